@@ -39,7 +39,7 @@ test-integration: tools ## Run the controllers against a real kube-apiserver, an
 	go test ./controllers ./internal/tfprovider -parallel 8 -timeout 10m
 
 .PHONY: test-guestnet
-test-guestnet: tools tools-dns ## Run what nodes do for their endpoints with real keepalived, haproxy, nginx and CoreDNS; as root, where they are installed
+test-guestnet: tools tools-dns ## Run what nodes and VMs of support services do with real keepalived, haproxy, nginx, CoreDNS, sshd and Dex; as root, where they are installed
 	go test ./e2e/guestnet -count=1 -timeout 10m
 
 .PHONY: test-image

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"crypto"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -10,7 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -27,6 +31,8 @@ type flavor struct {
 	variables map[string]string
 	// controlPlanes and workers that there are; change changes the objects before they are applied.
 	controlPlanes, workers int
+	// prepare makes what the cluster needs before it is applied.
+	prepare func(*workload)
 	// support is how many VMs its support services have.
 	support int
 	change  func(*unstructured.Unstructured)
@@ -74,6 +80,19 @@ var flavors = []flavor{
 		},
 		support: 2,
 		expect:  (*workload).expectBalanced,
+	},
+	{
+		name:      "oidc",
+		subnet:    79,
+		variables: map[string]string{"OIDC_VM_TEMPLATE": "ol9-k8s", "OIDC_ADDRESS": "127.20.S.40"},
+		prepare:   (*workload).prepareOIDC,
+		support:   1,
+		expect: func(w *workload) {
+			w.expectSupported("oidc", "127.20.79.40", 1)
+			if data := w.userData("control-plane"); !strings.Contains(data, "oidc-issuer-url") {
+				w.t.Errorf("the API server is told of no issuer:\n%s", data)
+			}
+		},
 	},
 	{
 		name:      "dns",
@@ -133,6 +152,10 @@ func TestFlavors(t *testing.T) {
 			}
 
 			w.support = f.support
+			if f.prepare != nil {
+				f.prepare(w)
+			}
+
 			controlPlanes, workers := max(f.controlPlanes, 1), max(f.workers, 1)
 			f.variables["CONTROL_PLANE_MACHINE_COUNT"] = fmt.Sprint(controlPlanes)
 			w.applyTemplates(f.subnet, f.variables, f.change, file)
@@ -208,11 +231,49 @@ func (w *workload) expectDualStack() {
 	}
 }
 
-// expectBalanced reports whether the load balancers know the control plane, and olvmctl tells of them.
-func (w *workload) expectBalanced() {
+// prepareOIDC writes an authority and a connector.
+func (w *workload) prepareOIDC() {
+	w.t.Helper()
+	key, err := keyutil.MakeEllipticPrivateKeyPEM()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+
+	parsed, err := keyutil.ParsePrivateKeyPEM(key)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+
+	own, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "tenant"}, parsed.(crypto.Signer))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+
+	certificate, err := cert.EncodeCertificates(own)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+
+	for name, data := range map[string]map[string][]byte{
+		"ca":         {"tls.crt": certificate, "tls.key": key},
+		"connectors": {"connectors.yaml": []byte("- {type: mockCallback, id: mock, name: Mock}\n")},
+	} {
+		secret := &corev1.Secret{Data: data}
+		secret.Namespace, secret.Name = w.namespace, w.name+"-oidc-"+name
+		if err := w.plane.Client.Create(context.Background(), secret); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// expectBalanced reports whether the load balancers know the control plane.
+func (w *workload) expectBalanced() { w.expectSupported("lb-api", "127.20.78.5", 2) }
+
+// expectSupported reports whether a support service serves, and olvmctl tells of it.
+func (w *workload) expectSupported(name, address string, machines int) {
 	w.t.Helper()
 	var infra infrav1.OLVMCluster
-	w.eventually("the load balancers use their configuration", func() error {
+	w.eventually("the service uses its configuration", func() error {
 		err := w.plane.Client.Get(context.Background(), client.ObjectKey{Namespace: w.namespace, Name: w.name}, &infra)
 		if err == nil && !conditions.IsTrue(&infra, infrav1.SupportServicesReadyCondition) {
 			err = errors.New(conditions.GetMessage(&infra, infrav1.SupportServicesReadyCondition))
@@ -222,13 +283,13 @@ func (w *workload) expectBalanced() {
 	})
 
 	services := infra.Status.SupportServices
-	if len(services) != 1 || services[0].Address != "127.20.78.5" || len(services[0].Machines) != 2 {
+	if len(services) != 1 || services[0].Address != address || len(services[0].Machines) != machines {
 		w.t.Errorf("the support services are %+v", services)
 	}
 
 	tree, err := exec.CommandContext(w.t.Context(), filepath.Join(suite.binDir, "olvmctl"), "describe", w.name,
 		"--kubeconfig", w.plane.Kubeconfig, "-n", w.namespace).CombinedOutput()
-	if want := "SupportService/lb-api  127.20.78.5"; err != nil || !strings.Contains(string(tree), want) {
+	if want := "SupportService/" + name + "  " + address; err != nil || !strings.Contains(string(tree), want) {
 		w.t.Errorf("olvmctl describe has no %q: %v\n%s", want, err, tree)
 	}
 }

@@ -22,6 +22,61 @@ type SupportServices struct {
 	// jumpHost is a VM from which people reach the nodes.
 	// +optional
 	JumpHost *SupportJumpHost `json:"jumpHost,omitempty"`
+
+	// oidc is a VM with Dex, whose tokens the API servers of the cluster can accept.
+	// +optional
+	OIDC *SupportOIDC `json:"oidc,omitempty"`
+}
+
+// SupportOIDC is a provider of OpenID Connect on a VM of its own. It is called CLUSTER-oidc-0.
+type SupportOIDC struct {
+	// issuer is its URL, such as https://10.20.30.9:5556/dex. The host is the address of the VM, or a name that leads
+	// there.
+	// +required
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^https://[^/?#@\s]+(/[^?#\s]*)?$`
+	Issuer string `json:"issuer,omitempty"`
+
+	// clients that ask for tokens. They have no secret, as programs on people's machines have none.
+	// +required
+	// +listType=map
+	// +listMapKey=id
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Clients []SupportOIDCClient `json:"clients,omitempty"`
+
+	// connectorsSecretName is a Secret of the namespace with Dex's connectors, which say who people are, as a YAML list
+	// in its key connectors.yaml.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ConnectorsSecretName string `json:"connectorsSecretName,omitempty"`
+
+	// caSecretName is a Secret of the namespace with the certificate and the key of an authority in its keys tls.crt
+	// and tls.key. It signs the certificate of the issuer.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	CASecretName string `json:"caSecretName,omitempty"`
+
+	SupportVM `json:",inline"`
+}
+
+// SupportOIDCClient is a program that asks for tokens.
+type SupportOIDCClient struct {
+	// id as which it asks, and which the API servers expect as --oidc-client-id.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	ID string `json:"id,omitempty"`
+
+	// redirectURIs to which people may come back. Empty means any port of localhost.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=512
+	RedirectURIs []string `json:"redirectURIs,omitempty"`
 }
 
 // SupportJumpHost is a VM from which people reach the nodes of a cluster: with ssh, with kubectl, and with the command
@@ -147,7 +202,7 @@ type SupportVM struct {
 
 // SupportServiceStatus is what was seen of a support service.
 type SupportServiceStatus struct {
-	// name of the service: lb-NAME for a load balancer, jump-host.
+	// name of the service: lb-NAME for a load balancer, jump-host, oidc.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

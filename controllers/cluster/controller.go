@@ -132,8 +132,7 @@ func (r *Reconciler) SetupWithManager(
 		WatchesRawSource(source.Channel(r.Runs.Woken(workspace.ClusterKind), &handler.EnqueueRequestForObject{})).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(enginepool.CredentialsOf))).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(kubeconfigOf))).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(nodeKeysOf))).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(jumpKubeconfigOf))).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBySupport)).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(enginepool.CAOf))).
 		Complete(ctx, r)
 	if err != nil {

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/cluster-api/util/secret"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -27,16 +29,27 @@ func nodeKeysOf(c *infrav1.OLVMCluster) (client.ObjectKey, bool) {
 	return client.ObjectKey{Namespace: c.Namespace, Name: name}, name != ""
 }
 
-// jumpKubeconfigOf is the Secret with the kubeconfig of the jump host; false where there is none.
-func jumpKubeconfigOf(c *infrav1.OLVMCluster) (client.ObjectKey, bool) {
+// jumpKubeconfigOf is the name of the Secret with the kubeconfig of the jump host; empty where there is none.
+func jumpKubeconfigOf(c *infrav1.OLVMCluster) string {
 	if c.Spec.SupportServices == nil || c.Spec.SupportServices.JumpHost == nil {
-		return client.ObjectKey{}, false
+		return ""
 	}
 
 	own, _ := kubeconfigOf(c)
-	name := cmp.Or(c.Spec.SupportServices.JumpHost.KubeconfigSecretName, own.Name)
 
-	return client.ObjectKey{Namespace: c.Namespace, Name: name}, name != ""
+	return cmp.Or(c.Spec.SupportServices.JumpHost.KubeconfigSecretName, own.Name)
+}
+
+// namedBySupport wakes the clusters whose support services name a Secret.
+func (r *Reconciler) namedBySupport(ctx context.Context, object client.Object) []ctrl.Request {
+	var clusters infrav1.OLVMClusterList
+	if err := r.Client.List(ctx, &clusters, client.InNamespace(object.GetNamespace())); err != nil {
+		return nil
+	}
+
+	return requestsFor(clusters.Items, func(c *infrav1.OLVMCluster) bool {
+		return jumpKubeconfigOf(c) == object.GetName() || slices.Contains(support.Secrets(c.Spec), object.GetName())
+	})
 }
 
 // jumpHost is what the VM of a jump host is told.
@@ -53,28 +66,22 @@ func (r *Reconciler) jumpHost(
 	out := service.NewJumpHost(c.Spec, reached)
 
 	if key, wanted := nodeKeysOf(c); wanted {
-		keys, err := r.secretData(ctx, key)
+		const field = "nodeKeysSecretName"
+		keys, err := r.wantedSecret(ctx, scope, service, field, key.Name)
 		if err != nil {
 			return nil, err
 		}
 
-		const field = ".nodeKeysSecretName"
-		if keys == nil {
-			return nil, blocker.New(infrav1.InfraServiceFailureReason, service.Field+field,
-				"there is no Secret %q in namespace %s; create it, or correct the name", key.Name, key.Namespace)
-		}
-
 		if err := support.CheckNodeKeys(keys); err != nil {
-			return nil, blocker.New(infrav1.InfraServiceFailureReason, service.Field+field, "Secret %s: %v", key.Name,
-				err)
+			return nil, blocker.New(infrav1.InfraServiceFailureReason, service.Field+"."+field, "Secret %s: %v",
+				key.Name, err)
 		}
 
 		out.NodeKeys = keys
 	}
 
 	// The cluster's own one comes with its first machine.
-	key, _ := jumpKubeconfigOf(c)
-	data, err := r.secretData(ctx, key)
+	data, err := r.secretData(ctx, client.ObjectKey{Namespace: c.Namespace, Name: jumpKubeconfigOf(c)})
 	if err != nil {
 		return nil, err
 	}

@@ -346,8 +346,11 @@ func (r *Reconciler) configure(
 func (r *Reconciler) configurationOf(
 	ctx context.Context, scope *clusterScope, service *serviceFacts, vm *vmOfService, nodes []node,
 ) ([]bootstrap.File, error) {
-	if service.JumpHost != nil {
+	switch {
+	case service.JumpHost != nil:
 		return r.jumpHost(ctx, scope, service, nodes)
+	case service.OIDC != nil:
+		return r.oidc(ctx, scope, service, vm)
 	}
 
 	var backends []support.Backend

@@ -74,30 +74,12 @@ func newLAN(t *testing.T, more ...string) *lan {
 		}
 	}
 
-	tools, err := toolchain.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	tool := func(module, name string) string {
-		if err := tools.Build(t.Context(), module); err != nil {
-			t.Fatal(err)
-		}
-
-		path, err := tools.Path(module, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		return path
-	}
 	l := &lan{
-		t:       t,
-		dir:     t.TempDir(),
-		prefix:  fmt.Sprintf("capolvm-%d-%d", os.Getpid(), lans.Add(1)),
-		kubectl: tool("plane", "kubectl"),
-		coredns: tool("dns", "coredns"),
+		t:      t,
+		dir:    t.TempDir(),
+		prefix: fmt.Sprintf("capolvm-%d-%d", os.Getpid(), lans.Add(1)),
 	}
+	l.kubectl, l.coredns = l.tool("plane", "kubectl"), l.tool("dns", "coredns")
 	l.bridge = l.namespace("lan")
 	l.in(l.bridge, "ip", "link", "add", "lan", "type", "bridge", "forward_delay", "0")
 	l.in(l.bridge, "ip", "link", "set", "lan", "up")
@@ -105,6 +87,26 @@ func newLAN(t *testing.T, more ...string) *lan {
 	l.connect(l.client, "10.99.0.250")
 
 	return l
+}
+
+// tool builds a tool of a module where it is not built yet, and returns its path.
+func (l *lan) tool(module, name string) string {
+	l.t.Helper()
+	tools, err := toolchain.New()
+	if err == nil {
+		err = tools.Build(l.t.Context(), module)
+	}
+
+	path := ""
+	if err == nil {
+		path, err = tools.Path(module, name)
+	}
+
+	if err != nil {
+		l.t.Fatal(err)
+	}
+
+	return path
 }
 
 // namespace makes a network namespace that goes with the test.
@@ -493,11 +495,10 @@ func (n *node) off() {
 			CombinedOutput()
 		n.cluster.lan.t.Logf("%s: kubectl: %v\n%s", n.name, err, out)
 
-		for _, name := range []string{"node.log", "keepalived.service.log", "haproxy.service.log",
-			"capolvm-nginx.service.log", "capolvm-follow.timer.log", "capolvm-dns.log",
-			"etc/keepalived/keepalived.conf"} {
-			content, _ := os.ReadFile(filepath.Join(n.root, name))
-			n.cluster.lan.t.Logf("%s %s:\n%s", n.name, name, content[max(0, len(content)-1500):])
+		logs, _ := filepath.Glob(filepath.Join(n.root, "*.log"))
+		for _, path := range append(logs, filepath.Join(n.root, "etc/keepalived/keepalived.conf")) {
+			content, _ := os.ReadFile(path)
+			n.cluster.lan.t.Logf("%s %s:\n%s", n.name, filepath.Base(path), content[max(0, len(content)-1500):])
 		}
 	}
 }

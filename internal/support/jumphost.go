@@ -41,12 +41,18 @@ func (s Service) checkKeys() error {
 
 // Secrets are the names of those that the support services of a cluster name.
 func Secrets(cluster infrav1.OLVMClusterSpec) []string {
-	if cluster.SupportServices == nil || cluster.SupportServices.JumpHost == nil {
+	if cluster.SupportServices == nil {
 		return nil
 	}
 
-	host := cluster.SupportServices.JumpHost
-	names := []string{host.NodeKeysSecretName, host.KubeconfigSecretName, host.EngineCredentialsSecretName}
+	var names []string
+	if host := cluster.SupportServices.JumpHost; host != nil {
+		names = append(names, host.NodeKeysSecretName, host.KubeconfigSecretName, host.EngineCredentialsSecretName)
+	}
+
+	if oidc := cluster.SupportServices.OIDC; oidc != nil {
+		names = append(names, oidc.ConnectorsSecretName, oidc.CASecretName)
+	}
 
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }

@@ -20,9 +20,10 @@ type Service struct {
 	// Replicas is how many VMs it has.
 	Replicas int
 	VM       infrav1.SupportVM
-	// One of them is set: Balancer for a load balancer, JumpHost for a jump host.
+	// One of them is set: Balancer for a load balancer, JumpHost for a jump host, OIDC for Dex.
 	Balancer *infrav1.SupportLoadBalancer
 	JumpHost *infrav1.SupportJumpHost
+	OIDC     *infrav1.SupportOIDC
 }
 
 // JumpHostName is the name of the service that is a jump host.
@@ -54,6 +55,16 @@ func Services(cluster infrav1.OLVMClusterSpec) []Service {
 			Replicas: 1,
 			VM:       host.SupportVM,
 			JumpHost: host,
+		})
+	}
+
+	if oidc := cluster.SupportServices.OIDC; oidc != nil {
+		out = append(out, Service{
+			Name:     "oidc",
+			Field:    "spec.supportServices.oidc",
+			Replicas: 1,
+			VM:       oidc.SupportVM,
+			OIDC:     oidc,
 		})
 	}
 

@@ -26,24 +26,29 @@ func Validate(cluster infrav1.OLVMClusterSpec) error {
 	taken := map[netip.Addr]string{}
 
 	for _, service := range Services(cluster) {
-		if service.JumpHost != nil {
-			if err := service.checkKeys(); err != nil {
-				return err
-			}
-
-			continue
-		}
-
-		if _, err := service.ports(cluster); err != nil {
-			return err
-		}
-
-		if err := service.checkVirtualIP(cluster, taken); err != nil {
+		if err := service.check(cluster, taken); err != nil {
 			return err
 		}
 	}
 
 	return nil
+}
+
+// check says what is wrong with one service. taken are the addresses of those before.
+func (s Service) check(cluster infrav1.OLVMClusterSpec, taken map[netip.Addr]string) error {
+	switch {
+	case s.JumpHost != nil:
+		return s.checkKeys()
+	case s.OIDC != nil:
+		_, err := s.issuer()
+		return err
+	}
+
+	if _, err := s.ports(cluster); err != nil {
+		return err
+	}
+
+	return s.checkVirtualIP(cluster, taken)
 }
 
 // invalid is an error in a field of a service.

@@ -141,7 +141,8 @@ func (t *Toolchain) buildGroup(ctx context.Context, module, dir string, group bu
 	}
 
 	args := append([]string{"-o", target, "-ldflags", group.ldflags}, packages...)
-	err := t.goBuild(ctx, strings.Join(group.names(), ", "), t.moduleDir(module), toolsEnvironment(), packages, args)
+	environment := toolsEnvironment(group.tools[0].cgo)
+	err := t.goBuild(ctx, strings.Join(group.names(), ", "), t.moduleDir(module), environment, packages, args)
 	if err != nil {
 		return err
 	}
@@ -157,8 +158,13 @@ func (t *Toolchain) buildGroup(ctx context.Context, module, dir string, group bu
 
 // toolsEnvironment are the settings of builds of tools. The same as those of the project's own builds share their
 // cache.
-func toolsEnvironment() []string {
-	return append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=false")
+func toolsEnvironment(cgo bool) []string {
+	enabled := "CGO_ENABLED=0"
+	if cgo {
+		enabled = "CGO_ENABLED=1"
+	}
+
+	return append(os.Environ(), enabled, "GOWORK=off", "GOFLAGS=-buildvcs=false")
 }
 
 // BuildProject builds the project's own commands into a folder.

@@ -35,6 +35,8 @@ type tool struct {
 	module string
 	// stamp is the linker variable prefix for the version, where the program insists on one.
 	stamp string
+	// cgo is a tool that needs a C compiler.
+	cgo bool
 	// published says where the project publishes the executable; nil is a tool that is always built.
 	published published
 }
@@ -73,7 +75,8 @@ var modules = map[string][]tool{
 	"apidocs": {
 		{name: "crd-ref-docs", pkg: "github.com/elastic/crd-ref-docs", module: "github.com/elastic/crd-ref-docs"},
 	},
-	"dns": {{name: "coredns", pkg: ".", module: "github.com/coredns/coredns"}},
+	"dns":  {{name: "coredns", pkg: ".", module: "github.com/coredns/coredns"}},
+	"oidc": {{name: "dex", pkg: "github.com/dexidp/dex/cmd/dex", module: "github.com/dexidp/dex", cgo: true}},
 	"dev": {
 		{
 			name:   "controller-gen",
@@ -241,7 +244,7 @@ func (t *Toolchain) versions(module string) (map[string]string, error) {
 
 // goCommand runs go inside a tools module.
 func (t *Toolchain) goCommand(ctx context.Context, module string, args ...string) (string, error) {
-	return runGo(ctx, t.moduleDir(module), toolsEnvironment(), args...)
+	return runGo(ctx, t.moduleDir(module), toolsEnvironment(false), args...)
 }
 
 // runGo runs go in a folder, and returns what it prints.

@@ -116,7 +116,7 @@ func (s *Server) Publish(
 	first, err := userData(bootstrap.Pointer{
 		URL:   s.url.JoinPath("v1/configuration", machine.Namespace, machine.Name).String(),
 		Token: token,
-		CA:    s.authority.pem,
+		CA:    s.authority.PEM,
 	})
 	if err != nil {
 		return Report{}, err

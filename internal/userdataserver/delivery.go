@@ -182,7 +182,7 @@ func (s *Server) Offer(ctx context.Context, machine *infrav1.OLVMMachine, data [
 	pointer := bootstrap.Pointer{
 		URL:   s.url.JoinPath("v1/user-data", machine.Namespace, machine.Name).String(),
 		Token: token,
-		CA:    s.authority.pem,
+		CA:    s.authority.PEM,
 	}
 	expires, err := time.Parse(time.RFC3339, secret.Annotations[expiresAnnotation])
 	if err == nil && time.Until(expires) > s.lifetime/2 && secret.Annotations[tokenHashAnnotation] == hashOf(token) &&

@@ -24,6 +24,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/servingcert"
 )
 
 var authorityKey = client.ObjectKey{Namespace: "capolvm-system", Name: "authority"}
@@ -232,7 +233,7 @@ func TestASecretOfSomebodyElseIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	p := bootstrap.Pointer{URL: s.url.JoinPath("v1/user-data/ns/m").String(), Token: "mine", CA: s.authority.pem}
+	p := bootstrap.Pointer{URL: s.url.JoinPath("v1/user-data/ns/m").String(), Token: "mine", CA: s.authority.PEM}
 	if code, _ := s.fetch(p); code != http.StatusForbidden {
 		t.Errorf("it is served: %d", code)
 	}
@@ -251,7 +252,7 @@ func TestReplicasHaveOneAuthority(t *testing.T) {
 		Authority: authorityKey,
 		Lifetime:  time.Hour,
 	})
-	if err != nil || string(other.authority.pem) != string(s.authority.pem) {
+	if err != nil || string(other.authority.PEM) != string(s.authority.PEM) {
 		t.Fatalf("another authority: %v", err)
 	}
 
@@ -260,7 +261,7 @@ func TestReplicasHaveOneAuthority(t *testing.T) {
 		t.Errorf("the certificate: %v", err)
 	}
 
-	first.Leaf.NotAfter = time.Now().Add(servingLifetime / 4)
+	first.Leaf.NotAfter = time.Now().Add(servingcert.Lifetime / 4)
 	if second, err := other.authority.getCertificate(nil); err != nil || second == first {
 		t.Errorf("it is not renewed: %v", err)
 	}

@@ -6,6 +6,7 @@ mount -t overlay overlay -o "lowerdir=/etc,upperdir=$ROOT/etc,workdir=$ROOT/work
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /home
 mount -t tmpfs tmpfs /usr/local/bin
+mount -t tmpfs tmpfs /var/lib
 mkdir /run/sshd
 ip link set lo up
 /bin/bash "$ROOT/commands.sh"

@@ -1,0 +1,127 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/servingcert"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
+)
+
+// connectorsKey is the key of the Secret with Dex's connectors.
+const connectorsKey = "connectors.yaml"
+
+// oidc is what the VM of an OIDC provider is told.
+func (r *Reconciler) oidc(
+	ctx context.Context, scope *clusterScope, service *serviceFacts, vm *vmOfService,
+) ([]bootstrap.File, error) {
+	connectors, err := r.wantedSecret(ctx, scope, service, "connectorsSecretName", service.OIDC.ConnectorsSecretName)
+	if err != nil {
+		return nil, err
+	}
+
+	out, err := service.NewOIDC(connectors[connectorsKey])
+	if err != nil {
+		return nil, err
+	}
+
+	if address := addressOf(vm.machine); address.IsValid() && !out.ServedBy(address) {
+		return nil, blocker.New(infrav1.InfraServiceFailureReason, service.Field+".issuer",
+			"its host is %s, and the VM has %s; give OLVMMachineTemplate %s that address alone, or write the VM's",
+			out.Host, address, service.VM.MachineTemplateName)
+	}
+
+	ca, err := r.wantedSecret(ctx, scope, service, "caSecretName", service.OIDC.CASecretName)
+	if err != nil {
+		return nil, err
+	}
+
+	authority, err := servingcert.ParseAuthority(ca[corev1.TLSCertKey], ca[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return nil, blocker.New(infrav1.InfraServiceFailureReason, service.Field+".caSecretName",
+			"Secret %s: %v; it has those of an authority in tls.crt and tls.key", service.OIDC.CASecretName, err)
+	}
+
+	out.Authority = authority.PEM
+	if err := r.serve(ctx, scope, &out, authority); err != nil {
+		return nil, err
+	}
+
+	return out.Files()
+}
+
+// wantedSecret reads a Secret that a service names.
+func (r *Reconciler) wantedSecret(
+	ctx context.Context, scope *clusterScope, service *serviceFacts, field, name string,
+) (map[string][]byte, error) {
+	key := client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: name}
+	data, err := r.secretData(ctx, key)
+	if err == nil && data == nil {
+		err = blocker.New(infrav1.InfraServiceFailureReason, service.Field+"."+field,
+			"there is no Secret %q in namespace %s; create it, or correct the name", key.Name, key.Namespace)
+	}
+
+	return data, err
+}
+
+// serve gives an OIDC provider its certificate. It is in a Secret of the OLVMCluster until another one is due.
+func (r *Reconciler) serve(
+	ctx context.Context, scope *clusterScope, out *support.OIDC, authority *servingcert.Authority,
+) error {
+	c := scope.olvmCluster
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-oidc-serving"}
+	err := r.APIReader.Get(ctx, key, secret)
+	there := err == nil
+
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		return fmt.Errorf("failed to get Secret %s: %w", key, err)
+	case there && !metav1.IsControlledBy(secret, c):
+		return blocker.New(infrav1.InfraServiceFailureReason, "Secret "+key.Name,
+			"it has the name of the one with the certificate of the cluster's issuer, and is another; remove it")
+	}
+
+	out.Certificate, out.Key = secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]
+	if authority.Good(out.Certificate, out.Key, out.Host) {
+		return nil
+	}
+
+	made, err := authority.Sign(out.Host)
+	if err != nil {
+		return err
+	}
+
+	if out.Certificate, out.Key, err = servingcert.Encode(made); err != nil {
+		return err
+	}
+
+	before := secret.DeepCopy()
+	secret.Data = map[string][]byte{corev1.TLSCertKey: out.Certificate, corev1.TLSPrivateKeyKey: out.Key}
+
+	if there {
+		err = r.Client.Patch(ctx, secret, client.MergeFrom(before))
+	} else {
+		secret.Namespace, secret.Name, secret.Type = key.Namespace, key.Name, corev1.SecretTypeTLS
+		secret.Labels = map[string]string{clusterv1.ClusterNameLabel: clusterNameOf(scope)}
+		secret.OwnerReferences = []metav1.OwnerReference{
+			*metav1.NewControllerRef(c, infrav1.GroupVersion.WithKind("OLVMCluster")),
+		}
+		err = r.Client.Create(ctx, secret)
+	}
+
+	if err != nil {
+		return fmt.Errorf("failed to keep the certificate in Secret %s: %w", key, err)
+	}
+
+	return nil
+}

@@ -1,0 +1,121 @@
+// Package servingcert signs the certificates of servers with an authority that a Secret has.
+package servingcert
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"time"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+)
+
+const (
+	// Lifetime is how long a certificate is valid; another one is due when a third of it is left.
+	Lifetime = 90 * 24 * time.Hour
+	// clockSkew is how far the clocks of those who verify it may be behind.
+	clockSkew = time.Hour
+)
+
+// Authority signs certificates.
+type Authority struct {
+	// PEM is its certificate.
+	PEM         []byte
+	certificate *x509.Certificate
+	key         crypto.Signer
+}
+
+// ParseAuthority reads an authority from its certificate and key, in PEM.
+func ParseAuthority(certificate, key []byte) (*Authority, error) {
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate and key cannot be used: %w", err)
+	}
+
+	if !pair.Leaf.IsCA {
+		return nil, errors.New("the certificate is not that of an authority")
+	}
+
+	signer, ok := pair.PrivateKey.(crypto.Signer)
+	if !ok {
+		return nil, errors.New("the key cannot sign")
+	}
+
+	return &Authority{PEM: certificate, certificate: pair.Leaf, key: signer}, nil
+}
+
+// Sign makes a certificate of a server with that name or address.
+func (a *Authority) Sign(host string) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("failed to make a key: %w", err)
+	}
+
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, fmt.Errorf("failed to make a serial number: %w", err)
+	}
+
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber:          serial,
+		Subject:               pkix.Name{CommonName: host},
+		NotBefore:             now.Add(-clockSkew),
+		NotAfter:              now.Add(Lifetime),
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+	}
+	if ip := net.ParseIP(host); ip != nil {
+		template.IPAddresses = []net.IP{ip}
+	} else {
+		template.DNSNames = []string{host}
+	}
+
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
+	if err != nil {
+		return nil, fmt.Errorf("failed to sign a certificate: %w", err)
+	}
+
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read a certificate: %w", err)
+	}
+
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
+}
+
+// Due reports whether another certificate is to be made in the place of one.
+func Due(leaf *x509.Certificate) bool { return time.Until(leaf.NotAfter) <= Lifetime/3 }
+
+// Good reports whether a certificate and its key, in PEM, are of this authority and for that host, and not due.
+func (a *Authority) Good(certificate, key []byte, host string) bool {
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil || Due(pair.Leaf) || pair.Leaf.VerifyHostname(host) != nil {
+		return false
+	}
+
+	return pair.Leaf.CheckSignatureFrom(a.certificate) == nil
+}
+
+// Encode returns a certificate and its key in PEM.
+func Encode(made *tls.Certificate) (certificate, key []byte, err error) {
+	if certificate, err = cert.EncodeCertificates(made.Leaf); err == nil {
+		key, err = keyutil.MarshalPrivateKeyToPEM(made.PrivateKey)
+	}
+
+	if err != nil {
+		return nil, nil, fmt.Errorf("failed to encode a certificate: %w", err)
+	}
+
+	return certificate, key, nil
+}

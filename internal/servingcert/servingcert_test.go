@@ -1,0 +1,50 @@
+package servingcert
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"testing"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// authority makes one.
+func authority(t *testing.T) *Authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	check.Error(t, err, "")
+	own, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "test"}, key)
+	check.Error(t, err, "")
+	certPEM, err := cert.EncodeCertificates(own)
+	check.Error(t, err, "")
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	check.Error(t, err, "")
+	out, err := ParseAuthority(certPEM, keyPEM)
+	check.Error(t, err, "")
+
+	return out
+}
+
+func TestGood(t *testing.T) {
+	t.Parallel()
+	a := authority(t)
+	made, err := a.Sign("10.0.0.9")
+	check.Error(t, err, "")
+	certificate, key, err := Encode(made)
+	check.Error(t, err, "")
+
+	check.Equal(t, "for its host", a.Good(certificate, key, "10.0.0.9"), true)
+	check.Equal(t, "for another", a.Good(certificate, key, "10.0.0.8"), false)
+	check.Equal(t, "of another authority", authority(t).Good(certificate, key, "10.0.0.9"), false)
+	check.Equal(t, "none", a.Good(nil, nil, "10.0.0.9"), false)
+	check.Equal(t, "a new one is due", Due(made.Leaf), false)
+
+	_, err = ParseAuthority(certificate, key)
+	check.Error(t, err, "the certificate is not that of an authority")
+	_, err = ParseAuthority(certificate, nil)
+	check.Error(t, err, "certificate and key cannot be used")
+}

@@ -1,0 +1,142 @@
+package support
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+)
+
+// OIDC is what the VM of a provider of OpenID Connect has to know.
+type OIDC struct {
+	// Issuer is its URL, and Host and Port are those of it.
+	Issuer, Host string
+	Port         int
+	// Clients and connectors of Dex.
+	Clients    []Client
+	Connectors []map[string]any
+	// Authority is the certificate of the one that signed Certificate, in PEM. The certificate and its key are set by
+	// those who have them.
+	Authority, Certificate, Key []byte
+}
+
+// Client of Dex.
+type Client struct {
+	ID           string   `json:"id"`
+	Name         string   `json:"name"`
+	Public       bool     `json:"public"`
+	RedirectURIs []string `json:"redirectURIs,omitempty"`
+}
+
+// issuer is the parsed URL of an issuer.
+func (s Service) issuer() (*url.URL, error) {
+	out, err := url.Parse(s.OIDC.Issuer)
+	if err != nil || out.Scheme != "https" || out.Hostname() == "" || out.RawQuery != "" || out.Fragment != "" ||
+		out.User != nil {
+		return nil, s.invalid("issuer", "%q is not a URL such as https://10.20.30.9:5556/dex", s.OIDC.Issuer)
+	}
+
+	if port := out.Port(); port != "" {
+		if number, err := strconv.Atoi(port); err != nil || number < 1 || number > 65535 {
+			return nil, s.invalid("issuer", "%q is no port", port)
+		}
+	}
+
+	return out, nil
+}
+
+// NewOIDC is what the service asks of its VM, with connectors as their Secret has them.
+func (s Service) NewOIDC(connectors []byte) (OIDC, error) {
+	at, err := s.issuer()
+	if err != nil {
+		return OIDC{}, err
+	}
+
+	out := OIDC{Issuer: s.OIDC.Issuer, Host: at.Hostname()}
+	out.Port, _ = strconv.Atoi(cmp.Or(at.Port(), "443")) // issuer has checked it
+	if out.Connectors, err = parseConnectors(connectors); err != nil {
+		return out, s.invalid("connectorsSecretName", "Secret %s: connectors.yaml: %v", s.OIDC.ConnectorsSecretName,
+			err)
+	}
+
+	for _, client := range s.OIDC.Clients {
+		out.Clients = append(out.Clients, Client{
+			ID:           client.ID,
+			Name:         client.ID,
+			Public:       true,
+			RedirectURIs: slices.Clone(client.RedirectURIs),
+		})
+	}
+
+	return out, nil
+}
+
+// parseConnectors reads connectors of Dex, each by its place in errors.
+func parseConnectors(text []byte) ([]map[string]any, error) {
+	var out []map[string]any
+	if err := yaml.Unmarshal(text, &out); err != nil {
+		return nil, fmt.Errorf("it is no list of connectors: %w", err)
+	}
+
+	if len(out) == 0 {
+		return nil, fmt.Errorf("it has no connector; write a list with type, id, name and config of each")
+	}
+
+	for i, connector := range out {
+		for _, key := range []string{"type", "id", "name"} {
+			if text, ok := connector[key].(string); !ok || text == "" {
+				return nil, fmt.Errorf("[%d] has no %s", i, key)
+			}
+		}
+	}
+
+	return out, nil
+}
+
+// ServedBy says whether an address can be that of the issuer: where its host is an address, it is that one.
+func (o OIDC) ServedBy(address netip.Addr) bool {
+	host, err := netip.ParseAddr(o.Host)
+	return err != nil || host == address
+}
+
+// Files are the configuration of the VM.
+func (o OIDC) Files() ([]bootstrap.File, error) {
+	config, err := yaml.Marshal(map[string]any{
+		"issuer":  o.Issuer,
+		"storage": map[string]any{"type": "sqlite3", "config": map[string]any{"file": "/var/lib/capolvm-dex/dex.db"}},
+		"web": map[string]any{
+			"https":   net.JoinHostPort("::", strconv.Itoa(o.Port)),
+			"tlsCert": "/etc/capolvm/dex/tls.crt",
+			"tlsKey":  "/etc/capolvm/dex/tls.key",
+		},
+		"oauth2":        map[string]any{"skipApprovalScreen": true},
+		"staticClients": o.Clients,
+		"connectors":    o.Connectors,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("failed to encode the configuration of Dex: %w", err)
+	}
+
+	at := net.JoinHostPort(o.Host, strconv.Itoa(o.Port))
+	discovery := strings.TrimSuffix(o.Issuer, "/") + "/.well-known/openid-configuration\n"
+
+	return []bootstrap.File{
+		{Path: applyFile, Content: render("oidc.sh", nil), Mode: 0o700},
+		{Path: "dex.yaml", Content: string(config), Mode: 0o640},
+		{Path: "tls.crt", Content: string(o.Certificate), Mode: 0o644},
+		{Path: "tls.key", Content: string(o.Key), Mode: 0o640},
+		{Path: "ca.crt", Content: string(o.Authority), Mode: 0o644},
+		{Path: "capolvm-dex.service", Content: render("dex.service", nil), Mode: 0o644},
+		{Path: "discovery", Content: discovery, Mode: 0o644},
+		{Path: "connect", Content: fmt.Sprintf("%s:127.0.0.1:%d\n", at, o.Port), Mode: 0o644},
+		{Path: "port", Content: strconv.Itoa(o.Port) + "\n", Mode: 0o644},
+	}, nil
+}
