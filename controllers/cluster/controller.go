@@ -128,6 +128,7 @@ func (r *Reconciler) SetupWithManager(
 		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToCluster),
 			objectstatus.IgnoreStatus).
 		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.toSupported), supportFactsChanged).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.toSupported), machineGoes).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.toSupported)).
 		WatchesRawSource(source.Channel(r.Runs.Woken(workspace.ClusterKind), &handler.EnqueueRequestForObject{})).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(enginepool.CredentialsOf))).

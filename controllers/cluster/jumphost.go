@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/cluster-api/util/secret"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -80,15 +81,40 @@ func (r *Reconciler) jumpHost(
 		out.NodeKeys = keys
 	}
 
-	// The cluster's own one comes with its first machine.
-	data, err := r.secretData(ctx, client.ObjectKey{Namespace: c.Namespace, Name: jumpKubeconfigOf(c)})
-	if err != nil {
+	kubeconfig, err := r.kubeconfigOfJumpHost(ctx, scope, service)
+	out.Kubeconfig = kubeconfig
+
+	return out.Files(), err
+}
+
+// kubeconfigOfJumpHost is the kubeconfig that people have there; nil while the cluster has none. Nothing but a
+// kubeconfig is handed out: Secrets of other kinds have something under that key, too.
+func (r *Reconciler) kubeconfigOfJumpHost(
+	ctx context.Context, scope *clusterScope, service *serviceFacts,
+) ([]byte, error) {
+	const field = "kubeconfigSecretName"
+	c := scope.olvmCluster
+	name := jumpKubeconfigOf(c)
+
+	var data map[string][]byte
+	var err error
+	if service.JumpHost.KubeconfigSecretName != "" {
+		data, err = r.wantedSecret(ctx, scope, service, field, name)
+	} else { // it comes with the cluster's first machine
+		data, err = r.secretData(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name})
+	}
+
+	if err != nil || data == nil {
 		return nil, err
 	}
 
-	out.Kubeconfig = data[secret.KubeconfigDataName]
+	kubeconfig := data[secret.KubeconfigDataName]
+	if parsed, err := clientcmd.Load(kubeconfig); err != nil || len(parsed.Clusters) == 0 {
+		return nil, blocker.New(infrav1.InfraServiceFailureReason, service.Field+"."+field,
+			"Secret %s has no kubeconfig under %s; name one that has", name, secret.KubeconfigDataName)
+	}
 
-	return out.Files(), nil
+	return kubeconfig, nil
 }
 
 // secretData reads a Secret; nil where there is none.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,10 +89,19 @@ var supportFactsChanged = predicate.Funcs{
 	},
 }
 
+// machineGoes passes Machines that are being deleted: no more connections are sent there.
+var machineGoes = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+	},
+}
+
 // toSupported wakes the cluster of a machine, or of a Secret of a support service, if it has such services.
 func (r *Reconciler) toSupported(ctx context.Context, object client.Object) []ctrl.Request {
 	name := object.GetLabels()[clusterv1.ClusterNameLabel]
-	if _, isMachine := object.(*infrav1.OLVMMachine); name == "" || !isMachine && support.ServiceOf(object) == "" {
+	_, isSecret := object.(*metav1.PartialObjectMetadata)
+	if name == "" || isSecret && support.ServiceOf(object) == "" {
 		return nil
 	}
 
@@ -112,18 +122,15 @@ func (r *Reconciler) reconcileSupport(ctx context.Context, scope *clusterScope) 
 	}
 
 	c := scope.olvmCluster
-	if scope.support.err = support.Validate(c.Spec); scope.support.err == nil && c.Spec.SupportServices != nil &&
-		r.Delivery == nil {
+	if c.Spec.SupportServices != nil && r.Delivery == nil {
 		scope.support.err = blocker.New(infrav1.InfraServiceFailureReason, "spec.supportServices",
 			"their VMs fetch what they are to do from the manager; set its flag --bootstrap-url, which says where VMs "+
 				"reach it")
-	}
 
-	if scope.support.err != nil {
 		return nil // what there is stays as it is
 	}
 
-	asked := map[string]bool{}
+	asked, problems := map[string]bool{}, support.Problems(c.Spec)
 
 	for _, service := range support.Services(c.Spec) {
 		facts := &serviceFacts{Service: service}
@@ -134,7 +141,10 @@ func (r *Reconciler) reconcileSupport(ctx context.Context, scope *clusterScope) 
 			facts.vms = append(facts.vms, vmOfService{VM: vm, machine: find(machines, vm.Name)})
 		}
 
-		facts.err = r.reconcileService(ctx, scope, facts, machines)
+		if facts.err = problems[service.Name]; facts.err == nil { // else what there is of it stays as it is
+			facts.err = r.reconcileService(ctx, scope, facts, machines)
+		}
+
 		var field *blocker.Error
 		if facts.err != nil && !errors.As(facts.err, &field) {
 			return facts.err
@@ -180,10 +190,17 @@ func find(machines []infrav1.OLVMMachine, name string) *infrav1.OLVMMachine {
 func (r *Reconciler) reconcileService(
 	ctx context.Context, scope *clusterScope, service *serviceFacts, machines []infrav1.OLVMMachine,
 ) error {
+	// One that cannot be made keeps no other from following its machines.
+	var blocked error
+
 	for i := range service.vms {
-		if err := r.ensureVM(ctx, scope, service, &service.vms[i]); err != nil {
+		err := r.ensureVM(ctx, scope, service, &service.vms[i])
+		var field *blocker.Error
+		if err != nil && !errors.As(err, &field) {
 			return err
 		}
+
+		blocked = cmp.Or(blocked, err)
 	}
 
 	nodes, err := r.nodes(ctx, scope, machines)
@@ -195,6 +212,10 @@ func (r *Reconciler) reconcileService(
 		if err := r.configure(ctx, scope, service, &service.vms[i], nodes); err != nil {
 			return err
 		}
+	}
+
+	if blocked != nil {
+		return blocked
 	}
 
 	return r.replaceOutdated(ctx, service)
@@ -234,14 +255,32 @@ func (r *Reconciler) ensureVM(
 	}
 
 	if err := r.Client.Create(ctx, made); apierrors.IsAlreadyExists(err) {
-		scope.support.soon = true // the cache has not seen it yet
-		return nil
+		return r.ours(ctx, scope, service, made)
 	} else if err != nil {
 		return fmt.Errorf("failed to create OLVMMachine %s: %w", made.Name, err)
 	}
 
 	ctrl.LoggerFrom(ctx).Info("Made a VM of a support service", "OLVMMachine", made.Name)
 	vm.machine = made
+
+	return nil
+}
+
+// ours says whose the OLVMMachine is that exists, and that the cache does not have as one of the cluster.
+func (r *Reconciler) ours(
+	ctx context.Context, scope *clusterScope, service *serviceFacts, made *infrav1.OLVMMachine,
+) error {
+	found := &infrav1.OLVMMachine{}
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(made), found); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to get OLVMMachine %s: %w", made.Name, err)
+	}
+
+	if found.Name != "" && !metav1.IsControlledBy(found, scope.olvmCluster) {
+		return blocker.New(infrav1.InfraServiceFailureReason, service.Field,
+			"OLVMMachine %s exists, and is another's; delete it, or give the service another name", made.Name)
+	}
+
+	scope.support.soon = true // the cache has not seen it yet
 
 	return nil
 }
@@ -285,7 +324,8 @@ func (r *Reconciler) nodes(
 // addressOf is the first address of a machine; invalid where none is known yet.
 func addressOf(m *infrav1.OLVMMachine) netip.Addr {
 	for _, address := range m.Status.Addresses {
-		if parsed, err := netip.ParseAddr(address.Address); err == nil && address.Type == clusterv1.MachineInternalIP {
+		parsed, err := netip.ParseAddr(address.Address)
+		if err == nil && parsed.Zone() == "" && address.Type == clusterv1.MachineInternalIP { // a zone may be any text
 			return parsed
 		}
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
@@ -294,7 +295,7 @@ func (s *machineScope) givenToVM(ctx context.Context) (addressing.Addresses, err
 				continue
 			}
 
-			if address, err := netip.ParseAddr(ip.Address); err == nil {
+			if address, err := netip.ParseAddr(ip.Address); err == nil && address.Zone() == "" {
 				out[s.network.nics[at].VNICName] = append(out[s.network.nics[at].VNICName], address)
 			}
 		}
@@ -491,6 +492,7 @@ func (r *Reconciler) input(ctx context.Context, scope *machineScope) (*desired.I
 
 	return &desired.Input{
 		Role:              placement.RoleOf(scope.machine),
+		Service:           support.ServiceOf(scope.machine),
 		ControlPlaneNodes: nodes,
 		RouterIDs:         ids,
 		KubernetesVersion: scope.machine.Spec.Version,

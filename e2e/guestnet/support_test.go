@@ -432,6 +432,34 @@ func TestRow52IdleConnectionsOutliveAChange(t *testing.T) {
 	}
 }
 
+// TestALargeLoadBalancerOnOneVM has more ports and machines than fit onto one page of haproxy's, and an address that one
+// VM holds alone.
+func TestALargeLoadBalancerOnOneVM(t *testing.T) {
+	l := newLAN(t)
+	s := newSupported(l, "l")
+	p := newPair(s)
+	balancer := &p.spec.SupportServices.LoadBalancers[0]
+	balancer.Role, balancer.Ports, balancer.Replicas = infrav1.WorkerRole, []string{"443", "30002-30011", "31000-31039"}, 1
+	p.spec.ControlPlaneEndpoint.Host = "10.99.0.7"
+	p.service, p.vms = support.Services(p.spec)[0], p.vms[:1]
+
+	nodes := []*node{s.greeter("10.99.0.11", 443)}
+	for i := range 60 {
+		nodes = append(nodes, &node{name: fmt.Sprintf("away-%d", i), address: netip.AddrFrom4([4]byte{10, 99, 1, byte(i)})})
+	}
+
+	p.begin(nodes...)
+	l.eventually("the one that is there answers", failover, func() error {
+		c, _, err := s.idle(443)
+		if err == nil {
+			c.Close()
+		}
+
+		return err
+	})
+	p.serve(nodes[:30]...)
+}
+
 // greeter is a node where something at each port says its name, and then what it is told.
 func (s *site) greeter(address string, ports ...int) *node {
 	s.lan.t.Helper()

@@ -34,6 +34,15 @@ func Recorded(m *infrav1.OLVMMachine) (Addresses, error) {
 		)
 	}
 
+	for _, addresses := range out {
+		for _, address := range addresses {
+			if address.Zone() != "" { // it may be any text, and addresses go into files of guests
+				return nil, unusable("metadata.annotations["+infrav1.AddressesAnnotation+"]",
+					"%q has a zone; write it without", address)
+			}
+		}
+	}
+
 	return out, nil
 }
 

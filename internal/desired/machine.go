@@ -53,9 +53,11 @@ type Input struct {
 	Addresses map[string][]ipam.Address
 	// NamePools puts the names of IPAM providers' pools in the place of addresses: for a preview, which claims none.
 	NamePools bool
-	// Role of the machine; empty for a VM of a support service, which is no node. ControlPlaneNodes are the addresses
-	// of the control plane's machines that are known. RouterIDs are those of the cluster.
+	// Role of the machine; empty for a VM of a support service, which is no node, and which Service names.
+	// ControlPlaneNodes are the addresses of the control plane's machines that are known. RouterIDs are those of the
+	// cluster.
 	Role              infrav1.MachineRole
+	Service           string
 	ControlPlaneNodes []netip.Addr
 	RouterIDs         RouterIDs
 	// Bootstrap is what the user data is made of; nil for none.
@@ -190,7 +192,7 @@ func (r *machineResolver) place(ctx context.Context) error {
 
 // groups resolves the affinity groups that the machine is to be in.
 func (r *machineResolver) groups(ctx context.Context) error {
-	names, err := placement.GroupNames(placement.AffinityGroups(r.in.Cluster), r.in.Spec, r.in.Role)
+	names, err := placement.GroupNames(placement.AffinityGroups(r.in.Cluster), r.in.Spec, r.in.Role, r.in.Service)
 	if err != nil || len(names) == 0 || r.in.FindGroups == nil {
 		return err
 	}

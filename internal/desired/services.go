@@ -95,7 +95,7 @@ func checkVirtualAddresses(cluster infrav1.OLVMClusterSpec) error {
 		}
 
 		field := "spec." + each.field
-		if err != nil {
+		if err != nil || address.Zone() != "" { // a zone may be any text
 			return invalidServices(field, "%q is not an IP address", each.text)
 		}
 

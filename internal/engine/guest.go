@@ -78,7 +78,7 @@ func guestInterfaces(devices []ReportedDevice) []GuestInterface {
 		for _, ip := range device.IPs.Items {
 			address, err := netip.ParseAddr(ip.Address)
 			switch {
-			case err != nil || !address.IsGlobalUnicast():
+			case err != nil || address.Zone() != "" || !address.IsGlobalUnicast(): // a zone may be any text
 			case address.Unmap().Is4():
 				found.IPv4 = append(found.IPv4, address.Unmap())
 			default:

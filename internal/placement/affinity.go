@@ -65,16 +65,17 @@ func RoleOf(machine *clusterv1.Machine) infrav1.MachineRole {
 	return infrav1.WorkerRole
 }
 
-// GroupNames are the groups of a machine: those of its role, if it has one, and those that it names.
+// GroupNames are the groups of a machine: those of its role, if it has one, that of its support service, if it is of
+// one, and those that it names.
 func GroupNames(
-	groups []infrav1.AffinityGroup, spec infrav1.OLVMMachineSpec, role infrav1.MachineRole,
+	groups []infrav1.AffinityGroup, spec infrav1.OLVMMachineSpec, role infrav1.MachineRole, service string,
 ) ([]string, error) {
 	named := spec.VirtualMachine.Placement.AffinityGroupNames
 
 	var out, all []string
 	for _, g := range groups {
 		all = append(all, g.Name)
-		if role != "" && g.Role == role || slices.Contains(named, g.Name) {
+		if role != "" && g.Role == role || service != "" && g.Name == service || slices.Contains(named, g.Name) {
 			out = append(out, g.Name)
 		}
 	}

@@ -225,22 +225,25 @@ func TestWhichGroupsAMachineIsIn(t *testing.T) {
 	for name, test := range map[string]struct {
 		cluster infrav1.OLVMClusterSpec
 		role    infrav1.MachineRole
+		service string
 		named   []string
 		want    []string
 	}{
-		"the default of control planes":    {absent, infrav1.ControlPlaneRole, nil, []string{"control-plane"}},
-		"the default of workers":           {absent, infrav1.WorkerRole, nil, []string{"workers"}},
-		"an empty list turns it off":       {empty, infrav1.ControlPlaneRole, nil, nil},
-		"its role's":                       {own, infrav1.WorkerRole, nil, []string{"z"}},
-		"no group has its role":            {own, infrav1.ControlPlaneRole, nil, nil},
-		"its role's and one that it names": {own, infrav1.WorkerRole, []string{"db"}, []string{"db", "z"}},
-		"a VM of a support service":        {absent, "", nil, nil},
-		"one that names a group":           {own, "", []string{"db"}, []string{"db"}},
-		"its role's, named too":            {own, infrav1.WorkerRole, []string{"z"}, []string{"z"}},
+		"the default of control planes":    {absent, infrav1.ControlPlaneRole, "", nil, []string{"control-plane"}},
+		"the default of workers":           {absent, infrav1.WorkerRole, "", nil, []string{"workers"}},
+		"an empty list turns it off":       {empty, infrav1.ControlPlaneRole, "", nil, nil},
+		"its role's":                       {own, infrav1.WorkerRole, "", nil, []string{"z"}},
+		"no group has its role":            {own, infrav1.ControlPlaneRole, "", nil, nil},
+		"its role's and one that it names": {own, infrav1.WorkerRole, "", []string{"db"}, []string{"db", "z"}},
+		"a VM of a support service":        {absent, "", "", nil, nil},
+		"one that names a group":           {own, "", "", []string{"db"}, []string{"db"}},
+		"its role's, named too":            {own, infrav1.WorkerRole, "", []string{"z"}, []string{"z"}},
+		"a service without a group":        {own, "", "lb-a", nil, nil},
+		"a service with one":               {own, "", "z", nil, []string{"z"}},
 	} {
 		spec := infrav1.OLVMMachineSpec{}
 		spec.VirtualMachine.Placement.AffinityGroupNames = test.named
-		got, err := GroupNames(AffinityGroups(test.cluster), spec, test.role)
+		got, err := GroupNames(AffinityGroups(test.cluster), spec, test.role, test.service)
 		if err != nil || !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
@@ -248,7 +251,7 @@ func TestWhichGroupsAMachineIsIn(t *testing.T) {
 
 	spec := infrav1.OLVMMachineSpec{}
 	spec.VirtualMachine.Placement.AffinityGroupNames = []string{"dB"}
-	_, err := GroupNames(AffinityGroups(own), spec, infrav1.WorkerRole)
+	_, err := GroupNames(AffinityGroups(own), spec, infrav1.WorkerRole, "")
 	var field *blocker.Error
 	check.Equal(t, "errors.As(err, &field)", errors.As(err, &field), true)
 	check.Equal(t, "field.Reason", field.Reason, infrav1.AffinityGroupNotFoundReason)

@@ -61,6 +61,7 @@ func Members(
 			Name:          m.Name,
 			Spec:          m.Spec,
 			Role:          RoleOf(owner),
+			Service:       support.ServiceOf(owner),
 			FailureDomain: owner.Spec.FailureDomain,
 		})
 		var field *blocker.Error
@@ -95,8 +96,9 @@ type Candidate struct {
 	// Name of the OLVMMachine, and its specification.
 	Name string
 	Spec infrav1.OLVMMachineSpec
-	// Role and FailureDomain are the Machine's; the role is empty for a VM of a support service.
+	// Role and FailureDomain are the Machine's; the role is empty for a VM of a support service, which Service names.
 	Role          infrav1.MachineRole
+	Service       string
 	FailureDomain string
 }
 
@@ -104,7 +106,7 @@ type Candidate struct {
 func MemberOf(
 	ctx context.Context, session *engine.Client, cluster infrav1.OLVMClusterSpec, machine Candidate,
 ) (Member, error) {
-	names, err := GroupNames(AffinityGroups(cluster), machine.Spec, machine.Role)
+	names, err := GroupNames(AffinityGroups(cluster), machine.Spec, machine.Role, machine.Service)
 	if err != nil {
 		return Member{}, err
 	}

@@ -70,6 +70,7 @@ func (m *Manifests) checkGroups(
 			Name:          machine.Name,
 			Spec:          machine.spec,
 			Role:          machine.role,
+			Service:       machine.service,
 			FailureDomain: machine.failureDomain,
 		})
 		if blocker.OfEngine(err) {

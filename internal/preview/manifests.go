@@ -224,6 +224,7 @@ type Machine struct {
 	uid       types.UID // of the OLVMMachine; empty where none is there yet
 	// role and failureDomain as the Machine would have them.
 	role          infrav1.MachineRole
+	service       string // of support; empty for a node
 	failureDomain string
 	version       string // of Kubernetes
 	// format that its bootstrap data will have; empty where the manifests do not say.

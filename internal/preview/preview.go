@@ -310,6 +310,7 @@ func (machine *Machine) input(held addressing.Held) (desired.Input, error) {
 		VMName:            machine.Name,
 		Pooled:            machine.pooled,
 		Role:              machine.role,
+		Service:           machine.service,
 		NICs:              nics,
 		Addresses:         addresses,
 		NamePools:         true,

@@ -65,6 +65,7 @@ func (m *Manifests) supportMachinesOf(name string, infra *infrav1.OLVMCluster) (
 				Namespace:     infra.Namespace,
 				Name:          vm.Name,
 				infraName:     vm.Name,
+				service:       service.Name,
 				failureDomain: vm.FailureDomain,
 				format:        bootstrap.CloudConfig,
 				spec:          made.Spec,

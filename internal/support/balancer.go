@@ -55,7 +55,7 @@ func (s Service) NewBalancer(cluster infrav1.OLVMClusterSpec, backends []Backend
 		out.BackendPort = int(cmp.Or(s.Balancer.BackendPort, apiServerPort(cluster)))
 	}
 
-	out.VirtualIP, _ = netip.ParseAddr(s.Balancer.VirtualIP) // checked by Validate
+	out.VirtualIP = s.virtualIP()
 
 	return out, nil
 }
@@ -94,7 +94,7 @@ func (b Balancer) Files() []bootstrap.File {
 	}
 
 	return append(out,
-		bootstrap.File{Path: "check.sh", Content: render("check.sh", b.Ports[0]), Mode: 0o755},
+		bootstrap.File{Path: "check.sh", Content: render("check.sh", versionPort), Mode: 0o755},
 		bootstrap.File{Path: "keepalived.conf", Content: render("keepalived.conf", b), Mode: 0o644},
 	)
 }

@@ -3,7 +3,6 @@ package support
 import (
 	"fmt"
 	"maps"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -134,13 +133,6 @@ func (s Service) NewMachine(
 		annotations[infrav1.SupportDomainAnnotation] = vm.FailureDomain
 	}
 
-	spec := template.Spec.Template.Spec.DeepCopy()
-	names := &spec.VirtualMachine.Placement.AffinityGroupNames
-	apart := cluster.Spec.AffinityGroups == nil || len(cluster.Spec.AffinityGroups) > 0
-	if s.Replicas > 1 && apart && !slices.Contains(*names, s.Name) {
-		*names = append(*names, s.Name)
-	}
-
 	return &infrav1.OLVMMachine{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   cluster.Namespace,
@@ -151,7 +143,7 @@ func (s Service) NewMachine(
 				*metav1.NewControllerRef(cluster, infrav1.GroupVersion.WithKind("OLVMCluster")),
 			},
 		},
-		Spec: *spec,
+		Spec: *template.Spec.Template.Spec.DeepCopy(),
 	}, nil
 }
 

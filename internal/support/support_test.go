@@ -38,6 +38,10 @@ func TestValidate(t *testing.T) {
 	api := infrav1.SupportLoadBalancer{Name: "api", Role: infrav1.ControlPlaneRole}
 	held := with(virtual(api, "10.0.0.5"))
 	held.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "Keepalived"}
+	ingress := with(virtual(worker("1"), "10.0.0.7"))
+	ingress.ControlPlaneServices = &infrav1.ControlPlaneServices{IngressVirtualIP: "10.0.0.7"}
+	capital := with(virtual(worker("1"), "FD00::5"))
+	capital.ControlPlaneEndpoint.Host = "fd00::5"
 	elsewhere := api
 	elsewhere.Ports = []string{"8443"}
 
@@ -45,21 +49,24 @@ func TestValidate(t *testing.T) {
 		cluster infrav1.OLVMClusterSpec
 		want    string
 	}{
-		"none":                  {infrav1.OLVMClusterSpec{}, ""},
-		"all is well":           {with(worker("30002-30011", "443"), virtual(api, "10.0.0.5")), ""},
-		"no port":               {with(worker("http")), `loadBalancers[0].ports[0]: "http" is no port`},
-		"half a range":          {with(worker("443", "30002-")), `ports[1]: "30002-" is no port`},
-		"port 0":                {with(worker("0")), `"0" is outside of 1 to 65535`},
-		"a range backwards":     {with(worker("12-11")), `"12-11" ends before it begins`},
-		"a port twice":          {with(worker("10-20", "20-30")), "10-20 and 20-30 both have port 20"},
-		"too many":              {with(worker("1000-1300")), "a load balancer can have 256 ports"},
-		"the VM's own":          {with(worker("1900-2000")), "the VM uses port 1936 itself"},
-		"no address":            {with(virtual(worker("1"), "x")), `virtualIP: "x" is not an IP address`},
-		"an address twice":      {with(virtual(api, "10.0.0.6"), virtual(worker("1"), "10.0.0.6")), "is that of lb-api, too"},
-		"the endpoint":          {with(virtual(worker("6443"), "10.0.0.5")), "set the role to ControlPlane"},
-		"the endpoint's port":   {with(virtual(elsewhere, "10.0.0.5")), "the port 6443 of the control plane endpoint is missing"},
-		"held by others":        {held, "is held by the nodes of the control plane"},
-		"the second is no good": {with(worker("1"), worker("1", "1")), "loadBalancers[1].ports[1]"},
+		"none":                        {infrav1.OLVMClusterSpec{}, ""},
+		"all is well":                 {with(worker("30002-30011", "443"), virtual(api, "10.0.0.5")), ""},
+		"no port":                     {with(worker("http")), `loadBalancers[0].ports[0]: "http" is no port`},
+		"half a range":                {with(worker("443", "30002-")), `ports[1]: "30002-" is no port`},
+		"port 0":                      {with(worker("0")), `"0" is outside of 1 to 65535`},
+		"a range backwards":           {with(worker("12-11")), `"12-11" ends before it begins`},
+		"a port twice":                {with(worker("10-20", "20-30")), "10-20 and 20-30 both have port 20"},
+		"too many":                    {with(worker("1000-1300")), "a load balancer can have 256 ports"},
+		"the VM's own":                {with(worker("1900-2000")), "the VM uses port 1936 itself"},
+		"no address":                  {with(virtual(worker("1"), "x")), `virtualIP: "x" is not an IP address`},
+		"an address twice":            {with(virtual(api, "10.0.0.6"), virtual(worker("1"), "10.0.0.6")), "is that of lb-api, too"},
+		"the endpoint":                {with(virtual(worker("6443"), "10.0.0.5")), "set the role to ControlPlane"},
+		"the endpoint's port":         {with(virtual(elsewhere, "10.0.0.5")), "the port 6443 of the control plane endpoint is missing"},
+		"a zone":                      {with(virtual(worker("1"), "fd00::1%eth0")), "is not an IP address"},
+		"that of ingress":             {ingress, "is that of controlPlaneServices.ingressVirtualIP, too"},
+		"the same, spelled otherwise": {capital, "set the role to ControlPlane"},
+		"held by others":              {held, "is held by the nodes of the control plane"},
+		"the second is no good":       {with(worker("1"), worker("1", "1")), "loadBalancers[1].ports[1]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -76,6 +83,13 @@ func TestEndpoint(t *testing.T) {
 	check.Equal(t, "the only one", Endpoint(with(api, worker("1"))), "10.0.0.5")
 	check.Equal(t, "two", Endpoint(with(api, other)), "")
 	check.Equal(t, "none", Endpoint(with(worker("1"))), "")
+
+	api.VirtualIP = "10.20.30.555"
+	check.Equal(t, "one that is no address", Endpoint(with(api)), "")
+	api.VirtualIP, api.Ports = "10.0.0.5", []string{"8443"}
+	check.Equal(t, "one without the endpoint's port", Endpoint(with(api)), "")
+	api.VirtualIP, api.Ports = "FD00::5", nil
+	check.Equal(t, "one that is written otherwise", Endpoint(with(api)), "fd00::5")
 }
 
 // TestPortsOfAPIServers sends connections where the API servers listen.
@@ -124,7 +138,6 @@ func TestMachineOf(t *testing.T) {
 	check.Equal(t, "name", machine.Name, "demo-lb-w-1")
 	check.Equal(t, "failure domain", machine.Spec.FailureDomain, "b")
 	check.Equal(t, "data", *machine.Spec.Bootstrap.DataSecretName, "demo-lb-w-1-support")
-	check.Equal(t, "groups", m.Spec.VirtualMachine.Placement.AffinityGroupNames, []string{"lb-w"})
 	check.Equal(t, "up to date", service.Outdated(m, vm), "")
 	check.Contains(t, "another domain", service.Outdated(m, service.VMs(cluster.Name)[0]), `"a" is asked for`)
 

@@ -21,17 +21,51 @@ const versionPort = 1936
 // defaultPort is that of an API server, and of an endpoint, where none is set.
 const defaultPort = 6443
 
-// Validate says what is wrong with the support services of a cluster, whatever its machines are.
+// Validate says what is wrong with the first support service of a cluster that cannot be, whatever its machines are.
 func Validate(cluster infrav1.OLVMClusterSpec) error {
-	taken := map[netip.Addr]string{}
+	problems := Problems(cluster)
 
 	for _, service := range Services(cluster) {
-		if err := service.check(cluster, taken); err != nil {
+		if err := problems[service.Name]; err != nil {
 			return err
 		}
 	}
 
 	return nil
+}
+
+// Problems says what is wrong with the support services of a cluster, by their names.
+func Problems(cluster infrav1.OLVMClusterSpec) map[string]error {
+	out, taken := map[string]error{}, nodeAddresses(cluster)
+
+	for _, service := range Services(cluster) {
+		if err := service.check(cluster, taken); err != nil {
+			out[service.Name] = err
+		}
+	}
+
+	return out
+}
+
+// nodeAddresses are those that nodes of a cluster hold together, beside its endpoint.
+func nodeAddresses(cluster infrav1.OLVMClusterSpec) map[netip.Addr]string {
+	out := map[netip.Addr]string{}
+	services := cluster.ControlPlaneServices
+	if services == nil {
+		return out
+	}
+
+	for field, text := range map[string]string{
+		"additionalVirtualIP":        services.AdditionalVirtualIP,
+		"ingressVirtualIP":           services.IngressVirtualIP,
+		"additionalIngressVirtualIP": services.AdditionalIngressVirtualIP,
+	} {
+		if address, err := netip.ParseAddr(text); err == nil {
+			out[address] = "controlPlaneServices." + field
+		}
+	}
+
+	return out
 }
 
 // check says what is wrong with one service. taken are the addresses of those before.
@@ -123,8 +157,8 @@ func (s Service) checkVirtualIP(cluster infrav1.OLVMClusterSpec, taken map[netip
 		return nil
 	}
 
-	address, err := netip.ParseAddr(s.Balancer.VirtualIP)
-	if err != nil {
+	address := s.virtualIP()
+	if !address.IsValid() {
 		return s.invalid(field, "%q is not an IP address", s.Balancer.VirtualIP)
 	}
 
@@ -133,7 +167,7 @@ func (s Service) checkVirtualIP(cluster infrav1.OLVMClusterSpec, taken map[netip
 	}
 
 	taken[address] = s.Name
-	if cluster.ControlPlaneEndpoint.Host != address.String() {
+	if !s.ServesEndpoint(cluster) {
 		return nil
 	}
 
@@ -157,9 +191,9 @@ func (s Service) checkVirtualIP(cluster infrav1.OLVMClusterSpec, taken map[netip
 }
 
 // Endpoint is the address of the load balancer that becomes the control plane endpoint where none is set: the only one
-// of the control plane with an address of its own. It is empty for none.
+// of the control plane with an address of its own. It is empty for none, and for one that cannot be: an endpoint stays.
 func Endpoint(cluster infrav1.OLVMClusterSpec) string {
-	var out []string
+	var out []netip.Addr
 
 	for _, service := range Services(cluster) {
 		if service.Balancer == nil {
@@ -167,18 +201,39 @@ func Endpoint(cluster infrav1.OLVMClusterSpec) string {
 		}
 
 		if service.Balancer.Role == infrav1.ControlPlaneRole && service.Balancer.VirtualIP != "" {
-			out = append(out, service.Balancer.VirtualIP)
+			out = append(out, service.virtualIP())
 		}
 	}
 
-	if len(out) != 1 {
+	if len(out) != 1 || !out[0].IsValid() {
 		return ""
 	}
 
-	return out[0]
+	cluster.ControlPlaneEndpoint.Host = out[0].String()
+	if Validate(cluster) != nil {
+		return ""
+	}
+
+	return cluster.ControlPlaneEndpoint.Host
 }
 
 // ServesEndpoint reports whether the control plane is reached through the service.
 func (s Service) ServesEndpoint(cluster infrav1.OLVMClusterSpec) bool {
-	return s.Balancer != nil && s.Balancer.VirtualIP != "" && s.Balancer.VirtualIP == cluster.ControlPlaneEndpoint.Host
+	endpoint, err := netip.ParseAddr(cluster.ControlPlaneEndpoint.Host)
+
+	return err == nil && s.virtualIP() == endpoint
+}
+
+// virtualIP is the address that a load balancer's VMs share; invalid for none.
+func (s Service) virtualIP() netip.Addr {
+	if s.Balancer == nil {
+		return netip.Addr{}
+	}
+
+	address, err := netip.ParseAddr(s.Balancer.VirtualIP)
+	if err != nil || address.Zone() != "" { // a zone may be any text
+		return netip.Addr{}
+	}
+
+	return address
 }

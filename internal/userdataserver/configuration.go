@@ -37,8 +37,9 @@ const (
 	configurationKey = "configuration"
 	// publishedAnnotation is the SHA-256 of the configuration, in hexadecimal digits, and publishedAtAnnotation since
 	// when it is that. appliedAnnotation is the hash of the one that the VM uses, and problemAnnotation why it has
-	// refused another.
+	// refused another. managerAnnotation is the hash of where the VM was told to ask.
 	publishedAnnotation   = "infrastructure.cluster.x-k8s.io/support-configuration-sha256"
+	managerAnnotation     = "infrastructure.cluster.x-k8s.io/support-manager-sha256"
 	publishedAtAnnotation = "infrastructure.cluster.x-k8s.io/support-configuration-published"
 	appliedAnnotation     = "infrastructure.cluster.x-k8s.io/support-applied-sha256"
 	problemAnnotation     = "infrastructure.cluster.x-k8s.io/support-problem"
@@ -88,47 +89,42 @@ func (s *Server) Publish(
 	configuration []byte,
 	userData func(bootstrap.Pointer) ([]byte, error),
 ) (Report, error) {
-	if len(configuration) > MaxData {
-		return Report{}, fmt.Errorf("the configuration has %d bytes, and can have %d", len(configuration), MaxData)
-	}
-
-	key := client.ObjectKey{Namespace: machine.Namespace, Name: support.SecretName(machine.Name)}
-	var secret corev1.Secret
-	err := s.client.Get(ctx, key, &secret)
-	there := err == nil
-
-	switch {
-	case err != nil && !apierrors.IsNotFound(err):
-		return Report{}, fmt.Errorf("failed to get Secret %s: %w", key, err)
-	case there && secret.Type != configurationType:
-		return Report{}, blocker.New(infrav1.InfraServiceFailureReason, "Secret "+key.Name,
-			"it has the name of the one with the configuration of OLVMMachine %s, and is another; remove it",
-			machine.Name)
-	}
-
-	before := secret.DeepCopy()
-	if there && !metav1.IsControlledBy(&secret, machine) { // of an earlier machine of that name
-		secret.Data, secret.Annotations = nil, nil
-		secret.OwnerReferences = ownedBy(machine)
-	}
-
-	token := cmp.Or(string(secret.Data[tokenKey]), rand.Text())
-	first, err := userData(bootstrap.Pointer{
-		URL:   s.url.JoinPath("v1/configuration", machine.Namespace, machine.Name).String(),
-		Token: token,
-		CA:    s.authority.PEM,
-	})
+	secret, before, err := s.read(ctx, machine)
 	if err != nil {
 		return Report{}, err
 	}
 
-	stranded := false
-	if had := secret.Data[dataKey]; had != nil && addressing.MayHaveVM(machine) && !bytes.Equal(had, first) {
-		first, stranded = had, true // the VM has read it
+	token := cmp.Or(string(secret.Data[tokenKey]), rand.Text())
+	at := bootstrap.Pointer{
+		URL:   s.url.JoinPath("v1/configuration", machine.Namespace, machine.Name).String(),
+		Token: token,
+		CA:    s.authority.PEM,
+	}
+	where := hashOf(at.URL + string(at.CA))
+	first, err := userData(at)
+	if err != nil {
+		return Report{}, err
+	}
+
+	// A VM that may be there has read what it was told: it is not written anew, and it finds no other manager.
+	stranded := addressing.MayHaveVM(machine) && secret.Annotations[managerAnnotation] != where
+	if had := secret.Data[dataKey]; had != nil && addressing.MayHaveVM(machine) {
+		first = had
+	}
+
+	if len(configuration)+len(first) > MaxData {
+		return Report{}, blocker.New(infrav1.InfraServiceFailureReason, "OLVMMachine "+machine.Name,
+			"its configuration has %d bytes, and can have %d; the Secrets that its service names are too large",
+			len(configuration), MaxData-len(first))
+	}
+
+	if !stranded {
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, managerAnnotation, where)
 	}
 
 	hash := fmt.Sprintf("%x", sha256.Sum256(configuration))
-	if secret.Annotations[publishedAnnotation] != hash || !bytes.Equal(secret.Data[dataKey], first) {
+	if secret.Annotations[publishedAnnotation] != hash || !bytes.Equal(secret.Data[dataKey], first) ||
+		before.Annotations[managerAnnotation] != secret.Annotations[managerAnnotation] {
 		secret.Type = configurationType
 		secret.Data = map[string][]byte{
 			tokenKey:         []byte(token),
@@ -137,13 +133,38 @@ func (s *Server) Publish(
 			configurationKey: configuration,
 		}
 		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, tokenHashAnnotation, hashOf(token))
-		err = s.keep(ctx, &secret, before, machine, hash)
+		err = s.keep(ctx, secret, before, machine, hash)
 	}
 
-	report := reportOf(&secret)
+	report := reportOf(secret)
 	report.Stranded = stranded
 
 	return report, err
+}
+
+// read reads the Secret of a machine, and returns how it was. What an earlier machine of that name had is left out.
+func (s *Server) read(ctx context.Context, machine *infrav1.OLVMMachine) (secret, before *corev1.Secret, err error) {
+	key := client.ObjectKey{Namespace: machine.Namespace, Name: support.SecretName(machine.Name)}
+	secret = &corev1.Secret{}
+	err = s.client.Get(ctx, key, secret)
+	there := err == nil
+
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		return nil, nil, fmt.Errorf("failed to get Secret %s: %w", key, err)
+	case there && secret.Type != configurationType:
+		return nil, nil, blocker.New(infrav1.InfraServiceFailureReason, "Secret "+key.Name,
+			"it has the name of the one with the configuration of OLVMMachine %s, and is another; remove it",
+			machine.Name)
+	}
+
+	before = secret.DeepCopy()
+	if there && !metav1.IsControlledBy(secret, machine) {
+		secret.Data, secret.Annotations = nil, nil
+		secret.OwnerReferences = ownedBy(machine)
+	}
+
+	return secret, before, nil
 }
 
 // keep writes the Secret of a machine, with the hash of its configuration. before is how it was read, without a
@@ -195,6 +216,12 @@ func (s *Server) serveConfiguration(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
+	if err == nil && !current(r, known) && !s.limits.allowVM(key) {
+		requestsTotal.WithLabelValues("limited").Inc()
+		http.Error(w, "unavailable", http.StatusServiceUnavailable)
+		return
+	}
+
 	if err == nil {
 		err = s.answer(w, r, known)
 	}
@@ -215,6 +242,13 @@ func (s *Server) serveConfiguration(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// current reports whether a VM has the configuration that is published.
+func current(r *http.Request, known *metav1.PartialObjectMetadata) bool {
+	has := strings.Trim(r.Header.Get("If-None-Match"), `"`)
+
+	return has != "" && has == known.Annotations[publishedAnnotation]
+}
+
 // answer writes down what a VM reports, and gives it the configuration if it is another than the one that it has.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, known *metav1.PartialObjectMetadata) error {
 	has := strings.Trim(r.Header.Get("If-None-Match"), `"`)
@@ -222,7 +256,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, known *metav1.Pa
 		return err
 	}
 
-	if has != "" && has == known.Annotations[publishedAnnotation] {
+	if current(r, known) {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}

@@ -122,6 +122,37 @@ func TestAVMThatWasToldOfAnotherManager(t *testing.T) {
 	_, report = s.publish("two")
 	check.Equal(t, "stranded", report.Stranded, true)
 	check.Equal(t, "what the VM was told", string(s.configuration().Data[dataKey]), told)
+
+	// Another text of the user data is none: the VM has read its own.
+	s.url.Path = "/below"
+	report, err := s.Publish(t.Context(), s.machine, []byte("two"), func(bootstrap.Pointer) ([]byte, error) {
+		return []byte("#cloud-config\n# of a later release"), nil
+	})
+	check.Error(t, err, "")
+	check.Equal(t, "stranded by another release", report.Stranded, false)
+
+	// Who has lost the Secret has lost the token that the VM has.
+	check.Error(t, s.client.Delete(t.Context(), s.configuration()), "")
+	_, report = s.publish("two")
+	check.Equal(t, "stranded without the Secret", report.Stranded, true)
+}
+
+// TestATokenHolderIsLimited asks for the same again and again.
+func TestATokenHolderIsLimited(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	at, _ := s.publish("one")
+
+	limited := false
+
+	for range vmAtOnce + 5 {
+		code, _ := s.poll(at, "", "")
+		limited = limited || code == http.StatusServiceUnavailable
+	}
+
+	check.Equal(t, "it is limited", limited, true)
+	code, _ := s.poll(at, hashOf("one"), "")
+	check.Equal(t, "what costs nothing is not", code, http.StatusNotModified)
 }
 
 func TestReportsAreWrittenDownNowAndThen(t *testing.T) {

@@ -26,11 +26,9 @@ func (s *Server) Serve(hosts Hosts) { s.hosts = hosts }
 // serveHosts answers the command host of a jump host.
 func (s *Server) serveHosts(w http.ResponseWriter, r *http.Request) {
 	machine, token := asker(r)
-	_, err := s.recognize(r.Context(), client.ObjectKey{
-		Namespace: machine.Namespace,
-		Name:      support.SecretName(machine.Name),
-	}, token)
-	if err != nil && !s.limits.allow(r) {
+	key := client.ObjectKey{Namespace: machine.Namespace, Name: support.SecretName(machine.Name)}
+	_, err := s.recognize(r.Context(), key, token)
+	if err != nil && !s.limits.allow(r) || err == nil && !s.limits.allowVM(key) {
 		requestsTotal.WithLabelValues("limited").Inc()
 		http.Error(w, "unavailable", http.StatusServiceUnavailable)
 		return

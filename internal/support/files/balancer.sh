@@ -12,18 +12,25 @@ install_new() {
 
 # serves succeeds when haproxy uses the new configuration.
 serves() {
-    curl --silent --noproxy '*' --max-time 2 "http://127.0.0.1:$(sed -n 's/.* bind 127.0.0.1://p' haproxy.cfg)/" |
-        grep --quiet "$(sed -n 's/.* stats show-node //p' haproxy.cfg)"
+    local page
+    page=$(curl --silent --noproxy '*' --max-time 2 "http://127.0.0.1:$(sed -n 's/.* bind 127.0.0.1://p' haproxy.cfg)/") || return 1
+    case "$page" in *"$(sed -n 's/.* stats show-node //p' haproxy.cfg)"*) return 0 ;; esac
+    return 1
 }
 
-if command -v getenforce >/dev/null && [ "$(getenforce)" != Disabled ]; then
-    setsebool -P haproxy_connect_any on
-fi
-if command -v firewall-cmd >/dev/null && firewall-cmd --state >/dev/null 2>&1; then
-    for rule in --quiet --permanent; do # now, and after a reboot
-        while read -r port; do firewall-cmd --quiet "$rule" --add-port "$port/tcp"; done <ports
-        firewall-cmd --quiet "$rule" --add-protocol vrrp
-    done
+# What the system must allow, where it is not allowed already: each command takes seconds.
+if ! cmp --silent ports ../allowed; then
+    if command -v getenforce >/dev/null && [ "$(getenforce)" != Disabled ]; then
+        setsebool -P haproxy_connect_any=on
+        if [ -f keepalived.conf ]; then setsebool -P keepalived_connect_any=on; fi
+    fi
+    if command -v firewall-cmd >/dev/null && firewall-cmd --state >/dev/null 2>&1; then
+        rules=(--add-protocol=vrrp)
+        while read -r port; do rules+=("--add-port=$port/tcp"); done <ports
+        firewall-cmd --quiet "${rules[@]}"
+        firewall-cmd --quiet --permanent "${rules[@]}" # after a reboot
+    fi
+    cp ports ../allowed
 fi
 
 haproxy -c -f haproxy.cfg

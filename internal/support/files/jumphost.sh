@@ -4,11 +4,12 @@ set -euo pipefail
 user=$(cat user)
 home=/etc/capolvm/jump
 
-# install_new FILE PATH MODE [OWNER] puts a file in its place; it fails where nothing has changed.
+# install_new FILE PATH MODE [OWNER] puts a file in its place; it fails where nothing has changed. The folder is root's: a user
+# who could write there would have root follow links.
 install_new() {
+    if [ -n "${4:-}" ] && [ -f "$2" ]; then chown "$4" "$2"; fi
     if cmp --silent "$1" "$2"; then return 1; fi
-    install -D --mode "$3" "$1" "$2.new"
-    if [ -n "${4:-}" ]; then chown "$4" "$2.new"; fi
+    install -D --mode "$3" ${4:+--owner "$4"} "$1" "$2.new"
     mv "$2.new" "$2"
 }
 
@@ -16,18 +17,20 @@ if ! id "$user" >/dev/null 2>&1; then
     # A password that nothing matches; a locked account could not log in with a key either.
     useradd --create-home --shell /bin/bash --password '*' "$user"
 fi
-folder=$(getent passwd "$user" | cut --delimiter : --fields 6)
 
-# The keys and the kubeconfig are the user's alone.
-install --directory --mode 755 "$home"
-install --directory --mode 700 --owner "$user" "$home/keys" "$folder/.kube"
+# The keys and the kubeconfig are for the user alone.
+install --directory --mode 755 "$home" "$home/keys"
 for key in key-*; do
     if [ -f "$key" ]; then install_new "$key" "$home/keys/${key#key-}" 600 "$user" || true; fi
 done
 for key in "$home"/keys/*; do
     if [ -f "$key" ] && ! [ -f "key-${key##*/}" ]; then rm -f "$key"; fi
 done
-if [ -s kubeconfig ]; then install_new kubeconfig "$folder/.kube/config" 600 "$user" || true; fi
+if [ -s kubeconfig ]; then
+    install_new kubeconfig "$home/kubeconfig" 600 "$user" || true
+else
+    rm -f "$home/kubeconfig"
+fi
 
 # What the command host asks with.
 install_new ../authority.pem "$home/authority.pem" 644 || true
