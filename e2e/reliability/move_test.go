@@ -62,6 +62,13 @@ var second struct {
 // planes are two management planes with one engine. The site is in the first.
 func planes(t *testing.T) (here, there *plane) {
 	t.Helper()
+
+	return planesOf(t, withoutGroups, func() []string { return nil })
+}
+
+// planesOf are planes of a changed site, whose managers have arguments of their own.
+func planesOf(t *testing.T, change func(*infrav1.OLVMCluster), args func() []string) (here, there *plane) {
+	t.Helper()
 	second.Do(func() {
 		second.api, second.err = testsite.StartAPIServer(context.Background(), suite.Tools)
 		if second.err == nil {
@@ -72,11 +79,14 @@ func planes(t *testing.T) (here, there *plane) {
 		t.Fatal(second.err)
 	}
 
-	b := newBench(t, withoutGroups)
+	b := newBench(t, change, args()...)
 	other := &bench{engine: b.engine, site: b.site.In(t)}
 	other.site.Client = second.api.Client
 	front := &gate{name: writeCall}
-	other.manager = &manager{api: front, Manager: second.program.New(t, front.wrap, "--namespace="+b.site.Namespace)}
+	other.manager = &manager{
+		api:     front,
+		Manager: second.program.New(t, front.wrap, append(args(), "--namespace="+b.site.Namespace)...),
+	}
 	other.site.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.site.Namespace}})
 	t.Cleanup(other.site.Clear)
 	provider(t, second.api.Client, b.site.Namespace)

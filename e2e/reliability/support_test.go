@@ -1,0 +1,92 @@
+package reliability
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// TestASupportServiceMovesWithItsCluster moves a cluster with a load balancer to another management plane, with
+// clusterctl. Its VM was told of the manager that it leaves: it is replaced, and nothing else is.
+func TestASupportServiceMovesWithItsCluster(t *testing.T) {
+	t.Parallel()
+	here, there := planesOf(t, func(c *infrav1.OLVMCluster) {
+		withoutGroups(c)
+		balancer := infrav1.SupportLoadBalancer{Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}}
+		balancer.MachineTemplateName = "lb"
+		c.Spec.SupportServices = &infrav1.SupportServices{LoadBalancers: []infrav1.SupportLoadBalancer{balancer}}
+	}, func() []string {
+		ports, err := localplane.FreePorts(1)
+		check.Error(t, err, "")
+		at := fmt.Sprintf("127.0.0.1:%d", ports[0])
+
+		return []string{"--bootstrap-url=https://" + at, "--bootstrap-listen=" + at, "--leader-elect-namespace=default"}
+	})
+	s := here.site.In(t)
+	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta("lb")}
+	template.Spec.Template.Spec = s.MachineSpec()
+	template.Spec.Template.Spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.30"}
+	s.Create(template)
+	m := s.Machine("one", nil)
+	here.settle(here.site, m)
+	first := here.balancer(t)
+
+	here.move(t, there)
+	there.play(there.site, m.Name)
+	there.site.Eventually("the VM is replaced", func() error {
+		for _, vm := range there.site.Sim.VMs() {
+			if vm.Name == "demo-lb-apps-0" && vm.ID != first {
+				return nil
+			}
+		}
+
+		return fmt.Errorf("the engine has %+v", there.site.Sim.VMs())
+	})
+	check.Equal(t, "another VM", there.balancer(t) == first, false)
+	there.expectReady(there.site, m)
+	check.Length(t, "VMs", there.site.Sim.VMs(), 2)
+
+	left := &infrav1.OLVMMachineList{}
+	check.Error(t, here.api.Client.List(t.Context(), left, client.InNamespace(here.site.Namespace)), "")
+	check.Length(t, "OLVMMachines that are left behind", left.Items, 0)
+
+	there.site.Delete(m)
+	there.site.ExpectGone(m)
+	infra := &infrav1.OLVMCluster{ObjectMeta: there.site.Meta("demo")}
+	there.site.Delete(infra)
+	there.site.ExpectGone(infra)
+	there.expectNone(there.site)
+}
+
+// balancer waits until the load balancer serves, and returns the ID of its VM.
+func (p *plane) balancer(t *testing.T) string {
+	t.Helper()
+	s := p.site.In(t)
+	infra, machine := &infrav1.OLVMCluster{ObjectMeta: s.Meta("demo")}, &infrav1.OLVMMachine{}
+	s.Eventually("the load balancer serves", func() error {
+		err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(infra), infra)
+		if err == nil && !conditions.IsTrue(infra, infrav1.SupportServicesReadyCondition) {
+			err = fmt.Errorf("it does not: %s", conditions.GetMessage(infra, infrav1.SupportServicesReadyCondition))
+		}
+
+		return err
+	})
+	check.Error(t, s.Client.Get(t.Context(), client.ObjectKey{Namespace: s.Namespace, Name: "demo-lb-apps-0"}, machine), "")
+
+	for _, vm := range s.Sim.VMs() {
+		if machine.Spec.ProviderID == "olvm://"+vm.ID {
+			return vm.ID
+		}
+	}
+
+	t.Fatalf("VM %s is not in the engine", machine.Spec.ProviderID)
+
+	return ""
+}
