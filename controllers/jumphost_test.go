@@ -23,6 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 )
 
 // publicKey is a line of authorized_keys, and privateKey what belongs to it.
@@ -74,7 +75,7 @@ func (s *site) host(machine, method, path string) (int, string) {
 	request, err := http.NewRequestWithContext(context.Background(), method,
 		suite.userDataURL+"/v1/hosts/"+s.Namespace+"/"+machine+path, nil)
 	check.Error(s.T, err, "")
-	request.Header.Set("Authorization", "Bearer "+string(secret.Data["token"]))
+	request.Header.Set("Authorization", "Bearer "+userdataserver.HostToken(string(secret.Data["token"])))
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()
 	response, err := (&http.Client{Transport: transport}).Do(request)

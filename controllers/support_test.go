@@ -241,6 +241,14 @@ func TestVMsOfSupportServicesAreReplaced(t *testing.T) {
 	})
 	s.service("lb-apps")
 
+	// What cannot be made anew is not deleted.
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
+		c.Spec.SupportServices.LoadBalancers[0].MachineTemplateName = "othre"
+	})
+	message := s.Expect(s.OLVM, infrav1.SupportServicesReadyCondition, "False/InfraServiceFailure")
+	check.Contains(t, "what is wrong", message, `there is no OLVMMachineTemplate "othre"`)
+	check.Length(t, "VMs", s.Sim.VMs(), 2)
+
 	s.balancerTemplate("other")
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 		c.Spec.SupportServices.LoadBalancers[0].MachineTemplateName = "other"

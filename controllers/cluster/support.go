@@ -63,6 +63,8 @@ type vmOfService struct {
 	report userdataserver.Report
 	// outdated is why the VM is to be replaced; empty where it is not.
 	outdated string
+	// foreign reports that the machine is not of the service.
+	foreign bool
 }
 
 // ready reports whether the VM is up, and uses a configuration.
@@ -191,16 +193,24 @@ func (r *Reconciler) reconcileService(
 	ctx context.Context, scope *clusterScope, service *serviceFacts, machines []infrav1.OLVMMachine,
 ) error {
 	// One that cannot be made keeps no other from following its machines.
-	var blocked error
-
-	for i := range service.vms {
-		err := r.ensureVM(ctx, scope, service, &service.vms[i])
+	var unmade, unconfigured error
+	keep := func(first *error, err error) error {
 		var field *blocker.Error
 		if err != nil && !errors.As(err, &field) {
 			return err
 		}
 
-		blocked = cmp.Or(blocked, err)
+		*first = cmp.Or(*first, err)
+
+		return nil
+	}
+
+	for i := range service.vms {
+		err := r.ensureVM(ctx, scope, service, &service.vms[i])
+		service.vms[i].foreign = err != nil
+		if err := keep(&unmade, err); err != nil {
+			return err
+		}
 	}
 
 	nodes, err := r.nodes(ctx, scope, machines)
@@ -209,16 +219,17 @@ func (r *Reconciler) reconcileService(
 	}
 
 	for i := range service.vms {
-		if err := r.configure(ctx, scope, service, &service.vms[i], nodes); err != nil {
+		if err := keep(&unconfigured, r.configure(ctx, scope, service, &service.vms[i], nodes)); err != nil {
 			return err
 		}
 	}
 
-	if blocked != nil {
-		return blocked
+	if unmade != nil {
+		return unmade
 	}
 
-	return r.replaceOutdated(ctx, service)
+	// What is wrong with a VM may be why it is to be replaced.
+	return cmp.Or(r.replaceOutdated(ctx, scope, service), unconfigured)
 }
 
 // ensureVM makes the OLVMMachine of a VM where there is none.
@@ -235,21 +246,7 @@ func (r *Reconciler) ensureVM(
 		return nil
 	}
 
-	template := &infrav1.OLVMMachineTemplate{}
-	key := client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: service.VM.MachineTemplateName}
-	if err := r.Client.Get(ctx, key, template); apierrors.IsNotFound(err) {
-		return blocker.New(infrav1.InfraServiceFailureReason, service.Field+".machineTemplateName",
-			"there is no OLVMMachineTemplate %q in namespace %s; create it, or correct the name", key.Name,
-			key.Namespace)
-	} else if err != nil {
-		return fmt.Errorf("failed to get OLVMMachineTemplate %s: %w", key, err)
-	}
-
-	if err := workspace.MoveWith(ctx, r.Client, template); err != nil {
-		return err
-	}
-
-	made, err := service.NewMachine(scope.olvmCluster, vm.VM, template)
+	made, err := r.newMachine(ctx, scope, service, vm)
 	if err != nil {
 		return err
 	}
@@ -264,6 +261,27 @@ func (r *Reconciler) ensureVM(
 	vm.machine = made
 
 	return nil
+}
+
+// newMachine is the OLVMMachine of a VM, as its template has it. The error is a *blocker.Error where there can be none.
+func (r *Reconciler) newMachine(
+	ctx context.Context, scope *clusterScope, service *serviceFacts, vm *vmOfService,
+) (*infrav1.OLVMMachine, error) {
+	template := &infrav1.OLVMMachineTemplate{}
+	key := client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: service.VM.MachineTemplateName}
+	if err := r.Client.Get(ctx, key, template); apierrors.IsNotFound(err) {
+		return nil, blocker.New(infrav1.InfraServiceFailureReason, service.Field+".machineTemplateName",
+			"there is no OLVMMachineTemplate %q in namespace %s; create it, or correct the name", key.Name,
+			key.Namespace)
+	} else if err != nil {
+		return nil, fmt.Errorf("failed to get OLVMMachineTemplate %s: %w", key, err)
+	}
+
+	if err := workspace.MoveWith(ctx, r.Client, template); err != nil {
+		return nil, err
+	}
+
+	return service.NewMachine(scope.olvmCluster, vm.VM, template)
 }
 
 // ours says whose the OLVMMachine is that exists, and that the cache does not have as one of the cluster.
@@ -353,7 +371,7 @@ func recordedAddress(m *infrav1.OLVMMachine, wanted func(netip.Addr) bool) netip
 func (r *Reconciler) configure(
 	ctx context.Context, scope *clusterScope, service *serviceFacts, vm *vmOfService, nodes []node,
 ) error {
-	if vm.machine == nil || !vm.machine.DeletionTimestamp.IsZero() {
+	if vm.machine == nil || vm.foreign || !vm.machine.DeletionTimestamp.IsZero() {
 		return nil
 	}
 
@@ -462,7 +480,7 @@ func virtualIPOf(
 
 // replaceOutdated deletes a VM of a service that is not as the service asks for, or that the engine has lost, so that
 // it is made again: one at a time, and only where the others serve.
-func (r *Reconciler) replaceOutdated(ctx context.Context, service *serviceFacts) error {
+func (r *Reconciler) replaceOutdated(ctx context.Context, scope *clusterScope, service *serviceFacts) error {
 	for i := range service.vms {
 		vm := &service.vms[i]
 		if vm.machine == nil || !vm.machine.DeletionTimestamp.IsZero() {
@@ -486,6 +504,11 @@ func (r *Reconciler) replaceOutdated(ctx context.Context, service *serviceFacts)
 		})
 		if vm.outdated == "" || vm.ready() && !othersServe {
 			continue
+		}
+
+		// What cannot be made anew is not deleted.
+		if _, err := r.newMachine(ctx, scope, service, vm); err != nil {
+			return err
 		}
 
 		ctrl.LoggerFrom(ctx).Info("Replacing a VM of a support service", "OLVMMachine", vm.Name, "because", vm.outdated)

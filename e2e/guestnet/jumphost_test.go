@@ -163,7 +163,8 @@ func TestRow53AJumpHost(t *testing.T) {
 		"host reboot '../x'; echo code $?":         "is no name of a machine; see: host list\ncode 2\n",
 		"host reset cp-1; echo code $?":            "usage: host list",
 		"cat /etc/capolvm/service/request; id -un": "Permission denied",
-		"curl --version | head -c 4":               "curl",
+		"curl -s -o /dev/null -w '%{http_code}' -k -K /etc/capolvm/jump/request " +
+			"https://" + managerAddress + ":9445/v1/configuration/default/j-jump-host-0": "403",
 	} {
 		out, err := s.ssh(listed, "jump", command)
 		if !strings.Contains(out, want) {

@@ -458,6 +458,25 @@ func TestALargeLoadBalancerOnOneVM(t *testing.T) {
 		return err
 	})
 	p.serve(nodes[:30]...)
+
+	// The address becomes another's.
+	l.eventually("it has the address", failover, func() error {
+		if !p.vms[0].has(s.endpoint) {
+			return errors.New("it has not")
+		}
+
+		return nil
+	})
+	p.spec.SupportServices.LoadBalancers[0].VirtualIP = ""
+	p.service = support.Services(p.spec)[0]
+	p.serve(nodes[:1]...)
+	l.eventually("it has it no more", failover, func() error {
+		if p.vms[0].has(s.endpoint) {
+			return errors.New("it has")
+		}
+
+		return nil
+	})
 }
 
 // greeter is a node where something at each port says its name, and then what it is told.

@@ -74,6 +74,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 			setUp: "kubectl create namespace vault && kubectl -n vault create secret generic engine-credentials",
 		},
 		{path: "docs/user/autoscaling.md"},
+		{path: "docs/user/support-services.md"},
 		{path: "docs/operate/metrics.md"},
 		{path: "docs/user/olvmctl.md"},
 	}

@@ -41,8 +41,13 @@ func ParseAuthority(certificate, key []byte) (*Authority, error) {
 		return nil, fmt.Errorf("certificate and key cannot be used: %w", err)
 	}
 
-	if !pair.Leaf.IsCA {
+	signs := pair.Leaf.KeyUsage == 0 || pair.Leaf.KeyUsage&x509.KeyUsageCertSign != 0
+
+	switch {
+	case !pair.Leaf.IsCA || !signs:
 		return nil, errors.New("the certificate is not that of an authority")
+	case time.Now().After(pair.Leaf.NotAfter):
+		return nil, fmt.Errorf("the certificate has ended at %s", pair.Leaf.NotAfter.Format(time.RFC3339))
 	}
 
 	signer, ok := pair.PrivateKey.(crypto.Signer)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"sigs.k8s.io/yaml"
 
@@ -42,6 +43,10 @@ func (s Service) issuer() (*url.URL, error) {
 	if err != nil || out.Scheme != "https" || out.Hostname() == "" || out.RawQuery != "" || out.Fragment != "" ||
 		out.User != nil {
 		return nil, s.invalid("issuer", "%q is not a URL such as https://10.20.30.9:5556/dex", s.OIDC.Issuer)
+	}
+
+	if strings.ContainsFunc(out.Hostname(), func(r rune) bool { return r > unicode.MaxASCII }) {
+		return nil, s.invalid("issuer", "%q is not how certificates write a name; write it as xn--...", out.Hostname())
 	}
 
 	if port := out.Port(); port != "" {

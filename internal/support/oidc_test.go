@@ -32,6 +32,7 @@ func TestIssuers(t *testing.T) {
 		"https://user@10.0.0.9/dex":   wrong,
 		"https://:5556/dex":           wrong,
 		"https://10.0.0.9:123456/dex": `"123456" is no port`,
+		"https://dex.münchen.example": `"dex.münchen.example" is not how certificates write a name`,
 	} {
 		check.Error(t, Validate(issuing(issuer)), want)
 	}

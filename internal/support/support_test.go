@@ -42,6 +42,10 @@ func TestValidate(t *testing.T) {
 	ingress.ControlPlaneServices = &infrav1.ControlPlaneServices{IngressVirtualIP: "10.0.0.7"}
 	capital := with(virtual(worker("1"), "FD00::5"))
 	capital.ControlPlaneEndpoint.Host = "fd00::5"
+	spread := worker("1")
+	spread.FailureDomains = []string{"a", "b"}
+	apart := with(spread)
+	apart.FailureDomains = []infrav1.OLVMFailureDomain{{Name: "a"}}
 	elsewhere := api
 	elsewhere.Ports = []string{"8443"}
 
@@ -62,6 +66,7 @@ func TestValidate(t *testing.T) {
 		"an address twice":            {with(virtual(api, "10.0.0.6"), virtual(worker("1"), "10.0.0.6")), "is that of lb-api, too"},
 		"the endpoint":                {with(virtual(worker("6443"), "10.0.0.5")), "set the role to ControlPlane"},
 		"the endpoint's port":         {with(virtual(elsewhere, "10.0.0.5")), "the port 6443 of the control plane endpoint is missing"},
+		"an unknown domain":           {apart, `loadBalancers[0].failureDomains[1]: the cluster has no failure domain "b"`},
 		"a zone":                      {with(virtual(worker("1"), "fd00::1%eth0")), "is not an IP address"},
 		"that of ingress":             {ingress, "is that of controlPlaneServices.ingressVirtualIP, too"},
 		"the same, spelled otherwise": {capital, "set the role to ControlPlane"},

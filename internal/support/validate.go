@@ -70,6 +70,14 @@ func nodeAddresses(cluster infrav1.OLVMClusterSpec) map[netip.Addr]string {
 
 // check says what is wrong with one service. taken are the addresses of those before.
 func (s Service) check(cluster infrav1.OLVMClusterSpec, taken map[netip.Addr]string) error {
+	for i, name := range s.VM.FailureDomains {
+		named := func(d infrav1.OLVMFailureDomain) bool { return d.Name == name }
+		if !slices.ContainsFunc(cluster.FailureDomains, named) {
+			return s.invalid(fmt.Sprintf("failureDomains[%d]", i), "the cluster has no failure domain %q; add it to "+
+				"spec.failureDomains, or correct the name", name)
+		}
+	}
+
 	switch {
 	case s.JumpHost != nil:
 		return s.checkKeys()

@@ -38,11 +38,12 @@ const (
 	// publishedAnnotation is the SHA-256 of the configuration, in hexadecimal digits, and publishedAtAnnotation since
 	// when it is that. appliedAnnotation is the hash of the one that the VM uses, and problemAnnotation why it has
 	// refused another. managerAnnotation is the hash of where the VM was told to ask.
-	publishedAnnotation   = "infrastructure.cluster.x-k8s.io/support-configuration-sha256"
-	managerAnnotation     = "infrastructure.cluster.x-k8s.io/support-manager-sha256"
-	publishedAtAnnotation = "infrastructure.cluster.x-k8s.io/support-configuration-published"
-	appliedAnnotation     = "infrastructure.cluster.x-k8s.io/support-applied-sha256"
-	problemAnnotation     = "infrastructure.cluster.x-k8s.io/support-problem"
+	publishedAnnotation     = "infrastructure.cluster.x-k8s.io/support-configuration-sha256"
+	hostTokenHashAnnotation = "infrastructure.cluster.x-k8s.io/support-host-token-sha256"
+	managerAnnotation       = "infrastructure.cluster.x-k8s.io/support-manager-sha256"
+	publishedAtAnnotation   = "infrastructure.cluster.x-k8s.io/support-configuration-published"
+	appliedAnnotation       = "infrastructure.cluster.x-k8s.io/support-applied-sha256"
+	problemAnnotation       = "infrastructure.cluster.x-k8s.io/support-problem"
 	// problemHeader is what a VM says of a configuration that it has refused, in base64.
 	problemHeader = "Capolvm-Problem"
 	// maxProblem bounds it, in bytes, and reportPause how often a VM is written down, which has a token and no more
@@ -133,6 +134,7 @@ func (s *Server) Publish(
 			configurationKey: configuration,
 		}
 		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, tokenHashAnnotation, hashOf(token))
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, hostTokenHashAnnotation, hashOf(HostToken(token)))
 		err = s.keep(ctx, secret, before, machine, hash)
 	}
 
@@ -204,12 +206,16 @@ func ownedBy(machine *infrav1.OLVMMachine) []metav1.OwnerReference {
 	}
 }
 
+// HostToken is the token with which the command host of a jump host asks, made of that of its VM: who has it does not
+// have the VM's.
+func HostToken(token string) string { return hashOf("hosts:" + token) }
+
 // serveConfiguration answers a VM of a support service. One that has the configuration already costs no request to the
 // API server.
 func (s *Server) serveConfiguration(w http.ResponseWriter, r *http.Request) {
 	machine, token := asker(r)
 	key := client.ObjectKey{Namespace: machine.Namespace, Name: support.SecretName(machine.Name)}
-	known, err := s.recognize(r.Context(), key, token)
+	known, err := s.recognize(r.Context(), key, token, tokenHashAnnotation)
 	if err != nil && !s.limits.allow(r) {
 		requestsTotal.WithLabelValues("limited").Inc()
 		http.Error(w, "unavailable", http.StatusServiceUnavailable)

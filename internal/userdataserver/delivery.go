@@ -217,7 +217,7 @@ var errRefused = errors.New("refused")
 // ServeHTTP answers a VM.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	machine, token := asker(r)
-	_, stranger := s.recognize(r.Context(), secretKey(machine), token)
+	_, stranger := s.recognize(r.Context(), secretKey(machine), token, tokenHashAnnotation)
 
 	// a VM with its token never waits behind strangers, who may share its address
 	if stranger != nil && !s.limits.allow(r) {
@@ -264,10 +264,10 @@ func asker(r *http.Request) (machine client.ObjectKey, token string) {
 	return machine, token
 }
 
-// recognize refuses a request without the token of a Secret, and asks no API server. It returns what the cache has of
-// the Secret.
+// recognize refuses a request without the token of a Secret whose hash an annotation has, and asks no API server. It
+// returns what the cache has of the Secret.
 func (s *Server) recognize(
-	ctx context.Context, secret client.ObjectKey, token string,
+	ctx context.Context, secret client.ObjectKey, token, annotation string,
 ) (*metav1.PartialObjectMetadata, error) {
 	metadata := &metav1.PartialObjectMetadata{}
 	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
@@ -277,7 +277,7 @@ func (s *Server) recognize(
 		return nil, fmt.Errorf("failed to look for the user data: %w", err)
 	}
 
-	hash := metadata.Annotations[tokenHashAnnotation]
+	hash := metadata.Annotations[annotation]
 	if hash == "" {
 		return nil, refuse("it was delivered already")
 	}

@@ -27,8 +27,9 @@ func (s *Server) Serve(hosts Hosts) { s.hosts = hosts }
 func (s *Server) serveHosts(w http.ResponseWriter, r *http.Request) {
 	machine, token := asker(r)
 	key := client.ObjectKey{Namespace: machine.Namespace, Name: support.SecretName(machine.Name)}
-	_, err := s.recognize(r.Context(), key, token)
-	if err != nil && !s.limits.allow(r) || err == nil && !s.limits.allowVM(key) {
+	_, err := s.recognize(r.Context(), key, token, hostTokenHashAnnotation)
+	people := client.ObjectKey{Namespace: key.Namespace, Name: key.Name + "/hosts"} // the VM does not wait for them
+	if err != nil && !s.limits.allow(r) || err == nil && !s.limits.allowVM(people) {
 		requestsTotal.WithLabelValues("limited").Inc()
 		http.Error(w, "unavailable", http.StatusServiceUnavailable)
 		return

@@ -19,18 +19,21 @@ serves() {
 }
 
 # What the system must allow, where it is not allowed already: each command takes seconds.
-if ! cmp --silent ports ../allowed; then
+{ cat ports && ls keepalived.conf 2>/dev/null || true; } >allowed
+if ! cmp --silent allowed ../allowed; then
     if command -v getenforce >/dev/null && [ "$(getenforce)" != Disabled ]; then
         setsebool -P haproxy_connect_any=on
         if [ -f keepalived.conf ]; then setsebool -P keepalived_connect_any=on; fi
     fi
     if command -v firewall-cmd >/dev/null && firewall-cmd --state >/dev/null 2>&1; then
-        rules=(--add-protocol=vrrp)
+        rules=()
         while read -r port; do rules+=("--add-port=$port/tcp"); done <ports
-        firewall-cmd --quiet "${rules[@]}"
-        firewall-cmd --quiet --permanent "${rules[@]}" # after a reboot
+        for when in --quiet --permanent; do # now, and after a reboot; one kind of rule in a call
+            firewall-cmd --quiet "$when" "${rules[@]}"
+            firewall-cmd --quiet "$when" --add-protocol=vrrp
+        done
     fi
-    cp ports ../allowed
+    cp allowed ../allowed
 fi
 
 haproxy -c -f haproxy.cfg
@@ -68,5 +71,9 @@ if [ -f keepalived.conf ]; then
         systemctl --no-block reload-or-restart keepalived.service
     fi
     systemctl enable keepalived.service
+elif head -n 1 /etc/keepalived/keepalived.conf 2>/dev/null | grep --quiet '^# Made by capolvm'; then
+    # The address is another's now.
+    systemctl disable --now keepalived.service
+    rm -f /etc/keepalived/keepalived.conf
 fi
 rm -f ../begun

@@ -35,7 +35,10 @@ fi
 # What the command host asks with.
 install_new ../authority.pem "$home/authority.pem" 644 || true
 sed -n 's#^url = "\(.*\)/v1/configuration/\(.*\)"$#\1/v1/hosts/\2#p' ../request >url
-sed -n '/^header = /p' ../request >request
+# A token of its own: that of the VM is for its configuration, and root's.
+token=$(sed -n 's/^header = "Authorization: Bearer \(.*\)"$/\1/p' ../request)
+hosts=$(printf 'hosts:%s' "$token" | sha256sum | cut --delimiter ' ' --fields 1)
+printf 'header = "Authorization: Bearer %s"\n' "$hosts" >request
 install_new url "$home/url" 644 || true
 install_new request "$home/request" 600 "$user" || true
 install_new host /usr/local/bin/host 755 || true

@@ -24,7 +24,7 @@ use() {
 }
 
 command -v dex >/dev/null || { echo "there is no dex in the image" >&2 && exit 1; }
-command -v openssl >/dev/null && openssl verify -CAfile ca.crt tls.crt >/dev/null
+if command -v openssl >/dev/null; then openssl verify -partial_chain -CAfile ca.crt tls.crt >/dev/null; fi
 id capolvm-dex >/dev/null 2>&1 || useradd --system --shell /usr/sbin/nologin --home-dir /var/lib/capolvm-dex capolvm-dex
 install --directory --mode 750 --owner capolvm-dex /var/lib/capolvm-dex
 install --directory --mode 750 --group capolvm-dex "$home"
