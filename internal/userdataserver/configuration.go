@@ -7,19 +7,16 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -27,6 +24,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
+	"github.com/go-logr/logr"
 )
 
 // configurationType is that of the Secrets with what VMs of support services are told. Their tokens do not end.
@@ -46,10 +44,8 @@ const (
 	problemAnnotation       = "infrastructure.cluster.x-k8s.io/support-problem"
 	// problemHeader is what a VM says of a configuration that it has refused, in base64.
 	problemHeader = "Capolvm-Problem"
-	// maxProblem bounds it, in bytes, and reportPause how often a VM is written down, which has a token and no more
-	// trust.
-	maxProblem  = 600
-	reportPause = 5 * time.Second
+	// maxProblem bounds it, in bytes.
+	maxProblem = 600
 )
 
 // Report is what is known of the configuration of a VM.
@@ -96,11 +92,7 @@ func (s *Server) Publish(
 	}
 
 	token := cmp.Or(string(secret.Data[tokenKey]), rand.Text())
-	at := bootstrap.Pointer{
-		URL:   s.url.JoinPath("v1/configuration", machine.Namespace, machine.Name).String(),
-		Token: token,
-		CA:    s.authority.PEM,
-	}
+	at := s.pointer("configuration", machine, token)
 	where := hashOf(at.URL + string(at.CA))
 	first, err := userData(at)
 	if err != nil {
@@ -123,7 +115,7 @@ func (s *Server) Publish(
 		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, managerAnnotation, where)
 	}
 
-	hash := fmt.Sprintf("%x", sha256.Sum256(configuration))
+	hash := hashOf(string(configuration))
 	if secret.Annotations[publishedAnnotation] != hash || !bytes.Equal(secret.Data[dataKey], first) ||
 		before.Annotations[managerAnnotation] != secret.Annotations[managerAnnotation] {
 		secret.Type = configurationType
@@ -146,7 +138,7 @@ func (s *Server) Publish(
 
 // read reads the Secret of a machine, and returns how it was. What an earlier machine of that name had is left out.
 func (s *Server) read(ctx context.Context, machine *infrav1.OLVMMachine) (secret, before *corev1.Secret, err error) {
-	key := client.ObjectKey{Namespace: machine.Namespace, Name: support.SecretName(machine.Name)}
+	key := configurationSecret(client.ObjectKeyFromObject(machine))
 	secret = &corev1.Secret{}
 	err = s.client.Get(ctx, key, secret)
 	there := err == nil
@@ -213,39 +205,22 @@ func HostToken(token string) string { return hashOf("hosts:" + token) }
 // serveConfiguration answers a VM of a support service. One that has the configuration already costs no request to the
 // API server.
 func (s *Server) serveConfiguration(w http.ResponseWriter, r *http.Request) {
-	machine, token := asker(r)
-	key := client.ObjectKey{Namespace: machine.Namespace, Name: support.SecretName(machine.Name)}
-	known, err := s.recognize(r.Context(), key, token, tokenHashAnnotation)
-	if err != nil && !s.limits.allow(r) {
-		requestsTotal.WithLabelValues("limited").Inc()
-		http.Error(w, "unavailable", http.StatusServiceUnavailable)
-		return
-	}
+	machine, _ := asker(r)
+	key := configurationSecret(machine)
+	s.serve(w, r, question{
+		what:   "a configuration",
+		secret: key,
+		hash:   tokenHashAnnotation,
+		limited: func(known *metav1.PartialObjectMetadata) bool {
+			return !current(r, known) && !s.limits.vms.allow(key, time.Now())
+		},
+		answer: func(_ logr.Logger, known *metav1.PartialObjectMetadata) error { return s.answer(w, r, known) },
+	})
+}
 
-	if err == nil && !current(r, known) && !s.limits.allowVM(key) {
-		requestsTotal.WithLabelValues("limited").Inc()
-		http.Error(w, "unavailable", http.StatusServiceUnavailable)
-		return
-	}
-
-	if err == nil {
-		err = s.answer(w, r, known)
-	}
-
-	logger := ctrl.Log.WithName("user-data").WithValues("OLVMMachine", machine, "remote", r.RemoteAddr)
-
-	switch {
-	case err == nil:
-		requestsTotal.WithLabelValues("delivered").Inc()
-	case errors.Is(err, errRefused):
-		requestsTotal.WithLabelValues("refused").Inc()
-		logger.Info("Refused a request for a configuration", "reason", err.Error())
-		http.Error(w, "forbidden", http.StatusForbidden)
-	default:
-		requestsTotal.WithLabelValues("failed").Inc()
-		logger.Error(err, "Failed to deliver a configuration")
-		http.Error(w, "unavailable", http.StatusServiceUnavailable)
-	}
+// configurationSecret is the Secret with the configuration of a machine's VM.
+func configurationSecret(machine client.ObjectKey) client.ObjectKey {
+	return client.ObjectKey{Namespace: machine.Namespace, Name: support.SecretName(machine.Name)}
 }
 
 // current reports whether a VM has the configuration that is published.
@@ -303,7 +278,7 @@ func (s *Server) record(r *http.Request, known *metav1.PartialObjectMetadata, ha
 	}
 
 	if known.Annotations[appliedAnnotation] == has && known.Annotations[problemAnnotation] == text ||
-		!s.reports.due(client.ObjectKeyFromObject(known), time.Now()) {
+		!s.limits.reports.allow(client.ObjectKeyFromObject(known), time.Now()) {
 		return nil
 	}
 
@@ -315,34 +290,4 @@ func (s *Server) record(r *http.Request, known *metav1.PartialObjectMetadata, ha
 	}
 
 	return nil
-}
-
-// reports remembers when a VM was written down last.
-type reports struct {
-	mutex sync.Mutex
-	last  map[client.ObjectKey]time.Time
-}
-
-// due reports whether a VM may be written down again.
-func (r *reports) due(vm client.ObjectKey, now time.Time) bool {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-
-	for other, at := range r.last {
-		if now.Sub(at) > reportPause {
-			delete(r.last, other)
-		}
-	}
-
-	if _, recent := r.last[vm]; recent {
-		return false
-	}
-
-	if r.last == nil {
-		r.last = map[client.ObjectKey]time.Time{}
-	}
-
-	r.last[vm] = now
-
-	return true
 }

@@ -62,7 +62,7 @@ func TestAVMFollowsItsConfiguration(t *testing.T) {
 	check.Equal(t, "the token stays", again.Token, at.Token)
 	check.Equal(t, "it is used", report.Current && report.Ever, true)
 
-	s.reports.last = nil // as after a pause
+	s.limits = newLimits() // as after a pause
 	_, report = s.publish("two")
 	check.Equal(t, "the next one is not", report.Current, false)
 	code, body = s.poll(at, hashOf("one"), "line 3:\n  no such word")
@@ -157,10 +157,10 @@ func TestATokenHolderIsLimited(t *testing.T) {
 
 func TestReportsAreWrittenDownNowAndThen(t *testing.T) {
 	t.Parallel()
-	var r reports
+	r := newLimits().reports
 	vm, now := client.ObjectKey{Name: "vm"}, time.Now()
-	check.Equal(t, "first", r.due(vm, now), true)
-	check.Equal(t, "at once", r.due(vm, now.Add(time.Second)), false)
-	check.Equal(t, "another", r.due(client.ObjectKey{Name: "other"}, now.Add(time.Second)), true)
-	check.Equal(t, "later", r.due(vm, now.Add(reportPause+1)), true)
+	check.Equal(t, "first", r.allow(vm, now), true)
+	check.Equal(t, "at once", r.allow(vm, now.Add(time.Second)), false)
+	check.Equal(t, "another", r.allow(client.ObjectKey{Name: "other"}, now.Add(time.Second)), true)
+	check.Equal(t, "later", r.allow(vm, now.Add(reportPause+1)), true)
 }

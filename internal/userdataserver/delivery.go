@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/netutil"
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
 )
 
 // MaxData is how many bytes of user data can be delivered: what fits into a Secret with its token.
@@ -80,7 +82,6 @@ type Server struct {
 	lifetime  time.Duration
 	authority *authority
 	limits    *limits
-	reports   reports
 	hosts     Hosts
 }
 
@@ -179,11 +180,7 @@ func (s *Server) Offer(ctx context.Context, machine *infrav1.OLVMMachine, data [
 		token = rand.Text()
 	}
 
-	pointer := bootstrap.Pointer{
-		URL:   s.url.JoinPath("v1/user-data", machine.Namespace, machine.Name).String(),
-		Token: token,
-		CA:    s.authority.PEM,
-	}
+	pointer := s.pointer("user-data", machine, token)
 	expires, err := time.Parse(time.RFC3339, secret.Annotations[expiresAnnotation])
 	if err == nil && time.Until(expires) > s.lifetime/2 && secret.Annotations[tokenHashAnnotation] == hashOf(token) &&
 		token == string(secret.Data[tokenKey]) && bytes.Equal(secret.Data[dataKey], data) {
@@ -211,39 +208,84 @@ func (s *Server) Offer(ctx context.Context, machine *infrav1.OLVMMachine, data [
 	return pointer, nil
 }
 
+// pointer is where the VM of a machine finds something.
+func (s *Server) pointer(what string, machine *infrav1.OLVMMachine, token string) bootstrap.Pointer {
+	return bootstrap.Pointer{
+		URL:   s.url.JoinPath("v1", what, machine.Namespace, machine.Name).String(),
+		Token: token,
+		CA:    s.authority.PEM,
+	}
+}
+
 // errRefused is the answer to every refused request, whatever is wrong.
 var errRefused = errors.New("refused")
 
-// ServeHTTP answers a VM.
+// ServeHTTP answers a VM that asks for its user data.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	machine, token := asker(r)
-	_, stranger := s.recognize(r.Context(), secretKey(machine), token, tokenHashAnnotation)
+	s.serve(w, r, question{
+		what:   "user data",
+		secret: secretKey(machine),
+		hash:   tokenHashAnnotation,
+		answer: func(log logr.Logger, _ *metav1.PartialObjectMetadata) error {
+			err := s.deliver(w, r, machine, token)
+			if err == nil {
+				log.Info("Delivered user data")
+			}
+
+			return err
+		},
+	})
+}
+
+// question is what a request asks.
+type question struct {
+	// what it asks for, for the log.
+	what string
+	// secret has the token that it needs, and the annotation hash the hash of that.
+	secret client.ObjectKey
+	hash   string
+	// limited reports whether one with the token asks too often; nil for never.
+	limited func(known *metav1.PartialObjectMetadata) bool
+	// answer writes the answer. known is what the cache has of the Secret.
+	answer func(log logr.Logger, known *metav1.PartialObjectMetadata) error
+}
+
+// serve answers a request with its token, and refuses another.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, q question) {
+	machine, token := asker(r)
+	known, err := s.recognize(r.Context(), q.secret, token, q.hash)
 
 	// a VM with its token never waits behind strangers, who may share its address
-	if stranger != nil && !s.limits.allow(r) {
+	if err != nil && !s.limits.strangers.allow(remote(r), time.Now()) ||
+		err == nil && q.limited != nil && q.limited(known) {
 		requestsTotal.WithLabelValues("limited").Inc()
-		http.Error(w, "unavailable", http.StatusServiceUnavailable) // Ignition asks again
+		http.Error(w, "unavailable", http.StatusServiceUnavailable) // Ignition asks again, as other VMs do
 		return
 	}
 
-	logger := ctrl.Log.WithName("user-data").WithValues("OLVMMachine", machine, "remote", r.RemoteAddr)
-	err := stranger
+	logger := ctrl.Log.WithName("user-data").
+		WithValues("OLVMMachine", machine, "path", r.URL.Path, "remote", r.RemoteAddr)
 	if err == nil {
-		err = s.deliver(w, r, machine, token)
+		err = q.answer(logger, known)
 	}
 
+	var person *jumphost.RefusedError
 	switch {
 	case err == nil:
 		requestsTotal.WithLabelValues("delivered").Inc()
-		logger.Info("Delivered user data")
+	case errors.As(err, &person):
+		requestsTotal.WithLabelValues("refused").Inc()
+		logger.Info("Refused what a person asked for", "reason", person.Reason)
+		http.Error(w, person.Reason, http.StatusConflict)
 	case errors.Is(err, errRefused):
 		requestsTotal.WithLabelValues("refused").Inc()
-		logger.Info("Refused a request for user data", "reason", err.Error())
+		logger.Info("Refused a request for "+q.what, "reason", err.Error())
 		http.Error(w, "forbidden", http.StatusForbidden)
 	default:
 		requestsTotal.WithLabelValues("failed").Inc()
-		logger.Error(err, "Failed to deliver user data")
-		http.Error(w, "unavailable", http.StatusServiceUnavailable) // Ignition asks again
+		logger.Error(err, "Failed to deliver "+q.what)
+		http.Error(w, "unavailable", http.StatusServiceUnavailable)
 	}
 }
 

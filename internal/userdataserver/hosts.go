@@ -2,15 +2,15 @@ package userdataserver
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
+	"time"
 
-	ctrl "sigs.k8s.io/controller-runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
+	"github.com/go-logr/logr"
 )
 
 // Hosts does what jump hosts ask for. A *jumphost.RefusedError is for the person who asked.
@@ -25,44 +25,27 @@ func (s *Server) Serve(hosts Hosts) { s.hosts = hosts }
 
 // serveHosts answers the command host of a jump host.
 func (s *Server) serveHosts(w http.ResponseWriter, r *http.Request) {
-	machine, token := asker(r)
-	key := client.ObjectKey{Namespace: machine.Namespace, Name: support.SecretName(machine.Name)}
-	_, err := s.recognize(r.Context(), key, token, hostTokenHashAnnotation)
+	machine, _ := asker(r)
+	key := configurationSecret(machine)
 	people := client.ObjectKey{Namespace: key.Namespace, Name: key.Name + "/hosts"} // the VM does not wait for them
-	if err != nil && !s.limits.allow(r) || err == nil && !s.limits.allowVM(people) {
-		requestsTotal.WithLabelValues("limited").Inc()
-		http.Error(w, "unavailable", http.StatusServiceUnavailable)
-		return
-	}
+	s.serve(w, r, question{
+		what:    "a jump host",
+		secret:  key,
+		hash:    hostTokenHashAnnotation,
+		limited: func(*metav1.PartialObjectMetadata) bool { return !s.limits.vms.allow(people, time.Now()) },
+		answer: func(log logr.Logger, _ *metav1.PartialObjectMetadata) error {
+			answer, err := s.askHosts(r, machine)
+			if err != nil {
+				return err
+			}
 
-	answer := ""
-	if err == nil {
-		answer, err = s.askHosts(r, machine)
-	}
+			log.Info("Did what a jump host asked for")
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			_, _ = io.WriteString(w, answer) //nolint:gosec // plain text, for a shell
 
-	logger := ctrl.Log.WithName("jump-host").
-		WithValues("OLVMMachine", machine, "path", r.URL.Path, "remote", r.RemoteAddr)
-
-	var refused *jumphost.RefusedError
-	switch {
-	case err == nil:
-		requestsTotal.WithLabelValues("delivered").Inc()
-		logger.Info("Did what a jump host asked for")
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = io.WriteString(w, answer) //nolint:gosec // plain text, for a shell
-	case errors.As(err, &refused):
-		requestsTotal.WithLabelValues("refused").Inc()
-		logger.Info("Refused what a jump host asked for", "reason", refused.Reason)
-		http.Error(w, refused.Reason, http.StatusConflict)
-	case errors.Is(err, errRefused):
-		requestsTotal.WithLabelValues("refused").Inc()
-		logger.Info("Refused a request of a jump host", "reason", err.Error())
-		http.Error(w, "forbidden", http.StatusForbidden)
-	default:
-		requestsTotal.WithLabelValues("failed").Inc()
-		logger.Error(err, "Failed to do what a jump host asked for")
-		http.Error(w, "unavailable", http.StatusServiceUnavailable)
-	}
+			return nil
+		},
+	})
 }
 
 // askHosts does what a request of a jump host with its token asks for.

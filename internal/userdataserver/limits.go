@@ -3,11 +3,11 @@ package userdataserver
 import (
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 	"k8s.io/utils/lru"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Anybody who reaches the port may ask. What strangers can take is bounded: connections, and how often one address may
@@ -19,7 +19,9 @@ const (
 	perSecond, atOnce = 10, 100
 	// vmPerSecond and vmAtOnce are how often one VM may ask what costs a look: the holder of a token is no friend.
 	vmPerSecond, vmAtOnce = 0.5, 20
-	// maxAddresses whose questions are counted; the one that asked longest ago is forgotten.
+	// reportPause is how often a VM is written down, which has a token and no more trust.
+	reportPause = 5 * time.Second
+	// maxAddresses whose questions are counted, and VMs; the one that asked longest ago is forgotten.
 	maxAddresses = 4096
 
 	// headerTime bounds how long a request may take to arrive, idleTime how long a connection stays open without one.
@@ -30,36 +32,51 @@ const (
 	recordTime = 10 * time.Second
 )
 
-// limits of a server: what strangers may ask, and what one VM may have looked up for it.
-type limits struct{ addresses, vms *lru.Cache } // *rate.Limiter by address, and by the key of a VM's Secret
+// limits of a server: what strangers may ask, by their addresses; what one VM may have looked up for it, and how often
+// it is written down, by the key of its Secret.
+type limits struct{ strangers, vms, reports *limiters }
 
 func newLimits() *limits {
-	return &limits{addresses: lru.New(maxAddresses), vms: lru.New(maxAddresses)}
+	return &limits{
+		strangers: newLimiters(perSecond, atOnce),
+		vms:       newLimiters(vmPerSecond, vmAtOnce),
+		reports:   newLimiters(rate.Every(reportPause), 1),
+	}
 }
 
-// allowVM reports whether a VM may have one more answer that costs a question to the API server or to an engine.
-func (l *limits) allowVM(secret client.ObjectKey) bool {
-	limiter, known := l.vms.Get(secret)
+// limiters bound how often each of many may do something.
+type limiters struct {
+	perSecond rate.Limit
+	atOnce    int
+
+	mutex sync.Mutex
+	known *lru.Cache // *rate.Limiter by who it is
+}
+
+func newLimiters(perSecond rate.Limit, atOnce int) *limiters {
+	return &limiters{perSecond: perSecond, atOnce: atOnce, known: lru.New(maxAddresses)}
+}
+
+// allow reports whether somebody may do it once more now.
+func (l *limiters) allow(who lru.Key, now time.Time) bool {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+
+	limiter, known := l.known.Get(who)
 	if !known {
-		limiter = rate.NewLimiter(vmPerSecond, vmAtOnce)
-		l.vms.Add(secret, limiter)
+		limiter = rate.NewLimiter(l.perSecond, l.atOnce)
+		l.known.Add(who, limiter)
 	}
 
-	return limiter.(*rate.Limiter).Allow()
+	return limiter.(*rate.Limiter).AllowN(now, 1)
 }
 
-// allow reports whether an address may have one more answer now.
-func (l *limits) allow(r *http.Request) bool {
+// remote is the address that a request comes from.
+func remote(r *http.Request) string {
 	address, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
-		address = r.RemoteAddr
+		return r.RemoteAddr
 	}
 
-	limiter, known := l.addresses.Get(address)
-	if !known {
-		limiter = rate.NewLimiter(perSecond, atOnce)
-		l.addresses.Add(address, limiter)
-	}
-
-	return limiter.(*rate.Limiter).Allow()
+	return address
 }
