@@ -2,19 +2,14 @@ package controllers
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"testing"
 
-	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,21 +18,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testssh"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 )
-
-// publicKey is a line of authorized_keys, and privateKey what belongs to it.
-func keyOfSSH(t *testing.T) (publicKey string, privateKey []byte) {
-	t.Helper()
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	check.Error(t, err, "")
-	line, err := ssh.NewPublicKey(public)
-	check.Error(t, err, "")
-	block, err := ssh.MarshalPrivateKey(private, "")
-	check.Error(t, err, "")
-
-	return string(ssh.MarshalAuthorizedKey(line)), pem.EncodeToMemory(block)
-}
 
 // withJumpHost is a site with a jump host and an engine's user for it.
 func withJumpHost(t *testing.T, keys ...string) *site {
@@ -89,11 +72,9 @@ func (s *site) host(machine, method, path string) (int, string) {
 
 // TestRow53JumpHost has a jump host know the machines of its cluster, and reboot them as a user of its own.
 func TestRow53JumpHost(t *testing.T) {
-	public, private := keyOfSSH(t)
+	public, private := testssh.NewKey(t)
 	s := withJumpHost(t, public)
-	message := s.Expect(s.OLVM, infrav1.SupportServicesReadyCondition, "False/InfraServiceFailure")
-	check.Contains(t, "what is missing", message,
-		`spec.supportServices.jumpHost.nodeKeysSecretName: there is no Secret "node-keys"`)
+	s.expectServiceFailure(`spec.supportServices.jumpHost.nodeKeysSecretName: there is no Secret "node-keys"`)
 
 	s.Create(&corev1.Secret{ObjectMeta: s.Meta("node-keys"), Data: map[string][]byte{"id": private}})
 	m := s.Machine("one", nil)
@@ -164,7 +145,7 @@ func TestRow53JumpHost(t *testing.T) {
 
 // TestAKeyThatIsNoneIsNamedByItsIndex makes no jump host with keys that would keep people out, or let others in.
 func TestAKeyThatIsNoneIsNamedByItsIndex(t *testing.T) {
-	public, _ := keyOfSSH(t)
+	public, _ := testssh.NewKey(t)
 	s := withJumpHost(t, public, "ssh-ed25519 nonsense")
 
 	for _, test := range []struct{ key, want string }{
@@ -175,14 +156,7 @@ func TestAKeyThatIsNoneIsNamedByItsIndex(t *testing.T) {
 		change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 			c.Spec.SupportServices.JumpHost.AuthorizedKeys[1] = test.key
 		})
-		s.Eventually(test.want, func() error {
-			message := s.Expect(s.OLVM, infrav1.SupportServicesReadyCondition, "False/InfraServiceFailure")
-			if !strings.Contains(message, test.want) {
-				return errors.New(message)
-			}
-
-			return nil
-		})
+		s.expectServiceFailure(test.want)
 	}
 
 	s.ExpectEmptyEngine()

@@ -2,33 +2,21 @@ package controllers
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"errors"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/cert"
-	"k8s.io/client-go/util/keyutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/servingcert"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // authoritySecret is a Secret with an authority.
 func (s *site) authoritySecret(name string) *corev1.Secret {
 	s.T.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check.Error(s.T, err, "")
-	own, err := cert.NewSelfSignedCACert(cert.Config{CommonName: name}, key)
-	check.Error(s.T, err, "")
-	certPEM, err := cert.EncodeCertificates(own)
-	check.Error(s.T, err, "")
-	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	certPEM, keyPEM, err := servingcert.NewAuthority(name)
 	check.Error(s.T, err, "")
 
 	return &corev1.Secret{ObjectMeta: s.Meta(name), Data: map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM}}
@@ -47,29 +35,23 @@ func TestRow54Issuer(t *testing.T) {
 		}}
 	})
 	s.balancerTemplate("lb")
-	failure := func(want string) {
-		t.Helper()
-		s.Eventually(want, func() error {
-			return contains(s.Expect(s.OLVM, infrav1.SupportServicesReadyCondition, "False/InfraServiceFailure"), want)
-		})
-	}
-	failure(`oidc.connectorsSecretName: there is no Secret "connectors"`)
+	s.expectServiceFailure(`oidc.connectorsSecretName: there is no Secret "connectors"`)
 
 	connectors := &corev1.Secret{ObjectMeta: s.Meta("connectors"), StringData: map[string]string{
 		"connectors.yaml": "- {type: ldap, id: ldap}",
 	}}
 	s.Create(connectors)
-	failure("oidc.connectorsSecretName: Secret connectors: connectors.yaml: [0] has no name")
+	s.expectServiceFailure("oidc.connectorsSecretName: Secret connectors: connectors.yaml: [0] has no name")
 	change(s, connectors, func(secret *corev1.Secret) {
 		secret.Data["connectors.yaml"] = []byte("- {type: ldap, id: ldap, name: LDAP}")
 	})
 
-	failure("oidc.issuer: its host is 10.0.0.40, and the VM has 10.0.0.30")
+	s.expectServiceFailure("oidc.issuer: its host is 10.0.0.40, and the VM has 10.0.0.30")
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 		c.Spec.SupportServices.OIDC.Issuer = "https://10.0.0.30:5556/dex"
 	})
 
-	failure(`oidc.caSecretName: there is no Secret "tenant-ca"`)
+	s.expectServiceFailure(`oidc.caSecretName: there is no Secret "tenant-ca"`)
 	s.Create(s.authoritySecret("tenant-ca"))
 	status := s.service("oidc")
 	check.Equal(t, "address", status.Address, "10.0.0.30")
@@ -100,13 +82,4 @@ func TestRow54Issuer(t *testing.T) {
 	err = s.Client.Get(context.Background(), client.ObjectKey{Namespace: s.Namespace, Name: "demo-oidc-serving"}, foreign)
 	check.Error(t, err, "")
 	check.Equal(t, "the Secret goes with the cluster", foreign.OwnerReferences[0].Name, "demo")
-}
-
-// contains is an error where a text lacks a part.
-func contains(text, part string) error {
-	if !strings.Contains(text, part) {
-		return errors.New(text)
-	}
-
-	return nil
 }

@@ -78,6 +78,19 @@ func (s *site) service(name string) infrav1.SupportServiceStatus {
 	return out
 }
 
+// expectServiceFailure waits until a service cannot be, and a message says so with this text.
+func (s *site) expectServiceFailure(want string) {
+	s.T.Helper()
+	s.Eventually(want, func() error {
+		message := s.Expect(s.OLVM, infrav1.SupportServicesReadyCondition, "False/InfraServiceFailure")
+		if !strings.Contains(message, want) {
+			return errors.New(message)
+		}
+
+		return nil
+	})
+}
+
 // configured is a file of the configuration of a VM.
 func (s *site) configured(machine, file string) (string, error) {
 	var secret corev1.Secret
@@ -204,14 +217,7 @@ func TestSupportServicesThatCannotBe(t *testing.T) {
 			"machineTemplateName: there is no OLVMMachineTemplate \"none\""},
 	} {
 		change(s, s.OLVM, func(c *infrav1.OLVMCluster) { test.change(&c.Spec.SupportServices.LoadBalancers[0]) })
-		s.Eventually(test.want, func() error {
-			message := s.Expect(s.OLVM, infrav1.SupportServicesReadyCondition, "False/InfraServiceFailure")
-			if !strings.Contains(message, test.want) {
-				return errors.New(message)
-			}
-
-			return nil
-		})
+		s.expectServiceFailure(test.want)
 	}
 
 	s.ExpectEmptyEngine()
@@ -245,8 +251,7 @@ func TestVMsOfSupportServicesAreReplaced(t *testing.T) {
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 		c.Spec.SupportServices.LoadBalancers[0].MachineTemplateName = "othre"
 	})
-	message := s.Expect(s.OLVM, infrav1.SupportServicesReadyCondition, "False/InfraServiceFailure")
-	check.Contains(t, "what is wrong", message, `there is no OLVMMachineTemplate "othre"`)
+	s.expectServiceFailure(`there is no OLVMMachineTemplate "othre"`)
 	check.Length(t, "VMs", s.Sim.VMs(), 2)
 
 	s.balancerTemplate("other")

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"crypto"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -13,8 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/util/cert"
-	"k8s.io/client-go/util/keyutil"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -22,6 +19,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/servingcert"
 )
 
 // flavor is a shipped template and what is particular about its clusters.
@@ -234,22 +232,7 @@ func (w *workload) expectDualStack() {
 // prepareOIDC writes an authority and a connector.
 func (w *workload) prepareOIDC() {
 	w.t.Helper()
-	key, err := keyutil.MakeEllipticPrivateKeyPEM()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-
-	parsed, err := keyutil.ParsePrivateKeyPEM(key)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-
-	own, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "tenant"}, parsed.(crypto.Signer))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-
-	certificate, err := cert.EncodeCertificates(own)
+	certificate, key, err := servingcert.NewAuthority("tenant")
 	if err != nil {
 		w.t.Fatal(err)
 	}

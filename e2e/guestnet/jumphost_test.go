@@ -2,9 +2,6 @@ package guestnet
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -15,13 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/crypto/ssh"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testssh"
 )
 
 // keyPair is a key of ssh.
@@ -36,16 +33,10 @@ type keyPair struct {
 // newKey makes a key in a folder of the test.
 func newKey(t *testing.T, name string) keyPair {
 	t.Helper()
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	check.Error(t, err, "")
-	block, err := ssh.MarshalPrivateKey(private, name)
-	check.Error(t, err, "")
-	line, err := ssh.NewPublicKey(public)
-	check.Error(t, err, "")
-
+	public, private := testssh.NewKey(t)
 	out := keyPair{
-		private: pem.EncodeToMemory(block),
-		public:  strings.TrimSpace(string(ssh.MarshalAuthorizedKey(line))) + " " + name,
+		private: private,
+		public:  strings.TrimSpace(public) + " " + name,
 		file:    filepath.Join(t.TempDir(), name),
 	}
 	check.Error(t, os.WriteFile(out.file, out.private, 0o600), "")

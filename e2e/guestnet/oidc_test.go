@@ -2,9 +2,6 @@ package guestnet
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -27,8 +24,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/cert"
-	"k8s.io/client-go/util/keyutil"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -44,13 +39,7 @@ const connectors = "- {type: mockCallback, id: mock, name: Mock}\n"
 // newAuthority makes an authority, as a Secret would have it.
 func newAuthority(t *testing.T) *servingcert.Authority {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check.Error(t, err, "")
-	own, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "tenant"}, key)
-	check.Error(t, err, "")
-	certPEM, err := cert.EncodeCertificates(own)
-	check.Error(t, err, "")
-	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	certPEM, keyPEM, err := servingcert.NewAuthority("tenant")
 	check.Error(t, err, "")
 	out, err := servingcert.ParseAuthority(certPEM, keyPEM)
 	check.Error(t, err, "")

@@ -34,6 +34,21 @@ type Authority struct {
 	key         crypto.Signer
 }
 
+// NewAuthority makes an authority of that name, and returns its certificate and key, in PEM.
+func NewAuthority(name string) (certificate, key []byte, err error) {
+	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("failed to make a key: %w", err)
+	}
+
+	own, err := cert.NewSelfSignedCACert(cert.Config{CommonName: name}, signer)
+	if err != nil {
+		return nil, nil, fmt.Errorf("failed to make a certificate: %w", err)
+	}
+
+	return Encode(&tls.Certificate{PrivateKey: signer, Leaf: own})
+}
+
 // ParseAuthority reads an authority from its certificate and key, in PEM.
 func ParseAuthority(certificate, key []byte) (*Authority, error) {
 	pair, err := tls.X509KeyPair(certificate, key)

@@ -1,13 +1,7 @@
 package servingcert
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"testing"
-
-	"k8s.io/client-go/util/cert"
-	"k8s.io/client-go/util/keyutil"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -15,13 +9,7 @@ import (
 // authority makes one.
 func authority(t *testing.T) *Authority {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check.Error(t, err, "")
-	own, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "test"}, key)
-	check.Error(t, err, "")
-	certPEM, err := cert.EncodeCertificates(own)
-	check.Error(t, err, "")
-	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	certPEM, keyPEM, err := NewAuthority("test")
 	check.Error(t, err, "")
 	out, err := ParseAuthority(certPEM, keyPEM)
 	check.Error(t, err, "")

@@ -2,9 +2,6 @@ package userdataserver
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"fmt"
 	"sync"
@@ -12,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/cert"
-	"k8s.io/client-go/util/keyutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/servingcert"
@@ -57,24 +52,9 @@ func loadAuthority(ctx context.Context, c client.Client, secret client.ObjectKey
 }
 
 func newAuthority(secret client.ObjectKey) (*corev1.Secret, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	certPEM, keyPEM, err := servingcert.NewAuthority("capolvm user data")
 	if err != nil {
-		return nil, fmt.Errorf("failed to make a key: %w", err)
-	}
-
-	own, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "capolvm user data"}, key)
-	if err != nil {
-		return nil, fmt.Errorf("failed to make a certificate: %w", err)
-	}
-
-	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
-	if err != nil {
-		return nil, fmt.Errorf("failed to encode a key: %w", err)
-	}
-
-	certPEM, err := cert.EncodeCertificates(own)
-	if err != nil {
-		return nil, fmt.Errorf("failed to encode a certificate: %w", err)
+		return nil, err
 	}
 
 	return &corev1.Secret{

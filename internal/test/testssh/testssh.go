@@ -1,0 +1,26 @@
+// Package testssh makes keys of ssh for tests.
+package testssh
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// NewKey makes a key: a line of authorized_keys, and the private key in the format of OpenSSH.
+func NewKey(t *testing.T) (public string, private []byte) {
+	t.Helper()
+	publicKey, privateKey, err := ed25519.GenerateKey(rand.Reader)
+	check.Error(t, err, "")
+	line, err := ssh.NewPublicKey(publicKey)
+	check.Error(t, err, "")
+	block, err := ssh.MarshalPrivateKey(privateKey, "")
+	check.Error(t, err, "")
+
+	return string(ssh.MarshalAuthorizedKey(line)), pem.EncodeToMemory(block)
+}
