@@ -51,25 +51,11 @@ func (r *Reconciler) kind() schema.GroupVersionKind {
 
 // named are the objects that an OLVMCluster refers to.
 func (r *Reconciler) named(c *infrav1.OLVMCluster) []client.ObjectKey {
-	of := enginepool.CredentialsOf
 	if r.ConfigMaps {
-		of = enginepool.CAOf
+		return enginepool.Keys(c, enginepool.CAOf)
 	}
 
-	var out []client.ObjectKey
-	if key, ok := of(c); ok {
-		out = append(out, key)
-	}
-
-	if r.ConfigMaps {
-		return out
-	}
-
-	for _, name := range support.Secrets(c.Spec) {
-		out = append(out, client.ObjectKey{Namespace: c.Namespace, Name: name})
-	}
-
-	return out
+	return append(support.SecretsOf(c), enginepool.Keys(c, enginepool.CredentialsOf)...)
 }
 
 // SetupWithManager adds the controller to the manager.

@@ -131,10 +131,8 @@ func (r *Reconciler) SetupWithManager(
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.toSupported), machineGoes).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.toSupported)).
 		WatchesRawSource(source.Channel(r.Runs.Woken(workspace.ClusterKind), &handler.EnqueueRequestForObject{})).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(enginepool.CredentialsOf))).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(kubeconfigOf))).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBySupport)).
-		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(enginepool.CAOf))).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(secretsOf))).
+		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(configMapsOf))).
 		Complete(ctx, r)
 	if err != nil {
 		return fmt.Errorf("failed to set up the OLVMCluster controller: %w", err)
@@ -155,18 +153,25 @@ var onlyMetadata = predicate.NewPredicateFuncs(func(o client.Object) bool {
 
 // machineToCluster wakes the cluster of a machine.
 func (r *Reconciler) machineToCluster(ctx context.Context, object client.Object) []ctrl.Request {
+	return r.labelled(ctx, object, func(*infrav1.OLVMCluster) bool { return true })
+}
+
+// labelled wakes the wanted ones of the clusters that have the label of an object with the name of its Cluster.
+func (r *Reconciler) labelled(
+	ctx context.Context, object client.Object, wanted func(*infrav1.OLVMCluster) bool,
+) []ctrl.Request {
 	var clusters infrav1.OLVMClusterList
 	if err := r.Client.List(ctx, &clusters, client.InNamespace(object.GetNamespace()),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: object.GetLabels()[clusterv1.ClusterNameLabel]}); err != nil {
 		return nil
 	}
 
-	return requestsFor(clusters.Items, func(*infrav1.OLVMCluster) bool { return true })
+	return requestsFor(clusters.Items, wanted)
 }
 
 // namedBy wakes the clusters that name the Secret or ConfigMap that changed, so that a corrected password heals at
 // once.
-func (r *Reconciler) namedBy(of enginepool.Reference) handler.MapFunc {
+func (r *Reconciler) namedBy(of func(*infrav1.OLVMCluster) []client.ObjectKey) handler.MapFunc {
 	return func(ctx context.Context, object client.Object) []ctrl.Request {
 		var clusters infrav1.OLVMClusterList
 		if err := r.Client.List(ctx, &clusters); err != nil {
@@ -174,10 +179,19 @@ func (r *Reconciler) namedBy(of enginepool.Reference) handler.MapFunc {
 		}
 
 		return requestsFor(clusters.Items, func(c *infrav1.OLVMCluster) bool {
-			key, ok := of(c)
-			return ok && key == client.ObjectKeyFromObject(object)
+			return slices.Contains(of(c), client.ObjectKeyFromObject(object))
 		})
 	}
+}
+
+// secretsOf are the Secrets that an OLVMCluster depends on.
+func secretsOf(c *infrav1.OLVMCluster) []client.ObjectKey {
+	return append(support.SecretsOf(c), enginepool.Keys(c, enginepool.CredentialsOf, kubeconfigOf)...)
+}
+
+// configMapsOf are the ConfigMaps that an OLVMCluster depends on.
+func configMapsOf(c *infrav1.OLVMCluster) []client.ObjectKey {
+	return enginepool.Keys(c, enginepool.CAOf)
 }
 
 func requestsFor(clusters []infrav1.OLVMCluster, wanted func(*infrav1.OLVMCluster) bool) []ctrl.Request {

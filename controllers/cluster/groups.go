@@ -6,7 +6,6 @@ import (
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
@@ -86,16 +85,13 @@ func (r *Reconciler) decideGroups(
 
 // wakeMachines has the cluster's machines look at the engine.
 func (r *Reconciler) wakeMachines(ctx context.Context, scope *clusterScope) {
-	var machines infrav1.OLVMMachineList
-	err := r.Client.List(ctx, &machines, client.InNamespace(scope.olvmCluster.Namespace), client.MatchingLabels{
-		clusterv1.ClusterNameLabel: clusterNameOf(scope),
-	})
+	machines, err := r.machinesOf(ctx, scope)
 	if err != nil {
 		return // the next look is soon enough
 	}
 
-	for i := range machines.Items {
-		m := &machines.Items[i]
+	for i := range machines {
+		m := &machines[i]
 		r.Runs.Wake(workspace.Key{Kind: workspace.MachineKind, Namespace: m.Namespace, Name: m.Name})
 	}
 }

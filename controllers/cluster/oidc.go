@@ -35,7 +35,7 @@ func (r *Reconciler) oidc(
 	}
 
 	if address := addressOf(vm.machine); address.IsValid() && !out.ServedBy(address) {
-		return nil, blocker.New(infrav1.InfraServiceFailureReason, service.Field+".issuer",
+		return nil, service.Invalid("issuer",
 			"its host is %s, and the VM has %s; give OLVMMachineTemplate %s that address alone, or write the VM's",
 			out.Host, address, service.VM.MachineTemplateName)
 	}
@@ -47,7 +47,7 @@ func (r *Reconciler) oidc(
 
 	authority, err := servingcert.ParseAuthority(ca[corev1.TLSCertKey], ca[corev1.TLSPrivateKeyKey])
 	if err != nil {
-		return nil, blocker.New(infrav1.InfraServiceFailureReason, service.Field+".caSecretName",
+		return nil, service.Invalid("caSecretName",
 			"Secret %s: %v; it has those of an authority in tls.crt and tls.key", service.OIDC.CASecretName, err)
 	}
 
@@ -66,7 +66,7 @@ func (r *Reconciler) wantedSecret(
 	key := client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: name}
 	data, err := r.secretData(ctx, key)
 	if err == nil && data == nil {
-		err = blocker.New(infrav1.InfraServiceFailureReason, service.Field+"."+field,
+		err = service.Invalid(field,
 			"there is no Secret %q in namespace %s; create it, or correct the name", key.Name, key.Namespace)
 	}
 

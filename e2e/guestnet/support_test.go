@@ -165,11 +165,11 @@ func (v *supportVM) expectUsed(files []bootstrap.File) time.Duration {
 
 // pair are the load balancers of a site, with what each is to know.
 type pair struct {
-	site     *site
-	vms      []*supportVM
-	service  support.Service
-	spec     infrav1.OLVMClusterSpec
-	backends []support.Backend
+	site    *site
+	vms     []*supportVM
+	service support.Service
+	spec    infrav1.OLVMClusterSpec
+	nodes   []support.Node
 }
 
 // newPair writes down two load balancers of the control plane.
@@ -192,7 +192,7 @@ func newPair(s *site) *pair {
 func (p *pair) files(v *supportVM) []bootstrap.File {
 	t := p.site.lan.t
 	t.Helper()
-	out, err := p.service.NewBalancer(p.spec, p.backends)
+	out, err := p.service.NewBalancer(p.spec, p.nodes)
 	check.Error(t, err, "")
 	out.Name, out.Interface, out.RouterID, out.Self = v.name, "enp1s0", 77, v.address
 
@@ -205,14 +205,21 @@ func (p *pair) files(v *supportVM) []bootstrap.File {
 	return out.Files()
 }
 
+// know has the load balancers know these nodes, as machines of the role that they are for.
+func (p *pair) know(nodes []*node) {
+	p.nodes = nil
+	for _, n := range nodes {
+		p.nodes = append(p.nodes, support.Node{
+			Name: n.name, Address: n.address, ControlPlane: p.service.Balancer.Role == infrav1.ControlPlaneRole,
+		})
+	}
+}
+
 // serve has all VMs send connections to these nodes, and returns how long it took until they do.
 func (p *pair) serve(nodes ...*node) time.Duration {
 	p.site.lan.t.Helper()
 
-	p.backends = nil
-	for _, n := range nodes {
-		p.backends = append(p.backends, support.Backend{Name: n.name, Address: n.address})
-	}
+	p.know(nodes)
 
 	longest := time.Duration(0)
 	for _, v := range p.vms {
@@ -226,9 +233,7 @@ func (p *pair) serve(nodes ...*node) time.Duration {
 func (p *pair) begin(nodes ...*node) {
 	p.site.lan.t.Helper()
 
-	for _, n := range nodes {
-		p.backends = append(p.backends, support.Backend{Name: n.name, Address: n.address})
-	}
+	p.know(nodes)
 
 	for _, v := range p.vms {
 		v.configure(p.files(v))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"embed"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"strings"
 	"text/template"
@@ -12,16 +13,22 @@ import (
 //go:embed files
 var serviceFiles embed.FS
 
-var serviceTemplates = template.Must(template.ParseFS(serviceFiles, "files/*"))
+// renderFile fills one of our files.
+var renderFile = FileTemplates(serviceFiles)
 
-// renderFile fills a template of ours. The values are addresses, numbers and checked names.
-func renderFile(name string, values any) string {
-	var out strings.Builder
-	if err := serviceTemplates.ExecuteTemplate(&out, name, values); err != nil {
-		panic(fmt.Sprintf("%s: %v", name, err)) // a template of this program
+// FileTemplates returns what fills one of the files below files, which are templates of this program. The values are
+// addresses, numbers and checked names.
+func FileTemplates(files fs.FS) func(name string, values any) string {
+	templates := template.Must(template.ParseFS(files, "files/*"))
+
+	return func(name string, values any) string {
+		var out strings.Builder
+		if err := templates.ExecuteTemplate(&out, name, values); err != nil {
+			panic(fmt.Sprintf("%s: %v", name, err)) // a template of this program
+		}
+
+		return out.String()
 	}
-
-	return out.String()
 }
 
 // LoadBalancer spreads connections to the control plane over its API servers.

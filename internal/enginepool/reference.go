@@ -26,3 +26,16 @@ func CAOf(c *infrav1.OLVMCluster) (client.ObjectKey, bool) {
 
 	return connection.Key(*name, c), name.Name != ""
 }
+
+// Keys are the objects that an OLVMCluster names.
+func Keys(c *infrav1.OLVMCluster, references ...Reference) []client.ObjectKey {
+	var out []client.ObjectKey
+
+	for _, of := range references {
+		if key, ok := of(c); ok {
+			out = append(out, key)
+		}
+	}
+
+	return out
+}

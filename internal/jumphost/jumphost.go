@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -123,7 +124,7 @@ func (h *Hosts) machines(
 	}
 
 	infra := &infrav1.OLVMCluster{}
-	key := client.ObjectKey{Namespace: self.Namespace, Name: ownerOf(self)}
+	key := client.ObjectKey{Namespace: self.Namespace, Name: metav1.GetControllerOf(self).Name} // MachineOf has seen it
 	if err := h.Client.Get(ctx, key, infra); err != nil {
 		return nil, nil, fmt.Errorf("failed to get OLVMCluster %s: %w", key, err)
 	}
@@ -140,17 +141,6 @@ func (h *Hosts) machines(
 	slices.SortFunc(nodes, func(a, b infrav1.OLVMMachine) int { return strings.Compare(nameOf(&a), nameOf(&b)) })
 
 	return nodes, infra, nil
-}
-
-// ownerOf is the name of the OLVMCluster that owns a machine.
-func ownerOf(m *infrav1.OLVMMachine) string {
-	for _, owner := range m.OwnerReferences {
-		if owner.Kind == "OLVMCluster" {
-			return owner.Name
-		}
-	}
-
-	return ""
 }
 
 // nameOf is what a machine is called in the engine, which is the name of its Machine.

@@ -12,12 +12,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 )
 
-// Backend is a machine that gets connections.
-type Backend struct {
-	Name    string
-	Address netip.Addr
-}
-
 // Balancer is what one VM of a load balancer has to know.
 type Balancer struct {
 	// Name of the VM.
@@ -26,7 +20,7 @@ type Balancer struct {
 	Ports       []int
 	BackendPort int
 	// Backends by their names.
-	Backends []Backend
+	Backends []Node
 	// VirtualIP that one of the VMs holds; invalid for none. The rest is for it: the interface that gets it, the VM's
 	// own address there, the other VMs, and the ID of VRRP.
 	VirtualIP netip.Addr
@@ -42,16 +36,17 @@ type Balancer struct {
 func (b Balancer) VersionPort() int { return versionPort }
 
 // NewBalancer is what the service asks of each of its VMs. The cluster was validated.
-func (s Service) NewBalancer(cluster infrav1.OLVMClusterSpec, backends []Backend) (Balancer, error) {
-	out := Balancer{Backends: slices.Clone(backends)}
-	slices.SortFunc(out.Backends, func(a, b Backend) int { return strings.Compare(a.Name, b.Name) })
+func (s Service) NewBalancer(cluster infrav1.OLVMClusterSpec, nodes []Node) (Balancer, error) {
+	controlPlane := s.Balancer.Role == infrav1.ControlPlaneRole
+	ofOthers := func(n Node) bool { return n.ControlPlane != controlPlane }
+	out := Balancer{Backends: slices.DeleteFunc(sorted(nodes), ofOthers)}
 
 	var err error
 	if out.Ports, err = s.ports(cluster); err != nil {
 		return out, err
 	}
 
-	if s.Balancer.Role == infrav1.ControlPlaneRole {
+	if controlPlane {
 		out.BackendPort = int(cmp.Or(s.Balancer.BackendPort, apiServerPort(cluster)))
 	}
 
@@ -71,7 +66,7 @@ func apiServerPort(cluster infrav1.OLVMClusterSpec) int32 {
 }
 
 // At is where a backend is reached for connections to a port, for the template.
-func (b Balancer) At(backend Backend, port int) netip.AddrPort {
+func (b Balancer) At(backend Node, port int) netip.AddrPort {
 	return netip.AddrPortFrom(backend.Address, uint16(cmp.Or(b.BackendPort, port)))
 }
 

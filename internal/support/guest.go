@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"embed"
 	"fmt"
-	"strings"
-	"text/template"
 
 	"sigs.k8s.io/yaml"
 
@@ -16,17 +14,8 @@ import (
 //go:embed files
 var files embed.FS
 
-var templates = template.Must(template.ParseFS(files, "files/*"))
-
-// render fills a file of ours. The values are addresses, numbers and checked names.
-func render(name string, values any) string {
-	var out strings.Builder
-	if err := templates.ExecuteTemplate(&out, name, values); err != nil {
-		panic(fmt.Sprintf("%s: %v", name, err)) // a template of this program
-	}
-
-	return out.String()
-}
+// render fills one of our files.
+var render = bootstrap.FileTemplates(files)
 
 // applyFile is the script in an archive that checks what is beside it, and applies it.
 const applyFile = "apply.sh"

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
@@ -28,33 +28,42 @@ func (s Service) checkKeys() error {
 
 		switch field := fmt.Sprintf("authorizedKeys[%d]", i); {
 		case err != nil:
-			return s.invalid(field, "it is no line of authorized_keys, such as ssh-ed25519 AAAA... name")
+			return s.Invalid(field, "it is no line of authorized_keys, such as ssh-ed25519 AAAA... name")
 		case len(strings.TrimSpace(string(rest))) > 0 || strings.ContainsAny(strings.TrimSpace(text), "\r\n"):
-			return s.invalid(field, "it has several lines; write one key each")
+			return s.Invalid(field, "it has several lines; write one key each")
 		case len(options) > 0:
-			return s.invalid(field, "it has the options %s; write the key alone", strings.Join(options, ","))
+			return s.Invalid(field, "it has the options %s; write the key alone", strings.Join(options, ","))
 		}
 	}
 
 	return nil
 }
 
-// Secrets are the names of those that the support services of a cluster name.
-func Secrets(cluster infrav1.OLVMClusterSpec) []string {
-	if cluster.SupportServices == nil {
+// SecretsOf are the Secrets that the support services of a cluster name.
+func SecretsOf(cluster *infrav1.OLVMCluster) []client.ObjectKey {
+	services := cluster.Spec.SupportServices
+	if services == nil {
 		return nil
 	}
 
 	var names []string
-	if host := cluster.SupportServices.JumpHost; host != nil {
+	if host := services.JumpHost; host != nil {
 		names = append(names, host.NodeKeysSecretName, host.KubeconfigSecretName, host.EngineCredentialsSecretName)
 	}
 
-	if oidc := cluster.SupportServices.OIDC; oidc != nil {
+	if oidc := services.OIDC; oidc != nil {
 		names = append(names, oidc.ConnectorsSecretName, oidc.CASecretName)
 	}
 
-	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+	var out []client.ObjectKey
+
+	for _, name := range names {
+		if name != "" {
+			out = append(out, client.ObjectKey{Namespace: cluster.Namespace, Name: name})
+		}
+	}
+
+	return out
 }
 
 // keyName is what a private key may be called in a Secret.
@@ -79,12 +88,6 @@ func CheckNodeKeys(keys map[string][]byte) error {
 	return nil
 }
 
-// Node is a machine that a jump host reaches.
-type Node struct {
-	Name    string
-	Address netip.Addr
-}
-
 // JumpHost is what the VM of a jump host has to know.
 type JumpHost struct {
 	// User who logs in there with the AuthorizedKeys, and NodeUser on the nodes.
@@ -99,15 +102,12 @@ type JumpHost struct {
 
 // NewJumpHost is what the service asks of its VM.
 func (s Service) NewJumpHost(cluster infrav1.OLVMClusterSpec, nodes []Node) JumpHost {
-	out := JumpHost{
+	return JumpHost{
 		User:           cmp.Or(s.JumpHost.User, defaultJumpUser),
 		NodeUser:       cmp.Or(s.JumpHost.NodeUser, sshUser(cluster), defaultNodeUser),
 		AuthorizedKeys: s.JumpHost.AuthorizedKeys,
-		Nodes:          slices.Clone(nodes),
+		Nodes:          sorted(nodes),
 	}
-	slices.SortFunc(out.Nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
-
-	return out
 }
 
 // sshUser is the user of the nodes of a cluster; empty where none is written.

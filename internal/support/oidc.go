@@ -42,16 +42,16 @@ func (s Service) issuer() (*url.URL, error) {
 	out, err := url.Parse(s.OIDC.Issuer)
 	if err != nil || out.Scheme != "https" || out.Hostname() == "" || out.RawQuery != "" || out.Fragment != "" ||
 		out.User != nil {
-		return nil, s.invalid("issuer", "%q is not a URL such as https://10.20.30.9:5556/dex", s.OIDC.Issuer)
+		return nil, s.Invalid("issuer", "%q is not a URL such as https://10.20.30.9:5556/dex", s.OIDC.Issuer)
 	}
 
 	if strings.ContainsFunc(out.Hostname(), func(r rune) bool { return r > unicode.MaxASCII }) {
-		return nil, s.invalid("issuer", "%q is not how certificates write a name; write it as xn--...", out.Hostname())
+		return nil, s.Invalid("issuer", "%q is not how certificates write a name; write it as xn--...", out.Hostname())
 	}
 
 	if port := out.Port(); port != "" {
 		if number, err := strconv.Atoi(port); err != nil || number < 1 || number > 65535 {
-			return nil, s.invalid("issuer", "%q is no port", port)
+			return nil, s.Invalid("issuer", "%q is no port", port)
 		}
 	}
 
@@ -68,7 +68,7 @@ func (s Service) NewOIDC(connectors []byte) (OIDC, error) {
 	out := OIDC{Issuer: s.OIDC.Issuer, Host: at.Hostname()}
 	out.Port, _ = strconv.Atoi(cmp.Or(at.Port(), "443")) // issuer has checked it
 	if out.Connectors, err = parseConnectors(connectors); err != nil {
-		return out, s.invalid("connectorsSecretName", "Secret %s: connectors.yaml: %v", s.OIDC.ConnectorsSecretName,
+		return out, s.Invalid("connectorsSecretName", "Secret %s: connectors.yaml: %v", s.OIDC.ConnectorsSecretName,
 			err)
 	}
 

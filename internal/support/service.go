@@ -3,13 +3,15 @@ package support
 import (
 	"fmt"
 	"maps"
+	"net/netip"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 )
 
 // Service is one support service of a cluster.
@@ -94,17 +96,25 @@ func (s Service) VMs(cluster string) []VM {
 	return out
 }
 
+// Node is a machine of the cluster that support services know of.
+type Node struct {
+	Name         string
+	Address      netip.Addr
+	ControlPlane bool
+}
+
+// sorted are nodes by their names.
+func sorted(nodes []Node) []Node {
+	return slices.SortedFunc(slices.Values(nodes), func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+}
+
 // NewMachine is the OLVMMachine of a VM. The template must be for VMs that are made.
 func (s Service) NewMachine(
 	cluster *infrav1.OLVMCluster, vm VM, template *infrav1.OLVMMachineTemplate,
 ) (*infrav1.OLVMMachine, error) {
 	if template.Spec.Template.Spec.FromInventory != nil {
-		return nil, &blocker.Error{
-			Reason: infrav1.InfraServiceFailureReason,
-			Field:  s.Field + ".machineTemplateName",
-			Message: fmt.Sprintf("OLVMMachineTemplate %s takes VMs of an inventory, which are for nodes; name one "+
-				"that makes VMs", template.Name),
-		}
+		return nil, s.Invalid("machineTemplateName", "OLVMMachineTemplate %s takes VMs of an inventory, which are for "+
+			"nodes; name one that makes VMs", template.Name)
 	}
 
 	labels := maps.Clone(template.Spec.Template.ObjectMeta.Labels)

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -101,7 +102,10 @@ func TestEndpoint(t *testing.T) {
 func TestPortsOfAPIServers(t *testing.T) {
 	t.Parallel()
 	cluster := with(infrav1.SupportLoadBalancer{Name: "api", Role: infrav1.ControlPlaneRole})
-	backend := []Backend{{"b", netip.MustParseAddr("fd00::2")}, {"a", netip.MustParseAddr("10.0.0.2")}}
+	backend := []Node{
+		{"b", netip.MustParseAddr("fd00::2"), true}, {"a", netip.MustParseAddr("10.0.0.2"), true},
+		{"worker", netip.MustParseAddr("10.0.0.3"), false},
+	}
 	config := func() string {
 		t.Helper()
 		balancer, err := Services(cluster)[0].NewBalancer(cluster, backend)
@@ -196,8 +200,9 @@ func TestJumpHostOfACluster(t *testing.T) {
 	}
 	jump := Services(cluster)[0].NewJumpHost(cluster, nil)
 	check.Equal(t, "users", jump.User+" "+jump.NodeUser, "jump opc")
-	check.Equal(t, "Secrets", Secrets(cluster), []string{"keys", "creds"})
-	check.Equal(t, "Secrets of others", Secrets(with(worker("1"))), nil)
+	named := SecretsOf(&infrav1.OLVMCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: cluster})
+	check.Equal(t, "Secrets", named, []client.ObjectKey{{Namespace: "ns", Name: "keys"}, {Namespace: "ns", Name: "creds"}})
+	check.Equal(t, "Secrets of others", SecretsOf(&infrav1.OLVMCluster{Spec: with(worker("1"))}), nil)
 
 	for _, file := range jump.Files() {
 		if file.Path == "ssh.conf" {

@@ -73,7 +73,7 @@ func (s Service) check(cluster infrav1.OLVMClusterSpec, taken map[netip.Addr]str
 	for i, name := range s.VM.FailureDomains {
 		named := func(d infrav1.OLVMFailureDomain) bool { return d.Name == name }
 		if !slices.ContainsFunc(cluster.FailureDomains, named) {
-			return s.invalid(fmt.Sprintf("failureDomains[%d]", i), "the cluster has no failure domain %q; add it to "+
+			return s.Invalid(fmt.Sprintf("failureDomains[%d]", i), "the cluster has no failure domain %q; add it to "+
 				"spec.failureDomains, or correct the name", name)
 		}
 	}
@@ -86,15 +86,16 @@ func (s Service) check(cluster infrav1.OLVMClusterSpec, taken map[netip.Addr]str
 		return err
 	}
 
-	if _, err := s.ports(cluster); err != nil {
+	ports, err := s.ports(cluster)
+	if err != nil {
 		return err
 	}
 
-	return s.checkVirtualIP(cluster, taken)
+	return s.checkVirtualIP(cluster, ports, taken)
 }
 
-// invalid is an error in a field of a service.
-func (s Service) invalid(field, format string, args ...any) error {
+// Invalid is an error in a field of a service.
+func (s Service) Invalid(field, format string, args ...any) error {
 	return blocker.New(infrav1.InfraServiceFailureReason, s.Field+"."+field, format, args...)
 }
 
@@ -111,21 +112,21 @@ func (s Service) ports(cluster infrav1.OLVMClusterSpec) ([]int, error) {
 		field := fmt.Sprintf("ports[%d]", i)
 		first, last, err := parseRange(text)
 		if err != nil {
-			return nil, s.invalid(field, "%v; write a port such as 443, or a range such as 30002-30011", err)
+			return nil, s.Invalid(field, "%v; write a port such as 443, or a range such as 30002-30011", err)
 		}
 
 		for port := first; port <= last; port++ {
 			if other, double := from[port]; double {
-				return nil, s.invalid(field, "%s and %s both have port %d; have each port once", other, text, port)
+				return nil, s.Invalid(field, "%s and %s both have port %d; have each port once", other, text, port)
 			}
 
 			if port == versionPort {
-				return nil, s.invalid(field, "the VM uses port %d itself; leave it out", port)
+				return nil, s.Invalid(field, "the VM uses port %d itself; leave it out", port)
 			}
 
 			from[port] = text
 			if out = append(out, port); len(out) > maxPorts {
-				return nil, s.invalid(field, "a load balancer can have %d ports, and these are more; spread them over "+
+				return nil, s.Invalid(field, "a load balancer can have %d ports, and these are more; spread them over "+
 					"several", maxPorts)
 			}
 		}
@@ -159,7 +160,9 @@ func parseRange(text string) (first, last int, err error) {
 }
 
 // checkVirtualIP checks that an address is a load balancer's alone. taken are those of the ones before, by address.
-func (s Service) checkVirtualIP(cluster infrav1.OLVMClusterSpec, taken map[netip.Addr]string) error {
+func (s Service) checkVirtualIP(
+	cluster infrav1.OLVMClusterSpec, ports []int, taken map[netip.Addr]string,
+) error {
 	const field = "virtualIP"
 	if s.Balancer.VirtualIP == "" {
 		return nil
@@ -167,11 +170,11 @@ func (s Service) checkVirtualIP(cluster infrav1.OLVMClusterSpec, taken map[netip
 
 	address := s.virtualIP()
 	if !address.IsValid() {
-		return s.invalid(field, "%q is not an IP address", s.Balancer.VirtualIP)
+		return s.Invalid(field, "%q is not an IP address", s.Balancer.VirtualIP)
 	}
 
 	if other, double := taken[address]; double {
-		return s.invalid(field, "%s is that of %s, too; give each its own", address, other)
+		return s.Invalid(field, "%s is that of %s, too; give each its own", address, other)
 	}
 
 	taken[address] = s.Name
@@ -179,19 +182,16 @@ func (s Service) checkVirtualIP(cluster infrav1.OLVMClusterSpec, taken map[netip
 		return nil
 	}
 
-	ports, err := s.ports(cluster)
 	endpoint := int(cmp.Or(cluster.ControlPlaneEndpoint.Port, defaultPort))
 
 	switch services := cluster.ControlPlaneServices; {
-	case err != nil:
-		return err
 	case s.Balancer.Role != infrav1.ControlPlaneRole:
-		return s.invalid(field, "%s is the control plane endpoint; set the role to ControlPlane, or write another "+
+		return s.Invalid(field, "%s is the control plane endpoint; set the role to ControlPlane, or write another "+
 			"address", address)
 	case !slices.Contains(ports, endpoint):
-		return s.invalid("ports", "the port %d of the control plane endpoint is missing; add it", endpoint)
+		return s.Invalid("ports", "the port %d of the control plane endpoint is missing; add it", endpoint)
 	case services != nil && (services.VirtualIP == "KubeVIP" || services.VirtualIP == "Keepalived"):
-		return s.invalid(field, "%s is held by the nodes of the control plane; set controlPlaneServices.virtualIP to "+
+		return s.Invalid(field, "%s is held by the nodes of the control plane; set controlPlaneServices.virtualIP to "+
 			"External, or write another address", address)
 	}
 

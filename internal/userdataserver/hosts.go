@@ -9,8 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
 	"github.com/go-logr/logr"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
 )
 
 // Hosts does what jump hosts ask for. A *jumphost.RefusedError is for the person who asked.

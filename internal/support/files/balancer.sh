@@ -3,13 +3,7 @@
 # with the process that has them. Where something fails, the files are as before.
 set -euo pipefail
 
-# install_new FILE PATH MODE puts a file in its place; it fails where nothing has changed.
-install_new() {
-    if cmp --silent "$1" "$2"; then return 1; fi
-    install -D --mode "$3" "$1" "$2.new"
-    mv "$2.new" "$2"
-}
-
+{{template "install_new.sh"}}
 # serves succeeds when haproxy uses the new configuration.
 serves() {
     local page

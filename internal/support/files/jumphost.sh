@@ -4,15 +4,7 @@ set -euo pipefail
 user=$(cat user)
 home=/etc/capolvm/jump
 
-# install_new FILE PATH MODE [OWNER] puts a file in its place; it fails where nothing has changed. The folder is root's: a user
-# who could write there would have root follow links.
-install_new() {
-    if [ -n "${4:-}" ] && [ -f "$2" ]; then chown "$4" "$2"; fi
-    if cmp --silent "$1" "$2"; then return 1; fi
-    install -D --mode "$3" ${4:+--owner "$4"} "$1" "$2.new"
-    mv "$2.new" "$2"
-}
-
+{{template "install_new.sh"}}
 if ! id "$user" >/dev/null 2>&1; then
     # A password that nothing matches; a locked account could not log in with a key either.
     useradd --create-home --shell /bin/bash --password '*' "$user"

@@ -1,0 +1,182 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+)
+
+// nodes are the machines of the cluster that are not being deleted, and whose address is known.
+func (r *Reconciler) nodes(
+	ctx context.Context, scope *clusterScope, machines []infrav1.OLVMMachine,
+) ([]support.Node, error) {
+	var owners clusterv1.MachineList
+	err := r.Client.List(ctx, &owners, client.InNamespace(scope.olvmCluster.Namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: clusterNameOf(scope),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("failed to list the Machines of Cluster %s: %w", clusterNameOf(scope), err)
+	}
+
+	var out []support.Node
+
+	for i := range owners.Items {
+		owner := &owners.Items[i]
+		m := find(machines, owner.Spec.InfrastructureRef.Name)
+		if m == nil || !m.DeletionTimestamp.IsZero() || !owner.DeletionTimestamp.IsZero() {
+			continue
+		}
+
+		if address := addressOf(m); address.IsValid() {
+			out = append(out, support.Node{
+				Name:         owner.Name,
+				Address:      address,
+				ControlPlane: util.IsControlPlaneMachine(owner),
+			})
+		}
+	}
+
+	return out, nil
+}
+
+// addressOf is the first address of a machine; invalid where none is known yet.
+func addressOf(m *infrav1.OLVMMachine) netip.Addr {
+	for _, address := range m.Status.Addresses {
+		parsed, err := netip.ParseAddr(address.Address)
+		if err == nil && parsed.Zone() == "" && address.Type == clusterv1.MachineInternalIP { // a zone may be any text
+			return parsed
+		}
+	}
+
+	return recordedAddress(m, func(netip.Addr) bool { return true })
+}
+
+// recordedAddress is the first static address of a machine's first interface that is wanted; invalid for none.
+func recordedAddress(m *infrav1.OLVMMachine, wanted func(netip.Addr) bool) netip.Addr {
+	recorded, err := addressing.Recorded(m)
+	if err != nil {
+		return netip.Addr{} // that machine's own condition says so
+	}
+
+	for _, address := range recorded[addressing.Networks(m.Spec)[0].VNICName] {
+		if wanted(address) {
+			return address
+		}
+	}
+
+	return netip.Addr{}
+}
+
+// configure tells a VM what it is to do.
+func (r *Reconciler) configure(
+	ctx context.Context, scope *clusterScope, service *serviceFacts, vm *vmOfService, nodes []support.Node,
+) error {
+	if vm.machine == nil || vm.foreign || !vm.machine.DeletionTimestamp.IsZero() {
+		return nil
+	}
+
+	files, err := r.configurationOf(ctx, scope, service, vm, nodes)
+	if err != nil || files == nil {
+		return err
+	}
+
+	archive, err := support.Archive(files)
+	if err != nil {
+		return err
+	}
+
+	if vm.report, err = r.Delivery.Publish(ctx, vm.machine, archive, support.UserData); err != nil {
+		return err
+	}
+
+	if !addressing.MayHaveVM(vm.machine) {
+		r.Runs.Wake(workspace.Key{Kind: workspace.MachineKind, Namespace: vm.machine.Namespace, Name: vm.Name})
+	}
+
+	if vm.report.Stranded {
+		vm.outdated = "it asks a manager at another address for its configuration"
+	}
+
+	return nil
+}
+
+// configurationOf is what a VM is told; nil while it is not known yet.
+func (r *Reconciler) configurationOf(
+	ctx context.Context, scope *clusterScope, service *serviceFacts, vm *vmOfService, nodes []support.Node,
+) ([]bootstrap.File, error) {
+	switch {
+	case service.JumpHost != nil:
+		return r.jumpHost(ctx, scope, service, nodes)
+	case service.OIDC != nil:
+		return r.oidc(ctx, scope, service, vm)
+	}
+
+	balancer, err := service.NewBalancer(scope.olvmCluster.Spec, nodes)
+	if err != nil {
+		return nil, err
+	}
+
+	balancer.Name = vm.Name
+	if balancer.VirtualIP.IsValid() {
+		waiting, err := virtualIPOf(scope, service, vm.machine, &balancer)
+		if err != nil || waiting {
+			return nil, err
+		}
+	}
+
+	return balancer.Files(), nil
+}
+
+// virtualIPOf fills in what keepalived has to know. It reports whether addresses are still to be allocated.
+func virtualIPOf(
+	scope *clusterScope, service *serviceFacts, machine *infrav1.OLVMMachine, balancer *support.Balancer,
+) (waiting bool, err error) {
+	c := scope.olvmCluster
+	ids, err := desired.RecordedRouterIDs(c)
+	if err != nil {
+		return false, err
+	}
+
+	nics, err := addressing.NICs(machine.Spec, c.Spec)
+	if err != nil {
+		return false, err
+	}
+
+	template := fmt.Sprintf("the first network interface of OLVMMachineTemplate %s", service.VM.MachineTemplateName)
+	if nics[0].Guest == nil || nics[0].Guest.Dynamic(balancer.VirtualIP.Is4()) {
+		return false, service.Invalid("virtualIP",
+			"%s has no static address of the family of %s, which keepalived needs to hold it; give it a range",
+			template, balancer.VirtualIP)
+	}
+
+	balancer.RouterID, balancer.Interface = ids[desired.BalancerRouter(service.Balancer.Name)], nics[0].Guest.Interface
+	sameFamily := func(a netip.Addr) bool { return a.Is4() == balancer.VirtualIP.Is4() }
+
+	for _, vm := range service.vms {
+		if vm.machine == nil {
+			return true, nil
+		}
+
+		address := recordedAddress(vm.machine, sameFamily)
+
+		switch {
+		case vm.machine.Name == machine.Name:
+			balancer.Self = address
+		case address.IsValid():
+			balancer.Peers = append(balancer.Peers, address)
+		}
+	}
+
+	return !balancer.Self.IsValid() || balancer.RouterID == 0, nil
+}
