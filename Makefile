@@ -128,8 +128,8 @@ release: ## Make the artefacts of release VERSION (v0.1.0) in out/release: for c
 tools: ## Find or build etcd, kube-apiserver, Cluster API managers and an executor, into the cache
 	@$(TOOLS) plane executor
 
-.PHONY: tools-ipam tools-clusterctl tools-dns
-tools-ipam tools-clusterctl tools-dns:
+.PHONY: tools-ipam tools-clusterctl tools-dns tools-oci
+tools-ipam tools-clusterctl tools-dns tools-oci:
 	@$(TOOLS) $(@:tools-%=%)
 
 .PHONY: executor
@@ -143,7 +143,7 @@ generate: ## Generate deepcopy functions, CRDs, roles, cluster templates and the
 	"$$($(TOOLS) -path dev/controller-gen)" crd:crdVersions=v1 paths=./api/... output:crd:dir=config/crd/bases
 	"$$($(TOOLS) -path dev/controller-gen)" rbac:roleName=capolvm-manager paths=./controllers/... output:rbac:dir=config/rbac
 	go run ./hack/templates
-	for module in plane tofu; do for kind in mod sum; do cp hack/tools/$$module/go.$$kind internal/toolchain/modules/$$module.$$kind || exit; done; done
+	for module in plane oci tofu; do for kind in mod sum; do cp hack/tools/$$module/go.$$kind internal/toolchain/modules/$$module.$$kind || exit; done; done
 	"$$($(TOOLS) -path apidocs/crd-ref-docs)" --source-path=api/v1 --config=hack/tools/apidocs/config.yaml --renderer=markdown --output-path=docs/user/api.md --max-depth=20 --log-level=ERROR
 
 .PHONY: verify

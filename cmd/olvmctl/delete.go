@@ -79,7 +79,7 @@ func clusterToDelete(args []string, file clusterFileFlags, management *mgmtclust
 		return "", err
 	}
 
-	namespace := source.Providers.OLVM.Namespace
+	namespace := source.Namespace()
 
 	switch {
 	case source.Name == "":

@@ -92,15 +92,17 @@ func (f *startFlags) run(ctx context.Context, s streams) error {
 	}
 
 	created, err := lifecycle.Create(ctx, lifecycle.CreateOptions{
-		Common:     f.management.common(s),
-		File:       file,
-		Engine:     credentials,
-		EngineFrom: f.access.from(),
-		StorageDriver: lifecycle.Login{
-			Username: os.Getenv("OLVM_CSI_USERNAME"),
-			Password: os.Getenv("OLVM_CSI_PASSWORD"),
+		Common: f.management.common(s),
+		File:   file,
+		Provider: &lifecycle.OLVM{
+			Engine:     credentials,
+			EngineFrom: f.access.from(),
+			StorageDriver: lifecycle.Login{
+				Username: os.Getenv("OLVM_CSI_USERNAME"),
+				Password: os.Getenv("OLVM_CSI_PASSWORD"),
+			},
+			Image: f.image,
 		},
-		Image:          f.image,
 		AddOns:         f.addOns,
 		SelfManaged:    f.selfManaged,
 		KubeconfigOut:  f.kubeconfigOut,

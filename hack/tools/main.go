@@ -2,7 +2,7 @@
 //
 //	go run ./hack/tools [-path MODULE/NAME] [GROUP ...]
 //
-// Groups are plane (the management plane), ipam (an IPAM provider for it), clusterctl, executor, dns (CoreDNS), dev and
+// Groups are plane (the management plane), ipam and oci (providers for it), clusterctl, executor, dns (CoreDNS), dev and
 // apidocs (generators), lint, sbom and vuln (govulncheck); none means plane and executor.
 package main
 

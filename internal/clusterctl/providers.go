@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,11 +31,24 @@ import (
 // URL of the releases of our provider, as clusterctl's configuration has it.
 const URL = "https://github.com/capolvm/cluster-api-provider-olvm/releases/latest/infrastructure-components.yaml"
 
-// Infrastructure is the name of our provider.
-const Infrastructure = "olvm"
+// InfrastructureGroup is the API group of all infrastructure providers.
+const InfrastructureGroup = "infrastructure.cluster.x-k8s.io"
 
-// featureGates are variables of the other providers, for images with Ignition and for ClusterClasses.
-var featureGates = []string{"EXP_KUBEADM_BOOTSTRAP_FORMAT_IGNITION", "CLUSTER_TOPOLOGY"}
+// Infrastructure is an infrastructure provider.
+type Infrastructure struct {
+	// Name that clusterctl has for it.
+	Name string
+	// ClusterKind and MachineKind are kinds that it brings.
+	ClusterKind, MachineKind string
+	// Variables of its components that are set where clusterctl's configuration says nothing.
+	Variables map[string]string
+}
+
+// OLVM is our provider.
+var OLVM = Infrastructure{Name: "olvm", ClusterKind: "OLVMCluster", MachineKind: "OLVMMachine"}
+
+// featureGates are variables of Cluster API's own providers, for images with Ignition and for ClusterClasses.
+var featureGates = map[string]string{"EXP_KUBEADM_BOOTSTRAP_FORMAT_IGNITION": "true", "CLUSTER_TOPOLOGY": "true"}
 
 // pollInterval is how often Deployments and moves are looked at.
 const pollInterval = time.Second
@@ -67,7 +81,6 @@ var needed = []provider{
 	{"cluster-api", "cluster-api", "cluster.x-k8s.io", "Cluster"},
 	{"bootstrap-kubeadm", "kubeadm", "bootstrap.cluster.x-k8s.io", "KubeadmConfig"},
 	{"control-plane-kubeadm", "kubeadm", "controlplane.cluster.x-k8s.io", "KubeadmControlPlane"},
-	{"infrastructure-olvm", Infrastructure, "infrastructure.cluster.x-k8s.io", "OLVMCluster"},
 }
 
 func (p *Providers) say(format string, args ...any) {
@@ -78,10 +91,17 @@ func (p *Providers) say(format string, args ...any) {
 
 // Ensure installs the providers that are missing in a cluster, and waits until the managers of all are available. Those
 // that are there stay as they are, no matter who has installed them. It says which it has installed.
-func (p *Providers) Ensure(ctx context.Context, m Management) ([]string, error) {
+func (p *Providers) Ensure(ctx context.Context, m Management, on ...Infrastructure) ([]string, error) {
 	var missing []provider
+	all := slices.Clone(needed)
+	variables := maps.Clone(featureGates)
 
-	for _, wanted := range needed {
+	for _, one := range on {
+		all = append(all, provider{"infrastructure-" + one.Name, one.Name, InfrastructureGroup, one.ClusterKind})
+		maps.Copy(variables, one.Variables)
+	}
+
+	for _, wanted := range all {
 		served, err := serves(m.Client, wanted)
 		if err != nil {
 			return nil, err
@@ -93,7 +113,7 @@ func (p *Providers) Ensure(ctx context.Context, m Management) ([]string, error) 
 	}
 
 	if len(missing) > 0 {
-		if err := p.install(ctx, m, missing); err != nil {
+		if err := p.install(ctx, m, missing, variables); err != nil {
 			return nil, fmt.Errorf("failed to install %s: %w", strings.Join(labels(missing), ", "), err)
 		}
 	}
@@ -124,8 +144,10 @@ func serves(c client.Client, wanted provider) (bool, error) {
 }
 
 // install has clusterctl install them, with cert-manager where there is none.
-func (p *Providers) install(ctx context.Context, m Management, missing []provider) error {
-	library, done, err := p.clusterctl(ctx)
+func (p *Providers) install(
+	ctx context.Context, m Management, missing []provider, variables map[string]string,
+) error {
+	library, done, err := p.clusterctl(ctx, variables)
 	if err != nil {
 		return err
 	}
@@ -148,11 +170,11 @@ func (p *Providers) install(ctx context.Context, m Management, missing []provide
 			options.ControlPlaneProviders = []string{one.name}
 		default:
 			name := one.name
-			if p.Version != "" {
+			if p.Version != "" && name == OLVM.Name {
 				name += ":" + p.Version
 			}
 
-			options.InfrastructureProviders = []string{name}
+			options.InfrastructureProviders = append(options.InfrastructureProviders, name)
 		}
 	}
 
@@ -223,7 +245,7 @@ func unavailable(ctx context.Context, c client.Client) ([]string, error) {
 // Move moves all clusters of a namespace. While one of their parts is not provisioned yet clusterctl does not begin:
 // that is tried again until the timeout. A move that was interrupted goes on.
 func (p *Providers) Move(ctx context.Context, from, to Management, namespace string) error {
-	library, done, err := p.clusterctl(ctx)
+	library, done, err := p.clusterctl(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -256,9 +278,11 @@ func (p *Providers) Move(ctx context.Context, from, to Management, namespace str
 }
 
 // clusterctl is its library; done removes what it needs.
-func (p *Providers) clusterctl(ctx context.Context) (_ clusterctl.Client, done func(), err error) {
+func (p *Providers) clusterctl(
+	ctx context.Context, variables map[string]string,
+) (_ clusterctl.Client, done func(), err error) {
 	clusterctllog.SetLogger(logr.New(&sink{say: p.say}))
-	path, done, err := p.configuration()
+	path, done, err := p.configuration(variables)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -272,8 +296,8 @@ func (p *Providers) clusterctl(ctx context.Context) (_ clusterctl.Client, done f
 	return library, done, nil
 }
 
-// configuration is a copy of clusterctl's file, with our provider and what our templates need of the others.
-func (p *Providers) configuration() (path string, done func(), err error) {
+// configuration is a copy of clusterctl's file, with our provider and with variables that it does not set.
+func (p *Providers) configuration(variables map[string]string) (path string, done func(), err error) {
 	path = p.Config
 	if path == "" {
 		path, _ = xdg.SearchConfigFile("cluster-api/clusterctl.yaml") // as clusterctl does
@@ -298,18 +322,18 @@ func (p *Providers) configuration() (path string, done func(), err error) {
 	list, _ := content["providers"].([]any)
 	if !slices.ContainsFunc(list, func(entry any) bool {
 		fields, _ := entry.(map[string]any)
-		return fields["name"] == Infrastructure && fields["type"] == "InfrastructureProvider"
+		return fields["name"] == OLVM.Name && fields["type"] == "InfrastructureProvider"
 	}) {
 		content["providers"] = append(list, map[string]any{
-			"name": Infrastructure,
+			"name": OLVM.Name,
 			"type": "InfrastructureProvider",
 			"url":  URL,
 		})
 	}
 
-	for _, gate := range featureGates {
-		if _, set := content[gate]; !set {
-			content[gate] = "true"
+	for name, value := range variables {
+		if _, set := content[name]; !set {
+			content[name] = value
 		}
 	}
 

@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -10,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,7 +18,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
 )
 
 const (
@@ -32,14 +31,8 @@ type CreateOptions struct {
 	Common
 	// File is the cluster file. Its namespace takes the place of that of Management.
 	File clusterfile.Loaded
-	// Engine are credentials of the engine that take the place of those in the management cluster; empty for none.
-	// EngineFrom is where the user gave them.
-	Engine     preview.Credentials
-	EngineFrom string
-	// StorageDriver are credentials of the engine for the storage driver; empty for none.
-	StorageDriver Login
-	// Image is a file to make the template of, where the engine does not have it yet; empty for none.
-	Image string
+	// Provider is the infrastructure of the cluster file.
+	Provider Provider
 	// AddOns are installed beside the applications of the cluster file.
 	AddOns addon.Sources
 	// SelfManaged moves the cluster into itself, as does the cluster file.
@@ -49,9 +42,6 @@ type CreateOptions struct {
 	// ForceConflicts takes back fields that others have changed.
 	ForceConflicts bool
 }
-
-// Login is a user of the engine.
-type Login struct{ Username, Password string }
 
 // Created is a cluster with its nodes.
 type Created struct {
@@ -66,9 +56,10 @@ type Created struct {
 // creation is a Create that runs, with what its steps have found.
 type creation struct {
 	CreateOptions
-	// addOns are those to install; driver is the storage driver among them, nil for none.
+	// addOns are those to install.
 	addOns []addon.AddOn
-	driver *addon.AddOn
+	// objects are the manifests of the cluster.
+	objects []*unstructured.Unstructured
 	// management is the management cluster, and workload the cluster itself.
 	management, workload *management
 	// managesItself reports that the cluster has its own objects already. Where that cannot be known, unsure is why.
@@ -76,9 +67,7 @@ type creation struct {
 	unsure        error
 	// exists reports that the management cluster has the cluster.
 	exists bool
-	// loginChanges reports that Engine has other credentials than the management cluster.
-	loginChanges bool
-	nodes        int
+	nodes  int
 }
 
 // Create makes the cluster of a cluster file, from nothing to nodes that are ready.
@@ -106,8 +95,8 @@ func Create(ctx context.Context, o CreateOptions) (*Created, error) {
 // newCreation reads what the options name, and finds mistakes before anything is made.
 func newCreation(ctx context.Context, o CreateOptions) (*creation, error) {
 	c := &creation{CreateOptions: o}
-	c.Management.Namespace = o.File.Providers.OLVM.Namespace
-	c.SelfManaged = o.SelfManaged || o.File.Providers.OLVM.SelfManaged
+	c.Management.Namespace = o.File.Namespace()
+	c.SelfManaged = o.SelfManaged || o.File.SelfManaged()
 
 	charts, err := o.File.Charts()
 	if err != nil {
@@ -124,10 +113,6 @@ func newCreation(ctx context.Context, o CreateOptions) (*creation, error) {
 		}
 	}
 
-	if err := c.checkStorageDriver(); err != nil {
-		return nil, err
-	}
-
 	if c.management, err = newManagement(c.Management, o.Driver); err != nil {
 		return nil, err
 	}
@@ -139,6 +124,9 @@ func newCreation(ctx context.Context, o CreateOptions) (*creation, error) {
 
 	return c, err
 }
+
+// infrastructure is that of the cluster file.
+func (c *creation) infrastructure() ([]Provider, error) { return []Provider{c.Provider}, nil }
 
 func (c *creation) namespace() string { return c.Management.Namespace }
 
@@ -163,51 +151,24 @@ func (c *creation) findSteps() []step {
 	out = append(out, only(func() bool { return !c.managesItself && c.management.local.Exists() },
 		c.management.start(c.Display)...)...)
 
-	return append(out,
-		step{
-			name:   "Looking for the cluster in its management cluster",
-			quiet:  true,
-			needed: func() bool { return !c.managesItself },
-			run:    c.find,
-		},
-		step{
-			name:   "Comparing the credentials of the engine",
-			quiet:  true,
-			needed: func() bool { return c.exists },
-			run:    c.compareLogin,
-		},
-		step{
-			name:   "Logging in to the engine with other credentials",
-			needed: func() bool { return c.loginChanges },
-			run:    c.tryLogin,
-		},
-	)
+	return append(out, step{
+		name:   "Looking for the cluster in its management cluster",
+		quiet:  true,
+		needed: func() bool { return !c.managesItself },
+		run:    c.find,
+	})
 }
 
-// prepareSteps check the engine, and have a management cluster with all providers. The engine is not asked about a
-// cluster that is there: its addresses are taken by itself.
+// prepareSteps ask the infrastructure, and have a management cluster with all providers. A cluster that is there has
+// its images already.
 func (c *creation) prepareSteps() []step {
-	isNew := func() bool { return !c.exists }
-	template := c.File.Providers.OLVM.ControlPlaneMachine.VMTemplateName
-
-	out := only(isNew,
-		step{
-			name:   "Making the template " + template,
-			needed: func() bool { return c.Image != "" },
-			run:    c.makeTemplate,
-		},
-		step{
-			name: "Asking the engine",
-			run: func(ctx context.Context) error {
-				return errors.Join(preview.CheckEngine(ctx, c.File.Objects, c.Engine)...)
-			},
-		},
-	)
+	out := only(func() bool { return !c.exists }, c.Provider.EnsureImages(c)...)
+	out = append(out, c.Provider.Validate(c)...)
 
 	out = append(out, only(func() bool { return !c.managesItself },
 		append(c.management.start(c.Display),
 			step{name: "Connecting to the management cluster", quiet: true, run: c.management.connect},
-			ensureProviders(&c.Common, c.management),
+			ensureProviders(&c.Common, c.management, c.infrastructure),
 		)...)...)
 
 	return append(out, step{
@@ -252,24 +213,14 @@ func (c *creation) addOnSteps() []step {
 		})
 	}
 
-	return append(out,
-		step{
-			name:  "Looking for the credentials of the storage driver",
-			quiet: true,
-			run:   c.findStorageDriver,
-		},
-		step{
-			name:   "Installing " + storageDriverName,
-			needed: func() bool { return c.driver != nil },
-			run:    func(ctx context.Context) error { return c.install(ctx, *c.driver) },
-		},
-		step{
-			name: "Waiting for the nodes",
-			run: c.wait(func(ctx context.Context) error {
-				return checkReady(ctx, c.management.Cluster, c.File.Name)
-			}),
-		},
-	)
+	out = append(out, c.Provider.Addons(c)...)
+
+	return append(out, step{
+		name: "Waiting for the nodes",
+		run: c.wait(func(ctx context.Context) error {
+			return checkReady(ctx, c.management.Cluster, c.File.Name)
+		}),
+	})
 }
 
 // wait repeats a check until it succeeds.
@@ -307,18 +258,18 @@ func (c *creation) find(ctx context.Context) error {
 	return nil
 }
 
-// apply makes the namespaces and the Secret with the credentials, and applies the manifests.
-func (c *creation) apply(ctx context.Context) error {
+// apply makes the namespace and the objects with the credentials, and applies the manifests.
+func (c *creation) apply(ctx context.Context) (err error) {
 	labels := map[string]string{managedBy: managedByValue}
-	key := c.secretKey()
-
-	for _, name := range []string{c.namespace(), key.Namespace} {
-		if err := c.makeNamespace(ctx, name, labels); err != nil {
-			return err
-		}
+	if err := c.makeNamespace(ctx, c.namespace(), labels); err != nil {
+		return err
 	}
 
-	if err := c.writeLogin(ctx, key, labels); err != nil {
+	if c.objects, err = c.Provider.Manifests(ctx, c); err != nil {
+		return err
+	}
+
+	if err := c.Provider.Secrets(ctx, c, labels); err != nil {
 		return err
 	}
 
@@ -332,7 +283,7 @@ func (c *creation) apply(ctx context.Context) error {
 	}
 
 	for {
-		err := manifest.Apply(ctx, c.management.Client, c.File.Objects, options...)
+		err := manifest.Apply(ctx, c.management.Client, c.objects, options...)
 		if !c.keepScale(ctx, err) {
 			return c.explainConflict(ctx, err)
 		}
@@ -387,6 +338,6 @@ func (c *creation) checkAlone(ctx context.Context) error {
 
 	return fmt.Errorf(
 		"a cluster that manages itself takes all Clusters of its namespace along, and beside %s there is %s; give "+
-			"it a namespace of its own with providers.olvm.namespace, or let it be managed from here",
-		c.File.Name, strings.Join(others, ", "))
+			"it a namespace of its own with %s, or let it be managed from here",
+		c.File.Name, strings.Join(others, ", "), c.File.NamespaceKey())
 }

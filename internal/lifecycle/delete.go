@@ -14,8 +14,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 )
 
@@ -41,8 +39,9 @@ type deletion struct {
 	// to.
 	managesItself bool
 	to            *management
-	// secret has the credentials of the engine.
-	secret client.ObjectKey
+	// provider is the infrastructure of the cluster, and kept what Create has made in the management cluster for it.
+	provider Provider
+	kept     []client.Object
 }
 
 // Delete deletes a cluster with its VMs, waits until all is gone, and removes what Create made beside it.
@@ -106,7 +105,7 @@ func (d *deletion) moveSteps() []step {
 				return nil
 			},
 		},
-		ensureProviders(&d.Common, d.to),
+		ensureProviders(&d.Common, d.to, func() ([]Provider, error) { return []Provider{d.provider}, nil }),
 		move(&d.Common, d.management, d.to),
 		step{
 			name:  "Turning to the other management cluster",
@@ -130,7 +129,7 @@ func (d *deletion) moveSteps() []step {
 // deleteSteps delete the cluster, and remove what Create made for it.
 func (d *deletion) deleteSteps() []step {
 	out := []step{
-		{name: "Looking for the credentials", quiet: true, needed: d.exists, run: d.findSecret},
+		{name: "Looking for the credentials", quiet: true, needed: d.exists, run: d.findKept},
 		{
 			name:   "Deleting " + d.Name,
 			needed: d.exists,
@@ -141,7 +140,7 @@ func (d *deletion) deleteSteps() []step {
 				}
 
 				return d.Display.Wait(ctx, d.Timeout, func(ctx context.Context) error {
-					return checkGone(ctx, d.management.Cluster, d.Name)
+					return checkGone(ctx, d.management.Cluster, d.provider, d.Name)
 				})
 			},
 		},
@@ -149,7 +148,7 @@ func (d *deletion) deleteSteps() []step {
 			name: "Removing what was made for it",
 			run: func(ctx context.Context) error {
 				err := d.Display.Wait(ctx, d.Timeout, func(ctx context.Context) error {
-					return checkMachinesGone(ctx, d.management.Cluster, d.Name)
+					return checkMachinesGone(ctx, d.management.Cluster, d.provider, d.Name)
 				})
 				if err != nil {
 					return err
@@ -193,16 +192,23 @@ func (d *deletion) find(ctx context.Context) error {
 	cluster, err := d.management.GetCluster(ctx, d.Name)
 	var missing *mgmtcluster.NotFoundError
 	if !errors.As(err, &missing) {
-		d.cluster = cluster
+		d.cluster, d.provider = cluster, providerOf(cluster)
 		return err
 	}
 
-	d.secret = client.ObjectKey{Namespace: d.management.Namespace, Name: clusterfile.CredentialsOf(d.Name)}
-	secret, _, err := d.leftovers(ctx)
-	if err == nil && secret == nil {
-		err = missing
+	for _, one := range providers() {
+		d.provider = one
+		if err := d.findKept(ctx); err != nil || len(d.kept) > 0 {
+			return err
+		}
 	}
 
+	return missing
+}
+
+// findKept finds what Create has made for the cluster, while its infrastructure names it.
+func (d *deletion) findKept(ctx context.Context) (err error) {
+	d.kept, err = d.provider.Kept(ctx, d.management.Cluster, d.Name, d.cluster)
 	return err
 }
 
@@ -236,8 +242,8 @@ func (d *deletion) checkOwn(ctx context.Context) error {
 func (d *deletion) confirm(ctx context.Context) error {
 	if !d.exists() {
 		return d.Confirm(fmt.Sprintf(
-			"The cluster %s in namespace %s is gone. Remove what was made for it, Secret %s among it? Type its name: ",
-			d.Name, d.management.Namespace, d.secret), d.Name)
+			"The cluster %s in namespace %s is gone. Remove what was made for it, %s among it? Type its name: ",
+			d.Name, d.management.Namespace, nameOf(d.kept[0])), d.Name)
 	}
 
 	var machines clusterv1.MachineList
@@ -253,26 +259,6 @@ func (d *deletion) confirm(ctx context.Context) error {
 		d.Name, d.management.Namespace, english.Plural(len(machines.Items), "machine", "")), d.Name)
 }
 
-// findSecret finds the Secret with the credentials of the engine, while the OLVMCluster names it.
-func (d *deletion) findSecret(ctx context.Context) error {
-	namespace := d.management.Namespace
-	var olvmCluster infrav1.OLVMCluster
-	err := d.management.Get(ctx, client.ObjectKey{
-		Namespace: namespace,
-		Name:      d.cluster.Spec.InfrastructureRef.Name,
-	}, &olvmCluster)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("failed to get the OLVMCluster: %w", err)
-	}
-
-	d.secret = keyOf(namespace, &olvmCluster.Spec.OLVMOvirtAPIServer.CredentialsSecret)
-	if d.secret.Name == "" { // the OLVMCluster was gone already
-		d.secret.Name = clusterfile.CredentialsOf(d.Name)
-	}
-
-	return nil
-}
-
 // tidy removes what Create made, as far as nothing else needs it.
 func (d *deletion) tidy(ctx context.Context) error {
 	server := ""
@@ -286,12 +272,12 @@ func (d *deletion) tidy(ctx context.Context) error {
 		}
 	}
 
-	secret, namespace, err := d.leftovers(ctx)
+	namespace, err := d.emptyNamespace(ctx)
 	if err != nil {
 		return err
 	}
 
-	// The Secret comes last: it is what a second Delete knows the cluster by.
+	// What is kept comes last: it is what a second Delete knows the cluster by.
 	if namespace != nil {
 		if err := d.management.Delete(ctx, namespace); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("failed to delete namespace %s: %w", namespace.Name, err)
@@ -300,15 +286,22 @@ func (d *deletion) tidy(ctx context.Context) error {
 		d.Display.Say("deleted namespace %s", namespace.Name)
 	}
 
-	if secret != nil {
-		if err := d.management.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("failed to delete Secret %s: %w", d.secret, err)
+	for _, object := range d.kept {
+		if err := d.management.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("failed to delete %s: %w", nameOf(object), err)
 		}
 
-		d.Display.Say("deleted Secret %s", d.secret)
+		d.Display.Say("deleted %s", nameOf(object))
 	}
 
 	return nil
+}
+
+// nameOf is an object for people.
+func nameOf(object client.Object) string {
+	kind := object.GetObjectKind().GroupVersionKind().Kind
+
+	return fmt.Sprintf("%s %s", cmp.Or(kind, "Secret"), client.ObjectKeyFromObject(object))
 }
 
 // removeKubeconfig removes the file, if it is that of the cluster. server is that of the cluster; empty where it is not
@@ -336,44 +329,22 @@ func (d *deletion) removeKubeconfig(path, server string) error {
 	return nil
 }
 
-// leftovers are the Secret with the credentials and the namespace of a cluster that is gone; nil where Create has not
-// made them, or other clusters need them.
-func (d *deletion) leftovers(ctx context.Context) (*corev1.Secret, *corev1.Namespace, error) {
+// emptyNamespace is the namespace of the cluster, if Create has made it and no other cluster is in it; else nil.
+func (d *deletion) emptyNamespace(ctx context.Context) (*corev1.Namespace, error) {
 	in := d.management
-	var clusters infrav1.OLVMClusterList
-	if err := in.List(ctx, &clusters); err != nil {
-		return nil, nil, fmt.Errorf("failed to list the OLVMClusters: %w", err)
+	others, err := in.Others(ctx, d.Name, client.InNamespace(in.Namespace))
+	if err != nil {
+		return nil, err
 	}
 
-	secretNeeded, namespaceNeeded := false, false
-
-	for i := range clusters.Items {
-		c := &clusters.Items[i]
-		namespaceNeeded = namespaceNeeded || c.Namespace == in.Namespace
-		secretNeeded = secretNeeded || keyOf(c.Namespace, &c.Spec.OLVMOvirtAPIServer.CredentialsSecret) == d.secret
-	}
-
-	secret, namespace := &corev1.Secret{}, &corev1.Namespace{}
-	if err := in.Get(ctx, d.secret, secret); client.IgnoreNotFound(err) != nil {
-		return nil, nil, fmt.Errorf("failed to get Secret %s: %w", d.secret, err)
-	}
-
+	namespace := &corev1.Namespace{}
 	if err := in.Get(ctx, client.ObjectKey{Name: in.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
-		return nil, nil, fmt.Errorf("failed to get namespace %s: %w", in.Namespace, err)
+		return nil, fmt.Errorf("failed to get namespace %s: %w", in.Namespace, err)
 	}
 
-	if secret.Labels[managedBy] != managedByValue || secretNeeded {
-		secret = nil
+	if namespace.Labels[managedBy] != managedByValue || len(others) > 0 {
+		return nil, nil
 	}
 
-	if namespace.Labels[managedBy] != managedByValue || namespaceNeeded {
-		namespace = nil
-	}
-
-	return secret, namespace, nil
-}
-
-// keyOf is what a reference of an object in a namespace means.
-func keyOf(namespace string, ref *infrav1.NamespacedName) client.ObjectKey {
-	return client.ObjectKey{Namespace: cmp.Or(ref.Namespace, namespace), Name: ref.Name}
+	return namespace, nil
 }

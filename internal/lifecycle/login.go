@@ -30,38 +30,38 @@ const (
 )
 
 // secretKey is the Secret with the credentials of the engine.
-func (c *creation) secretKey() client.ObjectKey {
+func (*OLVM) secretKey(c *creation) client.ObjectKey {
 	ref := c.File.Providers.OLVM.OvirtAPIServer.CredentialsSecret
 	return client.ObjectKey{Namespace: cmp.Or(ref.Namespace, c.namespace()), Name: ref.Name}
 }
 
 // compareLogin looks whether the credentials that are given are those in the Secret. Wrong ones must not take the place
 // of these: Cluster API and the storage driver could do nothing with them.
-func (c *creation) compareLogin(ctx context.Context) error {
-	if c.Engine.Username == "" {
+func (o *OLVM) compareLogin(ctx context.Context, c *creation) error {
+	if o.Engine.Username == "" {
 		return nil
 	}
 
 	var secret corev1.Secret
-	if err := c.management.Get(ctx, c.secretKey(), &secret); client.IgnoreNotFound(err) != nil {
+	if err := c.management.Get(ctx, o.secretKey(c), &secret); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("failed to get the credentials of the engine: %w", err)
 	}
 
-	c.loginChanges = string(secret.Data["username"]) != c.Engine.Username ||
-		string(secret.Data["password"]) != c.Engine.Password
+	o.loginChanges = string(secret.Data["username"]) != o.Engine.Username ||
+		string(secret.Data["password"]) != o.Engine.Password
 
 	return nil
 }
 
 // tryLogin logs in with the credentials that are given. It tries once: engines lock users out after some failures.
-func (c *creation) tryLogin(ctx context.Context) error {
-	config, err := c.engineConfig()
+func (o *OLVM) tryLogin(ctx context.Context, c *creation) error {
+	config, err := o.engineConfig(c)
 	if err != nil {
 		return err
 	}
 
 	if len(config.CA) == 0 && !config.Insecure { // then the management cluster may have it
-		if config.CA, err = c.knownCA(ctx); err != nil {
+		if config.CA, err = o.knownCA(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -79,10 +79,10 @@ func (c *creation) tryLogin(ctx context.Context) error {
 
 	switch {
 	case errors.As(err, &refused) && refused.Closed():
-		return blocker.Explain(err, c.Engine.Places)
+		return blocker.Explain(err, o.Engine.Places)
 	case errors.As(err, &refused):
-		return fmt.Errorf("%s: %w; correct it, or leave it away to go on with the Secret %s", c.EngineFrom, refused,
-			c.secretKey())
+		return fmt.Errorf("%s: %w; correct it, or leave it away to go on with the Secret %s", o.EngineFrom, refused,
+			o.secretKey(c))
 	case err != nil:
 		return fmt.Errorf("failed to try the credentials: %w", err)
 	}
@@ -91,8 +91,8 @@ func (c *creation) tryLogin(ctx context.Context) error {
 }
 
 // engineConfig is how the cluster file and the credentials that are given reach the engine.
-func (c *creation) engineConfig() (engine.Config, error) {
-	config := engine.Config{Username: c.Engine.Username, Password: c.Engine.Password, CA: c.Engine.CA}
+func (o *OLVM) engineConfig(c *creation) (engine.Config, error) {
+	config := engine.Config{Username: o.Engine.Username, Password: o.Engine.Password, CA: o.Engine.CA}
 	if err := c.File.CompleteEngine(&config); err != nil {
 		return engine.Config{}, fmt.Errorf("%s: %w", c.File.Path, err)
 	}
@@ -101,7 +101,7 @@ func (c *creation) engineConfig() (engine.Config, error) {
 }
 
 // knownCA is the CA of the engine that the management cluster has; nil for none.
-func (c *creation) knownCA(ctx context.Context) ([]byte, error) {
+func (*OLVM) knownCA(ctx context.Context, c *creation) ([]byte, error) {
 	ref := c.File.Providers.OLVM.OvirtAPIServer.CAConfigMap
 	key := client.ObjectKey{Namespace: cmp.Or(ref.Namespace, c.namespace()), Name: ref.Name}
 	var ca corev1.ConfigMap
@@ -119,11 +119,13 @@ func (c *creation) knownCA(ctx context.Context) ([]byte, error) {
 
 // writeLogin writes the Secret with the credentials of the engine, where some are given; else the Secret has to be
 // there.
-func (c *creation) writeLogin(ctx context.Context, key client.ObjectKey, labels map[string]string) error {
+func (o *OLVM) writeLogin(
+	ctx context.Context, c *creation, key client.ObjectKey, labels map[string]string,
+) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	err := c.management.Get(ctx, key, secret)
 
-	if c.Engine.Username == "" {
+	if o.Engine.Username == "" {
 		if apierrors.IsNotFound(err) {
 			return fmt.Errorf("there is no Secret %s with the credentials of the engine; set OLVM_USERNAME and "+
 				"OLVM_PASSWORD, or give --credentials", key)
@@ -133,8 +135,8 @@ func (c *creation) writeLogin(ctx context.Context, key client.ObjectKey, labels 
 	}
 
 	data := map[string][]byte{
-		"username":                   []byte(c.Engine.Username),
-		"password":                   []byte(c.Engine.Password),
+		"username":                   []byte(o.Engine.Username),
+		"password":                   []byte(o.Engine.Password),
 		"scope":                      []byte(apiScope),
 		infrav1.AllowedServerURLsKey: []byte(c.File.Providers.OLVM.OvirtAPIServer.ServerURL),
 	}
@@ -157,13 +159,13 @@ func (c *creation) writeLogin(ctx context.Context, key client.ObjectKey, labels 
 }
 
 // makeTemplate makes the template of the control plane's machines, if there is none of its name.
-func (c *creation) makeTemplate(ctx context.Context) error {
-	if c.Engine.Username == "" {
+func (o *OLVM) makeTemplate(ctx context.Context, c *creation) error {
+	if o.Engine.Username == "" {
 		return errors.New("--image: the credentials of the engine are not there; set OLVM_USERNAME and " +
 			"OLVM_PASSWORD, or give --credentials")
 	}
 
-	config, err := c.engineConfig()
+	config, err := o.engineConfig(c)
 	if err != nil {
 		return err
 	}
@@ -183,7 +185,7 @@ func (c *creation) makeTemplate(ctx context.Context) error {
 	defer scratch.Close()
 
 	template := image.NodeTemplate{
-		Upload: image.Upload{Path: c.Image, Out: c.Display},
+		Upload: image.Upload{Path: o.Image, Out: c.Display},
 		OSType: desired.IgnitionOS,
 	}
 	if c.File.Flavor != clusterfile.DefaultFlavor {
@@ -199,5 +201,5 @@ func (c *creation) makeTemplate(ctx context.Context) error {
 		return nil
 	}
 
-	return blocker.Explain(err, c.Engine.Places)
+	return blocker.Explain(err, o.Engine.Places)
 }

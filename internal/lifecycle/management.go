@@ -7,6 +7,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
 )
@@ -93,12 +94,23 @@ func (m *management) remind(ctx context.Context, display *progress.Display) {
 }
 
 // ensureProviders is the step that installs the providers that are missing in a management cluster, and waits for all.
-func ensureProviders(o *Common, in *management) step {
+// Which infrastructures are needed is asked when its turn comes.
+func ensureProviders(o *Common, in *management, needed func() ([]Provider, error)) step {
 	return step{
 		name: "Cluster API and its providers",
 		run: func(ctx context.Context) error {
+			list, err := needed()
+			if err != nil {
+				return err
+			}
+
+			var infrastructures []clusterctl.Infrastructure
+			for _, one := range list {
+				infrastructures = append(infrastructures, one.Components())
+			}
+
 			providers := o.providers()
-			installed, err := providers.Ensure(ctx, in.Access())
+			installed, err := providers.Ensure(ctx, in.Access(), infrastructures...)
 			if err == nil && len(installed) == 0 {
 				o.Display.Say("they are there")
 			}

@@ -3,9 +3,13 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // MoveOptions say what moves where.
@@ -38,9 +42,26 @@ func Move(ctx context.Context, o MoveOptions) error {
 	}
 
 	return runSteps(ctx, o.Display, []step{
-		ensureProviders(&o.Common, to),
+		ensureProviders(&o.Common, to, func() ([]Provider, error) { return providersIn(ctx, from.Cluster) }),
 		move(&o.Common, from, to),
 	})
+}
+
+// providersIn are those of the clusters of a namespace.
+func providersIn(ctx context.Context, in *mgmtcluster.Cluster) ([]Provider, error) {
+	var list clusterv1.ClusterList
+	if err := in.List(ctx, &list, client.InNamespace(in.Namespace)); err != nil {
+		return nil, fmt.Errorf("failed to list the Clusters: %w", err)
+	}
+
+	found := map[string]Provider{}
+
+	for i := range list.Items {
+		one := providerOf(&list.Items[i])
+		found[one.Components().Name] = one
+	}
+
+	return slices.Collect(maps.Values(found)), nil
 }
 
 // providers are those of the options, with what they wait for shown below the step.

@@ -70,13 +70,10 @@ func (c *creation) asksItself(ctx context.Context) (own bool, unsure, err error)
 			"if the cluster is gone", c.File.Name, c.KubeconfigOut, err), nil
 }
 
-// wantedServer is the server of the cluster of manifests; empty where they do not say it.
+// wantedServer is the server of the cluster of manifests, which the object of its infrastructure has; empty where they
+// do not say it.
 func wantedServer(objects []*unstructured.Unstructured) string {
 	for _, object := range objects {
-		if object.GetKind() != "OLVMCluster" {
-			continue
-		}
-
 		host, _, _ := unstructured.NestedString(object.Object, "spec", "controlPlaneEndpoint", "host")
 		port, _, _ := unstructured.NestedInt64(object.Object, "spec", "controlPlaneEndpoint", "port")
 		if host != "" && port != 0 {
@@ -98,7 +95,7 @@ func (c *creation) pivotSteps() []step {
 	out := []step{
 		// Another one may have come in the meantime.
 		{name: "Looking again for other clusters of the namespace", quiet: true, run: c.checkAlone},
-		ensureProviders(&c.Common, c.workload),
+		ensureProviders(&c.Common, c.workload, c.infrastructure),
 		move(&c.Common, from, c.workload),
 		{
 			name: "Waiting for the cluster to manage itself",

@@ -108,7 +108,7 @@ func TestStepsOfCreate(t *testing.T) {
 	for name, test := range map[string]struct {
 		kubeconfig string
 		stopped    bool // there is a local management cluster, which does not run
-		change     func(*creation)
+		change     func(*creation, *OLVM)
 		want       []string
 	}{
 		"a new cluster without a management cluster": {
@@ -120,31 +120,31 @@ func TestStepsOfCreate(t *testing.T) {
 		},
 		"a new cluster in a management cluster, with an image": {
 			kubeconfig: "https://127.0.0.1:1",
-			change:     func(c *creation) { c.Image = "node.qcow2" },
+			change:     func(_ *creation, o *OLVM) { o.Image = "node.qcow2" },
 			want:       []string{template, engine, providers, apply, plane, server, cni, nodes},
 		},
 		"a cluster that is there goes on without the engine": {
 			kubeconfig: "https://127.0.0.1:1",
-			change:     func(c *creation) { c.exists, c.Image = true, "node.qcow2" },
+			change:     func(c *creation, o *OLVM) { c.exists, o.Image = true, "node.qcow2" },
 			want:       []string{providers, apply, plane, server, cni, nodes},
 		},
 		"other credentials are tried": {
 			kubeconfig: "https://127.0.0.1:1",
-			change:     func(c *creation) { c.exists, c.loginChanges = true, true },
+			change:     func(c *creation, o *OLVM) { c.exists, o.loginChanges = true, true },
 			want:       []string{login, providers, apply, plane, server, cni, nodes},
 		},
 		"the storage driver": {
 			kubeconfig: "https://127.0.0.1:1",
-			change:     func(c *creation) { c.exists, c.driver = true, &addon.AddOn{} },
+			change:     func(c *creation, o *OLVM) { c.exists, o.driver = true, &addon.AddOn{} },
 			want:       []string{providers, apply, plane, server, cni, driver, nodes},
 		},
 		"a cluster is moved into itself": {
 			kubeconfig: "https://127.0.0.1:1",
-			change:     func(c *creation) { c.exists, c.SelfManaged = true, true },
+			change:     func(c *creation, _ *OLVM) { c.exists, c.SelfManaged = true, true },
 			want:       []string{providers, apply, plane, server, cni, nodes, providers, moving, turning},
 		},
 		"a cluster that manages itself needs no management cluster": {
-			change: func(c *creation) { c.exists, c.SelfManaged, c.managesItself = true, true, true },
+			change: func(c *creation, _ *OLVM) { c.exists, c.SelfManaged, c.managesItself = true, true, true },
 			want:   []string{apply, plane, server, cni, nodes},
 		},
 	} {
@@ -154,7 +154,8 @@ func TestStepsOfCreate(t *testing.T) {
 				localThatStopped(t)
 			}
 
-			o := CreateOptions{File: clusterNamed("prod", "127.0.0.1", 1)}
+			olvm := &OLVM{}
+			o := CreateOptions{File: clusterNamed("prod", "127.0.0.1", 1), Provider: olvm}
 			o.Display = progress.To(&bytes.Buffer{})
 			o.File.Providers.OLVM.ControlPlaneMachine.VMTemplateName = "node-image"
 			if test.kubeconfig != "" {
@@ -169,7 +170,7 @@ func TestStepsOfCreate(t *testing.T) {
 
 			c.addOns = []addon.AddOn{addon.Of("cni", nil)}
 			if test.change != nil {
-				test.change(c)
+				test.change(c, olvm)
 			}
 
 			if diff := cmp.Diff(test.want, neededSteps(c.steps())); diff != "" {

@@ -18,10 +18,10 @@ const storageDriverName = "the oVirt CSI driver"
 
 // checkStorageDriver says at once, and not when the cluster is up, that the storage driver of a new cluster has no
 // credentials.
-func (c *creation) checkStorageDriver() error {
+func (o *OLVM) checkStorageDriver(c *creation) error {
 	wanted, asked := c.File.WantsStorageDriver()
 	own := c.File.Providers.OLVM.CSIDriver.Credentials != clusterfile.DriverMachines
-	if wanted && asked && own && c.StorageDriver.Username == "" && !fileExists(c.KubeconfigOut) {
+	if wanted && asked && own && o.StorageDriver.Username == "" && !fileExists(c.KubeconfigOut) {
 		return fmt.Errorf("ovirtCsiDriver: %w", &noDriverLoginError{c.File.StorageDriverSecret()})
 	}
 
@@ -39,13 +39,13 @@ func (e *noDriverLoginError) Error() string {
 
 // findStorageDriver makes the add-on of the storage driver. There is none where the cluster file does not want it, or
 // where it is there by default and has no credentials.
-func (c *creation) findStorageDriver(ctx context.Context) error {
+func (o *OLVM) findStorageDriver(ctx context.Context, c *creation) error {
 	wanted, asked := c.File.WantsStorageDriver()
 	if !wanted {
 		return nil
 	}
 
-	login, err := c.driverLogin(ctx)
+	login, err := o.driverLogin(ctx, c)
 	var missing *noDriverLoginError
 	if errors.As(err, &missing) && !asked {
 		c.Display.Say("The oVirt CSI driver is left out: %s", missing)
@@ -60,15 +60,15 @@ func (c *creation) findStorageDriver(ctx context.Context) error {
 	}
 
 	driver := addon.Of(storageDriverName, objects)
-	c.driver = &driver
+	o.driver = &driver
 
 	return nil
 }
 
 // driverLogin is what the storage driver is given; empty where the cluster has credentials for it already, which stay.
-func (c *creation) driverLogin(ctx context.Context) (Login, error) {
+func (o *OLVM) driverLogin(ctx context.Context, c *creation) (Login, error) {
 	var secret corev1.Secret
-	if err := c.management.Get(ctx, c.secretKey(), &secret); err != nil {
+	if err := c.management.Get(ctx, o.secretKey(c), &secret); err != nil {
 		return Login{}, fmt.Errorf("failed to get the credentials of the engine: %w", err)
 	}
 
@@ -77,7 +77,7 @@ func (c *creation) driverLogin(ctx context.Context) (Login, error) {
 		return machines, nil
 	}
 
-	switch given := c.StorageDriver; {
+	switch given := o.StorageDriver; {
 	case given.Username != "" && given.Password == "":
 		return Login{}, errors.New("OLVM_CSI_PASSWORD: it is empty, and OLVM_CSI_USERNAME is not; set both")
 	case given.Username != "" && given.Username == machines.Username:

@@ -69,7 +69,7 @@ func TestH4(t *testing.T) {
 			var said bytes.Buffer
 			c := &creation{management: &management{}, workload: &management{}}
 			c.Display, c.KubeconfigOut = progress.To(&said), filepath.Join(t.TempDir(), "kubeconfig")
-			c.StorageDriver = Login{Username: test.user, Password: test.password}
+			o := &OLVM{StorageDriver: Login{Username: test.user, Password: test.password}}
 			c.management.Cluster = clusterWith(t, engine)
 			c.workload.Cluster = clusterWith(t)
 			if test.there {
@@ -81,8 +81,8 @@ func TestH4(t *testing.T) {
 			olvm.OvirtAPIServer.CredentialsSecret.Name = "creds"
 			olvm.CSIDriver.Install, olvm.CSIDriver.Credentials = test.install, test.credentials
 
-			early := c.checkStorageDriver()
-			err := c.findStorageDriver(t.Context())
+			early := o.checkStorageDriver(c)
+			err := o.findStorageDriver(t.Context(), c)
 			if (early != nil) != test.early {
 				t.Errorf("at the beginning: %v", early)
 			}
@@ -99,7 +99,7 @@ func TestH4(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			if got, wanted := credentialsIn(c.driver), test.want; got != wanted {
+			if got, wanted := credentialsIn(o.driver), test.want; got != wanted {
 				t.Errorf("every node gets %q, want %q", got, wanted)
 			}
 

@@ -6,16 +6,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 )
 
@@ -59,53 +63,76 @@ func successor(
 	}, nil
 }
 
-// templateOf is the OLVMMachineTemplate that an owner of machines in the management cluster uses.
-func templateOf(
-	ctx context.Context, in *mgmtcluster.Cluster, owner *unstructured.Unstructured,
-) (*infrav1.OLVMMachineTemplate, error) {
-	_, reference := machineFields(owner.GetKind())
-	name, _, _ := unstructured.NestedString(owner.Object, reference...)
-	var template infrav1.OLVMMachineTemplate
-	if err := in.Get(ctx, client.ObjectKey{Namespace: in.Namespace, Name: name}, &template); err != nil {
-		return nil, fmt.Errorf("%s %s: failed to get its OLVMMachineTemplate: %w", owner.GetKind(), owner.GetName(),
-			err)
+// asOLVM is an OLVMMachineTemplate in its type.
+func asOLVM(object *unstructured.Unstructured) (*infrav1.OLVMMachineTemplate, error) {
+	out := &infrav1.OLVMMachineTemplate{}
+	if object.GetKind() != "OLVMMachineTemplate" {
+		return nil, fmt.Errorf("%s %s: olvmctl upgrade is for machines on OLVM", object.GetKind(), object.GetName())
 	}
 
-	return &template, nil
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, out); err != nil {
+		return nil, fmt.Errorf("OLVMMachineTemplate %s: %w", object.GetName(), err)
+	}
+
+	return out, nil
 }
 
-// templatesOf are the OLVMMachineTemplates among manifests, with the API server's defaults, by the names of the owners
+// templateOf is the template that an owner of machines in the management cluster uses.
+func templateOf(
+	ctx context.Context, in *mgmtcluster.Cluster, owner *unstructured.Unstructured,
+) (*unstructured.Unstructured, error) {
+	_, reference := machineFields(owner.GetKind())
+	name, _, _ := unstructured.NestedString(owner.Object, append(slices.Clone(reference), "name")...)
+	kind, _, _ := unstructured.NestedString(owner.Object, append(slices.Clone(reference), "kind")...)
+	mapping, err := in.RESTMapper().RESTMapping(schema.GroupKind{Group: clusterctl.InfrastructureGroup, Kind: kind})
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: failed to ask for %s: %w", owner.GetKind(), owner.GetName(), kind, err)
+	}
+
+	template := &unstructured.Unstructured{}
+	template.SetGroupVersionKind(mapping.GroupVersionKind)
+	if err := in.Get(ctx, client.ObjectKey{Namespace: in.Namespace, Name: name}, template); err != nil {
+		return nil, fmt.Errorf("%s %s: failed to get its %s: %w", owner.GetKind(), owner.GetName(), kind, err)
+	}
+
+	return template, nil
+}
+
+// isTemplate reports whether an object is what machines of an infrastructure are made of.
+func isTemplate(object *unstructured.Unstructured) bool {
+	return object.GroupVersionKind().Group == clusterctl.InfrastructureGroup &&
+		strings.HasSuffix(object.GetKind(), "MachineTemplate")
+}
+
+// templatesOf are the templates of machines among manifests, with the API server's defaults, by the names of the owners
 // of machines that use them.
 func templatesOf(
 	ctx context.Context, in *mgmtcluster.Cluster, objects []*unstructured.Unstructured,
-) (map[string]*infrav1.OLVMMachineTemplate, error) {
-	templates := map[string]*infrav1.OLVMMachineTemplate{}
+) (map[string]*unstructured.Unstructured, error) {
+	templates := map[string]*unstructured.Unstructured{}
 
 	for _, object := range objects {
-		if object.GetKind() != "OLVMMachineTemplate" {
+		if !isTemplate(object) {
 			continue
 		}
 
-		template := &infrav1.OLVMMachineTemplate{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, template); err != nil {
-			return nil, fmt.Errorf("OLVMMachineTemplate %s: %w", object.GetName(), err)
-		}
-
-		template.Name, template.GenerateName = "", object.GetName()+"-"
+		template := object.DeepCopy()
+		template.SetName("")
+		template.SetGenerateName(object.GetName() + "-")
 		if err := in.Create(ctx, template, client.DryRunAll); err != nil {
-			return nil, fmt.Errorf("OLVMMachineTemplate %s: %w", object.GetName(), err)
+			return nil, fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 
 		templates[object.GetName()] = template
 	}
 
-	out := map[string]*infrav1.OLVMMachineTemplate{}
+	out := map[string]*unstructured.Unstructured{}
 
 	for _, object := range objects {
 		if _, reference := machineFields(object.GetKind()); reference != nil {
-			used, _, _ := unstructured.NestedString(object.Object, reference...)
+			used, _, _ := unstructured.NestedString(object.Object, append(slices.Clone(reference), "name")...)
 			if out[object.GetName()] = templates[used]; templates[used] == nil {
-				return nil, fmt.Errorf("%s %s: there is no OLVMMachineTemplate %s beside it", object.GetKind(),
+				return nil, fmt.Errorf("%s %s: there is no template of machines %s beside it", object.GetKind(),
 					object.GetName(), used)
 			}
 		}
@@ -114,20 +141,21 @@ func templatesOf(
 	return out, nil
 }
 
-// machineFields are where the version and the name of the template of machines are in a kind; nil where it has none.
+// machineFields are where the version of machines and the reference to their template are in a kind; nil where it has
+// none.
 func machineFields(kind string) (version, reference []string) {
 	switch kind {
 	case "KubeadmControlPlane":
-		return []string{"spec", "version"}, []string{"spec", "machineTemplate", "spec", "infrastructureRef", "name"}
+		return []string{"spec", "version"}, []string{"spec", "machineTemplate", "spec", "infrastructureRef"}
 	case "MachineDeployment":
 		return []string{"spec", "template", "spec", "version"},
-			[]string{"spec", "template", "spec", "infrastructureRef", "name"}
+			[]string{"spec", "template", "spec", "infrastructureRef"}
 	}
 
 	return nil, nil
 }
 
-// followTemplates has the manifests name the OLVMMachineTemplates that Upgrade has made, where the cluster has been
+// followTemplates has the manifests name the templates that Upgrade has made, where the cluster has been
 // rolled out since it was created. Create itself replaces no machine: a cluster file that asks for that is an error.
 func (c *creation) followTemplates(ctx context.Context) error {
 	in := c.management.Cluster
@@ -137,12 +165,12 @@ func (c *creation) followTemplates(ctx context.Context) error {
 		return client.IgnoreNotFound(err)
 	}
 
-	wanted, err := templatesOf(ctx, in, c.File.Objects)
+	wanted, err := templatesOf(ctx, in, c.objects)
 	if err != nil {
 		return err
 	}
 
-	for _, object := range c.File.Objects {
+	for _, object := range c.objects {
 		version, _ := machineFields(object.GetKind())
 		if version == nil {
 			continue
@@ -162,13 +190,14 @@ func (c *creation) followTemplates(ctx context.Context) error {
 
 		now, _, _ := unstructured.NestedString(live.Object, version...)
 		asked, _, _ := unstructured.NestedString(object.Object, version...)
-		spec := wanted[object.GetName()].Spec.Template.Spec
-		if now != asked || !equality.Semantic.DeepEqual(spec, template.Spec.Template.Spec) {
+		spec, _, _ := unstructured.NestedMap(wanted[object.GetName()].Object, "spec", "template", "spec")
+		has, _, _ := unstructured.NestedMap(template.Object, "spec", "template", "spec")
+		if now != asked || !equality.Semantic.DeepEqual(spec, has) {
 			return fmt.Errorf("%s %s has other machines than %s asks for; replace them with olvmctl upgrade %s -n %s "+
 				"-f %s", object.GetKind(), object.GetName(), c.File.Path, c.File.Name, in.Namespace, c.File.Path)
 		}
 
-		if err := renameTemplate(c.File.Objects, object, template.Name); err != nil {
+		if err := renameTemplate(c.objects, object, template.GetName()); err != nil {
 			return err
 		}
 	}
@@ -176,16 +205,17 @@ func (c *creation) followTemplates(ctx context.Context) error {
 	return nil
 }
 
-// renameTemplate gives the OLVMMachineTemplate of an owner of machines among manifests another name.
+// renameTemplate gives the template of an owner of machines among manifests another name.
 func renameTemplate(objects []*unstructured.Unstructured, owner *unstructured.Unstructured, to string) error {
 	_, reference := machineFields(owner.GetKind())
-	from, _, _ := unstructured.NestedString(owner.Object, reference...)
-	if err := unstructured.SetNestedField(owner.Object, to, reference...); err != nil {
+	field := append(slices.Clone(reference), "name")
+	from, _, _ := unstructured.NestedString(owner.Object, field...)
+	if err := unstructured.SetNestedField(owner.Object, to, field...); err != nil {
 		return fmt.Errorf("%s %s: %w", owner.GetKind(), owner.GetName(), err)
 	}
 
 	for _, object := range objects {
-		if object.GetKind() == "OLVMMachineTemplate" && object.GetName() == from {
+		if isTemplate(object) && object.GetName() == from {
 			object.SetName(to)
 		}
 	}

@@ -89,9 +89,20 @@ func (u *upgrade) readFile(ctx context.Context) (err error) {
 	}
 
 	u.Version = u.File.Version()
-	u.wanted, err = templatesOf(ctx, u.Cluster, u.File.Objects)
+	found, err := templatesOf(ctx, u.Cluster, u.File.Objects)
+	if err != nil {
+		return err
+	}
 
-	return err
+	u.wanted = map[string]*infrav1.OLVMMachineTemplate{}
+
+	for owner, template := range found {
+		if u.wanted[owner], err = asOLVM(template); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // plan finds what would be replaced, and the steps that do it.
@@ -218,7 +229,12 @@ func (u *upgrade) owner(ctx context.Context, object *unstructured.Unstructured) 
 		}
 	}
 
-	template, err := templateOf(ctx, u.Cluster, object)
+	used, err := templateOf(ctx, u.Cluster, object)
+	if err != nil {
+		return nil, err
+	}
+
+	template, err := asOLVM(used)
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +255,7 @@ func (u *upgrade) owner(ctx context.Context, object *unstructured.Unstructured) 
 	wanted := *template.Spec.DeepCopy()
 	wanted.Template.Spec = spec
 
-	return out, u.useTemplate(ctx, out, template, wanted, reference)
+	return out, u.useTemplate(ctx, out, template, wanted, append(slices.Clone(reference), "name"))
 }
 
 // useTemplate has an owner refer to an OLVMMachineTemplate with another specification: to one that is there, or to a

@@ -7,11 +7,13 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clustertree"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
@@ -83,11 +85,11 @@ func checkNotTerminating(ctx context.Context, in *mgmtcluster.Cluster, name stri
 }
 
 // checkGone succeeds when the Cluster and all objects of this provider are gone.
-func checkGone(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
+func checkGone(ctx context.Context, in *mgmtcluster.Cluster, of Provider, name string) error {
 	tree, err := in.Describe(ctx, name)
 	var missing *mgmtcluster.NotFoundError
 	if errors.As(err, &missing) {
-		return checkMachinesGone(ctx, in, name)
+		return checkMachinesGone(ctx, in, of, name)
 	}
 
 	if err != nil {
@@ -102,18 +104,26 @@ func checkGone(ctx context.Context, in *mgmtcluster.Cluster, name string) error 
 	return fmt.Errorf("%s left%s", english.Plural(machines, "machine is", "machines are"), trouble)
 }
 
-// checkMachinesGone succeeds when no OLVMMachine of the cluster is left.
-func checkMachinesGone(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
-	var machines infrav1.OLVMMachineList
-	err := in.List(ctx, &machines, client.InNamespace(in.Namespace), client.MatchingLabels{
+// checkMachinesGone succeeds when no machine of the infrastructure is left.
+func checkMachinesGone(ctx context.Context, in *mgmtcluster.Cluster, of Provider, name string) error {
+	kind := of.Components().MachineKind
+	mapping, err := in.RESTMapper().RESTMapping(schema.GroupKind{Group: clusterctl.InfrastructureGroup, Kind: kind})
+	if err != nil {
+		return fmt.Errorf("failed to ask for %ss: %w", kind, err)
+	}
+
+	machines := &metav1.PartialObjectMetadataList{}
+	machines.SetGroupVersionKind(mapping.GroupVersionKind)
+
+	err = in.List(ctx, machines, client.InNamespace(in.Namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: name,
 	})
 	if err != nil {
-		return fmt.Errorf("failed to list the OLVMMachines: %w", err)
+		return fmt.Errorf("failed to list the %ss: %w", kind, err)
 	}
 
 	if len(machines.Items) > 0 {
-		return fmt.Errorf("%s left", english.Plural(len(machines.Items), "OLVMMachine is", "OLVMMachines are"))
+		return fmt.Errorf("%s left", english.Plural(len(machines.Items), kind+" is", kind+"s are"))
 	}
 
 	return nil

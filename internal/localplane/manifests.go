@@ -42,16 +42,7 @@ func webhooks(objects []*unstructured.Unstructured, manager string, port int, ca
 
 			_ = unstructured.SetNestedSlice(object.Object, hooks, "webhooks")
 		case "CustomResourceDefinition":
-			// What kustomize would add: the contract versions that the versions of the CRD serve.
-			versions, _, _ := unstructured.NestedSlice(object.Object, "spec", "versions")
-			for _, version := range versions {
-				name, _ := version.(map[string]any)["name"].(string)
-				if name == "v1beta1" || name == "v1beta2" {
-					label(object, "cluster.x-k8s.io/"+name, name)
-				}
-			}
-
-			if len(versions) > 1 {
+			if versions, _, _ := unstructured.NestedSlice(object.Object, "spec", "versions"); len(versions) > 1 {
 				_ = unstructured.SetNestedMap(object.Object, map[string]any{
 					"strategy": "Webhook",
 					"webhook": map[string]any{
@@ -59,6 +50,19 @@ func webhooks(objects []*unstructured.Unstructured, manager string, port int, ca
 						"clientConfig":             url("/convert"),
 					},
 				}, "spec", "conversion")
+			}
+		}
+	}
+}
+
+// ownContract labels the CRDs of Cluster API as its kustomization would: each version serves the contract of its name.
+func ownContract(crds []*unstructured.Unstructured) {
+	for _, crd := range crds {
+		versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+		for _, version := range versions {
+			name, _ := version.(map[string]any)["name"].(string)
+			if name == "v1beta1" || name == "v1beta2" {
+				label(crd, "cluster.x-k8s.io/"+name, name)
 			}
 		}
 	}

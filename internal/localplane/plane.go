@@ -323,6 +323,7 @@ func (p *Plane) startClusterAPI(ctx context.Context) error {
 		}
 
 		configurations = only(configurations, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+		ownContract(definitions)
 		webhooks(definitions, name, ports[3*i], ca)
 		webhooks(configurations, name, ports[3*i], ca)
 		crds, hooks = append(crds, definitions...), append(hooks, configurations...)
@@ -446,40 +447,6 @@ func established(crd *unstructured.Unstructured) bool {
 	}
 
 	return false
-}
-
-// StartIPAM installs and starts the in-cluster IPAM provider, which `make tools-ipam` has built.
-func (p *Plane) StartIPAM(ctx context.Context) error {
-	const name = "capi-ipam-in-cluster"
-	program, err := p.options.Tools.Path("ipam", name)
-	if err != nil {
-		return err
-	}
-
-	crds, err := manifest.ReadFiles(filepath.Join(filepath.Dir(program), "manifests", name, "crd"))
-	if err != nil {
-		return err
-	}
-
-	if err := p.installCRDs(ctx, crds); err != nil {
-		return err
-	}
-
-	ports, err := FreePorts(2)
-	if err != nil {
-		return err
-	}
-
-	process, err := p.run(name, program, []string{
-		"--kubeconfig=" + p.Kubeconfig, "--webhook-port=0", fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d",
-			ports[0]),
-		fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[1]), "--insecure-diagnostics",
-	})
-	if err != nil {
-		return err
-	}
-
-	return process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
 }
 
 func (p *Plane) startSim(ctx context.Context) error {

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/adrg/xdg"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
@@ -207,14 +207,14 @@ func (l Local) Remove(ctx context.Context) error {
 	return nil
 }
 
-// CountClusters is how many OLVMClusters it has.
+// CountClusters is how many Clusters it has.
 func (l Local) CountClusters(ctx context.Context) (int, error) {
 	c, err := Connect(Options{Kubeconfig: l.Kubeconfig()})
 	if err != nil {
 		return 0, err
 	}
 
-	var clusters infrav1.OLVMClusterList
+	var clusters clusterv1.ClusterList
 	if err := c.List(ctx, &clusters); err != nil {
 		return 0, fmt.Errorf("failed to list the clusters of the local management cluster: %w", err)
 	}

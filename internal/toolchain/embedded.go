@@ -20,12 +20,12 @@ import (
 //go:embed modules
 var modulesFiles embed.FS
 
-// Embedded returns the toolchain of a program without a checkout: the tools of a management plane and OpenTofu, in the
-// versions of the program. It writes what it needs of a checkout to the cache.
+// Embedded returns the toolchain of a program without a checkout: the tools of a management plane, Cluster API
+// Provider OCI and OpenTofu, in the versions of the program. It writes what it needs of a checkout to the cache.
 func Embedded() (*Toolchain, error) {
 	files := map[string][]byte{}
 
-	for _, module := range []string{"plane", "tofu"} {
+	for _, module := range []string{"plane", "oci", "tofu"} {
 		for _, kind := range []string{"mod", "sum"} {
 			content, err := modulesFiles.ReadFile("modules/" + module + "." + kind)
 			if err != nil {

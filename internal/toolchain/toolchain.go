@@ -75,6 +75,13 @@ var modules = map[string][]tool{
 	"apidocs": {
 		{name: "crd-ref-docs", pkg: "github.com/elastic/crd-ref-docs", module: "github.com/elastic/crd-ref-docs"},
 	},
+	"oci": {
+		{
+			name:   "capoci",
+			pkg:    "github.com/oracle/cluster-api-provider-oci",
+			module: "github.com/oracle/cluster-api-provider-oci",
+		},
+	},
 	"dns":  {{name: "coredns", pkg: ".", module: "github.com/coredns/coredns"}},
 	"oidc": {{name: "dex", pkg: "github.com/dexidp/dex/cmd/dex", module: "github.com/dexidp/dex", cgo: true}},
 	"dev": {
@@ -131,6 +138,7 @@ var manifestFolders = map[string]map[string]string{
 		"capi-controlplane-kubeadm": "controlplane/kubeadm/config",
 	},
 	"ipam": {"capi-ipam-in-cluster": "config"},
+	"oci":  {"capoci": "config"},
 }
 
 // Toolchain knows where the tools of a checkout are.

@@ -1,0 +1,223 @@
+package fakeoci
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	ocicore "github.com/oracle/oci-go-sdk/v65/core"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
+)
+
+// The freeform tags of images that say what is in them.
+const (
+	// ArchitectureTag is amd64 or arm64.
+	ArchitectureTag = "ocne/architecture"
+	// KubernetesTag is the version of Kubernetes.
+	KubernetesTag = "ocne/kubernetes"
+)
+
+// serveCompute serves what instances and images have beside what all collections have.
+func (s *Server) serveCompute(mux *http.ServeMux) {
+	s.handle(mux, "POST /"+core+"/instances", s.launch)
+	s.handle(mux, "DELETE /"+core+"/instances/{id}", s.terminate)
+	s.serveImages(mux)
+}
+
+// launch makes an instance with its VNIC, and boots it.
+func (s *Server) launch(w http.ResponseWriter, r *http.Request) error {
+	var typed ocicore.LaunchInstanceDetails
+	details, err := decode(r, &typed)
+	if err != nil {
+		return err
+	}
+
+	source, _ := details["sourceDetails"].(object)
+	vnic, _ := details["createVnicDetails"].(object)
+	image, err := s.find(s.collections["images"], fmt.Sprint(source["imageId"]))
+	if err != nil {
+		return err
+	}
+
+	subnet, err := s.find(s.collections["subnets"], fmt.Sprint(vnic["subnetId"]))
+	if err != nil {
+		return err
+	}
+
+	if err := checkShape(details, image); err != nil {
+		return err
+	}
+
+	details["lifecycleState"], details["region"] = "PROVISIONING", s.settings.Region
+	known := len(s.objects)
+	made, err := s.make(s.collections["instances"], r.Header.Get("opc-retry-token"), details)
+	if err != nil {
+		return err
+	}
+
+	if len(s.objects) > known { // not one that was launched before
+		s.plug(made, vnic, subnet)
+		time.AfterFunc(s.settings.Slow, func() { s.start(made, image, details) })
+	}
+
+	return answer(w, made.fields)
+}
+
+// checkShape refuses an image of another architecture.
+func checkShape(details object, image *record) error {
+	architecture := "amd64"
+	if shape := fmt.Sprint(details["shape"]); strings.Contains(shape, ".A1.") || strings.Contains(shape, ".A2.") {
+		architecture = "arm64"
+	}
+
+	tags, _ := image.fields["freeformTags"].(object)
+	if has := tags[ArchitectureTag]; has != nil && has != architecture {
+		return invalid("Shape %v is not valid for image %v, which is for %v", details["shape"], image.fields["id"], has)
+	}
+
+	return nil
+}
+
+// plug gives an instance an address of its subnet. s.mu is held.
+func (s *Server) plug(made *record, vnic object, subnet *record) {
+	prefix := netip.MustParsePrefix(subnet.fields["cidrBlock"].(string))
+	address := prefix.Addr().Next().Next() // the first is the router's
+
+	for _, found := range s.objects {
+		if found.collection.path == "vnics" && !found.gone() && found.fields["subnetId"] == subnet.fields["id"] {
+			if taken := netip.MustParseAddr(found.fields["privateIp"].(string)); !taken.Less(address) {
+				address = taken.Next()
+			}
+		}
+	}
+
+	common := object{
+		"availabilityDomain": made.fields["availabilityDomain"], "compartmentId": made.fields["compartmentId"],
+		"subnetId": subnet.fields["id"],
+	}
+	device := clone(common)
+	device["isPrimary"], device["privateIp"] = true, address.String()
+	device["macAddress"] = fmt.Sprintf("02:00:17:00:00:%02x", s.minted%256)
+	device["nsgIds"] = vnic["nsgIds"]
+	plugged, err := s.make(s.collections["vnics"], "", device)
+	if err != nil {
+		panic(err) // all of it exists
+	}
+
+	attachment := clone(common)
+	attachment["instanceId"], attachment["vnicId"] = made.fields["id"], plugged.fields["id"]
+	attachment["lifecycleState"] = "ATTACHED"
+	if _, err := s.make(s.collections["vnicAttachments"], "", attachment); err != nil {
+		panic(err)
+	}
+}
+
+// start has an instance run, with a guest.
+func (s *Server) start(made, image *record, details object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if made.fields["lifecycleState"] != "PROVISIONING" || s.ctx.Err() != nil {
+		return
+	}
+
+	made.fields["lifecycleState"] = "RUNNING"
+	if s.settings.Guests == nil {
+		return
+	}
+
+	metadata, _ := details["metadata"].(object)
+	userData, _ := base64.StdEncoding.DecodeString(fmt.Sprint(metadata["user_data"]))
+	tags, _ := image.fields["freeformTags"].(object)
+	id, name := made.fields["id"].(string), made.fields["displayName"].(string)
+	machine := api.GuestVM{
+		ID:                id,
+		Name:              name,
+		RootDisk:          id,
+		Ignition:          strings.HasPrefix(strings.TrimSpace(string(userData)), "{"),
+		UserData:          string(userData),
+		HostName:          name,
+		KubernetesVersion: cmp.Or(fmt.Sprint(tags[KubernetesTag]), ""),
+		Interfaces:        []api.GuestInterface{s.interfaceOf(id)},
+	}
+	var ctx context.Context
+	ctx, made.off = context.WithCancel(s.ctx)
+
+	go func() {
+		if err := s.settings.Guests.Boot(ctx, machine, func([]store.ReportedInterface) {}); err != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.console = append(s.console, fmt.Sprintf("%s: %v", name, err))
+		}
+	}()
+}
+
+// interfaceOf is the network interface of an instance. s.mu is held.
+func (s *Server) interfaceOf(instance string) api.GuestInterface {
+	for _, found := range s.objects {
+		if found.collection.path != "vnicAttachments" || found.fields["instanceId"] != instance {
+			continue
+		}
+
+		vnic := s.objects[found.fields["vnicId"].(string)].fields
+		subnet := s.objects[found.fields["subnetId"].(string)].fields
+		prefix := netip.MustParsePrefix(subnet["cidrBlock"].(string))
+
+		return api.GuestInterface{
+			Name: "ens3", MAC: vnic["macAddress"].(string), Network: subnet["id"].(string),
+			DHCP:    fmt.Sprintf("%s/%d", vnic["privateIp"], prefix.Bits()),
+			Gateway: prefix.Addr().Next().String(),
+		}
+	}
+
+	return api.GuestInterface{}
+}
+
+// terminate ends an instance. It can be seen for a while after that.
+func (s *Server) terminate(w http.ResponseWriter, r *http.Request) error {
+	id := r.PathValue("id")
+	found, err := s.find(s.collections["instances"], id)
+	if err != nil {
+		return err
+	}
+
+	w.WriteHeader(http.StatusNoContent)
+	if found.gone() || found.fields["lifecycleState"] == "TERMINATING" {
+		return nil
+	}
+
+	found.fields["lifecycleState"] = "TERMINATING"
+	if found.off != nil {
+		found.off()
+	}
+
+	time.AfterFunc(s.settings.Slow, func() { s.bury(id) })
+
+	return nil
+}
+
+// bury ends what an instance had.
+func (s *Server) bury(id string) {
+	if s.settings.Guests != nil {
+		s.settings.Guests.Removed(id)
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for _, found := range s.objects {
+		if found.collection.path == "vnicAttachments" && found.fields["instanceId"] == id {
+			found.fields["lifecycleState"] = "DETACHED"
+			s.objects[found.fields["vnicId"].(string)].fields["lifecycleState"] = "TERMINATED"
+		}
+	}
+
+	s.objects[id].fields["lifecycleState"] = "TERMINATED"
+}

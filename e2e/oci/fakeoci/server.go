@@ -1,0 +1,311 @@
+package fakeoci
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/guest"
+)
+
+// core is the version of the APIs of compute, networks, identity and work requests.
+const core = "20160918"
+
+// Settings say what there is at the beginning.
+type Settings struct {
+	// Tenancy and User are OCIDs; requests must be signed by the key of Fingerprint.
+	Tenancy, User, Fingerprint string
+	// Region, such as us-ashburn-1, and its key, such as IAD.
+	Region, RegionKey string
+	// Compartments are paths from the tenancy, such as parent and parent/child.
+	Compartments []string
+	// Guests run in instances; nil runs nothing.
+	Guests *guest.Guests
+	// Endpoint is the address of network load balancers, which the guests serve.
+	Endpoint string
+	// Slow is how long instances and imports take.
+	Slow time.Duration
+}
+
+// Server is the cloud.
+type Server struct {
+	settings Settings
+	http     *httptest.Server
+	ctx      context.Context
+	cancel   context.CancelFunc
+
+	mu          sync.Mutex
+	collections map[string]*collection
+	objects     map[string]*record
+	// tokens are the OCIDs that were made with each retry token.
+	tokens  map[string]string
+	buckets map[string]map[string][]byte
+	uploads map[string]map[int][]byte
+	calls   []string
+	faults  []*Fault
+	minted  int
+	// console has what guests say when they fail.
+	console []string
+}
+
+// record is an object of the cloud.
+type record struct {
+	collection *collection
+	fields     object
+	// rules are those of a network security group.
+	rules []object
+	// off ends the guest of an instance.
+	off context.CancelFunc
+}
+
+type object = map[string]any
+
+// Fault is an answer in place of the right one.
+type Fault struct {
+	// Call is a pattern of METHOD /path.
+	Call *regexp.Regexp
+	// Times is how often it is given.
+	Times int
+	// Status, Code and Message are those of the answer.
+	Status        int
+	Code, Message string
+}
+
+// Start serves a cloud over TLS on loopback.
+func Start(settings Settings) *Server {
+	s := &Server{
+		settings: settings,
+		objects:  map[string]*record{},
+		tokens:   map[string]string{},
+		buckets:  map[string]map[string][]byte{},
+		uploads:  map[string]map[int][]byte{},
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	mux := http.NewServeMux()
+	s.collections = collections()
+
+	for _, c := range s.collections {
+		s.serve(mux, c)
+	}
+
+	s.serveIdentity(mux)
+	s.serveNetworks(mux)
+	s.serveCompute(mux)
+	s.serveBalancers(mux)
+	s.serveStorage(mux)
+	s.serveWorkRequests(mux)
+	s.http = httptest.NewTLSServer(s.guard(mux))
+
+	return s
+}
+
+// Close ends the guests and the server.
+func (s *Server) Close() {
+	s.cancel()
+	s.http.Close()
+}
+
+// URL of all services.
+func (s *Server) URL() string { return s.http.URL }
+
+// CA is the certificate of the server, in PEM.
+func (s *Server) CA() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw})
+}
+
+// Fail adds a fault.
+func (s *Server) Fail(fault Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = append(s.faults, &fault)
+}
+
+// Calls are those so far that match a pattern of METHOD /path.
+func (s *Server) Calls(pattern string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	expression := regexp.MustCompile(pattern)
+
+	return slices.DeleteFunc(slices.Clone(s.calls), func(call string) bool { return !expression.MatchString(call) })
+}
+
+// Console is what guests have said when they failed.
+func (s *Server) Console() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return slices.Clone(s.console)
+}
+
+// Objects are those of a collection, such as instances, that are not gone, as JSON has them.
+func (s *Server) Objects(path string) []map[string]any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []map[string]any
+
+	for _, r := range s.objects {
+		if r.collection.path == path && !r.gone() {
+			out = append(out, clone(r.fields))
+		}
+	}
+
+	return out
+}
+
+// guard notes each call, refuses those that are not the user's, and gives the faults.
+func (s *Server) guard(next http.Handler) http.Handler {
+	key := fmt.Sprintf("keyId=%q", s.settings.Tenancy+"/"+s.settings.User+"/"+s.settings.Fingerprint)
+
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("opc-request-id", r.Header.Get("opc-client-request-id"))
+		call := r.Method + " " + r.URL.Path
+		s.mu.Lock()
+		s.calls = append(s.calls, call)
+		fault := s.fault(call)
+		s.mu.Unlock()
+
+		switch {
+		case !strings.Contains(r.Header.Get("Authorization"), key):
+			fail(w, http.StatusUnauthorized, "NotAuthenticated", "The required information to complete "+
+				"authentication was not provided or was incorrect.")
+		case fault != nil:
+			fail(w, fault.Status, fault.Code, fault.Message)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// fault is the one for a call; nil for none. s.mu is held.
+func (s *Server) fault(call string) *Fault {
+	for _, fault := range s.faults {
+		if fault.Times > 0 && fault.Call.MatchString(call) {
+			fault.Times--
+			return fault
+		}
+	}
+
+	return nil
+}
+
+// handle serves a pattern, with s.mu held. An error of refuse is the answer.
+func (s *Server) handle(mux *http.ServeMux, pattern string, serve func(http.ResponseWriter, *http.Request) error) {
+	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+
+		if err := serve(w, r); err != nil {
+			refused, ok := err.(*refusal) //nolint:errorlint // handlers return it as it is
+			if !ok {
+				refused = &refusal{http.StatusInternalServerError, "InternalServerError", err.Error()}
+			}
+
+			fail(w, refused.status, refused.code, refused.message)
+		}
+	})
+}
+
+// refusal is an error of the cloud.
+type refusal struct {
+	status        int
+	code, message string
+}
+
+func (e *refusal) Error() string { return e.message }
+
+func notFound(what string) error {
+	return &refusal{http.StatusNotFound, "NotAuthorizedOrNotFound", "Authorization failed or requested resource " +
+		"not found: " + what}
+}
+
+func invalid(format string, args ...any) error {
+	return &refusal{http.StatusBadRequest, "InvalidParameter", fmt.Sprintf(format, args...)}
+}
+
+func fail(w http.ResponseWriter, status int, code, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(object{"code": code, "message": message})
+}
+
+func answer(w http.ResponseWriter, value any) error {
+	w.Header().Set("Content-Type", "application/json")
+	return json.NewEncoder(w).Encode(value)
+}
+
+// mint makes an OCID. s.mu is held.
+func (s *Server) mint(kind string) string {
+	s.minted++
+	region := strings.ToLower(s.settings.RegionKey)
+	if kind == "compartment" || kind == "tenancy" {
+		region = ""
+	}
+
+	return fmt.Sprintf("ocid1.%s.oc1.%s.%060d", kind, region, s.minted)
+}
+
+// page is a part of a list, as limit and page ask for it.
+func page(w http.ResponseWriter, r *http.Request, all []object) []object {
+	from, _ := strconv.Atoi(r.URL.Query().Get("page"))
+	limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
+	if err != nil || limit < 1 {
+		limit = defaultPage
+	}
+
+	from = min(from, len(all))
+	to := min(from+limit, len(all))
+	if to < len(all) {
+		w.Header().Set("opc-next-page", strconv.Itoa(to))
+	}
+
+	return append([]object{}, all[from:to]...)
+}
+
+// defaultPage is how many entries a page has: few, so that clients that read one page alone are found.
+const defaultPage = 5
+
+// decode reads a body strictly into a type of the SDK, and returns it as it is in JSON.
+func decode(r *http.Request, into any) (object, error) {
+	content, err := io.ReadAll(io.LimitReader(r.Body, 4<<20))
+	if err != nil {
+		return nil, err
+	}
+
+	decoder := json.NewDecoder(strings.NewReader(string(content)))
+	decoder.DisallowUnknownFields()
+
+	if err := decoder.Decode(into); err != nil {
+		return nil, invalid("%v", err)
+	}
+
+	var out object
+	if err := json.Unmarshal(content, &out); err != nil {
+		return nil, invalid("%v", err)
+	}
+
+	return out, nil
+}
+
+func clone(fields object) object {
+	content, err := json.Marshal(fields)
+	if err != nil {
+		panic(err) // they come from JSON
+	}
+
+	var out object
+	if err := json.Unmarshal(content, &out); err != nil {
+		panic(err)
+	}
+
+	return out
+}

@@ -1,0 +1,165 @@
+package lifecycle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addon"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
+)
+
+// OLVM is the infrastructure of an engine.
+type OLVM struct {
+	// Engine are credentials of the engine that take the place of those in the management cluster; empty for none.
+	// EngineFrom is where the user gave them.
+	Engine     preview.Credentials
+	EngineFrom string
+	// StorageDriver are credentials of the engine for the storage driver; empty for none.
+	StorageDriver Login
+	// Image is a file to make the template of, where the engine does not have it yet; empty for none.
+	Image string
+
+	// loginChanges reports that Engine has other credentials than the management cluster.
+	loginChanges bool
+	// driver is the storage driver; nil for none.
+	driver *addon.AddOn
+}
+
+// Login is a user of the engine.
+type Login struct{ Username, Password string }
+
+var _ Provider = &OLVM{}
+
+// Components implements Provider.
+func (*OLVM) Components() clusterctl.Infrastructure { return clusterctl.OLVM }
+
+// EnsureImages implements Provider.
+func (o *OLVM) EnsureImages(c *creation) []step {
+	return []step{
+		o.checkDriverStep(c), // before an upload that takes long
+		{
+			name:   "Making the template " + c.File.Providers.OLVM.ControlPlaneMachine.VMTemplateName,
+			needed: func() bool { return o.Image != "" },
+			run:    func(ctx context.Context) error { return o.makeTemplate(ctx, c) },
+		},
+	}
+}
+
+func (o *OLVM) checkDriverStep(c *creation) step {
+	return step{
+		name:  "Checking the storage driver",
+		quiet: true,
+		run:   func(context.Context) error { return o.checkStorageDriver(c) },
+	}
+}
+
+// Validate implements Provider. The engine is not asked about a cluster that is there: its addresses are taken by
+// itself.
+func (o *OLVM) Validate(c *creation) []step {
+	return []step{
+		o.checkDriverStep(c),
+		{
+			name:   "Comparing the credentials of the engine",
+			quiet:  true,
+			needed: func() bool { return c.exists },
+			run:    func(ctx context.Context) error { return o.compareLogin(ctx, c) },
+		},
+		{
+			name:   "Logging in to the engine with other credentials",
+			needed: func() bool { return o.loginChanges },
+			run:    func(ctx context.Context) error { return o.tryLogin(ctx, c) },
+		},
+		{
+			name:   "Asking the engine",
+			needed: func() bool { return !c.exists },
+			run: func(ctx context.Context) error {
+				return errors.Join(preview.CheckEngine(ctx, c.File.Objects, o.Engine)...)
+			},
+		},
+	}
+}
+
+// Manifests implements Provider.
+func (*OLVM) Manifests(_ context.Context, c *creation) ([]*unstructured.Unstructured, error) {
+	return c.File.Objects, nil
+}
+
+// Secrets implements Provider.
+func (o *OLVM) Secrets(ctx context.Context, c *creation, labels map[string]string) error {
+	key := o.secretKey(c)
+	if err := c.makeNamespace(ctx, key.Namespace, labels); err != nil {
+		return err
+	}
+
+	return o.writeLogin(ctx, c, key, labels)
+}
+
+// Addons implements Provider.
+func (o *OLVM) Addons(c *creation) []step {
+	return []step{
+		{
+			name:  "Looking for the credentials of the storage driver",
+			quiet: true,
+			run:   func(ctx context.Context) error { return o.findStorageDriver(ctx, c) },
+		},
+		{
+			name:   "Installing " + storageDriverName,
+			needed: func() bool { return o.driver != nil },
+			run:    func(ctx context.Context) error { return c.install(ctx, *o.driver) },
+		},
+	}
+}
+
+// Kept implements Provider: the Secret with the credentials.
+func (*OLVM) Kept(
+	ctx context.Context, in *mgmtcluster.Cluster, name string, cluster *clusterv1.Cluster,
+) ([]client.Object, error) {
+	key := client.ObjectKey{Namespace: in.Namespace, Name: clusterfile.CredentialsOf(name)}
+
+	var all infrav1.OLVMClusterList
+	if err := in.List(ctx, &all); err != nil {
+		return nil, fmt.Errorf("failed to list the OLVMClusters: %w", err)
+	}
+
+	for i := range all.Items {
+		c := &all.Items[i]
+		if cluster != nil && c.Namespace == in.Namespace && c.Name == cluster.Spec.InfrastructureRef.Name {
+			key = keyOf(c.Namespace, &c.Spec.OLVMOvirtAPIServer.CredentialsSecret)
+		}
+	}
+
+	for i := range all.Items {
+		c := &all.Items[i]
+		own := cluster != nil && c.Namespace == in.Namespace && c.Name == cluster.Spec.InfrastructureRef.Name
+		if !own && keyOf(c.Namespace, &c.Spec.OLVMOvirtAPIServer.CredentialsSecret) == key {
+			return nil, nil // another cluster has the same
+		}
+	}
+
+	secret := &corev1.Secret{}
+	if err := in.Get(ctx, key, secret); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("failed to get Secret %s: %w", key, err)
+	}
+
+	if secret.Labels[managedBy] != managedByValue {
+		return nil, nil
+	}
+
+	return []client.Object{secret}, nil
+}
+
+// keyOf is what a reference of an object in a namespace means.
+func keyOf(namespace string, ref *infrav1.NamespacedName) client.ObjectKey {
+	return client.ObjectKey{Namespace: cmp.Or(ref.Namespace, namespace), Name: ref.Name}
+}

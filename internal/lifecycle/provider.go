@@ -1,0 +1,46 @@
+package lifecycle
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+)
+
+// Provider is an infrastructure: what operations ask it for. All else is the same for all infrastructures.
+type Provider interface {
+	// Components is the provider of Cluster API that makes its clusters.
+	Components() clusterctl.Infrastructure
+	// EnsureImages are the steps that have the images which the machines of a new cluster start from.
+	EnsureImages(c *creation) []step
+	// Validate are the steps that ask the infrastructure, before anything is made in the management cluster.
+	Validate(c *creation) []step
+	// Manifests are the objects of the cluster.
+	Manifests(ctx context.Context, c *creation) ([]*unstructured.Unstructured, error)
+	// Secrets keeps the credentials of the infrastructure in the management cluster. Its objects have labels, by which
+	// a Delete knows them.
+	Secrets(ctx context.Context, c *creation, labels map[string]string) error
+	// Addons are the steps that install what the infrastructure has in the cluster itself.
+	Addons(c *creation) []step
+	// Kept is what Secrets has made for a cluster and no other cluster needs. cluster is nil where it is gone; then the
+	// name says which it was.
+	Kept(ctx context.Context, in *mgmtcluster.Cluster, name string, cluster *clusterv1.Cluster) ([]client.Object, error)
+}
+
+// providers are those of running clusters.
+func providers() []Provider { return []Provider{&OLVM{}} }
+
+// providerOf is the provider of a cluster; that of OLVM where there is none for its kind.
+func providerOf(cluster *clusterv1.Cluster) Provider {
+	for _, one := range providers() {
+		if cluster != nil && cluster.Spec.InfrastructureRef.Kind == one.Components().ClusterKind {
+			return one
+		}
+	}
+
+	return &OLVM{}
+}

@@ -1,0 +1,112 @@
+package localplane
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+)
+
+// This file has providers of others, each a tools module of its own.
+
+// StartIPAM installs and starts the in-cluster IPAM provider, which `make tools-ipam` has built.
+func (p *Plane) StartIPAM(ctx context.Context) error {
+	const name = "capi-ipam-in-cluster"
+	program, err := p.options.Tools.Path("ipam", name)
+	if err != nil {
+		return err
+	}
+
+	crds, err := manifest.ReadFiles(filepath.Join(filepath.Dir(program), "manifests", name, "crd"))
+	if err != nil {
+		return err
+	}
+
+	if err := p.installCRDs(ctx, crds); err != nil {
+		return err
+	}
+
+	ports, err := FreePorts(2)
+	if err != nil {
+		return err
+	}
+
+	process, err := p.run(name, program, []string{
+		"--kubeconfig=" + p.Kubeconfig, "--webhook-port=0", fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d",
+			ports[0]),
+		fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[1]), "--insecure-diagnostics",
+	})
+	if err != nil {
+		return err
+	}
+
+	return process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
+}
+
+// StartOCI installs and starts Cluster API Provider OCI, which `make tools-oci` has built. It has no credentials of its
+// own: clusters name an OCIClusterIdentity. env adds to its environment.
+func (p *Plane) StartOCI(ctx context.Context, env ...string) error {
+	const name = "capoci"
+	program, err := p.options.Tools.Path("oci", name)
+	if err != nil {
+		return err
+	}
+
+	manifests := filepath.Join(filepath.Dir(program), "manifests", name)
+	crds, err := manifest.ReadFiles(filepath.Join(manifests, "crd"))
+	if err != nil {
+		return err
+	}
+
+	hooks, err := manifest.ReadFiles(filepath.Join(manifests, "webhook"))
+	if err != nil {
+		return err
+	}
+
+	ports, err := FreePorts(3)
+	if err != nil {
+		return err
+	}
+
+	certDir := filepath.Join(p.options.Dir, name+"-certs")
+	ca, err := writeWebhookCertificate(certDir)
+	if err != nil {
+		return err
+	}
+
+	hooks = only(hooks, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+	webhooks(hooks, name, ports[0], ca)
+	ociContract(crds)
+	webhooks(crds, name, ports[0], ca)
+	if err := p.installCRDs(ctx, crds); err != nil {
+		return err
+	}
+
+	process, err := p.run(name, program, []string{
+		"--kubeconfig=" + p.Kubeconfig,
+		"--webhook-cert-dir=" + certDir,
+		fmt.Sprintf("--webhook-port=%d", ports[0]),
+		fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d", ports[1]),
+		fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", ports[2]),
+		"--init-oci-clients-on-startup=false",
+	}, env...)
+	if err != nil {
+		return err
+	}
+
+	if err := process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[1]))); err != nil {
+		return err
+	}
+
+	return Apply(ctx, p.Client, hooks...)
+}
+
+// ociContract labels CRDs as the kustomization of Cluster API Provider OCI does: all versions serve contract v1beta1.
+func ociContract(crds []*unstructured.Unstructured) {
+	for _, crd := range crds {
+		label(crd, "cluster.x-k8s.io/v1beta1", "v1beta1_v1beta2")
+	}
+}
