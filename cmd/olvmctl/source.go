@@ -43,6 +43,11 @@ func (f *sourceFlags) load(s streams) (*preview.Manifests, error) {
 		return nil, err
 	}
 
+	if !cluster.ByTerraform() {
+		return nil, fmt.Errorf("%s: provider: Terraform makes the machines of %s alone; see what %s is given with "+
+			"olvmctl template", f.cluster.path, clusterfile.OLVMProvider, cluster.ProviderName())
+	}
+
 	return preview.LoadObjects(cluster.Objects)
 }
 

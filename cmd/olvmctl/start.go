@@ -18,7 +18,7 @@ type startFlags struct {
 	access        accessFlags
 	file          clusterFileFlags
 	addOns        addon.Sources
-	image         string
+	images        []string
 	selfManaged   bool
 	kubeconfigOut string
 	force         bool
@@ -71,7 +71,8 @@ func (f *startFlags) addFlags(command *cobra.Command) {
 		"manifests to apply to the cluster, such as those of a CNI: a file, a folder or an https URL; can be repeated")
 	set.StringVar(&f.addOns.List, "add-ons", "",
 		"file with a list of add-ons: manifests and Helm charts with their values")
-	set.StringVar(&f.image, "image", "", "image file to make the template of, where the engine does not have it yet")
+	set.StringArrayVar(&f.images, "image", nil,
+		"image file to make the template of, where the engine does not have it yet; on OCI ARCHITECTURE=FILE; can be repeated")
 	set.BoolVar(&f.selfManaged, "self-managed", false,
 		"let the cluster manage itself; it must be the only one of its namespace")
 	set.StringVar(&f.kubeconfigOut, "kubeconfig-out", "",
@@ -91,18 +92,23 @@ func (f *startFlags) run(ctx context.Context, s streams) error {
 		return err
 	}
 
-	created, err := lifecycle.Create(ctx, lifecycle.CreateOptions{
-		Common: f.management.common(s),
-		File:   file,
-		Provider: &lifecycle.OLVM{
-			Engine:     credentials,
-			EngineFrom: f.access.from(),
-			StorageDriver: lifecycle.Login{
-				Username: os.Getenv("OLVM_CSI_USERNAME"),
-				Password: os.Getenv("OLVM_CSI_PASSWORD"),
-			},
-			Image: f.image,
+	provider, err := lifecycle.NewProvider(file.ProviderName(), lifecycle.ProviderOptions{
+		Engine:     credentials,
+		EngineFrom: f.access.from(),
+		StorageDriver: lifecycle.Login{
+			Username: os.Getenv("OLVM_CSI_USERNAME"),
+			Password: os.Getenv("OLVM_CSI_PASSWORD"),
 		},
+		Images: f.images,
+	})
+	if err != nil {
+		return err
+	}
+
+	created, err := lifecycle.Create(ctx, lifecycle.CreateOptions{
+		Common:         f.management.common(s),
+		File:           file,
+		Provider:       provider,
 		AddOns:         f.addOns,
 		SelfManaged:    f.selfManaged,
 		KubeconfigOut:  f.kubeconfigOut,

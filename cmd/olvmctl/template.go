@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/lifecycle"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 )
 
@@ -13,19 +14,30 @@ func newTemplateCommand(s streams) *cobra.Command {
 		Short: "Print the manifests that a cluster file asks for",
 		Long: `template checks a cluster file as validate does, and prints the Cluster API
 manifests that it asks for, in the shape of a flavor of config/templates. Variables of the flavor
-that the file says nothing about come from the environment.
+that the file says nothing about come from the environment. On OCI, the cloud is asked for the
+OCIDs of the compartment and of images.
 
 The Secret with the credentials of the engine is not among the manifests, so that they can be kept in git.`,
 		Example: `  olvmctl template -f cluster.yaml >manifests/prod.yaml
   olvmctl template -f cluster.yaml --flavor default | kubectl apply -f -`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(command *cobra.Command, _ []string) error {
 			cluster, err := file.load(s.err)
 			if err != nil {
 				return err
 			}
 
-			return manifest.Write(s.out, cluster.Objects)
+			provider, err := lifecycle.NewProvider(cluster.ProviderName(), lifecycle.ProviderOptions{})
+			if err != nil {
+				return err
+			}
+
+			objects, err := lifecycle.Template(command.Context(), cluster, provider)
+			if err != nil {
+				return err
+			}
+
+			return manifest.Write(s.out, objects)
 		},
 	}
 	file.addFlags(command)

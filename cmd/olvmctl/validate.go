@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/lifecycle"
 )
 
 // errInvalid ends a command whose problems were printed already.
@@ -29,7 +29,8 @@ func newValidateCommand(s streams) *cobra.Command {
 		Use:   "validate -f FILE",
 		Short: "Say what is wrong in a cluster file",
 		Long: `validate checks a cluster file: unknown keys, every rule that can be checked without
-the engine, and with --engine the rest: the login, each name, and whether addresses are free. All
+the engine, and with --engine the rest: the login, each name, and whether addresses are free; on
+OCI the compartment and the images. All
 that is wrong is said at once.
 
 ` + credentialsHelp + `
@@ -47,7 +48,7 @@ Exit codes: 0 valid, perhaps with warnings; 1 not valid, or an error.`,
 		},
 	}
 	v.file.addFlags(command)
-	command.Flags().BoolVar(&v.engine, "engine", false, "ask the engine, too")
+	command.Flags().BoolVar(&v.engine, "engine", false, "ask the engine, or the cloud, too")
 	v.addFlags(command.Flags())
 	command.Flags().StringVarP(&v.output, "output", "o", "text", "output: text or json")
 
@@ -91,7 +92,12 @@ func (v *validateFlags) askEngine(ctx context.Context, cluster clusterfile.Loade
 		return []error{err}
 	}
 
-	return preview.CheckEngine(ctx, cluster.Objects, credentials)
+	provider, err := lifecycle.NewProvider(cluster.ProviderName(), lifecycle.ProviderOptions{Engine: credentials})
+	if err != nil {
+		return []error{err}
+	}
+
+	return lifecycle.Ask(ctx, cluster, provider)
 }
 
 func (v *validateFlags) print(out io.Writer, problems []clusterfile.Problem) error {

@@ -47,6 +47,15 @@ type Infrastructure struct {
 // OLVM is our provider.
 var OLVM = Infrastructure{Name: "olvm", ClusterKind: "OLVMCluster", MachineKind: "OLVMMachine"}
 
+// OCI is Oracle's provider for its cloud. Its manager has no credentials of its own: clusters name an
+// OCIClusterIdentity.
+var OCI = Infrastructure{
+	Name:        "oci",
+	ClusterKind: "OCICluster",
+	MachineKind: "OCIMachine",
+	Variables:   map[string]string{"INIT_OCI_CLIENTS_ON_STARTUP": "false"},
+}
+
 // featureGates are variables of Cluster API's own providers, for images with Ignition and for ClusterClasses.
 var featureGates = map[string]string{"EXP_KUBEADM_BOOTSTRAP_FORMAT_IGNITION": "true", "CLUSTER_TOPOLOGY": "true"}
 

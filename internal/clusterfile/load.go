@@ -1,13 +1,16 @@
 package clusterfile
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"slices"
 
+	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 )
 
 // Loaded is a cluster file with the manifests that it asks for.
@@ -15,7 +18,7 @@ type Loaded struct {
 	*Source
 	// Path of the file, and Flavor of the manifests.
 	Path, Flavor string
-	// Objects are the manifests; none where the file is not valid.
+	// Objects are the manifests; none where the file is not valid, or where they depend on what only the cloud knows.
 	Objects []*unstructured.Unstructured
 }
 
@@ -33,9 +36,74 @@ func Load(path, defaults, flavor string) (Loaded, []Problem, error) {
 		return out, problems, nil
 	}
 
-	out.Objects, err = source.Manifests(flavor, os.LookupEnv)
+	if out.Objects, err = source.definition(); err != nil || out.Objects != nil {
+		return out, problems, err
+	}
+
+	if manifests := source.provider().manifests; manifests != nil {
+		out.Objects, err = manifests(source, flavor)
+	}
 
 	return out, problems, err
+}
+
+// olvmManifests are the manifests of a flavor, with variables of the environment.
+func (s *Source) olvmManifests(flavor string) ([]*unstructured.Unstructured, error) {
+	return s.Manifests(flavor, os.LookupEnv)
+}
+
+// definition are the manifests that the file has in place of those that it asks for; nil for none.
+func (s *Source) definition() ([]*unstructured.Unstructured, error) {
+	key, content, err := "clusterDefinitionInline", []byte(nil), error(nil)
+
+	switch {
+	case s.ClusterDefinition != "":
+		key = "clusterDefinition"
+		content, err = os.ReadFile(s.path(s.ClusterDefinition))
+	default:
+		content, err = inline(s.ClusterDefinitionInline)
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+
+	if len(content) == 0 {
+		return nil, nil
+	}
+
+	objects, err := manifest.Read(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+
+	for _, object := range objects {
+		if object.GetKind() == "Cluster" && object.GetName() == s.Name && object.GetNamespace() == s.Namespace() {
+			return objects, nil
+		}
+	}
+
+	return nil, fmt.Errorf("%s: there is no Cluster %s of namespace %s in it, which %s and %s name", key, s.Name,
+		s.Namespace(), "name", s.NamespaceKey())
+}
+
+// inline is a value that is written as text or as YAML.
+func inline(node yaml.Node) ([]byte, error) {
+	if node.IsZero() {
+		return nil, nil
+	}
+
+	var text string
+	if node.Decode(&text) == nil {
+		return bytes.TrimSpace([]byte(text)), nil
+	}
+
+	var out bytes.Buffer
+	if err := encode(&out, &node); err != nil {
+		return nil, err
+	}
+
+	return out.Bytes(), nil
 }
 
 // CompleteEngine sets what a configuration of the engine leaves empty: the URL, and the CA unless nothing is verified.

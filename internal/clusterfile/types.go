@@ -13,7 +13,7 @@ import "go.yaml.in/yaml/v3"
 type File struct {
 	// Name of the cluster. Empty means ocne.
 	Name string `yaml:"name"`
-	// Provider is olvm.
+	// Provider is olvm or oci. Empty means olvm.
 	Provider string `yaml:"provider"`
 	// ControlPlaneNodes, which is odd, and WorkerNodes. Zero means 1.
 	ControlPlaneNodes int `yaml:"controlPlaneNodes"`
@@ -80,12 +80,12 @@ type Catalog struct {
 	Namespace string `yaml:"namespace"`
 }
 
-// Providers are the settings of each provider; those of others are passed over.
+// Providers are the settings of each provider; those of others than olvm and oci are passed over.
 type Providers struct {
 	OLVM    OLVM      `yaml:"olvm"`
 	BYO     yaml.Node `yaml:"byo"`
 	Libvirt yaml.Node `yaml:"libvirt"`
-	OCI     yaml.Node `yaml:"oci"`
+	OCI     OCI       `yaml:"oci"`
 	None    yaml.Node `yaml:"none"`
 }
 
@@ -112,6 +112,67 @@ type OLVM struct {
 	SelfManaged bool `yaml:"selfManaged"`
 	// CSIDriver is the storage driver of the cluster.
 	CSIDriver CSIDriver `yaml:"ovirtCsiDriver"`
+}
+
+// OCI are the settings of Oracle Cloud Infrastructure.
+type OCI struct {
+	// Namespace of all objects in the management cluster. Empty means ocne.
+	Namespace string `yaml:"namespace"`
+	// Compartment of the cluster: an OCID, or a path from the tenancy such as parent/child.
+	Compartment string `yaml:"compartment"`
+	// Profile of the configuration of Oracle's command. Empty means DEFAULT.
+	Profile string `yaml:"profile"`
+	// Principal is User, whose key the profile has, or Instance: that of the machines that ask. Empty means User.
+	Principal string `yaml:"principal"`
+	// ImageBucket is where images are uploaded to. Empty means ocne-images.
+	ImageBucket string `yaml:"imageBucket"`
+	// Images are OCIDs in place of the newest images of the compartment.
+	Images OCIImages `yaml:"images"`
+	// ControlPlaneShape and WorkerShape are the sizes of machines.
+	ControlPlaneShape OCIShape `yaml:"controlPlaneShape"`
+	WorkerShape       OCIShape `yaml:"workerShape"`
+	// VCN is the OCID of a network that is there; empty means one of the cluster's own. LoadBalancer has the subnets of
+	// Services in it.
+	VCN          string          `yaml:"vcn"`
+	LoadBalancer OCILoadBalancer `yaml:"loadBalancer"`
+	// Proxy of the controllers.
+	Proxy Proxy `yaml:"proxy"`
+	// SelfManaged reports that the cluster is to manage itself.
+	SelfManaged bool `yaml:"selfManaged"`
+	// Endpoints are URLs of services in place of those of the region.
+	Endpoints OCIEndpoints `yaml:"endpoints"`
+}
+
+// OCIImages are OCIDs by architecture.
+type OCIImages struct {
+	AMD64 string `yaml:"amd64"`
+	ARM64 string `yaml:"arm64"`
+}
+
+// OCIShape is the size of machines.
+type OCIShape struct {
+	// Shape such as VM.Standard.E4.Flex, with its number of processors and memory in GB.
+	Shape       string `yaml:"shape"`
+	OCPUs       string `yaml:"ocpus"`
+	MemoryInGBs string `yaml:"memoryInGBs"`
+	// BootVolumeSizeInGBs of the disk. Empty means 50.
+	BootVolumeSizeInGBs string `yaml:"bootVolumeSizeInGBs"`
+}
+
+// OCILoadBalancer are the OCIDs of subnets.
+type OCILoadBalancer struct {
+	Subnet1 string `yaml:"subnet1"`
+	Subnet2 string `yaml:"subnet2"`
+}
+
+// OCIEndpoints are URLs of services.
+type OCIEndpoints struct {
+	Compute             string `yaml:"compute"`
+	Network             string `yaml:"network"`
+	NetworkLoadBalancer string `yaml:"networkLoadBalancer"`
+	Identity            string `yaml:"identity"`
+	ObjectStorage       string `yaml:"objectStorage"`
+	WorkRequests        string `yaml:"workRequests"`
 }
 
 // APIServer is the connection to the engine.

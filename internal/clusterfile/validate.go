@@ -1,7 +1,6 @@
 package clusterfile
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/x509"
 	"encoding/pem"
@@ -53,39 +52,39 @@ var patches = map[string]string{
 
 // setDefaults fills in what is not there.
 func (f *File) setDefaults() {
-	text := func(field *string, value string) {
-		if *field == "" {
-			*field = value
-		}
-	}
-	number := func(field *int32, value int32) {
-		if *field == 0 {
-			*field = value
-		}
-	}
-	text(&f.Name, defaultName)
-	text(&f.KubernetesVersion, defaultVersion)
-	text(&f.PodSubnet, defaultPodSubnet)
-	text(&f.ServiceSubnet, defaultServiceSubnet)
-	text(&f.Registry, defaultRegistry)
-	text(&f.OSRegistry, defaultOSRegistry)
-	number(&f.KubeAPIServerBindPort, defaultPort)
+	setText(&f.Name, defaultName)
+	setText(&f.KubernetesVersion, defaultVersion)
+	setText(&f.PodSubnet, defaultPodSubnet)
+	setText(&f.ServiceSubnet, defaultServiceSubnet)
+	setText(&f.Registry, defaultRegistry)
+	setText(&f.OSRegistry, defaultOSRegistry)
+	setNumber(&f.KubeAPIServerBindPort, defaultPort)
 	f.ControlPlaneNodes, f.WorkerNodes = max(f.ControlPlaneNodes, 1), max(f.WorkerNodes, 1)
+	setText(f.provider().namespace, defaultNamespace)
+	f.provider().setDefaults()
+}
+
+// setText and setNumber set a field that is empty.
+func setText(field *string, value string) { *field = cmp.Or(*field, value) }
+
+func setNumber(field *int32, value int32) { *field = cmp.Or(*field, value) }
+
+// setOLVMDefaults fills in what the settings of olvm leave out.
+func (f *File) setOLVMDefaults() {
 	o := &f.Providers.OLVM
-	number(&o.LocalAPIEndpoint.BindPort, f.KubeAPIServerBindPortAlt)
-	number(&o.LocalAPIEndpoint.BindPort, defaultPortAlt)
-	text(&o.Namespace, defaultNamespace)
-	text(&o.OvirtAPIServer.CredentialsSecret.Name, CredentialsOf(f.Name))
-	text(&o.OvirtAPIServer.CAConfigMap.Name, f.Name+"-ovirt-ca")
-	text(&o.ControlPlaneMachine.VirtualMachine.Memory, defaultControlMemory)
-	text(&o.WorkerMachine.VirtualMachine.Memory, defaultWorkerMemory)
+	setNumber(&o.LocalAPIEndpoint.BindPort, f.KubeAPIServerBindPortAlt)
+	setNumber(&o.LocalAPIEndpoint.BindPort, defaultPortAlt)
+	setText(&o.OvirtAPIServer.CredentialsSecret.Name, CredentialsOf(f.Name))
+	setText(&o.OvirtAPIServer.CAConfigMap.Name, f.Name+"-ovirt-ca")
+	setText(&o.ControlPlaneMachine.VirtualMachine.Memory, defaultControlMemory)
+	setText(&o.WorkerMachine.VirtualMachine.Memory, defaultWorkerMemory)
 
 	for _, m := range []*Machine{&o.ControlPlaneMachine, &o.WorkerMachine} {
-		text(&m.VirtualMachine.Network.Interface, defaultInterface)
+		setText(&m.VirtualMachine.Network.Interface, defaultInterface)
 		topology := &m.VirtualMachine.CPU.Topology
-		number(&topology.Cores, desired.DefaultCores)
-		number(&topology.Sockets, desired.DefaultSockets)
-		number(&topology.Threads, desired.DefaultThreads)
+		setNumber(&topology.Cores, desired.DefaultCores)
+		setNumber(&topology.Sockets, desired.DefaultSockets)
+		setNumber(&topology.Threads, desired.DefaultThreads)
 	}
 }
 
@@ -106,13 +105,10 @@ func (s *Source) Validate() []Problem {
 	}
 
 	s.setDefaults()
-	s.required()
 	s.checkTop()
 	s.checkNetworks()
-	s.checkServer()
-	s.checkMachines()
+	s.provider().check(s)
 	s.checkUser()
-	s.checkStorageDriver()
 	s.checkTransport()
 	s.checkUnused()
 	slices.SortStableFunc(s.problems, func(a, b Problem) int {
@@ -120,6 +116,22 @@ func (s *Source) Validate() []Problem {
 	})
 
 	return s.problems
+}
+
+// checkOLVM checks the settings of olvm.
+func (s *Source) checkOLVM() {
+	s.required()
+	s.checkServer()
+	s.checkMachines()
+	s.checkStorageDriver()
+
+	if alt := s.KubeAPIServerBindPortAlt; alt != 0 && alt != s.Providers.OLVM.LocalAPIEndpoint.BindPort {
+		s.note(
+			false, "kubeApiServerBindPortAlt",
+			"it is %d, and providers.olvm.localAPIEndpoint.bindPort is %d; remove one of them", alt,
+			s.Providers.OLVM.LocalAPIEndpoint.BindPort,
+		)
+	}
 }
 
 // transports are the ways to an image of the operating system.
@@ -189,10 +201,10 @@ func (s *Source) required() {
 }
 
 // machines by the path of their settings.
-func (s *Source) machines() map[string]*Machine {
+func (f *File) machines() map[string]*Machine {
 	return map[string]*Machine{
-		"providers.olvm.controlPlaneMachine.": &s.Providers.OLVM.ControlPlaneMachine,
-		"providers.olvm.workerMachine.":       &s.Providers.OLVM.WorkerMachine,
+		"providers.olvm.controlPlaneMachine.": &f.Providers.OLVM.ControlPlaneMachine,
+		"providers.olvm.workerMachine.":       &f.Providers.OLVM.WorkerMachine,
 	}
 }
 
@@ -229,17 +241,16 @@ func (f *File) BootImage() (image, tag string, err error) {
 }
 
 func (s *Source) checkTop() {
-	if s.Provider != "" && s.Provider != "olvm" {
-		s.note(false, "provider", "%q is not supported; write olvm", s.Provider)
+	if _, known := s.providers()[s.ProviderName()]; !known {
+		s.note(false, "provider", "%q is not supported; write %s", s.Provider, s.providerNames())
 	}
 
 	if problems := validation.IsDNS1123Label(s.Name); len(problems) > 0 {
 		s.note(false, "name", "%q is not a name of a cluster: %s", s.Name, strings.Join(problems, "; "))
 	}
 
-	if problems := validation.IsDNS1123Label(s.Providers.OLVM.Namespace); len(problems) > 0 {
-		s.note(false, "providers.olvm.namespace", "%q is not a namespace: %s", s.Providers.OLVM.Namespace,
-			strings.Join(problems, "; "))
+	if problems := validation.IsDNS1123Label(s.Namespace()); len(problems) > 0 {
+		s.note(false, s.NamespaceKey(), "%q is not a namespace: %s", s.Namespace(), strings.Join(problems, "; "))
 	}
 
 	if s.ControlPlaneNodes%2 == 0 {
@@ -269,18 +280,10 @@ func (s *Source) checkPorts() {
 			s.note(false, path, "%d is not a port", port)
 		}
 	}
-
-	if alt := s.KubeAPIServerBindPortAlt; alt != 0 && alt != s.Providers.OLVM.LocalAPIEndpoint.BindPort {
-		s.note(
-			false, "kubeApiServerBindPortAlt",
-			"it is %d, and providers.olvm.localAPIEndpoint.bindPort is %d; remove one of them", alt,
-			s.Providers.OLVM.LocalAPIEndpoint.BindPort,
-		)
-	}
 }
 
 func (s *Source) checkProxies() {
-	for path, proxy := range map[string]Proxy{"proxy": s.Proxy, "providers.olvm.proxy": s.Providers.OLVM.Proxy} {
+	for path, proxy := range map[string]Proxy{"proxy": s.Proxy, s.provider().path + "proxy": *s.provider().proxy} {
 		for key, value := range map[string]string{"httpProxy": proxy.HTTPProxy, "httpsProxy": proxy.HTTPSProxy} {
 			parsed, err := url.Parse(value)
 			if value != "" && (err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https") {
@@ -350,9 +353,9 @@ func (s *Source) checkNetworks() {
 		s.note(false, "serviceSubnet", "it has networks of other families than podSubnet, or in another order")
 	}
 
-	for name, m := range s.machines() {
-		if prefix, err := netip.ParsePrefix(m.VirtualMachine.Network.IPv4.Subnet); err == nil {
-			all = append(all, network{name + "virtualMachine.network.ipv4.subnet", prefix})
+	for path, subnet := range s.provider().networks() {
+		if prefix, err := netip.ParsePrefix(subnet); err == nil {
+			all = append(all, network{path, prefix})
 		}
 	}
 
@@ -366,6 +369,16 @@ func (s *Source) checkNetworks() {
 			}
 		}
 	}
+}
+
+// olvmNetworks are the networks of machines on olvm.
+func (f *File) olvmNetworks() map[string]string {
+	out := map[string]string{}
+	for name, m := range f.machines() {
+		out[name+"virtualMachine.network.ipv4.subnet"] = m.VirtualMachine.Network.IPv4.Subnet
+	}
+
+	return out
 }
 
 func (s *Source) checkServer() {
@@ -533,33 +546,13 @@ func (s *Source) extraIgnition() ([]byte, error) {
 		return os.ReadFile(s.path(s.ExtraIgnition))
 	}
 
-	node := s.ExtraIgnitionInline
-	if node.IsZero() {
-		return nil, nil
-	}
-
-	var text string
-	if node.Decode(&text) == nil {
-		return bytes.TrimSpace([]byte(text)), nil
-	}
-
-	var out bytes.Buffer
-	if err := encode(&out, &node); err != nil {
-		return nil, err
-	}
-
-	return out.Bytes(), nil
+	return inline(s.ExtraIgnitionInline)
 }
 
 // checkUnused names what is there and not used, so that the reader does not rely on it.
 func (s *Source) checkUnused() {
-	for path, used := range map[string]bool{
-		"clusterDefinition":       s.ClusterDefinition != "",
-		"clusterDefinitionInline": !s.ClusterDefinitionInline.IsZero(),
-	} {
-		if used {
-			s.note(false, path, "manifests are given to olvmctl with -f themselves; remove it")
-		}
+	if s.ClusterDefinition != "" && !s.ClusterDefinitionInline.IsZero() {
+		s.note(false, "clusterDefinition", "clusterDefinitionInline is there, too; remove one of them")
 	}
 
 	if s.LoadBalancer != "" {

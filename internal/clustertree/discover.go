@@ -40,6 +40,12 @@ func Discover(ctx context.Context, reader client.Reader, cluster *clusterv1.Clus
 			Problem: cmp.Or(cause, problem(infra, infrav1.ReadyCondition)),
 			Stuck:   stuck,
 		})
+	} else if ref := cluster.Spec.InfrastructureRef; ref.IsDefined() && ref.Kind != olvmCluster {
+		root.Children = append(root.Children, Node{
+			Kind:    ref.Kind,
+			Name:    ref.Name,
+			Problem: problem(cluster, clusterv1.ClusterInfrastructureReadyCondition),
+		})
 	}
 
 	for i := range found.olvmCluster.Status.SupportServices {
@@ -73,10 +79,14 @@ type parts struct {
 	taken map[string]bool
 }
 
+// olvmCluster is the kind of our infrastructure; of others, there is what Cluster API knows of them.
+const olvmCluster = "OLVMCluster"
+
 // partsOf reads the objects of a cluster.
 func partsOf(ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster) (*parts, error) {
 	out := &parts{cluster: cluster, olvmMachines: map[string]*infrav1.OLVMMachine{}, taken: map[string]bool{}}
-	if cluster.Spec.InfrastructureRef.IsDefined() {
+	ours := !cluster.Spec.InfrastructureRef.IsDefined() || cluster.Spec.InfrastructureRef.Kind == olvmCluster
+	if ours && cluster.Spec.InfrastructureRef.IsDefined() {
 		key := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Spec.InfrastructureRef.Name}
 		if err := reader.Get(ctx, key, &out.olvmCluster); client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("failed to get the OLVMCluster: %w", err)
@@ -84,7 +94,11 @@ func partsOf(ctx context.Context, reader client.Reader, cluster *clusterv1.Clust
 	}
 
 	var olvmMachines infrav1.OLVMMachineList
-	lists := []client.ObjectList{&out.controlPlanes, &out.deployments, &out.machines, &olvmMachines}
+	lists := []client.ObjectList{&out.controlPlanes, &out.deployments, &out.machines}
+	if ours {
+		lists = append(lists, &olvmMachines)
+	}
+
 	of := []client.ListOption{
 		client.InNamespace(cluster.Namespace),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name},
@@ -253,7 +267,7 @@ func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, ver
 			Phase: machine.Status.Phase, Version: machine.Spec.Version, Node: machine.Status.NodeRef.Name,
 		},
 	}
-	d := out.Machine
+	d, addresses := out.Machine, machine.Status.Addresses
 	if infra != nil {
 		d.VMID = strings.TrimPrefix(infra.Spec.ProviderID, bootstrap.ProviderIDPrefix)
 		d.Terraform = infra.Status.Terraform
@@ -265,10 +279,12 @@ func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, ver
 			d.Inventory = from.Inventory
 		}
 
-		for _, address := range infra.Status.Addresses {
-			if address.Type == clusterv1.MachineInternalIP {
-				d.Addresses = append(d.Addresses, address.Address)
-			}
+		addresses = infra.Status.Addresses
+	}
+
+	for _, address := range addresses {
+		if address.Type == clusterv1.MachineInternalIP {
+			d.Addresses = append(d.Addresses, address.Address)
 		}
 	}
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -134,7 +133,9 @@ func (d *deletion) deleteSteps() []step {
 			name:   "Deleting " + d.Name,
 			needed: d.exists,
 			run: func(ctx context.Context) error {
-				err := d.management.Delete(ctx, d.cluster, client.PropagationPolicy(metav1.DeletePropagationForeground))
+				// Cluster API deletes in an order that infrastructures need: the garbage collector, asked to wait for all
+				// dependents, would delete the network of a cluster on OCI before its machines.
+				err := d.management.Delete(ctx, d.cluster)
 				if client.IgnoreNotFound(err) != nil {
 					return fmt.Errorf("failed to delete Cluster %s: %w", d.Name, err)
 				}

@@ -2,12 +2,14 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -41,10 +43,52 @@ func Move(ctx context.Context, o MoveOptions) error {
 		return fmt.Errorf("--to-kubeconfig: %w", err)
 	}
 
+	var connected []string
+
 	return runSteps(ctx, o.Display, []step{
 		ensureProviders(&o.Common, to, func() ([]Provider, error) { return providersIn(ctx, from.Cluster) }),
+		{
+			name:  "Looking which clusters are there",
+			quiet: true,
+			run: func(ctx context.Context) (err error) {
+				connected, err = provisionedIn(ctx, from.Cluster)
+				return err
+			},
+		},
 		move(&o.Common, from, to),
+		{
+			// Until then Cluster API has no connection to them, without which it cannot delete a control plane.
+			name: "Waiting for Cluster API to know them",
+			run: func(ctx context.Context) error {
+				return o.Display.Wait(ctx, o.Timeout, func(ctx context.Context) error {
+					var problems []error
+					for _, name := range connected {
+						problems = append(problems, checkKnown(ctx, to.Cluster, name))
+					}
+
+					return errors.Join(problems...)
+				})
+			},
+		},
 	})
+}
+
+// provisionedIn are the clusters of a namespace whose infrastructure Cluster API has seen.
+func provisionedIn(ctx context.Context, in *mgmtcluster.Cluster) ([]string, error) {
+	var list clusterv1.ClusterList
+	if err := in.List(ctx, &list, client.InNamespace(in.Namespace)); err != nil {
+		return nil, fmt.Errorf("failed to list the Clusters: %w", err)
+	}
+
+	var out []string
+
+	for i := range list.Items {
+		if ptr.Deref(list.Items[i].Status.Initialization.InfrastructureProvisioned, false) {
+			out = append(out, list.Items[i].Name)
+		}
+	}
+
+	return out, nil
 }
 
 // providersIn are those of the clusters of a namespace.

@@ -41,13 +41,30 @@ type Login struct{ Username, Password string }
 
 var _ Provider = &OLVM{}
 
+func newOLVM(o ProviderOptions) (Provider, error) {
+	out := &OLVM{Engine: o.Engine, EngineFrom: o.EngineFrom, StorageDriver: o.StorageDriver}
+	if len(o.Images) > 1 {
+		return nil, errors.New("--image: machines on OLVM have one template; give one file")
+	}
+
+	if len(o.Images) == 1 {
+		out.Image = o.Images[0]
+	}
+
+	return out, nil
+}
+
 // Components implements Provider.
 func (*OLVM) Components() clusterctl.Infrastructure { return clusterctl.OLVM }
 
 // EnsureImages implements Provider.
 func (o *OLVM) EnsureImages(c *creation) []step {
 	return []step{
-		o.checkDriverStep(c), // before an upload that takes long
+		{
+			name:  "Checking the storage driver", // before an upload that takes long
+			quiet: true,
+			run:   func(context.Context) error { return o.checkStorageDriver(c) },
+		},
 		{
 			name:   "Making the template " + c.File.Providers.OLVM.ControlPlaneMachine.VMTemplateName,
 			needed: func() bool { return o.Image != "" },
@@ -56,19 +73,10 @@ func (o *OLVM) EnsureImages(c *creation) []step {
 	}
 }
 
-func (o *OLVM) checkDriverStep(c *creation) step {
-	return step{
-		name:  "Checking the storage driver",
-		quiet: true,
-		run:   func(context.Context) error { return o.checkStorageDriver(c) },
-	}
-}
-
 // Validate implements Provider. The engine is not asked about a cluster that is there: its addresses are taken by
 // itself.
 func (o *OLVM) Validate(c *creation) []step {
 	return []step{
-		o.checkDriverStep(c),
 		{
 			name:   "Comparing the credentials of the engine",
 			quiet:  true,

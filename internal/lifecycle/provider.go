@@ -2,13 +2,17 @@ package lifecycle
 
 import (
 	"context"
+	"io"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
 )
 
 // Provider is an infrastructure: what operations ask it for. All else is the same for all infrastructures.
@@ -31,8 +35,49 @@ type Provider interface {
 	Kept(ctx context.Context, in *mgmtcluster.Cluster, name string, cluster *clusterv1.Cluster) ([]client.Object, error)
 }
 
+// ProviderOptions are what users say of an infrastructure beside the cluster file.
+type ProviderOptions struct {
+	// Engine are credentials of the engine, EngineFrom is where the user gave them.
+	Engine     preview.Credentials
+	EngineFrom string
+	// StorageDriver are credentials of the engine for the storage driver.
+	StorageDriver Login
+	// Images are files to make images of; of some infrastructures as ARCHITECTURE=FILE.
+	Images []string
+}
+
+// NewProvider is the infrastructure of that name, as cluster files have it.
+func NewProvider(name string, o ProviderOptions) (Provider, error) {
+	return map[string]func(ProviderOptions) (Provider, error){
+		clusterfile.OLVMProvider: newOLVM,
+		clusterfile.OCIProvider:  newOCI,
+	}[name](o)
+}
+
+// Template are the manifests of a cluster file. The infrastructure may be asked for parts of them.
+func Template(ctx context.Context, file clusterfile.Loaded, from Provider) ([]*unstructured.Unstructured, error) {
+	return from.Manifests(ctx, &creation{CreateOptions: CreateOptions{File: file, Provider: from}})
+}
+
+// Ask asks the infrastructure whether all is there that a cluster file names, and returns what is wrong.
+func Ask(ctx context.Context, file clusterfile.Loaded, of Provider) []error {
+	c := &creation{CreateOptions: CreateOptions{File: file, Provider: of}}
+	c.Display = progress.To(io.Discard)
+
+	err := runSteps(ctx, c.Display, of.Validate(c))
+	if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // errors.Join has made it
+		return several.Unwrap()
+	}
+
+	if err != nil {
+		return []error{err}
+	}
+
+	return nil
+}
+
 // providers are those of running clusters.
-func providers() []Provider { return []Provider{&OLVM{}} }
+func providers() []Provider { return []Provider{&OLVM{}, &OCI{}} }
 
 // providerOf is the provider of a cluster; that of OLVM where there is none for its kind.
 func providerOf(cluster *clusterv1.Cluster) Provider {

@@ -1,7 +1,6 @@
 package fakeoci
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -141,10 +140,9 @@ func (s *Server) start(made, image *record, details object) {
 		ID:                id,
 		Name:              name,
 		RootDisk:          id,
-		Ignition:          strings.HasPrefix(strings.TrimSpace(string(userData)), "{"),
-		UserData:          string(userData),
+		UserData:          rendered(string(userData), id),
 		HostName:          name,
-		KubernetesVersion: cmp.Or(fmt.Sprint(tags[KubernetesTag]), ""),
+		KubernetesVersion: "v" + strings.TrimPrefix(fmt.Sprint(tags[KubernetesTag]), "v"),
 		Interfaces:        []api.GuestInterface{s.interfaceOf(id)},
 	}
 	var ctx context.Context
@@ -157,6 +155,15 @@ func (s *Server) start(made, image *record, details object) {
 			s.console = append(s.console, fmt.Sprintf("%s: %v", name, err))
 		}
 	}()
+}
+
+// rendered is a cloud-config as cloud-init reads it, which knows the OCID of the instance.
+func rendered(userData, id string) string {
+	if !strings.HasPrefix(userData, "## template: jinja") {
+		return userData
+	}
+
+	return strings.NewReplacer(`{{ ds["id"] }}`, id, `{{ ds['id'] }}`, id, `{{ ds[\"id\"] }}`, id).Replace(userData)
 }
 
 // interfaceOf is the network interface of an instance. s.mu is held.

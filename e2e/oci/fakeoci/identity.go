@@ -9,7 +9,7 @@ import (
 func (s *Server) serveIdentity(mux *http.ServeMux) {
 	compartments := s.collections["compartments"]
 	s.objects[s.settings.Tenancy] = &record{collection: compartments, fields: object{
-		"id": s.settings.Tenancy, "name": "tenancy", "lifecycleState": "ACTIVE",
+		"id": s.settings.Tenancy, "compartmentId": "", "name": "tenancy", "lifecycleState": "ACTIVE",
 	}}
 	known := map[string]string{".": s.settings.Tenancy}
 

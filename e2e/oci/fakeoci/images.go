@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"strings"
 	"time"
 
 	ocicore "github.com/oracle/oci-go-sdk/v65/core"
@@ -18,6 +19,28 @@ func (s *Server) serveImages(mux *http.ServeMux) {
 	root := "/" + core
 
 	s.handle(mux, "POST "+root+"/images", s.importImage)
+	s.handle(mux, "GET "+root+"/computeGlobalImageCapabilitySchemas",
+		func(w http.ResponseWriter, _ *http.Request) error {
+			return answer(w, []object{{
+				"id": "ocid1.computeglobalimgcapschema.oc1.iad.a", "name": "OCI.ComputeGlobalImageCapabilitySchema",
+				"currentVersionName": "00000000-1111", "compartmentId": s.settings.Tenancy,
+				"timeCreated": "2026-01-01T00:00:00Z",
+			}})
+		})
+	s.handle(mux, "POST "+root+"/computeImageCapabilitySchemas", func(w http.ResponseWriter, r *http.Request) error {
+		details, err := decode(r, &ocicore.CreateComputeImageCapabilitySchemaDetails{})
+		if err != nil {
+			return err
+		}
+
+		if _, err := s.find(s.collections["images"], fmt.Sprint(details["imageId"])); err != nil {
+			return err
+		}
+
+		details["id"], details["timeCreated"] = s.mint("schema"), "2026-01-01T00:00:00Z"
+
+		return answer(w, details)
+	})
 	s.handle(mux, "DELETE "+root+"/images/{id}", func(w http.ResponseWriter, r *http.Request) error {
 		if _, err := s.find(s.collections["images"], r.PathValue("id")); err != nil {
 			return err
@@ -188,7 +211,7 @@ func (s *Server) serveWorkRequests(mux *http.ServeMux) {
 
 		var out []object
 		for _, found := range s.list(s.collections["workRequests"], r) {
-			if fmt.Sprint(found["resources"]) != "" {
+			if strings.Contains(text(found["resources"]), r.URL.Query().Get("resourceId")) {
 				out = append(out, found)
 			}
 		}

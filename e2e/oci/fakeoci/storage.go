@@ -50,6 +50,17 @@ func (s *Server) serveStorage(mux *http.ServeMux) {
 
 		return s.store(r, content)
 	})
+	s.handle(mux, "GET "+buckets+"/{bucket}/o/{object}", func(w http.ResponseWriter, r *http.Request) error {
+		content, ok := s.buckets[r.PathValue("bucket")][r.PathValue("object")]
+		if !ok {
+			return &refusal{http.StatusNotFound, "ObjectNotFound", "there is no object " + r.PathValue("object")}
+		}
+
+		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+		_, err := w.Write(content)
+
+		return err
+	})
 	s.handle(mux, "DELETE "+buckets+"/{bucket}/o/{object}", func(w http.ResponseWriter, r *http.Request) error {
 		delete(s.buckets[r.PathValue("bucket")], r.PathValue("object"))
 		w.WriteHeader(http.StatusNoContent)

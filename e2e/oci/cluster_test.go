@@ -1,0 +1,140 @@
+package oci
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/e2e/oci/fakeoci"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// TestRow38AClusterOnOCI makes a cluster from nothing to ready nodes, with a cloud that fails now and then; row 39 scales
+// it by editing; it is moved and deleted, and nothing is left.
+func TestRow38AClusterOnOCI(t *testing.T) {
+	s := siteOn(t, suite.cloud)
+	in := s.cloud.Compartment("parent/my")
+	s.cloud.AddImage(in, "arm64", "1.36.1", time.Now())
+	s.cloud.AddImage(in, "amd64", "1.36.1", time.Now())
+	s.cloud.Fail(fakeoci.Fault{
+		Call: regexp.MustCompile("^POST /20160918/vcns$"), Times: 1, Status: 409, Code: "Conflict", Message: "busy",
+	})
+	s.cloud.Fail(fakeoci.Fault{
+		Call: regexp.MustCompile("^POST /20160918/instances$"), Times: 1, Status: 500, Code: "InternalError",
+		Message: "Out of host capacity.",
+	})
+	s.clusterFile("prod", "parent/my")
+	management := []string{"--kubeconfig", suite.plane.Kubeconfig, "--timeout", "5m"}
+
+	out, said := s.does(append([]string{"start", "-f", s.file}, management...)...)
+	contains(t, "start", said+out, "Asking Oracle Cloud: ok", "Installing the cloud controller manager of OCI: ok",
+		"The cluster prod has 2 nodes")
+	kubeconfig := filepath.Join(s.dir, ".kube", "kubeconfig.prod")
+	info, err := os.Stat(kubeconfig)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%v, or its mode is not 0600", err)
+	}
+
+	check.Equal(t, "instances", len(s.cloud.Objects("instances")), 2)
+	check.Equal(t, "launches", len(s.cloud.Calls("^POST /20160918/instances$")), 3)
+	check.Equal(t, "networks", len(s.cloud.Objects("vcns")), 1)
+	check.Equal(t, "subnets", len(s.cloud.Objects("subnets")), 4)
+	check.Equal(t, "backends", s.cloud.Backends(), []string{"10.0.0.2"})
+	s.checkControllerManager()
+
+	tree, _ := s.does("describe", "prod", "-n", "prod", "--kubeconfig", suite.plane.Kubeconfig)
+	contains(t, "describe", tree, "OCICluster/prod", "KubeadmControlPlane/prod-control-plane  1 of 1 ready", "10.0.0.2")
+
+	s.scale(management)
+	s.move(management)
+}
+
+// checkControllerManager looks at what the cloud controller manager is told: no key of a user.
+func (s *site) checkControllerManager() {
+	s.t.Helper()
+	var secret corev1.Secret
+	key := client.ObjectKey{Namespace: "kube-system", Name: "oci-cloud-controller-manager"}
+	if err := suite.other.Client.Get(s.t.Context(), key, &secret); err != nil {
+		s.t.Fatal(err)
+	}
+
+	told := string(secret.Data["cloud-provider.yaml"])
+	contains(s.t, "the cloud controller manager is told", told, "useInstancePrincipals: true",
+		sorted(s.cloud.Objects("vcns"), "id")[0])
+
+	if strings.Contains(told, "PRIVATE KEY") {
+		s.t.Error("the key of the user is in the cluster")
+	}
+}
+
+// scale edits the MachineDeployment, as the seed shows, then the cluster file, which a second start follows.
+func (s *site) scale(management []string) {
+	s.t.Helper()
+	s.does("scale", "prod", "-n", "prod", "--kubeconfig", suite.plane.Kubeconfig, "--workers", "2")
+	s.waitForInstances(3)
+
+	s.clusterFile("prod", "parent/my", "workerNodes: 3")
+	newer := s.cloud.AddImage(s.cloud.Compartment("parent/my"), "amd64", "1.36.1", time.Now())
+	out, _ := s.does(append([]string{"start", "-f", s.file, "--force-conflicts"}, management...)...)
+	contains(s.t, "the second start", out, "The cluster prod has 4 nodes")
+
+	for _, instance := range s.cloud.Objects("instances") {
+		if source, _ := instance["sourceDetails"].(map[string]any); source["imageId"] == newer {
+			s.t.Error("a newer image is used without a rollout")
+		}
+	}
+
+	s.clusterFile("prod", "parent/my", "workerNodes: 3")
+	s.write("cluster.yaml", readFile(s.t, s.file)+"    workerShape: {shape: VM.Standard.E4.Flex, ocpus: 8}\n")
+	s.fails(append([]string{"start", "-f", s.file}, management...), "MachineDeployment prod-md-0 has other machines than")
+}
+
+func (s *site) waitForInstances(count int) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
+	defer cancel()
+
+	for len(s.cloud.Objects("instances")) != count {
+		select {
+		case <-ctx.Done():
+			s.t.Fatalf("there are %d instances, want %d", len(s.cloud.Objects("instances")), count)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// move moves the cluster to the other management cluster, in which it is deleted.
+func (s *site) move(management []string) {
+	s.t.Helper()
+	written := s.cloud.Calls(writes)
+	s.does(append([]string{"move", "-n", "prod", "--to-kubeconfig", suite.other.Kubeconfig}, management...)...)
+	check.Equal(s.t, "writes of a move", s.cloud.Calls(writes), written)
+
+	var left clusterv1.ClusterList
+	if err := suite.plane.Client.List(s.t.Context(), &left); err != nil || len(left.Items) > 0 {
+		s.t.Errorf("%v, %d clusters are left", err, len(left.Items))
+	}
+
+	s.does("delete", "prod", "-n", "prod", "--yes", "--kubeconfig", suite.other.Kubeconfig, "--timeout", "5m")
+
+	for _, path := range []string{
+		"instances", "vnics", "vcns", "subnets", "networkSecurityGroups", "routeTables", "internetGateways",
+		"natGateways", "serviceGateways", "networkLoadBalancers",
+	} {
+		check.Equal(s.t, path+" that are left", len(s.cloud.Objects(path)), 0)
+	}
+
+	var secret corev1.Secret
+	key := client.ObjectKey{Namespace: "prod", Name: "prod-oci-credentials"}
+	if err := suite.other.Client.Get(s.t.Context(), key, &secret); client.IgnoreNotFound(err) != nil || err == nil {
+		s.t.Errorf("the Secret with the key is left: %v", err)
+	}
+}

@@ -1,0 +1,143 @@
+package clusterfile
+
+// The networks of a cluster on OCI.
+const (
+	vcnNetwork          = "10.0.0.0/16"
+	controlPlaneNetwork = "10.0.0.0/29"
+	endpointNetwork     = "10.0.0.8/29"
+	serviceNetwork      = "10.0.0.32/27"
+	workerNetwork       = "10.0.64.0/20"
+	anywhere            = "0.0.0.0/0"
+)
+
+// Numbers of protocols.
+const (
+	icmp = "1"
+	ipip = "4"
+	tcp  = "6"
+	udp  = "17"
+)
+
+// ociRule lets traffic between machines and a network pass.
+type ociRule struct {
+	description, network, protocol string
+	// from and to are ports; 0 for protocols without.
+	from, to int
+}
+
+func port(description, network, protocol string, number int) ociRule {
+	return ociRule{description, network, protocol, number, number}
+}
+
+// networkOfOCI is the network of a cluster of its own: subnets for the endpoint, Services, the control plane and
+// workers, and what may pass between them.
+func networkOfOCI(apiServer int32) object {
+	subnet := func(role, kind, network string) object {
+		return object{"name": role, "role": role, "type": kind, "cidr": network}
+	}
+
+	return object{"vcn": object{
+		"cidr": vcnNetwork,
+		"subnets": []any{
+			subnet("control-plane-endpoint", "public", endpointNetwork),
+			subnet("service-lb", "public", serviceNetwork),
+			subnet("control-plane", "private", controlPlaneNetwork),
+			subnet("worker", "private", workerNetwork),
+		},
+		"networkSecurityGroup": object{"list": []any{
+			group("control-plane-endpoint", endpointRules(int(apiServer)),
+				[]ociRule{port("API servers", controlPlaneNetwork, tcp, int(apiServer))}),
+			group("control-plane", controlPlaneRules(int(apiServer)), []ociRule{{"All", anywhere, "all", 0, 0}}),
+			group("worker", workerRules(), []ociRule{{"All", anywhere, "all", 0, 0}}),
+			group("service-lb", serviceRules(),
+				[]ociRule{{"Ports of Services on nodes", workerNetwork, tcp, 30000, 32767}}),
+		}},
+	}}
+}
+
+func endpointRules(apiServer int) []ociRule {
+	return []ociRule{port("API servers", anywhere, tcp, apiServer), {"Path discovery", vcnNetwork, icmp, 3, 4}}
+}
+
+func controlPlaneRules(apiServer int) []ociRule {
+	out := []ociRule{
+		port("API servers, from the endpoint", endpointNetwork, tcp, apiServer),
+		port("API servers, from each other", controlPlaneNetwork, tcp, apiServer),
+		port("API servers, from workers", workerNetwork, tcp, apiServer),
+		{"etcd", controlPlaneNetwork, tcp, 2379, 2380},
+		port("Kubelets, from API servers", controlPlaneNetwork, tcp, 10250),
+	}
+
+	return append(out, nodeRules()...)
+}
+
+func workerRules() []ociRule {
+	out := []ociRule{
+		port("Kubelets, from API servers", controlPlaneNetwork, tcp, 10250),
+		port("Kubelets, from workers", workerNetwork, tcp, 10250),
+		{"Ports of Services on nodes, from load balancers", serviceNetwork, tcp, 30000, 32767},
+		{"Ports of Services on nodes, from workers", workerNetwork, tcp, 30000, 32767},
+	}
+
+	return append(out, nodeRules()...)
+}
+
+func serviceRules() []ociRule {
+	return []ociRule{
+		{"Path discovery", vcnNetwork, icmp, 3, 4},
+		port("HTTP", anywhere, tcp, 80),
+		port("HTTPS", anywhere, tcp, 443),
+	}
+}
+
+// nodeRules are those of all nodes: the networks of pods of Calico and flannel, and SSH.
+func nodeRules() []ociRule {
+	out := []ociRule{{"Path discovery", vcnNetwork, icmp, 3, 4}, port("SSH", anywhere, tcp, 22)}
+
+	for _, network := range []string{controlPlaneNetwork, workerNetwork} {
+		out = append(
+			out,
+			port("Calico with BGP", network, tcp, 179),
+			ociRule{"Calico with IP in IP", network, ipip, 0, 0},
+			port("Calico with VXLAN", network, udp, 4789),
+			port("flannel with VXLAN", network, udp, 8472),
+		)
+	}
+
+	return out
+}
+
+// group is a network security group of a role.
+func group(role string, ingress, egress []ociRule) object {
+	var in, out []any
+	for _, rule := range ingress {
+		in = append(in, object{"ingressRule": rule.object("source")})
+	}
+
+	for _, rule := range egress {
+		out = append(out, object{"egressRule": rule.object("destination")})
+	}
+
+	return object{"name": role, "role": role, "ingressRules": in, "egressRules": out}
+}
+
+// object is a rule as Cluster API Provider OCI has it; end is source or destination.
+func (r ociRule) object(end string) object {
+	out := object{
+		"description": r.description, end: r.network, end + "Type": "CIDR_BLOCK", "protocol": r.protocol,
+		"isStateless": false,
+	}
+
+	ports := object{"destinationPortRange": object{"min": r.from, "max": r.to}}
+
+	switch {
+	case r.protocol == tcp && r.from > 0:
+		out["tcpOptions"] = ports
+	case r.protocol == udp:
+		out["udpOptions"] = ports
+	case r.protocol == icmp: // type and code
+		out["icmpOptions"] = object{"type": r.from, "code": r.to}
+	}
+
+	return out
+}

@@ -1,0 +1,120 @@
+// Package oci asks Oracle Cloud Infrastructure for what a cluster needs before Cluster API Provider OCI can make it:
+// compartments by their paths, and images, which are imported where there are none.
+package oci
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/oracle/oci-go-sdk/v65/common"
+	"github.com/oracle/oci-go-sdk/v65/common/auth"
+)
+
+// DefaultProfile is the profile of the configuration that is used where none is named.
+const DefaultProfile = "DEFAULT"
+
+// Account is who asks.
+type Account struct {
+	// Tenancy and Region of it.
+	Tenancy, Region string
+	// User, Fingerprint and Key, which is in PEM and has no passphrase, sign requests; empty for an instance principal.
+	User, Fingerprint, Key string
+
+	provider common.ConfigurationProvider
+}
+
+// ConfigPath is the configuration of Oracle's command: what OCI_CONFIG_FILE names, else ~/.oci/config.
+func ConfigPath() (string, error) {
+	if path := os.Getenv("OCI_CONFIG_FILE"); path != "" {
+		return path, nil
+	}
+
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("failed to find the configuration of OCI: %w", err)
+	}
+
+	return filepath.Join(home, ".oci", "config"), nil
+}
+
+// ReadAccount reads a profile of the configuration of Oracle's command.
+func ReadAccount(profile string) (*Account, error) {
+	path, err := ConfigPath()
+	if err != nil {
+		return nil, err
+	}
+
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("there is no configuration of OCI: %w; make one with oci setup config, or name it in "+
+			"OCI_CONFIG_FILE", err)
+	}
+
+	provider, err := common.ConfigurationProviderFromFileWithProfile(path, profile, "")
+	if err != nil {
+		return nil, fmt.Errorf("%s: profile %s: %w", path, profile, err)
+	}
+
+	out := &Account{provider: provider}
+	if err := out.read(); err != nil {
+		return nil, fmt.Errorf("%s: profile %s: %w", path, profile, err)
+	}
+
+	return out, nil
+}
+
+// read fills in what the provider has.
+func (a *Account) read() (err error) {
+	var problems []error
+
+	for _, field := range []struct {
+		into *string
+		get  func() (string, error)
+	}{
+		{&a.Tenancy, a.provider.TenancyOCID},
+		{&a.User, a.provider.UserOCID},
+		{&a.Fingerprint, a.provider.KeyFingerprint},
+		{&a.Region, a.provider.Region},
+	} {
+		*field.into, err = field.get()
+		problems = append(problems, err)
+	}
+
+	if err := errors.Join(problems...); err != nil {
+		return err
+	}
+
+	key, err := a.provider.PrivateRSAKey()
+	if err != nil {
+		return fmt.Errorf("its key: %w", err)
+	}
+
+	a.Key = string(pem.EncodeToMemory(&pem.Block{
+		Type:  "RSA PRIVATE KEY",
+		Bytes: x509.MarshalPKCS1PrivateKey(key),
+	}))
+
+	return nil
+}
+
+// InstanceAccount is the one of the instance that this program runs on.
+func InstanceAccount() (*Account, error) {
+	provider, err := auth.InstancePrincipalConfigurationProvider()
+	if err != nil {
+		return nil, fmt.Errorf("failed to act as this instance, which has to be one of OCI: %w", err)
+	}
+
+	out := &Account{provider: provider}
+	if out.Tenancy, err = provider.TenancyOCID(); err == nil {
+		out.Region, err = provider.Region()
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("failed to act as this instance: %w", err)
+	}
+
+	return out, nil
+}

@@ -1,0 +1,142 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/oracle/oci-go-sdk/v65/common"
+	"github.com/oracle/oci-go-sdk/v65/core"
+	"github.com/oracle/oci-go-sdk/v65/identity"
+	"github.com/oracle/oci-go-sdk/v65/objectstorage"
+	"github.com/oracle/oci-go-sdk/v65/workrequests"
+)
+
+// Endpoints are URLs of services in place of those of the region; empty ones are not replaced.
+type Endpoints struct {
+	Compute, Network, NetworkLoadBalancer, Identity, ObjectStorage, WorkRequests string
+}
+
+// Cloud is a region as an account sees it.
+type Cloud struct {
+	tenancy  string
+	identity identity.IdentityClient
+	compute  core.ComputeClient
+	storage  objectstorage.ObjectStorageClient
+	work     workrequests.WorkRequestClient
+}
+
+// Connect makes the clients. Nothing is asked yet.
+func Connect(account *Account, at Endpoints) (*Cloud, error) {
+	out := &Cloud{tenancy: account.Tenancy}
+	var problems [4]error
+	out.identity, problems[0] = identity.NewIdentityClientWithConfigurationProvider(account.provider)
+	out.compute, problems[1] = core.NewComputeClientWithConfigurationProvider(account.provider)
+	out.storage, problems[2] = objectstorage.NewObjectStorageClientWithConfigurationProvider(account.provider)
+	out.work, problems[3] = workrequests.NewWorkRequestClientWithConfigurationProvider(account.provider)
+	if err := errors.Join(problems[:]...); err != nil {
+		return nil, fmt.Errorf("failed to make clients of OCI: %w", err)
+	}
+
+	retry := common.DefaultRetryPolicyWithoutEventualConsistency()
+
+	for client, endpoint := range map[*common.BaseClient]string{
+		&out.identity.BaseClient: at.Identity,
+		&out.compute.BaseClient:  at.Compute,
+		&out.storage.BaseClient:  at.ObjectStorage,
+		&out.work.BaseClient:     at.WorkRequests,
+	} {
+		client.Configuration.RetryPolicy = &retry
+		if endpoint != "" {
+			client.Host = strings.TrimSuffix(endpoint, "/")
+		}
+	}
+
+	return out, nil
+}
+
+// explain shortens an error of the SDK, which has several lines, to what happened.
+func explain(err error) error {
+	refused, ok := common.IsServiceError(err)
+	if !ok {
+		return err
+	}
+
+	switch refused.GetHTTPStatusCode() {
+	case 401:
+		return fmt.Errorf("OCI does not know the user or the key (%s); correct the profile of the configuration of OCI",
+			refused.GetMessage())
+	case 404:
+		return fmt.Errorf("it is not there, or the user may not see it (%s)", refused.GetMessage())
+	}
+
+	return fmt.Errorf("OCI answers %d %s: %s", refused.GetHTTPStatusCode(), refused.GetCode(), refused.GetMessage())
+}
+
+// Compartment is the OCID of a compartment that is named by its OCID, or by its path from the tenancy.
+func (c *Cloud) Compartment(ctx context.Context, name string) (string, error) {
+	if strings.HasPrefix(name, "ocid1.") {
+		_, err := c.identity.GetCompartment(ctx, identity.GetCompartmentRequest{CompartmentId: &name})
+		if err != nil {
+			return "", fmt.Errorf("compartment %s: %w", name, explain(err))
+		}
+
+		return name, nil
+	}
+
+	parent, parentName := c.tenancy, "the tenancy"
+
+	for _, part := range strings.Split(strings.Trim(name, "/"), "/") {
+		children, err := c.children(ctx, parent)
+		if err != nil {
+			return "", fmt.Errorf("the compartments of %s: %w", parentName, explain(err))
+		}
+
+		at := slices.IndexFunc(children, func(child identity.Compartment) bool { return *child.Name == part })
+		if at < 0 {
+			return "", fmt.Errorf("there is no compartment %q in %s; %s", part, parentName, namesOf(children))
+		}
+
+		parent, parentName = *children[at].Id, fmt.Sprintf("%q", part)
+	}
+
+	return parent, nil
+}
+
+// children are the compartments in a compartment that are not deleted.
+func (c *Cloud) children(ctx context.Context, of string) ([]identity.Compartment, error) {
+	var out []identity.Compartment
+	request := identity.ListCompartmentsRequest{
+		CompartmentId:  &of,
+		LifecycleState: identity.CompartmentLifecycleStateActive,
+	}
+
+	for {
+		response, err := c.identity.ListCompartments(ctx, request)
+		if err != nil {
+			return nil, err
+		}
+
+		out = append(out, response.Items...)
+		if request.Page = response.OpcNextPage; request.Page == nil {
+			return out, nil
+		}
+	}
+}
+
+func namesOf(compartments []identity.Compartment) string {
+	var names []string
+	for _, one := range compartments {
+		names = append(names, *one.Name)
+	}
+
+	if len(names) == 0 {
+		return "it has none"
+	}
+
+	slices.Sort(names)
+
+	return "it has " + strings.Join(names, ", ")
+}

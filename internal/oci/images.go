@@ -1,0 +1,384 @@
+package oci
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oracle/oci-go-sdk/v65/common"
+	"github.com/oracle/oci-go-sdk/v65/core"
+	"github.com/oracle/oci-go-sdk/v65/objectstorage"
+	"github.com/oracle/oci-go-sdk/v65/objectstorage/transfer"
+	"github.com/oracle/oci-go-sdk/v65/workrequests"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+const (
+	// imageName is the display name of images, and architectureTag and kubernetesTag say what they are for, as Oracle's
+	// command has it.
+	imageName       = "ock"
+	architectureTag = "ocne/architecture"
+	kubernetesTag   = "ocne/kubernetes"
+	// partSize is that of the parts of uploads.
+	partSize = 32 << 20
+	// Imports are looked at often at the beginning, and less and less often.
+	firstPoll = 500 * time.Millisecond
+	lastPoll  = 10 * time.Second
+	// firmware is the capability of images that says how they boot; machines of ARM know one way.
+	firmware, uefi = "Compute.Firmware", "UEFI_64"
+)
+
+// ARM is the architecture of shapes with processors of Ampere; AMD64 is that of all others.
+const (
+	ARM   = "arm64"
+	AMD64 = "amd64"
+)
+
+// armShapes are those that images for ARM are offered for.
+var armShapes = []string{"VM.Standard.A1.Flex", "VM.Standard.A2.Flex"}
+
+// ArchitectureOf is the architecture of a shape.
+func ArchitectureOf(shape string) string {
+	if strings.Contains(shape, ".A1.") || strings.Contains(shape, ".A2.") {
+		return ARM
+	}
+
+	return AMD64
+}
+
+// Wanted says which image is wanted.
+type Wanted struct {
+	// Compartment is its OCID.
+	Compartment string
+	// Architecture is ARM or AMD64, and Kubernetes the version in it, such as 1.33.5.
+	Architecture, Kubernetes string
+}
+
+func (w Wanted) String() string {
+	return fmt.Sprintf("an image with %s=%s and %s=%s", architectureTag, w.Architecture, kubernetesTag, w.Kubernetes)
+}
+
+// matches reports whether an image is wanted. Where the version in its tag has no patch, that is any.
+func (w Wanted) matches(image *core.Image) bool {
+	minor := w.Kubernetes
+	if parts := strings.Split(w.Kubernetes, "."); len(parts) > 2 {
+		minor = strings.Join(parts[:2], ".")
+	}
+
+	has := strings.TrimPrefix(image.FreeformTags[kubernetesTag], "v")
+
+	return image.FreeformTags[architectureTag] == w.Architecture && (has == w.Kubernetes || has == minor)
+}
+
+// FindImage is the newest image that is wanted, of those that can be used or are being imported; nil where there is
+// none.
+func (c *Cloud) FindImage(ctx context.Context, w Wanted) (*core.Image, error) {
+	var found []core.Image
+	request := core.ListImagesRequest{CompartmentId: &w.Compartment}
+
+	for {
+		response, err := c.compute.ListImages(ctx, request)
+		if err != nil {
+			return nil, fmt.Errorf("the images of compartment %s: %w", w.Compartment, explain(err))
+		}
+
+		for i := range response.Items {
+			image := &response.Items[i]
+			usable := image.LifecycleState == core.ImageLifecycleStateAvailable ||
+				image.LifecycleState == core.ImageLifecycleStateImporting
+			if usable && w.matches(image) {
+				found = append(found, *image)
+			}
+		}
+
+		if request.Page = response.OpcNextPage; request.Page == nil {
+			break
+		}
+	}
+
+	if len(found) == 0 {
+		return nil, nil
+	}
+
+	newest := slices.MaxFunc(found, func(a, b core.Image) int {
+		return cmp.Or(
+			cmp.Compare(a.FreeformTags[kubernetesTag], b.FreeformTags[kubernetesTag]),
+			a.TimeCreated.Compare(b.TimeCreated.Time),
+		)
+	})
+
+	return &newest, nil
+}
+
+// Import says how an image is imported.
+type Import struct {
+	Wanted
+	// File is a disk in qcow2, which goes through Bucket. The bucket is made where there is none.
+	File, Bucket string
+	// Uploaded and Imported are called with how far it is; Imported with percents.
+	Uploaded func(done, total int64)
+	Imported func(percent int)
+}
+
+// CheckFile says what is wrong with the file.
+func (i Import) CheckFile() error {
+	file, err := os.Open(i.File)
+	if err != nil {
+		return fmt.Errorf("the image for %s: %w", i.Architecture, err)
+	}
+	defer file.Close()
+
+	info, err := file.Stat()
+	if err != nil {
+		return fmt.Errorf("the image for %s: %w", i.Architecture, err)
+	}
+
+	image, err := engine.ReadImage(file, info.Size())
+	if err != nil {
+		return fmt.Errorf("the image for %s: %s: %w", i.Architecture, i.File, err)
+	}
+
+	if image.Format != engine.FormatCow {
+		return fmt.Errorf("the image for %s: %s is no qcow2, which OCI imports; make one with qemu-img convert -O qcow2",
+			i.Architecture, i.File)
+	}
+
+	return nil
+}
+
+// ImportImage uploads and imports an image, and returns its OCID when it can be used. One that was interrupted goes on:
+// what is in the bucket already is not uploaded again.
+func (c *Cloud) ImportImage(ctx context.Context, i Import) (string, error) {
+	space, object, err := c.upload(ctx, i)
+	if err != nil {
+		return "", fmt.Errorf("failed to upload %s: %w", i.File, explain(err))
+	}
+
+	name := imageName
+	made, err := c.compute.CreateImage(ctx, core.CreateImageRequest{
+		CreateImageDetails: core.CreateImageDetails{
+			CompartmentId: &i.Compartment,
+			DisplayName:   &name,
+			LaunchMode:    core.CreateImageDetailsLaunchModeParavirtualized,
+			FreeformTags:  map[string]string{architectureTag: i.Architecture, kubernetesTag: i.Kubernetes},
+			ImageSourceDetails: core.ImageSourceViaObjectStorageTupleDetails{
+				NamespaceName:   &space,
+				BucketName:      &i.Bucket,
+				ObjectName:      &object,
+				SourceImageType: core.ImageSourceDetailsSourceImageTypeQcow2,
+			},
+		},
+		OpcRetryToken: common.String(common.RetryToken()),
+	})
+	if err != nil {
+		return "", fmt.Errorf("failed to import %s: %w", i.File, explain(err))
+	}
+
+	if err := c.AwaitImage(ctx, &made.Image, i.Imported); err != nil {
+		return "", err
+	}
+
+	_, err = c.storage.DeleteObject(ctx, objectstorage.DeleteObjectRequest{
+		NamespaceName: &space, BucketName: &i.Bucket, ObjectName: &object,
+	})
+	if err != nil {
+		return "", fmt.Errorf("failed to remove %s from bucket %s: %w", object, i.Bucket, explain(err))
+	}
+
+	return *made.Id, c.offer(ctx, &made.Image, i.Architecture)
+}
+
+// upload puts the file into the bucket, under a name that follows from its content.
+func (c *Cloud) upload(ctx context.Context, i Import) (space, object string, err error) {
+	sum, size, err := sumOf(i.File)
+	if err != nil {
+		return "", "", err
+	}
+
+	object = fmt.Sprintf("%s-%s-%s-%x.qcow2", imageName, i.Kubernetes, i.Architecture, sum[:6])
+	found, err := c.storage.GetNamespace(ctx, objectstorage.GetNamespaceRequest{})
+	if err != nil {
+		return "", "", err
+	}
+
+	space = *found.Value
+	if err := c.ensureBucket(ctx, space, i); err != nil {
+		return "", "", err
+	}
+
+	head, err := c.storage.HeadObject(ctx, objectstorage.HeadObjectRequest{
+		NamespaceName: &space, BucketName: &i.Bucket, ObjectName: &object,
+	})
+	if err == nil && head.ContentLength != nil && *head.ContentLength == size {
+		i.Uploaded(size, size)
+		return space, object, nil
+	}
+
+	done := int64(0)
+	_, err = transfer.NewUploadManager().UploadFile(ctx, transfer.UploadFileRequest{
+		FilePath: i.File,
+		UploadRequest: transfer.UploadRequest{
+			NamespaceName:       &space,
+			BucketName:          &i.Bucket,
+			ObjectName:          &object,
+			PartSize:            common.Int64(partSize),
+			ObjectStorageClient: &c.storage,
+			CallBack: func(part transfer.MultiPartUploadPart) { // one after the other
+				if part.Err == nil {
+					done = min(done+partSize, size)
+					i.Uploaded(done, size)
+				}
+			},
+		},
+	})
+	if err == nil {
+		i.Uploaded(size, size)
+	}
+
+	return space, object, err
+}
+
+func (c *Cloud) ensureBucket(ctx context.Context, space string, i Import) error {
+	_, err := c.storage.GetBucket(ctx, objectstorage.GetBucketRequest{NamespaceName: &space, BucketName: &i.Bucket})
+	if refused, ok := common.IsServiceError(err); !ok || refused.GetHTTPStatusCode() != 404 {
+		return err
+	}
+
+	_, err = c.storage.CreateBucket(ctx, objectstorage.CreateBucketRequest{
+		NamespaceName:       &space,
+		CreateBucketDetails: objectstorage.CreateBucketDetails{Name: &i.Bucket, CompartmentId: &i.Compartment},
+	})
+
+	return err
+}
+
+// sumOf is the checksum of a file, and its size.
+func sumOf(path string) (sum []byte, size int64, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer file.Close()
+
+	hash := sha256.New()
+	size, err = io.Copy(hash, file)
+
+	return hash.Sum(nil), size, err
+}
+
+// AwaitImage waits until an image that is being imported can be used. Where that fails, the error is the one of the work
+// request.
+func (c *Cloud) AwaitImage(ctx context.Context, image *core.Image, imported func(percent int)) error {
+	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
+		found, err := c.compute.GetImage(ctx, core.GetImageRequest{ImageId: image.Id})
+		refused, ok := common.IsServiceError(err)
+
+		switch {
+		case err == nil && found.LifecycleState == core.ImageLifecycleStateAvailable:
+			imported(100)
+			return nil
+		case err != nil && (!ok || refused.GetHTTPStatusCode() != 404):
+			return fmt.Errorf("image %s: %w", *image.Id, explain(err))
+		}
+
+		percent, failure := c.progressOf(ctx, image)
+		if failure != nil {
+			return failure
+		}
+
+		imported(percent)
+
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// progressOf is how far the import of an image is; the error is why it has failed.
+func (c *Cloud) progressOf(ctx context.Context, image *core.Image) (percent int, err error) {
+	list, err := c.work.ListWorkRequests(ctx, workrequests.ListWorkRequestsRequest{
+		CompartmentId: image.CompartmentId, ResourceId: image.Id,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("the work requests of image %s: %w", *image.Id, explain(err))
+	}
+
+	for _, request := range list.Items {
+		if request.Status != workrequests.WorkRequestSummaryStatusFailed {
+			percent = int(*request.PercentComplete)
+			continue
+		}
+
+		failures, err := c.work.ListWorkRequestErrors(ctx, workrequests.ListWorkRequestErrorsRequest{
+			WorkRequestId: request.Id,
+		})
+		if err != nil {
+			return 0, fmt.Errorf("work request %s has failed, and why is not known: %w", *request.Id, explain(err))
+		}
+
+		problems := []error{fmt.Errorf("the import of image %s has failed, work request %s", *image.Id, *request.Id)}
+		for _, failure := range failures.Items {
+			problems = append(problems, fmt.Errorf("%s: %s", *failure.Code, *failure.Message))
+		}
+
+		return 0, errors.Join(problems...)
+	}
+
+	return percent, nil
+}
+
+// offer lets an image for ARM be used with the shapes that have such processors, and boot as they do.
+func (c *Cloud) offer(ctx context.Context, image *core.Image, architecture string) error {
+	if architecture != ARM {
+		return nil
+	}
+
+	for _, shape := range armShapes {
+		_, err := c.compute.AddImageShapeCompatibilityEntry(ctx, core.AddImageShapeCompatibilityEntryRequest{
+			ImageId: image.Id, ShapeName: &shape,
+		})
+		if err != nil {
+			return fmt.Errorf("failed to offer image %s for %s: %w", *image.Id, shape, explain(err))
+		}
+	}
+
+	known, err := c.compute.ListComputeGlobalImageCapabilitySchemas(ctx,
+		core.ListComputeGlobalImageCapabilitySchemasRequest{})
+	if err == nil && len(known.Items) == 0 {
+		err = errors.New("there are no capabilities of images")
+	}
+
+	if err != nil {
+		return fmt.Errorf("the capabilities of images: %w", explain(err))
+	}
+
+	boots := uefi
+	_, err = c.compute.CreateComputeImageCapabilitySchema(ctx, core.CreateComputeImageCapabilitySchemaRequest{
+		CreateComputeImageCapabilitySchemaDetails: core.CreateComputeImageCapabilitySchemaDetails{
+			CompartmentId: image.CompartmentId,
+			ImageId:       image.Id,
+			ComputeGlobalImageCapabilitySchemaVersionName: known.Items[0].CurrentVersionName,
+			SchemaData: map[string]core.ImageCapabilitySchemaDescriptor{
+				firmware: core.EnumStringImageCapabilitySchemaDescriptor{
+					Values: []string{uefi}, DefaultValue: &boots,
+					Source: core.ImageCapabilitySchemaDescriptorSourceImage,
+				},
+			},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("failed to say how image %s boots: %w", *image.Id, explain(err))
+	}
+
+	return nil
+}
