@@ -22,7 +22,7 @@ demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-
 	@exec bin/demo $(if $(KEEP),-keep)
 
 .PHONY: test
-test: tools test-unit test-conformance test-integration test-guestnet test-image test-release test-security test-reliability test-e2e ## Run all tests
+test: tools test-unit test-conformance test-integration test-guestnet test-image test-release test-security test-reliability test-oci test-e2e ## Run all tests
 
 .PHONY: test-unit
 test-unit: executor ## Run unit tests, under a minute
@@ -50,6 +50,10 @@ test-image: ## Edit an image of a node with real guestfish; where it is installe
 .PHONY: test-release
 test-release: tools tools-clusterctl ## Install and upgrade a release with clusterctl, and render its templates
 	go test ./e2e/release -count=1 -timeout 10m
+
+.PHONY: test-oci
+test-oci: tools tools-oci ## Make clusters on a fake of Oracle Cloud with the real Cluster API Provider OCI
+	go test ./e2e/oci/... -count=1 -timeout 10m
 
 .PHONY: test-e2e
 test-e2e: tools tools-ipam tools-clusterctl ## Run clusters from end to end

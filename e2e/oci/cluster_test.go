@@ -138,3 +138,24 @@ func (s *site) move(management []string) {
 		s.t.Errorf("the Secret with the key is left: %v", err)
 	}
 }
+
+// TestRow34WithoutAManagementCluster makes a cluster where there is no management cluster, and deletes it with the one
+// that start has made.
+func TestRow34WithoutAManagementCluster(t *testing.T) {
+	s := siteOn(t, suite.cloud)
+	in := s.cloud.Compartment("parent/my/child")
+	s.cloud.AddImage(in, "arm64", "1.36.1", time.Now())
+	s.clusterFile("alone", in, "workerNodes: 1")
+	s.write("cluster.yaml", readFile(t, s.file)+"    workerShape: {shape: VM.Standard.A1.Flex}\n")
+	t.Cleanup(func() { s.olvmctl("local", "stop") })
+
+	_, said := s.does("start", "-f", s.file, "--timeout", "5m")
+	contains(t, "start", said, "Adding the infrastructure to the local management cluster: ok",
+		"Starting a local management cluster: ok")
+
+	_, said = s.does("delete", "-f", s.file, "--yes", "--timeout", "5m")
+	contains(t, "delete", said, "deleted Secret alone/alone-oci-credentials", "deleted OCIClusterIdentity alone/alone",
+		"deleted namespace alone", "Stopping the local management cluster: ok")
+	check.Equal(t, "instances that are left", len(s.cloud.Objects("instances")), 0)
+	check.Equal(t, "networks that are left", len(s.cloud.Objects("vcns")), 0)
+}

@@ -136,6 +136,7 @@ func TestRow36ImagesOfOCI(t *testing.T) {
 		s.clusterFile("images-one", "parent/my")
 		in := s.cloud.Compartment("parent/my")
 		s.cloud.AddImage(in, "arm64", "1.36.1", time.Now().Add(-time.Hour))
+
 		newest := s.cloud.AddImage(in, "arm64", "1.36.1", time.Now())
 		for range 6 { // more than a page
 			s.cloud.AddImage(in, "arm64", "1.36.1", time.Now().Add(-2*time.Hour))

@@ -81,6 +81,7 @@ func run(m *testing.M) (code int, err error) {
 	if suite.other, err = startPlane(ctx, "other"); err != nil {
 		return 0, err
 	}
+
 	defer suite.other.Stop()
 
 	guests, err := guest.New(logr.Discard())
@@ -99,6 +100,7 @@ func run(m *testing.M) (code int, err error) {
 	if suite.plane, err = startPlane(ctx, "plane"); err != nil {
 		return 0, err
 	}
+
 	defer suite.plane.Stop()
 
 	trust := filepath.Join(suite.dir, "cloud.pem")
@@ -156,6 +158,7 @@ func makeKey() error {
 	}
 
 	suite.key = pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
+
 	var parts []string
 	for _, part := range md5.Sum(public) { // what Oracle calls the fingerprint of a key
 		parts = append(parts, fmt.Sprintf("%02x", part))

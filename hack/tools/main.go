@@ -2,8 +2,8 @@
 //
 //	go run ./hack/tools [-path MODULE/NAME] [GROUP ...]
 //
-// Groups are plane (the management plane), ipam and oci (providers for it), clusterctl, executor, dns (CoreDNS), dev and
-// apidocs (generators), lint, sbom and vuln (govulncheck); none means plane and executor.
+// Groups are plane (the management plane), ipam and oci (providers for it), clusterctl, executor, dns (CoreDNS), dev
+// and apidocs (generators), lint, sbom and vuln (govulncheck); none means plane and executor.
 package main
 
 import (

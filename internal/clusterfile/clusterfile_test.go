@@ -225,7 +225,7 @@ communityCatalog: true
 ephemeralCluster: {name: ocne-ephemeral, preserve: true, node: {memory: 8Gi, cpus: 4}}
 directory: /var/lib/ocne
 kubeconfig: ~/.kube/config`
-	s := read(t, "current.yaml", "name: demo", more)
+	s := read(t, "current.yaml", "name: demo", more, "providers:\n", "providers:\n  oci: {kubeconfig: x}\n")
 	got := s.Validate()
 	if Failed(got) {
 		t.Errorf("the file is refused:\n%s", texts(got))
@@ -270,8 +270,8 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 			[]string{"cluster.yaml:3: controlPlaneNodes: 2 is even"}},
 		"fewer than none": {"current", []string{"workerNodes: 2", "workerNodes: -1"},
 			[]string{"workerNodes: -1 is less than 0"}},
-		"another provider": {"current", []string{"provider: olvm", "provider: oci"},
-			[]string{`provider: "oci" is not supported`}},
+		"another provider": {"current", []string{"provider: olvm", "provider: vsphere"},
+			[]string{`provider: "vsphere" is not supported; write oci or olvm`}},
 		"a version of nobody's": {"current", []string{"kubernetesVersion: 1.33", "kubernetesVersion: latest"},
 			[]string{`kubernetesVersion: "latest" is not a version`}},
 		"a version without its patch": {"current", []string{"kubernetesVersion: 1.33", "kubernetesVersion: 1.99"},

@@ -277,7 +277,8 @@ var passedOver = map[string]string{
 	"kubeconfig": "it is not used: name the management cluster with --kubeconfig",
 	"kubeProxyMode": "it is not used: kube-proxy has kubeadm's default, iptables; change the ConfigMap " +
 		"kube-proxy of the cluster that runs",
-	"quiet": "it is not used: progress goes to the error output; send that elsewhere",
+	"providers.oci.kubeconfig": "it is not used: name the management cluster with --kubeconfig",
+	"quiet":                    "it is not used: progress goes to the error output; send that elsewhere",
 }
 
 // Unknown are the keys of a YAML mapping that a type does not have, with the nearest that it has.
@@ -314,7 +315,7 @@ func unknown(file string, node *yaml.Node, t reflect.Type, path string) []Proble
 		key, full := node.Content[i], strings.TrimPrefix(path+"."+node.Content[i].Value, ".")
 		if field, ok := known[key.Value]; ok {
 			out = append(out, unknown(file, node.Content[i+1], field, full)...)
-		} else if answer, ok := passedOver[full]; ok && t == reflect.TypeFor[File]() {
+		} else if answer, ok := passedOver[full]; ok && (path != "" || t == reflect.TypeFor[File]()) {
 			out = append(out, Problem{File: file, Line: key.Line, Path: full, Message: answer, Warning: true})
 		} else {
 			out = append(out, Problem{

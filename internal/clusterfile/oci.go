@@ -96,7 +96,8 @@ func (s *Source) checkShape(path string, shape OCIShape) {
 
 	size, err := strconv.ParseFloat(shape.BootVolumeSizeInGBs, 64)
 	if err == nil && size > 0 && size < 50 {
-		s.note(false, path+"bootVolumeSizeInGBs", "%s is less than 50, the least that OCI has", shape.BootVolumeSizeInGBs)
+		s.note(false, path+"bootVolumeSizeInGBs", "%s is less than 50, the least that OCI has",
+			shape.BootVolumeSizeInGBs)
 	}
 }
 
@@ -119,9 +120,14 @@ func (s *Source) checkEndpoints() {
 
 // checkUnusedByOCI names what means nothing on OCI.
 func (s *Source) checkUnusedByOCI() {
-	if s.ExtraIgnition != "" || !s.ExtraIgnitionInline.IsZero() {
-		s.note(false, "extraIgnition", "machines on OCI have cloud-init, because Cluster API writes Ignition 2 alone, "+
-			"which current images do not read; remove it")
+	for path, used := range map[string]bool{
+		"extraIgnition":       s.ExtraIgnition != "",
+		"extraIgnitionInline": !s.ExtraIgnitionInline.IsZero(),
+	} {
+		if used {
+			s.note(false, path, "machines on OCI have cloud-init, because Cluster API writes Ignition 2 alone, which "+
+				"current images do not read; remove it")
+		}
 	}
 
 	for path, value := range map[string]string{

@@ -53,7 +53,7 @@ func (f *File) providers() map[string]provider {
 			proxy:       &c.Proxy,
 			setDefaults: f.setOCIDefaults,
 			check:       (*Source).checkOCI,
-			networks:    func() map[string]string { return nil },
+			networks:    func() map[string]string { return map[string]string{"providers.oci": vcnNetwork} },
 		},
 	}
 }

@@ -131,8 +131,8 @@ func (c *creation) infrastructure() ([]Provider, error) { return []Provider{c.Pr
 func (c *creation) namespace() string { return c.Management.Namespace }
 
 // steps from nothing to nodes that are ready.
-func (c *creation) steps() []step {
-	var out []step
+func (c *creation) steps() []Step {
+	var out []Step
 
 	out = append(out, c.findSteps()...)
 	out = append(out, c.prepareSteps()...)
@@ -140,18 +140,18 @@ func (c *creation) steps() []step {
 	out = append(out, c.addOnSteps()...)
 	out = append(out, c.pivotSteps()...)
 
-	return append(out, step{name: "Counting the nodes", quiet: true, run: c.countNodes})
+	return append(out, Step{name: "Counting the nodes", quiet: true, run: c.countNodes})
 }
 
 // findSteps look for the cluster, for one that is there already is treated otherwise.
-func (c *creation) findSteps() []step {
-	out := []step{{name: "Looking whether the cluster manages itself", quiet: true, run: c.findOwn}}
+func (c *creation) findSteps() []Step {
+	out := []Step{{name: "Looking whether the cluster manages itself", quiet: true, run: c.findOwn}}
 
 	// A local management cluster that has stopped may have the cluster.
 	out = append(out, only(func() bool { return !c.managesItself && c.management.local.Exists() },
-		c.management.start(c.Display)...)...)
+		c.management.start(c.Display, nil)...)...)
 
-	return append(out, step{
+	return append(out, Step{
 		name:   "Looking for the cluster in its management cluster",
 		quiet:  true,
 		needed: func() bool { return !c.managesItself },
@@ -161,17 +161,17 @@ func (c *creation) findSteps() []step {
 
 // prepareSteps ask the infrastructure, and have a management cluster with all providers. A cluster that is there has
 // its images already.
-func (c *creation) prepareSteps() []step {
+func (c *creation) prepareSteps() []Step {
 	out := only(func() bool { return !c.exists }, c.Provider.EnsureImages(c)...)
 	out = append(out, c.Provider.Validate(c)...)
 
 	out = append(out, only(func() bool { return !c.managesItself },
-		append(c.management.start(c.Display),
-			step{name: "Connecting to the management cluster", quiet: true, run: c.management.connect},
+		append(c.management.start(c.Display, func() Provider { return c.Provider }),
+			Step{name: "Connecting to the management cluster", quiet: true, run: c.management.connect},
 			ensureProviders(&c.Common, c.management, c.infrastructure),
 		)...)...)
 
-	return append(out, step{
+	return append(out, Step{
 		name:   "Looking for other clusters of the namespace",
 		quiet:  true,
 		needed: c.pivots,
@@ -180,8 +180,8 @@ func (c *creation) prepareSteps() []step {
 }
 
 // makeSteps apply the manifests and connect to the cluster.
-func (c *creation) makeSteps() []step {
-	return []step{
+func (c *creation) makeSteps() []Step {
+	return []Step{
 		{name: "Applying the manifests", run: c.apply},
 		{
 			name: "Waiting for the control plane",
@@ -204,10 +204,10 @@ func (c *creation) makeSteps() []step {
 }
 
 // addOnSteps install the add-ons, a CNI among them, and wait for the nodes, which are not ready without one.
-func (c *creation) addOnSteps() []step {
-	var out []step
+func (c *creation) addOnSteps() []Step {
+	var out []Step
 	for _, one := range c.addOns {
-		out = append(out, step{
+		out = append(out, Step{
 			name: "Installing " + one.Name,
 			run:  func(ctx context.Context) error { return c.install(ctx, one) },
 		})
@@ -215,7 +215,7 @@ func (c *creation) addOnSteps() []step {
 
 	out = append(out, c.Provider.Addons(c)...)
 
-	return append(out, step{
+	return append(out, Step{
 		name: "Waiting for the nodes",
 		run: c.wait(func(ctx context.Context) error {
 			return checkReady(ctx, c.management.Cluster, c.File.Name)

@@ -56,7 +56,7 @@ func Delete(ctx context.Context, o DeleteOptions) error {
 }
 
 func newDeletion(o DeleteOptions) (*deletion, error) {
-	d := &deletion{DeleteOptions: o}
+	d := &deletion{DeleteOptions: o, provider: providerOf(nil)}
 	var err error
 	if d.management, err = newManagement(o.Management, o.Driver); err != nil {
 		return nil, err
@@ -73,14 +73,14 @@ func newDeletion(o DeleteOptions) (*deletion, error) {
 }
 
 // steps from a cluster to nothing.
-func (d *deletion) steps() []step {
-	var out []step
+func (d *deletion) steps() []Step {
+	var out []Step
 
-	out = append(out, only(d.management.local.Exists, d.management.start(d.Display)...)...)
+	out = append(out, only(d.management.local.Exists, d.management.start(d.Display, nil)...)...)
 	out = append(out,
-		step{name: "Looking for the cluster", quiet: true, run: d.find},
-		step{name: "Looking whether it manages itself", quiet: true, needed: d.exists, run: d.checkOwn},
-		step{name: "Asking the user", quiet: true, run: d.confirm},
+		Step{name: "Looking for the cluster", quiet: true, run: d.find},
+		Step{name: "Looking whether it manages itself", quiet: true, needed: d.exists, run: d.checkOwn},
+		Step{name: "Asking the user", quiet: true, run: d.confirm},
 	)
 	out = append(out, only(func() bool { return d.managesItself }, d.moveSteps()...)...)
 
@@ -88,11 +88,11 @@ func (d *deletion) steps() []step {
 }
 
 // moveSteps move a cluster that manages itself to another management cluster, which deletes it then.
-func (d *deletion) moveSteps() []step {
-	out := d.to.start(d.Display)
+func (d *deletion) moveSteps() []Step {
+	out := d.to.start(d.Display, func() Provider { return d.provider })
 
 	return append(out,
-		step{
+		Step{
 			name:  "Connecting to the other management cluster",
 			quiet: true,
 			run: func(ctx context.Context) error {
@@ -106,7 +106,7 @@ func (d *deletion) moveSteps() []step {
 		},
 		ensureProviders(&d.Common, d.to, func() ([]Provider, error) { return []Provider{d.provider}, nil }),
 		move(&d.Common, d.management, d.to),
-		step{
+		Step{
 			name:  "Turning to the other management cluster",
 			quiet: true,
 			run: func(context.Context) error {
@@ -116,7 +116,7 @@ func (d *deletion) moveSteps() []step {
 		},
 		// Cluster API connects to clusters whose infrastructure it has seen, and deletes a control plane with a
 		// connection alone.
-		step{
+		Step{
 			name: "Waiting for Cluster API to know it",
 			run: d.wait(func(ctx context.Context) error {
 				return checkKnown(ctx, d.management.Cluster, d.Name)
@@ -126,15 +126,15 @@ func (d *deletion) moveSteps() []step {
 }
 
 // deleteSteps delete the cluster, and remove what Create made for it.
-func (d *deletion) deleteSteps() []step {
-	out := []step{
+func (d *deletion) deleteSteps() []Step {
+	out := []Step{
 		{name: "Looking for the credentials", quiet: true, needed: d.exists, run: d.findKept},
 		{
 			name:   "Deleting " + d.Name,
 			needed: d.exists,
 			run: func(ctx context.Context) error {
-				// Cluster API deletes in an order that infrastructures need: the garbage collector, asked to wait for all
-				// dependents, would delete the network of a cluster on OCI before its machines.
+				// Cluster API deletes in the order that infrastructures need. The garbage collector, asked to wait for
+				// all dependents, would delete the network of a cluster on OCI before its machines.
 				err := d.management.Delete(ctx, d.cluster)
 				if client.IgnoreNotFound(err) != nil {
 					return fmt.Errorf("failed to delete Cluster %s: %w", d.Name, err)
@@ -164,7 +164,7 @@ func (d *deletion) deleteSteps() []step {
 }
 
 // leaveSteps remove the local management cluster that is not needed any more.
-func (d *deletion) leaveSteps() []step {
+func (d *deletion) leaveSteps() []Step {
 	own := only(func() bool { return !d.managesItself }, d.management.leave(&d.Common)...)
 	other := only(func() bool { return d.managesItself }, d.to.leave(&d.Common)...)
 

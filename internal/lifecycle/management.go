@@ -42,11 +42,18 @@ func (m *management) connect(context.Context) (err error) {
 	return err
 }
 
-// start are the steps that start a local management cluster.
-func (m *management) start(display *progress.Display) []step {
+// start are the steps that start a local management cluster; of is the infrastructure that it is to know, and nil for
+// ours alone. It is asked when the turn of the steps comes.
+func (m *management) start(display *progress.Display, of func() Provider) []Step {
 	stopped := func() bool { return m.isLocal && !m.local.Runs() }
+	name := func() string { return of().Components().Name }
 
-	return []step{
+	return []Step{
+		{
+			name:   "Adding the infrastructure to the local management cluster",
+			needed: func() bool { return of != nil && m.isLocal && m.local.Lacks(name()) },
+			run:    func(ctx context.Context) error { return m.local.Add(ctx, name()) },
+		},
 		{
 			name:   "What a local management cluster needs",
 			needed: stopped,
@@ -61,9 +68,9 @@ func (m *management) start(display *progress.Display) []step {
 }
 
 // leave are the steps that remove a local management cluster without clusters.
-func (m *management) leave(o *Common) []step {
+func (m *management) leave(o *Common) []Step {
 	return only(func() bool { return m.isLocal && !o.Preserve },
-		step{
+		Step{
 			name:  "Counting the clusters that are left",
 			quiet: true,
 			run: func(ctx context.Context) error {
@@ -78,7 +85,7 @@ func (m *management) leave(o *Common) []step {
 				return err
 			},
 		},
-		step{
+		Step{
 			name:   "Stopping the local management cluster",
 			needed: func() bool { return m.unused },
 			run:    m.local.Remove,
@@ -95,8 +102,8 @@ func (m *management) remind(ctx context.Context, display *progress.Display) {
 
 // ensureProviders is the step that installs the providers that are missing in a management cluster, and waits for all.
 // Which infrastructures are needed is asked when its turn comes.
-func ensureProviders(o *Common, in *management, needed func() ([]Provider, error)) step {
-	return step{
+func ensureProviders(o *Common, in *management, needed func() ([]Provider, error)) Step {
+	return Step{
 		name: "Cluster API and its providers",
 		run: func(ctx context.Context) error {
 			list, err := needed()
@@ -121,8 +128,8 @@ func ensureProviders(o *Common, in *management, needed func() ([]Provider, error
 }
 
 // move is the step that moves all clusters of the namespace to another management cluster.
-func move(o *Common, from, to *management) step {
-	return step{
+func move(o *Common, from, to *management) Step {
+	return Step{
 		name: "Moving the namespace",
 		run: func(ctx context.Context) error {
 			moved, err := from.Others(ctx, "", client.InNamespace(from.Namespace))
@@ -150,5 +157,5 @@ func StartLocal(ctx context.Context, display *progress.Display) error {
 		return nil
 	}
 
-	return runSteps(ctx, display, m.start(display))
+	return runSteps(ctx, display, m.start(display, nil))
 }

@@ -7,11 +7,12 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 )
 
 // MoveOptions say what moves where.
@@ -45,7 +46,7 @@ func Move(ctx context.Context, o MoveOptions) error {
 
 	var connected []string
 
-	return runSteps(ctx, o.Display, []step{
+	return runSteps(ctx, o.Display, []Step{
 		ensureProviders(&o.Common, to, func() ([]Provider, error) { return providersIn(ctx, from.Cluster) }),
 		{
 			name:  "Looking which clusters are there",

@@ -48,7 +48,8 @@ func newOCI(o ProviderOptions) (Provider, error) {
 	for _, text := range o.Images {
 		architecture, file, ok := strings.Cut(text, "=")
 		if !ok || architecture != oci.AMD64 && architecture != oci.ARM {
-			return nil, fmt.Errorf("--image: %q says no architecture; write %s=FILE or %s=FILE", text, oci.AMD64, oci.ARM)
+			return nil, fmt.Errorf("--image: %q says no architecture; write %s=FILE or %s=FILE", text, oci.AMD64,
+				oci.ARM)
 		}
 
 		out.Files[architecture] = file
@@ -146,8 +147,8 @@ func (o *OCI) checkImages(c *creation) error {
 		case file != "":
 			problems = append(problems, oci.Import{Wanted: o.wanted(c, architecture), File: file}.CheckFile())
 		default:
-			problems = append(problems, fmt.Errorf("compartment %s does not have %s; give a disk with --image %s=FILE, "+
-				"or write providers.oci.images.%s", settingsOfOCI(c).Compartment, o.wanted(c, architecture), architecture,
+			problems = append(problems, fmt.Errorf("compartment %s does not have %s; give a disk with --image "+
+				"%s=FILE, or write providers.oci.images.%[3]s", settingsOfOCI(c).Compartment, o.wanted(c, architecture),
 				architecture))
 		}
 	}
@@ -180,8 +181,8 @@ func checkImageIDs(objects []*unstructured.Unstructured) error {
 
 		id, _, _ := unstructured.NestedString(object.Object, "spec", "template", "spec", "imageId")
 		if !strings.HasPrefix(id, "ocid1.image") {
-			problems = append(problems, fmt.Errorf("OCIMachineTemplate %s: spec.template.spec.imageId is %q, which is no "+
-				"OCID of an image", object.GetName(), id))
+			problems = append(problems, fmt.Errorf("OCIMachineTemplate %s: spec.template.spec.imageId is %q, which is "+
+				"no OCID of an image", object.GetName(), id))
 		}
 	}
 
@@ -189,8 +190,8 @@ func checkImageIDs(objects []*unstructured.Unstructured) error {
 }
 
 // EnsureImages implements Provider. Nothing is written before all that is missing is known.
-func (o *OCI) EnsureImages(c *creation) []step {
-	out := []step{{name: "Asking Oracle Cloud", run: func(ctx context.Context) error {
+func (o *OCI) EnsureImages(c *creation) []Step {
+	out := []Step{{name: "Asking Oracle Cloud", run: func(ctx context.Context) error {
 		if err := o.look(ctx, c); err != nil {
 			return err
 		}
@@ -203,11 +204,11 @@ func (o *OCI) EnsureImages(c *creation) []step {
 	}
 
 	for _, architecture := range architecturesOf(c) {
-		out = append(out, step{
+		out = append(out, Step{
 			name:   "Importing the image for " + architecture,
 			needed: func() bool { return o.images[architecture] == "" },
 			run:    func(ctx context.Context) error { return o.importImage(ctx, c, architecture) },
-		}, step{
+		}, Step{
 			name:  "Looking whether the image for " + architecture + " can be used",
 			quiet: true,
 			run:   func(ctx context.Context) error { return o.awaitImage(ctx, c, architecture) },
@@ -265,8 +266,8 @@ func sayPercents(display *progress.Display, what string) func(percent int) {
 }
 
 // Validate implements Provider.
-func (o *OCI) Validate(c *creation) []step {
-	return []step{{
+func (o *OCI) Validate(c *creation) []Step {
+	return []Step{{
 		name:   "Asking Oracle Cloud",
 		needed: func() bool { return o.compartment == "" },
 		run: func(ctx context.Context) error {
@@ -313,8 +314,8 @@ func (o *OCI) Manifests(ctx context.Context, c *creation) ([]*unstructured.Unstr
 	return c.File.OCIManifests(facts)
 }
 
-// imagesInUse are the images of the control plane's machines and of workers in the management cluster; empty where there
-// are none yet.
+// imagesInUse are the images of the control plane's machines and of workers in the management cluster; empty where
+// there are none yet.
 func imagesInUse(
 	ctx context.Context, c *creation, objects []*unstructured.Unstructured,
 ) (controlPlane, workers string, err error) {
@@ -384,8 +385,8 @@ func (o *OCI) Secrets(ctx context.Context, c *creation, labels map[string]string
 }
 
 // Addons implements Provider: the cloud controller manager, without which nodes stay tainted.
-func (o *OCI) Addons(c *creation) []step {
-	return []step{{
+func (o *OCI) Addons(c *creation) []Step {
+	return []Step{{
 		name: "Installing the cloud controller manager of OCI",
 		run: func(ctx context.Context) error {
 			told, err := o.controllerManager(ctx, c)
@@ -435,8 +436,8 @@ func (o *OCI) controllerManager(ctx context.Context, c *creation) (oci.Controlle
 	}
 
 	if out.VCN == "" || len(out.Subnets) == 0 {
-		return out, fmt.Errorf("OCICluster %s has no subnet with the role service-lb, in which load balancers of Services "+
-			"are made; name one in providers.oci.loadBalancer.subnet1", key)
+		return out, fmt.Errorf("OCICluster %s has no subnet with the role service-lb, in which load balancers of "+
+			"Services are made; name one in providers.oci.loadBalancer.subnet1", key)
 	}
 
 	return out, nil

@@ -58,8 +58,8 @@ func newOLVM(o ProviderOptions) (Provider, error) {
 func (*OLVM) Components() clusterctl.Infrastructure { return clusterctl.OLVM }
 
 // EnsureImages implements Provider.
-func (o *OLVM) EnsureImages(c *creation) []step {
-	return []step{
+func (o *OLVM) EnsureImages(c *creation) []Step {
+	return []Step{
 		{
 			name:  "Checking the storage driver", // before an upload that takes long
 			quiet: true,
@@ -75,8 +75,8 @@ func (o *OLVM) EnsureImages(c *creation) []step {
 
 // Validate implements Provider. The engine is not asked about a cluster that is there: its addresses are taken by
 // itself.
-func (o *OLVM) Validate(c *creation) []step {
-	return []step{
+func (o *OLVM) Validate(c *creation) []Step {
+	return []Step{
 		{
 			name:   "Comparing the credentials of the engine",
 			quiet:  true,
@@ -114,8 +114,8 @@ func (o *OLVM) Secrets(ctx context.Context, c *creation, labels map[string]strin
 }
 
 // Addons implements Provider.
-func (o *OLVM) Addons(c *creation) []step {
-	return []step{
+func (o *OLVM) Addons(c *creation) []Step {
+	return []Step{
 		{
 			name:  "Looking for the credentials of the storage driver",
 			quiet: true,

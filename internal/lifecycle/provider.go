@@ -20,16 +20,16 @@ type Provider interface {
 	// Components is the provider of Cluster API that makes its clusters.
 	Components() clusterctl.Infrastructure
 	// EnsureImages are the steps that have the images which the machines of a new cluster start from.
-	EnsureImages(c *creation) []step
+	EnsureImages(c *creation) []Step
 	// Validate are the steps that ask the infrastructure, before anything is made in the management cluster.
-	Validate(c *creation) []step
+	Validate(c *creation) []Step
 	// Manifests are the objects of the cluster.
 	Manifests(ctx context.Context, c *creation) ([]*unstructured.Unstructured, error)
 	// Secrets keeps the credentials of the infrastructure in the management cluster. Its objects have labels, by which
 	// a Delete knows them.
 	Secrets(ctx context.Context, c *creation, labels map[string]string) error
 	// Addons are the steps that install what the infrastructure has in the cluster itself.
-	Addons(c *creation) []step
+	Addons(c *creation) []Step
 	// Kept is what Secrets has made for a cluster and no other cluster needs. cluster is nil where it is gone; then the
 	// name says which it was.
 	Kept(ctx context.Context, in *mgmtcluster.Cluster, name string, cluster *clusterv1.Cluster) ([]client.Object, error)

@@ -88,11 +88,11 @@ func wantedServer(objects []*unstructured.Unstructured) string {
 func (c *creation) pivots() bool { return c.SelfManaged && !c.managesItself }
 
 // pivotSteps install the providers in the cluster and move its objects there.
-func (c *creation) pivotSteps() []step {
+func (c *creation) pivotSteps() []Step {
 	from := c.management // findOwn changes it only where the cluster does not pivot
 	name := c.File.Name
 
-	out := []step{
+	out := []Step{
 		// Another one may have come in the meantime.
 		{name: "Looking again for other clusters of the namespace", quiet: true, run: c.checkAlone},
 		ensureProviders(&c.Common, c.workload, c.infrastructure),
@@ -105,7 +105,7 @@ func (c *creation) pivotSteps() []step {
 		},
 	}
 	out = append(out, from.leave(&c.Common)...)
-	out = append(out, step{
+	out = append(out, Step{
 		name:  "Turning to the new management cluster",
 		quiet: true,
 		run: func(context.Context) error {

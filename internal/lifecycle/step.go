@@ -30,8 +30,8 @@ type Common struct {
 	Display *progress.Display
 }
 
-// step is a part of an operation.
-type step struct {
+// Step is a part of an operation.
+type Step struct {
 	// name for people.
 	name string
 	// quiet steps have no line of their own: they are over at once, or ask the user.
@@ -44,7 +44,7 @@ type step struct {
 }
 
 // runSteps runs those that are needed, one after the other, up to the first that fails.
-func runSteps(ctx context.Context, display *progress.Display, steps []step) error {
+func runSteps(ctx context.Context, display *progress.Display, steps []Step) error {
 	for _, s := range steps {
 		if s.needed != nil && !s.needed() {
 			continue
@@ -64,7 +64,7 @@ func runSteps(ctx context.Context, display *progress.Display, steps []step) erro
 }
 
 // only gives a step one more condition.
-func only(needed func() bool, steps ...step) []step {
+func only(needed func() bool, steps ...Step) []Step {
 	for i := range steps {
 		before := steps[i].needed
 		steps[i].needed = func() bool { return needed() && (before == nil || before()) }

@@ -18,7 +18,7 @@ import (
 )
 
 // neededSteps are the names of the steps that have a line and something to do, as things stand.
-func neededSteps(steps []step) []string {
+func neededSteps(steps []Step) []string {
 	var out []string
 
 	for _, s := range steps {
@@ -53,14 +53,14 @@ func localThatStopped(t *testing.T) {
 
 func TestRunSteps(t *testing.T) {
 	var ran []string
-	record := func(name string, err error) step {
-		return step{name: name, run: func(context.Context) error {
+	record := func(name string, err error) Step {
+		return Step{name: name, run: func(context.Context) error {
 			ran = append(ran, name)
 			return err
 		}}
 	}
 	found := false
-	finds := step{name: "finds", quiet: true, run: func(context.Context) error {
+	finds := Step{name: "finds", quiet: true, run: func(context.Context) error {
 		found = true
 		return nil
 	}}
@@ -70,7 +70,7 @@ func TestRunSteps(t *testing.T) {
 	before.needed = after.needed
 
 	var out bytes.Buffer
-	err := runSteps(t.Context(), progress.To(&out), []step{
+	err := runSteps(t.Context(), progress.To(&out), []Step{
 		record("first", nil), before, finds, after, record("fails", errors.New("no")), record("never", nil),
 	})
 	if err == nil || err.Error() != "no" {

@@ -106,7 +106,7 @@ func (u *upgrade) readFile(ctx context.Context) (err error) {
 }
 
 // plan finds what would be replaced, and the steps that do it.
-func (u *upgrade) plan(ctx context.Context) (changes []string, steps []step, err error) {
+func (u *upgrade) plan(ctx context.Context) (changes []string, steps []Step, err error) {
 	if u.cluster.Spec.Topology.IsDefined() {
 		return u.planTopology()
 	}
@@ -137,7 +137,7 @@ func (u *upgrade) plan(ctx context.Context) (changes []string, steps []step, err
 	}
 
 	for _, one := range owners {
-		steps = append(steps, step{
+		steps = append(steps, Step{
 			name: "Rolling out " + one.name,
 			run:  func(ctx context.Context) error { return u.rollOut(ctx, one) },
 		})
@@ -147,7 +147,7 @@ func (u *upgrade) plan(ctx context.Context) (changes []string, steps []step, err
 }
 
 // planTopology is plan for a Cluster with a ClusterClass, whose controller replaces machines in the same order.
-func (u *upgrade) planTopology() (changes []string, steps []step, err error) {
+func (u *upgrade) planTopology() (changes []string, steps []Step, err error) {
 	if u.VMTemplate != "" {
 		return nil, nil, fmt.Errorf("--vm-template: the VM template of %s is a variable of its ClusterClass; change "+
 			"spec.topology.variables", u.Name)
@@ -162,7 +162,7 @@ func (u *upgrade) planTopology() (changes []string, steps []step, err error) {
 			u.Name, now, u.Version))
 	}
 
-	return changes, []step{{name: "Rolling out " + u.Name, run: u.rollOutTopology}}, nil
+	return changes, []Step{{name: "Rolling out " + u.Name, run: u.rollOutTopology}}, nil
 }
 
 // owner is a control plane or a MachineDeployment in an upgrade.

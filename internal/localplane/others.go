@@ -3,6 +3,7 @@ package localplane
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -44,6 +45,31 @@ func (p *Plane) StartIPAM(ctx context.Context) error {
 	}
 
 	return process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
+}
+
+// Others are providers of others that a local plane can run, by their names: how each is built, and started.
+var Others = map[string]Other{
+	"oci": {Module: "oci", Start: func(ctx context.Context, p *Plane) error { return p.StartOCI(ctx, network()...) }},
+}
+
+// network are the settings of this process that say how the cloud is reached.
+func network() []string {
+	var out []string
+
+	for _, name := range []string{"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"} {
+		if value, ok := os.LookupEnv(name); ok {
+			out = append(out, name+"="+value)
+		}
+	}
+
+	return out
+}
+
+// Other is a provider of others.
+type Other struct {
+	// Module of the tools that has it.
+	Module string
+	Start  func(context.Context, *Plane) error
 }
 
 // StartOCI installs and starts Cluster API Provider OCI, which `make tools-oci` has built. It has no credentials of its
@@ -97,7 +123,8 @@ func (p *Plane) StartOCI(ctx context.Context, env ...string) error {
 		return err
 	}
 
-	if err := process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[1]))); err != nil {
+	err = process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[1])))
+	if err != nil {
 		return err
 	}
 

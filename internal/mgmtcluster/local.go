@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -46,6 +47,43 @@ func (l Local) data() string       { return filepath.Join(l.dir, "data") }
 func (l Local) pidFile() string    { return filepath.Join(l.dir, "pid") }
 func (l Local) readyFile() string  { return filepath.Join(l.dir, "ready") }
 func (l Local) logFile() string    { return filepath.Join(l.dir, "local.log") }
+
+// othersDir has a file for each provider of others that runs in it.
+func (l Local) othersDir() string { return filepath.Join(l.dir, "providers") }
+
+// Others are the providers of others that run in it.
+func (l Local) Others() []string {
+	entries, err := os.ReadDir(l.othersDir())
+	if err != nil {
+		return nil // there are none yet
+	}
+
+	var out []string
+	for _, entry := range entries {
+		out = append(out, entry.Name())
+	}
+
+	return out
+}
+
+// Lacks reports whether it can run a provider of others, and does not.
+func (l Local) Lacks(name string) bool {
+	_, can := localplane.Others[name]
+	return can && !slices.Contains(l.Others(), name)
+}
+
+// Add has it run a provider of others from the next Launch on; where it runs, it is stopped.
+func (l Local) Add(ctx context.Context, name string) error {
+	if err := os.MkdirAll(l.othersDir(), 0o700); err != nil {
+		return fmt.Errorf("failed to add provider %s to the local management cluster: %w", name, err)
+	}
+
+	if err := os.WriteFile(filepath.Join(l.othersDir(), name), nil, 0o600); err != nil {
+		return fmt.Errorf("failed to add provider %s to the local management cluster: %w", name, err)
+	}
+
+	return l.Stop(ctx)
+}
 
 // Exists reports whether there is one, running or not.
 func (l Local) Exists() bool { return exists(l.data()) }
@@ -96,6 +134,14 @@ func (l Local) Build(ctx context.Context, say func(format string, args ...any)) 
 	tools.Progress = say
 	if err := tools.Build(ctx, "plane", localplane.Programs...); err != nil {
 		return fmt.Errorf("%w; it is built with Go: install that, or give a management cluster with --kubeconfig", err)
+	}
+
+	for _, name := range l.Others() {
+		if other, known := localplane.Others[name]; known {
+			if err := tools.Build(ctx, other.Module); err != nil {
+				return err
+			}
+		}
 	}
 
 	_, err = tools.EnsureExecutor(ctx)
@@ -261,6 +307,10 @@ func (l Local) Serve(
 	}
 	defer plane.Stop()
 
+	if err := l.startOthers(ctx, plane, say); err != nil {
+		return err
+	}
+
 	if err := os.WriteFile(l.readyFile(), nil, 0o600); err != nil {
 		return fmt.Errorf("failed to say that it is ready: %w", err)
 	}
@@ -278,6 +328,26 @@ func (l Local) Serve(
 			return err
 		}
 	}
+}
+
+// startOthers starts the providers of others.
+func (l Local) startOthers(
+	ctx context.Context, plane *localplane.Plane, say func(format string, args ...any),
+) error {
+	for _, name := range l.Others() {
+		other, known := localplane.Others[name]
+		if !known {
+			continue // of another version of this program
+		}
+
+		if err := other.Start(ctx, plane); err != nil {
+			return fmt.Errorf("failed to start provider %s: %w", name, err)
+		}
+
+		say("start provider %s", name)
+	}
+
+	return nil
 }
 
 // lock writes the file with the number of this process, and keeps other processes from running the same cluster until

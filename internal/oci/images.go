@@ -147,8 +147,8 @@ func (i Import) CheckFile() error {
 	}
 
 	if image.Format != engine.FormatCow {
-		return fmt.Errorf("the image for %s: %s is no qcow2, which OCI imports; make one with qemu-img convert -O qcow2",
-			i.Architecture, i.File)
+		return fmt.Errorf("the image for %s: %s is no qcow2, which OCI imports; make one with "+
+			"qemu-img convert -O qcow2", i.Architecture, i.File)
 	}
 
 	return nil
@@ -274,8 +274,8 @@ func sumOf(path string) (sum []byte, size int64, err error) {
 	return hash.Sum(nil), size, err
 }
 
-// AwaitImage waits until an image that is being imported can be used. Where that fails, the error is the one of the work
-// request.
+// AwaitImage waits until an image that is being imported can be used. Where that fails, the error is the one of the
+// work request.
 func (c *Cloud) AwaitImage(ctx context.Context, image *core.Image, imported func(percent int)) error {
 	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
 		found, err := c.compute.GetImage(ctx, core.GetImageRequest{ImageId: image.Id})

@@ -61,7 +61,11 @@ func (s *Server) serveBalancers(mux *http.ServeMux) {
 		return nil
 	})
 
-	backends := root + "/{id}/backendSets/{set}/backends"
+	s.serveBackends(mux, root+"/{id}/backendSets/{set}/backends")
+}
+
+// serveBackends serves the machines behind network load balancers.
+func (s *Server) serveBackends(mux *http.ServeMux, backends string) {
 	s.handle(mux, "POST "+backends, func(w http.ResponseWriter, r *http.Request) error {
 		details, err := decode(r, &networkloadbalancer.CreateBackendDetails{})
 		if err != nil {

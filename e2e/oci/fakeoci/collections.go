@@ -31,8 +31,8 @@ func newOf[T any]() any { return new(T) }
 func collections() map[string]*collection {
 	list := []*collection{
 		{
-			path: "vcns", kind: "vcn", details: newOf[ocicore.CreateVcnDetails], change: newOf[ocicore.UpdateVcnDetails],
-			resource: newOf[ocicore.Vcn],
+			path: "vcns", kind: "vcn", details: newOf[ocicore.CreateVcnDetails],
+			change: newOf[ocicore.UpdateVcnDetails], resource: newOf[ocicore.Vcn],
 			complete: func(s *Server, fields object) {
 				for _, name := range []string{"defaultRouteTableId", "defaultSecurityListId", "defaultDhcpOptionsId"} {
 					fields[name] = s.mint("default")

@@ -210,6 +210,7 @@ func (s *Server) serveWorkRequests(mux *http.ServeMux) {
 		}
 
 		var out []object
+
 		for _, found := range s.list(s.collections["workRequests"], r) {
 			if strings.Contains(text(found["resources"]), r.URL.Query().Get("resourceId")) {
 				out = append(out, found)
