@@ -17,6 +17,7 @@ type upgradeFlags struct {
 	management          managementFlags
 	file                clusterFileFlags
 	version, vmTemplate string
+	images              []string
 	yes, dryRun         bool
 }
 
@@ -54,7 +55,10 @@ Exit codes: 0 done, or nothing to do; 2 with --dry-run where something would cha
 	set.StringVarP(&f.file.path, "filename", "f", "", "cluster file")
 	f.file.addFormatFlags(command)
 	set.StringVar(&f.version, "kubernetes-version", "", "version to upgrade to, such as v1.34.1; empty leaves it")
-	set.StringVar(&f.vmTemplate, "vm-template", "", "VM template of the new machines; empty leaves it")
+	set.StringVar(&f.vmTemplate, "vm-template", "",
+		"VM template of the new machines, on OCI the OCID of their image; empty leaves it")
+	set.StringArrayVar(&f.images, "image", nil,
+		"on OCI ARCHITECTURE=FILE: image to import for the version of the cluster file; can be repeated")
 	set.BoolVar(&f.dryRun, "dry-run", false, "show what would be replaced, and change nothing")
 	set.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 
@@ -95,7 +99,15 @@ func (f *upgradeFlags) run(ctx context.Context, s streams, name string) error {
 			return err
 		}
 
+		options := lifecycle.ProviderOptions{Images: f.images}
+		if f.dryRun {
+			options.Images = nil // nothing is imported
+		}
+
 		o.File = &file
+		if o.Provider, err = lifecycle.NewProvider(file.ProviderName(), options); err != nil {
+			return err
+		}
 	}
 
 	if err := lifecycle.Upgrade(ctx, o); err != nil || f.dryRun {

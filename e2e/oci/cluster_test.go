@@ -53,8 +53,39 @@ func TestRow38AClusterOnOCI(t *testing.T) {
 	tree, _ := s.does("describe", "prod", "-n", "prod", "--kubeconfig", suite.plane.Kubeconfig)
 	contains(t, "describe", tree, "OCICluster/prod", "KubeadmControlPlane/prod-control-plane  1 of 1 ready", "10.0.0.2")
 
+	s.upgrade(management)
 	s.scale(management)
 	s.move(management)
+}
+
+// biggerWorkers is what a cluster file is changed to.
+const biggerWorkers = "    workerShape: {shape: VM.Standard.E4.Flex, ocpus: 8}\n"
+
+// upgrade rolls the workers out with another shape.
+func (s *site) upgrade(management []string) {
+	s.t.Helper()
+	s.write("cluster.yaml", readFile(s.t, s.file)+biggerWorkers)
+	s.fails(append([]string{"start", "-f", s.file}, management...), "MachineDeployment prod-md-0 has other machines than",
+		"olvmctl upgrade prod -n prod -f")
+
+	args := append([]string{"upgrade", "prod", "-n", "prod", "-f", s.file}, management...)
+	code, out, _ := s.olvmctl(append(args, "--dry-run")...)
+	check.Equal(s.t, "exit code of a dry run", code, 2)
+	check.Equal(s.t, "what it says", strings.Count(out, "\n"), 1)
+	contains(s.t, "a dry run", out, "MachineDeployment prod-md-0: all its machines are replaced, with version v1.36.1")
+
+	s.does(append(args, "--yes")...)
+	sizes := map[float64]int{}
+
+	for _, instance := range s.cloud.Objects("instances") {
+		if instance["lifecycleState"] == "RUNNING" {
+			sizes[instance["shapeConfig"].(map[string]any)["ocpus"].(float64)]++
+		}
+	}
+
+	check.Equal(s.t, "processors of instances", sizes, map[float64]int{2: 1, 8: 1})
+	out, _ = s.does(append(args, "--yes")...)
+	contains(s.t, "the same again", out, "prod is up to date")
 }
 
 // checkControllerManager looks at what the cloud controller manager is told: no key of a user.
@@ -82,6 +113,7 @@ func (s *site) scale(management []string) {
 	s.waitForInstances(3)
 
 	s.clusterFile("prod", "parent/my", "workerNodes: 3")
+	s.write("cluster.yaml", readFile(s.t, s.file)+biggerWorkers)
 	newer := s.cloud.AddImage(s.cloud.Compartment("parent/my"), "amd64", "1.36.1", time.Now())
 	out, _ := s.does(append([]string{"start", "-f", s.file, "--force-conflicts"}, management...)...)
 	contains(s.t, "the second start", out, "The cluster prod has 4 nodes")
@@ -91,10 +123,6 @@ func (s *site) scale(management []string) {
 			s.t.Error("a newer image is used without a rollout")
 		}
 	}
-
-	s.clusterFile("prod", "parent/my", "workerNodes: 3")
-	s.write("cluster.yaml", readFile(s.t, s.file)+"    workerShape: {shape: VM.Standard.E4.Flex, ocpus: 8}\n")
-	s.fails(append([]string{"start", "-f", s.file}, management...), "MachineDeployment prod-md-0 has other machines than")
 }
 
 func (s *site) waitForInstances(count int) {

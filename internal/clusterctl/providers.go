@@ -40,12 +40,19 @@ type Infrastructure struct {
 	Name string
 	// ClusterKind and MachineKind are kinds that it brings.
 	ClusterKind, MachineKind string
+	// ImageField of its machines names what they start from.
+	ImageField string
 	// Variables of its components that are set where clusterctl's configuration says nothing.
 	Variables map[string]string
 }
 
 // OLVM is our provider.
-var OLVM = Infrastructure{Name: "olvm", ClusterKind: "OLVMCluster", MachineKind: "OLVMMachine"}
+var OLVM = Infrastructure{
+	Name:        "olvm",
+	ClusterKind: "OLVMCluster",
+	MachineKind: "OLVMMachine",
+	ImageField:  "vmTemplateName",
+}
 
 // OCI is Oracle's provider for its cloud. Its manager has no credentials of its own: clusters name an
 // OCIClusterIdentity.
@@ -53,6 +60,7 @@ var OCI = Infrastructure{
 	Name:        "oci",
 	ClusterKind: "OCICluster",
 	MachineKind: "OCIMachine",
+	ImageField:  "imageId",
 	Variables:   map[string]string{"INIT_OCI_CLIENTS_ON_STARTUP": "false"},
 }
 

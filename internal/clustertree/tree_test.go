@@ -1,6 +1,7 @@
 package clustertree
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -66,7 +68,7 @@ func meta(name string, labels map[string]string) metav1.ObjectMeta {
 // prod is a cluster that is half way there.
 func prod() (*clusterv1.Cluster, []client.Object) {
 	cluster := &clusterv1.Cluster{ObjectMeta: meta("prod", nil)}
-	cluster.Spec.InfrastructureRef.Name = "prod"
+	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: olvmCluster, Name: "prod"}
 	cluster.Status.Phase = "Provisioned"
 	cluster.Status.Conditions = condition(clusterv1.ClusterAvailableCondition, false, "NotAvailable",
 		"one node is missing")
@@ -312,4 +314,37 @@ func TestARolloutIsSeen(t *testing.T) {
 	check.Error(t, node.Print(&out), "")
 	check.Equal(t, "the tree", out.String(), "KubeadmControlPlane/cp  1 of 1 ready, 0 of 2 up to date, v1.37.0\n"+
 		"    … KubeadmControlPlane cp has 0 of 1 machines up to date\n")
+}
+
+// TestAClusterOfAnotherInfrastructure has what Cluster API knows of it: its own kinds may not be served.
+func TestAClusterOfAnotherInfrastructure(t *testing.T) {
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "prod"}}
+	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: "OCICluster", Name: "prod"}
+	conditions.Set(cluster, metav1.Condition{
+		Type: clusterv1.ClusterInfrastructureReadyCondition, Status: metav1.ConditionFalse, Reason: "NotReady",
+		Message: "VCN is busy",
+	})
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clusterv1.AddToScheme(scheme), controlplanev1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "m", Labels: map[string]string{clusterv1.ClusterNameLabel: "prod"},
+	}}
+	machine.Status.Addresses = clusterv1.MachineAddresses{{Type: clusterv1.MachineInternalIP, Address: "10.0.0.2"}}
+	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, machine).WithStatusSubresource(machine).
+		Build()
+	if err := reader.Status().Update(t.Context(), machine); err != nil {
+		t.Fatal(err)
+	}
+
+	tree, err := Discover(t.Context(), reader, cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	check.Equal(t, "children", len(tree.Children), 2)
+	check.Equal(t, "infrastructure", tree.Children[0].Kind+" "+tree.Children[0].Problem, "OCICluster NotReady: VCN is busy")
+	check.Equal(t, "addresses", tree.Children[1].Machine.Addresses, []string{"10.0.0.2"})
 }

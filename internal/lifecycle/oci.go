@@ -468,6 +468,69 @@ func newOCIObject(kind string) *unstructured.Unstructured {
 	return out
 }
 
+// Rollouts implements Provider. Cluster API replaces the machines of owners that ask for another version or template.
+func (*OCI) Rollouts(_ context.Context, _ *upgrade, owners []*owner) ([]string, error) {
+	var out []string
+
+	for _, one := range owners {
+		if len(one.patch) == 0 {
+			continue
+		}
+
+		version, reference := machineFields(one.object.GetKind())
+		asked, _, _ := unstructured.NestedString(one.object.Object, version...)
+		template, _, _ := unstructured.NestedString(one.object.Object, append(slices.Clone(reference), "name")...)
+		out = append(out, fmt.Sprintf("%s: all its machines are replaced, with version %s and OCIMachineTemplate %s",
+			one.name, asked, template))
+	}
+
+	return out, nil
+}
+
+// Left implements Provider: the machines of an owner that do not have its version, or its template.
+func (*OCI) Left(ctx context.Context, u *upgrade, one *owner) (string, error) {
+	var machines clusterv1.MachineList
+	err := u.List(ctx, &machines, client.InNamespace(u.Namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: u.Name,
+	})
+	if err != nil {
+		return "", fmt.Errorf("failed to list the Machines: %w", err)
+	}
+
+	version, reference := machineFields(one.object.GetKind())
+	asked, _, _ := unstructured.NestedString(one.object.Object, version...)
+	template, _, _ := unstructured.NestedString(one.object.Object, append(slices.Clone(reference), "name")...)
+
+	for i := range machines.Items {
+		machine := &machines.Items[i]
+		if !ownedBy(machine, one.object) {
+			continue
+		}
+
+		made := newOCIObject("OCIMachine")
+		key := client.ObjectKey{Namespace: u.Namespace, Name: machine.Spec.InfrastructureRef.Name}
+		if err := u.Get(ctx, key, made); client.IgnoreNotFound(err) != nil {
+			return "", fmt.Errorf("failed to get OCIMachine %s: %w", key, err)
+		}
+
+		from := made.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation]
+		if machine.Spec.Version != asked || from != template {
+			return fmt.Sprintf("Machine %s has version %s and OCIMachineTemplate %s", machine.Name,
+				machine.Spec.Version, from), nil
+		}
+	}
+
+	return "", nil
+}
+
+// ownedBy reports whether a machine is of a control plane or a MachineDeployment.
+func ownedBy(machine *clusterv1.Machine, owner *unstructured.Unstructured) bool {
+	_, control := machine.Labels[clusterv1.MachineControlPlaneLabel]
+
+	return control && owner.GetKind() == "KubeadmControlPlane" ||
+		machine.Labels[clusterv1.MachineDeploymentNameLabel] == owner.GetName()
+}
+
 // Kept implements Provider: the Secret with the key, and the OCIClusterIdentity that names it.
 func (*OCI) Kept(
 	ctx context.Context, in *mgmtcluster.Cluster, name string, _ *clusterv1.Cluster,

@@ -129,6 +129,49 @@ func (o *OLVM) Addons(c *creation) []Step {
 	}
 }
 
+// Rollouts implements Provider. The engine is asked about what is replaced.
+func (*OLVM) Rollouts(ctx context.Context, u *upgrade, owners []*owner) ([]string, error) {
+	manifests, err := u.manifests(ctx, owners...)
+	if err != nil {
+		return nil, err
+	}
+
+	machines, all, err := manifests.Expand()
+	if err != nil {
+		return nil, err
+	}
+
+	var changes []string
+	for _, change := range rollouts(all) {
+		changes = append(changes, change.String())
+	}
+
+	if len(changes) > 0 {
+		err = u.askEngine(ctx, manifests, machines)
+	}
+
+	return changes, err
+}
+
+// Left implements Provider.
+func (*OLVM) Left(ctx context.Context, u *upgrade, one *owner) (string, error) {
+	manifests, err := u.manifests(ctx, one)
+	if err != nil {
+		return "", err
+	}
+
+	_, changes, err := manifests.Expand()
+	if err != nil {
+		return "", err
+	}
+
+	if left := rollouts(changes); len(left) > 0 {
+		return left[0].String(), nil
+	}
+
+	return "", nil
+}
+
 // Kept implements Provider: the Secret with the credentials.
 func (*OLVM) Kept(
 	ctx context.Context, in *mgmtcluster.Cluster, name string, cluster *clusterv1.Cluster,

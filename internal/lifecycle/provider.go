@@ -30,6 +30,10 @@ type Provider interface {
 	Secrets(ctx context.Context, c *creation, labels map[string]string) error
 	// Addons are the steps that install what the infrastructure has in the cluster itself.
 	Addons(c *creation) []Step
+	// Rollouts are what owners of machines, as they are to be, replace, for people.
+	Rollouts(ctx context.Context, u *upgrade, owners []*owner) ([]string, error)
+	// Left is what an owner that was changed has still to replace, for people; empty for nothing.
+	Left(ctx context.Context, u *upgrade, one *owner) (string, error)
 	// Kept is what Secrets has made for a cluster and no other cluster needs. cluster is nil where it is gone; then the
 	// name says which it was.
 	Kept(ctx context.Context, in *mgmtcluster.Cluster, name string, cluster *clusterv1.Cluster) ([]client.Object, error)

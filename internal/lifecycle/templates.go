@@ -11,14 +11,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 )
@@ -29,13 +26,19 @@ var generation = regexp.MustCompile(`-[0-9a-f]{8}$`)
 // family is the name that a template and all its successors begin with.
 func family(template string) string { return generation.ReplaceAllString(template, "") }
 
+// machineSpec is what a template says of machines.
+func machineSpec(template *unstructured.Unstructured) map[string]any {
+	spec, _, _ := unstructured.NestedMap(template.Object, "spec", "template", "spec")
+	return spec
+}
+
 // sameGeneration is the name of a template or successor with that specification, of which machines may be made already;
 // empty where there is none.
-func sameGeneration(there []infrav1.OLVMMachineTemplate, template string, spec infrav1.OLVMMachineTemplateSpec) string {
+func sameGeneration(there []unstructured.Unstructured, template string, spec map[string]any) string {
 	for i := range there {
-		if family(there[i].Name) == family(template) && there[i].DeletionTimestamp.IsZero() &&
-			equality.Semantic.DeepEqual(there[i].Spec, spec) {
-			return there[i].Name
+		if family(there[i].GetName()) == family(template) && there[i].GetDeletionTimestamp().IsZero() &&
+			equality.Semantic.DeepEqual(machineSpec(&there[i]), spec) {
+			return there[i].GetName()
 		}
 	}
 
@@ -43,38 +46,30 @@ func sameGeneration(there []infrav1.OLVMMachineTemplate, template string, spec i
 }
 
 // successor is a template with another specification, under a name that follows from it: the same again makes no other.
-func successor(
-	template *infrav1.OLVMMachineTemplate, spec infrav1.OLVMMachineTemplateSpec,
-) (*infrav1.OLVMMachineTemplate, error) {
-	content, err := json.Marshal(spec.Template.Spec)
+func successor(template *unstructured.Unstructured, spec map[string]any) (*unstructured.Unstructured, error) {
+	content, err := json.Marshal(spec)
 	if err != nil {
-		return nil, fmt.Errorf("failed to encode an OLVMMachineTemplate: %w", err)
+		return nil, fmt.Errorf("failed to encode a %s: %w", template.GetKind(), err)
 	}
 
 	sum := sha256.Sum256(content)
 
-	return &infrav1.OLVMMachineTemplate{
-		TypeMeta: metav1.TypeMeta{APIVersion: infrav1.GroupVersion.String(), Kind: "OLVMMachineTemplate"},
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: template.Namespace, Labels: template.Labels,
-			Name: fmt.Sprintf("%s-%x", family(template.Name), sum[:4]),
-		},
-		Spec: spec,
-	}, nil
-}
-
-// asOLVM is an OLVMMachineTemplate in its type.
-func asOLVM(object *unstructured.Unstructured) (*infrav1.OLVMMachineTemplate, error) {
-	out := &infrav1.OLVMMachineTemplate{}
-	if object.GetKind() != "OLVMMachineTemplate" {
-		return nil, fmt.Errorf("%s %s: olvmctl upgrade is for machines on OLVM", object.GetKind(), object.GetName())
+	out := &unstructured.Unstructured{Object: map[string]any{}}
+	out.SetGroupVersionKind(template.GroupVersionKind())
+	out.SetNamespace(template.GetNamespace())
+	out.SetLabels(template.GetLabels())
+	out.SetName(fmt.Sprintf("%s-%x", family(template.GetName()), sum[:4]))
+	// What the template has beside the specification, such as labels of machines, stays.
+	whole, _, _ := unstructured.NestedMap(template.Object, "spec")
+	if whole == nil {
+		whole = map[string]any{}
 	}
 
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, out); err != nil {
-		return nil, fmt.Errorf("OLVMMachineTemplate %s: %w", object.GetName(), err)
+	if err := unstructured.SetNestedMap(whole, spec, "template", "spec"); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", template.GetKind(), template.GetName(), err)
 	}
 
-	return out, nil
+	return out, unstructured.SetNestedMap(out.Object, whole, "spec")
 }
 
 // templateOf is the template that an owner of machines in the management cluster uses.
@@ -190,9 +185,8 @@ func (c *creation) followTemplates(ctx context.Context) error {
 
 		now, _, _ := unstructured.NestedString(live.Object, version...)
 		asked, _, _ := unstructured.NestedString(object.Object, version...)
-		spec, _, _ := unstructured.NestedMap(wanted[object.GetName()].Object, "spec", "template", "spec")
-		has, _, _ := unstructured.NestedMap(template.Object, "spec", "template", "spec")
-		if now != asked || !equality.Semantic.DeepEqual(spec, has) {
+		if now != asked ||
+			!equality.Semantic.DeepEqual(machineSpec(wanted[object.GetName()]), machineSpec(template)) {
 			return fmt.Errorf("%s %s has other machines than %s asks for; replace them with olvmctl upgrade %s -n %s "+
 				"-f %s", object.GetKind(), object.GetName(), c.File.Path, c.File.Name, in.Namespace, c.File.Path)
 		}

@@ -11,13 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
@@ -30,8 +28,9 @@ type UpgradeOptions struct {
 	Common
 	// Name of the Cluster.
 	Name string
-	// File is a cluster file that has the version and the VMs; nil for none.
-	File *clusterfile.Loaded
+	// File is a cluster file that has the version and the VMs, and Provider its infrastructure; nil for none.
+	File     *clusterfile.Loaded
+	Provider Provider
 	// Version of Kubernetes, and VMTemplate of the new machines; empty leaves them.
 	Version, VMTemplate string
 	// Agree is called with what would be replaced, one line for each owner of machines. goOn has it replaced.
@@ -43,9 +42,11 @@ type upgrade struct {
 	UpgradeOptions
 	*mgmtcluster.Cluster
 	cluster *clusterv1.Cluster
-	// wanted are the OLVMMachineTemplates of the cluster file, by the names of the owners that use them; nil without
+	// of is the infrastructure of the cluster.
+	of Provider
+	// wanted are the templates of machines of the cluster file, by the names of the owners that use them; nil without
 	// one.
-	wanted map[string]*infrav1.OLVMMachineTemplate
+	wanted map[string]*unstructured.Unstructured
 }
 
 // Upgrade rolls a cluster out with another Kubernetes version or other VMs: the control plane first, then the workers,
@@ -61,6 +62,7 @@ func Upgrade(ctx context.Context, o UpgradeOptions) error {
 		return err
 	}
 
+	u.of = providerOf(u.cluster)
 	if err := u.readFile(ctx); err != nil {
 		return err
 	}
@@ -78,31 +80,37 @@ func Upgrade(ctx context.Context, o UpgradeOptions) error {
 	return runSteps(ctx, o.Display, steps)
 }
 
-// readFile takes the version and the OLVMMachineTemplates from the cluster file.
-func (u *upgrade) readFile(ctx context.Context) (err error) {
+// readFile takes the version and the templates of machines from the cluster file. Images that it needs, and that are
+// not there yet, are made.
+func (u *upgrade) readFile(ctx context.Context) error {
 	if u.File == nil {
 		return nil
 	}
 
-	if u.File.Name != u.Name {
+	c := &creation{CreateOptions: CreateOptions{Common: u.Common, File: *u.File, Provider: u.Provider}}
+	named := u.Provider.Components().ClusterKind
+
+	switch {
+	case u.File.Name != u.Name:
 		return fmt.Errorf("%s: name: it is of cluster %s, not of %s", u.File.Path, u.File.Name, u.Name)
-	}
-
-	u.Version = u.File.Version()
-	found, err := templatesOf(ctx, u.Cluster, u.File.Objects)
-	if err != nil {
-		return err
-	}
-
-	u.wanted = map[string]*infrav1.OLVMMachineTemplate{}
-
-	for owner, template := range found {
-		if u.wanted[owner], err = asOLVM(template); err != nil {
+	case u.cluster.Spec.InfrastructureRef.IsDefined() && u.cluster.Spec.InfrastructureRef.Kind != named:
+		return fmt.Errorf("%s: provider: %s is a cluster of %s", u.File.Path, u.Name,
+			u.cluster.Spec.InfrastructureRef.Kind)
+	case !u.File.ByTerraform():
+		if err := runSteps(ctx, u.Display, u.Provider.EnsureImages(c)); err != nil {
 			return err
 		}
 	}
 
-	return nil
+	objects, err := u.Provider.Manifests(ctx, c)
+	if err != nil {
+		return err
+	}
+
+	u.Version = u.File.Version()
+	u.wanted, err = templatesOf(ctx, u.Cluster, objects)
+
+	return err
 }
 
 // plan finds what would be replaced, and the steps that do it.
@@ -116,24 +124,8 @@ func (u *upgrade) plan(ctx context.Context) (changes []string, steps []Step, err
 		return nil, nil, err
 	}
 
-	manifests, err := u.manifests(ctx, owners...)
-	if err != nil {
+	if changes, err = u.of.Rollouts(ctx, u, owners); err != nil {
 		return nil, nil, err
-	}
-
-	machines, all, err := manifests.Expand()
-	if err != nil {
-		return nil, nil, err
-	}
-
-	for _, change := range rollouts(all) {
-		changes = append(changes, change.String())
-	}
-
-	if len(changes) > 0 {
-		if err := u.askEngine(ctx, manifests, machines); err != nil {
-			return nil, nil, err
-		}
 	}
 
 	for _, one := range owners {
@@ -173,7 +165,7 @@ type owner struct {
 	// patch makes it so; empty where it is so already.
 	patch map[string]any
 	// template is what its new machines are made of; nil where it is there.
-	template *infrav1.OLVMMachineTemplate
+	template *unstructured.Unstructured
 }
 
 // owners are the control plane and the MachineDeployments of the cluster, as they are to be.
@@ -229,51 +221,39 @@ func (u *upgrade) owner(ctx context.Context, object *unstructured.Unstructured) 
 		}
 	}
 
-	used, err := templateOf(ctx, u.Cluster, object)
+	template, err := templateOf(ctx, u.Cluster, object)
 	if err != nil {
 		return nil, err
 	}
 
-	template, err := asOLVM(used)
-	if err != nil {
-		return nil, err
-	}
-
-	spec := *template.Spec.Template.Spec.DeepCopy()
+	spec := machineSpec(template)
 	if u.VMTemplate != "" {
-		spec.VMTemplateName = u.VMTemplate
+		spec[u.of.Components().ImageField] = u.VMTemplate
 	}
 
 	if of, ok := u.wanted[object.GetName()]; ok {
-		spec = of.Spec.Template.Spec
+		spec = machineSpec(of)
 	}
 
-	if equality.Semantic.DeepEqual(spec, template.Spec.Template.Spec) {
+	if equality.Semantic.DeepEqual(spec, machineSpec(template)) {
 		return out, nil
 	}
 
-	wanted := *template.Spec.DeepCopy()
-	wanted.Template.Spec = spec
-
-	return out, u.useTemplate(ctx, out, template, wanted, append(slices.Clone(reference), "name"))
+	return out, u.useTemplate(ctx, out, template, spec, append(slices.Clone(reference), "name"))
 }
 
-// useTemplate has an owner refer to an OLVMMachineTemplate with another specification: to one that is there, or to a
-// new one.
+// useTemplate has an owner refer to a template with another specification: to one that is there, or to a new one.
 func (u *upgrade) useTemplate(
-	ctx context.Context,
-	out *owner,
-	template *infrav1.OLVMMachineTemplate,
-	wanted infrav1.OLVMMachineTemplateSpec,
-	reference []string,
+	ctx context.Context, out *owner, template *unstructured.Unstructured, wanted map[string]any, name []string,
 ) error {
-	var there infrav1.OLVMMachineTemplateList
-	if err := u.List(ctx, &there, client.InNamespace(u.Namespace)); err != nil {
-		return fmt.Errorf("failed to list the OLVMMachineTemplates: %w", err)
+	there := &unstructured.UnstructuredList{}
+	there.SetGroupVersionKind(template.GroupVersionKind())
+	if err := u.List(ctx, there, client.InNamespace(u.Namespace)); err != nil {
+		return fmt.Errorf("failed to list the %ss: %w", template.GetKind(), err)
 	}
 
-	if same := sameGeneration(there.Items, template.Name, wanted); same != "" {
-		return out.set(same, reference)
+	if same := sameGeneration(there.Items, template.GetName(), wanted); same != "" {
+		return out.set(same, name)
 	}
 
 	var err error
@@ -281,7 +261,7 @@ func (u *upgrade) useTemplate(
 		return err
 	}
 
-	return out.set(out.template.Name, reference)
+	return out.set(out.template.GetName(), name)
 }
 
 // set changes a field of the object, and adds that to the patch.
@@ -343,16 +323,9 @@ func (u *upgrade) manifests(ctx context.Context, owners ...*owner) (*preview.Man
 	objects := make([]*unstructured.Unstructured, 0, 2*len(owners)+1)
 	for _, one := range owners {
 		objects = append(objects, one.object)
-		if one.template == nil {
-			continue
+		if one.template != nil {
+			objects = append(objects, one.template)
 		}
-
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(one.template)
-		if err != nil {
-			return nil, fmt.Errorf("failed to encode an OLVMMachineTemplate: %w", err)
-		}
-
-		objects = append(objects, &unstructured.Unstructured{Object: content})
 	}
 
 	live := &unstructured.Unstructured{}
@@ -373,7 +346,7 @@ func (u *upgrade) manifests(ctx context.Context, owners ...*owner) (*preview.Man
 func (u *upgrade) rollOut(ctx context.Context, one *owner) error {
 	if one.template != nil {
 		if err := u.Create(ctx, one.template); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("failed to make OLVMMachineTemplate %s: %w", one.template.Name, err)
+			return fmt.Errorf("failed to make %s %s: %w", one.template.GetKind(), one.template.GetName(), err)
 		}
 	}
 
@@ -407,21 +380,12 @@ func (u *upgrade) checkRolledOut(ctx context.Context, one *owner) error {
 	}
 
 	// The machines themselves decide: numbers in a status may be older than the change.
-	manifests, err := u.manifests(ctx, one)
-	if err != nil {
+	left, err := u.of.Left(ctx, u, one)
+	if err != nil || left == "" {
 		return err
 	}
 
-	_, changes, err := manifests.Expand()
-	if err != nil {
-		return err
-	}
-
-	if left := rollouts(changes); len(left) > 0 {
-		return errors.New(left[0].String())
-	}
-
-	return nil
+	return errors.New(left)
 }
 
 // rollOutTopology changes the version of the topology and follows the cluster until all machines have it.
