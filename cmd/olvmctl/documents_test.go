@@ -53,7 +53,8 @@ func calls(t *testing.T, blocks []string) [][]string {
 
 	for _, name := range programs {
 		for _, path := range []string{name, "bin/" + name} {
-			script.WriteString(path + "() { printf '%s\\0' " + name + " \"$@\" >&9; printf '\\0' >&9; }\n")
+			// In one write: what runs in the background writes at the same time.
+			script.WriteString(path + "() { printf '%s\\0' " + name + " \"$@\" '' >&9; }\n")
 		}
 	}
 

@@ -100,14 +100,11 @@ func (f *upgradeFlags) run(ctx context.Context, s streams, name string) error {
 		}
 
 		options := lifecycle.ProviderOptions{Images: f.images}
-		if f.dryRun {
-			options.Images = nil // nothing is imported
-		}
-
-		o.File = &file
 		if o.Provider, err = lifecycle.NewProvider(file.ProviderName(), options); err != nil {
 			return err
 		}
+
+		o.File = &file
 	}
 
 	if err := lifecycle.Upgrade(ctx, o); err != nil || f.dryRun {

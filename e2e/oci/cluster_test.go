@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,11 +48,11 @@ func TestRow38AClusterOnOCI(t *testing.T) {
 	check.Equal(t, "launches", len(s.cloud.Calls("^POST /20160918/instances$")), 3)
 	check.Equal(t, "networks", len(s.cloud.Objects("vcns")), 1)
 	check.Equal(t, "subnets", len(s.cloud.Objects("subnets")), 4)
-	check.Equal(t, "backends", s.cloud.Backends(), []string{"10.0.0.2"})
+	check.Equal(t, "backends", s.cloud.Backends(), []string{"10.0.1.2"})
 	s.checkControllerManager()
 
 	tree, _ := s.does("describe", "prod", "-n", "prod", "--kubeconfig", suite.plane.Kubeconfig)
-	contains(t, "describe", tree, "OCICluster/prod", "KubeadmControlPlane/prod-control-plane  1 of 1 ready", "10.0.0.2")
+	contains(t, "describe", tree, "OCICluster/prod", "KubeadmControlPlane/prod-control-plane  1 of 1 ready", "10.0.1.2")
 
 	s.upgrade(management)
 	s.scale(management)
@@ -151,7 +152,20 @@ func (s *site) move(management []string) {
 		s.t.Errorf("%v, %d clusters are left", err, len(left.Items))
 	}
 
-	s.does("delete", "prod", "-n", "prod", "--yes", "--kubeconfig", suite.other.Kubeconfig, "--timeout", "5m")
+	balancer := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}},
+		},
+	}
+	if err := suite.other.Client.Create(s.t.Context(), balancer); err != nil {
+		s.t.Fatal(err)
+	}
+
+	args := []string{"delete", "prod", "-n", "prod", "--yes", "--kubeconfig", suite.other.Kubeconfig, "--timeout", "5m"}
+	_, said := s.does(args...)
+	contains(s.t, "delete", said, "the load balancers of these Services are being deleted: default/web")
+	s.fails(args, "there is no Cluster prod in namespace prod")
 
 	for _, path := range []string{
 		"instances", "vnics", "vcns", "subnets", "networkSecurityGroups", "routeTables", "internetGateways",

@@ -240,3 +240,29 @@ func sorted(objects []map[string]any, field string) []string {
 
 	return out
 }
+
+// TestAnImportThatWasInterrupted is ended by the next start: the image is offered for its shapes, and nothing is left.
+func TestAnImportThatWasInterrupted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.clusterFile("interrupted", "parent/my")
+	s.cloud.AddImage(s.cloud.Compartment("parent/my"), "amd64", "1.36.1", time.Now())
+	args := append(s.startUpToManifests("interrupted"), "--image", "arm64="+s.write("arm.qcow2", qcow2(1<<10)))
+	s.cloud.Fail(fakeoci.Fault{
+		Call: regexp.MustCompile("^PUT /20160918/images/.*/shapes/"), Times: 1, Status: 400, Code: "InvalidParameter",
+		Message: "not now",
+	})
+	s.fails(args, "not now")
+	check.Equal(t, "objects in the bucket", len(s.cloud.ObjectNames("ocne-images")), 1)
+
+	s.fails(args[:len(args)-2], "field is immutable") // it gets as far as the manifests, without the file
+	check.Equal(t, "imports", len(s.cloud.Calls(`^POST /20160918/images$`)), 1)
+	check.Equal(t, "shapes of ARM", len(s.cloud.Calls(`^PUT /20160918/images/.*/shapes/`)), 3)
+	check.Equal(t, "how ARM boots", len(s.cloud.Objects("computeImageCapabilitySchemas")), 1)
+	check.Equal(t, "objects in the bucket", len(s.cloud.ObjectNames("ocne-images")), 0)
+
+	for _, image := range s.cloud.Objects("images") {
+		tags, _ := image["freeformTags"].(map[string]any)
+		check.Equal(t, "tags", len(tags), 2)
+	}
+}

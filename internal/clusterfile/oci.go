@@ -26,6 +26,9 @@ const (
 	defaultProfile      = "DEFAULT"
 )
 
+// maxOCIName is the most characters that Cluster API Provider OCI lets the name of a cluster have.
+const maxOCIName = 44
+
 // Principals of OCI.
 const (
 	// UserPrincipal is a user with a key.
@@ -63,6 +66,10 @@ func (s *Source) checkOCI() {
 	o := s.Providers.OCI
 	if o.Compartment == "" {
 		s.note(false, path+"compartment", "it is required; write an OCID, or a path such as parent/child")
+	}
+
+	if len(s.Name) > maxOCIName {
+		s.note(false, "name", "%q has more than %d characters, the most that a cluster on OCI has", s.Name, maxOCIName)
 	}
 
 	switch o.Principal {
@@ -221,6 +228,11 @@ func (s *Source) ociPatches(facts OCIFacts) (map[string]object, error) {
 	networks := func(list string) object { return object{"cidrBlocks": split(list)} }
 	control := s.ociKubeadm(keys)
 	control["clusterConfiguration"] = s.ociClusterConfiguration()
+	if s.KubeAPIServerBindPort != defaultPort { // Cluster API tells the load balancer alone
+		endpoint := object{"localAPIEndpoint": object{"bindPort": s.KubeAPIServerBindPort}}
+		control["initConfiguration"] = endpoint
+		control["joinConfiguration"] = object{"controlPlane": endpoint}
+	}
 
 	return map[string]object{
 		"OCIClusterIdentity/": {"spec": identity},
@@ -282,7 +294,7 @@ func (s *Source) ociKubeadm(keys []string) object {
 	}
 
 	var files []any
-	for _, service := range []string{"containerd", "crio", "kubelet"} {
+	for _, service := range []string{"containerd", "crio"} { // kubelets reach the API servers without a proxy
 		files = append(files, object{
 			"path":        "/etc/systemd/system/" + service + ".service.d/proxy.conf",
 			"owner":       "root:root",

@@ -3,7 +3,7 @@ package clusterfile
 // The networks of a cluster on OCI.
 const (
 	vcnNetwork          = "10.0.0.0/16"
-	controlPlaneNetwork = "10.0.0.0/29"
+	controlPlaneNetwork = "10.0.1.0/24"
 	endpointNetwork     = "10.0.0.8/29"
 	serviceNetwork      = "10.0.0.32/27"
 	workerNetwork       = "10.0.64.0/20"
@@ -50,7 +50,10 @@ func networkOfOCI(apiServer int32) object {
 			group("control-plane", controlPlaneRules(int(apiServer)), []ociRule{{"All", anywhere, "all", 0, 0}}),
 			group("worker", workerRules(), []ociRule{{"All", anywhere, "all", 0, 0}}),
 			group("service-lb", serviceRules(),
-				[]ociRule{{"Ports of Services on nodes", workerNetwork, tcp, 30000, 32767}}),
+				[]ociRule{
+					{"Ports of Services on nodes", workerNetwork, tcp, 30000, 32767},
+					port("kube-proxy's health", workerNetwork, tcp, 10256),
+				}),
 		}},
 	}}
 }
@@ -66,6 +69,7 @@ func controlPlaneRules(apiServer int) []ociRule {
 		port("API servers, from workers", workerNetwork, tcp, apiServer),
 		{"etcd", controlPlaneNetwork, tcp, 2379, 2380},
 		port("Kubelets, from API servers", controlPlaneNetwork, tcp, 10250),
+		port("Kubelets, from workers", workerNetwork, tcp, 10250),
 	}
 
 	return append(out, nodeRules()...)
@@ -76,6 +80,7 @@ func workerRules() []ociRule {
 		port("Kubelets, from API servers", controlPlaneNetwork, tcp, 10250),
 		port("Kubelets, from workers", workerNetwork, tcp, 10250),
 		{"Ports of Services on nodes, from load balancers", serviceNetwork, tcp, 30000, 32767},
+		port("kube-proxy's health, from load balancers", serviceNetwork, tcp, 10256),
 		{"Ports of Services on nodes, from workers", workerNetwork, tcp, 30000, 32767},
 	}
 
@@ -99,6 +104,7 @@ func nodeRules() []ociRule {
 			out,
 			port("Calico with BGP", network, tcp, 179),
 			ociRule{"Calico with IP in IP", network, ipip, 0, 0},
+			port("Calico with Typha", network, tcp, 5473),
 			port("Calico with VXLAN", network, udp, 4789),
 			port("flannel with VXLAN", network, udp, 8472),
 		)

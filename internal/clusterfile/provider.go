@@ -80,7 +80,7 @@ func (f *File) ProviderName() string { return cmp.Or(f.Provider, OLVMProvider) }
 func (f *File) ByTerraform() bool { return f.provider().manifests != nil }
 
 // Namespace of all objects in the management cluster.
-func (f *File) Namespace() string { return *f.provider().namespace }
+func (f *File) Namespace() string { return cmp.Or(*f.provider().namespace, defaultNamespace) }
 
 // NamespaceKey is where the file says it.
 func (f *File) NamespaceKey() string { return f.provider().path + "namespace" }

@@ -10,9 +10,13 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 )
 
@@ -130,6 +134,12 @@ func (d *deletion) deleteSteps() []Step {
 	out := []Step{
 		{name: "Looking for the credentials", quiet: true, needed: d.exists, run: d.findKept},
 		{
+			name:   "Releasing what the cluster has made",
+			quiet:  true,
+			needed: func() bool { return d.exists() && d.cluster.DeletionTimestamp.IsZero() },
+			run:    func(ctx context.Context) error { return runSteps(ctx, d.Display, d.provider.Release(d)) },
+		},
+		{
 			name:   "Deleting " + d.Name,
 			needed: d.exists,
 			run: func(ctx context.Context) error {
@@ -169,6 +179,24 @@ func (d *deletion) leaveSteps() []Step {
 	other := only(func() bool { return d.managesItself }, d.to.leave(&d.Common)...)
 
 	return append(own, other...)
+}
+
+// workload connects to the cluster itself.
+func (d *deletion) workload(ctx context.Context) (client.Client, error) {
+	key := client.ObjectKey{Namespace: d.management.Namespace, Name: d.Name}
+	content, err := kubeconfig.FromSecret(ctx, d.management.Client, key)
+	if err != nil {
+		return nil, fmt.Errorf("failed to get the kubeconfig: %w", err)
+	}
+
+	config, err := clientcmd.RESTConfigFromKubeConfig(content)
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig of %s: %w", d.Name, err)
+	}
+
+	config.Timeout = ownLimit
+
+	return client.New(config, client.Options{})
 }
 
 func (d *deletion) exists() bool { return d.cluster != nil }
@@ -343,7 +371,14 @@ func (d *deletion) emptyNamespace(ctx context.Context) (*corev1.Namespace, error
 		return nil, fmt.Errorf("failed to get namespace %s: %w", in.Namespace, err)
 	}
 
-	if namespace.Labels[managedBy] != managedByValue || len(others) > 0 {
+	// Those of ours whose Cluster was forced away still have machines.
+	var ours infrav1.OLVMClusterList
+	err = in.List(ctx, &ours, client.InNamespace(in.Namespace))
+	if err != nil && !meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("failed to list the OLVMClusters: %w", err)
+	}
+
+	if namespace.Labels[managedBy] != managedByValue || len(others)+len(ours.Items) > 0 {
 		return nil, nil
 	}
 

@@ -2,9 +2,12 @@ package lifecycle
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
@@ -52,7 +55,7 @@ func (m *management) start(display *progress.Display, of func() Provider) []Step
 		{
 			name:   "Adding the infrastructure to the local management cluster",
 			needed: func() bool { return of != nil && m.isLocal && m.local.Lacks(name()) },
-			run:    func(ctx context.Context) error { return m.local.Add(ctx, name()) },
+			run:    func(ctx context.Context) error { return m.local.Add(ctx, name(), display.Say) },
 		},
 		{
 			name:   "What a local management cluster needs",
@@ -64,7 +67,30 @@ func (m *management) start(display *progress.Display, of func() Provider) []Step
 			needed: stopped,
 			run:    m.local.Launch,
 		},
+		{
+			name:   "Looking whether the infrastructure runs",
+			quiet:  true,
+			needed: func() bool { return of != nil && m.isLocal },
+			run:    func(ctx context.Context) error { return m.checkServes(ctx, of()) },
+		},
 	}
+}
+
+// checkServes fails where the local management cluster does not know an infrastructure: its manager has not started.
+func (m *management) checkServes(ctx context.Context, of Provider) error {
+	if err := m.connect(ctx); err != nil {
+		return err
+	}
+
+	_, err := m.RESTMapper().RESTMapping(schema.GroupKind{
+		Group: clusterctl.InfrastructureGroup, Kind: of.Components().ClusterKind,
+	})
+	if meta.IsNoMatchError(err) {
+		return fmt.Errorf("provider %s does not run in the local management cluster; see %s", of.Components().Name,
+			m.local.LogFile())
+	}
+
+	return err
 }
 
 // leave are the steps that remove a local management cluster without clusters.

@@ -8,8 +8,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -211,7 +213,7 @@ func (o *OCI) EnsureImages(c *creation) []Step {
 		}, Step{
 			name:  "Looking whether the image for " + architecture + " can be used",
 			quiet: true,
-			run:   func(ctx context.Context) error { return o.awaitImage(ctx, c, architecture) },
+			run:   func(ctx context.Context) error { return o.finishImage(ctx, c, architecture) },
 		})
 	}
 
@@ -235,21 +237,17 @@ func (o *OCI) importImage(ctx context.Context, c *creation, architecture string)
 	return err
 }
 
-// awaitImage waits for an image that an earlier Create has begun to import.
-func (o *OCI) awaitImage(ctx context.Context, c *creation, architecture string) error {
+// finishImage ends the import of an image that an earlier Create has begun.
+func (o *OCI) finishImage(ctx context.Context, c *creation, architecture string) error {
 	found, err := o.cloud.FindImage(ctx, o.wanted(c, architecture))
-	if err != nil || found == nil || *found.Id != o.images[architecture] {
+	if err != nil || found == nil || *found.Id != o.images[architecture] || !oci.Unfinished(found) {
 		return err
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 
-	return o.cloud.AwaitImage(ctx, found, func(percent int) {
-		if percent < 100 {
-			c.Display.Say("image %s is being imported: %d %%", *found.Id, percent)
-		}
-	})
+	return o.cloud.FinishImage(ctx, found, sayPercents(c.Display, "image "+*found.Id+" is being imported"))
 }
 
 // sayPercents says each percentage once.
@@ -311,7 +309,22 @@ func (o *OCI) Manifests(ctx context.Context, c *creation) ([]*unstructured.Unstr
 		return nil, err
 	}
 
-	return c.File.OCIManifests(facts)
+	// What was interrupted before the machines had templates has none yet.
+	if facts.ControlPlaneImage == "" || facts.WorkerImage == "" {
+		if err := o.imagesFor(ctx, c); err != nil {
+			return nil, err
+		}
+
+		facts.ControlPlaneImage = cmp.Or(facts.ControlPlaneImage,
+			o.images[oci.ArchitectureOf(settings.ControlPlaneShape.Shape)])
+		facts.WorkerImage = cmp.Or(facts.WorkerImage, o.images[oci.ArchitectureOf(settings.WorkerShape.Shape)])
+	}
+
+	if objects, err = c.File.OCIManifests(facts); err != nil {
+		return nil, err
+	}
+
+	return objects, checkImageIDs(objects)
 }
 
 // imagesInUse are the images of the control plane's machines and of workers in the management cluster; empty where
@@ -339,6 +352,10 @@ func imagesInUse(
 		}
 
 		template, err := templateOf(ctx, c.management.Cluster, live)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+
 		if err != nil {
 			return "", "", err
 		}
@@ -353,20 +370,27 @@ func imagesInUse(
 	return controlPlane, workers, nil
 }
 
-// Secrets implements Provider. An instance principal has none.
+// Secrets implements Provider. The key is kept where the cluster names it.
 func (o *OCI) Secrets(ctx context.Context, c *creation, labels map[string]string) error {
-	if o.account.Key == "" {
+	key := client.ObjectKey{Namespace: c.namespace(), Name: clusterfile.OCICredentialsOf(c.File.Name)}
+	if o.account.Key == "" || !slices.ContainsFunc(c.objects, func(object *unstructured.Unstructured) bool {
+		kind, _, _ := unstructured.NestedString(object.Object, "spec", "type")
+		name, _, _ := unstructured.NestedString(object.Object, "spec", "principalSecret", "name")
+
+		return object.GetKind() == "OCIClusterIdentity" && kind == "UserPrincipal" && name == key.Name
+	}) {
 		return nil
 	}
 
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Namespace: c.namespace(), Name: clusterfile.OCICredentialsOf(c.File.Name),
-	}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	_, err := controllerutil.CreateOrPatch(ctx, c.management.Client, secret, func() error {
-		secret.Labels = maps.Clone(labels)
+		if secret.ResourceVersion == "" { // that of a user stays the user's
+			secret.Labels = maps.Clone(labels)
+			secret.Labels[clusterv1.ClusterNameLabel] = c.File.Name
+		}
+
 		// clusterctl moves it with the cluster.
-		secret.Labels[clusterctlv1.ClusterctlMoveLabel] = ""
-		secret.Labels[clusterv1.ClusterNameLabel] = c.File.Name
+		metav1.SetMetaDataLabel(&secret.ObjectMeta, clusterctlv1.ClusterctlMoveLabel, "")
 		secret.Data = map[string][]byte{
 			"tenancy":     []byte(o.account.Tenancy),
 			"user":        []byte(o.account.User),
@@ -378,7 +402,7 @@ func (o *OCI) Secrets(ctx context.Context, c *creation, labels map[string]string
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("failed to keep the key for OCI in Secret %s: %w", client.ObjectKeyFromObject(secret), err)
+		return fmt.Errorf("failed to keep the key for OCI in Secret %s: %w", key, err)
 	}
 
 	return nil
@@ -469,7 +493,13 @@ func newOCIObject(kind string) *unstructured.Unstructured {
 }
 
 // Rollouts implements Provider. Cluster API replaces the machines of owners that ask for another version or template.
-func (*OCI) Rollouts(_ context.Context, _ *upgrade, owners []*owner) ([]string, error) {
+func (*OCI) Rollouts(_ context.Context, u *upgrade, owners []*owner) ([]string, error) {
+	changes := slices.ContainsFunc(owners, func(one *owner) bool { return len(one.patch) > 0 })
+	if changes && u.Version != "" && u.File == nil && u.VMTemplate == "" {
+		return nil, fmt.Errorf("--kubernetes-version: machines of %s need another image, too; give its OCID with "+
+			"--vm-template, or a cluster file", u.Version)
+	}
+
 	var out []string
 
 	for _, one := range owners {
@@ -530,6 +560,62 @@ func ownedBy(machine *clusterv1.Machine, owner *unstructured.Unstructured) bool 
 	return control && owner.GetKind() == "KubeadmControlPlane" ||
 		machine.Labels[clusterv1.MachineDeploymentNameLabel] == owner.GetName()
 }
+
+// Release implements Provider: load balancers of Services. They are in the network of the cluster, which could not be
+// deleted, and nothing removes them once the nodes are gone.
+func (*OCI) Release(d *deletion) []Step {
+	return []Step{{
+		name: "Deleting the load balancers of Services",
+		run: func(ctx context.Context) error {
+			workload, err := d.workload(ctx)
+			if err != nil {
+				d.Display.Say("the cluster is not asked for its Services: %v", err)
+				return nil
+			}
+
+			err = deleteBalancers(ctx, d, workload)
+			if err != nil && ctx.Err() == nil {
+				d.Display.Say("load balancers may be left, which keep the network from being deleted: %v", err)
+				return nil
+			}
+
+			return err
+		},
+	}}
+}
+
+// deleteBalancers deletes the Services with load balancers, and waits until these are gone.
+func deleteBalancers(ctx context.Context, d *deletion, workload client.Client) error {
+	return d.Display.Wait(ctx, min(d.Timeout, releaseLimit), func(ctx context.Context) error {
+		var services corev1.ServiceList
+		if err := workload.List(ctx, &services); err != nil {
+			return fmt.Errorf("failed to list the Services: %w", err)
+		}
+
+		var left []string
+
+		for i := range services.Items {
+			service := &services.Items[i]
+			if service.Spec.Type != corev1.ServiceTypeLoadBalancer {
+				continue
+			}
+
+			left = append(left, client.ObjectKeyFromObject(service).String())
+			if err := workload.Delete(ctx, service); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("failed to delete Service %s: %w", left[len(left)-1], err)
+			}
+		}
+
+		if len(left) > 0 {
+			return fmt.Errorf("the load balancers of these Services are being deleted: %s", strings.Join(left, ", "))
+		}
+
+		return nil
+	})
+}
+
+// releaseLimit bounds how long load balancers of Services are waited for.
+const releaseLimit = 5 * time.Minute
 
 // Kept implements Provider: the Secret with the key, and the OCIClusterIdentity that names it.
 func (*OCI) Kept(

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -172,6 +173,9 @@ func (*OLVM) Left(ctx context.Context, u *upgrade, one *owner) (string, error) {
 	return "", nil
 }
 
+// Release implements Provider.
+func (*OLVM) Release(*deletion) []Step { return nil }
+
 // Kept implements Provider: the Secret with the credentials.
 func (*OLVM) Kept(
 	ctx context.Context, in *mgmtcluster.Cluster, name string, cluster *clusterv1.Cluster,
@@ -179,7 +183,9 @@ func (*OLVM) Kept(
 	key := client.ObjectKey{Namespace: in.Namespace, Name: clusterfile.CredentialsOf(name)}
 
 	var all infrav1.OLVMClusterList
-	if err := in.List(ctx, &all); err != nil {
+	if err := in.List(ctx, &all); meta.IsNoMatchError(err) {
+		return nil, nil // no cluster on OLVM was ever there
+	} else if err != nil {
 		return nil, fmt.Errorf("failed to list the OLVMClusters: %w", err)
 	}
 

@@ -34,6 +34,8 @@ type Provider interface {
 	Rollouts(ctx context.Context, u *upgrade, owners []*owner) ([]string, error)
 	// Left is what an owner that was changed has still to replace, for people; empty for nothing.
 	Left(ctx context.Context, u *upgrade, one *owner) (string, error)
+	// Release are the steps that delete what a cluster has made in the infrastructure by itself, before it is deleted.
+	Release(d *deletion) []Step
 	// Kept is what Secrets has made for a cluster and no other cluster needs. cluster is nil where it is gone; then the
 	// name says which it was.
 	Kept(ctx context.Context, in *mgmtcluster.Cluster, name string, cluster *clusterv1.Cluster) ([]client.Object, error)

@@ -63,7 +63,7 @@ func Upgrade(ctx context.Context, o UpgradeOptions) error {
 	}
 
 	u.of = providerOf(u.cluster)
-	if err := u.readFile(ctx); err != nil {
+	if goOn, err := u.readFile(ctx); err != nil || !goOn {
 		return err
 	}
 
@@ -80,37 +80,60 @@ func Upgrade(ctx context.Context, o UpgradeOptions) error {
 	return runSteps(ctx, o.Display, steps)
 }
 
-// readFile takes the version and the templates of machines from the cluster file. Images that it needs, and that are
-// not there yet, are made.
-func (u *upgrade) readFile(ctx context.Context) error {
+// readFile takes the version and the templates of machines from the cluster file. Where images are still to be made, it
+// asks for that first: what would be replaced can be shown when they are there.
+func (u *upgrade) readFile(ctx context.Context) (goOn bool, err error) {
 	if u.File == nil {
-		return nil
+		return true, nil
 	}
 
 	c := &creation{CreateOptions: CreateOptions{Common: u.Common, File: *u.File, Provider: u.Provider}}
-	named := u.Provider.Components().ClusterKind
+	kind := u.cluster.Spec.InfrastructureRef.Kind
 
 	switch {
 	case u.File.Name != u.Name:
-		return fmt.Errorf("%s: name: it is of cluster %s, not of %s", u.File.Path, u.File.Name, u.Name)
-	case u.cluster.Spec.InfrastructureRef.IsDefined() && u.cluster.Spec.InfrastructureRef.Kind != named:
-		return fmt.Errorf("%s: provider: %s is a cluster of %s", u.File.Path, u.Name,
-			u.cluster.Spec.InfrastructureRef.Kind)
+		return false, fmt.Errorf("%s: name: it is of cluster %s, not of %s", u.File.Path, u.File.Name, u.Name)
+	case kind != "" && kind != u.Provider.Components().ClusterKind:
+		return false, fmt.Errorf("%s: provider: %s is a cluster of %s", u.File.Path, u.Name, kind)
 	case !u.File.ByTerraform():
-		if err := runSteps(ctx, u.Display, u.Provider.EnsureImages(c)); err != nil {
-			return err
+		if goOn, err := u.ensureImages(ctx, c); err != nil || !goOn {
+			return false, err
 		}
 	}
 
 	objects, err := u.Provider.Manifests(ctx, c)
 	if err != nil {
-		return err
+		return false, err
 	}
 
 	u.Version = u.File.Version()
 	u.wanted, err = templatesOf(ctx, u.Cluster, objects)
 
-	return err
+	return err == nil, err
+}
+
+// ensureImages has the images of the cluster file, after the user has agreed to make those that are missing.
+func (u *upgrade) ensureImages(ctx context.Context, c *creation) (goOn bool, err error) {
+	steps := u.Provider.EnsureImages(c)
+	if err := runSteps(ctx, u.Display, steps[:1]); err != nil { // which finds out what is missing
+		return false, err
+	}
+
+	var missing []string
+
+	for _, one := range steps[1:] {
+		if !one.quiet && one.needed() {
+			missing = append(missing, one.name+"; then what a rollout replaces is shown")
+		}
+	}
+
+	if len(missing) > 0 {
+		if goOn, err := u.Agree(missing); err != nil || !goOn {
+			return false, err
+		}
+	}
+
+	return true, runSteps(ctx, u.Display, steps[1:])
 }
 
 // plan finds what would be replaced, and the steps that do it.

@@ -56,7 +56,10 @@ var Others = map[string]Other{
 func network() []string {
 	var out []string
 
-	for _, name := range []string{"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"} {
+	for _, name := range []string{
+		"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy",
+		"SSL_CERT_FILE", "SSL_CERT_DIR",
+	} {
 		if value, ok := os.LookupEnv(name); ok {
 			out = append(out, name+"="+value)
 		}

@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/adrg/xdg"
+	"k8s.io/apimachinery/pkg/api/meta"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
@@ -46,7 +48,9 @@ func (l Local) Kubeconfig() string { return filepath.Join(l.dir, "admin.kubeconf
 func (l Local) data() string       { return filepath.Join(l.dir, "data") }
 func (l Local) pidFile() string    { return filepath.Join(l.dir, "pid") }
 func (l Local) readyFile() string  { return filepath.Join(l.dir, "ready") }
-func (l Local) logFile() string    { return filepath.Join(l.dir, "local.log") }
+
+// LogFile has what its process says.
+func (l Local) LogFile() string { return filepath.Join(l.dir, "local.log") }
 
 // othersDir has a file for each provider of others that runs in it.
 func (l Local) othersDir() string { return filepath.Join(l.dir, "providers") }
@@ -72,8 +76,19 @@ func (l Local) Lacks(name string) bool {
 	return can && !slices.Contains(l.Others(), name)
 }
 
-// Add has it run a provider of others from the next Launch on; where it runs, it is stopped.
-func (l Local) Add(ctx context.Context, name string) error {
+// Add has it run a provider of others from the next Launch on; where it runs, it is stopped. Nothing changes where the
+// provider cannot be built. say is called with lines for people.
+func (l Local) Add(ctx context.Context, name string, say func(format string, args ...any)) error {
+	tools, err := toolchain.Embedded()
+	if err != nil {
+		return err
+	}
+
+	tools.Progress = say
+	if err := tools.Build(ctx, localplane.Others[name].Module); err != nil {
+		return err
+	}
+
 	if err := os.MkdirAll(l.othersDir(), 0o700); err != nil {
 		return fmt.Errorf("failed to add provider %s to the local management cluster: %w", name, err)
 	}
@@ -175,10 +190,10 @@ func (l Local) Launch(ctx context.Context) error {
 		select {
 		case err := <-ended:
 			return fmt.Errorf("the local management cluster has ended (%w); see %s",
-				errors.Join(err, errors.New("before it was ready")), l.logFile())
+				errors.Join(err, errors.New("before it was ready")), l.LogFile())
 		case <-deadline:
 			return fmt.Errorf("the local management cluster is not ready after %s; see %s", localStartLimit,
-				l.logFile())
+				l.LogFile())
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(filePollInterval):
@@ -200,7 +215,7 @@ func (l Local) begin() (*exec.Cmd, error) {
 	}
 
 	_ = os.Remove(l.readyFile())
-	log, err := os.OpenFile(l.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	log, err := os.OpenFile(l.LogFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("failed to open the log of the local management cluster: %w", err)
 	}
@@ -265,7 +280,13 @@ func (l Local) CountClusters(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("failed to list the clusters of the local management cluster: %w", err)
 	}
 
-	return len(clusters.Items), nil
+	// Those of ours whose Cluster was forced away still have machines.
+	var ours infrav1.OLVMClusterList
+	if err := c.List(ctx, &ours); err != nil && !meta.IsNoMatchError(err) {
+		return 0, fmt.Errorf("failed to list the clusters of the local management cluster: %w", err)
+	}
+
+	return max(len(clusters.Items), len(ours.Items)), nil
 }
 
 // Serve runs it until the context ends. managerArguments have this program run the manager; say is called with lines
@@ -307,9 +328,7 @@ func (l Local) Serve(
 	}
 	defer plane.Stop()
 
-	if err := l.startOthers(ctx, plane, say); err != nil {
-		return err
-	}
+	l.startOthers(ctx, plane, say)
 
 	if err := os.WriteFile(l.readyFile(), nil, 0o600); err != nil {
 		return fmt.Errorf("failed to say that it is ready: %w", err)
@@ -330,10 +349,8 @@ func (l Local) Serve(
 	}
 }
 
-// startOthers starts the providers of others.
-func (l Local) startOthers(
-	ctx context.Context, plane *localplane.Plane, say func(format string, args ...any),
-) error {
+// startOthers starts the providers of others. The clusters of our own do not wait for one that fails.
+func (l Local) startOthers(ctx context.Context, plane *localplane.Plane, say func(format string, args ...any)) {
 	for _, name := range l.Others() {
 		other, known := localplane.Others[name]
 		if !known {
@@ -341,13 +358,12 @@ func (l Local) startOthers(
 		}
 
 		if err := other.Start(ctx, plane); err != nil {
-			return fmt.Errorf("failed to start provider %s: %w", name, err)
+			say("provider %s has failed: %v", name, err)
+			continue
 		}
 
 		say("start provider %s", name)
 	}
-
-	return nil
 }
 
 // lock writes the file with the number of this process, and keeps other processes from running the same cluster until

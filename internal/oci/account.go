@@ -87,6 +87,10 @@ func (a *Account) read() (err error) {
 		return err
 	}
 
+	if a.User == "" { // the manager would have neither, once the session ends
+		return errors.New("it has no user, but a session; name a profile with a user and an API key")
+	}
+
 	key, err := a.provider.PrivateRSAKey()
 	if err != nil {
 		return fmt.Errorf("its key: %w", err)

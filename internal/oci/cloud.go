@@ -59,6 +59,10 @@ func Connect(account *Account, at Endpoints) (*Cloud, error) {
 
 // explain shortens an error of the SDK, which has several lines, to what happened.
 func explain(err error) error {
+	if err == nil {
+		return nil
+	}
+
 	refused, ok := common.IsServiceError(err)
 	if !ok {
 		return err

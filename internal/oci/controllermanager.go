@@ -38,7 +38,8 @@ func (m ControllerManager) Manifests() ([]*unstructured.Unstructured, error) {
 		return nil, fmt.Errorf("the cloud controller manager: %w", err)
 	}
 
-	balancer := map[string]any{"securityListManagementMode": "None"}
+	// It opens the ports of Services in the security lists of both subnets, and closes them again.
+	balancer := map[string]any{"securityListManagementMode": "All"}
 	for i, subnet := range m.Subnets {
 		balancer[fmt.Sprintf("subnet%d", i+1)] = subnet
 	}

@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/oracle/oci-go-sdk/v65/common"
@@ -27,6 +30,8 @@ const (
 	imageName       = "ock"
 	architectureTag = "ocne/architecture"
 	kubernetesTag   = "ocne/kubernetes"
+	// importingTag is on images that are not finished: its value is the object that they are made of, as BUCKET/OBJECT.
+	importingTag = "olvmctl/importing"
 	// partSize is that of the parts of uploads.
 	partSize = 32 << 20
 	// Imports are looked at often at the beginning, and less and less often.
@@ -108,14 +113,27 @@ func (c *Cloud) FindImage(ctx context.Context, w Wanted) (*core.Image, error) {
 		return nil, nil
 	}
 
+	finished := func(image core.Image) int {
+		if Unfinished(&image) {
+			return 0
+		}
+
+		return 1
+	}
 	newest := slices.MaxFunc(found, func(a, b core.Image) int {
 		return cmp.Or(
+			cmp.Compare(finished(a), finished(b)),
 			cmp.Compare(a.FreeformTags[kubernetesTag], b.FreeformTags[kubernetesTag]),
 			a.TimeCreated.Compare(b.TimeCreated.Time),
 		)
 	})
 
 	return &newest, nil
+}
+
+// Unfinished reports that an image is still being imported, by somebody who may have been interrupted.
+func Unfinished(image *core.Image) bool {
+	return image.LifecycleState == core.ImageLifecycleStateImporting || image.FreeformTags[importingTag] != ""
 }
 
 // Import says how an image is imported.
@@ -155,7 +173,7 @@ func (i Import) CheckFile() error {
 }
 
 // ImportImage uploads and imports an image, and returns its OCID when it can be used. One that was interrupted goes on:
-// what is in the bucket already is not uploaded again.
+// what is in the bucket already is not uploaded again, and FinishImage ends what was begun.
 func (c *Cloud) ImportImage(ctx context.Context, i Import) (string, error) {
 	space, object, err := c.upload(ctx, i)
 	if err != nil {
@@ -168,7 +186,11 @@ func (c *Cloud) ImportImage(ctx context.Context, i Import) (string, error) {
 			CompartmentId: &i.Compartment,
 			DisplayName:   &name,
 			LaunchMode:    core.CreateImageDetailsLaunchModeParavirtualized,
-			FreeformTags:  map[string]string{architectureTag: i.Architecture, kubernetesTag: i.Kubernetes},
+			FreeformTags: map[string]string{
+				architectureTag: i.Architecture,
+				kubernetesTag:   i.Kubernetes,
+				importingTag:    i.Bucket + "/" + object,
+			},
 			ImageSourceDetails: core.ImageSourceViaObjectStorageTupleDetails{
 				NamespaceName:   &space,
 				BucketName:      &i.Bucket,
@@ -182,18 +204,47 @@ func (c *Cloud) ImportImage(ctx context.Context, i Import) (string, error) {
 		return "", fmt.Errorf("failed to import %s: %w", i.File, explain(err))
 	}
 
-	if err := c.AwaitImage(ctx, &made.Image, i.Imported); err != nil {
-		return "", err
+	return *made.Id, c.FinishImage(ctx, &made.Image, i.Imported)
+}
+
+// FinishImage waits until an image is imported, makes it usable, and removes what it was made of.
+func (c *Cloud) FinishImage(ctx context.Context, image *core.Image, imported func(percent int)) error {
+	if err := c.awaitImage(ctx, image, imported); err != nil {
+		return err
+	}
+
+	if err := c.offer(ctx, image); err != nil {
+		return err
+	}
+
+	bucket, object, ours := strings.Cut(image.FreeformTags[importingTag], "/")
+	if !ours {
+		return nil
+	}
+
+	space, err := c.storage.GetNamespace(ctx, objectstorage.GetNamespaceRequest{})
+	if err != nil {
+		return fmt.Errorf("the namespace of objects: %w", explain(err))
 	}
 
 	_, err = c.storage.DeleteObject(ctx, objectstorage.DeleteObjectRequest{
-		NamespaceName: &space, BucketName: &i.Bucket, ObjectName: &object,
+		NamespaceName: space.Value, BucketName: &bucket, ObjectName: &object,
 	})
-	if err != nil {
-		return "", fmt.Errorf("failed to remove %s from bucket %s: %w", object, i.Bucket, explain(err))
+	if refused, ok := common.IsServiceError(err); err != nil && (!ok || refused.GetHTTPStatusCode() != 404) {
+		return fmt.Errorf("failed to remove %s from bucket %s: %w", object, bucket, explain(err))
 	}
 
-	return *made.Id, c.offer(ctx, &made.Image, i.Architecture)
+	tags := maps.Clone(image.FreeformTags)
+	delete(tags, importingTag)
+
+	_, err = c.compute.UpdateImage(ctx, core.UpdateImageRequest{
+		ImageId: image.Id, UpdateImageDetails: core.UpdateImageDetails{FreeformTags: tags},
+	})
+	if err != nil {
+		return fmt.Errorf("failed to finish image %s: %w", *image.Id, explain(err))
+	}
+
+	return nil
 }
 
 // upload puts the file into the bucket, under a name that follows from its content.
@@ -222,7 +273,13 @@ func (c *Cloud) upload(ctx context.Context, i Import) (space, object string, err
 		return space, object, nil
 	}
 
-	done := int64(0)
+	// The SDK bounds a whole request by a minute, which large parts need more than; the context ends them, too.
+	storage := c.storage
+	storage.HTTPClient = &http.Client{}
+
+	counter := &counter{size: size, say: i.Uploaded}
+	defer counter.end()
+
 	_, err = transfer.NewUploadManager().UploadFile(ctx, transfer.UploadFileRequest{
 		FilePath: i.File,
 		UploadRequest: transfer.UploadRequest{
@@ -230,20 +287,44 @@ func (c *Cloud) upload(ctx context.Context, i Import) (space, object string, err
 			BucketName:          &i.Bucket,
 			ObjectName:          &object,
 			PartSize:            common.Int64(partSize),
-			ObjectStorageClient: &c.storage,
-			CallBack: func(part transfer.MultiPartUploadPart) { // one after the other
+			ObjectStorageClient: &storage,
+			CallBack: func(part transfer.MultiPartUploadPart) {
 				if part.Err == nil {
-					done = min(done+partSize, size)
-					i.Uploaded(done, size)
+					counter.add(partSize)
 				}
 			},
 		},
 	})
 	if err == nil {
-		i.Uploaded(size, size)
+		counter.add(size)
 	}
 
 	return space, object, err
+}
+
+// counter says how much is uploaded, for parts that end at the same time.
+type counter struct {
+	mu         sync.Mutex
+	done, size int64
+	ended      bool
+	say        func(done, total int64)
+}
+
+func (c *counter) add(more int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if !c.ended && c.done < c.size {
+		c.done = min(c.done+more, c.size)
+		c.say(c.done, c.size)
+	}
+}
+
+// end has it say nothing any more: the SDK may report a part after the end of the upload.
+func (c *counter) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
 }
 
 func (c *Cloud) ensureBucket(ctx context.Context, space string, i Import) error {
@@ -274,9 +355,9 @@ func sumOf(path string) (sum []byte, size int64, err error) {
 	return hash.Sum(nil), size, err
 }
 
-// AwaitImage waits until an image that is being imported can be used. Where that fails, the error is the one of the
+// awaitImage waits until an image that is being imported can be used. Where that fails, the error is the one of the
 // work request.
-func (c *Cloud) AwaitImage(ctx context.Context, image *core.Image, imported func(percent int)) error {
+func (c *Cloud) awaitImage(ctx context.Context, image *core.Image, imported func(percent int)) error {
 	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
 		found, err := c.compute.GetImage(ctx, core.GetImageRequest{ImageId: image.Id})
 		refused, ok := common.IsServiceError(err)
@@ -337,9 +418,10 @@ func (c *Cloud) progressOf(ctx context.Context, image *core.Image) (percent int,
 	return percent, nil
 }
 
-// offer lets an image for ARM be used with the shapes that have such processors, and boot as they do.
-func (c *Cloud) offer(ctx context.Context, image *core.Image, architecture string) error {
-	if architecture != ARM {
+// offer lets an image for ARM be used with the shapes that have such processors, and boot as they do. It can be done
+// again.
+func (c *Cloud) offer(ctx context.Context, image *core.Image) error {
+	if image.FreeformTags[architectureTag] != ARM {
 		return nil
 	}
 
@@ -350,6 +432,13 @@ func (c *Cloud) offer(ctx context.Context, image *core.Image, architecture strin
 		if err != nil {
 			return fmt.Errorf("failed to offer image %s for %s: %w", *image.Id, shape, explain(err))
 		}
+	}
+
+	there, err := c.compute.ListComputeImageCapabilitySchemas(ctx, core.ListComputeImageCapabilitySchemasRequest{
+		ImageId: image.Id,
+	})
+	if err != nil || len(there.Items) > 0 {
+		return explain(err)
 	}
 
 	known, err := c.compute.ListComputeGlobalImageCapabilitySchemas(ctx,

@@ -75,9 +75,10 @@ func collections() map[string]*collection {
 		{path: "vnicAttachments", kind: "vnicattachment", resource: newOf[ocicore.VnicAttachment]},
 		{path: "vnics", kind: "vnic", resource: newOf[ocicore.Vnic]},
 		{path: "instances", kind: "instance", resource: newOf[ocicore.Instance]},
-		{path: "images", kind: "image", resource: newOf[ocicore.Image]},
+		{path: "images", kind: "image", change: newOf[ocicore.UpdateImageDetails], resource: newOf[ocicore.Image]},
 		{path: "networkLoadBalancers", kind: "networkloadbalancer"},
 		{path: "workRequests", kind: "workrequest"},
+		{path: "computeImageCapabilitySchemas", kind: "computeimgcapschema"},
 		{path: "compartments", kind: "compartment"},
 	}
 	out := map[string]*collection{}

@@ -18,28 +18,10 @@ const imageImport = "ImageImport"
 func (s *Server) serveImages(mux *http.ServeMux) {
 	root := "/" + core
 
+	s.serveSchemas(mux)
 	s.handle(mux, "POST "+root+"/images", s.importImage)
-	s.handle(mux, "GET "+root+"/computeGlobalImageCapabilitySchemas",
-		func(w http.ResponseWriter, _ *http.Request) error {
-			return answer(w, []object{{
-				"id": "ocid1.computeglobalimgcapschema.oc1.iad.a", "name": "OCI.ComputeGlobalImageCapabilitySchema",
-				"currentVersionName": "00000000-1111", "compartmentId": s.settings.Tenancy,
-				"timeCreated": "2026-01-01T00:00:00Z",
-			}})
-		})
-	s.handle(mux, "POST "+root+"/computeImageCapabilitySchemas", func(w http.ResponseWriter, r *http.Request) error {
-		details, err := decode(r, &ocicore.CreateComputeImageCapabilitySchemaDetails{})
-		if err != nil {
-			return err
-		}
-
-		if _, err := s.find(s.collections["images"], fmt.Sprint(details["imageId"])); err != nil {
-			return err
-		}
-
-		details["id"], details["timeCreated"] = s.mint("schema"), "2026-01-01T00:00:00Z"
-
-		return answer(w, details)
+	s.handle(mux, "PUT "+root+"/images/{id}", func(w http.ResponseWriter, r *http.Request) error {
+		return s.update(w, r, s.collections["images"])
 	})
 	s.handle(mux, "DELETE "+root+"/images/{id}", func(w http.ResponseWriter, r *http.Request) error {
 		if _, err := s.find(s.collections["images"], r.PathValue("id")); err != nil {
@@ -68,6 +50,40 @@ func (s *Server) serveImages(mux *http.ServeMux) {
 		}
 
 		return answer(w, page(w, r, found.rules))
+	})
+}
+
+// serveSchemas serves what images can do.
+func (s *Server) serveSchemas(mux *http.ServeMux) {
+	root := "/" + core
+
+	s.handle(mux, "GET "+root+"/computeGlobalImageCapabilitySchemas",
+		func(w http.ResponseWriter, _ *http.Request) error {
+			return answer(w, []object{{
+				"id": "ocid1.computeglobalimgcapschema.oc1.iad.a", "name": "OCI.ComputeGlobalImageCapabilitySchema",
+				"currentVersionName": "00000000-1111", "compartmentId": s.settings.Tenancy,
+				"timeCreated": "2026-01-01T00:00:00Z",
+			}})
+		})
+	s.handle(mux, "POST "+root+"/computeImageCapabilitySchemas", func(w http.ResponseWriter, r *http.Request) error {
+		details, err := decode(r, &ocicore.CreateComputeImageCapabilitySchemaDetails{})
+		if err != nil {
+			return err
+		}
+
+		if _, err := s.find(s.collections["images"], fmt.Sprint(details["imageId"])); err != nil {
+			return err
+		}
+
+		made, err := s.make(s.collections["computeImageCapabilitySchemas"], "", details)
+		if err != nil {
+			return err
+		}
+
+		return answer(w, made.fields)
+	})
+	s.handle(mux, "GET "+root+"/computeImageCapabilitySchemas", func(w http.ResponseWriter, r *http.Request) error {
+		return answer(w, page(w, r, s.list(s.collections["computeImageCapabilitySchemas"], r)))
 	})
 }
 
