@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,8 +19,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestRow38AClusterOnOCI makes a cluster from nothing to ready nodes, with a cloud that fails now and then; row 39 scales
-// it by editing; it is moved and deleted, and nothing is left.
+// TestRow38AClusterOnOCI makes a cluster from nothing to ready nodes, with a cloud that fails now and then. It is upgraded,
+// scaled by editing (row 39), changed by a second start, moved and deleted, and nothing is left.
 func TestRow38AClusterOnOCI(t *testing.T) {
 	s := siteOn(t, suite.cloud)
 	in := s.cloud.Compartment("parent/my")
@@ -54,9 +55,23 @@ func TestRow38AClusterOnOCI(t *testing.T) {
 	tree, _ := s.does("describe", "prod", "-n", "prod", "--kubeconfig", suite.plane.Kubeconfig)
 	contains(t, "describe", tree, "OCICluster/prod", "KubeadmControlPlane/prod-control-plane  1 of 1 ready", "10.0.1.2")
 
-	s.upgrade(management)
-	s.scale(management)
-	s.move(management)
+	t.Run("Upgrade", func(t *testing.T) { s.in(t).upgrade(management) })
+	t.Run("Row39ScaleByEditing", func(t *testing.T) { s.in(t).scaleByEditing() })
+	t.Run("StartAgain", func(t *testing.T) { s.in(t).startAgain(management) })
+	t.Run("MoveAndDelete", func(t *testing.T) { s.in(t).move(management) })
+}
+
+// in is the site in a part of a test, which a part before that has failed leaves out.
+func (s *site) in(t *testing.T) *site {
+	t.Helper()
+	if s.t.Failed() {
+		t.Fatal("a part before has failed")
+	}
+
+	out := *s
+	out.t = t
+
+	return &out
 }
 
 // biggerWorkers is what a cluster file is changed to.
@@ -107,15 +122,36 @@ func (s *site) checkControllerManager() {
 	}
 }
 
-// scale edits the MachineDeployment, as the seed shows, then the cluster file, which a second start follows.
-func (s *site) scale(management []string) {
+// scaleByEditing edits the MachineDeployment, as the seed shows: its phase is ScalingUp, then Running.
+func (s *site) scaleByEditing() {
 	s.t.Helper()
-	s.does("scale", "prod", "-n", "prod", "--kubeconfig", suite.plane.Kubeconfig, "--workers", "2")
-	s.waitForInstances(3)
+	deployment := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "prod-md-0"}}
+	edit := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`))
+	if err := suite.plane.Client.Patch(s.t.Context(), deployment, edit); err != nil {
+		s.t.Fatal(err)
+	}
 
+	for _, phase := range []clusterv1.MachineDeploymentPhase{
+		clusterv1.MachineDeploymentPhaseScalingUp, clusterv1.MachineDeploymentPhaseRunning,
+	} {
+		s.waitFor("phase "+string(phase), func() bool {
+			err := suite.plane.Client.Get(s.t.Context(), client.ObjectKeyFromObject(deployment), deployment)
+			return err == nil && deployment.Status.GetTypedPhase() == phase
+		})
+	}
+
+	// Running says that there are as many Machines as are wanted, not that they have instances.
+	s.waitFor("the third instance", func() bool { return len(s.cloud.Objects("instances")) == 3 })
+}
+
+// startAgain changes the cluster file, which a second start follows.
+func (s *site) startAgain(management []string) {
+	s.t.Helper()
 	s.clusterFile("prod", "parent/my", "workerNodes: 3")
 	s.write("cluster.yaml", readFile(s.t, s.file)+biggerWorkers)
 	newer := s.cloud.AddImage(s.cloud.Compartment("parent/my"), "amd64", "1.36.1", time.Now())
+	s.fails(append([]string{"start", "-f", s.file}, management...), "has made it 2, and", "--force-conflicts")
+
 	out, _ := s.does(append([]string{"start", "-f", s.file, "--force-conflicts"}, management...)...)
 	contains(s.t, "the second start", out, "The cluster prod has 4 nodes")
 
@@ -126,16 +162,17 @@ func (s *site) scale(management []string) {
 	}
 }
 
-func (s *site) waitForInstances(count int) {
+// waitFor waits until something holds.
+func (s *site) waitFor(what string, holds func() bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
 	defer cancel()
 
-	for len(s.cloud.Objects("instances")) != count {
+	for !holds() {
 		select {
 		case <-ctx.Done():
-			s.t.Fatalf("there are %d instances, want %d", len(s.cloud.Objects("instances")), count)
-		case <-time.After(200 * time.Millisecond):
+			s.t.Fatalf("%s did not come about", what)
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

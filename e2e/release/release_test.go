@@ -363,7 +363,7 @@ func TestOlvmctlInstallsWhatLacks(t *testing.T) {
 		Progress: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) },
 	}
 	to := clusterctl.Management{Kubeconfig: m.kubeconfig, Client: m.client}
-	installed, err := p.Ensure(t.Context(), to)
+	installed, err := p.Ensure(t.Context(), to, clusterctl.OLVM)
 	want := []string{"cluster-api", "bootstrap-kubeadm", "control-plane-kubeadm", "infrastructure-olvm"}
 	if !slices.Equal(installed, want) {
 		t.Errorf("installed %v", installed)
@@ -390,7 +390,7 @@ func TestOlvmctlInstallsWhatLacks(t *testing.T) {
 	}
 
 	said = nil
-	if installed, err := p.Ensure(t.Context(), to); err != nil || len(installed) != 0 || len(said) != 0 {
+	if installed, err := p.Ensure(t.Context(), to, clusterctl.OLVM); err != nil || len(installed) != 0 || len(said) != 0 {
 		t.Errorf("a second time: %v, %v, %v", installed, err, said)
 	}
 
