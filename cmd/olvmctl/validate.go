@@ -30,8 +30,7 @@ func newValidateCommand(s streams) *cobra.Command {
 		Short: "Say what is wrong in a cluster file",
 		Long: `validate checks a cluster file: unknown keys, every rule that can be checked without
 the engine, and with --engine the rest: the login, each name, and whether addresses are free; on
-OCI the compartment and the images. All
-that is wrong is said at once.
+OCI the compartment and the images. All that is wrong is said at once.
 
 ` + credentialsHelp + `
 

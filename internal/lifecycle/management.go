@@ -7,7 +7,6 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
@@ -82,9 +81,7 @@ func (m *management) checkServes(ctx context.Context, of Provider) error {
 		return err
 	}
 
-	_, err := m.RESTMapper().RESTMapping(schema.GroupKind{
-		Group: clusterctl.InfrastructureGroup, Kind: of.Components().ClusterKind,
-	})
+	_, err := servedKind(m.Cluster, of.Components().ClusterKind)
 	if meta.IsNoMatchError(err) {
 		return fmt.Errorf("provider %s does not run in the local management cluster; see %s", of.Components().Name,
 			m.local.LogFile())

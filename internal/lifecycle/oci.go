@@ -3,15 +3,13 @@ package lifecycle
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/oracle/oci-go-sdk/v65/core"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,7 +24,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/oci"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
 )
 
 // OCI is the infrastructure of Oracle Cloud.
@@ -38,8 +35,10 @@ type OCI struct {
 	cloud   *oci.Cloud
 	// compartment is its OCID; empty before look.
 	compartment string
-	// images are OCIDs by architecture; empty where there is none yet.
-	images map[string]string
+	// images are OCIDs by architecture; empty where there is none yet. Those of an earlier Create that was interrupted
+	// are unfinished.
+	images     map[string]string
+	unfinished map[string]*core.Image
 }
 
 var _ Provider = &OCI{}
@@ -63,10 +62,16 @@ func newOCI(o ProviderOptions) (Provider, error) {
 // Components implements Provider.
 func (*OCI) Components() clusterctl.Infrastructure { return clusterctl.OCI }
 
-// settings of the cluster file.
+// settingsOfOCI are those of the cluster file.
 func settingsOfOCI(c *creation) clusterfile.OCI { return c.File.Providers.OCI }
 
-// architectures are those of the machines, in their order.
+// writtenImages are the images that the cluster file names, by architecture.
+func writtenImages(c *creation) map[string]string {
+	images := settingsOfOCI(c).Images
+	return map[string]string{oci.AMD64: images.AMD64, oci.ARM: images.ARM64}
+}
+
+// architecturesOf are those of the machines, in their order.
 func architecturesOf(c *creation) []string {
 	o := settingsOfOCI(c)
 	found := map[string]bool{
@@ -105,162 +110,6 @@ func (o *OCI) look(ctx context.Context, c *creation) (err error) {
 	o.compartment = found
 
 	return nil
-}
-
-// wanted is the image for an architecture.
-func (o *OCI) wanted(c *creation, architecture string) oci.Wanted {
-	return oci.Wanted{Compartment: o.compartment, Architecture: architecture, Kubernetes: c.File.OCIKubernetes()}
-}
-
-// findImages finds the images of the machines: those of the cluster file, or the newest of the compartment. One that is
-// still being imported counts as missing.
-func (o *OCI) findImages(ctx context.Context, c *creation) error {
-	written := settingsOfOCI(c).Images
-	o.images = map[string]string{}
-
-	for _, architecture := range architecturesOf(c) {
-		id := map[string]string{oci.AMD64: written.AMD64, oci.ARM: written.ARM64}[architecture]
-		if id == "" {
-			found, err := o.cloud.FindImage(ctx, o.wanted(c, architecture))
-			if err != nil {
-				return err
-			}
-
-			if found != nil {
-				id = *found.Id
-			}
-		}
-
-		o.images[architecture] = id
-	}
-
-	return nil
-}
-
-// checkImages says which images are missing, and have no file to make them of.
-func (o *OCI) checkImages(c *creation) error {
-	var problems []error
-
-	for _, architecture := range architecturesOf(c) {
-		file := o.Files[architecture]
-
-		switch {
-		case o.images[architecture] != "":
-		case file != "":
-			problems = append(problems, oci.Import{Wanted: o.wanted(c, architecture), File: file}.CheckFile())
-		default:
-			problems = append(problems, fmt.Errorf("compartment %s does not have %s; give a disk with --image "+
-				"%s=FILE, or write providers.oci.images.%[3]s", settingsOfOCI(c).Compartment, o.wanted(c, architecture),
-				architecture))
-		}
-	}
-
-	return errors.Join(problems...)
-}
-
-// imagesFor finds the images of a new cluster, and says what is wrong with them. Manifests that the cluster file has
-// itself name theirs.
-func (o *OCI) imagesFor(ctx context.Context, c *creation) error {
-	if c.File.Objects != nil {
-		return checkImageIDs(c.File.Objects)
-	}
-
-	if err := o.findImages(ctx, c); err != nil {
-		return err
-	}
-
-	return o.checkImages(c)
-}
-
-// checkImageIDs says which templates of machines name no image.
-func checkImageIDs(objects []*unstructured.Unstructured) error {
-	var problems []error
-
-	for _, object := range objects {
-		if object.GetKind() != "OCIMachineTemplate" {
-			continue
-		}
-
-		id, _, _ := unstructured.NestedString(object.Object, "spec", "template", "spec", "imageId")
-		if !strings.HasPrefix(id, "ocid1.image") {
-			problems = append(problems, fmt.Errorf("OCIMachineTemplate %s: spec.template.spec.imageId is %q, which is "+
-				"no OCID of an image", object.GetName(), id))
-		}
-	}
-
-	return errors.Join(problems...)
-}
-
-// EnsureImages implements Provider. Nothing is written before all that is missing is known.
-func (o *OCI) EnsureImages(c *creation) []Step {
-	out := []Step{{name: "Asking Oracle Cloud", run: func(ctx context.Context) error {
-		if err := o.look(ctx, c); err != nil {
-			return err
-		}
-
-		return o.imagesFor(ctx, c)
-	}}}
-
-	if c.File.Objects != nil {
-		return out // they name their images
-	}
-
-	for _, architecture := range architecturesOf(c) {
-		out = append(out, Step{
-			name:   "Importing the image for " + architecture,
-			needed: func() bool { return o.images[architecture] == "" },
-			run:    func(ctx context.Context) error { return o.importImage(ctx, c, architecture) },
-		}, Step{
-			name:  "Looking whether the image for " + architecture + " can be used",
-			quiet: true,
-			run:   func(ctx context.Context) error { return o.finishImage(ctx, c, architecture) },
-		})
-	}
-
-	return out
-}
-
-// importImage makes the image for an architecture of its file.
-func (o *OCI) importImage(ctx context.Context, c *creation, architecture string) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-
-	file := o.Files[architecture]
-	o.images[architecture], err = o.cloud.ImportImage(ctx, oci.Import{
-		Wanted:   o.wanted(c, architecture),
-		File:     file,
-		Bucket:   settingsOfOCI(c).ImageBucket,
-		Uploaded: progress.Transfer(c.Display, "uploading "+file),
-		Imported: sayPercents(c.Display, "importing "+file),
-	})
-
-	return err
-}
-
-// finishImage ends the import of an image that an earlier Create has begun.
-func (o *OCI) finishImage(ctx context.Context, c *creation, architecture string) error {
-	found, err := o.cloud.FindImage(ctx, o.wanted(c, architecture))
-	if err != nil || found == nil || *found.Id != o.images[architecture] || !oci.Unfinished(found) {
-		return err
-	}
-
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-
-	return o.cloud.FinishImage(ctx, found, sayPercents(c.Display, "image "+*found.Id+" is being imported"))
-}
-
-// sayPercents says each percentage once.
-func sayPercents(display *progress.Display, what string) func(percent int) {
-	said := -1
-
-	return func(percent int) {
-		if percent != said {
-			display.Say("%s: %d %%", what, percent)
-		}
-
-		said = percent
-	}
 }
 
 // Validate implements Provider.
@@ -325,49 +174,6 @@ func (o *OCI) Manifests(ctx context.Context, c *creation) ([]*unstructured.Unstr
 	}
 
 	return objects, checkImageIDs(objects)
-}
-
-// imagesInUse are the images of the control plane's machines and of workers in the management cluster; empty where
-// there are none yet.
-func imagesInUse(
-	ctx context.Context, c *creation, objects []*unstructured.Unstructured,
-) (controlPlane, workers string, err error) {
-	written := settingsOfOCI(c).Images
-	byArchitecture := map[string]string{oci.AMD64: written.AMD64, oci.ARM: written.ARM64}
-	used := map[string]string{}
-
-	for _, object := range objects {
-		if version, _ := machineFields(object.GetKind()); version == nil {
-			continue
-		}
-
-		live := object.DeepCopy()
-		err := c.management.Get(ctx, client.ObjectKeyFromObject(object), live)
-		if client.IgnoreNotFound(err) != nil {
-			return "", "", fmt.Errorf("failed to get %s %s: %w", object.GetKind(), object.GetName(), err)
-		}
-
-		if err != nil {
-			continue
-		}
-
-		template, err := templateOf(ctx, c.management.Cluster, live)
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-
-		if err != nil {
-			return "", "", err
-		}
-
-		used[object.GetKind()], _, _ = unstructured.NestedString(template.Object, "spec", "template", "spec", "imageId")
-	}
-
-	o := settingsOfOCI(c)
-	controlPlane = cmp.Or(byArchitecture[oci.ArchitectureOf(o.ControlPlaneShape.Shape)], used["KubeadmControlPlane"])
-	workers = cmp.Or(byArchitecture[oci.ArchitectureOf(o.WorkerShape.Shape)], used["MachineDeployment"])
-
-	return controlPlane, workers, nil
 }
 
 // Secrets implements Provider. The key is kept where the cluster names it.
@@ -491,131 +297,6 @@ func newOCIObject(kind string) *unstructured.Unstructured {
 
 	return out
 }
-
-// Rollouts implements Provider. Cluster API replaces the machines of owners that ask for another version or template.
-func (*OCI) Rollouts(_ context.Context, u *upgrade, owners []*owner) ([]string, error) {
-	changes := slices.ContainsFunc(owners, func(one *owner) bool { return len(one.patch) > 0 })
-	if changes && u.Version != "" && u.File == nil && u.VMTemplate == "" {
-		return nil, fmt.Errorf("--kubernetes-version: machines of %s need another image, too; give its OCID with "+
-			"--vm-template, or a cluster file", u.Version)
-	}
-
-	var out []string
-
-	for _, one := range owners {
-		if len(one.patch) == 0 {
-			continue
-		}
-
-		version, reference := machineFields(one.object.GetKind())
-		asked, _, _ := unstructured.NestedString(one.object.Object, version...)
-		template, _, _ := unstructured.NestedString(one.object.Object, append(slices.Clone(reference), "name")...)
-		out = append(out, fmt.Sprintf("%s: all its machines are replaced, with version %s and OCIMachineTemplate %s",
-			one.name, asked, template))
-	}
-
-	return out, nil
-}
-
-// Left implements Provider: the machines of an owner that do not have its version, or its template.
-func (*OCI) Left(ctx context.Context, u *upgrade, one *owner) (string, error) {
-	var machines clusterv1.MachineList
-	err := u.List(ctx, &machines, client.InNamespace(u.Namespace), client.MatchingLabels{
-		clusterv1.ClusterNameLabel: u.Name,
-	})
-	if err != nil {
-		return "", fmt.Errorf("failed to list the Machines: %w", err)
-	}
-
-	version, reference := machineFields(one.object.GetKind())
-	asked, _, _ := unstructured.NestedString(one.object.Object, version...)
-	template, _, _ := unstructured.NestedString(one.object.Object, append(slices.Clone(reference), "name")...)
-
-	for i := range machines.Items {
-		machine := &machines.Items[i]
-		if !ownedBy(machine, one.object) {
-			continue
-		}
-
-		made := newOCIObject("OCIMachine")
-		key := client.ObjectKey{Namespace: u.Namespace, Name: machine.Spec.InfrastructureRef.Name}
-		if err := u.Get(ctx, key, made); client.IgnoreNotFound(err) != nil {
-			return "", fmt.Errorf("failed to get OCIMachine %s: %w", key, err)
-		}
-
-		from := made.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation]
-		if machine.Spec.Version != asked || from != template {
-			return fmt.Sprintf("Machine %s has version %s and OCIMachineTemplate %s", machine.Name,
-				machine.Spec.Version, from), nil
-		}
-	}
-
-	return "", nil
-}
-
-// ownedBy reports whether a machine is of a control plane or a MachineDeployment.
-func ownedBy(machine *clusterv1.Machine, owner *unstructured.Unstructured) bool {
-	_, control := machine.Labels[clusterv1.MachineControlPlaneLabel]
-
-	return control && owner.GetKind() == "KubeadmControlPlane" ||
-		machine.Labels[clusterv1.MachineDeploymentNameLabel] == owner.GetName()
-}
-
-// Release implements Provider: load balancers of Services. They are in the network of the cluster, which could not be
-// deleted, and nothing removes them once the nodes are gone.
-func (*OCI) Release(d *deletion) []Step {
-	return []Step{{
-		name: "Deleting the load balancers of Services",
-		run: func(ctx context.Context) error {
-			workload, err := d.workload(ctx)
-			if err != nil {
-				d.Display.Say("the cluster is not asked for its Services: %v", err)
-				return nil
-			}
-
-			err = deleteBalancers(ctx, d, workload)
-			if err != nil && ctx.Err() == nil {
-				d.Display.Say("load balancers may be left, which keep the network from being deleted: %v", err)
-				return nil
-			}
-
-			return err
-		},
-	}}
-}
-
-// deleteBalancers deletes the Services with load balancers, and waits until these are gone.
-func deleteBalancers(ctx context.Context, d *deletion, workload client.Client) error {
-	return d.Display.Wait(ctx, min(d.Timeout, releaseLimit), func(ctx context.Context) error {
-		var services corev1.ServiceList
-		if err := workload.List(ctx, &services); err != nil {
-			return fmt.Errorf("failed to list the Services: %w", err)
-		}
-
-		var left []string
-
-		for i := range services.Items {
-			service := &services.Items[i]
-			if service.Spec.Type != corev1.ServiceTypeLoadBalancer {
-				continue
-			}
-
-			left = append(left, client.ObjectKeyFromObject(service).String())
-			if err := workload.Delete(ctx, service); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("failed to delete Service %s: %w", left[len(left)-1], err)
-			}
-		}
-
-		if len(left) > 0 {
-			return fmt.Errorf("the load balancers of these Services are being deleted: %s", strings.Join(left, ", "))
-		}
-
-		return nil
-	})
-}
-
-// releaseLimit bounds how long load balancers of Services are waited for.
-const releaseLimit = 5 * time.Minute
 
 // Kept implements Provider: the Secret with the key, and the OCIClusterIdentity that names it.
 func (*OCI) Kept(

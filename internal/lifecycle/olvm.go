@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -189,17 +190,16 @@ func (*OLVM) Kept(
 		return nil, fmt.Errorf("failed to list the OLVMClusters: %w", err)
 	}
 
-	for i := range all.Items {
-		c := &all.Items[i]
-		if cluster != nil && c.Namespace == in.Namespace && c.Name == cluster.Spec.InfrastructureRef.Name {
-			key = keyOf(c.Namespace, &c.Spec.OLVMOvirtAPIServer.CredentialsSecret)
-		}
+	own := slices.IndexFunc(all.Items, func(c infrav1.OLVMCluster) bool {
+		return cluster != nil && c.Namespace == in.Namespace && c.Name == cluster.Spec.InfrastructureRef.Name
+	})
+	if own >= 0 {
+		key = keyOf(in.Namespace, &all.Items[own].Spec.OLVMOvirtAPIServer.CredentialsSecret)
 	}
 
 	for i := range all.Items {
 		c := &all.Items[i]
-		own := cluster != nil && c.Namespace == in.Namespace && c.Name == cluster.Spec.InfrastructureRef.Name
-		if !own && keyOf(c.Namespace, &c.Spec.OLVMOvirtAPIServer.CredentialsSecret) == key {
+		if i != own && keyOf(c.Namespace, &c.Spec.OLVMOvirtAPIServer.CredentialsSecret) == key {
 			return nil, nil // another cluster has the same
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -77,15 +76,15 @@ func templateOf(
 	ctx context.Context, in *mgmtcluster.Cluster, owner *unstructured.Unstructured,
 ) (*unstructured.Unstructured, error) {
 	_, reference := machineFields(owner.GetKind())
-	name, _, _ := unstructured.NestedString(owner.Object, append(slices.Clone(reference), "name")...)
-	kind, _, _ := unstructured.NestedString(owner.Object, append(slices.Clone(reference), "kind")...)
-	mapping, err := in.RESTMapper().RESTMapping(schema.GroupKind{Group: clusterctl.InfrastructureGroup, Kind: kind})
+	name := templateNameOf(owner)
+	kind, _, _ := unstructured.NestedString(owner.Object, append(reference, "kind")...)
+	served, err := servedKind(in, kind)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: failed to ask for %s: %w", owner.GetKind(), owner.GetName(), kind, err)
+		return nil, fmt.Errorf("%s %s: %w", owner.GetKind(), owner.GetName(), err)
 	}
 
 	template := &unstructured.Unstructured{}
-	template.SetGroupVersionKind(mapping.GroupVersionKind)
+	template.SetGroupVersionKind(served)
 	if err := in.Get(ctx, client.ObjectKey{Namespace: in.Namespace, Name: name}, template); err != nil {
 		return nil, fmt.Errorf("%s %s: failed to get its %s: %w", owner.GetKind(), owner.GetName(), kind, err)
 	}
@@ -125,7 +124,7 @@ func templatesOf(
 
 	for _, object := range objects {
 		if _, reference := machineFields(object.GetKind()); reference != nil {
-			used, _, _ := unstructured.NestedString(object.Object, append(slices.Clone(reference), "name")...)
+			used := templateNameOf(object)
 			if out[object.GetName()] = templates[used]; templates[used] == nil {
 				return nil, fmt.Errorf("%s %s: there is no template of machines %s beside it", object.GetKind(),
 					object.GetName(), used)
@@ -148,6 +147,28 @@ func machineFields(kind string) (version, reference []string) {
 	}
 
 	return nil, nil
+}
+
+// templateNameField is where an owner of machines names their template.
+func templateNameField(owner *unstructured.Unstructured) []string {
+	_, reference := machineFields(owner.GetKind())
+	return append(reference, "name")
+}
+
+// templateNameOf is the name of the template of an owner's machines.
+func templateNameOf(owner *unstructured.Unstructured) string {
+	name, _, _ := unstructured.NestedString(owner.Object, templateNameField(owner)...)
+	return name
+}
+
+// servedKind is a kind of an infrastructure in the version that the management cluster prefers.
+func servedKind(in *mgmtcluster.Cluster, kind string) (schema.GroupVersionKind, error) {
+	mapping, err := in.RESTMapper().RESTMapping(schema.GroupKind{Group: clusterctl.InfrastructureGroup, Kind: kind})
+	if err != nil {
+		return schema.GroupVersionKind{}, fmt.Errorf("failed to ask for kind %s: %w", kind, err)
+	}
+
+	return mapping.GroupVersionKind, nil
 }
 
 // followTemplates has the manifests name the templates that Upgrade has made, where the cluster has been
@@ -201,10 +222,8 @@ func (c *creation) followTemplates(ctx context.Context) error {
 
 // renameTemplate gives the template of an owner of machines among manifests another name.
 func renameTemplate(objects []*unstructured.Unstructured, owner *unstructured.Unstructured, to string) error {
-	_, reference := machineFields(owner.GetKind())
-	field := append(slices.Clone(reference), "name")
-	from, _, _ := unstructured.NestedString(owner.Object, field...)
-	if err := unstructured.SetNestedField(owner.Object, to, field...); err != nil {
+	from := templateNameOf(owner)
+	if err := unstructured.SetNestedField(owner.Object, to, templateNameField(owner)...); err != nil {
 		return fmt.Errorf("%s %s: %w", owner.GetKind(), owner.GetName(), err)
 	}
 

@@ -230,7 +230,7 @@ func (u *upgrade) owners(ctx context.Context) ([]*owner, error) {
 
 // owner is an owner of machines as it is to be.
 func (u *upgrade) owner(ctx context.Context, object *unstructured.Unstructured) (*owner, error) {
-	version, reference := machineFields(object.GetKind())
+	version, _ := machineFields(object.GetKind())
 	out := &owner{object: object, name: object.GetKind() + " " + object.GetName(), patch: map[string]any{}}
 
 	now, _, _ := unstructured.NestedString(object.Object, version...)
@@ -262,12 +262,12 @@ func (u *upgrade) owner(ctx context.Context, object *unstructured.Unstructured) 
 		return out, nil
 	}
 
-	return out, u.useTemplate(ctx, out, template, spec, append(slices.Clone(reference), "name"))
+	return out, u.useTemplate(ctx, out, template, spec)
 }
 
 // useTemplate has an owner refer to a template with another specification: to one that is there, or to a new one.
 func (u *upgrade) useTemplate(
-	ctx context.Context, out *owner, template *unstructured.Unstructured, wanted map[string]any, name []string,
+	ctx context.Context, out *owner, template *unstructured.Unstructured, wanted map[string]any,
 ) error {
 	there := &unstructured.UnstructuredList{}
 	there.SetGroupVersionKind(template.GroupVersionKind())
@@ -276,7 +276,7 @@ func (u *upgrade) useTemplate(
 	}
 
 	if same := sameGeneration(there.Items, template.GetName(), wanted); same != "" {
-		return out.set(same, name)
+		return out.set(same, templateNameField(out.object))
 	}
 
 	var err error
@@ -284,7 +284,7 @@ func (u *upgrade) useTemplate(
 		return err
 	}
 
-	return out.set(out.template.GetName(), name)
+	return out.set(out.template.GetName(), templateNameField(out.object))
 }
 
 // set changes a field of the object, and adds that to the patch.

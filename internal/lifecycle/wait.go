@@ -8,12 +8,10 @@ import (
 	"github.com/dustin/go-humanize/english"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clustertree"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
@@ -107,13 +105,13 @@ func checkGone(ctx context.Context, in *mgmtcluster.Cluster, of Provider, name s
 // checkMachinesGone succeeds when no machine of the infrastructure is left.
 func checkMachinesGone(ctx context.Context, in *mgmtcluster.Cluster, of Provider, name string) error {
 	kind := of.Components().MachineKind
-	mapping, err := in.RESTMapper().RESTMapping(schema.GroupKind{Group: clusterctl.InfrastructureGroup, Kind: kind})
+	served, err := servedKind(in, kind)
 	if err != nil {
-		return fmt.Errorf("failed to ask for %ss: %w", kind, err)
+		return err
 	}
 
 	machines := &metav1.PartialObjectMetadataList{}
-	machines.SetGroupVersionKind(mapping.GroupVersionKind)
+	machines.SetGroupVersionKind(served)
 
 	err = in.List(ctx, machines, client.InNamespace(in.Namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: name,

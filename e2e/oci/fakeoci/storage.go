@@ -147,14 +147,6 @@ func body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return content, nil
 }
 
-// Object is what a bucket has; nil for nothing.
-func (s *Server) Object(bucket, name string) []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	return s.buckets[bucket][name]
-}
-
 // ObjectNames are those of a bucket.
 func (s *Server) ObjectNames(bucket string) []string {
 	s.mu.Lock()

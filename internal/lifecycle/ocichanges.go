@@ -1,0 +1,140 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// This file has what changes a cluster on OCI that is there: rollouts, and what is released before its deletion.
+
+// Rollouts implements Provider. Cluster API replaces the machines of owners that ask for another version or template.
+func (*OCI) Rollouts(_ context.Context, u *upgrade, owners []*owner) ([]string, error) {
+	changes := slices.ContainsFunc(owners, func(one *owner) bool { return len(one.patch) > 0 })
+	if changes && u.Version != "" && u.File == nil && u.VMTemplate == "" {
+		return nil, fmt.Errorf("--kubernetes-version: machines of %s need another image, too; give its OCID with "+
+			"--vm-template, or a cluster file", u.Version)
+	}
+
+	var out []string
+
+	for _, one := range owners {
+		if len(one.patch) == 0 {
+			continue
+		}
+
+		version, _ := machineFields(one.object.GetKind())
+		asked, _, _ := unstructured.NestedString(one.object.Object, version...)
+		out = append(out, fmt.Sprintf("%s: all its machines are replaced, with version %s and OCIMachineTemplate %s",
+			one.name, asked, templateNameOf(one.object)))
+	}
+
+	return out, nil
+}
+
+// Left implements Provider: the machines of an owner that do not have its version, or its template.
+func (*OCI) Left(ctx context.Context, u *upgrade, one *owner) (string, error) {
+	var machines clusterv1.MachineList
+	err := u.List(ctx, &machines, client.InNamespace(u.Namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: u.Name,
+	})
+	if err != nil {
+		return "", fmt.Errorf("failed to list the Machines: %w", err)
+	}
+
+	version, _ := machineFields(one.object.GetKind())
+	asked, _, _ := unstructured.NestedString(one.object.Object, version...)
+	template := templateNameOf(one.object)
+
+	for i := range machines.Items {
+		machine := &machines.Items[i]
+		if !ownedBy(machine, one.object) {
+			continue
+		}
+
+		made := newOCIObject("OCIMachine")
+		key := client.ObjectKey{Namespace: u.Namespace, Name: machine.Spec.InfrastructureRef.Name}
+		if err := u.Get(ctx, key, made); client.IgnoreNotFound(err) != nil {
+			return "", fmt.Errorf("failed to get OCIMachine %s: %w", key, err)
+		}
+
+		from := made.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation]
+		if machine.Spec.Version != asked || from != template {
+			return fmt.Sprintf("Machine %s has version %s and OCIMachineTemplate %s", machine.Name,
+				machine.Spec.Version, from), nil
+		}
+	}
+
+	return "", nil
+}
+
+// ownedBy reports whether a machine is of a control plane or a MachineDeployment.
+func ownedBy(machine *clusterv1.Machine, owner *unstructured.Unstructured) bool {
+	_, control := machine.Labels[clusterv1.MachineControlPlaneLabel]
+
+	return control && owner.GetKind() == "KubeadmControlPlane" ||
+		machine.Labels[clusterv1.MachineDeploymentNameLabel] == owner.GetName()
+}
+
+// Release implements Provider: load balancers of Services. They are in the network of the cluster, which could not be
+// deleted, and nothing removes them once the nodes are gone.
+func (*OCI) Release(d *deletion) []Step {
+	return []Step{{
+		name: "Deleting the load balancers of Services",
+		run: func(ctx context.Context) error {
+			workload, err := d.workload(ctx)
+			if err != nil {
+				d.Display.Say("the cluster is not asked for its Services: %v", err)
+				return nil
+			}
+
+			err = deleteBalancers(ctx, d, workload)
+			if err != nil && ctx.Err() == nil {
+				d.Display.Say("load balancers may be left, which keep the network from being deleted: %v", err)
+				return nil
+			}
+
+			return err
+		},
+	}}
+}
+
+// deleteBalancers deletes the Services with load balancers, and waits until these are gone.
+func deleteBalancers(ctx context.Context, d *deletion, workload client.Client) error {
+	return d.Display.Wait(ctx, min(d.Timeout, releaseLimit), func(ctx context.Context) error {
+		var services corev1.ServiceList
+		if err := workload.List(ctx, &services); err != nil {
+			return fmt.Errorf("failed to list the Services: %w", err)
+		}
+
+		var left []string
+
+		for i := range services.Items {
+			service := &services.Items[i]
+			if service.Spec.Type != corev1.ServiceTypeLoadBalancer {
+				continue
+			}
+
+			left = append(left, client.ObjectKeyFromObject(service).String())
+			if err := workload.Delete(ctx, service); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("failed to delete Service %s: %w", left[len(left)-1], err)
+			}
+		}
+
+		if len(left) > 0 {
+			return fmt.Errorf("the load balancers of these Services are being deleted: %s", strings.Join(left, ", "))
+		}
+
+		return nil
+	})
+}
+
+// releaseLimit bounds how long load balancers of Services are waited for.
+const releaseLimit = 5 * time.Minute
