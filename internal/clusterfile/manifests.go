@@ -106,12 +106,8 @@ func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([
 		return nil, err
 	}
 
-	for _, object := range objects {
-		if patch, ok := patches[object.GetKind()+"/"+strings.TrimPrefix(object.GetName(), s.Name)]; ok {
-			if err := apply(object, patch); err != nil {
-				return nil, fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
-			}
-		}
+	if err := s.applyPatches(objects, patches); err != nil {
+		return nil, err
 	}
 
 	manifest.KindsFirst(objects, "Cluster", "OLVMCluster", "KubeadmControlPlane")
@@ -121,6 +117,19 @@ func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([
 	}
 
 	return append([]*unstructured.Unstructured{ca}, objects...), nil
+}
+
+// applyPatches applies patches by kind and by what the name has after the cluster's.
+func (s *Source) applyPatches(objects []*unstructured.Unstructured, patches map[string]object) error {
+	for _, object := range objects {
+		if patch, ok := patches[object.GetKind()+"/"+strings.TrimPrefix(object.GetName(), s.Name)]; ok {
+			if err := apply(object, patch); err != nil {
+				return fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
+			}
+		}
+	}
+
+	return nil
 }
 
 // withoutNulls drops the fields whose variables are empty.

@@ -196,15 +196,7 @@ func (s *Source) OCIManifests(facts OCIFacts) ([]*unstructured.Unstructured, err
 		return nil, err
 	}
 
-	for _, object := range objects {
-		if patch, ok := patches[object.GetKind()+"/"+strings.TrimPrefix(object.GetName(), s.Name)]; ok {
-			if err := apply(object, patch); err != nil {
-				return nil, fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
-			}
-		}
-	}
-
-	return objects, nil
+	return objects, s.applyPatches(objects, patches)
 }
 
 // ociPatches say what the file asks for beyond variables, by kind and by what the name has after the cluster's.

@@ -223,11 +223,6 @@ func (c *creation) addOnSteps() []Step {
 	})
 }
 
-// wait repeats a check until it succeeds.
-func (c *creation) wait(check func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error { return c.Display.Wait(ctx, c.Timeout, check) }
-}
-
 func (c *creation) install(ctx context.Context, one addon.AddOn) error {
 	to := addon.Target{Client: c.workload.Client, Kubeconfig: c.workload.Kubeconfig}
 	return one.Install(ctx, to, c.Timeout, c.Display)

@@ -150,9 +150,9 @@ func (d *deletion) deleteSteps() []Step {
 					return fmt.Errorf("failed to delete Cluster %s: %w", d.Name, err)
 				}
 
-				return d.Display.Wait(ctx, d.Timeout, func(ctx context.Context) error {
+				return d.wait(func(ctx context.Context) error {
 					return checkGone(ctx, d.management.Cluster, d.provider, d.Name)
-				})
+				})(ctx)
 			},
 		},
 		{
@@ -200,11 +200,6 @@ func (d *deletion) workload(ctx context.Context) (client.Client, error) {
 }
 
 func (d *deletion) exists() bool { return d.cluster != nil }
-
-// wait repeats a check until it succeeds.
-func (d *deletion) wait(check func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error { return d.Display.Wait(ctx, d.Timeout, check) }
-}
 
 // find reads the Cluster. Where an interrupted Delete has deleted it, its Secret is left: without that there is nothing
 // to know it from.

@@ -60,53 +60,52 @@ func Move(ctx context.Context, o MoveOptions) error {
 		{
 			// Until then Cluster API has no connection to them, without which it cannot delete a control plane.
 			name: "Waiting for Cluster API to know them",
-			run: func(ctx context.Context) error {
-				return o.Display.Wait(ctx, o.Timeout, func(ctx context.Context) error {
-					var problems []error
-					for _, name := range connected {
-						problems = append(problems, checkKnown(ctx, to.Cluster, name))
-					}
+			run: o.wait(func(ctx context.Context) error {
+				var problems []error
+				for _, name := range connected {
+					problems = append(problems, checkKnown(ctx, to.Cluster, name))
+				}
 
-					return errors.Join(problems...)
-				})
-			},
+				return errors.Join(problems...)
+			}),
 		},
 	})
 }
 
 // provisionedIn are the clusters of a namespace whose infrastructure Cluster API has seen.
 func provisionedIn(ctx context.Context, in *mgmtcluster.Cluster) ([]string, error) {
-	var list clusterv1.ClusterList
-	if err := in.List(ctx, &list, client.InNamespace(in.Namespace)); err != nil {
-		return nil, fmt.Errorf("failed to list the Clusters: %w", err)
-	}
-
+	list, err := clustersIn(ctx, in)
 	var out []string
 
-	for i := range list.Items {
-		if ptr.Deref(list.Items[i].Status.Initialization.InfrastructureProvisioned, false) {
-			out = append(out, list.Items[i].Name)
+	for i := range list {
+		if ptr.Deref(list[i].Status.Initialization.InfrastructureProvisioned, false) {
+			out = append(out, list[i].Name)
 		}
 	}
 
-	return out, nil
+	return out, err
 }
 
 // providersIn are those of the clusters of a namespace.
 func providersIn(ctx context.Context, in *mgmtcluster.Cluster) ([]Provider, error) {
+	list, err := clustersIn(ctx, in)
+	found := map[string]Provider{}
+
+	for i := range list {
+		one := providerOf(&list[i])
+		found[one.Components().Name] = one
+	}
+
+	return slices.Collect(maps.Values(found)), err
+}
+
+func clustersIn(ctx context.Context, in *mgmtcluster.Cluster) ([]clusterv1.Cluster, error) {
 	var list clusterv1.ClusterList
 	if err := in.List(ctx, &list, client.InNamespace(in.Namespace)); err != nil {
 		return nil, fmt.Errorf("failed to list the Clusters: %w", err)
 	}
 
-	found := map[string]Provider{}
-
-	for i := range list.Items {
-		one := providerOf(&list.Items[i])
-		found[one.Components().Name] = one
-	}
-
-	return slices.Collect(maps.Values(found)), nil
+	return list.Items, nil
 }
 
 // providers are those of the options, with what they wait for shown below the step.

@@ -137,40 +137,32 @@ func (o *OCI) Manifests(ctx context.Context, c *creation) ([]*unstructured.Unstr
 		return c.File.Objects, nil
 	}
 
-	if o.images == nil && !c.exists {
+	facts := clusterfile.OCIFacts{Compartment: o.compartment}
+	objects, err := c.File.OCIManifests(facts)
+	if err != nil {
+		return nil, err
+	}
+
+	if c.exists {
+		if facts.ControlPlaneImage, facts.WorkerImage, err = imagesInUse(ctx, c, objects); err != nil {
+			return nil, err
+		}
+	}
+
+	// What is new, or was interrupted before the machines had templates, has none yet.
+	if o.images == nil && (facts.ControlPlaneImage == "" || facts.WorkerImage == "") {
 		if err := o.imagesFor(ctx, c); err != nil {
 			return nil, err
 		}
 	}
 
 	settings := settingsOfOCI(c)
-	facts := clusterfile.OCIFacts{
-		Compartment:       o.compartment,
-		ControlPlaneImage: o.images[oci.ArchitectureOf(settings.ControlPlaneShape.Shape)],
-		WorkerImage:       o.images[oci.ArchitectureOf(settings.WorkerShape.Shape)],
-	}
-	objects, err := c.File.OCIManifests(facts)
-	if err != nil || !c.exists {
+	facts.ControlPlaneImage = cmp.Or(facts.ControlPlaneImage,
+		o.images[oci.ArchitectureOf(settings.ControlPlaneShape.Shape)])
+	facts.WorkerImage = cmp.Or(facts.WorkerImage, o.images[oci.ArchitectureOf(settings.WorkerShape.Shape)])
+
+	if objects, err = c.File.OCIManifests(facts); err != nil || !c.exists {
 		return objects, err
-	}
-
-	if facts.ControlPlaneImage, facts.WorkerImage, err = imagesInUse(ctx, c, objects); err != nil {
-		return nil, err
-	}
-
-	// What was interrupted before the machines had templates has none yet.
-	if facts.ControlPlaneImage == "" || facts.WorkerImage == "" {
-		if err := o.imagesFor(ctx, c); err != nil {
-			return nil, err
-		}
-
-		facts.ControlPlaneImage = cmp.Or(facts.ControlPlaneImage,
-			o.images[oci.ArchitectureOf(settings.ControlPlaneShape.Shape)])
-		facts.WorkerImage = cmp.Or(facts.WorkerImage, o.images[oci.ArchitectureOf(settings.WorkerShape.Shape)])
-	}
-
-	if objects, err = c.File.OCIManifests(facts); err != nil {
-		return nil, err
 	}
 
 	return objects, checkImageIDs(objects)
@@ -302,21 +294,15 @@ func newOCIObject(kind string) *unstructured.Unstructured {
 func (*OCI) Kept(
 	ctx context.Context, in *mgmtcluster.Cluster, name string, _ *clusterv1.Cluster,
 ) ([]client.Object, error) {
-	var out []client.Object
-
-	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: in.Namespace, Name: clusterfile.OCICredentialsOf(name)}
-	if err := in.Get(ctx, key, secret); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("failed to get Secret %s: %w", key, err)
-	}
-
-	if secret.Labels[managedBy] == managedByValue {
-		out = append(out, secret)
+	out, err := keptSecret(ctx, in, key)
+	if err != nil {
+		return nil, err
 	}
 
 	identity := newOCIObject("OCIClusterIdentity")
 	key.Name = name
-	err := in.Get(ctx, key, identity)
+	err = in.Get(ctx, key, identity)
 	if client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
 		return nil, fmt.Errorf("failed to get OCIClusterIdentity %s: %w", key, err)
 	}

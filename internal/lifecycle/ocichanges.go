@@ -30,10 +30,8 @@ func (*OCI) Rollouts(_ context.Context, u *upgrade, owners []*owner) ([]string, 
 			continue
 		}
 
-		version, _ := machineFields(one.object.GetKind())
-		asked, _, _ := unstructured.NestedString(one.object.Object, version...)
 		out = append(out, fmt.Sprintf("%s: all its machines are replaced, with version %s and OCIMachineTemplate %s",
-			one.name, asked, templateNameOf(one.object)))
+			one.name, versionOf(one.object), templateNameOf(one.object)))
 	}
 
 	return out, nil
@@ -49,9 +47,7 @@ func (*OCI) Left(ctx context.Context, u *upgrade, one *owner) (string, error) {
 		return "", fmt.Errorf("failed to list the Machines: %w", err)
 	}
 
-	version, _ := machineFields(one.object.GetKind())
-	asked, _, _ := unstructured.NestedString(one.object.Object, version...)
-	template := templateNameOf(one.object)
+	asked, template := versionOf(one.object), templateNameOf(one.object)
 
 	for i := range machines.Items {
 		machine := &machines.Items[i]

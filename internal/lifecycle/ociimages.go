@@ -10,8 +10,8 @@ import (
 	"github.com/oracle/oci-go-sdk/v65/core"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/oci"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
 )
@@ -96,7 +96,7 @@ func checkImageIDs(objects []*unstructured.Unstructured) error {
 			continue
 		}
 
-		id, _, _ := unstructured.NestedString(object.Object, "spec", "template", "spec", "imageId")
+		id, _ := machineSpec(object)[clusterctl.OCI.ImageField].(string)
 		if !strings.HasPrefix(id, "ocid1.image") {
 			problems = append(problems, fmt.Errorf("OCIMachineTemplate %s: spec.template.spec.imageId is %q, which is "+
 				"no OCID of an image", object.GetName(), id))
@@ -108,14 +108,7 @@ func checkImageIDs(objects []*unstructured.Unstructured) error {
 
 // EnsureImages implements Provider. Nothing is written before all that is missing is known.
 func (o *OCI) EnsureImages(c *creation) []Step {
-	out := []Step{{name: "Asking Oracle Cloud", run: func(ctx context.Context) error {
-		if err := o.look(ctx, c); err != nil {
-			return err
-		}
-
-		return o.imagesFor(ctx, c)
-	}}}
-
+	out := o.Validate(c)
 	if c.File.Objects != nil {
 		return out // they name their images
 	}
@@ -182,17 +175,12 @@ func imagesInUse(
 	written, used := writtenImages(c), map[string]string{}
 
 	for _, object := range objects {
-		if version, _ := machineFields(object.GetKind()); version == nil {
-			continue
-		}
-
-		live := object.DeepCopy()
-		err := c.management.Get(ctx, client.ObjectKeyFromObject(object), live)
-		if client.IgnoreNotFound(err) != nil {
-			return "", "", fmt.Errorf("failed to get %s %s: %w", object.GetKind(), object.GetName(), err)
-		}
-
+		live, err := liveOwner(ctx, c.management.Cluster, object)
 		if err != nil {
+			return "", "", err
+		}
+
+		if live == nil {
 			continue
 		}
 
@@ -205,7 +193,7 @@ func imagesInUse(
 			return "", "", err
 		}
 
-		used[object.GetKind()], _, _ = unstructured.NestedString(template.Object, "spec", "template", "spec", "imageId")
+		used[object.GetKind()], _ = machineSpec(template)[clusterctl.OCI.ImageField].(string)
 	}
 
 	o := settingsOfOCI(c)

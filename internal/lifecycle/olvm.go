@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -204,16 +203,7 @@ func (*OLVM) Kept(
 		}
 	}
 
-	secret := &corev1.Secret{}
-	if err := in.Get(ctx, key, secret); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("failed to get Secret %s: %w", key, err)
-	}
-
-	if secret.Labels[managedBy] != managedByValue {
-		return nil, nil
-	}
-
-	return []client.Object{secret}, nil
+	return keptSecret(ctx, in, key)
 }
 
 // keyOf is what a reference of an object in a namespace means.

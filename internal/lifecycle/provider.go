@@ -2,8 +2,10 @@ package lifecycle
 
 import (
 	"context"
+	"fmt"
 	"io"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -80,6 +82,20 @@ func Ask(ctx context.Context, file clusterfile.Loaded, of Provider) []error {
 	}
 
 	return nil
+}
+
+// keptSecret is a Secret that Create has made; empty where there is none, or a user has made it.
+func keptSecret(ctx context.Context, in *mgmtcluster.Cluster, key client.ObjectKey) ([]client.Object, error) {
+	secret := &corev1.Secret{}
+	if err := in.Get(ctx, key, secret); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("failed to get Secret %s: %w", key, err)
+	}
+
+	if secret.Labels[managedBy] != managedByValue {
+		return nil, nil
+	}
+
+	return []client.Object{secret}, nil
 }
 
 // providers are those of running clusters.

@@ -30,6 +30,11 @@ type Common struct {
 	Display *progress.Display
 }
 
+// wait is what a step runs that repeats a check until it succeeds.
+func (o *Common) wait(check func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error { return o.Display.Wait(ctx, o.Timeout, check) }
+}
+
 // Step is a part of an operation.
 type Step struct {
 	// name for people.

@@ -161,6 +161,36 @@ func templateNameOf(owner *unstructured.Unstructured) string {
 	return name
 }
 
+// versionOf is the Kubernetes version of an owner's machines.
+func versionOf(owner *unstructured.Unstructured) string {
+	field, _ := machineFields(owner.GetKind())
+	version, _, _ := unstructured.NestedString(owner.Object, field...)
+
+	return version
+}
+
+// liveOwner is an owner of machines among manifests as the management cluster has it; nil where it has none, or the
+// object is no owner.
+func liveOwner(
+	ctx context.Context, in *mgmtcluster.Cluster, object *unstructured.Unstructured,
+) (*unstructured.Unstructured, error) {
+	if version, _ := machineFields(object.GetKind()); version == nil {
+		return nil, nil
+	}
+
+	live := object.DeepCopy()
+	err := in.Get(ctx, client.ObjectKeyFromObject(object), live)
+
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("failed to get %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+
+	return live, nil
+}
+
 // servedKind is a kind of an infrastructure in the version that the management cluster prefers.
 func servedKind(in *mgmtcluster.Cluster, kind string) (schema.GroupVersionKind, error) {
 	mapping, err := in.RESTMapper().RESTMapping(schema.GroupKind{Group: clusterctl.InfrastructureGroup, Kind: kind})
@@ -187,16 +217,13 @@ func (c *creation) followTemplates(ctx context.Context) error {
 	}
 
 	for _, object := range c.objects {
-		version, _ := machineFields(object.GetKind())
-		if version == nil {
-			continue
+		live, err := liveOwner(ctx, in, object)
+		if err != nil {
+			return err
 		}
 
-		live := object.DeepCopy()
-		if err := in.Get(ctx, client.ObjectKeyFromObject(object), live); apierrors.IsNotFound(err) {
+		if live == nil {
 			continue
-		} else if err != nil {
-			return fmt.Errorf("failed to get %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 
 		template, err := templateOf(ctx, in, live)
@@ -204,9 +231,7 @@ func (c *creation) followTemplates(ctx context.Context) error {
 			return err
 		}
 
-		now, _, _ := unstructured.NestedString(live.Object, version...)
-		asked, _, _ := unstructured.NestedString(object.Object, version...)
-		if now != asked ||
+		if versionOf(live) != versionOf(object) ||
 			!equality.Semantic.DeepEqual(machineSpec(wanted[object.GetName()]), machineSpec(template)) {
 			return fmt.Errorf("%s %s has other machines than %s asks for; replace them with olvmctl upgrade %s -n %s "+
 				"-f %s", object.GetKind(), object.GetName(), c.File.Path, c.File.Name, in.Namespace, c.File.Path)

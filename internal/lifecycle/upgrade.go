@@ -233,7 +233,7 @@ func (u *upgrade) owner(ctx context.Context, object *unstructured.Unstructured) 
 	version, _ := machineFields(object.GetKind())
 	out := &owner{object: object, name: object.GetKind() + " " + object.GetName(), patch: map[string]any{}}
 
-	now, _, _ := unstructured.NestedString(object.Object, version...)
+	now := versionOf(object)
 	if u.Version != "" && u.Version != now {
 		if err := upgradable(now, u.Version); err != nil {
 			return nil, fmt.Errorf("%s: %w", out.name, err)

@@ -21,26 +21,27 @@ import (
 
 // checkControlPlane succeeds when the control plane has its first machine.
 func checkControlPlane(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
-	cluster, err := in.GetCluster(ctx, name)
-	if err != nil {
-		return err
-	}
-
-	if ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false) {
-		return nil
-	}
-
-	return troubleOf(ctx, in, name)
+	return checkInitialized(ctx, in, name, func(s clusterv1.ClusterInitializationStatus) *bool {
+		return s.ControlPlaneInitialized
+	})
 }
 
 // checkKnown succeeds when Cluster API has seen the infrastructure of the cluster.
 func checkKnown(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
+	return checkInitialized(ctx, in, name, func(s clusterv1.ClusterInitializationStatus) *bool {
+		return s.InfrastructureProvisioned
+	})
+}
+
+func checkInitialized(
+	ctx context.Context, in *mgmtcluster.Cluster, name string, field func(clusterv1.ClusterInitializationStatus) *bool,
+) error {
 	cluster, err := in.GetCluster(ctx, name)
 	if err != nil {
 		return err
 	}
 
-	if ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false) {
+	if ptr.Deref(field(cluster.Status.Initialization), false) {
 		return nil
 	}
 

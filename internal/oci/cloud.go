@@ -79,6 +79,12 @@ func explain(err error) error {
 	return fmt.Errorf("OCI answers %d %s: %s", refused.GetHTTPStatusCode(), refused.GetCode(), refused.GetMessage())
 }
 
+// isNotFound reports that OCI has no such object, or hides it.
+func isNotFound(err error) bool {
+	refused, ok := common.IsServiceError(err)
+	return ok && refused.GetHTTPStatusCode() == 404
+}
+
 // Compartment is the OCID of a compartment that is named by its OCID, or by its path from the tenancy.
 func (c *Cloud) Compartment(ctx context.Context, name string) (string, error) {
 	if strings.HasPrefix(name, "ocid1.") {

@@ -222,15 +222,15 @@ func (c *Cloud) FinishImage(ctx context.Context, image *core.Image, imported fun
 		return nil
 	}
 
-	space, err := c.storage.GetNamespace(ctx, objectstorage.GetNamespaceRequest{})
+	space, err := c.space(ctx)
 	if err != nil {
-		return fmt.Errorf("the namespace of objects: %w", explain(err))
+		return err
 	}
 
 	_, err = c.storage.DeleteObject(ctx, objectstorage.DeleteObjectRequest{
-		NamespaceName: space.Value, BucketName: &bucket, ObjectName: &object,
+		NamespaceName: &space, BucketName: &bucket, ObjectName: &object,
 	})
-	if refused, ok := common.IsServiceError(err); err != nil && (!ok || refused.GetHTTPStatusCode() != 404) {
+	if err != nil && !isNotFound(err) {
 		return fmt.Errorf("failed to remove %s from bucket %s: %w", object, bucket, explain(err))
 	}
 
@@ -255,12 +255,10 @@ func (c *Cloud) upload(ctx context.Context, i Import) (space, object string, err
 	}
 
 	object = fmt.Sprintf("%s-%s-%s-%x.qcow2", imageName, i.Kubernetes, i.Architecture, sum[:6])
-	found, err := c.storage.GetNamespace(ctx, objectstorage.GetNamespaceRequest{})
-	if err != nil {
+	if space, err = c.space(ctx); err != nil {
 		return "", "", err
 	}
 
-	space = *found.Value
 	if err := c.ensureBucket(ctx, space, i); err != nil {
 		return "", "", err
 	}
@@ -327,9 +325,19 @@ func (c *counter) end() {
 	c.ended = true
 }
 
+// space is the namespace of the tenancy's objects.
+func (c *Cloud) space(ctx context.Context) (string, error) {
+	found, err := c.storage.GetNamespace(ctx, objectstorage.GetNamespaceRequest{})
+	if err != nil {
+		return "", fmt.Errorf("the namespace of objects: %w", explain(err))
+	}
+
+	return *found.Value, nil
+}
+
 func (c *Cloud) ensureBucket(ctx context.Context, space string, i Import) error {
 	_, err := c.storage.GetBucket(ctx, objectstorage.GetBucketRequest{NamespaceName: &space, BucketName: &i.Bucket})
-	if refused, ok := common.IsServiceError(err); !ok || refused.GetHTTPStatusCode() != 404 {
+	if !isNotFound(err) {
 		return err
 	}
 
@@ -360,13 +368,12 @@ func sumOf(path string) (sum []byte, size int64, err error) {
 func (c *Cloud) awaitImage(ctx context.Context, image *core.Image, imported func(percent int)) error {
 	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
 		found, err := c.compute.GetImage(ctx, core.GetImageRequest{ImageId: image.Id})
-		refused, ok := common.IsServiceError(err)
 
 		switch {
 		case err == nil && found.LifecycleState == core.ImageLifecycleStateAvailable:
 			imported(100)
 			return nil
-		case err != nil && (!ok || refused.GetHTTPStatusCode() != 404):
+		case err != nil && !isNotFound(err):
 			return fmt.Errorf("image %s: %w", *image.Id, explain(err))
 		}
 
