@@ -293,12 +293,12 @@ func (x *Executor) command(dir string) (tf *tfexec.Terraform, leave func(), err 
 	}
 
 	s := x.takeSlot()
-	leave = func() { x.giveSlot(s) }
 	defer func() {
 		if err != nil {
-			leave()
+			x.giveSlot(s)
 		}
 	}()
+
 	if err := errors.Join(os.RemoveAll(s.link), os.Symlink(dir, s.link)); err != nil {
 		return nil, nil, diskError(dir, fmt.Errorf("failed to link the working directory: %w", err))
 	}
@@ -317,7 +317,7 @@ func (x *Executor) command(dir string) (tf *tfexec.Terraform, leave func(), err 
 		return nil, nil, errors.New("failed to set the environment of the executor") // the error would list it
 	}
 
-	return s.tf, leave, nil
+	return s.tf, func() { x.giveSlot(s) }, nil
 }
 
 // Warm sets up that many executors before a run waits for them: each is asked for its version once.

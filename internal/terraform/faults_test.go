@@ -95,6 +95,21 @@ func TestAWarmExecutorIsNotAskedForItsVersionAgain(t *testing.T) {
 	}
 }
 
+// TestALinkThatCannotBeMadeIsAnError has a working directory whose preparation removes the folder of the links.
+func TestALinkThatCannotBeMadeIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	x := terraform.NewExecutor(terraform.Executable{
+		Path:    "/bin/true",
+		Product: "Terraform",
+		Version: version.Must(version.NewVersion("1.11.0")),
+	}, nobody{}, filepath.Join(dir, "init"))
+
+	for range 2 { // the place of the first run is free again
+		_, err := x.Apply(t.Context(), terraform.Request{Dir: dir})
+		check.Error(t, err, "failed to link the working directory")
+	}
+}
+
 func TestAnExecutorThatIgnoresTheInterruptIsKilled(t *testing.T) {
 	x := pretender(t, `trap "" INT; echo $$ >pid; while :; do sleep 0.1; done`, "")
 	dir := filepath.Join(t.TempDir(), "work")
