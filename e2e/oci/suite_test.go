@@ -90,7 +90,7 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer guests.Close()
 
-	if err := guests.UseBackend(suite.other.Config); err != nil {
+	if err := guests.UseBackend("", suite.other.Config); err != nil {
 		return 0, err
 	}
 

@@ -19,9 +19,10 @@ var inMemory = regexp.MustCompile(`^/api/v1/(nodes|pods)([/?]|$)` +
 	`|^/apis/apps/v1/namespaces/kube-system/(deployments/coredns|daemonsets/kube-proxy)$` +
 	`|^/apis/rbac\.authorization\.k8s\.io/v1/(clusterroles|clusterrolebindings)/kubeadm:[^/]*$`)
 
-// UseBackend has workload clusters answer requests for whatever is not about their nodes from a real API server, so
-// that add-ons and providers can be installed in them. All workload clusters share it. To be called before a VM starts.
-func (g *Guests) UseBackend(config *rest.Config) error {
+// UseBackend has a workload cluster answer requests for whatever is not about its nodes from a real API server, so that
+// add-ons and providers can be installed in it. endpoint is the control plane endpoint of that cluster, host:port; an
+// empty one means all clusters that have no backend of their own. To be called before a VM starts.
+func (g *Guests) UseBackend(endpoint string, config *rest.Config) error {
 	target, err := url.Parse(config.Host)
 	if err != nil {
 		return fmt.Errorf("failed to parse the address of the backend: %w", err)
@@ -32,7 +33,14 @@ func (g *Guests) UseBackend(config *rest.Config) error {
 		return fmt.Errorf("failed to reach the backend: %w", err)
 	}
 
-	g.backend = &httputil.ReverseProxy{
+	address := ""
+	if endpoint != "" {
+		if address, err = listenAddress(endpoint); err != nil {
+			return err
+		}
+	}
+
+	g.backends[address] = &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1, // watches
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
@@ -44,4 +52,13 @@ func (g *Guests) UseBackend(config *rest.Config) error {
 	}
 
 	return nil
+}
+
+// backendOf is the backend of the cluster at an address; nil for none.
+func (g *Guests) backendOf(address string) http.Handler {
+	if own, ok := g.backends[address]; ok {
+		return own
+	}
+
+	return g.backends[""]
 }

@@ -171,6 +171,7 @@ func (c *workloadCluster) serve() error {
 	logger := c.guests.log.WithValues("cluster", c.address)
 	api := inmemoryapi.NewAPIServerHandler(c.guests.manager, logger, group)
 	etcd := inmemoryetcd.NewEtcdServerHandler(c.guests.manager, logger, group)
+	backend := c.guests.backendOf(c.address)
 	c.server = &http.Server{
 		ReadHeaderTimeout: 30 * time.Second,
 		ErrorLog:          log.New(io.Discard, "", 0), // the in-memory API server answers some requests twice
@@ -181,8 +182,8 @@ func (c *workloadCluster) serve() error {
 				return
 			}
 
-			if c.guests.backend != nil && !inMemory.MatchString(r.URL.Path) {
-				c.guests.backend.ServeHTTP(w, r)
+			if backend != nil && !inMemory.MatchString(r.URL.Path) {
+				backend.ServeHTTP(w, r)
 				return
 			}
 

@@ -22,8 +22,8 @@ type Guests struct {
 	manager inmemoryruntime.Manager
 	ctx     context.Context
 	cancel  context.CancelFunc
-	// backend answers what is not about nodes; nil for none.
-	backend http.Handler
+	// backends answer what is not about nodes, by the addresses of clusters; that of "" is for all others.
+	backends map[string]http.Handler
 	// joinTimeout is the patience of kubeadm join.
 	joinTimeout time.Duration
 
@@ -71,6 +71,7 @@ func New(log logr.Logger) (*Guests, error) {
 		manager:     inmemoryruntime.NewManager(scheme),
 		ctx:         ctx,
 		cancel:      cancel,
+		backends:    map[string]http.Handler{},
 		joinTimeout: defaultJoinTimeout,
 		clusters:    map[string]*workloadCluster{}, members: map[string]*member{}, boots: map[string]*boot{},
 		services: map[string]*service{},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,7 +39,7 @@ type flags struct {
 	speed          float64
 	tokenLifetime  time.Duration
 	noGuests       bool
-	workload       string
+	workload       []string
 	verbose        bool
 }
 
@@ -125,10 +126,11 @@ func (f *flags) add(set *pflag.FlagSet) {
 	set.Float64Var(&f.speed, "speed", 1, "how much faster than usual asynchronous operations go")
 	set.DurationVar(&f.tokenLifetime, "token-lifetime", 30*time.Minute, "how long a session lives after its last use")
 	set.BoolVar(&f.noGuests, "no-guests", false, "start VMs without anything running in them")
-	set.StringVar(
-		&f.workload, "workload-kubeconfig", "",
+	set.StringArrayVar(
+		&f.workload, "workload-kubeconfig", nil,
 		"kubeconfig of an API server that answers, for all workload clusters, whatever is not about their nodes, so "+
-			"that add-ons and providers can be installed in them",
+			"that add-ons and providers can be installed in them; as ENDPOINT=FILE, for the cluster of that control "+
+			"plane endpoint alone; can be given several times",
 	)
 	set.BoolVar(&f.verbose, "verbose", false, "log what guests do")
 }
@@ -231,17 +233,24 @@ func (f flags) guests() (*guest.Guests, error) {
 	}
 
 	guests, err := guest.New(log)
-	if err != nil || f.workload == "" {
-		return guests, err
-	}
-
-	config, err := clientcmd.BuildConfigFromFlags("", f.workload)
-	if err == nil {
-		err = guests.UseBackend(config)
-	}
-
 	if err != nil {
-		return nil, fmt.Errorf("--workload-kubeconfig: %w", err)
+		return nil, err
+	}
+
+	for _, text := range f.workload {
+		endpoint, file, _ := strings.Cut(text, "=")
+		if _, _, err := net.SplitHostPort(endpoint); err != nil {
+			endpoint, file = "", text
+		}
+
+		config, err := clientcmd.BuildConfigFromFlags("", file)
+		if err == nil {
+			err = guests.UseBackend(endpoint, config)
+		}
+
+		if err != nil {
+			return nil, fmt.Errorf("--workload-kubeconfig %s: %w", text, err)
+		}
 	}
 
 	return guests, nil
