@@ -47,8 +47,9 @@ type journey struct {
 	log *os.File
 }
 
-// newJourney starts an engine whose workload clusters have the API server of a plane behind them.
-func newJourney(t *testing.T, behind *localplane.Plane) *journey {
+// newJourney starts an engine whose workload clusters have the API server of a plane behind them. more are flags of the
+// simulator.
+func newJourney(t *testing.T, behind *localplane.Plane, more ...string) *journey {
 	t.Helper()
 	j := &journey{t: t, dir: t.TempDir()}
 	var err error
@@ -72,14 +73,14 @@ func newJourney(t *testing.T, behind *localplane.Plane) *journey {
 		"sim",
 		j.dir,
 		filepath.Join(suite.binDir, "olvmctl"),
-		[]string{
+		append([]string{
 			"sim",
 			"--connection=" + path,
 			"--speed=3",
 			"--verbose",
 			"--inventory=" + j.write("inventory.yaml", string(content)),
 			"--workload-kubeconfig=" + behind.Kubeconfig,
-		},
+		}, more...),
 		nil,
 	)
 	if err != nil {
@@ -189,20 +190,27 @@ providers:
 func (j *journey) olvmctl(args ...string) (code int, out, problems string) {
 	j.t.Helper()
 
-	// also when the test ends
-	command := exec.CommandContext(
-		context.WithoutCancel(j.t.Context()),
-		filepath.Join(suite.binDir, "olvmctl"),
-		args...)
-	command.Env, command.Dir = j.env, j.dir
 	var stdout, stderr bytes.Buffer
-	command.Stdout, command.Stderr = &stdout, io.MultiWriter(&stderr, j.log)
+	command := j.command(&stdout, &stderr, args...)
 	err := command.Run()
 	if exited := (&exec.ExitError{}); err != nil && !errors.As(err, &exited) {
 		j.t.Fatal(err)
 	}
 
 	return command.ProcessState.ExitCode(), stdout.String(), stderr.String()
+}
+
+// command is a call of olvmctl that was not begun yet.
+func (j *journey) command(stdout, stderr io.Writer, args ...string) *exec.Cmd {
+	// also when the test ends
+	command := exec.CommandContext(
+		context.WithoutCancel(j.t.Context()),
+		filepath.Join(suite.binDir, "olvmctl"),
+		args...)
+	command.Env, command.Dir = j.env, j.dir
+	command.Stdout, command.Stderr = stdout, io.MultiWriter(stderr, j.log)
+
+	return command
 }
 
 // does calls olvmctl, which has to succeed.

@@ -9,10 +9,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/lifecycle"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
 )
 
 func newDeleteCommand(s streams) *cobra.Command {
 	var management managementFlags
+	var access accessFlags
 	var file clusterFileFlags
 	var to mgmtcluster.Options
 	var yes bool
@@ -26,6 +28,9 @@ namespace if nothing else is in it, and the file with the kubeconfig.
 A cluster that manages itself cannot delete itself: its objects are moved to the management cluster
 of --to-kubeconfig first, or to one that runs as processes of this machine for as long as that
 takes. One that manages other clusters, too, is not deleted.
+
+A cluster that start --bootstrap vm has not completed goes with its bootstrap VM, for which the
+credentials of the engine are needed: OLVM_USERNAME and OLVM_PASSWORD, or --credentials.
 
 With -f the name and the namespace are those of the cluster file.
 
@@ -45,6 +50,7 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
 				Common:  management.common(s),
 				Name:    name,
 				To:      to,
+				Engine:  func() (preview.Credentials, error) { return access.read(file.path) },
 				Confirm: func(question, word string) error { return confirm(s, yes, question, word) },
 			})
 		},
@@ -53,6 +59,7 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
 	management.addFlags(set)
 	management.addProviderFlags(set)
 	management.addDriverFlags(set)
+	access.addFlags(set)
 	set.StringVarP(&file.path, "filename", "f", "", "cluster file, in place of the name")
 	file.addDefaultsFlag(set)
 	set.StringVar(&to.Kubeconfig, "to-kubeconfig", "",

@@ -12,6 +12,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/lifecycle"
 )
 
+// bootstrapByVM is the value of --bootstrap for a bootstrap VM.
+const bootstrapByVM = "vm"
+
 // startFlags are those of the start command.
 type startFlags struct {
 	management    managementFlags
@@ -20,6 +23,7 @@ type startFlags struct {
 	addOns        addon.Sources
 	images        []string
 	selfManaged   bool
+	bootstrap     string
 	kubeconfigOut string
 	force         bool
 	output        string
@@ -43,13 +47,22 @@ OLVM_PASSWORD, or of the Secret in the management cluster that the cluster file 
 storage driver, which are on every node, are OLVM_CSI_USERNAME and OLVM_CSI_PASSWORD.
 
 With --self-managed, or selfManaged in the cluster file, the cluster gets the providers itself, and
-its objects are moved into it.`,
+its objects are moved into it.
+
+With --bootstrap vm a temporary VM in the engine is the management cluster until the cluster manages
+itself. It is made like a machine of the control plane, with the last address of these.`,
 		Example: `  olvmctl start -f cluster.yaml --kubeconfig management.kubeconfig
-  olvmctl start -f cluster.yaml --image ock-1.33.qcow2 --add-on kube-flannel.yml --self-managed`,
+  olvmctl start -f cluster.yaml --image ock-1.33.qcow2 --add-on kube-flannel.yml --self-managed
+  olvmctl start -f cluster.yaml --bootstrap vm`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := checkOutput(f.output, "text", "json"); err != nil {
 				return err
+			}
+
+			if f.bootstrap != "" && f.bootstrap != bootstrapByVM {
+				return fmt.Errorf("--bootstrap: %q is not known; write %s, or leave it away", f.bootstrap,
+					bootstrapByVM)
 			}
 
 			return f.run(command.Context(), s)
@@ -76,6 +89,8 @@ func (f *startFlags) addFlags(command *cobra.Command) {
 			"can be repeated")
 	set.BoolVar(&f.selfManaged, "self-managed", false,
 		"let the cluster manage itself; it must be the only one of its namespace")
+	set.StringVar(&f.bootstrap, "bootstrap", "",
+		"vm: let a temporary VM in the engine manage the cluster until it manages itself")
 	set.StringVar(&f.kubeconfigOut, "kubeconfig-out", "",
 		"file for the kubeconfig of the cluster (default ~/.kube/kubeconfig.NAME)")
 	set.BoolVar(&f.force, "force-conflicts", false, "take back fields that others have changed since, such as replicas")
@@ -112,6 +127,7 @@ func (f *startFlags) run(ctx context.Context, s streams) error {
 		Provider:       provider,
 		AddOns:         f.addOns,
 		SelfManaged:    f.selfManaged,
+		BootstrapVM:    f.bootstrap == bootstrapByVM,
 		KubeconfigOut:  f.kubeconfigOut,
 		ForceConflicts: f.force,
 	})

@@ -260,7 +260,7 @@ func unavailable(ctx context.Context, c client.Client) ([]string, error) {
 }
 
 // Move moves all clusters of a namespace. While one of their parts is not provisioned yet clusterctl does not begin:
-// that is tried again until the timeout. A move that was interrupted goes on.
+// that is tried again until the timeout. One that was interrupted leaves Clusters that are paused, which it refuses.
 func (p *Providers) Move(ctx context.Context, from, to Management, namespace string) error {
 	library, done, err := p.clusterctl(ctx, nil)
 	if err != nil {

@@ -235,6 +235,26 @@ func (p *Pool) Address(address netip.Addr) Address {
 // Free returns the lowest address that is not in use, or ErrExhausted. The lowest, so that the same question has the
 // same answer after a restart.
 func (p *Pool) Free(inUse []netip.Addr) (netip.Addr, error) {
+	free, err := p.free(inUse)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+
+	return free[0].From(), nil
+}
+
+// Last returns the highest address that is not in use, or ErrExhausted.
+func (p *Pool) Last(inUse []netip.Addr) (netip.Addr, error) {
+	free, err := p.free(inUse)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+
+	return free[len(free)-1].To(), nil
+}
+
+// free are the ranges of addresses that are not in use, in their order; ErrExhausted where there is none.
+func (p *Pool) free(inUse []netip.Addr) ([]netipx.IPRange, error) {
 	var builder netipx.IPSetBuilder
 	builder.AddSet(p.addresses)
 
@@ -244,14 +264,15 @@ func (p *Pool) Free(inUse []netip.Addr) (netip.Addr, error) {
 
 	free, err := builder.IPSet()
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("failed to subtract the addresses in use: %w", err)
+		return nil, fmt.Errorf("failed to subtract the addresses in use: %w", err)
 	}
 
-	if ranges := free.Ranges(); len(ranges) > 0 {
-		return ranges[0].From(), nil
+	ranges := free.Ranges()
+	if len(ranges) == 0 {
+		return nil, ErrExhausted
 	}
 
-	return netip.Addr{}, ErrExhausted
+	return ranges, nil
 }
 
 // Size counts the addresses of the pool; IPv6 ranges have more than an int64 holds.

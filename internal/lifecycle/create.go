@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addon"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrapvm"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
@@ -37,6 +38,9 @@ type CreateOptions struct {
 	AddOns addon.Sources
 	// SelfManaged moves the cluster into itself, as does the cluster file.
 	SelfManaged bool
+	// BootstrapVM has a temporary VM in the infrastructure manage the cluster until that manages itself. It takes the
+	// place of Management, also where an earlier Create has begun to make it.
+	BootstrapVM bool
 	// KubeconfigOut is the file for the kubeconfig of the cluster; empty means KubeconfigPath.
 	KubeconfigOut string
 	// ForceConflicts takes back fields that others have changed.
@@ -68,6 +72,9 @@ type creation struct {
 	// exists reports that the management cluster has the cluster.
 	exists bool
 	nodes  int
+	// vm is the bootstrap VM; nil for none. interrupted reports that a move out of it has begun.
+	vm          *bootstrapvm.VM
+	interrupted bool
 }
 
 // Create makes the cluster of a cluster file, from nothing to nodes that are ready.
@@ -80,6 +87,7 @@ func Create(ctx context.Context, o CreateOptions) (*Created, error) {
 	defer func() { c.management.remind(ctx, o.Display) }()
 
 	if err := runSteps(ctx, o.Display, c.steps()); err != nil {
+		c.remindOfVM()
 		return nil, err
 	}
 
@@ -113,7 +121,11 @@ func newCreation(ctx context.Context, o CreateOptions) (*creation, error) {
 		}
 	}
 
-	if c.management, err = newManagement(c.Management, o.Driver); err != nil {
+	if err := c.findVM(); err != nil {
+		return nil, err
+	}
+
+	if c.management, err = newManagement(c.Management, c.Driver); err != nil {
 		return nil, err
 	}
 
@@ -136,9 +148,9 @@ func (c *creation) steps() []Step {
 
 	out = append(out, c.findSteps()...)
 	out = append(out, c.prepareSteps()...)
-	out = append(out, c.makeSteps()...)
-	out = append(out, c.addOnSteps()...)
+	out = append(out, only(func() bool { return !c.interrupted }, append(c.makeSteps(), c.addOnSteps()...)...)...)
 	out = append(out, c.pivotSteps()...)
+	out = append(out, c.vmEndSteps()...)
 
 	return append(out, Step{name: "Counting the nodes", quiet: true, run: c.countNodes})
 }
@@ -166,7 +178,7 @@ func (c *creation) prepareSteps() []Step {
 	out = append(out, c.Provider.Validate(c)...)
 
 	out = append(out, only(func() bool { return !c.managesItself },
-		append(c.management.start(c.Display, func() Provider { return c.Provider }),
+		append(append(c.vmSteps(), c.management.start(c.Display, func() Provider { return c.Provider })...),
 			Step{name: "Connecting to the management cluster", quiet: true, run: c.management.connect},
 			ensureProviders(&c.Common, c.management, c.infrastructure),
 		)...)...)
@@ -230,7 +242,7 @@ func (c *creation) install(ctx context.Context, one addon.AddOn) error {
 
 // find connects to the management cluster, if there is one, and looks whether it has the cluster.
 func (c *creation) find(ctx context.Context) error {
-	if c.management.isLocal && !c.management.local.Exists() {
+	if c.vm != nil && !c.vm.Asked || c.management.isLocal && !c.management.local.Exists() {
 		return c.unsure
 	}
 
@@ -262,6 +274,12 @@ func (c *creation) apply(ctx context.Context) (err error) {
 
 	if c.objects, err = c.Provider.Manifests(ctx, c); err != nil {
 		return err
+	}
+
+	if c.vm != nil {
+		if err := c.vm.MarkAsked(c.KubeconfigOut); err != nil {
+			return err
+		}
 	}
 
 	if err := c.Provider.Secrets(ctx, c, labels); err != nil {

@@ -17,7 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrapvm"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
 )
 
 // DeleteOptions say which cluster to delete.
@@ -28,6 +31,8 @@ type DeleteOptions struct {
 	// To is the management cluster that deletes a cluster that manages itself; without a kubeconfig that is a local
 	// one.
 	To mgmtcluster.Options
+	// Engine are the credentials of the engine, for the bootstrap VM of a cluster that was not completed.
+	Engine func() (preview.Credentials, error)
 	// Confirm asks the user to type a word; an error ends the operation.
 	Confirm func(question, word string) error
 }
@@ -45,6 +50,14 @@ type deletion struct {
 	// provider is the infrastructure of the cluster, and kept what Create has made in the management cluster for it.
 	provider Provider
 	kept     []client.Object
+	// vm is the bootstrap VM of a cluster that was not completed; nil for none. engine is where it is, and
+	// managesFromVM reports that it is the management cluster.
+	vm            *bootstrapvm.VM
+	engine        engine.Config
+	managesFromVM bool
+	// own is the cluster itself, where it has its own objects; interrupted reports that it does not have all of them.
+	own         *management
+	interrupted bool
 }
 
 // Delete deletes a cluster with its VMs, waits until all is gone, and removes what Create made beside it.
@@ -61,17 +74,21 @@ func Delete(ctx context.Context, o DeleteOptions) error {
 
 func newDeletion(o DeleteOptions) (*deletion, error) {
 	d := &deletion{DeleteOptions: o, provider: providerOf(nil)}
-	var err error
-	if d.management, err = newManagement(o.Management, o.Driver); err != nil {
+	err := d.findVM()
+	if err != nil {
 		return nil, err
 	}
 
-	driver := o.Driver
-	if o.To.Kubeconfig == "" {
+	if d.management, err = newManagement(d.Management, d.Driver); err != nil {
+		return nil, err
+	}
+
+	driver := d.Driver
+	if d.To.Kubeconfig == "" {
 		driver = mgmtcluster.DriverProcess
 	}
 
-	d.to, err = newManagement(o.To, driver)
+	d.to, err = newManagement(d.To, driver)
 
 	return d, err
 }
@@ -86,10 +103,16 @@ func (d *deletion) steps() []Step {
 		Step{name: "Looking whether it manages itself", quiet: true, needed: d.exists, run: d.checkOwn},
 		Step{name: "Asking the user", quiet: true, run: d.confirm},
 	)
+	out = append(out, d.endMoveSteps()...)
 	out = append(out, only(func() bool { return d.managesItself }, d.moveSteps()...)...)
 
-	return append(out, d.deleteSteps()...)
+	out = append(out, only(func() bool { return !d.onlyVM() }, d.deleteSteps()...)...)
+
+	return append(out, d.vmEndSteps()...)
 }
+
+// onlyVM reports that there is nothing but a bootstrap VM.
+func (d *deletion) onlyVM() bool { return d.managesFromVM && !d.exists() }
 
 // moveSteps move a cluster that manages itself to another management cluster, which deletes it then.
 func (d *deletion) moveSteps() []Step {
@@ -109,7 +132,11 @@ func (d *deletion) moveSteps() []Step {
 			},
 		},
 		ensureProviders(&d.Common, d.to, func() ([]Provider, error) { return []Provider{d.provider}, nil }),
-		move(&d.Common, d.management, d.to),
+		Step{
+			name: movingName,
+			// Its end is known when its turn comes: a cluster in a bootstrap VM may have been moved into itself.
+			run: func(ctx context.Context) error { return move(&d.Common, d.management, d.to).run(ctx) },
+		},
 		Step{
 			name:  "Turning to the other management cluster",
 			quiet: true,
@@ -204,6 +231,10 @@ func (d *deletion) exists() bool { return d.cluster != nil }
 // find reads the Cluster. Where an interrupted Delete has deleted it, its Secret is left: without that there is nothing
 // to know it from.
 func (d *deletion) find(ctx context.Context) error {
+	if d.managesFromVM {
+		return d.findBeside(ctx)
+	}
+
 	if d.management.isLocal && !d.management.local.Exists() {
 		return fmt.Errorf("there is no Cluster %s, for there is no management cluster: kubectl has no kubeconfig, and "+
 			"no local management cluster was started; say where it is managed with --kubeconfig", d.Name)
@@ -264,6 +295,12 @@ func (d *deletion) checkOwn(ctx context.Context) error {
 
 // confirm asks before anything is deleted.
 func (d *deletion) confirm(ctx context.Context) error {
+	if d.onlyVM() {
+		return d.Confirm(fmt.Sprintf(
+			"There is nothing of the cluster %s but the bootstrap VM %s. Remove that? Type the name of the cluster: ",
+			d.Name, d.vm.Name()), d.Name)
+	}
+
 	if !d.exists() {
 		return d.Confirm(fmt.Sprintf(
 			"The cluster %s in namespace %s is gone. Remove what was made for it, %s among it? Type its name: ",

@@ -161,8 +161,7 @@ func (o *OLVM) writeLogin(
 // makeTemplate makes the template of the control plane's machines, if there is none of its name.
 func (o *OLVM) makeTemplate(ctx context.Context, c *creation) error {
 	if o.Engine.Username == "" {
-		return errors.New("--image: the credentials of the engine are not there; set OLVM_USERNAME and " +
-			"OLVM_PASSWORD, or give --credentials")
+		return errNoLogin("--image")
 	}
 
 	config, err := o.engineConfig(c)

@@ -150,10 +150,13 @@ func ensureProviders(o *Common, in *management, needed func() ([]Provider, error
 	}
 }
 
+// movingName is the name of steps that move.
+const movingName = "Moving the namespace"
+
 // move is the step that moves all clusters of the namespace to another management cluster.
 func move(o *Common, from, to *management) Step {
 	return Step{
-		name: "Moving the namespace",
+		name: movingName,
 		run: func(ctx context.Context) error {
 			moved, err := from.Others(ctx, "", client.InNamespace(from.Namespace))
 			if err != nil {

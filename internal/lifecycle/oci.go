@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addon"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrapvm"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
@@ -125,6 +127,12 @@ func (o *OCI) Validate(c *creation) []Step {
 			return o.imagesFor(ctx, c)
 		},
 	}}
+}
+
+// Bootstrap implements Provider.
+func (*OCI) Bootstrap(*creation) (bootstrapvm.Options, error) {
+	return bootstrapvm.Options{}, errors.New("--bootstrap vm: bootstrap VMs are made in OLVM alone; leave it away: " +
+		"without --kubeconfig a management cluster on this machine makes the cluster")
 }
 
 // Manifests implements Provider. Machines that are there keep their images: a newer one is for a rollout.

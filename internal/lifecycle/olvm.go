@@ -14,6 +14,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addon"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrapvm"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
@@ -97,6 +98,28 @@ func (o *OLVM) Validate(c *creation) []Step {
 			},
 		},
 	}
+}
+
+// Bootstrap implements Provider.
+func (o *OLVM) Bootstrap(c *creation) (bootstrapvm.Options, error) {
+	if o.Engine.Username == "" {
+		return bootstrapvm.Options{}, errNoLogin("--bootstrap vm")
+	}
+
+	config, err := o.engineConfig(c)
+
+	return bootstrapvm.Options{
+		Namespace: c.namespace(),
+		Cluster:   c.File.Name,
+		Manifests: c.File.Objects,
+		Engine:    config,
+	}, err
+}
+
+// errNoLogin reports that something needs the credentials of the engine.
+func errNoLogin(what string) error {
+	return fmt.Errorf("%s: the credentials of the engine are not there; set OLVM_USERNAME and OLVM_PASSWORD, or give "+
+		"--credentials", what)
 }
 
 // Manifests implements Provider.

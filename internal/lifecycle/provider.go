@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrapvm"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
@@ -25,6 +26,8 @@ type Provider interface {
 	EnsureImages(c *creation) []Step
 	// Validate are the steps that ask the infrastructure, before anything is made in the management cluster.
 	Validate(c *creation) []Step
+	// Bootstrap says which cluster a bootstrap VM is for, and how the infrastructure that it is made in is reached.
+	Bootstrap(c *creation) (bootstrapvm.Options, error)
 	// Manifests are the objects of the cluster.
 	Manifests(ctx context.Context, c *creation) ([]*unstructured.Unstructured, error)
 	// Secrets keeps the credentials of the infrastructure in the management cluster. Its objects have labels, by which

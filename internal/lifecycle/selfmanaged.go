@@ -25,6 +25,11 @@ func (c *creation) findOwn(ctx context.Context) (err error) {
 		return err
 	}
 
+	if c.interrupted, err = c.moveInterrupted(ctx); err != nil || c.interrupted {
+		c.managesItself = false
+		return err
+	}
+
 	c.Display.Say("%s manages itself: its management cluster is the one of %s", c.File.Name, c.KubeconfigOut)
 	c.exists, c.management = true, c.workload
 
@@ -87,6 +92,15 @@ func wantedServer(objects []*unstructured.Unstructured) string {
 // pivots reports whether the cluster is to be moved into itself.
 func (c *creation) pivots() bool { return c.SelfManaged && !c.managesItself }
 
+// moveToItself is the step that moves the cluster into itself.
+func (c *creation) moveToItself(from *management) Step {
+	if c.vm != nil {
+		return moveOut(&c.Common, from, c.workload, c.File.Name)
+	}
+
+	return move(&c.Common, from, c.workload)
+}
+
 // pivotSteps install the providers in the cluster and move its objects there.
 func (c *creation) pivotSteps() []Step {
 	from := c.management // findOwn changes it only where the cluster does not pivot
@@ -96,7 +110,7 @@ func (c *creation) pivotSteps() []Step {
 		// Another one may have come in the meantime.
 		{name: "Looking again for other clusters of the namespace", quiet: true, run: c.checkAlone},
 		ensureProviders(&c.Common, c.workload, c.infrastructure),
-		move(&c.Common, from, c.workload),
+		c.moveToItself(from),
 		{
 			name: "Waiting for the cluster to manage itself",
 			run: c.wait(func(ctx context.Context) error {

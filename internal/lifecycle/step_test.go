@@ -13,6 +13,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addon"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
@@ -176,6 +177,37 @@ func TestStepsOfCreate(t *testing.T) {
 			if diff := cmp.Diff(test.want, neededSteps(c.steps())); diff != "" {
 				t.Error(diff)
 			}
+		})
+	}
+}
+
+func TestWhatABootstrapVMNeeds(t *testing.T) {
+	login := preview.Credentials{Username: "admin@internal", Password: "x"}
+
+	for name, test := range map[string]struct {
+		change func(*CreateOptions)
+		want   string
+	}{
+		"credentials": {func(*CreateOptions) {}, "--bootstrap vm: the credentials of the engine are not there"},
+		"no other management cluster": {func(o *CreateOptions) {
+			o.Management.Kubeconfig = "management"
+		}, "the management cluster of prod is a bootstrap VM; leave --kubeconfig and --driver away"},
+		"no local management cluster": {func(o *CreateOptions) {
+			o.Driver = mgmtcluster.DriverProcess
+		}, "the management cluster of prod is a bootstrap VM"},
+		"an engine": {func(o *CreateOptions) { o.Provider = &OCI{} }, "bootstrap VMs are made in OLVM alone"},
+		"manifests": {func(o *CreateOptions) {
+			o.Provider = &OLVM{Engine: login}
+			o.File.Providers.OLVM.OvirtAPIServer.InsecureSkipTLSVerify = true
+		}, "--bootstrap vm: there is no Cluster prod among the manifests"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			emptyHome(t)
+			o := CreateOptions{File: clusterNamed("prod", "127.0.0.1", 1), Provider: &OLVM{}, BootstrapVM: true}
+			test.change(&o)
+
+			_, err := newCreation(t.Context(), o)
+			wantError(t, "error", err, test.want)
 		})
 	}
 }

@@ -1,0 +1,208 @@
+package e2e
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// killedLimit bounds what a call of olvmctl does before it is killed.
+const killedLimit = 3 * time.Minute
+
+// bootstrapping is a journey whose clusters are made from a bootstrap VM.
+type bootstrapping struct {
+	*journey
+	// inVM is what runs in the bootstrap VM, and own in the cluster itself.
+	inVM, own *localplane.Plane
+}
+
+// killed calls olvmctl and kills it, as a power cut of the laptop would, once something is the case.
+func (b *bootstrapping) killed(when string, is func() bool, args ...string) {
+	b.t.Helper()
+	command := b.command(io.Discard, io.Discard, args...)
+	if err := command.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+
+	for deadline := time.Now().Add(killedLimit); !is(); time.Sleep(20 * time.Millisecond) {
+		select {
+		case err := <-ended:
+			b.t.Fatalf("olvmctl %s ended before %s: %v", strings.Join(args, " "), when, err)
+		default:
+		}
+
+		if time.Now().After(deadline) {
+			_ = command.Process.Kill()
+			b.t.Fatalf("olvmctl %s: %s did not come", strings.Join(args, " "), when)
+		}
+	}
+
+	if err := command.Process.Kill(); err != nil {
+		b.t.Fatal(err)
+	}
+
+	<-ended
+}
+
+func (b *bootstrapping) vmName() string { return b.name + "-bootstrap" }
+
+// made reports whether the engine has a VM whose name begins so.
+func (b *bootstrapping) made(prefix string) bool {
+	for _, vm := range b.vms() {
+		if strings.HasPrefix(vm.Name, prefix) {
+			return true
+		}
+	}
+
+	return false
+}
+
+// idOf is the ID of the bootstrap VM.
+func (b *bootstrapping) idOf() string {
+	for id, vm := range b.vms() {
+		if vm.Name == b.vmName() {
+			return id
+		}
+	}
+
+	return ""
+}
+
+func (b *bootstrapping) key() client.ObjectKey {
+	return client.ObjectKey{Namespace: b.namespace, Name: b.name}
+}
+
+// moves reports whether a plane has got the Cluster by a move that goes on.
+func (b *bootstrapping) moves(in *localplane.Plane) bool {
+	var cluster clusterv1.Cluster
+	err := in.Client.Get(b.t.Context(), b.key(), &cluster)
+
+	return err == nil && cluster.Spec.Paused != nil && *cluster.Spec.Paused
+}
+
+// movesLast reports whether the bootstrap VM has lost an object of the cluster to a move that goes on.
+func (b *bootstrapping) movesLast() bool {
+	var machines clusterv1.MachineList
+	err := b.inVM.Client.List(b.t.Context(), &machines, client.InNamespace(b.namespace))
+
+	return err == nil && len(machines.Items) < 2 && b.moves(b.own)
+}
+
+// startArgs begin the cluster with a bootstrap VM.
+func (b *bootstrapping) startArgs() []string {
+	return []string{"start", "-f", b.file, "--bootstrap", "vm", "--timeout", "3m"}
+}
+
+// interruptedOnce begins the cluster, and is killed while its bootstrap VM is made.
+func (b *bootstrapping) interruptedOnce() {
+	b.t.Helper()
+	b.killed("the bootstrap VM", func() bool { return b.made(b.vmName()) }, b.startArgs()...)
+}
+
+// folder is where olvmctl keeps what it knows of the VM.
+func (b *bootstrapping) folder() string { return filepath.Join(b.dir, "capolvm", "bootstrap") }
+
+// expectNothingLeft looks for VMs, for what is kept of the bootstrap VM, and for the Cluster.
+func (b *bootstrapping) expectNothingLeft() {
+	b.t.Helper()
+
+	for _, vm := range b.vms() {
+		b.t.Errorf("VM %s is left", vm.Name)
+	}
+
+	left, err := filepath.Glob(filepath.Join(b.folder(), "*", "*", "*"))
+	if err != nil || len(left) > 0 {
+		b.t.Errorf("files are left: %v, %v", left, err)
+	}
+
+	for _, in := range []*localplane.Plane{b.inVM, b.own} {
+		if err := in.Client.Get(b.t.Context(), b.key(), &clusterv1.Cluster{}); !apierrors.IsNotFound(err) {
+			b.t.Errorf("a Cluster is left: %v", err)
+		}
+	}
+}
+
+// TestRow20BootstrapVM makes a cluster from a bootstrap VM, with olvmctl killed at each of its stages, and deletes others
+// that were left at these stages.
+func TestRow20BootstrapVM(t *testing.T) {
+	t.Parallel()
+	own := secondPlane(t, "own-of-vm")
+	b := &bootstrapping{inVM: suite.plane, own: own}
+	b.journey = newJourney(t, own, "--workload-kubeconfig=127.20.84.19:6443="+suite.plane.Kubeconfig)
+
+	b.clusterFile("booted", 84, 1, "")
+	b.expectStarts()
+	b.does("delete", b.name, "-n", b.namespace, "--kubeconfig", filepath.Join(b.dir, ".kube", "kubeconfig."+b.name),
+		"--to-kubeconfig", suite.plane.Kubeconfig, "--timeout", "3m", "--yes")
+	b.expectNothingLeft()
+
+	b.clusterFile("early", 84, 1, "")
+	b.interruptedOnce()
+	_, problems := b.does("delete", b.name, "-n", b.namespace, "--yes")
+	check.Contains(t, "what delete says", problems, "Removing the bootstrap VM early-bootstrap")
+	b.expectNothingLeft()
+
+	b.clusterFile("middle", 84, 1, "")
+	b.killed("a machine", func() bool { return b.made("middle-control-plane") }, b.startArgs()...)
+	b.does("delete", "-f", b.file, "--timeout", "3m", "--yes")
+	b.expectNothingLeft()
+
+	b.clusterFile("late", 84, 1, "")
+	b.killed("the move", func() bool { return b.moves(b.own) }, b.startArgs()...)
+	b.does("delete", b.name, "--timeout", "3m", "--yes")
+	b.expectNothingLeft()
+}
+
+// expectStarts starts the cluster until it manages itself, over interruptions.
+func (b *bootstrapping) expectStarts() {
+	b.t.Helper()
+	b.interruptedOnce()
+	first := b.idOf()
+
+	b.killed("a machine", func() bool { return b.made(b.name + "-control-plane") }, b.startArgs()...)
+	check.Equal(b.t, "the bootstrap VM after a second start", b.idOf(), first)
+
+	b.killed("the end of the move", b.movesLast, "start", "-f", b.file, "--timeout", "3m")
+	check.Equal(b.t, "the bootstrap VM in the move", b.idOf(), first)
+	before := b.vms()
+
+	out, problems := b.does(append(b.startArgs(), "-o", "json")...)
+	b.t.Log(problems)
+	check.Contains(b.t, "what start says", out, `"nodes": 2`)
+	check.Contains(b.t, "what start says", problems, "Removing the bootstrap VM booted-bootstrap")
+
+	after := b.vms()
+	check.Equal(b.t, "VMs after the start", len(after), 2)
+
+	for id, vm := range after {
+		check.Equal(b.t, "when VM "+vm.Name+" was started", before[id].StartTime, vm.StartTime)
+	}
+
+	var cluster clusterv1.Cluster
+	check.Error(b.t, b.own.Client.Get(b.t.Context(), b.key(), &cluster), "")
+	check.Equal(b.t, "whether it is paused", cluster.Spec.Paused != nil && *cluster.Spec.Paused, false)
+
+	// The end of a move that was interrupted leaves what is in the VM to its end. Here that plane goes on.
+	err := b.inVM.Client.Get(b.t.Context(), b.key(), &cluster)
+	if !apierrors.IsNotFound(err) && !b.moves(b.inVM) {
+		b.t.Errorf("the bootstrap VM manages the Cluster still: %v", err)
+	}
+
+	if _, err := os.Stat(filepath.Join(b.folder(), b.namespace)); !errors.Is(err, os.ErrNotExist) {
+		b.t.Errorf("what is kept of the bootstrap VM is left: %v", err)
+	}
+}

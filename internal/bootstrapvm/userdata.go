@@ -1,0 +1,297 @@
+package bootstrapvm
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/blang/semver/v4"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/cloudinit"
+	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/ignition"
+	kubeadmtypes "sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/types"
+	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/types/upstream"
+	"sigs.k8s.io/cluster-api/util/certs"
+	"sigs.k8s.io/cluster-api/util/kubeconfig"
+	"sigs.k8s.io/cluster-api/util/secret"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+)
+
+const (
+	// networkFile has the CNI of the VM: a bridge, for there is one node.
+	networkFile = "/etc/cni/net.d/05-bootstrap.conflist"
+	// staticPods is the folder of the kubelet's. Those of the manifests are for the cluster to be, above all what holds
+	// its endpoint.
+	staticPods = "/etc/kubernetes/manifests/"
+	// nodeBits4 and nodeBits6 are the networks that kubeadm's controller manager gives to a node.
+	nodeBits4 = 24
+	nodeBits6 = 64
+)
+
+// decideUserData makes keys and certificates, what the kubeadm bootstrap provider would make of them, and a kubeconfig.
+func (v *VM) decideUserData(o Options, found parts) error {
+	config := found.controlPlane.Spec.KubeadmConfigSpec
+	cluster := clusterConfiguration(config.ClusterConfiguration)
+	cluster.ControlPlaneEndpoint = net.JoinHostPort(v.Address(), strconv.Itoa(apiServerPort))
+
+	certificates := secret.NewCertificatesForInitialControlPlane(&cluster)
+	if err := certificates.Generate(); err != nil {
+		return fmt.Errorf("failed to make the certificates of the bootstrap VM: %w", err)
+	}
+
+	input, err := v.input(o, config, cluster)
+	if err != nil {
+		return err
+	}
+
+	input.Certificates = certificates
+	if v.Format == bootstrap.Ignition {
+		v.Data, _, err = ignition.NewInitControlPlane(&ignition.ControlPlaneInput{
+			ControlPlaneInput: input,
+			Ignition:          &config.Ignition,
+		})
+	} else {
+		v.Data, err = cloudinit.NewInitControlPlane(input)
+	}
+
+	if err != nil {
+		return said("the user data: %w", err)
+	}
+
+	return v.decideKubeconfig(cluster.ControlPlaneEndpoint, certificates)
+}
+
+// clusterConfiguration is what a cluster of one machine takes over: where its images come from. Options of the API
+// server and an etcd elsewhere are those of the cluster to be.
+func clusterConfiguration(of bootstrapv1.ClusterConfiguration) bootstrapv1.ClusterConfiguration {
+	out := bootstrapv1.ClusterConfiguration{
+		ImageRepository:     of.ImageRepository,
+		DNS:                 of.DNS,
+		EncryptionAlgorithm: of.EncryptionAlgorithm,
+	}
+	out.Etcd.Local.ImageRepository, out.Etcd.Local.ImageTag = of.Etcd.Local.ImageRepository, of.Etcd.Local.ImageTag
+
+	return out
+}
+
+// input is what the bootstrap provider makes user data of, without certificates.
+func (v *VM) input(
+	o Options, config bootstrapv1.KubeadmConfigSpec, cluster bootstrapv1.ClusterConfiguration,
+) (*cloudinit.ControlPlaneInput, error) {
+	version, err := semver.ParseTolerant(v.Version)
+	if err != nil {
+		return nil, said("spec.version of the KubeadmControlPlane: %w", err)
+	}
+
+	network := v.Network
+	clusterText, err := kubeadmtypes.MarshalClusterConfigurationForVersion(&cluster, version, &upstream.AdditionalData{
+		KubernetesVersion: &v.Version,
+		ClusterName:       ptr.To(v.Name()),
+		DNSDomain:         textOr(network.ServiceDomain),
+		ServiceSubnet:     textOr(strings.Join(network.Services.CIDRBlocks, ",")),
+		PodSubnet:         textOr(strings.Join(network.Pods.CIDRBlocks, ",")),
+	})
+	if err != nil {
+		return nil, said("the configuration of kubeadm: %w", err)
+	}
+
+	// Nothing but the management plane runs in it, and there is no other machine to run it.
+	start := bootstrapv1.InitConfiguration{NodeRegistration: config.InitConfiguration.NodeRegistration}
+	start.NodeRegistration.Taints = &[]corev1.Taint{}
+	startText, err := kubeadmtypes.MarshalInitConfigurationForVersion(&start, version)
+	if err != nil {
+		return nil, said("the configuration of kubeadm: %w", err)
+	}
+
+	files, err := filesOf(o, config.Files)
+	if err != nil {
+		return nil, err
+	}
+
+	network4, err := v.network()
+	if err != nil {
+		return nil, err
+	}
+
+	return &cloudinit.ControlPlaneInput{
+		BaseUserData: cloudinit.BaseUserData{
+			PreKubeadmCommands: config.PreKubeadmCommands,
+			AdditionalFiles:    append(files, network4),
+			Users:              usersOf(config.Users),
+			NTP:                ntpOf(config),
+			KubernetesVersion:  version,
+		},
+		ClusterConfiguration: clusterText,
+		InitConfiguration:    startText,
+	}, nil
+}
+
+func textOr(text string) *string {
+	if text == "" {
+		return nil
+	}
+
+	return &text
+}
+
+func ntpOf(config bootstrapv1.KubeadmConfigSpec) *bootstrapv1.NTP {
+	if !config.NTP.IsDefined() {
+		return nil
+	}
+
+	return &config.NTP
+}
+
+// usersOf are users without passwords, which are in Secrets.
+func usersOf(users []bootstrapv1.User) []bootstrapv1.User {
+	out := slices.Clone(users)
+	for i := range out {
+		out[i].PasswdFrom = bootstrapv1.PasswdSource{}
+	}
+
+	return out
+}
+
+// filesOf are the files that the machines of the control plane get, with their contents.
+func filesOf(o Options, files []bootstrapv1.File) ([]bootstrapv1.File, error) {
+	var out []bootstrapv1.File
+
+	for i, file := range files {
+		if strings.HasPrefix(file.Path, staticPods) {
+			continue
+		}
+
+		if from := file.ContentFrom.Secret; from.Name != "" {
+			content, err := valueOf(o, "Secret", from.Name, from.Key)
+			if err != nil {
+				return nil, said("spec.kubeadmConfigSpec.files[%d] of the KubeadmControlPlane: %w", i, err)
+			}
+
+			file.Content, file.ContentFrom = string(content), bootstrapv1.FileSource{}
+		}
+
+		out = append(out, file)
+	}
+
+	return out, nil
+}
+
+// valueOf is a value of a Secret or ConfigMap among the manifests.
+func valueOf(o Options, kind, name, key string) ([]byte, error) {
+	for _, object := range o.Manifests {
+		if object.GetKind() != kind || object.GetName() != name {
+			continue
+		}
+
+		if text, found, _ := unstructured.NestedString(object.Object, "stringData", key); found {
+			return []byte(text), nil
+		}
+
+		text, found, _ := unstructured.NestedString(object.Object, "data", key)
+		if found && kind == "Secret" {
+			return base64.StdEncoding.DecodeString(text)
+		}
+
+		if found {
+			return []byte(text), nil
+		}
+	}
+
+	return nil, fmt.Errorf("key %s of %s %s is not among the manifests, and there is no management cluster yet that "+
+		"could have it; write the content into the manifests", key, kind, name)
+}
+
+// network is the file of the CNI.
+func (v *VM) network() (bootstrapv1.File, error) {
+	var ranges [][]map[string]string
+
+	for _, block := range v.Network.Pods.CIDRBlocks {
+		pods, err := netip.ParsePrefix(block)
+		if err != nil {
+			return bootstrapv1.File{}, said("spec.clusterNetwork.pods of Cluster %s: %w", v.Cluster, err)
+		}
+
+		bits := nodeBits6
+		if pods.Addr().Is4() {
+			bits = nodeBits4
+		}
+
+		own := netip.PrefixFrom(pods.Addr(), max(bits, pods.Bits())).Masked()
+		ranges = append(ranges, []map[string]string{{"subnet": own.String()}})
+	}
+
+	if len(ranges) == 0 {
+		return bootstrapv1.File{}, said("spec.clusterNetwork.pods of Cluster %s is empty, and the VM's pods need "+
+			"addresses; write some", v.Cluster)
+	}
+
+	content, err := json.MarshalIndent(map[string]any{
+		"cniVersion": "1.0.0",
+		"name":       "bootstrap",
+		"plugins": []any{
+			map[string]any{
+				"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true, "hairpinMode": true,
+				"ipam": map[string]any{"type": "host-local", "ranges": ranges, "routes": routes(ranges)},
+			},
+			map[string]any{"type": "portmap", "capabilities": map[string]bool{"portMappings": true}},
+		},
+	}, "", "  ")
+
+	return bootstrapv1.File{
+		Path:        networkFile,
+		Owner:       "root:root",
+		Permissions: "0644",
+		Content:     string(content) + "\n",
+	}, err
+}
+
+// routes are the default routes of pods, for each family that they have.
+func routes(ranges [][]map[string]string) []map[string]string {
+	var out []map[string]string
+
+	for _, one := range ranges {
+		to := "0.0.0.0/0"
+		if strings.Contains(one[0]["subnet"], ":") {
+			to = "::/0"
+		}
+
+		out = append(out, map[string]string{"dst": to})
+	}
+
+	return out
+}
+
+// decideKubeconfig makes that of the VM's administrator.
+func (v *VM) decideKubeconfig(endpoint string, certificates secret.Certificates) error {
+	pair := certificates.GetByPurpose(secret.ClusterCA).KeyPair
+	ca, err := certs.DecodeCertPEM(pair.Cert)
+	if err != nil {
+		return fmt.Errorf("the certificate of the bootstrap VM: %w", err)
+	}
+
+	key, err := certs.DecodePrivateKeyPEM(pair.Key)
+	if err != nil {
+		return fmt.Errorf("the key of the bootstrap VM: %w", err)
+	}
+
+	config, err := kubeconfig.New(v.Name(), "https://"+endpoint, ca, key)
+	if err == nil {
+		v.Kubeconfig, err = clientcmd.Write(*config)
+	}
+
+	if err != nil {
+		return fmt.Errorf("the kubeconfig of the bootstrap VM: %w", err)
+	}
+
+	return nil
+}

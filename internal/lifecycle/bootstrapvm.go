@@ -1,0 +1,356 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrapvm"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+)
+
+// This file has bootstrap VMs: management clusters of one cluster each, which go when that manages itself.
+
+// findVM finds the bootstrap VM that an earlier Create has begun, or decides what a new one is made of. It is the
+// management cluster then.
+func (c *creation) findVM() (err error) {
+	c.vm, err = bootstrapvm.Find(c.namespace(), c.File.Name)
+	if err != nil || c.vm == nil && !c.BootstrapVM {
+		return err
+	}
+
+	if c.Management.Kubeconfig != "" || c.Driver == mgmtcluster.DriverProcess {
+		return fmt.Errorf("the management cluster of %s is a bootstrap VM; leave --kubeconfig and --driver away",
+			c.File.Name)
+	}
+
+	if c.vm == nil {
+		options, err := c.Provider.Bootstrap(c)
+		if err != nil {
+			return err
+		}
+
+		if c.vm, err = bootstrapvm.Decide(options); err != nil {
+			return err
+		}
+	}
+
+	c.SelfManaged = true
+	c.Management.Kubeconfig, c.Driver = c.vm.KubeconfigFile(), mgmtcluster.DriverExisting
+
+	return nil
+}
+
+// vmSteps make the bootstrap VM, and wait until its API server has a node that is ready.
+func (c *creation) vmSteps() []Step {
+	if c.vm == nil {
+		return nil
+	}
+
+	return []Step{
+		{
+			name:   "Making the bootstrap VM " + c.vm.Name(),
+			needed: func() bool { return !c.vm.Asked },
+			run: func(ctx context.Context) error {
+				options, err := c.Provider.Bootstrap(c)
+				if err != nil {
+					return err
+				}
+
+				c.Display.Say("its address is %s, its kubeconfig will be %s", c.vm.Address(), c.vm.KubeconfigFile())
+
+				return c.vm.Make(ctx, options.Engine)
+			},
+		},
+		{
+			name: "Waiting for the bootstrap VM",
+			run:  c.wait(func(ctx context.Context) error { return c.checkVM(ctx) }),
+		},
+	}
+}
+
+// checkVM succeeds when the node of the bootstrap VM is ready.
+func (c *creation) checkVM(ctx context.Context) error {
+	if err := c.management.connect(ctx); err != nil {
+		return err
+	}
+
+	limited, cancel := context.WithTimeout(ctx, ownLimit)
+	defer cancel()
+
+	var nodes corev1.NodeList
+	if err := c.management.List(limited, &nodes); err != nil {
+		return fmt.Errorf("the API server of VM %s does not answer yet: %w", c.vm.Name(), err)
+	}
+
+	for i := range nodes.Items {
+		for _, condition := range nodes.Items[i].Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+	}
+
+	return fmt.Errorf("the node of VM %s is not ready yet", c.vm.Name())
+}
+
+// vmEndSteps remove the bootstrap VM: the cluster manages itself.
+func (c *creation) vmEndSteps() []Step {
+	if c.vm == nil {
+		return nil
+	}
+
+	return []Step{{
+		name: "Removing the bootstrap VM " + c.vm.Name(),
+		run: func(ctx context.Context) error {
+			options, err := c.Provider.Bootstrap(c)
+			if err != nil {
+				return err
+			}
+
+			return c.vm.Remove(ctx, options.Engine)
+		},
+	}}
+}
+
+// moveInterrupted reports whether a move of the cluster out of its bootstrap VM has begun and not ended: the cluster
+// has its own objects, which are paused, and the VM has them, too. Where the VM has lost the last of them, it ends the
+// move.
+func (c *creation) moveInterrupted(ctx context.Context) (bool, error) {
+	if c.vm == nil {
+		return false, nil
+	}
+
+	from, err := newManagement(c.Management, c.Driver)
+	if err != nil {
+		return false, err
+	}
+
+	if err := from.connect(ctx); err != nil {
+		return false, err
+	}
+
+	return interruptedMove(ctx, from.Cluster, c.workload, c.File.Name)
+}
+
+// interruptedMove is what moveInterrupted does, with the management clusters of both ends.
+func interruptedMove(ctx context.Context, from *mgmtcluster.Cluster, to *management, name string) (bool, error) {
+	if err := to.connect(ctx); err != nil {
+		return false, err
+	}
+
+	moved, err := to.GetCluster(ctx, name)
+	if err != nil || !ptr.Deref(moved.Spec.Paused, false) {
+		return false, err
+	}
+
+	_, err = from.GetCluster(ctx, name)
+	var missing *mgmtcluster.NotFoundError
+	if !errors.As(err, &missing) {
+		return err == nil, err
+	}
+
+	return false, unpause(ctx, to.Cluster, name)
+}
+
+// moveOut is the step that moves a cluster out of its bootstrap VM, or ends a move that was interrupted. What an
+// interrupted move has left in the VM goes with that.
+func moveOut(o *Common, from, to *management, name string) Step {
+	return Step{
+		name: movingName,
+		run: func(ctx context.Context) error {
+			cluster, err := from.GetCluster(ctx, name)
+			if err != nil {
+				return err
+			}
+
+			if !ptr.Deref(cluster.Spec.Paused, false) {
+				return move(o, from, to).run(ctx)
+			}
+
+			// Controllers that begin before all is copied know less than there is; those of a source of which something
+			// was deleted would make it again.
+			copied, err := clusterctl.Copied(ctx, from.Access(), to.Access(), from.Namespace)
+			if err != nil {
+				return err
+			}
+
+			if copied {
+				return unpause(ctx, to.Cluster, name)
+			}
+
+			if err := unpause(ctx, from.Cluster, name); err != nil {
+				return err
+			}
+
+			return move(o, from, to).run(ctx)
+		},
+	}
+}
+
+// unpause lets the controllers of a Cluster that was moved go on.
+func unpause(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
+	cluster, err := in.GetCluster(ctx, name)
+	if err != nil {
+		return err
+	}
+
+	before := cluster.DeepCopy()
+	cluster.Spec.Paused = nil
+	if err := in.Patch(ctx, cluster, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("failed to end the move of Cluster %s: %w", name, err)
+	}
+
+	return nil
+}
+
+// remindOfVM says after an error that there is a bootstrap VM.
+func (c *creation) remindOfVM() {
+	if c.vm != nil && c.vm.Exists() {
+		c.Display.Say("the bootstrap VM %s is left: start goes on with it, and delete removes it", c.vm.Name())
+	}
+}
+
+// findVM finds the bootstrap VM of a cluster that was not completed. Unless the user names another one, it is the
+// management cluster then.
+func (d *deletion) findVM() (err error) {
+	d.vm, err = bootstrapvm.Find(d.Management.Namespace, d.Name)
+	if err != nil || d.vm == nil {
+		return err
+	}
+
+	given, err := d.Engine()
+	if err != nil {
+		return err
+	}
+
+	if given.Username == "" {
+		return errNoLogin("the bootstrap VM " + d.vm.Name())
+	}
+
+	d.engine = d.vm.Engine()
+	d.engine.Username, d.engine.Password = given.Username, given.Password
+	if len(given.CA) > 0 {
+		d.engine.CA = given.CA
+	}
+
+	if d.Management.Kubeconfig != "" {
+		return nil
+	}
+
+	d.managesFromVM = true
+	d.Management = mgmtcluster.Options{Kubeconfig: d.vm.KubeconfigFile(), Namespace: d.vm.Namespace}
+	d.To, d.Driver = d.Management, mgmtcluster.DriverExisting
+
+	return nil
+}
+
+// findBeside finds the Cluster in the bootstrap VM, or in itself where it was moved already. Before the manifests were
+// applied there is none.
+func (d *deletion) findBeside(ctx context.Context) error {
+	if !d.vm.Asked {
+		return nil
+	}
+
+	if err := d.management.connect(ctx); err != nil {
+		return err
+	}
+
+	limited, cancel := context.WithTimeout(ctx, ownLimit)
+	defer cancel()
+
+	cluster, err := d.management.GetCluster(limited, d.Name)
+	var missing *mgmtcluster.NotFoundError
+
+	switch {
+	case err == nil:
+		d.cluster, d.provider = cluster, providerOf(cluster)
+	case !errors.As(err, &missing):
+		return fmt.Errorf("the bootstrap VM %s does not answer at %s, and it may know machines of the cluster: %w",
+			d.vm.Name(), d.vm.Address(), err)
+	}
+
+	return d.findOwn(ctx)
+}
+
+// findOwn turns to the cluster itself, if that has its own objects. It may have some of them, where a move was
+// interrupted.
+func (d *deletion) findOwn(ctx context.Context) error {
+	if !fileExists(d.vm.Workload) {
+		return nil
+	}
+
+	own, err := newManagement(mgmtcluster.Options{Kubeconfig: d.vm.Workload, Namespace: d.vm.Namespace},
+		mgmtcluster.DriverExisting)
+	if err != nil {
+		return err
+	}
+
+	if err := own.connect(ctx); err != nil {
+		return err
+	}
+
+	limited, cancel := context.WithTimeout(ctx, ownLimit)
+	defer cancel()
+
+	moved, err := own.GetCluster(limited, d.Name)
+	var missing *mgmtcluster.NotFoundError
+
+	switch {
+	case d.cluster != nil && err != nil, errors.As(err, &missing), meta.IsNoMatchError(err):
+		return nil // no move has begun
+	case err != nil:
+		return fmt.Errorf("whether %s manages itself is not known, for the server of %s does not answer: %w; move "+
+			"that file away if the cluster is gone", d.Name, d.vm.Workload, err)
+	}
+
+	d.own = own
+	if d.interrupted, err = interruptedMove(ctx, d.management.Cluster, own, d.Name); err != nil || d.interrupted {
+		return err
+	}
+
+	d.cluster, d.provider = moved, providerOf(moved)
+	d.management = own
+
+	return nil
+}
+
+// endMoveSteps end a move of the cluster into itself that was interrupted.
+func (d *deletion) endMoveSteps() []Step {
+	return only(func() bool { return d.interrupted },
+		Step{
+			name: "Ending the move that was interrupted",
+			run:  func(ctx context.Context) error { return moveOut(&d.Common, d.management, d.own, d.Name).run(ctx) },
+		},
+		Step{
+			name:  "Turning to the cluster itself",
+			quiet: true,
+			run: func(ctx context.Context) (err error) {
+				d.management = d.own
+				if d.cluster, err = d.own.GetCluster(ctx, d.Name); err != nil {
+					return err
+				}
+
+				return d.checkOwn(ctx)
+			},
+		},
+	)
+}
+
+// vmEndSteps remove the bootstrap VM.
+func (d *deletion) vmEndSteps() []Step {
+	if d.vm == nil {
+		return nil
+	}
+
+	return []Step{{
+		name: "Removing the bootstrap VM " + d.vm.Name(),
+		run:  func(ctx context.Context) error { return d.vm.Remove(ctx, d.engine) },
+	}}
+}
