@@ -60,6 +60,14 @@ test-release: tools tools-clusterctl ## Install and upgrade a release with clust
 test-oci: tools tools-oci ## Make clusters on a fake of Oracle Cloud with the real Cluster API Provider OCI
 	go test ./e2e/oci/... -count=1 -timeout 10m
 
+.PHONY: node-image
+node-image: ## Build the image of simulated machines: Debian, containerd and Kubernetes; as root, with debootstrap
+	@go run ./hack/nodeimage
+
+.PHONY: test-nodes
+test-nodes: ## Run simulated machines: real systemd, cloud-init, kubeadm and kubelet; as root, with debootstrap
+	go test ./e2e/nodes -count=1 -timeout 15m
+
 .PHONY: test-e2e
 test-e2e: tools tools-ipam tools-clusterctl ## Run clusters from end to end
 	go test ./e2e -count=1 -parallel 8 -timeout 20m

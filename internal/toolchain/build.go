@@ -55,8 +55,8 @@ func (t *Toolchain) Build(ctx context.Context, module string, names ...string) e
 // buildGroup are tools that one call of go build makes, which compiles what they share once and uses all processors
 // until the last of them is linked.
 type buildGroup struct {
-	ldflags string
-	tools   []tool
+	ldflags, tags string
+	tools         []tool
 }
 
 // names of the tools of the group.
@@ -81,11 +81,11 @@ func buildGroups(tools []tool, versions map[string]string) []buildGroup {
 	for _, tool := range tools {
 		flags := tool.ldflags(versions[tool.module])
 		at := slices.IndexFunc(out, func(g buildGroup) bool {
-			return g.ldflags == flags && !g.makes(tool.executable())
+			return g.ldflags == flags && g.tags == tool.tags && !g.makes(tool.executable())
 		})
 
 		if at < 0 {
-			out = append(out, buildGroup{ldflags: flags})
+			out = append(out, buildGroup{ldflags: flags, tags: tool.tags})
 			at = len(out) - 1
 		}
 
@@ -140,7 +140,7 @@ func (t *Toolchain) buildGroup(ctx context.Context, module, dir string, group bu
 		target += group.tools[0].executable()
 	}
 
-	args := append([]string{"-o", target, "-ldflags", group.ldflags}, packages...)
+	args := append([]string{"-o", target, "-ldflags", group.ldflags, "-tags", group.tags}, packages...)
 	environment := toolsEnvironment(group.tools[0].cgo)
 	err := t.goBuild(ctx, strings.Join(group.names(), ", "), t.moduleDir(module), environment, packages, args)
 	if err != nil {

@@ -37,6 +37,8 @@ type tool struct {
 	stamp string
 	// cgo is a tool that needs a C compiler.
 	cgo bool
+	// tags of the build, separated by commas.
+	tags string
 	// published says where the project publishes the executable; nil is a tool that is always built.
 	published published
 }
@@ -82,6 +84,24 @@ var modules = map[string][]tool{
 			module: "github.com/oracle/cluster-api-provider-oci",
 		},
 	},
+	"node": {
+		kubernetesTool("kube-apiserver"),
+		kubernetesTool("kube-controller-manager"),
+		kubernetesTool("kube-proxy"),
+		kubernetesTool("kube-scheduler"),
+		kubernetesTool("kubeadm"),
+		kubernetesTool("kubectl"),
+		kubernetesTool("kubelet"),
+	},
+	"containerd": {
+		containerdTool("containerd"),
+		containerdTool("containerd-shim-runc-v2"),
+		containerdTool("ctr"),
+		networkPlugin("bridge", "main"),
+		networkPlugin("host-local", "ipam"),
+		networkPlugin("loopback", "main"),
+		networkPlugin("portmap", "meta"),
+	},
 	"dns":  {{name: "coredns", pkg: ".", module: "github.com/coredns/coredns"}},
 	"oidc": {{name: "dex", pkg: "github.com/dexidp/dex/cmd/dex", module: "github.com/dexidp/dex", cgo: true}},
 	"dev": {
@@ -116,6 +136,25 @@ func kubernetesTool(name string) tool {
 		module:    "k8s.io/kubernetes",
 		stamp:     kubernetesStamp,
 		published: kubernetesRelease,
+	}
+}
+
+// containerdTool is an executable of containerd, without what needs C libraries.
+func containerdTool(name string) tool {
+	return tool{
+		name:   name,
+		pkg:    "github.com/containerd/containerd/v2/cmd/" + name,
+		module: "github.com/containerd/containerd/v2",
+		tags:   "no_aufs,no_btrfs,no_devmapper,no_tracing,no_zfs",
+	}
+}
+
+// networkPlugin is a plugin of CNI: its kind is the folder that it is in.
+func networkPlugin(name, kind string) tool {
+	return tool{
+		name:   name,
+		pkg:    "github.com/containernetworking/plugins/plugins/" + kind + "/" + name,
+		module: "github.com/containernetworking/plugins",
 	}
 }
 

@@ -1,5 +1,5 @@
-// Command dns is CoreDNS with those of its plugins that the nodes of clusters use; the whole of it takes several times
-// as long to build.
+// Command dns is CoreDNS with those of its plugins that the nodes of clusters use, and those that kubeadm's configuration
+// of it names; the whole of it takes several times as long to build.
 package main
 
 import (
@@ -9,6 +9,13 @@ import (
 	_ "github.com/coredns/coredns/plugin/errors"
 	_ "github.com/coredns/coredns/plugin/file"
 	_ "github.com/coredns/coredns/plugin/forward"
+	_ "github.com/coredns/coredns/plugin/health"
+	_ "github.com/coredns/coredns/plugin/kubernetes"
+	_ "github.com/coredns/coredns/plugin/loadbalance"
+	_ "github.com/coredns/coredns/plugin/loop"
+	_ "github.com/coredns/coredns/plugin/metrics"
+	_ "github.com/coredns/coredns/plugin/ready"
+	_ "github.com/coredns/coredns/plugin/reload"
 )
 
 func main() { coremain.Run() }

@@ -1,0 +1,110 @@
+package nodes
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/adrg/xdg"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrapvm"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// clusterFile is that of a cluster whose bootstrap VM has the address of the machine.
+const clusterFile = `name: trip
+virtualIp: 10.198.0.5
+kubernetesVersion: VERSION
+providers:
+  olvm:
+    namespace: tour
+    olvmDatacenterName: Default
+    olvmOvirtAPIServer: {serverURL: https://engine.example.com/ovirt-engine, insecureSkipTLSVerify: true}
+    controlPlaneMachine: &machine
+      olvmOvirtClusterName: Default
+      vmTemplateName: debian-k8s
+      olvmNetwork: {networkName: vlan, vnicProfileName: vlan}
+      virtualMachine:
+        memory: 8GB
+        network:
+          gateway: 10.198.0.1
+          ipv4: {subnet: 10.198.0.0/24, ipAddresses: 10.198.0.8-10.198.0.11}
+    workerMachine: *machine
+`
+
+// proxyDocument has kube-proxy leave alone what a network namespace may not set.
+const proxyDocument = `printf -- '---\napiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n` +
+	`conntrack: {maxPerCore: 0, min: 0}\n' >>/run/kubeadm/kubeadm.yaml`
+
+// userDataOfVM is what olvmctl start --bootstrap vm gives to its VM, with the exceptions that namespaces and cgroup v1
+// force upon kubeadm.
+func userDataOfVM(t *testing.T, version string) string {
+	t.Helper()
+	t.Cleanup(xdg.Reload) // after the environment is back
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	xdg.Reload()
+
+	path := filepath.Join(t.TempDir(), "cluster.yaml")
+	content := strings.ReplaceAll(clusterFile, "VERSION", strings.TrimPrefix(version, "v"))
+	check.Error(t, os.WriteFile(path, []byte(content), 0o600), "")
+
+	file, problems, err := clusterfile.Load(path, "", "default")
+	if err != nil || clusterfile.Failed(problems) {
+		t.Fatal(problems, err)
+	}
+
+	for _, object := range file.Objects {
+		if object.GetKind() != "KubeadmControlPlane" {
+			continue
+		}
+
+		const config = "spec.kubeadmConfigSpec."
+		set(t, object, config+"initConfiguration.nodeRegistration.ignorePreflightErrors", []any{"SystemVerification"})
+		set(t, object, config+"preKubeadmCommands", []any{proxyDocument})
+	}
+
+	vm, err := bootstrapvm.Decide(bootstrapvm.Options{
+		Namespace: "tour", Cluster: "trip", Manifests: file.Objects, Engine: engine.Config{},
+	})
+	check.Error(t, err, "")
+	check.Equal(t, "the address", vm.Address(), "10.198.0.11")
+
+	return string(vm.Data)
+}
+
+func set(t *testing.T, object *unstructured.Unstructured, path string, value any) {
+	t.Helper()
+	check.Error(t, unstructured.SetNestedField(object.Object, value, strings.Split(path, ".")...), "")
+}
+
+// TestABootstrapVMOnARealNode has an unmodified kubeadm and kubelet make the cluster of one machine from which clusters
+// are made: its node is ready by the bridge that is its CNI, and pods run that nothing but the control plane is for.
+func TestABootstrapVMOnARealNode(t *testing.T) {
+	s := newSite(t)
+	m := s.start(s.config("trip-bootstrap", userDataOfVM(t, s.image.Kubernetes)))
+	begin := time.Now()
+
+	kubectl := func(limit time.Duration, args ...string) string {
+		return s.until(m, limit, append([]string{"kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf"}, args...)...)
+	}
+	kubectl(3*time.Minute, "wait", "--for=condition=Ready", "node/trip-bootstrap", "--timeout=5s")
+	t.Logf("power on to Ready: %.1f s", time.Since(begin).Seconds())
+
+	// A pod that tolerates nothing is scheduled, and has an address of the bridge.
+	kubectl(time.Minute, "get", "serviceaccount", "default")
+	kubectl(time.Second, "run", "nothing", "--image="+s.image.Pause())
+	kubectl(time.Minute, "wait", "--for=condition=Ready", "pod/nothing", "--timeout=5s")
+	t.Logf("power on to a pod that runs: %.1f s", time.Since(begin).Seconds())
+	check.Contains(t, "its address", kubectl(time.Second, "get", "pod", "nothing", "-o", "jsonpath={.status.podIP}"),
+		"10.244.0.")
+
+	check.Equal(t, "taints of the only node", kubectl(time.Second, "get", "nodes", "-o",
+		"jsonpath={.items[*].spec.taints}"), "")
+	check.Contains(t, "its provider ID", kubectl(time.Second, "get", "nodes", "-o",
+		"jsonpath={.items[*].spec.providerID}"), "olvm://3bd3d5e2-60fb-4b8d-b848-4f548a425cd7")
+}

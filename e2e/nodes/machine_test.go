@@ -1,0 +1,204 @@
+// Package nodes runs what the simulator's VMs are on request: Linux machines with systemd, cloud-init and kubeadm.
+package nodes
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/nodeimage"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+)
+
+func TestMain(m *testing.M) {
+	machine.Main()
+	os.Exit(m.Run())
+}
+
+// engineData is what an engine of version 4.5.8 writes before the user data.
+const engineData = `#cloud-config
+output:
+  all: '>> /var/log/cloud-init-output.log'
+disable_root: false
+runcmd:
+- 'sed -i ''/^datasource_list: /d'' /etc/cloud/cloud.cfg; echo ''datasource_list:
+  ["NoCloud", "ConfigDrive"]'' >> /etc/cloud/cloud.cfg'
+ssh_deletekeys: false
+ssh_pwauth: true
+chpasswd:
+  expire: false
+`
+
+// site is a network with a bridge, and the image.
+type site struct {
+	t     *testing.T
+	image nodeimage.Image
+	netns string
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	if err := nodeimage.Check(); err != nil {
+		t.Skip(err)
+	}
+
+	image, err := (&nodeimage.Builder{Tools: testenv.Toolchain(t), Say: t.Logf}).Ensure(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	s := &site{t: t, image: image, netns: fmt.Sprintf("capolvm-machine-%d", os.Getpid())}
+	s.ip("netns", "add", s.netns)
+	t.Cleanup(func() { _ = exec.Command("ip", "netns", "delete", s.netns).Run() })
+	s.ip("-netns", s.netns, "link", "add", "vlan", "type", "bridge")
+	s.ip("-netns", s.netns, "address", "add", "10.198.0.1/24", "dev", "vlan")
+	s.ip("-netns", s.netns, "link", "set", "vlan", "up")
+
+	return s
+}
+
+func (s *site) ip(args ...string) {
+	s.t.Helper()
+	if output, err := exec.CommandContext(s.t.Context(), "ip", args...).CombinedOutput(); err != nil {
+		s.t.Fatalf("ip %v: %v: %s", args, err, output)
+	}
+}
+
+// config is that of a machine with a drive.
+func (s *site) config(name, userData string) machine.Config {
+	s.t.Helper()
+
+	// What this provider adds keeps a later start, which has no drive, from looking for another source.
+	merged, err := bootstrap.Merge([]byte(userData), bootstrap.CloudConfig, bootstrap.Guest{HostName: name})
+	check.Error(s.t, err, "")
+
+	dir := s.t.TempDir()
+	latest := filepath.Join(dir, "drive", "openstack", "latest")
+	check.Error(s.t, os.MkdirAll(latest, 0o755), "")
+
+	for file, content := range map[string]string{
+		"meta_data.json": `{"hostname": "` + name + `", "name": "` + name + `", "uuid": "8df586f6-0732-4a2f-88fd-13ee06163618"}`,
+		"network_data.json": `{"links": [{"name": "enp1s0", "id": "enp1s0", "type": "vif"}],
+"networks": [{"netmask": "255.255.255.0", "link": "enp1s0", "id": "enp1s0", "ip_address": "10.198.0.11", "type": "ipv4",
+"gateway": "10.198.0.1"}]}`,
+		"user_data": engineData + string(merged),
+	} {
+		check.Error(s.t, os.WriteFile(filepath.Join(latest, file), []byte(content), 0o600), "")
+	}
+
+	return machine.Config{
+		Name: name, ID: "3bd3d5e2-60fb-4b8d-b848-4f548a425cd7",
+		RootFS: s.image.RootFS(), Store: s.image.Store(),
+		Disk: filepath.Join(dir, "disk"), Drive: filepath.Join(dir, "drive"),
+		Group: "capolvm-test/" + name,
+		NetNS: s.netns,
+		NICs:  []machine.NIC{{Name: "enp1s0", MAC: "56:6f:00:00:00:01", Bridge: "vlan", Port: "vm1"}},
+	}
+}
+
+// start starts a machine, and has its console in the log of a test that fails.
+func (s *site) start(config machine.Config) *machine.Machine {
+	s.t.Helper()
+	m, err := machine.Start(config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+
+	s.t.Cleanup(func() {
+		m.Cut()
+
+		if s.t.Failed() {
+			console, _ := os.ReadFile(filepath.Join(config.Disk, "console.log"))
+			s.t.Logf("the console of %s:\n%s", config.Name, console[max(0, len(console)-6000):])
+		}
+	})
+
+	return m
+}
+
+// until waits until a command succeeds in a machine, and returns what it writes.
+func (s *site) until(m *machine.Machine, limit time.Duration, command ...string) string {
+	s.t.Helper()
+
+	for deadline := time.Now().Add(limit); ; time.Sleep(200 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+		output, err := m.Run(ctx, command...)
+		cancel()
+
+		if err == nil {
+			return strings.TrimSpace(output)
+		}
+
+		if time.Now().After(deadline) {
+			s.t.Fatalf("not within %s: %v", limit, err)
+		}
+	}
+}
+
+// waitFor waits for the end of a machine.
+func (s *site) waitFor(m *machine.Machine, want machine.Ending) {
+	s.t.Helper()
+
+	select {
+	case <-m.Ended():
+	case <-time.After(time.Minute):
+		s.t.Fatal("the machine does not end")
+	}
+
+	check.Equal(s.t, "how it has ended", m.How(), want)
+}
+
+func TestAMachine(t *testing.T) {
+	s := newSite(t)
+	config := s.config("first", "#cloud-config\nwrite_files:\n- path: /etc/written\n  content: by cloud-init\n")
+	m := s.start(config)
+
+	check.Contains(t, "what cloud-init says", s.until(m, time.Minute, "cloud-init", "status", "--wait"), "status: done")
+	check.Contains(t, "a file", s.until(m, time.Second, "cat", "/etc/written"), "by cloud-init")
+	check.Equal(t, "the host name", s.until(m, time.Second, "hostname"), "first")
+	check.Equal(t, "what firmware says", s.until(m, time.Second, "cat", "/sys/class/dmi/id/product_uuid"), config.ID)
+	check.Contains(t, "its address", s.until(m, 10*time.Second, "ip", "-br", "address", "show", "enp1s0"), "10.198.0.11/24")
+	check.Contains(t, "the way out", s.until(m, 10*time.Second, "ping", "-c", "1", "-W", "1", "10.198.0.1"), "1 received")
+	check.Equal(t, "units that have failed", s.until(m, time.Second, "systemctl", "--failed", "--plain", "--no-legend"), "")
+
+	check.Error(t, m.PowerOff(), "")
+	s.waitFor(m, machine.PoweredOff)
+
+	config.Drive = "" // as at an engine
+	m = s.start(config)
+	s.until(m, time.Minute, "systemctl", "is-active", "multi-user.target")
+	check.Contains(t, "the file after a start", s.until(m, time.Second, "cat", "/etc/written"), "by cloud-init")
+	check.Contains(t, "its address after a start", s.until(m, 10*time.Second, "ip", "-br", "address", "show", "enp1s0"),
+		"10.198.0.11/24")
+
+	_, _ = m.Run(t.Context(), "systemctl", "reboot")
+	s.waitFor(m, machine.Reboots)
+
+	m = s.start(config)
+	m.Cut()
+	s.waitFor(m, machine.Cut)
+
+	expectNoGroups(t, config.Group)
+}
+
+// expectNoGroups looks for what a machine may leave in the kernel.
+func expectNoGroups(t *testing.T, group string) {
+	t.Helper()
+
+	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, entry os.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && strings.HasSuffix(path, group) {
+			t.Errorf("cgroup %s is left", path)
+		}
+
+		return nil
+	})
+	check.Error(t, err, "")
+}

@@ -1,0 +1,231 @@
+package nodeimage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// build makes one image.
+type build struct {
+	*Builder
+	// base is the root file system of Debian, and dir the folder of the image.
+	base, dir string
+	programs  programs
+	images    []string
+}
+
+// run makes the root file system first: what kube-proxy needs of Debian is taken from it.
+func (b *build) run(ctx context.Context) error {
+	if err := b.rootFS(ctx); err != nil {
+		return err
+	}
+
+	archive := filepath.Join(b.dir, "images.tar")
+	if err := b.writeImages(ctx, archive); err != nil {
+		return err
+	}
+
+	if err := b.importImages(ctx, archive); err != nil {
+		return err
+	}
+
+	return os.Remove(archive)
+}
+
+func (b *build) root(path string) string { return filepath.Join(b.dir, "rootfs", path) }
+
+// masked are units that a machine does not start by itself: those that user data configures and starts, and timers.
+var masked = []string{
+	"apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "fstrim.timer",
+}
+
+// wanted are units that a machine starts, and disabled those that are only there for user data.
+var (
+	wanted   = []string{"containerd", "kubelet", "systemd-networkd", "systemd-resolved"}
+	disabled = []string{"keepalived", "haproxy"}
+)
+
+// rootFS links the files of Debian and adds programs and files.
+func (b *build) rootFS(ctx context.Context) error {
+	// Files of the base are shared by all images: they are replaced, and never written to.
+	if err := run(ctx, "cp", "--archive", "--link", b.base, b.root("")); err != nil {
+		return err
+	}
+
+	for name, path := range b.programs {
+		to := "/usr/bin"
+
+		switch name {
+		case "bridge", "host-local", "loopback", "portmap":
+			to = "/opt/cni/bin"
+		case "coredns", "etcd", "pause", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler":
+			continue // they are in container images
+		}
+
+		if err := b.put(filepath.Join(to, name), path, 0o755); err != nil {
+			return err
+		}
+	}
+
+	if err := b.putFiles(); err != nil {
+		return err
+	}
+
+	return errors.Join(b.units(), b.identity())
+}
+
+// put copies a file to a place in the root file system.
+func (b *build) put(to, from string, mode fs.FileMode) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+
+	return b.write(to, source, mode)
+}
+
+// write writes a file of the root file system, in the place of one that may be there.
+func (b *build) write(to string, content io.Reader, mode fs.FileMode) error {
+	path := b.root(to)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), remove(path)); err != nil {
+		return err
+	}
+
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+
+	_, err = io.Copy(file, content)
+
+	return errors.Join(err, file.Close())
+}
+
+// remove removes a file that may not be there.
+func remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+
+	return nil
+}
+
+// link makes a symbolic link in the root file system, in the place of what may be there.
+func (b *build) link(to, target string) error {
+	path := b.root(to)
+	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), remove(path), os.Symlink(target, path))
+}
+
+func (b *build) putFiles() error {
+	return fs.WalkDir(files, "files", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+
+		content, err := fs.ReadFile(files, path)
+		if err != nil {
+			return err
+		}
+
+		content = bytes.ReplaceAll(content, []byte(pauseImage), []byte(nameOf(b.images, "pause")))
+
+		return b.write(strings.TrimPrefix(path, "files"), bytes.NewReader(content), 0o644)
+	})
+}
+
+// units says which units start.
+func (b *build) units() error {
+	const (
+		folder = "/etc/systemd/system/"
+		wants  = folder + "multi-user.target.wants/"
+	)
+
+	var problems []error
+	for _, name := range masked {
+		problems = append(problems, b.link(folder+name, "/dev/null"))
+	}
+
+	for _, name := range wanted {
+		target := "/lib/systemd/system/" + name + ".service"
+		if _, err := os.Stat(b.root(folder + name + ".service")); err == nil {
+			target = folder + name + ".service"
+		}
+
+		problems = append(problems, b.link(wants+name+".service", target))
+	}
+
+	for _, name := range disabled {
+		problems = append(problems, remove(b.root(wants+name+".service")))
+	}
+
+	return errors.Join(problems...)
+}
+
+// identity takes away what machines make anew at their first boot.
+func (b *build) identity() error {
+	keys, err := filepath.Glob(b.root("/etc/ssh/ssh_host_*"))
+	if err != nil {
+		return err
+	}
+
+	problems := []error{
+		b.write("/etc/machine-id", strings.NewReader(""), 0o444),
+		remove(b.root("/etc/hostname")),
+		b.link("/etc/resolv.conf", "../run/systemd/resolve/stub-resolv.conf"),
+	}
+	for _, key := range keys {
+		problems = append(problems, os.Remove(key))
+	}
+
+	return errors.Join(problems...)
+}
+
+// importScript runs containerd on the root file system, under which nothing changes, and has it import an archive.
+const importScript = `set -e
+mount -t tmpfs tmpfs "$SCRATCH"
+mkdir "$SCRATCH/upper" "$SCRATCH/work" "$SCRATCH/root"
+mount -t overlay overlay -o "lowerdir=$ROOTFS,upperdir=$SCRATCH/upper,workdir=$SCRATCH/work" "$SCRATCH/root"
+mount -t proc proc "$SCRATCH/root/proc"
+mount --rbind /dev "$SCRATCH/root/dev"
+mount -t tmpfs tmpfs "$SCRATCH/root/run"
+mkdir -p "$SCRATCH/root/var/lib/containerd"
+mount --bind "$STORE" "$SCRATCH/root/var/lib/containerd"
+touch "$SCRATCH/root/run/images.tar"
+mount --bind "$ARCHIVE" "$SCRATCH/root/run/images.tar"
+chroot "$SCRATCH/root" containerd >"$STORE.log" 2>&1 &
+daemon=$!
+for i in $(seq 300); do
+  chroot "$SCRATCH/root" ctr version >/dev/null 2>&1 && break
+  sleep 0.1
+done
+chroot "$SCRATCH/root" ctr --namespace k8s.io images import --snapshotter overlayfs /run/images.tar
+kill "$daemon"
+wait "$daemon" || true
+`
+
+// importImages has containerd unpack the archive of images into the store.
+func (b *build) importImages(ctx context.Context, archive string) error {
+	store, scratch := filepath.Join(b.dir, "store"), filepath.Join(b.dir, "scratch")
+	if err := errors.Join(os.Mkdir(store, 0o711), os.Mkdir(scratch, 0o755)); err != nil {
+		return err
+	}
+
+	command := exec.CommandContext(ctx, "unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c",
+		importScript)
+	command.Env = append(os.Environ(), "ROOTFS="+b.root(""), "STORE="+store, "SCRATCH="+scratch, "ARCHIVE="+archive)
+	if err := finish(command); err != nil {
+		log, _ := os.ReadFile(store + ".log")
+		return fmt.Errorf("%w\ncontainerd says:\n%s", err, log[max(0, len(log)-2000):])
+	}
+
+	return errors.Join(os.Remove(store+".log"), os.Remove(scratch))
+}

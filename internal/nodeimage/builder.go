@@ -1,0 +1,276 @@
+package nodeimage
+
+import (
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
+)
+
+// suite of Debian.
+const suite = "bookworm"
+
+// packages of Debian, beside those that it cannot be without: systemd as PID 1, cloud-init, what kubeadm and kubelets
+// call, and what user data of this provider configures. python3-cffi-backend is named, for debootstrap does not resolve
+// the virtual package by which cloud-init needs it.
+var packages = []string{
+	"systemd", "systemd-sysv", "systemd-resolved", "dbus", "udev", "kmod", "libpam-systemd", "procps", "util-linux",
+	"mount", "netbase", "ca-certificates", "sudo", "curl", "openssh-server", "iproute2", "iputils-ping", "nftables",
+	"iptables", "conntrack", "ethtool", "socat", "runc", "cloud-init", "python3-cffi-backend", "keepalived", "haproxy",
+}
+
+// files of the image, beside those of packages and programs.
+//
+//go:embed files
+var files embed.FS
+
+// pauseImage in the configuration of containerd stands for the image of sandboxes.
+const pauseImage = "PAUSE_IMAGE"
+
+// Image is one that was built.
+type Image struct {
+	dir, pause string
+	// Kubernetes is the version of its programs, such as v1.36.3.
+	Kubernetes string
+}
+
+// Dir is the folder of the image.
+func (i Image) Dir() string { return i.dir }
+
+// RootFS is the folder of the root file system. Nobody writes to it.
+func (i Image) RootFS() string { return filepath.Join(i.dir, "rootfs") }
+
+// Store is the folder that machines get a copy of as /var/lib/containerd.
+func (i Image) Store() string { return filepath.Join(i.dir, "store") }
+
+// Pause is the name of a container image that does nothing.
+func (i Image) Pause() string { return i.pause }
+
+// Builder builds images.
+type Builder struct {
+	Tools *toolchain.Toolchain
+	// Say is called with lines for people.
+	Say func(format string, args ...any)
+}
+
+// Check says why this machine cannot build an image, or run machines of one; nil where it can.
+func Check() error {
+	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
+		return errors.New("machines of simulated VMs need root on Linux")
+	}
+
+	for _, program := range []string{"debootstrap", "unshare", "chroot", "ip", "cp"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("images of machines need %s, which is not there: install it", program)
+		}
+	}
+
+	return nil
+}
+
+// Ensure builds the image where the cache does not have it. It needs root.
+func (b *Builder) Ensure(ctx context.Context) (Image, error) {
+	if err := Check(); err != nil {
+		return Image{}, err
+	}
+
+	programs, err := b.programs(ctx)
+	if err != nil {
+		return Image{}, err
+	}
+
+	base, err := b.step(ctx, "debian", []string{suite, strings.Join(packages, " ")}, b.debian)
+	if err != nil {
+		return Image{}, err
+	}
+
+	names, err := imageNames(ctx, programs)
+	if err != nil {
+		return Image{}, err
+	}
+
+	inputs := append([]string{base}, programs.inputs()...)
+	inputs = append(inputs, strings.Join(names, " "), contentOf(files))
+
+	dir, err := b.step(ctx, "image", inputs, func(ctx context.Context, dir string) error {
+		build := &build{Builder: b, base: filepath.Join(base, "rootfs"), dir: dir, programs: programs, images: names}
+		return build.run(ctx)
+	})
+
+	return Image{dir: dir, pause: nameOf(names, "pause"), Kubernetes: versionOf(names)}, err
+}
+
+// step makes a folder of the cache by what goes into it, unless it is there. An interrupt leaves none that looks made.
+func (b *Builder) step(
+	ctx context.Context, name string, inputs []string, make func(ctx context.Context, dir string) error,
+) (string, error) {
+	sum := sha256.Sum256([]byte(strings.Join(inputs, "\n")))
+	dir := filepath.Join(toolchain.CacheDir(), "node", name+"-"+hex.EncodeToString(sum[:6]))
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+
+	temporary := fmt.Sprintf("%s.%d", dir, os.Getpid())
+	defer os.RemoveAll(temporary)
+
+	if err := os.MkdirAll(temporary, 0o755); err != nil {
+		return "", fmt.Errorf("failed to make a folder for images of machines: %w", err)
+	}
+
+	begin := time.Now()
+	b.Say("making %s", filepath.Base(dir))
+	if err := make(ctx, temporary); err != nil {
+		return "", fmt.Errorf("failed to make %s: %w", filepath.Base(dir), err)
+	}
+
+	if err := os.Rename(temporary, dir); err != nil {
+		return "", fmt.Errorf("failed to keep %s: %w", filepath.Base(dir), err)
+	}
+
+	b.Say("made %s in %.0f s", filepath.Base(dir), time.Since(begin).Seconds())
+
+	return dir, nil
+}
+
+// debian unpacks and configures the packages, in namespaces of its own: what a package starts or mounts ends with it.
+func (b *Builder) debian(ctx context.Context, dir string) error {
+	return run(ctx, "unshare", "--mount", "--pid", "--fork", "--mount-proc", "debootstrap", "--variant=minbase",
+		"--include="+strings.Join(packages, ","), suite, filepath.Join(dir, "rootfs"))
+}
+
+// programs are executables by their names.
+type programs map[string]string
+
+// inputs are the folders that programs are in, which change with their versions.
+func (p programs) inputs() []string {
+	var out []string
+	for _, name := range []string{"kubelet", "containerd", "coredns", "etcd", "pause"} {
+		out = append(out, p[name])
+	}
+
+	return out
+}
+
+// nodePrograms are those of a node, by the module of tools that has them.
+var nodePrograms = map[string][]string{
+	"node": {
+		"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubeadm", "kubectl", "kubelet",
+	},
+	"containerd": {
+		"containerd", "containerd-shim-runc-v2", "ctr", "bridge", "host-local", "loopback", "portmap",
+	},
+	"dns":   {"coredns"},
+	"plane": {"etcd"},
+}
+
+// programs builds what is not Debian's.
+func (b *Builder) programs(ctx context.Context) (programs, error) {
+	out := programs{}
+
+	for module, names := range nodePrograms {
+		if err := b.Tools.Build(ctx, module, names...); err != nil {
+			return nil, err
+		}
+
+		for _, name := range names {
+			path, err := b.Tools.Path(module, name)
+			if err != nil {
+				return nil, err
+			}
+
+			out[name] = path
+		}
+	}
+
+	source, err := os.ReadFile(filepath.Join(b.Tools.Root(), "internal", "nodeimage", "pause", "main.go"))
+	if err != nil {
+		return nil, fmt.Errorf("failed to read the source of pause: %w", err)
+	}
+
+	pause, err := b.step(ctx, "pause", []string{string(source)}, func(ctx context.Context, dir string) error {
+		command := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", filepath.Join(dir, "pause"),
+			"./internal/nodeimage/pause")
+		command.Dir, command.Env = b.Tools.Root(), append(os.Environ(), "CGO_ENABLED=0")
+
+		return finish(command)
+	})
+	out["pause"] = filepath.Join(pause, "pause")
+
+	return out, err
+}
+
+// imageNames are the container images that kubeadm asks for.
+func imageNames(ctx context.Context, p programs) ([]string, error) {
+	version, err := exec.CommandContext(ctx, p["kubeadm"], "version", "-o", "short").Output()
+	if err != nil {
+		return nil, fmt.Errorf("failed to ask kubeadm for its version: %w", err)
+	}
+
+	list, err := exec.CommandContext(ctx, p["kubeadm"], "config", "images", "list", "--kubernetes-version",
+		strings.TrimSpace(string(version))).Output()
+	if err != nil {
+		return nil, fmt.Errorf("failed to ask kubeadm for its images: %w", err)
+	}
+
+	return strings.Fields(string(list)), nil
+}
+
+// versionOf is the version of Kubernetes that images are of.
+func versionOf(names []string) string {
+	_, tag, _ := strings.Cut(nameOf(names, "kube-apiserver"), ":")
+	return tag
+}
+
+// nameOf is the whole name of one of the container images; empty where it is none of them.
+func nameOf(names []string, program string) string {
+	for _, name := range names {
+		if repository, _, _ := strings.Cut(name, ":"); filepath.Base(repository) == program {
+			return name
+		}
+	}
+
+	return ""
+}
+
+// contentOf is all of the files as one text.
+func contentOf(of fs.FS) string {
+	var out strings.Builder
+
+	_ = fs.WalkDir(of, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+
+		content, err := fs.ReadFile(of, path)
+		fmt.Fprintf(&out, "%s\n%s\n", path, content)
+
+		return err
+	})
+
+	return out.String()
+}
+
+// run runs a program, whose output is in the error where it fails.
+func run(ctx context.Context, name string, args ...string) error {
+	return finish(exec.CommandContext(ctx, name, args...))
+}
+
+func finish(command *exec.Cmd) error {
+	output, err := command.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(command.Args, " "), err, output[max(0, len(output)-2000):])
+	}
+
+	return nil
+}

@@ -1,0 +1,222 @@
+package nodeimage
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// binDir is where programs of container images are, which kubeadm's manifests call by their names.
+const binDir = "/usr/local/bin/"
+
+// proxyPrograms are what kube-proxy calls, and proxyLibraries what these load by themselves.
+var (
+	proxyPrograms  = []string{"/usr/sbin/nft", "/usr/sbin/xtables-nft-multi", "/usr/sbin/conntrack"}
+	proxyLibraries = "/usr/lib/*/xtables/*.so"
+	// proxyNames are other names of the second of these programs.
+	proxyNames = []string{
+		"iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore",
+	}
+)
+
+// writeImages writes an archive with all images that kubeadm asks for: one program each, and what that needs.
+func (b *build) writeImages(ctx context.Context, archive string) error {
+	images := map[name.Reference]v1.Image{}
+
+	for _, whole := range b.images {
+		reference, err := name.NewTag(whole)
+		if err != nil {
+			return fmt.Errorf("image %s: %w", whole, err)
+		}
+
+		repository, _, _ := strings.Cut(whole, ":")
+		if images[reference], err = b.containerImage(ctx, filepath.Base(repository)); err != nil {
+			return fmt.Errorf("image %s: %w", whole, err)
+		}
+	}
+
+	return tarball.MultiRefWriteToFile(archive, images)
+}
+
+// containerImage is the image of one program.
+func (b *build) containerImage(ctx context.Context, program string) (v1.Image, error) {
+	t := newTree()
+	if err := t.addFile(binDir+program, b.programs[program]); err != nil {
+		return nil, err
+	}
+
+	if program == "kube-proxy" {
+		if err := b.addProxyPrograms(ctx, t); err != nil {
+			return nil, err
+		}
+	}
+
+	content, err := t.close()
+	if err != nil {
+		return nil, err
+	}
+
+	image, err := mutate.AppendLayers(empty.Image, static.NewLayer(content, types.DockerUncompressedLayer))
+	if err != nil {
+		return nil, err
+	}
+
+	return mutate.ConfigFile(image, &v1.ConfigFile{
+		OS:           "linux",
+		Architecture: runtime.GOARCH,
+		RootFS:       rootOf(image),
+		Config: v1.Config{
+			Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+			Entrypoint: []string{binDir + program},
+		},
+	})
+}
+
+// rootOf are the layers as the configuration of an image has them.
+func rootOf(image v1.Image) v1.RootFS {
+	config, err := image.ConfigFile()
+	if err != nil {
+		return v1.RootFS{}
+	}
+
+	return config.RootFS
+}
+
+// addProxyPrograms adds what kube-proxy calls, with the libraries of each.
+func (b *build) addProxyPrograms(ctx context.Context, t *tree) error {
+	loaded, err := filepath.Glob(b.root(proxyLibraries))
+	if err != nil {
+		return err
+	}
+
+	needed := slices.Clone(proxyPrograms)
+	for _, path := range loaded {
+		needed = append(needed, strings.TrimPrefix(path, b.root("")))
+	}
+
+	libraries, err := b.librariesOf(ctx, needed)
+	if err != nil {
+		return err
+	}
+
+	for _, path := range append(needed, libraries...) {
+		real, err := filepath.EvalSymlinks(b.root(path))
+		if err != nil {
+			return err
+		}
+
+		if err := t.addFile(path, real); err != nil {
+			return err
+		}
+	}
+
+	for _, other := range proxyNames {
+		if err := t.addLink("/usr/sbin/"+other, "xtables-nft-multi"); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// librariesOf are the shared libraries of executables of the root file system, with the loader.
+func (b *build) librariesOf(ctx context.Context, paths []string) ([]string, error) {
+	command := exec.CommandContext(ctx, "chroot", append([]string{b.root(""), "ldd"}, paths...)...)
+	output, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("failed to ask for libraries: %w", err)
+	}
+
+	var out []string
+
+	for _, line := range strings.Split(string(output), "\n") {
+		for _, word := range strings.Fields(line) {
+			if strings.HasPrefix(word, "/lib") && !strings.HasSuffix(word, ":") && !slices.Contains(out, word) {
+				out = append(out, word)
+			}
+		}
+	}
+
+	return out, nil
+}
+
+// tree is a directory tree as a layer has it.
+type tree struct {
+	content bytes.Buffer
+	tar     *tar.Writer
+	dirs    map[string]bool
+}
+
+func newTree() *tree {
+	t := &tree{dirs: map[string]bool{}}
+	t.tar = tar.NewWriter(&t.content)
+
+	return t
+}
+
+// addFile adds an executable.
+func (t *tree) addFile(path, from string) error {
+	content, err := os.ReadFile(from)
+	if err == nil {
+		err = t.addParents(path)
+	}
+
+	if err != nil {
+		return err
+	}
+
+	err = t.tar.WriteHeader(&tar.Header{
+		Typeflag: tar.TypeReg, Name: strings.TrimPrefix(path, "/"), Mode: 0o755, Size: int64(len(content)),
+	})
+	_, failed := t.tar.Write(content)
+
+	return errors.Join(err, failed)
+}
+
+func (t *tree) addLink(path, target string) error {
+	return errors.Join(t.addParents(path), t.tar.WriteHeader(&tar.Header{
+		Typeflag: tar.TypeSymlink, Name: strings.TrimPrefix(path, "/"), Linkname: target, Mode: 0o777,
+	}))
+}
+
+// addParents adds the folders that a path is in.
+func (t *tree) addParents(path string) error {
+	parts := strings.Split(strings.Trim(filepath.Dir(path), "/"), "/")
+
+	for i := range parts {
+		dir := strings.Join(parts[:i+1], "/")
+		if t.dirs[dir] {
+			continue
+		}
+
+		t.dirs[dir] = true
+		header := &tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: int64(fs.FileMode(0o755))}
+		if err := t.tar.WriteHeader(header); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+func (t *tree) close() ([]byte, error) {
+	err := t.tar.Close()
+	return t.content.Bytes(), err
+}

@@ -1,0 +1,26 @@
+// Command pause is what the sandbox of a pod runs: nothing, until it is told to end.
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGINT, syscall.SIGTERM, syscall.SIGCHLD)
+
+	for what := range told {
+		if what != syscall.SIGCHLD {
+			return
+		}
+
+		// As the first process of its namespace it gets the children of others.
+		for {
+			if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// groupRoot is where cgroups are mounted.
+const groupRoot = "/sys/fs/cgroup"
+
+// hierarchy is one of cgroup v1, or that of cgroup2.
+type hierarchy struct {
+	// folder below groupRoot; empty for the only one of a machine with cgroup2 alone.
+	folder string
+	// options of its mount; empty for cgroup2.
+	options string
+	// own is the group of this process in it.
+	own string
+}
+
+// hierarchies are those that are mounted.
+func hierarchies() ([]hierarchy, error) {
+	content, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, fmt.Errorf("failed to read the cgroups of this process: %w", err)
+	}
+
+	var out []hierarchy
+
+	for _, line := range strings.Split(strings.TrimSpace(string(content)), "\n") {
+		fields := strings.SplitN(line, ":", 3)
+		if len(fields) < 3 {
+			continue
+		}
+
+		one := hierarchy{folder: strings.TrimPrefix(fields[1], "name="), options: fields[1], own: fields[2]}
+		if fields[1] == "" {
+			one.folder = "unified"
+		}
+
+		if _, err := os.Stat(filepath.Join(groupRoot, one.folder)); err != nil {
+			if fields[1] != "" {
+				continue // it is not mounted
+			}
+
+			one.folder = ""
+		}
+
+		out = append(out, one)
+	}
+
+	return out, nil
+}
+
+func (h hierarchy) path(group string) string { return filepath.Join(groupRoot, h.folder, h.own, group) }
+
+// joinGroups makes the groups of a machine, and puts a process into them.
+func joinGroups(group string, pid int) error {
+	list, err := hierarchies()
+	if err != nil {
+		return err
+	}
+
+	for _, h := range list {
+		path := h.path(group)
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return fmt.Errorf("failed to make a cgroup: %w", err)
+		}
+
+		if err := h.copyCPUs(group); err != nil {
+			return err
+		}
+
+		if err := os.WriteFile(filepath.Join(path, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o600); err != nil {
+			return fmt.Errorf("failed to join a cgroup: %w", err)
+		}
+	}
+
+	return nil
+}
+
+// copyCPUs gives each group of the path the processors of the one above it, without which none can be in it.
+func (h hierarchy) copyCPUs(group string) error {
+	if !slices.Contains(strings.Split(h.options, ","), "cpuset") {
+		return nil
+	}
+
+	path := h.path("")
+
+	for _, part := range strings.Split(group, "/") {
+		above := path
+		path = filepath.Join(path, part)
+
+		for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
+			content, err := os.ReadFile(filepath.Join(above, name))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(path, name), content, 0o600)
+			}
+
+			if err != nil {
+				return fmt.Errorf("failed to give a cgroup its processors: %w", err)
+			}
+		}
+	}
+
+	return nil
+}
+
+// removeGroups removes the groups of a machine, from the leaves up. It reports whether none is left.
+func removeGroups(group string) bool {
+	list, err := hierarchies()
+	if err != nil {
+		return false
+	}
+
+	gone := true
+
+	for _, h := range list {
+		var folders []string
+
+		err := filepath.WalkDir(h.path(group), func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() {
+				folders = append(folders, path)
+			}
+
+			return nil
+		})
+		if err != nil {
+			continue
+		}
+
+		for _, path := range slices.Backward(folders) {
+			if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+				gone = false
+			}
+		}
+	}
+
+	return gone
+}

@@ -1,0 +1,249 @@
+package machine
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Config says what a machine is made of.
+type Config struct {
+	// Name of the machine, for logs, and ID, a UUID: what its firmware says, and its machine ID.
+	Name, ID string
+	// RootFS is the root file system of the image, which is not written to, and Store what containerd has at the first
+	// boot; empty for nothing.
+	RootFS, Store string
+	// Disk is a folder for what the machine writes. It outlives the machine.
+	Disk string
+	// Drive is a folder that is the config drive; empty for none.
+	Drive string
+	// Group is the name of the cgroup of the machine, with slashes.
+	Group string
+	// NICs of the machine, whose bridges are in the network namespace of that name.
+	NetNS string
+	NICs  []NIC
+}
+
+// NIC is a network interface.
+type NIC struct {
+	// Name in the machine, and MAC address.
+	Name, MAC string
+	// Bridge that it is on, and Port, its other end there.
+	Bridge, Port string
+}
+
+// Ending is how a machine has ended.
+type Ending string
+
+// The endings: the machine has powered itself off, or wants to start again; all else is a power cut.
+const (
+	PoweredOff Ending = "off"
+	Reboots    Ending = "reboot"
+	Cut        Ending = "cut"
+)
+
+// Machine is one that runs.
+type Machine struct {
+	config  Config
+	monitor *exec.Cmd
+	// pid of its init, as the host sees it.
+	pid   int
+	ended chan struct{}
+	how   Ending
+}
+
+// Start powers a machine on. Its monitor ends with this process.
+func Start(config Config) (*Machine, error) {
+	if err := config.prepareDisk(); err != nil {
+		return nil, err
+	}
+
+	input, err := json.Marshal(config)
+	if err != nil {
+		return nil, err
+	}
+
+	log, err := os.OpenFile(config.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("machine %s: %w", config.Name, err)
+	}
+	defer log.Close()
+
+	monitor := exec.Command("/proc/self/exe") //nolint:noctx // it is ended by Cut
+	monitor.Args = []string{monitorName}
+	monitor.Stdin, monitor.Stderr = bytes.NewReader(input), log
+	monitor.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	events, err := monitor.StdoutPipe()
+	if err == nil {
+		err = monitor.Start()
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("machine %s: failed to start its monitor: %w", config.Name, err)
+	}
+
+	m := &Machine{config: config, monitor: monitor, ended: make(chan struct{}), how: Cut}
+	lines := bufio.NewScanner(events)
+
+	if !lines.Scan() {
+		return nil, errors.Join(fmt.Errorf("machine %s did not start; see %s", config.Name, config.logFile()),
+			monitor.Wait())
+	}
+
+	if m.pid, err = strconv.Atoi(lines.Text()); err != nil {
+		return nil, fmt.Errorf("machine %s did not start: %s", config.Name, lines.Text())
+	}
+
+	go m.follow(lines)
+
+	return m, nil
+}
+
+// follow waits for the end of the machine.
+func (m *Machine) follow(lines *bufio.Scanner) {
+	for lines.Scan() {
+		m.how = Ending(lines.Text())
+	}
+
+	_ = m.monitor.Wait()
+	m.config.cleanUp()
+	close(m.ended)
+}
+
+// Ended is closed when the machine has ended, and nothing is left of it but its disk.
+func (m *Machine) Ended() <-chan struct{} { return m.ended }
+
+// How it has ended.
+func (m *Machine) How() Ending { return m.how }
+
+// PID of its init.
+func (m *Machine) PID() int { return m.pid }
+
+// PowerOff asks systemd to end the machine. Ended says when it has.
+func (m *Machine) PowerOff() error {
+	const halt = 4 // above SIGRTMIN, which is 34 for the C library
+
+	return syscall.Kill(m.pid, syscall.Signal(34+halt))
+}
+
+// Cut takes the power away, and waits until nothing is left.
+func (m *Machine) Cut() {
+	_ = m.monitor.Process.Kill()
+	<-m.ended
+}
+
+// Run runs a command in the machine, and returns what it writes.
+func (m *Machine) Run(ctx context.Context, command ...string) (string, error) {
+	args := append([]string{
+		"--target", strconv.Itoa(m.pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd=/",
+	}, command...)
+	output, err := exec.CommandContext(ctx, "nsenter", args...).CombinedOutput()
+	if err != nil {
+		return string(output), fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, output)
+	}
+
+	return string(output), nil
+}
+
+func (c Config) logFile() string { return filepath.Join(c.Disk, "monitor.log") }
+
+// plain are folders of a machine that are no overlay: overlays, of which containerd makes some, cannot be on one.
+var plain = []string{"/var/lib/containerd", "/var/lib/kubelet", "/var/lib/etcd"}
+
+// plainFolder is the folder of the disk for one of these.
+func (c Config) plainFolder(path string) string {
+	return filepath.Join(c.Disk, strings.ReplaceAll(strings.Trim(path, "/"), "/", "-"))
+}
+
+// prepareDisk makes what a new disk has. The files of the store are linked, but for databases, which are written to.
+func (c Config) prepareDisk() error {
+	if _, err := os.Stat(filepath.Join(c.Disk, "ready")); err == nil {
+		return nil
+	}
+
+	for _, name := range []string{"upper", "work", "root"} {
+		if err := os.MkdirAll(filepath.Join(c.Disk, name), 0o755); err != nil {
+			return fmt.Errorf("the disk of machine %s: %w", c.Name, err)
+		}
+	}
+
+	for _, path := range plain {
+		if err := os.MkdirAll(c.plainFolder(path), 0o711); err != nil {
+			return fmt.Errorf("the disk of machine %s: %w", c.Name, err)
+		}
+	}
+
+	if c.Store != "" {
+		if err := c.copyStore(); err != nil {
+			return fmt.Errorf("the disk of machine %s: %w", c.Name, err)
+		}
+	}
+
+	return os.WriteFile(filepath.Join(c.Disk, "ready"), nil, 0o600)
+}
+
+func (c Config) copyStore() error {
+	to := c.plainFolder(plain[0])
+	command := exec.Command("cp", "--archive", "--link", c.Store+"/.", to) //nolint:noctx // at once
+	output, err := command.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, output)
+	}
+
+	databases, err := filepath.Glob(filepath.Join(to, "*", "*.db"))
+	if err != nil {
+		return err
+	}
+
+	for _, path := range databases {
+		content, err := os.ReadFile(path)
+		if err == nil {
+			err = errors.Join(os.Remove(path), os.WriteFile(path, content, 0o600))
+		}
+
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// cleanLimit bounds how long the kernel takes to end what was in a machine.
+const cleanLimit = 10 * time.Second
+
+// cleanUp removes what a machine leaves in the kernel: the ends of its links, and its cgroups.
+func (c Config) cleanUp() {
+	for _, nic := range c.NICs {
+		_ = ip(c.NetNS, "link", "delete", nic.Port)
+	}
+
+	deadline := time.Now().Add(cleanLimit)
+	for !removeGroups(c.Group) && time.Now().Before(deadline) {
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// ip calls ip in a network namespace that has a name; empty means this one's.
+func ip(namespace string, args ...string) error {
+	if namespace != "" {
+		args = append([]string{"-netns", namespace}, args...)
+	}
+
+	output, err := exec.Command("ip", args...).CombinedOutput() //nolint:noctx // at once
+	if err != nil {
+		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, output)
+	}
+
+	return nil
+}

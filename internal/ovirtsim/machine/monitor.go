@@ -1,0 +1,172 @@
+package machine
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// The names by which this program is started again.
+const (
+	monitorName = "capolvm-machine"
+	initName    = "capolvm-machine-init"
+)
+
+// Main is called first by programs that run machines. It returns where this process is neither a monitor nor an init.
+func Main() {
+	run := map[string]func() error{monitorName: monitor, initName: begin}[os.Args[0]]
+	if run == nil {
+		return
+	}
+
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+
+	os.Exit(0)
+}
+
+// monitor starts the machine of the configuration on its input, and says how it ends.
+func monitor() error {
+	// The child dies with the thread that has started it.
+	runtime.LockOSThread()
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("failed to ask to end with the simulator: %w", err)
+	}
+
+	var config Config
+	if err := json.NewDecoder(os.Stdin).Decode(&config); err != nil {
+		return fmt.Errorf("failed to read what the machine is made of: %w", err)
+	}
+
+	console, terminal, err := openTerminal()
+	if err != nil {
+		return err
+	}
+	defer terminal.Close() // without an open end the console would end, and with it systemd
+
+	log, err := os.OpenFile(config.consoleFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	go func() { _, _ = io.Copy(log, console) }()
+
+	child, err := config.start(terminal)
+	if err != nil {
+		return err
+	}
+
+	fmt.Println(child.Process.Pid)
+	fmt.Println(endingOf(child.Wait()))
+
+	return nil
+}
+
+func (c Config) consoleFile() string { return c.Disk + "/console.log" }
+
+// start starts the init of the machine, which waits until it is in its cgroups and has its links.
+func (c Config) start(terminal *os.File) (*exec.Cmd, error) {
+	wait, proceed, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer wait.Close()
+	defer proceed.Close()
+
+	child := exec.Command("/proc/self/exe") //nolint:noctx // the machine ends by itself
+	child.Args = []string{initName}
+	child.Env = []string{"container=capolvm", "container_uuid=" + c.ID}
+	child.Stdin, child.Stdout, child.Stderr = terminal, terminal, terminal
+	child.ExtraFiles = []*os.File{wait}
+	child.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
+		Pdeathsig:  syscall.SIGKILL,
+		Setsid:     true,
+		Setctty:    true,
+	}
+	if err := child.Start(); err != nil {
+		return nil, fmt.Errorf("failed to start init: %w", err)
+	}
+
+	err = joinGroups(c.Group, child.Process.Pid)
+	if err == nil {
+		err = c.connect(child.Process.Pid)
+	}
+
+	if err == nil {
+		err = json.NewEncoder(proceed).Encode(c)
+	}
+
+	if err != nil {
+		_ = child.Process.Kill()
+		_ = child.Wait()
+	}
+
+	return child, err
+}
+
+// connect makes the links of a machine.
+func (c Config) connect(pid int) error {
+	for _, nic := range c.NICs {
+		_ = ip(c.NetNS, "link", "delete", nic.Port) // of a machine that was killed
+		err := ip(c.NetNS, "link", "add", nic.Port, "type", "veth", "peer", "name", nic.Name, "address", nic.MAC,
+			"netns", fmt.Sprint(pid))
+		if err == nil {
+			err = ip(c.NetNS, "link", "set", nic.Port, "master", nic.Bridge, "up")
+		}
+
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// endingOf reads how init has died: the kernel ends it with a signal for each kind of reboot(2).
+func endingOf(err error) Ending {
+	exited, ok := err.(*exec.ExitError) //nolint:errorlint // Wait returns it as it is
+	if !ok {
+		return Cut
+	}
+
+	status, _ := exited.Sys().(syscall.WaitStatus)
+
+	switch {
+	case status.Signaled() && status.Signal() == syscall.SIGINT:
+		return PoweredOff
+	case status.Signaled() && status.Signal() == syscall.SIGHUP:
+		return Reboots
+	}
+
+	return Cut
+}
+
+// openTerminal opens a new terminal: its end that reads what the machine says, and its end in the machine.
+func openTerminal() (console, terminal *os.File, err error) {
+	console, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("failed to open a terminal: %w", err)
+	}
+
+	number, err := unix.IoctlGetInt(int(console.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(console.Fd()), unix.TIOCSPTLCK, 0)
+	}
+
+	if err != nil {
+		return nil, nil, fmt.Errorf("failed to unlock a terminal: %w", err)
+	}
+
+	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+
+	return console, terminal, err
+}
