@@ -218,11 +218,16 @@ func (c *creation) remindOfVM() {
 }
 
 // findVM finds the bootstrap VM of a cluster that was not completed. Unless the user names another one, it is the
-// management cluster then.
+// management cluster then; else it is left alone, for it may know machines that the other one does not.
 func (d *deletion) findVM() (err error) {
 	d.vm, err = bootstrapvm.Find(d.Management.Namespace, d.Name)
 	if err != nil || d.vm == nil {
 		return err
+	}
+
+	if other := d.Management.Kubeconfig; other != "" && other != d.vm.Workload {
+		d.vm = nil
+		return nil
 	}
 
 	given, err := d.Engine()
@@ -238,10 +243,6 @@ func (d *deletion) findVM() (err error) {
 	d.engine.Username, d.engine.Password = given.Username, given.Password
 	if len(given.CA) > 0 {
 		d.engine.CA = given.CA
-	}
-
-	if d.Management.Kubeconfig != "" {
-		return nil
 	}
 
 	d.managesFromVM = true
