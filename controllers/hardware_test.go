@@ -475,7 +475,7 @@ func TestDisksThatOthersAttachedOutliveTheMachine(t *testing.T) {
 		Format:          engine.FormatCow,
 		ProvisionedSize: 1 << 30,
 		StorageDomains:  &engine.StorageDomains{Items: []engine.Ref{{ID: domain.ID}}},
-	}, func(string) {})
+	}, nil, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -247,7 +247,7 @@ func TestWhatALostRunMadeIsFound(t *testing.T) {
 			Format:          engine.FormatCow,
 			ProvisionedSize: 1 << 30,
 			StorageDomains:  &engine.StorageDomains{Items: []engine.Ref{{ID: domain.ID}}},
-		}, func(string) {})
+		}, nil, func(string) {})
 		must(err)
 		must(client.WaitDisk(ctx, made.ID, func(string) {}))
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -334,14 +335,28 @@ func (c *Client) ReleaseDisks(ctx context.Context, vmID ID, own func(*DiskAttach
 // mark in its description, because an alias need not be unique; a request is never repeated that may have had an
 // effect. An interrupt does not cut the request off, which would leave a disk that no state has. owner, which may be
 // empty, is what MadeFor finds the disk by.
+//
+// mayAct, which may be nil, is asked before each request, and again after the disk was made: a process that was halted in
+// between has made a disk that another process may have made already. The disk is removed then, and the refusal
+// returned.
 func (c *Client) CreateDiskOnce(
-	ctx context.Context, owner string, wanted *Disk, report func(seen string),
+	ctx context.Context, owner string, wanted *Disk, mayAct func(context.Context) error, report func(seen string),
 ) (*Disk, error) {
+	if mayAct == nil {
+		mayAct = func(context.Context) error { return nil }
+	}
+
 	marked := *wanted
 	marked.Description = strings.TrimSpace(owner + requestMark + rand.Text())
 
-	return CreateOnce(ctx, "disk "+wanted.AliasText(), report,
-		func(ctx context.Context) (*Disk, error) { return c.CreateDisk(ctx, &marked) },
+	made, err := CreateOnce(ctx, "disk "+wanted.AliasText(), report,
+		func(ctx context.Context) (*Disk, error) {
+			if err := mayAct(ctx); err != nil {
+				return nil, &finalError{err}
+			}
+
+			return c.CreateDisk(ctx, &marked)
+		},
 		func(ctx context.Context) (*Disk, error) {
 			disks, err := c.FindDisks(ctx, wanted.AliasText())
 			for i := range disks {
@@ -352,6 +367,15 @@ func (c *Client) CreateDiskOnce(
 
 			return nil, err
 		})
+	if err != nil {
+		return nil, err
+	}
+
+	if refused := mayAct(ctx); refused != nil {
+		return nil, errors.Join(refused, c.RemoveDisk(context.WithoutCancel(ctx), made.ID, report))
+	}
+
+	return made, nil
 }
 
 // requestMark is what comes before the mark of a request in the description of a disk.

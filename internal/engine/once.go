@@ -38,13 +38,13 @@ func CreateOnce[T any](
 			return true, "", nil
 		}
 
-		return false, "", &lostError{err}
+		return false, "", &finalError{err}
 	}, report)
 
 	return made, err
 }
 
-// lostError is an answer that was lost for good: it is not to be waited for.
-type lostError struct{ err error }
+// finalError is an error that no wait is for, whatever it is by itself.
+type finalError struct{ err error }
 
-func (e *lostError) Error() string { return e.err.Error() }
+func (e *finalError) Error() string { return e.err.Error() }

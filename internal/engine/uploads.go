@@ -197,7 +197,7 @@ func (u *upload) begin(ctx context.Context, wanted *Disk) (done *Disk, err error
 		owner = u.options.unfinished()
 	}
 
-	begun, err := u.CreateDiskOnce(ctx, owner, wanted, u.options.Report)
+	begun, err := u.CreateDiskOnce(ctx, owner, wanted, nil, u.options.Report)
 	if err != nil {
 		return nil, err
 	}

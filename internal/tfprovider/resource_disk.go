@@ -148,13 +148,6 @@ func (r *diskResource) Create(ctx context.Context, req resource.CreateRequest, r
 		return
 	}
 
-	if r.fence != nil {
-		if err := r.fence(ctx); err != nil {
-			resp.Diagnostics.AddError("The disk was not created", err.Error())
-			return
-		}
-	}
-
 	sparse, err := model.sparseOf(ctx, r.client, model.Format.ValueString())
 	if err != nil {
 		resp.Diagnostics.AddError("The disk was not created", err.Error())
@@ -167,7 +160,7 @@ func (r *diskResource) Create(ctx context.Context, req resource.CreateRequest, r
 		ProvisionedSize: model.Size.ValueInt64(),
 		Sparse:          sparse,
 		StorageDomains:  &engine.StorageDomains{Items: []engine.Ref{{ID: idOf(model.StorageDomainID)}}},
-	}, progress(ctx, "disk to be created"))
+	}, r.fence, progress(ctx, "disk to be created"))
 	if err != nil {
 		resp.Diagnostics.AddError("The disk was not created", err.Error())
 		return
