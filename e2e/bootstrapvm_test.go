@@ -60,21 +60,10 @@ func (b *bootstrapping) killed(when string, is func() bool, args ...string) {
 
 func (b *bootstrapping) vmName() string { return b.name + "-bootstrap" }
 
-// made reports whether the engine has a VM whose name begins so.
-func (b *bootstrapping) made(prefix string) bool {
-	for _, vm := range b.vms() {
-		if strings.HasPrefix(vm.Name, prefix) {
-			return true
-		}
-	}
-
-	return false
-}
-
-// idOf is the ID of the bootstrap VM.
-func (b *bootstrapping) idOf() string {
+// idOf is the ID of a VM whose name begins so; empty where the engine has none.
+func (b *bootstrapping) idOf(prefix string) string {
 	for id, vm := range b.vms() {
-		if vm.Name == b.vmName() {
+		if strings.HasPrefix(vm.Name, prefix) {
 			return id
 		}
 	}
@@ -110,7 +99,7 @@ func (b *bootstrapping) startArgs() []string {
 // interruptedOnce begins the cluster, and is killed while its bootstrap VM is made.
 func (b *bootstrapping) interruptedOnce() {
 	b.t.Helper()
-	b.killed("the bootstrap VM", func() bool { return b.made(b.vmName()) }, b.startArgs()...)
+	b.killed("the bootstrap VM", func() bool { return b.idOf(b.vmName()) != "" }, b.startArgs()...)
 }
 
 // folder is where olvmctl keeps what it knows of the VM.
@@ -136,8 +125,8 @@ func (b *bootstrapping) expectNothingLeft() {
 	}
 }
 
-// TestRow20BootstrapVM makes a cluster from a bootstrap VM, with olvmctl killed at each of its stages, and deletes others
-// that were left at these stages.
+// TestRow20BootstrapVM makes a cluster from a bootstrap VM, with olvmctl killed at each of its stages, and deletes
+// others that were left at these stages.
 func TestRow20BootstrapVM(t *testing.T) {
 	t.Parallel()
 	own := secondPlane(t, "own-of-vm")
@@ -157,7 +146,7 @@ func TestRow20BootstrapVM(t *testing.T) {
 	b.expectNothingLeft()
 
 	b.clusterFile("middle", 84, 1, "")
-	b.killed("a machine", func() bool { return b.made("middle-control-plane") }, b.startArgs()...)
+	b.killed("a machine", func() bool { return b.idOf("middle-control-plane") != "" }, b.startArgs()...)
 	b.does("delete", "-f", b.file, "--timeout", "3m", "--yes")
 	b.expectNothingLeft()
 
@@ -171,13 +160,13 @@ func TestRow20BootstrapVM(t *testing.T) {
 func (b *bootstrapping) expectStarts() {
 	b.t.Helper()
 	b.interruptedOnce()
-	first := b.idOf()
+	first := b.idOf(b.vmName())
 
-	b.killed("a machine", func() bool { return b.made(b.name + "-control-plane") }, b.startArgs()...)
-	check.Equal(b.t, "the bootstrap VM after a second start", b.idOf(), first)
+	b.killed("a machine", func() bool { return b.idOf(b.name+"-control-plane") != "" }, b.startArgs()...)
+	check.Equal(b.t, "the bootstrap VM after a second start", b.idOf(b.vmName()), first)
 
 	b.killed("the end of the move", b.movesLast, "start", "-f", b.file, "--timeout", "3m")
-	check.Equal(b.t, "the bootstrap VM in the move", b.idOf(), first)
+	check.Equal(b.t, "the bootstrap VM in the move", b.idOf(b.vmName()), first)
 	before := b.vms()
 
 	out, problems := b.does(append(b.startArgs(), "-o", "json")...)

@@ -113,6 +113,9 @@ type OLVMFailureDomain struct {
 	Hosts FailureDomainHosts `json:"hosts,omitempty,omitzero"`
 }
 
+// ForControlPlane reports whether control plane machines are spread over this domain.
+func (d OLVMFailureDomain) ForControlPlane() bool { return d.ControlPlane == nil || *d.ControlPlane }
+
 // FailureDomainHosts are hosts by their names or by an affinity label that they have.
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="has(self.names) != has(self.affinityLabel)",message="name the hosts either by names or by affinityLabel"

@@ -10,11 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/adrg/xdg"
-
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
 func TestClusterToDelete(t *testing.T) {
@@ -80,9 +79,7 @@ func TestVersion(t *testing.T) {
 }
 
 func TestStatusOfTheLocalManagementCluster(t *testing.T) {
-	t.Cleanup(xdg.Reload) // after the environment is back
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	xdg.Reload()
+	testenv.EmptyState(t)
 	s := &site{t: t}
 
 	if code, out, _ := s.run("", "local", "status"); code != 0 || !strings.Contains(out, "olvmctl local start makes one") {

@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/adrg/xdg"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrapvm"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
 // clusterFile is that of a cluster whose bootstrap VM has the address of the machine.
@@ -45,9 +45,7 @@ const proxyDocument = `printf -- '---\napiVersion: kubeproxy.config.k8s.io/v1alp
 // force upon kubeadm.
 func userDataOfVM(t *testing.T, version string) string {
 	t.Helper()
-	t.Cleanup(xdg.Reload) // after the environment is back
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	xdg.Reload()
+	testenv.EmptyState(t)
 
 	path := filepath.Join(t.TempDir(), "cluster.yaml")
 	content := strings.ReplaceAll(clusterFile, "VERSION", strings.TrimPrefix(version, "v"))

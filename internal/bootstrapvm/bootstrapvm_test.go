@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/adrg/xdg"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
@@ -17,6 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
 // clusterFile has three machines in the control plane; RANGE is for their addresses.
@@ -41,14 +41,6 @@ providers:
           ipv4: {subnet: 10.0.0.0/24, ipAddresses: RANGE}
     workerMachine: *machine
 `
-
-// emptyHome has no bootstrap VMs.
-func emptyHome(t *testing.T) {
-	t.Helper()
-	t.Cleanup(xdg.Reload) // after the environment is back
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	xdg.Reload()
-}
 
 // optionsOf are those of the cluster file with a range of addresses and a flavor.
 func optionsOf(t *testing.T, addresses, flavor string) Options {
@@ -114,7 +106,7 @@ func filesOfCloudConfig(t *testing.T, data []byte) map[string]string {
 }
 
 func TestAVMIsMadeLikeAMachineOfTheControlPlane(t *testing.T) {
-	emptyHome(t)
+	testenv.EmptyState(t)
 	o := optionsOf(t, "10.0.0.10-10.0.0.20", "default")
 	const config = "spec.kubeadmConfigSpec."
 	o.change(t, "KubeadmControlPlane", "trip-control-plane", config+"files", []any{
@@ -157,7 +149,7 @@ func TestAVMIsMadeLikeAMachineOfTheControlPlane(t *testing.T) {
 }
 
 func TestAVMOfAnImageWithIgnition(t *testing.T) {
-	emptyHome(t)
+	testenv.EmptyState(t)
 	v, err := Decide(optionsOf(t, "10.0.0.10-10.0.0.20", clusterfile.DefaultFlavor))
 	check.Error(t, err, "")
 	check.Equal(t, "the format", v.Format, "ignition")
@@ -197,7 +189,7 @@ func TestWhatABootstrapVMCannotBeMadeOf(t *testing.T) {
 		}, "files[0] of the KubeadmControlPlane: key a of Secret keys is not among the manifests"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			emptyHome(t)
+			testenv.EmptyState(t)
 			o := optionsOf(t, "10.0.0.10-10.0.0.20", "default")
 			if test.change == nil {
 				o.setRange(t, test.addresses)
@@ -222,7 +214,7 @@ func (o Options) setRange(t *testing.T, addresses string) {
 }
 
 func TestContentsOfSecretsAmongTheManifests(t *testing.T) {
-	emptyHome(t)
+	testenv.EmptyState(t)
 	o := optionsOf(t, "10.0.0.10-10.0.0.20", "default")
 	secrets, err := manifest.Read([]byte("apiVersion: v1\nkind: Secret\nmetadata: {name: keys}\nstringData: {a: plain}\n" +
 		"data: {b: ZW5jb2RlZA==}\n"))
@@ -244,7 +236,7 @@ func TestContentsOfSecretsAmongTheManifests(t *testing.T) {
 }
 
 func TestWhatIsKeptOfAVM(t *testing.T) {
-	emptyHome(t)
+	testenv.EmptyState(t)
 	v, err := Decide(optionsOf(t, "10.0.0.10-10.0.0.20", "default"))
 	check.Error(t, err, "")
 	check.Equal(t, "whether it exists once it is decided", v.Exists(), false)

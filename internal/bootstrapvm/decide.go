@@ -145,7 +145,7 @@ func inline(data *infrav1.UserData) {
 // failureDomainOf is the first one of the control plane; empty for none.
 func failureDomainOf(cluster infrav1.OLVMClusterSpec) string {
 	for _, domain := range cluster.FailureDomains {
-		if domain.ControlPlane == nil || *domain.ControlPlane {
+		if domain.ForControlPlane() {
 			return domain.Name
 		}
 	}

@@ -66,23 +66,11 @@ func (v *VM) run(ctx context.Context, config engine.Config, do func(*workspace.R
 		return errors.New("another olvmctl makes or removes the bootstrap VM; wait until it has ended")
 	}
 
-	sessions := &engine.Sessions{}
-	defer sessions.Close(context.WithoutCancel(ctx))
+	return preview.AtEngine(ctx, config, func(session *engine.Client, scratch *preview.Scratch) error {
+		root := &workspace.Root{Executor: scratch.Executor, Keeper: keeper{v}, Dir: filepath.Join(scratch.Dir, "vm")}
 
-	session, err := sessions.Get(config)
-	if err != nil {
-		return err
-	}
-
-	scratch, err := preview.NewScratch(ctx, sessions)
-	if err != nil {
-		return err
-	}
-	defer scratch.Close()
-
-	root := &workspace.Root{Executor: scratch.Executor, Keeper: keeper{v}, Dir: filepath.Join(scratch.Dir, "vm")}
-
-	return do(root, &subject{vm: v, session: session, config: config})
+		return do(root, &subject{vm: v, session: session, config: config})
+	})
 }
 
 // subject is the VM as a run of Terraform makes it.
@@ -148,8 +136,8 @@ func (s *subject) Render(ctx context.Context, state *tfstate.State) (workspace.C
 	}
 
 	out.Fresh = state == nil && found == nil
-	files, err := s.built.Files(ctx, s.session, found)
-	out.Files = files
+	var err error
+	out.Files, err = s.built.Files(ctx, s.session, found)
 
 	return out, err
 }

@@ -118,7 +118,7 @@ func (v *VM) input(
 		return nil, err
 	}
 
-	network4, err := v.network()
+	cni, err := v.network()
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (v *VM) input(
 	return &cloudinit.ControlPlaneInput{
 		BaseUserData: cloudinit.BaseUserData{
 			PreKubeadmCommands: config.PreKubeadmCommands,
-			AdditionalFiles:    append(files, network4),
+			AdditionalFiles:    append(files, cni),
 			Users:              usersOf(config.Users),
 			NTP:                ntpOf(config),
 			KubernetesVersion:  version,
@@ -214,6 +214,7 @@ func valueOf(o Options, kind, name, key string) ([]byte, error) {
 // network is the file of the CNI.
 func (v *VM) network() (bootstrapv1.File, error) {
 	var ranges [][]map[string]string
+	var routes []map[string]string
 
 	for _, block := range v.Network.Pods.CIDRBlocks {
 		pods, err := netip.ParsePrefix(block)
@@ -221,13 +222,14 @@ func (v *VM) network() (bootstrapv1.File, error) {
 			return bootstrapv1.File{}, said("spec.clusterNetwork.pods of Cluster %s: %w", v.Cluster, err)
 		}
 
-		bits := nodeBits6
+		bits, everywhere := nodeBits6, "::/0"
 		if pods.Addr().Is4() {
-			bits = nodeBits4
+			bits, everywhere = nodeBits4, "0.0.0.0/0"
 		}
 
 		own := netip.PrefixFrom(pods.Addr(), max(bits, pods.Bits())).Masked()
 		ranges = append(ranges, []map[string]string{{"subnet": own.String()}})
+		routes = append(routes, map[string]string{"dst": everywhere})
 	}
 
 	if len(ranges) == 0 {
@@ -241,7 +243,7 @@ func (v *VM) network() (bootstrapv1.File, error) {
 		"plugins": []any{
 			map[string]any{
 				"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true, "hairpinMode": true,
-				"ipam": map[string]any{"type": "host-local", "ranges": ranges, "routes": routes(ranges)},
+				"ipam": map[string]any{"type": "host-local", "ranges": ranges, "routes": routes},
 			},
 			map[string]any{"type": "portmap", "capabilities": map[string]bool{"portMappings": true}},
 		},
@@ -253,22 +255,6 @@ func (v *VM) network() (bootstrapv1.File, error) {
 		Permissions: "0644",
 		Content:     string(content) + "\n",
 	}, err
-}
-
-// routes are the default routes of pods, for each family that they have.
-func routes(ranges [][]map[string]string) []map[string]string {
-	var out []map[string]string
-
-	for _, one := range ranges {
-		to := "0.0.0.0/0"
-		if strings.Contains(one[0]["subnet"], ":") {
-			to = "::/0"
-		}
-
-		out = append(out, map[string]string{"dst": to})
-	}
-
-	return out
 }
 
 // decideKubeconfig makes that of the VM's administrator.

@@ -157,8 +157,15 @@ func (v *VM) keep() error {
 		err = os.MkdirAll(v.dir, 0o700)
 	}
 
+	if err == nil {
+		err = writeFile(v.KubeconfigFile(), v.Kubeconfig)
+	}
+
 	// The record comes last: with it, all that is needed is there.
-	err = errors.Join(err, writeFile(v.KubeconfigFile(), v.Kubeconfig), writeFile(v.recordFile(), content))
+	if err == nil {
+		err = writeFile(v.recordFile(), content)
+	}
+
 	if err != nil {
 		return fmt.Errorf("failed to keep what the bootstrap VM is made of: %w", err)
 	}

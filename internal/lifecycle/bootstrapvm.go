@@ -12,6 +12,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrapvm"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 )
 
@@ -30,12 +31,13 @@ func (c *creation) findVM() (err error) {
 			c.File.Name)
 	}
 
-	if c.vm == nil {
-		options, err := c.Provider.Bootstrap(c)
-		if err != nil {
-			return err
-		}
+	options, err := c.Provider.Bootstrap(c)
+	if err != nil {
+		return err
+	}
 
+	c.engine = options.Engine
+	if c.vm == nil {
 		if c.vm, err = bootstrapvm.Decide(options); err != nil {
 			return err
 		}
@@ -58,19 +60,14 @@ func (c *creation) vmSteps() []Step {
 			name:   "Making the bootstrap VM " + c.vm.Name(),
 			needed: func() bool { return !c.vm.Asked },
 			run: func(ctx context.Context) error {
-				options, err := c.Provider.Bootstrap(c)
-				if err != nil {
-					return err
-				}
-
 				c.Display.Say("its address is %s, its kubeconfig will be %s", c.vm.Address(), c.vm.KubeconfigFile())
 
-				return c.vm.Make(ctx, options.Engine)
+				return c.vm.Make(ctx, c.engine)
 			},
 		},
 		{
 			name: "Waiting for the bootstrap VM",
-			run:  c.wait(func(ctx context.Context) error { return c.checkVM(ctx) }),
+			run:  c.wait(c.checkVM),
 		},
 	}
 }
@@ -100,22 +97,15 @@ func (c *creation) checkVM(ctx context.Context) error {
 	return fmt.Errorf("the node of VM %s is not ready yet", c.vm.Name())
 }
 
-// vmEndSteps remove the bootstrap VM: the cluster manages itself.
-func (c *creation) vmEndSteps() []Step {
-	if c.vm == nil {
+// removeVM are the steps that remove a bootstrap VM, where there is one.
+func removeVM(vm *bootstrapvm.VM, at engine.Config) []Step {
+	if vm == nil {
 		return nil
 	}
 
 	return []Step{{
-		name: "Removing the bootstrap VM " + c.vm.Name(),
-		run: func(ctx context.Context) error {
-			options, err := c.Provider.Bootstrap(c)
-			if err != nil {
-				return err
-			}
-
-			return c.vm.Remove(ctx, options.Engine)
-		},
+		name: "Removing the bootstrap VM " + vm.Name(),
+		run:  func(ctx context.Context) error { return vm.Remove(ctx, at) },
 	}}
 }
 
@@ -127,24 +117,15 @@ func (c *creation) moveInterrupted(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 
-	from, err := newManagement(c.Management, c.Driver)
-	if err != nil {
+	if err := c.management.connect(ctx); err != nil {
 		return false, err
 	}
 
-	if err := from.connect(ctx); err != nil {
-		return false, err
-	}
-
-	return interruptedMove(ctx, from.Cluster, c.workload, c.File.Name)
+	return interruptedMove(ctx, c.management, c.workload, c.File.Name)
 }
 
 // interruptedMove is what moveInterrupted does, with the management clusters of both ends.
-func interruptedMove(ctx context.Context, from *mgmtcluster.Cluster, to *management, name string) (bool, error) {
-	if err := to.connect(ctx); err != nil {
-		return false, err
-	}
-
+func interruptedMove(ctx context.Context, from, to *management, name string) (bool, error) {
 	moved, err := to.GetCluster(ctx, name)
 	if err != nil || !ptr.Deref(moved.Spec.Paused, false) {
 		return false, err
@@ -159,39 +140,34 @@ func interruptedMove(ctx context.Context, from *mgmtcluster.Cluster, to *managem
 	return false, unpause(ctx, to.Cluster, name)
 }
 
-// moveOut is the step that moves a cluster out of its bootstrap VM, or ends a move that was interrupted. What an
-// interrupted move has left in the VM goes with that.
-func moveOut(o *Common, from, to *management, name string) Step {
-	return Step{
-		name: movingName,
-		run: func(ctx context.Context) error {
-			cluster, err := from.GetCluster(ctx, name)
-			if err != nil {
-				return err
-			}
-
-			if !ptr.Deref(cluster.Spec.Paused, false) {
-				return move(o, from, to).run(ctx)
-			}
-
-			// Controllers that begin before all is copied know less than there is; those of a source of which something
-			// was deleted would make it again.
-			copied, err := clusterctl.Copied(ctx, from.Access(), to.Access(), from.Namespace)
-			if err != nil {
-				return err
-			}
-
-			if copied {
-				return unpause(ctx, to.Cluster, name)
-			}
-
-			if err := unpause(ctx, from.Cluster, name); err != nil {
-				return err
-			}
-
-			return move(o, from, to).run(ctx)
-		},
+// moveOut moves a cluster out of its bootstrap VM, or ends a move that was interrupted. What an interrupted move has
+// left in the VM goes with that.
+func (o *Common) moveOut(ctx context.Context, from, to *management, name string) error {
+	cluster, err := from.GetCluster(ctx, name)
+	if err != nil {
+		return err
 	}
+
+	if !ptr.Deref(cluster.Spec.Paused, false) {
+		return o.move(ctx, from, to)
+	}
+
+	// Controllers that begin before all is copied know less than there is; those of a source of which something was
+	// deleted would make it again.
+	copied, err := clusterctl.Copied(ctx, from.Access(), to.Access(), from.Namespace)
+	if err != nil {
+		return err
+	}
+
+	if copied {
+		return unpause(ctx, to.Cluster, name)
+	}
+
+	if err := unpause(ctx, from.Cluster, name); err != nil {
+		return err
+	}
+
+	return o.move(ctx, from, to)
 }
 
 // unpause lets the controllers of a Cluster that was moved go on.
@@ -312,7 +288,7 @@ func (d *deletion) findOwn(ctx context.Context) error {
 	}
 
 	d.own = own
-	if d.interrupted, err = interruptedMove(ctx, d.management.Cluster, own, d.Name); err != nil || d.interrupted {
+	if d.interrupted, err = interruptedMove(ctx, d.management, own, d.Name); err != nil || d.interrupted {
 		return err
 	}
 
@@ -327,7 +303,7 @@ func (d *deletion) endMoveSteps() []Step {
 	return only(func() bool { return d.interrupted },
 		Step{
 			name: "Ending the move that was interrupted",
-			run:  func(ctx context.Context) error { return moveOut(&d.Common, d.management, d.own, d.Name).run(ctx) },
+			run:  func(ctx context.Context) error { return d.moveOut(ctx, d.management, d.own, d.Name) },
 		},
 		Step{
 			name:  "Turning to the cluster itself",
@@ -342,16 +318,4 @@ func (d *deletion) endMoveSteps() []Step {
 			},
 		},
 	)
-}
-
-// vmEndSteps remove the bootstrap VM.
-func (d *deletion) vmEndSteps() []Step {
-	if d.vm == nil {
-		return nil
-	}
-
-	return []Step{{
-		name: "Removing the bootstrap VM " + d.vm.Name(),
-		run:  func(ctx context.Context) error { return d.vm.Remove(ctx, d.engine) },
-	}}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addon"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrapvm"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 )
@@ -72,8 +73,10 @@ type creation struct {
 	// exists reports that the management cluster has the cluster.
 	exists bool
 	nodes  int
-	// vm is the bootstrap VM; nil for none. interrupted reports that a move out of it has begun.
+	// vm is the bootstrap VM, and engine where it is made; nil for none. interrupted reports that a move out of it has
+	// begun.
 	vm          *bootstrapvm.VM
+	engine      engine.Config
 	interrupted bool
 }
 
@@ -150,7 +153,7 @@ func (c *creation) steps() []Step {
 	out = append(out, c.prepareSteps()...)
 	out = append(out, only(func() bool { return !c.interrupted }, append(c.makeSteps(), c.addOnSteps()...)...)...)
 	out = append(out, c.pivotSteps()...)
-	out = append(out, c.vmEndSteps()...)
+	out = append(out, removeVM(c.vm, c.engine)...)
 
 	return append(out, Step{name: "Counting the nodes", quiet: true, run: c.countNodes})
 }

@@ -108,7 +108,7 @@ func (d *deletion) steps() []Step {
 
 	out = append(out, only(func() bool { return !d.onlyVM() }, d.deleteSteps()...)...)
 
-	return append(out, d.vmEndSteps()...)
+	return append(out, removeVM(d.vm, d.engine)...)
 }
 
 // onlyVM reports that there is nothing but a bootstrap VM.
@@ -135,7 +135,7 @@ func (d *deletion) moveSteps() []Step {
 		Step{
 			name: movingName,
 			// Its end is known when its turn comes: a cluster in a bootstrap VM may have been moved into itself.
-			run: func(ctx context.Context) error { return move(&d.Common, d.management, d.to).run(ctx) },
+			run: func(ctx context.Context) error { return d.move(ctx, d.management, d.to) },
 		},
 		Step{
 			name:  "Turning to the other management cluster",

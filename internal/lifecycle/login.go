@@ -169,20 +169,6 @@ func (o *OLVM) makeTemplate(ctx context.Context, c *creation) error {
 		return err
 	}
 
-	sessions := &engine.Sessions{}
-	defer sessions.Close(context.WithoutCancel(ctx))
-
-	session, err := sessions.Get(config)
-	if err != nil {
-		return err
-	}
-
-	scratch, err := preview.NewScratch(ctx, sessions)
-	if err != nil {
-		return err
-	}
-	defer scratch.Close()
-
 	template := image.NodeTemplate{
 		Upload: image.Upload{Path: o.Image, Out: c.Display},
 		OSType: desired.IgnitionOS,
@@ -192,7 +178,10 @@ func (o *OLVM) makeTemplate(ctx context.Context, c *creation) error {
 	}
 
 	template.Complete(c.File.Source)
-	_, err = template.Make(ctx, session, connection.RenderEngine(session, config), scratch.Executor, scratch.Dir)
+	err = preview.AtEngine(ctx, config, func(session *engine.Client, scratch *preview.Scratch) error {
+		_, err := template.Make(ctx, session, connection.RenderEngine(session, config), scratch.Executor, scratch.Dir)
+		return err
+	})
 
 	var exists *image.ExistsError
 	if errors.As(err, &exists) {

@@ -153,22 +153,17 @@ func ensureProviders(o *Common, in *management, needed func() ([]Provider, error
 // movingName is the name of steps that move.
 const movingName = "Moving the namespace"
 
-// move is the step that moves all clusters of the namespace to another management cluster.
-func move(o *Common, from, to *management) Step {
-	return Step{
-		name: movingName,
-		run: func(ctx context.Context) error {
-			moved, err := from.Others(ctx, "", client.InNamespace(from.Namespace))
-			if err != nil {
-				return err
-			}
-
-			o.Display.Say("%s, with its clusters: %s", from.Namespace, strings.Join(moved, ", "))
-			providers := o.providers()
-
-			return providers.Move(ctx, from.Access(), to.Access(), from.Namespace)
-		},
+// move moves all clusters of the namespace to another management cluster.
+func (o *Common) move(ctx context.Context, from, to *management) error {
+	moved, err := from.Others(ctx, "", client.InNamespace(from.Namespace))
+	if err != nil {
+		return err
 	}
+
+	o.Display.Say("%s, with its clusters: %s", from.Namespace, strings.Join(moved, ", "))
+	providers := o.providers()
+
+	return providers.Move(ctx, from.Access(), to.Access(), from.Namespace)
 }
 
 // StartLocal starts the local management cluster of the user, where it does not run.

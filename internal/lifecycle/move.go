@@ -56,7 +56,7 @@ func Move(ctx context.Context, o MoveOptions) error {
 				return err
 			},
 		},
-		move(&o.Common, from, to),
+		{name: movingName, run: func(ctx context.Context) error { return o.move(ctx, from, to) }},
 		{
 			// Until then Cluster API has no connection to them, without which it cannot delete a control plane.
 			name: "Waiting for Cluster API to know them",

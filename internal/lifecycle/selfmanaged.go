@@ -33,7 +33,7 @@ func (c *creation) findOwn(ctx context.Context) (err error) {
 	c.Display.Say("%s manages itself: its management cluster is the one of %s", c.File.Name, c.KubeconfigOut)
 	c.exists, c.management = true, c.workload
 
-	return c.management.connect(ctx)
+	return nil
 }
 
 // asksItself reports whether the cluster of a kubeconfig that was written before has its own objects; unsure is why
@@ -48,8 +48,7 @@ func (c *creation) asksItself(ctx context.Context) (own bool, unsure, err error)
 		return false, nil, fmt.Errorf("%w; move it away, or name another file with --kubeconfig-out", err)
 	}
 
-	in, err := mgmtcluster.Connect(c.workload.options)
-	if err != nil {
+	if err := c.workload.connect(ctx); err != nil {
 		return false, nil, err
 	}
 
@@ -58,7 +57,7 @@ func (c *creation) asksItself(ctx context.Context) (own bool, unsure, err error)
 
 	var found clusterv1.Cluster
 	key := client.ObjectKey{Namespace: c.namespace(), Name: c.File.Name}
-	err = in.Get(limited, key, &found)
+	err = c.workload.Get(limited, key, &found)
 	wanted := wantedServer(c.File.Objects)
 
 	switch {
@@ -92,13 +91,13 @@ func wantedServer(objects []*unstructured.Unstructured) string {
 // pivots reports whether the cluster is to be moved into itself.
 func (c *creation) pivots() bool { return c.SelfManaged && !c.managesItself }
 
-// moveToItself is the step that moves the cluster into itself.
-func (c *creation) moveToItself(from *management) Step {
+// moveToItself moves the cluster into itself.
+func (c *creation) moveToItself(ctx context.Context) error {
 	if c.vm != nil {
-		return moveOut(&c.Common, from, c.workload, c.File.Name)
+		return c.moveOut(ctx, c.management, c.workload, c.File.Name)
 	}
 
-	return move(&c.Common, from, c.workload)
+	return c.move(ctx, c.management, c.workload)
 }
 
 // pivotSteps install the providers in the cluster and move its objects there.
@@ -110,7 +109,7 @@ func (c *creation) pivotSteps() []Step {
 		// Another one may have come in the meantime.
 		{name: "Looking again for other clusters of the namespace", quiet: true, run: c.checkAlone},
 		ensureProviders(&c.Common, c.workload, c.infrastructure),
-		c.moveToItself(from),
+		{name: movingName, run: c.moveToItself},
 		{
 			name: "Waiting for the cluster to manage itself",
 			run: c.wait(func(ctx context.Context) error {

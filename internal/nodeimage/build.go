@@ -60,18 +60,15 @@ func (b *build) rootFS(ctx context.Context) error {
 		return err
 	}
 
-	for name, path := range b.programs {
-		to := "/usr/bin"
+	for _, places := range nodePrograms {
+		for name, place := range places {
+			if place == contained {
+				continue
+			}
 
-		switch name {
-		case "bridge", "host-local", "loopback", "portmap":
-			to = "/opt/cni/bin"
-		case "coredns", "etcd", "pause", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler":
-			continue // they are in container images
-		}
-
-		if err := b.put(filepath.Join(to, name), path, 0o755); err != nil {
-			return err
+			if err := b.put(filepath.Join(place, name), b.programs[name], 0o755); err != nil {
+				return err
+			}
 		}
 	}
 

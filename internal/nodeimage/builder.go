@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -162,28 +164,48 @@ func (p programs) inputs() []string {
 	return out
 }
 
-// nodePrograms are those of a node, by the module of tools that has them.
-var nodePrograms = map[string][]string{
+const (
+	// bin and plugins are folders of the root file system.
+	bin     = "/usr/bin"
+	plugins = "/opt/cni/bin"
+	// contained is the place of programs that are in container images alone.
+	contained = ""
+)
+
+// nodePrograms are those of a node with their places, by the module of tools that has them.
+var nodePrograms = map[string]map[string]string{
 	"node": {
-		"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubeadm", "kubectl", "kubelet",
+		"kube-apiserver":          contained,
+		"kube-controller-manager": contained,
+		"kube-proxy":              contained,
+		"kube-scheduler":          contained,
+		"kubeadm":                 bin,
+		"kubectl":                 bin,
+		"kubelet":                 bin,
 	},
 	"containerd": {
-		"containerd", "containerd-shim-runc-v2", "ctr", "bridge", "host-local", "loopback", "portmap",
+		"containerd":              bin,
+		"containerd-shim-runc-v2": bin,
+		"ctr":                     bin,
+		"bridge":                  plugins,
+		"host-local":              plugins,
+		"loopback":                plugins,
+		"portmap":                 plugins,
 	},
-	"dns":   {"coredns"},
-	"plane": {"etcd"},
+	"dns":   {"coredns": contained},
+	"plane": {"etcd": contained},
 }
 
 // programs builds what is not Debian's.
 func (b *Builder) programs(ctx context.Context) (programs, error) {
 	out := programs{}
 
-	for module, names := range nodePrograms {
-		if err := b.Tools.Build(ctx, module, names...); err != nil {
+	for module, places := range nodePrograms {
+		if err := b.Tools.Build(ctx, module, slices.Collect(maps.Keys(places))...); err != nil {
 			return nil, err
 		}
 
-		for _, name := range names {
+		for name := range places {
 			path, err := b.Tools.Path(module, name)
 			if err != nil {
 				return nil, err

@@ -78,25 +78,19 @@ func (b *build) containerImage(ctx context.Context, program string) (v1.Image, e
 		return nil, err
 	}
 
-	return mutate.ConfigFile(image, &v1.ConfigFile{
-		OS:           "linux",
-		Architecture: runtime.GOARCH,
-		RootFS:       rootOf(image),
-		Config: v1.Config{
-			Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-			Entrypoint: []string{binDir + program},
-		},
-	})
-}
-
-// rootOf are the layers as the configuration of an image has them.
-func rootOf(image v1.Image) v1.RootFS {
 	config, err := image.ConfigFile()
 	if err != nil {
-		return v1.RootFS{}
+		return nil, err
 	}
 
-	return config.RootFS
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", runtime.GOARCH
+	config.Config = v1.Config{
+		Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+		Entrypoint: []string{binDir + program},
+	}
+
+	return mutate.ConfigFile(image, config)
 }
 
 // addProxyPrograms adds what kube-proxy calls, with the libraries of each.

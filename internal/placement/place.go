@@ -338,7 +338,7 @@ func FailureDomains(
 		case err == nil:
 			usable = append(usable, clusterv1.FailureDomain{
 				Name:         d.Name,
-				ControlPlane: new(d.ControlPlane == nil || *d.ControlPlane),
+				ControlPlane: new(d.ForControlPlane()),
 				Attributes:   domainAttributes(d),
 			})
 		case errors.As(err, &field):

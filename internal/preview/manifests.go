@@ -438,7 +438,7 @@ func (machine *Machine) domains() []string {
 	var out []string
 
 	for _, d := range machine.olvmCluster.Spec.FailureDomains {
-		if d.ControlPlane == nil || *d.ControlPlane {
+		if d.ForControlPlane() {
 			out = append(out, d.Name)
 		}
 	}

@@ -42,5 +42,24 @@ func NewScratch(ctx context.Context, sessions *engine.Sessions) (*Scratch, error
 	return &Scratch{Executor: terraform.NewExecutor(executable, provider, filepath.Join(dir, "init")), Dir: dir}, nil
 }
 
+// AtEngine calls do with a session of an engine, and an executor whose provider has it. Both end with the call.
+func AtEngine(ctx context.Context, config engine.Config, do func(*engine.Client, *Scratch) error) error {
+	sessions := &engine.Sessions{}
+	defer sessions.Close(context.WithoutCancel(ctx))
+
+	session, err := sessions.Get(config)
+	if err != nil {
+		return err
+	}
+
+	scratch, err := NewScratch(ctx, sessions)
+	if err != nil {
+		return err
+	}
+	defer scratch.Close()
+
+	return do(session, scratch)
+}
+
 // Close removes the folder.
 func (s *Scratch) Close() error { return os.RemoveAll(s.Dir) }

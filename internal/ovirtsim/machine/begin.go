@@ -54,6 +54,9 @@ type mounts struct {
 
 func (m *mounts) at(path string) string { return filepath.Join(m.root, path) }
 
+// restricted mounts have no devices and no programs.
+const restricted = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+
 // mount mounts something at a path of the machine.
 func (m *mounts) mount(source, path, kind string, flags uintptr, options string) error {
 	if err := unix.Mount(source, m.at(path), kind, flags, options); err != nil {
@@ -126,8 +129,8 @@ func (m *mounts) proc() error {
 	net := spare + "/sys/net"
 
 	err := errors.Join(
-		m.mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""),
-		m.mount("proc", spare, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""),
+		m.mount("proc", "/proc", "proc", restricted, ""),
+		m.mount("proc", spare, "proc", restricted, ""),
 		m.bind(m.at("/proc/sys"), "/proc/sys", true),
 		m.bind(m.at(net), "/proc/sys/net", false),
 		unix.Unmount(m.at(spare), unix.MNT_DETACH),
@@ -151,8 +154,7 @@ func (m *mounts) sys() error {
 		uuid     = firmware + "/product_uuid"
 	)
 
-	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
-	if err := m.mount("sysfs", "/sys", "sysfs", flags, ""); err != nil {
+	if err := m.mount("sysfs", "/sys", "sysfs", restricted, ""); err != nil {
 		return err
 	}
 
@@ -172,7 +174,7 @@ func (m *mounts) sys() error {
 		return err
 	}
 
-	return m.mount("", "/sys", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|flags, "")
+	return m.mount("", "/sys", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|restricted, "")
 }
 
 // addFirmware puts a folder in the place of /sys/class that has all of it, and to which can be added: this host has no
@@ -190,7 +192,7 @@ func (m *mounts) addFirmware(classes string) error {
 		}
 	}
 
-	if err := m.mount("tmpfs", classes, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=755"); err != nil {
+	if err := m.mount("tmpfs", classes, "tmpfs", restricted, "mode=755"); err != nil {
 		return err
 	}
 
@@ -213,12 +215,11 @@ func (m *mounts) addFirmware(classes string) error {
 
 // groups mounts the hierarchies of cgroups.
 func (m *mounts) groups() error {
-	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 	if len(m.hierarchies) == 1 && m.hierarchies[0].folder == "" {
-		return m.mount("cgroup", groupRoot, "cgroup2", flags, "")
+		return m.mount("cgroup", groupRoot, "cgroup2", restricted, "")
 	}
 
-	if err := m.mount("tmpfs", groupRoot, "tmpfs", flags, "mode=755"); err != nil {
+	if err := m.mount("tmpfs", groupRoot, "tmpfs", restricted, "mode=755"); err != nil {
 		return err
 	}
 
@@ -234,7 +235,7 @@ func (m *mounts) groups() error {
 
 		err := os.Mkdir(m.at(path), 0o755)
 		if err == nil {
-			err = m.mount("cgroup", path, kind, flags, options)
+			err = m.mount("cgroup", path, kind, restricted, options)
 		}
 
 		if err != nil {
@@ -275,7 +276,7 @@ func (m *mounts) devices() error {
 		m.mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC,
 			"newinstance,ptmxmode=0666,mode=620,gid=5"),
 		m.mount("tmpfs", "/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"),
-		m.mount("mqueue", "/dev/mqueue", "mqueue", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""),
+		m.mount("mqueue", "/dev/mqueue", "mqueue", restricted, ""),
 		os.WriteFile(m.at("/dev/console"), nil, 0o600),
 		m.bind(terminal, "/dev/console", false),
 	)

@@ -108,23 +108,27 @@ func (f *flags) add(set *pflag.FlagSet) {
 		&f.connection, "connection", "",
 		"file to write once the engine serves: JSON with url, ca_file, username, password, control_url, ui_url",
 	)
+
 	set.StringVar(&f.inventory, "inventory", "", "YAML file with what is in the engine at the beginning")
 	set.BoolVar(&f.printInventory, "print-inventory", false, "write the inventory as YAML and exit")
 	set.StringVar(
 		&f.state, "state", "",
 		"folder that keeps the inventory over restarts; one that was used before wins over --inventory",
 	)
+
 	set.StringVar(&f.username, "username", "admin@internal", "the administrator")
 	set.StringVar(
 		&f.password, "password", "",
 		"the administrator's password; empty takes $OVIRTSIM_PASSWORD, else makes a random one",
 	)
+
 	set.StringArrayVar(
 		&f.faults, "fault", nil, "a fault rule as JSON, as for the control API; can be given several times",
 	)
 	set.Uint64Var(&f.seed, "seed", 0, "seed of faults with a probability; 0 takes a random one")
 	set.Float64Var(&f.speed, "speed", 1, "how much faster than usual asynchronous operations go")
 	set.DurationVar(&f.tokenLifetime, "token-lifetime", 30*time.Minute, "how long a session lives after its last use")
+
 	set.BoolVar(&f.noGuests, "no-guests", false, "start VMs without anything running in them")
 	set.StringArrayVar(
 		&f.workload, "workload-kubeconfig", nil,
