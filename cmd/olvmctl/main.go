@@ -13,6 +13,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capolvm/cluster-api-provider-olvm/cmd/manager/command"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
 )
 
@@ -23,6 +24,7 @@ const managerCommand = "manager"
 var errChanges = errors.New("there are changes")
 
 func main() {
+	machine.Main()
 	syscall.Umask(0o077)                                  // rendered secrets are for this user alone
 	if len(os.Args) > 1 && os.Args[1] == managerCommand { // in local management clusters
 		os.Args = os.Args[1:]

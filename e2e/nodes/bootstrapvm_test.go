@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrapvm"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -37,12 +35,7 @@ providers:
     workerMachine: *machine
 `
 
-// proxyDocument has kube-proxy leave alone what a network namespace may not set.
-const proxyDocument = `printf -- '---\napiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n` +
-	`conntrack: {maxPerCore: 0, min: 0}\n' >>/run/kubeadm/kubeadm.yaml`
-
-// userDataOfVM is what olvmctl start --bootstrap vm gives to its VM, with the exceptions that namespaces and cgroup v1
-// force upon kubeadm.
+// userDataOfVM is what olvmctl start --bootstrap vm gives to its VM.
 func userDataOfVM(t *testing.T, version string) string {
 	t.Helper()
 	testenv.EmptyState(t)
@@ -56,16 +49,6 @@ func userDataOfVM(t *testing.T, version string) string {
 		t.Fatal(problems, err)
 	}
 
-	for _, object := range file.Objects {
-		if object.GetKind() != "KubeadmControlPlane" {
-			continue
-		}
-
-		const config = "spec.kubeadmConfigSpec."
-		set(t, object, config+"initConfiguration.nodeRegistration.ignorePreflightErrors", []any{"SystemVerification"})
-		set(t, object, config+"preKubeadmCommands", []any{proxyDocument})
-	}
-
 	vm, err := bootstrapvm.Decide(bootstrapvm.Options{
 		Namespace: "tour", Cluster: "trip", Manifests: file.Objects, Engine: engine.Config{},
 	})
@@ -73,11 +56,6 @@ func userDataOfVM(t *testing.T, version string) string {
 	check.Equal(t, "the address", vm.Address(), "10.198.0.11")
 
 	return string(vm.Data)
-}
-
-func set(t *testing.T, object *unstructured.Unstructured, path string, value any) {
-	t.Helper()
-	check.Error(t, unstructured.SetNestedField(object.Object, value, strings.Split(path, ".")...), "")
 }
 
 // TestABootstrapVMOnARealNode has an unmodified kubeadm and kubelet make the cluster of one machine from which clusters
@@ -95,7 +73,7 @@ func TestABootstrapVMOnARealNode(t *testing.T) {
 
 	// A pod that tolerates nothing is scheduled, and has an address of the bridge.
 	kubectl(time.Minute, "get", "serviceaccount", "default")
-	kubectl(time.Second, "run", "nothing", "--image="+s.image.Pause())
+	kubectl(time.Second, "run", "nothing", "--image="+s.image.Pause)
 	kubectl(time.Minute, "wait", "--for=condition=Ready", "pod/nothing", "--timeout=5s")
 	t.Logf("power on to a pod that runs: %.1f s", time.Since(begin).Seconds())
 	check.Contains(t, "its address", kubectl(time.Second, "get", "pod", "nothing", "-o", "jsonpath={.status.podIP}"),

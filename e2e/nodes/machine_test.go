@@ -1,4 +1,3 @@
-// Package nodes runs what the simulator's VMs are on request: Linux machines with systemd, cloud-init and kubeadm.
 package nodes
 
 import (
@@ -15,13 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/nodeimage"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
-
-func TestMain(m *testing.M) {
-	machine.Main()
-	os.Exit(m.Run())
-}
 
 // engineData is what an engine of version 4.5.8 writes before the user data.
 const engineData = `#cloud-config
@@ -46,16 +39,11 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	if err := nodeimage.Check(); err != nil {
-		t.Skip(err)
+	if suite.skip != nil {
+		t.Skip(suite.skip)
 	}
 
-	image, err := (&nodeimage.Builder{Tools: testenv.Toolchain(t), Say: t.Logf}).Ensure(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	s := &site{t: t, image: image, netns: fmt.Sprintf("capolvm-machine-%d", os.Getpid())}
+	s := &site{t: t, image: suite.image, netns: fmt.Sprintf("capolvm-machine-%d", os.Getpid())}
 	s.ip("netns", "add", s.netns)
 	t.Cleanup(func() { _ = exec.Command("ip", "netns", "delete", s.netns).Run() })
 	s.ip("-netns", s.netns, "link", "add", "vlan", "type", "bridge")

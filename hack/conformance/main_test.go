@@ -85,7 +85,7 @@ func startSimulator(folder, file string) (stop func(), err error) {
 
 	var output bytes.Buffer
 	simulator := exec.CommandContext(context.Background(), program, "--connection", file, "--speed", "10",
-		"--no-guests")
+		"--guests=none")
 	simulator.Stdout, simulator.Stderr = &output, &output
 	simulator.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // also when go test gives up on us
 	if err := simulator.Start(); err != nil {

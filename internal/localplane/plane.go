@@ -66,6 +66,8 @@ type Options struct {
 	SimSpeed float64
 	// Inventory is what is in the simulated engine at the beginning; nil means the simulator's own.
 	Inventory *ovirtsim.Inventory
+	// SimArgs are more arguments of the simulator, such as --guests=nodes.
+	SimArgs []string
 	// Simulator is that of another plane, to be used instead of an own one.
 	Simulator *Plane
 	// FeatureGates of Cluster API to turn on beside ClusterTopology.
@@ -476,6 +478,8 @@ func (p *Plane) startSim(ctx context.Context) error {
 
 		args = append(args, "--inventory="+inventory)
 	}
+
+	args = append(args, p.options.SimArgs...)
 
 	var err error
 	if p.Sim, err = p.run("ovirtsim", filepath.Join(p.options.BinDir, "ovirtsim"), args); err != nil {

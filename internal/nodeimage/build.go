@@ -135,7 +135,12 @@ func (b *build) putFiles() error {
 
 		content = bytes.ReplaceAll(content, []byte(pauseImage), []byte(nameOf(b.images, "pause")))
 
-		return b.write(strings.TrimPrefix(path, "files"), bytes.NewReader(content), 0o644)
+		mode := fs.FileMode(0o644)
+		if filepath.Base(filepath.Dir(path)) == "bin" {
+			mode = 0o755
+		}
+
+		return b.write(strings.TrimPrefix(path, "files"), bytes.NewReader(content), mode)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -42,10 +43,39 @@ const pauseImage = "PAUSE_IMAGE"
 
 // Image is one that was built.
 type Image struct {
-	dir, pause string
+	dir string
 	// Kubernetes is the version of its programs, such as v1.36.3.
-	Kubernetes string
+	Kubernetes string `json:"kubernetes"`
+	// Pause is the name of a container image that does nothing.
+	Pause string `json:"pause"`
 }
+
+// Open reads what the image in a folder is.
+func Open(dir string) (Image, error) {
+	image := Image{dir: dir}
+	content, err := os.ReadFile(image.record())
+	if err == nil {
+		err = json.Unmarshal(content, &image)
+	}
+
+	if err != nil {
+		return Image{}, fmt.Errorf("%s is no image of a node, which make node-image builds: %w", dir, err)
+	}
+
+	return image, nil
+}
+
+// keep writes down what the image is.
+func (i Image) keep() error {
+	content, err := json.Marshal(i)
+	if err != nil {
+		return err
+	}
+
+	return os.WriteFile(i.record(), content, 0o600)
+}
+
+func (i Image) record() string { return filepath.Join(i.dir, "image.json") }
 
 // Dir is the folder of the image.
 func (i Image) Dir() string { return i.dir }
@@ -55,9 +85,6 @@ func (i Image) RootFS() string { return filepath.Join(i.dir, "rootfs") }
 
 // Store is the folder that machines get a copy of as /var/lib/containerd.
 func (i Image) Store() string { return filepath.Join(i.dir, "store") }
-
-// Pause is the name of a container image that does nothing.
-func (i Image) Pause() string { return i.pause }
 
 // Builder builds images.
 type Builder struct {
@@ -102,15 +129,24 @@ func (b *Builder) Ensure(ctx context.Context) (Image, error) {
 		return Image{}, err
 	}
 
+	names = append(names, "ghcr.io/kube-vip/kube-vip:"+b.Tools.Version("kubevip", "github.com/kube-vip/kube-vip"))
+
 	inputs := append([]string{base}, programs.inputs()...)
-	inputs = append(inputs, strings.Join(names, " "), contentOf(files))
+	inputs = append(inputs, strings.Join(names, " "), contentOf(files), "a record")
 
 	dir, err := b.step(ctx, "image", inputs, func(ctx context.Context, dir string) error {
 		build := &build{Builder: b, base: filepath.Join(base, "rootfs"), dir: dir, programs: programs, images: names}
-		return build.run(ctx)
-	})
+		if err := build.run(ctx); err != nil {
+			return err
+		}
 
-	return Image{dir: dir, pause: nameOf(names, "pause"), Kubernetes: versionOf(names)}, err
+		return Image{dir: dir, Kubernetes: versionOf(names), Pause: nameOf(names, "pause")}.keep()
+	})
+	if err != nil {
+		return Image{}, err
+	}
+
+	return Open(dir)
 }
 
 // step makes a folder of the cache by what goes into it, unless it is there. An interrupt leaves none that looks made.
@@ -157,7 +193,7 @@ type programs map[string]string
 // inputs are the folders that programs are in, which change with their versions.
 func (p programs) inputs() []string {
 	var out []string
-	for _, name := range []string{"kubelet", "containerd", "coredns", "etcd", "pause"} {
+	for _, name := range []string{"kubelet", "containerd", "coredns", "etcd", "kube-vip", "pause"} {
 		out = append(out, p[name])
 	}
 
@@ -192,8 +228,9 @@ var nodePrograms = map[string]map[string]string{
 		"loopback":                plugins,
 		"portmap":                 plugins,
 	},
-	"dns":   {"coredns": contained},
-	"plane": {"etcd": contained},
+	"dns":     {"coredns": contained},
+	"plane":   {"etcd": contained},
+	"kubevip": {"kube-vip": contained},
 }
 
 // programs builds what is not Debian's.

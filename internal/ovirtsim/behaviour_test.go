@@ -62,6 +62,8 @@ func (g *stubGuest) Boot(
 	return nil
 }
 
+func (*stubGuest) Shutdown(string) bool { return false }
+
 func (g *stubGuest) Halted(string) { g.note(&g.halted, "halted") }
 
 func (g *stubGuest) Removed(string) { g.note(&g.removed, "removed") }

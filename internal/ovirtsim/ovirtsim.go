@@ -73,6 +73,9 @@ type (
 // DefaultInventory is what an engine has that is given none.
 func DefaultInventory() Inventory { return inventory.Default() }
 
+// NodeInventory is that of an engine whose guests are Linux machines with these versions of Kubernetes.
+func NodeInventory(versions ...string) Inventory { return inventory.Nodes(versions...) }
+
 // LoadInventory reads an inventory from a YAML file.
 func LoadInventory(path string) (Inventory, error) { return inventory.Load(path) }
 

@@ -102,8 +102,9 @@ var modules = map[string][]tool{
 		networkPlugin("loopback", "main"),
 		networkPlugin("portmap", "meta"),
 	},
-	"dns":  {{name: "coredns", pkg: ".", module: "github.com/coredns/coredns"}},
-	"oidc": {{name: "dex", pkg: "github.com/dexidp/dex/cmd/dex", module: "github.com/dexidp/dex", cgo: true}},
+	"kubevip": {{name: "kube-vip", pkg: "github.com/kube-vip/kube-vip", module: "github.com/kube-vip/kube-vip"}},
+	"dns":     {{name: "coredns", pkg: ".", module: "github.com/coredns/coredns"}},
+	"oidc":    {{name: "dex", pkg: "github.com/dexidp/dex/cmd/dex", module: "github.com/dexidp/dex", cgo: true}},
 	"dev": {
 		{
 			name:   "controller-gen",
@@ -267,6 +268,12 @@ func (t *Toolchain) Path(module, name string) (string, error) {
 	}
 
 	return path, nil
+}
+
+// Version of a Go module in a tools module; empty where it has none.
+func (t *Toolchain) Version(module, path string) string {
+	versions, _ := t.versions(module)
+	return versions[path]
 }
 
 func (t *Toolchain) versions(module string) (map[string]string, error) {

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,11 +20,20 @@ const (
 	GuestCrashes         = "crashes"
 )
 
+// What Boot returns of guests that end by themselves.
+var (
+	ErrPoweredOff = errors.New("the guest has powered itself off")
+	ErrCrashed    = errors.New("the guest has crashed")
+)
+
 // Guest is what runs inside the VMs.
 type Guest interface {
-	// Boot runs the guest until ctx ends, or returns why it did not come up. It calls ready once its network is
-	// configured, with what the guest agent reports.
+	// Boot runs the guest until ctx ends, or returns why it did not come up, ErrPoweredOff or ErrCrashed. It calls ready
+	// once its network is configured, and when that changes, with what the guest agent reports.
 	Boot(ctx context.Context, machine GuestVM, ready func([]store.ReportedInterface)) error
+	// Shutdown asks the guest of a VM to power itself off, and reports whether it does so by itself; a guest that does
+	// not is off after a while. It is called under the lock.
+	Shutdown(vmID string) bool
 	// Halted is called when the VM was powered off, or that it crashed.
 	Halted(vmID string)
 	// Removed is called when the VM does not exist any more.
@@ -47,6 +57,8 @@ type GuestVM struct {
 	RootDisk string
 	// Ignition reports that the user data is for Ignition, else it is for cloud-init.
 	Ignition bool
+	// Drive reports that this run has a drive with an initialization, however little is in it.
+	Drive bool
 	// UserData is the custom script of the initialization that is on the drive of this run; empty where it has none.
 	UserData string
 	// HostName of that initialization.
@@ -92,6 +104,8 @@ type GuestInterface struct {
 	Gateway string
 	// SLAAC is the IPv6 prefix that the network's router announces; empty where none does.
 	SLAAC string
+	// Router has the addresses of the network's router, each as ADDRESS/BITS.
+	Router []string
 }
 
 // GuestNode is a Kubernetes node in a VM.
@@ -138,7 +152,16 @@ func (s *Engine) runGuest(ctx context.Context, v *store.VM, machine GuestVM, qui
 			update(func() { v.Reported = reported })
 		}
 	})
-	if err != nil {
+
+	switch {
+	case errors.Is(err, ErrPoweredOff):
+		update(func() {
+			s.halt(v)
+			s.down(v)
+		})
+	case errors.Is(err, ErrCrashed):
+		update(func() { s.Crash(v) })
+	case err != nil:
 		update(func() {
 			v.GuestError = err.Error()
 			s.store.VMs.Put(v.ID, v)
@@ -182,6 +205,7 @@ func (s *Engine) guestVM(v *store.VM) GuestVM {
 		IgnitionVersion:   v.Ignition,
 	}
 	if init := v.Drive; init != nil {
+		machine.Drive = true
 		machine.UserData, machine.HostName = init.Value("custom_script"), init.Value("host_name")
 		machine.DNSServers = strings.Fields(init.Value("dns_servers"))
 
@@ -216,6 +240,7 @@ func (s *Engine) guestVM(v *store.VM) GuestVM {
 		if profile := s.store.VNICProfiles.Get(n.Profile); profile != nil && !n.Unlinked {
 			if net := s.store.Networks.Get(profile.Network); net != nil {
 				device.Network, device.DHCP, device.SLAAC = net.Name, s.store.Lease(net, n.MAC), net.SLAAC
+				device.Router = net.Router
 				if net.DHCP != nil {
 					device.Gateway = net.DHCP.Gateway
 				}

@@ -259,6 +259,13 @@ func shutdownVM(c *call) (*wire.Element, error) {
 			c.arrange(v, store.StatusUp, 4*c.settings.Timings.PowerDown)
 			return c.done(v), nil
 		}
+
+		if c.settings.Guest != nil && c.settings.Guest.Shutdown(v.ID) {
+			c.work("Shutting down VM "+v.Name, v.ID)
+			c.settle(v, store.StatusPoweringDown)
+
+			return c.done(v), nil
+		}
 	}
 
 	reason := c.body.Value("reason")

@@ -321,6 +321,9 @@ func (g *Guests) elect(lost *member) {
 	}
 }
 
+// Shutdown reports that these guests are off when the engine says so.
+func (g *Guests) Shutdown(string) bool { return false }
+
 // Halted makes sure that the node is lost once the power is gone. When Boot was called again in the meantime, the news
 // is old and changes nothing.
 func (g *Guests) Halted(vmID string) {

@@ -85,6 +85,7 @@ func fillNetwork(s *store.Store, dcName, dcID string, n Network) {
 		VLAN:       n.VLAN,
 		DHCP:       n.DHCP,
 		SLAAC:      n.SLAAC,
+		Router:     n.Router,
 		Leases:     map[string]string{},
 	}
 	s.Networks.Put(net.ID, net)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
@@ -83,6 +84,9 @@ type Network struct {
 	DHCP *store.DHCP `json:"dhcp,omitempty"`
 	// SLAAC is the IPv6 prefix that the network's router announces, such as fd00:20:30::/64.
 	SLAAC string `json:"slaac,omitempty"`
+	// Router has the addresses of the network's router, such as 10.198.0.1/24, by which guests that are Linux machines
+	// reach it.
+	Router []string `json:"router,omitempty"`
 }
 
 // StorageDomain for disks.
@@ -254,6 +258,34 @@ func Default() Inventory {
 			{Name: "Large", Memory: 8 * store.GiB, Cores: 2}, {Name: "XLarge", Memory: 16 * store.GiB, Cores: 4},
 		},
 	}
+}
+
+// Nodes is the inventory for guests that are Linux machines: that of Default, with routers in its networks, and with a
+// template for each version of Kubernetes that there is an image of, debian-k8s for the first one.
+func Nodes(versions ...string) Inventory {
+	out := Default()
+	center := &out.DataCenters[0]
+	center.Networks[0].Router = []string{"10.197.0.1/24"}
+	center.Networks[1].Router = []string{"10.198.0.1/24", "fd00:198::1/64"}
+	center.Templates = nil
+
+	for i, version := range versions {
+		name := "debian-k8s"
+		if i > 0 {
+			name += "-" + strings.TrimPrefix(version, "v")
+		}
+
+		center.Templates = append(center.Templates, Template{
+			Name:       name,
+			Cluster:    "Default",
+			OSType:     "debian_9",
+			Disks:      []TemplateDisk{{Size: 20 * store.GiB}},
+			Memory:     4 * store.GiB,
+			Kubernetes: version,
+		})
+	}
+
+	return out
 }
 
 // Load reads and validates a YAML file.

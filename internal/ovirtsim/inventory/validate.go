@@ -123,6 +123,13 @@ func (v *validation) networks(at string, dc DataCenter, names *centerNames) {
 		if n.SLAAC != "" && (err != nil || !prefix.Addr().Is6() || prefix.Bits() != 64) {
 			v.wrong(fmt.Sprintf("%snetworks[%d].slaac", at, i), "%q is not an IPv6 prefix of 64 bits", n.SLAAC)
 		}
+
+		for j, address := range n.Router {
+			if _, err := netip.ParsePrefix(address); err != nil {
+				v.wrong(fmt.Sprintf("%snetworks[%d].router[%d]", at, i, j),
+					"%q is not an address with its prefix, such as 10.198.0.1/24", address)
+			}
+		}
 	}
 }
 

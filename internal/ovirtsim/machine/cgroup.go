@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // groupRoot is where cgroups are mounted.
@@ -112,8 +113,21 @@ func (h hierarchy) copyCPUs(group string) error {
 	return nil
 }
 
-// removeGroups removes the groups of a machine, from the leaves up. It reports whether none is left.
-func removeGroups(group string) bool {
+// removeGroups removes the groups below one, and itself, as soon as nothing is in them. It reports whether none is left.
+func removeGroups(group string, deadline time.Time) bool {
+	for !tryRemoveGroups(group) {
+		if time.Now().After(deadline) {
+			return false
+		}
+
+		time.Sleep(20 * time.Millisecond)
+	}
+
+	return true
+}
+
+// tryRemoveGroups removes those in which nothing is, from the leaves up. It reports whether none is left.
+func tryRemoveGroups(group string) bool {
 	list, err := hierarchies()
 	if err != nil {
 		return false

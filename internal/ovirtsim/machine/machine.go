@@ -16,6 +16,13 @@ import (
 	"time"
 )
 
+// The names by which this program is started again.
+const (
+	monitorName = "capolvm-machine"
+	initName    = "capolvm-machine-init"
+	cleanerName = "capolvm-machine-cleaner"
+)
+
 // Config says what a machine is made of.
 type Config struct {
 	// Name of the machine, for logs, and ID, a UUID: what its firmware says, and its machine ID.
@@ -38,7 +45,7 @@ type Config struct {
 type NIC struct {
 	// Name in the machine, and MAC address.
 	Name, MAC string
-	// Bridge that it is on, and Port, its other end there.
+	// Bridge that it is on, and Port, its other end there. An empty bridge is none.
 	Bridge, Port string
 }
 
@@ -136,7 +143,7 @@ func (m *Machine) PowerOff() error {
 	return syscall.Kill(m.pid, syscall.Signal(34+halt))
 }
 
-// Cut takes the power away, and waits until nothing is left.
+// Cut takes the power away, unless it has ended, and waits until nothing is left.
 func (m *Machine) Cut() {
 	_ = m.monitor.Process.Kill()
 	<-m.ended
@@ -225,17 +232,14 @@ const cleanLimit = 10 * time.Second
 // cleanUp removes what a machine leaves in the kernel: the ends of its links, and its cgroups.
 func (c Config) cleanUp() {
 	for _, nic := range c.NICs {
-		_ = ip(c.NetNS, "link", "delete", nic.Port)
+		_ = IP(c.NetNS, "link", "delete", nic.Port)
 	}
 
-	deadline := time.Now().Add(cleanLimit)
-	for !removeGroups(c.Group) && time.Now().Before(deadline) {
-		time.Sleep(20 * time.Millisecond)
-	}
+	removeGroups(c.Group, time.Now().Add(cleanLimit))
 }
 
-// ip calls ip in a network namespace that has a name; empty means this one's.
-func ip(namespace string, args ...string) error {
+// IP calls ip in a network namespace that has a name; empty means that of this process.
+func IP(namespace string, args ...string) error {
 	if namespace != "" {
 		args = append([]string{"-netns", namespace}, args...)
 	}

@@ -38,7 +38,8 @@ type flags struct {
 	seed           uint64
 	speed          float64
 	tokenLifetime  time.Duration
-	noGuests       bool
+	guests         string
+	nodes          nodeFlags
 	workload       []string
 	verbose        bool
 }
@@ -50,6 +51,10 @@ Nothing is virtualised: a VM is an entry with the statuses of a real one.
 A VM that starts reads its user data, cloud-config or Ignition, as a guest would: kubeadm init or join makes it a
 node of a Kubernetes cluster in memory, which is served on the control plane endpoint. The endpoint must be a
 loopback address, 127.x.y.z.
+
+With --guests=nodes, as root on Linux, a VM that starts is a Linux machine in namespaces of the kernel: real systemd,
+cloud-init, kubeadm and kubelets, on a bridge per network, with disks that outlive a power cut. make node-image builds
+what they boot from.
 
 Without --inventory there is data center Default with cluster Default, hosts host-1 to host-3 of 64 GiB each,
 networks and vNIC profiles ovirtmgmt and kvm-vlan, storage domains olvm-data and olvm-data-2, templates Blank,
@@ -129,7 +134,11 @@ func (f *flags) add(set *pflag.FlagSet) {
 	set.Float64Var(&f.speed, "speed", 1, "how much faster than usual asynchronous operations go")
 	set.DurationVar(&f.tokenLifetime, "token-lifetime", 30*time.Minute, "how long a session lives after its last use")
 
-	set.BoolVar(&f.noGuests, "no-guests", false, "start VMs without anything running in them")
+	set.StringVar(
+		&f.guests, "guests", guestsInMemory,
+		"what runs in VMs: memory for nodes of clusters in memory, nodes for Linux machines with kubelets (as root), none",
+	)
+	f.nodes.add(set)
 	set.StringArrayVar(
 		&f.workload, "workload-kubeconfig", nil,
 		"kubeconfig of an API server that answers, for all workload clusters, whatever is not about their nodes, so "+
@@ -158,6 +167,15 @@ func (f flags) options() (ovirtsim.Options, error) {
 		TokenLifetime: f.tokenLifetime,
 		StateFolder:   f.state, Seed: f.seed, Inventory: ovirtsim.DefaultInventory(),
 	}
+	if f.guests == guestsAreNodes {
+		images, err := f.nodes.images()
+		if err != nil {
+			return ovirtsim.Options{}, err
+		}
+
+		options.Inventory = ovirtsim.NodeInventory(images...)
+	}
+
 	if f.inventory != "" {
 		var err error
 		if options.Inventory, err = ovirtsim.LoadInventory(f.inventory); err != nil {
@@ -196,12 +214,13 @@ func run(ctx context.Context, f flags, out io.Writer) error {
 		return err
 	}
 
-	if !f.noGuests {
-		if options.Guest, err = f.guests(); err != nil {
-			return err
-		}
+	guests, stop, err := f.start()
+	if err != nil {
+		return err
 	}
+	defer stop()
 
+	options.Guest = guests
 	server, err := ovirtsim.New(options)
 	if err != nil {
 		return err
@@ -224,18 +243,46 @@ func run(ctx context.Context, f flags, out io.Writer) error {
 		_, _ = fmt.Fprintf(out, "look at it on %s\n", url)
 	}
 
+	if f.guests == guestsAreNodes {
+		_, _ = fmt.Fprintln(out, f.nodes.describe())
+	}
+
 	<-ctx.Done()
 
 	return nil
 }
 
-// guests are what runs in VMs that are started.
-func (f flags) guests() (*guest.Guests, error) {
+// What runs in VMs.
+const (
+	guestsInMemory = "memory"
+	guestsAreNodes = "nodes"
+	guestsAreNone  = "none"
+)
+
+// start starts what runs in VMs, and returns what ends it after the server.
+func (f flags) start() (_ ovirtsim.Guest, stop func(), err error) {
 	log := logr.Discard()
 	if f.verbose {
 		log = klog.Background()
 	}
 
+	stop = func() {}
+
+	switch f.guests {
+	case guestsAreNone:
+		return nil, stop, nil
+	case guestsAreNodes:
+		return f.nodes.start(f.state, log)
+	case guestsInMemory:
+		guests, err := f.inMemory(log)
+		return guests, stop, err
+	}
+
+	return nil, nil, fmt.Errorf("--guests %q: it is %s, %s or %s", f.guests, guestsInMemory, guestsAreNodes, guestsAreNone)
+}
+
+// inMemory are guests that are nodes of clusters in memory.
+func (f flags) inMemory(log logr.Logger) (*guest.Guests, error) {
 	guests, err := guest.New(log)
 	if err != nil {
 		return nil, err

@@ -75,6 +75,8 @@ type (
 		VLAN, MTU                         int64
 		DHCP                              *DHCP
 		SLAAC                             string
+		// Router has the addresses of the network's router, each as ADDRESS/BITS.
+		Router []string
 		// Leases by MAC.
 		Leases map[string]string
 	}

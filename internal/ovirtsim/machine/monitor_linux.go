@@ -12,15 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The names by which this program is started again.
-const (
-	monitorName = "capolvm-machine"
-	initName    = "capolvm-machine-init"
-)
-
-// Main is called first by programs that run machines. It returns where this process is neither a monitor nor an init.
+// Main is called first by programs that run machines. It returns where this process is neither a monitor nor an init,
+// nor a cleaner.
 func Main() {
-	run := map[string]func() error{monitorName: monitor, initName: begin}[os.Args[0]]
+	run := map[string]func() error{
+		monitorName: monitor, initName: begin, cleanerName: clean,
+	}[os.Args[0]]
 	if run == nil {
 		return
 	}
@@ -116,11 +113,11 @@ func (c Config) start(terminal *os.File) (*exec.Cmd, error) {
 // connect makes the links of a machine.
 func (c Config) connect(pid int) error {
 	for _, nic := range c.NICs {
-		_ = ip(c.NetNS, "link", "delete", nic.Port) // of a machine that was killed
-		err := ip(c.NetNS, "link", "add", nic.Port, "type", "veth", "peer", "name", nic.Name, "address", nic.MAC,
+		_ = IP(c.NetNS, "link", "delete", nic.Port) // of a machine that was killed
+		err := IP(c.NetNS, "link", "add", nic.Port, "type", "veth", "peer", "name", nic.Name, "address", nic.MAC,
 			"netns", fmt.Sprint(pid))
-		if err == nil {
-			err = ip(c.NetNS, "link", "set", nic.Port, "master", nic.Bridge, "up")
+		if err == nil && nic.Bridge != "" {
+			err = IP(c.NetNS, "link", "set", nic.Port, "master", nic.Bridge, "up")
 		}
 
 		if err != nil {

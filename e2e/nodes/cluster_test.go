@@ -1,0 +1,290 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// cluster is one under test, in a namespace of its own.
+type cluster struct {
+	t         *testing.T
+	namespace string
+	name      string
+	engine    *engine.Client
+	applied   time.Time
+	// config and workload are of its API server, by its endpoint.
+	config   *rest.Config
+	workload *kubernetes.Clientset
+}
+
+// newCluster prepares a namespace, in the plane that all tests share.
+func newCluster(t *testing.T, name string) *cluster {
+	t.Helper()
+	if suite.skip != nil {
+		t.Skip(suite.skip)
+	}
+
+	if suite.plane == nil {
+		var err error
+
+		suite.plane, err = localplane.Start(t.Context(), localplane.Options{
+			Tools:    suite.tools,
+			Dir:      suite.dir,
+			BinDir:   suite.binDir,
+			SimArgs:  []string{"--guests=nodes", "--node-image=" + suite.image.Dir(), "--node-netns=this"},
+			Progress: say,
+		})
+		check.Error(t, err, "")
+	}
+
+	session, err := suite.plane.EngineClient()
+	check.Error(t, err, "")
+
+	c := &cluster{t: t, namespace: "nodes-" + name, name: name, engine: session}
+	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}})
+	c.create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name + "-ovirt-credentials"},
+		StringData: map[string]string{
+			"username":          suite.plane.Engine.Username,
+			"password":          suite.plane.Engine.Password,
+			"scope":             "ovirt-app-api",
+			"allowedServerURLs": suite.plane.Engine.URL,
+		},
+	})
+	c.create(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name + "-ovirt-ca"},
+		Data:       map[string]string{"ca.crt": string(suite.plane.EngineCA)},
+	})
+
+	return c
+}
+
+func (c *cluster) create(object client.Object) {
+	c.t.Helper()
+	check.Error(c.t, suite.plane.Client.Create(c.t.Context(), object), "")
+}
+
+// apply applies a shipped template with these variables beside those that all clusters have.
+func (c *cluster) apply(file string, more map[string]string) {
+	c.t.Helper()
+	variables := map[string]string{
+		"CLUSTER_NAME":                 c.name,
+		"NAMESPACE":                    c.namespace,
+		"KUBERNETES_VERSION":           suite.image.Kubernetes,
+		"CONTROL_PLANE_MACHINE_COUNT":  "1",
+		"WORKER_MACHINE_COUNT":         "1",
+		"CONTROL_PLANE_ENDPOINT_HOST":  "10.198.0.5",
+		"OLVM_SERVER_URL":              suite.plane.Engine.URL,
+		"OLVM_VM_TEMPLATE":             "debian-k8s",
+		"OLVM_NETWORK":                 "kvm-vlan",
+		"OLVM_VNIC_PROFILE":            "kvm-vlan",
+		"OLVM_SUBNET":                  "10.198.0.0/24",
+		"OLVM_GATEWAY":                 "10.198.0.1",
+		"OLVM_CONTROL_PLANE_ADDRESSES": "10.198.0.10-10.198.0.19",
+		"OLVM_WORKER_ADDRESSES":        "10.198.0.100-10.198.0.109",
+	}
+	maps.Copy(variables, more)
+
+	content, err := os.ReadFile(filepath.Join(suite.tools.Root(), "config", "templates", file))
+	check.Error(c.t, err, "")
+
+	content, err = yamlprocessor.NewSimpleProcessor().Process(content, func(name string) (string, error) {
+		if value, ok := variables[name]; ok {
+			return value, nil
+		}
+
+		return "", fmt.Errorf("no value for %s", name)
+	})
+	check.Error(c.t, err, "")
+
+	objects, err := manifest.Read(content)
+	check.Error(c.t, err, "")
+	c.applied = time.Now()
+	check.Error(c.t, localplane.Apply(c.t.Context(), suite.plane.Client, objects...), "")
+}
+
+// since is how long ago the manifests were applied.
+func (c *cluster) since() time.Duration { return time.Since(c.applied).Round(100 * time.Millisecond) }
+
+// eventually waits for a condition; the error says what is not met.
+func (c *cluster) eventually(limit time.Duration, what string, look func(ctx context.Context) error) {
+	c.t.Helper()
+
+	for deadline := time.Now().Add(limit); ; time.Sleep(250 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
+		err := look(ctx)
+		cancel()
+
+		if err == nil {
+			c.t.Logf("%6s after the manifests: %s", c.since(), what)
+			return
+		}
+
+		if failed := suite.plane.Failed(); failed != nil {
+			c.t.Fatal(failed)
+		}
+
+		if time.Now().After(deadline) {
+			c.t.Fatalf("not within %s: %s: %v\n%s", limit, what, err, c.machines())
+		}
+	}
+}
+
+// machines are the Machines with what is wrong with them, for people.
+func (c *cluster) machines() string {
+	var list clusterv1.MachineList
+	if err := suite.plane.Client.List(context.Background(), &list, client.InNamespace(c.namespace)); err != nil {
+		return err.Error()
+	}
+
+	var out strings.Builder
+
+	for i := range list.Items {
+		m := &list.Items[i]
+		fmt.Fprintf(&out, "%s is %s: %s\n", m.Name, m.Status.Phase,
+			conditions.GetMessage(m, clusterv1.MachineReadyCondition))
+	}
+
+	return out.String()
+}
+
+// connect gets a client of the cluster, once Cluster API has its kubeconfig.
+func (c *cluster) connect() {
+	c.t.Helper()
+	c.eventually(3*time.Minute, "the kubeconfig is there", func(ctx context.Context) error {
+		var secret corev1.Secret
+		key := client.ObjectKey{Namespace: c.namespace, Name: c.name + "-kubeconfig"}
+		if err := suite.plane.Client.Get(ctx, key, &secret); err != nil {
+			return err
+		}
+
+		var err error
+		if c.config, err = clientcmd.RESTConfigFromKubeConfig(secret.Data["value"]); err != nil {
+			return err
+		}
+
+		c.config.Timeout = 5 * time.Second
+		c.workload, err = kubernetes.NewForConfig(c.config)
+
+		return err
+	})
+}
+
+// expectMachines waits until the Cluster is available with that many machines that run and are up to date, and nodes
+// that their kubelets call ready.
+func (c *cluster) expectMachines(limit time.Duration, controlPlanes, workers int, version string) {
+	c.t.Helper()
+	what := fmt.Sprintf("%d+%d machines of %s run, and the Cluster is available", controlPlanes, workers, version)
+	c.eventually(limit, what, func(ctx context.Context) error {
+		var list clusterv1.MachineList
+		if err := suite.plane.Client.List(ctx, &list, client.InNamespace(c.namespace)); err != nil {
+			return err
+		}
+
+		running := map[bool]int{}
+
+		for i := range list.Items {
+			m := &list.Items[i]
+			if m.Status.Phase != string(clusterv1.MachinePhaseRunning) || m.Spec.Version != version ||
+				!conditions.IsTrue(m, clusterv1.MachineReadyCondition) {
+				return fmt.Errorf("Machine %s of %s is %s: %s", m.Name, m.Spec.Version, m.Status.Phase,
+					conditions.GetMessage(m, clusterv1.MachineReadyCondition)) //nolint:staticcheck // a kind
+			}
+
+			_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
+			running[controlPlane]++
+		}
+
+		if running[true] != controlPlanes || running[false] != workers {
+			return fmt.Errorf("%d+%d machines run", running[true], running[false])
+		}
+
+		var found clusterv1.Cluster
+		key := client.ObjectKey{Namespace: c.namespace, Name: c.name}
+		if err := suite.plane.Client.Get(ctx, key, &found); err != nil {
+			return err
+		}
+
+		if !conditions.IsTrue(&found, clusterv1.ClusterAvailableCondition) {
+			return errors.New(conditions.GetMessage(&found, clusterv1.ClusterAvailableCondition))
+		}
+
+		return nil
+	})
+}
+
+// scale asks for other numbers of machines, of another version where it is not empty.
+func (c *cluster) scale(controlPlanes, workers int32, version string) {
+	c.t.Helper()
+	c.eventually(time.Minute, "other machines are asked for", func(ctx context.Context) error {
+		var kcp controlplanev1.KubeadmControlPlane
+		key := client.ObjectKey{Namespace: c.namespace, Name: c.name + "-control-plane"}
+		if err := suite.plane.Client.Get(ctx, key, &kcp); err != nil {
+			return err
+		}
+
+		var md clusterv1.MachineDeployment
+		key.Name = c.name + "-md-0"
+		if err := suite.plane.Client.Get(ctx, key, &md); err != nil {
+			return err
+		}
+
+		kcp.Spec.Replicas, md.Spec.Replicas = &controlPlanes, &workers
+		if version != "" {
+			kcp.Spec.Version, md.Spec.Template.Spec.Version = version, version
+		}
+
+		return errors.Join(suite.plane.Client.Update(ctx, &kcp), suite.plane.Client.Update(ctx, &md))
+	})
+}
+
+// delete deletes the cluster, and looks for what is left in the engine.
+func (c *cluster) delete() {
+	c.t.Helper()
+	found := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.name}}
+	check.Error(c.t, suite.plane.Client.Delete(c.t.Context(), found), "")
+	c.eventually(5*time.Minute, "the Cluster is gone", func(ctx context.Context) error {
+		err := suite.plane.Client.Get(ctx, client.ObjectKeyFromObject(found), found)
+		if err == nil {
+			return errors.New("the Cluster is still there")
+		}
+
+		return client.IgnoreNotFound(err)
+	})
+
+	vms, err := c.engine.VMs(c.t.Context())
+	check.Error(c.t, err, "")
+	check.Equal(c.t, "VMs left in the engine", len(vms), 0)
+}
+
+// TestAClusterWithKeepalived makes 1+1 nodes whose endpoint keepalived holds.
+func TestAClusterWithKeepalived(t *testing.T) {
+	c := newCluster(t, "alive")
+	c.apply("cluster-template.yaml", map[string]string{"CONTROL_PLANE_VIRTUAL_IP": "Keepalived"})
+	c.connect()
+	c.expectMachines(5*time.Minute, 1, 1, suite.image.Kubernetes)
+	c.delete()
+}

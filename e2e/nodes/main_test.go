@@ -1,0 +1,127 @@
+// Package nodes runs what the simulator's VMs are on request: Linux machines with systemd, cloud-init and kubeadm, with
+// the managers of Cluster API and ours.
+package nodes
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/nodeimage"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
+)
+
+// suite is what all tests share.
+var suite struct {
+	// skip says why nothing is run here; nil where it is.
+	skip   error
+	tools  *toolchain.Toolchain
+	image  nodeimage.Image
+	dir    string
+	binDir string
+	// plane is started by the first test that needs it.
+	plane *localplane.Plane
+}
+
+// inside tells the process that runs in a network namespace of its own, and has the folder of the suite.
+const inside = "CAPOLVM_NODES_INSIDE"
+
+func TestMain(m *testing.M) {
+	machine.Main()
+	ctrl.SetLogger(logr.Discard())
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "nodes:", err)
+		os.Exit(1)
+	}
+
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	if suite.skip = nodeimage.Check(); suite.skip != nil {
+		return m.Run(), nil
+	}
+
+	if suite.tools, err = toolchain.New(); err != nil {
+		return 0, err
+	}
+
+	suite.tools.Progress = say
+	builder := &nodeimage.Builder{Tools: suite.tools, Say: say}
+	if suite.dir = os.Getenv(inside); suite.dir == "" {
+		return prepare(builder)
+	}
+
+	if err := machine.SetUpSite(); err != nil {
+		return 0, err
+	}
+
+	suite.binDir = filepath.Join(suite.dir, "bin")
+	if suite.image, err = builder.Ensure(context.Background()); err != nil {
+		return 0, err
+	}
+
+	code = m.Run()
+	if suite.plane != nil {
+		suite.plane.Stop()
+	}
+
+	return code, nil
+}
+
+func say(format string, args ...any) { fmt.Printf("nodes: "+format+"\n", args...) }
+
+// prepare builds what is run, and then runs this program again in a network namespace of its own: the management plane,
+// the simulator and the networks of its VMs are in it, so that all reach one another, and nobody else.
+func prepare(builder *nodeimage.Builder) (int, error) {
+	ctx := context.Background()
+	if _, err := builder.Ensure(ctx); err != nil {
+		return 0, err
+	}
+
+	if err := suite.tools.Build(ctx, "plane", localplane.Programs...); err != nil {
+		return 0, err
+	}
+
+	if _, err := suite.tools.EnsureExecutor(ctx); err != nil {
+		return 0, err
+	}
+
+	dir := filepath.Join(toolchain.CacheDir(), "e2e-nodes", time.Now().Format("20060102-150405"))
+	if err := suite.tools.BuildProject(ctx, filepath.Join(dir, "bin"), "manager", "olvmctl", "ovirtsim"); err != nil {
+		return 0, err
+	}
+
+	runtime.LockOSThread() // the child ends with this thread
+	command := exec.Command("/proc/self/exe", os.Args[1:]...)
+	command.Env = append(os.Environ(), inside+"="+dir)
+	command.Stdout, command.Stderr = os.Stdout, os.Stderr
+	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	if err := command.Start(); err != nil {
+		return 0, fmt.Errorf("failed to run in a network namespace: %w", err)
+	}
+
+	err := command.Wait()
+	if code := command.ProcessState.ExitCode(); code > 0 {
+		fmt.Printf("nodes: the logs of all processes are in %s\n", dir)
+		return code, nil
+	}
+
+	if err != nil {
+		return 0, err
+	}
+
+	return 0, os.RemoveAll(dir)
+}

@@ -1,0 +1,133 @@
+package machine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// Site is what machines of one process have in common, and is gone with it.
+type Site struct {
+	// Group is the cgroup that those of the machines are in, NetNS the name of the network namespace that was made for
+	// them, and Dir the folder with their disks; each may be empty.
+	Group, NetNS, Dir string
+}
+
+// Watch has a process of its own, the cleaner, remove the site when this process has called the returned function, or
+// has ended in whatever way. The function waits until nothing is left.
+func (s Site) Watch() (func() error, error) {
+	content, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+
+	cleaner := exec.Command("/proc/self/exe") //nolint:noctx // it ends after this process
+	cleaner.Args = []string{cleanerName}
+	cleaner.Stderr = os.Stderr
+	cleaner.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // an interrupt from the keyboard is not for it
+	input, err := cleaner.StdinPipe()
+	if err == nil {
+		err = cleaner.Start()
+	}
+
+	if err == nil {
+		_, err = input.Write(append(content, '\n'))
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("failed to start the cleaner of machines: %w", err)
+	}
+
+	return func() error {
+		return errors.Join(input.Close(), cleaner.Wait())
+	}, nil
+}
+
+// clean is the cleaner.
+func clean() error {
+	var site Site
+	decoder := json.NewDecoder(os.Stdin)
+	if err := decoder.Decode(&site); err != nil {
+		return fmt.Errorf("failed to read what is to be cleaned: %w", err)
+	}
+
+	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
+		return err
+	}
+
+	return site.remove()
+}
+
+// remove removes the site, once the kernel has ended what was in its groups.
+func (s Site) remove() error {
+	var problems []error
+
+	if s.Group != "" && !removeGroups(s.Group, time.Now().Add(cleanLimit)) {
+		problems = append(problems, fmt.Errorf("cgroup %s cannot be removed", s.Group))
+	}
+
+	if s.NetNS != "" {
+		problems = append(problems, IP("", "netns", "delete", s.NetNS))
+	}
+
+	if s.Dir != "" {
+		problems = append(problems, os.RemoveAll(s.Dir))
+	}
+
+	return errors.Join(problems...)
+}
+
+// Check says why this process cannot run machines; nil where it can.
+func Check() error {
+	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
+		return errors.New("machines of simulated VMs need root on Linux")
+	}
+
+	for _, program := range []string{"ip", "nsenter", "cp"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("machines of simulated VMs need %s, which is not there: install it", program)
+		}
+	}
+
+	return nil
+}
+
+// EnsureNetNS makes the network namespace of a name, unless it is there. It returns the name where it was made, and an
+// empty one where it was there.
+func EnsureNetNS(name string) (string, error) {
+	if _, err := os.Stat("/run/netns/" + name); err == nil {
+		return "", nil
+	}
+
+	if err := IP("", "netns", "add", name); err != nil {
+		return "", err
+	}
+
+	return name, IP(name, "link", "set", "lo", "up")
+}
+
+// SetUpSite gives the network namespace of this process, which is new, what programs of a management plane look for: a
+// loopback, an address, and a way out, which leads nowhere. The networks of machines are beside it.
+func SetUpSite() error {
+	const site = "site"
+
+	for _, step := range [][]string{
+		{"link", "set", "lo", "up"},
+		{"link", "add", site, "type", "bridge"},
+		{"address", "add", "10.196.0.1/24", "dev", site},
+		{"link", "set", site, "up"},
+		{"route", "add", "default", "via", "10.196.0.2"},
+	} {
+		if err := IP("", step...); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}

@@ -1,0 +1,138 @@
+package nodes
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
+)
+
+// agentInterval and nodeInterval are how often the agent of a guest looks at its network, and at its node.
+const (
+	agentInterval = time.Second
+	nodeInterval  = 5 * time.Second
+)
+
+// agent reports what the network of a machine is, each time that it has changed, until the machine ends or ctx does.
+func (g *Guests) agent(
+	ctx context.Context, vmID string, m *machine.Machine, report func([]store.ReportedInterface),
+) {
+	ticker := time.NewTicker(agentInterval)
+	defer ticker.Stop()
+
+	var (
+		last   []store.ReportedInterface
+		looked time.Time
+	)
+
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.Ended():
+			return
+		case <-ticker.C:
+		}
+
+		if seen, err := interfacesOf(ctx, m); err == nil && len(seen) > 0 && !reflect.DeepEqual(seen, last) {
+			report(seen)
+			last = seen
+		}
+
+		if time.Since(looked) >= nodeInterval {
+			node := nodeOf(ctx, m)
+			looked = time.Now()
+
+			g.mu.Lock()
+			g.nodes[vmID] = node
+			g.mu.Unlock()
+		}
+	}
+}
+
+// interfacesOf are the interfaces of a machine that have addresses, but for the loopback.
+func interfacesOf(ctx context.Context, m *machine.Machine) ([]store.ReportedInterface, error) {
+	output, err := m.Run(ctx, "ip", "-json", "address")
+	if err != nil {
+		return nil, err
+	}
+
+	var found []struct {
+		Name      string `json:"ifname"`
+		MAC       string `json:"address"`
+		Kind      string `json:"link_type"`
+		Addresses []struct {
+			Local string `json:"local"`
+		} `json:"addr_info"`
+	}
+	if err := json.Unmarshal([]byte(output), &found); err != nil {
+		return nil, err
+	}
+
+	var out []store.ReportedInterface
+
+	for _, one := range found {
+		if one.Kind == "loopback" || len(one.Addresses) == 0 {
+			continue
+		}
+
+		reported := store.ReportedInterface{Name: one.Name, MAC: one.MAC}
+		for _, address := range one.Addresses {
+			reported.Addresses = append(reported.Addresses, address.Local)
+		}
+
+		out = append(out, reported)
+	}
+
+	return out, nil
+}
+
+// nodeScript prints the name of the node that a machine is, the address of the API server that it knows, and whether it
+// runs one.
+const nodeScript = `set -e
+hostname
+sed -n 's|^ *server: https://||p' /etc/kubernetes/kubelet.conf
+test -f /etc/kubernetes/manifests/kube-apiserver.yaml && echo yes || echo no
+kubectl --kubeconfig /etc/kubernetes/kubelet.conf get node "$(hostname)" --request-timeout=2s \
+  -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}'`
+
+// nodeOf is the Kubernetes node that a machine is, as the machine knows it; nil while it is none.
+func nodeOf(ctx context.Context, m *machine.Machine) *api.GuestNode {
+	ctx, cancel := context.WithTimeout(ctx, nodeInterval)
+	defer cancel()
+	output, _ := m.Run(ctx, "sh", "-c", nodeScript)
+	lines := strings.Split(output, "\n")
+
+	if len(lines) < 3 || lines[1] == "" {
+		return nil
+	}
+
+	out := &api.GuestNode{Name: lines[0], Endpoint: lines[1], ControlPlane: lines[2] == "yes", Ready: "Unknown"}
+	if len(lines) > 3 && (lines[3] == "True" || lines[3] == "False") {
+		out.Ready = lines[3]
+	}
+
+	return out
+}
+
+// Node is the Kubernetes node that the VM was when its agent last looked; Unknown while it does not run.
+func (g *Guests) Node(vmID string) (api.GuestNode, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	node := g.nodes[vmID]
+	if node == nil {
+		return api.GuestNode{}, false
+	}
+
+	out := *node
+	if g.running[vmID] == nil {
+		out.Ready = "Unknown"
+	}
+
+	return out, true
+}

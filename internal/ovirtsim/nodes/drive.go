@@ -1,0 +1,198 @@
+package nodes
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
+)
+
+// member is one of an object in JSON.
+type member struct {
+	name  string
+	value any
+}
+
+// object is one of JSON whose members keep their order, which is that of an engine's answers.
+type object []member
+
+// add adds a member with a text; an empty one is left out.
+func (o *object) add(name, value string) {
+	if value != "" {
+		*o = append(*o, member{name, value})
+	}
+}
+
+// text writes a value as an engine does: objects over lines, lists in one.
+func text(value any, indent string) string {
+	const step = "  "
+	var parts []string
+
+	switch v := value.(type) {
+	case object:
+		for _, m := range v {
+			parts = append(parts, indent+step+text(m.name, "")+" : "+text(m.value, indent+step))
+		}
+
+		return "{\n" + strings.Join(parts, ",\n") + "\n" + indent + "}"
+	case []any:
+		for _, entry := range v {
+			parts = append(parts, text(entry, indent))
+		}
+
+		return "[ " + strings.Join(parts, ", ") + " ]"
+	}
+
+	out, _ := json.Marshal(value) // a string
+
+	return string(out)
+}
+
+// driveFiles are the files of the config drive of a VM, by their paths: to the byte those that an engine 4.5.8 was
+// recorded to write. Of what was not recorded, DNS servers and search domains are where the sources of the engine put
+// them; passwords, users, time zones and SSH keys of an initialization are left out.
+func driveFiles(vm api.GuestVM, instance string) map[string]string {
+	const latest = "openstack/latest/"
+
+	metadata := object{{"availability_zone", "nova"}}
+	metadata.add("hostname", vm.HostName)
+	metadata = append(metadata, member{"launch_index", "0"}, member{"meta", object{
+		{"role", "server"}, {"dsmode", "local"}, {"essential", "false"},
+	}})
+	metadata.add("name", vm.HostName)
+	metadata.add("uuid", instance)
+
+	out := map[string]string{latest + "meta_data.json": text(metadata, ""), latest + "user_data": userData(vm)}
+	if network := networkData(vm); len(network) > 0 {
+		out[latest+"network_data.json"] = text(network, "")
+	}
+
+	return out
+}
+
+// userData is what an engine writes for cloud-init: its own document, with the custom script behind it.
+func userData(vm api.GuestVM) string {
+	return `#cloud-config
+output:
+  all: '>> /var/log/cloud-init-output.log'
+disable_root: false
+runcmd:
+- 'sed -i ''/^datasource_list: /d'' /etc/cloud/cloud.cfg; echo ''datasource_list:
+  ["NoCloud", "ConfigDrive"]'' >> /etc/cloud/cloud.cfg'
+ssh_deletekeys: false
+ssh_pwauth: true
+chpasswd:
+  expire: false
+` + vm.UserData
+}
+
+// networkData are the NIC configurations and DNS servers; empty where there are none.
+func networkData(vm api.GuestVM) object {
+	var (
+		links, networks, services []any
+		out                       object
+	)
+
+	for _, nic := range vm.NICs {
+		v4 := network(vm, nic.Interface, "ipv4", nic.BootProtocol, nic.Address, nic.Netmask, nic.Gateway)
+		v6 := network(vm, nic.Interface, "ipv6", nic.IPv6BootProtocol, nic.IPv6Address, nic.IPv6Prefix, nic.IPv6Gateway)
+		for _, one := range []object{v4, v6} {
+			if one != nil {
+				networks = append(networks, one)
+			}
+		}
+
+		if v4 != nil || v6 != nil {
+			links = append(links, object{{"name", nic.Interface}, {"id", nic.Interface}, {"type", "vif"}})
+		}
+	}
+
+	for _, server := range vm.DNSServers {
+		services = append(services, object{{"address", server}, {"type", "dns"}})
+	}
+
+	for _, list := range []struct {
+		name    string
+		entries []any
+	}{{"links", links}, {"services", services}, {"networks", networks}} {
+		if len(list.entries) > 0 {
+			out = append(out, member{list.name, list.entries})
+		}
+	}
+
+	return out
+}
+
+// network is the configuration of one family of a NIC; nil where it has none.
+func network(vm api.GuestVM, name, family, protocol, address, netmask, gateway string) object {
+	kind := map[string]string{"dhcp": family + "_dhcp", "static": family}[protocol]
+	if kind == "" {
+		return nil
+	}
+
+	var out object
+	if protocol == "static" {
+		out.add("netmask", netmask)
+	}
+
+	if domains := list(vm.SearchDomains); len(domains) > 0 {
+		out = append(out, member{"dns_search", domains})
+	}
+
+	out.add("link", name)
+	out.add("id", name)
+	if protocol == "static" {
+		out.add("ip_address", address)
+	}
+
+	out.add("type", kind)
+	if protocol == "static" {
+		out.add("gateway", gateway)
+	}
+
+	if servers := list(vm.DNSServers); len(servers) > 0 {
+		out = append(out, member{"dns_nameservers", servers})
+	}
+
+	return out
+}
+
+func list(texts []string) []any {
+	var out []any
+	for _, text := range texts {
+		out = append(out, text)
+	}
+
+	return out
+}
+
+// writeDrive writes the drive of a run into a folder, in the place of one that may be there. It returns the folder, or
+// an empty path where the run has none.
+func writeDrive(vm api.GuestVM, dir string) (string, error) {
+	if err := os.RemoveAll(dir); err != nil {
+		return "", err
+	}
+
+	if !vm.Drive {
+		return "", nil
+	}
+
+	var problems []error
+
+	for path, content := range driveFiles(vm, uuid.NewString()) {
+		path = filepath.Join(dir, path)
+		problems = append(problems, os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600))
+	}
+
+	if err := errors.Join(problems...); err != nil {
+		return "", fmt.Errorf("failed to write the config drive: %w", err)
+	}
+
+	return dir, nil
+}

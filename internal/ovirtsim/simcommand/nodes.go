@@ -1,0 +1,123 @@
+package simcommand
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/nodeimage"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/nodes"
+)
+
+// nodeFlags are those of guests that are Linux machines.
+type nodeFlags struct {
+	folders []string
+	netns   string
+}
+
+// thisNetNS stands for the network namespace of this process.
+const thisNetNS = "this"
+
+func (f *nodeFlags) add(set *pflag.FlagSet) {
+	set.StringArrayVar(
+		&f.folders, "node-image", nil,
+		"with --guests=nodes, folder of an image that VMs boot from, as make node-image prints it; can be given several "+
+			"times, for several versions of Kubernetes",
+	)
+	set.StringVar(
+		&f.netns, "node-netns", fmt.Sprintf("ovirtsim-%d", os.Getpid()),
+		"with --guests=nodes, network namespace that has the networks of VMs, and is made where it is not there; "+
+			"this is that of the simulator itself",
+	)
+}
+
+// open reads the images.
+func (f *nodeFlags) open() ([]nodeimage.Image, error) {
+	var out []nodeimage.Image
+
+	for _, folder := range f.folders {
+		image, err := nodeimage.Open(folder)
+		if err != nil {
+			return nil, fmt.Errorf("--node-image: %w", err)
+		}
+
+		out = append(out, image)
+	}
+
+	if len(out) == 0 {
+		return nil, errors.New("--guests=nodes needs --node-image with a folder that make node-image has built")
+	}
+
+	return out, nil
+}
+
+// images are the versions of Kubernetes of the images.
+func (f *nodeFlags) images() ([]string, error) {
+	images, err := f.open()
+	var out []string
+
+	for _, image := range images {
+		out = append(out, image.Kubernetes)
+	}
+
+	return out, err
+}
+
+// start makes guests that are Linux machines, and returns what removes all that they have left. It is removed as well
+// when this process ends in another way; the disks of VMs stay with the state of the simulator.
+func (f *nodeFlags) start(state string, log logr.Logger) (_ ovirtsim.Guest, stop func(), err error) {
+	if err := machine.Check(); err != nil {
+		return nil, nil, err
+	}
+
+	images, err := f.open()
+	if err != nil {
+		return nil, nil, err
+	}
+
+	site := machine.Site{Group: fmt.Sprintf("ovirtsim-%d", os.Getpid())}
+	options := nodes.Options{Images: images, Group: site.Group, Log: log, Dir: filepath.Join(state, "nodes")}
+	if state == "" {
+		if site.Dir, err = os.MkdirTemp("", "ovirtsim-nodes-"); err != nil {
+			return nil, nil, err
+		}
+
+		options.Dir = site.Dir
+	}
+
+	if f.netns != thisNetNS {
+		options.NetNS = f.netns
+		site.NetNS, err = machine.EnsureNetNS(f.netns)
+	}
+
+	if err != nil {
+		return nil, nil, err
+	}
+
+	clean, err := site.Watch()
+	if err != nil {
+		return nil, nil, err
+	}
+
+	return nodes.New(options), func() {
+		if err := clean(); err != nil {
+			log.Error(err, "Failed to clean up after machines")
+		}
+	}, nil
+}
+
+// describe says how people reach the networks of VMs.
+func (f *nodeFlags) describe() string {
+	if slices.Contains([]string{thisNetNS, ""}, f.netns) {
+		return "the networks of VMs are in the network namespace of the simulator"
+	}
+
+	return fmt.Sprintf("the networks of VMs are in network namespace %s: ip netns exec %s kubectl ...", f.netns, f.netns)
+}
