@@ -61,7 +61,7 @@ type ControlPlaneServices struct {
 	// +kubebuilder:validation:MaxLength=512
 	NginxImage string `json:"nginxImage,omitempty"`
 
-	// kubeVIPImage is the container image of kube-vip. Empty means ghcr.io/kube-vip/kube-vip:v0.8.9.
+	// kubeVIPImage is the container image of kube-vip. Empty means ghcr.io/kube-vip/kube-vip:v0.9.1.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	KubeVIPImage string `json:"kubeVIPImage,omitempty"`

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -87,8 +88,8 @@ func (c *cluster) create(object client.Object) {
 	check.Error(c.t, suite.plane.Client.Create(c.t.Context(), object), "")
 }
 
-// apply applies a shipped template with these variables beside those that all clusters have.
-func (c *cluster) apply(file string, more map[string]string) {
+// apply applies a shipped template with these variables beside those that all clusters have, and with changes.
+func (c *cluster) apply(file string, more map[string]string, changes ...func(*unstructured.Unstructured)) {
 	c.t.Helper()
 	variables := map[string]string{
 		"CLUSTER_NAME":                 c.name,
@@ -103,6 +104,7 @@ func (c *cluster) apply(file string, more map[string]string) {
 		"OLVM_VNIC_PROFILE":            "kvm-vlan",
 		"OLVM_SUBNET":                  "10.198.0.0/24",
 		"OLVM_GATEWAY":                 "10.198.0.1",
+		"OLVM_DNS_SERVER":             "10.198.0.1",
 		"OLVM_CONTROL_PLANE_ADDRESSES": "10.198.0.10-10.198.0.19",
 		"OLVM_WORKER_ADDRESSES":        "10.198.0.100-10.198.0.109",
 	}
@@ -122,6 +124,13 @@ func (c *cluster) apply(file string, more map[string]string) {
 
 	objects, err := manifest.Read(content)
 	check.Error(c.t, err, "")
+
+	for _, change := range changes {
+		for _, object := range objects {
+			change(object)
+		}
+	}
+
 	c.applied = time.Now()
 	check.Error(c.t, localplane.Apply(c.t.Context(), suite.plane.Client, objects...), "")
 }
@@ -286,5 +295,7 @@ func TestAClusterWithKeepalived(t *testing.T) {
 	c.apply("cluster-template.yaml", map[string]string{"CONTROL_PLANE_VIRTUAL_IP": "Keepalived"})
 	c.connect()
 	c.expectMachines(5*time.Minute, 1, 1, suite.image.Kubernetes)
+	c.deploy(1)
+	c.expectAnswers(1)
 	c.delete()
 }

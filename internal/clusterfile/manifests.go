@@ -171,6 +171,7 @@ func (s *Source) variables() map[string]string {
 		"OLVM_VNIC_PROFILE":            control.Network.VNICProfileName,
 		"OLVM_SUBNET":                  control.VirtualMachine.Network.IPv4.Subnet,
 		"OLVM_GATEWAY":                 control.VirtualMachine.Network.Gateway,
+		"OLVM_DNS_SERVER":             control.VirtualMachine.Network.DNSServers,
 		"OLVM_CONTROL_PLANE_ADDRESSES": control.VirtualMachine.Network.IPv4.IPAddresses,
 		"OLVM_WORKER_ADDRESSES":        worker.VirtualMachine.Network.IPv4.IPAddresses,
 		"OLVM_CONTROL_PLANE_MEMORY":    control.VirtualMachine.Memory,
@@ -203,6 +204,13 @@ func (s *Source) patches(objects []*unstructured.Unstructured, ignition bool) (m
 	worker, err := asObject(s.machineSpec(&s.Providers.OLVM.WorkerMachine))
 	if err != nil {
 		return nil, err
+	}
+
+	for _, spec := range []object{control, worker} { // that of the template stands for the file's
+		network := spec["virtualMachine"].(object)["network"].(object)
+		if network["dnsServers"] == nil {
+			network["dnsServers"] = nil
+		}
 	}
 
 	for _, o := range objects { // a flavor whose machines have their addresses from elsewhere

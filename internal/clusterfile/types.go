@@ -236,6 +236,7 @@ type VirtualMachine struct {
 		Gateway       string `yaml:"gateway"`
 		Interface     string `yaml:"interface"`
 		InterfaceType string `yaml:"interfaceType"`
+		DNSServers    string `yaml:"dnsServers"`
 		IPv4          struct {
 			Subnet      string `yaml:"subnet"`
 			IPAddresses string `yaml:"ipAddresses"`

@@ -120,6 +120,7 @@ func (s *Source) Validate() []Problem {
 
 // checkOLVM checks the settings of olvm.
 func (s *Source) checkOLVM() {
+	s.checkDNSServers()
 	s.required()
 	s.checkServer()
 	s.checkMachines()
@@ -196,6 +197,17 @@ func (s *Source) required() {
 	for _, f := range fields {
 		if strings.TrimSpace(f.value) == "" {
 			s.note(false, f.path, "it is required")
+		}
+	}
+}
+
+// checkDNSServers refuses what are no addresses.
+func (s *Source) checkDNSServers() {
+	for name, m := range s.machines() {
+		for _, server := range split(m.VirtualMachine.Network.DNSServers) {
+			if _, err := netip.ParseAddr(server); err != nil {
+				s.note(false, name+"virtualMachine.network.dnsServers", "%q is not an address such as 10.20.30.53", server)
+			}
 		}
 	}
 }
@@ -622,6 +634,7 @@ func (s *Source) machineSpec(m *Machine) infrav1.OLVMMachineSpec {
 	network.Gateway = vm.Network.Gateway
 	network.Interface = vm.Network.Interface
 	network.InterfaceType = vm.Network.InterfaceType
+	network.DNSServers = split(vm.Network.DNSServers)
 	network.IPv4 = &infrav1.IPv4Network{Subnet: vm.Network.IPv4.Subnet, IPAddresses: split(vm.Network.IPv4.IPAddresses)}
 	if v6 := vm.Network.IPv6; v6.AutoConf || v6.IPAddresses != "" {
 		network.IPv6 = &infrav1.IPv6Network{AutoConf: v6.AutoConf, IPAddresses: split(v6.IPAddresses)}

@@ -18,7 +18,7 @@ const (
 	keepalived     = "Keepalived"
 	noLoadBalancer = "None"
 
-	defaultKubeVIPImage = "ghcr.io/kube-vip/kube-vip:v0.8.9"
+	defaultKubeVIPImage = "ghcr.io/kube-vip/kube-vip:v0.9.1"
 	defaultCoreDNSImage = "registry.k8s.io/coredns/coredns:v1.12.1"
 )
 

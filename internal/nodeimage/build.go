@@ -181,6 +181,7 @@ func (b *build) identity() error {
 
 	problems := []error{
 		b.write("/etc/machine-id", strings.NewReader(""), 0o444),
+		remove(b.root("/var/lib/dbus/machine-id")),
 		remove(b.root("/etc/hostname")),
 		b.link("/etc/resolv.conf", "../run/systemd/resolve/stub-resolv.conf"),
 	}

@@ -38,6 +38,9 @@ var packages = []string{
 //go:embed files
 var files embed.FS
 
+// Hello is the container image of a program that answers over HTTP on port 8080 with the name of its pod.
+const Hello = "localhost/hello:v1"
+
 // pauseImage in the configuration of containerd stands for the image of sandboxes.
 const pauseImage = "PAUSE_IMAGE"
 
@@ -129,10 +132,10 @@ func (b *Builder) Ensure(ctx context.Context) (Image, error) {
 		return Image{}, err
 	}
 
-	names = append(names, "ghcr.io/kube-vip/kube-vip:"+b.Tools.Version("kubevip", "github.com/kube-vip/kube-vip"))
+	names = append(names, "ghcr.io/kube-vip/kube-vip:"+b.Tools.Version("kubevip", "github.com/kube-vip/kube-vip"), Hello)
 
 	inputs := append([]string{base}, programs.inputs()...)
-	inputs = append(inputs, strings.Join(names, " "), contentOf(files), "a record")
+	inputs = append(inputs, strings.Join(names, " "), contentOf(files), "a record", "machine-id")
 
 	dir, err := b.step(ctx, "image", inputs, func(ctx context.Context, dir string) error {
 		build := &build{Builder: b, base: filepath.Join(base, "rootfs"), dir: dir, programs: programs, images: names}
@@ -193,7 +196,7 @@ type programs map[string]string
 // inputs are the folders that programs are in, which change with their versions.
 func (p programs) inputs() []string {
 	var out []string
-	for _, name := range []string{"kubelet", "containerd", "coredns", "etcd", "kube-vip", "pause"} {
+	for _, name := range []string{"kubelet", "containerd", "coredns", "etcd", "kube-vip", "pause", "hello"} {
 		out = append(out, p[name])
 	}
 
@@ -252,21 +255,37 @@ func (b *Builder) programs(ctx context.Context) (programs, error) {
 		}
 	}
 
-	source, err := os.ReadFile(filepath.Join(b.Tools.Root(), "internal", "nodeimage", "pause", "main.go"))
-	if err != nil {
-		return nil, fmt.Errorf("failed to read the source of pause: %w", err)
+	for _, name := range ownPrograms {
+		path, err := b.own(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+
+		out[name] = path
 	}
 
-	pause, err := b.step(ctx, "pause", []string{string(source)}, func(ctx context.Context, dir string) error {
-		command := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", filepath.Join(dir, "pause"),
-			"./internal/nodeimage/pause")
+	return out, nil
+}
+
+// ownPrograms are those of container images whose source is beside this file.
+var ownPrograms = []string{"pause", "hello"}
+
+// own builds one of them.
+func (b *Builder) own(ctx context.Context, name string) (string, error) {
+	source, err := os.ReadFile(filepath.Join(b.Tools.Root(), "internal", "nodeimage", name, "main.go"))
+	if err != nil {
+		return "", fmt.Errorf("failed to read the source of %s: %w", name, err)
+	}
+
+	dir, err := b.step(ctx, name, []string{string(source)}, func(ctx context.Context, dir string) error {
+		command := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", filepath.Join(dir, name),
+			"./internal/nodeimage/"+name)
 		command.Dir, command.Env = b.Tools.Root(), append(os.Environ(), "CGO_ENABLED=0")
 
 		return finish(command)
 	})
-	out["pause"] = filepath.Join(pause, "pause")
 
-	return out, err
+	return filepath.Join(dir, name), err
 }
 
 // imageNames are the container images that kubeadm asks for.

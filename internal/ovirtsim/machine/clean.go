@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -130,4 +132,24 @@ func SetUpSite() error {
 	}
 
 	return nil
+}
+
+// wantedInstances are how many users of inotify a few nodes need: about 30 for each of a control plane, where a kernel
+// gives 128 to all of root.
+const wantedInstances = 1024
+
+// RaiseLimits gives the host as many instances of inotify as machines need, where it has fewer.
+func RaiseLimits() error {
+	const path = "/proc/sys/fs/inotify/max_user_instances"
+
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+
+	if have, err := strconv.Atoi(strings.TrimSpace(string(content))); err != nil || have >= wantedInstances {
+		return err
+	}
+
+	return os.WriteFile(path, []byte(strconv.Itoa(wantedInstances)), 0o600)
 }

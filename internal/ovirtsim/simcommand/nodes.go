@@ -101,6 +101,10 @@ func (f *nodeFlags) start(state string, log logr.Logger) (_ ovirtsim.Guest, stop
 		return nil, nil, err
 	}
 
+	if err := machine.RaiseLimits(); err != nil {
+		log.Error(err, "The limits of the host stay as they are: more than about five nodes do not start")
+	}
+
 	clean, err := site.Watch()
 	if err != nil {
 		return nil, nil, err

@@ -1,0 +1,352 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/nodeimage"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// served has kubelets ask for serving certificates.
+func served(object *unstructured.Unstructured) {
+	argument := map[string]any{"name": "rotate-server-certificates", "value": "true"}
+
+	var paths []string
+
+	switch object.GetKind() {
+	case "KubeadmControlPlane":
+		paths = []string{"spec.kubeadmConfigSpec.initConfiguration", "spec.kubeadmConfigSpec.joinConfiguration"}
+	case "KubeadmConfigTemplate":
+		paths = []string{"spec.template.spec.joinConfiguration"}
+	}
+
+	for _, path := range paths {
+		fields := append(strings.Split(path, "."), "nodeRegistration", "kubeletExtraArgs")
+		list, _, _ := unstructured.NestedSlice(object.Object, fields...)
+		_ = unstructured.SetNestedSlice(object.Object, append(list, argument), fields...)
+	}
+}
+
+// expectNodes compares what kubelets say of their machines with what the engine says.
+func (c *cluster) expectNodes(count int) {
+	c.t.Helper()
+	vms, err := c.engine.VMs(c.t.Context())
+	check.Error(c.t, err, "")
+
+	byName := map[string]engine.VM{}
+	for _, vm := range vms {
+		byName[vm.Name] = vm
+	}
+
+	nodes, err := c.workload.CoreV1().Nodes().List(c.t.Context(), metav1.ListOptions{})
+	check.Error(c.t, err, "")
+	check.Equal(c.t, "nodes", len(nodes.Items), count)
+
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		id := byName[node.Name].ID.String()
+		check.Equal(c.t, node.Name+": provider ID", node.Spec.ProviderID, "olvm://"+id)
+		check.Equal(c.t, node.Name+": system UUID", node.Status.NodeInfo.SystemUUID, id)
+		check.Equal(c.t, node.Name+": machine ID", node.Status.NodeInfo.MachineID, strings.ReplaceAll(id, "-", ""))
+
+		for _, address := range node.Status.Addresses {
+			if address.Type == corev1.NodeInternalIP && strings.HasSuffix(address.Address, ".5") {
+				c.t.Errorf("%s registers the address of the endpoint: %v", node.Name, node.Status.Addresses)
+			}
+		}
+	}
+}
+
+// expectServingCertificates waits until every kubelet has one.
+func (c *cluster) expectServingCertificates(count int) {
+	c.t.Helper()
+	c.eventually(time.Minute, "kubelets have serving certificates", func(ctx context.Context) error {
+		list, err := c.workload.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+
+		issued := map[string]bool{}
+
+		for i := range list.Items {
+			request := &list.Items[i]
+			if request.Spec.SignerName == certificatesv1.KubeletServingSignerName && len(request.Status.Certificate) > 0 {
+				issued[request.Spec.Username] = true
+			}
+		}
+
+		if len(issued) != count {
+			return fmt.Errorf("%d have one", len(issued))
+		}
+
+		return nil
+	})
+}
+
+// deploy runs a Deployment with a pod on each of several nodes, and a Service for it.
+func (c *cluster) deploy(replicas int32) {
+	c.t.Helper()
+	labels := map[string]string{"app": "hello"}
+	meta := metav1.ObjectMeta{Name: "hello", Namespace: metav1.NamespaceDefault}
+	deployment := &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
+		Replicas: &replicas,
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "hello", Image: nodeimage.Hello}},
+				Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+					RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+						TopologyKey:   corev1.LabelHostname,
+						LabelSelector: &metav1.LabelSelector{MatchLabels: labels},
+					}},
+				}},
+			},
+		},
+	}}
+	service := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
+		Selector: labels,
+		Ports:    []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}},
+	}}
+
+	_, err := c.workload.AppsV1().Deployments(meta.Namespace).Create(c.t.Context(), deployment, metav1.CreateOptions{})
+	check.Error(c.t, err, "")
+	_, err = c.workload.CoreV1().Services(meta.Namespace).Create(c.t.Context(), service, metav1.CreateOptions{})
+	check.Error(c.t, err, "")
+
+	c.eventually(2*time.Minute, fmt.Sprintf("%d pods run, each on another node", replicas),
+		func(ctx context.Context) error {
+			found, err := c.workload.AppsV1().Deployments(meta.Namespace).Get(ctx, meta.Name, metav1.GetOptions{})
+			if err == nil && found.Status.AvailableReplicas != replicas {
+				err = fmt.Errorf("%d are available", found.Status.AvailableReplicas)
+			}
+
+			return err
+		})
+}
+
+// expectAnswers has a pod ask the Service by its name until each pod has answered: names, Services and pods of other
+// nodes are reached from a pod.
+func (c *cluster) expectAnswers(replicas int) {
+	c.t.Helper()
+	const script = "hello get http://hello.default.svc.cluster.local"
+
+	answers := map[string]bool{}
+	c.eventually(2*time.Minute, fmt.Sprintf("%d pods have answered through their Service", replicas),
+		func(ctx context.Context) error {
+			job, err := c.workload.BatchV1().Jobs(metav1.NamespaceDefault).Create(ctx, &batchv1.Job{
+				ObjectMeta: metav1.ObjectMeta{GenerateName: "ask-"},
+				Spec: batchv1.JobSpec{
+					BackoffLimit: ptr.To[int32](0),
+					Completions:  ptr.To[int32](3),
+					Parallelism:  ptr.To[int32](3),
+					Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+						RestartPolicy: corev1.RestartPolicyNever,
+						Containers: []corev1.Container{{
+							Name: "ask", Image: nodeimage.Hello, Args: strings.Fields(script)[1:],
+						}},
+					}},
+				},
+			}, metav1.CreateOptions{})
+			if err != nil {
+				return err
+			}
+
+			return c.collect(ctx, job, answers, replicas)
+		})
+}
+
+// collect reads what the pods of a Job were answered.
+func (c *cluster) collect(ctx context.Context, job *batchv1.Job, answers map[string]bool, want int) error {
+	for {
+		found, err := c.workload.BatchV1().Jobs(job.Namespace).Get(ctx, job.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+
+		if found.Status.Succeeded+found.Status.Failed == 3 {
+			break
+		}
+
+		select {
+		case <-ctx.Done():
+			return errors.New("a pod that asks does not end")
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+
+	pods, err := c.workload.CoreV1().Pods(job.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "job-name=" + job.Name})
+	if err != nil {
+		return err
+	}
+
+	problem := ""
+
+	for i := range pods.Items {
+		log, err := c.workload.CoreV1().Pods(job.Namespace).GetLogs(pods.Items[i].Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+		if err != nil {
+			return err
+		}
+
+		name, ok := strings.CutPrefix(string(log), "hello from ")
+		if ok {
+			answers[name] = true
+		} else {
+			problem = string(log)
+		}
+	}
+
+	if len(answers) < want {
+		return fmt.Errorf("%d have answered; %s", len(answers), problem)
+	}
+
+	return nil
+}
+
+// holder is the node that has the endpoint's address, by kube-vip's lease.
+func (c *cluster) holder() string {
+	c.t.Helper()
+	lease, err := c.workload.CoordinationV1().Leases(metav1.NamespaceSystem).
+		Get(c.t.Context(), "plndr-cp-lock", metav1.GetOptions{})
+	check.Error(c.t, err, "")
+
+	return ptr.Deref(lease.Spec.HolderIdentity, "")
+}
+
+// losePower cuts the power of a VM.
+func (c *cluster) losePower(name string) {
+	c.t.Helper()
+	check.Error(c.t, suite.plane.Control(c.t.Context(), "POST", "vms/"+name+"/crash", nil, nil), "")
+}
+
+// startVM starts a VM that is down, as a person would.
+func (c *cluster) startVM(name string) {
+	c.t.Helper()
+	vms, err := c.engine.FindVMs(c.t.Context(), name)
+	check.Error(c.t, err, "")
+	check.Equal(c.t, "VMs "+name, len(vms), 1)
+	check.Error(c.t, c.engine.StartVM(c.t.Context(), vms[0].ID, false), "")
+}
+
+// expectAPI waits until the API server answers through the endpoint, and returns how long that took.
+func (c *cluster) expectAPI(limit time.Duration, what string) time.Duration {
+	c.t.Helper()
+	begin := time.Now()
+	c.eventually(limit, what, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		_, err := c.workload.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+
+		return err
+	})
+
+	return time.Since(begin)
+}
+
+// workers are the Machines of the MachineDeployment, by name.
+func (c *cluster) workers() []string {
+	c.t.Helper()
+	var list clusterv1.MachineList
+	check.Error(c.t, suite.plane.Client.List(c.t.Context(), &list, client.InNamespace(c.namespace),
+		client.HasLabels{clusterv1.MachineDeploymentNameLabel}), "")
+
+	var out []string
+	for i := range list.Items {
+		out = append(out, list.Items[i].Name)
+	}
+
+	slices.Sort(out)
+
+	return out
+}
+
+// expectDrained scales the workers to one while a PodDisruptionBudget allows no pod to be moved, and waits until the
+// machine is drained once it does.
+func (c *cluster) expectDrained(controlPlanes int32) {
+	c.t.Helper()
+	budgets := c.workload.PolicyV1().PodDisruptionBudgets(metav1.NamespaceDefault)
+	budget, err := budgets.Create(c.t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "hello"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: ptr.To(intstr.FromInt32(2)),
+			Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{"app": "hello"}},
+		},
+	}, metav1.CreateOptions{})
+	check.Error(c.t, err, "")
+
+	c.scale(controlPlanes, 1, "")
+	c.eventually(time.Minute, "the drain waits for the PodDisruptionBudget", func(ctx context.Context) error {
+		var list clusterv1.MachineList
+		if err := suite.plane.Client.List(ctx, &list, client.InNamespace(c.namespace)); err != nil {
+			return err
+		}
+
+		for i := range list.Items {
+			message := conditions.GetMessage(&list.Items[i], clusterv1.MachineDeletingCondition)
+			if strings.Contains(message, "disruption budget") {
+				return nil
+			}
+		}
+
+		return errors.New("no Machine waits for it")
+	})
+
+	check.Error(c.t, budgets.Delete(c.t.Context(), budget.Name, metav1.DeleteOptions{}), "")
+	c.eventually(2*time.Minute, "the worker is drained and gone", func(context.Context) error {
+		if left := c.workers(); len(left) != 1 {
+			return fmt.Errorf("the workers are %v", left)
+		}
+
+		return nil
+	})
+}
+
+// TestAClusterWithKubeVIP makes 3+2 nodes whose endpoint kube-vip holds, and cuts the power of its holder.
+func TestAClusterWithKubeVIP(t *testing.T) {
+	c := newCluster(t, "three")
+	c.apply("cluster-template.yaml", map[string]string{
+		"CONTROL_PLANE_MACHINE_COUNT": "3", "WORKER_MACHINE_COUNT": "2",
+	}, served)
+	c.connect()
+	c.expectMachines(8*time.Minute, 3, 2, suite.image.Kubernetes)
+	c.expectNodes(5)
+	c.expectServingCertificates(5)
+
+	c.deploy(2)
+	c.expectAnswers(2)
+
+	holder := c.holder()
+	c.losePower(holder)
+	t.Logf("the API was away for %s when %s, which held the endpoint, lost its power",
+		c.expectAPI(2*time.Minute, "the API answers through the endpoint"), holder)
+	if next := c.holder(); next == holder {
+		t.Errorf("%s still holds the endpoint", holder)
+	}
+
+	c.startVM(holder)
+	c.expectMachines(5*time.Minute, 3, 2, suite.image.Kubernetes)
+	c.expectAnswers(2)
+
+	c.expectDrained(3)
+	c.delete()
+}
