@@ -16,10 +16,10 @@ help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "; print "Usage: make TARGET\n"} /^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-C
+demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-C, NODES=real has real kubelets, as root
 	@echo "demo: compiling the demo itself; the first time takes a minute or two"
 	@go build -o bin/demo ./hack/demo
-	@exec bin/demo $(if $(KEEP),-keep)
+	@exec bin/demo $(if $(KEEP),-keep) $(if $(NODES),-nodes=$(NODES))
 
 .PHONY: test
 test: tools test-unit test-conformance test-integration test-waiting test-image test-release test-security test-reliability test-e2e ## Run all tests

@@ -104,7 +104,7 @@ func (c *cluster) apply(file string, more map[string]string, changes ...func(*un
 		"OLVM_VNIC_PROFILE":            "kvm-vlan",
 		"OLVM_SUBNET":                  "10.198.0.0/24",
 		"OLVM_GATEWAY":                 "10.198.0.1",
-		"OLVM_DNS_SERVER":             "10.198.0.1",
+		"OLVM_DNS_SERVER":              "10.198.0.1",
 		"OLVM_CONTROL_PLANE_ADDRESSES": "10.198.0.10-10.198.0.19",
 		"OLVM_WORKER_ADDRESSES":        "10.198.0.100-10.198.0.109",
 	}

@@ -24,6 +24,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/nodeimage"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
@@ -48,6 +49,12 @@ type demo struct {
 	executor terraform.Executable
 	// applied is when the cluster's manifests were applied.
 	applied time.Time
+	// real reports that the VMs are Linux machines, which boot from image; netns is the name of the network namespace that
+	// they and this process are in, and workload the kubeconfig of their cluster.
+	real     bool
+	image    nodeimage.Image
+	netns    string
+	workload string
 }
 
 // say prints a line of progress.
@@ -61,12 +68,12 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 
-	d.plane, err = localplane.Start(ctx, localplane.Options{
-		Tools:    d.tools,
-		Dir:      d.dir,
-		BinDir:   binDir,
-		Progress: d.say,
-	})
+	options := localplane.Options{Tools: d.tools, Dir: d.dir, BinDir: binDir, Progress: d.say}
+	if d.real {
+		options.SimArgs = []string{"--guests=nodes", "--node-image=" + d.image.Dir(), "--node-netns=this"}
+	}
+
+	d.plane, err = localplane.Start(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -92,6 +99,12 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 
+	if d.real {
+		if err := d.runPods(ctx); err != nil {
+			return err
+		}
+	}
+
 	if d.keep {
 		d.say("staying up until Ctrl-C")
 		<-ctx.Done()
@@ -107,12 +120,18 @@ func (d *demo) run(ctx context.Context) error {
 
 // apply applies the sample with the connection to the simulator.
 func (d *demo) apply(ctx context.Context) error {
-	content, err := os.ReadFile(filepath.Join(d.tools.Root(), "config", "samples", "demo.yaml"))
+	sample := "config/samples/demo.yaml"
+	if d.real {
+		sample = "config/samples/nodes.yaml"
+	}
+
+	content, err := os.ReadFile(filepath.Join(d.tools.Root(), sample))
 	if err != nil {
 		return fmt.Errorf("failed to read the sample: %w", err)
 	}
 
-	manifests := strings.ReplaceAll(string(content), "ENGINE_URL", d.plane.Engine.URL)
+	manifests := strings.NewReplacer("ENGINE_URL", d.plane.Engine.URL, "KUBERNETES_VERSION", d.image.Kubernetes).
+		Replace(string(content))
 	if err := os.WriteFile(d.manifestFile(), []byte(manifests), 0o600); err != nil {
 		return fmt.Errorf("failed to write the manifests: %w", err)
 	}
@@ -146,7 +165,7 @@ func (d *demo) apply(ctx context.Context) error {
 	}
 
 	d.applied = time.Now()
-	d.say("applied %d objects from config/samples/demo.yaml", len(objects))
+	d.say("applied %d objects from %s", len(objects), sample)
 
 	return nil
 }
@@ -392,6 +411,11 @@ func (d *demo) next(ctx context.Context) error {
 
 	const password = `$(sed -n 's/.*"password": "\(.*\)".*/\1/p' `
 	fmt.Fprintln(d.out, "\nTry next:")
+	if d.real {
+		fmt.Fprintf(d.out, "  nsenter --net=/run/netns/%s  # all that follows is in this network namespace\n", d.netns)
+		fmt.Fprintf(d.out, "  %s --kubeconfig %s get pods -A -o wide\n", kubectl, d.workload)
+	}
+
 	fmt.Fprintf(d.out, "  export KUBECONFIG=%s; %s get clusters,machines,olvmclusters,olvmmachines\n",
 		d.plane.Kubeconfig, kubectl)
 	fmt.Fprintf(d.out, "  CAPOLVM_TERRAFORM=%s OLVM_USERNAME=%s OLVM_PASSWORD=%s%s) "+

@@ -16,19 +16,23 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/nodeimage"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 
 	"github.com/go-logr/logr"
 )
 
 func main() {
+	machine.Main()
 	syscall.Umask(0o077)
 	keep := flag.Bool("keep", false, "stay up until Ctrl-C")
+	nodes := flag.String("nodes", "simulated", "what VMs are: simulated, or real for Linux machines with kubelets, as root")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	ctrl.SetLogger(logr.Discard()) // the libraries' own words go nowhere; errors come back
-	d := &demo{start: time.Now(), out: os.Stdout, keep: *keep}
-	err := d.run(ctx)
+	d := &demo{start: sinceVariable(time.Now()), out: os.Stdout, keep: *keep, netns: os.Getenv(netnsVariable)}
+	code, err := d.main(ctx, *nodes)
 	stop()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "\ndemo failed after %.0f s: %v\n", time.Since(d.start).Seconds(), err)
@@ -38,6 +42,34 @@ func main() {
 
 		os.Exit(1)
 	}
+
+	os.Exit(code)
+}
+
+// main runs the demo, with real nodes in a network namespace.
+func (d *demo) main(ctx context.Context, nodes string) (code int, err error) {
+	switch nodes {
+	case "simulated":
+		return 0, d.run(ctx)
+	case "real":
+	default:
+		return 0, fmt.Errorf("NODES=%s: it is simulated or real", nodes)
+	}
+
+	if err := nodeimage.Check(); err != nil {
+		return 0, err
+	}
+
+	d.real = true
+	if d.netns == "" {
+		return d.inNetNS(ctx)
+	}
+
+	if err := machine.SetUpSite(); err != nil {
+		return 0, err
+	}
+
+	return 0, d.run(ctx)
 }
 
 // prepare builds or finds the tools and the project's own commands.
@@ -63,6 +95,12 @@ func (d *demo) prepare(ctx context.Context) (string, error) {
 	}
 
 	d.tools = tools
+	if d.real {
+		if err := d.buildNodes(ctx); err != nil {
+			return "", err
+		}
+	}
+
 	runs := filepath.Join(toolchain.CacheDir(), "demo")
 	d.dir = filepath.Join(runs, time.Now().Format("20060102-150405"))
 

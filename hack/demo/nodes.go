@@ -1,0 +1,179 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/nodeimage"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
+)
+
+// This file has what the demo does with real nodes: VMs that are Linux machines, and pods that run in them.
+
+const (
+	// netnsVariable and startVariable tell a demo in which network namespace it is, and since when it runs.
+	netnsVariable = "CAPOLVM_DEMO_NETNS"
+	startVariable = "CAPOLVM_DEMO_START"
+
+	// answersWithin bounds how long pods take.
+	answersWithin = 3 * time.Minute
+	// helloURL is the Service of config/samples/hello.yaml at the control plane.
+	helloURL = "http://10.198.0.10:30080"
+)
+
+// buildNodes builds the image that the VMs boot from, and kubectl.
+func (d *demo) buildNodes(ctx context.Context) (err error) {
+	if d.image, err = (&nodeimage.Builder{Tools: d.tools, Say: d.say}).Ensure(ctx); err != nil {
+		return err
+	}
+
+	return d.tools.Build(ctx, "plane", "kubectl")
+}
+
+// inNetNS builds everything, and runs this demo again in a network namespace of its own: the networks of the VMs are in
+// it, and all of the demo reaches them. Nothing is left of it afterwards.
+func (d *demo) inNetNS(ctx context.Context) (code int, err error) {
+	if _, err := d.prepare(ctx); err != nil {
+		return 0, err
+	}
+
+	if err := machine.RaiseLimits(); err != nil {
+		return 0, err
+	}
+
+	name := fmt.Sprintf("capolvm-demo-%d", os.Getpid())
+	site := machine.Site{}
+	if site.NetNS, err = machine.EnsureNetNS(name); err != nil {
+		return 0, err
+	}
+
+	clean, err := site.Watch()
+	if err != nil {
+		return 0, err
+	}
+
+	// An interrupt from the keyboard reaches the child, too, which then cleans up.
+	child := exec.Command("nsenter", append([]string{"--net=/run/netns/" + name, os.Args[0]}, os.Args[1:]...)...)
+	child.Env = append(os.Environ(), netnsVariable+"="+name, startVariable+"="+strconv.FormatInt(d.start.Unix(), 10))
+	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
+	child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	err = child.Run()
+
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		code, err = cmp.Or(max(failed.ExitCode(), 0), 1), nil
+	}
+
+	return code, errors.Join(err, clean())
+}
+
+// sinceVariable is when the demo began that runs this one in a network namespace.
+func sinceVariable(now time.Time) time.Time {
+	seconds, err := strconv.ParseInt(os.Getenv(startVariable), 10, 64)
+	if err != nil {
+		return now
+	}
+
+	return time.Unix(seconds, 0)
+}
+
+// runPods runs a Deployment in the cluster, asks it through its Service, and shows the pods.
+func (d *demo) runPods(ctx context.Context) error {
+	var secret corev1.Secret
+	err := d.plane.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: clusterName + "-kubeconfig"}, &secret)
+	if err != nil {
+		return fmt.Errorf("failed to get the kubeconfig of the cluster: %w", err)
+	}
+
+	d.workload = filepath.Join(d.dir, "workload.kubeconfig")
+	if err := os.WriteFile(d.workload, secret.Data["value"], 0o600); err != nil {
+		return fmt.Errorf("failed to write the kubeconfig of the cluster: %w", err)
+	}
+
+	hello := filepath.Join(d.tools.Root(), "config", "samples", "hello.yaml")
+	if err := d.kubectl(ctx, "apply", "-f", hello); err != nil {
+		return err
+	}
+
+	answers, err := d.ask(ctx)
+	if err != nil {
+		return err
+	}
+
+	d.say("%s answered through Service hello, at %s\n", strings.Join(answers, " and "), helloURL)
+	if err := d.kubectl(ctx, "get", "nodes", "-o", "wide"); err != nil {
+		return err
+	}
+
+	fmt.Fprintln(d.out)
+
+	return d.kubectl(ctx, "get", "pods", "-A", "-o", "wide")
+}
+
+// ask asks the Service until both pods have answered.
+func (d *demo) ask(ctx context.Context) ([]string, error) {
+	// A new connection each time, for a Service chooses a pod for each connection.
+	asking := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	var answered []string
+
+	err := d.poll(ctx, answersWithin, func() (bool, error) {
+		name, err := get(ctx, asking, helloURL)
+		if err == nil && !slices.Contains(answered, name) {
+			answered = append(answered, name)
+		}
+
+		return len(answered) == 2, nil
+	}, func(context.Context) string { return fmt.Sprintf("  %s: pods that answered: %v", helloURL, answered) })
+
+	return answered, err
+}
+
+// get is the name of the pod that answers.
+func get(ctx context.Context, asking *http.Client, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+
+	answer, err := asking.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+
+	content, err := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
+
+	return strings.TrimSpace(strings.TrimPrefix(string(content), "hello from ")), err
+}
+
+// kubectl runs kubectl in the cluster.
+func (d *demo) kubectl(ctx context.Context, args ...string) error {
+	path, err := d.tools.Path("plane", "kubectl")
+	if err != nil {
+		return err
+	}
+
+	command := exec.CommandContext(ctx, path, args...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+d.workload)
+	command.Stdout, command.Stderr = d.out, os.Stderr
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("kubectl %s: %w", args[0], err)
+	}
+
+	return nil
+}
