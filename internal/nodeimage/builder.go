@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
@@ -116,6 +117,9 @@ func (b *Builder) Ensure(ctx context.Context) (Image, error) {
 	if err := Check(); err != nil {
 		return Image{}, err
 	}
+
+	// What is in an image is for all users of a machine.
+	defer syscall.Umask(syscall.Umask(0o022))
 
 	programs, err := b.programs(ctx)
 	if err != nil {

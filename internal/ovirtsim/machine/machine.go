@@ -179,13 +179,13 @@ func (c Config) prepareDisk() error {
 	}
 
 	for _, name := range []string{"upper", "work", "root"} {
-		if err := os.MkdirAll(filepath.Join(c.Disk, name), 0o755); err != nil {
+		if err := makeFolder(filepath.Join(c.Disk, name), 0o755); err != nil {
 			return fmt.Errorf("the disk of machine %s: %w", c.Name, err)
 		}
 	}
 
 	for _, path := range plain {
-		if err := os.MkdirAll(c.plainFolder(path), 0o711); err != nil {
+		if err := makeFolder(c.plainFolder(path), 0o711); err != nil {
 			return fmt.Errorf("the disk of machine %s: %w", c.Name, err)
 		}
 	}
@@ -197,6 +197,11 @@ func (c Config) prepareDisk() error {
 	}
 
 	return os.WriteFile(filepath.Join(c.Disk, "ready"), nil, 0o600)
+}
+
+// makeFolder makes a folder with that mode, whatever the umask is.
+func makeFolder(path string, mode os.FileMode) error {
+	return errors.Join(os.MkdirAll(path, mode), os.Chmod(path, mode))
 }
 
 func (c Config) copyStore() error {

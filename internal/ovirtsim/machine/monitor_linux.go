@@ -22,6 +22,8 @@ func Main() {
 		return
 	}
 
+	syscall.Umask(0o022) // what is made is for all users of a machine
+
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
