@@ -57,7 +57,7 @@ func (w *workload) applyTemplates(
 		"OLVM_VNIC_PROFILE":            "kvm-vlan",
 		"OLVM_SUBNET":                  "127.20.S.0/24",
 		"OLVM_GATEWAY":                 "127.20.S.1",
-		"OLVM_DNS_SERVER":             "127.20.S.1",
+		"OLVM_DNS_SERVER":              "127.20.S.1",
 		"OLVM_CONTROL_PLANE_ADDRESSES": "127.20.S.10-127.20.S.19",
 		"OLVM_WORKER_ADDRESSES":        "127.20.S.100-127.20.S.109,127.20.S.120",
 	}

@@ -52,10 +52,13 @@ func newCluster(t *testing.T, name string) *cluster {
 		var err error
 
 		suite.plane, err = localplane.Start(t.Context(), localplane.Options{
-			Tools:    suite.tools,
-			Dir:      suite.dir,
-			BinDir:   suite.binDir,
-			SimArgs:  []string{"--guests=nodes", "--node-image=" + suite.image.Dir(), "--node-netns=this"},
+			Tools:  suite.tools,
+			Dir:    suite.dir,
+			BinDir: suite.binDir,
+			SimArgs: []string{
+				"--guests=nodes", "--node-netns=this",
+				"--node-image=" + suite.image.Dir(), "--node-image=" + suite.before.Dir(),
+			},
 			Progress: say,
 		})
 		check.Error(t, err, "")
@@ -99,7 +102,7 @@ func (c *cluster) apply(file string, more map[string]string, changes ...func(*un
 		"WORKER_MACHINE_COUNT":         "1",
 		"CONTROL_PLANE_ENDPOINT_HOST":  "10.198.0.5",
 		"OLVM_SERVER_URL":              suite.plane.Engine.URL,
-		"OLVM_VM_TEMPLATE":             "debian-k8s",
+		"OLVM_VM_TEMPLATE":             "debian-k8s-${KUBERNETES_VERSION}",
 		"OLVM_NETWORK":                 "kvm-vlan",
 		"OLVM_VNIC_PROFILE":            "kvm-vlan",
 		"OLVM_SUBNET":                  "10.198.0.0/24",
@@ -287,15 +290,4 @@ func (c *cluster) delete() {
 	vms, err := c.engine.VMs(c.t.Context())
 	check.Error(c.t, err, "")
 	check.Equal(c.t, "VMs left in the engine", len(vms), 0)
-}
-
-// TestAClusterWithKeepalived makes 1+1 nodes whose endpoint keepalived holds.
-func TestAClusterWithKeepalived(t *testing.T) {
-	c := newCluster(t, "alive")
-	c.apply("cluster-template.yaml", map[string]string{"CONTROL_PLANE_VIRTUAL_IP": "Keepalived"})
-	c.connect()
-	c.expectMachines(5*time.Minute, 1, 1, suite.image.Kubernetes)
-	c.deploy(1)
-	c.expectAnswers(1)
-	c.delete()
 }

@@ -399,3 +399,39 @@ func TestAClusterWithKubeVIP(t *testing.T) {
 	c.expectDrained(3)
 	c.delete()
 }
+
+// TestAClusterWithKeepalived makes 1+1 nodes whose endpoint keepalived holds, has a worker replaced whose kubelet is
+// dead, scales the workers to zero and back, and upgrades all to the next patch version.
+func TestAClusterWithKeepalived(t *testing.T) {
+	c := newCluster(t, "alive")
+	c.apply("cluster-template-machine-health-check.yaml", map[string]string{
+		"CONTROL_PLANE_VIRTUAL_IP": "Keepalived",
+		"KUBERNETES_VERSION":       suite.before.Kubernetes,
+		"NODE_LOST_SECONDS":        "1",
+		"NODES_LOST_AT_MOST":       "100%",
+	})
+	c.connect()
+	c.expectMachines(5*time.Minute, 1, 1, suite.before.Kubernetes)
+	c.expectNodes(2)
+	c.deploy(1)
+	c.expectAnswers(1)
+
+	before := c.workers()
+	body := map[string]string{"ready": "Unknown"}
+	check.Error(t, suite.plane.Control(t.Context(), "POST", "/vms/"+before[0]+"/node", body, nil), "")
+	c.eventually(4*time.Minute, "the worker whose kubelet is dead is gone", func(context.Context) error {
+		if slices.Contains(c.workers(), before[0]) {
+			return fmt.Errorf("the workers are %v", c.workers())
+		}
+
+		return nil
+	})
+	c.expectMachines(3*time.Minute, 1, 1, suite.before.Kubernetes)
+
+	c.scale(1, 0, "")
+	c.expectMachines(3*time.Minute, 1, 0, suite.before.Kubernetes)
+	c.scale(1, 1, suite.image.Kubernetes)
+	c.expectMachines(8*time.Minute, 1, 1, suite.image.Kubernetes)
+	c.expectAnswers(1)
+	c.delete()
+}

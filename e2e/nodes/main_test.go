@@ -25,11 +25,12 @@ import (
 // suite is what all tests share.
 var suite struct {
 	// skip says why nothing is run here; nil where it is.
-	skip   error
-	tools  *toolchain.Toolchain
-	image  nodeimage.Image
-	dir    string
-	binDir string
+	skip  error
+	tools *toolchain.Toolchain
+	// image is the newest one, before that of the patch version before it.
+	image, before nodeimage.Image
+	dir           string
+	binDir        string
 	// plane is started by the first test that needs it.
 	plane *localplane.Plane
 }
@@ -50,8 +51,9 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int, err error) {
-	if suite.skip = nodeimage.Check(); suite.skip != nil {
-		return m.Run(), nil
+	suite.skip = nodeimage.Check()
+	if suite.skip != nil {
+		return m.Run(), nil //nolint:nilerr // each test says so
 	}
 
 	if suite.tools, err = toolchain.New(); err != nil {
@@ -59,9 +61,12 @@ func run(m *testing.M) (code int, err error) {
 	}
 
 	suite.tools.Progress = say
-	builder := &nodeimage.Builder{Tools: suite.tools, Say: say}
+	if err := buildImages(); err != nil {
+		return 0, err
+	}
+
 	if suite.dir = os.Getenv(inside); suite.dir == "" {
-		return prepare(builder)
+		return prepare()
 	}
 
 	if err := machine.SetUpSite(); err != nil {
@@ -69,10 +74,6 @@ func run(m *testing.M) (code int, err error) {
 	}
 
 	suite.binDir = filepath.Join(suite.dir, "bin")
-	if suite.image, err = builder.Ensure(context.Background()); err != nil {
-		return 0, err
-	}
-
 	code = m.Run()
 	if suite.plane != nil {
 		suite.plane.Stop()
@@ -81,16 +82,25 @@ func run(m *testing.M) (code int, err error) {
 	return code, nil
 }
 
+func buildImages() (err error) {
+	ctx := context.Background()
+	builder := &nodeimage.Builder{Tools: suite.tools, Say: say}
+	if suite.image, err = builder.Ensure(ctx); err != nil {
+		return err
+	}
+
+	builder.Kubernetes = "nodebefore"
+	suite.before, err = builder.Ensure(ctx)
+
+	return err
+}
+
 func say(format string, args ...any) { fmt.Printf("nodes: "+format+"\n", args...) }
 
 // prepare builds what is run, and then runs this program again in a network namespace of its own: the management plane,
 // the simulator and the networks of its VMs are in it, so that all reach one another, and nobody else.
-func prepare(builder *nodeimage.Builder) (int, error) {
+func prepare() (int, error) {
 	ctx := context.Background()
-	if _, err := builder.Ensure(ctx); err != nil {
-		return 0, err
-	}
-
 	if err := suite.tools.Build(ctx, "plane", localplane.Programs...); err != nil {
 		return 0, err
 	}

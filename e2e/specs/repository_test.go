@@ -183,7 +183,7 @@ func clusterctlConfig(subnet int) string {
 				"OLVM_CONTROL_PLANE_MEMORY": "4GB", "OLVM_WORKER_MEMORY": "4GB",
 				"CONTROL_PLANE_ENDPOINT_HOST": address("5"), "OLVM_SUBNET": address("0/24"),
 				"OLVM_GATEWAY":                 address("1"),
-				"OLVM_DNS_SERVER":             address("1"),
+				"OLVM_DNS_SERVER":              address("1"),
 				"OLVM_CONTROL_PLANE_ADDRESSES": address("10") + "-" + address("19"),
 				"OLVM_WORKER_ADDRESSES":        address("100") + "-" + address("119"),
 			},

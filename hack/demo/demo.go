@@ -49,8 +49,8 @@ type demo struct {
 	executor terraform.Executable
 	// applied is when the cluster's manifests were applied.
 	applied time.Time
-	// real reports that the VMs are Linux machines, which boot from image; netns is the name of the network namespace that
-	// they and this process are in, and workload the kubeconfig of their cluster.
+	// real reports that the VMs are Linux machines, which boot from image; netns is the name of the network namespace
+	// that they and this process are in, and workload the kubeconfig of their cluster.
 	real     bool
 	image    nodeimage.Image
 	netns    string

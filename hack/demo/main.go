@@ -27,7 +27,7 @@ func main() {
 	machine.Main()
 	syscall.Umask(0o077)
 	keep := flag.Bool("keep", false, "stay up until Ctrl-C")
-	nodes := flag.String("nodes", "simulated", "what VMs are: simulated, or real for Linux machines with kubelets, as root")
+	nodes := flag.String("nodes", "simulated", "simulated, or real for Linux machines with kubelets, as root")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	ctrl.SetLogger(logr.Discard()) // the libraries' own words go nowhere; errors come back

@@ -68,7 +68,8 @@ func (d *demo) inNetNS(ctx context.Context) (code int, err error) {
 	}
 
 	// An interrupt from the keyboard reaches the child, too, which then cleans up.
-	child := exec.Command("nsenter", append([]string{"--net=/run/netns/" + name, os.Args[0]}, os.Args[1:]...)...)
+	args := append([]string{"--net=/run/netns/" + name, os.Args[0]}, os.Args[1:]...)
+	child := exec.Command("nsenter", args...) //nolint:gosec // this program, as it was called
 	child.Env = append(os.Environ(), netnsVariable+"="+name, startVariable+"="+strconv.FormatInt(d.start.Unix(), 10))
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
 	child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}

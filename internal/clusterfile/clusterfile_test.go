@@ -212,6 +212,29 @@ func TestFlavorsOfAClusterFile(t *testing.T) {
 	}
 }
 
+// TestDNSServersOfAClusterFile has those of the file, and none of the template's where the file has none.
+func TestDNSServersOfAClusterFile(t *testing.T) {
+	for _, flavor := range []string{"default", "dns", "ipam", "ock"} {
+		for servers, want := range map[string][]string{"": nil, "10.20.30.53, 10.20.30.54": {"10.20.30.53", "10.20.30.54"}} {
+			t.Run(flavor+" "+servers, func(t *testing.T) {
+				s := read(t, "older.yaml", "extraIgnitionInline:", "catalogs:")
+				for _, m := range s.machines() {
+					m.VirtualMachine.Network.DNSServers = servers
+				}
+
+				s.Validate()
+				objects, err := s.Manifests(flavor, func(string) (string, bool) { return "x", true })
+				check.Error(t, err, "")
+
+				for _, name := range []string{"demo-control-plane", "demo-md-0"} {
+					template := decoded[infrav1.OLVMMachineTemplate](t, objects, "OLVMMachineTemplate", name)
+					check.Equal(t, name, template.Spec.Template.Spec.VirtualMachine.Network.DNSServers, want)
+				}
+			})
+		}
+	}
+}
+
 // TestKeysOfOraclesCommandThatMeanNothingHere has them all: each is one warning that says what to do instead.
 func TestKeysOfOraclesCommandThatMeanNothingHere(t *testing.T) {
 	const more = `name: demo
@@ -287,6 +310,9 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 			[]string{"virtualIp: 10.20.31.160 is not in the subnet 10.20.30.0/24",
 				"controlPlaneMachine.virtualMachine.network.gateway: \"10.20.31.1\" is not " +
 					"an address of the subnet", "controlPlaneMachine.virtualMachine.network.ipv4.ipAddresses: it is required"}},
+		"a DNS server that is none": {"current",
+			[]string{"gateway: 10.20.30.1\n", "gateway: 10.20.30.1\n          dnsServers: 10.20.30.53, dns.example.com\n"},
+			[]string{"controlPlaneMachine.virtualMachine.network.dnsServers: \"dns.example.com\" is not an address"}},
 		"a virtual IP that is none": {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: api.example.com"},
 			[]string{`virtualIp: "api.example.com" is not an IP address`}},
 		"too few addresses": {"current",

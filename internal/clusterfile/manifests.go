@@ -132,12 +132,23 @@ func (s *Source) applyPatches(objects []*unstructured.Unstructured, patches map[
 	return nil
 }
 
-// withoutNulls drops the fields whose variables are empty.
+// only has one field of an object, where that has it.
+func only(value any, field string) object {
+	from, _ := value.(object)
+	if from[field] == nil {
+		return object{}
+	}
+
+	return object{field: from[field]}
+}
+
+// withoutNulls drops the fields whose variables are empty, alone or as the one entry of a list.
 func withoutNulls(value any) {
 	switch value := value.(type) {
 	case map[string]any:
 		for key, field := range value {
-			if field == nil {
+			list, ok := field.([]any)
+			if field == nil || ok && len(list) == 1 && list[0] == nil {
 				delete(value, key)
 			}
 
@@ -171,7 +182,7 @@ func (s *Source) variables() map[string]string {
 		"OLVM_VNIC_PROFILE":            control.Network.VNICProfileName,
 		"OLVM_SUBNET":                  control.VirtualMachine.Network.IPv4.Subnet,
 		"OLVM_GATEWAY":                 control.VirtualMachine.Network.Gateway,
-		"OLVM_DNS_SERVER":             control.VirtualMachine.Network.DNSServers,
+		"OLVM_DNS_SERVER":              first(control.VirtualMachine.Network.DNSServers),
 		"OLVM_CONTROL_PLANE_ADDRESSES": control.VirtualMachine.Network.IPv4.IPAddresses,
 		"OLVM_WORKER_ADDRESSES":        worker.VirtualMachine.Network.IPv4.IPAddresses,
 		"OLVM_CONTROL_PLANE_MEMORY":    control.VirtualMachine.Memory,
@@ -183,6 +194,16 @@ func (s *Source) variables() map[string]string {
 	}
 
 	return out
+}
+
+// first is the first entry of a list with commas between; empty where there is none.
+func first(list string) string {
+	entries := split(list)
+	if len(entries) == 0 {
+		return ""
+	}
+
+	return entries[0]
 }
 
 // object is one of JSON.
@@ -206,18 +227,12 @@ func (s *Source) patches(objects []*unstructured.Unstructured, ignition bool) (m
 		return nil, err
 	}
 
-	for _, spec := range []object{control, worker} { // that of the template stands for the file's
-		network := spec["virtualMachine"].(object)["network"].(object)
-		if network["dnsServers"] == nil {
-			network["dnsServers"] = nil
-		}
-	}
-
 	for _, o := range objects { // a flavor whose machines have their addresses from elsewhere
 		network, found, _ := unstructured.NestedMap(o.Object, "spec", "template", "spec", "virtualMachine", "network")
 		if found && network["ipv4"] == nil {
 			for _, spec := range []object{control, worker} {
-				delete(spec["virtualMachine"].(object), "network")
+				vm := spec["virtualMachine"].(object)
+				vm["network"] = only(vm["network"], "dnsServers")
 			}
 		}
 	}

@@ -204,9 +204,11 @@ func (s *Source) required() {
 // checkDNSServers refuses what are no addresses.
 func (s *Source) checkDNSServers() {
 	for name, m := range s.machines() {
+		path := name + "virtualMachine.network.dnsServers"
+
 		for _, server := range split(m.VirtualMachine.Network.DNSServers) {
 			if _, err := netip.ParseAddr(server); err != nil {
-				s.note(false, name+"virtualMachine.network.dnsServers", "%q is not an address such as 10.20.30.53", server)
+				s.note(false, path, "%q is not an address such as 10.20.30.53", server)
 			}
 		}
 	}

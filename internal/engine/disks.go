@@ -336,8 +336,8 @@ func (c *Client) ReleaseDisks(ctx context.Context, vmID ID, own func(*DiskAttach
 // effect. An interrupt does not cut the request off, which would leave a disk that no state has. owner, which may be
 // empty, is what MadeFor finds the disk by.
 //
-// mayAct, which may be nil, is asked before each request, and again after the disk was made: a process that was halted in
-// between has made a disk that another process may have made already. The disk is removed then, and the refusal
+// mayAct, which may be nil, is asked before each request, and again after the disk was made: a process that was halted
+// in between has made a disk that another process may have made already. The disk is removed then, and the refusal
 // returned.
 func (c *Client) CreateDiskOnce(
 	ctx context.Context, owner string, wanted *Disk, mayAct func(context.Context) error, report func(seen string),

@@ -1,6 +1,7 @@
 package nodeimage
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"embed"
@@ -93,6 +94,9 @@ func (i Image) Store() string { return filepath.Join(i.dir, "store") }
 // Builder builds images.
 type Builder struct {
 	Tools *toolchain.Toolchain
+	// Kubernetes is the tools module that Kubernetes is built from; empty means node, and nodebefore is the patch
+	// version before it.
+	Kubernetes string
 	// Say is called with lines for people.
 	Say func(format string, args ...any)
 }
@@ -136,7 +140,8 @@ func (b *Builder) Ensure(ctx context.Context) (Image, error) {
 		return Image{}, err
 	}
 
-	names = append(names, "ghcr.io/kube-vip/kube-vip:"+b.Tools.Version("kubevip", "github.com/kube-vip/kube-vip"), Hello)
+	kubeVIP := "ghcr.io/kube-vip/kube-vip:" + b.Tools.Version("kubevip", "github.com/kube-vip/kube-vip")
+	names = append(names, kubeVIP, Hello)
 
 	inputs := append([]string{base}, programs.inputs()...)
 	inputs = append(inputs, strings.Join(names, " "), contentOf(files), "a record", "machine-id")
@@ -215,9 +220,9 @@ const (
 	contained = ""
 )
 
-// nodePrograms are those of a node with their places, by the module of tools that has them.
+// nodePrograms are those of a node with their places, by the module of tools that has them; "" is that of Kubernetes.
 var nodePrograms = map[string]map[string]string{
-	"node": {
+	"": {
 		"kube-apiserver":          contained,
 		"kube-controller-manager": contained,
 		"kube-proxy":              contained,
@@ -245,6 +250,10 @@ func (b *Builder) programs(ctx context.Context) (programs, error) {
 	out := programs{}
 
 	for module, places := range nodePrograms {
+		if module == "" {
+			module = cmp.Or(b.Kubernetes, "node")
+		}
+
 		if err := b.Tools.Build(ctx, module, slices.Collect(maps.Keys(places))...); err != nil {
 			return nil, err
 		}

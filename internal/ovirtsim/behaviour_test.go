@@ -1078,3 +1078,48 @@ func TestALeaseMayNameItsStorageDomain(t *testing.T) {
 	r.refused(400, "Storage Domain doesn't exist.", "POST", "/api/vms", body("a", "true", "none"))
 	r.ok("POST", "/api/vms", body("a", "true", "olvm-data"))
 }
+
+// endingGuest ends by itself when it is told to, and powers itself off when it is asked.
+type endingGuest struct {
+	stubGuest
+	end chan error
+}
+
+func (g *endingGuest) Boot(
+	ctx context.Context, machine ovirtsim.GuestVM, ready func([]ovirtsim.ReportedInterface),
+) error {
+	ready([]ovirtsim.ReportedInterface{{Name: "enp1s0", Addresses: []string{"10.0.0.10"}}})
+
+	select {
+	case err := <-g.end:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+func (g *endingGuest) Shutdown(string) bool {
+	g.end <- ovirtsim.ErrPoweredOff
+	return true
+}
+
+// TestGuestsThatEndByThemselves powers guests off from inside, crashes them, and asks them to shut down.
+func TestGuestsThatEndByThemselves(t *testing.T) {
+	for name, end := range map[string]func(r *raw, g *endingGuest, id string){
+		"powered off inside": func(_ *raw, g *endingGuest, _ string) { g.end <- ovirtsim.ErrPoweredOff },
+		"crashed":            func(_ *raw, g *endingGuest, _ string) { g.end <- ovirtsim.ErrCrashed },
+		"asked to shut down": func(r *raw, _ *endingGuest, id string) {
+			r.ok("POST", "/api/vms/"+id+"/shutdown", "{}")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &endingGuest{end: make(chan error, 1)}
+			r := newRawWith(t, ovirtsim.Options{Timings: fast, Guest: g})
+			id := r.newVM("vm", "")
+			r.start(id)
+			end(r, g, id)
+			r.until("/api/vms/"+id, "status", "down")
+			r.start(id)
+		})
+	}
+}

@@ -70,6 +70,12 @@ type (
 	AffinityGroupInfo = control.AffinityGroupInfo
 )
 
+// What Boot of a Guest returns where the guest ends by itself.
+var (
+	ErrPoweredOff = api.ErrPoweredOff
+	ErrCrashed    = api.ErrCrashed
+)
+
 // DefaultInventory is what an engine has that is given none.
 func DefaultInventory() Inventory { return inventory.Default() }
 

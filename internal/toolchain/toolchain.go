@@ -84,15 +84,8 @@ var modules = map[string][]tool{
 			module: "github.com/oracle/cluster-api-provider-oci",
 		},
 	},
-	"node": {
-		kubernetesTool("kube-apiserver"),
-		kubernetesTool("kube-controller-manager"),
-		kubernetesTool("kube-proxy"),
-		kubernetesTool("kube-scheduler"),
-		kubernetesTool("kubeadm"),
-		kubernetesTool("kubectl"),
-		kubernetesTool("kubelet"),
-	},
+	"node":       nodeTools(),
+	"nodebefore": nodeTools(),
 	"containerd": {
 		containerdTool("containerd"),
 		containerdTool("containerd-shim-runc-v2"),
@@ -137,6 +130,19 @@ func kubernetesTool(name string) tool {
 		module:    "k8s.io/kubernetes",
 		stamp:     kubernetesStamp,
 		published: kubernetesRelease,
+	}
+}
+
+// nodeTools are the executables of Kubernetes of a node.
+func nodeTools() []tool {
+	return []tool{
+		kubernetesTool("kube-apiserver"),
+		kubernetesTool("kube-controller-manager"),
+		kubernetesTool("kube-proxy"),
+		kubernetesTool("kube-scheduler"),
+		kubernetesTool("kubeadm"),
+		kubernetesTool("kubectl"),
+		kubernetesTool("kubelet"),
 	}
 }
 

@@ -28,8 +28,8 @@ var (
 
 // Guest is what runs inside the VMs.
 type Guest interface {
-	// Boot runs the guest until ctx ends, or returns why it did not come up, ErrPoweredOff or ErrCrashed. It calls ready
-	// once its network is configured, and when that changes, with what the guest agent reports.
+	// Boot runs the guest until ctx ends, or returns why it did not come up, ErrPoweredOff or ErrCrashed. It calls
+	// ready once its network is configured, and when that changes, with what the guest agent reports.
 	Boot(ctx context.Context, machine GuestVM, ready func([]store.ReportedInterface)) error
 	// Shutdown asks the guest of a VM to power itself off, and reports whether it does so by itself; a guest that does
 	// not is off after a while. It is called under the lock.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
@@ -261,7 +260,8 @@ func Default() Inventory {
 }
 
 // Nodes is the inventory for guests that are Linux machines: that of Default, with routers in its networks, and with a
-// template for each version of Kubernetes that there is an image of, debian-k8s for the first one.
+// template for each version of Kubernetes that there is an image of, such as debian-k8s-v1.36.3; the first one is
+// debian-k8s, too.
 func Nodes(versions ...string) Inventory {
 	out := Default()
 	center := &out.DataCenters[0]
@@ -270,19 +270,19 @@ func Nodes(versions ...string) Inventory {
 	center.Templates = nil
 
 	for i, version := range versions {
-		name := "debian-k8s"
-		if i > 0 {
-			name += "-" + strings.TrimPrefix(version, "v")
-		}
-
-		center.Templates = append(center.Templates, Template{
-			Name:       name,
+		template := Template{
+			Name:       "debian-k8s-" + version,
 			Cluster:    "Default",
 			OSType:     "debian_9",
 			Disks:      []TemplateDisk{{Size: 20 * store.GiB}},
 			Memory:     4 * store.GiB,
 			Kubernetes: version,
-		})
+		}
+		center.Templates = append(center.Templates, template)
+		if i == 0 {
+			template.Name = "debian-k8s"
+			center.Templates = append(center.Templates, template)
+		}
 	}
 
 	return out

@@ -113,7 +113,8 @@ func (h hierarchy) copyCPUs(group string) error {
 	return nil
 }
 
-// removeGroups removes the groups below one, and itself, as soon as nothing is in them. It reports whether none is left.
+// removeGroups removes the groups below one, and itself, as soon as nothing is in them. It reports whether none is
+// left.
 func removeGroups(group string, deadline time.Time) bool {
 	for !tryRemoveGroups(group) {
 		if time.Now().After(deadline) {

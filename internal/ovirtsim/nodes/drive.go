@@ -102,6 +102,7 @@ func networkData(vm api.GuestVM) object {
 	for _, nic := range vm.NICs {
 		v4 := network(vm, nic.Interface, "ipv4", nic.BootProtocol, nic.Address, nic.Netmask, nic.Gateway)
 		v6 := network(vm, nic.Interface, "ipv6", nic.IPv6BootProtocol, nic.IPv6Address, nic.IPv6Prefix, nic.IPv6Gateway)
+
 		for _, one := range []object{v4, v6} {
 			if one != nil {
 				networks = append(networks, one)

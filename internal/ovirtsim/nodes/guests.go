@@ -70,6 +70,7 @@ func (g *Guests) Boot(ctx context.Context, vm api.GuestVM, ready func([]store.Re
 	if !g.enter() {
 		return nil
 	}
+
 	defer g.boots.Done()
 
 	ctx, cancel := context.WithCancel(ctx)
@@ -143,7 +144,7 @@ func (g *Guests) dir(vmID string) string { return filepath.Join(g.options.Dir, v
 // configOf is what the machine of a VM is made of. Disks that the VM has no longer are removed.
 func (g *Guests) configOf(vm api.GuestVM) (machine.Config, error) {
 	if vm.Ignition {
-		return machine.Config{}, errors.New("machines of the simulator have no Ignition: use a template with cloud-init")
+		return machine.Config{}, errors.New("machines have no Ignition: use a template with cloud-init")
 	}
 
 	image, err := g.imageOf(vm)

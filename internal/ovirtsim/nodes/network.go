@@ -43,6 +43,7 @@ func (g *Guests) bridge(device api.GuestInterface) (string, error) {
 
 	name := fmt.Sprintf("net%d", len(g.bridges)+1)
 	steps := [][]string{{"link", "add", name, "alias", device.Network, "type", "bridge"}}
+
 	for _, address := range device.Router {
 		steps = append(steps, []string{"address", "add", address, "dev", name, "nodad"})
 	}

@@ -136,7 +136,8 @@ func (f *flags) add(set *pflag.FlagSet) {
 
 	set.StringVar(
 		&f.guests, "guests", guestsInMemory,
-		"what runs in VMs: memory for nodes of clusters in memory, nodes for Linux machines with kubelets (as root), none",
+		"what runs in VMs: memory for nodes of clusters in memory, nodes for Linux machines with kubelets (as root), "+
+			"or none",
 	)
 	f.nodes.add(set)
 	set.StringArrayVar(
@@ -278,7 +279,8 @@ func (f flags) start() (_ ovirtsim.Guest, stop func(), err error) {
 		return guests, stop, err
 	}
 
-	return nil, nil, fmt.Errorf("--guests %q: it is %s, %s or %s", f.guests, guestsInMemory, guestsAreNodes, guestsAreNone)
+	return nil, nil, fmt.Errorf("--guests %q: it is %s, %s or %s", f.guests, guestsInMemory, guestsAreNodes,
+		guestsAreNone)
 }
 
 // inMemory are guests that are nodes of clusters in memory.

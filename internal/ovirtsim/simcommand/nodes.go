@@ -28,8 +28,8 @@ const thisNetNS = "this"
 func (f *nodeFlags) add(set *pflag.FlagSet) {
 	set.StringArrayVar(
 		&f.folders, "node-image", nil,
-		"with --guests=nodes, folder of an image that VMs boot from, as make node-image prints it; can be given several "+
-			"times, for several versions of Kubernetes",
+		"with --guests=nodes, folder of an image that VMs boot from, as make node-image prints it; can be given "+
+			"several times, for several versions of Kubernetes",
 	)
 	set.StringVar(
 		&f.netns, "node-netns", fmt.Sprintf("ovirtsim-%d", os.Getpid()),
@@ -123,5 +123,5 @@ func (f *nodeFlags) describe() string {
 		return "the networks of VMs are in the network namespace of the simulator"
 	}
 
-	return fmt.Sprintf("the networks of VMs are in network namespace %s: ip netns exec %s kubectl ...", f.netns, f.netns)
+	return fmt.Sprintf("the networks of VMs are in network namespace %[1]s: ip netns exec %[1]s kubectl ...", f.netns)
 }

@@ -1,0 +1,111 @@
+package nodes
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// TestTheDriveIsThatOfAnEngine compares it, to the byte, with what an engine 4.5.8 gave to libvirt for such a VM.
+func TestTheDriveIsThatOfAnEngine(t *testing.T) {
+	const instance = "8df586f6-0732-4a2f-88fd-13ee06163618" // new with each drive
+
+	recorded := map[string]string{}
+
+	for _, name := range []string{"meta_data.json", "network_data.json", "user_data"} {
+		content, err := os.ReadFile(filepath.Join("testdata", "cloud-init", name))
+		check.Error(t, err, "")
+		recorded["openstack/latest/"+name] = string(content)
+	}
+
+	_, script, _ := strings.Cut(recorded["openstack/latest/user_data"], "  expire: false\n")
+	check.Equal(t, "the files", driveFiles(api.GuestVM{
+		Drive:    true,
+		HostName: "md-kk6hw-jbdr9",
+		UserData: script,
+		NICs: []api.GuestNIC{{
+			Interface: "enp1s0", BootProtocol: "static",
+			Address: "127.20.40.102", Netmask: "255.255.255.0", Gateway: "127.20.40.1",
+		}},
+	}, instance), recorded)
+}
+
+// TestNetworksOfADrive has what was not recorded, as the sources of the engine have it.
+func TestNetworksOfADrive(t *testing.T) {
+	for name, test := range map[string]struct {
+		vm   api.GuestVM
+		want string
+	}{
+		"nothing": {},
+		"DNS servers alone": {api.GuestVM{DNSServers: []string{"10.0.0.53"}}, `{
+  "services" : [ {
+    "address" : "10.0.0.53",
+    "type" : "dns"
+  } ]
+}`},
+		"both families, one by DHCP": {api.GuestVM{
+			DNSServers:    []string{"10.0.0.53", "fd00::53"},
+			SearchDomains: []string{"example.com"},
+			NICs: []api.GuestNIC{{
+				Interface: "eth0", BootProtocol: "dhcp",
+				IPv6BootProtocol: "static", IPv6Address: "fd00::10", IPv6Prefix: "64", IPv6Gateway: "fd00::1",
+			}},
+		}, `{
+  "links" : [ {
+    "name" : "eth0",
+    "id" : "eth0",
+    "type" : "vif"
+  } ],
+  "services" : [ {
+    "address" : "10.0.0.53",
+    "type" : "dns"
+  }, {
+    "address" : "fd00::53",
+    "type" : "dns"
+  } ],
+  "networks" : [ {
+    "dns_search" : [ "example.com" ],
+    "link" : "eth0",
+    "id" : "eth0",
+    "type" : "ipv4_dhcp",
+    "dns_nameservers" : [ "10.0.0.53", "fd00::53" ]
+  }, {
+    "netmask" : "64",
+    "dns_search" : [ "example.com" ],
+    "link" : "eth0",
+    "id" : "eth0",
+    "ip_address" : "fd00::10",
+    "type" : "ipv6",
+    "gateway" : "fd00::1",
+    "dns_nameservers" : [ "10.0.0.53", "fd00::53" ]
+  } ]
+}`},
+		"a NIC that nothing configures": {api.GuestVM{NICs: []api.GuestNIC{{
+			Interface: "eth0", BootProtocol: "none", IPv6BootProtocol: "none",
+		}}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			check.Equal(t, "network_data.json", driveFiles(test.vm, "id")["openstack/latest/network_data.json"], test.want)
+		})
+	}
+}
+
+// TestARunWithoutADrive takes away that of an earlier run.
+func TestARunWithoutADrive(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "drive")
+	path, err := writeDrive(api.GuestVM{Drive: true}, dir)
+	check.Error(t, err, "")
+	check.Equal(t, "the folder", path, dir)
+
+	path, err = writeDrive(api.GuestVM{}, dir)
+	check.Error(t, err, "")
+	check.Equal(t, "the folder of a run without one", path, "")
+
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the drive is still there: %v", err)
+	}
+}
