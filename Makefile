@@ -22,7 +22,7 @@ demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-
 	@exec bin/demo $(if $(KEEP),-keep) $(if $(NODES),-nodes=$(NODES))
 
 .PHONY: test
-test: tools test-unit test-conformance test-integration test-waiting test-image test-release test-security test-reliability test-e2e ## Run all tests
+test: tools test-unit test-conformance test-integration test-waiting test-image test-release test-security test-reliability test-e2e test-nodes ## Run all tests
 
 .PHONY: test-waiting
 # They wait more than they compute: one beside the other they take as long as the longer one.
@@ -65,8 +65,8 @@ node-image: ## Build the image of simulated machines: Debian, containerd and Kub
 	@go run ./hack/nodeimage
 
 .PHONY: test-nodes
-test-nodes: ## Run simulated machines: real systemd, cloud-init, kubeadm and kubelet; as root, with debootstrap
-	go test ./e2e/nodes -count=1 -timeout 15m
+test-nodes: tools ## Make clusters of simulated machines: real systemd, cloud-init, kubeadm, kubelet; as root, with debootstrap
+	go test ./e2e/nodes -count=1 -timeout 40m
 
 .PHONY: test-e2e
 test-e2e: tools tools-ipam tools-clusterctl ## Run clusters from end to end

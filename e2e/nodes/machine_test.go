@@ -86,7 +86,7 @@ func (s *site) config(name, userData string) machine.Config {
 		Name: name, ID: "3bd3d5e2-60fb-4b8d-b848-4f548a425cd7",
 		RootFS: s.image.RootFS(), Store: s.image.Store(),
 		Disk: filepath.Join(dir, "disk"), Drive: filepath.Join(dir, "drive"),
-		Group: "capolvm-test/" + name,
+		Group: suite.site.Group + "/" + name,
 		NetNS: s.netns,
 		NICs:  []machine.NIC{{Name: "enp1s0", MAC: "56:6f:00:00:00:01", Bridge: "vlan", Port: "vm1"}},
 	}

@@ -4,6 +4,7 @@ package nodes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -31,6 +32,8 @@ var suite struct {
 	image, before nodeimage.Image
 	dir           string
 	binDir        string
+	// site is what machines of this process leave.
+	site machine.Site
 	// plane is started by the first test that needs it.
 	plane *localplane.Plane
 }
@@ -74,6 +77,14 @@ func run(m *testing.M) (code int, err error) {
 	}
 
 	suite.binDir = filepath.Join(suite.dir, "bin")
+	suite.site.Group = fmt.Sprintf("capolvm-test-%d", os.Getpid())
+	clean, err := suite.site.Watch()
+	if err != nil {
+		return 0, err
+	}
+
+	defer func() { err = errors.Join(err, clean()) }()
+
 	code = m.Run()
 	if suite.plane != nil {
 		suite.plane.Stop()

@@ -117,6 +117,13 @@ func (d *demo) runPods(ctx context.Context) error {
 	}
 
 	d.say("%s answered through Service hello, at %s\n", strings.Join(answers, " and "), helloURL)
+	err = d.kubectl(ctx, "wait", "--for=condition=Ready", "pods", "--all", "--all-namespaces", "--timeout=60s",
+		"--output=name")
+	if err != nil {
+		return err
+	}
+
+	fmt.Fprintln(d.out)
 	if err := d.kubectl(ctx, "get", "nodes", "-o", "wide"); err != nil {
 		return err
 	}

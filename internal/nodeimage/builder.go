@@ -168,7 +168,7 @@ func (b *Builder) step(
 	sum := sha256.Sum256([]byte(strings.Join(inputs, "\n")))
 	dir := filepath.Join(toolchain.CacheDir(), "node", name+"-"+hex.EncodeToString(sum[:6]))
 	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
+		return dir, os.Chtimes(dir, time.Now(), time.Now()) // see prune
 	}
 
 	temporary := fmt.Sprintf("%s.%d", dir, os.Getpid())
@@ -190,7 +190,36 @@ func (b *Builder) step(
 
 	b.Say("made %s in %.0f s", filepath.Base(dir), time.Since(begin).Seconds())
 
-	return dir, nil
+	return dir, prune(filepath.Dir(dir), name)
+}
+
+// kept is how many results of a step stay: an image has more than a gigabyte.
+const kept = 4
+
+// prune removes those results of a step that were not used for longest.
+func prune(cache, name string) error {
+	found, err := filepath.Glob(filepath.Join(cache, name+"-*"))
+	if err != nil {
+		return err
+	}
+
+	used := func(path string) time.Time {
+		info, err := os.Stat(path)
+		if err != nil {
+			return time.Time{}
+		}
+
+		return info.ModTime()
+	}
+	slices.SortFunc(found, func(a, b string) int { return used(b).Compare(used(a)) })
+
+	for _, path := range found[min(kept, len(found)):] {
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("failed to remove what is no longer used: %w", err)
+		}
+	}
+
+	return nil
 }
 
 // debian unpacks and configures the packages, in namespaces of its own: what a package starts or mounts ends with it.
