@@ -23,11 +23,9 @@ func TestNothingIsLeftOfASimulatorThatIsKilled(t *testing.T) {
 		t.Skip(suite.skip)
 	}
 
-	dir := t.TempDir()
-	connection := filepath.Join(dir, "ovirtsim.json")
+	connection := filepath.Join(t.TempDir(), "ovirtsim.json")
 	sim := exec.Command(filepath.Join(suite.binDir, "ovirtsim"), "--connection", connection, "--guests=nodes",
 		"--node-image", suite.image.Dir()) //nolint:noctx // it is killed
-	sim.Env = append(os.Environ(), "TMPDIR="+dir)
 	sim.Stderr = os.Stderr
 	check.Error(t, sim.Start(), "")
 	t.Cleanup(func() { _ = sim.Process.Kill() })
@@ -39,6 +37,7 @@ func TestNothingIsLeftOfASimulatorThatIsKilled(t *testing.T) {
 	startAMachine(t, connection)
 
 	site := fmt.Sprintf("ovirtsim-%d", sim.Process.Pid)
+	dir := filepath.Join(filepath.Dir(suite.image.Dir()), fmt.Sprintf("disks-%d", sim.Process.Pid))
 	eventually(t, "the machine runs", func() error {
 		if left := traces(site, dir); len(left) < 3 {
 			return fmt.Errorf("only %v", left)
@@ -121,8 +120,9 @@ func traces(site, dir string) []string {
 		out = append(out, "network namespace "+site)
 	}
 
-	folders, _ := filepath.Glob(filepath.Join(dir, "ovirtsim-nodes-*"))
-	out = append(out, folders...)
+	if _, err := os.Stat(dir); err == nil {
+		out = append(out, dir)
+	}
 
 	processes, _ := filepath.Glob("/proc/[0-9]*/cgroup")
 	for _, path := range processes {
@@ -138,7 +138,7 @@ func traces(site, dir string) []string {
 	}
 
 	for _, line := range strings.Split(string(mounts), "\n") {
-		if strings.Contains(line, dir+"/ovirtsim-nodes-") {
+		if strings.Contains(line, dir) {
 			out = append(out, line)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -57,23 +58,37 @@ func (d *demo) inNetNS(ctx context.Context) (code int, err error) {
 	}
 
 	name := fmt.Sprintf("capolvm-demo-%d", os.Getpid())
-	site := machine.Site{}
-	if site.NetNS, err = machine.EnsureNetNS(name); err != nil {
-		return 0, err
+	site := machine.Site{NetNS: name}
+	site.Made, err = machine.EnsureNetNS(name)
+
+	var clean func() error
+	if err == nil {
+		clean, err = site.Watch()
 	}
 
-	clean, err := site.Watch()
 	if err != nil {
-		return 0, err
+		return 0, errors.Join(err, site.Remove())
 	}
 
-	// An interrupt from the keyboard reaches the child, too, which then cleans up.
 	args := append([]string{"--net=/run/netns/" + name, os.Args[0]}, os.Args[1:]...)
 	child := exec.Command("nsenter", args...) //nolint:gosec // this program, as it was called
 	child.Env = append(os.Environ(), netnsVariable+"="+name, startVariable+"="+strconv.FormatInt(d.start.Unix(), 10))
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
-	child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	err = child.Run()
+	if err := child.Start(); err != nil {
+		return 0, errors.Join(fmt.Errorf("failed to enter a network namespace: %w", err), clean())
+	}
+
+	// An interrupt from the keyboard reaches the child by itself, which then cleans up.
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGTERM, syscall.SIGHUP)
+
+	go func() {
+		for one := range told {
+			_ = child.Process.Signal(one)
+		}
+	}()
+
+	err = child.Wait()
 
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {

@@ -212,21 +212,19 @@ func TestFlavorsOfAClusterFile(t *testing.T) {
 	}
 }
 
-// TestDNSServersOfAClusterFile has those of the file, and none of the template's where the file has none.
+// TestDNSServersOfAClusterFile has those of the file for the machines that they are given for, and no others.
 func TestDNSServersOfAClusterFile(t *testing.T) {
 	for _, flavor := range []string{"default", "dns", "ipam", "ock"} {
 		for servers, want := range map[string][]string{"": nil, "10.20.30.53, 10.20.30.54": {"10.20.30.53", "10.20.30.54"}} {
 			t.Run(flavor+" "+servers, func(t *testing.T) {
 				s := read(t, "older.yaml", "extraIgnitionInline:", "catalogs:")
-				for _, m := range s.machines() {
-					m.VirtualMachine.Network.DNSServers = servers
-				}
+				s.Providers.OLVM.ControlPlaneMachine.VirtualMachine.Network.DNSServers = servers
 
 				s.Validate()
 				objects, err := s.Manifests(flavor, func(string) (string, bool) { return "x", true })
 				check.Error(t, err, "")
 
-				for _, name := range []string{"demo-control-plane", "demo-md-0"} {
+				for name, want := range map[string][]string{"demo-control-plane": want, "demo-md-0": nil} {
 					template := decoded[infrav1.OLVMMachineTemplate](t, objects, "OLVMMachineTemplate", name)
 					check.Equal(t, name, template.Spec.Template.Spec.VirtualMachine.Network.DNSServers, want)
 				}

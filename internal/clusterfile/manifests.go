@@ -132,13 +132,9 @@ func (s *Source) applyPatches(objects []*unstructured.Unstructured, patches map[
 	return nil
 }
 
-// only has one field of an object, where that has it.
+// only has one field of an object.
 func only(value any, field string) object {
 	from, _ := value.(object)
-	if from[field] == nil {
-		return object{}
-	}
-
 	return object{field: from[field]}
 }
 
@@ -225,6 +221,13 @@ func (s *Source) patches(objects []*unstructured.Unstructured, ignition bool) (m
 	worker, err := asObject(s.machineSpec(&s.Providers.OLVM.WorkerMachine))
 	if err != nil {
 		return nil, err
+	}
+
+	for _, spec := range []object{control, worker} { // that of the template may be the other machines'
+		network := spec["virtualMachine"].(object)["network"].(object)
+		if _, ok := network["dnsServers"]; !ok {
+			network["dnsServers"] = nil
+		}
 	}
 
 	for _, o := range objects { // a flavor whose machines have their addresses from elsewhere

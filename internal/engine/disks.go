@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 )
 
 // DiskStatus is the status of a disk as the engine spells it.
@@ -337,8 +338,8 @@ func (c *Client) ReleaseDisks(ctx context.Context, vmID ID, own func(*DiskAttach
 // empty, is what MadeFor finds the disk by.
 //
 // mayAct, which may be nil, is asked before each request, and again after the disk was made: a process that was halted
-// in between has made a disk that another process may have made already. The disk is removed then, and the refusal
-// returned.
+// in between has made a disk that another process may have made already. Where mayAct says ErrSuperseded then, the disk
+// is removed, as far as there is time, and the refusal returned.
 func (c *Client) CreateDiskOnce(
 	ctx context.Context, owner string, wanted *Disk, mayAct func(context.Context) error, report func(seen string),
 ) (*Disk, error) {
@@ -351,7 +352,7 @@ func (c *Client) CreateDiskOnce(
 
 	made, err := CreateOnce(ctx, "disk "+wanted.AliasText(), report,
 		func(ctx context.Context) (*Disk, error) {
-			if err := mayAct(ctx); err != nil {
+			if err := within(ctx, askLimit, mayAct); err != nil {
 				return nil, &finalError{err}
 			}
 
@@ -371,11 +372,27 @@ func (c *Client) CreateDiskOnce(
 		return nil, err
 	}
 
-	if refused := mayAct(ctx); refused != nil {
-		return nil, errors.Join(refused, c.RemoveDisk(context.WithoutCancel(ctx), made.ID, report))
+	// An interrupt is no reason to lose a disk, nor is an API server that cannot be asked.
+	ctx = context.WithoutCancel(ctx)
+	if refused := within(ctx, askLimit, mayAct); errors.Is(refused, ErrSuperseded) {
+		return nil, errors.Join(refused, c.RemoveDisk(ctx, made.ID, report))
 	}
 
 	return made, nil
+}
+
+// ErrSuperseded is what a process is told that may no longer act, because another one does.
+var ErrSuperseded = errors.New("another manager leads")
+
+// askLimit is how long an answer may take whether a process may act.
+const askLimit = 10 * time.Second
+
+// within calls a function with a limit.
+func within(ctx context.Context, limit time.Duration, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+
+	return call(ctx)
 }
 
 // requestMark is what comes before the mark of a request in the description of a disk.

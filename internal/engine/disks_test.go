@@ -15,14 +15,17 @@ import (
 // TestADiskOfAProcessThatMayNoLongerAct has a process lose its right to act before and after the engine made its disk.
 func TestADiskOfAProcessThatMayNoLongerAct(t *testing.T) {
 	for name, test := range map[string]struct {
-		may   int // how many questions are agreed to
-		asked int
-		disks int
-		err   string
+		may     int // how many questions are agreed to
+		refusal error
+		asked   int
+		disks   int
+		err     string
 	}{
 		"may act":                               {may: 2, asked: 2, disks: 1},
-		"may not act before the request":        {may: 0, asked: 1, err: "another manager leads"},
-		"was halted while the disk was created": {may: 1, asked: 2, err: "another manager leads"},
+		"may not act before the request":        {refusal: engine.ErrSuperseded, asked: 1, err: "another manager leads"},
+		"was halted while the disk was created": {may: 1, refusal: engine.ErrSuperseded, asked: 2, err: "another manager"},
+		"nobody answers before the request":     {refusal: errors.New("no answer"), asked: 1, err: "no answer"},
+		"nobody answers after it":               {may: 1, refusal: errors.New("no answer"), asked: 2, disks: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, config := start(t, ovirtsim.Options{})
@@ -38,7 +41,7 @@ func TestADiskOfAProcessThatMayNoLongerAct(t *testing.T) {
 					return nil
 				}
 
-				return errors.New("another manager leads")
+				return test.refusal
 			}
 
 			_, err = c.CreateDiskOnce(t.Context(), "owner", &engine.Disk{

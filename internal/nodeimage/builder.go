@@ -193,8 +193,12 @@ func (b *Builder) step(
 	return dir, prune(filepath.Dir(dir), name)
 }
 
-// kept is how many results of a step stay: an image has more than a gigabyte.
-const kept = 4
+// kept is how many results of a step stay, however long they were not used, and unused from when on others go: an image
+// has more than a gigabyte, and machines may run on it for as long as a day.
+const (
+	kept   = 4
+	unused = 24 * time.Hour
+)
 
 // prune removes those results of a step that were not used for longest.
 func prune(cache, name string) error {
@@ -214,6 +218,10 @@ func prune(cache, name string) error {
 	slices.SortFunc(found, func(a, b string) int { return used(b).Compare(used(a)) })
 
 	for _, path := range found[min(kept, len(found)):] {
+		if time.Since(used(path)) < unused {
+			continue
+		}
+
 		if err := os.RemoveAll(path); err != nil {
 			return fmt.Errorf("failed to remove what is no longer used: %w", err)
 		}

@@ -32,7 +32,7 @@ func TestStepsAreKeptByTheirInputs(t *testing.T) {
 
 	for i, input := range []string{"a", "b", "c", "d"} {
 		dirs[input] = step(input)
-		at := time.Now().Add(time.Duration(i-10) * time.Hour)
+		at := time.Now().Add(time.Duration(i-10) * 24 * time.Hour)
 		check.Error(t, os.Chtimes(dirs[input], at, at), "")
 	}
 

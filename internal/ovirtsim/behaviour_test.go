@@ -21,6 +21,8 @@ import (
 type stubGuest struct {
 	mu                      sync.Mutex
 	booted, halted, removed []string
+	// instances are the IDs on the drives of the boots.
+	instances []string
 	fail                    error
 	// drives gets host name and user data of each boot; nil where a test does not ask.
 	drives chan string
@@ -31,6 +33,7 @@ func (g *stubGuest) Boot(
 ) error {
 	g.mu.Lock()
 	g.booted = append(g.booted, machine.Name)
+	g.instances = append(g.instances, machine.DriveID)
 	fail := g.fail
 	g.mu.Unlock()
 	if g.drives != nil {
@@ -1077,6 +1080,39 @@ func TestALeaseMayNameItsStorageDomain(t *testing.T) {
 		body("a", "false", "olvm-data"))
 	r.refused(400, "Storage Domain doesn't exist.", "POST", "/api/vms", body("a", "true", "none"))
 	r.ok("POST", "/api/vms", body("a", "true", "olvm-data"))
+}
+
+// TestTheInstanceOnADriveIsThatOfTheRun reboots a VM, whose guest must not take itself for a new one, and starts it again
+// with and without a drive.
+func TestTheInstanceOnADriveIsThatOfTheRun(t *testing.T) {
+	guest := &stubGuest{}
+	r := newRawWith(t, ovirtsim.Options{Timings: fast, Guest: guest})
+	id := r.newVM("vm", `"initialization":{"host_name":"one"}`)
+	path := "/api/vms/" + id
+	r.start(id)
+	r.ok("POST", path+"/reboot", "{}")
+	r.until(path, "status", "up")
+
+	for _, start := range []string{`{"use_initialization":true}`, "{}"} {
+		r.stop(id)
+		r.ok("POST", path+"/start", start)
+		r.until(path, "status", "up")
+	}
+
+	seen := func() []string {
+		guest.mu.Lock()
+		defer guest.mu.Unlock()
+
+		return slices.Clone(guest.instances)
+	}
+	for deadline := time.Now().Add(5 * time.Second); len(seen()) < 4 && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+
+	got := seen()
+	if len(got) != 4 || got[0] == "" || got[1] != got[0] || got[2] == "" || got[2] == got[0] || got[3] != "" {
+		t.Errorf("the instances of a start, a reboot, a start with a drive and one without are %q", got)
+	}
 }
 
 // endingGuest ends by itself when it is told to, and powers itself off when it is asked.

@@ -36,8 +36,8 @@ type Options struct {
 	Owner string
 	// Types of resources and data sources whose schemas are served; nil means all.
 	Types []string
-	// Fence is asked before and after a disk is made, whose name the engine would not refuse a second time; after an
-	// error there is no such disk. nil agrees.
+	// Fence is asked before and after a disk is made, whose name the engine would not refuse a second time; an error
+	// before it refuses it, and engine.ErrSuperseded after it has the disk removed. nil agrees.
 	Fence func(ctx context.Context) error
 }
 

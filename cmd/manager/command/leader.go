@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
 const (
@@ -96,7 +98,7 @@ func (l *leadership) fence(reader client.Reader) func(context.Context) error {
 			}
 
 			if holder := lease.Spec.HolderIdentity; holder == nil || *holder != l.identity {
-				return fmt.Errorf("another manager leads: %s", ptr.Deref(holder, "none yet"))
+				return fmt.Errorf("%w: %s", engine.ErrSuperseded, ptr.Deref(holder, "none yet"))
 			}
 
 			if time.Since(asked) <= l.fresh {

@@ -25,8 +25,6 @@ func (s *Engine) resume() {
 			}
 		case v.Status == store.StatusUp:
 			s.boot(v)
-		case v.Status == store.StatusPoweringDown: // its guest is gone
-			s.down(v)
 		}
 	}
 

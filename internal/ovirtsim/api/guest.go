@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
@@ -57,8 +59,9 @@ type GuestVM struct {
 	RootDisk string
 	// Ignition reports that the user data is for Ignition, else it is for cloud-init.
 	Ignition bool
-	// Drive reports that this run has a drive with an initialization, however little is in it.
-	Drive bool
+	// DriveID is the ID of the instance on the drive of this run, the same until the VM is down; empty where the run has
+	// no drive.
+	DriveID string
 	// UserData is the custom script of the initialization that is on the drive of this run; empty where it has none.
 	UserData string
 	// HostName of that initialization.
@@ -154,13 +157,8 @@ func (s *Engine) runGuest(ctx context.Context, v *store.VM, machine GuestVM, qui
 	})
 
 	switch {
-	case errors.Is(err, ErrPoweredOff):
-		update(func() {
-			s.halt(v)
-			s.down(v)
-		})
-	case errors.Is(err, ErrCrashed):
-		update(func() { s.Crash(v) })
+	case errors.Is(err, ErrPoweredOff), errors.Is(err, ErrCrashed):
+		update(func() { s.guestEnded(v, err) })
 	case err != nil:
 		update(func() {
 			v.GuestError = err.Error()
@@ -169,6 +167,18 @@ func (s *Engine) runGuest(ctx context.Context, v *store.VM, machine GuestVM, qui
 	}
 
 	s.settings.Changed()
+}
+
+// guestEnded is the end of a guest by itself; the inventory is locked. One that dies while it shuts down is off.
+func (s *Engine) guestEnded(v *store.VM, how error) {
+	if errors.Is(how, ErrCrashed) && v.Status != store.StatusPoweringDown {
+		s.Crash(v)
+	}
+
+	if v.Cancel != nil { // nothing has ended it yet
+		s.halt(v)
+		s.down(v)
+	}
 }
 
 // callGuest queues a call of the guest: guests get them in the order in which things happened, and not under the lock.
@@ -205,7 +215,11 @@ func (s *Engine) guestVM(v *store.VM) GuestVM {
 		IgnitionVersion:   v.Ignition,
 	}
 	if init := v.Drive; init != nil {
-		machine.Drive = true
+		if v.DriveID == "" {
+			v.DriveID = uuid.NewString()
+		}
+
+		machine.DriveID = v.DriveID
 		machine.UserData, machine.HostName = init.Value("custom_script"), init.Value("host_name")
 		machine.DNSServers = strings.Fields(init.Value("dns_servers"))
 

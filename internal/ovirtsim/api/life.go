@@ -174,6 +174,7 @@ func (s *Engine) completeCreation(v *store.VM) {
 func (s *Engine) down(v *store.VM) {
 	s.event(33, "normal", "VM "+v.Name+" is down.", eventOf{vm: v.ID, host: v.Host})
 	v.Host, v.Destination, v.Stopped, v.Drive, v.OnceRun, v.Stopping = "", "", time.Now(), nil, false, false
+	v.DriveID = ""
 	waited := v.Next
 	v.Next = nil
 	s.settle(v, store.StatusDown)
@@ -214,6 +215,7 @@ func (s *Engine) launchOn(v *store.VM, want string) error {
 	}
 
 	v.Host, v.Status, v.GuestError, v.StopReason, v.Started = placed.ID, store.StatusWaitForLaunch, "", nil, time.Now()
+	v.DriveID = ""
 	if v.Drive = nil; !v.Initialized {
 		v.Drive = v.Initialization.Clone()
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"net/http"
+	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
@@ -262,7 +263,8 @@ func shutdownVM(c *call) (*wire.Element, error) {
 
 		if c.settings.Guest != nil && c.settings.Guest.Shutdown(v.ID) {
 			c.work("Shutting down VM "+v.Name, v.ID)
-			c.settle(v, store.StatusPoweringDown)
+			v.Status = store.StatusPoweringDown
+			c.arrange(v, store.StatusUp, shutdownPatience)
 
 			return c.done(v), nil
 		}
@@ -277,6 +279,10 @@ func shutdownVM(c *call) (*wire.Element, error) {
 
 	return c.done(v), nil
 }
+
+// shutdownPatience is how long a guest that was asked may take to power itself off, until the engine goes back to what it
+// sees.
+const shutdownPatience = 3 * time.Minute
 
 // restart is a reboot by the guest, or a reset of the machine.
 func (c *call) restart(command string) (*wire.Element, error) {

@@ -16,9 +16,13 @@ import (
 
 // Site is what machines of one process have in common, and is gone with it.
 type Site struct {
-	// Group is the cgroup that those of the machines are in, NetNS the name of the network namespace that was made for
-	// them, and Dir the folder with their disks; each may be empty.
-	Group, NetNS, Dir string
+	// Group is the cgroup that those of the machines are in, and Dir the folder with their disks; each may be empty.
+	Group, Dir string
+	// NetNS is the name of the network namespace with their networks; empty for that of this process. Made reports that
+	// it was made for them. In another one the links whose names begin with Links are removed; empty is none.
+	NetNS string
+	Made  bool
+	Links string
 }
 
 // Watch has a process of its own, the cleaner, remove the site when this process has called the returned function, or
@@ -63,23 +67,56 @@ func clean() error {
 		return err
 	}
 
-	return site.remove()
+	return site.Remove()
 }
 
-// remove removes the site, once the kernel has ended what was in its groups.
-func (s Site) remove() error {
+// Remove removes the site, once the kernel has ended what was in its groups.
+func (s Site) Remove() error {
 	var problems []error
 
 	if s.Group != "" && !removeGroups(s.Group, time.Now().Add(cleanLimit)) {
 		problems = append(problems, fmt.Errorf("cgroup %s cannot be removed", s.Group))
 	}
 
-	if s.NetNS != "" {
+	switch {
+	case s.Made:
 		problems = append(problems, IP("", "netns", "delete", s.NetNS))
+	case s.Links != "":
+		problems = append(problems, s.removeLinks())
 	}
 
 	if s.Dir != "" {
 		problems = append(problems, os.RemoveAll(s.Dir))
+	}
+
+	return errors.Join(problems...)
+}
+
+// removeLinks removes the bridges of networks; the links of machines end with these.
+func (s Site) removeLinks() error {
+	args := []string{"-json", "link", "show", "type", "bridge"}
+	if s.NetNS != "" {
+		args = append([]string{"-netns", s.NetNS}, args...)
+	}
+
+	output, err := exec.Command("ip", args...).Output() //nolint:noctx // at once
+	if err != nil {
+		return fmt.Errorf("failed to list the networks of machines: %w", err)
+	}
+
+	var links []struct {
+		Name string `json:"ifname"`
+	}
+	if err := json.Unmarshal(output, &links); err != nil {
+		return fmt.Errorf("failed to list the networks of machines: %w", err)
+	}
+
+	var problems []error
+
+	for _, link := range links {
+		if strings.HasPrefix(link.Name, s.Links) {
+			problems = append(problems, IP(s.NetNS, "link", "delete", link.Name))
+		}
 	}
 
 	return errors.Join(problems...)
@@ -100,18 +137,17 @@ func Check() error {
 	return nil
 }
 
-// EnsureNetNS makes the network namespace of a name, unless it is there. It returns the name where it was made, and an
-// empty one where it was there.
-func EnsureNetNS(name string) (string, error) {
+// EnsureNetNS makes the network namespace of a name, unless it is there, and reports whether it was made.
+func EnsureNetNS(name string) (made bool, err error) {
 	if _, err := os.Stat("/run/netns/" + name); err == nil {
-		return "", nil
+		return false, nil
 	}
 
 	if err := IP("", "netns", "add", name); err != nil {
-		return "", err
+		return false, err
 	}
 
-	return name, IP(name, "link", "set", "lo", "up")
+	return true, IP(name, "link", "set", "lo", "up")
 }
 
 // SetUpSite gives the network namespace of this process, which is new, what programs of a management plane look for: a

@@ -103,8 +103,10 @@ func Start(config Config) (*Machine, error) {
 	lines := bufio.NewScanner(events)
 
 	if !lines.Scan() {
-		return nil, errors.Join(fmt.Errorf("machine %s did not start; see %s", config.Name, config.logFile()),
-			monitor.Wait())
+		err := errors.Join(fmt.Errorf("machine %s did not start; see %s", config.Name, config.logFile()), monitor.Wait())
+		config.cleanUp()
+
+		return nil, err
 	}
 
 	if m.pid, err = strconv.Atoi(lines.Text()); err != nil {
@@ -136,9 +138,15 @@ func (m *Machine) How() Ending { return m.how }
 // PID of its init.
 func (m *Machine) PID() int { return m.pid }
 
-// PowerOff asks systemd to end the machine. Ended says when it has.
+// PowerOff asks systemd to end the machine. Ended says when it has. It fails while init is not systemd yet, which would
+// not hear it.
 func (m *Machine) PowerOff() error {
 	const halt = 4 // above SIGRTMIN, which is 34 for the C library
+
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", m.pid))
+	if err != nil || strings.TrimSpace(string(name)) != "systemd" {
+		return errors.Join(fmt.Errorf("machine %s has not started yet", m.config.Name), err)
+	}
 
 	return syscall.Kill(m.pid, syscall.Signal(34+halt))
 }
@@ -149,17 +157,26 @@ func (m *Machine) Cut() {
 	<-m.ended
 }
 
-// Run runs a command in the machine, and returns what it writes.
+// Run runs a command in the machine, with nothing of this process's environment, and returns what it writes to its
+// standard output. It ends with ctx.
 func (m *Machine) Run(ctx context.Context, command ...string) (string, error) {
 	args := append([]string{
 		"--target", strconv.Itoa(m.pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd=/",
 	}, command...)
-	output, err := exec.CommandContext(ctx, "nsenter", args...).CombinedOutput()
-	if err != nil {
-		return string(output), fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, output)
+	var output, problems bytes.Buffer
+	run := exec.CommandContext(ctx, "nsenter", args...)
+	run.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C"}
+	run.Stdout, run.Stderr = &output, &problems
+	// The command is a child of nsenter's, which has to end as well.
+	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	run.Cancel = func() error { return syscall.Kill(-run.Process.Pid, syscall.SIGKILL) }
+	run.WaitDelay = time.Second
+
+	if err := run.Run(); err != nil {
+		return output.String(), fmt.Errorf("%s: %w: %s%s", strings.Join(command, " "), err, &output, &problems)
 	}
 
-	return string(output), nil
+	return output.String(), nil
 }
 
 func (c Config) logFile() string { return filepath.Join(c.Disk, "monitor.log") }
@@ -172,7 +189,8 @@ func (c Config) plainFolder(path string) string {
 	return filepath.Join(c.Disk, strings.ReplaceAll(strings.Trim(path, "/"), "/", "-"))
 }
 
-// prepareDisk makes what a new disk has. The files of the store are linked, but for databases, which are written to.
+// prepareDisk makes what a new disk has. The files of the store are linked, where the disk is on the same file system,
+// but for databases, which are written to.
 func (c Config) prepareDisk() error {
 	if _, err := os.Stat(filepath.Join(c.Disk, "ready")); err == nil {
 		return nil
@@ -206,7 +224,12 @@ func makeFolder(path string, mode os.FileMode) error {
 
 func (c Config) copyStore() error {
 	to := c.plainFolder(plain[0])
-	command := exec.Command("cp", "--archive", "--link", c.Store+"/.", to) //nolint:noctx // at once
+	how := "--reflink=auto"
+	if sameFileSystem(c.Store, to) {
+		how = "--link"
+	}
+
+	command := exec.Command("cp", "--archive", how, c.Store+"/.", to) //nolint:noctx // at once
 	output, err := command.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, output)
@@ -229,6 +252,13 @@ func (c Config) copyStore() error {
 	}
 
 	return nil
+}
+
+// sameFileSystem reports whether files of one folder can be linked into another.
+func sameFileSystem(one, other string) bool {
+	var a, b syscall.Stat_t
+
+	return syscall.Stat(one, &a) == nil && syscall.Stat(other, &b) == nil && a.Dev == b.Dev
 }
 
 // cleanLimit bounds how long the kernel takes to end what was in a machine.

@@ -22,13 +22,14 @@ const (
 func (g *Guests) agent(
 	ctx context.Context, vmID string, m *machine.Machine, report func([]store.ReportedInterface),
 ) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go g.watchNode(ctx, vmID, m) // a kubelet's API server may be long in answering
+
 	ticker := time.NewTicker(agentInterval)
 	defer ticker.Stop()
 
-	var (
-		last   []store.ReportedInterface
-		looked time.Time
-	)
+	var last []store.ReportedInterface
 
 	for {
 		select {
@@ -43,15 +44,25 @@ func (g *Guests) agent(
 			report(seen)
 			last = seen
 		}
+	}
+}
 
-		if time.Since(looked) >= nodeInterval {
-			node := nodeOf(ctx, m)
-			looked = time.Now()
-
-			g.mu.Lock()
-			g.nodes[vmID] = node
-			g.mu.Unlock()
+// watchNode keeps what the node of a machine is, until ctx ends.
+func (g *Guests) watchNode(ctx context.Context, vmID string, m *machine.Machine) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(nodeInterval):
 		}
+
+		node := nodeOf(ctx, m)
+
+		g.mu.Lock()
+		if g.running[vmID] == m {
+			g.nodes[vmID] = node
+		}
+		g.mu.Unlock()
 	}
 }
 
@@ -94,7 +105,7 @@ func interfacesOf(ctx context.Context, m *machine.Machine) ([]store.ReportedInte
 
 // nodeScript prints the name of the node that a machine is, the address of the API server that it knows, and whether it
 // runs one.
-const nodeScript = `set -e
+const nodeScript = `[ -f /etc/kubernetes/kubelet.conf ] || exit 0
 hostname
 sed -n 's|^ *server: https://||p' /etc/kubernetes/kubelet.conf
 test -f /etc/kubernetes/manifests/kube-apiserver.yaml && echo yes || echo no
@@ -106,8 +117,13 @@ func nodeOf(ctx context.Context, m *machine.Machine) *api.GuestNode {
 	ctx, cancel := context.WithTimeout(ctx, nodeInterval)
 	defer cancel()
 	output, _ := m.Run(ctx, "sh", "-c", nodeScript)
-	lines := strings.Split(output, "\n")
 
+	return nodeFrom(output)
+}
+
+// nodeFrom reads what nodeScript prints.
+func nodeFrom(output string) *api.GuestNode {
+	lines := strings.Split(output, "\n")
 	if len(lines) < 3 || lines[1] == "" {
 		return nil
 	}

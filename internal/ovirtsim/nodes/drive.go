@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/uuid"
-
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
 )
 
@@ -57,7 +55,7 @@ func text(value any, indent string) string {
 // driveFiles are the files of the config drive of a VM, by their paths: to the byte those that an engine 4.5.8 was
 // recorded to write. Of what was not recorded, DNS servers and search domains are where the sources of the engine put
 // them; passwords, users, time zones and SSH keys of an initialization are left out.
-func driveFiles(vm api.GuestVM, instance string) map[string]string {
+func driveFiles(vm api.GuestVM) map[string]string {
 	const latest = "openstack/latest/"
 
 	metadata := object{{"availability_zone", "nova"}}
@@ -66,7 +64,7 @@ func driveFiles(vm api.GuestVM, instance string) map[string]string {
 		{"role", "server"}, {"dsmode", "local"}, {"essential", "false"},
 	}})
 	metadata.add("name", vm.HostName)
-	metadata.add("uuid", instance)
+	metadata.add("uuid", vm.DriveID)
 
 	out := map[string]string{latest + "meta_data.json": text(metadata, ""), latest + "user_data": userData(vm)}
 	if network := networkData(vm); len(network) > 0 {
@@ -180,13 +178,13 @@ func writeDrive(vm api.GuestVM, dir string) (string, error) {
 		return "", err
 	}
 
-	if !vm.Drive {
+	if vm.DriveID == "" {
 		return "", nil
 	}
 
 	var problems []error
 
-	for path, content := range driveFiles(vm, uuid.NewString()) {
+	for path, content := range driveFiles(vm) {
 		path = filepath.Join(dir, path)
 		problems = append(problems, os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600))
 	}

@@ -12,8 +12,6 @@ import (
 
 // TestTheDriveIsThatOfAnEngine compares it, to the byte, with what an engine 4.5.8 gave to libvirt for such a VM.
 func TestTheDriveIsThatOfAnEngine(t *testing.T) {
-	const instance = "8df586f6-0732-4a2f-88fd-13ee06163618" // new with each drive
-
 	recorded := map[string]string{}
 
 	for _, name := range []string{"meta_data.json", "network_data.json", "user_data"} {
@@ -24,14 +22,14 @@ func TestTheDriveIsThatOfAnEngine(t *testing.T) {
 
 	_, script, _ := strings.Cut(recorded["openstack/latest/user_data"], "  expire: false\n")
 	check.Equal(t, "the files", driveFiles(api.GuestVM{
-		Drive:    true,
+		DriveID:  "8df586f6-0732-4a2f-88fd-13ee06163618", // new with each start
 		HostName: "md-kk6hw-jbdr9",
 		UserData: script,
 		NICs: []api.GuestNIC{{
 			Interface: "enp1s0", BootProtocol: "static",
 			Address: "127.20.40.102", Netmask: "255.255.255.0", Gateway: "127.20.40.1",
 		}},
-	}, instance), recorded)
+	}), recorded)
 }
 
 // TestNetworksOfADrive has what was not recorded, as the sources of the engine have it.
@@ -89,7 +87,7 @@ func TestNetworksOfADrive(t *testing.T) {
 		}}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			check.Equal(t, "network_data.json", driveFiles(test.vm, "id")["openstack/latest/network_data.json"], test.want)
+			check.Equal(t, "network_data.json", driveFiles(test.vm)["openstack/latest/network_data.json"], test.want)
 		})
 	}
 }
@@ -97,7 +95,7 @@ func TestNetworksOfADrive(t *testing.T) {
 // TestARunWithoutADrive takes away that of an earlier run.
 func TestARunWithoutADrive(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "drive")
-	path, err := writeDrive(api.GuestVM{Drive: true}, dir)
+	path, err := writeDrive(api.GuestVM{DriveID: "one"}, dir)
 	check.Error(t, err, "")
 	check.Equal(t, "the folder", path, dir)
 

@@ -46,6 +46,8 @@ type Guests struct {
 	running map[string]*machine.Machine
 	nodes   map[string]*api.GuestNode
 	bridges map[string]string
+	// turns are held by the VMs whose machines run: one is gone before the next begins.
+	turns map[string]*sync.Mutex
 	// ports is how many links there have been: a name is not used twice, for the kernel removes links late.
 	ports int
 }
@@ -59,6 +61,7 @@ func New(options Options) *Guests {
 		running: map[string]*machine.Machine{},
 		nodes:   map[string]*api.GuestNode{},
 		bridges: map[string]string{},
+		turns:   map[string]*sync.Mutex{},
 	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 
@@ -67,17 +70,18 @@ func New(options Options) *Guests {
 
 // Boot runs the machine of a VM. A machine that starts itself again finds the same drive.
 func (g *Guests) Boot(ctx context.Context, vm api.GuestVM, ready func([]store.ReportedInterface)) error {
-	if !g.enter() {
+	leave, ok := g.enter(vm.ID)
+	if !ok {
 		return nil
 	}
 
-	defer g.boots.Done()
+	defer leave()
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(g.ctx, cancel)()
 
-	for {
+	for ctx.Err() == nil {
 		config, err := g.configOf(vm)
 		if err != nil {
 			return err
@@ -89,7 +93,9 @@ func (g *Guests) Boot(ctx context.Context, vm api.GuestVM, ready func([]store.Re
 		}
 
 		g.set(vm.ID, m)
+		stop := context.AfterFunc(ctx, m.Cut) // whatever the agent does
 		g.agent(ctx, vm.ID, m, ready)
+		stop()
 		m.Cut() // where it has not ended by itself
 		g.set(vm.ID, nil)
 		g.options.Log.Info("A machine has ended", "vm", vm.Name, "how", m.How())
@@ -103,19 +109,33 @@ func (g *Guests) Boot(ctx context.Context, vm api.GuestVM, ready func([]store.Re
 			return api.ErrCrashed
 		}
 	}
+
+	return nil
 }
 
-// enter counts a run, unless the guests are closed.
-func (g *Guests) enter() bool {
+// enter waits for the turn of a VM, until its last machine is gone; false after Close. The returned function leaves.
+func (g *Guests) enter(vmID string) (leave func(), ok bool) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	if g.ctx.Err() != nil {
-		return false
+		g.mu.Unlock()
+		return nil, false
 	}
 
 	g.boots.Add(1)
 
-	return true
+	turn := g.turns[vmID]
+	if turn == nil {
+		turn = &sync.Mutex{}
+		g.turns[vmID] = turn
+	}
+	g.mu.Unlock()
+
+	turn.Lock()
+
+	return func() {
+		turn.Unlock()
+		g.boots.Done()
+	}, true
 }
 
 // set notes the machine of a VM; nil where it has ended.
@@ -221,16 +241,17 @@ func (g *Guests) Halted(string) {}
 
 // Removed removes the disk of a VM, once its machine has ended.
 func (g *Guests) Removed(vmID string) {
-	m := g.machine(vmID)
-
-	g.mu.Lock()
-	delete(g.nodes, vmID)
-	g.mu.Unlock()
-
 	go func() {
-		if m != nil {
-			<-m.Ended()
+		leave, ok := g.enter(vmID)
+		if !ok {
+			return
 		}
+		defer leave()
+
+		g.mu.Lock()
+		delete(g.nodes, vmID)
+		delete(g.turns, vmID) // no VM has this ID again
+		g.mu.Unlock()
 
 		if err := os.RemoveAll(g.dir(vmID)); err != nil {
 			g.options.Log.Error(err, "Failed to remove the disk of a VM")

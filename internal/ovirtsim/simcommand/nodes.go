@@ -82,32 +82,30 @@ func (f *nodeFlags) start(state string, log logr.Logger) (_ ovirtsim.Guest, stop
 		return nil, nil, err
 	}
 
-	site := machine.Site{Group: fmt.Sprintf("ovirtsim-%d", os.Getpid())}
+	site := machine.Site{Group: fmt.Sprintf("ovirtsim-%d", os.Getpid()), Links: nodes.Links()}
 	options := nodes.Options{Images: images, Group: site.Group, Log: log, Dir: filepath.Join(state, "nodes")}
 	if state == "" {
-		if site.Dir, err = os.MkdirTemp("", "ovirtsim-nodes-"); err != nil {
-			return nil, nil, err
-		}
-
+		// Beside the image its files can be linked.
+		site.Dir = filepath.Join(filepath.Dir(images[0].Dir()), fmt.Sprintf("disks-%d", os.Getpid()))
 		options.Dir = site.Dir
 	}
 
 	if f.netns != thisNetNS {
-		options.NetNS = f.netns
-		site.NetNS, err = machine.EnsureNetNS(f.netns)
+		options.NetNS, site.NetNS = f.netns, f.netns
+		site.Made, err = machine.EnsureNetNS(f.netns)
+	}
+
+	var clean func() error
+	if err == nil {
+		clean, err = site.Watch()
 	}
 
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, errors.Join(err, site.Remove())
 	}
 
 	if err := machine.RaiseLimits(); err != nil {
-		log.Error(err, "The limits of the host stay as they are: more than about five nodes do not start")
-	}
-
-	clean, err := site.Watch()
-	if err != nil {
-		return nil, nil, err
+		fmt.Fprintln(os.Stderr, "more than about five machines will not start: the limits of this host stay:", err)
 	}
 
 	return nodes.New(options), func() {

@@ -272,6 +272,8 @@ type (
 		Initialized bool
 		// Drive is the initialization that the guest finds on a drive in this run; nil where it has none.
 		Drive *wire.Element `json:",omitempty"`
+		// DriveID is the ID of the instance on that drive, by which cloud-init knows whether it has run.
+		DriveID string `json:",omitempty"`
 		// OnceRun reports that the run was started with parameters of its own.
 		OnceRun bool
 		// Kubernetes and Ignition say what is in the image; the template may be gone.
