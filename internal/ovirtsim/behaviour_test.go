@@ -23,7 +23,7 @@ type stubGuest struct {
 	booted, halted, removed []string
 	// instances are the IDs on the drives of the boots.
 	instances []string
-	fail                    error
+	fail      error
 	// drives gets host name and user data of each boot; nil where a test does not ask.
 	drives chan string
 }

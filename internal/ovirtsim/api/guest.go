@@ -59,8 +59,8 @@ type GuestVM struct {
 	RootDisk string
 	// Ignition reports that the user data is for Ignition, else it is for cloud-init.
 	Ignition bool
-	// DriveID is the ID of the instance on the drive of this run, the same until the VM is down; empty where the run has
-	// no drive.
+	// DriveID is the ID of the instance on the drive of this run, the same until the VM is down; empty where the run
+	// has no drive.
 	DriveID string
 	// UserData is the custom script of the initialization that is on the drive of this run; empty where it has none.
 	UserData string

@@ -280,8 +280,8 @@ func shutdownVM(c *call) (*wire.Element, error) {
 	return c.done(v), nil
 }
 
-// shutdownPatience is how long a guest that was asked may take to power itself off, until the engine goes back to what it
-// sees.
+// shutdownPatience is how long a guest that was asked may take to power itself off, until the engine goes back to what
+// it sees.
 const shutdownPatience = 3 * time.Minute
 
 // restart is a reboot by the guest, or a reset of the machine.

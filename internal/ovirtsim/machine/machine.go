@@ -103,10 +103,10 @@ func Start(config Config) (*Machine, error) {
 	lines := bufio.NewScanner(events)
 
 	if !lines.Scan() {
-		err := errors.Join(fmt.Errorf("machine %s did not start; see %s", config.Name, config.logFile()), monitor.Wait())
+		ended := monitor.Wait()
 		config.cleanUp()
 
-		return nil, err
+		return nil, errors.Join(fmt.Errorf("machine %s did not start; see %s", config.Name, config.logFile()), ended)
 	}
 
 	if m.pid, err = strconv.Atoi(lines.Text()); err != nil {

@@ -62,6 +62,7 @@ func (g *Guests) watchNode(ctx context.Context, vmID string, m *machine.Machine)
 		if g.running[vmID] == m {
 			g.nodes[vmID] = node
 		}
+
 		g.mu.Unlock()
 	}
 }

@@ -128,6 +128,7 @@ func (g *Guests) enter(vmID string) (leave func(), ok bool) {
 		turn = &sync.Mutex{}
 		g.turns[vmID] = turn
 	}
+
 	g.mu.Unlock()
 
 	turn.Lock()
@@ -246,6 +247,7 @@ func (g *Guests) Removed(vmID string) {
 		if !ok {
 			return
 		}
+
 		defer leave()
 
 		g.mu.Lock()
