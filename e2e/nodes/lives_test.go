@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -148,82 +151,139 @@ func (c *cluster) deploy(replicas int32) {
 		})
 }
 
-// expectAnswers has a pod ask the Service by its name until each pod has answered: names, Services and pods of other
-// nodes are reached from a pod.
+// expectAnswers has pods ask the Service by its name until each of its pods has answered: names, Services and pods of
+// other nodes are reached from pods.
 func (c *cluster) expectAnswers(replicas int) {
 	c.t.Helper()
-	const script = "hello get http://hello.default.svc.cluster.local"
 
-	answers := map[string]bool{}
+	answered := map[string]bool{}
 	c.eventually(2*time.Minute, fmt.Sprintf("%d pods have answered through their Service", replicas),
 		func(ctx context.Context) error {
-			job, err := c.workload.BatchV1().Jobs(metav1.NamespaceDefault).Create(ctx, &batchv1.Job{
-				ObjectMeta: metav1.ObjectMeta{GenerateName: "ask-"},
-				Spec: batchv1.JobSpec{
-					BackoffLimit: ptr.To[int32](0),
-					Completions:  ptr.To[int32](3),
-					Parallelism:  ptr.To[int32](3),
-					Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-						RestartPolicy: corev1.RestartPolicyNever,
-						Containers: []corev1.Container{{
-							Name: "ask", Image: nodeimage.Hello, Args: strings.Fields(script)[1:],
-						}},
-					}},
-				},
-			}, metav1.CreateOptions{})
-			if err != nil {
-				return err
+			problem := ""
+			logs, err := c.ask(ctx, "http://hello.default.svc.cluster.local")
+
+			for _, log := range logs {
+				name, ok := strings.CutPrefix(log, "hello from ")
+				if ok {
+					answered[name] = true
+				} else {
+					problem = log
+				}
 			}
 
-			return c.collect(ctx, job, answers, replicas)
+			if err == nil && len(answered) < replicas {
+				err = fmt.Errorf("%d have answered; %s", len(answered), problem)
+			}
+
+			return err
 		})
 }
 
-// collect reads what the pods of a Job were answered.
-func (c *cluster) collect(ctx context.Context, job *batchv1.Job, answers map[string]bool, want int) error {
-	for {
-		found, err := c.workload.BatchV1().Jobs(job.Namespace).Get(ctx, job.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
+// expectName has pods ask the API server by a name, which they know from the nodes' DNS alone. Its authority is not
+// theirs.
+func (c *cluster) expectName(name string) {
+	c.t.Helper()
+	c.eventually(2*time.Minute, "pods know the name "+name, func(ctx context.Context) error {
+		logs, err := c.ask(ctx, "https://"+name+":6443/readyz")
+		if err == nil && len(logs) == 0 {
+			err = errors.New("no pod has said anything")
 		}
 
-		if found.Status.Succeeded+found.Status.Failed == 3 {
-			break
+		for _, log := range logs {
+			if !strings.Contains(log, "x509: certificate signed by unknown authority") {
+				err = errors.Join(err, errors.New(log))
+			}
 		}
 
+		return err
+	})
+}
+
+// ask has three pods ask for a URL once, and returns what they write.
+func (c *cluster) ask(ctx context.Context, url string) ([]string, error) {
+	jobs := c.workload.BatchV1().Jobs(metav1.NamespaceDefault)
+	job, err := jobs.Create(ctx, &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "ask-"},
+		Spec: batchv1.JobSpec{
+			BackoffLimit: ptr.To[int32](0),
+			Completions:  ptr.To[int32](3),
+			Parallelism:  ptr.To[int32](3),
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				RestartPolicy: corev1.RestartPolicyNever,
+				Containers: []corev1.Container{{
+					Name: "ask", Image: nodeimage.Hello, Args: []string{"get", url},
+				}},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+
+	for job.Status.Succeeded+job.Status.Failed < 3 {
 		select {
 		case <-ctx.Done():
-			return errors.New("a pod that asks does not end")
+			return nil, errors.New("a pod that asks does not end")
 		case <-time.After(200 * time.Millisecond):
 		}
+
+		if job, err = jobs.Get(ctx, job.Name, metav1.GetOptions{}); err != nil {
+			return nil, err
+		}
 	}
 
-	pods, err := c.workload.CoreV1().Pods(job.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "job-name=" + job.Name})
+	return c.logs(ctx, "job-name="+job.Name)
+}
+
+// logs are what pods with a label write.
+func (c *cluster) logs(ctx context.Context, label string) ([]string, error) {
+	pods := c.workload.CoreV1().Pods(metav1.NamespaceDefault)
+	list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: label})
 	if err != nil {
-		return err
+		return nil, err
 	}
 
-	problem := ""
+	var out []string
 
-	for i := range pods.Items {
-		log, err := c.workload.CoreV1().Pods(job.Namespace).GetLogs(pods.Items[i].Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+	for i := range list.Items {
+		log, err := pods.GetLogs(list.Items[i].Name, &corev1.PodLogOptions{}).DoRaw(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
 
-		name, ok := strings.CutPrefix(string(log), "hello from ")
-		if ok {
-			answers[name] = true
-		} else {
-			problem = string(log)
-		}
+		out = append(out, string(log))
 	}
 
-	if len(answers) < want {
-		return fmt.Errorf("%d have answered; %s", len(answers), problem)
-	}
+	return out, nil
+}
 
-	return nil
+// logMemory logs how much memory each machine uses, with what its kernel caches of files.
+func (c *cluster) logMemory() {
+	c.t.Helper()
+	vms, err := c.engine.VMs(c.t.Context())
+	check.Error(c.t, err, "")
+
+	for _, vm := range vms {
+		err := filepath.WalkDir("/sys/fs/cgroup", func(path string, entry os.DirEntry, err error) error {
+			if err != nil || !entry.IsDir() || entry.Name() != vm.ID.String() {
+				return nil //nolint:nilerr // groups come and go
+			}
+
+			for _, file := range []string{"memory.usage_in_bytes", "memory.current"} {
+				content, err := os.ReadFile(filepath.Join(path, file))
+				if err != nil {
+					continue
+				}
+
+				bytes, err := strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64)
+				check.Error(c.t, err, "")
+				c.t.Logf("memory of %s: %d MiB", vm.Name, bytes>>20)
+			}
+
+			return filepath.SkipDir
+		})
+		check.Error(c.t, err, "")
+	}
 }
 
 // holder is the node that has the endpoint's address, by kube-vip's lease.
@@ -422,6 +482,7 @@ func TestAClusterWithKubeVIP(t *testing.T) {
 	c.expectMachines(8*time.Minute, 3, 2, suite.image.Kubernetes)
 	c.expectNodes(5)
 	c.expectServingCertificates(5)
+	c.logMemory()
 
 	c.deploy(2)
 	c.expectAnswers(2)
@@ -507,5 +568,23 @@ func TestADualStackCluster(t *testing.T) {
 	c.expectBothFamilies()
 	c.expectServes("10.198.0.5")
 	c.expectServes("fd00:198::5")
+	c.delete()
+}
+
+// TestAClusterThatAnswersForItsNames has nodes answer for the names of the cluster, in the place of a DNS of the site.
+func TestAClusterThatAnswersForItsNames(t *testing.T) {
+	c := newCluster(t, "names")
+	c.apply("cluster-template-dns.yaml", map[string]string{
+		"CONTROL_PLANE_VIRTUAL_IP": "Keepalived",
+		"CLUSTER_DOMAIN":           "names.example.com",
+	}, func(object *unstructured.Unstructured) {
+		if object.GetKind() == "OLVMCluster" { // the image that is there
+			fields := []string{"spec", "controlPlaneServices", "dns", "image"}
+			_ = unstructured.SetNestedField(object.Object, suite.image.CoreDNS, fields...)
+		}
+	})
+	c.connect()
+	c.expectMachines(5*time.Minute, 1, 1, suite.image.Kubernetes)
+	c.expectName("api.names.example.com")
 	c.delete()
 }

@@ -53,6 +53,8 @@ type Image struct {
 	Kubernetes string `json:"kubernetes"`
 	// Pause is the name of a container image that does nothing.
 	Pause string `json:"pause"`
+	// CoreDNS is the name of that of the cluster's DNS.
+	CoreDNS string `json:"coreDNS"`
 }
 
 // Open reads what the image in a folder is.
@@ -144,7 +146,7 @@ func (b *Builder) Ensure(ctx context.Context) (Image, error) {
 	names = append(names, kubeVIP, Hello)
 
 	inputs := append([]string{base}, programs.inputs()...)
-	inputs = append(inputs, strings.Join(names, " "), contentOf(files), "a record", "machine-id")
+	inputs = append(inputs, strings.Join(names, " "), contentOf(files), "a record", "machine-id", "CoreDNS")
 
 	dir, err := b.step(ctx, "image", inputs, func(ctx context.Context, dir string) error {
 		build := &build{Builder: b, base: filepath.Join(base, "rootfs"), dir: dir, programs: programs, images: names}
@@ -152,7 +154,12 @@ func (b *Builder) Ensure(ctx context.Context) (Image, error) {
 			return err
 		}
 
-		return Image{dir: dir, Kubernetes: versionOf(names), Pause: nameOf(names, "pause")}.keep()
+		return Image{
+			dir:        dir,
+			Kubernetes: versionOf(names),
+			Pause:      nameOf(names, "pause"),
+			CoreDNS:    nameOf(names, "coredns"),
+		}.keep()
 	})
 	if err != nil {
 		return Image{}, err
