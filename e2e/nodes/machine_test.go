@@ -12,23 +12,11 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/nodeimage"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/nodes"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
-
-// engineData is what an engine of version 4.5.8 writes before the user data.
-const engineData = `#cloud-config
-output:
-  all: '>> /var/log/cloud-init-output.log'
-disable_root: false
-runcmd:
-- 'sed -i ''/^datasource_list: /d'' /etc/cloud/cloud.cfg; echo ''datasource_list:
-  ["NoCloud", "ConfigDrive"]'' >> /etc/cloud/cloud.cfg'
-ssh_deletekeys: false
-ssh_pwauth: true
-chpasswd:
-  expire: false
-`
 
 // site is a network with a bridge, and the image.
 type site struct {
@@ -69,23 +57,21 @@ func (s *site) config(name, userData string) machine.Config {
 	check.Error(s.t, err, "")
 
 	dir := s.t.TempDir()
-	latest := filepath.Join(dir, "drive", "openstack", "latest")
-	check.Error(s.t, os.MkdirAll(latest, 0o755), "")
-
-	for file, content := range map[string]string{
-		"meta_data.json": `{"hostname": "` + name + `", "name": "` + name + `", "uuid": "8df586f6-0732-4a2f-88fd-13ee06163618"}`,
-		"network_data.json": `{"links": [{"name": "enp1s0", "id": "enp1s0", "type": "vif"}],
-"networks": [{"netmask": "255.255.255.0", "link": "enp1s0", "id": "enp1s0", "ip_address": "10.198.0.11", "type": "ipv4",
-"gateway": "10.198.0.1"}]}`,
-		"user_data": engineData + string(merged),
-	} {
-		check.Error(s.t, os.WriteFile(filepath.Join(latest, file), []byte(content), 0o600), "")
-	}
+	drive, err := nodes.WriteDrive(ovirtsim.GuestVM{
+		DriveID:  "8df586f6-0732-4a2f-88fd-13ee06163618",
+		HostName: name,
+		UserData: string(merged),
+		NICs: []ovirtsim.GuestNIC{{
+			Interface: "enp1s0", BootProtocol: "static",
+			Address: "10.198.0.11", Netmask: "255.255.255.0", Gateway: "10.198.0.1",
+		}},
+	}, filepath.Join(dir, "drive"))
+	check.Error(s.t, err, "")
 
 	return machine.Config{
 		Name: name, ID: "3bd3d5e2-60fb-4b8d-b848-4f548a425cd7",
 		RootFS: s.image.RootFS(), Store: s.image.Store(),
-		Disk: filepath.Join(dir, "disk"), Drive: filepath.Join(dir, "drive"),
+		Disk: filepath.Join(dir, "disk"), Drive: drive,
 		Group: suite.site.Group + "/" + name,
 		NetNS: s.netns,
 		NICs:  []machine.NIC{{Name: "enp1s0", MAC: "56:6f:00:00:00:01", Bridge: "vlan", Port: "vm1"}},
@@ -157,13 +143,23 @@ func TestAMachine(t *testing.T) {
 	check.Contains(t, "the way out", s.until(m, 10*time.Second, "ping", "-c", "1", "-W", "1", "10.198.0.1"), "1 received")
 	check.Equal(t, "units that have failed", s.until(m, time.Second, "systemctl", "--failed", "--plain", "--no-legend"), "")
 
+	// With the drive of the run it is the same instance, for which cloud-init does not run again.
+	s.until(m, time.Second, "rm", "/etc/written")
+	_, _ = m.Run(t.Context(), "systemctl", "reboot")
+	s.waitFor(m, machine.Reboots)
+
+	m = s.start(config)
+	s.until(m, time.Minute, "cloud-init", "status", "--wait")
+	check.Equal(t, "files", s.until(m, time.Second, "sh", "-c", "ls /etc/written 2>/dev/null || true"), "")
+	s.until(m, time.Second, "touch", "/etc/written")
+
 	check.Error(t, m.PowerOff(), "")
 	s.waitFor(m, machine.PoweredOff)
 
 	config.Drive = "" // as at an engine
 	m = s.start(config)
 	s.until(m, time.Minute, "systemctl", "is-active", "multi-user.target")
-	check.Contains(t, "the file after a start", s.until(m, time.Second, "cat", "/etc/written"), "by cloud-init")
+	s.until(m, time.Second, "test", "-f", "/etc/written")
 	check.Contains(t, "its address after a start", s.until(m, 10*time.Second, "ip", "-br", "address", "show", "enp1s0"),
 		"10.198.0.11/24")
 

@@ -171,9 +171,9 @@ func list(texts []string) []any {
 	return out
 }
 
-// writeDrive writes the drive of a run into a folder, in the place of one that may be there. It returns the folder, or
+// WriteDrive writes the drive of a run into a folder, in the place of one that may be there. It returns the folder, or
 // an empty path where the run has none.
-func writeDrive(vm api.GuestVM, dir string) (string, error) {
+func WriteDrive(vm api.GuestVM, dir string) (string, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return "", err
 	}

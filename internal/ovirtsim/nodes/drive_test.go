@@ -95,11 +95,11 @@ func TestNetworksOfADrive(t *testing.T) {
 // TestARunWithoutADrive takes away that of an earlier run.
 func TestARunWithoutADrive(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "drive")
-	path, err := writeDrive(api.GuestVM{DriveID: "one"}, dir)
+	path, err := WriteDrive(api.GuestVM{DriveID: "one"}, dir)
 	check.Error(t, err, "")
 	check.Equal(t, "the folder", path, dir)
 
-	path, err = writeDrive(api.GuestVM{}, dir)
+	path, err = WriteDrive(api.GuestVM{}, dir)
 	check.Error(t, err, "")
 	check.Equal(t, "the folder of a run without one", path, "")
 

@@ -177,7 +177,7 @@ func (g *Guests) configOf(vm api.GuestVM) (machine.Config, error) {
 		return machine.Config{}, errors.New("no bootable device")
 	}
 
-	drive, err := writeDrive(vm, filepath.Join(g.dir(vm.ID), "drive"))
+	drive, err := WriteDrive(vm, filepath.Join(g.dir(vm.ID), "drive"))
 	if err != nil {
 		return machine.Config{}, err
 	}
