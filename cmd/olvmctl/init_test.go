@@ -98,6 +98,7 @@ func newBench(t *testing.T) *bench {
 		"vnicProfile":   "kvm-vlan",
 		"storageDomain": "olvm-data-2",
 		"name":          "prod", "kubernetesVersion": "1.30", "subnet": "10.20.30.0/24", "virtualIp": "10.20.30.5",
+		"dnsServers":            "10.20.30.53, 10.20.30.54",
 		"controlPlaneAddresses": "10.20.30.10-10.20.30.19", "workerAddresses": "10.20.30.100-10.20.30.149",
 		"controlPlaneNodes": "3",
 		"workerNodes":       "2",
@@ -452,6 +453,8 @@ func (b *bench) steps(until string) []step {
 		{prompt: "Of all machines", text: "10.96.30.0/24"},
 		{prompt: "overlaps with 10.96", answer: fix, text: "10.20.30.0/24"},
 		{prompt: "Of the subnet", text: ""},
+		{prompt: "without one the machines know no names", text: "dns"},
+		{prompt: `"dns" is not an address`, answer: fix, text: "10.20.30.53, 10.20.30.54"},
 		{prompt: "that nothing else has", text: "10.20.31.5"},
 		{prompt: "is not in the subnet 10.20.30.0/24", answer: fix, text: "10.20.30.5"},
 		{prompt: "one more than machines: 10.20.30.10-10.20.30.19", text: "10.20.30.5-10.20.30.19"},
@@ -917,7 +920,7 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 		},
 		"another password": {
 			[]string{"password", "other"},
-			[]string{"answers.yaml:10: password: engine refuses user \"admin@internal\""},
+			[]string{"answers.yaml:11: password: engine refuses user \"admin@internal\""},
 		},
 		"no data center": {
 			[]string{"dataCenter", ""},

@@ -313,6 +313,12 @@ func (s *survey) askCluster(ctx context.Context) error {
 		Question
 	}{
 		{&a.Gateway, Question{Key: "gateway", Title: "Gateway", Help: "Of the subnet", Default: first}},
+		{&a.DNSServers, Question{
+			Key:      "dnsServers",
+			Title:    "DNS servers",
+			Help:     "Addresses; without one the machines know no names, unless their image has one: 10.20.30.53",
+			Optional: true,
+		}},
 		{&a.VirtualIP, Question{
 			Key:   "virtualIp",
 			Title: "Control plane endpoint",

@@ -51,6 +51,7 @@ type Answers struct {
 	KubernetesVersion     string `yaml:"kubernetesVersion"`
 	Subnet                string `yaml:"subnet"`
 	Gateway               string `yaml:"gateway"`
+	DNSServers            string `yaml:"dnsServers"`
 	VirtualIP             string `yaml:"virtualIp"`
 	ControlPlaneAddresses string `yaml:"controlPlaneAddresses"`
 	WorkerAddresses       string `yaml:"workerAddresses"`

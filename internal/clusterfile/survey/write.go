@@ -96,6 +96,7 @@ func (a *Answers) file(ca string) ([]byte, error) {
 				add("memory", memory, "").
 				add("cpu", line().add("topology", topology, ""), "").
 				add("network", block().add("gateway", a.Gateway, "").
+					add("dnsServers", a.DNSServers, "").
 					add("ipv4", line().add("subnet", a.Subnet, "").add("ipAddresses", addresses, ""), ""), ""),
 				"")
 	}
