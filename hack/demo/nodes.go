@@ -122,7 +122,7 @@ func (d *demo) runPods(ctx context.Context) error {
 	}
 
 	hello := filepath.Join(d.tools.Root(), "config", "samples", "hello.yaml")
-	if err := d.kubectl(ctx, "apply", "-f", hello); err != nil {
+	if err := d.kubectl(ctx, d.out, "apply", "-f", hello); err != nil {
 		return err
 	}
 
@@ -132,20 +132,19 @@ func (d *demo) runPods(ctx context.Context) error {
 	}
 
 	d.say("%s answered through Service hello, at %s\n", strings.Join(answers, " and "), helloURL)
-	err = d.kubectl(ctx, "wait", "--for=condition=Ready", "pods", "--all", "--all-namespaces", "--timeout=60s",
-		"--output=name")
+	err = d.kubectl(ctx, io.Discard, "wait", "--for=condition=Ready", "pods", "--all", "--all-namespaces",
+		"--timeout=60s")
 	if err != nil {
 		return err
 	}
 
-	fmt.Fprintln(d.out)
-	if err := d.kubectl(ctx, "get", "nodes", "-o", "wide"); err != nil {
+	if err := d.kubectl(ctx, d.out, "get", "nodes", "-o", "wide"); err != nil {
 		return err
 	}
 
 	fmt.Fprintln(d.out)
 
-	return d.kubectl(ctx, "get", "pods", "-A", "-o", "wide")
+	return d.kubectl(ctx, d.out, "get", "pods", "-A", "-o", "wide")
 }
 
 // ask asks the Service until both pods have answered.
@@ -184,8 +183,8 @@ func get(ctx context.Context, asking *http.Client, url string) (string, error) {
 	return strings.TrimSpace(strings.TrimPrefix(string(content), "hello from ")), err
 }
 
-// kubectl runs kubectl in the cluster.
-func (d *demo) kubectl(ctx context.Context, args ...string) error {
+// kubectl runs kubectl in the cluster, and writes what it says to out.
+func (d *demo) kubectl(ctx context.Context, out io.Writer, args ...string) error {
 	path, err := d.tools.Path("plane", "kubectl")
 	if err != nil {
 		return err
@@ -193,7 +192,7 @@ func (d *demo) kubectl(ctx context.Context, args ...string) error {
 
 	command := exec.CommandContext(ctx, path, args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+d.workload)
-	command.Stdout, command.Stderr = d.out, os.Stderr
+	command.Stdout, command.Stderr = out, os.Stderr
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("kubectl %s: %w", args[0], err)
 	}
