@@ -53,10 +53,6 @@ func (d *demo) inNetNS(ctx context.Context) (code int, err error) {
 		return 0, err
 	}
 
-	if err := machine.RaiseLimits(); err != nil {
-		return 0, err
-	}
-
 	name := fmt.Sprintf("capolvm-demo-%d", os.Getpid())
 	site := machine.Site{NetNS: name}
 	site.Made, err = machine.EnsureNetNS(name)

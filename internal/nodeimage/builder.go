@@ -7,19 +7,18 @@ import (
 	"embed"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
@@ -104,19 +103,7 @@ type Builder struct {
 }
 
 // Check says why this machine cannot build an image, or run machines of one; nil where it can.
-func Check() error {
-	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
-		return errors.New("machines of simulated VMs need root on Linux")
-	}
-
-	for _, program := range []string{"debootstrap", "unshare", "chroot", "ip", "cp"} {
-		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("images of machines need %s, which is not there: install it", program)
-		}
-	}
-
-	return nil
-}
+func Check() error { return machine.Check("debootstrap", "unshare", "chroot") }
 
 // Ensure builds the image where the cache does not have it. It needs root.
 func (b *Builder) Ensure(ctx context.Context) (Image, error) {

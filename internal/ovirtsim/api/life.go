@@ -174,7 +174,6 @@ func (s *Engine) completeCreation(v *store.VM) {
 func (s *Engine) down(v *store.VM) {
 	s.event(33, "normal", "VM "+v.Name+" is down.", eventOf{vm: v.ID, host: v.Host})
 	v.Host, v.Destination, v.Stopped, v.Drive, v.OnceRun, v.Stopping = "", "", time.Now(), nil, false, false
-	v.DriveID = ""
 	waited := v.Next
 	v.Next = nil
 	s.settle(v, store.StatusDown)

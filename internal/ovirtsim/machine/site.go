@@ -7,8 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -122,21 +120,6 @@ func (s Site) removeLinks() error {
 	return errors.Join(problems...)
 }
 
-// Check says why this process cannot run machines; nil where it can.
-func Check() error {
-	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
-		return errors.New("machines of simulated VMs need root on Linux")
-	}
-
-	for _, program := range []string{"ip", "nsenter", "cp"} {
-		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("machines of simulated VMs need %s, which is not there: install it", program)
-		}
-	}
-
-	return nil
-}
-
 // EnsureNetNS makes the network namespace of a name, unless it is there, and reports whether it was made.
 func EnsureNetNS(name string) (made bool, err error) {
 	if _, err := os.Stat("/run/netns/" + name); err == nil {
@@ -168,24 +151,4 @@ func SetUpSite() error {
 	}
 
 	return nil
-}
-
-// wantedInstances are how many users of inotify a few nodes need: about 30 for each of a control plane, where a kernel
-// gives 128 to all of root.
-const wantedInstances = 1024
-
-// RaiseLimits gives the host as many instances of inotify as machines need, where it has fewer.
-func RaiseLimits() error {
-	const path = "/proc/sys/fs/inotify/max_user_instances"
-
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-
-	if have, err := strconv.Atoi(strings.TrimSpace(string(content))); err != nil || have >= wantedInstances {
-		return err
-	}
-
-	return os.WriteFile(path, []byte(strconv.Itoa(wantedInstances)), 0o600)
 }
