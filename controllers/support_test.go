@@ -51,6 +51,22 @@ func (s *site) supportMachine(name string) *infrav1.OLVMMachine {
 	return &infrav1.OLVMMachine{ObjectMeta: s.Meta(name)}
 }
 
+// addressOf is the address of the VM of a service. The VMs of a service are made at once, so each may have any of the
+// template's.
+func (s *site) addressOf(name string) string {
+	s.T.Helper()
+	m := s.supportMachine(name)
+	if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
+		s.T.Fatal(err)
+	}
+
+	if len(m.Status.Addresses) == 0 {
+		s.T.Fatalf("%s has no address", name)
+	}
+
+	return m.Status.Addresses[0].Address
+}
+
 // service waits until a service is ready, and returns its status.
 func (s *site) service(name string) infrav1.SupportServiceStatus {
 	s.T.Helper()
@@ -148,9 +164,11 @@ func TestRow51LoadBalancerOfTheControlPlane(t *testing.T) {
 	check.Equal(t, "provisioned", ptr.Deref(s.OLVM.Status.Initialization.Provisioned, false), true)
 	s.expectGroup("lb-api", true, "demo-lb-api-0", "demo-lb-api-1")
 
-	s.expectConfigured("demo-lb-api-0", "keepalived.conf", "unicast_src_ip 10.0.0.30\n", "        10.0.0.31\n",
+	first, second := s.addressOf("demo-lb-api-0"), s.addressOf("demo-lb-api-1")
+	check.Equal(t, "addresses", slices.Sorted(slices.Values([]string{first, second})), []string{"10.0.0.30", "10.0.0.31"})
+	s.expectConfigured("demo-lb-api-0", "keepalived.conf", "unicast_src_ip "+first+"\n", "        "+second+"\n",
 		"10.0.0.5/32 dev enp1s0")
-	s.expectConfigured("demo-lb-api-1", "keepalived.conf", "unicast_src_ip 10.0.0.31\n", "        10.0.0.30\n")
+	s.expectConfigured("demo-lb-api-1", "keepalived.conf", "unicast_src_ip "+second+"\n", "        "+first+"\n")
 
 	m := s.controlPlane("cp-1", "", nil)
 	worker := s.Machine("worker", nil)
