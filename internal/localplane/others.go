@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 )
@@ -131,7 +132,15 @@ func (p *Plane) StartOCI(ctx context.Context, env ...string) error {
 		return err
 	}
 
-	return Apply(ctx, p.Client, hooks...)
+	if err := Apply(ctx, p.Client, hooks...); err != nil {
+		return err
+	}
+
+	return p.addToInventory(ctx, provider{
+		name: "oci", kind: string(clusterctlv1.InfrastructureProviderType),
+		namespace: "cluster-api-provider-oci-system",
+		version:   p.options.Tools.Version("oci", "github.com/oracle/cluster-api-provider-oci"),
+	})
 }
 
 // ociContract labels CRDs as the kustomization of Cluster API Provider OCI does: all versions serve contract v1beta1.

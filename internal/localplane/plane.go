@@ -25,6 +25,7 @@ import (
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
@@ -35,6 +36,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
 // Programs are those of the plane that run in it, by their names among the tools.
@@ -341,7 +343,11 @@ func (p *Plane) startClusterAPI(ctx context.Context) error {
 		}
 	}
 
-	return Apply(ctx, p.Client, hooks...)
+	if err := Apply(ctx, p.Client, hooks...); err != nil {
+		return err
+	}
+
+	return p.addToInventory(ctx, p.clusterAPI()...)
 }
 
 // startManager starts a manager of Cluster API, and waits until it is ready. Its ports are those of webhooks, probes
@@ -579,6 +585,11 @@ func (p *Plane) startProvider(ctx context.Context) error {
 	}
 
 	if err := Apply(ctx, p.Client, policies...); err != nil {
+		return err
+	}
+
+	own := provider{"olvm", string(clusterctlv1.InfrastructureProviderType), ManagerNamespace, version.Version}
+	if err := p.addToInventory(ctx, own); err != nil {
 		return err
 	}
 

@@ -1,0 +1,71 @@
+package localplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	clusterctlconfig "sigs.k8s.io/cluster-api/cmd/clusterctl/config"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+)
+
+// provider is one that a plane runs, as the inventory of clusterctl has it.
+type provider struct {
+	name, kind, namespace, version string
+}
+
+// addToInventory writes down that a plane has providers, as clusterctl init does: clusterctl moves clusters to a
+// management cluster only where that has the providers which the other one has, in the same version or a newer one.
+func (p *Plane) addToInventory(ctx context.Context, providers ...provider) error {
+	crds, err := manifest.Read(clusterctlconfig.ClusterctlAPIManifest)
+	if err == nil {
+		err = p.installCRDs(ctx, crds)
+	}
+
+	if err != nil {
+		return fmt.Errorf("failed to install the inventory of clusterctl: %w", err)
+	}
+
+	var problems []error
+
+	for _, one := range providers {
+		label := clusterctlv1.ManifestLabel(one.name, clusterctlv1.ProviderType(one.kind))
+		namespace := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": one.namespace},
+		}}
+		entry := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": clusterctlv1.GroupVersion.String(),
+			"kind":       "Provider",
+			"metadata": map[string]any{
+				"namespace": one.namespace,
+				"name":      label,
+				"labels": map[string]any{
+					clusterctlv1.ClusterctlLabel:     "",
+					clusterctlv1.ClusterctlCoreLabel: clusterctlv1.ClusterctlCoreLabelInventoryValue,
+					clusterv1.ProviderNameLabel:      label,
+				},
+			},
+			"providerName": one.name,
+			"type":         one.kind,
+			"version":      one.version,
+		}}
+		problems = append(problems, Apply(ctx, p.Client, namespace, entry))
+	}
+
+	return errors.Join(problems...)
+}
+
+// clusterAPI are Cluster API's own providers.
+func (p *Plane) clusterAPI() []provider {
+	version := p.options.Tools.Version("plane", "sigs.k8s.io/cluster-api")
+
+	return []provider{
+		{"cluster-api", string(clusterctlv1.CoreProviderType), "capi-system", version},
+		{"kubeadm", string(clusterctlv1.BootstrapProviderType), "capi-kubeadm-bootstrap-system", version},
+		{"kubeadm", string(clusterctlv1.ControlPlaneProviderType), "capi-kubeadm-control-plane-system", version},
+	}
+}
