@@ -50,7 +50,7 @@ var masked = []string{
 // wanted are units that a machine starts, and disabled those that are only there for user data.
 var (
 	wanted   = []string{"containerd", "kubelet", "systemd-networkd", "systemd-resolved"}
-	disabled = []string{"keepalived", "haproxy"}
+	disabled = []string{"keepalived", "haproxy", "nginx", "NetworkManager", "NetworkManager-wait-online"}
 )
 
 // rootFS links the files of Debian and adds programs and files.
@@ -62,7 +62,7 @@ func (b *build) rootFS(ctx context.Context) error {
 
 	for _, places := range nodePrograms {
 		for name, place := range places {
-			if place == contained {
+			if place == contained || b.programs[name] == "" {
 				continue
 			}
 
@@ -136,7 +136,7 @@ func (b *build) putFiles() error {
 		content = bytes.ReplaceAll(content, []byte(pauseImage), []byte(nameOf(b.images, "pause")))
 
 		mode := fs.FileMode(0o644)
-		if filepath.Base(filepath.Dir(path)) == "bin" {
+		if bytes.HasPrefix(content, []byte("#!")) {
 			mode = 0o755
 		}
 

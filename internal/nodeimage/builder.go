@@ -32,6 +32,7 @@ var packages = []string{
 	"systemd", "systemd-sysv", "systemd-resolved", "dbus", "udev", "kmod", "libpam-systemd", "procps", "util-linux",
 	"mount", "netbase", "ca-certificates", "sudo", "curl", "openssh-server", "iproute2", "iputils-ping", "nftables",
 	"iptables", "conntrack", "ethtool", "socat", "runc", "cloud-init", "python3-cffi-backend", "keepalived", "haproxy",
+	"nginx-light", "libnginx-mod-stream", "network-manager",
 }
 
 // files of the image, beside those of packages and programs.
@@ -41,6 +42,9 @@ var files embed.FS
 
 // Hello is the container image of a program that answers over HTTP on port 8080 with the name of its pod.
 const Hello = "localhost/hello:v1"
+
+// layout changes with what is done with the inputs of an image.
+const layout = "2"
 
 // pauseImage in the configuration of containerd stands for the image of sandboxes.
 const pauseImage = "PAUSE_IMAGE"
@@ -54,6 +58,8 @@ type Image struct {
 	Pause string `json:"pause"`
 	// CoreDNS is the name of that of the cluster's DNS.
 	CoreDNS string `json:"coreDNS"`
+	// Ignition reports that it has Ignition, too: where it was built there was libblkid.
+	Ignition bool `json:"ignition"`
 }
 
 // Open reads what the image in a folder is.
@@ -133,7 +139,7 @@ func (b *Builder) Ensure(ctx context.Context) (Image, error) {
 	names = append(names, kubeVIP, Hello)
 
 	inputs := append([]string{base}, programs.inputs()...)
-	inputs = append(inputs, strings.Join(names, " "), contentOf(files), "a record", "machine-id", "CoreDNS")
+	inputs = append(inputs, strings.Join(names, " "), contentOf(files), layout)
 
 	dir, err := b.step(ctx, "image", inputs, func(ctx context.Context, dir string) error {
 		build := &build{Builder: b, base: filepath.Join(base, "rootfs"), dir: dir, programs: programs, images: names}
@@ -146,6 +152,7 @@ func (b *Builder) Ensure(ctx context.Context) (Image, error) {
 			Kubernetes: versionOf(names),
 			Pause:      nameOf(names, "pause"),
 			CoreDNS:    nameOf(names, "coredns"),
+			Ignition:   programs["ignition"] != "",
 		}.keep()
 	})
 	if err != nil {
@@ -236,7 +243,9 @@ type programs map[string]string
 // inputs are the folders that programs are in, which change with their versions.
 func (p programs) inputs() []string {
 	var out []string
-	for _, name := range []string{"kubelet", "containerd", "coredns", "etcd", "kube-vip", "pause", "hello"} {
+	for _, name := range []string{
+		"kubelet", "containerd", "coredns", "etcd", "kube-vip", "ignition", "pause", "hello",
+	} {
 		out = append(out, p[name])
 	}
 
@@ -271,9 +280,18 @@ var nodePrograms = map[string]map[string]string{
 		"loopback":                plugins,
 		"portmap":                 plugins,
 	},
-	"dns":     {"coredns": contained},
-	"plane":   {"etcd": contained},
-	"kubevip": {"kube-vip": contained},
+	"dns":      {"coredns": contained},
+	"plane":    {"etcd": contained},
+	"kubevip":  {"kube-vip": contained},
+	"ignition": {"ignition": bin},
+}
+
+// canBuildIgnition reports whether this machine has the C library that Ignition needs.
+func canBuildIgnition() bool {
+	_, header := os.Stat("/usr/include/blkid/blkid.h")
+	_, compiler := exec.LookPath("cc")
+
+	return header == nil && compiler == nil
 }
 
 // programs builds what is not Debian's.
@@ -283,6 +301,11 @@ func (b *Builder) programs(ctx context.Context) (programs, error) {
 	for module, places := range nodePrograms {
 		if module == "" {
 			module = cmp.Or(b.Kubernetes, "node")
+		}
+
+		if module == "ignition" && !canBuildIgnition() {
+			b.Say("without libblkid-dev and a C compiler the image has no Ignition")
+			continue
 		}
 
 		if err := b.Tools.Build(ctx, module, slices.Collect(maps.Keys(places))...); err != nil {

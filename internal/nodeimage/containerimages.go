@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,29 +69,20 @@ func (b *build) containerImage(ctx context.Context, program string) (v1.Image, e
 		}
 	}
 
-	content, err := t.close()
-	if err != nil {
-		return nil, err
+	return t.image(v1.Config{Entrypoint: []string{binDir + program}})
+}
+
+// ContainerImage is an image of executables, which are files of this machine by their paths in the image.
+func ContainerImage(config v1.Config, executables map[string]string) (v1.Image, error) {
+	t := newTree()
+
+	for _, path := range slices.Sorted(maps.Keys(executables)) {
+		if err := t.addFile(path, executables[path]); err != nil {
+			return nil, err
+		}
 	}
 
-	image, err := mutate.AppendLayers(empty.Image, static.NewLayer(content, types.DockerUncompressedLayer))
-	if err != nil {
-		return nil, err
-	}
-
-	config, err := image.ConfigFile()
-	if err != nil {
-		return nil, err
-	}
-
-	config = config.DeepCopy()
-	config.OS, config.Architecture = "linux", runtime.GOARCH
-	config.Config = v1.Config{
-		Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-		Entrypoint: []string{binDir + program},
-	}
-
-	return mutate.ConfigFile(image, config)
+	return t.image(config)
 }
 
 // addProxyPrograms adds what kube-proxy calls, with the libraries of each.
@@ -210,7 +202,26 @@ func (t *tree) addParents(path string) error {
 	return nil
 }
 
-func (t *tree) close() ([]byte, error) {
-	err := t.tar.Close()
-	return t.content.Bytes(), err
+// image is the image whose only layer is the tree, for this machine's architecture.
+func (t *tree) image(config v1.Config) (v1.Image, error) {
+	if err := t.tar.Close(); err != nil {
+		return nil, err
+	}
+
+	layer := static.NewLayer(t.content.Bytes(), types.DockerUncompressedLayer)
+	image, err := mutate.AppendLayers(empty.Image, layer)
+	if err != nil {
+		return nil, err
+	}
+
+	file, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+
+	config.Env = append(config.Env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	file = file.DeepCopy()
+	file.OS, file.Architecture, file.Config = "linux", runtime.GOARCH, config
+
+	return mutate.ConfigFile(image, file)
 }

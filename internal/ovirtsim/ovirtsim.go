@@ -32,6 +32,8 @@ type (
 	TemplateNIC = inventory.TemplateNIC
 	// VM that is there from the beginning.
 	VM = inventory.VM
+	// NodeImage is an image of guests that are Linux machines.
+	NodeImage = inventory.NodeImage
 	// User who may log in.
 	User = inventory.User
 )
@@ -79,8 +81,8 @@ var (
 // DefaultInventory is what an engine has that is given none.
 func DefaultInventory() Inventory { return inventory.Default() }
 
-// NodeInventory is that of an engine whose guests are Linux machines with these versions of Kubernetes.
-func NodeInventory(versions ...string) Inventory { return inventory.Nodes(versions...) }
+// NodeInventory is that of an engine whose guests are Linux machines of these images.
+func NodeInventory(images ...NodeImage) Inventory { return inventory.Nodes(images...) }
 
 // LoadInventory reads an inventory from a YAML file.
 func LoadInventory(path string) (Inventory, error) { return inventory.Load(path) }

@@ -95,9 +95,18 @@ var modules = map[string][]tool{
 		networkPlugin("loopback", "main"),
 		networkPlugin("portmap", "meta"),
 	},
-	"kubevip": {{name: "kube-vip", pkg: "github.com/kube-vip/kube-vip", module: "github.com/kube-vip/kube-vip"}},
-	"dns":     {{name: "coredns", pkg: ".", module: "github.com/coredns/coredns"}},
-	"oidc":    {{name: "dex", pkg: "github.com/dexidp/dex/cmd/dex", module: "github.com/dexidp/dex", cgo: true}},
+	"certmanager": {certManagerTool("controller"), certManagerTool("webhook"), certManagerTool("cainjector")},
+	"kubevip":     {{name: "kube-vip", pkg: "github.com/kube-vip/kube-vip", module: "github.com/kube-vip/kube-vip"}},
+	"dns":         {{name: "coredns", pkg: ".", module: "github.com/coredns/coredns"}},
+	"oidc":        {{name: "dex", pkg: "github.com/dexidp/dex/cmd/dex", module: "github.com/dexidp/dex", cgo: true}},
+	"ignition": {
+		{
+			name:   "ignition",
+			pkg:    "github.com/coreos/ignition/v2/internal",
+			module: "github.com/coreos/ignition/v2",
+			cgo:    true,
+		},
+	},
 	"dev": {
 		{
 			name:   "controller-gen",
@@ -153,6 +162,15 @@ func containerdTool(name string) tool {
 		pkg:    "github.com/containerd/containerd/v2/cmd/" + name,
 		module: "github.com/containerd/containerd/v2",
 		tags:   "no_aufs,no_btrfs,no_devmapper,no_tracing,no_zfs",
+	}
+}
+
+// certManagerTool is an executable of cert-manager 1.11, the last whose executables are in its own Go module.
+func certManagerTool(name string) tool {
+	return tool{
+		name:   name,
+		pkg:    "github.com/cert-manager/cert-manager/cmd/" + name,
+		module: "github.com/cert-manager/cert-manager",
 	}
 }
 
@@ -336,7 +354,7 @@ func (t *Toolchain) copyManifests(ctx context.Context, module, dir string) error
 			continue
 		}
 
-		source, err := t.moduleSource(ctx, module, manager.module)
+		source, err := t.ModuleSource(ctx, module, manager.module)
 		if err != nil {
 			return fmt.Errorf("failed to find the manifests of %s: %w", manager.name, err)
 		}
@@ -356,9 +374,9 @@ func (t *Toolchain) copyManifests(ctx context.Context, module, dir string) error
 	return nil
 }
 
-// moduleSource is the folder with the source of a Go module that a tools module needs. It is downloaded where nothing
+// ModuleSource is the folder with the source of a Go module that a tools module needs. It is downloaded where nothing
 // was built of it.
-func (t *Toolchain) moduleSource(ctx context.Context, module, path string) (string, error) {
+func (t *Toolchain) ModuleSource(ctx context.Context, module, path string) (string, error) {
 	list := func() (string, error) { return t.goCommand(ctx, module, "list", "-m", "-f", "{{.Dir}}", path) }
 	if dir, err := list(); err != nil || dir != "" {
 		return dir, err

@@ -3,8 +3,10 @@ package inventory
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
@@ -259,29 +261,44 @@ func Default() Inventory {
 	}
 }
 
+// NodeImage is an image that guests boot from that are Linux machines.
+type NodeImage struct {
+	// Kubernetes is its version, such as v1.36.3.
+	Kubernetes string
+	// Ignition reports that it can read user data for Ignition, too.
+	Ignition bool
+}
+
 // Nodes is the inventory for guests that are Linux machines: that of Default, with routers in its networks, and with a
-// template for each version of Kubernetes that there is an image of, such as debian-k8s-v1.36.3; the first one is
-// debian-k8s, too.
-func Nodes(versions ...string) Inventory {
+// template for each image, such as debian-k8s-v1.36.3, and ignition-k8s-v1.36.3 where it has Ignition. Those of the
+// first image have a second name, debian-k8s and ignition-k8s.
+func Nodes(images ...NodeImage) Inventory {
 	out := Default()
 	center := &out.DataCenters[0]
 	center.Networks[0].Router = []string{"10.197.0.1/24"}
 	center.Networks[1].Router = []string{"10.198.0.1/24", "fd00:198::1/64"}
 	center.Templates = nil
 
-	for i, version := range versions {
-		template := Template{
-			Name:       "debian-k8s-" + version,
-			Cluster:    "Default",
-			OSType:     "debian_9",
-			Disks:      []TemplateDisk{{Size: 20 * store.GiB}},
-			Memory:     4 * store.GiB,
-			Kubernetes: version,
+	for i, image := range images {
+		systems := map[string]string{"debian-k8s": "debian_9"}
+		if image.Ignition {
+			systems["ignition-k8s"] = store.OSRHCOS
 		}
-		center.Templates = append(center.Templates, template)
-		if i == 0 {
-			template.Name = "debian-k8s"
+
+		for _, name := range slices.Sorted(maps.Keys(systems)) {
+			template := Template{
+				Name:       name + "-" + image.Kubernetes,
+				Cluster:    "Default",
+				OSType:     systems[name],
+				Disks:      []TemplateDisk{{Size: 20 * store.GiB}},
+				Memory:     4 * store.GiB,
+				Kubernetes: image.Kubernetes,
+			}
 			center.Templates = append(center.Templates, template)
+			if i == 0 {
+				template.Name = name
+				center.Templates = append(center.Templates, template)
+			}
 		}
 	}
 

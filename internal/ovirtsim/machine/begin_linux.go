@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -39,6 +40,14 @@ func begin() error {
 	for _, step := range []func() error{m.disk, m.proc, m.sys, m.groups, m.devices, m.memory, m.drive, m.pivot} {
 		if err := step(); err != nil {
 			return err
+		}
+	}
+
+	if config.Before != "" {
+		before := exec.Command(config.Before) //nolint:noctx // nothing else runs
+		before.Stdout, before.Stderr = os.Stderr, os.Stderr
+		if err := before.Run(); err != nil {
+			return fmt.Errorf("%s: %w", config.Before, err)
 		}
 	}
 

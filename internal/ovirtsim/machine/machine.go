@@ -34,6 +34,8 @@ type Config struct {
 	Disk string
 	// Drive is a folder that is the config drive; empty for none.
 	Drive string
+	// Before is a program of the image that runs before systemd does; empty for none.
+	Before string
 	// Group is the name of the cgroup of the machine, with slashes.
 	Group string
 	// NICs of the machine, whose bridges are in the network namespace of that name.

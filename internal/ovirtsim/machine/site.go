@@ -133,6 +133,9 @@ func EnsureNetNS(name string) (made bool, err error) {
 	return true, IP(name, "link", "set", "lo", "up")
 }
 
+// SiteAddress is where machines reach what listens in the namespace of SetUpSite.
+const SiteAddress = "10.196.0.1"
+
 // SetUpSite gives the network namespace of this process, which is new, what programs of a management plane look for: a
 // loopback, an address, and a way out, which leads nowhere. The networks of machines are beside it.
 func SetUpSite() error {
@@ -141,7 +144,7 @@ func SetUpSite() error {
 	for _, step := range [][]string{
 		{"link", "set", "lo", "up"},
 		{"link", "add", site, "type", "bridge"},
-		{"address", "add", "10.196.0.1/24", "dev", site},
+		{"address", "add", SiteAddress + "/24", "dev", site},
 		{"link", "set", site, "up"},
 		{"route", "add", "default", "via", "10.196.0.2"},
 	} {

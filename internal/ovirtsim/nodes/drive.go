@@ -74,8 +74,13 @@ func driveFiles(vm api.GuestVM) map[string]string {
 	return out
 }
 
-// userData is what an engine writes for cloud-init: its own document, with the custom script behind it.
+// userData is what an engine writes: for Ignition the custom script, as JSON that it has read and written again, and
+// for cloud-init its own document, with the custom script behind it.
 func userData(vm api.GuestVM) string {
+	if vm.Ignition {
+		return ignition(vm.UserData, vm.HostName)
+	}
+
 	return `#cloud-config
 output:
   all: '>> /var/log/cloud-init-output.log'

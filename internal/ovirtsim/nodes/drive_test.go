@@ -10,16 +10,23 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestTheDriveIsThatOfAnEngine compares it, to the byte, with what an engine 4.5.8 gave to libvirt for such a VM.
-func TestTheDriveIsThatOfAnEngine(t *testing.T) {
-	recorded := map[string]string{}
+// recordedDrive are the files of a drive that was recorded.
+func recordedDrive(t *testing.T, name string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
 
-	for _, name := range []string{"meta_data.json", "network_data.json", "user_data"} {
-		content, err := os.ReadFile(filepath.Join("testdata", "cloud-init", name))
+	for _, file := range []string{"meta_data.json", "network_data.json", "user_data"} {
+		content, err := os.ReadFile(filepath.Join("testdata", name, file))
 		check.Error(t, err, "")
-		recorded["openstack/latest/"+name] = string(content)
+		out["openstack/latest/"+file] = string(content)
 	}
 
+	return out
+}
+
+// TestTheDriveIsThatOfAnEngine compares it, to the byte, with what an engine 4.5.8 gave to libvirt for such a VM.
+func TestTheDriveIsThatOfAnEngine(t *testing.T) {
+	recorded := recordedDrive(t, "cloud-init")
 	_, script, _ := strings.Cut(recorded["openstack/latest/user_data"], "  expire: false\n")
 	check.Equal(t, "the files", driveFiles(api.GuestVM{
 		DriveID:  "8df586f6-0732-4a2f-88fd-13ee06163618", // new with each start
@@ -30,6 +37,45 @@ func TestTheDriveIsThatOfAnEngine(t *testing.T) {
 			Address: "127.20.40.102", Netmask: "255.255.255.0", Gateway: "127.20.40.1",
 		}},
 	}), recorded)
+}
+
+// TestTheDriveForIgnitionIsThatOfAnEngine compares one for Ignition, whose script has all that it needs.
+func TestTheDriveForIgnitionIsThatOfAnEngine(t *testing.T) {
+	recorded := recordedDrive(t, "ignition")
+	check.Equal(t, "the files", driveFiles(api.GuestVM{
+		DriveID:  "670a0f37-851c-48b4-ba83-1d610b641cf8",
+		Ignition: true,
+		UserData: recorded["openstack/latest/user_data"],
+		NICs: []api.GuestNIC{{
+			Interface: "enp1s0", BootProtocol: "static",
+			Address: "127.20.40.100", Netmask: "255.255.255.0", Gateway: "127.20.40.1",
+		}},
+	}), recorded)
+}
+
+// TestTheHostNameOfIgnition is added where the script has none, as the engine was recorded to do; it forgets a storage
+// without files, as its sources say.
+func TestTheHostNameOfIgnition(t *testing.T) {
+	const file = `{"filesystem":"root","path":"/etc/hostname","mode":420,"contents":{"source":"data:,rec-ign"}}`
+
+	for name, test := range map[string]struct{ script, want string }{
+		"as recorded": {
+			`{"storage":{"files":[{"path":"/etc/rec","contents":{"source":"data:,one"}}]},"ignition":{"version":"3.4.0"}}`,
+			`{"storage":{"files":[{"path":"/etc/rec","contents":{"source":"data:,one"}},` + file +
+				`]},"ignition":{"version":"3.4.0"}}`,
+		},
+		"one that has it": {
+			`{"storage": {"files": [{"path": "/etc/hostname"}]}}`,
+			`{"storage":{"files":[{"path":"/etc/hostname"}]}}`,
+		},
+		"no storage":    {"", `{"storage":{"files":[` + file + `]}}`},
+		"no files":      {`{"storage":{"disks":[{}]}}`, `{"storage":{"files":[` + file + `]}}`},
+		"an empty list": {`{"storage":{"files":[]}}`, `{"storage":{"files":[` + file + `]}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			check.Equal(t, "user data", ignition(test.script, "rec-ign"), test.want)
+		})
+	}
 }
 
 // TestNetworksOfADrive has what was not recorded, as the sources of the engine have it.

@@ -164,13 +164,14 @@ func (g *Guests) dir(vmID string) string { return filepath.Join(g.options.Dir, v
 
 // configOf is what the machine of a VM is made of. Disks that the VM has no longer are removed.
 func (g *Guests) configOf(vm api.GuestVM) (machine.Config, error) {
-	if vm.Ignition {
-		return machine.Config{}, errors.New("machines have no Ignition: use a template with cloud-init")
-	}
-
 	image, err := g.imageOf(vm)
 	if err != nil {
 		return machine.Config{}, err
+	}
+
+	if vm.Ignition && !image.Ignition {
+		return machine.Config{}, errors.New("the image has no Ignition: install libblkid-dev and a C compiler, and " +
+			"run make node-image again, or use a template with cloud-init")
 	}
 
 	if vm.RootDisk == "" {
@@ -186,12 +187,17 @@ func (g *Guests) configOf(vm api.GuestVM) (machine.Config, error) {
 		return machine.Config{}, err
 	}
 
+	before := ""
+	if vm.Ignition && drive != "" {
+		before = "/usr/local/bin/ignition-first-boot"
+	}
+
 	nics, err := g.connect(vm)
 
 	return machine.Config{
 		Name: vm.Name, ID: vm.ID,
 		RootFS: image.RootFS(), Store: image.Store(),
-		Disk: filepath.Join(g.dir(vm.ID), vm.RootDisk), Drive: drive,
+		Disk: filepath.Join(g.dir(vm.ID), vm.RootDisk), Drive: drive, Before: before,
 		Group: g.options.Group + "/" + vm.ID,
 		NetNS: g.options.NetNS, NICs: nics,
 	}, err

@@ -58,13 +58,13 @@ func (f *nodeFlags) open() ([]nodeimage.Image, error) {
 	return out, nil
 }
 
-// images are the versions of Kubernetes of the images.
-func (f *nodeFlags) images() ([]string, error) {
+// images are what the images can be used for.
+func (f *nodeFlags) images() ([]ovirtsim.NodeImage, error) {
 	images, err := f.open()
-	var out []string
+	var out []ovirtsim.NodeImage
 
 	for _, image := range images {
-		out = append(out, image.Kubernetes)
+		out = append(out, ovirtsim.NodeImage{Kubernetes: image.Kubernetes, Ignition: image.Ignition})
 	}
 
 	return out, err

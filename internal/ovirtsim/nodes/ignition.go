@@ -1,0 +1,135 @@
+package nodes
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/url"
+	"slices"
+)
+
+// ignition is what an engine writes for Ignition: the custom script, which it has read and written again. Where the
+// initialization has a host name, and no file of the script is /etc/hostname, the engine adds that file, as Ignition 2
+// would have it. What cannot be read is left as it is.
+func ignition(script, hostName string) string {
+	if script == "" {
+		script = "{}"
+	}
+
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, []byte(script)); err != nil {
+		return script
+	}
+
+	if hostName == "" || hasHostName(script) {
+		return compact.String()
+	}
+
+	file, _ := json.Marshal(struct {
+		FileSystem string            `json:"filesystem"`
+		Path       string            `json:"path"`
+		Mode       int               `json:"mode"`
+		Contents   map[string]string `json:"contents"`
+	}{"root", hostNamePath, 0o644, map[string]string{"source": "data:," + url.PathEscape(hostName)}})
+
+	config := membersOf(compact.Bytes())
+	storage := membersOf(config.get("storage"))
+	files := bytes.TrimSuffix(storage.get("files"), []byte("]"))
+
+	// An engine forgets what else is in a storage without files.
+	switch {
+	case files == nil:
+		storage = rawObject{{"files", slices.Concat([]byte("["), file, []byte("]"))}}
+	case len(files) > 1:
+		storage.set("files", slices.Concat(files, []byte(","), file, []byte("]")))
+	default:
+		storage.set("files", slices.Concat(files, file, []byte("]")))
+	}
+
+	config.set("storage", storage.text())
+
+	return string(config.text())
+}
+
+const hostNamePath = "/etc/hostname"
+
+// hasHostName reports whether a file of the script is that of the host name.
+func hasHostName(script string) bool {
+	var config struct {
+		Storage struct{ Files []struct{ Path string } }
+	}
+
+	_ = json.Unmarshal([]byte(script), &config)
+
+	return slices.ContainsFunc(config.Storage.Files, func(file struct{ Path string }) bool {
+		return file.Path == hostNamePath
+	})
+}
+
+// rawObject is an object of JSON in one line, whose members keep their order.
+type rawObject []rawMember
+
+type rawMember struct {
+	name  string
+	value json.RawMessage
+}
+
+// membersOf are those of an object; none of what is no object.
+func membersOf(text []byte) rawObject {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if begin, err := decoder.Token(); err != nil || begin != json.Delim('{') {
+		return nil
+	}
+
+	var out rawObject
+
+	for decoder.More() {
+		name, _ := decoder.Token()
+		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			return nil
+		}
+
+		text, _ := name.(string)
+		out = append(out, rawMember{text, value})
+	}
+
+	return out
+}
+
+// get is the value of a member; nil where there is none.
+func (o rawObject) get(name string) json.RawMessage {
+	for _, m := range o {
+		if m.name == name {
+			return m.value
+		}
+	}
+
+	return nil
+}
+
+// set changes a member, or adds it.
+func (o *rawObject) set(name string, value json.RawMessage) {
+	for i := range *o {
+		if (*o)[i].name == name {
+			(*o)[i].value = value
+			return
+		}
+	}
+
+	*o = append(*o, rawMember{name, value})
+}
+
+func (o rawObject) text() json.RawMessage {
+	out := []byte("{")
+
+	for i, m := range o {
+		if i > 0 {
+			out = append(out, ',')
+		}
+
+		name, _ := json.Marshal(m.name)
+		out = append(append(append(out, name...), ':'), m.value...)
+	}
+
+	return append(out, '}')
+}
