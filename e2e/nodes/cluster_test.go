@@ -26,6 +26,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -36,12 +37,14 @@ type cluster struct {
 	name      string
 	engine    *engine.Client
 	applied   time.Time
+	// management has the objects of the cluster.
+	management client.Client
 	// config and workload are of its API server, by its endpoint.
 	config   *rest.Config
 	workload *kubernetes.Clientset
 }
 
-// newCluster prepares a namespace, in the plane that all tests share.
+// newCluster is a cluster that is yet to be made, in the plane that all tests share.
 func newCluster(t *testing.T, name string) *cluster {
 	t.Helper()
 	if suite.skip != nil {
@@ -52,11 +55,12 @@ func newCluster(t *testing.T, name string) *cluster {
 		var err error
 
 		suite.plane, err = localplane.Start(t.Context(), localplane.Options{
-			Tools:  suite.tools,
-			Dir:    suite.dir,
-			BinDir: suite.binDir,
+			Tools:        suite.tools,
+			Dir:          suite.dir,
+			BinDir:       suite.binDir,
+			FeatureGates: []string{"KubeadmBootstrapFormatIgnition"},
 			SimArgs: []string{
-				"--guests=nodes", "--node-netns=this",
+				"--listen=" + machine.SiteAddress + ":0", "--guests=nodes", "--node-netns=this",
 				"--node-image=" + suite.image.Dir(), "--node-image=" + suite.before.Dir(),
 			},
 			Progress: say,
@@ -67,10 +71,15 @@ func newCluster(t *testing.T, name string) *cluster {
 	session, err := suite.plane.EngineClient()
 	check.Error(t, err, "")
 
-	c := &cluster{t: t, namespace: "nodes-" + name, name: name, engine: session}
+	return &cluster{t: t, namespace: "nodes-" + name, name: name, engine: session, management: suite.plane.Client}
+}
+
+// prepare makes the namespace, and what is in it beside the manifests.
+func (c *cluster) prepare() {
+	c.t.Helper()
 	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}})
 	c.create(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name + "-ovirt-credentials"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.name + "-ovirt-credentials"},
 		StringData: map[string]string{
 			"username":          suite.plane.Engine.Username,
 			"password":          suite.plane.Engine.Password,
@@ -79,16 +88,14 @@ func newCluster(t *testing.T, name string) *cluster {
 		},
 	})
 	c.create(&corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name + "-ovirt-ca"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.name + "-ovirt-ca"},
 		Data:       map[string]string{"ca.crt": string(suite.plane.EngineCA)},
 	})
-
-	return c
 }
 
 func (c *cluster) create(object client.Object) {
 	c.t.Helper()
-	check.Error(c.t, suite.plane.Client.Create(c.t.Context(), object), "")
+	check.Error(c.t, c.management.Create(c.t.Context(), object), "")
 }
 
 // apply applies a shipped template with these variables beside those that all clusters have, and with changes.
@@ -134,8 +141,9 @@ func (c *cluster) apply(file string, more map[string]string, changes ...func(*un
 		}
 	}
 
+	c.prepare()
 	c.applied = time.Now()
-	check.Error(c.t, localplane.Apply(c.t.Context(), suite.plane.Client, objects...), "")
+	check.Error(c.t, localplane.Apply(c.t.Context(), c.management, objects...), "")
 }
 
 // since is how long ago the manifests were applied.
@@ -168,7 +176,7 @@ func (c *cluster) eventually(limit time.Duration, what string, look func(ctx con
 // machines are the Machines with what is wrong with them, for people.
 func (c *cluster) machines() string {
 	var list clusterv1.MachineList
-	if err := suite.plane.Client.List(context.Background(), &list, client.InNamespace(c.namespace)); err != nil {
+	if err := c.management.List(context.Background(), &list, client.InNamespace(c.namespace)); err != nil {
 		return err.Error()
 	}
 
@@ -189,7 +197,7 @@ func (c *cluster) connect() {
 	c.eventually(3*time.Minute, "the kubeconfig is there", func(ctx context.Context) error {
 		var secret corev1.Secret
 		key := client.ObjectKey{Namespace: c.namespace, Name: c.name + "-kubeconfig"}
-		if err := suite.plane.Client.Get(ctx, key, &secret); err != nil {
+		if err := c.management.Get(ctx, key, &secret); err != nil {
 			return err
 		}
 
@@ -212,7 +220,7 @@ func (c *cluster) expectMachines(limit time.Duration, controlPlanes, workers int
 	what := fmt.Sprintf("%d+%d machines of %s run, and the Cluster is available", controlPlanes, workers, version)
 	c.eventually(limit, what, func(ctx context.Context) error {
 		var list clusterv1.MachineList
-		if err := suite.plane.Client.List(ctx, &list, client.InNamespace(c.namespace)); err != nil {
+		if err := c.management.List(ctx, &list, client.InNamespace(c.namespace)); err != nil {
 			return err
 		}
 
@@ -236,7 +244,7 @@ func (c *cluster) expectMachines(limit time.Duration, controlPlanes, workers int
 
 		var found clusterv1.Cluster
 		key := client.ObjectKey{Namespace: c.namespace, Name: c.name}
-		if err := suite.plane.Client.Get(ctx, key, &found); err != nil {
+		if err := c.management.Get(ctx, key, &found); err != nil {
 			return err
 		}
 
@@ -254,13 +262,13 @@ func (c *cluster) scale(controlPlanes, workers int32, version string) {
 	c.eventually(time.Minute, "other machines are asked for", func(ctx context.Context) error {
 		var kcp controlplanev1.KubeadmControlPlane
 		key := client.ObjectKey{Namespace: c.namespace, Name: c.name + "-control-plane"}
-		if err := suite.plane.Client.Get(ctx, key, &kcp); err != nil {
+		if err := c.management.Get(ctx, key, &kcp); err != nil {
 			return err
 		}
 
 		var md clusterv1.MachineDeployment
 		key.Name = c.name + "-md-0"
-		if err := suite.plane.Client.Get(ctx, key, &md); err != nil {
+		if err := c.management.Get(ctx, key, &md); err != nil {
 			return err
 		}
 
@@ -269,7 +277,7 @@ func (c *cluster) scale(controlPlanes, workers int32, version string) {
 			kcp.Spec.Version, md.Spec.Template.Spec.Version = version, version
 		}
 
-		return errors.Join(suite.plane.Client.Update(ctx, &kcp), suite.plane.Client.Update(ctx, &md))
+		return errors.Join(c.management.Update(ctx, &kcp), c.management.Update(ctx, &md))
 	})
 }
 
@@ -277,9 +285,9 @@ func (c *cluster) scale(controlPlanes, workers int32, version string) {
 func (c *cluster) delete() {
 	c.t.Helper()
 	found := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.name}}
-	check.Error(c.t, suite.plane.Client.Delete(c.t.Context(), found), "")
+	check.Error(c.t, c.management.Delete(c.t.Context(), found), "")
 	c.eventually(5*time.Minute, "the Cluster is gone", func(ctx context.Context) error {
-		err := suite.plane.Client.Get(ctx, client.ObjectKeyFromObject(found), found)
+		err := c.management.Get(ctx, client.ObjectKeyFromObject(found), found)
 		if err == nil {
 			return errors.New("the Cluster is still there")
 		}
@@ -287,6 +295,12 @@ func (c *cluster) delete() {
 		return client.IgnoreNotFound(err)
 	})
 
+	c.expectNoVMs()
+}
+
+// expectNoVMs looks for what is left in the engine.
+func (c *cluster) expectNoVMs() {
+	c.t.Helper()
 	vms, err := c.engine.VMs(c.t.Context())
 	check.Error(c.t, err, "")
 	check.Equal(c.t, "VMs left in the engine", len(vms), 0)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -286,14 +287,75 @@ func (c *cluster) logMemory() {
 	}
 }
 
-// holder is the node that has the endpoint's address, by kube-vip's lease.
+// holder is the node that has the endpoint's address, by its MAC address.
 func (c *cluster) holder(ctx context.Context) (string, error) {
-	lease, err := c.workload.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, "plndr-cp-lock", metav1.GetOptions{})
+	nodes, err := c.workload.CoreV1().Nodes().List(ctx, metav1.ListOptions{
+		LabelSelector: "node-role.kubernetes.io/control-plane",
+	})
 	if err != nil {
 		return "", err
 	}
 
-	return ptr.Deref(lease.Spec.HolderIdentity, ""), nil
+	endpoint, err := macOf(ctx, "10.198.0.5")
+	if err != nil {
+		return "", err
+	}
+
+	for i := range nodes.Items {
+		own, err := macOf(ctx, nodes.Items[i].Status.Addresses[0].Address)
+		if err == nil && own == endpoint {
+			return nodes.Items[i].Name, nil
+		}
+	}
+
+	return "", fmt.Errorf("no node has the MAC address %s", endpoint)
+}
+
+// macOf is the MAC address that answers for an address.
+func macOf(ctx context.Context, address string) (string, error) {
+	dialer := net.Dialer{Timeout: time.Second}
+	if connection, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(address, "6443")); err == nil {
+		_ = connection.Close()
+	} // else the address has been asked for all the same
+
+	out, err := exec.CommandContext(ctx, "ip", "neighbour", "show", address).Output()
+	if err != nil {
+		return "", err
+	}
+
+	_, after, _ := strings.Cut(string(out), " lladdr ")
+	mac, _, _ := strings.Cut(after, " ")
+	if mac == "" {
+		return "", fmt.Errorf("nobody answers for %s: %s", address, out)
+	}
+
+	return mac, nil
+}
+
+// expectOtherHolder cuts the power of the node that has the endpoint, which another one takes over, and starts it again.
+func (c *cluster) expectOtherHolder() {
+	c.t.Helper()
+	holder, err := c.holder(c.t.Context())
+	check.Error(c.t, err, "")
+
+	away := c.outage(func() {
+		c.losePower(holder)
+		c.eventually(time.Minute, "another node holds the endpoint", func(ctx context.Context) error {
+			if next, err := c.holder(ctx); err != nil || next == holder {
+				return errors.Join(fmt.Errorf("%q holds it", next), err)
+			}
+
+			return nil
+		})
+	})
+	c.t.Logf("the API did not answer for %s when %s, which held the endpoint, lost its power", away, holder)
+	if away > 30*time.Second { // 7 when the machine is not busy
+		c.t.Errorf("the API did not answer for %s", away)
+	}
+
+	own := c.addressOf(holder)
+	c.startVM(holder)
+	c.expectServes(own)
 }
 
 // losePower cuts the power of a VM.
@@ -418,7 +480,7 @@ func bothFamilies(addresses []string) bool {
 func (c *cluster) workers() []string {
 	c.t.Helper()
 	var list clusterv1.MachineList
-	check.Error(c.t, suite.plane.Client.List(c.t.Context(), &list, client.InNamespace(c.namespace),
+	check.Error(c.t, c.management.List(c.t.Context(), &list, client.InNamespace(c.namespace),
 		client.HasLabels{clusterv1.MachineDeploymentNameLabel}), "")
 
 	var out []string
@@ -448,7 +510,7 @@ func (c *cluster) expectDrained(controlPlanes int32) {
 	c.scale(controlPlanes, 1, "")
 	c.eventually(time.Minute, "the drain waits for the PodDisruptionBudget", func(ctx context.Context) error {
 		var list clusterv1.MachineList
-		if err := suite.plane.Client.List(ctx, &list, client.InNamespace(c.namespace)); err != nil {
+		if err := c.management.List(ctx, &list, client.InNamespace(c.namespace)); err != nil {
 			return err
 		}
 
@@ -487,27 +549,7 @@ func TestAClusterWithKubeVIP(t *testing.T) {
 	c.deploy(2)
 	c.expectAnswers(2)
 
-	holder, err := c.holder(t.Context())
-	check.Error(t, err, "")
-
-	away := c.outage(func() {
-		c.losePower(holder)
-		c.eventually(time.Minute, "another node holds the endpoint", func(ctx context.Context) error {
-			if next, err := c.holder(ctx); err != nil || next == holder {
-				return errors.Join(fmt.Errorf("%q holds it", next), err)
-			}
-
-			return nil
-		})
-	})
-	t.Logf("the API did not answer for %s when %s, which held the endpoint, lost its power", away, holder)
-	if away > 30*time.Second { // 7 when the machine is not busy
-		t.Errorf("the API did not answer for %s", away)
-	}
-
-	own := c.addressOf(holder)
-	c.startVM(holder)
-	c.expectServes(own)
+	c.expectOtherHolder()
 	c.expectMachines(5*time.Minute, 3, 2, suite.image.Kubernetes)
 	c.expectAnswers(2)
 
@@ -547,6 +589,55 @@ func TestAClusterWithKeepalived(t *testing.T) {
 	c.expectMachines(3*time.Minute, 1, 0, suite.before.Kubernetes)
 	c.scale(1, 1, suite.image.Kubernetes)
 	c.expectMachines(8*time.Minute, 1, 1, suite.image.Kubernetes)
+	c.expectAnswers(1)
+	c.delete()
+}
+
+// TestAClusterWithHAProxy makes 3+2 nodes whose endpoint keepalived holds, with haproxy in front of the API servers, and
+// cuts the power of its holder.
+func TestAClusterWithHAProxy(t *testing.T) {
+	c := newCluster(t, "spread")
+	c.apply("cluster-template.yaml", map[string]string{
+		"CONTROL_PLANE_VIRTUAL_IP":    "Keepalived",
+		"CONTROL_PLANE_MACHINE_COUNT": "3",
+		"WORKER_MACHINE_COUNT":        "2",
+	}, func(object *unstructured.Unstructured) {
+		if object.GetKind() == "OLVMCluster" {
+			fields := []string{"spec", "controlPlaneServices", "loadBalancer"}
+			_ = unstructured.SetNestedField(object.Object, "HAProxy", fields...)
+		}
+	})
+	c.connect()
+	c.expectMachines(8*time.Minute, 3, 2, suite.image.Kubernetes)
+	c.expectNodes(5)
+	c.deploy(2)
+	c.expectAnswers(2)
+	c.expectOtherHolder()
+	c.expectMachines(5*time.Minute, 3, 2, suite.image.Kubernetes)
+	c.expectAnswers(2)
+	c.delete()
+}
+
+// TestAClusterWithIgnition makes nodes of images with Ignition, by the template that cluster files have: the real
+// Ignition reads the drive, NetworkManager makes the network, and nginx is in front of the API server.
+func TestAClusterWithIgnition(t *testing.T) {
+	c := newCluster(t, "ignited")
+	if !suite.image.Ignition {
+		t.Skip("the image of the nodes has no Ignition: libblkid-dev and a C compiler were not there")
+	}
+
+	c.apply("cluster-template-ock.yaml", map[string]string{
+		"OLVM_VM_TEMPLATE": "ignition-k8s-${KUBERNETES_VERSION}",
+		"OLVM_CRI_SOCKET":  "unix:///run/containerd/containerd.sock",
+	}, func(object *unstructured.Unstructured) {
+		if object.GetKind() == "OLVMCluster" { // that of the image, for there is no podman in it
+			unstructured.RemoveNestedField(object.Object, "spec", "controlPlaneServices", "nginxImage")
+		}
+	})
+	c.connect()
+	c.expectMachines(5*time.Minute, 1, 1, suite.image.Kubernetes)
+	c.expectNodes(2)
+	c.deploy(1)
 	c.expectAnswers(1)
 	c.delete()
 }
