@@ -71,6 +71,9 @@ func (g *stubGuest) Halted(string) { g.note(&g.halted, "halted") }
 
 func (g *stubGuest) Removed(string) { g.note(&g.removed, "removed") }
 
+func (g *stubGuest) DiskRemoved(string)                    {}
+func (g *stubGuest) SetDisks(string, []ovirtsim.GuestDisk) {}
+
 func (g *stubGuest) note(list *[]string, what string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -45,6 +45,8 @@ type (
 	Guest = api.Guest
 	// GuestVM is what the engine gives to a guest.
 	GuestVM = api.GuestVM
+	// GuestDisk is a disk that a guest does not boot from.
+	GuestDisk = api.GuestDisk
 	// GuestNIC is one NIC configuration of a VM's initialization.
 	GuestNIC = api.GuestNIC
 	// GuestInterface is a network device of a VM.

@@ -93,7 +93,10 @@ func (n *nodes) SetNodeReady(id, status, _ string) error {
 func (n *nodes) Shutdown(string) bool { return false }
 func (n *nodes) Halted(id string)     { _ = n.SetNodeReady(id, "Unknown", "") }
 func (n *nodes) Removed(string)       {}
-func (n *nodes) Close()               {}
+func (n *nodes) DiskRemoved(string)   {}
+
+func (n *nodes) SetDisks(string, []ovirtsim.GuestDisk) {}
+func (n *nodes) Close()                                {}
 
 // hostile is a text that does harm where a page takes it for HTML.
 const hostile = `<img src=x onerror="document.title='hit'">`

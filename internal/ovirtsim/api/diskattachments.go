@@ -130,6 +130,7 @@ func addAttachment(c *call) (*wire.Element, error) {
 	}
 
 	c.store.Attachments.Put(v.ID+"/"+d.ID, made)
+	c.plugDisks(v)
 	c.work("Attaching Disk "+d.Name+" to VM "+v.Name, waits)
 
 	return c.created(attachmentDocument(made, "vm")), nil
@@ -229,6 +230,7 @@ func updateAttachment(c *call) (*wire.Element, error) {
 
 	*a = next
 	c.store.Attachments.Put(v.ID+"/"+a.Disk, a)
+	c.plugDisks(v)
 
 	return attachmentDocument(a, "vm"), nil
 }
@@ -267,6 +269,8 @@ func removeAttachment(c *call) (*wire.Element, error) {
 	}
 
 	c.store.Attachments.Drop(v.ID + "/" + d.ID)
+	c.plugDisks(v)
+
 	if remove {
 		c.work("Removing Disk "+d.Name, d.ID)
 		c.removeLater(d)

@@ -64,6 +64,9 @@ func (s *Engine) dropDisk(d *store.Disk) {
 
 	s.store.Disks.Drop(d.ID)
 	_ = os.Remove(s.imagePath(d.ID))
+
+	id := d.ID
+	s.callGuest(func() { s.settings.Guest.DiskRemoved(id) })
 }
 
 // removeLater removes a disk that is locked until it is gone. Its template is in use meanwhile.

@@ -40,6 +40,10 @@ type Guest interface {
 	Halted(vmID string)
 	// Removed is called when the VM does not exist any more.
 	Removed(vmID string)
+	// SetDisks is called when other disks are plugged into a VM that runs.
+	SetDisks(vmID string, disks []GuestDisk)
+	// DiskRemoved is called when a disk does not exist any more.
+	DiskRemoved(diskID string)
 	// Node is the Kubernetes node that the VM became; false while it is none.
 	Node(vmID string) (GuestNode, bool)
 	// SetNodeReady makes the kubelet of a VM report a Ready condition: True, False or Unknown, with a reason. It is
@@ -47,6 +51,16 @@ type Guest interface {
 	SetNodeReady(vmID, status, reason string) error
 	// Close stops everything.
 	Close()
+}
+
+// GuestDisk is a disk that a guest does not boot from.
+type GuestDisk struct {
+	ID string
+	// Interface is virtio, virtio_scsi or another one, as the attachment has it.
+	Interface string
+	// Size in bytes.
+	Size     int64
+	ReadOnly bool
 }
 
 // GuestVM is what the engine gives to a guest, and no more.
@@ -57,6 +71,8 @@ type GuestVM struct {
 	Name string
 	// RootDisk is the UUID of the disk that it boots from: what a guest is stays on its disk.
 	RootDisk string
+	// Disks are the other ones that are plugged in.
+	Disks []GuestDisk
 	// Ignition reports that the user data is for Ignition, else it is for cloud-init.
 	Ignition bool
 	// DriveID is the ID of the instance on the drive of this run, the same until the VM is down; empty where the run
@@ -242,6 +258,8 @@ func (s *Engine) guestVM(v *store.VM) GuestVM {
 		}
 	}
 
+	machine.Disks = s.guestDisks(v)
+
 	devices := s.store.NICsOf(v.ID)
 	slices.SortFunc(devices, func(a, b *store.NIC) int { return cmp.Compare(a.Order, b.Order) })
 
@@ -277,4 +295,30 @@ func (s *Engine) halt(v *store.VM) {
 
 	id := v.ID
 	s.callGuest(func() { s.settings.Guest.Halted(id) })
+}
+
+// guestDisks are the disks that are plugged into a VM, but those that it boots from.
+func (s *Engine) guestDisks(v *store.VM) []GuestDisk {
+	var out []GuestDisk
+
+	for _, a := range s.store.AttachmentsOf(v.ID) {
+		d := s.store.Disks.Get(a.Disk)
+		if d == nil || a.Bootable || !a.Active {
+			continue
+		}
+
+		out = append(out, GuestDisk{ID: d.ID, Interface: a.Interface, Size: d.Provisioned, ReadOnly: a.ReadOnly})
+	}
+
+	return out
+}
+
+// plugDisks tells the guest of a VM that runs which disks it has; the inventory is locked.
+func (s *Engine) plugDisks(v *store.VM) {
+	if v == nil || v.Cancel == nil {
+		return
+	}
+
+	id, disks := v.ID, s.guestDisks(v)
+	s.callGuest(func() { s.settings.Guest.SetDisks(id, disks) })
 }

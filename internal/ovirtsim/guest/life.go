@@ -334,6 +334,12 @@ func (g *Guests) Halted(vmID string) {
 	}
 }
 
+// SetDisks has nothing to do: nothing in the guest looks at its disks.
+func (g *Guests) SetDisks(string, []api.GuestDisk) {}
+
+// DiskRemoved has nothing to do, likewise.
+func (g *Guests) DiskRemoved(string) {}
+
 // Removed ends the guest and deletes what died with the VM: its static pods, and the cluster with its last control
 // plane node. The Node object stays for Cluster API to delete, as it does with a real VM. A VM whose root disk was
 // replaced loses the same.

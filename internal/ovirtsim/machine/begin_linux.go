@@ -37,7 +37,9 @@ func begin() error {
 	}
 
 	m := &mounts{config: config, root: filepath.Join(config.Disk, "root"), hierarchies: list}
-	for _, step := range []func() error{m.disk, m.proc, m.sys, m.groups, m.devices, m.memory, m.drive, m.pivot} {
+	for _, step := range []func() error{
+		m.disk, m.proc, m.sys, m.groups, m.devices, m.disks, m.memory, m.drive, m.pivot,
+	} {
 		if err := step(); err != nil {
 			return err
 		}

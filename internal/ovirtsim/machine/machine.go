@@ -32,6 +32,8 @@ type Config struct {
 	RootFS, Store string
 	// Disk is a folder for what the machine writes. It outlives the machine.
 	Disk string
+	// Disks are the ones that it begins with, beside its own.
+	Disks []Disk
 	// Drive is a folder that is the config drive; empty for none.
 	Drive string
 	// Before is a program of the image that runs before systemd does; empty for none.
@@ -145,12 +147,17 @@ func (m *Machine) PID() int { return m.pid }
 func (m *Machine) PowerOff() error {
 	const halt = 4 // above SIGRTMIN, which is 34 for the C library
 
-	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", m.pid))
-	if err != nil || strings.TrimSpace(string(name)) != "systemd" {
-		return errors.Join(fmt.Errorf("machine %s has not started yet", m.config.Name), err)
+	if !m.started() {
+		return fmt.Errorf("machine %s has not started yet", m.config.Name)
 	}
 
 	return syscall.Kill(m.pid, syscall.Signal(34+halt))
+}
+
+// started reports whether its init is systemd already.
+func (m *Machine) started() bool {
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", m.pid))
+	return err == nil && strings.TrimSpace(string(name)) == "systemd"
 }
 
 // Cut takes the power away, unless it has ended, and waits until nothing is left.

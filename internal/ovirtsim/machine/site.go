@@ -16,6 +16,8 @@ import (
 type Site struct {
 	// Group is the cgroup that those of the machines are in, and Dir the folder with their disks; each may be empty.
 	Group, Dir string
+	// Loops is the folder with the files of disks that have loop devices, which are given back; empty for none.
+	Loops string
 	// NetNS is the name of the network namespace with their networks; empty for that of this process. Made reports that
 	// it was made for them. In another one the links whose names begin with Links are removed; empty is none.
 	NetNS string
@@ -81,6 +83,10 @@ func (s Site) Remove() error {
 		problems = append(problems, IP("", "netns", "delete", s.NetNS))
 	case s.Links != "":
 		problems = append(problems, s.removeLinks())
+	}
+
+	if s.Loops != "" {
+		problems = append(problems, closeDisks(s.Loops))
 	}
 
 	if s.Dir != "" {

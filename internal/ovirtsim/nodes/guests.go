@@ -44,6 +44,10 @@ type Guests struct {
 	// running are the machines by the IDs of VMs, nodes what they were when their agents last looked, and bridges the
 	// networks' by their names.
 	running map[string]*machine.Machine
+	// disks are those that are plugged into VMs that run, by the IDs of both, and changed those that VMs shall have
+	// whose machines do not run yet.
+	disks   map[string]map[string]machine.Disk
+	changed map[string][]api.GuestDisk
 	nodes   map[string]*api.GuestNode
 	bridges map[string]string
 	// turns are held by the VMs whose machines run: one is gone before the next begins.
@@ -59,6 +63,8 @@ func New(options Options) *Guests {
 	g := &Guests{
 		options: options,
 		running: map[string]*machine.Machine{},
+		disks:   map[string]map[string]machine.Disk{},
+		changed: map[string][]api.GuestDisk{},
 		nodes:   map[string]*api.GuestNode{},
 		bridges: map[string]string{},
 		turns:   map[string]*sync.Mutex{},
@@ -89,15 +95,18 @@ func (g *Guests) Boot(ctx context.Context, vm api.GuestVM, ready func([]store.Re
 
 		m, err := machine.Start(config)
 		if err != nil {
+			g.closeDisks(vm.ID)
 			return err
 		}
 
 		g.set(vm.ID, m)
+		g.plugChanged(vm.ID)
 		stop := context.AfterFunc(ctx, m.Cut) // whatever the agent does
 		g.agent(ctx, vm.ID, m, ready)
 		stop()
 		m.Cut() // where it has not ended by itself
-		g.set(vm.ID, nil)
+		g.unset(vm.ID)
+		g.closeDisks(vm.ID)
 		g.options.Log.Info("A machine has ended", "vm", vm.Name, "how", m.How())
 
 		switch {
@@ -139,16 +148,18 @@ func (g *Guests) enter(vmID string) (leave func(), ok bool) {
 	}, true
 }
 
-// set notes the machine of a VM; nil where it has ended.
+// set notes the machine of a VM.
 func (g *Guests) set(vmID string, m *machine.Machine) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if m == nil {
-		delete(g.running, vmID)
-		return
-	}
-
 	g.running[vmID] = m
+}
+
+// unset notes that it has ended.
+func (g *Guests) unset(vmID string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.running, vmID)
 }
 
 // machine is that of a VM; nil while it does not run.
@@ -192,12 +203,18 @@ func (g *Guests) configOf(vm api.GuestVM) (machine.Config, error) {
 		before = "/usr/local/bin/ignition-first-boot"
 	}
 
+	disks, err := g.openDisks(vm)
+	if err != nil {
+		return machine.Config{}, err
+	}
+
 	nics, err := g.connect(vm)
 
 	return machine.Config{
 		Name: vm.Name, ID: vm.ID,
 		RootFS: image.RootFS(), Store: image.Store(),
 		Disk: filepath.Join(g.dir(vm.ID), vm.RootDisk), Drive: drive, Before: before,
+		Disks: disks,
 		Group: g.options.Group + "/" + vm.ID,
 		NetNS: g.options.NetNS, NICs: nics,
 	}, err

@@ -90,6 +90,8 @@ func (f *nodeFlags) start(state string, log logr.Logger) (_ ovirtsim.Guest, stop
 		options.Dir = site.Dir
 	}
 
+	site.Loops = options.Dir
+
 	if f.netns != thisNetNS {
 		options.NetNS, site.NetNS = f.netns, f.netns
 		site.Made, err = machine.EnsureNetNS(f.netns)

@@ -1,0 +1,148 @@
+package machine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Disk is a block device of a machine: a file behind a loop device of the host.
+type Disk struct {
+	// Name below /dev, such as vdb, and ID, its name below /dev/disk/by-id.
+	Name, ID string
+	// Loop is the device of the host, such as /dev/loop3.
+	Loop string
+}
+
+// OpenDisk makes the file of a disk, which has at least that size in bytes, and a loop device for it.
+func OpenDisk(file string, size int64, readOnly bool) (loop string, err error) {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return "", err
+	}
+
+	content, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer content.Close()
+
+	info, err := content.Stat()
+	if err == nil && info.Size() < size {
+		err = content.Truncate(size)
+	}
+
+	if err != nil {
+		return "", err
+	}
+
+	args := []string{"--find", "--show"}
+	if readOnly {
+		args = append(args, "--read-only")
+	}
+
+	output, err := losetup(append(args, file)...)
+
+	return strings.TrimSpace(output), err
+}
+
+// Close gives the loop device back. The kernel keeps it until nothing has it mounted.
+func (d Disk) Close() error {
+	_, err := losetup("--detach", d.Loop)
+	return err
+}
+
+// closeDisks gives back the loop devices whose files are below a folder.
+func closeDisks(dir string) error {
+	output, err := losetup("--list", "--json", "--output", "NAME,BACK-FILE")
+	if err != nil || output == "" {
+		return err
+	}
+
+	var list struct {
+		Devices []struct {
+			Name string `json:"name"`
+			File string `json:"back-file"`
+		} `json:"loopdevices"`
+	}
+	if err := json.Unmarshal([]byte(output), &list); err != nil {
+		return fmt.Errorf("failed to list loop devices: %w", err)
+	}
+
+	var problems []error
+
+	for _, device := range list.Devices {
+		if strings.HasPrefix(device.File, dir+"/") {
+			problems = append(problems, Disk{Loop: device.Name}.Close())
+		}
+	}
+
+	return errors.Join(problems...)
+}
+
+func losetup(args ...string) (string, error) {
+	output, err := exec.Command("losetup", args...).CombinedOutput() //nolint:noctx // at once
+	if err != nil {
+		return "", fmt.Errorf("losetup %s: %w: %s", strings.Join(args, " "), err, output)
+	}
+
+	return string(output), nil
+}
+
+// startLimit bounds how long a machine is waited for that has just been powered on.
+const startLimit = 30 * time.Second
+
+// Plug gives a disk to the machine while it runs.
+func (m *Machine) Plug(ctx context.Context, d Disk) error {
+	number, err := d.number()
+	if err == nil {
+		err = m.waitForSystemd(ctx)
+	}
+
+	if err != nil {
+		return err
+	}
+
+	script := fmt.Sprintf("mknod --mode=660 /dev/%[1]s b %[2]d %[3]d && mkdir -p %[4]s && "+
+		"ln -sf ../../%[1]s %[4]s/%[5]s", d.Name, number.major, number.minor, diskIDs, d.ID)
+	_, err = m.Run(ctx, "sh", "-c", script)
+
+	return err
+}
+
+// Unplug takes a disk away.
+func (m *Machine) Unplug(ctx context.Context, d Disk) error {
+	if err := m.waitForSystemd(ctx); err != nil {
+		return err
+	}
+
+	_, err := m.Run(ctx, "rm", "-f", "/dev/"+d.Name, diskIDs+"/"+d.ID)
+
+	return err
+}
+
+// waitForSystemd waits until the file systems of the machine are its own.
+func (m *Machine) waitForSystemd(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+
+	for !m.started() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("machine %s has not started: %w", m.config.Name, ctx.Err())
+		case <-m.ended:
+			return fmt.Errorf("machine %s has ended", m.config.Name)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+
+	return nil
+}
+
+// diskIDs is where disks of a machine are by their IDs.
+const diskIDs = "/dev/disk/by-id"

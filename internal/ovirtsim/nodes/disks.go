@@ -1,0 +1,170 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
+)
+
+// plugLimit bounds how long a change of the disks of a machine takes.
+const plugLimit = 30 * time.Second
+
+// diskFile is the file of a disk, which VMs may have one after the other.
+func (g *Guests) diskFile(diskID string) string { return filepath.Join(g.options.Dir, "data", diskID) }
+
+// openDisks are the block devices that a machine begins with.
+func (g *Guests) openDisks(vm api.GuestVM) ([]machine.Disk, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	wanted := vm.Disks
+	if changed, ok := g.changed[vm.ID]; ok {
+		wanted = changed
+		delete(g.changed, vm.ID)
+	}
+
+	for _, disk := range wanted {
+		if _, err := g.openDisk(vm.ID, disk); err != nil {
+			return nil, errors.Join(err, g.closeAll(vm.ID))
+		}
+	}
+
+	return slices.Collect(maps.Values(g.disks[vm.ID])), nil
+}
+
+// openDisk makes the block device of a disk; g.mu is held. Where the guest has it is where an engine's guests have it:
+// the disk that they boot from is the first one.
+func (g *Guests) openDisk(vmID string, disk api.GuestDisk) (machine.Disk, error) {
+	prefix, id := "sd", "scsi-0QEMU_QEMU_HARDDISK_"+disk.ID
+	switch {
+	case disk.Interface == "virtio":
+		prefix, id = "vd", "virtio-"+disk.ID[:20]
+	case !strings.HasPrefix(disk.Interface, "virtio"):
+		id = "ata-QEMU_HARDDISK_" + disk.ID[:20]
+	}
+
+	taken := map[string]bool{}
+	for _, other := range g.disks[vmID] {
+		taken[other.Name] = true
+	}
+
+	name := ""
+
+	for letter := 'b'; letter <= 'z' && name == ""; letter++ {
+		if candidate := prefix + string(letter); !taken[candidate] {
+			name = candidate
+		}
+	}
+
+	if name == "" {
+		return machine.Disk{}, fmt.Errorf("VM %s has too many disks", vmID)
+	}
+
+	loop, err := machine.OpenDisk(g.diskFile(disk.ID), disk.Size, disk.ReadOnly)
+	if err != nil {
+		return machine.Disk{}, fmt.Errorf("disk %s: %w", disk.ID, err)
+	}
+
+	made := machine.Disk{Name: name, ID: id, Loop: loop}
+	if g.disks[vmID] == nil {
+		g.disks[vmID] = map[string]machine.Disk{}
+	}
+
+	g.disks[vmID][disk.ID] = made
+
+	return made, nil
+}
+
+// closeDisks gives back the block devices of a machine that has ended.
+func (g *Guests) closeDisks(vmID string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.closeAll(vmID); err != nil {
+		g.options.Log.Error(err, "Failed to take the disks of a machine away")
+	}
+}
+
+// closeAll is closeDisks; g.mu is held.
+func (g *Guests) closeAll(vmID string) error {
+	var problems []error
+	for _, disk := range g.disks[vmID] {
+		problems = append(problems, disk.Close())
+	}
+
+	delete(g.disks, vmID)
+
+	return errors.Join(problems...)
+}
+
+// SetDisks plugs disks into a machine that runs, and takes others away.
+func (g *Guests) SetDisks(vmID string, disks []api.GuestDisk) {
+	g.mu.Lock()
+	g.changed[vmID] = disks
+	g.mu.Unlock()
+	g.plugChanged(vmID)
+}
+
+// plugChanged does what SetDisks was told, once the machine of the VM runs.
+func (g *Guests) plugChanged(vmID string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	wanted, changed := g.changed[vmID]
+	m := g.running[vmID]
+	if !changed || m == nil {
+		return
+	}
+
+	delete(g.changed, vmID)
+	if err := g.plug(m, vmID, wanted); err != nil {
+		g.options.Log.Error(err, "Failed to change the disks of a machine", "vm", vmID)
+	}
+}
+
+// plug gives a machine the disks that it lacks, and takes away those that are not wanted; g.mu is held.
+func (g *Guests) plug(m *machine.Machine, vmID string, wanted []api.GuestDisk) error {
+	ctx, cancel := context.WithTimeout(g.ctx, plugLimit)
+	defer cancel()
+
+	var problems []error
+
+	for id, disk := range g.disks[vmID] {
+		if slices.ContainsFunc(wanted, func(d api.GuestDisk) bool { return d.ID == id }) {
+			continue
+		}
+
+		problems = append(problems, m.Unplug(ctx, disk), disk.Close())
+		delete(g.disks[vmID], id)
+	}
+
+	for _, disk := range wanted {
+		if _, there := g.disks[vmID][disk.ID]; there {
+			continue
+		}
+
+		made, err := g.openDisk(vmID, disk)
+		if err == nil {
+			err = m.Plug(ctx, made)
+		}
+
+		problems = append(problems, err)
+	}
+
+	return errors.Join(problems...)
+}
+
+// DiskRemoved removes the file of a disk.
+func (g *Guests) DiskRemoved(diskID string) {
+	if err := os.Remove(g.diskFile(diskID)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		g.options.Log.Error(err, "Failed to remove the content of a disk")
+	}
+}
