@@ -17,12 +17,32 @@ import (
 const storageDriverName = "the oVirt CSI driver"
 
 // checkStorageDriver says at once, and not when the cluster is up, that the storage driver of a new cluster has no
-// credentials.
+// credentials, or none that it may have.
 func (o *OLVM) checkStorageDriver(c *creation) error {
 	wanted, asked := c.File.WantsStorageDriver()
-	own := c.File.Providers.OLVM.CSIDriver.Credentials != clusterfile.DriverMachines
-	if wanted && asked && own && o.StorageDriver.Username == "" && !fileExists(c.KubeconfigOut) {
+	if !wanted || c.File.Providers.OLVM.CSIDriver.Credentials == clusterfile.DriverMachines {
+		return nil
+	}
+
+	if asked && o.StorageDriver.Username == "" && !fileExists(c.KubeconfigOut) {
 		return fmt.Errorf("ovirtCsiDriver: %w", &noDriverLoginError{c.File.StorageDriverSecret()})
+	}
+
+	return o.checkDriverLogin(o.Engine.Username)
+}
+
+// checkDriverLogin refuses credentials of the storage driver that are given and cannot be meant, beside the user of the
+// machines, which may not be known.
+func (o *OLVM) checkDriverLogin(machines string) error {
+	switch given := o.StorageDriver; {
+	case given.Username == "":
+		return nil
+	case given.Password == "":
+		return errors.New("OLVM_CSI_PASSWORD: it is empty, and OLVM_CSI_USERNAME is not; set both")
+	case given.Username == machines:
+		return fmt.Errorf("OLVM_CSI_USERNAME: %s is the user of the machines, and the credentials of the storage "+
+			"driver are on every node; give it another user, or write ovirtCsiDriver: {credentials: %s}",
+			given.Username, clusterfile.DriverMachines)
 	}
 
 	return nil
@@ -77,15 +97,12 @@ func (o *OLVM) driverLogin(ctx context.Context, c *creation) (Login, error) {
 		return machines, nil
 	}
 
-	switch given := o.StorageDriver; {
-	case given.Username != "" && given.Password == "":
-		return Login{}, errors.New("OLVM_CSI_PASSWORD: it is empty, and OLVM_CSI_USERNAME is not; set both")
-	case given.Username != "" && given.Username == machines.Username:
-		return Login{}, fmt.Errorf("OLVM_CSI_USERNAME: %s is the user of the machines, and the credentials of the "+
-			"storage driver are on every node; give it another user, or write ovirtCsiDriver: {credentials: %s}",
-			given.Username, clusterfile.DriverMachines)
-	case given.Username != "":
-		return given, nil
+	if err := o.checkDriverLogin(machines.Username); err != nil {
+		return Login{}, err
+	}
+
+	if o.StorageDriver.Username != "" {
+		return o.StorageDriver, nil
 	}
 
 	key := c.File.StorageDriverSecret()

@@ -20,6 +20,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addon"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
 )
 
@@ -56,12 +57,13 @@ func TestH4(t *testing.T) {
 			user:     "admin@internal",
 			password: "of-the-engine",
 			problem:  "is the user of the machines",
+			early:    true,
 		},
 		"with the user of the machines, as asked": {
 			credentials: clusterfile.DriverMachines,
 			want:        "admin@internal of-the-engine",
 		},
-		"without a password":   {user: "csi@internal", problem: "OLVM_CSI_PASSWORD"},
+		"without a password":   {user: "csi@internal", problem: "OLVM_CSI_PASSWORD", early: true},
 		"the cluster has them": {there: true, want: " "},
 		"it is not wanted":     {install: ptr.To(false), user: "csi@internal", password: "p"},
 	} {
@@ -69,7 +71,10 @@ func TestH4(t *testing.T) {
 			var said bytes.Buffer
 			c := &creation{management: &management{}, workload: &management{}}
 			c.Display, c.KubeconfigOut = progress.To(&said), filepath.Join(t.TempDir(), "kubeconfig")
-			o := &OLVM{StorageDriver: Login{Username: test.user, Password: test.password}}
+			o := &OLVM{
+				Engine:        preview.Credentials{Username: "admin@internal", Password: "of-the-engine"},
+				StorageDriver: Login{Username: test.user, Password: test.password},
+			}
 			c.management.Cluster = clusterWith(t, engine)
 			c.workload.Cluster = clusterWith(t)
 			if test.there {
