@@ -66,7 +66,7 @@ node-image: ## Build the image of simulated machines: Debian, containerd and Kub
 
 .PHONY: test-nodes
 test-nodes: tools ## Make clusters of simulated machines: real systemd, cloud-init, kubeadm, kubelet; as root, with debootstrap
-	go test ./e2e/nodes -count=1 -timeout 40m
+	go test ./e2e/nodes -count=1 -parallel 2 -timeout 40m
 
 .PHONY: test-e2e
 test-e2e: tools tools-ipam tools-clusterctl ## Run clusters from end to end

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/nodeimage"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -39,22 +42,88 @@ type cluster struct {
 	applied   time.Time
 	// management has the objects of the cluster.
 	management client.Client
+	// network has its nodes, and no other cluster's.
+	network network
 	// config and workload are of its API server, by its endpoint.
 	config   *rest.Config
 	workload *kubernetes.Clientset
 }
 
-// newCluster is a cluster that is yet to be made, in the plane that all tests share.
-func newCluster(t *testing.T, name string) *cluster {
+// network is one of the engine's, with its addresses of IPv4 as 10.198.0. or such. Clusters on one network would answer
+// for the addresses of one another's pods.
+type network struct{ name, prefix string }
+
+// address is one of the network.
+func (n network) address(host string) string { return n.prefix + host }
+
+// addresses is a range of the network.
+func (n network) addresses(first, last string) string {
+	return n.address(first) + "-" + n.address(last)
+}
+
+// dualStack is the network that has a router of both families.
+var dualStack = network{"kvm-vlan", "10.198.0."}
+
+// networks are those that no cluster has.
+var networks = map[network]chan struct{}{
+	dualStack:                  make(chan struct{}, 1),
+	{"ovirtmgmt", "10.197.0."}: make(chan struct{}, 1),
+}
+
+// takeNetwork waits until no other test has one of the networks, and gives it back at the end of the test; of several
+// it takes any.
+func takeNetwork(t *testing.T, wanted ...network) (got network) {
+	t.Helper()
+
+	for {
+		for _, one := range wanted {
+			select {
+			case networks[one] <- struct{}{}:
+				t.Cleanup(func() { <-networks[one] })
+				return one
+			default:
+			}
+		}
+
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// newCluster is a cluster that is yet to be made, in the plane that all tests share, on one of the networks: any where
+// none is named.
+func newCluster(t *testing.T, name string, on ...network) *cluster {
 	t.Helper()
 	if suite.skip != nil {
 		t.Skip(suite.skip)
 	}
 
+	t.Parallel()
+
+	if len(on) == 0 {
+		on = slices.Collect(maps.Keys(networks))
+	}
+
+	c := &cluster{t: t, namespace: "nodes-" + name, name: name, network: takeNetwork(t, on...)}
+	startPlane(t)
+
+	var err error
+	c.management = suite.plane.Client
+	c.engine, err = suite.plane.EngineClient()
+	check.Error(t, err, "")
+
+	return c
+}
+
+// startPlane starts the plane, unless another test has.
+func startPlane(t *testing.T) {
+	t.Helper()
+	suite.starting.Lock()
+	defer suite.starting.Unlock()
+
 	if suite.plane == nil {
 		var err error
 
-		suite.plane, err = localplane.Start(t.Context(), localplane.Options{
+		suite.plane, err = localplane.Start(context.Background(), localplane.Options{
 			Tools:        suite.tools,
 			Dir:          suite.dir,
 			BinDir:       suite.binDir,
@@ -63,15 +132,27 @@ func newCluster(t *testing.T, name string) *cluster {
 				"--listen=" + machine.SiteAddress + ":0", "--guests=nodes", "--node-netns=this",
 				"--node-image=" + suite.image.Dir(), "--node-image=" + suite.before.Dir(),
 			},
-			Progress: say,
+			Inventory: inventory(),
+			Progress:  say,
 		})
 		check.Error(t, err, "")
 	}
+}
 
-	session, err := suite.plane.EngineClient()
-	check.Error(t, err, "")
+// storageUser is the one of the engine that the storage driver of a cluster has.
+var storageUser = ovirtsim.User{Name: "storage@internal", Password: "of-the-storage-driver", Role: "SuperUser"}
 
-	return &cluster{t: t, namespace: "nodes-" + name, name: name, engine: session, management: suite.plane.Client}
+// inventory of the engine has templates for the images.
+func inventory() *ovirtsim.Inventory {
+	var images []ovirtsim.NodeImage
+	for _, image := range []nodeimage.Image{suite.image, suite.before} {
+		images = append(images, ovirtsim.NodeImage{Kubernetes: image.Kubernetes, Ignition: image.Ignition})
+	}
+
+	out := ovirtsim.NodeInventory(images...)
+	out.Users = append(out.Users, storageUser)
+
+	return &out
 }
 
 // prepare makes the namespace, and what is in it beside the manifests.
@@ -107,16 +188,16 @@ func (c *cluster) apply(file string, more map[string]string, changes ...func(*un
 		"KUBERNETES_VERSION":           suite.image.Kubernetes,
 		"CONTROL_PLANE_MACHINE_COUNT":  "1",
 		"WORKER_MACHINE_COUNT":         "1",
-		"CONTROL_PLANE_ENDPOINT_HOST":  "10.198.0.5",
+		"CONTROL_PLANE_ENDPOINT_HOST":  c.network.address("5"),
 		"OLVM_SERVER_URL":              suite.plane.Engine.URL,
 		"OLVM_VM_TEMPLATE":             "debian-k8s-${KUBERNETES_VERSION}",
-		"OLVM_NETWORK":                 "kvm-vlan",
-		"OLVM_VNIC_PROFILE":            "kvm-vlan",
-		"OLVM_SUBNET":                  "10.198.0.0/24",
-		"OLVM_GATEWAY":                 "10.198.0.1",
-		"OLVM_DNS_SERVER":              "10.198.0.1",
-		"OLVM_CONTROL_PLANE_ADDRESSES": "10.198.0.10-10.198.0.19",
-		"OLVM_WORKER_ADDRESSES":        "10.198.0.100-10.198.0.109",
+		"OLVM_NETWORK":                 c.network.name,
+		"OLVM_VNIC_PROFILE":            c.network.name,
+		"OLVM_SUBNET":                  c.network.address("0/24"),
+		"OLVM_GATEWAY":                 c.network.address("1"),
+		"OLVM_DNS_SERVER":              c.network.address("1"),
+		"OLVM_CONTROL_PLANE_ADDRESSES": c.network.addresses("10", "19"),
+		"OLVM_WORKER_ADDRESSES":        c.network.addresses("100", "109"),
 	}
 	maps.Copy(variables, more)
 
@@ -301,7 +382,14 @@ func (c *cluster) delete() {
 // expectNoVMs looks for what is left in the engine.
 func (c *cluster) expectNoVMs() {
 	c.t.Helper()
-	vms, err := c.engine.VMs(c.t.Context())
+	check.Equal(c.t, "VMs left in the engine", len(c.vms()), 0)
+}
+
+// vms are the VMs of the cluster.
+func (c *cluster) vms() []engine.VM {
+	c.t.Helper()
+	all, err := c.engine.VMs(c.t.Context())
 	check.Error(c.t, err, "")
-	check.Equal(c.t, "VMs left in the engine", len(vms), 0)
+
+	return slices.DeleteFunc(all, func(vm engine.VM) bool { return !strings.HasPrefix(vm.Name, c.name+"-") })
 }

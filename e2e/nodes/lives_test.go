@@ -57,11 +57,10 @@ func served(object *unstructured.Unstructured) {
 // expectNodes compares what kubelets say of their machines with what the engine says.
 func (c *cluster) expectNodes(count int) {
 	c.t.Helper()
-	vms, err := c.engine.VMs(c.t.Context())
-	check.Error(c.t, err, "")
 
 	byName := map[string]engine.VM{}
-	for _, vm := range vms {
+
+	for _, vm := range c.vms() {
 		byName[vm.Name] = vm
 	}
 
@@ -261,10 +260,8 @@ func (c *cluster) logs(ctx context.Context, label string) ([]string, error) {
 // logMemory logs how much memory each machine uses, with what its kernel caches of files.
 func (c *cluster) logMemory() {
 	c.t.Helper()
-	vms, err := c.engine.VMs(c.t.Context())
-	check.Error(c.t, err, "")
 
-	for _, vm := range vms {
+	for _, vm := range c.vms() {
 		err := filepath.WalkDir("/sys/fs/cgroup", func(path string, entry os.DirEntry, err error) error {
 			if err != nil || !entry.IsDir() || entry.Name() != vm.ID.String() {
 				return nil //nolint:nilerr // groups come and go
@@ -296,7 +293,7 @@ func (c *cluster) holder(ctx context.Context) (string, error) {
 		return "", err
 	}
 
-	endpoint, err := macOf(ctx, "10.198.0.5")
+	endpoint, err := macOf(ctx, c.network.address("5"))
 	if err != nil {
 		return "", err
 	}
@@ -644,7 +641,7 @@ func TestAClusterWithIgnition(t *testing.T) {
 
 // TestADualStackCluster makes nodes, pods and an endpoint with addresses of both families.
 func TestADualStackCluster(t *testing.T) {
-	c := newCluster(t, "both")
+	c := newCluster(t, "both", dualStack)
 	c.apply("cluster-template-dual-stack.yaml", map[string]string{
 		"CONTROL_PLANE_ENDPOINT_IPV6":       "fd00:198::5",
 		"OLVM_SUBNET_IPV6":                  "fd00:198::/64",
@@ -657,7 +654,7 @@ func TestADualStackCluster(t *testing.T) {
 	c.deploy(1)
 	c.expectAnswers(1)
 	c.expectBothFamilies()
-	c.expectServes("10.198.0.5")
+	c.expectServes(c.network.address("5"))
 	c.expectServes("fd00:198::5")
 	c.delete()
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -34,8 +35,9 @@ var suite struct {
 	binDir        string
 	// site is what machines of this process leave.
 	site machine.Site
-	// plane is started by the first test that needs it.
-	plane *localplane.Plane
+	// plane is started by the first test that needs it, under the lock.
+	starting sync.Mutex
+	plane    *localplane.Plane
 }
 
 // inside tells the process that runs in a network namespace of its own, and has the folder of the suite.

@@ -29,7 +29,7 @@ import (
 
 // ownFile is the cluster file of a cluster that manages itself.
 const ownFile = `name: own
-virtualIp: 10.198.0.5
+virtualIp: PREFIX5
 kubernetesVersion: VERSION
 controlPlaneNodes: 1
 workerNodes: 1
@@ -41,23 +41,23 @@ providers:
     controlPlaneMachine:
       olvmOvirtClusterName: Default
       vmTemplateName: debian-k8s
-      olvmNetwork: {networkName: kvm-vlan, vnicProfileName: kvm-vlan}
+      olvmNetwork: {networkName: NETWORK, vnicProfileName: NETWORK}
       virtualMachine:
         memory: 8GB
         network:
-          gateway: 10.198.0.1
-          dnsServers: 10.198.0.1
-          ipv4: {subnet: 10.198.0.0/24, ipAddresses: 10.198.0.10-10.198.0.19}
+          gateway: PREFIX1
+          dnsServers: PREFIX1
+          ipv4: {subnet: PREFIX0/24, ipAddresses: PREFIX10-PREFIX19}
     workerMachine:
       olvmOvirtClusterName: Default
       vmTemplateName: debian-k8s
-      olvmNetwork: {networkName: kvm-vlan, vnicProfileName: kvm-vlan}
+      olvmNetwork: {networkName: NETWORK, vnicProfileName: NETWORK}
       virtualMachine:
         memory: 8GB
         network:
-          gateway: 10.198.0.1
-          dnsServers: 10.198.0.1
-          ipv4: {subnet: 10.198.0.0/24, ipAddresses: 10.198.0.100-10.198.0.109}
+          gateway: PREFIX1
+          dnsServers: PREFIX1
+          ipv4: {subnet: PREFIX0/24, ipAddresses: PREFIX100-PREFIX109}
 `
 
 // user runs olvmctl with a home folder of their own.
@@ -90,7 +90,8 @@ func (u *user) olvmctl(args ...string) string {
 	command := exec.CommandContext(u.t.Context(), filepath.Join(suite.binDir, "olvmctl"), args...)
 	command.Env = append(os.Environ(), "HOME="+u.home, "XDG_CONFIG_HOME="+u.home, "XDG_STATE_HOME="+u.home,
 		"XDG_CACHE_HOME="+filepath.Dir(toolchain.CacheDir()), "KUBECONFIG=", "OCNE_DEFAULTS=", "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "CAPOLVM_TERRAFORM="+u.executor,
-		"OLVM_USERNAME="+suite.plane.Engine.Username, "OLVM_PASSWORD="+suite.plane.Engine.Password)
+		"OLVM_USERNAME="+suite.plane.Engine.Username, "OLVM_PASSWORD="+suite.plane.Engine.Password,
+		"OLVM_CSI_USERNAME="+storageUser.Name, "OLVM_CSI_PASSWORD="+storageUser.Password)
 	log, err := os.Create(filepath.Join(u.home, "said"))
 	check.Error(u.t, err, "")
 	defer log.Close()
@@ -178,18 +179,20 @@ func (c *cluster) expectNoRestarts() {
 	}
 }
 
-// TestAClusterThatManagesItself has olvmctl make a cluster from nothing, whose providers come from a mirror: it gets its
-// own objects, its managers run as pods and make one more machine, and a deletion brings it back to processes.
+// TestAClusterThatManagesItself has olvmctl make a cluster from nothing, whose providers and storage driver come from a
+// mirror: it gets its own objects, its managers run as pods and make one more machine, a pod has a disk of the engine,
+// and a deletion brings the cluster back to processes.
 func TestAClusterThatManagesItself(t *testing.T) {
 	c := newCluster(t, "own")
 	m, u := newMirror(t), newUser(t)
 	m.addClusterAPI()
 	m.addProvider(version.Version)
+	m.addStorageDriver()
 	config := m.clusterctl(m.addCertManager(), version.Version)
 
 	ca := u.file("engine.crt", string(suite.plane.EngineCA))
 	text := strings.NewReplacer("VERSION", strings.TrimPrefix(suite.image.Kubernetes, "v"),
-		"ENGINE_CA", ca, "ENGINE", suite.plane.Engine.URL).Replace(ownFile)
+		"ENGINE_CA", ca, "ENGINE", suite.plane.Engine.URL, "PREFIX", c.network.prefix, "NETWORK", c.network.name).Replace(ownFile)
 	file := u.file("cluster.yaml", text)
 	definition := u.file("manifests.yaml", m.mirrored(u.olvmctl("template", "-f", file, "--flavor", "default")))
 	u.file("cluster.yaml", text+"clusterDefinition: "+definition+"\n")
@@ -206,6 +209,7 @@ func TestAClusterThatManagesItself(t *testing.T) {
 	u.olvmctl("scale", c.name, "-n", c.namespace, "--kubeconfig", kubeconfig, "--workers", "2")
 	c.expectMachines(5*time.Minute, 1, 2, suite.image.Kubernetes)
 	c.expectNodes(3)
+	c.expectStorage()
 	c.expectNoRestarts()
 
 	u.olvmctl("delete", c.name, "-n", c.namespace, "--kubeconfig", kubeconfig, "--yes", "--timeout", "10m")

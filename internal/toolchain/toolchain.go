@@ -95,6 +95,13 @@ var modules = map[string][]tool{
 		networkPlugin("loopback", "main"),
 		networkPlugin("portmap", "meta"),
 	},
+	"csi": {
+		{
+			name:   "csi-attacher",
+			pkg:    "github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher",
+			module: "github.com/kubernetes-csi/external-attacher/v4",
+		},
+	},
 	"certmanager": {certManagerTool("controller"), certManagerTool("webhook"), certManagerTool("cainjector")},
 	"kubevip":     {{name: "kube-vip", pkg: "github.com/kube-vip/kube-vip", module: "github.com/kube-vip/kube-vip"}},
 	"dns":         {{name: "coredns", pkg: ".", module: "github.com/coredns/coredns"}},

@@ -1,12 +1,18 @@
-// Command hello is the program of a container image that answers, with the name of its pod, over HTTP on port 8080; as
-// hello get URL it asks once, and prints the answer.
+// Command hello is the program of a container image that answers, with the name of its pod, over HTTP on port 8080. As
+// hello get URL it asks once, and prints the answer; as hello keep FOLDER it writes down there on which node it was
+// started, and prints all that was written.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 )
 
@@ -14,6 +20,10 @@ func main() {
 	run := serve
 	if len(os.Args) == 3 && os.Args[1] == "get" {
 		run = func() error { return get(os.Args[2]) }
+	}
+
+	if len(os.Args) == 3 && os.Args[1] == "keep" {
+		run = func() error { return keep(os.Args[2]) }
 	}
 
 	if err := run(); err != nil {
@@ -54,4 +64,39 @@ func get(url string) error {
 	_, err = io.Copy(os.Stdout, answer.Body)
 
 	return err
+}
+
+// keep adds a line to a file, prints the file and what the folder is on, and waits for its end.
+func keep(folder string) error {
+	file, err := os.OpenFile(filepath.Join(folder, "nodes"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+
+	if _, err = fmt.Fprintln(file, "started on", os.Getenv("NODE")); err == nil {
+		err = errors.Join(file.Sync(), file.Close())
+	}
+
+	if err != nil {
+		return err
+	}
+
+	for _, path := range []string{file.Name(), "/proc/mounts"} {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+
+		for _, line := range strings.Split(strings.TrimSpace(string(content)), "\n") {
+			if path == file.Name() || strings.Contains(line, " "+folder+" ") {
+				fmt.Println(line)
+			}
+		}
+	}
+
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	<-stop
+
+	return nil
 }
