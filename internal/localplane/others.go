@@ -115,20 +115,7 @@ func (p *Plane) StartOCI(ctx context.Context, env ...string) error {
 		return err
 	}
 
-	process, err := p.run(name, program, []string{
-		"--kubeconfig=" + p.Kubeconfig,
-		"--webhook-cert-dir=" + certDir,
-		fmt.Sprintf("--webhook-port=%d", ports[0]),
-		fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d", ports[1]),
-		fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", ports[2]),
-		"--init-oci-clients-on-startup=false",
-	}, env...)
-	if err != nil {
-		return err
-	}
-
-	err = process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[1])))
-	if err != nil {
+	if err := p.startOCIManager(ctx, name, program, certDir, ports, env); err != nil {
 		return err
 	}
 
@@ -141,6 +128,23 @@ func (p *Plane) StartOCI(ctx context.Context, env ...string) error {
 		namespace: "cluster-api-provider-oci-system",
 		version:   p.options.Tools.Version("oci", "github.com/oracle/cluster-api-provider-oci"),
 	})
+}
+
+// startOCIManager starts its manager, and waits until it is ready. Its ports are those of webhooks, probes and metrics.
+func (p *Plane) startOCIManager(ctx context.Context, name, program, certDir string, ports []int, env []string) error {
+	process, err := p.run(name, program, []string{
+		"--kubeconfig=" + p.Kubeconfig,
+		"--webhook-cert-dir=" + certDir,
+		fmt.Sprintf("--webhook-port=%d", ports[0]),
+		fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d", ports[1]),
+		fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", ports[2]),
+		"--init-oci-clients-on-startup=false",
+	}, env...)
+	if err != nil {
+		return err
+	}
+
+	return process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[1])))
 }
 
 // ociContract labels CRDs as the kustomization of Cluster API Provider OCI does: all versions serve contract v1beta1.

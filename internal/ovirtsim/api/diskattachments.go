@@ -106,14 +106,7 @@ func addAttachment(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	made := &store.Attachment{ // a disk that is there already stays unplugged unless the client says otherwise
-		Owner:     v.ID,
-		Disk:      d.ID,
-		Interface: in.Value("interface"),
-		Bootable:  in.Yes("bootable"),
-		Active:    fresh && !in.Has("active") || in.Yes("active"),
-		ReadOnly:  in.Yes("read_only"), PassDiscard: in.Yes("pass_discard"),
-	}
+	made := newAttachment(in, v, d, fresh)
 	if made.Active && !slices.Contains(attachable, v.Status) {
 		return nil, inStatus(v, "attach Virtual Disk")
 	}
@@ -134,6 +127,20 @@ func addAttachment(c *call) (*wire.Element, error) {
 	c.work("Attaching Disk "+d.Name+" to VM "+v.Name, waits)
 
 	return c.created(attachmentDocument(made, "vm")), nil
+}
+
+// newAttachment is what a request asks for; a disk that is there already stays unplugged unless the client says
+// otherwise.
+func newAttachment(in *wire.Element, v *store.VM, d *store.Disk, fresh bool) *store.Attachment {
+	return &store.Attachment{
+		Owner:       v.ID,
+		Disk:        d.ID,
+		Interface:   in.Value("interface"),
+		Bootable:    in.Yes("bootable"),
+		Active:      fresh && !in.Has("active") || in.Yes("active"),
+		ReadOnly:    in.Yes("read_only"),
+		PassDiscard: in.Yes("pass_discard"),
+	}
 }
 
 // checkAttachment refuses a request that lacks what every attachment needs.
