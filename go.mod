@@ -13,7 +13,7 @@ require (
 	github.com/charmbracelet/lipgloss v1.1.0
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.22.1
-	github.com/container-storage-interface/spec v1.13.0
+	github.com/container-storage-interface/spec v1.9.0
 	github.com/coreos/butane v0.28.0
 	github.com/coreos/go-semver v0.3.1
 	github.com/coreos/ign-converter v0.0.0-20230417193809-cee89ea7d8ff

@@ -80,9 +80,9 @@ func drive(ctx context.Context) error {
 	}
 
 	return serve(ctx, strings.TrimPrefix(flags.endpoint, "unix://"), func(server *grpc.Server) {
-		csi.RegisterIdentityServer(server, identity{})
-		csi.RegisterNodeServer(server, mounter{node: node})
-		csi.RegisterControllerServer(server, controller{})
+		csi.RegisterIdentityServer(server, &identity{})
+		csi.RegisterNodeServer(server, &mounter{node: node})
+		csi.RegisterControllerServer(server, &controller{})
 	})
 }
 
