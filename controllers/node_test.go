@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testcsr"
 )
 
@@ -170,6 +171,55 @@ func TestNodesGetTheirProviderIDWhereTheKubeletSetNone(t *testing.T) {
 			t.Errorf("node %s has %q, %v", node.Name, node.Spec.ProviderID, err)
 		}
 	}
+}
+
+// TestNodesSayWhereTheirMachinesAre has labels of the data center and the host on a Node, which come back when they are
+// removed; a zone that the kubelet has set stays.
+func TestNodesSayWhereTheirMachinesAre(t *testing.T) {
+	s := newSite(t, nil)
+	w := s.workload()
+	ctx := t.Context()
+
+	m := s.Machine("where", nil)
+	s.ExpectProvisioned(m)
+
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: m.Name, Labels: map[string]string{corev1.LabelTopologyZone: "rack-7"}},
+		Spec:       corev1.NodeSpec{ProviderID: m.Spec.ProviderID},
+	}
+	if err := w.client.Create(ctx, node); err != nil {
+		t.Fatal(err)
+	}
+
+	expect := func(what string) {
+		t.Helper()
+		s.Eventually(what, func() error {
+			if err := s.Client.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
+				return err
+			}
+
+			if err := w.client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
+				return err
+			}
+
+			host := m.Status.OLVM.VirtualMachine.HostName
+			if host == "" || node.Labels[infrav1.HostLabel] != host || node.Labels[corev1.LabelTopologyRegion] != "Default" {
+				return fmt.Errorf("the VM runs on %q, and the node has %v", host, node.Labels)
+			}
+
+			return nil
+		})
+	}
+	expect("the node has the labels of its machine")
+
+	before := node.DeepCopy()
+	delete(node.Labels, corev1.LabelTopologyRegion)
+	if err := w.client.Patch(ctx, node, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+
+	expect("a label that was removed is back")
+	check.Equal(t, "the zone that the kubelet has set", node.Labels[corev1.LabelTopologyZone], "rack-7")
 }
 
 func TestServingCertificatesOfMachinesAreApprovedAndOthersAreLeftAlone(t *testing.T) {

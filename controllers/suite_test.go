@@ -208,6 +208,7 @@ func runSuite(m *testing.M) (int, error) {
 		Client:                     mgr.GetClient(),
 		ClusterCache:               workloads,
 		Recorder:                   mgr.GetEventRecorder("test"),
+		LabelNodes:                 true,
 		ApproveServingCertificates: true,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4})
 	if err != nil {

@@ -17,6 +17,12 @@ const (
 	// CreateRequestedAnnotation records the name of the VM before the first run that may create it. While it is there,
 	// a deletion looks for the VM in the engine, whatever else was lost.
 	CreateRequestedAnnotation = "infrastructure.cluster.x-k8s.io/olvm-create-requested"
+
+	// HostLabel of a Node of a workload cluster is the name of the host that its VM runs on.
+	HostLabel = "infrastructure.cluster.x-k8s.io/olvm-host"
+
+	// NodeLabelsAnnotation of such a Node names the labels that the manager has given to it, with commas between them.
+	NodeLabelsAnnotation = "infrastructure.cluster.x-k8s.io/olvm-node-labels"
 )
 
 // OLVMMachineSpec is what an OLVMMachine asks for: a VM that is made, or one of an OLVMInventory.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -46,12 +48,15 @@ const (
 	jitter     = 0.2
 )
 
-// Reconciler does in workload clusters what a cloud controller manager would: it gives Nodes their provider ID
-// where the kubelet did not, and approves the serving certificates of kubelets. It deletes nothing there.
+// Reconciler does in workload clusters what a cloud controller manager would: it gives Nodes their provider ID where
+// the kubelet did not, and labels that say where their machines are, and approves the serving certificates of
+// kubelets. It deletes nothing there but its own labels.
 type Reconciler struct {
 	Client       client.Client
 	ClusterCache clustercache.ClusterCache
 	Recorder     events.EventRecorder
+	// LabelNodes with where their machines are; without it labels stay as they are.
+	LabelNodes bool
 	// ApproveServingCertificates of kubelets; without it their requests are left to others.
 	ApproveServingCertificates bool
 	WatchFilterValue           string
@@ -98,11 +103,16 @@ func shrinkNode(object any) (any, error) {
 		return object, nil
 	}
 
+	labels, annotations := labelsKept(node)
+
 	return &corev1.Node{
-		TypeMeta:   node.TypeMeta,
-		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion},
-		Spec:       corev1.NodeSpec{ProviderID: node.Spec.ProviderID},
-		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
+		TypeMeta: node.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
+			Labels: labels, Annotations: annotations,
+		},
+		Spec:   corev1.NodeSpec{ProviderID: node.Spec.ProviderID},
+		Status: corev1.NodeStatus{Addresses: node.Status.Addresses},
 	}, nil
 }
 
@@ -191,7 +201,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 
-	errs := []error{r.reconcileProviderIDs(ctx, scope)}
+	if err := r.getOLVMCluster(ctx, scope); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	errs := []error{r.reconcileNodes(ctx, scope)}
 	if r.ApproveServingCertificates {
 		errs = append(errs, r.reconcileServingCertificates(ctx, scope))
 	}
@@ -206,8 +220,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // nodeScope holds the facts of one pass.
 type nodeScope struct {
-	cluster  *clusterv1.Cluster
-	workload client.Client
+	cluster     *clusterv1.Cluster
+	olvmCluster *infrav1.OLVMCluster
+	workload    client.Client
 	// machines that are not paused; all are those with them.
 	machines, all []*infrav1.OLVMMachine
 	// reported is what this pass found, by the UID of the object.
@@ -216,7 +231,7 @@ type nodeScope struct {
 
 // watch wakes the Cluster on objects of its workload cluster.
 func (r *Reconciler) watch(
-	ctx context.Context, scope *nodeScope, kind client.Object, wanted func(client.Object) bool,
+	ctx context.Context, scope *nodeScope, kind client.Object, wanted predicate.Predicate,
 ) error {
 	key := client.ObjectKeyFromObject(scope.cluster)
 	err := r.ClusterCache.Watch(ctx, key, clustercache.NewWatcher(clustercache.WatcherOptions{
@@ -226,7 +241,7 @@ func (r *Reconciler) watch(
 				{NamespacedName: key},
 			}
 		}),
-		Predicates: []predicate.TypedPredicate[client.Object]{predicate.NewPredicateFuncs(wanted)},
+		Predicates: []predicate.TypedPredicate[client.Object]{wanted},
 	}))
 	if err != nil {
 		return fmt.Errorf("failed to watch the workload cluster: %w", err)
@@ -269,13 +284,21 @@ func (r *Reconciler) forget(cluster client.ObjectKey) {
 	delete(r.reported, cluster)
 }
 
-// reconcileProviderIDs finds the Nodes without one.
-func (r *Reconciler) reconcileProviderIDs(ctx context.Context, scope *nodeScope) error {
-	withoutID := func(object client.Object) bool {
-		node, ok := object.(*corev1.Node)
-		return ok && node.Spec.ProviderID == ""
-	}
-	if err := r.watch(ctx, scope, &corev1.Node{}, withoutID); err != nil {
+// news are those of Nodes that may be a reason to change them.
+var news = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, isNode := e.ObjectOld.(*corev1.Node)
+		after, isStill := e.ObjectNew.(*corev1.Node)
+
+		return isNode && isStill && (after.Spec.ProviderID == "" || before.Spec.ProviderID != after.Spec.ProviderID ||
+			!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations))
+	},
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
+// reconcileNodes gives Nodes what their machines know of them.
+func (r *Reconciler) reconcileNodes(ctx context.Context, scope *nodeScope) error {
+	if err := r.watch(ctx, scope, &corev1.Node{}, news); err != nil {
 		return err
 	}
 
@@ -288,33 +311,47 @@ func (r *Reconciler) reconcileProviderIDs(ctx context.Context, scope *nodeScope)
 
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
-
-		machine, problem := machineOfNode(node, scope.machines)
-		switch {
-		case problem != "":
-			r.reportOnce(ctx, scope, node, machine, infrav1.NodeNotRecognizedReason, "SetProviderID", problem)
-		case machine != nil:
-			before := node.DeepCopy()
-			node.Spec.ProviderID = machine.Spec.ProviderID
-			// The API server refuses the change of an ID that someone else has set meanwhile.
-			err := scope.workload.Patch(
-				ctx,
-				node,
-				client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
-			)
-			if isNews(err) {
-				continue
-			} else if err != nil {
-				errs = append(errs, fmt.Errorf("failed to set the provider ID of node %s: %w", node.Name, err))
-				continue
-			}
-
-			ctrl.LoggerFrom(ctx).Info("Set the provider ID of a node", "Node", node.Name, "providerID",
-				machine.Spec.ProviderID)
+		if err := r.reconcileNode(ctx, scope, node); err != nil {
+			errs = append(errs, fmt.Errorf("failed to change node %s: %w", node.Name, err))
 		}
 	}
 
 	return kerrors.NewAggregate(errs)
+}
+
+// reconcileNode gives a Node its provider ID and its labels.
+func (r *Reconciler) reconcileNode(ctx context.Context, scope *nodeScope, node *corev1.Node) error {
+	before := node.DeepCopy()
+
+	machine, problem := machineOfNode(node, scope.machines)
+	switch {
+	case problem != "":
+		r.reportOnce(ctx, scope, node, machine, infrav1.NodeNotRecognizedReason, "SetProviderID", problem)
+		return nil
+	case machine != nil:
+		node.Spec.ProviderID = machine.Spec.ProviderID
+	default:
+		machine = machineWith(node, scope.machines)
+	}
+
+	labelled := r.LabelNodes && machine != nil &&
+		setLabels(node, labelsOf(machine, scope.olvmCluster.Spec.OLVMDatacenterName))
+	if !labelled && node.Spec.ProviderID == before.Spec.ProviderID {
+		return nil
+	}
+
+	// The API server refuses the change of an ID that someone else has set meanwhile.
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := scope.workload.Patch(ctx, node, patch); isNews(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+
+	ctrl.LoggerFrom(ctx).Info("Changed a node", "Node", node.Name, "providerID", node.Spec.ProviderID,
+		"labels", node.Labels)
+
+	return nil
 }
 
 // isNews reports that the cache is behind. The newer object, or its end, wakes us.
@@ -322,16 +359,15 @@ func isNews(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsConflict(err)
 }
 
-// reserved are the addresses of a cluster that no guest may claim.
-func (r *Reconciler) reserved(ctx context.Context, scope *nodeScope) (reserved, error) {
-	cluster := scope.cluster
-	olvmCluster := &infrav1.OLVMCluster{}
-	key := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Spec.InfrastructureRef.Name}
-	if err := r.Client.Get(ctx, key, olvmCluster); err != nil {
-		return reserved{}, fmt.Errorf("failed to get OLVMCluster %s: %w", key, err)
+// getOLVMCluster gets the infrastructure of the Cluster.
+func (r *Reconciler) getOLVMCluster(ctx context.Context, scope *nodeScope) error {
+	scope.olvmCluster = &infrav1.OLVMCluster{}
+	key := client.ObjectKey{Namespace: scope.cluster.Namespace, Name: scope.cluster.Spec.InfrastructureRef.Name}
+	if err := r.Client.Get(ctx, key, scope.olvmCluster); err != nil {
+		return fmt.Errorf("failed to get OLVMCluster %s: %w", key, err)
 	}
 
-	return reservedBy(cluster, olvmCluster, scope.all), nil
+	return nil
 }
 
 // reconcileServingCertificates approves the requests that are certainly those of our machines. It denies none: another
@@ -344,10 +380,10 @@ func (r *Reconciler) reconcileServingCertificates(ctx context.Context, scope *no
 		return fmt.Errorf("failed to discover certificate signing requests: %w", err)
 	}
 
-	pending := func(object client.Object) bool {
+	pending := predicate.NewPredicateFuncs(func(object client.Object) bool {
 		csr, ok := object.(*certificatesv1.CertificateSigningRequest)
 		return ok && isPendingServing(csr)
-	}
+	})
 	if err := r.watch(ctx, scope, &certificatesv1.CertificateSigningRequest{}, pending); err != nil {
 		return err
 	}
@@ -357,10 +393,7 @@ func (r *Reconciler) reconcileServingCertificates(ctx context.Context, scope *no
 		return fmt.Errorf("failed to list the certificate signing requests of the workload cluster: %w", err)
 	}
 
-	taken, err := r.reserved(ctx, scope)
-	if err != nil {
-		return err
-	}
+	taken := reservedBy(scope.cluster, scope.olvmCluster, scope.all)
 
 	var errs []error
 

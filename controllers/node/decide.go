@@ -92,6 +92,16 @@ func machineOfNode(node *corev1.Node, machines []*infrav1.OLVMMachine) (_ *infra
 	)
 }
 
+// machineWith is the machine whose name and provider ID a Node has.
+func machineWith(node *corev1.Node, machines []*infrav1.OLVMMachine) *infrav1.OLVMMachine {
+	m := machineNamed(node.Name, machines)
+	if m == nil || node.Spec.ProviderID != m.Spec.ProviderID {
+		return nil
+	}
+
+	return m
+}
+
 func joinIPs(ips []net.IP) string {
 	texts := make([]string, 0, len(ips))
 	for _, ip := range ips {

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/nodeimage"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
@@ -81,6 +82,32 @@ func (c *cluster) expectNodes(count int) {
 			}
 		}
 	}
+}
+
+// expectLabels waits until every node says in which data center its machine is, and on which host.
+func (c *cluster) expectLabels() {
+	c.t.Helper()
+	c.eventually(time.Minute, "nodes say where their machines are", func(ctx context.Context) error {
+		var machines infrav1.OLVMMachineList
+		if err := c.management.List(ctx, &machines, client.InNamespace(c.namespace)); err != nil {
+			return err
+		}
+
+		for i := range machines.Items {
+			m := &machines.Items[i]
+			node, err := c.workload.CoreV1().Nodes().Get(ctx, m.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+
+			host := m.Status.OLVM.VirtualMachine.HostName
+			if node.Labels[corev1.LabelTopologyRegion] != "Default" || node.Labels[infrav1.HostLabel] != host {
+				return fmt.Errorf("VM %s runs on %s, and its node has %v", m.Name, host, node.Labels)
+			}
+		}
+
+		return nil
+	})
 }
 
 // expectServingCertificates waits until every kubelet has one.
@@ -540,6 +567,7 @@ func TestAClusterWithKubeVIP(t *testing.T) {
 	c.connect()
 	c.expectMachines(8*time.Minute, 3, 2, suite.image.Kubernetes)
 	c.expectNodes(5)
+	c.expectLabels()
 	c.expectServingCertificates(5)
 	c.logMemory()
 

@@ -71,7 +71,7 @@ func Labels(
 		}
 	}
 
-	out[infrav1.InventoryNameLabel] = valueOf(inventory.Name)
+	out[infrav1.InventoryNameLabel] = LabelValue(inventory.Name)
 
 	return out
 }
@@ -156,7 +156,7 @@ func networkNames(vm engine.DescribedVM) []string {
 // labelValue is what follows the prefix; false where the name does not have it, or nothing follows.
 func labelValue(name, prefix string) (string, bool) {
 	rest, ok := strings.CutPrefix(name, prefix)
-	value := valueOf(rest)
+	value := LabelValue(rest)
 
 	return value, ok && value != ""
 }
@@ -164,8 +164,8 @@ func labelValue(name, prefix string) (string, bool) {
 // foreign are characters that a label cannot have.
 var foreign = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// valueOf is a name as the value of a label.
-func valueOf(name string) string {
+// LabelValue is a name as the value of a label of Kubernetes: other characters become dashes, and it is cut at 63.
+func LabelValue(name string) string {
 	value := foreign.ReplaceAllString(name, "-")
 	value = value[:min(len(value), maxLabel)]
 

@@ -103,6 +103,7 @@ type options struct {
 	requireConfinement  bool
 	unboundCredentials  bool
 	approveServing      bool
+	labelNodes          bool
 	bootstrapURL        string
 	bootstrapListen     string
 	manager             flags.ManagerOptions
@@ -178,6 +179,11 @@ func (o *options) addTenantFlags(fs *pflag.FlagSet) {
 		&o.unboundCredentials, "allow-unbound-credentials", false,
 		"Send credentials whose Secret does not name engines (allowedServerURLs) to any engine that an OLVMCluster "+
 			"names. Users who may write OLVMClusters learn the passwords of such Secrets.",
+	)
+	fs.BoolVar(
+		&o.labelNodes, "label-nodes", true,
+		"Give Nodes of workload clusters labels with zone (failure domain), region (data center), instance type and "+
+			"host of their machines; labels that others have set stay.",
 	)
 	fs.BoolVar(
 		&o.approveServing, "approve-kubelet-serving-csrs", true,
@@ -629,6 +635,7 @@ func addSmallControllers(ctx context.Context, mgr ctrl.Manager, reader client.Re
 		Client:                     mgr.GetClient(),
 		ClusterCache:               workloads,
 		Recorder:                   mgr.GetEventRecorder("olvmnode-controller"),
+		LabelNodes:                 o.labelNodes,
 		ApproveServingCertificates: o.approveServing,
 		WatchFilterValue:           o.watchFilter,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency})

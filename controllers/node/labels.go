@@ -1,0 +1,102 @@
+package node
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
+)
+
+// managedLabels are the labels of Nodes that say where their machines are.
+var managedLabels = []string{
+	corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelInstanceTypeStable, infrav1.HostLabel,
+}
+
+// labelsOf are the labels of the Node of a machine. The data center is the region, the failure domain the zone, and a
+// machine without a domain or without a named instance type has no such label. So has one whose VM runs on no host.
+func labelsOf(m *infrav1.OLVMMachine, dataCenter string) map[string]string {
+	host := ""
+	if m.Status.OLVM != nil {
+		host = m.Status.OLVM.VirtualMachine.HostName
+	}
+
+	out := map[string]string{
+		corev1.LabelTopologyRegion:     dataCenter,
+		corev1.LabelTopologyZone:       m.Status.FailureDomain,
+		corev1.LabelInstanceTypeStable: m.Spec.VirtualMachine.InstanceType,
+		infrav1.HostLabel:              host,
+	}
+	for key, value := range out {
+		out[key] = inventory.LabelValue(value)
+	}
+
+	maps.DeleteFunc(out, func(_, value string) bool { return value == "" })
+
+	return out
+}
+
+// setLabels gives a Node the labels of its machine, and takes away those of them that it had before and shall not have
+// any more. A label that someone else has set stays: the annotation says which are ours. It reports a change.
+func setLabels(node *corev1.Node, wanted map[string]string) (changed bool) {
+	ours := strings.FieldsFunc(node.Annotations[infrav1.NodeLabelsAnnotation], func(r rune) bool { return r == ',' })
+
+	var kept []string
+
+	for _, key := range managedLabels {
+		has, there := node.Labels[key]
+		value, want := wanted[key]
+		own := slices.Contains(ours, key)
+
+		switch {
+		case there && !own && !want, there && !own && has != value:
+			continue // someone else's
+		case want:
+			kept = append(kept, key)
+			changed = changed || has != value || !own
+			setKey(&node.Labels, key, value)
+		case there:
+			delete(node.Labels, key)
+			changed = true
+		}
+	}
+
+	mark := strings.Join(kept, ",")
+	if mark == node.Annotations[infrav1.NodeLabelsAnnotation] {
+		return changed
+	}
+
+	if mark == "" {
+		delete(node.Annotations, infrav1.NodeLabelsAnnotation)
+	} else {
+		setKey(&node.Annotations, infrav1.NodeLabelsAnnotation, mark)
+	}
+
+	return true
+}
+
+func setKey(of *map[string]string, key, value string) {
+	if *of == nil {
+		*of = map[string]string{}
+	}
+
+	(*of)[key] = value
+}
+
+// labelsKept are the labels and annotations of a Node that are read here.
+func labelsKept(node *corev1.Node) (labels, annotations map[string]string) {
+	for _, key := range managedLabels {
+		if value, ok := node.Labels[key]; ok {
+			setKey(&labels, key, value)
+		}
+	}
+
+	if value, ok := node.Annotations[infrav1.NodeLabelsAnnotation]; ok {
+		setKey(&annotations, infrav1.NodeLabelsAnnotation, value)
+	}
+
+	return labels, annotations
+}
