@@ -160,6 +160,8 @@ generate: ## Generate deepcopy functions, CRDs, roles, cluster templates and the
 	"$$($(TOOLS) -path dev/controller-gen)" crd:crdVersions=v1 paths=./api/... output:crd:dir=config/crd/bases
 	"$$($(TOOLS) -path dev/controller-gen)" rbac:roleName=capolvm-manager paths=./controllers/... output:rbac:dir=config/rbac
 	go run ./hack/templates
+	go run ./hack/providerdocs
+	go run ./hack/managerflags >docs/operate/flags.md.new && mv docs/operate/flags.md.new docs/operate/flags.md
 	for module in plane oci tofu; do for kind in mod sum; do cp hack/tools/$$module/go.$$kind internal/toolchain/modules/$$module.$$kind || exit; done; done
 	"$$($(TOOLS) -path apidocs/crd-ref-docs)" --source-path=api/v1 --config=hack/tools/apidocs/config.yaml --renderer=markdown --output-path=docs/user/api.md --max-depth=20 --log-level=ERROR
 
@@ -171,11 +173,12 @@ verify: generate ## Fail when generated files or go.mod are not up to date
 
 .PHONY: lint
 lint: ## Run the linters
-	@$(TOOLS) lint
+	@$(TOOLS) lint actions
 	"$$($(TOOLS) -path lint/golangci-lint)" run ./...
 	cd hack/conformance && "$$(cd ../.. && $(TOOLS) -path lint/golangci-lint)" run ./...
 	cd e2e/specs && "$$(cd ../.. && $(TOOLS) -path lint/golangci-lint)" run ./...
 	@go run ./hack/layout
+	"$$($(TOOLS) -path actions/actionlint)" -shellcheck= -pyflakes=
 
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities that our programs can reach; asks vuln.go.dev, or VULNDB

@@ -2,8 +2,9 @@
 //
 //	go run ./hack/tools [-path MODULE/NAME] [GROUP ...]
 //
-// Groups are plane (the management plane), ipam and oci (providers for it), clusterctl, executor, dns (CoreDNS), dev
-// and apidocs (generators), lint, sbom and vuln (govulncheck); none means plane and executor.
+// Groups are the folders beside this file, such as plane (the management plane), ipam and oci (providers for it), lint
+// and actions (linters), dev and apidocs (generators), and executor, which is Terraform or OpenTofu; none means plane
+// and executor.
 package main
 
 import (

@@ -102,6 +102,9 @@ var modules = map[string][]tool{
 			module: "github.com/kubernetes-csi/external-attacher/v4",
 		},
 	},
+	"actions": {
+		{name: "actionlint", pkg: "github.com/rhysd/actionlint/cmd/actionlint", module: "github.com/rhysd/actionlint"},
+	},
 	"certmanager": {certManagerTool("controller"), certManagerTool("webhook"), certManagerTool("cainjector")},
 	"kubevip":     {{name: "kube-vip", pkg: "github.com/kube-vip/kube-vip", module: "github.com/kube-vip/kube-vip"}},
 	"dns":         {{name: "coredns", pkg: ".", module: "github.com/coredns/coredns"}},
@@ -119,6 +122,13 @@ var modules = map[string][]tool{
 			name:   "controller-gen",
 			pkg:    "sigs.k8s.io/controller-tools/cmd/controller-gen",
 			module: "sigs.k8s.io/controller-tools",
+		},
+	},
+	"providerdocs": {
+		{
+			name:   "tfplugindocs",
+			pkg:    "github.com/hashicorp/terraform-plugin-docs/cmd/tfplugindocs",
+			module: "github.com/hashicorp/terraform-plugin-docs",
 		},
 	},
 	"lint": {
