@@ -1,5 +1,5 @@
-// Command release makes what a release consists of: the files that clusterctl takes from a repository, binaries with
-// their bills of materials, and checksums.
+// Command release makes what a release consists of: the files that clusterctl takes from a repository, a Helm chart,
+// binaries with their bills of materials, and checksums.
 package main
 
 import (
@@ -108,21 +108,18 @@ func manifests(
 		return fmt.Errorf("config/metadata.yaml has no release series for %s; add it", version)
 	}
 
-	kubectl, err := tools.Path("plane", "kubectl")
+	components, err := kustomization(ctx, tools, filepath.Join(config, "default"))
 	if err != nil {
 		return err
-	}
-
-	command := exec.CommandContext(ctx, kubectl, "kustomize", filepath.Join(config, "default"))
-	command.Stderr = os.Stderr
-	components, err := command.Output()
-	if err != nil {
-		return fmt.Errorf("kubectl kustomize config/default: %w", err)
 	}
 
 	image := strings.TrimSuffix(devImage, "dev") + version
 	if bytes.Count(components, []byte(devImage)) != 1 {
 		return fmt.Errorf("config/default does not have the image %s once", devImage)
+	}
+
+	if err := chart(components, version, out); err != nil {
+		return err
 	}
 
 	components = bytes.Replace(components, []byte(devImage), []byte(image), 1)
@@ -152,6 +149,23 @@ func manifests(
 	say("%d manifests, with the image %s", len(files), image)
 
 	return nil
+}
+
+// kustomization is what kustomize makes of a folder.
+func kustomization(ctx context.Context, tools *toolchain.Toolchain, folder string) ([]byte, error) {
+	kubectl, err := tools.Path("plane", "kubectl")
+	if err != nil {
+		return nil, err
+	}
+
+	command := exec.CommandContext(ctx, kubectl, "kustomize", folder)
+	command.Stderr = os.Stderr
+	components, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("kubectl kustomize %s: %w", folder, err)
+	}
+
+	return components, nil
 }
 
 // programs builds the binaries, each with its bill of materials.

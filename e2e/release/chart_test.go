@@ -1,0 +1,134 @@
+package release
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addon"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+)
+
+// keptWithRelease is what the chart adds to CRDs.
+const keptWithRelease = "helm.sh/resource-policy"
+
+// TestTheHelmChartIsTheKustomization renders the chart with its own values, and compares it with what clusterctl installs.
+func TestTheHelmChartIsTheKustomization(t *testing.T) {
+	t.Parallel()
+	m := &management{t: t, tools: testenv.Toolchain(t), dir: t.TempDir()}
+	m.release("v0.1.0")
+
+	folder := filepath.Join(m.dir, "repository", "infrastructure-olvm", "v0.1.0")
+	components, err := os.ReadFile(filepath.Join(folder, "infrastructure-components.yaml"))
+	check.Error(t, err, "")
+
+	// clusterctl reads $$ as $.
+	want := byName(t, []byte(strings.ReplaceAll(string(components), "$$", "$")))
+	delete(want, "Namespace capolvm-system")
+
+	chart, err := loader.LoadFile(filepath.Join(folder, "cluster-api-provider-olvm-0.1.0.tgz"))
+	check.Error(t, err, "")
+	values, err := util.ToRenderValues(chart, nil, common.ReleaseOptions{Name: "olvm", Namespace: "capolvm-system"}, nil)
+	check.Error(t, err, "")
+	rendered, err := engine.Render(chart, values)
+	check.Error(t, err, "")
+
+	got := byName(t, []byte(strings.Join(slices.Collect(maps.Values(rendered)), "\n---\n")))
+	crds := 0
+
+	for _, object := range got {
+		annotations := object.GetAnnotations()
+		if annotations[keptWithRelease] == "keep" {
+			crds++
+			delete(annotations, keptWithRelease)
+			object.SetAnnotations(annotations)
+		}
+	}
+
+	check.Equal(t, "kinds that stay when the release is removed", crds, 6)
+	check.Equal(t, "objects", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+
+	for name := range want {
+		check.Equal(t, name, got[name], want[name])
+	}
+}
+
+// byName are the objects of manifests, by kind and name.
+func byName(t *testing.T, manifests []byte) map[string]*unstructured.Unstructured {
+	t.Helper()
+	objects, err := manifest.Read(manifests)
+	check.Error(t, err, "")
+
+	out := map[string]*unstructured.Unstructured{}
+	for _, object := range objects {
+		out[object.GetKind()+" "+object.GetName()] = object
+	}
+
+	return out
+}
+
+// TestHelmInstallsAndUpgrades has Helm install the chart in a namespace with another name, and change a value.
+func TestHelmInstallsAndUpgrades(t *testing.T) {
+	m := newManagement(t)
+	m.release("v0.1.0")
+
+	archive := filepath.Join(m.dir, "repository", "infrastructure-olvm", "v0.1.0", "cluster-api-provider-olvm-0.1.0.tgz")
+	install := func(values string) {
+		t.Helper()
+		list := m.write("add-ons.yaml", fmt.Sprintf("- name: olvm\n  chart: %s\n  namespace: providers\n  values: %s\n",
+			archive, values))
+		addOns, err := addon.Sources{List: list}.Load(t.Context(), nil)
+		check.Error(t, err, "")
+
+		to := addon.Target{Client: m.client, Kubeconfig: m.kubeconfig}
+		check.Error(t, addOns[0].Install(t.Context(), to, time.Minute, progress.To(io.Discard)), "")
+	}
+
+	install(`{replicas: 2, extraArgs: ["--v=4"], image: {repository: registry.example.com/capolvm}, ` +
+		`nodeSelector: {room: a}, imagePullSecrets: [{name: pull}], priorityClassName: high}`)
+
+	var deployment appsv1.Deployment
+	key := client.ObjectKey{Namespace: "providers", Name: "capolvm-controller-manager"}
+	check.Error(t, m.client.Get(t.Context(), key, &deployment), "")
+	pod := deployment.Spec.Template.Spec
+	check.Equal(t, "replicas", *deployment.Spec.Replicas, 2)
+	check.Equal(t, "image", pod.Containers[0].Image, "registry.example.com/capolvm:v0.1.0")
+	check.Equal(t, "the last flag", pod.Containers[0].Args[len(pod.Containers[0].Args)-1], "--v=4")
+	check.Equal(t, "nodes", pod.NodeSelector, map[string]string{"room": "a"})
+	check.Equal(t, "pull secret", pod.ImagePullSecrets[0].Name, "pull")
+	check.Equal(t, "priority", pod.PriorityClassName, "high")
+	check.Equal(t, "tolerations", len(pod.Tolerations), 1)
+
+	var binding rbacv1.ClusterRoleBinding
+	check.Error(t, m.client.Get(t.Context(), client.ObjectKey{Name: "capolvm-manager"}, &binding), "")
+	check.Equal(t, "whose rights", binding.Subjects[0].Namespace, "providers")
+
+	install(`{replicas: 1}`)
+	check.Error(t, m.client.Get(t.Context(), key, &deployment), "")
+	check.Equal(t, "replicas after an upgrade", *deployment.Spec.Replicas, 1)
+
+	var crd apiextensionsv1.CustomResourceDefinition
+	crdKey := client.ObjectKey{Name: "olvmmachines.infrastructure.cluster.x-k8s.io"}
+	check.Error(t, m.client.Get(t.Context(), crdKey, &crd), "")
+	check.Equal(t, "with the release", crd.Annotations[keptWithRelease], "keep")
+	check.Equal(t, "contract", crd.Labels["cluster.x-k8s.io/v1beta2"], "v1")
+}
