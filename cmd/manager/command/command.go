@@ -224,6 +224,16 @@ func (o *options) validate() error {
 	return nil
 }
 
+// Flags are those of the manager, for their reference.
+func Flags() *pflag.FlagSet {
+	var o options
+	set := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+	o.addFlags(set)
+	set.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+
+	return set
+}
+
 // Main runs the manager with the arguments of the process until it is interrupted, and returns the exit code.
 func Main() int {
 	syscall.Umask(0o077) // state and user data are on disk while Terraform works

@@ -1,0 +1,134 @@
+// Command providerdocs writes the reference of the Terraform provider, in the layout of Terraform's registry, from what
+// the provider says of itself to Terraform or OpenTofu.
+//
+//	go run ./hack/providerdocs
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
+)
+
+const (
+	source  = "registry.terraform.io/ovirt/ovirt"
+	version = "2.2.0"
+	// folder of the reference, in the checkout.
+	folder = "docs/terraform-provider"
+)
+
+// configuration needs the provider, and nothing of it.
+const configuration = `terraform {
+  required_providers {
+    ovirt = {
+      source = "` + source + `"
+    }
+  }
+}
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "providerdocs:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	tools, err := toolchain.New()
+	if err != nil {
+		return err
+	}
+
+	if err := tools.Build(ctx, "providerdocs", "tfplugindocs"); err != nil {
+		return err
+	}
+
+	generator, err := tools.Path("providerdocs", "tfplugindocs")
+	if err != nil {
+		return err
+	}
+
+	dir, err := os.MkdirTemp("", "providerdocs-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+
+	schema, err := schemaOf(ctx, tools, dir)
+	if err != nil {
+		return err
+	}
+
+	target := filepath.Join(tools.Root(), filepath.FromSlash(folder))
+	if err := os.RemoveAll(target); err != nil {
+		return err
+	}
+
+	return finish(exec.CommandContext(ctx, generator, "generate", "--provider-dir="+tools.Root(),
+		"--provider-name=ovirt", "--providers-schema="+schema, "--rendered-website-dir="+folder,
+		"--website-source-dir=docs/none", "--examples-dir=docs/none"))
+}
+
+// schemaOf is a file with what the provider says of itself.
+func schemaOf(ctx context.Context, tools *toolchain.Toolchain, dir string) (string, error) {
+	executor, err := tools.EnsureExecutor(ctx)
+	if err != nil {
+		return "", err
+	}
+
+	mirror := filepath.Join(dir, "mirror")
+	plugin := filepath.Join(mirror, filepath.FromSlash(source), version, runtime.GOOS+"_"+runtime.GOARCH,
+		"terraform-provider-ovirt_v"+version)
+	build := exec.CommandContext(ctx, "go", "build", "-o", plugin, "./cmd/terraform-provider-ovirt")
+	build.Dir, build.Env = tools.Root(), append(os.Environ(), "CGO_ENABLED=0")
+	if err := finish(build); err != nil {
+		return "", err
+	}
+
+	root := filepath.Join(dir, "root")
+	if err := os.Mkdir(root, 0o700); err != nil {
+		return "", err
+	}
+
+	if err := os.WriteFile(filepath.Join(root, "main.tf"), []byte(configuration), 0o600); err != nil {
+		return "", err
+	}
+
+	var schema bytes.Buffer
+
+	for _, args := range [][]string{{"init", "-plugin-dir=" + mirror}, {"providers", "schema", "-json"}} {
+		command := exec.CommandContext(ctx, executor.Path, args...)
+		// Nothing of the user's own configuration.
+		command.Dir, command.Env = root, append(os.Environ(), "TF_CLI_CONFIG_FILE="+os.DevNull)
+		schema.Reset()
+		command.Stdout, command.Stderr = &schema, os.Stderr
+		if err := command.Run(); err != nil {
+			return "", fmt.Errorf("%s %s: %w\n%s", executor.Path, args[0], err, schema.String())
+		}
+	}
+
+	// The generator knows providers by the namespace that is Terraform's own.
+	content := bytes.Replace(schema.Bytes(), []byte(`"`+source+`":`), []byte(`"ovirt":`), 1)
+	path := filepath.Join(dir, "schema.json")
+
+	return path, os.WriteFile(path, content, 0o600)
+}
+
+func finish(command *exec.Cmd) error {
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", filepath.Base(command.Path), err, output)
+	}
+
+	return nil
+}
