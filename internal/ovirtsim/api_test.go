@@ -686,6 +686,23 @@ func TestJobsAreFoundByCorrelation(t *testing.T) {
 	}
 }
 
+// TestEventsOfAVMThatIsGone are found by the name that it had, as an engine was recorded to do.
+func TestEventsOfAVMThatIsGone(t *testing.T) {
+	r := newRawWith(t, ovirtsim.Options{Timings: fast})
+	made := r.ok("POST", "/api/vms", `{"name":"gone","cluster":{"name":"Default"},"template":{"name":"ol9-k8s"}}`)
+	r.until("/api/vms/"+made.at("id"), "status", "down")
+
+	for _, field := range []string{"vm.name", "event_vm"} {
+		found := r.ok("GET", "/api/events?search="+field+"%3Dgone", "")
+		check.Contains(t, field, strings.Join(found.each("event", "description"), "\n"), "VM gone")
+	}
+
+	r.ok("DELETE", "/api/vms/"+made.at("id"), "")
+	found := r.ok("GET", "/api/events?search=event_vm%3Dgone", "")
+	check.Contains(t, "event_vm", strings.Join(found.each("event", "description"), "\n"), "successfully removed")
+	check.Equal(t, "vm.name", len(r.ok("GET", "/api/events?search=vm.name%3Dgone", "").each("event", "id")), 0)
+}
+
 func TestElementsThatTheAPIDoesNotHaveAreRefused(t *testing.T) {
 	r := newRawWith(t, ovirtsim.Options{Timings: fast})
 	for _, extra := range []string{`"memmory":"1"`, `"os":{"typ":"x"}`, `"nics":{"nick":["x"]}`} {

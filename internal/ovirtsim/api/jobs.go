@@ -136,6 +136,7 @@ func (s *Engine) event(code int64, severity, description string, of eventOf) {
 		Severity:    severity,
 		Description: description,
 		VM:          of.vm,
+		VMName:      s.store.VMName(of.vm),
 		Host:        of.host,
 		Time:        time.Now(),
 	}
@@ -176,6 +177,7 @@ func eventFields(c *call) fields[*store.Event] {
 		"id":             val(func(e *store.Event) string { return strconv.FormatInt(e.ID, 10) }),
 		"correlation_id": val(func(e *store.Event) string { return e.Correlation }),
 		"time":           val(func(e *store.Event) string { return stamp(e.Time) }),
+		"event_vm":       val(func(e *store.Event) string { return e.VMName }),
 		"vm.name":        val(func(e *store.Event) string { return c.store.VMName(e.VM) }),
 		"vms.name":       val(func(e *store.Event) string { return c.store.VMName(e.VM) }),
 		"host.name":      val(func(e *store.Event) string { return c.store.HostName(e.Host) }),

@@ -230,7 +230,9 @@ type (
 		ID                                                              int64
 		Code                                                            int64
 		Severity, Description, Correlation, VM, Host, Template, Storage string
-		Time                                                            time.Time
+		// VMName is the name that the VM had.
+		VMName string
+		Time   time.Time
 	}
 
 	// User who may log in.
