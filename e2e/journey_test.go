@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -550,6 +552,86 @@ func (j *journey) expectLogs(kubeconfig string) {
 	}
 }
 
+// expectBundle gathers all that there is to know of the cluster, and looks for its secrets there.
+func (j *journey) expectBundle(in *localplane.Plane) {
+	j.t.Helper()
+	path := filepath.Join(j.dir, "bundle.tar.gz")
+	run := []string{"support-bundle", j.name, "-n", j.namespace, "--kubeconfig", in.Kubeconfig, "--engine", "--out", path}
+
+	if code, _, problems := j.olvmctl(run...); code != 1 || !strings.Contains(problems, "give --yes") {
+		j.t.Errorf("nobody was asked: %d, %s", code, problems)
+	}
+
+	_, listed := j.does(append(run, "--yes")...)
+	files := filesOf(j.t, path)
+	check.Contains(j.t, "what it is", files["README.txt"], "Cluster "+j.namespace+"/"+j.name+" at ")
+	check.Contains(j.t, "what is missing", files["README.txt"], "the logs of managers: ")
+	check.Contains(j.t, "the tree", files["describe.txt"], "Cluster/"+j.name)
+
+	for _, vm := range j.vms() {
+		check.Contains(j.t, "the engine's view", files["engine/"+vm.Name+".txt"], "VM "+vm.Name+" "+vm.ID.String()+" is up")
+		check.Contains(j.t, "the engine's events", files["engine/"+vm.Name+".txt"], " normal ")
+		check.Contains(j.t, "its run", files["machines/"+vm.Name+".txt"], "SuccessfulApply")
+		check.Contains(j.t, "its state", files["states/tfstate-default-"+vm.Name+".txt"], "id = "+vm.ID.String())
+		check.Contains(j.t, "its object", files["objects/OLVMMachine/"+vm.Name+".yaml"], "olvm://"+vm.ID.String())
+		check.Contains(j.t, "the list", listed, "objects/OLVMMachine/"+vm.Name+".yaml")
+	}
+
+	var secrets corev1.SecretList
+	check.Error(j.t, in.Client.List(j.t.Context(), &secrets, client.InNamespace(j.namespace)), "")
+
+	looked := 0
+
+	for i := range secrets.Items {
+		for key, value := range secrets.Items[i].Data {
+			if key != "password" && key != "tls.key" && key != "token-secret" {
+				continue
+			}
+
+			looked++
+
+			for name, content := range files {
+				for _, line := range strings.Split(strings.TrimSpace(string(value)), "\n") {
+					if !strings.HasPrefix(line, "-----") && strings.Contains(content, line) {
+						j.t.Errorf("%s has a part of %s in Secret %s", name, key, secrets.Items[i].Name)
+					}
+				}
+			}
+		}
+	}
+
+	if looked < 5 { // the password, and the keys of four authorities
+		j.t.Errorf("%d secrets were looked for", looked)
+	}
+}
+
+// filesOf are the files of an archive, by their paths in its folder.
+func filesOf(t *testing.T, path string) map[string]string {
+	t.Helper()
+	file, err := os.Open(path)
+	check.Error(t, err, "")
+	defer file.Close()
+
+	unpacked, err := gzip.NewReader(file)
+	check.Error(t, err, "")
+
+	out := map[string]string{}
+
+	for archive := tar.NewReader(unpacked); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+
+		check.Error(t, err, "")
+		content, err := io.ReadAll(archive)
+		check.Error(t, err, "")
+
+		_, name, _ := strings.Cut(header.Name, "/")
+		out[name] = string(content)
+	}
+}
+
 // TestTheJourney is a newcomer's way from a cluster file to a cluster that manages itself, and what follows.
 func TestTheJourney(t *testing.T) {
 	t.Parallel()
@@ -664,6 +746,7 @@ func TestTheJourney(t *testing.T) {
 	j.expectUpgrade(started.Kubeconfig)
 	j.expectNoWarnings(own)
 	j.expectLogs(started.Kubeconfig)
+	j.expectBundle(own)
 
 	if code, _, problems := j.olvmctl("delete", "trip", "-n", "journey-trip", "--kubeconfig", started.Kubeconfig,
 		"--driver", "existing", "--yes"); code != 1 || !strings.Contains(problems, "--to-kubeconfig") {

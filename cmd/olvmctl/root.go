@@ -50,6 +50,7 @@ func newCommand(s streams) *cobra.Command {
 		newMoveCommand(s),
 		newUpgradeCommand(s),
 		newLogsCommand(s),
+		newSupportBundleCommand(s),
 		newDeleteCommand(s),
 		newLocalCommand(s),
 		newVersionCommand(s),

@@ -70,6 +70,8 @@ func Scale(ctx context.Context, o ScaleOptions, say func(line string)) error {
 		if err := scaleObject(ctx, in, controlPlane, *o.ControlPlane, say); err != nil {
 			return err
 		}
+
+		sayOfAddresses(ctx, in, cluster, controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef, *o.ControlPlane, say)
 	}
 
 	if o.Workers == nil {
@@ -81,7 +83,13 @@ func Scale(ctx context.Context, o ScaleOptions, say func(line string)) error {
 		return err
 	}
 
-	return scaleObject(ctx, in, workers, *o.Workers, say)
+	if err := scaleObject(ctx, in, workers, *o.Workers, say); err != nil {
+		return err
+	}
+
+	sayOfAddresses(ctx, in, cluster, workers.Spec.Template.Spec.InfrastructureRef, *o.Workers, say)
+
+	return nil
 }
 
 // deployment is the MachineDeployment of the workers. One that the cluster autoscaler scales is an error.

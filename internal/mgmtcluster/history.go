@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -211,6 +212,63 @@ func (c *Cluster) managerHistory(
 	}
 
 	return out, nil
+}
+
+// ManagerLogs are the last lines of the logs of our manager, by the names of its pods, or of the process that it is in
+// a local management cluster.
+func (c *Cluster) ManagerLogs(ctx context.Context, lines int) (map[string][]byte, error) {
+	clients, err := kubernetes.NewForConfig(c.config)
+	if err != nil {
+		return nil, fmt.Errorf("failed to make a client of the management cluster: %w", err)
+	}
+
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, managerPods); err != nil {
+		return nil, fmt.Errorf("failed to list the manager's pods: %w", err)
+	}
+
+	local := LocalOfUser()
+	if len(pods.Items) == 0 && c.Kubeconfig == local.Kubeconfig() {
+		content, err := os.ReadFile(localplane.ManagerLog(local.dir))
+		return map[string][]byte{"manager": lastLines(content, lines)}, err
+	}
+
+	if len(pods.Items) == 0 {
+		return nil, errors.New("the management cluster has no pod of the manager")
+	}
+
+	out := map[string][]byte{}
+	var problems []error
+
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		options := &corev1.PodLogOptions{TailLines: ptr.To(int64(lines))}
+
+		content, err := clients.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).DoRaw(ctx)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("pod %s: %w", pod.Name, err))
+			continue
+		}
+
+		out[pod.Name] = content
+	}
+
+	return out, errors.Join(problems...)
+}
+
+// lastLines are at most that many of a text.
+func lastLines(text []byte, lines int) []byte {
+	for at := len(text) - 1; at > 0; at-- {
+		if text[at-1] != '\n' {
+			continue
+		}
+
+		if lines--; lines == 0 {
+			return text[at:]
+		}
+	}
+
+	return text
 }
 
 // managerHistory is what the log of the manager, which is a process of the local management cluster, tells about a

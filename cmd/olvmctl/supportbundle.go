@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/supportbundle"
+)
+
+// supportBundleFlags are those of the support-bundle command.
+type supportBundleFlags struct {
+	managementFlags
+	out         string
+	engine, yes bool
+}
+
+func newSupportBundleCommand(s streams) *cobra.Command {
+	var f supportBundleFlags
+	command := &cobra.Command{
+		Use:   "support-bundle CLUSTER",
+		Short: "Gather what others need to see when something is wrong, without secrets",
+		Long: `support-bundle writes an archive with the objects of a cluster and their conditions, its events, what
+happened to its machines, what Terraform's states know, the manager's log, and, with --engine, the VMs,
+disks and events of the engine. Values of Secrets and user data are not in it, and are taken out of what
+repeats them. It lists what it has gathered, and asks before it writes. Nothing is changed.`,
+		Example:           "  olvmctl support-bundle prod -n prod --engine",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: f.completeClusters,
+		RunE: func(command *cobra.Command, args []string) error {
+			return f.run(command.Context(), s, args[0])
+		},
+	}
+	set := command.Flags()
+	f.addFlags(set)
+	set.StringVar(&f.out, "out", "", "archive to write (default CLUSTER-support-TIME.tar.gz)")
+	set.BoolVar(&f.engine, "engine", false, "ask the engine, too, with the credentials of the cluster")
+	set.BoolVar(&f.yes, "yes", false, "do not ask")
+
+	return command
+}
+
+func (f *supportBundleFlags) run(ctx context.Context, s streams, name string) error {
+	in, err := mgmtcluster.Connect(f.Options)
+	if err != nil {
+		return err
+	}
+
+	now := time.Now()
+	bundle, err := supportbundle.Gather(ctx, supportbundle.Options{In: in, Name: name, Engine: f.engine, Now: now})
+	if err != nil {
+		return err
+	}
+
+	folder := name + "-support-" + now.UTC().Format("20060102-150405")
+	if f.out == "" {
+		f.out = folder + ".tar.gz"
+	}
+
+	for _, file := range bundle.Files {
+		if _, err := fmt.Fprintf(s.err, "%8d  %s\n", len(file.Content), file.Path); err != nil {
+			return err
+		}
+	}
+
+	for _, problem := range bundle.Problems {
+		_, _ = fmt.Fprintf(s.err, "not in it: %v\n", problem)
+	}
+
+	question := fmt.Sprintf("Write these %d files to %s? Type yes: ", len(bundle.Files), f.out)
+	if err := confirm(s, f.yes, question, "yes"); err != nil {
+		return err
+	}
+
+	if err := writeArchive(f.out, func(to io.Writer) error { return bundle.Write(to, folder, now) }); err != nil {
+		return err
+	}
+
+	_, err = fmt.Fprintln(s.out, f.out)
+
+	return err
+}
+
+// writeArchive writes a new file, which is not left half written.
+func writeArchive(path string, write func(io.Writer) error) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+
+	err = write(file)
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+
+	if err != nil {
+		_ = os.Remove(path)
+		return fmt.Errorf("failed to write %s: %w", path, err)
+	}
+
+	return nil
+}

@@ -1,0 +1,144 @@
+package supportbundle
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// engineEvents is how many events of the engine are in a bundle for each VM.
+const engineEvents = 100
+
+// engine adds the VMs of the cluster as the engine has them, their disks, and their events.
+func (g *gathering) engine(ctx context.Context) error {
+	if !g.Engine {
+		return errors.New("it was not asked for")
+	}
+
+	cluster, err := g.olvmCluster()
+	if err != nil {
+		return err
+	}
+
+	session, err := g.connect(ctx, cluster)
+	if err != nil {
+		return err
+	}
+
+	defer func() { _ = session.Logout(context.WithoutCancel(ctx)) }()
+
+	all, err := session.VMs(ctx)
+	if err != nil {
+		return err
+	}
+
+	machines := map[string]bool{}
+	for _, machine := range g.machines() {
+		machines[machine.Name] = true
+	}
+
+	for i := range all {
+		if machines[all[i].Name] {
+			if err := g.vm(ctx, session, &all[i]); err != nil {
+				g.problem("VM "+all[i].Name, err)
+			}
+		}
+	}
+
+	return nil
+}
+
+func (g *gathering) olvmCluster() (*infrav1.OLVMCluster, error) {
+	name := g.infrastructure()
+	at := slices.IndexFunc(g.objects, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == "OLVMCluster" && o.GetName() == name
+	})
+	if at < 0 {
+		return nil, errors.New("the cluster has no OLVMCluster")
+	}
+
+	var out infrav1.OLVMCluster
+
+	return &out, convert(g.objects[at], &out)
+}
+
+// infrastructure is the name of the OLVMCluster.
+func (g *gathering) infrastructure() string {
+	for _, object := range g.objects {
+		if object.GetKind() == "Cluster" && object.GetName() == g.Name {
+			name, _, _ := unstructured.NestedString(object.Object, "spec", "infrastructureRef", "name")
+			return name
+		}
+	}
+
+	return ""
+}
+
+// connect opens a session with the credentials of the cluster, which are taken out of the bundle too where they are
+// from another namespace.
+func (g *gathering) connect(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, error) {
+	server := cluster.Spec.OLVMOvirtAPIServer
+
+	var secret corev1.Secret
+	if err := g.In.Get(ctx, connection.Key(server.CredentialsSecret, cluster), &secret); err != nil {
+		return nil, err
+	}
+
+	g.note(&secret)
+
+	var ca *corev1.ConfigMap
+	if server.CAConfigMap != nil {
+		ca = &corev1.ConfigMap{}
+		if err := g.In.Get(ctx, connection.Key(*server.CAConfigMap, cluster), ca); apierrors.IsNotFound(err) {
+			ca = nil
+		} else if err != nil {
+			return nil, err
+		}
+	}
+
+	config, err := connection.Config(cluster, &secret, ca, false)
+	if err != nil {
+		return nil, err
+	}
+
+	return engine.New(config)
+}
+
+// vm adds what the engine says of a VM.
+func (g *gathering) vm(ctx context.Context, session *engine.Client, vm *engine.VM) error {
+	var out bytes.Buffer
+
+	fmt.Fprintf(&out, "VM %s %s is %s\ncomment: %s\nhost: %s\nstarted: %s\nchanges wait for a restart: %v\n", vm.Name,
+		vm.ID, vm.Status, vm.CommentText(), engine.RefID(vm.Host), vm.StartTime, vm.ChangesWait)
+
+	attachments, disksErr := session.DiskAttachments(ctx, vm.ID)
+	for i := range attachments {
+		disk, err := session.Disk(ctx, attachments[i].DiskID())
+		if err != nil {
+			disksErr = errors.Join(disksErr, err)
+			continue
+		}
+
+		fmt.Fprintf(&out, "disk %s %s is %s: %d bytes, %s, boots %v\n", disk.AliasText(), disk.ID, disk.Status,
+			disk.ProvisionedSize, attachments[i].Interface, attachments[i].Boots())
+	}
+
+	events, eventsErr := session.Events(ctx, "event_vm = "+vm.Name, engineEvents)
+	for _, event := range slices.Backward(events) {
+		fmt.Fprintf(&out, "%s %s %d: %s\n", event.Time, event.Severity, event.Code, event.Description)
+	}
+
+	g.add("engine/"+vm.Name+".txt", out.Bytes())
+
+	return errors.Join(disksErr, eventsErr)
+}

@@ -1,0 +1,295 @@
+package supportbundle
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/redact"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+)
+
+// kinds that are in a bundle, by their API groups. The version is what the API server prefers.
+var kinds = map[string][]string{
+	"cluster.x-k8s.io": {
+		"Cluster", "ClusterClass", "MachineDeployment", "MachineSet", "Machine", "MachineHealthCheck",
+		"MachineDrainRule",
+	},
+	"controlplane.cluster.x-k8s.io": {"KubeadmControlPlane", "KubeadmControlPlaneTemplate"},
+	"bootstrap.cluster.x-k8s.io":    {"KubeadmConfig", "KubeadmConfigTemplate"},
+	"infrastructure.cluster.x-k8s.io": {
+		"OLVMCluster", "OLVMClusterTemplate", "OLVMMachine", "OLVMMachineTemplate", "OLVMInventory", "OLVMInventoryVM",
+	},
+	"ipam.cluster.x-k8s.io":       {"IPAddressClaim", "IPAddress"},
+	"clusterctl.cluster.x-k8s.io": {"Provider"},
+}
+
+// everywhere are kinds of which those of other namespaces matter as well.
+var everywhere = []string{"Provider"}
+
+// objectsOf adds the objects of the namespace, but those of other clusters.
+func (g *gathering) objectsOf(ctx context.Context) error {
+	var problems []error
+
+	for group, names := range kinds {
+		for _, kind := range names {
+			problems = append(problems, g.objectsOfKind(ctx, schema.GroupKind{Group: group, Kind: kind}))
+		}
+	}
+
+	return errors.Join(problems...)
+}
+
+func (g *gathering) objectsOfKind(ctx context.Context, kind schema.GroupKind) error {
+	mapping, err := g.In.RESTMapper().RESTMapping(kind)
+	if meta.IsNoMatchError(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(mapping.GroupVersionKind)
+
+	var of []client.ListOption
+	if !slices.Contains(everywhere, kind.Kind) {
+		of = append(of, client.InNamespace(g.In.Namespace))
+	}
+
+	if err := g.In.List(ctx, list, of...); err != nil {
+		return fmt.Errorf("%s: %w", kind.Kind, err)
+	}
+
+	for i := range list.Items {
+		object := &list.Items[i]
+		if cluster, ok := object.GetLabels()[clusterv1.ClusterNameLabel]; ok && cluster != g.Name {
+			continue
+		}
+
+		g.objects = append(g.objects, object)
+		g.names = append(g.names, object.GetName())
+		shown := object.DeepCopy()
+		hide(shown)
+		content, err := yaml.Marshal(shown.Object)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", kind.Kind, object.GetName(), err)
+		}
+
+		g.add("objects/"+kind.Kind+"/"+object.GetName()+".yaml", content)
+	}
+
+	return nil
+}
+
+// hidden are fields that hold secrets of people, wherever they stand: files and passwords of KubeadmConfigs, tokens,
+// and user data of ours.
+var hidden = map[string]bool{
+	"content": true, "contents": true, "inline": true, "passwd": true, "token": true, "caCert": true, "stringData": true,
+}
+
+// hide takes out of an object what may be secret, and what only the API server reads.
+func hide(object *unstructured.Unstructured) {
+	object.SetManagedFields(nil)
+
+	annotations := object.GetAnnotations()
+	delete(annotations, corev1.LastAppliedConfigAnnotation)
+	object.SetAnnotations(annotations)
+	hideIn(object.Object)
+}
+
+func hideIn(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, inner := range v {
+			if text, isText := inner.(string); isText && hidden[name] && text != "" {
+				v[name] = redact.Mark
+				continue
+			}
+
+			hideIn(inner)
+		}
+	case []any:
+		for _, inner := range v {
+			hideIn(inner)
+		}
+	}
+}
+
+// secretsOf lists Secrets and ConfigMaps with the sizes of their values, and notes these.
+func (g *gathering) secretsOf(ctx context.Context) error {
+	var secrets corev1.SecretList
+	if err := g.In.List(ctx, &secrets, client.InNamespace(g.In.Namespace)); err != nil {
+		return err
+	}
+
+	var out bytes.Buffer
+
+	for i := range secrets.Items {
+		secret := &secrets.Items[i]
+		fmt.Fprintf(&out, "Secret %s of type %s, made %s\n", secret.Name, secret.Type, secret.CreationTimestamp.UTC())
+
+		g.note(secret)
+		writeSizes(&out, secret.Data)
+	}
+
+	var configMaps corev1.ConfigMapList
+	if err := g.In.List(ctx, &configMaps, client.InNamespace(g.In.Namespace)); err != nil {
+		return err
+	}
+
+	for i := range configMaps.Items {
+		fmt.Fprintf(&out, "ConfigMap %s\n", configMaps.Items[i].Name)
+
+		sizes := map[string][]byte{}
+		for key, value := range configMaps.Items[i].Data {
+			sizes[key] = []byte(value)
+		}
+
+		writeSizes(&out, sizes)
+	}
+
+	g.add("secrets-and-configmaps.txt", out.Bytes())
+
+	return nil
+}
+
+func writeSizes(to *bytes.Buffer, data map[string][]byte) {
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		fmt.Fprintf(to, "  %s: %d bytes\n", key, len(data[key]))
+	}
+}
+
+// tree adds what olvmctl describe prints.
+func (g *gathering) tree(ctx context.Context) error {
+	tree, err := g.In.Describe(ctx, g.Name)
+	if err != nil {
+		return err
+	}
+
+	var out bytes.Buffer
+	if err := tree.Print(&out); err != nil {
+		return err
+	}
+
+	g.add("describe.txt", out.Bytes())
+
+	return nil
+}
+
+// events adds those of the namespace, in their order.
+func (g *gathering) events(ctx context.Context) error {
+	var list eventsv1.EventList
+	if err := g.In.List(ctx, &list, client.InNamespace(g.In.Namespace)); err != nil {
+		return err
+	}
+
+	lines := make([]string, 0, len(list.Items))
+	for i := range list.Items {
+		e := &list.Items[i]
+		lines = append(lines, fmt.Sprintf("%s %s %s/%s %s: %s", e.CreationTimestamp.UTC().Format("2006-01-02 15:04:05"),
+			e.Type, e.Regarding.Kind, e.Regarding.Name, e.Reason, e.Note))
+	}
+
+	slices.Sort(lines)
+	g.add("events.txt", []byte(strings.Join(lines, "\n")+"\n"))
+
+	return nil
+}
+
+// states adds what Terraform knows of each machine and of the groups: resources with their IDs.
+func (g *gathering) states(ctx context.Context) error {
+	var secrets corev1.SecretList
+	err := g.In.List(ctx, &secrets, client.InNamespace(g.In.Namespace), client.MatchingLabels{"tfstate": "true"})
+	if err != nil {
+		return err
+	}
+
+	var problems []error
+
+	for i := range secrets.Items {
+		secret := &secrets.Items[i]
+
+		state, err := tfstate.Decode(secret)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", secret.Name, err))
+			continue
+		}
+
+		content, err := summaryOf(state.Bytes())
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", secret.Name, err))
+			continue
+		}
+
+		g.secrets = append(g.secrets, partsOf(string(state.Bytes()))...)
+		g.add("states/"+secret.Name+".txt", content)
+	}
+
+	return errors.Join(problems...)
+}
+
+// machines are the OLVMMachines among the objects.
+func (g *gathering) machines() []infrav1.OLVMMachine {
+	var out []infrav1.OLVMMachine
+
+	for _, object := range g.objects {
+		if object.GetKind() == "OLVMMachine" {
+			var machine infrav1.OLVMMachine
+			if convert(object, &machine) == nil {
+				out = append(out, machine)
+			}
+		}
+	}
+
+	return out
+}
+
+// histories adds what happened to each machine.
+func (g *gathering) histories(ctx context.Context) error {
+	var problems []error
+
+	for _, machine := range g.machines() {
+		entries, err := g.In.History(ctx, &machine)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", machine.Name, err))
+			continue
+		}
+
+		var out bytes.Buffer
+		for _, entry := range entries {
+			fmt.Fprintln(&out, entry)
+		}
+
+		g.add("machines/"+machine.Name+".txt", out.Bytes())
+	}
+
+	return errors.Join(problems...)
+}
+
+// logs adds the ends of the logs of our manager.
+func (g *gathering) logs(ctx context.Context) error {
+	logs, err := g.In.ManagerLogs(ctx, logLines)
+
+	for name, content := range logs {
+		g.add("logs/"+name+".log", content)
+	}
+
+	return err
+}
+
+// logLines is how many lines of a log are in a bundle.
+const logLines = 5000

@@ -1,0 +1,53 @@
+package supportbundle
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// open are keys of Secrets whose values are no secrets.
+var open = []string{
+	"username", "ovirt_username", "ovirt_url", "tls.crt", "ca.crt", "allowedServerURLs", "scope", "format",
+}
+
+// note has the values of a Secret taken out of the bundle.
+func (g *gathering) note(secret *corev1.Secret) {
+	for key, value := range secret.Data {
+		text := string(value)
+
+		switch {
+		case slices.Contains(open, key):
+		case isDocument(text):
+			g.secrets = append(g.secrets, partsOf(text)...)
+		default:
+			g.secrets = append(g.secrets, text)
+		}
+	}
+}
+
+// isDocument reports whether a value is user data, a kubeconfig or a state: most of it is no secret, and its words stand
+// in the objects as well.
+func isDocument(value string) bool {
+	for _, begin := range []string{"#cloud-config", "## template: jinja", "{", "apiVersion:", "\x1f\x8b"} {
+		if strings.HasPrefix(value, begin) {
+			return true
+		}
+	}
+
+	return false
+}
+
+var (
+	// longWords are keys, certificates and hashes.
+	longWords = regexp.MustCompile(`[A-Za-z0-9+/_=-]{40,}`)
+	// tokens are those by which nodes join.
+	tokens = regexp.MustCompile(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`)
+)
+
+// partsOf are the parts of a document that may be secret.
+func partsOf(document string) []string {
+	return append(longWords.FindAllString(document, -1), tokens.FindAllString(document, -1)...)
+}
