@@ -14,7 +14,8 @@ import (
 )
 
 // sayOfAddresses says where the OLVMMachineTemplate of machines has fewer addresses than there are to be machines:
-// those beyond wait. Nothing is said of what is not known: templates of others, addresses by DHCP and of IPAM providers.
+// those beyond wait. Nothing is said of what is not known: templates of others, addresses by DHCP and of IPAM
+// providers.
 func sayOfAddresses(
 	ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cluster,
 	ref clusterv1.ContractVersionedObjectReference, machines int32, say func(line string),

@@ -98,7 +98,8 @@ func (g *gathering) objectsOfKind(ctx context.Context, kind schema.GroupKind) er
 // hidden are fields that hold secrets of people, wherever they stand: files and passwords of KubeadmConfigs, tokens,
 // and user data of ours.
 var hidden = map[string]bool{
-	"content": true, "contents": true, "inline": true, "passwd": true, "token": true, "caCert": true, "stringData": true,
+	"content": true, "contents": true, "inline": true, "passwd": true, "token": true, "caCert": true,
+	"stringData": true,
 }
 
 // hide takes out of an object what may be secret, and what only the API server reads.

@@ -28,8 +28,8 @@ func (g *gathering) note(secret *corev1.Secret) {
 	}
 }
 
-// isDocument reports whether a value is user data, a kubeconfig or a state: most of it is no secret, and its words stand
-// in the objects as well.
+// isDocument reports whether a value is user data, a kubeconfig or a state: most of it is no secret, and its words
+// stand in the objects as well.
 func isDocument(value string) bool {
 	for _, begin := range []string{"#cloud-config", "## template: jinja", "{", "apiVersion:", "\x1f\x8b"} {
 		if strings.HasPrefix(value, begin) {
