@@ -49,49 +49,31 @@ type cluster struct {
 	workload *kubernetes.Clientset
 }
 
-// network is one of the engine's, with its addresses of IPv4 as 10.198.0. or such. Clusters on one network would answer
-// for the addresses of one another's pods.
-type network struct{ name, prefix string }
+// network is one of the engine's, with its addresses of both families as 10.198.0. and fd00:198::. Clusters on one
+// network would answer for the addresses of one another's pods.
+type network struct{ name, prefix, prefix6 string }
 
 // address is one of the network.
 func (n network) address(host string) string { return n.prefix + host }
+
+// address6 is one of IPv6.
+func (n network) address6(host string) string { return n.prefix6 + host }
 
 // addresses is a range of the network.
 func (n network) addresses(first, last string) string {
 	return n.address(first) + "-" + n.address(last)
 }
 
-// dualStack is the network that has a router of both families.
-var dualStack = network{"kvm-vlan", "10.198.0."}
-
 // networks are those that no cluster has.
-var networks = map[network]chan struct{}{
-	dualStack:                  make(chan struct{}, 1),
-	{"ovirtmgmt", "10.197.0."}: make(chan struct{}, 1),
+var networks = make(chan network, 2)
+
+func init() {
+	networks <- network{"kvm-vlan", "10.198.0.", "fd00:198::"}
+	networks <- network{"ovirtmgmt", "10.197.0.", "fd00:197::"}
 }
 
-// takeNetwork waits until no other test has one of the networks, and gives it back at the end of the test; of several
-// it takes any.
-func takeNetwork(t *testing.T, wanted ...network) (got network) {
-	t.Helper()
-
-	for {
-		for _, one := range wanted {
-			select {
-			case networks[one] <- struct{}{}:
-				t.Cleanup(func() { <-networks[one] })
-				return one
-			default:
-			}
-		}
-
-		time.Sleep(100 * time.Millisecond)
-	}
-}
-
-// newCluster is a cluster that is yet to be made, in the plane that all tests share, on one of the networks: any where
-// none is named.
-func newCluster(t *testing.T, name string, on ...network) *cluster {
+// newCluster is a cluster that is yet to be made, in the plane that all tests share, on a network of its own.
+func newCluster(t *testing.T, name string) *cluster {
 	t.Helper()
 	if suite.skip != nil {
 		t.Skip(suite.skip)
@@ -99,11 +81,8 @@ func newCluster(t *testing.T, name string, on ...network) *cluster {
 
 	t.Parallel()
 
-	if len(on) == 0 {
-		on = slices.Collect(maps.Keys(networks))
-	}
-
-	c := &cluster{t: t, namespace: "nodes-" + name, name: name, network: takeNetwork(t, on...)}
+	c := &cluster{t: t, namespace: "nodes-" + name, name: name, network: <-networks}
+	t.Cleanup(func() { networks <- c.network })
 	startPlane(t)
 
 	var err error

@@ -669,13 +669,13 @@ func TestAClusterWithIgnition(t *testing.T) {
 
 // TestADualStackCluster makes nodes, pods and an endpoint with addresses of both families.
 func TestADualStackCluster(t *testing.T) {
-	c := newCluster(t, "both", dualStack)
+	c := newCluster(t, "both")
 	c.apply("cluster-template-dual-stack.yaml", map[string]string{
-		"CONTROL_PLANE_ENDPOINT_IPV6":       "fd00:198::5",
-		"OLVM_SUBNET_IPV6":                  "fd00:198::/64",
-		"OLVM_GATEWAY_IPV6":                 "fd00:198::1",
-		"OLVM_CONTROL_PLANE_ADDRESSES_IPV6": "fd00:198::10-fd00:198::19",
-		"OLVM_WORKER_ADDRESSES_IPV6":        "fd00:198::100-fd00:198::109",
+		"CONTROL_PLANE_ENDPOINT_IPV6":       c.network.address6("5"),
+		"OLVM_SUBNET_IPV6":                  c.network.address6("/64"),
+		"OLVM_GATEWAY_IPV6":                 c.network.address6("1"),
+		"OLVM_CONTROL_PLANE_ADDRESSES_IPV6": c.network.address6("10") + "-" + c.network.address6("19"),
+		"OLVM_WORKER_ADDRESSES_IPV6":        c.network.address6("100") + "-" + c.network.address6("109"),
 	})
 	c.connect()
 	c.expectMachines(5*time.Minute, 1, 1, suite.image.Kubernetes)
@@ -683,7 +683,7 @@ func TestADualStackCluster(t *testing.T) {
 	c.expectAnswers(1)
 	c.expectBothFamilies()
 	c.expectServes(c.network.address("5"))
-	c.expectServes("fd00:198::5")
+	c.expectServes(c.network.address6("5"))
 	c.delete()
 }
 

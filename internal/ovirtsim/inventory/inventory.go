@@ -275,7 +275,7 @@ type NodeImage struct {
 func Nodes(images ...NodeImage) Inventory {
 	out := Default()
 	center := &out.DataCenters[0]
-	center.Networks[0].Router = []string{"10.197.0.1/24"}
+	center.Networks[0].Router = []string{"10.197.0.1/24", "fd00:197::1/64"}
 	center.Networks[1].Router = []string{"10.198.0.1/24", "fd00:198::1/64"}
 	center.Templates = nil
 
