@@ -12,7 +12,6 @@ import (
 // Event is a line of the engine's log of events.
 type Event struct {
 	XMLName     xml.Name `xml:"event"`
-	ID          string   `xml:"id,attr"` // a number
 	Code        int      `xml:"code"`
 	Severity    string   `xml:"severity"` // normal, warning, error or alert
 	Time        string   `xml:"time"`     // RFC 3339

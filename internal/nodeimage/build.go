@@ -166,7 +166,12 @@ func (b *build) units() error {
 	}
 
 	for _, name := range disabled {
-		problems = append(problems, remove(b.root(wants+name+".service")))
+		links, err := filepath.Glob(b.root(folder + "*.wants/" + name + ".service"))
+		problems = append(problems, err)
+
+		for _, link := range links {
+			problems = append(problems, os.Remove(link))
+		}
 	}
 
 	return errors.Join(problems...)

@@ -44,7 +44,7 @@ var files embed.FS
 const Hello = "localhost/hello:v1"
 
 // layout changes with what is done with the inputs of an image.
-const layout = "2"
+const layout = "3"
 
 // pauseImage in the configuration of containerd stands for the image of sandboxes.
 const pauseImage = "PAUSE_IMAGE"
