@@ -15,14 +15,19 @@ var (
 	heading = regexp.MustCompile(`(?m)^#+ +(.+)$`)
 	fenced  = regexp.MustCompile("(?ms)^ *```.*?^ *```$|`[^`\n]+`") // blocks and words of code
 	blocks  = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	marked  = regexp.MustCompile(`<a id="([^"]+)"></a>`)
 	noWord  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// anchors are those that GitHub gives to the headings of a page.
+// anchors are those that GitHub gives to the headings of a page, and those that the page has itself.
 func anchors(content string) map[string]bool {
 	out := map[string]bool{}
 	for _, match := range heading.FindAllStringSubmatch(blocks.ReplaceAllString(content, ""), -1) {
 		out[strings.ReplaceAll(noWord.ReplaceAllString(strings.ToLower(match[1]), ""), " ", "-")] = true
+	}
+
+	for _, match := range marked.FindAllStringSubmatch(content, -1) {
+		out[match[1]] = true
 	}
 
 	return out
