@@ -16,7 +16,6 @@ type Event struct {
 	Severity    string   `xml:"severity"` // normal, warning, error or alert
 	Time        string   `xml:"time"`     // RFC 3339
 	Description string   `xml:"description"`
-	VM          *Ref     `xml:"vm"`
 }
 
 // Events are the newest events, newest first, at most that many. search is an expression of the engine; empty means

@@ -3,14 +3,10 @@ package localplane
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
-	clusterctlconfig "sigs.k8s.io/cluster-api/cmd/clusterctl/config"
-
-	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 )
 
 // provider is one that a plane runs, as the inventory of clusterctl has it.
@@ -21,15 +17,6 @@ type provider struct {
 // addToInventory writes down that a plane has providers, as clusterctl init does: clusterctl moves clusters to a
 // management cluster only where that has the providers which the other one has, in the same version or a newer one.
 func (p *Plane) addToInventory(ctx context.Context, providers ...provider) error {
-	crds, err := manifest.Read(clusterctlconfig.ClusterctlAPIManifest)
-	if err == nil {
-		err = p.installCRDs(ctx, crds)
-	}
-
-	if err != nil {
-		return fmt.Errorf("failed to install the inventory of clusterctl: %w", err)
-	}
-
 	var problems []error
 
 	for _, one := range providers {

@@ -26,6 +26,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	clusterctlconfig "sigs.k8s.io/cluster-api/cmd/clusterctl/config"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
@@ -313,7 +314,12 @@ func (p *Plane) startClusterAPI(ctx context.Context) error {
 		return err
 	}
 
-	var crds, hooks []*unstructured.Unstructured
+	crds, err := manifest.Read(clusterctlconfig.ClusterctlAPIManifest)
+	if err != nil {
+		return fmt.Errorf("failed to read the kind of clusterctl's inventory: %w", err)
+	}
+
+	var hooks []*unstructured.Unstructured
 
 	for i, name := range names {
 		definitions, err := manifest.ReadFiles(filepath.Join(p.tools, "manifests", name, "crd"))

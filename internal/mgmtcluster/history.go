@@ -161,33 +161,49 @@ func (c *Cluster) FullHistory(
 	return entries, nil
 }
 
+// errManagerIsLocal reports that our manager is a process of the local management cluster.
+var errManagerIsLocal = errors.New("the manager is a process")
+
+// managers are the pods of our manager, and a client for their logs.
+func (c *Cluster) managers(ctx context.Context) (*kubernetes.Clientset, []corev1.Pod, error) {
+	clients, err := kubernetes.NewForConfig(c.config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("failed to make a client of the management cluster: %w", err)
+	}
+
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, managerPods); err != nil {
+		return nil, nil, fmt.Errorf("failed to list the manager's pods: %w", err)
+	}
+
+	switch {
+	case len(pods.Items) > 0:
+		return clients, pods.Items, nil
+	case c.Kubeconfig == LocalOfUser().Kubeconfig():
+		return nil, nil, errManagerIsLocal
+	}
+
+	return nil, nil, errors.New("the management cluster has no pod of the manager")
+}
+
 // managerHistory is what the logs of our manager's pods tell about a machine. A pod that has not begun, or is gone by
 // now, has none.
 func (c *Cluster) managerHistory(
 	ctx context.Context, machine *infrav1.OLVMMachine, since time.Time,
 ) ([]HistoryEntry, error) {
-	clients, err := kubernetes.NewForConfig(c.config)
+	clients, pods, err := c.managers(ctx)
+	if errors.Is(err, errManagerIsLocal) {
+		return LocalOfUser().managerHistory(machine)
+	}
+
 	if err != nil {
-		return nil, fmt.Errorf("failed to make a client of the management cluster: %w", err)
-	}
-
-	var pods corev1.PodList
-	if err := c.List(ctx, &pods, managerPods); err != nil {
-		return nil, fmt.Errorf("failed to list the manager's pods: %w", err)
-	}
-
-	if len(pods.Items) == 0 {
-		if local := LocalOfUser(); c.Kubeconfig == local.Kubeconfig() {
-			return local.managerHistory(machine)
-		}
-
-		return nil, errors.New("--manager: the management cluster has no pod of the manager")
+		return nil, fmt.Errorf("--manager: %w", err)
 	}
 
 	var out []HistoryEntry
 
-	for i := range pods.Items {
-		pod := &pods.Items[i]
+	for i := range pods {
+		pod := &pods[i]
 		options := &corev1.PodLogOptions{Timestamps: true}
 		if !since.IsZero() {
 			options.SinceTime = &metav1.Time{Time: since}
@@ -217,31 +233,21 @@ func (c *Cluster) managerHistory(
 // ManagerLogs are the last lines of the logs of our manager, by the names of its pods, or of the process that it is in
 // a local management cluster.
 func (c *Cluster) ManagerLogs(ctx context.Context, lines int) (map[string][]byte, error) {
-	clients, err := kubernetes.NewForConfig(c.config)
-	if err != nil {
-		return nil, fmt.Errorf("failed to make a client of the management cluster: %w", err)
-	}
-
-	var pods corev1.PodList
-	if err := c.List(ctx, &pods, managerPods); err != nil {
-		return nil, fmt.Errorf("failed to list the manager's pods: %w", err)
-	}
-
-	local := LocalOfUser()
-	if len(pods.Items) == 0 && c.Kubeconfig == local.Kubeconfig() {
-		content, err := os.ReadFile(localplane.ManagerLog(local.dir))
+	clients, pods, err := c.managers(ctx)
+	if errors.Is(err, errManagerIsLocal) {
+		content, err := os.ReadFile(localplane.ManagerLog(LocalOfUser().dir))
 		return map[string][]byte{"manager": lastLines(content, lines)}, err
 	}
 
-	if len(pods.Items) == 0 {
-		return nil, errors.New("the management cluster has no pod of the manager")
+	if err != nil {
+		return nil, err
 	}
 
 	out := map[string][]byte{}
 	var problems []error
 
-	for i := range pods.Items {
-		pod := &pods.Items[i]
+	for i := range pods {
+		pod := &pods[i]
 		options := &corev1.PodLogOptions{TailLines: ptr.To(int64(lines))}
 
 		content, err := clients.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).DoRaw(ctx)

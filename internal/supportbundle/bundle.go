@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/redact"
@@ -49,6 +50,7 @@ type Bundle struct {
 type gathering struct {
 	Options
 
+	cluster *clusterv1.Cluster
 	bundle  Bundle
 	objects []*unstructured.Unstructured
 	// secrets are values that are taken out of everything; names are words that may be shown all the same.
@@ -57,10 +59,12 @@ type gathering struct {
 
 // Gather asks for everything. What cannot be had is a problem of the bundle; an error is that there is no such cluster.
 func Gather(ctx context.Context, o Options) (*Bundle, error) {
-	g := &gathering{Options: o}
-	if _, err := g.In.GetCluster(ctx, g.Name); err != nil {
+	cluster, err := o.In.GetCluster(ctx, o.Name)
+	if err != nil {
 		return nil, err
 	}
+
+	g := &gathering{Options: o, cluster: cluster}
 
 	// Secrets first, for what they hold is taken out of all that follows.
 	for _, step := range []struct {

@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
@@ -25,12 +25,13 @@ func (g *gathering) engine(ctx context.Context) error {
 		return errors.New("it was not asked for")
 	}
 
-	cluster, err := g.olvmCluster()
-	if err != nil {
+	var cluster infrav1.OLVMCluster
+	key := client.ObjectKey{Namespace: g.In.Namespace, Name: g.cluster.Spec.InfrastructureRef.Name}
+	if err := g.In.Get(ctx, key, &cluster); err != nil {
 		return err
 	}
 
-	session, err := g.connect(ctx, cluster)
+	session, err := g.connect(ctx, &cluster)
 	if err != nil {
 		return err
 	}
@@ -56,32 +57,6 @@ func (g *gathering) engine(ctx context.Context) error {
 	}
 
 	return nil
-}
-
-func (g *gathering) olvmCluster() (*infrav1.OLVMCluster, error) {
-	name := g.infrastructure()
-	at := slices.IndexFunc(g.objects, func(o *unstructured.Unstructured) bool {
-		return o.GetKind() == "OLVMCluster" && o.GetName() == name
-	})
-	if at < 0 {
-		return nil, errors.New("the cluster has no OLVMCluster")
-	}
-
-	var out infrav1.OLVMCluster
-
-	return &out, convert(g.objects[at], &out)
-}
-
-// infrastructure is the name of the OLVMCluster.
-func (g *gathering) infrastructure() string {
-	for _, object := range g.objects {
-		if object.GetKind() == "Cluster" && object.GetName() == g.Name {
-			name, _, _ := unstructured.NestedString(object.Object, "spec", "infrastructureRef", "name")
-			return name
-		}
-	}
-
-	return ""
 }
 
 // connect opens a session with the credentials of the cluster, which are taken out of the bundle too where they are
