@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	certutil "k8s.io/client-go/util/cert"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
@@ -25,7 +26,7 @@ func (p *Plane) configureEtcd() error {
 		}
 	}
 
-	ports, err := FreePorts(3)
+	ports, err := FreePorts(4)
 	if err != nil {
 		return err
 	}
@@ -60,7 +61,9 @@ func (p *Plane) configureEtcd() error {
 
 	p.env.ControlPlane.Etcd = etcd
 
-	p.env.ControlPlane.GetAPIServer().Configure().
+	server := p.env.ControlPlane.GetAPIServer()
+	server.Address, server.Port = "127.0.0.1", strconv.Itoa(ports[3])
+	server.Configure().
 		Set("etcd-servers", clients.String()).Set("etcd-cafile", authority).Set("etcd-certfile", pair).
 		Set("etcd-keyfile", key)
 

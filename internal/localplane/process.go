@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -121,8 +119,11 @@ func (p *Process) KillChildren() bool {
 }
 
 // tail is the end of the process's log, for an error message.
-func (p *Process) tail() string {
-	content, err := os.ReadFile(p.LogFile)
+func (p *Process) tail() string { return Tail(p.LogFile) }
+
+// Tail is the end of a log, for an error message: up to eight lines.
+func Tail(logFile string) string {
+	content, err := os.ReadFile(logFile)
 	if err != nil {
 		return err.Error()
 	}
@@ -166,27 +167,4 @@ func Answers(url string) func() bool {
 
 		return response.StatusCode == http.StatusOK
 	}
-}
-
-// Ports that FreePorts chooses from. They are below those that the kernel gives to outgoing connections: such a one
-// could be taken between the choice and the start of the process that it is for.
-const firstPort, lastPort = 20000, 32000
-
-// FreePorts returns ports on 127.0.0.1 that are free now.
-func FreePorts(n int) ([]int, error) {
-	var ports []int
-	for tries := 0; len(ports) < n; tries++ {
-		port := firstPort + rand.IntN(lastPort-firstPort) //nolint:gosec // no secret
-		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil && tries > 1000 {
-			return nil, fmt.Errorf("failed to find a free port: %w", err)
-		}
-
-		if err == nil {
-			defer listener.Close() // all at once, so that none is given twice
-			ports = append(ports, port)
-		}
-	}
-
-	return ports, nil
 }

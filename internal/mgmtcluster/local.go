@@ -1,6 +1,7 @@
 package mgmtcluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,9 @@ const (
 	// filePollInterval is how often the files of another process are looked at.
 	filePollInterval = 100 * time.Millisecond
 )
+
+// errEnded stands for the exit status of a process that another command began.
+var errEnded = errors.New("its exit status is not known")
 
 // ServeArguments have olvmctl call Serve. A process that runs a local management cluster is known by them.
 var ServeArguments = []string{"local", "serve"}
@@ -189,11 +193,11 @@ func (l Local) Launch(ctx context.Context) error {
 	for !exists(l.readyFile()) {
 		select {
 		case err := <-ended:
-			return fmt.Errorf("the local management cluster has ended (%w); see %s",
-				errors.Join(err, errors.New("before it was ready")), l.LogFile())
+			return fmt.Errorf("the local management cluster has ended before it was ready (%w); %s ends with\n%s",
+				cmp.Or(err, errEnded), l.LogFile(), localplane.Tail(l.LogFile()))
 		case <-deadline:
-			return fmt.Errorf("the local management cluster is not ready after %s; see %s", localStartLimit,
-				l.LogFile())
+			return fmt.Errorf("the local management cluster is not ready after %s; %s ends with\n%s", localStartLimit,
+				l.LogFile(), localplane.Tail(l.LogFile()))
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(filePollInterval):
