@@ -29,7 +29,7 @@ type stubGuest struct {
 }
 
 func (g *stubGuest) Boot(
-	ctx context.Context, machine ovirtsim.GuestVM, ready func([]ovirtsim.ReportedInterface),
+	ctx context.Context, machine ovirtsim.GuestVM, ready func(ovirtsim.AgentReport),
 ) error {
 	g.mu.Lock()
 	g.booted = append(g.booted, machine.Name)
@@ -59,7 +59,7 @@ func (g *stubGuest) Boot(
 		reported = append(reported, out)
 	}
 
-	ready(reported)
+	ready(ovirtsim.AgentReport{FQDN: machine.HostName, Interfaces: reported})
 	<-ctx.Done()
 
 	return nil
@@ -1125,9 +1125,11 @@ type endingGuest struct {
 }
 
 func (g *endingGuest) Boot(
-	ctx context.Context, machine ovirtsim.GuestVM, ready func([]ovirtsim.ReportedInterface),
+	ctx context.Context, machine ovirtsim.GuestVM, ready func(ovirtsim.AgentReport),
 ) error {
-	ready([]ovirtsim.ReportedInterface{{Name: "enp1s0", Addresses: []string{"10.0.0.10"}}})
+	ready(ovirtsim.AgentReport{Interfaces: []ovirtsim.ReportedInterface{
+		{Name: "enp1s0", Addresses: []string{"10.0.0.10"}},
+	}})
 
 	select {
 	case err := <-g.end:

@@ -53,6 +53,8 @@ type (
 	GuestInterface = api.GuestInterface
 	// GuestNode is a Kubernetes node in a VM.
 	GuestNode = api.GuestNode
+	// AgentReport is what the guest agent of a VM reports.
+	AgentReport = store.AgentReport
 	// ReportedInterface is a network interface as the guest agent reports it.
 	ReportedInterface = store.ReportedInterface
 )

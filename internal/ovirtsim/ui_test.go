@@ -38,7 +38,7 @@ type nodes struct {
 	boots int
 }
 
-func (n *nodes) Boot(ctx context.Context, machine ovirtsim.GuestVM, ready func([]ovirtsim.ReportedInterface)) error {
+func (n *nodes) Boot(ctx context.Context, machine ovirtsim.GuestVM, ready func(ovirtsim.AgentReport)) error {
 	n.mu.Lock()
 	n.boots++
 
@@ -66,7 +66,7 @@ func (n *nodes) Boot(ctx context.Context, machine ovirtsim.GuestVM, ready func([
 		return errors.New("kubeadm join: the CA of the cluster does not have the pinned hash")
 	}
 
-	ready(reported)
+	ready(ovirtsim.AgentReport{Interfaces: reported})
 	<-ctx.Done()
 
 	return nil

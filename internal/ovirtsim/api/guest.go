@@ -32,7 +32,7 @@ var (
 type Guest interface {
 	// Boot runs the guest until ctx ends, or returns why it did not come up, ErrPoweredOff or ErrCrashed. It calls
 	// ready once its network is configured, and when that changes, with what the guest agent reports.
-	Boot(ctx context.Context, machine GuestVM, ready func([]store.ReportedInterface)) error
+	Boot(ctx context.Context, machine GuestVM, ready func(store.AgentReport)) error
 	// Shutdown asks the guest of a VM to power itself off, and reports whether it does so by itself; a guest that does
 	// not is off after a while. It is called under the lock.
 	Shutdown(vmID string) bool
@@ -166,9 +166,9 @@ func (s *Engine) boot(v *store.VM) {
 }
 
 func (s *Engine) runGuest(ctx context.Context, v *store.VM, machine GuestVM, quiet bool, update func(func())) {
-	err := s.settings.Guest.Boot(ctx, machine, func(reported []store.ReportedInterface) {
+	err := s.settings.Guest.Boot(ctx, machine, func(report store.AgentReport) {
 		if !quiet {
-			update(func() { v.Reported = reported })
+			update(func() { v.Report = report })
 		}
 	})
 
@@ -287,7 +287,7 @@ func (s *Engine) guestVM(v *store.VM) GuestVM {
 
 // halt ends the guest; the inventory is locked.
 func (s *Engine) halt(v *store.VM) {
-	v.Reported = nil
+	v.Report = store.AgentReport{}
 	if v.Cancel != nil {
 		v.Cancel()
 		v.Cancel = nil

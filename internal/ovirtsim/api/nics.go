@@ -283,7 +283,7 @@ func (c *call) plug(in bool) (*wire.Element, error) {
 func (c *call) devices(v *store.VM, mac string) *wire.Element {
 	out := wire.El("reported_devices")
 
-	for _, device := range v.Reported {
+	for _, device := range v.Report.Interfaces {
 		if mac != "" && device.MAC != mac {
 			continue
 		}

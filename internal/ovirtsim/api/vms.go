@@ -82,7 +82,11 @@ func vmDocument(c *call, v *store.VM) *wire.Element {
 		}
 	}
 
-	if len(v.Reported) > 0 {
+	if len(v.Report.Interfaces) > 0 {
+		if v.Report.FQDN != "" {
+			out.Str("fqdn", v.Report.FQDN)
+		}
+
 		out.Add(guestSystem()...)
 	}
 

@@ -147,7 +147,7 @@ func vmInfo(st *store.Store, v *store.VM, tags map[string][]string) VMInfo {
 			info.Network = st.Networks.Get(p.Network).Name
 		}
 
-		for _, device := range v.Reported {
+		for _, device := range v.Report.Interfaces {
 			if device.MAC == n.MAC {
 				info.Addresses = device.Addresses
 			}

@@ -152,7 +152,7 @@ type powered struct {
 	id       string
 	off      context.CancelFunc
 	done     chan error // what Boot returned
-	reported chan []store.ReportedInterface
+	reported chan store.AgentReport
 }
 
 // start powers a VM on.
@@ -163,10 +163,10 @@ func (s *site) start(m api.GuestVM) *powered {
 		id:       m.ID,
 		off:      cancel,
 		done:     make(chan error, 1),
-		reported: make(chan []store.ReportedInterface, 1),
+		reported: make(chan store.AgentReport, 1),
 	}
 	go func() {
-		p.done <- s.guests.Boot(ctx, m, func(reported []store.ReportedInterface) { p.reported <- reported })
+		p.done <- s.guests.Boot(ctx, m, func(report store.AgentReport) { p.reported <- report })
 	}()
 
 	return p

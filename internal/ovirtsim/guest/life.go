@@ -31,7 +31,7 @@ var (
 // Boot runs the guest of a VM until ctx, which is its power, ends. It configures the network, and runs cloud-init or
 // Ignition, and kubeadm. A VM whose disk was a node before comes back as the same one. After an error the VM is on, and
 // nothing runs in it.
-func (g *Guests) Boot(ctx context.Context, machine api.GuestVM, ready func([]store.ReportedInterface)) error {
+func (g *Guests) Boot(ctx context.Context, machine api.GuestVM, ready func(store.AgentReport)) error {
 	if g.ctx.Err() != nil {
 		return errClosed
 	}
@@ -83,14 +83,14 @@ func (g *Guests) powerOff(vmID string, b *boot) {
 }
 
 // run brings the guest up.
-func (g *Guests) run(b *boot, machine api.GuestVM, known *member, ready func([]store.ReportedInterface)) error {
+func (g *Guests) run(b *boot, machine api.GuestVM, known *member, ready func(store.AgentReport)) error {
 	if known != nil {
 		network, err := g.configure(machine, known.profiles, nil)
 		if err != nil {
 			return err
 		}
 
-		ready(network.reported)
+		ready(store.AgentReport{FQDN: known.node.name, Interfaces: network.reported})
 
 		return g.rejoin(b, known, network.nodeAddresses)
 	}
@@ -101,7 +101,7 @@ func (g *Guests) run(b *boot, machine api.GuestVM, known *member, ready func([]s
 			return err
 		}
 
-		ready(network.reported)
+		ready(store.AgentReport{FQDN: s.hostName, Interfaces: network.reported})
 
 		return g.follow(b, machine, s)
 	}
@@ -110,7 +110,7 @@ func (g *Guests) run(b *boot, machine api.GuestVM, known *member, ready func([]s
 }
 
 // runFirst brings a guest up whose disk is new.
-func (g *Guests) runFirst(b *boot, machine api.GuestVM, ready func([]store.ReportedInterface)) error {
+func (g *Guests) runFirst(b *boot, machine api.GuestVM, ready func(store.AgentReport)) error {
 	sys, userDataErr := provision(b.ctx, machine)
 	if sys == nil {
 		return userDataErr // Ignition fails before there is a network
@@ -130,7 +130,7 @@ func (g *Guests) runFirst(b *boot, machine api.GuestVM, ready func([]store.Repor
 		return err
 	}
 
-	ready(network.reported)
+	ready(store.AgentReport{FQDN: sys.hostName(machine), Interfaces: network.reported})
 	if userDataErr != nil {
 		return userDataErr
 	}

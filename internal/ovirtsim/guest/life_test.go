@@ -151,7 +151,9 @@ func expectNodeAddresses(t *testing.T, endpoint, told string, want []string) {
 	m := machine("cp-1", "127.40.0.10", data)
 	m.NICs[0] = v6(m.NICs[0], "fd00::10", "64", "")
 	vm := s.start(m)
-	reported := <-vm.reported
+	report := <-vm.reported
+	check.Equal(t, "the name that is reported", report.FQDN, m.HostName)
+	reported := report.Interfaces
 	check.Length(t, "reported", reported, 1)
 	check.Equal(t, "reported[0].MAC", reported[0].MAC, m.Interfaces[0].MAC)
 	check.Length(t, "reported[0].Addresses", reported[0].Addresses, 2)
@@ -367,8 +369,8 @@ func TestAVMWithoutKubeadmIsJustAVM(t *testing.T) {
 		"bad user data and yet": machine("d", "127.40.0.10", "a: ["),
 	} {
 		vm := s.start(m)
-		if reported := <-vm.reported; len(reported) != 1 {
-			t.Errorf("%s: reported %+v", name, reported)
+		if report := <-vm.reported; len(report.Interfaces) != 1 {
+			t.Errorf("%s: reported %+v", name, report)
 		}
 
 		vm.halt()

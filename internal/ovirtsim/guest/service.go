@@ -30,6 +30,7 @@ const (
 type service struct {
 	// disk is the UUID of that disk.
 	disk     string
+	hostName string
 	profiles []profile
 	// url, authorization and authorities are how it asks, and applied is the hash of what it uses.
 	url, authorization string
@@ -47,7 +48,9 @@ func serviceFrom(sys *system, machine api.GuestVM, profiles []profile) (*service
 		return nil, nil
 	}
 
-	out := &service{disk: machine.RootDisk, profiles: profiles, authorities: x509.NewCertPool()}
+	out := &service{
+		disk: machine.RootDisk, hostName: sys.hostName(machine), profiles: profiles, authorities: x509.NewCertPool(),
+	}
 
 	for _, line := range requestLine.FindAllStringSubmatch(request, -1) {
 		if line[1] == "url" {

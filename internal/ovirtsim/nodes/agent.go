@@ -18,9 +18,10 @@ const (
 	nodeInterval  = 5 * time.Second
 )
 
-// agent reports what the network of a machine is, each time that it has changed, until the machine ends or ctx does.
+// agent reports the name of a machine and what its network is, each time that it has changed, until the machine ends or
+// ctx does.
 func (g *Guests) agent(
-	ctx context.Context, vmID string, m *machine.Machine, report func([]store.ReportedInterface),
+	ctx context.Context, vmID string, m *machine.Machine, report func(store.AgentReport),
 ) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -29,7 +30,7 @@ func (g *Guests) agent(
 	ticker := time.NewTicker(agentInterval)
 	defer ticker.Stop()
 
-	var last []store.ReportedInterface
+	var last store.AgentReport
 
 	for {
 		select {
@@ -40,7 +41,19 @@ func (g *Guests) agent(
 		case <-ticker.C:
 		}
 
-		if seen, err := interfacesOf(ctx, m); err == nil && len(seen) > 0 && !reflect.DeepEqual(seen, last) {
+		interfaces, err := interfacesOf(ctx, m)
+		if err != nil || len(interfaces) == 0 {
+			continue
+		}
+
+		// QEMU's agent asks the kernel, and nobody for a domain.
+		name, err := m.Run(ctx, "hostname")
+		if err != nil {
+			continue
+		}
+
+		seen := store.AgentReport{FQDN: strings.TrimSpace(name), Interfaces: interfaces}
+		if !reflect.DeepEqual(seen, last) {
 			report(seen)
 			last = seen
 		}

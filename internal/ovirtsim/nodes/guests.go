@@ -75,7 +75,7 @@ func New(options Options) *Guests {
 }
 
 // Boot runs the machine of a VM. A machine that starts itself again finds the same drive.
-func (g *Guests) Boot(ctx context.Context, vm api.GuestVM, ready func([]store.ReportedInterface)) error {
+func (g *Guests) Boot(ctx context.Context, vm api.GuestVM, ready func(store.AgentReport)) error {
 	leave, ok := g.enter(vm.ID)
 	if !ok {
 		return nil

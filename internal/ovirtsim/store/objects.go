@@ -21,6 +21,14 @@ type ReportedInterface struct {
 	Addresses []string
 }
 
+// AgentReport is what the guest agent of a VM reports.
+type AgentReport struct {
+	// FQDN is how the guest calls itself: its host name, as QEMU's agent reports it.
+	FQDN string
+	// Interfaces that have addresses.
+	Interfaces []ReportedInterface
+}
+
 // DefaultBios is the chip set and firmware of VMs whose cluster names no others.
 const DefaultBios = "q35_ovmf"
 
@@ -301,9 +309,9 @@ type (
 		GuestError  string
 
 		// What follows is not kept over a restart.
-		Reported []ReportedInterface `json:"-"`
-		Epoch    int                 `json:"-"`
-		Cancel   func()              `json:"-"`
+		Report AgentReport `json:"-"`
+		Epoch  int         `json:"-"`
+		Cancel func()      `json:"-"`
 	}
 
 	// Property is a custom property of a VM.

@@ -15,7 +15,7 @@ func (s *Store) QuotaID(clusterID string) string {
 // Addresses are all that the guest agent reports.
 func (v *VM) Addresses() []string {
 	var out []string
-	for _, device := range v.Reported {
+	for _, device := range v.Report.Interfaces {
 		out = append(out, device.Addresses...)
 	}
 
