@@ -21,6 +21,8 @@ import (
 func richInventory() ovirtsim.Inventory {
 	inventory := ovirtsim.DefaultInventory()
 	inventory.Tags = []string{"prod", "blue"}
+	host := &inventory.DataCenters[0].Clusters[0].Hosts[0]
+	host.Devices, host.MediatedDeviceTypes = []string{"pci_0000_3b_00_0"}, []string{"nvidia-63"}
 	dc := &inventory.DataCenters[0]
 	dc.Networks = append(dc.Networks, ovirtsim.Network{Name: "one-profile", VNICProfiles: []string{"slow"}},
 		ovirtsim.Network{
@@ -162,6 +164,32 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 			return got.vm.Type == "high_performance" && got.vm.CPU.Mode == "host_passthrough" &&
 				got.vm.Console.Enabled && !*got.vm.Soundcard && !*got.vm.MemoryPolicy.Ballooning &&
 				*got.vm.MemoryPolicy.Guaranteed == 4*gib && got.consoles == 0
+		}},
+		"a highly available VM with firmware, a watchdog and devices": {hardware(func(vm *infrav1.VirtualMachine) {
+			vm.HighAvailability = &infrav1.HighAvailability{Priority: 50, LeaseStorageDomainName: "olvm-data-2"}
+			vm.Firmware = infrav1.Firmware{BiosType: "q35_secure_boot", TPM: ptr.To(true)}
+			vm.OSType = "rhel_9x64"
+			vm.Watchdog = &infrav1.Watchdog{}
+			vm.HostDevices = []string{"pci_0000_3b_00_0"}
+			vm.Placement.HostNames = []string{"host-1"}
+			vm.MediatedDevices = []infrav1.MediatedDevice{{Type: "nvidia-63"}}
+			vm.CustomProperties = []infrav1.CustomProperty{{Name: "viodiskcache", Value: "writeback"}}
+		}), func(s *site, got seen) bool {
+			ctx, session := s.T.Context(), s.Session()
+			watchdogs, err := session.Watchdogs(ctx, got.vm.ID)
+			check.Error(s.T, err, "")
+			devices, err := session.VMHostDevices(ctx, got.vm.ID)
+			check.Error(s.T, err, "")
+			mediated, err := session.MediatedDevices(ctx, got.vm.ID)
+			check.Error(s.T, err, "")
+
+			return got.vm.HighAvailability.Enabled && *got.vm.HighAvailability.Priority == 50 &&
+				got.vm.Lease.StorageDomain != nil && got.vm.StorageError == "kill" &&
+				got.vm.BIOS.Type == "q35_secure_boot" && *got.vm.TPM &&
+				len(watchdogs) == 1 && watchdogs[0].Action == "reset" &&
+				slices.Equal(devices, []string{"pci_0000_3b_00_0"}) &&
+				len(mediated) == 1 && mediated[0].Type() == "nvidia-63" &&
+				slices.Contains(got.vm.Properties.Items, engine.Property{Name: "viodiskcache", Value: "writeback"})
 		}},
 		"a desktop with sound and serial console, without graphics": {hardware(func(vm *infrav1.VirtualMachine) {
 			vm.Type = "desktop"
@@ -380,6 +408,31 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 		"a maximum below the memory": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.MaximumMemory = "3GB"
 		}, infrav1.InvalidHardwareReason, []string{"maximumMemory", "raise it"}},
+		"a lease with another behaviour than kill": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.HighAvailability = &infrav1.HighAvailability{
+				LeaseStorageDomainName: "olvm-data", StorageErrorResume: "auto_resume",
+			}
+		}, infrav1.InvalidHardwareReason, []string{"highAvailability.storageErrorResume", "write kill"}},
+		"a lease on an unknown storage domain": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.HighAvailability = &infrav1.HighAvailability{LeaseStorageDomainName: "tape"}
+		}, infrav1.StorageDomainNotFoundReason, []string{"leaseStorageDomainName", `"tape"`}},
+		"a TPM without UEFI": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.Firmware = infrav1.Firmware{BiosType: "q35_sea_bios", TPM: ptr.To(true)}
+		}, infrav1.InvalidHardwareReason, []string{"firmware.tpm", "needs UEFI", "q35_ovmf"}},
+		"a TPM that the operating system cannot have": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.Firmware.TPM = ptr.To(true)
+			s.VirtualMachine.OSType = "other_linux"
+		}, infrav1.InvalidHardwareReason, []string{"firmware.tpm", `"other_linux"`, "rhel_9x64"}},
+		"huge pages as a property": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.CustomProperties = []infrav1.CustomProperty{{Name: "hugepages", Value: "2048"}}
+		}, infrav1.InvalidHardwareReason, []string{"customProperties[0].name", "write spec.virtualMachine.hugePages"}},
+		"a host device without a host": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.HostDevices = []string{"pci_0000_3b_00_0"}
+		}, infrav1.InvalidHardwareReason, []string{"hostDevices", "placement.hostNames"}},
+		"a device that the host does not have": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.HostDevices = []string{"pci_0000_ff_00_0"}
+			s.VirtualMachine.Placement.HostNames = []string{"host-1"}
+		}, infrav1.InvalidHardwareReason, []string{`no device "pci_0000_ff_00_0"`, "it has pci_0000_3b_00_0"}},
 		"graphics on a high-performance VM": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.Type, s.VirtualMachine.GraphicsConsoles = "high_performance", "Keep"
 		}, infrav1.InvalidHardwareReason, []string{"graphicsConsoles"}},

@@ -52,11 +52,17 @@ var (
 	membershipAddress         = Address{resource: "ovirt_vm_affinity_group.this"}
 	dataDiskAddress           = Address{resource: "ovirt_disk.data"}
 	dataDiskAttachmentAddress = Address{resource: "ovirt_disk_attachment.data"}
+	mediatedDeviceAddress     = Address{resource: "ovirt_vm_mediated_device.this"}
 	groupAddress              = Address{resource: "module.cluster.ovirt_affinity_group.this"}
 )
 
 // NICAddress is the address of the network interface at that index.
 func NICAddress(index int) Address { return Address{resource: "ovirt_nic." + nicName(index)} }
+
+// MediatedDeviceAddress is the address of the mediated device at that index.
+func MediatedDeviceAddress(index int) Address {
+	return mediatedDeviceAddress.Instance(mediatedDeviceKey(index))
+}
 
 // TagAddress is the address of a VM's tag, by the tag's UUID.
 func TagAddress(tagID string) Address { return tagAddress.Instance(tagID) }

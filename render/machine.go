@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -110,6 +111,19 @@ func (w *writer) vm(in Machine) {
 	set("os_type", in.OSType)
 	flag("serial_console", in.SerialConsole)
 	flag("soundcard_enabled", in.SoundCard)
+	if ha := in.HighAvailability; ha != nil {
+		body.SetAttributeValue("high_availability", cty.True)
+		number("high_availability_priority", ha.Priority)
+		set("lease_storage_domain_id", ha.LeaseStorageDomainID)
+		set("storage_error_resume_behaviour", ha.StorageError)
+	}
+
+	set("bios_type", in.BIOSType)
+	flag("tpm_enabled", in.TPM)
+	if len(in.CustomProperties) > 0 {
+		body.SetAttributeRaw("custom_properties", object(values(in.CustomProperties)))
+	}
+
 	if in.Placement != nil {
 		set("placement_policy_affinity", in.Placement.Affinity)
 		body.SetAttributeValue("placement_policy_host_ids", texts(in.Placement.HostIDs))
@@ -254,7 +268,44 @@ func (w *writer) rest(in Machine) {
 	if in.RemoveGraphicsConsoles {
 		ofVM(w.resource("", "ovirt_vm_graphics_consoles", "none"))
 	}
+
+	if in.WatchdogAction != "" {
+		body := w.resource("", "ovirt_vm_watchdog", "this")
+		ofVM(body)
+		body.SetAttributeValue("model", cty.StringVal("i6300esb"))
+		body.SetAttributeValue("action", cty.StringVal(in.WatchdogAction))
+	}
+
+	w.hostDevices(in)
 }
+
+// hostDevices writes the devices of hosts that the VM has.
+func (w *writer) hostDevices(in Machine) {
+	if len(in.HostDevices) > 0 {
+		body := w.resource("", "ovirt_vm_host_device", "this")
+		body.SetAttributeRaw(
+			"for_each",
+			hclwrite.TokensForFunctionCall("toset", hclwrite.TokensForValue(texts(in.HostDevices))),
+		)
+		ofVM(body)
+		setTraversal(body, "name", "each", "value")
+	}
+
+	if len(in.MediatedDevices) > 0 {
+		kinds := map[string]cty.Value{}
+		for i, kind := range in.MediatedDevices {
+			kinds[mediatedDeviceKey(i)] = cty.StringVal(kind)
+		}
+
+		body := w.resource("", "ovirt_vm_mediated_device", "this")
+		forEach(body, kinds)
+		ofVM(body)
+		setTraversal(body, "type", "each", "value")
+	}
+}
+
+// mediatedDeviceKey is the key of the mediated device at that index: "1" for the first one.
+func mediatedDeviceKey(index int) string { return strconv.Itoa(index + 1) }
 
 // tags writes the tags of the VM, which it gets after the resources in after.
 func (w *writer) tags(in Machine, why string, after ...Address) {
@@ -281,16 +332,11 @@ func (w *writer) groups(in Machine) {
 		return
 	}
 
-	groups := map[string]cty.Value{}
-	for name, id := range in.AffinityGroups {
-		groups[name] = cty.StringVal(id)
-	}
-
 	body := w.resource(
 		"The engine obeys an affinity group when it chooses a host, so that the VM is in it before it starts.",
 		"ovirt_vm_affinity_group", "this",
 	)
-	forEach(body, groups)
+	forEach(body, values(in.AffinityGroups))
 	body.SetAttributeValue("cluster_id", cty.StringVal(in.ClusterID))
 	setTraversal(body, "affinity_group_id", "each", "value")
 	ofVM(body)
@@ -334,17 +380,21 @@ func ofVM(body *hclwrite.Body) { setTraversal(body, "vm_id", "ovirt_vm", "this",
 
 // forEach makes an instance of the resource for each value.
 func forEach(body *hclwrite.Body, values map[string]cty.Value) {
-	// Keys in quotes: a name may be called for, which begins another kind of expression.
-	var each []hclwrite.ObjectAttrTokens
+	body.SetAttributeRaw("for_each", object(values))
+	body.AppendNewline()
+}
+
+// object is an object with its keys in quotes: a name may be called for, which begins another kind of expression.
+func object(values map[string]cty.Value) hclwrite.Tokens {
+	var out []hclwrite.ObjectAttrTokens
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		each = append(each, hclwrite.ObjectAttrTokens{
+		out = append(out, hclwrite.ObjectAttrTokens{
 			Name:  hclwrite.TokensForValue(cty.StringVal(name)),
 			Value: hclwrite.TokensForValue(values[name]),
 		})
 	}
 
-	body.SetAttributeRaw("for_each", hclwrite.TokensForObject(each))
-	body.AppendNewline()
+	return hclwrite.TokensForObject(out)
 }
 
 // diskOfEach is the data disk of the key in an attachment of data disks.
@@ -398,6 +448,15 @@ func references(traversals []hcl.Traversal) hclwrite.Tokens {
 	}
 
 	return hclwrite.TokensForTuple(items)
+}
+
+func values(texts map[string]string) map[string]cty.Value {
+	out := map[string]cty.Value{}
+	for name, text := range texts {
+		out[name] = cty.StringVal(text)
+	}
+
+	return out
 }
 
 func texts(list []string) cty.Value {

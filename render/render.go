@@ -106,6 +106,19 @@ type Machine struct {
 	HugePages int64
 	// CPUMode, OSType and VMType as the engine spells them; empty leaves them to the engine.
 	CPUMode, OSType, VMType string
+	// HighAvailability of the VM; nil leaves it to the engine.
+	HighAvailability *HighAvailability
+	// BIOSType as the engine spells it, and TPM; empty and nil leave them to the engine.
+	BIOSType string
+	TPM      *bool
+	// WatchdogAction is what the watchdog does; empty means no watchdog.
+	WatchdogAction string
+	// HostDevices are names of devices of the host that the VM is pinned to.
+	HostDevices []string
+	// MediatedDevices are types of mediated devices.
+	MediatedDevices []string
+	// CustomProperties by name, but for huge pages.
+	CustomProperties map[string]string
 	// MemoryBallooning, SerialConsole and SoundCard; nil leaves them to the engine.
 	MemoryBallooning, SerialConsole, SoundCard *bool
 	// OptimizeCPU lets the engine size and pin the CPU by the VM's hosts.
@@ -139,6 +152,15 @@ type Machine struct {
 	Placement *Placement
 	// AffinityGroups are the UUIDs of the VM's affinity groups, by the groups' names.
 	AffinityGroups map[string]string
+}
+
+// HighAvailability of a VM; zero values leave a setting to the engine.
+type HighAvailability struct {
+	Priority int64
+	// LeaseStorageDomainID is the UUID of the storage domain that has a lease of the VM; empty for none.
+	LeaseStorageDomainID string
+	// StorageError is what becomes of the VM after an error of its storage, as the engine spells it.
+	StorageError string
 }
 
 // ClaimedVM is a VM that exists.

@@ -79,6 +79,15 @@ func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
 			StorageDomainID: "77777777-7777-4777-8777-777777777777",
 		},
 	}
+	rich.HighAvailability = &HighAvailability{
+		Priority:             50,
+		LeaseStorageDomainID: "77777777-7777-4777-8777-777777777777",
+		StorageError:         "kill",
+	}
+	rich.BIOSType, rich.TPM, rich.WatchdogAction = "q35_secure_boot", &yes, "reset"
+	rich.CustomProperties = map[string]string{"for": "1", "viodiskcache": "writeback"}
+	rich.HostDevices = []string{"pci_0000_3b_00_0"}
+	rich.MediatedDevices = []string{"nvidia-63", "nvidia-63"}
 	rich.RootDiskSize = 100 << 30
 	rich.DataDisks = []DataDisk{
 		{
@@ -366,6 +375,13 @@ func everyOption(text string) Machine {
 		MemoryBallooning: &yes,
 		SerialConsole:    &yes,
 		SoundCard:        &yes,
+		HighAvailability: &HighAvailability{Priority: 10, LeaseStorageDomainID: text, StorageError: text},
+		BIOSType:         text,
+		TPM:              &yes,
+		WatchdogAction:   text,
+		HostDevices:      []string{text},
+		MediatedDevices:  []string{text},
+		CustomProperties: map[string]string{text: text},
 		OptimizeCPU:      true, RemoveGraphicsConsoles: true, Description: text, Clone: &yes, RootDiskSize: 8,
 		TemplateDisks: []TemplateDisk{{ID: text, Format: text, Provisioning: text, StorageDomainID: text}},
 		DataDisks: []DataDisk{

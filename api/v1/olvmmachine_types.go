@@ -29,7 +29,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="has(self.fromInventory) || (has(self.vmTemplateName) && has(self.olvmNetwork) && has(self.virtualMachine) && has(self.virtualMachine.network))",message="set vmTemplateName, olvmNetwork and virtualMachine with its network for a VM that is made, or fromInventory for one of a pool"
 // +kubebuilder:validation:XValidation:rule="has(self.fromInventory) || !has(self.virtualMachine) || (has(self.virtualMachine.memory) && size(self.virtualMachine.memory) > 0) != (has(self.virtualMachine.instanceType) && size(self.virtualMachine.instanceType) > 0)",message="set exactly one of virtualMachine.memory and virtualMachine.instanceType"
 // +kubebuilder:validation:XValidation:rule="!has(self.fromInventory) || (!has(self.vmTemplateName) && !has(self.vmTemplateVersion) && !has(self.olvmOvirtClusterName) && !has(self.olvmNetwork) && !has(self.additionalNetworks))",message="fromInventory takes a VM as it is; remove vmTemplateName, vmTemplateVersion, olvmOvirtClusterName, olvmNetwork and additionalNetworks"
-// +kubebuilder:validation:XValidation:rule="!has(self.fromInventory) || !has(self.virtualMachine) || (!has(self.virtualMachine.memory) && !has(self.virtualMachine.guaranteedMemory) && !has(self.virtualMachine.maximumMemory) && !has(self.virtualMachine.memoryBallooning) && !has(self.virtualMachine.hugePages) && !has(self.virtualMachine.instanceType) && !has(self.virtualMachine.type) && !has(self.virtualMachine.osType) && !has(self.virtualMachine.serialConsole) && !has(self.virtualMachine.soundCard) && !has(self.virtualMachine.graphicsConsoles) && !has(self.virtualMachine.rootDisk) && !has(self.virtualMachine.dataDisks) && !has(self.virtualMachine.description) && !has(self.virtualMachine.tags) && !has(self.virtualMachine.cpu) && !has(self.virtualMachine.placement))",message="fromInventory takes a VM as it is; of virtualMachine only network and shutdown can be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.fromInventory) || !has(self.virtualMachine) || (!has(self.virtualMachine.memory) && !has(self.virtualMachine.guaranteedMemory) && !has(self.virtualMachine.maximumMemory) && !has(self.virtualMachine.memoryBallooning) && !has(self.virtualMachine.hugePages) && !has(self.virtualMachine.instanceType) && !has(self.virtualMachine.type) && !has(self.virtualMachine.osType) && !has(self.virtualMachine.serialConsole) && !has(self.virtualMachine.soundCard) && !has(self.virtualMachine.graphicsConsoles) && !has(self.virtualMachine.rootDisk) && !has(self.virtualMachine.dataDisks) && !has(self.virtualMachine.description) && !has(self.virtualMachine.tags) && !has(self.virtualMachine.highAvailability) && !has(self.virtualMachine.watchdog) && !has(self.virtualMachine.firmware) && !has(self.virtualMachine.hostDevices) && !has(self.virtualMachine.mediatedDevices) && !has(self.virtualMachine.customProperties) && !has(self.virtualMachine.cpu) && !has(self.virtualMachine.placement))",message="fromInventory takes a VM as it is; of virtualMachine only network and shutdown can be set"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || oldSelf.providerID == \"\" || (has(self.providerID) && self.providerID == oldSelf.providerID)",message="providerID is immutable once set: it names the VM of this machine"
 type OLVMMachineSpec struct {
 	// providerID is olvm://<UUID of the VM>; written by the controller.
@@ -255,6 +255,41 @@ type VirtualMachine struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=50
 	Tags []string `json:"tags,omitempty"`
+
+	// highAvailability has the engine restart the VM elsewhere when its host is lost. Without it the engine leaves the
+	// VM as its template is.
+	// +optional
+	HighAvailability *HighAvailability `json:"highAvailability,omitempty"`
+
+	// watchdog of the VM.
+	// +optional
+	Watchdog *Watchdog `json:"watchdog,omitempty"`
+
+	// firmware of the VM.
+	// +optional
+	Firmware Firmware `json:"firmware,omitempty,omitzero"`
+
+	// hostDevices are names of devices of a host that the VM gets for itself, such as pci_0000_3b_00_0. They need one
+	// host that is named in placement.hostNames.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=255
+	HostDevices []string `json:"hostDevices,omitempty"`
+
+	// mediatedDevices are parts of devices of hosts, such as virtual GPUs. The VM runs on hosts that have them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	MediatedDevices []MediatedDevice `json:"mediatedDevices,omitempty"`
+
+	// customProperties of the VM in the engine.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	CustomProperties []CustomProperty `json:"customProperties,omitempty"`
 
 	// cpu of the VM.
 	// +optional

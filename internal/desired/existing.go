@@ -150,19 +150,47 @@ func (e *Existing) dataDisks(ctx context.Context, session *engine.Client, wanted
 	return nil
 }
 
-// adopt adds imports of what exists to the files of a machine. groups are the UUIDs of the affinity groups in the
-// engine's cluster that the VM is to be in, by their names.
+// adopt adds imports of what exists to the files of a machine.
 func (e *Existing) adopt(
-	ctx context.Context, session *engine.Client, files render.Files, clusterID engine.ID, groups map[string]string,
+	ctx context.Context, session *engine.Client, files render.Files, machine render.Machine,
 ) (render.Files, error) {
-	if err := e.memberships(ctx, session, clusterID, groups); err != nil {
+	if err := e.memberships(ctx, session, engine.ID(machine.ClusterID), machine.AffinityGroups); err != nil {
+		return nil, err
+	}
+
+	if err := e.mediatedDevices(ctx, session, machine.MediatedDevices); err != nil {
 		return nil, err
 	}
 
 	return files.Adopting(e.imports), nil
 }
 
-// memberships finds the affinity groups in which the VM is already.
+// mediatedDevices finds those that the VM has already. It may have several of a type, so that they are counted.
+func (e *Existing) mediatedDevices(ctx context.Context, session *engine.Client, wanted []string) error {
+	if len(wanted) == 0 {
+		return nil
+	}
+
+	there, err := session.MediatedDevices(ctx, e.VM.ID)
+	if err != nil {
+		return err
+	}
+
+	for i, kind := range wanted {
+		at := slices.IndexFunc(there, func(d engine.MediatedDevice) bool { return d.Type() == kind })
+		if at < 0 {
+			continue
+		}
+
+		e.imports[render.MediatedDeviceAddress(i)] = e.VM.ID.String() + "/" + there[at].ID.String()
+		there = slices.Delete(there, at, at+1)
+	}
+
+	return nil
+}
+
+// memberships finds the affinity groups in which the VM is already. groups are the UUIDs of those in the engine's
+// cluster that it is to be in, by their names.
 func (e *Existing) memberships(
 	ctx context.Context, session *engine.Client, clusterID engine.ID, groups map[string]string,
 ) error {

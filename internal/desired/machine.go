@@ -1,6 +1,7 @@
 package desired
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -126,7 +127,7 @@ func (b *Built) Files(ctx context.Context, client *engine.Client, existing *Exis
 		return files, err
 	}
 
-	return existing.adopt(ctx, client, files, engine.ID(b.Machine.ClusterID), b.Machine.AffinityGroups)
+	return existing.adopt(ctx, client, files, b.Machine)
 }
 
 // machineResolver resolves one machine, step by step.
@@ -160,6 +161,10 @@ func (r *machineResolver) hardware(ctx context.Context) error {
 		return err
 	}
 
+	if err := devicesOf(vm, &r.out); err != nil {
+		return err
+	}
+
 	if err := operatingSystem(ctx, r.client, vm); err != nil {
 		return err
 	}
@@ -187,7 +192,16 @@ func (r *machineResolver) place(ctx context.Context) error {
 	r.out.ClusterID = r.placement.Cluster.ID.String()
 	r.out.Placement = r.placement.Policy()
 
-	return autoPinning(ctx, r.client, r.in.Spec.VirtualMachine, r.placement, &r.out)
+	vm := r.in.Spec.VirtualMachine
+	if err := hostDevices(ctx, r.client, vm, r.placement.HostIDs, &r.out); err != nil {
+		return err
+	}
+
+	if err := availability(ctx, r.client, r.dc, vm, &r.out); err != nil {
+		return err
+	}
+
+	return autoPinning(ctx, r.client, vm, r.placement, &r.out)
 }
 
 // groups resolves the affinity groups that the machine is to be in.
@@ -228,6 +242,11 @@ func (r *machineResolver) template(ctx context.Context) error {
 
 	r.from = found
 	r.out.TemplateID = found.ID.String()
+
+	if tpm := r.out.TPM; tpm != nil && *tpm {
+		err := r.client.CheckTPM(ctx, cmp.Or(r.out.OSType, found.OS.Type))
+		return blocker.NotFound(err, infrav1.InvalidHardwareReason, vmPath+"firmware.tpm")
+	}
 
 	return nil
 }

@@ -76,30 +76,36 @@ func RefID(r *Ref) ID {
 
 // VM is a virtual machine. Pointers are nil where a request leaves the value to the engine.
 type VM struct {
-	XMLName         xml.Name         `xml:"vm"`
-	ID              ID               `xml:"id,attr,omitempty"`
-	Name            string           `xml:"name,omitempty"`
-	Comment         *string          `xml:"comment"`
-	Description     *string          `xml:"description"`
-	Status          VMStatus         `xml:"status,omitempty"`
-	Cluster         *Ref             `xml:"cluster"`
-	Template        *Ref             `xml:"template"`
-	InstanceType    *Ref             `xml:"instance_type"`
-	CPU             *CPU             `xml:"cpu"`
-	Memory          *int64           `xml:"memory"` // bytes
-	MemoryPolicy    *MemoryPolicy    `xml:"memory_policy"`
-	OS              *OS              `xml:"os"`
-	Type            string           `xml:"type,omitempty"`
-	Console         *Console         `xml:"console"`
-	Soundcard       *bool            `xml:"soundcard_enabled"`
-	DeleteProtected *bool            `xml:"delete_protected"`
-	PlacementPolicy *PlacementPolicy `xml:"placement_policy"`
-	Properties      *Properties      `xml:"custom_properties"`
-	DiskAttachments *DiskOverrides   `xml:"disk_attachments"`
-	Initialization  *Initialization  `xml:"initialization"`
-	AutoPinning     string           `xml:"auto_pinning_policy,omitempty"` // AutoPinningOff, "existing" or "adjust"
-	StartTime       string           `xml:"start_time,omitempty"`          // of the last start; only in answers
-	Host            *Ref             `xml:"host"`                          // where it runs; only in answers
+	XMLName          xml.Name          `xml:"vm"`
+	ID               ID                `xml:"id,attr,omitempty"`
+	Name             string            `xml:"name,omitempty"`
+	Comment          *string           `xml:"comment"`
+	Description      *string           `xml:"description"`
+	Status           VMStatus          `xml:"status,omitempty"`
+	Cluster          *Ref              `xml:"cluster"`
+	Template         *Ref              `xml:"template"`
+	InstanceType     *Ref              `xml:"instance_type"`
+	CPU              *CPU              `xml:"cpu"`
+	Memory           *int64            `xml:"memory"` // bytes
+	MemoryPolicy     *MemoryPolicy     `xml:"memory_policy"`
+	OS               *OS               `xml:"os"`
+	Type             string            `xml:"type,omitempty"`
+	Console          *Console          `xml:"console"`
+	Soundcard        *bool             `xml:"soundcard_enabled"`
+	DeleteProtected  *bool             `xml:"delete_protected"`
+	PlacementPolicy  *PlacementPolicy  `xml:"placement_policy"`
+	Properties       *Properties       `xml:"custom_properties"`
+	DiskAttachments  *DiskOverrides    `xml:"disk_attachments"`
+	Initialization   *Initialization   `xml:"initialization"`
+	HighAvailability *HighAvailability `xml:"high_availability"`
+	Lease            *Lease            `xml:"lease"`
+	// StorageError is what becomes of the VM after an error of its storage: auto_resume, leave_paused or kill.
+	StorageError string `xml:"storage_error_resume_behaviour,omitempty"`
+	BIOS         *BIOS  `xml:"bios"`
+	TPM          *bool  `xml:"tpm_enabled"`
+	AutoPinning  string `xml:"auto_pinning_policy,omitempty"` // AutoPinningOff, "existing" or "adjust"
+	StartTime    string `xml:"start_time,omitempty"`          // of the last start; only in answers
+	Host         *Ref   `xml:"host"`                          // where it runs; only in answers
 	// ChangesWait reports that settings wait for the next start; only in answers.
 	ChangesWait bool `xml:"next_run_configuration_exists,omitempty"`
 }
@@ -126,6 +132,22 @@ func (v *VM) DescriptionText() string {
 	}
 
 	return *v.Description
+}
+
+// HighAvailability of a VM.
+type HighAvailability struct {
+	Enabled  bool   `xml:"enabled"`
+	Priority *int64 `xml:"priority"`
+}
+
+// Lease is the storage domain that has a lease of a VM; in a request one without a domain takes it away.
+type Lease struct {
+	StorageDomain *Ref `xml:"storage_domain"`
+}
+
+// BIOS is the chip set and firmware of a VM: q35_ovmf, for example.
+type BIOS struct {
+	Type string `xml:"type,omitempty"`
 }
 
 // CPU of a VM.
@@ -309,6 +331,8 @@ type InstanceType struct {
 // OperatingSystem that a VM can be told to have.
 type OperatingSystem struct {
 	Name string `xml:"name"`
+	// TPM is supported, required or unsupported.
+	TPM string `xml:"tpm_support"`
 }
 
 // VNICProfile of a network.

@@ -1050,6 +1050,49 @@ func TestDevicesThatHostsDoNotHave(t *testing.T) {
 	r.start(id)
 }
 
+func TestDevicesOfHosts(t *testing.T) {
+	inventory := ovirtsim.DefaultInventory()
+	host := &inventory.DataCenters[0].Clusters[0].Hosts[0]
+	host.Devices, host.MediatedDeviceTypes = []string{"pci_0000_3b_00_0"}, []string{"nvidia-63"}
+	r := newRawWith(t, ovirtsim.Options{Timings: fast, Inventory: inventory})
+
+	id := r.newVM("a", "")
+	path := "/api/vms/" + id
+	body := `{"spec_params":{"property":[{"name":"mdevType","value":"nvidia-63"}]}}`
+	r.ok("POST", path+"/mediateddevices", body)
+	r.start(id)
+	on := r.ok("GET", path, "").at("host", "id")
+	check.Equal(t, "the host with the device", r.ok("GET", "/api/hosts/"+on, "").at("name"), host.Name)
+	devices := r.ok("GET", "/api/hosts/"+on+"/devices", "")
+	check.Equal(t, "its device", devices.at("host_device", 0, "name"), "pci_0000_3b_00_0")
+
+	pinned := r.newVM("b", fmt.Sprintf(`"placement_policy":{"affinity":"pinned","hosts":{"host":[{"id":%q}]}}`, on))
+	path = "/api/vms/" + pinned + "/hostdevices"
+	r.refused(400, "does not have the device", "POST", path, `{"name":"pci_0000_00_00_0"}`)
+	made := r.ok("POST", path, `{"name":"pci_0000_3b_00_0"}`)
+	check.Equal(t, "the VM's device", r.ok("GET", path, "").at("host_device", 0, "name"), "pci_0000_3b_00_0")
+	r.ok("DELETE", path+"/"+made.at("id"), "")
+	check.Equal(t, "a device that was taken away", r.ok("GET", path, "").at("host_device", 0, "name"), "")
+}
+
+// TestATPMNeedsUEFI asks for one with each firmware, and with an operating system that cannot have one.
+func TestATPMNeedsUEFI(t *testing.T) {
+	r := newRawWith(t, ovirtsim.Options{Timings: fast})
+	cluster := r.ok("GET", "/api/clusters", "").at("cluster", 0, "id")
+
+	for bios, legal := range map[string]bool{
+		"q35_ovmf": true, "q35_secure_boot": true, "q35_sea_bios": false, "i440fx_sea_bios": false,
+	} {
+		body := fmt.Sprintf(`{"name":%q,"cluster":{"id":%q},"template":{"name":"Blank"},"os":{"type":"rhel_9x64"},`+
+			`"bios":{"type":%q},"tpm_enabled":"true"}`, bios, cluster, bios)
+		if legal {
+			r.ok("POST", "/api/vms", body)
+		} else {
+			r.refused(400, "UEFI firmware is not enabled", "POST", "/api/vms", body)
+		}
+	}
+}
+
 // TestAVMReadsAsUpUntilItsHostTellsThatItEnded stops a VM, whose host refuses a second stop meanwhile: S1.
 func TestAVMReadsAsUpUntilItsHostTellsThatItEnded(t *testing.T) {
 	timings := fast

@@ -41,6 +41,12 @@ func newSite(t *testing.T, timings ovirtsim.Timings) *site {
 	inventory := ovirtsim.DefaultInventory()
 	storages := &inventory.DataCenters[0].StorageDomains
 	*storages = append(*storages, ovirtsim.StorageDomain{Name: "block", Type: "iscsi"})
+
+	for i := range inventory.DataCenters[0].Clusters[0].Hosts {
+		host := &inventory.DataCenters[0].Clusters[0].Hosts[i]
+		host.Devices, host.MediatedDeviceTypes = []string{"pci_0000_3b_00_0"}, []string{"nvidia-63"}
+	}
+
 	sim, err := ovirtsim.New(ovirtsim.Options{Timings: timings, Inventory: inventory})
 	must(t, err)
 	t.Cleanup(sim.Close)

@@ -242,9 +242,12 @@ func (p *ovirtProvider) Resources(context.Context) []func() resource.Resource {
 		newVMAffinityGroupResource,
 		newVMDisksResizeResource,
 		newVMGraphicsConsolesResource,
+		newVMHostDeviceResource,
+		newVMMediatedDeviceResource,
 		newVMOptimizeCPUResource,
 		newVMStartResource,
 		newVMTagResource,
+		newVMWatchdogResource,
 	}
 }
 

@@ -56,6 +56,8 @@ func (r *vmResource) ValidateConfig(
 			"Raise maximum_memory to memory or more.")
 	}
 
+	resp.Diagnostics.Append(validateLease(ctx, req)...)
+
 	// The sizes of an instance type win over those of a request, so that every later plan would show a change.
 	var instanceType types.String
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("instance_type_id"), &instanceType)...)

@@ -2,7 +2,6 @@ package tfprovider
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -37,6 +36,13 @@ type vmModel struct {
 	MemoryBallooning    types.Bool          `tfsdk:"memory_ballooning"`
 	SerialConsole       types.Bool          `tfsdk:"serial_console"`
 	SoundcardEnabled    types.Bool          `tfsdk:"soundcard_enabled"`
+	HighAvailability    types.Bool          `tfsdk:"high_availability"`
+	Priority            types.Int64         `tfsdk:"high_availability_priority"`
+	LeaseID             types.String        `tfsdk:"lease_storage_domain_id"`
+	StorageError        types.String        `tfsdk:"storage_error_resume_behaviour"`
+	BIOSType            types.String        `tfsdk:"bios_type"`
+	TPM                 types.Bool          `tfsdk:"tpm_enabled"`
+	CustomProperties    types.Map           `tfsdk:"custom_properties"`
 	CustomScript        types.String        `tfsdk:"initialization_custom_script"`
 	Hostname            types.String        `tfsdk:"initialization_hostname"`
 	DNSServers          types.List          `tfsdk:"initialization_dns_servers"`
@@ -86,11 +92,13 @@ func (m *vmModel) toEngine(ctx context.Context) (*engine.VM, diag.Diagnostics) {
 		vm.Console = &engine.Console{Enabled: m.SerialConsole.ValueBool()}
 	}
 
-	if isKnown(m.HugePages) {
-		vm.Properties = &engine.Properties{
-			Items: []engine.Property{{Name: "hugepages", Value: strconv.FormatInt(m.HugePages.ValueInt64(), 10)}},
-		}
+	vm.HighAvailability, vm.Lease, vm.StorageError = m.availability(), m.lease(), m.StorageError.ValueString()
+	vm.TPM = flag(m.TPM)
+	if bios := m.BIOSType.ValueString(); bios != "" {
+		vm.BIOS = &engine.BIOS{Type: bios}
 	}
+
+	vm.Properties = m.properties()
 
 	var placementDiags diag.Diagnostics
 	vm.PlacementPolicy, placementDiags = m.placement(ctx)
@@ -218,19 +226,13 @@ func (m *vmModel) observe(vm *engine.VM) {
 		m.MemoryBallooning = types.BoolPointerValue(policy.Ballooning)
 	}
 
-	m.SerialConsole, m.HugePages = types.BoolNull(), types.Int64Null()
+	m.SerialConsole = types.BoolNull()
 	if vm.Console != nil {
 		m.SerialConsole = types.BoolValue(vm.Console.Enabled)
 	}
 
-	if vm.Properties != nil {
-		for _, property := range vm.Properties.Items {
-			if size, err := strconv.ParseInt(property.Value, 10, 64); err == nil && property.Name == "hugepages" {
-				m.HugePages = types.Int64Value(size)
-			}
-		}
-	}
-
+	m.observeAvailability(vm)
+	m.observeProperties(vm.Properties)
 	m.observePlacement(vm.PlacementPolicy)
 }
 
@@ -302,6 +304,13 @@ func (m *vmModel) complete(vm *engine.VM) {
 	settle(&m.VMType, seen.VMType)
 	settle(&m.InstanceTypeID, seen.InstanceTypeID)
 	settle(&m.HugePages, seen.HugePages)
+	settle(&m.HighAvailability, seen.HighAvailability)
+	settle(&m.Priority, seen.Priority)
+	settle(&m.LeaseID, seen.LeaseID)
+	settle(&m.StorageError, seen.StorageError)
+	settle(&m.BIOSType, seen.BIOSType)
+	settle(&m.TPM, seen.TPM)
+	settle(&m.CustomProperties, seen.CustomProperties)
 	settle(&m.SerialConsole, seen.SerialConsole)
 	settle(&m.SoundcardEnabled, seen.SoundcardEnabled)
 	settle(&m.PlacementAffinity, seen.PlacementAffinity)
@@ -328,6 +337,18 @@ func (m *vmModel) changes(ctx context.Context, before *vmModel) (*engine.VM, dia
 
 	if !m.Description.Equal(before.Description) {
 		change.Description = text(m.Description)
+	}
+
+	if !m.HighAvailability.Equal(before.HighAvailability) || !m.Priority.Equal(before.Priority) {
+		change.HighAvailability = m.availability()
+	}
+
+	if !m.LeaseID.Equal(before.LeaseID) {
+		change.Lease = m.lease()
+	}
+
+	if !m.StorageError.Equal(before.StorageError) {
+		change.StorageError = m.StorageError.ValueString()
 	}
 
 	if !m.SerialConsole.Equal(before.SerialConsole) && isKnown(m.SerialConsole) {

@@ -5,10 +5,12 @@ import (
 	"maps"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/boolplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/mapplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/setplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
@@ -50,6 +52,7 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 		"initialization_search_domains": initTexts("Domains in which the guest looks for names without one."),
 	}
 	maps.Copy(attributes, hardwareAttributes())
+	maps.Copy(attributes, availabilityAttributes())
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "A virtual machine, made from a template. What the configuration leaves out is the " +
 			"template's, and is recorded.",
@@ -112,6 +115,43 @@ func hardwareAttributes() map[string]schema.Attribute {
 				description,
 			),
 		),
+	}
+}
+
+// availabilityAttributes are those of high availability, firmware and custom properties.
+func availabilityAttributes() map[string]schema.Attribute {
+	return map[string]schema.Attribute{
+		"high_availability": mutableFlag(
+			enginesFlag("Start the VM on another host when it, or its host, fails. Not in the released provider."),
+		),
+		"high_availability_priority": mutableNumber(
+			enginesNumber("Priority among highly available VMs, 0 to 100. Not in the released provider.",
+				int64validator.Between(0, 100)),
+		),
+		"lease_storage_domain_id": mutable(
+			enginesText("UUID of the storage domain that has a lease of the VM, which needs `high_availability`; "+
+				"empty for none. Not in the released provider.", stringvalidator.Any(uuid, stringvalidator.OneOf(""))),
+		),
+		"storage_error_resume_behaviour": mutable(
+			enginesText("What becomes of the VM after an error of its storage: `auto_resume`, `leave_paused` or "+
+				"`kill`; with a lease always `kill`. Not in the released provider.",
+				stringvalidator.OneOf("auto_resume", "leave_paused", "kill")),
+		),
+		"bios_type": enginesText("Chip set and firmware: `i440fx_sea_bios`, `q35_sea_bios`, `q35_ovmf` or "+
+			"`q35_secure_boot`. Not in the released provider.",
+			stringvalidator.OneOf("i440fx_sea_bios", "q35_sea_bios", "q35_ovmf", "q35_secure_boot")),
+		"tpm_enabled": enginesFlag("Trusted platform module, which needs UEFI. Not in the released provider."),
+		"custom_properties": schema.MapAttribute{
+			Optional:    true,
+			Computed:    true,
+			ElementType: types.StringType,
+			MarkdownDescription: "Custom properties by name, but for `hugepages`, which is `huge_pages`, and " +
+				"`mdev_type`, for which there is `ovirt_vm_mediated_device`. Not in the released provider.",
+			PlanModifiers: []planmodifier.Map{
+				mapplanmodifier.UseStateForUnknown(), mapplanmodifier.RequiresReplace(),
+			},
+			Validators: []validator.Map{mapvalidator.KeysAre(stringvalidator.NoneOf(hugePagesProperty, "mdev_type"))},
+		},
 	}
 }
 

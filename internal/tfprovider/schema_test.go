@@ -41,7 +41,19 @@ var deliberate = map[string]string{
 
 	"resource ovirt_vm.guaranteed_memory": more,
 	"resource ovirt_vm.description":       more,
-	"resource ovirt_nic.mac":              more,
+
+	"resource ovirt_vm.high_availability":              more,
+	"resource ovirt_vm.high_availability_priority":     more,
+	"resource ovirt_vm.lease_storage_domain_id":        more,
+	"resource ovirt_vm.storage_error_resume_behaviour": more,
+	"resource ovirt_vm.bios_type":                      more,
+	"resource ovirt_vm.tpm_enabled":                    more,
+	"resource ovirt_vm.custom_properties":              more,
+	"resource ovirt_vm_watchdog":                       more,
+	"resource ovirt_vm_host_device":                    more,
+	"resource ovirt_vm_mediated_device":                more,
+
+	"resource ovirt_nic.mac": more,
 
 	"resource ovirt_vm.initialization_dns_servers":            more,
 	"resource ovirt_vm.initialization_search_domains":         more,

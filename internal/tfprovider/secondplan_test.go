@@ -46,6 +46,27 @@ var choices = map[string][]func(*infrav1.OLVMMachineSpec){
 	"serialConsole":    flags(func(vm *infrav1.VirtualMachine, value *bool) { vm.SerialConsole = value }),
 	"soundCard":        flags(func(vm *infrav1.VirtualMachine, value *bool) { vm.SoundCard = value }),
 	"hugePages":        {nothing, func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.HugePages = 2048 }},
+	"highAvailability": {nothing, func(s *infrav1.OLVMMachineSpec) {
+		s.VirtualMachine.HighAvailability = &infrav1.HighAvailability{}
+	}, func(s *infrav1.OLVMMachineSpec) {
+		s.VirtualMachine.HighAvailability = &infrav1.HighAvailability{Priority: 100, StorageErrorResume: "leave_paused"}
+	}, func(s *infrav1.OLVMMachineSpec) {
+		s.VirtualMachine.HighAvailability = &infrav1.HighAvailability{LeaseStorageDomainName: "olvm-data-2"}
+	}},
+	"watchdog": {nothing, func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Watchdog = &infrav1.Watchdog{} }},
+	"firmware": {nothing, func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Firmware.BiosType = "i440fx_sea_bios" },
+		func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.Firmware = infrav1.Firmware{BiosType: "q35_secure_boot", TPM: ptr.To(true)}
+			s.VirtualMachine.OSType = "rhel_9x64" // others cannot have a TPM
+		}},
+	"customProperties": {nothing, func(s *infrav1.OLVMMachineSpec) {
+		s.VirtualMachine.CustomProperties = []infrav1.CustomProperty{
+			{Name: "viodiskcache", Value: "writeback"}, {Name: "sap_agent", Value: "true"},
+		}
+	}},
+	"mediatedDevices": {nothing, func(s *infrav1.OLVMMachineSpec) {
+		s.VirtualMachine.MediatedDevices = []infrav1.MediatedDevice{{Type: "nvidia-63"}, {Type: "nvidia-63"}}
+	}},
 	"cpu.mode": {nothing, func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.CPU.Mode = "host_passthrough" },
 		func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.CPU.Mode = "host_model" },
 		func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.CPU.Mode = "custom" }},
@@ -106,6 +127,10 @@ var choices = map[string][]func(*infrav1.OLVMMachineSpec){
 	"placement": {nothing, func(s *infrav1.OLVMMachineSpec) {
 		s.VirtualMachine.Placement.HostNames = []string{"host-2"}
 	},
+		func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.Placement.HostNames = []string{"host-1"}
+			s.VirtualMachine.HostDevices = []string{"pci_0000_3b_00_0"}
+		},
 		func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.Placement.HostNames = []string{"host-1", "host-2"}
 			s.VirtualMachine.CPU.AutoPinningPolicy = "resize_and_pin"
@@ -233,6 +258,8 @@ func newFactory(t *testing.T) *factory {
 		Disks:   []ovirtsim.TemplateDisk{{Size: 10 << 30, Format: "raw"}}})
 	for i := range dc.Clusters[0].Hosts {
 		dc.Clusters[0].Hosts[i].Memory = 1 << 40
+		dc.Clusters[0].Hosts[i].Devices = []string{"pci_0000_3b_00_0"}
+		dc.Clusters[0].Hosts[i].MediatedDeviceTypes = []string{"nvidia-63"}
 	}
 
 	timings := ovirtsim.Timings{

@@ -898,6 +898,19 @@ func TestMistakesAreFoundBeforeAnythingIsPlanned(t *testing.T) {
 		},
 		"a description with emoji": {vm("description = \"\U0001F600\"\n"), "emoji"},
 		"memory that is no MiB":    {vm("memory = 1073741825\n"), "1 MiB"},
+		"a lease without high availability": {
+			vm("lease_storage_domain_id = \"$storage\"\n"),
+			"Set high_availability",
+		},
+		"a lease, and no kill": {
+			vm("high_availability = true\n lease_storage_domain_id = \"$storage\"\n" +
+				" storage_error_resume_behaviour = \"auto_resume\"\n"),
+			"write kill",
+		},
+		"huge pages as a property": {
+			vm("custom_properties = { hugepages = \"2048\" }\n"),
+			"custom_properties",
+		},
 		"more guaranteed than there is": {
 			vm("memory = 1073741824\n guaranteed_memory = 2147483648\n"),
 			"Lower guaranteed_memory",

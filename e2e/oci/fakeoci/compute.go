@@ -149,7 +149,7 @@ func (s *Server) start(made, image *record, details object) {
 	ctx, made.off = context.WithCancel(s.ctx)
 
 	go func() {
-		if err := s.settings.Guests.Boot(ctx, machine, func([]store.ReportedInterface) {}); err != nil {
+		if err := s.settings.Guests.Boot(ctx, machine, func(store.AgentReport) {}); err != nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.console = append(s.console, fmt.Sprintf("%s: %v", name, err))

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/hex"
 	"net/http"
 	"slices"
 
@@ -8,11 +9,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has the devices of hosts that VMs may have, mediated devices, and NUMA nodes. Hosts have none of them here.
-// That an engine refuses was seen, and with which status; the words of its refusals were not recorded.
+// This file has the devices of hosts that VMs may have, mediated devices, and NUMA nodes, which hosts do not have here.
+// That an engine refuses was seen, and with which status; the words of its refusals were not recorded, and no host with
+// devices was: how these look is what the API's model says.
 
 var deviceRoutes = []route{
+	{"GET", "/vms/{vm}/hostdevices", listVMHostDevices},
 	{"POST", "/vms/{vm}/hostdevices", addHostDevice},
+	{"GET", "/vms/{vm}/hostdevices/{id}", itemOf(listVMHostDevices)},
+	{"DELETE", "/vms/{vm}/hostdevices/{id}", removeHostDevice},
 	{"GET", "/vms/{vm}/mediateddevices", listMediatedDevices},
 	{"POST", "/vms/{vm}/mediateddevices", addMediatedDevice},
 	{"GET", "/vms/{vm}/mediateddevices/{id}", itemOf(listMediatedDevices)},
@@ -150,23 +155,90 @@ func removeNUMANode(c *call) (*wire.Element, error) {
 	return c.complete(), nil
 }
 
-// addHostDevice always refuses: a VM must be pinned to a host, and the hosts here have no devices.
+// hostDeviceID is the ID of a device: its name in hexadecimal.
+func hostDeviceID(name string) string { return hex.EncodeToString([]byte(name)) }
+
+func hostDeviceDocument(name, hostID, path, ownerID, collection string) *wire.Element {
+	id := hostDeviceID(name)
+
+	return wire.Object("host_device", id, path, ownerID, collection, id).Str("name", name).
+		Str("capability", "pci").Add(wire.Ref("host", "hosts", hostID))
+}
+
+func listHostDevices(c *call) (*wire.Element, error) {
+	h, err := c.host()
+	if err != nil {
+		return nil, err
+	}
+
+	out := wire.El("host_devices")
+	for _, name := range h.Devices {
+		out.Items(hostDeviceDocument(name, h.ID, "hosts", h.ID, "devices"))
+	}
+
+	return out, nil
+}
+
+func vmHostDevice(v *store.VM, name string) *wire.Element {
+	return hostDeviceDocument(name, v.PlacementHosts[0], "vms", v.ID, "hostdevices").Add(wire.Ref("vm", "vms", v.ID))
+}
+
+func listVMHostDevices(c *call) (*wire.Element, error) {
+	out := wire.El("host_devices")
+	if v := c.store.VMs.Get(c.id("vm")); v != nil && len(v.PlacementHosts) > 0 {
+		for _, name := range v.HostDevices {
+			out.Items(vmHostDevice(v, name))
+		}
+	}
+
+	return out, nil
+}
+
+// addHostDevice gives a VM a device of the host that it is pinned to.
 func addHostDevice(c *call) (*wire.Element, error) {
 	v, err := c.vm()
 	if err != nil {
 		return nil, err
 	}
 
+	name := c.body.Value("name")
+
 	switch {
 	case wire.RefID(c.body) != "":
 		return nil, wire.BrokenPage()
-	case c.body.Value("name") == "":
+	case name == "":
 		return nil, incomplete("HostDevice", "id|name")
 	case len(v.PlacementHosts) == 0:
 		return nil, wire.Conflict("Cannot add Host Devices. The VM is not pinned to a host.")
-	default:
+	}
+
+	if h := c.store.Hosts.Get(v.PlacementHosts[0]); h == nil || !slices.Contains(h.Devices, name) {
 		return nil, wire.Invalid("Cannot add Host Devices. The host does not have the device.")
 	}
+
+	if !slices.Contains(v.HostDevices, name) {
+		v.HostDevices = append(slices.Clone(v.HostDevices), name)
+		c.store.VMs.Put(v.ID, v)
+	}
+
+	return c.created(vmHostDevice(v, name)), nil
+}
+
+func removeHostDevice(c *call) (*wire.Element, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+
+	at := slices.IndexFunc(v.HostDevices, func(name string) bool { return hostDeviceID(name) == c.id("id") })
+	if at < 0 {
+		return nil, wire.Gone()
+	}
+
+	v.HostDevices = slices.Delete(slices.Clone(v.HostDevices), at, at+1)
+	c.store.VMs.Put(v.ID, v)
+
+	return c.complete(), nil
 }
 
 func mediatedDocument(v *store.VM, d store.MediatedDevice) *wire.Element {

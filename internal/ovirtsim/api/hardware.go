@@ -377,7 +377,9 @@ func (c *call) changeSettings(h *store.Hardware, in *wire.Element, fail failure)
 		)
 	}
 
-	if in.Yes("tpm_enabled") && !catalog().tpm(h.OSType) {
+	firmware := h.Settings.Value("bios", "type") // empty is the cluster's, which is UEFI
+	legacy := strings.HasSuffix(firmware, "_sea_bios")
+	if in.Yes("tpm_enabled") && (legacy || !catalog().tpm(h.OSType)) {
 		return fail(
 			"TPM device is not supported on 'x86_64' architecture, or for the guest OS, or UEFI " +
 				"firmware is not enabled, " +

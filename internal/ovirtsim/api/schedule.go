@@ -80,6 +80,8 @@ func (s *Engine) filter(v *store.VM, h *store.Host, free int64) (reason string, 
 			max(free, 0)>>20), 0
 	case v.CPU.Count() > h.CPU.Count():
 		return "internal filter CPU because it does not have enough cores to run the VM", 0
+	case !h.MakesDevices(v):
+		return "internal filter MDevice because it does not have the mediated devices of the VM", 0
 	}
 
 	reason, soft := s.affinity(v, h)

@@ -45,12 +45,6 @@ func (c *call) checkStart(v *store.VM) error {
 		return err
 	}
 
-	if len(v.MediatedDevices) > 0 {
-		return wire.Conflict(
-			"Cannot run VM. There is no host that satisfies current scheduling constraints. See below for details:",
-		)
-	}
-
 	switch v.Status {
 	case store.StatusDown, store.StatusSuspended, store.StatusPaused:
 	case store.StatusImageLocked:

@@ -24,7 +24,6 @@ var vmRoutes = []route{
 	{"GET", "/vms/{vm}/applications", ofVM(listNothing("applications"))},
 	{"GET", "/vms/{vm}/backups", listNothing("backups")},
 	{"GET", "/vms/{vm}/checkpoints", listNothing("checkpoints")},
-	{"GET", "/vms/{vm}/hostdevices", listNothing("host_devices")},
 	{"GET", "/vms/{vm}/katelloerrata", listNothing("katello_errata")},
 	{"GET", "/vms/{vm}/nics/{id}/networkfilterparameters", listNothing("network_filter_parameters")},
 	{"GET", "/vms/{vm}/permissions", permissionsOf("vm", "vms", "vm")},

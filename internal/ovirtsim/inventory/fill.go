@@ -200,6 +200,7 @@ func fillCluster(s *store.Store, dcName, dcID string, c Cluster) {
 				Threads: cmp.Or(h.Threads, 2),
 			},
 		}
+		made.Devices, made.MediatedTypes = h.Devices, h.MediatedDeviceTypes
 		if h.Maintenance {
 			made.Status = store.HostMaintenance
 		}

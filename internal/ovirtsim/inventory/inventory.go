@@ -72,6 +72,10 @@ type Host struct {
 	Maintenance bool `json:"maintenance,omitempty"`
 	// AffinityLabels that the host has; they come into being by being named.
 	AffinityLabels []string `json:"affinityLabels,omitempty"`
+	// Devices are names of those that VMs may have, such as pci_0000_3b_00_0.
+	Devices []string `json:"devices,omitempty"`
+	// MediatedDeviceTypes are the types of mediated devices that the host makes, such as nvidia-63.
+	MediatedDeviceTypes []string `json:"mediatedDeviceTypes,omitempty"`
 }
 
 // Network with its vNIC profiles.

@@ -65,6 +65,9 @@ type (
 		// Memory in bytes.
 		Memory int64
 		CPU    Topology
+		// Devices are names of those that VMs may have, such as pci_0000_3b_00_0; MediatedTypes are the types of
+		// mediated devices that it makes, such as nvidia-63.
+		Devices, MediatedTypes []string
 		// FailedAt is when the host was lost; zero while it is reached.
 		FailedAt time.Time
 	}
@@ -294,6 +297,8 @@ type (
 		Boots                     int
 		NUMANodes                 []NUMANode
 		MediatedDevices           []MediatedDevice
+		// HostDevices are names of devices of the host that the VM is pinned to.
+		HostDevices []string
 		// CDROM is the ID of the image in the drive; empty where there is none.
 		CDROM string
 		// Watchdog of the VM; nil where it has none.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"reflect"
+	"slices"
 )
 
 // CPUProfileID is the ID of the CPU profile of a cluster.
@@ -20,6 +21,15 @@ func (v *VM) Addresses() []string {
 	}
 
 	return out
+}
+
+// MakesDevices reports whether a host has the types of all mediated devices of a VM.
+func (h *Host) MakesDevices(v *VM) bool {
+	return !slices.ContainsFunc(v.MediatedDevices, func(d MediatedDevice) bool {
+		return !slices.ContainsFunc(d.Parameters, func(p Property) bool {
+			return p.Name == "mdevType" && slices.Contains(h.MediatedTypes, p.Value)
+		})
+	})
 }
 
 // Running reports whether the VM is on a host, or on its way there or away.

@@ -1,23 +1,33 @@
 resource "ovirt_vm" "this" {
-  name                         = "demo-md-0-x7k2p"
-  comment                      = "capolvm owner default/demo-md-0-x7k2p 5f0c"
-  description                  = "made \"by\" $${us} <&&>"
-  cluster_id                   = "11111111-1111-4111-8111-111111111111"
-  template_id                  = "22222222-2222-4222-8222-222222222222"
-  clone                        = true
-  cpu_cores                    = 2
-  cpu_sockets                  = 1
-  cpu_threads                  = 1
-  cpu_mode                     = "host_passthrough"
-  memory                       = 17179869184
-  guaranteed_memory            = 8589934592
-  maximum_memory               = 34359738368
-  memory_ballooning            = false
-  huge_pages                   = 2048
-  vm_type                      = "high_performance"
-  os_type                      = "ol_9x64"
-  serial_console               = true
-  soundcard_enabled            = false
+  name                           = "demo-md-0-x7k2p"
+  comment                        = "capolvm owner default/demo-md-0-x7k2p 5f0c"
+  description                    = "made \"by\" $${us} <&&>"
+  cluster_id                     = "11111111-1111-4111-8111-111111111111"
+  template_id                    = "22222222-2222-4222-8222-222222222222"
+  clone                          = true
+  cpu_cores                      = 2
+  cpu_sockets                    = 1
+  cpu_threads                    = 1
+  cpu_mode                       = "host_passthrough"
+  memory                         = 17179869184
+  guaranteed_memory              = 8589934592
+  maximum_memory                 = 34359738368
+  memory_ballooning              = false
+  huge_pages                     = 2048
+  vm_type                        = "high_performance"
+  os_type                        = "ol_9x64"
+  serial_console                 = true
+  soundcard_enabled              = false
+  high_availability              = true
+  high_availability_priority     = 50
+  lease_storage_domain_id        = "77777777-7777-4777-8777-777777777777"
+  storage_error_resume_behaviour = "kill"
+  bios_type                      = "q35_secure_boot"
+  tpm_enabled                    = true
+  custom_properties = {
+    "for"          = "1"
+    "viodiskcache" = "writeback"
+  }
   initialization_hostname      = "demo-md-0-x7k2p"
   initialization_custom_script = var.user_data
 
@@ -104,6 +114,28 @@ resource "ovirt_vm_graphics_consoles" "none" {
   vm_id = ovirt_vm.this.id
 }
 
+resource "ovirt_vm_watchdog" "this" {
+  vm_id  = ovirt_vm.this.id
+  model  = "i6300esb"
+  action = "reset"
+}
+
+resource "ovirt_vm_host_device" "this" {
+  for_each = toset(["pci_0000_3b_00_0"])
+  vm_id    = ovirt_vm.this.id
+  name     = each.value
+}
+
+resource "ovirt_vm_mediated_device" "this" {
+  for_each = {
+    "1" = "nvidia-63"
+    "2" = "nvidia-63"
+  }
+
+  vm_id = ovirt_vm.this.id
+  type  = each.value
+}
+
 resource "ovirt_vm_tag" "this" {
   for_each = toset(["55555555-5555-4555-8555-555555555555"])
   vm_id    = ovirt_vm.this.id
@@ -117,7 +149,7 @@ resource "ovirt_vm_start" "this" {
   stop_behavior = "stop"
   force_stop    = true
 
-  depends_on = [ovirt_nic.nic1, ovirt_nic.nic2, ovirt_vm_disks_resize.root, ovirt_disk.data, ovirt_disk_attachment.data, ovirt_vm_graphics_consoles.none, ovirt_vm_tag.this]
+  depends_on = [ovirt_nic.nic1, ovirt_nic.nic2, ovirt_vm_disks_resize.root, ovirt_disk.data, ovirt_disk_attachment.data, ovirt_vm_graphics_consoles.none, ovirt_vm_watchdog.this, ovirt_vm_host_device.this, ovirt_vm_mediated_device.this, ovirt_vm_tag.this]
 
   lifecycle {
     # Power is watched natively; a VM that reboots must not be restarted by a plan.

@@ -1,0 +1,71 @@
+package v1
+
+// HighAvailability restarts a VM when it, or its host, fails.
+type HighAvailability struct {
+	// priority of the VM among those that are restarted or moved, the higher the earlier. 0 means the engine's own, 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Priority int32 `json:"priority,omitempty"`
+
+	// leaseStorageDomainName is the storage domain that has a lease of the VM, by which it is restarted also where
+	// its host cannot be fenced: two hosts never run it. Empty means no lease.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	LeaseStorageDomainName string `json:"leaseStorageDomainName,omitempty"`
+
+	// storageErrorResume is what becomes of a VM that its host paused for an error of its storage, once the storage is
+	// back: auto_resume, leave_paused or kill. A VM with a lease is always killed. Empty means kill with a lease, and
+	// the template's without one.
+	// +optional
+	// +kubebuilder:validation:Enum="";auto_resume;leave_paused;kill
+	StorageErrorResume string `json:"storageErrorResume,omitempty"`
+}
+
+// Watchdog is a device, an i6300esb, by which the host sees that a guest hangs. The guest needs a service that uses it,
+// such as systemd with RuntimeWatchdogSec.
+type Watchdog struct {
+	// action that the host takes: reset, poweroff, pause, dump or none. Empty means reset.
+	// +optional
+	// +kubebuilder:validation:Enum="";none;reset;poweroff;pause;dump
+	Action string `json:"action,omitempty"`
+}
+
+// Firmware is the chip set and the firmware of a VM, and its TPM.
+type Firmware struct {
+	// biosType is i440fx_sea_bios, q35_sea_bios, q35_ovmf (UEFI) or q35_secure_boot, as the engine spells it. Empty
+	// means the template's, or that of the engine's cluster.
+	// +optional
+	// +kubebuilder:validation:Enum="";i440fx_sea_bios;q35_sea_bios;q35_ovmf;q35_secure_boot
+	BiosType string `json:"biosType,omitempty"`
+
+	// tpm gives the VM a trusted platform module, which needs UEFI and an operating system that the engine knows to
+	// support it. Without a value it is the engine's choice.
+	// +optional
+	TPM *bool `json:"tpm,omitempty"`
+}
+
+// MediatedDevice is a part of a device of the host, such as a virtual GPU.
+type MediatedDevice struct {
+	// type of the device as the host names it, such as nvidia-63.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	Type string `json:"type,omitempty"`
+}
+
+// CustomProperty is a custom property of a VM, which the engine's administrator has defined, or which every engine
+// knows: sap_agent, sndbuf, vhost, viodiskcache, scsi_hostdev, nvram_template, extra_cpu_flags.
+type CustomProperty struct {
+	// name of the property.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	Name string `json:"name,omitempty"`
+
+	// value of the property.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Value string `json:"value,omitempty"`
+}

@@ -1,0 +1,139 @@
+package desired
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// This file has what the engine does for a VM beyond running it, and the devices of hosts that a VM may have.
+
+// availability resolves high availability. With a lease, the engine turns every other behaviour into kill without a
+// word.
+func availability(
+	ctx context.Context, client *engine.Client, dc *engine.DataCenter, vm infrav1.VirtualMachine, out *render.Machine,
+) error {
+	const path = vmPath + "highAvailability."
+	wanted := vm.HighAvailability
+	if wanted == nil {
+		return nil
+	}
+
+	out.HighAvailability = &render.HighAvailability{
+		Priority:     int64(wanted.Priority),
+		StorageError: wanted.StorageErrorResume,
+	}
+	if wanted.LeaseStorageDomainName == "" {
+		return nil
+	}
+
+	if wanted.StorageErrorResume != "" && wanted.StorageErrorResume != "kill" {
+		return invalid(path+"storageErrorResume",
+			"a VM with a lease is killed when its storage fails: write kill, or remove leaseStorageDomainName")
+	}
+
+	domain, err := client.StorageDomain(ctx, dc, wanted.LeaseStorageDomainName)
+	if err != nil {
+		return blocker.NotFound(err, infrav1.StorageDomainNotFoundReason, path+"leaseStorageDomainName")
+	}
+
+	out.HighAvailability.LeaseStorageDomainID = domain.ID.String()
+
+	return nil
+}
+
+// devicesOf checks watchdog, firmware and custom properties, which need no look-up.
+func devicesOf(vm infrav1.VirtualMachine, out *render.Machine) error {
+	firmware := vm.Firmware
+	if strings.HasSuffix(firmware.BiosType, "_sea_bios") && firmware.TPM != nil && *firmware.TPM {
+		return invalid(vmPath+"firmware.tpm",
+			"a TPM needs UEFI, and biosType is %s; write q35_ovmf or q35_secure_boot", firmware.BiosType)
+	}
+
+	out.BIOSType, out.TPM = firmware.BiosType, firmware.TPM
+	if vm.Watchdog != nil {
+		out.WatchdogAction = "reset"
+		if vm.Watchdog.Action != "" {
+			out.WatchdogAction = vm.Watchdog.Action
+		}
+	}
+
+	for _, device := range vm.MediatedDevices {
+		out.MediatedDevices = append(out.MediatedDevices, device.Type)
+	}
+
+	for i, property := range vm.CustomProperties {
+		switch field := fmt.Sprintf("%scustomProperties[%d].name", vmPath, i); property.Name {
+		case "hugepages":
+			return invalid(field, "huge pages have a field of their own: write %shugePages", vmPath)
+		case "mdev_type":
+			return invalid(field, "mediated devices have a field of their own: write %smediatedDevices", vmPath)
+		}
+
+		if out.CustomProperties == nil {
+			out.CustomProperties = map[string]string{}
+		}
+
+		out.CustomProperties[property.Name] = property.Value
+	}
+
+	return nil
+}
+
+// hostDevices checks devices of the host on which the VM runs, which must be one.
+func hostDevices(
+	ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine, hosts []engine.ID, out *render.Machine,
+) error {
+	const field = vmPath + "hostDevices"
+	if len(vm.HostDevices) == 0 {
+		return nil
+	}
+
+	if len(hosts) != 1 {
+		return invalid(field, "they belong to one host, and the VM may run on %s; name one host in "+
+			"%splacement.hostNames", anyOf(len(hosts)), vmPath)
+	}
+
+	there, err := client.HostDevices(ctx, hosts[0])
+	if err != nil {
+		return err
+	}
+
+	for _, name := range vm.HostDevices {
+		if !slices.Contains(there, name) {
+			return invalid(field, "the host has no device %q; it has %s", name, listed(there))
+		}
+	}
+
+	out.HostDevices = slices.Sorted(slices.Values(vm.HostDevices))
+
+	return nil
+}
+
+func anyOf(hosts int) string {
+	if hosts == 0 {
+		return "any"
+	}
+
+	return fmt.Sprintf("any of %d", hosts)
+}
+
+// listed are names for a message; a host may have hundreds of devices.
+func listed(names []string) string {
+	const most = 20
+
+	switch {
+	case len(names) == 0:
+		return "none"
+	case len(names) > most:
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	default:
+		return strings.Join(names, ", ")
+	}
+}

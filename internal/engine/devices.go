@@ -1,0 +1,184 @@
+package engine
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+)
+
+// This file has devices of VMs that are resources of their own: watchdogs, devices of hosts, and mediated devices.
+
+// Watchdog of a VM, which has one at most.
+type Watchdog struct {
+	XMLName xml.Name `xml:"watchdog"`
+	ID      ID       `xml:"id,attr,omitempty"`
+	Model   string   `xml:"model,omitempty"`
+	Action  string   `xml:"action,omitempty"`
+}
+
+func watchdogsPath(vmID ID) string { return vmPath(vmID) + "/watchdogs" }
+
+// Watchdogs are those of a VM: one, or none. So an engine answers for a VM that is gone, too.
+func (c *Client) Watchdogs(ctx context.Context, vmID ID) ([]Watchdog, error) {
+	var list struct {
+		XMLName xml.Name   `xml:"watchdogs"`
+		Items   []Watchdog `xml:"watchdog"`
+	}
+	if err := c.get(ctx, watchdogsPath(vmID), nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to get the watchdog of VM %s: %w", vmID, err)
+	}
+
+	return list.Items, nil
+}
+
+// AddWatchdog gives a VM a watchdog, and returns it.
+func (c *Client) AddWatchdog(ctx context.Context, vmID ID, watchdog Watchdog) (*Watchdog, error) {
+	var made Watchdog
+	if err := c.do(ctx, http.MethodPost, watchdogsPath(vmID), nil, watchdog, &made); err != nil {
+		return nil, fmt.Errorf("failed to add a watchdog to VM %s: %w", vmID, err)
+	}
+
+	return &made, nil
+}
+
+// UpdateWatchdog changes model and action of a watchdog.
+func (c *Client) UpdateWatchdog(ctx context.Context, vmID ID, watchdog Watchdog) error {
+	id := watchdog.ID
+	watchdog.ID = ""
+
+	if err := c.do(ctx, http.MethodPut, watchdogsPath(vmID)+"/"+id.segment(), nil, watchdog, nil); err != nil {
+		return fmt.Errorf("failed to update the watchdog of VM %s: %w", vmID, err)
+	}
+
+	return nil
+}
+
+// RemoveWatchdog takes the watchdog from a VM.
+func (c *Client) RemoveWatchdog(ctx context.Context, vmID, id ID) error {
+	if err := c.do(ctx, http.MethodDelete, watchdogsPath(vmID)+"/"+id.segment(), nil, nil, nil); err != nil {
+		return fmt.Errorf("failed to remove the watchdog of VM %s: %w", vmID, err)
+	}
+
+	return nil
+}
+
+// hostDevice is a device of a host. Its ID is its name in hexadecimal, and no UUID: it is found by its name.
+type hostDevice struct {
+	XMLName xml.Name `xml:"host_device"`
+	Name    string   `xml:"name"`
+}
+
+func (c *Client) hostDevices(ctx context.Context, path string) ([]string, error) {
+	var list struct {
+		XMLName xml.Name     `xml:"host_devices"`
+		Items   []hostDevice `xml:"host_device"`
+	}
+	if err := c.get(ctx, path, nil, &list); err != nil {
+		return nil, err
+	}
+
+	var out []string
+	for _, device := range list.Items {
+		out = append(out, device.Name)
+	}
+
+	return out, nil
+}
+
+// HostDevices are the names of the devices of a host.
+func (c *Client) HostDevices(ctx context.Context, hostID ID) ([]string, error) {
+	names, err := c.hostDevices(ctx, "/hosts/"+hostID.segment()+"/devices")
+	if err != nil {
+		return nil, fmt.Errorf("failed to list the devices of host %s: %w", hostID, err)
+	}
+
+	return names, nil
+}
+
+// VMHostDevices are the names of the devices of its host that a VM has.
+func (c *Client) VMHostDevices(ctx context.Context, vmID ID) ([]string, error) {
+	names, err := c.hostDevices(ctx, vmPath(vmID)+"/hostdevices")
+	if err != nil {
+		return nil, fmt.Errorf("failed to list the host devices of VM %s: %w", vmID, err)
+	}
+
+	return names, nil
+}
+
+// AddHostDevice gives a VM that is pinned to a host a device of it.
+func (c *Client) AddHostDevice(ctx context.Context, vmID ID, name string) error {
+	err := c.do(ctx, http.MethodPost, vmPath(vmID)+"/hostdevices", nil, hostDevice{Name: name}, nil)
+	if err != nil {
+		return fmt.Errorf("failed to give host device %s to VM %s: %w", name, vmID, err)
+	}
+
+	return nil
+}
+
+// RemoveHostDevice takes a device of its host from a VM.
+func (c *Client) RemoveHostDevice(ctx context.Context, vmID ID, name string) error {
+	path := vmPath(vmID) + "/hostdevices/" + url.PathEscape(fmt.Sprintf("%x", name))
+	if err := c.do(ctx, http.MethodDelete, path, nil, nil, nil); err != nil {
+		return fmt.Errorf("failed to take host device %s from VM %s: %w", name, vmID, err)
+	}
+
+	return nil
+}
+
+// MediatedDevice of a VM.
+type MediatedDevice struct {
+	XMLName    xml.Name   `xml:"vm_mediated_device"`
+	ID         ID         `xml:"id,attr,omitempty"`
+	Parameters []Property `xml:"spec_params>property"`
+}
+
+// mediatedType is the name of the parameter that has the type of a mediated device.
+const mediatedType = "mdevType"
+
+// Type of the device, such as nvidia-63.
+func (d *MediatedDevice) Type() string {
+	at := slices.IndexFunc(d.Parameters, func(p Property) bool { return p.Name == mediatedType })
+	if at < 0 {
+		return ""
+	}
+
+	return d.Parameters[at].Value
+}
+
+func mediatedPath(vmID ID) string { return vmPath(vmID) + "/mediateddevices" }
+
+// MediatedDevices are those of a VM.
+func (c *Client) MediatedDevices(ctx context.Context, vmID ID) ([]MediatedDevice, error) {
+	var list struct {
+		XMLName xml.Name         `xml:"vm_mediated_devices"`
+		Items   []MediatedDevice `xml:"vm_mediated_device"`
+	}
+	if err := c.get(ctx, mediatedPath(vmID), nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to list the mediated devices of VM %s: %w", vmID, err)
+	}
+
+	return list.Items, nil
+}
+
+// AddMediatedDevice gives a VM a mediated device of a type, and returns it.
+func (c *Client) AddMediatedDevice(ctx context.Context, vmID ID, kind string) (*MediatedDevice, error) {
+	var made MediatedDevice
+	wanted := MediatedDevice{Parameters: []Property{{Name: mediatedType, Value: kind}}}
+	if err := c.do(ctx, http.MethodPost, mediatedPath(vmID), nil, wanted, &made); err != nil {
+		return nil, fmt.Errorf("failed to give mediated device %s to VM %s: %w", kind, vmID, err)
+	}
+
+	return &made, nil
+}
+
+// RemoveMediatedDevice takes a mediated device from a VM.
+func (c *Client) RemoveMediatedDevice(ctx context.Context, vmID, id ID) error {
+	if err := c.do(ctx, http.MethodDelete, mediatedPath(vmID)+"/"+id.segment(), nil, nil, nil); err != nil {
+		return fmt.Errorf("failed to take mediated device %s from VM %s: %w", id, vmID, err)
+	}
+
+	return nil
+}

@@ -1,0 +1,130 @@
+package tfprovider
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// This file has those attributes of a VM that the released provider does not have: high availability, firmware, and
+// custom properties.
+
+// hugePagesProperty is the custom property that has an attribute of its own.
+const hugePagesProperty = "hugepages"
+
+// validateLease refuses what the engine would refuse, or change without a word.
+func validateLease(ctx context.Context, req resource.ValidateConfigRequest) diag.Diagnostics {
+	var diags diag.Diagnostics
+	var enabled types.Bool
+	var lease, behaviour types.String
+	diags.Append(req.Config.GetAttribute(ctx, path.Root("high_availability"), &enabled)...)
+	diags.Append(req.Config.GetAttribute(ctx, path.Root("lease_storage_domain_id"), &lease)...)
+	diags.Append(req.Config.GetAttribute(ctx, path.Root("storage_error_resume_behaviour"), &behaviour)...)
+	if !isKnown(lease) || lease.ValueString() == "" {
+		return diags
+	}
+
+	if !enabled.IsUnknown() && !enabled.ValueBool() {
+		diags.AddAttributeError(path.Root("lease_storage_domain_id"), "A lease without high availability",
+			"Set high_availability to true, or remove lease_storage_domain_id.")
+	}
+
+	if isKnown(behaviour) && behaviour.ValueString() != "kill" {
+		diags.AddAttributeError(path.Root("storage_error_resume_behaviour"), "A lease with another behaviour than kill",
+			"A VM with a lease is always killed when its storage fails: write kill, or remove the line.")
+	}
+
+	return diags
+}
+
+// availability is nil where it is left to the engine.
+func (m *vmModel) availability() *engine.HighAvailability {
+	if !isKnown(m.HighAvailability) && !isKnown(m.Priority) {
+		return nil
+	}
+
+	return &engine.HighAvailability{Enabled: m.HighAvailability.ValueBool(), Priority: number(m.Priority)}
+}
+
+// lease is nil where it is left to the engine.
+func (m *vmModel) lease() *engine.Lease {
+	if !isKnown(m.LeaseID) {
+		return nil
+	}
+
+	return &engine.Lease{StorageDomain: engine.NewRef(idOf(m.LeaseID))}
+}
+
+// properties are nil where they are left to the engine.
+func (m *vmModel) properties() *engine.Properties {
+	var items []engine.Property
+
+	if isKnown(m.HugePages) {
+		size := strconv.FormatInt(m.HugePages.ValueInt64(), 10)
+		items = append(items, engine.Property{Name: hugePagesProperty, Value: size})
+	}
+
+	if isKnown(m.CustomProperties) {
+		for name, value := range m.CustomProperties.Elements() {
+			if text, ok := value.(types.String); ok {
+				items = append(items, engine.Property{Name: name, Value: text.ValueString()})
+			}
+		}
+	}
+
+	if len(items) == 0 {
+		return nil
+	}
+
+	return &engine.Properties{Items: items}
+}
+
+// observeAvailability takes over what the engine tells of high availability and firmware.
+func (m *vmModel) observeAvailability(vm *engine.VM) {
+	m.HighAvailability, m.Priority = types.BoolNull(), types.Int64Null()
+	if vm.HighAvailability != nil {
+		m.HighAvailability = types.BoolValue(vm.HighAvailability.Enabled)
+		m.Priority = types.Int64PointerValue(vm.HighAvailability.Priority)
+	}
+
+	lease := engine.ID("")
+	if vm.Lease != nil {
+		lease = engine.RefID(vm.Lease.StorageDomain)
+	}
+
+	m.LeaseID = idValue(lease) // empty for none
+	m.StorageError, m.TPM = optional(vm.StorageError), types.BoolPointerValue(vm.TPM)
+	m.BIOSType = types.StringNull()
+	if vm.BIOS != nil {
+		m.BIOSType = optional(vm.BIOS.Type)
+	}
+}
+
+// observeProperties takes over the custom properties, of which huge pages are an attribute of their own.
+func (m *vmModel) observeProperties(seen *engine.Properties) {
+	m.HugePages = types.Int64Null()
+	others := map[string]attr.Value{}
+
+	if seen != nil {
+		for _, property := range seen.Items {
+			if property.Name != hugePagesProperty {
+				others[property.Name] = types.StringValue(property.Value)
+			} else if size, err := strconv.ParseInt(property.Value, 10, 64); err == nil {
+				m.HugePages = types.Int64Value(size)
+			}
+		}
+	}
+
+	if len(others) > 0 || isKnown(m.CustomProperties) {
+		m.CustomProperties = types.MapValueMust(types.StringType, others)
+	} else {
+		m.CustomProperties = types.MapNull(types.StringType)
+	}
+}

@@ -1,0 +1,121 @@
+package tfprovider
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*vmHostDeviceResource)(nil)
+	_ resource.ResourceWithImportState = (*vmHostDeviceResource)(nil)
+)
+
+func newVMHostDeviceResource() resource.Resource {
+	return &vmHostDeviceResource{fixed{base{typeName: "ovirt_vm_host_device"}}}
+}
+
+type vmHostDeviceResource struct{ fixed }
+
+func (r *vmHostDeviceResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "A device of the host to which a virtual machine is pinned, given to that machine. Not " +
+			"in the released provider.",
+		Attributes: map[string]schema.Attribute{
+			"id":    computedText("UUID of the VM and name of the device, with a slash between them."),
+			"vm_id": fixedID("UUID of the VM."),
+			"name":  fixedText("Name of the device, such as `pci_0000_3b_00_0`.", notEmpty),
+		},
+	}
+}
+
+type vmHostDeviceModel struct {
+	ID   types.String `tfsdk:"id"`
+	VMID types.String `tfsdk:"vm_id"`
+	Name types.String `tfsdk:"name"`
+}
+
+func (m *vmHostDeviceModel) setID() {
+	m.ID = types.StringValue(m.VMID.ValueString() + "/" + m.Name.ValueString())
+}
+
+func (r *vmHostDeviceResource) has(ctx context.Context, model *vmHostDeviceModel) (bool, error) {
+	names, err := r.client.VMHostDevices(ctx, idOf(model.VMID))
+	return slices.Contains(names, model.Name.ValueString()), err
+}
+
+func (r *vmHostDeviceResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	model, ok := load[vmHostDeviceModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	what := "host device " + model.Name.ValueString() + " of VM " + model.VMID.ValueString()
+	err := poll(ctx, what, func(ctx context.Context) (bool, string, error) {
+		err := r.client.AddHostDevice(ctx, idOf(model.VMID), model.Name.ValueString())
+		if err != nil { // an earlier try may have done it although its answer was lost
+			if has, lookErr := r.has(ctx, model); lookErr == nil && has {
+				return true, "", nil
+			}
+		}
+
+		return err == nil, "", err
+	})
+	if err != nil {
+		resp.Diagnostics.AddError("The host device was not added", err.Error())
+		return
+	}
+
+	model.setID()
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *vmHostDeviceResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	model, ok := load[vmHostDeviceModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	has, err := r.has(ctx, model)
+	if unread(ctx, err, "The host devices of the VM", resp) {
+		return
+	}
+
+	if !has {
+		resp.State.RemoveResource(ctx)
+		return
+	}
+
+	model.setID()
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *vmHostDeviceResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	model, ok := load[vmHostDeviceModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	remove(ctx, "Host device "+model.Name.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
+		return r.client.RemoveHostDevice(ctx, idOf(model.VMID), model.Name.ValueString())
+	})
+}
+
+// ImportState takes VM-UUID/NAME.
+func (r *vmHostDeviceResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
+	vmID, name, ok := strings.Cut(req.ID, "/")
+	if !ok || name == "" {
+		resp.Diagnostics.AddError("Invalid import ID", "Write VM-UUID/NAME.")
+		return
+	}
+
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("vm_id"), vmID)...)
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("name"), name)...)
+}

@@ -1,0 +1,130 @@
+package tfprovider
+
+import (
+	"context"
+	"slices"
+
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*vmMediatedDeviceResource)(nil)
+	_ resource.ResourceWithImportState = (*vmMediatedDeviceResource)(nil)
+)
+
+func newVMMediatedDeviceResource() resource.Resource {
+	return &vmMediatedDeviceResource{fixed{base{typeName: "ovirt_vm_mediated_device"}}}
+}
+
+type vmMediatedDeviceResource struct{ fixed }
+
+func (r *vmMediatedDeviceResource) Schema(
+	_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse,
+) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "A mediated device of a virtual machine, such as a virtual GPU. Not in the released " +
+			"provider.",
+		Attributes: map[string]schema.Attribute{
+			"id":    computedText("UUID of the device."),
+			"vm_id": fixedID("UUID of the VM."),
+			"type":  fixedText("Type of the device as hosts name it, such as `nvidia-63`.", notEmpty),
+		},
+	}
+}
+
+type vmMediatedDeviceModel struct {
+	ID   types.String `tfsdk:"id"`
+	VMID types.String `tfsdk:"vm_id"`
+	Type types.String `tfsdk:"type"`
+}
+
+// Create adds a device. A VM may have several of a type: one that came into being although its answer was lost is known
+// by not having been there before.
+func (r *vmMediatedDeviceResource) Create(
+	ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse,
+) {
+	model, ok := load[vmMediatedDeviceModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	vmID, kind := idOf(model.VMID), model.Type.ValueString()
+	before, err := r.client.MediatedDevices(ctx, vmID)
+	if err != nil {
+		resp.Diagnostics.AddError("The mediated device was not added", err.Error())
+		return
+	}
+
+	what := "mediated device " + kind + " of VM " + vmID.String()
+	made, err := engine.CreateOnce(ctx, what, progress(ctx, what),
+		func(ctx context.Context) (*engine.MediatedDevice, error) {
+			return r.client.AddMediatedDevice(ctx, vmID, kind)
+		},
+		func(ctx context.Context) (*engine.MediatedDevice, error) {
+			all, err := r.client.MediatedDevices(ctx, vmID)
+			for i := range all {
+				known := slices.ContainsFunc(before, func(d engine.MediatedDevice) bool { return d.ID == all[i].ID })
+				if !known && all[i].Type() == kind {
+					return &all[i], nil
+				}
+			}
+
+			return nil, err
+		})
+	if err != nil {
+		resp.Diagnostics.AddError("The mediated device was not added", err.Error())
+		return
+	}
+
+	model.ID = idValue(made.ID)
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *vmMediatedDeviceResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	model, ok := load[vmMediatedDeviceModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	all, err := r.client.MediatedDevices(ctx, idOf(model.VMID))
+	if unread(ctx, err, "The mediated devices of the VM", resp) {
+		return
+	}
+
+	at := slices.IndexFunc(all, func(d engine.MediatedDevice) bool { return d.ID == idOf(model.ID) })
+	if at < 0 {
+		resp.State.RemoveResource(ctx)
+		return
+	}
+
+	// Whether every engine shows the type was not recorded.
+	if kind := all[at].Type(); kind != "" {
+		model.Type = types.StringValue(kind)
+	}
+
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *vmMediatedDeviceResource) Delete(
+	ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse,
+) {
+	model, ok := load[vmMediatedDeviceModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	remove(ctx, "Mediated device "+model.Type.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
+		return r.client.RemoveMediatedDevice(ctx, idOf(model.VMID), idOf(model.ID))
+	})
+}
+
+// ImportState takes VM-UUID/UUID.
+func (r *vmMediatedDeviceResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
+	importParts(ctx, req, resp, "vm_id", "id")
+}

@@ -1,0 +1,161 @@
+package tfprovider
+
+import (
+	"context"
+	"slices"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*vmWatchdogResource)(nil)
+	_ resource.ResourceWithImportState = (*vmWatchdogResource)(nil)
+)
+
+func newVMWatchdogResource() resource.Resource {
+	return &vmWatchdogResource{base{typeName: "ovirt_vm_watchdog"}}
+}
+
+type vmWatchdogResource struct{ base }
+
+func (r *vmWatchdogResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "The watchdog of a virtual machine, which has one at most. Not in the released provider.",
+		Attributes: map[string]schema.Attribute{
+			"id":    computedText("UUID of the watchdog."),
+			"vm_id": fixedID("UUID of the VM."),
+			"model": schema.StringAttribute{
+				Required:            true,
+				MarkdownDescription: "Model of the device: `i6300esb` or `diag288`.",
+				Validators:          []validator.String{stringvalidator.OneOf("i6300esb", "diag288")},
+			},
+			"action": schema.StringAttribute{
+				Required:            true,
+				MarkdownDescription: "What the host does: `none`, `reset`, `poweroff`, `pause` or `dump`.",
+				Validators: []validator.String{
+					stringvalidator.OneOf("none", "reset", "poweroff", "pause", "dump"),
+				},
+			},
+		},
+	}
+}
+
+type vmWatchdogModel struct {
+	ID     types.String `tfsdk:"id"`
+	VMID   types.String `tfsdk:"vm_id"`
+	Model  types.String `tfsdk:"model"`
+	Action types.String `tfsdk:"action"`
+}
+
+func (m *vmWatchdogModel) toEngine() engine.Watchdog {
+	return engine.Watchdog{ID: idOf(m.ID), Model: m.Model.ValueString(), Action: m.Action.ValueString()}
+}
+
+func (r *vmWatchdogResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	model, ok := load[vmWatchdogModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	what := "the watchdog of VM " + model.VMID.ValueString()
+	err := poll(ctx, what, func(ctx context.Context) (bool, string, error) {
+		err := r.put(ctx, model)
+		return err == nil, "", err
+	})
+	if err != nil {
+		resp.Diagnostics.AddError("The watchdog was not added", err.Error())
+		return
+	}
+
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+// put gives the VM the watchdog. One that it has, from its template or from a try whose answer was lost, becomes it:
+// the engine refuses a second one.
+func (r *vmWatchdogResource) put(ctx context.Context, model *vmWatchdogModel) error {
+	vmID := idOf(model.VMID)
+	there, err := r.client.Watchdogs(ctx, vmID)
+	if err != nil {
+		return err
+	}
+
+	wanted := model.toEngine()
+	if len(there) > 0 {
+		wanted.ID = there[0].ID
+		model.ID = idValue(wanted.ID)
+
+		return r.client.UpdateWatchdog(ctx, vmID, wanted)
+	}
+
+	wanted.ID = ""
+	made, err := r.client.AddWatchdog(ctx, vmID, wanted)
+	if err == nil {
+		model.ID = idValue(made.ID)
+	}
+
+	return err
+}
+
+func (r *vmWatchdogResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	model, ok := load[vmWatchdogModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	all, err := r.client.Watchdogs(ctx, idOf(model.VMID))
+	if unread(ctx, err, "The watchdog of the VM", resp) {
+		return
+	}
+
+	at := slices.IndexFunc(all, func(w engine.Watchdog) bool { return w.ID == idOf(model.ID) })
+	if at < 0 {
+		resp.State.RemoveResource(ctx)
+		return
+	}
+
+	model.Model, model.Action = types.StringValue(all[at].Model), types.StringValue(all[at].Action)
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *vmWatchdogResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	model, ok := load[vmWatchdogModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	what := "the watchdog of VM " + model.VMID.ValueString() + " to be updated"
+	err := poll(ctx, what, func(ctx context.Context) (bool, string, error) {
+		err := r.client.UpdateWatchdog(ctx, idOf(model.VMID), model.toEngine())
+		return err == nil, "", err
+	})
+	if err != nil {
+		resp.Diagnostics.AddError("The watchdog was not updated", err.Error())
+		return
+	}
+
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *vmWatchdogResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	model, ok := load[vmWatchdogModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	remove(ctx, "The watchdog of VM "+model.VMID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
+		return r.client.RemoveWatchdog(ctx, idOf(model.VMID), idOf(model.ID))
+	})
+}
+
+// ImportState takes VM-UUID/UUID.
+func (r *vmWatchdogResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
+	importParts(ctx, req, resp, "vm_id", "id")
+}
