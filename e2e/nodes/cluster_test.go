@@ -121,6 +121,12 @@ func startPlane(t *testing.T) {
 // storageUser is the one of the engine that the storage driver of a cluster has.
 var storageUser = ovirtsim.User{Name: "storage@internal", Password: "of-the-storage-driver", Role: "SuperUser"}
 
+// The engine's cluster whose hosts fail, so that they take no machine of another test with them, and its template.
+const (
+	frailCluster  = "Frail"
+	frailTemplate = "frail-k8s"
+)
+
 // inventory of the engine has templates for the images.
 func inventory() *ovirtsim.Inventory {
 	var images []ovirtsim.NodeImage
@@ -130,6 +136,16 @@ func inventory() *ovirtsim.Inventory {
 
 	out := ovirtsim.NodeInventory(images...)
 	out.Users = append(out.Users, storageUser)
+
+	center := &out.DataCenters[0]
+	center.Clusters = append(center.Clusters, ovirtsim.Cluster{
+		Name:  frailCluster,
+		Hosts: []ovirtsim.Host{{Name: "frail-1"}, {Name: "frail-2"}},
+	})
+
+	template := center.Templates[0]
+	template.Name, template.Cluster = frailTemplate, frailCluster
+	center.Templates = append(center.Templates, template)
 
 	return &out
 }

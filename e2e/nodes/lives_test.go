@@ -55,7 +55,7 @@ func served(object *unstructured.Unstructured) {
 	}
 }
 
-// expectNodes compares what kubelets say of their machines with what the engine says.
+// expectNodes compares what kubelets, and the agents of guests, say of their machines with what the engine says.
 func (c *cluster) expectNodes(count int) {
 	c.t.Helper()
 
@@ -73,6 +73,7 @@ func (c *cluster) expectNodes(count int) {
 		node := &nodes.Items[i]
 		id := byName[node.Name].ID.String()
 		check.Equal(c.t, node.Name+": provider ID", node.Spec.ProviderID, "olvm://"+id)
+		check.Equal(c.t, node.Name+": what the agent reports", byName[node.Name].FQDN, node.Name)
 		check.Equal(c.t, node.Name+": system UUID", node.Status.NodeInfo.SystemUUID, id)
 		check.Equal(c.t, node.Name+": machine ID", node.Status.NodeInfo.MachineID, strings.ReplaceAll(id, "-", ""))
 
@@ -667,16 +668,83 @@ func TestAClusterWithIgnition(t *testing.T) {
 	c.delete()
 }
 
-// TestADualStackCluster makes nodes, pods and an endpoint with addresses of both families.
+// highlyAvailable has the engine start the machines of a cluster again when their host is lost.
+func highlyAvailable(object *unstructured.Unstructured) {
+	if object.GetKind() == "OLVMMachineTemplate" {
+		wanted := map[string]any{"priority": int64(50), "leaseStorageDomainName": "olvm-data"}
+		fields := []string{"spec", "template", "spec", "virtualMachine", "highAvailability"}
+		_ = unstructured.SetNestedMap(object.Object, wanted, fields...)
+	}
+}
+
+// expectLostHost loses the host of a worker: the engine starts the VM on another one, and the machine is the same node
+// as before.
+func (c *cluster) expectLostHost() {
+	c.t.Helper()
+
+	name := c.workers()[0]
+	nodes := c.workload.CoreV1().Nodes()
+	before, err := nodes.Get(c.t.Context(), name, metav1.GetOptions{})
+	check.Error(c.t, err, "")
+
+	host := c.hostOf(name)
+	lost := time.Now()
+	check.Error(c.t, suite.plane.Control(c.t.Context(), "POST", "/hosts/"+host+"/fail", nil, nil), "")
+	c.t.Cleanup(func() {
+		check.Error(c.t, suite.plane.Control(context.Background(), "POST", "/hosts/"+host+"/recover", nil, nil), "")
+	})
+
+	c.eventually(time.Minute, "the VM is on another host", func(context.Context) error {
+		if on := c.hostOf(name); on == host || on == "" {
+			return fmt.Errorf("it is on %q", on)
+		}
+
+		return nil
+	})
+	c.eventually(3*time.Minute, "the node is ready again", func(ctx context.Context) error {
+		node, err := nodes.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+
+		check.Equal(c.t, "the node's UID", node.UID, before.UID)
+
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue &&
+				condition.LastHeartbeatTime.After(lost) {
+				return nil
+			}
+		}
+
+		return fmt.Errorf("its conditions are %v", node.Status.Conditions)
+	})
+	c.t.Logf("%s was ready again %.0f s after %s, on which it ran, was lost", name, time.Since(lost).Seconds(), host)
+}
+
+// hostOf is the name of the host on which a VM runs; empty while it runs on none.
+func (c *cluster) hostOf(name string) string {
+	c.t.Helper()
+	vms, err := c.engine.FindVMs(c.t.Context(), name)
+	check.Error(c.t, err, "")
+	check.Equal(c.t, "VMs "+name, len(vms), 1)
+
+	host, _ := c.engine.HostName(c.t.Context(), engine.RefID(vms[0].Host))
+
+	return host
+}
+
+// TestADualStackCluster makes nodes, pods and an endpoint with addresses of both families, and loses the host of one.
 func TestADualStackCluster(t *testing.T) {
 	c := newCluster(t, "both")
 	c.apply("cluster-template-dual-stack.yaml", map[string]string{
+		"OLVM_CLUSTER":                      frailCluster,
+		"OLVM_VM_TEMPLATE":                  frailTemplate,
 		"CONTROL_PLANE_ENDPOINT_IPV6":       c.network.address6("5"),
 		"OLVM_SUBNET_IPV6":                  c.network.address6("/64"),
 		"OLVM_GATEWAY_IPV6":                 c.network.address6("1"),
 		"OLVM_CONTROL_PLANE_ADDRESSES_IPV6": c.network.address6("10") + "-" + c.network.address6("19"),
 		"OLVM_WORKER_ADDRESSES_IPV6":        c.network.address6("100") + "-" + c.network.address6("109"),
-	})
+	}, highlyAvailable)
 	c.connect()
 	c.expectMachines(5*time.Minute, 1, 1, suite.image.Kubernetes)
 	c.deploy(1)
@@ -684,6 +752,9 @@ func TestADualStackCluster(t *testing.T) {
 	c.expectBothFamilies()
 	c.expectServes(c.network.address("5"))
 	c.expectServes(c.network.address6("5"))
+	c.expectLostHost()
+	c.expectAnswers(1)
+	c.expectMachines(2*time.Minute, 1, 1, suite.image.Kubernetes)
 	c.delete()
 }
 

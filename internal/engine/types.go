@@ -106,6 +106,7 @@ type VM struct {
 	AutoPinning  string `xml:"auto_pinning_policy,omitempty"` // AutoPinningOff, "existing" or "adjust"
 	StartTime    string `xml:"start_time,omitempty"`          // of the last start; only in answers
 	Host         *Ref   `xml:"host"`                          // where it runs; only in answers
+	FQDN         string `xml:"fqdn,omitempty"`                // of the guest, as its agent reports it; only in answers
 	// ChangesWait reports that settings wait for the next start; only in answers.
 	ChangesWait bool `xml:"next_run_configuration_exists,omitempty"`
 }

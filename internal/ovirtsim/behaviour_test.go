@@ -59,7 +59,7 @@ func (g *stubGuest) Boot(
 		reported = append(reported, out)
 	}
 
-	ready(ovirtsim.AgentReport{FQDN: machine.HostName, Interfaces: reported})
+	ready(ovirtsim.AgentReport{FQDN: machine.Name + ".example.com", Interfaces: reported})
 	<-ctx.Done()
 
 	return nil
@@ -475,6 +475,7 @@ func TestTheGuestAgentReportsWhatTheGuestHas(t *testing.T) {
 	a, b := add("a"), add("b")
 	wait(a, "10.0.0.10")
 	wait(b, "10.0.0.11")
+	check.Equal(t, "the name of the guest", r.ok("GET", "/api/vms/"+a, "").at("fqdn"), "a.example.com")
 	d := reported(a)
 	check.Equal(t, `d.at("reported_device", 0, "type")`, d.at("reported_device", 0, "type"), "network")
 	check.Equal(t, `d.at("reported_device", 0, "name")`, d.at("reported_device", 0, "name"), "enp1s0")
