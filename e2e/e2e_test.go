@@ -80,6 +80,7 @@ func run(m *testing.M) (int, error) {
 		SimSpeed:     3,
 		Inventory:    inventory(),
 		FeatureGates: featureGates,
+		ManagerArgs:  []string{"--drift-interval=20s"}, // nothing that these tests do is drift, but in one of them
 		Progress:     func(format string, args ...any) { fmt.Printf("e2e: "+format+"\n", args...) },
 	})
 	if err != nil {

@@ -286,6 +286,19 @@ const (
 	RenderFailedReason = "RenderFailed"
 )
 
+// DriftDetectedCondition is true if the engine has something else than was applied. It is only there where checks are
+// made, and nothing is undone because of it.
+const (
+	DriftDetectedCondition = "DriftDetected"
+
+	// DriftDetectedReason surfaces when a check found differences.
+	DriftDetectedReason = "DriftDetected"
+	// NoDriftReason surfaces when a check found none.
+	NoDriftReason = "NoDrift"
+	// DriftCheckFailedReason surfaces when the check could not be made; it is tried again.
+	DriftCheckFailedReason = "DriftCheckFailed"
+)
+
 // VirtualMachineRunningCondition is true if the engine reports the VM as up.
 const (
 	VirtualMachineRunningCondition = "VirtualMachineRunning"

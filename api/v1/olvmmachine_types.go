@@ -372,7 +372,7 @@ type CPUTopology struct {
 // OLVMMachineStatus is what the controller saw.
 type OLVMMachineStatus struct {
 	// conditions of the OLVMMachine: Ready, BootstrapDataAvailable, AddressesAllocated, InfrastructureApplied,
-	// VirtualMachineRunning, Paused, Deleting.
+	// VirtualMachineRunning, DriftDetected, Paused, Deleting.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -501,11 +501,32 @@ type TerraformStatus struct {
 	// lastRun is the run that ended last.
 	// +optional
 	LastRun *TerraformRun `json:"lastRun,omitempty"`
+	// drift is what the last check for drift found.
+	// +optional
+	Drift *DriftStatus `json:"drift,omitempty"`
+}
+
+// DriftStatus is what a check found: a plan that is not applied.
+type DriftStatus struct {
+	// checkTime is when the check ended.
+	// +required
+	CheckTime metav1.Time `json:"checkTime,omitempty,omitzero"`
+	// differences are the resources of which the engine has something else than was applied, each with the attributes
+	// that differ, such as "ovirt_vm.this (memory)".
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=1024
+	Differences []string `json:"differences,omitempty"`
+	// error is why the check could not be made.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Error string `json:"error,omitempty"`
 }
 
 // TerraformRun is one execution of Terraform.
 type TerraformRun struct {
-	// operation is Apply or Destroy.
+	// operation is Apply or Destroy; checks for drift are not listed here.
 	// +required
 	Operation string `json:"operation,omitempty"`
 	// result is Succeeded, Failed or Refused.

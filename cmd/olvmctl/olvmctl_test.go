@@ -681,9 +681,12 @@ type reporting struct {
 	addresses map[string]string
 }
 
-func (g reporting) Boot(ctx context.Context, vm ovirtsim.GuestVM, ready func([]ovirtsim.ReportedInterface)) error {
-	ready([]ovirtsim.ReportedInterface{{Name: "eth0", Addresses: []string{g.addresses[vm.Name]}}})
+func (g reporting) Boot(ctx context.Context, vm ovirtsim.GuestVM, ready func(ovirtsim.AgentReport)) error {
+	seen := ovirtsim.ReportedInterface{Name: "eth0", Addresses: []string{g.addresses[vm.Name]}}
+	ready(ovirtsim.AgentReport{Interfaces: []ovirtsim.ReportedInterface{seen}})
+
 	<-ctx.Done()
+
 	return nil
 }
 func (reporting) Halted(string)  {}

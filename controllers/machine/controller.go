@@ -123,6 +123,8 @@ func (r *Reconciler) init() {
 		Runs:     r.Runs,
 		Recorder: r.Recorder,
 		Status:   machineTerraformStatus,
+
+		ChecksDrift: true,
 	})
 	r.watcher = &enginepool.VMWatcher{Pool: r.Engines, Wake: r.Runs.Wake}
 }

@@ -32,6 +32,7 @@ var machineConditions = []string{
 	infrav1.AddressesAllocatedCondition,
 	infrav1.InfrastructureAppliedCondition,
 	infrav1.VirtualMachineRunningCondition,
+	infrav1.DriftDetectedCondition,
 	infrav1.DeletingCondition,
 	clusterv1.PausedCondition,
 }
@@ -67,6 +68,7 @@ func updateMachineStatus(scope *machineScope) {
 		setClaimedCondition(scope)
 		setAddressesCondition(scope, len(addresses) > 0)
 		setAppliedCondition(scope)
+		setDriftCondition(m)
 	}
 
 	setRunningCondition(scope)
@@ -75,6 +77,31 @@ func updateMachineStatus(scope *machineScope) {
 		infrav1.VirtualMachineRunningCondition) && m.Spec.ProviderID != "" && len(addresses) > 0 {
 		m.Status.Initialization.Provisioned = ptr.To(true)
 	}
+}
+
+// setDriftCondition says what the last check for drift found. It is no part of Ready: the VM runs.
+func setDriftCondition(m *infrav1.OLVMMachine) {
+	if m.Status.Terraform == nil || m.Status.Terraform.Drift == nil {
+		return
+	}
+
+	drift := m.Status.Terraform.Drift
+	condition := metav1.Condition{
+		Type:   infrav1.DriftDetectedCondition,
+		Status: metav1.ConditionFalse,
+		Reason: infrav1.NoDriftReason,
+	}
+
+	switch {
+	case drift.Error != "":
+		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.DriftCheckFailedReason
+		condition.Message = drift.Error
+	case len(drift.Differences) > 0:
+		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.DriftDetectedReason
+		condition.Message = workspace.DriftMessage(drift.Differences)
+	}
+
+	conditions.Set(m, condition)
 }
 
 // readyOf are the conditions of which Ready is the summary, in the order in which they become true.

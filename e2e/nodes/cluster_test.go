@@ -111,8 +111,9 @@ func startPlane(t *testing.T) {
 				"--listen=" + machine.SiteAddress + ":0", "--guests=nodes", "--node-netns=this",
 				"--node-image=" + suite.image.Dir(), "--node-image=" + suite.before.Dir(),
 			},
-			Inventory: inventory(),
-			Progress:  say,
+			ManagerArgs: []string{"--drift-interval=30s"},
+			Inventory:   inventory(),
+			Progress:    say,
 		})
 		check.Error(t, err, "")
 	}

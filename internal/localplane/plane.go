@@ -59,6 +59,8 @@ type Options struct {
 	BinDir string
 	// Manager is the command of our manager, to be used instead of the one in BinDir.
 	Manager []string
+	// ManagerArgs are more arguments of our manager, such as --drift-interval=20s.
+	ManagerArgs []string
 	// DataDir keeps what is in the plane over restarts; empty forgets it.
 	DataDir string
 	// NoSimulator leaves the engine simulator out.
@@ -672,7 +674,7 @@ func (p *Plane) StartManager(ctx context.Context) error {
 	}
 
 	p.Manager, err = p.run(managerName, command[0], append(
-		slices.Clone(command[1:]),
+		slices.Concat(command[1:], p.options.ManagerArgs),
 		"--kubeconfig="+p.ManagerKubeconfig,
 		"--leader-elect",
 		"--leader-elect-namespace="+ManagerNamespace,

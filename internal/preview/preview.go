@@ -435,6 +435,8 @@ type Result struct {
 	Replaces string `json:"replaces,omitempty"`
 	// Changes to resources; empty when the machine is as asked for.
 	Changes []terraform.Change `json:"changes"`
+	// Outside is what was changed in the engine since it was applied, whoever did it.
+	Outside []terraform.Drift `json:"outside,omitempty"`
 	// Text of the plan, for people.
 	Text string `json:"-"`
 	// Plan in Terraform's own format, for programs.
@@ -576,7 +578,7 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 
 	result := resultOf(machine.Machine)
 
-	result.Text, result.Plan = plan.Text, plan.JSON
+	result.Text, result.Plan, result.Outside = plan.Text, plan.JSON, plan.Outside
 	for _, change := range plan.Changes {
 		// Without a state, what exists is imported into the plan's own, which is not kept. How a VM will be stopped is
 		// known to a state alone, so an imported start differs in nothing that the engine has.

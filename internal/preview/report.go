@@ -103,7 +103,7 @@ func (r Report) WriteText(out io.Writer) error {
 		}
 
 		if m.Refused == "" && !m.Changed() && m.Plan != nil {
-			fmt.Fprintf(&text, "%s: nothing would change\n\n", title)
+			fmt.Fprintf(&text, "%s: nothing would change\n%s\n", title, m.outside())
 			continue
 		}
 
@@ -112,7 +112,7 @@ func (r Report) WriteText(out io.Writer) error {
 			body = "REFUSED: " + m.Refused
 		}
 
-		fmt.Fprintf(&text, "%s\n%s\n%s\n\n", title, strings.Repeat("-", len(title)), body)
+		fmt.Fprintf(&text, "%s\n%s\n%s\n%s\n", title, strings.Repeat("-", len(title)), body, m.outside())
 	}
 
 	for _, owner := range r.Owners {
@@ -123,6 +123,20 @@ func (r Report) WriteText(out io.Writer) error {
 	_, err := io.WriteString(out, text.String())
 
 	return err
+}
+
+// outside is a line about what was changed in the engine; empty where nothing was.
+func (r *Result) outside() string {
+	if len(r.Outside) == 0 {
+		return ""
+	}
+
+	var words []string
+	for _, drift := range r.Outside {
+		words = append(words, drift.String())
+	}
+
+	return "Changed in the engine since it was applied: " + strings.Join(words, "; ") + "\n"
 }
 
 // summary is what would become of the machine, in words.

@@ -147,6 +147,9 @@ type Request struct {
 type Plan struct {
 	// Changes to resources, without those that stay as they are.
 	Changes []Change
+	// Drift is where the engine has something else than the state and the configuration, and Outside the part of it
+	// that was changed since the state was written.
+	Drift, Outside []Drift
 	// Text is the plan for people.
 	Text string
 	// JSON is the plan for programs.
@@ -154,10 +157,14 @@ type Plan struct {
 }
 
 // Summary counts what a run did.
-type Summary struct{ Added, Changed, Destroyed, Imported int }
+type Summary struct {
+	Added, Changed, Destroyed, Imported int
+	// Drift is what a check found.
+	Drift []Drift
+}
 
 // Empty reports whether nothing was done.
-func (s Summary) Empty() bool { return s == Summary{} }
+func (s Summary) Empty() bool { return s.Added+s.Changed+s.Destroyed+s.Imported == 0 }
 
 // Plan plans, and leaves the working directory as a person could use it, without secrets and plan file.
 func (x *Executor) Plan(ctx context.Context, request Request) (*Plan, error) {
@@ -186,7 +193,7 @@ func (x *Executor) Plan(ctx context.Context, request Request) (*Plan, error) {
 		return nil, fmt.Errorf("failed to read the plan: %w", err)
 	}
 
-	out.Text = run.redact(text)
+	out.Text, out.Drift, out.Outside = run.redact(text), driftOf(out.JSON, true), driftOf(out.JSON, false)
 
 	return out, nil
 }

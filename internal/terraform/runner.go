@@ -21,6 +21,8 @@ type Operation string
 const (
 	Apply   Operation = "Apply"
 	Destroy Operation = "Destroy"
+	// Check plans and applies nothing: it looks for drift.
+	Check Operation = "Check"
 )
 
 // Job is a request for a run of one workspace.

@@ -375,5 +375,9 @@ func (f *factory) changes(t *testing.T, request terraform.Request) []terraform.C
 		t.Log(plan.Text)
 	}
 
+	if len(plan.Drift) > 0 {
+		t.Errorf("a check for drift would find %v", plan.Drift)
+	}
+
 	return plan.Changes
 }

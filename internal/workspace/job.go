@@ -20,8 +20,10 @@ const shortQueue = time.Second
 
 // submit queues a run. That a run may act for the object is recorded first, before it can.
 func (w *Workspace) submit(ctx context.Context, operation terraform.Operation, request Request) error {
-	if err := w.blockMove(ctx, request.Annotations); err != nil {
-		return err
+	if operation != terraform.Check { // which makes nothing that a move could lose
+		if err := w.blockMove(ctx, request.Annotations); err != nil {
+			return err
+		}
 	}
 
 	return w.runs().submit(terraform.Job{
@@ -51,14 +53,17 @@ func (w *Workspace) job(
 	}
 
 	return func(ctx context.Context) (terraform.Summary, error) {
-		if operation == terraform.Destroy || time.Since(submitted) > shortQueue {
+		if operation != terraform.Apply || time.Since(submitted) > shortQueue {
 			if err := wanted(ctx, operation); err != nil {
 				return terraform.Summary{}, err
 			}
 		}
 
-		if operation == terraform.Destroy {
+		switch operation {
+		case terraform.Destroy:
 			return root.Destroy(ctx, subject)
+		case terraform.Check:
+			return root.Check(ctx, subject)
 		}
 
 		return root.Apply(ctx, subject, digest)
@@ -83,7 +88,7 @@ func (w *Workspace) checkStillWanted(
 	if w.cluster != "" {
 		key := client.ObjectKey{Namespace: owner.GetNamespace(), Name: w.cluster}
 		err := w.runs().APIReader.Get(ctx, key, cluster)
-		if err != nil && (operation == terraform.Apply || !apierrors.IsNotFound(err)) {
+		if err != nil && (operation != terraform.Destroy || !apierrors.IsNotFound(err)) {
 			return fmt.Errorf("failed to get the Cluster before the run: %w", err)
 		}
 	}
@@ -92,7 +97,7 @@ func (w *Workspace) checkStillWanted(
 		return terraform.ErrCancelled
 	}
 
-	if operation == terraform.Apply && (!current.GetDeletionTimestamp().IsZero() || subject.Outdated(current)) {
+	if operation != terraform.Destroy && (!current.GetDeletionTimestamp().IsZero() || subject.Outdated(current)) {
 		return terraform.ErrCancelled
 	}
 

@@ -25,7 +25,8 @@ var (
 	driftTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "capolvm_drift_total",
 		Help: "Changes made in the engine behind the manager's back: vm (it was deleted, and is not made again), " +
-			"affinity_group (deleted or changed), affinity_group_member (a VM was taken out).",
+			"affinity_group (deleted or changed), affinity_group_member (a VM was taken out), configuration (a " +
+			"check found other settings than were applied).",
 	}, []string{"kind"})
 )
 
@@ -37,11 +38,13 @@ const (
 	DriftedVM     Drifted = "vm"
 	DriftedGroup  Drifted = "affinity_group"
 	DriftedMember Drifted = "affinity_group_member"
+	// DriftedConfiguration is anything else, which a check finds and nobody undoes.
+	DriftedConfiguration Drifted = "configuration"
 )
 
 func init() {
 	// A counter that is not there cannot increase.
-	for _, kind := range []Drifted{DriftedVM, DriftedGroup, DriftedMember} {
+	for _, kind := range []Drifted{DriftedVM, DriftedGroup, DriftedMember, DriftedConfiguration} {
 		driftTotal.WithLabelValues(string(kind))
 	}
 }

@@ -11,6 +11,7 @@ import (
 // Executor runs Terraform; *terraform.Executor in a process, a fake in tests.
 type Executor interface {
 	Apply(ctx context.Context, request terraform.Request) (terraform.Summary, error)
+	Plan(ctx context.Context, request terraform.Request) (*terraform.Plan, error)
 }
 
 // Keeper stores the state of one root.
@@ -57,6 +58,35 @@ func (r *Root) Apply(ctx context.Context, subject Subject, digest string) (terra
 	}
 
 	return summary, r.Keeper.MarkApplied(ctx, digest)
+}
+
+// Check plans what the subject asks for, and applies nothing. What an interrupted run left in the directory is not
+// touched: it may be nowhere else.
+func (r *Root) Check(ctx context.Context, subject Subject) (terraform.Summary, error) {
+	if terraform.Unfinished(r.Dir) {
+		return terraform.Summary{}, terraform.ErrCancelled
+	}
+
+	state, err := r.Keeper.Load(ctx)
+	if err != nil {
+		return terraform.Summary{}, err
+	}
+
+	if state == nil || state.AppliedDigest == "" {
+		return terraform.Summary{}, terraform.ErrCancelled // a run has to come first
+	}
+
+	configuration, err := subject.Render(ctx, state)
+	if err != nil {
+		return terraform.Summary{}, err
+	}
+
+	plan, err := r.Executor.Plan(ctx, r.request(terraform.Check, configuration, state))
+	if err != nil {
+		return terraform.Summary{}, err
+	}
+
+	return terraform.Summary{Drift: plan.Drift}, nil
 }
 
 // Destroy destroys what the state describes, and then what no state has.

@@ -28,9 +28,16 @@ type RunQueue struct {
 	// have noticed that another one leads. nil means that there is no other.
 	Fence func(ctx context.Context) error
 
-	runner *terraform.Runner
+	// DriftInterval is how often each object is checked for drift; 0 means not at all.
+	DriftInterval time.Duration
 
-	mu       sync.Mutex
+	runner *terraform.Runner
+	// started is when the process began.
+	started time.Time
+
+	mu sync.Mutex
+	// checked is the workspace that is being checked for drift.
+	checked  *Key
 	failures map[Key]Failure
 	// counted is when the run ended that was counted last.
 	counted map[Key]time.Time
@@ -40,12 +47,14 @@ type RunQueue struct {
 // NewRunQueue returns a queue that runs at most concurrency jobs at once, and interrupts each after limit.
 func NewRunQueue(concurrency int, limit time.Duration) *RunQueue {
 	r := &RunQueue{
+		started:  time.Now(),
 		failures: map[Key]Failure{},
 		counted:  map[Key]time.Time{},
 		woken:    map[string]chan event.GenericEvent{},
 	}
 	r.runner = terraform.NewRunner(concurrency, limit, func(key string) {
 		r.countJobs()
+		r.giveCheck(parseKey(key))
 		r.Wake(parseKey(key))
 	})
 	jobsLimit.Set(float64(concurrency))
@@ -133,10 +142,35 @@ func (r *RunQueue) count(key Key, run terraform.Status) (failure Failure, first 
 
 // forget drops what is known of the failures of a workspace.
 func (r *RunQueue) forget(key Key) {
+	r.giveCheck(key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.failures, key)
 	delete(r.counted, key)
+}
+
+// takeCheck reports whether a workspace may be checked for drift now; another one may be.
+func (r *RunQueue) takeCheck(key Key) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	if r.checked != nil && *r.checked != key {
+		return false
+	}
+
+	r.checked = &key
+
+	return true
+}
+
+// giveCheck ends the check of a workspace.
+func (r *RunQueue) giveCheck(key Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	if r.checked != nil && *r.checked == key {
+		r.checked = nil
+	}
 }
 
 func (r *RunQueue) countJobs() {

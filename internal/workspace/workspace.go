@@ -37,6 +37,8 @@ type Kind struct {
 	Runs   *RunQueue
 	// Recorder records events about how runs ended.
 	Recorder events.EventRecorder
+	// ChecksDrift reports whether objects of the kind are checked for drift.
+	ChecksDrift bool
 	// Status returns the address of the part of an object's status that is about Terraform.
 	Status func(object client.Object) **infrav1.TerraformStatus
 
@@ -160,6 +162,13 @@ func (w *Workspace) observeRun(ctx context.Context) {
 	}
 
 	w.recorded = run.Ended
+	if run.Operation == terraform.Check {
+		w.Failure = w.runs().failure(w.key)
+		w.recordCheck(ctx, run)
+
+		return
+	}
+
 	if errors.Is(run.Err, terraform.ErrCancelled) || errors.Is(run.Err, terraform.ErrShuttingDown) {
 		w.Failure = w.runs().failure(w.key)
 		return // it did not fail: it was not wanted any more
@@ -260,11 +269,40 @@ type Request struct {
 // Apply decides what an object that lives needs, and submits a run where it needs one.
 func (w *Workspace) Apply(ctx context.Context, request Request) error {
 	w.Action = decide(applyRules, w.observed(request.Facts))
-	if w.Action.Kind != Apply {
+
+	switch {
+	case w.Action.Kind == None && !w.checking():
+		return w.check(ctx, request)
+	case w.Action.Kind != Apply || w.interruptCheck():
 		return nil
 	}
 
 	return w.submit(ctx, terraform.Apply, request)
+}
+
+// checking reports whether a check for drift is queued or running. No decision but one for a run depends on it.
+func (w *Workspace) checking() bool {
+	run, ok := w.runs().runner.Observe(w.key.String())
+
+	return ok && run.Operation == terraform.Check && run.Phase != terraform.Done
+}
+
+// interruptCheck interrupts a check that is in the way of a run, and reports whether there was one. Its end wakes the
+// object.
+func (w *Workspace) interruptCheck() bool {
+	if !w.checking() {
+		return false
+	}
+
+	w.runs().runner.Cancel(w.key.String())
+	w.Action = Action{
+		Kind:    Wait,
+		After:   retryAfter,
+		Reason:  w.Action.Reason,
+		Message: "Waiting for a check for drift to stop",
+	}
+
+	return true
 }
 
 // Destroy decides what an object that is being deleted needs, and submits or interrupts a run where it must. Where the
@@ -282,6 +320,10 @@ func (w *Workspace) Destroy(ctx context.Context, request Request) error {
 		w.runs().runner.Cancel(w.key.String())
 		return nil
 	case Destroy:
+		if w.interruptCheck() {
+			return nil
+		}
+
 		return w.submit(ctx, terraform.Destroy, request)
 	}
 
@@ -318,7 +360,7 @@ func (w *Workspace) observed(facts Facts) observed {
 
 	run, ok := w.runs().runner.Observe(w.key.String())
 	recorded := !w.recorded.IsZero() && run.Phase == terraform.Done
-	if ok && !recorded {
+	if ok && !recorded && run.Operation != terraform.Check {
 		o.run = &run
 	}
 

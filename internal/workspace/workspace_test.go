@@ -40,6 +40,8 @@ type fakeExecutor struct {
 	serial   int
 	// failures are the errors of the next runs; nil ends one well.
 	failures []error
+	// drift is what plans find.
+	drift []terraform.Drift
 	// planned is called when the plan is made, before anything is confirmed.
 	planned func()
 }
@@ -68,6 +70,20 @@ func (x *fakeExecutor) Apply(ctx context.Context, request terraform.Request) (te
 	}
 
 	return terraform.Summary{Added: 1}, request.SaveState(ctx, fmt.Appendf(nil, fullState, x.serial))
+}
+
+// Plan finds the differences that the test has set.
+func (x *fakeExecutor) Plan(_ context.Context, request terraform.Request) (*terraform.Plan, error) {
+	x.requests = append(x.requests, request)
+	if len(x.failures) > 0 {
+		err := x.failures[0]
+		x.failures = x.failures[1:]
+		if err != nil {
+			return nil, err
+		}
+	}
+
+	return &terraform.Plan{Drift: x.drift}, nil
 }
 
 // fakeSubject notes what it is asked.

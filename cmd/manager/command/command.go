@@ -99,6 +99,7 @@ type options struct {
 	machineConcurrency  int
 	terraformRuns       int
 	terraformLimit      time.Duration
+	driftInterval       time.Duration
 	workDir             string
 	requireConfinement  bool
 	unboundCredentials  bool
@@ -164,6 +165,9 @@ func (o *options) addTerraformFlags(fs *pflag.FlagSet) {
 		"How long one Terraform run may take until it is interrupted; the next one goes on where it ended. At least "+
 			"a minute, and longer than the engine takes to copy a template's disks.",
 	)
+	fs.DurationVar(&o.driftInterval, "drift-interval", 24*time.Hour,
+		"How often each machine is compared with the engine by a plan that is not applied; the DriftDetected "+
+			"condition has what differs. 0 means never.")
 	fs.StringVar(&o.workDir, "work-dir", defaultWorkDir,
 		"Folder for the rendered configurations and for Terraform's work; only this user may read it.")
 	fs.BoolVar(
@@ -215,6 +219,10 @@ func (o *options) validate() error {
 				"(%s) must each be shorter than the next",
 			o.retryPeriod, o.renewDeadline, o.leaseDuration,
 		)
+	}
+
+	if o.driftInterval < 0 || o.driftInterval > 0 && o.driftInterval < time.Second {
+		return fmt.Errorf("--drift-interval must be 0 or at least 1s, not %s", o.driftInterval)
 	}
 
 	if o.terraformLimit < time.Minute {
@@ -315,6 +323,7 @@ func run(ctx context.Context, o options) error {
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
 	runs := workspace.NewRunQueue(o.terraformRuns, o.terraformLimit)
+	runs.DriftInterval = o.driftInterval
 	if leads != nil {
 		runs.Fence = leads.fence(mgr.GetAPIReader())
 	}

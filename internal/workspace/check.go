@@ -1,0 +1,140 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+)
+
+// This file has checks for drift: plans that are made at an interval, and not applied.
+
+const (
+	// checkRetry is when a check that failed is made again, unless the interval is shorter.
+	checkRetry = time.Hour
+	// checkTurn is when to look again for the turn of a check: one is made at a time, so that runs hardly wait for any.
+	checkTurn = 15 * time.Second
+	// mostDifferences and longestDifference bound what a status has of them.
+	mostDifferences, longestDifference = 64, 1024
+)
+
+// check submits a check where one is due, and sets when to look again. It is called where nothing else is to be done.
+func (w *Workspace) check(ctx context.Context, request Request) error {
+	interval := w.runs().DriftInterval
+	if interval <= 0 || !w.kind.ChecksDrift || w.State == nil {
+		return nil
+	}
+
+	if left := w.untilCheck(interval, time.Now()); left > 0 {
+		w.Action.After = left
+		return nil
+	}
+
+	if !w.runs().takeCheck(w.key) {
+		w.Action.After = wait.Jitter(checkTurn, 1)
+		return nil
+	}
+
+	err := w.submit(ctx, terraform.Check, request)
+	if err != nil || !w.InFlight() {
+		w.runs().giveCheck(w.key)
+	}
+
+	return err
+}
+
+// untilCheck is how long it is until the next check. Each object has a time of its own in the interval, by its UID, so
+// that the checks of many objects are spread over it, also after a restart of the manager.
+func (w *Workspace) untilCheck(interval time.Duration, now time.Time) time.Duration {
+	last := w.runs().started
+	if made := w.object.GetCreationTimestamp().Time; made.After(last) {
+		last = made
+	}
+
+	if drift := w.status().Drift; drift != nil {
+		last = drift.CheckTime.Time
+		if drift.Error != "" {
+			return last.Add(min(interval, checkRetry)).Sub(now)
+		}
+	}
+
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(w.object.GetUID()))
+	offset := time.Duration(hash.Sum64() % uint64(interval)) //nolint:gosec // both are positive
+
+	// The first of these times after the last check.
+	next := last.Add(-offset).Truncate(interval).Add(interval + offset)
+
+	return next.Sub(now)
+}
+
+// recordCheck writes what a check found, and says so where it is something else than before.
+func (w *Workspace) recordCheck(ctx context.Context, run terraform.Status) {
+	if errors.Is(run.Err, terraform.ErrCancelled) || errors.Is(run.Err, terraform.ErrShuttingDown) {
+		return
+	}
+
+	result := "Succeeded"
+	before := w.status().Drift
+	found := &infrav1.DriftStatus{CheckTime: metav1.NewTime(run.Ended)}
+	w.status().Drift = found
+
+	if run.Err != nil {
+		result = "Failed"
+		found.Error = Shorten(run.Err.Error(), longestDifference)
+		ctrl.LoggerFrom(ctx).Error(run.Err, "The check for drift failed")
+	}
+
+	countRun(run, result)
+
+	for _, drift := range run.Summary.Drift {
+		if len(found.Differences) < mostDifferences {
+			found.Differences = append(found.Differences, Shorten(drift.String(), longestDifference))
+		}
+	}
+
+	if before == nil {
+		before = &infrav1.DriftStatus{}
+	}
+
+	if run.Err == nil && !slices.Equal(before.Differences, found.Differences) {
+		w.announceDrift(ctx, found.Differences)
+	}
+}
+
+// announceDrift says what a check found that the one before did not.
+func (w *Workspace) announceDrift(ctx context.Context, differences []string) {
+	kind, reason, text := corev1.EventTypeNormal, infrav1.NoDriftReason, "The engine has again what was applied"
+	if len(differences) > 0 {
+		CountDrift(DriftedConfiguration)
+		kind, reason = corev1.EventTypeWarning, infrav1.DriftDetectedReason
+		text = DriftMessage(differences)
+	}
+
+	ctrl.LoggerFrom(ctx).Info(text)
+	w.kind.Recorder.Eventf(w.object, nil, kind, reason, "Check", "%s", Shorten(text, longestEvent))
+}
+
+// DriftMessage says what differs, for people.
+func DriftMessage(differences []string) string {
+	text := "The engine has something else than was applied:"
+
+	for i, difference := range differences {
+		if i > 0 {
+			text += ";"
+		}
+
+		text += " " + difference
+	}
+
+	return text
+}
