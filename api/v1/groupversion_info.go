@@ -22,6 +22,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&OLVMClusterTemplate{}, &OLVMClusterTemplateList{},
 		&OLVMMachine{}, &OLVMMachineList{},
 		&OLVMMachineTemplate{}, &OLVMMachineTemplateList{},
+		&OLVMClusterIdentity{}, &OLVMClusterIdentityList{},
 		&OLVMInventory{}, &OLVMInventoryList{},
 		&OLVMInventoryVM{}, &OLVMInventoryVMList{},
 	)

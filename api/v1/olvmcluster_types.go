@@ -132,6 +132,8 @@ type APIEndpoint struct {
 }
 
 // OvirtAPIServer names an engine, its credentials and its CA.
+// +kubebuilder:validation:XValidation:rule="has(self.credentialsSecret) != has(self.identityRef)",message="set credentialsSecret for a Secret, or identityRef for an OLVMClusterIdentity, and not both"
+// +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || (!has(self.caConfigMap) && (!has(self.insecureSkipTLSVerify) || !self.insecureSkipTLSVerify))",message="an OLVMClusterIdentity has the CA of its engines, whose certificates are always verified; remove caConfigMap and insecureSkipTLSVerify"
 type OvirtAPIServer struct {
 	// serverURL is the base URL of the engine, for example https://engine.example.com/ovirt-engine (without /api).
 	// +required
@@ -146,8 +148,13 @@ type OvirtAPIServer struct {
 	// credentialsSecret names the Secret with the keys username (with its @domain), password and scope
 	// (or ovirt_username and ovirt_password). A Secret of another namespace must allow this one, by its annotation
 	// infrastructure.cluster.x-k8s.io/olvm-allowed-namespaces.
-	// +required
+	// +optional
 	CredentialsSecret NamespacedName `json:"credentialsSecret,omitempty,omitzero"`
+
+	// identityRef names an OLVMClusterIdentity, which has credentials and CA, in place of credentialsSecret and
+	// caConfigMap.
+	// +optional
+	IdentityRef *OLVMClusterIdentityReference `json:"identityRef,omitempty"`
 
 	// caConfigMap names the ConfigMap whose values are PEM certificates that sign the engine's certificate
 	// (by custom the keys ca.crt, ca.crt1, ...). Without it the trust store of the controller's image is used.

@@ -61,6 +61,8 @@ const (
 	jitter = 0.2
 )
 
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusteridentities,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusters,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusters/status,verbs=patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusters/finalizers,verbs=update
@@ -115,10 +117,10 @@ func (r *Reconciler) SetupWithManager(
 	r.limiter.Limit = options.MaxConcurrentReconciles
 	options.MaxConcurrentReconciles *= enginepool.WorkersPerPlace
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmcluster")
-	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
+	builder := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.OLVMCluster{}).
 		WithOptions(options).
-		WithEventFilter(predicate.Or[client.Object](onlyMetadata,
+		WithEventFilter(predicate.Or[client.Object](named,
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
 		WithEventFilter(predicates.ResourceIsNotExternallyManaged(mgr.GetScheme(), log)).
 		Watches(&clusterv1.Cluster{},
@@ -132,9 +134,13 @@ func (r *Reconciler) SetupWithManager(
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.toSupported)).
 		WatchesRawSource(source.Channel(r.Runs.Woken(workspace.ClusterKind), &handler.EnqueueRequestForObject{})).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(secretsOf))).
-		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(configMapsOf))).
-		Complete(ctx, r)
-	if err != nil {
+		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(configMapsOf)))
+	if !r.Engines.NoIdentities {
+		builder = builder.Watches(&infrav1.OLVMClusterIdentity{},
+			handler.EnqueueRequestsFromMapFunc(r.namedBy(identityOf)))
+	}
+
+	if err := builder.Complete(ctx, r); err != nil {
 		return fmt.Errorf("failed to set up the OLVMCluster controller: %w", err)
 	}
 
@@ -145,10 +151,15 @@ func clusterTerraformStatus(object client.Object) **infrav1.TerraformStatus {
 	return &object.(*infrav1.OLVMCluster).Status.Terraform //nolint:forcetypeassert,errcheck // New makes no others
 }
 
-// onlyMetadata lets Secrets and ConfigMaps through, which need no watch label: the OLVMClusters that name them have it.
-var onlyMetadata = predicate.NewPredicateFuncs(func(o client.Object) bool {
-	_, ok := o.(*metav1.PartialObjectMetadata)
-	return ok
+// named lets Secrets, ConfigMaps and identities through, which need no watch label: the OLVMClusters that name them
+// have it.
+var named = predicate.NewPredicateFuncs(func(o client.Object) bool {
+	switch o.(type) {
+	case *metav1.PartialObjectMetadata, *infrav1.OLVMClusterIdentity:
+		return true
+	default:
+		return false
+	}
 })
 
 // machineToCluster wakes the cluster of a machine.
@@ -187,6 +198,11 @@ func (r *Reconciler) namedBy(of func(*infrav1.OLVMCluster) []client.ObjectKey) h
 // secretsOf are the Secrets that an OLVMCluster depends on.
 func secretsOf(c *infrav1.OLVMCluster) []client.ObjectKey {
 	return append(support.SecretsOf(c), enginepool.Keys(c, enginepool.CredentialsOf, kubeconfigOf)...)
+}
+
+// identityOf is the OLVMClusterIdentity that an OLVMCluster names.
+func identityOf(c *infrav1.OLVMCluster) []client.ObjectKey {
+	return []client.ObjectKey{{Name: connection.IdentityOf(c)}}
 }
 
 // configMapsOf are the ConfigMaps that an OLVMCluster depends on.

@@ -19,27 +19,42 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// Config is the connection to the engine of a cluster. secret and ca are the objects that the spec names, nil
-// where they do not exist; ca is not used where the spec names none. A Secret that names no engines is for none, unless
-// unbound is set.
-func Config(
-	cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev1.ConfigMap, unbound bool,
-) (engine.Config, error) {
+// Objects are what decides the connection to an engine beside the OLVMCluster. They are nil where they do not exist, or
+// where nothing names them.
+type Objects struct {
+	Secret *corev1.Secret
+	CA     *corev1.ConfigMap
+	// Identity that the cluster names, and the cluster's Namespace, by whose labels an identity may choose it.
+	Identity  *infrav1.OLVMClusterIdentity
+	Namespace *corev1.Namespace
+	// Unbound has a Secret that names no engines sent to any.
+	Unbound bool
+}
+
+// Config is the connection to the engine of a cluster. A Secret that names no engines is for none, unless Unbound is
+// set.
+func Config(cluster *infrav1.OLVMCluster, objects Objects) (engine.Config, error) {
 	server := cluster.Spec.OLVMOvirtAPIServer
-	const path = "spec.olvmOvirtAPIServer"
 	base, err := engine.BaseURL(server.ServerURL)
 	if err != nil {
 		return engine.Config{}, &blocker.Error{
 			Reason:  infrav1.EngineUnreachableReason,
-			Field:   path + ".serverURL",
+			Field:   "spec.olvmOvirtAPIServer.serverURL",
 			Message: err.Error(),
 		}
 	}
 
-	if err := checkCredentials(cluster, secret, base, unbound); err != nil {
+	if IdentityOf(cluster) != "" {
+		err = checkIdentity(cluster, objects, base)
+	} else {
+		err = checkCredentials(cluster, objects.Secret, base, objects.Unbound)
+	}
+
+	if err != nil {
 		return engine.Config{}, err
 	}
 
+	secret := objects.Secret
 	config := engine.Config{
 		URL:      server.ServerURL,
 		Insecure: server.InsecureSkipTLSVerify,
@@ -47,32 +62,40 @@ func Config(
 		Password: firstKey(secret.Data, "password", "ovirt_password"),
 	}
 
-	if err := checkLogin(config, secret.Name); err != nil {
+	if err := checkLogin(config, place(cluster, "credentialsSecret"), secret.Name); err != nil {
 		return engine.Config{}, err
 	}
 
-	if secret.Namespace != "" && secret.Namespace != cluster.Namespace {
+	if IdentityOf(cluster) == "" && secret.Namespace != "" && secret.Namespace != cluster.Namespace {
 		if err := checkTrust(server, secret.Namespace); err != nil {
 			return engine.Config{}, err
 		}
 	}
 
-	if server.InsecureSkipTLSVerify || server.CAConfigMap == nil {
+	return withCA(cluster, config, objects)
+}
+
+// withCA adds the CA that the cluster or its identity names.
+func withCA(cluster *infrav1.OLVMCluster, config engine.Config, objects Objects) (engine.Config, error) {
+	_, named := CAKey(cluster, objects.Identity)
+	if config.Insecure || !named {
 		return config, nil
 	}
 
-	config.CA, err = bundleOf(cluster, ca)
-	if err != nil {
-		return engine.Config{}, err
+	if IdentityOf(cluster) == "" {
+		if err := checkBundle(cluster, objects.CA); err != nil {
+			return engine.Config{}, err
+		}
 	}
 
+	config.CA = bundleOf(objects.CA)
 	if _, err := engine.New(config); err != nil {
 		return engine.Config{}, &blocker.Error{
 			Reason: infrav1.CAConfigMapInvalidReason,
-			Field:  path + ".caConfigMap",
+			Field:  place(cluster, "caConfigMap"),
 			Message: fmt.Sprintf(
 				"ConfigMap %q cannot be used: %v; put the engine's CA certificate in PEM under the key ca.crt",
-				ca.Name, err,
+				objects.CA.Name, err,
 			),
 		}
 	}
@@ -81,7 +104,7 @@ func Config(
 }
 
 // checkLogin checks that the Secret of this name gave a user name and a password.
-func checkLogin(config engine.Config, secretName string) error {
+func checkLogin(config engine.Config, field, secretName string) error {
 	var missing []string
 	if config.Username == "" {
 		missing = append(missing, "username")
@@ -95,7 +118,7 @@ func checkLogin(config engine.Config, secretName string) error {
 		return nil
 	}
 
-	return blocker.New(infrav1.CredentialsNotFoundReason, "spec.olvmOvirtAPIServer.credentialsSecret",
+	return blocker.New(infrav1.CredentialsNotFoundReason, field,
 		"Secret %q has no key %s; add it", secretName, strings.Join(missing, " and no key "))
 }
 
@@ -131,21 +154,21 @@ func checkCredentials(cluster *infrav1.OLVMCluster, secret *corev1.Secret, base 
 	return nil
 }
 
-// bundleOf is the CA of the ConfigMap that a cluster names, in PEM. ca is nil where it does not exist.
-func bundleOf(cluster *infrav1.OLVMCluster, ca *corev1.ConfigMap) ([]byte, error) {
+// checkBundle checks that the ConfigMap that a cluster names exists, and that the cluster may use it.
+func checkBundle(cluster *infrav1.OLVMCluster, ca *corev1.ConfigMap) error {
 	const field = "spec.olvmOvirtAPIServer.caConfigMap"
 	named := cluster.Spec.OLVMOvirtAPIServer.CAConfigMap
 	key := Key(*named, cluster)
 
 	switch {
 	case ca == nil && key.Namespace != cluster.Namespace, ca != nil && !Allowed(ca, cluster.Namespace):
-		return nil, &blocker.Error{
+		return &blocker.Error{
 			Reason:  infrav1.CAConfigMapInvalidReason,
 			Field:   field,
 			Message: notShared("ConfigMap", key, cluster.Namespace),
 		}
 	case ca == nil:
-		return nil, &blocker.Error{
+		return &blocker.Error{
 			Reason: infrav1.CAConfigMapInvalidReason,
 			Field:  field,
 			Message: fmt.Sprintf(
@@ -155,12 +178,17 @@ func bundleOf(cluster *infrav1.OLVMCluster, ca *corev1.ConfigMap) ([]byte, error
 		}
 	}
 
+	return nil
+}
+
+// bundleOf is the CA of a ConfigMap, in PEM.
+func bundleOf(ca *corev1.ConfigMap) []byte {
 	var bundle strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(ca.Data)) {
 		bundle.WriteString(strings.TrimSpace(ca.Data[key]) + "\n")
 	}
 
-	return []byte(bundle.String()), nil
+	return []byte(bundle.String())
 }
 
 // notShared gives one message for both cases, so that it does not reveal whether the object exists.
@@ -208,10 +236,7 @@ func forEngine(secret *corev1.Secret, base *url.URL, unbound bool) bool {
 		return unbound
 	}
 
-	return slices.ContainsFunc(urls, func(text string) bool {
-		allowed, err := engine.BaseURL(text)
-		return err == nil && strings.EqualFold(allowed.Host, base.Host) && allowed.Path == base.Path
-	})
+	return listsEngine(urls, base)
 }
 
 // Allowed reports whether a namespace may use a Secret or ConfigMap: its own, and those that the object lists.

@@ -183,7 +183,7 @@ func TestEngineConfigNamesTheFieldAndTheRemedy(t *testing.T) {
 			config, err := connection.Config(&infrav1.OLVMCluster{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "here"},
 				Spec:       infrav1.OLVMClusterSpec{OLVMOvirtAPIServer: test.server},
-			}, test.secret, test.ca, test.unbound)
+			}, connection.Objects{Secret: test.secret, CA: test.ca, Unbound: test.unbound})
 
 			var field *blocker.Error
 			switch {

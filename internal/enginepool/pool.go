@@ -9,11 +9,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
@@ -25,6 +25,8 @@ type Pool struct {
 	// Metadata is a cache of the metadata of Secrets and ConfigMaps: what was read is read again when they have
 	// changed.
 	Metadata client.Reader
+	// NoIdentities refuses OLVMClusterIdentities, which a manager of one namespace may not read.
+	NoIdentities bool
 	// Unbound has Secrets without a list of engines sent to any engine.
 	Unbound bool
 	// Sessions are shared with the Terraform provider.
@@ -195,22 +197,36 @@ func (p *Pool) versions(ctx context.Context, cluster *infrav1.OLVMCluster) strin
 	}
 
 	out := fmt.Sprint(cluster.UID, cluster.Generation)
-	for _, named := range []struct {
-		kind string
-		of   Reference
-	}{{"Secret", CredentialsOf}, {"ConfigMap", CAOf}} {
-		key, ok := named.of(cluster)
-		if !ok {
-			continue
-		}
-
+	note := func(kind string, key client.ObjectKey) bool {
 		object := &metav1.PartialObjectMetadata{}
-		object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(named.kind))
+		object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
 		if err := p.Metadata.Get(ctx, key, object); err != nil {
-			return ""
+			return false
 		}
 
 		out += " " + object.ResourceVersion
+
+		return true
+	}
+
+	var identity *infrav1.OLVMClusterIdentity
+
+	if name := connection.IdentityOf(cluster); name != "" {
+		identity = &infrav1.OLVMClusterIdentity{}
+		if p.NoIdentities || p.Metadata.Get(ctx, client.ObjectKey{Name: name}, identity) != nil ||
+			!note("Namespace", client.ObjectKey{Name: cluster.Namespace}) {
+			return ""
+		}
+
+		out += " " + identity.ResourceVersion
+	}
+
+	if key, ok := connection.CredentialsKey(cluster, identity); ok && !note("Secret", key) {
+		return ""
+	}
+
+	if key, ok := connection.CAKey(cluster, identity); ok && !note("ConfigMap", key) {
+		return ""
 	}
 
 	return out
@@ -234,9 +250,12 @@ func (p *Pool) read(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.
 // As returns a session with the engine of a cluster of another user, who sees what that user has rights for. The error
 // is a *blocker.Error where somebody must act.
 func (p *Pool) As(ctx context.Context, cluster *infrav1.OLVMCluster, secret string) (*engine.Client, error) {
-	other := cluster.DeepCopy()
-	other.Spec.OLVMOvirtAPIServer.CredentialsSecret = infrav1.NamespacedName{Name: secret}
-	config, err := p.config(ctx, other)
+	objects, err := p.objects(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+
+	config, err := connection.ConfigAs(ctx, p.Reader, cluster, objects, secret)
 	if err != nil {
 		return nil, err
 	}
@@ -248,33 +267,24 @@ func (p *Pool) As(ctx context.Context, cluster *infrav1.OLVMCluster, secret stri
 
 // config reads the connection to the engine of a cluster.
 func (p *Pool) config(ctx context.Context, cluster *infrav1.OLVMCluster) (engine.Config, error) {
-	server := cluster.Spec.OLVMOvirtAPIServer
-	secret := &corev1.Secret{}
-	key, _ := CredentialsOf(cluster)
-	if err := p.get(ctx, key, secret); err != nil {
+	objects, err := p.objects(ctx, cluster)
+	if err != nil {
 		return engine.Config{}, err
-	} else if secret.Name == "" {
-		secret = nil
 	}
 
-	var ca *corev1.ConfigMap
-	if server.CAConfigMap != nil {
-		ca = &corev1.ConfigMap{}
-		if err := p.get(ctx, connection.Key(*server.CAConfigMap, cluster), ca); err != nil {
-			return engine.Config{}, err
-		} else if ca.Name == "" {
-			ca = nil
-		}
-	}
-
-	return connection.Config(cluster, secret, ca, p.Unbound)
+	return connection.Config(cluster, objects)
 }
 
-// get reads an object, and leaves it empty where it does not exist.
-func (p *Pool) get(ctx context.Context, key client.ObjectKey, object client.Object) error {
-	if err := p.Reader.Get(ctx, key, object); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("failed to get %T %s: %w", object, key, err)
+// objects reads what decides the connection to the engine of a cluster.
+func (p *Pool) objects(ctx context.Context, cluster *infrav1.OLVMCluster) (connection.Objects, error) {
+	if p.NoIdentities && connection.IdentityOf(cluster) != "" {
+		return connection.Objects{}, blocker.New(infrav1.CredentialsNotAllowedReason,
+			"spec.olvmOvirtAPIServer.identityRef",
+			"the manager watches one namespace, and reads no OLVMClusterIdentity; name a Secret in credentialsSecret")
 	}
 
-	return nil
+	objects, err := connection.Read(ctx, p.Reader, cluster)
+	objects.Unbound = p.Unbound
+
+	return objects, err
 }

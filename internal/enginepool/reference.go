@@ -10,22 +10,13 @@ import (
 // Reference is an object that an OLVMCluster names for the connection to its engine; false where it names none.
 type Reference func(*infrav1.OLVMCluster) (client.ObjectKey, bool)
 
-// CredentialsOf is the Secret with the credentials.
+// CredentialsOf is the Secret with the credentials; that of an OLVMClusterIdentity is its administrator's business.
 func CredentialsOf(c *infrav1.OLVMCluster) (client.ObjectKey, bool) {
-	name := c.Spec.OLVMOvirtAPIServer.CredentialsSecret
-
-	return connection.Key(name, c), name.Name != ""
+	return connection.CredentialsKey(c, nil)
 }
 
-// CAOf is the ConfigMap with the CA.
-func CAOf(c *infrav1.OLVMCluster) (client.ObjectKey, bool) {
-	name := c.Spec.OLVMOvirtAPIServer.CAConfigMap
-	if name == nil {
-		return client.ObjectKey{}, false
-	}
-
-	return connection.Key(*name, c), name.Name != ""
-}
+// CAOf is the ConfigMap with the CA, likewise.
+func CAOf(c *infrav1.OLVMCluster) (client.ObjectKey, bool) { return connection.CAKey(c, nil) }
 
 // Keys are the objects that an OLVMCluster names.
 func Keys(c *infrav1.OLVMCluster, references ...Reference) []client.ObjectKey {

@@ -17,6 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrapvm"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
 )
@@ -215,6 +216,10 @@ func (*OLVM) Kept(
 	own := slices.IndexFunc(all.Items, func(c infrav1.OLVMCluster) bool {
 		return cluster != nil && c.Namespace == in.Namespace && c.Name == cluster.Spec.InfrastructureRef.Name
 	})
+	if own >= 0 && connection.IdentityOf(&all.Items[own]) != "" {
+		return nil, nil // the administrator's
+	}
+
 	if own >= 0 {
 		key = keyOf(in.Namespace, &all.Items[own].Spec.OLVMOvirtAPIServer.CredentialsSecret)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -152,29 +153,70 @@ func (m *Manifests) addAccess(ctx context.Context, c client.Reader) error {
 	}
 
 	for _, cluster := range engines {
-		server := cluster.Spec.OLVMOvirtAPIServer
-
-		// else OLVM_USERNAME may be set
-		if err := m.addSecret(ctx, c, connection.Key(server.CredentialsSecret, cluster)); err != nil {
+		if err := m.addIdentity(ctx, c, cluster); err != nil {
 			return err
 		}
 
-		if server.CAConfigMap == nil {
+		identity := m.identityOf(cluster)
+
+		// else OLVM_USERNAME may be set
+		if key, ok := connection.CredentialsKey(cluster, identity); ok {
+			if err := m.addSecret(ctx, c, key); err != nil {
+				return err
+			}
+		}
+
+		key, ok := connection.CAKey(cluster, identity)
+		if !ok || m.configMaps[key] != nil {
 			continue
 		}
 
-		key := connection.Key(*server.CAConfigMap, cluster)
-		if m.configMaps[key] != nil {
-			continue
-		}
-
-		configMap := &corev1.ConfigMap{}
-		if err := c.Get(ctx, key, configMap); err == nil {
-			m.configMaps[key] = configMap
-		} else if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
-			return fmt.Errorf("failed to get ConfigMap %s: %w", key, err)
+		if err := addReadable(ctx, c, key, m.configMaps, &corev1.ConfigMap{}); err != nil {
+			return err
 		}
 	}
+
+	return nil
+}
+
+// addIdentity reads the OLVMClusterIdentity of a cluster, and the namespace by whose labels it may choose it.
+func (m *Manifests) addIdentity(ctx context.Context, c client.Reader, cluster *infrav1.OLVMCluster) error {
+	key := types.NamespacedName{Name: connection.IdentityOf(cluster)}
+	if key.Name == "" {
+		return nil
+	}
+
+	if m.identities[key] == nil {
+		if err := addReadable(ctx, c, key, m.identities, &infrav1.OLVMClusterIdentity{}); err != nil {
+			return err
+		}
+	}
+
+	key.Name = cluster.Namespace
+	if m.spaces[key] != nil {
+		return nil
+	}
+
+	return addReadable(ctx, c, key, m.spaces, &corev1.Namespace{})
+}
+
+// identityOf is the OLVMClusterIdentity of a cluster; nil where it has none, or it is not known.
+func (m *Manifests) identityOf(cluster *infrav1.OLVMCluster) *infrav1.OLVMClusterIdentity {
+	return m.identities[types.NamespacedName{Name: connection.IdentityOf(cluster)}]
+}
+
+// addReadable reads an object into a map. One that is missing, or that the user may not read, is none.
+func addReadable[T client.Object](
+	ctx context.Context, c client.Reader, key types.NamespacedName, into map[types.NamespacedName]T, object T,
+) error {
+	if err := c.Get(ctx, key, object); apierrors.IsNotFound(err) || apierrors.IsForbidden(err) ||
+		meta.IsNoMatchError(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("failed to get %T %s: %w", object, key, err)
+	}
+
+	into[key] = object
 
 	return nil
 }
@@ -196,22 +238,13 @@ func stateKey(machine *infrav1.OLVMMachine) types.NamespacedName {
 	return types.NamespacedName{Namespace: machine.Namespace, Name: tfstate.SecretName(machine)}
 }
 
-// addSecret reads a Secret that the manifests do not have. One that is missing, or that the user may not read, is none.
+// addSecret reads a Secret that the manifests do not have.
 func (m *Manifests) addSecret(ctx context.Context, c client.Reader, key types.NamespacedName) error {
 	if m.secrets[key] != nil {
 		return nil
 	}
 
-	secret := &corev1.Secret{}
-	if err := c.Get(ctx, key, secret); apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("failed to get Secret %s: %w", key, err)
-	}
-
-	m.secrets[key] = secret
-
-	return nil
+	return addReadable(ctx, c, key, m.secrets, &corev1.Secret{})
 }
 
 // OwnerChange is what would become of the machines of a control plane or a MachineDeployment.

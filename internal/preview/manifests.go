@@ -35,7 +35,10 @@ type Manifests struct {
 	inventories  map[types.NamespacedName]*infrav1.OLVMInventory
 	inventoryVMs map[types.NamespacedName]*infrav1.OLVMInventoryVM
 	secrets      map[types.NamespacedName]*corev1.Secret
-	configMaps   map[types.NamespacedName]*corev1.ConfigMap
+	// identities and namespaces belong to no namespace: their keys have a name alone.
+	identities map[types.NamespacedName]*infrav1.OLVMClusterIdentity
+	spaces     map[types.NamespacedName]*corev1.Namespace
+	configMaps map[types.NamespacedName]*corev1.ConfigMap
 	// kubeadmConfigs are the KubeadmConfigs and KubeadmConfigTemplates.
 	kubeadmConfigs map[kubeadmConfigKey]*unstructured.Unstructured
 	// clusters and owners (control planes, MachineDeployments, MachineSets, Machines) keep the order of the files.
@@ -107,6 +110,8 @@ func newManifests() *Manifests {
 		inventories:  map[types.NamespacedName]*infrav1.OLVMInventory{},
 		inventoryVMs: map[types.NamespacedName]*infrav1.OLVMInventoryVM{},
 		secrets:      map[types.NamespacedName]*corev1.Secret{},
+		identities:   map[types.NamespacedName]*infrav1.OLVMClusterIdentity{},
+		spaces:       map[types.NamespacedName]*corev1.Namespace{},
 		configMaps:   map[types.NamespacedName]*corev1.ConfigMap{},
 		live:         map[string]*unstructured.Unstructured{},
 
@@ -135,21 +140,21 @@ func (m *Manifests) add(object *unstructured.Unstructured) error {
 	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 
 	gvk := object.GroupVersionKind()
+
 	switch {
 	case gvk.Group == infrav1.GroupVersion.Group && strings.HasPrefix(gvk.Kind,
 		"OLVM") && gvk.Version != infrav1.GroupVersion.Version:
 		return fmt.Errorf("%s %s has apiVersion %s; write %s", gvk.Kind, key, object.GetAPIVersion(),
 			infrav1.GroupVersion)
-	case gvk.Group == infrav1.GroupVersion.Group && gvk.Kind == "OLVMCluster":
-		return decode(object, key, m.olvmClusters)
-	case gvk.Group == infrav1.GroupVersion.Group && gvk.Kind == "OLVMMachineTemplate":
-		return decode(object, key, m.templates)
-	case gvk.Group == infrav1.GroupVersion.Group && gvk.Kind == "OLVMMachine":
-		return decode(object, key, m.olvmMachines)
-	case gvk.Group == infrav1.GroupVersion.Group && gvk.Kind == "OLVMInventory":
-		return decode(object, key, m.inventories)
-	case gvk.Group == infrav1.GroupVersion.Group && gvk.Kind == "OLVMInventoryVM":
-		return decode(object, key, m.inventoryVMs)
+	case gvk.Group == infrav1.GroupVersion.Group:
+		return m.addOwn(object, key)
+	case gvk.Group == "" && gvk.Kind == "Namespace":
+		space := &corev1.Namespace{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, space); err != nil {
+			return nil //nolint:nilerr // as for Secrets
+		}
+
+		m.spaces[types.NamespacedName{Name: key.Name}] = space
 	case gvk.Group == "" && gvk.Kind == "Secret":
 		// Not strictly: a Secret may be encrypted, or carry fields of the tool that made it.
 		secret := &corev1.Secret{}
@@ -183,6 +188,26 @@ func (m *Manifests) add(object *unstructured.Unstructured) error {
 	}
 
 	return nil
+}
+
+// addOwn adds an object of one of our kinds.
+func (m *Manifests) addOwn(object *unstructured.Unstructured, key types.NamespacedName) error {
+	switch object.GetKind() {
+	case "OLVMCluster":
+		return decode(object, key, m.olvmClusters)
+	case "OLVMMachineTemplate":
+		return decode(object, key, m.templates)
+	case "OLVMMachine":
+		return decode(object, key, m.olvmMachines)
+	case "OLVMInventory":
+		return decode(object, key, m.inventories)
+	case "OLVMInventoryVM":
+		return decode(object, key, m.inventoryVMs)
+	case "OLVMClusterIdentity":
+		return decode(object, types.NamespacedName{Name: key.Name}, m.identities)
+	default:
+		return nil
+	}
 }
 
 // decode reads an object strictly: a field that the type does not have is a mistake that the API server would drop.

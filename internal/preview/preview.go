@@ -378,27 +378,21 @@ func (m *Manifests) state(machine Machine) (*tfstate.State, error) {
 
 // engineConfig takes what the caller gave, else what the manifests have.
 func (m *Manifests) engineConfig(cluster *infrav1.OLVMCluster, credentials Credentials) (engine.Config, error) {
-	server := cluster.Spec.OLVMOvirtAPIServer
-	secret := m.secrets[connection.Key(server.CredentialsSecret, cluster)]
-	if credentials.Username != "" || credentials.Password != "" {
-		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "environment"},
-			Data: map[string][]byte{"username": []byte(credentials.Username), "password": []byte(credentials.Password)}}
+	identity := m.identityOf(cluster)
+	secretKey, _ := connection.CredentialsKey(cluster, identity)
+	caKey, _ := connection.CAKey(cluster, identity)
+	objects := connection.Objects{
+		Secret:    m.secrets[secretKey],
+		CA:        m.configMaps[caKey],
+		Identity:  identity,
+		Namespace: m.spaces[types.NamespacedName{Name: cluster.Namespace}],
 	}
 
-	var ca *corev1.ConfigMap
-	if server.CAConfigMap != nil {
-		ca = m.configMaps[connection.Key(*server.CAConfigMap, cluster)]
+	if credentials.Username != "" || credentials.Password != "" || len(credentials.CA) > 0 {
+		cluster, objects = credentials.over(cluster, objects)
 	}
 
-	if len(credentials.CA) > 0 {
-		ca = &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: "--ca-file"},
-			Data:       map[string]string{"ca.crt": string(credentials.CA)},
-		}
-		cluster = cluster.DeepCopy()
-		cluster.Spec.OLVMOvirtAPIServer.CAConfigMap = &infrav1.NamespacedName{Name: "--ca-file"}
-	}
-
+	secret, ca := objects.Secret, objects.CA
 	if secret == nil && credentials.Places.Credentials != "" {
 		return engine.Config{}, &blocker.Error{
 			Reason:  infrav1.CredentialsNotFoundReason,
@@ -407,7 +401,7 @@ func (m *Manifests) engineConfig(cluster *infrav1.OLVMCluster, credentials Crede
 		}
 	}
 
-	config, err := connection.Config(cluster, secret, ca, false)
+	config, err := connection.Config(cluster, objects)
 	var field *blocker.Error
 	if errors.As(err, &field) && secret == nil {
 		field.Message += " in the manifests, or set OLVM_USERNAME and OLVM_PASSWORD"
@@ -590,6 +584,43 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 	}
 
 	return result, nil
+}
+
+// over puts what a user gives in the place of what a cluster names. A user with credentials of their own needs no
+// identity.
+func (c Credentials) over(
+	cluster *infrav1.OLVMCluster, objects connection.Objects,
+) (*infrav1.OLVMCluster, connection.Objects) {
+	cluster = cluster.DeepCopy()
+	server := &cluster.Spec.OLVMOvirtAPIServer
+
+	if c.Username != "" || c.Password != "" {
+		objects.Secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "environment"},
+			Data: map[string][]byte{"username": []byte(c.Username), "password": []byte(c.Password)}}
+
+		if objects.Identity != nil && objects.CA != nil {
+			server.CAConfigMap = &infrav1.NamespacedName{Name: objects.CA.Name}
+			objects.CA = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: objects.CA.Name}, Data: objects.CA.Data}
+		}
+
+		server.IdentityRef, objects.Identity = nil, nil
+	}
+
+	if len(c.CA) > 0 {
+		objects.CA = &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "--ca-file"},
+			Data:       map[string]string{"ca.crt": string(c.CA)},
+		}
+		if objects.Identity != nil {
+			identity := objects.Identity.DeepCopy()
+			identity.Spec.CAConfigMap = &infrav1.ObjectOfNamespace{Name: "--ca-file"}
+			objects.Identity = identity
+		} else {
+			server.CAConfigMap = &infrav1.NamespacedName{Name: "--ca-file"}
+		}
+	}
+
+	return cluster, objects
 }
 
 // asMap is an object as JSON has it.

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -62,26 +60,16 @@ func (g *gathering) engine(ctx context.Context) error {
 // connect opens a session with the credentials of the cluster, which are taken out of the bundle too where they are
 // from another namespace.
 func (g *gathering) connect(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, error) {
-	server := cluster.Spec.OLVMOvirtAPIServer
-
-	var secret corev1.Secret
-	if err := g.In.Get(ctx, connection.Key(server.CredentialsSecret, cluster), &secret); err != nil {
+	objects, err := connection.Read(ctx, g.In, cluster)
+	if err != nil {
 		return nil, err
 	}
 
-	g.note(&secret)
-
-	var ca *corev1.ConfigMap
-	if server.CAConfigMap != nil {
-		ca = &corev1.ConfigMap{}
-		if err := g.In.Get(ctx, connection.Key(*server.CAConfigMap, cluster), ca); apierrors.IsNotFound(err) {
-			ca = nil
-		} else if err != nil {
-			return nil, err
-		}
+	if objects.Secret != nil {
+		g.note(objects.Secret)
 	}
 
-	config, err := connection.Config(cluster, &secret, ca, false)
+	config, err := connection.Config(cluster, objects)
 	if err != nil {
 		return nil, err
 	}

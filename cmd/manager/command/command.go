@@ -506,6 +506,8 @@ func addControllers(
 		Metadata: mgr.GetCache(),
 		Sessions: sessions,
 		Unbound:  o.unboundCredentials,
+		// Identities and namespaces belong to no namespace.
+		NoIdentities: o.namespace != "",
 	}
 
 	serveJumpHosts(mgr, engines, userData)

@@ -1,0 +1,100 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// OLVMClusterIdentity lets OLVMClusters of several namespaces use the credentials of one Secret, which those who write
+// them cannot read. It is for administrators: it belongs to no namespace.
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=olvmclusteridentities,scope=Cluster,categories=cluster-api
+// +kubebuilder:printcolumn:name="Secret",type=string,JSONPath=`.spec.credentialsSecret.name`,description="Secret with the credentials"
+// +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.spec.credentialsSecret.namespace`,description="Namespace of the Secret"
+// +kubebuilder:printcolumn:name="Engines",type=string,JSONPath=`.spec.allowedServerURLs`,description="Engines that the credentials are for",priority=10
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
+type OLVMClusterIdentity struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// spec says what the identity is, and who may use it.
+	// +required
+	Spec OLVMClusterIdentitySpec `json:"spec,omitempty,omitzero"`
+}
+
+// OLVMClusterIdentitySpec is an identity and its users.
+type OLVMClusterIdentitySpec struct {
+	// credentialsSecret names the Secret with the keys username (with its @domain) and password. Its annotations and
+	// its key allowedServerURLs do not count here.
+	// +required
+	CredentialsSecret ObjectOfNamespace `json:"credentialsSecret,omitempty,omitzero"`
+
+	// caConfigMap names the ConfigMap whose values are PEM certificates that sign the certificates of the engines.
+	// Without it the trust store of the controller's image is used.
+	// +optional
+	CAConfigMap *ObjectOfNamespace `json:"caConfigMap,omitempty"`
+
+	// allowedServerURLs are the engines to which the credentials may be sent: the serverURL of an OLVMCluster has the
+	// host, the port and the path of one of them.
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=2048
+	AllowedServerURLs []string `json:"allowedServerURLs,omitempty"`
+
+	// allowedNamespaces are those whose OLVMClusters and OLVMInventories may use the identity. Without it none may; an
+	// empty one means all.
+	// +optional
+	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
+}
+
+// ObjectOfNamespace names an object of a namespace.
+type ObjectOfNamespace struct {
+	// namespace of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+
+	// name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+}
+
+// AllowedNamespaces are namespaces by their names or their labels. One that either has is allowed.
+type AllowedNamespaces struct {
+	// list of names.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	List []string `json:"list,omitempty"`
+
+	// selector chooses by labels. Empty chooses all; left out it chooses none, unless the list is left out, too.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+}
+
+// OLVMClusterIdentityReference names an OLVMClusterIdentity.
+type OLVMClusterIdentityReference struct {
+	// name of the OLVMClusterIdentity.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+}
+
+// OLVMClusterIdentityList is a list of OLVMClusterIdentities.
+// +kubebuilder:object:root=true
+type OLVMClusterIdentityList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+
+	Items []OLVMClusterIdentity `json:"items"`
+}

@@ -1,0 +1,134 @@
+package connection
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// identityPath is the field by which an OLVMCluster names an identity.
+const identityPath = "spec.olvmOvirtAPIServer.identityRef"
+
+// IdentityOf is the name of the OLVMClusterIdentity of a cluster; empty where it has none.
+func IdentityOf(cluster *infrav1.OLVMCluster) string {
+	if ref := cluster.Spec.OLVMOvirtAPIServer.IdentityRef; ref != nil {
+		return ref.Name
+	}
+
+	return ""
+}
+
+// CredentialsKey is the Secret with the credentials of a cluster: its own, or that of its identity; false where it is
+// not known.
+func CredentialsKey(
+	cluster *infrav1.OLVMCluster, identity *infrav1.OLVMClusterIdentity,
+) (types.NamespacedName, bool) {
+	if IdentityOf(cluster) == "" {
+		name := cluster.Spec.OLVMOvirtAPIServer.CredentialsSecret
+		return Key(name, cluster), name.Name != ""
+	}
+
+	if identity == nil {
+		return types.NamespacedName{}, false
+	}
+
+	return types.NamespacedName(identity.Spec.CredentialsSecret), true
+}
+
+// CAKey is the ConfigMap with the CA of the engine, likewise; false where there is none, or it is not known.
+func CAKey(cluster *infrav1.OLVMCluster, identity *infrav1.OLVMClusterIdentity) (types.NamespacedName, bool) {
+	if IdentityOf(cluster) == "" {
+		name := cluster.Spec.OLVMOvirtAPIServer.CAConfigMap
+		if name == nil {
+			return types.NamespacedName{}, false
+		}
+
+		return Key(*name, cluster), name.Name != ""
+	}
+
+	if identity == nil || identity.Spec.CAConfigMap == nil {
+		return types.NamespacedName{}, false
+	}
+
+	return types.NamespacedName(*identity.Spec.CAConfigMap), true
+}
+
+// checkIdentity checks that the identity exists, that the cluster may use it, that it may be sent to the engine, and
+// that its Secret exists. It gives one message where it does not exist and where it is for others, so that it does not
+// reveal which.
+func checkIdentity(cluster *infrav1.OLVMCluster, objects Objects, base *url.URL) error {
+	identity := objects.Identity
+	if identity == nil || !MayUse(identity, cluster.Namespace, objects.Namespace) {
+		return blocker.New(infrav1.CredentialsNotAllowedReason, identityPath,
+			"OLVMClusterIdentity %q does not exist, or does not allow namespace %q; an administrator can add the "+
+				"namespace to its allowedNamespaces", IdentityOf(cluster), cluster.Namespace)
+	}
+
+	if !listsEngine(identity.Spec.AllowedServerURLs, base) {
+		return blocker.New(infrav1.EngineNotAllowedReason, identityPath,
+			"OLVMClusterIdentity %q may not be sent to %s; an administrator can add that URL to its allowedServerURLs",
+			identity.Name, base)
+	}
+
+	if objects.Secret == nil {
+		return blocker.New(infrav1.CredentialsNotFoundReason, identityPath,
+			"the Secret of OLVMClusterIdentity %q does not exist; an administrator can create it with the keys "+
+				"username and password", identity.Name)
+	}
+
+	if identity.Spec.CAConfigMap != nil && objects.CA == nil {
+		return blocker.New(infrav1.CAConfigMapInvalidReason, identityPath,
+			"the CA's ConfigMap of OLVMClusterIdentity %q does not exist; an administrator can create it with the "+
+				"engine's CA certificate under the key ca.crt", identity.Name)
+	}
+
+	return nil
+}
+
+// MayUse reports whether a namespace may use an identity. The namespace's object is nil where its labels are not known:
+// then no selector chooses it.
+func MayUse(identity *infrav1.OLVMClusterIdentity, namespace string, object *corev1.Namespace) bool {
+	allowed := identity.Spec.AllowedNamespaces
+
+	switch {
+	case allowed == nil:
+		return false
+	case len(allowed.List) == 0 && allowed.Selector == nil:
+		return true
+	case slices.Contains(allowed.List, namespace):
+		return true
+	case allowed.Selector == nil || object == nil:
+		return false
+	}
+
+	selector, err := metav1.LabelSelectorAsSelector(allowed.Selector)
+
+	return err == nil && selector.Matches(labels.Set(object.Labels))
+}
+
+// listsEngine reports whether one of these URLs is that of an engine.
+func listsEngine(urls []string, base *url.URL) bool {
+	return slices.ContainsFunc(urls, func(text string) bool {
+		allowed, err := engine.BaseURL(text)
+		return err == nil && strings.EqualFold(allowed.Host, base.Host) && allowed.Path == base.Path
+	})
+}
+
+// place says in messages where a part of the connection comes from: the field of the cluster, or its identity.
+func place(cluster *infrav1.OLVMCluster, field string) string {
+	if name := IdentityOf(cluster); name != "" {
+		return fmt.Sprintf("%s (OLVMClusterIdentity %s)", identityPath, name)
+	}
+
+	return "spec.olvmOvirtAPIServer." + field
+}

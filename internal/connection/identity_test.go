@@ -1,0 +1,101 @@
+package connection_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+const server = "https://engine.example.com/ovirt-engine"
+
+func identity(allowed *infrav1.AllowedNamespaces) *infrav1.OLVMClusterIdentity {
+	return &infrav1.OLVMClusterIdentity{
+		ObjectMeta: metav1.ObjectMeta{Name: "production"},
+		Spec: infrav1.OLVMClusterIdentitySpec{
+			CredentialsSecret: infrav1.ObjectOfNamespace{Namespace: "vault", Name: "engine"},
+			AllowedServerURLs: []string{server},
+			AllowedNamespaces: allowed,
+		},
+	}
+}
+
+func TestWhoMayUseAnIdentity(t *testing.T) {
+	labels := metav1.ObjectMeta{Name: "team-a", Labels: map[string]string{"engine": "production"}}
+	labelled := &corev1.Namespace{ObjectMeta: labels}
+	byLabel := &metav1.LabelSelector{MatchLabels: labelled.Labels}
+	none := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+
+	for name, test := range map[string]struct {
+		allowed *infrav1.AllowedNamespaces
+		object  *corev1.Namespace
+		want    bool
+	}{
+		"nobody is named":               {nil, labelled, false},
+		"all":                           {&infrav1.AllowedNamespaces{}, nil, true},
+		"by name":                       {&infrav1.AllowedNamespaces{List: []string{"b", "team-a"}}, nil, true},
+		"another by name":               {&infrav1.AllowedNamespaces{List: []string{"team-b"}}, labelled, false},
+		"by label":                      {&infrav1.AllowedNamespaces{Selector: byLabel}, labelled, true},
+		"by a label that it lacks":      {&infrav1.AllowedNamespaces{Selector: byLabel}, &corev1.Namespace{}, false},
+		"labels that are not known":     {&infrav1.AllowedNamespaces{Selector: byLabel}, nil, false},
+		"an empty selector":             {&infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{}}, labelled, true},
+		"a selector that means nothing": {&infrav1.AllowedNamespaces{Selector: none}, labelled, false},
+	} {
+		check.Equal(t, name, connection.MayUse(identity(test.allowed), "team-a", test.object), test.want)
+	}
+}
+
+// TestAnotherUserOfAClusterWithAnIdentity is the user of a jump host: the credentials are its own.
+func TestAnotherUserOfAClusterWithAnIdentity(t *testing.T) {
+	scheme := clientgoscheme.Scheme
+	check.Error(t, infrav1.AddToScheme(scheme), "")
+
+	secret := func(namespace, name, user string) *corev1.Secret {
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Data: map[string][]byte{
+				"username": []byte(user), "password": []byte("p"), infrav1.AllowedServerURLsKey: []byte(server),
+			},
+		}
+	}
+	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		identity(&infrav1.AllowedNamespaces{List: []string{"team-a"}}),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}},
+		secret("vault", "engine", "admin@internal"), secret("team-a", "jump", "jump@internal"),
+	).Build()
+	cluster := &infrav1.OLVMCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "c"}}
+	cluster.Spec.OLVMOvirtAPIServer = infrav1.OvirtAPIServer{
+		ServerURL: server, IdentityRef: &infrav1.OLVMClusterIdentityReference{Name: "production"},
+	}
+
+	objects, err := connection.Read(t.Context(), reader, cluster)
+	check.Error(t, err, "")
+	config, err := connection.Config(cluster, objects)
+	check.Error(t, err, "")
+	check.Equal(t, "the user of the identity", config.Username, "admin@internal")
+
+	config, err = connection.ConfigAs(t.Context(), reader, cluster, objects, "jump")
+	check.Error(t, err, "")
+	check.Equal(t, "the other user", config.Username, "jump@internal")
+
+	_, err = connection.ConfigAs(t.Context(), reader, cluster, objects, "missing")
+	check.Error(t, err, `Secret "missing" does not exist`)
+
+	check.Error(t, reader.Delete(t.Context(), secret("vault", "engine", "")), "")
+	objects, err = connection.Read(t.Context(), reader, cluster)
+	check.Error(t, err, "")
+	_, err = connection.Config(cluster, objects)
+	check.Error(t, err, `the Secret of OLVMClusterIdentity "production" does not exist`)
+
+	_, ok := connection.CredentialsKey(cluster, nil)
+	check.Equal(t, "the Secret of an identity that is not known", ok, false)
+	check.Equal(t, "the Secret of its own", client.ObjectKey{Namespace: "vault", Name: "engine"},
+		func() client.ObjectKey { key, _ := connection.CredentialsKey(cluster, objects.Identity); return key }())
+}

@@ -1,0 +1,84 @@
+package connection
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// Read reads the objects that decide the connection to the engine of a cluster.
+func Read(ctx context.Context, reader client.Reader, cluster *infrav1.OLVMCluster) (Objects, error) {
+	var out Objects
+	var err error
+
+	if name := IdentityOf(cluster); name != "" {
+		key := client.ObjectKey{Name: name}
+		if out.Identity, err = get(ctx, reader, key, &infrav1.OLVMClusterIdentity{}); err != nil {
+			return out, err
+		}
+
+		key.Name = cluster.Namespace
+		if out.Namespace, err = get(ctx, reader, key, &corev1.Namespace{}); err != nil {
+			return out, err
+		}
+	}
+
+	if key, ok := CredentialsKey(cluster, out.Identity); ok {
+		if out.Secret, err = get(ctx, reader, key, &corev1.Secret{}); err != nil {
+			return out, err
+		}
+	}
+
+	if key, ok := CAKey(cluster, out.Identity); ok {
+		out.CA, err = get(ctx, reader, key, &corev1.ConfigMap{})
+	}
+
+	return out, err
+}
+
+// ConfigAs is the connection to the engine of a cluster for another user, whose Secret is in the namespace of the
+// cluster. objects are those of the cluster: the CA is the same.
+func ConfigAs(
+	ctx context.Context, reader client.Reader, cluster *infrav1.OLVMCluster, objects Objects, secret string,
+) (engine.Config, error) {
+	other := cluster.DeepCopy()
+	server := &other.Spec.OLVMOvirtAPIServer
+	server.CredentialsSecret, server.IdentityRef = infrav1.NamespacedName{Name: secret}, nil
+
+	var err error
+
+	others := Objects{CA: objects.CA, Unbound: objects.Unbound}
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: secret}
+	if others.Secret, err = get(ctx, reader, key, &corev1.Secret{}); err != nil {
+		return engine.Config{}, err
+	}
+
+	config, err := Config(other, others)
+	if err != nil || IdentityOf(cluster) == "" {
+		return config, err
+	}
+
+	owners, err := Config(cluster, objects)
+	config.CA = owners.CA
+
+	return config, err
+}
+
+// get reads an object; nil where it does not exist.
+func get[T client.Object](ctx context.Context, reader client.Reader, key client.ObjectKey, into T) (T, error) {
+	var none T
+
+	if err := reader.Get(ctx, key, into); apierrors.IsNotFound(err) {
+		return none, nil
+	} else if err != nil {
+		return none, fmt.Errorf("failed to get %T %s: %w", into, key, err)
+	}
+
+	return into, nil
+}
