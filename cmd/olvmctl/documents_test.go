@@ -94,6 +94,7 @@ func calls(t *testing.T, blocks []string) [][]string {
 func TestCommandsOfTheDocuments(t *testing.T) {
 	codes := map[string]int{
 		"validate":        0,
+		"doctor":          0,
 		"template":        0,
 		"plan":            2,
 		"render":          0,

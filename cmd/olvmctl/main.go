@@ -45,7 +45,8 @@ func main() {
 
 // interrupted says of an error after a signal that it comes from that.
 func interrupted(ctx context.Context, err error) error {
-	said := errors.Is(err, progress.ErrInterrupted) || errors.Is(err, errChanges) || errors.Is(err, errInvalid)
+	said := errors.Is(err, progress.ErrInterrupted) || errors.Is(err, errChanges) || errors.Is(err, errInvalid) ||
+		errors.Is(err, errUnwell)
 	if err == nil || ctx.Err() == nil || said {
 		return err
 	}
@@ -60,7 +61,7 @@ func exitCode(err error) int {
 		return 0
 	case errors.Is(err, errChanges):
 		return 2
-	case errors.Is(err, errInvalid): // said already
+	case errors.Is(err, errInvalid), errors.Is(err, errUnwell): // said already
 		return 1
 	default:
 		fmt.Fprintln(os.Stderr, "olvmctl:", err)

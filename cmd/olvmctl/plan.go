@@ -90,12 +90,12 @@ func (p *planFlags) run(ctx context.Context, s streams) error {
 		return err
 	}
 
-	results, err := p.results(ctx, s, manifests, machines)
+	results, capacity, err := p.results(ctx, s, manifests, machines)
 	if err != nil {
 		return err
 	}
 
-	report := preview.NewReport(results, owners, p.offline)
+	report := preview.NewReport(results, owners, capacity, p.offline)
 	if err := p.print(s, report); err != nil {
 		return err
 	}
@@ -127,14 +127,14 @@ func (p *planFlags) addLive(ctx context.Context, manifests *preview.Manifests) e
 // results runs Terraform for each machine, unless it is offline.
 func (p *planFlags) results(
 	ctx context.Context, s streams, manifests *preview.Manifests, machines []preview.Machine,
-) ([]*preview.Result, error) {
+) ([]*preview.Result, []preview.Capacity, error) {
 	if p.offline {
-		return preview.Offline(manifests, machines), nil
+		return preview.Offline(manifests, machines), nil, nil
 	}
 
 	credentials, err := p.read(p.cluster.path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
 	return preview.PlanAll(ctx, manifests, machines, credentials, s.err)

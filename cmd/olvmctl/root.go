@@ -38,6 +38,7 @@ func newCommand(s streams) *cobra.Command {
 	root.AddCommand(
 		newInitCommand(s),
 		newValidateCommand(s),
+		newDoctorCommand(s),
 		newTemplateCommand(s),
 		newPlanCommand(s),
 		newRenderCommand(s),

@@ -16,6 +16,18 @@ type Host struct {
 	Name    string `xml:"name"`
 	Status  string `xml:"status"`
 	Cluster *Ref   `xml:"cluster"`
+	// FreeMemory is what the scheduler can give to more VMs, in bytes.
+	FreeMemory int64     `xml:"max_scheduling_memory"`
+	Topology   *Topology `xml:"cpu>topology"`
+}
+
+// CPUs are the threads of the host; 0 where the engine does not say.
+func (h *Host) CPUs() int64 {
+	if h.Topology == nil {
+		return 0
+	}
+
+	return h.Topology.Cores * h.Topology.Sockets * h.Topology.Threads
 }
 
 // HostUp is the status of a host that runs VMs.

@@ -26,6 +26,11 @@ func (r Report) WriteMarkdown(out io.Writer, link string) error {
 	c := &comment{}
 	c.add(maxMarkdown, fmt.Sprintf("### Plan: %s\n\n", r.total()))
 	c.owners(r.Owners)
+
+	for _, capacity := range r.Capacity {
+		c.add(maxTable, capacity.String()+"\n\n")
+	}
+
 	c.table(r.Machines)
 	c.plans(r.Machines)
 	c.last(link)

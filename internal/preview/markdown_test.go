@@ -31,7 +31,7 @@ func planned(owner string, i int, detail string) *Result {
 func markdown(t *testing.T, link string, machines ...*Result) string {
 	t.Helper()
 	var out strings.Builder
-	check.Error(t, NewReport(machines, nil, false).WriteMarkdown(&out, link), "")
+	check.Error(t, NewReport(machines, nil, nil, false).WriteMarkdown(&out, link), "")
 
 	return out.String()
 }
@@ -90,7 +90,7 @@ func TestAMachineThatStaysIsOneLine(t *testing.T) {
 	}
 
 	var out strings.Builder
-	check.Error(t, NewReport(machines, nil, false).WriteText(&out), "")
+	check.Error(t, NewReport(machines, nil, nil, false).WriteText(&out), "")
 	check.Contains(t, "the report", out.String(), "default/a-1 of MachineDeployment/a (cluster prod, addresses: 10.0.0.1): "+
 		"nothing would change\n\ndefault/a-2 of ")
 	check.Contains(t, "the report", out.String(), "10.0.0.3): nothing would change\n\n3 machines, 1 would change\n")

@@ -47,6 +47,8 @@ type Rendered struct {
 	Machine
 	Files   render.Files
 	Secrets []string
+	// Needs are what its VM takes of the engine.
+	Needs Needs
 	// State of Terraform, as the management cluster keeps it; nil where there is none at hand. What exists is then
 	// imported.
 	State []byte
@@ -268,6 +270,10 @@ func (m *Manifests) render(
 	}
 
 	out := Rendered{Machine: machine, Secrets: []string{config.Password}}
+	if built.Names != nil { // a VM of a pool takes nothing more
+		out.Needs = needsOf(built.Machine, built.Names.ClusterName)
+	}
+
 	if state.Complete() {
 		out.State, existing = state.Raw, nil
 	}
@@ -507,24 +513,24 @@ func (r Refused) Result() *Result {
 	return out
 }
 
-// PlanAll renders machines, and runs a real Terraform plan for each of them that is not refused. progress gets a line
-// for each. The error is of an engine that cannot be used, of an executor that is missing, or of a context that has
-// ended.
+// PlanAll renders machines, and runs a real Terraform plan for each of them that is not refused, and compares what new
+// VMs ask for with what their engines have. progress gets a line for each. The error is of an engine that cannot be
+// used, of an executor that is missing, or of a context that has ended.
 func PlanAll(
 	ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, progress io.Writer,
-) ([]*Result, error) {
+) ([]*Result, []Capacity, error) {
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
 
 	scratch, err := NewScratch(ctx, sessions)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer scratch.Close()
 
 	rendered, refused, err := Render(ctx, m, machines, credentials, sessions)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
 	out := make([]*Result, 0, len(machines))
@@ -532,21 +538,37 @@ func PlanAll(
 		out = append(out, machine.Result())
 	}
 
+	var added []Rendered
+
 	for i, machine := range rendered {
 		_, _ = fmt.Fprintf(progress, "planning %s/%s (%d of %d)\n", machine.Namespace, machine.Name, i+1, len(rendered))
 		result, err := Plan(ctx, scratch.Executor, machine, scratch.Dir)
 
 		switch {
 		case ctx.Err() != nil:
-			return nil, cmp.Or(err, ctx.Err())
+			return nil, nil, cmp.Or(err, ctx.Err())
 		case err != nil:
 			result = Refused{Machine: machine.Machine, Err: err}.Result()
+		case result.addsVM():
+			added = append(added, machine)
 		}
 
 		out = append(out, result)
 	}
 
-	return out, nil
+	capacities, err := Capacities(ctx, m, added, credentials, sessions)
+	if err != nil {
+		_, _ = fmt.Fprintf(progress, "what the engine has free is not known: %v\n", err)
+	}
+
+	return out, capacities, nil
+}
+
+// addsVM reports whether a VM would be made.
+func (r *Result) addsVM() bool {
+	return slices.ContainsFunc(r.Changes, func(c terraform.Change) bool {
+		return c.Type == "ovirt_vm" && c.Action == "create"
+	})
 }
 
 // Plan runs a real Terraform plan for a machine, in a folder below scratch that is removed afterwards.

@@ -14,6 +14,8 @@ import (
 type Report struct {
 	Machines []*Result     `json:"machines"`
 	Owners   []OwnerChange `json:"owners"`
+	// Capacity is what new VMs ask for against what engines have.
+	Capacity []Capacity `json:"capacity"`
 	// Changed is how many machines would be made, changed, replaced or deleted.
 	Changed int64 `json:"changed"`
 	// Refused is how many cannot be made as they are asked for.
@@ -23,10 +25,11 @@ type Report struct {
 }
 
 // NewReport counts the changes. offline reports that no engine was asked.
-func NewReport(machines []*Result, owners []OwnerChange, offline bool) Report {
+func NewReport(machines []*Result, owners []OwnerChange, capacity []Capacity, offline bool) Report {
 	out := Report{
 		Machines: append([]*Result{}, machines...), // a list in JSON, also where it is empty
 		Owners:   append([]OwnerChange{}, owners...),
+		Capacity: append([]Capacity{}, capacity...),
 		offline:  offline,
 	}
 	for _, machine := range machines {
@@ -117,6 +120,10 @@ func (r Report) WriteText(out io.Writer) error {
 
 	for _, owner := range r.Owners {
 		fmt.Fprintln(&text, owner)
+	}
+
+	for _, capacity := range r.Capacity {
+		fmt.Fprintln(&text, capacity)
 	}
 
 	fmt.Fprintln(&text, r.total())

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/doctor"
+)
+
+// errUnwell ends a command whose findings were printed already.
+var errUnwell = errors.New("something has to be mended first")
+
+// doctorFlags are those of the doctor command.
+type doctorFlags struct {
+	file clusterFileFlags
+	accessFlags
+	output string
+}
+
+func newDoctorCommand(s streams) *cobra.Command {
+	var d doctorFlags
+	command := &cobra.Command{
+		Use:   "doctor -f FILE",
+		Short: "Look at all that can be known before the first VM",
+		Long: `doctor looks at a cluster file and at the engine, makes nothing, and says of each check what
+it found and what to do: the file itself; certificate, clock, login and version of the engine; the
+rights of the user; templates, networks and all else that machines name; whether guests of the
+templates report their addresses; addresses in use; and what the hosts have free.
+
+` + credentialsHelp + `
+
+Exit codes: 0 nothing has to be mended, perhaps with warnings; 1 something has, or an error.`,
+		Example: `  OLVM_USERNAME=admin@internal OLVM_PASSWORD=... olvmctl doctor -f cluster.yaml
+  olvmctl doctor -f cluster.yaml --credentials secret.yaml -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := checkOutput(d.output, "text", "json"); err != nil {
+				return err
+			}
+
+			return d.run(command.Context(), s)
+		},
+	}
+	d.file.addFlags(command)
+	d.addFlags(command.Flags())
+	command.Flags().StringVarP(&d.output, "output", "o", "text", "output: text or json")
+
+	return command
+}
+
+func (d *doctorFlags) run(ctx context.Context, s streams) error {
+	findings, err := d.examine(ctx, s)
+	if err != nil {
+		return err
+	}
+
+	if d.output == "text" {
+		err = printFindings(s.out, findings)
+	} else {
+		err = encode(s.out, d.output, map[string]any{"findings": findings})
+	}
+
+	if err != nil {
+		return err
+	}
+
+	for _, finding := range findings {
+		if finding.Verdict == doctor.Failed {
+			return errUnwell
+		}
+	}
+
+	return nil
+}
+
+// examine reads the file, and asks the engine where that is good.
+func (d *doctorFlags) examine(ctx context.Context, s streams) ([]doctor.Finding, error) {
+	cluster, problems, err := clusterfile.Load(d.file.path, d.file.defaults, d.file.flavor)
+	if err != nil {
+		return nil, err
+	}
+
+	var findings []doctor.Finding
+
+	for _, problem := range problems {
+		verdict := doctor.Failed
+		if problem.Warning {
+			verdict = doctor.Warning
+		}
+
+		findings = append(findings, doctor.Finding{Check: "file", Verdict: verdict, Message: problem.Error()})
+	}
+
+	if clusterfile.Failed(problems) {
+		return findings, nil
+	}
+
+	if len(problems) == 0 {
+		valid := doctor.Finding{Check: "file", Verdict: doctor.OK, Message: d.file.path + " is valid"}
+		findings = append(findings, valid)
+	}
+
+	if cluster.ProviderName() != clusterfile.OLVMProvider {
+		return nil, fmt.Errorf("provider %s: doctor knows %s alone; ask the cloud with olvmctl validate --engine",
+			cluster.ProviderName(), clusterfile.OLVMProvider)
+	}
+
+	credentials, err := d.read(d.file.path)
+	if err != nil {
+		return nil, err
+	}
+
+	of, err := doctor.Examine(ctx, cluster.Objects, credentials, func(check string) {
+		_, _ = fmt.Fprintln(s.err, check)
+	})
+
+	return append(findings, of...), err
+}
+
+// printFindings writes a line for each finding, and one for what to do about it.
+func printFindings(out io.Writer, findings []doctor.Finding) error {
+	for _, f := range findings {
+		if _, err := fmt.Fprintf(out, "%-8s %-12s %s\n", f.Verdict, f.Check, f.Message); err != nil {
+			return err
+		}
+
+		if f.Remedy == "" {
+			continue
+		}
+
+		if _, err := fmt.Fprintf(out, "%21s %s\n", "->", f.Remedy); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}

@@ -1,0 +1,297 @@
+// Package doctor looks at everything about a cluster that can be known before its first VM is made.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
+)
+
+// Verdict on a check.
+type Verdict string
+
+// The verdicts.
+const (
+	OK      Verdict = "ok"
+	Warning Verdict = "warning"
+	Failed  Verdict = "failed"
+	// Unknown is what could not be found out.
+	Unknown Verdict = "unknown"
+)
+
+// Finding is what one check found.
+type Finding struct {
+	Check   string  `json:"check"`
+	Verdict Verdict `json:"verdict"`
+	Message string  `json:"message"`
+	// Remedy says what to do; empty where nothing is, or where the message says it.
+	Remedy string `json:"remedy,omitempty"`
+}
+
+const (
+	// certificateWarning is how long before its end a certificate is told of.
+	certificateWarning = 30 * 24 * time.Hour
+	// clockWarning is how far clocks may be apart. Certificates that a control plane makes are valid from now on.
+	clockWarning = 10 * time.Second
+)
+
+// examination is one use of the package.
+type examination struct {
+	findings    []Finding
+	credentials preview.Credentials
+	sessions    *engine.Sessions
+	manifests   *preview.Manifests
+	machines    []preview.Machine
+}
+
+// Examine makes all checks of the manifests of a cluster. One that fails does not hide the others, unless they depend
+// on it. say is called before each.
+func Examine(
+	ctx context.Context, objects []*unstructured.Unstructured, credentials preview.Credentials, say func(check string),
+) ([]Finding, error) {
+	manifests, err := preview.LoadObjects(objects)
+	if err != nil {
+		return nil, err
+	}
+
+	machines, err := manifests.Machines()
+	if err != nil {
+		return nil, err
+	}
+
+	e := &examination{
+		credentials: credentials, sessions: &engine.Sessions{}, manifests: manifests, machines: machines,
+	}
+	defer e.sessions.Close(context.WithoutCancel(ctx))
+
+	for _, use := range manifests.Uses(machines, credentials, e.sessions) {
+		say("asking " + connection.EngineKey(use.Cluster))
+
+		if e.engine(ctx, use) {
+			e.rights(ctx, use)
+		}
+	}
+
+	if e.failed() {
+		return e.findings, ctx.Err() // an engine that cannot be used knows nothing
+	}
+
+	say("looking up what the machines are made of")
+	if e.names(ctx) {
+		e.templates(ctx)
+		e.capacity(ctx)
+	}
+
+	say("looking for addresses in use")
+	e.addresses(ctx)
+
+	return e.findings, ctx.Err()
+}
+
+func (e *examination) failed() bool {
+	return slices.ContainsFunc(e.findings, func(f Finding) bool { return f.Verdict == Failed })
+}
+
+func (e *examination) add(check string, verdict Verdict, remedy, format string, args ...any) {
+	e.findings = append(e.findings, Finding{
+		Check: check, Verdict: verdict, Message: fmt.Sprintf(format, args...), Remedy: remedy,
+	})
+}
+
+// engine checks certificate, clock, login and version, and reports whether the engine can be used.
+func (e *examination) engine(ctx context.Context, use preview.Use) bool {
+	const check = "engine"
+	if use.Err != nil {
+		e.add(check, Failed, "", "%v", blocker.Explain(use.Err, e.credentials.Places))
+		return false
+	}
+
+	e.appearance(ctx, use)
+
+	product, err := use.Session.Product(ctx)
+	if err != nil {
+		e.add(check, Failed, "", "%v", blocker.Explain(err, e.credentials.Places))
+		return false
+	}
+
+	if supported, _, err := use.Session.Supports(ctx, 4, 4, 0); err == nil && !supported {
+		e.add(check, Warning, "use an engine of version 4.4 or later",
+			"%s is of version %s, with which nothing was tried", connection.EngineKey(use.Cluster), product.Version)
+
+		return true
+	}
+
+	e.add(check, OK, "", "%s %s answers at %s", product.Name, product.Version, connection.EngineKey(use.Cluster))
+
+	return true
+}
+
+// appearance checks the engine's certificate and its clock.
+func (e *examination) appearance(ctx context.Context, use preview.Use) {
+	seen, err := use.Session.Appearance(ctx)
+	if err != nil && seen.CertificateEnds.IsZero() {
+		return // the login says so
+	}
+
+	switch left := time.Until(seen.CertificateEnds); {
+	case use.Config.Insecure:
+		e.add("certificate", Warning, "name the CA in caConfigMap, or serverCA in a cluster file, and verify it",
+			"the engine's certificate is not verified: who is between could read the password")
+	case left < certificateWarning:
+		e.add("certificate", Warning, "renew it with engine-setup; where the CA changes, give the new one",
+			"the engine's certificate ends at %s", seen.CertificateEnds.UTC().Format(time.RFC3339))
+	default:
+		e.add("certificate", OK, "", "the engine's is good until %s", seen.CertificateEnds.UTC().Format(time.DateOnly))
+	}
+
+	switch {
+	case err != nil:
+		e.add("clock", Unknown, "", "%v", err)
+	case seen.Ahead.Abs() > clockWarning:
+		e.add("clock", Warning, "synchronise both with NTP: nodes take their time from hosts, and refuse certificates "+
+			"that are not valid yet", "the engine's clock is %s apart from this machine's", seen.Ahead.Abs())
+	default:
+		e.add("clock", OK, "", "the engine's is this machine's")
+	}
+}
+
+// rights checks the roles of the user against what was seen at an engine.
+func (e *examination) rights(ctx context.Context, use preview.Use) {
+	const check, remedy = "rights", "give the user the role of docs/operate/rights.md"
+	grants, err := use.Session.Grants(ctx)
+	if err != nil {
+		e.add(check, Unknown, remedy, "what the user may do is not known: %v", err)
+		return
+	}
+
+	has := func(role string) bool {
+		return slices.ContainsFunc(grants, func(g engine.Grant) bool { return g.Role == role })
+	}
+
+	var names []string
+	for _, grant := range grants {
+		names = append(names, strings.TrimSpace(grant.Role+" "+grant.On))
+	}
+
+	tagged := slices.ContainsFunc(e.machines, func(m preview.Machine) bool {
+		return len(m.Spec().VirtualMachine.Tags) > 0
+	})
+
+	switch {
+	case slices.Contains(grants, engine.Grant{Role: "SuperUser"}):
+		e.add(check, OK, "", "the user is a SuperUser, which is more than is needed")
+	case has("DataCenterAdmin") && tagged:
+		e.add(check, Failed, remedy, "the user is a DataCenterAdmin, which may not tag VMs, and machines have tags")
+	case has("DataCenterAdmin"):
+		e.add(check, OK, "", "the user is a DataCenterAdmin")
+	case has("ClusterAdmin") && len(grants) == 1:
+		e.add(check, Failed, remedy, "the user is a ClusterAdmin, which may not make VMs")
+	case len(grants) == 0:
+		e.add(check, Unknown, remedy, "the user has no role by name; groups were not looked at")
+	default:
+		e.add(check, Unknown, remedy, "the user has %s, which was not tried", strings.Join(names, ", "))
+	}
+}
+
+// names checks everything that the machines name in the engine, and reports whether all is there.
+func (e *examination) names(ctx context.Context) bool {
+	errs := preview.CheckNames(ctx, e.manifests, e.machines, e.credentials, e.sessions)
+	for _, err := range errs {
+		e.add("names", Failed, "", "%v", err)
+	}
+
+	if len(errs) == 0 {
+		e.add("names", OK, "", "the engine has all that the %d machines name, and their options fit together",
+			len(e.machines))
+	}
+
+	return len(errs) == 0
+}
+
+// addresses checks that no other guest reports those of the cluster.
+func (e *examination) addresses(ctx context.Context) {
+	errs := preview.Taken(ctx, e.manifests, e.machines, e.credentials, e.sessions)
+	for _, err := range errs {
+		e.add("addresses", Failed, "", "%v", err)
+	}
+
+	if len(errs) == 0 {
+		e.add("addresses", OK, "", "no guest of the engine reports an address of the cluster; others were not asked")
+	}
+}
+
+// capacity checks that the VMs fit.
+func (e *examination) capacity(ctx context.Context) {
+	rendered, _, err := preview.Render(ctx, e.manifests, e.machines, e.credentials, e.sessions)
+	if err == nil {
+		var capacities []preview.Capacity
+
+		capacities, err = preview.Capacities(ctx, e.manifests, rendered, e.credentials, e.sessions)
+		for _, c := range capacities {
+			verdict, remedy := OK, ""
+			if c.Lacks() != "" {
+				verdict, remedy = Warning, "ask for fewer or smaller machines, or add hosts: those that do not fit wait"
+			}
+
+			e.add("capacity", verdict, remedy, "%s", c)
+		}
+	}
+
+	if err != nil {
+		e.add("capacity", Unknown, "", "%v", err)
+	}
+}
+
+// templates checks whether guests of the templates report to the engine.
+func (e *examination) templates(ctx context.Context) {
+	var asked []string
+
+	for _, use := range e.manifests.Uses(e.machines, e.credentials, e.sessions) {
+		for i := range e.machines {
+			spec := e.machines[i].Spec()
+			if spec.FromInventory == nil && !slices.Contains(asked, spec.VMTemplateName) {
+				asked = append(asked, spec.VMTemplateName)
+				e.template(ctx, use, spec)
+			}
+		}
+	}
+}
+
+func (e *examination) template(ctx context.Context, use preview.Use, spec infrav1.OLVMMachineSpec) {
+	const check, remedy = "guest agent", "have qemu-guest-agent in the template: without it addresses by DHCP are " +
+		"never known, a guest is not seen to shut down, and addresses in use are not found"
+
+	dc, err := use.Session.DataCenter(ctx, use.Cluster.Spec.OLVMDatacenterName)
+	if err != nil {
+		e.add(check, Unknown, "", "%v", err)
+		return
+	}
+
+	template, err := use.Session.TemplateVersion(ctx, dc, spec.VMTemplateName, int(spec.VMTemplateVersion))
+	if err != nil {
+		e.add(check, Unknown, remedy, "%v", err) // the name has the version in it, or is of another engine
+		return
+	}
+
+	switch reports, known, err := preview.TemplateReports(ctx, use, template.ID); {
+	case err != nil:
+		e.add(check, Unknown, remedy, "%v", err)
+	case reports:
+		e.add(check, OK, "", "a guest of template %s reports its addresses", template.Name)
+	case known:
+		e.add(check, Warning, remedy, "VMs of template %s run, and no guest of them reports an address", template.Name)
+	default:
+		e.add(check, Unknown, remedy, "no VM of template %s runs, so that it is not known whether guests report",
+			template.Name)
+	}
+}

@@ -1,0 +1,142 @@
+package engine
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// Appearance is what an engine shows to everybody.
+type Appearance struct {
+	// CertificateEnds is when its certificate does.
+	CertificateEnds time.Time
+	// Ahead is by how much its clock is ahead of ours; negative where it is behind. It is told in whole seconds.
+	Ahead time.Duration
+}
+
+// Appearance asks the engine without a login.
+func (c *Client) Appearance(ctx context.Context) (Appearance, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base.String()+"/services/health", nil)
+	if err != nil {
+		return Appearance{}, fmt.Errorf("failed to build the request: %w", err)
+	}
+
+	asked := time.Now()
+	response, err := c.http.Do(request)
+	if err != nil {
+		return Appearance{}, fmt.Errorf("failed to ask the engine: %w", err)
+	}
+
+	_ = response.Body.Close()
+	if response.TLS == nil || len(response.TLS.PeerCertificates) == 0 {
+		return Appearance{}, errors.New("the engine shows no certificate")
+	}
+
+	out := Appearance{CertificateEnds: response.TLS.PeerCertificates[0].NotAfter}
+
+	told, err := http.ParseTime(response.Header.Get("Date"))
+	if err != nil {
+		return out, fmt.Errorf("the engine does not tell its time: %w", err)
+	}
+
+	// The answer was written at some time in between, and the seconds are cut off.
+	if now := time.Now(); told.After(now) {
+		out.Ahead = told.Sub(now).Round(time.Second)
+	} else if told.Add(time.Second).Before(asked) {
+		out.Ahead = told.Sub(asked).Round(time.Second)
+	}
+
+	return out, nil
+}
+
+// Grant is a role that a user has.
+type Grant struct {
+	// Role is its name, such as SuperUser.
+	Role string
+	// On is the kind of object that it is for, such as cluster; empty for the whole system.
+	On string
+}
+
+// permission of a user, with what it may be for.
+type permission struct {
+	Role       *Ref `xml:"role"`
+	DataCenter *Ref `xml:"data_center"`
+	Cluster    *Ref `xml:"cluster"`
+	Template   *Ref `xml:"template"`
+	Storage    *Ref `xml:"storage_domain"`
+	Host       *Ref `xml:"host"`
+	VM         *Ref `xml:"vm"`
+	Disk       *Ref `xml:"disk"`
+	Network    *Ref `xml:"network"`
+	Profile    *Ref `xml:"vnic_profile"`
+}
+
+// on is the kind of object that the permission is for; empty for the whole system.
+func (p *permission) on() string {
+	for _, kind := range []struct {
+		name string
+		ref  *Ref
+	}{
+		{"data center", p.DataCenter}, {"cluster", p.Cluster}, {"template", p.Template}, {"storage domain", p.Storage},
+		{"host", p.Host}, {"VM", p.VM}, {"disk", p.Disk}, {"network", p.Network}, {"vNIC profile", p.Profile},
+	} {
+		if kind.ref != nil {
+			return kind.name
+		}
+	}
+
+	return ""
+}
+
+// Grants are the roles that the user of this session has by name. Those of groups, such as Everyone's, are not among
+// them.
+func (c *Client) Grants(ctx context.Context) ([]Grant, error) {
+	var root struct {
+		XMLName xml.Name `xml:"api"`
+		User    *Ref     `xml:"authenticated_user"`
+	}
+	if err := c.get(ctx, "", nil, &root); err != nil {
+		return nil, fmt.Errorf("failed to ask the engine who its user is: %w", err)
+	}
+
+	if root.User == nil {
+		return nil, errors.New("the engine does not say who its user is")
+	}
+
+	var roles struct {
+		XMLName xml.Name `xml:"roles"`
+		Items   []struct {
+			ID   ID     `xml:"id,attr"`
+			Name string `xml:"name"`
+		} `xml:"role"`
+	}
+	if err := c.get(ctx, "/roles", nil, &roles); err != nil {
+		return nil, fmt.Errorf("failed to list roles: %w", err)
+	}
+
+	var list struct {
+		XMLName xml.Name     `xml:"permissions"`
+		Items   []permission `xml:"permission"`
+	}
+	if err := c.get(ctx, "/users/"+root.User.ID.segment()+"/permissions", nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to list the permissions of the user: %w", err)
+	}
+
+	var out []Grant
+
+	for i := range list.Items {
+		for _, role := range roles.Items {
+			if role.ID == RefID(list.Items[i].Role) {
+				out = append(out, Grant{role.Name, list.Items[i].on()})
+			}
+		}
+	}
+
+	return out, nil
+}

@@ -1,0 +1,69 @@
+package preview
+
+import (
+	"context"
+	"slices"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// Use is a cluster of manifests, and the engine that it uses.
+type Use struct {
+	Cluster *infrav1.OLVMCluster
+	// Session is nil where the engine cannot be used, and Err says why.
+	Session *engine.Client
+	Config  engine.Config
+	Err     error
+}
+
+// Uses are the engines of the machines, each with one of the clusters that use it.
+func (m *Manifests) Uses(machines []Machine, credentials Credentials, sessions *engine.Sessions) []Use {
+	var out []Use
+
+	for _, machine := range machines {
+		cluster := machine.olvmCluster
+		if slices.ContainsFunc(out, func(u Use) bool {
+			return connection.EngineKey(u.Cluster) == connection.EngineKey(cluster)
+		}) {
+			continue
+		}
+
+		use := Use{Cluster: cluster}
+		use.Session, use.Config, use.Err = m.session(cluster, credentials, sessions)
+		out = append(out, use)
+	}
+
+	return out
+}
+
+// Spec is what the manifests say of the machine.
+func (machine *Machine) Spec() infrav1.OLVMMachineSpec { return machine.spec }
+
+// TemplateReports reports whether the guest of any VM of a template tells its addresses to the engine; known is false
+// where none of them runs.
+func TemplateReports(ctx context.Context, use Use, templateID engine.ID) (reports, known bool, err error) {
+	vms, err := use.Session.VMs(ctx)
+	if err != nil {
+		return false, false, err
+	}
+
+	guests, err := use.Session.AllGuestInterfaces(ctx)
+	if err != nil {
+		return false, false, err
+	}
+
+	for i := range vms {
+		if engine.RefID(vms[i].Template) != templateID || vms[i].Status != engine.VMUp {
+			continue
+		}
+
+		known = true
+		if len(guests[vms[i].ID]) > 0 {
+			return true, true, nil
+		}
+	}
+
+	return false, known, nil
+}
