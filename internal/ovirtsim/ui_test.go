@@ -683,6 +683,20 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 	v.until(
 		`document.querySelector('#trouble').innerText.includes('Host host-3 is non responsive') && document.querySelector('#trouble').innerText.includes('demo-md-0-6hbv6-rchvr is a node that is not Ready')`,
 	)
+	// Its title counts, and what is the same with several is one line.
+	if err := sim.SetNodeReady("demo-control-plane-7wdhp", "False", "Test"); err != nil {
+		t.Fatal(err)
+	}
+
+	v.until(
+		`document.querySelector('#trouble').innerText.includes('demo-control-plane-7wdhp, demo-md-0-6hbv6-rchvr are each a node that is not Ready')`,
+	)
+	v.until(`document.title.startsWith('(' + document.querySelector('#trouble-title').innerText.match(/\d+/)[0] + ') ovirtsim')`)
+
+	if eval[bool](v, `document.body.classList.contains('compact')`) {
+		t.Error("ten VMs are shown as lines")
+	}
+
 	if said := v.complaints(); len(said) > 0 {
 		t.Errorf("the console has %q", said)
 	}
@@ -824,6 +838,10 @@ func TestThePageStaysUsableWithManyVMs(t *testing.T) {
 		eval[string](v, `document.documentElement.dataset.updateMs`),
 	)
 	v.until(`document.querySelector('.counts').innerText.includes('up')`)
+	if high := eval[float64](v, `document.querySelector('details.vm').offsetHeight`); high > 40 {
+		t.Errorf("a line of one of many VMs is %g pixels high", high)
+	}
+
 	if cards := eval[int](v, `document.querySelectorAll('details.vm').length`); cards == 0 || cards > 4*300 {
 		t.Errorf("the page has %d cards", cards)
 	}
