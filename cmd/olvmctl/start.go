@@ -80,6 +80,9 @@ func (f *startFlags) addFlags(command *cobra.Command) {
 	f.management.addProviderFlags(set)
 	f.management.addDriverFlags(set)
 	f.access.addFlags(set)
+	set.StringVar(&f.addOns.CNI, "cni", "",
+		"network plugin: flannel or calico, with @VERSION for another one than olvmctl knows; a file or an https URL "+
+			"with manifests; or none (default: what the cluster file has in cni)")
 	set.StringSliceVar(&f.addOns.Manifests, "add-on", nil,
 		"manifests to apply to the cluster, such as those of a CNI: a file, a folder or an https URL; can be repeated")
 	set.StringVar(&f.addOns.List, "add-ons", "",

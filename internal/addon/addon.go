@@ -49,6 +49,10 @@ type Target struct {
 
 // Sources are where add-ons come from.
 type Sources struct {
+	// CNI is the network plugin: flannel or calico, with @VERSION for another than the known one, manifests as in
+	// Manifests, or none. Pods are the networks of pods that it is for.
+	CNI  string
+	Pods []string
 	// Manifests are files, folders and https URLs.
 	Manifests []string
 	// List is a file with more add-ons, charts among them; empty for none.
@@ -99,7 +103,10 @@ func (s Sources) loadAll(ctx context.Context, applications []clusterfile.Chart) 
 
 // read reads the manifests and the list.
 func (s Sources) read(ctx context.Context) ([]AddOn, error) {
-	var out []AddOn
+	out, err := networkPlugin(ctx, s.CNI, s.Pods)
+	if err != nil {
+		return nil, fmt.Errorf("--cni: %w", err)
+	}
 
 	for _, from := range s.Manifests {
 		objects, err := readManifests(ctx, from)

@@ -169,13 +169,34 @@ func (s *Source) checkApplications() {
 		}
 	}
 
-	if s.CNI != "" && s.CNI != "none" {
+	name, _, _ := strings.Cut(s.CNI, "@")
+	if name != "" && name != NoNetworkPlugin && !slices.Contains(NetworkPlugins, name) {
 		s.note(
 			true, "cni",
-			"it is not installed; give its manifests to olvmctl start with --add-on, or its chart with --add-ons",
+			"%q is not installed: only %s are known; give its manifests to olvmctl start with --cni, or its chart "+
+				"with --add-ons", s.CNI, strings.Join(NetworkPlugins, " and "),
 		)
 	}
 }
+
+// NetworkPlugins are those that olvmctl start knows by their names, and NoNetworkPlugin is none.
+var NetworkPlugins = []string{"calico", "flannel"}
+
+// NoNetworkPlugin is what a cluster file has for a cluster whose network plugin comes from elsewhere.
+const NoNetworkPlugin = "none"
+
+// NetworkPlugin is the one that a cluster file asks for, and is known; empty for none.
+func (f *File) NetworkPlugin() string {
+	name, _, _ := strings.Cut(f.CNI, "@")
+	if !slices.Contains(NetworkPlugins, name) {
+		return ""
+	}
+
+	return f.CNI
+}
+
+// PodNetworks are those of the pods, as CIDRs.
+func (f *File) PodNetworks() []string { return split(f.PodSubnet) }
 
 // checkRelease checks what an application becomes; releases are those of the ones before it, with their applications.
 func (s *Source) checkRelease(i int, releases map[string]string) {

@@ -364,7 +364,7 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 		"a proxy that is none": {"current", []string{"httpsProxy: http://proxy.example.com:3128",
 			"httpsProxy: proxy:3128"}, []string{`proxy.httpsProxy: "proxy:3128" is not the URL of a proxy`}},
 		"what is not rendered": {"current", []string{"workerNodes: 2", "workerNodes: 0", "name: demo",
-			"name: demo\napplications: [{name: ui}]\ncni: flannel\nloadBalancer: x\nclusterDefinition: c.yaml\nclusterDefinitionInline: {a: b}"},
+			"name: demo\napplications: [{name: ui}]\ncni: weave\nloadBalancer: x\nclusterDefinition: c.yaml\nclusterDefinitionInline: {a: b}"},
 			[]string{"warning: workerNodes: 0 means 1", "warning: cni:",
 				`warning: applications: ui is not installed: its catalog "" is not one of catalogs`,
 				"warning: loadBalancer:", "clusterDefinition: clusterDefinitionInline is there, too"}},

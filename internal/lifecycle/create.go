@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -114,7 +115,10 @@ func newCreation(ctx context.Context, o CreateOptions) (*creation, error) {
 		return nil, err
 	}
 
-	if c.addOns, err = o.AddOns.Load(ctx, charts); err != nil {
+	sources := o.AddOns
+	sources.CNI, sources.Pods = cmp.Or(sources.CNI, o.File.NetworkPlugin()), o.File.PodNetworks()
+
+	if c.addOns, err = sources.Load(ctx, charts); err != nil {
 		return nil, err
 	}
 

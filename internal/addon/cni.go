@@ -1,0 +1,112 @@
+package addon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+)
+
+// plugin is a network plugin that is known by its name.
+type plugin struct {
+	// version that is taken where none is named.
+	version string
+	// url of the manifests of a version.
+	url func(version string) string
+}
+
+// plugins by their names: those of clusterfile.NetworkPlugins.
+var plugins = map[string]plugin{
+	"flannel": {"v0.27.0", func(version string) string {
+		return "https://github.com/flannel-io/flannel/releases/download/" + version + "/kube-flannel.yml"
+	}},
+	"calico": {"v3.30.2", func(version string) string {
+		return "https://raw.githubusercontent.com/projectcalico/calico/" + version + "/manifests/calico.yaml"
+	}},
+}
+
+// networkPlugin reads the manifests of a network plugin: of one that is known by its name, which may be followed by
+// @VERSION, or of a file, a folder or an https URL. pods are the networks of pods of the cluster. none is no add-on.
+func networkPlugin(ctx context.Context, asked string, pods []string) ([]AddOn, error) {
+	if asked == "" || asked == clusterfile.NoNetworkPlugin {
+		return nil, nil
+	}
+
+	from := asked
+	name, version, _ := strings.Cut(asked, "@")
+
+	if known, ok := plugins[name]; ok {
+		if version == "" {
+			version = known.version
+		}
+
+		from, asked = known.url(version), name+" "+version
+	} else if !strings.ContainsAny(asked, "./") {
+		return nil, fmt.Errorf(
+			"%q is not known; write %s, with @VERSION for another one, a file or an https URL, or %s",
+			asked, strings.Join(slices.Sorted(maps.Keys(plugins)), ", "), clusterfile.NoNetworkPlugin,
+		)
+	}
+
+	objects, err := readManifests(ctx, from)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; without the internet, get them elsewhere, and name the file", from, err)
+	}
+
+	if err := setPodNetworks(objects, pods); err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+
+	return []AddOn{Of(withoutUsers(asked), objects)}, nil
+}
+
+// setPodNetworks gives flannel the networks of pods: its manifests have those of kubeadm's examples. Calico finds them
+// by itself.
+func setPodNetworks(objects []*unstructured.Unstructured, pods []string) error {
+	for _, object := range objects {
+		if object.GetKind() != "ConfigMap" || object.GetName() != "kube-flannel-cfg" {
+			continue
+		}
+
+		fields := []string{"data", "net-conf.json"}
+		text, _, _ := unstructured.NestedString(object.Object, fields...)
+
+		var config map[string]any
+		if err := json.Unmarshal([]byte(text), &config); err != nil {
+			return fmt.Errorf("its ConfigMap kube-flannel-cfg has no configuration that can be read: %w", err)
+		}
+
+		config["EnableIPv4"] = false
+
+		for _, pod := range pods {
+			prefix, err := netip.ParsePrefix(pod)
+			if err != nil {
+				return fmt.Errorf("%q is no network: %w", pod, err)
+			}
+
+			if prefix.Addr().Is4() {
+				config["EnableIPv4"], config["Network"] = true, pod
+			} else {
+				config["EnableIPv6"], config["IPv6Network"] = true, pod
+			}
+		}
+
+		changed, err := json.MarshalIndent(config, "", "  ")
+		if err != nil {
+			return fmt.Errorf("failed to encode its configuration: %w", err)
+		}
+
+		if err := unstructured.SetNestedField(object.Object, string(changed), fields...); err != nil {
+			return fmt.Errorf("failed to set its configuration: %w", err)
+		}
+	}
+
+	return nil
+}
