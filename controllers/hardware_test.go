@@ -183,7 +183,7 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 			mediated, err := session.MediatedDevices(ctx, got.vm.ID)
 			check.Error(s.T, err, "")
 
-			return got.vm.HighAvailability.Enabled && *got.vm.HighAvailability.Priority == 50 &&
+			return *got.vm.HighAvailability.Enabled && *got.vm.HighAvailability.Priority == 50 &&
 				got.vm.Lease.StorageDomain != nil && got.vm.StorageError == "kill" &&
 				got.vm.BIOS.Type == "q35_secure_boot" && *got.vm.TPM &&
 				len(watchdogs) == 1 && watchdogs[0].Action == "reset" &&

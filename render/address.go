@@ -43,7 +43,9 @@ var (
 	VMAddress    = Address{resource: "ovirt_vm.this"}
 	StartAddress = Address{resource: "ovirt_vm_start.this"}
 	// AdoptedVMAddress is that of a VM that was claimed.
-	AdoptedVMAddress   = Address{resource: "ovirt_adopted_vm.this"}
+	AdoptedVMAddress = Address{resource: "ovirt_adopted_vm.this"}
+	// WatchdogAddress is that of the VM's watchdog.
+	WatchdogAddress    = Address{resource: "ovirt_vm_watchdog.this"}
 	OptimizeCPUAddress = Address{resource: "ovirt_vm_optimize_cpu_settings.this"}
 	// TemplateAddress is that of an image's template.
 	TemplateAddress = Address{resource: "module.image.ovirt_template.this"}
@@ -52,12 +54,16 @@ var (
 	membershipAddress         = Address{resource: "ovirt_vm_affinity_group.this"}
 	dataDiskAddress           = Address{resource: "ovirt_disk.data"}
 	dataDiskAttachmentAddress = Address{resource: "ovirt_disk_attachment.data"}
+	hostDeviceAddress         = Address{resource: "ovirt_vm_host_device.this"}
 	mediatedDeviceAddress     = Address{resource: "ovirt_vm_mediated_device.this"}
 	groupAddress              = Address{resource: "module.cluster.ovirt_affinity_group.this"}
 )
 
 // NICAddress is the address of the network interface at that index.
 func NICAddress(index int) Address { return Address{resource: "ovirt_nic." + nicName(index)} }
+
+// HostDeviceAddress is the address of the host device of that name.
+func HostDeviceAddress(name string) Address { return hostDeviceAddress.Instance(name) }
 
 // MediatedDeviceAddress is the address of the mediated device at that index.
 func MediatedDeviceAddress(index int) Address {

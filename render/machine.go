@@ -166,6 +166,19 @@ func (in *Machine) ignored() []string {
 		out = append(out, "placement_policy_affinity", "placement_policy_host_ids")
 	}
 
+	// What makes another VM is not asked of one that runs; the released provider does not know these.
+	if in.BIOSType != "" {
+		out = append(out, "bios_type")
+	}
+
+	if in.TPM != nil {
+		out = append(out, "tpm_enabled")
+	}
+
+	if len(in.CustomProperties) > 0 {
+		out = append(out, "custom_properties")
+	}
+
 	if in.guestDNS() {
 		out = append(out, "initialization_dns_servers", "initialization_search_domains")
 	}

@@ -2,7 +2,8 @@ package v1
 
 // HighAvailability restarts a VM when it, or its host, fails.
 type HighAvailability struct {
-	// priority of the VM among those that are restarted or moved, the higher the earlier. 0 means the engine's own, 1.
+	// priority of the VM among those that are restarted or moved, the higher the earlier. 0 leaves it to the engine,
+	// which was recorded to take 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100

@@ -120,7 +120,7 @@ func TestDoctorSaysWhatToMend(t *testing.T) {
 			"docs/operate/rights.md",
 		},
 		"a role that was not tried": {
-			"k8s@internal", "p", user("HostAdmin"), 0, "rights", doctor.Unknown, "HostAdmin, which was not tried",
+			"k8s@internal", "p", user("HostAdmin"), 0, "rights", doctor.Unknown, "the user has HostAdmin;",
 			"docs/operate/rights.md",
 		},
 		"a template that is not there": {

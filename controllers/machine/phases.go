@@ -352,7 +352,12 @@ func (r *Reconciler) reconcileState(ctx context.Context, scope *machineScope) (t
 // reconcileVM looks the VM up with the REST API, without Terraform.
 func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	id := scope.vmID()
-	if id == "" || scope.engine.session == nil {
+	if scope.engine.session == nil { // its credentials may have been withdrawn
+		r.watcher.Unwatch(scope.workspace.Key())
+		return 0, nil
+	}
+
+	if id == "" {
 		return 0, nil
 	}
 

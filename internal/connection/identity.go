@@ -74,6 +74,14 @@ func checkIdentity(cluster *infrav1.OLVMCluster, objects Objects, base *url.URL)
 				"namespace to its allowedNamespaces", IdentityOf(cluster), cluster.Namespace)
 	}
 
+	// A pull request's manifests are not checked by the API server.
+	server := cluster.Spec.OLVMOvirtAPIServer
+	if server.InsecureSkipTLSVerify || server.CAConfigMap != nil || server.CredentialsSecret.Name != "" {
+		return blocker.New(infrav1.CredentialsNotAllowedReason, identityPath,
+			"an OLVMClusterIdentity has credentials and CA, and certificates are always verified; remove "+
+				"credentialsSecret, caConfigMap and insecureSkipTLSVerify")
+	}
+
 	if !listsEngine(identity.Spec.AllowedServerURLs, base) {
 		return blocker.New(infrav1.EngineNotAllowedReason, identityPath,
 			"OLVMClusterIdentity %q may not be sent to %s; an administrator can add that URL to its allowedServerURLs",

@@ -27,19 +27,36 @@ func Read(ctx context.Context, reader client.Reader, cluster *infrav1.OLVMCluste
 		if out.Namespace, err = get(ctx, reader, key, &corev1.Namespace{}); err != nil {
 			return out, err
 		}
+
+		// Who may not use it learns nothing of what it names.
+		if out.Identity == nil || !MayUse(out.Identity, cluster.Namespace, out.Namespace) {
+			return out, nil
+		}
+
+		if err := out.readNamed(ctx, reader, cluster); err != nil {
+			return out, fmt.Errorf("failed to read what OLVMClusterIdentity %s names: %s", name,
+				apierrors.ReasonForError(err))
+		}
+
+		return out, nil
 	}
 
-	if key, ok := CredentialsKey(cluster, out.Identity); ok {
-		if out.Secret, err = get(ctx, reader, key, &corev1.Secret{}); err != nil {
-			return out, err
+	return out, out.readNamed(ctx, reader, cluster)
+}
+
+// readNamed reads Secret and ConfigMap.
+func (o *Objects) readNamed(ctx context.Context, reader client.Reader, cluster *infrav1.OLVMCluster) (err error) {
+	if key, ok := CredentialsKey(cluster, o.Identity); ok {
+		if o.Secret, err = get(ctx, reader, key, &corev1.Secret{}); err != nil {
+			return err
 		}
 	}
 
-	if key, ok := CAKey(cluster, out.Identity); ok {
-		out.CA, err = get(ctx, reader, key, &corev1.ConfigMap{})
+	if key, ok := CAKey(cluster, o.Identity); ok {
+		o.CA, err = get(ctx, reader, key, &corev1.ConfigMap{})
 	}
 
-	return out, err
+	return err
 }
 
 // ConfigAs is the connection to the engine of a cluster for another user, whose Secret is in the namespace of the

@@ -158,11 +158,40 @@ func (e *Existing) adopt(
 		return nil, err
 	}
 
-	if err := e.mediatedDevices(ctx, session, machine.MediatedDevices); err != nil {
+	if err := e.devices(ctx, session, machine); err != nil {
 		return nil, err
 	}
 
 	return files.Adopting(e.imports), nil
+}
+
+// devices finds watchdog, host devices and mediated devices that the VM has already.
+func (e *Existing) devices(ctx context.Context, session *engine.Client, machine render.Machine) error {
+	if machine.WatchdogAction != "" {
+		watchdogs, err := session.Watchdogs(ctx, e.VM.ID)
+		if err != nil {
+			return err
+		}
+
+		for _, watchdog := range watchdogs {
+			e.imports[render.WatchdogAddress] = e.VM.ID.String() + "/" + watchdog.ID.String()
+		}
+	}
+
+	if len(machine.HostDevices) > 0 {
+		names, err := session.VMHostDevices(ctx, e.VM.ID)
+		if err != nil {
+			return err
+		}
+
+		for _, name := range machine.HostDevices {
+			if slices.Contains(names, name) {
+				e.imports[render.HostDeviceAddress(name)] = e.VM.ID.String() + "/" + name
+			}
+		}
+	}
+
+	return e.mediatedDevices(ctx, session, machine.MediatedDevices)
 }
 
 // mediatedDevices finds those that the VM has already. It may have several of a type, so that they are counted.

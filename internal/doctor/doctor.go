@@ -77,13 +77,11 @@ func Examine(
 	for _, use := range manifests.Uses(machines, credentials, e.sessions) {
 		say("asking " + connection.EngineKey(use.Cluster))
 
-		if e.engine(ctx, use) {
-			e.rights(ctx, use)
+		if !e.engine(ctx, use) {
+			return e.findings, ctx.Err() // it knows nothing
 		}
-	}
 
-	if e.failed() {
-		return e.findings, ctx.Err() // an engine that cannot be used knows nothing
+		e.rights(ctx, use)
 	}
 
 	say("looking up what the machines are made of")
@@ -96,10 +94,6 @@ func Examine(
 	e.addresses(ctx)
 
 	return e.findings, ctx.Err()
-}
-
-func (e *examination) failed() bool {
-	return slices.ContainsFunc(e.findings, func(f Finding) bool { return f.Verdict == Failed })
 }
 
 func (e *examination) add(check string, verdict Verdict, remedy, format string, args ...any) {
@@ -167,39 +161,38 @@ func (e *examination) appearance(ctx context.Context, use preview.Use) {
 
 // rights checks the roles of the user against what was seen at an engine.
 func (e *examination) rights(ctx context.Context, use preview.Use) {
-	const check, remedy = "rights", "give the user the role of docs/operate/rights.md"
+	const check, remedy = "rights", "compare with docs/operate/rights.md"
 	grants, err := use.Session.Grants(ctx)
 	if err != nil {
 		e.add(check, Unknown, remedy, "what the user may do is not known: %v", err)
 		return
 	}
 
-	has := func(role string) bool {
-		return slices.ContainsFunc(grants, func(g engine.Grant) bool { return g.Role == role })
-	}
-
 	var names []string
+
 	for _, grant := range grants {
-		names = append(names, strings.TrimSpace(grant.Role+" "+grant.On))
+		if !slices.Contains(names, grant.Role) {
+			names = append(names, grant.Role)
+		}
 	}
 
 	tagged := slices.ContainsFunc(e.machines, func(m preview.Machine) bool {
-		return len(m.Spec().VirtualMachine.Tags) > 0
+		return len(m.Spec().VirtualMachine.Tags) > 0 || m.Spec().FromInventory != nil
 	})
 
-	switch {
+	switch only := strings.Join(names, ", "); {
 	case slices.Contains(grants, engine.Grant{Role: "SuperUser"}):
 		e.add(check, OK, "", "the user is a SuperUser, which is more than is needed")
-	case has("DataCenterAdmin") && tagged:
+	case only == "DataCenterAdmin" && tagged:
 		e.add(check, Failed, remedy, "the user is a DataCenterAdmin, which may not tag VMs, and machines have tags")
-	case has("DataCenterAdmin"):
+	case only == "DataCenterAdmin":
 		e.add(check, OK, "", "the user is a DataCenterAdmin")
-	case has("ClusterAdmin") && len(grants) == 1:
+	case only == "ClusterAdmin":
 		e.add(check, Failed, remedy, "the user is a ClusterAdmin, which may not make VMs")
-	case len(grants) == 0:
-		e.add(check, Unknown, remedy, "the user has no role by name; groups were not looked at")
+	case only == "":
+		e.add(check, Unknown, remedy, "the user has no administrator's role by name; groups were not looked at")
 	default:
-		e.add(check, Unknown, remedy, "the user has %s, which was not tried", strings.Join(names, ", "))
+		e.add(check, Unknown, remedy, "the user has %s; what is in roles of your own is not looked at", only)
 	}
 }
 

@@ -59,7 +59,8 @@ func (c *Client) Appearance(ctx context.Context) (Appearance, error) {
 type Grant struct {
 	// Role is its name, such as SuperUser.
 	Role string
-	// On is the kind of object that it is for, such as cluster; empty for the whole system.
+	// On is the kind of object that it is for, such as cluster; empty for the whole system, and for kinds that machines
+	// have nothing to do with.
 	On string
 }
 
@@ -94,8 +95,8 @@ func (p *permission) on() string {
 	return ""
 }
 
-// Grants are the roles that the user of this session has by name. Those of groups, such as Everyone's, are not among
-// them.
+// Grants are the administrators' roles that the user of this session has. Whether an engine lists those of the user's
+// groups, too, was not recorded.
 func (c *Client) Grants(ctx context.Context) ([]Grant, error) {
 	var root struct {
 		XMLName xml.Name `xml:"api"`
@@ -112,8 +113,9 @@ func (c *Client) Grants(ctx context.Context) ([]Grant, error) {
 	var roles struct {
 		XMLName xml.Name `xml:"roles"`
 		Items   []struct {
-			ID   ID     `xml:"id,attr"`
-			Name string `xml:"name"`
+			ID             ID     `xml:"id,attr"`
+			Name           string `xml:"name"`
+			Administrative bool   `xml:"administrative"`
 		} `xml:"role"`
 	}
 	if err := c.get(ctx, "/roles", nil, &roles); err != nil {
@@ -132,7 +134,7 @@ func (c *Client) Grants(ctx context.Context) ([]Grant, error) {
 
 	for i := range list.Items {
 		for _, role := range roles.Items {
-			if role.ID == RefID(list.Items[i].Role) {
+			if role.Administrative && role.ID == RefID(list.Items[i].Role) {
 				out = append(out, Grant{role.Name, list.Items[i].on()})
 			}
 		}

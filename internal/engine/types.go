@@ -137,7 +137,7 @@ func (v *VM) DescriptionText() string {
 
 // HighAvailability of a VM.
 type HighAvailability struct {
-	Enabled  bool   `xml:"enabled"`
+	Enabled  *bool  `xml:"enabled"`
 	Priority *int64 `xml:"priority"`
 }
 

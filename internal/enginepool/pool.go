@@ -4,6 +4,7 @@ package enginepool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -146,6 +147,12 @@ func (p *Pool) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.C
 	}
 
 	session, config, err := p.read(ctx, cluster)
+
+	var refused *blocker.Error
+	if errors.As(err, &refused) {
+		p.Forget(key) // what was allowed before must not be used any longer
+	}
+
 	if err == nil && versions != "" {
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -55,8 +55,8 @@ type Capacity struct {
 	LargestFree int64 `json:"largestFree"`
 }
 
-// Lacks says what does not fit; empty where all does. CPUs are shared by VMs: a VM that has more than any host has is
-// the engine's to refuse.
+// Lacks says what surely does not fit; empty where it may. CPUs are shared by VMs, and which host a VM may run on, and
+// how they fill hosts, is the engine's to say.
 func (c Capacity) Lacks() string {
 	switch {
 	case c.Hosts == 0:
@@ -98,6 +98,10 @@ func Capacities(
 	var errs []error
 
 	for _, machine := range machines {
+		if machine.Needs.ClusterID == "" {
+			continue
+		}
+
 		session, _, err := m.session(machine.olvmCluster, credentials, sessions)
 		if err != nil {
 			errs = append(errs, err)

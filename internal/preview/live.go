@@ -153,11 +153,10 @@ func (m *Manifests) addAccess(ctx context.Context, c client.Reader) error {
 	}
 
 	for _, cluster := range engines {
-		if err := m.addIdentity(ctx, c, cluster); err != nil {
+		identity, err := m.addIdentity(ctx, c, cluster)
+		if err != nil {
 			return err
 		}
-
-		identity := m.identityOf(cluster)
 
 		// else OLVM_USERNAME may be set
 		if key, ok := connection.CredentialsKey(cluster, identity); ok {
@@ -179,25 +178,27 @@ func (m *Manifests) addAccess(ctx context.Context, c client.Reader) error {
 	return nil
 }
 
-// addIdentity reads the OLVMClusterIdentity of a cluster, and the namespace by whose labels it may choose it.
-func (m *Manifests) addIdentity(ctx context.Context, c client.Reader, cluster *infrav1.OLVMCluster) error {
+// addIdentity reads the OLVMClusterIdentity of a cluster, and the namespace by whose labels it may choose it; nil where
+// there is none. Those of manifests do not count beside them: who writes manifests must not decide who may use a Secret
+// of the management cluster.
+func (m *Manifests) addIdentity(
+	ctx context.Context, c client.Reader, cluster *infrav1.OLVMCluster,
+) (*infrav1.OLVMClusterIdentity, error) {
 	key := types.NamespacedName{Name: connection.IdentityOf(cluster)}
 	if key.Name == "" {
-		return nil
+		return nil, nil
 	}
 
-	if m.identities[key] == nil {
-		if err := addReadable(ctx, c, key, m.identities, &infrav1.OLVMClusterIdentity{}); err != nil {
-			return err
-		}
+	live := map[types.NamespacedName]*infrav1.OLVMClusterIdentity{}
+	if err := addReadable(ctx, c, key, live, &infrav1.OLVMClusterIdentity{}); err != nil || live[key] == nil {
+		return nil, err
 	}
 
+	m.identities[key] = live[key]
 	key.Name = cluster.Namespace
-	if m.spaces[key] != nil {
-		return nil
-	}
+	delete(m.spaces, key)
 
-	return addReadable(ctx, c, key, m.spaces, &corev1.Namespace{})
+	return m.identityOf(cluster), addReadable(ctx, c, key, m.spaces, &corev1.Namespace{})
 }
 
 // identityOf is the OLVMClusterIdentity of a cluster; nil where it has none, or it is not known.

@@ -270,7 +270,7 @@ func (m *Manifests) render(
 	}
 
 	out := Rendered{Machine: machine, Secrets: []string{config.Password}}
-	if built.Names != nil { // a VM of a pool takes nothing more
+	if built.Names != nil && machine.spec.FromInventory == nil { // a VM of a pool takes nothing more
 		out.Needs = needsOf(built.Machine, built.Names.ClusterName)
 	}
 

@@ -147,9 +147,8 @@ type Request struct {
 type Plan struct {
 	// Changes to resources, without those that stay as they are.
 	Changes []Change
-	// Drift is where the engine has something else than the state and the configuration, and Outside the part of it
-	// that was changed since the state was written.
-	Drift, Outside []Drift
+	// Outside is what was changed in the engine since the state was written.
+	Outside []Drift
 	// Text is the plan for people.
 	Text string
 	// JSON is the plan for programs.
@@ -179,23 +178,57 @@ func (x *Executor) Plan(ctx context.Context, request Request) (*Plan, error) {
 	}
 
 	out := &Plan{Changes: effective(events.planned)}
+	if out.JSON, err = run.shown(ctx); err != nil {
+		return nil, err
+	}
+
 	var text string
 	err = run.confined(func() error {
-		if out.JSON, err = run.tf.ShowPlanFile(ctx, planFile, run.reattach); err != nil {
-			return err
-		}
-
 		text, err = run.tf.ShowPlanFileRaw(ctx, planFile, run.reattach)
 
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("failed to read the plan: %w", err)
+		return nil, fmt.Errorf("failed to read the plan: %s", run.redact(err.Error()))
 	}
 
-	out.Text, out.Drift, out.Outside = run.redact(text), driftOf(out.JSON, true), driftOf(out.JSON, false)
+	out.Text, out.Outside = run.redact(text), driftOf(out.JSON, false)
 
 	return out, nil
+}
+
+// Check plans, and returns where the engine has something else than the state and the configuration.
+func (x *Executor) Check(ctx context.Context, request Request) ([]Drift, error) {
+	run, err := x.open(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	defer run.close()
+
+	run.operation = Check
+	if _, err := run.plan(ctx); err != nil {
+		return nil, err
+	}
+
+	plan, err := run.shown(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	return driftOf(plan, true), nil
+}
+
+// shown is the plan that was made.
+func (r *run) shown(ctx context.Context) (plan *tfjson.Plan, err error) {
+	err = r.confined(func() error {
+		plan, err = r.tf.ShowPlanFile(ctx, planFile, r.reattach)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("failed to read the plan: %s", r.redact(err.Error()))
+	}
+
+	return plan, nil
 }
 
 // Apply plans, asks the guard, and applies exactly that plan. It returns what was done also when it fails.
@@ -234,6 +267,8 @@ func effective(planned []Change) []Change {
 // run is one use of a working directory.
 type run struct {
 	Request
+	// operation of the run, for metrics.
+	operation Operation
 	// writesAtOnce reports that the executor writes its state after each resource; resumed, that an earlier run left
 	// one.
 	writesAtOnce, resumed bool

@@ -1,6 +1,7 @@
 package terraform
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -43,7 +44,7 @@ func outcome(ctx context.Context, err error) string {
 
 // process runs a process of the executor that is a phase of a run.
 func (r *run) process(ctx context.Context, phase string, do func() error) error {
-	operation := Apply
+	operation := cmp.Or(r.operation, Apply)
 	if r.Destroy {
 		operation = Destroy
 	}

@@ -71,7 +71,7 @@ func TestAHighlyAvailableVMFromCreationToDestruction(t *testing.T) {
 	must(t, err)
 	watchdogs, err := s.client.Watchdogs(t.Context(), got.ID)
 	must(t, err)
-	check.Equal(t, "high availability", got.HighAvailability.Enabled, false)
+	check.Equal(t, "high availability", *got.HighAvailability.Enabled, false)
 	check.Equal(t, "watchdogs", len(watchdogs), 1)
 	check.Equal(t, "the watchdog's action", watchdogs[0].Action, "poweroff")
 

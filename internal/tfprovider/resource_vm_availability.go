@@ -50,7 +50,7 @@ func (m *vmModel) availability() *engine.HighAvailability {
 		return nil
 	}
 
-	return &engine.HighAvailability{Enabled: m.HighAvailability.ValueBool(), Priority: number(m.Priority)}
+	return &engine.HighAvailability{Enabled: flag(m.HighAvailability), Priority: number(m.Priority)}
 }
 
 // lease is nil where it is left to the engine.
@@ -90,7 +90,7 @@ func (m *vmModel) properties() *engine.Properties {
 func (m *vmModel) observeAvailability(vm *engine.VM) {
 	m.HighAvailability, m.Priority = types.BoolNull(), types.Int64Null()
 	if vm.HighAvailability != nil {
-		m.HighAvailability = types.BoolValue(vm.HighAvailability.Enabled)
+		m.HighAvailability = types.BoolPointerValue(vm.HighAvailability.Enabled)
 		m.Priority = types.Int64PointerValue(vm.HighAvailability.Priority)
 	}
 

@@ -426,7 +426,7 @@ func TestEveryAttributeIsDescribed(t *testing.T) {
 		names = append(names, name.TypeName)
 	}
 
-	if slices.Sort(names); len(names) != 17 || len(slices.Compact(names)) != 17 {
+	if slices.Sort(names); len(names) != 20 || len(slices.Compact(names)) != 20 {
 		t.Errorf("there are %d resources: %q", len(names), names)
 	}
 }

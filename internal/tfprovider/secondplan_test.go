@@ -375,8 +375,9 @@ func (f *factory) changes(t *testing.T, request terraform.Request) []terraform.C
 		t.Log(plan.Text)
 	}
 
-	if len(plan.Drift) > 0 {
-		t.Errorf("a check for drift would find %v", plan.Drift)
+	drift, err := f.executor.Check(t.Context(), request)
+	if err != nil || len(drift) > 0 {
+		t.Errorf("a check for drift finds %v, %v", drift, err)
 	}
 
 	return plan.Changes

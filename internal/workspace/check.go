@@ -23,14 +23,27 @@ const (
 	checkRetry = time.Hour
 	// checkTurn is when to look again for the turn of a check: one is made at a time, so that runs hardly wait for any.
 	checkTurn = 15 * time.Second
-	// mostDifferences and longestDifference bound what a status has of them.
-	mostDifferences, longestDifference = 64, 1024
+	// checkLimit is how long a check may take, and how long it may wait in the queue while others want a check.
+	checkLimit = 2 * time.Minute
+	// mostDifferences and longestText, in bytes, bound what a status has of them; the API takes 1,024 characters.
+	mostDifferences, longestText = 64, 1000
 )
 
 // check submits a check where one is due, and sets when to look again. It is called where nothing else is to be done.
 func (w *Workspace) check(ctx context.Context, request Request) error {
 	interval := w.runs().DriftInterval
-	if interval <= 0 || !w.kind.ChecksDrift || w.State == nil {
+	if !w.kind.ChecksDrift || w.State == nil {
+		return nil
+	}
+
+	if interval <= 0 {
+		w.status().Drift = nil // it would be believed for ever
+		return nil
+	}
+
+	// A job that has ended is recorded, and written with the object, before another one takes its place.
+	if _, ended := w.runs().ended(w.key); ended {
+		w.Action.After = wait.Jitter(checkTurn, 1)
 		return nil
 	}
 
@@ -62,8 +75,13 @@ func (w *Workspace) untilCheck(interval time.Duration, now time.Time) time.Durat
 
 	if drift := w.status().Drift; drift != nil {
 		last = drift.CheckTime.Time
-		if drift.Error != "" {
+
+		run := w.status().LastRun
+		switch {
+		case drift.Error != "":
 			return last.Add(min(interval, checkRetry)).Sub(now)
+		case len(drift.Differences) > 0 && run != nil && run.CompletionTime.After(last):
+			return 0 // the run may have put it right
 		}
 	}
 
@@ -83,30 +101,36 @@ func (w *Workspace) recordCheck(ctx context.Context, run terraform.Status) {
 		return
 	}
 
-	result := "Succeeded"
 	before := w.status().Drift
-	found := &infrav1.DriftStatus{CheckTime: metav1.NewTime(run.Ended)}
-	w.status().Drift = found
-
-	if run.Err != nil {
-		result = "Failed"
-		found.Error = Shorten(run.Err.Error(), longestDifference)
-		ctrl.LoggerFrom(ctx).Error(run.Err, "The check for drift failed")
-	}
-
-	countRun(run, result)
-
-	for _, drift := range run.Summary.Drift {
-		if len(found.Differences) < mostDifferences {
-			found.Differences = append(found.Differences, Shorten(drift.String(), longestDifference))
-		}
-	}
-
 	if before == nil {
 		before = &infrav1.DriftStatus{}
 	}
 
-	if run.Err == nil && !slices.Equal(before.Differences, found.Differences) {
+	found := &infrav1.DriftStatus{CheckTime: metav1.NewTime(run.Ended)}
+	w.status().Drift = found
+	first := w.runs().noticed(w.key, run)
+
+	if run.Err != nil {
+		found.Error, found.Differences = Shorten(run.Err.Error(), longestText), before.Differences
+		if first {
+			countRun(run, "Failed")
+			ctrl.LoggerFrom(ctx).Error(run.Err, "The check for drift failed")
+		}
+
+		return
+	}
+
+	for _, drift := range run.Summary.Drift {
+		if len(found.Differences) < mostDifferences {
+			found.Differences = append(found.Differences, Shorten(drift.String(), longestText))
+		}
+	}
+
+	if first {
+		countRun(run, "Succeeded")
+	}
+
+	if first && !slices.Equal(before.Differences, found.Differences) {
 		w.announceDrift(ctx, found.Differences)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
@@ -71,6 +72,10 @@ func (f Failure) Reason() string {
 func Shorten(text string, length int) string {
 	if len(text) <= length {
 		return text
+	}
+
+	for length > 0 && !utf8.RuneStart(text[length]) {
+		length--
 	}
 
 	return text[:length] + " ..."

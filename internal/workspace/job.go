@@ -63,6 +63,9 @@ func (w *Workspace) job(
 		case terraform.Destroy:
 			return root.Destroy(ctx, subject)
 		case terraform.Check:
+			ctx, cancel := context.WithTimeoutCause(ctx, checkLimit, &terraform.TimeoutError{Limit: checkLimit})
+			defer cancel()
+
 			return root.Check(ctx, subject)
 		}
 

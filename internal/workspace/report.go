@@ -31,9 +31,6 @@ func recordRun(status *infrav1.TerraformStatus, stateSecret string, run terrafor
 	switch {
 	case run.Err == nil:
 		status.Failures = 0
-		if status.Drift != nil { // what the configuration says is so now; the next check looks at the rest
-			status.Drift.Differences, status.Drift.Error = nil, ""
-		}
 	case errors.As(run.Err, &refused):
 		report.Result = "Refused"
 	default:

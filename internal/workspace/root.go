@@ -2,6 +2,9 @@ package workspace
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
@@ -11,7 +14,7 @@ import (
 // Executor runs Terraform; *terraform.Executor in a process, a fake in tests.
 type Executor interface {
 	Apply(ctx context.Context, request terraform.Request) (terraform.Summary, error)
-	Plan(ctx context.Context, request terraform.Request) (*terraform.Plan, error)
+	Check(ctx context.Context, request terraform.Request) ([]terraform.Drift, error)
 }
 
 // Keeper stores the state of one root.
@@ -60,11 +63,18 @@ func (r *Root) Apply(ctx context.Context, subject Subject, digest string) (terra
 	return summary, r.Keeper.MarkApplied(ctx, digest)
 }
 
-// Check plans what the subject asks for, and applies nothing. What an interrupted run left in the directory is not
-// touched: it may be nowhere else.
+// checkDir is the folder of a check in the working directory. What a killed check leaves there is not taken for a state
+// that was not saved.
+const checkDir = "check"
+
+// errUnsaved is why a workspace is not checked: a state that is nowhere else must be saved by a run first.
+var errUnsaved = errors.New("an earlier run has left a state in its working directory that was not saved; the next " +
+	"run saves it")
+
+// Check plans what the subject asks for, and applies nothing.
 func (r *Root) Check(ctx context.Context, subject Subject) (terraform.Summary, error) {
 	if terraform.Unfinished(r.Dir) {
-		return terraform.Summary{}, terraform.ErrCancelled
+		return terraform.Summary{}, errUnsaved
 	}
 
 	state, err := r.Keeper.Load(ctx)
@@ -73,7 +83,7 @@ func (r *Root) Check(ctx context.Context, subject Subject) (terraform.Summary, e
 	}
 
 	if state == nil || state.AppliedDigest == "" {
-		return terraform.Summary{}, terraform.ErrCancelled // a run has to come first
+		return terraform.Summary{}, errors.New("no run has ended well yet")
 	}
 
 	configuration, err := subject.Render(ctx, state)
@@ -81,12 +91,13 @@ func (r *Root) Check(ctx context.Context, subject Subject) (terraform.Summary, e
 		return terraform.Summary{}, err
 	}
 
-	plan, err := r.Executor.Plan(ctx, r.request(terraform.Check, configuration, state))
-	if err != nil {
-		return terraform.Summary{}, err
-	}
+	request := r.request(terraform.Check, configuration, state)
+	request.Dir = filepath.Join(r.Dir, checkDir)
+	defer os.RemoveAll(request.Dir)
 
-	return terraform.Summary{Drift: plan.Drift}, nil
+	drift, err := r.Executor.Check(ctx, request)
+
+	return terraform.Summary{Drift: drift}, err
 }
 
 // Destroy destroys what the state describes, and then what no state has.

@@ -36,9 +36,10 @@ type RunQueue struct {
 	started time.Time
 
 	mu sync.Mutex
-	// checked is the workspace that is being checked for drift.
-	checked  *Key
-	failures map[Key]Failure
+	// checked is the workspace that is being checked for drift, and checkedSince when that was asked for.
+	checkedSince time.Time
+	checked      *Key
+	failures     map[Key]Failure
 	// counted is when the run ended that was counted last.
 	counted map[Key]time.Time
 	woken   map[string]chan event.GenericEvent // by kind
@@ -127,10 +128,11 @@ func (r *RunQueue) failure(key Key) Failure {
 // count counts how a run ended, and returns the failure that it was; zero where it succeeded. first is false where the
 // run was counted before, because the patch of its object failed since.
 func (r *RunQueue) count(key Key, run terraform.Status) (failure Failure, first bool) {
+	first = r.noticed(key, run)
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	first = !r.counted[key].Equal(run.Ended)
-	r.counted[key] = run.Ended
+
 	if run.Err == nil {
 		delete(r.failures, key)
 	} else if first {
@@ -138,6 +140,17 @@ func (r *RunQueue) count(key Key, run terraform.Status) (failure Failure, first 
 	}
 
 	return r.failures[key], first
+}
+
+// noticed reports whether the end of a job is news: it is seen again where the patch of its object failed since.
+func (r *RunQueue) noticed(key Key, run terraform.Status) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	first := !r.counted[key].Equal(run.Ended)
+	r.counted[key] = run.Ended
+
+	return first
 }
 
 // forget drops what is known of the failures of a workspace.
@@ -155,10 +168,16 @@ func (r *RunQueue) takeCheck(key Key) bool {
 	defer r.mu.Unlock()
 
 	if r.checked != nil && *r.checked != key {
+		// A tenant with many runs must not keep the others from being checked: what waits too long is asked for again.
+		run, ok := r.runner.Observe(r.checked.String())
+		if ok && run.Phase == terraform.Queued && time.Since(r.checkedSince) > checkLimit {
+			r.runner.Cancel(r.checked.String())
+		}
+
 		return false
 	}
 
-	r.checked = &key
+	r.checked, r.checkedSince = &key, time.Now()
 
 	return true
 }

@@ -72,8 +72,8 @@ func (x *fakeExecutor) Apply(ctx context.Context, request terraform.Request) (te
 	return terraform.Summary{Added: 1}, request.SaveState(ctx, fmt.Appendf(nil, fullState, x.serial))
 }
 
-// Plan finds the differences that the test has set.
-func (x *fakeExecutor) Plan(_ context.Context, request terraform.Request) (*terraform.Plan, error) {
+// Check finds the differences that the test has set.
+func (x *fakeExecutor) Check(_ context.Context, request terraform.Request) ([]terraform.Drift, error) {
 	x.requests = append(x.requests, request)
 	if len(x.failures) > 0 {
 		err := x.failures[0]
@@ -83,7 +83,7 @@ func (x *fakeExecutor) Plan(_ context.Context, request terraform.Request) (*terr
 		}
 	}
 
-	return &terraform.Plan{Drift: x.drift}, nil
+	return x.drift, nil
 }
 
 // fakeSubject notes what it is asked.

@@ -40,7 +40,7 @@ resource "ovirt_vm" "this" {
 
   lifecycle {
     # What a guest reads at its first boot, what it is, and where its disks came from, matters once.
-    ignore_changes = [initialization_custom_script, initialization_hostname, initialization_nic, template_id, template_disk_attachment_override, clone, os_type, comment]
+    ignore_changes = [initialization_custom_script, initialization_hostname, initialization_nic, template_id, template_disk_attachment_override, clone, os_type, bios_type, tpm_enabled, custom_properties, comment]
   }
 }
 
