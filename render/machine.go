@@ -296,10 +296,7 @@ func (w *writer) rest(in Machine) {
 func (w *writer) hostDevices(in Machine) {
 	if len(in.HostDevices) > 0 {
 		body := w.resource("", "ovirt_vm_host_device", "this")
-		body.SetAttributeRaw(
-			"for_each",
-			hclwrite.TokensForFunctionCall("toset", hclwrite.TokensForValue(texts(in.HostDevices))),
-		)
+		forEachOf(body, in.HostDevices)
 		ofVM(body)
 		setTraversal(body, "name", "each", "value")
 	}
@@ -327,10 +324,7 @@ func (w *writer) tags(in Machine, why string, after ...Address) {
 	}
 
 	body := w.resource(why, "ovirt_vm_tag", "this")
-	body.SetAttributeRaw(
-		"for_each",
-		hclwrite.TokensForFunctionCall("toset", hclwrite.TokensForValue(texts(in.TagIDs))),
-	)
+	forEachOf(body, in.TagIDs)
 	ofVM(body)
 	setTraversal(body, "tag_id", "each", "value")
 
@@ -395,6 +389,11 @@ func ofVM(body *hclwrite.Body) { setTraversal(body, "vm_id", "ovirt_vm", "this",
 func forEach(body *hclwrite.Body, values map[string]cty.Value) {
 	body.SetAttributeRaw("for_each", object(values))
 	body.AppendNewline()
+}
+
+// forEachOf makes an instance of the resource for each text.
+func forEachOf(body *hclwrite.Body, list []string) {
+	body.SetAttributeRaw("for_each", hclwrite.TokensForFunctionCall("toset", hclwrite.TokensForValue(texts(list))))
 }
 
 // object is an object with its keys in quotes: a name may be called for, which begins another kind of expression.

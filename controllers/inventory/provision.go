@@ -299,7 +299,7 @@ func setProvisionedCondition(s *scope) {
 	case facts.made < facts.wanted || facts.left != facts.made:
 		condition.Status = metav1.ConditionFalse
 		condition.Reason, condition.Message = s.provisioning()
-		condition.Message = workspace.Shorten(condition.Message, maxMessage)
+		condition.Message = workspace.Shorten(condition.Message, objectstatus.MaxMessage)
 	}
 
 	conditions.Set(s.inventory, condition)

@@ -32,9 +32,6 @@ var inventoryConditions = []string{
 	clusterv1.PausedCondition,
 }
 
-// maxMessage bounds the message of a condition, of which the API server takes 32 KiB.
-const maxMessage = 4096
-
 // reconcileStatuses writes what was seen to the OLVMInventoryVMs.
 func (r *Reconciler) reconcileStatuses(ctx context.Context, s *scope) error {
 	for _, e := range s.entries {
@@ -237,7 +234,7 @@ func setScheduledCondition(s *scope) {
 		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.WaitingForEngineReason
 	case len(short) > 0:
 		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.UnschedulableReason
-		condition.Message = workspace.Shorten(strings.Join(short, ". "), maxMessage)
+		condition.Message = workspace.Shorten(strings.Join(short, ". "), objectstatus.MaxMessage)
 	}
 
 	conditions.Set(s.inventory, condition)

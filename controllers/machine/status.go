@@ -79,9 +79,6 @@ func updateMachineStatus(scope *machineScope) {
 	}
 }
 
-// longestCondition bounds the message of a condition, in bytes; the API takes 32 KiB.
-const longestCondition = 4096
-
 // setDriftCondition says what the last check for drift found. It is no part of Ready: the VM runs.
 func setDriftCondition(m *infrav1.OLVMMachine) {
 	if m.Status.Terraform == nil || m.Status.Terraform.Drift == nil {
@@ -102,7 +99,7 @@ func setDriftCondition(m *infrav1.OLVMMachine) {
 		condition.Message = drift.Error
 	case len(drift.Differences) > 0:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.DriftDetectedReason
-		condition.Message = workspace.Shorten(workspace.DriftMessage(drift.Differences), longestCondition)
+		condition.Message = workspace.Shorten(workspace.DriftMessage(drift.Differences), objectstatus.MaxMessage)
 	}
 
 	conditions.Set(m, condition)

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -51,7 +49,7 @@ func networkPlugin(ctx context.Context, asked string, pods []string) ([]AddOn, e
 	} else if !strings.ContainsAny(asked, "./") {
 		return nil, fmt.Errorf(
 			"%q is not known; write %s, with @VERSION for another one, a file or an https URL, or %s",
-			asked, strings.Join(slices.Sorted(maps.Keys(plugins)), ", "), clusterfile.NoNetworkPlugin,
+			asked, strings.Join(clusterfile.NetworkPlugins, ", "), clusterfile.NoNetworkPlugin,
 		)
 	}
 

@@ -81,11 +81,11 @@ func TestAnotherUserOfAClusterWithAnIdentity(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "the user of the identity", config.Username, "admin@internal")
 
-	config, err = connection.ConfigAs(t.Context(), reader, cluster, objects, "jump")
+	config, err = connection.ConfigAs(t.Context(), reader, cluster, "jump", false)
 	check.Error(t, err, "")
 	check.Equal(t, "the other user", config.Username, "jump@internal")
 
-	_, err = connection.ConfigAs(t.Context(), reader, cluster, objects, "missing")
+	_, err = connection.ConfigAs(t.Context(), reader, cluster, "missing", false)
 	check.Error(t, err, `Secret "missing" does not exist`)
 
 	check.Error(t, reader.Delete(t.Context(), secret("vault", "engine", "")), "")

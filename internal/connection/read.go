@@ -60,31 +60,37 @@ func (o *Objects) readNamed(ctx context.Context, reader client.Reader, cluster *
 }
 
 // ConfigAs is the connection to the engine of a cluster for another user, whose Secret is in the namespace of the
-// cluster. objects are those of the cluster: the CA is the same.
+// cluster. The CA is the cluster's, or its identity's. unbound is that of Objects.
 func ConfigAs(
-	ctx context.Context, reader client.Reader, cluster *infrav1.OLVMCluster, objects Objects, secret string,
+	ctx context.Context, reader client.Reader, cluster *infrav1.OLVMCluster, secret string, unbound bool,
 ) (engine.Config, error) {
 	other := cluster.DeepCopy()
 	server := &other.Spec.OLVMOvirtAPIServer
 	server.CredentialsSecret, server.IdentityRef = infrav1.NamespacedName{Name: secret}, nil
 
-	var err error
-
-	others := Objects{CA: objects.CA, Unbound: objects.Unbound}
-	key := client.ObjectKey{Namespace: cluster.Namespace, Name: secret}
-	if others.Secret, err = get(ctx, reader, key, &corev1.Secret{}); err != nil {
-		return engine.Config{}, err
-	}
-
-	config, err := Config(other, others)
+	config, err := ReadConfig(ctx, reader, other, unbound)
 	if err != nil || IdentityOf(cluster) == "" {
 		return config, err
 	}
 
-	owners, err := Config(cluster, objects)
+	owners, err := ReadConfig(ctx, reader, cluster, unbound)
 	config.CA = owners.CA
 
 	return config, err
+}
+
+// ReadConfig is Config of what Read reads. unbound is that of Objects.
+func ReadConfig(
+	ctx context.Context, reader client.Reader, cluster *infrav1.OLVMCluster, unbound bool,
+) (engine.Config, error) {
+	objects, err := Read(ctx, reader, cluster)
+	if err != nil {
+		return engine.Config{}, err
+	}
+
+	objects.Unbound = unbound
+
+	return Config(cluster, objects)
 }
 
 // get reads an object; nil where it does not exist.

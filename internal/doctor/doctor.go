@@ -112,13 +112,13 @@ func (e *examination) engine(ctx context.Context, use preview.Use) bool {
 
 	e.appearance(ctx, use)
 
-	product, err := use.Session.Product(ctx)
+	supported, product, err := use.Session.Supports(ctx, 4, 4, 0)
 	if err != nil {
 		e.add(check, Failed, "", "%v", blocker.Explain(err, e.credentials.Places))
 		return false
 	}
 
-	if supported, _, err := use.Session.Supports(ctx, 4, 4, 0); err == nil && !supported {
+	if !supported {
 		e.add(check, Warning, "use an engine of version 4.4 or later",
 			"%s is of version %s, with which nothing was tried", connection.EngineKey(use.Cluster), product.Version)
 

@@ -471,37 +471,30 @@ func (c *Client) Hardware(ctx context.Context, templateID ID) (*Hardware, error)
 
 // CheckTPM returns a NameError where the engine gives a guest of an operating system no TPM.
 func (c *Client) CheckTPM(ctx context.Context, name string) error {
-	supports := func(o OperatingSystem) bool { return o.TPM == "supported" || o.TPM == "required" }
-	item, all, err := find(ctx, c, &c.lists.systems, "operatingsystems", func(o OperatingSystem) bool {
-		return o.Name == name && supports(o)
+	return c.checkSystem(ctx, "operating system with TPM", name, func(o OperatingSystem) bool {
+		return o.TPM == "supported" || o.TPM == "required"
 	})
-	if err != nil || item != nil {
-		return err
-	}
-
-	return &NameError{
-		Kind:  "operating system with TPM",
-		Name:  name,
-		Scope: "the engine",
-		Known: names(all, supports, func(o OperatingSystem) string { return o.Name }),
-	}
 }
 
 // CheckOperatingSystem returns a NameError where the engine does not know an operating system of that name, such as
 // rhel_9x64. An engine would not refuse it, but make the VM with another one.
 func (c *Client) CheckOperatingSystem(ctx context.Context, name string) error {
-	named := func(o OperatingSystem) string { return o.Name }
+	return c.checkSystem(ctx, "operating system", name, func(OperatingSystem) bool { return true })
+}
+
+// checkSystem returns a NameError where the engine has no operating system of that name that fits.
+func (c *Client) checkSystem(ctx context.Context, kind, name string, fits func(OperatingSystem) bool) error {
 	item, all, err := find(ctx, c, &c.lists.systems, "operatingsystems", func(o OperatingSystem) bool {
-		return o.Name == name
+		return o.Name == name && fits(o)
 	})
 	if err != nil || item != nil {
 		return err
 	}
 
 	return &NameError{
-		Kind:  "operating system",
+		Kind:  kind,
 		Name:  name,
 		Scope: "the engine",
-		Known: names(all, func(OperatingSystem) bool { return true }, named),
+		Known: names(all, fits, func(o OperatingSystem) string { return o.Name }),
 	}
 }

@@ -257,12 +257,11 @@ func (p *Pool) read(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.
 // As returns a session with the engine of a cluster of another user, who sees what that user has rights for. The error
 // is a *blocker.Error where somebody must act.
 func (p *Pool) As(ctx context.Context, cluster *infrav1.OLVMCluster, secret string) (*engine.Client, error) {
-	objects, err := p.objects(ctx, cluster)
-	if err != nil {
+	if err := p.checkIdentity(cluster); err != nil {
 		return nil, err
 	}
 
-	config, err := connection.ConfigAs(ctx, p.Reader, cluster, objects, secret)
+	config, err := connection.ConfigAs(ctx, p.Reader, cluster, secret, p.Unbound)
 	if err != nil {
 		return nil, err
 	}
@@ -274,24 +273,19 @@ func (p *Pool) As(ctx context.Context, cluster *infrav1.OLVMCluster, secret stri
 
 // config reads the connection to the engine of a cluster.
 func (p *Pool) config(ctx context.Context, cluster *infrav1.OLVMCluster) (engine.Config, error) {
-	objects, err := p.objects(ctx, cluster)
-	if err != nil {
+	if err := p.checkIdentity(cluster); err != nil {
 		return engine.Config{}, err
 	}
 
-	return connection.Config(cluster, objects)
+	return connection.ReadConfig(ctx, p.Reader, cluster, p.Unbound)
 }
 
-// objects reads what decides the connection to the engine of a cluster.
-func (p *Pool) objects(ctx context.Context, cluster *infrav1.OLVMCluster) (connection.Objects, error) {
-	if p.NoIdentities && connection.IdentityOf(cluster) != "" {
-		return connection.Objects{}, blocker.New(infrav1.CredentialsNotAllowedReason,
-			"spec.olvmOvirtAPIServer.identityRef",
-			"the manager watches one namespace, and reads no OLVMClusterIdentity; name a Secret in credentialsSecret")
+// checkIdentity refuses an identity where this process reads none.
+func (p *Pool) checkIdentity(cluster *infrav1.OLVMCluster) error {
+	if !p.NoIdentities || connection.IdentityOf(cluster) == "" {
+		return nil
 	}
 
-	objects, err := connection.Read(ctx, p.Reader, cluster)
-	objects.Unbound = p.Unbound
-
-	return objects, err
+	return blocker.New(infrav1.CredentialsNotAllowedReason, "spec.olvmOvirtAPIServer.identityRef",
+		"the manager watches one namespace, and reads no OLVMClusterIdentity; name a Secret in credentialsSecret")
 }

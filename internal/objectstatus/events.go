@@ -19,6 +19,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
+// MaxMessage bounds the message of a condition, in bytes; the API server takes 32 KiB.
+const MaxMessage = 4096
+
 // announcement is the event of a condition that changed; an empty kind is nothing.
 type announcement struct{ kind, reason, text string }
 

@@ -44,23 +44,19 @@ func (machine *Machine) Spec() infrav1.OLVMMachineSpec { return machine.spec }
 // TemplateReports reports whether the guest of any VM of a template tells its addresses to the engine; known is false
 // where none of them runs.
 func TemplateReports(ctx context.Context, use Use, templateID engine.ID) (reports, known bool, err error) {
-	vms, err := use.Session.VMs(ctx)
+	guests, err := guestsOf(ctx, use.Session)
 	if err != nil {
 		return false, false, err
 	}
 
-	guests, err := use.Session.AllGuestInterfaces(ctx)
-	if err != nil {
-		return false, false, err
-	}
-
-	for i := range vms {
-		if engine.RefID(vms[i].Template) != templateID || vms[i].Status != engine.VMUp {
+	for i := range guests {
+		vm := &guests[i].vm
+		if engine.RefID(vm.Template) != templateID || vm.Status != engine.VMUp {
 			continue
 		}
 
 		known = true
-		if len(guests[vms[i].ID]) > 0 {
+		if len(guests[i].addresses) > 0 {
 			return true, true, nil
 		}
 	}

@@ -48,7 +48,7 @@ type guest struct {
 	addresses []netip.Addr
 }
 
-// guestsOf are all of an engine that report an address.
+// guestsOf are all of an engine; those without an agent report no addresses.
 func guestsOf(ctx context.Context, session *engine.Client) ([]guest, error) {
 	reported, err := session.AllGuestInterfaces(ctx)
 	if err != nil {
@@ -68,9 +68,7 @@ func guestsOf(ctx context.Context, session *engine.Client) ([]guest, error) {
 			one.addresses = slices.Concat(one.addresses, n.IPv4, n.IPv6)
 		}
 
-		if len(one.addresses) > 0 {
-			out = append(out, one)
-		}
+		out = append(out, one)
 	}
 
 	return out, nil

@@ -513,11 +513,8 @@ func interrupted(phase string, events *eventWriter, cause error) error {
 // refused names the attributes that make a plan unacceptable.
 func (r *run) refused(ctx context.Context, change Change, action string) error {
 	refusal := &GuardError{Address: change.Address, Action: action}
-	var plan *tfjson.Plan
-	err := r.confined(func() (err error) {
-		plan, err = r.tf.ShowPlanFile(ctx, planFile, r.reattach)
-		return err
-	})
+
+	plan, err := r.shown(ctx)
 	if err != nil {
 		return refusal // the refusal stands without its reason
 	}

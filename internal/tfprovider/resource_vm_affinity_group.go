@@ -97,20 +97,10 @@ func (r *vmAffinityGroupResource) Create(
 	unlock, err := groupLocks.lock(ctx, group.String())
 	if err == nil {
 		defer unlock()
-		err = poll(
-			ctx,
-			"VM "+vm.String()+" to join affinity group "+group.String(),
-			func(ctx context.Context) (bool, string, error) {
-				err := r.client.AddToAffinityGroup(ctx, idOf(model.ClusterID), group, vm)
-				if err != nil { // it may be in the group already, or an answer was lost
-					if member, lookErr := r.member(ctx, model); lookErr == nil && member {
-						return true, "", nil
-					}
-				}
-
-				return err == nil, "", err
-			},
-		)
+		what := "VM " + vm.String() + " to join affinity group " + group.String()
+		err = ensure(ctx, what, func(ctx context.Context) error {
+			return r.client.AddToAffinityGroup(ctx, idOf(model.ClusterID), group, vm)
+		}, func(ctx context.Context) (bool, error) { return r.member(ctx, model) })
 	}
 
 	if err != nil {

@@ -56,16 +56,9 @@ func (r *vmHostDeviceResource) Create(ctx context.Context, req resource.CreateRe
 	}
 
 	what := "host device " + model.Name.ValueString() + " of VM " + model.VMID.ValueString()
-	err := poll(ctx, what, func(ctx context.Context) (bool, string, error) {
-		err := r.client.AddHostDevice(ctx, idOf(model.VMID), model.Name.ValueString())
-		if err != nil { // an earlier try may have done it although its answer was lost
-			if has, lookErr := r.has(ctx, model); lookErr == nil && has {
-				return true, "", nil
-			}
-		}
-
-		return err == nil, "", err
-	})
+	err := ensure(ctx, what, func(ctx context.Context) error {
+		return r.client.AddHostDevice(ctx, idOf(model.VMID), model.Name.ValueString())
+	}, func(ctx context.Context) (bool, error) { return r.has(ctx, model) })
 	if err != nil {
 		resp.Diagnostics.AddError("The host device was not added", err.Error())
 		return

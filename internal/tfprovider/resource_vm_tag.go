@@ -50,20 +50,10 @@ func (r *vmTagResource) Create(ctx context.Context, req resource.CreateRequest, 
 		return
 	}
 
-	err := poll(
-		ctx,
-		"tag "+model.TagID.ValueString()+" on VM "+model.VMID.ValueString(),
-		func(ctx context.Context) (bool, string, error) {
-			err := r.client.TagVM(ctx, idOf(model.VMID), idOf(model.TagID))
-			if err != nil { // an earlier try may have done it although its answer was lost
-				if tagged, lookErr := r.tagged(ctx, model); lookErr == nil && tagged {
-					return true, "", nil
-				}
-			}
-
-			return err == nil, "", err
-		},
-	)
+	what := "tag " + model.TagID.ValueString() + " on VM " + model.VMID.ValueString()
+	err := ensure(ctx, what, func(ctx context.Context) error {
+		return r.client.TagVM(ctx, idOf(model.VMID), idOf(model.TagID))
+	}, func(ctx context.Context) (bool, error) { return r.tagged(ctx, model) })
 	if err != nil {
 		resp.Diagnostics.AddError("The VM was not tagged", err.Error())
 		return

@@ -15,6 +15,23 @@ func poll(ctx context.Context, what string, look engine.Look) error {
 	return engine.Wait(ctx, what, look, progress(ctx, what))
 }
 
+// ensure asks for something until it is so. An earlier try may have done it although its answer was lost, or it was so
+// before: then a refusal is none.
+func ensure(
+	ctx context.Context, what string, ask func(context.Context) error, isSo func(context.Context) (bool, error),
+) error {
+	return poll(ctx, what, func(ctx context.Context) (bool, string, error) {
+		err := ask(ctx)
+		if err != nil {
+			if so, lookErr := isSo(ctx); lookErr == nil && so {
+				return true, "", nil
+			}
+		}
+
+		return err == nil, "", err
+	})
+}
+
 // progress reports what a wait sees. Terraform has no channel from a resource to the terminal: it shows that it waits,
 // and for how long; what for is in its log at level INFO, and in the error when a wait ends early.
 func progress(ctx context.Context, what string) func(seen string) {

@@ -2,9 +2,9 @@ package workspace
 
 import (
 	"context"
-	"errors"
 	"hash/fnv"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -97,10 +97,6 @@ func (w *Workspace) untilCheck(interval time.Duration, now time.Time) time.Durat
 
 // recordCheck writes what a check found, and says so where it is something else than before.
 func (w *Workspace) recordCheck(ctx context.Context, run terraform.Status) {
-	if errors.Is(run.Err, terraform.ErrCancelled) || errors.Is(run.Err, terraform.ErrShuttingDown) {
-		return
-	}
-
 	before := w.status().Drift
 	if before == nil {
 		before = &infrav1.DriftStatus{}
@@ -150,15 +146,5 @@ func (w *Workspace) announceDrift(ctx context.Context, differences []string) {
 
 // DriftMessage says what differs, for people.
 func DriftMessage(differences []string) string {
-	text := "The engine has something else than was applied:"
-
-	for i, difference := range differences {
-		if i > 0 {
-			text += ";"
-		}
-
-		text += " " + difference
-	}
-
-	return text
+	return "The engine has something else than was applied: " + strings.Join(differences, "; ")
 }

@@ -37,8 +37,8 @@ type RunQueue struct {
 
 	mu sync.Mutex
 	// checked is the workspace that is being checked for drift, and checkedSince when that was asked for.
-	checkedSince time.Time
 	checked      *Key
+	checkedSince time.Time
 	failures     map[Key]Failure
 	// counted is when the run ended that was counted last.
 	counted map[Key]time.Time
@@ -155,7 +155,6 @@ func (r *RunQueue) noticed(key Key, run terraform.Status) bool {
 
 // forget drops what is known of the failures of a workspace.
 func (r *RunQueue) forget(key Key) {
-	r.giveCheck(key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.failures, key)

@@ -155,23 +155,21 @@ func (w *Workspace) Observe(ctx context.Context) error {
 
 // observeRun records the run that has ended: in the status, as an event, in the log and in the metrics.
 func (w *Workspace) observeRun(ctx context.Context) {
+	w.Failure = w.runs().failure(w.key)
+
 	run, ok := w.runs().ended(w.key)
 	if !ok {
-		w.Failure = w.runs().failure(w.key)
 		return
 	}
 
 	w.recorded = run.Ended
-	if run.Operation == terraform.Check {
-		w.Failure = w.runs().failure(w.key)
-		w.recordCheck(ctx, run)
-
-		return
+	if errors.Is(run.Err, terraform.ErrCancelled) || errors.Is(run.Err, terraform.ErrShuttingDown) {
+		return // it did not fail: it was not wanted any more
 	}
 
-	if errors.Is(run.Err, terraform.ErrCancelled) || errors.Is(run.Err, terraform.ErrShuttingDown) {
-		w.Failure = w.runs().failure(w.key)
-		return // it did not fail: it was not wanted any more
+	if run.Operation == terraform.Check {
+		w.recordCheck(ctx, run)
+		return
 	}
 
 	w.Ended = &run
