@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localpage"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/control"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/inventory"
@@ -53,7 +54,7 @@ type Server struct {
 	identity *identity
 	listener net.Listener
 	http     *http.Server
-	ui       *control.UI
+	ui       *localpage.Server
 	images   string
 }
 
@@ -138,7 +139,7 @@ func (s *Server) start() error {
 	}
 
 	s.http = &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: control.QuietLog(),
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: localpage.QuietLog(),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{s.identity.tls}, MinVersion: tls.VersionTLS12},
 	}
 	go func() { _ = s.http.ServeTLS(s.listener, "", "") }()

@@ -2,32 +2,24 @@ package ovirtsim_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"image"
-	"image/draw"
-	"image/png"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/browser"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -291,7 +283,7 @@ func TestThePageKeepsOtherSitesOut(t *testing.T) {
 		}
 	}
 
-	_, header, content := fetch(t, "GET", url, "")
+	_, header, _ := fetch(t, "GET", url, "")
 
 	policy := header.Get("Content-Security-Policy")
 	for _, want := range []string{"default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'",
@@ -306,17 +298,13 @@ func TestThePageKeepsOtherSitesOut(t *testing.T) {
 		t.Errorf("headers: %v", header)
 	}
 
-	for _, found := range regexp.MustCompile(`(?:https?:)?//[A-Za-z0-9][^\s"']*\.[^\s"')]+`).
-		FindAllString(content, -1) {
-		if !strings.Contains(found, "www.w3.org/2000/svg") { // a name, which nobody fetches
-			t.Errorf("the page refers to %s", found)
+	for _, part := range []string{"", "page/site.css", "page/site.js", "base/base.css", "base/base.js"} {
+		status, _, content := fetch(t, "GET", url+part, "")
+		if status != http.StatusOK || content == "" {
+			t.Errorf("/%s: got %d with %d bytes", part, status, len(content))
 		}
-	}
 
-	for _, banned := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("} {
-		if strings.Contains(content, banned) {
-			t.Errorf("the page uses %s, which takes names for HTML", banned)
-		}
+		check.Length(t, "/"+part, browser.Unsafe(content), 0)
 	}
 }
 
@@ -433,156 +421,17 @@ func TestTheStreamRepeatsNothingThatIsKnown(t *testing.T) {
 	}
 }
 
-// browser starts headless Chromium, or skips the test where there is none.
-func browser(t *testing.T) context.Context {
+// openPage opens the page of a site, and waits for its hosts.
+func openPage(t *testing.T, url string, width, height int64) *browser.View {
 	t.Helper()
-
-	path := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
-		if found, err := exec.LookPath(name); err == nil && path == "" {
-			path = found
-		}
-	}
-
-	if path == "" {
-		t.Skip("there is no Chromium to look at the page with: apt-get install chromium")
-	}
-
-	options := append(
-		slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
-		chromedp.ExecPath(path),
-		chromedp.UserDataDir(t.TempDir()),
-		chromedp.DisableGPU,
-		// Without these it waits for hosts that a closed network does not have.
-		chromedp.Flag(
-			"disable-component-update",
-			true,
-		),
-		chromedp.Flag("disable-quic", true),
-		chromedp.Flag("no-proxy-server", true),
-	)
-	if os.Geteuid() == 0 {
-		options = append(options, chromedp.NoSandbox) // Chromium's sandbox refuses root
-	}
-
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
-
-	return ctx
-}
-
-// view is a page in a browser.
-type view struct {
-	t        *testing.T
-	ctx      context.Context
-	mu       sync.Mutex
-	messages []string
-}
-
-func openPage(t *testing.T, url string, width, height int64) *view {
-	t.Helper()
-	v := &view{t: t, ctx: browser(t)}
-	console := chromedp.Console(v.ctx)
-	go func() {
-		for message, err := range console {
-			if err != nil {
-				return
-			}
-
-			v.mu.Lock()
-			v.messages = append(v.messages, message.String())
-			v.mu.Unlock()
-		}
-	}()
-	v.do(chromedp.EmulateViewport(width, height), chromedp.Navigate(url))
-	v.until(
-		`document.querySelector('#connection').dataset.kind === 'ok' && document.querySelectorAll('.host').length > 0`,
-	)
+	v := browser.Open(t, url, width, height)
+	v.Until(`document.querySelectorAll('.host').length > 0`)
 
 	return v
 }
 
-func (v *view) do(steps ...chromedp.Action[chromedp.Void]) {
-	v.t.Helper()
-	if err := chromedp.Do(v.ctx, steps...); err != nil {
-		v.t.Fatal(err)
-	}
-}
-
-// complaints are what the page wrote to the console: errors, and violations of the policy.
-func (v *view) complaints() []string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return slices.Clone(v.messages)
-}
-
-func eval[T any](v *view, expression string, options ...chromedp.EvaluateOption) T {
-	v.t.Helper()
-	out, err := chromedp.Run(v.ctx, chromedp.Evaluate[T](expression, options...))
-	if err != nil {
-		v.t.Fatalf("%s: %v", expression, err)
-	}
-
-	return out
-}
-
-// until waits in the page for a condition. The page's policy forbids the library's own way, which makes functions of
-// text.
-func (v *view) until(condition string) {
-	v.t.Helper()
-	ok := eval[bool](v, fmt.Sprintf(`new Promise(done => {
-		const end = performance.now() + 15000
-		const look = () => {
-			let met = false
-			try { met = %s } catch { }
-			met || performance.now() > end ? done(Boolean(met)) : setTimeout(look, 20)
-		}
-		look()
-	})`, condition), chromedp.EvalAwaitPromise)
-	if !ok {
-		v.t.Fatalf("waited in vain for %s; the page:\n%s", condition, eval[string](v, `document.body.innerText`))
-	}
-}
-
 // card is the JavaScript of the card of a VM.
 func card(id string) string { return fmt.Sprintf("document.getElementById('vm-%s')", id) }
-
-func (v *view) colors(scheme string) {
-	v.t.Helper()
-	_, err := chromedp.Run(v.ctx, func(ctx context.Context, _ *chromedp.Target) (chromedp.Void, error) {
-		_, err := chromedp.Call(
-			ctx,
-			emulation.SetEmulatedMedia,
-			emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-				{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
-			}},
-		)
-
-		return chromedp.Void{}, err
-	})
-	if err != nil {
-		v.t.Fatal(err)
-	}
-}
-
-// faint lists the texts whose contrast with what is behind them is below that of WCAG AA.
-const faint = `(() => {
-	const parse = c => { const m = c.match(/[\d.]+/g).map(Number); return m.length > 3 && m[3] === 0 ? null : m.slice(0, 3) }
-	const light = rgb => { const [r, g, b] = rgb.map(c => (c /= 255) <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b }
-	const out = new Set()
-	for (const node of document.querySelectorAll('body *')) {
-		if (![...node.childNodes].some(c => c.nodeType === 3 && c.data.trim()) || !node.checkVisibility() || ['SCRIPT', 'NOSCRIPT'].includes(node.tagName)) continue
-		let behind = node, back
-		while (!(back = parse(getComputedStyle(behind).backgroundColor))) behind = behind.parentElement
-		const [a, b] = [light(parse(getComputedStyle(node).color)), light(back)].sort((x, y) => y - x)
-		if ((a + .05) / (b + .05) < 4.5) out.add(node.tagName + '.' + node.className + ' ' + ((a + .05) / (b + .05)).toFixed(2))
-	}
-	return [...out].join('; ')
-})()`
 
 func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 	sim := lookedAt(t, nil)
@@ -590,35 +439,35 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 	worker := idOf(t, sim, "demo-md-0-6hbv6-crh7l")
 	bastion := idOf(t, sim, "old-bastion")
 	broken := idOf(t, sim, "broken-md-1-p8s4l")
-	eval[int](v, `window.loads = 1`) // gone after a reload
+	browser.Eval[int](v, `window.loads = 1`) // gone after a reload
 
-	v.until(
+	v.Until(
 		`document.querySelectorAll('details.vm').length === 9 && document.querySelectorAll('.host:not(.nowhere)').length === 3`,
 	)
-	v.until(card(worker) + `.innerText.includes('Ready') && ` + card(worker) + `.innerText.includes('192.0.2.')`)
-	v.until(card(idOf(t, sim, "demo-control-plane-7wdhp")) + `.innerText.includes('control plane')`)
-	v.until(
+	v.Until(card(worker) + `.innerText.includes('Ready') && ` + card(worker) + `.innerText.includes('192.0.2.')`)
+	v.Until(card(idOf(t, sim, "demo-control-plane-7wdhp")) + `.innerText.includes('control plane')`)
+	v.Until(
 		card(
 			broken,
 		) + `.innerText.includes('pinned hash') && document.querySelector('#trouble').innerText.includes('pinned hash')`,
 	)
-	v.until(`document.querySelector('.host.nowhere').innerText.includes('old-bastion')`)
-	v.until(`document.querySelector('#endpoints').innerText.includes('127.20.30.10:6443')`)
-	v.until(`document.querySelector('#fault-list').innerText.includes('never boots')`)
-	v.until(
+	v.Until(`document.querySelector('.host.nowhere').innerText.includes('old-bastion')`)
+	v.Until(`document.querySelector('#endpoints').innerText.includes('127.20.30.10:6443')`)
+	v.Until(`document.querySelector('#fault-list').innerText.includes('never boots')`)
+	v.Until(
 		`document.querySelector('#site').innerText.includes('keep apart, hard') && document.querySelector('#site').innerText.includes('olvm-data-2')`,
 	)
 
 	// What is written by users is text.
-	v.do(chromedp.Evaluate[chromedp.Void](card(bastion) + `.open = true; undefined`))
-	v.until(
+	v.Do(chromedp.Evaluate[chromedp.Void](card(bastion) + `.open = true; undefined`))
+	v.Until(
 		card(
 			bastion,
 		) + `.innerText.includes('onerror=') && document.querySelectorAll('img').length === 0 && document.title !== 'hit'`,
 	)
 
 	// A VM that somebody looks at stops: its card goes elsewhere, open and with the focus, and nothing is loaded again.
-	v.do(
+	v.Do(
 		chromedp.Evaluate[chromedp.Void](
 			fmt.Sprintf(
 				`%[1]s.firstElementChild.focus(); %[1]s.open = true; window.card = %[1]s; undefined`,
@@ -626,14 +475,14 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 			),
 		),
 	)
-	v.until(card(worker) + `.innerText.includes('nic1 on kvm-vlan')`)
+	v.Until(card(worker) + `.innerText.includes('nic1 on kvm-vlan')`)
 	if err := clientOf(t, sim).StopVM(t.Context(), engine.ID(worker), false); err != nil {
 		t.Fatal(err)
 	}
 
-	v.until(card(worker) + `.closest('.nowhere') && ` + card(worker) + `.querySelector('.badge').innerText === 'down'`)
-	v.until(`document.querySelector('#request-rows').innerText.includes('/stop')`)
-	if !eval[bool](
+	v.Until(card(worker) + `.closest('.nowhere') && ` + card(worker) + `.querySelector('.badge').innerText === 'down'`)
+	v.Until(`document.querySelector('#request-rows').innerText.includes('/stop')`)
+	if !browser.Eval[bool](
 		v,
 		fmt.Sprintf(
 			`window.card === %[1]s && %[1]s.open && document.activeElement === %[1]s.firstElementChild && window.loads === 1`,
@@ -644,32 +493,32 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 	}
 
 	// The page stays where it was scrolled to while VMs come.
-	v.do(chromedp.Evaluate[chromedp.Void](`window.scrollTo(0, 300); undefined`))
-	before := eval[float64](v, `scrollY`)
+	v.Do(chromedp.Evaluate[chromedp.Void](`window.scrollTo(0, 300); undefined`))
+	before := browser.Eval[float64](v, `scrollY`)
 	newcomer := makeVM(t, sim, "newcomer")
-	v.until(card(newcomer.ID.String()) + `.querySelector('.badge').innerText === 'down'`)
-	if after := eval[float64](v, `scrollY`); after != before {
+	v.Until(card(newcomer.ID.String()) + `.querySelector('.badge').innerText === 'down'`)
+	if after := browser.Eval[float64](v, `scrollY`); after != before {
 		t.Errorf("the page scrolled from %g to %g", before, after)
 	}
 
 	// The pools: a tag, how many of its VMs are claimed, and by whom.
 	claim(t, sim, newcomer.ID)
-	v.until(
+	v.Until(
 		`document.querySelector('#pools').innerText.includes('1 of 10 VMs claimed') && ` +
 			`document.querySelector('#pools').innerText.includes('newcomer by default/web-0')`,
 	)
 
 	// The filter.
-	v.do(chromedp.SendKeys(chromedp.CSS("#filter"), "demo-md kvm-vlan"))
-	v.until(
+	v.Do(chromedp.SendKeys(chromedp.CSS("#filter"), "demo-md kvm-vlan"))
+	v.Until(
 		`document.querySelector('#matches').innerText === '2 of 10 VMs' && document.querySelectorAll('details.vm').length === 2`,
 	)
-	v.do(
+	v.Do(
 		chromedp.Evaluate[chromedp.Void](
 			`document.querySelector('#filter').value = ''; document.querySelector('#filter').oninput(); undefined`,
 		),
 	)
-	v.until(`document.querySelectorAll('details.vm').length === 10`)
+	v.Until(`document.querySelectorAll('details.vm').length === 10`)
 
 	// What goes wrong is said at the top.
 	if err := sim.SetNodeReady("demo-md-0-6hbv6-rchvr", "False", "Test"); err != nil {
@@ -680,7 +529,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	v.until(
+	v.Until(
 		`document.querySelector('#trouble').innerText.includes('Host host-3 is non responsive') && document.querySelector('#trouble').innerText.includes('demo-md-0-6hbv6-rchvr is a node that is not Ready')`,
 	)
 	// Its title counts, and what is the same with several is one line.
@@ -688,30 +537,30 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	v.until(
+	v.Until(
 		`document.querySelector('#trouble').innerText.includes('demo-control-plane-7wdhp, demo-md-0-6hbv6-rchvr are each a node that is not Ready')`,
 	)
-	v.until(`document.title.startsWith('(' + document.querySelector('#trouble-title').innerText.match(/\d+/)[0] + ') ovirtsim')`)
+	v.Until(`document.title.startsWith('(' + document.querySelector('#trouble-title').innerText.match(/\d+/)[0] + ') ovirtsim')`)
 
-	if eval[bool](v, `document.body.classList.contains('compact')`) {
+	if browser.Eval[bool](v, `document.body.classList.contains('compact')`) {
 		t.Error("ten VMs are shown as lines")
 	}
 
-	if said := v.complaints(); len(said) > 0 {
+	if said := v.Complaints(); len(said) > 0 {
 		t.Errorf("the console has %q", said)
 	}
 
 	// The engine ends, and another one comes.
 	sim.Close()
-	v.until(
+	v.Until(
 		`document.querySelector('#connection').innerText.includes('Disconnected, retrying') && document.body.classList.contains('stale')`,
 	)
-	if !eval[bool](v, card(newcomer.ID.String())+` !== null`) {
+	if !browser.Eval[bool](v, card(newcomer.ID.String())+` !== null`) {
 		t.Error("what was known is gone")
 	}
 
 	lookedAt(t, func(options *ovirtsim.Options) { options.UI = strings.Trim(sim.UIURL(), "htp:/") })
-	v.until(
+	v.Until(
 		`document.querySelector('#connection').innerText === 'Live' && !document.body.classList.contains('stale') && document.querySelectorAll('details.vm').length === 9 && window.loads === 1`,
 	)
 }
@@ -736,45 +585,33 @@ func TestThePageIsForPhonesKeyboardsAndWeakEyes(t *testing.T) {
 	sim := lookedAt(t, nil)
 	makeVM(t, sim, "a-name-that-is-as-long-as-the-engine-lets-any-name-be-x7-kpq7z9w")
 	v := openPage(t, sim.UIURL(), 360, 740)
-	v.until(`document.querySelectorAll('details.vm').length === 10`)
-	v.do(
+	v.Until(`document.querySelectorAll('details.vm').length === 10`)
+	v.Do(
 		chromedp.Evaluate[chromedp.Void](`document.querySelectorAll('details').forEach(d => d.open = true); undefined`),
 	)
-	v.until(`[...document.querySelectorAll('details.vm .body')].every(b => b.textContent.includes('CPUs'))`)
+	v.Until(`[...document.querySelectorAll('details.vm .body')].every(b => b.textContent.includes('CPUs'))`)
 
-	for _, width := range []int64{320, 360, 768, 1100, 1600} {
-		v.do(chromedp.EmulateViewport(width, 740))
-		if wide := eval[int64](v, `document.documentElement.scrollWidth`); wide > width {
-			t.Errorf("on a screen of %d the page is %d wide", width, wide)
-		}
-	}
-
-	for _, scheme := range []string{"light", "dark"} {
-		v.colors(scheme)
-		if found := eval[string](v, faint); found != "" {
-			t.Errorf("too little contrast in %s colours: %s", scheme, found)
-		}
-	}
+	v.Readable()
 
 	// Tab reaches everything that can be operated, in the order of the document, and the focus is seen.
-	v.do(chromedp.EmulateViewport(360, 740))
-	const operable = `[...document.querySelectorAll('a[href], summary, input, [tabindex="0"]')].filter(n => n.checkVisibility())`
-	total := eval[int](v, operable+`.length`)
+	v.Do(chromedp.EmulateViewport(360, 740))
+	const operable = browser.Operable
+	total := browser.Eval[int](v, operable+`.length`)
 	if total < 16 {
 		t.Fatalf("only %d elements can be operated", total)
 	}
 
-	v.do(
+	v.Do(
 		chromedp.Evaluate[chromedp.Void](
 			`window.reached = []; document.addEventListener('focusin', e => reached.push(e.target)); undefined`,
 		),
 	)
 
 	for range total {
-		v.do(chromedp.KeyEvent(kb.Tab))
+		v.Do(chromedp.KeyEvent(kb.Tab))
 	}
 
-	missed := eval[string](
+	missed := browser.Eval[string](
 		v,
 		operable+`.filter((n, i) => reached[i] !== n).map(n => n.outerHTML.slice(0, 120)).join('\n')`,
 	)
@@ -782,15 +619,15 @@ func TestThePageIsForPhonesKeyboardsAndWeakEyes(t *testing.T) {
 		t.Errorf("Tab does not reach, or in another order:\n%s", missed)
 	}
 
-	if style := eval[string](v, `getComputedStyle(document.activeElement).outlineStyle`); style != "solid" {
+	if style := browser.Eval[string](v, `getComputedStyle(document.activeElement).outlineStyle`); style != "solid" {
 		t.Errorf("the focus is not seen: outline %s", style)
 	}
 
 	// A card opens and closes by key.
-	v.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('details.vm summary').focus(); undefined`),
+	v.Do(chromedp.Evaluate[chromedp.Void](`document.querySelector('details.vm summary').focus(); undefined`),
 		chromedp.KeyEvent(kb.Enter))
-	v.until(`!document.querySelector('details.vm').open`)
-	unnamed := eval[string](
+	v.Until(`!document.querySelector('details.vm').open`)
+	unnamed := browser.Eval[string](
 		v,
 		`[...document.querySelectorAll('[role=meter], [role=region], section.panel, section.host, nav, aside')].filter(n => n.checkVisibility() && !n.ariaLabel && !n.getAttribute('aria-labelledby')).map(n => n.outerHTML.slice(0, 80)).join('\n')`,
 	)
@@ -798,7 +635,7 @@ func TestThePageIsForPhonesKeyboardsAndWeakEyes(t *testing.T) {
 		t.Errorf("without a name for those who do not see it:\n%s", unnamed)
 	}
 
-	if said := v.complaints(); len(said) > 0 {
+	if said := v.Complaints(); len(said) > 0 {
 		t.Errorf("the console has %q", said)
 	}
 }
@@ -831,42 +668,42 @@ func TestThePageStaysUsableWithManyVMs(t *testing.T) {
 	t.Logf(
 		"browser started and page shown: %s; first paint after %.0f ms, first update took %s ms",
 		time.Since(begin).Round(time.Millisecond),
-		eval[float64](
+		browser.Eval[float64](
 			v,
 			`performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? -1`,
 		),
-		eval[string](v, `document.documentElement.dataset.updateMs`),
+		browser.Eval[string](v, `document.documentElement.dataset.updateMs`),
 	)
-	v.until(`document.querySelector('.counts').innerText.includes('up')`)
-	if high := eval[float64](v, `document.querySelector('details.vm').offsetHeight`); high > 40 {
+	v.Until(`document.querySelector('.counts').innerText.includes('up')`)
+	if high := browser.Eval[float64](v, `document.querySelector('details.vm').offsetHeight`); high > 40 {
 		t.Errorf("a line of one of many VMs is %g pixels high", high)
 	}
 
-	if cards := eval[int](v, `document.querySelectorAll('details.vm').length`); cards == 0 || cards > 4*300 {
+	if cards := browser.Eval[int](v, `document.querySelectorAll('details.vm').length`); cards == 0 || cards > 4*300 {
 		t.Errorf("the page has %d cards", cards)
 	}
 
 	begin = time.Now()
 	newcomer := makeVM(t, sim, "newcomer")
-	v.do(chromedp.SendKeys(chromedp.CSS("#filter"), "newcomer"))
-	v.until(card(newcomer.ID.String()) + ` !== null`)
+	v.Do(chromedp.SendKeys(chromedp.CSS("#filter"), "newcomer"))
+	v.Until(card(newcomer.ID.String()) + ` !== null`)
 	t.Logf("a VM was made, filtered for and seen within %s; the update took %s ms",
-		time.Since(begin).Round(time.Millisecond), eval[string](v, `document.documentElement.dataset.updateMs`))
-	v.do(
+		time.Since(begin).Round(time.Millisecond), browser.Eval[string](v, `document.documentElement.dataset.updateMs`))
+	v.Do(
 		chromedp.Evaluate[chromedp.Void](
 			`document.querySelector('#filter').value = ''; document.querySelector('#filter').oninput(); undefined`,
 		),
 	)
-	v.until(`document.querySelectorAll('details.vm').length > 300`)
+	v.Until(`document.querySelectorAll('details.vm').length > 300`)
 	t.Logf(
 		"all again: %s ms; a state that is parsed and shown: %s ms",
-		eval[string](v, `document.documentElement.dataset.updateMs`),
-		eval[string](
+		browser.Eval[string](v, `document.documentElement.dataset.updateMs`),
+		browser.Eval[string](
 			v,
 			`(() => { pending = JSON.stringify(current); const b = performance.now(); frame(); document.body.offsetHeight; return (performance.now() - b).toFixed(1) })()`,
 		),
 	)
-	if took := eval[float64](v, `Number(document.documentElement.dataset.updateMs)`); took > 1000 {
+	if took := browser.Eval[float64](v, `Number(document.documentElement.dataset.updateMs)`); took > 1000 {
 		t.Errorf("an update takes %g ms", took)
 	}
 }
@@ -883,7 +720,7 @@ func TestScreenshots(t *testing.T) {
 		options.Inventory.DataCenters[0].VMs[8].Comment = "kept for its keys"
 	})
 	v := openPage(t, sim.UIURL(), 1400, 900)
-	v.colors("light")
+	v.Colors("light")
 	makeVM(t, sim, "demo-md-0-6hbv6-t5n8w")
 	worker := idOf(t, sim, "demo-md-0-6hbv6-crh7l")
 	session := clientOf(t, sim)
@@ -892,42 +729,14 @@ func TestScreenshots(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	v.until(
+	v.Until(
 		`document.querySelectorAll('details.vm').length === 10 && document.querySelector('#request-rows').innerText.includes('fault #2') && document.querySelector('.hosts').innerText.includes('powering up')`,
 	)
-	v.until(
+	v.Until(
 		`document.querySelector('#endpoints').innerText.includes('5 of 5') && document.querySelector('#trouble').innerText.includes('pinned')`,
 	)
-	shoot := func(name string, width, height int64) {
-		v.do(chromedp.EmulateViewport(width, height))
-		taken, err := chromedp.Run(v.ctx, chromedp.CaptureScreenshot())
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		decoded, err := png.Decode(bytes.NewReader(taken))
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		picture := image.NewRGBA(decoded.Bounds())
-		draw.Draw(picture, picture.Bounds(), decoded, image.Point{}, draw.Src)
-
-		for i, c := range picture.Pix { // 32 steps of a colour are enough for a picture in a repository
-			picture.Pix[i] = uint8((int(c)*31 + 127) / 255 * 255 / 31)
-		}
-
-		var small bytes.Buffer
-		if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&small, picture); err != nil {
-			t.Fatal(err)
-		}
-
-		if err := os.WriteFile(filepath.Join(folder, name), small.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	v.do(chromedp.Evaluate[chromedp.Void](card(worker) + `.open = true; undefined`))
-	v.until(card(worker) + `.innerText.includes('nic1 on kvm-vlan')`)
-	shoot("ovirtsim-page.png", 1400, 1100)
-	shoot("ovirtsim-page-phone.png", 390, 1300)
+	v.Do(chromedp.Evaluate[chromedp.Void](card(worker) + `.open = true; undefined`))
+	v.Until(card(worker) + `.innerText.includes('nic1 on kvm-vlan')`)
+	v.Shoot(folder, "ovirtsim-page.png", 1400, 1100)
+	v.Shoot(folder, "ovirtsim-page-phone.png", 390, 1300)
 }

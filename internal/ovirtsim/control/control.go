@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localpage"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
@@ -14,9 +15,9 @@ import (
 // Control is what tests and people see and do besides the engine's API. It stands in front of the engine: it records
 // requests and applies faults.
 type Control struct {
-	engine   *api.Engine
-	watchers *watchers
-	mux      *http.ServeMux
+	engine  *api.Engine
+	changes localpage.Changes
+	mux     *http.ServeMux
 
 	// mu guards what follows.
 	mu       sync.Mutex
@@ -30,7 +31,7 @@ type Control struct {
 // New makes one with faults that are set from the beginning; a seed makes those with a probability repeatable, 0 means
 // random. It has an engine once watch has given it one.
 func New(faults []Fault, seed uint64) (*Control, error) {
-	s := &Control{watchers: newWatchers(), random: newRandom(seed)}
+	s := &Control{random: newRandom(seed)}
 
 	s.mux = s.routes()
 	for _, fault := range faults {
@@ -46,7 +47,7 @@ func New(faults []Fault, seed uint64) (*Control, error) {
 func (s *Control) Watch(engine *api.Engine) { s.engine = engine }
 
 // Changed wakes those who look.
-func (s *Control) Changed() { s.watchers.changed() }
+func (s *Control) Changed() { s.changes.Note() }
 
 // Logins counts the successful logins so far.
 func (s *Control) Logins() int {

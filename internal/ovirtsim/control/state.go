@@ -215,7 +215,7 @@ type State struct {
 	// Version of the engine.
 	Version string    `json:"version"`
 	URL     string    `json:"url"`
-	Time    time.Time `json:"time"`
+	Time    time.Time `json:"time,omitzero"`
 	Summary Summary   `json:"summary"`
 
 	DataCenters []DataCenterInfo `json:"dataCenters"`

@@ -1,0 +1,172 @@
+package localpage
+
+import (
+	"crypto/subtle"
+	"embed"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"net"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+)
+
+// assets are what all pages share; they need nothing from elsewhere.
+//
+//go:embed assets
+var assets embed.FS
+
+// Options of a page.
+type Options struct {
+	// Address to listen on, HOST:PORT with a host of loopback.
+	Address string
+	// Token is the first part of each path, for pages that not every user of the machine may read; empty for none.
+	Token string
+	// Page has index.html and what it refers to beside the shared assets, which are below base/.
+	Page fs.FS
+	// Routes are the handlers of the page, by path without the token, such as "state".
+	Routes map[string]http.Handler
+}
+
+// Server serves a page; nil means none.
+type Server struct {
+	server *http.Server
+	url    string
+}
+
+// URL of the page, with the token; empty without one.
+func (s *Server) URL() string {
+	if s == nil {
+		return ""
+	}
+
+	return s.url
+}
+
+// Close ends it.
+func (s *Server) Close() {
+	if s != nil {
+		_ = s.server.Close()
+	}
+}
+
+// Serve serves a page in plain HTTP, and therefore on loopback only: a browser trusts no certificate that we could make.
+func Serve(o Options) (*Server, error) {
+	if err := checkAddress(o.Address); err != nil {
+		return nil, err
+	}
+
+	listener, err := net.Listen("tcp", o.Address) //nolint:noctx // at once
+	if err != nil {
+		return nil, fmt.Errorf("failed to listen on %s for the page: %w", o.Address, err)
+	}
+
+	out := &Server{
+		server: &http.Server{
+			Handler:           guarded(withToken(o.Token, o.mux())),
+			ReadHeaderTimeout: 10 * time.Second,
+			ErrorLog:          QuietLog(),
+		},
+		url: "http://" + listener.Addr().String() + path.Clean("/"+o.Token),
+	}
+	if !strings.HasSuffix(out.url, "/") {
+		out.url += "/"
+	}
+
+	go func() { _ = out.server.Serve(listener) }()
+
+	return out, nil
+}
+
+// checkAddress refuses addresses that others than this machine reach.
+func checkAddress(address string) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("the address of the page %q is not HOST:PORT: %w", address, err)
+	}
+
+	if !isLoopback(host) {
+		return fmt.Errorf("the page is served on loopback only, not on %q: write 127.0.0.1:PORT", host)
+	}
+
+	return nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// mux has the files of the page and its routes, all to be read only.
+func (o *Options) mux() *http.ServeMux {
+	mux := http.NewServeMux()
+
+	for name, handler := range o.Routes {
+		mux.Handle("GET /"+name, handler)
+	}
+
+	shared, _ := fs.Sub(assets, "assets") // it is embedded
+	mux.Handle("GET /base/{file}", file(shared))
+	mux.Handle("GET /page/{file}", file(o.Page))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { serveFile(w, r, o.Page, "index.html") })
+
+	return mux
+}
+
+func file(from fs.FS) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { serveFile(w, r, from, r.PathValue("file")) }
+}
+
+func serveFile(w http.ResponseWriter, r *http.Request, from fs.FS, name string) {
+	w.Header().Set("Cache-Control", "no-store")
+	http.ServeFileFS(w, r, from, name)
+}
+
+// withToken lets those in who know the token. Others learn nothing but that.
+func withToken(token string, next http.Handler) http.Handler {
+	if token == "" {
+		return next
+	}
+
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given, rest, found := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		if !found || subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1 {
+			http.Error(w, "open the URL that was printed when the page was started, with its token", http.StatusForbidden)
+			return
+		}
+
+		inner := r.Clone(r.Context())
+		inner.URL.Path, inner.URL.RawPath = "/"+rest, ""
+		next.ServeHTTP(w, inner)
+	})
+}
+
+// guarded keeps other sites out: a page of theirs must not read ours by a name that they point at loopback, and ours
+// loads nothing of theirs.
+func guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = strings.Trim(r.Host, "[]")
+		}
+
+		if !isLoopback(host) {
+			http.Error(w, "this page is for loopback", http.StatusForbidden)
+			return
+		}
+
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; "+
+			"connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// QuietLog is for HTTP servers: what clients do wrong is no concern of ours.
+func QuietLog() *log.Logger { return log.New(io.Discard, "", 0) }

@@ -1,0 +1,270 @@
+// Package browser looks at pages with a real browser: headless Chromium, where the machine has it.
+package browser
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"image"
+	"image/draw"
+	"image/png"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+)
+
+// Faint is JavaScript for the texts whose contrast with what is behind them is below that of WCAG AA.
+const Faint = `(() => {
+	const parse = c => { const m = c.match(/[\d.]+/g).map(Number); return m.length > 3 && m[3] === 0 ? null : m.slice(0, 3) }
+	const light = rgb => { const [r, g, b] = rgb.map(c => (c /= 255) <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b }
+	const out = new Set()
+	for (const node of document.querySelectorAll('body *')) {
+		if (![...node.childNodes].some(c => c.nodeType === 3 && c.data.trim()) || !node.checkVisibility() || ['SCRIPT', 'NOSCRIPT'].includes(node.tagName)) continue
+		let behind = node, back
+		while (!(back = parse(getComputedStyle(behind).backgroundColor))) behind = behind.parentElement
+		const [a, b] = [light(parse(getComputedStyle(node).color)), light(back)].sort((x, y) => y - x)
+		if ((a + .05) / (b + .05) < 4.5) out.add(node.tagName + '.' + node.className + ' ' + ((a + .05) / (b + .05)).toFixed(2))
+	}
+	return [...out].join('; ')
+})()`
+
+// Operable is JavaScript for the elements that a keyboard must reach, in their order.
+const Operable = `[...document.querySelectorAll('a[href], summary, input, button, [tabindex="0"]')].filter(n => n.checkVisibility())`
+
+// banned take what users write for HTML.
+var banned = []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("}
+
+// elsewhere is a reference to another site; a scheme of its own is written into names of XML, which nobody fetches.
+var elsewhere = regexp.MustCompile(`(?:https?:)?//[A-Za-z0-9][^\s"']*\.[^\s"')]+`)
+
+// Unsafe lists what a file of a page must not have: what is loaded from other sites, and what takes names for HTML.
+func Unsafe(content string) []string {
+	var out []string
+
+	for _, found := range elsewhere.FindAllString(content, -1) {
+		if !strings.Contains(found, "www.w3.org/2000/svg") {
+			out = append(out, found)
+		}
+	}
+
+	for _, word := range banned {
+		if strings.Contains(content, word) {
+			out = append(out, word)
+		}
+	}
+
+	return out
+}
+
+// View is a page in a browser.
+type View struct {
+	t        *testing.T
+	ctx      context.Context
+	mu       sync.Mutex
+	messages []string
+}
+
+// Open opens a page in a window of this size, and waits until it is live. The test is skipped where there is no browser.
+func Open(t *testing.T, url string, width, height int64) *View {
+	t.Helper()
+	v := &View{t: t, ctx: start(t)}
+
+	console := chromedp.Console(v.ctx)
+	go func() {
+		for message, err := range console {
+			if err != nil {
+				return
+			}
+
+			v.mu.Lock()
+			v.messages = append(v.messages, message.String())
+			v.mu.Unlock()
+		}
+	}()
+
+	v.Do(chromedp.EmulateViewport(width, height), chromedp.Navigate(url))
+	v.Until(`document.querySelector('#connection').dataset.kind === 'ok' && current`)
+
+	return v
+}
+
+// start starts headless Chromium, or skips the test where there is none.
+func start(t *testing.T) context.Context {
+	t.Helper()
+
+	path := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
+		if found, err := exec.LookPath(name); err == nil && path == "" {
+			path = found
+		}
+	}
+
+	if path == "" {
+		t.Skip("there is no Chromium to look at the page with: apt-get install chromium")
+	}
+
+	options := append(
+		slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
+		chromedp.ExecPath(path),
+		chromedp.UserDataDir(t.TempDir()),
+		chromedp.DisableGPU,
+		// Without these it waits for hosts that a closed network does not have.
+		chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-quic", true),
+		chromedp.Flag("no-proxy-server", true),
+	)
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox) // Chromium's sandbox refuses root
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+
+	return ctx
+}
+
+// Do does steps.
+func (v *View) Do(steps ...chromedp.Action[chromedp.Void]) {
+	v.t.Helper()
+	if err := chromedp.Do(v.ctx, steps...); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+// Script runs a statement in the page.
+func (v *View) Script(statement string) {
+	v.t.Helper()
+	v.Do(chromedp.Evaluate[chromedp.Void](statement + "; undefined"))
+}
+
+// Type writes a text into the element of a selector, in the place of what is there.
+func (v *View) Type(selector, words string) {
+	v.t.Helper()
+	v.Script(fmt.Sprintf(`document.querySelector(%q).value = ''; document.querySelector(%[1]q).oninput?.()`, selector))
+
+	if words != "" {
+		v.Do(chromedp.SendKeys(chromedp.CSS(selector), words))
+	}
+}
+
+// Complaints are what the page wrote to the console: errors, and violations of the policy.
+func (v *View) Complaints() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+
+	return slices.Clone(v.messages)
+}
+
+// Eval is the value of a JavaScript expression in the page.
+func Eval[T any](v *View, expression string, options ...chromedp.EvaluateOption) T {
+	v.t.Helper()
+
+	out, err := chromedp.Run(v.ctx, chromedp.Evaluate[T](expression, options...))
+	if err != nil {
+		v.t.Fatalf("%s: %v", expression, err)
+	}
+
+	return out
+}
+
+// Until waits in the page for a condition. The page's policy forbids the library's own way, which makes functions of
+// text.
+func (v *View) Until(condition string) {
+	v.t.Helper()
+
+	ok := Eval[bool](v, fmt.Sprintf(`new Promise(done => {
+		const end = performance.now() + 15000
+		const look = () => {
+			let met = false
+			try { met = %s } catch { }
+			met || performance.now() > end ? done(Boolean(met)) : setTimeout(look, 20)
+		}
+		look()
+	})`, condition), chromedp.EvalAwaitPromise)
+	if !ok {
+		v.t.Fatalf("waited in vain for %s; the page:\n%s", condition, Eval[string](v, `document.body.innerText`))
+	}
+}
+
+// Colors has the page be light or dark, and still.
+func (v *View) Colors(scheme string) {
+	v.t.Helper()
+	_, err := chromedp.Run(v.ctx, func(ctx context.Context, _ *chromedp.Target) (chromedp.Void, error) {
+		_, err := chromedp.Call(
+			ctx,
+			emulation.SetEmulatedMedia,
+			emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+				{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+			}},
+		)
+
+		return chromedp.Void{}, err
+	})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+// Readable checks that the page fits on screens of all widths, and that its texts have contrast in light and dark.
+func (v *View) Readable() {
+	v.t.Helper()
+
+	for _, width := range []int64{320, 360, 768, 1100, 1600} {
+		v.Do(chromedp.EmulateViewport(width, 740))
+		if wide := Eval[int64](v, `document.documentElement.scrollWidth`); wide > width {
+			v.t.Errorf("on a screen of %d the page is %d wide", width, wide)
+		}
+	}
+
+	for _, scheme := range []string{"light", "dark"} {
+		v.Colors(scheme)
+		if found := Eval[string](v, Faint); found != "" {
+			v.t.Errorf("too little contrast in %s colours: %s", scheme, found)
+		}
+	}
+}
+
+// Shoot writes a picture of the page into a folder.
+func (v *View) Shoot(folder, name string, width, height int64) {
+	v.t.Helper()
+	v.Do(chromedp.EmulateViewport(width, height))
+
+	taken, err := chromedp.Run(v.ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		v.t.Fatal(err)
+	}
+
+	decoded, err := png.Decode(bytes.NewReader(taken))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+
+	picture := image.NewRGBA(decoded.Bounds())
+	draw.Draw(picture, picture.Bounds(), decoded, image.Point{}, draw.Src)
+
+	for i, c := range picture.Pix { // 32 steps of a colour are enough for a picture in a repository
+		picture.Pix[i] = uint8((int(c)*31 + 127) / 255 * 255 / 31)
+	}
+
+	var small bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&small, picture); err != nil {
+		v.t.Fatal(err)
+	}
+
+	if err := os.WriteFile(filepath.Join(folder, name), small.Bytes(), 0o644); err != nil {
+		v.t.Fatal(err)
+	}
+}
