@@ -70,6 +70,8 @@ func TestAMachineFromCreationToDeletion(t *testing.T) {
 
 	check.Equal(t, "m.Status.Terraform.Runs", m.Status.Terraform.Runs, 1)
 	check.Equal(t, "m.Status.Terraform.LastRun.Added", m.Status.Terraform.LastRun.Added, 4)
+	check.Length(t, "m.Status.Terraform.LastRun.Changes", m.Status.Terraform.LastRun.Changes, 4)
+	check.Equal(t, "the VM is among the changes", slices.Contains(m.Status.Terraform.LastRun.Changes, "create ovirt_vm.this"), true)
 
 	s.Delete(m)
 	s.ExpectGone(m)

@@ -547,6 +547,13 @@ type TerraformRun struct {
 	// destroyed counts the resources that the run deleted.
 	// +optional
 	Destroyed int32 `json:"destroyed,omitempty"`
+	// changes are what the plan of the run had, each with what is done to which resource, such as "create
+	// ovirt_vm.this". A run that failed or was refused did not do all of them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=1024
+	Changes []string `json:"changes,omitempty"`
 }
 
 // OLVMMachine is a VM on Oracle Linux Virtualization Manager or oVirt that becomes a node.

@@ -118,6 +118,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 		"local start",
 		"local stop",
 		"sim",
+		"ui",
 	}
 	makefile, err := os.ReadFile(filepath.Join(testenv.Toolchain(t).Root(), "Makefile"))
 	if err != nil {

@@ -50,6 +50,7 @@ func newCommand(s streams) *cobra.Command {
 		newStartCommand(s),
 		newMoveCommand(s),
 		newUpgradeCommand(s),
+		newUICommand(s),
 		newLogsCommand(s),
 		newSupportBundleCommand(s),
 		newDeleteCommand(s),

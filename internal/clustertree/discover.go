@@ -273,6 +273,7 @@ func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, ver
 		d.Terraform = infra.Status.Terraform
 		if infra.Status.OLVM != nil {
 			d.VMStatus = infra.Status.OLVM.VirtualMachine.Status
+			d.Host = infra.Status.OLVM.VirtualMachine.HostName
 		}
 
 		if from := infra.Spec.FromInventory; from != nil {

@@ -36,6 +36,8 @@ type Machine struct {
 	Node     string `json:"node,omitempty"`
 	VMID     string `json:"vmID,omitempty"`
 	VMStatus string `json:"vmStatus,omitempty"`
+	// Host that the VM runs on; empty where it runs on none.
+	Host string `json:"host,omitempty"`
 	// Inventory that the VM is of; empty for a VM that was made.
 	Inventory string                   `json:"inventory,omitempty"`
 	Addresses []string                 `json:"addresses,omitempty"`

@@ -11,9 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -88,6 +91,32 @@ func newScheme() (*runtime.Scheme, error) {
 
 	return scheme, nil
 }
+
+// NewCache makes a cache that watches the objects of a namespace, or of all for "". failed is called when a watch ends.
+// Whoever reads from it does not change what is read.
+func (c *Cluster) NewCache(namespace string, failed toolscache.WatchErrorHandlerWithContext) (cache.Cache, error) {
+	options := cache.Options{
+		Scheme:                       c.Scheme(),
+		Mapper:                       c.RESTMapper(),
+		ReaderFailOnMissingInformer:  true,
+		DefaultTransform:             cache.TransformStripManagedFields(),
+		DefaultUnsafeDisableDeepCopy: ptr.To(true),
+		DefaultWatchErrorHandler:     failed,
+	}
+	if namespace != "" {
+		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	}
+
+	out, err := cache.New(c.config, options)
+	if err != nil {
+		return nil, fmt.Errorf("failed to set up watching of the management cluster: %w", err)
+	}
+
+	return out, nil
+}
+
+// Server is the URL of its API server.
+func (c *Cluster) Server() string { return c.config.Host }
 
 // orLocal means the local management cluster where kubectl would find none.
 func (o Options) orLocal() Options {

@@ -101,7 +101,7 @@ func (c *Cluster) History(ctx context.Context, machine *infrav1.OLVMMachine) ([]
 			continue
 		}
 
-		out = append(out, HistoryEntry{timeOf(event), kind, event.Type, event.Reason, event.Note})
+		out = append(out, HistoryEntry{TimeOf(event), kind, event.Type, event.Reason, event.Note})
 		ran = ran || strings.HasSuffix(event.Reason, "Apply") || strings.HasSuffix(event.Reason, "Destroy")
 	}
 
@@ -112,8 +112,8 @@ func (c *Cluster) History(ctx context.Context, machine *infrav1.OLVMMachine) ([]
 	return out, nil
 }
 
-// timeOf is when an event was seen last.
-func timeOf(event *eventsv1.Event) time.Time {
+// TimeOf is when an event was seen last.
+func TimeOf(event *eventsv1.Event) time.Time {
 	switch {
 	case event.Series != nil && !event.Series.LastObservedTime.IsZero():
 		return event.Series.LastObservedTime.Time

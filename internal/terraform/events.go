@@ -27,6 +27,9 @@ type Change struct {
 	Action string `json:"action"`
 }
 
+// String is a phrase for people, such as "create ovirt_vm.this".
+func (c Change) String() string { return c.Action + " " + c.Address }
+
 // event is a line of the executor's JSON output.
 type event struct {
 	Type       string `json:"type"`

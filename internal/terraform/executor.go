@@ -158,6 +158,8 @@ type Plan struct {
 // Summary counts what a run did.
 type Summary struct {
 	Added, Changed, Destroyed, Imported int
+	// Planned are the changes that the plan had, also where it was refused or not applied to its end.
+	Planned []Change
 	// Drift is what a check found.
 	Drift []Drift
 }
@@ -239,9 +241,10 @@ func (x *Executor) Apply(ctx context.Context, request Request) (Summary, error) 
 	}
 	defer run.close()
 	var what tfexec.ApplyOption = tfexec.Destroy(request.Destroy)
+	var planned []Change
 	if !request.Destroy && (!request.Fresh || run.resumed) {
-		if err := run.planGuarded(ctx); err != nil {
-			return Summary{}, err
+		if planned, err = run.planGuarded(ctx); err != nil {
+			return Summary{Planned: planned}, err
 		}
 
 		what = tfexec.DirOrPlan(planFile)
@@ -249,11 +252,16 @@ func (x *Executor) Apply(ctx context.Context, request Request) (Summary, error) 
 
 	if request.Confirm != nil {
 		if err := request.Confirm(ctx); err != nil {
-			return Summary{}, err
+			return Summary{Planned: planned}, err
 		}
 	}
 
-	return run.apply(ctx, what)
+	summary, err := run.apply(ctx, what)
+	if planned != nil { // a plan that is applied from its file is not told again
+		summary.Planned = planned
+	}
+
+	return summary, err
 }
 
 // effective are the changes that do something.
@@ -438,20 +446,21 @@ func (r *run) plan(ctx context.Context) (*eventWriter, error) {
 	return events, r.failure(ctx, "plan", events, err)
 }
 
-// planGuarded plans, and asks the guard about each change.
-func (r *run) planGuarded(ctx context.Context) error {
+// planGuarded plans, and asks the guard about each change. It returns the changes also where they are refused.
+func (r *run) planGuarded(ctx context.Context) ([]Change, error) {
 	events, err := r.plan(ctx)
+	planned := effective(events.planned)
 	if err != nil || r.Guard == nil {
-		return err
+		return planned, err
 	}
 
-	for _, change := range effective(events.planned) {
+	for _, change := range planned {
 		if refusal := r.Guard(change); refusal != "" {
-			return r.refused(ctx, change, refusal)
+			return planned, r.refused(ctx, change, refusal)
 		}
 	}
 
-	return nil
+	return planned, nil
 }
 
 func (r *run) apply(ctx context.Context, what tfexec.ApplyOption) (Summary, error) {
@@ -466,7 +475,13 @@ func (r *run) apply(ctx context.Context, what tfexec.ApplyOption) (Summary, erro
 	err = errors.Join(err, keeper.finish())
 	s := events.summary
 
-	return Summary{Added: s.add, Changed: s.change, Destroyed: s.remove, Imported: s.imported}, err
+	return Summary{
+		Added:     s.add,
+		Changed:   s.change,
+		Destroyed: s.remove,
+		Imported:  s.imported,
+		Planned:   effective(events.planned),
+	}, err
 }
 
 // bounded interrupts the executor when it says more on its standard error than anybody reads: terraform-exec keeps all

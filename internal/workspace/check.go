@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"fmt"
 	"hash/fnv"
 	"slices"
 	"strings"
@@ -25,8 +26,8 @@ const (
 	checkTurn = 15 * time.Second
 	// checkLimit is how long a check may take, and how long it may wait in the queue while others want a check.
 	checkLimit = 2 * time.Minute
-	// mostDifferences and longestText, in bytes, bound what a status has of them; the API takes 1,024 characters.
-	mostDifferences, longestText = 64, 1000
+	// mostListed and longestText, in bytes, bound a list in a status; the API takes 64 texts of 1,024 characters.
+	mostListed, longestText = 64, 1000
 )
 
 // check submits a check where one is due, and sets when to look again. It is called where nothing else is to be done.
@@ -116,12 +117,7 @@ func (w *Workspace) recordCheck(ctx context.Context, run terraform.Status) {
 		return
 	}
 
-	for _, drift := range run.Summary.Drift {
-		if len(found.Differences) < mostDifferences {
-			found.Differences = append(found.Differences, Shorten(drift.String(), longestText))
-		}
-	}
-
+	found.Differences = listed(run.Summary.Drift)
 	if first {
 		countRun(run, "Succeeded")
 	}
@@ -129,6 +125,17 @@ func (w *Workspace) recordCheck(ctx context.Context, run terraform.Status) {
 	if first && !slices.Equal(before.Differences, found.Differences) {
 		w.announceDrift(ctx, found.Differences)
 	}
+}
+
+// listed are things as a status lists them.
+func listed[T fmt.Stringer](things []T) []string {
+	var out []string
+
+	for _, thing := range things[:min(len(things), mostListed)] {
+		out = append(out, Shorten(thing.String(), longestText))
+	}
+
+	return out
 }
 
 // announceDrift says what a check found that the one before did not.

@@ -21,6 +21,7 @@ func recordRun(status *infrav1.TerraformStatus, stateSecret string, run terrafor
 		Added:          int32(run.Summary.Added),
 		Changed:        int32(run.Summary.Changed),
 		Destroyed:      int32(run.Summary.Destroyed), //nolint:gosec // a handful
+		Changes:        listed(run.Summary.Planned),
 	}
 	status.StateSecret = stateSecret
 	status.Runs++

@@ -69,7 +69,9 @@ func (x *fakeExecutor) Apply(ctx context.Context, request terraform.Request) (te
 		return terraform.Summary{Destroyed: 1}, request.SaveState(ctx, fmt.Appendf(nil, emptyState, x.serial))
 	}
 
-	return terraform.Summary{Added: 1}, request.SaveState(ctx, fmt.Appendf(nil, fullState, x.serial))
+	planned := []terraform.Change{{Address: "ovirt_vm.this", Action: "create"}}
+
+	return terraform.Summary{Added: 1, Planned: planned}, request.SaveState(ctx, fmt.Appendf(nil, fullState, x.serial))
 }
 
 // Check finds the differences that the test has set.
@@ -260,6 +262,7 @@ func TestApply(t *testing.T) {
 	check.Equal(t, "status.Failures", status.Failures, 0)
 	check.Equal(t, "status.LastRun.Result", status.LastRun.Result, "Succeeded")
 	check.Equal(t, "status.LastRun.Added", status.LastRun.Added, 1)
+	check.Equal(t, "status.LastRun.Changes", status.LastRun.Changes, []string{"create ovirt_vm.this"})
 
 	if event := <-b.recorder.Events; !strings.HasPrefix(event, "Normal SuccessfulApply") {
 		t.Errorf("the event is %q", event)

@@ -126,7 +126,7 @@ func start(t *testing.T) context.Context {
 		options = append(options, chromedp.NoSandbox) // Chromium's sandbox refuses root
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancel)
@@ -186,7 +186,7 @@ func (v *View) Until(condition string) {
 	v.t.Helper()
 
 	ok := Eval[bool](v, fmt.Sprintf(`new Promise(done => {
-		const end = performance.now() + 15000
+		const end = performance.now() + 40000
 		const look = () => {
 			let met = false
 			try { met = %s } catch { }

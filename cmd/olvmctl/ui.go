@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/dashboard"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+)
+
+// uiFlags are those of the ui command.
+type uiFlags struct {
+	managementFlags
+	all, engine bool
+	address     string
+}
+
+func newUICommand(s streams) *cobra.Command {
+	var f uiFlags
+	command := &cobra.Command{
+		Use:   "ui",
+		Short: "Show the management cluster on a page of this machine",
+		Long: `ui serves a page with the clusters of a management cluster, their machines and VMs, what waits for
+what, conditions and Terraform runs as they come, and events. It watches with the rights of the
+kubeconfig, and changes nothing. The page is on loopback, and its URL has a token: who does not
+know it sees nothing. Ctrl-C ends it.
+
+With --engine it shows beside that what the engines say of the VMs, with the credentials of the
+clusters; you need the right to read their Secrets.`,
+		Example: "  olvmctl ui -A --engine",
+		Args:    cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return f.run(command.Context(), s)
+		},
+	}
+	set := command.Flags()
+	f.addFlags(set)
+	set.BoolVarP(&f.all, "all-namespaces", "A", false, "the clusters of all namespaces")
+	set.BoolVar(&f.engine, "engine", false, "ask the engines, too, with the credentials of the clusters")
+	set.StringVar(&f.address, "address", "127.0.0.1:0", "HOST:PORT of loopback to serve the page on; port 0 is a free one")
+
+	return command
+}
+
+func (f *uiFlags) run(ctx context.Context, s streams) error {
+	in, err := mgmtcluster.Connect(f.Options)
+	if err != nil {
+		return err
+	}
+
+	page, err := dashboard.Serve(ctx, dashboard.Options{
+		In:        in,
+		Namespace: namespaceOf(in, f.all),
+		Address:   f.address,
+		Engines:   f.engine,
+	})
+	if err != nil {
+		return err
+	}
+	defer page.Close()
+
+	if _, err := fmt.Fprintln(s.out, page.URL()); err != nil {
+		return err
+	}
+
+	<-ctx.Done()
+
+	return nil
+}

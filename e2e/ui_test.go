@@ -1,0 +1,153 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/browser"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// ui starts olvmctl ui in the namespace of the journey, and returns the URL that it prints. Ctrl-C ends it.
+func (j *journey) ui(args ...string) (url string) {
+	j.t.Helper()
+	read, write, err := os.Pipe()
+	check.Error(j.t, err, "")
+
+	command := j.command(write, io.Discard, append([]string{"ui", "-n", j.namespace}, args...)...)
+	check.Error(j.t, command.Start(), "")
+	check.Error(j.t, write.Close(), "")
+	j.t.Cleanup(func() {
+		_ = command.Process.Signal(syscall.SIGINT)
+		if err := command.Wait(); err != nil {
+			j.t.Errorf("olvmctl ui after Ctrl-C: %v", err)
+		}
+	})
+
+	line, err := bufio.NewReader(read).ReadString('\n')
+	check.Error(j.t, err, "")
+
+	return strings.TrimSpace(line)
+}
+
+// TestThePageFollowsAManagementCluster looks at a management cluster with a browser while a cluster is made there, and
+// while a VM is stopped by an administrator of the engine.
+func TestThePageFollowsAManagementCluster(t *testing.T) {
+	t.Parallel()
+	j := newJourney(t, suite.plane)
+	j.clusterFile("page", 84, 1, "")
+
+	v := browser.Open(t, j.ui("--engine", "--kubeconfig", suite.plane.Kubeconfig), 1400, 900)
+	v.Until(`document.querySelector('#clusters').innerText.includes('There are no clusters')`)
+
+	t.Cleanup(func() {
+		j.does("delete", j.name, "-n", j.namespace, "--kubeconfig", suite.plane.Kubeconfig, "--timeout", "4m", "--yes")
+	})
+	j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--timeout", "4m")
+
+	// It came without a reload: the machines that run, their VMs as the engine has them, and the events.
+	v.Until(`document.querySelectorAll('a.machine').length === 2 && document.querySelector('.cluster').innerText.includes('Available')`)
+	v.Until(`[...document.querySelectorAll('a.machine')].every(m => m.innerText.includes('VM up') && m.innerText.includes('engine: up'))`)
+	v.Until(`document.querySelector('#engine-list').innerText.includes('2 VMs of ours')`)
+	v.Until(`document.querySelector('#event-list').innerText.includes('SuccessfulApply')`)
+
+	var worker engine.VM
+
+	for _, vm := range j.vms() {
+		if strings.Contains(vm.Name, "-md-") {
+			worker = vm
+		}
+	}
+
+	v.Script(fmt.Sprintf(`location.hash = '#Machine/%s/%s'`, j.namespace, worker.Name))
+	v.Until(`document.querySelector('#details-steps').innerText.includes('Terraform apply')`)
+	v.Until(`[...document.querySelectorAll('.change')].some(c => c.innerText.includes('ovirt_vm.this') && c.dataset.action === 'create')`)
+	v.Until(`document.querySelector('#details-steps').innerText.includes('WaitingForBootstrapData')`) // seen as it went by
+
+	check.Error(t, j.engine.StopVM(t.Context(), worker.ID, false), "")
+	v.Until(`document.querySelector('#trouble').innerText.includes('` + worker.Name + `')`)
+	v.Until(`document.querySelector('#details-conditions').innerText.includes('VirtualMachineNotRunning')`)
+
+	check.Length(t, "what the console has", v.Complaints(), 0)
+}
+
+// TestThePageHasTheRightsOfTheKubeconfig opens the page for users who may see a part, and nothing.
+func TestThePageHasTheRightsOfTheKubeconfig(t *testing.T) {
+	t.Parallel()
+	j := newJourney(t, suite.plane)
+	j.namespace = "page-rights"
+
+	for _, object := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: j.namespace}},
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: j.namespace, Name: "viewer"}, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"cluster.x-k8s.io", "infrastructure.cluster.x-k8s.io"},
+			Resources: []string{"*"},
+			Verbs:     []string{"get", "list", "watch"},
+		}}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: j.namespace, Name: "viewer"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: "viewer"},
+			Subjects:   []rbacv1.Subject{{APIGroup: "rbac.authorization.k8s.io", Kind: "User", Name: "viewer"}},
+		},
+	} {
+		if err := suite.plane.Client.Create(t.Context(), object); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+	}
+
+	url := j.ui("--kubeconfig", j.as("viewer"))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"events", nil)
+	check.Error(t, err, "")
+	response, err := http.DefaultClient.Do(request)
+	check.Error(t, err, "")
+	defer response.Body.Close()
+
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "data: {") { //nolint:revive // to the first state
+	}
+
+	check.Contains(t, "the state", lines.Text(), "No events: ")
+	check.Contains(t, "the state", lines.Text(), "No KubeadmControlPlanes: ")
+	check.Lacks(t, "the state", lines.Text(), "No Machines: ")
+
+	code, _, problems := j.olvmctl("ui", "-A", "--kubeconfig", j.as("viewer"))
+	check.Equal(t, "exit code", code, 1)
+	check.Contains(t, "stderr", problems, "failed to list Clusters in all namespaces; -n limits it to one")
+
+	code, _, problems = j.olvmctl("ui", "--address", "0.0.0.0:0", "-n", j.namespace, "--kubeconfig", j.as("viewer"))
+	check.Equal(t, "exit code", code, 1)
+	check.Contains(t, "stderr", problems, "loopback")
+}
+
+// as is a kubeconfig of the plane for another user.
+func (j *journey) as(user string) (path string) {
+	j.t.Helper()
+	content, err := os.ReadFile(suite.plane.Kubeconfig)
+	check.Error(j.t, err, "")
+
+	var config map[string]any
+	check.Error(j.t, yaml.Unmarshal(content, &config), "")
+
+	for _, entry := range config["users"].([]any) {
+		entry.(map[string]any)["user"].(map[string]any)["as"] = user
+	}
+
+	content, err = yaml.Marshal(config)
+	check.Error(j.t, err, "")
+
+	return j.write(user+".kubeconfig", string(content))
+}

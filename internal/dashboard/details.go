@@ -1,0 +1,150 @@
+package dashboard
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+// Details are what the page shows of one object.
+type Details struct {
+	Ref
+	// Found reports that it is there.
+	Found bool `json:"found"`
+	// Objects are the object and, of a Machine, its OLVMMachine.
+	Objects []Conditions `json:"objects,omitempty"`
+	// Steps are what happened to them, the newest first.
+	Steps []Step `json:"steps"`
+	// Drift is what the last check found.
+	Drift *infrav1.DriftStatus `json:"drift,omitempty"`
+	// Engine has the VM of a machine as its engine has it, where engines are asked.
+	Engine *VM `json:"engine,omitempty"`
+}
+
+// Conditions are those of an object.
+type Conditions struct {
+	Ref
+	Conditions []metav1.Condition `json:"conditions"`
+}
+
+// details are empty for what is not there, and for kinds that are not shown.
+func (w *watcher) details(ctx context.Context, of Ref) Details {
+	out := Details{Ref: of, Steps: []Step{}}
+
+	objects := w.objects(ctx, of)
+	if len(objects) == 0 {
+		return out
+	}
+
+	out.Found = true
+	events, _ := w.events(ctx) // what cannot be read is said by the state
+
+	for _, object := range objects {
+		self := Ref{Kind: kindOf(object), Namespace: object.GetNamespace(), Name: object.GetName()}
+		shown := Conditions{Ref: self, Conditions: []metav1.Condition{}}
+
+		if with, ok := object.(conditions.Getter); ok {
+			shown.Conditions = append(shown.Conditions, with.GetConditions()...)
+		}
+
+		out.Objects = append(out.Objects, shown)
+
+		steps := w.history.of(object)
+		out.Steps = append(append(out.Steps, steps...), eventSteps(events, self, steps)...)
+
+		if machine, ok := object.(*infrav1.OLVMMachine); ok {
+			out.ofMachine(machine, w.engines)
+		}
+	}
+
+	slices.SortStableFunc(out.Steps, func(a, b Step) int { return b.Time.Compare(a.Time) })
+
+	return out
+}
+
+// ofMachine adds what only machines have.
+func (d *Details) ofMachine(machine *infrav1.OLVMMachine, asked *engines) {
+	if machine.Status.Terraform != nil {
+		d.Drift = machine.Status.Terraform.Drift
+	}
+
+	if asked != nil {
+		d.Engine = asked.vm(machine)
+	}
+}
+
+// objects are the object of that name and, of a Machine, its OLVMMachine; none where there is no such object.
+func (w *watcher) objects(ctx context.Context, of Ref) []client.Object {
+	first := w.get(ctx, of)
+	if first == nil {
+		return nil
+	}
+
+	machine, ok := first.(*clusterv1.Machine)
+	if !ok || machine.Spec.InfrastructureRef.Kind != "OLVMMachine" {
+		return []client.Object{first}
+	}
+
+	second := w.get(ctx, Ref{
+		Kind:      machine.Spec.InfrastructureRef.Kind,
+		Namespace: machine.Namespace,
+		Name:      machine.Spec.InfrastructureRef.Name,
+	})
+	if second == nil {
+		return []client.Object{first}
+	}
+
+	return []client.Object{first, second}
+}
+
+// get reads an object of a watched kind; nil where there is none.
+func (w *watcher) get(ctx context.Context, of Ref) client.Object {
+	for _, kind := range watchedKinds {
+		if kindOf(kind.object) != of.Kind {
+			continue
+		}
+
+		object, _ := kind.object.DeepCopyObject().(client.Object)
+		if w.reader.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Name}, object) == nil {
+			return object
+		}
+	}
+
+	return nil
+}
+
+// eventSteps are the events about an object, without those of runs that are among the steps with more detail.
+func eventSteps(events []Event, about Ref, known []Step) []Step {
+	var out []Step
+
+	for _, e := range events {
+		if e.About != about {
+			continue
+		}
+
+		told := slices.ContainsFunc(known, func(s Step) bool {
+			return s.What == "run" && strings.HasSuffix(e.Reason, s.Name) && e.Time.Sub(s.Time).Abs() < sameRun
+		})
+		if told {
+			continue
+		}
+
+		state := "Normal"
+		if e.Warning {
+			state = "Warning"
+		}
+
+		out = append(out, Step{
+			Time: e.Time, What: "event", Kind: about.Kind, Name: e.Reason, State: state, Message: e.Note,
+		})
+	}
+
+	return out
+}

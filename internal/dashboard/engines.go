@@ -1,0 +1,250 @@
+package dashboard
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+)
+
+// enginePause is between two questions to an engine, which tells nobody of changes by itself.
+const enginePause = 10 * time.Second
+
+// Engine is what an engine says of our VMs.
+type Engine struct {
+	URL string `json:"url"`
+	// Error is why it does not answer; what is shown is older then.
+	Error string `json:"error,omitempty"`
+	// At is when it answered last.
+	At time.Time `json:"at,omitzero"`
+	// VMs are those with an owner's mark.
+	VMs []VM `json:"vms"`
+	// Others counts those without.
+	Others int `json:"others"`
+}
+
+// VM is one as its engine has it.
+type VM struct {
+	ID     string `json:"id"`
+	Name   string `json:"name"`
+	Status string `json:"status"`
+	Host   string `json:"host,omitempty"`
+	// Owner is the object whose mark it has.
+	Owner Ref `json:"owner"`
+	// Waits reports that settings wait for its next start.
+	Waits bool `json:"waits,omitempty"`
+	// Difference from what the management cluster says; empty for none.
+	Difference string `json:"difference,omitempty"`
+}
+
+// engines asks the engines of the clusters.
+type engines struct {
+	of       *watcher
+	sessions engine.Sessions
+
+	mu    sync.Mutex
+	known map[string]Engine // by URL
+}
+
+func newEngines(of *watcher) *engines { return &engines{of: of, known: map[string]Engine{}} }
+
+// follow asks all engines again and again until the context ends.
+func (e *engines) follow(ctx context.Context) {
+	defer e.sessions.Close(context.WithoutCancel(ctx))
+
+	for {
+		e.askAll(ctx)
+		e.of.changed.Note()
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(enginePause):
+		}
+	}
+}
+
+// askAll asks each engine once. Of several clusters of one engine, the first whose credentials can be read asks for all.
+func (e *engines) askAll(ctx context.Context) {
+	var clusters infrav1.OLVMClusterList
+	if err := e.of.reader.List(ctx, &clusters, client.InNamespace(e.of.Namespace)); err != nil {
+		return // the state says so
+	}
+
+	asked := map[string]Engine{}
+
+	for i := range clusters.Items {
+		url := clusters.Items[i].Spec.OLVMOvirtAPIServer.ServerURL
+		if before, known := asked[url]; known && before.Error == "" {
+			continue
+		}
+
+		answer, err := e.ask(ctx, &clusters.Items[i])
+		if err != nil {
+			answer = e.last(url)
+			answer.Error = err.Error()
+		}
+
+		asked[url] = answer
+	}
+
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.known = asked
+}
+
+// last is what an engine said last.
+func (e *engines) last(url string) Engine {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+
+	if known, ok := e.known[url]; ok {
+		return known
+	}
+
+	return Engine{URL: url, VMs: []VM{}}
+}
+
+// ask asks an engine with the credentials of a cluster. They are read anew each time, since they may change.
+func (e *engines) ask(ctx context.Context, cluster *infrav1.OLVMCluster) (Engine, error) {
+	objects, err := connection.Read(ctx, e.of.In, cluster)
+	if err != nil {
+		return Engine{}, err
+	}
+
+	config, err := connection.Config(cluster, objects)
+	if err != nil {
+		return Engine{}, err
+	}
+
+	session, err := e.sessions.Get(config)
+	if err != nil {
+		return Engine{}, err
+	}
+
+	vms, err := session.VMs(ctx)
+	if err != nil {
+		return Engine{}, err
+	}
+
+	hosts, err := session.HostsWithin(ctx, enginePause)
+	if err != nil {
+		return Engine{}, err
+	}
+
+	out := Engine{URL: cluster.Spec.OLVMOvirtAPIServer.ServerURL, At: time.Now(), VMs: []VM{}}
+	for i := range vms {
+		if vm, ours := e.vmOf(ctx, &vms[i], hosts); ours {
+			out.VMs = append(out.VMs, vm)
+		} else {
+			out.Others++
+		}
+	}
+
+	slices.SortFunc(out.VMs, func(a, b VM) int { return strings.Compare(a.Name+a.ID, b.Name+b.ID) })
+
+	return out, nil
+}
+
+// vmOf is a VM as the page shows it; false for one without an owner's mark.
+func (e *engines) vmOf(ctx context.Context, vm *engine.VM, hosts []engine.Host) (VM, bool) {
+	owner, ours := ownermark.OwnerOf(vm.CommentText())
+	if !ours {
+		return VM{}, false
+	}
+
+	out := VM{
+		ID:     vm.ID.String(),
+		Name:   vm.Name,
+		Status: string(vm.Status),
+		Owner:  Ref{Kind: "OLVMMachine", Namespace: owner.Namespace, Name: owner.Name},
+		Waits:  vm.ChangesWait,
+	}
+
+	for i := range hosts {
+		if hosts[i].ID == engine.RefID(vm.Host) {
+			out.Host = hosts[i].Name
+		}
+	}
+
+	if e.of.Namespace == "" || e.of.Namespace == owner.Namespace {
+		out.Difference = e.difference(ctx, owner, &out)
+	}
+
+	return out, true
+}
+
+// difference says what the management cluster has otherwise than the engine; empty for nothing.
+func (e *engines) difference(ctx context.Context, owner ownermark.Owner, vm *VM) string {
+	var machine infrav1.OLVMMachine
+	key := client.ObjectKey{Namespace: owner.Namespace, Name: owner.Name}
+
+	err := e.of.reader.Get(ctx, key, &machine)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return "" // nothing is known
+	case err != nil:
+		return "there is no OLVMMachine " + key.String() + " in this management cluster"
+	case string(machine.UID) != owner.UID:
+		return "its mark is of an OLVMMachine of the same name and another UID"
+	}
+
+	id := machineVM(&machine)
+	if id != "" && id != vm.ID {
+		return "OLVMMachine " + key.String() + " has VM " + id
+	}
+
+	if olvm := machine.Status.OLVM; olvm != nil && olvm.VirtualMachine.Status != "" &&
+		olvm.VirtualMachine.Status != vm.Status {
+		return "the management cluster says " + olvm.VirtualMachine.Status
+	}
+
+	return ""
+}
+
+// machineVM is the ID of the VM that a machine has; empty for none.
+func machineVM(machine *infrav1.OLVMMachine) string {
+	if machine.Status.OLVM == nil {
+		return ""
+	}
+
+	return machine.Status.OLVM.VirtualMachine.VMID
+}
+
+// seen is what the engines said last, by URL.
+func (e *engines) seen() []Engine {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := []Engine{}
+
+	for _, known := range e.known {
+		out = append(out, known)
+	}
+
+	slices.SortFunc(out, func(a, b Engine) int { return strings.Compare(a.URL, b.URL) })
+
+	return out
+}
+
+// vm is the VM that a machine has as an engine has it; nil where none was seen.
+func (e *engines) vm(machine *infrav1.OLVMMachine) *VM {
+	id := machineVM(machine)
+
+	for _, known := range e.seen() {
+		for i := range known.VMs {
+			if known.VMs[i].ID == id {
+				return &known.VMs[i]
+			}
+		}
+	}
+
+	return nil
+}

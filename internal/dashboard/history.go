@@ -1,0 +1,145 @@
+package dashboard
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+// mostSteps of an object are kept: the newest.
+const mostSteps = 100
+
+// Step is something that happened to an object.
+type Step struct {
+	Time time.Time `json:"time"`
+	// What is condition, event or run.
+	What string `json:"what"`
+	// Kind of the object that it happened to.
+	Kind string `json:"kind"`
+	// Name of the condition, the operation of the run, or the reason of the event.
+	Name string `json:"name"`
+	// State is the status of the condition, the result of the run, or the type of the event.
+	State string `json:"state"`
+	// Reason of the condition.
+	Reason string `json:"reason,omitempty"`
+	// Message for people.
+	Message string `json:"message,omitempty"`
+	// Changes of the run's plan.
+	Changes []string `json:"changes,omitempty"`
+	// Seconds that the run took.
+	Seconds float64 `json:"seconds,omitempty"`
+}
+
+// history keeps what conditions and runs went through since it began: objects have the last of each only.
+type history struct {
+	mu   sync.Mutex
+	past map[types.UID]*past
+}
+
+// past of an object.
+type past struct {
+	conditions map[string]metav1.Condition
+	run        time.Time
+	steps      []Step
+}
+
+func newHistory() *history { return &history{past: map[types.UID]*past{}} }
+
+// see notes what is new about an object. What it had when it was first seen has the time that it says itself.
+func (h *history) see(object client.Object, now time.Time) {
+	with, ok := object.(conditions.Getter)
+	if !ok {
+		return
+	}
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	known, first := h.past[object.GetUID()], false
+	if known == nil {
+		known, first = &past{conditions: map[string]metav1.Condition{}}, true
+		h.past[object.GetUID()] = known
+	}
+
+	kind := kindOf(object)
+	known.seeConditions(kind, with.GetConditions(), first, now)
+
+	if machine, isMachine := object.(*infrav1.OLVMMachine); isMachine {
+		known.seeRun(kind, machine.Status.Terraform)
+	}
+
+	slices.SortStableFunc(known.steps, func(a, b Step) int { return a.Time.Compare(b.Time) })
+	known.steps = known.steps[max(0, len(known.steps)-mostSteps):]
+}
+
+// seeConditions notes the conditions that are others than before. One whose status stays keeps its time of transition:
+// another reason was seen now.
+func (p *past) seeConditions(kind string, all []metav1.Condition, first bool, now time.Time) {
+	for _, c := range all {
+		before := p.conditions[c.Type]
+		if before.Status == c.Status && before.Reason == c.Reason && before.Message == c.Message {
+			continue
+		}
+
+		p.conditions[c.Type] = c
+		at := c.LastTransitionTime.Time
+		if !first && before.Status == c.Status {
+			at = now
+		}
+
+		p.steps = append(p.steps, Step{
+			Time:    at,
+			What:    "condition",
+			Kind:    kind,
+			Name:    c.Type,
+			State:   string(c.Status),
+			Reason:  c.Reason,
+			Message: c.Message,
+		})
+	}
+}
+
+// seeRun notes the last run.
+func (p *past) seeRun(kind string, status *infrav1.TerraformStatus) {
+	if status == nil || status.LastRun == nil || !status.LastRun.CompletionTime.After(p.run) {
+		return
+	}
+
+	run := status.LastRun
+	p.run = run.CompletionTime.Time
+	p.steps = append(p.steps, Step{
+		Time:    run.CompletionTime.Time,
+		What:    "run",
+		Kind:    kind,
+		Name:    run.Operation,
+		State:   run.Result,
+		Changes: run.Changes,
+		Seconds: run.CompletionTime.Sub(run.StartTime.Time).Seconds(),
+	})
+}
+
+// of is what happened to an object, the oldest first.
+func (h *history) of(object client.Object) []Step {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	if known := h.past[object.GetUID()]; known != nil {
+		return slices.Clone(known.steps)
+	}
+
+	return nil
+}
+
+// forget forgets an object that is gone.
+func (h *history) forget(object client.Object) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.past, object.GetUID())
+}

@@ -1,0 +1,258 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"sync"
+	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localpage"
+)
+
+const (
+	// syncLimit is how long the first reading of a management cluster may take.
+	syncLimit = time.Minute
+	// retryPause is between two questions to a management cluster that does not answer.
+	retryPause = 2 * time.Second
+)
+
+// watchedKind is a kind of objects that the page follows.
+type watchedKind struct {
+	name   string
+	object client.Object
+	list   client.ObjectList
+}
+
+// watchedKinds are those that the page is made of. Without Clusters there is nothing to show.
+var watchedKinds = []watchedKind{
+	{"Clusters", &clusterv1.Cluster{}, &clusterv1.ClusterList{}},
+	{"KubeadmControlPlanes", &controlplanev1.KubeadmControlPlane{}, &controlplanev1.KubeadmControlPlaneList{}},
+	{"MachineDeployments", &clusterv1.MachineDeployment{}, &clusterv1.MachineDeploymentList{}},
+	{"Machines", &clusterv1.Machine{}, &clusterv1.MachineList{}},
+	{"OLVMClusters", &infrav1.OLVMCluster{}, &infrav1.OLVMClusterList{}},
+	{"OLVMMachines", &infrav1.OLVMMachine{}, &infrav1.OLVMMachineList{}},
+	{"events", &eventsv1.Event{}, &eventsv1.EventList{}},
+}
+
+// watcher follows the objects of a management cluster.
+type watcher struct {
+	Options
+
+	// server is the URL of the API server.
+	server string
+	// reader has what is watched.
+	reader  client.Reader
+	history *history
+	engines *engines
+	changed localpage.Changes
+
+	// unseen are the kinds that are not watched, with the reason.
+	unseen map[string]string
+
+	mu sync.Mutex
+	// lost is why the management cluster does not answer; nil where it does.
+	lost error
+}
+
+func (w *watcher) changes() *localpage.Changes { return &w.changed }
+
+// watch begins to follow a management cluster, and waits until it is known.
+func watch(ctx context.Context, o Options) (*watcher, error) {
+	w := &watcher{Options: o, server: o.In.Server(), history: newHistory(), unseen: map[string]string{}}
+
+	seen, err := w.probe(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	objects, err := o.In.NewCache(o.Namespace, func(_ context.Context, _ *toolscache.Reflector, err error) {
+		w.watchFailed(ctx, err)
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	w.reader = &partial{Reader: objects, missing: w.unseen}
+
+	go func() { _ = objects.Start(ctx) }()
+
+	if err := w.followAll(ctx, objects, seen); err != nil {
+		return nil, err
+	}
+
+	if o.Engines {
+		w.engines = newEngines(w)
+		go w.engines.follow(ctx)
+	}
+
+	return w, nil
+}
+
+// followAll watches kinds, and waits until their objects are known.
+func (w *watcher) followAll(ctx context.Context, objects cache.Cache, kinds []watchedKind) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, syncLimit, fmt.Errorf("it took longer than %s", syncLimit))
+	defer cancel()
+
+	for _, kind := range kinds {
+		if err := w.follow(ctx, objects, kind); err != nil {
+			return fmt.Errorf("failed to watch %s in the management cluster: %w", kind.name,
+				errors.Join(err, context.Cause(ctx), w.lostBy()))
+		}
+	}
+
+	return nil
+}
+
+// lostBy is why the management cluster does not answer; nil where it does.
+func (w *watcher) lostBy() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.lost
+}
+
+// watchFailed notes that a watch has ended. A watch ends now and then, and begins again; one that ends because nobody
+// answers is told until somebody does.
+func (w *watcher) watchFailed(ctx context.Context, err error) {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
+		return
+	}
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if w.lost == nil {
+		go w.awaitAnswer(ctx)
+	}
+
+	w.lost = err
+	w.changed.Note()
+}
+
+// awaitAnswer waits until the management cluster answers again.
+func (w *watcher) awaitAnswer(ctx context.Context) {
+	_ = wait.PollUntilContextCancel(ctx, retryPause, false, func(ctx context.Context) (bool, error) {
+		list := &clusterv1.ClusterList{}
+		return w.In.List(ctx, list, client.InNamespace(w.Namespace), client.Limit(1)) == nil, nil
+	})
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lost = nil
+	w.changed.Note()
+}
+
+// probe finds out which kinds can be listed. Those that the user may not list, and those that the management cluster
+// does not have, are left away, and the page says so.
+func (w *watcher) probe(ctx context.Context) ([]watchedKind, error) {
+	var seen []watchedKind
+
+	for _, kind := range watchedKinds {
+		list, _ := kind.list.DeepCopyObject().(client.ObjectList)
+
+		err := w.In.List(ctx, list, client.InNamespace(w.Namespace), client.Limit(1))
+		switch {
+		case err == nil:
+			seen = append(seen, kind)
+			continue
+		case !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err):
+			return nil, fmt.Errorf("failed to list %s in the management cluster: %w", kind.name, err)
+		case kind.name == watchedKinds[0].name:
+			return nil, fmt.Errorf("failed to list %s in %s: %w", kind.name, w.place(), err)
+		}
+
+		w.unseen[kind.name] = err.Error()
+	}
+
+	return seen, nil
+}
+
+// place is where objects are looked for, for people.
+func (w *watcher) place() string {
+	if w.Namespace == "" {
+		return "all namespaces; -n limits it to one"
+	}
+
+	return "namespace " + w.Namespace
+}
+
+// follow watches a kind, and waits until its objects are known.
+func (w *watcher) follow(ctx context.Context, objects cache.Cache, kind watchedKind) error {
+	informer, err := objects.GetInformer(ctx, kind.object)
+	if err != nil {
+		return err
+	}
+
+	note := func(object any) {
+		if of, ok := object.(client.Object); ok {
+			w.history.see(of, time.Now())
+		}
+
+		w.changed.Note()
+	}
+
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    note,
+		UpdateFunc: func(_, now any) { note(now) },
+		DeleteFunc: func(object any) {
+			if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = last.Obj
+			}
+
+			if of, ok := object.(client.Object); ok {
+				w.history.forget(of)
+			}
+
+			w.changed.Note()
+		},
+	})
+
+	return err
+}
+
+// partial reads what is watched. Of other kinds there is nothing.
+type partial struct {
+	client.Reader
+
+	// missing are the kinds that are not watched.
+	missing map[string]string
+}
+
+// List lists objects; none of kinds that are not watched.
+func (p *partial) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	for _, kind := range watchedKinds {
+		if _, left := p.missing[kind.name]; left && reflect.TypeOf(kind.list) == reflect.TypeOf(list) {
+			return nil
+		}
+	}
+
+	return p.Reader.List(ctx, list, options...)
+}
+
+// Get gets an object; there is none of kinds that are not watched.
+func (p *partial) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
+	for _, kind := range watchedKinds {
+		if _, left := p.missing[kind.name]; left && reflect.TypeOf(kind.object) == reflect.TypeOf(object) {
+			return apierrors.NewNotFound(schema.GroupResource{Resource: kind.name}, key.Name)
+		}
+	}
+
+	return p.Reader.Get(ctx, key, object, options...)
+}
