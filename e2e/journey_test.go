@@ -32,6 +32,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
@@ -137,7 +138,7 @@ func newJourney(t *testing.T, behind *localplane.Plane, more ...string) *journey
 		"XDG_STATE_HOME="+j.dir,
 		"XDG_CACHE_HOME="+filepath.Dir(toolchain.CacheDir()),
 		"KUBECONFIG=",
-		"OCNE_DEFAULTS=",
+		testenv.Defaults(t, j.dir),
 		"CAPOLVM_TERRAFORM="+executable.Path,
 		"GOPROXY=off",
 		"OLVM_USERNAME="+j.connection.Username,

@@ -32,6 +32,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
 // oldCRD is a CRD like those of Oracle's provider: their names, version, labels and status, and any fields, but for the
@@ -175,7 +176,7 @@ func (o *takeover) readSteps() {
 		"HOME="+o.dir,
 		"KUBECONFIG="+o.plane.Kubeconfig,
 		"PATH="+filepath.Dir(kubectl)+":"+suite.binDir+":"+os.Getenv("PATH"),
-		"OCNE_DEFAULTS=",
+		testenv.Defaults(o.t, o.dir),
 		"CAPOLVM_TERRAFORM="+executable.Path,
 	)
 }

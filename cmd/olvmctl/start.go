@@ -52,7 +52,7 @@ its objects are moved into it.
 With --bootstrap vm a temporary VM in the engine is the management cluster until the cluster manages
 itself. It is made like a machine of the control plane, with the last address of these.`,
 		Example: `  olvmctl start -f cluster.yaml --kubeconfig management.kubeconfig
-  olvmctl start -f cluster.yaml --image ock-1.33.qcow2 --add-on kube-flannel.yml --self-managed
+  olvmctl start -f cluster.yaml --image ock-1.33.qcow2 --cni calico --self-managed
   olvmctl start -f cluster.yaml --bootstrap vm`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -82,7 +82,7 @@ func (f *startFlags) addFlags(command *cobra.Command) {
 	f.access.addFlags(set)
 	set.StringVar(&f.addOns.CNI, "cni", "",
 		"network plugin: flannel or calico, with @VERSION for another one than olvmctl knows; a file or an https URL "+
-			"with manifests; or none (default: what the cluster file has in cni)")
+			"with manifests; or none (default: what the cluster file has in cni, and else flannel)")
 	set.StringSliceVar(&f.addOns.Manifests, "add-on", nil,
 		"manifests to apply to the cluster, such as those of a CNI: a file, a folder or an https URL; can be repeated")
 	set.StringVar(&f.addOns.List, "add-ons", "",

@@ -23,6 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
@@ -89,7 +90,7 @@ func (u *user) olvmctl(args ...string) string {
 	u.t.Helper()
 	command := exec.CommandContext(u.t.Context(), filepath.Join(suite.binDir, "olvmctl"), args...)
 	command.Env = append(os.Environ(), "HOME="+u.home, "XDG_CONFIG_HOME="+u.home, "XDG_STATE_HOME="+u.home,
-		"XDG_CACHE_HOME="+filepath.Dir(toolchain.CacheDir()), "KUBECONFIG=", "OCNE_DEFAULTS=", "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "CAPOLVM_TERRAFORM="+u.executor,
+		"XDG_CACHE_HOME="+filepath.Dir(toolchain.CacheDir()), "KUBECONFIG=", testenv.Defaults(u.t, u.home), "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "CAPOLVM_TERRAFORM="+u.executor,
 		"OLVM_USERNAME="+suite.plane.Engine.Username, "OLVM_PASSWORD="+suite.plane.Engine.Password,
 		"OLVM_CSI_USERNAME="+storageUser.Name, "OLVM_CSI_PASSWORD="+storageUser.Password)
 	log, err := os.Create(filepath.Join(u.home, "said"))

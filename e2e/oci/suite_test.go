@@ -25,6 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/guest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
@@ -200,7 +201,7 @@ func siteOn(t *testing.T, cloud *fakeoci.Server) *site {
 		"XDG_STATE_HOME=" + s.dir,
 		"XDG_CACHE_HOME=" + filepath.Dir(toolchain.CacheDir()),
 		"KUBECONFIG=",
-		"OCNE_DEFAULTS=",
+		testenv.Defaults(t, s.dir),
 		"GOPROXY=off",
 		"SSL_CERT_FILE=" + s.write("cloud.pem", string(cloud.CA())),
 	}

@@ -96,7 +96,7 @@ func TestHelmInstallsAndUpgrades(t *testing.T) {
 		t.Helper()
 		list := m.write("add-ons.yaml", fmt.Sprintf("- name: olvm\n  chart: %s\n  namespace: providers\n  values: %s\n",
 			archive, values))
-		addOns, err := addon.Sources{List: list}.Load(t.Context(), nil)
+		addOns, err := addon.Sources{CNI: "none", List: list}.Load(t.Context(), nil)
 		check.Error(t, err, "")
 
 		to := addon.Target{Client: m.client, Kubeconfig: m.kubeconfig}

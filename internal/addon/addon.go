@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,8 @@ type AddOn struct {
 	Name    string
 	objects []*unstructured.Unstructured
 	chart   *chart
+	// fallback is a network plugin that is not installed where the cluster has another one.
+	fallback bool
 }
 
 // Of returns an add-on of manifests that are at hand.
@@ -50,7 +53,8 @@ type Target struct {
 // Sources are where add-ons come from.
 type Sources struct {
 	// CNI is the network plugin: flannel or calico, with @VERSION for another than the known one, manifests as in
-	// Manifests, or none. Pods are the networks of pods that it is for.
+	// Manifests, or none; empty means the default, where nothing else in Manifests or in the cluster is one. Pods are the
+	// networks of pods that it is for.
 	CNI  string
 	Pods []string
 	// Manifests are files, folders and https URLs.
@@ -82,6 +86,10 @@ func (s Sources) loadAll(ctx context.Context, applications []clusterfile.Chart) 
 		return nil, err
 	}
 
+	if out, err = s.withNetwork(ctx, out); err != nil {
+		return nil, fmt.Errorf("--cni: %w", err)
+	}
+
 	for _, one := range applications {
 		loaded, err := loadChart(listEntry{
 			Name:       one.Release,
@@ -101,12 +109,28 @@ func (s Sources) loadAll(ctx context.Context, applications []clusterfile.Chart) 
 	return out, nil
 }
 
+// withNetwork adds the network plugin: one that was asked for is the first, and the default comes after what may bring
+// another one.
+func (s Sources) withNetwork(ctx context.Context, others []AddOn) ([]AddOn, error) {
+	if s.CNI == "" && slices.ContainsFunc(others, func(a AddOn) bool { return slices.ContainsFunc(a.objects, writesPluginFolder) }) {
+		return others, nil
+	}
+
+	plugin, err := networkPlugin(ctx, s.CNI, s.Pods)
+	if err != nil {
+		return nil, err
+	}
+
+	if s.CNI == "" {
+		return append(others, plugin...), nil
+	}
+
+	return append(plugin, others...), nil
+}
+
 // read reads the manifests and the list.
 func (s Sources) read(ctx context.Context) ([]AddOn, error) {
-	out, err := networkPlugin(ctx, s.CNI, s.Pods)
-	if err != nil {
-		return nil, fmt.Errorf("--cni: %w", err)
-	}
+	var out []AddOn
 
 	for _, from := range s.Manifests {
 		objects, err := readManifests(ctx, from)
@@ -199,6 +223,18 @@ func download(ctx context.Context, url string) ([]byte, error) {
 func (a AddOn) Install(ctx context.Context, to Target, timeout time.Duration, display *progress.Display) error {
 	if a.chart != nil {
 		return a.chart.install(ctx, to.Kubeconfig, timeout, display.Say)
+	}
+
+	if a.fallback {
+		other, err := a.otherPlugin(ctx, to.Client)
+		if err != nil {
+			return err
+		}
+
+		if other != "" {
+			display.Say("%s is not installed: the cluster has %s, which is a network plugin", a.Name, other)
+			return nil
+		}
 	}
 
 	manifest.KindsFirst(a.objects, "Namespace", "CustomResourceDefinition") // others need them

@@ -44,7 +44,7 @@ func TestAListOfAddOnsThatIsWrong(t *testing.T) {
 				}
 			}
 
-			_, err := Sources{List: path}.Load(t.Context(), nil)
+			_, err := Sources{CNI: clusterfile.NoNetworkPlugin, List: path}.Load(t.Context(), nil)
 			check.Error(t, err, test.want)
 			check.Lacks(t, "err.Error()", err.Error(), "hunter2")
 		})
@@ -71,7 +71,7 @@ func TestAListOfAddOns(t *testing.T) {
 		}
 	}
 
-	list, err := Sources{List: path}.Load(t.Context(), nil)
+	list, err := Sources{CNI: clusterfile.NoNetworkPlugin, List: path}.Load(t.Context(), nil)
 	if err != nil || len(list) != 2 {
 		t.Fatalf("%+v, %v", list, err)
 	}
@@ -116,7 +116,7 @@ func TestApplicationsOfAClusterFile(t *testing.T) {
 		Namespace:  "apps",
 		Values:     map[string]any{"a": 1.0},
 	}
-	list, err := Sources{}.Load(t.Context(), []clusterfile.Chart{wanted})
+	list, err := Sources{CNI: clusterfile.NoNetworkPlugin}.Load(t.Context(), []clusterfile.Chart{wanted})
 	check.Error(t, err, "")
 	check.Length(t, "list", list, 1)
 	check.Equal(t, "list[0].Name", list[0].Name, "mine")
@@ -131,7 +131,7 @@ func TestApplicationsOfAClusterFile(t *testing.T) {
 	check.Equal(t, "sameValues(c.Values, wanted.Values)", sameValues(c.Values, wanted.Values), true)
 
 	wanted.Version = "9.9.9"
-	_, err = Sources{}.Load(t.Context(), []clusterfile.Chart{wanted})
+	_, err = Sources{CNI: clusterfile.NoNetworkPlugin}.Load(t.Context(), []clusterfile.Chart{wanted})
 	check.Error(t, err, "applications: said: ")
 	check.Contains(t, "err.Error()", err.Error(), "9.9.9")
 }
@@ -178,7 +178,7 @@ func TestErrorsOfAddOnsHaveNoPasswords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.entry.Name, test.entry.Release, test.entry.Namespace = "said", "said", "default"
-			_, err := Sources{Manifests: test.from}.Load(t.Context(), []clusterfile.Chart{test.entry})
+			_, err := Sources{CNI: clusterfile.NoNetworkPlugin, Manifests: test.from}.Load(t.Context(), []clusterfile.Chart{test.entry})
 			check.Error(t, err, test.want)
 			check.Lacks(t, "err.Error()", err.Error(), "hunter2")
 			check.Lacks(t, "err.Error()", err.Error(), "token1")

@@ -1,13 +1,17 @@
 package addon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 )
@@ -31,12 +35,15 @@ var plugins = map[string]plugin{
 }
 
 // networkPlugin reads the manifests of a network plugin: of one that is known by its name, which may be followed by
-// @VERSION, or of a file, a folder or an https URL. pods are the networks of pods of the cluster. none is no add-on.
+// @VERSION, or of a file, a folder or an https URL. pods are the networks of pods of the cluster. none is no add-on, and
+// nothing is the default, which is not installed where the cluster has another one.
 func networkPlugin(ctx context.Context, asked string, pods []string) ([]AddOn, error) {
-	if asked == "" || asked == clusterfile.NoNetworkPlugin {
+	if asked == clusterfile.NoNetworkPlugin {
 		return nil, nil
 	}
 
+	isDefault := asked == ""
+	asked = cmp.Or(asked, clusterfile.DefaultNetworkPlugin)
 	from := asked
 	name, version, _ := strings.Cut(asked, "@")
 
@@ -55,14 +62,58 @@ func networkPlugin(ctx context.Context, asked string, pods []string) ([]AddOn, e
 
 	objects, err := readManifests(ctx, from)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; without the internet, get them elsewhere, and name the file", from, err)
+		return nil, fmt.Errorf("%s: %w; without the internet, get them elsewhere, and name the file, or write %s", from,
+			err, clusterfile.NoNetworkPlugin)
 	}
 
 	if err := setPodNetworks(objects, pods); err != nil {
 		return nil, fmt.Errorf("%s: %w", from, err)
 	}
 
-	return []AddOn{Of(withoutUsers(asked), objects)}, nil
+	return []AddOn{{Name: withoutUsers(asked), objects: objects, fallback: isDefault}}, nil
+}
+
+// pluginFolders are where the container runtime finds the configuration of a network plugin, and what is above.
+var pluginFolders = []string{"/etc/cni/net.d", "/etc/cni"}
+
+// writesPluginFolder reports whether an object is the DaemonSet of a network plugin: one that has the folder of the
+// hosts where these are configured.
+func writesPluginFolder(object *unstructured.Unstructured) bool {
+	if object.GetKind() != "DaemonSet" {
+		return false
+	}
+
+	volumes, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "volumes")
+
+	return slices.ContainsFunc(volumes, func(volume any) bool {
+		fields, _ := volume.(map[string]any)
+		folder, _, _ := unstructured.NestedString(fields, "hostPath", "path")
+
+		return slices.Contains(pluginFolders, strings.TrimSuffix(folder, "/"))
+	})
+}
+
+// otherPlugin is the name of a network plugin that a cluster has beside those of an add-on; empty for none.
+func (a AddOn) otherPlugin(ctx context.Context, c client.Client) (string, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSetList"})
+
+	if err := c.List(ctx, list); err != nil {
+		return "", fmt.Errorf("failed to look whether there is a network plugin: %w", err)
+	}
+
+	for i := range list.Items {
+		found := &list.Items[i]
+		own := slices.ContainsFunc(a.objects, func(o *unstructured.Unstructured) bool {
+			return o.GetKind() == found.GetKind() && o.GetName() == found.GetName()
+		})
+
+		if !own && writesPluginFolder(found) {
+			return found.GetNamespace() + "/" + found.GetName(), nil
+		}
+	}
+
+	return "", nil
 }
 
 // setPodNetworks gives flannel the networks of pods: its manifests have those of kubeadm's examples. Calico finds them

@@ -1,14 +1,19 @@
 package addon
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -92,4 +97,110 @@ func TestNetworkPluginsOfClusterFiles(t *testing.T) {
 
 	check.Equal(t, "plugins", len(plugins), len(clusterfile.NetworkPlugins))
 	check.Equal(t, "sorted", slices.IsSorted(clusterfile.NetworkPlugins), true)
+}
+
+// daemonSet is one that has a folder of its hosts.
+const daemonSet = `apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: %s, namespace: kube-system}
+spec:
+  selector: {matchLabels: {app: x}}
+  template:
+    metadata: {labels: {app: x}}
+    spec:
+      containers: [{name: x, image: example.com/x}]
+      volumes: [{name: x, hostPath: {path: %s}}]
+`
+
+// withFlannelAt has the manifests of flannel be a file.
+func withFlannelAt(t *testing.T, path string) {
+	t.Helper()
+	before := plugins["flannel"]
+	t.Cleanup(func() { plugins["flannel"] = before })
+	plugins["flannel"] = plugin{before.version, func(string) string { return path }}
+}
+
+func write(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "manifests.yaml")
+	check.Error(t, os.WriteFile(path, []byte(content), 0o600), "")
+
+	return path
+}
+
+func TestTheDefaultNetworkPlugin(t *testing.T) {
+	withFlannelAt(t, write(t, flannel+"---\n"+fmt.Sprintf(daemonSet, "kube-flannel-ds", "/etc/cni/net.d")))
+
+	for name, test := range map[string]struct {
+		cni     string
+		addOn   string
+		want    []string
+		because string
+	}{
+		"nothing": {
+			addOn: fmt.Sprintf(daemonSet, "logs", "/var/log"), want: []string{"manifests", "flannel v0.27.0"},
+			because: "it is the default, after what may bring another one",
+		},
+		"none": {
+			cni: "none", addOn: fmt.Sprintf(daemonSet, "logs", "/var/log"), want: []string{"manifests"},
+			because: "nobody wants one",
+		},
+		"another": {
+			addOn: fmt.Sprintf(daemonSet, "cilium", "/etc/cni/net.d/"), want: []string{"manifests"},
+			because: "an add-on is one",
+		},
+		"both": {
+			cni: "flannel@v0.27.4", addOn: fmt.Sprintf(daemonSet, "multus", "/etc/cni/net.d"),
+			want: []string{"flannel v0.27.4", "manifests"}, because: "it was asked for",
+		},
+	} {
+		sources := Sources{CNI: test.cni, Pods: []string{"10.244.0.0/16"}, Manifests: []string{write(t, test.addOn)}}
+		addOns, err := sources.Load(t.Context(), nil)
+		check.Error(t, err, "")
+
+		var got []string
+
+		for _, one := range addOns {
+			if strings.HasSuffix(one.Name, ".yaml") {
+				one.Name = "manifests"
+			}
+
+			got = append(got, one.Name)
+		}
+
+		check.Equal(t, name+", because "+test.because, got, test.want)
+	}
+}
+
+func TestTheDefaultIsNotInstalledBesideAnother(t *testing.T) {
+	withFlannelAt(t, write(t, flannel+"---\n"+fmt.Sprintf(daemonSet, "kube-flannel-ds", "/etc/cni/net.d")))
+
+	addOns, err := Sources{Pods: []string{"10.244.0.0/16"}}.Load(t.Context(), nil)
+	check.Error(t, err, "")
+	check.Length(t, "add-ons", addOns, 1)
+
+	install := func(there string) (said string, namespaces int) {
+		t.Helper()
+		objects, err := readManifests(t.Context(), write(t, there))
+		check.Error(t, err, "")
+
+		c := fake.NewClientBuilder().WithObjects(objects[0]).Build()
+
+		var out strings.Builder
+		check.Error(t, addOns[0].Install(t.Context(), Target{Client: c}, time.Minute, progress.To(&out)), "")
+
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion("v1")
+		list.SetKind("NamespaceList")
+		check.Error(t, c.List(t.Context(), list), "")
+
+		return out.String(), len(list.Items)
+	}
+
+	said, namespaces := install(fmt.Sprintf(daemonSet, "calico-node", "/etc/cni/net.d"))
+	check.Contains(t, "what is said", said, "flannel v0.27.0 is not installed: the cluster has kube-system/calico-node")
+	check.Equal(t, "namespaces beside another plugin", namespaces, 0)
+
+	_, namespaces = install(fmt.Sprintf(daemonSet, "kube-flannel-ds", "/etc/cni/net.d"))
+	check.Equal(t, "namespaces where it is there itself", namespaces, 1)
 }

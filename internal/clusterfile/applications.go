@@ -182,14 +182,19 @@ func (s *Source) checkApplications() {
 // NetworkPlugins are those that olvmctl start knows by their names, and NoNetworkPlugin is none.
 var NetworkPlugins = []string{"calico", "flannel"}
 
-// NoNetworkPlugin is what a cluster file has for a cluster whose network plugin comes from elsewhere.
-const NoNetworkPlugin = "none"
+// NoNetworkPlugin is what a cluster file has for a cluster whose network plugin comes from elsewhere, and
+// DefaultNetworkPlugin is installed where nobody says which.
+const (
+	NoNetworkPlugin      = "none"
+	DefaultNetworkPlugin = "flannel"
+)
 
-// NetworkPlugin is the one that a cluster file asks for, and is known; empty for none.
+// NetworkPlugin is the one that a cluster file asks for; empty where it says nothing, and NoNetworkPlugin for one that
+// is not known.
 func (f *File) NetworkPlugin() string {
 	name, _, _ := strings.Cut(f.CNI, "@")
-	if !slices.Contains(NetworkPlugins, name) {
-		return ""
+	if name != "" && !slices.Contains(NetworkPlugins, name) {
+		return NoNetworkPlugin
 	}
 
 	return f.CNI

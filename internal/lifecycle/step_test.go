@@ -14,6 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addon"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
@@ -157,7 +158,7 @@ func TestStepsOfCreate(t *testing.T) {
 
 			olvm := &OLVM{}
 			o := CreateOptions{File: clusterNamed("prod", "127.0.0.1", 1), Provider: olvm}
-			o.Display = progress.To(&bytes.Buffer{})
+			o.Display, o.AddOns.CNI = progress.To(&bytes.Buffer{}), clusterfile.NoNetworkPlugin
 			o.File.Providers.OLVM.ControlPlaneMachine.VMTemplateName = "node-image"
 			if test.kubeconfig != "" {
 				o.Management.Kubeconfig = filepath.Join(t.TempDir(), "management")
@@ -204,6 +205,7 @@ func TestWhatABootstrapVMNeeds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			emptyHome(t)
 			o := CreateOptions{File: clusterNamed("prod", "127.0.0.1", 1), Provider: &OLVM{}, BootstrapVM: true}
+			o.AddOns.CNI = clusterfile.NoNetworkPlugin
 			test.change(&o)
 
 			_, err := newCreation(t.Context(), o)

@@ -1,0 +1,20 @@
+package testenv
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Defaults writes the user's defaults for cluster files, and returns the variable that names them: no network plugin,
+// whose manifests would be downloaded, and which nodes of the simulator do not need.
+func Defaults(t testing.TB, folder string) string {
+	t.Helper()
+
+	path := filepath.Join(folder, "defaults.yaml")
+	if err := os.WriteFile(path, []byte("cni: none\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	return "OCNE_DEFAULTS=" + path
+}
