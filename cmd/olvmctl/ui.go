@@ -39,7 +39,7 @@ clusters; you need the right to read their Secrets.`,
 	f.addFlags(set)
 	set.BoolVarP(&f.all, "all-namespaces", "A", false, "the clusters of all namespaces")
 	set.BoolVar(&f.engine, "engine", false, "ask the engines, too, with the credentials of the clusters")
-	set.StringVar(&f.address, "address", "127.0.0.1:0", "HOST:PORT of loopback to serve the page on; port 0 is a free one")
+	set.StringVar(&f.address, "address", "127.0.0.1:0", "HOST:PORT of loopback for the page; port 0 is a free one")
 
 	return command
 }

@@ -456,7 +456,13 @@ func (c *cluster) addressOf(node string) string {
 // expectBothFamilies waits until nodes and pods, but for those of the nodes' network, have an address of each family.
 func (c *cluster) expectBothFamilies() {
 	c.t.Helper()
-	c.eventually(time.Minute, "nodes and pods have addresses of both families", func(ctx context.Context) error {
+	c.expectAddresses("addresses of both families", bothFamilies)
+}
+
+// expectAddresses waits until nodes and pods have addresses that are as they should be.
+func (c *cluster) expectAddresses(what string, are func([]string) bool) {
+	c.t.Helper()
+	c.eventually(time.Minute, "nodes and pods have "+what, func(ctx context.Context) error {
 		nodes, err := c.workload.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -471,7 +477,7 @@ func (c *cluster) expectBothFamilies() {
 				}
 			}
 
-			if !bothFamilies(own) {
+			if !are(own) {
 				return fmt.Errorf("node %s has %v", nodes.Items[i].Name, own)
 			}
 		}
@@ -487,7 +493,7 @@ func (c *cluster) expectBothFamilies() {
 				own = append(own, address.IP)
 			}
 
-			if !bothFamilies(own) {
+			if !are(own) {
 				return fmt.Errorf("pod %s has %v", pods.Items[i].Name, own)
 			}
 		}
@@ -559,11 +565,14 @@ func (c *cluster) expectDrained(controlPlanes int32) {
 	})
 }
 
-// TestAClusterWithKubeVIP makes 3+2 nodes whose endpoint kube-vip holds, and cuts the power of its holder.
+// TestAClusterWithKubeVIP makes 3+2 nodes whose endpoint kube-vip holds, and the addresses of Services, too. The power of
+// the holders is cut.
 func TestAClusterWithKubeVIP(t *testing.T) {
 	c := newCluster(t, "three")
-	c.apply("cluster-template.yaml", map[string]string{
-		"CONTROL_PLANE_MACHINE_COUNT": "3", "WORKER_MACHINE_COUNT": "2",
+	c.apply("cluster-template-service-load-balancers.yaml", map[string]string{
+		"CONTROL_PLANE_MACHINE_COUNT": "3",
+		"WORKER_MACHINE_COUNT":        "2",
+		"SERVICE_ADDRESSES":           c.network.addresses("200", "201"),
 	}, served)
 	c.connect()
 	c.expectMachines(8*time.Minute, 3, 2, suite.image.Kubernetes)
@@ -574,6 +583,7 @@ func TestAClusterWithKubeVIP(t *testing.T) {
 
 	c.deploy(2)
 	c.expectAnswers(2)
+	c.expectLoadBalancers()
 
 	c.expectOtherHolder()
 	c.expectMachines(5*time.Minute, 3, 2, suite.image.Kubernetes)
@@ -755,6 +765,33 @@ func TestADualStackCluster(t *testing.T) {
 	c.expectLostHost()
 	c.expectAnswers(1)
 	c.expectMachines(2*time.Minute, 1, 1, suite.image.Kubernetes)
+	c.delete()
+}
+
+// TestAnIPv6Cluster makes a cluster whose nodes, pods, Services and endpoint have no address of IPv4.
+func TestAnIPv6Cluster(t *testing.T) {
+	c := newCluster(t, "six")
+	c.apply("cluster-template-ipv6.yaml", map[string]string{
+		"CONTROL_PLANE_ENDPOINT_IPV6":       c.network.address6("5"),
+		"OLVM_DNS_SERVER":                   c.network.address6("1"),
+		"OLVM_SUBNET_IPV6":                  c.network.address6("/64"),
+		"OLVM_GATEWAY_IPV6":                 c.network.address6("1"),
+		"OLVM_CONTROL_PLANE_ADDRESSES_IPV6": c.network.address6("10") + "-" + c.network.address6("19"),
+		"OLVM_WORKER_ADDRESSES_IPV6":        c.network.address6("100") + "-" + c.network.address6("109"),
+	}, served)
+	c.connect()
+	c.expectMachines(5*time.Minute, 1, 1, suite.image.Kubernetes)
+	c.expectNodes(2)
+	c.expectServingCertificates(2)
+	c.deploy(1)
+	c.expectAnswers(1)
+	c.expectAddresses("IPv6 alone", func(own []string) bool {
+		return len(own) == 1 && strings.Contains(own[0], ":")
+	})
+	c.expectServes(c.network.address6("5"))
+
+	c.scale(1, 2, suite.image.Kubernetes)
+	c.expectMachines(3*time.Minute, 1, 2, suite.image.Kubernetes)
 	c.delete()
 }
 

@@ -83,7 +83,8 @@ func build(ctx context.Context, kubectl, flavor string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: say at the head of kustomization.yaml what the flavor is", flavor)
 	}
 
-	command := exec.CommandContext(ctx, kubectl, "kustomize", flavor)
+	// The manifests of add-ons are outside the folder of a flavor.
+	command := exec.CommandContext(ctx, kubectl, "kustomize", "--load-restrictor=LoadRestrictionsNone", flavor)
 	command.Stderr = os.Stderr
 	text, err := command.Output()
 	if err != nil {

@@ -53,8 +53,8 @@ type Target struct {
 // Sources are where add-ons come from.
 type Sources struct {
 	// CNI is the network plugin: flannel or calico, with @VERSION for another than the known one, manifests as in
-	// Manifests, or none; empty means the default, where nothing else in Manifests or in the cluster is one. Pods are the
-	// networks of pods that it is for.
+	// Manifests, or none; empty means the default, where nothing else in Manifests or in the cluster is one. Pods are
+	// the networks of pods that it is for.
 	CNI  string
 	Pods []string
 	// Manifests are files, folders and https URLs.
@@ -112,7 +112,8 @@ func (s Sources) loadAll(ctx context.Context, applications []clusterfile.Chart) 
 // withNetwork adds the network plugin: one that was asked for is the first, and the default comes after what may bring
 // another one.
 func (s Sources) withNetwork(ctx context.Context, others []AddOn) ([]AddOn, error) {
-	if s.CNI == "" && slices.ContainsFunc(others, func(a AddOn) bool { return slices.ContainsFunc(a.objects, writesPluginFolder) }) {
+	isPlugin := func(a AddOn) bool { return slices.ContainsFunc(a.objects, writesPluginFolder) }
+	if s.CNI == "" && slices.ContainsFunc(others, isPlugin) {
 		return others, nil
 	}
 

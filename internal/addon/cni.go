@@ -35,8 +35,8 @@ var plugins = map[string]plugin{
 }
 
 // networkPlugin reads the manifests of a network plugin: of one that is known by its name, which may be followed by
-// @VERSION, or of a file, a folder or an https URL. pods are the networks of pods of the cluster. none is no add-on, and
-// nothing is the default, which is not installed where the cluster has another one.
+// @VERSION, or of a file, a folder or an https URL. pods are the networks of pods of the cluster. none is no add-on,
+// and nothing is the default, which is not installed where the cluster has another one.
 func networkPlugin(ctx context.Context, asked string, pods []string) ([]AddOn, error) {
 	if asked == clusterfile.NoNetworkPlugin {
 		return nil, nil

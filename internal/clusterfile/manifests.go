@@ -189,6 +189,15 @@ func (s *Source) variables() map[string]string {
 		out["POD_CIDR"], out["SERVICE_CIDR"] = pods[0], services[0]
 	}
 
+	if s.isIPv6Only() {
+		out["POD_CIDR_IPV6"], out["SERVICE_CIDR_IPV6"] = first(s.PodSubnet), first(s.ServiceSubnet)
+		out["CONTROL_PLANE_ENDPOINT_IPV6"] = s.VirtualIP
+		out["OLVM_SUBNET_IPV6"] = control.VirtualMachine.Network.IPv6.Subnet
+		out["OLVM_GATEWAY_IPV6"] = control.VirtualMachine.Network.IPv6.Gateway
+		out["OLVM_CONTROL_PLANE_ADDRESSES_IPV6"] = control.VirtualMachine.Network.IPv6.IPAddresses
+		out["OLVM_WORKER_ADDRESSES_IPV6"] = worker.VirtualMachine.Network.IPv6.IPAddresses
+	}
+
 	return out
 }
 
@@ -225,14 +234,16 @@ func (s *Source) patches(objects []*unstructured.Unstructured, ignition bool) (m
 
 	for _, spec := range []object{control, worker} { // that of the template may be the other machines'
 		network := spec["virtualMachine"].(object)["network"].(object)
-		if _, ok := network["dnsServers"]; !ok {
-			network["dnsServers"] = nil
+		for _, field := range []string{"dnsServers", "ipv4"} {
+			if _, ok := network[field]; !ok {
+				network[field] = nil
+			}
 		}
 	}
 
 	for _, o := range objects { // a flavor whose machines have their addresses from elsewhere
 		network, found, _ := unstructured.NestedMap(o.Object, "spec", "template", "spec", "virtualMachine", "network")
-		if found && network["ipv4"] == nil {
+		if found && network["ipv4"] == nil && network["ipv6"] == nil {
 			for _, spec := range []object{control, worker} {
 				vm := spec["virtualMachine"].(object)
 				vm["network"] = only(vm["network"], "dnsServers")

@@ -99,20 +99,26 @@ func (s *Source) driverManifests() ([]*unstructured.Unstructured, error) {
 		"CSI_CONTROLLER": cmp.Or(driver.ControllerPluginName, "ovirt-csi-controller-plugin"),
 		"CSI_NODE":       cmp.Or(driver.NodePluginName, "ovirt-csi-node-plugin"),
 	}
-	content, err := config.Files.ReadFile("addons/ovirt-csi-driver.yaml")
+
+	return addOnManifests("ovirt-csi-driver", variables)
+}
+
+// addOnManifests are those of an add-on of ours, with its variables filled in.
+func addOnManifests(name string, variables map[string]string) ([]*unstructured.Unstructured, error) {
+	content, err := config.Files.ReadFile("addons/" + name + ".yaml")
 	if err != nil {
-		return nil, fmt.Errorf("failed to read the manifests of the storage driver: %w", err)
+		return nil, fmt.Errorf("failed to read the manifests of %s: %w", name, err)
 	}
 
 	content, err = yamlprocessor.NewSimpleProcessor().
 		Process(content, func(name string) (string, error) { return variables[name], nil })
 	if err != nil {
-		return nil, fmt.Errorf("failed to fill in the manifests of the storage driver: %w", err)
+		return nil, fmt.Errorf("failed to fill in the manifests of %s: %w", name, err)
 	}
 
 	objects, err := manifest.Read(content)
 	if err != nil {
-		return nil, fmt.Errorf("failed to read the manifests of the storage driver: %w", err)
+		return nil, fmt.Errorf("failed to read the manifests of %s: %w", name, err)
 	}
 
 	return objects, nil

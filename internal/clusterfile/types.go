@@ -112,6 +112,11 @@ type OLVM struct {
 	SelfManaged bool `yaml:"selfManaged"`
 	// CSIDriver is the storage driver of the cluster.
 	CSIDriver CSIDriver `yaml:"ovirtCsiDriver"`
+	// ServiceLoadBalancers give Services of type LoadBalancer addresses.
+	ServiceLoadBalancers struct {
+		// IPAddresses are ranges as those of machines; empty means that nothing gives Services addresses.
+		IPAddresses string `yaml:"ipAddresses"`
+	} `yaml:"serviceLoadBalancers"`
 }
 
 // OCI are the settings of Oracle Cloud Infrastructure.
@@ -232,20 +237,27 @@ type VirtualMachine struct {
 			Threads int32 `yaml:"threads"`
 		} `yaml:"topology"`
 	} `yaml:"cpu"`
-	Network struct {
-		Gateway       string `yaml:"gateway"`
-		Interface     string `yaml:"interface"`
-		InterfaceType string `yaml:"interfaceType"`
-		DNSServers    string `yaml:"dnsServers"`
-		IPv4          struct {
-			Subnet      string `yaml:"subnet"`
-			IPAddresses string `yaml:"ipAddresses"`
-		} `yaml:"ipv4"`
-		IPv6 struct {
-			AutoConf    bool   `yaml:"autoConf"`
-			IPAddresses string `yaml:"ipAddresses"`
-		} `yaml:"ipv6"`
-	} `yaml:"network"`
+	Network GuestNetwork `yaml:"network"`
+}
+
+// GuestNetwork is what the guest of a virtual machine has of its network.
+type GuestNetwork struct {
+	// Gateway of IPv4.
+	Gateway       string `yaml:"gateway"`
+	Interface     string `yaml:"interface"`
+	InterfaceType string `yaml:"interfaceType"`
+	DNSServers    string `yaml:"dnsServers"`
+	IPv4          struct {
+		Subnet      string `yaml:"subnet"`
+		IPAddresses string `yaml:"ipAddresses"`
+	} `yaml:"ipv4"`
+	IPv6 struct {
+		AutoConf    bool   `yaml:"autoConf"`
+		IPAddresses string `yaml:"ipAddresses"`
+		// Subnet and Gateway are not Oracle's; without them routers announce themselves.
+		Subnet  string `yaml:"subnet"`
+		Gateway string `yaml:"gateway"`
+	} `yaml:"ipv6"`
 }
 
 // Credentials of the storage driver.

@@ -54,6 +54,11 @@ var patches = map[string]string{
 func (f *File) setDefaults() {
 	setText(&f.Name, defaultName)
 	setText(&f.KubernetesVersion, defaultVersion)
+	if f.isIPv6Only() {
+		setText(&f.PodSubnet, defaultPodSubnet6)
+		setText(&f.ServiceSubnet, defaultServiceSubnet6)
+	}
+
 	setText(&f.PodSubnet, defaultPodSubnet)
 	setText(&f.ServiceSubnet, defaultServiceSubnet)
 	setText(&f.Registry, defaultRegistry)
@@ -125,6 +130,7 @@ func (s *Source) checkOLVM() {
 	s.checkServer()
 	s.checkMachines()
 	s.checkStorageDriver()
+	s.checkLoadBalancers()
 
 	if alt := s.KubeAPIServerBindPortAlt; alt != 0 && alt != s.Providers.OLVM.LocalAPIEndpoint.BindPort {
 		s.note(
@@ -183,12 +189,13 @@ func (s *Source) required() {
 		{"providers.olvm.olvmOvirtAPIServer.serverURL", o.OvirtAPIServer.ServerURL},
 	}
 	for name, m := range s.machines() {
+		own := s.family(m.VirtualMachine.Network)
 		fields = append(fields, []struct{ path, value string }{
 			{name + "olvmOvirtClusterName", m.OvirtClusterName}, {name + "vmTemplateName", m.VMTemplateName},
 			{name + "olvmNetwork.networkName", m.Network.NetworkName},
 			{name + "olvmNetwork.vnicProfileName", m.Network.VNICProfileName},
-			{name + "virtualMachine.network.ipv4.subnet", m.VirtualMachine.Network.IPv4.Subnet},
-			{name + "virtualMachine.network.ipv4.ipAddresses", m.VirtualMachine.Network.IPv4.IPAddresses},
+			{name + "virtualMachine.network." + own.field + ".subnet", own.subnet},
+			{name + "virtualMachine.network." + own.field + ".ipAddresses", own.addresses},
 		}...)
 	}
 
@@ -388,8 +395,10 @@ func (s *Source) checkNetworks() {
 // olvmNetworks are the networks of machines on olvm.
 func (f *File) olvmNetworks() map[string]string {
 	out := map[string]string{}
+
 	for name, m := range f.machines() {
-		out[name+"virtualMachine.network.ipv4.subnet"] = m.VirtualMachine.Network.IPv4.Subnet
+		own := f.family(m.VirtualMachine.Network)
+		out[name+"virtualMachine.network."+own.field+".subnet"] = own.subnet
 	}
 
 	return out
@@ -637,10 +646,7 @@ func (s *Source) machineSpec(m *Machine) infrav1.OLVMMachineSpec {
 	network.Interface = vm.Network.Interface
 	network.InterfaceType = vm.Network.InterfaceType
 	network.DNSServers = split(vm.Network.DNSServers)
-	network.IPv4 = &infrav1.IPv4Network{Subnet: vm.Network.IPv4.Subnet, IPAddresses: split(vm.Network.IPv4.IPAddresses)}
-	if v6 := vm.Network.IPv6; v6.AutoConf || v6.IPAddresses != "" {
-		network.IPv6 = &infrav1.IPv6Network{AutoConf: v6.AutoConf, IPAddresses: split(v6.IPAddresses)}
-	}
+	network.IPv4, network.IPv6 = vm.Network.addresses()
 
 	return out
 }

@@ -42,11 +42,7 @@ func (s *Source) checkMachines() {
 		s.noteField("virtualIp", "", err)
 	}
 
-	vip, err := netip.ParseAddr(s.VirtualIP)
-	if err == nil && !vip.Is4() {
-		s.note(false, "virtualIp", "%s is not an address of IPv4, of which all nodes have one", vip)
-	}
-
+	vip, _ := netip.ParseAddr(s.VirtualIP) // noted by ValidateServices
 	pools := 0
 
 	for _, kind := range s.machineKinds() {
@@ -80,20 +76,21 @@ func (s *Source) checkSize(kind machineKind) {
 // checkNetwork checks the network of a kind of machines, and returns their addresses; nil where there are none.
 func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec, vip netip.Addr) *ipam.Pool {
 	network := kind.machine.VirtualMachine.Network
-	subnet, err := netip.ParsePrefix(network.IPv4.Subnet)
-	if err == nil && vip.Is4() && kind.control && !subnet.Masked().Contains(vip) {
+	own := s.family(network)
+	subnet, err := netip.ParsePrefix(own.subnet)
+	if err == nil && vip.IsValid() && kind.control && !subnet.Masked().Contains(vip) {
 		s.note(false, "virtualIp", "%s is not in the subnet %s of the control plane, whose nodes are to hold it",
 			vip, subnet.Masked())
 	}
 
 	// A key that is missing was noted before.
 	switch {
-	case network.IPv4.Subnet == "":
+	case own.subnet == "":
 		return nil
-	case network.IPv4.IPAddresses == "":
+	case own.addresses == "":
 		var field *ipam.FieldError
-		_, err := ipam.NewIPv4(network.IPv4.Subnet, network.Gateway, nil)
-		if errors.As(err, &field) && field.Field != "ipv4.ipAddresses" {
+		_, err := own.read()
+		if errors.As(err, &field) && field.Field != own.field+".ipAddresses" {
 			s.note(false, kind.prefix+"virtualMachine.network."+field.Field, "%s", field.Problem)
 		}
 
@@ -105,7 +102,7 @@ func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec,
 		return nil
 	}
 
-	pool, err := ipam.NewIPv4(network.IPv4.Subnet, network.Gateway, split(network.IPv4.IPAddresses))
+	pool, err := own.read(split(own.addresses)...)
 	if err != nil {
 		return nil // NICs said so
 	}
@@ -115,22 +112,23 @@ func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec,
 
 // checkVirtualIP checks that the virtual IP address is one that a node can hold.
 func (s *Source) checkVirtualIP(kind machineKind, pool *ipam.Pool, vip netip.Addr) {
-	subnet, err := netip.ParsePrefix(kind.machine.VirtualMachine.Network.IPv4.Subnet)
-	if err != nil || !vip.Is4() {
+	subnet, err := netip.ParsePrefix(s.family(kind.machine.VirtualMachine.Network).subnet)
+	if err != nil || !vip.IsValid() {
 		return
 	}
 
 	switch subnet = subnet.Masked(); {
 	case vip == pool.Gateway:
 		s.note(false, "virtualIp", "%s is the gateway of the subnet %s", vip, subnet)
-	case subnet.Bits() < 31 && (vip == subnet.Addr() || vip == netipx.PrefixLastIP(subnet)):
+	case vip.Is4() && subnet.Bits() < 31 && (vip == subnet.Addr() || vip == netipx.PrefixLastIP(subnet)):
 		s.note(false, "virtualIp", "%s is the network's or the broadcast address of the subnet %s", vip, subnet)
 	}
 }
 
 // checkPool checks that there are addresses for all machines of a kind, and one more for an upgrade.
 func (s *Source) checkPool(kind machineKind, pool *ipam.Pool) {
-	path := kind.prefix + "virtualMachine.network.ipv4.ipAddresses"
+	own := s.family(kind.machine.VirtualMachine.Network)
+	path := kind.prefix + "virtualMachine.network." + own.field + ".ipAddresses"
 
 	switch pool.Size().Cmp(big.NewInt(int64(kind.count))) {
 	case -1:
@@ -144,17 +142,16 @@ func (s *Source) checkPool(kind machineKind, pool *ipam.Pool) {
 // checkSharedPool checks that there are addresses for the machines of both kinds, where they share a subnet.
 func (s *Source) checkSharedPool() {
 	kinds := s.machineKinds()
-	control := kinds[0].machine.VirtualMachine.Network
-	worker := kinds[1].machine.VirtualMachine.Network
-	both, err := ipam.NewIPv4(control.IPv4.Subnet, control.Gateway,
-		slices.Concat(split(control.IPv4.IPAddresses), split(worker.IPv4.IPAddresses)))
+	control := s.family(kinds[0].machine.VirtualMachine.Network)
+	worker := s.family(kinds[1].machine.VirtualMachine.Network)
+	both, err := control.read(slices.Concat(split(control.addresses), split(worker.addresses))...)
 	if err != nil {
 		return // they have other subnets
 	}
 
 	needed := kinds[0].count + kinds[1].count
 	if both.Size().Cmp(big.NewInt(int64(needed))) < 0 {
-		s.note(false, kinds[0].prefix+"virtualMachine.network.ipv4.ipAddresses",
+		s.note(false, kinds[0].prefix+"virtualMachine.network."+control.field+".ipAddresses",
 			"there are %s addresses for the %d machines of both kinds", both.Size(), needed)
 	}
 }

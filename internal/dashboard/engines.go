@@ -72,7 +72,8 @@ func (e *engines) follow(ctx context.Context) {
 	}
 }
 
-// askAll asks each engine once. Of several clusters of one engine, the first whose credentials can be read asks for all.
+// askAll asks each engine once. Of several clusters of one engine, the first whose credentials can be read asks for
+// all.
 func (e *engines) askAll(ctx context.Context) {
 	var clusters infrav1.OLVMClusterList
 	if err := e.of.reader.List(ctx, &clusters, client.InNamespace(e.of.Namespace)); err != nil {
@@ -141,6 +142,7 @@ func (e *engines) ask(ctx context.Context, cluster *infrav1.OLVMCluster) (Engine
 	}
 
 	out := Engine{URL: cluster.Spec.OLVMOvirtAPIServer.ServerURL, At: time.Now(), VMs: []VM{}}
+
 	for i := range vms {
 		if vm, ours := e.vmOf(ctx, &vms[i], hosts); ours {
 			out.VMs = append(out.VMs, vm)

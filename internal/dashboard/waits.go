@@ -56,6 +56,7 @@ func waitsOf(
 	}
 
 	w := &waiter{cluster: cluster, machines: map[string]*infrav1.OLVMMachine{}}
+
 	for i := range list.Items {
 		for _, owner := range list.Items[i].OwnerReferences {
 			if owner.Kind == "Machine" {

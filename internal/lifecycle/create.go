@@ -247,6 +247,16 @@ func (c *creation) install(ctx context.Context, one addon.AddOn) error {
 	return one.Install(ctx, to, c.Timeout, c.Display)
 }
 
+// installLoadBalancers installs what gives Services of type LoadBalancer addresses.
+func (c *creation) installLoadBalancers(ctx context.Context) error {
+	objects, err := c.File.LoadBalancers()
+	if err != nil {
+		return err
+	}
+
+	return c.install(ctx, addon.Of("load balancers for Services", objects))
+}
+
 // find connects to the management cluster, if there is one, and looks whether it has the cluster.
 func (c *creation) find(ctx context.Context) error {
 	if c.vm != nil && !c.vm.Asked || c.management.isLocal && !c.management.local.Exists() {

@@ -151,6 +151,11 @@ func (o *OLVM) Addons(c *creation) []Step {
 			needed: func() bool { return o.driver != nil },
 			run:    func(ctx context.Context) error { return c.install(ctx, *o.driver) },
 		},
+		{
+			name:   "Installing load balancers for Services",
+			needed: c.File.WantsLoadBalancers,
+			run:    c.installLoadBalancers,
+		},
 	}
 }
 

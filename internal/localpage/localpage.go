@@ -53,7 +53,8 @@ func (s *Server) Close() {
 	}
 }
 
-// Serve serves a page in plain HTTP, and therefore on loopback only: a browser trusts no certificate that we could make.
+// Serve serves a page in plain HTTP, and therefore on loopback only: a browser trusts no certificate that we could
+// make.
 func Serve(o Options) (*Server, error) {
 	if err := checkAddress(o.Address); err != nil {
 		return nil, err
@@ -135,7 +136,7 @@ func withToken(token string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given, rest, found := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 		if !found || subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1 {
-			http.Error(w, "open the URL that was printed when the page was started, with its token", http.StatusForbidden)
+			http.Error(w, "open the URL that was printed at the start, with its token", http.StatusForbidden)
 			return
 		}
 

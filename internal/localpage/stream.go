@@ -14,8 +14,8 @@ const (
 	streamPause = 250 * time.Millisecond
 	// streamIdle is the longest: some of what is shown changes without anybody saying so.
 	streamIdle = 2 * time.Second
-	// streamShare is how many times longer than making a state the pause after it is, so that one who looks at much does
-	// not slow it down.
+	// streamShare is how many times longer than making a state the pause after it is, so that one who looks at much
+	// does not slow it down.
 	streamShare = 4
 )
 

@@ -165,6 +165,8 @@ func (b *build) units() error {
 		problems = append(problems, b.link(wants+name+".service", target))
 	}
 
+	problems = append(problems, b.link(wants+"pods.path", folder+"pods.path"))
+
 	for _, name := range disabled {
 		links, err := filepath.Glob(b.root(folder + "*.wants/" + name + ".service"))
 		problems = append(problems, err)

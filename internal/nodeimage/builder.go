@@ -136,7 +136,9 @@ func (b *Builder) Ensure(ctx context.Context) (Image, error) {
 	}
 
 	kubeVIP := "ghcr.io/kube-vip/kube-vip:" + b.Tools.Version("kubevip", "github.com/kube-vip/kube-vip")
-	names = append(names, kubeVIP, Hello)
+	cloud := "ghcr.io/kube-vip/kube-vip-cloud-provider:" +
+		b.Tools.Version("kubevipcloud", "github.com/kube-vip/kube-vip-cloud-provider")
+	names = append(names, kubeVIP, cloud, Hello)
 
 	inputs := append([]string{base}, programs.inputs()...)
 	inputs = append(inputs, strings.Join(names, " "), contentOf(files), layout)
@@ -244,7 +246,7 @@ type programs map[string]string
 func (p programs) inputs() []string {
 	var out []string
 	for _, name := range []string{
-		"kubelet", "containerd", "coredns", "etcd", "kube-vip", "ignition", "pause", "hello",
+		"kubelet", "containerd", "coredns", "etcd", "kube-vip", "kube-vip-cloud-provider", "ignition", "pause", "hello",
 	} {
 		out = append(out, p[name])
 	}
@@ -280,10 +282,11 @@ var nodePrograms = map[string]map[string]string{
 		"loopback":                plugins,
 		"portmap":                 plugins,
 	},
-	"dns":      {"coredns": contained},
-	"plane":    {"etcd": contained},
-	"kubevip":  {"kube-vip": contained},
-	"ignition": {"ignition": bin},
+	"dns":          {"coredns": contained},
+	"plane":        {"etcd": contained},
+	"kubevip":      {"kube-vip": contained},
+	"kubevipcloud": {"kube-vip-cloud-provider": contained},
+	"ignition":     {"ignition": bin},
 }
 
 // canBuildIgnition reports whether this machine has the C library that Ignition needs.

@@ -63,6 +63,10 @@ func (b *build) containerImage(ctx context.Context, program string) (v1.Image, e
 		return nil, err
 	}
 
+	if err := t.addLink("/"+program, binDir+program); err != nil { // where published images have some
+		return nil, err
+	}
+
 	if program == "kube-proxy" {
 		if err := b.addProxyPrograms(ctx, t); err != nil {
 			return nil, err
@@ -188,7 +192,7 @@ func (t *tree) addParents(path string) error {
 
 	for i := range parts {
 		dir := strings.Join(parts[:i+1], "/")
-		if t.dirs[dir] {
+		if dir == "" || t.dirs[dir] { // the root is there
 			continue
 		}
 

@@ -107,8 +107,15 @@ var modules = map[string][]tool{
 	},
 	"certmanager": {certManagerTool("controller"), certManagerTool("webhook"), certManagerTool("cainjector")},
 	"kubevip":     {{name: "kube-vip", pkg: "github.com/kube-vip/kube-vip", module: "github.com/kube-vip/kube-vip"}},
-	"dns":         {{name: "coredns", pkg: ".", module: "github.com/coredns/coredns"}},
-	"oidc":        {{name: "dex", pkg: "github.com/dexidp/dex/cmd/dex", module: "github.com/dexidp/dex", cgo: true}},
+	"kubevipcloud": {
+		{
+			name:   "kube-vip-cloud-provider",
+			pkg:    "github.com/kube-vip/kube-vip-cloud-provider",
+			module: "github.com/kube-vip/kube-vip-cloud-provider",
+		},
+	},
+	"dns":  {{name: "coredns", pkg: ".", module: "github.com/coredns/coredns"}},
+	"oidc": {{name: "dex", pkg: "github.com/dexidp/dex/cmd/dex", module: "github.com/dexidp/dex", cgo: true}},
 	"ignition": {
 		{
 			name:   "ignition",

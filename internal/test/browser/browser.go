@@ -24,21 +24,30 @@ import (
 
 // Faint is JavaScript for the texts whose contrast with what is behind them is below that of WCAG AA.
 const Faint = `(() => {
-	const parse = c => { const m = c.match(/[\d.]+/g).map(Number); return m.length > 3 && m[3] === 0 ? null : m.slice(0, 3) }
-	const light = rgb => { const [r, g, b] = rgb.map(c => (c /= 255) <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b }
+	const parse = c => {
+		const m = c.match(/[\d.]+/g).map(Number)
+		return m.length > 3 && m[3] === 0 ? null : m.slice(0, 3)
+	}
+	const light = rgb => {
+		const [r, g, b] = rgb.map(c => (c /= 255) <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
+		return .2126 * r + .7152 * g + .0722 * b
+	}
 	const out = new Set()
 	for (const node of document.querySelectorAll('body *')) {
-		if (![...node.childNodes].some(c => c.nodeType === 3 && c.data.trim()) || !node.checkVisibility() || ['SCRIPT', 'NOSCRIPT'].includes(node.tagName)) continue
+		const written = [...node.childNodes].some(c => c.nodeType === 3 && c.data.trim())
+		if (!written || !node.checkVisibility() || ['SCRIPT', 'NOSCRIPT'].includes(node.tagName)) continue
 		let behind = node, back
 		while (!(back = parse(getComputedStyle(behind).backgroundColor))) behind = behind.parentElement
 		const [a, b] = [light(parse(getComputedStyle(node).color)), light(back)].sort((x, y) => y - x)
-		if ((a + .05) / (b + .05) < 4.5) out.add(node.tagName + '.' + node.className + ' ' + ((a + .05) / (b + .05)).toFixed(2))
+		const contrast = (a + .05) / (b + .05)
+		if (contrast < 4.5) out.add(node.tagName + '.' + node.className + ' ' + contrast.toFixed(2))
 	}
 	return [...out].join('; ')
 })()`
 
 // Operable is JavaScript for the elements that a keyboard must reach, in their order.
-const Operable = `[...document.querySelectorAll('a[href], summary, input, button, [tabindex="0"]')].filter(n => n.checkVisibility())`
+const Operable = `[...document.querySelectorAll('a[href], summary, input, button, [tabindex="0"]')]` +
+	`.filter(n => n.checkVisibility())`
 
 // banned take what users write for HTML.
 var banned = []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("}
@@ -73,7 +82,8 @@ type View struct {
 	messages []string
 }
 
-// Open opens a page in a window of this size, and waits until it is live. The test is skipped where there is no browser.
+// Open opens a page in a window of this size, and waits until it is live. The test is skipped where there is no
+// browser.
 func Open(t *testing.T, url string, width, height int64) *View {
 	t.Helper()
 	v := &View{t: t, ctx: start(t)}

@@ -1,0 +1,112 @@
+package clusterfile
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"go4.org/netipx"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+const serviceLoadBalancers = "providers.olvm.serviceLoadBalancers.ipAddresses"
+
+// WantsLoadBalancers reports whether Services of type LoadBalancer are to get addresses.
+func (s *Source) WantsLoadBalancers() bool {
+	return s.Providers.OLVM.ServiceLoadBalancers.IPAddresses != ""
+}
+
+// LoadBalancers are the manifests of what gives Services of type LoadBalancer their addresses, for the cluster itself.
+func (s *Source) LoadBalancers() ([]*unstructured.Unstructured, error) {
+	var ranges []string
+
+	for _, text := range split(s.Providers.OLVM.ServiceLoadBalancers.IPAddresses) {
+		one, err := addressRange(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", serviceLoadBalancers, err)
+		}
+
+		ranges = append(ranges, one.String())
+	}
+
+	return addOnManifests("load-balancers", map[string]string{"SERVICE_ADDRESSES": strings.Join(ranges, ",")})
+}
+
+// addressRange reads an address, an inclusive range a-b, or a CIDR block, which means the addresses from the written
+// one to the end of the block, as the ranges of machines do.
+func addressRange(text string) (netipx.IPRange, error) {
+	if prefix, err := netip.ParsePrefix(text); err == nil {
+		return netipx.IPRangeFrom(prefix.Addr(), netipx.PrefixLastIP(prefix.Masked())), nil
+	}
+
+	if address, err := netip.ParseAddr(text); err == nil {
+		return netipx.IPRangeFrom(address, address), nil
+	}
+
+	out, err := netipx.ParseIPRange(text)
+	if err != nil {
+		return out, fmt.Errorf("%q is no address, no range a-b and no CIDR block", text)
+	}
+
+	return out, nil
+}
+
+// checkLoadBalancers checks that the addresses of Services are in the subnet of machines, which announce them, and that
+// nobody else has them.
+func (s *Source) checkLoadBalancers() {
+	for _, text := range split(s.Providers.OLVM.ServiceLoadBalancers.IPAddresses) {
+		wanted, err := addressRange(text)
+		if err != nil {
+			s.note(false, serviceLoadBalancers, "%v", err)
+			continue
+		}
+
+		s.checkReachable(wanted)
+		s.checkOthersAddresses(wanted)
+	}
+}
+
+// checkReachable checks that machines can announce addresses, which are in the subnet of some. Of dual stack, the file
+// has no subnet of IPv6.
+func (s *Source) checkReachable(wanted netipx.IPRange) {
+	var subnets []string
+
+	for _, kind := range s.machineKinds() {
+		subnet, err := netip.ParsePrefix(s.family(kind.machine.VirtualMachine.Network).subnet)
+		if err != nil {
+			return // noted before
+		}
+
+		if subnet.Masked().Contains(wanted.From()) && subnet.Masked().Contains(wanted.To()) {
+			return
+		}
+
+		subnets = append(subnets, subnet.Masked().String())
+	}
+
+	if wanted.From().Is4() || s.isIPv6Only() {
+		s.note(false, serviceLoadBalancers, "%s is not in a subnet of machines (%s), which announce it", wanted,
+			strings.Join(subnets, ", "))
+	}
+}
+
+// checkOthersAddresses checks that addresses are no others of the cluster.
+func (s *Source) checkOthersAddresses(wanted netipx.IPRange) {
+	if vip, err := netip.ParseAddr(s.VirtualIP); err == nil && wanted.Contains(vip) {
+		s.note(false, serviceLoadBalancers, "%s has virtualIp, %s", wanted, vip)
+	}
+
+	for _, kind := range s.machineKinds() {
+		network := kind.machine.VirtualMachine.Network
+		if gateway, err := netip.ParseAddr(network.Gateway); err == nil && wanted.Contains(gateway) {
+			s.note(false, serviceLoadBalancers, "%s has the gateway %s", wanted, gateway)
+		}
+
+		for _, text := range append(split(network.IPv4.IPAddresses), split(network.IPv6.IPAddresses)...) {
+			if used, err := addressRange(text); err == nil && used.Overlaps(wanted) {
+				s.note(false, serviceLoadBalancers, "%s overlaps with the addresses of machines %s (%s)", wanted, used,
+					kind.prefix+"virtualMachine.network")
+			}
+		}
+	}
+}
