@@ -165,7 +165,9 @@ func (b *build) units() error {
 		problems = append(problems, b.link(wants+name+".service", target))
 	}
 
-	problems = append(problems, b.link(wants+"pods.path", folder+"pods.path"))
+	for _, name := range []string{"pods.path", "pods.service"} { // at a boot the networks may be known
+		problems = append(problems, b.link(wants+name, folder+name))
+	}
 
 	for _, name := range disabled {
 		links, err := filepath.Glob(b.root(folder + "*.wants/" + name + ".service"))
