@@ -9,9 +9,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"sync"
 
 	tfjson "github.com/hashicorp/terraform-json"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -538,22 +541,18 @@ func PlanAll(
 		out = append(out, machine.Result())
 	}
 
+	planned, err := planGroups(ctx, scratch, groupAlike(rendered), progress)
+	if err != nil {
+		return nil, nil, err
+	}
+
 	var added []Rendered
 
-	for i, machine := range rendered {
-		_, _ = fmt.Fprintf(progress, "planning %s/%s (%d of %d)\n", machine.Namespace, machine.Name, i+1, len(rendered))
-		result, err := Plan(ctx, scratch.Executor, machine, scratch.Dir)
-
-		switch {
-		case ctx.Err() != nil:
-			return nil, nil, cmp.Or(err, ctx.Err())
-		case err != nil:
-			result = Refused{Machine: machine.Machine, Err: err}.Result()
-		case result.addsVM():
+	for _, machine := range rendered {
+		result := planned[machine.key()]
+		if out = append(out, result); result.addsVM() {
 			added = append(added, machine)
 		}
-
-		out = append(out, result)
 	}
 
 	capacities, err := Capacities(ctx, m, added, credentials, sessions)
@@ -562,6 +561,45 @@ func PlanAll(
 	}
 
 	return out, capacities, nil
+}
+
+// planGroups plans one machine of each group, as many at once as there are processors, and returns the results of all
+// machines.
+func planGroups(
+	ctx context.Context, scratch *Scratch, groups []alike, progress io.Writer,
+) (map[types.NamespacedName]*Result, error) {
+	out := map[types.NamespacedName]*Result{}
+	begun := 0
+
+	var mu sync.Mutex // for all of these
+	running, inner := errgroup.WithContext(ctx)
+	running.SetLimit(runtime.GOMAXPROCS(0))
+
+	for _, group := range groups {
+		running.Go(func() error {
+			mu.Lock()
+			begun++
+			_, _ = fmt.Fprintf(progress, "planning %s (%d of %d)\n", group, begun, len(groups))
+			mu.Unlock()
+
+			results := group.plan(inner, scratch)
+
+			mu.Lock()
+			defer mu.Unlock()
+
+			for i, result := range results {
+				out[group[i].key()] = result
+			}
+
+			return inner.Err()
+		})
+	}
+
+	if err := running.Wait(); err != nil {
+		return nil, cmp.Or(ctx.Err(), err)
+	}
+
+	return out, nil
 }
 
 // addsVM reports whether a VM would be made.

@@ -89,6 +89,8 @@ func (r Report) Refusals() error {
 func (r Report) WriteText(out io.Writer) error {
 	var text strings.Builder
 
+	shown := map[string]string{} // the first machine of each plan
+
 	for _, m := range r.Machines {
 		cluster := "cluster " + m.Cluster
 		if m.Cluster == "" {
@@ -110,6 +112,13 @@ func (r Report) WriteText(out io.Writer) error {
 			continue
 		}
 
+		plan := m.From + "\n" + m.impersonal()
+		if first := shown[plan]; first != "" && len(m.Changes) > 0 && m.Replaces == "" {
+			fmt.Fprintf(&text, "%s: as %s, but for its own name and addresses\n%s\n", title, first, m.outside())
+			continue
+		}
+
+		shown[plan] = m.Namespace + "/" + m.Name
 		body := strings.TrimRight(m.Text, "\n")
 		if m.Refused != "" {
 			body = "REFUSED: " + m.Refused
