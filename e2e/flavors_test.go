@@ -180,17 +180,28 @@ func (w *workload) userData(part string) string {
 			continue
 		}
 
-		found, err := suite.engine.VMInFull(context.Background(), vm.ID)
+		data, err := driveOf(context.Background(), vm.ID.String())
 		if err != nil {
 			w.t.Fatal(err)
 		}
 
-		return found.Initialization.CustomScript
+		return data
 	}
 
 	w.t.Fatalf("there is no VM %s", part)
 
 	return ""
+}
+
+// driveOf is the user data on the drive of a VM's last start. The engine itself has it until the VM is a node.
+func driveOf(ctx context.Context, vm string) (string, error) {
+	var drive struct {
+		UserData string `json:"userData"`
+	}
+
+	err := suite.plane.Control(ctx, "GET", "/vms/"+vm+"/drive", nil, &drive)
+
+	return drive.UserData, err
 }
 
 // deliverToWorkers has workers fetch their user data from the manager, on a network with DHCP.

@@ -8,8 +8,6 @@ import (
 
 	"github.com/coreos/ignition/v2/config/v3_0"
 	"github.com/vincent-petithory/dataurl"
-
-	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
 // expectFollowers looks at what the engine gives to the guests of the control plane: Ignition of the third generation,
@@ -43,12 +41,12 @@ func (w *workload) expectFollowers(subnet int) {
 
 // followed is how many nodes of the control plane a VM is told of.
 func (w *workload) followed(id string, subnet int) (int, error) {
-	vm, err := suite.engine.VMInFull(context.Background(), engine.ID(id))
+	data, err := driveOf(context.Background(), id)
 	if err != nil {
 		return 0, err
 	}
 
-	config, messages, err := v3_0.Parse([]byte(vm.Initialization.CustomScript))
+	config, messages, err := v3_0.Parse([]byte(data))
 	if err != nil {
 		return 0, fmt.Errorf("%w: %s", err, messages.String())
 	}

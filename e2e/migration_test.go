@@ -536,7 +536,7 @@ func (o *takeover) requests() int {
 	return requests[len(requests)-1].Seq
 }
 
-// expectTouched compares the changes of the VMs that the engine was asked for since a request.
+// expectTouched compares the changes of the VMs that the engine was asked for since a request, in any order.
 func (o *takeover) expectTouched(vms map[string]engine.VM, since int, want ...string) {
 	o.t.Helper()
 	var requests []ovirtsim.Request
@@ -550,6 +550,9 @@ func (o *takeover) expectTouched(vms map[string]engine.VM, since int, want ...st
 			}
 		}
 	}
+
+	slices.Sort(touched)
+	slices.Sort(want)
 
 	if !slices.Equal(touched, want) {
 		o.t.Errorf("VMs were changed: %v, want %v", touched, want)
@@ -568,7 +571,9 @@ func (o *takeover) expectTaken(before map[string]engine.VM, since int, touched .
 		for i := range machines.Items {
 			m := &machines.Items[i]
 			var state corev1.Secret
-			if m.Status.Terraform == nil || !conditions.IsTrue(m, infrav1.ReadyCondition) {
+			if !conditions.IsTrue(m, infrav1.UserDataRemovedCondition) {
+				return fmt.Errorf("OLVMMachine %s still has its user data", m.Name)
+			} else if m.Status.Terraform == nil || !conditions.IsTrue(m, infrav1.ReadyCondition) {
 				return fmt.Errorf("OLVMMachine %s: %s", m.Name,
 					conditions.GetMessage(m, infrav1.ReadyCondition)) //nolint:staticcheck // a kind
 			} else if err := o.plane.Client.Get(o.t.Context(), client.ObjectKey{
@@ -611,7 +616,14 @@ func TestTakingOverVMs(t *testing.T) {
 	since := o.requests()
 	o.does("8", 0)
 	o.run()
-	o.expectTaken(before, since)
+
+	// Their user data is taken away, as that of VMs that we made: all of the initialization, and then the rest written.
+	var forgotten []string
+	for id := range before {
+		forgotten = append(forgotten, "PUT /api/vms/"+id, "PUT /api/vms/"+id)
+	}
+
+	o.expectTaken(before, since, forgotten...)
 
 	o.plane.Manager.Stop(time.Minute)
 	o.does("Back", 0)

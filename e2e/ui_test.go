@@ -49,7 +49,7 @@ func (j *journey) ui(args ...string) (url string) {
 func TestThePageFollowsAManagementCluster(t *testing.T) {
 	t.Parallel()
 	j := newJourney(t, suite.plane)
-	j.clusterFile("page", 84, 1, "")
+	j.clusterFile("page", 86, 1, "")
 
 	v := browser.Open(t, j.ui("--engine", "--kubeconfig", suite.plane.Kubeconfig), 1400, 900)
 	v.Until(`document.querySelector('#clusters').innerText.includes('There are no clusters')`)

@@ -299,6 +299,19 @@ const (
 	DriftCheckFailedReason = "DriftCheckFailed"
 )
 
+// UserDataRemovedCondition is true if the user data of a VM, with its keys and tokens, was taken out of the engine and
+// of the Terraform state, once its node had joined. It is no part of Ready. It is absent where user data is kept.
+const (
+	UserDataRemovedCondition = "UserDataRemoved"
+
+	// UserDataRemovedReason surfaces when neither the engine nor the state has it any more.
+	UserDataRemovedReason = "UserDataRemoved"
+	// WaitingForNodeReason surfaces while the VM may still need its user data: it is no node yet.
+	WaitingForNodeReason = "WaitingForNode"
+	// UserDataNotRemovedReason surfaces when the engine or the API server refused; it is tried again.
+	UserDataNotRemovedReason = "UserDataNotRemoved"
+)
+
 // VirtualMachineRunningCondition is true if the engine reports the VM as up.
 const (
 	VirtualMachineRunningCondition = "VirtualMachineRunning"

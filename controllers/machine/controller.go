@@ -60,6 +60,8 @@ type Reconciler struct {
 	WatchFilterValue string
 	// Delivery hands out user data; nil where VMs get all of it from the engine.
 	Delivery *userdataserver.Server
+	// KeepUserData leaves user data in the engine and in states when its VM has become a node.
+	KeepUserData bool
 
 	workspaces *workspace.Kind
 	watcher    *enginepool.VMWatcher
@@ -166,6 +168,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	scope := &machineScope{
 		olvmMachine: olvmMachine,
 		workspace:   r.workspaces.Open(olvmMachine, olvmMachine.Labels[clusterv1.ClusterNameLabel]),
+		userData:    userDataFacts{kept: r.KeepUserData},
 	}
 	if err := r.findOwners(ctx, scope); err != nil {
 		return ctrl.Result{}, err

@@ -58,7 +58,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *machineScope) (
 
 	for _, p := range []phase{
 		r.reconcileState, r.reconcileBootstrapData, r.reconcileEngine, r.reconcileClaim, r.reconcileAddresses,
-		r.reconcileVM, r.reconcileGuest, r.reconcileConfiguration, r.reconcileRun,
+		r.reconcileVM, r.reconcileGuest, r.reconcileUserData, r.reconcileConfiguration, r.reconcileRun,
 	} {
 		after, err := p(ctx, scope)
 		if err != nil {

@@ -37,6 +37,8 @@ type machineScope struct {
 	vm vmFacts
 	// guest is set by reconcileGuest.
 	guest guestFacts
+	// userData is set by reconcileUserData.
+	userData userDataFacts
 	// desired is set by reconcileConfiguration.
 	desired desiredFacts
 	// olvmClusters are the names of several OLVMClusters that could be the machine's, where its Cluster is gone.
@@ -79,6 +81,13 @@ type guestFacts struct {
 	interfaces []engine.GuestInterface
 	// asked reports that the addresses were needed, and that the engine answered.
 	asked bool
+}
+
+// userDataFacts are what became of the user data of a node.
+type userDataFacts struct {
+	// kept reports that it is left where it is; removed, that this pass has taken it away, and err why it could not.
+	kept, removed bool
+	err           error
 }
 
 // desiredFacts are what the machine should be in the engine.

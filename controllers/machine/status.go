@@ -33,6 +33,7 @@ var machineConditions = []string{
 	infrav1.InfrastructureAppliedCondition,
 	infrav1.VirtualMachineRunningCondition,
 	infrav1.DriftDetectedCondition,
+	infrav1.UserDataRemovedCondition,
 	infrav1.DeletingCondition,
 	clusterv1.PausedCondition,
 }
@@ -69,6 +70,7 @@ func updateMachineStatus(scope *machineScope) {
 		setAddressesCondition(scope, len(addresses) > 0)
 		setAppliedCondition(scope)
 		setDriftCondition(m)
+		setUserDataCondition(scope)
 	}
 
 	setRunningCondition(scope)

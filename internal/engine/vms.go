@@ -135,6 +135,25 @@ func (c *Client) ReplaceInitialization(ctx context.Context, id ID, to *Initializ
 	return err
 }
 
+// ForgetUserData takes the user data of a VM out of the engine, where answers and lists of VMs have it as well as the
+// database; the rest of its initialization stays. A VM that runs is not disturbed. Drives that were written, snapshots
+// that were made before, and the logs of earlier starts keep it.
+func (c *Client) ForgetUserData(ctx context.Context, id ID) error {
+	vm, err := c.VMInFull(ctx, id)
+	if err != nil {
+		return err
+	}
+
+	if vm.Initialization == nil || vm.Initialization.CustomScript == "" {
+		return nil
+	}
+
+	rest := *vm.Initialization
+	rest.CustomScript = ""
+
+	return c.ReplaceInitialization(ctx, id, &rest)
+}
+
 // UpdateVM changes the fields of the VM that are set and returns the result. What a VM that runs cannot take at once
 // waits for its next start; what waited before is lost, unless the change says it again.
 func (c *Client) UpdateVM(ctx context.Context, id ID, change *VM) (*VM, error) {

@@ -326,6 +326,21 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 	return nil
 }
 
+// ForgetUserData takes the user data of VMs out of a state. No run may use the state meanwhile.
+func (s *Store) ForgetUserData(ctx context.Context, owner client.Object, clusterName string) error {
+	state, err := s.Load(ctx, owner)
+	if err != nil || state == nil {
+		return err
+	}
+
+	next, err := withoutUserData(state.Bytes())
+	if err != nil || next == nil {
+		return err
+	}
+
+	return s.Save(ctx, owner, clusterName, next)
+}
+
 // pack is a state as a Secret has it.
 func pack(raw []byte) ([]byte, error) {
 	var packed bytes.Buffer

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -51,6 +52,37 @@ func newStore(t *testing.T) (*Store, client.Client, *corev1.ConfigMap) {
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo-1", UID: "5f0c"}}
 
 	return &Store{Client: c, Reader: c}, c, owner
+}
+
+func TestUserDataIsTakenOutOfAState(t *testing.T) {
+	store, _, owner := newStore(t)
+	ctx := t.Context()
+	check.Error(t, store.ForgetUserData(ctx, owner, "demo"), "") // there is none
+
+	const before = `{"version":4,"terraform_version":"1.11.4","serial":7,"lineage":"a","outputs":{},"resources":[` +
+		`{"mode":"managed","type":"ovirt_vm","name":"this","instances":[{"attributes":{"id":"0f9b","memory":9007199254740993,` +
+		`"initialization_custom_script":"#cloud-config\nkey: secret"},"private":"eyJ4"}]},` +
+		`{"mode":"managed","type":"ovirt_nic","name":"nic1","instances":[{"attributes":{"id":"2"}}]}]}`
+	check.Error(t, store.Save(ctx, owner, "demo", []byte(before)), "")
+	check.Error(t, store.ForgetUserData(ctx, owner, "demo"), "")
+
+	loaded, err := store.Load(ctx, owner)
+	check.Error(t, err, "")
+	check.Equal(t, "serial", loaded.Serial, 8)
+	check.Equal(t, "VM", loaded.VMID(), "0f9b")
+	check.Lacks(t, "state", string(loaded.Bytes()), "secret")
+
+	var got, want any
+	check.Error(t, json.Unmarshal(loaded.Bytes(), &got), "")
+	check.Error(t, json.Unmarshal([]byte(strings.NewReplacer(`"#cloud-config\nkey: secret"`, "null", `"serial":7`, `"serial":8`).
+		Replace(before)), &want), "")
+	check.Equal(t, "the rest", got, want)
+	check.Contains(t, "a large number", string(loaded.Bytes()), "9007199254740993")
+
+	check.Error(t, store.ForgetUserData(ctx, owner, "demo"), "")
+	again, err := store.Load(ctx, owner)
+	check.Error(t, err, "")
+	check.Equal(t, "serial where nothing was to be done", again.Serial, 8)
 }
 
 func TestAStateIsKeptInTheFormatOfTerraformsBackend(t *testing.T) {

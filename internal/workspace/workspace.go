@@ -253,6 +253,11 @@ func (w *Workspace) Recorded() {
 	}
 }
 
+// ForgetUserData takes the user data of VMs out of the state. It is called while no run is in flight.
+func (w *Workspace) ForgetUserData(ctx context.Context) error {
+	return w.kind.states.ForgetUserData(ctx, w.object, w.cluster)
+}
+
 // Request is what a controller wants of its workspace in a pass.
 type Request struct {
 	Facts

@@ -99,6 +99,7 @@ type options struct {
 	machineConcurrency  int
 	terraformRuns       int
 	terraformLimit      time.Duration
+	keepUserData        bool
 	driftInterval       time.Duration
 	workDir             string
 	requireConfinement  bool
@@ -193,6 +194,11 @@ func (o *options) addTenantFlags(fs *pflag.FlagSet) {
 		&o.approveServing, "approve-kubelet-serving-csrs", true,
 		"Approve certificate signing requests of kubelets in workload clusters whose names and addresses are those "+
 			"of their machine; others are left alone.",
+	)
+	fs.BoolVar(
+		&o.keepUserData, "keep-user-data", false,
+		"Leave the user data of VMs in the engine and in Terraform's states when they have become nodes. It has "+
+			"private keys of the clusters, and everybody who may see a VM in the engine can read it.",
 	)
 	fs.StringVar(
 		&o.bootstrapURL, "bootstrap-url", "",
@@ -542,6 +548,7 @@ func addControllers(
 		WatchFilterValue: o.watchFilter,
 		Addresses:        addresses,
 		Delivery:         userData,
+		KeepUserData:     o.keepUserData,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.machineConcurrency})
 	if err != nil {
 		return err

@@ -80,6 +80,27 @@ func (s *Control) withVM(idOrName string, change func(*store.VM) error) error {
 	return errors.Join(err, st.Flush())
 }
 
+// Drive is what the engine has put on the drive of a VM's last start.
+type Drive struct {
+	UserData string `json:"userData"`
+	HostName string `json:"hostName"`
+}
+
+// Drive of a VM by its ID or name; empty where it has none.
+func (s *Control) Drive(vm string) Drive {
+	var out Drive
+
+	_ = s.withVM(vm, func(v *store.VM) error {
+		if v.Drive != nil {
+			out = Drive{UserData: v.Drive.Value("custom_script"), HostName: v.Drive.Value("host_name")}
+		}
+
+		return nil
+	})
+
+	return out
+}
+
 // Crash makes a running VM die by itself; a highly available one starts again.
 func (s *Control) Crash(vm string) error {
 	return s.withVM(vm, func(v *store.VM) error {

@@ -17,7 +17,7 @@ import (
 const Path = "/ovirtsim"
 
 const controlHelp = `known:
-  GET requests[?after=SEQ], summary, state, vms, disks, faults
+  GET requests[?after=SEQ], summary, state, vms, vms/NAME/drive, disks, faults
   POST faults; DELETE faults, faults/ID
   POST expire-sessions, users/NAME/unlock
   POST vms/NAME/crash, vms/NAME/node {"ready":"True|False|Unknown","reason":"..."}
@@ -50,6 +50,7 @@ func (s *Control) routes() *http.ServeMux {
 	show("/summary", func(*http.Request) any { return s.Summary() })
 	show("/state", func(*http.Request) any { return s.State() })
 	show("/vms", func(*http.Request) any { return s.VMs() })
+	show("/vms/{name}/drive", func(r *http.Request) any { return s.Drive(r.PathValue("name")) })
 	show("/disks", func(*http.Request) any { return s.Disks() })
 	show("/faults", func(*http.Request) any { return s.Faults() })
 	do("POST /faults", func(r *http.Request) error {
