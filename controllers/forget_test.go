@@ -139,9 +139,12 @@ func TestUserDataThatCannotBeTakenAway(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)
+	before := s.inspect("one").vm.Initialization
 	check.Error(t, s.Sim.Inject(ovirtsim.Fault{
 		Method: "PUT", Path: "/api/vms/[^/]+$", Status: 409, Count: 1, Reason: "Operation Failed", Detail: "not now",
 	}), "")
+	// What was taken away with it must be written again, whatever the engine says at first.
+	check.Error(t, s.Sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "/api/vms/[^/]+$", Status: 503, Nth: 3, Count: 2}), "")
 	s.joins(m)
 
 	message := s.Expect(m, infrav1.UserDataRemovedCondition, "False/"+infrav1.UserDataNotRemovedReason)
@@ -150,4 +153,9 @@ func TestUserDataThatCannotBeTakenAway(t *testing.T) {
 	}
 
 	s.Expect(m, infrav1.UserDataRemovedCondition, "True/"+infrav1.UserDataRemovedReason)
+
+	after := s.inspect("one").vm.Initialization
+	check.Equal(t, "host name", after.HostName, before.HostName)
+	check.Equal(t, "addresses", after.NICs, before.NICs)
+	check.Equal(t, "user data", after.CustomScript, "")
 }

@@ -49,7 +49,7 @@ func (j *journey) ui(args ...string) (url string) {
 func TestThePageFollowsAManagementCluster(t *testing.T) {
 	t.Parallel()
 	j := newJourney(t, suite.plane)
-	j.clusterFile("page", 86, 1, "")
+	j.clusterFile("page", 86, 1, "\n    serviceLoadBalancers: {ipAddresses: 127.20.86.200-127.20.86.209}")
 
 	v := browser.Open(t, j.ui("--engine", "--kubeconfig", suite.plane.Kubeconfig), 1400, 900)
 	v.Until(`document.querySelector('#clusters').innerText.includes('There are no clusters')`)
@@ -57,7 +57,8 @@ func TestThePageFollowsAManagementCluster(t *testing.T) {
 	t.Cleanup(func() {
 		j.does("delete", j.name, "-n", j.namespace, "--kubeconfig", suite.plane.Kubeconfig, "--timeout", "4m", "--yes")
 	})
-	j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--timeout", "4m")
+	_, said := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--timeout", "4m")
+	check.Contains(t, "start", said, "Installing load balancers for Services: ok")
 
 	// It came without a reload: the machines that run, their VMs as the engine has them, and the events.
 	v.Until(`document.querySelectorAll('a.machine').length === 2 && document.querySelector('.cluster').innerText.includes('Available')`)

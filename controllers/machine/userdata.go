@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -13,13 +14,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
+// userDataRetry is when to try again what the engine or the API server has refused.
+const userDataRetry = time.Minute
+
 // reconcileUserData takes the user data of a node out of the engine and of the state: it has private keys of the
 // cluster, and tokens, and everybody who may see the VM in the engine reads it. The first boot has used it by then.
 func (r *Reconciler) reconcileUserData(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	done := conditions.IsTrue(scope.olvmMachine, infrav1.UserDataRemovedCondition)
-	if scope.userData.kept || done || !scope.joined() || scope.engine.session == nil || scope.vm.seen == nil ||
-		scope.workspace.StateErr != nil || scope.workspace.InFlight() {
+	if scope.leavesUserData() || done || !scope.joined() || scope.engine.session == nil || scope.vm.seen == nil ||
+		scope.workspace.StateErr != nil || scope.workspace.InFlight() || scope.workspace.Unfinished() {
 		return 0, nil
+	}
+
+	if scope.vm.seen.ChangesWait { // any change of the VM would drop what waits for its next start
+		return vmSteady, nil
 	}
 
 	err := scope.engine.session.ForgetUserData(ctx, scope.vm.seen.ID)
@@ -29,7 +37,7 @@ func (r *Reconciler) reconcileUserData(ctx context.Context, scope *machineScope)
 
 	if err != nil {
 		scope.userData.err = fmt.Errorf("the user data was not taken away: %w", err)
-		return engineRetry, nil
+		return wait.Jitter(userDataRetry, jitter), nil
 	}
 
 	scope.userData.removed = true
@@ -38,8 +46,12 @@ func (r *Reconciler) reconcileUserData(ctx context.Context, scope *machineScope)
 }
 
 // joined reports whether the VM has become a node.
-func (s *machineScope) joined() bool {
-	return !s.supports() && s.machine.Status.NodeRef.IsDefined()
+func (s *machineScope) joined() bool { return s.machine.Status.NodeRef.IsDefined() }
+
+// leavesUserData reports whether the user data is left where it is. That of support services has no keys of the
+// cluster, and a VM of an inventory gets its own initialization back when it is released.
+func (s *machineScope) leavesUserData() bool {
+	return s.userData.kept || s.supports() || s.fromInventory()
 }
 
 // setUserDataCondition says whether the user data is still where others may read it.
@@ -47,7 +59,7 @@ func setUserDataCondition(scope *machineScope) {
 	m := scope.olvmMachine
 
 	switch {
-	case scope.userData.kept || scope.supports():
+	case scope.leavesUserData():
 		conditions.Delete(m, infrav1.UserDataRemovedCondition)
 	case conditions.IsTrue(m, infrav1.UserDataRemovedCondition):
 	case scope.userData.removed:

@@ -86,10 +86,6 @@ func (s Sources) loadAll(ctx context.Context, applications []clusterfile.Chart) 
 		return nil, err
 	}
 
-	if out, err = s.withNetwork(ctx, out); err != nil {
-		return nil, fmt.Errorf("--cni: %w", err)
-	}
-
 	for _, one := range applications {
 		loaded, err := loadChart(listEntry{
 			Name:       one.Release,
@@ -106,24 +102,19 @@ func (s Sources) loadAll(ctx context.Context, applications []clusterfile.Chart) 
 		out = append(out, AddOn{Name: one.Release, chart: loaded})
 	}
 
-	return out, nil
+	return s.withNetwork(ctx, out)
 }
 
-// withNetwork adds the network plugin: one that was asked for is the first, and the default comes after what may bring
-// another one.
+// withNetwork adds the network plugin before the others, whose hooks may wait for pods. There is no default where
+// another add-on is one.
 func (s Sources) withNetwork(ctx context.Context, others []AddOn) ([]AddOn, error) {
-	isPlugin := func(a AddOn) bool { return slices.ContainsFunc(a.objects, writesPluginFolder) }
-	if s.CNI == "" && slices.ContainsFunc(others, isPlugin) {
+	if s.CNI == "" && slices.ContainsFunc(others, AddOn.isNetworkPlugin) {
 		return others, nil
 	}
 
 	plugin, err := networkPlugin(ctx, s.CNI, s.Pods)
 	if err != nil {
-		return nil, err
-	}
-
-	if s.CNI == "" {
-		return append(others, plugin...), nil
+		return nil, fmt.Errorf("--cni: %w", err)
 	}
 
 	return append(plugin, others...), nil

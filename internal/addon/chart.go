@@ -1,6 +1,7 @@
 package addon
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,10 +12,12 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/common"
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/cli"
@@ -98,6 +101,16 @@ func readList(path string) ([]listEntry, error) {
 type chart struct {
 	listEntry
 	content *chartv2.Chart
+}
+
+// names reports whether the chart, or one that it depends on, has a text in its templates or values.
+func (c *chart) names(text string) bool { return chartNames(c.content, text) }
+
+func chartNames(content *chartv2.Chart, text string) bool {
+	has := func(file *common.File) bool { return bytes.Contains(file.Data, []byte(text)) }
+
+	return slices.ContainsFunc(content.Templates, has) || slices.ContainsFunc(content.Raw, has) ||
+		slices.ContainsFunc(content.Dependencies(), func(d *chartv2.Chart) bool { return chartNames(d, text) })
 }
 
 // loadChart finds a chart, where need be in its repository or registry.

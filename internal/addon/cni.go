@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 )
 
 // plugin is a network plugin that is known by its name.
@@ -93,7 +95,20 @@ func writesPluginFolder(object *unstructured.Unstructured) bool {
 	})
 }
 
-// otherPlugin is the name of a network plugin that a cluster has beside those of an add-on; empty for none.
+// isNetworkPlugin reports whether an add-on is one, by its DaemonSet. A chart that was not rendered is one where it
+// names the folder.
+func (a AddOn) isNetworkPlugin() bool {
+	return slices.ContainsFunc(a.objects, writesPluginFolder) || a.chart != nil && a.chart.names(pluginFolders[0])
+}
+
+// isApplied reports whether an object was applied by us.
+func isApplied(object *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(object.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager == string(manifest.FieldOwner)
+	})
+}
+
+// otherPlugin is the name of a network plugin that a cluster has and that this add-on has not made; empty for none.
 func (a AddOn) otherPlugin(ctx context.Context, c client.Client) (string, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSetList"})
@@ -105,7 +120,8 @@ func (a AddOn) otherPlugin(ctx context.Context, c client.Client) (string, error)
 	for i := range list.Items {
 		found := &list.Items[i]
 		own := slices.ContainsFunc(a.objects, func(o *unstructured.Unstructured) bool {
-			return o.GetKind() == found.GetKind() && o.GetName() == found.GetName()
+			return o.GetKind() == found.GetKind() && o.GetName() == found.GetName() &&
+				o.GetNamespace() == found.GetNamespace() && isApplied(found)
 		})
 
 		if !own && writesPluginFolder(found) {

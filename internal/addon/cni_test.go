@@ -138,8 +138,8 @@ func TestTheDefaultNetworkPlugin(t *testing.T) {
 		because string
 	}{
 		"nothing": {
-			addOn: fmt.Sprintf(daemonSet, "logs", "/var/log"), want: []string{"manifests", "flannel v0.27.0"},
-			because: "it is the default, after what may bring another one",
+			addOn: fmt.Sprintf(daemonSet, "logs", "/var/log"), want: []string{"flannel v0.27.0", "manifests"},
+			because: "it is the default, before what may wait for pods",
 		},
 		"none": {
 			cni: "none", addOn: fmt.Sprintf(daemonSet, "logs", "/var/log"), want: []string{"manifests"},
@@ -184,7 +184,7 @@ func TestTheDefaultIsNotInstalledBesideAnother(t *testing.T) {
 		objects, err := readManifests(t.Context(), write(t, there))
 		check.Error(t, err, "")
 
-		c := fake.NewClientBuilder().WithObjects(objects[0]).Build()
+		c := fake.NewClientBuilder().WithReturnManagedFields().WithObjects(objects[0]).Build()
 
 		var out strings.Builder
 		check.Error(t, addOns[0].Install(t.Context(), Target{Client: c}, time.Minute, progress.To(&out)), "")
@@ -201,6 +201,13 @@ func TestTheDefaultIsNotInstalledBesideAnother(t *testing.T) {
 	check.Contains(t, "what is said", said, "flannel v0.27.0 is not installed: the cluster has kube-system/calico-node")
 	check.Equal(t, "namespaces beside another plugin", namespaces, 0)
 
-	_, namespaces = install(fmt.Sprintf(daemonSet, "kube-flannel-ds", "/etc/cni/net.d"))
-	check.Equal(t, "namespaces where it is there itself", namespaces, 1)
+	own := fmt.Sprintf(daemonSet, "kube-flannel-ds", "/etc/cni/net.d")
+	said, namespaces = install(own)
+	check.Contains(t, "what is said of one that somebody else has applied", said, "the cluster has kube-system/kube-flannel-ds")
+	check.Equal(t, "namespaces beside somebody else's", namespaces, 0)
+
+	_, namespaces = install(strings.Replace(own, "namespace: kube-system",
+		"namespace: kube-system, managedFields: [{manager: olvmctl, operation: Apply, "+
+			"apiVersion: apps/v1, fieldsType: FieldsV1, fieldsV1: {}}]", 1))
+	check.Equal(t, "namespaces where it is ours", namespaces, 1)
 }

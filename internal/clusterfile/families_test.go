@@ -117,17 +117,27 @@ func TestLoadBalancersOfAClusterFile(t *testing.T) {
 	}
 
 	for addresses, want := range map[string]string{
-		"10.20.30.300":              `"10.20.30.300" is no address, no range a-b and no CIDR block`,
-		"10.20.31.1-10.20.31.9":     "10.20.31.1-10.20.31.9 is not in a subnet of machines (10.20.30.0/24, 10.20.30.0/24)",
-		"10.20.30.150-10.20.30.160": "has virtualIp, 10.20.30.160",
-		"10.20.30.1-10.20.30.3":     "has the gateway 10.20.30.1",
-		"10.20.30.220-10.20.30.230": "overlaps with the addresses of machines 10.20.30.210-10.20.30.220",
+		"10.20.30.300":                `"10.20.30.300" is no address, no range a-b and no CIDR block`,
+		"10.20.31.1-10.20.31.9":       "10.20.31.1-10.20.31.9 is not in the subnet of the machines of providers.olvm.workerMachine (10.20.30.0/24)",
+		"10.20.30.150-10.20.30.160":   "has virtualIp, 10.20.30.160",
+		"10.20.30.1-10.20.30.3":       "has the gateway 10.20.30.1",
+		"fd00:20:31::1-fd00:20:31::9": "",
+		"10.20.30.220-10.20.30.230":   "overlaps with the addresses of machines 10.20.30.210-10.20.30.220",
 	} {
-		check.Contains(t, addresses, texts(with(addresses).Validate()), want)
+		problems := texts(with(addresses).Validate())
+		if check.Contains(t, addresses, problems, want); want == "" {
+			check.Equal(t, addresses, problems, "")
+		}
 	}
+
+	four := with("fd00:20:31::1", "10.244.0.0/16,fd01::/48", "10.244.0.0/16", "10.96.0.0/12,fd02::/112", "10.96.0.0/12")
+	check.Contains(t, "IPv6 without pods of IPv6", texts(four.Validate()), "is of a family that podSubnet (10.244.0.0/16)")
+
+	router := with("fd00:20:30::1", sixOnly...)
+	check.Contains(t, "the router", texts(router.Validate()), "has the gateway fd00:20:30::1")
 
 	six := with("fd00:20:30::200-fd00:20:30::20f", sixOnly...)
 	check.Equal(t, "problems of IPv6", texts(six.Validate()), "")
 	elsewhere := with("fd00:99::1", sixOnly...)
-	check.Contains(t, "elsewhere", texts(elsewhere.Validate()), "is not in a subnet of machines")
+	check.Contains(t, "elsewhere", texts(elsewhere.Validate()), "is not in the subnet of the machines")
 }

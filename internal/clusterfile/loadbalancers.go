@@ -3,6 +3,7 @@ package clusterfile
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"go4.org/netipx"
@@ -61,32 +62,39 @@ func (s *Source) checkLoadBalancers() {
 			continue
 		}
 
+		hasFamily := func(pods string) bool {
+			network, err := netip.ParsePrefix(pods)
+			return err == nil && network.Addr().Is4() == wanted.From().Is4()
+		}
+		if !slices.ContainsFunc(s.PodNetworks(), hasFamily) {
+			s.note(false, serviceLoadBalancers, "%s is of a family that podSubnet (%s) has no network of", wanted,
+				s.PodSubnet)
+			continue
+		}
+
 		s.checkReachable(wanted)
 		s.checkOthersAddresses(wanted)
 	}
 }
 
-// checkReachable checks that machines can announce addresses, which are in the subnet of some. Of dual stack, the file
-// has no subnet of IPv6.
+// checkReachable checks that machines can announce addresses: any node may hold one, so that it is in the subnets of
+// all. Of dual stack, a file need not have the subnet of IPv6.
 func (s *Source) checkReachable(wanted netipx.IPRange) {
-	var subnets []string
-
 	for _, kind := range s.machineKinds() {
-		subnet, err := netip.ParsePrefix(s.family(kind.machine.VirtualMachine.Network).subnet)
-		if err != nil {
-			return // noted before
+		text := kind.machine.VirtualMachine.Network.IPv6.Subnet
+		if wanted.From().Is4() {
+			text = kind.machine.VirtualMachine.Network.IPv4.Subnet
 		}
 
-		if subnet.Masked().Contains(wanted.From()) && subnet.Masked().Contains(wanted.To()) {
-			return
+		subnet, err := netip.ParsePrefix(text)
+		known := err == nil
+
+		switch subnet = subnet.Masked(); {
+		case known && subnet.Contains(wanted.From()) && subnet.Contains(wanted.To()):
+		case known || wanted.From().Is4() && s.isIPv6Only():
+			s.note(false, serviceLoadBalancers, "%s is not in the subnet of the machines of %s (%s), which announce it",
+				wanted, strings.TrimSuffix(kind.prefix, "."), text)
 		}
-
-		subnets = append(subnets, subnet.Masked().String())
-	}
-
-	if wanted.From().Is4() || s.isIPv6Only() {
-		s.note(false, serviceLoadBalancers, "%s is not in a subnet of machines (%s), which announce it", wanted,
-			strings.Join(subnets, ", "))
 	}
 }
 
@@ -98,15 +106,35 @@ func (s *Source) checkOthersAddresses(wanted netipx.IPRange) {
 
 	for _, kind := range s.machineKinds() {
 		network := kind.machine.VirtualMachine.Network
-		if gateway, err := netip.ParseAddr(network.Gateway); err == nil && wanted.Contains(gateway) {
-			s.note(false, serviceLoadBalancers, "%s has the gateway %s", wanted, gateway)
-		}
+		s.checkGateways(network, wanted)
 
 		for _, text := range append(split(network.IPv4.IPAddresses), split(network.IPv6.IPAddresses)...) {
 			if used, err := addressRange(text); err == nil && used.Overlaps(wanted) {
 				s.note(false, serviceLoadBalancers, "%s overlaps with the addresses of machines %s (%s)", wanted, used,
 					kind.prefix+"virtualMachine.network")
 			}
+		}
+	}
+}
+
+// checkGateways checks that addresses are no routers of a network. The one of IPv4 has the first address where none is
+// written.
+func (s *Source) checkGateways(network GuestNetwork, wanted netipx.IPRange) {
+	var gateways []netip.Addr
+
+	own := s.family(network)
+	if pool, err := own.read(split(own.addresses)...); err == nil {
+		gateways = append(gateways, pool.Gateway)
+	}
+
+	if gateway, err := netip.ParseAddr(network.IPv6.Gateway); err == nil {
+		gateways = append(gateways, gateway)
+	}
+
+	for _, gateway := range gateways {
+		if wanted.Contains(gateway) {
+			s.note(false, serviceLoadBalancers, "%s has the gateway %s", wanted, gateway)
+			return
 		}
 	}
 }

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,8 +16,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// enginePause is between two questions to an engine, which tells nobody of changes by itself.
-const enginePause = 10 * time.Second
+const (
+	// enginePause is between two questions to an engine, which tells nobody of changes by itself.
+	enginePause = 10 * time.Second
+	// engineLimit is how long an answer may take.
+	engineLimit = 30 * time.Second
+)
 
 // Engine is what an engine says of our VMs.
 type Engine struct {
@@ -62,7 +67,6 @@ func (e *engines) follow(ctx context.Context) {
 
 	for {
 		e.askAll(ctx)
-		e.of.changed.Note()
 
 		select {
 		case <-ctx.Done():
@@ -72,34 +76,69 @@ func (e *engines) follow(ctx context.Context) {
 	}
 }
 
-// askAll asks each engine once. Of several clusters of one engine, the first whose credentials can be read asks for
-// all.
+// askAll asks each engine once, all beside each other, and shows each answer when it comes.
 func (e *engines) askAll(ctx context.Context) {
 	var clusters infrav1.OLVMClusterList
 	if err := e.of.reader.List(ctx, &clusters, client.InNamespace(e.of.Namespace)); err != nil {
 		return // the state says so
 	}
 
-	asked := map[string]Engine{}
+	byURL := map[string][]*infrav1.OLVMCluster{}
 
 	for i := range clusters.Items {
 		url := clusters.Items[i].Spec.OLVMOvirtAPIServer.ServerURL
-		if before, known := asked[url]; known && before.Error == "" {
+		byURL[url] = append(byURL[url], &clusters.Items[i])
+	}
+
+	e.forgetOthers(byURL)
+
+	var asking sync.WaitGroup
+	for url, of := range byURL {
+		asking.Go(func() {
+			answer := e.askFor(ctx, url, of)
+
+			e.mu.Lock()
+			e.known[url] = answer
+			e.mu.Unlock()
+			e.of.changed.Note()
+		})
+	}
+
+	asking.Wait()
+}
+
+// askFor asks the engine of some clusters: the first whose credentials can be read asks for all.
+func (e *engines) askFor(ctx context.Context, url string, clusters []*infrav1.OLVMCluster) Engine {
+	var problem error
+
+	for _, cluster := range clusters {
+		session, err := e.session(ctx, cluster)
+		if err != nil {
+			problem = err
 			continue
 		}
 
-		answer, err := e.ask(ctx, &clusters.Items[i])
-		if err != nil {
-			answer = e.last(url)
-			answer.Error = err.Error()
+		answer, err := e.ask(ctx, url, session)
+		if err == nil {
+			return answer
 		}
 
-		asked[url] = answer
+		problem = err
+
+		break // others would wait as long for it
 	}
 
+	answer := e.last(url)
+	answer.Error = problem.Error()
+
+	return answer
+}
+
+// forgetOthers forgets the engines that no cluster has any more.
+func (e *engines) forgetOthers(byURL map[string][]*infrav1.OLVMCluster) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.known = asked
+	maps.DeleteFunc(e.known, func(url string, _ Engine) bool { return byURL[url] == nil })
 }
 
 // last is what an engine said last.
@@ -114,22 +153,25 @@ func (e *engines) last(url string) Engine {
 	return Engine{URL: url, VMs: []VM{}}
 }
 
-// ask asks an engine with the credentials of a cluster. They are read anew each time, since they may change.
-func (e *engines) ask(ctx context.Context, cluster *infrav1.OLVMCluster) (Engine, error) {
+// session is one with the credentials of a cluster. They are read anew each time, since they may change.
+func (e *engines) session(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, error) {
 	objects, err := connection.Read(ctx, e.of.In, cluster)
 	if err != nil {
-		return Engine{}, err
+		return nil, err
 	}
 
 	config, err := connection.Config(cluster, objects)
 	if err != nil {
-		return Engine{}, err
+		return nil, err
 	}
 
-	session, err := e.sessions.Get(config)
-	if err != nil {
-		return Engine{}, err
-	}
+	return e.sessions.Get(config)
+}
+
+// ask asks an engine for its VMs.
+func (e *engines) ask(ctx context.Context, url string, session *engine.Client) (Engine, error) {
+	ctx, cancel := context.WithTimeout(ctx, engineLimit)
+	defer cancel()
 
 	vms, err := session.VMs(ctx)
 	if err != nil {
@@ -141,7 +183,7 @@ func (e *engines) ask(ctx context.Context, cluster *infrav1.OLVMCluster) (Engine
 		return Engine{}, err
 	}
 
-	out := Engine{URL: cluster.Spec.OLVMOvirtAPIServer.ServerURL, At: time.Now(), VMs: []VM{}}
+	out := Engine{URL: url, At: time.Now(), VMs: []VM{}}
 
 	for i := range vms {
 		if vm, ours := e.vmOf(ctx, &vms[i], hosts); ours {
@@ -186,6 +228,10 @@ func (e *engines) vmOf(ctx context.Context, vm *engine.VM, hosts []engine.Host) 
 
 // difference says what the management cluster has otherwise than the engine; empty for nothing.
 func (e *engines) difference(ctx context.Context, owner ownermark.Owner, vm *VM) string {
+	if _, unseen := e.of.unseen["OLVMMachines"]; unseen {
+		return ""
+	}
+
 	var machine infrav1.OLVMMachine
 	key := client.ObjectKey{Namespace: owner.Namespace, Name: owner.Name}
 

@@ -115,6 +115,10 @@ func (w *watcher) followAll(ctx context.Context, objects cache.Cache, kinds []wa
 		}
 	}
 
+	if !objects.WaitForCacheSync(ctx) {
+		return fmt.Errorf("failed to read the management cluster: %w", errors.Join(context.Cause(ctx), w.lostBy()))
+	}
+
 	return nil
 }
 

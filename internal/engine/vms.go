@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 )
 
 type vmList struct {
@@ -151,8 +154,24 @@ func (c *Client) ForgetUserData(ctx context.Context, id ID) error {
 	rest := *vm.Initialization
 	rest.CustomScript = ""
 
-	return c.ReplaceInitialization(ctx, id, &rest)
+	if _, err := c.UpdateVM(ctx, id, &VM{Initialization: &Initialization{}}); err != nil {
+		return err
+	}
+
+	// What was taken away with it is written again, also where nobody waits any more: nothing else knows it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreLimit)
+	defer cancel()
+
+	return retry.OnError(restoreSteps, func(error) bool { return ctx.Err() == nil }, func() error {
+		_, err := c.UpdateVM(ctx, id, &VM{Initialization: &rest})
+		return err
+	})
 }
+
+// restoreLimit bounds how long it is tried to write what must not be lost, and restoreSteps how often.
+const restoreLimit = 20 * time.Second
+
+var restoreSteps = wait.Backoff{Steps: 6, Duration: 200 * time.Millisecond, Factor: 2}
 
 // UpdateVM changes the fields of the VM that are set and returns the result. What a VM that runs cannot take at once
 // waits for its next start; what waited before is lost, unless the change says it again.

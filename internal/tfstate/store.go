@@ -326,19 +326,27 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 	return nil
 }
 
-// ForgetUserData takes the user data of VMs out of a state. No run may use the state meanwhile.
+// ForgetUserData takes the user data of VMs out of a state. No run may use the state meanwhile; where another process
+// writes it, that is an error, and the other's stays.
 func (s *Store) ForgetUserData(ctx context.Context, owner client.Object, clusterName string) error {
 	state, err := s.Load(ctx, owner)
+	defer s.unnote(owner) // no run follows that would use it
+
 	if err != nil || state == nil {
 		return err
 	}
 
-	next, err := withoutUserData(state.Bytes())
-	if err != nil || next == nil {
+	raw, err := withoutUserData(state.Bytes())
+	if err != nil || raw == nil {
 		return err
 	}
 
-	return s.Save(ctx, owner, clusterName, next)
+	next, err := Parse(raw)
+	if err != nil {
+		return fmt.Errorf("failed to read the state without its user data: %w", err)
+	}
+
+	return s.save(ctx, owner, clusterName, next)
 }
 
 // pack is a state as a Secret has it.

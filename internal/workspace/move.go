@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
 
 // Moving reports whether clusterctl is moving an object to another management cluster: it is deleted here, and all that
@@ -81,7 +80,7 @@ func (w *Workspace) unblockMove() bool {
 		return false
 	}
 
-	if w.InFlight() || terraform.Unfinished(w.dir()) {
+	if w.InFlight() || w.Unfinished() {
 		return false
 	}
 

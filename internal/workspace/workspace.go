@@ -119,6 +119,10 @@ func (w *Workspace) InFlight() bool {
 	return w.runs().inFlight(w.key)
 }
 
+// Unfinished reports whether a run left a state in the working directory that may not be anywhere else. The next run
+// begins with it.
+func (w *Workspace) Unfinished() bool { return terraform.Unfinished(w.dir()) }
+
 // HasBegun reports whether a run of the workspace has begun, or has ended and was not recorded yet.
 func (w *Workspace) HasBegun() bool {
 	run, ok := w.runs().runner.Observe(w.key.String())

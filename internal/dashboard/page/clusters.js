@@ -44,7 +44,7 @@ function vmWords(machine) {
   if (!machine.vmID) return ''
   const vm = vms.get(machine.vmID)
   if (vm) return vm.difference ? `engine: ${words(vm.status)}; ${vm.difference}` : `engine: ${words(vm.status)}`
-  return asked ? 'the engine has no such VM' : ''
+  return asked ? 'the engine had no such VM when it was asked last' : ''
 }
 
 function makeMachine() {
@@ -187,12 +187,8 @@ function trouble(state) {
       if (part.stuck && !part.machine) all.push([part.kind + part.name, title(part), part.problem, link({ ...part, namespace: cluster.namespace })])
     for (const m of machinesOf(cluster))
       if (health(m)[0] === 'bad') all.push([cluster.namespace + m.name, m.name, m.problem.replaceAll('\n', ' '), link({ kind: m.kind, namespace: cluster.namespace, name: m.name })])
-      else if (asked && m.machine.vmID && !vms.has(m.machine.vmID)) all.push([cluster.namespace + m.name, m.name, 'has a VM that the engine does not have', link({ kind: m.kind, namespace: cluster.namespace, name: m.name })])
   }
-  for (const e of state.engines || []) {
-    if (e.error) all.push([e.url, 'Engine ' + e.url, 'does not answer: ' + e.error])
-    for (const v of e.vms) if (v.difference && v.difference.startsWith('there is no')) all.push([v.id, 'VM ' + v.name, v.difference])
-  }
+  for (const e of state.engines || []) if (e.error) all.push([e.url, 'Engine ' + e.url, 'does not answer: ' + e.error])
   return troubles(all)
 }
 
