@@ -2,11 +2,14 @@ package dashboard
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,8 +25,10 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/browser"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -162,6 +167,7 @@ func watched(t *testing.T, objects []client.Object) *watcher {
 		reader:  fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
 		history: newHistory(),
 		unseen:  map[string]string{},
+		lost:    map[string]error{},
 	}
 	for _, object := range objects {
 		w.history.see(object, noon.Time)
@@ -274,6 +280,45 @@ func TestKindsThatAreNotSeenAreSaid(t *testing.T) {
 	check.Length(t, "state.Clusters", state.Clusters, 1)
 	check.Equal(t, "VM of a machine",
 		state.Clusters[0].Tree.Children[1].Children[0].Machine.VMID, "")
+}
+
+func TestAWatchThatFailsIsSaidUntilItsKindIsThereAgain(t *testing.T) {
+	w := watched(t, site())
+	var away atomic.Bool
+	away.Store(true)
+
+	objects, _ := w.reader.(client.WithWatch)
+	w.In = &mgmtcluster.Cluster{Client: interceptor.NewClient(objects, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, o ...client.ListOption) error {
+			if _, isEvents := list.(*eventsv1.EventList); isEvents && away.Load() {
+				return errors.New("gone")
+			}
+
+			return c.List(ctx, list, o...)
+		},
+	})}
+
+	w.watchFailed(t.Context(), "*v1.Event", io.EOF) // as each watch ends
+	check.Length(t, "problems of a watch that has ended", w.state(t.Context()).Problems, 0)
+
+	w.watchFailed(t.Context(), "*v1.Event", errors.New("connection refused"))
+	check.Equal(t, "problems", w.state(t.Context()).Problems,
+		[]string{"Not everything can be watched now; this is what was: events: connection refused"})
+
+	for {
+		changed := w.changed.Next()
+		away.Store(false)
+
+		if len(w.state(t.Context()).Problems) == 0 {
+			return
+		}
+
+		select {
+		case <-changed:
+		case <-t.Context().Done():
+			t.Fatal("it is still said")
+		}
+	}
 }
 
 func TestThePageIsForThoseWhoKnowItsToken(t *testing.T) {

@@ -74,7 +74,7 @@ func (w *watcher) state(ctx context.Context) State {
 
 	note := func(what string, err error) { out.Problems = append(out.Problems, fmt.Sprintf("%s: %v", what, err)) }
 	if err := w.lostBy(); err != nil {
-		note("The management cluster does not answer; this is what was", err)
+		note("Not everything can be watched now; this is what was", err)
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(w.unseen)) {

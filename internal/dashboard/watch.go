@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -65,23 +66,29 @@ type watcher struct {
 	unseen map[string]string
 
 	mu sync.Mutex
-	// lost is why the management cluster does not answer; nil where it does.
-	lost error
+	// lost is why kinds cannot be watched now, by their names.
+	lost map[string]error
 }
 
 func (w *watcher) changes() *localpage.Changes { return &w.changed }
 
 // watch begins to follow a management cluster, and waits until it is known.
 func watch(ctx context.Context, o Options) (*watcher, error) {
-	w := &watcher{Options: o, server: o.In.Server(), history: newHistory(), unseen: map[string]string{}}
+	w := &watcher{
+		Options: o,
+		server:  o.In.Server(),
+		history: newHistory(),
+		unseen:  map[string]string{},
+		lost:    map[string]error{},
+	}
 
 	seen, err := w.probe(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	objects, err := o.In.NewCache(o.Namespace, func(_ context.Context, _ *toolscache.Reflector, err error) {
-		w.watchFailed(ctx, err)
+	objects, err := o.In.NewCache(o.Namespace, func(_ context.Context, of *toolscache.Reflector, err error) {
+		w.watchFailed(ctx, of.TypeDescription(), err)
 	})
 	if err != nil {
 		return nil, err
@@ -122,43 +129,60 @@ func (w *watcher) followAll(ctx context.Context, objects cache.Cache, kinds []wa
 	return nil
 }
 
-// lostBy is why the management cluster does not answer; nil where it does.
+// lostBy is why kinds cannot be watched now; nil where all can.
 func (w *watcher) lostBy() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	return w.lost
+	var out []error
+
+	for _, kind := range watchedKinds {
+		if err := w.lost[kind.name]; err != nil {
+			out = append(out, fmt.Errorf("%s: %w", kind.name, err))
+		}
+	}
+
+	return errors.Join(out...)
 }
 
-// watchFailed notes that a watch has ended. A watch ends now and then, and begins again; one that ends because nobody
-// answers is told until somebody does.
-func (w *watcher) watchFailed(ctx context.Context, err error) {
+// watchFailed notes that the watch of a kind has ended. A watch ends now and then, and begins again; one that cannot is
+// told until the kind can be listed. of is the type of its objects, as in *v1.Event.
+func (w *watcher) watchFailed(ctx context.Context, of string, err error) {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
 		return
 	}
 
+	at := slices.IndexFunc(watchedKinds, func(kind watchedKind) bool { return fmt.Sprintf("%T", kind.object) == of })
+	kind := watchedKinds[max(at, 0)]
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	if w.lost == nil {
-		go w.awaitAnswer(ctx)
+	if w.lost[kind.name] == nil {
+		go w.awaitAnswer(ctx, kind)
 	}
 
-	w.lost = err
+	w.lost[kind.name] = err
 	w.changed.Note()
 }
 
-// awaitAnswer waits until the management cluster answers again.
-func (w *watcher) awaitAnswer(ctx context.Context) {
+// awaitAnswer waits until a kind can be listed again.
+func (w *watcher) awaitAnswer(ctx context.Context, kind watchedKind) {
 	_ = wait.PollUntilContextCancel(ctx, retryPause, false, func(ctx context.Context) (bool, error) {
-		list := &clusterv1.ClusterList{}
-		return w.In.List(ctx, list, client.InNamespace(w.Namespace), client.Limit(1)) == nil, nil
+		return w.canList(ctx, kind) == nil, nil
 	})
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.lost = nil
+	delete(w.lost, kind.name)
 	w.changed.Note()
+}
+
+// canList asks for one object of a kind.
+func (w *watcher) canList(ctx context.Context, kind watchedKind) error {
+	list, _ := kind.list.DeepCopyObject().(client.ObjectList)
+
+	return w.In.List(ctx, list, client.InNamespace(w.Namespace), client.Limit(1))
 }
 
 // probe finds out which kinds can be listed. Those that the user may not list, and those that the management cluster
@@ -167,20 +191,16 @@ func (w *watcher) probe(ctx context.Context) ([]watchedKind, error) {
 	var seen []watchedKind
 
 	for _, kind := range watchedKinds {
-		list, _ := kind.list.DeepCopyObject().(client.ObjectList)
-
-		err := w.In.List(ctx, list, client.InNamespace(w.Namespace), client.Limit(1))
-		switch {
+		switch err := w.canList(ctx, kind); {
 		case err == nil:
 			seen = append(seen, kind)
-			continue
 		case !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err):
 			return nil, fmt.Errorf("failed to list %s in the management cluster: %w", kind.name, err)
 		case kind.name == watchedKinds[0].name:
 			return nil, fmt.Errorf("failed to list %s in %s: %w", kind.name, w.place(), err)
+		default:
+			w.unseen[kind.name] = err.Error()
 		}
-
-		w.unseen[kind.name] = err.Error()
 	}
 
 	return seen, nil
