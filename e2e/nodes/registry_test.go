@@ -152,15 +152,17 @@ func (m *mirror) addProvider(version string) {
 	})
 }
 
+// certManagerPrograms are those of cert-manager, which were built before the tests.
+var certManagerPrograms = []string{"controller", "webhook", "cainjector"}
+
 // addCertManager adds cert-manager, which clusterctl installs first: the manifests of its chart.
 func (m *mirror) addCertManager() (version string) {
 	m.t.Helper()
 	const path = "github.com/cert-manager/cert-manager"
 
 	version = suite.tools.Version("certmanager", path)
-	check.Error(m.t, suite.tools.Build(m.t.Context(), "certmanager", "controller", "webhook", "cainjector"), "")
 
-	for _, name := range []string{"controller", "webhook", "cainjector"} {
+	for _, name := range certManagerPrograms {
 		program, err := suite.tools.Path("certmanager", name)
 		check.Error(m.t, err, "")
 

@@ -46,7 +46,6 @@ func (m *mirror) addStorageDriver() {
 	check.Equal(m.t, "building the stand-in", string(output), "")
 	check.Error(m.t, err, "")
 
-	check.Error(m.t, suite.tools.Build(m.t.Context(), "csi", "csi-attacher"), "")
 	attacher, err := suite.tools.Path("csi", "csi-attacher")
 	check.Error(m.t, err, "")
 
