@@ -103,9 +103,7 @@ type chart struct {
 	content *chartv2.Chart
 }
 
-// names reports whether the chart, or one that it depends on, has a text in its templates or values.
-func (c *chart) names(text string) bool { return chartNames(c.content, text) }
-
+// chartNames reports whether a chart, or one that it depends on, has a text in its templates or values.
 func chartNames(content *chartv2.Chart, text string) bool {
 	has := func(file *common.File) bool { return bytes.Contains(file.Data, []byte(text)) }
 

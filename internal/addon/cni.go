@@ -98,7 +98,8 @@ func writesPluginFolder(object *unstructured.Unstructured) bool {
 // isNetworkPlugin reports whether an add-on is one, by its DaemonSet. A chart that was not rendered is one where it
 // names the folder.
 func (a AddOn) isNetworkPlugin() bool {
-	return slices.ContainsFunc(a.objects, writesPluginFolder) || a.chart != nil && a.chart.names(pluginFolders[0])
+	return slices.ContainsFunc(a.objects, writesPluginFolder) ||
+		a.chart != nil && chartNames(a.chart.content, pluginFolders[0])
 }
 
 // isApplied reports whether an object was applied by us.
@@ -119,9 +120,9 @@ func (a AddOn) otherPlugin(ctx context.Context, c client.Client) (string, error)
 
 	for i := range list.Items {
 		found := &list.Items[i]
-		own := slices.ContainsFunc(a.objects, func(o *unstructured.Unstructured) bool {
+		own := isApplied(found) && slices.ContainsFunc(a.objects, func(o *unstructured.Unstructured) bool {
 			return o.GetKind() == found.GetKind() && o.GetName() == found.GetName() &&
-				o.GetNamespace() == found.GetNamespace() && isApplied(found)
+				o.GetNamespace() == found.GetNamespace()
 		})
 
 		if !own && writesPluginFolder(found) {

@@ -15,8 +15,8 @@ const (
 
 // family is what machines have of the family of addresses that a cluster is reached by.
 type family struct {
-	// field below network of the machine, and that of its gateway.
-	field, gatewayField string
+	// field below network of the machine.
+	field string
 	// subnet, gateway and addresses as the file has them.
 	subnet, gateway, addresses string
 	pool                       func(subnet, gateway string, ranges []string) (*ipam.Pool, error)
@@ -33,10 +33,10 @@ func (f *File) isIPv6Only() bool {
 // family is that of the addresses by which the machines of a network reach each other.
 func (f *File) family(n GuestNetwork) family {
 	if f.isIPv6Only() {
-		return family{"ipv6", "ipv6.gateway", n.IPv6.Subnet, n.IPv6.Gateway, n.IPv6.IPAddresses, ipam.NewIPv6}
+		return family{"ipv6", n.IPv6.Subnet, n.IPv6.Gateway, n.IPv6.IPAddresses, ipam.NewIPv6}
 	}
 
-	return family{"ipv4", "gateway", n.IPv4.Subnet, n.Gateway, n.IPv4.IPAddresses, ipam.NewIPv4}
+	return family{"ipv4", n.IPv4.Subnet, n.Gateway, n.IPv4.IPAddresses, ipam.NewIPv4}
 }
 
 // read makes the pool of the addresses.

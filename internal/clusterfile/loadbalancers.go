@@ -8,6 +8,8 @@ import (
 
 	"go4.org/netipx"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 )
 
 const serviceLoadBalancers = "providers.olvm.serviceLoadBalancers.ipAddresses"
@@ -33,18 +35,9 @@ func (s *Source) LoadBalancers() ([]*unstructured.Unstructured, error) {
 	return addOnManifests("load-balancers", map[string]string{"SERVICE_ADDRESSES": strings.Join(ranges, ",")})
 }
 
-// addressRange reads an address, an inclusive range a-b, or a CIDR block, which means the addresses from the written
-// one to the end of the block, as the ranges of machines do.
+// addressRange reads what the ranges of machines may be, too.
 func addressRange(text string) (netipx.IPRange, error) {
-	if prefix, err := netip.ParsePrefix(text); err == nil {
-		return netipx.IPRangeFrom(prefix.Addr(), netipx.PrefixLastIP(prefix.Masked())), nil
-	}
-
-	if address, err := netip.ParseAddr(text); err == nil {
-		return netipx.IPRangeFrom(address, address), nil
-	}
-
-	out, err := netipx.ParseIPRange(text)
+	out, err := ipam.ParseRange(text)
 	if err != nil {
 		return out, fmt.Errorf("%q is no address, no range a-b and no CIDR block", text)
 	}

@@ -188,6 +188,15 @@ func (p *Pool) fill(f family, subnet netip.Prefix, ranges []string) error {
 	return nil
 }
 
+// ParseRange reads one of the ranges that NewIPv4 and NewIPv6 take, of either family.
+func ParseRange(text string) (netipx.IPRange, error) {
+	if strings.Contains(text, ":") {
+		return v6.parseRange(text)
+	}
+
+	return v4.parseRange(text)
+}
+
 func (f family) parseRange(text string) (netipx.IPRange, error) {
 	malformed := fmt.Errorf("%q is not an %s address, a range a-b or a CIDR block", text, f.name)
 	if from, to, ok := strings.Cut(text, "-"); ok {

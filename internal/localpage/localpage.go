@@ -9,7 +9,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"path"
 	"strings"
 	"time"
 )
@@ -71,10 +70,10 @@ func Serve(o Options) (*Server, error) {
 			ReadHeaderTimeout: 10 * time.Second,
 			ErrorLog:          QuietLog(),
 		},
-		url: "http://" + listener.Addr().String() + path.Clean("/"+o.Token),
+		url: "http://" + listener.Addr().String() + "/",
 	}
-	if !strings.HasSuffix(out.url, "/") {
-		out.url += "/"
+	if o.Token != "" {
+		out.url += o.Token + "/"
 	}
 
 	go func() { _ = out.server.Serve(listener) }()

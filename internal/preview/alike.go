@@ -24,7 +24,7 @@ func groupAlike(machines []Rendered) []alike {
 
 	for _, machine := range machines {
 		owner := machine.Namespace + "/" + machine.From
-		at := slices.IndexFunc(first[owner], func(group int) bool { return asOther(out[group][0], machine) != nil })
+		at := slices.IndexFunc(first[owner], func(group int) bool { return areAlike(out[group][0], machine) })
 
 		if at >= 0 {
 			group := first[owner][at]
@@ -40,24 +40,23 @@ func groupAlike(machines []Rendered) []alike {
 	return out
 }
 
-// asOther replaces what is a machine's own by what is another's; nil where these are not rendered alike.
-func asOther(one, other Rendered) func(string) string {
+// areAlike reports whether new machines are rendered alike but for their names and addresses.
+func areAlike(one, other Rendered) bool {
 	named := func(m Rendered) bool { return m.State == nil && m.Replaced == "" && m.VM == "" && standsIn(m.Machine) }
 	if !named(one) || !named(other) || len(one.Addresses) != len(other.Addresses) ||
 		len(one.Files) != len(other.Files) {
-		return nil
+		return false
 	}
 
 	replace := replacer(one.Machine, other.Machine)
-	same := func(name string) bool { return replace(string(one.Files[name])) == string(other.Files[name]) }
 
-	for name := range one.Files {
-		if !same(name) {
-			return nil
+	for name, content := range one.Files {
+		if replace(string(content)) != string(other.Files[name]) {
+			return false
 		}
 	}
 
-	return replace
+	return true
 }
 
 // standsIn reports whether the name of a machine is one that was made up for it from its owner's, so that it is nothing
@@ -91,8 +90,8 @@ func replacer(one, other Machine) func(string) string {
 	}
 }
 
-// as is a plan for a machine that is rendered as the planned one is.
-func (r *Result) as(machine Rendered, replace func(string) string) (*Result, error) {
+// as is the plan for a machine that is rendered as the planned one is. encoded is the plan in Terraform's format.
+func (r *Result) as(machine Rendered, replace func(string) string, encoded string) (*Result, error) {
 	out := resultOf(machine.Machine)
 	out.Text, out.Outside = replace(r.Text), r.Outside
 
@@ -101,17 +100,8 @@ func (r *Result) as(machine Rendered, replace func(string) string) (*Result, err
 		out.Changes = append(out.Changes, change)
 	}
 
-	if r.Plan == nil {
-		return out, nil
-	}
-
-	encoded, err := json.Marshal(r.Plan)
-	if err != nil {
-		return nil, fmt.Errorf("failed to encode the plan of %s: %w", r.Name, err)
-	}
-
 	out.Plan = &tfjson.Plan{}
-	if err := json.Unmarshal([]byte(replace(string(encoded))), out.Plan); err != nil {
+	if err := json.Unmarshal([]byte(replace(encoded)), out.Plan); err != nil {
 		return nil, fmt.Errorf("failed to read the plan of %s as that of %s: %w", r.Name, machine.Name, err)
 	}
 
@@ -131,19 +121,30 @@ func (g alike) String() string {
 // plan is what would become of each of the machines.
 func (g alike) plan(ctx context.Context, scratch *Scratch) []*Result {
 	first, err := Plan(ctx, scratch.Executor, g[0], scratch.Dir)
+
+	var encoded []byte
+	if err == nil && len(g) > 1 {
+		encoded, err = json.Marshal(first.Plan)
+	}
+
 	out := make([]*Result, 0, len(g))
-
-	for i, machine := range g {
-		result := first
-		if err == nil && i > 0 {
-			result, err = first.as(machine, asOther(g[0], machine))
-		}
-
+	add := func(machine Rendered, result *Result, err error) {
 		if err != nil {
 			result = Refused{Machine: machine.Machine, Err: err}.Result()
 		}
 
 		out = append(out, result)
+	}
+
+	add(g[0], first, err)
+
+	for _, machine := range g[1:] {
+		result, problem := (*Result)(nil), err
+		if err == nil {
+			result, problem = first.as(machine, replacer(g[0].Machine, machine.Machine), string(encoded))
+		}
+
+		add(machine, result, problem)
 	}
 
 	return out

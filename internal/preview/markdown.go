@@ -164,7 +164,7 @@ func equalPlans(machines []*Result) [][]*Result {
 			continue
 		}
 
-		key := m.From + "\n" + m.impersonal()
+		key := m.impersonal()
 		if i, known := at[key]; known {
 			out[i] = append(out[i], m)
 			continue
@@ -177,14 +177,15 @@ func equalPlans(machines []*Result) [][]*Result {
 	return out
 }
 
-// impersonal is the plan without names and addresses of the machine. Spaces that align columns depend on them.
+// impersonal is the plan with its owner, without names and addresses of the machine. Spaces that align columns depend
+// on them.
 func (r *Result) impersonal() string {
 	pairs := []string{r.Name, "NAME"}
 	for _, address := range r.Addresses {
 		pairs = append(pairs, `"`+address+`"`, "ADDRESS")
 	}
 
-	return strings.Join(strings.Fields(strings.NewReplacer(pairs...).Replace(r.Text)), " ")
+	return r.From + "\n" + strings.Join(strings.Fields(strings.NewReplacer(pairs...).Replace(r.Text)), " ")
 }
 
 // escapeCell keeps a text inside of its cell.

@@ -112,7 +112,7 @@ func (r Report) WriteText(out io.Writer) error {
 			continue
 		}
 
-		plan := m.From + "\n" + m.impersonal()
+		plan := m.impersonal()
 		if first := shown[plan]; first != "" && len(m.Changes) > 0 && m.Replaces == "" {
 			fmt.Fprintf(&text, "%s: as %s, but for its own name and addresses\n%s\n", title, first, m.outside())
 			continue
