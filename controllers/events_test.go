@@ -17,8 +17,7 @@ func TestAVMThatIsProtectedAgainstDeletionKeepsRunning(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)
-	s.expectEvent("one", infrav1.AddressesAllocatedReason, "10.0.0.10")
-	s.expectEvent("one", infrav1.VirtualMachineRunningReason, "VM one ("+s.Sim.VMs()[0].ID+") is up")
+	s.expectEvent("one", infrav1.VirtualMachineRunningReason, "VM one ("+s.Sim.VMs()[0].ID+") is up at 10.0.0.10")
 	s.expectEvent("demo", infrav1.EngineAvailableReason, s.Sim.URL())
 	protect := func(yes bool) {
 		t.Helper()

@@ -22,11 +22,10 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
-	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/labels"
-	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -41,6 +40,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
@@ -91,6 +91,7 @@ type Reconciler struct {
 	// Delivery tells the VMs of support services what they are to do; nil where the manager serves nothing to VMs.
 	Delivery *userdataserver.Server
 
+	passes     pass.Tracker
 	workspaces *workspace.Kind
 	limiter    enginepool.ReconcileLimiter
 	routerIDs  sync.Mutex
@@ -117,8 +118,8 @@ func (r *Reconciler) SetupWithManager(
 	r.limiter.Limit = options.MaxConcurrentReconciles
 	options.MaxConcurrentReconciles *= enginepool.WorkersPerPlace
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmcluster")
-	builder := capicontrollerutil.NewControllerManagedBy(mgr, log).
-		For(&infrav1.OLVMCluster{}).
+	controller := capicontrollerutil.NewControllerManagedBy(mgr, log).
+		For(&infrav1.OLVMCluster{}, builder.WithPredicates(r.passes.Changed())).
 		WithOptions(options).
 		WithEventFilter(predicate.Or[client.Object](named,
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
@@ -136,11 +137,11 @@ func (r *Reconciler) SetupWithManager(
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(secretsOf))).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(configMapsOf)))
 	if !r.Engines.NoIdentities {
-		builder = builder.Watches(&infrav1.OLVMClusterIdentity{},
+		controller = controller.Watches(&infrav1.OLVMClusterIdentity{},
 			handler.EnqueueRequestsFromMapFunc(r.namedBy(identityOf)))
 	}
 
-	if err := builder.Complete(ctx, r); err != nil {
+	if err := controller.Complete(ctx, r); err != nil {
 		return fmt.Errorf("failed to set up the OLVMCluster controller: %w", err)
 	}
 
@@ -224,6 +225,8 @@ func requestsFor(clusters []infrav1.OLVMCluster, wanted func(*infrav1.OLVMCluste
 
 // clusterScope holds the facts of one pass.
 type clusterScope struct {
+	pass *pass.Pass
+
 	cluster     *clusterv1.Cluster
 	olvmCluster *infrav1.OLVMCluster
 	// workspace has the state, what became of the last run, and the action that was decided on.
@@ -261,16 +264,19 @@ type clusterScope struct {
 }
 
 // Reconcile brings one OLVMCluster forward.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
 	olvmCluster := &infrav1.OLVMCluster{}
-	if err := r.Client.Get(ctx, req.NamespacedName, olvmCluster); apierrors.IsNotFound(err) {
+	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, olvmCluster)
+	if apierrors.IsNotFound(err) {
 		// Here and not where the finalizer goes: clusterctl move and people remove finalizers, too.
 		r.Engines.Forget(req.NamespacedName)
 
 		return ctrl.Result{}, r.workspaces.Abandon(req.NamespacedName)
 	} else if err != nil {
-		return ctrl.Result{}, fmt.Errorf("failed to get OLVMCluster %s: %w", req.NamespacedName, err)
+		return pass.Unbegun(err)
 	}
+
+	defer this.End(&result, &reterr)
 
 	foreign := r.WatchFilterValue != "" && !labels.HasWatchLabel(olvmCluster, r.WatchFilterValue)
 	if annotations.IsExternallyManaged(olvmCluster) || foreign {
@@ -288,8 +294,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 
-	scope := &clusterScope{cluster: cluster, olvmCluster: olvmCluster}
-	scope.workspace = r.workspaces.Open(olvmCluster, clusterNameOf(scope))
+	scope := &clusterScope{pass: this, cluster: cluster, olvmCluster: olvmCluster}
+	scope.workspace = r.workspaces.Open(this, olvmCluster, clusterNameOf(scope))
 
 	return r.reconcileOwned(ctx, scope)
 }
@@ -298,13 +304,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) reconcileOwned(ctx context.Context, scope *clusterScope) (_ ctrl.Result, reterr error) {
 	olvmCluster := scope.olvmCluster
 	if scope.cluster != nil {
-		added, err := finalizers.EnsureFinalizer(ctx, r.Client, olvmCluster, infrav1.ClusterFinalizer)
-		if err != nil || added {
-			return ctrl.Result{}, err
-		}
+		controllerutil.AddFinalizer(olvmCluster, infrav1.ClusterFinalizer)
 	}
 
-	if ends, err := scope.workspace.Paused(ctx, scope.cluster); err != nil || ends {
+	if paused, err := scope.workspace.Paused(ctx, scope.cluster); err != nil || paused {
 		return ctrl.Result{}, err
 	}
 
@@ -315,13 +318,7 @@ func (r *Reconciler) reconcileOwned(ctx context.Context, scope *clusterScope) (_
 
 	defer leave()
 
-	helper, err := patch.NewHelper(olvmCluster, r.Client)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
-	}
-
-	before := slices.Clone(olvmCluster.Status.Conditions)
-	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.patch(ctx, scope, helper, before)}) }()
+	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.write(ctx, scope)}) }()
 
 	if !olvmCluster.DeletionTimestamp.IsZero() {
 		return r.reconcileDelete(ctx, scope)
@@ -330,18 +327,16 @@ func (r *Reconciler) reconcileOwned(ctx context.Context, scope *clusterScope) (_
 	return r.reconcileNormal(ctx, scope)
 }
 
-// patch writes the status and records events. Events are recorded even if the patch fails, because conditions are
-// stored first, and the next pass would see no change.
-func (r *Reconciler) patch(
-	ctx context.Context, scope *clusterScope, helper *patch.Helper, before []metav1.Condition,
-) error {
-	updateClusterStatus(scope)
-
+// write writes the object and its status, and records events.
+func (r *Reconciler) write(ctx context.Context, scope *clusterScope) error {
 	c := scope.olvmCluster
-	err := objectstatus.Patch(ctx, helper, r.Recorder, c, before, clusterConditions, map[string]string{
-		infrav1.EngineAvailableCondition: "The engine " + c.Spec.OLVMOvirtAPIServer.ServerURL + " can be used",
-	})
-	if err != nil {
+	conclude := func() { updateClusterStatus(scope) }
+	steps := func() map[string]string {
+		return map[string]string{
+			infrav1.EngineAvailableCondition: "The engine " + c.Spec.OLVMOvirtAPIServer.ServerURL + " can be used",
+		}
+	}
+	if err := objectstatus.Write(ctx, scope.pass, r.Recorder, c, conclude, steps); err != nil {
 		return objectstatus.IgnoreGone(err)
 	}
 

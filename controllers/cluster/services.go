@@ -31,7 +31,7 @@ func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope)
 	defer r.routerIDs.Unlock()
 
 	for range 3 { // another manager may have chosen the same at the same moment
-		changed, err := r.chooseRouterIDs(ctx, c)
+		changed, err := r.chooseRouterIDs(ctx, scope)
 		var field *blocker.Error
 		if errors.As(err, &field) {
 			scope.servicesErr = field
@@ -47,7 +47,8 @@ func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope)
 }
 
 // chooseRouterIDs records the virtual router IDs of a cluster, and reports whether they are others than before.
-func (r *Reconciler) chooseRouterIDs(ctx context.Context, c *infrav1.OLVMCluster) (changed bool, err error) {
+func (r *Reconciler) chooseRouterIDs(ctx context.Context, scope *clusterScope) (changed bool, err error) {
+	c := scope.olvmCluster
 	recorded, err := desired.RecordedRouterIDs(c)
 	if err != nil {
 		return false, err
@@ -81,13 +82,10 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, c *infrav1.OLVMCluster
 		return false, fmt.Errorf("failed to encode virtual router IDs: %w", err)
 	}
 
-	patched := c.DeepCopy()
-	metav1.SetMetaDataAnnotation(&patched.ObjectMeta, infrav1.RouterIDsAnnotation, string(text))
-	if err := r.Client.Patch(ctx, patched, client.MergeFrom(c)); err != nil {
+	metav1.SetMetaDataAnnotation(&c.ObjectMeta, infrav1.RouterIDsAnnotation, string(text))
+	if err := scope.pass.WriteObject(ctx); err != nil {
 		return false, fmt.Errorf("failed to record virtual router IDs: %w", err)
 	}
-
-	metav1.SetMetaDataAnnotation(&c.ObjectMeta, infrav1.RouterIDsAnnotation, string(text))
 
 	return true, nil
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/dustin/go-humanize/english"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,19 +19,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
-
-// clusterConditions are those that this controller owns.
-var clusterConditions = []string{
-	infrav1.ReadyCondition,
-	infrav1.EngineAvailableCondition,
-	infrav1.EndpointConfiguredCondition,
-	infrav1.AffinitySatisfiedCondition,
-	infrav1.FailureDomainsAvailableCondition,
-	infrav1.KubeconfigAcceptedCondition,
-	infrav1.SupportServicesReadyCondition,
-	infrav1.DeletingCondition,
-	clusterv1.PausedCondition,
-}
 
 // updateClusterStatus turns the facts of a pass into status.
 func updateClusterStatus(scope *clusterScope) {

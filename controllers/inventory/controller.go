@@ -17,12 +17,12 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
-	"sigs.k8s.io/cluster-api/util/finalizers"
-	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -34,6 +34,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 )
 
 const (
@@ -69,7 +70,8 @@ type Reconciler struct {
 	Recorder         events.EventRecorder
 	WatchFilterValue string
 
-	moves moves
+	passes pass.Tracker
+	moves  moves
 }
 
 // SetupWithManager adds the controller to the manager.
@@ -80,7 +82,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvminventory")
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
-		For(&infrav1.OLVMInventory{}).
+		For(&infrav1.OLVMInventory{}, builder.WithPredicates(r.passes.Changed())).
 		Owns(&infrav1.OLVMInventoryVM{}, predicate.Or(predicate.GenerationChangedPredicate{}, madeOrNot)).
 		WithOptions(options).
 		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(machineToInventory),
@@ -136,6 +138,8 @@ func (r *Reconciler) clusterToInventories(ctx context.Context, cluster client.Ob
 
 // scope holds the facts of one pass.
 type scope struct {
+	pass *pass.Pass
+
 	inventory *infrav1.OLVMInventory
 	// session is nil where the engine cannot be used, and engineErr says why.
 	session   *engine.Client
@@ -183,37 +187,34 @@ type entry struct {
 }
 
 // Reconcile brings one OLVMInventory forward.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
 	pool := &infrav1.OLVMInventory{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name}}
-	if err := r.Client.Get(ctx, req.NamespacedName, pool); apierrors.IsNotFound(err) {
+	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, pool)
+	if apierrors.IsNotFound(err) {
 		r.Engines.Forget(client.ObjectKeyFromObject(connection.OfInventory(pool)))
 		forget(pool.Namespace, pool.Name)
 		r.moves.forget(req.NamespacedName)
 
 		return ctrl.Result{}, nil
 	} else if err != nil {
-		return ctrl.Result{}, fmt.Errorf("failed to get OLVMInventory %s: %w", req.NamespacedName, err)
+		return pass.Unbegun(err)
 	}
+
+	defer this.End(&result, &reterr)
 
 	if annotations.HasPaused(pool) || !r.ours(pool) {
 		return ctrl.Result{}, nil
 	}
 
 	if pool.DeletionTimestamp.IsZero() {
-		added, err := finalizers.EnsureFinalizer(ctx, r.Client, pool, infrav1.InventoryFinalizer)
-		if err != nil || added {
+		controllerutil.AddFinalizer(pool, infrav1.InventoryFinalizer)
+		if err := this.WriteObject(ctx); err != nil { // before there is anything that it is for
 			return ctrl.Result{}, err
 		}
 	}
 
-	helper, err := patch.NewHelper(pool, r.Client)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
-	}
-
-	s := &scope{inventory: pool}
-	before := append([]metav1.Condition(nil), pool.Status.Conditions...)
-	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.patch(ctx, s, helper, before)}) }()
+	s := &scope{pass: this, inventory: pool}
+	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.write(ctx, s)}) }()
 
 	return r.reconcile(ctx, s)
 }
@@ -272,19 +273,22 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	return ctrl.Result{RequeueAfter: wait.Jitter(steady, jitter)}, nil
 }
 
-// patch writes the status and records events.
-func (r *Reconciler) patch(ctx context.Context, s *scope, helper *patch.Helper, before []metav1.Condition) error {
-	updateStatus(s)
+// write writes the object and its status, and records events.
+func (r *Reconciler) write(ctx context.Context, s *scope) error {
+	conclude := func() {
+		updateStatus(s)
 
-	if s.decided {
-		count(s.inventory)
+		if s.decided {
+			count(s.inventory)
+		}
+	}
+	steps := func() map[string]string {
+		return map[string]string{
+			infrav1.EngineAvailableCondition: fmt.Sprintf("The pool has %d VMs", s.inventory.Status.Total),
+		}
 	}
 
-	err := objectstatus.Patch(ctx, helper, r.Recorder, s.inventory, before, inventoryConditions, map[string]string{
-		infrav1.EngineAvailableCondition: fmt.Sprintf("The pool has %d VMs", s.inventory.Status.Total),
-	})
-
-	return objectstatus.IgnoreGone(err)
+	return objectstatus.IgnoreGone(objectstatus.Write(ctx, s.pass, r.Recorder, s.inventory, conclude, steps))
 }
 
 // reconcileEngine asks the engine for the VMs of the pool. A condition tells where it does not answer.

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -21,16 +20,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
-
-// inventoryConditions are those that this controller owns.
-var inventoryConditions = []string{
-	infrav1.ReadyCondition,
-	infrav1.EngineAvailableCondition,
-	infrav1.ProvisionedCondition,
-	infrav1.ScheduledCondition,
-	infrav1.DeletingCondition,
-	clusterv1.PausedCondition,
-}
 
 // reconcileStatuses writes what was seen to the OLVMInventoryVMs.
 func (r *Reconciler) reconcileStatuses(ctx context.Context, s *scope) error {

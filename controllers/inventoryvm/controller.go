@@ -10,17 +10,15 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
-	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/labels"
-	"sigs.k8s.io/cluster-api/util/patch"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -37,6 +35,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
@@ -71,6 +70,7 @@ type Reconciler struct {
 	Recorder         events.EventRecorder
 	WatchFilterValue string
 
+	passes     pass.Tracker
 	workspaces *workspace.Kind
 }
 
@@ -92,7 +92,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvminventoryvm")
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
-		For(&infrav1.OLVMInventoryVM{}).
+		For(&infrav1.OLVMInventoryVM{}, builder.WithPredicates(r.passes.Changed())).
 		Named("olvminventoryvm").
 		WithOptions(options).
 		WatchesRawSource(source.Channel(r.Runs.Woken(workspace.InventoryVMKind), &handler.EnqueueRequestForObject{})).
@@ -110,6 +110,8 @@ func terraformStatus(object client.Object) **infrav1.TerraformStatus {
 
 // scope holds the facts of one pass.
 type scope struct {
+	pass *pass.Pass
+
 	vm *infrav1.OLVMInventoryVM
 	// inventory is nil where it does not exist.
 	inventory *infrav1.OLVMInventory
@@ -148,19 +150,22 @@ func (s *scope) requested() bool {
 }
 
 // Reconcile brings one OLVMInventoryVM forward.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
 	vm := &infrav1.OLVMInventoryVM{}
-	if err := r.Client.Get(ctx, req.NamespacedName, vm); apierrors.IsNotFound(err) {
+	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, vm)
+	if apierrors.IsNotFound(err) {
 		return ctrl.Result{}, r.workspaces.Abandon(req.NamespacedName)
 	} else if err != nil {
-		return ctrl.Result{}, fmt.Errorf("failed to get OLVMInventoryVM %s: %w", req.NamespacedName, err)
+		return pass.Unbegun(err)
 	}
+
+	defer this.End(&result, &reterr)
 
 	if vm.Spec.Provisioned == nil {
 		return ctrl.Result{}, nil // somebody else made the VM
 	}
 
-	s := &scope{vm: vm, inventory: &infrav1.OLVMInventory{}, workspace: r.workspaces.Open(vm, "")}
+	s := &scope{pass: this, vm: vm, inventory: &infrav1.OLVMInventory{}, workspace: r.workspaces.Open(this, vm, "")}
 	key := client.ObjectKey{Namespace: vm.Namespace, Name: vm.Spec.InventoryName}
 	if err := r.Client.Get(ctx, key, s.inventory); apierrors.IsNotFound(err) {
 		s.inventory = nil
@@ -179,23 +184,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // reconcile brings an OLVMInventoryVM forward that is this manager's.
 func (r *Reconciler) reconcile(ctx context.Context, s *scope) (_ ctrl.Result, reterr error) {
 	if s.vm.DeletionTimestamp.IsZero() {
-		added, err := finalizers.EnsureFinalizer(ctx, r.Client, s.vm, infrav1.InventoryVMFinalizer)
-		if err != nil || added {
-			return ctrl.Result{}, err
-		}
+		controllerutil.AddFinalizer(s.vm, infrav1.InventoryVMFinalizer)
 	}
 
-	if ends, err := s.workspace.Paused(ctx, nil); err != nil || ends {
+	if paused, err := s.workspace.Paused(ctx, nil); err != nil || paused {
 		return ctrl.Result{}, err
 	}
 
-	helper, err := patch.NewHelper(s.vm, r.Client)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
-	}
-
-	before := slices.Clone(s.vm.Status.Conditions)
-	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.patch(ctx, s, helper, before)}) }()
+	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.write(ctx, s)}) }()
 
 	// In the target of clusterctl move the states come after the objects; in the source all stays as it is.
 	if moving, err := r.moving(ctx, s); err != nil || moving {
@@ -232,12 +228,11 @@ func (r *Reconciler) moving(ctx context.Context, s *scope) (bool, error) {
 	return false, nil
 }
 
-// patch writes the status and records events.
-func (r *Reconciler) patch(ctx context.Context, s *scope, helper *patch.Helper, before []metav1.Condition) error {
-	updateStatus(s)
-
-	err := objectstatus.Patch(ctx, helper, r.Recorder, s.vm, before, vmConditions, nil)
-	if err != nil {
+// write writes the object and its status, and records events.
+func (r *Reconciler) write(ctx context.Context, s *scope) error {
+	conclude := func() { updateStatus(s) }
+	steps := func() map[string]string { return nil }
+	if err := objectstatus.Write(ctx, s.pass, r.Recorder, s.vm, conclude, steps); err != nil {
 		return objectstatus.IgnoreGone(err)
 	}
 

@@ -4,20 +4,12 @@ import (
 	"cmp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
-
-// vmConditions are those that this controller owns.
-var vmConditions = []string{
-	infrav1.InfrastructureAppliedCondition,
-	infrav1.DeletingCondition,
-	clusterv1.PausedCondition,
-}
 
 // updateStatus turns the facts of a pass into conditions.
 func updateStatus(s *scope) {

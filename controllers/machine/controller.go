@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,15 +18,17 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
-	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/labels"
-	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -34,6 +37,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
@@ -63,6 +67,7 @@ type Reconciler struct {
 	// KeepUserData leaves user data in the engine and in states when its VM has become a node.
 	KeepUserData bool
 
+	passes     pass.Tracker
 	workspaces *workspace.Kind
 	watcher    *enginepool.VMWatcher
 	digests    desired.DigestCache
@@ -94,11 +99,11 @@ func (r *Reconciler) SetupWithManager(
 
 	machineToOLVMMachine := util.MachineToInfrastructureMapFunc(infrav1.GroupVersion.WithKind("OLVMMachine"))
 	err = capicontrollerutil.NewControllerManagedBy(mgr, log).
-		For(&infrav1.OLVMMachine{}).
+		For(&infrav1.OLVMMachine{}, builder.WithPredicates(r.passes.Changed())).
 		Owns(&ipamv1.IPAddressClaim{}).
 		WithOptions(options).
 		WithEventFilter(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue)).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToOLVMMachine)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToOLVMMachine), ownerChanged).
 		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.olvmClusterToMachines)).
 		Watches(&infrav1.OLVMInventoryVM{}, handler.EnqueueRequestsFromMapFunc(inventoryVMToMachine)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToMachines),
@@ -116,6 +121,19 @@ func (r *Reconciler) SetupWithManager(
 	}
 
 	return nil
+}
+
+// ownerChanged passes what a pass looks at of a Machine. Cluster API writes its status many times while a node joins.
+var ownerChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*clusterv1.Machine)
+		after, too := e.ObjectNew.(*clusterv1.Machine)
+
+		return !ok || !too || before.Generation != after.Generation ||
+			before.Status.NodeRef.IsDefined() != after.Status.NodeRef.IsDefined() ||
+			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+			!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations)
+	},
 }
 
 func (r *Reconciler) init() {
@@ -152,13 +170,16 @@ func (r *Reconciler) olvmClusterToMachines(ctx context.Context, object client.Ob
 }
 
 // Reconcile brings one OLVMMachine forward.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
 	olvmMachine := &infrav1.OLVMMachine{}
-	if err := r.Client.Get(ctx, req.NamespacedName, olvmMachine); apierrors.IsNotFound(err) {
+	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, olvmMachine)
+	if apierrors.IsNotFound(err) {
 		return ctrl.Result{}, r.abandon(ctx, req.NamespacedName)
 	} else if err != nil {
-		return ctrl.Result{}, fmt.Errorf("failed to get OLVMMachine %s: %w", req.NamespacedName, err)
+		return pass.Unbegun(err)
 	}
+
+	defer this.End(&result, &reterr)
 
 	if r.WatchFilterValue != "" && !labels.HasWatchLabel(olvmMachine, r.WatchFilterValue) {
 		// The event filter saw the object that woke this one.
@@ -166,8 +187,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 
 	scope := &machineScope{
+		pass:        this,
 		olvmMachine: olvmMachine,
-		workspace:   r.workspaces.Open(olvmMachine, olvmMachine.Labels[clusterv1.ClusterNameLabel]),
+		workspace:   r.workspaces.Open(this, olvmMachine, olvmMachine.Labels[clusterv1.ClusterNameLabel]),
 		userData:    userDataFacts{kept: r.KeepUserData},
 	}
 	if err := r.findOwners(ctx, scope); err != nil {
@@ -229,23 +251,14 @@ func (r *Reconciler) reconcileOwned(ctx context.Context, scope *machineScope) (_
 	}
 
 	if !deleting {
-		added, err := finalizers.EnsureFinalizer(ctx, r.Client, olvmMachine, infrav1.MachineFinalizer)
-		if err != nil || added {
-			return ctrl.Result{}, err
-		}
+		controllerutil.AddFinalizer(olvmMachine, infrav1.MachineFinalizer)
 	}
 
-	if ends, err := scope.workspace.Paused(ctx, scope.cluster); err != nil || ends {
+	if paused, err := scope.workspace.Paused(ctx, scope.cluster); err != nil || paused {
 		return ctrl.Result{}, err
 	}
 
-	helper, err := patch.NewHelper(olvmMachine, r.Client)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
-	}
-
-	before := olvmMachine.Status.DeepCopy()
-	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.patch(ctx, scope, helper, before)}) }()
+	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.write(ctx, scope)}) }()
 
 	if deleting {
 		return r.reconcileDelete(ctx, scope)
@@ -254,20 +267,14 @@ func (r *Reconciler) reconcileOwned(ctx context.Context, scope *machineScope) (_
 	return r.reconcileNormal(ctx, scope)
 }
 
-// patch writes the status and records events. Events are recorded even if the patch fails, because conditions are
-// stored first, and the next pass would see no change.
-func (r *Reconciler) patch(
-	ctx context.Context, scope *machineScope, helper *patch.Helper, before *infrav1.OLVMMachineStatus,
-) error {
-	updateMachineStatus(scope)
-
-	m := scope.olvmMachine
-	err := objectstatus.Patch(ctx, helper, r.Recorder, m, before.Conditions, machineConditions, scope.steps())
-	if err != nil {
+// write writes the object and its status, and records events.
+func (r *Reconciler) write(ctx context.Context, scope *machineScope) error {
+	conclude := func() { updateMachineStatus(scope) }
+	if err := objectstatus.Write(ctx, scope.pass, r.Recorder, scope.olvmMachine, conclude, scope.steps); err != nil {
 		return objectstatus.IgnoreGone(err)
 	}
 
-	countMachine(scope, ptr.Deref(before.Initialization.Provisioned, false), before.Conditions)
+	countMachine(scope)
 	scope.workspace.Recorded()
 
 	return nil

@@ -21,16 +21,17 @@ var provisionedSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 // Collectors are the metrics of this package.
 func Collectors() []prometheus.Collector { return []prometheus.Collector{provisionedSeconds} }
 
-// countMachine counts what became of a machine in a pass; provisioned and before are from before it. A machine that
-// has a node already came from another management cluster, and did not just get its VM.
-func countMachine(scope *machineScope, provisioned bool, before []metav1.Condition) {
+// countMachine counts what became of a machine in a pass. A machine that has a node already came from another
+// management cluster, and did not just get its VM.
+func countMachine(scope *machineScope) {
 	m := scope.olvmMachine
+	before := scope.pass.Before().(*infrav1.OLVMMachine).Status //nolint:forcetypeassert,errcheck // it is
 	if !m.DeletionTimestamp.IsZero() {
 		return
 	}
 
-	nowProvisioned := ptr.Deref(m.Status.Initialization.Provisioned, false)
-	if nowProvisioned && !provisioned && !scope.machine.Status.NodeRef.IsDefined() {
+	provisioned := func(s infrav1.OLVMMachineStatus) bool { return ptr.Deref(s.Initialization.Provisioned, false) }
+	if provisioned(m.Status) && !provisioned(before) && !scope.machine.Status.NodeRef.IsDefined() {
 		provisionedSeconds.Observe(time.Since(m.CreationTimestamp.Time).Seconds())
 	}
 
@@ -38,7 +39,7 @@ func countMachine(scope *machineScope, provisioned bool, before []metav1.Conditi
 		c := meta.FindStatusCondition(list, infrav1.VirtualMachineRunningCondition)
 		return c != nil && c.Reason == infrav1.VirtualMachineNotFoundReason
 	}
-	if lost(m.Status.Conditions) && !lost(before) {
+	if lost(m.Status.Conditions) && !lost(before.Conditions) {
 		workspace.CountDrift(workspace.DriftedVM)
 	}
 }

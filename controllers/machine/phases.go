@@ -245,7 +245,7 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 	if scope.network.nics, err = addressing.NICs(scope.olvmMachine.Spec, scope.olvmCluster.Spec); err == nil {
 		nics := scope.network.nics
 		scope.network.addresses, err = r.Addresses.Allocate(ctx, scope.olvmMachine, scope.olvmCluster, nics,
-			scope.givenToVM)
+			scope.pass.WriteObject, scope.givenToVM)
 	}
 
 	var field *blocker.Error

@@ -9,12 +9,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
 // machineScope holds the facts of one pass, a field for each phase that gathers them.
 type machineScope struct {
+	pass *pass.Pass
+
 	cluster     *clusterv1.Cluster
 	machine     *clusterv1.Machine
 	olvmCluster *infrav1.OLVMCluster // nil where it does not exist

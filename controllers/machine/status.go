@@ -24,20 +24,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// machineConditions are those that this controller owns.
-var machineConditions = []string{
-	infrav1.ReadyCondition,
-	infrav1.BootstrapDataAvailableCondition,
-	infrav1.VirtualMachineClaimedCondition,
-	infrav1.AddressesAllocatedCondition,
-	infrav1.InfrastructureAppliedCondition,
-	infrav1.VirtualMachineRunningCondition,
-	infrav1.DriftDetectedCondition,
-	infrav1.UserDataRemovedCondition,
-	infrav1.DeletingCondition,
-	clusterv1.PausedCondition,
-}
-
 func ensureOLVM(m *infrav1.OLVMMachine) *infrav1.OLVMStatus {
 	if m.Status.OLVM == nil {
 		m.Status.OLVM = &infrav1.OLVMStatus{}
@@ -139,12 +125,14 @@ func setClaimedCondition(scope *machineScope) {
 // steps maps a condition to the text of its event when it becomes true.
 func (s *machineScope) steps() map[string]string {
 	vm := ensureOLVM(s.olvmMachine).VirtualMachine
-	_, ips := addressing.NamesAndAddresses(s.olvmMachine)
+	up := fmt.Sprintf("VM %s (%s) is up", vm.VMName, vm.VMID)
+	if address := s.olvmMachine.Status.OLVM.IPAddress; address != "" {
+		up += " at " + address
+	}
 
 	return map[string]string{
 		infrav1.VirtualMachineClaimedCondition: "The machine has claimed VM " + s.claim.name(),
-		infrav1.AddressesAllocatedCondition:    fmt.Sprintf("The addresses are %v", ips),
-		infrav1.VirtualMachineRunningCondition: fmt.Sprintf("VM %s (%s) is up", vm.VMName, vm.VMID),
+		infrav1.VirtualMachineRunningCondition: up,
 		infrav1.DeletingCondition:              "The VM is being deleted",
 	}
 }

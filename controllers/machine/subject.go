@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
@@ -24,6 +26,9 @@ import (
 // machineSubject is the VM of one machine, with its network interfaces, disks and memberships.
 type machineSubject struct {
 	client  client.Client
+	passes  *pass.Tracker
+	runs    *workspace.RunQueue
+	key     workspace.Key
 	owner   *infrav1.OLVMMachine
 	session *engine.Client
 	config  engine.Config
@@ -40,6 +45,9 @@ type machineSubject struct {
 func (r *Reconciler) subject(scope *machineScope) *machineSubject {
 	s := &machineSubject{
 		client:     r.Client,
+		passes:     &r.passes,
+		runs:       r.Runs,
+		key:        scope.workspace.Key(),
 		owner:      scope.olvmMachine.DeepCopy(),
 		session:    scope.engine.session,
 		config:     scope.engine.config,
@@ -65,6 +73,7 @@ func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (work
 		Fresh:   state == nil && !hadVM,
 		Guard:   guardLiveMachine(hadVM || state.VMID() != ""),
 		Applied: s.recordVM,
+		Keeps:   keepsVM,
 	}
 	if s.bootstrap != nil {
 		out.Secrets = append(out.Secrets, string(s.bootstrap))
@@ -79,6 +88,7 @@ func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (work
 	}
 
 	out.Fresh = out.Fresh && found == nil
+	out.Whole = out.Fresh && len(s.owner.Spec.VirtualMachine.DataDisks) == 0
 	if out.Files, err = s.built.Files(ctx, s.session, found); err != nil {
 		return out, err
 	}
@@ -88,6 +98,11 @@ func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (work
 	}
 
 	return out, err
+}
+
+// keepsVM reports whether an address is that of the VM. All else is found with it.
+func keepsVM(address string) bool {
+	return address == render.VMAddress.String() || address == render.AdoptedVMAddress.String()
 }
 
 // takenOver adds imports of what the state has lost of a VM that was taken over before.
@@ -137,10 +152,13 @@ func guardLiveMachine(hadVM bool) func(terraform.Change) string {
 	}
 }
 
+// shortRun is how long after its VM exists a run may end for the machine to be looked at then, and not before.
+const shortRun = 2 * time.Second
+
 // recordVM records the ID of a VM the moment it exists, also with an executor that writes its state at the end only.
 // If that fails, the state or a look by name finds the VM later.
 func (s *machineSubject) recordVM(ctx context.Context, address, id string) {
-	if address != render.VMAddress.String() && address != render.AdoptedVMAddress.String() {
+	if !keepsVM(address) {
 		return
 	}
 
@@ -150,7 +168,19 @@ func (s *machineSubject) recordVM(ctx context.Context, address, id string) {
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"providerID":%q}}`,
 		s.owner.UID, bootstrap.ProviderIDPrefix+id))
 	target := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: s.owner.Namespace, Name: s.owner.Name}}
-	if err := s.client.Patch(ctx, target, patch); err != nil {
+	others, err := s.passes.Beside(client.ObjectKeyFromObject(s.owner), func() (string, error) {
+		err := s.client.Patch(ctx, target, patch)
+
+		return target.ResourceVersion, err
+	})
+
+	if others {
+		s.runs.Wake(s.key)
+	} else {
+		s.runs.WakeInFlight(s.key, shortRun)
+	}
+
+	if err != nil {
 		ctrl.Log.WithName("olvmmachine").Error(err, "Failed to record the VM of an OLVMMachine",
 			"OLVMMachine", client.ObjectKeyFromObject(s.owner), "vm", id)
 	}

@@ -46,7 +46,7 @@ func TestBegun(t *testing.T) {
 	machines := workspace.NewKind(workspace.Kind{Name: workspace.MachineKind, Runs: runs})
 	scopeOf := func(name string, machine *infrav1.OLVMMachine) *machineScope {
 		machine.Namespace, machine.Name = "ns", name
-		return &machineScope{olvmMachine: machine, workspace: machines.Open(machine, "")}
+		return &machineScope{olvmMachine: machine, workspace: machines.Open(nil, machine, "")}
 	}
 	withVM := func(provisioned bool) *infrav1.OLVMMachine {
 		m := &infrav1.OLVMMachine{

@@ -42,18 +42,21 @@ type Allocator struct {
 	CacheHasAll bool
 
 	mu sync.Mutex
-	// recorded are machines as they were written here, until the cache has them; nil before the first look.
+	// recorded are machines as they are written after their allocation, until the cache has them; nil before the first
+	// look.
 	recorded map[client.ObjectKey]*infrav1.OLVMMachine
 }
 
-// Allocate returns the static addresses of the machine's network interfaces, and writes down those that are new. What a
-// VM may have been given already is never taken back: where the record of a machine that has its VM is lost, as when
-// its object was made anew, learn returns what the VM was given.
+// Allocate returns the static addresses of the machine's network interfaces, and writes down those that are new: in
+// memory, where no other manager gives addresses, for the caller to write before anybody uses them, else with write,
+// which writes the object. What a VM may have been given already is never taken back: where the record of a machine
+// that has its VM is lost, as when its object was made anew, learn returns what the VM was given.
 func (a *Allocator) Allocate(
 	ctx context.Context,
 	machine *infrav1.OLVMMachine,
 	cluster *infrav1.OLVMCluster,
 	nics []NIC,
+	write func(context.Context) error,
 	learn func(context.Context) (Addresses, error),
 ) (map[string][]ipam.Address, error) {
 	allocation, learned, err := a.recall(ctx, machine, nics, learn)
@@ -79,7 +82,7 @@ func (a *Allocator) Allocate(
 	}
 
 	if complete && !learned {
-		return given, a.settle(ctx, machine, allocation, held)
+		return given, a.settle(ctx, machine, write, allocation, held)
 	}
 
 	wanted, err := allocation.Allocate(held)
@@ -87,8 +90,7 @@ func (a *Allocator) Allocate(
 		return nil, err
 	}
 
-	written, err := a.record(ctx, machine, wanted)
-	if err != nil {
+	if err := a.record(ctx, machine, write, wanted); err != nil {
 		return nil, err
 	}
 
@@ -103,9 +105,7 @@ func (a *Allocator) Allocate(
 			return nil, err
 		}
 
-		err = a.settle(ctx, written, allocation, held)
-		metav1.SetMetaDataAnnotation(&machine.ObjectMeta, infrav1.AddressesAnnotation,
-			written.Annotations[infrav1.AddressesAnnotation])
+		err = a.settle(ctx, machine, write, allocation, held)
 	}
 
 	return given, err
@@ -139,44 +139,46 @@ func (a *Allocator) recall(
 
 // settle lets go of what is recorded where another has recorded it too. Both may do so; they try again.
 func (a *Allocator) settle(
-	ctx context.Context, machine *infrav1.OLVMMachine, allocation Allocation, held Held,
+	ctx context.Context,
+	machine *infrav1.OLVMMachine,
+	write func(context.Context) error,
+	allocation Allocation,
+	held Held,
 ) error {
 	conflict := allocation.Conflict(held)
 	if conflict == "" {
 		return nil
 	}
 
-	if _, err := a.record(ctx, machine, Addresses{}); err != nil {
+	if err := a.record(ctx, machine, write, Addresses{}); err != nil {
 		return err
 	}
 
 	return fmt.Errorf("%s; OLVMMachine %s/%s chooses another one", conflict, machine.Namespace, machine.Name)
 }
 
-// record writes the addresses down, and returns the machine as it was written.
+// record writes the addresses down. The write must refuse a machine that was read before an earlier allocation was
+// written.
 func (a *Allocator) record(
-	ctx context.Context, machine *infrav1.OLVMMachine, wanted Addresses,
-) (*infrav1.OLVMMachine, error) {
+	ctx context.Context, machine *infrav1.OLVMMachine, write func(context.Context) error, wanted Addresses,
+) error {
 	text, err := json.Marshal(wanted)
 	if err != nil {
-		return nil, fmt.Errorf("failed to encode addresses: %w", err)
-	}
-
-	// The lock refuses a machine that was read before an earlier allocation was written.
-	patched := machine.DeepCopy()
-	metav1.SetMetaDataAnnotation(&patched.ObjectMeta, infrav1.AddressesAnnotation, string(text))
-	err = a.Client.Patch(ctx, patched, client.MergeFromWithOptions(machine, client.MergeFromWithOptimisticLock{}))
-	if err != nil {
-		return nil, fmt.Errorf("failed to record the addresses of OLVMMachine %s/%s: %w", machine.Namespace,
-			machine.Name, err)
+		return fmt.Errorf("failed to encode addresses: %w", err)
 	}
 
 	metav1.SetMetaDataAnnotation(&machine.ObjectMeta, infrav1.AddressesAnnotation, string(text))
 	if a.CacheHasAll {
 		a.recorded[client.ObjectKeyFromObject(machine)] = machine.DeepCopy()
+		return nil
 	}
 
-	return patched, nil
+	if err := write(ctx); err != nil {
+		return fmt.Errorf("failed to record the addresses of OLVMMachine %s/%s: %w", machine.Namespace, machine.Name,
+			err)
+	}
+
+	return nil
 }
 
 // machines are those that there are, with all that was ever recorded for them; mu is held.
@@ -226,6 +228,15 @@ func (a *Allocator) machines(ctx context.Context) ([]infrav1.OLVMMachine, error)
 	return list.Items, nil
 }
 
+// lists is where to list what users write, and we do not.
+func (a *Allocator) lists() client.Reader {
+	if a.CacheHasAll {
+		return a.Client
+	}
+
+	return a.Reader
+}
+
 // seeker is who needs addresses: what it has itself is free for it.
 type seeker struct{ Namespace, Machine, InventoryVM string }
 
@@ -248,7 +259,7 @@ func (a *Allocator) Beside(ctx context.Context, vm client.ObjectKey, where strin
 // write down everybody's addresses otherwise.
 func (a *Allocator) held(ctx context.Context, self seeker, where string) (Held, error) {
 	var clusters infrav1.OLVMClusterList
-	if err := a.Reader.List(ctx, &clusters); err != nil {
+	if err := a.lists().List(ctx, &clusters); err != nil {
 		return nil, fmt.Errorf("failed to list OLVMClusters: %w", err)
 	}
 
@@ -286,13 +297,8 @@ func (a *Allocator) held(ctx context.Context, self seeker, where string) (Held, 
 
 // holdProvisioned adds the addresses of VMs that were made for pools.
 func (a *Allocator) holdProvisioned(ctx context.Context, out Held, self seeker, where string) error {
-	reader := a.Reader
-	if a.CacheHasAll {
-		reader = a.Client
-	}
-
 	var pools infrav1.OLVMInventoryList
-	if err := reader.List(ctx, &pools); err != nil {
+	if err := a.lists().List(ctx, &pools); err != nil {
 		return fmt.Errorf("failed to list OLVMInventories: %w", err)
 	}
 

@@ -35,6 +35,8 @@ type addressBook struct {
 	clusters  map[string]*infrav1.OLVMCluster
 	live      map[string]*infrav1.OLVMMachine
 	given     int // by the IPAM provider
+	// write is called before a machine is written; nil does nothing.
+	write func()
 	// learned is what the engine reports that VMs were given.
 	learned Addresses
 }
@@ -113,7 +115,7 @@ func (b *addressBook) allocate(m *infrav1.OLVMMachine) (map[string][]string, err
 		return nil, err
 	}
 
-	given, err := b.allocator.Allocate(context.Background(), m, b.clusterOf(m), nics, b.learn)
+	given, err := b.allocator.Allocate(context.Background(), m, b.clusterOf(m), nics, b.writer(m), b.learn)
 	out := map[string][]string{}
 
 	for name, list := range given {
@@ -123,6 +125,17 @@ func (b *addressBook) allocate(m *infrav1.OLVMMachine) (map[string][]string, err
 	}
 
 	return out, err
+}
+
+// writer writes a machine as its pass does.
+func (b *addressBook) writer(m *infrav1.OLVMMachine) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if b.write != nil {
+			b.write()
+		}
+
+		return b.api.Update(ctx, m)
+	}
 }
 
 func (b *addressBook) learn(context.Context) (Addresses, error) { return b.learned, nil }
@@ -191,23 +204,15 @@ func TestShardsThatChooseTheSameAddressChooseAnew(t *testing.T) {
 			one, two := b.machine("one", "a", network, nil), b.machine("two", "b", network, nil)
 			others := &Allocator{Client: b.api, Reader: b.api}
 			raced := false
-			b.allocator.Client = interceptor.NewClient(
-				b.api,
-				interceptor.Funcs{
-					Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
-						options ...client.PatchOption) error {
-						if !raced {
-							raced = true
-							mine := b.allocator
-							b.allocator = others
-							b.allocated(two)
-							b.allocator = mine
-						}
-
-						return c.Patch(ctx, o, p, options...)
-					},
-				},
-			)
+			b.write = func() {
+				if !raced {
+					raced = true
+					mine := b.allocator
+					b.allocator = others
+					b.allocated(two)
+					b.allocator = mine
+				}
+			}
 			if killed {
 				b.allocator.Reader = interceptor.NewClient(
 					b.api,
@@ -252,6 +257,32 @@ func TestShardsThatChooseTheSameAddressChooseAnew(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAddressesThatAreNotWrittenYetAreHeld has a manager whose cache has all machines: an address is written with all
+// else that a pass changes, and nobody gets it meanwhile.
+func TestAddressesThatAreNotWrittenYetAreHeld(t *testing.T) {
+	b := newAddressBook(t)
+	b.allocator.CacheHasAll = true
+	network := infrav1.GuestNetwork{Addressing: ranges(2)}
+	one, two, three := b.machine("one", "a", network, nil), b.machine("two", "b", network, nil),
+		b.machine("three", "a", network, nil)
+	written := 0
+	b.write = func() { written++ }
+
+	first, second := b.allocated(one)["nic1"][0], b.allocated(two)["nic1"][0]
+	check.Equal(t, "the first two", []string{first, second}, []string{"10.0.0.10", "10.0.0.11"})
+	check.Equal(t, "writes of the allocator", written, 0)
+	b.refused(three, infrav1.AddressPoolExhaustedReason)
+
+	// The pass over the first one failed before it wrote, and another one begins.
+	check.Error(t, b.api.Get(t.Context(), client.ObjectKeyFromObject(one), one), "")
+	check.Equal(t, "the first, again", b.allocated(one)["nic1"][0], first)
+	check.Error(t, b.api.Update(t.Context(), one), "")
+
+	// An object that is gone holds nothing, whether it was written or not.
+	check.Error(t, b.api.Delete(t.Context(), two), "")
+	check.Equal(t, "the third", b.allocated(three)["nic1"][0], second)
 }
 
 // fulfil plays the IPAM provider: every claim gets the next address of 10.0.0.100 and following.
@@ -492,7 +523,7 @@ func TestAddressesOfPoolsAreClaimedAndGivenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	given, err := b.allocator.Allocate(t.Context(), m, b.clusters["a"], nics, b.learn)
+	given, err := b.allocator.Allocate(t.Context(), m, b.clusters["a"], nics, b.writer(m), b.learn)
 	check.Error(t, err, "")
 	check.Equal(t, `given["nic1"][0].Prefix.Bits()`, given["nic1"][0].Prefix.Bits(), 24)
 	check.Equal(t, `given["nic1"][0].Gateway.String()`, given["nic1"][0].Gateway.String(), "10.0.0.1")

@@ -208,7 +208,7 @@ func (k keeper) Load(context.Context) (*tfstate.State, error) {
 }
 
 // Save writes the state.
-func (k keeper) Save(_ context.Context, raw []byte) error {
+func (k keeper) Save(_ context.Context, raw []byte, _ string) error {
 	if err := writeFile(k.vm.stateFile(), raw); err != nil {
 		return fmt.Errorf("failed to keep the state of the bootstrap VM: %w", err)
 	}

@@ -160,7 +160,7 @@ func (m *inMemory) Load(context.Context) (*tfstate.State, error) {
 }
 
 // Save keeps the state.
-func (m *inMemory) Save(_ context.Context, raw []byte) error {
+func (m *inMemory) Save(_ context.Context, raw []byte, _ string) error {
 	m.raw = raw
 	return nil
 }

@@ -12,10 +12,10 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
@@ -31,31 +31,31 @@ type object interface {
 	conditions.Getter
 }
 
-// Patch writes an object at the end of a pass, and announces the conditions that have changed since before. owned are
-// the types of conditions that no other controller sets, and steps are those of announce. An object that is gone is not
-// announced; see IgnoreGone for its error.
-func Patch(
+// Write writes an object at the end of its pass, and announces the conditions that have changed. conclude sets the
+// status, and steps are those of announce. An object that is gone is not announced; see IgnoreGone for its error.
+func Write(
 	ctx context.Context,
-	helper *patch.Helper,
+	of *pass.Pass,
 	recorder events.EventRecorder,
 	to object,
-	before []metav1.Condition,
-	owned []string,
-	steps map[string]string,
+	conclude func(),
+	steps func() map[string]string,
 ) error {
-	err := helper.Patch(ctx, to, patch.WithOwnedConditions{Conditions: owned})
-	if err == nil || IgnoreGone(err) != nil {
-		announce(recorder, to, before, to.GetConditions(), steps)
+	if err := of.Write(ctx, conclude); err != nil {
+		return err
 	}
 
-	return err
+	before := of.Before().(conditions.Getter) //nolint:forcetypeassert,errcheck // it is what to was
+	announce(recorder, to, before.GetConditions(), to.GetConditions(), steps())
+
+	return nil
 }
 
-// IgnoreGone returns nil for the error of a patch.Helper whose object is not there any more. That is an aggregate,
-// which client.IgnoreNotFound does not look into.
+// IgnoreGone returns nil for the error of a write whose object is not there any more. That of a patch.Helper is an
+// aggregate, which client.IgnoreNotFound does not look into.
 func IgnoreGone(err error) error {
 	var all kerrors.Aggregate
-	if errors.As(err, &all) && kerrors.FilterOut(all, apierrors.IsNotFound) == nil {
+	if errors.Is(err, pass.ErrGone) || errors.As(err, &all) && kerrors.FilterOut(all, apierrors.IsNotFound) == nil {
 		return nil
 	}
 

@@ -99,7 +99,7 @@ func TestALinkIsNotFollowed(t *testing.T) {
 	_, err := x.Apply(t.Context(), terraform.Request{
 		Dir:   t.TempDir(),
 		Fresh: true,
-		SaveState: func(_ context.Context, state []byte) error {
+		SaveState: func(_ context.Context, state []byte, _ bool) error {
 			saved = string(state)
 			return nil
 		},
@@ -130,7 +130,7 @@ func TestAConfigurationReadsNoFiles(t *testing.T) {
 
 	for _, path := range []string{token, neighbour} {
 		_, err := x.Apply(t.Context(), terraform.Request{
-			Dir: t.TempDir(), Fresh: true, SaveState: func(context.Context, []byte) error { return nil },
+			Dir: t.TempDir(), Fresh: true, SaveState: func(context.Context, []byte, bool) error { return nil },
 			Files: map[string][]byte{"main.tf": fmt.Appendf(nil, "output \"a\" {\n  value = file(%q)\n}\n", path)},
 		})
 		var diagnostics *terraform.DiagnosticError

@@ -137,10 +137,12 @@ type Request struct {
 	Confirm func(ctx context.Context) error
 	// Applied is called with address and ID of each resource the moment it exists.
 	Applied func(ctx context.Context, address, id string)
-	// SaveState is called with the new state at the end, and with Terraform also after each resource; OpenTofu writes
-	// its local state at the end only. It must make the state durable; an error stops nothing, because the VM exists
-	// all the same, and is returned by the run.
-	SaveState func(ctx context.Context, state []byte) error
+	// SaveState is called with the new state at the end, and with Terraform also when a resource exists that Keeps
+	// names; OpenTofu writes its local state at the end only. done reports that the run has ended well. It must make the
+	// state durable; an error stops nothing, because the VM exists all the same, and is returned by the run.
+	SaveState func(ctx context.Context, state []byte, done bool) error
+	// Keeps reports whether the state is saved as soon as the resource of an address exists; nil saves it after each.
+	Keeps func(address string) bool
 }
 
 // Plan is what a run would do.
@@ -472,7 +474,7 @@ func (r *run) apply(ctx context.Context, what tfexec.ApplyOption) (Summary, erro
 		return r.tf.ApplyJSON(ctx, events, what, tfexec.Lock(false), r.reattach)
 	})
 	err = r.failure(ctx, "apply", events, err)
-	err = errors.Join(err, keeper.finish())
+	err = errors.Join(err, keeper.finish(err == nil))
 	s := events.summary
 
 	return Summary{

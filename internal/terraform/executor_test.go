@@ -129,7 +129,7 @@ func (w *world) request(t *testing.T) terraform.Request {
 		SecretFiles: []string{render.SecretsFile},
 		Secrets:     []string{w.machine.Engine.Password, w.machine.UserData},
 		State:       w.state(),
-		SaveState: func(_ context.Context, state []byte) error {
+		SaveState: func(_ context.Context, state []byte, _ bool) error {
 			w.saved = append(w.saved, slices.Clone(state))
 			return nil
 		},
@@ -278,7 +278,7 @@ func TestAnInterruptedRunLeavesItsStateAndTheNextOneFinishes(t *testing.T) {
 func TestAStateThatCouldNotBeSavedIsFoundByTheNextRun(t *testing.T) {
 	w := newWorld(t)
 	request := w.request(t)
-	request.SaveState = func(context.Context, []byte) error { return errors.New("API server is down") }
+	request.SaveState = func(context.Context, []byte, bool) error { return errors.New("API server is down") }
 	_, err := w.executor.Apply(t.Context(), request)
 	if err == nil || !strings.Contains(err.Error(), "API server is down") {
 		t.Fatalf("got %v", err)

@@ -324,10 +324,10 @@ func onAFullDisk(t *testing.T, dir string) {
 	request := w.request(t)
 	request.Dir = filepath.Join(dir, "work")
 	save := request.SaveState
-	request.SaveState = func(ctx context.Context, state []byte) error {
+	request.SaveState = func(ctx context.Context, state []byte, done bool) error {
 		// From here on nothing more fits on the disk.
 		_ = os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 32<<20), 0o600)
-		return save(ctx, state)
+		return save(ctx, state, done)
 	}
 	_, err := x.Apply(t.Context(), request) // which may succeed: a state of the same size finds its old place
 	if len(w.sim.VMs()) != 1 {

@@ -33,7 +33,7 @@ func (k *stateKeeper) applied(address, id string) {
 		k.run.Applied(k.ctx, address, id)
 	}
 
-	if !k.run.writesAtOnce {
+	if !k.run.writesAtOnce || k.run.Keeps != nil && !k.run.Keeps(address) {
 		return
 	}
 
@@ -44,7 +44,7 @@ func (k *stateKeeper) applied(address, id string) {
 		if err == nil && json.Valid(state) {
 			k.seen = state
 			if id == "" || bytes.Contains(state, []byte(id)) {
-				k.save(state)
+				k.save(state, false)
 				return
 			}
 		}
@@ -57,8 +57,9 @@ func (k *stateKeeper) applied(address, id string) {
 	}
 }
 
-// finish saves what the executor left, and removes nothing if that fails: the next run finds it in the directory.
-func (k *stateKeeper) finish() error {
+// finish saves what the executor left, and removes nothing if that fails: the next run finds it in the directory. done
+// reports that the run has ended well.
+func (k *stateKeeper) finish(done bool) error {
 	state, err := readWithin(k.run.Dir, stateFile)
 	if errors.Is(err, fs.ErrNotExist) && !k.reported {
 		return nil
@@ -77,13 +78,13 @@ func (k *stateKeeper) finish() error {
 	}
 
 	if !json.Valid(state) { // the disk was full, or the executor was killed while it wrote
-		state = k.seen
+		state, done = k.seen, false
 	}
 
 	k.mu.Lock()
 	k.err = nil // only the last state counts
 	k.mu.Unlock()
-	k.save(state)
+	k.save(state, done)
 	if k.err != nil {
 		// Renamed, not written anew: the disk may be full.
 		_ = os.Rename(filepath.Join(k.run.Dir, stateFile), filepath.Join(k.run.Dir, unsavedFile))
@@ -93,7 +94,7 @@ func (k *stateKeeper) finish() error {
 	return nil
 }
 
-func (k *stateKeeper) save(state []byte) {
+func (k *stateKeeper) save(state []byte, done bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(state) == 0 || bytes.Equal(state, k.last) || k.run.SaveState == nil {
@@ -103,7 +104,7 @@ func (k *stateKeeper) save(state []byte) {
 	ctx, cancel := context.WithTimeout(k.ctx, 30*time.Second)
 	defer cancel()
 	begin := time.Now()
-	if k.err = k.run.SaveState(ctx, state); k.err == nil {
+	if k.err = k.run.SaveState(ctx, state, done); k.err == nil {
 		k.last = slices.Clone(state)
 	}
 

@@ -323,7 +323,7 @@ func (f *factory) check(t *testing.T, name string, spec infrav1.OLVMMachineSpec)
 		Files:       files,
 		SecretFiles: []string{render.SecretsFile},
 		Secrets:     []string{f.config.Password},
-		SaveState: func(_ context.Context, saved []byte) error {
+		SaveState: func(_ context.Context, saved []byte, _ bool) error {
 			state = slices.Clone(saved)
 			return nil
 		},

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -41,13 +42,18 @@ type Store struct {
 	latest map[client.ObjectKey]*corev1.Secret
 }
 
-// held is what is remembered of a state: enough for decisions, and none of its secrets.
+// held is what is remembered of a state: enough for decisions, and none of its secrets. The state is nil where there was
+// none.
 type held struct {
 	owner   types.UID
 	uid     types.UID // of the Secret
 	version string
+	at      time.Time
 	state   *State
 }
+
+// cacheLag is how long a Secret that was read or written here is believed to be there although the cache lacks it.
+const cacheLag = 2 * time.Second
 
 // briefAttributes are those by which decisions are made. The others may be large, as user data is.
 var briefAttributes = []string{"id", "enforcing", "affinity_group_id"}
@@ -82,29 +88,81 @@ func (s *State) brief() *State {
 	return out
 }
 
-// remembered is the state of an owner whose Secret has not changed since it was read; nil where that is not known.
-func (s *Store) remembered(ctx context.Context, owner client.Object) *State {
+// remembered is the state of an owner whose Secret has not changed since it was read, nil where there was none; ok is
+// false where that is not known.
+func (s *Store) remembered(ctx context.Context, owner client.Object) (state *State, ok bool) {
 	s.mu.Lock()
 	known, ok := s.held[s.key(owner)]
 	s.mu.Unlock()
 	if s.Metadata == nil || !ok || known.owner != owner.GetUID() {
-		return nil
+		return nil, false
 	}
 
-	now := &metav1.PartialObjectMetadata{}
-	now.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	err := s.Metadata.Get(ctx, s.key(owner), now)
+	now, err := s.cached(ctx, owner)
+	if known.state == nil {
+		return nil, apierrors.IsNotFound(err)
+	}
+
+	if apierrors.IsNotFound(err) && time.Since(known.at) < cacheLag {
+		return known.state, true
+	}
+
 	if err != nil || now.UID != known.uid || !now.DeletionTimestamp.IsZero() {
-		return nil
+		return nil, false
 	}
 
 	// The cache may not have seen yet what was written here.
 	newer, err := resourceversion.CompareResourceVersion(now.ResourceVersion, known.version)
 	if now.ResourceVersion != known.version && (err != nil || newer > 0) {
-		return nil
+		return nil, false
 	}
 
-	return known.state
+	return known.state, true
+}
+
+// cached is the metadata of the Secret of an owner, as the cache has it.
+func (s *Store) cached(ctx context.Context, owner client.Object) (*metav1.PartialObjectMetadata, error) {
+	out := &metav1.PartialObjectMetadata{}
+	out.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+
+	return out, s.Metadata.Get(ctx, s.key(owner), out)
+}
+
+// Unheard reports whether nothing is known of a state of the owner: the cache has no Secret, and none was read or
+// written here. That is no proof, and good enough for Hold: a run reads past the cache.
+func (s *Store) Unheard(ctx context.Context, owner client.Object) bool {
+	s.mu.Lock()
+	_, known := s.held[s.key(owner)]
+	s.mu.Unlock()
+	if s.Metadata == nil || known {
+		return false
+	}
+
+	if _, err := s.cached(ctx, owner); !apierrors.IsNotFound(err) {
+		return false
+	}
+
+	s.rememberNone(owner)
+
+	return true
+}
+
+// rememberNone remembers that there is no state.
+func (s *Store) rememberNone(owner client.Object) {
+	if s.Metadata == nil {
+		return
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held == nil {
+		s.held = map[client.ObjectKey]held{}
+	}
+
+	// A run may have written one since it was looked for.
+	if known, ok := s.held[s.key(owner)]; !ok || known.state == nil {
+		s.held[s.key(owner)] = held{owner: owner.GetUID()}
+	}
 }
 
 func (s *Store) remember(owner client.Object, secret client.Object, state *State) {
@@ -130,6 +188,7 @@ func (s *Store) remember(owner client.Object, secret client.Object, state *State
 		owner:   owner.GetUID(),
 		uid:     secret.GetUID(),
 		version: secret.GetResourceVersion(),
+		at:      time.Now(),
 		state:   state.brief(),
 	}
 }
@@ -172,6 +231,7 @@ func (s *Store) Load(ctx context.Context, owner client.Object) (*State, error) {
 
 	s.note(owner, secret)
 	if secret == nil {
+		s.rememberNone(owner)
 		return nil, nil
 	}
 
@@ -204,13 +264,18 @@ func (s *Store) unnote(owner client.Object) (*corev1.Secret, bool) {
 // as after a backup was restored that kept none of them. The state itself is not written. What it returns is good for
 // decisions and may lack the text and all attributes but IDs.
 func (s *Store) Hold(ctx context.Context, owner client.Object, clusterName string) (*State, error) {
-	if known := s.remembered(ctx, owner); known != nil {
+	if known, ok := s.remembered(ctx, owner); ok {
 		return known, nil
 	}
 
 	secret, err := s.get(ctx, owner)
-	if err != nil || secret == nil {
+	if err != nil {
 		return nil, err
+	}
+
+	if secret == nil {
+		s.rememberNone(owner)
+		return nil, nil
 	}
 
 	state, err := Decode(secret)
@@ -261,6 +326,13 @@ func (s *Store) tie(secret *corev1.Secret, owner client.Object, clusterName stri
 
 // Save makes a state durable.
 func (s *Store) Save(ctx context.Context, owner client.Object, clusterName string, raw []byte) error {
+	return s.SaveApplied(ctx, owner, clusterName, raw, "")
+}
+
+// SaveApplied is Save and MarkApplied in one; without a digest it is Save.
+func (s *Store) SaveApplied(
+	ctx context.Context, owner client.Object, clusterName string, raw []byte, digest string,
+) error {
 	next, err := Parse(raw)
 	if err != nil {
 		return fmt.Errorf("the executor wrote a state that cannot be read: %w", err)
@@ -271,11 +343,12 @@ func (s *Store) Save(ctx context.Context, owner client.Object, clusterName strin
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 	}
 
-	return retry.OnError(retry.DefaultBackoff, again, func() error { return s.save(ctx, owner, clusterName, next) })
+	return retry.OnError(retry.DefaultBackoff, again, func() error {
+		return s.save(ctx, owner, clusterName, next, digest)
+	})
 }
 
-func (s *Store) save(ctx context.Context, owner client.Object, clusterName string, next *State) error {
-	s.forget(owner)
+func (s *Store) save(ctx context.Context, owner client.Object, clusterName string, next *State, digest string) error {
 	secret, known := s.unnote(owner)
 	if !known {
 		var err error
@@ -303,6 +376,10 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 		return err
 	}
 
+	if digest != "" {
+		set(&secret.Annotations, DigestAnnotation, digest)
+	}
+
 	secret.Data = map[string][]byte{dataKey: packed}
 	if err := s.tie(secret, owner, clusterName); err != nil {
 		return err
@@ -315,10 +392,15 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 	}
 
 	if err != nil {
+		s.forget(owner) // it may have been written all the same
+
 		return fmt.Errorf("failed to write the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 
-	s.note(owner, secret)
+	if digest == "" { // the run goes on
+		s.note(owner, secret)
+	}
+
 	stored := *next
 	stored.AppliedDigest = secret.Annotations[DigestAnnotation]
 	s.remember(owner, secret, &stored)
@@ -346,7 +428,7 @@ func (s *Store) ForgetUserData(ctx context.Context, owner client.Object, cluster
 		return fmt.Errorf("failed to read the state without its user data: %w", err)
 	}
 
-	return s.save(ctx, owner, clusterName, next)
+	return s.save(ctx, owner, clusterName, next, "")
 }
 
 // pack is a state as a Secret has it.

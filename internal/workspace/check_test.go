@@ -172,7 +172,7 @@ func TestChecksAreSpreadOverTheInterval(t *testing.T) {
 		object.UID = types.UID(fmt.Sprintf("%08d-1111-4111-8111-111111111111", i))
 		object.CreationTimestamp = metav1.NewTime(now)
 
-		left := b.kind.Open(object, "c").untilCheck(24*time.Hour, now)
+		left := b.kind.Open(nil, object, "c").untilCheck(24*time.Hour, now)
 		if left <= 0 || left > 24*time.Hour {
 			t.Fatalf("the first check is in %s", left)
 		}
@@ -183,7 +183,7 @@ func TestChecksAreSpreadOverTheInterval(t *testing.T) {
 		object.Status.Terraform = &infrav1.TerraformStatus{Drift: &infrav1.DriftStatus{
 			CheckTime: metav1.NewTime(now.Add(left)),
 		}}
-		again := b.kind.Open(object, "c").untilCheck(24*time.Hour, now.Add(left))
+		again := b.kind.Open(nil, object, "c").untilCheck(24*time.Hour, now.Add(left))
 		check.Equal(t, "until the next one", again, 24*time.Hour)
 	}
 

@@ -14,8 +14,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// shortQueue is how long an apply may wait in the queue. One that waited longer reads its object before it plans. Each
-// reads it before it applies.
+// shortQueue is how long an apply may wait in the queue. One that waited longer looks whether it is still wanted before
+// it plans, in the cache; each looks before it applies, past the cache.
 const shortQueue = time.Second
 
 // submit queues a run. That a run may act for the object is recorded first, before it can.
@@ -42,19 +42,21 @@ func (w *Workspace) job(
 ) func(context.Context) (terraform.Summary, error) {
 	owner := copyOf(w.object)
 	submitted := time.Now()
-	wanted := func(ctx context.Context, operation terraform.Operation) error {
-		return w.checkStillWanted(ctx, owner, subject, operation)
+	wanted := func(reader client.Reader) func(context.Context, terraform.Operation) error {
+		return func(ctx context.Context, operation terraform.Operation) error {
+			return w.checkStillWanted(ctx, reader, owner, subject, operation)
+		}
 	}
 	root := &Root{
 		Executor: w.runs().Executor,
 		Keeper:   &secret{states: w.kind.states, owner: owner, cluster: w.cluster},
 		Dir:      w.dir(),
-		Confirm:  wanted,
+		Confirm:  wanted(w.runs().APIReader),
 	}
 
 	return func(ctx context.Context) (terraform.Summary, error) {
 		if operation != terraform.Apply || time.Since(submitted) > shortQueue {
-			if err := wanted(ctx, operation); err != nil {
+			if err := wanted(w.runs().Client)(ctx, operation); err != nil {
 				return terraform.Summary{}, err
 			}
 		}
@@ -76,21 +78,21 @@ func (w *Workspace) job(
 // checkStillWanted fails if the object was paused, moved, changed or deleted since the pass that submitted the job. A
 // destruction does not need the Cluster.
 func (w *Workspace) checkStillWanted(
-	ctx context.Context, owner client.Object, subject Subject, operation terraform.Operation,
+	ctx context.Context, reader client.Reader, owner client.Object, subject Subject, operation terraform.Operation,
 ) error {
 	if err := w.runs().mayAct(ctx); err != nil {
 		return err
 	}
 
 	current := w.kind.New()
-	if err := w.runs().APIReader.Get(ctx, client.ObjectKeyFromObject(owner), current); err != nil {
+	if err := reader.Get(ctx, client.ObjectKeyFromObject(owner), current); err != nil {
 		return fmt.Errorf("failed to get the %s before the run: %w", w.kind.Name, err)
 	}
 
 	cluster := &clusterv1.Cluster{}
 	if w.cluster != "" {
 		key := client.ObjectKey{Namespace: owner.GetNamespace(), Name: w.cluster}
-		err := w.runs().APIReader.Get(ctx, key, cluster)
+		err := reader.Get(ctx, key, cluster)
 		if err != nil && (operation != terraform.Destroy || !apierrors.IsNotFound(err)) {
 			return fmt.Errorf("failed to get the Cluster before the run: %w", err)
 		}
@@ -118,8 +120,8 @@ func (s *secret) Load(ctx context.Context) (*tfstate.State, error) {
 	return s.states.Load(ctx, s.owner)
 }
 
-func (s *secret) Save(ctx context.Context, state []byte) error {
-	return s.states.Save(ctx, s.owner, s.cluster, state)
+func (s *secret) Save(ctx context.Context, state []byte, digest string) error {
+	return s.states.SaveApplied(ctx, s.owner, s.cluster, state, digest)
 }
 
 func (s *secret) MarkApplied(ctx context.Context, digest string) error {

@@ -21,8 +21,9 @@ type Executor interface {
 type Keeper interface {
 	// Load returns the state, nil where there is none.
 	Load(ctx context.Context) (*tfstate.State, error)
-	// Save stores a state as Terraform wrote it.
-	Save(ctx context.Context, state []byte) error
+	// Save stores a state as Terraform wrote it; digest is as for MarkApplied, and empty where the state is not that
+	// yet.
+	Save(ctx context.Context, state []byte, digest string) error
 	// MarkApplied records that the stored state is what the configuration of this digest asks for.
 	MarkApplied(ctx context.Context, digest string) error
 }
@@ -51,8 +52,22 @@ func (r *Root) Apply(ctx context.Context, subject Subject, digest string) (terra
 		return terraform.Summary{}, err
 	}
 
-	summary, err := r.Executor.Apply(ctx, r.request(terraform.Apply, configuration, before))
-	if err != nil {
+	request, marked := r.request(terraform.Apply, configuration, before), false
+	if configuration.Whole {
+		request.SaveState = func(ctx context.Context, state []byte, done bool) error {
+			if !done {
+				return r.Keeper.Save(ctx, state, "")
+			}
+
+			err := r.Keeper.Save(ctx, state, digest)
+			marked = err == nil
+
+			return err
+		}
+	}
+
+	summary, err := r.Executor.Apply(ctx, request)
+	if err != nil || marked {
 		return summary, err
 	}
 
@@ -168,7 +183,8 @@ func (r *Root) request(
 		Guard:       configuration.Guard,
 		Confirm:     func(ctx context.Context) error { return r.confirm(ctx, operation) },
 		Applied:     configuration.Applied,
-		SaveState:   r.Keeper.Save,
+		SaveState:   func(ctx context.Context, state []byte, _ bool) error { return r.Keeper.Save(ctx, state, "") },
+		Keeps:       configuration.Keeps,
 	}
 }
 

@@ -48,4 +48,10 @@ type Configuration struct {
 	Guard func(terraform.Change) (refusal string)
 	// Applied is called with address and ID of each resource the moment it exists; may be nil.
 	Applied func(ctx context.Context, address, id string)
+	// Keeps reports whether the state is saved as soon as the resource of an address exists; nil saves it after each.
+	// What it does not name is found again by other means.
+	Keeps func(address string) bool
+	// Whole reports that RemoveOrphans has nothing to do after the run: what is saved at its end is all that was asked
+	// for.
+	Whole bool
 }

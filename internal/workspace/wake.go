@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -59,6 +60,15 @@ func (r *RunQueue) Wake(key Key) {
 	case r.Woken(key.Kind) <- event.GenericEvent{Object: object}:
 	default:
 	}
+}
+
+// WakeInFlight wakes an object after a while, unless its run has ended by then, which wakes it.
+func (r *RunQueue) WakeInFlight(key Key, after time.Duration) {
+	time.AfterFunc(after, func() {
+		if r.inFlight(key) {
+			r.Wake(key)
+		}
+	})
 }
 
 // PrioritizeWoken gives woken objects a higher priority than changed ones: finishing what has begun is worth more than

@@ -11,11 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/cluster-api/util/paused"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
@@ -62,10 +64,18 @@ func (k *Kind) Key(object types.NamespacedName) Key {
 	return Key{Kind: k.Name, Namespace: object.Namespace, Name: object.Name}
 }
 
-// Open opens the workspace of an object for one pass. The object is that of the pass, which its controller patches at
+// Object is one that can have a workspace.
+type Object interface {
+	client.Object
+	conditions.Setter
+}
+
+// Open opens the workspace of an object for one pass. The object is that of the pass, which its controller writes at
 // the end; cluster is the name of its Cluster, empty where it belongs to none.
-func (k *Kind) Open(object paused.ConditionSetter, cluster string) *Workspace {
-	return &Workspace{kind: k, object: object, cluster: cluster, key: k.Key(client.ObjectKeyFromObject(object))}
+func (k *Kind) Open(of *pass.Pass, object Object, cluster string) *Workspace {
+	key := k.Key(client.ObjectKeyFromObject(object))
+
+	return &Workspace{kind: k, pass: of, object: object, cluster: cluster, key: key}
 }
 
 // Abandon cleans up after an object that no longer exists. A person may have removed its finalizer. A run in flight
@@ -102,7 +112,8 @@ type Workspace struct {
 	Action Action
 
 	kind    *Kind
-	object  paused.ConditionSetter
+	pass    *pass.Pass
+	object  Object
 	cluster string
 	key     Key
 	// recorded is when the run ended that Observe has handled; zero where there was none.
@@ -207,6 +218,10 @@ func (w *Workspace) announce(ctx context.Context, run terraform.Status, report *
 
 // observeState reads the state, and restores owner, labels and finalizer of its Secret.
 func (w *Workspace) observeState(ctx context.Context) error {
+	if w.untouched() && w.kind.states.Unheard(ctx, w.object) {
+		return nil
+	}
+
 	state, err := w.kind.states.Hold(ctx, w.object, w.cluster)
 
 	var invalid *tfstate.InvalidError
@@ -227,6 +242,13 @@ func (w *Workspace) observeState(ctx context.Context) error {
 	w.State = state
 
 	return nil
+}
+
+// untouched reports whether the object says of no run that it may have acted for it.
+func (w *Workspace) untouched() bool {
+	_, blocked := w.object.GetAnnotations()[clusterctlv1.BlockMoveAnnotation]
+
+	return !blocked && *w.kind.Status(w.object) == nil
 }
 
 // refuseState records why the state cannot be used. A deletion ignores it once a user has deleted the Secret.
@@ -257,9 +279,14 @@ func (w *Workspace) Recorded() {
 	}
 }
 
-// ForgetUserData takes the user data of VMs out of the state. It is called while no run is in flight.
+// ForgetUserData takes the user data of VMs out of the state, and reads it again. It is called while no run is in
+// flight.
 func (w *Workspace) ForgetUserData(ctx context.Context) error {
-	return w.kind.states.ForgetUserData(ctx, w.object, w.cluster)
+	if err := w.kind.states.ForgetUserData(ctx, w.object, w.cluster); err != nil {
+		return err
+	}
+
+	return w.observeState(ctx)
 }
 
 // Request is what a controller wants of its workspace in a pass.

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
@@ -66,12 +67,12 @@ func (x *fakeExecutor) Apply(ctx context.Context, request terraform.Request) (te
 
 	x.serial++
 	if request.Destroy {
-		return terraform.Summary{Destroyed: 1}, request.SaveState(ctx, fmt.Appendf(nil, emptyState, x.serial))
+		return terraform.Summary{Destroyed: 1}, request.SaveState(ctx, fmt.Appendf(nil, emptyState, x.serial), true)
 	}
 
 	planned := []terraform.Change{{Address: "ovirt_vm.this", Action: "create"}}
 
-	return terraform.Summary{Added: 1, Planned: planned}, request.SaveState(ctx, fmt.Appendf(nil, fullState, x.serial))
+	return terraform.Summary{Added: 1, Planned: planned}, request.SaveState(ctx, fmt.Appendf(nil, fullState, x.serial), true)
 }
 
 // Check finds the differences that the test has set.
@@ -126,6 +127,7 @@ type bench struct {
 	subject  *fakeSubject
 	client   client.Client
 	kind     *Kind
+	passes   pass.Tracker
 	recorder *events.FakeRecorder
 	object   *infrav1.OLVMCluster
 }
@@ -175,7 +177,16 @@ func newBench(t *testing.T) *bench {
 // observe is the beginning of a pass.
 func (b *bench) observe() *Workspace {
 	b.t.Helper()
-	w := b.kind.Open(b.object, "c")
+	known := b.object.DeepCopy()
+	this, err := b.passes.Begin(b.t.Context(), b.client, client.ObjectKeyFromObject(known), b.object)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+
+	// What earlier passes have in memory, as if they had written it.
+	known.ResourceVersion = b.object.ResourceVersion
+	known.DeepCopyInto(b.object)
+	w := b.kind.Open(this, b.object, "c")
 	if err := w.Observe(b.t.Context()); err != nil {
 		b.t.Fatal(err)
 	}

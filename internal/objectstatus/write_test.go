@@ -8,14 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 )
 
-// TestPatchOfAnObjectThatIsGone deletes an object between its pass and its patch, as clusterctl move and people do.
-func TestPatchOfAnObjectThatIsGone(t *testing.T) {
+// TestWriteOfAnObjectThatIsGone deletes an object between its pass and its write, as clusterctl move and people do.
+func TestWriteOfAnObjectThatIsGone(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := infrav1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -23,21 +24,25 @@ func TestPatchOfAnObjectThatIsGone(t *testing.T) {
 
 	machine := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m"}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(machine).WithStatusSubresource(machine).Build()
-	helper, err := patch.NewHelper(machine, c)
+	passes := &pass.Tracker{}
+	this, err := passes.Begin(t.Context(), c, client.ObjectKeyFromObject(machine), machine)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	conditions.Set(machine, metav1.Condition{
-		Type: infrav1.InfrastructureAppliedCondition, Status: "False", Reason: infrav1.TemplateNotFoundReason, Message: "m",
-	})
 	machine.Labels = map[string]string{"changed": "too"}
 	if err := c.Delete(t.Context(), machine.DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
 
 	recorder := events.NewFakeRecorder(1)
-	err = Patch(t.Context(), helper, recorder, machine, nil, []string{infrav1.InfrastructureAppliedCondition}, nil)
+	fail := func() {
+		conditions.Set(machine, metav1.Condition{
+			Type: infrav1.InfrastructureAppliedCondition, Status: "False", Reason: infrav1.TemplateNotFoundReason,
+			Message: "m",
+		})
+	}
+	err = Write(t.Context(), this, recorder, machine, fail, func() map[string]string { return nil })
 	if err == nil || IgnoreGone(err) != nil {
 		t.Errorf("got %v, want an error that is ignored", err)
 	}

@@ -1,0 +1,235 @@
+package pass
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+)
+
+const (
+	// remembered is how many versions of an object are known to be our own; a pass writes two.
+	remembered = 8
+	// retryOutdated is when to look again at an object that was changed by somebody else, or that the cache does not
+	// have yet, if no event of it comes before.
+	retryOutdated = time.Second
+	// atOnce is when to look again at what has changed during a pass.
+	atOnce = time.Millisecond
+)
+
+// ErrBehind is why a pass does not begin: the cache has an older object than an earlier pass wrote. Another pass begins
+// when it has that one.
+var ErrBehind = errors.New("the cache does not have yet what was written last")
+
+// Tracker knows what the passes of one controller wrote. The zero value can be used.
+type Tracker struct {
+	mu      sync.Mutex
+	objects map[client.ObjectKey]*record
+}
+
+// record is what is known of one object.
+type record struct {
+	// own are the versions that passes wrote, the latest last.
+	own []string
+	// seen is the latest version that an event had.
+	seen string
+	// running is how many passes and writes beside them go; pending are the versions that events had meanwhile. Which
+	// of them are our own is known when they have ended.
+	running int
+	pending []string
+	// waiting reports that the next pass waits for the cache to have the latest of own.
+	waiting bool
+}
+
+// Begin reads an object for a pass, with a client that reads from a cache. End must be called at the end of the pass,
+// unless there is an error: that of the client where there is no such object, else ErrBehind or what went wrong.
+func (t *Tracker) Begin(
+	ctx context.Context, c client.Client, key client.ObjectKey, object client.Object,
+) (*Pass, error) {
+	t.begin(key)
+
+	for {
+		if err := c.Get(ctx, key, object); err != nil {
+			t.abort(key, apierrors.IsNotFound(err))
+			return nil, err
+		}
+
+		behind, again := t.behind(key, object.GetResourceVersion())
+		if !behind {
+			return newPass(t, c, key, object), nil
+		}
+
+		if !again {
+			return nil, ErrBehind
+		}
+	}
+}
+
+// Beside calls write, which writes an object beside its passes and returns the version that it has then. No pass begins
+// because of it; others reports that somebody else has changed the object meanwhile, which one must look at.
+func (t *Tracker) Beside(key client.ObjectKey, write func() (version string, err error)) (others bool, err error) {
+	t.begin(key)
+	version, err := write()
+	if err == nil {
+		t.wrote(key, version)
+	}
+
+	return t.end(key), err
+}
+
+// Changed passes the events of objects but for those of what passes wrote themselves.
+func (t *Tracker) Changed() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() || // a resync
+				t.news(client.ObjectKeyFromObject(e.ObjectNew), e.ObjectNew.GetResourceVersion())
+		},
+	}
+}
+
+// news reports whether a version of an object begins a pass.
+func (t *Tracker) news(key client.ObjectKey, version string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	r := t.objects[key]
+	if r == nil {
+		return true
+	}
+
+	r.seen = version
+	own := slices.Contains(r.own, version)
+
+	switch {
+	case r.running > 0:
+		r.pending = append(r.pending, version)
+		return false
+	case own && (!r.waiting || version != r.latest()):
+		return false
+	}
+
+	r.waiting = false
+
+	return true
+}
+
+func (t *Tracker) begin(key client.ObjectKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.record(key)
+	r.running++
+	r.waiting = false
+}
+
+// record is that of an object; mu is held.
+func (t *Tracker) record(key client.ObjectKey) *record {
+	if t.objects == nil {
+		t.objects = map[client.ObjectKey]*record{}
+	}
+
+	if t.objects[key] == nil {
+		t.objects[key] = &record{}
+	}
+
+	return t.objects[key]
+}
+
+// abort ends a pass that could not begin. What came meanwhile is looked at by the next one, which the error brings.
+func (t *Tracker) abort(key client.ObjectKey, gone bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	if gone {
+		delete(t.objects, key)
+		return
+	}
+
+	t.record(key).stop()
+}
+
+// behind reports whether a version of an object is older than what a pass wrote. Where the cache has caught up since it
+// was read, it is to be read again; else the pass does not begin.
+func (t *Tracker) behind(key client.ObjectKey, version string) (behind, again bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	r := t.record(key)
+	if len(r.own) == 0 || !older(version, r.latest()) {
+		return false, false
+	}
+
+	// The cache has an object before its event is handed out.
+	if r.seen != "" && !older(r.seen, r.latest()) && older(version, r.seen) {
+		return true, true
+	}
+
+	r.stop()
+	r.waiting = true
+
+	return true, false
+}
+
+// wrote notes the version that a pass wrote.
+func (t *Tracker) wrote(key client.ObjectKey, version string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	r := t.record(key)
+	r.own = append(r.own, version)
+	if surplus := len(r.own) - remembered; surplus > 0 {
+		r.own = slices.Delete(r.own, 0, surplus)
+	}
+}
+
+// end ends a pass or a write beside it, and reports whether somebody else has changed the object meanwhile.
+func (t *Tracker) end(key client.ObjectKey) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	return t.record(key).stop()
+}
+
+// stop ends one of what is running, and reports with the last one whether an event was pending that is not our own.
+func (r *record) stop() (others bool) {
+	if r.running = max(r.running-1, 0); r.running > 0 {
+		return false
+	}
+
+	others = slices.ContainsFunc(r.pending, func(version string) bool { return !slices.Contains(r.own, version) })
+	r.pending = nil
+
+	return others
+}
+
+func (r *record) latest() string {
+	if len(r.own) == 0 {
+		return ""
+	}
+
+	return r.own[len(r.own)-1]
+}
+
+// older reports whether a version of an object comes before another.
+func older(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+
+	return err == nil && order < 0
+}
+
+// Unbegun is the result for the error of Begin where there is an object.
+func Unbegun(err error) (ctrl.Result, error) {
+	if errors.Is(err, ErrBehind) {
+		return ctrl.Result{RequeueAfter: retryOutdated}, nil
+	}
+
+	return ctrl.Result{}, fmt.Errorf("failed to get the object of the pass: %w", err)
+}
