@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -99,14 +101,23 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// madeOrNot passes what tells that a VM of the pool is made.
+// madeOrNot passes what tells that a VM of the pool is made, or that this has failed.
 var madeOrNot = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*infrav1.OLVMInventoryVM)
 		after, too := e.ObjectNew.(*infrav1.OLVMInventoryVM)
 
-		return ok && too && inventory.Made(before) != inventory.Made(after)
+		return ok && too && (inventory.Made(before) != inventory.Made(after) || failing(before) != failing(after))
 	},
+}
+
+// failing reports whether a VM of the pool cannot be made or deleted.
+func failing(vm *infrav1.OLVMInventoryVM) bool {
+	return slices.ContainsFunc([]string{infrav1.InfrastructureAppliedCondition, infrav1.DeletingCondition},
+		func(condition string) bool {
+			found := conditions.Get(vm, condition)
+			return found != nil && objectstatus.IsFailure(*found)
+		})
 }
 
 // machineToInventory wakes the inventory that a machine wants a VM of.

@@ -20,6 +20,8 @@ type calm struct {
 	CallsPerMinute      float64 `json:"engineCallsPerMinute"`
 	CallsPerMinuteOfOne float64 `json:"engineCallsPerMinuteOfOneMachine"`
 	Core                float64 `json:"core"`
+	// KiBPerMinute come from the engine.
+	KiBPerMinute float64 `json:"engineKibPerMinute"`
 	// KiBPerMachine over a manager without machines.
 	BaseMiB       float64 `json:"baseMiB"`
 	MiB           float64 `json:"MiB"`
@@ -34,14 +36,15 @@ type calm struct {
 
 func (c *calm) String() string {
 	return fmt.Sprintf(
-		"%d machines for %.1f minutes: %d runs, %.1f engine calls a minute (%.1f with one machine), %.2f %% of a "+
-			"core, %.0f MiB (%.0f without machines: %.1f KiB each); restart: ready after %.1f s, all looked at "+
+		"%d machines for %.1f minutes: %d runs, %.1f engine calls a minute (%.1f with one machine) with %.0f KiB, "+
+			"%.2f %% of a core, %.0f MiB (%.0f without machines: %.1f KiB each); restart: ready after %.1f s, all looked at "+
 			"after %.1f s, %d runs, %.1f KiB each",
 		c.Machines,
 		c.Minutes,
 		c.Runs,
 		c.CallsPerMinute,
 		c.CallsPerMinuteOfOne,
+		c.KiBPerMinute,
 		c.Core*100,
 		c.MiB, c.BaseMiB, c.KiBPerMachine, c.ReadySeconds, c.RestartSeconds, c.RestartRuns, c.RestartKiBPerMachine,
 	)
@@ -72,10 +75,13 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 	s.quiet(t)
 	time.Sleep(time.Minute) // what belongs to the creation is over, garbage collection too
 	takeProfile(t, "heap", "heap-steady.pprof")()
+	received := func() float64 { return testsite.Sum(s.manager.Scrape(t)["capolvm_engine_received_bytes_total"]) / 1024 }
+	kib := received()
 	requests := testsite.Series(s.manager.Scrape(t)["capolvm_engine_requests_total"])
 	runs, before := s.runs(t), cpuOf(pid)
 	out.CallsPerMinute = perMinute(long)
 	out.Core, out.Runs = cpuOf(pid).minus(before).self/long.Seconds(), s.runs(t)-runs
+	out.KiBPerMinute = (received() - kib) / long.Minutes()
 	out.MiB = memoryOf(pid)
 	out.KiBPerMachine = (out.MiB - out.BaseMiB) * 1024 / float64(n)
 

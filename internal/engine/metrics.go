@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -20,11 +21,15 @@ var (
 		Help:    "How long engines took to answer in seconds, until the first byte.",
 		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 	}, []string{"engine", "method", "resource"})
+	receivedBytes = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "capolvm_engine_received_bytes_total",
+		Help: "Bytes of the answers of engines, as they were read.",
+	}, []string{"engine", "resource"})
 )
 
 // Collectors are the metrics of all clients in this process.
 func Collectors() []prometheus.Collector {
-	return []prometheus.Collector{requestsTotal, requestSeconds}
+	return []prometheus.Collector{requestsTotal, requestSeconds, receivedBytes}
 }
 
 // measured counts requests.
@@ -38,11 +43,26 @@ func (m measured) RoundTrip(r *http.Request) (*http.Response, error) {
 	code := "error"
 	if err == nil {
 		code = strconv.Itoa(response.StatusCode)
+		response.Body = counted{response.Body, receivedBytes.WithLabelValues(r.URL.Host, resource)}
 	}
 
 	requestsTotal.WithLabelValues(r.URL.Host, r.Method, resource, code).Inc()
 
 	return response, err
+}
+
+// counted counts the bytes that are read of an answer.
+type counted struct {
+	io.ReadCloser
+	bytes prometheus.Counter
+}
+
+// Read implements io.Reader.
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.bytes.Add(float64(n))
+
+	return n, err
 }
 
 // resourceOf is the kind of thing that a path is about: vms/nics for /ovirt-engine/api/vms/UUID/nics. IDs would make a

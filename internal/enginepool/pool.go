@@ -36,7 +36,7 @@ type Pool struct {
 	mu     sync.Mutex
 	access map[client.ObjectKey]access         // by OLVMCluster
 	used   map[client.ObjectKey]*engine.Client // by OLVMCluster
-	vms    map[*engine.Client]*cachedAnswer[map[engine.ID]engine.VM]
+	vms    map[*engine.Client]*vmView
 	guests map[*engine.Client]*cachedAnswer[map[engine.ID][]engine.GuestInterface]
 	groups map[groupsOf]*cachedAnswer[[]engine.AffinityGroup]
 }
@@ -96,31 +96,27 @@ func (p *Pool) AffinityGroups(
 	})
 }
 
-// VM returns the VM of that ID out of a list that is at most maxAge old, nil where there is none.
+// VM returns the VM of that ID as it was at most maxAge ago, nil where there is none.
 func (p *Pool) VM(
 	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
 ) (*engine.VM, error) {
-	vms, err := p.listVMs(ctx, session, maxAge)
-	if vm, ok := vms[id]; ok && err == nil {
-		return &vm, nil
-	}
-
-	return nil, err
+	return p.view(session).get(ctx, session, id, maxAge)
 }
 
-func (p *Pool) listVMs(
-	ctx context.Context, session *engine.Client, maxAge time.Duration,
-) (map[engine.ID]engine.VM, error) {
-	return listOf(p, &p.vms, session).within(maxAge, func() (map[engine.ID]engine.VM, error) {
-		list, err := session.VMs(ctx)
+// view is what is known of the VMs of an engine.
+func (p *Pool) view(session *engine.Client) *vmView {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.vms == nil {
+		p.vms = map[*engine.Client]*vmView{}
+	}
 
-		vms := make(map[engine.ID]engine.VM, len(list))
-		for _, vm := range list {
-			vms[vm.ID] = vm
-		}
+	if p.vms[session] == nil {
+		p.prune()
+		p.vms[session] = &vmView{}
+	}
 
-		return vms, err
-	})
+	return p.vms[session]
 }
 
 // Guest returns what the agent in the VM's guest reports out of a list that is at most maxAge old.

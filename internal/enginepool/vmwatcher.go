@@ -11,13 +11,15 @@ import (
 )
 
 const (
-	// fastPeriod is how often the VMs of an engine are listed while one of them is booting; steadyPeriod, otherwise.
+	// fastPeriod is how often VMs are looked at that are booting; eventPeriod, how often the events of an engine are
+	// read; steadyPeriod, how often all its VMs are listed where it gives no events.
 	fastPeriod   = time.Second / 2
+	eventPeriod  = 5 * time.Second
 	steadyPeriod = 30 * time.Second
 )
 
-// VMWatcher lists the VMs of each engine at intervals, and wakes the machines whose VM has changed. A machine whose VM
-// stays as it is costs nothing, however many there are.
+// VMWatcher looks at the VMs of each engine at intervals, and wakes the machines whose VM has changed. A machine whose
+// VM stays as it is costs nothing, however many there are.
 type VMWatcher struct {
 	Pool *Pool
 	// Wake enqueues a machine.
@@ -38,10 +40,12 @@ type WatchedVM struct {
 	Seen *engine.VM
 }
 
-// watchedEngine is when an engine was listed last, and whether it is being listed.
+// watchedEngine is when an engine was looked at last, how many changes of its view were compared, and whether it is being
+// looked at.
 type watchedEngine struct {
-	at   time.Time
-	busy bool
+	at       time.Time
+	compared int
+	busy     bool
 }
 
 // Watch has the machine woken when its VM is not what it has seen.
@@ -76,7 +80,7 @@ func (w *VMWatcher) Start(ctx context.Context) error {
 	for {
 		// Each engine has its own goroutine: one that does not answer delays no other.
 		for _, session := range w.due(time.Now()) {
-			group.Go(func() { w.list(ctx, session) })
+			group.Go(func() { w.look(ctx, session) })
 		}
 
 		select {
@@ -87,14 +91,14 @@ func (w *VMWatcher) Start(ctx context.Context) error {
 	}
 }
 
-// due are the engines to list now. They are marked as busy until list has ended.
+// due are the engines to look at now. They are marked as busy until look has ended.
 func (w *VMWatcher) due(now time.Time) []*engine.Client {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	periods := map[*engine.Client]time.Duration{}
 
 	for _, vm := range w.machines {
-		period := steadyPeriod
+		period := eventPeriod
 		if vm.Booting {
 			period = fastPeriod
 		}
@@ -121,18 +125,42 @@ func (w *VMWatcher) due(now time.Time) []*engine.Client {
 	return out
 }
 
-// list lists the VMs of an engine and wakes the machines whose VM has changed. The OLVMCluster reports an engine that
-// does not answer.
-func (w *VMWatcher) list(ctx context.Context, session *engine.Client) {
-	vms, err := w.Pool.listVMs(ctx, session, fastPeriod/2)
+// look looks at the VMs of an engine, and wakes the machines whose VM has changed. The OLVMCluster reports an engine
+// that does not answer.
+func (w *VMWatcher) look(ctx context.Context, session *engine.Client) {
+	view := w.Pool.view(session)
+	all, booting := w.watched(session)
+	err := view.renew(ctx, session)
+	if err == nil && len(booting) > 0 {
+		err = view.refresh(ctx, session, booting)
+	}
 
-	for _, machine := range w.changed(session, vms, err) {
+	for _, machine := range w.changed(session, view, all, err) {
 		w.Wake(machine)
 	}
 }
 
-// changed records what was listed, and returns the machines whose VM is not what they have seen.
-func (w *VMWatcher) changed(session *engine.Client, vms map[engine.ID]engine.VM, err error) []workspace.Key {
+// watched are the IDs of the VMs of an engine that machines have, and those that they wait for.
+func (w *VMWatcher) watched(session *engine.Client) (all, booting []engine.ID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	for _, vm := range w.machines {
+		if vm.Session != session {
+			continue
+		}
+
+		all = append(all, vm.ID)
+		if vm.Booting {
+			booting = append(booting, vm.ID)
+		}
+	}
+
+	return all, booting
+}
+
+// changed records what was read since the last time, and returns the machines whose VM is not what they have seen.
+func (w *VMWatcher) changed(session *engine.Client, view *vmView, ids []engine.ID, err error) []workspace.Key {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e := w.engines[session]
@@ -141,21 +169,19 @@ func (w *VMWatcher) changed(session *engine.Client, vms map[engine.ID]engine.VM,
 		return nil
 	}
 
+	vms, changes := view.since(e.compared, ids)
+	e.compared = changes
+
 	var out []workspace.Key
 
 	for key, watched := range w.machines {
-		vm, there := vms[watched.ID]
-		same := there == (watched.Seen != nil) && (!there || reflect.DeepEqual(*watched.Seen, vm))
-		if watched.Session != session || same {
+		vm, read := vms[watched.ID]
+		if watched.Session != session || !read || reflect.DeepEqual(watched.Seen, vm) {
 			continue
 		}
 
 		// Recorded, so that the machine is woken once.
-		watched.Seen = nil
-		if there {
-			watched.Seen = &vm
-		}
-
+		watched.Seen = vm
 		w.machines[key] = watched
 		out = append(out, key)
 	}

@@ -49,10 +49,13 @@ type held struct {
 	uid     types.UID // of the Secret
 	version string
 	at      time.Time
-	state   *State
+	// cached reports that the cache has had the Secret.
+	cached bool
+	state  *State
 }
 
-// cacheLag is how long a Secret that was read or written here is believed to be there although the cache lacks it.
+// cacheLag is how long a Secret that was read or written here is believed to be there although the cache has not had it
+// yet.
 const cacheLag = 2 * time.Second
 
 // briefAttributes are those by which decisions are made. The others may be large, as user data is.
@@ -103,13 +106,15 @@ func (s *Store) remembered(ctx context.Context, owner client.Object) (state *Sta
 		return nil, apierrors.IsNotFound(err)
 	}
 
-	if apierrors.IsNotFound(err) && time.Since(known.at) < cacheLag {
+	if apierrors.IsNotFound(err) && !known.cached && time.Since(known.at) < cacheLag {
 		return known.state, true
 	}
 
 	if err != nil || now.UID != known.uid || !now.DeletionTimestamp.IsZero() {
 		return nil, false
 	}
+
+	s.hasCached(owner, known.uid)
 
 	// The cache may not have seen yet what was written here.
 	newer, err := resourceversion.CompareResourceVersion(now.ResourceVersion, known.version)
@@ -118,6 +123,16 @@ func (s *Store) remembered(ctx context.Context, owner client.Object) (state *Sta
 	}
 
 	return known.state, true
+}
+
+// hasCached notes that the cache has had the Secret of an owner.
+func (s *Store) hasCached(owner client.Object, uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known, ok := s.held[s.key(owner)]; ok && known.uid == uid && !known.cached {
+		known.cached = true
+		s.held[s.key(owner)] = known
+	}
 }
 
 // cached is the metadata of the Secret of an owner, as the cache has it.
@@ -177,7 +192,9 @@ func (s *Store) remember(owner client.Object, secret client.Object, state *State
 	}
 
 	// A store that read before another wrote must not undo what the other remembered.
+	cached := false
 	if known, ok := s.held[s.key(owner)]; ok && known.uid == secret.GetUID() {
+		cached = known.cached
 		newer, err := resourceversion.CompareResourceVersion(known.version, secret.GetResourceVersion())
 		if err == nil && newer > 0 {
 			return
@@ -189,6 +206,7 @@ func (s *Store) remember(owner client.Object, secret client.Object, state *State
 		uid:     secret.GetUID(),
 		version: secret.GetResourceVersion(),
 		at:      time.Now(),
+		cached:  cached,
 		state:   state.brief(),
 	}
 }

@@ -1,0 +1,115 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/yaml"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
+)
+
+// preview is what olvmctl plan took for so many new machines.
+type preview struct {
+	Machines int     `json:"machines"`
+	Seconds  float64 `json:"seconds"`
+}
+
+// plan has olvmctl plan a MachineDeployment, from a file with all that it needs.
+func plan(t *testing.T, n int) *preview {
+	t.Helper()
+	bin := filepath.Join(suite.Dir, "bin")
+	if err := suite.Tools.BuildProject(t.Context(), bin, "olvmctl"); err != nil {
+		t.Fatal(err)
+	}
+
+	var parts []client.Object
+	s := testsite.New(t, suite.API.Client, testsite.Options{
+		Inventory: spacious(),
+		Change: func(secret *corev1.Secret, ca *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+			c.Spec.AffinityGroups = []infrav1.AffinityGroup{}
+			parts = []client.Object{secret.DeepCopy(), ca.DeepCopy(), c.DeepCopy()}
+		},
+	})
+	parts = append(parts, &clusterv1.Cluster{ObjectMeta: s.Meta("demo"), Spec: s.Cluster.Spec})
+	parts = append(parts, deployment(s, n)...)
+	file := filepath.Join(t.TempDir(), "cluster.yaml")
+	if err := os.WriteFile(file, manifest(t, parts), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	begin := time.Now()
+	command := exec.CommandContext(ctx, filepath.Join(bin, "olvmctl"), "plan", "-f", file)
+	command.Env = append(os.Environ(), "CAPOLVM_TERRAFORM="+suite.Program.Executor.Path)
+	out, err := command.CombinedOutput()
+	took := time.Since(begin)
+	if err != nil || !strings.Contains(string(out), "workers-1000") {
+		t.Fatalf("olvmctl plan: %v: %.2000s", err, out)
+	}
+
+	return &preview{Machines: n, Seconds: took.Seconds()}
+}
+
+// deployment is a MachineDeployment of so many machines, with its templates.
+func deployment(s *testsite.Site, n int) []client.Object {
+	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta("workers")}
+	template.Spec.Template.Spec = s.MachineSpec()
+	bySubnet(&template.Spec.Template.Spec)
+	workers := &clusterv1.MachineDeployment{ObjectMeta: s.Meta("workers"), Spec: clusterv1.MachineDeploymentSpec{
+		ClusterName: "demo", Replicas: ptr.To(int32(n)), //nolint:gosec // a thousand
+		Selector: metav1.LabelSelector{MatchLabels: map[string]string{clusterv1.ClusterNameLabel: "demo"}},
+		Template: clusterv1.MachineTemplateSpec{Spec: clusterv1.MachineSpec{
+			ClusterName: "demo", Version: "v1.36.1",
+			Bootstrap: clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{
+				APIGroup: bootstrapv1.GroupVersion.Group, Kind: "KubeadmConfigTemplate", Name: "workers",
+			}},
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+				APIGroup: infrav1.GroupVersion.Group, Kind: "OLVMMachineTemplate", Name: "workers",
+			},
+		}},
+	}}
+
+	return []client.Object{template, workers, &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: s.Meta("workers")}}
+}
+
+// manifest is a file of objects.
+func manifest(t *testing.T, objects []client.Object) []byte {
+	t.Helper()
+	var out bytes.Buffer
+
+	for _, object := range objects {
+		kind, err := apiutil.GVKForObject(object, suite.API.Scheme)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		object.SetResourceVersion("")
+		object.SetUID("")
+		object.GetObjectKind().SetGroupVersionKind(kind)
+		content, err := yaml.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		out.WriteString("---\n")
+		out.Write(content)
+	}
+
+	return out.Bytes()
+}

@@ -1,0 +1,282 @@
+package enginepool
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+const (
+	// wholePeriod is how often all VMs of an engine are listed although its events say what has changed: a change may
+	// have none, and an event may be missed.
+	wholePeriod = 10 * time.Minute
+	// mostEvents is how many new events are read at once. Where there are as many, some may have been missed.
+	mostEvents = 500
+	// mostByID is how many VMs are asked for by their IDs; more are listed with all others.
+	mostByID = 200
+	// vmRemoved is the code of the event of a VM that was removed, which may not name it by its ID.
+	vmRemoved = 113
+)
+
+// vmView is what is known of the VMs of an engine. An answer has the user data of each VM that still has it, so that
+// the list of all VMs may be hundreds of megabytes: it is read once, and then the VMs that the engine's events name, or
+// that somebody waits for.
+type vmView struct {
+	mu  sync.Mutex
+	vms map[engine.ID]*viewedVM
+	// listed is when all VMs were listed; known, when all of it was true.
+	listed, known time.Time
+	// changes counts what was read, and whole is that of the last list of all VMs.
+	changes, whole int
+	// event is the newest that was read; 0 where events cannot be followed.
+	event int64
+	// err is that of the last try, at failed; nil where it succeeded.
+	err    error
+	failed time.Time
+}
+
+// viewedVM is a VM as it was read at a time; nil where the engine had none.
+type viewedVM struct {
+	vm *engine.VM
+	at time.Time
+	// change counts the reads of the view, up to this one.
+	change int
+	// asked reports that somebody wants to know of it. Others' VMs are forgotten.
+	asked bool
+}
+
+// get returns a VM as it was at most maxAge ago; nil where the engine has none.
+func (v *vmView) get(
+	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
+) (*engine.VM, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+
+	if maxAge >= steadyPeriod || v.listed.IsZero() {
+		if err := v.update(ctx, session, maxAge); err != nil {
+			return nil, err
+		}
+	}
+
+	if seen := v.vms[id]; seen == nil || time.Since(latest(seen.at, v.known)) > maxAge {
+		if err := v.try(func() error { return v.read(ctx, session, []engine.ID{id}) }); err != nil {
+			return nil, err
+		}
+	}
+
+	v.vms[id].asked = true
+
+	return v.vms[id].vm, nil
+}
+
+// refresh reads VMs anew.
+func (v *vmView) refresh(ctx context.Context, session *engine.Client, ids []engine.ID) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+
+	return v.try(func() error { return v.read(ctx, session, ids) })
+}
+
+// renew makes all of it as new as the watcher wants it: events are cheap, and a list of all VMs is not.
+func (v *vmView) renew(ctx context.Context, session *engine.Client) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+
+	maxAge := steadyPeriod
+	if v.event > 0 {
+		maxAge = eventPeriod / 2
+	}
+
+	return v.update(ctx, session, maxAge)
+}
+
+// since returns the VMs of these IDs that were read after so many changes, and how many there were now. One that is not
+// there is nil.
+func (v *vmView) since(changes int, ids []engine.ID) (map[engine.ID]*engine.VM, int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+
+	out := map[engine.ID]*engine.VM{}
+
+	for _, id := range ids {
+		seen := v.vms[id]
+		switch {
+		case seen == nil && v.whole > changes:
+			out[id] = nil
+		case seen != nil && seen.change > changes:
+			seen.asked = true
+			out[id] = seen.vm
+		}
+	}
+
+	return out, v.changes
+}
+
+// try does what asks the engine, unless it gave no answer a moment ago; mu is held.
+func (v *vmView) try(ask func() error) error {
+	if v.err != nil && time.Since(v.failed) < failureAge {
+		return v.err
+	}
+
+	if v.err = ask(); v.err != nil {
+		v.failed = time.Now()
+	}
+
+	return v.err
+}
+
+// update makes all of it at most maxAge old; mu is held.
+func (v *vmView) update(ctx context.Context, session *engine.Client, maxAge time.Duration) error {
+	if !v.known.IsZero() && time.Since(v.known) <= maxAge {
+		return nil
+	}
+
+	return v.try(func() error {
+		begin := time.Now()
+		if v.event > 0 && begin.Sub(v.listed) < wholePeriod {
+			followed, err := v.follow(ctx, session)
+			if err == nil && followed {
+				v.known = begin
+			}
+
+			if err != nil || followed {
+				return err
+			}
+		}
+
+		return v.list(ctx, session)
+	})
+}
+
+// list reads all VMs; mu is held. Those that nobody has asked for since the list before are forgotten.
+func (v *vmView) list(ctx context.Context, session *engine.Client) error {
+	// Events from before the list are in it.
+	event := int64(0)
+	if newest, err := session.Events(ctx, "", 1); err == nil && len(newest) > 0 {
+		event = newest[0].Index
+	}
+
+	begin := time.Now()
+	list, err := session.VMs(ctx)
+	if err != nil {
+		return err
+	}
+
+	v.changes++
+	vms := make(map[engine.ID]*viewedVM, len(list))
+
+	for i := range list {
+		before := v.vms[list[i].ID]
+		if asked := before != nil && before.asked; asked || v.listed.IsZero() {
+			vms[list[i].ID] = &viewedVM{vm: &list[i], at: begin, change: v.changes, asked: asked}
+		}
+	}
+
+	for id, before := range v.vms {
+		if vms[id] == nil && before.asked && before.vm != nil {
+			vms[id] = &viewedVM{at: begin, change: v.changes}
+		}
+	}
+
+	v.vms, v.listed, v.known, v.whole, v.event = vms, begin, begin, v.changes, event
+
+	return nil
+}
+
+// read reads VMs by their IDs; mu is held.
+func (v *vmView) read(ctx context.Context, session *engine.Client, ids []engine.ID) error {
+	if len(ids) > mostByID {
+		return v.list(ctx, session)
+	}
+
+	begin := time.Now()
+	found, err := session.VMsByID(ctx, ids)
+	if err != nil {
+		return err
+	}
+
+	v.changes++
+	if v.vms == nil {
+		v.vms = map[engine.ID]*viewedVM{}
+	}
+
+	for _, id := range ids {
+		seen := &viewedVM{at: begin, change: v.changes, asked: true}
+		if at := slices.IndexFunc(found, func(vm engine.VM) bool { return vm.ID == id }); at >= 0 {
+			seen.vm = &found[at]
+		}
+
+		v.vms[id] = seen
+	}
+
+	return nil
+}
+
+// follow reads the VMs that new events are about; mu is held. It returns false where events may have been missed, or
+// say that much has changed.
+func (v *vmView) follow(ctx context.Context, session *engine.Client) (bool, error) {
+	events, err := session.EventsAfter(ctx, v.event, mostEvents)
+	if err != nil || len(events) >= mostEvents {
+		return false, nil //nolint:nilerr // an engine that gives no events is asked for its VMs
+	}
+
+	changed := map[engine.ID]bool{}
+
+	for i := range events {
+		for id, seen := range v.vms {
+			if seen.asked && seen.vm != nil && concerns(&events[i], seen.vm) {
+				changed[id] = true
+			}
+		}
+
+		if vm := v.vms[engine.RefID(events[i].VM)]; vm != nil && vm.asked {
+			changed[engine.RefID(events[i].VM)] = true
+		}
+	}
+
+	ids := make([]engine.ID, 0, len(changed))
+	for id := range changed {
+		ids = append(ids, id)
+	}
+
+	if len(ids) > mostByID {
+		return false, nil
+	}
+
+	if len(ids) > 0 {
+		if err := v.read(ctx, session, ids); err != nil {
+			return false, err
+		}
+	}
+
+	if len(events) > 0 {
+		v.event = events[0].Index // the newest is first
+	}
+
+	return true, nil
+}
+
+// concerns reports whether an event that names no VM by its ID may be about one: that of a host, for the VMs on it, and
+// that of a removal.
+func concerns(event *engine.Event, vm *engine.VM) bool {
+	switch {
+	case event.VM != nil:
+		return false
+	case event.Code == vmRemoved:
+		return strings.Contains(event.Description, vm.Name)
+	}
+
+	return event.Host != nil && vm.Host != nil && event.Host.ID == vm.Host.ID
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+
+	return b
+}

@@ -1,0 +1,207 @@
+package enginepool
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// watchedSite is an engine whose requests are noted, and VMs on it.
+type watchedSite struct {
+	t       *testing.T
+	sim     *ovirtsim.Server
+	session *engine.Client
+	ids     []engine.ID
+
+	mu       sync.Mutex
+	requests []string
+	// refused is a part of the paths that get a 404.
+	refused string
+}
+
+func newWatchedSite(t *testing.T, vms int) *watchedSite {
+	t.Helper()
+	s := &watchedSite{t: t}
+	sim, err := ovirtsim.New(ovirtsim.Options{Gate: func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if s.note(r) {
+				next.ServeHTTP(w, r)
+			} else {
+				http.NotFound(w, r)
+			}
+		})
+	}})
+	check.Error(t, err, "")
+	t.Cleanup(sim.Close)
+	s.sim = sim
+	s.session, err = engine.New(engine.Config{
+		URL: sim.URL(), Username: sim.Username(), Password: sim.Password(), CA: sim.CA(),
+	})
+	check.Error(t, err, "")
+
+	dc, err := s.session.DataCenter(t.Context(), "Default")
+	check.Error(t, err, "")
+	cluster, err := s.session.Cluster(t.Context(), dc, "Default")
+	check.Error(t, err, "")
+
+	for i := range vms {
+		vm, err := s.session.CreateVM(t.Context(), &engine.VM{
+			Name: fmt.Sprintf("vm-%d", i), Cluster: engine.NewRef(cluster.ID),
+			Template: engine.NewRef(engine.BlankTemplateID),
+		}, nil)
+		check.Error(t, err, "")
+		s.ids = append(s.ids, vm.ID)
+	}
+
+	return s
+}
+
+// note notes what is asked about VMs and events, and reports whether it is answered.
+func (s *watchedSite) note(r *http.Request) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, path, _ := strings.Cut(r.URL.Path, "/api")
+	search := r.URL.Query().Get("search")
+
+	switch {
+	case s.refused != "" && strings.HasSuffix(path, s.refused):
+		return false
+	case r.Method != http.MethodGet || path != "/vms" && path != "/events":
+	case path == "/events" && r.URL.Query().Has("from"):
+		s.requests = append(s.requests, "events")
+	case path == "/events":
+	case search != "":
+		s.requests = append(s.requests, fmt.Sprintf("%d by ID", strings.Count(search, "id=")))
+	default:
+		s.requests = append(s.requests, "all")
+	}
+
+	return true
+}
+
+// asked are the requests since the last time.
+func (s *watchedSite) asked() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := strings.Join(s.requests, ", ")
+	s.requests = nil
+
+	return out
+}
+
+func (s *watchedSite) comment(at int, text string) {
+	s.t.Helper()
+	_, err := s.session.UpdateVM(s.t.Context(), s.ids[at], &engine.VM{Comment: &text})
+	check.Error(s.t, err, "")
+}
+
+// age makes a view look older.
+func (v *vmView) age(by time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.known, v.listed = v.known.Add(-by), v.listed.Add(-by)
+	for _, seen := range v.vms {
+		seen.at = seen.at.Add(-by)
+	}
+}
+
+// TestOnlyWhatHasChangedIsRead follows VMs of an engine by its events: the answers about all of them are large.
+func TestOnlyWhatHasChangedIsRead(t *testing.T) {
+	s, v := newWatchedSite(t, 4), &vmView{}
+	s.asked()
+	get := func(at int, maxAge time.Duration) *engine.VM {
+		t.Helper()
+		vm, err := v.get(t.Context(), s.session, s.ids[at], maxAge)
+		check.Error(t, err, "")
+
+		return vm
+	}
+
+	for i := range 3 { // nobody asks for the last one
+		check.Equal(t, "the name", get(i, steadyPeriod).Name, fmt.Sprintf("vm-%d", i))
+	}
+
+	check.Equal(t, "at first", s.asked(), "all")
+	get(0, fastPeriod)
+	check.Equal(t, "what was read a moment ago", s.asked(), "")
+
+	v.age(time.Minute)
+	get(1, steadyPeriod)
+	check.Equal(t, "a minute later", s.asked(), "events")
+	get(2, steadyPeriod)
+	check.Equal(t, "others of the same moment", s.asked(), "")
+
+	s.comment(1, "ours")
+	s.comment(3, "others'")
+	v.age(time.Minute)
+	check.Equal(t, "the comment", *get(1, steadyPeriod).Comment, "ours")
+	check.Equal(t, "with changes", s.asked(), "events, 1 by ID")
+
+	check.Error(t, s.session.DeleteVM(t.Context(), s.ids[2]), "")
+	v.age(time.Minute)
+	check.Equal(t, "a VM that was removed", get(2, steadyPeriod) == nil, true)
+	check.Equal(t, "with a removal", s.asked(), "events, 1 by ID")
+
+	v.age(time.Second)
+	get(0, fastPeriod)
+	check.Equal(t, "a VM that boots", s.asked(), "1 by ID")
+
+	v.age(wholePeriod)
+	get(0, steadyPeriod)
+	check.Equal(t, "after a while", s.asked(), "all")
+	v.mu.Lock()
+	_, kept := v.vms[s.ids[3]]
+	v.mu.Unlock()
+	check.Equal(t, "others' VMs are kept", kept, false)
+}
+
+// TestAnEngineWithoutEventsIsListed has a user who sees no events, and more events than are read at once.
+func TestAnEngineWithoutEventsIsListed(t *testing.T) {
+	s, v := newWatchedSite(t, 1), &vmView{}
+	s.refused = "/events"
+	s.asked()
+	for range 2 {
+		_, err := v.get(t.Context(), s.session, s.ids[0], steadyPeriod)
+		check.Error(t, err, "")
+		check.Equal(t, "without events", s.asked(), "all")
+		v.age(time.Minute)
+	}
+
+	s.refused = ""
+	check.Error(t, v.renew(t.Context(), s.session), "")
+	check.Equal(t, "when there are events again", s.asked(), "all")
+	v.age(time.Minute)
+	check.Error(t, v.renew(t.Context(), s.session), "")
+	check.Equal(t, "and then", s.asked(), "events")
+
+	s.refused = "/events"
+	v.age(time.Minute)
+	check.Error(t, v.renew(t.Context(), s.session), "")
+	check.Equal(t, "when they are gone", s.asked(), "all")
+}
+
+// TestEventsThatNameNoVM has what an engine says of a host, and of a VM that it does not have any more.
+func TestEventsThatNameNoVM(t *testing.T) {
+	vm := &engine.VM{ID: "01939bb4-0000-4000-8000-000000000001", Name: "m1", Host: engine.NewRef("h1")}
+	for name, test := range map[string]struct {
+		event engine.Event
+		want  bool
+	}{
+		"of its host":                  {engine.Event{Code: 12, Host: engine.NewRef("h1")}, true},
+		"of another host":              {engine.Event{Code: 12, Host: engine.NewRef("h2")}, false},
+		"of its removal":               {engine.Event{Code: vmRemoved, Description: "VM m1 was successfully removed."}, true},
+		"of another removal":           {engine.Event{Code: vmRemoved, Description: "VM x was successfully removed."}, false},
+		"of another VM of its host":    {engine.Event{VM: engine.NewRef("v"), Host: engine.NewRef("h1")}, false},
+		"of a login":                   {engine.Event{Code: 30, Description: "User m1 logged in."}, false},
+		"of a removal that names a VM": {engine.Event{Code: vmRemoved, VM: engine.NewRef("v"), Description: "VM m1"}, false},
+	} {
+		check.Equal(t, name, concerns(&test.event, vm), test.want)
+	}
+}
