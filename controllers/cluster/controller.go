@@ -303,7 +303,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 // reconcileOwned reconciles an OLVMCluster that a Cluster owns, or that is being deleted.
 func (r *Reconciler) reconcileOwned(ctx context.Context, scope *clusterScope) (_ ctrl.Result, reterr error) {
 	olvmCluster := scope.olvmCluster
-	if scope.cluster != nil {
+	if scope.cluster != nil && olvmCluster.DeletionTimestamp.IsZero() {
 		controllerutil.AddFinalizer(olvmCluster, infrav1.ClusterFinalizer)
 	}
 

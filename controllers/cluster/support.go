@@ -115,6 +115,11 @@ func (r *Reconciler) reconcileSupport(ctx context.Context, scope *clusterScope) 
 		return nil // what there is stays as it is
 	}
 
+	services := support.Services(c.Spec)
+	if len(services) == 0 {
+		return r.removeUnasked(ctx, scope, machines, nil)
+	}
+
 	nodes, err := r.nodes(ctx, scope, machines)
 	if err != nil {
 		return err
@@ -122,7 +127,7 @@ func (r *Reconciler) reconcileSupport(ctx context.Context, scope *clusterScope) 
 
 	asked, problems := map[string]bool{}, support.Problems(c.Spec)
 
-	for _, service := range support.Services(c.Spec) {
+	for _, service := range services {
 		facts := &serviceFacts{Service: service}
 		scope.support.services = append(scope.support.services, facts)
 
@@ -144,7 +149,7 @@ func (r *Reconciler) reconcileSupport(ctx context.Context, scope *clusterScope) 
 	return r.removeUnasked(ctx, scope, machines, asked)
 }
 
-// machinesOf are the OLVMMachines of the cluster.
+// machinesOf are the OLVMMachines of the cluster, by name. They are those of the cache, and must not be changed.
 func (r *Reconciler) machinesOf(ctx context.Context, scope *clusterScope) ([]infrav1.OLVMMachine, error) {
 	name := clusterNameOf(scope)
 	if name == "" {
@@ -154,7 +159,7 @@ func (r *Reconciler) machinesOf(ctx context.Context, scope *clusterScope) ([]inf
 	var list infrav1.OLVMMachineList
 	err := r.Client.List(ctx, &list, client.InNamespace(scope.olvmCluster.Namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: name,
-	})
+	}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("failed to list the machines of OLVMCluster %s: %w",
 			client.ObjectKeyFromObject(scope.olvmCluster), err)
@@ -165,10 +170,12 @@ func (r *Reconciler) machinesOf(ctx context.Context, scope *clusterScope) ([]inf
 	return list.Items, nil
 }
 
-// find is the machine of a name; nil where there is none.
+// find is the machine of a name, of those of machinesOf; nil where there is none.
 func find(machines []infrav1.OLVMMachine, name string) *infrav1.OLVMMachine {
-	at := slices.IndexFunc(machines, func(m infrav1.OLVMMachine) bool { return m.Name == name })
-	if at < 0 {
+	at, found := slices.BinarySearchFunc(machines, name, func(m infrav1.OLVMMachine, name string) int {
+		return strings.Compare(m.Name, name)
+	})
+	if !found {
 		return nil
 	}
 

@@ -24,7 +24,7 @@ func (r *Reconciler) nodes(
 	var owners clusterv1.MachineList
 	err := r.Client.List(ctx, &owners, client.InNamespace(scope.olvmCluster.Namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: clusterNameOf(scope),
-	})
+	}, client.UnsafeDisableDeepCopy) // they are only read
 	if err != nil {
 		return nil, fmt.Errorf("failed to list the Machines of Cluster %s: %w", clusterNameOf(scope), err)
 	}

@@ -157,7 +157,8 @@ func machineTerraformStatus(object client.Object) **infrav1.TerraformStatus {
 func (r *Reconciler) olvmClusterToMachines(ctx context.Context, object client.Object) []ctrl.Request {
 	var machines infrav1.OLVMMachineList
 	if err := r.Client.List(ctx, &machines, client.InNamespace(object.GetNamespace()),
-		client.MatchingLabels{clusterv1.ClusterNameLabel: object.GetLabels()[clusterv1.ClusterNameLabel]}); err != nil {
+		client.MatchingLabels{clusterv1.ClusterNameLabel: object.GetLabels()[clusterv1.ClusterNameLabel]},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil
 	}
 

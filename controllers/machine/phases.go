@@ -415,13 +415,15 @@ func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (t
 
 	started, known := scope.vm.seen.StartedAt()
 	booting := known && time.Since(started) < guestSettles
-	maxAge := vmSteady
-	if booting {
-		maxAge = vmBooting / 2
-	}
 
 	var err error
-	if scope.guest.interfaces, err = r.Engines.Guest(ctx, scope.engine.session, scope.vm.seen.ID, maxAge); err != nil {
+	if booting { // of this VM alone: the list has the user data of all VMs that are no nodes yet
+		scope.guest.interfaces, err = scope.engine.session.GuestInterfaces(ctx, scope.vm.seen.ID)
+	} else {
+		scope.guest.interfaces, err = r.Engines.Guest(ctx, scope.engine.session, scope.vm.seen.ID, vmSteady)
+	}
+
+	if err != nil {
 		scope.vm.err = err
 		return engineRetry, nil
 	}
@@ -528,7 +530,7 @@ func (r *Reconciler) controlPlaneNodes(ctx context.Context, scope *machineScope)
 	var owners clusterv1.MachineList
 	err := r.Client.List(ctx, &owners, client.InNamespace(scope.machine.Namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: scope.cluster.Name,
-	})
+	}, client.UnsafeDisableDeepCopy) // they are only read
 	if err != nil {
 		return nil, fmt.Errorf("failed to list the Machines of Cluster %s: %w", scope.cluster.Name, err)
 	}
@@ -588,9 +590,6 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *machineScope) (tim
 	if scope.desired.leftGroup && state != nil && state.AppliedDigest == scope.desired.digest {
 		workspace.CountDrift(workspace.DriftedMember)
 	}
-
-	vm := &ensureOLVM(scope.olvmMachine).VirtualMachine
-	vm.CreateRequestSubmitted, vm.VMName = true, scope.machine.Name
 
 	return 0, nil
 }

@@ -146,6 +146,12 @@ func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 		m.Status.OLVM.VirtualMachine, m.Status.OLVM.VNICID, m.Status.OLVM.IPAddress = vm, nicID, ip
 	}
 
+	if name := m.Annotations[infrav1.CreateRequestedAnnotation]; name != "" {
+		vm := &ensureOLVM(m).VirtualMachine
+		vm.CreateRequestSubmitted = true
+		vm.VMName = cmp.Or(vm.VMName, name)
+	}
+
 	if scope.workspace.State != nil {
 		if id := scope.workspace.State.ResourceID("ovirt_nic"); id != "" {
 			ensureOLVM(m).VNICID = id

@@ -189,7 +189,7 @@ func (a *Allocator) machines(ctx context.Context) ([]infrav1.OLVMMachine, error)
 	}
 
 	var list infrav1.OLVMMachineList
-	if err := reader.List(ctx, &list); err != nil {
+	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // they are only read
 		return nil, fmt.Errorf("failed to list OLVMMachines: %w", err)
 	}
 

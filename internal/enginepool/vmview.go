@@ -2,6 +2,7 @@ package enginepool
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -16,8 +17,8 @@ const (
 	wholePeriod = 10 * time.Minute
 	// mostEvents is how many new events are read at once. Where there are as many, some may have been missed.
 	mostEvents = 500
-	// mostByID is how many VMs are asked for by their IDs; more are listed with all others.
-	mostByID = 200
+	// mostByID is how many VMs are read by their IDs because of events; where there are more, all are listed.
+	mostByID = 1000
 	// vmRemoved is the code of the event of a VM that was removed, which may not name it by its ID.
 	vmRemoved = 113
 )
@@ -34,6 +35,9 @@ type vmView struct {
 	changes, whole int
 	// event is the newest that was read; 0 where events cannot be followed.
 	event int64
+	// again are the VMs that the events of the round before named: an engine logs an event before it stores what the
+	// event says.
+	again map[engine.ID]bool
 	// err is that of the last try, at failed; nil where it succeeded.
 	err    error
 	failed time.Time
@@ -45,7 +49,7 @@ type viewedVM struct {
 	at time.Time
 	// change counts the reads of the view, up to this one.
 	change int
-	// asked reports that somebody wants to know of it. Others' VMs are forgotten.
+	// asked reports that somebody has wanted to know of it since the last list. Others' VMs are forgotten.
 	asked bool
 }
 
@@ -94,22 +98,24 @@ func (v *vmView) renew(ctx context.Context, session *engine.Client) error {
 	return v.update(ctx, session, maxAge)
 }
 
-// since returns the VMs of these IDs that were read after so many changes, and how many there were now. One that is not
-// there is nil.
-func (v *vmView) since(changes int, ids []engine.ID) (map[engine.ID]*engine.VM, int) {
+// since returns the VMs of these IDs that were read after so many changes, or whatever is known of those whose value is
+// true, and how many changes there were now. A VM that is not there is nil.
+func (v *vmView) since(changes int, ids map[engine.ID]bool) (map[engine.ID]*engine.VM, int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 
 	out := map[engine.ID]*engine.VM{}
 
-	for _, id := range ids {
+	for id, always := range ids {
 		seen := v.vms[id]
 		switch {
 		case seen == nil && v.whole > changes:
 			out[id] = nil
-		case seen != nil && seen.change > changes:
+		case seen != nil:
 			seen.asked = true
-			out[id] = seen.vm
+			if always || seen.change > changes {
+				out[id] = seen.vm
+			}
 		}
 	}
 
@@ -143,7 +149,8 @@ func (v *vmView) update(ctx context.Context, session *engine.Client, maxAge time
 				v.known = begin
 			}
 
-			if err != nil || followed {
+			// A list is no answer to each of many events; what is known stays as old as it is until then.
+			if err != nil || followed || begin.Sub(v.listed) < steadyPeriod {
 				return err
 			}
 		}
@@ -169,30 +176,26 @@ func (v *vmView) list(ctx context.Context, session *engine.Client) error {
 	v.changes++
 	vms := make(map[engine.ID]*viewedVM, len(list))
 
-	for i := range list {
-		before := v.vms[list[i].ID]
-		if asked := before != nil && before.asked; asked || v.listed.IsZero() {
-			vms[list[i].ID] = &viewedVM{vm: &list[i], at: begin, change: v.changes, asked: asked}
+	for _, vm := range list { // copied, so that no other VM of the list is kept with it
+		before := v.vms[vm.ID]
+		if v.listed.IsZero() || before != nil && before.asked {
+			vms[vm.ID] = &viewedVM{vm: &vm, at: begin, change: v.changes}
 		}
 	}
 
 	for id, before := range v.vms {
-		if vms[id] == nil && before.asked && before.vm != nil {
+		if vms[id] == nil && before.asked {
 			vms[id] = &viewedVM{at: begin, change: v.changes}
 		}
 	}
 
-	v.vms, v.listed, v.known, v.whole, v.event = vms, begin, begin, v.changes, event
+	v.vms, v.listed, v.known, v.whole, v.event, v.again = vms, begin, begin, v.changes, event, nil
 
 	return nil
 }
 
 // read reads VMs by their IDs; mu is held.
 func (v *vmView) read(ctx context.Context, session *engine.Client, ids []engine.ID) error {
-	if len(ids) > mostByID {
-		return v.list(ctx, session)
-	}
-
 	begin := time.Now()
 	found, err := session.VMsByID(ctx, ids)
 	if err != nil {
@@ -207,7 +210,8 @@ func (v *vmView) read(ctx context.Context, session *engine.Client, ids []engine.
 	for _, id := range ids {
 		seen := &viewedVM{at: begin, change: v.changes, asked: true}
 		if at := slices.IndexFunc(found, func(vm engine.VM) bool { return vm.ID == id }); at >= 0 {
-			seen.vm = &found[at]
+			vm := found[at]
+			seen.vm = &vm
 		}
 
 		v.vms[id] = seen
@@ -216,48 +220,63 @@ func (v *vmView) read(ctx context.Context, session *engine.Client, ids []engine.
 	return nil
 }
 
-// follow reads the VMs that new events are about; mu is held. It returns false where events may have been missed, or
-// say that much has changed.
+// follow reads the VMs that new events are about, and those on their way to another status, which may come without an
+// event; mu is held. It returns false where events may have been missed, or say that much has changed.
 func (v *vmView) follow(ctx context.Context, session *engine.Client) (bool, error) {
 	events, err := session.EventsAfter(ctx, v.event, mostEvents)
 	if err != nil || len(events) >= mostEvents {
 		return false, nil //nolint:nilerr // an engine that gives no events is asked for its VMs
 	}
 
-	changed := map[engine.ID]bool{}
+	named := v.named(events)
+	changed := maps.Clone(named)
+	maps.Copy(changed, v.again)
 
-	for i := range events {
-		for id, seen := range v.vms {
-			if seen.asked && seen.vm != nil && concerns(&events[i], seen.vm) {
-				changed[id] = true
-			}
-		}
-
-		if vm := v.vms[engine.RefID(events[i].VM)]; vm != nil && vm.asked {
-			changed[engine.RefID(events[i].VM)] = true
+	for id, seen := range v.vms {
+		if seen.asked && seen.vm != nil && seen.vm.Status != engine.VMUp && seen.vm.Status != engine.VMDown {
+			changed[id] = true
 		}
 	}
 
-	ids := make([]engine.ID, 0, len(changed))
-	for id := range changed {
-		ids = append(ids, id)
-	}
-
-	if len(ids) > mostByID {
+	if len(changed) > mostByID {
 		return false, nil
 	}
 
-	if len(ids) > 0 {
-		if err := v.read(ctx, session, ids); err != nil {
+	if len(changed) > 0 {
+		if err := v.read(ctx, session, slices.Collect(maps.Keys(changed))); err != nil {
 			return false, err
 		}
 	}
 
+	v.again = named
 	if len(events) > 0 {
 		v.event = events[0].Index // the newest is first
 	}
 
 	return true, nil
+}
+
+// named are the VMs that events are about; mu is held.
+func (v *vmView) named(events []engine.Event) map[engine.ID]bool {
+	out := map[engine.ID]bool{}
+
+	for i := range events {
+		if id := engine.RefID(events[i].VM); id != "" {
+			if seen := v.vms[id]; seen != nil && seen.asked {
+				out[id] = true
+			}
+
+			continue
+		}
+
+		for id, seen := range v.vms {
+			if seen.asked && seen.vm != nil && concerns(&events[i], seen.vm) {
+				out[id] = true
+			}
+		}
+	}
+
+	return out
 }
 
 // concerns reports whether an event that names no VM by its ID may be about one: that of a host, for the VMs on it, and

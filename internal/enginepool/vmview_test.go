@@ -3,6 +3,7 @@ package enginepool
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
 // watchedSite is an engine whose requests are noted, and VMs on it.
@@ -106,6 +108,7 @@ func (s *watchedSite) comment(at int, text string) {
 func (v *vmView) age(by time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+
 	v.known, v.listed = v.known.Add(-by), v.listed.Add(-by)
 	for _, seen := range v.vms {
 		seen.at = seen.at.Add(-by)
@@ -144,6 +147,14 @@ func TestOnlyWhatHasChangedIsRead(t *testing.T) {
 	check.Equal(t, "the comment", *get(1, steadyPeriod).Comment, "ours")
 	check.Equal(t, "with changes", s.asked(), "events, 1 by ID")
 
+	// An engine logs an event before it stores what the event says.
+	v.age(time.Minute)
+	get(1, steadyPeriod)
+	check.Equal(t, "in the round after changes", s.asked(), "events, 1 by ID")
+	v.age(time.Minute)
+	get(1, steadyPeriod)
+	check.Equal(t, "in the round after that", s.asked(), "events")
+
 	check.Error(t, s.session.DeleteVM(t.Context(), s.ids[2]), "")
 	v.age(time.Minute)
 	check.Equal(t, "a VM that was removed", get(2, steadyPeriod) == nil, true)
@@ -152,6 +163,14 @@ func TestOnlyWhatHasChangedIsRead(t *testing.T) {
 	v.age(time.Second)
 	get(0, fastPeriod)
 	check.Equal(t, "a VM that boots", s.asked(), "1 by ID")
+
+	v.mu.Lock()
+	v.vms[s.ids[0]].vm.Status = "reboot_in_progress"
+	v.again = nil
+	v.mu.Unlock()
+	v.age(time.Minute)
+	check.Equal(t, "the end of a restart", get(0, steadyPeriod).Status, engine.VMDown)
+	check.Equal(t, "which has no event", s.asked(), "events, 1 by ID")
 
 	v.age(wholePeriod)
 	get(0, steadyPeriod)
@@ -167,6 +186,7 @@ func TestAnEngineWithoutEventsIsListed(t *testing.T) {
 	s, v := newWatchedSite(t, 1), &vmView{}
 	s.refused = "/events"
 	s.asked()
+
 	for range 2 {
 		_, err := v.get(t.Context(), s.session, s.ids[0], steadyPeriod)
 		check.Error(t, err, "")
@@ -204,4 +224,54 @@ func TestEventsThatNameNoVM(t *testing.T) {
 	} {
 		check.Equal(t, name, concerns(&test.event, vm), test.want)
 	}
+}
+
+// TestAChangeBeforeTheFirstWatchWakes has a VM change between the look of its machine's pass and the first time that the
+// machine is watched.
+func TestAChangeBeforeTheFirstWatchWakes(t *testing.T) {
+	s, pool := newWatchedSite(t, 2), &Pool{}
+	var woken []string
+	w := &VMWatcher{Pool: pool, Wake: func(key workspace.Key) { woken = append(woken, key.Name) }}
+	watch := func(at int) {
+		t.Helper()
+		vm, err := pool.VM(t.Context(), s.session, s.ids[at], steadyPeriod)
+		check.Error(t, err, "")
+		w.Watch(workspace.Key{Name: vm.Name}, WatchedVM{Session: s.session, ID: s.ids[at], Seen: vm})
+	}
+	look := func() {
+		t.Helper()
+		pool.view(s.session).age(time.Minute)
+		w.look(t.Context(), s.session)
+	}
+	watch(0)
+	seen, err := pool.VM(t.Context(), s.session, s.ids[1], steadyPeriod)
+	check.Error(t, err, "")
+	before := *seen
+	s.comment(1, "changed")
+	look()
+	check.Equal(t, "woken by a VM that nobody watches", len(woken), 0)
+
+	w.Watch(workspace.Key{Name: "vm-1"}, WatchedVM{Session: s.session, ID: s.ids[1], Seen: &before})
+	look()
+	check.Equal(t, "woken", woken, []string{"vm-1"})
+	look()
+	check.Equal(t, "woken once more", len(woken), 1)
+}
+
+// TestManyEventsAreNoReasonToListAgain has more events than are read at once, again and again.
+func TestManyEventsAreNoReasonToListAgain(t *testing.T) {
+	s, v := newWatchedSite(t, 1), &vmView{}
+	check.Error(t, v.renew(t.Context(), s.session), "")
+
+	for i := range mostEvents {
+		s.comment(0, strconv.Itoa(i))
+	}
+
+	s.asked()
+	v.age(eventPeriod)
+	check.Error(t, v.renew(t.Context(), s.session), "")
+	check.Equal(t, "a moment after a list", s.asked(), "events")
+	v.age(steadyPeriod)
+	check.Error(t, v.renew(t.Context(), s.session), "")
+	check.Equal(t, "later", s.asked(), "events, all")
 }

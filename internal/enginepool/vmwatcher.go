@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	// fastPeriod is how often VMs are looked at that are booting; eventPeriod, how often the events of an engine are
-	// read; steadyPeriod, how often all its VMs are listed where it gives no events.
+	// fastPeriod is how often VMs are looked at that are booting, longer by perBooting for each; eventPeriod, how often
+	// the events of an engine are read; steadyPeriod, how often all its VMs are listed where it gives no events.
 	fastPeriod   = time.Second / 2
+	perBooting   = 10 * time.Millisecond
 	eventPeriod  = 5 * time.Second
 	steadyPeriod = 30 * time.Second
 )
@@ -38,10 +39,13 @@ type WatchedVM struct {
 	Booting bool
 	// Seen is the VM as its machine knows it; nil where the engine has none.
 	Seen *engine.VM
+
+	// fresh reports that its machine has seen it since the last look.
+	fresh bool
 }
 
-// watchedEngine is when an engine was looked at last, how many changes of its view were compared, and whether it is being
-// looked at.
+// watchedEngine is when an engine was looked at last, how many changes of its view were compared, and whether it is
+// being looked at.
 type watchedEngine struct {
 	at       time.Time
 	compared int
@@ -57,6 +61,7 @@ func (w *VMWatcher) Watch(machine workspace.Key, vm WatchedVM) {
 		w.engines = map[*engine.Client]*watchedEngine{}
 	}
 
+	vm.fresh = true
 	w.machines[machine] = vm
 	if w.engines[vm.Session] == nil {
 		w.engines[vm.Session] = &watchedEngine{at: time.Now()}
@@ -95,23 +100,25 @@ func (w *VMWatcher) Start(ctx context.Context) error {
 func (w *VMWatcher) due(now time.Time) []*engine.Client {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	periods := map[*engine.Client]time.Duration{}
+	booting := map[*engine.Client]int{} // an engine that machines use is in it
 
 	for _, vm := range w.machines {
-		period := eventPeriod
 		if vm.Booting {
-			period = fastPeriod
-		}
-
-		if shortest, ok := periods[vm.Session]; !ok || period < shortest {
-			periods[vm.Session] = period
+			booting[vm.Session]++
+		} else {
+			booting[vm.Session] += 0
 		}
 	}
 
 	var out []*engine.Client
 
 	for session, e := range w.engines {
-		period, used := periods[session]
+		boot, used := booting[session]
+		period := eventPeriod
+		if boot > 0 {
+			period = min(fastPeriod+time.Duration(boot)*perBooting, eventPeriod)
+		}
+
 		switch {
 		case e.busy:
 		case !used:
@@ -129,48 +136,45 @@ func (w *VMWatcher) due(now time.Time) []*engine.Client {
 // that does not answer.
 func (w *VMWatcher) look(ctx context.Context, session *engine.Client) {
 	view := w.Pool.view(session)
-	all, booting := w.watched(session)
 	err := view.renew(ctx, session)
-	if err == nil && len(booting) > 0 {
+	if booting := w.booting(session); err == nil && len(booting) > 0 {
 		err = view.refresh(ctx, session, booting)
 	}
 
-	for _, machine := range w.changed(session, view, all, err) {
+	for _, machine := range w.changed(session, view, err) {
 		w.Wake(machine)
 	}
 }
 
-// watched are the IDs of the VMs of an engine that machines have, and those that they wait for.
-func (w *VMWatcher) watched(session *engine.Client) (all, booting []engine.ID) {
+// booting are the VMs of an engine that machines wait for.
+func (w *VMWatcher) booting(session *engine.Client) []engine.ID {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	for _, vm := range w.machines {
-		if vm.Session != session {
-			continue
-		}
+	var out []engine.ID
 
-		all = append(all, vm.ID)
-		if vm.Booting {
-			booting = append(booting, vm.ID)
+	for _, vm := range w.machines {
+		if vm.Session == session && vm.Booting {
+			out = append(out, vm.ID)
 		}
 	}
 
-	return all, booting
+	return out
 }
 
-// changed records what was read since the last time, and returns the machines whose VM is not what they have seen.
-func (w *VMWatcher) changed(session *engine.Client, view *vmView, ids []engine.ID, err error) []workspace.Key {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	e := w.engines[session]
-	e.at, e.busy = time.Now(), false
+// changed compares what was read since the last time, and returns the machines whose VM is not what they have seen.
+// While the view is asked, which may wait for the engine, machines of others can be watched.
+func (w *VMWatcher) changed(session *engine.Client, view *vmView, err error) []workspace.Key {
 	if err != nil {
+		w.looked(session, 0)
 		return nil
 	}
 
-	vms, changes := view.since(e.compared, ids)
-	e.compared = changes
+	ids, compared := w.compared(session)
+	vms, changes := view.since(compared, ids)
+	w.looked(session, changes)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 
 	var out []workspace.Key
 
@@ -187,4 +191,33 @@ func (w *VMWatcher) changed(session *engine.Client, view *vmView, ids []engine.I
 	}
 
 	return out
+}
+
+// compared are the VMs of an engine that machines have, true for those whose machine has seen them since the last look:
+// what was read in between is compared then, whenever it was. And it is how many changes were compared.
+func (w *VMWatcher) compared(session *engine.Client) (ids map[engine.ID]bool, changes int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ids = map[engine.ID]bool{}
+
+	for key, watched := range w.machines {
+		if watched.Session != session {
+			continue
+		}
+
+		ids[watched.ID] = watched.fresh
+		watched.fresh = false
+		w.machines[key] = watched
+	}
+
+	return ids, w.engines[session].compared
+}
+
+// looked ends a look at an engine; changes are those that were compared, 0 where none were.
+func (w *VMWatcher) looked(session *engine.Client, changes int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e := w.engines[session]
+	e.at, e.busy = time.Now(), false
+	e.compared = max(e.compared, changes)
 }

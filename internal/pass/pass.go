@@ -195,7 +195,8 @@ func partOf(object client.Object, is func(string) bool) ([]byte, error) {
 
 // emptyOf is an object of the same type and name.
 func emptyOf(object client.Object) client.Object {
-	out := reflect.New(reflect.TypeOf(object).Elem()).Interface().(client.Object) //nolint:forcetypeassert // as object is
+	empty := reflect.New(reflect.TypeOf(object).Elem()).Interface()
+	out := empty.(client.Object) //nolint:forcetypeassert // it is of the type of object
 	out.SetNamespace(object.GetNamespace())
 	out.SetName(object.GetName())
 

@@ -22,6 +22,8 @@ const (
 	// retryOutdated is when to look again at an object that was changed by somebody else, or that the cache does not
 	// have yet, if no event of it comes before.
 	retryOutdated = time.Second
+	// longestLag is how long passes wait for the cache: versions go back when a backup of the API server is restored.
+	longestLag = 10 * time.Second
 	// atOnce is when to look again at what has changed during a pass.
 	atOnce = time.Millisecond
 )
@@ -46,8 +48,9 @@ type record struct {
 	// of them are our own is known when they have ended.
 	running int
 	pending []string
-	// waiting reports that the next pass waits for the cache to have the latest of own.
+	// waiting reports that the next pass waits for the cache to have the latest of own, and since is when one began to.
 	waiting bool
+	since   time.Time
 }
 
 // Begin reads an object for a pass, with a client that reads from a cache. End must be called at the end of the pass,
@@ -164,6 +167,14 @@ func (t *Tracker) behind(key client.ObjectKey, version string) (behind, again bo
 
 	r := t.record(key)
 	if len(r.own) == 0 || !older(version, r.latest()) {
+		r.since = time.Time{}
+		return false, false
+	}
+
+	if r.since.IsZero() {
+		r.since = time.Now()
+	} else if time.Since(r.since) > longestLag {
+		r.own, r.since = nil, time.Time{}
 		return false, false
 	}
 

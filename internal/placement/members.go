@@ -22,7 +22,7 @@ func Members(
 ) (members []Member, incomplete bool, err error) {
 	inCluster := []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: clusterName,
-	}}
+	}, client.UnsafeDisableDeepCopy} // they are only read
 	var owners clusterv1.MachineList
 	if err := reader.List(ctx, &owners, inCluster...); err != nil {
 		return nil, false, fmt.Errorf("failed to list the Machines of Cluster %s/%s: %w", cluster.Namespace,

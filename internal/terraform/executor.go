@@ -138,8 +138,8 @@ type Request struct {
 	// Applied is called with address and ID of each resource the moment it exists.
 	Applied func(ctx context.Context, address, id string)
 	// SaveState is called with the new state at the end, and with Terraform also when a resource exists that Keeps
-	// names; OpenTofu writes its local state at the end only. done reports that the run has ended well. It must make the
-	// state durable; an error stops nothing, because the VM exists all the same, and is returned by the run.
+	// names; OpenTofu writes its local state at the end only. done reports that the run has ended well. It must make
+	// the state durable; an error stops nothing, because the VM exists all the same, and is returned by the run.
 	SaveState func(ctx context.Context, state []byte, done bool) error
 	// Keeps reports whether the state is saved as soon as the resource of an address exists; nil saves it after each.
 	Keeps func(address string) bool

@@ -42,8 +42,8 @@ type Store struct {
 	latest map[client.ObjectKey]*corev1.Secret
 }
 
-// held is what is remembered of a state: enough for decisions, and none of its secrets. The state is nil where there was
-// none.
+// held is what is remembered of a state: enough for decisions, and none of its secrets. The state is nil where there
+// was none.
 type held struct {
 	owner   types.UID
 	uid     types.UID // of the Secret
@@ -209,6 +209,15 @@ func (s *Store) remember(owner client.Object, secret client.Object, state *State
 		cached:  cached,
 		state:   state.brief(),
 	}
+}
+
+// Forget forgets what is remembered of the state of an owner that is gone.
+func (s *Store) Forget(owner types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := client.ObjectKey{Namespace: owner.Namespace, Name: namePrefix + suffix(s.Prefix+owner.Name)}
+	delete(s.held, key)
+	delete(s.latest, key)
 }
 
 func (s *Store) forget(owner client.Object) {

@@ -91,6 +91,7 @@ func (k *Kind) Abandon(object types.NamespacedName) error {
 	}
 
 	k.Runs.forget(key)
+	k.states.Forget(object)
 
 	return removeFolders(filepath.Join(k.Runs.WorkDir, object.Namespace), k.Prefix+object.Name)
 }
@@ -246,7 +247,7 @@ func (w *Workspace) observeState(ctx context.Context) error {
 
 // untouched reports whether the object says of no run that it may have acted for it.
 func (w *Workspace) untouched() bool {
-	_, blocked := w.object.GetAnnotations()[clusterctlv1.BlockMoveAnnotation]
+	_, blocked := w.pass.Before().GetAnnotations()[clusterctlv1.BlockMoveAnnotation]
 
 	return !blocked && *w.kind.Status(w.object) == nil
 }

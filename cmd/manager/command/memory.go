@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"runtime/debug"
+	"runtime/metrics"
 	"time"
 )
 
@@ -10,9 +11,25 @@ const (
 	// busyGC and idleGC are GOGC while machines are made or deleted, when CPU time is what is short (200 instead of 100
 	// saves a tenth of it), and else, when it is memory: what is alive then hardly changes.
 	busyGC, idleGC = 200, 25
+	// mostGarbage bounds what busyGC lets grow, in bytes, and leastBusyGC what that makes of it. What lives is spread
+	// over the heap of a burst, and Go moves nothing: the larger that heap was, the more stays with the process.
+	mostGarbage, leastBusyGC = 96 << 20, 50
 	// idleAfter is how long nothing must have run until the manager counts as idle.
 	idleAfter = 30 * time.Second
 )
+
+// percentFor is GOGC while machines are made, with so many bytes alive.
+func percentFor(alive uint64) int {
+	return int(min(max(mostGarbage*100/max(alive, 1), leastBusyGC), busyGC)) //nolint:gosec // at most busyGC
+}
+
+// alive is how many bytes the last garbage collection left.
+func alive() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+
+	return sample[0].Value.Uint64()
+}
 
 // memory trades memory for CPU time, or the other way round. It is a Runnable of the manager.
 type memory struct{ busy func() bool }
@@ -22,7 +39,15 @@ func (m memory) NeedLeaderElection() bool { return false }
 
 // Start works until the context ends.
 func (m memory) Start(ctx context.Context) error {
-	debug.SetGCPercent(busyGC)
+	percent := 0
+	set := func(to int) {
+		if to != percent {
+			percent = to
+			debug.SetGCPercent(to)
+		}
+	}
+	set(busyGC)
+
 	idle, last := false, time.Now()
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -34,14 +59,11 @@ func (m memory) Start(ctx context.Context) error {
 		case now := <-ticker.C:
 			switch {
 			case m.busy():
-				last = now
-				if idle {
-					idle = false
-					debug.SetGCPercent(busyGC)
-				}
+				last, idle = now, false
+				set(percentFor(alive()))
 			case !idle && now.Sub(last) > idleAfter:
 				idle = true
-				debug.SetGCPercent(idleGC)
+				set(idleGC)
 				debug.FreeOSMemory()
 			}
 		}
