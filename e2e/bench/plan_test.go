@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +23,9 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
+
+// changesPlanned is the exit code of olvmctl plan where something would be done.
+const changesPlanned = 2
 
 // preview is what olvmctl plan took for so many new machines.
 type preview struct {
@@ -59,7 +63,8 @@ func plan(t *testing.T, n int) *preview {
 	command.Env = append(os.Environ(), "CAPOLVM_TERRAFORM="+suite.Program.Executor.Path)
 	out, err := command.CombinedOutput()
 	took := time.Since(begin)
-	if err != nil || !strings.Contains(string(out), "workers-1000") {
+	planned := fmt.Sprintf("and %d others", n-1)
+	if code := command.ProcessState.ExitCode(); code != changesPlanned || !strings.Contains(string(out), planned) {
 		t.Fatalf("olvmctl plan: %v: %.2000s", err, out)
 	}
 
@@ -85,7 +90,10 @@ func deployment(s *testsite.Site, n int) []client.Object {
 		}},
 	}}
 
-	return []client.Object{template, workers, &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: s.Meta("workers")}}
+	config := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: s.Meta("workers")}
+	config.SetGroupVersionKind(bootstrapv1.GroupVersion.WithKind("KubeadmConfigTemplate")) // the suite does not know it
+
+	return []client.Object{template, workers, config}
 }
 
 // manifest is a file of objects.
@@ -94,14 +102,17 @@ func manifest(t *testing.T, objects []client.Object) []byte {
 	var out bytes.Buffer
 
 	for _, object := range objects {
-		kind, err := apiutil.GVKForObject(object, suite.API.Scheme)
-		if err != nil {
-			t.Fatal(err)
+		if object.GetObjectKind().GroupVersionKind().Empty() {
+			kind, err := apiutil.GVKForObject(object, suite.API.Scheme)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			object.GetObjectKind().SetGroupVersionKind(kind)
 		}
 
 		object.SetResourceVersion("")
 		object.SetUID("")
-		object.GetObjectKind().SetGroupVersionKind(kind)
 		content, err := yaml.Marshal(object)
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,53 @@
+package reliability
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
+)
+
+// TestACreateIsFewPassesAndCalls counts what creates cost. It is no benchmark, which is in e2e/bench: the bounds leave
+// room for runs that last long on a busy machine, and catch passes that begin passes. A manager of one namespace writes
+// addresses at once, and looks once more whether others have them; that is five calls more.
+func TestACreateIsFewPassesAndCalls(t *testing.T) {
+	t.Parallel()
+	const machines, mostPasses, mostCalls = 5, 9, 27
+	b := newBench(t, withoutGroups)
+	b.site.Expect(b.site.OLVM, infrav1.ReadyCondition, "True/Ready")
+	passesBefore, callsBefore := passesAndCalls(t, b)
+
+	for i := range machines {
+		b.site.Machine(fmt.Sprintf("m%d", i), nil)
+	}
+
+	for i := range machines {
+		b.site.ExpectProvisioned(&infrav1.OLVMMachine{ObjectMeta: b.site.Meta(fmt.Sprintf("m%d", i))})
+	}
+
+	b.site.Eventually("all runs end", func() error {
+		if testsite.Sum(b.Scrape(t)["capolvm_terraform_jobs"]) > 0 {
+			return errors.New("some go on")
+		}
+
+		return nil
+	})
+
+	passes, calls := passesAndCalls(t, b)
+	passes, calls = (passes-passesBefore)/machines, (calls-callsBefore)/machines
+	t.Logf("a create is %.1f passes and %.1f calls", passes, calls)
+	if passes > mostPasses || calls > mostCalls {
+		t.Errorf("a create is %.1f passes and %.1f calls, at most %d and %d", passes, calls, mostPasses, mostCalls)
+	}
+}
+
+// passesAndCalls are the passes over OLVMMachines so far, and the calls of the API server.
+func passesAndCalls(t *testing.T, b *bench) (passes, calls float64) {
+	t.Helper()
+	families := b.Scrape(t)
+
+	return testsite.Sum(families["controller_runtime_reconcile_total"], `controller="olvmmachine"`),
+		testsite.Sum(families["rest_client_requests_total"])
+}
