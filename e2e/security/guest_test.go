@@ -39,7 +39,8 @@ func liar(claims ...string) func(http.Handler) http.Handler {
 
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Query().Get("follow") != "reported_devices" {
+			ofOne := strings.HasSuffix(r.URL.Path, "/reporteddevices")
+			if !ofOne && r.URL.Query().Get("follow") != "reported_devices" {
 				next.ServeHTTP(w, r)
 				return
 			}
