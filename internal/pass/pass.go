@@ -35,7 +35,7 @@ type Pass struct {
 }
 
 func newPass(tracker *Tracker, c client.Client, key client.ObjectKey, object client.Object) *Pass {
-	before := copyOf(object)
+	before := CopyOf(object)
 
 	return &Pass{tracker: tracker, client: c, key: key, object: object, before: before, stored: before}
 }
@@ -203,7 +203,7 @@ func emptyOf(object client.Object) client.Object {
 	return out
 }
 
-// copyOf is a deep copy; each object of Kubernetes copies itself to its own type.
-func copyOf(object client.Object) client.Object {
+// CopyOf is a deep copy; each object of Kubernetes copies itself to its own type.
+func CopyOf(object client.Object) client.Object {
 	return object.DeepCopyObject().(client.Object) //nolint:forcetypeassert,errcheck // see above
 }

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
@@ -40,7 +41,7 @@ func (w *Workspace) submit(ctx context.Context, operation terraform.Operation, r
 func (w *Workspace) job(
 	operation terraform.Operation, subject Subject, digest string,
 ) func(context.Context) (terraform.Summary, error) {
-	owner := copyOf(w.object)
+	owner := pass.CopyOf(w.object)
 	submitted := time.Now()
 	wanted := func(reader client.Reader) func(context.Context, terraform.Operation) error {
 		return func(ctx context.Context, operation terraform.Operation) error {

@@ -103,8 +103,3 @@ func (w *Workspace) Paused(ctx context.Context, cluster *clusterv1.Cluster) (boo
 
 	return true, client.IgnoreNotFound(err)
 }
-
-// copyOf is a deep copy; each object of Kubernetes copies itself to its own type.
-func copyOf(object client.Object) client.Object {
-	return object.DeepCopyObject().(client.Object) //nolint:forcetypeassert,errcheck // see above
-}
