@@ -208,13 +208,13 @@ func (v *vmView) read(ctx context.Context, session *engine.Client, ids []engine.
 	}
 
 	for _, id := range ids {
-		seen := &viewedVM{at: begin, change: v.changes, asked: true}
-		if at := slices.IndexFunc(found, func(vm engine.VM) bool { return vm.ID == id }); at >= 0 {
-			vm := found[at]
+		v.vms[id] = &viewedVM{at: begin, change: v.changes, asked: true}
+	}
+
+	for _, vm := range found { // an engine that ignores the search answers with more than was asked for
+		if seen := v.vms[vm.ID]; seen != nil && seen.change == v.changes {
 			seen.vm = &vm
 		}
-
-		v.vms[id] = seen
 	}
 
 	return nil
