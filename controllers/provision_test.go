@@ -239,6 +239,7 @@ func TestAPoolThatIsMovedAwayIsNotListedAgain(t *testing.T) {
 	release := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 	for _, moved := range []client.Object{&infrav1.OLVMInventoryVM{ObjectMeta: p.Meta("lab-small-0")}, cluster} {
 		check.Error(t, p.Client.Patch(t.Context(), moved, release), "")
+		time.Sleep(time.Second) // a window in which nobody may give the finalizers back
 		check.Error(t, client.IgnoreNotFound(p.Client.Delete(t.Context(), moved)), "")
 		p.ExpectGone(moved)
 	}

@@ -183,10 +183,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 
 // reconcile brings an OLVMInventoryVM forward that is this manager's.
 func (r *Reconciler) reconcile(ctx context.Context, s *scope) (_ ctrl.Result, reterr error) {
-	if s.vm.DeletionTimestamp.IsZero() {
-		controllerutil.AddFinalizer(s.vm, infrav1.InventoryVMFinalizer)
-	}
-
 	if paused, err := s.workspace.Paused(ctx, nil); err != nil || paused {
 		return ctrl.Result{}, err
 	}
@@ -202,13 +198,17 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (_ ctrl.Result, re
 		return r.reconcileDelete(ctx, s)
 	}
 
+	controllerutil.AddFinalizer(s.vm, infrav1.InventoryVMFinalizer)
+
 	return r.reconcileNormal(ctx, s)
 }
 
 // moving reports whether a Cluster of the namespace is paused, as clusterctl move has it, before anything is done to a
 // VM.
 func (r *Reconciler) moving(ctx context.Context, s *scope) (bool, error) {
-	if s.vm.DeletionTimestamp.IsZero() && inventory.Made(s.vm) {
+	// clusterctl move takes the finalizers away a moment before it deletes an object: it must not get them back.
+	if s.vm.DeletionTimestamp.IsZero() && inventory.Made(s.vm) &&
+		controllerutil.ContainsFinalizer(s.vm, infrav1.InventoryVMFinalizer) {
 		return false, nil // there is nothing to do
 	}
 
