@@ -201,16 +201,9 @@ func DiskAlias(vmName, diskName string) string { return vmName + "_" + diskName 
 
 // MachineFiles renders the configuration of one machine.
 func MachineFiles(in Machine) (Files, error) {
-	switch {
-	case in.Name == "":
-		return nil, fmt.Errorf("the machine has no name")
-	case in.Claimed != nil && in.Claimed.ID == "":
-		return nil, fmt.Errorf("machine %s: the VM that it has claimed has no ID", in.Name)
-	case in.Claimed != nil:
-	case in.ClusterID == "" || in.TemplateID == "":
-		return nil, fmt.Errorf("machine %s: cluster and template must be resolved", in.Name)
-	case len(in.NICs) == 0 || len(in.NICs) > maxNICs:
-		return nil, fmt.Errorf("machine %s: %d network interfaces; it can have 1 to %d", in.Name, len(in.NICs), maxNICs)
+	main, err := machineMain(in)
+	if err != nil {
+		return nil, err
 	}
 
 	variables, secrets := machineVariables, map[string]string{"user_data": in.UserData}
@@ -219,18 +212,40 @@ func MachineFiles(in Machine) (Files, error) {
 	}
 
 	files := engineFiles(in.Engine, variables)
-	if files[MainFile] = mainFile(in); in.Claimed != nil {
-		files[MainFile] = claimedFile(in)
-	}
+	files[MainFile] = main
 
 	if len(in.guests())+len(in.DNSServers)+len(in.SearchDomains) > 0 {
 		files[GuestFile] = guestFile(in)
 	}
 
-	var err error
 	files[SecretsFile], err = secretsFile(in.Engine, secrets)
 
 	return files, err
+}
+
+// MachineDigest is the digest of the files of MachineFiles. It renders no others than those that count.
+func MachineDigest(in Machine) (string, error) {
+	main, err := machineMain(in)
+
+	return Files{MainFile: main}.Digest(), err
+}
+
+// machineMain renders the main file of one machine.
+func machineMain(in Machine) ([]byte, error) {
+	switch {
+	case in.Name == "":
+		return nil, fmt.Errorf("the machine has no name")
+	case in.Claimed != nil && in.Claimed.ID == "":
+		return nil, fmt.Errorf("machine %s: the VM that it has claimed has no ID", in.Name)
+	case in.Claimed != nil:
+		return claimedFile(in), nil
+	case in.ClusterID == "" || in.TemplateID == "":
+		return nil, fmt.Errorf("machine %s: cluster and template must be resolved", in.Name)
+	case len(in.NICs) == 0 || len(in.NICs) > maxNICs:
+		return nil, fmt.Errorf("machine %s: %d network interfaces; it can have 1 to %d", in.Name, len(in.NICs), maxNICs)
+	}
+
+	return mainFile(in), nil
 }
 
 // Adopting returns the files with an import block for each resource that exists already: the import ID by the address

@@ -289,7 +289,11 @@ func TestDigestFollowsTheMachineAndNothingElse(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		return files.Digest()
+		alone, err := MachineDigest(machine)
+		check.Error(t, err, "")
+		check.Equal(t, "the digest without the files", alone, files.Digest())
+
+		return alone
 	}
 
 	base := digest(func(*Machine) {})

@@ -210,6 +210,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 // abandon drops what is kept of a machine that is gone.
 func (r *Reconciler) abandon(ctx context.Context, key types.NamespacedName) error {
 	r.watcher.Unwatch(r.workspaces.Key(key))
+	r.digests.Forget(key)
 
 	return errors.Join(r.Addresses.Abandon(ctx, key), r.workspaces.Abandon(key))
 }

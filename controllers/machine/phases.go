@@ -453,7 +453,7 @@ func (r *Reconciler) reconcileConfiguration(
 
 	built, err := desired.Build(ctx, scope.engine.session, *in)
 	if err == nil {
-		scope.desired.digest, err = r.digests.Of(built.Machine)
+		scope.desired.digest, err = r.digests.Of(client.ObjectKeyFromObject(scope.olvmMachine), built.Machine)
 	}
 
 	if scope.desired.err = err; err == nil {

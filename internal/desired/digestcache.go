@@ -6,21 +6,26 @@ import (
 	"fmt"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// DigestCache keeps the digests of configurations by what they were rendered from, so that a machine that is only
-// looked at is not rendered: that takes a millisecond, too long to repeat for a thousand machines.
+// DigestCache keeps the digest of each machine's configuration with what it was rendered from, so that a machine that
+// is only looked at is not rendered: that takes a millisecond, too long to repeat for ten thousand machines.
 type DigestCache struct {
 	mu    sync.Mutex
-	known map[[sha256.Size]byte]string
+	known map[types.NamespacedName]renderedDigest
 }
 
-// maxDigests bounds what is remembered; beyond it everything is forgotten, and rendered once more.
-const maxDigests = 1 << 14
+// renderedDigest is a digest, and the hash of what it was rendered from.
+type renderedDigest struct {
+	input  [sha256.Size]byte
+	digest string
+}
 
-// Of is the digest of a machine's configuration, or why it cannot be rendered.
-func (d *DigestCache) Of(machine render.Machine) (string, error) {
+// Of is the digest of the configuration of an object's machine, or why it cannot be rendered.
+func (d *DigestCache) Of(owner types.NamespacedName, machine render.Machine) (string, error) {
 	// What a digest leaves out, the secrets above all, has no place here either.
 	lasting := machine
 	lasting.Engine, lasting.UserData = render.Engine{}, ""
@@ -29,27 +34,33 @@ func (d *DigestCache) Of(machine render.Machine) (string, error) {
 		return "", fmt.Errorf("failed to encode the machine: %w", err)
 	}
 
-	key := sha256.Sum256(text)
+	input := sha256.Sum256(text)
 	d.mu.Lock()
-	digest, ok := d.known[key]
+	last := d.known[owner]
 	d.mu.Unlock()
-	if ok {
-		return digest, nil
+	if last.input == input {
+		return last.digest, nil
 	}
 
-	files, err := render.MachineFiles(machine)
+	digest, err := render.MachineDigest(machine)
 	if err != nil {
 		return "", err
 	}
 
-	digest = files.Digest()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.known == nil || len(d.known) >= maxDigests {
-		d.known = map[[sha256.Size]byte]string{}
+	if d.known == nil {
+		d.known = map[types.NamespacedName]renderedDigest{}
 	}
 
-	d.known[key] = digest
+	d.known[owner] = renderedDigest{input: input, digest: digest}
 
 	return digest, nil
+}
+
+// Forget forgets the digest of an object that is gone.
+func (d *DigestCache) Forget(owner types.NamespacedName) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.known, owner)
 }
