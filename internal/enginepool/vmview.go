@@ -8,7 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
 const (
@@ -19,6 +22,9 @@ const (
 	mostEvents = 500
 	// mostByID is how many VMs are read by their IDs because of events; where there are more, all are listed.
 	mostByID = 1000
+	// mostlyOthers is how many VMs the engine must have for each that somebody asks for, so that only those are read by
+	// their IDs where all were listed before.
+	mostlyOthers = 3
 	// vmRemoved is the code of the event of a VM that was removed, which may not name it by its ID.
 	vmRemoved = 113
 )
@@ -33,6 +39,8 @@ type vmView struct {
 	listed, known time.Time
 	// changes counts what was read, and whole is that of the last list of all VMs.
 	changes, whole int
+	// total is how many VMs the engine had when all were listed.
+	total int
 	// event is the newest that was read; 0 where events cannot be followed.
 	event int64
 	// again are the VMs that the events of the round before named: an engine logs an event before it stores what the
@@ -159,7 +167,8 @@ func (v *vmView) update(ctx context.Context, session *engine.Client, maxAge time
 	})
 }
 
-// list reads all VMs; mu is held. Those that nobody has asked for since the list before are forgotten.
+// list reads all VMs that somebody may ask for; mu is held. Those that nobody has asked for since the list before are
+// forgotten.
 func (v *vmView) list(ctx context.Context, session *engine.Client) error {
 	// Events from before the list are in it.
 	event := int64(0)
@@ -168,17 +177,17 @@ func (v *vmView) list(ctx context.Context, session *engine.Client) error {
 	}
 
 	begin := time.Now()
-	list, err := session.VMs(ctx)
+	list, err := v.fetch(ctx, session)
 	if err != nil {
 		return err
 	}
 
 	v.changes++
-	vms := make(map[engine.ID]*viewedVM, len(list))
+	vms := map[engine.ID]*viewedVM{}
 
 	for _, vm := range list { // copied, so that no other VM of the list is kept with it
 		before := v.vms[vm.ID]
-		if v.listed.IsZero() || before != nil && before.asked {
+		if v.listed.IsZero() && marked(&vm) || before != nil && before.asked {
 			vms[vm.ID] = &viewedVM{vm: &vm, at: begin, change: v.changes}
 		}
 	}
@@ -192,6 +201,35 @@ func (v *vmView) list(ctx context.Context, session *engine.Client) error {
 	v.vms, v.listed, v.known, v.whole, v.event, v.again = vms, begin, begin, v.changes, event, nil
 
 	return nil
+}
+
+// fetch lists the VMs of the engine, or only those that somebody has asked for, where most are others'; mu is held.
+func (v *vmView) fetch(ctx context.Context, session *engine.Client) ([]engine.VM, error) {
+	var asked []engine.ID
+
+	for id, seen := range v.vms {
+		if seen.asked {
+			asked = append(asked, id)
+		}
+	}
+
+	if !v.listed.IsZero() && len(asked)*mostlyOthers <= v.total {
+		return session.VMsByID(ctx, asked)
+	}
+
+	list, err := session.VMs(ctx)
+	v.total = len(list)
+
+	return list, err
+}
+
+// marked reports whether a VM has the mark of an owner: it may be asked for.
+func marked(vm *engine.VM) bool {
+	comment := ptr.Deref(vm.Comment, "")
+	_, machine := ownermark.OwnerOf(comment)
+	_, pooled := ownermark.InventoryOwnerOf(comment)
+
+	return machine || pooled
 }
 
 // read reads VMs by their IDs; mu is held.

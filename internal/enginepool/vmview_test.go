@@ -9,8 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
@@ -54,8 +57,10 @@ func newWatchedSite(t *testing.T, vms int) *watchedSite {
 	check.Error(t, err, "")
 
 	for i := range vms {
+		owner := ownermark.Owner{Namespace: "default", Name: fmt.Sprintf("vm-%d", i), UID: uuid.NewString()}
+		comment := owner.Comment()
 		vm, err := s.session.CreateVM(t.Context(), &engine.VM{
-			Name: fmt.Sprintf("vm-%d", i), Cluster: engine.NewRef(cluster.ID),
+			Name: owner.Name, Comment: &comment, Cluster: engine.NewRef(cluster.ID),
 			Template: engine.NewRef(engine.BlankTemplateID),
 		}, nil)
 		check.Error(t, err, "")
@@ -194,17 +199,50 @@ func TestAnEngineWithoutEventsIsListed(t *testing.T) {
 		v.age(time.Minute)
 	}
 
-	s.refused = ""
-	check.Error(t, v.renew(t.Context(), s.session), "")
-	check.Equal(t, "when there are events again", s.asked(), "all")
-	v.age(time.Minute)
-	check.Error(t, v.renew(t.Context(), s.session), "")
-	check.Equal(t, "and then", s.asked(), "events")
+	renew := func() string {
+		t.Helper()
+		v.age(time.Minute)
+		check.Error(t, v.renew(t.Context(), s.session), "")
+		v.vms[s.ids[0]].asked = true
 
+		return s.asked()
+	}
+	s.refused = ""
+	check.Equal(t, "when there are events again", renew(), "all")
+	check.Equal(t, "and then", renew(), "events")
 	s.refused = "/events"
+	check.Equal(t, "when they are gone", renew(), "all")
+}
+
+// TestOthersCostNothing has an engine most of whose VMs are others'. They are read once, and not kept.
+func TestOthersCostNothing(t *testing.T) {
+	s, v := newWatchedSite(t, 8), &vmView{}
+	for i := 1; i < 8; i++ {
+		s.comment(i, "others'")
+	}
+
+	s.asked()
+	get := func(at int) string {
+		t.Helper()
+		vm, err := v.get(t.Context(), s.session, s.ids[at], steadyPeriod)
+		check.Error(t, err, "")
+		check.Equal(t, "the ID", vm.ID, s.ids[at])
+
+		return s.asked()
+	}
+	check.Equal(t, "at first", get(0), "all")
+	check.Equal(t, "VMs that are kept", len(v.vms), 1)
+
+	v.age(wholePeriod)
+	check.Equal(t, "after a while", get(0), "1 by ID")
 	v.age(time.Minute)
-	check.Error(t, v.renew(t.Context(), s.session), "")
-	check.Equal(t, "when they are gone", s.asked(), "all")
+	check.Equal(t, "and then", get(0), "events")
+	check.Equal(t, "one that has no mark", get(4), "1 by ID")
+
+	check.Error(t, s.session.DeleteVM(t.Context(), s.ids[4]), "")
+	v.age(wholePeriod)
+	check.Equal(t, "with one that is gone", get(0), "2 by ID")
+	check.Equal(t, "what is known of that one", v.vms[s.ids[4]].vm == nil, true)
 }
 
 // TestEventsThatNameNoVM has what an engine says of a host, and of a VM that it does not have any more.
@@ -261,7 +299,8 @@ func TestAChangeBeforeTheFirstWatchWakes(t *testing.T) {
 // TestManyEventsAreNoReasonToListAgain has more events than are read at once, again and again.
 func TestManyEventsAreNoReasonToListAgain(t *testing.T) {
 	s, v := newWatchedSite(t, 1), &vmView{}
-	check.Error(t, v.renew(t.Context(), s.session), "")
+	_, err := v.get(t.Context(), s.session, s.ids[0], steadyPeriod)
+	check.Error(t, err, "")
 
 	for i := range mostEvents {
 		s.comment(0, strconv.Itoa(i))

@@ -76,11 +76,17 @@ func NewEngine(settings Settings, from *store.Store, inventory inventory.Invento
 	return s, nil
 }
 
+// engineStarted is the code of the event of an engine's start, as the engine's sources have it (VDC_START). So there is
+// no engine without events.
+const engineStarted = 1
+
 // begin goes on with a store that was used before, or fills a new one.
 func (s *Engine) begin(inventory inventory.Inventory, resumed bool) error {
 	if resumed {
 		s.version = s.store.Counters.Get(store.VersionRow).Text
+		s.event(engineStarted, "normal", "Starting oVirt Engine.", eventOf{})
 		s.resume()
+
 		return s.store.Flush()
 	}
 
@@ -88,6 +94,7 @@ func (s *Engine) begin(inventory inventory.Inventory, resumed bool) error {
 		return err
 	}
 
+	s.event(engineStarted, "normal", "Starting oVirt Engine.", eventOf{})
 	s.store.Counters.Put(store.VersionRow, &store.Counter{Text: s.version})
 	s.store.Counters.Put(store.SeededRow, &store.Counter{Value: 1})
 
