@@ -118,7 +118,7 @@ func (r *Reconciler) groupsDrifted(
 			return false, err
 		}
 
-		at := slices.IndexFunc(there, func(a engine.AffinityGroup) bool { return a.ID.String() == instance.Text("id") })
+		at := slices.IndexFunc(there, func(a engine.AffinityGroup) bool { return a.ID.String() == instance.ID })
 		if at < 0 {
 			return true, nil
 		}

@@ -168,8 +168,8 @@ func groupStatus(scope *clusterScope) []infrav1.AffinityGroupStatus {
 		out = append(out, infrav1.AffinityGroupStatus{
 			Name:      g.Name,
 			ClusterID: g.ClusterID.String(),
-			ID:        instance.Text("id"),
-			Enforcing: ptr.To(instance.Flag("enforcing")),
+			ID:        instance.ID,
+			Enforcing: ptr.To(instance.Enforcing),
 			Machines:  int32(g.Machines),
 			Hosts:     int32(g.Hosts),
 		})

@@ -24,7 +24,7 @@ func (r *Reconciler) affinityGroups(
 
 	for _, m := range scope.workspace.State.Instances("ovirt_vm_affinity_group") {
 		if slices.Contains(self.Groups, m.Key) {
-			ids[m.Key] = m.Text("affinity_group_id")
+			ids[m.Key] = m.AffinityGroupID
 		}
 	}
 

@@ -169,7 +169,7 @@ func (o Orphan) RemoveDisks(
 
 	inState := func(id engine.ID) bool {
 		return slices.ContainsFunc(state.Instances("ovirt_disk"), func(i tfstate.Instance) bool {
-			return i.Text("id") == id.String()
+			return i.ID == id.String()
 		})
 	}
 

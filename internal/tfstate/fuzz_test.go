@@ -29,8 +29,8 @@ func FuzzState(f *testing.F) {
 			return
 		}
 
-		for _, instance := range parsed.Instances("ovirt_vm") {
-			_, _ = instance.Text("id"), instance.Flag("id")
+		if vms := parsed.Instances("ovirt_vm"); len(vms) > 0 && vms[0].ID != parsed.ResourceID("ovirt_vm") {
+			t.Errorf("the VM is %q and %q", vms[0].ID, parsed.ResourceID("ovirt_vm"))
 		}
 
 		if parsed.ResourceID("ovirt_vm") != "" && parsed.Empty() {

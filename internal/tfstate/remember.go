@@ -2,7 +2,6 @@ package tfstate
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,37 +30,12 @@ type held struct {
 // yet.
 const cacheLag = 2 * time.Second
 
-// briefAttributes are those by which decisions are made. The others may be large, as user data is.
-var briefAttributes = []string{"id", "enforcing", "affinity_group_id"}
-
-// brief is the state without its text, and with few attributes of its resources.
+// brief is the state without its text.
 func (s *State) brief() *State {
-	out := &State{
-		Serial:        s.Serial,
-		Lineage:       s.Lineage,
-		AppliedDigest: s.AppliedDigest,
-		resources:     make([]resource, len(s.resources)),
-	}
-	for i, r := range s.resources {
-		instances := r.Instances
-		r.Instances = slices.Clone(r.Instances)
+	out := *s
+	out.Raw = nil
 
-		for j := range instances {
-			kept := map[string]any{}
-
-			for _, name := range briefAttributes {
-				if value, ok := instances[j].Attributes[name]; ok {
-					kept[name] = value
-				}
-			}
-
-			r.Instances[j].Attributes = kept
-		}
-
-		out.resources[i] = r
-	}
-
-	return out
+	return &out
 }
 
 // remembered is the state of an owner whose Secret has not changed since it was read, nil where there was none; ok is

@@ -34,6 +34,8 @@ type Store struct {
 
 	mu   sync.Mutex
 	held map[client.ObjectKey]held
+	// lists are the states of namespaces that were read all at once, by namespace.
+	lists map[string]*stateList
 	// latest are the Secrets of the owners with a run, as they were read or written last here; nil where there was
 	// none.
 	latest map[client.ObjectKey]*corev1.Secret
@@ -108,9 +110,12 @@ func (s *Store) Hold(ctx context.Context, owner client.Object, clusterName strin
 		return known, nil
 	}
 
-	secret, err := s.get(ctx, owner)
-	if err != nil {
-		return nil, err
+	secret := s.listed(ctx, owner)
+	if secret == nil {
+		var err error
+		if secret, err = s.get(ctx, owner); err != nil {
+			return nil, err
+		}
 	}
 
 	if secret == nil {
@@ -144,7 +149,7 @@ func (s *Store) Hold(ctx context.Context, owner client.Object, clusterName strin
 
 // tie sets what makes the Secret the owner's, in the words of Terraform's backend and of Cluster API.
 func (s *Store) tie(secret *corev1.Secret, owner client.Object, clusterName string) error {
-	set(&secret.Labels, "tfstate", "true")
+	set(&secret.Labels, stateLabel, "true")
 	set(&secret.Labels, "tfstateSecretSuffix", s.suffix(owner))
 	set(&secret.Labels, "tfstateWorkspace", "default")
 	set(&secret.Labels, "app.kubernetes.io/managed-by", "terraform")

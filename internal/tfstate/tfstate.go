@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
@@ -25,6 +26,9 @@ const (
 
 	// DigestAnnotation holds the digest of the configuration that was applied last.
 	DigestAnnotation = "infrastructure.cluster.x-k8s.io/olvm-applied-digest"
+
+	// stateLabel tells Terraform's backend, and us, which Secrets are states.
+	stateLabel = "tfstate"
 
 	// moveLabel makes clusterctl move the Secret with its owner.
 	moveLabel = clusterctlv1.ClusterctlMoveLabel
@@ -93,9 +97,33 @@ type resource struct {
 	Type      string `json:"type"`
 	Name      string `json:"name"`
 	Instances []struct {
-		IndexKey   any            `json:"index_key"`
-		Attributes map[string]any `json:"attributes"`
+		IndexKey any `json:"index_key"`
+		// Attributes by which decisions are made. The others may be large, as user data is.
+		Attributes struct {
+			ID              text `json:"id"`
+			AffinityGroupID text `json:"affinity_group_id"`
+			Enforcing       any  `json:"enforcing"`
+		} `json:"attributes"`
 	} `json:"instances"`
+}
+
+// text is an attribute that is a text; empty where it is none.
+type text string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *text) UnmarshalJSON(raw []byte) error {
+	if len(raw) == 0 || raw[0] != '"' {
+		return nil
+	}
+
+	return json.Unmarshal(raw, (*string)(t))
+}
+
+// intern shares what is the same in the states of ten thousand machines.
+func (r *resource) intern() {
+	for _, word := range []*string{&r.Module, &r.Mode, &r.Type, &r.Name} {
+		*word = unique.Make(*word).Value()
+	}
 }
 
 // Empty reports whether the state holds no resources.
@@ -132,32 +160,20 @@ func (s *State) ResourceID(resourceType string) string {
 
 	for _, r := range s.resources {
 		if r.Mode == "managed" && r.Type == resourceType && len(r.Instances) > 0 {
-			id, _ := r.Instances[0].Attributes["id"].(string)
-			return id
+			return string(r.Instances[0].Attributes.ID)
 		}
 	}
 
 	return ""
 }
 
-// Instance is one instance of a resource.
+// Instance is one instance of a resource, with the attributes by which decisions are made.
 type Instance struct {
 	// Key of for_each; empty where there is none.
 	Key string
-	// Attributes as JSON has them.
-	Attributes map[string]any
-}
-
-// Text is an attribute that is a text; empty where it is none.
-func (i Instance) Text(name string) string {
-	text, _ := i.Attributes[name].(string)
-	return text
-}
-
-// Flag is an attribute that is true or false; false where it is none.
-func (i Instance) Flag(name string) bool {
-	flag, _ := i.Attributes[name].(bool)
-	return flag
+	// ID and AffinityGroupID are empty where there are none.
+	ID, AffinityGroupID string
+	Enforcing           bool
 }
 
 // Instances are those of all resources of that type, in their order in the state.
@@ -175,7 +191,13 @@ func (s *State) Instances(resourceType string) []Instance {
 
 		for _, instance := range r.Instances {
 			key, _ := instance.IndexKey.(string)
-			out = append(out, Instance{Key: key, Attributes: instance.Attributes})
+			enforcing, _ := instance.Attributes.Enforcing.(bool)
+			out = append(out, Instance{
+				Key:             key,
+				ID:              string(instance.Attributes.ID),
+				AffinityGroupID: string(instance.Attributes.AffinityGroupID),
+				Enforcing:       enforcing,
+			})
 		}
 	}
 
@@ -209,6 +231,10 @@ func Parse(raw []byte) (*State, error) {
 
 	if document.Lineage == "" {
 		return nil, errors.New("it has no lineage")
+	}
+
+	for i := range document.Resources {
+		document.Resources[i].intern()
 	}
 
 	return &State{Raw: raw, Serial: document.Serial, Lineage: document.Lineage, resources: document.Resources}, nil

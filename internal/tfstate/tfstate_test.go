@@ -549,7 +549,7 @@ func TestInstancesAreReadByTheirKeys(t *testing.T) {
 	state, err := Parse([]byte(`{"version": 4, "serial": 1, "lineage": "l", "resources": [
 		{"mode": "data", "type": "ovirt_affinity_group", "name": "d", "instances": [{"attributes": {"id": "no"}}]},
 		{"module": "module.cluster", "mode": "managed", "type": "ovirt_affinity_group", "name": "this", "instances": [
-			{"index_key": "a/1", "attributes": {"id": "x", "enforcing": true, "priority": 5}}, {"index_key": "b/1", "attributes": {"id": "y"}}]}]}`))
+			{"index_key": "a/1", "attributes": {"id": "x", "enforcing": true, "priority": 5}}, {"index_key": "b/1", "attributes": {"id": 7, "enforcing": "no", "affinity_group_id": "z"}}]}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -557,19 +557,15 @@ func TestInstancesAreReadByTheirKeys(t *testing.T) {
 	got := state.Instances("ovirt_affinity_group")
 	check.Length(t, "got", got, 2)
 	check.Equal(t, "got[0].Key", got[0].Key, "a/1")
-	check.Equal(t, `got[0].Text("id")`, got[0].Text("id"), "x")
-	check.Equal(t, `got[0].Flag("enforcing")`, got[0].Flag("enforcing"), true)
-	check.Equal(t, `got[1].Flag("enforcing")`, got[1].Flag("enforcing"), false)
-	check.Equal(t, `got[0].Text("priority")`, got[0].Text("priority"), "")
+	check.Equal(t, "got[0].ID", got[0].ID, "x")
+	check.Equal(t, "got[0].Enforcing", got[0].Enforcing, true)
+	check.Equal(t, "got[1].Enforcing", got[1].Enforcing, false)
+	check.Equal(t, "an ID that is no text", got[1].ID, "")
+	check.Equal(t, "got[1].AffinityGroupID", got[1].AffinityGroupID, "z")
 
-	brief := state.brief().Instances("ovirt_affinity_group")
-	check.Length(t, "brief", brief, 2)
-	check.Equal(t, "brief[0].Key", brief[0].Key, "a/1")
-	check.Equal(t, `brief[0].Text("id")`, brief[0].Text("id"), "x")
-	check.Equal(t, `brief[0].Flag("enforcing")`, brief[0].Flag("enforcing"), true)
-	if brief[0].Attributes["priority"] != nil {
-		t.Errorf("the brief has the priority %v", brief[0].Attributes["priority"])
-	}
+	brief := state.brief()
+	check.Equal(t, "brief", brief.Instances("ovirt_affinity_group"), got)
+	check.Length(t, "the text of the brief", brief.Raw, 0)
 
 	if none := (*State)(nil).Instances("ovirt_affinity_group"); none != nil {
 		t.Errorf("no state has %+v", none)
