@@ -107,6 +107,10 @@ func (r *Reconciler) SetupWithManager(
 		return errors.New("fields Client, APIReader, Engines, Runs and Recorder must be set")
 	}
 
+	if err := indexNamed(ctx, mgr); err != nil {
+		return fmt.Errorf("failed to index OLVMClusters: %w", err)
+	}
+
 	r.workspaces = workspace.NewKind(workspace.Kind{
 		Name:     workspace.ClusterKind,
 		New:      func() client.Object { return &infrav1.OLVMCluster{} },
@@ -134,11 +138,11 @@ func (r *Reconciler) SetupWithManager(
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.toSupported), machineGoes).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.toSupported)).
 		WatchesRawSource(source.Channel(r.Runs.Woken(workspace.ClusterKind), &handler.EnqueueRequestForObject{})).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(secretsOf))).
-		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(configMapsOf)))
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(secretIndex))).
+		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(configMapIndex)))
 	if !r.Engines.NoIdentities {
 		controller = controller.Watches(&infrav1.OLVMClusterIdentity{},
-			handler.EnqueueRequestsFromMapFunc(r.namedBy(identityOf)))
+			handler.EnqueueRequestsFromMapFunc(r.namedBy(identityIndex)))
 	}
 
 	if err := controller.Complete(ctx, r); err != nil {
@@ -174,25 +178,62 @@ func (r *Reconciler) labelled(
 ) []ctrl.Request {
 	var clusters infrav1.OLVMClusterList
 	if err := r.Client.List(ctx, &clusters, client.InNamespace(object.GetNamespace()),
-		client.MatchingLabels{clusterv1.ClusterNameLabel: object.GetLabels()[clusterv1.ClusterNameLabel]}); err != nil {
+		client.MatchingLabels{clusterv1.ClusterNameLabel: object.GetLabels()[clusterv1.ClusterNameLabel]},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil
 	}
 
 	return requestsFor(clusters.Items, wanted)
 }
 
-// namedBy wakes the clusters that name the Secret or ConfigMap that changed, so that a corrected password heals at
-// once.
-func (r *Reconciler) namedBy(of func(*infrav1.OLVMCluster) []client.ObjectKey) handler.MapFunc {
+// The indexes of OLVMClusters by what they name. A management cluster has many Secrets, and few of them are named.
+const (
+	secretIndex    = "namedSecrets"
+	configMapIndex = "namedConfigMaps"
+	identityIndex  = "namedIdentity"
+)
+
+// indexNamed has the cache index OLVMClusters by what they name.
+func indexNamed(ctx context.Context, mgr ctrl.Manager) error {
+	for name, of := range map[string]func(*infrav1.OLVMCluster) []client.ObjectKey{
+		secretIndex:    secretsOf,
+		configMapIndex: configMapsOf,
+		identityIndex:  identityOf,
+	} {
+		keys := func(object client.Object) []string {
+			cluster, ok := object.(*infrav1.OLVMCluster)
+			if !ok {
+				return nil
+			}
+
+			var out []string
+			for _, key := range of(cluster) {
+				out = append(out, key.String())
+			}
+
+			return out
+		}
+		if err := mgr.GetFieldIndexer().IndexField(ctx, &infrav1.OLVMCluster{}, name, keys); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// namedBy wakes the clusters that name the Secret, ConfigMap or identity that changed, so that a corrected password
+// heals at once.
+func (r *Reconciler) namedBy(index string) handler.MapFunc {
 	return func(ctx context.Context, object client.Object) []ctrl.Request {
 		var clusters infrav1.OLVMClusterList
-		if err := r.Client.List(ctx, &clusters); err != nil {
+		err := r.Client.List(ctx, &clusters, client.MatchingFields{
+			index: client.ObjectKeyFromObject(object).String(),
+		}, client.UnsafeDisableDeepCopy)
+		if err != nil {
 			return nil
 		}
 
-		return requestsFor(clusters.Items, func(c *infrav1.OLVMCluster) bool {
-			return slices.Contains(of(c), client.ObjectKeyFromObject(object))
-		})
+		return requestsFor(clusters.Items, func(*infrav1.OLVMCluster) bool { return true })
 	}
 }
 

@@ -429,6 +429,7 @@ func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Man
 			DefaultNamespaces: namespaces,
 			SyncPeriod:        &o.syncPeriod,
 			DefaultTransform:  cache.TransformStripManagedFields(),
+			ByObject:          map[client.Object]cache.ByObject{&clusterv1.Machine{}: {Transform: leanMachine}},
 		},
 		Client: client.Options{Cache: &client.CacheOptions{
 			// Contents of Secrets and ConfigMaps are read when they are needed; caching them would hold every secret
