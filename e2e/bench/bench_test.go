@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,11 +23,12 @@ var (
 	sizes = flag.String("machines", "1,20,100,500",
 		"numbers of machines to make at once, divided by commas; empty means none")
 	forkMost = flag.Int(
-		"fork-most", 100,
+		"fork-most", 20,
 		"do not make more than that many machines with one Terraform per machine: its cost per machine does not fall",
 	)
-	herd    = flag.Int("steady-machines", 1000, "machines whose steady state is measured; 0 means none")
-	steady  = flag.Duration("steady", 10*time.Minute, "how long the steady state is measured")
+	grown   = flag.Int("steady-machines", 1000, "machines whose steady state is measured; 0 means none")
+	steady  = flag.Duration("steady", 10*time.Minute, "how long the steady state is measured; of what was made, a minute")
+	copies  = flag.Int("fleet-machines", 10000, "machines in a hundred clusters on four engines; 0 means none")
 	pool    = flag.Int("pool-vms", 1000, "VMs of a pool that twenty clusters claim machines of at once; 0 means none")
 	planned = flag.Int("plan-machines", 1000, "new machines that olvmctl plan plans; 0 means none")
 	output  = flag.String("json", "", "file to write the result to")
@@ -88,9 +90,14 @@ func TestBenchmark(t *testing.T) {
 		}
 	}
 
-	if *herd > 0 {
-		report.Steady = steadyState(t, *herd, *steady)
+	if *grown > 0 {
+		report.Steady = steadyState(t, *grown, min(*steady, time.Minute))
 		t.Log(report.Steady)
+	}
+
+	if *copies > 0 {
+		report.Fleet = standing(t, *copies, 100, 4, 5000, *steady)
+		t.Log(report.Fleet)
 	}
 
 	if *pool > 0 {
@@ -115,6 +122,7 @@ type report struct {
 	VersionCPU float64   `json:"versionCPUSeconds"`
 	Rounds     []round   `json:"rounds"`
 	Steady     *calm     `json:"steady,omitempty"`
+	Fleet      *fleet    `json:"fleet,omitempty"`
 	Claims     *claiming `json:"claims,omitempty"`
 	Plan       *preview  `json:"plan,omitempty"`
 	Targets    []*target `json:"targets"`
@@ -269,6 +277,10 @@ func (r *report) judge(t *testing.T) {
 		promise(fmt.Sprintf("seconds of olvmctl plan, %d new machines", p.Machines), p.Seconds, 20)
 	}
 
+	if r.Fleet != nil {
+		r.Fleet.judge(promise, missed)
+	}
+
 	if s := r.Steady; s != nil {
 		promise("Terraform runs in the steady state", float64(s.Runs), 0)
 
@@ -281,6 +293,24 @@ func (r *report) judge(t *testing.T) {
 		missed("KiB of memory per machine over the base, after a restart", s.RestartKiBPerMachine, 30, 2)
 		promise("Terraform runs after a restart", float64(s.RestartRuns), 0)
 		promise("seconds from a restart until every machine was looked at", s.RestartSeconds, 30)
+	}
+}
+
+// judge compares a fleet with its targets.
+func (f *fleet) judge(promise func(name string, got, most float64), missed func(name string, got, most, times float64)) {
+	of := fmt.Sprintf(", %d machines in %d clusters on %d engines", f.Machines, f.Clusters, f.Engines)
+	promise("Terraform runs"+of, float64(f.Runs), 0)
+	promise("passes per minute"+of, f.PassesPerMinute, 1)
+	promise("share of a core"+of, f.Core, 0.05)
+	missed("KiB of memory per machine over the base"+of, f.KiBPerMachine, 30, 1.2)
+	missed("seconds from a restart until every machine was looked at"+of, f.LookedSeconds, 30, 1.5)
+
+	// Each OLVMCluster looks at the hosts of its engine, too.
+	perEngine := kibPerMinute(f.Machines/f.Engines) + 10*float64(f.Clusters)/float64(f.Engines)
+	promise("KiB per minute from an engine"+of, slices.Max(f.KiBPerMinute), perEngine)
+	if f.Others > 0 && f.Engines > 1 {
+		promise(fmt.Sprintf("times the KiB per minute from an engine with %d VMs of others", f.Others),
+			f.KiBPerMinute[0]/slices.Max(f.KiBPerMinute[1:]), 1.25)
 	}
 }
 

@@ -110,14 +110,9 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 
 	out.ReadySeconds = time.Since(begin).Seconds()
 
-	looks := func() float64 {
-		family := s.manager.Scrape(t)["controller_runtime_reconcile_total"]
-		return testsite.Sum(family, `controller="olvmmachine"`,
-			`result="success"`) + testsite.Sum(family, `controller="olvmmachine"`, `result="requeue_after"`)
-	}
-	for deadline := time.Now().Add(5 * time.Minute); looks() < float64(n); {
+	for deadline := time.Now().Add(5 * time.Minute); s.looks(t) < float64(n); {
 		if time.Now().After(deadline) {
-			t.Fatalf("%.0f looks at %d machines", looks(), n)
+			t.Fatalf("%.0f looks at %d machines", s.looks(t), n)
 		}
 
 		time.Sleep(50 * time.Millisecond)
@@ -132,4 +127,13 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 	s.site.Expect(m, infrav1.ReadyCondition, "True/Ready")
 
 	return out
+}
+
+// looks are the passes over machines that ended well.
+func (s *stage) looks(t *testing.T) float64 {
+	t.Helper()
+	family := s.manager.Scrape(t)["controller_runtime_reconcile_total"]
+	machines := `controller="olvmmachine"`
+
+	return testsite.Sum(family, machines, `result="success"`) + testsite.Sum(family, machines, `result="requeue_after"`)
 }

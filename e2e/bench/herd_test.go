@@ -1,0 +1,774 @@
+package bench
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// fleet is what a manager costs whose many machines, in many clusters on several engines, want nothing. One machine was
+// made by a manager; the others are copies of it and of what it left in the API server and in the engine. To make them
+// all would take longer than all else that is measured.
+type fleet struct {
+	Machines int `json:"machines"`
+	Clusters int `json:"clusters"`
+	Engines  int `json:"engines"`
+	// Others are VMs of somebody else, on the first engine.
+	Others int `json:"othersVMs"`
+	// Minutes that were measured.
+	Minutes float64 `json:"minutes"`
+	// ReadySeconds after its start the manager is ready, and after LookedSeconds it has looked at each machine.
+	ReadySeconds  float64 `json:"readySeconds"`
+	LookedSeconds float64 `json:"lookedSeconds"`
+	// Runs of Terraform, from the start on.
+	Runs int `json:"terraformRuns"`
+	// Core is the share of one.
+	Core float64 `json:"core"`
+	// CallsPerMinute and KiBPerMinute of each engine.
+	CallsPerMinute []float64 `json:"engineCallsPerMinute"`
+	KiBPerMinute   []float64 `json:"engineKibPerMinute"`
+	// PassesPerMinute are the reconciles of machines.
+	PassesPerMinute float64 `json:"passesPerMinute"`
+	// KiBPerMachine over a manager without machines.
+	BaseMiB       float64 `json:"baseMiB"`
+	MiB           float64 `json:"MiB"`
+	KiBPerMachine float64 `json:"kibPerMachine"`
+}
+
+func (f *fleet) String() string {
+	return fmt.Sprintf("%d machines in %d clusters on %d engines, %d VMs of others on the first, for %.1f minutes: ready "+
+		"after %.1f s, all looked at after %.1f s, %d runs, %.2f %% of a core, %.0f MiB (%.0f without machines: %.1f KiB "+
+		"each), engine calls a minute %.1f, KiB a minute %.0f, %.0f passes a minute", f.Machines, f.Clusters, f.Engines, f.Others, f.Minutes,
+		f.ReadySeconds, f.LookedSeconds, f.Runs, f.Core*100, f.MiB, f.BaseMiB, f.KiBPerMachine, f.CallsPerMinute,
+		f.KiBPerMinute, f.PassesPerMinute)
+}
+
+// fleetEngine is one engine, and what was asked of it.
+type fleetEngine struct {
+	sim *ovirtsim.Server
+	// ids of what machines are made of, by kind and name.
+	ids         map[string]string
+	calls, sent atomic.Int64
+	// kibs are KiB by request; to see where they come from.
+	mu   sync.Mutex
+	kibs map[string]float64
+}
+
+// gate counts requests, and the bytes of their answers.
+func (e *fleetEngine) gate(engine http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		counting := &countingWriter{ResponseWriter: w}
+		engine.ServeHTTP(counting, r)
+		e.calls.Add(1)
+		e.sent.Add(counting.count)
+
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		search, _, _ := strings.Cut(r.URL.Query().Get("search"), "=")
+		e.kibs[r.Method+" "+r.URL.Path+" "+search] += float64(counting.count) / 1024
+	})
+}
+
+type countingWriter struct {
+	http.ResponseWriter
+	count int64
+}
+
+func (w *countingWriter) Write(content []byte) (int, error) {
+	w.count += int64(len(content))
+
+	return w.ResponseWriter.Write(content)
+}
+
+// forget forgets the requests until now.
+func (e *fleetEngine) forget() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	clear(e.kibs)
+}
+
+// log says which requests had the largest answers.
+func (e *fleetEngine) log(t *testing.T) {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+
+	names := slices.SortedFunc(maps.Keys(e.kibs), func(a, b string) int { return cmp.Compare(e.kibs[b], e.kibs[a]) })
+	for _, name := range names[:min(len(names), 5)] {
+		t.Logf("%8.0f KiB for %s", e.kibs[name], name)
+	}
+}
+
+// specimen is the machine that the others are copies of.
+type specimen struct {
+	*stage
+	cluster   *infrav1.OLVMCluster
+	machine   *clusterv1.Machine
+	olvm      *infrav1.OLVMMachine
+	bootstrap *corev1.Secret
+	state     *corev1.Secret
+	// document is the state, and files the configuration that was applied.
+	document []byte
+	files    render.Files
+	// ids as those of a fleetEngine.
+	ids map[string]string
+}
+
+// specimenName is in no other text of what is copied.
+const specimenName = "specimen-machine"
+
+// makeSpecimen has a manager make a machine whose VM becomes a node.
+func makeSpecimen(t *testing.T, s *stage) *specimen {
+	t.Helper()
+	out := &specimen{stage: s, olvm: s.site.Machine(specimenName, bySubnet)}
+	s.site.ExpectProvisioned(out.olvm)
+	s.quiet(t)
+
+	out.machine = &clusterv1.Machine{ObjectMeta: s.site.Meta(specimenName)}
+	get(t, out.machine)
+
+	out.machine.Status.NodeRef.Name = specimenName
+	for _, name := range []string{"Available", "BootstrapConfigReady", "InfrastructureReady", "NodeHealthy", "NodeReady",
+		"Ready", "UpToDate", "Deleting", "Paused"} {
+		out.machine.Status.Conditions = append(out.machine.Status.Conditions, metav1.Condition{
+			Type: name, Status: metav1.ConditionTrue, Reason: "AsClusterAPIHasIt", LastTransitionTime: metav1.Now(),
+		})
+	}
+
+	s.site.UpdateStatus(out.machine)
+	s.site.Expect(out.olvm, infrav1.UserDataRemovedCondition, "True/"+infrav1.UserDataRemovedReason)
+	time.Sleep(time.Second) // the status is written
+	get(t, out.olvm)
+	get(t, out.machine)
+	out.cluster = &infrav1.OLVMCluster{ObjectMeta: s.site.Meta("demo")}
+	get(t, out.cluster)
+
+	out.bootstrap = &corev1.Secret{ObjectMeta: s.site.Meta(specimenName + "-bootstrap")}
+	get(t, out.bootstrap)
+	out.state = &corev1.Secret{ObjectMeta: s.site.Meta(tfstate.SecretName(out.olvm))}
+	get(t, out.state)
+	out.document = unpack(t, out.state.Data["tfstate"])
+
+	folder := filepath.Join(s.manager.WorkDir(), s.site.Namespace, specimenName+"-"+string(out.olvm.UID))
+	out.files = readFiles(t, folder)
+	if got, want := out.files.Digest(), out.state.Annotations[tfstate.DigestAnnotation]; got != want {
+		t.Fatalf("the configuration in %s has the digest %s, and %s was applied", folder, got, want)
+	}
+
+	out.ids = idsOf(t, s.site)
+
+	return out
+}
+
+// idsOf are the IDs of what machines are made of, which each engine has of its own.
+func idsOf(t *testing.T, site *testsite.Site) map[string]string {
+	t.Helper()
+	session := site.Session()
+	center, err := session.DataCenter(t.Context(), "Default")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	clusters, err := session.Clusters(t.Context(), center)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	templates, err := session.Templates(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	profiles, err := session.NetworkProfiles(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	out := map[string]string{}
+	for i := range clusters {
+		out["cluster "+clusters[i].Name] = clusters[i].ID.String()
+	}
+
+	for i := range templates {
+		out["template "+templates[i].Name] = templates[i].ID.String()
+	}
+
+	for network, list := range profiles {
+		for i := range list {
+			out["network of "+list[i].Name] = network.String()
+			out["profile "+list[i].Name] = list[i].ID.String()
+		}
+	}
+
+	return out
+}
+
+func get(t *testing.T, object client.Object) {
+	t.Helper()
+	if err := suite.API.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readFiles reads a working directory.
+func readFiles(t *testing.T, folder string) render.Files {
+	t.Helper()
+	out := render.Files{}
+
+	err := filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+
+		name, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+
+		out[filepath.ToSlash(name)], err = os.ReadFile(path)
+
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return out
+}
+
+func unpack(t *testing.T, packed []byte) []byte {
+	t.Helper()
+	reader, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	content, err := io.ReadAll(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return content
+}
+
+func pack(content []byte) ([]byte, error) {
+	var out bytes.Buffer
+	writer := gzip.NewWriter(&out)
+	if _, err := writer.Write(content); err != nil {
+		return nil, err
+	}
+
+	if err := writer.Close(); err != nil {
+		return nil, err
+	}
+
+	return out.Bytes(), nil
+}
+
+// vmID of the specimen.
+func (s *specimen) vmID() string { return strings.TrimPrefix(s.olvm.Spec.ProviderID, "olvm://") }
+
+// address of the specimen.
+func (s *specimen) address(t *testing.T) string {
+	t.Helper()
+
+	for _, a := range s.olvm.Status.Addresses {
+		if strings.HasPrefix(a.Address, "10.16.") {
+			return a.Address
+		}
+	}
+
+	t.Fatalf("the machine has no address of its subnet: %+v", s.olvm.Status.Addresses)
+
+	return ""
+}
+
+// herd is what is copied: clusters, each in a namespace of its own, with machines.
+type herd struct {
+	specimen *specimen
+	client   client.Client
+	engines  []*fleetEngine
+	clusters []*herdCluster
+	address  string
+}
+
+type herdCluster struct {
+	namespace string
+	cluster   *clusterv1.Cluster
+	engine    int
+	machines  []*herdMachine
+}
+
+type herdMachine struct {
+	name, address, vmID string
+	olvm                *infrav1.OLVMMachine
+}
+
+// newHerd writes the objects whose UIDs the engines must know.
+func newHerd(t *testing.T, s *specimen, machines, clusters, engines int) *herd {
+	t.Helper()
+	config := rest.CopyConfig(suite.API.Config)
+	config.QPS = -1
+	fast, err := client.New(config, client.Options{Scheme: suite.API.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	h := &herd{specimen: s, client: fast, address: s.address(t)}
+	for range engines {
+		h.engines = append(h.engines, &fleetEngine{kibs: map[string]float64{}})
+	}
+
+	for i := range clusters {
+		c := &herdCluster{namespace: fmt.Sprintf("herd-%d", i), engine: i % engines}
+		for j := range machines / clusters {
+			c.machines = append(c.machines, &herdMachine{
+				name:    fmt.Sprintf("worker-%d-%d", i, j),
+				address: fmt.Sprintf("10.16.%d.%d", 1+j/250, 1+j%250),
+				vmID:    uuid.NewString(),
+			})
+		}
+
+		h.clusters = append(h.clusters, c)
+	}
+
+	h.each(t, h.writeCluster)
+	h.each(t, h.writeMachines)
+
+	return h
+}
+
+// each does something with all clusters, a few at once.
+func (h *herd) each(t *testing.T, do func(context.Context, *herdCluster) error) {
+	t.Helper()
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(16)
+
+	for _, c := range h.clusters {
+		group.Go(func() error { return do(ctx, c) })
+	}
+
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// create writes an object, and then its status, which status sets; nil where it has none.
+func (h *herd) create(ctx context.Context, object client.Object, status func()) error {
+	object.SetResourceVersion("")
+	object.SetUID("")
+	object.SetManagedFields(nil)
+	object.SetGeneration(0)
+	if err := h.client.Create(ctx, object); err != nil {
+		return err
+	}
+
+	if status == nil {
+		return nil
+	}
+
+	status()
+
+	return h.client.Status().Update(ctx, object)
+}
+
+func (h *herd) writeCluster(ctx context.Context, c *herdCluster) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}
+	if err := h.client.Create(ctx, namespace); err != nil {
+		return err
+	}
+
+	c.cluster = h.specimen.site.Cluster.DeepCopy()
+	c.cluster.Namespace = c.namespace
+
+	return h.create(ctx, c.cluster, func() {
+		c.cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+	})
+}
+
+// writeMachines writes what the API server has of the machines but for their states.
+func (h *herd) writeMachines(ctx context.Context, c *herdCluster) error {
+	for _, m := range c.machines {
+		secret := h.specimen.bootstrap.DeepCopy()
+		secret.Namespace, secret.Name = c.namespace, m.name+"-bootstrap"
+		if err := h.create(ctx, secret, nil); err != nil {
+			return err
+		}
+
+		owner := h.specimen.machine.DeepCopy()
+		status := owner.Status
+		status.NodeRef.Name = m.name
+		owner.Namespace, owner.Name = c.namespace, m.name
+		owner.OwnerReferences[0].UID = c.cluster.UID
+		owner.Spec.Bootstrap.DataSecretName = ptr.To(secret.Name)
+		owner.Spec.InfrastructureRef.Name = m.name
+		if err := h.create(ctx, owner, func() { owner.Status = status }); err != nil {
+			return err
+		}
+
+		if err := h.writeOLVMMachine(ctx, c, m, owner); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// copied is the OLVMMachine of the specimen as that of a copy, with all that is known of the copy so far.
+func (h *herd) copied(c *herdCluster, m *herdMachine) (*infrav1.OLVMMachine, error) {
+	text, err := yaml.Marshal(h.specimen.olvm)
+	if err != nil {
+		return nil, err
+	}
+
+	out := &infrav1.OLVMMachine{}
+	err = yaml.Unmarshal(h.replacer(c, m).bytes(text), out)
+
+	return out, err
+}
+
+func (h *herd) writeOLVMMachine(
+	ctx context.Context, c *herdCluster, m *herdMachine, owner *clusterv1.Machine,
+) error {
+	object, err := h.copied(c, m)
+	if err != nil {
+		return err
+	}
+
+	object.OwnerReferences[0].UID = owner.UID
+	err = h.create(ctx, object, nil)
+	m.olvm = object
+
+	return err
+}
+
+// writeStatus writes what the manager would have written, down to the generation that it has seen.
+func (h *herd) writeStatus(ctx context.Context, c *herdCluster, m *herdMachine) error {
+	like, err := h.copied(c, m)
+	if err != nil {
+		return err
+	}
+
+	m.olvm.Status = like.Status
+	for i := range m.olvm.Status.Conditions {
+		m.olvm.Status.Conditions[i].ObservedGeneration = m.olvm.Generation
+	}
+
+	return h.client.Status().Update(ctx, m.olvm)
+}
+
+type replacer struct{ *strings.Replacer }
+
+func (r replacer) bytes(text []byte) []byte { return []byte(r.Replace(string(text))) }
+
+// replacer turns texts about the specimen into those about a copy.
+func (h *herd) replacer(c *herdCluster, m *herdMachine) replacer {
+	s := h.specimen
+	pairs := []string{
+		specimenName, m.name,
+		s.vmID(), m.vmID,
+		s.site.Namespace, c.namespace,
+		h.address, m.address,
+	}
+	if m.olvm != nil {
+		pairs = append(pairs, string(s.olvm.UID), string(m.olvm.UID))
+	}
+
+	if e := h.engines[c.engine]; e.sim != nil {
+		pairs = append(pairs, s.site.Sim.URL(), e.sim.URL())
+
+		for name, id := range s.ids {
+			pairs = append(pairs, id, e.ids[name])
+		}
+	}
+
+	return replacer{strings.NewReplacer(pairs...)}
+}
+
+// onlyHost leaves a data center the host that the specimen is on: a machine's status has its name.
+func (h *herd) onlyHost(center *ovirtsim.DataCenter) {
+	for i := range center.Clusters {
+		center.Clusters[i].Hosts = slices.DeleteFunc(center.Clusters[i].Hosts, func(host ovirtsim.Host) bool {
+			return host.Name != h.specimen.olvm.Status.OLVM.VirtualMachine.HostName
+		})
+	}
+}
+
+// startEngines starts the engines with the VMs of the machines, and with so many of others on the first.
+func (h *herd) startEngines(t *testing.T, others int) {
+	t.Helper()
+
+	for i, e := range h.engines {
+		inventory := spacious()
+		center := &inventory.DataCenters[0]
+		h.onlyHost(center)
+		vm := func(name, id, comment string) {
+			center.VMs = append(center.VMs, ovirtsim.VM{
+				Name: name, ID: id, Comment: comment, Up: true, Cluster: "Default", Template: "ol9-k8s", Memory: 4 << 30,
+			})
+		}
+
+		for _, c := range h.clusters {
+			if c.engine != i {
+				continue
+			}
+
+			for _, m := range c.machines {
+				owner := ownermark.Owner{Namespace: c.namespace, Name: m.name, UID: string(m.olvm.UID)}
+				vm(m.name, m.vmID, owner.Comment())
+			}
+		}
+
+		for j := range others {
+			vm(fmt.Sprintf("other-%d", j), "", "")
+		}
+
+		others = 0
+		var err error
+		if e.sim, err = ovirtsim.New(ovirtsim.Options{Inventory: inventory, Gate: e.gate}); err != nil {
+			t.Fatal(err)
+		}
+
+		t.Cleanup(e.sim.Close)
+		site := *h.specimen.site
+		site.Sim = e.sim
+		e.ids = idsOf(t, &site)
+	}
+}
+
+// connect writes what the machines' manager needs to go on: states, and the OLVMClusters with the way to the engines.
+func (h *herd) connect(ctx context.Context, c *herdCluster) error {
+	for _, m := range c.machines {
+		if err := h.writeState(ctx, c, m); err != nil {
+			return err
+		}
+
+		if err := h.writeStatus(ctx, c, m); err != nil {
+			return err
+		}
+	}
+
+	sim := h.engines[c.engine].sim
+	meta := metav1.ObjectMeta{Namespace: c.namespace, Labels: maps.Clone(c.cluster.Labels)}
+	named := func(name string) metav1.ObjectMeta {
+		out := *meta.DeepCopy()
+		out.Name = name
+
+		return out
+	}
+
+	olvm := h.specimen.cluster.DeepCopy()
+	olvm.Namespace = c.namespace
+	olvm.Spec.OLVMOvirtAPIServer.ServerURL = sim.URL()
+	olvm.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: c.cluster.Name, UID: c.cluster.UID,
+	}}
+
+	for _, object := range []client.Object{
+		&corev1.Secret{ObjectMeta: named("creds"), StringData: map[string]string{
+			"username":                   sim.Username(),
+			"password":                   sim.Password(),
+			infrav1.AllowedServerURLsKey: sim.URL(),
+		}},
+		&corev1.ConfigMap{ObjectMeta: named("ca"), Data: map[string]string{"ca.crt": string(sim.CA())}},
+	} {
+		if err := h.client.Create(ctx, object); err != nil {
+			return err
+		}
+	}
+
+	return h.create(ctx, olvm, func() { olvm.Status = h.specimen.cluster.Status })
+}
+
+func (h *herd) writeState(ctx context.Context, c *herdCluster, m *herdMachine) error {
+	replace := h.replacer(c, m)
+
+	files := render.Files{}
+	for name, content := range h.specimen.files {
+		files[name] = replace.bytes(content)
+	}
+
+	packed, err := pack(replace.bytes(h.specimen.document))
+	if err != nil {
+		return err
+	}
+
+	state := h.specimen.state.DeepCopy()
+	state.Namespace, state.Name = c.namespace, tfstate.SecretName(m.olvm)
+	state.Labels["tfstateSecretSuffix"] = m.name
+	state.Annotations[tfstate.DigestAnnotation] = files.Digest()
+	state.OwnerReferences[0].Name, state.OwnerReferences[0].UID = m.name, m.olvm.UID
+	state.Data = map[string][]byte{"tfstate": packed}
+
+	return h.create(ctx, state, nil)
+}
+
+// standing measures a manager whose machines want nothing.
+func standing(t *testing.T, machines, clusters, engines, others int, long time.Duration) *fleet {
+	t.Helper()
+	out := &fleet{
+		Machines: machines, Clusters: clusters, Engines: engines, Others: others, Minutes: long.Minutes(),
+	}
+	// Without checks for drift, of which each machine has one a day: they are runs, whose cost is known.
+	s := newStage(t, append(profiling(), "--drift-interval=0")...)
+	defer func() { s.manager.Process.Stop(time.Minute) }()
+	time.Sleep(30 * time.Second) // settled
+	out.BaseMiB = memoryOf(s.manager.Process.PID())
+
+	specimen := makeSpecimen(t, s)
+	s.manager.Process.Stop(time.Minute)
+	begin := time.Now()
+	h := newHerd(t, specimen, machines, clusters, engines)
+	h.startEngines(t, others)
+	h.each(t, h.connect)
+	t.Logf("%d machines are prepared after %.0f s", machines, time.Since(begin).Seconds())
+
+	h.restart(t, out)
+	h.stand(t, out, long)
+
+	return out
+}
+
+// restart starts the manager, and waits until it has looked at each machine.
+func (h *herd) restart(t *testing.T, out *fleet) {
+	t.Helper()
+	s := h.specimen.stage
+	begin := time.Now()
+	if err := s.manager.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	out.ReadySeconds = time.Since(begin).Seconds()
+	profiled := takeProfile(t, "profile?seconds=20", "herd-restart.pprof")
+	defer profiled()
+	logged := begin
+
+	for deadline := time.Now().Add(5 * time.Minute); s.looks(t) < float64(out.Machines); {
+		if time.Now().After(deadline) {
+			t.Fatalf("%.0f looks at %d machines", s.looks(t), out.Machines)
+		}
+
+		time.Sleep(100 * time.Millisecond)
+		if *profile != "" && time.Since(logged) > 2*time.Second {
+			logged = time.Now()
+			t.Logf("%.0f looks after %.1f s, %.1f s of CPU time", s.looks(t), time.Since(begin).Seconds(),
+				cpuOf(s.manager.Process.PID()).self)
+		}
+	}
+
+	out.LookedSeconds = time.Since(begin).Seconds()
+	if *profile != "" {
+		t.Log(testsite.Series(s.manager.Scrape(t)["rest_client_requests_total"]))
+	}
+
+	if h.expectUntouched(t); s.runs(t) > 0 || testsite.Sum(s.manager.Scrape(t)["capolvm_terraform_jobs"]) > 0 {
+		t.Fatal("copies of machines are not taken for machines that are made")
+	}
+
+	time.Sleep(time.Minute) // what belongs to the start is over, garbage collection too
+}
+
+// stand measures what the machines cost while nothing happens.
+func (h *herd) stand(t *testing.T, out *fleet, long time.Duration) {
+	t.Helper()
+	s := h.specimen.stage
+	pid := s.manager.Process.PID()
+	takeProfile(t, "heap", "heap-herd.pprof")()
+
+	before := cpuOf(pid)
+
+	var calls, sent []int64
+	for _, e := range h.engines {
+		calls, sent = append(calls, e.calls.Load()), append(sent, e.sent.Load())
+		e.forget()
+	}
+
+	profiled := takeProfile(t, "profile?seconds=30", "herd.pprof")
+	looks := s.looks(t)
+	time.Sleep(long)
+	profiled()
+
+	out.Core = cpuOf(pid).minus(before).self / long.Seconds()
+	for i, e := range h.engines {
+		out.CallsPerMinute = append(out.CallsPerMinute, float64(e.calls.Load()-calls[i])/long.Minutes())
+		out.KiBPerMinute = append(out.KiBPerMinute, float64(e.sent.Load()-sent[i])/1024/long.Minutes())
+		e.log(t)
+	}
+
+	out.PassesPerMinute = (s.looks(t) - looks) / long.Minutes()
+	out.Runs = s.runs(t)
+	out.MiB = memoryOf(pid)
+	out.KiBPerMachine = (out.MiB - out.BaseMiB) * 1024 / float64(out.Machines)
+	if *profile != "" {
+		for name, family := range s.manager.Scrape(t) {
+			if strings.HasPrefix(name, "go_mem") || name == "go_goroutines" {
+				t.Logf("%s %.3g", name, testsite.Sum(family))
+			}
+		}
+	}
+
+	h.expectUntouched(t)
+}
+
+// expectUntouched fails where the manager has written a machine: nothing has changed since it was as it should be.
+func (h *herd) expectUntouched(t *testing.T) {
+	t.Helper()
+	var machines infrav1.OLVMMachineList
+	if err := h.client.List(t.Context(), &machines); err != nil {
+		t.Fatal(err)
+	}
+
+	now := map[string]*infrav1.OLVMMachine{}
+	for i := range machines.Items {
+		now[machines.Items[i].Namespace+"/"+machines.Items[i].Name] = &machines.Items[i]
+	}
+
+	written, change := 0, ""
+
+	for _, c := range h.clusters {
+		for _, m := range c.machines {
+			after := now[c.namespace+"/"+m.name]
+			if after.ResourceVersion == m.olvm.ResourceVersion {
+				continue
+			}
+
+			written++
+			change = gocmp.Diff(m.olvm.Status, after.Status)
+		}
+	}
+
+	if written > 0 {
+		t.Fatalf("the manager has written %d machines that want nothing, one of them so:\n%s", written, change)
+	}
+}
