@@ -24,7 +24,7 @@ demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-
 .PHONY: test
 # Nodes wait more than they compute, and so does what joins them: two lanes beside each other take a third less time than
 # one. The third job is for the targets of one line.
-test: tools tools-clusterctl tools-ipam tools-dns tools-oci ## Run all tests
+test: tools tools-clusterctl tools-ipam tools-dns tools-oci test-unit ## Run all tests
 	@$(MAKE) --no-print-directory --jobs=3 test-lane-nodes test-lane-others
 
 .PHONY: test-lane-nodes test-lane-others
@@ -34,7 +34,6 @@ test-lane-nodes:
 	@$(MAKE) test-image
 	@$(MAKE) test-release
 test-lane-others:
-	@$(MAKE) test-unit
 	@$(MAKE) test-conformance
 	@$(MAKE) test-guestnet test-oci
 	@$(MAKE) test-security

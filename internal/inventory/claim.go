@@ -193,17 +193,20 @@ func (m *Marker) Ensure(
 		}
 	}
 
-	if len(marks) == 0 || !marks[0].mark.sameClaim(claim) {
-		return m.lost(ctx, marks, claim)
-	}
-
-	if owner == nil {
-		return ClaimConfirmed, marks[0].mark, nil
-	}
-
 	has, owned := ownermark.OwnerOf(vm.CommentText())
 
 	switch {
+	case len(marks) == 0:
+		return m.lost(ctx, marks, claim)
+	case !marks[0].mark.sameClaim(claim):
+		if owner != nil && owned && has.SameObject(*owner) && marks[0].mark.Machine != "" {
+			// Its request took long: the other sees whose machine has the VM, and gives way. Until then neither has it.
+			return ClaimPending, marks[0].mark, nil
+		}
+
+		return m.lost(ctx, marks, claim)
+	case owner == nil:
+		return ClaimConfirmed, marks[0].mark, nil
 	case owned && has.SameObject(*owner):
 		return ClaimConfirmed, marks[0].mark, nil // the UID is another after a move
 	case owned: // of another that was faster, whatever the tags say

@@ -235,6 +235,51 @@ func TestRow47RacesForTheLastVM(t *testing.T) {
 	}
 }
 
+// TestATagThatComesLate has a tag that is the first by its ID come after another claim has its machine's mark on the VM:
+// one of both gets the VM, and neither of them both.
+func TestATagThatComesLate(t *testing.T) {
+	s := newSite(t, 1)
+	claim := func(machine string) infrav1.InventoryClaim {
+		return infrav1.InventoryClaim{
+			ID: "claim-" + machine, ClusterName: "demo", Role: infrav1.RoleWorker, Group: "MachineSet/a",
+			MachineName: machine,
+		}
+	}
+	owner := func(machine string) *ownermark.Owner {
+		return &ownermark.Owner{Namespace: "ns", Name: machine, UID: "u"}
+	}
+	comment := owner("fast").Comment()
+	s.update("vm-00", &engine.VM{Comment: &comment})
+	tag := func(at int, machine string) engine.Tag {
+		return engine.Tag{
+			ID:          engine.ID(fmt.Sprintf("00000000-0000-4000-8000-%012d", at)),
+			Name:        TagName(s.vm("vm-00").ID),
+			Description: NewMark("ns", claim(machine), s.vm("vm-00")).text(),
+		}
+	}
+	late, early, reserved := tag(1, "slow"), tag(2, "fast"), tag(0, "")
+
+	for _, look := range []struct {
+		name, machine string
+		tags          []engine.Tag
+		want          Claimed
+	}{
+		{"the other's tag has come", "fast", []engine.Tag{late, early}, ClaimPending},
+		{"the VM has a machine", "slow", []engine.Tag{late, early}, ClaimLost},
+		{"the other has given way", "fast", []engine.Tag{early}, ClaimConfirmed},
+		{"the VM was reserved, which does not give way", "fast", []engine.Tag{reserved, early}, ClaimLost},
+	} {
+		vm := s.vm("vm-00")
+		vm.Tags = look.tags
+		marker := &Marker{session: s.session, namespace: "ns", tags: func() ([]engine.Tag, error) {
+			return look.tags, nil
+		}}
+		got, _, err := marker.Ensure(t.Context(), vm, claim(look.machine), owner(look.machine), false)
+		check.Error(t, err, "")
+		check.Equal(t, look.name, got, look.want)
+	}
+}
+
 // TestAClaimIsFoundAgain cuts a claim off after each of its requests.
 func TestAClaimIsFoundAgain(t *testing.T) {
 	s := newSite(t, 1)
