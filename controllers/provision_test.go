@@ -226,8 +226,9 @@ func TestAProvisionedVMIsMadeAgainAfterItsMachine(t *testing.T) {
 	p.expectPhases(available("lab-small-0"))
 }
 
-// TestAPoolThatIsMovedAwayIsNotListedAgain deletes the objects of a pool as clusterctl move does in the management
-// cluster that they leave: the Cluster goes before the inventory, which would find its VMs without objects.
+// TestAPoolThatIsMovedAwayIsNotListedAgain deletes the objects of a pool in the management cluster that they leave: the
+// Cluster goes before the inventory, which would find its VMs without objects. clusterctl move takes the finalizers away
+// after the deletion; who does it before gets none back.
 func TestAPoolThatIsMovedAwayIsNotListedAgain(t *testing.T) {
 	t.Parallel()
 	p := newProvision(t, 1)

@@ -187,10 +187,15 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (_ ctrl.Result, re
 		return ctrl.Result{}, err
 	}
 
+	// In the target of clusterctl move the states come after the objects; in the source all stays as it is.
+	moving, err := r.moving(ctx, s)
+	if moving && s.vm.DeletionTimestamp.IsZero() && inventory.Made(s.vm) {
+		return ctrl.Result{RequeueAfter: retry}, nil
+	}
+
 	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.write(ctx, s)}) }()
 
-	// In the target of clusterctl move the states come after the objects; in the source all stays as it is.
-	if moving, err := r.moving(ctx, s); err != nil || moving {
+	if err != nil || moving {
 		return ctrl.Result{RequeueAfter: retry}, err
 	}
 
@@ -206,7 +211,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (_ ctrl.Result, re
 // moving reports whether a Cluster of the namespace is paused, as clusterctl move has it, before anything is done to a
 // VM.
 func (r *Reconciler) moving(ctx context.Context, s *scope) (bool, error) {
-	// clusterctl move takes the finalizers away a moment before it deletes an object: it must not get them back.
+	// What takes its finalizers away while objects are moved is about to delete it: it must not get them back.
 	if s.vm.DeletionTimestamp.IsZero() && inventory.Made(s.vm) &&
 		controllerutil.ContainsFinalizer(s.vm, infrav1.InventoryVMFinalizer) {
 		return false, nil // there is nothing to do

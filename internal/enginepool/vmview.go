@@ -246,7 +246,8 @@ func (v *vmView) read(ctx context.Context, session *engine.Client, ids []engine.
 	}
 
 	for _, id := range ids {
-		v.vms[id] = &viewedVM{at: begin, change: v.changes, asked: true}
+		before := v.vms[id]
+		v.vms[id] = &viewedVM{at: begin, change: v.changes, asked: before != nil && before.asked}
 	}
 
 	for _, vm := range found { // an engine that ignores the search answers with more than was asked for
@@ -271,7 +272,7 @@ func (v *vmView) follow(ctx context.Context, session *engine.Client) (bool, erro
 	maps.Copy(changed, v.again)
 
 	for id, seen := range v.vms {
-		if seen.asked && seen.vm != nil && seen.vm.Status != engine.VMUp && seen.vm.Status != engine.VMDown {
+		if seen.vm != nil && seen.vm.Status != engine.VMUp && seen.vm.Status != engine.VMDown {
 			changed[id] = true
 		}
 	}
@@ -300,7 +301,7 @@ func (v *vmView) named(events []engine.Event) map[engine.ID]bool {
 
 	for i := range events {
 		if id := engine.RefID(events[i].VM); id != "" {
-			if seen := v.vms[id]; seen != nil && seen.asked {
+			if v.vms[id] != nil {
 				out[id] = true
 			}
 
@@ -308,7 +309,7 @@ func (v *vmView) named(events []engine.Event) map[engine.ID]bool {
 		}
 
 		for id, seen := range v.vms {
-			if seen.asked && seen.vm != nil && concerns(&events[i], seen.vm) {
+			if seen.vm != nil && concerns(&events[i], seen.vm) {
 				out[id] = true
 			}
 		}

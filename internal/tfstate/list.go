@@ -6,13 +6,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // This file has how a Store reads the states of a namespace all at once, after a restart, when none is remembered.
 
 const (
-	// unlisted is how many states of a namespace are read one by one before the others are read all at once.
+	// unlisted is how many states of a namespace are read one by one within listFor before the others are read at once.
 	unlisted = 3
 	// listPage is how many are read with one request: a state that still has user data may have a hundred KiB.
 	listPage = 50
@@ -23,45 +25,74 @@ const (
 // stateList is what was read of a namespace.
 type stateList struct {
 	mu sync.Mutex
-	// missed counts the states that were read one by one.
+	// missed counts the states that were read one by one since the first of them.
 	missed int
-	// at is when the others were read; zero where they were not yet.
-	at time.Time
-	// secrets by name; each is handed out once.
-	secrets map[string]*corev1.Secret
+	since  time.Time
+	// states by the names of their Secrets, nil where they were not read at once; each is handed out once.
+	states map[string]listedState
 }
 
-// listed is the Secret of an owner among those of its namespace that were read at once; nil where it has to be read
+// listedState is a state with the metadata of its Secret: not its text, which may be large.
+type listedState struct {
+	metadata metav1.ObjectMeta
+	state    *State
+}
+
+// listed is the state of an owner among those of its namespace that were read at once; false where it has to be read
 // alone. What was read at once may have become old: the cache knows.
-func (s *Store) listed(ctx context.Context, owner client.Object) *corev1.Secret {
+func (s *Store) listed(ctx context.Context, owner client.Object, clusterName string) (*State, bool) {
 	if s.Metadata == nil {
-		return nil
+		return nil, false
 	}
 
 	list := s.listOf(owner.GetNamespace())
 	list.mu.Lock()
 	defer list.mu.Unlock()
 
-	if list.missed++; list.missed > unlisted && list.at.IsZero() {
-		list.at = time.Now()
-		list.secrets = s.readAll(ctx, owner.GetNamespace())
+	if list.states == nil && !s.fill(ctx, list, owner.GetNamespace()) {
+		return nil, false
 	}
 
-	if !list.at.IsZero() && time.Since(list.at) > listFor {
-		list.missed, list.at, list.secrets = 0, time.Time{}, nil
+	found, ok := list.states[s.SecretName(owner)]
+	delete(list.states, s.SecretName(owner))
+	if !ok {
+		return nil, false
 	}
 
-	secret := list.secrets[s.SecretName(owner)]
-	if secret == nil {
-		return nil
+	if now, err := s.cached(ctx, owner); err != nil || now.ResourceVersion != found.metadata.ResourceVersion {
+		return nil, false
 	}
 
-	delete(list.secrets, secret.Name)
-	if now, err := s.cached(ctx, owner); err != nil || now.ResourceVersion != secret.ResourceVersion {
-		return nil
+	secret := &corev1.Secret{ObjectMeta: found.metadata}
+	before := secret.DeepCopy()
+	if err := s.tie(secret, owner, clusterName); err != nil || !equality.Semantic.DeepEqual(before, secret) {
+		return nil, false // it has to be written
 	}
 
-	return secret
+	s.remember(owner, secret, found.state)
+
+	return found.state, true
+}
+
+// fill reads the states of a namespace, where enough were read alone a moment ago; list.mu is held. What nobody asks
+// for is forgotten after a while.
+func (s *Store) fill(ctx context.Context, list *stateList, namespace string) bool {
+	if time.Since(list.since) > listFor {
+		list.missed, list.since = 0, time.Now()
+	}
+
+	if list.missed++; list.missed <= unlisted {
+		return false
+	}
+
+	list.states = s.readAll(ctx, namespace)
+	time.AfterFunc(listFor, func() {
+		list.mu.Lock()
+		defer list.mu.Unlock()
+		list.missed, list.since, list.states = 0, time.Now(), nil
+	})
+
+	return true
 }
 
 func (s *Store) listOf(namespace string) *stateList {
@@ -79,9 +110,10 @@ func (s *Store) listOf(namespace string) *stateList {
 	return s.lists[namespace]
 }
 
-// readAll reads the states of a namespace, as many as it can: each that is missing is read alone.
-func (s *Store) readAll(ctx context.Context, namespace string) map[string]*corev1.Secret {
-	out := map[string]*corev1.Secret{}
+// readAll reads the states of a namespace that are as they should be, as many as it can: each that is missing is read
+// alone.
+func (s *Store) readAll(ctx context.Context, namespace string) map[string]listedState {
+	out := map[string]listedState{}
 	options := &client.ListOptions{Namespace: namespace, Limit: listPage}
 	client.MatchingLabels{stateLabel: "true"}.ApplyToList(options)
 
@@ -92,7 +124,11 @@ func (s *Store) readAll(ctx context.Context, namespace string) map[string]*corev
 		}
 
 		for i := range page.Items {
-			out[page.Items[i].Name] = page.Items[i].DeepCopy() // which keeps no page
+			secret := &page.Items[i]
+			if state, err := Decode(secret); err == nil && secret.DeletionTimestamp.IsZero() {
+				secret.ManagedFields = nil
+				out[secret.Name] = listedState{metadata: secret.ObjectMeta, state: state.brief()}
+			}
 		}
 
 		if options.Continue = page.Continue; page.Continue == "" {

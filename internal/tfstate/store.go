@@ -110,12 +110,13 @@ func (s *Store) Hold(ctx context.Context, owner client.Object, clusterName strin
 		return known, nil
 	}
 
-	secret := s.listed(ctx, owner)
-	if secret == nil {
-		var err error
-		if secret, err = s.get(ctx, owner); err != nil {
-			return nil, err
-		}
+	if known, ok := s.listed(ctx, owner, clusterName); ok {
+		return known, nil
+	}
+
+	secret, err := s.get(ctx, owner)
+	if err != nil {
+		return nil, err
 	}
 
 	if secret == nil {
