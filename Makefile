@@ -125,7 +125,7 @@ test-opentofu: tools tools-ipam tools-clusterctl ## Run the core suite with Open
 	CAPOLVM_TERRAFORM="$$($(TOOLS) -path tofu/tofu)" go test ./e2e/reliability ./e2e -p 1 -count=1 -parallel 8 -timeout 30m
 
 .PHONY: bench
-# Half an hour; BENCH='-machines=1,20 -steady-machines=0' takes a minute.
+# Half an hour; BENCH='-machines=1,20 -steady-machines=0 -fleet-machines=0 -pool-vms=0' takes a minute.
 bench: tools ## Measure what machines cost, beside a native loop and one Terraform per machine; JSON in out/bench.json
 	@mkdir -p out
 	go test ./e2e/bench -run '^TestBenchmark$$' -count=1 -v -timeout 90m -args -json=$(CURDIR)/out/bench.json $(BENCH)
