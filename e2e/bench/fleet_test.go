@@ -45,13 +45,15 @@ type fleet struct {
 func (f *fleet) String() string {
 	return fmt.Sprintf("%d machines in %d clusters on %d engines, %d VMs of others on the first, for %.1f minutes: ready "+
 		"after %.1f s, all looked at after %.1f s, %d runs, %.2f %% of a core, %.0f MiB (%.0f without machines: %.1f KiB "+
-		"each), engine calls a minute %.1f, KiB a minute %.0f, %.0f passes a minute", f.Machines, f.Clusters, f.Engines, f.Others, f.Minutes,
-		f.ReadySeconds, f.LookedSeconds, f.Runs, f.Core*100, f.MiB, f.BaseMiB, f.KiBPerMachine, f.CallsPerMinute,
+		"each), engine calls a minute %.1f, KiB a minute %.0f, %.0f passes a minute",
+		f.Machines, f.Clusters, f.Engines, f.Others, f.Minutes, f.ReadySeconds, f.LookedSeconds, f.Runs, f.Core*100, f.MiB, f.BaseMiB, f.KiBPerMachine, f.CallsPerMinute,
 		f.KiBPerMinute, f.PassesPerMinute)
 }
 
 // judge compares a fleet with its targets.
-func (f *fleet) judge(promise func(name string, got, most float64), missed func(name string, got, most, times float64)) {
+func (f *fleet) judge(
+	promise func(name string, got, most float64), missed func(name string, got, most, times float64),
+) {
 	of := fmt.Sprintf(", %d machines in %d clusters on %d engines", f.Machines, f.Clusters, f.Engines)
 	promise("Terraform runs"+of, float64(f.Runs), 0)
 	promise("passes per minute"+of, f.PassesPerMinute, 1)
