@@ -181,19 +181,11 @@ func TestRow45NotEnoughVMs(t *testing.T) {
 		},
 	}}
 	p.Create(set)
+	p.Maker = metav1.NewControllerRef(set, clusterv1.GroupVersion.WithKind("MachineSet"))
 
 	var machines []*infrav1.OLVMMachine
-
 	for i := range 3 {
-		m := p.machine(fmt.Sprintf("w-%d", i), nil)
-		machines = append(machines, m)
-		owner := &clusterv1.Machine{ObjectMeta: p.Meta(m.Name)}
-		testsite.Change(p.Site, owner, func(o *clusterv1.Machine) {
-			o.OwnerReferences = []metav1.OwnerReference{{
-				APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: set.Name, UID: set.UID,
-				Controller: new(true),
-			}}
-		})
+		machines = append(machines, p.machine(fmt.Sprintf("w-%d", i), nil))
 	}
 
 	for _, m := range machines {

@@ -154,6 +154,8 @@ type Site struct {
 	// Label and Domain of the next Machine.
 	Label  map[string]string
 	Domain string
+	// Maker is what makes the next Machine, such as a MachineSet: it is its controller from the start. nil for none.
+	Maker *metav1.OwnerReference
 }
 
 // Options of a site; the zero value is usable.
@@ -387,6 +389,10 @@ func (s *Site) Machine(name string, spoil func(*infrav1.OLVMMachineSpec)) *infra
 	owner.OwnerReferences = []metav1.OwnerReference{
 		{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "demo", UID: s.Cluster.UID},
 	}
+	if s.Maker != nil {
+		owner.OwnerReferences = append(owner.OwnerReferences, *s.Maker)
+	}
+
 	owner.Spec.FailureDomain = s.Domain
 	maps.Copy(owner.Labels, s.Label)
 	s.Create(owner)
