@@ -79,6 +79,8 @@ func serve(ctx context.Context, served provider.Provider, types []string) (*Endp
 				append(
 					opts, grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 					grpc.WaitForHandlers(true), grpc.UnaryInterceptor(survive),
+					// Calls need deep stacks: goroutines that stay have grown theirs once, and not for each call.
+					grpc.NumStreamWorkers(2),
 				)...)
 		},
 		Test: &plugin.ServeTestConfig{Context: ctx, ReattachConfigCh: configs, CloseCh: closed},
@@ -248,7 +250,13 @@ func survive(
 // quiet turns the SDK's own log off, unless it is asked for. Served in process it would write every call with all
 // its values to stderr, whatever the level of our log is.
 var quiet = sync.OnceFunc(func() {
-	for _, name := range []string{"TF_LOG_SDK", "TF_LOG_PROVIDER", "TF_LOG_PROVIDER_OVIRT"} {
+	names := []string{"TF_LOG_SDK", "TF_LOG_PROVIDER", "TF_LOG_PROVIDER_OVIRT"}
+	if _, wanted := os.LookupEnv(names[0]); !wanted {
+		// With a level of their own these two do not even put together what they would write.
+		names = append(names, "TF_LOG_SDK_PROTO", "TF_LOG_SDK_FRAMEWORK")
+	}
+
+	for _, name := range names {
 		if _, set := os.LookupEnv(name); !set {
 			_ = os.Setenv(name, "off")
 		}

@@ -8,9 +8,10 @@ import (
 )
 
 const (
-	// busyGC and idleGC are GOGC while machines are made or deleted, when CPU time is what is short (200 instead of 100
-	// saves a tenth of it), and else, when it is memory: what is alive then hardly changes.
-	busyGC, idleGC = 200, 25
+	// busyGC and idleGC are GOGC while machines are made or deleted, when CPU time is what is short, and else, when it
+	// is memory: what is alive then hardly changes. Garbage collection is 12 % of the CPU time of 100 creates with 200
+	// and 6 % with 400.
+	busyGC, idleGC = 400, 25
 	// mostGarbage bounds what busyGC lets grow, in bytes, and leastBusyGC what that makes of it. What lives is spread
 	// over the heap of a burst, and Go moves nothing: the larger that heap was, the more stays with the process.
 	mostGarbage, leastBusyGC = 96 << 20, 50
@@ -46,7 +47,9 @@ func (m memory) Start(ctx context.Context) error {
 			debug.SetGCPercent(to)
 		}
 	}
-	set(busyGC)
+
+	// Caches fill now. In a small heap, what they keep lies close together.
+	set(leastBusyGC)
 
 	idle, last := false, time.Now()
 	ticker := time.NewTicker(time.Second)
