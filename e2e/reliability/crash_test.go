@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -59,17 +60,22 @@ func (b *bench) end(s *testsite.Site, m *infrav1.OLVMMachine) {
 	b.expectNone(s)
 }
 
-// expectReady waits until the machine is made. Its last run may have ended without a manager to write that down.
+// expectReady waits until the machine is made, and clusterctl may move it. Its last run may have ended without a manager
+// to write that down.
 func (b *bench) expectReady(s *testsite.Site, m *infrav1.OLVMMachine) {
 	s.T.Helper()
 	s.Expect(m, infrav1.ReadyCondition, "True/Ready")
-	s.Eventually("the machine is provisioned", func() error { // conditions are written first
+	s.Eventually("the machine is provisioned and may be moved", func() error { // conditions are written first
 		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
 			return err
 		}
 
 		if !ptr.Deref(m.Status.Initialization.Provisioned, false) {
 			return errors.New("it is not")
+		}
+
+		if _, blocked := m.Annotations[clusterctlv1.BlockMoveAnnotation]; blocked {
+			return errors.New("it blocks clusterctl move")
 		}
 
 		return nil
@@ -274,6 +280,32 @@ func TestCrashMatrixOfAMachine(t *testing.T) {
 		return !strings.Contains(c.name, "olvmclusters") &&
 			!slices.Contains([]string{"PATCH secrets", "PATCH configmaps"}, c.name)
 	})
+}
+
+// plainLife is life for a machine whose first run saves its state as applied: nothing is looked for after that run.
+func (b *bench) plainLife(t *testing.T, name string) {
+	t.Helper()
+	s := b.site.In(t)
+	m := s.Machine(name, nil)
+	b.expectReady(s, m)
+	if vms := s.Sim.VMs(); len(vms) != 1 || m.Spec.ProviderID != "olvm://"+vms[0].ID {
+		t.Fatalf("machine %s with %s, the engine has %+v", m.Name, m.Spec.ProviderID, vms)
+	}
+
+	s.Delete(m)
+	s.ExpectGone(m)
+	b.expectNone(s)
+}
+
+// TestCrashMatrixOfAPlainMachine kills the manager before and after each time that it saves a state.
+func TestCrashMatrixOfAPlainMachine(t *testing.T) {
+	crashMatrix(t, func(t *testing.T) *bench {
+		t.Helper()
+		b := newBench(t, withoutGroups)
+		b.live = b.plainLife
+
+		return b
+	}, func(c call) bool { return c.name == "POST secrets" || c.name == "PUT secrets" })
 }
 
 // crashMatrix plays the life of a bench with a fault at each of its calls, on several benches at once. about chooses

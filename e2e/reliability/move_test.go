@@ -256,17 +256,6 @@ func (p *plane) settle(s *testsite.Site, m *infrav1.OLVMMachine) {
 	})
 	p.play(s, name)
 	p.expectReady(s, m)
-	s.Eventually("nothing blocks a move", func() error {
-		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
-			return err
-		}
-
-		if _, blocked := m.Annotations[clusterctlv1.BlockMoveAnnotation]; blocked {
-			return errors.New("the annotation is there")
-		}
-
-		return nil
-	})
 	p.engine.set(nil)
 }
 

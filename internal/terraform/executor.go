@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -564,15 +563,11 @@ func asSlice(value any) []any {
 	return []any{value}
 }
 
-// close ends the provider and takes the secrets out of the working directory; the configuration stays for people.
+// close ends the provider, and cleans the working directory.
 func (r *run) close() {
 	r.stop()
 	r.leave()
-
-	for _, name := range append([]string{planFile, stateFile, stateFile + ".backup", erroredFile}, r.SecretFiles...) {
-		if err := os.Remove(filepath.Join(r.Dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			_ = os.RemoveAll(r.Dir) // better no configuration to look at than a secret left behind
-			return
-		}
+	if err := clean(r.Dir, r.SecretFiles); err != nil {
+		_ = os.RemoveAll(r.Dir) // better no configuration to look at than a secret left behind
 	}
 }

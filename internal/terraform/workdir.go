@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,16 +33,7 @@ var stateFiles = []string{stateFile, unsavedFile, erroredFile}
 // or what a killed run left in the directory if it is newer. What was left goes last, so that a disk that fills up
 // meanwhile takes nothing away. It returns that state, and whether it was left.
 func (x *Executor) prepare(request Request) (state []byte, resumed bool, _ error) {
-	keep := ""
-
-	state = request.State
-	for _, leftover := range stateFiles {
-		content, err := readWithin(request.Dir, leftover)
-		if err == nil && newer(content, state) {
-			state, keep = content, leftover
-		}
-	}
-
+	state, keep := leftover(request.Dir, request.State)
 	if err := x.readable(state); err != nil {
 		return nil, false, err
 	}
@@ -96,6 +88,48 @@ func Unfinished(dir string) bool {
 		_, err := os.Stat(filepath.Join(dir, name))
 		return err == nil
 	})
+}
+
+// Leftover is the state that a run left in its working directory, where it continues the one that was saved; nil where
+// none does. saved is nil where no state was.
+func Leftover(dir string, saved []byte) []byte {
+	if state, file := leftover(dir, saved); file != "" {
+		return state
+	}
+
+	return nil
+}
+
+// leftover is the newest of the states in a working directory and the one that was saved. file is the name of its file,
+// and empty where it is the saved one.
+func leftover(dir string, saved []byte) (state []byte, file string) {
+	state = saved
+
+	for _, name := range stateFiles {
+		content, err := readWithin(dir, name)
+		if err == nil && newer(content, state) {
+			state, file = content, name
+		}
+	}
+
+	return state, file
+}
+
+// Clean takes what may have secrets in it out of a working directory: the states, the plan, and these files. The
+// configuration stays for people.
+func Clean(dir string, secretFiles []string) error {
+	return clean(dir, append([]string{unsavedFile}, secretFiles...))
+}
+
+// clean is Clean, but for a state that could not be saved.
+func clean(dir string, secretFiles []string) error {
+	for _, name := range append([]string{planFile, stateFile, stateFile + ".backup", erroredFile}, secretFiles...) {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("failed to clean the working directory: %w", err)
+		}
+	}
+
+	return nil
 }
 
 // readable refuses a state that a newer executor wrote: this one would read it as if it knew what is in it. States of

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -131,22 +129,6 @@ func TestARunDoesNotWaitForACheck(t *testing.T) {
 	w.Recorded()
 	check.Equal(t, "the action after the check", w.Action.Kind, Apply)
 	check.Equal(t, "what the check has found", b.object.Status.Terraform.Drift == nil, true)
-}
-
-// TestACheckLeavesAnUnsavedStateAlone has a killed run leave the only copy of a state.
-func TestACheckLeavesAnUnsavedStateAlone(t *testing.T) {
-	b := newCheckedBench(t)
-	dir := b.observe().dir()
-	check.Error(t, os.MkdirAll(dir, 0o700), "")
-	left := filepath.Join(dir, "terraform.tfstate")
-	check.Error(t, os.WriteFile(left, []byte("{}"), 0o600), "")
-
-	b.pass()
-	<-b.kind.Runs.Woken("OLVMCluster")
-
-	_, err := os.Stat(left)
-	check.Error(t, err, "")
-	check.Equal(t, "plans", len(b.executor.requests), 1) // the run's
 }
 
 func TestOneObjectIsCheckedAtATime(t *testing.T) {

@@ -46,6 +46,8 @@ type observed struct {
 	stateInvalid, stateEmpty bool
 	// applied is the digest of what was applied last.
 	applied string
+	// unsaved reports that a run left a state in the working directory that could not be saved: another one saves it.
+	unsaved bool
 }
 
 // ActionKind is what to do next.
@@ -166,7 +168,7 @@ func guestShutsDown(o observed) (Action, bool) {
 }
 
 func settled(o observed) (Action, bool) {
-	return Action{Kind: None, Reason: infrav1.AppliedReason}, o.Digest == o.applied && !o.Drifted
+	return Action{Kind: None, Reason: infrav1.AppliedReason}, o.Digest == o.applied && !o.Drifted && !o.unsaved
 }
 
 func nothingLeft(o observed) (Action, bool) {

@@ -50,7 +50,7 @@ func (w *Workspace) job(
 	}
 	root := &Root{
 		Executor: w.runs().Executor,
-		Keeper:   &secret{states: w.kind.states, owner: owner, cluster: w.cluster},
+		Keeper:   w.keeper(owner),
 		Dir:      w.dir(),
 		Confirm:  wanted(w.runs().APIReader),
 	}
@@ -108,6 +108,11 @@ func (w *Workspace) checkStillWanted(
 	}
 
 	return nil
+}
+
+// keeper stores the state of the object; owner is the object, or a copy of it.
+func (w *Workspace) keeper(owner client.Object) Keeper {
+	return &secret{states: w.kind.states, owner: owner, cluster: w.cluster}
 }
 
 // secret keeps the state of an object in its Secret.

@@ -54,7 +54,7 @@ func (w *Workspace) blockMove(ctx context.Context, extra map[string]string) erro
 }
 
 // unblockMove takes the mark of blockMove from the object, in memory, unless a run is in flight, or left a state in the
-// working directory that may not be in its Secret.
+// working directory that could not be saved.
 func (w *Workspace) unblockMove() {
 	has := w.object.GetAnnotations()
 	if _, blocked := has[clusterctlv1.BlockMoveAnnotation]; !blocked || w.InFlight() || w.Unfinished() {
@@ -86,6 +86,10 @@ func (w *Workspace) Paused(ctx context.Context, cluster *clusterv1.Cluster) (boo
 		})
 
 		return false, nil
+	}
+
+	if err := w.recoverState(ctx); err != nil {
+		return true, err
 	}
 
 	w.unblockMove()

@@ -11,6 +11,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
+// secretFiles are the files of a configuration that have secrets in them.
+var secretFiles = []string{render.SecretsFile}
+
 // Executor runs Terraform; *terraform.Executor in a process, a fake in tests.
 type Executor interface {
 	Apply(ctx context.Context, request terraform.Request) (terraform.Summary, error)
@@ -82,16 +85,8 @@ func (r *Root) Apply(ctx context.Context, subject Subject, digest string) (terra
 // that was not saved.
 const checkDir = "check"
 
-// errUnsaved is why a workspace is not checked: a state that is nowhere else must be saved by a run first.
-var errUnsaved = errors.New("an earlier run has left a state in its working directory that was not saved; the next " +
-	"run saves it")
-
 // Check plans what the subject asks for, and applies nothing.
 func (r *Root) Check(ctx context.Context, subject Subject) (terraform.Summary, error) {
-	if terraform.Unfinished(r.Dir) {
-		return terraform.Summary{}, errUnsaved
-	}
-
 	state, err := r.Keeper.Load(ctx)
 	if err != nil {
 		return terraform.Summary{}, err
@@ -174,7 +169,7 @@ func (r *Root) request(
 		Dir:         r.Dir,
 		Owner:       configuration.Owner,
 		Files:       configuration.Files,
-		SecretFiles: []string{render.SecretsFile},
+		SecretFiles: secretFiles,
 		Secrets:     configuration.Secrets,
 		Names:       configuration.Names,
 		State:       state.Bytes(),

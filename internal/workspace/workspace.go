@@ -160,11 +160,16 @@ func (w *Workspace) status() *infrav1.TerraformStatus {
 
 // Observe records a run that has ended, and reads the state. An error reports that the state could not be read.
 func (w *Workspace) Observe(ctx context.Context) error {
-	w.unblockMove()
 	w.observeRun(ctx)
 	if !w.object.GetDeletionTimestamp().IsZero() && Moving(w.object) {
 		return nil // the state belongs to the other management cluster
 	}
+
+	if err := w.recoverState(ctx); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "The state that a run left in its working directory is left to the next run")
+	}
+
+	w.unblockMove()
 
 	return w.observeState(ctx)
 }
@@ -243,6 +248,36 @@ func (w *Workspace) observeState(ctx context.Context) error {
 	w.State = state
 
 	return nil
+}
+
+// recoverState saves the state that a run left in the working directory: the API server did not take it, or the manager
+// was killed before it cleaned up. One that was saved already is only removed, as is what a killed check left.
+func (w *Workspace) recoverState(ctx context.Context) error {
+	if w.InFlight() {
+		return nil
+	}
+
+	if err := os.RemoveAll(filepath.Join(w.dir(), checkDir)); err != nil {
+		return fmt.Errorf("failed to remove what a check left: %w", err)
+	}
+
+	if !w.Unfinished() {
+		return nil
+	}
+
+	keeper := w.keeper(w.object)
+	saved, err := keeper.Load(ctx)
+	if err != nil {
+		return err
+	}
+
+	if state := terraform.Leftover(w.dir(), saved.Bytes()); state != nil {
+		if err := keeper.Save(ctx, state, ""); err != nil {
+			return err
+		}
+	}
+
+	return terraform.Clean(w.dir(), secretFiles)
 }
 
 // untouched reports whether the object says of no run that it may have acted for it.
@@ -398,6 +433,8 @@ func (w *Workspace) observed(facts Facts) observed {
 	if ok && !recorded && run.Operation != terraform.Check {
 		o.run = &run
 	}
+
+	o.unsaved = o.run == nil && w.Unfinished()
 
 	return o
 }
