@@ -36,7 +36,7 @@ func (p *Plane) StartIPAM(ctx context.Context) error {
 		return err
 	}
 
-	process, err := p.run(name, program, []string{
+	process, err := p.runOther(name, program, []string{
 		"--kubeconfig=" + p.Kubeconfig, "--webhook-port=0", fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d",
 			ports[0]),
 		fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[1]), "--insecure-diagnostics",
@@ -132,7 +132,7 @@ func (p *Plane) StartOCI(ctx context.Context, env ...string) error {
 
 // startOCIManager starts its manager, and waits until it is ready. Its ports are those of webhooks, probes and metrics.
 func (p *Plane) startOCIManager(ctx context.Context, name, program, certDir string, ports []int, env []string) error {
-	process, err := p.run(name, program, []string{
+	process, err := p.runOther(name, program, []string{
 		"--kubeconfig=" + p.Kubeconfig,
 		"--webhook-cert-dir=" + certDir,
 		fmt.Sprintf("--webhook-port=%d", ports[0]),

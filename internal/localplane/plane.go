@@ -269,13 +269,23 @@ func (p *Plane) run(name, program string, args []string, env ...string) (*Proces
 	return process, nil
 }
 
+// runOther is run for a program that others wrote. GOGC of this process holds for it too, as it does for etcd and
+// kube-apiserver; our manager cares for its memory itself where nobody has set it.
+func (p *Plane) runOther(name, program string, args []string, env ...string) (*Process, error) {
+	if percent, set := os.LookupEnv("GOGC"); set {
+		env = append(env, "GOGC="+percent)
+	}
+
+	return p.run(name, program, args, env...)
+}
+
 func (p *Plane) startControllerManager(ctx context.Context) error {
 	ports, err := FreePorts(1)
 	if err != nil {
 		return err
 	}
 
-	process, err := p.run("kube-controller-manager", filepath.Join(p.tools, "kube-controller-manager"), []string{
+	process, err := p.runOther("kube-controller-manager", filepath.Join(p.tools, "kube-controller-manager"), []string{
 		"--kubeconfig=" + p.Kubeconfig,
 		"--controllers=garbage-collector-controller,namespace-controller",
 		"--leader-elect=false",
@@ -361,7 +371,7 @@ func (p *Plane) startClusterAPI(ctx context.Context) error {
 // startManager starts a manager of Cluster API, and waits until it is ready. Its ports are those of webhooks, probes
 // and diagnostics.
 func (p *Plane) startManager(ctx context.Context, name, certDir string, ports []int) error {
-	process, err := p.run(name, filepath.Join(p.tools, name), []string{
+	process, err := p.runOther(name, filepath.Join(p.tools, name), []string{
 		"--kubeconfig=" + p.Kubeconfig,
 		"--webhook-cert-dir=" + certDir,
 		fmt.Sprintf("--webhook-port=%d", ports[0]),
