@@ -153,7 +153,14 @@ func (r *RunQueue) noticed(key Key, run terraform.Status) bool {
 	return first
 }
 
-// forget drops what is known of the failures of a workspace.
+// forgive drops the failure of a workspace.
+func (r *RunQueue) forgive(key Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.failures, key)
+}
+
+// forget drops what is known of the ends of a workspace's runs.
 func (r *RunQueue) forget(key Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -340,6 +340,11 @@ type Request struct {
 func (w *Workspace) Apply(ctx context.Context, request Request) error {
 	w.Action = decide(applyRules, w.observed(request.Facts))
 
+	if w.Action.Kind == None && w.Failure.Count > 0 { // what it tried is not wanted any more
+		w.runs().forgive(w.key)
+		w.Failure = Failure{}
+	}
+
 	switch {
 	case w.Action.Kind == None && !w.checking():
 		return w.check(ctx, request)

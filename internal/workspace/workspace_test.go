@@ -322,6 +322,23 @@ func TestApplyFails(t *testing.T) {
 	}
 }
 
+// TestAChangeThatFailedIsTakenBack has nothing left to try: the failure must not be told for ever.
+func TestAChangeThatFailedIsTakenBack(t *testing.T) {
+	b := newBench(t)
+	b.apply("digest-1")
+	b.observe().Recorded()
+	b.executor.failures = []error{errors.New("no such network")}
+	b.apply("digest-2")
+
+	w := b.observe()
+	w.Recorded()
+	check.Equal(t, "failures of the change", w.Failure.Count, 1)
+	check.Error(t, w.Apply(t.Context(), b.request("digest-1")), "")
+	check.Equal(t, "the action", w.Action.Kind, None)
+	check.Equal(t, "failures", w.Failure.Count, 0)
+	check.Equal(t, "failures in the next pass", b.observe().Failure.Count, 0)
+}
+
 func TestDestroy(t *testing.T) {
 	b := newBench(t)
 	b.apply("digest-1")
