@@ -26,7 +26,7 @@ var (
 		"do not make more than that many machines with one Terraform per machine: its cost per machine does not fall",
 	)
 	grown   = flag.Int("steady-machines", 1000, "machines whose steady state is measured; 0 means none")
-	steady  = flag.Duration("steady", 10*time.Minute, "how long the steady state is measured; of what was made, a minute")
+	steady  = flag.Duration("steady", 4*time.Minute, "how long the steady state is measured; of what was made, a minute")
 	copies  = flag.Int("fleet-machines", 10000, "machines in a hundred clusters on four engines; 0 means none")
 	pool    = flag.Int("pool-vms", 1000, "VMs of a pool that twenty clusters claim machines of at once; 0 means none")
 	planned = flag.Int("plan-machines", 1000, "new machines that olvmctl plan plans; 0 means none")
