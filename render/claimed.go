@@ -39,5 +39,5 @@ func claimedFile(in Machine) []byte {
 
 	setTraversal(w.output("vm_id", "UUID of the VM."), "value", "ovirt_adopted_vm", "this", "id")
 
-	return hclwrite.Format(w.file.Bytes())
+	return w.file.Bytes()
 }

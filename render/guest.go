@@ -94,7 +94,7 @@ func guestFile(in Machine) []byte {
 		guest.IPv6.write(nic, "ipv6")
 	}
 
-	return hclwrite.Format(file.Bytes())
+	return file.Bytes()
 }
 
 // write adds the block of a family that the engine is told of.

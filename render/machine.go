@@ -60,7 +60,7 @@ func mainFile(in Machine) []byte {
 
 	w.outputs(in)
 
-	return hclwrite.Format(w.file.Bytes())
+	return w.file.Bytes()
 }
 
 // powerIsWatched is why a plan leaves the power of a VM as it is.

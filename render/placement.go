@@ -99,7 +99,7 @@ func moduleFiles(engine Engine, main *hclwrite.File, module, output string) (Fil
 	setTraversal(main.Body().AppendNewBlock("output", []string{output}).Body(), "value", "module", module, output)
 	files := engineFiles(engine, engineVariables)
 
-	files[MainFile] = hclwrite.Format(main.Bytes())
+	files[MainFile] = main.Bytes()
 	for name, content := range tfmodules.Files(module) {
 		files[path.Join(moduleDir, module, name)] = content
 	}

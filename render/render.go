@@ -301,7 +301,7 @@ func providerFile(engine Engine) []byte {
 		provider.SetAttributeValue("tls_system", cty.True)
 	}
 
-	return hclwrite.Format(file.Bytes())
+	return file.Bytes()
 }
 
 // variable is a secret that a configuration takes.
@@ -339,7 +339,7 @@ func variablesFile(variables []variable) []byte {
 		}
 	}
 
-	return hclwrite.Format(file.Bytes())
+	return file.Bytes()
 }
 
 // importsFile writes an import block for each resource.
@@ -360,7 +360,7 @@ func importsFile(adopt map[Address]string) []byte {
 		body.SetAttributeValue("id", cty.StringVal(adopt[address]))
 	}
 
-	return hclwrite.Format(file.Bytes())
+	return file.Bytes()
 }
 
 // traversal is a reference such as var.user_data.

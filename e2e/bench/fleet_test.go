@@ -104,7 +104,7 @@ func (h *herd) restart(t *testing.T, out *fleet) {
 	}
 
 	out.ReadySeconds = time.Since(begin).Seconds()
-	profiled := takeProfile(t, "profile?seconds=20", "herd-restart.pprof")
+	profiled := takeProfile(t, "profile?seconds=40", "herd-restart.pprof")
 	defer profiled()
 	logged := begin
 
