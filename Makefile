@@ -24,7 +24,7 @@ demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-
 .PHONY: test
 # Nodes wait more than they compute, and so does what joins them: two lanes beside each other take a third less time than
 # one. The third job is for the targets of one line.
-test: tools tools-clusterctl tools-ipam tools-dns tools-oci test-unit ## Run all tests
+test: tools tools-clusterctl tools-ipam tools-dns tools-oci node-images test-unit ## Run all tests
 	@$(MAKE) --no-print-directory --jobs=3 test-lane-nodes test-lane-others
 
 # The API servers, etcds and Cluster API's managers of these tests spend less on garbage collection. Our own managers are
@@ -79,8 +79,13 @@ test-oci: tools tools-oci ## Make clusters on a fake of Oracle Cloud with the re
 node-image: ## Build the image of simulated machines: Debian, containerd and Kubernetes; as root, with debootstrap
 	@go run ./hack/nodeimage
 
+# Without Kubernetes in the cache this takes longer than the tests that boot these images, which have a time limit.
+.PHONY: node-images
+node-images:
+	@go run ./hack/nodeimage -tests >/dev/null
+
 .PHONY: test-nodes
-test-nodes: tools ## Make clusters of simulated machines: real systemd, cloud-init, kubeadm, kubelet; as root, with debootstrap
+test-nodes: tools node-images ## Make clusters of simulated machines: real systemd, cloud-init, kubeadm, kubelet; as root, with debootstrap
 	go test ./e2e/nodes -count=1 -parallel 2 -timeout 40m
 
 .PHONY: test-e2e

@@ -102,7 +102,7 @@ func buildImages() (err error) {
 		return err
 	}
 
-	builder.Kubernetes = "nodebefore"
+	builder.Kubernetes = nodeimage.Before
 	suite.before, err = builder.Ensure(ctx)
 
 	return err

@@ -1,8 +1,11 @@
 // Command nodeimage builds the image that simulated machines boot from, and prints its folder.
+//
+//	go run ./hack/nodeimage [-tests]
 package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -13,8 +16,10 @@ import (
 )
 
 func main() {
+	tests := flag.Bool("tests", false, "build what tests boot, also the version before; nothing where they are skipped")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx)
+	err := run(ctx, *tests)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "nodeimage:", err)
@@ -22,7 +27,12 @@ func main() {
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, tests bool) error {
+	if reason := nodeimage.Check(); tests && reason != nil {
+		fmt.Fprintln(os.Stderr, "node        no image is built:", reason)
+		return nil
+	}
+
 	tools, err := toolchain.New()
 	if err != nil {
 		return err
@@ -34,12 +44,19 @@ func run(ctx context.Context) error {
 	}
 	tools.Progress = say
 
-	image, err := (&nodeimage.Builder{Tools: tools, Say: say}).Ensure(ctx)
-	if err != nil {
-		return err
+	versions := []string{""} // the newest
+	if tests {
+		versions = append(versions, nodeimage.Before)
 	}
 
-	fmt.Println(image.Dir())
+	for _, version := range versions {
+		image, err := (&nodeimage.Builder{Tools: tools, Say: say, Kubernetes: version}).Ensure(ctx)
+		if err != nil {
+			return err
+		}
+
+		fmt.Println(image.Dir())
+	}
 
 	return nil
 }

@@ -98,11 +98,13 @@ func (i Image) RootFS() string { return filepath.Join(i.dir, "rootfs") }
 // Store is the folder that machines get a copy of as /var/lib/containerd.
 func (i Image) Store() string { return filepath.Join(i.dir, "store") }
 
+// Before is the tools module that has the patch version before the newest of Kubernetes.
+const Before = "nodebefore"
+
 // Builder builds images.
 type Builder struct {
 	Tools *toolchain.Toolchain
-	// Kubernetes is the tools module that Kubernetes is built from; empty means node, and nodebefore is the patch
-	// version before it.
+	// Kubernetes is the tools module that Kubernetes is built from, such as Before; empty means the newest.
 	Kubernetes string
 	// Say is called with lines for people.
 	Say func(format string, args ...any)
