@@ -82,7 +82,7 @@ node-image: ## Build the image of simulated machines: Debian, containerd and Kub
 # Without Kubernetes in the cache this takes longer than the tests that boot these images, which have a time limit.
 .PHONY: node-images
 node-images:
-	@go run ./hack/nodeimage -tests >/dev/null
+	@go run ./hack/nodeimage -tests
 
 .PHONY: test-nodes
 test-nodes: tools node-images ## Make clusters of simulated machines: real systemd, cloud-init, kubeadm, kubelet; as root, with debootstrap

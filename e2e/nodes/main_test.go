@@ -66,7 +66,8 @@ func run(m *testing.M) (code int, err error) {
 	}
 
 	suite.tools.Progress = say
-	if err := buildImages(); err != nil {
+	builder := nodeimage.Builder{Tools: suite.tools, Say: say}
+	if suite.image, suite.before, err = nodeimage.EnsureTested(context.Background(), builder); err != nil {
 		return 0, err
 	}
 
@@ -93,19 +94,6 @@ func run(m *testing.M) (code int, err error) {
 	}
 
 	return code, nil
-}
-
-func buildImages() (err error) {
-	ctx := context.Background()
-	builder := &nodeimage.Builder{Tools: suite.tools, Say: say}
-	if suite.image, err = builder.Ensure(ctx); err != nil {
-		return err
-	}
-
-	builder.Kubernetes = nodeimage.Before
-	suite.before, err = builder.Ensure(ctx)
-
-	return err
 }
 
 func say(format string, args ...any) { fmt.Printf("nodes: "+format+"\n", args...) }

@@ -1,4 +1,5 @@
 // Command nodeimage builds the image that simulated machines boot from, and prints its folder.
+// With -tests it builds all that tests boot, and prints nothing.
 //
 //	go run ./hack/nodeimage [-tests]
 package main
@@ -44,19 +45,18 @@ func run(ctx context.Context, tests bool) error {
 	}
 	tools.Progress = say
 
-	versions := []string{""} // the newest
+	builder := nodeimage.Builder{Tools: tools, Say: say}
 	if tests {
-		versions = append(versions, nodeimage.Before)
+		_, _, err := nodeimage.EnsureTested(ctx, builder)
+		return err
 	}
 
-	for _, version := range versions {
-		image, err := (&nodeimage.Builder{Tools: tools, Say: say, Kubernetes: version}).Ensure(ctx)
-		if err != nil {
-			return err
-		}
-
-		fmt.Println(image.Dir())
+	image, err := builder.Ensure(ctx)
+	if err != nil {
+		return err
 	}
+
+	fmt.Println(image.Dir())
 
 	return nil
 }

@@ -98,13 +98,11 @@ func (i Image) RootFS() string { return filepath.Join(i.dir, "rootfs") }
 // Store is the folder that machines get a copy of as /var/lib/containerd.
 func (i Image) Store() string { return filepath.Join(i.dir, "store") }
 
-// Before is the tools module that has the patch version before the newest of Kubernetes.
-const Before = "nodebefore"
-
 // Builder builds images.
 type Builder struct {
 	Tools *toolchain.Toolchain
-	// Kubernetes is the tools module that Kubernetes is built from, such as Before; empty means the newest.
+	// Kubernetes is the tools module that Kubernetes is built from; empty means node, and nodebefore is the patch
+	// version before it.
 	Kubernetes string
 	// Say is called with lines for people.
 	Say func(format string, args ...any)
@@ -112,6 +110,18 @@ type Builder struct {
 
 // Check says why this machine cannot build an image, or run machines of one; nil where it can.
 func Check() error { return machine.Check("debootstrap", "unshare", "chroot") }
+
+// EnsureTested builds the images that tests boot: the newest, and that of the patch version before it.
+func EnsureTested(ctx context.Context, builder Builder) (newest, before Image, err error) {
+	if newest, err = builder.Ensure(ctx); err != nil {
+		return newest, before, err
+	}
+
+	builder.Kubernetes = "nodebefore"
+	before, err = builder.Ensure(ctx)
+
+	return newest, before, err
+}
 
 // Ensure builds the image where the cache does not have it. It needs root.
 func (b *Builder) Ensure(ctx context.Context) (Image, error) {
