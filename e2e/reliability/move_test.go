@@ -89,7 +89,7 @@ func planesOf(t *testing.T, change func(*infrav1.OLVMCluster), args func() []str
 	}
 	other.site.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.site.Namespace}})
 	t.Cleanup(other.site.Clear)
-	provider(t, second.api.Client, b.site.Namespace)
+	provider(t, second.api, b.site.Namespace)
 	if err := other.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

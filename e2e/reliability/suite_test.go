@@ -7,14 +7,18 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
@@ -44,71 +48,87 @@ func newManager(t *testing.T, args ...string) *manager {
 	return m
 }
 
-// provider plays the IPAM provider of a namespace: it fulfils claims out of 10.9.0.0/16 and takes addresses back.
-func provider(t *testing.T, api client.Client, namespace string) {
+// provider plays the IPAM provider of a namespace: it fulfils claims out of 10.9.0.0/16 and takes addresses back. It
+// watches claims: where each bench asks for them again and again, the API server does little else.
+func provider(t *testing.T, api *testsite.APIServer, namespace string) {
+	t.Helper()
+	manager, err := ctrl.NewManager(api.Config, ctrl.Options{
+		Scheme:  api.Scheme,
+		Logger:  logr.Discard(),
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	addresses := &pool{Client: manager.GetClient()}
+	err = ctrl.NewControllerManagedBy(manager).
+		For(&ipamv1.IPAddressClaim{}).
+		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
+		Complete(addresses)
+	if err != nil {
+		t.Fatal(err)
+	}
+
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	t.Cleanup(func() { cancel(); <-ended })
-	next := 1
-	go func() {
-		defer close(ended)
-
-		for ctx.Err() == nil {
-			var claims ipamv1.IPAddressClaimList
-			_ = api.List(ctx, &claims, client.InNamespace(namespace))
-			held := map[string]bool{}
-
-			for i := range claims.Items {
-				claim := &claims.Items[i]
-				held[claim.Name] = true
-				if claim.Status.AddressRef.Name != "" || !claim.DeletionTimestamp.IsZero() {
-					continue
-				}
-
-				next++
-				owner := metav1.OwnerReference{
-					APIVersion: ipamv1.GroupVersion.String(),
-					Kind:       "IPAddressClaim",
-					Name:       claim.Name,
-					UID:        claim.UID,
-					Controller: ptr.To(true),
-				}
-				address := &ipamv1.IPAddress{
-					ObjectMeta: metav1.ObjectMeta{
-						Namespace:       namespace,
-						Name:            claim.Name,
-						OwnerReferences: []metav1.OwnerReference{owner},
-					},
-					Spec: ipamv1.IPAddressSpec{
-						ClaimRef: ipamv1.IPAddressClaimReference{Name: claim.Name},
-						PoolRef:  claim.Spec.PoolRef,
-						Address:  fmt.Sprintf("10.9.%d.%d", next/250, next%250+1),
-						Prefix:   ptr.To(int32(16)), Gateway: "10.9.255.1",
-					},
-				}
-
-				// One that is there already came with a move, which drops the claim's status.
-				if err := api.Create(ctx, address); err == nil || apierrors.IsAlreadyExists(err) {
-					claim.Status.AddressRef.Name = claim.Name
-					_ = api.Status().Update(ctx, claim)
-				}
-			}
-
-			var addresses ipamv1.IPAddressList
-
-			_ = api.List(ctx, &addresses, client.InNamespace(namespace))
-			for i := range addresses.Items {
-				if !held[addresses.Items[i].Name] {
-					_ = api.Delete(ctx, &addresses.Items[i])
-				}
-			}
-
-			select {
-			case <-ctx.Done():
-			case <-time.After(50 * time.Millisecond):
-			}
+	ended := make(chan error)
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the IPAM provider of %s: %v", namespace, err)
 		}
-	}()
+	})
+	go func() { ended <- manager.Start(ctx) }()
+}
+
+// pool has the addresses of a provider.
+type pool struct {
+	client.Client
+	given int
+}
+
+func (p *pool) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var claim ipamv1.IPAddressClaim
+	err := p.Get(ctx, request.NamespacedName, &claim)
+	if apierrors.IsNotFound(err) {
+		address := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name}}
+		return ctrl.Result{}, client.IgnoreNotFound(p.Delete(ctx, address))
+	}
+
+	if err != nil || claim.Status.AddressRef.Name != "" || !claim.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, err
+	}
+
+	p.given++
+	address := &ipamv1.IPAddress{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: claim.Namespace,
+			Name:      claim.Name,
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: ipamv1.GroupVersion.String(),
+				Kind:       "IPAddressClaim",
+				Name:       claim.Name,
+				UID:        claim.UID,
+				Controller: ptr.To(true),
+			}},
+		},
+		Spec: ipamv1.IPAddressSpec{
+			ClaimRef: ipamv1.IPAddressClaimReference{Name: claim.Name},
+			PoolRef:  claim.Spec.PoolRef,
+			Address:  fmt.Sprintf("10.9.%d.%d", p.given/250, p.given%250+1),
+			Prefix:   ptr.To(int32(16)), Gateway: "10.9.255.1",
+		},
+	}
+
+	// One that is there already came with a move, which drops the claim's status.
+	if err := p.Create(ctx, address); err != nil && !apierrors.IsAlreadyExists(err) {
+		return ctrl.Result{}, err
+	}
+
+	claim.Status.AddressRef.Name = claim.Name
+
+	return ctrl.Result{}, p.Status().Update(ctx, &claim)
 }
 
 // bench is one manager with one cluster, in which case after case is tried.
@@ -143,7 +163,7 @@ func newColdBench(t *testing.T, change func(*infrav1.OLVMCluster), args ...strin
 			}
 		},
 	})
-	provider(t, suite.API.Client, b.site.Namespace)
+	provider(t, suite.API, b.site.Namespace)
 	b.manager = newManager(t, append(args, "--namespace="+b.site.Namespace)...)
 
 	return b

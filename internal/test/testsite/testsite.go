@@ -416,12 +416,13 @@ func (s *Site) Machine(name string, spoil func(*infrav1.OLVMMachineSpec)) *infra
 	return m
 }
 
-// Eventually waits for a condition; the error says what is not met.
+// Eventually waits for a condition; the error says what is not met. It asks less and less often: the API server of many
+// tests at once has other work.
 func (s *Site) Eventually(what string, check func() error) {
 	s.T.Helper()
 	deadline := time.Now().Add(90 * time.Second)
 
-	for {
+	for pause := 25 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
 		err := check()
 		if err == nil {
 			return
@@ -431,7 +432,7 @@ func (s *Site) Eventually(what string, check func() error) {
 			s.T.Fatalf("%s: %v", what, err)
 		}
 
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 
