@@ -245,9 +245,27 @@ func (c *cluster) eventually(limit time.Duration, what string, look func(ctx con
 		}
 
 		if time.Now().After(deadline) {
-			c.t.Fatalf("not within %s: %s: %v\n%s", limit, what, err, c.machines())
+			c.t.Fatalf("not within %s: %s: %v\n%s%s", limit, what, err, c.machines(), pressure())
 		}
 	}
+}
+
+// pressure says how much of the last minutes something on this host waited for processors, memory or disks: nodes that
+// get too little of them miss their deadlines. It is empty where the kernel does not count that.
+func pressure() string {
+	var out strings.Builder
+
+	for _, resource := range []string{"cpu", "memory", "io"} {
+		content, err := os.ReadFile("/proc/pressure/" + resource)
+		if err != nil {
+			continue
+		}
+
+		some, _, _ := strings.Cut(string(content), "\n")
+		fmt.Fprintf(&out, "percent of the time that something waited for %s: %s\n", resource, some)
+	}
+
+	return out.String()
 }
 
 // machines are the Machines with what is wrong with them, for people.

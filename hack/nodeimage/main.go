@@ -1,5 +1,5 @@
 // Command nodeimage builds the image that simulated machines boot from, and prints its folder.
-// With -tests it builds all that tests boot, and prints nothing.
+// With -tests it builds all that tests boot, and what else they run on it, and prints nothing.
 //
 //	go run ./hack/nodeimage [-tests]
 package main
@@ -47,8 +47,7 @@ func run(ctx context.Context, tests bool) error {
 
 	builder := nodeimage.Builder{Tools: tools, Say: say}
 	if tests {
-		_, _, err := nodeimage.EnsureTested(ctx, builder)
-		return err
+		return buildTested(ctx, builder)
 	}
 
 	image, err := builder.Ensure(ctx)
@@ -57,6 +56,21 @@ func run(ctx context.Context, tests bool) error {
 	}
 
 	fmt.Println(image.Dir())
+
+	return nil
+}
+
+// buildTested builds the images of the tests, and the programs that these run on nodes.
+func buildTested(ctx context.Context, builder nodeimage.Builder) error {
+	if _, _, err := nodeimage.EnsureTested(ctx, builder); err != nil {
+		return err
+	}
+
+	for _, module := range []string{"certmanager", "csi"} {
+		if err := builder.Tools.Build(ctx, module); err != nil {
+			return err
+		}
+	}
 
 	return nil
 }
