@@ -90,7 +90,7 @@ node-images:
 
 .PHONY: test-nodes
 test-nodes: tools node-images ## Make clusters of simulated machines: real systemd, cloud-init, kubeadm, kubelet; as root, with debootstrap
-	go test ./e2e/nodes -count=1 -parallel 2 -timeout 40m
+	go test ./e2e/nodes -count=1 -parallel 2 -timeout 60m
 
 .PHONY: test-e2e
 test-e2e: tools tools-ipam tools-clusterctl ## Run clusters from end to end

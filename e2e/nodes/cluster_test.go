@@ -47,6 +47,8 @@ type cluster struct {
 	// config and workload are of its API server, by its endpoint.
 	config   *rest.Config
 	workload *kubernetes.Clientset
+	// asking is the Job whose pods ask now; the zero value is none.
+	asking asking
 }
 
 // network is one of the engine's, with its addresses of both families as 10.198.0. and fd00:198::. Clusters on one
@@ -111,9 +113,12 @@ func startPlane(t *testing.T) {
 				"--listen=" + machine.SiteAddress + ":0", "--guests=nodes", "--node-netns=this",
 				"--node-image=" + suite.image.Dir(), "--node-image=" + suite.before.Dir(),
 			},
-			ManagerArgs: []string{"--drift-interval=30s"},
-			Inventory:   inventory(),
-			Progress:    say,
+			// The nodes have the processors too, and a manager whose lease runs out ends.
+			ManagerArgs: []string{
+				"--drift-interval=30s", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s",
+			},
+			Inventory: inventory(),
+			Progress:  say,
 		})
 		check.Error(t, err, "")
 	}
@@ -226,9 +231,14 @@ func (c *cluster) apply(file string, more map[string]string, changes ...func(*un
 // since is how long ago the manifests were applied.
 func (c *cluster) since() time.Duration { return time.Since(c.applied).Round(100 * time.Millisecond) }
 
-// eventually waits for a condition; the error says what is not met.
+// patience is how many times slower than one that is not busy a host may be. How fast something must be is checked
+// where it happens; limits find out that it never will.
+const patience = 3
+
+// eventually waits for a condition; the error says what is not met. The limit is for a host that is not busy.
 func (c *cluster) eventually(limit time.Duration, what string, look func(ctx context.Context) error) {
 	c.t.Helper()
+	limit *= patience
 
 	for deadline := time.Now().Add(limit); ; time.Sleep(250 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
