@@ -25,7 +25,7 @@ demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-
 
 .PHONY: test
 # Nodes and what holds their addresses have deadlines of their own, which they miss on processors that others keep busy:
-# nothing else runs beside them. The rest waits more than it computes, and runs in two lanes.
+# nothing else runs beside them. The rest runs in two lanes, of which one computes while the other waits.
 test: tools tools-clusterctl tools-ipam tools-dns $(TOOLS_OIDC) tools-oci node-images test-unit ## Run all tests
 	@$(MAKE) --no-print-directory test-nodes
 	@$(MAKE) --no-print-directory test-guestnet

@@ -106,13 +106,6 @@ func prepare() (int, error) {
 		return 0, err
 	}
 
-	// Modules are downloaded here: the namespace has no way out.
-	for module, programs := range map[string][]string{"certmanager": certManagerPrograms, "csi": {"csi-attacher"}} {
-		if err := suite.tools.Build(ctx, module, programs...); err != nil {
-			return 0, err
-		}
-	}
-
 	if _, err := suite.tools.EnsureExecutor(ctx); err != nil {
 		return 0, err
 	}

@@ -48,8 +48,7 @@ func newManager(t *testing.T, args ...string) *manager {
 	return m
 }
 
-// provider plays the IPAM provider of a namespace: it fulfils claims out of 10.9.0.0/16 and takes addresses back. It
-// watches claims: where each bench asks for them again and again, the API server does little else.
+// provider plays the IPAM provider of a namespace: it fulfils claims out of 10.9.0.0/16 and takes addresses back.
 func provider(t *testing.T, api *testsite.APIServer, namespace string) {
 	t.Helper()
 	manager, err := ctrl.NewManager(api.Config, ctrl.Options{

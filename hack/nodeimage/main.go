@@ -47,7 +47,8 @@ func run(ctx context.Context, tests bool) error {
 
 	builder := nodeimage.Builder{Tools: tools, Say: say}
 	if tests {
-		return buildTested(ctx, builder)
+		_, _, err := nodeimage.EnsureTested(ctx, builder)
+		return err
 	}
 
 	image, err := builder.Ensure(ctx)
@@ -56,21 +57,6 @@ func run(ctx context.Context, tests bool) error {
 	}
 
 	fmt.Println(image.Dir())
-
-	return nil
-}
-
-// buildTested builds the images of the tests, and the programs that these run on nodes.
-func buildTested(ctx context.Context, builder nodeimage.Builder) error {
-	if _, _, err := nodeimage.EnsureTested(ctx, builder); err != nil {
-		return err
-	}
-
-	for _, module := range []string{"certmanager", "csi"} {
-		if err := builder.Tools.Build(ctx, module); err != nil {
-			return err
-		}
-	}
 
 	return nil
 }

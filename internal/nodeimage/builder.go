@@ -111,8 +111,15 @@ type Builder struct {
 // Check says why this machine cannot build an image, or run machines of one; nil where it can.
 func Check() error { return machine.Check("debootstrap", "unshare", "chroot") }
 
-// EnsureTested builds the images that tests boot: the newest, and that of the patch version before it.
+// EnsureTested builds the images that tests boot, the newest and that of the patch version before it, and what else
+// tests run on them.
 func EnsureTested(ctx context.Context, builder Builder) (newest, before Image, err error) {
+	for _, module := range []string{"certmanager", "csi"} {
+		if err := builder.Tools.Build(ctx, module); err != nil {
+			return newest, before, err
+		}
+	}
+
 	if newest, err = builder.Ensure(ctx); err != nil {
 		return newest, before, err
 	}
