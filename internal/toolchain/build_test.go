@@ -3,14 +3,11 @@ package toolchain
 import (
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"golang.org/x/mod/modfile"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -68,39 +65,30 @@ func TestABuildSaysHowFarItIs(t *testing.T) {
 	})
 }
 
-// TestThePlaneIsBuiltOfTheVersionsOfTheProject compares the modules that both need: of one that differs, everything
-// that depends on it is compiled twice, and most of it depends on golang.org/x/net.
-func TestThePlaneIsBuiltOfTheVersionsOfTheProject(t *testing.T) {
+// TestToolsOfTestsAreBuiltOfTheVersionsOfTheProject compares the modules that several builds need. If one differs,
+// everything that depends on it is compiled again, and most of it depends on golang.org/x/net.
+func TestToolsOfTestsAreBuiltOfTheVersionsOfTheProject(t *testing.T) {
 	tools, err := New()
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	versions := map[string]map[string]string{}
-
-	for name, path := range map[string]string{
-		"project": filepath.Join(tools.Root(), "go.mod"),
-		"plane":   filepath.Join(tools.moduleDir("plane"), "go.mod"),
-	} {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		file, err := modfile.Parse(path, content, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		versions[name] = map[string]string{}
-		for _, r := range file.Require {
-			versions[name][r.Mod.Path] = r.Mod.Version
-		}
+	project, err := requirements(filepath.Join(tools.Root(), "go.mod"))
+	if err != nil {
+		t.Fatal(err)
 	}
 
-	for path, of := range versions["plane"] {
-		if ours := versions["project"][path]; ours != "" && ours != of {
-			t.Errorf("%s is %s in go.mod, and %s in hack/tools/plane/go.mod: go get the higher one in both", path, ours, of)
+	for _, module := range []string{"plane", "clusterctl"} {
+		versions, err := tools.versions(module)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		for path, version := range versions {
+			if ours := project[path]; ours != "" && ours != version {
+				t.Errorf("%s is %s in go.mod, and %s in hack/tools/%s/go.mod: go get the higher one in both", path, ours,
+					version, module)
+			}
 		}
 	}
 }

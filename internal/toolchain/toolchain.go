@@ -325,10 +325,14 @@ func (t *Toolchain) Version(module, path string) string {
 }
 
 func (t *Toolchain) versions(module string) (map[string]string, error) {
-	path := filepath.Join(t.moduleDir(module), "go.mod")
+	return requirements(filepath.Join(t.moduleDir(module), "go.mod"))
+}
+
+// requirements are the versions of the modules that a go.mod file requires, by path.
+func requirements(path string) (map[string]string, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("failed to read the versions of %s: %w", module, err)
+		return nil, fmt.Errorf("failed to read the versions of tools: %w", err)
 	}
 
 	parsed, err := modfile.Parse(path, content, nil)
