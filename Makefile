@@ -6,7 +6,6 @@ export CGO_ENABLED := 0
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.1.0-dev)
 LDFLAGS := -X github.com/capolvm/cluster-api-provider-olvm/internal/version.Version=$(VERSION)
 
-UNIT_PACKAGES = $(shell go list ./... | grep -v -e /controllers$$ -e /e2e -e /internal/tfprovider$$)
 TOOLS := go run ./hack/tools
 # Dex is built with cgo; its test says so where there is no C compiler.
 TOOLS_OIDC := $(if $(shell command -v cc),tools-oidc)
@@ -23,119 +22,61 @@ demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-
 	@go build -o bin/demo ./hack/demo
 	@exec bin/demo $(if $(KEEP),-keep) $(if $(NODES),-nodes=$(NODES))
 
+# Tests run programs, which go test does not see when it looks for an earlier result: each test is run anew. API servers
+# and Cluster API managers of tests collect garbage less often.
+TEST = go run ./hack/test $(TESTFLAGS)
+TEST_ARGS = -count=1 -parallel 8
+test test-suites test-nodes test-security test-opentofu test-chaos: export GOGC := 400
+
 .PHONY: test
-# Nodes and what holds their addresses have deadlines of their own, which they miss on processors that others keep busy:
-# nothing else runs beside them. The rest runs in two lanes, of which one computes while the other waits.
-test: tools tools-clusterctl tools-ipam tools-dns $(TOOLS_OIDC) tools-oci node-images test-unit ## Run all tests
-	@$(MAKE) --no-print-directory test-nodes
-	@$(MAKE) --no-print-directory test-guestnet
-	@$(MAKE) --no-print-directory --jobs=2 test-lane-short test-lane-long
+test: tools tools-clusterctl ## Run the tests that each change needs: minutes, without root (go test -short)
+	@$(TEST) -modules .,hack/conformance,e2e/specs -- $(TEST_ARGS) -short -timeout 30m ./...
 
-# The API servers, etcds and Cluster API's managers of these tests spend less on garbage collection. Our own managers are
-# started without it.
-test-integration test-guestnet test-release test-oci test-nodes test-e2e test-security test-reliability: export GOGC := 400
+.PHONY: test-all
+test-all: ## Run all tests; as root, with the Debian packages of .ci/packages
+	@$(MAKE) --keep-going --no-print-directory test-suites test-opentofu test-specs
 
-.PHONY: test-lane-short test-lane-long
-test-lane-short:
-	@$(MAKE) test-oci
-	@$(MAKE) test-conformance
-	@$(MAKE) test-integration
-	@$(MAKE) test-image
-	@$(MAKE) test-release
-	@$(MAKE) test-security
-test-lane-long:
-	@$(MAKE) test-reliability
-	@$(MAKE) test-e2e
+# The packages that test-suites tests.
+PACKAGES ?= ./...
+comma := ,
 
-.PHONY: test-unit
-test-unit: executor ## Run unit tests, under a minute
-	go test $(UNIT_PACKAGES)
+.PHONY: test-suites
+# Nothing runs beside the nodes and the network services: what they run shares the processors with them.
+test-suites: tools tools-clusterctl tools-ipam tools-dns $(TOOLS_OIDC) tools-oci tools-tofu node-images ## Run all tests of PACKAGES (./...)
+	@$(TEST) -modules .$(if $(filter ./...,$(PACKAGES)),$(comma)hack/conformance) -alone ./e2e/nodes,./e2e/guestnet -- \
+	  $(TEST_ARGS) -timeout 90m $(PACKAGES)
 
-.PHONY: test-conformance
-# These build and run programs, which go test does not see when it decides whether an earlier result still holds.
-test-conformance: ## Let software that others wrote use the simulator; libgovirt only where it is installed
-	go -C hack/conformance test ./... -count=1 -timeout 5m
-	go -C e2e/specs test -run '^TestWriteRepository$$' -count=1 .
+.PHONY: test-nodes
+test-nodes: tools node-images ## Make clusters of simulated machines: real systemd, cloud-init, kubeadm, kubelet; as root, with debootstrap
+	@$(TEST) -- $(TEST_ARGS) -timeout 90m ./e2e/nodes
 
-.PHONY: test-integration
-test-integration: tools ## Run the controllers against a real kube-apiserver, and the Terraform provider under a real executor
-	go test ./controllers ./internal/tfprovider -parallel 8 -timeout 15m
+.PHONY: test-security
+test-security: tools ## Replay attacks of tenants, engines and guests; docs/operate/security.md has the table
+	@$(TEST) -- $(TEST_ARGS) -short -timeout 30m ./e2e/security ./render ./internal/engine ./internal/enginepool \
+	  ./internal/terraform ./internal/bootstrap ./internal/redact ./internal/workload ./controllers/... ./cmd/...
 
-.PHONY: test-guestnet
-test-guestnet: tools tools-dns $(TOOLS_OIDC) ## Run what nodes and VMs of support services do with real keepalived, haproxy, nginx, CoreDNS, sshd and Dex; as root, where they are installed
-	go test ./e2e/guestnet -count=1 -timeout 10m
+.PHONY: test-opentofu
+# The executor that is found first is the Terraform on PATH; this is the other one.
+test-opentofu: tools tools-clusterctl tools-tofu ## Run what drives the executor with OpenTofu, which is built
+	@CAPOLVM_TERRAFORM="$$($(TOOLS) -path tofu/tofu)" $(TEST) -- $(TEST_ARGS) -short -timeout 60m \
+	  ./internal/terraform ./internal/tfprovider ./e2e/reliability ./e2e/security ./e2e
 
-.PHONY: test-image
-# Without KVM guestfish needs ten seconds for each start.
-test-image: ## Edit an image of a node with real guestfish; where it is installed
-	go test ./e2e/image -count=1 -timeout 10m
+.PHONY: test-specs
+test-specs: tools ## Run the specs of Cluster API's own test suite, PROCS at once; FOCUS=text runs those whose description has it
+	cd e2e/specs && go tool ginkgo --procs=$(or $(PROCS),5) --timeout=90m --no-color $(if $(FOCUS),--focus='$(FOCUS)') .
 
-.PHONY: test-release
-test-release: tools tools-clusterctl ## Install and upgrade a release with clusterctl, and render its templates
-	go test ./e2e/release -count=1 -timeout 10m
-
-.PHONY: test-oci
-test-oci: tools tools-oci ## Make clusters on a fake of Oracle Cloud with the real Cluster API Provider OCI
-	go test ./e2e/oci/... -count=1 -timeout 10m
+.PHONY: test-chaos
+test-chaos: tools tools-ipam ## Make trouble for CHAOS (4m) while clusters scale and are upgraded; SEED=number replays a run
+	go test ./e2e -run '^TestChaos$$' -count=1 -v -timeout 90m -args -chaos=$(or $(CHAOS),4m) $(if $(SEED),-seed=$(SEED))
 
 .PHONY: node-image
 node-image: ## Build the image of simulated machines: Debian, containerd and Kubernetes; as root, with debootstrap
 	@go run ./hack/nodeimage
 
-# Without Kubernetes in the cache this takes longer than the tests that boot these images, which have a time limit. What
-# else these run is built, too.
+# Building Kubernetes takes longer than the tests that boot these images.
 .PHONY: node-images
 node-images:
 	@go run ./hack/nodeimage -tests
-
-.PHONY: test-nodes
-test-nodes: tools node-images ## Make clusters of simulated machines: real systemd, cloud-init, kubeadm, kubelet; as root, with debootstrap
-	go test ./e2e/nodes -count=1 -parallel 2 -timeout 60m
-
-.PHONY: test-e2e
-test-e2e: tools tools-ipam tools-clusterctl ## Run clusters from end to end
-	go test ./e2e -count=1 -parallel 8 -timeout 20m
-
-.PHONY: test-e2e-full
-# Cluster API's own specs, PROCS at once; too long for each change, so it is for nights and releases.
-test-e2e-full: tools ## Run the specs of Cluster API's own test suite; FOCUS=text runs those whose description has it
-	cd e2e/specs && go tool ginkgo --procs=$(or $(PROCS),5) --timeout=40m --no-color $(if $(FOCUS),--focus='$(FOCUS)') .
-
-# Those of docs/operate/security.md that need no manager.
-SECURITY_TESTS := FuzzNothingBecomesConfiguration|TestAnIDThatIsNoneIsRefused|TestAConfigurationReadsNoFiles|TestAnExecutorReachesNothing|TestKubeconfigsThatAreRefused|TestClaimsOfAGuest|TestH4|TestFairQueue|TestManyEnginesOfOneNamespaceKeepNobodyOut|TestM6|TestEachFormOfASecretIsFound|TestAnEngineThatRepeatsSecrets|TestAWorkFolderThatIsNotOurs
-
-.PHONY: test-security
-# The executor of the image is OpenTofu; the one that is found first may be another.
-test-security: tools ## Replay attacks of tenants, engines and guests against real managers; docs/operate/security.md has the table
-	@$(TOOLS) tofu
-	go test ./e2e/security -count=1 -parallel 8 -timeout 10m
-	go test ./render ./internal/engine ./internal/terraform ./internal/bootstrap ./internal/redact ./internal/workload ./internal/enginepool \
-	  ./controllers/... ./cmd/... \
-	  -run '^($(SECURITY_TESTS))$$' -timeout 5m
-
-POOL_TESTS := ^Test(Row[0-9]+|Schedule|Labels|AClaim|Rebuild|PlanOfMachinesOfAPool|CrashMatrixOfAPool)
-
-.PHONY: test-reliability
-# Six managers and their runs share the cores; more at once wait for one another.
-test-reliability: tools tools-clusterctl ## Kill and cut managers, Terraform and connections at each call of a machine's life
-	go test ./e2e/reliability -count=1 -parallel 8 -timeout 20m
-
-.PHONY: test-pool
-test-pool: tools tools-clusterctl ## Run what is about pools of VMs alone; the other targets of make test have it too
-	go test ./internal/inventory ./cmd/olvmctl -run '$(POOL_TESTS)' -count=1
-	go test ./controllers -run '$(POOL_TESTS)' -count=1 -timeout 10m
-	go test ./e2e/reliability -run '$(POOL_TESTS)' -count=1 -parallel 8 -timeout 20m
-
-.PHONY: test-chaos
-test-chaos: tools tools-ipam ## Make trouble for CHAOS (4m) while clusters scale and are upgraded; SEED=number replays a run
-	go test ./e2e -run '^TestChaos$$' -count=1 -v -timeout 40m -args -chaos=$(or $(CHAOS),4m) $(if $(SEED),-seed=$(SEED))
-
-.PHONY: test-opentofu
-# The executor that is found first is Terraform where it is on PATH; this is the other one.
-test-opentofu: tools tools-ipam tools-clusterctl ## Run the core suite with OpenTofu, which is built where it is not there
-	@$(TOOLS) tofu
-	CAPOLVM_TERRAFORM="$$($(TOOLS) -path tofu/tofu)" go test ./internal/terraform ./internal/tfprovider -count=1 -parallel 8 -timeout 10m
-	CAPOLVM_TERRAFORM="$$($(TOOLS) -path tofu/tofu)" go test ./e2e/reliability ./e2e -p 1 -count=1 -parallel 8 -timeout 30m
 
 .PHONY: bench
 # Half an hour; BENCH='-machines=1,20 -steady-machines=0 -fleet-machines=0 -pool-vms=0' takes a minute.
@@ -153,8 +94,8 @@ fuzz: ## Run each fuzz target for FUZZTIME (20s)
 	done
 
 .PHONY: test-race
-test-race: executor ## Run unit tests with the race detector; needs a C compiler
-	CGO_ENABLED=1 go test -race $(UNIT_PACKAGES)
+test-race: tools ## Run the tests of the packages themselves with the race detector; needs a C compiler
+	@CGO_ENABLED=1 $(TEST) -- $(TEST_ARGS) -short -race -timeout 60m ./api/... ./cmd/... ./controllers/... ./internal/... ./render/...
 
 .PHONY: build
 build: ## Build all commands into bin/

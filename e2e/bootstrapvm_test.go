@@ -15,6 +15,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
 // killedLimit bounds what a call of olvmctl does before it is killed.
@@ -128,6 +129,7 @@ func (b *bootstrapping) expectNothingLeft() {
 // TestRow20BootstrapVM makes a cluster from a bootstrap VM, with olvmctl killed at each of its stages, and deletes
 // others that were left at these stages.
 func TestRow20BootstrapVM(t *testing.T) {
+	testenv.SkipInShort(t, "makes a cluster from a bootstrap VM, which is killed at each stage")
 	t.Parallel()
 	own := secondPlane(t, "own-of-vm")
 	b := &bootstrapping{inVM: suite.plane, own: own}

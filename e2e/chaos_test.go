@@ -21,11 +21,12 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
 var (
-	chaosFor  = flag.Duration("chaos", 0, "how long TestChaos makes trouble; 0 skips it")
+	chaosFor  = flag.Duration("chaos", 4*time.Minute, "how long TestChaos makes trouble")
 	chaosSeed = flag.Uint64("seed", 0, "seed of TestChaos; 0 takes one from the clock")
 )
 
@@ -216,9 +217,7 @@ func (w *workload) deleteAWorker() {
 // TestChaos makes trouble for a bounded time while clusters scale and are upgraded, and then looks whether each cluster
 // is what was asked for last, and the engine has exactly its VMs. What is drawn depends on the seed alone.
 func TestChaos(t *testing.T) {
-	if *chaosFor == 0 {
-		t.Skip("make test-chaos runs it, for minutes")
-	}
+	testenv.SkipInShort(t, "makes trouble for minutes")
 
 	seed := *chaosSeed
 	if seed == 0 {

@@ -15,11 +15,13 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
 // TestDriftIsToldAndNotUndone has an administrator change what a machine asked for and what it did not, and change it
 // back.
 func TestDriftIsToldAndNotUndone(t *testing.T) {
+	testenv.SkipInShort(t, "makes a cluster to change it behind its back")
 	t.Parallel()
 	j := newJourney(t, suite.plane)
 	j.clusterFile("drift", 83, 1, "")

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -34,6 +35,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
@@ -49,6 +51,7 @@ var suite struct {
 }
 
 func TestMain(m *testing.M) {
+	flag.Parse()
 	ctrl.SetLogger(logr.Discard())
 	code, err := run(m)
 	if err != nil {
@@ -91,8 +94,10 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 
-	if err := suite.plane.StartIPAM(ctx); err != nil {
-		return 0, err
+	if !testing.Short() {
+		if err := suite.plane.StartIPAM(ctx); err != nil {
+			return 0, err
+		}
 	}
 
 	code := m.Run()
@@ -447,6 +452,7 @@ func (w *workload) delete() {
 
 func TestClustersAtOnce(t *testing.T) {
 	t.Run("quick start, scale out and in, delete", func(t *testing.T) {
+		testenv.SkipInShort(t, "makes seven machines")
 		t.Parallel()
 		w := newWorkload(t, "alpha", 31)
 		w.expectMachines(1, 2)
@@ -464,6 +470,7 @@ func TestClustersAtOnce(t *testing.T) {
 		w.delete()
 	})
 	t.Run("the manager is killed while machines are made", func(t *testing.T) {
+		testenv.SkipInShort(t, "is one more case of the crash matrix, with Cluster API")
 		t.Parallel()
 		w := newWorkload(t, "beta", 32)
 		w.eventually("the first VM is being made", func() error {
@@ -482,6 +489,7 @@ func TestClustersAtOnce(t *testing.T) {
 		w.delete()
 	})
 	t.Run("addresses of an IPAM provider and of an IP profile, dual stack", func(t *testing.T) {
+		testenv.SkipInShort(t, "needs the IPAM provider")
 		t.Parallel()
 		w := newNetworkedWorkload(t, "delta", 34)
 		w.expectMachines(1, 2)

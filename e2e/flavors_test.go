@@ -20,6 +20,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/servingcert"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
 // flavor is a shipped template and what is particular about its clusters.
@@ -134,6 +135,10 @@ var flavors = []flavor{
 func TestFlavors(t *testing.T) {
 	for _, f := range flavors {
 		t.Run("flavor "+f.name, func(t *testing.T) {
+			if f.name != "" {
+				testenv.SkipInShort(t, "makes a cluster of each flavor")
+			}
+
 			t.Parallel()
 			w := prepare(t, strings.TrimSuffix("flavor-"+f.name, "-"))
 			file := "cluster-template.yaml"

@@ -635,6 +635,7 @@ func filesOf(t *testing.T, path string) map[string]string {
 
 // TestTheJourney is a newcomer's way from a cluster file to a cluster that manages itself, and what follows.
 func TestTheJourney(t *testing.T) {
+	testenv.SkipInShort(t, "makes a cluster that manages itself, and upgrades it")
 	t.Parallel()
 	own := secondPlane(t, "own")
 	j := newJourney(t, own)
@@ -911,6 +912,7 @@ func TestProgramsPrintTheirVersions(t *testing.T) {
 
 // TestTheQuickStart runs the commands of the document in a copy of the checkout's samples, as one shell.
 func TestTheQuickStart(t *testing.T) {
+	testenv.SkipInShort(t, "makes the clusters of the quick start")
 	t.Parallel()
 	root := suite.tools.Root()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "user", "quickstart.md"))

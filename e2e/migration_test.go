@@ -606,6 +606,7 @@ func (o *takeover) expectTaken(before map[string]engine.VM, since int, touched .
 
 // TestTakingOverVMs runs the commands of docs/user/migration.md as they stand: there, back, and there again.
 func TestTakingOverVMs(t *testing.T) {
+	testenv.SkipInShort(t, "takes a cluster over from another provider, and gives it back")
 	t.Parallel()
 	o := newTakeover(t, "taken", 91)
 	o.oldProvider()

@@ -19,6 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/poolvm"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
 // poolVMs makes VMs with a tag, and returns their IDs.
@@ -175,6 +176,7 @@ func (w *workload) expectNodes(count int, pool map[string]bool) {
 // TestRow49ARolloutTakesTheStandby runs a cluster on VMs of pools, with Cluster API's managers: a rollout of the workers
 // takes the VM that is kept for it and another is kept afterwards; fewer replicas and the deletion give VMs back.
 func TestRow49ARolloutTakesTheStandby(t *testing.T) {
+	testenv.SkipInShort(t, "makes a cluster of a pool")
 	t.Parallel()
 	const name = "pooled"
 	all := poolVMs(t, name+"-masters", name+"-m-0")
@@ -261,6 +263,7 @@ func (w *workload) expectAllDown(ids map[string]bool) {
 // TestRow42AClusterClassOfAPool has the shipped ClusterClass make a cluster whose machines take their VMs from
 // inventories, and keep one for later.
 func TestRow42AClusterClassOfAPool(t *testing.T) {
+	testenv.SkipInShort(t, "makes a cluster of a pool")
 	t.Parallel()
 	const name = "pooled-class"
 	w := prepare(t, name)

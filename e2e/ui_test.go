@@ -20,6 +20,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/browser"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
 // ui starts olvmctl ui in the namespace of the journey, and returns the URL that it prints. Ctrl-C ends it.
@@ -47,6 +48,7 @@ func (j *journey) ui(args ...string) (url string) {
 // TestThePageFollowsAManagementCluster looks at a management cluster with a browser while a cluster is made there, and
 // while a VM is stopped by an administrator of the engine.
 func TestThePageFollowsAManagementCluster(t *testing.T) {
+	testenv.SkipInShort(t, "makes a cluster for a browser to look at")
 	t.Parallel()
 	j := newJourney(t, suite.plane)
 	j.clusterFile("page", 86, 1, "\n    serviceLoadBalancers: {ipAddresses: 127.20.86.200-127.20.86.209}")

@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/cloudinit"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
@@ -59,7 +60,9 @@ var lans atomic.Int32
 // newLAN makes a bridge in a network namespace; the test is skipped where that cannot be, or a program is missing.
 func newLAN(t *testing.T, more ...string) *lan {
 	t.Helper()
+	testenv.SkipInShort(t, "runs keepalived, haproxy and the like in network namespaces")
 	t.Parallel()
+
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root")
 	}

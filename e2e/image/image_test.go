@@ -12,6 +12,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/image"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/image/ocktest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
 // install is what the test needs on Debian.
@@ -77,6 +78,8 @@ glob-expand /ostree/deploy/*/deploy/*/etc/*
 `
 
 func TestAnImageOfANodeIsEdited(t *testing.T) {
+	testenv.SkipInShort(t, "boots the appliance of guestfish")
+
 	if _, err := exec.LookPath("guestfish"); err != nil {
 		t.Skip("guestfish is not installed; " + install)
 	}

@@ -77,9 +77,7 @@ func init() {
 // newCluster is a cluster that is yet to be made, in the plane that all tests share, on a network of its own.
 func newCluster(t *testing.T, name string) *cluster {
 	t.Helper()
-	if suite.skip != nil {
-		t.Skip(suite.skip)
-	}
+	requireNodes(t)
 
 	t.Parallel()
 

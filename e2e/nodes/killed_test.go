@@ -19,9 +19,7 @@ import (
 
 // TestNothingIsLeftOfASimulatorThatIsKilled kills a simulator by -9 while a machine runs in its own network namespace.
 func TestNothingIsLeftOfASimulatorThatIsKilled(t *testing.T) {
-	if suite.skip != nil {
-		t.Skip(suite.skip)
-	}
+	requireNodes(t)
 
 	connection := filepath.Join(t.TempDir(), "ovirtsim.json")
 	sim := exec.Command(filepath.Join(suite.binDir, "ovirtsim"), "--connection", connection, "--guests=nodes",

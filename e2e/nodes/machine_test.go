@@ -27,9 +27,7 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	if suite.skip != nil {
-		t.Skip(suite.skip)
-	}
+	requireNodes(t)
 
 	s := &site{t: t, image: suite.image, netns: fmt.Sprintf("capolvm-machine-%d", os.Getpid())}
 	s.ip("netns", "add", s.netns)

@@ -5,6 +5,7 @@ package nodes
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,6 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/nodeimage"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
@@ -45,6 +47,7 @@ const inside = "CAPOLVM_NODES_INSIDE"
 
 func TestMain(m *testing.M) {
 	machine.Main()
+	flag.Parse()
 	ctrl.SetLogger(logr.Discard())
 	code, err := run(m)
 	if err != nil {
@@ -57,7 +60,7 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) (code int, err error) {
 	suite.skip = nodeimage.Check()
-	if suite.skip != nil {
+	if suite.skip != nil || testing.Short() {
 		return m.Run(), nil //nolint:nilerr // each test says so
 	}
 
@@ -94,6 +97,16 @@ func run(m *testing.M) (code int, err error) {
 	}
 
 	return code, nil
+}
+
+// requireNodes skips a test in short mode, and if this machine cannot run nodes.
+func requireNodes(t *testing.T) {
+	t.Helper()
+	testenv.SkipInShort(t, "boots Linux machines with kubelets")
+
+	if suite.skip != nil {
+		t.Skip(suite.skip)
+	}
 }
 
 func say(format string, args ...any) { fmt.Printf("nodes: "+format+"\n", args...) }

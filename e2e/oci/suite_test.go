@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -53,6 +54,12 @@ var suite struct {
 }
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+
+	if testing.Short() {
+		os.Exit(m.Run()) // each test is skipped
+	}
+
 	ctrl.SetLogger(logr.Discard())
 	code, err := run(m)
 	if err != nil {
@@ -179,9 +186,16 @@ type site struct {
 	env   []string
 }
 
+func skipInShort(t *testing.T) {
+	t.Helper()
+	testenv.SkipInShort(t, "makes clusters with Cluster API Provider OCI")
+}
+
 // newSite is one on a cloud of its own, without managers and guests.
 func newSite(t *testing.T) *site {
 	t.Helper()
+	skipInShort(t)
+
 	cloud := fakeoci.Start(settings(nil))
 	t.Cleanup(cloud.Close)
 
@@ -190,6 +204,8 @@ func newSite(t *testing.T) *site {
 
 func siteOn(t *testing.T, cloud *fakeoci.Server) *site {
 	t.Helper()
+	skipInShort(t)
+
 	s := &site{t: t, cloud: cloud, dir: t.TempDir()}
 	s.write(".oci/key.pem", string(suite.key))
 	s.write(".oci/config", fmt.Sprintf("[DEFAULT]\nuser=%s\nfingerprint=%s\ntenancy=%s\nregion=%s\nkey_file=%s\n",

@@ -25,6 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
@@ -377,6 +378,7 @@ func (g *gate) trapped(t *testing.T) <-chan struct{} {
 // TestASlowEngineSlowsNobodyElse has an engine that takes ten seconds for each answer, with more machines than a
 // manager looks at or runs at once, while another engine's machine is made.
 func TestASlowEngineSlowsNobodyElse(t *testing.T) {
+	testenv.SkipInShort(t, "makes many machines at an engine that answers slowly")
 	t.Parallel()
 	slow := newShard(t, "slow-engine", "--olvmmachine-concurrency=4", "--terraform-concurrency=2")
 	swift := slow.newSite(t, nil)
@@ -420,6 +422,7 @@ func TestASlowEngineSlowsNobodyElse(t *testing.T) {
 // TestManyMachinesAtARestart kills a manager with many machines half made, and once more when all are made. make bench
 // does it with a thousand.
 func TestManyMachinesAtARestart(t *testing.T) {
+	testenv.SkipInShort(t, "makes many machines")
 	t.Parallel()
 	const many = 40
 	b := newBench(t, withoutGroups)

@@ -27,6 +27,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
@@ -327,6 +328,7 @@ func resume(s *testsite.Site) {
 // resume the Cluster where it was, and to move again; then, to finish by hand. Nobody touches the engine meanwhile, not
 // even where both planes are told to go on.
 func TestAMoveThatIsInterrupted(t *testing.T) {
+	testenv.SkipInShort(t, "kills clusterctl at each call of a move")
 	t.Parallel()
 
 	for _, at := range []struct {

@@ -18,6 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/poolvm"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
@@ -121,6 +122,7 @@ func TestCrashMatrixOfAProvision(t *testing.T) {
 // another management plane, with clusterctl. Nothing is made, stopped or deleted meanwhile; there, the VM is given back
 // and made again, and all goes with the inventory.
 func TestAPoolMovesWithItsCluster(t *testing.T) {
+	testenv.SkipInShort(t, "moves a namespace between two management planes")
 	t.Parallel()
 	here, there := planes(t)
 	lab := here.provisioned(t, "lab")

@@ -11,6 +11,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
@@ -71,6 +72,7 @@ func (s *shard) machine(name string) *infrav1.OLVMMachine {
 // others' clusters alone; a leader that is killed is replaced within the lease; credentials that change are seen
 // although Secrets have no label.
 func TestShardsAndStandbys(t *testing.T) {
+	testenv.SkipInShort(t, "runs four managers")
 	t.Parallel()
 	a, b := newShard(t, "shard-a", electing...), newShard(t, "shard-b", electing...)
 	standby := a.replica(t)

@@ -11,11 +11,13 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
 // TestASupportServiceMovesWithItsCluster moves a cluster with a load balancer to another management plane, with
 // clusterctl. Its VM was told of the manager that it leaves: it is replaced, and nothing else is.
 func TestASupportServiceMovesWithItsCluster(t *testing.T) {
+	testenv.SkipInShort(t, "moves a cluster between two management planes")
 	t.Parallel()
 	here, there := planesOf(t, func(c *infrav1.OLVMCluster) {
 		withoutGroups(c)

@@ -33,15 +33,24 @@ func token(t *testing.T) string {
 	return path
 }
 
-// executors are those that are shipped or used: OpenTofu, as in the image, and the one of the machine, by name.
+// executors to test with, by name: the one of this machine, and OpenTofu, which is in the image. In short mode OpenTofu is
+// left out, unless it is the one of this machine.
 func executors(t *testing.T) map[string]string {
 	t.Helper()
-	tofu, err := suite.Tools.Path("tofu", "tofu")
-	if err != nil {
-		t.Fatalf("%v (make test-security builds it)", err)
+
+	out := map[string]string{suite.Program.Executor.Product: suite.Program.Executor.Path}
+	if testing.Short() {
+		return out
 	}
 
-	return map[string]string{"OpenTofu": tofu, suite.Program.Executor.Product: suite.Program.Executor.Path}
+	tofu, err := suite.Tools.Path("tofu", "tofu")
+	if err != nil {
+		t.Fatalf("%v (make tools-tofu builds it)", err)
+	}
+
+	out["OpenTofu"] = tofu
+
+	return out
 }
 
 // start starts a manager for the site with that executor.

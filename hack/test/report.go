@@ -1,0 +1,208 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gotest.tools/gotestsum/testjson"
+)
+
+// cpuLine begins the line in which a measured test binary says its CPU time, in seconds.
+const cpuLine = "cpu seconds: "
+
+// report follows test events: it prints a line for each package and the output of each test that fails.
+type report struct {
+	out       io.Writer
+	execution *testjson.Execution
+	// start of the run.
+	start time.Time
+	// wall and cpu are the times of a package, in seconds; only measured packages have CPU time.
+	wall, cpu map[string]float64
+}
+
+func newReport(out io.Writer) *report {
+	return &report{out: out, start: time.Now(), wall: map[string]float64{}, cpu: map[string]float64{}}
+}
+
+// Event prints what an event adds to the report.
+func (r *report) Event(event testjson.TestEvent, execution *testjson.Execution) error {
+	pkg := execution.Package(event.Package)
+
+	if seconds, ok := strings.CutPrefix(event.Output, cpuLine); ok {
+		if value, err := strconv.ParseFloat(strings.TrimSpace(seconds), 64); err == nil {
+			r.cpu[event.Package] = value
+		}
+	}
+
+	if event.Action == testjson.ActionFail && event.Test != "" {
+		return pkg.WriteOutputTo(r, pkg.LastFailedByName(event.Test).ID)
+	}
+
+	if !event.PackageEvent() || !event.Action.IsTerminal() {
+		return nil
+	}
+
+	r.wall[event.Package] = event.Elapsed
+
+	if event.Action == testjson.ActionFail {
+		if err := pkg.WriteOutputTo(r, 0); err != nil {
+			return err
+		}
+	}
+
+	if word := verdict(event, pkg); word != "" {
+		fmt.Fprintf(r.out, "%-4s  %s  %.1fs\n", word, testjson.RelativePackagePath(event.Package), event.Elapsed)
+	}
+
+	return nil
+}
+
+// verdict is the word for a package that has ended; empty if it has no tests.
+func verdict(event testjson.TestEvent, pkg *testjson.Package) string {
+	switch {
+	case event.Action == testjson.ActionFail:
+		return "FAIL"
+	case pkg.Total == 0:
+		return ""
+	case len(pkg.Skipped) == pkg.Total:
+		return "skip"
+	}
+
+	return "ok"
+}
+
+// Err prints what go test writes to its standard error, except for downloads of modules.
+func (r *report) Err(text string) error {
+	if !strings.HasPrefix(text, "go: downloading ") {
+		fmt.Fprintln(os.Stderr, text)
+	}
+
+	return nil
+}
+
+// WriteString prints the output of tests.
+func (r *report) WriteString(text string) (int, error) { return io.WriteString(r.out, text) }
+
+// passed reports whether tests ran, and none failed.
+func (r *report) passed() bool {
+	return r.execution.Total() > 0 && len(r.execution.Failed()) == 0 && len(r.execution.Errors()) == 0
+}
+
+// summarize prints the totals, the tests that failed, and why tests were skipped.
+func (r *report) summarize(out io.Writer, cost bool) {
+	failed, skipped := r.execution.Failed(), r.execution.Skipped()
+
+	if cost {
+		r.printCosts(out)
+	}
+
+	if len(skipped) > 0 {
+		fmt.Fprintln(out, "\nSkipped:")
+		printSkips(out, r.skipReasons())
+	}
+
+	if len(failed) > 0 {
+		fmt.Fprintln(out, "\nFailed:")
+	}
+
+	for _, test := range failed {
+		fmt.Fprintf(out, "  %s %s\n", testjson.RelativePackagePath(test.Package), test.Test)
+	}
+
+	fmt.Fprintf(out, "\n%d passed, %d failed, %d skipped, in %s\n", r.execution.Total()-len(failed)-len(skipped), len(failed),
+		len(skipped), time.Since(r.start).Round(time.Second))
+}
+
+// skipReasons are the tests that were skipped, as package and name, by the reason that they give.
+func (r *report) skipReasons() map[string][]string {
+	out := map[string][]string{}
+
+	for _, test := range r.execution.Skipped() {
+		why := skipReason(r.execution.OutputLines(test))
+		out[why] = append(out[why], testjson.RelativePackagePath(test.Package)+" "+test.Test.Name())
+	}
+
+	return out
+}
+
+// framing is a line with which go test announces what a test does.
+var framing = regexp.MustCompile(`^\s*(===|---) `)
+
+// position is the place of a call of t.Skip.
+var position = regexp.MustCompile(`^\s*\S+\.go:\d+: `)
+
+// skipReason is the last line of a test's own words, without the place that it comes from.
+func skipReason(lines []string) string {
+	for _, line := range slices.Backward(lines) {
+		if line = strings.TrimSpace(line); line != "" && !framing.MatchString(line) {
+			return position.ReplaceAllString(line, "")
+		}
+	}
+
+	return "no reason is given"
+}
+
+// fewTests is how many skipped tests of one reason are named; more are counted by package.
+const fewTests = 3
+
+// printSkips prints a line for each reason, with its tests.
+func printSkips(out io.Writer, reasons map[string][]string) {
+	for _, why := range slices.Sorted(maps.Keys(reasons)) {
+		tests := reasons[why]
+		if len(tests) <= fewTests {
+			fmt.Fprintf(out, "  %s: %s\n", why, strings.Join(tests, ", "))
+			continue
+		}
+
+		packages := map[string]int{}
+		for _, test := range tests {
+			name, _, _ := strings.Cut(test, " ")
+			packages[name]++
+		}
+
+		var counts []string
+		for _, name := range slices.Sorted(maps.Keys(packages)) {
+			counts = append(counts, fmt.Sprintf("%d of %s", packages[name], name))
+		}
+
+		fmt.Fprintf(out, "  %s: %s\n", why, strings.Join(counts, ", "))
+	}
+}
+
+// printCosts prints a Markdown table of the packages, the most expensive first.
+func (r *report) printCosts(out io.Writer) {
+	names := r.execution.Packages()
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(r.cpu[b], r.cpu[a]) })
+	fmt.Fprint(out, "\n| package | tests | wall time (s) | CPU time (s) |\n|---|---|---|---|\n")
+
+	for _, name := range names {
+		pkg := r.execution.Package(name)
+		if pkg.Total == 0 {
+			continue
+		}
+
+		fmt.Fprintf(out, "| `%s` | %d | %.1f | %.1f |\n", testjson.RelativePackagePath(name), topLevel(pkg),
+			r.wall[name], r.cpu[name])
+	}
+}
+
+// topLevel counts the tests of a package without their subtests.
+func topLevel(pkg *testjson.Package) int {
+	count := 0
+
+	for _, test := range pkg.TestCases() {
+		if !test.Test.IsSubTest() {
+			count++
+		}
+	}
+
+	return count
+}
