@@ -72,11 +72,24 @@ func verdict(event testjson.TestEvent, pkg *testjson.Package) string {
 		return "FAIL"
 	case pkg.Total == 0:
 		return ""
-	case len(pkg.Skipped) == pkg.Total:
+	case onlyParents(pkg):
 		return "skip"
 	}
 
 	return "ok"
+}
+
+// onlyParents reports whether no test of a package has passed, except for parents of subtests that were skipped.
+func onlyParents(pkg *testjson.Package) bool {
+	parents := map[string]bool{}
+
+	for _, test := range pkg.Skipped {
+		for name := test.Test; name.IsSubTest(); name = testjson.TestName(name.Parent()) {
+			parents[name.Parent()] = true
+		}
+	}
+
+	return !slices.ContainsFunc(pkg.Passed, func(test testjson.TestCase) bool { return !parents[test.Test.Name()] })
 }
 
 // Err prints what go test writes to its standard error, except for downloads of modules.
