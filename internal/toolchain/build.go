@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gofrs/flock"
 )
 
 // progressInterval is how often a build says how far it is.
@@ -171,14 +173,22 @@ func toolsEnvironment(cgo bool) []string {
 
 // BuildProject builds the project's own commands into a folder. They are built in the checkout first, where go build
 // does not link again what has not changed: each suite of tests wants them in a folder of its own, as they are now.
+// Suites that run at the same time wait for one another, so that none copies a command that another one is linking.
 func (t *Toolchain) BuildProject(ctx context.Context, dir string, names ...string) error {
 	built := filepath.Join(t.root, "bin", ".built")
-	if err := t.buildCommands(ctx, built, names); err != nil {
-		return err
+	if err := errors.Join(os.MkdirAll(built, 0o755), os.MkdirAll(dir, 0o755)); err != nil {
+		return fmt.Errorf("failed to make the folders of commands: %w", err)
 	}
 
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("failed to make %s: %w", dir, err)
+	lock := flock.New(built + ".lock")
+	if err := lock.Lock(); err != nil {
+		return fmt.Errorf("failed to lock %s: %w", built, err)
+	}
+
+	defer func() { _ = lock.Unlock() }()
+
+	if err := t.buildCommands(ctx, built, names); err != nil {
+		return err
 	}
 
 	for _, name := range names {
