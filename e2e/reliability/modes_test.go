@@ -497,24 +497,27 @@ func TestManyMachinesAtARestart(t *testing.T) {
 }
 
 // confine starts the manager as the Deployment does: as somebody who is not root, without capabilities, and with
-// nothing that can be written but the work directory and /tmp. The arguments are the manager and its own.
+// nothing that can be written but the work directory and /tmp. The arguments are the manager and its own. The new /tmp
+// is filled beside the old one, which may have the files that are copied.
 const confine = `set -eu
 program=$1; shift
 mount --make-rprivate /
-mount -t tmpfs tmpfs /tmp
-mkdir /tmp/program /tmp/work
-cp "$program" /tmp/program/manager
-cp "$CAPOLVM_TERRAFORM" /tmp/program/executor
+new=$(mktemp -d -p "$(dirname "$program")")
+mount -t tmpfs tmpfs "$new"
+mkdir "$new/program" "$new/work"
+cp "$program" "$new/program/manager"
+cp "$CAPOLVM_TERRAFORM" "$new/program/executor"
 for arg do
   shift
   case $arg in
-  --kubeconfig=*) cp "${arg#*=}" /tmp/program/kubeconfig; arg=--kubeconfig=/tmp/program/kubeconfig;;
+  --kubeconfig=*) cp "${arg#*=}" "$new/program/kubeconfig"; arg=--kubeconfig=/tmp/program/kubeconfig;;
   --work-dir=*) arg=--work-dir=/tmp/work;;
   esac
   set -- "$@" "$arg"
 done
-chown -R 65532:65532 /tmp/program /tmp/work
-chmod 1777 /tmp
+chown -R 65532:65532 "$new/program" "$new/work"
+chmod 1777 "$new"
+mount --move "$new" /tmp
 mount -o remount,bind,ro /
 export CAPOLVM_TERRAFORM=/tmp/program/executor HOME=/ TMPDIR=/tmp
 unset XDG_CACHE_HOME
