@@ -130,8 +130,9 @@ func (r *report) summarize(out io.Writer, cost bool) {
 		fmt.Fprintf(out, "  %s %s\n", testjson.RelativePackagePath(test.Package), test.Test)
 	}
 
-	fmt.Fprintf(out, "\n%d passed, %d failed, %d skipped, in %s\n", r.execution.Total()-len(failed)-len(skipped), len(failed),
-		len(skipped), time.Since(r.start).Round(time.Second))
+	fmt.Fprintf(out, "\n%d packages in %s\n", len(r.wall), time.Since(r.start).Round(time.Second))
+	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", r.execution.Total()-len(failed)-len(skipped), len(failed),
+		len(skipped))
 }
 
 // skipReasons are the tests that were skipped, as package and name, by the reason that they give.

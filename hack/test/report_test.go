@@ -58,7 +58,7 @@ func TestASummaryNamesWhatFailedAndWhySomethingWasSkipped(t *testing.T) {
 
 	for _, want := range []string{
 		"ok    a ", "FAIL  b ", "b_test.go:3: it is broken\n", "skip  c ", "\n  needs root: c TestParent/child\n",
-		"\nFailed:\n  b TestBad\n", "\n2 passed, 1 failed, 1 skipped, in ",
+		"\nFailed:\n  b TestBad\n", "\n2 passed, 1 failed, 1 skipped\n",
 	} {
 		check.Contains(t, "the summary", out, want)
 	}
