@@ -88,7 +88,7 @@ func split(args []string) (flags, patterns []string) {
 		at--
 	}
 
-	return args[:at], args[at:]
+	return slices.Clip(args[:at]), args[at:]
 }
 
 // divide lists the packages of a module that the patterns match. Those that are to be tested alone are apart.

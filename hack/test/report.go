@@ -34,6 +34,11 @@ func newReport(out io.Writer) *report {
 
 // Event prints what an event adds to the report.
 func (r *report) Event(event testjson.TestEvent, execution *testjson.Execution) error {
+	if event.Action == testjson.ActionBuild {
+		fmt.Fprint(r.out, event.Output)
+		return nil
+	}
+
 	pkg := execution.Package(event.Package)
 
 	if seconds, ok := strings.CutPrefix(event.Output, cpuLine); ok {

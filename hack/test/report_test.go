@@ -86,7 +86,8 @@ func TestNothingPassesIfNothingRan(t *testing.T) {
 }
 
 func TestAPackageThatDoesNotBuildFails(t *testing.T) {
-	out, passed := reported(t, stream([4]string{"a", "output", "", "a.go:1:1: syntax error\n"}, [4]string{"a", "fail"}), false)
+	events := `{"ImportPath":"a","Action":"build-output","Output":"a.go:1:1: syntax error\n"}` + "\n"
+	out, passed := reported(t, events+stream([4]string{"a", "output", "", "FAIL a [build failed]\n"}, [4]string{"a", "fail"}), false)
 	check.Equal(t, "whether all passed", passed, false)
 	check.Contains(t, "the summary", out, "syntax error")
 	check.Contains(t, "the summary", out, "FAIL  a ")
@@ -104,6 +105,7 @@ func TestCostsAreInATable(t *testing.T) {
 
 func TestPatternsOfPackagesEndTheArguments(t *testing.T) {
 	flags, patterns := split([]string{"-run", "./x", "-short", "./a", "./b/..."})
+	_ = append(flags, "-v") // leaves the patterns as they are
 	check.Equal(t, "flags", flags, []string{"-run", "./x", "-short"})
 	check.Equal(t, "patterns", patterns, []string{"./a", "./b/..."})
 }
