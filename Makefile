@@ -22,11 +22,9 @@ demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-
 	@go build -o bin/demo ./hack/demo
 	@exec bin/demo $(if $(KEEP),-keep) $(if $(NODES),-nodes=$(NODES))
 
-# Tests run programs, which go test does not see when it looks for an earlier result: each test is run anew. API servers
-# and Cluster API managers of tests collect garbage less often.
+# Tests run programs, which go test does not see when it looks for an earlier result: each test is run anew.
 TEST = go run ./hack/test $(TESTFLAGS)
 TEST_ARGS = -count=1 -parallel 8
-test test-suites test-nodes test-security test-opentofu test-chaos: export GOGC := 400
 
 .PHONY: test
 test: tools tools-clusterctl ## Run the tests that each change needs: minutes, without root (go test -short)

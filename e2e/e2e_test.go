@@ -63,6 +63,8 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (int, error) {
+	testenv.CollectLessGarbage()
+
 	ctx := context.Background()
 	var err error
 	if suite.tools, err = toolchain.New(); err != nil {

@@ -64,6 +64,8 @@ func run(m *testing.M) (code int, err error) {
 		return m.Run(), nil //nolint:nilerr // each test says so
 	}
 
+	testenv.CollectLessGarbage()
+
 	if suite.tools, err = toolchain.New(); err != nil {
 		return 0, err
 	}

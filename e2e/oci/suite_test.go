@@ -71,6 +71,8 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int, err error) {
+	testenv.CollectLessGarbage()
+
 	ctx := context.Background()
 	if suite.tools, err = toolchain.New(); err != nil {
 		return 0, err

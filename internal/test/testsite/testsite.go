@@ -39,6 +39,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/guest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
@@ -56,6 +57,8 @@ type APIServer struct {
 
 // StartAPIServer starts one with our CRDs and policies and Cluster API's CRDs. Stop it also after an error.
 func StartAPIServer(ctx context.Context, tools *toolchain.Toolchain) (*APIServer, error) {
+	testenv.CollectLessGarbage()
+
 	assets, err := tools.Dir("plane")
 	if err != nil {
 		return nil, err
