@@ -92,6 +92,8 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	defer suite.plane.Stop()
+	testenv.OnInterrupt(suite.plane.Stop)
+
 	if suite.engine, err = suite.plane.EngineClient(); err != nil {
 		return 0, err
 	}

@@ -13,6 +13,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
 // secondPlane is another management plane for the same engine.
@@ -36,6 +37,7 @@ func secondPlane(t *testing.T, name string, change ...func(*localplane.Options))
 	}
 
 	t.Cleanup(plane.Stop)
+	testenv.OnInterrupt(plane.Stop)
 
 	return plane
 }

@@ -85,6 +85,8 @@ func StartAPIServer(ctx context.Context, tools *toolchain.Toolchain) (*APIServer
 		}
 	}
 
+	testenv.OnInterrupt(a.Stop)
+
 	if a.Config, err = a.Env.Start(); err != nil {
 		return a, fmt.Errorf("failed to start the API server: %w", err)
 	}
