@@ -529,6 +529,8 @@ func TestOneEngineHasOneKey(t *testing.T) {
 		"as it should be":                 {"https://engine.example.com/ovirt-engine", "engine.example.com"},
 		"with the API":                    {"https://engine.example.com/ovirt-engine/api/", "engine.example.com"},
 		"without a scheme":                {"engine.example.com", "engine.example.com"},
+		"in capitals":                     {"https://Engine.EXAMPLE.com", "engine.example.com"},
+		"with the port of https":          {"https://engine.example.com:443/", "engine.example.com"},
 		"another port is another engine":  {"https://engine.example.com:8443", "engine.example.com:8443"},
 		"a URL that is none is itself":    {"http://engine.example.com", "http://engine.example.com"},
 		"an IPv6 address keeps its parts": {"https://[fd00::443]/", "[fd00::443]"},
