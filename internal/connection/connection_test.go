@@ -151,6 +151,20 @@ func TestTheConnectionToAnEngine(t *testing.T) {
 			},
 			engine.Config{URL: server, Username: "admin@internal", Password: "p", CA: []byte(ca)},
 		},
+		"one of several URLs, in another case and with the API": {
+			worldOfOwn, func(w *world) {
+				w.objects.Secret.Data[infrav1.AllowedServerURLsKey] = []byte(
+					"https://other.example.com/ovirt-engine, https://ENGINE.example.com/ovirt-engine/api/")
+			},
+			engine.Config{URL: server, Username: "admin@internal", Password: "p", CA: []byte(ca)},
+		},
+		"a list of no URLs is the same as none": {
+			worldOfOwn, func(w *world) {
+				w.objects.Secret.Data[infrav1.AllowedServerURLsKey] = []byte(" \n")
+				w.objects.Unbound = true
+			},
+			engine.Config{URL: server, Username: "admin@internal", Password: "p", CA: []byte(ca)},
+		},
 		"objects of a command line have no namespace and need no consent": {
 			worldOfVault, func(w *world) {
 				w.objects.Secret.Namespace, w.objects.Secret.Annotations = "", nil
@@ -213,6 +227,10 @@ func TestAConnectionThatIsRefused(t *testing.T) {
 		"a Secret for another path of the engine": {
 			worldOfOwn, func(w *world) { w.server().ServerURL = "https://engine.example.com/else" },
 			infrav1.EngineNotAllowedReason, secret, "https://engine.example.com/else",
+		},
+		"a Secret for another port of the engine": {
+			worldOfOwn, func(w *world) { w.server().ServerURL = "https://engine.example.com:8443/ovirt-engine" },
+			infrav1.EngineNotAllowedReason, secret, "https://engine.example.com:8443/ovirt-engine",
 		},
 		"a Secret that names another engine, though the manager allows those that name none": {
 			worldOfOwn, func(w *world) {
