@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/utils/ptr"
 
@@ -51,7 +52,7 @@ func newSite(t *testing.T, version string) *site {
 		},
 	)
 
-	sim, err := ovirtsim.New(ovirtsim.Options{Inventory: world})
+	sim, err := ovirtsim.New(ovirtsim.Options{Inventory: world, Timings: ovirtsim.Timings{Clone: time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
