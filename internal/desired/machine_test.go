@@ -24,13 +24,16 @@ func TestParseMemory(t *testing.T) {
 		"8 GB":       8 * gib,
 		"1TB":        1024 * gib,
 		"4294967296": 4 * gib,
+		"256MB":      gib / 4,
+		"262144 KB":  gib / 4,
+		"12TB":       12 * 1024 * gib,
 	} {
 		if got, err := ParseMemory(text); err != nil || got != want {
 			t.Errorf("%q: got %d, %v; want %d", text, got, err, want)
 		}
 	}
 
-	for _, text := range []string{"7 GBB", "", "GB", "-1GB", "1PB", "100MB", "13TB", "1.0001GB", "7,5GB", "0x10GB"} {
+	for _, text := range []string{"7 GBB", "", "GB", "-1GB", "1PB", "255MB", "12289GB", "262145KB", "268435457", "1.0001GB", "7,5GB", "0x10GB"} {
 		if got, err := ParseMemory(text); err == nil {
 			t.Errorf("%q was read as %d", text, got)
 		}
