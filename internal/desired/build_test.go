@@ -649,6 +649,16 @@ func TestAMachineThatIsRefused(t *testing.T) {
 	}
 }
 
+// TestOneOfTwoMistakesIsReportedAtEachPass has a machine with two fields that its instance type excludes.
+func TestOneOfTwoMistakesIsReportedAtEachPass(t *testing.T) {
+	for range 50 { // a choice at random would be noticed
+		err := instanceType(t.Context(), nil, infrav1.VirtualMachine{
+			InstanceType: "Small", GuaranteedMemory: "1GB", MaximumMemory: "8GB",
+		}, &render.Machine{})
+		checkBlocked(t, err, infrav1.InvalidHardwareReason, "spec.virtualMachine.guaranteedMemory", "remove one of")
+	}
+}
+
 func checkBlocked(t *testing.T, err error, reason, field, message string) {
 	t.Helper()
 
