@@ -91,6 +91,10 @@ fuzz: ## Run each fuzz target for FUZZTIME (20s)
 	  done; \
 	done
 
+.PHONY: test-mutations
+test-mutations: executor ## Change the code, one fault at a time, and list those no unit test notices; PACKAGES='render internal/tfstate' for a few
+	go run ./hack/mutations $(PACKAGES)
+
 .PHONY: test-race
 test-race: tools ## Run the tests of the packages themselves with the race detector; needs a C compiler
 	@CGO_ENABLED=1 $(TEST) -- $(TEST_ARGS) -short -race -timeout 60m ./api/... ./cmd/... ./controllers/... ./internal/... ./render/...

@@ -366,7 +366,12 @@ var pool = []ipamv1.IPPoolReference{{APIGroup: "ipam.cluster.x-k8s.io", Kind: "I
 func TestNoAddressIsEverGivenTwice(t *testing.T) {
 	const size, steps = 12, 80
 
-	for seed := range uint64(4) {
+	seeds := uint64(4)
+	if testing.Short() {
+		seeds = 1
+	}
+
+	for seed := range seeds {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // a repeatable sequence

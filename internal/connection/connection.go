@@ -286,14 +286,15 @@ func RenderEngine(client *engine.Client, config engine.Config) render.Engine {
 	}
 }
 
-// EngineKey identifies the engine of a cluster by its host.
+// EngineKey identifies the engine of a cluster by its host and port, however its URL is written: two clusters on one
+// engine must not get the same address.
 func EngineKey(cluster *infrav1.OLVMCluster) string {
 	base, err := engine.BaseURL(cluster.Spec.OLVMOvirtAPIServer.ServerURL)
 	if err != nil {
 		return cluster.Spec.OLVMOvirtAPIServer.ServerURL
 	}
 
-	return base.Host
+	return strings.ToLower(strings.TrimSuffix(base.Host, ":443"))
 }
 
 // Connected reports whether the manager has ever used the engine of a cluster, the one that it names now, with its

@@ -38,6 +38,15 @@ func TestCapacityIsWhatTheVMGets(t *testing.T) {
 			CPU:    infrav1.CPU{Architecture: "aarch64"},
 		}, "4", "8Gi", infrav1.NodeInfo{Architecture: "arm64", OperatingSystem: "linux"}},
 	}
+	for architecture, want := range map[string]infrav1.Architecture{
+		"": "amd64", "amd64": "amd64", "arm64": "arm64", "s390x": "s390x",
+	} {
+		spec := infrav1.OLVMMachineSpec{VirtualMachine: infrav1.VirtualMachine{
+			CPU: infrav1.CPU{Architecture: architecture},
+		}}
+		check.Equal(t, "architecture "+architecture, NodeInfo(spec).Architecture, want)
+	}
+
 	for name, test := range tests {
 		spec := infrav1.OLVMMachineSpec{VirtualMachine: test.vm}
 		capacity, err := Capacity(spec)
@@ -50,9 +59,33 @@ func TestCapacityIsWhatTheVMGets(t *testing.T) {
 			t.Errorf("%s: got %+v", name, info)
 		}
 	}
+}
 
-	capacity, err := Capacity(infrav1.OLVMMachineSpec{VirtualMachine: infrav1.VirtualMachine{Memory: "a lot"}})
-	if err == nil || capacity != nil {
-		t.Errorf("memory that cannot be read: got %v, %v", capacity, err)
+// TestACapacityThatOnlyTheEngineKnows has specs that say nothing about the size of the VM.
+func TestACapacityThatOnlyTheEngineKnows(t *testing.T) {
+	tests := map[string]struct {
+		vm                     infrav1.VirtualMachine
+		reason, field, message string
+	}{
+		"an instance type": {
+			infrav1.VirtualMachine{Memory: "8GB", InstanceType: "Small"}, infrav1.InvalidHardwareReason,
+			"spec.virtualMachine.instanceType", `only the engine knows the size of instance type "Small"`,
+		},
+		"the CPU of a host": {
+			infrav1.VirtualMachine{Memory: "8GB", CPU: infrav1.CPU{AutoPinningPolicy: "resize_and_pin"}},
+			infrav1.InvalidHardwareReason, "spec.virtualMachine.cpu.autoPinningPolicy",
+			"only the host knows the size of the CPU",
+		},
+		"memory that is no size": {
+			infrav1.VirtualMachine{Memory: "a lot"}, infrav1.InvalidMemoryReason, "spec.virtualMachine.memory",
+			`"a lot" is not a size`,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			capacity, err := Capacity(infrav1.OLVMMachineSpec{VirtualMachine: test.vm})
+			check.Equal(t, "capacity", capacity, nil)
+			checkBlocked(t, err, test.reason, test.field, test.message)
+		})
 	}
 }

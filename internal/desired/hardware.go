@@ -45,12 +45,14 @@ func instanceType(ctx context.Context, client *engine.Client, vm infrav1.Virtual
 			vm.InstanceType)
 	}
 
-	for field, value := range map[string]string{
-		"guaranteedMemory": vm.GuaranteedMemory,
-		"maximumMemory":    vm.MaximumMemory,
+	// Always the same of two: a condition that changes at each pass never settles.
+	for _, size := range []struct{ field, value string }{
+		{"guaranteedMemory", vm.GuaranteedMemory},
+		{"maximumMemory", vm.MaximumMemory},
 	} {
-		if value != "" {
-			return invalid(vmPath+field, "the instance type %q has the memory; remove one of the two", vm.InstanceType)
+		if size.value != "" {
+			return invalid(vmPath+size.field, "the instance type %q has the memory; remove one of the two",
+				vm.InstanceType)
 		}
 	}
 

@@ -2,17 +2,11 @@ package desired
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
@@ -30,13 +24,16 @@ func TestParseMemory(t *testing.T) {
 		"8 GB":       8 * gib,
 		"1TB":        1024 * gib,
 		"4294967296": 4 * gib,
+		"256MB":      gib / 4,
+		"262144 KB":  gib / 4,
+		"12TB":       12 * 1024 * gib,
 	} {
 		if got, err := ParseMemory(text); err != nil || got != want {
 			t.Errorf("%q: got %d, %v; want %d", text, got, err, want)
 		}
 	}
 
-	for _, text := range []string{"7 GBB", "", "GB", "-1GB", "1PB", "100MB", "13TB", "1.0001GB", "7,5GB", "0x10GB"} {
+	for _, text := range []string{"7 GBB", "", "GB", "-1GB", "1PB", "255MB", "12289GB", "262145KB", "268435457", "1.0001GB", "7,5GB", "0x10GB"} {
 		if got, err := ParseMemory(text); err == nil {
 			t.Errorf("%q was read as %d", text, got)
 		}
@@ -53,148 +50,6 @@ func TestOwnerMarkersAreReadBack(t *testing.T) {
 		if got, ok := ownermark.OwnerOf(comment); ok {
 			t.Errorf("%q was taken for a marker of %+v", comment, got)
 		}
-	}
-}
-
-func TestEngineConfigNamesTheFieldAndTheRemedy(t *testing.T) {
-	server := infrav1.OvirtAPIServer{
-		ServerURL:         "https://engine.example.com/ovirt-engine",
-		CredentialsSecret: infrav1.NamespacedName{Name: "creds"},
-		CAConfigMap:       &infrav1.NamespacedName{Name: "ca"},
-	}
-	secret := func(data map[string][]byte) *corev1.Secret {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: "creds"}, Data: data}
-	}
-	bound := func(urls string) *corev1.Secret {
-		return secret(map[string][]byte{
-			"username":          []byte("admin@internal"),
-			"password":          []byte("secret\n"),
-			"allowedServerURLs": []byte(urls),
-		})
-	}
-	good := bound(server.ServerURL)
-	elsewhere := func(allowed string) *corev1.Secret {
-		out := good.DeepCopy()
-		out.Namespace, out.Annotations = "vault", map[string]string{infrav1.AllowedNamespacesAnnotation: allowed}
-		return out
-	}
-	sim, err := ovirtsim.New(ovirtsim.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sim.Close()
-	ca := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "ca"},
-		Data:       map[string]string{"ca.crt": string(sim.CA())},
-	}
-	with := func(change func(*infrav1.OvirtAPIServer)) infrav1.OvirtAPIServer {
-		changed := *server.DeepCopy()
-		change(&changed)
-		return changed
-	}
-	shared := ca.DeepCopy()
-	shared.Namespace, shared.Annotations = "vault", map[string]string{infrav1.AllowedNamespacesAnnotation: "*"}
-	theirs := with(func(s *infrav1.OvirtAPIServer) { s.CAConfigMap.Namespace = "vault" })
-
-	tests := map[string]struct {
-		server infrav1.OvirtAPIServer
-		secret *corev1.Secret
-		ca     *corev1.ConfigMap
-		reason string
-		// unbound is the manager's flag for Secrets that name no engine.
-		unbound bool
-	}{
-		"all there": {server, good, ca, "", false},
-		"the other keys": {server, secret(map[string][]byte{
-			"ovirt_username": []byte("a@b"),
-			"ovirt_password": []byte("c"),
-			"ovirt_url":      []byte("https://engine.example.com/ovirt-engine/api"),
-		}), ca, "", false},
-		"no CA is asked for": {with(func(s *infrav1.OvirtAPIServer) {
-			s.CAConfigMap = nil
-		}), good, nil, "", false},
-		"no verification needs no CA": {with(func(s *infrav1.OvirtAPIServer) {
-			s.InsecureSkipTLSVerify = true
-		}), good, nil, "", false},
-		"a ConfigMap of others": {server, good, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "ca"},
-			Data:       ca.Data,
-		}, infrav1.CAConfigMapInvalidReason, false},
-		"a Secret of others": {server, elsewhere(""), ca, infrav1.CredentialsNotAllowedReason, false},
-		"a Secret that others may use": {
-			server,
-			elsewhere("there, elsewhere"),
-			ca,
-			infrav1.CredentialsNotAllowedReason,
-			false,
-		},
-		"a Secret that we may use":   {theirs, elsewhere("there, here"), shared, "", false},
-		"a Secret for everybody":     {theirs, elsewhere("*"), shared, "", false},
-		"a Secret of others, our CA": {server, elsewhere("*"), ca, infrav1.CAConfigMapInvalidReason, false},
-		"a Secret of others, no CA": {with(func(s *infrav1.OvirtAPIServer) {
-			s.CAConfigMap = nil
-		}), elsewhere("*"), nil, "", false},
-		"a Secret of others, unverified": {with(func(s *infrav1.OvirtAPIServer) {
-			s.InsecureSkipTLSVerify = true
-		}), elsewhere("*"), nil, infrav1.CredentialsNotAllowedReason, false},
-		"another engine": {with(func(s *infrav1.OvirtAPIServer) {
-			s.ServerURL = "https://attacker.example.com/ovirt-engine"
-		}), good, ca, infrav1.EngineNotAllowedReason, false},
-		"another path of it": {with(func(s *infrav1.OvirtAPIServer) {
-			s.ServerURL = "https://engine.example.com/evil"
-		}), good, ca, infrav1.EngineNotAllowedReason, false},
-		"a port of it": {with(func(s *infrav1.OvirtAPIServer) {
-			s.ServerURL = "https://engine.example.com:8443/ovirt-engine"
-		}), good, ca, infrav1.EngineNotAllowedReason, false},
-		"a Secret that names no engine": {server, bound(""), ca, infrav1.EngineNotAllowedReason, false},
-		"one of several": {
-			server,
-			bound("https://other.example.com/ovirt-engine, https://ENGINE.example.com/ovirt-engine/api/"),
-			ca,
-			"",
-			false,
-		},
-		"no engine, with the flag": {server, bound(" \n"), ca, "", true},
-		"another engine, with the flag": {
-			server,
-			bound("https://other.example.com/ovirt-engine"),
-			ca,
-			infrav1.EngineNotAllowedReason,
-			true,
-		},
-		"no Secret": {server, nil, ca, infrav1.CredentialsNotFoundReason, false},
-		"no password": {server, secret(map[string][]byte{
-			"username":          []byte("a@b"),
-			"allowedServerURLs": []byte(server.ServerURL),
-		}), ca, infrav1.CredentialsNotFoundReason, false},
-		"no ConfigMap": {server, good, nil, infrav1.CAConfigMapInvalidReason, false},
-		"a ConfigMap without a CA": {server, good, &corev1.ConfigMap{
-			Data: map[string]string{"ca.crt": "no certificate"},
-		}, infrav1.CAConfigMapInvalidReason, false},
-		"a URL that is not encrypted": {with(func(s *infrav1.OvirtAPIServer) {
-			s.ServerURL = "http://engine"
-		}), good, ca, infrav1.EngineUnreachableReason, false},
-		"a URL with the path of the API": {with(func(s *infrav1.OvirtAPIServer) {
-			s.ServerURL += "/api/"
-		}), good, ca, "", false},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			config, err := connection.Config(&infrav1.OLVMCluster{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "here"},
-				Spec:       infrav1.OLVMClusterSpec{OLVMOvirtAPIServer: test.server},
-			}, connection.Objects{Secret: test.secret, CA: test.ca, Unbound: test.unbound})
-
-			var field *blocker.Error
-			switch {
-			case test.reason == "" && err != nil:
-				t.Fatal(err)
-			case test.reason != "" && (!errors.As(err, &field) || field.Reason != test.reason || field.Field == ""):
-				t.Fatalf("got %v, want reason %s", err, test.reason)
-			case test.reason == "" && config.Password == "secret\n":
-				t.Fatal("the line break at the end of the password was kept")
-			}
-		})
 	}
 }
 

@@ -83,3 +83,34 @@ func TestRouterIDsAreUsedUp(t *testing.T) {
 	check.Error(t, err, "all 255 IDs are in use")
 	check.Equal(t, "the one that is free", got[APIRouter], 100)
 }
+
+func TestRouterIDsThatAreRecorded(t *testing.T) {
+	t.Parallel()
+
+	tests := map[string]struct {
+		annotation, problem string
+		want                RouterIDs
+	}{
+		"none yet":    {"", "", RouterIDs{}},
+		"two of them": {`{"api":51,"lb/a":7}`, "", RouterIDs{APIRouter: 51, BalancerRouter("a"): 7}},
+		"no JSON": {
+			"51", "metadata.annotations[" + infrav1.RouterIDsAnnotation + "]: ", RouterIDs{},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := &infrav1.OLVMCluster{}
+			c.Annotations = map[string]string{infrav1.RouterIDsAnnotation: test.annotation}
+			got, err := RecordedRouterIDs(c)
+			check.Error(t, err, test.problem)
+			check.Equal(t, "IDs", got, test.want)
+		})
+	}
+}
+
+func TestRouterIDsWithoutThoseOfAnotherCluster(t *testing.T) {
+	t.Parallel()
+	ours := RouterIDs{APIRouter: 51, IngressRouter: 52, BalancerRouter("a"): 53}
+	check.Equal(t, "without two", ours.Without(RouterIDs{APIRouter: 53, "other": 51}), RouterIDs{IngressRouter: 52})
+	check.Equal(t, "without none", ours.Without(nil), ours)
+}

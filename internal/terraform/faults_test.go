@@ -113,10 +113,17 @@ func TestALinkThatCannotBeMadeIsAnError(t *testing.T) {
 func TestAnExecutorThatIgnoresTheInterruptIsKilled(t *testing.T) {
 	x := pretender(t, `trap "" INT; echo $$ >pid; while :; do sleep 0.1; done`, "")
 	dir := filepath.Join(t.TempDir(), "work")
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 500*time.Millisecond, &terraform.TimeoutError{
-		Limit: time.Minute,
-	})
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	go func() { // as soon as the executor runs
+		for ctx.Err() == nil {
+			if content, _ := os.ReadFile(filepath.Join(dir, "pid")); len(content) > 0 {
+				cancel(&terraform.TimeoutError{Limit: time.Minute})
+			}
+
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
 	_, err := x.Apply(ctx, terraform.Request{Dir: dir})
 	var late *terraform.TimeoutError
 	if !errors.As(err, &late) {

@@ -255,11 +255,11 @@ func TestCancelAndPanicEndAJob(t *testing.T) {
 func TestShutdownWaitsForTheRunsAndTakesNoMore(t *testing.T) {
 	r := NewRunner(1, time.Hour, nil)
 	saved := false
-	started := make(chan struct{})
+	started, save := make(chan struct{}), make(chan struct{})
 	if _, err := r.Submit(Job{Key: "a", Run: func(ctx context.Context) (Summary, error) {
 		close(started)
 		<-ctx.Done()
-		time.Sleep(50 * time.Millisecond) // saving the state
+		<-save
 		saved = true
 
 		return Summary{}, context.Cause(ctx)
@@ -271,6 +271,8 @@ func TestShutdownWaitsForTheRunsAndTakesNoMore(t *testing.T) {
 	if r.Shutdown(0) {
 		t.Error("the run ended at once")
 	}
+
+	close(save)
 
 	if !r.Shutdown(time.Minute) {
 		t.Error("the run did not end")

@@ -538,10 +538,278 @@ func TestAStateThatCannotBeUsedIsReportedAndKept(t *testing.T) {
 }
 
 func TestNamesFitIntoLabels(t *testing.T) {
-	long := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("a", 80)}}
-	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("a", 81)}}
-	if len(suffix(long.Name)) > 63 || suffix(long.Name) == suffix(other.Name) {
-		t.Errorf("%s and %s", suffix(long.Name), suffix(other.Name))
+	fits := strings.Repeat("a", 63)
+	check.Equal(t, "the longest name that fits", suffix(fits), fits)
+
+	long, other := suffix(fits+"a"), suffix(fits+"b")
+	check.Equal(t, "length of a longer one", len(long), 63)
+	check.Equal(t, "it begins with the name", strings.HasPrefix(long, fits[:54]+"-"), true)
+	check.Equal(t, "two that begin alike are the same", long == other, false)
+
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}
+	check.Equal(t, "name of a Secret", (&Store{Prefix: "olvmcluster."}).SecretName(owner),
+		"tfstate-default-olvmcluster.demo")
+}
+
+// TestARunReadsTheSecretOnce has the saves of one run, and those of the next.
+func TestARunReadsTheSecretOnce(t *testing.T) {
+	r := newRemembering(t)
+	reads := func(what string, want int, act func() error) {
+		t.Helper()
+		before := r.reader.gets
+		check.Error(t, act(), "")
+		check.Equal(t, "reads of "+what, r.reader.gets-before, want)
+	}
+	save := func(serial int, digest string) func() error {
+		return func() error {
+			return r.SaveApplied(t.Context(), r.owner, "demo", state("l", serial, "vm-1"), digest)
+		}
+	}
+
+	reads("the first save", 1, save(1, ""))
+	reads("the second", 0, save(2, ""))
+	reads("the last one, with a digest", 0, save(3, "digest"))
+	check.Equal(t, "Secrets that are kept after the run", len(r.latest), 0)
+	reads("the first save of the next run", 1, save(4, ""))
+	reads("a mark", 0, func() error { return r.MarkApplied(t.Context(), r.owner, "other") })
+	check.Equal(t, "Secrets that are kept after the mark", len(r.latest), 0)
+	reads("taking out user data", 1, func() error { return r.ForgetUserData(t.Context(), r.owner, "demo") })
+	check.Equal(t, "Secrets that are kept after that", len(r.latest), 0)
+	reads("a load", 1, func() error {
+		_, err := r.Load(t.Context(), r.owner)
+		return err
+	})
+	reads("the save that follows it", 0, save(5, ""))
+	r.Forget(client.ObjectKeyFromObject(r.owner))
+	reads("a save after the owner was forgotten", 1, save(6, ""))
+}
+
+func TestWhatAStateHas(t *testing.T) {
+	tests := map[string]struct {
+		resources, vm string
+		empty         bool
+	}{
+		"nothing": {"", "", true},
+		"a VM":    {`{"mode":"managed","type":"ovirt_vm","instances":[{"attributes":{"id":"a"}}]}`, "a", false},
+		"a VM that was taken over": {
+			`{"mode":"managed","type":"ovirt_adopted_vm","instances":[{"attributes":{"id":"b"}}]}`, "b", false,
+		},
+		"a resource without instances": {`{"mode":"managed","type":"ovirt_vm","instances":[]}`, "", true},
+		"what was only read":           {`{"mode":"data","type":"ovirt_vm","instances":[{"attributes":{"id":"a"}}]}`, "", true},
+		"something else": {
+			`{"mode":"managed","type":"ovirt_nic","instances":[{"attributes":{"id":"a"}}]}`, "", false,
+		},
+		"no instances, and then one": {
+			`{"mode":"managed","type":"ovirt_vm","instances":[]},` +
+				`{"mode":"managed","type":"ovirt_vm","instances":[{"attributes":{"id":"c"}}]}`, "c", false,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := Parse([]byte(`{"version":4,"lineage":"l","resources":[` + test.resources + `]}`))
+			check.Error(t, err, "")
+			check.Equal(t, "it is empty", got.Empty(), test.empty)
+			check.Equal(t, "VM", got.VMID(), test.vm)
+		})
+	}
+}
+
+func TestAStateIsComplete(t *testing.T) {
+	with, err := Parse(state("l", 1, "vm-1"))
+	check.Error(t, err, "")
+	without, err := Parse(state("l", 1, ""))
+	check.Error(t, err, "")
+
+	tests := map[string]struct {
+		state  *State
+		digest string
+		want   bool
+	}{
+		"with a VM, and applied":          {with, "digest", true},
+		"with a VM, while a run goes on":  {with, "", false},
+		"without a VM, and applied":       {without, "digest", false},
+		"without a VM, before any is run": {without, "", false},
+	}
+	for name, test := range tests {
+		state := *test.state
+		state.AppliedDigest = test.digest
+		check.Equal(t, name, state.Complete(), test.want)
+	}
+
+	check.Equal(t, "none", (*State)(nil).Complete(), false)
+}
+
+// failingClient fails writes, by their verbs.
+type failingClient struct {
+	client.Client
+	fails map[string]error
+}
+
+func (c *failingClient) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
+	if err := c.fails["create"]; err != nil {
+		return err
+	}
+
+	return c.Client.Create(ctx, object, options...)
+}
+
+func (c *failingClient) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
+	if err := c.fails["update"]; err != nil {
+		return err
+	}
+
+	return c.Client.Update(ctx, object, options...)
+}
+
+func (c *failingClient) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+	if err := c.fails["delete"]; err != nil {
+		return err
+	}
+
+	return c.Client.Delete(ctx, object, options...)
+}
+
+func (c *failingClient) Patch(
+	ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption,
+) error {
+	if err := c.fails["patch"]; err != nil {
+		return err
+	}
+
+	return c.Client.Patch(ctx, object, patch, options...)
+}
+
+// TestWritesThatTheAPIServerRefuses has what must be reported, and what is done already or soon again.
+func TestWritesThatTheAPIServerRefuses(t *testing.T) {
+	secrets, cause := corev1.Resource("secrets"), errors.New("because")
+	forbidden := apierrors.NewForbidden(secrets, "s", cause)
+	conflict := apierrors.NewConflict(secrets, "s", cause)
+	gone := apierrors.NewNotFound(secrets, "s")
+
+	hold := func(r *remembering) error {
+		secret := r.secret()
+		secret.Labels = nil
+		check.Error(r.t, r.api.Update(r.t.Context(), secret), "")
+		r.fill(nil)
+		got, err := r.Hold(r.t.Context(), r.owner, "demo")
+		check.Equal(r.t, "the state is returned", got.VMID() == "vm-1", err == nil)
+
+		return err
+	}
+	givenUp := func(r *remembering) error {
+		check.Error(r.t, r.api.Delete(r.t.Context(), r.secret()), "")
+		got, err := r.GivenUp(r.t.Context(), r.owner)
+		check.Equal(r.t, "it is given up", got, err == nil)
+
+		return err
+	}
+	remove := func(r *remembering) error {
+		other := &Store{Client: r.api, Reader: r.api}
+		check.Error(r.t, other.Save(r.t.Context(), r.owner, "demo", state("l", 2, "")), "")
+
+		return r.Delete(r.t.Context(), r.owner)
+	}
+	mark := func(r *remembering) error { return r.MarkApplied(r.t.Context(), r.owner, "digest") }
+	save := func(r *remembering) error {
+		return r.Save(r.t.Context(), r.owner, "demo", state("l", 2, "vm-1"))
+	}
+
+	tests := map[string]struct {
+		verb    string
+		fails   error
+		act     func(*remembering) error
+		problem string
+	}{
+		"giving a Secret back":                          {"update", forbidden, hold, "failed to give the state Secret"},
+		"giving a Secret back that a run saves":         {"update", conflict, hold, ""},
+		"giving a Secret back that is gone":             {"update", gone, hold, ""},
+		"letting a Secret go that is given up":          {"update", forbidden, givenUp, "failed to release the state"},
+		"letting a Secret go that is gone":              {"update", gone, givenUp, ""},
+		"letting a Secret go that is deleted":           {"update", forbidden, remove, "failed to release the state"},
+		"letting a Secret go that is deleted and gone":  {"update", gone, remove, ""},
+		"deleting a Secret":                             {"delete", forbidden, remove, "failed to delete the state"},
+		"deleting a Secret that is gone":                {"delete", gone, remove, ""},
+		"deleting a Secret that was made anew":          {"delete", conflict, remove, ""},
+		"marking a state":                               {"patch", forbidden, mark, "failed to mark the state Secret"},
+		"marking a state that is gone: nothing is made": {"patch", gone, mark, ""},
+		"saving a state":                                {"update", forbidden, save, "failed to write the state Secret"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newRemembering(t)
+			r.save(1)
+			r.Client = &failingClient{Client: r.api, fails: map[string]error{test.verb: test.fails}}
+			err := test.act(r)
+			check.Error(t, err, test.problem)
+
+			if test.problem != "" {
+				check.Equal(t, "the cause is kept", apierrors.IsForbidden(err), true)
+			}
+		})
+	}
+}
+
+// TestASaveThatFailedMayHaveBeenWritten has an API server whose answer is lost.
+func TestASaveThatFailedMayHaveBeenWritten(t *testing.T) {
+	r := newRemembering(t)
+	r.save(1)
+	r.wantHold("before it", 1, 0)
+	r.Client = &failingClient{Client: r.api, fails: map[string]error{"update": errors.New("connection reset")}}
+	check.Error(t, r.Save(t.Context(), r.owner, "demo", state("l", 2, "vm-1")), "connection reset")
+	r.wantHold("after it", 1, 1)
+}
+
+// TestAStateThatIsDeletedOrUnreadableIsLeftAlone has states that a person has to decide on, or has decided on.
+func TestAStateThatIsDeletedOrUnreadableIsLeftAlone(t *testing.T) {
+	unreadable := func(s *corev1.Secret) { s.Data[dataKey] = []byte("x") }
+
+	tests := map[string]struct {
+		change  func(*corev1.Secret)
+		deleted bool
+		act     func(*remembering) error
+		problem string
+	}{
+		"a look at one that is deleted": {
+			func(s *corev1.Secret) { s.Labels = nil }, true, func(r *remembering) error {
+				_, err := r.Hold(r.t.Context(), r.owner, "demo")
+				return err
+			}, "",
+		},
+		"a deletion of one that cannot be read": {
+			unreadable, false, func(r *remembering) error { return r.Delete(r.t.Context(), r.owner) },
+			"it is not gzip",
+		},
+		"user data of one that cannot be read": {
+			unreadable, false, func(r *remembering) error {
+				return r.ForgetUserData(r.t.Context(), r.owner, "demo")
+			}, "it is not gzip",
+		},
+		"one that nobody deletes is not given up": {
+			unreadable, false, func(r *remembering) error {
+				givenUp, err := r.GivenUp(r.t.Context(), r.owner)
+				check.Equal(r.t, "it is given up", givenUp, false)
+
+				return err
+			}, "",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newRemembering(t)
+			r.save(1)
+			secret := r.secret()
+			test.change(secret)
+			check.Error(t, r.api.Update(t.Context(), secret), "")
+
+			if test.deleted {
+				check.Error(t, r.api.Delete(t.Context(), secret), "")
+			}
+
+			r.Forget(client.ObjectKeyFromObject(r.owner))
+			before := r.secret().ResourceVersion
+			check.Error(t, test.act(r), test.problem)
+			check.Equal(t, "version of the Secret", r.secret().ResourceVersion, before)
+		})
 	}
 }
 

@@ -152,6 +152,13 @@ var modules = map[string][]tool{
 			module: "github.com/CycloneDX/cyclonedx-gomod",
 		},
 	},
+	"gremlins": {
+		{
+			name:   "gremlins",
+			pkg:    "github.com/go-gremlins/gremlins/cmd/gremlins",
+			module: "github.com/go-gremlins/gremlins",
+		},
+	},
 	"vuln": {{name: "govulncheck", pkg: "golang.org/x/vuln/cmd/govulncheck", module: "golang.org/x/vuln"}},
 }
 

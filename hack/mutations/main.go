@@ -1,0 +1,241 @@
+// Command mutations shows whether unit tests notice faults: it makes small changes to the code, one at a time, and runs
+// the tests of the changed package after each.
+//
+//	go run ./hack/mutations [PACKAGE ...]
+//
+// Without arguments it measures every package that has a floor. It prints a table and each change that no test notices,
+// and fails if a package is below its floor. Gremlins makes the changes; gocommand.go names its faults.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
+)
+
+// floor is what the tests of a package must reach.
+type floor struct {
+	// pkg is the folder of the package.
+	pkg string
+	// killed is the least percentage of mutants that tests notice, among those that tests run.
+	killed float64
+	// covered is the least percentage of mutants that tests run; 0 accepts any.
+	covered float64
+}
+
+// floors has the packages whose mistakes cost machines or states. Raise a floor when its package is well above it; never
+// lower one.
+var floors = []floor{
+	{pkg: "render", killed: 85},
+	{pkg: "internal/tfstate", killed: 85},
+	{pkg: "internal/terraform", killed: 85},
+	{pkg: "internal/addressing", killed: 85},
+	{pkg: "internal/connection", killed: 85},
+	{pkg: "internal/desired", killed: 85},
+	{pkg: "controllers/machine", killed: 85, covered: 60},
+}
+
+// A mutant may take timeoutCoefficient times as long as the unchanged tests, and no less than leastTimeout. Gremlins does
+// not count the time that the compiler and the linker take, nor that another worker slows them down. The rest is room
+// for machines whose load varies: only a mutant that never ends may time out.
+const (
+	timeoutCoefficient = 20
+	leastTimeout       = 2 * time.Minute
+)
+
+func main() {
+	if realGo := os.Getenv(goCommandEnv); realGo != "" {
+		os.Exit(runGoCommand(realGo, os.Args[1:]))
+	}
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutations:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, packages []string) error {
+	chosen, err := choose(packages)
+	if err != nil {
+		return err
+	}
+
+	g, err := newGremlins(ctx)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(g.dir)
+
+	var results []result
+
+	for _, f := range chosen {
+		r, err := g.measure(ctx, f)
+		if err != nil {
+			return fmt.Errorf("failed to measure %s: %w", f.pkg, err)
+		}
+
+		results = append(results, r)
+	}
+
+	fmt.Print(table(results))
+
+	return belowFloors(results)
+}
+
+// choose returns the floors of these packages, or all.
+func choose(packages []string) ([]floor, error) {
+	if len(packages) == 0 {
+		return floors, nil
+	}
+
+	var out []floor
+
+	for _, name := range packages {
+		name = filepath.ToSlash(filepath.Clean(name))
+
+		i := slices.IndexFunc(floors, func(f floor) bool { return f.pkg == name })
+		if i < 0 {
+			return nil, fmt.Errorf("package %s has no floor; add it to hack/mutations/main.go", name)
+		}
+
+		out = append(out, floors[i])
+	}
+
+	return out, nil
+}
+
+// gremlins runs gremlins.
+type gremlins struct {
+	// root of the checkout.
+	root string
+	// program is gremlins, and environment the one that it runs in.
+	program     string
+	environment []string
+	// dir is a temporary folder.
+	dir string
+}
+
+// newGremlins builds gremlins unless it is in the cache.
+func newGremlins(ctx context.Context) (*gremlins, error) {
+	tools, err := toolchain.New()
+	if err != nil {
+		return nil, err
+	}
+
+	if err := tools.Build(ctx, "gremlins"); err != nil {
+		return nil, err
+	}
+
+	program, err := tools.Path("gremlins", "gremlins")
+	if err != nil {
+		return nil, err
+	}
+
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("failed to find this program: %w", err)
+	}
+
+	realGo, err := exec.LookPath("go")
+	if err != nil {
+		return nil, fmt.Errorf("failed to find go: %w", err)
+	}
+
+	dir, err := os.MkdirTemp("", "mutations-")
+	if err != nil {
+		return nil, fmt.Errorf("failed to make a temporary folder: %w", err)
+	}
+
+	if err := os.Symlink(self, filepath.Join(dir, "go")); err != nil {
+		return nil, errors.Join(fmt.Errorf("failed to stand in for go: %w", err), os.RemoveAll(dir))
+	}
+
+	path := dir + string(os.PathListSeparator) + os.Getenv("PATH")
+
+	return &gremlins{
+		root:        tools.Root(),
+		program:     program,
+		environment: append(os.Environ(), "PATH="+path, goCommandEnv+"="+realGo),
+		dir:         dir,
+	}, nil
+}
+
+// measure runs gremlins for one package.
+func (g *gremlins) measure(ctx context.Context, f floor) (result, error) {
+	start := time.Now()
+	fmt.Fprintf(os.Stderr, "mutations: %s\n", f.pkg)
+
+	coefficient, err := g.coefficient(ctx, f)
+	if err != nil {
+		return result{}, err
+	}
+
+	// Gremlins would count the mutants of files that this platform does not compile.
+	ignored, err := g.goCommand(ctx, "list", "-f", `{{join .IgnoredGoFiles "\n"}}`, "./"+f.pkg)
+	if err != nil {
+		return result{}, err
+	}
+
+	output := filepath.Join(g.dir, strings.ReplaceAll(f.pkg, "/", "-")+".json")
+	args := []string{
+		"unleash", "--output", output, "--output-statuses", "lt",
+		"--timeout-coefficient", strconv.Itoa(coefficient),
+	}
+
+	for _, file := range strings.Fields(ignored) {
+		args = append(args, "--exclude-files", "^"+regexp.QuoteMeta(file)+"$")
+	}
+
+	command := exec.CommandContext(ctx, g.program, append(args, "./"+f.pkg)...)
+	command.Dir, command.Env, command.Stdout, command.Stderr = g.root, g.environment, os.Stderr, os.Stderr
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	if err := command.Run(); err != nil {
+		return result{}, fmt.Errorf("gremlins: %w", err)
+	}
+
+	r, err := readResult(f, output)
+	r.elapsed = time.Since(start)
+
+	return r, err
+}
+
+// coefficient times the duration of the unchanged tests is how long a mutant may take.
+func (g *gremlins) coefficient(ctx context.Context, f floor) (int, error) {
+	// Gremlins takes the time of its first run for that of the tests: compile what they need before.
+	if _, err := g.goCommand(ctx, testFlags("test", "-cover", "-run", "^$", "./"+f.pkg)...); err != nil {
+		return 0, err
+	}
+
+	start := time.Now()
+	if _, err := g.goCommand(ctx, testFlags("test", "-cover", "./"+f.pkg)...); err != nil {
+		return 0, err
+	}
+
+	return max(timeoutCoefficient, int(leastTimeout/time.Since(start))+1), nil
+}
+
+// goCommand runs the real go and returns what it prints.
+func (g *gremlins) goCommand(ctx context.Context, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, "go", args...)
+	command.Dir = g.root
+	output, err := command.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("go %s: %w\n%s", args[0], err, output)
+	}
+
+	return string(output), nil
+}

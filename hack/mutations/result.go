@@ -1,0 +1,150 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Statuses of mutants, in the words of gremlins.
+const (
+	killed     = "KILLED"
+	lived      = "LIVED"
+	timedOut   = "TIMED OUT"
+	notViable  = "NOT VIABLE"
+	notCovered = "NOT COVERED"
+)
+
+// mutant is one change of the code.
+type mutant struct {
+	file         string
+	line, column int
+	// kind says what was changed to what, and status what became of it.
+	kind, status string
+}
+
+// result is what was measured of one package.
+type result struct {
+	floor   floor
+	mutants []mutant
+	elapsed time.Duration
+}
+
+// readResult reads what gremlins wrote.
+func readResult(f floor, path string) (result, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return result{}, fmt.Errorf("failed to read the output of gremlins: %w", err)
+	}
+
+	var document struct {
+		Files []struct {
+			Name      string `json:"file_name"`
+			Mutations []struct {
+				Type   string `json:"type"`
+				Status string `json:"status"`
+				Line   int    `json:"line"`
+				Column int    `json:"column"`
+			} `json:"mutations"`
+		} `json:"files"`
+	}
+	if err := json.Unmarshal(content, &document); err != nil {
+		return result{}, fmt.Errorf("failed to parse the output of gremlins: %w", err)
+	}
+
+	out := result{floor: f}
+
+	for _, file := range document.Files {
+		for _, m := range file.Mutations {
+			out.mutants = append(out.mutants, mutant{file.Name, m.Line, m.Column, m.Type, m.Status})
+		}
+	}
+
+	slices.SortFunc(out.mutants, func(a, b mutant) int {
+		return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.line, b.line), cmp.Compare(a.column, b.column),
+			cmp.Compare(a.kind, b.kind))
+	})
+
+	return out, nil
+}
+
+// count is the number of mutants with one of these statuses.
+func (r result) count(statuses ...string) int {
+	n := 0
+
+	for _, m := range r.mutants {
+		if slices.Contains(statuses, m.status) {
+			n++
+		}
+	}
+
+	return n
+}
+
+// efficacy is the percentage of mutants that tests notice, among those that tests run.
+func (r result) efficacy() float64 { return percent(r.count(killed), r.count(killed, lived)) }
+
+// coverage is the percentage of mutants that tests run.
+func (r result) coverage() float64 {
+	return percent(r.count(killed, lived), r.count(killed, lived, notCovered))
+}
+
+func percent(part, whole int) float64 {
+	if whole == 0 {
+		return 0
+	}
+
+	return 100 * float64(part) / float64(whole)
+}
+
+// table has a line for each package, and then one for each mutant that no test notices.
+func table(results []result) string {
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "package\tmutants\tcovered\tkilled\tlived\ttimed out\tnot viable\tkilled %\tcovered %\tseconds\n")
+
+	for _, r := range results {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t%.1f\t%.0f\n", r.floor.pkg, len(r.mutants),
+			r.count(killed, lived, timedOut), r.count(killed), r.count(lived), r.count(timedOut), r.count(notViable),
+			r.efficacy(), r.coverage(), r.elapsed.Seconds())
+	}
+
+	_ = w.Flush()
+
+	out.WriteString("\nNo test notices:\n")
+
+	for _, r := range results {
+		for _, m := range r.mutants {
+			if m.status == lived {
+				fmt.Fprintf(&out, "  %s/%s:%d:%d %s\n", r.floor.pkg, m.file, m.line, m.column, m.kind)
+			}
+		}
+	}
+
+	return out.String()
+}
+
+// belowFloors is an error that names each package that is below its floor.
+func belowFloors(results []result) error {
+	var errs []error
+
+	for _, r := range results {
+		if r.efficacy() < r.floor.killed {
+			errs = append(errs, fmt.Errorf("%s: tests notice %.1f %% of the mutants that they run, and the floor is %.0f %%",
+				r.floor.pkg, r.efficacy(), r.floor.killed))
+		}
+
+		if r.coverage() < r.floor.covered {
+			errs = append(errs, fmt.Errorf("%s: tests run %.1f %% of the mutants, and the floor is %.0f %%",
+				r.floor.pkg, r.coverage(), r.floor.covered))
+		}
+	}
+
+	return errors.Join(errs...)
+}

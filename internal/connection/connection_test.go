@@ -1,0 +1,619 @@
+package connection_test
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// certificate is one in PEM.
+func certificate(t *testing.T) string {
+	t.Helper()
+	served := httptest.NewTLSServer(nil)
+	served.Close()
+
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: served.Certificate().Raw}))
+}
+
+// world is an OLVMCluster of namespace team-a, and the objects that its connection needs.
+type world struct {
+	cluster *infrav1.OLVMCluster
+	objects connection.Objects
+}
+
+// server is the part of the cluster that says how its engine is reached.
+func (w *world) server() *infrav1.OvirtAPIServer { return &w.cluster.Spec.OLVMOvirtAPIServer }
+
+// worldOfOwn has a Secret and a ConfigMap of the cluster's own namespace.
+func worldOfOwn(ca string) *world {
+	w := &world{cluster: &infrav1.OLVMCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "c"}}}
+	*w.server() = infrav1.OvirtAPIServer{
+		ServerURL:         server,
+		CredentialsSecret: infrav1.NamespacedName{Name: "login"},
+		CAConfigMap:       &infrav1.NamespacedName{Name: "ca"},
+	}
+	w.objects.Secret = &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "login"},
+		Data: map[string][]byte{
+			"username": []byte("admin@internal"), "password": []byte("p\r\n"),
+			infrav1.AllowedServerURLsKey: []byte("https://other.example.com,\n" + server),
+		},
+	}
+	w.objects.CA = &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "ca"},
+		Data:       map[string]string{"ca.crt": ca},
+	}
+
+	return w
+}
+
+// worldOfVault has both in namespace vault, which shares them.
+func worldOfVault(ca string) *world {
+	w := worldOfOwn(ca)
+	w.server().CredentialsSecret.Namespace, w.server().CAConfigMap.Namespace = "vault", "vault"
+
+	for _, object := range []metav1.Object{w.objects.Secret, w.objects.CA} {
+		object.SetNamespace("vault")
+		object.SetAnnotations(map[string]string{infrav1.AllowedNamespacesAnnotation: "team-b, team-a"})
+	}
+
+	return w
+}
+
+// worldOfIdentity has both in namespace vault, named by an identity.
+func worldOfIdentity(ca string) *world {
+	w := worldOfVault(ca)
+	w.objects.Secret.Annotations, w.objects.CA.Annotations = nil, nil
+	delete(w.objects.Secret.Data, infrav1.AllowedServerURLsKey)
+	*w.server() = infrav1.OvirtAPIServer{
+		ServerURL: server, IdentityRef: &infrav1.OLVMClusterIdentityReference{Name: "production"},
+	}
+	w.objects.Identity = identity(&infrav1.AllowedNamespaces{List: []string{"team-a"}})
+	w.objects.Identity.Spec.CAConfigMap = &infrav1.ObjectOfNamespace{Namespace: "vault", Name: "ca"}
+
+	return w
+}
+
+func TestTheConnectionToAnEngine(t *testing.T) {
+	ca := certificate(t)
+
+	tests := map[string]struct {
+		world  func(ca string) *world
+		change func(*world)
+		want   engine.Config
+	}{
+		"a Secret and a CA of its own": {
+			worldOfOwn, func(*world) {},
+			engine.Config{URL: server, Username: "admin@internal", Password: "p", CA: []byte(ca)},
+		},
+		"those of another namespace that shares them": {
+			worldOfVault, func(*world) {},
+			engine.Config{URL: server, Username: "admin@internal", Password: "p", CA: []byte(ca)},
+		},
+		"those of an identity": {
+			worldOfIdentity, func(*world) {},
+			engine.Config{URL: server, Username: "admin@internal", Password: "p", CA: []byte(ca)},
+		},
+		"without a CA the system's are trusted": {
+			worldOfOwn, func(w *world) { w.server().CAConfigMap = nil },
+			engine.Config{URL: server, Username: "admin@internal", Password: "p"},
+		},
+		"an identity without a CA": {
+			worldOfIdentity, func(w *world) { w.objects.Identity.Spec.CAConfigMap, w.objects.CA = nil, nil },
+			engine.Config{URL: server, Username: "admin@internal", Password: "p"},
+		},
+		"credentials of another namespace, and no CA": {
+			worldOfVault, func(w *world) { w.server().CAConfigMap = nil },
+			engine.Config{URL: server, Username: "admin@internal", Password: "p"},
+		},
+		"without verification no CA is used": {
+			worldOfOwn, func(w *world) { w.server().InsecureSkipTLSVerify = true },
+			engine.Config{URL: server, Username: "admin@internal", Password: "p", Insecure: true},
+		},
+		"several certificates, in the order of their keys": {
+			worldOfOwn, func(w *world) {
+				w.objects.CA.Data = map[string]string{"ca.crt1": "\n" + ca + "\n\n", "ca.crt": "first\n"}
+			},
+			engine.Config{URL: server, Username: "admin@internal", Password: "p", CA: []byte("first\n" + ca)},
+		},
+		"the keys of OpenShift": {
+			worldOfOwn, func(w *world) {
+				w.objects.Secret.Data = map[string][]byte{
+					"username": []byte("\n"), "ovirt_username": []byte("o"), "ovirt_password": []byte("q"),
+					"ovirt_url": []byte(server + "/api"),
+				}
+			},
+			engine.Config{URL: server, Username: "o", Password: "q", CA: []byte(ca)},
+		},
+		"a Secret that names no engine, if the manager allows that": {
+			worldOfOwn, func(w *world) {
+				delete(w.objects.Secret.Data, infrav1.AllowedServerURLsKey)
+				w.objects.Unbound = true
+			},
+			engine.Config{URL: server, Username: "admin@internal", Password: "p", CA: []byte(ca)},
+		},
+		"one of several URLs, in another case and with the API": {
+			worldOfOwn, func(w *world) {
+				w.objects.Secret.Data[infrav1.AllowedServerURLsKey] = []byte(
+					"https://other.example.com/ovirt-engine, https://ENGINE.example.com/ovirt-engine/api/")
+			},
+			engine.Config{URL: server, Username: "admin@internal", Password: "p", CA: []byte(ca)},
+		},
+		"a list of no URLs is the same as none": {
+			worldOfOwn, func(w *world) {
+				w.objects.Secret.Data[infrav1.AllowedServerURLsKey] = []byte(" \n")
+				w.objects.Unbound = true
+			},
+			engine.Config{URL: server, Username: "admin@internal", Password: "p", CA: []byte(ca)},
+		},
+		"objects of a command line have no namespace and need no consent": {
+			worldOfVault, func(w *world) {
+				w.objects.Secret.Namespace, w.objects.Secret.Annotations = "", nil
+				w.objects.CA.Namespace, w.objects.CA.Annotations = "", nil
+				delete(w.objects.Secret.Data, infrav1.AllowedServerURLsKey)
+				w.server().CAConfigMap.Namespace = "elsewhere"
+			},
+			engine.Config{URL: server, Username: "admin@internal", Password: "p", CA: []byte(ca)},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := test.world(ca)
+			test.change(w)
+			got, err := connection.Config(w.cluster, w.objects)
+			check.Error(t, err, "")
+			check.Equal(t, "connection", got, test.want)
+		})
+	}
+}
+
+// TestAConnectionThatIsRefused has what a user must correct: the reason of the condition, the field, and the remedy.
+func TestAConnectionThatIsRefused(t *testing.T) {
+	const (
+		prefix   = "spec.olvmOvirtAPIServer."
+		secret   = prefix + "credentialsSecret"
+		bundle   = prefix + "caConfigMap"
+		ref      = prefix + "identityRef"
+		notFound = infrav1.CredentialsNotFoundReason
+		notMine  = infrav1.CredentialsNotAllowedReason
+		badCA    = infrav1.CAConfigMapInvalidReason
+	)
+
+	tests := map[string]struct {
+		world                  func(ca string) *world
+		change                 func(*world)
+		reason, field, message string
+	}{
+		"a URL that is none": {
+			worldOfOwn, func(w *world) { w.server().ServerURL = "http://engine" },
+			infrav1.EngineUnreachableReason, prefix + "serverURL", "must begin with https://",
+		},
+		"no Secret": {
+			worldOfOwn, func(w *world) { w.objects.Secret = nil },
+			notFound, secret, `Secret "login" does not exist; create it with the keys username and password`,
+		},
+		"no Secret of another namespace: the same as if it were not shared": {
+			worldOfVault, func(w *world) { w.objects.Secret = nil },
+			notMine, secret, `Secret vault/login does not exist, or does not allow namespace "team-a"; who owns it can`,
+		},
+		"a Secret of another namespace that is not shared": {
+			worldOfVault, func(w *world) { w.objects.Secret.Annotations = nil },
+			notMine, secret, `Secret vault/login does not exist, or does not allow namespace "team-a"; who owns it can`,
+		},
+		"a Secret for another engine": {
+			worldOfOwn, func(w *world) { w.server().ServerURL = "https://evil.example.com" },
+			infrav1.EngineNotAllowedReason, secret,
+			`Secret "login" does not say that it may be sent to https://evil.example.com/ovirt-engine;`,
+		},
+		"a Secret for another path of the engine": {
+			worldOfOwn, func(w *world) { w.server().ServerURL = "https://engine.example.com/else" },
+			infrav1.EngineNotAllowedReason, secret, "https://engine.example.com/else",
+		},
+		"a Secret for another port of the engine": {
+			worldOfOwn, func(w *world) { w.server().ServerURL = "https://engine.example.com:8443/ovirt-engine" },
+			infrav1.EngineNotAllowedReason, secret, "https://engine.example.com:8443/ovirt-engine",
+		},
+		"a Secret that names another engine, though the manager allows those that name none": {
+			worldOfOwn, func(w *world) {
+				w.server().ServerURL = "https://evil.example.com"
+				w.objects.Unbound = true
+			},
+			infrav1.EngineNotAllowedReason, secret, "https://evil.example.com",
+		},
+		"a Secret that names no engine": {
+			worldOfOwn, func(w *world) { delete(w.objects.Secret.Data, infrav1.AllowedServerURLsKey) },
+			infrav1.EngineNotAllowedReason, secret, "can add that URL to its key allowedServerURLs",
+		},
+		"a Secret without a user name": {
+			worldOfOwn, func(w *world) { delete(w.objects.Secret.Data, "username") },
+			notFound, secret, `Secret "login" has no key username; add it`,
+		},
+		"a Secret without either": {
+			worldOfOwn, func(w *world) {
+				delete(w.objects.Secret.Data, "username")
+				w.objects.Secret.Data["password"] = []byte("\n")
+			},
+			notFound, secret, `Secret "login" has no key username and no key password; add it`,
+		},
+		"a Secret of an identity without a password": {
+			worldOfIdentity, func(w *world) { delete(w.objects.Secret.Data, "password") },
+			notFound, ref + " (OLVMClusterIdentity production)", `Secret "login" has no key password; add it`,
+		},
+		"credentials of another namespace and no verification": {
+			worldOfVault, func(w *world) { w.server().InsecureSkipTLSVerify = true },
+			notMine, prefix + "insecureSkipTLSVerify", "certificate is verified; remove it",
+		},
+		"credentials of another namespace and a CA of one's own": {
+			worldOfVault, func(w *world) { w.server().CAConfigMap.Namespace = "" },
+			badCA, bundle, "with credentials of namespace vault the CA must be a ConfigMap of it, too; name that",
+		},
+		"no ConfigMap": {
+			worldOfOwn, func(w *world) { w.objects.CA = nil },
+			badCA, bundle, `ConfigMap "ca" does not exist; create it with the engine's CA certificate`,
+		},
+		"no ConfigMap of another namespace: the same as if it were not shared": {
+			worldOfVault, func(w *world) { w.objects.CA = nil },
+			badCA, bundle, `ConfigMap vault/ca does not exist, or does not allow namespace "team-a"; who owns it can`,
+		},
+		"a ConfigMap of another namespace that is not shared": {
+			worldOfVault, func(w *world) { w.objects.CA.Annotations = nil },
+			badCA, bundle, `ConfigMap vault/ca does not exist, or does not allow namespace "team-a"; who owns it can`,
+		},
+		"a ConfigMap without a certificate": {
+			worldOfOwn, func(w *world) { w.objects.CA.Data = map[string]string{"ca.crt": "none"} },
+			badCA, bundle, `ConfigMap "ca" cannot be used: the CA holds no PEM certificate; put the engine's CA`,
+		},
+		"a ConfigMap of an identity without a certificate": {
+			worldOfIdentity, func(w *world) { w.objects.CA.Data = map[string]string{"ca.crt": "none"} },
+			badCA, ref + " (OLVMClusterIdentity production)", `ConfigMap "ca" cannot be used`,
+		},
+		"an identity that does not exist": {
+			worldOfIdentity, func(w *world) { w.objects.Identity = nil },
+			notMine, ref, `OLVMClusterIdentity "production" does not exist, or does not allow namespace "team-a"`,
+		},
+		"an identity for others: the same": {
+			worldOfIdentity, func(w *world) { w.objects.Identity.Spec.AllowedNamespaces.List = []string{"team-b"} },
+			notMine, ref, `OLVMClusterIdentity "production" does not exist, or does not allow namespace "team-a"`,
+		},
+		"an identity and a Secret": {
+			worldOfIdentity, func(w *world) { w.server().CredentialsSecret.Name = "login" },
+			notMine, ref, "remove credentialsSecret, caConfigMap and insecureSkipTLSVerify",
+		},
+		"an identity and a CA": {
+			worldOfIdentity, func(w *world) { w.server().CAConfigMap = &infrav1.NamespacedName{Name: "ca"} },
+			notMine, ref, "remove credentialsSecret, caConfigMap and insecureSkipTLSVerify",
+		},
+		"an identity and no verification": {
+			worldOfIdentity, func(w *world) { w.server().InsecureSkipTLSVerify = true },
+			notMine, ref, "remove credentialsSecret, caConfigMap and insecureSkipTLSVerify",
+		},
+		"an identity for another engine, whatever its Secret says": {
+			worldOfIdentity, func(w *world) {
+				w.server().ServerURL = "https://evil.example.com"
+				w.objects.Secret.Data[infrav1.AllowedServerURLsKey] = []byte("https://evil.example.com")
+			},
+			infrav1.EngineNotAllowedReason, ref,
+			`OLVMClusterIdentity "production" may not be sent to https://evil.example.com/ovirt-engine;`,
+		},
+		"an identity whose Secret is gone": {
+			worldOfIdentity, func(w *world) { w.objects.Secret = nil },
+			notFound, ref, `the Secret of OLVMClusterIdentity "production" does not exist;`,
+		},
+		"an identity whose CA is gone": {
+			worldOfIdentity, func(w *world) { w.objects.CA = nil },
+			badCA, ref, `the CA's ConfigMap of OLVMClusterIdentity "production" does not exist;`,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := test.world(certificate(t))
+			test.change(w)
+			got, err := connection.Config(w.cluster, w.objects)
+			check.Equal(t, "connection", got, engine.Config{})
+
+			var blocked *blocker.Error
+			if !errors.As(err, &blocked) {
+				t.Fatalf("got %v", err)
+			}
+
+			check.Equal(t, "reason", blocked.Reason, test.reason)
+			check.Equal(t, "field", blocked.Field, test.field)
+			check.Contains(t, "message", blocked.Message, test.message)
+		})
+	}
+}
+
+// TestWhatIsReadOfAConnection has an API server with all objects, of which a caller sees those that it may use.
+func TestWhatIsReadOfAConnection(t *testing.T) {
+	ca := certificate(t)
+	failing := apierrors.NewForbidden(corev1.Resource("secrets"), "login", errors.New("vault is secret"))
+
+	tests := map[string]struct {
+		world  func(ca string) *world
+		change func(*world)
+		// fails is the kind of object that the API server refuses.
+		fails   client.Object
+		problem string
+		// hides is what the error must not tell.
+		hides string
+		// secret and ca report what is read.
+		secret, ca bool
+	}{
+		"of its own":     {world: worldOfOwn, secret: true, ca: true},
+		"of another":     {world: worldOfVault, secret: true, ca: true},
+		"of an identity": {world: worldOfIdentity, secret: true, ca: true},
+		"no CA is named": {world: worldOfOwn, change: func(w *world) { w.server().CAConfigMap = nil }, secret: true},
+		"no Secret is there": {
+			world: worldOfOwn, change: func(w *world) { w.server().CredentialsSecret.Name = "missing" }, ca: true,
+		},
+		"of an identity for others, nothing": {
+			world:  worldOfIdentity,
+			change: func(w *world) { w.objects.Identity.Spec.AllowedNamespaces = nil },
+		},
+		"a Secret that the API server refuses": {
+			world: worldOfOwn, fails: &corev1.Secret{}, problem: "vault is secret",
+		},
+		"a ConfigMap that the API server refuses": {
+			world: worldOfOwn, fails: &corev1.ConfigMap{}, problem: "vault is secret", secret: true,
+		},
+		"an identity that the API server refuses": {
+			world: worldOfIdentity, fails: &infrav1.OLVMClusterIdentity{}, problem: "vault is secret",
+		},
+		"a Namespace that the API server refuses": {
+			world: worldOfIdentity, fails: &corev1.Namespace{}, problem: "vault is secret",
+		},
+		"a Secret of an identity that the API server refuses: the reason alone, not what it is called": {
+			world: worldOfIdentity, fails: &corev1.Secret{},
+			problem: "failed to read what OLVMClusterIdentity production names: Forbidden",
+			hides:   "vault",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := test.world(ca)
+			if test.change != nil {
+				test.change(w)
+			}
+
+			got, err := connection.Read(t.Context(), w.reader(t, test.fails, failing), w.cluster)
+			check.Error(t, err, test.problem)
+			check.Equal(t, "the Secret is read", got.Secret != nil, test.secret)
+			check.Equal(t, "the ConfigMap is read", got.CA != nil, test.ca)
+			if test.hides != "" {
+				check.Lacks(t, "error", err.Error(), test.hides)
+			}
+		})
+	}
+}
+
+// reader has the objects of a world, and fails for those of one type.
+func (w *world) reader(t *testing.T, fails client.Object, failing error) client.Reader {
+	t.Helper()
+
+	scheme := runtime.NewScheme()
+	check.Error(t, errors.Join(corev1.AddToScheme(scheme), infrav1.AddToScheme(scheme)), "")
+
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.objects.Secret, w.objects.CA,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}})
+	if w.objects.Identity != nil {
+		w.objects.Identity.Spec.CredentialsSecret.Name = w.objects.Secret.Name
+		builder.WithObjects(w.objects.Identity)
+	}
+
+	return builder.WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(
+			ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption,
+		) error {
+			if reflect.TypeOf(o) == reflect.TypeOf(fails) {
+				return failing
+			}
+
+			return c.Get(ctx, key, o, options...)
+		},
+	}).Build()
+}
+
+// TestTheConnectionOfAnotherUserHasTheSameCA is that of a jump host, whose Secret is in the cluster's namespace.
+func TestTheConnectionOfAnotherUserHasTheSameCA(t *testing.T) {
+	ca := certificate(t)
+
+	for name, of := range map[string]func(string) *world{"of its own": worldOfOwn, "of an identity": worldOfIdentity} {
+		t.Run(name, func(t *testing.T) {
+			w := of(ca)
+			jump := w.objects.Secret.DeepCopy()
+			jump.Namespace, jump.Name = "team-a", "jump"
+			jump.Data = map[string][]byte{"username": []byte("jump"), "password": []byte("j")}
+			reader, ok := w.reader(t, nil, nil).(client.Client)
+			check.Equal(t, "it is a client", ok, true)
+			check.Error(t, reader.Create(t.Context(), jump), "")
+
+			_, err := connection.ConfigAs(t.Context(), reader, w.cluster, "jump", false)
+			check.Error(t, err, `Secret "jump" does not say that it may be sent to`)
+
+			got, err := connection.ConfigAs(t.Context(), reader, w.cluster, "jump", true)
+			check.Error(t, err, "")
+			check.Equal(t, "connection", got,
+				engine.Config{URL: server, Username: "jump", Password: "j", CA: []byte(ca)})
+		})
+	}
+}
+
+func TestWhichNamespacesMayUseAnObject(t *testing.T) {
+	tests := map[string]struct {
+		of, annotation string
+		want           bool
+	}{
+		"its own":                     {"team-a", "", true},
+		"an object of a command line": {"", "", true},
+		"nobody is listed":            {"vault", "", false},
+		"it is listed":                {"vault", "team-b,team-a", true},
+		"it is listed with spaces":    {"vault", "team-b , team-a ", true},
+		"another is listed":           {"vault", "team-b", false},
+		"a longer name is listed":     {"vault", "team-ab", false},
+		"all are":                     {"vault", "*", true},
+		"a star is no pattern":        {"vault", "team-*", false},
+	}
+	for name, test := range tests {
+		object := &metav1.ObjectMeta{
+			Namespace: test.of, Annotations: map[string]string{infrav1.AllowedNamespacesAnnotation: test.annotation},
+		}
+		check.Equal(t, name, connection.Allowed(object, "team-a"), test.want)
+	}
+}
+
+func TestWhichObjectsAClusterNames(t *testing.T) {
+	identity := worldOfIdentity("").objects.Identity
+	withoutCA := identity.DeepCopy()
+	withoutCA.Spec.CAConfigMap = nil
+
+	tests := map[string]struct {
+		cluster      *infrav1.OLVMCluster
+		identity     *infrav1.OLVMClusterIdentity
+		secret, ca   types.NamespacedName
+		noSecret, no bool
+	}{
+		"of its own namespace": {
+			cluster: worldOfOwn("").cluster,
+			secret:  types.NamespacedName{Namespace: "team-a", Name: "login"},
+			ca:      types.NamespacedName{Namespace: "team-a", Name: "ca"},
+		},
+		"of another": {
+			cluster: worldOfVault("").cluster,
+			secret:  types.NamespacedName{Namespace: "vault", Name: "login"},
+			ca:      types.NamespacedName{Namespace: "vault", Name: "ca"},
+		},
+		"neither": {
+			cluster:  &infrav1.OLVMCluster{},
+			noSecret: true, no: true,
+		},
+		"a CA without a name": {
+			cluster: func() *infrav1.OLVMCluster {
+				w := worldOfOwn("")
+				w.server().CAConfigMap.Name = ""
+
+				return w.cluster
+			}(),
+			secret: types.NamespacedName{Namespace: "team-a", Name: "login"},
+			ca:     types.NamespacedName{Namespace: "team-a"},
+			no:     true,
+		},
+		"of an identity": {
+			cluster: worldOfIdentity("").cluster, identity: identity,
+			secret: types.NamespacedName{Namespace: "vault", Name: "engine"},
+			ca:     types.NamespacedName{Namespace: "vault", Name: "ca"},
+		},
+		"of an identity without a CA": {
+			cluster: worldOfIdentity("").cluster, identity: withoutCA,
+			secret: types.NamespacedName{Namespace: "vault", Name: "engine"},
+			no:     true,
+		},
+		"of an identity that is not known": {cluster: worldOfIdentity("").cluster, noSecret: true, no: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			secret, ok := connection.CredentialsKey(test.cluster, test.identity)
+			check.Equal(t, "Secret", secret, test.secret)
+			check.Equal(t, "the Secret is known", ok, !test.noSecret)
+
+			ca, ok := connection.CAKey(test.cluster, test.identity)
+			check.Equal(t, "ConfigMap", ca, test.ca)
+			check.Equal(t, "the ConfigMap is known", ok, !test.no)
+		})
+	}
+}
+
+// TestOneEngineHasOneKey has different ways to write the same engine.
+func TestOneEngineHasOneKey(t *testing.T) {
+	tests := map[string]struct{ url, want string }{
+		"as it should be":                 {"https://engine.example.com/ovirt-engine", "engine.example.com"},
+		"with the API":                    {"https://engine.example.com/ovirt-engine/api/", "engine.example.com"},
+		"without a scheme":                {"engine.example.com", "engine.example.com"},
+		"in capitals":                     {"https://Engine.EXAMPLE.com", "engine.example.com"},
+		"with the port of https":          {"https://engine.example.com:443/", "engine.example.com"},
+		"another port is another engine":  {"https://engine.example.com:8443", "engine.example.com:8443"},
+		"a URL that is none is itself":    {"http://engine.example.com", "http://engine.example.com"},
+		"an IPv6 address keeps its parts": {"https://[fd00::443]/", "[fd00::443]"},
+	}
+	for name, test := range tests {
+		w := worldOfOwn("")
+		w.server().ServerURL = test.url
+		check.Equal(t, name, connection.EngineKey(w.cluster), test.want)
+	}
+}
+
+func TestWhetherAnEngineWasEverUsed(t *testing.T) {
+	used := &infrav1.OLVMDatacenterStatus{ServerURL: server}
+
+	tests := map[string]struct {
+		status *infrav1.OLVMDatacenterStatus
+		url    string
+		want   bool
+	}{
+		"never":                 {nil, server, false},
+		"the one that is named": {used, server, true},
+		"another one":           {used, "https://new.example.com", false},
+		"the status names none": {&infrav1.OLVMDatacenterStatus{}, server, false},
+	}
+	for name, test := range tests {
+		w := worldOfOwn("")
+		w.server().ServerURL, w.cluster.Status.OLVMDatacenter = test.url, test.status
+		check.Equal(t, "cluster: "+name, connection.Connected(w.cluster), test.want)
+
+		inventory := &infrav1.OLVMInventory{}
+		inventory.Spec.OLVMOvirtAPIServer = *w.server()
+		if test.status != nil {
+			inventory.Status.ServerURL = test.status.ServerURL
+		}
+
+		check.Equal(t, "inventory: "+name, connection.InventoryConnected(inventory), test.want)
+	}
+
+	check.Equal(t, "an inventory of which nothing is known",
+		connection.InventoryConnected(&infrav1.OLVMInventory{}), false)
+}
+
+func TestAnInventoryIsConnectedAsAClusterIs(t *testing.T) {
+	inventory := &infrav1.OLVMInventory{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "pool", UID: "7", Generation: 3},
+		Spec:       infrav1.OLVMInventorySpec{OLVMDatacenterName: "dc", OLVMOvirtAPIServer: *worldOfOwn("").server()},
+	}
+
+	got := connection.OfInventory(inventory)
+	check.Equal(t, "key", types.NamespacedName{Namespace: got.Namespace, Name: got.Name},
+		types.NamespacedName{Namespace: "team-a", Name: "inventory/pool"})
+	check.Equal(t, "UID", got.UID, "7")
+	check.Equal(t, "generation", got.Generation, 3)
+	check.Equal(t, "data center", got.Spec.OLVMDatacenterName, "dc")
+	check.Equal(t, "server", got.Spec.OLVMOvirtAPIServer, inventory.Spec.OLVMOvirtAPIServer)
+}
+
+func TestARenderedConnectionIsTheClients(t *testing.T) {
+	config := engine.Config{URL: "engine.example.com", CA: []byte(certificate(t)), Username: "u", Password: "p"}
+	session, err := engine.New(config)
+	check.Error(t, err, "")
+
+	got := connection.RenderEngine(session, config)
+	check.Equal(t, "URL", got.URL, "https://engine.example.com/ovirt-engine/api")
+	check.Equal(t, "CA", got.CA, string(config.CA))
+	check.Equal(t, "user and password", strings.Join([]string{got.Username, got.Password}, " "), "u p")
+	check.Equal(t, "verified", got.Insecure, false)
+}
