@@ -35,14 +35,14 @@ test-all: ## Run all tests; as root, with the Debian packages of .ci/packages
 	@$(MAKE) --keep-going --no-print-directory test-suites test-opentofu test-specs
 
 # The packages that test-suites tests.
-PACKAGES ?= ./...
+SUITES ?= ./...
 comma := ,
 
 .PHONY: test-suites
 # Nothing runs beside the nodes and the network services: what they run shares the processors with them.
-test-suites: tools tools-clusterctl tools-ipam tools-dns $(TOOLS_OIDC) tools-oci tools-tofu node-images ## Run all tests of PACKAGES (./...)
-	@$(TEST) -modules .$(if $(filter ./...,$(PACKAGES)),$(comma)hack/conformance) -alone ./e2e/nodes,./e2e/guestnet -- \
-	  $(TEST_ARGS) -timeout 90m $(PACKAGES)
+test-suites: tools tools-clusterctl tools-ipam tools-dns $(TOOLS_OIDC) tools-oci tools-tofu node-images ## Run all tests of SUITES (./...)
+	@$(TEST) -modules .$(if $(filter ./...,$(SUITES)),$(comma)hack/conformance) -alone ./e2e/nodes,./e2e/guestnet -- \
+	  $(TEST_ARGS) -timeout 90m $(SUITES)
 
 .PHONY: test-nodes
 test-nodes: tools node-images ## Make clusters of simulated machines: real systemd, cloud-init, kubeadm, kubelet; as root, with debootstrap
