@@ -34,8 +34,8 @@ type floor struct {
 	covered float64
 }
 
-// floors has the packages whose mistakes cost machines or states. Raise a floor when its package is well above it; never
-// lower one.
+// floors has the packages whose mistakes cost machines or states. Raise a floor when its package is well above it;
+// never lower one.
 var floors = []floor{
 	{pkg: "render", killed: 85},
 	{pkg: "internal/tfstate", killed: 85},
@@ -46,9 +46,9 @@ var floors = []floor{
 	{pkg: "controllers/machine", killed: 85, covered: 60},
 }
 
-// A mutant may take timeoutCoefficient times as long as the unchanged tests, and no less than leastTimeout. Gremlins does
-// not count the time that the compiler and the linker take, nor that another worker slows them down. The rest is room
-// for machines whose load varies: only a mutant that never ends may time out.
+// A mutant may take timeoutCoefficient times as long as the unchanged tests, and no less than leastTimeout. Gremlins
+// does not count the time that the compiler and the linker take, nor that another worker slows them down. The rest is
+// room for machines whose load varies: only a mutant that never ends may time out.
 const (
 	timeoutCoefficient = 20
 	leastTimeout       = 2 * time.Minute

@@ -136,12 +136,12 @@ func belowFloors(results []result) error {
 
 	for _, r := range results {
 		if r.efficacy() < r.floor.killed {
-			errs = append(errs, fmt.Errorf("%s: tests notice %.1f %% of the mutants that they run, and the floor is %.0f %%",
+			errs = append(errs, fmt.Errorf("%s: tests notice %.1f %% of the mutants they run; the floor is %.0f %%",
 				r.floor.pkg, r.efficacy(), r.floor.killed))
 		}
 
 		if r.coverage() < r.floor.covered {
-			errs = append(errs, fmt.Errorf("%s: tests run %.1f %% of the mutants, and the floor is %.0f %%",
+			errs = append(errs, fmt.Errorf("%s: tests run %.1f %% of the mutants; the floor is %.0f %%",
 				r.floor.pkg, r.coverage(), r.floor.covered))
 		}
 	}

@@ -48,6 +48,7 @@ func TestNetworkInterfacesHaveDefaults(t *testing.T) {
 	check.Error(t, err, "")
 
 	var got []string
+
 	for _, nic := range nics {
 		guest := "none"
 		if nic.Guest != nil {

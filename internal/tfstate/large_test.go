@@ -1,6 +1,7 @@
 package tfstate
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
@@ -43,4 +44,22 @@ func TestAStateThatNoSecretHoldsIsNamed(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "kept.Serial", kept.Serial, 1)
 	check.Equal(t, `kept.ResourceID("ovirt_vm")`, kept.ResourceID("ovirt_vm"), "vm")
+}
+
+// TestAStateIsReadUpToItsLimit has a state of exactly the size that is read, and one that is a byte longer.
+func TestAStateIsReadUpToItsLimit(t *testing.T) {
+	for size, problem := range map[int]string{
+		maxUnpacked: "", maxUnpacked + 1: "it is larger than any state of a machine",
+	} {
+		raw := state("l", 1, "vm")
+		packed, err := pack(append(raw, bytes.Repeat([]byte(" "), size-len(raw))...))
+		check.Error(t, err, "")
+
+		got, err := Decode(&corev1.Secret{Data: map[string][]byte{dataKey: packed}})
+		check.Error(t, err, problem)
+
+		if problem == "" {
+			check.Equal(t, "size", len(got.Raw), size)
+		}
+	}
 }

@@ -263,6 +263,18 @@ func TestALookThatFoundNothingDoesNotForgetWhatARunSaved(t *testing.T) {
 	r.wantHold("the next look", 1, 0)
 }
 
+// TestALookThatASaveOvertookIsNotRemembered has a look read a state, a run save a newer one, and only then the look
+// remember what it read.
+func TestALookThatASaveOvertookIsNotRemembered(t *testing.T) {
+	r := newRemembering(t)
+	r.save(1)
+	r.forget(r.owner)
+	r.Reader = &slowReader{Reader: r.reader, meanwhile: func() { r.save(2) }}
+	serial, _ := r.hold()
+	check.Equal(t, "the look came first", serial, 1)
+	r.wantHold("the next look", 2, 0)
+}
+
 func TestAStoreWithoutACacheReadsAtEachLook(t *testing.T) {
 	r := newRemembering(t)
 	r.Metadata = nil
