@@ -197,4 +197,14 @@ func TestUserDataThatTheEngineKeeps(t *testing.T) {
 	within(t, "when to look again", after, userDataRetry)
 	check.Equal(t, "taken away", scope.userData.removed, false)
 	check.Error(t, scope.userData.err, "not now")
+
+	// What was taken away with it must be written again, whatever the engine says at first.
+	check.Error(t, b.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "/api/vms/[^/]+$", Status: 503, Nth: 2, Count: 1}), "")
+	scope = b.connected()
+	scope.vm.seen = b.vm(vmID)
+	_, err = b.r.reconcileUserData(t.Context(), scope)
+	check.Error(t, errors.Join(err, scope.userData.err), "")
+	check.Equal(t, "taken away", scope.userData.removed, true)
+	check.Equal(t, "user data", b.vm(vmID).Initialization.CustomScript, "")
+	check.Equal(t, "host name", b.vm(vmID).Initialization.HostName, "m")
 }
