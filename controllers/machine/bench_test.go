@@ -135,6 +135,7 @@ func newBench(t *testing.T, change func(*objects)) *bench {
 func withEngine(t *testing.T, change func(*objects), vms ...ovirtsim.VM) *bench {
 	t.Helper()
 	inventory := ovirtsim.DefaultInventory()
+
 	for _, vm := range vms {
 		vm.Cluster, vm.Template = "Default", "ol9-k8s"
 		inventory.DataCenters[0].VMs = append(inventory.DataCenters[0].VMs, vm)

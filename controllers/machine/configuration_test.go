@@ -204,26 +204,19 @@ func TestControlPlaneNodes(t *testing.T) {
 		nil:                    "failed to list the Machines of Cluster demo",
 	} {
 		b := newBench(t, func(o *objects) { services(o); controlPlane(o) })
-		scope := b.connectedLess()
+		scope := b.scope()
+		_, err := b.r.reconcileBootstrapData(t.Context(), scope)
+		check.Error(t, err, "")
+
 		if object != nil {
 			b.refuse("get", object)
 		} else {
 			b.refuse("list", &clusterv1.MachineList{})
 		}
 
-		_, err := b.r.controlPlaneNodes(t.Context(), scope)
+		_, err = b.r.controlPlaneNodes(t.Context(), scope)
 		check.Error(t, err, want)
 	}
-}
-
-// connectedLess is a scope with bootstrap data, and without an engine.
-func (b *bench) connectedLess() *machineScope {
-	b.t.Helper()
-	scope := b.scope()
-	_, err := b.r.reconcileBootstrapData(b.t.Context(), scope)
-	check.Error(b.t, err, "")
-
-	return scope
 }
 
 // TestNodesThatCannotBeListedStopThePass has an API server that does not answer: nothing is rendered without them.

@@ -387,10 +387,13 @@ func TestBegunByARun(t *testing.T) {
 // TestAMachineFromItsFirstPassToItsLast has all phases together, with a run that finds a VM that was made before.
 func TestAMachineFromItsFirstPassToItsLast(t *testing.T) {
 	b := withEngine(t, nil, ovirtsim.VM{Name: "spare", ID: vmID, Up: true})
+	ended := make(chan struct{}) // the pass, which would begin anew if the run changed the machine meanwhile
 	b.executor.run = func(ctx context.Context, request terraform.Request) error {
 		if request.Destroy {
 			return request.SaveState(ctx, stateOf(2), true)
 		}
+
+		<-ended
 
 		if _, err := b.session.UpdateVM(ctx, vmID, &engine.VM{Name: "m", Comment: &request.Owner}); err != nil {
 			return err
@@ -403,6 +406,7 @@ func TestAMachineFromItsFirstPassToItsLast(t *testing.T) {
 
 	b.pass()
 	m := b.stored()
+	close(ended)
 	check.Equal(t, "finalizers", m.Finalizers, []string{infrav1.MachineFinalizer})
 	check.Equal(t, "its addresses are recorded", m.Annotations[infrav1.AddressesAnnotation], `{"nic1":["10.0.0.10"]}`)
 	check.Equal(t, "the VM that may exist", m.Annotations[infrav1.CreateRequestedAnnotation], "m")

@@ -392,11 +392,13 @@ func TestShutdownLeft(t *testing.T) {
 // before it is off, or its time is over.
 func TestAGuestIsAskedToShutDown(t *testing.T) {
 	for name, tt := range map[string]struct {
-		up, refused bool
-		asked, run  bool
+		up         bool
+		fault      int // the status with which the engine answers
+		asked, run bool
 	}{
 		"a guest that runs":                  {up: true, asked: true},
-		"one that the engine cannot ask now": {up: true, refused: true, asked: true},
+		"one that the engine cannot ask now": {up: true, fault: 409, asked: true},
+		"one that the engine fails to ask":   {up: true, fault: 500, asked: true},
 		"one that is off":                    {run: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -405,9 +407,9 @@ func TestAGuestIsAskedToShutDown(t *testing.T) {
 				o.olvmMachine.Spec.VirtualMachine.Shutdown = infrav1.Shutdown{Mode: "Graceful", TimeoutSeconds: 3600}
 			}, ownVM(tt.up))
 			b.store(stateOf(1, "ovirt_vm="+vmID), "digest")
-			if tt.refused {
+			if tt.fault > 0 {
 				check.Error(t, b.sim.Inject(ovirtsim.Fault{
-					Method: "POST", Path: "/shutdown$", Status: 409, Reason: "Operation Failed",
+					Method: "POST", Path: "/shutdown$", Status: tt.fault, Reason: "Operation Failed",
 					Detail: "[It migrates.]",
 				}), "")
 			}
@@ -428,6 +430,18 @@ func TestAGuestIsAskedToShutDown(t *testing.T) {
 			check.Length(t, "runs", b.executor.seen(), 0)
 		})
 	}
+}
+
+// TestADestructionThatCannotBeRecordedDoesNotBegin has the API server refuse the record that a run may act.
+func TestADestructionThatCannotBeRecordedDoesNotBegin(t *testing.T) {
+	b := withEngine(t, (*objects).hasVM, ownVM(true))
+	b.store(stateOf(1, "ovirt_vm="+vmID), "digest")
+	b.delete()
+	b.refuse("patch", &infrav1.OLVMMachine{})
+	_, err := b.reconcile()
+	check.Error(t, err, "failed to record that a run may act")
+	check.Equal(t, "a run", b.ran(), false)
+	check.Equal(t, "finalizers", b.stored().Finalizers, []string{infrav1.MachineFinalizer})
 }
 
 // TestAGuestThatShutsDownIsNotAskedAgain has a VM that powers down already.

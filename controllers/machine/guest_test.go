@@ -41,6 +41,9 @@ func dynamicNIC(name, device string) addressing.NIC {
 	}
 }
 
+// at is a moment so long ago.
+func at(ago time.Duration) string { return time.Now().Add(-ago).Format(time.RFC3339) }
+
 // TestReconcileGuest has when a guest is asked for its addresses, and when it is asked again.
 func TestReconcileGuest(t *testing.T) {
 	static := addressing.NIC{OLVMNetwork: infrav1.OLVMNetwork{VNICName: "nic0"}, Guest: &addressing.GuestNIC{}}

@@ -16,34 +16,40 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// provisionings counts the machines that were counted as provisioned, and sums their seconds.
-func provisionings(t *testing.T) (count uint64, seconds float64) {
-	t.Helper()
-	var metric dto.Metric
-	check.Error(t, provisionedSeconds.Write(&metric), "")
-
-	return metric.GetHistogram().GetSampleCount(), metric.GetHistogram().GetSampleSum()
-}
-
-// drifts counts the changes of a kind that were made in the engine.
-func drifts(t *testing.T, kind workspace.Drifted) float64 {
+// metricOf is a metric of collectors by its name, with a value of its only label; "" for one without labels.
+func metricOf(t *testing.T, collectors []prometheus.Collector, name, label string) *dto.Metric {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(workspace.Collectors()...)
+	registry.MustRegister(collectors...)
 	families, err := registry.Gather()
 	check.Error(t, err, "")
 
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
-			if family.GetName() == "capolvm_drift_total" && metric.GetLabel()[0].GetValue() == string(kind) {
-				return metric.GetCounter().GetValue()
+			if family.GetName() == name && (label == "" || metric.GetLabel()[0].GetValue() == label) {
+				return metric
 			}
 		}
 	}
 
-	t.Fatalf("nobody counts %s", kind)
+	t.Fatalf("there is no metric %s of %q", name, label)
 
-	return 0
+	return nil
+}
+
+// provisionings counts the machines that were counted as provisioned, and sums their seconds.
+func provisionings(t *testing.T) (count uint64, seconds float64) {
+	t.Helper()
+	histogram := metricOf(t, Collectors(), "capolvm_machine_provisioned_seconds", "").GetHistogram()
+
+	return histogram.GetSampleCount(), histogram.GetSampleSum()
+}
+
+// drifts counts the changes of a kind that were made in the engine.
+func drifts(t *testing.T, kind workspace.Drifted) float64 {
+	t.Helper()
+
+	return metricOf(t, workspace.Collectors(), "capolvm_drift_total", string(kind)).GetCounter().GetValue()
 }
 
 // TestCountMachine counts what became of a machine once: when it has come about.

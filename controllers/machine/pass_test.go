@@ -383,3 +383,18 @@ func TestADeletionWithAStateThatCannotBeUsed(t *testing.T) {
 	b.eventually("a run", b.ran)
 	check.Length(t, "states", b.states(), 0)
 }
+
+// TestAForeignVMOfOurNameIsNotTouched has a VM in the engine that was there before the machine.
+func TestAForeignVMOfOurNameIsNotTouched(t *testing.T) {
+	b := withEngine(t, nil, ovirtsim.VM{Name: "m", ID: otherVMID, Comment: "the payroll database", Up: true})
+	b.pass()
+	b.awaitRun()
+	b.pass()
+	m := b.stored()
+	check.Equal(t, "applied", condition(m, infrav1.InfrastructureAppliedCondition), "False/"+infrav1.VMNameConflictReason)
+	check.Contains(t, "the message", message(m, infrav1.InfrastructureAppliedCondition), "the payroll database")
+	check.Contains(t, "the message", message(m, infrav1.InfrastructureAppliedCondition), otherVMID)
+	check.Equal(t, "provider ID", m.Spec.ProviderID, "")
+	check.Length(t, "runs of Terraform", b.executor.seen(), 0)
+	check.Length(t, "changes of the engine", b.changes(), 0)
+}

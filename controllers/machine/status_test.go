@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -955,6 +954,3 @@ func TestVMIDOfAMachine(t *testing.T) {
 		check.Equal(t, name, scope.vmID(), tt.want)
 	}
 }
-
-// at is a moment so long ago.
-func at(ago time.Duration) string { return time.Now().Add(-ago).Format(time.RFC3339) }
