@@ -16,25 +16,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// richInventory has what machines can ask for beside the default.
-func richInventory() ovirtsim.Inventory {
-	inventory := ovirtsim.DefaultInventory()
-	inventory.Tags = []string{"prod", "blue"}
-	dc := &inventory.DataCenters[0]
-	dc.Clusters[0].Hosts[0].Devices = []string{"pci_0000_3b_00_0"}
-	dc.Networks = append(dc.Networks,
-		ovirtsim.Network{Name: "two-profiles", VNICProfiles: []string{"gold", "silver"}},
-		ovirtsim.Network{Name: "three-profiles", VNICProfiles: []string{"gold", "bronze", "tin"}},
-	)
-	dc.Templates = append(dc.Templates, ovirtsim.Template{
-		Name: "with-nics", Cluster: "Default", OSType: "ol_9x64", Memory: 2 << 30,
-		Disks: []ovirtsim.TemplateDisk{{Size: 10 << 30}},
-		NICs:  []ovirtsim.TemplateNIC{{Name: "nic1", Network: "ovirtmgmt"}, {Name: "nic2", Network: "ovirtmgmt"}},
-	})
-
-	return inventory
-}
-
 // expectNamed checks that a pass has named what is wrong with a machine, in a condition, and has done nothing else.
 func (b *bench) expectNamed(kind, reason string, names ...string) {
 	b.t.Helper()
@@ -60,9 +41,9 @@ func (b *bench) expectHealed(correct func(*infrav1.OLVMMachineSpec)) {
 	b.eventually("a run", b.ran)
 }
 
-// TestHardwareThatContradictsItselfIsNamed has machines that no engine can make: the condition names the field and what
-// to do about it.
-func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
+// TestHardwareThatCannotBeIsNamed has machines that no engine can make: the condition names the field and what to do
+// about it. The tests of internal/desired have all the fields.
+func TestHardwareThatCannotBeIsNamed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ask    func(s *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine)
 		reason string
@@ -70,65 +51,13 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 	}{
 		"an instance type and a topology": {func(_ *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine) {
 			vm.Memory, vm.InstanceType, vm.CPU.Topology.Cores = "", "Large", 2
-		}, infrav1.InvalidHardwareReason, []string{"cpu.topology", `"Large"`, "remove one"}},
-		"automatic pinning and a topology": {func(_ *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine) {
-			vm.CPU = infrav1.CPU{AutoPinningPolicy: "resize_and_pin", Topology: infrav1.CPUTopology{Cores: 4}}
-		}, infrav1.InvalidHardwareReason, []string{"cpu.topology", "remove one"}},
-		"automatic pinning to no host in particular": {func(_ *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine) {
-			vm.CPU.AutoPinningPolicy = "resize_and_pin"
-		}, infrav1.InvalidHardwareReason, []string{"cpu.autoPinningPolicy", "placement.hostNames"}},
-		"an unknown operating system": {func(_ *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine) {
-			vm.OSType = "ol_9x64"
-		}, infrav1.OperatingSystemNotFoundReason, []string{"osType", `"ol_9x64"`, "rhel_9x64"}},
-		"an unknown instance type": {func(_ *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine) {
-			vm.Memory, vm.InstanceType = "", "Gigantic"
-		}, infrav1.InstanceTypeNotFoundReason, []string{"instanceType", "Gigantic", "it has Large, Medium"}},
-		"more guaranteed than there is": {func(_ *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine) {
-			vm.GuaranteedMemory = "5GB"
-		}, infrav1.InvalidHardwareReason, []string{"guaranteedMemory", "5GB", "4GB"}},
-		"a maximum below the memory": {func(_ *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine) {
-			vm.MaximumMemory = "3GB"
-		}, infrav1.InvalidHardwareReason, []string{"maximumMemory", "raise it"}},
-		"a lease with another behaviour than kill": {func(_ *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine) {
-			vm.HighAvailability = &infrav1.HighAvailability{
-				LeaseStorageDomainName: "olvm-data", StorageErrorResume: "auto_resume",
-			}
-		}, infrav1.InvalidHardwareReason, []string{"highAvailability.storageErrorResume", "write kill"}},
-		"a lease on an unknown storage domain": {func(_ *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine) {
-			vm.HighAvailability = &infrav1.HighAvailability{LeaseStorageDomainName: "tape"}
-		}, infrav1.StorageDomainNotFoundReason, []string{"leaseStorageDomainName", `"tape"`}},
-		"a TPM without UEFI": {func(_ *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine) {
-			vm.Firmware = infrav1.Firmware{BiosType: "q35_sea_bios", TPM: ptr.To(true)}
-		}, infrav1.InvalidHardwareReason, []string{"firmware.tpm", "needs UEFI", "q35_ovmf"}},
+		}, infrav1.InvalidHardwareReason, []string{"spec.virtualMachine.cpu.topology: ", `"Large"`, "remove one"}},
 		"a TPM that the operating system cannot have": {func(_ *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine) {
 			vm.Firmware.TPM, vm.OSType = ptr.To(true), "other_linux"
 		}, infrav1.InvalidHardwareReason, []string{"firmware.tpm", `"other_linux"`, "rhel_9x64"}},
-		"huge pages as a property": {func(_ *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine) {
-			vm.CustomProperties = []infrav1.CustomProperty{{Name: "hugepages", Value: "2048"}}
-		}, infrav1.InvalidHardwareReason, []string{"customProperties[0].name", "write spec.virtualMachine.hugePages"}},
-		"a host device without a host": {func(_ *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine) {
-			vm.HostDevices = []string{"pci_0000_3b_00_0"}
-		}, infrav1.InvalidHardwareReason, []string{"hostDevices", "placement.hostNames"}},
-		"a device that the host does not have": {func(_ *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine) {
-			vm.HostDevices, vm.Placement.HostNames = []string{"pci_0000_ff_00_0"}, []string{"host-1"}
-		}, infrav1.InvalidHardwareReason, []string{`no device "pci_0000_ff_00_0"`, "it has pci_0000_3b_00_0"}},
 		"a host that does not exist": {func(_ *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine) {
 			vm.Placement.HostNames = []string{"host-3", "host-9"}
 		}, infrav1.HostNotFoundReason, []string{"has no host host-9; it has host-1, host-2, host-3"}},
-		"graphics on a high-performance VM": {func(_ *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine) {
-			vm.Type, vm.GraphicsConsoles = "high_performance", "Keep"
-		}, infrav1.InvalidHardwareReason, []string{"graphicsConsoles"}},
-		"a root disk that would shrink": {func(_ *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine) {
-			vm.RootDisk = &infrav1.RootDisk{Size: "10GB"}
-		}, infrav1.InvalidHardwareReason, []string{"rootDisk.size", "10GB", "not shrunk"}},
-		"a raw disk that is not a copy": {func(_ *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine) {
-			vm.RootDisk = &infrav1.RootDisk{Format: "raw", Clone: ptr.To(false)}
-		}, infrav1.InvalidHardwareReason, []string{"rootDisk.clone", "format raw needs a copy"}},
-		"an unknown storage domain": {func(_ *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine) {
-			vm.DataDisks = []infrav1.DataDisk{{Name: "a", Size: "1GB", StorageDomainName: "tape"}}
-		}, infrav1.StorageDomainNotFoundReason, []string{
-			"dataDisks[0].storageDomainName", `"tape"`, "olvm-data, olvm-data-2",
-		}},
 		"an unknown version of the template": {func(s *infrav1.OLVMMachineSpec, _ *infrav1.VirtualMachine) {
 			s.VMTemplateVersion = 3
 		}, infrav1.TemplateNotFoundReason, []string{"vmTemplate", `"3"`, "it has 1"}},
@@ -140,17 +69,13 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 		}, infrav1.VNICProfileNotFoundReason, []string{
 			"spec.olvmNetwork.vnicProfileName", `"two-profiles"`, "it has gold, silver",
 		}},
-		"a profile on several networks": {func(s *infrav1.OLVMMachineSpec, _ *infrav1.VirtualMachine) {
-			s.OLVMNetwork = infrav1.OLVMNetwork{VNICProfileName: "gold"}
-		}, infrav1.VNICProfileNotFoundReason, []string{
-			"spec.olvmNetwork.vnicProfileName", `2 vNIC profiles "gold"`, "two-profiles", "name the network",
-		}},
-		"a NIC of the template that nobody names": {func(s *infrav1.OLVMMachineSpec, _ *infrav1.VirtualMachine) {
-			s.VMTemplateName = "with-nics"
-		}, infrav1.InvalidHardwareReason, []string{"additionalNetworks", `"nic2"`, "with-nics"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := withOptions(t, ovirtsim.Options{Inventory: richInventory()}, func(o *objects) {
+			inventory := ovirtsim.DefaultInventory()
+			inventory.Tags = []string{"prod", "blue"}
+			inventory.DataCenters[0].Networks = append(inventory.DataCenters[0].Networks,
+				ovirtsim.Network{Name: "two-profiles", VNICProfiles: []string{"gold", "silver"}})
+			b := withOptions(t, ovirtsim.Options{Inventory: inventory}, func(o *objects) {
 				tt.ask(&o.olvmMachine.Spec, &o.olvmMachine.Spec.VirtualMachine)
 			})
 			b.expectNamed(infrav1.InfrastructureAppliedCondition, tt.reason, tt.names...)
@@ -175,17 +100,6 @@ func TestANameThatIsTooLongForAVMIsNamed(t *testing.T) {
 			check.Equal(t, "a run", b.ran(), false)
 		}
 	}
-}
-
-func TestAutoPinningOfAnEngineThatCannotIsNamed(t *testing.T) {
-	inventory := ovirtsim.DefaultInventory()
-	inventory.Version = "4.4.4"
-	b := withOptions(t, ovirtsim.Options{Inventory: inventory}, func(o *objects) {
-		o.olvmMachine.Spec.VirtualMachine.CPU.AutoPinningPolicy = "resize_and_pin"
-		o.olvmMachine.Spec.VirtualMachine.Placement.HostNames = []string{"host-1"}
-	})
-	b.expectNamed(infrav1.InfrastructureAppliedCondition, infrav1.InvalidHardwareReason, "4.4.4", "write none")
-	b.expectHealed(func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.CPU.AutoPinningPolicy = "none" })
 }
 
 // TestMachinesWithBadInputHealWhenTheyAreCorrected has one machine for each name and size that a person writes.
@@ -265,53 +179,25 @@ func TestAnAddressPoolThatIsExhausted(t *testing.T) {
 	check.Equal(t, "its address", b.stored().Annotations[infrav1.AddressesAnnotation], `{"nic1":["10.0.0.11"]}`)
 }
 
-func TestNetworksThatContradictThemselvesAreNamed(t *testing.T) {
-	second := func(network infrav1.OLVMNetwork, guest *infrav1.GuestNetwork) []infrav1.AdditionalNetwork {
-		return []infrav1.AdditionalNetwork{{OLVMNetwork: network, Guest: guest}}
-	}
-
+// TestNetworksThatCannotBeAreNamed has what a guest could not be configured with. The tests of internal/addressing have
+// all the fields.
+func TestNetworksThatCannotBeAreNamed(t *testing.T) {
 	for name, tt := range map[string]struct {
-		ask    func(s *infrav1.OLVMMachineSpec, n *infrav1.GuestNetwork)
+		ask    func(n *infrav1.GuestNetwork)
 		reason string
 		names  []string
 	}{
-		"no source of addresses": {func(_ *infrav1.OLVMMachineSpec, n *infrav1.GuestNetwork) {
-			*n = infrav1.GuestNetwork{Interface: "enp1s0"}
-		}, infrav1.AddressRangeInvalidReason, []string{"spec.virtualMachine.network:", "ipProfileName"}},
-		"an unknown profile": {func(_ *infrav1.OLVMMachineSpec, n *infrav1.GuestNetwork) {
+		"an unknown profile": {func(n *infrav1.GuestNetwork) {
 			*n = infrav1.GuestNetwork{IPProfileName: "lap"}
 		}, infrav1.IPProfileNotFoundReason, []string{"network.ipProfileName", `"lap"`, `["bad"]`}},
-		"a profile with a mistake": {func(_ *infrav1.OLVMMachineSpec, n *infrav1.GuestNetwork) {
+		"a profile with a mistake": {func(n *infrav1.GuestNetwork) {
 			*n = infrav1.GuestNetwork{IPProfileName: "bad"}
 		}, infrav1.AddressRangeInvalidReason, []string{
 			"OLVMCluster spec.ipProfiles[0].ipv4.ipAddresses[1]", `"10.0.1.5"`,
 		}},
-		"a DNS server by name": {func(_ *infrav1.OLVMMachineSpec, n *infrav1.GuestNetwork) {
-			n.DNSServers = []string{"10.0.0.53", "dns.example.com"}
-		}, infrav1.AddressRangeInvalidReason, []string{"network.dnsServers[1]", `"dns.example.com"`}},
-		"a domain that is none": {func(_ *infrav1.OLVMMachineSpec, n *infrav1.GuestNetwork) {
-			n.SearchDomains = []string{"*.example.com"}
-		}, infrav1.AddressRangeInvalidReason, []string{"network.searchDomains[0]"}},
-		"the endpoint in the ranges": {func(_ *infrav1.OLVMMachineSpec, n *infrav1.GuestNetwork) {
-			n.IPv4.IPAddresses = []string{"10.0.0.1-10.0.0.9"}
-		}, infrav1.EndpointInAddressPoolReason, []string{"ipv4.ipAddresses", "10.0.0.5"}},
-		"the ingress address in the ranges": {func(_ *infrav1.OLVMMachineSpec, n *infrav1.GuestNetwork) {
+		"the ingress address in the ranges": {func(n *infrav1.GuestNetwork) {
 			n.IPv4.IPAddresses = []string{"10.0.0.6-10.0.0.9"}
 		}, infrav1.EndpointInAddressPoolReason, []string{"the ingress address 10.0.0.6 is inside"}},
-		"two NICs of one name": {func(s *infrav1.OLVMMachineSpec, _ *infrav1.GuestNetwork) {
-			s.AdditionalNetworks = second(infrav1.OLVMNetwork{NetworkName: "kvm-vlan", VNICName: "nic1"}, nil)
-		}, infrav1.InvalidHardwareReason, []string{"additionalNetworks[0].vnicName", `"nic1"`}},
-		"a gateway of IPv6 without addresses": {func(_ *infrav1.OLVMMachineSpec, n *infrav1.GuestNetwork) {
-			n.IPv6 = &infrav1.IPv6Network{Gateway: "fe80::1"}
-		}, infrav1.AddressRangeInvalidReason, []string{"network.ipv6.gateway", `"fe80::1"`, "add ipv6.ipAddresses"}},
-		"a subnet of IPv6 without addresses": {func(_ *infrav1.OLVMMachineSpec, n *infrav1.GuestNetwork) {
-			n.IPv6 = &infrav1.IPv6Network{Subnet: "fd00::/64", AutoConf: true}
-		}, infrav1.AddressRangeInvalidReason, []string{"network.ipv6.subnet", "add some"}},
-		"an interface of the guest configured twice": {func(s *infrav1.OLVMMachineSpec, _ *infrav1.GuestNetwork) {
-			s.AdditionalNetworks = second(infrav1.OLVMNetwork{NetworkName: "ovirtmgmt"}, &infrav1.GuestNetwork{
-				Interface: "enp1s0", Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}},
-			})
-		}, infrav1.InvalidHardwareReason, []string{"spec.additionalNetworks[0].guest.interface", `"enp1s0"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := withEngine(t, func(o *objects) {
@@ -321,7 +207,7 @@ func TestNetworksThatContradictThemselvesAreNamed(t *testing.T) {
 				o.olvmCluster.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{
 					VirtualIP: "Keepalived", IngressVirtualIP: "10.0.0.6",
 				}
-				tt.ask(&o.olvmMachine.Spec, &o.olvmMachine.Spec.VirtualMachine.Network)
+				tt.ask(&o.olvmMachine.Spec.VirtualMachine.Network)
 			})
 			b.expectNamed(infrav1.AddressesAllocatedCondition, tt.reason, tt.names...)
 		})
