@@ -29,14 +29,16 @@ const claimantIndex = "spec.claimRef.machineName"
 
 // indexClaimants makes the index.
 func indexClaimants(ctx context.Context, mgr manager.Manager) error {
-	return mgr.GetFieldIndexer().IndexField(ctx, &infrav1.OLVMInventoryVM{}, claimantIndex,
-		func(object client.Object) []string {
-			if name := claimantOf(object); name != "" {
-				return []string{name}
-			}
+	return mgr.GetFieldIndexer().IndexField(ctx, &infrav1.OLVMInventoryVM{}, claimantIndex, claimantKeys)
+}
 
-			return nil
-		})
+// claimantKeys are the keys of a VM in the index.
+func claimantKeys(object client.Object) []string {
+	if name := claimantOf(object); name != "" {
+		return []string{name}
+	}
+
+	return nil
 }
 
 // claimantOf is the name of the machine that has claimed a VM; empty where none has.

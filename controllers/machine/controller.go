@@ -69,9 +69,17 @@ type Reconciler struct {
 
 	passes     pass.Tracker
 	workspaces *workspace.Kind
-	watcher    *enginepool.VMWatcher
+	watcher    vmWatcher
 	digests    desired.DigestCache
 	limiter    enginepool.ReconcileLimiter
+}
+
+// vmWatcher wakes a machine when its VM is not what the machine has seen.
+type vmWatcher interface {
+	manager.Runnable
+
+	Watch(machine workspace.Key, vm enginepool.WatchedVM)
+	Unwatch(machine workspace.Key)
 }
 
 // SetupWithManager adds the controller to the manager.
@@ -187,12 +195,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		return ctrl.Result{}, nil
 	}
 
-	scope := &machineScope{
-		pass:        this,
-		olvmMachine: olvmMachine,
-		workspace:   r.workspaces.Open(this, olvmMachine, olvmMachine.Labels[clusterv1.ClusterNameLabel]),
-		userData:    userDataFacts{kept: r.KeepUserData},
-	}
+	scope := r.newScope(this, olvmMachine)
 	if err := r.findOwners(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -205,6 +208,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 	defer leave()
 
 	return r.reconcileOwned(ctx, scope)
+}
+
+// newScope begins the facts of a pass.
+func (r *Reconciler) newScope(of *pass.Pass, olvmMachine *infrav1.OLVMMachine) *machineScope {
+	return &machineScope{
+		pass:        of,
+		olvmMachine: olvmMachine,
+		workspace:   r.workspaces.Open(of, olvmMachine, olvmMachine.Labels[clusterv1.ClusterNameLabel]),
+		userData:    userDataFacts{kept: r.KeepUserData},
+	}
 }
 
 // abandon drops what is kept of a machine that is gone.

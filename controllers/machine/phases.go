@@ -50,16 +50,21 @@ const (
 
 type phase func(context.Context, *machineScope) (time.Duration, error)
 
-// reconcileNormal runs every phase: one that cannot go on does not hide what a later one finds out. The soonest time to
-// look again wins.
+// reconcileNormal reconciles a machine that lives.
 func (r *Reconciler) reconcileNormal(ctx context.Context, scope *machineScope) (ctrl.Result, error) {
+	return runPhases(ctx, scope,
+		r.reconcileState, r.reconcileBootstrapData, r.reconcileEngine, r.reconcileClaim, r.reconcileAddresses,
+		r.reconcileVM, r.reconcileGuest, r.reconcileUserData, r.reconcileConfiguration, r.reconcileRun,
+	)
+}
+
+// runPhases runs every phase: one that cannot go on does not hide what a later one finds out. The soonest time to look
+// again wins.
+func runPhases(ctx context.Context, scope *machineScope, phases ...phase) (ctrl.Result, error) {
 	var soonest time.Duration
 	var errs []error
 
-	for _, p := range []phase{
-		r.reconcileState, r.reconcileBootstrapData, r.reconcileEngine, r.reconcileClaim, r.reconcileAddresses,
-		r.reconcileVM, r.reconcileGuest, r.reconcileUserData, r.reconcileConfiguration, r.reconcileRun,
-	} {
+	for _, p := range phases {
 		after, err := p(ctx, scope)
 		if err != nil {
 			errs = append(errs, err)
@@ -275,33 +280,38 @@ func (s *machineScope) givenToVM(ctx context.Context) (addressing.Addresses, err
 		return nil, err
 	}
 
-	if vm.Initialization == nil || vm.Initialization.NICs == nil {
-		return nil, nil
+	return addressesIn(vm.Initialization, s.network.nics), nil
+}
+
+// addressesIn are the addresses in the initialization of a VM by the names of its network interfaces in the engine; nil
+// if it has no network configuration.
+func addressesIn(told *engine.Initialization, nics []addressing.NIC) addressing.Addresses {
+	if told == nil || told.NICs == nil {
+		return nil
 	}
 
 	out := addressing.Addresses{}
 
-	for _, told := range vm.Initialization.NICs.Items {
-		at := slices.IndexFunc(s.network.nics, func(n addressing.NIC) bool {
-			return n.Guest != nil &&
-				n.Guest.Interface == told.Name
+	for _, configured := range told.NICs.Items {
+		at := slices.IndexFunc(nics, func(n addressing.NIC) bool {
+			return n.Guest != nil && n.Guest.Interface == configured.Name
 		})
 		if at < 0 {
 			continue
 		}
 
-		for _, ip := range []*engine.IP{told.IP, told.IPv6} {
+		for _, ip := range []*engine.IP{configured.IP, configured.IPv6} {
 			if ip == nil {
 				continue
 			}
 
 			if address, err := netip.ParseAddr(ip.Address); err == nil && address.Zone() == "" {
-				out[s.network.nics[at].VNICName] = append(out[s.network.nics[at].VNICName], address)
+				out[nics[at].VNICName] = append(out[nics[at].VNICName], address)
 			}
 		}
 	}
 
-	return out, nil
+	return out
 }
 
 // reconcileEngine gets the session. If the OLVMCluster reports the engine as unavailable, it does not try, so that only

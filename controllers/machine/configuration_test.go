@@ -1,0 +1,252 @@
+package machine
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// TestConfiguringWaits resolves nothing while something is missing, for which a condition has the cause.
+func TestConfiguringWaits(t *testing.T) {
+	for name, missing := range map[string]func(*machineScope){
+		"the engine":         func(s *machineScope) { s.engine.session = nil },
+		"the addresses":      func(s *machineScope) { s.network.err = errors.New("none is left") },
+		"the bootstrap data": func(s *machineScope) { s.waiting = waitForData("no Secret") },
+		"a state":            func(s *machineScope) { s.workspace.StateErr = errors.New("not gzip") },
+		"a claim":            func(s *machineScope) { s.claim.err = &blocker.Error{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := withEngine(t, nil)
+			scope := b.configured()
+			scope.desired = desiredFacts{}
+			missing(scope)
+			before := len(b.sim.Requests())
+			after, err := b.r.reconcileConfiguration(t.Context(), scope)
+			check.Error(t, errors.Join(err, scope.desired.err), "")
+			check.Equal(t, "when to look again", after, 0)
+			check.Equal(t, "it was resolved", scope.desired.built != nil, false)
+			check.Length(t, "requests", b.sim.Requests()[before:], 0)
+		})
+	}
+}
+
+// TestAConfigurationIsKnownByItsDigest has what asks for a run, and what does not.
+func TestAConfigurationIsKnownByItsDigest(t *testing.T) {
+	b := withEngine(t, nil)
+	scope := b.configured()
+	first := scope.desired.digest
+	check.Set(t, "digest", first)
+	check.Equal(t, "the name of the VM", scope.desired.built.Machine.Name, "m")
+	check.Equal(t, "its mark", scope.desired.built.Machine.Comment, ownComment)
+	check.Equal(t, "the template", scope.desired.built.Names.VMTemplateName, "ol9-k8s")
+	check.Contains(t, "user data", scope.desired.built.Machine.UserData, "#cloud-config")
+	check.Equal(t, "of another look", b.configured().desired.digest, first)
+
+	change(b, &corev1.Secret{ObjectMeta: named("m-bootstrap")}, func(s *corev1.Secret) {
+		s.Data["value"] = []byte("#cloud-config\nruncmd: [reboot]\n")
+	})
+	check.Equal(t, "with other user data", b.configured().desired.digest, first)
+	change(b, &infrav1.OLVMMachine{ObjectMeta: named("m")}, func(m *infrav1.OLVMMachine) {
+		m.Spec.VirtualMachine.Memory = "8GB"
+	})
+	check.Equal(t, "with more memory it is the same", b.configured().desired.digest == first, false)
+}
+
+// TestWhatCannotBeConfigured has what a person has to correct, and what an engine did not answer.
+func TestWhatCannotBeConfigured(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*objects)
+		fault  string
+		reason string // of the error
+		waits  string // the reason of BootstrapDataAvailable
+		err    string
+		after  time.Duration
+	}{
+		"a name that the engine does not know": {
+			change: func(o *objects) { o.olvmMachine.Spec.VMTemplateName = "ol9-k9s" },
+			reason: infrav1.TemplateNotFoundReason, err: "spec.vmTemplateName", after: engineRetry,
+		},
+		"bootstrap data that is none": {
+			change: func(o *objects) { o.bootstrap.Data["value"] = []byte("#!/bin/sh\n") },
+			reason: infrav1.BootstrapDataInvalidReason, waits: infrav1.BootstrapDataInvalidReason,
+			err: "bootstrap Secret m-bootstrap", after: engineRetry,
+		},
+		"IDs of virtual routers that nobody can read": {
+			change: func(o *objects) {
+				o.olvmCluster.Annotations = map[string]string{infrav1.RouterIDsAnnotation: "{"}
+			},
+			reason: infrav1.ControlPlaneServicesInvalidReason, err: infrav1.RouterIDsAnnotation, after: vmSteady,
+		},
+		"an engine that does not answer": {fault: "/api/clusters", err: "engine", after: engineRetry},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := withEngine(t, tt.change)
+			scope := b.connected()
+			_, err := runPhases(t.Context(), scope, b.r.reconcileBootstrapData, b.r.reconcileAddresses)
+			check.Error(t, err, "")
+			if tt.fault != "" {
+				check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: tt.fault, Status: 503}), "")
+			}
+
+			after, err := b.r.reconcileConfiguration(t.Context(), scope)
+			check.Error(t, err, "")
+			check.Equal(t, "when to look again", after, tt.after)
+			check.Equal(t, "it was resolved", scope.desired.built != nil, false)
+			check.Equal(t, "digest", scope.desired.digest, "")
+			check.Error(t, scope.desired.err, tt.err)
+			check.Equal(t, "what it waits for", reasonOf(scope.waiting), tt.waits)
+
+			var got *blocker.Error
+			errors.As(scope.desired.err, &got)
+			check.Equal(t, "the reason", reasonOf(got), tt.reason)
+
+			if tt.waits != "" {
+				check.Contains(t, "what is wrong", scope.waiting.Message, tt.err)
+			}
+		})
+	}
+}
+
+// TestAClaimedVMThatCannotBeReadIsAskedForAgain has a machine that takes its VM from an inventory.
+func TestAClaimedVMThatCannotBeReadIsAskedForAgain(t *testing.T) {
+	b := withEngine(t, func(o *objects) {
+		o.pooled()
+		o.more = append(o.more, claimOf("vm-a", "m", "c1/m"))
+	}, ownVM(false))
+	check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: "/api/vms/", Status: 503}), "")
+	scope := b.connected()
+	_, err := runPhases(t.Context(), scope, b.r.reconcileBootstrapData, b.r.reconcileClaim, b.r.reconcileAddresses)
+	check.Error(t, err, "")
+	after, err := b.r.reconcileConfiguration(t.Context(), scope)
+	check.Error(t, err, "")
+	check.Equal(t, "when to look again", after, engineRetry)
+	check.Error(t, scope.vm.err, "failed to get VM "+vmID)
+	check.Error(t, scope.desired.err, "")
+
+	b.sim.ClearFaults()
+	scope = b.configured()
+	check.Equal(t, "the VM that is taken over", scope.desired.built.Machine.Claimed.ID, vmID)
+}
+
+// TestControlPlaneNodes has which nodes the first boot of a machine is told of.
+func TestControlPlaneNodes(t *testing.T) {
+	nodes := func(o *objects) {
+		for name, addresses := range map[string]string{
+			"cp-1": `{"nic1":["10.0.0.12"]}`, "cp-2": `{"nic1":["10.0.0.11","fd00::11"],"nic2":["10.9.0.11"]}`,
+			"cp-3": `{`, "w-1": `{"nic1":["10.0.0.13"]}`,
+		} {
+			owner, node := o.machine.DeepCopy(), o.olvmMachine.DeepCopy()
+			owner.Name, node.Name, owner.Spec.InfrastructureRef.Name = name, name, name
+			node.Annotations = map[string]string{infrav1.AddressesAnnotation: addresses}
+			if name != "w-1" {
+				owner.Labels = map[string]string{clusterv1.ClusterNameLabel: "demo",
+					clusterv1.MachineControlPlaneLabel: ""}
+			}
+
+			o.more = append(o.more, owner, node)
+		}
+
+		gone := o.machine.DeepCopy()
+		gone.Name, gone.Spec.InfrastructureRef.Name = "cp-4", "cp-4"
+		gone.Labels = map[string]string{clusterv1.ClusterNameLabel: "demo", clusterv1.MachineControlPlaneLabel: ""}
+		other := gone.DeepCopy()
+		other.Name, other.Spec.InfrastructureRef.Name = "other", "cp-1"
+		other.Labels[clusterv1.ClusterNameLabel] = "other"
+		o.more = append(o.more, gone, other)
+	}
+	services := func(o *objects) {
+		nodes(o)
+		o.olvmCluster.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "Keepalived"}
+	}
+	controlPlane := func(o *objects) { o.machine.Labels[clusterv1.MachineControlPlaneLabel] = "" }
+	const all = "10.0.0.11 10.0.0.12 fd00::11"
+
+	for name, tt := range map[string]struct {
+		change func(*objects)
+		booted bool
+		want   string
+	}{
+		"one of the control plane knows the others": {func(o *objects) { services(o); controlPlane(o) }, false, all},
+		"it does not need them when it has booted":  {func(o *objects) { services(o); controlPlane(o) }, true, ""},
+		"nor without services of the control plane": {func(o *objects) { nodes(o); controlPlane(o) }, false, ""},
+		"a worker does not know them":               {services, false, ""},
+		"a worker that answers for names does": {func(o *objects) {
+			services(o)
+			o.olvmCluster.Spec.ControlPlaneServices.DNS = &infrav1.ClusterDNS{Domain: "example.com"}
+		}, false, all},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, tt.change)
+			scope := b.scope()
+			if !tt.booted {
+				_, err := b.r.reconcileBootstrapData(t.Context(), scope)
+				check.Error(t, err, "")
+			}
+
+			got, err := b.r.controlPlaneNodes(t.Context(), scope)
+			check.Error(t, err, "")
+			check.Equal(t, "addresses", joined(got), tt.want)
+		})
+	}
+
+	for object, want := range map[client.Object]string{
+		&infrav1.OLVMMachine{}: "failed to get OLVMMachine cp-",
+		nil:                    "failed to list the Machines of Cluster demo",
+	} {
+		b := newBench(t, func(o *objects) { services(o); controlPlane(o) })
+		scope := b.scope()
+		_, err := b.r.reconcileBootstrapData(t.Context(), scope)
+		check.Error(t, err, "")
+
+		if object != nil {
+			b.refuse("get", object)
+		} else {
+			b.refuse("list", &clusterv1.MachineList{})
+		}
+
+		_, err = b.r.controlPlaneNodes(t.Context(), scope)
+		check.Error(t, err, want)
+	}
+}
+
+// TestNodesThatCannotBeListedStopThePass has an API server that does not answer: nothing is rendered without them.
+func TestNodesThatCannotBeListedStopThePass(t *testing.T) {
+	b := withEngine(t, func(o *objects) {
+		o.olvmCluster.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "Keepalived"}
+		o.machine.Labels[clusterv1.MachineControlPlaneLabel] = ""
+	})
+	scope := b.connected()
+	_, err := runPhases(t.Context(), scope, b.r.reconcileBootstrapData, b.r.reconcileAddresses)
+	check.Error(t, err, "")
+	b.refuse("list", &clusterv1.MachineList{})
+	_, err = b.r.reconcileConfiguration(t.Context(), scope)
+	check.Error(t, err, "failed to list the Machines")
+	check.Equal(t, "it was resolved", scope.desired.built != nil, false)
+}
+
+// TestAMembershipThatCannotBeAskedForIsNotForgotten keeps what was built, and says that the engine did not answer.
+func TestAMembershipThatCannotBeAskedForIsNotForgotten(t *testing.T) {
+	b := inGroups(t, "m")
+	check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: "/affinitygroups", Status: 503}), "")
+	scope := b.connected()
+	_, err := runPhases(t.Context(), scope, b.r.reconcileState, b.r.reconcileAddresses, b.r.reconcileVM)
+	check.Error(t, err, "")
+	after, err := b.r.reconcileConfiguration(t.Context(), scope)
+	check.Error(t, errors.Join(err, scope.desired.err), "")
+	check.Equal(t, "when to look again", after, engineRetry)
+	check.Equal(t, "it was resolved", scope.desired.built != nil, true)
+	check.Equal(t, "it left a group", scope.desired.leftGroup, false)
+
+	var unreachable *engine.UnreachableError
+	check.Equal(t, "the engine did not answer", errors.As(scope.vm.err, &unreachable), true)
+}
