@@ -622,6 +622,15 @@ func TestFaultsAreRules(t *testing.T) {
 		t.Error("a request that hangs was answered")
 	}
 
+	inject(ovirtsim.Fault{Method: "POST", Path: "^/api/tags$", Action: "hold"})
+	posted := make(chan error, 1)
+	go func() { posted <- post() }()
+	wait.Until(t, "the request meets the fault", func() bool { return r.sim.Hits() == 1 })
+	check.Equal(t, "tags while the request is held", tags(), 1)
+	r.sim.ClearFaults()
+	check.Error(t, wait.Receive(t, "the request is answered once nothing holds it", posted), "")
+	check.Equal(t, "tags after that", tags(), 2)
+
 	for name, bad := range map[string]ovirtsim.Fault{
 		"a path that is no expression": {Path: "(", Status: 500},
 		"an unknown action":            {Action: "explode"},

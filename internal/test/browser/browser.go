@@ -152,7 +152,9 @@ func start(t *testing.T) context.Context {
 }
 
 // limited is the context of one call: no call may hang.
-func (v *View) limited() (context.Context, context.CancelFunc) { return context.WithTimeout(v.ctx, wait.Limit) }
+func (v *View) limited() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(v.ctx, wait.Limit)
+}
 
 // Do does steps.
 func (v *View) Do(steps ...chromedp.Action[chromedp.Void]) {
