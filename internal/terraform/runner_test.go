@@ -12,26 +12,21 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/redact"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // ended waits for the notification of a job.
 func ended(t *testing.T, notified <-chan string) string {
 	t.Helper()
 
-	select {
-	case key := <-notified:
-		return key
-	case <-time.After(10 * time.Second):
-		t.Fatal("no job ended")
-		return ""
-	}
+	return wait.Receive(t, "a job ends", notified)
 }
 
 func newTestRunner(t *testing.T, concurrency int) (*Runner, chan string) {
 	t.Helper()
 	notified := make(chan string, 100)
 	r := NewRunner(concurrency, time.Hour, func(key string) { notified <- key })
-	t.Cleanup(func() { r.Shutdown(time.Minute) })
+	t.Cleanup(func() { r.Shutdown(wait.Limit) })
 
 	return r, notified
 }
@@ -255,11 +250,11 @@ func TestCancelAndPanicEndAJob(t *testing.T) {
 func TestShutdownWaitsForTheRunsAndTakesNoMore(t *testing.T) {
 	r := NewRunner(1, time.Hour, nil)
 	saved := false
-	started := make(chan struct{})
+	started, save := make(chan struct{}), make(chan struct{})
 	if _, err := r.Submit(Job{Key: "a", Run: func(ctx context.Context) (Summary, error) {
 		close(started)
 		<-ctx.Done()
-		time.Sleep(50 * time.Millisecond) // saving the state
+		<-save // the state takes a while
 		saved = true
 
 		return Summary{}, context.Cause(ctx)
@@ -272,7 +267,8 @@ func TestShutdownWaitsForTheRunsAndTakesNoMore(t *testing.T) {
 		t.Error("the run ended at once")
 	}
 
-	if !r.Shutdown(time.Minute) {
+	close(save)
+	if !r.Shutdown(wait.Limit) {
 		t.Error("the run did not end")
 	}
 
