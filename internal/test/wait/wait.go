@@ -9,9 +9,13 @@ import (
 	"time"
 )
 
-// Limit is how long a test waits before it calls what it waits for a hang. It is far more than anything takes, even on
-// a machine that is busy with other work; only a test that fails waits this long.
-const Limit = 5 * time.Minute
+// Limit is how long a test waits before it calls what it waits for a hang. It is far more than anything takes: whole
+// clusters come up in one or two minutes, and in five on a machine that is busy with other work. Only a test that fails
+// waits this long.
+const Limit = 10 * time.Minute
+
+// grace is what is left of the time of a test binary when a wait gives up, so that the failure says what it waited for.
+const grace = 30 * time.Second
 
 // The pause between two looks grows from the first value to the second: many tests at once leave the machine little
 // time for looks that find nothing new.
@@ -27,8 +31,8 @@ var errNot = errors.New("it does not hold")
 func For(t testing.TB, what string, check func() error) {
 	t.Helper()
 
-	ended := endOf(t)
-	limit := time.NewTimer(Limit)
+	ended, most := endOf(t), limitOf(t)
+	limit := time.NewTimer(most)
 	defer limit.Stop()
 
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
@@ -41,7 +45,7 @@ func For(t testing.TB, what string, check func() error) {
 		case <-ended:
 			runtime.Goexit() // nobody is left to tell
 		case <-limit.C:
-			t.Fatalf("gave up after %s, waiting until %s: %v", Limit, what, err)
+			t.Fatalf("gave up after %s, waiting until %s: %v", most, what, err)
 		case <-time.After(pause):
 		}
 	}
@@ -63,7 +67,8 @@ func Until(t testing.TB, what string, holds func() bool) {
 func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 
-	limit := time.NewTimer(Limit)
+	most := limitOf(t)
+	limit := time.NewTimer(most)
 	defer limit.Stop()
 
 	select {
@@ -72,7 +77,7 @@ func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	case <-endOf(t):
 		runtime.Goexit() // nobody is left to tell
 	case <-limit.C:
-		t.Fatalf("gave up after %s, waiting until %s", Limit, what)
+		t.Fatalf("gave up after %s, waiting until %s", most, what)
 	}
 
 	panic("unreachable")
@@ -85,4 +90,15 @@ func endOf(t testing.TB) <-chan struct{} {
 	}
 
 	return t.Context().Done()
+}
+
+// limitOf is the time that a wait has: Limit, or what go test's -timeout leaves of it.
+func limitOf(t testing.TB) time.Duration {
+	if test, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
+		if end, limited := test.Deadline(); limited {
+			return max(min(Limit, time.Until(end)-grace).Round(time.Second), 0)
+		}
+	}
+
+	return Limit
 }

@@ -16,8 +16,11 @@ import (
 type recorder struct {
 	testing.TB
 	ctx     context.Context
+	left    time.Duration // until the end of the test binary; 0 for no end
 	failure string
 }
+
+func (r *recorder) Deadline() (time.Time, bool) { return time.Now().Add(r.left), r.left > 0 }
 
 func (r *recorder) Helper() {}
 
@@ -85,7 +88,7 @@ func TestFor(t *testing.T) {
 		"a test that ends stops waiting": {time.Hour, time.Second, outcome{took: time.Second}},
 		"a hang ends at the limit and tells": {
 			time.Hour, 0,
-			outcome{failure: "gave up after 5m0s, waiting until it holds: it takes 1h0m0s", took: Limit},
+			outcome{failure: "gave up after 10m0s, waiting until it holds: it takes 1h0m0s", took: Limit},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,6 +104,17 @@ func TestForLooksOften(t *testing.T) {
 	check.Equal(t, "it waited until the condition held", got.returned, true)
 }
 
+// TestForEndsBeforeTheBinary has a test binary that is ended before the limit.
+func TestForEndsBeforeTheBinary(t *testing.T) {
+	got := run(t, 0, func(t testing.TB) {
+		t.(*recorder).left = time.Minute
+		For(t, "it holds", after(time.Hour))
+	})
+	check.Equal(t, "the outcome", got, outcome{
+		failure: "gave up after 30s, waiting until it holds: it takes 1h0m0s", took: time.Minute - grace,
+	})
+}
+
 // TestForInACleanup waits after the context of the test has ended, as it has in a cleanup.
 func TestForInACleanup(t *testing.T) {
 	got := run(t, time.Second, func(t testing.TB) {
@@ -113,7 +127,7 @@ func TestForInACleanup(t *testing.T) {
 func TestUntil(t *testing.T) {
 	got := run(t, 0, func(t testing.TB) { Until(t, "it holds", func() bool { return false }) })
 	check.Equal(t, "of what never holds", got,
-		outcome{failure: "gave up after 5m0s, waiting until it holds: it does not hold", took: Limit})
+		outcome{failure: "gave up after 10m0s, waiting until it holds: it does not hold", took: Limit})
 
 	looks := 0
 	got = run(t, 0, func(t testing.TB) { Until(t, "it holds", func() bool { looks++; return looks == 3 }) })
@@ -138,7 +152,7 @@ func TestReceive(t *testing.T) {
 		},
 		"nothing": {
 			send: func(chan<- error) {},
-			want: outcome{failure: "gave up after 5m0s, waiting until it ends", took: Limit},
+			want: outcome{failure: "gave up after 10m0s, waiting until it ends", took: Limit},
 		},
 		"nothing, and the test ends": {
 			send:  func(chan<- error) {},
