@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -19,12 +19,25 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
 // TestTheEngineRestartsWhileMachinesAreMade ends all sessions of the engine again and again while it makes 20 machines:
 // B1, D1.
 func TestTheEngineRestartsWhileMachinesAreMade(t *testing.T) {
-	s := newSite(t, nil)
+	t.Parallel()
+	var restarts, requests atomic.Int32
+	s := &site{}
+	s.Site = testsite.New(t, suite.client, testsite.Options{Gate: func(engine http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if requests.Add(1)%25 == 0 {
+				restarts.Add(1)
+				s.Sim.ExpireSessions()
+			}
+
+			engine.ServeHTTP(w, r)
+		})
+	}})
 	const count = 20
 
 	var machines []*infrav1.OLVMMachine
@@ -35,28 +48,11 @@ func TestTheEngineRestartsWhileMachinesAreMade(t *testing.T) {
 		}))
 	}
 
-	ctx, stop := context.WithCancel(t.Context())
-	restarts := make(chan int)
-	go func() {
-		ended := 0
-		for ; ctx.Err() == nil; ended++ {
-			s.Sim.ExpireSessions()
-
-			select {
-			case <-ctx.Done():
-			case <-time.After(400 * time.Millisecond):
-			}
-		}
-
-		restarts <- ended
-	}()
-
 	for _, m := range machines {
 		s.ExpectProvisioned(m)
 	}
 
-	stop()
-	if ended := <-restarts; ended < 3 {
+	if ended := restarts.Load(); ended < 3 {
 		t.Errorf("sessions were ended %d times only", ended)
 	}
 

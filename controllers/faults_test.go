@@ -9,10 +9,10 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -79,7 +79,7 @@ func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 			secret := &corev1.Secret{ObjectMeta: s.Meta(s.States()[0].Name)}
 			change(s, secret, func(secret *corev1.Secret) { test.spoil(t, secret) })
 			spoiled := bytes.Clone(secret.Data["tfstate"])
-			s.touch(m)
+			touch(t, m)
 			message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.StateInvalidReason)
 			if !strings.Contains(message, test.message) || !strings.Contains(message, "delete it") {
 				t.Errorf("message: %s", message)
@@ -88,8 +88,19 @@ func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 			// would be a run
 			change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "another" })
 
-			// a window in which nothing may happen
-			time.Sleep(time.Second)
+			s.Eventually("a pass has seen the change", func() error {
+				if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
+					return err
+				}
+
+				applied := conditions.Get(m, infrav1.InfrastructureAppliedCondition)
+				if applied.ObservedGeneration != m.Generation {
+					return fmt.Errorf("it has seen %d of %d", applied.ObservedGeneration, m.Generation)
+				}
+
+				return nil
+			})
+			s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.StateInvalidReason)
 			if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].ID != id || s.Changes() != before {
 				t.Errorf("the engine has %+v after %d changes", vms, s.Changes()-before)
 			}
@@ -102,7 +113,7 @@ func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 			// The remedy of the message.
 			change(s, secret, func(secret *corev1.Secret) { controllerutil.RemoveFinalizer(secret, tfstate.Finalizer) })
 			s.Delete(secret)
-			s.touch(m)
+			touch(t, m)
 			s.ExpectProvisioned(m)
 			if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].ID != id {
 				t.Errorf("the engine has %+v", vms)

@@ -566,12 +566,13 @@ func TestAGuestIsAskedToShutDownAndNotForEver(t *testing.T) {
 			}
 
 			m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
-				spec.VirtualMachine.Shutdown = infrav1.Shutdown{Mode: "Graceful", TimeoutSeconds: 4}
+				spec.VirtualMachine.Shutdown = infrav1.Shutdown{Mode: "Graceful", TimeoutSeconds: 3600}
 			})
 			s.ExpectProvisioned(m)
 			s.Delete(m)
 			if deaf {
 				s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.WaitingForGuestShutdownReason)
+				change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Shutdown.TimeoutSeconds = 1 })
 			}
 
 			s.ExpectGone(m)

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -20,6 +20,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
@@ -233,16 +234,30 @@ func TestEngineDown(t *testing.T) {
 
 	// An engine that is away says nothing about a machine that runs.
 	s.Expect(running, infrav1.ReadyCondition, "True/Ready")
-	time.Sleep(2 * time.Second) // a window to count in, not a wait
-	count := len(s.Sim.Requests())
-	time.Sleep(3 * time.Second)
-	if more := len(s.Sim.Requests()) - count; more > 4 {
-		t.Errorf("%d requests in 3 seconds to an engine that is down", more)
+
+	// Machines do not ask it. How often clusters do is in the tests of their controller.
+	for _, machine := range []*infrav1.OLVMMachine{running, m} {
+		before := s.requestsBelow("/api/vms")
+		letPass(t, machine)
+		check.Equal(t, "requests of "+machine.Name+" to an engine that is down", s.requestsBelow("/api/vms")-before, 0)
 	}
 
 	s.Sim.ClearFaults()
 	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	s.ExpectProvisioned(m)
+}
+
+// requestsBelow counts the requests to the engine whose path begins so.
+func (s *site) requestsBelow(path string) int {
+	n := 0
+
+	for _, r := range s.Sim.Requests() {
+		if strings.HasPrefix(r.Path, path) {
+			n++
+		}
+	}
+
+	return n
 }
 
 func TestMachinesWithBadInputHealWhenTheyAreCorrected(t *testing.T) {
@@ -545,19 +560,15 @@ func (s *site) loseState(m *infrav1.OLVMMachine) {
 func TestDeletionGoesBeforeACreationThatHasNotEnded(t *testing.T) {
 	s := newSite(t, nil)
 	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
-	if err := s.Sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/nics$", DelayMillis: 3000}); err != nil {
+	if err := s.Sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/nics$", Action: "hold"}); err != nil {
 		t.Fatal(err)
 	}
 
 	m := s.Machine("one", nil)
-	s.Eventually("the VM is being made", func() error {
-		if s.Sim.Summary().VMs == 0 {
-			return os.ErrNotExist
-		}
-
-		return nil
-	})
+	wait.Until(t, "the VM is there, and its network interface is being made", func() bool { return s.Sim.Hits() > 0 })
 	s.Delete(m)
+	letPass(t, m)
+	s.Sim.ClearFaults()
 	s.ExpectGone(m)
 	s.ExpectEmptyEngine()
 }
@@ -565,21 +576,27 @@ func TestDeletionGoesBeforeACreationThatHasNotEnded(t *testing.T) {
 func TestDeletionWhileTheEngineMakesTheVMLeavesNone(t *testing.T) {
 	s := newSite(t, nil)
 	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
-	if err := s.Sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/vms$", DelayMillis: 4000}); err != nil {
+	if err := s.Sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/vms$", Action: "hold"}); err != nil {
 		t.Fatal(err)
 	}
 
 	m := s.Machine("one", nil)
-	s.Eventually("the engine works on the VM", func() error {
-		if s.Sim.Hits() == 0 {
-			return os.ErrNotExist
-		}
-
-		return nil
-	})
+	wait.Until(t, "the engine works on the VM", func() bool { return s.Sim.Hits() > 0 })
 	s.Delete(m)
+
+	for range 2 { // it stays: a pass over a machine that is gone is none
+		letPass(t, m)
+	}
+
+	s.Sim.ClearFaults()
 	s.ExpectGone(m)
-	time.Sleep(5 * time.Second) // longer than the engine takes: a VM that nobody waited for would be there now
+
+	for _, r := range s.Sim.Requests() {
+		if r.Method == "POST" && strings.HasSuffix(r.Path, "/vms") && r.Status == 0 {
+			t.Error("the machine went before the engine had answered")
+		}
+	}
+
 	s.ExpectEmptyEngine()
 }
 
@@ -593,10 +610,10 @@ func TestAPausedMachineIsLeftAlone(t *testing.T) {
 	s.Expect(m, "Paused", "True/Paused")
 	before := s.Changes()
 	s.Delete(m)
-	time.Sleep(time.Second) // a window in which nothing may happen
-	if s.Changes() != before {
-		t.Error("a paused machine was changed in the engine")
-	}
+	letPass(t, m)
+	s.Expect(m, "Paused", "True/Paused")
+	check.Equal(t, "it is being deleted", conditions.IsTrue(m, infrav1.DeletingCondition), false)
+	check.Equal(t, "changes in the engine", s.Changes(), before)
 
 	change(s, m, func(m *infrav1.OLVMMachine) { delete(m.Annotations, "cluster.x-k8s.io/paused") })
 	s.ExpectGone(m)

@@ -442,7 +442,7 @@ func TestAMachineThatRunsOutlivesItsProfile(t *testing.T) {
 
 	// the change is seen
 	s.Expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.IPProfileNotFoundReason)
-	s.touch(m)
+	touch(t, m)
 	s.Expect(m, infrav1.ReadyCondition, "True/Ready")
 	if ips(m) != "10.0.0.77" {
 		t.Errorf("the machine has %s", ips(m))
@@ -473,16 +473,5 @@ func TestAMachineThatRunsOutlivesItsProfile(t *testing.T) {
 	err := json.Unmarshal([]byte(m.Annotations[infrav1.AddressesAnnotation]), &recorded)
 	if err != nil || recorded["nic1"][0] != "10.0.0.77" {
 		t.Errorf("it records %v, %v", recorded, err)
-	}
-}
-
-// touch makes the controller look at a machine, and waits until it has.
-func (s *site) touch(m *infrav1.OLVMMachine) {
-	s.T.Helper()
-	s.looks++
-	before := m.DeepCopy()
-	metav1.SetMetaDataAnnotation(&m.ObjectMeta, "test/touched", fmt.Sprint(s.looks))
-	if err := suite.client.Patch(context.Background(), m, client.MergeFrom(before)); err != nil {
-		s.T.Fatal(err)
 	}
 }

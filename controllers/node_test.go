@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +21,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testcsr"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // workloadServer is a second kube-apiserver that plays the workload cluster of all tests that want one, started by the
@@ -37,8 +37,8 @@ func startWorkloadServer() (*workloadServer, error) {
 	w := &workloadServer{
 		env: &envtest.Environment{
 			BinaryAssetsDirectory:    suite.assets,
-			ControlPlaneStartTimeout: time.Minute,
-			ControlPlaneStopTimeout:  time.Minute,
+			ControlPlaneStartTimeout: wait.Limit,
+			ControlPlaneStopTimeout:  wait.Limit,
 		},
 	}
 	suite.stopWorkload = func() { _ = w.env.Stop() }

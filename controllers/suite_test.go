@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +16,6 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -33,6 +33,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
@@ -53,6 +54,10 @@ var suite struct {
 	userDataURL string
 	// stopWorkload stops the workload cluster, if one was started.
 	stopWorkload func()
+	// cached reads what the controllers do, and passes counts theirs. touches counts how often objects were touched.
+	cached  client.Reader
+	passes  passes
+	touches atomic.Int32
 }
 
 func TestMain(m *testing.M) {
@@ -96,7 +101,7 @@ func runSuite(m *testing.M) (int, error) {
 	mgr, err := ctrl.NewManager(api.Config, ctrl.Options{
 		Scheme:                  api.Scheme,
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
-		GracefulShutdownTimeout: ptr.To(time.Minute),
+		GracefulShutdownTimeout: ptr.To(wait.Limit),
 		Client: client.Options{
 			Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}},
 		},
@@ -105,6 +110,7 @@ func runSuite(m *testing.M) (int, error) {
 		return 0, err
 	}
 
+	suite.cached = mgr.GetCache()
 	suite.sessions = &engine.Sessions{}
 	engines := &enginepool.Pool{Reader: mgr.GetAPIReader(), Metadata: mgr.GetCache(), Sessions: suite.sessions}
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: suite.sessions, ReturnOnStart: true}}
@@ -146,7 +152,7 @@ func runSuite(m *testing.M) (int, error) {
 		Runs:      runs,
 		Recorder:  mgr.GetEventRecorder("test"),
 		Delivery:  userData,
-	}).SetupWithManager(ctx, mgr, controller.Options{})
+	}).SetupWithManager(ctx, mgr, suite.passes.options(1))
 	if err != nil {
 		return 0, err
 	}
@@ -156,7 +162,7 @@ func runSuite(m *testing.M) (int, error) {
 			Client:     mgr.GetClient(),
 			APIReader:  mgr.GetAPIReader(),
 			ConfigMaps: configMaps,
-		}).SetupWithManager(ctx, mgr, controller.Options{})
+		}).SetupWithManager(ctx, mgr, suite.passes.options(1))
 		if err != nil {
 			return 0, err
 		}
@@ -169,7 +175,7 @@ func runSuite(m *testing.M) (int, error) {
 		Engines:   engines,
 		Addresses: addresses,
 		Recorder:  mgr.GetEventRecorder("test"),
-	}).SetupWithManager(ctx, mgr, controller.Options{})
+	}).SetupWithManager(ctx, mgr, suite.passes.options(1))
 	if err != nil {
 		return 0, err
 	}
@@ -181,7 +187,7 @@ func runSuite(m *testing.M) (int, error) {
 		Runs:      runs,
 		Addresses: addresses,
 		Recorder:  mgr.GetEventRecorder("test"),
-	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4})
+	}).SetupWithManager(ctx, mgr, suite.passes.options(4))
 	if err != nil {
 		return 0, err
 	}
@@ -189,7 +195,7 @@ func runSuite(m *testing.M) (int, error) {
 	err = (&machinetemplate.Reconciler{
 		Client:   mgr.GetClient(),
 		Recorder: mgr.GetEventRecorder("test"),
-	}).SetupWithManager(ctx, mgr, controller.Options{})
+	}).SetupWithManager(ctx, mgr, suite.passes.options(1))
 	if err != nil {
 		return 0, err
 	}
@@ -210,7 +216,7 @@ func runSuite(m *testing.M) (int, error) {
 		Recorder:                   mgr.GetEventRecorder("test"),
 		LabelNodes:                 true,
 		ApproveServingCertificates: true,
-	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4})
+	}).SetupWithManager(ctx, mgr, suite.passes.options(4))
 	if err != nil {
 		return 0, err
 	}
@@ -218,7 +224,7 @@ func runSuite(m *testing.M) (int, error) {
 	if err := (&machine.Reconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Runs: runs,
 		Recorder: mgr.GetEventRecorder("test"), Addresses: addresses, Delivery: userData,
-	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4}); err != nil {
+	}).SetupWithManager(ctx, mgr, suite.passes.options(4)); err != nil {
 		return 0, err
 	}
 

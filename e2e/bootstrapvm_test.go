@@ -16,10 +16,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
-
-// killedLimit bounds what a call of olvmctl does before it is killed.
-const killedLimit = 3 * time.Minute
 
 // bootstrapping is a journey whose clusters are made from a bootstrap VM.
 type bootstrapping struct {
@@ -39,15 +37,15 @@ func (b *bootstrapping) killed(when string, is func() bool, args ...string) {
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
 
-	for deadline := time.Now().Add(killedLimit); !is(); time.Sleep(20 * time.Millisecond) {
+	// No longer pauses: what it waits for may be over soon.
+	for begin := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
 		select {
 		case err := <-ended:
 			b.t.Fatalf("olvmctl %s ended before %s: %v", strings.Join(args, " "), when, err)
 		default:
 		}
 
-		if time.Now().After(deadline) {
-			_ = command.Process.Kill()
+		if time.Since(begin) > wait.Limit {
 			b.t.Fatalf("olvmctl %s: %s did not come", strings.Join(args, " "), when)
 		}
 	}
@@ -94,7 +92,7 @@ func (b *bootstrapping) movesLast() bool {
 
 // startArgs begin the cluster with a bootstrap VM.
 func (b *bootstrapping) startArgs() []string {
-	return []string{"start", "-f", b.file, "--bootstrap", "vm", "--timeout", "3m"}
+	return []string{"start", "-f", b.file, "--bootstrap", "vm", "--timeout", patience}
 }
 
 // interruptedOnce begins the cluster, and is killed while its bootstrap VM is made.
@@ -138,7 +136,7 @@ func TestRow20BootstrapVM(t *testing.T) {
 	b.clusterFile("booted", 84, 1, "")
 	b.expectStarts()
 	b.does("delete", b.name, "-n", b.namespace, "--kubeconfig", filepath.Join(b.dir, ".kube", "kubeconfig."+b.name),
-		"--to-kubeconfig", suite.plane.Kubeconfig, "--timeout", "3m", "--yes")
+		"--to-kubeconfig", suite.plane.Kubeconfig, "--timeout", patience, "--yes")
 	b.expectNothingLeft()
 
 	b.clusterFile("early", 84, 1, "")
@@ -149,12 +147,12 @@ func TestRow20BootstrapVM(t *testing.T) {
 
 	b.clusterFile("middle", 84, 1, "")
 	b.killed("a machine", func() bool { return b.idOf("middle-control-plane") != "" }, b.startArgs()...)
-	b.does("delete", "-f", b.file, "--timeout", "3m", "--yes")
+	b.does("delete", "-f", b.file, "--timeout", patience, "--yes")
 	b.expectNothingLeft()
 
 	b.clusterFile("late", 84, 1, "")
 	b.killed("the move", func() bool { return b.moves(b.own) }, b.startArgs()...)
-	b.does("delete", b.name, "--timeout", "3m", "--yes")
+	b.does("delete", b.name, "--timeout", patience, "--yes")
 	b.expectNothingLeft()
 }
 
@@ -167,7 +165,7 @@ func (b *bootstrapping) expectStarts() {
 	b.killed("a machine", func() bool { return b.idOf(b.name+"-control-plane") != "" }, b.startArgs()...)
 	check.Equal(b.t, "the bootstrap VM after a second start", b.idOf(b.vmName()), first)
 
-	b.killed("the end of the move", b.movesLast, "start", "-f", b.file, "--timeout", "3m")
+	b.killed("the end of the move", b.movesLast, "start", "-f", b.file, "--timeout", patience)
 	check.Equal(b.t, "the bootstrap VM in the move", b.idOf(b.vmName()), first)
 	before := b.vms()
 

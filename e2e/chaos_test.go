@@ -22,6 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
@@ -392,9 +393,11 @@ func expectExactly(t *testing.T, clusters []*wanted) {
 func eventuallyQuiet(t *testing.T) {
 	t.Helper()
 
-	for deadline := time.Now().Add(time.Minute); len(suite.plane.Manager.Children()) > 0; time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("processes %v still run", suite.plane.Manager.Children())
+	wait.For(t, "no Terraform runs", func() error {
+		if children := suite.plane.Manager.Children(); len(children) > 0 {
+			return fmt.Errorf("processes %v run", children)
 		}
-	}
+
+		return nil
+	})
 }

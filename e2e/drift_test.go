@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -16,6 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // TestDriftIsToldAndNotUndone has an administrator change what a machine asked for and what it did not, and change it
@@ -25,9 +25,9 @@ func TestDriftIsToldAndNotUndone(t *testing.T) {
 	t.Parallel()
 	j := newJourney(t, suite.plane)
 	j.clusterFile("drift", 83, 1, "")
-	j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--timeout", "4m")
+	j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--timeout", patience)
 	t.Cleanup(func() {
-		j.does("delete", j.name, "-n", j.namespace, "--kubeconfig", suite.plane.Kubeconfig, "--timeout", "4m", "--yes")
+		j.does("delete", j.name, "-n", j.namespace, "--kubeconfig", suite.plane.Kubeconfig, "--timeout", patience, "--yes")
 	})
 
 	var worker engine.VM
@@ -79,26 +79,24 @@ func TestDriftIsToldAndNotUndone(t *testing.T) {
 func (j *journey) expectDrift(machine, reason string) (message string) {
 	j.t.Helper()
 
-	seen := ""
-
-	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Second) {
+	wait.For(j.t, fmt.Sprintf("DriftDetected of %s has the reason %s", machine, reason), func() error {
 		var m infrav1.OLVMMachine
 		key := client.ObjectKey{Namespace: j.namespace, Name: machine}
 		if err := suite.plane.Client.Get(j.t.Context(), key, &m); err != nil {
-			j.t.Fatal(err)
+			return err
 		}
 
 		condition := conditions.Get(&m, infrav1.DriftDetectedCondition)
-		if condition != nil && condition.Reason == reason {
-			return condition.Message
+		if condition == nil || condition.Reason != reason {
+			return fmt.Errorf("it is %v", condition)
 		}
 
-		seen = fmt.Sprint(condition)
-	}
+		message = condition.Message
 
-	j.t.Fatalf("%s: the condition is %s, not %s", machine, seen, reason)
+		return nil
+	})
 
-	return ""
+	return message
 }
 
 // driftEvents counts the warnings of drift about a machine.

@@ -36,8 +36,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
+
+// patience is the time-out of commands that wait for whole clusters: it ends those that hang.
+var patience = wait.Limit.String()
 
 // featureGates of Cluster API, for images with Ignition.
 var featureGates = []string{"KubeadmBootstrapFormatIgnition"}
@@ -195,27 +199,19 @@ func (w *workload) create(object client.Object) {
 	}
 }
 
-// eventually waits for a condition; the error says what is not met.
+// eventually waits for a condition, unless a process of the management plane dies.
 func (w *workload) eventually(what string, check func() error) {
 	w.t.Helper()
-	deadline := time.Now().Add(4 * time.Minute)
-
-	for {
+	wait.For(w.t, what, func() error {
 		err := check()
-		if err == nil {
-			return
+		if err != nil {
+			if failed := w.plane.Failed(); failed != nil {
+				w.t.Fatal(failed)
+			}
 		}
 
-		if failed := w.plane.Failed(); failed != nil {
-			w.t.Fatal(failed)
-		}
-
-		if time.Now().After(deadline) {
-			w.t.Fatalf("%s: %v", what, err)
-		}
-
-		time.Sleep(250 * time.Millisecond)
-	}
+		return err
+	})
 }
 
 func (w *workload) cluster() (*clusterv1.Cluster, error) {

@@ -33,6 +33,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
@@ -298,16 +299,14 @@ func (j *journey) neighbour(in *localplane.Plane, namespace string) (remove func
 			j.t.Fatal(err)
 		}
 
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		wait.For(j.t, "the neighbour is gone", func() error {
 			err := in.Client.Get(j.t.Context(), client.ObjectKeyFromObject(cluster), cluster)
-			if apierrors.IsNotFound(err) {
-				return
+			if err == nil {
+				return errors.New("it is there")
 			}
 
-			if err != nil || time.Now().After(deadline) {
-				j.t.Fatalf("the neighbour does not go: %v", err)
-			}
-		}
+			return client.IgnoreNotFound(err)
+		})
 	}
 }
 
@@ -349,7 +348,7 @@ func (j *journey) expectUpgrade(kubeconfig string) {
 		"-f",
 		j.file,
 		"--timeout",
-		"4m",
+		patience,
 	}
 	code, out, problems := j.olvmctl(append(upgrade, "--dry-run")...)
 	if code != 2 || strings.Count(out, " rolls out 1 of 1 machines (version v1.36.1 becomes v1.37.0)\n") != 2 {
@@ -421,7 +420,7 @@ func (j *journey) expectUpgradeStopsAtAnOldImage(kubeconfig string) {
 	j.t.Helper()
 	on := []string{j.name, "-n", j.namespace, "--kubeconfig", kubeconfig}
 
-	code, _, problems := j.olvmctl(append([]string{"upgrade", "--kubernetes-version", "1.37.0", "--yes", "--timeout", "4m"},
+	code, _, problems := j.olvmctl(append([]string{"upgrade", "--kubernetes-version", "1.37.0", "--yes", "--timeout", patience},
 		on...)...)
 	check.Equal(j.t, "the exit code of an upgrade with an old image", code, 1)
 	check.Contains(j.t, "what upgrade says", problems, "it waits in vain: Machine ")
@@ -672,7 +671,7 @@ func TestTheJourney(t *testing.T) {
 	env := j.env
 	j.env = append(slices.Clone(env), "OLVM_CSI_USERNAME=storage@internal", "OLVM_CSI_PASSWORD=of-the-storage-driver")
 	out, problems := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed",
-		"--timeout", "3m", "--add-on", addOn, "--add-ons", list, "-o", "json")
+		"--timeout", patience, "--add-on", addOn, "--add-ons", list, "-o", "json")
 	j.env = env // what the driver has stays
 	t.Log(problems)
 	var started struct {
@@ -725,7 +724,7 @@ func TestTheJourney(t *testing.T) {
 
 	before := j.vms()
 	if _, problems := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed",
-		"--timeout", "3m", "--add-on", addOn, "--add-ons", list); !strings.Contains(problems, "trip manages itself") {
+		"--timeout", patience, "--add-on", addOn, "--add-ons", list); !strings.Contains(problems, "trip manages itself") {
 		t.Errorf("a second time:\n%s", problems)
 	}
 
@@ -766,7 +765,7 @@ func TestTheJourney(t *testing.T) {
 
 	remove()
 	_, problems = j.does("delete", "trip", "-n", "journey-trip", "--kubeconfig", started.Kubeconfig, "--to-kubeconfig",
-		suite.plane.Kubeconfig, "--timeout", "3m", "--yes")
+		suite.plane.Kubeconfig, "--timeout", patience, "--yes")
 	t.Log(problems)
 	if left := j.vms(); len(left) != 0 {
 		t.Errorf("VMs are left: %+v", left)
@@ -801,7 +800,7 @@ func (j *journey) expectScaledNumberIsKept() {
 	j.t.Helper()
 	j.does("scale", j.name, "-n", j.namespace, "--workers", "0")
 
-	_, problems := j.does("start", "-f", j.file, "--timeout", "4m")
+	_, problems := j.does("start", "-f", j.file, "--timeout", patience)
 	check.Contains(j.t, "what it says", problems, "keeps its replicas, 0, which olvmctl scale has written; "+j.file+
 		" asks for 1, ")
 	check.Equal(j.t, "VMs after a start with the file of before", len(j.vms()), 1)
@@ -810,8 +809,8 @@ func (j *journey) expectScaledNumberIsKept() {
 // expectStartAfterDelete deletes the cluster, and starts it before its namespace is gone.
 func (j *journey) expectStartAfterDelete() {
 	j.t.Helper()
-	j.does("delete", j.name, "-n", j.namespace, "--preserve", "--timeout", "4m", "--yes")
-	_, problems := j.does("start", "-f", j.file, "--timeout", "4m")
+	j.does("delete", j.name, "-n", j.namespace, "--preserve", "--timeout", patience, "--yes")
+	_, problems := j.does("start", "-f", j.file, "--timeout", patience)
 	check.Contains(j.t, "what start waits for", problems, "namespace "+j.namespace+" is still being deleted")
 }
 
@@ -827,7 +826,7 @@ func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
 		t.Errorf("there is no management cluster: %d, %s", code, problems)
 	}
 
-	j.does("start", "-f", j.file, "--timeout", "4m")
+	j.does("start", "-f", j.file, "--timeout", patience)
 	before := j.vms()
 	if len(before) != 2 {
 		t.Errorf("%d VMs", len(before))
@@ -853,7 +852,7 @@ func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
 		t.Errorf("it stops a second time: %s", out)
 	}
 
-	j.does("start", "-f", j.file, "--timeout", "4m")
+	j.does("start", "-f", j.file, "--timeout", patience)
 	ready()
 
 	for id, vm := range j.vms() {
@@ -864,7 +863,7 @@ func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
 
 	j.expectScaledNumberIsKept()
 	j.expectStartAfterDelete()
-	j.does("delete", "lone", "-n", j.namespace, "--timeout", "4m", "--yes")
+	j.does("delete", "lone", "-n", j.namespace, "--timeout", patience, "--yes")
 	if left := j.vms(); len(left) != 0 {
 		t.Errorf("VMs are left: %+v", left)
 	}

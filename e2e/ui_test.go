@@ -57,9 +57,9 @@ func TestThePageFollowsAManagementCluster(t *testing.T) {
 	v.Until(`document.querySelector('#clusters').innerText.includes('There are no clusters')`)
 
 	t.Cleanup(func() {
-		j.does("delete", j.name, "-n", j.namespace, "--kubeconfig", suite.plane.Kubeconfig, "--timeout", "4m", "--yes")
+		j.does("delete", j.name, "-n", j.namespace, "--kubeconfig", suite.plane.Kubeconfig, "--timeout", patience, "--yes")
 	})
-	_, said := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--timeout", "4m")
+	_, said := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--timeout", patience)
 	check.Contains(t, "start", said, "Installing load balancers for Services: ok")
 
 	// It came without a reload: the machines that run, their VMs as the engine has them, and the events.

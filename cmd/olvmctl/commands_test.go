@@ -8,12 +8,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 func TestClusterToDelete(t *testing.T) {
@@ -125,12 +125,7 @@ func TestAPlanWhoseTerminalGoesLeavesNothing(t *testing.T) {
 
 		return entries
 	}
-	for begin := time.Now(); len(left()) == 0; time.Sleep(20 * time.Millisecond) {
-		if time.Since(begin) > patient {
-			_ = command.Process.Kill()
-			t.Fatal("the plan does not come to its working directory")
-		}
-	}
+	wait.Until(t, "the plan comes to its working directory", func() bool { return len(left()) > 0 })
 
 	if err := command.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
@@ -24,6 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/image"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // rawImage is a file with a raw image of 3 MiB.
@@ -216,16 +216,10 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 
 		return bodies, methods
 	}
-	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		if _, methods := puts(); strings.Count(methods, "PUT") == 3 {
-			break
-		}
-
-		if time.Since(begin) > patient {
-			_ = killed.Process.Kill()
-			t.Fatal("the upload does not come to its third part")
-		}
-	}
+	wait.Until(t, "the upload comes to its third part", func() bool {
+		_, methods := puts()
+		return strings.Count(methods, "PUT") == 3
+	})
 
 	if code, _, problems := s.run("", args...); code != 1 || !strings.Contains(problems, "is being uploaded already") {
 		t.Errorf("two at once: exit code %d: %s", code, problems)
@@ -285,7 +279,7 @@ func TestTwoUploadsAtOnceMakeOneDisk(t *testing.T) {
 	args := s.uploadOf(path)
 
 	// Both have looked before one of them makes its disk.
-	if err := s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/api/disks$", DelayMillis: 500}); err != nil {
+	if err := s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/api/disks$", Action: "hold"}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -300,11 +294,13 @@ func TestTwoUploadsAtOnceMakeOneDisk(t *testing.T) {
 		}()
 	}
 
+	wait.Until(t, "each of them makes its disk or has given up", func() bool { return s.sim.Hits()+len(made) == 2 })
+	s.sim.ClearFaults()
+
 	if first, second := <-made, <-made; first && second {
 		t.Error("both say that they have made a disk")
 	}
 
-	s.sim.ClearFaults()
 	if code, _, problems := s.run("", args...); code != 0 {
 		t.Errorf("after that: exit code %d: %s", code, problems)
 	}
@@ -319,7 +315,7 @@ func TestAnUploadThatSomebodyElseEnds(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")
 	path, sum := rawImage(t)
-	if err := s.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "^/images/", DelayMillis: 2000, Count: 1}); err != nil {
+	if err := s.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "^/images/", Action: "hold", Count: 1}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -331,13 +327,7 @@ func TestAnUploadThatSomebodyElseEnds(t *testing.T) {
 		slow <- fmt.Sprintf("exit code %d: %s", exitCode(command.ExecuteContext(t.Context())), &said)
 	}()
 
-	for begin := time.Now(); !slices.ContainsFunc(s.sim.Requests(), func(r ovirtsim.Request) bool {
-		return r.Method == "PUT"
-	}); time.Sleep(10 * time.Millisecond) {
-		if time.Since(begin) > patient {
-			t.Fatal("nothing is sent")
-		}
-	}
+	wait.Until(t, "the slow one sends something", func() bool { return s.sim.Hits() == 1 })
 
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -353,7 +343,8 @@ func TestAnUploadThatSomebodyElseEnds(t *testing.T) {
 		t.Errorf("the other one: exit code %d: %s", code, problems)
 	}
 
-	said := <-slow
+	s.sim.ClearFaults()
+	said := wait.Receive(t, "the slow one ends", slow)
 	if !strings.HasPrefix(said, "exit code 0") || !strings.Contains(said, "the disk node has the image already") {
 		t.Errorf("the slow one: %s", said)
 	}

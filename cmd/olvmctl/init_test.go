@@ -35,6 +35,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // asOlvmctl makes the test binary be olvmctl, for what a process alone has: a terminal of its own, signals, trust.
@@ -48,10 +49,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const (
-	ownKey  = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIO2v6BH6hDHKL1y1WHWv+IVpfKc01C2e3xgOx5xR/+v ops@example.com"
-	patient = 30 * time.Second // for a busy computer; only what fails waits for its end
-)
+const ownKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIO2v6BH6hDHKL1y1WHWv+IVpfKc01C2e3xgOx5xR/+v ops@example.com"
 
 // bench is an engine with two data centers, one of which has no template, and a folder to write to.
 type bench struct {
@@ -208,7 +206,6 @@ type tty struct {
 	master, slave *os.File
 	mu            sync.Mutex
 	raw           string
-	news          chan struct{}
 	seen          int // of the text
 }
 
@@ -225,7 +222,7 @@ func newTTY(t *testing.T) *tty {
 		t.Fatal(err)
 	}
 
-	c := &tty{t: t, master: master, slave: slave, news: make(chan struct{}, 1)}
+	c := &tty{t: t, master: master, slave: slave}
 	t.Cleanup(func() { _ = slave.Close(); _ = master.Close() })
 	go func() {
 		buffer := make([]byte, 4096)
@@ -234,11 +231,6 @@ func newTTY(t *testing.T) *tty {
 			c.mu.Lock()
 			c.raw += string(buffer[:n])
 			c.mu.Unlock()
-
-			select {
-			case c.news <- struct{}{}:
-			default:
-			}
 
 			if err != nil {
 				return
@@ -261,26 +253,22 @@ func (c *tty) text() string {
 	return controls.ReplaceAllString(raw, "")
 }
 
-// until waits for a condition to hold, which is looked at whenever something came to the terminal, or now and then.
+// until waits for a condition to hold; a failure shows the terminal.
 func (c *tty) until(what string, holds func() bool) {
 	c.t.Helper()
-	deadline, look := time.After(patient), time.NewTicker(5*time.Millisecond)
-	defer look.Stop()
-
-	for !holds() {
-		select {
-		case <-c.news:
-		case <-look.C: // for what makes no text
-		case <-deadline:
-			c.t.Fatalf("no %q on the terminal:\n%s", what, c.text())
+	wait.For(c.t, what, func() error {
+		if holds() {
+			return nil
 		}
-	}
+
+		return fmt.Errorf("the terminal has:\n%s", c.text())
+	})
 }
 
 // expect waits for a text that was not expected before.
 func (c *tty) expect(want string) {
 	c.t.Helper()
-	c.until(want, func() bool {
+	c.until(fmt.Sprintf("%q is on the terminal", want), func() bool {
 		text := c.text()
 		at := strings.Index(text[c.seen:], want)
 		if at >= 0 {
@@ -338,16 +326,18 @@ func (c *tty) startWith(args ...string) func() ended {
 		done <- end
 	}()
 
-	return func() ended {
+	return func() (end ended) {
 		c.t.Helper()
+		c.until("olvmctl has ended", func() bool {
+			select {
+			case end = <-done:
+				return true
+			default:
+				return false
+			}
+		})
 
-		select {
-		case end := <-done:
-			return end
-		case <-time.After(patient):
-			c.t.Fatalf("it does not end:\n%s", c.text())
-			return ended{}
-		}
+		return end
 	}
 }
 
@@ -1089,7 +1079,7 @@ func TestInitOverwritesNothing(t *testing.T) {
 }
 
 // process starts olvmctl as a process with the terminal as its own, and waits for its end.
-func (c *tty) process(environment []string, args ...string) (command *exec.Cmd, wait func() int) {
+func (c *tty) process(environment []string, args ...string) (command *exec.Cmd, end func() int) {
 	c.t.Helper()
 	executable, err := os.Executable()
 	if err != nil {
@@ -1106,7 +1096,7 @@ func (c *tty) process(environment []string, args ...string) (command *exec.Cmd, 
 
 	return command, func() int {
 		// and it says where it is
-		late := time.AfterFunc(patient, func() { _ = command.Process.Signal(syscall.SIGQUIT) })
+		late := time.AfterFunc(wait.Limit, func() { _ = command.Process.Signal(syscall.SIGQUIT) })
 		defer late.Stop()
 		var exit *exec.ExitError
 		if err := command.Wait(); err != nil && !errors.As(err, &exit) {

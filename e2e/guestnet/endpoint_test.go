@@ -12,9 +12,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 )
 
-// failover is how long the endpoint may be away when the node that holds it is lost.
-const failover = 10 * time.Second
-
 func newCluster(l *lan, name, endpoint string, router int, balancer bootstrap.LoadBalancer) *cluster {
 	c := &cluster{lan: l, name: name, endpoint: netip.MustParseAddr(endpoint)}
 	c.services = bootstrap.APIEndpoint{
@@ -28,10 +25,10 @@ func newCluster(l *lan, name, endpoint string, router int, balancer bootstrap.Lo
 }
 
 // answers waits until the endpoint is answered, and returns by whom, and how long that took.
-func (c *cluster) answers(most time.Duration, by ...string) (string, time.Duration) {
+func (c *cluster) answers(by ...string) (string, time.Duration) {
 	c.lan.t.Helper()
 	got := ""
-	took := c.lan.eventually("the endpoint of "+c.name+" answers", most, func() error {
+	took := c.lan.eventually("the endpoint of "+c.name+" answers", func() error {
 		if got = c.lan.ask(c.endpoint.String() + ":6443"); got == "" || len(by) > 0 && !slices.Contains(by, got) {
 			return fmt.Errorf("it says %q", got)
 		}
@@ -46,7 +43,7 @@ func (c *cluster) answers(most time.Duration, by ...string) (string, time.Durati
 func (c *cluster) held() *node {
 	c.lan.t.Helper()
 	var out *node
-	c.lan.eventually("one node holds the endpoint of "+c.name, failover, func() (err error) {
+	c.lan.eventually("one node holds the endpoint of "+c.name, func() (err error) {
 		if out, err = c.holder(c.endpoint); err == nil && out == nil {
 			err = errors.New("none does")
 		}
@@ -71,13 +68,13 @@ func TestTheEndpointMovesWhenItsHolderDies(t *testing.T) {
 	b.start("10.99.0.22")
 
 	for _, c := range []*cluster{a, b} {
-		l.eventually("the nodes of "+c.name+" know each other, and no others", failover, func() error {
+		l.eventually("the nodes of "+c.name+" know each other, and no others", func() error {
 			return c.knowEachOther(c.nodes, "")
 		})
 	}
 
 	// What a node does with a new peer may move the address once.
-	l.eventually("the addresses stay", 30*time.Second, func() error {
+	l.eventually("the addresses stay", func() error {
 		before, other := a.held(), b.held()
 		time.Sleep(4 * time.Second)
 		if a.held() != before || b.held() != other {
@@ -87,12 +84,12 @@ func TestTheEndpointMovesWhenItsHolderDies(t *testing.T) {
 		return nil
 	})
 	first, other := a.held(), b.held()
-	if by, _ := a.answers(failover); by != first.name {
+	if by, _ := a.answers(); by != first.name {
 		t.Errorf("%s answers, and %s holds the address", by, first.name)
 	}
 
 	first.fail() // its API server alone
-	_, took := a.answers(failover)
+	_, took := a.answers()
 	t.Logf("%s: the endpoint answers again %.1f s after the API server of its holder ended", first.name, took.Seconds())
 	second := a.held()
 	if second == first {
@@ -100,7 +97,7 @@ func TestTheEndpointMovesWhenItsHolderDies(t *testing.T) {
 	}
 
 	second.off()
-	_, took = a.answers(failover)
+	_, took = a.answers()
 	t.Logf("%s: the endpoint answers again %.1f s after its holder was switched off", second.name, took.Seconds())
 	if third := a.held(); third == first || third == second {
 		t.Errorf("%s holds the address", third.name)
@@ -121,7 +118,7 @@ func TestAnAddressHasOneHolderWhileNodesJoin(t *testing.T) {
 	c := newCluster(l, "c", "10.99.0.5", 51, bootstrap.NoLoadBalancer)
 	c.joining = true
 	first := c.start("10.99.0.12")
-	c.answers(failover, first.name)
+	c.answers(first.name)
 
 	var joined []*node
 	for _, address := range []string{"10.99.0.11", "10.99.0.13"} {
@@ -143,7 +140,7 @@ func TestAnAddressHasOneHolderWhileNodesJoin(t *testing.T) {
 		c.list(n)
 	}
 
-	l.eventually("the holder knows them", failover, func() error {
+	l.eventually("the holder knows them", func() error {
 		for _, n := range joined {
 			if !strings.Contains(first.config("keepalived/keepalived.conf"), "\n        "+n.address.String()+"\n") {
 				return errors.New(first.config("keepalived/keepalived.conf"))
@@ -154,7 +151,7 @@ func TestAnAddressHasOneHolderWhileNodesJoin(t *testing.T) {
 	})
 	c.held() // a reload may give it to another one, never to two
 	first.off()
-	_, took := c.answers(45 * time.Second) // they take part after a while
+	_, took := c.answers() // they take part after a while
 	t.Logf("the endpoint answers again %.1f s after the only node that had been there for long was switched off",
 		took.Seconds())
 }
@@ -170,14 +167,14 @@ func TestLoadBalancersFollowTheControlPlane(t *testing.T) {
 			c := newCluster(l, strings.ToLower(string(test.balancer)), fmt.Sprintf("10.99.0.%d", 5+i), 61+i,
 				test.balancer)
 			first := c.start("10.99.0.11")
-			if by, _ := c.answers(failover); by != first.name {
+			if by, _ := c.answers(); by != first.name {
 				t.Errorf("%s answers", by)
 			}
 
 			second, third := c.start("10.99.0.12"), c.start("10.99.0.13")
 			all := []*node{first, second, third}
-			l.eventually("all know each other", failover, func() error { return c.knowEachOther(all, test.config) })
-			l.eventually("all API servers get connections", failover, func() error { return c.spread(all) })
+			l.eventually("all know each other", func() error { return c.knowEachOther(all, test.config) })
+			l.eventually("all API servers get connections", func() error { return c.spread(all) })
 
 			third.fail() // its load balancer goes on, with the other ones
 
@@ -185,15 +182,15 @@ func TestLoadBalancersFollowTheControlPlane(t *testing.T) {
 				c.expectAnswer(first.name, second.name)
 			}
 
-			l.eventually("the API servers that are left get connections", failover, func() error {
+			l.eventually("the API servers that are left get connections", func() error {
 				return c.spread(all[:2])
 			})
 
 			c.remove(third)
-			l.eventually("nobody knows it any more", failover, func() error {
+			l.eventually("nobody knows it any more", func() error {
 				return c.knowEachOther(all[:2], test.config)
 			})
-			c.answers(failover, first.name, second.name)
+			c.answers(first.name, second.name)
 		})
 	}
 }
@@ -205,7 +202,7 @@ func (c *cluster) expectAnswer(names ...string) {
 	t := c.lan.t
 	t.Helper()
 	before, _ := c.holder(c.endpoint)
-	by, err := c.lan.request(c.endpoint.String()+":6443", 10*time.Second)
+	by, err := c.lan.request(c.endpoint.String()+":6443", time.Minute)
 	after, _ := c.holder(c.endpoint)
 
 	switch {
@@ -253,7 +250,7 @@ func (c *cluster) spread(nodes []*node) error {
 	seen := map[string]int{}
 
 	for range 30 {
-		by, err := c.lan.request(c.endpoint.String()+":6443", 2*time.Second)
+		by, err := c.lan.request(c.endpoint.String()+":6443", 5*time.Second)
 		if !errors.Is(err, errNoAnswer) {
 			seen[by]++
 		}
@@ -279,7 +276,7 @@ func TestJoinedNodesTakeOverAnAddressWithoutAHolder(t *testing.T) {
 	c := newCluster(l, "j", "10.99.0.6", 52, bootstrap.NoLoadBalancer)
 	c.joining = true
 	first := c.start("10.99.0.22")
-	c.answers(failover, first.name)
+	c.answers(first.name)
 
 	var joined []*node
 	for _, address := range []string{"10.99.0.21", "10.99.0.23"} {
@@ -292,7 +289,7 @@ func TestJoinedNodesTakeOverAnAddressWithoutAHolder(t *testing.T) {
 		c.list(n)
 	}
 
-	_, took := c.answers(time.Minute) // they read the nodes, and wait until the others have done so
+	_, took := c.answers() // they read the nodes, and wait until the others have done so
 	t.Logf("the endpoint answers %.1f s after its holder was switched off", took.Seconds())
 	c.held()
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testssh"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // keyPair is a key of ssh.
@@ -46,13 +46,13 @@ func newKey(t *testing.T, name string) keyPair {
 
 // ssh runs a command of the jump host, or of what it reaches, with a key.
 func (s *site) ssh(key keyPair, user string, command ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	defer cancel()
 
 	out, err := exec.CommandContext(ctx, "ip", append([]string{
 		"netns", "exec", s.lan.client, "ssh", "-F", "/dev/null", "-i", key.file, "-o", "BatchMode=yes",
 		"-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
-		"-o", "IdentitiesOnly=yes", "-o", "ConnectTimeout=5", user + "@10.99.0.41", "--",
+		"-o", "IdentitiesOnly=yes", "-o", "ConnectTimeout=60", user + "@10.99.0.41", "--",
 	}, command...)...).CombinedOutput()
 	if err != nil {
 		return string(out), fmt.Errorf("%w: %s", err, out)
@@ -124,7 +124,7 @@ func TestRow53AJumpHost(t *testing.T) {
 	}
 	configure(support.Node{Name: "cp-1", Address: netip.MustParseAddr("10.99.0.11")})
 
-	l.eventually("the listed key logs in", failover, func() error {
+	l.eventually("the listed key logs in", func() error {
 		out, err := s.ssh(listed, "jump", "whoami")
 		if err == nil && out != "jump\n" {
 			err = errors.New(out)
@@ -167,7 +167,7 @@ func TestRow53AJumpHost(t *testing.T) {
 	// Keys and machines come and go.
 	spec.SupportServices.JumpHost.AuthorizedKeys = []string{late.public}
 	configure(support.Node{Name: "cp-2", Address: netip.MustParseAddr("10.99.0.11")})
-	l.eventually("the later key logs in", failover, func() error {
+	l.eventually("the later key logs in", func() error {
 		_, err := s.ssh(late, "jump", "whoami")
 		return err
 	})

@@ -34,6 +34,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
@@ -154,12 +155,9 @@ func run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// ask gets the body of what answers at a host and port, from the client; empty where nothing does.
-func (l *lan) ask(endpoint string) string { return l.askWithin(endpoint, 2*time.Second) }
-
-// askWithin is ask by a client that is that patient.
-func (l *lan) askWithin(endpoint string, patience time.Duration) string {
-	body, _ := l.request(endpoint, patience)
+// ask gets the body of what answers at a host and port, from the client; empty where nothing does for a while.
+func (l *lan) ask(endpoint string) string {
+	body, _ := l.request(endpoint, 5*time.Second)
 	return body
 }
 
@@ -470,7 +468,7 @@ func (n *node) power() {
 		t.Fatal(err)
 	}
 
-	n.cluster.lan.eventually(n.name+" has started", 20*time.Second, func() error {
+	n.cluster.lan.eventually(n.name+" has started", func() error {
 		if content, _ := os.ReadFile(log.Name()); !bytes.Contains(content, []byte("started")) {
 			return fmt.Errorf("its log: %s", content)
 		}
@@ -521,7 +519,7 @@ func (n *node) serve() {
 
 	n.server = &httptest.Server{
 		Listener: listener,
-		Config:   &http.Server{Handler: n, ReadHeaderTimeout: time.Second},
+		Config:   &http.Server{Handler: n, ReadHeaderTimeout: wait.Limit},
 		TLS:      &tls.Config{MinVersion: tls.VersionTLS12},
 	}
 	n.server.Config.ErrorLog = nil
@@ -638,22 +636,12 @@ func (n *node) config(path string) string {
 }
 
 // eventually waits, and returns how long it took.
-func (l *lan) eventually(what string, most time.Duration, check func() error) time.Duration {
+func (l *lan) eventually(what string, check func() error) time.Duration {
 	l.t.Helper()
 	begin := time.Now()
+	wait.For(l.t, what, check)
 
-	for {
-		err := check()
-		if err == nil {
-			return time.Since(begin)
-		}
-
-		if time.Since(begin) > most {
-			l.t.Fatalf("%s: not within %s: %v", what, most, err)
-		}
-
-		time.Sleep(100 * time.Millisecond)
-	}
+	return time.Since(begin)
 }
 
 // listenIn listens in a network namespace.

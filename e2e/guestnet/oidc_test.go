@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,6 +30,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/servingcert"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // connectors have everybody be Kilgore Trout.
@@ -99,7 +99,7 @@ func (i *issuer) browser() *http.Client {
 	pool.AppendCertsFromPEM(i.authority.PEM)
 
 	return &http.Client{
-		Timeout: 10 * time.Second,
+		Timeout: wait.Limit,
 		Transport: &http.Transport{
 			DisableKeepAlives: true,
 			TLSClientConfig:   &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
@@ -165,7 +165,7 @@ func (l *lan) gateway() string {
 	listener, err := (&net.ListenConfig{}).Listen(l.t.Context(), "tcp", "127.0.0.1:0")
 	check.Error(l.t, err, "")
 	server := &http.Server{
-		ReadHeaderTimeout: time.Second,
+		ReadHeaderTimeout: wait.Limit,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			there, err := dialIn(r.Context(), l.client, "tcp", r.Host)
 			if err != nil {
@@ -243,14 +243,14 @@ func TestRow54AnIssuerOfTheCluster(t *testing.T) {
 	tokens := map[*issuer]string{}
 
 	for _, each := range []*issuer{i, other} {
-		l.eventually(each.url+" gives tokens", 30*time.Second, func() (err error) {
+		l.eventually(each.url+" gives tokens", func() (err error) {
 			tokens[each], err = each.token()
 			return err
 		})
 	}
 
 	server := i.apiServer(kubeAPIServer, etcd)
-	l.eventually("the API server takes a token of its issuer", 30*time.Second, func() error {
+	l.eventually("the API server takes a token of its issuer", func() error {
 		who, err := whoAmI(server, tokens[i])
 		if err == nil && (who.Username != "kilgore@kilgore.trout" || !slices.Contains(who.Groups, "authors")) {
 			err = fmt.Errorf("it takes it for %+v", who)
@@ -275,7 +275,7 @@ func TestRow54AnIssuerOfTheCluster(t *testing.T) {
 	before := i.serial()
 	files := i.files(connectors)
 	i.expectUsed(files)
-	l.eventually("the new certificate is used", failover, func() error {
+	l.eventually("the new certificate is used", func() error {
 		if i.serial() == before {
 			return errors.New("it is the one before")
 		}
@@ -287,14 +287,14 @@ func TestRow54AnIssuerOfTheCluster(t *testing.T) {
 
 	// What Dex refuses.
 	refused := i.files("- {type: telepathy, id: mind, name: Mind}\n")
-	l.eventually("the VM says what is wrong", 40*time.Second, func() error {
+	l.eventually("the VM says what is wrong", func() error {
 		if report := i.configure(refused); report.Current || !strings.Contains(report.Problem, "does not come up") {
 			return fmt.Errorf("it reports %+v", report)
 		}
 
 		return nil
 	})
-	l.eventually("it gives tokens as before", failover, func() error {
+	l.eventually("it gives tokens as before", func() error {
 		_, err := i.token()
 		return err
 	})

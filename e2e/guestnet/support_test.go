@@ -29,6 +29,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 )
 
@@ -153,7 +154,7 @@ func (v *supportVM) begin() {
 func (v *supportVM) expectUsed(files []bootstrap.File) time.Duration {
 	v.site.lan.t.Helper()
 
-	return v.site.lan.eventually(v.name+" uses its configuration", 30*time.Second, func() error {
+	return v.site.lan.eventually(v.name+" uses its configuration", func() error {
 		if report := v.configure(files); !report.Current || report.Problem != "" {
 			content, _ := os.ReadFile(filepath.Join(v.root, "capolvm-service.timer.log"))
 			return fmt.Errorf("%+v\n%s", report, content[max(0, len(content)-2000):])
@@ -229,6 +230,20 @@ func (p *pair) serve(nodes ...*node) time.Duration {
 	return longest
 }
 
+// askInVain waits until each of the VMs has asked a manager that is away.
+func (p *pair) askInVain() {
+	p.site.lan.t.Helper()
+
+	for _, v := range p.vms {
+		failed := func() int {
+			content, _ := os.ReadFile(filepath.Join(v.root, "capolvm-service.timer.log"))
+			return strings.Count(string(content), "curl: (")
+		}
+		before := failed()
+		wait.Until(p.site.lan.t, v.name+" asks and gets no answer", func() bool { return failed() > before })
+	}
+}
+
 // begin publishes the first configuration, and starts the VMs.
 func (p *pair) begin(nodes ...*node) {
 	p.site.lan.t.Helper()
@@ -288,11 +303,11 @@ func TestRow51ALoadBalancerOfItsOwnFollowsTheControlPlane(t *testing.T) {
 	p := newPair(s)
 	one, two, three := s.backend("10.99.0.11"), s.backend("10.99.0.12"), s.backend("10.99.0.13")
 	p.begin(one, two)
-	s.answers(failover, one.name, two.name)
-	l.eventually("both get connections", failover, func() error { return s.spread([]*node{one, two}) })
+	s.answers(one.name, two.name)
+	l.eventually("both get connections", func() error { return s.spread([]*node{one, two}) })
 
 	took := p.serve(one, two, three)
-	l.eventually("all three get connections", failover, func() error { return s.spread([]*node{one, two, three}) })
+	l.eventually("all three get connections", func() error { return s.spread([]*node{one, two, three}) })
 	t.Logf("a machine more was used after %.1f s", took.Seconds())
 
 	three.fail()
@@ -302,12 +317,11 @@ func TestRow51ALoadBalancerOfItsOwnFollowsTheControlPlane(t *testing.T) {
 	}
 
 	s.leave()
-	s.answers(failover, one.name, two.name)
-	time.Sleep(3 * time.Second) // it asks and gets no answer
-	s.answers(failover, one.name, two.name)
+	p.askInVain()
+	s.answers(one.name, two.name)
 	s.serveVMs()
 	p.serve(one)
-	l.eventually("one is left", failover, func() error { return s.spread([]*node{one}) })
+	l.eventually("one is left", func() error { return s.spread([]*node{one}) })
 
 	holder, err := holderOf(p.vms, s.endpoint)
 	if err != nil || holder == nil {
@@ -315,7 +329,7 @@ func TestRow51ALoadBalancerOfItsOwnFollowsTheControlPlane(t *testing.T) {
 	}
 
 	holder.off()
-	_, took = s.answers(failover, one.name)
+	_, took = s.answers(one.name)
 	t.Logf("the endpoint answers again %.1f s after the VM that held it was switched off", took.Seconds())
 }
 
@@ -345,7 +359,7 @@ func TestAConfigurationThatIsRefusedChangesNothing(t *testing.T) {
 	p := newPair(s)
 	one := s.backend("10.99.0.11")
 	p.begin(one)
-	s.answers(failover, one.name)
+	s.answers(one.name)
 
 	broken := p.files(p.vms[0])
 	for i := range broken {
@@ -354,7 +368,7 @@ func TestAConfigurationThatIsRefusedChangesNothing(t *testing.T) {
 		}
 	}
 
-	l.eventually("the VM says that it has refused it", 30*time.Second, func() error {
+	l.eventually("the VM says that it has refused it", func() error {
 		if report := p.vms[0].configure(broken); report.Current || !strings.Contains(report.Problem, "balance only supports") {
 			return fmt.Errorf("it reports %+v", report)
 		}
@@ -362,14 +376,14 @@ func TestAConfigurationThatIsRefusedChangesNothing(t *testing.T) {
 		return nil
 	})
 	check.Lacks(t, "the configuration that is used", p.vms[0].config("haproxy/haproxy.cfg"), "by-magic")
-	s.answers(failover, one.name)
+	s.answers(one.name)
 	p.vms[0].expectUsed(p.files(p.vms[0]))
 
 	// What haproxy itself finds right, and cannot do.
 	other, err := listenIn(p.vms[0].namespace, ":6444")
 	check.Error(t, err, "")
 	p.spec.SupportServices.LoadBalancers[0].Ports = []string{"6443", "6444"}
-	l.eventually("the VM says that a port is another's", 30*time.Second, func() error {
+	l.eventually("the VM says that a port is another's", func() error {
 		report := p.vms[0].configure(p.files(p.vms[0]))
 		if report.Current || !strings.Contains(report.Problem, "does not come up") {
 			return fmt.Errorf("it reports %+v", report)
@@ -378,7 +392,7 @@ func TestAConfigurationThatIsRefusedChangesNothing(t *testing.T) {
 		return nil
 	})
 	check.Lacks(t, "the configuration that is used", p.vms[0].config("haproxy/haproxy.cfg"), "6444")
-	s.answers(failover, one.name)
+	s.answers(one.name)
 	check.Error(t, other.Close(), "")
 	p.spec.SupportServices.LoadBalancers[0].Ports = []string{"6443-6444"} // what was refused is not tried again at once
 	p.serve(one, s.backend("10.99.0.12"))
@@ -400,7 +414,7 @@ func TestRow52IdleConnectionsOutliveAChange(t *testing.T) {
 	held := map[int]net.Conn{}
 
 	for _, port := range []int{30002, 30011} {
-		l.eventually(fmt.Sprintf("port %d answers", port), failover, func() (err error) {
+		l.eventually(fmt.Sprintf("port %d answers", port), func() (err error) {
 			held[port], _, err = s.idle(port)
 			return err
 		})
@@ -408,7 +422,7 @@ func TestRow52IdleConnectionsOutliveAChange(t *testing.T) {
 
 	p.serve(one, two)
 	seen := map[string]bool{}
-	l.eventually("both get connections", failover, func() error {
+	l.eventually("both get connections", func() error {
 		c, name, err := s.idle(30011)
 		if err == nil {
 			c.Close()
@@ -424,7 +438,7 @@ func TestRow52IdleConnectionsOutliveAChange(t *testing.T) {
 	p.serve(two) // the first one goes, and those who talk with it go on
 
 	for port, c := range held {
-		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(wait.Limit))
 		if _, err := fmt.Fprintln(c, "still there"); err != nil {
 			t.Errorf("port %d: %v", port, err)
 		}
@@ -454,7 +468,7 @@ func TestALargeLoadBalancerOnOneVM(t *testing.T) {
 	}
 
 	p.begin(nodes...)
-	l.eventually("the one that is there answers", failover, func() error {
+	l.eventually("the one that is there answers", func() error {
 		c, _, err := s.idle(443)
 		if err == nil {
 			c.Close()
@@ -465,7 +479,7 @@ func TestALargeLoadBalancerOnOneVM(t *testing.T) {
 	p.serve(nodes[:30]...)
 
 	// The address becomes another's.
-	l.eventually("it has the address", failover, func() error {
+	l.eventually("it has the address", func() error {
 		if !p.vms[0].has(s.endpoint) {
 			return errors.New("it has not")
 		}
@@ -475,7 +489,7 @@ func TestALargeLoadBalancerOnOneVM(t *testing.T) {
 	p.spec.SupportServices.LoadBalancers[0].VirtualIP = ""
 	p.service = support.Services(p.spec)[0]
 	p.serve(nodes[:1]...)
-	l.eventually("it has it no more", failover, func() error {
+	l.eventually("it has it no more", func() error {
 		if p.vms[0].has(s.endpoint) {
 			return errors.New("it has")
 		}

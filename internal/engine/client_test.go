@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,6 +15,8 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 func start(t *testing.T, options ovirtsim.Options) (*ovirtsim.Server, engine.Config) {
@@ -107,13 +108,6 @@ func TestSessionsAreSharedByEngineAndCredentials(t *testing.T) {
 
 func TestErrorsAreTyped(t *testing.T) {
 	sim, good := start(t, ovirtsim.Options{})
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	address := closed.Addr().String()
-	_ = closed.Close()
 	with := func(change func(*engine.Config)) engine.Config {
 		config := good
 		change(&config)
@@ -132,7 +126,7 @@ func TestErrorsAreTyped(t *testing.T) {
 		"a wrong password": {with(func(c *engine.Config) { c.Password = "wrong" }), &auth},
 		"an unknown CA":    {with(func(c *engine.Config) { c.CA = nil }), &tls},
 		"nobody listens": {with(func(c *engine.Config) {
-			c.URL = "https://" + address + "/ovirt-engine"
+			c.URL = "https://127.0.0.1:1/ovirt-engine" // no port that the system gives to anybody
 		}), &unreachable},
 		"a URL that is not its path": {with(func(c *engine.Config) {
 			c.URL = strings.Replace(c.URL, "/ovirt-engine", "/engine", 1)
@@ -184,9 +178,11 @@ func TestRefusedCredentialsAreNotTriedAgainAtOnce(t *testing.T) {
 	config.Password = "wrong"
 	c := client(t, config)
 
+	begin := time.Now()
+
 	for range 5 {
 		var auth *engine.AuthError
-		if _, err := c.Product(t.Context()); !errors.As(err, &auth) || time.Until(auth.RetryAt) < 10*time.Second {
+		if _, err := c.Product(t.Context()); !errors.As(err, &auth) || auth.RetryAt.Before(begin.Add(30*time.Second)) {
 			t.Fatalf("got %v", err)
 		}
 	}
@@ -221,18 +217,30 @@ func TestAUserWhoMayNotLogInIsNotTriedAgainAtOnce(t *testing.T) {
 
 func TestWaitersGiveUpWithTheirContext(t *testing.T) {
 	sim, config := start(t, ovirtsim.Options{})
-	if err := sim.Inject(ovirtsim.Fault{Path: "/sso/", DelayMillis: 2000}); err != nil {
+	config.Timeout = wait.Limit
+	if err := sim.Inject(ovirtsim.Fault{Path: "/sso/", Action: "hold"}); err != nil {
 		t.Fatal(err)
 	}
 
 	c := client(t, config)
-	go func() { _, _ = c.Product(context.Background()) }()
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := c.Product(t.Context())
+		first <- err
+	}()
+	wait.Until(t, "the first one logs in", func() bool { return sim.Hits() == 1 })
+
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // it gives up, however late it begins to wait
 	defer cancel()
-	begin := time.Now()
-	if _, err := c.Product(ctx); err == nil || time.Since(begin) > 1500*time.Millisecond {
-		t.Errorf("got %v after %s", err, time.Since(begin))
-	}
+	go func() {
+		_, err := c.Product(ctx)
+		second <- err
+	}()
+	check.Error(t, wait.Receive(t, "the second one gives up", second), context.DeadlineExceeded.Error())
+	check.Equal(t, "logins under way", sim.Hits(), 1)
+
+	sim.ClearFaults()
+	check.Error(t, wait.Receive(t, "the first one has logged in", first), "")
 }
 
 func TestNamesThatDoNotExistListThoseThatDo(t *testing.T) {
@@ -286,18 +294,23 @@ func TestARequestThatHangsTimesOut(t *testing.T) {
 	sim, config := start(t, ovirtsim.Options{})
 	config.Timeout = 300 * time.Millisecond
 	c := client(t, config)
-	if _, err := c.Product(t.Context()); err != nil {
+	wait.For(t, "a login is answered in time", func() error {
+		_, err := c.Product(t.Context())
+		return err
+	})
+
+	if err := sim.Inject(ovirtsim.Fault{Path: "/vms", Action: "hang"}); err != nil {
 		t.Fatal(err)
 	}
 
-	if err := sim.Inject(ovirtsim.Fault{Path: "/vms", DelayMillis: 5000}); err != nil {
-		t.Fatal(err)
-	}
-
-	begin := time.Now()
+	got := make(chan error, 1)
+	go func() {
+		_, err := c.VMs(t.Context())
+		got <- err
+	}()
 	var unreachable *engine.UnreachableError
-	if _, err := c.VMs(t.Context()); !errors.As(err, &unreachable) || time.Since(begin) > 3*time.Second {
-		t.Errorf("got %v after %s", err, time.Since(begin))
+	if err := wait.Receive(t, "the client gives up", got); !errors.As(err, &unreachable) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // qcow2 is a header, and what is wrong with it.
@@ -312,12 +313,37 @@ type uploads struct {
 	options engine.UploadOptions
 }
 
-func newUploads(t *testing.T) *uploads { return newSlowUploads(t, 50*time.Millisecond) }
-
-// newSlowUploads is newUploads where the engine takes that long for a disk, and half of it for a phase of a transfer.
-func newSlowUploads(t *testing.T, disk time.Duration) *uploads {
+func newUploads(t *testing.T) *uploads {
 	t.Helper()
-	sim, config := start(t, ovirtsim.Options{Timings: ovirtsim.Timings{Clone: 20 * time.Millisecond, Disk: disk}})
+
+	return newUploadsTo(t, ovirtsim.Options{
+		Timings: ovirtsim.Timings{Clone: 20 * time.Millisecond, Disk: 50 * time.Millisecond},
+	})
+}
+
+// newSteppedUploads is newUploads to an engine whose time passes with each look at it, so that each phase is seen.
+func newSteppedUploads(t *testing.T) *uploads {
+	t.Helper()
+	const phase = time.Second
+	clock := ovirtsim.NewManualClock()
+
+	return newUploadsTo(t, ovirtsim.Options{
+		Timings: ovirtsim.Timings{Clone: phase, Disk: 2 * phase}, // a phase takes half as long as a disk
+		Clock:   clock,
+		Gate: func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				next.ServeHTTP(w, r)
+				if r.Method == http.MethodGet {
+					clock.Pass(phase)
+				}
+			})
+		},
+	})
+}
+
+func newUploadsTo(t *testing.T, options ovirtsim.Options) *uploads {
+	t.Helper()
+	sim, config := start(t, options)
 	c := client(t, config)
 	dc, err := c.DataCenter(t.Context(), "Default")
 	if err != nil {
@@ -338,6 +364,7 @@ func newSlowUploads(t *testing.T, disk time.Duration) *uploads {
 		Alias:           "image",
 		ChunkBytes:      16 << 10,
 		Fingerprint:     "sha256=1",
+		Pause:           wait.Limit,
 	}}
 }
 
@@ -380,18 +407,6 @@ func TestEqualUploadsAtOnceMakeOneDisk(t *testing.T) {
 	}
 }
 
-// until waits for something to happen.
-func until(t *testing.T, happened func() bool) {
-	t.Helper()
-
-	for deadline := time.Now().Add(10 * time.Second); !happened(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Error("it does not happen")
-			return
-		}
-	}
-}
-
 // begun is a disk and a transfer of the same upload that another process has begun.
 func (u *uploads) begun(t *testing.T, c *engine.Client) (*engine.Disk, *engine.ImageTransfer) {
 	t.Helper()
@@ -430,27 +445,27 @@ func TestAnUploadThatAnotherEndsHasItsDisk(t *testing.T) {
 	u := newUploads(t)
 	c := client(t, u.config)
 	disk, transfer := u.begun(t, c)
-	if err := u.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "/images/", DelayMillis: 1000, Count: 1}); err != nil {
+	if err := u.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "/images/", Action: "hold", Count: 1}); err != nil {
 		t.Fatal(err)
 	}
 
-	var other sync.WaitGroup
-	other.Go(func() { // while the first bytes are on their way
-		until(t, func() bool { return u.sim.Hits() == 1 })
-		if err := c.FinalizeTransfer(t.Context(), transfer.ID); err != nil {
-			t.Error(err)
-		}
+	var made *engine.Disk
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		made, _, err = client(t, u.config).UploadImage(t.Context(), u.options, nil)
+		ended <- err
+	}()
 
-		until(t, func() bool {
-			return c.UpdateDisk(t.Context(), disk.ID, &engine.Disk{Description: "capolvm image sha256=1"}) == nil
-		})
+	wait.Until(t, "the first bytes are on their way", func() bool { return u.sim.Hits() == 1 })
+	check.Error(t, c.FinalizeTransfer(t.Context(), transfer.ID), "")
+	wait.For(t, "the disk is marked as the image", func() error {
+		return c.UpdateDisk(t.Context(), disk.ID, &engine.Disk{Description: "capolvm image sha256=1"})
 	})
+	u.sim.ClearFaults()
 
-	made, _, err := client(t, u.config).UploadImage(t.Context(), u.options, nil)
-	other.Wait()
-	if err != nil || made.ID != disk.ID {
-		t.Errorf("%+v, %v", made, err)
-	}
+	check.Error(t, wait.Receive(t, "the upload ends", ended), "")
+	check.Equal(t, "the disk", made.ID, disk.ID)
 }
 
 // TestADiskThatAnUploadLeftIsNotTaken has a disk whose upload was killed at its end: it looks as if nothing had been sent,
@@ -463,9 +478,13 @@ func TestADiskThatAnUploadLeftIsNotTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	until(t, func() bool {
+	wait.For(t, "the transfer has ended", func() error {
 		found, err := c.FindTransfer(t.Context(), disk.ID)
-		return err == nil && found == nil
+		if err == nil && found != nil {
+			err = fmt.Errorf("it is %s", found.Phase)
+		}
+
+		return err
 	})
 
 	u.options.Pause = 50 * time.Millisecond
@@ -538,7 +557,7 @@ func TestAnUploadThatIsCancelledLeavesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			u := newSlowUploads(t, 2*time.Second) // so that each phase is seen
+			u := newSteppedUploads(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			u.options.Fingerprint = ""

@@ -39,6 +39,7 @@ type Pool struct {
 	vms    map[*engine.Client]*vmView
 	guests map[*engine.Client]*cachedAnswer[map[engine.ID][]engine.GuestInterface]
 	groups map[groupsOf]*cachedAnswer[[]engine.AffinityGroup]
+	now    func() time.Time // of the views; nil means time.Now
 }
 
 // prune forgets the answers of sessions that are gone; mu is held.
@@ -113,7 +114,7 @@ func (p *Pool) view(session *engine.Client) *vmView {
 
 	if p.vms[session] == nil {
 		p.prune()
-		p.vms[session] = &vmView{}
+		p.vms[session] = &vmView{now: p.now}
 	}
 
 	return p.vms[session]

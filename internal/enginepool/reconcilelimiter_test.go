@@ -3,115 +3,123 @@ package enginepool
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // TestWhileOthersLeaveAPassWaits has three passes one after another, the last of which waits for longer than it would
 // for an engine that does not answer.
 func TestWhileOthersLeaveAPassWaits(t *testing.T) {
-	c := &ReconcileLimiter{Limit: 1}
-	const each = maxWait * 2 / 3
-	results := make(chan bool, 3)
+	synctest.Test(t, func(t *testing.T) {
+		c := &ReconcileLimiter{Limit: 1}
+		const each = maxWait * 2 / 3
+		results := make(chan bool, 3)
 
-	for range 3 {
-		go func() {
-			leave, ok := c.Enter(t.Context(), "ns", "busy")
-			if ok {
-				time.Sleep(each)
-				leave()
-			}
+		for range 3 {
+			go func() {
+				leave, ok := c.Enter(t.Context(), "ns", "busy")
+				if ok {
+					time.Sleep(each)
+					leave()
+				}
 
-			results <- ok
-		}()
-	}
-
-	for range 3 {
-		if !<-results {
-			t.Error("a pass was refused although others left")
+				results <- ok
+			}()
 		}
-	}
+
+		for range 3 {
+			if !<-results {
+				t.Error("a pass was refused although others left")
+			}
+		}
+	})
 }
 
 func TestACrowdAtOneEngineKeepsNobodyFromAnother(t *testing.T) {
-	c := &ReconcileLimiter{Limit: 2}
-	var leave []func()
+	synctest.Test(t, func(t *testing.T) {
+		c := &ReconcileLimiter{Limit: 2}
+		var leave []func()
 
-	for range 2 {
-		done, ok := c.Enter(t.Context(), "ns", "slow")
-		if !ok {
-			t.Fatal("there was no place at an idle engine")
+		for range 2 {
+			done, ok := c.Enter(t.Context(), "ns", "slow")
+			if !ok {
+				t.Fatal("there was no place at an idle engine")
+			}
+
+			leave = append(leave, done)
 		}
 
-		leave = append(leave, done)
-	}
-
-	for range 100 { // only the first one waits
-		if _, ok := c.Enter(t.Context(), "ns", "slow"); ok {
-			t.Fatal("a third pass is at the engine")
+		for range 100 { // only the first one waits
+			if _, ok := c.Enter(t.Context(), "ns", "slow"); ok {
+				t.Fatal("a third pass is at the engine")
+			}
 		}
-	}
 
-	if _, ok := c.Enter(t.Context(), "ns", "swift"); !ok {
-		t.Error("there was no place at the other engine")
-	}
+		if _, ok := c.Enter(t.Context(), "ns", "swift"); !ok {
+			t.Error("there was no place at the other engine")
+		}
 
-	leave[0]()
-	if _, ok := c.Enter(t.Context(), "ns", "slow"); !ok {
-		t.Error("a place that was left is not given")
-	}
+		leave[0]()
+		if _, ok := c.Enter(t.Context(), "ns", "slow"); !ok {
+			t.Error("a place that was left is not given")
+		}
+	})
 }
 
 // TestManyEnginesOfOneNamespaceKeepNobodyOut has a namespace name an engine for each pass, none of which answers: M4.
 func TestManyEnginesOfOneNamespaceKeepNobodyOut(t *testing.T) {
-	c := &ReconcileLimiter{Limit: 2}
-	entered := 0
+	synctest.Test(t, func(t *testing.T) {
+		c := &ReconcileLimiter{Limit: 2}
+		entered := 0
 
-	for i := range 20 {
-		if _, ok := c.Enter(t.Context(), "hostile", fmt.Sprintf("engine-%d", i)); ok {
-			entered++
+		for i := range 20 {
+			if _, ok := c.Enter(t.Context(), "hostile", fmt.Sprintf("engine-%d", i)); ok {
+				entered++
+			}
 		}
-	}
 
-	if want := tenantFactor * c.Limit; entered != want {
-		t.Errorf("%d passes are for one namespace, want %d", entered, want)
-	}
+		if want := tenantFactor * c.Limit; entered != want {
+			t.Errorf("%d passes are for one namespace, want %d", entered, want)
+		}
 
-	if leave, ok := c.Enter(t.Context(), "other", "engine-1"); !ok {
-		t.Error("there was no place for another namespace, at an engine of the same name")
-	} else {
-		leave()
-	}
+		if leave, ok := c.Enter(t.Context(), "other", "engine-1"); !ok {
+			t.Error("there was no place for another namespace, at an engine of the same name")
+		} else {
+			leave()
+		}
 
-	if n := len(c.queues); n != entered+1 {
-		t.Errorf("%d crowds are remembered", n)
-	}
+		if n := len(c.queues); n != entered+1 {
+			t.Errorf("%d crowds are remembered", n)
+		}
+	})
 }
 
 // TestThoseWhoWaitHoldFewWorkers has more passes than there is room for at an engine where each takes long, but ends.
 func TestThoseWhoWaitHoldFewWorkers(t *testing.T) {
-	c := &ReconcileLimiter{Limit: 2}
-	entered := make(chan func(), 100)
-	refused := make(chan struct{}, 100)
+	synctest.Test(t, func(t *testing.T) {
+		c := &ReconcileLimiter{Limit: 2}
+		entered := make(chan func(), 100)
+		refused := make(chan struct{}, 100)
 
-	for range 100 {
-		go func() {
-			if leave, ok := c.Enter(t.Context(), "ns", "slow"); ok {
-				entered <- leave
-			} else {
-				refused <- struct{}{}
-			}
-		}()
-	}
-
-	for range 100 - reconcilesPerPlace*c.Limit { // at once, and not when their turn would come
-		select {
-		case <-refused:
-		case <-time.After(maxWait / 2):
-			t.Fatal("more wait than may")
+		for range 100 {
+			go func() {
+				if leave, ok := c.Enter(t.Context(), "ns", "slow"); ok {
+					entered <- leave
+				} else {
+					refused <- struct{}{}
+				}
+			}()
 		}
-	}
 
-	for range c.Limit {
-		(<-entered)()
-	}
+		// The clock of the bubble stands still until all of them have entered, are refused, or wait.
+		synctest.Wait()
+		check.Equal(t, "how many are refused at once", len(refused), 100-reconcilesPerPlace*c.Limit)
+		check.Equal(t, "how many have entered", len(entered), c.Limit)
+
+		for range c.Limit {
+			(<-entered)()
+		}
+	})
 }

@@ -49,6 +49,17 @@ type vmView struct {
 	// err is that of the last try, at failed; nil where it succeeded.
 	err    error
 	failed time.Time
+	// now is the time; nil means time.Now.
+	now func() time.Time
+}
+
+// time is what the view takes for the present.
+func (v *vmView) time() time.Time {
+	if v.now != nil {
+		return v.now()
+	}
+
+	return time.Now()
 }
 
 // viewedVM is a VM as it was read at a time; nil where the engine had none.
@@ -74,7 +85,7 @@ func (v *vmView) get(
 		}
 	}
 
-	if seen := v.vms[id]; seen == nil || time.Since(latest(seen.at, v.known)) > maxAge {
+	if seen := v.vms[id]; seen == nil || v.time().Sub(latest(seen.at, v.known)) > maxAge {
 		if err := v.try(func() error { return v.read(ctx, session, []engine.ID{id}) }); err != nil {
 			return nil, err
 		}
@@ -132,12 +143,12 @@ func (v *vmView) since(changes int, ids map[engine.ID]bool) (map[engine.ID]*engi
 
 // try does what asks the engine, unless it gave no answer a moment ago; mu is held.
 func (v *vmView) try(ask func() error) error {
-	if v.err != nil && time.Since(v.failed) < failureAge {
+	if v.err != nil && v.time().Sub(v.failed) < failureAge {
 		return v.err
 	}
 
 	if v.err = ask(); v.err != nil {
-		v.failed = time.Now()
+		v.failed = v.time()
 	}
 
 	return v.err
@@ -145,12 +156,12 @@ func (v *vmView) try(ask func() error) error {
 
 // update makes all of it at most maxAge old; mu is held.
 func (v *vmView) update(ctx context.Context, session *engine.Client, maxAge time.Duration) error {
-	if !v.known.IsZero() && time.Since(v.known) <= maxAge {
+	if !v.known.IsZero() && v.time().Sub(v.known) <= maxAge {
 		return nil
 	}
 
 	return v.try(func() error {
-		begin := time.Now()
+		begin := v.time()
 		if v.event > 0 && begin.Sub(v.listed) < wholePeriod {
 			followed, err := v.follow(ctx, session)
 			if err == nil && followed {
@@ -176,7 +187,7 @@ func (v *vmView) list(ctx context.Context, session *engine.Client) error {
 		event = newest[0].Index
 	}
 
-	begin := time.Now()
+	begin := v.time()
 	list, err := v.fetch(ctx, session)
 	if err != nil {
 		return err
@@ -234,7 +245,7 @@ func marked(vm *engine.VM) bool {
 
 // read reads VMs by their IDs; mu is held.
 func (v *vmView) read(ctx context.Context, session *engine.Client, ids []engine.ID) error {
-	begin := time.Now()
+	begin := v.time()
 	found, err := session.VMsByID(ctx, ids)
 	if err != nil {
 		return err

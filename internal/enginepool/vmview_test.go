@@ -34,7 +34,8 @@ type watchedSite struct {
 func newWatchedSite(t *testing.T, vms int) *watchedSite {
 	t.Helper()
 	s := &watchedSite{t: t}
-	sim, err := ovirtsim.New(ovirtsim.Options{Gate: func(next http.Handler) http.Handler {
+	// Nothing happens in the engine by itself, which would be an event.
+	sim, err := ovirtsim.New(ovirtsim.Options{Clock: ovirtsim.NewManualClock(), Gate: func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if s.note(r) {
 				next.ServeHTTP(w, r)
@@ -109,6 +110,13 @@ func (s *watchedSite) comment(at int, text string) {
 	check.Error(s.t, err, "")
 }
 
+// frozen is a time that stands still: only age makes a view older, however long a test takes.
+func frozen() func() time.Time {
+	now := time.Now()
+
+	return func() time.Time { return now }
+}
+
 // age makes a view look older.
 func (v *vmView) age(by time.Duration) {
 	v.mu.Lock()
@@ -122,7 +130,7 @@ func (v *vmView) age(by time.Duration) {
 
 // TestOnlyWhatHasChangedIsRead follows VMs of an engine by its events: the answers about all of them are large.
 func TestOnlyWhatHasChangedIsRead(t *testing.T) {
-	s, v := newWatchedSite(t, 4), &vmView{}
+	s, v := newWatchedSite(t, 4), &vmView{now: frozen()}
 	s.asked()
 	get := func(at int, maxAge time.Duration) *engine.VM {
 		t.Helper()
@@ -189,7 +197,7 @@ func TestOnlyWhatHasChangedIsRead(t *testing.T) {
 
 // TestAnEngineWithoutEventsIsListed has a user who sees no events, and more events than are read at once.
 func TestAnEngineWithoutEventsIsListed(t *testing.T) {
-	s, v := newWatchedSite(t, 1), &vmView{}
+	s, v := newWatchedSite(t, 1), &vmView{now: frozen()}
 	s.refused = "/events"
 	s.asked()
 
@@ -217,7 +225,7 @@ func TestAnEngineWithoutEventsIsListed(t *testing.T) {
 
 // TestOthersCostNothing has an engine most of whose VMs are others'. They are read once, and not kept.
 func TestOthersCostNothing(t *testing.T) {
-	s, v := newWatchedSite(t, 8), &vmView{}
+	s, v := newWatchedSite(t, 8), &vmView{now: frozen()}
 	for i := 1; i < 8; i++ {
 		s.comment(i, "others'")
 	}
@@ -268,7 +276,7 @@ func TestEventsThatNameNoVM(t *testing.T) {
 // TestAChangeBeforeTheFirstWatchWakes has a VM change between the look of its machine's pass and the first time that the
 // machine is watched.
 func TestAChangeBeforeTheFirstWatchWakes(t *testing.T) {
-	s, pool := newWatchedSite(t, 2), &Pool{}
+	s, pool := newWatchedSite(t, 2), &Pool{now: frozen()}
 	var woken []string
 	w := &VMWatcher{Pool: pool, Wake: func(key workspace.Key) { woken = append(woken, key.Name) }}
 	watch := func(at int) {
@@ -299,7 +307,7 @@ func TestAChangeBeforeTheFirstWatchWakes(t *testing.T) {
 
 // TestManyEventsAreNoReasonToListAgain has more events than are read at once, again and again.
 func TestManyEventsAreNoReasonToListAgain(t *testing.T) {
-	s, v := newWatchedSite(t, 1), &vmView{}
+	s, v := newWatchedSite(t, 1), &vmView{now: frozen()}
 	_, err := v.get(t.Context(), s.session, s.ids[0], steadyPeriod)
 	check.Error(t, err, "")
 

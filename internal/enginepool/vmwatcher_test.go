@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
@@ -81,20 +84,15 @@ func TestVMWatcherWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 		ids[name] = vm.ID.String()
 	}
 
-	settled := func() bool {
+	wait.For(t, "all VMs are made", func() error {
 		for _, vm := range sim.VMs() {
 			if vm.Status != "down" {
-				return false
+				return fmt.Errorf("%s is %s", vm.Name, vm.Status)
 			}
 		}
 
-		return true
-	}
-	for deadline := time.Now().Add(10 * time.Second); !settled(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the engine has %+v", sim.VMs())
-		}
-	}
+		return nil
+	})
 
 	for name, id := range ids {
 		vm, err := pool.VM(ctx, session, engine.ID(id), time.Minute)
@@ -113,14 +111,7 @@ func TestVMWatcherWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 	expect := func(want string) {
 		t.Helper()
 
-		select {
-		case got := <-woken:
-			if got != want {
-				t.Errorf("%s was woken, not %s", got, want)
-			}
-		case <-time.After(10 * time.Second):
-			t.Fatalf("%s was not woken", want)
-		}
+		check.Equal(t, "who is woken", wait.Receive(t, want+" is woken", woken), want)
 	}
 	if err := session.DeleteVM(ctx, engine.ID(ids["vm-7"])); err != nil {
 		t.Fatal(err)
@@ -138,20 +129,35 @@ func TestVMWatcherWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// The engine is looked at again, and a look that has begun is over when the watcher ends.
 	before := lists.Load()
-	time.Sleep(3 * fastPeriod) // a window to count in
-	if got := lists.Load() - before; got < 1 || got > 5 {
-		t.Errorf("%d lists for %d machines in %s", got, machines, 3*fastPeriod)
-	}
-
+	wait.Until(t, "the engine is looked at twice", func() bool { return lists.Load() >= before+2 })
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	check.Error(t, wait.Receive(t, "the watcher ends", ended), "")
+	check.Equal(t, "how many more are woken", len(woken), 0)
+}
 
-	select {
-	case key := <-woken:
-		t.Errorf("%s was woken", key)
-	default:
+// TestHowOftenAnEngineIsLookedAt has machines that wait for their VMs to come up, and others.
+func TestHowOftenAnEngineIsLookedAt(t *testing.T) {
+	for name, test := range map[string]struct {
+		booting, others int
+		want            time.Duration
+	}{
+		"events tell of VMs that run":        {0, 100, eventPeriod},
+		"a VM that boots is looked at often": {1, 100, fastPeriod + perBooting},
+		"the more boot, the more seldom":     {50, 0, fastPeriod + 50*perBooting},
+		"but as often as events are read":    {10_000, 0, eventPeriod},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, session := &VMWatcher{}, &engine.Client{}
+			for i := range test.booting + test.others {
+				w.Watch(workspace.Key{Name: strconv.Itoa(i)}, WatchedVM{Session: session, Booting: i < test.booting})
+			}
+
+			last := w.engines[session].at
+			check.Length(t, "engines that are due before", w.due(last.Add(test.want-1)), 0)
+			check.Length(t, "engines that are due", w.due(last.Add(test.want)), 1)
+			check.Length(t, "engines that are due while one is looked at", w.due(last.Add(time.Hour)), 0)
+		})
 	}
 }

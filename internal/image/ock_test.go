@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -25,6 +24,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/image/ocktest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // qcow2 is an image of which only the header is right, with something of its own behind it.
@@ -441,13 +441,11 @@ func TestAnInterruptLeavesNothing(t *testing.T) {
 		t.Setenv("ENDED", ended)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			for ctx.Err() == nil {
-				if _, err := os.Stat(busy); err == nil {
-					cancel()
-				}
-
-				time.Sleep(5 * time.Millisecond)
-			}
+			wait.For(t, "guestfish works", func() error {
+				_, err := os.Stat(busy)
+				return err
+			})
+			cancel()
 		}()
 		if err := Create(ctx, o); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)

@@ -16,6 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // site is an engine with VMs that carry the tag pool, and some that do not.
@@ -325,7 +326,7 @@ func TestAClaimIsFoundAgain(t *testing.T) {
 // TestRebuildReplacesTheRootDisk rebuilds a VM whose disk has grown, from each step anew as after a crash.
 func TestRebuildReplacesTheRootDisk(t *testing.T) {
 	s := newSite(t, 2)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	_, before, err := bootDisk(ctx, s.session, s.vm("vm-00").ID)
 	check.Error(t, err, "")

@@ -548,7 +548,7 @@ func (p *Plane) Control(ctx context.Context, method, path string, in, out any) e
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(p.EngineCA)
 	c := http.Client{
-		Timeout:   10 * time.Second,
+		Timeout:   time.Minute,
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
 	}
 	defer c.CloseIdleConnections()

@@ -155,7 +155,7 @@ var errEnded = errors.New("the process ended")
 
 // Answers reports whether a URL answers with success.
 func Answers(url string) func() bool {
-	client := &http.Client{Timeout: time.Second}
+	client := &http.Client{Timeout: 10 * time.Second} // a busy machine may take seconds
 
 	return func() bool {
 		response, err := client.Get(url) //nolint:noctx // bounded by the client's time-out

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// localStartLimit bounds how long the processes take until they serve.
-	localStartLimit = 3 * time.Minute
+	// localStartLimit bounds how long the processes take until they serve. One that dies ends the wait at once.
+	localStartLimit = 15 * time.Minute
 	// localStopLimit is longer than the manager takes to interrupt its runs.
 	localStopLimit = 2 * time.Minute
 	// localCheckInterval is how often the processes are looked at.

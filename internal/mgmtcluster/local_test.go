@@ -7,9 +7,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // runs has a process that looks like the one that runs it.
@@ -29,9 +32,7 @@ func (l Local) runs(t *testing.T) (end func()) {
 		t.Fatal(err)
 	}
 
-	for l.PID() == 0 { // between fork and exec
-		time.Sleep(time.Millisecond)
-	}
+	wait.Until(t, "the process has become that command", func() bool { return l.PID() != 0 })
 
 	return func() {
 		_ = input.Close()
@@ -75,21 +76,33 @@ func TestALocalManagementClusterThatIsBegun(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	end := l.runs(t)
-	go func() {
-		time.Sleep(50 * time.Millisecond)
-		_ = os.WriteFile(l.readyFile(), nil, 0o600)
-	}()
-	if err := l.Launch(t.Context()); err != nil {
-		t.Error(err)
-	}
+	for name, test := range map[string]struct {
+		happens func(end func())
+		problem string
+	}{
+		"it becomes ready": {
+			happens: func(func()) { check.Error(t, os.WriteFile(l.readyFile(), nil, 0o600), "") },
+		},
+		"it ends": {
+			happens: func(end func()) { end() },
+			problem: "before it was ready",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			end := l.runs(t)
+			_ = os.Remove(l.readyFile())
+			synctest.Test(t, func(t *testing.T) {
+				launched := make(chan error, 1)
+				go func() { launched <- l.Launch(t.Context()) }()
+				synctest.Wait() // it has seen the process, and waits
+				check.Equal(t, "commands that have ended before", len(launched), 0)
+				test.happens(end)
+				check.Error(t, <-launched, test.problem)
 
-	if err := os.Remove(l.readyFile()); err != nil {
-		t.Fatal(err)
-	}
-
-	go end()
-	if err := l.Launch(t.Context()); err == nil || !strings.Contains(err.Error(), "before it was ready") {
-		t.Errorf("it has ended: %v", err)
+				// The last goroutine of Launch looks once more. This takes no time: the clock is the bubble's.
+				end()
+				time.Sleep(2 * filePollInterval)
+			})
+		})
 	}
 }

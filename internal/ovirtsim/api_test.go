@@ -13,6 +13,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // doc is a JSON document of the API.
@@ -149,7 +150,21 @@ func (r *raw) newVM(name, extra string) string {
 	return made.at("id")
 }
 
-// until polls a document until a member has a value.
+// eventually waits until check returns no error. After each look that is in vain, it has the next thing happen that
+// takes time in the engine, so that no status is missed. What guests do happens meanwhile, by itself.
+func (r *raw) eventually(what string, check func() error) {
+	r.t.Helper()
+	wait.For(r.t, what, func() error {
+		err := check()
+		for err != nil && r.clock.Step() {
+			err = check()
+		}
+
+		return err
+	})
+}
+
+// until waits until a member of a document has a value.
 func (r *raw) until(path, member, want string) {
 	r.t.Helper()
 
@@ -158,50 +173,39 @@ func (r *raw) until(path, member, want string) {
 		members = append(members, name)
 	}
 
-	deadline := time.Now().Add(10 * time.Second)
-
-	for {
-		got := r.ok("GET", path, "").at(members...)
-		if got == want {
-			return
+	r.eventually(fmt.Sprintf("%s of %s is %q", member, path, want), func() error {
+		if got := r.ok("GET", path, "").at(members...); got != want {
+			return fmt.Errorf("it is %q", got)
 		}
 
-		if time.Now().After(deadline) {
-			r.t.Fatalf("%s of %s is %q, want %q", member, path, got, want)
-		}
-
-		time.Sleep(5 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
-// gone polls until an object does not exist.
+// gone waits until an object does not exist.
 func (r *raw) gone(path string) {
 	r.t.Helper()
-
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		if status, _ := r.do("GET", path, ""); status == http.StatusNotFound {
-			return
+	r.eventually(path+" is gone", func() error {
+		if status, _ := r.do("GET", path, ""); status != http.StatusNotFound {
+			return fmt.Errorf("it is answered with %d", status)
 		}
 
-		if time.Now().After(deadline) {
-			r.t.Fatalf("%s is still there", path)
-		}
-
-		time.Sleep(5 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
-var fast = ovirtsim.Timings{
-	Clone:     10 * time.Millisecond,
-	Launch:    5 * time.Millisecond,
-	PowerUp:   10 * time.Millisecond,
-	PowerDown: 10 * time.Millisecond,
-	Remove:    5 * time.Millisecond,
-	Fence:     30 * time.Millisecond,
+// timings are those of an engine whose clock a test moves. They tell in which order things happen.
+var timings = ovirtsim.Timings{
+	Clone:     10 * time.Second,
+	Launch:    5 * time.Second,
+	PowerUp:   10 * time.Second,
+	PowerDown: 10 * time.Second,
+	Remove:    5 * time.Second,
+	Fence:     30 * time.Second,
 }
 
 func TestXMLAndJSONSayTheSame(t *testing.T) {
-	r := newRawWith(t, ovirtsim.Options{Timings: fast})
+	r := newRaw(t)
 	id := r.newVM(
 		"a",
 		`"comment":"<&> \"quoted\" é","memory":"1073741824","cpu":{"topology":{"cores":2,"sockets":"2","threads":1}},"custom_properties":{"custom_property":[{"name":"hugepages","value":"2048"}]}`,
@@ -312,7 +316,7 @@ func TestTheRootDocumentLeadsToEveryCollection(t *testing.T) {
 }
 
 func TestHTTPIsUsedAsTheEngineDoes(t *testing.T) {
-	r := newRawWith(t, ovirtsim.Options{Timings: fast})
+	r := newRaw(t)
 	id := r.newVM("a", "")
 	get := func(method, path, accept, contentType, body, token string) (int, http.Header, string) {
 		request, err := http.NewRequestWithContext(t.Context(), method, r.sim.URL()+path, strings.NewReader(body))
@@ -536,7 +540,7 @@ func TestHTTPIsUsedAsTheEngineDoes(t *testing.T) {
 }
 
 func TestSearchUnderstandsTheLanguageOfTheEngine(t *testing.T) {
-	r := newRawWith(t, ovirtsim.Options{Timings: fast, Inventory: func() ovirtsim.Inventory {
+	r := newRawWith(t, ovirtsim.Options{Timings: timings, Inventory: func() ovirtsim.Inventory {
 		inventory := ovirtsim.DefaultInventory()
 		dc := &inventory.DataCenters[0]
 		dc.Clusters = append(dc.Clusters, ovirtsim.Cluster{Name: "Other", Hosts: []ovirtsim.Host{{Name: "other-1"}}})
@@ -623,7 +627,7 @@ func TestSearchUnderstandsTheLanguageOfTheEngine(t *testing.T) {
 }
 
 func TestFollowPutsObjectsInThePlaceOfLinks(t *testing.T) {
-	r := newRawWith(t, ovirtsim.Options{Timings: fast})
+	r := newRaw(t)
 	id := r.newVM("a", "")
 	profile := r.id("vnicprofiles", "vnic_profile", "kvm-vlan")
 	r.ok("POST", "/api/vms/"+id+"/nics", fmt.Sprintf(`{"name":"nic1","vnic_profile":{"id":%q}}`, profile))
@@ -653,9 +657,7 @@ func TestFollowPutsObjectsInThePlaceOfLinks(t *testing.T) {
 }
 
 func TestJobsAreFoundByCorrelation(t *testing.T) {
-	r := newRawWith(t, ovirtsim.Options{
-		Timings: ovirtsim.Timings{Clone: 10 * time.Millisecond, Disk: 100 * time.Millisecond},
-	})
+	r := newRaw(t)
 	domain := r.id("storagedomains", "storage_domain", "olvm-data")
 	made := r.ok(
 		"POST",
@@ -688,7 +690,7 @@ func TestJobsAreFoundByCorrelation(t *testing.T) {
 
 // TestEventsOfAVMThatIsGone are found by the name that it had, as an engine was recorded to do.
 func TestEventsOfAVMThatIsGone(t *testing.T) {
-	r := newRawWith(t, ovirtsim.Options{Timings: fast})
+	r := newRaw(t)
 	made := r.ok("POST", "/api/vms", `{"name":"gone","cluster":{"name":"Default"},"template":{"name":"ol9-k8s"}}`)
 	r.until("/api/vms/"+made.at("id"), "status", "down")
 
@@ -704,7 +706,7 @@ func TestEventsOfAVMThatIsGone(t *testing.T) {
 }
 
 func TestElementsThatTheAPIDoesNotHaveAreRefused(t *testing.T) {
-	r := newRawWith(t, ovirtsim.Options{Timings: fast})
+	r := newRaw(t)
 	for _, extra := range []string{`"memmory":"1"`, `"os":{"typ":"x"}`, `"nics":{"nick":["x"]}`} {
 		r.refused(400, "/apidoc#services/vms/methods/add", "POST", "/api/vms",
 			`{"name":"a","cluster":{"name":"Default"},"template":{"name":"ol9-k8s"},`+extra+`}`)
@@ -712,12 +714,17 @@ func TestElementsThatTheAPIDoesNotHaveAreRefused(t *testing.T) {
 }
 
 func TestSessionsEnd(t *testing.T) {
-	r := newRawWith(t, ovirtsim.Options{TokenLifetime: 50 * time.Millisecond})
+	r := newRawWith(t, ovirtsim.Options{TokenLifetime: time.Minute})
 	if status, _ := r.do("GET", "/api", ""); status != 200 {
 		t.Fatalf("a new session: %d", status)
 	}
 
-	time.Sleep(80 * time.Millisecond) // the only way to see that it expires by itself
+	r.clock.Pass(time.Minute)
+	if status, _ := r.do("GET", "/api", ""); status != 200 {
+		t.Errorf("a session at the end of its life: %d", status)
+	}
+
+	r.clock.Pass(time.Minute + 1)
 	if status, _ := r.do("GET", "/api", ""); status != 401 {
 		t.Errorf("an expired session: %d", status)
 	}

@@ -11,16 +11,17 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // stubGuest comes up with the leases that it is offered, or with the addresses that it was configured with.
 type stubGuest struct {
 	mu                      sync.Mutex
 	booted, halted, removed []string
+	reported                []string // the VMs whose guest has reported its addresses
 	// instances are the IDs on the drives of the boots.
 	instances []string
 	fail      error
@@ -60,6 +61,7 @@ func (g *stubGuest) Boot(
 	}
 
 	ready(ovirtsim.AgentReport{FQDN: machine.Name + ".example.com", Interfaces: reported})
+	g.note(&g.reported, machine.Name)
 	<-ctx.Done()
 
 	return nil
@@ -78,6 +80,14 @@ func (g *stubGuest) note(list *[]string, what string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	*list = append(*list, what)
+}
+
+// hasReported reports whether the guest of a VM of that name has told its addresses.
+func (g *stubGuest) hasReported(name string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	return slices.Contains(g.reported, name)
 }
 
 func (*stubGuest) Node(string) (ovirtsim.GuestNode, bool)    { return ovirtsim.GuestNode{}, false }
@@ -117,7 +127,7 @@ func (r *raw) group(name, rules string, vms ...string) string {
 }
 
 func TestHardAffinityRulesAreEnforcedAndSoftOnesAreTried(t *testing.T) {
-	r := newRawWith(t, ovirtsim.Options{Timings: fast})
+	r := newRaw(t)
 
 	var vms []string
 	for i := range 4 {
@@ -191,7 +201,7 @@ func TestHardAffinityRulesAreEnforcedAndSoftOnesAreTried(t *testing.T) {
 }
 
 func TestGroupsAndTagsKeepTheirMembers(t *testing.T) {
-	r := newRawWith(t, ovirtsim.Options{Timings: fast})
+	r := newRaw(t)
 	id := r.newVM("a", "")
 	path := r.group("g", `"description":"<d>","priority":"5.0"`, id)
 	group := r.ok("GET", path, "")
@@ -228,7 +238,7 @@ func TestGroupsAndTagsKeepTheirMembers(t *testing.T) {
 
 func TestHostsFailAndAreMaintained(t *testing.T) {
 	guest := &stubGuest{}
-	r := newRawWith(t, ovirtsim.Options{Timings: fast, Guest: guest})
+	r := newRawWith(t, ovirtsim.Options{Timings: timings, Guest: guest})
 	plain, available := r.newVM("plain", ""), r.newVM("available", `"high_availability":{"enabled":true}`)
 	r.start(plain)
 	r.start(available)
@@ -273,7 +283,7 @@ func TestHostsFailAndAreMaintained(t *testing.T) {
 }
 
 func TestAVMThatDoesNotFitIsNotStarted(t *testing.T) {
-	r := newRawWith(t, ovirtsim.Options{Timings: fast})
+	r := newRaw(t)
 	big := r.newVM("big", fmt.Sprintf(`"memory":"%d"`, 65<<30))
 	r.refused(409, "internal filter Memory because its available memory is too low", "POST", "/api/vms/"+big+"/start",
 		"{}")
@@ -296,9 +306,7 @@ func TestAVMThatDoesNotFitIsNotStarted(t *testing.T) {
 }
 
 func TestChangesOfARunningVMWaitForItsNextStart(t *testing.T) {
-	timings := fast
-	timings.PowerDown = 300 * time.Millisecond // as long is a VM being updated after its run
-	r := newRawWith(t, ovirtsim.Options{Timings: timings})
+	r := newRaw(t)
 	id := r.newVM("a", fmt.Sprintf(`"memory":"%d"`, 4<<30))
 	path := "/api/vms/" + id
 	r.start(id)
@@ -390,7 +398,7 @@ func TestTheDriveOfAStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			guest := &stubGuest{drives: make(chan string, 2)}
-			r := newRawWith(t, ovirtsim.Options{Timings: fast, Guest: guest})
+			r := newRawWith(t, ovirtsim.Options{Timings: timings, Guest: guest})
 			id := r.newVM("a", "")
 			if c.os != "" {
 				r.ok("PUT", "/api/vms/"+id, fmt.Sprintf(`{"os":{"type":%q}}`, c.os))
@@ -412,7 +420,7 @@ func TestTheDriveOfAStart(t *testing.T) {
 
 func TestAVMRebootsSuspendsAndMigrates(t *testing.T) {
 	guest := &stubGuest{}
-	r := newRawWith(t, ovirtsim.Options{Timings: fast, Guest: guest})
+	r := newRawWith(t, ovirtsim.Options{Timings: timings, Guest: guest})
 	id := r.newVM("a", "")
 	path := "/api/vms/" + id
 	r.start(id)
@@ -450,7 +458,7 @@ func TestTheGuestAgentReportsWhatTheGuestHas(t *testing.T) {
 		Gateway: "10.0.0.1",
 	}
 	guest := &stubGuest{}
-	r := newRawWith(t, ovirtsim.Options{Timings: fast, Guest: guest, Inventory: inventory})
+	r := newRawWith(t, ovirtsim.Options{Timings: timings, Guest: guest, Inventory: inventory})
 	profile := r.id("vnicprofiles", "vnic_profile", "kvm-vlan")
 	add := func(name string) string {
 		id := r.newVM(name, "")
@@ -460,21 +468,19 @@ func TestTheGuestAgentReportsWhatTheGuestHas(t *testing.T) {
 		return id
 	}
 	reported := func(id string) doc { return r.ok("GET", "/api/vms/"+id+"/reporteddevices", "") }
-	wait := func(id, want string) {
+	reports := func(id, want string) {
 		t.Helper()
-
-		deadline := time.Now().Add(5 * time.Second)
-		for reported(id).at("reported_device", 0, "ips", "ip", 0, "address") != want {
-			if time.Now().After(deadline) {
-				t.Fatalf("reported %v, want %s", reported(id), want)
+		wait.For(t, "the guest agent reports "+want, func() error {
+			if d := reported(id); d.at("reported_device", 0, "ips", "ip", 0, "address") != want {
+				return fmt.Errorf("it reports %v", d)
 			}
 
-			time.Sleep(5 * time.Millisecond)
-		}
+			return nil
+		})
 	}
 	a, b := add("a"), add("b")
-	wait(a, "10.0.0.10")
-	wait(b, "10.0.0.11")
+	reports(a, "10.0.0.10")
+	reports(b, "10.0.0.11")
 	check.Equal(t, "the name of the guest", r.ok("GET", "/api/vms/"+a, "").at("fqdn"), "a.example.com")
 	d := reported(a)
 	check.Equal(t, `d.at("reported_device", 0, "type")`, d.at("reported_device", 0, "type"), "network")
@@ -489,7 +495,7 @@ func TestTheGuestAgentReportsWhatTheGuestHas(t *testing.T) {
 
 	r.ok("DELETE", "/api/vms/"+a, "")
 	r.gone("/api/vms/" + a)
-	wait(add("c"), "10.0.0.10") // the lease was given back
+	reports(add("c"), "10.0.0.10") // the lease was given back
 
 	if err := r.sim.Inject(ovirtsim.Fault{Guest: "no-agent", VM: "^quiet$"}); err != nil {
 		t.Fatal(err)
@@ -498,19 +504,14 @@ func TestTheGuestAgentReportsWhatTheGuestHas(t *testing.T) {
 	r.ok("POST", "/api/vms/"+b+"/stop", "{}")
 	r.until("/api/vms/"+b, "status", "down")
 	quiet := add("quiet")
-
-	deadline := time.Now().Add(5 * time.Second)
-	for r.sim.VMs()[2].Boots == 0 && time.Now().Before(deadline) {
-		time.Sleep(5 * time.Millisecond)
-	}
-
+	wait.Until(t, "the guest has reported", func() bool { return guest.hasReported("quiet") })
 	if d := reported(quiet); len(d) != 0 {
 		t.Errorf("a VM without guest agent reports %v", d)
 	}
 }
 
 func TestFaultsAreRules(t *testing.T) {
-	r := newRawWith(t, ovirtsim.Options{Timings: fast, Seed: 1})
+	r := newRawWith(t, ovirtsim.Options{Timings: timings, Seed: 1})
 	inject := func(f ovirtsim.Fault) {
 		t.Helper()
 		r.sim.ClearFaults()
@@ -609,13 +610,26 @@ func TestFaultsAreRules(t *testing.T) {
 
 	r.login()
 	inject(ovirtsim.Fault{Path: "^/api$", Action: "hang", Count: 1})
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	request, _ := http.NewRequestWithContext(ctx, "GET", r.sim.URL()+"/api", http.NoBody)
+	go func() { // the client gives up once the engine has the request
+		wait.Until(t, "the request meets the fault", func() bool { return r.sim.Hits() == 1 })
+		cancel()
+	}()
 	if response, err := r.http.Do(request); err == nil {
 		_ = response.Body.Close()
 		t.Error("a request that hangs was answered")
 	}
+
+	inject(ovirtsim.Fault{Method: "POST", Path: "^/api/tags$", Action: "hold"})
+	posted := make(chan error, 1)
+	go func() { posted <- post() }()
+	wait.Until(t, "the request meets the fault", func() bool { return r.sim.Hits() == 1 })
+	check.Equal(t, "tags while the request is held", tags(), 1)
+	r.sim.ClearFaults()
+	check.Error(t, wait.Receive(t, "the request is answered once nothing holds it", posted), "")
+	check.Equal(t, "tags after that", tags(), 2)
 
 	for name, bad := range map[string]ovirtsim.Fault{
 		"a path that is no expression": {Path: "(", Status: 500},
@@ -635,7 +649,7 @@ func TestFaultsAreRules(t *testing.T) {
 
 func TestGuestsGoWrong(t *testing.T) {
 	guest := &stubGuest{}
-	r := newRawWith(t, ovirtsim.Options{Timings: fast, Guest: guest, Faults: []ovirtsim.Fault{
+	r := newRawWith(t, ovirtsim.Options{Timings: timings, Guest: guest, Faults: []ovirtsim.Fault{
 		{Guest: "never-boots", VM: "^never"},
 		{Guest: "lost-boot", VM: "^lost", Count: 1},
 		{Guest: "ignores-shutdown", VM: "^deaf"},
@@ -660,17 +674,9 @@ func TestGuestsGoWrong(t *testing.T) {
 	r.until("/api/vms/"+deaf, "status", "down")
 	r.ok("POST", "/api/vms/"+crash+"/start", "{}")
 
-	// It is up for a moment alone, which a look at its status may miss.
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		if vm := r.sim.VMs()[0]; vm.Name == "crash" && vm.Boots == 1 && vm.Status == "down" {
-			break
-		}
-
-		if time.Now().After(deadline) {
-			t.Fatalf("the VM that crashes: %+v", r.sim.VMs()[0])
-		}
-	}
-
+	r.until("/api/vms/"+crash, "status", "up")
+	r.until("/api/vms/"+crash, "status", "down")
+	check.Equal(t, "boots of the VM that crashes", r.sim.VMs()[0].Boots, 1)
 	if got := r.ok("GET", "/api/vms/"+never, "").at("status"); got != "powering_up" {
 		t.Errorf("the VM that never boots is %s", got)
 	}
@@ -683,8 +689,6 @@ func TestDisksHaveShapesSizesAndPhases(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	dc := &inventory.DataCenters[0]
 	dc.StorageDomains = append(dc.StorageDomains, ovirtsim.StorageDomain{Name: "block", Type: "iscsi", Size: 100 << 30})
-	timings := fast
-	timings.Disk = 60 * time.Millisecond
 	r := newRawWith(t, ovirtsim.Options{Timings: timings, Inventory: inventory})
 	file := r.id("storagedomains", "storage_domain", "olvm-data")
 	block := r.id("storagedomains", "storage_domain", "block")
@@ -776,7 +780,7 @@ func TestDisksHaveShapesSizesAndPhases(t *testing.T) {
 }
 
 func TestVMsAreLinkedToTheirTemplateOrCopies(t *testing.T) {
-	r := newRawWith(t, ovirtsim.Options{Timings: fast})
+	r := newRaw(t)
 	template := r.id("templates", "template", "ol9-k8s")
 	origin := r.ok("GET", "/api/templates/"+template+"/diskattachments", "").at("disk_attachment", 0, "id")
 	second := r.id("storagedomains", "storage_domain", "olvm-data-2")
@@ -886,7 +890,7 @@ func qcow2(virtual uint64, size int) []byte {
 }
 
 func TestImagesAreUploadedInPieces(t *testing.T) {
-	r := newRawWith(t, ovirtsim.Options{Timings: fast})
+	r := newRaw(t)
 	domain := r.id("storagedomains", "storage_domain", "olvm-data")
 	begin := func(extra string) (disk, transfer, url string) {
 		disk = r.ok("POST", "/api/disks", fmt.Sprintf(`{"alias":"image","format":"cow","provisioned_size":"%d","storage_domains":{"storage_domain":[{"id":%q}]}}`, 1<<30, domain)).
@@ -987,13 +991,13 @@ func TestImagesAreUploadedInPieces(t *testing.T) {
 }
 
 func TestManyClientsAtOnceGetOneVMPerName(t *testing.T) {
-	r := newRawWith(t, ovirtsim.Options{Timings: fast, Guest: &stubGuest{}})
-	var wait sync.WaitGroup
+	r := newRawWith(t, ovirtsim.Options{Timings: timings, Guest: &stubGuest{}})
+	var clients sync.WaitGroup
 	var made, conflicts sync.Map
 
 	for i := range 8 {
-		wait.Go(func() {
-			mine := connect(t, r.sim)
+		clients.Go(func() {
+			mine := connect(t, r.sim, r.clock)
 			for n := range 10 {
 				status, out := mine.do("POST", "/api/vms",
 					fmt.Sprintf(`{"name":"vm-%d","cluster":{"name":"Default"},"template":{"name":"ol9-k8s"}}`, n))
@@ -1012,7 +1016,7 @@ func TestManyClientsAtOnceGetOneVMPerName(t *testing.T) {
 		})
 	}
 
-	wait.Wait()
+	clients.Wait()
 	count := func(m *sync.Map) (n int) {
 		m.Range(func(any, any) bool { n++; return true })
 		return n
@@ -1023,7 +1027,7 @@ func TestManyClientsAtOnceGetOneVMPerName(t *testing.T) {
 }
 
 func TestDevicesThatHostsDoNotHave(t *testing.T) {
-	r := newRawWith(t, ovirtsim.Options{Timings: fast})
+	r := newRaw(t)
 	id := r.newVM("a", "")
 	path := "/api/vms/" + id
 
@@ -1055,7 +1059,7 @@ func TestDevicesOfHosts(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	host := &inventory.DataCenters[0].Clusters[0].Hosts[0]
 	host.Devices, host.MediatedDeviceTypes = []string{"pci_0000_3b_00_0"}, []string{"nvidia-63"}
-	r := newRawWith(t, ovirtsim.Options{Timings: fast, Inventory: inventory})
+	r := newRawWith(t, ovirtsim.Options{Timings: timings, Inventory: inventory})
 
 	id := r.newVM("a", "")
 	path := "/api/vms/" + id
@@ -1078,7 +1082,7 @@ func TestDevicesOfHosts(t *testing.T) {
 
 // TestATPMNeedsUEFI asks for one with each firmware, and with an operating system that cannot have one.
 func TestATPMNeedsUEFI(t *testing.T) {
-	r := newRawWith(t, ovirtsim.Options{Timings: fast})
+	r := newRaw(t)
 	cluster := r.ok("GET", "/api/clusters", "").at("cluster", 0, "id")
 
 	for bios, legal := range map[string]bool{
@@ -1096,9 +1100,7 @@ func TestATPMNeedsUEFI(t *testing.T) {
 
 // TestAVMReadsAsUpUntilItsHostTellsThatItEnded stops a VM, whose host refuses a second stop meanwhile: S1.
 func TestAVMReadsAsUpUntilItsHostTellsThatItEnded(t *testing.T) {
-	timings := fast
-	timings.PowerDown = time.Second
-	r := newRawWith(t, ovirtsim.Options{Timings: timings})
+	r := newRaw(t)
 	id := r.newVM("a", "")
 	r.start(id)
 	path := "/api/vms/" + id
@@ -1133,7 +1135,7 @@ func TestALeaseMayNameItsStorageDomain(t *testing.T) {
 // with and without a drive.
 func TestTheInstanceOnADriveIsThatOfTheRun(t *testing.T) {
 	guest := &stubGuest{}
-	r := newRawWith(t, ovirtsim.Options{Timings: fast, Guest: guest})
+	r := newRawWith(t, ovirtsim.Options{Timings: timings, Guest: guest})
 	id := r.newVM("vm", `"initialization":{"host_name":"one"}`)
 	path := "/api/vms/" + id
 	r.start(id)
@@ -1152,9 +1154,7 @@ func TestTheInstanceOnADriveIsThatOfTheRun(t *testing.T) {
 
 		return slices.Clone(guest.instances)
 	}
-	for deadline := time.Now().Add(5 * time.Second); len(seen()) < 4 && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-	}
+	wait.Until(t, "the guest has started four times", func() bool { return len(seen()) >= 4 })
 
 	got := seen()
 	if len(got) != 4 || got[0] == "" || got[1] != got[0] || got[2] == "" || got[2] == got[0] || got[3] != "" {
@@ -1199,7 +1199,7 @@ func TestGuestsThatEndByThemselves(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &endingGuest{end: make(chan error, 1)}
-			r := newRawWith(t, ovirtsim.Options{Timings: fast, Guest: g})
+			r := newRawWith(t, ovirtsim.Options{Timings: timings, Guest: g})
 			id := r.newVM("vm", "")
 			r.start(id)
 			end(r, g, id)

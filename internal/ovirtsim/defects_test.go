@@ -10,17 +10,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // What a review found: each was wrong once.
 
 func TestNoRequestStopsTheEngine(t *testing.T) {
 	folder := t.TempDir()
-	r := newRawWith(t, ovirtsim.Options{Timings: fast, StateFolder: folder})
+	r := newRawWith(t, ovirtsim.Options{Timings: timings, StateFolder: folder})
 	domain := r.id("storagedomains", "storage_domain", "olvm-data")
 	disk := func(id string) string {
 		return fmt.Sprintf(
@@ -71,7 +71,7 @@ func TestADHCPRangeAtTheEndOfTheAddressesEnds(t *testing.T) {
 		Last:  "255.255.255.255",
 		Bits:  24,
 	}
-	r := newRawWith(t, ovirtsim.Options{Timings: fast, Guest: &stubGuest{}, Inventory: inventory})
+	r := newRawWith(t, ovirtsim.Options{Timings: timings, Guest: &stubGuest{}, Inventory: inventory})
 
 	profile := r.id("vnicprofiles", "vnic_profile", "kvm-vlan")
 	for i := range 3 {
@@ -82,8 +82,6 @@ func TestADHCPRangeAtTheEndOfTheAddressesEnds(t *testing.T) {
 }
 
 func TestRefusedRequestsChangeNothing(t *testing.T) {
-	slow := fast
-	slow.Disk = 200 * time.Millisecond
 	inventory := ovirtsim.DefaultInventory()
 	inventory.DataCenters[0].StorageDomains = append(inventory.DataCenters[0].StorageDomains, ovirtsim.StorageDomain{
 		Name: "small",
@@ -92,7 +90,7 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 	inventory.DataCenters[0].Templates = append(inventory.DataCenters[0].Templates, ovirtsim.Template{
 		Name: "two-disks", Cluster: "Default", Disks: []ovirtsim.TemplateDisk{{Size: 4 << 30}, {Size: 4 << 30}},
 	})
-	r := newRawWith(t, ovirtsim.Options{Timings: slow, Inventory: inventory})
+	r := newRawWith(t, ovirtsim.Options{Timings: timings, Inventory: inventory})
 	id := r.newVM("a", "")
 	before := r.sim.Summary()
 	r.ok(
@@ -178,9 +176,6 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 
 func TestVMsDoNotGetStuck(t *testing.T) {
 	guest := &stubGuest{}
-	timings := fast
-	timings.Migrate = 80 * time.Millisecond
-	timings.PowerUp = 40 * time.Millisecond
 	r := newRawWith(t, ovirtsim.Options{
 		Timings: timings,
 		Guest:   guest,
@@ -235,13 +230,13 @@ func TestVMsDoNotGetStuck(t *testing.T) {
 
 func TestARestartInTheMiddleOfThingsGoesOn(t *testing.T) {
 	folder := t.TempDir()
-	timings := fast
-	timings.Migrate = 200 * time.Millisecond
+	clock := ovirtsim.NewManualClock() // what has begun has not ended when the engine does
 	inventory := ovirtsim.DefaultInventory()
 	inventory.Version = "4.4.10"
 	inventory.DataCenters[0].Networks[1].DHCP = &ovirtsim.DHCP{First: "10.0.0.10", Last: "10.0.0.20", Bits: 24}
 	first, err := ovirtsim.New(ovirtsim.Options{
 		Timings:     timings,
+		Clock:       clock,
 		StateFolder: folder,
 		Inventory:   inventory,
 		Guest:       &stubGuest{},
@@ -251,7 +246,7 @@ func TestARestartInTheMiddleOfThingsGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	r := connect(t, first)
+	r := connect(t, first, clock)
 	vm := r.newVM(
 		"a",
 		`"initialization":{"nic_configurations":{"nic_configuration":[{"name":"enp1s0","on_boot":"true"},{"name":"enp2s0","on_boot":"true"}]}}`,
@@ -293,12 +288,18 @@ func TestARestartInTheMiddleOfThingsGoesOn(t *testing.T) {
 	first.Close()
 
 	guest := &stubGuest{}
-	second, err := ovirtsim.New(ovirtsim.Options{Timings: timings, StateFolder: folder, Guest: guest, Password: "p"})
+	second, err := ovirtsim.New(ovirtsim.Options{
+		Timings:     timings,
+		Clock:       clock,
+		StateFolder: folder,
+		Guest:       guest,
+		Password:    "p",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer second.Close()
-	r = connect(t, second)
+	r = connect(t, second, clock)
 	if got := r.ok("GET", "/api", "").at("product_info", "version", "build"); got != "10" {
 		t.Errorf("the version is that of the command line: build %s", got)
 	}
@@ -309,16 +310,10 @@ func TestARestartInTheMiddleOfThingsGoesOn(t *testing.T) {
 	}
 
 	r.until("/api/vms/"+vm, "status", "up")
-
-	deadline := time.Now().Add(5 * time.Second)
-	for r.ok("GET", "/api/vms/"+vm+"/reporteddevices", "").at("reported_device", 0, "name") != "enp1s0" {
-		if time.Now().After(deadline) {
-			t.Fatal("a VM that was migrating runs nothing after the restart")
-		}
-
-		time.Sleep(5 * time.Millisecond)
-	}
-
+	wait.Until(t, "the VM that was migrating runs its guest after the restart", func() bool {
+		devices := r.ok("GET", "/api/vms/"+vm+"/reporteddevices", "")
+		return devices.at("reported_device", 0, "name") == "enp1s0"
+	})
 	put(1 << 19)
 	if got := r.ok("GET", transfer, "").at("transferred"); got != fmt.Sprint(1<<20) {
 		t.Errorf("transferred %s", got)
@@ -364,7 +359,7 @@ func TestAFailedFirstStartLeavesNoHalfInventory(t *testing.T) {
 }
 
 func TestAnUploadDoesNotOutliveItsTransfer(t *testing.T) {
-	r := newRawWith(t, ovirtsim.Options{Timings: fast})
+	r := newRaw(t)
 	domain := r.id("storagedomains", "storage_domain", "olvm-data")
 	disk := r.ok("POST", "/api/disks", fmt.Sprintf(`{"format":"raw","provisioned_size":"%d","storage_domains":{"storage_domain":[{"id":%q}]}}`, 64<<20, domain)).
 		at("id")
@@ -409,7 +404,7 @@ func TestAnUploadDoesNotOutliveItsTransfer(t *testing.T) {
 }
 
 func TestFaultsReachEverything(t *testing.T) {
-	r := newRawWith(t, ovirtsim.Options{Timings: fast})
+	r := newRaw(t)
 	if err := r.sim.Inject(ovirtsim.Fault{Path: "^/sso/", Action: "cut-after", Count: 1}); err != nil {
 		t.Fatal(err)
 	}

@@ -41,6 +41,8 @@ type (
 type (
 	// Timings are how long the engine's asynchronous operations take.
 	Timings = api.Timings
+	// ManualClock stands still until a test moves it.
+	ManualClock = api.ManualClock
 	// Guest is what runs inside the VMs.
 	Guest = api.Guest
 	// GuestVM is what the engine gives to a guest.
@@ -96,3 +98,6 @@ func ParseInventory(content []byte) (Inventory, error) { return inventory.Parse(
 
 // DefaultTimings are short enough for a person to watch and long enough for every status to be seen.
 func DefaultTimings() Timings { return api.DefaultTimings() }
+
+// NewManualClock makes a clock for Options that stands still until it is moved.
+func NewManualClock() *ManualClock { return api.NewManualClock() }

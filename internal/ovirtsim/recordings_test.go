@@ -253,7 +253,7 @@ func (p *player) play(scenario string, step *exchange) {
 	var header http.Header
 
 	var answer []byte
-	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+	for end := p.raw.clock.Now().Add(8 * time.Second); ; p.raw.clock.Pass(20 * time.Millisecond) {
 		status, header, answer = p.ask(step, path, body)
 		done := status == step.status && stateOf(answer) == stateOf([]byte(step.answer)) &&
 			strings.Contains(string(answer), step.last)
@@ -263,7 +263,7 @@ func (p *player) play(scenario string, step *exchange) {
 			return strings.Contains(string(answer), text) && !strings.Contains(step.answer, text)
 		})
 		wait := early || step.polled && !done
-		if !wait || time.Since(begin) > 8*time.Second {
+		if !wait || p.raw.clock.Now().After(end) {
 			break
 		}
 	}

@@ -34,6 +34,8 @@ type Options struct {
 	StateFolder string
 	// Timings of asynchronous operations; zero means DefaultTimings.
 	Timings api.Timings
+	// Clock of these operations and of sessions; nil means the machine's. Tests move one themselves.
+	Clock api.Clock
 	// Faults that are set from the beginning.
 	Faults []control.Fault
 	// Seed makes faults with a probability repeatable; 0 means random.
@@ -159,8 +161,8 @@ func (s *Server) startEngine() error {
 		CA:            s.identity.ca,
 		Certificate:   s.identity.certificate,
 		SSHKeys:       s.identity.sshKeys,
-		TokenLifetime: s.options.TokenLifetime, Timings: s.options.Timings, Guest: s.options.Guest, Images: s.images,
-		Changed: s.Changed, GuestFault: s.GuestFault,
+		TokenLifetime: s.options.TokenLifetime, Timings: s.options.Timings, Clock: s.options.Clock,
+		Guest: s.options.Guest, Images: s.images, Changed: s.Changed, GuestFault: s.GuestFault,
 	}, objects, s.options.Inventory, resumed)
 	if err != nil {
 		objects.Close()

@@ -2,7 +2,6 @@ package ovirtsim_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -11,16 +10,18 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // raw speaks to the simulator without our client, which would never be malformed.
 type raw struct {
-	t     *testing.T
-	sim   *ovirtsim.Server
+	t   *testing.T
+	sim *ovirtsim.Server
+	// clock of the engine: time passes only while a test waits for something.
+	clock *ovirtsim.ManualClock
 	http  *http.Client
 	token string
 }
@@ -28,18 +29,13 @@ type raw struct {
 func newRaw(t *testing.T) *raw {
 	t.Helper()
 
-	return newRawWith(t, ovirtsim.Options{
-		Timings: ovirtsim.Timings{
-			Clone:     300 * time.Millisecond,
-			Launch:    20 * time.Millisecond,
-			PowerUp:   20 * time.Millisecond,
-			PowerDown: 20 * time.Millisecond,
-		},
-	})
+	return newRawWith(t, ovirtsim.Options{Timings: timings})
 }
 
 func newRawWith(t *testing.T, options ovirtsim.Options) *raw {
 	t.Helper()
+	clock := ovirtsim.NewManualClock()
+	options.Clock = clock
 	sim, err := ovirtsim.New(options)
 	if err != nil {
 		t.Fatal(err)
@@ -47,23 +43,24 @@ func newRawWith(t *testing.T, options ovirtsim.Options) *raw {
 
 	t.Cleanup(sim.Close)
 
-	return connect(t, sim)
+	return connect(t, sim, clock)
 }
 
-// connect logs in to a simulator.
-func connect(t *testing.T, sim *ovirtsim.Server) *raw {
+// connect logs in to a simulator that has a clock.
+func connect(t *testing.T, sim *ovirtsim.Server, clock *ovirtsim.ManualClock) *raw {
 	t.Helper()
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(sim.CA())
 	r := &raw{
-		t:   t,
-		sim: sim,
+		t:     t,
+		sim:   sim,
+		clock: clock,
 		http: &http.Client{
 			Transport: &http.Transport{
 				TLSClientConfig:     &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
 				MaxIdleConnsPerHost: 32,
 			},
-			Timeout: 20 * time.Second,
+			Timeout: wait.Limit,
 		},
 	}
 	r.login()
@@ -294,6 +291,10 @@ func TestAVMGoesThroughTheStatusesOfTheEngine(t *testing.T) {
 		t.Fatalf("a new VM is %v, %v", vm, err)
 	}
 
+	reach := func(want engine.VMStatus) {
+		t.Helper()
+		r.until("/api/vms/"+vm.ID.String(), "status", string(want))
+	}
 	if err := session.StartVM(ctx, vm.ID, false); !engine.IsConflict(err) || !engine.IsTransient(err) {
 		t.Errorf("starting a locked VM: %v", err)
 	}
@@ -302,7 +303,7 @@ func TestAVMGoesThroughTheStatusesOfTheEngine(t *testing.T) {
 		t.Errorf("deleting a locked VM: %v", err)
 	}
 
-	wait(t, session, vm.ID.String(), engine.VMDown)
+	reach(engine.VMDown)
 	if err := session.StopVM(ctx, vm.ID, false); err != nil {
 		t.Errorf("stopping a VM that is down counts as success: %v", err)
 	}
@@ -315,7 +316,7 @@ func TestAVMGoesThroughTheStatusesOfTheEngine(t *testing.T) {
 		t.Errorf("starting a VM that is launched: %v", err)
 	}
 
-	wait(t, session, vm.ID.String(), engine.VMUp)
+	reach(engine.VMUp)
 	if err := session.StartVM(ctx, vm.ID, false); !engine.IsConflict(err) || engine.IsTransient(err) {
 		t.Errorf("starting a VM that runs: %v", err)
 	}
@@ -328,31 +329,16 @@ func TestAVMGoesThroughTheStatusesOfTheEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	wait(t, session, vm.ID.String(), engine.VMDown)
+	reach(engine.VMDown)
 	if err := session.DeleteVM(ctx, vm.ID); err != nil {
 		t.Fatal(err)
 	}
 
-	if left := r.sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
-		t.Errorf("left: %+v", left)
-	}
-}
-
-func wait(t *testing.T, session *engine.Client, id string, want engine.VMStatus) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-
-	for {
-		vm, err := session.VM(ctx, engine.ID(id))
-		if err != nil {
-			t.Fatal(err)
+	r.eventually("nothing is left", func() error {
+		if left := r.sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
+			return fmt.Errorf("left: %+v", left)
 		}
 
-		if vm.Status == want {
-			return
-		}
-
-		time.Sleep(10 * time.Millisecond)
-	}
+		return nil
+	})
 }

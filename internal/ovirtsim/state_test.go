@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
@@ -38,15 +37,14 @@ func (r *raw) everything() string {
 
 func TestARestartLosesNothing(t *testing.T) {
 	folder := t.TempDir()
-	timings := fast
-	timings.Clone = 300 * time.Millisecond
-	options := ovirtsim.Options{StateFolder: folder, Timings: timings, Password: "p"}
+	clock := ovirtsim.NewManualClock()
+	options := ovirtsim.Options{StateFolder: folder, Timings: timings, Clock: clock, Password: "p"}
 	first, err := ovirtsim.New(options)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	r := connect(t, first)
+	r := connect(t, first, clock)
 	up := r.newVM(
 		"up",
 		`"initialization":{"custom_script":"#cloud-config\nx: <&>"},"bios":{"boot_menu":{"enabled":"true"}}`,
@@ -115,7 +113,7 @@ func TestARestartLosesNothing(t *testing.T) {
 		t.Error("clients would not trust it any more")
 	}
 
-	r = connect(t, second)
+	r = connect(t, second, clock)
 	if got := r.ok("GET", "/api/vms/"+locked, "").at("status"); got != "image_locked" {
 		t.Errorf("the VM that was being made is %s", got)
 	}
@@ -207,7 +205,7 @@ users:
 		t.Fatal(err)
 	}
 
-	r := newRawWith(t, ovirtsim.Options{Inventory: inventory, Timings: fast})
+	r := newRawWith(t, ovirtsim.Options{Inventory: inventory, Timings: timings})
 	vms := r.ok("GET", "/api/vms?follow=nics,tags", "")
 	got := vms.each("vm", "name")
 	check.Equal(t, "fmt.Sprint(got)", fmt.Sprint(got), "[a b]")
@@ -294,7 +292,7 @@ func BenchmarkListing5000VMs(b *testing.B) {
 
 		runtime.GC()
 		runtime.ReadMemStats(&full)
-		r := connect(&testing.T{}, sim)
+		r := connect(&testing.T{}, sim, nil)
 
 		for name, path := range map[string]string{
 			"plain":     "/api/vms",

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -36,32 +35,16 @@ func (r *raw) xml(method, path, body string) string {
 	return answer
 }
 
-func (r *raw) eventually(path, want string) string {
+// has waits until a document has a text.
+func (r *raw) has(path, want string) {
 	r.t.Helper()
-
-	answer := ""
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if _, answer = r.call("GET", path, "", ""); strings.Contains(answer, want) {
-			return answer
+	r.eventually(path+" has "+want, func() error {
+		if _, answer := r.call("GET", path, "", ""); !strings.Contains(answer, want) {
+			return fmt.Errorf("it is %s", answer)
 		}
-	}
 
-	r.t.Fatalf("%s never had %s: %s", path, want, answer)
-
-	return ""
-}
-
-// missing waits until a path leads to nothing.
-func (r *raw) missing(path string) {
-	r.t.Helper()
-
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if status, _ := r.call("GET", path, "", ""); status == 404 {
-			return
-		}
-	}
-
-	r.t.Fatalf("%s is still there", path)
+		return nil
+	})
 }
 
 func TestUserDataIsShownAndThePasswordIsNot(t *testing.T) {
@@ -116,7 +99,7 @@ func TestADiskIsAttachedByItsIDAlone(t *testing.T) {
 			`<disk><provisioned_size>1048576</provisioned_size><format>cow</format><storage_domains><storage_domain><name>olvm-data</name></storage_domain></storage_domains></disk>`,
 		),
 	)
-	r.eventually("/api/disks/"+disk, "<status>ok</status>")
+	r.has("/api/disks/"+disk, "<status>ok</status>")
 	attached := r.xml("POST", "/api/vms/"+vm+"/diskattachments",
 		`<disk_attachment><disk id="`+disk+`"/><interface>virtio</interface></disk_attachment>`)
 	if !strings.Contains(attached, "<active>false</active><bootable>false</bootable>") {
@@ -146,7 +129,7 @@ func TestATransferTellsItsURLAtOnceAndEndsAsItWasEnded(t *testing.T) {
 					`<disk><provisioned_size>1048576</provisioned_size><format>cow</format><storage_domains><storage_domain><name>olvm-data</name></storage_domain></storage_domains></disk>`,
 				),
 			)
-			r.eventually("/api/disks/"+disk, "<status>ok</status>")
+			r.has("/api/disks/"+disk, "<status>ok</status>")
 			made := r.xml("POST", "/api/imagetransfers",
 				`<image_transfer><image id="`+disk+`"/><direction>upload</direction></image_transfer>`)
 			check.Contains(t, "made", made, "<phase>transferring</phase>")
@@ -154,15 +137,15 @@ func TestATransferTellsItsURLAtOnceAndEndsAsItWasEnded(t *testing.T) {
 			check.Contains(t, "made", made, "<proxy_url>https://")
 
 			path := "/api/imagetransfers/" + id(t, "image_transfer", made)
-			r.eventually(path, "<phase>transferring</phase>")
+			r.has(path, "<phase>transferring</phase>")
 			r.xml("POST", path+"/"+end, "<action/>")
-			r.eventually(path, "<phase>"+want.phase+"</phase>")
+			r.has(path, "<phase>"+want.phase+"</phase>")
 			if want.disk != "" {
-				r.eventually("/api/disks/"+disk, want.disk)
+				r.has("/api/disks/"+disk, want.disk)
 				return
 			}
 
-			r.missing("/api/disks/" + disk)
+			r.gone("/api/disks/" + disk)
 		})
 	}
 }
@@ -179,7 +162,7 @@ func TestATemplatesDiskIsCopiedToAnotherDomainUnderItsID(t *testing.T) {
 
 	copy := `<action><storage_domain id="` + second + `"/></action>`
 	r.xml("POST", "/api/disks/"+disk+"/copy", copy)
-	r.eventually(path, "<status>ok</status>")
+	r.has(path, "<status>ok</status>")
 	if status, answer := r.call("POST", "/api/disks/"+disk+"/copy", xmlType, copy); status != 409 {
 		t.Errorf("a second copy: %d %s", status, answer)
 	}

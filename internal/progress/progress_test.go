@@ -55,24 +55,26 @@ func TestStep(t *testing.T) {
 }
 
 func TestWaitNamesWhatItWaitedFor(t *testing.T) {
-	noMachines := func(context.Context) error { return errors.New("no machines") }
-	var out bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		noMachines := func(context.Context) error { return errors.New("no machines") }
+		var out bytes.Buffer
 
-	err := To(&out).Wait(t.Context(), time.Millisecond, noMachines)
-	if err == nil || err.Error() != "not done after 1ms: no machines" {
-		t.Errorf("after the timeout: %v", err)
-	}
+		err := To(&out).Wait(t.Context(), time.Millisecond, noMachines)
+		if err == nil || err.Error() != "not done after 1ms: no machines" {
+			t.Errorf("after the timeout: %v", err)
+		}
 
-	ctx, cancel := context.WithCancel(t.Context())
-	err = To(&out).Wait(ctx, time.Minute, func(ctx context.Context) error {
-		cancel()
-		<-ctx.Done()
+		ctx, cancel := context.WithCancel(t.Context())
+		err = To(&out).Wait(ctx, time.Minute, func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
 
-		return errors.New("no machines")
+			return errors.New("no machines")
+		})
+		if !errors.Is(err, ErrInterrupted) || !strings.HasSuffix(err.Error(), "no machines") {
+			t.Errorf("after an interrupt: %v", err)
+		}
 	})
-	if !errors.Is(err, ErrInterrupted) || !strings.HasSuffix(err.Error(), "no machines") {
-		t.Errorf("after an interrupt: %v", err)
-	}
 }
 
 func TestWaitEndsWhenAnErrorStaysFinal(t *testing.T) {

@@ -256,7 +256,11 @@ func TestAnInterruptedRunLeavesItsStateAndTheNextOneFinishes(t *testing.T) {
 	w := newWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	request := w.request(t)
-	request.Applied = func(context.Context, string, string) { cancel() } // as soon as the VM exists
+	request.Applied = func(context.Context, string, string) { // as soon as the VM exists
+		// The run does not end by itself, however late the interrupt reaches the executor.
+		check.Error(t, w.sim.Inject(ovirtsim.Fault{Method: "GET", Path: "^/api/vms/", Action: "hang"}), "")
+		cancel()
+	}
 	if _, err := w.executor.Apply(ctx, request); err == nil {
 		t.Fatal("an interrupted run reported success")
 	}
@@ -266,6 +270,7 @@ func TestAnInterruptedRunLeavesItsStateAndTheNextOneFinishes(t *testing.T) {
 		t.Fatalf("the state lost the VM: %v", err)
 	}
 
+	w.sim.ClearFaults()
 	if _, err := w.executor.Apply(t.Context(), w.request(t)); err != nil {
 		t.Fatal(err)
 	}

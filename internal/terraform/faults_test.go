@@ -22,6 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
 
@@ -114,28 +115,27 @@ func TestAnExecutorThatIgnoresTheInterruptIsKilled(t *testing.T) {
 	x := pretender(t, `trap "" INT; echo $$ >pid; while :; do sleep 0.1; done`, "")
 	dir := filepath.Join(t.TempDir(), "work")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	defer cancel(nil)
-	go func() { // as soon as the executor runs
-		for ctx.Err() == nil {
-			if content, _ := os.ReadFile(filepath.Join(dir, "pid")); len(content) > 0 {
-				cancel(&terraform.TimeoutError{Limit: time.Minute})
-			}
-
-			time.Sleep(10 * time.Millisecond)
-		}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := x.Apply(ctx, terraform.Request{Dir: dir})
+		ended <- err
 	}()
-	_, err := x.Apply(ctx, terraform.Request{Dir: dir})
+
+	pid := ""
+	wait.Until(t, "the executor runs", func() bool {
+		content, _ := os.ReadFile(filepath.Join(dir, "pid"))
+		pid = strings.TrimSpace(string(content))
+
+		return pid != ""
+	})
+	cancel(&terraform.TimeoutError{Limit: time.Minute}) // the time is up
+
 	var late *terraform.TimeoutError
-	if !errors.As(err, &late) {
+	if err := wait.Receive(t, "the run ends", ended); !errors.As(err, &late) {
 		t.Errorf("the run ended with %v", err)
 	}
 
-	content, err := os.ReadFile(filepath.Join(dir, "pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	if _, err := os.Stat("/proc/" + strings.TrimSpace(string(content))); !os.IsNotExist(err) {
+	if _, err := os.Stat("/proc/" + pid); !os.IsNotExist(err) {
 		t.Errorf("the executor still runs: %v", err)
 	}
 }

@@ -12,26 +12,21 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/redact"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // ended waits for the notification of a job.
 func ended(t *testing.T, notified <-chan string) string {
 	t.Helper()
 
-	select {
-	case key := <-notified:
-		return key
-	case <-time.After(10 * time.Second):
-		t.Fatal("no job ended")
-		return ""
-	}
+	return wait.Receive(t, "a job ends", notified)
 }
 
 func newTestRunner(t *testing.T, concurrency int) (*Runner, chan string) {
 	t.Helper()
 	notified := make(chan string, 100)
 	r := NewRunner(concurrency, time.Hour, func(key string) { notified <- key })
-	t.Cleanup(func() { r.Shutdown(time.Minute) })
+	t.Cleanup(func() { r.Shutdown(wait.Limit) })
 
 	return r, notified
 }
@@ -259,7 +254,7 @@ func TestShutdownWaitsForTheRunsAndTakesNoMore(t *testing.T) {
 	if _, err := r.Submit(Job{Key: "a", Run: func(ctx context.Context) (Summary, error) {
 		close(started)
 		<-ctx.Done()
-		<-save
+		<-save // the state takes a while
 		saved = true
 
 		return Summary{}, context.Cause(ctx)
@@ -273,8 +268,7 @@ func TestShutdownWaitsForTheRunsAndTakesNoMore(t *testing.T) {
 	}
 
 	close(save)
-
-	if !r.Shutdown(time.Minute) {
+	if !r.Shutdown(wait.Limit) {
 		t.Error("the run did not end")
 	}
 

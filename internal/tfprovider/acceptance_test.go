@@ -17,6 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
 
@@ -38,6 +39,28 @@ type site struct {
 
 func newSite(t *testing.T, timings ovirtsim.Timings) *site {
 	t.Helper()
+
+	return newSiteWith(t, ovirtsim.Options{Timings: timings})
+}
+
+// newHeldSite is a site in whose engine nothing takes time, except that nothing happens while a test holds it.
+func newHeldSite(t *testing.T, holds func(*site) bool) *site {
+	t.Helper()
+	clock := ovirtsim.NewManualClock()
+	s := newSiteWith(t, ovirtsim.Options{Timings: quick, Clock: clock})
+	go func() {
+		for ; t.Context().Err() == nil; time.Sleep(time.Millisecond) {
+			if !holds(s) {
+				clock.Step()
+			}
+		}
+	}()
+
+	return s
+}
+
+func newSiteWith(t *testing.T, options ovirtsim.Options) *site {
+	t.Helper()
 	inventory := ovirtsim.DefaultInventory()
 	storages := &inventory.DataCenters[0].StorageDomains
 	*storages = append(*storages, ovirtsim.StorageDomain{Name: "block", Type: "iscsi"})
@@ -47,7 +70,8 @@ func newSite(t *testing.T, timings ovirtsim.Timings) *site {
 		host.Devices, host.MediatedDeviceTypes = []string{"pci_0000_3b_00_0"}, []string{"nvidia-63"}
 	}
 
-	sim, err := ovirtsim.New(ovirtsim.Options{Timings: timings, Inventory: inventory})
+	options.Inventory = inventory
+	sim, err := ovirtsim.New(options)
 	must(t, err)
 	t.Cleanup(sim.Close)
 	client, err := engine.New(engine.Config{
@@ -103,6 +127,12 @@ func (s *site) vm(t *testing.T, name string) *engine.VM {
 	}
 
 	return &vms[0]
+}
+
+// deleteVM deletes a VM as soon as the engine lets it.
+func (s *site) deleteVM(t *testing.T, id engine.ID) {
+	t.Helper()
+	wait.For(t, "the VM is deleted", func() error { return s.client.DeleteVM(t.Context(), id) })
 }
 
 // count counts the requests of that method whose path ends so.
@@ -344,23 +374,11 @@ func (w *workspace) interruptWhen(condition func() bool) string {
 	var out bytes.Buffer
 	command.Stdout, command.Stderr = &out, &out
 	must(w.t, command.Start())
-	waitFor(w.t, condition)
+	wait.Until(w.t, "it is time for the interrupt", condition)
 	must(w.t, command.Process.Signal(syscall.SIGINT))
 	if err := command.Wait(); err == nil {
 		w.t.Fatalf("the interrupted apply succeeded:\n%s", out.String())
 	}
 
 	return out.String()
-}
-
-func waitFor(t *testing.T, condition func() bool) {
-	t.Helper()
-
-	for deadline := time.Now().Add(30 * time.Second); !condition(); {
-		if time.Now().After(deadline) {
-			t.Fatal("it did not come")
-		}
-
-		time.Sleep(10 * time.Millisecond)
-	}
 }

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // everything has a resource of each kind, as machines and clusters have them.
@@ -141,13 +141,15 @@ func TestWhatAnAdministratorDeletesIsMadeAgainAndNeverHoldsADestroy(t *testing.T
 			t.Helper()
 			id := w.text("ovirt_disk.d", "id")
 			must(t, s.client.DetachDisk(t.Context(), engine.ID(w.text("ovirt_vm.a", "id")), engine.ID(id)))
-			waitFor(t, func() bool { return engine.IsNotFound(s.client.DeleteDisk(t.Context(), engine.ID(id))) })
+			wait.Until(t, "the disk is deleted", func() bool {
+				return engine.IsNotFound(s.client.DeleteDisk(t.Context(), engine.ID(id)))
+			})
 		},
 		"VM": func(t *testing.T, s *site, w *workspace) {
 			t.Helper()
 			id := w.text("ovirt_vm.a", "id")
 			must(t, s.client.StopVM(t.Context(), engine.ID(id), true))
-			waitFor(t, func() bool { return s.client.DeleteVM(t.Context(), engine.ID(id)) == nil })
+			s.deleteVM(t, engine.ID(id))
 		},
 	}
 	for name, remove := range deletions {
@@ -191,13 +193,22 @@ resource "ovirt_vm_start" "a" {
 }
 `
 
-// TestAVMIsStoppedOnce has an engine show a VM as up for a while after it was stopped: P1. The host refuses a second
-// stop, and none is asked for.
+// TestAVMIsStoppedOnce has an engine show a VM as up for the next three looks after it was stopped: P1. The host refuses
+// a second stop, and none is asked for.
 func TestAVMIsStoppedOnce(t *testing.T) {
 	t.Parallel()
-	slow := quick
-	slow.PowerDown = 2 * time.Second
-	s := newSite(t, slow)
+	s := newHeldSite(t, func(s *site) bool {
+		stopped, looks := false, 0
+
+		for _, r := range s.sim.Requests() {
+			stopped = stopped || strings.HasSuffix(r.Path, "/stop")
+			if stopped && r.Method == http.MethodGet && strings.HasPrefix(r.Path, "/api/vms/") {
+				looks++
+			}
+		}
+
+		return stopped && looks < 3
+	})
 	w := newWorkspace(t, s).config(startedVM)
 	w.apply()
 	w.destroy()
@@ -230,7 +241,7 @@ func TestAVMThatGoesWhileItIsStoppedOrStarted(t *testing.T) {
 					must(t, s.client.StopVM(t.Context(), vm.ID, true))
 				}
 
-				waitFor(t, func() bool { return s.client.DeleteVM(t.Context(), vm.ID) == nil })
+				s.deleteVM(t, vm.ID)
 			})
 		}, nil)
 

@@ -8,6 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 func TestATagFromCreationToDestruction(t *testing.T) {
@@ -224,7 +225,7 @@ resource "ovirt_vm_optimize_cpu_settings" "a" {
 	}
 
 	w.settled()
-	waitFor(t, func() bool { return s.client.DeleteVM(t.Context(), engine.ID(vm)) == nil }) // R11
+	s.deleteVM(t, engine.ID(vm)) // R11
 	w.wants("ovirt_vm.a", "create", "ovirt_vm_graphics_consoles.a", "create", "ovirt_vm_optimize_cpu_settings.a",
 		"create")
 	w.succeed("destroy", "-auto-approve", "-no-color", "-input=false", "-refresh=false")
@@ -273,7 +274,11 @@ data "ovirt_disk_attachments" "a" { vm_id = ovirt_vm.a.id }
 func TestTwoOfOneNameAtTheSameMoment(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
-	must(t, s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/(tags|affinitygroups)$", DelayMillis: 500}))
+	must(t, s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/(tags|affinitygroups)$", Action: "hold"}))
+	go func() {
+		wait.Until(t, "all four requests are there", func() bool { return s.sim.Hits() == 4 })
+		s.sim.ClearFaults()
+	}()
 	const one = `
 resource "ovirt_tag" "%[1]s" {
   name = "twice"

@@ -3,9 +3,11 @@ package tfprovider
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +17,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // panicking is the provider with a bug.
@@ -26,7 +30,12 @@ func (panicking) Configure(context.Context, provider.ConfigureRequest, *provider
 }
 
 // served is a terraform.Provider that serves one provider.
-type served struct{ provider.Provider }
+type served struct {
+	provider.Provider
+	// closing is called when the run closes its endpoint, and closed once it has; nil where a test does not ask.
+	closing func(endpoint net.Addr)
+	closed  func()
+}
 
 func (served) Address() string { return Address }
 
@@ -36,7 +45,14 @@ func (s served) Serve(ctx context.Context, _ terraform.Use) (*plugin.ReattachCon
 		return nil, nil, err
 	}
 
-	return endpoint.Config, endpoint.Close, nil
+	return endpoint.Config, func() {
+		if s.closing != nil {
+			s.closing(endpoint.Config.Addr)
+			defer s.closed()
+		}
+
+		endpoint.Close()
+	}, nil
 }
 
 const lookUp = `
@@ -68,27 +84,32 @@ func TestAPanicInTheProviderFailsItsRunAndNoMore(t *testing.T) {
 	}
 	healthy := New(Options{})
 	_, err = terraform.NewExecutor(testenv.Executable(t), served{
-		panicking{healthy},
+		Provider: panicking{healthy},
 	}, t.TempDir()).Apply(t.Context(), request)
 	var failed *terraform.DiagnosticError
 	if !errors.As(err, &failed) || !strings.Contains(err.Error(), "the provider panicked in Configure: out of cheese") {
 		t.Errorf("the run ended with %v", err)
 	}
 
-	_, err = terraform.NewExecutor(testenv.Executable(t), served{healthy}, t.TempDir()).Apply(t.Context(), request)
+	_, err = terraform.NewExecutor(testenv.Executable(t), served{Provider: healthy}, t.TempDir()).
+		Apply(t.Context(), request)
 	if err != nil {
 		t.Errorf("the next run: %v", err)
 	}
 }
 
-// TestAnEndpointEndsAfterItsCalls kills Terraform, as far as the endpoint can see, while the engine makes a tag.
+// TestAnEndpointEndsAfterItsCalls kills Terraform, as far as the endpoint can see, while the engine makes a tag. The
+// engine goes on once the endpoint takes no more calls: one that does not wait for those it has ends before the tag is
+// made.
 func TestAnEndpointEndsAfterItsCalls(t *testing.T) {
 	reached, release := make(chan struct{}), make(chan struct{})
+	var made, early atomic.Bool
 	sim, err := ovirtsim.New(ovirtsim.Options{Gate: func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/tags") {
 				close(reached)
 				<-release
+				defer made.Store(true)
 			}
 
 			next.ServeHTTP(w, r)
@@ -100,7 +121,12 @@ func TestAnEndpointEndsAfterItsCalls(t *testing.T) {
 
 	t.Cleanup(sim.Close)
 	main := strings.NewReplacer("%URL%", sim.URL()+"/api", "%PASSWORD%", sim.Password()).Replace(lookUp)
-	x := terraform.NewExecutor(testenv.Executable(t), served{New(Options{Sessions: &engine.Sessions{}})}, t.TempDir())
+	closing := make(chan net.Addr, 1)
+	x := terraform.NewExecutor(testenv.Executable(t), served{
+		Provider: New(Options{Sessions: &engine.Sessions{}}),
+		closing:  func(endpoint net.Addr) { closing <- endpoint },
+		closed:   func() { early.Store(!made.Load()) },
+	}, t.TempDir())
 	x.StopGrace = time.Millisecond // killed at once
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -111,20 +137,25 @@ func TestAnEndpointEndsAfterItsCalls(t *testing.T) {
 		})
 		ended <- err
 	}()
-	<-reached
+	wait.Receive(t, "the engine is to make the tag", reached)
 	cancel()
 
-	select {
-	case err := <-ended:
-		t.Errorf("the run ended while the engine worked: %v", err)
-	case <-time.After(500 * time.Millisecond): // a window in which nothing may happen
-	}
+	endpoint := wait.Receive(t, "the endpoint is closed", closing)
+	wait.Until(t, "the endpoint takes no more calls", func() bool {
+		connection, err := (&net.Dialer{}).DialContext(t.Context(), endpoint.Network(), endpoint.String())
+		if err == nil {
+			_ = connection.Close()
+		}
 
+		return err != nil
+	})
 	close(release)
-	if err := <-ended; err == nil {
+
+	if err := wait.Receive(t, "the run ends", ended); err == nil {
 		t.Error("the run succeeded")
 	}
 
+	check.Equal(t, "the endpoint ended before its call", early.Load(), false)
 	if got := sim.Summary().Tags; got != 1 {
 		t.Errorf("the engine has %d tags", got)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 const gib = 1 << 30
@@ -392,7 +393,7 @@ data "ovirt_template_disk_attachments" "t" {
 	other.destroy()
 
 	must(t, s.client.DeleteTemplate(t.Context(), engine.ID(id)))
-	waitFor(t, func() bool {
+	wait.Until(t, "the template is gone", func() bool {
 		_, err := s.client.TemplateByID(t.Context(), engine.ID(id))
 		return engine.IsNotFound(err)
 	})

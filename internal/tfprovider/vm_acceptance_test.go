@@ -22,8 +22,10 @@ import (
 	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // machine is a VM as CAPOLVM renders it.
@@ -268,12 +270,12 @@ func TestAnImportOfAVMWhoseTemplateHasAnInitialization(t *testing.T) {
 	golden.apply()
 	must(t, s.client.StopVM(t.Context(), engine.ID(golden.text("ovirt_vm.a", "id")), true))
 	var template *engine.Template
-	waitFor(t, func() bool {
+	wait.Until(t, "a template is made of the VM", func() bool {
 		var err error
 		template, err = s.client.CreateTemplate(t.Context(), "golden", "", engine.ID(golden.text("ovirt_vm.a", "id")))
 		return err == nil
 	})
-	waitFor(t, func() bool {
+	wait.Until(t, "the template is ready", func() bool {
 		found, err := s.client.TemplateByID(t.Context(), template.ID)
 		return err == nil && found.Status == "ok"
 	})
@@ -462,7 +464,9 @@ func TestWhatWaitsForTheNextStartIsNoDifferenceAndNotForgotten(t *testing.T) { /
 	}
 
 	must(t, s.client.StopVM(t.Context(), engine.ID(id), true))
-	waitFor(t, func() bool { return settings().Now.Status == engine.VMDown && *settings().Now.Memory == 32<<30 })
+	wait.Until(t, "the VM is down and has what waited for that", func() bool {
+		return settings().Now.Status == engine.VMDown && *settings().Now.Memory == 32<<30
+	})
 	now := settings().Now
 	check.Equal(t, "now.Console.Enabled", now.Console.Enabled, false)
 	check.Equal(t, "*now.Soundcard", *now.Soundcard, false)
@@ -510,7 +514,7 @@ func TestWhatWasDeletedOutsideIsPlannedAnew(t *testing.T) { // R11
 	id := w.text("ovirt_vm.a", "id")
 	gone := func() {
 		must(t, s.client.StopVM(t.Context(), engine.ID(id), true))
-		waitFor(t, func() bool { return s.client.DeleteVM(t.Context(), engine.ID(id)) == nil })
+		s.deleteVM(t, engine.ID(id))
 	}
 	gone()
 	w.wants("ovirt_vm.a", "create", "ovirt_nic.a", "create", "ovirt_vm_start.a", "create")
@@ -525,12 +529,9 @@ func TestADuplicateNameFailsAtOnceAndNamesTheOwner(t *testing.T) { // R4
 	first := newWorkspace(t, s).config(machine)
 	first.apply()
 	second := newWorkspace(t, s).config(strings.Replace(machine, `"owner <of>`, `"another <of>`, 1))
-	begin := time.Now()
+	tried := s.count("POST", "/api/vms")
 	message := second.fail()
-	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("it took %s", took)
-	}
-
+	check.Equal(t, "tries", s.count("POST", "/api/vms")-tried, 1)
 	check.Contains(t, "message", message, "already in use")
 	check.Contains(t, "message", message, first.text("ovirt_vm.a", "id"))
 	check.Contains(t, "message", message, "owner <of> a")
@@ -556,43 +557,40 @@ func TestAVMThatRunsIsStartedAndDeletedAsAnyOther(t *testing.T) { // R4
 
 func TestAnInterruptedBootLeavesNothingPoisoned(t *testing.T) { // R2, R4
 	t.Parallel()
-	slow := quick
-	slow.PowerUp = 3 * time.Second
-	s := newSite(t, slow)
+	var interrupted atomic.Bool
+	boots := func(s *site) bool {
+		return slices.ContainsFunc(s.sim.VMs(), func(vm ovirtsim.VMInfo) bool {
+			return vm.Name == "a" && vm.Status == "powering_up"
+		})
+	}
+	s := newHeldSite(t, func(s *site) bool { return boots(s) && !interrupted.Load() })
 	w := newWorkspace(t, s).config(machine)
 
 	// Another run at the same time is not touched.
 	other := newWorkspace(t, s).config(strings.Replace(machine, `name        = "a"`, `name        = "other"`, 1))
-	var wait sync.WaitGroup
-	wait.Go(func() {
+	var others sync.WaitGroup
+	others.Go(func() {
 		if output, exit := other.run("apply", "-auto-approve", "-no-color", "-input=false"); exit != 0 {
 			t.Errorf("the other run ended with %d:\n%s", exit, output)
 		}
 	})
-	w.interruptWhen(func() bool {
-		for _, vm := range s.sim.VMs() {
-			if vm.Name == "a" && vm.Status == "powering_up" {
-				return true
-			}
-		}
-
-		return false
-	})
+	w.interruptWhen(func() bool { return boots(s) })
+	interrupted.Store(true)
 	w.apply()
 	w.settled()
-	wait.Wait()
+	others.Wait()
 	w.destroy()
 }
 
 func TestATransientStatusPlansNothing(t *testing.T) { // R7
 	t.Parallel()
 	slow := quick
-	slow.PowerUp = time.Minute
+	slow.PowerUp = time.Hour
 	s := newSite(t, slow)
 	w := newWorkspace(t, s).config(machine)
 	w.options.ReturnOnStart = true
 	w.apply()
-	waitFor(t, func() bool { return s.vm(t, "a").Status == "powering_up" })
+	wait.Until(t, "the VM boots", func() bool { return s.vm(t, "a").Status == "powering_up" })
 	w.settled()
 
 	t.Run("but a VM that is down is started, not made anew", func(t *testing.T) {
@@ -601,7 +599,7 @@ func TestATransientStatusPlansNothing(t *testing.T) { // R7
 		w.apply()
 		id := w.text("ovirt_vm.a", "id")
 		must(t, s.client.StopVM(t.Context(), engine.ID(id), true))
-		waitFor(t, func() bool { return s.vm(t, "a").Status == engine.VMDown })
+		wait.Until(t, "the VM is down", func() bool { return s.vm(t, "a").Status == engine.VMDown })
 		w.wants("ovirt_vm_start.a", "update")
 		w.apply()
 		if vm := s.vm(t, "a"); vm.ID.String() != id || vm.Status != engine.VMUp {
@@ -612,35 +610,14 @@ func TestATransientStatusPlansNothing(t *testing.T) { // R7
 	})
 }
 
-func TestAStatusIsNoticedWithinTwoSeconds(t *testing.T) {
-	timings := quick
-	timings.PowerUp = 4 * time.Second
-	s := newSite(t, timings)
-	w := newWorkspace(t, s).config(machine)
-	w.apply()
-	ended := time.Now()
-	var started time.Time
-
-	for _, r := range s.sim.Requests() {
-		if strings.HasSuffix(r.Path, "/start") {
-			started = r.Time
-		}
-	}
-
-	// one second is the executor's
-	if late := ended.Sub(started) - timings.Launch - timings.PowerUp; late > 3*time.Second {
-		t.Errorf("apply ended %s after the VM was up", late)
-	}
-}
-
 func TestTwoEnginesAtOnceNeverMix(t *testing.T) { // R1
 	t.Parallel()
-	var wait sync.WaitGroup
+	var runs sync.WaitGroup
 
 	for range 2 {
 		s := newSite(t, quick)
 		w := newWorkspace(t, s).config(machine)
-		wait.Go(func() {
+		runs.Go(func() {
 			if output, exit := w.run("apply", "-auto-approve", "-no-color", "-input=false"); exit != 0 {
 				t.Errorf("apply ended with %d:\n%s", exit, output)
 			} else if left := s.sim.Summary(); left.VMs != 1 || left.NICs != 1 {
@@ -649,7 +626,7 @@ func TestTwoEnginesAtOnceNeverMix(t *testing.T) { // R1
 		})
 	}
 
-	wait.Wait()
+	runs.Wait()
 }
 
 func TestUserDataIsHiddenInPlans(t *testing.T) { // R15
@@ -803,12 +780,12 @@ data "ovirt_wait_for_ip" "a" {
 		).config(strings.Split(machine, `resource "ovirt_vm_start"`)[0] +
 			`data "ovirt_wait_for_ip" "a" { vm_id = ovirt_vm.a.id }`)
 		w.apply()
-		waitFor(t, func() bool { return s.vm(t, "a").Status == engine.VMDown })
-		begin := time.Now()
+		wait.Until(t, "the VM is down", func() bool { return s.vm(t, "a").Status == engine.VMDown })
+		before := s.count("GET", "/reporteddevices")
 		w.apply()
 		w.destroy()
-		if took := time.Since(begin); took > 20*time.Second {
-			t.Errorf("it took %s", took)
+		if looks := s.count("GET", "/reporteddevices") - before; looks > 3 { // one for each time that it is read
+			t.Errorf("it looked for an address %d times", looks)
 		}
 	})
 	t.Run("a wait can be interrupted", func(t *testing.T) {

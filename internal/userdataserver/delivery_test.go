@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -25,6 +26,8 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/servingcert"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 var authorityKey = client.ObjectKey{Namespace: "capolvm-system", Name: "authority"}
@@ -158,19 +161,15 @@ func TestAPointerIsGoodForOneVM(t *testing.T) {
 		t.Fatalf("the VM gets %d with %d bytes", code, len(body))
 	}
 
-	secret := s.secret()
-	for range 500 { // the VM has its data before the server hears that it was sent
-		if len(secret.Data) == 0 {
-			break
+	// The VM has its data before the server hears that it was sent.
+	wait.For(t, "what was delivered is dropped", func() error {
+		if keys := len(s.secret().Data); keys > 0 {
+			return fmt.Errorf("%d keys are kept", keys)
 		}
 
-		time.Sleep(10 * time.Millisecond)
-		secret = s.secret()
-	}
-
-	if len(secret.Data) != 0 || !strings.Contains(secret.Annotations[deliveredAnnotation], " 127.0.0.1:") {
-		t.Errorf("what was delivered is kept: %d keys, %v", len(secret.Data), secret.Annotations)
-	}
+		return nil
+	})
+	check.Contains(t, "who got it", s.secret().Annotations[deliveredAnnotation], " 127.0.0.1:")
 
 	if code, _ := s.fetch(changed); code != http.StatusForbidden {
 		t.Errorf("the second one gets %d", code)

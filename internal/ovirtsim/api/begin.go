@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
@@ -133,7 +132,7 @@ func (s *Engine) seedVM(dc inventory.DataCenter, want inventory.VM) error {
 			return err
 		}
 
-		made.Host, made.Started = placed.ID, time.Now()
+		made.Host, made.Started = placed.ID, s.now()
 		s.settle(made, store.StatusUp)
 		s.boot(made)
 	}

@@ -29,7 +29,7 @@ var diskRoutes = []route{
 
 // arrangeDisk locks a disk until an operation on it ends.
 func (s *Engine) arrangeDisk(d *store.Disk, status string, in time.Duration) {
-	d.Status, d.Until = store.StatusLocked, store.Transition{Status: status, At: time.Now().Add(in)}
+	d.Status, d.Until = store.StatusLocked, store.Transition{Status: status, At: s.now().Add(in)}
 	s.store.Disks.Put(d.ID, d)
 	s.wakeDisk(d)
 }

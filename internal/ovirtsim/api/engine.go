@@ -26,6 +26,8 @@ type Settings struct {
 	// TokenLifetime is how long a session lives.
 	TokenLifetime time.Duration
 	Timings       Timings
+	// Clock of what takes time; nil means the machine's.
+	Clock Clock
 	// Guest is what runs in the VMs; nil means that they start and do nothing.
 	Guest Guest
 	// Images is the folder of uploaded images.
@@ -58,6 +60,10 @@ type Engine struct {
 // NewEngine makes an engine that answers from a store, where a new one gets what the inventory wants beyond its
 // objects. What was on its way in a store that was used before goes on. Close stops it.
 func NewEngine(settings Settings, from *store.Store, inventory inventory.Inventory, resumed bool) (*Engine, error) {
+	if settings.Clock == nil {
+		settings.Clock = systemClock{}
+	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Engine{
 		settings: settings, version: cmp.Or(inventory.Version, defaultVersion), store: from, ctx: ctx, cancel: cancel,
@@ -109,6 +115,9 @@ func (s *Engine) Version() string { return s.version }
 
 // Guest is what runs in the VMs; nil means nothing.
 func (s *Engine) Guest() Guest { return s.settings.Guest }
+
+// now is the time of the engine's clock.
+func (s *Engine) now() time.Time { return s.settings.Clock.Now() }
 
 // Done is closed when the engine stops.
 func (s *Engine) Done() <-chan struct{} { return s.ctx.Done() }

@@ -132,7 +132,7 @@ func fenceHost(c *call) (*wire.Element, error) {
 
 // Lose is a host that is not reached any more: its VMs are unknown until it has been fenced.
 func (s *Engine) Lose(h *store.Host) {
-	h.Status, h.FailedAt = store.HostNonResponsive, time.Now()
+	h.Status, h.FailedAt = store.HostNonResponsive, s.now()
 	s.store.Hosts.Put(h.ID, h)
 	s.event(12, "error", "Host "+h.Name+" is non responsive.", eventOf{host: h.ID})
 	s.turnBack(h)

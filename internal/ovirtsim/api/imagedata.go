@@ -33,7 +33,7 @@ func (s *Engine) touch(t *ticket, first, end int64) error {
 			t.transfer.Ticket)
 	}
 
-	t.transfer.LastActivity = time.Now()
+	t.transfer.LastActivity = s.now()
 	t.transfer.Covered = cover(t.transfer.Covered, first, end)
 
 	t.transfer.Transferred = 0

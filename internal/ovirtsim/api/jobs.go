@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
@@ -29,7 +28,7 @@ const (
 
 // work notes an operation as a job. It ends with finish of the object that it waits for, at once where that is empty.
 func (c *call) work(description, waits string) {
-	now := time.Now()
+	now := c.now()
 	made := &store.Job{
 		ID:          store.NewID(),
 		Description: description,
@@ -51,7 +50,7 @@ func (c *call) work(description, waits string) {
 func (s *Engine) finish(waits string) {
 	for _, j := range s.store.Jobs.Rows {
 		if j.Waits == waits && j.Status == "started" {
-			j.Status, j.Ended = "finished", time.Now()
+			j.Status, j.Ended = "finished", s.now()
 			s.store.Jobs.Put(j.ID, j)
 		}
 	}
@@ -138,7 +137,7 @@ func (s *Engine) event(code int64, severity, description string, of eventOf) {
 		VM:          of.vm,
 		VMName:      s.store.VMName(of.vm),
 		Host:        of.host,
-		Time:        time.Now(),
+		Time:        s.now(),
 	}
 	s.store.Events.Put(fmt.Sprintf("%012d", made.ID), made)
 	trim(s.store.Events, maxEvents, store.EventKey)

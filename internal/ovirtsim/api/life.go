@@ -31,7 +31,7 @@ var lifeRoutes = []route{
 // arrange plans the VM's next change of status, instead of what was planned before.
 func (s *Engine) arrange(v *store.VM, status string, in time.Duration) {
 	v.Epoch++
-	v.Until = store.Transition{Status: status, At: time.Now().Add(in)}
+	v.Until = store.Transition{Status: status, At: s.now().Add(in)}
 	s.store.VMs.Put(v.ID, v)
 	s.wake(v)
 }
@@ -55,7 +55,7 @@ func (s *Engine) wake(v *store.VM) {
 
 // at runs a change of the inventory at a time, unless the simulator has ended.
 func (s *Engine) at(when time.Time, change func()) {
-	time.AfterFunc(time.Until(when), func() {
+	s.settings.Clock.At(when, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.ctx.Err() != nil {
@@ -129,7 +129,7 @@ func (s *Engine) comeUp(v *store.VM) {
 	s.boot(v)
 	s.drain()
 	if s.settings.GuestFault(GuestCrashes, v.Name) {
-		s.at(time.Now().Add(s.settings.Timings.PowerUp), func() { s.Crash(v) })
+		s.at(s.now().Add(s.settings.Timings.PowerUp), func() { s.Crash(v) })
 	}
 }
 
@@ -173,7 +173,7 @@ func (s *Engine) completeCreation(v *store.VM) {
 // down is the end of a VM's run, however it came.
 func (s *Engine) down(v *store.VM) {
 	s.event(33, "normal", "VM "+v.Name+" is down.", eventOf{vm: v.ID, host: v.Host})
-	v.Host, v.Destination, v.Stopped, v.Drive, v.OnceRun, v.Stopping = "", "", time.Now(), nil, false, false
+	v.Host, v.Destination, v.Stopped, v.Drive, v.OnceRun, v.Stopping = "", "", s.now(), nil, false, false
 	waited := v.Next
 	v.Next = nil
 	s.settle(v, store.StatusDown)
@@ -213,7 +213,7 @@ func (s *Engine) launchOn(v *store.VM, want string) error {
 		return err
 	}
 
-	v.Host, v.Status, v.GuestError, v.StopReason, v.Started = placed.ID, store.StatusWaitForLaunch, "", nil, time.Now()
+	v.Host, v.Status, v.GuestError, v.StopReason, v.Started = placed.ID, store.StatusWaitForLaunch, "", nil, s.now()
 	v.DriveID = ""
 	if v.Drive = nil; !v.Initialized {
 		v.Drive = v.Initialization.Clone()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
@@ -166,7 +165,7 @@ func addSnapshot(c *call) (*wire.Element, error) {
 // arrangeSnapshot locks a snapshot until an operation on it ends.
 func (s *Engine) arrangeSnapshot(of *store.Snapshot, status string) {
 	of.Status = store.StatusLocked
-	of.Until = store.Transition{Status: status, At: time.Now().Add(s.settings.Timings.Clone)}
+	of.Until = store.Transition{Status: status, At: s.now().Add(s.settings.Timings.Clone)}
 	s.store.Snapshots.Put(of.ID, of)
 	s.wakeSnapshot(of)
 }

@@ -181,7 +181,7 @@ func (s *Engine) openSession(user string) (token string) {
 	s.sessionsMu.Lock()
 	defer s.sessionsMu.Unlock()
 	s.forgetExpired() // those of clients that never log out must not pile up
-	s.sessions[token] = session{user: user, expiry: time.Now().Add(s.settings.TokenLifetime)}
+	s.sessions[token] = session{user: user, expiry: s.now().Add(s.settings.TokenLifetime)}
 
 	return token
 }
@@ -310,12 +310,12 @@ func (s *Engine) useSession(token string) (string, bool) {
 	s.sessionsMu.Lock()
 	defer s.sessionsMu.Unlock()
 	found, known := s.sessions[token]
-	if !known || time.Now().After(found.expiry) {
+	if !known || s.now().After(found.expiry) {
 		delete(s.sessions, token)
 		return "", false
 	}
 
-	found.expiry = time.Now().Add(s.settings.TokenLifetime)
+	found.expiry = s.now().Add(s.settings.TokenLifetime)
 	s.sessions[token] = found
 
 	return found.user, true
@@ -346,7 +346,7 @@ func (s *Engine) Sessions() (live, logins int) {
 
 // forgetExpired drops the sessions that have expired; sessionsMu is held.
 func (s *Engine) forgetExpired() {
-	now := time.Now()
+	now := s.now()
 	maps.DeleteFunc(s.sessions, func(_ string, one session) bool { return now.After(one.expiry) })
 }
 

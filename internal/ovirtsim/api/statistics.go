@@ -1,8 +1,6 @@
 package api
 
 import (
-	"time"
-
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
@@ -174,7 +172,7 @@ func vmStatistics(c *call) (*wire.Element, error) {
 	}
 
 	if v.Host != "" {
-		values["elapsed.time"] = int64(time.Since(v.Started).Seconds())
+		values["elapsed.time"] = int64(c.now().Sub(v.Started).Seconds())
 	}
 
 	return c.statistics(vmStatisticNames, wire.Ref("vm", "vms", v.ID), values), nil

@@ -227,7 +227,7 @@ func (c *call) templateOf(v *store.VM, in *wire.Element) *store.Template {
 		Status:         store.StatusLocked,
 		Version:        1,
 		VersionName:    cmp.Or(in.Value("version", "version_name"), store.BaseVersion),
-		Created:        time.Now(),
+		Created:        c.now(),
 		Consoles:       slices.Clone(v.Consoles),
 		Initialization: v.Initialization.Clone(),
 		Kubernetes:     v.Kubernetes,
@@ -282,7 +282,7 @@ func (c *call) copyInto(made *store.Template, v *store.VM) {
 }
 
 func (s *Engine) arrangeTemplate(t *store.Template, status string, in time.Duration) {
-	t.Status, t.Until = store.StatusLocked, store.Transition{Status: status, At: time.Now().Add(in)}
+	t.Status, t.Until = store.StatusLocked, store.Transition{Status: status, At: s.now().Add(in)}
 	s.store.Templates.Put(t.ID, t)
 	s.wakeTemplate(t)
 }

@@ -125,7 +125,7 @@ func addTransfer(c *call) (*wire.Element, error) {
 		Host:              c.transferHost(d),
 		TimeoutPolicy:     cmp.Or(in.Value("timeout_policy"), "legacy"),
 		InactivityTimeout: cmp.Or(in.Number("inactivity_timeout"), 60),
-		LastActivity:      time.Now(),
+		LastActivity:      c.now(),
 	}
 	d.Status, d.Until = store.StatusLocked, store.Transition{}
 	c.store.Disks.Put(d.ID, d)
@@ -149,7 +149,7 @@ func (c *call) transferHost(d *store.Disk) string {
 }
 
 func (s *Engine) arrangeTransfer(t *store.ImageTransfer, phase string, in time.Duration) {
-	t.Until = store.Transition{Status: phase, At: time.Now().Add(in)}
+	t.Until = store.Transition{Status: phase, At: s.now().Add(in)}
 	s.store.Transfers.Put(t.ID, t)
 	s.wakeTransfer(t)
 }
@@ -200,7 +200,7 @@ func (s *Engine) enter(t *store.ImageTransfer, phase string) {
 
 	switch phase {
 	case store.PhaseTransferring:
-		t.LastActivity = time.Now()
+		t.LastActivity = s.now()
 		s.watchActivity(t)
 	case store.PhaseFinishedCleanup, store.PhaseFailing:
 		if upload {
@@ -234,7 +234,7 @@ func (s *Engine) resumeUpload(t *store.ImageTransfer) {
 	case t.Phase == store.PhaseFinalizing:
 		s.verify(t)
 	case t.Phase == store.PhaseTransferring:
-		t.LastActivity = time.Now()
+		t.LastActivity = s.now()
 		s.watchActivity(t)
 	}
 }
@@ -248,7 +248,7 @@ func (s *Engine) watchActivity(t *store.ImageTransfer) {
 	s.at(t.LastActivity.Add(time.Duration(t.InactivityTimeout)*time.Second), func() {
 		switch {
 		case s.store.Transfers.Get(t.ID) != t || t.Phase != store.PhaseTransferring:
-		case time.Since(t.LastActivity) < time.Duration(t.InactivityTimeout)*time.Second:
+		case s.now().Sub(t.LastActivity) < time.Duration(t.InactivityTimeout)*time.Second:
 			s.watchActivity(t)
 		case t.TimeoutPolicy == "pause" || t.TimeoutPolicy == "legacy" && t.Direction == "upload":
 			t.Phase = store.PhasePausedSystem
@@ -320,8 +320,8 @@ func resumeTransfer(c *call, t *store.ImageTransfer) error {
 	return nil
 }
 
-func extendTransfer(_ *call, t *store.ImageTransfer) error {
-	t.LastActivity = time.Now()
+func extendTransfer(c *call, t *store.ImageTransfer) error {
+	t.LastActivity = c.now()
 	return nil
 }
 
@@ -428,7 +428,7 @@ func (s *Engine) ticket(id string) (*ticket, error) {
 			size = max(d.Initial, d.Provisioned+d.Provisioned/10+1<<20)
 		}
 
-		t.LastActivity = time.Now()
+		t.LastActivity = s.now()
 
 		return &ticket{transfer: t, path: s.imagePath(d.ID), direction: t.Direction, size: size}, nil
 	}

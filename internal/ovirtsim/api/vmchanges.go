@@ -3,7 +3,6 @@ package api
 import (
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
@@ -90,7 +89,7 @@ func (c *call) vmOf(source *store.Template, home *store.Cluster) *store.VM {
 		Original:       source.ID,
 		Kubernetes:     source.Kubernetes,
 		Ignition:       source.Ignition,
-		Created:        time.Now(),
+		Created:        c.now(),
 		Consoles:       slices.Clone(source.Consoles),
 		Initialization: source.Initialization.Clone(),
 	}

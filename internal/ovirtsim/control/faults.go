@@ -40,9 +40,9 @@ type Fault struct {
 	// Reason and Detail make the answer a fault of the engine itself instead of HTML.
 	Reason string `json:"reason,omitempty"`
 	Detail string `json:"detail,omitempty"`
-	// Action is what happens else: hang (no answer until the client gives up), cut-before (the connection is closed,
-	// nothing has happened), cut-after (it has), expire-token (401, and the session is gone), malformed (an answer that
-	// breaks off).
+	// Action is what happens else: hang (no answer until the client gives up), hold (nothing until the faults are
+	// cleared, then all goes on), cut-before (the connection is closed, nothing has happened), cut-after (it has),
+	// expire-token (401, and the session is gone), malformed (an answer that breaks off).
 	Action string `json:"action,omitempty"`
 
 	// Guest is what goes wrong in VMs whose name matches VM: never-boots (stays in powering_up), lost-boot (goes down
@@ -56,11 +56,14 @@ type Fault struct {
 	Hits int `json:"hits,omitempty"`
 
 	path, vm *regexp.Regexp
+	// cleared is closed when the rule is removed.
+	cleared chan struct{}
 }
 
 // The actions and guest faults.
 const (
 	actionHang        = "hang"
+	actionHold        = "hold"
 	actionCutBefore   = "cut-before"
 	actionCutAfter    = "cut-after"
 	actionExpireToken = "expire-token"
@@ -68,8 +71,10 @@ const (
 )
 
 var (
-	faultActions = []string{"", actionHang, actionCutBefore, actionCutAfter, actionExpireToken, actionMalformed}
-	guestFaults  = []string{
+	faultActions = []string{
+		"", actionHang, actionHold, actionCutBefore, actionCutAfter, actionExpireToken, actionMalformed,
+	}
+	guestFaults = []string{
 		"",
 		api.GuestNeverBoots,
 		api.GuestLostBoot,
@@ -81,6 +86,7 @@ var (
 
 // compile checks a rule.
 func (f *Fault) compile() error {
+	f.cleared = make(chan struct{})
 	var err error
 	if f.path, err = regexp.Compile(f.Path); err != nil {
 		return fmt.Errorf("path is not a regular expression: %w", err)
@@ -172,6 +178,11 @@ func (s *Control) ClearFaults() {
 	defer s.Changed()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
+	for _, f := range s.faults {
+		close(f.cleared)
+	}
+
 	s.faults = nil
 }
 
@@ -224,6 +235,11 @@ func (s *Control) before(f *Fault, w http.ResponseWriter, r *http.Request) (answ
 		}
 
 		cut()
+	case f.Action == actionHold:
+		select {
+		case <-f.cleared:
+		case <-s.engine.Done():
+		}
 	case f.Action == actionCutBefore:
 		cut()
 	case f.Action == actionExpireToken:

@@ -88,7 +88,14 @@ func (s *Control) clearFault(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := len(s.faults)
-	s.faults = slices.DeleteFunc(s.faults, func(f *Fault) bool { return strconv.Itoa(f.ID) == id })
+	s.faults = slices.DeleteFunc(s.faults, func(f *Fault) bool {
+		found := strconv.Itoa(f.ID) == id
+		if found {
+			close(f.cleared)
+		}
+
+		return found
+	})
 	if len(s.faults) == before {
 		return fmt.Errorf("there is no fault %s", id)
 	}

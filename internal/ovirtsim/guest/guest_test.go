@@ -19,6 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // site makes user data as the kubeadm bootstrap provider does, and runs VMs.
@@ -177,7 +178,7 @@ func (p *powered) up() error {
 	p.site.t.Helper()
 	var err error
 	returned := false
-	eventually(p.site.t, "VM "+p.id+" neither comes up nor fails", func() bool {
+	wait.Until(p.site.t, "VM "+p.id+" comes up or fails", func() bool {
 		select {
 		case err = <-p.done:
 			returned = true
@@ -197,19 +198,6 @@ func (p *powered) halt() {
 	p.off()
 	<-p.done
 	p.site.guests.Halted(p.id)
-}
-
-func eventually(t *testing.T, complaint string, holds func() bool) {
-	t.Helper()
-
-	deadline := time.Now().Add(10 * time.Second)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatal(complaint)
-		}
-
-		time.Sleep(5 * time.Millisecond)
-	}
 }
 
 // mustStart powers a VM on and waits until it is a node.
@@ -338,7 +326,7 @@ func TestANodeIsOnItsDisk(t *testing.T) {
 
 func TestGuestsThatWouldNotComeUpSayWhy(t *testing.T) {
 	s := newSite(t, "127.40.2.5:6443")
-	s.guests.joinTimeout = 50 * time.Millisecond
+	s.guests.joinTimeout = 50 * time.Millisecond // it tries once at least
 	s.mustStart(machine("cp-1", "127.40.0.10", s.initData("v1.36.1")))
 	good := s.token()
 	err := s.client().Create(t.Context(), &corev1.Secret{

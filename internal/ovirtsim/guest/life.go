@@ -270,25 +270,27 @@ func (g *Guests) tryJoin(vmID string, m *member) error {
 // rejoin brings a restarted VM back as the node that it was: its kubelet starts static pods by itself, and registers as
 // soon as an API server answers.
 func (g *Guests) rejoin(b *boot, m *member, addresses []string) error {
-	return again(b.ctx, func() error {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if b.off() {
-			return b.ctx.Err()
-		}
+	return again(b.ctx, func() error { return g.tryRejoin(b, m, addresses) })
+}
 
-		if m.cluster.closed || !m.node.controlPlane && len(m.cluster.apiServers) == 0 {
-			return fmt.Errorf("%w: nothing serves the control plane endpoint %s", errNotYet, m.node.endpoint)
-		}
+func (g *Guests) tryRejoin(b *boot, m *member, addresses []string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if b.off() {
+		return b.ctx.Err()
+	}
 
-		if err := m.node.register(addresses); err != nil {
-			return err
-		}
+	if m.cluster.closed || !m.node.controlPlane && len(m.cluster.apiServers) == 0 {
+		return fmt.Errorf("%w: nothing serves the control plane endpoint %s", errNotYet, m.node.endpoint)
+	}
 
-		m.boot = b
+	if err := m.node.register(addresses); err != nil {
+		return err
+	}
 
-		return m.cluster.start(g.ctx, m.node)
-	})
+	m.boot = b
+
+	return m.cluster.start(g.ctx, m.node)
 }
 
 // lose marks the node of a run that ended as lost, and takes its API server away. A node that is up in another run is

@@ -1,13 +1,13 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // condition is the Ready condition of a node, which is there.
@@ -242,10 +243,7 @@ func TestAWorkerWaitsForItsControlPlane(t *testing.T) {
 	leader.halt()
 	vm := s.start(worker)
 	<-vm.reported
-	time.Sleep(2 * retry) // in which nothing must happen
-	if got := s.ready(worker.ID); got != "Unknown" {
-		t.Errorf("a worker without a control plane: %s", got)
-	}
+	s.expectWaiting(worker.ID)
 
 	s.mustStart(machine("cp-1", "127.40.0.10", ""))
 	if err := vm.up(); err != nil {
@@ -259,10 +257,7 @@ func TestAWorkerWaitsForItsControlPlane(t *testing.T) {
 	vm = s.start(worker)
 	<-vm.reported
 	s.mustStart(machine("cp-9", "127.40.0.19", s.initData("v1.36.1")))
-	time.Sleep(2 * retry)
-	if got := s.ready(worker.ID); got != "Unknown" {
-		t.Errorf("a worker of a cluster that is gone: %s", got)
-	}
+	s.expectWaiting(worker.ID)
 
 	s.guests.Removed(worker.ID)
 	if err := <-vm.done; err != nil {
@@ -272,6 +267,22 @@ func TestAWorkerWaitsForItsControlPlane(t *testing.T) {
 	err := s.client().Get(t.Context(), client.ObjectKey{Name: "worker-1"}, &corev1.Node{})
 	if client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("the node of another cluster: %v", err)
+	}
+}
+
+// expectWaiting has a VM that runs try to come back as the node that it was, in vain.
+func (s *site) expectWaiting(vmID string) {
+	s.t.Helper()
+	s.guests.mu.Lock()
+	b, m := s.guests.boots[vmID], s.guests.members[vmID]
+	s.guests.mu.Unlock()
+
+	if err := s.guests.tryRejoin(b, m, nil); !errors.Is(err, errNotYet) {
+		s.t.Errorf("the VM came back: %v", err)
+	}
+
+	if got := s.ready(vmID); got != "Unknown" {
+		s.t.Errorf("the node is %s", got)
 	}
 }
 
@@ -418,5 +429,5 @@ func TestCloseEndsEverything(t *testing.T) {
 		t.Error("a guest boots after the end")
 	}
 
-	eventually(t, "goroutines outlive Close", func() bool { return runtime.NumGoroutine() <= before })
+	wait.Until(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 }

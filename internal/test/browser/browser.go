@@ -20,6 +20,8 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // Faint is JavaScript for the texts whose contrast with what is behind them is below that of WCAG AA.
@@ -87,6 +89,10 @@ type View struct {
 func Open(t *testing.T, url string, width, height int64) *View {
 	t.Helper()
 	v := &View{t: t, ctx: start(t)}
+	// The browser lives as long as the context of the first call, which therefore has no limit.
+	if err := chromedp.Do(v.ctx); err != nil {
+		t.Fatal(err)
+	}
 
 	console := chromedp.Console(v.ctx)
 	go func() {
@@ -126,6 +132,7 @@ func start(t *testing.T) context.Context {
 		slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
 		chromedp.ExecPath(path),
 		chromedp.UserDataDir(t.TempDir()),
+		chromedp.WSURLReadTimeout(wait.Limit),
 		chromedp.DisableGPU,
 		// Without these it waits for hosts that a closed network does not have.
 		chromedp.Flag("disable-component-update", true),
@@ -136,9 +143,7 @@ func start(t *testing.T) context.Context {
 		options = append(options, chromedp.NoSandbox) // Chromium's sandbox refuses root
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
@@ -146,10 +151,18 @@ func start(t *testing.T) context.Context {
 	return ctx
 }
 
+// limited is the context of one call: no call may hang.
+func (v *View) limited() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(v.ctx, wait.Limit)
+}
+
 // Do does steps.
 func (v *View) Do(steps ...chromedp.Action[chromedp.Void]) {
 	v.t.Helper()
-	if err := chromedp.Do(v.ctx, steps...); err != nil {
+
+	ctx, cancel := v.limited()
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
 		v.t.Fatal(err)
 	}
 }
@@ -182,7 +195,10 @@ func (v *View) Complaints() []string {
 func Eval[T any](v *View, expression string, options ...chromedp.EvaluateOption) T {
 	v.t.Helper()
 
-	out, err := chromedp.Run(v.ctx, chromedp.Evaluate[T](expression, options...))
+	ctx, cancel := v.limited()
+	defer cancel()
+
+	out, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, options...))
 	if err != nil {
 		v.t.Fatalf("%s: %v", expression, err)
 	}
@@ -190,20 +206,23 @@ func Eval[T any](v *View, expression string, options ...chromedp.EvaluateOption)
 	return out
 }
 
+// untilLimit of Until is below that of its call, so that a failure shows the page.
+const untilLimit = wait.Limit - 30*time.Second
+
 // Until waits in the page for a condition. The page's policy forbids the library's own way, which makes functions of
 // text.
 func (v *View) Until(condition string) {
 	v.t.Helper()
 
 	ok := Eval[bool](v, fmt.Sprintf(`new Promise(done => {
-		const end = performance.now() + 40000
+		const end = performance.now() + %d
 		const look = () => {
 			let met = false
 			try { met = %s } catch { }
 			met || performance.now() > end ? done(Boolean(met)) : setTimeout(look, 20)
 		}
 		look()
-	})`, condition), chromedp.EvalAwaitPromise)
+	})`, untilLimit.Milliseconds(), condition), chromedp.EvalAwaitPromise)
 	if !ok {
 		v.t.Fatalf("waited in vain for %s; the page:\n%s", condition, Eval[string](v, `document.body.innerText`))
 	}
@@ -212,7 +231,10 @@ func (v *View) Until(condition string) {
 // Colors has the page be light or dark, and still.
 func (v *View) Colors(scheme string) {
 	v.t.Helper()
-	_, err := chromedp.Run(v.ctx, func(ctx context.Context, _ *chromedp.Target) (chromedp.Void, error) {
+	ctx, cancel := v.limited()
+	defer cancel()
+
+	_, err := chromedp.Run(ctx, func(ctx context.Context, _ *chromedp.Target) (chromedp.Void, error) {
 		_, err := chromedp.Call(
 			ctx,
 			emulation.SetEmulatedMedia,
@@ -252,7 +274,10 @@ func (v *View) Shoot(folder, name string, width, height int64) {
 	v.t.Helper()
 	v.Do(chromedp.EmulateViewport(width, height))
 
-	taken, err := chromedp.Run(v.ctx, chromedp.CaptureScreenshot())
+	ctx, cancel := v.limited()
+	defer cancel()
+
+	taken, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
 	if err != nil {
 		v.t.Fatal(err)
 	}

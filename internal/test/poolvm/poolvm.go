@@ -2,16 +2,15 @@
 package poolvm
 
 import (
-	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // Tag is that of the pools of most tests.
@@ -38,7 +37,14 @@ func Make(t testing.TB, session *engine.Client, tag, name, address string) engin
 		Initialization: configured(address),
 	}, nil)
 	check.Error(t, err, "")
-	check.Error(t, waitForDown(ctx, session, vm.ID), "")
+	wait.For(t, "the disks of VM "+name+" are made", func() error {
+		now, err := session.VM(ctx, vm.ID)
+		if err == nil && now.Status != engine.VMDown {
+			err = fmt.Errorf("the VM is %s", now.Status)
+		}
+
+		return err
+	})
 	_, err = session.CreateNIC(ctx, vm.ID, &engine.NIC{Name: "nic1", VNICProfile: engine.NewRef(profile.ID)})
 	check.Error(t, err, "")
 	check.Error(t, session.TagVM(ctx, vm.ID, tagNamed(t, session, tag)), "")
@@ -56,23 +62,6 @@ func configured(address string) *engine.Initialization {
 		Name: "enp1s0", OnBoot: true, BootProtocol: "static",
 		IP: &engine.IP{Address: address, Netmask: "255.255.255.0", Gateway: "10.0.0.1"},
 	}}}}
-}
-
-// waitForDown waits until the disks of a VM are made.
-func waitForDown(ctx context.Context, session *engine.Client, id engine.ID) error {
-	var last error
-
-	for range 500 {
-		vm, err := session.VM(ctx, id)
-		if err == nil && vm.Status == engine.VMDown {
-			return nil
-		}
-
-		last = err
-		time.Sleep(20 * time.Millisecond)
-	}
-
-	return fmt.Errorf("VM %s is not down: %w", id, last)
 }
 
 // tagNamed is the tag of that name, which is made where there is none.

@@ -40,6 +40,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/guest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
@@ -75,8 +76,8 @@ func StartAPIServer(ctx context.Context, tools *toolchain.Toolchain) (*APIServer
 			filepath.Join(assets, "manifests", "capi-core", "crd"),
 		},
 		ErrorIfCRDPathMissing:    true,
-		ControlPlaneStartTimeout: time.Minute,
-		ControlPlaneStopTimeout:  time.Minute,
+		ControlPlaneStartTimeout: wait.Limit,
+		ControlPlaneStopTimeout:  wait.Limit,
 	}}
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme,
 		ipamv1.AddToScheme, infrav1.AddToScheme} {
@@ -421,24 +422,10 @@ func (s *Site) Machine(name string, spoil func(*infrav1.OLVMMachineSpec)) *infra
 	return m
 }
 
-// Eventually waits for a condition; the error says what is not met. It asks less and less often: the API server of many
-// tests at once has other work.
+// Eventually waits for a condition; the error says what is not met.
 func (s *Site) Eventually(what string, check func() error) {
 	s.T.Helper()
-	deadline := time.Now().Add(90 * time.Second)
-
-	for pause := 25 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
-		err := check()
-		if err == nil {
-			return
-		}
-
-		if time.Now().After(deadline) {
-			s.T.Fatalf("%s: %v", what, err)
-		}
-
-		time.Sleep(pause)
-	}
+	wait.For(s.T, what, check)
 }
 
 // Object is one of ours.

@@ -16,7 +16,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Version that it answers.
@@ -98,7 +97,7 @@ func act(what, on string) (string, error) {
 		output, err := exec.CommandContext(context.Background(), on, "-c", "echo ran").CombinedOutput()
 		return string(output), err
 	case "connect":
-		connection, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "tcp", on)
+		connection, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", on)
 		if err == nil {
 			_ = connection.Close()
 		}
