@@ -8,6 +8,9 @@ LDFLAGS := -X github.com/capolvm/cluster-api-provider-olvm/internal/version.Vers
 
 UNIT_PACKAGES = $(shell go list ./... | grep -v -e /controllers$$ -e /e2e -e /internal/tfprovider$$)
 TOOLS := go run ./hack/tools
+# go build that says how far it is. The program that says so is compiled first, in ten seconds if no processor is busy.
+BUILD := while sleep 10; do echo "compiling what shows how far it is"; done & beat=$$!; go build -o /dev/null ./hack/build; \
+  built=$$?; kill $$beat; test $$built = 0 && go run ./hack/build
 # Dex is built with cgo; its test says so where there is no C compiler.
 TOOLS_OIDC := $(if $(shell command -v cc),tools-oidc)
 
@@ -19,8 +22,8 @@ help: ## Show this help
 
 .PHONY: demo
 demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-C, NODES=real has real kubelets, as root
-	@echo "demo: compiling the demo itself; the first time takes a minute or two"
-	@go build -o bin/demo ./hack/demo
+	@echo "demo: compiling the demo itself; the first time takes a few minutes"
+	@$(BUILD) -o bin/demo ./hack/demo
 	@exec bin/demo $(if $(KEEP),-keep) $(if $(NODES),-nodes=$(NODES))
 
 .PHONY: test
@@ -167,6 +170,7 @@ release: ## Make the artefacts of release VERSION (v0.1.0) in out/release: for c
 
 .PHONY: tools
 tools: ## Find or build etcd, kube-apiserver, Cluster API managers and an executor, into the cache
+	@$(BUILD) ./hack/tools
 	@$(TOOLS) plane executor
 
 # tools-GROUP is a folder of hack/tools. What is built before a test is not built in the time that the test has.

@@ -1,14 +1,10 @@
 package toolchain
 
 import (
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"golang.org/x/mod/modfile"
 
@@ -39,33 +35,6 @@ func TestToolsOfThePlaneAreBuiltInFewSteps(t *testing.T) {
 	} {
 		check.Equal(t, "the executable of "+pkg, tool{name: "a", pkg: pkg}.executable(), name)
 	}
-}
-
-// TestABuildSaysHowFarItIs reads what go build -v prints: a package every ten seconds, and an error.
-func TestABuildSaysHowFarItIs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var said []string
-		tools := &Toolchain{Progress: func(format string, args ...any) {
-			said = append(said, fmt.Sprintf(format, args...))
-		}}
-		out, in := io.Pipe()
-		go func() {
-			for _, line := range []string{"internal/goarch", "k8s.io/api/core/v1", "# k8s.io/client-go/rest",
-				"rest.go:1:2: undefined: x", "golang.org/x/net/http2"} {
-				time.Sleep(10 * time.Second)
-				_, _ = io.WriteString(in, line+"\n")
-			}
-
-			_ = in.Close()
-		}()
-
-		problems := tools.follow(out, func() int { return 10 }, time.Now())
-		check.Equal(t, "what is not progress", problems, "# k8s.io/client-go/rest\nrest.go:1:2: undefined: x\n")
-		check.Equal(t, "progress", said, []string{
-			"  2 of at most 10 packages, at most 1m15s left",
-			"  3 of at most 10 packages, at most 2m0s left",
-		})
-	})
 }
 
 // TestThePlaneIsBuiltOfTheVersionsOfTheProject compares the modules that both need: of one that differs, everything

@@ -24,6 +24,7 @@ import (
 	"github.com/hashicorp/hc-install/releases"
 	"golang.org/x/mod/modfile"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/heartbeat"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
 
@@ -280,6 +281,14 @@ func (t *Toolchain) say(format string, args ...any) {
 	}
 }
 
+// during runs a step that says nothing itself, and says that it still runs.
+func (t *Toolchain) during(what string, step func() error) error {
+	stop := heartbeat.Start(func(since time.Duration) { t.say("  %s, %.0f s so far", what, since.Seconds()) })
+	defer stop()
+
+	return step()
+}
+
 func (t *Toolchain) moduleDir(module string) string {
 	return filepath.Join(t.root, "hack", "tools", module)
 }
@@ -378,7 +387,12 @@ func (t *Toolchain) copyManifests(ctx context.Context, module, dir string) error
 			continue
 		}
 
-		source, err := t.ModuleSource(ctx, module, manager.module)
+		var source string
+
+		err := t.during("fetching the manifests of "+manager.name, func() (err error) {
+			source, err = t.ModuleSource(ctx, module, manager.module)
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("failed to find the manifests of %s: %w", manager.name, err)
 		}
@@ -464,7 +478,8 @@ func (t *Toolchain) EnsureExecutor(ctx context.Context) (terraform.Executable, e
 	}
 
 	t.say("no Terraform or OpenTofu of a fitting version is on PATH; downloading Terraform")
-	if err := downloadTerraform(ctx, t.executorDirs()[0]); err != nil {
+	err = t.during("downloading Terraform", func() error { return downloadTerraform(ctx, t.executorDirs()[0]) })
+	if err != nil {
 		t.say("the download failed; building OpenTofu instead")
 		if err := t.Build(ctx, "tofu"); err != nil {
 			return terraform.Executable{}, err
