@@ -19,6 +19,7 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,6 +56,8 @@ func TestAPlaneOnLoopbackAlone(t *testing.T) {
 	check.Error(t, plane.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "kubernetes"}, &service), "")
 	check.Error(t, plane.Failed(), "")
 
+	checkControllers(t, plane.Client)
+
 	// The others end, too, for the lack of it.
 	for _, name := range []string{"etcd", "kube-apiserver"} {
 		check.Error(t, syscall.Kill(childOf(t, name), syscall.SIGKILL), "")
@@ -64,11 +67,46 @@ func TestAPlaneOnLoopbackAlone(t *testing.T) {
 		}
 
 		log := filepath.Join(dir, "etcd.log")
-		check.Error(t, plane.Failed(), "etcd ended: the process ended; the last lines of "+log+":\n{")
+		check.Error(t, plane.Failed(), "etcd ended; the last lines of "+log+":\n{")
 
 		content, err := os.ReadFile(filepath.Join(dir, name+".log"))
 		check.Error(t, err, "")
 		check.Set(t, "the log of "+name, string(content))
+	}
+}
+
+// checkControllers has what belongs to an object that is deleted, and what is in a namespace that is deleted, deleted.
+func checkControllers(t *testing.T, c client.Client) {
+	t.Helper()
+
+	create := func(namespace, name string, owners ...metav1.OwnerReference) *corev1.ConfigMap {
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, OwnerReferences: owners,
+		}}
+		check.Error(t, c.Create(t.Context(), object), "")
+
+		return object
+	}
+
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "some"}}
+	check.Error(t, c.Create(t.Context(), namespace), "")
+
+	inside := create("some", "inside")
+	owner := create("default", "owner")
+	owned := create("default", "owned", metav1.OwnerReference{
+		APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID,
+	})
+
+	check.Error(t, c.Delete(t.Context(), owner), "")
+	check.Error(t, c.Delete(t.Context(), namespace), "")
+
+	for _, object := range []client.Object{owned, inside, namespace} {
+		err := error(nil)
+		for err == nil && t.Context().Err() == nil {
+			err = c.Get(t.Context(), client.ObjectKeyFromObject(object), object)
+		}
+
+		check.Error(t, err, "not found")
 	}
 }
 

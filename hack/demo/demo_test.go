@@ -114,6 +114,31 @@ func TestWait(t *testing.T) {
 	}
 }
 
+// TestABreakWhileTheServerHangs has both at once, as the end of etcd makes it: nobody waits for the answer.
+func TestABreakWhileTheServerHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, out := newDemo()
+		err := d.wait(t.Context(), goal{
+			unmet: "there is no cluster", limit: time.Minute,
+			look: func(ctx context.Context) (string, bool, error) {
+				<-ctx.Done()
+				return "", false, ctx.Err()
+			},
+			broken: func(context.Context) error {
+				if time.Since(d.start) < time.Second {
+					return nil
+				}
+
+				return errors.New("etcd ended")
+			},
+			missing: func(context.Context) string { return "" },
+		})
+		check.Error(t, err, "etcd ended")
+		check.Equal(t, "time until it is said", time.Since(d.start), time.Second)
+		check.Equal(t, "what is said", out.String(), "")
+	})
+}
+
 // TestAServerThatHangs has a look that does not return, as an API server that is stopped with SIGSTOP makes it.
 func TestAServerThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -22,6 +22,8 @@ const (
 	// lookInterval is how often a wait looks, and lookLimit how long one look may take.
 	lookInterval = 250 * time.Millisecond
 	lookLimit    = 5 * time.Second
+	// treeLimit is how long a demo that failed asks for the state of its cluster.
+	treeLimit = 3 * time.Second
 	// maxReminder is how many bytes a wait says about what is missing.
 	maxReminder = 160
 )
@@ -74,25 +76,43 @@ func (d *demo) wait(ctx context.Context, g goal) error {
 // errInterrupted ends a demo that the user has interrupted.
 var errInterrupted = errors.New("interrupted")
 
-// lookOnce looks at the goal, and at what makes it impossible.
+// sight is what one look at a goal has found.
+type sight struct {
+	seen    string
+	reached bool
+	err     error
+}
+
+// lookOnce looks at the goal, and meanwhile at what makes it impossible: an API server that hangs lets one wait.
 func (d *demo) lookOnce(ctx context.Context, g goal) (seen string, reached bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
 
-	seen, reached, err = g.look(ctx)
-	if reached {
-		return seen, true, nil
-	}
+	looked := make(chan sight, 1)
+	go func() {
+		seen, reached, err := g.look(ctx)
+		looked <- sight{seen, reached, err}
+	}()
 
-	if broken := g.broken(ctx); broken != nil {
-		return "", false, broken
-	}
+	for {
+		select {
+		case found := <-looked:
+			if found.reached {
+				return found.seen, true, nil
+			}
 
-	if err != nil { // the API server may be busy, and is not gone
-		seen = "the management cluster does not answer: " + shorten(err.Error())
-	}
+			if found.err != nil { // the API server may be busy, and is not gone
+				found.seen = "the management cluster does not answer: " + shorten(found.err.Error())
+			}
 
-	return seen, false, nil
+			return found.seen, false, g.broken(ctx)
+		case <-time.After(lookInterval):
+		}
+
+		if err := g.broken(ctx); err != nil {
+			return "", false, err
+		}
+	}
 }
 
 // limited asks with a time limit.
@@ -149,7 +169,7 @@ func (d *demo) trouble(ctx context.Context) string {
 	return tree.Trouble()
 }
 
-// explain says once why the demo failed: first the cause, then what the cluster looks like and where to look.
+// explain says once why the demo failed: first the cause, then where to look and what the cluster looks like.
 func (d *demo) explain(err error) {
 	if d.explained {
 		return
@@ -167,8 +187,8 @@ func (d *demo) explain(err error) {
 		return
 	}
 
-	d.printTree(d.errors)
 	fmt.Fprintf(d.errors, "\nThe logs of all processes: %s\n", filepath.Join(d.dir, "*.log"))
+	d.printTree(d.errors)
 }
 
 // printTree shows the cluster, if there is one.
@@ -177,12 +197,12 @@ func (d *demo) printTree(out io.Writer) {
 		return
 	}
 
-	ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), treeLimit)
 	defer cancel()
 
 	tree, err := d.tree(ctx)
 	if err != nil {
-		return
+		return // it may be the API server that broke
 	}
 
 	fmt.Fprintln(out)
@@ -192,7 +212,7 @@ func (d *demo) printTree(out io.Writer) {
 // stayUp waits for Ctrl-C. A process that ends meanwhile is named at once, and is the error in the end.
 func (d *demo) stayUp(ctx context.Context) (failed error) {
 	if d.explained {
-		fmt.Fprintf(d.errors, "The engine simulator: %s\nThe management cluster: export KUBECONFIG=%s\n\n",
+		fmt.Fprintf(d.errors, "\nThe engine simulator: %s\nThe management cluster: export KUBECONFIG=%s\n\n",
 			d.plane.Engine.UIURL, d.plane.Kubeconfig)
 	}
 

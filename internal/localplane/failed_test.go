@@ -48,7 +48,7 @@ func TestTail(t *testing.T) {
 		"a short log is all there": {"one\ntwo\n", "one\ntwo"},
 		"of a long one the end":    {strings.Repeat("x\n", 20) + "end\n", strings.Repeat("x\n", 7) + "end"},
 		"of a long line the beginning": {
-			strings.Repeat("y", 600) + "\nend\n", strings.Repeat("y", 500) + " …\nend",
+			strings.Repeat("y", 400) + "\nend\n", strings.Repeat("y", 300) + " …\nend",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

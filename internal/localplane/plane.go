@@ -54,6 +54,8 @@ const (
 	startLimit = 5 * time.Minute
 	// stopGrace is how long a process may take to end; our manager saves states meanwhile.
 	stopGrace = 60 * time.Second
+	// brokenGrace is how long it may take if etcd or kube-apiserver has ended.
+	brokenGrace = 3 * time.Second
 )
 
 // Options say what to run.
@@ -226,9 +228,29 @@ func (p *Plane) run(name, program string, args []string, env ...string) (*Proces
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.processes = append(p.processes, process)
-	p.undo = append(p.undo, func() { process.Stop(stopGrace) })
+	p.undo = append(p.undo, func() { process.Stop(p.grace()) })
 
 	return process, nil
+}
+
+// grace is how long a process may take to end now. Without an API server nothing can be saved any more.
+func (p *Plane) grace() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	for _, process := range p.processes {
+		if process.command != nil { // not of envtest
+			continue
+		}
+
+		select {
+		case <-process.Done():
+			return brokenGrace
+		default:
+		}
+	}
+
+	return stopGrace
 }
 
 // runOther is run for a program that others wrote. GOGC of this process holds for it too, as it does for etcd and

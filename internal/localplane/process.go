@@ -2,9 +2,7 @@ package localplane
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -128,7 +126,7 @@ func (p *Process) tail() string { return Tail(p.LogFile) }
 const (
 	// tailLines is how many lines of a log an error message has, and tailWidth how many bytes of each.
 	tailLines = 8
-	tailWidth = 500
+	tailWidth = 300
 )
 
 // Tail is the end of a log, for an error message: its last lines, without the ends of very long ones.
@@ -168,11 +166,14 @@ func (p *Process) WaitUntil(ctx context.Context, what string, ok func() bool) er
 	return nil
 }
 
-var errEnded = errors.New("the process ended")
-
-// ended says that the process has ended, why, and what it wrote last.
+// ended says that the process has ended, how, and what it wrote last.
 func (p *Process) ended() error {
-	return fmt.Errorf("%s ended: %w; the last lines of %s:\n%s", p.Name, cmp.Or(p.err, errEnded), p.LogFile, p.tail())
+	last := fmt.Sprintf("the last lines of %s:\n%s", p.LogFile, p.tail())
+	if p.err == nil {
+		return fmt.Errorf("%s ended; %s", p.Name, last)
+	}
+
+	return fmt.Errorf("%s ended: %w; %s", p.Name, p.err, last)
 }
 
 // Answers reports whether a URL answers with success.
