@@ -49,7 +49,9 @@ func build(ctx context.Context, pkg, output string) error {
 	intro := time.AfterFunc(briefly, func() { say("compiling %s", pkg) })
 	defer intro.Stop()
 
-	b := gobuild.Build{What: pkg, Flags: []string{"-o", output}, Packages: []string{pkg}, Say: say}
+	flags := []string{"-o", output, "-ldflags", gobuild.SmallLDFlags}
+	b := gobuild.Build{What: pkg, Flags: flags, Packages: []string{pkg}, Say: say}
+
 	if err := b.Run(ctx); err != nil {
 		return err
 	}

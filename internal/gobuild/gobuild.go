@@ -16,6 +16,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/heartbeat"
 )
 
+// SmallLDFlags leave out what debuggers alone need: linking takes a third less processor time. Traces of goroutines keep
+// their lines.
+const SmallLDFlags = "-s -w"
+
 // Build is a call of go build.
 type Build struct {
 	// What is built, for people.

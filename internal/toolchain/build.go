@@ -94,15 +94,14 @@ func buildGroups(tools []tool, versions map[string]string) []buildGroup {
 
 // ldflags are those of a tool of that version.
 func (t tool) ldflags(version string) string {
-	const small = "-s -w"
 	if t.stamp == "" {
-		return small
+		return gobuild.SmallLDFlags
 	}
 
 	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 
-	return fmt.Sprintf("%[1]s -X %[2]s.gitVersion=%[3]s -X %[2]s.gitMajor=%[4]s -X %[2]s.gitMinor=%[5]s", small,
-		t.stamp, version, parts[0], parts[1])
+	return fmt.Sprintf("%[1]s -X %[2]s.gitVersion=%[3]s -X %[2]s.gitMajor=%[4]s -X %[2]s.gitMinor=%[5]s",
+		gobuild.SmallLDFlags, t.stamp, version, parts[0], parts[1])
 }
 
 // majorVersion is the end of a package path that go build leaves out of the name of an executable.
@@ -197,7 +196,7 @@ func (t *Toolchain) buildCommands(ctx context.Context, dir string, names []strin
 		packages = append(packages, "./cmd/"+name)
 	}
 
-	flags := []string{"-o", dir + string(filepath.Separator)}
+	flags := []string{"-o", dir + string(filepath.Separator), "-ldflags", gobuild.SmallLDFlags}
 
 	return t.goBuild(ctx, strings.Join(names, ", "), t.root, append(os.Environ(), "CGO_ENABLED=0"), packages, flags)
 }

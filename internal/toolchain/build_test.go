@@ -37,6 +37,25 @@ func TestToolsOfThePlaneAreBuiltInFewSteps(t *testing.T) {
 	}
 }
 
+// TestEmbedded compares what programs without a checkout have with the checkout: they share the tools in the cache.
+func TestEmbedded(t *testing.T) {
+	checkout, err := New()
+	check.Error(t, err, "")
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+
+	embedded, err := Embedded()
+	check.Error(t, err, "")
+
+	for _, module := range []string{"plane", "oci", "tofu"} {
+		want, err := checkout.Dir(module)
+		check.Error(t, err, "")
+
+		got, err := embedded.Dir(module)
+		check.Error(t, err, "")
+		check.Equal(t, "folder of "+module, got, want)
+	}
+}
+
 // TestThePlaneIsBuiltOfTheVersionsOfTheProject compares the modules that both need: of one that differs, everything
 // that depends on it is compiled twice, and most of it depends on golang.org/x/net.
 func TestThePlaneIsBuiltOfTheVersionsOfTheProject(t *testing.T) {

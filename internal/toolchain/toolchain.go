@@ -56,7 +56,14 @@ var modules = map[string][]tool{
 			published: etcdRelease,
 		},
 		kubernetesTool("kube-apiserver"),
-		kubernetesTool("kube-controller-manager"),
+		{
+			// What is downloaded has all controllers; what is built has those that a plane needs.
+			name:      "kube-controller-manager",
+			pkg:       "./kube-controller-manager",
+			module:    "k8s.io/kubernetes",
+			stamp:     kubernetesStamp,
+			published: kubernetesRelease,
+		},
 		kubernetesTool("kubectl"),
 		capiManager("capi-core", "core", "cluster-api-controller"),
 		capiManager("capi-bootstrap-kubeadm", "bootstrap/kubeadm", "kubeadm-bootstrap-controller"),
@@ -293,16 +300,26 @@ func (t *Toolchain) moduleDir(module string) string {
 	return filepath.Join(t.root, "hack", "tools", module)
 }
 
-// Dir of a module's tools in the cache, by the content of its go.mod, and of its main.go where it has one: other
-// versions are other folders.
+// Dir of a module's tools in the cache, by the content of its go.mod and of the programs in it: other versions are other
+// folders.
 func (t *Toolchain) Dir(module string) (string, error) {
 	content, err := os.ReadFile(filepath.Join(t.moduleDir(module), "go.mod"))
 	if err != nil {
 		return "", fmt.Errorf("failed to read the versions of %s: %w", module, err)
 	}
 
-	if program, err := os.ReadFile(filepath.Join(t.moduleDir(module), "main.go")); err == nil {
+	err = filepath.WalkDir(t.moduleDir(module), func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" {
+			return err
+		}
+
+		program, err := os.ReadFile(path)
 		content = append(content, program...)
+
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("failed to read the programs of %s: %w", module, err)
 	}
 
 	return filepath.Join(
