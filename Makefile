@@ -7,6 +7,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.1
 LDFLAGS := -X github.com/capolvm/cluster-api-provider-olvm/internal/version.Version=$(VERSION)
 
 TOOLS := go run ./hack/tools
+# go build that says how far it is. The program that says so is compiled first, in ten seconds if no processor is busy.
+BUILD := while sleep 10; do echo "compiling what shows how far it is"; done & beat=$$!; go build -o /dev/null ./hack/build; \
+  built=$$?; kill $$beat; test $$built = 0 && go run ./hack/build
 # Dex is built with cgo; its test says so where there is no C compiler.
 TOOLS_OIDC := $(if $(shell command -v cc),tools-oidc)
 
@@ -18,8 +21,8 @@ help: ## Show this help
 
 .PHONY: demo
 demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-C, NODES=real has real kubelets, as root
-	@echo "demo: compiling the demo itself; the first time takes a minute or two"
-	@go build -o bin/demo ./hack/demo
+	@echo "demo: compiling the demo itself; the first time takes a few minutes"
+	@$(BUILD) -o bin/demo ./hack/demo
 	@exec bin/demo $(if $(KEEP),-keep) $(if $(NODES),-nodes=$(NODES))
 
 # Tests run programs, which go test does not see when it looks for an earlier result: each test is run anew.
@@ -110,6 +113,7 @@ release: ## Make the artefacts of release VERSION (v0.1.0) in out/release: for c
 
 .PHONY: tools
 tools: ## Find or build etcd, kube-apiserver, Cluster API managers and an executor, into the cache
+	@$(BUILD) ./hack/tools
 	@$(TOOLS) plane executor
 
 # tools-GROUP is a folder of hack/tools. What is built before a test is not built in the time that the test has.
@@ -130,6 +134,7 @@ generate: ## Generate deepcopy functions, CRDs, roles, cluster templates and the
 	go run ./hack/providerdocs
 	go run ./hack/managerflags >docs/operate/flags.md.new && mv docs/operate/flags.md.new docs/operate/flags.md
 	for module in plane oci tofu; do for kind in mod sum; do cp hack/tools/$$module/go.$$kind internal/toolchain/modules/$$module.$$kind || exit; done; done
+	cp hack/tools/plane/kube-controller-manager/main.go internal/toolchain/modules/plane.kube-controller-manager.txt
 	"$$($(TOOLS) -path apidocs/crd-ref-docs)" --source-path=api/v1 --config=hack/tools/apidocs/config.yaml --renderer=markdown --output-path=docs/user/api.md --max-depth=20 --log-level=ERROR
 
 .PHONY: verify

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testcsr"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
@@ -41,6 +42,7 @@ func startWorkloadServer() (*workloadServer, error) {
 			ControlPlaneStopTimeout:  wait.Limit,
 		},
 	}
+	localplane.KeepToLoopback(w.env.ControlPlane.GetAPIServer())
 	suite.stopWorkload = func() { _ = w.env.Stop() }
 	var err error
 	if w.config, err = w.env.Start(); err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -33,22 +33,30 @@ const (
 	namespace   = "default"
 	clusterName = "demo"
 
-	// availableWithin and deletedWithin bound the two waits; warm, both take well under a minute.
-	availableWithin = 5 * time.Minute
-	deletedWithin   = 3 * time.Minute
+	// wantedMachines is how many machines the cluster of each sample has.
+	wantedMachines = 3
+
+	// availableWithin and deletedWithin bound the two waits, for machines that are very busy; on others both take well
+	// under a minute. What cannot succeed ends them at once.
+	availableWithin = 10 * time.Minute
+	deletedWithin   = 5 * time.Minute
 )
 
 type demo struct {
 	start time.Time
-	out   io.Writer
-	keep  bool
-	tools *toolchain.Toolchain
+	// out is for progress and results, and errors for why there are none.
+	out, errors io.Writer
+	keep        bool
+	tools       *toolchain.Toolchain
+	// binDir has our manager and the simulator.
+	binDir string
+	// dir is for this run alone.
 	dir   string
 	plane *localplane.Plane
 	// executor is the Terraform or OpenTofu that was found.
 	executor terraform.Executable
-	// applied is when the cluster's manifests were applied.
-	applied time.Time
+	// explained reports that the failure of the demo is explained already.
+	explained bool
 	// real reports that the VMs are Linux machines, which boot from image; netns is the name of the network namespace
 	// that they and this process are in, and workload the kubeconfig of their cluster.
 	real     bool
@@ -63,18 +71,24 @@ func (d *demo) say(format string, args ...any) {
 }
 
 func (d *demo) run(ctx context.Context) error {
-	binDir, err := d.prepare(ctx)
-	if err != nil {
+	if err := d.prepare(ctx); err != nil {
 		return err
 	}
 
-	options := localplane.Options{Tools: d.tools, Dir: d.dir, BinDir: binDir, Progress: d.say}
+	dir, inUse, err := makeRunDir(filepath.Join(toolchain.CacheDir(), "demo"), time.Now())
+	if err != nil {
+		return err
+	}
+	defer inUse.Close()
+
+	d.dir = dir
+
+	options := localplane.Options{Tools: d.tools, Dir: d.dir, BinDir: d.binDir, Progress: d.say}
 	if d.real {
 		options.SimArgs = []string{"--guests=nodes", "--node-image=" + d.image.Dir(), "--node-netns=this"}
 	}
 
-	d.plane, err = localplane.Start(ctx, options)
-	if err != nil {
+	if d.plane, err = localplane.Start(ctx, options); err != nil {
 		return err
 	}
 
@@ -87,6 +101,38 @@ func (d *demo) run(ctx context.Context) error {
 		}
 	}()
 
+	return d.runPlane(ctx)
+}
+
+// runPlane shows the product on the plane, and deletes what it made.
+func (d *demo) runPlane(ctx context.Context) error {
+	err := d.show(ctx)
+	if err != nil {
+		d.explain(err)
+	}
+
+	if d.keep && ctx.Err() == nil {
+		err = cmp.Or(err, d.stayUp(ctx))
+
+		// A second Ctrl-C gives up the orderly deletion; everything is stopped all the same.
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+		defer stop()
+	}
+
+	if err == nil {
+		err = d.delete(ctx)
+	}
+
+	if err != nil {
+		d.explain(err)
+	}
+
+	return err
+}
+
+// show makes the cluster and shows it.
+func (d *demo) show(ctx context.Context) error {
 	if err := d.apply(ctx); err != nil {
 		return err
 	}
@@ -99,41 +145,18 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 
-	if d.real {
-		if err := d.runPods(ctx); err != nil {
-			return err
-		}
+	if !d.real {
+		return nil
 	}
 
-	if d.keep {
-		d.say("staying up until Ctrl-C")
-		<-ctx.Done()
-
-		// A second Ctrl-C gives up the orderly deletion; everything is stopped all the same.
-		var stop context.CancelFunc
-		ctx, stop = signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-		defer stop()
-	}
-
-	return d.delete(ctx)
+	return d.runPods(ctx)
 }
 
 // apply applies the sample with the connection to the simulator.
 func (d *demo) apply(ctx context.Context) error {
-	sample := "config/samples/demo.yaml"
-	if d.real {
-		sample = "config/samples/nodes.yaml"
-	}
-
-	content, err := os.ReadFile(filepath.Join(d.tools.Root(), sample))
+	manifests, sample, err := d.manifests()
 	if err != nil {
-		return fmt.Errorf("failed to read the sample: %w", err)
-	}
-
-	manifests := strings.NewReplacer("ENGINE_URL", d.plane.Engine.URL, "KUBERNETES_VERSION", d.image.Kubernetes).
-		Replace(string(content))
-	if err := os.WriteFile(d.manifestFile(), []byte(manifests), 0o600); err != nil {
-		return fmt.Errorf("failed to write the manifests: %w", err)
+		return err
 	}
 
 	objects, err := manifest.Read([]byte(manifests))
@@ -164,79 +187,124 @@ func (d *demo) apply(ctx context.Context) error {
 		return err
 	}
 
-	d.applied = time.Now()
 	d.say("applied %d objects from %s", len(objects), sample)
 
 	return nil
+}
+
+// manifests are those of the sample, for this engine and in a network that no other demo has. They are in a file, too.
+func (d *demo) manifests() (manifests, sample string, err error) {
+	sample = "config/samples/demo.yaml"
+	if d.real {
+		sample = "config/samples/nodes.yaml"
+	}
+
+	content, err := os.ReadFile(filepath.Join(d.tools.Root(), sample))
+	if err != nil {
+		return "", "", fmt.Errorf("failed to read the sample: %w", err)
+	}
+
+	manifests = strings.NewReplacer("ENGINE_URL", d.plane.Engine.URL, "KUBERNETES_VERSION", d.image.Kubernetes).
+		Replace(string(content))
+
+	if !d.real { // which has all of a network namespace
+		var moved string
+		if manifests, moved, err = inFreeNetwork(manifests); err != nil {
+			return "", "", err
+		}
+
+		if moved != "" {
+			d.say("%s", moved)
+		}
+	}
+
+	if err := os.WriteFile(d.manifestFile(), []byte(manifests), 0o600); err != nil {
+		return "", "", fmt.Errorf("failed to write the manifests: %w", err)
+	}
+
+	return manifests, sample, nil
+}
+
+const (
+	// sampleNetwork, endpointHost and endpointPort are where the cluster of the sample is.
+	sampleNetwork = "127.20.30"
+	endpointHost  = 5
+	endpointPort  = 6443
+	// otherPort is for machines on which something listens on the other one of all addresses, as an API server does.
+	otherPort = 16443
+)
+
+// inFreeNetwork moves manifests to a network that is free, and says so if that is not the one of the sample.
+func inFreeNetwork(manifests string) (out, moved string, err error) {
+	port := endpointPort
+
+	network, err := localplane.FreeNetwork(sampleNetwork, endpointHost, port)
+	if err != nil {
+		port = otherPort
+		network, err = localplane.FreeNetwork(sampleNetwork, endpointHost, port)
+	}
+
+	if err != nil {
+		return "", "", err
+	}
+
+	out = strings.NewReplacer(
+		sampleNetwork+".", network+".", fmt.Sprintf("port: %d", endpointPort), fmt.Sprintf("port: %d", port),
+	).Replace(manifests)
+
+	if out != manifests {
+		moved = fmt.Sprintf("%s.%d:%d is in use on this machine; the cluster is in %s.0/24, at port %d",
+			sampleNetwork, endpointHost, endpointPort, network, port)
+	}
+
+	return out, moved, nil
 }
 
 func (d *demo) manifestFile() string { return filepath.Join(d.dir, "demo.yaml") }
 
 // waitAvailable waits for the Cluster, and says what changed meanwhile.
 func (d *demo) waitAvailable(ctx context.Context) error {
-	last := ""
-
-	return d.poll(ctx, availableWithin, func() (bool, error) {
-		if err := d.plane.Failed(); err != nil {
-			return false, err
-		}
-
-		var cluster clusterv1.Cluster
-		err := d.plane.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: clusterName}, &cluster)
-		if err != nil {
-			return false, fmt.Errorf("failed to get the Cluster: %w", err)
-		}
-
-		machines, err := d.machines(ctx)
-		if err != nil {
-			return false, err
-		}
-
-		running, nodes := 0, 0
-
-		for _, m := range machines {
-			if m.Status.NodeRef.Name != "" {
-				nodes++
+	return d.wait(ctx, goal{
+		unmet: "the cluster is not available", limit: availableWithin, broken: d.broken, missing: d.trouble,
+		look: func(ctx context.Context) (string, bool, error) {
+			var cluster clusterv1.Cluster
+			err := d.plane.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: clusterName}, &cluster)
+			if err != nil {
+				return "", false, fmt.Errorf("failed to get the Cluster: %w", err)
 			}
 
-			if m.Status.Phase == string(clusterv1.MachinePhaseRunning) {
-				running++
+			machines, err := d.machines(ctx)
+			if err != nil {
+				return "", false, err
 			}
-		}
 
-		state := fmt.Sprintf("Cluster is %s: %d machines, %d are nodes, %d running",
-			cmp.Or(cluster.Status.Phase, "new"), len(machines), nodes, running)
-		if state != last {
-			d.say("%s", state)
-			last = state
-		}
+			running, nodes := 0, 0
 
-		return conditions.IsTrue(&cluster, clusterv1.ClusterAvailableCondition) && running == 3, nil
-	}, d.unmet)
+			for _, m := range machines {
+				if m.Status.NodeRef.Name != "" {
+					nodes++
+				}
+
+				if m.Status.Phase == string(clusterv1.MachinePhaseRunning) {
+					running++
+				}
+			}
+
+			seen := fmt.Sprintf("Cluster is %s: %s, %s, %d running", cmp.Or(cluster.Status.Phase, "new"),
+				count(len(machines), "machine"), count(nodes, "node"), running)
+
+			return seen, conditions.IsTrue(&cluster, clusterv1.ClusterAvailableCondition) && running == wantedMachines, nil
+		},
+	})
 }
 
-// poll looks until done; at the end it asks why it is not.
-func (d *demo) poll(
-	ctx context.Context, limit time.Duration, done func() (bool, error), why func(context.Context) string,
-) error {
-	deadline := time.Now().Add(limit)
-
-	for {
-		ok, err := done()
-		if err != nil || ok {
-			return err
-		}
-
-		if time.Now().After(deadline) {
-			return fmt.Errorf("gave up after %s:\n%s", limit, why(context.WithoutCancel(ctx)))
-		}
-
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("interrupted: %w", ctx.Err())
-		case <-time.After(250 * time.Millisecond):
-		}
+// count is a number of things: 1 machine, 2 machines.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
 	}
+
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 func (d *demo) machines(ctx context.Context) ([]clusterv1.Machine, error) {
@@ -263,55 +331,6 @@ func (d *demo) olvmMachines(ctx context.Context) (map[string]infrav1.OLVMMachine
 	}
 
 	return out, nil
-}
-
-// negativeConditions are met when they are false.
-var negativeConditions = []string{
-	clusterv1.PausedCondition,
-	clusterv1.DeletingCondition,
-	clusterv1.RemediatingCondition,
-	clusterv1.RollingOutCondition,
-	clusterv1.ScalingUpCondition,
-	clusterv1.ScalingDownCondition,
-	clusterv1.MachineUpdatingCondition,
-}
-
-// unmet lists the conditions that are not met, by object; ours first, where the cause is most often.
-func (d *demo) unmet(ctx context.Context) string {
-	var out strings.Builder
-	list := func(kind, name string, conditions []metav1.Condition) {
-		for _, c := range conditions {
-			negative := slices.Contains(negativeConditions, c.Type)
-			if (c.Status == metav1.ConditionTrue) == negative {
-				fmt.Fprintf(&out, "  %s %s: %s is %s (%s) %s\n", kind, name, c.Type, c.Status, c.Reason,
-					strings.ReplaceAll(c.Message, "\n", " "))
-			}
-		}
-	}
-	key := client.ObjectKey{Namespace: namespace, Name: clusterName}
-	var olvmCluster infrav1.OLVMCluster
-	if err := d.plane.Client.Get(ctx, key, &olvmCluster); err == nil {
-		list("OLVMCluster", olvmCluster.Name, olvmCluster.Status.Conditions)
-	}
-
-	if machines, err := d.olvmMachines(ctx); err == nil {
-		for _, name := range slices.Sorted(maps.Keys(machines)) {
-			list("OLVMMachine", name, machines[name].Status.Conditions)
-		}
-	}
-
-	var cluster clusterv1.Cluster
-	if err := d.plane.Client.Get(ctx, key, &cluster); err == nil {
-		list("Cluster", cluster.Name, cluster.Status.Conditions)
-	}
-
-	if machines, err := d.machines(ctx); err == nil {
-		for _, m := range machines {
-			list("Machine", m.Name, m.Status.Conditions)
-		}
-	}
-
-	return out.String()
 }
 
 // report shows what happened and what to try next.
@@ -394,40 +413,6 @@ func (d *demo) removeKeys() error {
 	return nil
 }
 
-// next shows what to try next, with commands that the demo itself does not need.
-func (d *demo) next(ctx context.Context) error {
-	if err := d.tools.Build(ctx, "plane", "kubectl"); err != nil {
-		return err
-	}
-
-	if err := d.tools.BuildProject(ctx, filepath.Join(d.tools.Root(), "bin"), "olvmctl"); err != nil {
-		return err
-	}
-
-	kubectl, err := d.tools.Path("plane", "kubectl")
-	if err != nil {
-		return err
-	}
-
-	const password = `$(sed -n 's/.*"password": "\(.*\)".*/\1/p' `
-	fmt.Fprintln(d.out, "\nTry next:")
-	if d.real {
-		fmt.Fprintf(d.out, "  nsenter --net=/run/netns/%s  # all that follows is in this network namespace\n", d.netns)
-		fmt.Fprintf(d.out, "  %s --kubeconfig %s get pods -A -o wide\n", kubectl, d.workload)
-	}
-
-	fmt.Fprintf(d.out, "  export KUBECONFIG=%s; %s get clusters,machines,olvmclusters,olvmmachines\n",
-		d.plane.Kubeconfig, kubectl)
-	fmt.Fprintf(d.out, "  CAPOLVM_TERRAFORM=%s OLVM_USERNAME=%s OLVM_PASSWORD=%s%s) "+
-		"bin/olvmctl plan -f %s --kubeconfig %s --ca-file %s\n",
-		d.executor.Path, d.plane.Engine.Username, password, filepath.Join(d.dir, "ovirtsim.json"),
-		d.manifestFile(), d.plane.Kubeconfig, d.plane.Engine.CAFile)
-	fmt.Fprintf(d.out, "  %s scale machinedeployment demo-md-0 --replicas=3  # and watch it come on %s\n\n", kubectl,
-		d.plane.Engine.UIURL)
-
-	return nil
-}
-
 // delete deletes the cluster and shows that nothing is left.
 func (d *demo) delete(ctx context.Context) error {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: clusterName}}
@@ -437,11 +422,7 @@ func (d *demo) delete(ctx context.Context) error {
 		return fmt.Errorf("failed to delete the Cluster: %w", err)
 	}
 
-	err := d.poll(ctx, deletedWithin, func() (bool, error) {
-		err := d.plane.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)
-		return err != nil && client.IgnoreNotFound(err) == nil, client.IgnoreNotFound(err)
-	}, d.unmet)
-	if err != nil {
+	if err := d.waitDeleted(ctx, cluster); err != nil {
 		return err
 	}
 
@@ -468,4 +449,22 @@ func (d *demo) delete(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// waitDeleted waits until the Cluster is gone. What runs in its VMs does not matter any more.
+func (d *demo) waitDeleted(ctx context.Context, cluster *clusterv1.Cluster) error {
+	return d.wait(ctx, goal{
+		unmet: "the cluster is not deleted", limit: deletedWithin, missing: d.trouble,
+		broken: func(context.Context) error { return d.plane.Failed() },
+		look: func(ctx context.Context) (string, bool, error) {
+			err := d.plane.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)
+			if err != nil {
+				return "", apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+			}
+
+			machines, err := d.machines(ctx)
+
+			return count(len(machines), "machine") + " left", false, err
+		},
+	})
 }

@@ -31,15 +31,14 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	ctrl.SetLogger(logr.Discard()) // the libraries' own words go nowhere; errors come back
-	d := &demo{start: sinceVariable(time.Now()), out: os.Stdout, keep: *keep, netns: os.Getenv(netnsVariable)}
+	d := &demo{
+		start: sinceVariable(time.Now()), out: os.Stdout, errors: os.Stderr, keep: *keep,
+		netns: os.Getenv(netnsVariable),
+	}
 	code, err := d.main(ctx, *nodes)
 	stop()
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "\ndemo failed after %.0f s: %v\n", time.Since(d.start).Seconds(), err)
-		if d.dir != "" {
-			fmt.Fprintf(os.Stderr, "the logs of all processes are in %s\n", d.dir)
-		}
-
+		d.explain(err)
 		os.Exit(1)
 	}
 
@@ -73,53 +72,104 @@ func (d *demo) main(ctx context.Context, nodes string) (code int, err error) {
 }
 
 // prepare builds or finds the tools and the project's own commands.
-func (d *demo) prepare(ctx context.Context) (string, error) {
+func (d *demo) prepare(ctx context.Context) error {
 	tools, err := toolchain.New()
 	if err != nil {
-		return "", err
+		return err
 	}
 
 	tools.Progress = d.say
 	if err := tools.Build(ctx, "plane", localplane.Programs...); err != nil {
-		return "", err
+		return err
 	}
 
 	if d.executor, err = tools.EnsureExecutor(ctx); err != nil {
-		return "", err
+		return err
 	}
 
 	d.say("executor: %s", d.executor)
-	binDir := filepath.Join(tools.Root(), "bin")
-	if err := tools.BuildProject(ctx, binDir, "manager", "ovirtsim"); err != nil {
-		return "", err
+	// Not where make build puts its commands, which have a version.
+	d.binDir = filepath.Join(tools.Root(), "bin", ".demo")
+	if err := tools.BuildProject(ctx, d.binDir, "manager", "ovirtsim"); err != nil {
+		return err
 	}
 
 	d.tools = tools
 	if d.real {
-		if err := d.buildNodes(ctx); err != nil {
-			return "", err
-		}
+		return d.buildNodes(ctx)
 	}
 
-	runs := filepath.Join(toolchain.CacheDir(), "demo")
-	d.dir = filepath.Join(runs, time.Now().Format("20060102-150405"))
-
-	return binDir, removeOld(runs)
+	return nil
 }
 
-// removeOld keeps the folders of the last few runs, whose logs may still be wanted.
-func removeOld(runs string) error {
-	const kept = 4
+// keptRuns is how many earlier runs have their folders, whose logs may still be wanted.
+const keptRuns = 4
+
+// makeRunDir makes a folder for a run that begins now, and removes those of old runs. Until the file that it returns is
+// closed, no other demo removes the folder.
+func makeRunDir(runs string, now time.Time) (dir string, inUse *os.File, err error) {
+	if err := os.MkdirAll(runs, 0o700); err != nil {
+		return "", nil, fmt.Errorf("failed to make a folder for the demo: %w", err)
+	}
+
+	if err := removeOldRuns(runs); err != nil {
+		return "", nil, err
+	}
+
+	name := now.Format("20060102-150405")
+
+	for n := 2; ; n++ {
+		dir := filepath.Join(runs, name)
+
+		err := os.Mkdir(dir, 0o700)
+		if errors.Is(err, os.ErrExist) { // another demo began in the same second
+			name = fmt.Sprintf("%s-%d", now.Format("20060102-150405"), n)
+			continue
+		}
+
+		if err != nil {
+			return "", nil, fmt.Errorf("failed to make a folder for the demo: %w", err)
+		}
+
+		inUse, err := lockFolder(dir)
+
+		return dir, inUse, err
+	}
+}
+
+// removeOldRuns removes the folders of all but the last few runs, unless their demo still runs.
+func removeOldRuns(runs string) error {
 	entries, err := os.ReadDir(runs) // sorted by name, which is by time
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err != nil {
 		return fmt.Errorf("failed to list earlier runs: %w", err)
 	}
 
-	for i := 0; i < len(entries)-kept; i++ {
-		if err := os.RemoveAll(filepath.Join(runs, entries[i].Name())); err != nil {
+	for i := 0; i < len(entries)-keptRuns; i++ {
+		dir := filepath.Join(runs, entries[i].Name())
+
+		inUse, err := lockFolder(dir)
+		if err != nil {
+			continue
+		}
+
+		if err := errors.Join(os.RemoveAll(dir), inUse.Close()); err != nil {
 			return fmt.Errorf("failed to remove an earlier run: %w", err)
 		}
 	}
 
 	return nil
+}
+
+// lockFolder fails if another process has locked the folder. Closing the file unlocks it.
+func lockFolder(dir string) (*os.File, error) {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("failed to open %s: %w", dir, err)
+	}
+
+	if err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("another demo uses %s: %w", dir, err), folder.Close())
+	}
+
+	return folder, nil
 }

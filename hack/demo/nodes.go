@@ -49,7 +49,7 @@ func (d *demo) buildNodes(ctx context.Context) (err error) {
 // inNetNS builds everything, and runs this demo again in a network namespace of its own: the networks of the VMs are in
 // it, and all of the demo reaches them. Nothing is left of it afterwards.
 func (d *demo) inNetNS(ctx context.Context) (code int, err error) {
-	if _, err := d.prepare(ctx); err != nil {
+	if err := d.prepare(ctx); err != nil {
 		return 0, err
 	}
 
@@ -149,14 +149,19 @@ func (d *demo) ask(ctx context.Context) ([]string, error) {
 	asking := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	var answered []string
 
-	err := d.poll(ctx, answersWithin, func() (bool, error) {
-		name, err := get(ctx, asking, helloURL)
-		if err == nil && !slices.Contains(answered, name) {
-			answered = append(answered, name)
-		}
+	seen := func() string { return fmt.Sprintf("%s: %d of 2 pods have answered", helloURL, len(answered)) }
+	err := d.wait(ctx, goal{
+		unmet: "not both pods have answered", limit: answersWithin, broken: d.broken,
+		missing: func(context.Context) string { return seen() },
+		look: func(ctx context.Context) (string, bool, error) {
+			name, err := get(ctx, asking, helloURL)
+			if err == nil && !slices.Contains(answered, name) {
+				answered = append(answered, name)
+			}
 
-		return len(answered) == 2, nil
-	}, func(context.Context) string { return fmt.Sprintf("  %s: pods that answered: %v", helloURL, answered) })
+			return seen(), len(answered) == 2, nil
+		},
+	})
 
 	return answered, err
 }

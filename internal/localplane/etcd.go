@@ -39,7 +39,10 @@ func (p *Plane) configureEtcd() error {
 	// envtest asks for health without a certificate: it gets an address that serves health and metrics and nothing
 	// else.
 	health, clients, peers := localURL("http", ports[0]), localURL("https", ports[1]), localURL("https", ports[2])
-	etcd := &envtest.Etcd{DataDir: p.options.DataDir, URL: health}
+	etcd := &envtest.Etcd{
+		Path: filepath.Join(p.tools, "etcd"), DataDir: p.options.DataDir, URL: health,
+		StartTimeout: startLimit, StopTimeout: envtestStopGrace,
+	}
 
 	arguments := etcd.Configure()
 	for name, value := range map[string]string{
@@ -59,13 +62,15 @@ func (p *Plane) configureEtcd() error {
 		arguments.Disable("unsafe-no-fsync") // which envtest sets
 	}
 
-	p.env.ControlPlane.Etcd = etcd
-
-	server := p.env.ControlPlane.GetAPIServer()
+	server := &envtest.APIServer{
+		Path: filepath.Join(p.tools, "kube-apiserver"), StartTimeout: startLimit, StopTimeout: envtestStopGrace,
+	}
 	server.Address, server.Port = "127.0.0.1", strconv.Itoa(ports[3])
+	KeepToLoopback(server)
 	server.Configure().
 		Set("etcd-servers", clients.String()).Set("etcd-cafile", authority).Set("etcd-certfile", pair).
 		Set("etcd-keyfile", key)
+	p.control = &envtest.ControlPlane{Etcd: etcd, APIServer: server}
 
 	return nil
 }

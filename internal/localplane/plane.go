@@ -2,6 +2,7 @@ package localplane
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -33,6 +34,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/heartbeat"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
@@ -46,8 +48,15 @@ var Programs = []string{
 	"capi-controlplane-kubeadm",
 }
 
-// stopGrace is how long a process may take to end; our manager saves states meanwhile.
-const stopGrace = 60 * time.Second
+const (
+	// startLimit is how long a process may take to serve, on machines that are very busy. One that ends is not waited
+	// for.
+	startLimit = 5 * time.Minute
+	// stopGrace is how long a process may take to end; our manager saves states meanwhile.
+	stopGrace = 60 * time.Second
+	// brokenGrace is how long it may take if etcd or kube-apiserver has ended.
+	brokenGrace = 3 * time.Second
+)
 
 // Options say what to run.
 type Options struct {
@@ -77,7 +86,7 @@ type Options struct {
 	Simulator *Plane
 	// FeatureGates of Cluster API to turn on beside ClusterTopology.
 	FeatureGates []string
-	// Progress is called with lines for people; nil says nothing.
+	// Progress is called with lines for people, one at a time; nil says nothing.
 	Progress func(format string, args ...any)
 }
 
@@ -87,12 +96,14 @@ const managerUser = "capolvm-manager"
 // Plane is a management plane that runs.
 type Plane struct {
 	options Options
-	env     *envtest.Environment
+	control *envtest.ControlPlane
 	undo    []func()
 	// processes that were started; those that were stopped on purpose are no failure.
 	mu        sync.Mutex
 	processes []*Process
 	tools     string
+	// saying is held while a line is said.
+	saying sync.Mutex
 
 	// Config and Client have all rights.
 	Config *rest.Config
@@ -160,18 +171,36 @@ func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 		return options.NoSimulator && s.phrase == startSimulator || options.NoProvider && s.phrase == installProvider
 	})
 	for _, step := range steps {
-		begin := time.Now()
-		if err := step.run(ctx); err != nil {
-			return nil, fmt.Errorf("failed to %s: %w", step.phrase, err)
+		if err := p.take(ctx, step); err != nil {
+			return nil, err
 		}
-
-		p.say("%s: %.1f s", step.phrase, time.Since(begin).Seconds())
 	}
 
 	return p, nil
 }
 
+// take takes a step, and says how long it took.
+func (p *Plane) take(ctx context.Context, step step) error {
+	begin := time.Now()
+	stop := heartbeat.Start(func(since time.Duration) { p.say("  %s: %.0f s so far", step.phrase, since.Seconds()) })
+	err := step.run(ctx)
+
+	stop()
+
+	if err != nil {
+		// It may have failed because another process is not there any more.
+		return fmt.Errorf("failed to %s: %w", step.phrase, cmp.Or(p.Failed(), err))
+	}
+
+	p.say("%s: %.1f s", step.phrase, time.Since(begin).Seconds())
+
+	return nil
+}
+
 func (p *Plane) say(format string, args ...any) {
+	p.saying.Lock()
+	defer p.saying.Unlock()
+
 	if p.options.Progress != nil {
 		p.options.Progress(format, args...)
 	}
@@ -179,79 +208,14 @@ func (p *Plane) say(format string, args ...any) {
 
 // Stop undoes the steps backwards.
 func (p *Plane) Stop() {
+	stop := heartbeat.Start(func(since time.Duration) { p.say("  stopping all processes: %.0f s so far", since.Seconds()) })
+	defer stop()
+
 	for i := len(p.undo) - 1; i >= 0; i-- {
 		p.undo[i]()
 	}
 
 	p.undo = nil
-}
-
-func (p *Plane) startControlPlane(ctx context.Context) error {
-	p.env = &envtest.Environment{
-		BinaryAssetsDirectory:    p.tools,
-		ControlPlaneStartTimeout: 2 * time.Minute,
-		ControlPlaneStopTimeout:  30 * time.Second,
-	}
-	if err := p.configureEtcd(); err != nil {
-		return err
-	}
-
-	p.undo = append(p.undo, func() { _ = p.env.Stop() })
-	var err error
-	started := make(chan error, 1)
-	go func() {
-		config, err := p.env.Start()
-		p.Config = config
-		started <- err
-	}()
-
-	select {
-	case err = <-started:
-	case <-ctx.Done(): // Start itself cannot be interrupted, but what it started is stopped
-		err = ctx.Err()
-	}
-
-	if err != nil {
-		return err
-	}
-
-	p.Config.QPS, p.Config.Burst = 200, 400
-	scheme, err := Scheme()
-	if err != nil {
-		return err
-	}
-
-	if p.Client, err = client.New(p.Config, client.Options{Scheme: scheme}); err != nil {
-		return fmt.Errorf("failed to make a client: %w", err)
-	}
-
-	if p.Kubeconfig, err = p.userKubeconfig("admin", "system:masters"); err != nil {
-		return err
-	}
-
-	p.ManagerKubeconfig, err = p.userKubeconfig(managerUser)
-
-	return err
-}
-
-// userKubeconfig makes a user and writes a kubeconfig for it.
-func (p *Plane) userKubeconfig(name string, groups ...string) (string, error) {
-	user, err := p.env.AddUser(envtest.User{Name: name, Groups: groups}, nil)
-	if err != nil {
-		return "", fmt.Errorf("failed to make user %s: %w", name, err)
-	}
-
-	content, err := user.KubeConfig()
-	if err != nil {
-		return "", fmt.Errorf("failed to make the kubeconfig of %s: %w", name, err)
-	}
-
-	path := filepath.Join(p.options.Dir, name+".kubeconfig")
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		return "", fmt.Errorf("failed to write the kubeconfig of %s: %w", name, err)
-	}
-
-	return path, nil
 }
 
 // run starts a process and remembers to stop it.
@@ -264,9 +228,29 @@ func (p *Plane) run(name, program string, args []string, env ...string) (*Proces
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.processes = append(p.processes, process)
-	p.undo = append(p.undo, func() { process.Stop(stopGrace) })
+	p.undo = append(p.undo, func() { process.Stop(p.grace()) })
 
 	return process, nil
+}
+
+// grace is how long a process may take to end now. Without an API server nothing can be saved any more.
+func (p *Plane) grace() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	for _, process := range p.processes {
+		if process.command != nil { // not of envtest
+			continue
+		}
+
+		select {
+		case <-process.Done():
+			return brokenGrace
+		default:
+		}
+	}
+
+	return stopGrace
 }
 
 // runOther is run for a program that others wrote. GOGC of this process holds for it too, as it does for etcd and
@@ -443,7 +427,7 @@ func (p *Plane) installCRDs(ctx context.Context, crds []*unstructured.Unstructur
 		return err
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 
 	for _, crd := range crds {
@@ -706,22 +690,45 @@ func (p *Plane) StartManager(ctx context.Context) error {
 	return p.Manager.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
 }
 
-// Failed returns the processes that have ended without being stopped.
+// Failed says of the process that has ended first, without being stopped, that it has: the others may have ended for
+// the lack of it. It is nil if all run.
 func (p *Plane) Failed() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
+	var first *Process
+
 	for _, process := range p.processes {
 		select {
 		case <-process.Done():
-			if process.stopped.Load() {
-				continue
+			if !process.stopped.Load() && (first == nil || process.endedAt.Before(first.endedAt)) {
+				first = process
 			}
-
-			return fmt.Errorf("%s ended: %w\n%s", process.Name, errors.Join(process.err, errEnded), process.tail())
 		default:
 		}
 	}
 
-	return nil
+	if first == nil {
+		return nil
+	}
+
+	return first.ended()
+}
+
+// GuestErrors says why guests of the simulator did not come up, one line for each of their VMs.
+func (p *Plane) GuestErrors(ctx context.Context) ([]string, error) {
+	var vms []ovirtsim.VMInfo
+	if err := p.Control(ctx, http.MethodGet, "/vms", nil, &vms); err != nil {
+		return nil, err
+	}
+
+	var out []string
+
+	for _, vm := range vms {
+		if vm.GuestError != "" {
+			out = append(out, fmt.Sprintf("the guest of VM %s did not come up: %s", vm.Name, vm.GuestError))
+		}
+	}
+
+	return out, nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strconv"
 )
 
 // Ports that FreePorts chooses from. They are below those that the kernel gives to outgoing connections: such a one
@@ -18,9 +19,9 @@ func FreePorts(n int) ([]int, error) {
 	for tries := 0; len(ports) < n; tries++ {
 		port := firstPort + rand.IntN(lastPort-firstPort) //nolint:gosec // no secret
 
-		err := reserve(port)
+		err := reserve(fmt.Sprintf("port-%d", port))
 		if err == nil {
-			err = probe(port)
+			err = probe("127.0.0.1", port)
 		}
 
 		if err == nil {
@@ -33,9 +34,41 @@ func FreePorts(n int) ([]int, error) {
 	return ports, nil
 }
 
-// probe fails where something listens on the port.
-func probe(port int) error {
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+// FreeNetwork returns the first three bytes of a network 127.x.y.0/24 for one cluster of the simulator, such as
+// 127.20.30: the preferred one, or another that is free. Until this process ends, no other one gets the same network.
+// A network is free if nothing listens on a port of a host in it, which is the cluster's control plane endpoint.
+func FreeNetwork(preferred string, host, port int) (string, error) {
+	var problem error
+
+	for _, network := range append([]string{preferred}, otherNetworks()...) {
+		name := "network-" + network
+		if problem = reserve(name); problem != nil {
+			continue
+		}
+
+		if problem = probe(fmt.Sprintf("%s.%d", network, host), port); problem == nil {
+			return network, nil
+		}
+
+		release(name)
+	}
+
+	return "", fmt.Errorf("no network 127.x.y.0/24 is free: %w", problem)
+}
+
+// otherNetworks are those that FreeNetwork falls back to. Clusters of tests are in 127.20.
+func otherNetworks() []string {
+	var out []string
+	for i := 1; i < 255; i++ {
+		out = append(out, fmt.Sprintf("127.21.%d", i))
+	}
+
+	return out
+}
+
+// probe fails if something listens on the port of an address.
+func probe(address string, port int) error {
+	listener, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
 	if err != nil {
 		return fmt.Errorf("failed to listen: %w", err)
 	}

@@ -3,4 +3,6 @@
 package localplane
 
 // reserve does nothing: other systems have no abstract sockets.
-func reserve(int) error { return nil }
+func reserve(string) error { return nil }
+
+func release(string) {}

@@ -3,7 +3,6 @@ package localplane
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -23,7 +22,9 @@ type Process struct {
 	command *exec.Cmd
 	done    chan struct{}
 	stopped atomic.Bool
+	// err and endedAt are set before done is closed.
 	err     error
+	endedAt time.Time
 }
 
 // StartProcess runs a program. Its output is appended to name.log in the folder; env adds to a small environment of its
@@ -52,6 +53,7 @@ func StartProcess(name, logDir, program string, args, env []string) (*Process, e
 
 	go func() {
 		p.err = p.command.Wait()
+		p.endedAt = time.Now()
 		close(p.done)
 	}()
 
@@ -121,7 +123,13 @@ func (p *Process) KillChildren() bool {
 // tail is the end of the process's log, for an error message.
 func (p *Process) tail() string { return Tail(p.LogFile) }
 
-// Tail is the end of a log, for an error message: up to eight lines.
+const (
+	// tailLines is how many lines of a log an error message has, and tailWidth how many bytes of each.
+	tailLines = 8
+	tailWidth = 300
+)
+
+// Tail is the end of a log, for an error message: its last lines, without the ends of very long ones.
 func Tail(logFile string) string {
 	content, err := os.ReadFile(logFile)
 	if err != nil {
@@ -129,19 +137,26 @@ func Tail(logFile string) string {
 	}
 
 	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+	lines = lines[max(0, len(lines)-tailLines):]
 
-	return strings.Join(lines[max(0, len(lines)-8):], "\n")
+	for i, line := range lines {
+		if len(line) > tailWidth {
+			lines[i] = strings.ToValidUTF8(line[:tailWidth], "") + " …"
+		}
+	}
+
+	return strings.Join(lines, "\n")
 }
 
 // WaitUntil waits for a condition of the process, which must not end meanwhile.
 func (p *Process) WaitUntil(ctx context.Context, what string, ok func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 
 	for !ok() {
 		select {
 		case <-p.done:
-			return fmt.Errorf("%s ended before it was %s: %w\n%s", p.Name, what, errors.Join(p.err, errEnded), p.tail())
+			return fmt.Errorf("before it was %s, %w", what, p.ended())
 		case <-ctx.Done():
 			return fmt.Errorf("%s did not become %s: %w\n%s", p.Name, what, ctx.Err(), p.tail())
 		case <-time.After(100 * time.Millisecond):
@@ -151,7 +166,15 @@ func (p *Process) WaitUntil(ctx context.Context, what string, ok func() bool) er
 	return nil
 }
 
-var errEnded = errors.New("the process ended")
+// ended says that the process has ended, how, and what it wrote last.
+func (p *Process) ended() error {
+	last := fmt.Sprintf("the last lines of %s:\n%s", p.LogFile, p.tail())
+	if p.err == nil {
+		return fmt.Errorf("%s ended; %s", p.Name, last)
+	}
+
+	return fmt.Errorf("%s ended: %w; %s", p.Name, p.err, last)
+}
 
 // Answers reports whether a URL answers with success.
 func Answers(url string) func() bool {

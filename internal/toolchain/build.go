@@ -1,27 +1,22 @@
 package toolchain
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gofrs/flock"
-)
 
-// progressInterval is how often a build says how far it is.
-const progressInterval = 15 * time.Second
+	"github.com/capolvm/cluster-api-provider-olvm/internal/gobuild"
+)
 
 // Build downloads or builds the tools of a module that the cache lacks: those of these names, or all.
 func (t *Toolchain) Build(ctx context.Context, module string, names ...string) error {
@@ -101,15 +96,14 @@ func buildGroups(tools []tool, versions map[string]string) []buildGroup {
 
 // ldflags are those of a tool of that version.
 func (t tool) ldflags(version string) string {
-	const small = "-s -w"
 	if t.stamp == "" {
-		return small
+		return gobuild.SmallLDFlags
 	}
 
 	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 
-	return fmt.Sprintf("%[1]s -X %[2]s.gitVersion=%[3]s -X %[2]s.gitMajor=%[4]s -X %[2]s.gitMinor=%[5]s", small,
-		t.stamp, version, parts[0], parts[1])
+	return fmt.Sprintf("%[1]s -X %[2]s.gitVersion=%[3]s -X %[2]s.gitMajor=%[4]s -X %[2]s.gitMinor=%[5]s",
+		gobuild.SmallLDFlags, t.stamp, version, parts[0], parts[1])
 }
 
 // majorVersion is the end of a package path that go build leaves out of the name of an executable.
@@ -144,9 +138,9 @@ func (t *Toolchain) buildGroup(ctx context.Context, module, dir string, group bu
 		target += group.tools[0].executable()
 	}
 
-	args := append([]string{"-o", target, "-ldflags", group.ldflags, "-tags", group.tags}, packages...)
+	flags := []string{"-o", target, "-ldflags", group.ldflags, "-tags", group.tags}
 	environment := toolsEnvironment(group.tools[0].cgo)
-	err := t.goBuild(ctx, strings.Join(group.names(), ", "), t.moduleDir(module), environment, packages, args)
+	err := t.goBuild(ctx, strings.Join(group.names(), ", "), t.moduleDir(module), environment, packages, flags)
 	if err != nil {
 		return err
 	}
@@ -212,73 +206,22 @@ func (t *Toolchain) buildCommands(ctx context.Context, dir string, names []strin
 		packages = append(packages, "./cmd/"+name)
 	}
 
-	args := append([]string{"-o", dir + string(filepath.Separator)}, packages...)
+	flags := []string{"-o", dir + string(filepath.Separator), "-ldflags", gobuild.SmallLDFlags}
 
-	return t.goBuild(ctx, strings.Join(names, ", "), t.root, append(os.Environ(), "CGO_ENABLED=0"), packages, args)
+	return t.goBuild(ctx, strings.Join(names, ", "), t.root, append(os.Environ(), "CGO_ENABLED=0"), packages, flags)
 }
 
-// goBuild runs go build in a folder, and says how far it is. What is in the cache is not built, so the number of
-// packages is the most that there are.
-func (t *Toolchain) goBuild(ctx context.Context, what, dir string, env, packages, args []string) error {
+// goBuild runs go build in a folder, and says how far it is.
+func (t *Toolchain) goBuild(ctx context.Context, what, dir string, env, packages, flags []string) error {
 	begin := time.Now()
 	t.say("building %s", what)
 
-	command := exec.CommandContext(ctx, "go", append([]string{"build", "-v"}, args...)...)
-	command.Dir, command.Env = dir, env
-	stderr, err := command.StderrPipe()
-	if err != nil {
-		return fmt.Errorf("failed to build %s: %w", what, err)
-	}
-
-	if err := command.Start(); err != nil {
-		return fmt.Errorf("failed to build %s: %w", what, err)
-	}
-
-	// Asked for by a build that takes long alone.
-	total := sync.OnceValue(func() int {
-		output, err := runGo(ctx, dir, env, append([]string{"list", "-deps"}, packages...)...)
-		if err != nil {
-			return 0
-		}
-
-		return strings.Count(output, "\n") + 1
-	})
-
-	problems := t.follow(stderr, total, begin)
-	if err := command.Wait(); err != nil {
-		return fmt.Errorf("failed to build %s: %w\n%s", what, err, problems)
+	build := gobuild.Build{What: what, Dir: dir, Env: env, Flags: flags, Packages: packages, Say: t.say}
+	if err := build.Run(ctx); err != nil {
+		return err
 	}
 
 	t.say("built %s in %.0f s", what, time.Since(begin).Seconds())
 
 	return nil
-}
-
-// packageLine is a line of go build -v: the path of a package that it compiles.
-var packageLine = regexp.MustCompile(`^[a-z0-9][\w.~/+-]*$`)
-
-// follow reads what go build says, and says how far it is. It returns all that is not about progress.
-func (t *Toolchain) follow(stderr io.Reader, total func() int, begin time.Time) (problems string) {
-	var other strings.Builder
-	done, said := 0, time.Now()
-	lines := bufio.NewScanner(stderr)
-	lines.Buffer(nil, 1<<20)
-
-	for lines.Scan() {
-		if !packageLine.MatchString(lines.Text()) {
-			other.WriteString(lines.Text() + "\n")
-			continue
-		}
-
-		done++
-		if time.Since(said) < progressInterval {
-			continue
-		}
-
-		said = time.Now()
-		left := time.Duration(float64(time.Since(begin)) / float64(done) * float64(max(0, total()-done)))
-		t.say("  %d of at most %d packages, at most %s left", done, total(), left.Round(progressInterval))
-	}
-
-	return other.String()
 }

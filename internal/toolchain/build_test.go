@@ -1,13 +1,9 @@
 package toolchain
 
 import (
-	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -38,31 +34,23 @@ func TestToolsOfThePlaneAreBuiltInFewSteps(t *testing.T) {
 	}
 }
 
-// TestABuildSaysHowFarItIs reads what go build -v prints: a package every ten seconds, and an error.
-func TestABuildSaysHowFarItIs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var said []string
-		tools := &Toolchain{Progress: func(format string, args ...any) {
-			said = append(said, fmt.Sprintf(format, args...))
-		}}
-		out, in := io.Pipe()
-		go func() {
-			for _, line := range []string{"internal/goarch", "k8s.io/api/core/v1", "# k8s.io/client-go/rest",
-				"rest.go:1:2: undefined: x", "golang.org/x/net/http2"} {
-				time.Sleep(10 * time.Second)
-				_, _ = io.WriteString(in, line+"\n")
-			}
+// TestEmbedded compares what programs without a checkout have with the checkout: they share the tools in the cache.
+func TestEmbedded(t *testing.T) {
+	checkout, err := New()
+	check.Error(t, err, "")
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 
-			_ = in.Close()
-		}()
+	embedded, err := Embedded()
+	check.Error(t, err, "")
 
-		problems := tools.follow(out, func() int { return 10 }, time.Now())
-		check.Equal(t, "what is not progress", problems, "# k8s.io/client-go/rest\nrest.go:1:2: undefined: x\n")
-		check.Equal(t, "progress", said, []string{
-			"  2 of at most 10 packages, at most 1m15s left",
-			"  3 of at most 10 packages, at most 2m0s left",
-		})
-	})
+	for _, module := range []string{"plane", "oci", "tofu"} {
+		want, err := checkout.Dir(module)
+		check.Error(t, err, "")
+
+		got, err := embedded.Dir(module)
+		check.Error(t, err, "")
+		check.Equal(t, "folder of "+module, got, want)
+	}
 }
 
 // TestToolsOfTestsAreBuiltOfTheVersionsOfTheProject compares the modules that several builds need. If one differs,

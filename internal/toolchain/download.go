@@ -93,7 +93,7 @@ func (t *Toolchain) download(ctx context.Context, dir string, missing []tool, ve
 		group.Go(func() error { return t.downloadTool(ctx, dir, tool, versions[tool.module]) })
 	}
 
-	if err := group.Wait(); err != nil {
+	if err := t.during("downloading tools", group.Wait); err != nil {
 		t.say("building what cannot be downloaded: %v", err)
 	}
 

@@ -14,8 +14,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/config"
 )
 
-// modulesFiles are copies of the go.mod and go.sum of tools modules, which make generate makes: files of other modules
-// cannot be embedded.
+// modulesFiles are copies of the go.mod and go.sum of tools modules, and of a program in one, which make generate makes:
+// files of other modules cannot be embedded.
 //
 //go:embed modules
 var modulesFiles embed.FS
@@ -24,16 +24,24 @@ var modulesFiles embed.FS
 // Provider OCI and OpenTofu, in the versions of the program. It writes what it needs of a checkout to the cache.
 func Embedded() (*Toolchain, error) {
 	files := map[string][]byte{}
+	tools := filepath.Join("hack", "tools")
+	copies := map[string]string{
+		"plane.kube-controller-manager.txt": filepath.Join(tools, "plane", "kube-controller-manager", "main.go"),
+	}
 
 	for _, module := range []string{"plane", "oci", "tofu"} {
 		for _, kind := range []string{"mod", "sum"} {
-			content, err := modulesFiles.ReadFile("modules/" + module + "." + kind)
-			if err != nil {
-				return nil, fmt.Errorf("failed to read the versions of tools: %w", err)
-			}
-
-			files[filepath.Join("hack", "tools", module, "go."+kind)] = content
+			copies[module+"."+kind] = filepath.Join(tools, module, "go."+kind)
 		}
+	}
+
+	for name, path := range copies {
+		content, err := modulesFiles.ReadFile("modules/" + name)
+		if err != nil {
+			return nil, fmt.Errorf("failed to read the versions of tools: %w", err)
+		}
+
+		files[path] = content
 	}
 
 	err := fs.WalkDir(config.Files, ".", func(path string, entry fs.DirEntry, err error) error {

@@ -24,6 +24,7 @@ import (
 	"github.com/hashicorp/hc-install/releases"
 	"golang.org/x/mod/modfile"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/heartbeat"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
 
@@ -55,7 +56,14 @@ var modules = map[string][]tool{
 			published: etcdRelease,
 		},
 		kubernetesTool("kube-apiserver"),
-		kubernetesTool("kube-controller-manager"),
+		{
+			// What is downloaded has all controllers; what is built has those that a plane needs.
+			name:      "kube-controller-manager",
+			pkg:       "./kube-controller-manager",
+			module:    "k8s.io/kubernetes",
+			stamp:     kubernetesStamp,
+			published: kubernetesRelease,
+		},
 		kubernetesTool("kubectl"),
 		capiManager("capi-core", "core", "cluster-api-controller"),
 		capiManager("capi-bootstrap-kubeadm", "bootstrap/kubeadm", "kubeadm-bootstrap-controller"),
@@ -287,20 +295,38 @@ func (t *Toolchain) say(format string, args ...any) {
 	}
 }
 
+// during runs a step that says nothing itself, and says that it still runs.
+func (t *Toolchain) during(what string, step func() error) error {
+	stop := heartbeat.Start(func(since time.Duration) { t.say("  %s, %.0f s so far", what, since.Seconds()) })
+	defer stop()
+
+	return step()
+}
+
 func (t *Toolchain) moduleDir(module string) string {
 	return filepath.Join(t.root, "hack", "tools", module)
 }
 
-// Dir of a module's tools in the cache, by the content of its go.mod, and of its main.go where it has one: other
-// versions are other folders.
+// Dir of a module's tools in the cache, by the content of its go.mod and of the programs in it: other versions are other
+// folders.
 func (t *Toolchain) Dir(module string) (string, error) {
 	content, err := os.ReadFile(filepath.Join(t.moduleDir(module), "go.mod"))
 	if err != nil {
 		return "", fmt.Errorf("failed to read the versions of %s: %w", module, err)
 	}
 
-	if program, err := os.ReadFile(filepath.Join(t.moduleDir(module), "main.go")); err == nil {
+	err = filepath.WalkDir(t.moduleDir(module), func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" {
+			return err
+		}
+
+		program, err := os.ReadFile(path)
 		content = append(content, program...)
+
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("failed to read the programs of %s: %w", module, err)
 	}
 
 	return filepath.Join(
@@ -389,7 +415,12 @@ func (t *Toolchain) copyManifests(ctx context.Context, module, dir string) error
 			continue
 		}
 
-		source, err := t.ModuleSource(ctx, module, manager.module)
+		var source string
+
+		err := t.during("fetching the manifests of "+manager.name, func() (err error) {
+			source, err = t.ModuleSource(ctx, module, manager.module)
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("failed to find the manifests of %s: %w", manager.name, err)
 		}
@@ -475,7 +506,8 @@ func (t *Toolchain) EnsureExecutor(ctx context.Context) (terraform.Executable, e
 	}
 
 	t.say("no Terraform or OpenTofu of a fitting version is on PATH; downloading Terraform")
-	if err := downloadTerraform(ctx, t.executorDirs()[0]); err != nil {
+	err = t.during("downloading Terraform", func() error { return downloadTerraform(ctx, t.executorDirs()[0]) })
+	if err != nil {
 		t.say("the download failed; building OpenTofu instead")
 		if err := t.Build(ctx, "tofu"); err != nil {
 			return terraform.Executable{}, err

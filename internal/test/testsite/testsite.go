@@ -79,6 +79,8 @@ func StartAPIServer(ctx context.Context, tools *toolchain.Toolchain) (*APIServer
 		ControlPlaneStartTimeout: wait.Limit,
 		ControlPlaneStopTimeout:  wait.Limit,
 	}}
+	localplane.KeepToLoopback(a.Env.ControlPlane.GetAPIServer())
+
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme,
 		ipamv1.AddToScheme, infrav1.AddToScheme} {
 		if err := add(a.Scheme); err != nil {

@@ -1,0 +1,198 @@
+// Package plane_test has tests of the management plane itself: on a machine without a network, and when a process ends.
+package plane_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+)
+
+// insideVariable tells this program that it is in a network namespace that has the loopback alone.
+const insideVariable = "CAPOLVM_TEST_LOOPBACK_ALONE"
+
+// TestAPlaneOnLoopbackAlone starts a plane where there is no default route, as on a laptop in a train.
+func TestAPlaneOnLoopbackAlone(t *testing.T) {
+	if os.Getenv(insideVariable) == "" {
+		runInside(t)
+		return
+	}
+
+	check.Error(t, raiseLoopback(), "")
+
+	if connection, err := net.Dial("udp", "192.0.2.1:9"); err == nil {
+		t.Fatalf("there is a route: %s", connection.LocalAddr())
+	}
+
+	ctrl.SetLogger(logr.Discard())
+	dir := t.TempDir()
+	plane, err := localplane.Start(t.Context(), localplane.Options{
+		Tools: testenv.Toolchain(t), Dir: dir, NoSimulator: true, NoProvider: true, Progress: t.Logf,
+	})
+	check.Error(t, err, "")
+	t.Cleanup(plane.Stop)
+
+	var service corev1.Service
+	check.Error(t, plane.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "kubernetes"}, &service), "")
+	check.Error(t, plane.Failed(), "")
+
+	checkControllers(t, plane.Client)
+
+	// The others end, too, for the lack of it.
+	for _, name := range []string{"etcd", "kube-apiserver"} {
+		check.Error(t, syscall.Kill(childOf(t, name), syscall.SIGKILL), "")
+
+		for plane.Failed() == nil && t.Context().Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+
+		log := filepath.Join(dir, "etcd.log")
+		check.Error(t, plane.Failed(), "etcd ended; the last lines of "+log+":\n{")
+
+		content, err := os.ReadFile(filepath.Join(dir, name+".log"))
+		check.Error(t, err, "")
+		check.Set(t, "the log of "+name, string(content))
+	}
+}
+
+// checkControllers has what belongs to an object that is deleted, and what is in a namespace that is deleted, deleted.
+func checkControllers(t *testing.T, c client.Client) {
+	t.Helper()
+
+	create := func(namespace, name string, owners ...metav1.OwnerReference) *corev1.ConfigMap {
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, OwnerReferences: owners,
+		}}
+		check.Error(t, c.Create(t.Context(), object), "")
+
+		return object
+	}
+
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "some"}}
+	check.Error(t, c.Create(t.Context(), namespace), "")
+
+	inside := create("some", "inside")
+	owner := create("default", "owner")
+	owned := create("default", "owned", metav1.OwnerReference{
+		APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID,
+	})
+
+	check.Error(t, c.Delete(t.Context(), owner), "")
+	check.Error(t, c.Delete(t.Context(), namespace), "")
+
+	for _, object := range []client.Object{owned, inside, namespace} {
+		err := error(nil)
+		for err == nil && t.Context().Err() == nil {
+			err = c.Get(t.Context(), client.ObjectKeyFromObject(object), object)
+		}
+
+		check.Error(t, err, "not found")
+	}
+}
+
+// runInside runs the test in a network namespace of its own.
+func runInside(t *testing.T) {
+	t.Helper()
+
+	output, err := inside(t.Context(), syscall.CLONE_NEWUSER|syscall.CLONE_NEWNET)
+	if errors.Is(err, os.ErrPermission) && os.Getuid() == 0 {
+		output, err = inside(t.Context(), syscall.CLONE_NEWNET)
+	}
+
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.ENOSPC) {
+		t.Skipf("this user may make no network namespace: %v", err)
+	}
+
+	if err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+
+	check.Contains(t, "the output", output, "--- PASS: "+t.Name())
+}
+
+// inside runs this program, with the test alone, in new namespaces.
+func inside(ctx context.Context, namespaces uintptr) (string, error) {
+	var output bytes.Buffer
+
+	command := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestAPlaneOnLoopbackAlone$", "-test.v")
+	command.Env = append(os.Environ(), insideVariable+"=1")
+	command.Stdout, command.Stderr = &output, &output
+	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces, Pdeathsig: syscall.SIGKILL}
+
+	if namespaces&syscall.CLONE_NEWUSER != 0 {
+		command.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		command.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+
+	err := command.Run()
+
+	return output.String(), err
+}
+
+// raiseLoopback sets the loopback up, which a new namespace has down.
+func raiseLoopback() error {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(socket)
+
+	request, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+
+	request.SetUint16(unix.IFF_UP)
+
+	return unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request)
+}
+
+// childOf finds a child of this process by its name.
+func childOf(t *testing.T, name string) int {
+	t.Helper()
+
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	check.Error(t, err, "")
+
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+
+		// pid (comm) state ppid
+		pid, rest, _ := strings.Cut(string(content), " ")
+		if !strings.HasPrefix(rest, fmt.Sprintf("(%s) ", name)) || strings.Fields(rest)[2] != strconv.Itoa(os.Getpid()) {
+			continue
+		}
+
+		number, err := strconv.Atoi(pid)
+		check.Error(t, err, "")
+
+		return number
+	}
+
+	t.Fatalf("this process has no child %s", name)
+
+	return 0
+}

@@ -1,0 +1,64 @@
+// Command build compiles a command of this project and says how far it is, which go build and go run do not. It is
+// itself compiled in silence, so it imports little of the standard library and nothing else.
+//
+//	go run ./hack/build [-o FILE] PACKAGE
+//
+// Without -o only the cache has the result: go run PACKAGE starts soon afterwards.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/gobuild"
+)
+
+// briefly is how long a build may take without a word: nothing has changed since the last one.
+const briefly = 2 * time.Second
+
+func main() {
+	output := flag.String("o", os.DevNull, "write the executable to this `file`")
+	flag.Parse()
+
+	if flag.NArg() != 1 {
+		flag.Usage()
+		os.Exit(2)
+	}
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := build(ctx, flag.Arg(0), *output)
+
+	stop()
+
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "build:", err)
+		os.Exit(1)
+	}
+}
+
+func build(ctx context.Context, pkg, output string) error {
+	begin := time.Now()
+	say := func(format string, args ...any) {
+		fmt.Printf("build %4.0fs  %s\n", time.Since(begin).Seconds(), fmt.Sprintf(format, args...))
+	}
+
+	intro := time.AfterFunc(briefly, func() { say("compiling %s", pkg) })
+	defer intro.Stop()
+
+	flags := []string{"-o", output, "-ldflags", gobuild.SmallLDFlags}
+	b := gobuild.Build{What: pkg, Flags: flags, Packages: []string{pkg}, Say: say}
+
+	if err := b.Run(ctx); err != nil {
+		return err
+	}
+
+	if time.Since(begin) > briefly {
+		say("compiled %s", pkg)
+	}
+
+	return nil
+}

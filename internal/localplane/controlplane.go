@@ -1,0 +1,171 @@
+package localplane
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// envtestStopGrace is how long etcd and kube-apiserver may take to end.
+const envtestStopGrace = 30 * time.Second
+
+// KeepToLoopback has an API server of envtest start on a machine without a default route, too: it looks for an address
+// to advertise otherwise. Nobody asks for the endpoints of Service kubernetes here, which cannot be on the loopback.
+func KeepToLoopback(server *envtest.APIServer) {
+	server.Configure().Set("advertise-address", "127.0.0.1").Set("endpoint-reconciler-type", "none")
+}
+
+// startControlPlane starts etcd and kube-apiserver, and makes the users.
+func (p *Plane) startControlPlane(ctx context.Context) error {
+	if err := p.configureEtcd(); err != nil {
+		return err
+	}
+
+	if err := p.startEnvtest(ctx); err != nil {
+		return err
+	}
+
+	admin, err := p.control.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, &rest.Config{})
+	if err != nil {
+		return fmt.Errorf("failed to make the administrator: %w", err)
+	}
+
+	p.Config = admin.Config()
+	p.Config.QPS, p.Config.Burst = 200, 400
+
+	scheme, err := Scheme()
+	if err != nil {
+		return err
+	}
+
+	if p.Client, err = client.New(p.Config, client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("failed to make a client: %w", err)
+	}
+
+	if err := p.waitForDefaultNamespace(ctx); err != nil {
+		return err
+	}
+
+	if p.Kubeconfig, err = p.userKubeconfig("admin", "system:masters"); err != nil {
+		return err
+	}
+
+	p.ManagerKubeconfig, err = p.userKubeconfig(managerUser)
+
+	return err
+}
+
+// startEnvtest has envtest start etcd and kube-apiserver. Its Environment would start both five times before it gives up,
+// and wait for the default namespace for five seconds alone.
+func (p *Plane) startEnvtest(ctx context.Context) error {
+	etcd, err := newOutput("etcd", p.options.Dir)
+	if err != nil {
+		return err
+	}
+	defer etcd.handedOver()
+
+	server, err := newOutput("kube-apiserver", p.options.Dir)
+	if err != nil {
+		return err
+	}
+	defer server.handedOver()
+
+	p.control.Etcd.Out, p.control.Etcd.Err = etcd.stdout, etcd.log
+	p.control.APIServer.Out, p.control.APIServer.Err = server.stdout, server.log
+
+	started := make(chan struct{})
+	go func() {
+		err = p.control.Start()
+		close(started)
+	}()
+
+	p.undo = append(p.undo, func() {
+		etcd.process.stopped.Store(true)
+		server.process.stopped.Store(true)
+		_ = p.control.Stop()
+		<-started // which an interrupt does not wait for
+		_ = p.control.Stop()
+	})
+
+	select {
+	case <-started:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+
+	if err != nil {
+		etcd.handedOver()
+		server.handedOver()
+
+		return explainStart(err, etcd.process, server.process)
+	}
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.processes = append(p.processes, etcd.process, server.process)
+
+	return nil
+}
+
+// explainStart adds to an error of envtest, which names the process that did not start, what that process wrote.
+func explainStart(err error, etcd, server *Process) error {
+	failed := etcd
+	if strings.Contains(err.Error(), server.Name) {
+		failed = server
+	}
+
+	select {
+	case <-failed.Done(): // all that it wrote is in the log
+	case <-time.After(time.Second):
+	}
+
+	return fmt.Errorf("%s did not start; the last lines of %s:\n%s\n%w", failed.Name, failed.LogFile, failed.tail(), err)
+}
+
+// waitForDefaultNamespace waits until kube-apiserver has made the namespace, a moment after it serves.
+func (p *Plane) waitForDefaultNamespace(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+
+	for {
+		err := p.Client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceDefault}, &corev1.Namespace{})
+		if err == nil {
+			return nil
+		}
+
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("failed to get the default namespace: %w", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// userKubeconfig makes a user and writes a kubeconfig for it.
+func (p *Plane) userKubeconfig(name string, groups ...string) (string, error) {
+	user, err := p.control.AddUser(envtest.User{Name: name, Groups: groups}, nil)
+	if err != nil {
+		return "", fmt.Errorf("failed to make user %s: %w", name, err)
+	}
+
+	content, err := user.KubeConfig()
+	if err != nil {
+		return "", fmt.Errorf("failed to make the kubeconfig of %s: %w", name, err)
+	}
+
+	path := filepath.Join(p.options.Dir, name+".kubeconfig")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		return "", fmt.Errorf("failed to write the kubeconfig of %s: %w", name, err)
+	}
+
+	return path, nil
+}
