@@ -62,7 +62,7 @@ test-conformance: ## Let software that others wrote use the simulator; libgovirt
 
 .PHONY: test-integration
 test-integration: tools ## Run the controllers against a real kube-apiserver, and the Terraform provider under a real executor
-	go test ./controllers ./internal/tfprovider -parallel 8 -timeout 15m
+	go test ./controllers ./internal/tfprovider ./e2e/plane -parallel 8 -timeout 15m
 
 .PHONY: test-guestnet
 test-guestnet: tools tools-dns $(TOOLS_OIDC) ## Run what nodes and VMs of support services do with real keepalived, haproxy, nginx, CoreDNS, sshd and Dex; as root, where they are installed
