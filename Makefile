@@ -22,8 +22,8 @@ help: ## Show this help
 .PHONY: demo
 demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-C, NODES=real has real kubelets, as root
 	@echo "demo: compiling the demo itself; the first time takes a few minutes"
-	@$(BUILD) -o bin/demo ./hack/demo
-	@exec bin/demo $(if $(KEEP),-keep) $(if $(NODES),-nodes=$(NODES))
+	@$(BUILD) -o bin/.built/ ./hack/demo ./cmd/manager ./cmd/ovirtsim
+	@exec bin/.built/demo $(if $(KEEP),-keep) $(if $(NODES),-nodes=$(NODES))
 
 # Tests run programs, which go test does not see when it looks for an earlier result: each test is run anew.
 TEST = go run ./hack/test $(TESTFLAGS)

@@ -1,7 +1,7 @@
-// Command build compiles a command of this project and says how far it is, which go build and go run do not. It is
+// Command build compiles commands of this project and says how far it is, which go build and go run do not. It is
 // itself compiled in silence, so it imports little of the standard library and nothing else.
 //
-//	go run ./hack/build [-o FILE] PACKAGE
+//	go run ./hack/build [-o FILE|FOLDER/] PACKAGE ...
 //
 // Without -o only the cache has the result: go run PACKAGE starts soon afterwards.
 package main
@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/gobuild"
@@ -21,16 +22,16 @@ import (
 const briefly = 2 * time.Second
 
 func main() {
-	output := flag.String("o", os.DevNull, "write the executable to this `file`")
+	output := flag.String("o", os.DevNull, "write executables to this `place`: a file, or a folder with a slash at its end")
 	flag.Parse()
 
-	if flag.NArg() != 1 {
+	if flag.NArg() == 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := build(ctx, flag.Arg(0), *output)
+	err := build(ctx, flag.Args(), *output)
 
 	stop()
 
@@ -40,24 +41,25 @@ func main() {
 	}
 }
 
-func build(ctx context.Context, pkg, output string) error {
+func build(ctx context.Context, packages []string, output string) error {
+	what := strings.Join(packages, ", ")
 	begin := time.Now()
 	say := func(format string, args ...any) {
 		fmt.Printf("build %4.0fs  %s\n", time.Since(begin).Seconds(), fmt.Sprintf(format, args...))
 	}
 
-	intro := time.AfterFunc(briefly, func() { say("compiling %s", pkg) })
+	intro := time.AfterFunc(briefly, func() { say("compiling %s", what) })
 	defer intro.Stop()
 
 	flags := []string{"-o", output, "-ldflags", gobuild.SmallLDFlags}
-	b := gobuild.Build{What: pkg, Flags: flags, Packages: []string{pkg}, Say: say}
+	b := gobuild.Build{What: what, Flags: flags, Packages: packages, Say: say}
 
 	if err := b.Run(ctx); err != nil {
 		return err
 	}
 
 	if time.Since(begin) > briefly {
-		say("compiled %s", pkg)
+		say("compiled %s", what)
 	}
 
 	return nil

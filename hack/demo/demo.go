@@ -293,7 +293,9 @@ func (d *demo) waitAvailable(ctx context.Context) error {
 			seen := fmt.Sprintf("Cluster is %s: %s, %s, %d running", cmp.Or(cluster.Status.Phase, "new"),
 				count(len(machines), "machine"), count(nodes, "node"), running)
 
-			return seen, conditions.IsTrue(&cluster, clusterv1.ClusterAvailableCondition) && running == wantedMachines, nil
+			available := conditions.IsTrue(&cluster, clusterv1.ClusterAvailableCondition)
+
+			return seen, available && running == wantedMachines, nil
 		},
 	})
 }

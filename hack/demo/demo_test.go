@@ -250,6 +250,7 @@ func TestRunFolders(t *testing.T) {
 
 	entries, err := os.ReadDir(runs)
 	check.Error(t, err, "")
+
 	for _, entry := range entries {
 		left = append(left, entry.Name())
 	}

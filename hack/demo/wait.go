@@ -35,7 +35,7 @@ type goal struct {
 	limit time.Duration
 	// look says what it sees, and reports whether the goal is reached. An error does not end the wait.
 	look func(context.Context) (seen string, reached bool, err error)
-	// broken says why the goal is not reached ever; nil as long as it may be.
+	// broken says why the goal will never be reached; nil as long as it may be.
 	broken func(context.Context) error
 	// missing says what is missing now.
 	missing func(context.Context) string
@@ -133,8 +133,8 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:maxReminder], "") + " …"
 }
 
-// broken says what keeps the cluster from ever coming: a process that has ended, or a guest that did not come up. Nobody
-// tries either again.
+// broken says what keeps the cluster from ever coming: a process that has ended, or a guest that did not come up.
+// Nothing starts either again.
 func (d *demo) broken(ctx context.Context) error {
 	if err := d.plane.Failed(); err != nil {
 		return err

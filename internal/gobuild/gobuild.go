@@ -16,8 +16,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/heartbeat"
 )
 
-// SmallLDFlags leave out what debuggers alone need: linking takes a third less processor time. Traces of goroutines keep
-// their lines.
+// SmallLDFlags leave out what only debuggers need, and linking takes a third less processor time. Stack traces still
+// have line numbers.
 const SmallLDFlags = "-s -w"
 
 // Build is a call of go build.

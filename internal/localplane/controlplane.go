@@ -18,8 +18,8 @@ import (
 // envtestStopGrace is how long etcd and kube-apiserver may take to end.
 const envtestStopGrace = 30 * time.Second
 
-// KeepToLoopback has an API server of envtest start on a machine without a default route, too: it looks for an address
-// to advertise otherwise. Nobody asks for the endpoints of Service kubernetes here, which cannot be on the loopback.
+// KeepToLoopback lets an API server of envtest start on a machine without a default route. Otherwise the server looks
+// for an address to advertise. Endpoints refuse loopback addresses, so Service kubernetes gets none; nothing uses it.
 func KeepToLoopback(server *envtest.APIServer) {
 	server.Configure().Set("advertise-address", "127.0.0.1").Set("endpoint-reconciler-type", "none")
 }
@@ -64,8 +64,8 @@ func (p *Plane) startControlPlane(ctx context.Context) error {
 	return err
 }
 
-// startEnvtest has envtest start etcd and kube-apiserver. Its Environment would start both five times before it gives up,
-// and wait for the default namespace for five seconds alone.
+// startEnvtest lets envtest start etcd and kube-apiserver. It does not use envtest's Environment, which tries five
+// times before it reports a failure, and waits only five seconds for the default namespace.
 func (p *Plane) startEnvtest(ctx context.Context) error {
 	etcd, err := newOutput("etcd", p.options.Dir)
 	if err != nil {
@@ -128,7 +128,8 @@ func explainStart(err error, etcd, server *Process) error {
 	case <-time.After(time.Second):
 	}
 
-	return fmt.Errorf("%s did not start; the last lines of %s:\n%s\n%w", failed.Name, failed.LogFile, failed.tail(), err)
+	return fmt.Errorf("%s did not start; the last lines of %s:\n%s\n%w", failed.Name, failed.LogFile, failed.tail(),
+		err)
 }
 
 // waitForDefaultNamespace waits until kube-apiserver has made the namespace, a moment after it serves.

@@ -208,7 +208,9 @@ func (p *Plane) say(format string, args ...any) {
 
 // Stop undoes the steps backwards.
 func (p *Plane) Stop() {
-	stop := heartbeat.Start(func(since time.Duration) { p.say("  stopping all processes: %.0f s so far", since.Seconds()) })
+	stop := heartbeat.Start(func(since time.Duration) {
+		p.say("  stopping all processes: %.0f s so far", since.Seconds())
+	})
 	defer stop()
 
 	for i := len(p.undo) - 1; i >= 0; i-- {
@@ -233,7 +235,7 @@ func (p *Plane) run(name, program string, args []string, env ...string) (*Proces
 	return process, nil
 }
 
-// grace is how long a process may take to end now. Without an API server nothing can be saved any more.
+// grace is how long a process may take to end now. Without an API server there is nothing left to save.
 func (p *Plane) grace() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -690,8 +692,8 @@ func (p *Plane) StartManager(ctx context.Context) error {
 	return p.Manager.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
 }
 
-// Failed says of the process that has ended first, without being stopped, that it has: the others may have ended for
-// the lack of it. It is nil if all run.
+// Failed names the process that was the first to end without being stopped. Others may have ended because of it. It
+// returns nil while all processes run.
 func (p *Plane) Failed() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -715,7 +717,7 @@ func (p *Plane) Failed() error {
 	return first.ended()
 }
 
-// GuestErrors says why guests of the simulator did not come up, one line for each of their VMs.
+// GuestErrors asks the simulator why guests did not come up. It returns a line for each of their VMs.
 func (p *Plane) GuestErrors(ctx context.Context) ([]string, error) {
 	var vms []ovirtsim.VMInfo
 	if err := p.Control(ctx, http.MethodGet, "/vms", nil, &vms); err != nil {

@@ -14,8 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/config"
 )
 
-// modulesFiles are copies of the go.mod and go.sum of tools modules, and of a program in one, which make generate makes:
-// files of other modules cannot be embedded.
+// modulesFiles are copies of files of tools modules, which make generate makes: a module cannot embed those of others.
 //
 //go:embed modules
 var modulesFiles embed.FS
@@ -23,28 +22,12 @@ var modulesFiles embed.FS
 // Embedded returns the toolchain of a program without a checkout: the tools of a management plane, Cluster API
 // Provider OCI and OpenTofu, in the versions of the program. It writes what it needs of a checkout to the cache.
 func Embedded() (*Toolchain, error) {
-	files := map[string][]byte{}
-	tools := filepath.Join("hack", "tools")
-	copies := map[string]string{
-		"plane.kube-controller-manager.txt": filepath.Join(tools, "plane", "kube-controller-manager", "main.go"),
+	files, err := embeddedModules()
+	if err != nil {
+		return nil, err
 	}
 
-	for _, module := range []string{"plane", "oci", "tofu"} {
-		for _, kind := range []string{"mod", "sum"} {
-			copies[module+"."+kind] = filepath.Join(tools, module, "go."+kind)
-		}
-	}
-
-	for name, path := range copies {
-		content, err := modulesFiles.ReadFile("modules/" + name)
-		if err != nil {
-			return nil, fmt.Errorf("failed to read the versions of tools: %w", err)
-		}
-
-		files[path] = content
-	}
-
-	err := fs.WalkDir(config.Files, ".", func(path string, entry fs.DirEntry, err error) error {
+	err = fs.WalkDir(config.Files, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -86,4 +69,31 @@ func Embedded() (*Toolchain, error) {
 	}
 
 	return t, nil
+}
+
+// embeddedModules are the files of the tools modules, by their paths in a checkout.
+func embeddedModules() (map[string][]byte, error) {
+	tools := filepath.Join("hack", "tools")
+	copies := map[string]string{
+		"plane.kube-controller-manager.txt": filepath.Join(tools, "plane", "kube-controller-manager", "main.go"),
+	}
+
+	for _, module := range []string{"plane", "oci", "tofu"} {
+		for _, kind := range []string{"mod", "sum"} {
+			copies[module+"."+kind] = filepath.Join(tools, module, "go."+kind)
+		}
+	}
+
+	files := map[string][]byte{}
+
+	for name, path := range copies {
+		content, err := modulesFiles.ReadFile("modules/" + name)
+		if err != nil {
+			return nil, fmt.Errorf("failed to read the versions of tools: %w", err)
+		}
+
+		files[path] = content
+	}
+
+	return files, nil
 }

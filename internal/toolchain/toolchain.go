@@ -307,8 +307,8 @@ func (t *Toolchain) moduleDir(module string) string {
 	return filepath.Join(t.root, "hack", "tools", module)
 }
 
-// Dir of a module's tools in the cache, by the content of its go.mod and of the programs in it: other versions are other
-// folders.
+// Dir of a module's tools in the cache. Its name depends on the content of go.mod and of the programs in the module, so
+// that each version has a folder of its own.
 func (t *Toolchain) Dir(module string) (string, error) {
 	content, err := os.ReadFile(filepath.Join(t.moduleDir(module), "go.mod"))
 	if err != nil {

@@ -1,9 +1,9 @@
-// Command kube-controller-manager runs the two controllers of kube-controller-manager that a management plane needs, the
-// garbage collector and the one that empties namespaces that are deleted. They are Kubernetes' own. It is built where the
-// release of Kubernetes cannot be downloaded: all of kube-controller-manager takes as long to compile as a seventh of
-// the whole plane.
+// Command kube-controller-manager runs the two controllers of kube-controller-manager that a management plane needs:
+// the garbage collector and the controller that empties deleted namespaces. Both are the code of Kubernetes. The
+// toolchain builds it if it cannot download the release: the other controllers would take a seventh of the time of
+// `make demo` from empty caches, and nothing uses them.
 //
-// Its flags are those of kube-controller-manager, with the same meaning.
+// Its flags are a part of those of kube-controller-manager, with the same meaning.
 package main
 
 import (
