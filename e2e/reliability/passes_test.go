@@ -23,18 +23,23 @@ func (m *manager) letPass(t *testing.T, api client.Client, o client.Object) {
 	kind, err := apiutil.GVKForObject(o, api.Scheme())
 	check.Error(t, err, "")
 
-	passes := func() float64 {
-		return testsite.Sum(m.Scrape(t)["controller_runtime_reconcile_total"],
-			fmt.Sprintf("controller=%q", strings.ToLower(kind.Kind)))
-	}
-
+	controller := strings.ToLower(kind.Kind)
 	for i := range 3 { // the first may have begun before
-		before := passes()
+		before := m.passes(t, controller)
 		touch := fmt.Sprintf(`{"metadata":{"annotations":{"test/touched":"%d"}}}`, i)
 		err := api.Patch(context.Background(), o, client.RawPatch(types.MergePatchType, []byte(touch)))
 		check.Error(t, err, "")
-		wait.Until(t, "the manager makes a pass over "+o.GetName(), func() bool { return passes() > before })
+		wait.Until(t, "the manager makes a pass over "+o.GetName(), func() bool {
+			return m.passes(t, controller) > before
+		})
 	}
+}
+
+// passes are those of a controller of a manager that have ended.
+func (m *manager) passes(t *testing.T, controller string) float64 {
+	t.Helper()
+
+	return testsite.Sum(m.Scrape(t)["controller_runtime_reconcile_total"], fmt.Sprintf("controller=%q", controller))
 }
 
 // jobs are the runs of Terraform that are queued and running in a manager.
