@@ -11,6 +11,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // fleet is what a manager costs whose many machines, in many clusters on several engines, want nothing. One machine was
@@ -108,7 +109,7 @@ func (h *herd) restart(t *testing.T, out *fleet) {
 	defer profiled()
 	logged := begin
 
-	for deadline := time.Now().Add(5 * time.Minute); s.looks(t) < float64(out.Machines); {
+	for deadline := time.Now().Add(wait.Limit); s.looks(t) < float64(out.Machines); {
 		if time.Now().After(deadline) {
 			t.Fatalf("%.0f looks at %d machines", s.looks(t), out.Machines)
 		}

@@ -21,6 +21,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 const (
@@ -170,7 +171,7 @@ func (s *stage) ask(from, to int) []*infrav1.OLVMMachine {
 func await(t *testing.T, what string, m *times, n int) {
 	t.Helper()
 
-	for deadline := time.Now().Add(10 * time.Minute); m.len() < n; {
+	for deadline := time.Now().Add(wait.Limit); m.len() < n; {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d of %d machines are %s", m.len(), n, what)
 		}
@@ -243,17 +244,9 @@ func manager(t *testing.T, n int) round {
 func (s *stage) quiet(t *testing.T) {
 	t.Helper()
 
-	for deadline := time.Now().Add(time.Minute); ; {
-		if testsite.Sum(s.manager.Scrape(t)["capolvm_terraform_jobs"]) == 0 && len(s.manager.Executors()) == 0 {
-			return
-		}
-
-		if time.Now().After(deadline) {
-			t.Fatal("runs do not end")
-		}
-
-		time.Sleep(20 * time.Millisecond)
-	}
+	wait.Until(t, "all runs have ended", func() bool {
+		return testsite.Sum(s.manager.Scrape(t)["capolvm_terraform_jobs"]) == 0 && len(s.manager.Executors()) == 0
+	})
 }
 
 // passesAndCalls are the reconciles of OLVMMachines, and what the manager asked the API server for.

@@ -22,6 +22,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // changesPlanned is the exit code of olvmctl plan where something would be done.
@@ -56,7 +57,7 @@ func plan(t *testing.T, n int) *preview {
 		t.Fatal(err)
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	begin := time.Now()
 	command := exec.CommandContext(ctx, filepath.Join(bin, "olvmctl"), "plan", "-f", file)

@@ -15,6 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/poolvm"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 const (
@@ -100,7 +101,7 @@ func claims(t *testing.T, vms int) *claiming {
 func (s *stage) awaitVMs(t *testing.T, what string, n int, wanted func(*infrav1.OLVMInventoryVM) bool) {
 	t.Helper()
 
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(wait.Limit); ; time.Sleep(100 * time.Millisecond) {
 		var list infrav1.OLVMInventoryVMList
 		check.Error(t, s.site.Client.List(t.Context(), &list, client.InNamespace(s.site.Namespace)), "")
 		found := 0

@@ -8,6 +8,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // calm is a manager whose machines want nothing.
@@ -110,7 +111,7 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 
 	out.ReadySeconds = time.Since(begin).Seconds()
 
-	for deadline := time.Now().Add(5 * time.Minute); s.looks(t) < float64(n); {
+	for deadline := time.Now().Add(wait.Limit); s.looks(t) < float64(n); {
 		if time.Now().After(deadline) {
 			t.Fatalf("%.0f looks at %d machines", s.looks(t), n)
 		}

@@ -65,22 +65,22 @@ func TestABootstrapVMOnARealNode(t *testing.T) {
 	m := s.start(s.config("trip-bootstrap", userDataOfVM(t, s.image.Kubernetes)))
 	begin := time.Now()
 
-	kubectl := func(limit time.Duration, args ...string) string {
-		return s.until(m, limit, append([]string{"kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf"}, args...)...)
+	kubectl := func(args ...string) string {
+		return s.until(m, append([]string{"kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf"}, args...)...)
 	}
-	kubectl(3*time.Minute, "wait", "--for=condition=Ready", "node/trip-bootstrap", "--timeout=5s")
+	kubectl("wait", "--for=condition=Ready", "node/trip-bootstrap", "--timeout=5s")
 	t.Logf("power on to Ready: %.1f s", time.Since(begin).Seconds())
 
 	// A pod that tolerates nothing is scheduled, and has an address of the bridge.
-	kubectl(time.Minute, "get", "serviceaccount", "default")
-	kubectl(time.Second, "run", "nothing", "--image="+s.image.Pause)
-	kubectl(time.Minute, "wait", "--for=condition=Ready", "pod/nothing", "--timeout=5s")
+	kubectl("get", "serviceaccount", "default")
+	kubectl("run", "nothing", "--image="+s.image.Pause)
+	kubectl("wait", "--for=condition=Ready", "pod/nothing", "--timeout=5s")
 	t.Logf("power on to a pod that runs: %.1f s", time.Since(begin).Seconds())
-	check.Contains(t, "its address", kubectl(time.Second, "get", "pod", "nothing", "-o", "jsonpath={.status.podIP}"),
+	check.Contains(t, "its address", kubectl("get", "pod", "nothing", "-o", "jsonpath={.status.podIP}"),
 		"10.244.0.")
 
-	check.Equal(t, "taints of the only node", kubectl(time.Second, "get", "nodes", "-o",
+	check.Equal(t, "taints of the only node", kubectl("get", "nodes", "-o",
 		"jsonpath={.items[*].spec.taints}"), "")
-	check.Contains(t, "its provider ID", kubectl(time.Second, "get", "nodes", "-o",
+	check.Contains(t, "its provider ID", kubectl("get", "nodes", "-o",
 		"jsonpath={.items[*].spec.providerID}"), "olvm://3bd3d5e2-60fb-4b8d-b848-4f548a425cd7")
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // cluster is one under test, in a namespace of its own.
@@ -229,17 +230,16 @@ func (c *cluster) apply(file string, more map[string]string, changes ...func(*un
 // since is how long ago the manifests were applied.
 func (c *cluster) since() time.Duration { return time.Since(c.applied).Round(100 * time.Millisecond) }
 
-// patience is how many times slower than one that is not busy a host may be. How fast something must be is checked
-// where it happens; limits find out that it never will.
-const patience = 3
+// limit is how long a test waits before it calls what it waits for a hang: longer than elsewhere, because a rollout of
+// five real machines takes eight minutes on a host that is not busy.
+const limit = 3 * wait.Limit
 
-// eventually waits for a condition; the error says what is not met. The limit is for a host that is not busy.
-func (c *cluster) eventually(limit time.Duration, what string, look func(ctx context.Context) error) {
+// eventually waits for a condition; the error says what is not met.
+func (c *cluster) eventually(what string, look func(ctx context.Context) error) {
 	c.t.Helper()
-	limit *= patience
 
 	for deadline := time.Now().Add(limit); ; time.Sleep(250 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
 		err := look(ctx)
 		cancel()
 
@@ -297,7 +297,7 @@ func (c *cluster) machines() string {
 // connect gets a client of the cluster, once Cluster API has its kubeconfig.
 func (c *cluster) connect() {
 	c.t.Helper()
-	c.eventually(3*time.Minute, "the kubeconfig is there", func(ctx context.Context) error {
+	c.eventually("the kubeconfig is there", func(ctx context.Context) error {
 		var secret corev1.Secret
 		key := client.ObjectKey{Namespace: c.namespace, Name: c.name + "-kubeconfig"}
 		if err := c.management.Get(ctx, key, &secret); err != nil {
@@ -309,7 +309,7 @@ func (c *cluster) connect() {
 			return err
 		}
 
-		c.config.Timeout = 5 * time.Second
+		c.config.Timeout = 15 * time.Second
 		c.workload, err = kubernetes.NewForConfig(c.config)
 
 		return err
@@ -318,10 +318,10 @@ func (c *cluster) connect() {
 
 // expectMachines waits until the Cluster is available with that many machines that run and are up to date, and nodes
 // that their kubelets call ready.
-func (c *cluster) expectMachines(limit time.Duration, controlPlanes, workers int, version string) {
+func (c *cluster) expectMachines(controlPlanes, workers int, version string) {
 	c.t.Helper()
 	what := fmt.Sprintf("%d+%d machines of %s run, and the Cluster is available", controlPlanes, workers, version)
-	c.eventually(limit, what, func(ctx context.Context) error {
+	c.eventually(what, func(ctx context.Context) error {
 		var list clusterv1.MachineList
 		if err := c.management.List(ctx, &list, client.InNamespace(c.namespace)); err != nil {
 			return err
@@ -362,7 +362,7 @@ func (c *cluster) expectMachines(limit time.Duration, controlPlanes, workers int
 // scale asks for other numbers of machines, of another version where it is not empty.
 func (c *cluster) scale(controlPlanes, workers int32, version string) {
 	c.t.Helper()
-	c.eventually(time.Minute, "other machines are asked for", func(ctx context.Context) error {
+	c.eventually("other machines are asked for", func(ctx context.Context) error {
 		var kcp controlplanev1.KubeadmControlPlane
 		key := client.ObjectKey{Namespace: c.namespace, Name: c.name + "-control-plane"}
 		if err := c.management.Get(ctx, key, &kcp); err != nil {
@@ -389,7 +389,7 @@ func (c *cluster) delete() {
 	c.t.Helper()
 	found := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.name}}
 	check.Error(c.t, c.management.Delete(c.t.Context(), found), "")
-	c.eventually(5*time.Minute, "the Cluster is gone", func(ctx context.Context) error {
+	c.eventually("the Cluster is gone", func(ctx context.Context) error {
 		err := c.management.Get(ctx, client.ObjectKeyFromObject(found), found)
 		if err == nil {
 			return errors.New("the Cluster is still there")

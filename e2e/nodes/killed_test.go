@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // TestNothingIsLeftOfASimulatorThatIsKilled kills a simulator by -9 while a machine runs in its own network namespace.
@@ -28,7 +28,7 @@ func TestNothingIsLeftOfASimulatorThatIsKilled(t *testing.T) {
 	check.Error(t, sim.Start(), "")
 	t.Cleanup(func() { _ = sim.Process.Kill() })
 
-	eventually(t, "the simulator serves", func() error {
+	wait.For(t, "the simulator serves", func() error {
 		_, err := os.Stat(connection)
 		return err
 	})
@@ -36,7 +36,7 @@ func TestNothingIsLeftOfASimulatorThatIsKilled(t *testing.T) {
 
 	site := fmt.Sprintf("ovirtsim-%d", sim.Process.Pid)
 	dir := filepath.Join(filepath.Dir(suite.image.Dir()), fmt.Sprintf("disks-%d", sim.Process.Pid))
-	eventually(t, "the machine runs", func() error {
+	wait.For(t, "the machine runs", func() error {
 		if left := traces(site, dir); len(left) < 3 {
 			return fmt.Errorf("only %v", left)
 		}
@@ -46,29 +46,13 @@ func TestNothingIsLeftOfASimulatorThatIsKilled(t *testing.T) {
 
 	check.Error(t, sim.Process.Kill(), "")
 	_ = sim.Wait()
-	eventually(t, "nothing is left", func() error {
+	wait.For(t, "nothing is left", func() error {
 		if left := traces(site, dir); len(left) > 0 {
 			return fmt.Errorf("left: %v", left)
 		}
 
 		return nil
 	})
-}
-
-// eventually waits for a minute at most.
-func eventually(t *testing.T, what string, look func() error) {
-	t.Helper()
-
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		err := look()
-		if err == nil {
-			return
-		}
-
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", what, err)
-		}
-	}
 }
 
 // startAMachine makes and starts a VM.

@@ -89,7 +89,7 @@ func (c *cluster) expectNodes(count int) {
 // expectLabels waits until every node says in which data center its machine is, and on which host.
 func (c *cluster) expectLabels() {
 	c.t.Helper()
-	c.eventually(time.Minute, "nodes say where their machines are", func(ctx context.Context) error {
+	c.eventually("nodes say where their machines are", func(ctx context.Context) error {
 		var machines infrav1.OLVMMachineList
 		if err := c.management.List(ctx, &machines, client.InNamespace(c.namespace)); err != nil {
 			return err
@@ -115,7 +115,7 @@ func (c *cluster) expectLabels() {
 // expectServingCertificates waits until every kubelet has one.
 func (c *cluster) expectServingCertificates(count int) {
 	c.t.Helper()
-	c.eventually(time.Minute, "kubelets have serving certificates", func(ctx context.Context) error {
+	c.eventually("kubelets have serving certificates", func(ctx context.Context) error {
 		list, err := c.workload.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -169,7 +169,7 @@ func (c *cluster) deploy(replicas int32) {
 	_, err = c.workload.CoreV1().Services(meta.Namespace).Create(c.t.Context(), service, metav1.CreateOptions{})
 	check.Error(c.t, err, "")
 
-	c.eventually(2*time.Minute, fmt.Sprintf("%d pods run, each on another node", replicas),
+	c.eventually(fmt.Sprintf("%d pods run, each on another node", replicas),
 		func(ctx context.Context) error {
 			found, err := c.workload.AppsV1().Deployments(meta.Namespace).Get(ctx, meta.Name, metav1.GetOptions{})
 			if err == nil && found.Status.AvailableReplicas != replicas {
@@ -186,7 +186,7 @@ func (c *cluster) expectAnswers(replicas int) {
 	c.t.Helper()
 
 	answered := map[string]bool{}
-	c.eventually(2*time.Minute, fmt.Sprintf("%d pods have answered through their Service", replicas),
+	c.eventually(fmt.Sprintf("%d pods have answered through their Service", replicas),
 		func(ctx context.Context) error {
 			problem := ""
 			logs, err := c.ask(ctx, "http://hello.default.svc.cluster.local")
@@ -212,7 +212,7 @@ func (c *cluster) expectAnswers(replicas int) {
 // theirs.
 func (c *cluster) expectName(name string) {
 	c.t.Helper()
-	c.eventually(2*time.Minute, "pods know the name "+name, func(ctx context.Context) error {
+	c.eventually("pods know the name "+name, func(ctx context.Context) error {
 		logs, err := c.ask(ctx, "https://"+name+":6443/readyz")
 		if err == nil && len(logs) == 0 {
 			err = errors.New("no pod has said anything")
@@ -230,7 +230,7 @@ func (c *cluster) expectName(name string) {
 
 // askingLimit is how long the pods of a Job may take to ask, before others are made instead: one of theirs may be on a
 // node that has no power.
-const askingLimit = time.Minute
+const askingLimit = 5 * time.Minute
 
 // asking is a Job whose pods ask for a URL.
 type asking struct {
@@ -409,7 +409,7 @@ func (c *cluster) expectOtherHolder() {
 
 	away := c.outage(func() {
 		c.losePower(holder)
-		c.eventually(time.Minute, "another node holds the endpoint", func(ctx context.Context) error {
+		c.eventually("another node holds the endpoint", func(ctx context.Context) error {
 			if next, err := c.holder(ctx); err != nil || next == holder {
 				return errors.Join(fmt.Errorf("%q holds it", next), err)
 			}
@@ -418,10 +418,6 @@ func (c *cluster) expectOtherHolder() {
 		})
 	})
 	c.t.Logf("the API did not answer for %s when %s, which held the endpoint, lost its power", away, holder)
-	if away > 30*time.Second { // 7 when the machine is not busy
-		c.t.Errorf("the API did not answer for %s", away)
-	}
-
 	own := c.addressOf(holder)
 	c.startVM(holder)
 	c.expectServes(own)
@@ -483,7 +479,7 @@ func (c *cluster) expectServes(address string) {
 	own, err := kubernetes.NewForConfig(config)
 	check.Error(c.t, err, "")
 
-	c.eventually(2*time.Minute, "an API server answers at "+address, func(ctx context.Context) error {
+	c.eventually("an API server answers at "+address, func(ctx context.Context) error {
 		return own.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	})
 }
@@ -506,7 +502,7 @@ func (c *cluster) expectBothFamilies() {
 // expectAddresses waits until nodes and pods have addresses that are as they should be.
 func (c *cluster) expectAddresses(what string, are func([]string) bool) {
 	c.t.Helper()
-	c.eventually(time.Minute, "nodes and pods have "+what, func(ctx context.Context) error {
+	c.eventually("nodes and pods have "+what, func(ctx context.Context) error {
 		nodes, err := c.workload.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -583,7 +579,7 @@ func (c *cluster) expectDrained(controlPlanes int32) {
 	check.Error(c.t, err, "")
 
 	c.scale(controlPlanes, 1, "")
-	c.eventually(time.Minute, "the drain waits for the PodDisruptionBudget", func(ctx context.Context) error {
+	c.eventually("the drain waits for the PodDisruptionBudget", func(ctx context.Context) error {
 		var list clusterv1.MachineList
 		if err := c.management.List(ctx, &list, client.InNamespace(c.namespace)); err != nil {
 			return err
@@ -600,7 +596,7 @@ func (c *cluster) expectDrained(controlPlanes int32) {
 	})
 
 	check.Error(c.t, budgets.Delete(c.t.Context(), budget.Name, metav1.DeleteOptions{}), "")
-	c.eventually(2*time.Minute, "the worker is drained and gone", func(context.Context) error {
+	c.eventually("the worker is drained and gone", func(context.Context) error {
 		if left := c.workers(); len(left) != 1 {
 			return fmt.Errorf("the workers are %v", left)
 		}
@@ -619,7 +615,7 @@ func TestAClusterWithKubeVIP(t *testing.T) {
 		"SERVICE_ADDRESSES":           c.network.addresses("200", "201"),
 	}, served)
 	c.connect()
-	c.expectMachines(8*time.Minute, 3, 2, suite.image.Kubernetes)
+	c.expectMachines(3, 2, suite.image.Kubernetes)
 	c.expectNodes(5)
 	c.expectLabels()
 	c.expectServingCertificates(5)
@@ -630,7 +626,7 @@ func TestAClusterWithKubeVIP(t *testing.T) {
 	c.expectLoadBalancers()
 
 	c.expectOtherHolder()
-	c.expectMachines(5*time.Minute, 3, 2, suite.image.Kubernetes)
+	c.expectMachines(3, 2, suite.image.Kubernetes)
 	c.expectAnswers(2)
 
 	c.expectDrained(3)
@@ -648,7 +644,7 @@ func TestAClusterWithKeepalived(t *testing.T) {
 		"NODES_LOST_AT_MOST":       "100%",
 	})
 	c.connect()
-	c.expectMachines(5*time.Minute, 1, 1, suite.before.Kubernetes)
+	c.expectMachines(1, 1, suite.before.Kubernetes)
 	c.expectNodes(2)
 	c.deploy(1)
 	c.expectAnswers(1)
@@ -656,19 +652,19 @@ func TestAClusterWithKeepalived(t *testing.T) {
 	before := c.workers()
 	body := map[string]string{"ready": "Unknown"}
 	check.Error(t, suite.plane.Control(t.Context(), "POST", "/vms/"+before[0]+"/node", body, nil), "")
-	c.eventually(4*time.Minute, "the worker whose kubelet is dead is gone", func(context.Context) error {
+	c.eventually("the worker whose kubelet is dead is gone", func(context.Context) error {
 		if slices.Contains(c.workers(), before[0]) {
 			return fmt.Errorf("the workers are %v", c.workers())
 		}
 
 		return nil
 	})
-	c.expectMachines(3*time.Minute, 1, 1, suite.before.Kubernetes)
+	c.expectMachines(1, 1, suite.before.Kubernetes)
 
 	c.scale(1, 0, "")
-	c.expectMachines(3*time.Minute, 1, 0, suite.before.Kubernetes)
+	c.expectMachines(1, 0, suite.before.Kubernetes)
 	c.scale(1, 1, suite.image.Kubernetes)
-	c.expectMachines(8*time.Minute, 1, 1, suite.image.Kubernetes)
+	c.expectMachines(1, 1, suite.image.Kubernetes)
 	c.expectAnswers(1)
 	c.delete()
 }
@@ -688,12 +684,12 @@ func TestAClusterWithHAProxy(t *testing.T) {
 		}
 	})
 	c.connect()
-	c.expectMachines(8*time.Minute, 3, 2, suite.image.Kubernetes)
+	c.expectMachines(3, 2, suite.image.Kubernetes)
 	c.expectNodes(5)
 	c.deploy(2)
 	c.expectAnswers(2)
 	c.expectOtherHolder()
-	c.expectMachines(5*time.Minute, 3, 2, suite.image.Kubernetes)
+	c.expectMachines(3, 2, suite.image.Kubernetes)
 	c.expectAnswers(2)
 	c.delete()
 }
@@ -715,7 +711,7 @@ func TestAClusterWithIgnition(t *testing.T) {
 		}
 	})
 	c.connect()
-	c.expectMachines(5*time.Minute, 1, 1, suite.image.Kubernetes)
+	c.expectMachines(1, 1, suite.image.Kubernetes)
 	c.expectNodes(2)
 	c.deploy(1)
 	c.expectAnswers(1)
@@ -748,14 +744,14 @@ func (c *cluster) expectLostHost() {
 		check.Error(c.t, suite.plane.Control(context.Background(), "POST", "/hosts/"+host+"/recover", nil, nil), "")
 	})
 
-	c.eventually(time.Minute, "the VM is on another host", func(context.Context) error {
+	c.eventually("the VM is on another host", func(context.Context) error {
 		if on := c.hostOf(name); on == host || on == "" {
 			return fmt.Errorf("it is on %q", on)
 		}
 
 		return nil
 	})
-	c.eventually(3*time.Minute, "the node is ready again", func(ctx context.Context) error {
+	c.eventually("the node is ready again", func(ctx context.Context) error {
 		node, err := nodes.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -800,7 +796,7 @@ func TestADualStackCluster(t *testing.T) {
 		"OLVM_WORKER_ADDRESSES_IPV6":        c.network.address6("100") + "-" + c.network.address6("109"),
 	}, highlyAvailable)
 	c.connect()
-	c.expectMachines(5*time.Minute, 1, 1, suite.image.Kubernetes)
+	c.expectMachines(1, 1, suite.image.Kubernetes)
 	c.deploy(1)
 	c.expectAnswers(1)
 	c.expectBothFamilies()
@@ -808,7 +804,7 @@ func TestADualStackCluster(t *testing.T) {
 	c.expectServes(c.network.address6("5"))
 	c.expectLostHost()
 	c.expectAnswers(1)
-	c.expectMachines(2*time.Minute, 1, 1, suite.image.Kubernetes)
+	c.expectMachines(1, 1, suite.image.Kubernetes)
 	c.delete()
 }
 
@@ -824,7 +820,7 @@ func TestAnIPv6Cluster(t *testing.T) {
 		"OLVM_WORKER_ADDRESSES_IPV6":        c.network.address6("100") + "-" + c.network.address6("109"),
 	}, served)
 	c.connect()
-	c.expectMachines(5*time.Minute, 1, 1, suite.image.Kubernetes)
+	c.expectMachines(1, 1, suite.image.Kubernetes)
 	c.expectNodes(2)
 	c.expectServingCertificates(2)
 	c.deploy(1)
@@ -835,7 +831,7 @@ func TestAnIPv6Cluster(t *testing.T) {
 	c.expectServes(c.network.address6("5"))
 
 	c.scale(1, 2, suite.image.Kubernetes)
-	c.expectMachines(3*time.Minute, 1, 2, suite.image.Kubernetes)
+	c.expectMachines(1, 2, suite.image.Kubernetes)
 	c.delete()
 }
 
@@ -852,7 +848,7 @@ func TestAClusterThatAnswersForItsNames(t *testing.T) {
 		}
 	})
 	c.connect()
-	c.expectMachines(5*time.Minute, 1, 1, suite.image.Kubernetes)
+	c.expectMachines(1, 1, suite.image.Kubernetes)
 	c.expectName("api.names.example.com")
 	c.delete()
 }

@@ -28,7 +28,7 @@ func (c *cluster) expectLoadBalancers() {
 	check.Equal(c.t, "addresses differ", first != second, true)
 
 	c.expose("late")
-	c.eventually(time.Minute, "the third Service has no address, and says why", func(ctx context.Context) error {
+	c.eventually("the third Service has no address, and says why", func(ctx context.Context) error {
 		events, err := c.workload.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
 			FieldSelector: "involvedObject.name=late,type=Warning",
 		})
@@ -48,7 +48,7 @@ func (c *cluster) expectLoadBalancers() {
 
 	begin := time.Now()
 	c.losePower(holder)
-	c.eventually(time.Minute, "another node answers for the Service", func(ctx context.Context) error {
+	c.eventually("another node answers for the Service", func(ctx context.Context) error {
 		now, err := c.holderOf(ctx, "front")
 		if err != nil || now == holder {
 			return errors.Join(err, fmt.Errorf("%s holds it", now))
@@ -60,7 +60,7 @@ func (c *cluster) expectLoadBalancers() {
 		time.Since(begin).Round(100*time.Millisecond), holder)
 
 	c.startVM(holder)
-	c.expectMachines(5*time.Minute, 3, 2, suite.image.Kubernetes)
+	c.expectMachines(3, 2, suite.image.Kubernetes)
 	c.expectAnswers(2)
 }
 
@@ -83,7 +83,7 @@ func (c *cluster) exposed(name string) string {
 	c.t.Helper()
 	c.expose(name)
 	address := c.addressOfService(name)
-	c.eventually(time.Minute, "pods answer at "+address, func(ctx context.Context) error { return get(ctx, address) })
+	c.eventually("pods answer at "+address, func(ctx context.Context) error { return get(ctx, address) })
 
 	return address
 }
@@ -91,7 +91,7 @@ func (c *cluster) exposed(name string) string {
 // addressOfService waits for the address of a Service, which is one of the range.
 func (c *cluster) addressOfService(name string) (address string) {
 	c.t.Helper()
-	c.eventually(2*time.Minute, "Service "+name+" has an address", func(ctx context.Context) error {
+	c.eventually("Service "+name+" has an address", func(ctx context.Context) error {
 		service, err := c.workload.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -131,7 +131,7 @@ func (c *cluster) holderOf(ctx context.Context, service string) (string, error) 
 
 // get asks pods of hello at an address, once.
 func get(ctx context.Context, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(address, "80"), nil)

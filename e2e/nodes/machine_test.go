@@ -16,6 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/nodes"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // site is a network with a bridge, and the image.
@@ -97,34 +98,24 @@ func (s *site) start(config machine.Config) *machine.Machine {
 }
 
 // until waits until a command succeeds in a machine, and returns what it writes.
-func (s *site) until(m *machine.Machine, limit time.Duration, command ...string) string {
+func (s *site) until(m *machine.Machine, command ...string) (output string) {
 	s.t.Helper()
+	wait.For(s.t, strings.Join(command, " ")+" succeeds", func() (err error) {
+		ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+		defer cancel()
 
-	for deadline := time.Now().Add(limit); ; time.Sleep(200 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
-		output, err := m.Run(ctx, command...)
-		cancel()
+		output, err = m.Run(ctx, command...)
 
-		if err == nil {
-			return strings.TrimSpace(output)
-		}
+		return err
+	})
 
-		if time.Now().After(deadline) {
-			s.t.Fatalf("not within %s: %v", limit, err)
-		}
-	}
+	return strings.TrimSpace(output)
 }
 
 // waitFor waits for the end of a machine.
 func (s *site) waitFor(m *machine.Machine, want machine.Ending) {
 	s.t.Helper()
-
-	select {
-	case <-m.Ended():
-	case <-time.After(time.Minute):
-		s.t.Fatal("the machine does not end")
-	}
-
+	wait.Receive(s.t, "the machine has ended", m.Ended())
 	check.Equal(s.t, "how it has ended", m.How(), want)
 }
 
@@ -133,34 +124,34 @@ func TestAMachine(t *testing.T) {
 	config := s.config("first", "#cloud-config\nwrite_files:\n- path: /etc/written\n  content: by cloud-init\n")
 	m := s.start(config)
 
-	check.Contains(t, "what cloud-init says", s.until(m, time.Minute, "cloud-init", "status", "--wait"), "status: done")
-	check.Contains(t, "a file", s.until(m, time.Second, "cat", "/etc/written"), "by cloud-init")
-	check.Equal(t, "the host name", s.until(m, time.Second, "hostname"), "first")
-	check.Equal(t, "what firmware says", s.until(m, time.Second, "cat", "/sys/class/dmi/id/product_uuid"), config.ID)
-	check.Contains(t, "its address", s.until(m, 10*time.Second, "ip", "-br", "address", "show", "enp1s0"), "10.198.0.11/24")
+	check.Contains(t, "what cloud-init says", s.until(m, "cloud-init", "status", "--wait"), "status: done")
+	check.Contains(t, "a file", s.until(m, "cat", "/etc/written"), "by cloud-init")
+	check.Equal(t, "the host name", s.until(m, "hostname"), "first")
+	check.Equal(t, "what firmware says", s.until(m, "cat", "/sys/class/dmi/id/product_uuid"), config.ID)
+	check.Contains(t, "its address", s.until(m, "ip", "-br", "address", "show", "enp1s0"), "10.198.0.11/24")
 	// It would take the interfaces of pods out of their bridge.
-	s.until(m, time.Second, "sh", "-c", "! systemctl --quiet is-active NetworkManager")
-	check.Contains(t, "the way out", s.until(m, 10*time.Second, "ping", "-c", "1", "-W", "1", "10.198.0.1"), "1 received")
-	check.Equal(t, "units that have failed", s.until(m, time.Second, "systemctl", "--failed", "--plain", "--no-legend"), "")
+	s.until(m, "sh", "-c", "! systemctl --quiet is-active NetworkManager")
+	check.Contains(t, "the way out", s.until(m, "ping", "-c", "1", "-W", "1", "10.198.0.1"), "1 received")
+	check.Equal(t, "units that have failed", s.until(m, "systemctl", "--failed", "--plain", "--no-legend"), "")
 
 	// With the drive of the run it is the same instance, for which cloud-init does not run again.
-	s.until(m, time.Second, "rm", "/etc/written")
+	s.until(m, "rm", "/etc/written")
 	_, _ = m.Run(t.Context(), "systemctl", "reboot")
 	s.waitFor(m, machine.Reboots)
 
 	m = s.start(config)
-	s.until(m, time.Minute, "cloud-init", "status", "--wait")
-	check.Equal(t, "files", s.until(m, time.Second, "sh", "-c", "ls /etc/written 2>/dev/null || true"), "")
-	s.until(m, time.Second, "touch", "/etc/written")
+	s.until(m, "cloud-init", "status", "--wait")
+	check.Equal(t, "files", s.until(m, "sh", "-c", "ls /etc/written 2>/dev/null || true"), "")
+	s.until(m, "touch", "/etc/written")
 
 	check.Error(t, m.PowerOff(), "")
 	s.waitFor(m, machine.PoweredOff)
 
 	config.Drive = "" // as at an engine
 	m = s.start(config)
-	s.until(m, time.Minute, "systemctl", "is-active", "multi-user.target")
-	s.until(m, time.Second, "test", "-f", "/etc/written")
-	check.Contains(t, "its address after a start", s.until(m, 10*time.Second, "ip", "-br", "address", "show", "enp1s0"),
+	s.until(m, "systemctl", "is-active", "multi-user.target")
+	s.until(m, "test", "-f", "/etc/written")
+	check.Contains(t, "its address after a start", s.until(m, "ip", "-br", "address", "show", "enp1s0"),
 		"10.198.0.11/24")
 
 	_, _ = m.Run(t.Context(), "systemctl", "reboot")

@@ -147,7 +147,7 @@ func (m *mirror) mirrored(manifests string) string {
 // expectPods waits until the managers of Cluster API and ours run as pods, none of which had to be started again.
 func (c *cluster) expectPods() {
 	c.t.Helper()
-	c.eventually(time.Minute, "the managers run as pods", func(ctx context.Context) error {
+	c.eventually("the managers run as pods", func(ctx context.Context) error {
 		var list appsv1.DeploymentList
 		if err := c.management.List(ctx, &list, client.HasLabels{clusterv1.ProviderNameLabel}); err != nil {
 			return err
@@ -199,21 +199,21 @@ func TestAClusterThatManagesItself(t *testing.T) {
 	u.file("cluster.yaml", text+"clusterDefinition: "+definition+"\n")
 
 	c.applied = time.Now()
-	u.olvmctl("start", "-f", file, "--clusterctl-config", config, "--self-managed", "--timeout", "10m")
+	u.olvmctl("start", "-f", file, "--clusterctl-config", config, "--self-managed", "--timeout", limit.String())
 	t.Logf("it manages itself after %s", c.since())
 	check.Contains(t, "the management cluster of processes", u.olvmctl("local", "status"), "there is no")
 
 	kubeconfig := filepath.Join(u.home, ".kube", "kubeconfig.own")
 	c.turnTo(kubeconfig)
 	c.expectPods()
-	c.expectMachines(time.Minute, 1, 1, suite.image.Kubernetes)
+	c.expectMachines(1, 1, suite.image.Kubernetes)
 	u.olvmctl("scale", c.name, "-n", c.namespace, "--kubeconfig", kubeconfig, "--workers", "2")
-	c.expectMachines(5*time.Minute, 1, 2, suite.image.Kubernetes)
+	c.expectMachines(1, 2, suite.image.Kubernetes)
 	c.expectNodes(3)
 	c.expectStorage()
 	c.expectNoRestarts()
 
-	u.olvmctl("delete", c.name, "-n", c.namespace, "--kubeconfig", kubeconfig, "--yes", "--timeout", "10m")
+	u.olvmctl("delete", c.name, "-n", c.namespace, "--kubeconfig", kubeconfig, "--yes", "--timeout", limit.String())
 	c.expectNoVMs()
 	if _, err := os.Stat(kubeconfig); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the kubeconfig is left: %v", err)

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -120,7 +119,7 @@ func (c *cluster) expectStorage() {
 	check.Error(c.t, sets.Delete(c.t.Context(), "keep", metav1.DeleteOptions{}), "")
 	claims := c.workload.CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault)
 	check.Error(c.t, claims.Delete(c.t.Context(), "state-keep-0", metav1.DeleteOptions{}), "")
-	c.eventually(2*time.Minute, "the disk is gone from the engine", func(ctx context.Context) error {
+	c.eventually("the disk is gone from the engine", func(ctx context.Context) error {
 		_, err := c.engine.Disk(ctx, disk)
 		if err == nil {
 			return errors.New("it is still there")
@@ -171,7 +170,7 @@ func keeper() *appsv1.StatefulSet {
 func (c *cluster) expectKept(starts int, before string) (node string) {
 	c.t.Helper()
 	what := fmt.Sprintf("the pod with a disk has been started on %d nodes", starts)
-	c.eventually(3*time.Minute, what, func(ctx context.Context) error {
+	c.eventually(what, func(ctx context.Context) error {
 		pod, err := c.workload.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, "keep-0", metav1.GetOptions{})
 		if err != nil {
 			return err

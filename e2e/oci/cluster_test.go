@@ -1,7 +1,6 @@
 package oci
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/e2e/oci/fakeoci"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // TestRow38AClusterOnOCI makes a cluster from nothing to ready nodes, with a cloud that fails now and then. It is upgraded,
@@ -34,7 +34,7 @@ func TestRow38AClusterOnOCI(t *testing.T) {
 		Message: "Out of host capacity.",
 	})
 	s.clusterFile("prod", "parent/my")
-	management := []string{"--kubeconfig", suite.plane.Kubeconfig, "--timeout", "5m"}
+	management := []string{"--kubeconfig", suite.plane.Kubeconfig, "--timeout", wait.Limit.String()}
 
 	out, said := s.does(append([]string{"start", "-f", s.file}, management...)...)
 	contains(t, "start", said+out, "Asking Oracle Cloud: ok", "Installing the cloud controller manager of OCI: ok",
@@ -134,14 +134,14 @@ func (s *site) scaleByEditing() {
 	for _, phase := range []clusterv1.MachineDeploymentPhase{
 		clusterv1.MachineDeploymentPhaseScalingUp, clusterv1.MachineDeploymentPhaseRunning,
 	} {
-		s.waitFor("phase "+string(phase), func() bool {
+		wait.Until(s.t, "the phase is "+string(phase), func() bool {
 			err := suite.plane.Client.Get(s.t.Context(), client.ObjectKeyFromObject(deployment), deployment)
 			return err == nil && deployment.Status.GetTypedPhase() == phase
 		})
 	}
 
 	// Running says that there are as many Machines as are wanted, not that they have instances.
-	s.waitFor("the third instance", func() bool { return len(s.cloud.Objects("instances")) == 3 })
+	wait.Until(s.t, "the third instance is there", func() bool { return len(s.cloud.Objects("instances")) == 3 })
 }
 
 // startAgain changes the cluster file, which a second start follows.
@@ -158,21 +158,6 @@ func (s *site) startAgain(management []string) {
 	for _, instance := range s.cloud.Objects("instances") {
 		if source, _ := instance["sourceDetails"].(map[string]any); source["imageId"] == newer {
 			s.t.Error("a newer image is used without a rollout")
-		}
-	}
-}
-
-// waitFor waits until something holds.
-func (s *site) waitFor(what string, holds func() bool) {
-	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
-	defer cancel()
-
-	for !holds() {
-		select {
-		case <-ctx.Done():
-			s.t.Fatalf("%s did not come about", what)
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
@@ -199,7 +184,7 @@ func (s *site) move(management []string) {
 		s.t.Fatal(err)
 	}
 
-	args := []string{"delete", "prod", "-n", "prod", "--yes", "--kubeconfig", suite.other.Kubeconfig, "--timeout", "5m"}
+	args := []string{"delete", "prod", "-n", "prod", "--yes", "--kubeconfig", suite.other.Kubeconfig, "--timeout", wait.Limit.String()}
 	_, said := s.does(args...)
 	contains(s.t, "delete", said, "the load balancers of these Services are being deleted: default/web")
 	s.fails(args, "there is no Cluster prod in namespace prod")
@@ -228,11 +213,11 @@ func TestRow34WithoutAManagementCluster(t *testing.T) {
 	s.write("cluster.yaml", readFile(t, s.file)+"    workerShape: {shape: VM.Standard.A1.Flex}\n")
 	t.Cleanup(func() { s.olvmctl("local", "stop") })
 
-	_, said := s.does("start", "-f", s.file, "--timeout", "5m")
+	_, said := s.does("start", "-f", s.file, "--timeout", wait.Limit.String())
 	contains(t, "start", said, "Adding the infrastructure to the local management cluster: ok",
 		"Starting a local management cluster: ok")
 
-	_, said = s.does("delete", "-f", s.file, "--yes", "--timeout", "5m")
+	_, said = s.does("delete", "-f", s.file, "--yes", "--timeout", wait.Limit.String())
 	contains(t, "delete", said, "deleted Secret alone/alone-oci-credentials", "deleted OCIClusterIdentity alone/alone",
 		"deleted namespace alone", "Stopping the local management cluster: ok")
 	check.Equal(t, "instances that are left", len(s.cloud.Objects("instances")), 0)

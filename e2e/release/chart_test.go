@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
@@ -26,6 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // keptWithRelease is what the chart adds to CRDs.
@@ -100,7 +100,7 @@ func TestHelmInstallsAndUpgrades(t *testing.T) {
 		check.Error(t, err, "")
 
 		to := addon.Target{Client: m.client, Kubeconfig: m.kubeconfig}
-		check.Error(t, addOns[0].Install(t.Context(), to, time.Minute, progress.To(io.Discard)), "")
+		check.Error(t, addOns[0].Install(t.Context(), to, wait.Limit, progress.To(io.Discard)), "")
 	}
 
 	install(`{replicas: 2, extraArgs: ["--v=4"], image: {repository: registry.example.com/capolvm}, ` +

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,6 +31,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
@@ -61,8 +61,8 @@ func newManagement(t *testing.T) *management {
 
 	env := &envtest.Environment{
 		BinaryAssetsDirectory:    assets,
-		ControlPlaneStartTimeout: time.Minute,
-		ControlPlaneStopTimeout:  time.Minute,
+		ControlPlaneStartTimeout: wait.Limit,
+		ControlPlaneStopTimeout:  wait.Limit,
 	}
 	localplane.KeepToLoopback(env.ControlPlane.GetAPIServer())
 
@@ -112,7 +112,7 @@ func (m *management) clusterctl(args ...string) string {
 		m.t.Fatal(err)
 	}
 
-	ctx, cancel := context.WithTimeout(m.t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(m.t.Context(), wait.Limit)
 	defer cancel()
 	command := exec.CommandContext(ctx, program, append(args, "--config", m.config)...)
 	command.Env = m.environment()
@@ -287,18 +287,14 @@ func TestClusterctlInstallsUpgradesAndRendersReleases(t *testing.T) {
 		},
 	}
 	// The API server may need a moment to serve the kinds that clusterctl init has applied.
-	err = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true,
-		func(ctx context.Context) (bool, error) {
-			err := m.client.Create(ctx, kept)
-			if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-				return false, nil
-			}
+	wait.For(t, "the OLVMCluster is made", func() error {
+		err := m.client.Create(t.Context(), kept)
+		if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
 
-			return true, err
-		})
-	if err != nil {
-		t.Fatal(err)
-	}
+		return err
+	})
 
 	m.release("v0.1.1")
 	if plan := m.clusterctl("upgrade", "plan"); !strings.Contains(plan, "v0.1.1") {
@@ -364,7 +360,7 @@ func TestOlvmctlInstallsWhatLacks(t *testing.T) {
 	var said []string
 	p := &clusterctl.Providers{
 		Config:   m.config,
-		Timeout:  3 * time.Second,
+		Timeout:  10 * time.Second,
 		Progress: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) },
 	}
 	to := clusterctl.Management{Kubeconfig: m.kubeconfig, Client: m.client}
@@ -375,7 +371,7 @@ func TestOlvmctlInstallsWhatLacks(t *testing.T) {
 	}
 
 	if err == nil ||
-		!strings.Contains(err.Error(), "not available after 3s: Deployment capolvm-system/capolvm-controller-manager") {
+		!strings.Contains(err.Error(), "not available after 10s: Deployment capolvm-system/capolvm-controller-manager") {
 		t.Errorf("a manager that does not run: %v", err)
 	}
 

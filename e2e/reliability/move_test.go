@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -273,7 +273,7 @@ func TestAClusterMovesThereAndBack(t *testing.T) {
 
 	there.move(t, here)
 	here.expectMoved(here.site, there, m)
-	time.Sleep(2 * time.Second) // a window in which nothing may happen
+	here.letPass(t, here.api.Client, &infrav1.OLVMMachine{ObjectMeta: here.site.Meta(m.Name)})
 	here.expectUntouched(t)
 	here.end(here.site, m)
 }
@@ -369,11 +369,11 @@ func TestAMoveThatIsInterrupted(t *testing.T) {
 			}
 
 			<-trap.sprung
-			time.Sleep(3 * time.Second) // a window in which nothing may happen
+			letThosePass(t, m, here, there)
 			here.expectUntouched(t)
 			if at.call.name != "DELETE clusters" {
 				resume(here.site)
-				time.Sleep(3 * time.Second) // the first plane takes up what it still has
+				letThosePass(t, m, here, there) // the first plane takes up what it still has
 				here.expectUntouched(t)
 			}
 
@@ -403,11 +403,19 @@ func TestAMoveWaitsForARun(t *testing.T) {
 	testsite.Change(here.site, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "second" })
 	<-changing.at.reached(t, here.engine)
 
+	const look = "GET olvmmachines/one"
+	write := here.door.name
+	here.door.name = func(r *http.Request) string {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/olvmmachines/one") {
+			return look
+		}
+
+		return write(r)
+	}
 	_, ended := here.clusterctl(t, there)
-	select {
-	case err := <-ended:
-		t.Fatalf("the move did not wait: %v", err)
-	case <-time.After(4 * time.Second):
+	<-call{look, 2}.reached(t, here.door) // it looks whether it may move the machine, and may not
+	if len(ended) > 0 {
+		t.Fatalf("the move did not wait: %v", <-ended)
 	}
 
 	var machines infrav1.OLVMMachineList

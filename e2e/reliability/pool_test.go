@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -136,7 +135,8 @@ func TestAPoolMovesWithItsCluster(t *testing.T) {
 	there.play(there.site, m.Name)
 	there.expectReady(there.site, moved)
 	check.Equal(t, "provider ID", moved.Spec.ProviderID, vm)
-	time.Sleep(3 * time.Second) // a window in which nothing may happen
+	there.letPass(t, there.api.Client, moved)
+	there.letPass(t, there.api.Client, &infrav1.OLVMInventory{ObjectMeta: there.site.Meta(lab.Name)})
 	there.expectUntouched(t)
 	there.expectClaimed(t, "lab-vm-0", m.Name)
 	here.expectNoPool(t)

@@ -151,6 +151,9 @@ func scheme() *runtime.Scheme {
 	return scheme
 }
 
+// limit of each wait: it ends specs that hang, not slow ones.
+const limit = "15m"
+
 // config has the versions, and how long a spec waits for what and how often it looks.
 func config() *clusterctl.E2EConfig {
 	return &clusterctl.E2EConfig{
@@ -161,16 +164,16 @@ func config() *clusterctl.E2EConfig {
 			"KUBERNETES_VERSION_UPGRADE_TO":   kubernetesVersion,
 		},
 		Intervals: map[string][]string{
-			"default/wait-cluster":                         {"3m", "1s"},
-			"default/wait-control-plane":                   {"6m", "1s"},
-			"default/wait-worker-nodes":                    {"6m", "1s"},
-			"default/wait-delete-cluster":                  {"5m", "1s"},
-			"default/wait-machine-upgrade":                 {"10m", "2s"},
-			"default/wait-control-plane-upgrade":           {"10m", "2s"},
-			"default/wait-machine-deployment-upgrade":      {"10m", "2s"},
-			"default/wait-machine-remediation":             {"5m", "1s"},
-			"default/wait-nodes-ready":                     {"5m", "1s"},
-			"default/wait-resource-versions-become-stable": {"3m", "5s"},
+			"default/wait-cluster":                         {limit, "1s"},
+			"default/wait-control-plane":                   {limit, "1s"},
+			"default/wait-worker-nodes":                    {limit, "1s"},
+			"default/wait-delete-cluster":                  {limit, "1s"},
+			"default/wait-machine-upgrade":                 {limit, "2s"},
+			"default/wait-control-plane-upgrade":           {limit, "2s"},
+			"default/wait-machine-deployment-upgrade":      {limit, "2s"},
+			"default/wait-machine-remediation":             {limit, "1s"},
+			"default/wait-nodes-ready":                     {limit, "1s"},
+			"default/wait-resource-versions-become-stable": {limit, "5s"},
 			"default/wait-resource-versions-remain-stable": {"1m", "5s"},
 		},
 	}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // notHere are tests of go-ovirt-client that are left out, with the reason.
@@ -57,7 +56,7 @@ func TestTheClientsOwnTestsPassAgainstTheSimulator(t *testing.T) {
 				}
 
 				t.Parallel()
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
 				defer cancel()
 				var output bytes.Buffer
 				one := exec.CommandContext(ctx, program, "-test.run", "^"+name+"$", "-test.v", "-client=live")

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os/exec"
 	"testing"
-	"time"
 )
 
 // TestLibgovirtRunsAVM needs libgovirt with its bindings: gir1.2-govirt-1.0 and python3-gi of Debian and its relatives.
@@ -26,7 +25,7 @@ func TestLibgovirtRunsAVM(t *testing.T) {
 	}
 
 	newVM(t, connect(t), "libgovirt", nil)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 
 	before := requestsSeen(t)

@@ -99,7 +99,7 @@ func startSimulator(folder, file string) (stop func(), err error) {
 		<-ended
 	}
 
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if _, err := os.Stat(file); err == nil {
 			return stop, nil
 		}
@@ -135,17 +135,20 @@ func load(file string) (*connection, error) {
 	roots.AppendCertsFromPEM(c.ca)
 	c.http = &http.Client{
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
-		Timeout:   20 * time.Second,
+		Timeout:   limit,
 	}
 
 	return c, nil
 }
 
+// limit is how long something is waited for before it counts as a hang, on a machine of any speed.
+const limit = 10 * time.Minute
+
 // eventually waits for what the engine does in the background.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if done() {
 			return
 		}

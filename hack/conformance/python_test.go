@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 //go:embed requirements.txt
@@ -52,7 +51,7 @@ var pythonHome = sync.OnceValues(func() (string, error) {
 		{pip, "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--dest", wheels, ansible},
 		{filepath.Join(home, "bin", "python"), "-c", unpack, wheels, filepath.Join(home, "collections")},
 	} {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		output, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput()
 		cancel()
 		if err != nil {
@@ -82,7 +81,7 @@ func python(t *testing.T, environment []string, program string, args ...string) 
 		t.Skipf("the clients of Python cannot be installed: %v", err)
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	command := exec.CommandContext(ctx, filepath.Join(home, "bin", program), args...)
 	command.Env = append(

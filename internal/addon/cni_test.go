@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -15,6 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // flannel has the parts of its manifests that are looked at.
@@ -187,7 +187,7 @@ func TestTheDefaultIsNotInstalledBesideAnother(t *testing.T) {
 		c := fake.NewClientBuilder().WithReturnManagedFields().WithObjects(objects[0]).Build()
 
 		var out strings.Builder
-		check.Error(t, addOns[0].Install(t.Context(), Target{Client: c}, time.Minute, progress.To(&out)), "")
+		check.Error(t, addOns[0].Install(t.Context(), Target{Client: c}, wait.Limit, progress.To(&out)), "")
 
 		list := &unstructured.UnstructuredList{}
 		list.SetAPIVersion("v1")

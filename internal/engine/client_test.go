@@ -177,8 +177,8 @@ func TestRefusedCredentialsAreNotTriedAgainAtOnce(t *testing.T) {
 	sim, config := start(t, ovirtsim.Options{})
 	config.Password = "wrong"
 	c := client(t, config)
-
 	begin := time.Now()
+	c.HoldTime()
 
 	for range 5 {
 		var auth *engine.AuthError
@@ -201,6 +201,7 @@ func TestAUserWhoMayNotLogInIsNotTriedAgainAtOnce(t *testing.T) {
 	}
 
 	c := client(t, config)
+	c.HoldTime()
 
 	for range 3 {
 		var auth *engine.AuthError
@@ -246,6 +247,7 @@ func TestWaitersGiveUpWithTheirContext(t *testing.T) {
 func TestNamesThatDoNotExistListThoseThatDo(t *testing.T) {
 	sim, config := start(t, ovirtsim.Options{})
 	c := client(t, config)
+	c.HoldTime()
 	ctx := t.Context()
 	dc, err := c.DataCenter(ctx, "Default")
 	if err != nil {

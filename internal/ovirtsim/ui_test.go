@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/browser"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
@@ -434,7 +435,10 @@ func openPage(t *testing.T, url string, width, height int64) *browser.View {
 func card(id string) string { return fmt.Sprintf("document.getElementById('vm-%s')", id) }
 
 func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
-	sim := lookedAt(t, nil)
+	ports, err := localplane.FreePorts(1) // nobody else gets it while the engine is restarted
+	check.Error(t, err, "")
+	page := func(options *ovirtsim.Options) { options.UI = fmt.Sprintf("127.0.0.1:%d", ports[0]) }
+	sim := lookedAt(t, page)
 	v := openPage(t, sim.UIURL(), 1400, 900)
 	worker := idOf(t, sim, "demo-md-0-6hbv6-crh7l")
 	bastion := idOf(t, sim, "old-bastion")
@@ -559,7 +563,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 		t.Error("what was known is gone")
 	}
 
-	lookedAt(t, func(options *ovirtsim.Options) { options.UI = strings.Trim(sim.UIURL(), "htp:/") })
+	lookedAt(t, page)
 	v.Until(
 		`document.querySelector('#connection').innerText === 'Live' && !document.body.classList.contains('stale') && document.querySelectorAll('details.vm').length === 9 && window.loads === 1`,
 	)

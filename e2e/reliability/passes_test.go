@@ -1,0 +1,69 @@
+package reliability
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
+)
+
+// letPass has the manager, whose namespace is the object's, make passes over the object again and again. What it does
+// not do then, it does not do.
+func (m *manager) letPass(t *testing.T, api client.Client, o client.Object) {
+	t.Helper()
+	kind, err := apiutil.GVKForObject(o, api.Scheme())
+	check.Error(t, err, "")
+
+	controller := strings.ToLower(kind.Kind)
+	for i := range 3 { // the first may have begun before
+		before := m.passes(t, controller)
+		touch := fmt.Sprintf(`{"metadata":{"annotations":{"test/touched":"%d"}}}`, i)
+		err := api.Patch(context.Background(), o, client.RawPatch(types.MergePatchType, []byte(touch)))
+		check.Error(t, err, "")
+		wait.Until(t, "the manager makes a pass over "+o.GetName(), func() bool {
+			return m.passes(t, controller) > before
+		})
+	}
+}
+
+// passes are those of a controller of a manager that have ended.
+func (m *manager) passes(t *testing.T, controller string) float64 {
+	t.Helper()
+
+	return testsite.Sum(m.Scrape(t)["controller_runtime_reconcile_total"], fmt.Sprintf("controller=%q", controller))
+}
+
+// jobs are the runs of Terraform that are queued and running in a manager.
+func (m *manager) jobs(t *testing.T) float64 {
+	t.Helper()
+
+	return testsite.Sum(m.Scrape(t)["capolvm_terraform_jobs"])
+}
+
+// ended are the runs that have ended in a manager.
+func (m *manager) ended(t *testing.T) float64 {
+	t.Helper()
+
+	return testsite.Sum(m.Scrape(t)["capolvm_terraform_runs_total"])
+}
+
+// letThosePass has the managers of planes make passes over a machine, as far as they have it.
+func letThosePass(t *testing.T, m *infrav1.OLVMMachine, planes ...*plane) {
+	t.Helper()
+
+	for _, p := range planes {
+		there := &infrav1.OLVMMachine{}
+		if err := p.api.Client.Get(t.Context(), client.ObjectKeyFromObject(m), there); err == nil {
+			p.letPass(t, p.api.Client, there)
+		}
+	}
+}
