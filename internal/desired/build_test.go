@@ -672,6 +672,22 @@ func checkBlocked(t *testing.T, err error, reason, field, message string) {
 	check.Contains(t, "message", blocked.Message, message)
 }
 
+func TestDevicesAreListedInMessages(t *testing.T) {
+	names := func(n int) []string {
+		out := make([]string, n)
+		for i := range out {
+			out[i] = "d"
+		}
+
+		return out
+	}
+	twenty := strings.Repeat("d, ", 19) + "d"
+	check.Equal(t, "none", listed(nil), "none")
+	check.Equal(t, "two", listed(names(2)), "d, d")
+	check.Equal(t, "as many as are listed", listed(names(20)), twenty)
+	check.Equal(t, "more", listed(names(22)), twenty+" and 2 more")
+}
+
 func TestAnEngineThatIsTooOldPinsNoCPU(t *testing.T) {
 	for version, refused := range map[string]bool{"4.4.4": true, "4.4.5": false} {
 		t.Run(version, func(t *testing.T) {

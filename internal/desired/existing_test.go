@@ -321,6 +321,21 @@ func TestAClaimedVMIsTakenAsItIs(t *testing.T) {
 	check.Equal(t, "name of the cluster", built.Names.ClusterName, "Default")
 	check.Equal(t, "host name", built.Machine.HostName, "demo-1")
 
+	for system, hostName := range map[string]string{IgnitionOS: "", "ol_9x64": "demo-1", "": "demo-1"} {
+		built, err := s.build(t, func(in *Input) {
+			claim(in)
+			other := *vm
+
+			if other.OS = nil; system != "" {
+				other.OS = &engine.OS{Type: system}
+			}
+
+			in.ClaimedVM = &other
+		})
+		check.Error(t, err, "")
+		check.Equal(t, "host name with "+system, built.Machine.HostName, hostName)
+	}
+
 	_, err = s.build(t, func(in *Input) {
 		claim(in)
 		in.ClaimedVM = nil
