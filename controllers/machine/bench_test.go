@@ -51,15 +51,15 @@ const (
 	ownComment = "capolvm owner=ns/m uid=" + ownUID
 	providerID = bootstrap.ProviderIDPrefix + vmID
 
-	// patience is how long a test waits for what must happen. It only matters if it never does.
+	// patience limits how long a test waits. It catches hangs, and is long enough for any machine.
 	patience = time.Minute
 )
 
-// errRefused is what the API server of a bench answers to requests that it refuses.
+// errRefused is the error of a request that a test told the API server to refuse.
 var errRefused = errors.New("the API server refuses")
 
-// bench is a Reconciler with what it needs: an API server that only stores objects, an engine, and runs that play
-// Terraform. It has the machine m of the cluster demo, which no pass has looked at.
+// bench is a Reconciler with its surroundings: a client that only stores objects, a simulated engine, and an executor
+// that plays Terraform. It starts with the machine m of the cluster demo, which has not been reconciled yet.
 type bench struct {
 	t        *testing.T
 	r        *Reconciler
@@ -70,12 +70,12 @@ type bench struct {
 	watcher  *watcher
 	recorder *events.FakeRecorder
 
-	// passes are those of scopes that have not ended.
+	// passes belong to scopes. They have begun and not ended.
 	passes []*pass.Pass
 
 	mu      sync.Mutex
 	refused map[string]bool
-	// meanwhile is called before an OLVMMachine is patched; nil does nothing.
+	// meanwhile runs before each patch of an OLVMMachine, unless it is nil.
 	meanwhile func()
 }
 
@@ -97,8 +97,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-// newBench makes one whose engine cannot be reached; withEngine gives it one that can. change may change the objects
-// before they are stored.
+// newBench returns a bench without an engine. change edits the objects before they are stored; it may be nil.
 func newBench(t *testing.T, change func(*objects)) *bench {
 	t.Helper()
 	stored := newObjects()
@@ -131,7 +130,7 @@ func newBench(t *testing.T, change func(*objects)) *bench {
 	return b
 }
 
-// withEngine is a bench with an engine that has these VMs.
+// withEngine returns a bench whose engine has these VMs.
 func withEngine(t *testing.T, change func(*objects), vms ...ovirtsim.VM) *bench {
 	t.Helper()
 	inventory := ovirtsim.DefaultInventory()
@@ -144,7 +143,7 @@ func withEngine(t *testing.T, change func(*objects), vms ...ovirtsim.VM) *bench 
 	return withOptions(t, ovirtsim.Options{Inventory: inventory}, change)
 }
 
-// withOptions is a bench with an engine of these options.
+// withOptions returns a bench whose engine has these options.
 func withOptions(t *testing.T, options ovirtsim.Options, change func(*objects)) *bench {
 	t.Helper()
 	options.Timings = ovirtsim.Timings{
@@ -175,12 +174,12 @@ func withOptions(t *testing.T, options ovirtsim.Options, change func(*objects)) 
 	return b
 }
 
-// ownVM is the VM of the machine m.
+// ownVM returns the VM of the machine m.
 func ownVM(up bool) ovirtsim.VM {
 	return ovirtsim.VM{Name: "m", ID: vmID, Comment: ownComment, Up: up}
 }
 
-// objects are what a bench stores at first.
+// objects holds what a bench stores at first.
 type objects struct {
 	cluster     *clusterv1.Cluster
 	olvmCluster *infrav1.OLVMCluster
@@ -189,7 +188,7 @@ type objects struct {
 	credentials *corev1.Secret
 	ca          *corev1.ConfigMap
 	bootstrap   *corev1.Secret
-	// more is what a test adds; those above that it sets to nil are left out.
+	// more holds further objects. A test omits one of the objects above by setting it to nil.
 	more []client.Object
 }
 
@@ -246,7 +245,7 @@ func newObjects() *objects {
 	return out
 }
 
-// named is the metadata of an object of the cluster demo.
+// named returns the metadata of an object of the cluster demo.
 func named(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: "ns", Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: "demo"},
@@ -274,7 +273,7 @@ func (o *objects) list() []client.Object {
 	return append(out, o.credentials, o.ca, o.bootstrap)
 }
 
-// hasVM makes the machine one whose VM has been up.
+// hasVM gives the machine m a VM that has been up.
 func (o *objects) hasVM() {
 	o.olvmMachine.Finalizers = []string{infrav1.MachineFinalizer}
 	o.olvmMachine.Spec.ProviderID = providerID
@@ -285,7 +284,7 @@ func (o *objects) hasVM() {
 	o.olvmMachine.Status.Initialization.Provisioned = ptr.To(true)
 }
 
-// refuse has the API server refuse requests of a verb for objects of a type, or lists of them.
+// refuse makes the API server refuse all requests with this verb for objects of this type.
 func (b *bench) refuse(verb string, object runtime.Object) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -355,7 +354,7 @@ func (b *bench) faults() interceptor.Funcs {
 	}
 }
 
-// scope is what a pass knows of the machine m before its first phase.
+// scope begins a pass over the machine m, and returns its scope before the first phase.
 func (b *bench) scope() *machineScope {
 	b.t.Helper()
 	m := &infrav1.OLVMMachine{}
@@ -378,7 +377,7 @@ func (b *bench) endPasses() {
 	b.passes = nil
 }
 
-// connected is scope with a session of the engine.
+// connected returns a scope that has a session with the engine.
 func (b *bench) connected() *machineScope {
 	b.t.Helper()
 	scope := b.scope()
@@ -389,7 +388,7 @@ func (b *bench) connected() *machineScope {
 	return scope
 }
 
-// configured is a scope after all phases before the run.
+// configured returns a scope after all phases that come before the run.
 func (b *bench) configured() *machineScope {
 	b.t.Helper()
 	scope := b.scope()
@@ -402,7 +401,7 @@ func (b *bench) configured() *machineScope {
 	return scope
 }
 
-// pass is a whole pass over the machine m.
+// pass reconciles the machine m once.
 func (b *bench) pass() ctrl.Result {
 	b.t.Helper()
 	result, err := b.reconcile()
@@ -416,7 +415,7 @@ func (b *bench) reconcile() (ctrl.Result, error) {
 	return b.r.Reconcile(b.t.Context(), ctrl.Request{NamespacedName: key})
 }
 
-// stored is the machine m as the API server has it; nil where it has none.
+// stored reads the machine m from the API server. It returns nil if there is none.
 func (b *bench) stored() *infrav1.OLVMMachine {
 	b.t.Helper()
 	out := &infrav1.OLVMMachine{}
@@ -432,7 +431,7 @@ func (b *bench) stored() *infrav1.OLVMMachine {
 	return out
 }
 
-// change changes an object that is stored.
+// change edits a stored object.
 func change[T client.Object](b *bench, object T, apply func(T)) {
 	b.t.Helper()
 	check.Error(b.t, b.api.Get(b.t.Context(), client.ObjectKeyFromObject(object), object), "")
@@ -446,14 +445,14 @@ func (b *bench) delete() {
 	check.Error(b.t, b.api.Delete(b.t.Context(), &infrav1.OLVMMachine{ObjectMeta: named("m")}), "")
 }
 
-// store stores a state of the machine m, as a run did that applied the configuration of a digest.
+// store writes the state of the machine m, as a run does that applied the configuration with this digest.
 func (b *bench) store(state []byte, digest string) {
 	b.t.Helper()
 	states := &tfstate.Store{Client: b.api, Reader: b.api}
 	check.Error(b.t, states.SaveApplied(b.t.Context(), b.stored(), "demo", state, digest), "")
 }
 
-// awaitRun waits until the run of the machine m has ended, or something else wakes it.
+// awaitRun waits until something wakes the machine m, such as the end of its run.
 func (b *bench) awaitRun() {
 	b.t.Helper()
 
@@ -464,7 +463,7 @@ func (b *bench) awaitRun() {
 	}
 }
 
-// ran reports whether a run of the machine m was queued in a pass. It may go on, or have ended.
+// ran reports whether a run of the machine m is queued, is running, or has ended.
 func (b *bench) ran() bool {
 	return b.r.Runs.Busy() || len(b.executor.seen()) > 0 || b.woken()
 }
@@ -479,7 +478,7 @@ func (b *bench) woken() bool {
 	}
 }
 
-// events are those that were recorded since the last call.
+// events returns the events since the last call.
 func (b *bench) events() []string {
 	var out []string
 
@@ -493,7 +492,7 @@ func (b *bench) events() []string {
 	}
 }
 
-// secrets are the names of the Secrets with states.
+// states lists the names of the Secrets that hold states.
 func (b *bench) states() []string {
 	b.t.Helper()
 	var list corev1.SecretList
@@ -510,7 +509,7 @@ func (b *bench) states() []string {
 	return out
 }
 
-// changes are the requests that change something in the engine, without their IDs.
+// changes lists the requests that change something in the engine.
 func (b *bench) changes() []string {
 	var out []string
 
@@ -524,7 +523,7 @@ func (b *bench) changes() []string {
 	return out
 }
 
-// vm is a VM as the engine has it.
+// vm reads a VM from the engine.
 func (b *bench) vm(id engine.ID) *engine.VM {
 	b.t.Helper()
 	vm, err := b.session.VMInFull(b.t.Context(), id)
@@ -533,7 +532,7 @@ func (b *bench) vm(id engine.ID) *engine.VM {
 	return vm
 }
 
-// eventually waits until a condition is met.
+// eventually waits for a condition.
 func (b *bench) eventually(what string, met func() bool) {
 	b.t.Helper()
 	deadline := time.Now().Add(patience)
@@ -547,7 +546,7 @@ func (b *bench) eventually(what string, met func() bool) {
 	}
 }
 
-// stateOf is a state with one resource of each of these types, given as "type=ID" or "type[key]=ID".
+// stateOf returns a Terraform state with these resources, each written as "type=ID" or "type[key]=ID".
 func stateOf(serial int, resources ...string) []byte {
 	type instance struct {
 		IndexKey   string            `json:"index_key,omitempty"`
@@ -570,7 +569,7 @@ func stateOf(serial int, resources ...string) []byte {
 	return out
 }
 
-// parsed is a state that was applied with a digest.
+// parsed returns a state that was applied with this digest.
 func parsed(t *testing.T, digest string, resources ...string) *tfstate.State {
 	t.Helper()
 	state, err := tfstate.Parse(stateOf(1, resources...))
@@ -584,9 +583,9 @@ func parsed(t *testing.T, digest string, resources ...string) *tfstate.State {
 type executor struct {
 	mu       sync.Mutex
 	requests []terraform.Request
-	// run is what happens in a run; nil saves an empty state.
+	// run replaces what a run does. By default, a run saves an empty state.
 	run func(ctx context.Context, request terraform.Request) error
-	// drift is what checks find.
+	// drift is the result of checks.
 	drift []terraform.Drift
 }
 
@@ -611,7 +610,7 @@ func (x *executor) Check(context.Context, terraform.Request) ([]terraform.Drift,
 	return x.drift, nil
 }
 
-// seen are the requests so far.
+// seen returns the requests so far.
 func (x *executor) seen() []terraform.Request {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -619,12 +618,12 @@ func (x *executor) seen() []terraform.Request {
 	return x.requests
 }
 
-// saves is a run that ends with a state.
+// saves returns a run that saves this state.
 func saves(state []byte) func(context.Context, terraform.Request) error {
 	return func(ctx context.Context, request terraform.Request) error { return request.SaveState(ctx, state, true) }
 }
 
-// watcher notes which VM is watched.
+// watcher records which VM is watched.
 type watcher struct {
 	watched   *enginepool.WatchedVM
 	unwatched int

@@ -32,7 +32,7 @@ func indexClaimants(ctx context.Context, mgr manager.Manager) error {
 	return mgr.GetFieldIndexer().IndexField(ctx, &infrav1.OLVMInventoryVM{}, claimantIndex, claimantKeys)
 }
 
-// claimantKeys are the keys of a VM in the index.
+// claimantKeys returns the keys of a VM in the index.
 func claimantKeys(object client.Object) []string {
 	if name := claimantOf(object); name != "" {
 		return []string{name}

@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// pooled makes the machine m one that takes its VM from the inventory lab, which is there.
+// pooled makes the machine m take its VM from the inventory lab, and adds that inventory.
 func (o *objects) pooled() *infrav1.OLVMInventory {
 	lab := &infrav1.OLVMInventory{ObjectMeta: named("lab")}
 	lab.Spec.OLVMOvirtAPIServer = o.olvmCluster.Spec.OLVMOvirtAPIServer
@@ -27,7 +27,7 @@ func (o *objects) pooled() *infrav1.OLVMInventory {
 	return lab
 }
 
-// claimOf is a VM of the inventory that a machine has; confirmed is what the engine has of the claim.
+// claimOf returns a VM of an inventory that a machine has claimed. confirmed is the claim that the engine confirmed.
 func claimOf(name, machine, confirmed string) *infrav1.OLVMInventoryVM {
 	vm := &infrav1.OLVMInventoryVM{ObjectMeta: named(name), Spec: infrav1.OLVMInventoryVMSpec{VMID: vmID}}
 	vm.Spec.ClaimRef = &infrav1.InventoryClaim{ID: "c1", MachineName: machine}
@@ -36,7 +36,7 @@ func claimOf(name, machine, confirmed string) *infrav1.OLVMInventoryVM {
 	return vm
 }
 
-// TestReconcileClaim has which VM of an inventory a machine has, and whether it can be used.
+// TestReconcileClaim covers which VM a machine has claimed, and whether the machine can use it yet.
 func TestReconcileClaim(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change  func(*objects)
@@ -98,7 +98,7 @@ func TestReconcileClaim(t *testing.T) {
 	}
 }
 
-// reasonOf is the reason of a blocker; "" where there is none.
+// reasonOf returns the reason of a blocker, or "" for nil.
 func reasonOf(err *blocker.Error) string {
 	if err == nil {
 		return ""
@@ -119,7 +119,7 @@ func TestClaimsThatCannotBeRead(t *testing.T) {
 	check.Error(t, err, "failed to get OLVMInventory ns/lab")
 }
 
-// TestWhyUnclaimed names what keeps a machine from a VM of its inventory.
+// TestWhyUnclaimed covers the reasons why a machine has no VM yet.
 func TestWhyUnclaimed(t *testing.T) {
 	short := infrav1.UnschedulableGroup{
 		ClusterName: "demo", Role: "Worker", Group: "MachineSet/set", Wanted: 3, Found: 2, Message: "1 is retained",
@@ -210,7 +210,7 @@ func TestWhyUnclaimed(t *testing.T) {
 	}
 }
 
-// TestInGroup has the groups of an inventory, which may be of one machine of a set alone.
+// TestInGroup covers the names of groups. A group is a set of machines, or one machine of a set.
 func TestInGroup(t *testing.T) {
 	scope := &machineScope{machine: newObjects().machine, olvmMachine: newMachine("")}
 	check.Equal(t, "of a Machine that nobody made", inGroup(scope, "Machine/m"), true)
@@ -231,7 +231,7 @@ func TestInGroup(t *testing.T) {
 	}
 }
 
-// TestClaimedVM has the VM to take over: the engine is asked once.
+// TestClaimedVM covers where the VM to take over comes from.
 func TestClaimedVM(t *testing.T) {
 	b := withEngine(t, func(o *objects) { o.pooled() }, ownVM(false))
 	scope := b.connected()
@@ -256,7 +256,7 @@ func TestClaimedVM(t *testing.T) {
 	check.Equal(t, "the error of a VM that is gone", engine.IsNotFound(err), true)
 }
 
-// TestReleaseClaim lets the VM of a machine go, and no other.
+// TestReleaseClaim verifies that a machine releases its own VM only.
 func TestReleaseClaim(t *testing.T) {
 	objectsOf := func(o *objects) {
 		o.pooled()
@@ -301,7 +301,7 @@ func TestReleaseClaim(t *testing.T) {
 	check.Error(t, b.r.releaseClaim(t.Context(), b.scope()), "failed to list OLVMInventoryVMs")
 }
 
-// TestGiveBack stops a VM of a pool and takes the user data from it, unless it is not the machine's any more.
+// TestGiveBack verifies that a VM loses its user data, unless it belongs to somebody else by now.
 func TestGiveBack(t *testing.T) {
 	own := ownermark.Owner{Namespace: "ns", Name: "m", UID: ownUID}
 	script := &engine.VM{Initialization: &engine.Initialization{CustomScript: "secret", HostName: "m"}}
@@ -333,7 +333,7 @@ func TestGiveBack(t *testing.T) {
 	check.Equal(t, "it is never deleted", errors.Is(b.session.DeleteVM(t.Context(), vmID), nil), true)
 }
 
-// TestConfiguringWaitsForTheClaim resolves nothing for a machine that has no VM to take over.
+// TestConfiguringWaitsForTheClaim verifies that nothing is resolved before there is a VM to take over.
 func TestConfiguringWaitsForTheClaim(t *testing.T) {
 	b := withEngine(t, func(o *objects) {
 		o.pooled()

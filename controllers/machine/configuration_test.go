@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestConfiguringWaits resolves nothing while something is missing, for which a condition has the cause.
+// TestConfiguringWaits verifies that nothing is resolved while an input is missing.
 func TestConfiguringWaits(t *testing.T) {
 	for name, missing := range map[string]func(*machineScope){
 		"the engine":         func(s *machineScope) { s.engine.session = nil },
@@ -40,7 +40,7 @@ func TestConfiguringWaits(t *testing.T) {
 	}
 }
 
-// TestAConfigurationIsKnownByItsDigest has what asks for a run, and what does not.
+// TestAConfigurationIsKnownByItsDigest covers which changes change the digest, and so ask for a run.
 func TestAConfigurationIsKnownByItsDigest(t *testing.T) {
 	b := withEngine(t, nil)
 	scope := b.configured()
@@ -62,7 +62,7 @@ func TestAConfigurationIsKnownByItsDigest(t *testing.T) {
 	check.Equal(t, "with more memory it is the same", b.configured().desired.digest == first, false)
 }
 
-// TestWhatCannotBeConfigured has what a person has to correct, and what an engine did not answer.
+// TestWhatCannotBeConfigured covers mistakes that a person must correct, and an engine that does not answer.
 func TestWhatCannotBeConfigured(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*objects)
@@ -117,7 +117,7 @@ func TestWhatCannotBeConfigured(t *testing.T) {
 	}
 }
 
-// TestAClaimedVMThatCannotBeReadIsAskedForAgain has a machine that takes its VM from an inventory.
+// TestAClaimedVMThatCannotBeReadIsAskedForAgain covers a machine that takes its VM from an inventory.
 func TestAClaimedVMThatCannotBeReadIsAskedForAgain(t *testing.T) {
 	b := withEngine(t, func(o *objects) {
 		o.pooled()
@@ -138,7 +138,7 @@ func TestAClaimedVMThatCannotBeReadIsAskedForAgain(t *testing.T) {
 	check.Equal(t, "the VM that is taken over", scope.desired.built.Machine.Claimed.ID, vmID)
 }
 
-// TestControlPlaneNodes has which nodes the first boot of a machine is told of.
+// TestControlPlaneNodes covers which machines learn the addresses of the control plane, and which addresses.
 func TestControlPlaneNodes(t *testing.T) {
 	nodes := func(o *objects) {
 		for name, addresses := range map[string]string{
@@ -219,7 +219,7 @@ func TestControlPlaneNodes(t *testing.T) {
 	}
 }
 
-// TestNodesThatCannotBeListedStopThePass has an API server that does not answer: nothing is rendered without them.
+// TestNodesThatCannotBeListedStopThePass verifies that nothing is resolved if the nodes are unknown.
 func TestNodesThatCannotBeListedStopThePass(t *testing.T) {
 	b := withEngine(t, func(o *objects) {
 		o.olvmCluster.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "Keepalived"}
@@ -234,7 +234,7 @@ func TestNodesThatCannotBeListedStopThePass(t *testing.T) {
 	check.Equal(t, "it was resolved", scope.desired.built != nil, false)
 }
 
-// TestAMembershipThatCannotBeAskedForIsNotForgotten keeps what was built, and says that the engine did not answer.
+// TestAMembershipThatCannotBeAskedForIsNotForgotten verifies that the pass reports an engine that does not answer.
 func TestAMembershipThatCannotBeAskedForIsNotForgotten(t *testing.T) {
 	b := inGroups(t, "m")
 	check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: "/affinitygroups", Status: 503}), "")

@@ -74,7 +74,7 @@ type Reconciler struct {
 	limiter    enginepool.ReconcileLimiter
 }
 
-// vmWatcher wakes a machine when its VM is not what the machine has seen.
+// vmWatcher wakes a machine if its VM changes.
 type vmWatcher interface {
 	manager.Runnable
 
@@ -210,7 +210,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 	return r.reconcileOwned(ctx, scope)
 }
 
-// newScope begins the facts of a pass.
+// newScope returns the scope of a pass that has found nothing yet.
 func (r *Reconciler) newScope(of *pass.Pass, olvmMachine *infrav1.OLVMMachine) *machineScope {
 	return &machineScope{
 		pass:        of,

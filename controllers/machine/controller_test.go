@@ -26,7 +26,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// within checks that a time to look again is a period, or up to a fifth longer: jitter spreads them.
+// within checks a requeue delay that has jitter: it is at least the period, and at most a fifth longer.
 func within(t *testing.T, what string, got, period time.Duration) {
 	t.Helper()
 
@@ -57,8 +57,8 @@ func TestSetupNeedsAllItsParts(t *testing.T) {
 	}
 }
 
-// TestWhichChangesOfAMachineAreNews has what Cluster API writes to a Machine. A pass looks at few of its fields, and the
-// status is written many times while a node joins.
+// TestWhichChangesOfAMachineAreNews covers which changes of a Machine start a pass. Cluster API writes the status of a
+// Machine many times while its node joins.
 func TestWhichChangesOfAMachineAreNews(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*clusterv1.Machine)
@@ -88,7 +88,7 @@ func TestWhichChangesOfAMachineAreNews(t *testing.T) {
 		ownerChanged.Update(event.UpdateEvent{ObjectOld: newObjects().machine, ObjectNew: other}), true)
 }
 
-// TestAClusterWakesItsMachines has machines of other clusters and namespaces that must sleep on.
+// TestAClusterWakesItsMachines verifies that machines of other clusters and namespaces are not woken.
 func TestAClusterWakesItsMachines(t *testing.T) {
 	b := newBench(t, func(o *objects) {
 		second, other, elsewhere := o.olvmMachine.DeepCopy(), o.olvmMachine.DeepCopy(), o.olvmMachine.DeepCopy()
@@ -121,7 +121,7 @@ func TestAVMOfAnInventoryWakesTheMachineThatHasIt(t *testing.T) {
 	check.Length(t, "woken by another object", inventoryVMToMachine(t.Context(), newObjects().machine), 0)
 }
 
-// TestMachinesThatAreLeftAlone has machines that a pass finds, and leaves as they are.
+// TestMachinesThatAreLeftAlone covers machines that a pass must not change.
 func TestMachinesThatAreLeftAlone(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*objects)
@@ -153,7 +153,7 @@ func TestAMachineOfThisManager(t *testing.T) {
 	check.Equal(t, "finalizers", b.stored().Finalizers, []string{infrav1.MachineFinalizer})
 }
 
-// TestAPausedMachine is moved, or repaired by hand: nothing happens to it, whatever else there would be to do.
+// TestAPausedMachine verifies that a pass over a paused machine only reports the pause.
 func TestAPausedMachine(t *testing.T) {
 	object := func(o *objects) { o.olvmMachine.Annotations[clusterv1.PausedAnnotation] = "" }
 	cluster := func(o *objects) { o.cluster.Spec.Paused = ptr.To(true) }
@@ -193,7 +193,7 @@ func TestAPausedMachine(t *testing.T) {
 	}
 }
 
-// TestFindOwners has what a pass finds of a machine's owners, each of which may be gone.
+// TestFindOwners covers the owners of a machine. Each of them may be missing.
 func TestFindOwners(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change                func(*objects)
@@ -230,7 +230,7 @@ func TestFindOwners(t *testing.T) {
 	}
 }
 
-// nameOf is the name of an object; "" for nil.
+// nameOf returns the name of an object, or "" for nil.
 func nameOf[T any, P interface {
 	*T
 	client.Object
@@ -242,7 +242,7 @@ func nameOf[T any, P interface {
 	return object.GetName()
 }
 
-// TestOwnersThatCannotBeRead end the pass: a cluster that could not be read is not one that is gone.
+// TestOwnersThatCannotBeRead verifies that a failed read is not taken for a missing owner.
 func TestOwnersThatCannotBeRead(t *testing.T) {
 	for name, tt := range map[string]struct {
 		verb   string
@@ -270,7 +270,7 @@ func TestOwnersThatCannotBeRead(t *testing.T) {
 	check.Error(t, err, "failed to list the OLVMClusters of Cluster demo")
 }
 
-// TestAMachineThatIsGone has what its passes have left behind: its claims of addresses, and its working directory.
+// TestAMachineThatIsGone covers what remains of a machine: claims of addresses, and the working directory.
 func TestAMachineThatIsGone(t *testing.T) {
 	b := newBench(t, func(o *objects) {
 		claim := &ipamv1.IPAddressClaim{ObjectMeta: named("m-0-0")}
@@ -292,7 +292,7 @@ func TestAMachineThatIsGone(t *testing.T) {
 	}
 }
 
-// TestMachinesWhoseVMIsBeingMadeDoNotWaitForOthers has a full queue of machines that have no VM yet.
+// TestMachinesWhoseVMIsBeingMadeDoNotWaitForOthers fills the queue of machines that have no VM yet.
 func TestMachinesWhoseVMIsBeingMadeDoNotWaitForOthers(t *testing.T) {
 	b := newBench(t, func(o *objects) { o.hasVM() })
 	ready := b.scope()
@@ -300,7 +300,7 @@ func TestMachinesWhoseVMIsBeingMadeDoNotWaitForOthers(t *testing.T) {
 	check.Equal(t, "the first one enters", ok, true)
 	defer leave()
 
-	// Who does not enter at once waits no longer than this.
+	// With this context, a pass enters at once or not at all.
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 
@@ -361,7 +361,7 @@ func TestBegun(t *testing.T) {
 	check.Equal(t, "all there since a day", begun(scope), false)
 }
 
-// TestBegunByARun has a run that goes: its machine has no VM yet, and will have one.
+// TestBegunByARun covers a machine whose first run has begun.
 func TestBegunByARun(t *testing.T) {
 	b := withEngine(t, nil)
 	goes, end := make(chan struct{}), make(chan struct{})
@@ -384,7 +384,7 @@ func TestBegunByARun(t *testing.T) {
 	b.awaitRun()
 }
 
-// TestAMachineFromItsFirstPassToItsLast has all phases together, with a run that finds a VM that was made before.
+// TestAMachineFromItsFirstPassToItsLast runs all phases: creation, a pass without news, and deletion.
 func TestAMachineFromItsFirstPassToItsLast(t *testing.T) {
 	b := withEngine(t, nil, ovirtsim.VM{Name: "spare", ID: vmID, Up: true})
 	ended := make(chan struct{}) // the pass, which would begin anew if the run changed the machine meanwhile
@@ -451,7 +451,7 @@ func TestAMachineFromItsFirstPassToItsLast(t *testing.T) {
 	check.Length(t, "states", b.states(), 0)
 }
 
-// TestAPassThatCannotWrite reports it, and tells nobody of what it found.
+// TestAPassThatCannotWrite verifies that a pass records no events if it cannot write the status.
 func TestAPassThatCannotWrite(t *testing.T) {
 	b := withEngine(t, func(o *objects) { o.hasVM() }, ownVM(true))
 	b.store(stateOf(1, "ovirt_vm="+vmID), "digest")

@@ -92,7 +92,7 @@ func labelled(names []string) []client.Object {
 	return out
 }
 
-// TestWhatADeletionWaitsFor has what keeps a machine that is deleted, or lets it go, in the order of the steps.
+// TestWhatADeletionWaitsFor covers what blocks the deletion of a machine, and what does not.
 func TestWhatADeletionWaitsFor(t *testing.T) {
 	const gone = "gone"
 	protect := ownVM(true)
@@ -216,7 +216,7 @@ func TestWhatADeletionWaitsFor(t *testing.T) {
 	}
 }
 
-// TestADeletionWhoseEngineIsAway decides nothing: a VM that cannot be seen is not one that is gone.
+// TestADeletionWhoseEngineIsAway verifies that an unreachable VM is not taken for a missing one.
 func TestADeletionWhoseEngineIsAway(t *testing.T) {
 	for name, spoil := range map[string]func(*bench){
 		"it does not answer": func(b *bench) {
@@ -248,7 +248,7 @@ func TestADeletionWhoseEngineIsAway(t *testing.T) {
 	}
 }
 
-// TestADeletionWithoutOurFinalizer is none of our business: somebody took it away, or nothing was ever made.
+// TestADeletionWithoutOurFinalizer verifies that a machine without our finalizer is left alone.
 func TestADeletionWithoutOurFinalizer(t *testing.T) {
 	b := withEngine(t, func(o *objects) {
 		o.hasVM()
@@ -262,7 +262,7 @@ func TestADeletionWithoutOurFinalizer(t *testing.T) {
 	check.Length(t, "states", b.states(), 1)
 }
 
-// TestADeletionThatCannotRead ends with an error: what could not be read is not empty.
+// TestADeletionThatCannotRead verifies that a failed read keeps the finalizer.
 func TestADeletionThatCannotRead(t *testing.T) {
 	for name, tt := range map[string]struct {
 		verb   string
@@ -288,8 +288,8 @@ func TestADeletionThatCannotRead(t *testing.T) {
 	}
 }
 
-// TestWhatADeletedMachineGivesBack has addresses of an IPAM provider and a VM of an inventory, which others get when the
-// VM is gone, and not before.
+// TestWhatADeletedMachineGivesBack verifies that addresses and a claimed VM are given back after the destruction, and
+// not before it.
 func TestWhatADeletedMachineGivesBack(t *testing.T) {
 	b := withEngine(t, func(o *objects) {
 		o.hasVM()
@@ -323,7 +323,7 @@ func TestWhatADeletedMachineGivesBack(t *testing.T) {
 	check.Equal(t, "the object is gone", b.stored() == nil, true)
 }
 
-// TestAReleaseThatFailsKeepsTheMachine has each step of the release refused: the object stays for another try.
+// TestAReleaseThatFailsKeepsTheMachine verifies that the finalizer stays if a step of the release fails.
 func TestAReleaseThatFailsKeepsTheMachine(t *testing.T) {
 	for name, tt := range map[string]struct {
 		verb   string
@@ -351,7 +351,7 @@ func TestAReleaseThatFailsKeepsTheMachine(t *testing.T) {
 	}
 }
 
-// TestShutdownLeft has how long a guest may still take. It counts from the deletion.
+// TestShutdownLeft covers how long a guest may still take to shut down, counted from the deletion.
 func TestShutdownLeft(t *testing.T) {
 	graceful := infrav1.Shutdown{Mode: "Graceful", TimeoutSeconds: 60}
 
@@ -381,15 +381,14 @@ func TestShutdownLeft(t *testing.T) {
 		scope.olvmMachine.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-tt.ago)}
 		got := shutdownLeft(scope)
 
-		// The clock goes on meanwhile.
+		// Some time has passed since the deletion.
 		if got > tt.left || got < tt.left-patience/3 || (got == 0) != (tt.left == 0) {
 			t.Errorf("%s: %s are left, want %s", name, got, tt.left)
 		}
 	}
 }
 
-// TestAGuestIsAskedToShutDown has a machine whose guest has time: it is asked in each pass, and its VM is not destroyed
-// before it is off, or its time is over.
+// TestAGuestIsAskedToShutDown verifies that a guest gets its time to shut down before its VM is destroyed.
 func TestAGuestIsAskedToShutDown(t *testing.T) {
 	for name, tt := range map[string]struct {
 		up         bool
@@ -432,7 +431,7 @@ func TestAGuestIsAskedToShutDown(t *testing.T) {
 	}
 }
 
-// TestADestructionThatCannotBeRecordedDoesNotBegin has the API server refuse the record that a run may act.
+// TestADestructionThatCannotBeRecordedDoesNotBegin refuses the annotation that must precede a run.
 func TestADestructionThatCannotBeRecordedDoesNotBegin(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(true))
 	b.store(stateOf(1, "ovirt_vm="+vmID), "digest")
@@ -444,7 +443,7 @@ func TestADestructionThatCannotBeRecordedDoesNotBegin(t *testing.T) {
 	check.Equal(t, "finalizers", b.stored().Finalizers, []string{infrav1.MachineFinalizer})
 }
 
-// TestAGuestThatShutsDownIsNotAskedAgain has a VM that powers down already.
+// TestAGuestThatShutsDownIsNotAskedAgain covers a VM that is already powering down.
 func TestAGuestThatShutsDownIsNotAskedAgain(t *testing.T) {
 	b := withEngine(t, func(o *objects) {
 		o.hasVM()
@@ -462,7 +461,7 @@ func TestAGuestThatShutsDownIsNotAskedAgain(t *testing.T) {
 	check.Equal(t, "what it waits for", scope.workspace.Action.Reason, infrav1.WaitingForGuestShutdownReason)
 }
 
-// TestReconcileOwnership has what is known of a VM before a deletion touches it.
+// TestReconcileOwnership covers what a deletion learns about a VM before it touches it.
 func TestReconcileOwnership(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(true))
 	b.delete()

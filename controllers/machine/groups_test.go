@@ -100,7 +100,7 @@ const (
 	otherGroupID    = "01939bb4-0000-4000-8000-00000000000c"
 )
 
-// inGroups is a bench whose machine has its VM, and is to be in the group workers, in which these VMs are.
+// inGroups returns a bench whose machine has a VM and belongs in the group workers. members are the VMs in that group.
 func inGroups(t *testing.T, members ...string) *bench {
 	t.Helper()
 	inventory := ovirtsim.DefaultInventory()
@@ -123,7 +123,7 @@ func inGroups(t *testing.T, members ...string) *bench {
 	return b
 }
 
-// TestAffinityGroups has which groups a machine is made in.
+// TestAffinityGroups covers which groups a machine joins, and when it waits for them.
 func TestAffinityGroups(t *testing.T) {
 	self := placement.Member{Name: "m", Groups: []string{"workers"}, ClusterID: engineClusterID}
 	known := map[string]string{"workers": groupID}
@@ -213,7 +213,7 @@ func TestGroupsThatCannotBeAskedFor(t *testing.T) {
 	}
 }
 
-// TestFindLeftGroup has a VM that somebody took out of a group, and what only looks like that.
+// TestFindLeftGroup covers a VM that somebody removed from a group, and what only looks like that.
 func TestFindLeftGroup(t *testing.T) {
 	for name, tt := range map[string]struct {
 		members []string
@@ -249,7 +249,7 @@ func TestFindLeftGroup(t *testing.T) {
 	}
 }
 
-// seenInGroup is the scope of a machine whose VM was seen, and is to be in these groups.
+// seenInGroup returns the scope of a machine whose VM exists and belongs in these groups.
 func seenInGroup(b *bench, groups map[string]string) *machineScope {
 	b.t.Helper()
 	scope := b.connected()
@@ -263,7 +263,7 @@ func seenInGroup(b *bench, groups map[string]string) *machineScope {
 	return scope
 }
 
-// TestAnOldListOfMembersIsNoProof has a list from before the VM joined its group.
+// TestAnOldListOfMembersIsNoProof covers a cached list from before the VM joined its group.
 func TestAnOldListOfMembersIsNoProof(t *testing.T) {
 	b := inGroups(t)
 	scope := seenInGroup(b, map[string]string{"workers": groupID})
@@ -275,7 +275,7 @@ func TestAnOldListOfMembersIsNoProof(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "it left a group", left, false)
 
-	// One that is not in doubt is good for a while.
+	// A cached list that shows the VM needs no new request.
 	before := len(b.sim.Requests())
 	left, err = b.r.findLeftGroup(t.Context(), scope)
 	check.Error(t, err, "")
@@ -283,7 +283,7 @@ func TestAnOldListOfMembersIsNoProof(t *testing.T) {
 	check.Length(t, "requests", b.sim.Requests()[before:], 0)
 }
 
-// TestAMachineJoinsTheGroupsOfItsCluster has the whole way from the OLVMCluster to what is rendered.
+// TestAMachineJoinsTheGroupsOfItsCluster verifies that a pass renders the groups that the OLVMCluster reports.
 func TestAMachineJoinsTheGroupsOfItsCluster(t *testing.T) {
 	b := inGroups(t, "m")
 	check.Equal(t, "groups", b.configured().desired.built.Machine.AffinityGroups, map[string]string{"workers": groupID})

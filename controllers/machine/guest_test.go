@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// agent is a guest that does nothing but report what it is told to.
+// agent is a guest that only reports addresses.
 type agent ovirtsim.AgentReport
 
 func (a agent) Boot(ctx context.Context, _ ovirtsim.GuestVM, ready func(ovirtsim.AgentReport)) error {
@@ -34,17 +34,17 @@ func (agent) Node(string) (ovirtsim.GuestNode, bool)    { return ovirtsim.GuestN
 func (agent) SetNodeReady(string, string, string) error { return nil }
 func (agent) Close()                                    {}
 
-// dynamicNIC is a network interface whose IPv4 address the guest gets by DHCP.
+// dynamicNIC returns a network interface whose IPv4 address comes from DHCP.
 func dynamicNIC(name, device string) addressing.NIC {
 	return addressing.NIC{
 		OLVMNetwork: infrav1.OLVMNetwork{VNICName: name}, Guest: &addressing.GuestNIC{Interface: device, DHCPv4: true},
 	}
 }
 
-// at is a moment so long ago.
+// at returns the time of so long ago, as the engine writes it.
 func at(ago time.Duration) string { return time.Now().Add(-ago).Format(time.RFC3339) }
 
-// TestReconcileGuest has when a guest is asked for its addresses, and when it is asked again.
+// TestReconcileGuest covers when a guest is asked for its addresses, and when it is asked again.
 func TestReconcileGuest(t *testing.T) {
 	static := addressing.NIC{OLVMNetwork: infrav1.OLVMNetwork{VNICName: "nic0"}, Guest: &addressing.GuestNIC{}}
 	one, two := dynamicNIC("nic1", "enp1s0"), dynamicNIC("nic2", "enp2s0")
@@ -108,7 +108,7 @@ func TestReconcileGuest(t *testing.T) {
 	}
 }
 
-// withGuest is a bench with a VM whose guest reports an address of enp1s0, and has done so.
+// withGuest returns a bench with a VM whose guest has reported this address of enp1s0.
 func withGuest(t *testing.T, address string) *bench {
 	t.Helper()
 	inventory := ovirtsim.DefaultInventory()

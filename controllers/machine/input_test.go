@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// expectNamed checks that a pass has named what is wrong with a machine, in a condition, and has done nothing else.
+// expectNamed reconciles the machine m. It checks that a condition names the mistake and that nothing else happened.
 func (b *bench) expectNamed(kind, reason string, names ...string) {
 	b.t.Helper()
 	b.pass()
@@ -31,7 +31,7 @@ func (b *bench) expectNamed(kind, reason string, names ...string) {
 	check.Length(b.t, "changes of the engine", b.changes(), 0)
 }
 
-// expectHealed checks that a pass over a machine whose input was corrected has queued a run.
+// expectHealed corrects the machine m, and checks that the next pass queues a run.
 func (b *bench) expectHealed(correct func(*infrav1.OLVMMachineSpec)) {
 	b.t.Helper()
 	change(b, &infrav1.OLVMMachine{ObjectMeta: named("m")}, func(m *infrav1.OLVMMachine) { correct(&m.Spec) })
@@ -41,8 +41,8 @@ func (b *bench) expectHealed(correct func(*infrav1.OLVMMachineSpec)) {
 	b.eventually("a run", b.ran)
 }
 
-// TestHardwareThatCannotBeIsNamed has machines that no engine can make: the condition names the field and what to do
-// about it. The tests of internal/desired have all the fields.
+// TestHardwareThatCannotBeIsNamed covers how a pass reports impossible hardware. The tests of internal/desired cover
+// each field.
 func TestHardwareThatCannotBeIsNamed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ask    func(s *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine)
@@ -102,7 +102,7 @@ func TestANameThatIsTooLongForAVMIsNamed(t *testing.T) {
 	}
 }
 
-// TestMachinesWithBadInputHealWhenTheyAreCorrected has one machine for each name and size that a person writes.
+// TestMachinesWithBadInputHealWhenTheyAreCorrected covers the fields in which people make mistakes most often.
 func TestMachinesWithBadInputHealWhenTheyAreCorrected(t *testing.T) {
 	ranges := func(list ...string) func(*infrav1.OLVMMachineSpec) {
 		return func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Network.IPv4.IPAddresses = list }
@@ -162,7 +162,7 @@ func TestMachinesWithBadInputHealWhenTheyAreCorrected(t *testing.T) {
 	}
 }
 
-// TestAnAddressPoolThatIsExhausted has another machine with the only address of the range.
+// TestAnAddressPoolThatIsExhausted gives the only address of the range to another machine.
 func TestAnAddressPoolThatIsExhausted(t *testing.T) {
 	b := withEngine(t, func(o *objects) {
 		first := newMachine(otherVMID)
@@ -179,8 +179,8 @@ func TestAnAddressPoolThatIsExhausted(t *testing.T) {
 	check.Equal(t, "its address", b.stored().Annotations[infrav1.AddressesAnnotation], `{"nic1":["10.0.0.11"]}`)
 }
 
-// TestNetworksThatCannotBeAreNamed has what a guest could not be configured with. The tests of internal/addressing have
-// all the fields.
+// TestNetworksThatCannotBeAreNamed covers how a pass reports an impossible network configuration. The tests of
+// internal/addressing cover each field.
 func TestNetworksThatCannotBeAreNamed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ask    func(n *infrav1.GuestNetwork)
@@ -217,7 +217,7 @@ func TestNetworksThatCannotBeAreNamed(t *testing.T) {
 // ignition23 is bootstrap data for Ignition.
 const ignition23 = `{"ignition":{"version":"2.3.0"}}`
 
-// TestBootstrapDataThatDoesNotFit has data that the guest of the image could not read, or that contradicts itself.
+// TestBootstrapDataThatDoesNotFit covers data that the image cannot read, or that contradicts itself.
 func TestBootstrapDataThatDoesNotFit(t *testing.T) {
 	large := "#cloud-config\nwrite_files: [{path: /a, content: " + strings.Repeat("x", 512<<10) + "}]\n"
 	leased := &infrav1.UserData{BootstrapDelivery: "Pointer"}
@@ -270,7 +270,7 @@ func TestBootstrapDataThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// TestExtraUserDataIsWaitedFor has what users add to the bootstrap data come one by one.
+// TestExtraUserDataIsWaitedFor creates the referenced objects one after the other.
 func TestExtraUserDataIsWaitedFor(t *testing.T) {
 	b := withEngine(t, func(o *objects) {
 		reference := &infrav1.KeyReference{Name: "extra", Key: "user-data"}
@@ -298,7 +298,7 @@ func TestExtraUserDataIsWaitedFor(t *testing.T) {
 		"True/"+infrav1.BootstrapDataAvailableReason)
 }
 
-// TestWhatAVMIsToldIsAllOfIt has the user data that a run gets, of all of its sources.
+// TestWhatAVMIsToldIsAllOfIt verifies that a run gets the user data of all sources.
 func TestWhatAVMIsToldIsAllOfIt(t *testing.T) {
 	b := withEngine(t, func(o *objects) {
 		o.olvmCluster.Spec.UserData = &infrav1.UserData{Extra: []infrav1.ExtraUserData{{Inline: "timezone: CET\n"}}}
@@ -309,7 +309,7 @@ func TestWhatAVMIsToldIsAllOfIt(t *testing.T) {
 	check.Contains(t, "user data", userData, "enabled: true")
 }
 
-// TestTheKubeletIsToldItsAddresses has a node register the addresses of the families that its cluster's pods have.
+// TestTheKubeletIsToldItsAddresses verifies that a node registers addresses of the IP families of its cluster's pods.
 func TestTheKubeletIsToldItsAddresses(t *testing.T) {
 	const join = "#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm-join-config.yaml\n  content: |\n" +
 		"    apiVersion: kubeadm.k8s.io/v1beta4\n    kind: JoinConfiguration\n"
@@ -336,7 +336,7 @@ func TestTheKubeletIsToldItsAddresses(t *testing.T) {
 	}
 }
 
-// written is a file that user data for cloud-init writes; empty where it writes none.
+// written returns a file of the user data for cloud-init, or "" if there is none.
 func written(t *testing.T, userData, path string) string {
 	t.Helper()
 	var config struct {
@@ -353,8 +353,8 @@ func written(t *testing.T, userData, path string) string {
 	return ""
 }
 
-// TestTheEndpointWithKubeVIP has the nodes of a control plane make its endpoint: the first one with the kubeconfig that
-// it has before the cluster knows anybody.
+// TestTheEndpointWithKubeVIP covers the static Pod of kube-vip. The first node needs another kubeconfig, because nobody
+// has rights in the cluster yet.
 func TestTheEndpointWithKubeVIP(t *testing.T) {
 	for name, tt := range map[string]struct{ kind, path, kubeconfig string }{
 		"the first node": {"InitConfiguration", "/run/kubeadm/kubeadm.yaml", "/etc/kubernetes/super-admin.conf"},

@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// metricOf is a metric of collectors by its name, with a value of its only label; "" for one without labels.
+// metricOf collects the metric of this name. label is the value of its only label, or "" if it has none.
 func metricOf(t *testing.T, collectors []prometheus.Collector, name, label string) *dto.Metric {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -37,7 +37,7 @@ func metricOf(t *testing.T, collectors []prometheus.Collector, name, label strin
 	return nil
 }
 
-// provisionings counts the machines that were counted as provisioned, and sums their seconds.
+// provisionings reads how many machines were counted as provisioned, and the sum of their durations.
 func provisionings(t *testing.T) (count uint64, seconds float64) {
 	t.Helper()
 	histogram := metricOf(t, Collectors(), "capolvm_machine_provisioned_seconds", "").GetHistogram()
@@ -45,14 +45,14 @@ func provisionings(t *testing.T) (count uint64, seconds float64) {
 	return histogram.GetSampleCount(), histogram.GetSampleSum()
 }
 
-// drifts counts the changes of a kind that were made in the engine.
+// drifts reads how many changes of this kind were counted.
 func drifts(t *testing.T, kind workspace.Drifted) float64 {
 	t.Helper()
 
 	return metricOf(t, workspace.Collectors(), "capolvm_drift_total", string(kind)).GetCounter().GetValue()
 }
 
-// TestCountMachine counts what became of a machine once: when it has come about.
+// TestCountMachine verifies that each change of a machine is counted once.
 func TestCountMachine(t *testing.T) {
 	lost := func(m *infrav1.OLVMMachine) {
 		conditions.Set(m, metav1.Condition{

@@ -27,7 +27,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// running is a bench whose machine was applied, and has been looked at since.
+// running returns a bench whose machine was applied by a run.
 func running(t *testing.T, vm ovirtsim.VM, change func(*objects)) *bench {
 	t.Helper()
 	b := withEngine(t, func(o *objects) {
@@ -49,13 +49,13 @@ func running(t *testing.T, vm ovirtsim.VM, change func(*objects)) *bench {
 	return b
 }
 
-// patch changes the specification of the machine m.
+// patch edits the spec of the machine m.
 func (b *bench) patch(apply func(*infrav1.OLVMMachineSpec)) {
 	b.t.Helper()
 	change(b, &infrav1.OLVMMachine{ObjectMeta: named("m")}, func(m *infrav1.OLVMMachine) { apply(&m.Spec) })
 }
 
-// TestASteadyMachineCostsNothing looks at a machine again and again in which all is as it should be.
+// TestASteadyMachineCostsNothing verifies that passes over an unchanged machine write nothing and run nothing.
 func TestASteadyMachineCostsNothing(t *testing.T) {
 	b := running(t, ownVM(true), nil)
 	b.pass()
@@ -72,7 +72,7 @@ func TestASteadyMachineCostsNothing(t *testing.T) {
 	check.Length(t, "events", b.events(), 0)
 }
 
-// TestAVMThatVanishedIsReportedAndNeverMadeAgain has a VM that somebody deleted in the engine.
+// TestAVMThatVanishedIsReportedAndNeverMadeAgain deletes the VM of a machine in the engine.
 func TestAVMThatVanishedIsReportedAndNeverMadeAgain(t *testing.T) {
 	b := running(t, ownVM(false), nil)
 	check.Error(t, b.session.DeleteVM(t.Context(), vmID), "")
@@ -89,7 +89,7 @@ func TestAVMThatVanishedIsReportedAndNeverMadeAgain(t *testing.T) {
 	check.Contains(t, "the message", message(m, infrav1.VirtualMachineRunningCondition),
 		"VM "+vmID+" does not exist in the engine any more; it is not made again")
 
-	// Cluster API mirrors this to the Machine, where a MachineHealthCheck can act on it.
+	// Cluster API copies this to the Machine, and a MachineHealthCheck can act on it.
 	check.Equal(t, "ready", condition(m, infrav1.ReadyCondition), "False/"+infrav1.VirtualMachineNotFoundReason)
 	check.Contains(t, "the message", message(m, infrav1.ReadyCondition), infrav1.VirtualMachineRunningCondition)
 	check.Equal(t, "provisioned", ptr.Deref(m.Status.Initialization.Provisioned, false), true)
@@ -106,7 +106,7 @@ func TestAVMThatVanishedIsReportedAndNeverMadeAgain(t *testing.T) {
 	check.Length(t, "states", b.states(), 0)
 }
 
-// TestWhatWaitsForARestartIsTold changes a VM that runs in the engine.
+// TestWhatWaitsForARestartIsTold changes settings of a running VM in the engine.
 func TestWhatWaitsForARestartIsTold(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(true))
 	b.store(stateOf(5, "ovirt_vm="+vmID), "digest")
@@ -122,7 +122,7 @@ func TestWhatWaitsForARestartIsTold(t *testing.T) {
 		"waits for a restart: memory ballooning, serial console")
 }
 
-// TestAGuestThatReportsNoAddressIsNotProvisioned has a network without a DHCP server.
+// TestAGuestThatReportsNoAddressIsNotProvisioned covers a network without a DHCP server.
 func TestAGuestThatReportsNoAddressIsNotProvisioned(t *testing.T) {
 	b := withEngine(t, func(o *objects) {
 		o.hasVM()
@@ -145,7 +145,7 @@ func TestAGuestThatReportsNoAddressIsNotProvisioned(t *testing.T) {
 	check.Equal(t, "it is looked at again soon", result.RequeueAfter, vmBooting)
 }
 
-// TestAPausedMachineGoesOn has a deletion that waited for the end of a pause.
+// TestAPausedMachineGoesOn verifies that a deletion waits for the end of a pause.
 func TestAPausedMachineGoesOn(t *testing.T) {
 	b := running(t, ownVM(true), nil)
 	m := &infrav1.OLVMMachine{ObjectMeta: named("m")}
@@ -165,7 +165,7 @@ func TestAPausedMachineGoesOn(t *testing.T) {
 	check.Equal(t, "it is gone", b.stored() == nil, true)
 }
 
-// TestDeletionWithoutTheCluster deletes a machine whose Cluster and Machine somebody has removed by force.
+// TestDeletionWithoutTheCluster deletes a machine after somebody removed its Cluster and Machine by force.
 func TestDeletionWithoutTheCluster(t *testing.T) {
 	b := running(t, ownVM(true), nil)
 	check.Error(t, b.api.Delete(t.Context(), newObjects().machine), "")
@@ -180,7 +180,7 @@ func TestDeletionWithoutTheCluster(t *testing.T) {
 	check.Equal(t, "it is gone", b.stored() == nil, true)
 }
 
-// TestDeletionWithoutTheOLVMCluster says what holds a machine whose engine nobody knows, and goes on when somebody does.
+// TestDeletionWithoutTheOLVMCluster verifies that a deletion waits until the engine is known again.
 func TestDeletionWithoutTheOLVMCluster(t *testing.T) {
 	b := running(t, ownVM(true), nil)
 	lost := &infrav1.OLVMCluster{}
@@ -206,7 +206,7 @@ func TestDeletionWithoutTheOLVMCluster(t *testing.T) {
 	check.Equal(t, "it is gone", b.stored() == nil, true)
 }
 
-// TestAVMThatIsProtectedAgainstDeletionKeepsRunning says so in an event, and goes on when the protection is off.
+// TestAVMThatIsProtectedAgainstDeletionKeepsRunning verifies that a deletion waits until the protection is off.
 func TestAVMThatIsProtectedAgainstDeletionKeepsRunning(t *testing.T) {
 	vm := ownVM(true)
 	vm.DeleteProtected = true
@@ -227,7 +227,7 @@ func TestAVMThatIsProtectedAgainstDeletionKeepsRunning(t *testing.T) {
 	check.Equal(t, "it is gone", b.stored() == nil, true)
 }
 
-// TestAHealthyDeletionWarnsNobody has a VM that goes, and its state with it: both were asked for.
+// TestAHealthyDeletionWarnsNobody verifies that a deletion without problems records no warnings.
 func TestAHealthyDeletionWarnsNobody(t *testing.T) {
 	b := running(t, ownVM(true), nil)
 	b.executor.run = func(ctx context.Context, request terraform.Request) error {
@@ -249,7 +249,7 @@ func TestAHealthyDeletionWarnsNobody(t *testing.T) {
 	check.Lacks(t, "events", events, "Warning")
 }
 
-// TestADestroyThatFailsSaysWhy has a VM that the engine does not let go.
+// TestADestroyThatFailsSaysWhy covers a VM that the engine refuses to delete.
 func TestADestroyThatFailsSaysWhy(t *testing.T) {
 	b := running(t, ownVM(true), nil)
 	b.executor.run = func(context.Context, terraform.Request) error {
@@ -267,7 +267,7 @@ func TestADestroyThatFailsSaysWhy(t *testing.T) {
 	check.Equal(t, "finalizers", m.Finalizers, []string{infrav1.MachineFinalizer})
 }
 
-// TestAChangeThatWasRefused has a run that would replace a machine that lives.
+// TestAChangeThatWasRefused covers a run that would replace a live machine.
 func TestAChangeThatWasRefused(t *testing.T) {
 	b := running(t, ownVM(true), nil)
 	b.executor.run = func(context.Context, terraform.Request) error { return &terraform.GuardError{} }
@@ -282,14 +282,14 @@ func TestAChangeThatWasRefused(t *testing.T) {
 		"True/"+infrav1.VirtualMachineRunningReason)
 	check.Equal(t, "creation", m.Status.OLVM.VirtualMachine.CreationStatus, "Created")
 
-	// Taken back, there is nothing to complain of.
+	// Without the change, there is nothing to report.
 	b.patch(func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.CPU.Topology.Cores = 0 })
 	b.pass()
 	check.Equal(t, "applied", condition(b.stored(), infrav1.InfrastructureAppliedCondition),
 		"True/"+infrav1.AppliedReason)
 }
 
-// repack changes a state in its Secret.
+// repack edits the state in a Secret.
 func repack(t *testing.T, secret *corev1.Secret, apply func(state map[string]any)) {
 	t.Helper()
 	reader, err := gzip.NewReader(bytes.NewReader(secret.Data["tfstate"]))
@@ -308,8 +308,8 @@ func repack(t *testing.T, secret *corev1.Secret, apply func(state map[string]any
 	secret.Data["tfstate"] = packed.Bytes()
 }
 
-// TestAStateThatCannotBeUsedIsNamedAndKept spoils the state of a machine that runs. Nothing may touch the VM or the
-// state. The condition says what to do, and doing it heals the machine.
+// TestAStateThatCannotBeUsedIsNamedAndKept damages the state of a running machine. The condition names the remedy, and
+// the remedy works. Until then, nothing touches the VM or the state.
 func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spoil func(*testing.T, *corev1.Secret)
@@ -365,7 +365,7 @@ func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 	}
 }
 
-// TestADeletionWithAStateThatCannotBeUsed waits for a person to give the state up.
+// TestADeletionWithAStateThatCannotBeUsed verifies that a deletion waits until somebody deletes the state.
 func TestADeletionWithAStateThatCannotBeUsed(t *testing.T) {
 	b := running(t, ownVM(true), nil)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: b.states()[0]}}
@@ -384,7 +384,7 @@ func TestADeletionWithAStateThatCannotBeUsed(t *testing.T) {
 	check.Length(t, "states", b.states(), 0)
 }
 
-// TestAForeignVMOfOurNameIsNotTouched has a VM in the engine that was there before the machine.
+// TestAForeignVMOfOurNameIsNotTouched covers a VM of this name that was in the engine before the machine.
 func TestAForeignVMOfOurNameIsNotTouched(t *testing.T) {
 	b := withEngine(t, nil, ovirtsim.VM{Name: "m", ID: otherVMID, Comment: "the payroll database", Up: true})
 	b.pass()

@@ -50,7 +50,7 @@ const (
 
 type phase func(context.Context, *machineScope) (time.Duration, error)
 
-// reconcileNormal reconciles a machine that lives.
+// reconcileNormal reconciles a machine that is not being deleted.
 func (r *Reconciler) reconcileNormal(ctx context.Context, scope *machineScope) (ctrl.Result, error) {
 	return runPhases(ctx, scope,
 		r.reconcileState, r.reconcileBootstrapData, r.reconcileEngine, r.reconcileClaim, r.reconcileAddresses,
@@ -283,8 +283,8 @@ func (s *machineScope) givenToVM(ctx context.Context) (addressing.Addresses, err
 	return addressesIn(vm.Initialization, s.network.nics), nil
 }
 
-// addressesIn are the addresses in the initialization of a VM by the names of its network interfaces in the engine; nil
-// if it has no network configuration.
+// addressesIn returns the addresses that an initialization gives to network interfaces, by the interfaces' names in the
+// engine. It returns nil if there is no network configuration.
 func addressesIn(told *engine.Initialization, nics []addressing.NIC) addressing.Addresses {
 	if told == nil || told.NICs == nil {
 		return nil

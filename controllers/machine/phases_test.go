@@ -35,14 +35,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// TestRunPhases has what becomes of what the phases return.
+// TestRunPhases covers how the results of phases are combined.
 func TestRunPhases(t *testing.T) {
 	broken := errors.New("broken")
 
 	type end struct {
 		after time.Duration
 		err   error
-		// unread has the phase find that the state could not be read.
+		// unread reports that the phase could not read the state.
 		unread bool
 	}
 
@@ -159,7 +159,7 @@ func TestReconcileBootstrapData(t *testing.T) {
 	}
 }
 
-// TestWhatUserDataIsMadeOf has all that a bootstrap Secret gives, and what users add.
+// TestWhatUserDataIsMadeOf covers the bootstrap Secret, and all sources that users can add.
 func TestWhatUserDataIsMadeOf(t *testing.T) {
 	network := clusterv1.ClusterNetwork{Pods: clusterv1.NetworkRanges{CIDRBlocks: []string{"10.244.0.0/16"}}}
 	b := newBench(t, func(o *objects) {
@@ -240,8 +240,8 @@ func TestUserDataThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestUserDataIsOfferedWhereTheManagerHandsItOut keeps it in a Secret, from which the VM gets it.
-func TestUserDataIsOfferedWhereTheManagerHandsItOut(t *testing.T) {
+// TestUserDataIsOfferedIfTheManagerHandsItOut covers VMs that fetch their user data from the manager.
+func TestUserDataIsOfferedIfTheManagerHandsItOut(t *testing.T) {
 	b := newBench(t, nil)
 	scope := b.scope()
 	_, err := b.r.reconcileBootstrapData(t.Context(), scope)
@@ -261,7 +261,7 @@ func TestUserDataIsOfferedWhereTheManagerHandsItOut(t *testing.T) {
 	check.Contains(t, "whose it is", pointer.URL, "/ns/m")
 }
 
-// TestARunHasTheUserData does not read it again while the run goes that has it.
+// TestARunHasTheUserData verifies that the bootstrap data is not read again while a run has it.
 func TestARunHasTheUserData(t *testing.T) {
 	b := withEngine(t, nil)
 	end := make(chan struct{})
@@ -333,7 +333,7 @@ func TestReconcileAddresses(t *testing.T) {
 	check.Error(t, scope.network.err, "failed to list OLVMMachines")
 }
 
-// TestAddressesInAnInitialization has what an engine remembers of the network configuration of a VM.
+// TestAddressesInAnInitialization covers the network configuration of a VM as the engine stores it.
 func TestAddressesInAnInitialization(t *testing.T) {
 	nics := []addressing.NIC{
 		{OLVMNetwork: infrav1.OLVMNetwork{VNICName: "nic1"}, Guest: &addressing.GuestNIC{Interface: "enp1s0"}},
@@ -374,8 +374,7 @@ func TestAddressesInAnInitialization(t *testing.T) {
 	}
 }
 
-// TestAddressesThatTheEngineRemembers has a machine whose record was lost: it keeps the addresses that its VM was given,
-// and no others.
+// TestAddressesThatTheEngineRemembers verifies that a machine without a record keeps the addresses of its VM.
 func TestAddressesThatTheEngineRemembers(t *testing.T) {
 	b := withEngine(t, func(o *objects) {
 		o.hasVM()
@@ -453,7 +452,7 @@ func TestReconcileEngine(t *testing.T) {
 	}
 }
 
-// TestReconcileState records the VM that the state has, unless another one is recorded.
+// TestReconcileState covers when the VM in the state becomes the provider ID.
 func TestReconcileState(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*objects)
@@ -486,7 +485,7 @@ func TestReconcileState(t *testing.T) {
 	}
 }
 
-// TestAStateThatCannotBeReadStopsThePass writes no condition that depends on it.
+// TestAStateThatCannotBeReadStopsThePass verifies that nothing is decided without the state.
 func TestAStateThatCannotBeReadStopsThePass(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(true))
 	b.store(stateOf(1, "ovirt_vm="+vmID), "digest")
@@ -497,7 +496,7 @@ func TestAStateThatCannotBeReadStopsThePass(t *testing.T) {
 	check.Length(t, "requests to the engine", b.sim.Requests(), 0)
 }
 
-// emptyLists is an engine whose lists have no VMs, as one from before a VM was made.
+// emptyLists makes an engine answer lists of VMs as it did before the VM was created.
 func emptyLists(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/api/vms") {
@@ -511,7 +510,7 @@ func emptyLists(next http.Handler) http.Handler {
 	})
 }
 
-// TestReconcileVM has what a pass finds of a VM, and what is watched then.
+// TestReconcileVM covers what a pass learns about a VM, and how the VM is watched.
 func TestReconcileVM(t *testing.T) {
 	booting := func(o *objects) { o.hasVM(); o.olvmMachine.Status.Initialization.Provisioned = nil }
 
@@ -567,7 +566,7 @@ func TestAVMThatIsNotAskedFor(t *testing.T) {
 	check.Length(t, "requests to the engine", b.sim.Requests(), 0)
 }
 
-// TestAVMIsNotLostBecauseAListLacksIt asks for the VM itself before it is called lost.
+// TestAVMIsNotLostBecauseAListLacksIt verifies that a pass asks for the VM itself before it calls the VM lost.
 func TestAVMIsNotLostBecauseAListLacksIt(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	vm := ownVM(true)
@@ -587,7 +586,7 @@ func TestAVMIsNotLostBecauseAListLacksIt(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "when to look again", after, engineRetry)
 	check.Error(t, scope.vm.err, "failed to get VM "+vmID)
-	check.Equal(t, "missing where the engine did not answer", scope.vm.missing, false)
+	check.Equal(t, "missing if the engine did not answer", scope.vm.missing, false)
 }
 
 func TestAnEngineThatDoesNotAnswerForAVM(t *testing.T) {
@@ -602,7 +601,7 @@ func TestAnEngineThatDoesNotAnswerForAVM(t *testing.T) {
 	check.Equal(t, "watched", b.watcher.watched != nil, false)
 }
 
-// TestASteadyVMIsNotAskedForAgain has a machine looked at twice at once: an answer is good for a while.
+// TestASteadyVMIsNotAskedForAgain verifies that the second of two passes uses the answer of the first.
 func TestASteadyVMIsNotAskedForAgain(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(true))
 	_, err := b.r.reconcileVM(t.Context(), b.connected())
@@ -615,7 +614,7 @@ func TestASteadyVMIsNotAskedForAgain(t *testing.T) {
 	check.Equal(t, "seen", scope.vm.seen.ID, vmID)
 }
 
-// TestABootingVMIsAskedForAgainSoon has a machine that waits for its VM: it does not believe an old answer.
+// TestABootingVMIsAskedForAgainSoon verifies that a machine that waits for its VM does not use an old answer.
 func TestABootingVMIsAskedForAgainSoon(t *testing.T) {
 	t.Parallel() // it waits
 	b := withEngine(t, func(o *objects) { o.hasVM(); o.olvmMachine.Status.Initialization.Provisioned = nil },
@@ -632,7 +631,7 @@ func TestABootingVMIsAskedForAgainSoon(t *testing.T) {
 	b.eventually("the machine sees that its VM is up", func() bool { return look().vm.seen.Status == engine.VMUp })
 }
 
-// TestWhatWaitsForARestart names the settings that the engine keeps for the next start of a VM.
+// TestWhatWaitsForARestart covers settings that the engine keeps until the next start of a VM.
 func TestWhatWaitsForARestart(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(true))
 	_, err := b.session.UpdateVM(t.Context(), vmID, &engine.VM{
@@ -644,15 +643,15 @@ func TestWhatWaitsForARestart(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "what waits", scope.vm.waits, []string{"memory ballooning", "serial console"})
 
-	// The next pass tries again.
+	// An engine that does not answer is no error: the next pass asks again.
 	check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: "/api/vms/" + vmID, Status: 503}), "")
 	scope = b.connected()
 	_, err = b.r.reconcileVM(t.Context(), scope)
 	check.Error(t, errors.Join(err, scope.vm.err), "")
-	check.Length(t, "what waits where the engine does not say", scope.vm.waits, 0)
+	check.Length(t, "what waits if the engine does not say", scope.vm.waits, 0)
 }
 
-// TestTheHostOfAVM keeps the last known name while the engine does not say how a host is called.
+// TestTheHostOfAVM verifies that the last known name stays while the name of the host is unknown.
 func TestTheHostOfAVM(t *testing.T) {
 	b := withEngine(t, func(o *objects) {
 		o.hasVM()
@@ -759,7 +758,7 @@ func TestReconcileRun(t *testing.T) {
 	}
 }
 
-// TestARunThatCannotBeRecordedDoesNotBegin has the API server refuse the record that a VM may exist.
+// TestARunThatCannotBeRecordedDoesNotBegin refuses the annotation that must precede a run.
 func TestARunThatCannotBeRecordedDoesNotBegin(t *testing.T) {
 	b := withEngine(t, nil)
 	b.refuse("patch", &infrav1.OLVMMachine{})

@@ -23,7 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// condition is a condition as tests name it; "" where it is absent.
+// condition returns a condition as "status/reason", or "" if there is none.
 func condition(m *infrav1.OLVMMachine, kind string) string {
 	c := conditions.Get(m, kind)
 	if c == nil {
@@ -41,7 +41,7 @@ func message(m *infrav1.OLVMMachine, kind string) string {
 	return ""
 }
 
-// newMachine is an OLVMMachine with a VM; without an ID it has none.
+// newMachine returns an OLVMMachine. An empty ID means that it has no VM.
 func newMachine(id string) *infrav1.OLVMMachine {
 	m := newObjects().olvmMachine
 	if id != "" {
@@ -144,7 +144,7 @@ func TestWhatTheStatusOfAVMMeans(t *testing.T) {
 	}
 }
 
-// TestSetRunningCondition has what decides beside the status of the VM.
+// TestSetRunningCondition covers what matters besides the status of the VM.
 func TestSetRunningCondition(t *testing.T) {
 	known := newMachine(vmID)
 	conditions.Set(known, metav1.Condition{
@@ -201,8 +201,8 @@ func TestSetRunningCondition(t *testing.T) {
 	}
 }
 
-// TestSetAppliedConditionBeforeTheFirstRun names what keeps a machine from its first run. The causes are in the order in
-// which one hides the next.
+// TestSetAppliedConditionBeforeTheFirstRun covers what keeps a machine from its first run, the most important cause
+// first. Most cases have a second cause, which the first one hides.
 func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 	var (
 		conflict = blocker.New(infrav1.IPAddressConflictReason, "spec.networkDevices[0]", "192.0.2.7 is of machine b")
@@ -303,8 +303,8 @@ func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 	}
 }
 
-// TestSetAppliedConditionAfterTheFirstRun has machines that run: what was applied stays applied, whatever cannot be
-// asked or resolved now.
+// TestSetAppliedConditionAfterTheFirstRun verifies that what was applied stays applied, even if the engine or a name in
+// the spec is gone.
 func TestSetAppliedConditionAfterTheFirstRun(t *testing.T) {
 	gone := blocker.New(infrav1.TemplateNotFoundReason, "spec.vmTemplateName", "there is no ol9")
 	profile := blocker.New(infrav1.IPProfileNotFoundReason, "spec.virtualMachine.network.ipProfileName",
@@ -379,7 +379,7 @@ func TestSetAppliedConditionAfterTheFirstRun(t *testing.T) {
 	}
 }
 
-// TestAStateThatNoRunHasFinishedIsNotApplied has a run that made a VM, and failed: an engine that is away hides nothing.
+// TestAStateThatNoRunHasFinishedIsNotApplied covers a VM whose first run failed.
 func TestAStateThatNoRunHasFinishedIsNotApplied(t *testing.T) {
 	scope := &machineScope{olvmMachine: newMachine(vmID), engine: engineFacts{err: errors.New("HTTP 500")}}
 	scope.workspace = &workspace.Workspace{State: parsed(t, "", "ovirt_vm="+vmID)}
@@ -393,7 +393,7 @@ func TestSetMachineDeletingCondition(t *testing.T) {
 	graceful := workspace.Action{
 		Kind: workspace.Wait, Reason: infrav1.WaitingForGuestShutdownReason, Message: "Waiting for the guest",
 	}
-	// What a failed destruction leaves behind is known by a digest that only the workspace gives.
+	// The workspace gives this digest to destructions.
 	destruction := workspace.Failure{Count: 1, Digest: "destroy", Err: errors.New("it is being exported")}
 
 	for name, tt := range map[string]struct {
@@ -604,7 +604,7 @@ func TestSetDriftCondition(t *testing.T) {
 	}
 }
 
-// TestWhatReadyIsMadeOf has the summary of a machine whose VM is claimed, or made: only the first needs a claim.
+// TestWhatReadyIsMadeOf verifies that only a machine of an inventory needs a claim to be ready.
 func TestWhatReadyIsMadeOf(t *testing.T) {
 	made, claimed := &machineScope{olvmMachine: newMachine("")}, &machineScope{olvmMachine: fromInventory(newMachine(""))}
 	want := []string{
@@ -633,7 +633,7 @@ func TestWhatEventsSay(t *testing.T) {
 	})
 }
 
-// TestUpdateMachineStatus has which conditions a pass writes, and when a machine is provisioned.
+// TestUpdateMachineStatus covers which conditions a pass writes, and when a machine is provisioned.
 func TestUpdateMachineStatus(t *testing.T) {
 	up := vmFacts{seen: &engine.VM{Status: engine.VMUp}}
 	withAddress := func(id string) *infrav1.OLVMMachine {
@@ -689,7 +689,7 @@ func TestUpdateMachineStatus(t *testing.T) {
 	}
 }
 
-// TestSetMachineFacts has what the status takes over of what a pass found, and what stays of what passes before it did.
+// TestSetMachineFacts covers which parts of status.olvm a pass replaces, and which parts stay.
 func TestSetMachineFacts(t *testing.T) {
 	before := func() *infrav1.OLVMStatus {
 		return &infrav1.OLVMStatus{
@@ -770,7 +770,7 @@ func TestTheFailureDomainIsKnownWhenTheVMIsPlaced(t *testing.T) {
 	check.Equal(t, "after", scope.olvmMachine.Status.FailureDomain, "a")
 }
 
-// TestWhenAddressesAreWritten keeps the last known addresses where a pass has not seen all of them.
+// TestWhenAddressesAreWritten verifies that the last known addresses stay if a pass has not seen all of them.
 func TestWhenAddressesAreWritten(t *testing.T) {
 	static := []addressing.NIC{{Guest: &addressing.GuestNIC{}}}
 	leased := []addressing.NIC{{Guest: &addressing.GuestNIC{DHCPv4: true}}}
@@ -822,7 +822,7 @@ func TestWhenAddressesAreWritten(t *testing.T) {
 	}
 }
 
-// TestMachineAddresses has whose addresses a machine has, in the order of its interfaces.
+// TestMachineAddresses covers which addresses a machine has, and their order.
 func TestMachineAddresses(t *testing.T) {
 	more := func(m *infrav1.OLVMMachine) *infrav1.OLVMMachine {
 		m.Spec.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "storage"}}}
@@ -891,7 +891,7 @@ func joined(addresses []netip.Addr) string {
 	return strings.Join(out, " ")
 }
 
-// TestReportedAddresses has which addresses of a guest are those of a network interface.
+// TestReportedAddresses covers which reported addresses belong to a network interface.
 func TestReportedAddresses(t *testing.T) {
 	guest := []engine.GuestInterface{
 		{Name: "enp1s0", IPv4: []netip.Addr{netip.MustParseAddr("10.0.0.77")},
@@ -929,7 +929,7 @@ func TestReportedAddresses(t *testing.T) {
 	}
 }
 
-// TestVMIDOfAMachine has where the ID of its VM comes from.
+// TestVMIDOfAMachine covers the sources of the ID of a VM.
 func TestVMIDOfAMachine(t *testing.T) {
 	inState := parsed(t, "", "ovirt_vm="+otherVMID)
 	claimed := &infrav1.OLVMInventoryVM{Spec: infrav1.OLVMInventoryVMSpec{VMID: otherVMID}}

@@ -51,12 +51,12 @@ func TestGuardLiveMachine(t *testing.T) {
 	}
 }
 
-// withDisk has the machine ask for a data disk.
+// withDisk adds a data disk to the machine m.
 func withDisk(o *objects) {
 	o.olvmMachine.Spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "1GB"}}
 }
 
-// TestRender has what a run is told: whether anything can exist already, and what is taken over.
+// TestRender covers what a run assumes to exist, and what it imports.
 func TestRender(t *testing.T) {
 	foreign := ovirtsim.VM{Name: "m", ID: vmID, Comment: "the payroll database"}
 	pooled := func(o *objects) {
@@ -148,7 +148,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// TestWhatARunMayNotShow has the secrets of a configuration: the password of the engine, and the user data.
+// TestWhatARunMayNotShow covers the secrets that a run must redact.
 func TestWhatARunMayNotShow(t *testing.T) {
 	b := withEngine(t, nil)
 	scope := b.configured()
@@ -171,7 +171,7 @@ func TestWhatARunMayNotShow(t *testing.T) {
 	check.Equal(t, "secrets of a machine that has booted", out.Secrets, []string{booted.sim.Password(), ""})
 }
 
-// TestRenderOfAnEngineThatDoesNotAnswer renders nothing: what exists already is not known.
+// TestRenderOfAnEngineThatDoesNotAnswer verifies that nothing is rendered if the existing VM is unknown.
 func TestRenderOfAnEngineThatDoesNotAnswer(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*objects)
@@ -196,7 +196,7 @@ func TestRenderOfAnEngineThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestASubjectIsACopy has a run wait while its machine is changed.
+// TestASubjectIsACopy changes a machine while its run waits.
 func TestASubjectIsACopy(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(true))
 	scope := b.configured()
@@ -216,7 +216,7 @@ func TestKeepsVM(t *testing.T) {
 	}
 }
 
-// TestRecordVM records a VM the moment it exists, and nothing else that a run makes.
+// TestRecordVM verifies that a run records its VM, and no other resource, as the provider ID.
 func TestRecordVM(t *testing.T) {
 	for name, tt := range map[string]struct {
 		address string
@@ -236,7 +236,7 @@ func TestRecordVM(t *testing.T) {
 	}
 }
 
-// TestRecordVMBesideOthers has somebody change the machine at the same moment: nobody else would look at that.
+// TestRecordVMBesideOthers changes the machine during the record. No event would start a pass for that change.
 func TestRecordVMBesideOthers(t *testing.T) {
 	b := withEngine(t, nil)
 	subject := b.r.subject(b.configured())
@@ -252,7 +252,7 @@ func TestRecordVMBesideOthers(t *testing.T) {
 	check.Equal(t, "woken at once", b.woken(), true)
 }
 
-// TestAVMThatCannotBeRecordedIsFoundLater has the API server refuse the record: the run goes on.
+// TestAVMThatCannotBeRecordedIsFoundLater verifies that a refused record does not end the run.
 func TestAVMThatCannotBeRecordedIsFoundLater(t *testing.T) {
 	b := withEngine(t, nil)
 	subject := b.r.subject(b.configured())
@@ -261,7 +261,7 @@ func TestAVMThatCannotBeRecordedIsFoundLater(t *testing.T) {
 	check.Equal(t, "provider ID", b.stored().Spec.ProviderID, "")
 }
 
-// TestALongRunLooksAtItsVMBeforeItEnds wakes the machine while its run goes on.
+// TestALongRunLooksAtItsVMBeforeItEnds verifies that the machine is woken before its run ends.
 func TestALongRunLooksAtItsVMBeforeItEnds(t *testing.T) {
 	t.Parallel() // it waits
 	b := withEngine(t, nil)
@@ -279,7 +279,7 @@ func TestALongRunLooksAtItsVMBeforeItEnds(t *testing.T) {
 	check.Equal(t, "provider ID", b.stored().Spec.ProviderID, providerID)
 }
 
-// TestOutdated has what makes a run that waited one that nobody wants any more.
+// TestOutdated covers which changes of a machine make a waiting run obsolete.
 func TestOutdated(t *testing.T) {
 	subject := &machineSubject{owner: newMachine("")}
 
@@ -303,7 +303,7 @@ func TestOutdated(t *testing.T) {
 	check.Equal(t, "an object of another kind", subject.Outdated(&infrav1.OLVMCluster{}), true)
 }
 
-// TestUnblock removes snapshots where they are what a destruction has failed at, and no others.
+// TestUnblock verifies that snapshots are only removed if they are the reason of a failure.
 func TestUnblock(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(false))
 	subject := b.r.subject(b.configured())
@@ -317,8 +317,8 @@ func TestUnblock(t *testing.T) {
 	check.Equal(t, "it is tried again", again, true)
 }
 
-// TestRemoveOrphans has which VMs and disks a run looks for that no state has. What it then does to them is decided
-// elsewhere.
+// TestRemoveOrphans covers when a run looks for VMs and disks that no state has. The tests of internal/desired cover
+// what it does with them.
 func TestRemoveOrphans(t *testing.T) {
 	complete, begun := parsed(t, "digest", "ovirt_vm="+vmID), parsed(t, "", "ovirt_vm="+vmID)
 
@@ -367,7 +367,7 @@ func TestRemoveOrphans(t *testing.T) {
 	}
 }
 
-// TestAnOrphanThatCannotBeRemovedFailsTheRun has the engine refuse to tell of the VM.
+// TestAnOrphanThatCannotBeRemovedFailsTheRun makes the engine refuse the request for the VM.
 func TestAnOrphanThatCannotBeRemovedFailsTheRun(t *testing.T) {
 	b := withEngine(t, func(o *objects) { o.hasVM(); withDisk(o) }, ownVM(true))
 	subject := b.r.subject(b.connected())
@@ -383,7 +383,7 @@ func TestAnOrphanThatCannotBeRemovedFailsTheRun(t *testing.T) {
 	check.Equal(t, "states that were read", loads, 0)
 }
 
-// TestAVMWhoseIDWasNotRecordedIsFoundByItsName has an orphan of a run that was cut off.
+// TestAVMWhoseIDWasNotRecordedIsFoundByItsName covers a VM of a run that was killed.
 func TestAVMWhoseIDWasNotRecordedIsFoundByItsName(t *testing.T) {
 	t.Parallel() // it waits
 	b := withEngine(t, func(o *objects) {

@@ -27,7 +27,7 @@ func removed(m *infrav1.OLVMMachine) {
 	})
 }
 
-// ofService makes a machine one of a support service.
+// ofService assigns a machine to a support service.
 func ofService(m *infrav1.OLVMMachine) *infrav1.OLVMMachine {
 	m.Labels[infrav1.SupportServiceLabel] = "lb-api"
 	m.OwnerReferences = []metav1.OwnerReference{{
@@ -81,7 +81,7 @@ func TestSetUserDataCondition(t *testing.T) {
 // secretScript is the user data of a VM, which only its first boot needs.
 const secretScript = "#cloud-config\nkey: secret\n"
 
-// withUserData is a bench whose VM has user data in the engine, and a node.
+// withUserData returns a bench whose machine is a node, and whose VM still has user data in the engine.
 func withUserData(t *testing.T) *bench {
 	t.Helper()
 	b := withEngine(t, func(o *objects) {
@@ -96,7 +96,7 @@ func withUserData(t *testing.T) *bench {
 	return b
 }
 
-// TestWhenUserDataIsTakenAway takes it away from nodes alone, and leaves it while something may need it.
+// TestWhenUserDataIsTakenAway verifies that only nodes lose their user data, and not while something needs it.
 func TestWhenUserDataIsTakenAway(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*testing.T, *bench, *machineScope)
@@ -148,7 +148,7 @@ func TestWhenUserDataIsTakenAway(t *testing.T) {
 	}
 }
 
-// TestUserDataIsTakenOutOfTheState has a state with all attributes of the VM, as Terraform writes it.
+// TestUserDataIsTakenOutOfTheState covers a state as Terraform writes it.
 func TestUserDataIsTakenOutOfTheState(t *testing.T) {
 	const state = `{"version":4,"serial":1,"lineage":"l","resources":[{"mode":"managed","type":"ovirt_vm","name":"this",` +
 		`"instances":[{"attributes":{"id":"` + vmID + `","initialization_custom_script":"secret"}}]}]}`
@@ -184,7 +184,7 @@ func TestUserDataIsTakenOutOfTheState(t *testing.T) {
 	}
 }
 
-// TestUserDataThatTheEngineKeeps is tried again later, and said so.
+// TestUserDataThatTheEngineKeeps covers an engine that refuses to remove the user data at first.
 func TestUserDataThatTheEngineKeeps(t *testing.T) {
 	b := withUserData(t)
 	check.Error(t, b.sim.Inject(ovirtsim.Fault{
@@ -198,7 +198,7 @@ func TestUserDataThatTheEngineKeeps(t *testing.T) {
 	check.Equal(t, "taken away", scope.userData.removed, false)
 	check.Error(t, scope.userData.err, "not now")
 
-	// What was taken away with it must be written again, whatever the engine says at first.
+	// The host name goes with the user data, and must come back even if the engine fails once.
 	check.Error(t, b.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "/api/vms/[^/]+$", Status: 503, Nth: 2, Count: 1}), "")
 	scope = b.connected()
 	scope.vm.seen = b.vm(vmID)
