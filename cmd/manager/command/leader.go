@@ -3,9 +3,11 @@ package command
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -47,7 +49,7 @@ func newLeadership(config *rest.Config, o options) (*leadership, error) {
 	}
 
 	l.identity = host + "_" + uuid.NewString()
-	l.lock, err = resourcelock.NewFromKubeconfig(
+	lock, err := resourcelock.NewFromKubeconfig(
 		resourcelock.LeasesResourceLock, l.namespace, l.name,
 		resourcelock.ResourceLockConfig{
 			Identity: l.identity,
@@ -59,7 +61,71 @@ func newLeadership(config *rest.Config, o options) (*leadership, error) {
 		return nil, fmt.Errorf("failed to make the lock of the leader election: %w", err)
 	}
 
+	l.lock = &expiringLock{Interface: lock, limit: o.renewDeadline + o.retryPeriod}
+
 	return l, nil
+}
+
+// errLeaseLost is what a lock answers whose lease has been lost.
+var errLeaseLost = errors.New("the lease was not renewed in time")
+
+// expiringLock asks the API server nothing more when its lease has not been renewed for so long that the elector gives
+// up. The elector tries to release a lease that it has lost, before it says that it has lost it. If the API server is
+// unreachable, that takes until the next leader acts.
+type expiringLock struct {
+	resourcelock.Interface
+	// limit is how long after its last renewal the elector gives a lease up.
+	limit time.Duration
+
+	mu      sync.Mutex
+	renewed time.Time // zero until the lease is acquired
+}
+
+// checkRenewed returns an error if the lease has been lost.
+func (l *expiringLock) checkRenewed() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if !l.renewed.IsZero() && time.Since(l.renewed) >= l.limit {
+		return errLeaseLost
+	}
+
+	return nil
+}
+
+// Get reads the lease, unless it has been lost.
+func (l *expiringLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	if err := l.checkRenewed(); err != nil {
+		return nil, nil, err
+	}
+
+	return l.Interface.Get(ctx)
+}
+
+// Create makes the lease.
+func (l *expiringLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.keep(l.Interface.Create(ctx, record))
+}
+
+// Update acquires, renews or releases the lease, unless it has been lost.
+func (l *expiringLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if err := l.checkRenewed(); err != nil {
+		return err
+	}
+
+	return l.keep(l.Interface.Update(ctx, record))
+}
+
+// keep remembers when a write of the lease succeeded.
+func (l *expiringLock) keep(err error) error {
+	if err == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+
+		l.renewed = time.Now()
+	}
+
+	return err
 }
 
 // ownNamespace is that of the manager.
