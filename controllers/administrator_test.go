@@ -19,12 +19,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
 // TestTheEngineRestartsWhileMachinesAreMade ends all sessions of the engine again and again while it makes 20 machines:
 // B1, D1.
 func TestTheEngineRestartsWhileMachinesAreMade(t *testing.T) {
+	testenv.SkipInShort(t, "makes twenty machines")
 	t.Parallel()
 	var restarts, requests atomic.Int32
 	s := &site{}

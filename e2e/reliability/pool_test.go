@@ -100,6 +100,7 @@ func (b *bench) provisionLife(t *testing.T, name string) {
 // a VM for a pool: there is exactly one, and nothing is left of it. The network interfaces and disks of a VM are in the
 // matrix of a machine, which has the same run.
 func TestCrashMatrixOfAProvision(t *testing.T) {
+	testenv.SkipInShort(t, "kills a manager at each call that makes VMs of a pool")
 	crashMatrix(t, func(t *testing.T) *bench {
 		t.Helper()
 		b := newBench(t, withoutGroups)
@@ -284,6 +285,7 @@ func (b *bench) expectFreePool(t *testing.T) {
 // TestCrashMatrixOfAPool kills the manager and cuts the connection at each call that claims, takes over, gives back or
 // rebuilds a VM of a pool: none is claimed twice, none is lost, none is destroyed.
 func TestCrashMatrixOfAPool(t *testing.T) {
+	testenv.SkipInShort(t, "kills a manager at each call that claims VMs of a pool")
 	crashMatrix(t, newPoolBench, func(c call) bool {
 		// A status is made anew by each pass; the machine's own matrix has its patches.
 		if strings.HasPrefix(c.name, "GET ") || strings.HasSuffix(c.name, "/status") || c.nth > 4 {

@@ -25,6 +25,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
@@ -61,6 +62,7 @@ var (
 )
 
 func TestSpecs(t *testing.T) {
+	testenv.SkipInShort(t, "runs the specs of Cluster API (make test-specs)")
 	ctrl.SetLogger(logr.Discard())
 	gomega.RegisterFailHandler(ginkgo.Fail)
 	ginkgo.RunSpecs(t, "specs of Cluster API")
