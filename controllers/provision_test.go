@@ -238,6 +238,7 @@ func TestAPoolThatIsMovedAwayIsNotListedAgain(t *testing.T) {
 
 	release := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 	vm := &infrav1.OLVMInventoryVM{ObjectMeta: p.Meta("lab-small-0")}
+
 	for _, moved := range []struct{ object, seenBy client.Object }{{vm, vm}, {cluster, p.OLVM}} {
 		check.Error(t, p.Client.Patch(t.Context(), moved.object, release), "")
 		letPass(t, moved.seenBy) // nobody gives the finalizers back

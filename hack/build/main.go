@@ -22,7 +22,7 @@ import (
 const briefly = 2 * time.Second
 
 func main() {
-	output := flag.String("o", os.DevNull, "write executables to this `place`: a file, or a folder with a slash at its end")
+	output := flag.String("o", os.DevNull, "write executables to this `place`: a file, or a folder with a last slash")
 	flag.Parse()
 
 	if flag.NArg() == 0 {

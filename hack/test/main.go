@@ -106,7 +106,8 @@ func divide(ctx context.Context, module string, patterns, alone []string) (packa
 	}
 
 	for _, path := range strings.Fields(string(output)) {
-		if slices.ContainsFunc(alone, func(a string) bool { return strings.HasSuffix(path, strings.TrimPrefix(a, ".")) }) {
+		isMeant := func(name string) bool { return strings.HasSuffix(path, strings.TrimPrefix(name, ".")) }
+		if slices.ContainsFunc(alone, isMeant) {
 			first = append(first, path)
 		} else {
 			packages = append(packages, path)

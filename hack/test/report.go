@@ -182,12 +182,14 @@ func printSkips(out io.Writer, reasons map[string][]string) {
 		}
 
 		packages := map[string]int{}
+
 		for _, test := range tests {
 			name, _, _ := strings.Cut(test, " ")
 			packages[name]++
 		}
 
 		var counts []string
+
 		for _, name := range slices.Sorted(maps.Keys(packages)) {
 			counts = append(counts, fmt.Sprintf("%d of %s", packages[name], name))
 		}

@@ -20,6 +20,7 @@ func TestAnInterruptTidiesUpInReverse(t *testing.T) {
 		OnInterrupt(func() { fmt.Println("first") })
 		OnInterrupt(func() { fmt.Println("second") })
 		fmt.Println("ready")
+
 		select {}
 	}
 

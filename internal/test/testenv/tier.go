@@ -2,8 +2,8 @@ package testenv
 
 import "testing"
 
-// SkipInShort skips a test in short mode, which is what make test runs; make test-all runs the test. why says what makes
-// it too expensive for each change.
+// SkipInShort skips a test in short mode, which make test uses; make test-all runs the test. why says what makes it too
+// expensive for each change.
 func SkipInShort(t testing.TB, why string) {
 	t.Helper()
 
