@@ -27,7 +27,8 @@ demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-
 
 # Tests run programs, which go test does not see when it looks for an earlier result: each test is run anew.
 TEST = go run ./hack/test $(TESTFLAGS)
-TEST_ARGS = -count=1 -parallel 8
+# Suites wait more than they compute: four at once keep two processors busy.
+TEST_ARGS = -count=1 -parallel 8 -p $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1); echo $$((n > 4 ? n : 4)))
 
 .PHONY: test
 test: tools tools-clusterctl ## Run the tests that each change needs: minutes, without root (go test -short)
