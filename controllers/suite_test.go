@@ -32,6 +32,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
@@ -58,6 +59,13 @@ var suite struct {
 	cached  client.Reader
 	passes  passes
 	touches atomic.Int32
+}
+
+// skipProved skips a test in short mode. The unit test of that name proves the same decision without an API server.
+func skipProved(t *testing.T, unitTest string) {
+	t.Helper()
+	t.Log("the unit test is", unitTest)
+	testenv.SkipInShort(t, "repeats a unit test with an API server")
 }
 
 func TestMain(m *testing.M) {

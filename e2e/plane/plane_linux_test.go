@@ -1,4 +1,4 @@
-// Package plane_test has tests of the management plane itself: on a machine without a network, and when a process ends.
+// Package plane_test has tests of the management plane itself: without a network, and when a process ends.
 package plane_test
 
 import (
@@ -31,7 +31,7 @@ import (
 // insideVariable tells this program that it is in a network namespace that has the loopback alone.
 const insideVariable = "CAPOLVM_TEST_LOOPBACK_ALONE"
 
-// TestAPlaneOnLoopbackAlone starts a plane where there is no default route, as on a laptop in a train.
+// TestAPlaneOnLoopbackAlone starts a plane without a default route.
 func TestAPlaneOnLoopbackAlone(t *testing.T) {
 	if os.Getenv(insideVariable) == "" {
 		runInside(t)
