@@ -15,6 +15,7 @@ import (
 
 func TestAVMThatIsProtectedAgainstDeletionKeepsRunning(t *testing.T) {
 	skipProved(t, "TestAVMThatIsProtectedAgainstDeletionKeepsRunning of controllers/machine")
+
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)
@@ -52,6 +53,7 @@ func TestAVMThatIsProtectedAgainstDeletionKeepsRunning(t *testing.T) {
 // asked for.
 func TestAHealthyDeletionWarnsNobody(t *testing.T) {
 	skipProved(t, "TestAHealthyDeletionWarnsNobody of controllers/machine")
+
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)

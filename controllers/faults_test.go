@@ -56,6 +56,7 @@ func repack(t *testing.T, secret *corev1.Secret, change func(state map[string]an
 // state, the condition says what to do, and doing it heals the machine.
 func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 	skipProved(t, "TestAStateThatCannotBeUsedIsNamedAndKept of controllers/machine")
+
 	for name, test := range map[string]struct {
 		spoil   func(*testing.T, *corev1.Secret)
 		message string
@@ -216,6 +217,7 @@ func TestCredentialsThatNobodyNamesAnyMoreAreLetGo(t *testing.T) {
 // TestDeletionWithoutTheCluster deletes a machine whose Cluster and Machine somebody has removed by force.
 func TestDeletionWithoutTheCluster(t *testing.T) {
 	skipProved(t, "TestDeletionWithoutTheCluster of controllers/machine")
+
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)
@@ -228,6 +230,7 @@ func TestDeletionWithoutTheCluster(t *testing.T) {
 
 func TestDeletionWithoutTheOLVMClusterSaysWhatHoldsIt(t *testing.T) {
 	skipProved(t, "TestDeletionWithoutTheOLVMCluster of controllers/machine")
+
 	s := newSite(t, nil)
 
 	// Addresses of its own: while its engine is not known they are in use on every one.
@@ -306,6 +309,7 @@ func TestForegroundDeletion(t *testing.T) {
 // TestADestroyThatFailsSaysWhy has a VM that the engine does not let go, for a while.
 func TestADestroyThatFailsSaysWhy(t *testing.T) {
 	skipProved(t, "TestADestroyThatFailsSaysWhy of controllers/machine")
+
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)

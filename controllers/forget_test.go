@@ -137,6 +137,7 @@ func (s *site) rerun(m *infrav1.OLVMMachine) {
 // TestUserDataThatCannotBeTakenAway has the engine refuse it, and then not.
 func TestUserDataThatCannotBeTakenAway(t *testing.T) {
 	skipProved(t, "TestUserDataThatTheEngineKeeps of controllers/machine")
+
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)

@@ -339,6 +339,7 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 // condition, and not in every plan.
 func TestWhatWaitsForARestartIsTold(t *testing.T) {
 	skipProved(t, "TestWhatWaitsForARestartIsTold of controllers/machine")
+
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)
@@ -368,6 +369,7 @@ func TestWhatWaitsForARestartIsTold(t *testing.T) {
 
 func TestANameThatIsTooLongForAVMIsNamed(t *testing.T) {
 	skipProved(t, "TestANameThatIsTooLongForAVMIsNamed of controllers/machine")
+
 	s := newSite(t, nil)
 	m := s.Machine(strings.Repeat("a", engine.MaxVMName+1), nil)
 	s.ExpectNamed(
@@ -381,6 +383,7 @@ func TestANameThatIsTooLongForAVMIsNamed(t *testing.T) {
 
 func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 	skipProved(t, "TestHardwareThatCannotBeIsNamed of controllers/machine")
+
 	tests := map[string]struct {
 		ask     func(*infrav1.OLVMMachineSpec)
 		reason  string
@@ -490,6 +493,7 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 
 func TestAutoPinningOfAnEngineThatCannotIsNamedAndNotTriedAgain(t *testing.T) {
 	skipProved(t, "TestAnEngineThatIsTooOldPinsNoCPU of internal/desired")
+
 	inventory := ovirtsim.DefaultInventory()
 	inventory.Version = "4.4.4"
 	s := newSiteIn(t, inventory, nil)

@@ -105,6 +105,7 @@ func TestTheClusterWaitsForItsMachines(t *testing.T) {
 
 func TestSteadyStateCostsNoTerraformAndFewRequests(t *testing.T) {
 	skipProved(t, "TestASteadyMachineCostsNothing of controllers/machine")
+
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)
@@ -263,6 +264,7 @@ func (s *site) requestsBelow(path string) int {
 
 func TestMachinesWithBadInputHealWhenTheyAreCorrected(t *testing.T) {
 	skipProved(t, "TestMachinesWithBadInputHealWhenTheyAreCorrected of controllers/machine")
+
 	network := func(s *infrav1.OLVMMachineSpec) *infrav1.IPv4Network { return s.VirtualMachine.Network.IPv4 }
 
 	tests := map[string]struct {
@@ -354,6 +356,7 @@ func TestMachinesWithBadInputHealWhenTheyAreCorrected(t *testing.T) {
 
 func TestAddressPoolExhausted(t *testing.T) {
 	skipProved(t, "TestAnAddressPoolThatIsExhausted of controllers/machine")
+
 	s := newSite(t, nil)
 	one := func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.10"}
@@ -396,6 +399,7 @@ func TestAChangeThatWouldReplaceALiveMachineIsRefused(t *testing.T) {
 
 func TestAVMThatVanishedIsReportedAndNeverMadeAgain(t *testing.T) {
 	skipProved(t, "TestAVMThatVanishedIsReportedAndNeverMadeAgain of controllers/machine")
+
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)
@@ -606,6 +610,7 @@ func TestDeletionWhileTheEngineMakesTheVMLeavesNone(t *testing.T) {
 
 func TestAPausedMachineIsLeftAlone(t *testing.T) {
 	skipProved(t, "TestAPausedMachine of controllers/machine")
+
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)

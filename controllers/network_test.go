@@ -303,6 +303,7 @@ func TestAddressesOfAnIPAMProvider(t *testing.T) {
 
 func TestAGuestThatReportsNoAddressIsNotProvisioned(t *testing.T) {
 	skipProved(t, "TestAGuestThatReportsNoAddressIsNotProvisioned of controllers/machine")
+
 	s := newSite(t, nil)
 	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) { // on a network without a DHCP server
 		spec.VirtualMachine.Network = infrav1.GuestNetwork{
@@ -325,6 +326,7 @@ func TestAGuestThatReportsNoAddressIsNotProvisioned(t *testing.T) {
 
 func TestNetworksThatContradictThemselvesAreNamed(t *testing.T) {
 	skipProved(t, "TestNetworksThatCannotBeAreNamed of controllers/machine")
+
 	tests := map[string]struct {
 		ask     func(*infrav1.OLVMMachineSpec)
 		reason  string

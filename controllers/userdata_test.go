@@ -81,6 +81,7 @@ func TestAnIgnitionGuestGetsItsNetworkFromItsUserData(t *testing.T) {
 
 func TestBootstrapDataThatDoesNotFit(t *testing.T) {
 	skipProved(t, "TestBootstrapDataThatDoesNotFit of controllers/machine")
+
 	s := newSite(t, nil)
 	waiting := func(m *infrav1.OLVMMachine, want ...string) {
 		t.Helper()
@@ -114,6 +115,7 @@ func TestBootstrapDataThatDoesNotFit(t *testing.T) {
 
 func TestExtraUserDataIsWaitedFor(t *testing.T) {
 	skipProved(t, "TestExtraUserDataIsWaitedFor of controllers/machine")
+
 	s := newSite(t, nil)
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 		c.Spec.UserData = &infrav1.UserData{
@@ -157,6 +159,7 @@ func TestExtraUserDataIsWaitedFor(t *testing.T) {
 // A node has the addresses of the families that its cluster's pods have.
 func TestTheKubeletIsToldItsAddresses(t *testing.T) {
 	skipProved(t, "TestTheKubeletIsToldItsAddresses of controllers/machine")
+
 	for name, test := range map[string]struct {
 		pods []string
 		want string
@@ -271,6 +274,7 @@ func TestNodesMakeTheEndpointOfTheirCluster(t *testing.T) {
 
 func TestTheEndpointWithKubeVIP(t *testing.T) {
 	skipProved(t, "TestTheEndpointWithKubeVIP of controllers/machine")
+
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.ControlPlaneEndpoint = infrav1.APIEndpoint{Host: "10.0.0.5", Port: 6443}
 		c.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "KubeVIP"}
