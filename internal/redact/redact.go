@@ -5,7 +5,10 @@ package redact
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
+	"encoding/xml"
+	"html"
 	"net/url"
 	"regexp"
 	"slices"
@@ -26,7 +29,7 @@ const (
 )
 
 // Redactor replaces secrets in texts: each whole, each line of one that has several, and each long word; as they are,
-// and as JSON, URLs and base64 have them.
+// and as JSON, URLs, HTML, XML, base64 and hexadecimal digits have them.
 type Redactor struct{ plain *strings.Replacer }
 
 // New returns a Redactor of these secrets. Names may be shown although they are words of a secret, as the name of a VM
@@ -62,14 +65,23 @@ func New(secrets []string, names ...string) *Redactor {
 	return &Redactor{strings.NewReplacer(pairs...)}
 }
 
-// forms of a text in JSON, with and without the escapes for HTML, and in URLs.
+// forms of a text in JSON, with and without the escapes for HTML, in URLs, in HTML and in XML.
 func forms(text string) []string {
-	out := []string{url.QueryEscape(text), url.PathEscape(text)}
+	numbered := html.EscapeString(text)
+	out := []string{
+		url.QueryEscape(text), url.PathEscape(text), numbered,
+		strings.NewReplacer("&#34;", "&quot;", "&#39;", "&apos;").Replace(numbered),
+	}
 
-	for _, html := range []bool{false, true} {
+	var escaped bytes.Buffer
+	if err := xml.EscapeText(&escaped, []byte(text)); err == nil {
+		out = append(out, escaped.String())
+	}
+
+	for _, forHTML := range []bool{false, true} {
 		var buffer bytes.Buffer
 		encoder := json.NewEncoder(&buffer)
-		encoder.SetEscapeHTML(html)
+		encoder.SetEscapeHTML(forHTML)
 		if err := encoder.Encode(text); err == nil {
 			out = append(out, strings.Trim(strings.TrimSpace(buffer.String()), `"`))
 		}
@@ -81,9 +93,9 @@ func forms(text string) []string {
 func separates(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`,;<>(){}[]", r) }
 
 var (
-	// escaped is a word with a backslash or a percent sign in it, as in JSON and in URLs.
-	escaped = regexp.MustCompile(`[^\s]*(?:\\|%[0-9A-Fa-f]{2})[^\s]*`)
-	// encoded may be base64.
+	// escaped is a word with a backslash, a percent sign or an entity in it, as in JSON, in URLs, in HTML and in XML.
+	escaped = regexp.MustCompile(`[^\s]*(?:\\|%[0-9A-Fa-f]{2}|&(?:[A-Za-z]+|#[0-9]+|#[xX][0-9A-Fa-f]+);)[^\s]*`)
+	// encoded may be base64, or hexadecimal digits.
 	encoded = regexp.MustCompile(`[A-Za-z0-9+/_-]{8,}={0,2}`)
 )
 
@@ -105,7 +117,7 @@ func (r *Redactor) unless(word string, meanings []string) string {
 	return word
 }
 
-// unescape reads a word as JSON and as a part of a URL.
+// unescape reads a word as JSON, as a part of a URL, and as HTML or XML.
 func unescape(word string) []string {
 	var out []string
 	inner := strings.Trim(word, `",:{}[]`)
@@ -122,13 +134,20 @@ func unescape(word string) []string {
 		out = append(out, text)
 	}
 
-	return out
+	return append(out, html.UnescapeString(word))
 }
 
-// decode reads a word as base64, which may have been cut off at either end.
+// decode reads a word as base64 and as hexadecimal digits, which may have been cut off at either end.
 func decode(word string) []string {
 	word = strings.TrimRight(word, "=")
 	var out []string
+
+	for skip := range min(2, len(word)) {
+		part := word[skip:]
+		if text, err := hex.DecodeString(part[:len(part)/2*2]); err == nil {
+			out = append(out, string(text))
+		}
+	}
 
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		for skip := range min(4, len(word)) {

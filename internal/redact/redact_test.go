@@ -2,7 +2,10 @@ package redact_test
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
+	"encoding/xml"
+	"html"
 	"net/url"
 	"strings"
 	"testing"
@@ -27,13 +30,22 @@ func TestEachFormOfASecretIsFound(t *testing.T) {
 
 	r := redact.New([]string{password, userData, short})
 	for name, text := range map[string]string{
-		"as it is":        password,
-		"a line":          "- kubeadm join --token abcdef.0123456789abcdef",
-		"a long word":     "abcdef.0123456789abcdef",
-		"JSON":            strings.Trim(string(quoted), `"`),
-		"a query":         "password=" + url.QueryEscape(short+"/?"),
-		"base64":          base64.StdEncoding.EncodeToString([]byte(short)),
-		"base64 of a URL": base64.RawURLEncoding.EncodeToString([]byte(short)),
+		"as it is":                             password,
+		"a line":                               "- kubeadm join --token abcdef.0123456789abcdef",
+		"a long word":                          "abcdef.0123456789abcdef",
+		"JSON":                                 strings.Trim(string(quoted), `"`),
+		"a query":                              "password=" + url.QueryEscape(short+"/?"),
+		"HTML":                                 html.EscapeString(password),
+		"HTML by names":                        `p&quot;a$%&amp;+ß/ss word`,
+		"XML":                                  xmlOf(password),
+		"a CDATA section":                      "<![CDATA[" + password + "]]>",
+		"entities":                             "&#104;&#x75;nter-2-hunter",
+		"an attribute":                         `<user password="hunter&#45;2&#45;hunter"/>`,
+		"hexadecimal":                          hex.EncodeToString([]byte(password)),
+		"HEXADECIMAL":                          strings.ToUpper(hex.EncodeToString([]byte(short))),
+		"hexadecimal digits that were cut off": hex.EncodeToString([]byte("x" + short + "y"))[1:32],
+		"base64":                               base64.StdEncoding.EncodeToString([]byte(short)),
+		"base64 of a URL":                      base64.RawURLEncoding.EncodeToString([]byte(short)),
 		"base64 of credentials": "Basic " +
 			base64.StdEncoding.EncodeToString([]byte("admin@internal:"+short)),
 		"base64 that was cut off":          base64.StdEncoding.EncodeToString([]byte("x" + userData))[3:90],
@@ -54,6 +66,13 @@ func TestEachFormOfASecretIsFound(t *testing.T) {
 			t.Errorf("%q became %q", text, got)
 		}
 	}
+}
+
+func xmlOf(text string) string {
+	var out strings.Builder
+	_ = xml.EscapeText(&out, []byte(text))
+
+	return out.String()
 }
 
 // TestNamesAreNoSecrets has user data with the name of its VM, and a password that is a name too.
