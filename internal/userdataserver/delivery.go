@@ -139,7 +139,7 @@ func (s *Server) Runnable(listener net.Listener) manager.Runnable {
 
 	return &manager.Server{
 		Name: "user data",
-		Listener: tls.NewListener(netutil.LimitListener(listener, maxConnections),
+		Listener: tls.NewListener(netutil.LimitListener(newFairListener(listener, maxFrom), maxConnections),
 			&tls.Config{
 				MinVersion:     tls.VersionTLS12,
 				GetCertificate: s.authority.getCertificate,

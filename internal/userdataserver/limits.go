@@ -1,8 +1,8 @@
 package userdataserver
 
 import (
-	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -13,8 +13,9 @@ import (
 // Anybody who reaches the port may ask. What strangers can take is bounded: connections, and how often one address may
 // ask. A VM with its token is recognized by what is cached, and is not counted.
 const (
-	// maxConnections that are open at once.
-	maxConnections = 512
+	// maxConnections are open at once, maxFrom of them from one address. VMs behind one router share an address, and
+	// each has its connection for some milliseconds.
+	maxConnections, maxFrom = 512, 32
 	// perSecond and atOnce are how often one address may ask.
 	perSecond, atOnce = 10, 100
 	// vmPerSecond and vmAtOnce are how often one VM may ask what costs a look: the holder of a token is no friend.
@@ -71,12 +72,29 @@ func (l *limiters) allow(who lru.Key, now time.Time) bool {
 	return limiter.(*rate.Limiter).AllowN(now, 1)
 }
 
-// remote is the address that a request comes from.
-func remote(r *http.Request) string {
-	address, _, err := net.SplitHostPort(r.RemoteAddr)
+// remote is where a request comes from.
+func remote(r *http.Request) string { return origin(r.RemoteAddr) }
+
+// siteBits is the length of the prefix of IPv6 addresses that one host can have.
+const siteBits = 64
+
+// origin is who is counted for a remote address with a port: an IPv4 address, or the network of an IPv6 address, from
+// which a host can take as many addresses as it likes.
+func origin(remote string) string {
+	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
-		return r.RemoteAddr
+		return remote
 	}
 
-	return address
+	address := at.Addr().Unmap()
+	if address.Is4() {
+		return address.String()
+	}
+
+	network, err := address.WithZone("").Prefix(siteBits)
+	if err != nil {
+		return address.String()
+	}
+
+	return network.String()
 }

@@ -1,0 +1,104 @@
+package userdataserver
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"net/url"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
+)
+
+// dialFrom connects to the server of a site from an address of this machine.
+func dialFrom(t *testing.T, site *site, from string) net.Conn {
+	t.Helper()
+	at, err := url.Parse(site.offer("data").URL)
+	check.Error(t, err, "")
+
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: netip.MustParseAddr(from).AsSlice()}}
+	connection, err := dialer.DialContext(t.Context(), "tcp", at.Host)
+	check.Error(t, err, "")
+	t.Cleanup(func() { _ = connection.Close() })
+
+	return connection
+}
+
+// closedByServer waits until the server has closed a connection on which nothing was said.
+func closedByServer(connection net.Conn) bool {
+	_, err := connection.Read(make([]byte, 1))
+	return err == io.EOF
+}
+
+// TestOneAddressDoesNotKeepOthersOut opens more connections from one address than all that the server takes, and says
+// nothing. A VM at another address gets its user data.
+func TestOneAddressDoesNotKeepOthersOut(t *testing.T) {
+	s := newSite(t)
+	pointer := s.offer("data")
+
+	for range maxFrom {
+		dialFrom(t, s, "127.0.0.2")
+	}
+
+	for range maxConnections {
+		check.Equal(t, "a further connection is closed", closedByServer(dialFrom(t, s, "127.0.0.2")), true)
+	}
+
+	code, content := s.fetch(pointer)
+	check.Equal(t, "the answer to a VM elsewhere", code, 200)
+	check.Equal(t, "its user data", content, "data")
+}
+
+// TestAClosedConnectionMakesRoom has an address at its bound, which closes one.
+func TestAClosedConnectionMakesRoom(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	check.Error(t, err, "")
+	fair := newFairListener(listener, 1)
+	t.Cleanup(func() { _ = fair.Close() })
+
+	accepted := make(chan net.Conn)
+	go func() {
+		for {
+			connection, err := fair.Accept()
+			if err != nil {
+				return
+			}
+
+			accepted <- connection
+		}
+	}()
+
+	dial := func() net.Conn {
+		connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listener.Addr().String())
+		check.Error(t, err, "")
+		t.Cleanup(func() { _ = connection.Close() })
+
+		return connection
+	}
+
+	dial()
+	first := wait.Receive(t, "the first connection", accepted)
+	check.Equal(t, "the second is closed", closedByServer(dial()), true)
+
+	check.Error(t, first.Close(), "")
+	_ = first.Close() // which counts once
+	dial()
+	wait.Receive(t, "a connection after one was closed", accepted)
+	check.Equal(t, "it counts", fair.open, map[string]int{"127.0.0.1": 1})
+}
+
+// TestWhoIsCounted has the addresses that one host can have.
+func TestWhoIsCounted(t *testing.T) {
+	for remote, want := range map[string]string{
+		"192.0.2.7:4711":          "192.0.2.7",
+		"[::ffff:192.0.2.7]:4711": "192.0.2.7",
+		"[2001:db8:1:2::7]:4711":  "2001:db8:1:2::/64",
+		"[2001:db8:1:2:f::1]:1":   "2001:db8:1:2::/64",
+		"[fe80::1%eth0]:1":        "fe80::/64",
+		"no address":              "no address",
+		"@":                       "@",
+	} {
+		check.Equal(t, remote, origin(remote), want)
+	}
+}
