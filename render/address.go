@@ -1,27 +1,49 @@
 package render
 
 import (
-	"strings"
+	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Address is where a resource is in a state. It is kept in its parts, and not as text: the key of an instance comes
-// from manifests and from engines, and must reach Terraform as a string whatever is in it.
+// Address is where a resource or a data source is in a state. It is kept in its parts, and not as text: the key of an
+// instance comes from manifests and from engines, and must reach Terraform as a string whatever is in it.
 type Address struct {
-	// resource is its path, such as "module.cluster.ovirt_affinity_group.this": names of this package.
-	resource string
-	// key of the instance, where the resource has several.
+	// module that declares it; empty for the root module.
+	module string
+	// data reports a data source.
+	data       bool
+	kind, name string
+	// key of the instance, if the resource has several.
 	key     string
 	indexed bool
 }
 
-// Instance is the address of one instance of a resource that is made for each of several keys.
-func (a Address) Instance(key string) Address {
-	return Address{resource: a.resource, key: key, indexed: true}
+// NewAddress returns the address of the resource of a type and a name in the root module.
+func NewAddress(kind, name string) Address { return Address{kind: kind, name: name} }
+
+// InModule returns the address in a module that the root module calls.
+func (a Address) InModule(name string) Address {
+	a.module = name
+	return a
 }
+
+// Data returns the address of the data source of the same type and name.
+func (a Address) Data() Address {
+	a.data = true
+	return a
+}
+
+// Instance returns the address of one instance of a resource that is made for each of several keys.
+func (a Address) Instance(key string) Address {
+	a.key, a.indexed = cty.NormalizeString(key), true
+	return a
+}
+
+// Type is the type of the resource, such as ovirt_vm.
+func (a Address) Type() string { return a.kind }
 
 // String is the address as Terraform writes it, such as `ovirt_disk.data["etcd"]`.
 func (a Address) String() string {
@@ -30,7 +52,16 @@ func (a Address) String() string {
 
 // traversal is the address as an expression that has nothing to evaluate.
 func (a Address) traversal() hcl.Traversal {
-	out := traversal(strings.Split(a.resource, ".")...)
+	var steps []string
+	if a.module != "" {
+		steps = append(steps, "module", a.module)
+	}
+
+	if a.data {
+		steps = append(steps, "data")
+	}
+
+	out := traversal(append(steps, a.kind, a.name)...)
 	if a.indexed {
 		out = append(out, hcl.TraverseIndex{Key: cty.StringVal(a.key)})
 	}
@@ -38,29 +69,65 @@ func (a Address) traversal() hcl.Traversal {
 	return out
 }
 
+// The types that configurations have.
+const (
+	vmType                = "ovirt_vm"
+	startType             = "ovirt_vm_start"
+	adoptedVMType         = "ovirt_adopted_vm"
+	nicType               = "ovirt_nic"
+	diskType              = "ovirt_disk"
+	attachmentType        = "ovirt_disk_attachment"
+	resizeType            = "ovirt_vm_disks_resize"
+	tagType               = "ovirt_vm_tag"
+	membershipType        = "ovirt_vm_affinity_group"
+	watchdogType          = "ovirt_vm_watchdog"
+	optimizeCPUType       = "ovirt_vm_optimize_cpu_settings"
+	graphicsConsolesType  = "ovirt_vm_graphics_consoles"
+	hostDeviceType        = "ovirt_vm_host_device"
+	mediatedDeviceType    = "ovirt_vm_mediated_device"
+	affinityGroupType     = "ovirt_affinity_group"
+	templateType          = "ovirt_template"
+	blankTemplateDataType = "ovirt_blank_template"
+)
+
+// Types are the types of resources and data sources that configurations have, sorted. A provider that runs them serves
+// no others.
+func Types() []string {
+	out := []string{
+		vmType, startType, adoptedVMType, nicType, diskType, attachmentType, resizeType, tagType, membershipType,
+		watchdogType, optimizeCPUType, graphicsConsolesType, hostDeviceType, mediatedDeviceType, affinityGroupType,
+		templateType, blankTemplateDataType,
+	}
+	slices.Sort(out)
+
+	return out
+}
+
 // Addresses of what a configuration makes.
 var (
-	VMAddress    = Address{resource: "ovirt_vm.this"}
-	StartAddress = Address{resource: "ovirt_vm_start.this"}
+	VMAddress    = NewAddress(vmType, "this")
+	StartAddress = NewAddress(startType, "this")
 	// AdoptedVMAddress is that of a VM that was claimed.
-	AdoptedVMAddress = Address{resource: "ovirt_adopted_vm.this"}
+	AdoptedVMAddress = NewAddress(adoptedVMType, "this")
 	// WatchdogAddress is that of the VM's watchdog.
-	WatchdogAddress    = Address{resource: "ovirt_vm_watchdog.this"}
-	OptimizeCPUAddress = Address{resource: "ovirt_vm_optimize_cpu_settings.this"}
+	WatchdogAddress    = NewAddress(watchdogType, "this")
+	OptimizeCPUAddress = NewAddress(optimizeCPUType, "this")
 	// TemplateAddress is that of an image's template.
-	TemplateAddress = Address{resource: "module.image.ovirt_template.this"}
+	TemplateAddress = NewAddress(templateType, "this").InModule(imageModule)
 
-	tagAddress                = Address{resource: "ovirt_vm_tag.this"}
-	membershipAddress         = Address{resource: "ovirt_vm_affinity_group.this"}
-	dataDiskAddress           = Address{resource: "ovirt_disk.data"}
-	dataDiskAttachmentAddress = Address{resource: "ovirt_disk_attachment.data"}
-	hostDeviceAddress         = Address{resource: "ovirt_vm_host_device.this"}
-	mediatedDeviceAddress     = Address{resource: "ovirt_vm_mediated_device.this"}
-	groupAddress              = Address{resource: "module.cluster.ovirt_affinity_group.this"}
+	resizeAddress             = NewAddress(resizeType, "root")
+	graphicsConsolesAddress   = NewAddress(graphicsConsolesType, "none")
+	tagAddress                = NewAddress(tagType, "this")
+	membershipAddress         = NewAddress(membershipType, "this")
+	dataDiskAddress           = NewAddress(diskType, "data")
+	dataDiskAttachmentAddress = NewAddress(attachmentType, "data")
+	hostDeviceAddress         = NewAddress(hostDeviceType, "this")
+	mediatedDeviceAddress     = NewAddress(mediatedDeviceType, "this")
+	groupAddress              = NewAddress(affinityGroupType, "this").InModule(clusterModule)
 )
 
 // NICAddress is the address of the network interface at that index.
-func NICAddress(index int) Address { return Address{resource: "ovirt_nic." + nicName(index)} }
+func NICAddress(index int) Address { return NewAddress(nicType, nicName(index)) }
 
 // HostDeviceAddress is the address of the host device of that name.
 func HostDeviceAddress(name string) Address { return hostDeviceAddress.Instance(name) }

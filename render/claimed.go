@@ -5,23 +5,24 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// vmResource are type and name of the resource that has what the guest is told.
-func (in *Machine) vmResource() []string {
-	if in.Claimed != nil {
-		return []string{"ovirt_adopted_vm", "this"}
+// vmAddress is the address of the resource that has what the guest is told.
+func (in *Machine) vmAddress() Address {
+	if in.ClaimedVMID != "" {
+		return AdoptedVMAddress
 	}
 
-	return []string{"ovirt_vm", "this"}
+	return VMAddress
 }
 
-// claimedFile has the resources of a machine whose VM is one of a pool. No resource stands for the VM itself, so that
-// nothing can destroy it.
-func claimedFile(in Machine) []byte {
+// claimedFile writes the resources of a machine whose VM is one of a pool. No resource stands for the VM itself, so
+// that nothing can destroy it.
+func claimedFile(in Machine) *writer {
 	w := &writer{file: hclwrite.NewEmptyFile()}
 	body := w.resource(
-		"VM "+in.Claimed.Name+" is one of a pool. It is taken over as it is, and given back when the machine is gone.",
-		"ovirt_adopted_vm", "this")
-	setText(body, "vm_id", in.Claimed.ID)
+		"The VM is one of a pool. It is taken over as it is, and given back when the machine is gone.",
+		AdoptedVMAddress,
+	)
+	setText(body, "vm_id", in.ClaimedVMID)
 	setText(body, "initialization_hostname", in.HostName)
 	setTraversal(body, "initialization_custom_script", "var", "user_data")
 
@@ -33,11 +34,11 @@ func claimedFile(in Machine) []byte {
 	ignoreChanges(body, "What a guest reads at its first boot matters once.", ignored...)
 
 	start := w.start("The VM may have been up before: its guest is given the initialization all the same.",
-		"ovirt_adopted_vm", "this", "id")
+		AdoptedVMAddress)
 	start.SetAttributeValue("use_initialization", cty.True)
 	ignoreChanges(start, powerIsWatched, "status", "use_initialization")
 
-	setTraversal(w.output("vm_id", "UUID of the VM."), "value", "ovirt_adopted_vm", "this", "id")
+	setTraversal(w.output("vm_id", "UUID of the VM."), "value", AdoptedVMAddress.kind, AdoptedVMAddress.name, "id")
 
-	return w.file.Bytes()
+	return w
 }

@@ -74,7 +74,8 @@ func (in *Machine) guests() []GuestNIC {
 func guestFile(in Machine) []byte {
 	file := hclwrite.NewEmptyFile()
 	comment(file.Body(), "Added to the VM: what its guest is told about its network at its first boot.")
-	body := file.Body().AppendNewBlock("resource", in.vmResource()).Body()
+	vm := in.vmAddress()
+	body := file.Body().AppendNewBlock("resource", []string{vm.kind, vm.name}).Body()
 	if len(in.DNSServers) > 0 {
 		body.SetAttributeValue("initialization_dns_servers", texts(in.DNSServers))
 	}

@@ -24,10 +24,10 @@ type Image struct {
 	Memory int64
 }
 
-// ImageFiles renders the configuration of a template.
-func ImageFiles(in Image) (Files, error) {
+// ImageConfiguration renders the configuration of a template.
+func ImageConfiguration(in Image) (Configuration, error) {
 	if in.Name == "" || in.VMName == "" || in.ClusterID == "" || in.DiskID == "" {
-		return nil, fmt.Errorf("template %q: name, VM, cluster and disk must be set", in.Name)
+		return Configuration{}, fmt.Errorf("template %q: name, VM, cluster and disk must be set", in.Name)
 	}
 
 	file := hclwrite.NewEmptyFile()
@@ -47,5 +47,10 @@ func ImageFiles(in Image) (Files, error) {
 
 	module.SetAttributeValue("memory", cty.NumberIntVal(in.Memory))
 
-	return moduleFiles(in.Engine, file, imageModule, "template_id")
+	return moduleConfiguration(in.Engine, file, imageModule, "template_id", []Address{
+		NewAddress(blankTemplateDataType, "this").Data().InModule(imageModule),
+		VMAddress.InModule(imageModule),
+		NewAddress(attachmentType, "this").InModule(imageModule),
+		TemplateAddress,
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -16,12 +17,45 @@ import (
 // a module with an argument for everything that a machine could have in twice the time.
 type writer struct {
 	file *hclwrite.File
-	// before are what the start of the VM waits for.
+	// before are the resources that the start of the VM waits for.
 	before []Address
+	// declared are the instances of all resources that were written.
+	declared []Address
 }
 
-// resource begins a resource, with what a reader would ask about it.
-func (w *writer) resource(why, kind, name string) *hclwrite.Body {
+// resource begins a resource. The comment tells readers why it is there; it is empty for none.
+func (w *writer) resource(why string, address Address) *hclwrite.Body {
+	w.declared = append(w.declared, address)
+
+	return w.block(why, address)
+}
+
+// forEach begins a resource that has an instance for each value.
+func (w *writer) forEach(why string, address Address, values map[string]cty.Value) *hclwrite.Body {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		w.declared = append(w.declared, address.Instance(key))
+	}
+
+	body := w.block(why, address)
+	body.SetAttributeRaw("for_each", object(values))
+	body.AppendNewline()
+
+	return body
+}
+
+// forEachOf begins a resource that has an instance for each text.
+func (w *writer) forEachOf(why string, address Address, list []string) *hclwrite.Body {
+	for _, key := range list {
+		w.declared = append(w.declared, address.Instance(key))
+	}
+
+	body := w.block(why, address)
+	body.SetAttributeRaw("for_each", hclwrite.TokensForFunctionCall("toset", hclwrite.TokensForValue(texts(list))))
+
+	return body
+}
+
+func (w *writer) block(why string, address Address) *hclwrite.Body {
 	body := w.file.Body()
 	if len(body.Blocks()) > 0 {
 		body.AppendNewline()
@@ -31,15 +65,15 @@ func (w *writer) resource(why, kind, name string) *hclwrite.Body {
 		comment(body, why)
 	}
 
-	if kind != "ovirt_vm" && kind != "ovirt_vm_start" {
-		w.before = append(w.before, Address{resource: kind + "." + name})
+	if address != VMAddress && address != StartAddress {
+		w.before = append(w.before, address)
 	}
 
-	return body.AppendNewBlock("resource", []string{kind, name}).Body()
+	return body.AppendNewBlock("resource", []string{address.kind, address.name}).Body()
 }
 
-// mainFile has the resources in the order in which they are made.
-func mainFile(in Machine) []byte {
+// mainFile writes the resources in the order in which they are made.
+func mainFile(in Machine) *writer {
 	w := &writer{file: hclwrite.NewEmptyFile()}
 	w.vm(in)
 	w.nics(in)
@@ -53,23 +87,23 @@ func mainFile(in Machine) []byte {
 		w.tags(in, "")
 		w.groups(in)
 		start := w.start("The VM starts when its hardware is complete: a network interface that comes later races "+
-			"the guest's first boot.", "ovirt_vm", "this", "id")
+			"the guest's first boot.", VMAddress)
 		dependsOn(start, w.before...)
 		ignoreChanges(start, powerIsWatched, "status")
 	}
 
 	w.outputs(in)
 
-	return w.file.Bytes()
+	return w
 }
 
 // powerIsWatched is why a plan leaves the power of a VM as it is.
 const powerIsWatched = "Power is watched natively; a VM that reboots must not be restarted by a plan."
 
-// start writes the start of the VM to which the reference leads.
-func (w *writer) start(why string, vm ...string) *hclwrite.Body {
-	body := w.resource(why, "ovirt_vm_start", "this")
-	setTraversal(body, "vm_id", vm...)
+// start writes the start of a VM.
+func (w *writer) start(why string, vm Address) *hclwrite.Body {
+	body := w.resource(why, StartAddress)
+	setTraversal(body, "vm_id", vm.kind, vm.name, "id")
 	body.SetAttributeValue("status", cty.StringVal("up"))
 	body.SetAttributeValue("stop_behavior", cty.StringVal("stop"))
 	body.SetAttributeValue("force_stop", cty.True)
@@ -79,7 +113,7 @@ func (w *writer) start(why string, vm ...string) *hclwrite.Body {
 
 // vm writes the VM; what is left to the engine is left out.
 func (w *writer) vm(in Machine) {
-	body := w.resource("", "ovirt_vm", "this")
+	body := w.resource("", VMAddress)
 	set := func(name, value string) { setText(body, name, value) }
 	number := func(name string, value int64) {
 		if value != 0 {
@@ -197,7 +231,7 @@ func (in *Machine) guestDNS() bool { return len(in.DNSServers)+len(in.SearchDoma
 // made.
 func (w *writer) nics(in Machine) {
 	for i, nic := range in.NICs {
-		body := w.resource("", "ovirt_nic", nicName(i))
+		body := w.resource("", NICAddress(i))
 		ofVM(body)
 		body.SetAttributeValue("name", cty.StringVal(nic.Name))
 		body.SetAttributeValue("vnic_profile_id", cty.StringVal(nic.VNICProfileID))
@@ -222,7 +256,7 @@ func (w *writer) nics(in Machine) {
 // disks writes the size of the root disk, and the data disks.
 func (w *writer) disks(in Machine) {
 	if in.RootDiskSize != 0 {
-		body := w.resource("", "ovirt_vm_disks_resize", "root")
+		body := w.resource("", resizeAddress)
 		ofVM(body)
 		body.SetAttributeValue("size", cty.NumberIntVal(in.RootDiskSize))
 	}
@@ -243,9 +277,8 @@ func (w *writer) disks(in Machine) {
 		interfaces[disk.Name] = cty.StringVal(disk.Interface)
 	}
 
-	body := w.resource("A disk without its VM could not be told from one that somebody else made.", "ovirt_disk",
-		"data")
-	forEach(body, disks)
+	body := w.forEach("A disk without its VM could not be told from one that somebody else made.", dataDiskAddress,
+		disks)
 
 	for _, name := range []string{"alias", "size", "format", "sparse", "storage_domain_id"} {
 		setTraversal(body, name, "each", "value", name)
@@ -255,15 +288,14 @@ func (w *writer) disks(in Machine) {
 	ignoreChanges(body, "Where a disk was made is not undone by a template that moves.", "format", "sparse",
 		"storage_domain_id")
 
-	body = w.resource("", "ovirt_disk_attachment", "data")
-	forEach(body, interfaces)
+	body = w.forEach("", dataDiskAttachmentAddress, interfaces)
 	ofVM(body)
 	body.SetAttributeRaw("disk_id", diskOfEach())
 	setTraversal(body, "disk_interface", "each", "value")
 	body.SetAttributeValue("active", cty.True)
 	body.SetAttributeValue("bootable", cty.False)
 	if in.RootDiskSize != 0 { // the released provider resizes every disk that it finds
-		dependsOn(body, Address{resource: "ovirt_vm_disks_resize.root"})
+		dependsOn(body, resizeAddress)
 	}
 }
 
@@ -273,17 +305,17 @@ func (w *writer) rest(in Machine) {
 		ofVM(
 			w.resource(
 				"The engine sizes the CPU by the VM's hosts, and pins it; only while the VM is down.",
-				"ovirt_vm_optimize_cpu_settings", "this",
+				OptimizeCPUAddress,
 			),
 		)
 	}
 
 	if in.RemoveGraphicsConsoles {
-		ofVM(w.resource("", "ovirt_vm_graphics_consoles", "none"))
+		ofVM(w.resource("", graphicsConsolesAddress))
 	}
 
 	if in.WatchdogAction != "" {
-		body := w.resource("", "ovirt_vm_watchdog", "this")
+		body := w.resource("", WatchdogAddress)
 		ofVM(body)
 		body.SetAttributeValue("model", cty.StringVal("i6300esb"))
 		body.SetAttributeValue("action", cty.StringVal(in.WatchdogAction))
@@ -295,8 +327,7 @@ func (w *writer) rest(in Machine) {
 // hostDevices writes the devices of hosts that the VM has.
 func (w *writer) hostDevices(in Machine) {
 	if len(in.HostDevices) > 0 {
-		body := w.resource("", "ovirt_vm_host_device", "this")
-		forEachOf(body, in.HostDevices)
+		body := w.forEachOf("", hostDeviceAddress, in.HostDevices)
 		ofVM(body)
 		setTraversal(body, "name", "each", "value")
 	}
@@ -307,8 +338,7 @@ func (w *writer) hostDevices(in Machine) {
 			kinds[mediatedDeviceKey(i)] = cty.StringVal(kind)
 		}
 
-		body := w.resource("", "ovirt_vm_mediated_device", "this")
-		forEach(body, kinds)
+		body := w.forEach("", mediatedDeviceAddress, kinds)
 		ofVM(body)
 		setTraversal(body, "type", "each", "value")
 	}
@@ -323,8 +353,7 @@ func (w *writer) tags(in Machine, why string, after ...Address) {
 		return
 	}
 
-	body := w.resource(why, "ovirt_vm_tag", "this")
-	forEachOf(body, in.TagIDs)
+	body := w.forEachOf(why, tagAddress, in.TagIDs)
 	ofVM(body)
 	setTraversal(body, "tag_id", "each", "value")
 
@@ -339,11 +368,10 @@ func (w *writer) groups(in Machine) {
 		return
 	}
 
-	body := w.resource(
+	body := w.forEach(
 		"The engine obeys an affinity group when it chooses a host, so that the VM is in it before it starts.",
-		"ovirt_vm_affinity_group", "this",
+		membershipAddress, values(in.AffinityGroups),
 	)
-	forEach(body, values(in.AffinityGroups))
 	body.SetAttributeValue("cluster_id", cty.StringVal(in.ClusterID))
 	setTraversal(body, "affinity_group_id", "each", "value")
 	ofVM(body)
@@ -384,17 +412,6 @@ func setText(body *hclwrite.Body, name, value string) bool {
 
 // ofVM says to which VM a resource belongs.
 func ofVM(body *hclwrite.Body) { setTraversal(body, "vm_id", "ovirt_vm", "this", "id") }
-
-// forEach makes an instance of the resource for each value.
-func forEach(body *hclwrite.Body, values map[string]cty.Value) {
-	body.SetAttributeRaw("for_each", object(values))
-	body.AppendNewline()
-}
-
-// forEachOf makes an instance of the resource for each text.
-func forEachOf(body *hclwrite.Body, list []string) {
-	body.SetAttributeRaw("for_each", hclwrite.TokensForFunctionCall("toset", hclwrite.TokensForValue(texts(list))))
-}
 
 // object is an object with its keys in quotes: a name may be called for, which begins another kind of expression.
 func object(values map[string]cty.Value) hclwrite.Tokens {
@@ -448,7 +465,13 @@ func ignoreChanges(body *hclwrite.Body, why string, attributes ...string) {
 	lifecycle.SetAttributeRaw("ignore_changes", references(names))
 }
 
+// comment writes a comment. The text is one of this package's own: what comes from an engine or from a manifest could
+// end the line, and the rest would be configuration.
 func comment(body *hclwrite.Body, text string) {
+	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+		panic(fmt.Sprintf("a comment has more than printable ASCII: %q", text))
+	}
+
 	body.AppendUnstructuredTokens(hclwrite.Tokens{{Type: hclsyntax.TokenComment, Bytes: []byte("# " + text + "\n")}})
 }
 

@@ -43,18 +43,21 @@ type AffinityGroup struct {
 	Off bool
 }
 
-// ClusterFiles renders the configuration of what the machines of a cluster share.
-func ClusterFiles(in Cluster) (Files, error) {
+// ClusterConfiguration renders the configuration of what the machines of a cluster share.
+func ClusterConfiguration(in Cluster) (Configuration, error) {
 	groups := map[string]cty.Value{}
+	var declared []Address
 
 	for _, g := range in.Groups {
 		if g.Key == "" || g.Name == "" || g.ClusterID == "" {
-			return nil, fmt.Errorf("affinity group %q: key, name and cluster must be set", g.Name)
+			return Configuration{}, fmt.Errorf("affinity group %q: key, name and cluster must be set", g.Name)
 		}
 
 		if _, twice := groups[g.Key]; twice {
-			return nil, fmt.Errorf("affinity group %q is there twice", g.Key)
+			return Configuration{}, fmt.Errorf("affinity group %q is there twice", g.Key)
 		}
+
+		declared = append(declared, GroupAddress(g.Key))
 
 		rule := cty.NullVal(cty.DynamicPseudoType)
 		if !g.Off {
@@ -81,7 +84,7 @@ func ClusterFiles(in Cluster) (Files, error) {
 	module := appendModule(file, clusterModule)
 	module.SetAttributeValue("affinity_groups", cty.ObjectVal(groups))
 
-	return moduleFiles(in.Engine, file, clusterModule, "affinity_group_ids")
+	return moduleConfiguration(in.Engine, file, clusterModule, "affinity_group_ids", declared)
 }
 
 // appendModule begins a call of one of our modules.
@@ -93,8 +96,11 @@ func appendModule(file *hclwrite.File, name string) *hclwrite.Body {
 	return module
 }
 
-// moduleFiles are the configuration whose main file calls a module, with an output of the module as its own.
-func moduleFiles(engine Engine, main *hclwrite.File, module, output string) (Files, error) {
+// moduleConfiguration is the configuration whose main file calls a module, with an output of the module as its own.
+// The resources are those that the module declares.
+func moduleConfiguration(
+	engine Engine, main *hclwrite.File, module, output string, resources []Address,
+) (Configuration, error) {
 	main.Body().AppendNewline()
 	setTraversal(main.Body().AppendNewBlock("output", []string{output}).Body(), "value", "module", module, output)
 	files := engineFiles(engine, engineVariables)
@@ -107,5 +113,5 @@ func moduleFiles(engine Engine, main *hclwrite.File, module, output string) (Fil
 	var err error
 	files[SecretsFile], err = secretsFile(engine, nil)
 
-	return files, err
+	return Configuration{Files: files, Resources: resources, Engine: engine}, err
 }

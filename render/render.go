@@ -51,6 +51,16 @@ const (
 // Files are the files of one configuration, by their slash-separated paths.
 type Files map[string][]byte
 
+// Configuration is what Terraform applies, and what it is held to: a run that would touch another resource, or ask
+// another engine, is refused.
+type Configuration struct {
+	Files Files
+	// Resources are the instances of all resources and data sources that the files declare.
+	Resources []Address
+	// Engine that the files name.
+	Engine Engine
+}
+
 // Digest identifies what the configuration asks for: the resources, and modules where there are. Secrets, the way to
 // the engine and adoption are left out, so that rotating a password or a CA plans nothing; and what a guest reads once,
 // at its first boot.
@@ -85,9 +95,9 @@ type Machine struct {
 
 	// Name of the VM, and host name of the guest.
 	Name string
-	// Claimed is the VM of a pool that the machine takes over; nil for a VM that is made. Of the rest only what the
-	// guest is told counts then.
-	Claimed *ClaimedVM
+	// ClaimedVMID is the UUID of the VM of a pool that the machine takes over; empty for a VM that is made. Of the
+	// rest only what the guest is told counts then.
+	ClaimedVMID string
 	// Pooled is a VM that is made for a pool: it is not started, and its guest is told of its network alone.
 	Pooled bool
 	// Comment marks the owner.
@@ -163,12 +173,6 @@ type HighAvailability struct {
 	StorageError string
 }
 
-// ClaimedVM is a VM that exists.
-type ClaimedVM struct {
-	// ID is its UUID, and Name what the engine calls it.
-	ID, Name string
-}
-
 // NIC is a network interface of the VM.
 type NIC struct {
 	Name          string
@@ -199,11 +203,11 @@ type DataDisk struct {
 // DiskAlias is the name of a data disk in the engine.
 func DiskAlias(vmName, diskName string) string { return vmName + "_" + diskName }
 
-// MachineFiles renders the configuration of one machine.
-func MachineFiles(in Machine) (Files, error) {
+// MachineConfiguration renders the configuration of one machine.
+func MachineConfiguration(in Machine) (Configuration, error) {
 	main, err := machineMain(in)
 	if err != nil {
-		return nil, err
+		return Configuration{}, err
 	}
 
 	variables, secrets := machineVariables, map[string]string{"user_data": in.UserData}
@@ -212,7 +216,7 @@ func MachineFiles(in Machine) (Files, error) {
 	}
 
 	files := engineFiles(in.Engine, variables)
-	files[MainFile] = main
+	files[MainFile] = main.file.Bytes()
 
 	if len(in.guests())+len(in.DNSServers)+len(in.SearchDomains) > 0 {
 		files[GuestFile] = guestFile(in)
@@ -220,24 +224,25 @@ func MachineFiles(in Machine) (Files, error) {
 
 	files[SecretsFile], err = secretsFile(in.Engine, secrets)
 
-	return files, err
+	return Configuration{Files: files, Resources: main.declared, Engine: in.Engine}, err
 }
 
-// MachineDigest is the digest of the files of MachineFiles. It renders no others than those that count.
+// MachineDigest is the digest of the files of MachineConfiguration. It renders no others than those that count.
 func MachineDigest(in Machine) (string, error) {
 	main, err := machineMain(in)
+	if err != nil {
+		return "", err
+	}
 
-	return Files{MainFile: main}.Digest(), err
+	return Files{MainFile: main.file.Bytes()}.Digest(), nil
 }
 
-// machineMain renders the main file of one machine.
-func machineMain(in Machine) ([]byte, error) {
+// machineMain writes the main file of one machine.
+func machineMain(in Machine) (*writer, error) {
 	switch {
 	case in.Name == "":
 		return nil, fmt.Errorf("the machine has no name")
-	case in.Claimed != nil && in.Claimed.ID == "":
-		return nil, fmt.Errorf("machine %s: the VM that it has claimed has no ID", in.Name)
-	case in.Claimed != nil:
+	case in.ClaimedVMID != "":
 		return claimedFile(in), nil
 	case in.ClusterID == "" || in.TemplateID == "":
 		return nil, fmt.Errorf("machine %s: cluster and template must be resolved", in.Name)
@@ -248,17 +253,17 @@ func machineMain(in Machine) ([]byte, error) {
 	return mainFile(in), nil
 }
 
-// Adopting returns the files with an import block for each resource that exists already: the import ID by the address
-// in the state. Nothing to adopt returns them as they are.
-func (f Files) Adopting(adopt map[Address]string) Files {
+// Adopting returns the configuration with an import block for each resource that exists already: the import ID by the
+// address in the state. Nothing to adopt returns it as it is.
+func (c Configuration) Adopting(adopt map[Address]string) Configuration {
 	if len(adopt) == 0 {
-		return f
+		return c
 	}
 
-	out := maps.Clone(f)
-	out[ImportsFile] = importsFile(adopt)
+	c.Files = maps.Clone(c.Files)
+	c.Files[ImportsFile] = importsFile(adopt)
 
-	return out
+	return c
 }
 
 // engineFiles are those that every configuration has, but for the values of its variables.
@@ -378,14 +383,40 @@ func setTraversal(body *hclwrite.Body, name string, steps ...string) {
 	body.SetAttributeTraversal(name, traversal(steps...))
 }
 
-// DestroyFiles renders a configuration that owns nothing, with which everything in a state is destroyed. It needs no
-// name of the engine, so a machine can be deleted after its template or its bootstrap data are gone.
-func DestroyFiles(engine Engine) (Files, error) {
+// DestroyConfiguration renders a configuration that declares nothing, with which everything in a state is destroyed. It
+// needs no name of the engine, so a machine can be deleted after its template or its bootstrap data are gone.
+func DestroyConfiguration(engine Engine) (Configuration, error) {
 	files := engineFiles(engine, machineVariables)
 	var err error
 	files[SecretsFile], err = secretsFile(engine, map[string]string{"user_data": ""})
 
-	return files, err
+	return Configuration{Files: files, Engine: engine}, err
+}
+
+// heldElsewhere is the value of credentials that a configuration does not have.
+const heldElsewhere = "held by the provider"
+
+// WithoutCredentials returns the configuration without the user of the engine and the password, for a provider that has
+// them.
+func (c Configuration) WithoutCredentials() Configuration {
+	var values map[string]string
+	if err := json.Unmarshal(c.Files[SecretsFile], &values); err != nil {
+		return c // a configuration of other hands
+	}
+
+	delete(values, "ovirt_username")
+	delete(values, "ovirt_password")
+	c.Engine.Username, c.Engine.Password = heldElsewhere, heldElsewhere
+	c.Files = maps.Clone(c.Files)
+
+	content, err := secretsFile(c.Engine, values)
+	if err != nil { // of texts alone
+		content = nil
+	}
+
+	c.Files[SecretsFile] = content
+
+	return c
 }
 
 func secretsFile(engine Engine, more map[string]string) ([]byte, error) {

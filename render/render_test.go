@@ -51,7 +51,7 @@ func static(prefix, gateway string) IP {
 	return out
 }
 
-func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
+func TestMachinesMatchTheGoldenFiles(t *testing.T) {
 	adopt := map[Address]string{
 		VMAddress:     "44444444-4444-4444-8444-444444444444",
 		NICAddress(0): "44444444-4444-4444-8444-444444444444/5",
@@ -136,7 +136,7 @@ func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
 	networks.DNSServers, networks.SearchDomains = []string{"10.0.0.53", "fd00::53"}, []string{"example.com"}
 
 	claimed := example()
-	claimed.Claimed = &ClaimedVM{ID: "44444444-4444-4444-8444-444444444444", Name: "lab-vm-3"}
+	claimed.ClaimedVMID = "44444444-4444-4444-8444-444444444444"
 	pooled := rich
 	pooled.Pooled, pooled.HostName, pooled.UserData = true, "", ""
 	pooled.Placement = &Placement{Affinity: "pinned", HostIDs: []string{"55555555-5555-4555-8555-555555555551"}}
@@ -155,37 +155,38 @@ func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
 		"placed":        placed,
 	} {
 		t.Run(name, func(t *testing.T) {
-			files, err := MachineFiles(machine)
+			configuration, err := MachineConfiguration(machine)
 			if err != nil {
 				t.Fatal(err)
 			}
 
 			if name == "adopting" {
-				files = files.Adopting(adopt)
+				configuration = configuration.Adopting(adopt)
 			}
 
-			matchesGolden(t, name, files)
+			matchesGolden(t, name, configuration.Files)
+			declares(t, configuration)
 		})
 	}
 }
 
-func TestClusterFilesMatchTheGoldenFiles(t *testing.T) {
-	files, err := ClusterFiles(exampleCluster())
+func TestClustersMatchTheGoldenFiles(t *testing.T) {
+	configuration, err := ClusterConfiguration(exampleCluster())
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	matchesGolden(t, "cluster", files)
-	files = files.Adopting(map[Address]string{
+	matchesGolden(t, "cluster", configuration.Files)
+	configuration = configuration.Adopting(map[Address]string{
 		GroupAddress("workers/11111111-1111-4111-8111-111111111111"): "11111111-1111-4111-8111-111111111111/5",
 	})
-	matchesGolden(t, "cluster-adopting", files)
-	none, err := ClusterFiles(Cluster{Engine: example().Engine})
+	matchesGolden(t, "cluster-adopting", configuration.Files)
+	none, err := ClusterConfiguration(Cluster{Engine: example().Engine})
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	matchesGolden(t, "cluster-empty", none)
+	matchesGolden(t, "cluster-empty", none.Files)
 }
 
 func exampleCluster() Cluster {
@@ -228,7 +229,7 @@ func TestIncompleteGroupsAreRefused(t *testing.T) {
 	} {
 		cluster := exampleCluster()
 		change(&cluster)
-		if _, err := ClusterFiles(cluster); err == nil {
+		if _, err := ClusterConfiguration(cluster); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
@@ -284,14 +285,14 @@ func TestDigestFollowsTheMachineAndNothingElse(t *testing.T) {
 	digest := func(change func(*Machine)) string {
 		machine := example()
 		change(&machine)
-		files, err := MachineFiles(machine)
+		configuration, err := MachineConfiguration(machine)
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		alone, err := MachineDigest(machine)
 		check.Error(t, err, "")
-		check.Equal(t, "the digest without the files", alone, files.Digest())
+		check.Equal(t, "the digest without the files", alone, configuration.Files.Digest())
 
 		return alone
 	}
@@ -337,21 +338,21 @@ func TestIncompleteMachinesAreRefused(t *testing.T) {
 	} {
 		machine := example()
 		change(&machine)
-		if _, err := MachineFiles(machine); err == nil {
+		if _, err := MachineConfiguration(machine); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
 }
 
 func TestAdoptionIsNoChangeOfTheMachine(t *testing.T) {
-	files, err := MachineFiles(example())
+	alone, err := MachineConfiguration(example())
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	adopting := files.Adopting(map[Address]string{VMAddress: "x"})
-	if adopting.Digest() != files.Digest() || files[ImportsFile] != nil {
-		t.Errorf("digests %s and %s", adopting.Digest(), files.Digest())
+	adopting := alone.Adopting(map[Address]string{VMAddress: "x"})
+	if adopting.Files.Digest() != alone.Files.Digest() || alone.Files[ImportsFile] != nil {
+		t.Errorf("digests %s and %s", adopting.Files.Digest(), alone.Files.Digest())
 	}
 }
 
@@ -401,30 +402,36 @@ func everyOption(text string) Machine {
 	}
 }
 
-// FuzzNothingBecomesConfiguration renders hostile text in every option and reads it back: every value must come out as
-// it went in, under its own name, and the configuration must have the same shape.
+// FuzzNothingBecomesConfiguration renders hostile text in every input of the package and reads it back. Every value must
+// come out as it went in, under its own name. Blocks, attributes, comments and what is declared must be those of a
+// configuration with plain text.
 func FuzzNothingBecomesConfiguration(f *testing.F) {
 	for _, seed := range []string{"plain", "${file(\"/etc/passwd\")}", "%{ if true }", "a\"b\\c", "x\ny", "</vm>&&",
 		"\x00\u2028", "EOF\n", "$${x}", "", "for", "a.b", "10"} {
 		f.Add(seed)
 	}
 
+	structured := structures(f, "plain")
+
 	f.Fuzz(func(t *testing.T, text string) {
-		files, err := MachineFiles(everyOption(text))
+		configuration, err := MachineConfiguration(everyOption(text))
 		if err != nil {
 			t.Fatal(err)
 		}
+
+		files := configuration.Files
+		sameStructure(t, text, structured)
 
 		if bytes.Contains([]byte(text), []byte("\xff")) || string([]rune(text)) != text {
 			return // not UTF-8: JSON and HCL replace what they cannot hold
 		}
 
-		want, err := MachineFiles(everyOption("plain"))
+		want, err := MachineConfiguration(everyOption("plain"))
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		got, shape := arguments(t, files), arguments(t, want)
+		got, shape := arguments(t, files), arguments(t, want.Files)
 		for name, value := range shape {
 			if text == "" {
 				continue // an empty text leaves the option to the engine
@@ -473,7 +480,7 @@ func literalAdoptions(t *testing.T, text string) {
 		adopt[address(text)] = text
 	}
 
-	imports := parse(t, Files{}.Adopting(adopt)[ImportsFile]).Blocks
+	imports := parse(t, Configuration{Files: Files{}}.Adopting(adopt).Files[ImportsFile]).Blocks
 	keys := 0
 
 	for _, block := range imports {
@@ -503,14 +510,14 @@ func literalAdoptions(t *testing.T, text string) {
 // literalModules renders the configurations that call modules; their arguments must be values.
 func literalModules(t *testing.T, text string) {
 	t.Helper()
-	cluster, err := ClusterFiles(Cluster{
+	cluster, err := ClusterConfiguration(Cluster{
 		Groups: []AffinityGroup{{Key: "k" + text, Name: "n" + text, Description: text, ClusterID: "c" + text}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	image, err := ImageFiles(Image{
+	image, err := ImageConfiguration(Image{
 		Name:        "n" + text,
 		Description: text,
 		VMName:      "v" + text,
@@ -523,13 +530,13 @@ func literalModules(t *testing.T, text string) {
 		t.Fatal(err)
 	}
 
-	groups := moduleArguments(t, cluster)["affinity_groups"].(map[string]any)
+	groups := moduleArguments(t, cluster.Files)["affinity_groups"].(map[string]any)
 	group, _ := groups[normalized("k"+text)].(map[string]any)
 	if group["name"] != normalized("n"+text) || group["description"] != normalized(text) {
 		t.Errorf("the group became %#v", groups)
 	}
 
-	template := moduleArguments(t, image)
+	template := moduleArguments(t, image.Files)
 	for name, want := range map[string]string{
 		"name":        "n" + text,
 		"vm_name":     "v" + text,
@@ -600,7 +607,7 @@ func arguments(t *testing.T, files Files) map[string]any {
 	return out
 }
 
-func parse(t *testing.T, content []byte) *hclsyntax.Body {
+func parse(t testing.TB, content []byte) *hclsyntax.Body {
 	t.Helper()
 	file, diags := hclsyntax.ParseConfig(content, MainFile, hcl.InitialPos)
 	if diags.HasErrors() {

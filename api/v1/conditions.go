@@ -270,6 +270,9 @@ const (
 	VNICProfileNotFoundReason = "VNICProfileNotFound"
 	// VMNameConflictReason surfaces when the engine has a VM of our name that is not ours.
 	VMNameConflictReason = "VMNameConflict"
+	// VMNotOwnedReason surfaces when spec.providerID, the state or the claim names a VM that does not have the machine's
+	// mark. Nothing is done to it.
+	VMNotOwnedReason = "VMNotOwned"
 	// ReplaceRefusedReason surfaces when the configuration asks to delete or replace the VM of a live machine.
 	ReplaceRefusedReason = "ReplaceRefused"
 	// StateInvalidReason surfaces when the Terraform state cannot be used; it is never overwritten.

@@ -5,6 +5,10 @@ import (
 	"os"
 
 	"github.com/capolvm/cluster-api-provider-olvm/cmd/manager/command"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/providerprocess"
 )
 
-func main() { os.Exit(command.Main()) }
+func main() {
+	providerprocess.Main()
+	os.Exit(command.Main())
+}

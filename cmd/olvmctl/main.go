@@ -14,6 +14,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/cmd/manager/command"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/providerprocess"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
 )
 
@@ -25,6 +26,7 @@ var errChanges = errors.New("there are changes")
 
 func main() {
 	machine.Main()
+	providerprocess.Main()
 	syscall.Umask(0o077)                                  // rendered secrets are for this user alone
 	if len(os.Args) > 1 && os.Args[1] == managerCommand { // in local management clusters
 		os.Args = os.Args[1:]

@@ -292,7 +292,7 @@ type clusterScope struct {
 	// groups as they should be and their configuration, or why neither is known; drifted reports that the engine has
 	// others than were applied, incomplete that a machine is still to be seen. Set by reconcileGroups.
 	groups     []placement.Group
-	rendered   render.Files
+	rendered   render.Configuration
 	groupsErr  error
 	drifted    bool
 	incomplete bool

@@ -46,7 +46,7 @@ func (r *Reconciler) reconcileGroups(ctx context.Context, scope *clusterScope) {
 		return
 	}
 
-	scope.rendered, scope.groupsErr = render.ClusterFiles(
+	scope.rendered, scope.groupsErr = render.ClusterConfiguration(
 		placement.Cluster(scope.session, scope.config, ownerOf(scope.olvmCluster), scope.groups),
 	)
 	if scope.groupsErr == nil {
@@ -138,14 +138,14 @@ func (r *Reconciler) groupsDrifted(
 // reconcileRun submits a run where one is needed.
 func (r *Reconciler) reconcileRun(ctx context.Context, scope *clusterScope) error {
 	digest := ""
-	if scope.rendered != nil {
-		digest = scope.rendered.Digest()
+	if scope.rendered.Files != nil {
+		digest = scope.rendered.Files.Digest()
 	}
 
 	state := scope.workspace.State
 	err := scope.workspace.Apply(ctx, workspace.Request{
 		Facts: workspace.Facts{
-			Ready:   scope.rendered != nil && scope.groupsErr == nil,
+			Ready:   scope.rendered.Files != nil && scope.groupsErr == nil,
 			Digest:  digest,
 			Drifted: scope.drifted,
 		},

@@ -24,7 +24,7 @@ type clusterSubject struct {
 	dataCenter *engine.DataCenter
 	// groups as they should be, and their configuration; not set where the groups are to be destroyed.
 	groups   []placement.Group
-	rendered render.Files
+	rendered render.Configuration
 }
 
 // subjectOf copies from the scope what a run needs.
@@ -52,9 +52,10 @@ func (s *clusterSubject) Render(ctx context.Context, state *tfstate.State) (work
 	}
 
 	return workspace.Configuration{
-		Files:   s.rendered.Adopting(imports),
-		Secrets: []string{s.config.Password},
-		Guard:   guardGroups,
+		Configuration: s.rendered.Adopting(imports),
+		Owner:         ownerOf(s.owner).Comment(),
+		Secrets:       []string{s.config.Password},
+		Guard:         guardGroups,
 	}, nil
 }
 
@@ -72,9 +73,13 @@ func (s *clusterSubject) Outdated(client.Object) bool { return false }
 
 // RenderDestroy renders the provider alone.
 func (s *clusterSubject) RenderDestroy(context.Context) (workspace.Configuration, error) {
-	files, err := render.DestroyFiles(connection.RenderEngine(s.session, s.config))
+	configuration, err := render.DestroyConfiguration(connection.RenderEngine(s.session, s.config))
 
-	return workspace.Configuration{Files: files, Secrets: []string{s.config.Password}}, err
+	return workspace.Configuration{
+		Configuration: configuration,
+		Owner:         ownerOf(s.owner).Comment(),
+		Secrets:       []string{s.config.Password},
+	}, err
 }
 
 // RemoveOrphans deletes the groups that have the whole mark of the cluster and that no state has.

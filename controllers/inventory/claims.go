@@ -302,12 +302,17 @@ func (r *Reconciler) mark(ctx context.Context, s *scope, e *entry, marker *inven
 // recycle makes a VM whose machine is gone ready for the next claim, one step at a time.
 func (r *Reconciler) recycle(ctx context.Context, s *scope, e *entry, marker *inventory.Marker) error {
 	claim := *e.object.Spec.ClaimRef
-
-	switch {
-	case s.machines[claim.MachineName] != nil:
+	if s.machines[claim.MachineName] != nil {
 		e.waiting = "Waiting for OLVMMachine " + claim.MachineName + " to be gone"
 		return nil
-	case claim.MachineName == "", !inventory.Owns(*e.vm, s.inventory.Namespace, claim):
+	}
+
+	owns, err := inventory.Owns(*e.vm, s.inventory.Namespace, claim)
+
+	switch {
+	case err != nil:
+		return err
+	case claim.MachineName == "", !owns:
 		return r.end(ctx, e, marker) // it was never used, or is another's
 	}
 

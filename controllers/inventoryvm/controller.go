@@ -37,6 +37,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 const (
@@ -371,8 +372,7 @@ func (r *Reconciler) reconcileConfiguration(ctx context.Context, s *scope) error
 		return inventory.InTemplate(decided.MachineTemplateName, err)
 	}
 
-	files, err := s.built.Files(ctx, s.session, nil)
-	s.digest = files.Digest()
+	s.digest, err = render.MachineDigest(s.built.Machine)
 
 	return err
 }
@@ -538,7 +538,7 @@ func vmWithTags(ctx context.Context, session *engine.Client, id engine.ID) (*eng
 		return nil, nil, err
 	}
 
-	tags, err := session.VMTags(ctx, id)
+	tags, err := inventory.TagsOf(ctx, session, id)
 
 	return vm, tags, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
@@ -73,7 +74,7 @@ func (s *vmSubject) Render(ctx context.Context, state *tfstate.State) (workspace
 	}
 
 	out.Fresh = out.Fresh && found == nil
-	out.Files, err = s.built.Files(ctx, s.session, found)
+	out.Configuration, err = s.built.Configuration(ctx, s.session, found)
 
 	return out, err
 }
@@ -132,14 +133,18 @@ func (s *vmSubject) RenderDestroy(ctx context.Context) (workspace.Configuration,
 		}
 	}
 
-	files, err := render.DestroyFiles(connection.RenderEngine(s.session, s.config))
+	configuration, err := render.DestroyConfiguration(connection.RenderEngine(s.session, s.config))
 
-	return workspace.Configuration{Files: files, Secrets: []string{s.config.Password}}, err
+	return workspace.Configuration{
+		Configuration: configuration,
+		Owner:         s.owner.InventoryComment(),
+		Secrets:       []string{s.config.Password},
+	}, err
 }
 
 // free is an error where somebody has the VM.
 func (s *vmSubject) free(ctx context.Context, vm *engine.VM) error {
-	tags, err := s.session.VMTags(ctx, vm.ID)
+	tags, err := inventory.TagsOf(ctx, s.session, vm.ID)
 	if err != nil {
 		return err
 	}

@@ -168,17 +168,13 @@ func inGroup(scope *machineScope, group string) bool {
 	return group == name || strings.HasPrefix(group, name+"/") && strings.HasSuffix(group, "/"+scope.olvmMachine.Name)
 }
 
-// claimedVM is the VM to take over, as the engine has it now; nil where there is none.
-func (r *Reconciler) claimedVM(ctx context.Context, scope *machineScope) (*engine.VM, error) {
-	if scope.vm.seen != nil {
-		return scope.vm.seen, nil
+// claimedVM is the VM to take over, as the engine has it now; nil if there is none.
+func (s *machineScope) claimedVM() *engine.VM {
+	if !s.fromInventory() {
+		return nil
 	}
 
-	if id := scope.vmID(); id != "" {
-		return scope.engine.session.VM(ctx, id)
-	}
-
-	return nil, nil
+	return s.vm.seen
 }
 
 // releaseClaim lets the VM of a machine go that is gone: the inventory makes it ready for the next one.

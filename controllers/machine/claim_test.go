@@ -231,29 +231,18 @@ func TestInGroup(t *testing.T) {
 	}
 }
 
-// TestClaimedVM covers where the VM to take over comes from.
+// TestClaimedVM covers which VM is taken over: one that was seen with the machine's mark.
 func TestClaimedVM(t *testing.T) {
-	b := withEngine(t, func(o *objects) { o.pooled() }, ownVM(false))
-	scope := b.connected()
-	vm, err := b.r.claimedVM(t.Context(), scope)
-	check.Error(t, err, "")
-	if vm != nil {
-		t.Errorf("a machine without a claim has VM %s", vm.ID)
-	}
+	seen := &engine.VM{ID: vmID}
 
-	scope.claim.object = claimOf("vm-a", "m", "c1/m")
-	vm, err = b.r.claimedVM(t.Context(), scope)
-	check.Error(t, err, "")
-	check.Equal(t, "the VM that is claimed", vm.ID, vmID)
+	pooled := newBench(t, func(o *objects) { o.pooled() }).scope()
+	check.Equal(t, "a machine without a claim", pooled.claimedVM(), nil)
+	pooled.vm.seen = seen
+	check.Equal(t, "a machine with a claim", pooled.claimedVM(), seen)
 
-	scope.vm.seen = &engine.VM{ID: otherVMID}
-	vm, err = b.r.claimedVM(t.Context(), scope)
-	check.Error(t, err, "")
-	check.Equal(t, "the VM that was seen", vm.ID, otherVMID)
-
-	scope.vm.seen, scope.claim.object.Spec.VMID = nil, noVMID
-	_, err = b.r.claimedVM(t.Context(), scope)
-	check.Equal(t, "the error of a VM that is gone", engine.IsNotFound(err), true)
+	made := newBench(t, nil).scope()
+	made.vm.seen = seen
+	check.Equal(t, "a machine whose VM is made", made.claimedVM(), nil)
 }
 
 // TestReleaseClaim verifies that a machine releases its own VM only.

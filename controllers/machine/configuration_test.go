@@ -12,6 +12,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -123,19 +124,20 @@ func TestAClaimedVMThatCannotBeReadIsAskedForAgain(t *testing.T) {
 		o.pooled()
 		o.more = append(o.more, claimOf("vm-a", "m", "c1/m"))
 	}, ownVM(false))
-	check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: "/api/vms/", Status: 503}), "")
+	check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: "/api/vms", Status: 503}), "")
 	scope := b.connected()
 	_, err := runPhases(t.Context(), scope, b.r.reconcileBootstrapData, b.r.reconcileClaim, b.r.reconcileAddresses)
 	check.Error(t, err, "")
-	after, err := b.r.reconcileConfiguration(t.Context(), scope)
+	after, err := b.r.reconcileVM(t.Context(), scope)
 	check.Error(t, err, "")
 	check.Equal(t, "when to look again", after, engineRetry)
-	check.Error(t, scope.vm.err, "failed to get VM "+vmID)
-	check.Error(t, scope.desired.err, "")
+	check.Equal(t, "the engine does not answer", scope.vm.err != nil, true)
+	check.Equal(t, "the VM is another's", scope.vm.foreign, nil)
 
 	b.sim.ClearFaults()
+	b.r.Engines = &enginepool.Pool{Reader: b.api, Sessions: b.r.Engines.Sessions} // without the answer of before
 	scope = b.configured()
-	check.Equal(t, "the VM that is taken over", scope.desired.built.Machine.Claimed.ID, vmID)
+	check.Equal(t, "the VM that is taken over", scope.desired.built.Machine.ClaimedVMID, vmID)
 }
 
 // TestControlPlaneNodes covers which machines learn the addresses of the control plane, and which addresses.

@@ -16,7 +16,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
@@ -80,37 +79,50 @@ func whyNoEngine(scope *machineScope) *blocker.Error {
 		problem, scope.vmID(), remedy, infrav1.MachineFinalizer)
 }
 
-// reconcileOwnership makes sure that the VM is ours before anything touches it.
+// reconcileOwnership makes sure that each VM that the object, its state or its claim names is ours before anything
+// touches one.
 func (r *Reconciler) reconcileOwnership(ctx context.Context, scope *machineScope) {
-	id := scope.vmID()
-	if scope.engine.session == nil || id == "" {
+	if scope.engine.session == nil {
 		return
 	}
 
-	vm, err := scope.engine.session.VM(ctx, id)
-	if engine.IsNotFound(err) {
-		scope.vm.missing = true
-		return
+	ids := scope.vmIDs()
+	scope.vm.missing = len(ids) > 0
+
+	for _, id := range ids {
+		vm, err := scope.engine.session.VM(ctx, id)
+
+		switch {
+		case engine.IsNotFound(err):
+			continue
+		case err != nil:
+			scope.vm.err, scope.vm.missing = err, false
+			return
+		}
+
+		scope.vm.seen, scope.vm.missing = vm, false
+		if scope.blocked = whyNotDeleted(scope, vm); scope.blocked != nil {
+			return
+		}
 	}
+}
 
-	if err != nil {
-		scope.vm.err = err
-		return
-	}
-
-	scope.vm.seen = vm
-
-	found, ok := ownermark.OwnerOf(vm.CommentText())
-	if ours := ownerOf(scope.olvmMachine); !ok || !found.SameObject(ours) {
-		scope.blocked = blocker.Deletion(engineRetry, "VM %s (%s) is not marked as this machine's: its comment is %q. "+
+// whyNotDeleted is why a VM must not be deleted for the machine; nil if it may be.
+func whyNotDeleted(scope *machineScope, vm *engine.VM) *blocker.Error {
+	if ours := ownerOf(scope.olvmMachine); !owns(ours, vm) {
+		return blocker.Deletion(engineRetry, "VM %s (%s) is not marked as this machine's: its comment is %q. "+
 			"To delete it write %q there; to keep it remove the finalizer %s from this object (addresses of IPAM "+
 			"providers are given back then)",
 			vm.Name, vm.ID, vm.CommentText(), ours.Comment(), infrav1.MachineFinalizer)
-	} else if vm.DeleteProtected != nil && *vm.DeleteProtected && !scope.fromInventory() {
+	}
+
+	if vm.DeleteProtected != nil && *vm.DeleteProtected && !scope.fromInventory() {
 		// Before it is powered off for nothing.
-		scope.blocked = blocker.Deletion(engineRetry, "VM %s (%s) is protected against deletion; to delete it turn "+
+		return blocker.Deletion(engineRetry, "VM %s (%s) is protected against deletion; to delete it turn "+
 			"Delete Protection off in the engine", vm.Name, vm.ID)
 	}
+
+	return nil
 }
 
 // reconcileDestroy submits the run that destroys where one is needed, and releases the object when nothing is left.

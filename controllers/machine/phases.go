@@ -273,11 +273,16 @@ func (s *machineScope) givenToVM(ctx context.Context) (addressing.Addresses, err
 			Message: "the record of the VM's addresses is lost, and the engine, which knows them, cannot be asked"}
 	}
 
-	vm, err := s.engine.session.VMInFull(ctx, providerIDToVM(s.olvmMachine.Spec.ProviderID))
-	if engine.IsNotFound(err) {
+	id := providerIDToVM(s.olvmMachine.Spec.ProviderID)
+	vm, err := s.engine.session.VMInFull(ctx, id)
+
+	switch {
+	case engine.IsNotFound(err):
 		return nil, nil
-	} else if err != nil {
+	case err != nil:
 		return nil, err
+	case !owns(ownerOf(s.olvmMachine), vm):
+		return nil, notOwned(ownerOf(s.olvmMachine), id)
 	}
 
 	return addressesIn(vm.Initialization, s.network.nics), nil
@@ -391,6 +396,18 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 	}
 
 	scope.vm.seen, scope.vm.missing = vm, vm == nil
+	if err := r.reconcileForeign(ctx, scope); err != nil {
+		scope.vm.seen, scope.vm.err = nil, err
+		return engineRetry, nil
+	}
+
+	if scope.vm.foreign != nil {
+		scope.vm.seen = nil
+		r.watcher.Unwatch(scope.workspace.Key())
+
+		return vmSteady, nil
+	}
+
 	if vm != nil && vm.ChangesWait {
 		if settings, err := scope.engine.session.VMSettings(ctx, id); err == nil { // the next pass tries again
 			_, scope.vm.waits = settings.Waiting()
@@ -452,7 +469,7 @@ func (r *Reconciler) reconcileConfiguration(
 	ctx context.Context, scope *machineScope,
 ) (time.Duration, error) {
 	if scope.engine.session == nil || scope.network.err != nil || scope.waiting != nil ||
-		scope.workspace.StateErr != nil || scope.claim.err != nil {
+		scope.workspace.StateErr != nil || scope.claim.err != nil || scope.vm.foreign != nil {
 		return 0, nil
 	}
 
@@ -501,12 +518,6 @@ func (r *Reconciler) input(ctx context.Context, scope *machineScope) (*desired.I
 		return nil, vmSteady, nil
 	}
 
-	claimed, err := r.claimedVM(ctx, scope)
-	if err != nil {
-		scope.vm.err = err
-		return nil, engineRetry, nil
-	}
-
 	return &desired.Input{
 		Role:              placement.RoleOf(scope.machine),
 		Service:           support.ServiceOf(scope.machine),
@@ -517,7 +528,7 @@ func (r *Reconciler) input(ctx context.Context, scope *machineScope) (*desired.I
 		Cluster:           scope.olvmCluster.Spec,
 		VMName:            scope.machine.Name,
 		Owner:             ownerOf(scope.olvmMachine),
-		ClaimedVM:         claimed,
+		ClaimedVM:         scope.claimedVM(),
 		NICs:              scope.network.nics,
 		Addresses:         scope.network.addresses,
 		Bootstrap:         scope.bootstrap,
@@ -582,7 +593,7 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *machineScope) (tim
 	state := scope.workspace.State
 	err := scope.workspace.Apply(ctx, workspace.Request{
 		Facts: workspace.Facts{
-			Ready:    scope.desired.built != nil && scope.vm.err == nil,
+			Ready:    scope.desired.built != nil && scope.vm.err == nil && scope.vm.foreign == nil,
 			Digest:   scope.desired.digest,
 			Drifted:  scope.desired.leftGroup,
 			MayExist: scope.olvmMachine.Spec.ProviderID != "",

@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"slices"
+
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -68,9 +70,12 @@ type networkFacts struct {
 
 // vmFacts are what the engine has of the VM.
 type vmFacts struct {
-	// seen is nil where the engine has no VM, or was not asked; missing reports that it answered and has none.
+	// seen is nil if the engine has no VM, was not asked, or has one that is not the machine's; missing reports that it
+	// answered and has none.
 	seen    *engine.VM
 	missing bool
+	// foreign is why the VM is left alone; nil if it is the machine's.
+	foreign *blocker.Error
 	// host is the name of the host that it runs on; empty where it runs on none, or the name is not known.
 	host string
 	// waits are the settings that wait for the next start.
@@ -107,6 +112,30 @@ type desiredFacts struct {
 
 // supports reports whether the machine is of a support service. The infrastructure of the cluster may need it.
 func (s *machineScope) supports() bool { return support.MachineOf(s.olvmMachine) != nil }
+
+// vmIDs are the IDs of all VMs that the object, its state and its claim name; more than one only if somebody has edited
+// one of them.
+func (s *machineScope) vmIDs() []engine.ID {
+	ids := []engine.ID{providerIDToVM(s.olvmMachine.Spec.ProviderID), engine.ID(s.workspace.State.VMID())}
+	if s.claim.object != nil && s.claim.err == nil {
+		ids = append(ids, engine.ID(s.claim.object.Spec.VMID))
+	}
+
+	return unique(ids)
+}
+
+// unique returns the IDs without empty ones, each once, in their order.
+func unique(ids []engine.ID) []engine.ID {
+	var out []engine.ID
+
+	for _, id := range ids {
+		if id != "" && !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+
+	return out
+}
 
 // vmID of the machine: recorded on the object, or known from the state a moment earlier. A machine that takes its VM
 // from an inventory has it as soon as the engine has confirmed the claim.

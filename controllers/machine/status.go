@@ -363,6 +363,8 @@ func setAppliedCondition(scope *machineScope) {
 
 	applied := ws.State != nil && ws.State.AppliedDigest != ""
 	switch {
+	case scope.vm.foreign != nil:
+		condition.Reason, condition.Message = scope.vm.foreign.Reason, scope.vm.foreign.Error()
 	case ws.Action.Kind == workspace.None && ws.Action.Reason == infrav1.AppliedReason:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.AppliedReason
 	case ws.StateErr != nil:
@@ -415,6 +417,9 @@ func setRunningCondition(scope *machineScope) {
 
 	vm := scope.vm.seen
 	switch {
+	case scope.vm.foreign != nil:
+		condition.Status, condition.Reason = metav1.ConditionUnknown, scope.vm.foreign.Reason
+		condition.Message = "InfrastructureApplied says why the VM is left alone"
 	case scope.vm.missing && scope.olvmMachine.Spec.ProviderID != "":
 		condition.Reason = infrav1.VirtualMachineNotFoundReason
 		condition.Message = fmt.Sprintf(

@@ -32,9 +32,11 @@ type machineSubject struct {
 	owner   *infrav1.OLVMMachine
 	session *engine.Client
 	config  engine.Config
-	// dataCenter is the name of the data center, and vmID the VM that is known; empty where none is.
+	// dataCenter is the name of the data center, and vmID the VM that is known; empty where none is. vmIDs are all that
+	// the object, its state and its claim name.
 	dataCenter string
 	vmID       engine.ID
+	vmIDs      []engine.ID
 
 	// built is what is asked for, and bootstrap the user data that it was made of. They are only set for Render.
 	built     *desired.Built
@@ -53,6 +55,7 @@ func (r *Reconciler) subject(scope *machineScope) *machineSubject {
 		config:     scope.engine.config,
 		dataCenter: scope.olvmCluster.Spec.OLVMDatacenterName,
 		vmID:       scope.vmID(),
+		vmIDs:      scope.vmIDs(),
 		built:      scope.desired.built,
 	}
 	if scope.bootstrap != nil {
@@ -65,6 +68,12 @@ func (r *Reconciler) subject(scope *machineScope) *machineSubject {
 // Render renders the machine. Until a run has ended well, what an interrupted one may have made is looked for and
 // adopted. The files are not rendered before the turn of the run: a thousand jobs may wait.
 func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (workspace.Configuration, error) {
+	// The run may have waited since the VM was looked at.
+	ids := unique(append(s.vmIDs, engine.ID(state.VMID())))
+	if err := checkOwned(ctx, s.session, ownerOf(s.owner), ids); err != nil {
+		return workspace.Configuration{}, err
+	}
+
 	hadVM := s.owner.Spec.ProviderID != ""
 	out := workspace.Configuration{
 		Owner:   ownerOf(s.owner).Comment(),
@@ -89,12 +98,12 @@ func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (work
 
 	out.Fresh = out.Fresh && found == nil
 	out.Whole = out.Fresh && len(s.owner.Spec.VirtualMachine.DataDisks) == 0
-	if out.Files, err = s.built.Files(ctx, s.session, found); err != nil {
+	if out.Configuration, err = s.built.Configuration(ctx, s.session, found); err != nil {
 		return out, err
 	}
 
 	if s.owner.Spec.FromInventory != nil && hadVM && state.VMID() == "" {
-		out.Files, err = s.takenOver(ctx, out.Files)
+		out.Configuration, err = s.takenOver(ctx, out.Configuration)
 	}
 
 	return out, err
@@ -106,10 +115,12 @@ func keepsVM(address string) bool {
 }
 
 // takenOver adds imports of what the state has lost of a VM that was taken over before.
-func (s *machineSubject) takenOver(ctx context.Context, files render.Files) (render.Files, error) {
+func (s *machineSubject) takenOver(
+	ctx context.Context, configuration render.Configuration,
+) (render.Configuration, error) {
 	vm, err := s.session.VM(ctx, s.vmID)
 	if err != nil {
-		return nil, err
+		return render.Configuration{}, err
 	}
 
 	imports := map[render.Address]string{render.AdoptedVMAddress: vm.ID.String()}
@@ -117,7 +128,7 @@ func (s *machineSubject) takenOver(ctx context.Context, files render.Files) (ren
 		imports[render.StartAddress] = vm.ID.String()
 	}
 
-	return files.Adopting(imports), nil
+	return configuration.Adopting(imports), nil
 }
 
 // existing finds the machine's VM in the engine by its name, with what belongs to it; nil where there is none. The VM
@@ -199,11 +210,20 @@ func (s *machineSubject) Outdated(current client.Object) bool {
 	return !equality.Semantic.DeepEqual(rendered, machine.Spec)
 }
 
-// RenderDestroy renders the provider alone.
-func (s *machineSubject) RenderDestroy(context.Context) (workspace.Configuration, error) {
-	files, err := render.DestroyFiles(connection.RenderEngine(s.session, s.config))
+// RenderDestroy renders the provider alone. It looks once more whether the VMs are the machine's: the run may have
+// waited.
+func (s *machineSubject) RenderDestroy(ctx context.Context) (workspace.Configuration, error) {
+	if err := checkOwned(ctx, s.session, ownerOf(s.owner), s.vmIDs); err != nil {
+		return workspace.Configuration{}, err
+	}
 
-	return workspace.Configuration{Files: files, Secrets: []string{s.config.Password}}, err
+	configuration, err := render.DestroyConfiguration(connection.RenderEngine(s.session, s.config))
+
+	return workspace.Configuration{
+		Configuration: configuration,
+		Owner:         ownerOf(s.owner).Comment(),
+		Secrets:       []string{s.config.Password},
+	}, err
 }
 
 // Unblock removes the snapshots of the VM, which would go with it anyway, so that its data disks can be detached. The

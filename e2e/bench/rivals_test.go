@@ -307,12 +307,12 @@ func (j job) forking(machine render.Machine) (create, remove func(name string) e
 
 		machine := machine
 		machine.Name = name
-		files, err := render.MachineFiles(machine)
+		configuration, err := render.MachineConfiguration(machine)
 		if err != nil {
 			return err
 		}
 
-		for file, content := range files {
+		for file, content := range configuration.Files {
 			path := filepath.Join(j.Dir, name, filepath.FromSlash(file))
 			err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, content, 0o600))
 			if err != nil {

@@ -137,7 +137,7 @@ func (s *subject) Render(ctx context.Context, state *tfstate.State) (workspace.C
 
 	out.Fresh = state == nil && found == nil
 	var err error
-	out.Files, err = s.built.Files(ctx, s.session, found)
+	out.Configuration, err = s.built.Configuration(ctx, s.session, found)
 
 	return out, err
 }
@@ -158,12 +158,12 @@ func (s *subject) guard(change terraform.Change) string {
 
 // RenderDestroy renders the provider alone.
 func (s *subject) RenderDestroy(context.Context) (workspace.Configuration, error) {
-	files, err := render.DestroyFiles(connection.RenderEngine(s.session, s.config))
+	configuration, err := render.DestroyConfiguration(connection.RenderEngine(s.session, s.config))
 
 	return workspace.Configuration{
-		Files:   files,
-		Owner:   s.vm.owner().Comment(),
-		Secrets: []string{s.config.Password, string(s.vm.Data)},
+		Configuration: configuration,
+		Owner:         s.vm.owner().Comment(),
+		Secrets:       []string{s.config.Password, string(s.vm.Data)},
 	}, err
 }
 

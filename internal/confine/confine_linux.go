@@ -1,4 +1,4 @@
-package terraform
+package confine
 
 import (
 	"errors"
@@ -13,41 +13,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// landlockVersion is that of the kernel's Landlock for an executable, 0 where runs of it cannot be confined.
-func landlockVersion(executable string) int {
-	if !isBinary(executable) {
-		return 0
-	}
-
+// Version is that of the kernel's Landlock; 0 if it has none, or a filter of system calls denies it.
+func Version() int {
 	version, err := landlock.LandlockGetABIVersion()
-	if err != nil { // an old kernel, one without Landlock, or a filter of system calls
+	if err != nil {
 		return 0
 	}
 
 	return version
 }
 
-// confined has do start its processes on a thread whose children can use dir and the executor, and nothing else. The
-// thread ends with do, and its restrictions with it: no other thread of this process is restricted.
-func (x *Executor) confined(dir string, do func() error) error {
-	if x.landlock == 0 {
-		return do()
-	}
-
+// Start calls start on a thread that the rules restrict for good: the processes that start begins are restricted as
+// well. The thread ends with the call, and no other thread of this process is restricted. An error of the restriction
+// means that start was not called.
+func Start(rules Rules, start func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // and never unlocked, so that no other goroutine gets this thread
 		defer func() {
-			if problem := recover(); problem != nil { // the runner's guard is on another goroutine
-				done <- fmt.Errorf("the run panicked: %v\n%s", problem, debug.Stack())
+			if problem := recover(); problem != nil { // the caller's guard is on another goroutine
+				done <- fmt.Errorf("it panicked: %v\n%s", problem, debug.Stack())
 			}
 		}()
-		if err := restrictThread(x.landlock, x.executable.Path, dir); err != nil {
-			done <- fmt.Errorf("failed to confine the executor to its working directory: %w", err)
+		if err := restrictThread(Version(), rules); err != nil {
+			done <- fmt.Errorf("failed to confine the process: %w", err)
 			return
 		}
 
-		done <- do()
+		done <- start()
 	}()
 
 	return <-done
@@ -55,25 +48,20 @@ func (x *Executor) confined(dir string, do func() error) error {
 
 // Rights to files.
 const (
-	mayRead    = landlock.AccessFSReadFile | landlock.AccessFSReadDir
-	mayExecute = landlock.AccessFSExecute | mayRead
-	// mayWork is all that a run does in its working directory. It executes nothing there, and makes no links, which
-	// others would follow to where it may not go.
+	mayRead = landlock.AccessFSReadFile | landlock.AccessFSReadDir
+	mayRun  = landlock.AccessFSExecute | mayRead
 	mayWork = mayRead | landlock.AccessFSWriteFile | landlock.AccessFSTruncate | landlock.AccessFSRemoveDir |
-		landlock.AccessFSRemoveFile |
-		landlock.AccessFSMakeDir | landlock.AccessFSMakeReg
-	mayUse = landlock.AccessFSReadFile | landlock.AccessFSWriteFile
+		landlock.AccessFSRemoveFile | landlock.AccessFSMakeDir | landlock.AccessFSMakeReg
+	mayServe = mayWork | landlock.AccessFSMakeSock
+	mayUse   = landlock.AccessFSReadFile | landlock.AccessFSWriteFile
 
 	// ofFiles are the rights that a rule for a file, and not for a folder, can have.
 	ofFiles = landlock.AccessFSExecute | landlock.AccessFSReadFile | landlock.AccessFSWriteFile |
 		landlock.AccessFSTruncate
 )
 
-// libraries are where programs that are not static find what they are linked with. There are no secrets.
-var libraries = []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64"}
-
 // handled are the rights that a kernel with that version of Landlock can deny.
-func handled(version int) landlock.RulesetAttr {
+func handled(version int, signals bool) landlock.RulesetAttr {
 	attr := landlock.RulesetAttr{HandledAccessFS: landlock.AccessFSMakeSym<<1 - 1}
 	if version >= 2 {
 		attr.HandledAccessFS |= landlock.AccessFSRefer
@@ -92,17 +80,18 @@ func handled(version int) landlock.RulesetAttr {
 	}
 
 	if version >= 6 {
-		// Signals are not scoped: go-plugin sends signal 0 to the process of the provider, which is this one, to see
-		// whether it lives, and gives the provider up where it may not.
 		attr.Scoped = landlock.ScopeAbstractUnixSocket
+		if !signals {
+			attr.Scoped |= landlock.ScopeSignal
+		}
 	}
 
 	return attr
 }
 
 // restrictThread takes rights from the calling thread, for good.
-func restrictThread(version int, executable, dir string) error {
-	attr := handled(version)
+func restrictThread(version int, rules Rules) error {
+	attr := handled(version, rules.Signals)
 	ruleset, err := landlock.LandlockCreateRuleset(&attr, 0)
 	if err != nil {
 		return fmt.Errorf("failed to make the rules: %w", err)
@@ -110,14 +99,27 @@ func restrictThread(version int, executable, dir string) error {
 
 	defer func() { _ = unix.Close(ruleset) }()
 
-	rules := map[string]uint64{executable: mayExecute, dir: mayWork, os.DevNull: mayUse}
-	for _, library := range libraries {
-		rules[library] = mayExecute
+	for _, some := range []struct {
+		paths  []string
+		rights uint64
+	}{
+		{rules.Run, mayRun}, {rules.Read, mayRead}, {rules.Work, mayWork}, {rules.Sockets, mayServe},
+		{[]string{os.DevNull}, mayUse},
+	} {
+		for _, path := range some.paths {
+			err := allow(ruleset, path, some.rights&attr.HandledAccessFS)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
 	}
 
-	for path, rights := range rules {
-		if err := allow(ruleset, path, rights&attr.HandledAccessFS); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+	if attr.HandledAccessNet != 0 {
+		for _, port := range rules.Connect {
+			rule := landlock.NetPortAttr{AllowedAccess: landlock.AccessNetConnectTCP, Port: uint64(port)}
+			if err := landlock.LandlockAddNetPortRule(ruleset, &rule, 0); err != nil {
+				return fmt.Errorf("failed to allow port %d: %w", port, err)
+			}
 		}
 	}
 

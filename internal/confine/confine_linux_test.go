@@ -1,4 +1,4 @@
-package terraform
+package confine
 
 import (
 	"testing"
@@ -12,7 +12,7 @@ import (
 // rights that it does not know.
 func TestWhatAKernelCanDeny(t *testing.T) {
 	for version := 1; version <= 7; version++ {
-		attr := handled(version)
+		attr := handled(version, false)
 		for name, right := range map[string]struct {
 			denied bool
 			since  int
@@ -31,6 +31,8 @@ func TestWhatAKernelCanDeny(t *testing.T) {
 			}
 		}
 
-		check.Equal(t, "signals are scoped", attr.Scoped&landlock.ScopeSignal != 0, false)
+		check.Equal(t, "signals are denied", attr.Scoped&landlock.ScopeSignal != 0, version >= 6)
+		check.Equal(t, "signals are denied although they are allowed",
+			handled(version, true).Scoped&landlock.ScopeSignal != 0, false)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 // claimed takes over a VM that exists, as it is.
@@ -35,7 +34,7 @@ func (r *machineResolver) claimed(ctx context.Context) error {
 			vm.Name, r.in.Cluster.OLVMDatacenterName)
 	}
 
-	r.out.Claimed = &render.ClaimedVM{ID: vm.ID.String(), Name: vm.Name}
+	r.out.ClaimedVMID = vm.ID.String()
 	r.out.ClusterID, r.out.TemplateID = clusters[at].ID.String(), engine.RefID(vm.Template).String()
 	r.from = &engine.Template{ID: engine.RefID(vm.Template)}
 	if vm.OS != nil {

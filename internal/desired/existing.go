@@ -150,19 +150,19 @@ func (e *Existing) dataDisks(ctx context.Context, session *engine.Client, wanted
 	return nil
 }
 
-// adopt adds imports of what exists to the files of a machine.
+// adopt adds imports of what exists to the configuration of a machine.
 func (e *Existing) adopt(
-	ctx context.Context, session *engine.Client, files render.Files, machine render.Machine,
-) (render.Files, error) {
+	ctx context.Context, session *engine.Client, configuration render.Configuration, machine render.Machine,
+) (render.Configuration, error) {
 	if err := e.memberships(ctx, session, engine.ID(machine.ClusterID), machine.AffinityGroups); err != nil {
-		return nil, err
+		return render.Configuration{}, err
 	}
 
 	if err := e.devices(ctx, session, machine); err != nil {
-		return nil, err
+		return render.Configuration{}, err
 	}
 
-	return files.Adopting(e.imports), nil
+	return configuration.Adopting(e.imports), nil
 }
 
 // devices finds watchdog, host devices and mediated devices that the VM has already.

@@ -76,7 +76,7 @@ func TestOnlyWhatTheVMHasIsImported(t *testing.T) {
 		AffinityGroups:  map[string]string{"in": group.ID.String(), "out": other.ID.String(), "gone": "x"},
 		HostDevices:     []string{"pci_0"},
 	}
-	_, err = found.adopt(ctx, s.client, render.Files{}, machine)
+	_, err = found.adopt(ctx, s.client, render.Configuration{Files: render.Files{}}, machine)
 	check.Error(t, err, "")
 	check.Equal(t, "what the run adopts", found.imports, map[render.Address]string{
 		render.WatchdogAddress:          id + "/" + watchdog.ID.String(),
@@ -85,7 +85,7 @@ func TestOnlyWhatTheVMHasIsImported(t *testing.T) {
 	})
 
 	clear(found.imports)
-	_, err = found.adopt(ctx, s.client, render.Files{}, render.Machine{ClusterID: machine.ClusterID})
+	_, err = found.adopt(ctx, s.client, render.Configuration{Files: render.Files{}}, render.Machine{ClusterID: machine.ClusterID})
 	check.Error(t, err, "")
 	check.Equal(t, "what a machine adopts that asks for none of it", len(found.imports), 0)
 }
@@ -315,7 +315,7 @@ func TestAClaimedVMIsTakenAsItIs(t *testing.T) {
 
 	built, err := s.build(t, claim)
 	check.Error(t, err, "")
-	check.Equal(t, "VM", *built.Machine.Claimed, render.ClaimedVM{ID: vm.ID.String(), Name: "pooled-1"})
+	check.Equal(t, "VM", built.Machine.ClaimedVMID, vm.ID.String())
 	check.Equal(t, "cluster", built.Machine.ClusterID, engine.RefID(vm.Cluster).String())
 	check.Equal(t, "template", built.Machine.TemplateID, engine.RefID(vm.Template).String())
 	check.Equal(t, "name of the cluster", built.Names.ClusterName, "Default")

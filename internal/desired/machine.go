@@ -78,7 +78,7 @@ type Input struct {
 
 // Built is a machine as it should be in the engine.
 type Built struct {
-	// Machine is what is rendered. Files are made of it when a run begins, and not before: a thousand runs may wait.
+	// Machine is what is rendered when a run begins, and not before: a thousand runs may wait.
 	Machine render.Machine
 	// Names that were resolved, with their UUIDs, for the status.
 	Names *infrav1.OLVMStatus
@@ -120,14 +120,16 @@ func Build(ctx context.Context, client *engine.Client, in Input) (*Built, error)
 	return &Built{Machine: r.out, Names: r.names}, nil
 }
 
-// Files renders the machine, with imports of what the engine has of it already; existing is nil for nothing.
-func (b *Built) Files(ctx context.Context, client *engine.Client, existing *Existing) (render.Files, error) {
-	files, err := render.MachineFiles(b.Machine)
+// Configuration renders the machine, with imports of what the engine has of it already; existing is nil for nothing.
+func (b *Built) Configuration(
+	ctx context.Context, client *engine.Client, existing *Existing,
+) (render.Configuration, error) {
+	configuration, err := render.MachineConfiguration(b.Machine)
 	if err != nil || existing == nil {
-		return files, err
+		return configuration, err
 	}
 
-	return existing.adopt(ctx, client, files, b.Machine)
+	return existing.adopt(ctx, client, configuration, b.Machine)
 }
 
 // machineResolver resolves one machine, step by step.

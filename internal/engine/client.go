@@ -43,10 +43,10 @@ const (
 	unreachableMemory = time.Second
 )
 
-// authRetry are the pauses after each refusal of credentials; the last one repeats. oVirt's internal domain locks a
-// user after five failures: the first tries tell a short disturbance from a wrong password, the rest must not add up.
-// Corrected credentials make another client and do not wait.
-var authRetry = []time.Duration{30 * time.Second, 2 * time.Minute, time.Hour}
+// authRetry are the pauses after each refusal of credentials; the last one repeats. The first try tells a short
+// disturbance from a wrong password; the rest come as seldom as refusals are forgotten. Corrected credentials make
+// another client, which waits only if a user has had too many refusals.
+var authRetry = []time.Duration{30 * time.Second, guessPeriod}
 
 // directoryRetry are the pauses for users of another domain. The engine has the same words for a wrong password and for
 // a directory server that is down, so that no pause is long.
@@ -108,6 +108,11 @@ type Config struct {
 	Filtered bool
 	// Timeout of one request; 0 means DefaultTimeout.
 	Timeout time.Duration
+	// Token returns the token of a session that somebody else holds, who logs in and out; Username and Password are not
+	// used then. refused is a token that the engine did not accept; empty the first time. nil logs in.
+	Token func(ctx context.Context, refused string) (string, error)
+	// Observe is called with what the metrics count; nil counts it in this process.
+	Observe func(Observation)
 }
 
 // Client is an authenticated session with one engine.
@@ -117,11 +122,13 @@ type Client struct {
 	http *http.Client
 	now  func() time.Time
 
-	mu    sync.Mutex
-	token string
+	mu             sync.Mutex
+	token, refused string // refused is the last token that the engine did not accept
 
 	// loggingIn is held during a login and guards what follows.
 	loggingIn     lock
+	guesses       *guesses   // of all clients of this process
+	accepted      bool       // reports that the engine has accepted the credentials before
 	authErr       *AuthError // the last refusal; until its RetryAt no login is tried
 	authFailures  int
 	unreachable   error // the last login that found no engine, at unreachableAt
@@ -163,11 +170,18 @@ func New(cfg Config) (*Client, error) {
 		IdleConnTimeout:       60 * time.Second,
 	}
 
+	observe := cfg.Observe
+	if observe == nil {
+		observe = Observation.Count
+	}
+
 	return &Client{
 		cfg:  cfg,
 		base: base,
-		http: &http.Client{Transport: measured{transport}, CheckRedirect: noRedirects},
+		http: &http.Client{Transport: measured{transport, observe}, CheckRedirect: noRedirects},
 		now:  time.Now,
+
+		guesses: &guesses{},
 	}, nil
 }
 
@@ -228,12 +242,25 @@ func (c *Client) login(ctx context.Context) (string, error) {
 		return token, nil // the one before us got it
 	}
 
+	if c.cfg.Token != nil {
+		return c.borrow(ctx)
+	}
+
 	if c.unreachable != nil && c.now().Sub(c.unreachableAt) < unreachableMemory {
 		return "", c.unreachable
 	}
 
 	if c.authErr != nil && c.now().Before(c.authErr.RetryAt) {
 		return "", c.authErr
+	}
+
+	user, begun := userKey(c.base.Host, c.cfg.Username), c.now()
+
+	guess := !c.accepted
+	if guess {
+		if retryAt, ok := c.guesses.begin(ctx, user, begun); !ok {
+			return "", &AuthError{Username: c.cfg.Username, Message: tooManyGuesses(c.cfg.Username), RetryAt: retryAt}
+		}
 	}
 
 	form := url.Values{
@@ -257,6 +284,10 @@ func (c *Client) login(ctx context.Context) (string, error) {
 			c.unreachable, c.unreachableAt = err, c.now()
 		}
 
+		if guess {
+			c.guesses.unanswered(user, begun)
+		}
+
 		return "", err
 	}
 
@@ -266,15 +297,48 @@ func (c *Client) login(ctx context.Context) (string, error) {
 			message = http.StatusText(status)
 		}
 
+		c.accepted = false
+		c.guesses.refused(ctx, user, guess, begun)
+
 		return "", c.refuse(c.shown(message))
 	}
 
+	c.accepted = true
+	c.guesses.accepted(ctx, user, begun)
 	c.authErr, c.authFailures, c.unreachable = nil, 0, nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.token = reply.AccessToken
 
 	return c.token, nil
+}
+
+// borrow takes the token of a session that somebody else holds; loggingIn is held.
+func (c *Client) borrow(ctx context.Context) (string, error) {
+	c.mu.Lock()
+	refused := c.refused
+	c.mu.Unlock()
+
+	token, err := c.cfg.Token(ctx, refused)
+	if err != nil {
+		return "", err
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.token = token
+
+	return token, nil
+}
+
+// Token returns the token of the session, for a process that has no credentials, and logs in if there is none. refused
+// is a token that the engine did not accept, or empty.
+func (c *Client) Token(ctx context.Context, refused string) (string, error) {
+	if refused != "" {
+		c.dropToken(refused)
+	}
+
+	return c.login(ctx)
 }
 
 // refuse remembers a refusal of the credentials; loggingIn is held.
@@ -331,8 +395,16 @@ func (c *Client) dropToken(token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.token == token {
-		c.token = ""
+		c.token, c.refused = "", token
 	}
+}
+
+// Forget drops a session that somebody else holds, and the connections to the engine.
+func (c *Client) Forget() {
+	c.mu.Lock()
+	c.token, c.refused = "", ""
+	c.mu.Unlock()
+	c.http.CloseIdleConnections()
 }
 
 // Logout ends the session on the engine. The client can be used again and logs in anew.
@@ -585,23 +657,30 @@ func (b *boundedTags) Read(into []byte) (int, error) {
 
 // boundedTokens end where there are more elements than any engine has. An empty element is few bytes on the way and
 // hundreds in memory.
+// Names and comments are made plain on the way.
 type boundedTokens struct {
 	from                   *xml.Decoder
 	depth, items, elements int
+	text                   plainText
 }
 
 // Token implements xml.TokenReader.
 func (b *boundedTokens) Token() (xml.Token, error) {
 	token, err := b.from.RawToken()
-	switch token.(type) {
+	switch read := token.(type) {
 	case xml.StartElement:
 		b.depth++
 		b.elements++
 		if b.depth == 2 {
 			b.items++
 		}
+
+		b.text = plainTextOf(read.Name.Local)
 	case xml.EndElement:
 		b.depth--
+		b.text = plainText{}
+	case xml.CharData:
+		token = b.text.plain(read)
 	}
 
 	if b.items > maxItems || b.elements > maxElements {

@@ -398,6 +398,16 @@ func within(ctx context.Context, limit time.Duration, call func(context.Context)
 // requestMark is what comes before the mark of a request in the description of a disk.
 const requestMark = " request="
 
+// OwnerMark is the mark of the owner that the disk was made for; empty if it was made otherwise.
+func (d *Disk) OwnerMark() string {
+	mark, _, made := strings.Cut(d.Description, requestMark)
+	if !made {
+		return ""
+	}
+
+	return mark
+}
+
 // MadeFor reports whether the disk was made for that owner, and not only has the alias that one of its disks would
 // have.
 func (d *Disk) MadeFor(owner string) bool {

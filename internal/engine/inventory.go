@@ -43,7 +43,8 @@ func (n DescribedNIC) Network() string {
 	return n.Profile.Network.Name
 }
 
-// TaggedVMs lists the VMs that carry a tag themselves, in one request. Their user data is left out.
+// TaggedVMs lists the VMs that carry a tag themselves, in one request. Their user data is left out, and so are, by the
+// engine, the descriptions of their tags, which Tags has.
 func (c *Client) TaggedVMs(ctx context.Context, tag string) ([]DescribedVM, error) {
 	var list struct {
 		XMLName xml.Name      `xml:"vms"`

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -32,37 +33,77 @@ func Collectors() []prometheus.Collector {
 	return []prometheus.Collector{requestsTotal, requestSeconds, receivedBytes}
 }
 
-// measured counts requests.
-type measured struct{ next http.RoundTripper }
+// Observation is what the metrics count of a request: that it was answered, or that so many bytes of an answer were
+// read.
+type Observation struct {
+	// Engine is its host, and Resource the kind of thing that the request was about.
+	Engine, Resource string
+	// Method and Code of a request that was answered; empty for bytes.
+	Method, Code string
+	// Seconds until the first byte.
+	Seconds float64
+	// Bytes that were read.
+	Bytes int64
+}
+
+// Count adds the observation to the metrics of this process.
+func (o Observation) Count() {
+	if o.Method != "" {
+		requestSeconds.WithLabelValues(o.Engine, o.Method, o.Resource).Observe(o.Seconds)
+		requestsTotal.WithLabelValues(o.Engine, o.Method, o.Resource, o.Code).Inc()
+	}
+
+	if o.Bytes > 0 {
+		receivedBytes.WithLabelValues(o.Engine, o.Resource).Add(float64(o.Bytes))
+	}
+}
+
+// measured counts requests. observe is called with each observation.
+type measured struct {
+	next    http.RoundTripper
+	observe func(Observation)
+}
 
 // RoundTrip implements http.RoundTripper.
 func (m measured) RoundTrip(r *http.Request) (*http.Response, error) {
 	resource, begin := resourceOf(r.URL.Path), time.Now()
 	response, err := m.next.RoundTrip(r)
-	requestSeconds.WithLabelValues(r.URL.Host, r.Method, resource).Observe(time.Since(begin).Seconds())
-	code := "error"
+	seen := Observation{Engine: r.URL.Host, Resource: resource, Method: r.Method, Code: "error"}
+	seen.Seconds = time.Since(begin).Seconds()
+
 	if err == nil {
-		code = strconv.Itoa(response.StatusCode)
-		response.Body = counted{response.Body, receivedBytes.WithLabelValues(r.URL.Host, resource)}
+		seen.Code = strconv.Itoa(response.StatusCode)
+		response.Body = &counted{ReadCloser: response.Body, done: func(bytes int64) {
+			m.observe(Observation{Engine: seen.Engine, Resource: resource, Bytes: bytes})
+		}}
 	}
 
-	requestsTotal.WithLabelValues(r.URL.Host, r.Method, resource, code).Inc()
+	m.observe(seen)
 
 	return response, err
 }
 
-// counted counts the bytes that are read of an answer.
+// counted counts the bytes that are read of an answer until it is closed.
 type counted struct {
 	io.ReadCloser
-	bytes prometheus.Counter
+	bytes int64
+	done  func(bytes int64)
+	once  sync.Once
 }
 
 // Read implements io.Reader.
-func (c counted) Read(p []byte) (int, error) {
+func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
-	c.bytes.Add(float64(n))
+	c.bytes += int64(n)
 
 	return n, err
+}
+
+// Close implements io.Closer.
+func (c *counted) Close() error {
+	c.once.Do(func() { c.done(c.bytes) })
+
+	return c.ReadCloser.Close()
 }
 
 // resourceOf is the kind of thing that a path is about: vms/nics for /ovirt-engine/api/vms/UUID/nics. IDs would make a

@@ -70,7 +70,7 @@ func (c *Client) DeleteTag(ctx context.Context, id ID) error {
 	return nil
 }
 
-// VMTags lists the tags of a VM.
+// VMTags lists the tags of a VM. The engine leaves their descriptions out; Tags has them.
 func (c *Client) VMTags(ctx context.Context, vmID ID) ([]Tag, error) {
 	var list tagList
 	if err := c.get(ctx, vmPath(vmID)+"/tags", nil, &list); err != nil {

@@ -43,9 +43,17 @@ func (c *Client) VMsByID(ctx context.Context, ids []ID) ([]VM, error) {
 	var out []VM
 
 	for some := range slices.Chunk(ids, mostIDs) {
-		terms := make([]string, 0, len(some))
+		var terms []string
+
 		for _, id := range some {
-			terms = append(terms, "id="+id.String())
+			// One that is no UUID is the ID of no VM, and would change the meaning of the search.
+			if _, err := ParseID(id.String()); err == nil {
+				terms = append(terms, "id="+id.String())
+			}
+		}
+
+		if len(terms) == 0 {
+			continue
 		}
 
 		found, err := c.listVMs(ctx, url.Values{"search": {strings.Join(terms, " or ")}})

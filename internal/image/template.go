@@ -104,7 +104,7 @@ func (s *subject) owner() string { return "capolvm image " + s.run }
 
 // Render renders the template with a VM of a name that no other run has.
 func (s *subject) Render(context.Context, *tfstate.State) (workspace.Configuration, error) {
-	files, err := render.ImageFiles(render.Image{
+	configuration, err := render.ImageConfiguration(render.Image{
 		Engine:      s.engine,
 		Name:        s.template.Name,
 		Description: s.template.Description,
@@ -120,10 +120,10 @@ func (s *subject) Render(context.Context, *tfstate.State) (workspace.Configurati
 	}
 
 	return workspace.Configuration{
-		Files:   files,
-		Owner:   s.owner(),
-		Secrets: []string{s.engine.Password},
-		Fresh:   true,
+		Configuration: configuration,
+		Owner:         s.owner(),
+		Secrets:       []string{s.engine.Password},
+		Fresh:         true,
 		Applied: func(_ context.Context, address, id string) {
 			if address == render.TemplateAddress.String() {
 				s.made = id
@@ -134,9 +134,13 @@ func (s *subject) Render(context.Context, *tfstate.State) (workspace.Configurati
 
 // RenderDestroy renders the provider alone.
 func (s *subject) RenderDestroy(context.Context) (workspace.Configuration, error) {
-	files, err := render.DestroyFiles(s.engine)
+	configuration, err := render.DestroyConfiguration(s.engine)
 
-	return workspace.Configuration{Files: files, Owner: s.owner(), Secrets: []string{s.engine.Password}}, err
+	return workspace.Configuration{
+		Configuration: configuration,
+		Owner:         s.owner(),
+		Secrets:       []string{s.engine.Password},
+	}, err
 }
 
 // Outdated is false: no object asks for the template.

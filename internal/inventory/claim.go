@@ -128,6 +128,16 @@ func ConfirmedID(claim infrav1.InventoryClaim) string {
 	return claim.ID + "/" + claim.MachineName
 }
 
+// Readable reports whether the mark says whose a VM is. A mark that cannot be read neither gives a VM to anybody nor
+// takes it from anybody.
+func (m Mark) Readable() bool { return m.ID != "" }
+
+// unreadable is the error about a mark that cannot be read.
+func unreadable(vm engine.ID) error {
+	return fmt.Errorf("the description of the tag %s is not that of a claim, so it is not known whose VM %s is; "+
+		"correct the description, or delete the tag if nobody has the VM", TagName(vm), vm)
+}
+
 // sameClaim reports whether a mark is that of a claim: it has its ID.
 func (m Mark) sameClaim(claim infrav1.InventoryClaim) bool { return m.ID == claim.ID }
 
@@ -198,6 +208,8 @@ func (m *Marker) Ensure(
 	switch {
 	case len(marks) == 0:
 		return m.lost(ctx, marks, claim)
+	case !marks[0].mark.Readable():
+		return ClaimPending, Mark{}, unreadable(vm.ID)
 	case !marks[0].mark.sameClaim(claim):
 		if owner != nil && owned && has.SameObject(*owner) && marks[0].mark.Machine != "" {
 			// Its request took long: the other sees whose machine has the VM, and gives way. Until then neither has it.
@@ -228,6 +240,8 @@ func (m *Marker) tag(
 	switch {
 	case err != nil:
 		return ClaimPending, Mark{}, err
+	case len(marks) > 0 && !marks[0].mark.Readable():
+		return ClaimPending, Mark{}, unreadable(vm.ID)
 	case len(marks) > 0 && marks[0].mark.sameClaim(claim):
 		return ClaimPending, marks[0].mark, m.session.TagVM(ctx, vm.ID, marks[0].tag.ID)
 	case len(marks) > 0:
@@ -300,7 +314,7 @@ func (m *Marker) Unmark(
 
 // String describes a mark for people.
 func (m Mark) String() string {
-	if m.ID == "" {
+	if !m.Readable() {
 		return "somebody whose mark cannot be read"
 	}
 

@@ -10,16 +10,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// Owns reports whether the engine has a VM as that of a claim: its tag has the ID of the claim, or, where somebody took
-// the tag away, its comment has the mark of the machine.
-func Owns(vm engine.DescribedVM, namespace string, claim infrav1.InventoryClaim) bool {
+// Owns reports whether the engine has a VM as that of a claim: its tag has the ID of the claim, or, if somebody took
+// the tag away, its comment has the mark of the machine. A tag that cannot be read is an error.
+func Owns(vm engine.DescribedVM, namespace string, claim infrav1.InventoryClaim) (bool, error) {
 	if mark, tagged := MarkOn(vm); tagged {
-		return mark.sameClaim(claim)
+		if !mark.Readable() {
+			return false, unreadable(vm.ID)
+		}
+
+		return mark.sameClaim(claim), nil
 	}
 
 	owner, owned := ownermark.OwnerOf(vm.CommentText())
 
-	return owned && owner.SameObject(ownermark.Owner{Namespace: namespace, Name: claim.MachineName})
+	return owned && owner.SameObject(ownermark.Owner{Namespace: namespace, Name: claim.MachineName}), nil
 }
 
 // networkOf is the network configuration of an initialization; nil where it has none.

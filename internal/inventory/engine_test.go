@@ -86,7 +86,7 @@ func newSession(t *testing.T, sim *ovirtsim.Server) *engine.Client {
 
 func (s *site) pool() []engine.DescribedVM {
 	s.t.Helper()
-	vms, err := s.session.TaggedVMs(s.t.Context(), "pool")
+	vms, err := taggedVMs(s.t.Context(), s.session, "pool")
 	check.Error(s.t, err, "")
 	slices.SortFunc(vms, func(a, b engine.DescribedVM) int { return strings.Compare(a.Name, b.Name) })
 
@@ -202,7 +202,7 @@ func TestRow47RacesForTheLastVM(t *testing.T) {
 
 			group.Go(func() {
 				for side.outcome == ClaimPending {
-					vms, err := side.session.TaggedVMs(t.Context(), "pool")
+					vms, err := taggedVMs(t.Context(), side.session, "pool")
 					if err == nil {
 						side.outcome, _, err = NewMarker(t.Context(), side.session, owner.Namespace).
 							Ensure(t.Context(), vms[0], side.claim, owner, false)
@@ -360,4 +360,50 @@ func TestRebuildReplacesTheRootDisk(t *testing.T) {
 	check.Error(t, err, "")
 	check.Length(t, "VMs", all, 3)
 	check.Equal(t, "recycling", Recycling(&infrav1.OLVMInventory{}, s.vm("vm-00"), false), infrav1.RecycleRebuild)
+}
+
+// TestAMarkThatCannotBeReadChangesNothing has a claim whose tag somebody has described otherwise. Nobody gets the VM,
+// and nobody loses it.
+func TestAMarkThatCannotBeReadChangesNothing(t *testing.T) {
+	claim := infrav1.InventoryClaim{
+		ID: "one", ClusterName: "demo", Role: infrav1.RoleWorker, Group: "MachineSet/a", MachineName: "m",
+	}
+	owner := &ownermark.Owner{Namespace: "ns", Name: "m", UID: "u"}
+
+	for name, description := range map[string]string{
+		"no description": "", "another text": "of the lab", "half a mark": `{"id":"one","namespace":"ns"}`,
+	} {
+		for _, settled := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, settled %t", name, settled), func(t *testing.T) {
+				s := newSite(t, 1)
+				comment := owner.Comment()
+				s.update("vm-00", &engine.VM{Comment: &comment})
+				id := s.vm("vm-00").ID
+				tag, err := s.session.CreateTag(t.Context(), &engine.Tag{Name: TagName(id), Description: description})
+				check.Error(t, err, "")
+
+				for _, onVM := range []bool{false, true} {
+					if onVM {
+						check.Error(t, s.session.TagVM(t.Context(), id, tag.ID), "")
+					}
+
+					vm := s.vm("vm-00")
+					outcome, _, err := NewMarker(t.Context(), s.session, "ns").Ensure(t.Context(), vm, claim, owner, settled)
+					check.Error(t, err, "is not that of a claim")
+					check.Equal(t, "outcome", outcome, ClaimPending)
+
+					if onVM {
+						_, err = Owns(vm, "ns", claim)
+						check.Error(t, err, "is not that of a claim")
+					}
+				}
+
+				vm := s.vm("vm-00")
+				check.Equal(t, "comment", vm.CommentText(), comment)
+				tags, err := s.session.TagsNamed(t.Context(), TagName(id))
+				check.Error(t, err, "")
+				check.Length(t, "tags", tags, 1)
+			})
+		}
+	}
 }

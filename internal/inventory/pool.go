@@ -48,7 +48,7 @@ func Read(ctx context.Context, session *engine.Client, spec infrav1.OLVMInventor
 		return nil, err
 	}
 
-	tagged, err := session.TaggedVMs(ctx, spec.VirtualMachines.Tag)
+	tagged, err := taggedVMs(ctx, session, spec.VirtualMachines.Tag)
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +60,16 @@ func Read(ctx context.Context, session *engine.Client, spec infrav1.OLVMInventor
 	}
 
 	return out, nil
+}
+
+// taggedVMs lists the VMs that carry a tag, with the marks of claims on them.
+func taggedVMs(ctx context.Context, session *engine.Client, tag string) ([]engine.DescribedVM, error) {
+	out, err := session.TaggedVMs(ctx, tag)
+	if err != nil {
+		return nil, err
+	}
+
+	return out, describeTags(ctx, session, out)
 }
 
 // clustersOf are the clusters of a data center that the VMs of a pool may be in: that of the name, or all.

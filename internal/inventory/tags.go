@@ -31,6 +31,44 @@ func MarkDeleting(ctx context.Context, session *engine.Client, vm engine.ID) err
 // MarkedDeleting reports whether a VM is about to be deleted.
 func MarkedDeleting(tags []engine.Tag) bool { return slices.Contains(tagNames(tags), deletingTag) }
 
+// TagsOf lists the tags of a VM, those of claims with their marks.
+func TagsOf(ctx context.Context, session *engine.Client, vm engine.ID) ([]engine.Tag, error) {
+	tags, err := session.VMTags(ctx, vm)
+	if err != nil {
+		return nil, err
+	}
+
+	described := []engine.DescribedVM{{VM: engine.VM{ID: vm}, Tags: tags}}
+
+	return described[0].Tags, describeTags(ctx, session, described)
+}
+
+// describeTags adds to the tags of claims on VMs their descriptions, which are the marks. The engine tells those in the
+// list of all its tags alone, which is read only if one of the VMs has a claim.
+func describeTags(ctx context.Context, session *engine.Client, vms []engine.DescribedVM) error {
+	if !slices.ContainsFunc(vms, func(vm engine.DescribedVM) bool { return len(marksOn(vm)) > 0 }) {
+		return nil
+	}
+
+	all, err := session.Tags(ctx)
+	if err != nil {
+		return err
+	}
+
+	descriptions := map[engine.ID]string{}
+	for _, tag := range all {
+		descriptions[tag.ID] = tag.Description
+	}
+
+	for _, vm := range vms {
+		for i := range vm.Tags {
+			vm.Tags[i].Description = descriptions[vm.Tags[i].ID]
+		}
+	}
+
+	return nil
+}
+
 func tagVM(ctx context.Context, session *engine.Client, vm engine.ID, name, description string) error {
 	tag, err := EnsureTag(ctx, session, name, description)
 	if err != nil {

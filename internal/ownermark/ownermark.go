@@ -36,6 +36,21 @@ func OwnerOf(comment string) (Owner, bool) { return read("owner", comment) }
 // InventoryOwnerOf reads the marker of an OLVMInventoryVM in a comment; false where there is none.
 func InventoryOwnerOf(comment string) (Owner, bool) { return read("inventory-vm", comment) }
 
+// Appended returns a text with the mark at its end, for what has no comment.
+func (o Owner) Appended(text string) string {
+	return strings.TrimSpace(text + " [" + o.Comment() + "]")
+}
+
+// In returns the mark at the end of a text that Appended made; empty if there is none.
+func In(text string) string {
+	at := strings.LastIndex(text, "[capolvm ")
+	if at < 0 {
+		return ""
+	}
+
+	return strings.TrimSuffix(text[at+1:], "]")
+}
+
 func read(kind, comment string) (Owner, bool) {
 	match := marker.FindStringSubmatch(strings.TrimSpace(comment))
 	if match == nil || match[1] != kind {

@@ -268,19 +268,9 @@ func GroupName(owner ownermark.Owner, key GroupKey) string {
 	)
 }
 
-// groupDescription is the description of a group in the engine, with the mark of its owner.
-func groupDescription(owner ownermark.Owner, g Group) string {
-	return strings.TrimSpace(g.Description + " [" + owner.Comment() + "]")
-}
-
 // GroupOwner reads the mark in a group's description; false where the group is not ours.
 func GroupOwner(description string) (ownermark.Owner, bool) {
-	at := strings.LastIndex(description, "[capolvm ")
-	if at < 0 {
-		return ownermark.Owner{}, false
-	}
-
-	return ownermark.OwnerOf(strings.TrimSuffix(description[at+1:], "]"))
+	return ownermark.OwnerOf(ownermark.In(description))
 }
 
 // Cluster is what to render for the groups of an OLVMCluster.
@@ -290,7 +280,7 @@ func Cluster(client *engine.Client, config engine.Config, owner ownermark.Owner,
 		out.Groups = append(out.Groups, render.AffinityGroup{
 			Key:         g.Key().String(),
 			Name:        GroupName(owner, g.Key()),
-			Description: groupDescription(owner, g),
+			Description: owner.Appended(g.Description),
 			ClusterID:   g.ClusterID.String(),
 			Priority:    int64(cmp.Or(g.Priority, 1)), Positive: g.Positive, Enforcing: g.Hard, Off: g.Off,
 		})

@@ -263,9 +263,9 @@ func TestTheOwnerOfAGroupIsReadBack(t *testing.T) {
 
 	for _, description := range []string{"", "apart", "with [brackets]", "[capolvm owner=a/b uid=c]"} {
 		g := Group{AffinityGroup: infrav1.AffinityGroup{Description: description}}
-		got, ok := GroupOwner(groupDescription(owner, g))
+		got, ok := GroupOwner(owner.Appended(g.Description))
 		if !ok || got != owner {
-			t.Errorf("%q was read as %+v, %t", groupDescription(owner, g), got, ok)
+			t.Errorf("%q was read as %+v, %t", owner.Appended(g.Description), got, ok)
 		}
 	}
 

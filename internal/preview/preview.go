@@ -48,7 +48,7 @@ type Credentials struct {
 // Rendered is a machine with its configuration.
 type Rendered struct {
 	Machine
-	Files   render.Files
+	render.Configuration
 	Secrets []string
 	// Needs are what its VM takes of the engine.
 	Needs Needs
@@ -281,7 +281,7 @@ func (m *Manifests) render(
 		out.State, existing = state.Raw, nil
 	}
 
-	out.Files, err = built.Files(ctx, session, existing)
+	out.Configuration, err = built.Configuration(ctx, session, existing)
 
 	return out, err
 }
@@ -620,11 +620,10 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 	dir := filepath.Join(scratch, machine.Namespace+"-"+machine.Name)
 	defer os.RemoveAll(dir)
 	plan, err := executor.Plan(ctx, terraform.Request{
-		Dir:         dir,
-		Files:       machine.Files,
-		SecretFiles: []string{render.SecretsFile},
-		Secrets:     machine.Secrets,
-		State:       machine.State,
+		Configuration: machine.Configuration,
+		Dir:           dir,
+		Secrets:       machine.Secrets,
+		State:         machine.State,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("machine %s/%s: %w", machine.Namespace, machine.Name, err)

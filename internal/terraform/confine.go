@@ -3,6 +3,8 @@ package terraform
 import (
 	"bytes"
 	"os"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/confine"
 )
 
 // Confinement says what keeps a run from what is not its own: files of the manager, of its Pod and of other runs, and
@@ -20,11 +22,26 @@ const (
 
 // Confinement of the executor's runs.
 func (x *Executor) Confinement() Confinement {
-	if x.landlock > 0 {
+	if x.confines {
 		return Landlocked
 	}
 
 	return Unconfined
+}
+
+// confined has do start its processes where they can use dir and the executor, and nothing else.
+func (x *Executor) confined(dir string, do func() error) error {
+	if !x.confines {
+		return do()
+	}
+
+	return confine.Start(confine.Rules{
+		Run:  append([]string{x.executable.Path}, confine.Libraries...),
+		Work: []string{dir},
+		// go-plugin sends signal 0 to the process of the provider to see whether it lives, and gives the provider up if
+		// it may not.
+		Signals: true,
+	}, do)
 }
 
 // isBinary reports whether a file is a program and not a script, whose interpreter would have to be allowed with all

@@ -16,6 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv/hostile"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 func TestMain(m *testing.M) {
@@ -53,7 +54,9 @@ func TestAnExecutorReachesNothing(t *testing.T) {
 		_, err := x.Apply(t.Context(), terraform.Request{
 			Dir:   t.TempDir(),
 			Fresh: true,
-			Files: map[string][]byte{"main.tf": []byte("# " + hostile.Attempts(attempts...) + "\n")},
+			Configuration: render.Configuration{
+				Files: render.Files{"main.tf": []byte("# " + hostile.Attempts(attempts...) + "\n")},
+			},
 		})
 		var diagnostics *terraform.DiagnosticError
 		if !errors.As(err, &diagnostics) {
@@ -131,7 +134,9 @@ func TestAConfigurationReadsNoFiles(t *testing.T) {
 	for _, path := range []string{token, neighbour} {
 		_, err := x.Apply(t.Context(), terraform.Request{
 			Dir: t.TempDir(), Fresh: true, SaveState: func(context.Context, []byte, bool) error { return nil },
-			Files: map[string][]byte{"main.tf": fmt.Appendf(nil, "output \"a\" {\n  value = file(%q)\n}\n", path)},
+			Configuration: render.Configuration{Files: render.Files{
+				"main.tf": fmt.Appendf(nil, "output \"a\" {\n  value = file(%q)\n}\n", path),
+			}},
 		})
 		var diagnostics *terraform.DiagnosticError
 		if !errors.As(err, &diagnostics) || !strings.Contains(err.Error(), "permission denied") {
@@ -139,8 +144,10 @@ func TestAConfigurationReadsNoFiles(t *testing.T) {
 		}
 	}
 
-	own := map[string][]byte{"main.tf": []byte("output \"a\" {\n  value = file(\"own\")\n}\n"), "own": []byte("x")}
-	if _, err := x.Apply(t.Context(), terraform.Request{Dir: t.TempDir(), Fresh: true, Files: own}); err != nil {
+	own := render.Files{"main.tf": []byte("output \"a\" {\n  value = file(\"own\")\n}\n"), "own": []byte("x")}
+	if _, err := x.Apply(t.Context(), terraform.Request{
+		Configuration: render.Configuration{Files: own}, Dir: t.TempDir(), Fresh: true,
+	}); err != nil {
 		t.Errorf("a file of its own: %v", err)
 	}
 }

@@ -56,21 +56,22 @@ type event struct {
 	} `json:"changes"`
 }
 
-type resourceJSON struct {
-	Addr string `json:"addr"`
-	Type string `json:"resource_type"`
-}
-
 // eventWriter reads the executor's JSON output as it comes. Memory stays bounded however much it says.
 type eventWriter struct {
 	redact  func(string) string
 	onApply func(address, id string)
+	// check returns an error for a planned change that refuses the plan; nil accepts all.
+	check func(resource resourceJSON, change Change) error
+	// onPlanned is called when the plan is complete, with nil or why it is refused. A plan that is applied from a file
+	// is not told again, and then it is not called; may be nil.
+	onPlanned func(refused error)
 
 	mu          sync.Mutex
 	line        []byte
 	overlong    bool
 	diagnostics []Diagnostic
 	planned     []Change
+	refused     error // by check; the first one
 	applied     int
 	summary     struct{ add, change, remove, imported int }
 }
@@ -125,7 +126,7 @@ func (w *eventWriter) handle(line []byte) {
 			})
 		}
 	case "planned_change":
-		w.planned = append(w.planned, Change{
+		w.plans(e.Change.Resource, Change{
 			Address: e.Change.Resource.Addr,
 			Type:    e.Change.Resource.Type,
 			Action:  e.Change.Action,
@@ -140,6 +141,21 @@ func (w *eventWriter) handle(line []byte) {
 		w.summary.change = e.Changes.Change
 		w.summary.remove = e.Changes.Remove
 		w.summary.imported = e.Changes.Import
+		if e.Changes.Operation == "plan" && w.onPlanned != nil {
+			w.onPlanned(w.refused)
+		}
+	}
+}
+
+// plans notes a planned change.
+func (w *eventWriter) plans(resource resourceJSON, change Change) {
+	w.planned = append(w.planned, change)
+	if w.check == nil || w.refused != nil {
+		return
+	}
+
+	if w.refused = w.check(resource, change); w.refused != nil && w.onPlanned != nil {
+		w.onPlanned(w.refused)
 	}
 }
 

@@ -3,14 +3,11 @@ package terraform
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +18,9 @@ import (
 	"github.com/hashicorp/terraform-exec/tfexec"
 	tfjson "github.com/hashicorp/terraform-json"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/confine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/redact"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 const (
@@ -39,41 +38,17 @@ type Provider interface {
 	Address() string
 }
 
-// Use is what a run wants of a provider.
+// Use is what a run may do with a provider. The provider refuses everything else, whatever the executor asks.
 type Use struct {
 	// Owner is for whom the run makes things; may be empty.
 	Owner string
-	// Types of resources and data sources that its configuration and its state have. The others need no schema.
+	// Types of resources and data sources that its configuration and its state have.
 	Types []string
-}
-
-// declared finds the types in a configuration.
-var declared = regexp.MustCompile(`(?m)^\s*(?:resource|data)\s+"([^"]+)"`)
-
-// typesOf are the types that configuration and state have.
-func typesOf(files map[string][]byte, state []byte) []string {
-	found := map[string]bool{}
-
-	for name, content := range files {
-		if filepath.Ext(name) == ".tf" {
-			for _, match := range declared.FindAllSubmatch(content, -1) {
-				found[string(match[1])] = true
-			}
-		}
-	}
-
-	var stored struct {
-		Resources []struct {
-			Type string `json:"type"`
-		} `json:"resources"`
-	}
-
-	_ = json.Unmarshal(state, &stored) // what is no state is reported by who reads it
-	for _, r := range stored.Resources {
-		found[r.Type] = true
-	}
-
-	return slices.Sorted(maps.Keys(found))
+	// Engine is the only one that the run may talk to.
+	Engine render.Engine
+	// Approved waits until the plan of the run is accepted, and returns an error if it is refused. The provider changes
+	// nothing before.
+	Approved func(ctx context.Context) error
 }
 
 // Executor does runs, each in a working directory of its own.
@@ -84,7 +59,7 @@ type Executor struct {
 	executable Executable
 	provider   Provider
 	scratch    string
-	landlock   int // version of the kernel's Landlock, 0 where runs are not confined
+	confines   bool // reports that runs are confined
 
 	mu      sync.Mutex
 	modules map[string][]byte // modules.json by the digest of the files that it describes
@@ -106,20 +81,20 @@ func NewExecutor(executable Executable, provider Provider, scratch string) *Exec
 		executable: executable,
 		provider:   provider,
 		scratch:    scratch,
-		landlock:   landlockVersion(executable.Path),
+		confines:   confine.Version() > 0 && isBinary(executable.Path),
 		modules:    map[string][]byte{},
 	}
 }
 
 // Request asks for one run.
 type Request struct {
+	// Configuration to apply. A run that would touch another resource than it declares is refused.
+	render.Configuration
+
 	// Dir is the working directory; no other run uses it meanwhile.
 	Dir string
 	// Owner is for whom the run makes things, for the provider to write down; may be empty.
 	Owner string
-	// Files of the configuration, by slash-separated paths. SecretFiles names those that are removed after the run.
-	Files       map[string][]byte
-	SecretFiles []string
 	// Secrets that must not be shown; Names that may be, although a secret has them in it.
 	Secrets, Names []string
 	// State before the run; nil for none.
@@ -243,7 +218,8 @@ func (x *Executor) Apply(ctx context.Context, request Request) (Summary, error) 
 	defer run.close()
 	var what tfexec.ApplyOption = tfexec.Destroy(request.Destroy)
 	var planned []Change
-	if !request.Destroy && (!request.Fresh || run.resumed) {
+	plans := !request.Destroy && (!request.Fresh || run.resumed)
+	if plans {
 		if planned, err = run.planGuarded(ctx); err != nil {
 			return Summary{Planned: planned}, err
 		}
@@ -257,8 +233,12 @@ func (x *Executor) Apply(ctx context.Context, request Request) (Summary, error) 
 		}
 	}
 
+	if plans {
+		run.approval.give(nil)
+	}
+
 	summary, err := run.apply(ctx, what)
-	if planned != nil { // a plan that is applied from its file is not told again
+	if plans { // a plan that is applied from its file is not told again
 		summary.Planned = planned
 	}
 
@@ -278,6 +258,9 @@ type run struct {
 	Request
 	// operation of the run, for metrics.
 	operation Operation
+	// expected are the changes that its plan may have, and approval is whether the plan is accepted.
+	expected expectations
+	approval *approval
 	// writesAtOnce reports that the executor writes its state after each resource; resumed, that an earlier run left
 	// one.
 	writesAtOnce, resumed bool
@@ -291,8 +274,19 @@ type run struct {
 	redact   func(string) string
 }
 
+// holder is a Provider that may have the credentials of engines itself.
+type holder interface {
+	// HoldsCredentials reports that the configuration needs none.
+	HoldsCredentials() bool
+}
+
 // open prepares the working directory and the provider.
 func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
+	credentials := request.Engine
+	if own, ok := x.provider.(holder); ok && own.HoldsCredentials() {
+		request.Configuration = request.WithoutCredentials()
+	}
+
 	if err := enoughSpace(x.scratch); err != nil {
 		return nil, err
 	}
@@ -303,6 +297,11 @@ func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
 	}
 
 	state, resumed, err := x.prepare(request)
+	if err != nil {
+		return nil, err
+	}
+
+	types, err := typesOf(request.Resources, state)
 	if err != nil {
 		return nil, err
 	}
@@ -318,7 +317,13 @@ func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
 		return nil, err
 	}
 
-	reattach, stop, err := x.attach(ctx, Use{Owner: request.Owner, Types: typesOf(request.Files, state)})
+	accepted := newApproval()
+	reattach, stop, err := x.attach(ctx, Use{
+		Owner:    request.Owner,
+		Types:    types,
+		Engine:   credentials,
+		Approved: accepted.wait,
+	})
 	if err != nil {
 		leave()
 		return nil, err
@@ -326,6 +331,8 @@ func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
 
 	return &run{
 		Request:      request,
+		expected:     expectationsOf(request),
+		approval:     accepted,
 		writesAtOnce: x.executable.Product == terraformProduct,
 		resumed:      resumed,
 		tf:           tf,
@@ -435,14 +442,18 @@ func (x *Executor) attach(ctx context.Context, use Use) (*tfexec.ReattachOption,
 }
 
 func (r *run) plan(ctx context.Context) (*eventWriter, error) {
-	events := &eventWriter{redact: r.redact}
 	ctx, cancel := r.bounded(ctx)
 	defer cancel(nil)
-	err := r.process(ctx, "plan", func() error {
+	events := &eventWriter{redact: r.redact, check: r.expected.check}
+	err := r.process(ctx, "plan", func(ctx context.Context) error {
 		_, err := r.tf.PlanJSON(ctx, events, tfexec.Out(planFile), tfexec.Lock(false), tfexec.Destroy(r.Destroy),
 			r.reattach)
 		return err
 	})
+
+	if events.refused != nil {
+		return events, events.refused
+	}
 
 	return events, r.failure(ctx, "plan", events, err)
 }
@@ -466,13 +477,21 @@ func (r *run) planGuarded(ctx context.Context) ([]Change, error) {
 
 func (r *run) apply(ctx context.Context, what tfexec.ApplyOption) (Summary, error) {
 	keeper := &stateKeeper{run: r, ctx: context.WithoutCancel(ctx)}
-	events := &eventWriter{redact: r.redact, onApply: keeper.applied}
 	ctx, cancel := r.bounded(ctx)
 	defer cancel(nil)
-	err := r.process(ctx, "apply", func() error {
+	events := &eventWriter{redact: r.redact, onApply: keeper.applied, check: r.expected.check, onPlanned: func(err error) {
+		r.approval.give(err)
+		if err != nil {
+			cancel(err)
+		}
+	}}
+	err := r.process(ctx, "apply", func(ctx context.Context) error {
 		return r.tf.ApplyJSON(ctx, events, what, tfexec.Lock(false), r.reattach)
 	})
-	err = r.failure(ctx, "apply", events, err)
+	if err = r.failure(ctx, "apply", events, err); events.refused != nil {
+		err = events.refused
+	}
+
 	err = errors.Join(err, keeper.finish(err == nil))
 	s := events.summary
 
@@ -565,9 +584,10 @@ func asSlice(value any) []any {
 
 // close ends the provider, and cleans the working directory.
 func (r *run) close() {
+	r.approval.give(errNotApplied)
 	r.stop()
 	r.leave()
-	if err := clean(r.Dir, r.SecretFiles); err != nil {
+	if err := clean(r.Dir); err != nil {
 		_ = os.RemoveAll(r.Dir) // better no configuration to look at than a secret left behind
 	}
 }

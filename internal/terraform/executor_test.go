@@ -118,17 +118,16 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) request(t *testing.T) terraform.Request {
 	t.Helper()
-	files, err := render.MachineFiles(w.machine)
+	configuration, err := render.MachineConfiguration(w.machine)
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	return terraform.Request{
-		Dir:         w.dir,
-		Files:       files,
-		SecretFiles: []string{render.SecretsFile},
-		Secrets:     []string{w.machine.Engine.Password, w.machine.UserData},
-		State:       w.state(),
+		Configuration: configuration,
+		Dir:           w.dir,
+		Secrets:       []string{w.machine.Engine.Password, w.machine.UserData},
+		State:         w.state(),
 		SaveState: func(_ context.Context, state []byte, _ bool) error {
 			w.saved = append(w.saved, slices.Clone(state))
 			return nil
@@ -199,13 +198,13 @@ func TestOneMachineFromCreationToDeletion(t *testing.T) {
 		t.Errorf("the engine was not told of the memory: %v, %v", vm, err)
 	}
 
-	files, err := render.DestroyFiles(w.machine.Engine)
+	configuration, err := render.DestroyConfiguration(w.machine.Engine)
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	request = w.request(t)
-	request.Files, request.Destroy = files, true
+	request.Configuration, request.Destroy = configuration, true
 	if summary, err = w.executor.Apply(t.Context(), request); err != nil || summary.Destroyed != 3 {
 		t.Errorf("destroy: %+v, %v", summary, err)
 	}
@@ -316,7 +315,7 @@ func TestALostVMIsAdoptedByImport(t *testing.T) {
 	}
 
 	request := w.request(t)
-	request.Files = render.Files(request.Files).Adopting(map[render.Address]string{
+	request.Configuration = request.Adopting(map[render.Address]string{
 		render.VMAddress: vm.ID, render.NICAddress(0): vm.ID + "/" + nics[0].ID.String(), render.StartAddress: vm.ID,
 	})
 	summary, err := w.executor.Apply(t.Context(), request)

@@ -367,3 +367,32 @@ func onAFullDisk(t *testing.T, dir string) {
 		t.Errorf("the engine has %+v, the state %d bytes", vms, len(w.state()))
 	}
 }
+
+// TestARunThatIsCancelledAtItsStartIsWaitedFor cancels runs as early as can be: no process outlives its run.
+func TestARunThatIsCancelledAtItsStartIsWaitedFor(t *testing.T) {
+	for range 50 {
+		x := pretender(t, `echo $$ >pid; trap "exit 1" INT; while :; do sleep 0.01; done`, "")
+		x.StopGrace = 10 * time.Second
+		dir := filepath.Join(t.TempDir(), "work")
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := x.Apply(ctx, terraform.Request{Dir: dir})
+			ended <- err
+		}()
+
+		pid := ""
+		wait.Until(t, "the executor runs", func() bool {
+			content, _ := os.ReadFile(filepath.Join(dir, "pid"))
+			pid = strings.TrimSpace(string(content))
+
+			return pid != ""
+		})
+		cancel()
+		check.Error(t, wait.Receive(t, "the run ends", ended), "interrupted")
+
+		if _, err := os.Stat("/proc/" + pid); !os.IsNotExist(err) {
+			t.Fatalf("the executor still runs: %v", err)
+		}
+	}
+}

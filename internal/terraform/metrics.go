@@ -43,7 +43,7 @@ func outcome(ctx context.Context, err error) string {
 }
 
 // process runs a process of the executor that is a phase of a run.
-func (r *run) process(ctx context.Context, phase string, do func() error) error {
+func (r *run) process(ctx context.Context, phase string, do func(context.Context) error) error {
 	operation := cmp.Or(r.operation, Apply)
 	if r.Destroy {
 		operation = Destroy
@@ -52,7 +52,21 @@ func (r *run) process(ctx context.Context, phase string, do func() error) error 
 	processes.Inc()
 	defer processes.Dec()
 	begin := time.Now()
-	err := r.confined(do)
+	started, stop := newStartGate(ctx)
+	defer stop()
+
+	err := ctx.Err()
+	if err == nil {
+		err = r.confined(func() error {
+			// Asked once for each slot, and not by way of the gate, which is for the process that follows.
+			if _, _, err := r.tf.Version(ctx, false); err != nil {
+				return err
+			}
+
+			return do(started)
+		})
+	}
+
 	phaseSeconds.WithLabelValues(string(operation), phase, outcome(ctx, err)).Observe(time.Since(begin).Seconds())
 
 	return err

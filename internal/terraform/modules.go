@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
+
+	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 // moduleManifest is what init writes about local modules. It depends on the configuration's files alone, so one init
@@ -87,7 +89,9 @@ func (x *Executor) init(ctx context.Context, files map[string][]byte) ([]byte, e
 		return nil, err
 	}
 	defer leave()
-	reattach, stop, err := x.attach(ctx, Use{Types: typesOf(files, nil)})
+	reattach, stop, err := x.attach(ctx, Use{
+		Types: render.Types(), Approved: func(context.Context) error { return errNotApplied },
+	})
 	if err != nil {
 		return nil, err
 	}

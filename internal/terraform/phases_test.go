@@ -17,6 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 // recorder is an executor that is a shell script and writes down what it is called with; with a provider that writes
@@ -30,6 +31,8 @@ type recorder struct {
 	use terraform.Use
 	// fails is why the provider cannot be served.
 	fails error
+	// asked is called when a run asks for the provider; may be nil.
+	asked func(terraform.Use)
 }
 
 func (r *recorder) Address() string { return tfprovider.Address }
@@ -40,6 +43,9 @@ func (r *recorder) Serve(_ context.Context, use terraform.Use) (*plugin.Reattach
 	}
 
 	r.use = use
+	if r.asked != nil {
+		r.asked(use)
+	}
 
 	return &plugin.ReattachConfig{Addr: &net.UnixAddr{Net: "unix", Name: "/nowhere"}},
 		func() { r.note("provider ends") }, nil
@@ -103,12 +109,20 @@ func say(lines ...string) string {
 }
 
 const (
-	plansUpdate  = `{"type":"planned_change","change":{"resource":{"addr":"a.b","resource_type":"a"},"action":"update"}}`
-	plansNothing = `{"type":"planned_change","change":{"resource":{"addr":"a.c","resource_type":"a"},"action":"noop"}}`
-	plansReplace = `{"type":"planned_change","change":{"resource":{"addr":"a.d","resource_type":"a"},"action":"replace"}}`
+	plansUpdate  = `{"type":"planned_change","change":{"resource":{"addr":"a.b","resource":"a.b","resource_type":"a","resource_name":"b"},"action":"update"}}`
+	plansNothing = `{"type":"planned_change","change":{"resource":{"addr":"a.c","resource":"a.c","resource_type":"a","resource_name":"c"},"action":"noop"}}`
+	plansReplace = `{"type":"planned_change","change":{"resource":{"addr":"a.d","resource":"a.d","resource_type":"a","resource_name":"d"},"action":"replace"}}`
+	// plansForeign is of a resource that the configuration does not declare.
+	plansForeign = `{"type":"planned_change","change":{"resource":{"addr":"x.y","resource":"x.y","resource_type":"x","resource_name":"y"},"action":"create"}}`
+	planned      = `{"type":"change_summary","changes":{"add":1,"operation":"plan"}}`
 	refuses      = `{"type":"diagnostic","diagnostic":{"severity":"error","summary":"no such template"}}`
 	summary      = `{"type":"change_summary","changes":{"add":1,"change":2,"remove":3,"import":4,"operation":"apply"}}`
 )
+
+// declaresAll declares what the plans of these tests change.
+var declaresAll = render.Configuration{Resources: []render.Address{
+	render.NewAddress("a", "b"), render.NewAddress("a", "c"), render.NewAddress("a", "d"),
+}}
 
 // TestWhatARunDoesBeforeItApplies has the phases of a run, in their order.
 func TestWhatARunDoesBeforeItApplies(t *testing.T) {
@@ -189,7 +203,7 @@ func TestWhatARunDoesBeforeItApplies(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newRecorder(t, test.scripts)
-			test.request.Dir = r.dir
+			test.request.Dir, test.request.Configuration = r.dir, declaresAll
 			if ask := test.request.Confirm; ask != nil {
 				test.request.Confirm = func(ctx context.Context) error {
 					r.note("confirm")
@@ -208,7 +222,7 @@ func TestWhatARunDoesBeforeItApplies(t *testing.T) {
 			check.Equal(t, "summary", got, test.want)
 
 			if test.left != nil {
-				check.Equal(t, "types that the provider serves", r.use.Types, []string{"ovirt_vm"})
+				check.Equal(t, "types that the provider serves", r.use.Types, []string{"a", "ovirt_vm"})
 			}
 		})
 	}
@@ -245,7 +259,9 @@ func TestACheckFindsDrift(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newRecorder(t, test.scripts)
-			got, err := r.Check(t.Context(), terraform.Request{Dir: r.dir, Secrets: []string{"hunter2-hunter2"}})
+			got, err := r.Check(t.Context(), terraform.Request{
+				Configuration: declaresAll, Dir: r.dir, Secrets: []string{"hunter2-hunter2"},
+			})
 			check.Error(t, err, test.problem)
 			check.Equal(t, "drift", got, test.want)
 			check.Equal(t, "calls", strings.Join(r.noted(), ", "), test.calls)
@@ -272,7 +288,9 @@ func TestAPlanIsRead(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newRecorder(t, test.scripts)
-			got, err := r.Plan(t.Context(), terraform.Request{Dir: r.dir, Secrets: []string{"hunter2-hunter2"}})
+			got, err := r.Plan(t.Context(), terraform.Request{
+				Configuration: declaresAll, Dir: r.dir, Secrets: []string{"hunter2-hunter2"},
+			})
 			check.Error(t, err, test.problem)
 			check.Equal(t, "there is a plan", got != nil, test.problem == "")
 
@@ -289,11 +307,12 @@ func TestAPlanIsRead(t *testing.T) {
 func TestARefusalNamesTheAttributes(t *testing.T) {
 	for address, want := range map[string][]string{"a.b": {"x", "y.0"}, "a.c": nil} {
 		r := newRecorder(t, map[string]string{
-			"plan": say(strings.ReplaceAll(plansReplace, "a.d", address)), "show": say(planOf),
+			"plan": say(strings.NewReplacer("a.d", address, `"d"`, fmt.Sprintf("%q", address[2:])).Replace(plansReplace)),
+			"show": say(planOf),
 		})
-		_, err := r.Apply(t.Context(), terraform.Request{Dir: r.dir, Guard: func(c terraform.Change) string {
-			return c.Action
-		}})
+		_, err := r.Apply(t.Context(), terraform.Request{
+			Configuration: declaresAll, Dir: r.dir, Guard: func(c terraform.Change) string { return c.Action },
+		})
 
 		var refused *terraform.GuardError
 		check.Equal(t, "it is refused", errors.As(err, &refused), true)
@@ -322,7 +341,7 @@ func TestAProviderThatCannotBeServedEndsTheRun(t *testing.T) {
 
 // TestModulesAreInitialisedOnce has two machines with the same module, and an init that fails.
 func TestModulesAreInitialisedOnce(t *testing.T) {
-	files := map[string][]byte{"main.tf": []byte("module \"m\" {}\n"), "modules/m/main.tf": []byte("# m\n")}
+	files := render.Files{"main.tf": []byte("module \"m\" {}\n"), "modules/m/main.tf": []byte("# m\n")}
 
 	t.Run("it works", func(t *testing.T) {
 		r := newRecorder(t, map[string]string{
@@ -331,7 +350,7 @@ func TestModulesAreInitialisedOnce(t *testing.T) {
 
 		for i := range 2 {
 			dir := filepath.Join(t.TempDir(), fmt.Sprint(i))
-			_, err := r.Apply(t.Context(), terraform.Request{Dir: dir, Files: files})
+			_, err := r.Apply(t.Context(), terraform.Request{Dir: dir, Configuration: render.Configuration{Files: files}})
 			check.Error(t, err, "")
 
 			content, err := os.ReadFile(filepath.Join(dir, ".terraform", "modules", "modules.json"))
@@ -349,10 +368,116 @@ func TestModulesAreInitialisedOnce(t *testing.T) {
 		r := newRecorder(t, map[string]string{"init": script})
 
 		for range 2 { // a failure is not remembered
-			_, err := r.Apply(t.Context(), terraform.Request{Dir: r.dir, Files: files})
+			_, err := r.Apply(t.Context(), terraform.Request{Dir: r.dir, Configuration: render.Configuration{Files: files}})
 			check.Error(t, err, problem)
 		}
 
 		check.Equal(t, "calls", strings.Join(r.noted(), ", "), "init, provider ends, init, provider ends")
 	}
+}
+
+// TestAnUndeclaredChangeIsRefused has a plan with a resource that nobody declared, as injected HCL makes it. The
+// provider, which waits for the approval, changes nothing.
+func TestAnUndeclaredChangeIsRefused(t *testing.T) {
+	const state = `{"version":4,"serial":1,"lineage":"l","resources":[]}`
+
+	tests := map[string]struct {
+		scripts map[string]string
+		request terraform.Request
+		calls   string
+	}{
+		"planned before it is applied": {
+			map[string]string{"plan": say(plansUpdate, plansForeign, planned)},
+			terraform.Request{State: []byte(state)}, "plan, provider ends",
+		},
+		"planned and applied by one process": {
+			map[string]string{"apply": say(plansUpdate, plansForeign, planned)},
+			terraform.Request{Fresh: true}, "apply, provider ends",
+		},
+		"in a destruction": {
+			map[string]string{"apply": say(plansForeign, planned)},
+			terraform.Request{Destroy: true, State: []byte(state)}, "apply destroy, provider ends",
+		},
+		"in an instance that was not asked for": {
+			map[string]string{"apply": say(strings.Replace(plansUpdate, `"resource_name":"b"`,
+				`"resource_name":"b","resource_key":"other"`, 1), planned)},
+			terraform.Request{Fresh: true}, "apply, provider ends",
+		},
+		"in an instance with a number": {
+			map[string]string{"apply": say(strings.Replace(plansUpdate, `"resource_name":"b"`,
+				`"resource_name":"b","resource_key":0`, 1), planned)},
+			terraform.Request{Fresh: true}, "apply, provider ends",
+		},
+		"in a module": {
+			map[string]string{"apply": say(strings.Replace(plansUpdate, `"resource":"a.b"`,
+				`"module":"module.m","resource":"a.b"`, 1), planned)},
+			terraform.Request{Fresh: true}, "apply, provider ends",
+		},
+		"in an instance of a module": {
+			map[string]string{"apply": say(strings.Replace(plansUpdate, `"resource":"a.b"`,
+				`"module":"module.m[\"k\"].module.n","resource":"a.b"`, 1), planned)},
+			terraform.Request{Fresh: true}, "apply, provider ends",
+		},
+		"as a data source": {
+			map[string]string{"apply": say(strings.Replace(plansUpdate, `"resource":"a.b"`, `"resource":"data.a.b"`, 1), planned)},
+			terraform.Request{Fresh: true}, "apply, provider ends",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newRecorder(t, test.scripts)
+			test.request.Dir, test.request.Configuration = r.dir, declaresAll
+
+			_, err := r.Apply(t.Context(), test.request)
+			var refused *terraform.UndeclaredError
+			check.Equal(t, "it is refused", errors.As(err, &refused), true)
+			check.Error(t, err, "which the configuration does not declare")
+			check.Equal(t, "calls", strings.Join(r.noted(), ", "), test.calls)
+			check.Equal(t, "the provider is told to change nothing", r.use.Approved(t.Context()) != nil, true)
+		})
+	}
+}
+
+// TestAChangeWaitsForItsApproval has what the provider is told of runs that are accepted, and of one that ended before.
+func TestAChangeWaitsForItsApproval(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+
+	tests := map[string]struct {
+		scripts map[string]string
+		request terraform.Request
+		problem string
+	}{
+		"an accepted plan":             {map[string]string{"plan": say(plansUpdate, planned)}, terraform.Request{}, ""},
+		"an accepted plan of its own":  {map[string]string{"apply": say(plansUpdate, planned)}, terraform.Request{Fresh: true}, ""},
+		"a process that plans nothing": {nil, terraform.Request{Fresh: true}, "the run has ended"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newRecorder(t, test.scripts)
+			r.asked = func(use terraform.Use) { check.Error(t, use.Approved(ended), "context canceled") }
+			test.request.Dir, test.request.Configuration = r.dir, declaresAll
+
+			_, err := r.Apply(t.Context(), test.request)
+			check.Error(t, err, "")
+			check.Error(t, r.use.Approved(t.Context()), test.problem)
+		})
+	}
+}
+
+// TestAStateWithAForeignTypeIsRefused has a state that somebody edited.
+func TestAStateWithAForeignTypeIsRefused(t *testing.T) {
+	r := newRecorder(t, nil)
+	for _, destroy := range []bool{false, true} {
+		_, err := r.Apply(t.Context(), terraform.Request{
+			Dir: r.dir, Destroy: destroy,
+			State: []byte(`{"version":4,"serial":1,"lineage":"l","resources":[{"type":"ovirt_disk_from_image"}]}`),
+		})
+
+		var unknown *terraform.UnknownTypeError
+		check.Equal(t, "it is refused", errors.As(err, &unknown), true)
+		check.Error(t, err, "somebody has edited the state")
+	}
+
+	check.Equal(t, "calls", r.noted(), nil)
 }

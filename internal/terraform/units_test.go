@@ -20,6 +20,7 @@ import (
 	"github.com/hashicorp/go-version"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 func TestErrorsOfRunsAreSentences(t *testing.T) {
@@ -161,15 +162,17 @@ func TestStandardErrorIsReadUpToItsLimit(t *testing.T) {
 }
 
 func TestTypesOfAConfigurationAndItsState(t *testing.T) {
-	files := map[string][]byte{
-		"main.tf":               []byte("resource \"ovirt_vm\" \"this\" {}\n  data \"ovirt_host\" \"h\" {}\n# resource \"no\" \"x\"\n"),
-		"module/main.tf":        []byte("resource \"ovirt_nic\" \"n\" {}\n"),
-		"notes.txt":             []byte("resource \"text\" \"x\" {}\n"),
-		"terraform.tfvars.json": []byte("{}"),
-	}
-	check.Equal(t, "types", typesOf(files, []byte(`{"resources":[{"type":"ovirt_disk"},{"type":"ovirt_vm"}]}`)),
-		[]string{"ovirt_disk", "ovirt_host", "ovirt_nic", "ovirt_vm"})
-	check.Equal(t, "types without a state", typesOf(nil, nil), nil)
+	declared := []render.Address{render.VMAddress, render.NICAddress(0), render.NICAddress(1)}
+	got, err := typesOf(declared, []byte(`{"resources":[{"type":"ovirt_disk"},{"type":"ovirt_vm"}]}`))
+	check.Error(t, err, "")
+	check.Equal(t, "types", got, []string{"ovirt_disk", "ovirt_nic", "ovirt_vm"})
+
+	got, err = typesOf(nil, nil)
+	check.Error(t, err, "")
+	check.Equal(t, "types without a state", got, nil)
+
+	_, err = typesOf(declared, []byte(`{"resources":[{"type":"ovirt_vm"},{"type":"ovirt_disk_from_image"}]}`))
+	check.Error(t, err, `the state has a resource of type "ovirt_disk_from_image"`)
 }
 
 func TestTheListOfModulesDependsOnTheModulesAlone(t *testing.T) {
@@ -274,7 +277,8 @@ func TestAWorkingDirectoryIsPrepared(t *testing.T) {
 
 			x := &Executor{}
 			state, resumed, err := x.prepare(Request{
-				Dir: dir, State: test.saved, Files: map[string][]byte{"main.tf": []byte("# new")},
+				Dir: dir, State: test.saved,
+				Configuration: render.Configuration{Files: render.Files{"main.tf": []byte("# new")}},
 			})
 			check.Error(t, err, "")
 			check.Equal(t, "state", string(state), string(test.state))
@@ -295,7 +299,8 @@ func TestAWorkingDirectoryIsPrepared(t *testing.T) {
 func TestFilesOfAWorkingDirectoryAreForThisUserAlone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "work")
 	_, _, err := (&Executor{}).prepare(Request{
-		Dir: dir, State: stateOf(1, "l", ""), Files: map[string][]byte{"modules/x/main.tf": []byte("#")},
+		Dir: dir, State: stateOf(1, "l", ""),
+		Configuration: render.Configuration{Files: render.Files{"modules/x/main.tf": []byte("#")}},
 	})
 	check.Error(t, err, "")
 
@@ -310,19 +315,19 @@ func TestFilesOfAWorkingDirectoryAreForThisUserAlone(t *testing.T) {
 
 func TestAWorkingDirectoryIsCleaned(t *testing.T) {
 	all := map[string][]byte{
-		"main.tf": nil, "secret.json": nil, planFile: nil, stateFile: nil, stateFile + ".backup": nil, erroredFile: nil,
+		"main.tf": nil, render.SecretsFile: nil, planFile: nil, stateFile: nil, stateFile + ".backup": nil, erroredFile: nil,
 		unsavedFile: nil,
 	}
 
 	dir := folder(t, all)
-	check.Error(t, clean(dir, []string{"secret.json", "missing"}), "")
+	check.Error(t, clean(dir, "missing"), "")
 	check.Equal(t, "files after a run", namesIn(t, dir), []string{"main.tf", unsavedFile})
-	check.Error(t, Clean(dir, nil), "")
+	check.Error(t, Clean(dir), "")
 	check.Equal(t, "files in the end", namesIn(t, dir), []string{"main.tf"})
 
 	blocked := folder(t, nil)
 	check.Error(t, os.MkdirAll(filepath.Join(blocked, planFile, "x"), 0o700), "")
-	check.Error(t, Clean(blocked, nil), "failed to clean the working directory")
+	check.Error(t, Clean(blocked), "failed to clean the working directory")
 }
 
 func TestAStateOfANewerExecutorIsRefused(t *testing.T) {
@@ -583,11 +588,10 @@ func TestAnExecutableIsToldFromAScript(t *testing.T) {
 
 	for _, name := range []string{"script", "short", "empty", "missing"} {
 		check.Equal(t, name, isBinary(filepath.Join(dir, name)), false)
-		check.Equal(t, "version of Landlock for "+name, landlockVersion(filepath.Join(dir, name)), 0)
 	}
 
 	check.Equal(t, "runs of a script", (&Executor{}).Confinement(), Unconfined)
-	check.Equal(t, "runs of a program", (&Executor{landlock: 1}).Confinement(), Landlocked)
+	check.Equal(t, "runs of a program", (&Executor{confines: true}).Confinement(), Landlocked)
 }
 
 // TestAStateIsWaitedFor has an executor that reports a resource a moment before it writes the state.

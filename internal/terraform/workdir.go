@@ -11,6 +11,8 @@ import (
 
 	"github.com/hashicorp/go-version"
 	"golang.org/x/sys/unix"
+
+	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 const (
@@ -115,15 +117,14 @@ func leftover(dir string, saved []byte) (state []byte, file string) {
 	return state, file
 }
 
-// Clean takes what may have secrets in it out of a working directory: the states, the plan, and these files. The
-// configuration stays for people.
-func Clean(dir string, secretFiles []string) error {
-	return clean(dir, append([]string{unsavedFile}, secretFiles...))
-}
+// Clean removes what may have secrets in it from a working directory: the states, the plan and the values of the
+// secret variables. The configuration stays for people.
+func Clean(dir string) error { return clean(dir, unsavedFile) }
 
-// clean is Clean, but for a state that could not be saved.
-func clean(dir string, secretFiles []string) error {
-	for _, name := range append([]string{planFile, stateFile, stateFile + ".backup", erroredFile}, secretFiles...) {
+// clean is Clean, except that it keeps a state that could not be saved, unless that is among more.
+func clean(dir string, more ...string) error {
+	names := append([]string{planFile, stateFile, stateFile + ".backup", erroredFile, render.SecretsFile}, more...)
+	for _, name := range names {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("failed to clean the working directory: %w", err)
 		}

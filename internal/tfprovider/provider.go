@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -28,17 +29,30 @@ const Version = "2.2.0"
 type Options struct {
 	// Sessions shares logins with the rest of the process; nil means sessions of its own.
 	Sessions *engine.Sessions
+	// Session is used instead of a login with the credentials of the configuration; nil means a login.
+	Session *engine.Client
 	// ReturnOnStart lets ovirt_vm_start end as soon as the engine has accepted the start, for callers that watch the
 	// VM themselves. Otherwise it waits until the VM is up, as the released provider does.
 	ReturnOnStart bool
-	// Owner is for whom a run makes things. It is written down where no attribute of the resource could tell: in the
-	// descriptions of disks. May be empty.
+	// Owner is the mark of the object for which a run makes things. It is written down if no attribute of the resource
+	// could tell: in the descriptions of disks. What has another mark is neither read nor changed. May be empty.
 	Owner string
-	// Types of resources and data sources whose schemas are served; nil means all.
+	// Types of resources and data sources that are served; nil means all.
 	Types []string
+	// Engine is the only one that a configuration may name; nil means any.
+	Engine *Engine
+	// Approved is asked before anything is changed; an error refuses it. nil agrees.
+	Approved func(ctx context.Context) error
 	// Fence is asked before and after a disk is made, whose name the engine would not refuse a second time; an error
 	// before it refuses it, and engine.ErrSuperseded after it has the disk removed. nil agrees.
 	Fence func(ctx context.Context) error
+}
+
+// Engine is how an engine is reached: URL of its API, CA in PEM, empty for the system's trust store, and whether its
+// certificate is not verified.
+type Engine struct {
+	URL, CA  string
+	Insecure bool
 }
 
 // New returns the provider.
@@ -50,7 +64,11 @@ func New(options Options) provider.Provider {
 	return &ovirtProvider{options: options}
 }
 
-type ovirtProvider struct{ options Options }
+type ovirtProvider struct {
+	options Options
+	// session of the engine; nil before the provider is configured.
+	session atomic.Pointer[engine.Client]
+}
 
 // configured is what resources get from the provider.
 type configured struct {
@@ -121,6 +139,7 @@ func (p *ovirtProvider) Configure(
 	}
 
 	model.checkRequired(&resp.Diagnostics)
+	model.checkEngine(p.options.Engine, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -136,18 +155,23 @@ func (p *ovirtProvider) Configure(
 		return
 	}
 
-	client, err := p.options.Sessions.Get(engine.Config{
-		URL:      model.URL.ValueString(),
-		Username: model.Username.ValueString(),
-		Password: model.Password.ValueString(),
-		CA:       ca,
-		Insecure: model.TLSInsecure.ValueBool(),
-	})
+	client := p.options.Session
+	if client == nil {
+		client, err = p.options.Sessions.Get(engine.Config{
+			URL:      model.URL.ValueString(),
+			Username: model.Username.ValueString(),
+			Password: model.Password.ValueString(),
+			CA:       ca,
+			Insecure: model.TLSInsecure.ValueBool(),
+		})
+	}
+
 	if err != nil {
 		resp.Diagnostics.AddError("The engine cannot be used", err.Error())
 		return
 	}
 
+	p.session.Store(client)
 	resp.ResourceData = &configured{
 		client:        client,
 		returnOnStart: p.options.ReturnOnStart,
@@ -172,6 +196,30 @@ func (m *providerModel) checkRequired(diags *diag.Diagnostics) {
 	} {
 		if value.ValueString() == "" {
 			diags.AddAttributeError(path.Root(name), name+" is required", "Set "+name+" in the provider block.")
+		}
+	}
+}
+
+// checkEngine checks that a configuration names the only engine that it may, and reaches it in the only way. It can
+// have no files read, and no passwords sent elsewhere; nil allows all.
+func (m *providerModel) checkEngine(only *Engine, diags *diag.Diagnostics) {
+	if only == nil {
+		return
+	}
+
+	const remedy = "The run is for the engine %s alone. This is a bug of Cluster API Provider OLVM: please report it."
+
+	for name, wrong := range map[string]bool{
+		"url":           m.URL.ValueString() != only.URL,
+		"tls_insecure":  m.TLSInsecure.ValueBool() != only.Insecure,
+		"tls_system":    m.TLSSystem.ValueBool() && (only.Insecure || only.CA != ""),
+		"tls_ca_bundle": !only.Insecure && m.TLSCABundle.ValueString() != only.CA,
+		"tls_ca_files":  !m.TLSCAFiles.IsNull(),
+		"tls_ca_dirs":   !m.TLSCADirs.IsNull(),
+		"extra_headers": !m.ExtraHeaders.IsNull(),
+	} {
+		if wrong {
+			diags.AddAttributeError(path.Root(name), name+" is not that of the run", fmt.Sprintf(remedy, only.URL))
 		}
 	}
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
-	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 // choices are the fields of a machine, and the values that each is tried with. The first is what a machine has that
@@ -312,17 +311,16 @@ func (f *factory) check(t *testing.T, name string, spec infrav1.OLVMMachineSpec)
 	}
 
 	built.Machine.UserData = "#cloud-config\n"
-	files, err := built.Files(t.Context(), f.client, nil)
+	configuration, err := built.Configuration(t.Context(), f.client, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	var state []byte
 	request := terraform.Request{
-		Dir:         filepath.Join(t.TempDir(), "work"),
-		Files:       files,
-		SecretFiles: []string{render.SecretsFile},
-		Secrets:     []string{f.config.Password},
+		Configuration: configuration,
+		Dir:           filepath.Join(t.TempDir(), "work"),
+		Secrets:       []string{f.config.Password},
 		SaveState: func(_ context.Context, saved []byte, _ bool) error {
 			state = slices.Clone(saved)
 			return nil

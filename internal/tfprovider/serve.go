@@ -51,7 +51,7 @@ func Serve(ctx context.Context, options Options) (*Endpoint, error) {
 		options.Sessions = own
 	}
 
-	endpoint, err := serve(ctx, New(options), options.Types)
+	endpoint, err := serve(ctx, New(options), options)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func Serve(ctx context.Context, options Options) (*Endpoint, error) {
 	return endpoint, nil
 }
 
-func serve(ctx context.Context, served provider.Provider, types []string) (*Endpoint, error) {
+func serve(ctx context.Context, served provider.Provider, options Options) (*Endpoint, error) {
 	quiet()
 	ctx, cancel := context.WithCancel(ctx)
 	configs := make(chan *plugin.ReattachConfig, 1)
@@ -70,7 +70,7 @@ func serve(ctx context.Context, served provider.Provider, types []string) (*Endp
 		HandshakeConfig: plugin.HandshakeConfig{ProtocolVersion: 5},
 		Plugins: plugin.PluginSet{"provider": &tf5server.GRPCProviderPlugin{
 			Name: Address, GRPCProvider: func() tfprotov5.ProviderServer {
-				return &trimmed{ProviderServer: providerserver.NewProtocol5(served)(), types: types}
+				return restrict(providerserver.NewProtocol5(served)(), served, options)
 			}, Opts: []tf5server.ServeOpt{tf5server.WithoutLogStderrOverride()},
 		}},
 		Logger: hclog.NewNullLogger(),
@@ -101,16 +101,28 @@ func serve(ctx context.Context, served provider.Provider, types []string) (*Endp
 	}
 }
 
-// trimmed spares a run what costs and brings nothing. It serves the schemas of the types that the run has, where they
-// are known: the executor decodes and checks all that it is given. And it answers once what it is asked twice: an
-// executor that applies plans again, and mostly the same. Both depend on nothing but the question.
-type trimmed struct {
+// restricted serves a run what it needs, and nothing else. Calls about other types than those of the run are refused,
+// and changes are made when they are approved. It also saves work: the executor decodes and checks all schemas that it
+// is given, and asks twice for the same plan when it applies one; the second answer is remembered.
+type restricted struct {
 	tfprotov5.ProviderServer
-	types []string // nil means all
+	types    []string // nil means all
+	approved func(ctx context.Context) error
+	owner    *ownership // nil allows everything
 
 	mu        sync.Mutex
 	validated map[[sha256.Size]byte]*tfprotov5.ValidateResourceTypeConfigResponse
 	planned   map[[sha256.Size]byte]*tfprotov5.PlanResourceChangeResponse
+}
+
+// restrict returns a server of the provider that does what the options allow.
+func restrict(server tfprotov5.ProviderServer, served provider.Provider, options Options) *restricted {
+	out := &restricted{ProviderServer: server, types: options.Types, approved: options.Approved}
+	if own, ok := served.(*ovirtProvider); ok {
+		out.owner = newOwnership(options.Owner, own.session.Load)
+	}
+
+	return out
 }
 
 // question is the identity of a call about a resource.
@@ -135,7 +147,7 @@ func packed(value *tfprotov5.DynamicValue) []byte {
 
 // once answers a question, and remembers the answer where it is good.
 func once[T any](
-	s *trimmed, known *map[[sha256.Size]byte]*T, key [sha256.Size]byte, ask func() (*T, []*tfprotov5.Diagnostic, error),
+	s *restricted, known *map[[sha256.Size]byte]*T, key [sha256.Size]byte, ask func() (*T, []*tfprotov5.Diagnostic, error),
 ) (*T, error) {
 	s.mu.Lock()
 	answer, ok := (*known)[key]
@@ -161,9 +173,13 @@ func once[T any](
 }
 
 // ValidateResourceTypeConfig implements tfprotov5.ProviderServer.
-func (s *trimmed) ValidateResourceTypeConfig(
+func (s *restricted) ValidateResourceTypeConfig(
 	ctx context.Context, request *tfprotov5.ValidateResourceTypeConfigRequest,
 ) (*tfprotov5.ValidateResourceTypeConfigResponse, error) {
+	if err := s.serves(request.TypeName); err != nil {
+		return nil, err
+	}
+
 	return once(
 		s,
 		&s.validated,
@@ -180,9 +196,13 @@ func (s *trimmed) ValidateResourceTypeConfig(
 }
 
 // PlanResourceChange implements tfprotov5.ProviderServer.
-func (s *trimmed) PlanResourceChange(
+func (s *restricted) PlanResourceChange(
 	ctx context.Context, request *tfprotov5.PlanResourceChangeRequest,
 ) (*tfprotov5.PlanResourceChangeResponse, error) {
+	if err := s.serves(request.TypeName); err != nil {
+		return nil, err
+	}
+
 	key := question([]byte(request.TypeName), packed(request.PriorState), packed(request.ProposedNewState),
 		packed(request.Config), request.PriorPrivate)
 
@@ -196,6 +216,157 @@ func (s *trimmed) PlanResourceChange(
 	})
 }
 
+// serves returns an error if a type is none of the run's.
+func (s *restricted) serves(name string) error {
+	if s.types == nil || slices.Contains(s.types, name) {
+		return nil
+	}
+
+	return status.Errorf(codes.PermissionDenied, "%s is none of the types of this run", name)
+}
+
+// UpgradeResourceState implements tfprotov5.ProviderServer.
+func (s *restricted) UpgradeResourceState(
+	ctx context.Context, request *tfprotov5.UpgradeResourceStateRequest,
+) (*tfprotov5.UpgradeResourceStateResponse, error) {
+	if err := s.serves(request.TypeName); err != nil {
+		return nil, err
+	}
+
+	return s.ProviderServer.UpgradeResourceState(ctx, request)
+}
+
+// ReadResource implements tfprotov5.ProviderServer.
+func (s *restricted) ReadResource(
+	ctx context.Context, request *tfprotov5.ReadResourceRequest,
+) (*tfprotov5.ReadResourceResponse, error) {
+	if err := s.serves(request.TypeName); err != nil {
+		return nil, err
+	}
+
+	if problem := s.foreign(ctx, request.TypeName, request.CurrentState, nil); problem != nil {
+		return &tfprotov5.ReadResourceResponse{NewState: request.CurrentState, Diagnostics: problem}, nil
+	}
+
+	return s.ProviderServer.ReadResource(ctx, request)
+}
+
+// ImportResourceState implements tfprotov5.ProviderServer.
+func (s *restricted) ImportResourceState(
+	ctx context.Context, request *tfprotov5.ImportResourceStateRequest,
+) (*tfprotov5.ImportResourceStateResponse, error) {
+	if err := s.serves(request.TypeName); err != nil {
+		return nil, err
+	}
+
+	return s.ProviderServer.ImportResourceState(ctx, request)
+}
+
+// MoveResourceState implements tfprotov5.ProviderServer.
+func (s *restricted) MoveResourceState(
+	ctx context.Context, request *tfprotov5.MoveResourceStateRequest,
+) (*tfprotov5.MoveResourceStateResponse, error) {
+	if err := errors.Join(s.serves(request.SourceTypeName), s.serves(request.TargetTypeName)); err != nil {
+		return nil, err
+	}
+
+	return s.ProviderServer.MoveResourceState(ctx, request)
+}
+
+// ValidateDataSourceConfig implements tfprotov5.ProviderServer.
+func (s *restricted) ValidateDataSourceConfig(
+	ctx context.Context, request *tfprotov5.ValidateDataSourceConfigRequest,
+) (*tfprotov5.ValidateDataSourceConfigResponse, error) {
+	if err := s.serves(request.TypeName); err != nil {
+		return nil, err
+	}
+
+	return s.ProviderServer.ValidateDataSourceConfig(ctx, request)
+}
+
+// ReadDataSource implements tfprotov5.ProviderServer.
+func (s *restricted) ReadDataSource(
+	ctx context.Context, request *tfprotov5.ReadDataSourceRequest,
+) (*tfprotov5.ReadDataSourceResponse, error) {
+	if err := s.serves(request.TypeName); err != nil {
+		return nil, err
+	}
+
+	return s.ProviderServer.ReadDataSource(ctx, request)
+}
+
+// ApplyResourceChange implements tfprotov5.ProviderServer. It waits until the change is approved.
+func (s *restricted) ApplyResourceChange(
+	ctx context.Context, request *tfprotov5.ApplyResourceChangeRequest,
+) (*tfprotov5.ApplyResourceChangeResponse, error) {
+	if err := s.serves(request.TypeName); err != nil {
+		return nil, err
+	}
+
+	if s.approved != nil {
+		if err := s.approved(ctx); err != nil {
+			return nil, status.Error(codes.PermissionDenied, err.Error())
+		}
+	}
+
+	if problem := s.foreign(ctx, request.TypeName, request.PriorState, request.PlannedState); problem != nil {
+		return &tfprotov5.ApplyResourceChangeResponse{NewState: request.PriorState, Diagnostics: problem}, nil
+	}
+
+	response, err := s.ProviderServer.ApplyResourceChange(ctx, request)
+	if err == nil && s.owner != nil {
+		if schema, schemaErr := s.schemaOf(ctx, request.TypeName); schemaErr == nil {
+			s.owner.made(schema, request.TypeName, response.NewState)
+		}
+	}
+
+	return response, err
+}
+
+// foreign says what of a resource is not the owner's; nil if all is. planned is the state that is asked for, nil if
+// none is.
+func (s *restricted) foreign(
+	ctx context.Context, typeName string, stored, planned *tfprotov5.DynamicValue,
+) []*tfprotov5.Diagnostic {
+	if s.owner == nil {
+		return nil
+	}
+
+	schema, err := s.schemaOf(ctx, typeName)
+	if err == nil {
+		err = s.owner.check(ctx, schema, typeName, stored, true)
+	}
+
+	if err == nil {
+		err = s.owner.check(ctx, schema, typeName, planned, false)
+	}
+
+	if err == nil {
+		return nil
+	}
+
+	return []*tfprotov5.Diagnostic{{
+		Severity: tfprotov5.DiagnosticSeverityError,
+		Summary:  "The run may not touch it",
+		Detail:   err.Error(),
+	}}
+}
+
+// schemaOf returns the schema of a type of resource.
+func (s *restricted) schemaOf(ctx context.Context, typeName string) (*tfprotov5.Schema, error) {
+	all, err := s.allSchemas(ctx, &tfprotov5.GetProviderSchemaRequest{})
+	if err != nil {
+		return nil, err
+	}
+
+	schema := all.ResourceSchemas[typeName]
+	if schema == nil {
+		return nil, status.Errorf(codes.NotFound, "there is no resource of type %s", typeName)
+	}
+
+	return schema, nil
+}
+
 // schemas of the whole provider, which are always the same.
 var schemas struct {
 	sync.Mutex
@@ -203,11 +374,30 @@ var schemas struct {
 }
 
 // GetProviderSchema implements tfprotov5.ProviderServer.
-func (s *trimmed) GetProviderSchema(
+func (s *restricted) GetProviderSchema(
+	ctx context.Context, request *tfprotov5.GetProviderSchemaRequest,
+) (*tfprotov5.GetProviderSchemaResponse, error) {
+	all, err := s.allSchemas(ctx, request)
+	if err != nil || s.types == nil {
+		return all, err
+	}
+
+	out := *all
+	others := func(name string, _ *tfprotov5.Schema) bool { return !slices.Contains(s.types, name) }
+	out.ResourceSchemas, out.DataSourceSchemas = maps.Clone(out.ResourceSchemas), maps.Clone(out.DataSourceSchemas)
+	maps.DeleteFunc(out.ResourceSchemas, others)
+	maps.DeleteFunc(out.DataSourceSchemas, others)
+
+	return &out, nil
+}
+
+// allSchemas are the schemas of all types. It is called by many runs at once.
+func (s *restricted) allSchemas(
 	ctx context.Context, request *tfprotov5.GetProviderSchemaRequest,
 ) (*tfprotov5.GetProviderSchemaResponse, error) {
 	schemas.Lock()
 	defer schemas.Unlock()
+
 	if schemas.response == nil {
 		response, err := s.ProviderServer.GetProviderSchema(ctx, request)
 		if err != nil || len(response.Diagnostics) > 0 {
@@ -217,17 +407,7 @@ func (s *trimmed) GetProviderSchema(
 		schemas.response = response
 	}
 
-	if s.types == nil {
-		return schemas.response, nil
-	}
-
-	out := *schemas.response
-	others := func(name string, _ *tfprotov5.Schema) bool { return !slices.Contains(s.types, name) }
-	out.ResourceSchemas, out.DataSourceSchemas = maps.Clone(out.ResourceSchemas), maps.Clone(out.DataSourceSchemas)
-	maps.DeleteFunc(out.ResourceSchemas, others)
-	maps.DeleteFunc(out.DataSourceSchemas, others)
-
-	return &out, nil
+	return schemas.response, nil
 }
 
 // maxMessage bounds a message, in bytes, as in plugins.
@@ -288,7 +468,9 @@ type InProcess struct{ Options Options }
 // Serve starts an endpoint for one run.
 func (p InProcess) Serve(ctx context.Context, use terraform.Use) (*plugin.ReattachConfig, func(), error) {
 	options := p.Options
-	options.Owner, options.Types = use.Owner, use.Types
+	options.Owner, options.Types, options.Approved = use.Owner, use.Types, use.Approved
+	options.Engine = &Engine{URL: use.Engine.URL, CA: use.Engine.CA, Insecure: use.Engine.Insecure}
+
 	endpoint, err := Serve(ctx, options)
 	if err != nil {
 		return nil, nil, err

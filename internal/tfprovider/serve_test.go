@@ -20,6 +20,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 // panicking is the provider with a bug.
@@ -40,7 +41,7 @@ type served struct {
 func (served) Address() string { return Address }
 
 func (s served) Serve(ctx context.Context, _ terraform.Use) (*plugin.ReattachConfig, func(), error) {
-	endpoint, err := serve(ctx, s.Provider, nil)
+	endpoint, err := serve(ctx, s.Provider, Options{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -70,6 +71,14 @@ provider "ovirt" {
 resource "ovirt_tag" "one" { name = "one" }
 `
 
+// oneTag is a configuration that declares a tag.
+func oneTag(main string) render.Configuration {
+	return render.Configuration{
+		Files:     render.Files{"main.tf": []byte(main)},
+		Resources: []render.Address{render.NewAddress("ovirt_tag", "one")},
+	}
+}
+
 func TestAPanicInTheProviderFailsItsRunAndNoMore(t *testing.T) {
 	sim, err := ovirtsim.New(ovirtsim.Options{})
 	if err != nil {
@@ -79,8 +88,8 @@ func TestAPanicInTheProviderFailsItsRunAndNoMore(t *testing.T) {
 	t.Cleanup(sim.Close)
 	main := strings.NewReplacer("%URL%", sim.URL()+"/api", "%PASSWORD%", sim.Password()).Replace(lookUp)
 	request := terraform.Request{
-		Dir:   filepath.Join(t.TempDir(), "work"),
-		Files: map[string][]byte{"main.tf": []byte(main)},
+		Configuration: oneTag(main),
+		Dir:           filepath.Join(t.TempDir(), "work"),
 	}
 	healthy := New(Options{})
 	_, err = terraform.NewExecutor(testenv.Executable(t), served{
@@ -132,8 +141,8 @@ func TestAnEndpointEndsAfterItsCalls(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		_, err := x.Apply(ctx, terraform.Request{
-			Dir:   filepath.Join(t.TempDir(), "work"),
-			Files: map[string][]byte{"main.tf": []byte(main)},
+			Configuration: oneTag(main),
+			Dir:           filepath.Join(t.TempDir(), "work"),
 		})
 		ended <- err
 	}()

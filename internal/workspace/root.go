@@ -8,11 +8,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
-	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
-
-// secretFiles are the files of a configuration that have secrets in them.
-var secretFiles = []string{render.SecretsFile}
 
 // Executor runs Terraform; *terraform.Executor in a process, a fake in tests.
 type Executor interface {
@@ -166,20 +162,19 @@ func (r *Root) request(
 	operation terraform.Operation, configuration Configuration, state *tfstate.State,
 ) terraform.Request {
 	return terraform.Request{
-		Dir:         r.Dir,
-		Owner:       configuration.Owner,
-		Files:       configuration.Files,
-		SecretFiles: secretFiles,
-		Secrets:     configuration.Secrets,
-		Names:       configuration.Names,
-		State:       state.Bytes(),
-		Destroy:     operation == terraform.Destroy,
-		Fresh:       configuration.Fresh,
-		Guard:       configuration.Guard,
-		Confirm:     func(ctx context.Context) error { return r.confirm(ctx, operation) },
-		Applied:     configuration.Applied,
-		SaveState:   func(ctx context.Context, state []byte, _ bool) error { return r.Keeper.Save(ctx, state, "") },
-		Keeps:       configuration.Keeps,
+		Configuration: configuration.Configuration,
+		Dir:           r.Dir,
+		Owner:         configuration.Owner,
+		Secrets:       configuration.Secrets,
+		Names:         configuration.Names,
+		State:         state.Bytes(),
+		Destroy:       operation == terraform.Destroy,
+		Fresh:         configuration.Fresh,
+		Guard:         configuration.Guard,
+		Confirm:       func(ctx context.Context) error { return r.confirm(ctx, operation) },
+		Applied:       configuration.Applied,
+		SaveState:     func(ctx context.Context, state []byte, _ bool) error { return r.Keeper.Save(ctx, state, "") },
+		Keeps:         configuration.Keeps,
 	}
 }
 

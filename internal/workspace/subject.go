@@ -37,7 +37,8 @@ type Unblocker interface {
 
 // Configuration is what a run applies, and how.
 type Configuration struct {
-	Files render.Files
+	render.Configuration
+
 	// Owner mark that the provider writes to what it makes; may be empty.
 	Owner string
 	// Secrets are redacted from all output. Names are not, even where a secret contains one.

@@ -277,7 +277,7 @@ func (w *Workspace) recoverState(ctx context.Context) error {
 		}
 	}
 
-	return terraform.Clean(w.dir(), secretFiles)
+	return terraform.Clean(w.dir())
 }
 
 // untouched reports whether the object says of no run that it may have acted for it.

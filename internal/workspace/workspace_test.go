@@ -98,7 +98,9 @@ type fakeSubject struct {
 
 func (s *fakeSubject) Render(context.Context, *tfstate.State) (Configuration, error) {
 	s.asked = append(s.asked, "Render")
-	return Configuration{Files: render.Files{"main.tf": nil}, Secrets: []string{"secret"}}, nil
+	return Configuration{
+		Configuration: render.Configuration{Files: render.Files{"main.tf": nil}}, Secrets: []string{"secret"},
+	}, nil
 }
 
 func (s *fakeSubject) RenderDestroy(context.Context) (Configuration, error) {

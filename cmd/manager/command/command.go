@@ -49,8 +49,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/providerprocess"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
@@ -328,10 +328,13 @@ func run(ctx context.Context, o options) error {
 
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
+	provider := &providerprocess.Provider{Sessions: sessions}
+	defer provider.Close()
 	runs := workspace.NewRunQueue(o.terraformRuns, o.terraformLimit)
 	runs.DriftInterval = o.driftInterval
 	if leads != nil {
 		runs.Fence = leads.fence(mgr.GetAPIReader())
+		provider.Fence = runs.Fence
 	}
 
 	userData, err := addUserDataServer(ctx, mgr, o)
@@ -339,7 +342,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 
-	if err := addControllers(ctx, mgr, o, executable, sessions, runs, userData); err != nil {
+	if err := addControllers(ctx, mgr, o, executable, provider, runs, userData); err != nil {
 		return err
 	}
 
@@ -492,7 +495,7 @@ func addControllers(
 	mgr ctrl.Manager,
 	o options,
 	executable terraform.Executable,
-	sessions *engine.Sessions,
+	provider *providerprocess.Provider,
 	runs *workspace.RunQueue,
 	userData *userdataserver.Server,
 ) error {
@@ -501,7 +504,7 @@ func addControllers(
 		reader = &namespaceReader{Reader: reader, Namespace: o.namespace}
 	}
 
-	executor, err := newExecutor(mgr, executable, sessions, runs, o)
+	executor, err := newExecutor(mgr, executable, provider, o)
 	if err != nil {
 		return err
 	}
@@ -511,7 +514,7 @@ func addControllers(
 	engines := &enginepool.Pool{
 		Reader:   reader,
 		Metadata: mgr.GetCache(),
-		Sessions: sessions,
+		Sessions: provider.Sessions,
 		Unbound:  o.unboundCredentials,
 		// Identities and namespaces belong to no namespace.
 		NoIdentities: o.namespace != "",
@@ -604,11 +607,8 @@ func addPools(
 
 // newExecutor returns the executor of all runs, and prepares it while the manager starts.
 func newExecutor(
-	mgr ctrl.Manager, executable terraform.Executable, sessions *engine.Sessions, runs *workspace.RunQueue, o options,
+	mgr ctrl.Manager, executable terraform.Executable, provider terraform.Provider, o options,
 ) (*terraform.Executor, error) {
-	provider := tfprovider.InProcess{
-		Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true, Fence: runs.Fence},
-	}
 	executor := terraform.NewExecutor(executable, provider, filepath.Join(o.workDir, ".init"))
 	if o.requireConfinement && executor.Confinement() == terraform.Unconfined {
 		return nil, errors.New(

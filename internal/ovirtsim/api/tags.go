@@ -32,10 +32,12 @@ var tagRoutes = []route{
 	{"DELETE", "/vms/{vm}/tags/{id}", taggedVM.remove},
 }
 
-func tagDocument(_ *call, t *store.Tag) *wire.Element {
+func tagDocument(_ *call, t *store.Tag) *wire.Element { return describedTag(t, t.Description) }
+
+func describedTag(t *store.Tag, description *string) *wire.Element {
 	out := wire.Object("tag", t.ID, "tags", t.ID).Str("name", t.Name)
-	if t.Description != nil {
-		out.Str("description", *t.Description)
+	if description != nil {
+		out.Str("description", *description)
 	}
 
 	return out.Add(wire.Ref("parent", "tags", t.Parent))
@@ -186,8 +188,10 @@ var (
 	}, func(c *call, id string) bool { return c.store.Templates.Get(id) != nil }}
 )
 
-func (k tagged) document(c *call, t *store.Tag) *wire.Element {
-	out := tagDocument(c, t)
+// document is a tag of an object. The engine tells its description when the object gets the tag, and an empty one
+// afterwards.
+func (k tagged) document(c *call, t *store.Tag, description *string) *wire.Element {
+	out := describedTag(t, description)
 	out.Attrs[0].Value = wire.Href(k.collection, c.id(k.id), "tags", t.ID)
 	return out.Add(wire.Ref(k.owner, k.collection, c.id(k.id)))
 }
@@ -197,7 +201,7 @@ func (k tagged) list(c *call) (*wire.Element, error) {
 	for _, t := range c.store.Tags.Where(func(t *store.Tag) bool {
 		return slices.Contains(*k.of(t), c.id(k.id))
 	}, store.TagKey) {
-		out.Items(k.document(c, t))
+		out.Items(k.document(c, t, new(string)))
 	}
 
 	return out, nil
@@ -223,7 +227,7 @@ func (k tagged) add(c *call) (*wire.Element, error) {
 	store.Member(k.of(t), c.id(k.id), true)
 	c.store.Tags.Put(t.ID, t)
 
-	return c.created(k.document(c, t)), nil
+	return c.created(k.document(c, t, t.Description)), nil
 }
 
 func (k tagged) tag(c *call) (*store.Tag, error) {
@@ -240,7 +244,7 @@ func (k tagged) get(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	return k.document(c, t), nil
+	return k.document(c, t, new(string)), nil
 }
 
 func (k tagged) remove(c *call) (*wire.Element, error) {

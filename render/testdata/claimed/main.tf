@@ -1,4 +1,4 @@
-# VM lab-vm-3 is one of a pool. It is taken over as it is, and given back when the machine is gone.
+# The VM is one of a pool. It is taken over as it is, and given back when the machine is gone.
 resource "ovirt_adopted_vm" "this" {
   vm_id                        = "44444444-4444-4444-8444-444444444444"
   initialization_hostname      = "demo-md-0-x7k2p"

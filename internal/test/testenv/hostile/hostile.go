@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // Version that it answers.
@@ -25,7 +26,7 @@ const Version = "1.12.6"
 const Got = "GOT "
 
 // Attempts are a text for a configuration, wherever it has one: read:PATH, write:PATH, link:PATH, run:PATH,
-// connect:ADDRESS, and spy: for the environment of the process that started it.
+// connect:ADDRESS, signal:PID, and spy: for the environment of the process that started it.
 func Attempts(list ...string) string { return "attempt<" + strings.Join(list, ";") + ">" }
 
 var told = regexp.MustCompile(`attempt<([^>]*)>`)
@@ -66,21 +67,26 @@ func try() {
 		os.Exit(1)
 	}
 
-	var results []string
+	say(strings.Join(Try(strings.Split(string(match[1]), ";")...), " | "))
+	os.Exit(1)
+}
 
-	for attempt := range strings.SplitSeq(string(match[1]), ";") {
+// Try makes attempts, and returns what came of each.
+func Try(attempts ...string) []string {
+	var out []string
+
+	for _, attempt := range attempts {
 		what, on, _ := strings.Cut(attempt, ":")
 		got, err := act(what, on)
 		if err != nil {
-			results = append(results, fmt.Sprintf("%s: %v", attempt, err))
+			out = append(out, fmt.Sprintf("%s: %v", attempt, err))
 			continue
 		}
 
-		results = append(results, attempt+": "+Got+got)
+		out = append(out, attempt+": "+Got+got)
 	}
 
-	say(strings.Join(results, " | "))
-	os.Exit(1)
+	return out
 }
 
 // act makes one attempt; the text is what it yielded.
@@ -103,6 +109,13 @@ func act(what, on string) (string, error) {
 		}
 
 		return "", err
+	case "signal":
+		pid, err := strconv.Atoi(on)
+		if err != nil {
+			return "", err
+		}
+
+		return "", syscall.Kill(pid, 0)
 	case "spy":
 		content, err := os.ReadFile("/proc/" + strconv.Itoa(os.Getppid()) + "/environ")
 		return strconv.Itoa(len(content)) + " bytes", err

@@ -1,0 +1,122 @@
+package machine
+
+import (
+	"errors"
+	"testing"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// foreignVM is a VM of somebody else, which runs.
+func foreignVM(comment string) ovirtsim.VM {
+	return ovirtsim.VM{Name: "payroll", ID: vmID, Comment: comment, Up: true}
+}
+
+// TestAVMOfOthersIsLeftAlone has machines whose author wrote the ID of a VM that is not theirs: into the machine, into
+// its claim, and into the state. Nothing is sent to the engine that changes anything, and nothing is said of the VM.
+func TestAVMOfOthersIsLeftAlone(t *testing.T) {
+	join := func(o *objects) { o.machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: "node"} }
+
+	for name, test := range map[string]struct {
+		change func(*objects)
+		state  []byte
+		vm     ovirtsim.VM
+	}{
+		"in the provider ID of a machine whose VM would be made": {
+			change: func(o *objects) { o.olvmMachine.Spec.ProviderID = providerID },
+			vm:     foreignVM("the payroll database"),
+		},
+		"in that of a node, from which user data would be removed": {
+			change: func(o *objects) { o.olvmMachine.Spec.ProviderID = providerID; join(o) },
+			vm:     foreignVM("capolvm owner=prod/db uid=1"),
+		},
+		"in that of a machine of a pool": {
+			change: func(o *objects) { o.pooled(); o.olvmMachine.Spec.ProviderID = providerID },
+			vm:     foreignVM(""),
+		},
+		"in a claim that says of itself that the engine has it": {
+			change: func(o *objects) { o.pooled(); o.more = append(o.more, claimOf("vm-a", "m", "c1/m")) },
+			vm:     foreignVM("capolvm owner=ns/other uid=1"),
+		},
+		"in the state": {
+			state: stateOf(1, "ovirt_vm="+vmID), vm: foreignVM("capolvm owner=prod/m uid=1"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := withEngine(t, test.change, test.vm)
+			if test.state != nil {
+				b.store(test.state, "digest")
+			}
+
+			for range 3 {
+				b.pass()
+			}
+
+			m := b.stored()
+			check.Equal(t, "applied", condition(m, infrav1.InfrastructureAppliedCondition), "False/"+infrav1.VMNotOwnedReason)
+			check.Contains(t, "the remedy", message(m, infrav1.InfrastructureAppliedCondition),
+				`write "`+ownComment+`" into the comment of the VM`)
+			check.Equal(t, "running", condition(m, infrav1.VirtualMachineRunningCondition), "Unknown/"+infrav1.VMNotOwnedReason)
+			check.Equal(t, "a run", b.ran(), false)
+			check.Length(t, "changes of the engine", b.changes(), 0)
+
+			if m.Status.OLVM != nil {
+				check.Equal(t, "what is told of the VM", m.Status.OLVM.VirtualMachine.Status, "")
+				check.Lacks(t, "its name", m.Status.OLVM.VirtualMachine.VMName, "payroll")
+			}
+		})
+	}
+}
+
+// TestAMachineNamesOneVM has a machine whose provider ID and state disagree: somebody has edited one of them.
+func TestAMachineNamesOneVM(t *testing.T) {
+	b := withEngine(t, (*objects).hasVM, ownVM(true), ovirtsim.VM{Name: "payroll", ID: otherVMID, Up: true})
+	b.store(stateOf(1, "ovirt_vm="+otherVMID), "digest")
+	b.pass()
+
+	m := b.stored()
+	check.Equal(t, "applied", condition(m, infrav1.InfrastructureAppliedCondition), "False/"+infrav1.VMNotOwnedReason)
+	check.Contains(t, "the message", message(m, infrav1.InfrastructureAppliedCondition), "spec.providerID: it names VM "+vmID)
+	check.Equal(t, "a run", b.ran(), false)
+
+	b.delete()
+	b.pass()
+
+	m = b.stored()
+	check.Equal(t, "deleting", condition(m, infrav1.DeletingCondition), "True/"+infrav1.DeletionBlockedReason)
+	check.Contains(t, "the message", message(m, infrav1.DeletingCondition), "VM payroll ("+otherVMID+") is not marked")
+	check.Equal(t, "a run", b.ran(), false)
+	check.Length(t, "changes of the engine", b.changes(), 0)
+}
+
+// TestAMarkIsLookedForAgain has a view of VMs from before the mark was written.
+func TestAMarkIsLookedForAgain(t *testing.T) {
+	b := withEngine(t, (*objects).hasVM, ownVM(true))
+	scope := b.connected()
+	scope.vm.seen = &engine.VM{ID: vmID}
+
+	check.Error(t, b.r.reconcileForeign(t.Context(), scope), "")
+	check.Equal(t, "the VM is another's", scope.vm.foreign, nil)
+}
+
+// TestARunLooksOnceMore has a VM that became another's while its run waited.
+func TestARunLooksOnceMore(t *testing.T) {
+	b := withEngine(t, (*objects).hasVM, ownVM(true))
+	subject := b.r.subject(b.configured())
+	comment := "the payroll database"
+	_, err := b.session.UpdateVM(t.Context(), vmID, &engine.VM{Comment: &comment})
+	check.Error(t, err, "")
+
+	var blocked *blocker.Error
+
+	_, err = subject.Render(t.Context(), nil)
+	check.Equal(t, "the run is refused", errors.As(err, &blocked) && blocked.Reason == infrav1.VMNotOwnedReason, true)
+	_, err = subject.RenderDestroy(t.Context())
+	check.Equal(t, "the destruction is refused", errors.As(err, &blocked) && blocked.Reason == infrav1.VMNotOwnedReason, true)
+}

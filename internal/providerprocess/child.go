@@ -1,0 +1,324 @@
+package providerprocess
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/rpc"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
+)
+
+// Main runs the child and does not return, if this process was started as one. A command that starts children calls it
+// before anything else.
+func Main() {
+	if len(os.Args) != 2 || os.Args[1] != argument {
+		return
+	}
+
+	// The manager ends its child. A terminal interrupts both, and the child's runs must end first.
+	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+
+	requests, err := inherited(firstFile)
+	if err == nil {
+		var calls net.Conn
+		if calls, err = inherited(firstFile + 1); err == nil {
+			serve(requests, calls)
+		}
+	}
+
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "provider:", err)
+		os.Exit(1)
+	}
+
+	os.Exit(0)
+}
+
+// inherited is a socket that the process was started with.
+func inherited(number uintptr) (net.Conn, error) {
+	file := os.NewFile(number, "socket")
+	if file == nil {
+		return nil, fmt.Errorf("there is no file %d; the manager starts this process", number)
+	}
+	defer file.Close()
+
+	connection, err := net.FileConn(file)
+	if err != nil {
+		return nil, fmt.Errorf("file %d is no socket; the manager starts this process: %w", number, err)
+	}
+
+	return connection, nil
+}
+
+// serve answers the manager until it is gone.
+func serve(requests, calls net.Conn) {
+	c := &child{
+		manager: rpc.NewClient(calls),
+		runs:    map[uint64]*childRun{},
+		clients: map[string]*sharedClient{},
+	}
+
+	server := rpc.NewServer()
+	if err := server.RegisterName(childService, &Child{c}); err != nil {
+		panic(err) // the methods are this package's
+	}
+
+	server.ServeConn(requests)
+}
+
+// child is the state of the child.
+type child struct {
+	manager *rpc.Client
+
+	mu      sync.Mutex
+	runs    map[uint64]*childRun
+	clients map[string]*sharedClient
+	seen    []engine.Observation
+}
+
+// childRun is a run that has an endpoint.
+type childRun struct {
+	endpoint *tfprovider.Endpoint
+	approval chan error
+	session  string
+}
+
+// sharedClient is a client of an engine that several runs use. It borrows the session of one of them.
+type sharedClient struct {
+	client *engine.Client
+	runs   map[uint64]bool
+}
+
+// Child is what the manager can call.
+type Child struct{ child *child }
+
+// Open starts an endpoint for a run.
+func (c *Child) Open(request OpenRequest, reply *OpenReply) error {
+	client, err := c.child.clientFor(request)
+	if err != nil {
+		return err
+	}
+
+	run := &childRun{approval: make(chan error, 1), session: request.Engine.Session}
+
+	var decided approval
+
+	run.endpoint, err = tfprovider.Serve(context.Background(), tfprovider.Options{
+		ReturnOnStart: true,
+		Owner:         request.Owner,
+		Types:         request.Types,
+		Engine: &tfprovider.Engine{
+			URL: request.Engine.URL, CA: request.Engine.CA, Insecure: request.Engine.Insecure,
+		},
+		Session:  client,
+		Approved: func(ctx context.Context) error { return decided.wait(ctx, run.approval) },
+		Fence:    func(ctx context.Context) error { return c.child.mayAct(ctx, request.Run) },
+	})
+	if err != nil {
+		c.child.release(request.Run, request.Engine.Session)
+		return err
+	}
+
+	c.child.mu.Lock()
+	c.child.runs[request.Run] = run
+	c.child.mu.Unlock()
+
+	at := run.endpoint.Config
+	*reply = OpenReply{
+		Network: at.Addr.Network(), Address: at.Addr.String(), Protocol: string(at.Protocol),
+		ProtocolVersion: at.ProtocolVersion, Pid: at.Pid, Test: at.Test,
+	}
+
+	return nil
+}
+
+// Approve tells a run whether its plan is accepted.
+func (c *Child) Approve(request ApproveRequest, _ *Nothing) error {
+	run := c.child.run(request.Run)
+	if run == nil {
+		return nil // it has ended
+	}
+
+	var refused error
+	if request.Refusal != "" {
+		refused = errors.New(request.Refusal)
+	}
+
+	select {
+	case run.approval <- refused:
+	default: // the first answer counts
+	}
+
+	return nil
+}
+
+// Close ends the endpoint of a run, after the calls that are under way, and forgets the session that it had.
+func (c *Child) Close(id uint64, reply *CloseReply) error {
+	run := c.child.run(id)
+	if run == nil {
+		return nil
+	}
+
+	run.endpoint.Close()
+	c.child.release(id, run.session)
+
+	c.child.mu.Lock()
+	defer c.child.mu.Unlock()
+
+	delete(c.child.runs, id)
+	reply.Observations, c.child.seen = c.child.seen, nil
+
+	return nil
+}
+
+func (c *child) run(id uint64) *childRun {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.runs[id]
+}
+
+// clientFor returns the client of the engine of a run; nil if it has none.
+func (c *child) clientFor(request OpenRequest) (*engine.Client, error) {
+	if request.Engine.Session == "" {
+		return nil, nil
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	shared := c.clients[request.Engine.Session]
+	if shared == nil {
+		shared = &sharedClient{runs: map[uint64]bool{}}
+
+		var err error
+		if shared.client, err = engine.New(engine.Config{
+			URL:      request.Engine.URL,
+			CA:       []byte(request.Engine.CA),
+			Insecure: request.Engine.Insecure,
+			Token:    func(ctx context.Context, refused string) (string, error) { return c.token(ctx, shared, refused) },
+			Observe:  c.observe,
+		}); err != nil {
+			return nil, err
+		}
+
+		c.clients[request.Engine.Session] = shared
+	}
+
+	shared.runs[request.Run] = true
+
+	return shared.client, nil
+}
+
+// release forgets a client that no run uses any more, and the session that it had.
+func (c *child) release(run uint64, session string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	shared := c.clients[session]
+	if shared == nil {
+		return
+	}
+
+	if delete(shared.runs, run); len(shared.runs) == 0 {
+		shared.client.Forget()
+		delete(c.clients, session)
+	}
+}
+
+// token asks the manager for the token of the session that a client borrows, in the name of one of its runs.
+func (c *child) token(ctx context.Context, shared *sharedClient, refused string) (string, error) {
+	c.mu.Lock()
+
+	var run uint64
+	for run = range shared.runs {
+		break
+	}
+
+	c.mu.Unlock()
+
+	var token string
+	err := call(ctx, c.manager, managerService+".Token", TokenRequest{Run: run, Refused: refused}, &token)
+	if err != nil {
+		return "", &engine.UnreachableError{Err: err}
+	}
+
+	return token, nil
+}
+
+// mayAct asks the manager whether it still leads.
+func (c *child) mayAct(ctx context.Context, run uint64) error {
+	var reply MayActReply
+	if err := call(ctx, c.manager, managerService+".MayAct", run, &reply); err != nil {
+		return err
+	}
+
+	switch {
+	case reply.Superseded:
+		return fmt.Errorf("%w: %s", engine.ErrSuperseded, reply.Problem)
+	case reply.Problem != "":
+		return errors.New(reply.Problem)
+	}
+
+	return nil
+}
+
+// observe keeps what the metrics count until the manager asks.
+func (c *child) observe(seen engine.Observation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.seen = append(c.seen, seen)
+}
+
+// approval is what was decided about the plan of a run. Several calls wait for it.
+type approval struct {
+	mu      sync.Mutex
+	decided bool
+	err     error
+}
+
+// wait returns the decision, once it has come.
+func (a *approval) wait(ctx context.Context, decision <-chan error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	if a.decided {
+		return a.err
+	}
+
+	select {
+	case a.err = <-decision:
+		a.decided = true
+		return a.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// call calls the other side, until the context ends.
+func call(ctx context.Context, client *rpc.Client, method string, request, reply any) error {
+	pending := client.Go(method, request, reply, make(chan *rpc.Call, 1))
+
+	select {
+	case <-pending.Done:
+		if errors.Is(pending.Error, rpc.ErrShutdown) || errors.Is(pending.Error, io.ErrUnexpectedEOF) {
+			return errGone
+		}
+
+		return pending.Error
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// errGone is the error of calls after the other process has ended.
+var errGone = errors.New("the process of the provider has ended; the next run starts another one")

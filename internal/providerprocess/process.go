@@ -1,0 +1,522 @@
+package providerprocess
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/rpc"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-plugin"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/confine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
+)
+
+const (
+	// openLimit bounds the start of an endpoint. A process that is being started is part of it.
+	openLimit = time.Minute
+	// endGrace is how long a process without runs may take to end until it is killed.
+	endGrace = 5 * time.Second
+
+	portDNS = 53
+)
+
+// Provider serves the provider from a child process: the Provider of internal/terraform.
+type Provider struct {
+	// Sessions log in to engines. Runs borrow their sessions.
+	Sessions *engine.Sessions
+	// Fence is asked before and after a disk is made; nil agrees.
+	Fence func(ctx context.Context) error
+
+	mu       sync.Mutex
+	current  *process
+	last     uint64 // number of the last run
+	sessions map[*engine.Client]string
+}
+
+// Address of the provider in configurations.
+func (p *Provider) Address() string { return tfprovider.Address }
+
+// HoldsCredentials reports that runs need none: they borrow sessions.
+func (p *Provider) HoldsCredentials() bool { return true }
+
+// Serve starts an endpoint for a run. The end of it waits for the calls that are under way.
+func (p *Provider) Serve(ctx context.Context, use terraform.Use) (*plugin.ReattachConfig, func(), error) {
+	run := &run{use: use, fence: p.Fence}
+	request := OpenRequest{Owner: use.Owner, Types: use.Types}
+
+	if use.Engine.URL != "" {
+		var err error
+		run.session, err = p.Sessions.Get(engine.Config{
+			URL: use.Engine.URL, Username: use.Engine.Username, Password: use.Engine.Password,
+			CA: []byte(use.Engine.CA), Insecure: use.Engine.Insecure,
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+
+		request.Engine = Engine{
+			URL: use.Engine.URL, CA: use.Engine.CA, Insecure: use.Engine.Insecure, Session: p.nameOf(run.session),
+		}
+	}
+
+	ports, err := portsTo(use.Engine.URL, http.ProxyFromEnvironment)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	child, id, err := p.enter(ports, run)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	request.Run = id
+
+	opening, cancel := context.WithTimeout(ctx, openLimit)
+	defer cancel()
+
+	var reply OpenReply
+	if err := call(opening, child.calls, childService+".Open", request, &reply); err != nil {
+		child.leave(id)
+		return nil, nil, fmt.Errorf("failed to serve the provider: %w", err)
+	}
+
+	watching, stopWatching := context.WithCancel(ctx)
+	go child.approve(watching, id, use)
+
+	return &plugin.ReattachConfig{
+		Protocol:        plugin.Protocol(reply.Protocol),
+		ProtocolVersion: reply.ProtocolVersion,
+		Addr:            &net.UnixAddr{Net: reply.Network, Name: reply.Address},
+		Pid:             reply.Pid,
+		Test:            reply.Test,
+	}, sync.OnceFunc(func() { stopWatching(); child.close(id) }), nil
+}
+
+// nameOf returns the name of a session. Names are used once, so that a new session is never taken for an old one.
+func (p *Provider) nameOf(session *engine.Client) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	for other := range p.sessions {
+		if !p.Sessions.Has(other) {
+			delete(p.sessions, other)
+		}
+	}
+
+	if p.sessions == nil {
+		p.sessions = map[*engine.Client]string{}
+	}
+
+	if p.sessions[session] == "" {
+		p.last++
+		p.sessions[session] = strconv.FormatUint(p.last, 10)
+	}
+
+	return p.sessions[session]
+}
+
+// enter adds a run to a process that may connect to the ports, and starts one if there is none.
+func (p *Provider) enter(ports []uint16, run *run) (*process, uint64, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	p.last++
+	id := p.last
+
+	if p.current != nil && p.current.add(id, run, ports) {
+		return p.current, id, nil
+	}
+
+	allowed := ports
+	if p.current != nil {
+		allowed = append(slices.Clone(p.current.ports), ports...)
+		p.current.drain()
+		p.current = nil
+	}
+
+	slices.Sort(allowed)
+
+	started, err := start(slices.Compact(allowed))
+	if err != nil {
+		return nil, 0, err
+	}
+
+	p.current = started
+	started.add(id, run, ports)
+
+	return started, id, nil
+}
+
+// Close ends the process. Runs should have ended before; after a while it is killed. A later run starts another one.
+func (p *Provider) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	if p.current == nil {
+		return
+	}
+
+	p.current.drain()
+
+	select {
+	case <-p.current.ended:
+	case <-time.After(endGrace):
+		_ = p.current.command.Process.Kill()
+		<-p.current.ended
+	}
+
+	p.current = nil
+}
+
+// run is what the child may ask about.
+type run struct {
+	use     terraform.Use
+	session *engine.Client // nil if the run has no engine
+	fence   func(ctx context.Context) error
+}
+
+// process is a child.
+type process struct {
+	command *exec.Cmd
+	calls   *rpc.Client
+	ports   []uint16
+	dir     string
+	ended   chan struct{}
+
+	mu       sync.Mutex
+	runs     map[uint64]*run
+	draining bool
+}
+
+// add adds a run, unless the process takes no more, or may not connect to one of the ports.
+func (c *process) add(id uint64, added *run, ports []uint16) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	select {
+	case <-c.ended:
+		return false
+	default:
+	}
+
+	for _, port := range ports {
+		if c.draining || !slices.Contains(c.ports, port) {
+			return false
+		}
+	}
+
+	c.runs[id] = added
+
+	return true
+}
+
+// leave removes a run. The last one of a process that takes no more ends it.
+func (c *process) leave(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	delete(c.runs, id)
+	c.endUnused()
+}
+
+// drain has the process take no more runs, and end with the last one.
+func (c *process) drain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.draining = true
+	c.endUnused()
+}
+
+// endUnused ends a process that takes no more runs and has none; mu is held.
+func (c *process) endUnused() {
+	if !c.draining || len(c.runs) > 0 {
+		return
+	}
+
+	_ = c.calls.Close() // on which the child ends
+	time.AfterFunc(endGrace, func() {
+		select {
+		case <-c.ended:
+		default:
+			_ = c.command.Process.Kill()
+		}
+	})
+}
+
+// run returns a run of the process; an error if it has ended, or never was.
+func (c *process) run(id uint64) (*run, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if found := c.runs[id]; found != nil {
+		return found, nil
+	}
+
+	return nil, errors.New("there is no such run")
+}
+
+// approve tells the child what was decided about the plan of a run.
+func (c *process) approve(ctx context.Context, id uint64, use terraform.Use) {
+	request := ApproveRequest{Run: id}
+
+	if use.Approved != nil {
+		if err := use.Approved(ctx); err != nil {
+			request.Refusal = err.Error()
+		}
+	}
+
+	if ctx.Err() == nil {
+		_ = call(ctx, c.calls, childService+".Approve", request, &Nothing{})
+	}
+}
+
+// close ends the endpoint of a run.
+func (c *process) close(id uint64) {
+	var reply CloseReply
+	if err := call(context.Background(), c.calls, childService+".Close", id, &reply); err == nil {
+		for _, seen := range reply.Observations {
+			seen.Count()
+		}
+	}
+
+	c.leave(id)
+}
+
+// Manager is what the child can call.
+type Manager struct{ process *process }
+
+// Token returns the token of the engine's session.
+func (m *Manager) Token(request TokenRequest, token *string) error {
+	found, err := m.process.run(request.Run)
+	if err != nil {
+		return err
+	}
+
+	if found.session == nil {
+		return errors.New("the run has no engine")
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), engine.DefaultTimeout)
+	defer cancel()
+
+	*token, err = found.session.Token(ctx, request.Refused)
+
+	return err
+}
+
+// MayAct tells whether the manager still leads.
+func (m *Manager) MayAct(id uint64, reply *MayActReply) error {
+	found, err := m.process.run(id)
+	if err != nil {
+		return err
+	}
+
+	if found.fence == nil {
+		return nil
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), engine.DefaultTimeout)
+	defer cancel()
+
+	if err := found.fence(ctx); err != nil {
+		*reply = MayActReply{Superseded: errors.Is(err, engine.ErrSuperseded), Problem: err.Error()}
+	}
+
+	return nil
+}
+
+// start starts a child that may connect to the ports.
+func start(ports []uint16) (*process, error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("failed to find this program: %w", err)
+	}
+
+	dir, err := os.MkdirTemp("", "capolvm-provider-")
+	if err != nil {
+		return nil, fmt.Errorf("failed to make a folder for the provider's sockets: %w", err)
+	}
+
+	requests, theirRequests, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirRequests.Close()
+
+	calls, theirCalls, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirCalls.Close()
+
+	c := &process{
+		command: &exec.Cmd{
+			Path: executable, Args: []string{executable, argument}, Dir: dir, Env: environment(dir), Stderr: os.Stderr,
+			ExtraFiles:  []*os.File{theirCalls, theirRequests},
+			SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+		},
+		calls: rpc.NewClient(calls),
+		ports: ports,
+		dir:   dir,
+		ended: make(chan struct{}),
+		runs:  map[uint64]*run{},
+	}
+
+	server := rpc.NewServer()
+	if err := server.RegisterName(managerService, &Manager{c}); err != nil {
+		panic(err) // the methods are this package's
+	}
+
+	if err := startConfined(executable, dir, ports, c.command.Start); err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, fmt.Errorf("failed to start the provider: %w", err)
+	}
+
+	go server.ServeConn(requests)
+	go func() {
+		_ = c.command.Wait()
+		_ = calls.Close()
+		_ = requests.Close()
+		_ = os.RemoveAll(dir)
+
+		close(c.ended)
+	}()
+
+	return c, nil
+}
+
+// startConfined starts the child where it can use what it needs.
+func startConfined(executable, dir string, ports []uint16, begin func() error) error {
+	if confine.Version() == 0 {
+		return begin()
+	}
+
+	return confine.Start(confine.Rules{
+		Run:     append([]string{executable}, confine.Libraries...),
+		Read:    append(slices.Clone(resolverFiles), certificateFiles()...),
+		Sockets: []string{dir},
+		Connect: append([]uint16{portDNS}, ports...),
+	}, begin)
+}
+
+// resolverFiles are what names of hosts are looked up by.
+var resolverFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"}
+
+// certificateFiles are where the CA bundles of the system are.
+func certificateFiles() []string {
+	out := []string{
+		"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/pki/tls/certs", "/etc/pki/tls/cacert.pem",
+		"/etc/pki/ca-trust/extracted", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates",
+	}
+	if file := os.Getenv("SSL_CERT_FILE"); file != "" {
+		out = append(out, file)
+	}
+
+	return append(out, filepath.SplitList(os.Getenv("SSL_CERT_DIR"))...)
+}
+
+// environment is that of a child. It has none of the manager's variables but those that say how engines are reached.
+func environment(dir string) []string {
+	out := []string{
+		"TMPDIR=" + dir,
+		"GOMAXPROCS=" + strconv.Itoa(runtime.GOMAXPROCS(0)), // the child may not read what it follows from
+	}
+
+	for _, name := range []string{
+		"HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR",
+	} {
+		if value, set := os.LookupEnv(name); set {
+			out = append(out, name+"="+value)
+		}
+	}
+
+	return out
+}
+
+// socketPair returns two sockets that are connected: one for this process, and one for a child.
+func socketPair() (net.Conn, *os.File, error) {
+	syscall.ForkLock.RLock() // so that no other child inherits them
+
+	both, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(both[0])
+		syscall.CloseOnExec(both[1])
+	}
+
+	syscall.ForkLock.RUnlock()
+
+	if err != nil {
+		return nil, nil, fmt.Errorf("failed to make a pair of sockets: %w", err)
+	}
+
+	own, theirs := os.NewFile(uintptr(both[0]), "own"), os.NewFile(uintptr(both[1]), "theirs")
+	defer own.Close()
+
+	connection, err := net.FileConn(own)
+	if err != nil {
+		_ = theirs.Close()
+		return nil, nil, fmt.Errorf("failed to use a socket: %w", err)
+	}
+
+	return connection, theirs, nil
+}
+
+// portsTo are the TCP ports to connect to for an engine: its own, or that of the proxy before it.
+func portsTo(engineURL string, proxyOf func(*http.Request) (*url.URL, error)) ([]uint16, error) {
+	if engineURL == "" {
+		return nil, nil
+	}
+
+	base, err := engine.BaseURL(engineURL)
+	if err != nil {
+		return nil, err
+	}
+
+	proxy, err := proxyOf(&http.Request{URL: base})
+	if err != nil {
+		return nil, fmt.Errorf("HTTPS_PROXY is no URL: %w", err)
+	}
+
+	if proxy != nil {
+		base = proxy
+	}
+
+	port, err := portOf(base)
+	if err != nil {
+		return nil, err
+	}
+
+	return []uint16{port}, nil
+}
+
+// portOf is the TCP port of a URL.
+func portOf(at *url.URL) (uint16, error) {
+	text := at.Port()
+	if text == "" {
+		text = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[strings.ToLower(at.Scheme)]
+	}
+
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return 0, fmt.Errorf("the URL %s has no port that can be connected to", at.Redacted())
+	}
+
+	return uint16(port), nil
+}

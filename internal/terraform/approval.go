@@ -1,0 +1,166 @@
+package terraform
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// approval is whether the plan of a run may be applied. The provider waits for it before it changes anything, because a
+// process that plans and applies cannot be asked in between.
+type approval struct {
+	once  sync.Once
+	given chan struct{}
+	err   error // why the plan is refused; read after given is closed
+}
+
+func newApproval() *approval { return &approval{given: make(chan struct{})} }
+
+// give accepts the plan, or refuses it with an error. The first answer counts.
+func (a *approval) give(err error) {
+	a.once.Do(func() {
+		a.err = err
+		close(a.given)
+	})
+}
+
+// wait returns when the plan is accepted, and an error if it is not.
+func (a *approval) wait(ctx context.Context) error {
+	select {
+	case <-a.given:
+		return a.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// errNotApplied is why the provider refuses to change anything when a run has ended.
+var errNotApplied = errors.New("the run has ended")
+
+// UndeclaredError reports that a run would touch what its configuration does not declare. Nothing was applied.
+type UndeclaredError struct {
+	// Change that was planned.
+	Change Change
+}
+
+func (e *UndeclaredError) Error() string {
+	return fmt.Sprintf(
+		"the plan would %s %s, which the configuration does not declare; nothing was applied. This is a bug of Cluster "+
+			"API Provider OLVM: please report it, with the configuration",
+		e.Change.Action, e.Change.Address,
+	)
+}
+
+// UnknownTypeError reports that a state has a resource that no configuration of ours declares. Nothing was run.
+type UnknownTypeError struct {
+	// Type of the resource.
+	Type string
+}
+
+func (e *UnknownTypeError) Error() string {
+	return fmt.Sprintf(
+		"the state has a resource of type %q, which Cluster API Provider OLVM never makes: somebody has edited the state; "+
+			"remove that resource from it, or restore the state from a backup",
+		e.Type,
+	)
+}
+
+// typesOf returns the types of what a configuration declares and of what a state has, sorted. A state can be edited by
+// whoever may write its Secret, so a type that no configuration declares is refused.
+func typesOf(declared []render.Address, state []byte) ([]string, error) {
+	var out []string
+	for _, address := range declared {
+		out = append(out, address.Type())
+	}
+
+	var stored struct {
+		Resources []struct {
+			Type string `json:"type"`
+		} `json:"resources"`
+	}
+
+	_ = json.Unmarshal(state, &stored) // what is no state is reported by who reads it
+	known := render.Types()
+
+	for _, resource := range stored.Resources {
+		if !slices.Contains(known, resource.Type) {
+			return nil, &UnknownTypeError{Type: resource.Type}
+		}
+
+		out = append(out, resource.Type)
+	}
+
+	slices.Sort(out)
+
+	return slices.Compact(out), nil
+}
+
+// resourceJSON names a resource in the executor's JSON output.
+type resourceJSON struct {
+	Addr   string `json:"addr"`
+	Module string `json:"module"`
+	// Resource is the address in the module.
+	Resource string `json:"resource"`
+	Type     string `json:"resource_type"`
+	Name     string `json:"resource_name"`
+	// Key is a string or a number; nil if the resource has one instance.
+	Key any `json:"resource_key"`
+}
+
+// address is that of a resource, as package render writes it; false if it never writes such a one.
+func (r resourceJSON) address() (render.Address, bool) {
+	out := render.NewAddress(r.Type, r.Name)
+	if strings.HasPrefix(r.Resource, "data.") {
+		out = out.Data()
+	}
+
+	if module, found := strings.CutPrefix(r.Module, "module."); found {
+		out = out.InModule(module)
+	} else if r.Module != "" {
+		return render.Address{}, false
+	}
+
+	if r.Key == nil {
+		return out, true
+	}
+
+	key, ok := r.Key.(string)
+
+	return out.Instance(key), ok
+}
+
+// expectations are the changes that a plan may have.
+type expectations struct {
+	declared map[render.Address]bool
+	destroy  bool
+}
+
+func expectationsOf(request Request) expectations {
+	out := expectations{declared: map[render.Address]bool{}, destroy: request.Destroy}
+	for _, address := range request.Resources {
+		out.declared[address] = true
+	}
+
+	return out
+}
+
+// check returns an error if a planned change is none that the configuration asks for. What is deleted is in the state;
+// the guard decides about it.
+func (e expectations) check(resource resourceJSON, change Change) error {
+	if change.Action == "delete" {
+		return nil
+	}
+
+	address, ok := resource.address()
+	if e.destroy || !ok || !e.declared[address] {
+		return &UndeclaredError{Change: change}
+	}
+
+	return nil
+}
