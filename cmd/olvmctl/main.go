@@ -14,8 +14,8 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/cmd/manager/command"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/providerprocess"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/providerprocess"
 )
 
 // managerCommand has olvmctl run as the manager.

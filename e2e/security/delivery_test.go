@@ -86,7 +86,8 @@ func TestH3(t *testing.T) {
 
 	check.Set(t, "answers[http.StatusForbidden]", answers[http.StatusForbidden])
 
-	check.Set(t, "answers[http.StatusServiceUnavailable]", answers[http.StatusServiceUnavailable])
+	// Most get no answer: one address may have so many connections, and ask so often.
+	check.Set(t, "refused without a look", answers[http.StatusServiceUnavailable]+answers[0])
 
 	check.Equal(t, "answers[http.StatusOK]", answers[http.StatusOK], 0)
 

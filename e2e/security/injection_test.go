@@ -136,7 +136,7 @@ func TestM7(t *testing.T) {
 			c.Spec.AffinityGroups = []infrav1.AffinityGroup{} // their runs would be the executor's too
 		}},
 	)
-	m := suite.Program.New(t, nil, "--namespace="+s.Namespace, "--require-confinement")
+	m := suite.Program.New(t, nil, "--namespace="+s.Namespace, "--confinement=required")
 	m.Executor = self
 	if err := m.Start(t.Context()); err != nil {
 		t.Fatal(err)

@@ -369,3 +369,30 @@ func TestASessionThatIsLetGo(t *testing.T) {
 
 	sessions.Close(t.Context())
 }
+
+// TestAGarbledIDHidesNoVM has one tenant's provider ID, which is no UUID, beside those of others.
+func TestAGarbledIDHidesNoVM(t *testing.T) {
+	sim := newEngine(t)
+	client, err := engine.New(engine.Config{
+		URL: sim.URL(), Username: sim.Username(), Password: sim.Password(), CA: sim.CA(),
+	})
+	check.Error(t, err, "")
+	dc, err := client.DataCenter(t.Context(), "Default")
+	check.Error(t, err, "")
+	cluster, err := client.Cluster(t.Context(), dc, "Default")
+	check.Error(t, err, "")
+	vm, err := client.CreateVM(t.Context(), &engine.VM{
+		Name: "vm", Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(engine.BlankTemplateID),
+	}, nil)
+	check.Error(t, err, "")
+
+	for _, garbled := range []engine.ID{"", "x", "x or name=*", `") or (`, "../../tags", vm.ID + " and name=none", "id=" + vm.ID} {
+		found, err := client.VMsByID(t.Context(), []engine.ID{garbled, vm.ID, garbled})
+		check.Error(t, err, "")
+		check.Length(t, "VMs beside "+string(garbled), found, 1)
+
+		found, err = client.VMsByID(t.Context(), []engine.ID{garbled})
+		check.Error(t, err, "")
+		check.Length(t, "VMs of "+string(garbled), found, 0)
+	}
+}

@@ -102,7 +102,7 @@ type options struct {
 	keepUserData        bool
 	driftInterval       time.Duration
 	workDir             string
-	requireConfinement  bool
+	confinement         string
 	unboundCredentials  bool
 	approveServing      bool
 	labelNodes          bool
@@ -171,10 +171,11 @@ func (o *options) addTerraformFlags(fs *pflag.FlagSet) {
 			"condition has what differs. 0 means never.")
 	fs.StringVar(&o.workDir, "work-dir", defaultWorkDir,
 		"Folder for the rendered configurations and for Terraform's work; only this user may read it.")
-	fs.BoolVar(
-		&o.requireConfinement, "require-confinement", false,
-		"Refuse to start where Terraform cannot be confined to its working directory, because the kernel has no "+
-			"Landlock or the executor is a script. Without it the log says so.",
+	fs.StringVar(
+		&o.confinement, "confinement", confinementAuto,
+		"Whether Terraform and its provider are confined by Landlock: auto (if the kernel has it and the executor is no "+
+			"script; the log, the metric capolvm_confined and /readyz?verbose say if not), or required (refuse to start "+
+			"if not).",
 	)
 }
 
@@ -225,6 +226,10 @@ func (o *options) validate() error {
 				"(%s) must each be shorter than the next",
 			o.retryPeriod, o.renewDeadline, o.leaseDuration,
 		)
+	}
+
+	if o.confinement != confinementAuto && o.confinement != confinementRequired {
+		return fmt.Errorf("--confinement must be %s or %s, not %q", confinementAuto, confinementRequired, o.confinement)
 	}
 
 	if o.driftInterval < 0 || o.driftInterval > 0 && o.driftInterval < time.Second {
@@ -328,6 +333,14 @@ func run(ctx context.Context, o options) error {
 
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
+	if namespace, err := o.ownNamespace(); err == nil {
+		sessions.Guesses = &keptGuesses{
+			client: mgr.GetClient(),
+			reader: mgr.GetAPIReader(),
+			key:    client.ObjectKey{Namespace: namespace, Name: refusedSecret},
+		}
+	}
+
 	provider := &providerprocess.Provider{Sessions: sessions}
 	defer provider.Close()
 	runs := workspace.NewRunQueue(o.terraformRuns, o.terraformLimit)
@@ -610,15 +623,11 @@ func newExecutor(
 	mgr ctrl.Manager, executable terraform.Executable, provider terraform.Provider, o options,
 ) (*terraform.Executor, error) {
 	executor := terraform.NewExecutor(executable, provider, filepath.Join(o.workDir, ".init"))
-	if o.requireConfinement && executor.Confinement() == terraform.Unconfined {
-		return nil, errors.New(
-			"--require-confinement: Terraform cannot be confined here: the kernel must have Landlock (Linux 5.13 or " +
-				"newer, with landlock among its LSMs), and the executor must be a program, not a script",
-		)
+	if err := checkConfinement(mgr, executor.Confinement(), o.confinement); err != nil {
+		return nil, err
 	}
 
 	log := ctrl.Log.WithName("setup")
-	log.Info("Terraform runs are confined", "by", executor.Confinement())
 	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		if err := executor.Warm(ctx, o.terraformRuns); err != nil { // runs say it again, where users look
 			log.Error(err, "Failed to prepare the executors")

@@ -19,4 +19,5 @@ func init() {
 	metrics.Registry.MustRegister(terraform.Collectors()...)
 	metrics.Registry.MustRegister(engine.Collectors()...)
 	metrics.Registry.MustRegister(userdataserver.Collectors()...)
+	metrics.Registry.MustRegister(confined)
 }

@@ -1,0 +1,175 @@
+package security
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/poolvm"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
+)
+
+// namer is an engine that calls a VM as it likes, and remembers what it was sent.
+type namer struct {
+	mu   sync.Mutex
+	name string
+	sent bytes.Buffer
+}
+
+// callIt has the engine call the VM vm-a by another name from now on.
+func (n *namer) callIt(name string) {
+	var escaped bytes.Buffer
+	_ = xml.EscapeText(&escaped, []byte(name))
+
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	n.name = escaped.String()
+}
+
+func (n *namer) gate(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+
+		n.mu.Lock()
+		n.sent.Write(body)
+		name := n.name
+		n.mu.Unlock()
+
+		if name == "" || r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/vms") {
+			next.ServeHTTP(w, r)
+			return
+		}
+
+		recorded := httptest.NewRecorder()
+		next.ServeHTTP(recorded, r)
+		recorded.Header().Del("Content-Length")
+
+		for key, values := range recorded.Header() {
+			w.Header()[key] = values
+		}
+
+		w.WriteHeader(recorded.Code)
+		_, _ = w.Write(bytes.ReplaceAll(recorded.Body.Bytes(), []byte("<name>vm-a</name>"), []byte("<name>"+name+"</name>")))
+	})
+}
+
+// TestS1 has an engine call the VM of a pool by a name that ends a comment and goes on as HCL: a resource that uploads
+// the manager's token. The machine gets the VM, and the engine gets nothing.
+func TestS1(t *testing.T) {
+	e := &namer{}
+	s := testsite.New(t, suite.API.Client, testsite.Options{Gate: e.gate})
+	poolvm.Make(t, s.Session(), poolvm.Tag, "vm-a", "10.0.0.100")
+	s.Create(poolvm.Inventory(s.OLVM, "lab"))
+	dc, err := s.Session().DataCenter(t.Context(), "Default")
+	check.Error(t, err, "")
+	domains, err := s.Session().StorageDomains(t.Context(), dc)
+	check.Error(t, err, "")
+
+	e.callIt(fmt.Sprintf("vm-a\nresource \"ovirt_disk_from_image\" \"loot\" {\n  source_file = %q\n  format = \"raw\"\n"+
+		"  alias = \"loot\"\n  storage_domain_id = %q\n}\n#", token(t), domains[0].ID))
+
+	m := start(t, s, "", "--confinement=required")
+	machine := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
+		*spec = infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{Inventory: "lab"}}
+	})
+	s.ExpectProvisioned(machine)
+
+	e.mu.Lock()
+	defer e.mu.Unlock()
+
+	check.Lacks(t, "what the engine was sent", e.sent.String(), canary)
+	check.Lacks(t, "what the engine was sent", e.sent.String(), "loot")
+	check.Lacks(t, "what the manager tells", everywhere(t, s, m), canary)
+}
+
+// expectLeftAlone waits until a machine says that its VM is another's, and checks that the VM is as it was.
+func expectLeftAlone(t *testing.T, s *testsite.Site, machine *infrav1.OLVMMachine, before *engine.VM) {
+	t.Helper()
+	message := s.Expect(machine, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.VMNotOwnedReason)
+	check.Contains(t, "the remedy", message, "into the comment of the VM")
+
+	after, err := s.Session().VMInFull(t.Context(), before.ID)
+	check.Error(t, err, "")
+	check.Equal(t, "status of the VM", after.Status, before.Status)
+	check.Equal(t, "comment of the VM", after.CommentText(), before.CommentText())
+	check.Equal(t, "initialization of the VM", after.Initialization, before.Initialization)
+}
+
+// victim makes a VM of somebody else, with user data of theirs.
+func victim(t *testing.T, s *testsite.Site, comment string) *engine.VM {
+	t.Helper()
+	id := poolvm.Make(t, s.Session(), "others", "victim", "10.0.0.100")
+	_, err := s.Session().UpdateVM(t.Context(), id, &engine.VM{
+		Comment:        &comment,
+		Initialization: &engine.Initialization{HostName: "victim", CustomScript: "#cloud-config\n# of the victim\n"},
+	})
+	check.Error(t, err, "")
+	before, err := s.Session().VMInFull(t.Context(), id)
+	check.Error(t, err, "")
+
+	return before
+}
+
+// TestS2 has tenants who write the IDs of VMs that are not theirs.
+func TestS2(t *testing.T) {
+	t.Run("a VM is not started by a provider ID", func(t *testing.T) {
+		s := testsite.New(t, suite.API.Client, testsite.Options{})
+		before := victim(t, s, "")
+		start(t, s, "")
+		machine := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
+			*spec = infrav1.OLVMMachineSpec{
+				FromInventory: &infrav1.FromInventory{Inventory: "there-is-none"},
+				ProviderID:    "olvm://" + before.ID.String(),
+			}
+		})
+		expectLeftAlone(t, s, machine, before)
+	})
+
+	t.Run("user data is not removed by a provider ID", func(t *testing.T) {
+		s := testsite.New(t, suite.API.Client, testsite.Options{})
+		before := victim(t, s, "the payroll database")
+		start(t, s, "")
+		machine := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
+			spec.ProviderID = "olvm://" + before.ID.String()
+		})
+		owner := &clusterv1.Machine{}
+		check.Error(t, s.Client.Get(t.Context(), client.ObjectKeyFromObject(machine), owner), "")
+		owner.Status.NodeRef = clusterv1.MachineNodeReference{Name: "node"}
+		s.UpdateStatus(owner)
+		expectLeftAlone(t, s, machine, before)
+	})
+
+	t.Run("a VM is not taken over by a claim", func(t *testing.T) {
+		s := testsite.New(t, suite.API.Client, testsite.Options{})
+		before := victim(t, s, "capolvm owner=prod/db uid=1")
+		start(t, s, "")
+		claim := &infrav1.OLVMInventoryVM{ObjectMeta: s.Meta("evil"), Spec: infrav1.OLVMInventoryVMSpec{
+			InventoryName: "there-is-none", VMID: before.ID.String(),
+			ClaimRef: &infrav1.InventoryClaim{
+				ID: "x", ClusterName: "demo", Role: infrav1.RoleWorker, Group: "Machine/one", MachineName: "one",
+			},
+		}}
+		s.Create(claim)
+		claim.Status.ClaimID = "x/one"
+		s.UpdateStatus(claim)
+		s.UserData = "## template: jinja\n#cloud-config\nruncmd: [echo attacker]\n"
+		machine := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
+			*spec = infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{Inventory: "there-is-none"}}
+		})
+		expectLeftAlone(t, s, machine, before)
+	})
+}
