@@ -348,7 +348,7 @@ func TestRebuildReplacesTheRootDisk(t *testing.T) {
 	}
 
 	check.Equal(t, "waited for", waited, []string{
-		"a new root disk of template k8s-small", "the new root disk", "the donor of the disk to be gone",
+		"a new root disk of template k8s-small", "the new root disk",
 	})
 	_, after, err := bootDisk(ctx, s.session, s.vm("vm-00").ID)
 	check.Error(t, err, "")
@@ -360,6 +360,91 @@ func TestRebuildReplacesTheRootDisk(t *testing.T) {
 	check.Error(t, err, "")
 	check.Length(t, "VMs", all, 3)
 	check.Equal(t, "recycling", Recycling(&infrav1.OLVMInventory{}, s.vm("vm-00"), false), infrav1.RecycleRebuild)
+}
+
+// TestAPlantedDiskIsNoRootDisk has disks of others by the name that the new root disk will have: one that is loose, and
+// the root disk of the node before, which its owner has renamed.
+func TestAPlantedDiskIsNoRootDisk(t *testing.T) {
+	s := newSite(t, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
+	defer cancel()
+	r := Rebuilder{Session: s.session, VM: s.vm("vm-00"), ClaimID: "claim-1234567890", DataCenter: s.dc.ID}
+
+	domains, err := s.session.StorageDomains(ctx, s.dc)
+	check.Error(t, err, "")
+
+	alias := r.alias()
+	planted, err := s.session.CreateDisk(ctx, &engine.Disk{
+		Alias: &alias, Format: engine.FormatCow, ProvisionedSize: 100 << 30, Description: r.comment(),
+		StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: domains[0].ID}}},
+	})
+	check.Error(t, err, "")
+
+	_, before, err := bootDisk(ctx, s.session, r.VM.ID)
+	check.Error(t, err, "")
+	check.Error(t, s.session.UpdateDisk(ctx, before.ID, &engine.Disk{Alias: &alias}), "")
+
+	for done := false; !done; {
+		r.VM = s.vm("vm-00")
+		done, _, err = r.step(ctx)
+		check.Error(t, err, "")
+	}
+
+	_, after, err := bootDisk(ctx, s.session, r.VM.ID)
+	check.Error(t, err, "")
+	check.Equal(t, "it is the disk of the node before", after.ID == before.ID, false)
+	check.Equal(t, "it is the planted one", after.ID == planted.ID, false)
+	_, err = s.session.Disk(ctx, planted.ID)
+	check.Error(t, err, "")
+}
+
+// TestADonorWithoutItsDiskIsMadeAgain has a donor of an earlier version, which took the disk without writing down which,
+// and one whose disk somebody has deleted.
+func TestADonorWithoutItsDiskIsMadeAgain(t *testing.T) {
+	for name, description := range map[string]string{
+		"it has chosen none":       "",
+		"somebody has deleted it":  givenPrefix + "6e0f7a4c-0000-4000-8000-000000000000",
+		"its description is wrong": givenPrefix + "a disk",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
+			defer cancel()
+			r := Rebuilder{Session: s.session, VM: s.vm("vm-00"), ClaimID: "claim-1234567890", DataCenter: s.dc.ID}
+			_, before, err := bootDisk(ctx, s.session, r.VM.ID)
+			check.Error(t, err, "")
+
+			comment := r.comment()
+			donor, err := s.session.CreateVM(ctx, &engine.VM{
+				Name: r.donor(), Comment: &comment, Description: &description, Cluster: r.VM.Cluster,
+				Template: &engine.Ref{ID: r.VM.Template.ID},
+			}, nil)
+			check.Error(t, err, "")
+			wait.For(t, "the donor is down", func() error {
+				now, err := s.session.VM(ctx, donor.ID)
+				if err == nil && now.Status != engine.VMDown {
+					err = fmt.Errorf("it is %s", now.Status)
+				}
+
+				return err
+			})
+			check.Error(t, s.session.ReleaseDisks(ctx, donor.ID, func(*engine.DiskAttachment, *engine.Disk) bool {
+				return false
+			}), "")
+
+			for done := false; !done; {
+				r.VM = s.vm("vm-00")
+				done, _, err = r.step(ctx)
+				check.Error(t, err, "")
+			}
+
+			_, after, err := bootDisk(ctx, s.session, r.VM.ID)
+			check.Error(t, err, "")
+			check.Equal(t, "it is another disk", after.ID != before.ID, true)
+			_, err = s.session.VM(ctx, donor.ID)
+			check.Equal(t, "the donor is gone", engine.IsNotFound(err), true)
+		})
+	}
 }
 
 // TestAMarkThatCannotBeReadChangesNothing has a claim whose tag somebody has described otherwise. Nobody gets the VM,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -23,8 +24,10 @@ func Recycling(inventory *infrav1.OLVMInventory, vm engine.DescribedVM, made boo
 }
 
 // Rebuilder replaces the root disk of a VM with a new one of its template. The engine cannot do that in one step: a
-// donor, which is another VM of the template, is made and gives its disk. Each step is found again in the engine by
-// names that the claim decides, so that it does not matter where a step before was cut off.
+// donor, which is another VM of the template, is made and gives its disk. Each step is found again in the engine, so
+// that it does not matter at which one a step before was cut off: the donor by its name and its mark, and the disk by
+// its ID, which the donor's description has. A name of a disk decides nothing, because anybody may give it to another
+// one, with what they like in it.
 type Rebuilder struct {
 	Session *engine.Client
 	VM      engine.DescribedVM
@@ -39,12 +42,30 @@ func (r Rebuilder) short() string { return r.ClaimID[:min(len(r.ClaimID), 8)] }
 // donor is the name of the VM that gives its disk.
 func (r Rebuilder) donor() string { return "capolvm-rebuild-" + r.VM.ID.String()[:8] + "-" + r.short() }
 
-// alias of the new disk. The name of the VM is not in it: a person may change that.
+// alias of the new disk, for people. The name of the VM is not in it: a person may change that.
 func (r Rebuilder) alias() string { return "capolvm-root-" + r.VM.ID.String()[:8] + "-" + r.short() }
 
 // comment of the donor.
 func (r Rebuilder) comment() string {
 	return "capolvm rebuild=" + r.VM.ID.String() + " claim=" + r.ClaimID
+}
+
+// givenPrefix begins the description of a donor that has chosen its disk; the ID of the disk follows.
+const givenPrefix = "gives disk "
+
+// given is the disk that a donor gives; empty if it has none chosen yet.
+func given(donor *engine.VM) engine.ID {
+	text, ok := strings.CutPrefix(donor.DescriptionText(), givenPrefix)
+	if !ok {
+		return ""
+	}
+
+	id, err := engine.ParseID(text)
+	if err != nil {
+		return ""
+	}
+
+	return id
 }
 
 // patience is how long one call of Rebuild goes on, and pause how long it waits for the engine between two steps.
@@ -77,26 +98,46 @@ func (r Rebuilder) step(ctx context.Context) (done bool, waiting string, err err
 		return false, "the VM to be down", nil
 	}
 
+	donor, err := r.findDonor(ctx)
+	if err != nil {
+		return false, "", err
+	}
+
+	const wantsDisk = "a new root disk of template "
+	if donor == nil || given(donor) == "" {
+		return false, wantsDisk + r.VM.Template.Name, r.donate(ctx, donor)
+	}
+
 	old, oldDisk, err := r.rootDisk(ctx)
 	if err != nil {
 		return false, "", err
 	}
 
-	if oldDisk != nil && oldDisk.AliasText() == r.alias() {
-		gone, err := r.removeDonor(ctx)
+	if oldDisk != nil && oldDisk.ID == given(donor) {
+		gone, err := r.removeDonor(ctx, donor)
 		return gone, "the donor of the disk to be gone", err
 	}
 
-	fresh, err := r.loose(ctx)
-	if err != nil {
-		return false, "", err
+	fresh, err := r.loose(ctx, donor)
+	if err != nil || fresh == nil {
+		return false, wantsDisk + r.VM.Template.Name, err
 	}
 
-	if fresh != nil {
-		return false, "the new root disk", r.exchange(ctx, old, oldDisk, fresh)
+	return false, "the new root disk", r.exchange(ctx, old, oldDisk, fresh)
+}
+
+// findDonor finds the donor; nil if there is none. A VM that has its name and is not the donor is an error.
+func (r Rebuilder) findDonor(ctx context.Context) (*engine.VM, error) {
+	donor, err := r.Session.FindVM(ctx, r.DataCenter, r.donor())
+	if err != nil || donor == nil {
+		return nil, err
 	}
 
-	return false, "a new root disk of template " + r.VM.Template.Name, r.donate(ctx)
+	if donor.CommentText() != r.comment() || engine.RefID(donor.Template) != r.VM.Template.ID {
+		return nil, fmt.Errorf("VM %s has the name that rebuilding VM %s needs; rename it", donor.Name, r.VM.Name)
+	}
+
+	return donor, nil
 }
 
 // rootDisk is the disk that the VM boots from; nil where it has none.
@@ -132,26 +173,25 @@ func rootOf(attached []engine.DiskAttachment) *engine.DiskAttachment {
 	return &attached[at]
 }
 
-// loose is the new disk once it is the donor's no more; nil before.
-func (r Rebuilder) loose(ctx context.Context) (*engine.Disk, error) {
-	found, err := r.Session.FindDisks(ctx, r.alias())
-	if err != nil || len(found) == 0 {
-		return nil, err
-	}
-
-	donor, err := r.Session.FindVM(ctx, r.DataCenter, r.donor())
+// loose is the new disk once it is the donor's no more; nil before. If it is gone, the donor goes as well, and another
+// one is made.
+func (r Rebuilder) loose(ctx context.Context, donor *engine.VM) (*engine.Disk, error) {
+	attached, err := r.Session.DiskAttachments(ctx, donor.ID)
 	if err != nil {
 		return nil, err
 	}
 
-	if donor != nil {
-		attached, err := r.Session.DiskAttachments(ctx, donor.ID)
-		if err != nil && !engine.IsNotFound(err) || len(attached) > 0 {
-			return nil, err
-		}
+	if at := slices.IndexFunc(attached, func(a engine.DiskAttachment) bool { return a.DiskID() == given(donor) }); at >= 0 {
+		return nil, r.Session.DetachDisk(ctx, donor.ID, given(donor))
 	}
 
-	return &found[0], nil
+	disk, err := r.Session.Disk(ctx, given(donor))
+	if engine.IsNotFound(err) {
+		_, err = r.removeDonor(ctx, donor)
+		return nil, err
+	}
+
+	return disk, err
 }
 
 // exchange removes the old disk, and attaches the new one once it is gone.
@@ -198,13 +238,8 @@ func (r Rebuilder) bus(ctx context.Context) (string, error) {
 	return "virtio_scsi", err
 }
 
-// donate makes the donor, names its disk, and takes it away, one after the other.
-func (r Rebuilder) donate(ctx context.Context) error {
-	donor, err := r.Session.FindVM(ctx, r.DataCenter, r.donor())
-	if err != nil {
-		return err
-	}
-
+// donate makes the donor, names its disk, and has it choose the disk, one after the other.
+func (r Rebuilder) donate(ctx context.Context, donor *engine.VM) error {
 	if donor == nil {
 		comment := r.comment()
 		_, err := r.Session.CreateVM(ctx, &engine.VM{
@@ -217,21 +252,17 @@ func (r Rebuilder) donate(ctx context.Context) error {
 		return err
 	}
 
-	if donor.CommentText() != r.comment() {
-		return fmt.Errorf("VM %s has the name that rebuilding VM %s needs; rename it", donor.Name, r.VM.Name)
-	}
-
 	if donor.Status != engine.VMDown {
 		return nil
 	}
 
-	attached, disk, err := bootDisk(ctx, r.Session, donor.ID)
+	_, disk, err := bootDisk(ctx, r.Session, donor.ID)
 
 	switch {
 	case err != nil:
 		return err
 	case disk == nil:
-		return fmt.Errorf("template %s has no bootable disk", r.VM.Template.Name)
+		return r.withoutDisk(ctx, donor)
 	case disk.Status != engine.DiskOK:
 		return nil
 	case disk.AliasText() != r.alias():
@@ -239,23 +270,36 @@ func (r Rebuilder) donate(ctx context.Context) error {
 		return r.Session.UpdateDisk(ctx, disk.ID, &engine.Disk{Alias: &alias})
 	}
 
-	return r.Session.DetachDisk(ctx, donor.ID, attached.DiskID())
+	description := givenPrefix + disk.ID.String()
+	_, err = r.Session.UpdateVM(ctx, donor.ID, &engine.VM{Description: &description})
+
+	return err
 }
 
-// removeDonor deletes the donor, and reports whether it is gone.
-func (r Rebuilder) removeDonor(ctx context.Context) (bool, error) {
-	donor, err := r.Session.FindVM(ctx, r.DataCenter, r.donor())
-	if err != nil || donor == nil {
-		return donor == nil, err
+// withoutDisk is for a donor that has no disk and has chosen none: an earlier version has taken it. Another one is made,
+// unless the template has no disk either.
+func (r Rebuilder) withoutDisk(ctx context.Context, donor *engine.VM) error {
+	attached, err := r.Session.TemplateDiskAttachments(ctx, r.VM.Template.ID)
+	if err == nil && rootOf(attached) == nil {
+		err = fmt.Errorf("template %s has no bootable disk", r.VM.Template.Name)
 	}
 
-	if donor.CommentText() != r.comment() {
-		return true, nil
+	if err != nil {
+		return err
 	}
 
+	_, err = r.removeDonor(ctx, donor)
+
+	return err
+}
+
+// removeDonor deletes the donor once it is down, and reports whether it is gone.
+func (r Rebuilder) removeDonor(ctx context.Context, donor *engine.VM) (bool, error) {
 	if donor.Status != engine.VMDown {
 		return false, nil
 	}
 
-	return false, r.Session.DeleteVM(ctx, donor.ID)
+	err := r.Session.DeleteVM(ctx, donor.ID)
+
+	return err == nil || engine.IsNotFound(err), err
 }
