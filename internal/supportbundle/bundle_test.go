@@ -2,40 +2,81 @@ package supportbundle
 
 import (
 	"errors"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestWhatIsHidden takes files, passwords, tokens and user data out of objects, and leaves the rest.
-func TestWhatIsHidden(t *testing.T) {
+// TestWhatIsShown has objects with secrets of people in many places. What is shown is listed; the rest is hidden.
+func TestWhatIsShown(t *testing.T) {
 	const before = `
 kind: KubeadmConfig
 metadata:
   name: one
-  annotations: {kubectl.kubernetes.io/last-applied-configuration: '{"content":"a secret"}', other: kept}
+  labels: {cluster.x-k8s.io/cluster-name: demo, team: a}
+  annotations:
+    kubectl.kubernetes.io/last-applied-configuration: '{"content":"a secret"}'
+    note: a secret
+    cluster.x-k8s.io/paused: "yes"
   managedFields: [{manager: kubectl}]
 spec:
-  files: [{path: /etc/login, content: a secret}, {path: /etc/empty, content: ""}]
-  users: [{name: ops, passwd: a secret}]
-  joinConfiguration: {discovery: {bootstrapToken: {token: a secret, apiServerEndpoint: "10.0.0.5:6443"}}}
+  files: [{path: /etc/login, permissions: "0600", content: a secret}, {path: /etc/empty, content: ""}]
+  users: [{name: ops, passwd: a secret, sshAuthorizedKeys: [a secret], lockPassword: true}]
+  preKubeadmCommands: ["podman login -u robot -p hunter2 registry.example.com"]
+  mounts: [[LABEL=etcd, /var/lib/etcd]]
+  ignition: {containerLinuxConfig: {additionalConfig: "passwd: a secret"}}
+  initConfiguration: {certificateKey: a secret, bootstrapTokens: [{token: a secret, description: mine}]}
+  joinConfiguration:
+    discovery:
+      bootstrapToken: {token: a secret, apiServerEndpoint: "10.0.0.5:6443"}
+      tlsBootstrapToken: a secret
+      file: {kubeConfig: {user: {exec: {command: a secret, args: [a secret], env: [{name: TOKEN, value: a secret}]}}}}
+    nodeRegistration: {kubeletExtraArgs: [{name: cloud-provider, value: external}]}
+  clusterConfiguration:
+    apiServer: {extraArgs: [{name: oidc-client-secret, value: a secret}], certSANs: [api.example.com]}
+    featureGates: {some: true}
+  proxy: {httpProxy: "http://me:secret@proxy", noProxy: [10.0.0.0/8]}
+  variables: [{name: registry, value: {password: a secret, host: registry.example.com}}]
   userData: {extra: [{inline: a secret}, {secret: {name: login, key: user-data}}]}
+  somethingNew: a secret
+  verbosity: 5
 `
 
 	const want = `
 kind: KubeadmConfig
 metadata:
   name: one
-  annotations: {other: kept}
+  labels: {cluster.x-k8s.io/cluster-name: demo, team: a}
+  annotations: {note: (redacted), cluster.x-k8s.io/paused: "yes"}
 spec:
-  files: [{path: /etc/login, content: (redacted)}, {path: /etc/empty, content: ""}]
-  users: [{name: ops, passwd: (redacted)}]
-  joinConfiguration: {discovery: {bootstrapToken: {token: (redacted), apiServerEndpoint: "10.0.0.5:6443"}}}
+  files: [{path: /etc/login, permissions: "0600", content: (redacted)}, {path: /etc/empty, content: ""}]
+  users: [{name: ops, passwd: (redacted), sshAuthorizedKeys: [(redacted)], lockPassword: true}]
+  preKubeadmCommands: [(redacted)]
+  mounts: [[(redacted), (redacted)]]
+  ignition: {containerLinuxConfig: {additionalConfig: (redacted)}}
+  initConfiguration: {certificateKey: (redacted), bootstrapTokens: [{token: (redacted), description: mine}]}
+  joinConfiguration:
+    discovery:
+      bootstrapToken: {token: (redacted), apiServerEndpoint: "10.0.0.5:6443"}
+      tlsBootstrapToken: (redacted)
+      file: {kubeConfig: {user: {exec: {command: (redacted), args: [(redacted)], env: [{name: TOKEN, value: (redacted)}]}}}}
+    nodeRegistration: {kubeletExtraArgs: [{name: cloud-provider, value: (redacted)}]}
+  clusterConfiguration:
+    apiServer: {extraArgs: [{name: oidc-client-secret, value: (redacted)}], certSANs: [api.example.com]}
+    featureGates: {some: true}
+  proxy: {httpProxy: (redacted), noProxy: [10.0.0.0/8]}
+  variables: [{name: registry, value: {password: (redacted), host: (redacted)}}]
   userData: {extra: [{inline: (redacted)}, {secret: {name: login, key: user-data}}]}
+  somethingNew: (redacted)
+  verbosity: 5
 `
 
 	read := func(text string) map[string]any {
@@ -93,4 +134,44 @@ module.machine ovirt_vm.this
 
 	_, err = summaryOf([]byte("no state"))
 	check.Error(t, err, "invalid character")
+}
+
+// secretFields are the texts of our own objects that a bundle hides.
+var secretFields = []string{
+	"authorizedKeys", "httpProxy", "httpsProxy", "inline", "value",
+}
+
+// TestEveryFieldOfOursIsDecided has each field of our objects that holds texts: it is shown, or known to be secret.
+func TestEveryFieldOfOursIsDecided(t *testing.T) {
+	seen := map[reflect.Type]bool{}
+
+	var walk func(kind reflect.Type, field string)
+
+	walk = func(kind reflect.Type, field string) {
+		switch kind.Kind() {
+		case reflect.Pointer, reflect.Slice:
+			walk(kind.Elem(), field)
+		case reflect.String:
+			if !shown.Has(field) && !slices.Contains(secretFields, field) {
+				t.Errorf("the field %s is neither shown nor known to be secret", field)
+			}
+		case reflect.Struct:
+			if seen[kind] || !strings.HasSuffix(kind.PkgPath(), "/api/v1") {
+				return
+			}
+
+			seen[kind] = true
+
+			for i := range kind.NumField() {
+				name, _, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ",")
+				walk(kind.Field(i).Type, name)
+			}
+		}
+	}
+	for _, object := range []any{
+		infrav1.OLVMCluster{}, infrav1.OLVMClusterTemplate{}, infrav1.OLVMMachine{}, infrav1.OLVMMachineTemplate{},
+		infrav1.OLVMInventory{}, infrav1.OLVMInventoryVM{},
+	} {
+		walk(reflect.TypeOf(object), "")
+	}
 }

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/redact"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
@@ -93,41 +92,6 @@ func (g *gathering) objectsOfKind(ctx context.Context, kind schema.GroupKind) er
 	}
 
 	return nil
-}
-
-// hidden are fields that hold secrets of people, wherever they stand: files and passwords of KubeadmConfigs, tokens,
-// and user data of ours.
-var hidden = map[string]bool{
-	"content": true, "contents": true, "inline": true, "passwd": true, "token": true, "caCert": true,
-	"stringData": true,
-}
-
-// hide takes out of an object what may be secret, and what only the API server reads.
-func hide(object *unstructured.Unstructured) {
-	object.SetManagedFields(nil)
-
-	annotations := object.GetAnnotations()
-	delete(annotations, corev1.LastAppliedConfigAnnotation)
-	object.SetAnnotations(annotations)
-	hideIn(object.Object)
-}
-
-func hideIn(value any) {
-	switch v := value.(type) {
-	case map[string]any:
-		for name, inner := range v {
-			if text, isText := inner.(string); isText && hidden[name] && text != "" {
-				v[name] = redact.Mark
-				continue
-			}
-
-			hideIn(inner)
-		}
-	case []any:
-		for _, inner := range v {
-			hideIn(inner)
-		}
-	}
 }
 
 // secretsOf lists Secrets and ConfigMaps with the sizes of their values, and notes these.

@@ -1,0 +1,115 @@
+package supportbundle
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/redact"
+)
+
+// shown are the fields whose texts are in a bundle, wherever they stand. Numbers and truth values are always shown, and
+// all other texts never: a field that nobody has thought of may hold a secret. The values of arguments, variables,
+// environments and annotations are not shown, nor are files, commands, proxies and user data.
+var shown = sets.New(
+	// What every object has.
+	"apiVersion", "kind", "name", "namespace", "uid", "resourceVersion", "generateName", "creationTimestamp",
+	"deletionTimestamp", "finalizers", "apiGroup", "group",
+	// Conditions, and what a status says of machines.
+	"type", "status", "reason", "message", "error", "lastTransitionTime", "lastUpdated", "lastHeartbeatTime", "phase",
+	"creationStatus", "creationError", "lastGeneration", "startTime", "completionTime", "checkTime", "differences",
+	"architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion",
+	"machineID", "operatingSystem", "osImage", "systemUUID",
+	// Clusters and machines of Cluster API.
+	"clusterName", "version", "dataSecretName", "providerID", "failureDomain", "failureDomains", "class", "classNamespace",
+	"templateNamespace", "serviceDomain", "cidrBlocks", "host", "selector", "maxSurge", "maxUnavailable", "order",
+	"operator", "key", "effect", "propagation", "deletePolicy", "classRef", "namingStrategy", "templateName",
+	"unhealthyRange", "nodeStartupTimeout", "timeout", "minReadySeconds",
+	// Configurations of kubeadm: what is written where, and not what.
+	"format", "path", "owner", "permissions", "encoding", "device", "filesystem", "label", "partition", "certSANs",
+	"imageRepository", "imageTag", "imagePullPolicy", "criSocket", "dataDir", "certificatesDir", "controlPlaneEndpoint",
+	"advertiseAddress", "apiServerEndpoint", "caCertHashes", "servers", "groups", "shell", "primaryGroup", "dnsDomain",
+	"podSubnet", "serviceSubnet",
+	// Addresses.
+	"address", "addresses", "gateway", "prefix", "subnet", "ipAddress", "ipAddresses", "dnsServers", "searchDomains",
+	"macAddress", "macAddresses", "interface", "noProxy",
+	// Providers of clusterctl.
+	"providerName", "watchedNamespace",
+	// Clusters of this provider.
+	"serverURL", "olvmDatacenterName", "dataCenterID", "dataCenterName", "clusterID", "affinityGroupNames", "description",
+	"enforcing", "topologyKey", "hostNames", "affinityLabel", "role", "machines", "virtualIP", "ingressVirtualIP",
+	"additionalVirtualIP", "additionalIngressVirtualIP", "loadBalancer", "kubeVIPImage", "nginxImage", "image", "domain",
+	"issuer", "caSecretName", "connectorsSecretName", "engineCredentialsSecretName", "kubeconfigSecretName",
+	"nodeKeysSecretName", "nodeUser", "user", "bootstrapDelivery", "allowedServerURLs", "list", "redirectURIs", "ports",
+	"id",
+	// Machines of this provider.
+	"olvmOvirtClusterName", "vmTemplateName", "vmTemplateID", "networkName", "network", "networkID", "vnicName", "vnicID",
+	"vnicProfileName", "vnicProfileID", "ipProfileName", "memory", "guaranteedMemory", "maximumMemory", "instanceType",
+	"autoPinningPolicy", "biosType", "osType", "mode", "action", "from", "size", "interfaceType", "storageDomainName",
+	"storageErrorResume", "leaseStorageDomainName", "graphicsConsoles", "hostDevices", "property", "tag", "tags", "vmID",
+	"vmName", "hostName", "power", "operation", "result", "changes", "stateSecret", "stateLineage",
+	// Pools of this provider.
+	"inventory", "inventoryName", "search", "recycle", "template", "machineTemplateName", "machineName", "claimID",
+	"names",
+)
+
+// shownMaps are fields whose values are maps of texts that people chose for others to select objects by.
+var shownMaps = sets.New("labels", "matchLabels", "nodeSelector")
+
+// shownAnnotations begin the annotations whose values are shown.
+var shownAnnotations = []string{"cluster.x-k8s.io/", "infrastructure.cluster.x-k8s.io/", "clusterctl.cluster.x-k8s.io/"}
+
+// hide takes out of an object what may be secret, and what only the API server reads.
+func hide(object *unstructured.Unstructured) {
+	object.SetManagedFields(nil)
+
+	annotations := object.GetAnnotations()
+	delete(annotations, corev1.LastAppliedConfigAnnotation)
+	object.SetAnnotations(annotations)
+	hideIn(object.Object, "")
+}
+
+// hideIn takes texts out of the value of a field.
+func hideIn(value any, field string) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, inner := range v {
+			of := name
+			if shownMaps.Has(field) {
+				of = "name"
+			}
+
+			switch field {
+			case "annotations":
+				of = annotationField(name)
+			case "value": // of a variable, which has fields of its own
+				of = field
+			}
+
+			v[name] = hideIn(inner, of)
+		}
+	case []any:
+		for i, inner := range v {
+			v[i] = hideIn(inner, field)
+		}
+	case string:
+		if v != "" && !shown.Has(field) {
+			return redact.Mark
+		}
+	}
+
+	return value
+}
+
+// annotationField is the field as which an annotation counts.
+func annotationField(name string) string {
+	for _, prefix := range shownAnnotations {
+		if strings.HasPrefix(name, prefix) {
+			return "name"
+		}
+	}
+
+	return "annotation"
+}
