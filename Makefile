@@ -133,6 +133,7 @@ generate: ## Generate deepcopy functions, CRDs, roles, cluster templates and the
 	"$$($(TOOLS) -path dev/controller-gen)" rbac:roleName=capolvm-manager paths=./controllers/... output:rbac:dir=config/rbac
 	go run ./hack/templates
 	go run ./hack/providerdocs
+	go run ./hack/rights
 	go run ./hack/managerflags >docs/operate/flags.md.new && mv docs/operate/flags.md.new docs/operate/flags.md
 	for module in plane oci tofu; do for kind in mod sum; do cp hack/tools/$$module/go.$$kind internal/toolchain/modules/$$module.$$kind || exit; done; done
 	cp hack/tools/plane/kube-controller-manager/main.go internal/toolchain/modules/plane.kube-controller-manager.txt

@@ -18,24 +18,7 @@ func TestEveryAttackHasItsTest(t *testing.T) {
 
 	_, table, _ := strings.Cut(string(content), "## Attacks that are replayed")
 	table, _, _ = strings.Cut(table, "\n## ")
-	functions := map[string]bool{}
-	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
-	err = filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-
-		source, err := os.ReadFile(path)
-		for _, match := range declared.FindAllSubmatch(source, -1) {
-			functions[string(match[1])] = true
-		}
-
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	functions := testFunctions(t)
 	named := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`")
 	rows := 0
 
@@ -59,5 +42,49 @@ func TestEveryAttackHasItsTest(t *testing.T) {
 
 	if rows < 15 {
 		t.Errorf("the table has %d rows", rows)
+	}
+}
+
+// testFunctions are the names of all tests and fuzz targets of the project.
+func testFunctions(t *testing.T) map[string]bool {
+	t.Helper()
+	functions := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+
+		source, err := os.ReadFile(path)
+		for _, match := range declared.FindAllSubmatch(source, -1) {
+			functions[string(match[1])] = true
+		}
+
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return functions
+}
+
+// TestTheThreatModelNamesTests reads the tables of the threat model: a test that is named there exists.
+func TestTheThreatModelNamesTests(t *testing.T) {
+	content, err := os.ReadFile("operate/threat-model.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	functions := testFunctions(t)
+	named := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(string(content), -1)
+	if len(named) < 25 {
+		t.Errorf("%d tests are named", len(named))
+	}
+
+	for _, name := range named {
+		if !functions[name[1]] {
+			t.Errorf("there is no %s", name[1])
+		}
 	}
 }
