@@ -120,6 +120,7 @@ func (r *report) summarize(out io.Writer, cost bool) {
 
 	if cost {
 		r.printCosts(out)
+		r.printSlowest(out)
 	}
 
 	if len(skipped) > 0 {
@@ -212,6 +213,30 @@ func (r *report) printCosts(out io.Writer) {
 
 		fmt.Fprintf(out, "| `%s` | %d | %.1f | %.1f |\n", testjson.RelativePackagePath(name), topLevel(pkg),
 			r.wall[name], r.cpu[name])
+	}
+}
+
+// slowTests is how many of the slowest tests are named.
+const slowTests = 10
+
+// printSlowest prints a Markdown table of the tests that took longest, without subtests.
+func (r *report) printSlowest(out io.Writer) {
+	var tests []testjson.TestCase
+
+	for _, name := range r.execution.Packages() {
+		for _, test := range r.execution.Package(name).TestCases() {
+			if !test.Test.IsSubTest() {
+				tests = append(tests, test)
+			}
+		}
+	}
+
+	slices.SortStableFunc(tests, func(a, b testjson.TestCase) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+	fmt.Fprint(out, "\n| test | package | wall time (s) |\n|---|---|---|\n")
+
+	for _, test := range tests[:min(slowTests, len(tests))] {
+		fmt.Fprintf(out, "| `%s` | `%s` | %.1f |\n", test.Test, testjson.RelativePackagePath(test.Package),
+			test.Elapsed.Seconds())
 	}
 }
 
