@@ -101,7 +101,7 @@ func scheduled(random *rand.Rand, clusters []*wanted, during time.Duration) []tr
 			next.what = "inject " + string(text)
 			next.do = func(t *testing.T) { control(t, "POST", "/faults", fault, nil) }
 		case dice < 55:
-			next.what, next.do = "kill Terraform", func(*testing.T) { suite.plane.Manager.KillChildren() }
+			next.what, next.do = "kill Terraform and the provider", func(*testing.T) { suite.plane.Manager.KillChildren() }
 		case dice < 65:
 			next.what, next.do = "kill the manager", func(t *testing.T) {
 				suite.plane.Manager.Kill()

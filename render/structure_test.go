@@ -85,7 +85,6 @@ func sameStructure(t *testing.T, text string, want map[string]string) {
 	check.Equal(t, "structures", structures(t, text), want)
 
 	for _, got := range everyConfiguration(t, text) {
-
 		if cty.NormalizeString(text) == text && string([]rune(text)) == text {
 			declares(t, got)
 		}

@@ -109,9 +109,9 @@ func (r *Reconciler) reconcileOwnership(ctx context.Context, scope *machineScope
 
 // whyNotDeleted is why a VM must not be deleted for the machine; nil if it may be.
 func whyNotDeleted(scope *machineScope, vm *engine.VM) *blocker.Error {
-	if ours := ownerOf(scope.olvmMachine); !owns(ours, vm) {
+	if ours := ownerOf(scope.olvmMachine); !isOwned(ours, vm) {
 		return blocker.Deletion(engineRetry, "VM %s (%s) is not marked as this machine's: its comment is %q. "+
-			"To delete it write %q there; to keep it remove the finalizer %s from this object (addresses of IPAM "+
+			"To delete it, replace its comment with exactly %q; to keep it, remove the finalizer %s from this object (addresses of IPAM "+
 			"providers are given back then)",
 			vm.Name, vm.ID, vm.CommentText(), ours.Comment(), infrav1.MachineFinalizer)
 	}

@@ -143,7 +143,8 @@ func TestWhatADeletionWaitsFor(t *testing.T) {
 			change: (*objects).hasVM, vm: foreign, state: stateOf(1, "ovirt_vm="+vmID),
 			want: infrav1.DeletionBlockedReason, after: engineRetry,
 			message: `VM m (` + vmID + `) is not marked as this machine's: its comment is "the payroll database". To delete ` +
-				`it write "` + ownComment + `" there; to keep it remove the finalizer ` + infrav1.MachineFinalizer,
+				`it, replace its comment with exactly "` + ownComment + `"; to keep it, remove the finalizer ` +
+				infrav1.MachineFinalizer,
 		},
 		"a VM that is another machine's is not touched": {
 			change: (*objects).hasVM, vm: ovirtsim.VM{Name: "m", ID: vmID, Comment: "capolvm owner=ns/n uid=1"},

@@ -61,7 +61,7 @@ func TestAVMOfOthersIsLeftAlone(t *testing.T) {
 			m := b.stored()
 			check.Equal(t, "applied", condition(m, infrav1.InfrastructureAppliedCondition), "False/"+infrav1.VMNotOwnedReason)
 			check.Contains(t, "the remedy", message(m, infrav1.InfrastructureAppliedCondition),
-				`write "`+ownComment+`" into the comment of the VM`)
+				`replace its comment in the engine with exactly "`+ownComment+`"`)
 			check.Equal(t, "running", condition(m, infrav1.VirtualMachineRunningCondition), "Unknown/"+infrav1.VMNotOwnedReason)
 			check.Equal(t, "a run", b.ran(), false)
 			check.Length(t, "changes of the engine", b.changes(), 0)
@@ -82,7 +82,7 @@ func TestAMachineNamesOneVM(t *testing.T) {
 
 	m := b.stored()
 	check.Equal(t, "applied", condition(m, infrav1.InfrastructureAppliedCondition), "False/"+infrav1.VMNotOwnedReason)
-	check.Contains(t, "the message", message(m, infrav1.InfrastructureAppliedCondition), "spec.providerID: it names VM "+vmID)
+	check.Contains(t, "the message", message(m, infrav1.InfrastructureAppliedCondition), "name different VMs ("+vmID+" and "+otherVMID+")")
 	check.Equal(t, "a run", b.ran(), false)
 
 	b.delete()
@@ -101,7 +101,7 @@ func TestAMarkIsLookedForAgain(t *testing.T) {
 	scope := b.connected()
 	scope.vm.seen = &engine.VM{ID: vmID}
 
-	check.Error(t, b.r.reconcileForeign(t.Context(), scope), "")
+	check.Error(t, b.r.reconcileVMOwnership(t.Context(), scope), "")
 	check.Equal(t, "the VM is another's", scope.vm.foreign, nil)
 }
 

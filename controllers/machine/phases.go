@@ -281,8 +281,8 @@ func (s *machineScope) givenToVM(ctx context.Context) (addressing.Addresses, err
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case !owns(ownerOf(s.olvmMachine), vm):
-		return nil, notOwned(ownerOf(s.olvmMachine), id)
+	case !isOwned(ownerOf(s.olvmMachine), vm):
+		return nil, notOwnedError(ownerOf(s.olvmMachine), id)
 	}
 
 	return addressesIn(vm.Initialization, s.network.nics), nil
@@ -396,7 +396,7 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 	}
 
 	scope.vm.seen, scope.vm.missing = vm, vm == nil
-	if err := r.reconcileForeign(ctx, scope); err != nil {
+	if err := r.reconcileVMOwnership(ctx, scope); err != nil {
 		scope.vm.seen, scope.vm.err = nil, err
 		return engineRetry, nil
 	}

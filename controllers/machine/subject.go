@@ -70,7 +70,7 @@ func (r *Reconciler) subject(scope *machineScope) *machineSubject {
 func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (workspace.Configuration, error) {
 	// The run may have waited since the VM was looked at.
 	ids := unique(append(s.vmIDs, engine.ID(state.VMID())))
-	if err := checkOwned(ctx, s.session, ownerOf(s.owner), ids); err != nil {
+	if err := checkVMsOwned(ctx, s.session, ownerOf(s.owner), ids); err != nil {
 		return workspace.Configuration{}, err
 	}
 
@@ -213,7 +213,7 @@ func (s *machineSubject) Outdated(current client.Object) bool {
 // RenderDestroy renders the provider alone. It looks once more whether the VMs are the machine's: the run may have
 // waited.
 func (s *machineSubject) RenderDestroy(ctx context.Context) (workspace.Configuration, error) {
-	if err := checkOwned(ctx, s.session, ownerOf(s.owner), s.vmIDs); err != nil {
+	if err := checkVMsOwned(ctx, s.session, ownerOf(s.owner), s.vmIDs); err != nil {
 		return workspace.Configuration{}, err
 	}
 

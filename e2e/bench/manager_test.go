@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -180,7 +181,9 @@ func await(t *testing.T, what string, m *times, n int) {
 	}
 }
 
-func (s *stage) pids() []int { return append(s.manager.Executors(), s.manager.Process.PID()) }
+func (s *stage) pids() []int {
+	return slices.Concat(s.manager.Executors(), s.manager.Providers(), []int{s.manager.Process.PID()})
+}
 
 // up is when each machine's VM was up.
 func (s *stage) up() *times {
@@ -211,12 +214,12 @@ func manager(t *testing.T, n int) round {
 	memory := watchMemory(s.pids)
 	profiled := takeProfile(t, "profile?seconds=15", fmt.Sprintf("manager-%d.pprof", n))
 	passes, calls := s.passesAndCalls(t)
-	begin, before := time.Now(), cpuOf(s.manager.Process.PID())
+	begin, before := time.Now(), cpuOfManager(s.manager.Process.PID())
 	machines := s.ask(0, n)
 	await(t, "provisioned", &s.provisioned, n)
 	took := time.Since(begin)
 	s.quiet(t)
-	out.Create = newEffort(n, took, cpuOf(s.manager.Process.PID()).minus(before))
+	out.Create = newEffort(n, took, cpuOfManager(s.manager.Process.PID()).minus(before))
 	profiled()
 	out.Passes, out.APICalls = s.passesAndCalls(t)
 	out.Passes, out.APICalls = (out.Passes-passes)/float64(n), (out.APICalls-calls)/float64(n)
@@ -225,13 +228,13 @@ func manager(t *testing.T, n int) round {
 		t.Errorf("the engine has %d VMs, not %d", vms, n)
 	}
 
-	begin, before = time.Now(), cpuOf(s.manager.Process.PID())
+	begin, before = time.Now(), cpuOfManager(s.manager.Process.PID())
 	for _, m := range machines {
 		s.site.Delete(m)
 	}
 
 	await(t, "gone", &s.gone, n)
-	out.Delete = newEffort(n, time.Since(begin), cpuOf(s.manager.Process.PID()).minus(before))
+	out.Delete = newEffort(n, time.Since(begin), cpuOfManager(s.manager.Process.PID()).minus(before))
 	out.PeakMiB = memory.end()
 	if vms := s.site.Sim.Summary().VMs; vms != 0 {
 		t.Errorf("the engine has %d VMs", vms)

@@ -40,6 +40,43 @@ func cpuOf(pid int) cpu {
 	return cpu{self: seconds(fields[11], fields[12]), children: seconds(fields[13], fields[14])}
 }
 
+// cpuOfManager is the CPU time of a manager with the process of its provider, which does not end, and of the processes of
+// Terraform, which have ended.
+func cpuOfManager(pid int) cpu {
+	out := cpuOf(pid)
+
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return out
+	}
+
+	for _, entry := range entries {
+		child, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+
+		command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child))
+		if err == nil && strings.Contains(string(command), "serve-terraform-provider") && parentOf(child) == pid {
+			out.self += cpuOf(child).self
+		}
+	}
+
+	return out
+}
+
+// parentOf is the ID of the parent of a process; 0 if it has ended.
+func parentOf(pid int) int {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+
+	parent, _ := strconv.Atoi(strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))[1])
+
+	return parent
+}
+
 // memoryOf is the memory of a process that is its own, in MiB: not the pages of its program, which all share.
 func memoryOf(pid int) float64 {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

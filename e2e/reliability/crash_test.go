@@ -147,6 +147,7 @@ type fault string
 const (
 	killManager  fault = "kill the manager"
 	killExecutor fault = "kill Terraform"
+	killProvider fault = "kill the provider"
 	cutCall      fault = "cut the connection"
 )
 
@@ -176,9 +177,10 @@ func points(b *bench, of func(call) bool) []point {
 				continue // how often a status is written is a matter of time
 			}
 
-			for _, f := range []fault{killManager, killExecutor, cutCall} {
+			for _, f := range []fault{killManager, killExecutor, killProvider, cutCall} {
 				switch {
-				case f == killExecutor && !g.probed[c]: // none runs
+				case (f == killExecutor || f == killProvider) && !g.probed[c]: // none runs
+				case f == killProvider && (name != "engine" || read): // it calls the engine alone
 				case read:
 					out = append(out, point{name, c, false, f})
 				default:
@@ -255,6 +257,9 @@ func (b *bench) during(t *testing.T, p point, life func()) (sprung bool) {
 		case killExecutor:
 			b.KillExecutors()
 			return false
+		case killProvider:
+			b.KillProviders()
+			return false
 		}
 
 		return true
@@ -293,7 +298,7 @@ func (b *bench) during(t *testing.T, p point, life func()) (sprung bool) {
 	return
 }
 
-// TestCrashMatrixOfAMachine kills the manager, kills Terraform alone, and cuts the connection, at each call of a
+// TestCrashMatrixOfAMachine kills the manager, Terraform alone, and the provider alone, and cuts the connection, at each call of a
 // machine's life in turn, before its effect and after it.
 func TestCrashMatrixOfAMachine(t *testing.T) {
 	crashMatrix(t, func(t *testing.T) *bench { return newBench(t, withoutGroups) }, func(c call) bool {

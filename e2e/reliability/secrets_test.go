@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -61,7 +62,7 @@ func (c *canaries) look(t *testing.T, where, text string) {
 
 // processes looks at the arguments and the environment of the manager and of what it runs.
 func (c *canaries) processes(t *testing.T, m *manager) {
-	for _, pid := range append(m.Executors(), m.Process.PID()) {
+	for _, pid := range slices.Concat(m.Executors(), m.Providers(), []int{m.Process.PID()}) {
 		for _, name := range []string{"cmdline", "environ"} {
 			if content, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name)); err == nil {
 				c.look(t, name, string(content))

@@ -100,7 +100,7 @@ func TestS1(t *testing.T) {
 func expectLeftAlone(t *testing.T, s *testsite.Site, machine *infrav1.OLVMMachine, before *engine.VM) {
 	t.Helper()
 	message := s.Expect(machine, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.VMNotOwnedReason)
-	check.Contains(t, "the remedy", message, "into the comment of the VM")
+	check.Contains(t, "the remedy", message, "replace its comment in the engine with exactly")
 
 	after, err := s.Session().VMInFull(t.Context(), before.ID)
 	check.Error(t, err, "")

@@ -14,51 +14,51 @@ import (
 )
 
 const (
-	roleFile = "config/rbac/role.yaml"
-	page     = "docs/operate/security.md"
-	begin    = "<!-- made by hack/rights: begin -->\n"
-	end      = "<!-- made by hack/rights: end -->"
+	roleFile    = "config/rbac/role.yaml"
+	page        = "docs/operate/security.md"
+	beginMarker = "<!-- made by hack/rights: begin -->\n"
+	endMarker   = "<!-- made by hack/rights: end -->"
 )
 
-// reasons are what the manager does with each kind of object.
-var reasons = map[string]string{
-	"configmaps":                  "the engine's CA, user data of yours; finalizer and move label of the CA",
-	"namespaces":                  "labels, by which an OLVMClusterIdentity chooses namespaces",
-	"secrets":                     "credentials, bootstrap data, states, kubeconfigs, user data; contents are not cached",
-	"events":                      "events",
-	"tokenreviews":                "who asks for metrics",
-	"subjectaccessreviews":        "who may read metrics",
-	"clusters":                    "owners, pauses",
-	"machines":                    "owners, versions, failure domains, nodes",
-	"machinesets":                 "how many machines a group of a pool wants",
-	"kubeadmcontrolplanes":        "how many machines a control plane wants of a pool",
-	"olvmclusteridentities":       "credentials that an administrator gives to several namespaces",
-	"olvmclusters":                "specs, finalizers, annotations",
-	"olvmclusters/finalizers":     "owner references, if the API server checks who may block a deletion",
-	"olvmclusters/status":         "conditions, failure domains",
-	"olvminventories":             "pools of VMs",
-	"olvminventories/finalizers":  "the same",
-	"olvminventories/status":      "conditions, counts",
-	"olvminventoryvms":            "the VMs of pools: one object for each, with who has it",
-	"olvminventoryvms/finalizers": "the same",
-	"olvminventoryvms/status":     "conditions, what the engine has",
-	"olvmmachines":                "specs, finalizers, annotations, provider ID; VMs of support services",
-	"olvmmachines/finalizers":     "the same",
-	"olvmmachines/status":         "conditions, addresses",
-	"olvmmachinetemplates":        "capacity for the autoscaler; templates of pools",
-	"olvmmachinetemplates/status": "capacity",
-	"ipaddressclaims":             "addresses of IPAM providers",
-	"ipaddresses":                 "the same",
+// reasons say why the manager needs access to each resource.
+var reasons = map[string]string{ //nolint:gosec // no credentials
+	"configmaps":                  "read the engine's CA and your user data; set the finalizer and the move label on the CA",
+	"namespaces":                  "read the labels that an OLVMClusterIdentity selects by",
+	"secrets":                     "read credentials, bootstrap data and kubeconfigs; store states and user data",
+	"events":                      "report events",
+	"tokenreviews":                "authenticate readers of metrics",
+	"subjectaccessreviews":        "authorize readers of metrics",
+	"clusters":                    "read owners and pauses",
+	"machines":                    "read versions, failure domains and nodes",
+	"machinesets":                 "read how many machines a pool must serve",
+	"kubeadmcontrolplanes":        "read how many machines a pool must serve",
+	"olvmclusteridentities":       "read the credentials that an administrator shares",
+	"olvmclusters":                "read specs; set finalizers and annotations",
+	"olvmclusters/finalizers":     "set owner references with `blockOwnerDeletion`",
+	"olvmclusters/status":         "report conditions and failure domains",
+	"olvminventories":             "read pools; set finalizers",
+	"olvminventories/finalizers":  "set owner references with `blockOwnerDeletion`",
+	"olvminventories/status":      "report conditions and counts",
+	"olvminventoryvms":            "record each VM of a pool, and its claim",
+	"olvminventoryvms/finalizers": "set owner references with `blockOwnerDeletion`",
+	"olvminventoryvms/status":     "report conditions, and what the engine has",
+	"olvmmachines":                "read specs; set finalizers, annotations and provider IDs; make machines of support services",
+	"olvmmachines/finalizers":     "set owner references with `blockOwnerDeletion`",
+	"olvmmachines/status":         "report conditions and addresses",
+	"olvmmachinetemplates":        "read specs; set annotations",
+	"olvmmachinetemplates/status": "report capacity for the autoscaler",
+	"ipaddressclaims":             "claim addresses from IPAM providers",
+	"ipaddresses":                 "read the addresses that IPAM providers allocate",
 }
 
 func main() {
-	if err := write(); err != nil {
+	if err := updatePage(); err != nil {
 		fmt.Fprintln(os.Stderr, "rights:", err)
 		os.Exit(1)
 	}
 }
 
-func write() error {
+func updatePage() error {
 	content, err := os.ReadFile(roleFile)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func write() error {
 		return fmt.Errorf("failed to read %s: %w", roleFile, err)
 	}
 
-	table, err := tableOf(role.Rules)
+	table, err := renderTable(role.Rules)
 	if err != nil {
 		return err
 	}
@@ -79,17 +79,17 @@ func write() error {
 		return err
 	}
 
-	before, rest, found := bytes.Cut(text, []byte(begin))
-	_, after, foundEnd := bytes.Cut(rest, []byte(end))
+	before, rest, found := bytes.Cut(text, []byte(beginMarker))
+	_, after, foundEnd := bytes.Cut(rest, []byte(endMarker))
 	if !found || !foundEnd {
-		return fmt.Errorf("%s has no place for the table", page)
+		return fmt.Errorf("%s does not contain the markers %q and %q", page, beginMarker, endMarker)
 	}
 
-	return os.WriteFile(page, slices.Concat(before, []byte(begin+table+end), after), 0o644)
+	return os.WriteFile(page, slices.Concat(before, []byte(beginMarker+table+endMarker), after), 0o644)
 }
 
-// tableOf is the table of rules, a row for each kind of object.
-func tableOf(rules []rbacv1.PolicyRule) (string, error) {
+// renderTable returns a table of rules, with a row for each resource.
+func renderTable(rules []rbacv1.PolicyRule) (string, error) {
 	var out strings.Builder
 
 	out.WriteString("| objects | verbs | what for |\n|---|---|---|\n")
@@ -98,7 +98,7 @@ func tableOf(rules []rbacv1.PolicyRule) (string, error) {
 		for _, resource := range rule.Resources {
 			reason, known := reasons[resource]
 			if !known {
-				return "", fmt.Errorf("%s has a right to %s; say in hack/rights what for", roleFile, resource)
+				return "", fmt.Errorf("%s grants rights to %s; explain them in hack/rights/main.go", roleFile, resource)
 			}
 
 			fmt.Fprintf(&out, "| %s | %s | %s |\n", resource, strings.Join(rule.Verbs, ", "), reason)

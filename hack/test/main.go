@@ -21,7 +21,8 @@ import (
 func main() {
 	modules := flag.String("modules", ".", "the folders of the modules to test, separated by commas")
 	alone := flag.String("alone", "", "packages that are tested first, one at a time, separated by commas")
-	cost := flag.Bool("cost", false, "print the tests, wall time and CPU time of each package, and the slowest tests, as Markdown tables")
+	cost := flag.Bool("cost", false,
+		"print the tests, wall time and CPU time of each package, and the slowest tests, as Markdown tables")
 	measured := flag.Bool("measure", false, "run the arguments as a command, and print the CPU time that it took")
 	flag.Parse()
 

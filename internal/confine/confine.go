@@ -1,19 +1,19 @@
-// Package confine starts processes that can use nothing but what they are
-// given: files, folders, and TCP ports of others. Linux does it by Landlock,
-// without privileges.
+// Package confine starts processes that can access only the files, folders and
+// TCP ports that they are given. On Linux it uses Landlock, which needs no
+// privileges.
 package confine
 
-// Rules are what a process may use, and the processes that it starts. It may use nothing else, as far as the kernel can
-// deny it: docs/operate/security.md says what that leaves. What does not exist is passed over.
+// Rules list what a process and its children may access. The kernel denies everything else that it can; see
+// docs/operate/security.md for the rest. Paths that do not exist are ignored.
 type Rules struct {
 	// Run are programs, and folders with libraries.
 	Run []string
 	// Read are files, and folders with all that is below them.
 	Read []string
-	// Work are folders in which files and folders are made, changed and deleted. Nothing is run there, and no links are
-	// made, which others would follow to where the process may not go.
+	// Work are folders in which the process may create, change and delete files and folders. It may not execute files
+	// there, or make symbolic links: another process could follow them to paths that this one cannot open.
 	Work []string
-	// Sockets are folders in which, beside that, Unix sockets are made.
+	// Sockets are folders like Work in which the process may also create Unix sockets.
 	Sockets []string
 	// Connect are the TCP ports to which the process may connect.
 	Connect []uint16
@@ -21,5 +21,5 @@ type Rules struct {
 	Signals bool
 }
 
-// Libraries are where programs that are not static find what they are linked with. There are no secrets.
+// Libraries are the folders of shared libraries. They contain no secrets.
 var Libraries = []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64"}

@@ -23,16 +23,16 @@ func Version() int {
 	return version
 }
 
-// Start calls start on a thread that the rules restrict for good: the processes that start begins are restricted as
-// well. The thread ends with the call, and no other thread of this process is restricted. An error of the restriction
-// means that start was not called.
+// Start calls start on a thread that the rules restrict permanently; processes that start creates inherit the
+// restriction. Other threads are not affected, and the thread ends afterwards. If the restriction fails, start is not
+// called.
 func Start(rules Rules, start func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // and never unlocked, so that no other goroutine gets this thread
 		defer func() {
-			if problem := recover(); problem != nil { // the caller's guard is on another goroutine
-				done <- fmt.Errorf("it panicked: %v\n%s", problem, debug.Stack())
+			if problem := recover(); problem != nil { // a recover in the caller does not cover this goroutine
+				done <- fmt.Errorf("starting the process panicked: %v\n%s", problem, debug.Stack())
 			}
 		}()
 		if err := restrictThread(Version(), rules); err != nil {
@@ -124,7 +124,7 @@ func restrictThread(version int, rules Rules) error {
 	}
 
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("failed to give new privileges up: %w", err)
+		return fmt.Errorf("failed to set no_new_privs: %w", err)
 	}
 
 	if err := landlock.LandlockRestrictSelf(ruleset, 0); err != nil {
@@ -136,12 +136,12 @@ func restrictThread(version int, rules Rules) error {
 
 // allow gives rights to what is at a path, and below it.
 func allow(ruleset int, path string, rights uint64) error {
-	path, err := filepath.EvalSymlinks(path)
+	resolved, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return fmt.Errorf("failed to find %s: %w", path, err)
+		return fmt.Errorf("failed to resolve %s: %w", path, err)
 	}
 
-	at, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	at, err := unix.Open(resolved, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("failed to open %s: %w", path, err)
 	}
@@ -149,7 +149,7 @@ func allow(ruleset int, path string, rights uint64) error {
 	defer func() { _ = unix.Close(at) }()
 	var status unix.Stat_t
 	if err := unix.Fstat(at, &status); err != nil {
-		return fmt.Errorf("failed to look at %s: %w", path, err)
+		return fmt.Errorf("failed to stat %s: %w", path, err)
 	}
 
 	if status.Mode&unix.S_IFMT != unix.S_IFDIR {

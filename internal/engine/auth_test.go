@@ -11,7 +11,7 @@ func TestHowLongRefusedCredentialsRest(t *testing.T) {
 	const (
 		wrong   = "Unable to log in. Verify your login information or contact the system administrator.."
 		profile = "No valid profile found in credentials.."
-		longest = guessPeriod
+		longest = refusalLifetime
 	)
 
 	tests := map[string]struct {

@@ -46,7 +46,7 @@ const (
 // authRetry are the pauses after each refusal of credentials; the last one repeats. The first try tells a short
 // disturbance from a wrong password; the rest come as seldom as refusals are forgotten. Corrected credentials make
 // another client, which waits only if a user has had too many refusals.
-var authRetry = []time.Duration{30 * time.Second, guessPeriod}
+var authRetry = []time.Duration{30 * time.Second, refusalLifetime}
 
 // directoryRetry are the pauses for users of another domain. The engine has the same words for a wrong password and for
 // a directory server that is down, so that no pause is long.
@@ -127,9 +127,9 @@ type Client struct {
 
 	// loggingIn is held during a login and guards what follows.
 	loggingIn     lock
-	guesses       *guesses   // of all clients of this process
-	accepted      bool       // reports that the engine has accepted the credentials before
-	authErr       *AuthError // the last refusal; until its RetryAt no login is tried
+	logins        *loginLimiter // shared by all clients of this process
+	accepted      bool          // reports that the engine has accepted the credentials before
+	authErr       *AuthError    // the last refusal; until its RetryAt no login is tried
 	authFailures  int
 	unreachable   error // the last login that found no engine, at unreachableAt
 	unreachableAt time.Time
@@ -181,7 +181,7 @@ func New(cfg Config) (*Client, error) {
 		http: &http.Client{Transport: measured{transport, observe}, CheckRedirect: noRedirects},
 		now:  time.Now,
 
-		guesses: &guesses{},
+		logins: &loginLimiter{},
 	}, nil
 }
 
@@ -258,8 +258,8 @@ func (c *Client) login(ctx context.Context) (string, error) {
 
 	guess := !c.accepted
 	if guess {
-		if retryAt, ok := c.guesses.begin(ctx, user, begun); !ok {
-			return "", &AuthError{Username: c.cfg.Username, Message: tooManyGuesses(c.cfg.Username), RetryAt: retryAt}
+		if retryAt, ok := c.logins.reserve(ctx, user, begun); !ok {
+			return "", &AuthError{Username: c.cfg.Username, Message: tooManyRefusals(c.cfg.Username), RetryAt: retryAt}
 		}
 	}
 
@@ -285,7 +285,7 @@ func (c *Client) login(ctx context.Context) (string, error) {
 		}
 
 		if guess {
-			c.guesses.unanswered(user, begun)
+			c.logins.release(user, begun)
 		}
 
 		return "", err
@@ -298,13 +298,13 @@ func (c *Client) login(ctx context.Context) (string, error) {
 		}
 
 		c.accepted = false
-		c.guesses.refused(ctx, user, guess, begun)
+		c.logins.recordRefusal(ctx, user, guess, begun)
 
 		return "", c.refuse(c.shown(message))
 	}
 
 	c.accepted = true
-	c.guesses.accepted(ctx, user, begun)
+	c.logins.reset(ctx, user, begun)
 	c.authErr, c.authFailures, c.unreachable = nil, 0, nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -661,7 +661,7 @@ func (b *boundedTags) Read(into []byte) (int, error) {
 type boundedTokens struct {
 	from                   *xml.Decoder
 	depth, items, elements int
-	text                   plainText
+	text                   textFilter
 }
 
 // Token implements xml.TokenReader.
@@ -675,12 +675,12 @@ func (b *boundedTokens) Token() (xml.Token, error) {
 			b.items++
 		}
 
-		b.text = plainTextOf(read.Name.Local)
+		b.text = newTextFilter(read.Name.Local)
 	case xml.EndElement:
 		b.depth--
-		b.text = plainText{}
+		b.text = textFilter{}
 	case xml.CharData:
-		token = b.text.plain(read)
+		token = b.text.filter(read)
 	}
 
 	if b.items > maxItems || b.elements > maxElements {

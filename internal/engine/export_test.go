@@ -11,18 +11,20 @@ func (c *Client) HoldTime() {
 	c.now = func() time.Time { return present }
 }
 
-// CountedGuesses are the guesses of tests.
-type CountedGuesses struct{ guesses }
+// LoginLimiter is a loginLimiter.
+type LoginLimiter struct{ loginLimiter }
 
-// NewGuesses returns guesses that are kept there.
-func NewGuesses(kept Guesses) *CountedGuesses { return &CountedGuesses{guesses{kept: kept}} }
-
-// Begin begins a login.
-func (g *CountedGuesses) Begin(ctx context.Context, user string, now time.Time) (time.Time, bool) {
-	return g.begin(ctx, user, now)
+// NewLoginLimiter returns one with that store.
+func NewLoginLimiter(store RefusalStore) *LoginLimiter {
+	return &LoginLimiter{loginLimiter{store: store}}
 }
 
-// Refused ends one that was refused.
-func (g *CountedGuesses) Refused(ctx context.Context, user string, now time.Time) {
-	g.refused(ctx, user, true, now)
+// Reserve reserves a login.
+func (l *LoginLimiter) Reserve(ctx context.Context, user string, now time.Time) (time.Time, bool) {
+	return l.reserve(ctx, user, now)
+}
+
+// RecordRefusal records that a reserved login was refused.
+func (l *LoginLimiter) RecordRefusal(ctx context.Context, user string, now time.Time) {
+	l.recordRefusal(ctx, user, true, now)
 }

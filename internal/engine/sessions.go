@@ -18,11 +18,11 @@ const sessionGrace = time.Minute
 // Sessions shares one Client among all who use the same engine with the same credentials, so that an engine sees one
 // login, however many machines and Terraform runs there are. The zero value is ready to use.
 type Sessions struct {
-	// Guesses keeps refused passwords in mind beyond the end of the process; nil does not.
-	Guesses Guesses
+	// Refusals stores how many passwords were refused; nil forgets that with the process.
+	Refusals RefusalStore
 
 	mu      sync.Mutex
-	guesses *guesses // of all clients
+	logins  *loginLimiter // of all clients
 	clients map[string]*session
 	// ending are those that were let go, until they are ended.
 	ending map[*Client]*time.Timer
@@ -58,11 +58,11 @@ func (s *Sessions) Get(cfg Config) (*Client, error) {
 		return nil, err
 	}
 
-	if s.guesses == nil {
-		s.guesses = &guesses{kept: s.Guesses}
+	if s.logins == nil {
+		s.logins = &loginLimiter{store: s.Refusals}
 	}
 
-	client.guesses = s.guesses
+	client.logins = s.logins
 
 	for other, idle := range s.clients {
 		if now.Sub(idle.used) > sessionIdle {

@@ -14,32 +14,31 @@ const (
 	maxText = 64 << 10
 )
 
-// plainText is what the text of an element may have. Names and comments go into messages, tables, comments of
-// configurations and names of files, and whoever may rename a VM in the engine writes them. A text that has more is
-// shortened, and each character that is not allowed becomes the replacement character: such a name is equal to none
-// that somebody asks for. It is no error, because one VM would hide all others.
-type plainText struct {
-	// bounded reports that not every text is allowed; left is how many characters more it may have then.
+// textFilter limits the text of an XML element. Names and comments appear in messages, tables, configurations and file
+// names, and anybody who may rename a VM in the engine controls them. The filter shortens long text and replaces
+// unprintable characters with U+FFFD. It returns no error, because one bad VM must not hide the others.
+type textFilter struct {
+	// bounded reports that the filter applies; left is the number of characters that are still allowed.
 	bounded bool
 	left    int
 	// lines reports that the text may have line breaks and tabs.
 	lines bool
 }
 
-// plainTextOf returns what the text of the element of a name may have.
-func plainTextOf(element string) plainText {
+// newTextFilter returns the filter for the text of an element.
+func newTextFilter(element string) textFilter {
 	switch element {
 	case "name", "alias", "fqdn":
-		return plainText{bounded: true, left: maxName}
+		return textFilter{bounded: true, left: maxName}
 	case "comment", "description":
-		return plainText{bounded: true, left: maxText, lines: true}
+		return textFilter{bounded: true, left: maxText, lines: true}
 	default:
-		return plainText{}
+		return textFilter{}
 	}
 }
 
-// plain returns the part of a text that is allowed. A text may come in several parts.
-func (p *plainText) plain(part xml.CharData) xml.CharData {
+// filter returns the part of a text that is allowed. A text may come in several parts.
+func (p *textFilter) filter(part xml.CharData) xml.CharData {
 	if !p.bounded {
 		return part
 	}

@@ -11,6 +11,7 @@ import (
 // TestNamesAndCommentsOfAnEngineArePlain has what a VM can be called and described by, as a client reads it.
 func TestNamesAndCommentsOfAnEngineArePlain(t *testing.T) {
 	long := strings.Repeat("ä", maxName)
+
 	tests := map[string]struct{ text, name, comment string }{
 		"a usual one":             {"lab vm-3 (Müller)", "lab vm-3 (Müller)", "lab vm-3 (Müller)"},
 		"a line break":            {"a\nresource", "a�resource", "a\nresource"},
@@ -40,8 +41,8 @@ func TestNamesAndCommentsOfAnEngineArePlain(t *testing.T) {
 
 // TestACommentHasAnEnd has one that is longer than any.
 func TestACommentHasAnEnd(t *testing.T) {
-	text := plainTextOf("comment")
-	got := text.plain(xml.CharData(strings.Repeat("x", maxText+1)))
+	text := newTextFilter("comment")
+	got := text.filter(xml.CharData(strings.Repeat("x", maxText+1)))
 	check.Equal(t, "length", len(got), maxText)
-	check.Equal(t, "more", string(text.plain(xml.CharData("y"))), "")
+	check.Equal(t, "more", string(text.filter(xml.CharData("y"))), "")
 }

@@ -23,11 +23,10 @@ func Recycling(inventory *infrav1.OLVMInventory, vm engine.DescribedVM, made boo
 	return cmp.Or(inventory.Spec.Recycle, infrav1.RecycleRebuild)
 }
 
-// Rebuilder replaces the root disk of a VM with a new one of its template. The engine cannot do that in one step: a
-// donor, which is another VM of the template, is made and gives its disk. Each step is found again in the engine, so
-// that it does not matter at which one a step before was cut off: the donor by its name and its mark, and the disk by
-// its ID, which the donor's description has. A name of a disk decides nothing, because anybody may give it to another
-// one, with what they like in it.
+// Rebuilder replaces the root disk of a VM with a new one of its template. The engine cannot do that in one step. A
+// temporary VM of the same template, the donor, provides the disk. Each step looks up its objects in the engine, so that
+// an interrupted rebuild continues at any step. The donor is found by its name and mark, and the disk by its ID in the
+// donor's description. The name of a disk is not used, because anybody can give that name to another disk.
 type Rebuilder struct {
 	Session *engine.Client
 	VM      engine.DescribedVM
@@ -53,8 +52,8 @@ func (r Rebuilder) comment() string {
 // givenPrefix begins the description of a donor that has chosen its disk; the ID of the disk follows.
 const givenPrefix = "gives disk "
 
-// given is the disk that a donor gives; empty if it has none chosen yet.
-func given(donor *engine.VM) engine.ID {
+// chosenDiskID is the ID of the disk that a donor has chosen; empty if it has chosen none yet.
+func chosenDiskID(donor *engine.VM) engine.ID {
 	text, ok := strings.CutPrefix(donor.DescriptionText(), givenPrefix)
 	if !ok {
 		return ""
@@ -104,8 +103,8 @@ func (r Rebuilder) step(ctx context.Context) (done bool, waiting string, err err
 	}
 
 	const wantsDisk = "a new root disk of template "
-	if donor == nil || given(donor) == "" {
-		return false, wantsDisk + r.VM.Template.Name, r.donate(ctx, donor)
+	if donor == nil || chosenDiskID(donor) == "" {
+		return false, wantsDisk + r.VM.Template.Name, r.prepareDonor(ctx, donor)
 	}
 
 	old, oldDisk, err := r.rootDisk(ctx)
@@ -113,12 +112,12 @@ func (r Rebuilder) step(ctx context.Context) (done bool, waiting string, err err
 		return false, "", err
 	}
 
-	if oldDisk != nil && oldDisk.ID == given(donor) {
+	if oldDisk != nil && oldDisk.ID == chosenDiskID(donor) {
 		gone, err := r.removeDonor(ctx, donor)
 		return gone, "the donor of the disk to be gone", err
 	}
 
-	fresh, err := r.loose(ctx, donor)
+	fresh, err := r.detachChosenDisk(ctx, donor)
 	if err != nil || fresh == nil {
 		return false, wantsDisk + r.VM.Template.Name, err
 	}
@@ -173,19 +172,20 @@ func rootOf(attached []engine.DiskAttachment) *engine.DiskAttachment {
 	return &attached[at]
 }
 
-// loose is the new disk once it is the donor's no more; nil before. If it is gone, the donor goes as well, and another
-// one is made.
-func (r Rebuilder) loose(ctx context.Context, donor *engine.VM) (*engine.Disk, error) {
+// detachChosenDisk detaches the new disk from the donor. It returns the disk once the detachment is complete, and nil
+// before that. If the disk no longer exists, it removes the donor; a later step makes another one.
+func (r Rebuilder) detachChosenDisk(ctx context.Context, donor *engine.VM) (*engine.Disk, error) {
 	attached, err := r.Session.DiskAttachments(ctx, donor.ID)
 	if err != nil {
 		return nil, err
 	}
 
-	if at := slices.IndexFunc(attached, func(a engine.DiskAttachment) bool { return a.DiskID() == given(donor) }); at >= 0 {
-		return nil, r.Session.DetachDisk(ctx, donor.ID, given(donor))
+	chosen := chosenDiskID(donor)
+	if slices.ContainsFunc(attached, func(a engine.DiskAttachment) bool { return a.DiskID() == chosen }) {
+		return nil, r.Session.DetachDisk(ctx, donor.ID, chosen)
 	}
 
-	disk, err := r.Session.Disk(ctx, given(donor))
+	disk, err := r.Session.Disk(ctx, chosen)
 	if engine.IsNotFound(err) {
 		_, err = r.removeDonor(ctx, donor)
 		return nil, err
@@ -238,8 +238,8 @@ func (r Rebuilder) bus(ctx context.Context) (string, error) {
 	return "virtio_scsi", err
 }
 
-// donate makes the donor, names its disk, and has it choose the disk, one after the other.
-func (r Rebuilder) donate(ctx context.Context, donor *engine.VM) error {
+// prepareDonor creates the donor, names its disk and records the disk's ID, one step in each call.
+func (r Rebuilder) prepareDonor(ctx context.Context, donor *engine.VM) error {
 	if donor == nil {
 		comment := r.comment()
 		_, err := r.Session.CreateVM(ctx, &engine.VM{
@@ -262,7 +262,7 @@ func (r Rebuilder) donate(ctx context.Context, donor *engine.VM) error {
 	case err != nil:
 		return err
 	case disk == nil:
-		return r.withoutDisk(ctx, donor)
+		return r.replaceDonorWithoutDisk(ctx, donor)
 	case disk.Status != engine.DiskOK:
 		return nil
 	case disk.AliasText() != r.alias():
@@ -276,9 +276,9 @@ func (r Rebuilder) donate(ctx context.Context, donor *engine.VM) error {
 	return err
 }
 
-// withoutDisk is for a donor that has no disk and has chosen none: an earlier version has taken it. Another one is made,
-// unless the template has no disk either.
-func (r Rebuilder) withoutDisk(ctx context.Context, donor *engine.VM) error {
+// replaceDonorWithoutDisk removes a donor that has lost its disk to an earlier version of this program; a later step
+// makes another one. It fails if the template has no bootable disk.
+func (r Rebuilder) replaceDonorWithoutDisk(ctx context.Context, donor *engine.VM) error {
 	attached, err := r.Session.TemplateDiskAttachments(ctx, r.VM.Template.ID)
 	if err == nil && rootOf(attached) == nil {
 		err = fmt.Errorf("template %s has no bootable disk", r.VM.Template.Name)

@@ -23,13 +23,15 @@ func Main() {
 		return
 	}
 
-	// The manager ends its child. A terminal interrupts both, and the child's runs must end first.
+	// Only the manager stops its child. A terminal sends the interrupt to both, but the runs of the child must finish
+	// first.
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 
-	requests, err := inherited(firstFile)
+	requests, err := openInheritedSocket(firstFile)
 	if err == nil {
 		var calls net.Conn
-		if calls, err = inherited(firstFile + 1); err == nil {
+
+		if calls, err = openInheritedSocket(firstFile + 1); err == nil {
 			serve(requests, calls)
 		}
 	}
@@ -42,17 +44,17 @@ func Main() {
 	os.Exit(0)
 }
 
-// inherited is a socket that the process was started with.
-func inherited(number uintptr) (net.Conn, error) {
+// openInheritedSocket opens a socket that the process was started with.
+func openInheritedSocket(number uintptr) (net.Conn, error) {
 	file := os.NewFile(number, "socket")
 	if file == nil {
-		return nil, fmt.Errorf("there is no file %d; the manager starts this process", number)
+		return nil, fmt.Errorf("file descriptor %d is not open; only the manager can start this process", number)
 	}
 	defer file.Close()
 
 	connection, err := net.FileConn(file)
 	if err != nil {
-		return nil, fmt.Errorf("file %d is no socket; the manager starts this process: %w", number, err)
+		return nil, fmt.Errorf("file descriptor %d is not a socket; only the manager can start this process: %w", number, err)
 	}
 
 	return connection, nil
@@ -109,7 +111,7 @@ func (c *Child) Open(request OpenRequest, reply *OpenReply) error {
 
 	run := &childRun{approval: make(chan error, 1), session: request.Engine.Session}
 
-	var decided approval
+	var decided decision
 
 	run.endpoint, err = tfprovider.Serve(context.Background(), tfprovider.Options{
 		ReturnOnStart: true,
@@ -279,26 +281,26 @@ func (c *child) observe(seen engine.Observation) {
 	c.seen = append(c.seen, seen)
 }
 
-// approval is what was decided about the plan of a run. Several calls wait for it.
-type approval struct {
+// decision caches the manager's answer about the plan of a run, because several calls wait for it.
+type decision struct {
 	mu      sync.Mutex
 	decided bool
 	err     error
 }
 
 // wait returns the decision, once it has come.
-func (a *approval) wait(ctx context.Context, decision <-chan error) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (d *decision) wait(ctx context.Context, answer <-chan error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 
-	if a.decided {
-		return a.err
+	if d.decided {
+		return d.err
 	}
 
 	select {
-	case a.err = <-decision:
-		a.decided = true
-		return a.err
+	case d.err = <-answer:
+		d.decided = true
+		return d.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -321,4 +323,4 @@ func call(ctx context.Context, client *rpc.Client, method string, request, reply
 }
 
 // errGone is the error of calls after the other process has ended.
-var errGone = errors.New("the process of the provider has ended; the next run starts another one")
+var errGone = errors.New("the provider process has ended; the next run starts a new one")

@@ -28,9 +28,9 @@ import (
 )
 
 const (
-	// openLimit bounds the start of an endpoint. A process that is being started is part of it.
+	// openLimit is the longest time to open an endpoint.
 	openLimit = time.Minute
-	// endGrace is how long a process without runs may take to end until it is killed.
+	// endGrace is how long an idle process may take to exit before it is killed.
 	endGrace = 5 * time.Second
 
 	portDNS = 53
@@ -52,10 +52,10 @@ type Provider struct {
 // Address of the provider in configurations.
 func (p *Provider) Address() string { return tfprovider.Address }
 
-// HoldsCredentials reports that runs need none: they borrow sessions.
+// HoldsCredentials reports that configurations need no credentials, because runs borrow the manager's sessions.
 func (p *Provider) HoldsCredentials() bool { return true }
 
-// Serve starts an endpoint for a run. The end of it waits for the calls that are under way.
+// Serve opens an endpoint for a run. The returned function waits for pending calls and closes it.
 func (p *Provider) Serve(ctx context.Context, use terraform.Use) (*plugin.ReattachConfig, func(), error) {
 	run := &run{use: use, fence: p.Fence}
 	request := OpenRequest{Owner: use.Owner, Types: use.Types}
@@ -71,7 +71,7 @@ func (p *Provider) Serve(ctx context.Context, use terraform.Use) (*plugin.Reatta
 		}
 
 		request.Engine = Engine{
-			URL: use.Engine.URL, CA: use.Engine.CA, Insecure: use.Engine.Insecure, Session: p.nameOf(run.session),
+			URL: use.Engine.URL, CA: use.Engine.CA, Insecure: use.Engine.Insecure, Session: p.sessionName(run.session),
 		}
 	}
 
@@ -80,7 +80,7 @@ func (p *Provider) Serve(ctx context.Context, use terraform.Use) (*plugin.Reatta
 		return nil, nil, err
 	}
 
-	child, id, err := p.enter(ports, run)
+	child, id, err := p.assignRun(ports, run)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -92,12 +92,12 @@ func (p *Provider) Serve(ctx context.Context, use terraform.Use) (*plugin.Reatta
 
 	var reply OpenReply
 	if err := call(opening, child.calls, childService+".Open", request, &reply); err != nil {
-		child.leave(id)
+		child.removeRun(id)
 		return nil, nil, fmt.Errorf("failed to serve the provider: %w", err)
 	}
 
 	watching, stopWatching := context.WithCancel(ctx)
-	go child.approve(watching, id, use)
+	go child.forwardDecision(watching, id, use)
 
 	return &plugin.ReattachConfig{
 		Protocol:        plugin.Protocol(reply.Protocol),
@@ -108,8 +108,8 @@ func (p *Provider) Serve(ctx context.Context, use terraform.Use) (*plugin.Reatta
 	}, sync.OnceFunc(func() { stopWatching(); child.close(id) }), nil
 }
 
-// nameOf returns the name of a session. Names are used once, so that a new session is never taken for an old one.
-func (p *Provider) nameOf(session *engine.Client) string {
+// sessionName returns the name of a session. Names are used once, so that a new session is never taken for an old one.
+func (p *Provider) sessionName(session *engine.Client) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
@@ -131,15 +131,15 @@ func (p *Provider) nameOf(session *engine.Client) string {
 	return p.sessions[session]
 }
 
-// enter adds a run to a process that may connect to the ports, and starts one if there is none.
-func (p *Provider) enter(ports []uint16, run *run) (*process, uint64, error) {
+// assignRun adds a run to a process that may connect to the ports, and starts one if there is none.
+func (p *Provider) assignRun(ports []uint16, run *run) (*process, uint64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
 	p.last++
 	id := p.last
 
-	if p.current != nil && p.current.add(id, run, ports) {
+	if p.current != nil && p.current.addRun(id, run, ports) {
 		return p.current, id, nil
 	}
 
@@ -158,12 +158,12 @@ func (p *Provider) enter(ports []uint16, run *run) (*process, uint64, error) {
 	}
 
 	p.current = started
-	started.add(id, run, ports)
+	started.addRun(id, run, ports)
 
 	return started, id, nil
 }
 
-// Close ends the process. Runs should have ended before; after a while it is killed. A later run starts another one.
+// Close stops the process, and kills it after endGrace. End all runs first. A later run starts a new process.
 func (p *Provider) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -204,8 +204,8 @@ type process struct {
 	draining bool
 }
 
-// add adds a run, unless the process takes no more, or may not connect to one of the ports.
-func (c *process) add(id uint64, added *run, ports []uint16) bool {
+// addRun adds a run. It returns false if the process has ended, is draining, or may not connect to one of the ports.
+func (c *process) addRun(id uint64, added *run, ports []uint16) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -215,10 +215,8 @@ func (c *process) add(id uint64, added *run, ports []uint16) bool {
 	default:
 	}
 
-	for _, port := range ports {
-		if c.draining || !slices.Contains(c.ports, port) {
-			return false
-		}
+	if c.draining || slices.ContainsFunc(ports, func(port uint16) bool { return !slices.Contains(c.ports, port) }) {
+		return false
 	}
 
 	c.runs[id] = added
@@ -226,13 +224,13 @@ func (c *process) add(id uint64, added *run, ports []uint16) bool {
 	return true
 }
 
-// leave removes a run. The last one of a process that takes no more ends it.
-func (c *process) leave(id uint64) {
+// removeRun removes a run. The last run of a draining process ends it.
+func (c *process) removeRun(id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	delete(c.runs, id)
-	c.endUnused()
+	c.stopIfUnused()
 }
 
 // drain has the process take no more runs, and end with the last one.
@@ -241,11 +239,11 @@ func (c *process) drain() {
 	defer c.mu.Unlock()
 
 	c.draining = true
-	c.endUnused()
+	c.stopIfUnused()
 }
 
-// endUnused ends a process that takes no more runs and has none; mu is held.
-func (c *process) endUnused() {
+// stopIfUnused stops a draining process that has no runs; mu is held.
+func (c *process) stopIfUnused() {
 	if !c.draining || len(c.runs) > 0 {
 		return
 	}
@@ -260,8 +258,8 @@ func (c *process) endUnused() {
 	})
 }
 
-// run returns a run of the process; an error if it has ended, or never was.
-func (c *process) run(id uint64) (*run, error) {
+// findRun returns a run of the process; an error if it has ended or never existed.
+func (c *process) findRun(id uint64) (*run, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -269,11 +267,11 @@ func (c *process) run(id uint64) (*run, error) {
 		return found, nil
 	}
 
-	return nil, errors.New("there is no such run")
+	return nil, errors.New("the run has ended or never existed")
 }
 
-// approve tells the child what was decided about the plan of a run.
-func (c *process) approve(ctx context.Context, id uint64, use terraform.Use) {
+// forwardDecision waits for the decision about the plan of a run, and tells it to the child.
+func (c *process) forwardDecision(ctx context.Context, id uint64, use terraform.Use) {
 	request := ApproveRequest{Run: id}
 
 	if use.Approved != nil {
@@ -296,7 +294,7 @@ func (c *process) close(id uint64) {
 		}
 	}
 
-	c.leave(id)
+	c.removeRun(id)
 }
 
 // Manager is what the child can call.
@@ -304,7 +302,7 @@ type Manager struct{ process *process }
 
 // Token returns the token of the engine's session.
 func (m *Manager) Token(request TokenRequest, token *string) error {
-	found, err := m.process.run(request.Run)
+	found, err := m.process.findRun(request.Run)
 	if err != nil {
 		return err
 	}
@@ -323,7 +321,7 @@ func (m *Manager) Token(request TokenRequest, token *string) error {
 
 // MayAct tells whether the manager still leads.
 func (m *Manager) MayAct(id uint64, reply *MayActReply) error {
-	found, err := m.process.run(id)
+	found, err := m.process.findRun(id)
 	if err != nil {
 		return err
 	}
@@ -356,19 +354,21 @@ func start(ports []uint16) (*process, error) {
 
 	requests, theirRequests, err := socketPair()
 	if err != nil {
+		_ = os.RemoveAll(dir)
 		return nil, err
 	}
 	defer theirRequests.Close()
 
 	calls, theirCalls, err := socketPair()
 	if err != nil {
+		_ = errors.Join(requests.Close(), os.RemoveAll(dir))
 		return nil, err
 	}
 	defer theirCalls.Close()
 
 	c := &process{
 		command: &exec.Cmd{
-			Path: executable, Args: []string{executable, argument}, Dir: dir, Env: environment(dir), Stderr: os.Stderr,
+			Path: executable, Args: []string{executable, argument}, Dir: dir, Env: childEnvironment(dir), Stderr: os.Stderr,
 			ExtraFiles:  []*os.File{theirCalls, theirRequests},
 			SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 		},
@@ -385,7 +385,7 @@ func start(ports []uint16) (*process, error) {
 	}
 
 	if err := startConfined(executable, dir, ports, c.command.Start); err != nil {
-		_ = os.RemoveAll(dir)
+		_ = errors.Join(requests.Close(), calls.Close(), os.RemoveAll(dir))
 		return nil, fmt.Errorf("failed to start the provider: %w", err)
 	}
 
@@ -432,11 +432,11 @@ func certificateFiles() []string {
 	return append(out, filepath.SplitList(os.Getenv("SSL_CERT_DIR"))...)
 }
 
-// environment is that of a child. It has none of the manager's variables but those that say how engines are reached.
-func environment(dir string) []string {
+// childEnvironment is the environment of a child. It has none of the manager's variables but those that say how engines are reached.
+func childEnvironment(dir string) []string {
 	out := []string{
 		"TMPDIR=" + dir,
-		"GOMAXPROCS=" + strconv.Itoa(runtime.GOMAXPROCS(0)), // the child may not read what it follows from
+		"GOMAXPROCS=" + strconv.Itoa(runtime.GOMAXPROCS(0)), // the child may not read the cgroup files from which Go computes it
 	}
 
 	for _, name := range []string{
@@ -491,7 +491,7 @@ func portsTo(engineURL string, proxyOf func(*http.Request) (*url.URL, error)) ([
 
 	proxy, err := proxyOf(&http.Request{URL: base})
 	if err != nil {
-		return nil, fmt.Errorf("HTTPS_PROXY is no URL: %w", err)
+		return nil, fmt.Errorf("the proxy in HTTPS_PROXY is not a valid URL: %w", err)
 	}
 
 	if proxy != nil {
@@ -506,16 +506,19 @@ func portsTo(engineURL string, proxyOf func(*http.Request) (*url.URL, error)) ([
 	return []uint16{port}, nil
 }
 
+// defaultPorts are the TCP ports of engines and proxies whose URLs have none.
+var defaultPorts = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}
+
 // portOf is the TCP port of a URL.
 func portOf(at *url.URL) (uint16, error) {
 	text := at.Port()
 	if text == "" {
-		text = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[strings.ToLower(at.Scheme)]
+		text = defaultPorts[strings.ToLower(at.Scheme)]
 	}
 
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
-		return 0, fmt.Errorf("the URL %s has no port that can be connected to", at.Redacted())
+		return 0, fmt.Errorf("the URL %s has no valid TCP port", at.Redacted())
 	}
 
 	return uint16(port), nil

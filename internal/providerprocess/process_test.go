@@ -333,7 +333,7 @@ func TestTheProcessHasNothingWorthTaking(t *testing.T) {
 		"spy:",
 		"read:/proc/self/environ",
 	}
-	environ := environment(sockets)
+	environ := childEnvironment(sockets)
 
 	try := func(start func(func() error) error) []string {
 		var output strings.Builder
@@ -383,7 +383,7 @@ func TestPortsToAnEngine(t *testing.T) {
 		"its own":             {"https://engine.example.com:8443", "", []uint16{8443}, ""},
 		"that of a proxy":     {"https://engine.example.com", "http://proxy.example.com:3128", []uint16{3128}, ""},
 		"a proxy without one": {"https://engine.example.com", "http://proxy.example.com", []uint16{80}, ""},
-		"none that fits":      {"https://engine.example.com:99999", "", nil, "has no port"},
+		"none that fits":      {"https://engine.example.com:99999", "", nil, "has no valid TCP port"},
 		"no engine":           {"ftp://engine.example.com", "", nil, "must begin with https"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -55,8 +55,8 @@ type TokenRequest struct {
 	Refused string
 }
 
-// MayActReply tells whether the manager still leads. Superseded reports that it does not, and Problem why it is not
-// known; both are zero if it does.
+// MayActReply says whether the manager still leads; its zero value means that it does. If Superseded, another manager
+// leads. Otherwise, Problem says why the leader is unknown.
 type MayActReply struct {
 	Superseded bool
 	Problem    string

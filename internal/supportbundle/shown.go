@@ -10,10 +10,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/redact"
 )
 
-// shown are the fields whose texts are in a bundle, wherever they stand. Numbers and truth values are always shown, and
-// all other texts never: a field that nobody has thought of may hold a secret. The values of arguments, variables,
-// environments and annotations are not shown, nor are files, commands, proxies and user data.
-var shown = sets.New(
+// shownFields are the names of fields whose strings a bundle shows, at any depth. A bundle always shows numbers,
+// booleans and the keys of maps. It hides every other string, because a field that nobody has considered may hold a
+// secret; shownMaps and shownAnnotations are the exceptions.
+var shownFields = sets.New(
 	// What every object has.
 	"apiVersion", "kind", "name", "namespace", "uid", "resourceVersion", "generateName", "creationTimestamp",
 	"deletionTimestamp", "finalizers", "apiGroup", "group",
@@ -23,8 +23,8 @@ var shown = sets.New(
 	"architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion",
 	"machineID", "operatingSystem", "osImage", "systemUUID",
 	// Clusters and machines of Cluster API.
-	"clusterName", "version", "dataSecretName", "providerID", "failureDomain", "failureDomains", "class", "classNamespace",
-	"templateNamespace", "serviceDomain", "cidrBlocks", "host", "selector", "maxSurge", "maxUnavailable", "order",
+	"clusterName", "version", "dataSecretName", "providerID", "failureDomain", "failureDomains", "class",
+	"classNamespace", "templateNamespace", "serviceDomain", "cidrBlocks", "host", "selector", "maxSurge", "maxUnavailable", "order",
 	"operator", "key", "effect", "propagation", "deletePolicy", "classRef", "namingStrategy", "templateName",
 	"unhealthyRange", "nodeStartupTimeout", "timeout", "minReadySeconds",
 	// Configurations of kubeadm: what is written where, and not what.
@@ -55,10 +55,10 @@ var shown = sets.New(
 	"names",
 )
 
-// shownMaps are fields whose values are maps of texts that people chose for others to select objects by.
+// shownMaps are fields whose values are maps of labels, which hold no secrets.
 var shownMaps = sets.New("labels", "matchLabels", "nodeSelector")
 
-// shownAnnotations begin the annotations whose values are shown.
+// shownAnnotations are prefixes of annotations whose values a bundle shows.
 var shownAnnotations = []string{"cluster.x-k8s.io/", "infrastructure.cluster.x-k8s.io/", "clusterctl.cluster.x-k8s.io/"}
 
 // hide takes out of an object what may be secret, and what only the API server reads.
@@ -95,7 +95,7 @@ func hideIn(value any, field string) any {
 			v[i] = hideIn(inner, field)
 		}
 	case string:
-		if v != "" && !shown.Has(field) {
+		if v != "" && !shownFields.Has(field) {
 			return redact.Mark
 		}
 	}
@@ -103,7 +103,7 @@ func hideIn(value any, field string) any {
 	return value
 }
 
-// annotationField is the field as which an annotation counts.
+// annotationField returns the field name that decides whether the value of an annotation is shown.
 func annotationField(name string) string {
 	for _, prefix := range shownAnnotations {
 		if strings.HasPrefix(name, prefix) {

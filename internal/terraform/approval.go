@@ -12,36 +12,36 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// approval is whether the plan of a run may be applied. The provider waits for it before it changes anything, because a
-// process that plans and applies cannot be asked in between.
+// approval is the decision whether the plan of a run may be applied. The provider waits for it before each change,
+// because a process that plans and applies cannot be paused in between.
 type approval struct {
-	once  sync.Once
-	given chan struct{}
-	err   error // why the plan is refused; read after given is closed
+	once    sync.Once
+	decided chan struct{}
+	err     error // why the plan is refused; read after decided is closed
 }
 
-func newApproval() *approval { return &approval{given: make(chan struct{})} }
+func newApproval() *approval { return &approval{decided: make(chan struct{})} }
 
-// give accepts the plan, or refuses it with an error. The first answer counts.
-func (a *approval) give(err error) {
+// decide accepts the plan, or refuses it with an error. The first decision counts.
+func (a *approval) decide(err error) {
 	a.once.Do(func() {
 		a.err = err
-		close(a.given)
+		close(a.decided)
 	})
 }
 
-// wait returns when the plan is accepted, and an error if it is not.
+// wait blocks until the decision. It returns nil if the plan is accepted, and otherwise the reason for the refusal.
 func (a *approval) wait(ctx context.Context) error {
 	select {
-	case <-a.given:
+	case <-a.decided:
 		return a.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// errNotApplied is why the provider refuses to change anything when a run has ended.
-var errNotApplied = errors.New("the run has ended")
+// errRunEnded is why the provider changes nothing after the end of a run.
+var errRunEnded = errors.New("the run has ended")
 
 // UndeclaredError reports that a run would touch what its configuration does not declare. Nothing was applied.
 type UndeclaredError struct {
@@ -57,7 +57,7 @@ func (e *UndeclaredError) Error() string {
 	)
 }
 
-// UnknownTypeError reports that a state has a resource that no configuration of ours declares. Nothing was run.
+// UnknownTypeError reports a resource in a state whose type no configuration uses. Terraform was not started.
 type UnknownTypeError struct {
 	// Type of the resource.
 	Type string
@@ -65,8 +65,8 @@ type UnknownTypeError struct {
 
 func (e *UnknownTypeError) Error() string {
 	return fmt.Sprintf(
-		"the state has a resource of type %q, which Cluster API Provider OLVM never makes: somebody has edited the state; "+
-			"remove that resource from it, or restore the state from a backup",
+		"the state contains a resource of type %q, which Cluster API Provider OLVM does not use; the state was edited. "+
+			"Remove the resource from the state, or restore the state from a backup",
 		e.Type,
 	)
 }
@@ -85,7 +85,7 @@ func typesOf(declared []render.Address, state []byte) ([]string, error) {
 		} `json:"resources"`
 	}
 
-	_ = json.Unmarshal(state, &stored) // what is no state is reported by who reads it
+	_ = json.Unmarshal(state, &stored) // whoever loads the state reports invalid JSON
 	known := render.Types()
 
 	for _, resource := range stored.Resources {
@@ -150,8 +150,8 @@ func expectationsOf(request Request) expectations {
 	return out
 }
 
-// check returns an error if a planned change is none that the configuration asks for. What is deleted is in the state;
-// the guard decides about it.
+// check returns an error if the configuration does not declare a planned change. It accepts deletions: Request.Guard
+// decides about them.
 func (e expectations) check(resource resourceJSON, change Change) error {
 	if change.Action == "delete" {
 		return nil

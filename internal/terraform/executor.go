@@ -234,7 +234,7 @@ func (x *Executor) Apply(ctx context.Context, request Request) (Summary, error) 
 	}
 
 	if plans {
-		run.approval.give(nil)
+		run.approval.decide(nil)
 	}
 
 	summary, err := run.apply(ctx, what)
@@ -479,12 +479,13 @@ func (r *run) apply(ctx context.Context, what tfexec.ApplyOption) (Summary, erro
 	keeper := &stateKeeper{run: r, ctx: context.WithoutCancel(ctx)}
 	ctx, cancel := r.bounded(ctx)
 	defer cancel(nil)
-	events := &eventWriter{redact: r.redact, onApply: keeper.applied, check: r.expected.check, onPlanned: func(err error) {
-		r.approval.give(err)
+	events := &eventWriter{redact: r.redact, onApply: keeper.applied, check: r.expected.check}
+	events.onPlanned = func(err error) {
+		r.approval.decide(err)
 		if err != nil {
 			cancel(err)
 		}
-	}}
+	}
 	err := r.process(ctx, "apply", func(ctx context.Context) error {
 		return r.tf.ApplyJSON(ctx, events, what, tfexec.Lock(false), r.reattach)
 	})
@@ -584,7 +585,7 @@ func asSlice(value any) []any {
 
 // close ends the provider, and cleans the working directory.
 func (r *run) close() {
-	r.approval.give(errNotApplied)
+	r.approval.decide(errRunEnded)
 	r.stop()
 	r.leave()
 	if err := clean(r.Dir); err != nil {

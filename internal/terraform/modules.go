@@ -90,7 +90,7 @@ func (x *Executor) init(ctx context.Context, files map[string][]byte) ([]byte, e
 	}
 	defer leave()
 	reattach, stop, err := x.attach(ctx, Use{
-		Types: render.Types(), Approved: func(context.Context) error { return errNotApplied },
+		Types: render.Types(), Approved: func(context.Context) error { return errRunEnded },
 	})
 	if err != nil {
 		return nil, err

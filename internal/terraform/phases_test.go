@@ -476,7 +476,7 @@ func TestAStateWithAForeignTypeIsRefused(t *testing.T) {
 
 		var unknown *terraform.UnknownTypeError
 		check.Equal(t, "it is refused", errors.As(err, &unknown), true)
-		check.Error(t, err, "somebody has edited the state")
+		check.Error(t, err, "the state was edited")
 	}
 
 	check.Equal(t, "calls", r.noted(), nil)

@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// startLimit is how long a process may take to start before the end of its context reaches it all the same.
+// startLimit is how long startGate hides the end of its context if the process has not started by then.
 const startLimit = 10 * time.Second
 
-// startGate is a context that does not end while a process is being started. terraform-exec asks for its error once
-// after the start; if there is one by then, it returns at once and waits for nothing: the process would go on in a
-// working directory that the next run uses. That first question gets no error, and the context ends afterwards.
+// startGate is a context that delays cancellation until a process has started. terraform-exec calls Err once after the
+// start. If Err returned an error then, terraform-exec would not wait for the process, which would keep running in a
+// working directory that the next run uses. startGate therefore returns nil for the first call and is canceled later.
 type startGate struct {
-	context.Context // that is followed
+	context.Context // the context to follow
 
-	asked chan struct{}
-	once  sync.Once
-	done  chan struct{}
+	started     chan struct{}
+	startedOnce sync.Once
+	done        chan struct{}
 
 	mu  sync.Mutex
 	err error
 }
 
-// newStartGate returns a gate that follows a context until stop is called.
+// newStartGate returns a context that is canceled after ctx, unless stop is called first.
 func newStartGate(ctx context.Context) (gate *startGate, stop func()) {
-	g := &startGate{Context: ctx, asked: make(chan struct{}), done: make(chan struct{})}
+	g := &startGate{Context: ctx, started: make(chan struct{}), done: make(chan struct{})}
 	stopped := make(chan struct{})
 	go g.follow(stopped)
 
@@ -37,7 +37,7 @@ func (g *startGate) follow(stopped <-chan struct{}) {
 	defer limit.Stop()
 
 	select {
-	case <-g.asked:
+	case <-g.started:
 	case <-limit.C:
 	case <-stopped:
 		return
@@ -58,7 +58,7 @@ func (g *startGate) Done() <-chan struct{} { return g.done }
 
 // Err implements context.Context.
 func (g *startGate) Err() error {
-	g.once.Do(func() { close(g.asked) })
+	g.startedOnce.Do(func() { close(g.started) })
 
 	g.mu.Lock()
 	defer g.mu.Unlock()

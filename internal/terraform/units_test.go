@@ -172,7 +172,7 @@ func TestTypesOfAConfigurationAndItsState(t *testing.T) {
 	check.Equal(t, "types without a state", got, nil)
 
 	_, err = typesOf(declared, []byte(`{"resources":[{"type":"ovirt_vm"},{"type":"ovirt_disk_from_image"}]}`))
-	check.Error(t, err, `the state has a resource of type "ovirt_disk_from_image"`)
+	check.Error(t, err, `the state contains a resource of type "ovirt_disk_from_image"`)
 }
 
 func TestTheListOfModulesDependsOnTheModulesAlone(t *testing.T) {

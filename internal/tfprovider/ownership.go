@@ -21,13 +21,13 @@ type ownership struct {
 	client func() *engine.Client
 
 	mu sync.Mutex
-	// vms and disks are known to be the owner's. seen are VMs that the state has, whoever's they are.
+	// vms and disks are known to be the owner's. stateVMs are the VMs in the state, whoever owns them.
 	vms, disks map[engine.ID]bool
-	seen       []engine.ID
+	stateVMs   []engine.ID
 }
 
-// newOwnership returns the ownership of the owner with this mark; nil if it is no mark of an object, as of a person who
-// plans.
+// newOwnership returns the ownership of the owner with this mark. It returns nil, which allows everything, if the mark is
+// not that of an object: a person who runs olvmctl plan has none.
 func newOwnership(mark string, client func() *engine.Client) *ownership {
 	_, machine := ownermark.OwnerOf(mark)
 	_, pooled := ownermark.InventoryOwnerOf(mark)
@@ -39,8 +39,9 @@ func newOwnership(mark string, client func() *engine.Client) *ownership {
 	return &ownership{mark: mark, client: client, vms: map[engine.ID]bool{}, disks: map[engine.ID]bool{}}
 }
 
-// owns reports whether a mark is that of the owner. The UID is another after a move. A VM that was made for a pool has
-// the mark of the machine that has claimed it, which is in the namespace of the pool.
+// owns reports whether a mark names the owner. It ignores the UID, which changes when the object moves. If the owner is
+// an OLVMInventoryVM, it also accepts the mark of any machine in the same namespace: a machine that claims the VM
+// replaces its mark.
 func (o *ownership) owns(mark string) bool {
 	found, machine := ownermark.OwnerOf(mark)
 	if owner, ok := ownermark.OwnerOf(o.mark); ok {
@@ -99,7 +100,7 @@ func (o *ownership) check(
 	about := objectsOf(typeName, state, exists)
 	for _, id := range about.vms {
 		if exists {
-			o.noteVM(id)
+			o.recordStateVM(id)
 		}
 
 		if err := o.checkVM(ctx, id); err != nil {
@@ -124,8 +125,8 @@ func (o *ownership) check(
 	return nil
 }
 
-// made notes what a resource has made, which is the owner's.
-func (o *ownership) made(schema *tfprotov5.Schema, typeName string, value *tfprotov5.DynamicValue) {
+// recordCreated records what a resource has created, which is the owner's.
+func (o *ownership) recordCreated(schema *tfprotov5.Schema, typeName string, value *tfprotov5.DynamicValue) {
 	state, err := decode(schema, value)
 	if err != nil || state == nil {
 		return
@@ -167,41 +168,41 @@ func decode(schema *tfprotov5.Schema, value *tfprotov5.DynamicValue) (map[string
 	return out, nil
 }
 
-// noteVM remembers a VM that the state has.
-func (o *ownership) noteVM(id engine.ID) {
+// recordStateVM records a VM that the state has.
+func (o *ownership) recordStateVM(id engine.ID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 
-	if !slices.Contains(o.seen, id) {
-		o.seen = append(o.seen, id)
+	if !slices.Contains(o.stateVMs, id) {
+		o.stateVMs = append(o.stateVMs, id)
 	}
 }
 
-// known reports whether an ID is known to be the owner's.
-func (o *ownership) known(of map[engine.ID]bool, id engine.ID) bool {
+// isOwned reports whether an ID is known to be the owner's.
+func (o *ownership) isOwned(of map[engine.ID]bool, id engine.ID) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 
 	return of[id]
 }
 
-// note remembers that an ID is the owner's.
-func (o *ownership) note(of map[engine.ID]bool, id engine.ID) {
+// recordOwned records that an ID is the owner's.
+func (o *ownership) recordOwned(of map[engine.ID]bool, id engine.ID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 
 	of[id] = true
 }
 
-// foreign is the error about what is not the owner's.
-func (o *ownership) foreign(what string, id engine.ID) error {
-	return fmt.Errorf("%s %s does not have the mark of the owner of this run (%q), so nothing is done to it; somebody "+
-		"may have edited the state", what, id, o.mark)
+// notOwnedError is the error about what is not the owner's.
+func (o *ownership) notOwnedError(what string, id engine.ID) error {
+	return fmt.Errorf("%s %s does not have the mark of this run's owner (%q), so the provider does not read or change it; "+
+		"the state may have been edited", what, id, o.mark)
 }
 
-// checkVM returns an error if a VM is there and not the owner's.
+// checkVM returns an error if the VM exists and has another owner.
 func (o *ownership) checkVM(ctx context.Context, id engine.ID) error {
-	if o.known(o.vms, id) {
+	if o.isOwned(o.vms, id) {
 		return nil
 	}
 
@@ -213,18 +214,18 @@ func (o *ownership) checkVM(ctx context.Context, id engine.ID) error {
 	case err != nil:
 		return err
 	case !o.owns(vm.CommentText()):
-		return o.foreign("VM", id)
+		return o.notOwnedError("VM", id)
 	}
 
-	o.note(o.vms, id)
+	o.recordOwned(o.vms, id)
 
 	return nil
 }
 
-// checkDisk returns an error if a disk is there and not the owner's: it was neither made for it, nor is it attached to
-// a VM of the owner's that the state has.
+// checkDisk returns an error if the disk exists and has another owner: it was not made for the owner, and no VM of the
+// owner in the state has it.
 func (o *ownership) checkDisk(ctx context.Context, id engine.ID) error {
-	if o.known(o.disks, id) {
+	if o.isOwned(o.disks, id) {
 		return nil
 	}
 
@@ -238,29 +239,29 @@ func (o *ownership) checkDisk(ctx context.Context, id engine.ID) error {
 	}
 
 	if !o.owns(disk.OwnerMark()) {
-		attached, err := o.attached(ctx, id)
+		attached, err := o.isAttachedToOwnedVM(ctx, id)
 		if err != nil {
 			return err
 		}
 
 		if !attached {
-			return o.foreign("disk", id)
+			return o.notOwnedError("disk", id)
 		}
 	}
 
-	o.note(o.disks, id)
+	o.recordOwned(o.disks, id)
 
 	return nil
 }
 
-// attached reports whether a disk is attached to a VM of the owner's that the state has.
-func (o *ownership) attached(ctx context.Context, disk engine.ID) (bool, error) {
+// isAttachedToOwnedVM reports whether a disk is attached to a VM of the owner's that the state has.
+func (o *ownership) isAttachedToOwnedVM(ctx context.Context, disk engine.ID) (bool, error) {
 	o.mu.Lock()
-	seen := slices.Clone(o.seen)
+	seen := slices.Clone(o.stateVMs)
 	o.mu.Unlock()
 
 	for _, id := range seen {
-		if !o.known(o.vms, id) {
+		if !o.isOwned(o.vms, id) {
 			continue
 		}
 
@@ -277,7 +278,7 @@ func (o *ownership) attached(ctx context.Context, disk engine.ID) (bool, error) 
 	return false, nil
 }
 
-// checkGroup returns an error if an affinity group is there and not the owner's.
+// checkGroup returns an error if the affinity group exists and has another owner.
 func (o *ownership) checkGroup(ctx context.Context, cluster, id engine.ID) error {
 	group, err := o.client().AffinityGroup(ctx, cluster, id)
 
@@ -287,7 +288,7 @@ func (o *ownership) checkGroup(ctx context.Context, cluster, id engine.ID) error
 	case err != nil:
 		return err
 	case !o.owns(ownermark.In(group.DescriptionText())):
-		return o.foreign("affinity group", id)
+		return o.notOwnedError("affinity group", id)
 	}
 
 	return nil

@@ -150,7 +150,7 @@ func (o *owned) touch(what, typeName string, ids map[string]engine.ID, allowed b
 func refused(problems []*tfprotov5.Diagnostic) bool {
 	return slices.ContainsFunc(problems, func(problem *tfprotov5.Diagnostic) bool {
 		return problem.Summary == "The run may not touch it" &&
-			strings.Contains(problem.Detail, "does not have the mark of the owner of this run")
+			strings.Contains(problem.Detail, "does not have the mark of this run's owner")
 	})
 }
 
@@ -224,7 +224,7 @@ func TestAPlannedChangeIsCheckedToo(t *testing.T) {
 	check.Equal(t, "it is refused", refused(problem), true)
 
 	// What a run has made is its owner's, without another look.
-	o.server.owner.made(mustSchema(t, o, "ovirt_disk"), "ovirt_disk", o.state("ovirt_disk",
+	o.server.owner.recordCreated(mustSchema(t, o, "ovirt_disk"), "ovirt_disk", o.state("ovirt_disk",
 		map[string]engine.ID{"id": foreign}))
 	problem = o.server.foreign(t.Context(), "ovirt_disk_attachment", nil, planned)
 	check.Equal(t, "it is refused although the run has made it", refused(problem), false)

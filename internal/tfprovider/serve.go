@@ -147,7 +147,10 @@ func packed(value *tfprotov5.DynamicValue) []byte {
 
 // once answers a question, and remembers the answer where it is good.
 func once[T any](
-	s *restricted, known *map[[sha256.Size]byte]*T, key [sha256.Size]byte, ask func() (*T, []*tfprotov5.Diagnostic, error),
+	s *restricted,
+	known *map[[sha256.Size]byte]*T,
+	key [sha256.Size]byte,
+	ask func() (*T, []*tfprotov5.Diagnostic, error),
 ) (*T, error) {
 	s.mu.Lock()
 	answer, ok := (*known)[key]
@@ -316,7 +319,7 @@ func (s *restricted) ApplyResourceChange(
 	response, err := s.ProviderServer.ApplyResourceChange(ctx, request)
 	if err == nil && s.owner != nil {
 		if schema, schemaErr := s.schemaOf(ctx, request.TypeName); schemaErr == nil {
-			s.owner.made(schema, request.TypeName, response.NewState)
+			s.owner.recordCreated(schema, request.TypeName, response.NewState)
 		}
 	}
 

@@ -5,19 +5,19 @@ import (
 	"sync"
 )
 
-// fairListener accepts so many open connections of each address, and closes further ones at once: whoever opens them
-// and says nothing would keep all others out.
+// fairListener limits the open connections of each remote address, and closes further ones immediately. Otherwise, one
+// client with idle connections could block all others.
 type fairListener struct {
 	net.Listener
 
-	most int
+	maxPerAddress int
 
 	mu   sync.Mutex
 	open map[string]int
 }
 
 func newFairListener(listener net.Listener, most int) *fairListener {
-	return &fairListener{Listener: listener, most: most, open: map[string]int{}}
+	return &fairListener{Listener: listener, maxPerAddress: most, open: map[string]int{}}
 }
 
 // Accept implements net.Listener.
@@ -29,19 +29,19 @@ func (l *fairListener) Accept() (net.Conn, error) {
 		}
 
 		from := origin(connection.RemoteAddr().String())
-		if l.enter(from) {
-			return &countedConn{Conn: connection, leave: sync.OnceFunc(func() { l.leave(from) })}, nil
+		if l.acquire(from) {
+			return &countedConn{Conn: connection, leave: sync.OnceFunc(func() { l.release(from) })}, nil
 		}
 
 		_ = connection.Close()
 	}
 }
 
-func (l *fairListener) enter(from string) bool {
+func (l *fairListener) acquire(from string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	if l.open[from] >= l.most {
+	if l.open[from] >= l.maxPerAddress {
 		return false
 	}
 
@@ -50,7 +50,7 @@ func (l *fairListener) enter(from string) bool {
 	return true
 }
 
-func (l *fairListener) leave(from string) {
+func (l *fairListener) release(from string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 

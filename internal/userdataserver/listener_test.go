@@ -1,6 +1,7 @@
 package userdataserver
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -28,7 +29,7 @@ func dialFrom(t *testing.T, site *site, from string) net.Conn {
 // closedByServer waits until the server has closed a connection on which nothing was said.
 func closedByServer(connection net.Conn) bool {
 	_, err := connection.Read(make([]byte, 1))
-	return err == io.EOF
+	return errors.Is(err, io.EOF)
 }
 
 // TestOneAddressDoesNotKeepOthersOut opens more connections from one address than all that the server takes, and says

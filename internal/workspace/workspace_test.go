@@ -98,6 +98,7 @@ type fakeSubject struct {
 
 func (s *fakeSubject) Render(context.Context, *tfstate.State) (Configuration, error) {
 	s.asked = append(s.asked, "Render")
+
 	return Configuration{
 		Configuration: render.Configuration{Files: render.Files{"main.tf": nil}}, Secrets: []string{"secret"},
 	}, nil

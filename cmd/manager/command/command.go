@@ -173,9 +173,8 @@ func (o *options) addTerraformFlags(fs *pflag.FlagSet) {
 		"Folder for the rendered configurations and for Terraform's work; only this user may read it.")
 	fs.StringVar(
 		&o.confinement, "confinement", confinementAuto,
-		"Whether Terraform and its provider are confined by Landlock: auto (if the kernel has it and the executor is no "+
-			"script; the log, the metric capolvm_confined and /readyz?verbose say if not), or required (refuse to start "+
-			"if not).",
+		"Whether Landlock confines Terraform and its provider. With auto, the manager starts without it as well; the "+
+			"log, the metric capolvm_confined and /readyz?verbose say so. With required, it refuses to start.",
 	)
 }
 
@@ -334,7 +333,7 @@ func run(ctx context.Context, o options) error {
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
 	if namespace, err := o.ownNamespace(); err == nil {
-		sessions.Guesses = &keptGuesses{
+		sessions.Refusals = &refusalSecret{
 			client: mgr.GetClient(),
 			reader: mgr.GetAPIReader(),
 			key:    client.ObjectKey{Namespace: namespace, Name: refusedSecret},
@@ -623,7 +622,7 @@ func newExecutor(
 	mgr ctrl.Manager, executable terraform.Executable, provider terraform.Provider, o options,
 ) (*terraform.Executor, error) {
 	executor := terraform.NewExecutor(executable, provider, filepath.Join(o.workDir, ".init"))
-	if err := checkConfinement(mgr, executor.Confinement(), o.confinement); err != nil {
+	if err := reportConfinement(mgr, executor.Confinement(), o.confinement); err != nil {
 		return nil, err
 	}
 

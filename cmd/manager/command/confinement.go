@@ -17,31 +17,31 @@ const (
 	confinementRequired = "required"
 )
 
-// confined is whether the kernel confines the processes of a run.
-var confined = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+// confinedGauge says whether the kernel confines the processes of a run.
+var confinedGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "capolvm_confined",
-	Help: "Whether Landlock confines the processes of Terraform runs: terraform and its provider. 1 for yes.",
+	Help: "1 if Landlock confines this process of Terraform runs (terraform or provider), 0 if not.",
 }, []string{"process"})
 
-// checkConfinement reports in the log, in a metric and in the readiness probe whether the processes of runs are
+// reportConfinement reports in the log, in a metric and in the readiness probe whether the processes of runs are
 // confined. It returns an error if they are not and must be.
-func checkConfinement(mgr ctrl.Manager, executor terraform.Confinement, mode string) error {
+func reportConfinement(mgr ctrl.Manager, executor terraform.Confinement, mode string) error {
 	processes := map[string]bool{
 		"terraform": executor == terraform.Landlocked,
 		"provider":  confine.Version() > 0,
 	}
 	check, all := "confined", true
 
-	for process, is := range processes {
-		confined.WithLabelValues(process).Set(map[bool]float64{true: 1}[is])
+	for process, isConfined := range processes {
+		confinedGauge.WithLabelValues(process).Set(map[bool]float64{true: 1}[isConfined])
 
-		if !is {
+		if !isConfined {
 			check, all = "not-confined", false
 		}
 	}
 
-	const needs = "the kernel must have Landlock (Linux 5.13 or newer, with landlock among its LSMs), and the executor " +
-		"must be a program, not a script"
+	const needs = "the kernel must support Landlock (Linux 5.13 or newer, enabled in its list of LSMs) and the container " +
+		"runtime must allow it; the executor must be a binary, not a script"
 
 	log := ctrl.Log.WithName("setup")
 
@@ -49,13 +49,14 @@ func checkConfinement(mgr ctrl.Manager, executor terraform.Confinement, mode str
 	case all:
 		log.Info("Terraform runs are confined", "by", executor)
 	case mode == confinementRequired:
-		return fmt.Errorf("--confinement=%s: Terraform and its provider cannot be confined here: %s", mode, needs)
+		return fmt.Errorf("--confinement=%s: not every process of a run can be confined (terraform: %t, provider: %t); %s",
+			mode, processes["terraform"], processes["provider"], needs)
 	default:
 		log.Error(nil, "Terraform runs are not confined", "terraform", processes["terraform"],
 			"provider", processes["provider"], "needs", needs)
 	}
 
-	// The name is what /readyz?verbose shows. A manager that is not confined is ready all the same.
+	// /readyz?verbose shows the name of the check. The check always passes: an unconfined manager is still ready.
 	if err := mgr.AddReadyzCheck(check, func(*http.Request) error { return nil }); err != nil {
 		return fmt.Errorf("failed to add the readiness probe of the confinement: %w", err)
 	}

@@ -19,5 +19,5 @@ func init() {
 	metrics.Registry.MustRegister(terraform.Collectors()...)
 	metrics.Registry.MustRegister(engine.Collectors()...)
 	metrics.Registry.MustRegister(userdataserver.Collectors()...)
-	metrics.Registry.MustRegister(confined)
+	metrics.Registry.MustRegister(confinedGauge)
 }

@@ -1,6 +1,7 @@
 package testsite
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
@@ -205,11 +207,32 @@ func (m *Manager) start(ctx context.Context) error {
 	return m.Process.WaitUntil(ctx, "serving metrics", localplane.Answers(m.Metrics))
 }
 
-// Executors are the process IDs of the executors that the manager runs.
-func (m *Manager) Executors() []int { return m.Process.Children() }
+// Executors returns the process IDs of the executors that the manager runs.
+func (m *Manager) Executors() []int { return slices.DeleteFunc(m.Process.Children(), isProvider) }
 
-// KillExecutors kills what the manager runs, and reports whether there was something.
-func (m *Manager) KillExecutors() bool { return m.Process.KillChildren() }
+// Providers returns the process IDs of the Terraform providers that the manager runs. They do not end with a run.
+func (m *Manager) Providers() []int {
+	return slices.DeleteFunc(m.Process.Children(), func(pid int) bool { return !isProvider(pid) })
+}
+
+// isProvider reports whether a child of a manager serves the provider.
+func isProvider(pid int) bool {
+	command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+
+	return err == nil && bytes.Contains(command, []byte("serve-terraform-provider"))
+}
+
+// KillExecutors kills the executors that the manager runs.
+func (m *Manager) KillExecutors() { kill(m.Executors()) }
+
+// KillProviders kills the providers that the manager runs.
+func (m *Manager) KillProviders() { kill(m.Providers()) }
+
+func kill(pids []int) {
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
 
 // Scrape reads the metrics of the manager, by name.
 func (m *Manager) Scrape(t *testing.T) map[string]*dto.MetricFamily {

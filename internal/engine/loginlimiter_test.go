@@ -54,12 +54,12 @@ const waits = "one more could lock the user"
 func TestAUserIsNotLockedByOthersPasswords(t *testing.T) {
 	sim := newEngine(t)
 	memory := &kept{}
-	sessions := &engine.Sessions{Guesses: memory}
+	sessions := &engine.Sessions{Refusals: memory}
 	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "")
 
 	// A manager that was restarted knows no password, and what was refused before.
 	for attempt := range 8 {
-		restarted := &engine.Sessions{Guesses: memory}
+		restarted := &engine.Sessions{Refusals: memory}
 		err := login(t, sim, restarted, strings.ToUpper(sim.Username()[:1])+sim.Username()[1:],
 			fmt.Sprintf("wrong-%d", attempt))
 
@@ -77,7 +77,7 @@ func TestAUserIsNotLockedByOthersPasswords(t *testing.T) {
 
 	// The engine counts anew then, and so does the manager.
 	check.Error(t, login(t, sim, sessions, sim.Username(), "wrong again"), "Unable to log in")
-	check.Error(t, login(t, sim, &engine.Sessions{Guesses: memory}, sim.Username(), sim.Password()), "")
+	check.Error(t, login(t, sim, &engine.Sessions{Refusals: memory}, sim.Username(), sim.Password()), "")
 }
 
 // TestACorrectedPasswordWaitsNoLongerThanItMust has a user whose passwords were refused too often.
@@ -125,16 +125,16 @@ func TestRefusalsAreForgotten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var guesses engine.Guesses
+				var refusals engine.RefusalStore
 				if store != nil {
-					guesses = store
+					refusals = store
 				}
 
-				g := engine.NewGuesses(guesses)
+				l := engine.NewLoginLimiter(refusals)
 				refuse := func() bool {
-					_, ok := g.Begin(t.Context(), "e u", time.Now())
+					_, ok := l.Reserve(t.Context(), "e u", time.Now())
 					if ok {
-						g.Refused(t.Context(), "e u", time.Now())
+						l.RecordRefusal(t.Context(), "e u", time.Now())
 					}
 
 					return ok

@@ -17,37 +17,38 @@ const (
 	refusedKey    = "users.json"
 )
 
-// keptGuesses keeps refused passwords in mind beyond a restart: not the passwords, but how many of a user.
-type keptGuesses struct {
+// refusalSecret stores in a Secret how many passwords of each user the engine refused, so that the counts survive a
+// restart. It stores no passwords.
+type refusalSecret struct {
 	client client.Client
 	reader client.Reader
 	key    client.ObjectKey
 }
 
 // Load reads what was saved.
-func (k *keptGuesses) Load(ctx context.Context) ([]byte, error) {
+func (s *refusalSecret) Load(ctx context.Context) ([]byte, error) {
 	var secret corev1.Secret
-	if err := k.reader.Get(ctx, k.key, &secret); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("failed to get Secret %s: %w", k.key, err)
+	if err := s.reader.Get(ctx, s.key, &secret); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("failed to get Secret %s: %w", s.key, err)
 	}
 
 	return secret.Data[refusedKey], nil
 }
 
 // Save writes it.
-func (k *keptGuesses) Save(ctx context.Context, content []byte) error {
+func (s *refusalSecret) Save(ctx context.Context, content []byte) error {
 	secret := corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: k.key.Namespace, Name: k.key.Name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name},
 		Data:       map[string][]byte{refusedKey: content},
 	}
 
-	err := k.client.Create(ctx, &secret)
+	err := s.client.Create(ctx, &secret)
 	if apierrors.IsAlreadyExists(err) {
-		err = k.client.Update(ctx, &secret)
+		err = s.client.Update(ctx, &secret)
 	}
 
 	if err != nil {
-		return fmt.Errorf("failed to save Secret %s: %w", k.key, err)
+		return fmt.Errorf("failed to save Secret %s: %w", s.key, err)
 	}
 
 	return nil
