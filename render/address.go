@@ -90,17 +90,53 @@ const (
 	blankTemplateDataType = "ovirt_blank_template"
 )
 
-// Types are the types of resources and data sources that configurations have, sorted. A provider that runs them serves
-// no others.
+// Kind is what a configuration makes.
+type Kind int
+
+// The kinds of configurations. The zero value has no types.
+const (
+	// OwnVM is the VM of one machine.
+	OwnVM Kind = iota + 1
+	// ClaimedVM is a VM of a pool that a machine takes over. Its configuration cannot delete the VM.
+	ClaimedVM
+	// PooledVM is a VM that is made for a pool.
+	PooledVM
+	// ClusterGroups are the affinity groups of a cluster.
+	ClusterGroups
+	// ImageTemplate is a template that is made of a disk.
+	ImageTemplate
+)
+
+// ofVMs are the types that VMs of machines and of pools have in common.
+var ofVMs = []string{
+	vmType, nicType, diskType, attachmentType, resizeType, tagType, watchdogType, optimizeCPUType, graphicsConsolesType,
+	hostDeviceType, mediatedDeviceType,
+}
+
+var typesOfKinds = map[Kind][]string{
+	OwnVM:         append([]string{startType, membershipType}, ofVMs...),
+	ClaimedVM:     {adoptedVMType, startType},
+	PooledVM:      ofVMs,
+	ClusterGroups: {affinityGroupType},
+	ImageTemplate: {blankTemplateDataType, vmType, attachmentType, templateType},
+}
+
+// Types returns the types of resources and data sources that configurations of a kind declare, and that their states
+// have, sorted.
+func (k Kind) Types() []string {
+	return slices.Sorted(slices.Values(typesOfKinds[k]))
+}
+
+// Types returns the types of resources and data sources of all kinds of configurations, sorted.
 func Types() []string {
-	out := []string{
-		vmType, startType, adoptedVMType, nicType, diskType, attachmentType, resizeType, tagType, membershipType,
-		watchdogType, optimizeCPUType, graphicsConsolesType, hostDeviceType, mediatedDeviceType, affinityGroupType,
-		templateType, blankTemplateDataType,
+	var out []string
+	for _, types := range typesOfKinds {
+		out = append(out, types...)
 	}
+
 	slices.Sort(out)
 
-	return out
+	return slices.Compact(out)
 }
 
 // Addresses of what a configuration makes.

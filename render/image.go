@@ -47,7 +47,7 @@ func ImageConfiguration(in Image) (Configuration, error) {
 
 	module.SetAttributeValue("memory", cty.NumberIntVal(in.Memory))
 
-	return moduleConfiguration(in.Engine, file, imageModule, "template_id", []Address{
+	return moduleConfiguration(in.Engine, file, imageModule, "template_id", ImageTemplate, []Address{
 		NewAddress(blankTemplateDataType, "this").Data().InModule(imageModule),
 		VMAddress.InModule(imageModule),
 		NewAddress(attachmentType, "this").InModule(imageModule),

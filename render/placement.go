@@ -84,7 +84,7 @@ func ClusterConfiguration(in Cluster) (Configuration, error) {
 	module := appendModule(file, clusterModule)
 	module.SetAttributeValue("affinity_groups", cty.ObjectVal(groups))
 
-	return moduleConfiguration(in.Engine, file, clusterModule, "affinity_group_ids", declared)
+	return moduleConfiguration(in.Engine, file, clusterModule, "affinity_group_ids", ClusterGroups, declared)
 }
 
 // appendModule begins a call of one of our modules.
@@ -99,7 +99,7 @@ func appendModule(file *hclwrite.File, name string) *hclwrite.Body {
 // moduleConfiguration is the configuration whose main file calls a module, with an output of the module as its own.
 // The resources are those that the module declares.
 func moduleConfiguration(
-	engine Engine, main *hclwrite.File, module, output string, resources []Address,
+	engine Engine, main *hclwrite.File, module, output string, kind Kind, resources []Address,
 ) (Configuration, error) {
 	main.Body().AppendNewline()
 	setTraversal(main.Body().AppendNewBlock("output", []string{output}).Body(), "value", "module", module, output)
@@ -113,5 +113,5 @@ func moduleConfiguration(
 	var err error
 	files[SecretsFile], err = secretsFile(engine, nil)
 
-	return Configuration{Files: files, Resources: resources, Engine: engine}, err
+	return Configuration{Files: files, Resources: resources, Kind: kind, Engine: engine}, err
 }

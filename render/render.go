@@ -57,6 +57,8 @@ type Configuration struct {
 	Files Files
 	// Resources are the instances of all resources and data sources that the files declare.
 	Resources []Address
+	// Kind of what the files make. A state that has types of another kind is refused.
+	Kind Kind
 	// Engine that the files name.
 	Engine Engine
 }
@@ -224,7 +226,19 @@ func MachineConfiguration(in Machine) (Configuration, error) {
 
 	files[SecretsFile], err = secretsFile(in.Engine, secrets)
 
-	return Configuration{Files: files, Resources: main.declared, Engine: in.Engine}, err
+	return Configuration{Files: files, Resources: main.declared, Kind: in.kind(), Engine: in.Engine}, err
+}
+
+// kind returns what the configuration of a machine makes.
+func (in *Machine) kind() Kind {
+	switch {
+	case in.ClaimedVMID != "":
+		return ClaimedVM
+	case in.Pooled:
+		return PooledVM
+	}
+
+	return OwnVM
 }
 
 // MachineDigest is the digest of the files of MachineConfiguration. It renders no others than those that count.
@@ -383,14 +397,15 @@ func setTraversal(body *hclwrite.Body, name string, steps ...string) {
 	body.SetAttributeTraversal(name, traversal(steps...))
 }
 
-// DestroyConfiguration renders a configuration that declares nothing, with which everything in a state is destroyed. It
-// needs no name of the engine, so a machine can be deleted after its template or its bootstrap data are gone.
-func DestroyConfiguration(engine Engine) (Configuration, error) {
+// DestroyConfiguration renders a configuration that declares nothing, with which everything in a state of that kind is
+// destroyed. It needs no name of the engine, so a machine can be deleted after its template or its bootstrap data are
+// gone.
+func DestroyConfiguration(engine Engine, kind Kind) (Configuration, error) {
 	files := engineFiles(engine, machineVariables)
 	var err error
 	files[SecretsFile], err = secretsFile(engine, map[string]string{"user_data": ""})
 
-	return Configuration{Files: files, Engine: engine}, err
+	return Configuration{Files: files, Kind: kind, Engine: engine}, err
 }
 
 // heldElsewhere is the value of credentials that a configuration does not have.

@@ -56,7 +56,7 @@ func everyConfiguration(t testing.TB, text string) map[string]Configuration {
 	})
 	add("an image", image, err)
 
-	destroy, err := DestroyConfiguration(in)
+	destroy, err := DestroyConfiguration(in, OwnVM)
 	add("a destruction", destroy, err)
 
 	return out

@@ -133,7 +133,7 @@ func (s *vmSubject) RenderDestroy(ctx context.Context) (workspace.Configuration,
 		}
 	}
 
-	configuration, err := render.DestroyConfiguration(connection.RenderEngine(s.session, s.config))
+	configuration, err := render.DestroyConfiguration(connection.RenderEngine(s.session, s.config), render.PooledVM)
 
 	return workspace.Configuration{
 		Configuration: configuration,

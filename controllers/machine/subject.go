@@ -217,7 +217,12 @@ func (s *machineSubject) RenderDestroy(ctx context.Context) (workspace.Configura
 		return workspace.Configuration{}, err
 	}
 
-	configuration, err := render.DestroyConfiguration(connection.RenderEngine(s.session, s.config))
+	kind := render.OwnVM
+	if s.owner.Spec.FromInventory != nil {
+		kind = render.ClaimedVM
+	}
+
+	configuration, err := render.DestroyConfiguration(connection.RenderEngine(s.session, s.config), kind)
 
 	return workspace.Configuration{
 		Configuration: configuration,

@@ -158,7 +158,7 @@ func (s *subject) guard(change terraform.Change) string {
 
 // RenderDestroy renders the provider alone.
 func (s *subject) RenderDestroy(context.Context) (workspace.Configuration, error) {
-	configuration, err := render.DestroyConfiguration(connection.RenderEngine(s.session, s.config))
+	configuration, err := render.DestroyConfiguration(connection.RenderEngine(s.session, s.config), render.OwnVM)
 
 	return workspace.Configuration{
 		Configuration: configuration,

@@ -20,11 +20,13 @@ func TestHowLongRefusedCredentialsRest(t *testing.T) {
 		want          time.Duration
 	}{
 		"a wrong password, the first time":           {"admin@internal", wrong, 0, 30 * time.Second},
+		"a wrong password, the second time":          {"admin@internal", wrong, 1, 2 * time.Minute},
+		"a wrong password, the third time":           {"admin@internal", wrong, 2, time.Hour},
 		"a wrong password, again and again":          {"admin@internal", wrong, 9, longest},
 		"a directory user, the first time":           {"jane@example.com", wrong, 0, 30 * time.Second},
 		"a directory user, again and again":          {"jane@example.com", wrong, 9, 10 * time.Minute},
-		"a profile that is not there, at once":       {"admin@nowhere", profile, 0, longest},
-		"a user whose password has expired, at once": {"jane@example.com", "The password has expired.", 0, longest},
+		"a profile that is not there, at once":       {"admin@nowhere", profile, 0, time.Hour},
+		"a user whose password has expired, at once": {"jane@example.com", "The password has expired.", 0, time.Hour},
 	}
 	for name, test := range tests {
 		if got := authPause(test.user, test.message, test.failures); got != test.want {

@@ -14,6 +14,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"regexp"
 	"slices"
@@ -43,14 +44,17 @@ const (
 	unreachableMemory = time.Second
 )
 
-// authRetry are the pauses after each refusal of credentials; the last one repeats. The first try tells a short
+// authRetry are the pauses after each refusal of credentials; the last one repeats. The first retries tell a short
 // disturbance from a wrong password; the rest come as seldom as refusals are forgotten. Corrected credentials make
 // another client, which waits only if a user has had too many refusals.
-var authRetry = []time.Duration{30 * time.Second, refusalLifetime}
+var authRetry = []time.Duration{30 * time.Second, 2 * time.Minute, time.Hour, refusalLifetime}
 
 // directoryRetry are the pauses for users of another domain. The engine has the same words for a wrong password and for
 // a directory server that is down, so that no pause is long.
 var directoryRetry = []time.Duration{30 * time.Second, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute}
+
+// finalPause is the pause after a refusal that no retry changes. An engine unlocks a locked user after an hour.
+const finalPause = time.Hour
 
 // finalRefusals are the engine's words for refusals that no later try changes.
 var finalRefusals = append([]string{"No valid profile found", "No user name found"}, closedUsers...)
@@ -66,7 +70,7 @@ func authPause(username, message string, failures int) time.Duration {
 	}
 
 	if slices.ContainsFunc(finalRefusals, func(words string) bool { return strings.Contains(message, words) }) {
-		return authRetry[len(authRetry)-1]
+		return finalPause
 	}
 
 	return pauses[min(failures, len(pauses)-1)]
@@ -128,7 +132,7 @@ type Client struct {
 	// loggingIn is held during a login and guards what follows.
 	loggingIn     lock
 	logins        *loginLimiter // shared by all clients of this process
-	accepted      bool          // reports that the engine has accepted the credentials before
+	accepted      bool          // reports that the engine has accepted the credentials, now or before a restart
 	authErr       *AuthError    // the last refusal; until its RetryAt no login is tried
 	authFailures  int
 	unreachable   error // the last login that found no engine, at unreachableAt
@@ -254,11 +258,17 @@ func (c *Client) login(ctx context.Context) (string, error) {
 		return "", c.authErr
 	}
 
-	user, begun := userKey(c.base.Host, c.cfg.Username), c.now()
+	user, begun := userKeys(ctx, c.base, c.cfg.Username), c.now()
+	c.accepted = c.accepted || c.logins.isAccepted(ctx, user, c.cfg.Password)
 
 	guess := !c.accepted
 	if guess {
-		if retryAt, ok := c.logins.reserve(ctx, user, begun); !ok {
+		limit := maxRefusals
+		if c.authFailures > 0 {
+			limit = maxRetries
+		}
+
+		if retryAt, ok := c.logins.reserve(ctx, user, float64(limit), begun); !ok {
 			return "", &AuthError{Username: c.cfg.Username, Message: tooManyRefusals(c.cfg.Username), RetryAt: retryAt}
 		}
 	}
@@ -274,7 +284,10 @@ func (c *Client) login(ctx context.Context) (string, error) {
 		Error       string `json:"error"`
 		ErrorCode   string `json:"error_code"`
 	}
-	status, err := c.postForm(ctx, "/sso/oauth/token", form, &reply)
+	var remote string
+	status, err := c.postForm(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(got httptrace.GotConnInfo) { remote = got.Conn.RemoteAddr().String() },
+	}), "/sso/oauth/token", form, &reply)
 	if err == nil && reply.AccessToken == "" && !refusal(status, reply.ErrorCode) {
 		err = &UnreachableError{Err: fmt.Errorf("%s/sso/oauth/token answered HTTP %d without a token", c.base, status)}
 	}
@@ -297,14 +310,13 @@ func (c *Client) login(ctx context.Context) (string, error) {
 			message = http.StatusText(status)
 		}
 
-		c.accepted = false
-		c.logins.recordRefusal(ctx, user, guess, begun)
+		c.logins.recordRefusal(ctx, user, c.cfg.Password, guess, begun)
 
 		return "", c.refuse(c.shown(message))
 	}
 
 	c.accepted = true
-	c.logins.reset(ctx, user, begun)
+	c.logins.recordSuccess(ctx, reachedKeys(c.base, remote, c.cfg.Username), c.cfg.Password, begun)
 	c.authErr, c.authFailures, c.unreachable = nil, 0, nil
 	c.mu.Lock()
 	defer c.mu.Unlock()

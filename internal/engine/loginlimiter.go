@@ -1,20 +1,40 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/crypto/bcrypt"
 )
 
 const (
 	// maxRefusals is how many passwords of a user may be refused in a row. An engine's internal domain locks a user
 	// after five, and directories after about as many; one is left for a person.
 	maxRefusals = 4
+	// maxRetries is how many of them retries of refused credentials may use. The last one is for corrected credentials.
+	maxRetries = maxRefusals - 1
 	// refusalLifetime is the time after which one more refusal is forgotten.
 	refusalLifetime = 6 * time.Hour
+	// maxUsers is how many users are remembered. Their records must fit into a Secret.
+	maxUsers = 2000
+	// maxAddresses is how many addresses of an engine count as its names.
+	maxAddresses = 8
+	// lookupLimit is the longest time to look up the addresses of an engine.
+	lookupLimit = 2 * time.Second
 )
 
 // RefusalStore stores how many passwords of each user the engine refused, so that the counts outlive the process.
@@ -26,135 +46,354 @@ type RefusalStore interface {
 }
 
 // loginLimiter limits how many wrong passwords of one user the engine receives, across all tenants. Several tenants may
-// use the same user, and each of them could lock it for the others. A password that the engine has accepted before does
-// not count.
+// use the same user, and each of them could lock it for the others. A password that the engine has accepted before
+// never waits for the refusals of others.
 type loginLimiter struct {
 	store RefusalStore // nil stores nothing
 
-	mu     sync.Mutex
+	// stored guards the store. It is taken before mu.
+	stored sync.Mutex
 	loaded bool
-	users  map[string]refusals
+
+	mu    sync.Mutex
+	users map[string]userRecord
+	// key of the digests in the records.
+	key []byte
 }
 
-// refusals are those of a user of an engine, which are forgotten one by one.
-type refusals struct {
-	// Count of them at that time, with the part of one that is being forgotten.
-	Count float64   `json:"count"`
+// userRecord is what is known about a user of an engine.
+type userRecord struct {
+	// Count of refused passwords at a time. They are forgotten one by one.
+	Count float64   `json:"count,omitempty"`
 	At    time.Time `json:"at"`
+	// Accepted is the bcrypt hash of the last password that the engine accepted, if a store keeps the record. Without it,
+	// a restarted manager could not tell the right password from a guess.
+	Accepted string `json:"accepted,omitempty"`
+	// digest is that of the same password, for this process alone.
+	digest string
 }
 
-// after returns the refusals that are left at a time.
-func (r refusals) after(now time.Time) refusals {
+// after returns the record with the refusals that are left at a time.
+func (r userRecord) after(now time.Time) userRecord {
 	passed := max(now.Sub(r.At), 0)
+	r.Count, r.At = max(r.Count-passed.Hours()/refusalLifetime.Hours(), 0), now
 
-	return refusals{Count: max(r.Count-passed.Hours()/refusalLifetime.Hours(), 0), At: now}
+	return r
 }
 
-// userKey tells users of engines apart. Engines do not distinguish capitals in names of users.
-func userKey(host, username string) string {
-	return strings.ToLower(strings.TrimSuffix(host, ":443")) + " " + strings.ToLower(username)
+// userKeys returns the keys of a user of an engine: one by its name, and one for each of its addresses, so that another
+// name of the same engine has no refusals of its own. Engines do not distinguish capitals in names of users.
+func userKeys(ctx context.Context, base *url.URL, username string) []string {
+	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
+	defer cancel()
+
+	keys := []string{userKey(base, base.Hostname(), username)}
+
+	// Without an answer, the name alone counts.
+	addresses, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", base.Hostname())
+	for _, address := range addresses[:min(len(addresses), maxAddresses)] {
+		keys = append(keys, userKey(base, address.Unmap().String(), username))
+	}
+
+	slices.Sort(keys)
+
+	return slices.Compact(keys)
 }
 
-// reserve counts a login with a password that the engine has not accepted yet. If the limit is reached, ok is false, and
+// reachedKeys returns the keys of a user of an engine at which a login has succeeded: those by its name and by the
+// address of the connection. Whoever controls the name may have it resolve to addresses of other engines.
+func reachedKeys(base *url.URL, remote, username string) []string {
+	keys := []string{userKey(base, base.Hostname(), username)}
+	if host, port, err := net.SplitHostPort(remote); err == nil && port == portOf(base) {
+		keys = append(keys, userKey(base, host, username))
+	}
+
+	slices.Sort(keys)
+
+	return slices.Compact(keys)
+}
+
+// userKey is the key of a user of an engine by one of the engine's names.
+func userKey(base *url.URL, name, username string) string {
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	digest := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", name, portOf(base), strings.ToLower(username)))
+
+	return hex.EncodeToString(digest[:16])
+}
+
+func portOf(base *url.URL) string { return cmp.Or(base.Port(), "443") }
+
+// reserve counts a login, which may use up to that many refusals of the user. If they are used up, ok is false, and
 // retryAt is the earliest time for the next login. A pending login counts as refused, so that concurrent logins cannot
 // exceed the limit.
-func (l *loginLimiter) reserve(ctx context.Context, user string, now time.Time) (retryAt time.Time, ok bool) {
+func (l *loginLimiter) reserve(
+	ctx context.Context, user []string, limit float64, now time.Time,
+) (retryAt time.Time, ok bool) {
+	l.load(ctx)
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	l.load(ctx)
+	var used float64
+	for _, key := range user {
+		used = max(used, l.users[key].after(now).Count)
+	}
 
-	known := l.users[user].after(now)
-	if over := known.Count + 1 - maxRefusals; over > 0 {
+	if over := used + 1 - limit; over > 0 {
 		return now.Add(time.Duration(over * float64(refusalLifetime))), false
 	}
 
-	known.Count++
-	l.users[user] = known
+	l.add(user, 1, now)
 
 	return time.Time{}, true
 }
 
-// recordRefusal records a refusal. counted reports that reserve has counted it.
-func (l *loginLimiter) recordRefusal(ctx context.Context, user string, counted bool, now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
-	l.load(ctx)
-
-	if !counted {
-		known := l.users[user].after(now)
-		known.Count++
-		l.users[user] = known
+// add adds refusals to those of a user; mu is held.
+func (l *loginLimiter) add(user []string, count float64, now time.Time) {
+	if l.users == nil {
+		l.users = map[string]userRecord{}
 	}
 
-	l.save(ctx, now)
-}
-
-// reset forgets the refusals of a user; the engine also resets its count after a successful login.
-func (l *loginLimiter) reset(ctx context.Context, user string, now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
-	if _, known := l.users[user]; known {
-		delete(l.users, user)
-		l.save(ctx, now)
+	for _, key := range user {
+		record := l.users[key].after(now)
+		record.Count = min(max(record.Count+count, 0), maxRefusals)
+		l.users[key] = record
 	}
 }
 
 // release takes back what reserve has counted.
-func (l *loginLimiter) release(user string, now time.Time) {
+func (l *loginLimiter) release(user []string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	known := l.users[user].after(now)
-	known.Count = max(known.Count-1, 0)
-	l.users[user] = known
+	l.add(user, -1, now)
 }
 
-// load reads what earlier processes knew; mu is held. If that fails, the next login tries again.
-func (l *loginLimiter) load(ctx context.Context) {
-	if l.users == nil {
-		l.users = map[string]refusals{}
+// recordRefusal stores that a password was refused. counted reports that reserve has counted it.
+func (l *loginLimiter) recordRefusal(ctx context.Context, user []string, password string, counted bool, now time.Time) {
+	wasAccepted := l.isAccepted(ctx, user, password)
+
+	l.mu.Lock()
+
+	if !counted {
+		l.add(user, 1, now)
 	}
 
-	if l.loaded || l.store == nil {
+	for _, key := range user {
+		if record := l.users[key]; wasAccepted {
+			record.Accepted, record.digest = "", ""
+			l.users[key] = record
+		}
+	}
+
+	l.mu.Unlock()
+	l.save(ctx, now)
+}
+
+// recordSuccess forgets the refusals of a user, as the engine does after a login, and remembers the password.
+func (l *loginLimiter) recordSuccess(ctx context.Context, user []string, password string, now time.Time) {
+	hash := l.hashToStore(ctx, user, password)
+
+	l.mu.Lock()
+
+	if l.users == nil {
+		l.users = map[string]userRecord{}
+	}
+
+	digest, changed := l.digest(password), false
+
+	for _, key := range user {
+		record := l.users[key]
+		changed = changed || record.Count > 0 || hash != record.Accepted
+		l.users[key] = userRecord{At: now, Accepted: hash, digest: digest}
+	}
+
+	l.mu.Unlock()
+
+	if changed {
+		l.save(ctx, now)
+	}
+}
+
+// hashToStore returns the hash of a password for the store: the stored one, if it is of this password.
+func (l *loginLimiter) hashToStore(ctx context.Context, user []string, password string) string {
+	if l.store == nil {
+		return ""
+	}
+
+	if l.isAccepted(ctx, user, password) {
+		for _, record := range l.records(user) {
+			if record.Accepted != "" {
+				return record.Accepted
+			}
+		}
+	}
+
+	hash, err := bcrypt.GenerateFromPassword(shortened(password), bcrypt.DefaultCost)
+	if err != nil {
+		return "" // a password that is not stored counts as a guess after a restart
+	}
+
+	return string(hash)
+}
+
+// isAccepted reports whether a password is the last one of the user that the engine accepted.
+func (l *loginLimiter) isAccepted(ctx context.Context, user []string, password string) bool {
+	l.load(ctx)
+
+	l.mu.Lock()
+	digest := l.digest(password)
+	l.mu.Unlock()
+
+	return slices.ContainsFunc(l.records(user), func(record userRecord) bool {
+		if record.digest != "" {
+			return record.digest == digest
+		}
+
+		return record.Accepted != "" &&
+			bcrypt.CompareHashAndPassword([]byte(record.Accepted), shortened(password)) == nil
+	})
+}
+
+// records returns the records of a user.
+func (l *loginLimiter) records(user []string) []userRecord {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	var out []userRecord
+	for _, key := range user {
+		out = append(out, l.users[key])
+	}
+
+	return out
+}
+
+// digest identifies a password in this process; mu is held.
+func (l *loginLimiter) digest(password string) string {
+	if l.key == nil {
+		l.key = make([]byte, sha256.Size)
+		_, _ = rand.Read(l.key) // never fails
+	}
+
+	mac := hmac.New(sha256.New, l.key)
+	mac.Write([]byte(password))
+
+	return string(mac.Sum(nil))
+}
+
+// shortened makes a password short enough for bcrypt, which takes 72 bytes.
+func shortened(password string) []byte {
+	digest := sha256.Sum256([]byte(password))
+
+	return []byte(base64.StdEncoding.EncodeToString(digest[:]))
+}
+
+// load reads what earlier processes knew. If that fails, the next login tries again.
+func (l *loginLimiter) load(ctx context.Context) {
+	if l.store == nil {
 		return
+	}
+
+	l.stored.Lock()
+	defer l.stored.Unlock()
+
+	l.loadLocked(ctx)
+}
+
+// loadLocked is load; stored is held. It reports whether the store was read, now or before.
+func (l *loginLimiter) loadLocked(ctx context.Context) bool {
+	if l.loaded {
+		return true
 	}
 
 	content, err := l.store.Load(ctx)
 	if err != nil {
-		return
+		return false
 	}
 
-	known := map[string]refusals{}
+	known := map[string]userRecord{}
 	_ = json.Unmarshal(content, &known) // invalid content, such as a manual edit, is ignored
 
-	for user, earlier := range known {
-		earlier.Count = min(max(earlier.Count, 0), maxRefusals)
-		if l.users[user].Count < earlier.Count {
-			l.users[user] = earlier
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if l.users == nil {
+		l.users = map[string]userRecord{}
+	}
+
+	for key, earlier := range known {
+		record, current := l.users[key]
+		if !current {
+			record.Accepted = earlier.Accepted
 		}
+
+		if earlier.Count = min(max(earlier.Count, 0), maxRefusals); record.Count < earlier.Count {
+			record.Count, record.At = earlier.Count, earlier.At
+		}
+
+		l.users[key] = record
 	}
 
 	l.loaded = true
+
+	return true
 }
 
-// save keeps what is known; mu is held. If that fails, the next refusal tries again.
+// save stores what is known. What an earlier process stored is not replaced before it was read. If that fails, the next
+// refusal tries again.
 func (l *loginLimiter) save(ctx context.Context, now time.Time) {
-	for user, known := range l.users {
-		if known.after(now).Count == 0 {
-			delete(l.users, user)
-		}
-	}
+	l.forget(now)
 
 	if l.store == nil {
 		return
 	}
 
-	if content, err := json.Marshal(l.users); err == nil {
+	l.stored.Lock()
+	defer l.stored.Unlock()
+
+	if !l.loadLocked(ctx) {
+		return
+	}
+
+	l.mu.Lock()
+	content, err := json.Marshal(l.users)
+	l.mu.Unlock()
+
+	if err == nil {
 		_ = l.store.Save(ctx, content)
 	}
+}
+
+// forget removes records that say nothing, and the least important ones if there are too many: whoever can write
+// Secrets can invent users.
+func (l *loginLimiter) forget(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	maps.DeleteFunc(l.users, func(_ string, record userRecord) bool {
+		return record.after(now).Count == 0 && record.Accepted == "" && record.digest == ""
+	})
+
+	if len(l.users) <= maxUsers {
+		return
+	}
+
+	byWeight := slices.SortedFunc(maps.Keys(l.users), func(a, b string) int {
+		return cmp.Compare(l.users[a].weight(now), l.users[b].weight(now))
+	})
+	for _, key := range byWeight[:len(byWeight)-maxUsers] {
+		delete(l.users, key)
+	}
+}
+
+// weight says how important a record is. A user who has logged in exists; others may be invented.
+func (r userRecord) weight(now time.Time) float64 {
+	weight := r.after(now).Count
+	if r.Accepted != "" || r.digest != "" {
+		weight += maxRefusals
+	}
+
+	return weight
 }
 
 // tooManyRefusals is why a login is refused before the engine is asked.

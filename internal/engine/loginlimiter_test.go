@@ -2,8 +2,10 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -75,6 +77,18 @@ func TestAUserIsNotLockedByOthersPasswords(t *testing.T) {
 	sim.ExpireSessions()
 	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "")
 
+	// A restarted manager knows the password as well, although no others may be tried.
+	check.Error(t, login(t, sim, &engine.Sessions{Refusals: memory}, sim.Username(), sim.Password()), "")
+
+	for attempt := range 5 {
+		restarted := &engine.Sessions{Refusals: memory}
+		err := login(t, sim, restarted, sim.Username(), fmt.Sprintf("wrong-again-%d", attempt))
+		check.Equal(t, fmt.Sprintf("attempt %d is not sent", attempt), strings.Contains(err.Error(), waits), attempt >= 4)
+	}
+
+	check.Error(t, login(t, sim, &engine.Sessions{Refusals: memory}, sim.Username(), sim.Password()), "")
+	check.Lacks(t, "what is kept", string(memory.content), sim.Password())
+
 	// The engine counts anew then, and so does the manager.
 	check.Error(t, login(t, sim, sessions, sim.Username(), "wrong again"), "Unable to log in")
 	check.Error(t, login(t, sim, &engine.Sessions{Refusals: memory}, sim.Username(), sim.Password()), "")
@@ -121,7 +135,7 @@ func TestRefusalsAreForgotten(t *testing.T) {
 		"nothing is kept":       nil,
 		"what is kept is none":  {content: []byte("nonsense")},
 		"nothing can be kept":   {fails: errors.New("the API server is away")},
-		"somebody wrote others": {content: []byte(`{"e u":{"count":-5,"at":"2030-01-01T00:00:00Z"}}`)},
+		"somebody wrote others": {content: []byte(`{"e u":{"count":-5,"at":"2030-01-01T00:00:00Z","accepted":"x"}}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -134,7 +148,7 @@ func TestRefusalsAreForgotten(t *testing.T) {
 				refuse := func() bool {
 					_, ok := l.Reserve(t.Context(), "e u", time.Now())
 					if ok {
-						l.RecordRefusal(t.Context(), "e u", time.Now())
+						l.RecordRefusal(t.Context(), "e u", "wrong", time.Now())
 					}
 
 					return ok
@@ -153,4 +167,128 @@ func TestRefusalsAreForgotten(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRetriesLeaveARefusalForCorrectedCredentials has credentials that are refused again and again.
+func TestRetriesLeaveARefusalForCorrectedCredentials(t *testing.T) {
+	sim := newEngine(t)
+	sessions := &engine.Sessions{}
+	wrong := engine.Config{URL: sim.URL(), Username: sim.Username(), Password: "wrong", CA: sim.CA()}
+	client, err := sessions.Get(wrong)
+	check.Error(t, err, "")
+
+	present := time.Now()
+	client.SetClock(func() time.Time { return present })
+
+	for attempt, pause := range []time.Duration{0, 30 * time.Second, 2 * time.Minute, time.Hour, time.Hour} {
+		present = present.Add(pause)
+		err := login(t, sim, sessions, sim.Username(), "wrong")
+		check.Equal(t, fmt.Sprintf("retry %d waits: %v", attempt, err), strings.Contains(err.Error(), waits), attempt >= 3)
+	}
+
+	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "")
+}
+
+// TestAcceptedCredentialsDoNotWaitForOthers has an engine that refuses a password for a while that is right, as one does
+// whose directory is down, after others have used all refusals.
+func TestAcceptedCredentialsDoNotWaitForOthers(t *testing.T) {
+	sim := newEngine(t)
+	sessions := &engine.Sessions{}
+	right := engine.Config{URL: sim.URL(), Username: sim.Username(), Password: sim.Password(), CA: sim.CA()}
+	client, err := sessions.Get(right)
+	check.Error(t, err, "")
+
+	present := time.Now()
+	client.SetClock(func() time.Time { return present })
+	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "")
+
+	for attempt := range 4 {
+		check.Error(t, login(t, sim, sessions, sim.Username(), fmt.Sprintf("wrong-%d", attempt)), "Unable to log in")
+	}
+
+	sim.ExpireSessions()
+	present = present.Add(time.Hour) // the list of data centers is not asked for each time
+	check.Error(t, sim.Inject(ovirtsim.Fault{Path: "/sso/oauth/token", Status: 401, Count: 1}), "")
+	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "Unauthorized")
+
+	present = present.Add(31 * time.Second)
+	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "")
+}
+
+// TestAUserIsKnownByAllNamesOfItsEngine has the keys by which refusals are counted.
+func TestAUserIsKnownByAllNamesOfItsEngine(t *testing.T) {
+	keys := func(raw, username string) []string {
+		base, err := engine.BaseURL(raw)
+		check.Error(t, err, "")
+
+		return engine.UserKeys(t.Context(), base, username)
+	}
+
+	same := keys("https://127.0.0.1", "admin@internal")
+	check.Equal(t, "an address has one key", len(same), 1)
+
+	for _, other := range []string{"127.0.0.1:443", "https://127.0.0.1/ovirt-engine/api", "https://localhost"} {
+		check.Equal(t, other+" is the same engine", slices.Contains(keys(other, "ADMIN@internal"), same[0]), true)
+	}
+
+	for _, other := range []string{"https://127.0.0.1:8443", "https://127.0.0.2"} {
+		check.Equal(t, other+" is the same engine", slices.Contains(keys(other, "admin@internal"), same[0]), false)
+	}
+
+	name := keys("https://engine.invalid", "a")
+	check.Equal(t, "keys of a name", len(name), 1)
+	check.Equal(t, "keys of a name with a dot", keys("https://ENGINE.invalid.", "a"), name)
+
+	// Whoever controls a name can have it resolve to any address, so only the address of the connection counts.
+	base, err := engine.BaseURL("https://localhost")
+	check.Error(t, err, "")
+	check.Equal(t, "a login at that address", slices.Contains(engine.ReachedKeys(base, "127.0.0.1:443", "admin@internal"),
+		same[0]), true)
+	check.Equal(t, "a login elsewhere", slices.Contains(engine.ReachedKeys(base, "127.0.0.2:443", "admin@internal"),
+		same[0]), false)
+	check.Equal(t, "a login through a proxy", len(engine.ReachedKeys(base, "127.0.0.1:3128", "admin@internal")), 1)
+}
+
+// TestWhatIsStoredIsNotLost has a store that cannot be read for a while, and more users than are remembered.
+func TestWhatIsStoredIsNotLost(t *testing.T) {
+	store, now := &kept{}, time.Now()
+	earlier := engine.NewLoginLimiter(store)
+	earlier.RecordSuccess(t.Context(), "victim", "right", now)
+
+	for range 4 {
+		_, ok := earlier.Reserve(t.Context(), "victim", now)
+		check.Equal(t, "it may be tried", ok, true)
+		earlier.RecordRefusal(t.Context(), "victim", "wrong", now)
+	}
+
+	before := string(store.content)
+	store.fails = errors.New("the API server is away")
+	restarted := engine.NewLoginLimiter(store)
+	_, ok := restarted.Reserve(t.Context(), "other", now)
+	check.Equal(t, "another may be tried", ok, true)
+	restarted.RecordRefusal(t.Context(), "other", "wrong", now)
+	check.Equal(t, "what is stored", string(store.content), before)
+
+	store.fails = nil
+	_, ok = restarted.Reserve(t.Context(), "victim", now)
+	check.Equal(t, "a fifth may be tried", ok, false)
+	check.Equal(t, "the password is known", restarted.IsAccepted(t.Context(), "victim", "right"), true)
+	check.Equal(t, "another password is known", restarted.IsAccepted(t.Context(), "victim", "guess"), false)
+
+	for i := range engine.MaxUsers + 10 {
+		_, _ = restarted.Reserve(t.Context(), fmt.Sprintf("invented-%d", i), now)
+	}
+
+	restarted.RecordRefusal(t.Context(), "last", "wrong", now)
+	check.Contains(t, "what is stored", string(store.content), `"victim"`)
+
+	var stored map[string]any
+	check.Error(t, json.Unmarshal(store.content, &stored), "")
+	check.Equal(t, "users that are stored", len(stored), engine.MaxUsers)
+
+	// A password that the engine no longer accepts is a guess like others.
+	restarted.RecordRefusal(t.Context(), "victim", "right", now)
+	check.Equal(t, "the old password is known", restarted.IsAccepted(t.Context(), "victim", "right"), false)
+	check.Equal(t, "it is known after a restart", engine.NewLoginLimiter(store).IsAccepted(t.Context(), "victim", "right"),
+		false)
 }

@@ -134,7 +134,7 @@ func (s *subject) Render(context.Context, *tfstate.State) (workspace.Configurati
 
 // RenderDestroy renders the provider alone.
 func (s *subject) RenderDestroy(context.Context) (workspace.Configuration, error) {
-	configuration, err := render.DestroyConfiguration(s.engine)
+	configuration, err := render.DestroyConfiguration(s.engine, render.ImageTemplate)
 
 	return workspace.Configuration{
 		Configuration: configuration,

@@ -117,6 +117,7 @@ func (c *Child) Open(request OpenRequest, reply *OpenReply) error {
 		ReturnOnStart: true,
 		Owner:         request.Owner,
 		Types:         request.Types,
+		StateVMs:      request.StateVMs,
 		Engine: &tfprovider.Engine{
 			URL: request.Engine.URL, CA: request.Engine.CA, Insecure: request.Engine.Insecure,
 		},

@@ -58,7 +58,7 @@ func (p *Provider) HoldsCredentials() bool { return true }
 // Serve opens an endpoint for a run. The returned function waits for pending calls and closes it.
 func (p *Provider) Serve(ctx context.Context, use terraform.Use) (*plugin.ReattachConfig, func(), error) {
 	run := &run{use: use, fence: p.Fence}
-	request := OpenRequest{Owner: use.Owner, Types: use.Types}
+	request := OpenRequest{Owner: use.Owner, Types: use.Types, StateVMs: use.StateVMs}
 
 	if use.Engine.URL != "" {
 		var err error

@@ -147,7 +147,7 @@ func TestRunsShareAProcessAndASession(t *testing.T) {
 	check.Equal(t, "process of the second run", s.provider.current.command.Process.Pid, child)
 	check.Equal(t, "VMs", len(s.sim.VMs()), 2)
 
-	destroy, err := render.DestroyConfiguration(first.Engine)
+	destroy, err := render.DestroyConfiguration(first.Engine, render.OwnVM)
 	check.Error(t, err, "")
 	_, err = s.apply(t.Context(), first, func(r *terraform.Request) {
 		r.Configuration, r.Destroy, r.Fresh, r.State = destroy, true, false, state

@@ -25,10 +25,11 @@ type Engine struct {
 
 // OpenRequest asks the child for an endpoint for a run.
 type OpenRequest struct {
-	Run    uint64
-	Owner  string
-	Types  []string
-	Engine Engine
+	Run      uint64
+	Owner    string
+	Types    []string
+	StateVMs []string
+	Engine   Engine
 }
 
 // OpenReply is how Terraform attaches to the endpoint.

@@ -57,7 +57,8 @@ func (e *UndeclaredError) Error() string {
 	)
 }
 
-// UnknownTypeError reports a resource in a state whose type no configuration uses. Terraform was not started.
+// UnknownTypeError reports a resource in a state whose type configurations of its kind do not use. Terraform was not
+// started.
 type UnknownTypeError struct {
 	// Type of the resource.
 	Type string
@@ -65,40 +66,58 @@ type UnknownTypeError struct {
 
 func (e *UnknownTypeError) Error() string {
 	return fmt.Sprintf(
-		"the state contains a resource of type %q, which Cluster API Provider OLVM does not use; the state was edited. "+
+		"the state contains a resource of type %q, which Cluster API Provider OLVM does not use here; the state was edited. "+
 			"Remove the resource from the state, or restore the state from a backup",
 		e.Type,
 	)
 }
 
-// typesOf returns the types of what a configuration declares and of what a state has, sorted. A state can be edited by
-// whoever may write its Secret, so a type that no configuration declares is refused.
-func typesOf(declared []render.Address, state []byte) ([]string, error) {
-	var out []string
-	for _, address := range declared {
-		out = append(out, address.Type())
+// contentsOf returns the types of what a configuration declares and of what a state has, and the IDs of the VMs in the
+// state; both sorted. A state can be edited by whoever may write its Secret, so a type that no configuration of this kind
+// declares is refused: nothing in the state of a claimed VM can delete the VM.
+func contentsOf(configuration render.Configuration, state []byte) (types, vms []string, err error) {
+	for _, address := range configuration.Resources {
+		types = append(types, address.Type())
 	}
 
 	var stored struct {
 		Resources []struct {
-			Type string `json:"type"`
+			Type      string `json:"type"`
+			Instances []struct {
+				Attributes struct {
+					ID   string `json:"id"`
+					VMID string `json:"vm_id"`
+				} `json:"attributes"`
+			} `json:"instances"`
 		} `json:"resources"`
 	}
 
 	_ = json.Unmarshal(state, &stored) // whoever loads the state reports invalid JSON
-	known := render.Types()
+	known := configuration.Kind.Types()
 
 	for _, resource := range stored.Resources {
 		if !slices.Contains(known, resource.Type) {
-			return nil, &UnknownTypeError{Type: resource.Type}
+			return nil, nil, &UnknownTypeError{Type: resource.Type}
 		}
 
-		out = append(out, resource.Type)
+		types = append(types, resource.Type)
+
+		for _, instance := range resource.Instances {
+			id := instance.Attributes.VMID
+			if resource.Type == render.VMAddress.Type() {
+				id = instance.Attributes.ID
+			}
+
+			if id != "" {
+				vms = append(vms, id)
+			}
+		}
 	}
 
-	slices.Sort(out)
+	slices.Sort(types)
+	slices.Sort(vms)
 
-	return slices.Compact(out), nil
+	return slices.Compact(types), slices.Compact(vms), nil
 }
 
 // resourceJSON names a resource in the executor's JSON output.

@@ -44,6 +44,8 @@ type Use struct {
 	Owner string
 	// Types of resources and data sources that its configuration and its state have.
 	Types []string
+	// StateVMs are the IDs of the VMs in its state.
+	StateVMs []string
 	// Engine is the only one that the run may talk to.
 	Engine render.Engine
 	// Approved waits until the plan of the run is accepted, and returns an error if it is refused. The provider changes
@@ -301,7 +303,7 @@ func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
 		return nil, err
 	}
 
-	types, err := typesOf(request.Resources, state)
+	types, vms, err := contentsOf(request.Configuration, state)
 	if err != nil {
 		return nil, err
 	}
@@ -321,6 +323,7 @@ func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
 	reattach, stop, err := x.attach(ctx, Use{
 		Owner:    request.Owner,
 		Types:    types,
+		StateVMs: vms,
 		Engine:   credentials,
 		Approved: accepted.wait,
 	})

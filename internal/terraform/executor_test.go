@@ -198,7 +198,7 @@ func TestOneMachineFromCreationToDeletion(t *testing.T) {
 		t.Errorf("the engine was not told of the memory: %v, %v", vm, err)
 	}
 
-	configuration, err := render.DestroyConfiguration(w.machine.Engine)
+	configuration, err := render.DestroyConfiguration(w.machine.Engine, render.OwnVM)
 	if err != nil {
 		t.Fatal(err)
 	}

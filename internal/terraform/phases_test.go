@@ -122,7 +122,7 @@ const (
 // declaresAll declares what the plans of these tests change.
 var declaresAll = render.Configuration{Resources: []render.Address{
 	render.NewAddress("a", "b"), render.NewAddress("a", "c"), render.NewAddress("a", "d"),
-}}
+}, Kind: render.OwnVM}
 
 // TestWhatARunDoesBeforeItApplies has the phases of a run, in their order.
 func TestWhatARunDoesBeforeItApplies(t *testing.T) {

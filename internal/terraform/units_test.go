@@ -162,17 +162,41 @@ func TestStandardErrorIsReadUpToItsLimit(t *testing.T) {
 }
 
 func TestTypesOfAConfigurationAndItsState(t *testing.T) {
-	declared := []render.Address{render.VMAddress, render.NICAddress(0), render.NICAddress(1)}
-	got, err := typesOf(declared, []byte(`{"resources":[{"type":"ovirt_disk"},{"type":"ovirt_vm"}]}`))
+	machine := render.Configuration{
+		Resources: []render.Address{render.VMAddress, render.NICAddress(0), render.NICAddress(1)}, Kind: render.OwnVM,
+	}
+	got, vms, err := contentsOf(machine, []byte(`{"resources":[{"type":"ovirt_disk","instances":[{"attributes":{"id":"d"}}]},
+		{"type":"ovirt_vm","instances":[{"attributes":{"id":"v"}}]},
+		{"type":"ovirt_nic","instances":[{"attributes":{"id":"n","vm_id":"v"}},{"attributes":{"id":"n","vm_id":"w"}}]}]}`))
 	check.Error(t, err, "")
+	check.Equal(t, "VMs", vms, []string{"v", "w"})
 	check.Equal(t, "types", got, []string{"ovirt_disk", "ovirt_nic", "ovirt_vm"})
 
-	got, err = typesOf(nil, nil)
+	got, vms, err = contentsOf(render.Configuration{}, nil)
 	check.Error(t, err, "")
 	check.Equal(t, "types without a state", got, nil)
+	check.Equal(t, "VMs without a state", vms, nil)
 
-	_, err = typesOf(declared, []byte(`{"resources":[{"type":"ovirt_vm"},{"type":"ovirt_disk_from_image"}]}`))
-	check.Error(t, err, `the state contains a resource of type "ovirt_disk_from_image"`)
+	for name, foreign := range map[string]struct {
+		kind       render.Kind
+		typeOfItem string
+	}{
+		"a type of no kind":                       {render.OwnVM, "ovirt_disk_from_image"},
+		"a template in the state of a machine":    {render.OwnVM, "ovirt_template"},
+		"a group of the cluster":                  {render.OwnVM, "ovirt_affinity_group"},
+		"a claimed VM as one that may be deleted": {render.ClaimedVM, "ovirt_vm"},
+		"a disk of a claimed VM":                  {render.ClaimedVM, "ovirt_disk"},
+		"the start of a VM of a pool":             {render.PooledVM, "ovirt_vm_start"},
+		"a VM in the state of a cluster":          {render.ClusterGroups, "ovirt_vm"},
+		"a configuration without a kind":          {0, "ovirt_vm"},
+	} {
+		_, _, err = contentsOf(render.Configuration{Kind: foreign.kind}, []byte(`{"resources":[{"type":"`+foreign.typeOfItem+`"}]}`))
+
+		var unknown *UnknownTypeError
+		if !errors.As(err, &unknown) || unknown.Type != foreign.typeOfItem {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 func TestTheListOfModulesDependsOnTheModulesAlone(t *testing.T) {

@@ -2,6 +2,7 @@ package tfprovider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -20,15 +21,17 @@ type ownership struct {
 	// client of the provider; nil before it is configured.
 	client func() *engine.Client
 
+	// stateVMs are the VMs in the state of the run, whoever owns them.
+	stateVMs []engine.ID
+
 	mu sync.Mutex
-	// vms and disks are known to be the owner's. stateVMs are the VMs in the state, whoever owns them.
+	// vms and disks are known to be the owner's.
 	vms, disks map[engine.ID]bool
-	stateVMs   []engine.ID
 }
 
 // newOwnership returns the ownership of the owner with this mark. It returns nil, which allows everything, if the mark is
 // not that of an object: a person who runs olvmctl plan has none.
-func newOwnership(mark string, client func() *engine.Client) *ownership {
+func newOwnership(mark string, stateVMs []string, client func() *engine.Client) *ownership {
 	_, machine := ownermark.OwnerOf(mark)
 	_, pooled := ownermark.InventoryOwnerOf(mark)
 
@@ -36,7 +39,12 @@ func newOwnership(mark string, client func() *engine.Client) *ownership {
 		return nil
 	}
 
-	return &ownership{mark: mark, client: client, vms: map[engine.ID]bool{}, disks: map[engine.ID]bool{}}
+	out := &ownership{mark: mark, client: client, vms: map[engine.ID]bool{}, disks: map[engine.ID]bool{}}
+	for _, id := range stateVMs {
+		out.stateVMs = append(out.stateVMs, engine.ID(id))
+	}
+
+	return out
 }
 
 // owns reports whether a mark names the owner. It ignores the UID, which changes when the object moves. If the owner is
@@ -56,6 +64,8 @@ func (o *ownership) owns(mark string) bool {
 
 // objects are the IDs of what a state of a resource is about.
 type objects struct{ vms, disks, groups []engine.ID }
+
+func (o objects) isEmpty() bool { return len(o.vms)+len(o.disks)+len(o.groups) == 0 }
 
 // objectsOf reads the IDs in a state, prior or planned, of a resource. What is not known yet has none.
 func objectsOf(typeName string, state map[string]tftypes.Value, exists bool) objects {
@@ -98,11 +108,18 @@ func (o *ownership) check(
 	}
 
 	about := objectsOf(typeName, state, exists)
-	for _, id := range about.vms {
-		if exists {
-			o.recordStateVM(id)
+	if !exists {
+		if err := o.checkMark(typeName, state); err != nil {
+			return err
 		}
+	}
 
+	if exists && about.isEmpty() {
+		return fmt.Errorf("the state contains a resource of type %s, of which the provider cannot tell the owner; the state "+
+			"may have been edited", typeName)
+	}
+
+	for _, id := range about.vms {
 		if err := o.checkVM(ctx, id); err != nil {
 			return err
 		}
@@ -123,6 +140,31 @@ func (o *ownership) check(
 	}
 
 	return nil
+}
+
+// checkMark returns an error if a planned resource would get the mark of another owner.
+func (o *ownership) checkMark(typeName string, planned map[string]tftypes.Value) error {
+	text := func(attribute string) (out string) {
+		_ = planned[attribute].As(&out) // stays empty if it is null or unknown
+		return out
+	}
+
+	var mark string
+
+	switch typeName {
+	case "ovirt_vm":
+		mark = text("comment")
+	case "ovirt_affinity_group":
+		mark = ownermark.In(text("description"))
+	default:
+		return nil
+	}
+
+	if o.owns(mark) {
+		return nil
+	}
+
+	return fmt.Errorf("the plan would mark %s with %q, and this run's owner has the mark %q", typeName, mark, o.mark)
 }
 
 // recordCreated records what a resource has created, which is the owner's.
@@ -168,16 +210,6 @@ func decode(schema *tfprotov5.Schema, value *tfprotov5.DynamicValue) (map[string
 	return out, nil
 }
 
-// recordStateVM records a VM that the state has.
-func (o *ownership) recordStateVM(id engine.ID) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-
-	if !slices.Contains(o.stateVMs, id) {
-		o.stateVMs = append(o.stateVMs, id)
-	}
-}
-
 // isOwned reports whether an ID is known to be the owner's.
 func (o *ownership) isOwned(of map[engine.ID]bool, id engine.ID) bool {
 	o.mu.Lock()
@@ -194,10 +226,16 @@ func (o *ownership) recordOwned(of map[engine.ID]bool, id engine.ID) {
 	of[id] = true
 }
 
-// notOwnedError is the error about what is not the owner's.
-func (o *ownership) notOwnedError(what string, id engine.ID) error {
-	return fmt.Errorf("%s %s does not have the mark of this run's owner (%q), so the provider does not read or change it; "+
-		"the state may have been edited", what, id, o.mark)
+// notOwnedError reports what is not the owner's.
+type notOwnedError struct {
+	what string // such as VM
+	id   engine.ID
+	mark string // of the owner
+}
+
+func (e *notOwnedError) Error() string {
+	return fmt.Sprintf("%s %s does not have the mark of this run's owner (%q), so the provider does not read or change "+
+		"it; the state may have been edited", e.what, e.id, e.mark)
 }
 
 // checkVM returns an error if the VM exists and has another owner.
@@ -214,7 +252,7 @@ func (o *ownership) checkVM(ctx context.Context, id engine.ID) error {
 	case err != nil:
 		return err
 	case !o.owns(vm.CommentText()):
-		return o.notOwnedError("VM", id)
+		return &notOwnedError{"VM", id, o.mark}
 	}
 
 	o.recordOwned(o.vms, id)
@@ -245,7 +283,7 @@ func (o *ownership) checkDisk(ctx context.Context, id engine.ID) error {
 		}
 
 		if !attached {
-			return o.notOwnedError("disk", id)
+			return &notOwnedError{"disk", id, o.mark}
 		}
 	}
 
@@ -256,13 +294,12 @@ func (o *ownership) checkDisk(ctx context.Context, id engine.ID) error {
 
 // isAttachedToOwnedVM reports whether a disk is attached to a VM of the owner's that the state has.
 func (o *ownership) isAttachedToOwnedVM(ctx context.Context, disk engine.ID) (bool, error) {
-	o.mu.Lock()
-	seen := slices.Clone(o.stateVMs)
-	o.mu.Unlock()
-
-	for _, id := range seen {
-		if !o.isOwned(o.vms, id) {
+	for _, id := range o.stateVMs {
+		var notOwned *notOwnedError
+		if err := o.checkVM(ctx, id); errors.As(err, &notOwned) {
 			continue
+		} else if err != nil {
+			return false, err
 		}
 
 		there, err := o.client().DiskAttachments(ctx, id)
@@ -288,7 +325,7 @@ func (o *ownership) checkGroup(ctx context.Context, cluster, id engine.ID) error
 	case err != nil:
 		return err
 	case !o.owns(ownermark.In(group.DescriptionText())):
-		return o.notOwnedError("affinity group", id)
+		return &notOwnedError{"affinity group", id, o.mark}
 	}
 
 	return nil

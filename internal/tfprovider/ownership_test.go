@@ -182,6 +182,7 @@ func TestARunTouchesOnlyWhatIsItsOwners(t *testing.T) {
 	attached, foreignAttached := o.disk("attached", ""), o.disk("another-attached", "")
 	o.attach(own, attached)
 	o.attach(foreign, foreignAttached)
+	o.server.owner.stateVMs = []engine.ID{foreign, own}
 
 	for what, test := range map[string]struct {
 		disk    engine.ID
@@ -228,6 +229,32 @@ func TestAPlannedChangeIsCheckedToo(t *testing.T) {
 		map[string]engine.ID{"id": foreign}))
 	problem = o.server.foreign(t.Context(), "ovirt_disk_attachment", nil, planned)
 	check.Equal(t, "it is refused although the run has made it", refused(problem), false)
+}
+
+// TestAPlannedMarkIsTheOwners has configurations that would mark what they make as another's.
+func TestAPlannedMarkIsTheOwners(t *testing.T) {
+	o := newOwned(t, theOwner.Comment())
+
+	for what, test := range map[string]struct {
+		typeName, attribute, text string
+		allowed                   bool
+	}{
+		"a VM of its own":        {"ovirt_vm", "comment", theOwner.Comment(), true},
+		"a VM of another":        {"ovirt_vm", "comment", another.Comment(), false},
+		"a VM of a pool":         {"ovirt_vm", "comment", theOwner.InventoryComment(), false},
+		"a VM without a mark":    {"ovirt_vm", "comment", "", false},
+		"a group of its own":     {"ovirt_affinity_group", "description", theOwner.Appended("apart"), true},
+		"a group of another":     {"ovirt_affinity_group", "description", another.Appended("apart"), false},
+		"a disk, which has none": {"ovirt_disk", "alias", "data", true},
+		"a NIC, which has none":  {"ovirt_nic", "name", "nic1", true},
+	} {
+		planned := o.state(test.typeName, map[string]engine.ID{test.attribute: engine.ID(test.text)})
+		problem := o.server.foreign(t.Context(), test.typeName, nil, planned)
+		check.Equal(t, what+" is allowed", problem == nil, test.allowed)
+	}
+
+	problem := o.server.foreign(t.Context(), "ovirt_template", o.state("ovirt_template", map[string]engine.ID{"id": "x"}), nil)
+	check.Equal(t, "a stored template is refused", problem != nil, true)
 }
 
 func mustSchema(t *testing.T, o *owned, typeName string) *tfprotov5.Schema {

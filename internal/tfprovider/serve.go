@@ -119,7 +119,7 @@ type restricted struct {
 func restrict(server tfprotov5.ProviderServer, served provider.Provider, options Options) *restricted {
 	out := &restricted{ProviderServer: server, types: options.Types, approved: options.Approved}
 	if own, ok := served.(*ovirtProvider); ok {
-		out.owner = newOwnership(options.Owner, own.session.Load)
+		out.owner = newOwnership(options.Owner, options.StateVMs, own.session.Load)
 	}
 
 	return out
@@ -471,7 +471,7 @@ type InProcess struct{ Options Options }
 // Serve starts an endpoint for one run.
 func (p InProcess) Serve(ctx context.Context, use terraform.Use) (*plugin.ReattachConfig, func(), error) {
 	options := p.Options
-	options.Owner, options.Types, options.Approved = use.Owner, use.Types, use.Approved
+	options.Owner, options.Types, options.StateVMs, options.Approved = use.Owner, use.Types, use.StateVMs, use.Approved
 	options.Engine = &Engine{URL: use.Engine.URL, CA: use.Engine.CA, Insecure: use.Engine.Insecure}
 
 	endpoint, err := Serve(ctx, options)

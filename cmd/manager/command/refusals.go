@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 const (
@@ -18,7 +19,7 @@ const (
 )
 
 // refusalSecret stores in a Secret how many passwords of each user the engine refused, so that the counts survive a
-// restart. It stores no passwords.
+// restart. It stores no passwords, only a hash of the last one that was accepted.
 type refusalSecret struct {
 	client client.Client
 	reader client.Reader
@@ -29,6 +30,8 @@ type refusalSecret struct {
 func (s *refusalSecret) Load(ctx context.Context) ([]byte, error) {
 	var secret corev1.Secret
 	if err := s.reader.Get(ctx, s.key, &secret); client.IgnoreNotFound(err) != nil {
+		log.FromContext(ctx).Error(err, "Failed to read how many passwords were refused", "secret", s.key)
+
 		return nil, fmt.Errorf("failed to get Secret %s: %w", s.key, err)
 	}
 
@@ -48,6 +51,8 @@ func (s *refusalSecret) Save(ctx context.Context, content []byte) error {
 	}
 
 	if err != nil {
+		log.FromContext(ctx).Error(err, "Failed to store how many passwords were refused", "secret", s.key)
+
 		return fmt.Errorf("failed to save Secret %s: %w", s.key, err)
 	}
 
