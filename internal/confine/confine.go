@@ -8,7 +8,7 @@ package confine
 type Rules struct {
 	// Run are programs, and folders with libraries.
 	Run []string
-	// Read are files, and folders with all that is below them.
+	// Read are files, and folders with all that is below them. What this process cannot open is ignored.
 	Read []string
 	// Work are folders in which the process may create, change and delete files and folders. It may not execute files
 	// there, or make symbolic links: another process could follow them to paths that this one cannot open.
@@ -20,6 +20,9 @@ type Rules struct {
 	// Signals reports that the process may send signals to others.
 	Signals bool
 }
+
+// PortsVersion is the first version of Landlock that restricts TCP ports (Linux 6.7). Earlier ones restrict files alone.
+const PortsVersion = 4
 
 // Libraries are the folders of shared libraries. They contain no secrets.
 var Libraries = []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64"}

@@ -71,7 +71,7 @@ func handled(version int, signals bool) landlock.RulesetAttr {
 		attr.HandledAccessFS |= landlock.AccessFSTruncate
 	}
 
-	if version >= 4 {
+	if version >= PortsVersion {
 		attr.HandledAccessNet = landlock.AccessNetBindTCP | landlock.AccessNetConnectTCP
 	}
 
@@ -102,13 +102,21 @@ func restrictThread(version int, rules Rules) error {
 	for _, some := range []struct {
 		paths  []string
 		rights uint64
+		// optional reports that what cannot be opened is not allowed, which is no error.
+		optional bool
 	}{
-		{rules.Run, mayRun}, {rules.Read, mayRead}, {rules.Work, mayWork}, {rules.Sockets, mayServe},
-		{[]string{os.DevNull}, mayUse},
+		{rules.Run, mayRun, false},
+		{rules.Read, mayRead, true},
+		{rules.Work, mayWork, false},
+		{rules.Sockets, mayServe, false},
+		{[]string{os.DevNull}, mayUse, false},
 	} {
 		for _, path := range some.paths {
 			err := allow(ruleset, path, some.rights&attr.HandledAccessFS)
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			skipped := errors.Is(err, fs.ErrNotExist) ||
+				some.optional && (errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENOTDIR))
+
+			if err != nil && !skipped {
 				return err
 			}
 		}

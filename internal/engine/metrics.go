@@ -3,12 +3,12 @@ package engine
 import (
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -46,8 +46,56 @@ type Observation struct {
 	Bytes int64
 }
 
+const (
+	// maxCollection is the length of the longest name of a collection or an action.
+	maxCollection = 40
+	// maxResources is how many kinds of things metrics tell apart.
+	maxResources = 200
+)
+
+// resources are the kinds of things that metrics tell apart.
+var resources struct {
+	sync.Mutex
+	known map[string]bool
+}
+
+// isKnownResource reports whether metrics tell a kind of thing apart. It learns up to maxResources.
+func isKnownResource(name string) bool {
+	resources.Lock()
+	defer resources.Unlock()
+
+	if !resources.known[name] && len(resources.known) < maxResources {
+		if resources.known == nil {
+			resources.known = map[string]bool{}
+		}
+
+		resources.known[name] = true
+	}
+
+	return resources.known[name]
+}
+
+// IsValid reports whether the observation can be one of a client. Another process may have made it up.
+func (o Observation) IsValid() bool {
+	for part := range strings.SplitSeq(o.Resource, "/") {
+		if !isCollection(part) {
+			return false
+		}
+	}
+
+	methods := []string{"", http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete}
+	code, err := strconv.Atoi(o.Code)
+
+	return slices.Contains(methods, o.Method) && (o.Code == "" || o.Code == "error" || err == nil && code >= 100 && code < 600) &&
+		o.Seconds >= 0 && o.Seconds < time.Hour.Seconds() && o.Bytes >= 0 && o.Bytes < 1<<40
+}
+
 // Count adds the observation to the metrics of this process.
 func (o Observation) Count() {
+	if !isKnownResource(o.Resource) {
+		o.Resource = "other"
+	}
+
 	if o.Method != "" {
 		requestSeconds.WithLabelValues(o.Engine, o.Method, o.Resource).Observe(o.Seconds)
 		requestsTotal.WithLabelValues(o.Engine, o.Method, o.Resource, o.Code).Inc()
@@ -106,6 +154,11 @@ func (c *counted) Close() error {
 	return c.ReadCloser.Close()
 }
 
+// isCollection reports whether a part of a path is the name of a collection or an action, and not an ID.
+func isCollection(part string) bool {
+	return part != "" && len(part) <= maxCollection && strings.Trim(part, "abcdefghijklmnopqrstuvwxyz") == ""
+}
+
 // resourceOf is the kind of thing that a path is about: vms/nics for /ovirt-engine/api/vms/UUID/nics. IDs would make a
 // metric of each VM.
 func resourceOf(path string) string {
@@ -117,7 +170,7 @@ func resourceOf(path string) string {
 	var kinds []string
 
 	for part := range strings.SplitSeq(path, "/") {
-		if _, number := strconv.Atoi(part); part != "" && uuid.Validate(part) != nil && number != nil {
+		if isCollection(part) {
 			kinds = append(kinds, part)
 		}
 	}

@@ -248,13 +248,19 @@ func (c *child) token(ctx context.Context, shared *sharedClient, refused string)
 
 	c.mu.Unlock()
 
-	var token string
-	err := call(ctx, c.manager, managerService+".Token", TokenRequest{Run: run, Refused: refused}, &token)
-	if err != nil {
+	var reply TokenReply
+	err := call(ctx, c.manager, managerService+".Token", TokenRequest{Run: run, Refused: refused}, &reply)
+
+	switch {
+	case err != nil:
 		return "", &engine.UnreachableError{Err: err}
+	case reply.Auth != nil:
+		return "", reply.Auth
+	case reply.Problem != "":
+		return "", &engine.UnreachableError{Err: errors.New(reply.Problem)}
 	}
 
-	return token, nil
+	return reply.Token, nil
 }
 
 // mayAct asks the manager whether it still leads.

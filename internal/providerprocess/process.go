@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/rpc"
@@ -19,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/hashicorp/go-plugin"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/confine"
@@ -30,6 +32,8 @@ import (
 const (
 	// openLimit is the longest time to open an endpoint.
 	openLimit = time.Minute
+	// closeLimit is the longest time to close an endpoint. Requests to the engine that are under way end before.
+	closeLimit = 2 * engine.DefaultTimeout
 	// endGrace is how long an idle process may take to exit before it is killed.
 	endGrace = 5 * time.Second
 
@@ -42,11 +46,15 @@ type Provider struct {
 	Sessions *engine.Sessions
 	// Fence is asked before and after a disk is made; nil agrees.
 	Fence func(ctx context.Context) error
+	// Log gets the unexpected ends of processes; its zero value drops them.
+	Log logr.Logger
 
-	mu       sync.Mutex
-	current  *process
-	last     uint64 // number of the last run
-	sessions map[*engine.Client]string
+	mu      sync.Mutex
+	current *process
+	// processes are all that have not ended.
+	processes map[*process]bool
+	last      uint64 // number of the last run
+	sessions  map[*engine.Client]string
 }
 
 // Address of the provider in configurations.
@@ -91,8 +99,13 @@ func (p *Provider) Serve(ctx context.Context, use terraform.Use) (*plugin.Reatta
 	defer cancel()
 
 	var reply OpenReply
-	if err := call(opening, child.calls, childService+".Open", request, &reply); err != nil {
-		child.removeRun(id)
+	err = call(opening, child.calls, childService+".Open", request, &reply)
+	if err == nil {
+		err = child.checkAddress(reply)
+	}
+
+	if err != nil {
+		child.close(id) // the child may have opened it although the answer was lost
 		return nil, nil, fmt.Errorf("failed to serve the provider: %w", err)
 	}
 
@@ -152,36 +165,72 @@ func (p *Provider) assignRun(ports []uint16, run *run) (*process, uint64, error)
 
 	slices.Sort(allowed)
 
-	started, err := start(slices.Compact(allowed))
+	started, err := start(slices.Compact(allowed), p.Log)
 	if err != nil {
 		return nil, 0, err
 	}
 
-	p.current = started
+	if p.processes == nil {
+		p.processes = map[*process]bool{}
+	}
+
+	p.current, p.processes[started] = started, true
+
+	go func() {
+		<-started.ended
+
+		p.mu.Lock()
+		defer p.mu.Unlock()
+
+		delete(p.processes, started)
+	}()
+
 	started.addRun(id, run, ports)
 
 	return started, id, nil
 }
 
-// Close stops the process, and kills it after endGrace. End all runs first. A later run starts a new process.
+// Close stops all processes, and kills those that have not ended after endGrace. End all runs first. A later run starts
+// a new process.
 func (p *Provider) Close() {
+	stopped := p.forgetProcesses()
+	for _, one := range stopped {
+		one.drain()
+	}
+
+	late := time.After(endGrace)
+
+	for _, one := range stopped {
+		select {
+		case <-one.ended:
+		case <-late:
+			p.killAll(stopped)
+			return
+		}
+	}
+}
+
+// Kill kills all processes, for a manager that does not lead any more. Another one may act at any moment.
+func (p *Provider) Kill() { p.killAll(p.forgetProcesses()) }
+
+func (p *Provider) killAll(processes []*process) {
+	for _, one := range processes {
+		one.kill()
+	}
+
+	for _, one := range processes {
+		<-one.ended
+	}
+}
+
+// forgetProcesses returns the processes that have not ended. Later runs use none of them.
+func (p *Provider) forgetProcesses() []*process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	if p.current == nil {
-		return
-	}
-
-	p.current.drain()
-
-	select {
-	case <-p.current.ended:
-	case <-time.After(endGrace):
-		_ = p.current.command.Process.Kill()
-		<-p.current.ended
-	}
-
 	p.current = nil
+
+	return slices.Collect(maps.Keys(p.processes))
 }
 
 // run is what the child may ask about.
@@ -258,6 +307,32 @@ func (c *process) stopIfUnused() {
 	})
 }
 
+// kill kills the process.
+func (c *process) kill() {
+	c.mu.Lock()
+	c.draining = true
+	c.mu.Unlock()
+
+	_ = c.command.Process.Kill()
+}
+
+// isDraining reports whether the process is to end.
+func (c *process) isDraining() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.draining
+}
+
+// checkAddress returns an error unless an endpoint is a socket in the folder of the process.
+func (c *process) checkAddress(reply OpenReply) error {
+	if reply.Network != "unix" || filepath.Dir(filepath.Clean(reply.Address)) != filepath.Clean(c.dir) {
+		return fmt.Errorf("the provider process opened %s %s, which is not in its folder", reply.Network, reply.Address)
+	}
+
+	return nil
+}
+
 // findRun returns a run of the process; an error if it has ended or never existed.
 func (c *process) findRun(id uint64) (*run, error) {
 	c.mu.Lock()
@@ -285,23 +360,34 @@ func (c *process) forwardDecision(ctx context.Context, id uint64, use terraform.
 	}
 }
 
-// close ends the endpoint of a run.
+// maxObservations is how many requests of a run are counted.
+const maxObservations = 100_000
+
+// close ends the endpoint of a run. A process that does not answer gets no more runs, and ends with its last one.
 func (c *process) close(id uint64) {
+	defer c.removeRun(id)
+
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
+
 	var reply CloseReply
-	if err := call(context.Background(), c.calls, childService+".Close", id, &reply); err == nil {
-		for _, seen := range reply.Observations {
+	if err := call(ctx, c.calls, childService+".Close", id, &reply); err != nil {
+		c.drain()
+		return
+	}
+
+	for _, seen := range reply.Observations[:min(len(reply.Observations), maxObservations)] {
+		if seen.IsValid() {
 			seen.Count()
 		}
 	}
-
-	c.removeRun(id)
 }
 
 // Manager is what the child can call.
 type Manager struct{ process *process }
 
 // Token returns the token of the engine's session.
-func (m *Manager) Token(request TokenRequest, token *string) error {
+func (m *Manager) Token(request TokenRequest, reply *TokenReply) error {
 	found, err := m.process.findRun(request.Run)
 	if err != nil {
 		return err
@@ -314,9 +400,12 @@ func (m *Manager) Token(request TokenRequest, token *string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), engine.DefaultTimeout)
 	defer cancel()
 
-	*token, err = found.session.Token(ctx, request.Refused)
+	reply.Token, err = found.session.Token(ctx, request.Refused)
+	if err != nil && !errors.As(err, &reply.Auth) {
+		reply.Problem = err.Error()
+	}
 
-	return err
+	return nil
 }
 
 // MayAct tells whether the manager still leads.
@@ -341,7 +430,7 @@ func (m *Manager) MayAct(id uint64, reply *MayActReply) error {
 }
 
 // start starts a child that may connect to the ports.
-func start(ports []uint16) (*process, error) {
+func start(ports []uint16, log logr.Logger) (*process, error) {
 	executable, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("failed to find this program: %w", err)
@@ -391,7 +480,11 @@ func start(ports []uint16) (*process, error) {
 
 	go server.ServeConn(requests)
 	go func() {
-		_ = c.command.Wait()
+		err := c.command.Wait()
+		if !c.isDraining() {
+			log.Error(err, "The provider process ended; runs that use it fail, and the next one starts a new process")
+		}
+
 		_ = calls.Close()
 		_ = requests.Close()
 		_ = os.RemoveAll(dir)

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/confine"
@@ -258,6 +259,88 @@ func TestAProcessThatDiesIsReplaced(t *testing.T) {
 	_, err = s.apply(t.Context(), s.machine("o"), nil)
 	check.Error(t, err, "")
 	check.Equal(t, "another process serves", s.provider.current != died, true)
+}
+
+// TestALostLeaseEndsAllProcesses kills them in the middle of a run, whose process may take no more runs.
+func TestALostLeaseEndsAllProcesses(t *testing.T) {
+	begun, killed := make(chan struct{}), make(chan struct{})
+	s := newSite(t, ovirtsim.Options{Gate: func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/vms") {
+				close(begun)
+				<-killed
+			}
+
+			next.ServeHTTP(w, r)
+		})
+	}})
+	machine, ended := s.machine("m"), make(chan error, 1)
+
+	go func() {
+		_, err := s.apply(t.Context(), machine, nil)
+		ended <- err
+	}()
+
+	wait.Receive(t, "the run makes its VM", begun)
+
+	other, err := ovirtsim.New(ovirtsim.Options{})
+	check.Error(t, err, "")
+	t.Cleanup(other.Close)
+
+	elsewhere := &site{t: t, sim: other, provider: s.provider, executor: s.executor}
+	first := s.provider.current
+	_, err = elsewhere.apply(t.Context(), elsewhere.machine("m"), nil)
+	check.Error(t, err, "")
+
+	second := s.provider.current
+	check.Equal(t, "there are two processes", second != first && len(s.provider.processes) == 2, true)
+	s.provider.Kill()
+	wait.Receive(t, "the first process is gone", first.ended)
+	wait.Receive(t, "the second process is gone", second.ended)
+	close(killed)
+	check.Equal(t, "the run fails", <-ended != nil, true)
+}
+
+// TestAStuckProcessIsKilled halts the child before it is told to end.
+func TestAStuckProcessIsKilled(t *testing.T) {
+	s := newSite(t, ovirtsim.Options{})
+	_, err := s.apply(t.Context(), s.machine("m"), nil)
+	check.Error(t, err, "")
+
+	child := s.provider.current
+	check.Error(t, child.command.Process.Signal(syscall.SIGSTOP), "")
+	s.provider.Close()
+	wait.Receive(t, "the process is gone", child.ended)
+}
+
+// TestARunSaysThatItsUserIsRefused has the engine end its sessions, and refuse the next login.
+func TestARunSaysThatItsUserIsRefused(t *testing.T) {
+	s := newSite(t, ovirtsim.Options{})
+
+	_, err := s.apply(t.Context(), s.machine("m"), func(r *terraform.Request) {
+		r.Applied = func(_ context.Context, address, _ string) {
+			if address == render.VMAddress.String() {
+				s.sim.ExpireSessions()
+				check.Error(t, s.sim.Inject(ovirtsim.Fault{Path: "/sso/oauth/token", Status: http.StatusUnauthorized}), "")
+			}
+		}
+	})
+	check.Error(t, err, "engine refuses user")
+}
+
+// TestAnEndpointIsInTheFolderOfItsProcess has answers of a child that was taken over.
+func TestAnEndpointIsInTheFolderOfItsProcess(t *testing.T) {
+	c := &process{dir: "/tmp/provider-1"}
+	check.Error(t, c.checkAddress(OpenReply{Network: "unix", Address: "/tmp/provider-1/plugin"}), "")
+
+	for _, reply := range []OpenReply{
+		{Network: "tcp", Address: "192.0.2.1:80"},
+		{Network: "unix", Address: "/var/run/docker.sock"},
+		{Network: "unix", Address: "/tmp/provider-1/../docker.sock"},
+		{Network: "unix", Address: "@abstract"},
+	} {
+		check.Error(t, c.checkAddress(reply), "which is not in its folder")
+	}
 }
 
 // TestAnInterruptIsNotTheChilds has a terminal interrupt all processes of the manager.

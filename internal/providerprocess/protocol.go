@@ -56,6 +56,13 @@ type TokenRequest struct {
 	Refused string
 }
 
+// TokenReply is the token, or why there is none. Auth is set if the engine refuses the credentials.
+type TokenReply struct {
+	Token   string
+	Auth    *engine.AuthError
+	Problem string
+}
+
 // MayActReply says whether the manager still leads; its zero value means that it does. If Superseded, another manager
 // leads. Otherwise, Problem says why the leader is unknown.
 type MayActReply struct {

@@ -283,7 +283,7 @@ type holder interface {
 }
 
 // open prepares the working directory and the provider.
-func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
+func (x *Executor) open(ctx context.Context, request Request) (_ *run, err error) {
 	credentials := request.Engine
 	if own, ok := x.provider.(holder); ok && own.HoldsCredentials() {
 		request.Configuration = request.WithoutCredentials()
@@ -302,6 +302,12 @@ func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
+
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, removeSecrets(request.Dir, resumed))
+		}
+	}()
 
 	types, vms, err := contentsOf(request.Configuration, state)
 	if err != nil {

@@ -481,3 +481,28 @@ func TestAStateWithAForeignTypeIsRefused(t *testing.T) {
 
 	check.Equal(t, "calls", r.noted(), nil)
 }
+
+// TestARunThatIsNotStartedLeavesNoSecrets has a run that is refused when its files are written already.
+func TestARunThatIsNotStartedLeavesNoSecrets(t *testing.T) {
+	r := newRecorder(t, nil)
+	foreign := []byte(`{"version":4,"serial":2,"lineage":"l","resources":[{"type":"ovirt_disk_from_image"}]}`)
+	refuse := func() {
+		_, err := r.Apply(t.Context(), terraform.Request{
+			Dir: r.dir, State: foreign,
+			Configuration: render.Configuration{Files: render.Files{render.SecretsFile: []byte("{}")}},
+		})
+		check.Error(t, err, "the state was edited")
+
+		_, err = os.Stat(filepath.Join(r.dir, render.SecretsFile))
+		check.Equal(t, "the secrets are gone", os.IsNotExist(err), true)
+	}
+
+	refuse()
+	check.Equal(t, "a state is left", terraform.Unfinished(r.dir), false)
+
+	// The state of an earlier run may not be anywhere else.
+	newer := []byte(`{"version":4,"serial":3,"lineage":"l","resources":[{"type":"ovirt_disk_from_image"}]}`)
+	check.Error(t, os.WriteFile(filepath.Join(r.dir, "terraform.tfstate"), newer, 0o600), "")
+	refuse()
+	check.Equal(t, "a state is left", terraform.Unfinished(r.dir), true)
+}

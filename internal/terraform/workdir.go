@@ -133,6 +133,20 @@ func clean(dir string, more ...string) error {
 	return nil
 }
 
+// removeSecrets removes from a working directory what a run brought that was not started. If it has the state of an
+// earlier run, which may not be anywhere else, the state stays.
+func removeSecrets(dir string, resumed bool) error {
+	if !resumed {
+		return clean(dir)
+	}
+
+	if err := os.Remove(filepath.Join(dir, render.SecretsFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("failed to remove the secrets from the working directory: %w", err)
+	}
+
+	return nil
+}
+
 // readable refuses a state that a newer executor wrote: this one would read it as if it knew what is in it. States of
 // the same minor version are alike.
 func (x *Executor) readable(state []byte) error {

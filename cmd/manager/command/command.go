@@ -331,7 +331,6 @@ func run(ctx context.Context, o options) error {
 	}
 
 	sessions := &engine.Sessions{}
-	defer sessions.Close(context.WithoutCancel(ctx))
 	if namespace, err := o.ownNamespace(); err == nil {
 		sessions.Refusals = &refusalSecret{
 			client: mgr.GetClient(),
@@ -340,8 +339,7 @@ func run(ctx context.Context, o options) error {
 		}
 	}
 
-	provider := &providerprocess.Provider{Sessions: sessions}
-	defer provider.Close()
+	provider := &providerprocess.Provider{Sessions: sessions, Log: ctrl.Log.WithName("provider")}
 	runs := workspace.NewRunQueue(o.terraformRuns, o.terraformLimit)
 	runs.DriftInterval = o.driftInterval
 	if leads != nil {
@@ -362,7 +360,16 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 
-	return serve(ctx, mgr, runs, leads, o)
+	lost, err := serve(ctx, mgr, runs, leads, o)
+	if lost {
+		provider.Kill() // and no logout, which takes time: another manager may act at any moment
+		return err
+	}
+
+	provider.Close()
+	sessions.Close(context.WithoutCancel(ctx))
+
+	return err
 }
 
 // addCare adds the probes, and the release of memory after bursts unless GOGC says how memory is to be used.
@@ -385,20 +392,24 @@ func addCare(mgr ctrl.Manager, runs *workspace.RunQueue) error {
 }
 
 // serve runs the manager until it ends, and waits until the state of each run is saved: a manager that has lost its
-// lease does not wait for its Runnables.
-func serve(ctx context.Context, mgr ctrl.Manager, runs *workspace.RunQueue, leads *leadership, o options) error {
-	err := mgr.Start(ctx)
-	grace := shutdownTimeout
-	if err != nil && leads != nil && ctx.Err() == nil {
-		grace = o.lostLease()
+// lease does not wait for its Runnables. lost reports that it has lost its lease.
+func serve(
+	ctx context.Context, mgr ctrl.Manager, runs *workspace.RunQueue, leads *leadership, o options,
+) (lost bool, err error) {
+	err = mgr.Start(ctx)
+	lost = err != nil && leads != nil && ctx.Err() == nil
+
+	if lost {
+		runs.Shutdown(o.lostLease())
+	} else {
+		runs.Shutdown(shutdownTimeout)
 	}
 
-	runs.Shutdown(grace)
 	if err != nil {
-		return fmt.Errorf("failed to run the manager: %w", err)
+		err = fmt.Errorf("failed to run the manager: %w", err)
 	}
 
-	return nil
+	return lost, err
 }
 
 func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Manager, error) {

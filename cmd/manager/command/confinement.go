@@ -28,7 +28,7 @@ var confinedGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 func reportConfinement(mgr ctrl.Manager, executor terraform.Confinement, mode string) error {
 	processes := map[string]bool{
 		"terraform": executor == terraform.Landlocked,
-		"provider":  confine.Version() > 0,
+		"provider":  confine.Version() >= confine.PortsVersion,
 	}
 	check, all := "confined", true
 
@@ -40,8 +40,9 @@ func reportConfinement(mgr ctrl.Manager, executor terraform.Confinement, mode st
 		}
 	}
 
-	const needs = "the kernel must support Landlock (Linux 5.13 or newer, enabled in its list of LSMs) and the container " +
-		"runtime must allow it; the executor must be a binary, not a script"
+	const needs = "the kernel must support Landlock (enabled in its list of LSMs; Linux 5.13 or newer for terraform, 6.7 " +
+		"or newer for provider, whose TCP ports are restricted) and the container runtime must allow it; the executor must " +
+		"be a binary, not a script"
 
 	log := ctrl.Log.WithName("setup")
 
