@@ -258,6 +258,7 @@ func (s *machineSubject) RemoveOrphans(
 		DataCenter: s.dataCenter,
 		Name:       s.vmName(),
 		Comment:    ownerOf(s.owner).Comment(),
+		Free:       s.checkOwned,
 		DataDisks:  s.owner.Spec.VirtualMachine.DataDisks,
 	}
 	if operation == terraform.Destroy && before.Empty() {
@@ -267,6 +268,15 @@ func (s *machineSubject) RemoveOrphans(
 	}
 
 	return left.RemoveDisks(ctx, s.session, load)
+}
+
+// checkOwned returns an error if the VM is not the machine's.
+func (s *machineSubject) checkOwned(_ context.Context, vm *engine.VM) error {
+	if owner := ownerOf(s.owner); !isOwned(owner, vm) {
+		return notOwnedError(owner, vm.ID)
+	}
+
+	return nil
 }
 
 // vmName is the name that was asked for when a run was first submitted.

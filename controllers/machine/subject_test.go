@@ -383,6 +383,19 @@ func TestAnOrphanThatCannotBeRemovedFailsTheRun(t *testing.T) {
 	check.Equal(t, "states that were read", loads, 0)
 }
 
+// TestAVMOfAnotherIsNoOrphan has a VM whose mark has changed since the machine was looked at.
+func TestAVMOfAnotherIsNoOrphan(t *testing.T) {
+	b := withEngine(t, func(o *objects) { o.hasVM() }, ownVM(true))
+	subject := b.r.subject(b.connected())
+	session, comment := subject.session, "capolvm owner=prod/other uid=u"
+	_, err := session.UpdateVM(t.Context(), subject.vmID, &engine.VM{Comment: &comment})
+	check.Error(t, err, "")
+
+	err = subject.RemoveOrphans(t.Context(), terraform.Destroy, nil, nil)
+	check.Error(t, err, "does not have the mark of this machine")
+	check.Length(t, "VMs", b.sim.VMs(), 1)
+}
+
 // TestAVMWhoseIDWasNotRecordedIsFoundByItsName covers a VM of a run that was killed.
 func TestAVMWhoseIDWasNotRecordedIsFoundByItsName(t *testing.T) {
 	t.Parallel() // it waits

@@ -45,7 +45,7 @@ func (p *textFilter) filter(part xml.CharData) xml.CharData {
 
 	text := strings.Map(func(r rune) rune {
 		switch {
-		case unicode.IsPrint(r), p.lines && (r == '\n' || r == '\r' || r == '\t'):
+		case unicode.IsPrint(r), unicode.Is(unicode.Zs, r), p.lines && (r == '\n' || r == '\r' || r == '\t'):
 			return r
 		default:
 			return utf8.RuneError

@@ -24,6 +24,7 @@ func TestNamesAndCommentsOfAnEngineArePlain(t *testing.T) {
 		"longer than can be":      {long + "x", long, long + "x"},
 		"longer, in two parts":    {long + "<!-- -->x<![CDATA[y]]>", long, long + "xy"},
 		"several spaces are kept": {" a  b ", " a  b ", " a  b "},
+		"other spaces are kept":   {"a\u00a0b\u3000c", "a\u00a0b\u3000c", "a\u00a0b\u3000c"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -47,6 +47,7 @@ spec:
   variables: [{name: registry, value: {password: a secret, host: registry.example.com}}]
   userData: {extra: [{inline: a secret}, {secret: {name: login, key: user-data}}]}
   somethingNew: a secret
+  olvmOvirtAPIServer: {serverURL: "https://me:a secret@engine.example.com:8443/ovirt-engine"}
   verbosity: 5
 `
 
@@ -76,6 +77,7 @@ spec:
   variables: [{name: registry, value: {password: (redacted), host: (redacted)}}]
   userData: {extra: [{inline: (redacted)}, {secret: {name: login, key: user-data}}]}
   somethingNew: (redacted)
+  olvmOvirtAPIServer: {serverURL: "https://(redacted)@engine.example.com:8443/ovirt-engine"}
   verbosity: 5
 `
 

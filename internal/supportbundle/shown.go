@@ -1,6 +1,7 @@
 package supportbundle
 
 import (
+	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -98,10 +99,15 @@ func hideIn(value any, field string) any {
 		if v != "" && !shownFields.Has(field) {
 			return redact.Mark
 		}
+
+		return userInURL.ReplaceAllString(v, "${1}"+redact.Mark+"@")
 	}
 
 	return value
 }
+
+// userInURL is the user and the password in a URL.
+var userInURL = regexp.MustCompile(`(://)[^/?#]*@`)
 
 // annotationField returns the field name that decides whether the value of an annotation is shown.
 func annotationField(name string) string {
