@@ -2,34 +2,40 @@ package controllers
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// vaultOf makes a namespace with the credentials and the CA of a site's engine, and an identity for them that nobody
-// may use yet. Its name is that of the namespace.
-func vaultOf(s *site) *infrav1.OLVMClusterIdentity {
+// identityOf makes the credentials and the CA of a site's engine in a namespace, and an identity for them that nobody may
+// use yet. Their name is that of the site's namespace.
+func identityOf(s *site, namespace string) *infrav1.OLVMClusterIdentity {
 	s.T.Helper()
-	vault := s.Namespace + "-vault"
-	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: vault, Name: name} }
-	s.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: vault}})
+	name := s.Namespace
+	err := s.Client.Create(s.T.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	check.Error(s.T, client.IgnoreAlreadyExists(err), "")
+
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
 	s.Create(&corev1.Secret{
-		ObjectMeta: meta("engine"),
+		ObjectMeta: meta,
 		StringData: map[string]string{"username": s.Sim.Username(), "password": s.Sim.Password()},
 	})
-	s.Create(&corev1.ConfigMap{ObjectMeta: meta("ca"), Data: map[string]string{"ca.crt": string(s.Sim.CA())}})
+	s.Create(&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"ca.crt": string(s.Sim.CA())}})
 
 	identity := &infrav1.OLVMClusterIdentity{
-		ObjectMeta: metav1.ObjectMeta{Name: vault},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: infrav1.OLVMClusterIdentitySpec{
-			CredentialsSecret: infrav1.ObjectOfNamespace{Namespace: vault, Name: "engine"},
-			CAConfigMap:       &infrav1.ObjectOfNamespace{Namespace: vault, Name: "ca"},
+			CredentialsSecret: infrav1.ObjectOfNamespace{Namespace: namespace, Name: name},
+			CAConfigMap:       &infrav1.ObjectOfNamespace{Namespace: namespace, Name: name},
 			AllowedServerURLs: []string{s.Sim.URL()},
 		},
 	}
@@ -39,14 +45,81 @@ func vaultOf(s *site) *infrav1.OLVMClusterIdentity {
 	return identity
 }
 
+// withIdentity has the OLVMCluster name the identity of its site.
+func withIdentity(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+	server := &c.Spec.OLVMOvirtAPIServer
+	server.CredentialsSecret, server.CAConfigMap = infrav1.NamespacedName{}, nil
+	server.IdentityRef = &infrav1.OLVMClusterIdentityReference{Name: c.Namespace}
+}
+
+// TestAnIdentityUsesTheManagersNamespaceAlone has one that names the Secret of another namespace.
+func TestAnIdentityUsesTheManagersNamespaceAlone(t *testing.T) {
+	s := newSite(t, withIdentity)
+	identity := identityOf(s, s.Namespace+"-other")
+	before := identity.DeepCopy()
+	identity.Spec.AllowedNamespaces = &infrav1.AllowedNamespaces{}
+	check.Error(t, s.Client.Patch(t.Context(), identity, client.MergeFrom(before)), "")
+
+	s.Eventually("the reason is the namespace", func() error {
+		message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotAllowedReason)
+		if !strings.Contains(message, "must be in namespace "+managerNamespace) {
+			return errors.New(message)
+		}
+
+		return nil
+	})
+
+	var secret corev1.Secret
+	check.Error(t, s.Client.Get(t.Context(), client.ObjectKey(identity.Spec.CredentialsSecret), &secret), "")
+	check.Length(t, "finalizers of a Secret that is not used", secret.Finalizers, 0)
+}
+
+// TestAnIdentityOutlivesTheMachines deletes everything at once, the administrator's objects first.
+func TestAnIdentityOutlivesTheMachines(t *testing.T) {
+	s := newSite(t, withIdentity)
+	identity := identityOf(s, managerNamespace)
+	before := identity.DeepCopy()
+	identity.Spec.AllowedNamespaces = &infrav1.AllowedNamespaces{List: []string{s.Namespace}}
+	check.Error(t, s.Client.Patch(t.Context(), identity, client.MergeFrom(before)), "")
+
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+
+	meta := metav1.ObjectMeta{Namespace: managerNamespace, Name: s.Namespace}
+	held := []client.Object{&corev1.Secret{ObjectMeta: meta}, &corev1.ConfigMap{ObjectMeta: meta}, identity}
+
+	for _, o := range held {
+		s.Eventually(fmt.Sprintf("%T is held", o), func() error {
+			if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+				return err
+			}
+
+			if !controllerutil.ContainsFinalizer(o, infrav1.AccessFinalizer) {
+				return fmt.Errorf("finalizers %v", o.GetFinalizers())
+			}
+
+			return nil
+		})
+		check.Equal(t, "labels, such as that of clusterctl move", len(o.GetLabels()), 0)
+		s.Delete(o)
+	}
+
+	s.Delete(s.OLVM)
+	s.Delete(m)
+	s.ExpectGone(m)
+	s.ExpectGone(s.OLVM)
+
+	for _, o := range held {
+		s.ExpectGone(o)
+	}
+
+	s.ExpectEmptyEngine()
+}
+
 // TestAnIdentityIsForTheNamespacesAndEnginesThatItNames connects a cluster by an identity, once that allows it in each
 // of its ways.
 func TestAnIdentityIsForTheNamespacesAndEnginesThatItNames(t *testing.T) {
-	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
-		c.Spec.OLVMOvirtAPIServer.CredentialsSecret = infrav1.NamespacedName{}
-		c.Spec.OLVMOvirtAPIServer.CAConfigMap = nil
-		c.Spec.OLVMOvirtAPIServer.IdentityRef = &infrav1.OLVMClusterIdentityReference{Name: c.Namespace + "-vault"}
-	})
+	s := newSite(t, withIdentity)
 	refused := func(reason string, texts ...string) {
 		t.Helper()
 		message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+reason)
@@ -58,7 +131,7 @@ func TestAnIdentityIsForTheNamespacesAndEnginesThatItNames(t *testing.T) {
 	denied := []string{"spec.olvmOvirtAPIServer.identityRef", "does not exist, or does not allow namespace", s.Namespace}
 	refused(infrav1.CredentialsNotAllowedReason, denied...)
 
-	identity := vaultOf(s)
+	identity := identityOf(s, managerNamespace)
 	allow := func(change func(*infrav1.OLVMClusterIdentitySpec)) {
 		t.Helper()
 		before := identity.DeepCopy()

@@ -27,6 +27,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machinetemplate"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/node"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
@@ -40,6 +41,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
+
+// managerNamespace is the namespace of the manager, for what OLVMClusterIdentities name.
+const managerNamespace = "capolvm-system"
 
 // suite is a real kube-apiserver with our controllers in this process. Nothing of Cluster API runs: the tests play its
 // part by writing owners and status.
@@ -120,7 +124,10 @@ func runSuite(m *testing.M) (int, error) {
 
 	suite.cached = mgr.GetCache()
 	suite.sessions = &engine.Sessions{}
-	engines := &enginepool.Pool{Reader: mgr.GetAPIReader(), Metadata: mgr.GetCache(), Sessions: suite.sessions}
+	engines := &enginepool.Pool{
+		Reader: mgr.GetAPIReader(), Metadata: mgr.GetCache(), Sessions: suite.sessions,
+		Policy: connection.Policy{IdentityNamespace: managerNamespace},
+	}
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: suite.sessions, ReturnOnStart: true}}
 	executor := terraform.NewExecutor(executable, provider, filepath.Join(suite.workDir, ".init"))
 	runs := workspace.NewRunQueue(4, time.Minute)
@@ -165,15 +172,8 @@ func runSuite(m *testing.M) (int, error) {
 		return 0, err
 	}
 
-	for _, configMaps := range []bool{false, true} {
-		err := (&access.Reconciler{
-			Client:     mgr.GetClient(),
-			APIReader:  mgr.GetAPIReader(),
-			ConfigMaps: configMaps,
-		}).SetupWithManager(ctx, mgr, suite.passes.options(1))
-		if err != nil {
-			return 0, err
-		}
+	if err := access.AddAll(ctx, mgr, mgr.GetAPIReader(), managerNamespace, suite.passes.options(1)); err != nil {
+		return 0, err
 	}
 
 	addresses := &addressing.Allocator{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), CacheHasAll: true}

@@ -1,4 +1,5 @@
-// Package access keeps the Secrets and ConfigMaps that OLVMClusters name until no OLVMCluster needs them.
+// Package access keeps the Secrets, ConfigMaps and OLVMClusterIdentities that OLVMClusters name until no OLVMCluster
+// needs them.
 package access
 
 import (
@@ -28,34 +29,131 @@ import (
 )
 
 // +kubebuilder:rbac:groups="",resources=secrets;configmaps,verbs=patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusteridentities,verbs=patch
 
-// Reconciler lets the Secrets that OLVMClusters name, or the ConfigMaps with CAs, outlive them:
-// who deletes a whole namespace, or everything that a repository has, must not take the connection to the engine from
-// the machines that are still to be deleted. And it has clusterctl move them with the cluster. It sees and writes
+// Kind of the objects that a Reconciler holds.
+type Kind int
+
+// The kinds of objects that OLVMClusters name for the connection to their engines.
+const (
+	Secrets Kind = iota
+	ConfigMaps
+	Identities
+)
+
+func (k Kind) String() string {
+	return [...]string{Secrets: "secret", ConfigMaps: "configmap", Identities: "identity"}[k]
+}
+
+// object returns an empty object of the kind.
+func (k Kind) object() client.Object {
+	return [...]client.Object{
+		Secrets: &corev1.Secret{}, ConfigMaps: &corev1.ConfigMap{}, Identities: &infrav1.OLVMClusterIdentity{},
+	}[k]
+}
+
+func (k Kind) groupVersionKind() schema.GroupVersionKind {
+	return [...]schema.GroupVersionKind{
+		Secrets:    corev1.SchemeGroupVersion.WithKind("Secret"),
+		ConfigMaps: corev1.SchemeGroupVersion.WithKind("ConfigMap"),
+		Identities: infrav1.GroupVersion.WithKind("OLVMClusterIdentity"),
+	}[k]
+}
+
+// Reconciler lets the Secrets that OLVMClusters name, the ConfigMaps with CAs, or the identities, outlive them: who
+// deletes a whole namespace, or everything that a repository has, must not take the connection to the engine from the
+// machines that are still to be deleted. And it has clusterctl move Secrets and ConfigMaps with the cluster. It writes
 // metadata only.
 type Reconciler struct {
 	Client client.Client
 	// APIReader sees OLVMClusters that this manager does not watch.
 	APIReader client.Reader
-	// ConfigMaps are looked after instead of Secrets.
-	ConfigMaps bool
+	// Kind of the objects that are held.
+	Kind Kind
+	// IdentityNamespace is the namespace of what OLVMClusterIdentities name. Empty ignores identities.
+	IdentityNamespace string
 }
 
-func (r *Reconciler) kind() schema.GroupVersionKind {
-	if r.ConfigMaps {
-		return corev1.SchemeGroupVersion.WithKind("ConfigMap")
+// AddAll adds the controllers of all kinds to the manager. identityNamespace is that of Reconciler.
+func AddAll(
+	ctx context.Context, mgr ctrl.Manager, reader client.Reader, identityNamespace string, options controller.Options,
+) error {
+	kinds := []Kind{Secrets, ConfigMaps}
+	if identityNamespace != "" {
+		kinds = append(kinds, Identities)
 	}
 
-	return corev1.SchemeGroupVersion.WithKind("Secret")
+	for _, kind := range kinds {
+		err := (&Reconciler{
+			Client: mgr.GetClient(), APIReader: reader, Kind: kind, IdentityNamespace: identityNamespace,
+		}).SetupWithManager(ctx, mgr, options)
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
-// named are the objects that an OLVMCluster refers to.
-func (r *Reconciler) named(c *infrav1.OLVMCluster) []client.ObjectKey {
-	if r.ConfigMaps {
+// named returns the objects that an OLVMCluster names and may use, itself or by its identity.
+func (r *Reconciler) named(
+	ctx context.Context, reader client.Reader, c *infrav1.OLVMCluster,
+) ([]client.ObjectKey, error) {
+	name := connection.IdentityOf(c)
+	if name == "" || r.IdentityNamespace == "" {
+		return r.namedDirectly(c), nil
+	}
+
+	identity := &infrav1.OLVMClusterIdentity{}
+	if err := reader.Get(ctx, client.ObjectKey{Name: name}, identity); apierrors.IsNotFound(err) {
+		return r.namedDirectly(c), nil
+	} else if err != nil {
+		return nil, fmt.Errorf("failed to get OLVMClusterIdentity %s: %w", name, err)
+	}
+
+	space := &metav1.PartialObjectMetadata{}
+	space.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := reader.Get(ctx, client.ObjectKey{Name: c.Namespace}, space); err != nil {
+		return nil, fmt.Errorf("failed to get Namespace %s: %w", c.Namespace, err)
+	}
+
+	if !connection.MayUse(identity, c.Namespace, &corev1.Namespace{ObjectMeta: space.ObjectMeta}) {
+		return r.namedDirectly(c), nil
+	}
+
+	return append(r.namedDirectly(c), r.namedBy(c, identity)...), nil
+}
+
+// namedDirectly returns the objects that an OLVMCluster names itself.
+func (r *Reconciler) namedDirectly(c *infrav1.OLVMCluster) []client.ObjectKey {
+	switch r.Kind {
+	case Secrets:
+		return append(support.SecretsOf(c), enginepool.Keys(c, enginepool.CredentialsOf)...)
+	case ConfigMaps:
 		return enginepool.Keys(c, enginepool.CAOf)
+	default:
+		return nil
+	}
+}
+
+// namedBy returns the objects that an OLVMCluster names by an identity that it may use.
+func (r *Reconciler) namedBy(c *infrav1.OLVMCluster, identity *infrav1.OLVMClusterIdentity) []client.ObjectKey {
+	var key client.ObjectKey
+
+	switch r.Kind {
+	case Secrets:
+		key, _ = connection.CredentialsKey(c, identity)
+	case ConfigMaps:
+		key, _ = connection.CAKey(c, identity)
+	default:
+		return []client.ObjectKey{client.ObjectKeyFromObject(identity)}
 	}
 
-	return append(support.SecretsOf(c), enginepool.Keys(c, enginepool.CredentialsOf)...)
+	if key.Namespace != r.IdentityNamespace {
+		return nil
+	}
+
+	return []client.ObjectKey{key}
 }
 
 // SetupWithManager adds the controller to the manager.
@@ -64,22 +162,20 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		return errors.New("fields Client and APIReader must be set")
 	}
 
-	object := client.Object(&corev1.Secret{})
-	if r.ConfigMaps {
-		object = &corev1.ConfigMap{}
-	}
-
-	name := "olvmaccess-" + map[bool]string{false: "secret", true: "configmap"}[r.ConfigMaps]
+	name := "olvmaccess-" + r.Kind.String()
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", name)
-	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
+	build := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		Named(name).
-		For(object, builder.OnlyMetadata, builder.WithPredicates(predicate.NewPredicateFuncs(hasAccessFinalizer))).
+		For(r.Kind.object(), builder.OnlyMetadata, builder.WithPredicates(predicate.NewPredicateFuncs(hasAccessFinalizer))).
 		// An OLVMCluster that names another object wakes both.
 		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject)).
-		Watches(&infrav1.OLVMInventory{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject)).
-		WithOptions(options).
-		Complete(ctx, r)
-	if err != nil {
+		Watches(&infrav1.OLVMInventory{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject))
+
+	if r.IdentityNamespace != "" && r.Kind != Identities {
+		build = build.Watches(&infrav1.OLVMClusterIdentity{}, handler.EnqueueRequestsFromMapFunc(r.identityToObject))
+	}
+
+	if err := build.WithOptions(options).Complete(ctx, r); err != nil {
 		return fmt.Errorf("failed to set up the %s controller: %w", name, err)
 	}
 
@@ -92,7 +188,7 @@ func hasAccessFinalizer(object client.Object) bool {
 }
 
 // clusterToObject maps an OLVMCluster or an OLVMInventory to the objects that it names.
-func (r *Reconciler) clusterToObject(_ context.Context, object client.Object) []ctrl.Request {
+func (r *Reconciler) clusterToObject(ctx context.Context, object client.Object) []ctrl.Request {
 	if pool, ok := object.(*infrav1.OLVMInventory); ok {
 		object = connection.OfInventory(pool)
 	}
@@ -102,18 +198,46 @@ func (r *Reconciler) clusterToObject(_ context.Context, object client.Object) []
 		return nil
 	}
 
+	named, err := r.named(ctx, r.Client, c)
+	if err != nil { // the next event of the OLVMCluster tries again
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to find what an OLVMCluster names", "olvmcluster", client.ObjectKeyFromObject(c))
+	}
+
 	var out []ctrl.Request
-	for _, key := range r.named(c) {
+	for _, key := range named {
 		out = append(out, ctrl.Request{NamespacedName: key})
 	}
 
 	return out
 }
 
+// identityToObject maps an OLVMClusterIdentity to the object that it names.
+func (r *Reconciler) identityToObject(_ context.Context, object client.Object) []ctrl.Request {
+	identity, ok := object.(*infrav1.OLVMClusterIdentity)
+	if !ok {
+		return nil
+	}
+
+	var out []ctrl.Request
+	for _, key := range r.namedBy(clusterWith(identity), identity) {
+		out = append(out, ctrl.Request{NamespacedName: key})
+	}
+
+	return out
+}
+
+// clusterWith is an OLVMCluster that names an identity.
+func clusterWith(identity *infrav1.OLVMClusterIdentity) *infrav1.OLVMCluster {
+	c := &infrav1.OLVMCluster{}
+	c.Spec.OLVMOvirtAPIServer.IdentityRef = &infrav1.OLVMClusterIdentityReference{Name: identity.Name}
+
+	return c
+}
+
 // Reconcile holds one object, or lets it go.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(r.kind())
+	object.SetGroupVersionKind(r.Kind.groupVersionKind())
 	if err := r.Client.Get(ctx, req.NamespacedName, object); apierrors.IsNotFound(err) {
 		return ctrl.Result{}, nil
 	} else if err != nil {
@@ -140,8 +264,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	default:
 		controllerutil.AddFinalizer(object, infrav1.AccessFinalizer)
-		// clusterctl moves what is owned or so labelled
-		metav1.SetMetaDataLabel(&object.ObjectMeta, clusterctlv1.ClusterctlMoveLabel, "")
+
+		// clusterctl moves what is owned or so labelled. What belongs to the manager and its administrator stays.
+		if r.Kind != Identities && object.Namespace != r.IdentityNamespace {
+			metav1.SetMetaDataLabel(&object.ObjectMeta, clusterctlv1.ClusterctlMoveLabel, "")
+		}
 	}
 
 	err = r.Client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
@@ -161,8 +288,12 @@ func (r *Reconciler) needed(ctx context.Context, reader client.Reader, object cl
 
 	for i := range clusters.Items {
 		c := &clusters.Items[i]
-		if controllerutil.ContainsFinalizer(c, infrav1.ClusterFinalizer) && r.names(c, object) {
-			return true, nil
+		if !controllerutil.ContainsFinalizer(c, infrav1.ClusterFinalizer) {
+			continue
+		}
+
+		if named, err := r.names(ctx, reader, c, object); err != nil || named {
+			return named, err
 		}
 	}
 
@@ -173,9 +304,12 @@ func (r *Reconciler) needed(ctx context.Context, reader client.Reader, object cl
 
 	for i := range pools.Items {
 		pool := &pools.Items[i]
-		if controllerutil.ContainsFinalizer(pool, infrav1.InventoryFinalizer) &&
-			r.names(connection.OfInventory(pool), object) {
-			return true, nil
+		if !controllerutil.ContainsFinalizer(pool, infrav1.InventoryFinalizer) {
+			continue
+		}
+
+		if named, err := r.names(ctx, reader, connection.OfInventory(pool), object); err != nil || named {
+			return named, err
 		}
 	}
 
@@ -183,6 +317,19 @@ func (r *Reconciler) needed(ctx context.Context, reader client.Reader, object cl
 }
 
 // names reports whether an OLVMCluster names the object, and may.
-func (r *Reconciler) names(c *infrav1.OLVMCluster, object client.Object) bool {
-	return slices.Contains(r.named(c), client.ObjectKeyFromObject(object)) && connection.Allowed(object, c.Namespace)
+func (r *Reconciler) names(
+	ctx context.Context, reader client.Reader, c *infrav1.OLVMCluster, object client.Object,
+) (bool, error) {
+	key := client.ObjectKeyFromObject(object)
+	if slices.Contains(r.namedDirectly(c), key) {
+		return connection.Allowed(object, c.Namespace), nil
+	}
+
+	if connection.IdentityOf(c) == "" {
+		return false, nil
+	}
+
+	named, err := r.named(ctx, reader, c)
+
+	return slices.Contains(named, key), err
 }

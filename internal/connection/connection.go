@@ -27,8 +27,17 @@ type Objects struct {
 	// Identity that the cluster names, and the cluster's Namespace, by whose labels an identity may choose it.
 	Identity  *infrav1.OLVMClusterIdentity
 	Namespace *corev1.Namespace
+	// Policy of the manager.
+	Policy
+}
+
+// Policy is what an administrator allows with flags of the manager.
+type Policy struct {
 	// Unbound has a Secret that names no engines sent to any.
 	Unbound bool
+	// IdentityNamespace is the only namespace in which identities may name a Secret and a ConfigMap: that of the manager.
+	// Tools of people leave it empty, which allows all.
+	IdentityNamespace string
 }
 
 // Config is the connection to the engine of a cluster. A Secret that names no engines is for none, unless Unbound is

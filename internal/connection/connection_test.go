@@ -446,10 +446,10 @@ func TestTheConnectionOfAnotherUserHasTheSameCA(t *testing.T) {
 			check.Equal(t, "it is a client", ok, true)
 			check.Error(t, reader.Create(t.Context(), jump), "")
 
-			_, err := connection.ConfigAs(t.Context(), reader, w.cluster, "jump", false)
+			_, err := connection.ConfigAs(t.Context(), reader, w.cluster, "jump", connection.Policy{})
 			check.Error(t, err, `Secret "jump" does not say that it may be sent to`)
 
-			got, err := connection.ConfigAs(t.Context(), reader, w.cluster, "jump", true)
+			got, err := connection.ConfigAs(t.Context(), reader, w.cluster, "jump", connection.Policy{Unbound: true})
 			check.Error(t, err, "")
 			check.Equal(t, "connection", got,
 				engine.Config{URL: server, Username: "jump", Password: "j", CA: []byte(ca)})

@@ -82,6 +82,10 @@ func checkIdentity(cluster *infrav1.OLVMCluster, objects Objects, base *url.URL)
 				"credentialsSecret, caConfigMap and insecureSkipTLSVerify")
 	}
 
+	if err := checkIdentityNamespace(identity, objects.IdentityNamespace); err != nil {
+		return err
+	}
+
 	if !listsEngine(identity.Spec.AllowedServerURLs, base) {
 		return blocker.New(infrav1.EngineNotAllowedReason, identityPath,
 			"OLVMClusterIdentity %q may not be sent to %s; an administrator can add that URL to its allowedServerURLs",
@@ -98,6 +102,25 @@ func checkIdentity(cluster *infrav1.OLVMCluster, objects Objects, base *url.URL)
 		return blocker.New(infrav1.CAConfigMapInvalidReason, identityPath,
 			"the CA's ConfigMap of OLVMClusterIdentity %q does not exist; an administrator can create it with the "+
 				"engine's CA certificate under the key ca.crt", identity.Name)
+	}
+
+	return nil
+}
+
+// checkIdentityNamespace checks that what an identity names is in a namespace; an empty one allows all. Whoever may write
+// identities could otherwise use the Secret of any tenant.
+func checkIdentityNamespace(identity *infrav1.OLVMClusterIdentity, namespace string) error {
+	named := []infrav1.ObjectOfNamespace{identity.Spec.CredentialsSecret}
+	if ca := identity.Spec.CAConfigMap; ca != nil {
+		named = append(named, *ca)
+	}
+
+	for _, object := range named {
+		if namespace != "" && object.Namespace != namespace {
+			return blocker.New(infrav1.CredentialsNotAllowedReason, identityPath,
+				"the Secret and the ConfigMap of OLVMClusterIdentity %q must be in namespace %s, that of the manager; an "+
+					"administrator can move them there", identity.Name, namespace)
+		}
 	}
 
 	return nil

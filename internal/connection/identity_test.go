@@ -81,11 +81,19 @@ func TestAnotherUserOfAClusterWithAnIdentity(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "the user of the identity", config.Username, "admin@internal")
 
-	config, err = connection.ConfigAs(t.Context(), reader, cluster, "jump", false)
+	objects.IdentityNamespace = "vault"
+	_, err = connection.Config(cluster, objects)
+	check.Error(t, err, "")
+
+	objects.IdentityNamespace = "capolvm-system"
+	_, err = connection.Config(cluster, objects)
+	check.Error(t, err, `OLVMClusterIdentity "production" must be in namespace capolvm-system`)
+
+	config, err = connection.ConfigAs(t.Context(), reader, cluster, "jump", connection.Policy{})
 	check.Error(t, err, "")
 	check.Equal(t, "the other user", config.Username, "jump@internal")
 
-	_, err = connection.ConfigAs(t.Context(), reader, cluster, "missing", false)
+	_, err = connection.ConfigAs(t.Context(), reader, cluster, "missing", connection.Policy{})
 	check.Error(t, err, `Secret "missing" does not exist`)
 
 	check.Error(t, reader.Delete(t.Context(), secret("vault", "engine", "")), "")

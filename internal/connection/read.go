@@ -60,35 +60,35 @@ func (o *Objects) readNamed(ctx context.Context, reader client.Reader, cluster *
 }
 
 // ConfigAs is the connection to the engine of a cluster for another user, whose Secret is in the namespace of the
-// cluster. The CA is the cluster's, or its identity's. unbound is that of Objects.
+// cluster. The CA is the cluster's, or its identity's.
 func ConfigAs(
-	ctx context.Context, reader client.Reader, cluster *infrav1.OLVMCluster, secret string, unbound bool,
+	ctx context.Context, reader client.Reader, cluster *infrav1.OLVMCluster, secret string, policy Policy,
 ) (engine.Config, error) {
 	other := cluster.DeepCopy()
 	server := &other.Spec.OLVMOvirtAPIServer
 	server.CredentialsSecret, server.IdentityRef = infrav1.NamespacedName{Name: secret}, nil
 
-	config, err := ReadConfig(ctx, reader, other, unbound)
+	config, err := ReadConfig(ctx, reader, other, policy)
 	if err != nil || IdentityOf(cluster) == "" {
 		return config, err
 	}
 
-	owners, err := ReadConfig(ctx, reader, cluster, unbound)
+	owners, err := ReadConfig(ctx, reader, cluster, policy)
 	config.CA = owners.CA
 
 	return config, err
 }
 
-// ReadConfig is Config of what Read reads. unbound is that of Objects.
+// ReadConfig is Config of what Read reads.
 func ReadConfig(
-	ctx context.Context, reader client.Reader, cluster *infrav1.OLVMCluster, unbound bool,
+	ctx context.Context, reader client.Reader, cluster *infrav1.OLVMCluster, policy Policy,
 ) (engine.Config, error) {
 	objects, err := Read(ctx, reader, cluster)
 	if err != nil {
 		return engine.Config{}, err
 	}
 
-	objects.Unbound = unbound
+	objects.Policy = policy
 
 	return Config(cluster, objects)
 }

@@ -28,8 +28,8 @@ type Pool struct {
 	Metadata client.Reader
 	// NoIdentities refuses OLVMClusterIdentities, which a manager of one namespace may not read.
 	NoIdentities bool
-	// Unbound has Secrets without a list of engines sent to any engine.
-	Unbound bool
+	// Policy says which credentials may be used for which engines.
+	Policy connection.Policy
 	// Sessions are shared with the Terraform provider.
 	Sessions *engine.Sessions
 
@@ -258,7 +258,7 @@ func (p *Pool) As(ctx context.Context, cluster *infrav1.OLVMCluster, secret stri
 		return nil, err
 	}
 
-	config, err := connection.ConfigAs(ctx, p.Reader, cluster, secret, p.Unbound)
+	config, err := connection.ConfigAs(ctx, p.Reader, cluster, secret, p.Policy)
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +274,7 @@ func (p *Pool) config(ctx context.Context, cluster *infrav1.OLVMCluster) (engine
 		return engine.Config{}, err
 	}
 
-	return connection.ReadConfig(ctx, p.Reader, cluster, p.Unbound)
+	return connection.ReadConfig(ctx, p.Reader, cluster, p.Policy)
 }
 
 // checkIdentity refuses an identity where this process reads none.
@@ -284,5 +284,6 @@ func (p *Pool) checkIdentity(cluster *infrav1.OLVMCluster) error {
 	}
 
 	return blocker.New(infrav1.CredentialsNotAllowedReason, "spec.olvmOvirtAPIServer.identityRef",
-		"the manager watches one namespace, and reads no OLVMClusterIdentity; name a Secret in credentialsSecret")
+		"the manager watches one namespace or does not know its own, and reads no OLVMClusterIdentity; name a Secret in "+
+			"credentialsSecret")
 }

@@ -46,6 +46,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machinetemplate"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/node"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
@@ -534,13 +535,13 @@ func addControllers(
 
 	runs.Executor, runs.WorkDir = executor, o.workDir
 	runs.Client, runs.APIReader, runs.Metadata = mgr.GetClient(), reader, mgr.GetCache()
+	identities := o.identityNamespace()
 	engines := &enginepool.Pool{
-		Reader:   reader,
-		Metadata: mgr.GetCache(),
-		Sessions: provider.Sessions,
-		Unbound:  o.unboundCredentials,
-		// Identities and namespaces belong to no namespace.
-		NoIdentities: o.namespace != "",
+		Reader:       reader,
+		Metadata:     mgr.GetCache(),
+		Sessions:     provider.Sessions,
+		Policy:       connection.Policy{Unbound: o.unboundCredentials, IdentityNamespace: identities},
+		NoIdentities: identities == "",
 	}
 
 	serveJumpHosts(mgr, engines, userData)
@@ -654,15 +655,9 @@ func newExecutor(
 
 // addSmallControllers adds the controllers that run no Terraform.
 func addSmallControllers(ctx context.Context, mgr ctrl.Manager, reader client.Reader, o options) error {
-	for _, configMaps := range []bool{false, true} {
-		err := (&access.Reconciler{
-			Client:     mgr.GetClient(),
-			APIReader:  reader,
-			ConfigMaps: configMaps,
-		}).SetupWithManager(ctx, mgr, controller.Options{})
-		if err != nil {
-			return err
-		}
+	identities := o.identityNamespace()
+	if err := access.AddAll(ctx, mgr, reader, identities, controller.Options{}); err != nil {
+		return err
 	}
 
 	err := (&machinetemplate.Reconciler{

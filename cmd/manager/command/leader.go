@@ -142,6 +142,17 @@ func (o options) ownNamespace() (string, error) {
 	return strings.TrimSpace(string(content)), nil
 }
 
+// identityNamespace is the namespace of what OLVMClusterIdentities name. It is empty if the manager uses no identities,
+// because it watches one namespace, and identities belong to none, or because it does not know its own namespace.
+func (o options) identityNamespace() string {
+	own, err := o.ownNamespace()
+	if err != nil || o.namespace != "" {
+		return ""
+	}
+
+	return own
+}
+
 // leaseName is the same for all managers that could work on the same objects: those with another --watch-filter or
 // --namespace elect a leader of their own.
 func (o options) leaseName() string {
