@@ -1,10 +1,9 @@
 # The image of the manager, with an executor; it needs no network when it runs.
 #   docker build -t IMAGE .                                  with OpenTofu (MPL-2.0), built from its source
 #   docker build -t IMAGE --build-arg EXECUTOR=terraform .   with HashiCorp's Terraform (BUSL-1.1)
-# Releases name the base images by digest, see docs/operate/install.md.
-ARG GO_IMAGE=golang:1.26.8
-ARG BASE_IMAGE=gcr.io/distroless/static-debian12:nonroot
-ARG TERRAFORM_IMAGE=hashicorp/terraform:1.11.4
+ARG GO_IMAGE=golang:1.26.8@sha256:0f063af2d465d8dcae54cce04278ada488b96f77b42449c8d071e47d016cc65a
+ARG BASE_IMAGE=gcr.io/distroless/static-debian12:nonroot@sha256:afa5c872c891853ca7fcf1f12c3edb23f7eeef36189728842dd51042ff57f7ab
+ARG TERRAFORM_IMAGE=hashicorp/terraform:1.11.4@sha256:5820b87995595425074f881500a037b0ccd41158d0d9b44d78f5f120612f2d3d
 ARG EXECUTOR=tofu
 
 FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS source

@@ -270,8 +270,8 @@ const (
 	VNICProfileNotFoundReason = "VNICProfileNotFound"
 	// VMNameConflictReason surfaces when the engine has a VM of our name that is not ours.
 	VMNameConflictReason = "VMNameConflict"
-	// VMNotOwnedReason surfaces when the provider ID, the state or the claim names a VM without the mark of the machine,
-	// or when they name different VMs. The controller does not change these VMs.
+	// VMNotOwnedReason surfaces when the provider ID, the state or the claim names a VM without the mark of the
+	// machine, or when they name different VMs. The controller does not change these VMs.
 	VMNotOwnedReason = "VMNotOwned"
 	// ReplaceRefusedReason surfaces when the configuration asks to delete or replace the VM of a live machine.
 	ReplaceRefusedReason = "ReplaceRefused"

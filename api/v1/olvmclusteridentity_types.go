@@ -26,13 +26,13 @@ type OLVMClusterIdentity struct {
 // OLVMClusterIdentitySpec is an identity and its users.
 type OLVMClusterIdentitySpec struct {
 	// credentialsSecret names the Secret with the keys username (with its @domain) and password. It is in the namespace
-	// of the controller, and is kept from deletion while an OLVMCluster or an OLVMInventory uses it. Its annotations and
-	// its key allowedServerURLs do not count here.
+	// of the controller, and is kept from deletion while an OLVMCluster or an OLVMInventory uses it. Its annotations
+	// and its key allowedServerURLs do not count here.
 	// +required
 	CredentialsSecret ObjectOfNamespace `json:"credentialsSecret,omitempty,omitzero"`
 
-	// caConfigMap names the ConfigMap whose values are PEM certificates that sign the certificates of the engines. It is
-	// in the namespace of the controller, too. Without it the trust store of the controller's image is used.
+	// caConfigMap names the ConfigMap whose values are PEM certificates that sign the certificates of the engines. It
+	// is in the namespace of the controller, too. Without it the trust store of the controller's image is used.
 	// +optional
 	CAConfigMap *ObjectOfNamespace `json:"caConfigMap,omitempty"`
 

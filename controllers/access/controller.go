@@ -166,7 +166,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", name)
 	build := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		Named(name).
-		For(r.Kind.object(), builder.OnlyMetadata, builder.WithPredicates(predicate.NewPredicateFuncs(hasAccessFinalizer))).
+		For(r.Kind.object(), builder.OnlyMetadata,
+			builder.WithPredicates(predicate.NewPredicateFuncs(hasAccessFinalizer))).
 		// An OLVMCluster that names another object wakes both.
 		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject)).
 		Watches(&infrav1.OLVMInventory{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject))
@@ -200,7 +201,8 @@ func (r *Reconciler) clusterToObject(ctx context.Context, object client.Object) 
 
 	named, err := r.named(ctx, r.Client, c)
 	if err != nil { // the next event of the OLVMCluster tries again
-		ctrl.LoggerFrom(ctx).Error(err, "Failed to find what an OLVMCluster names", "olvmcluster", client.ObjectKeyFromObject(c))
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to find what an OLVMCluster names",
+			"olvmcluster", client.ObjectKeyFromObject(c))
 	}
 
 	var out []ctrl.Request

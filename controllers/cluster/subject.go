@@ -73,7 +73,8 @@ func (s *clusterSubject) Outdated(client.Object) bool { return false }
 
 // RenderDestroy renders the provider alone.
 func (s *clusterSubject) RenderDestroy(context.Context) (workspace.Configuration, error) {
-	configuration, err := render.DestroyConfiguration(connection.RenderEngine(s.session, s.config), render.ClusterGroups)
+	from := connection.RenderEngine(s.session, s.config)
+	configuration, err := render.DestroyConfiguration(from, render.ClusterGroups)
 
 	return workspace.Configuration{
 		Configuration: configuration,

@@ -554,7 +554,8 @@ func whyKept(vm engine.VM, tags []engine.Tag, of ownermark.Owner) *blocker.Error
 			"gone", vm.Name, vm.ID, mark, inventory.TagName(vm.ID))
 	case !ours || !found.SameObject(of):
 		return blocker.Deletion(retry, "VM %s (%s) is not marked as this object's: its comment is %q. To delete it, "+
-			"replace its comment with exactly %q; to keep it, remove the finalizer %s from this object, and delete the Secret with its state",
+			"replace its comment with exactly %q; to keep it, remove the finalizer %s from this object, and delete "+
+			"the Secret with its state",
 			vm.Name, vm.ID, vm.CommentText(), of.InventoryComment(), infrav1.InventoryVMFinalizer)
 	case inventory.Retained(tags):
 		return blocker.Deletion(retry, "VM %s (%s) keeps the disk of a node, as its tag capolvm-retained says. It is "+

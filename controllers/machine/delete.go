@@ -111,7 +111,8 @@ func (r *Reconciler) reconcileOwnership(ctx context.Context, scope *machineScope
 func whyNotDeleted(scope *machineScope, vm *engine.VM) *blocker.Error {
 	if ours := ownerOf(scope.olvmMachine); !isOwned(ours, vm) {
 		return blocker.Deletion(engineRetry, "VM %s (%s) is not marked as this machine's: its comment is %q. "+
-			"To delete it, replace its comment with exactly %q; to keep it, remove the finalizer %s from this object (addresses of IPAM "+
+			"To delete it, replace its comment with exactly %q; to keep it, remove the finalizer %s from this object "+
+			"(addresses of IPAM "+
 			"providers are given back then)",
 			vm.Name, vm.ID, vm.CommentText(), ours.Comment(), infrav1.MachineFinalizer)
 	}

@@ -25,9 +25,9 @@ func isOwned(owner ownermark.Owner, vm *engine.VM) bool {
 func notOwnedError(owner ownermark.Owner, id engine.ID) *blocker.Error {
 	return &blocker.Error{
 		Reason: infrav1.VMNotOwnedReason,
-		Message: fmt.Sprintf("VM %s does not have the mark of this machine, so the controller does not change it. If the "+
-			"VM belongs to this machine, replace its comment in the engine with exactly %q. Otherwise, delete this Machine "+
-			"and follow the message of the Deleting condition", id, owner.Comment()),
+		Message: fmt.Sprintf("VM %s does not have the mark of this machine, so the controller does not change it. If "+
+			"the VM belongs to this machine, replace its comment in the engine with exactly %q. Otherwise, delete "+
+			"this Machine and follow the message of the Deleting condition", id, owner.Comment()),
 		RetryAfter: vmSteady,
 	}
 }
@@ -56,8 +56,9 @@ func (r *Reconciler) reconcileVMOwnership(ctx context.Context, scope *machineSco
 	if len(ids) > 1 {
 		scope.vm.foreign = &blocker.Error{
 			Reason: infrav1.VMNotOwnedReason,
-			Message: fmt.Sprintf("the provider ID, the state and the claim of this machine name different VMs (%s and %s), "+
-				"so the controller changes neither. Correct the wrong record, or delete this Machine", ids[0], ids[1]),
+			Message: fmt.Sprintf("the provider ID, the state and the claim of this machine name different VMs (%s and "+
+				"%s), so the controller changes neither. Correct the wrong record, or delete this Machine",
+				ids[0], ids[1]),
 		}
 
 		return nil

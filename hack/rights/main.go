@@ -22,7 +22,7 @@ const (
 
 // reasons say why the manager needs access to each resource.
 var reasons = map[string]string{ //nolint:gosec // no credentials
-	"configmaps":                  "read the engine's CA and your user data; set the finalizer and the move label on the CA",
+	"configmaps":                  "read the engine's CA and your user data; set finalizer and move label on the CA",
 	"namespaces":                  "read the labels that an OLVMClusterIdentity selects by",
 	"secrets":                     "read credentials, bootstrap data and kubeconfigs; store states and user data",
 	"events":                      "report events",
@@ -32,7 +32,7 @@ var reasons = map[string]string{ //nolint:gosec // no credentials
 	"machines":                    "read versions, failure domains and nodes",
 	"machinesets":                 "read how many machines a pool must serve",
 	"kubeadmcontrolplanes":        "read how many machines a pool must serve",
-	"olvmclusteridentities":       "read the credentials that an administrator shares",
+	"olvmclusteridentities":       "read the credentials that an administrator shares; set finalizers",
 	"olvmclusters":                "read specs; set finalizers and annotations",
 	"olvmclusters/finalizers":     "set owner references with `blockOwnerDeletion`",
 	"olvmclusters/status":         "report conditions and failure domains",
@@ -42,7 +42,7 @@ var reasons = map[string]string{ //nolint:gosec // no credentials
 	"olvminventoryvms":            "record each VM of a pool, and its claim",
 	"olvminventoryvms/finalizers": "set owner references with `blockOwnerDeletion`",
 	"olvminventoryvms/status":     "report conditions, and what the engine has",
-	"olvmmachines":                "read specs; set finalizers, annotations and provider IDs; make machines of support services",
+	"olvmmachines":                "read specs; set metadata and provider IDs; make machines of support services",
 	"olvmmachines/finalizers":     "set owner references with `blockOwnerDeletion`",
 	"olvmmachines/status":         "report conditions and addresses",
 	"olvmmachinetemplates":        "read specs; set annotations",

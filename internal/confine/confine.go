@@ -21,7 +21,8 @@ type Rules struct {
 	Signals bool
 }
 
-// PortsVersion is the first version of Landlock that restricts TCP ports (Linux 6.7). Earlier ones restrict files alone.
+// PortsVersion is the first version of Landlock that restricts TCP ports (Linux 6.7). Earlier ones restrict files
+// alone.
 const PortsVersion = 4
 
 // Libraries are the folders of shared libraries. They contain no secrets.

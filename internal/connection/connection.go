@@ -35,8 +35,8 @@ type Objects struct {
 type Policy struct {
 	// Unbound has a Secret that names no engines sent to any.
 	Unbound bool
-	// IdentityNamespace is the only namespace in which identities may name a Secret and a ConfigMap: that of the manager.
-	// Tools of people leave it empty, which allows all.
+	// IdentityNamespace is the only namespace in which identities may name a Secret and a ConfigMap: that of the
+	// manager. Tools of people leave it empty, which allows all.
 	IdentityNamespace string
 }
 

@@ -107,8 +107,8 @@ func checkIdentity(cluster *infrav1.OLVMCluster, objects Objects, base *url.URL)
 	return nil
 }
 
-// checkIdentityNamespace checks that what an identity names is in a namespace; an empty one allows all. Whoever may write
-// identities could otherwise use the Secret of any tenant.
+// checkIdentityNamespace checks that what an identity names is in a namespace; an empty one allows all. Whoever may
+// write identities could otherwise use the Secret of any tenant.
 func checkIdentityNamespace(identity *infrav1.OLVMClusterIdentity, namespace string) error {
 	named := []infrav1.ObjectOfNamespace{identity.Spec.CredentialsSecret}
 	if ca := identity.Spec.CAConfigMap; ca != nil {
@@ -118,8 +118,8 @@ func checkIdentityNamespace(identity *infrav1.OLVMClusterIdentity, namespace str
 	for _, object := range named {
 		if namespace != "" && object.Namespace != namespace {
 			return blocker.New(infrav1.CredentialsNotAllowedReason, identityPath,
-				"the Secret and the ConfigMap of OLVMClusterIdentity %q must be in namespace %s, that of the manager; an "+
-					"administrator can move them there", identity.Name, namespace)
+				"the Secret and the ConfigMap of OLVMClusterIdentity %q must be in namespace %s, that of the manager; "+
+					"an administrator can move them there", identity.Name, namespace)
 		}
 	}
 

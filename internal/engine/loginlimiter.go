@@ -66,8 +66,8 @@ type userRecord struct {
 	// Count of refused passwords at a time. They are forgotten one by one.
 	Count float64   `json:"count,omitempty"`
 	At    time.Time `json:"at"`
-	// Accepted is the bcrypt hash of the last password that the engine accepted, if a store keeps the record. Without it,
-	// a restarted manager could not tell the right password from a guess.
+	// Accepted is the bcrypt hash of the last password that the engine accepted, if a store keeps the record. Without
+	// it, a restarted manager could not tell the right password from a guess.
 	Accepted string `json:"accepted,omitempty"`
 	// digest is that of the same password, for this process alone.
 	digest string
@@ -400,7 +400,8 @@ func (r userRecord) weight(now time.Time) float64 {
 func tooManyRefusals(username string) string {
 	return fmt.Sprintf(
 		"the engine refused several passwords of user %s, in this namespace or in others, and one more could lock the "+
-			"user; the manager waits before the next login with new credentials. Correct each Secret that names this user",
+			"user; the manager waits before the next login with new credentials. Correct each Secret that names this "+
+			"user",
 		username,
 	)
 }

@@ -85,8 +85,9 @@ func (o Observation) IsValid() bool {
 
 	methods := []string{"", http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete}
 	code, err := strconv.Atoi(o.Code)
+	isCode := o.Code == "" || o.Code == "error" || err == nil && code >= 100 && code < 600
 
-	return slices.Contains(methods, o.Method) && (o.Code == "" || o.Code == "error" || err == nil && code >= 100 && code < 600) &&
+	return isCode && slices.Contains(methods, o.Method) &&
 		o.Seconds >= 0 && o.Seconds < time.Hour.Seconds() && o.Bytes >= 0 && o.Bytes < 1<<40
 }
 

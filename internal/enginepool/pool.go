@@ -284,6 +284,6 @@ func (p *Pool) checkIdentity(cluster *infrav1.OLVMCluster) error {
 	}
 
 	return blocker.New(infrav1.CredentialsNotAllowedReason, "spec.olvmOvirtAPIServer.identityRef",
-		"the manager watches one namespace or does not know its own, and reads no OLVMClusterIdentity; name a Secret in "+
-			"credentialsSecret")
+		"the manager watches one namespace or does not know its own, and reads no OLVMClusterIdentity; name a Secret "+
+			"in credentialsSecret")
 }

@@ -24,9 +24,9 @@ func Recycling(inventory *infrav1.OLVMInventory, vm engine.DescribedVM, made boo
 }
 
 // Rebuilder replaces the root disk of a VM with a new one of its template. The engine cannot do that in one step. A
-// temporary VM of the same template, the donor, provides the disk. Each step looks up its objects in the engine, so that
-// an interrupted rebuild continues at any step. The donor is found by its name and mark, and the disk by its ID in the
-// donor's description. The name of a disk is not used, because anybody can give that name to another disk.
+// temporary VM of the same template, the donor, provides the disk. Each step looks up its objects in the engine, so
+// that an interrupted rebuild continues at any step. The donor is found by its name and mark, and the disk by its ID in
+// the donor's description. The name of a disk is not used, because anybody can give that name to another disk.
 type Rebuilder struct {
 	Session *engine.Client
 	VM      engine.DescribedVM

@@ -50,11 +50,13 @@ func openInheritedSocket(number uintptr) (net.Conn, error) {
 	if file == nil {
 		return nil, fmt.Errorf("file descriptor %d is not open; only the manager can start this process", number)
 	}
+
 	defer file.Close()
 
 	connection, err := net.FileConn(file)
 	if err != nil {
-		return nil, fmt.Errorf("file descriptor %d is not a socket; only the manager can start this process: %w", number, err)
+		return nil, fmt.Errorf("file descriptor %d is not a socket; only the manager can start this process: %w",
+			number, err)
 	}
 
 	return connection, nil
@@ -207,8 +209,10 @@ func (c *child) clientFor(request OpenRequest) (*engine.Client, error) {
 			URL:      request.Engine.URL,
 			CA:       []byte(request.Engine.CA),
 			Insecure: request.Engine.Insecure,
-			Token:    func(ctx context.Context, refused string) (string, error) { return c.token(ctx, shared, refused) },
-			Observe:  c.observe,
+			Token: func(ctx context.Context, refused string) (string, error) {
+				return c.token(ctx, shared, refused)
+			},
+			Observe: c.observe,
 		}); err != nil {
 			return nil, err
 		}

@@ -457,7 +457,8 @@ func start(ports []uint16, log logr.Logger) (*process, error) {
 
 	c := &process{
 		command: &exec.Cmd{
-			Path: executable, Args: []string{executable, argument}, Dir: dir, Env: childEnvironment(dir), Stderr: os.Stderr,
+			Path: executable, Args: []string{executable, argument}, Dir: dir, Env: childEnvironment(dir),
+			Stderr:      os.Stderr,
 			ExtraFiles:  []*os.File{theirCalls, theirRequests},
 			SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 		},
@@ -515,7 +516,8 @@ var resolverFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.co
 // certificateFiles are where the CA bundles of the system are.
 func certificateFiles() []string {
 	out := []string{
-		"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/pki/tls/certs", "/etc/pki/tls/cacert.pem",
+		"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/pki/tls/certs",
+		"/etc/pki/tls/cacert.pem",
 		"/etc/pki/ca-trust/extracted", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates",
 	}
 	if file := os.Getenv("SSL_CERT_FILE"); file != "" {
@@ -525,11 +527,13 @@ func certificateFiles() []string {
 	return append(out, filepath.SplitList(os.Getenv("SSL_CERT_DIR"))...)
 }
 
-// childEnvironment is the environment of a child. It has none of the manager's variables but those that say how engines are reached.
+// childEnvironment is the environment of a child. It has none of the manager's variables but those that say how engines
+// are reached.
 func childEnvironment(dir string) []string {
 	out := []string{
 		"TMPDIR=" + dir,
-		"GOMAXPROCS=" + strconv.Itoa(runtime.GOMAXPROCS(0)), // the child may not read the cgroup files from which Go computes it
+		// The child may not read the files of the cgroup, from which Go computes it.
+		"GOMAXPROCS=" + strconv.Itoa(runtime.GOMAXPROCS(0)),
 	}
 
 	for _, name := range []string{

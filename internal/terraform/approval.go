@@ -51,8 +51,8 @@ type UndeclaredError struct {
 
 func (e *UndeclaredError) Error() string {
 	return fmt.Sprintf(
-		"the plan would %s %s, which the configuration does not declare; nothing was applied. This is a bug of Cluster "+
-			"API Provider OLVM: please report it, with the configuration",
+		"the plan would %s %s, which the configuration does not declare; nothing was applied. This is a bug of "+
+			"Cluster API Provider OLVM: please report it, with the configuration",
 		e.Change.Action, e.Change.Address,
 	)
 }
@@ -66,15 +66,15 @@ type UnknownTypeError struct {
 
 func (e *UnknownTypeError) Error() string {
 	return fmt.Sprintf(
-		"the state contains a resource of type %q, which Cluster API Provider OLVM does not use here; the state was edited. "+
-			"Remove the resource from the state, or restore the state from a backup",
+		"the state contains a resource of type %q, which Cluster API Provider OLVM does not use here; the state was "+
+			"edited. Remove the resource from the state, or restore the state from a backup",
 		e.Type,
 	)
 }
 
 // contentsOf returns the types of what a configuration declares and of what a state has, and the IDs of the VMs in the
-// state; both sorted. A state can be edited by whoever may write its Secret, so a type that no configuration of this kind
-// declares is refused: nothing in the state of a claimed VM can delete the VM.
+// state; both sorted. A state can be edited by whoever may write its Secret, so a type that no configuration of this
+// kind declares is refused: nothing in the state of a claimed VM can delete the VM.
 func contentsOf(configuration render.Configuration, state []byte) (types, vms []string, err error) {
 	for _, address := range configuration.Resources {
 		types = append(types, address.Type())

@@ -29,8 +29,8 @@ type ownership struct {
 	vms, disks map[engine.ID]bool
 }
 
-// newOwnership returns the ownership of the owner with this mark. It returns nil, which allows everything, if the mark is
-// not that of an object: a person who runs olvmctl plan has none.
+// newOwnership returns the ownership of the owner with this mark. It returns nil, which allows everything, if the mark
+// is not that of an object: a person who runs olvmctl plan has none.
 func newOwnership(mark string, stateVMs []string, client func() *engine.Client) *ownership {
 	_, machine := ownermark.OwnerOf(mark)
 	_, pooled := ownermark.InventoryOwnerOf(mark)
@@ -115,8 +115,8 @@ func (o *ownership) check(
 	}
 
 	if exists && about.isEmpty() {
-		return fmt.Errorf("the state contains a resource of type %s, of which the provider cannot tell the owner; the state "+
-			"may have been edited", typeName)
+		return fmt.Errorf("the state contains a resource of type %s, of which the provider cannot tell the owner; the "+
+			"state may have been edited", typeName)
 	}
 
 	for _, id := range about.vms {
@@ -234,8 +234,8 @@ type notOwnedError struct {
 }
 
 func (e *notOwnedError) Error() string {
-	return fmt.Sprintf("%s %s does not have the mark of this run's owner (%q), so the provider does not read or change "+
-		"it; the state may have been edited", e.what, e.id, e.mark)
+	return fmt.Sprintf("%s %s does not have the mark of this run's owner (%q), so the provider does not read or "+
+		"change it; the state may have been edited", e.what, e.id, e.mark)
 }
 
 // checkVM returns an error if the VM exists and has another owner.

@@ -37,7 +37,8 @@ type Options struct {
 	// Owner is the mark of the object for which a run makes things. It is written down if no attribute of the resource
 	// could tell: in the descriptions of disks. What has another mark is neither read nor changed. May be empty.
 	Owner string
-	// StateVMs are the IDs of the VMs in the state of the run. The disks of those that are the owner's are the owner's too.
+	// StateVMs are the IDs of the VMs in the state of the run. The disks of those that are the owner's are the owner's
+	// too.
 	StateVMs []string
 	// Types of resources and data sources that are served; nil means all.
 	Types []string

@@ -1,29 +1,19 @@
 package toolchain
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"fmt"
-	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/registry"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"golang.org/x/mod/modfile"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -33,37 +23,32 @@ var planeVersions = map[string]string{
 	"k8s.io/kubernetes": "v1.36.3", "go.etcd.io/etcd/server/v3": "v3.6.16", "sigs.k8s.io/cluster-api": "v1.14.2",
 }
 
-// TestDownload gets the tools of the plane from publishers of this process. The last case of each kind is what cannot
-// be trusted or is not there: it must not be installed, and must be left to build.
+// TestDownload gets the tools of the plane from a publisher of this process. What cannot be trusted or is not there is
+// not installed, and is left to build.
 func TestDownload(t *testing.T) {
-	all := []string{
-		"etcd", "kube-apiserver", "kube-controller-manager", "kubectl",
-		"capi-core", "capi-bootstrap-kubeadm", "capi-controlplane-kubeadm",
-	}
+	published := []string{"kube-apiserver", "kube-controller-manager", "kubectl"}
 
 	cases := map[string]struct {
-		spoil func(files map[string][]byte)
+		spoil func(files map[string]string, from *publisher)
 		left  []string
 		said  string
 	}{
-		"all are published": {spoil: func(map[string][]byte) {}},
+		"all are published": {spoil: func(map[string]string, *publisher) {}},
 		"a checksum differs": {
-			spoil: func(files map[string][]byte) { files[kubernetesFile("kubectl")] = []byte("evil") },
+			spoil: func(files map[string]string, _ *publisher) { files[kubernetesFile("kubectl")] = "evil" },
 			left:  []string{"kubectl"},
 			said:  "has the SHA-256 checksum",
 		},
-		"etcd's archive differs": {
-			spoil: func(files map[string][]byte) { files[etcdFile()] = archiveOf(t, "etcd", "evil") },
-			left:  []string{"etcd"},
-			said:  "has the SHA-256 checksum",
-		},
-		"etcd's checksum is not there": {
-			spoil: func(files map[string][]byte) { files["/etcd/v3.6.16/SHA256SUMS"] = []byte("00  other.tar.gz\n") },
-			left:  []string{"etcd"},
-			said:  "the publisher has no checksum of etcd-v3.6.16",
+		"a checksum is not known, and the publisher has one": {
+			spoil: func(files map[string]string, from *publisher) {
+				files[kubernetesFile("kubectl")] = "evil"
+				files[kubernetesFile("kubectl")+".sha256"] = fmt.Sprintf("%x", sha256.Sum256([]byte("evil")))
+				delete(from.checksums, strings.TrimPrefix(kubernetesFile("kubectl"), "/"))
+			},
+			left: []string{"kubectl"},
 		},
 		"a version is not published": {
-			spoil: func(files map[string][]byte) { delete(files, kubernetesFile("kube-apiserver")) },
+			spoil: func(files map[string]string, _ *publisher) { delete(files, kubernetesFile("kube-apiserver")) },
 			left:  []string{"kube-apiserver"},
 			said:  "404 Not Found",
 		},
@@ -71,10 +56,10 @@ func TestDownload(t *testing.T) {
 
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			from, files := publish(t)
-			c.spoil(files)
+			from, files := publish(t, published)
+			c.spoil(files, from)
 			var said []string
-			tools := &Toolchain{publishers: from, Progress: func(format string, args ...any) {
+			tools := &Toolchain{publisher: from, Progress: func(format string, args ...any) {
 				said = append(said, fmt.Sprintf(format, args...))
 			}}
 			dir := t.TempDir()
@@ -82,15 +67,16 @@ func TestDownload(t *testing.T) {
 			left := tools.download(t.Context(), dir, modules["plane"], planeVersions)
 
 			for _, tool := range left {
-				if _, err := os.Stat(filepath.Join(dir, tool.name)); err == nil {
-					t.Errorf("%s is left to build, and is there", tool.name)
-				}
+				_, err := os.Stat(filepath.Join(dir, tool.name))
+				check.Equal(t, tool.name+" is left to build, and not there", os.IsNotExist(err), true)
 			}
 
-			for _, name := range c.left {
-				check.Equal(t, name+" is left to build", slices.ContainsFunc(left, func(t tool) bool {
-					return t.name == name
-				}), true)
+			isLeft := func(name string) bool {
+				return slices.ContainsFunc(left, func(t tool) bool { return t.name == name })
+			}
+
+			for _, name := range append([]string{"etcd", "capi-core"}, c.left...) {
+				check.Equal(t, name+" is left to build", isLeft(name), true)
 			}
 
 			check.Contains(t, "what it says", strings.Join(said, "\n"), c.said)
@@ -98,9 +84,8 @@ func TestDownload(t *testing.T) {
 				return
 			}
 
-			check.Equal(t, "tools left to build", len(left), 0)
-
-			for _, name := range all {
+			for _, name := range published {
+				check.Equal(t, name+" is left to build", isLeft(name), false)
 				checkExecutable(t, filepath.Join(dir, name), name)
 			}
 
@@ -111,44 +96,12 @@ func TestDownload(t *testing.T) {
 	}
 }
 
-// TestDownloadOfALayerThatChangedOnItsWay has a registry that answers with other bytes than its manifest says.
-func TestDownloadOfALayerThatChangedOnItsWay(t *testing.T) {
-	from, _ := publish(t)
-	inner := from.transport
-	from.transport = roundTripper(func(request *http.Request) (*http.Response, error) {
-		response, err := inner.RoundTrip(request)
-		if err != nil || !strings.Contains(request.URL.Path, "/blobs/") {
-			return response, err
-		}
-
-		content, err := io.ReadAll(response.Body)
-		if bytes.HasPrefix(content, []byte{0x1f, 0x8b}) { // a layer
-			evil := compressed(t, tarOf(t, "manager", "capi-evil"))
-			check.Equal(t, "size of the changed layer", len(evil), len(content))
-			content = evil
-		}
-
-		response.Body = io.NopCloser(bytes.NewReader(content))
-
-		return response, err
-	})
-	tools := &Toolchain{publishers: from}
-	target := filepath.Join(t.TempDir(), "capi-core")
-
-	err := tools.downloadTool(t.Context(), filepath.Dir(target), capiManager("capi-core", "core",
-		"cluster-api-controller"), "v1.14.2")
-
-	check.Error(t, err, "failed to download capi-core v1.14.2: verifying layer: error verifying")
-	_, err = os.Stat(target)
-	check.Equal(t, "there is no file", os.IsNotExist(err), true)
-}
-
-// TestDownloadWithoutNetwork leaves all tools to build when the first publisher cannot be reached.
+// TestDownloadWithoutNetwork leaves all tools to build if the publisher cannot be reached.
 func TestDownloadWithoutNetwork(t *testing.T) {
 	var said []string
-	from := defaultPublishers()
+	from := defaultPublisher()
 	from.transport = roundTripper(func(*http.Request) (*http.Response, error) { return nil, os.ErrDeadlineExceeded })
-	tools := &Toolchain{publishers: from, Progress: func(format string, args ...any) {
+	tools := &Toolchain{publisher: from, Progress: func(format string, args ...any) {
 		said = append(said, fmt.Sprintf(format, args...))
 	}}
 
@@ -157,7 +110,91 @@ func TestDownloadWithoutNetwork(t *testing.T) {
 	check.Equal(t, "tools left to build", len(left), len(modules["plane"]))
 	check.Equal(t, "lines", len(said), 1)
 	check.Contains(t, "what it says", said[0], "building what cannot be downloaded")
-	check.Equal(t, "a module without publishers", len(tools.download(t.Context(), "", modules["dev"], nil)), 1)
+	check.Equal(t, "a module without a publisher", len(tools.download(t.Context(), "", modules["dev"], nil)), 1)
+}
+
+// TestWhatIsDownloadedHasAChecksum compares checksums.txt with the versions of Kubernetes that the modules of tools
+// name.
+func TestWhatIsDownloadedHasAChecksum(t *testing.T) {
+	known, digest := readChecksums(checksumFile), regexp.MustCompile("^[0-9a-f]{64}$")
+	used := map[string]bool{}
+
+	for module, tools := range modules {
+		if !slices.ContainsFunc(tools, func(t tool) bool { return t.published }) {
+			continue
+		}
+
+		version := requiredVersion(t, module, "k8s.io/kubernetes")
+
+		for _, tool := range tools {
+			for _, architecture := range []string{"amd64", "arm64"} {
+				if !tool.published {
+					continue
+				}
+
+				file := fmt.Sprintf("%s/bin/linux/%s/%s", version, architecture, tool.name)
+				used[file] = true
+
+				if !digest.MatchString(known[file]) {
+					t.Errorf("checksums.txt has no SHA-256 checksum of %s, but %q", file, known[file])
+				}
+			}
+		}
+	}
+
+	for file := range known {
+		if !used[file] {
+			t.Errorf("checksums.txt has %s, which nothing downloads", file)
+		}
+	}
+}
+
+// requiredVersion is that of a Go module in a module of tools.
+func requiredVersion(t *testing.T, module, path string) string {
+	t.Helper()
+	name := filepath.Join("..", "..", "hack", "tools", module, "go.mod")
+	content, err := os.ReadFile(name)
+	check.Error(t, err, "")
+	file, err := modfile.Parse(name, content, nil)
+	check.Error(t, err, "")
+
+	for _, require := range file.Require {
+		if require.Mod.Path == path {
+			return require.Mod.Version
+		}
+	}
+
+	t.Fatalf("%s does not require %s", name, path)
+
+	return ""
+}
+
+// TestImagesOfTheDockerfileHaveDigests reads the images on which the manager's is built.
+func TestImagesOfTheDockerfileHaveDigests(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join("..", "..", "Dockerfile"))
+	check.Error(t, err, "")
+
+	pinned := regexp.MustCompile(`^ARG [A-Z]+_IMAGE=[^@ ]+:[^@ ]+@sha256:[0-9a-f]{64}$`)
+	inArgument := regexp.MustCompile(`^FROM (--platform=\$BUILDPLATFORM )?(\$\{[A-Z]+_IMAGE\}|source|scratch|executor-\$\{EXECUTOR\})( AS [a-z-]+)?$`)
+	arguments := 0
+
+	for line := range strings.Lines(string(content)) {
+		line = strings.TrimSpace(line)
+
+		switch {
+		case strings.HasPrefix(line, "ARG ") && strings.Contains(line, "_IMAGE"):
+			arguments++
+
+			if !pinned.MatchString(line) {
+				t.Errorf("%s has no digest", line)
+			}
+		case strings.HasPrefix(line, "FROM ") && !inArgument.MatchString(line):
+			t.Errorf("%s names an image; use an argument with a digest", line)
+		}
+	}
+
+	check.Equal(t, "images", arguments, 3)
+	check.Contains(t, "the Dockerfile's Terraform", string(content), "hashicorp/terraform:"+terraformVersion+"@")
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -176,107 +213,28 @@ func checkExecutable(t *testing.T, path, want string) {
 }
 
 func kubernetesFile(name string) string {
-	return "/kubernetes/v1.36.3/bin/linux/" + runtime.GOARCH + "/" + name
+	return "/v1.36.3/bin/linux/" + runtime.GOARCH + "/" + name
 }
 
-func etcdFile() string {
-	return "/etcd/v3.6.16/etcd-v3.6.16-linux-" + runtime.GOARCH + ".tar.gz"
-}
-
-// publish serves files and images whose content is the name of the tool. The files may be changed.
-func publish(t *testing.T) (*publishers, map[string][]byte) {
+// publish serves files whose content is the name of the tool. The files may be changed.
+func publish(t *testing.T, names []string) (*publisher, map[string]string) {
 	t.Helper()
-	files := map[string][]byte{etcdFile(): archiveOf(t, "etcd", "etcd")}
-	sums := fmt.Sprintf("%x  %s\n", sha256.Sum256(files[etcdFile()]), filepath.Base(etcdFile()))
-	files["/etcd/v3.6.16/SHA256SUMS"] = []byte("00  etcd-v3.6.16-linux-s390x.tar.gz\n" + sums)
+	files, checksums := map[string]string{}, map[string]string{}
 
-	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kubectl"} {
-		files[kubernetesFile(name)] = []byte(name)
-		files[kubernetesFile(name)+".sha256"] = fmt.Appendf(nil, "%x", sha256.Sum256([]byte(name)))
+	for _, name := range names {
+		files[kubernetesFile(name)] = name
+		checksums[strings.TrimPrefix(kubernetesFile(name), "/")] = fmt.Sprintf("%x", sha256.Sum256([]byte(name)))
 	}
 
-	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		content, ok := files[r.URL.Path]
-
-		switch {
-		case strings.HasPrefix(r.URL.Path, "/v2/"):
-			images.ServeHTTP(w, r)
-		case ok:
-			_, _ = w.Write(content)
-		default:
-			http.NotFound(w, r)
+		if content, ok := files[r.URL.Path]; ok {
+			_, _ = w.Write([]byte(content))
+			return
 		}
+
+		http.NotFound(w, r)
 	}))
 	t.Cleanup(server.Close)
-	from := &publishers{
-		kubernetes: server.URL + "/kubernetes",
-		etcd:       server.URL + "/etcd",
-		registry:   strings.TrimPrefix(server.URL, "https://"),
-		transport:  server.Client().Transport,
-	}
 
-	for image, content := range map[string]string{
-		"cluster-api-controller":           "capi-core",
-		"kubeadm-bootstrap-controller":     "capi-bootstrap-kubeadm",
-		"kubeadm-control-plane-controller": "capi-controlplane-kubeadm",
-	} {
-		pushManager(t, from, "cluster-api/"+image, content)
-	}
-
-	return from, files
-}
-
-// pushManager pushes an image for two architectures. That of another architecture has another content.
-func pushManager(t *testing.T, from *publishers, repository, content string) {
-	t.Helper()
-	reference, err := name.NewTag(from.registry + "/" + repository + ":v1.14.2")
-	check.Equal(t, "error", err, nil)
-	index := v1.ImageIndex(empty.Index)
-
-	for architecture, content := range map[string]string{runtime.GOARCH: content, "s390x": "another architecture"} {
-		layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-			return io.NopCloser(bytes.NewReader(tarOf(t, "manager", content))), nil
-		})
-		check.Equal(t, "error", err, nil)
-		image, err := mutate.AppendLayers(empty.Image, layer)
-		check.Equal(t, "error", err, nil)
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{
-			Add:        image,
-			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: architecture}},
-		})
-	}
-
-	check.Equal(t, "error", remote.WriteIndex(reference, index, remote.WithTransport(from.transport)), nil)
-}
-
-// archiveOf is the archive of a release of etcd.
-func archiveOf(t *testing.T, name, content string) []byte {
-	t.Helper()
-	return compressed(t, tarOf(t, "etcd-v3.6.16-linux-"+runtime.GOARCH+"/"+name, content))
-}
-
-func compressed(t *testing.T, content []byte) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	writer, err := gzip.NewWriterLevel(&out, gzip.BestSpeed) // as layers of images are compressed
-	check.Equal(t, "error", err, nil)
-	_, err = writer.Write(content)
-	check.Equal(t, "error", err, nil)
-	check.Equal(t, "error", writer.Close(), nil)
-
-	return out.Bytes()
-}
-
-// tarOf is an archive with one file.
-func tarOf(t *testing.T, file, content string) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	writer := tar.NewWriter(&out)
-	check.Equal(t, "error", writer.WriteHeader(&tar.Header{Name: file, Size: int64(len(content)), Mode: 0o755}), nil)
-	_, err := writer.Write([]byte(content))
-	check.Equal(t, "error", err, nil)
-	check.Equal(t, "error", writer.Close(), nil)
-
-	return out.Bytes()
+	return &publisher{address: server.URL, checksums: checksums, transport: server.Client().Transport}, files
 }

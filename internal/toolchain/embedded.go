@@ -47,8 +47,8 @@ func Embedded() (*Toolchain, error) {
 	}
 
 	t := &Toolchain{
-		root:       filepath.Join(CacheDir(), fmt.Sprintf("sources-%x", sum.Sum(nil))[:20]),
-		publishers: defaultPublishers(),
+		root:      filepath.Join(CacheDir(), fmt.Sprintf("sources-%x", sum.Sum(nil))[:20]),
+		publisher: defaultPublisher(),
 	}
 	if _, err := os.Stat(t.root); err == nil {
 		return t, nil

@@ -40,8 +40,9 @@ type tool struct {
 	cgo bool
 	// tags of the build, separated by commas.
 	tags string
-	// published says where the project publishes the executable; nil is a tool that is always built.
-	published published
+	// published reports that Kubernetes publishes the executable. It is downloaded if checksums.txt has its checksum,
+	// and else built, as all others. The checksums of what is built are those of go.sum.
+	published bool
 }
 
 const kubernetesStamp = "k8s.io/component-base/version"
@@ -50,10 +51,9 @@ const kubernetesStamp = "k8s.io/component-base/version"
 var modules = map[string][]tool{
 	"plane": {
 		{
-			name:      "etcd",
-			pkg:       "go.etcd.io/etcd/server/v3",
-			module:    "go.etcd.io/etcd/server/v3",
-			published: etcdRelease,
+			name:   "etcd",
+			pkg:    "go.etcd.io/etcd/server/v3",
+			module: "go.etcd.io/etcd/server/v3",
 		},
 		kubernetesTool("kube-apiserver"),
 		{
@@ -62,12 +62,12 @@ var modules = map[string][]tool{
 			pkg:       "./kube-controller-manager",
 			module:    "k8s.io/kubernetes",
 			stamp:     kubernetesStamp,
-			published: kubernetesRelease,
+			published: true,
 		},
 		kubernetesTool("kubectl"),
-		capiManager("capi-core", "core", "cluster-api-controller"),
-		capiManager("capi-bootstrap-kubeadm", "bootstrap/kubeadm", "kubeadm-bootstrap-controller"),
-		capiManager("capi-controlplane-kubeadm", "controlplane/kubeadm", "kubeadm-control-plane-controller"),
+		capiManager("capi-core", "core"),
+		capiManager("capi-bootstrap-kubeadm", "bootstrap/kubeadm"),
+		capiManager("capi-controlplane-kubeadm", "controlplane/kubeadm"),
 	},
 	"ipam": {
 		{
@@ -177,7 +177,7 @@ func kubernetesTool(name string) tool {
 		pkg:       "k8s.io/kubernetes/cmd/" + name,
 		module:    "k8s.io/kubernetes",
 		stamp:     kubernetesStamp,
-		published: kubernetesRelease,
+		published: true,
 	}
 }
 
@@ -222,14 +222,9 @@ func networkPlugin(name, kind string) tool {
 	}
 }
 
-// capiManager is a manager of Cluster API: its folder there, and the name of its container image.
-func capiManager(name, folder, image string) tool {
-	return tool{
-		name:      name,
-		pkg:       "sigs.k8s.io/cluster-api/" + folder,
-		module:    "sigs.k8s.io/cluster-api",
-		published: managerImage("cluster-api/" + image),
-	}
+// capiManager is a manager of Cluster API, and its folder there.
+func capiManager(name, folder string) tool {
+	return tool{name: name, pkg: "sigs.k8s.io/cluster-api/" + folder, module: "sigs.k8s.io/cluster-api"}
 }
 
 // manifestFolders have the CRDs and webhooks of managers: folders of their Go modules, by the name of the manager, for
@@ -248,7 +243,7 @@ var manifestFolders = map[string]map[string]string{
 type Toolchain struct {
 	root string
 	// publishers are asked for executables before anything is built.
-	publishers *publishers
+	publisher *publisher
 	// Progress is called with lines for people; nil says nothing.
 	Progress func(format string, args ...any)
 }
@@ -272,7 +267,7 @@ func New() (*Toolchain, error) {
 
 	for {
 		if _, err := os.Stat(filepath.Join(root, "hack", "tools", "plane", "go.mod")); err == nil {
-			return &Toolchain{root: root, publishers: defaultPublishers()}, nil
+			return &Toolchain{root: root, publisher: defaultPublisher()}, nil
 		}
 
 		parent := filepath.Dir(root)
@@ -517,23 +512,22 @@ func (t *Toolchain) EnsureExecutor(ctx context.Context) (terraform.Executable, e
 	return t.FindExecutor(ctx)
 }
 
+// terraformVersion is the Terraform that is downloaded. That of the Dockerfile is the same.
+const terraformVersion = "1.11.4"
+
 func downloadTerraform(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("failed to make the cache folder: %w", err)
 	}
 
-	constraint, err := version.NewConstraint(">= " + terraform.MinimumTerraform.String())
-	if err != nil {
-		return fmt.Errorf("failed to parse the constraint: %w", err)
+	// hc-install verifies the archive with HashiCorp's key, which is in the library.
+	release := &releases.ExactVersion{
+		Product:    product.Terraform,
+		Version:    version.Must(version.NewVersion(terraformVersion)),
+		InstallDir: dir,
+		Timeout:    3 * time.Minute,
 	}
-
-	latest := &releases.LatestVersion{
-		Product:     product.Terraform,
-		Constraints: constraint,
-		InstallDir:  dir,
-		Timeout:     3 * time.Minute,
-	}
-	if _, err := latest.Install(ctx); err != nil {
+	if _, err := release.Install(ctx); err != nil {
 		return fmt.Errorf("failed to download Terraform: %w", err)
 	}
 

@@ -40,9 +40,9 @@ func reportConfinement(mgr ctrl.Manager, executor terraform.Confinement, mode st
 		}
 	}
 
-	const needs = "the kernel must support Landlock (enabled in its list of LSMs; Linux 5.13 or newer for terraform, 6.7 " +
-		"or newer for provider, whose TCP ports are restricted) and the container runtime must allow it; the executor must " +
-		"be a binary, not a script"
+	const needs = "the kernel must support Landlock (enabled in its list of LSMs; Linux 5.13 or newer for terraform, " +
+		"6.7 or newer for provider, whose TCP ports are restricted) and the container runtime must allow it; the " +
+		"executor must be a binary, not a script"
 
 	log := ctrl.Log.WithName("setup")
 
@@ -50,7 +50,8 @@ func reportConfinement(mgr ctrl.Manager, executor terraform.Confinement, mode st
 	case all:
 		log.Info("Terraform runs are confined", "by", executor)
 	case mode == confinementRequired:
-		return fmt.Errorf("--confinement=%s: not every process of a run can be confined (terraform: %t, provider: %t); %s",
+		return fmt.Errorf(
+			"--confinement=%s: not every process of a run can be confined (terraform: %t, provider: %t); %s",
 			mode, processes["terraform"], processes["provider"], needs)
 	default:
 		log.Error(nil, "Terraform runs are not confined", "terraform", processes["terraform"],
