@@ -381,18 +381,10 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 		maxAge = vmBooting / 2
 	}
 
-	vm, err := r.Engines.VM(ctx, scope.engine.session, id, maxAge)
+	vm, err := r.fetchVM(ctx, scope.engine.session, id, maxAge)
 	if err != nil {
 		scope.vm.err = err
 		return engineRetry, nil
-	}
-
-	if vm == nil {
-		// A list from before the VM was made does not have it: ask for this one before calling it lost.
-		if vm, err = scope.engine.session.VM(ctx, id); err != nil && !engine.IsNotFound(err) {
-			scope.vm.err = err
-			return engineRetry, nil
-		}
 	}
 
 	scope.vm.seen, scope.vm.missing = vm, vm == nil
@@ -432,6 +424,23 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 	})
 
 	return 0, nil
+}
+
+// fetchVM returns a VM as it was at most maxAge ago; nil if it does not exist.
+func (r *Reconciler) fetchVM(
+	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
+) (*engine.VM, error) {
+	if vm, err := r.Engines.VM(ctx, session, id, maxAge); vm != nil || err != nil {
+		return vm, err
+	}
+
+	// A list from before the VM was made does not have it: ask for this one before calling it lost.
+	vm, err := session.VM(ctx, id)
+	if engine.IsNotFound(err) {
+		return nil, nil
+	}
+
+	return vm, err
 }
 
 // reconcileGuest asks for the addresses that only the guest knows, where there are such.

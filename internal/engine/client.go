@@ -3,6 +3,7 @@ package engine
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -258,6 +259,11 @@ func (c *Client) login(ctx context.Context) (string, error) {
 		return "", c.authErr
 	}
 
+	return c.logIn(ctx)
+}
+
+// logIn makes a session, if the user has not had too many passwords refused; loggingIn is held.
+func (c *Client) logIn(ctx context.Context) (string, error) {
 	user, begun := userKeys(ctx, c.base, c.cfg.Username), c.now()
 	c.accepted = c.accepted || c.logins.isAccepted(ctx, user, c.cfg.Password)
 
@@ -273,26 +279,10 @@ func (c *Client) login(ctx context.Context) (string, error) {
 		}
 	}
 
-	form := url.Values{
-		"grant_type": {"password"},
-		"scope":      {"ovirt-app-api"},
-		"username":   {c.cfg.Username},
-		"password":   {c.cfg.Password},
-	}
-	var reply struct {
-		AccessToken string `json:"access_token"`
-		Error       string `json:"error"`
-		ErrorCode   string `json:"error_code"`
-	}
-	var remote string
-	status, err := c.postForm(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(got httptrace.GotConnInfo) { remote = got.Conn.RemoteAddr().String() },
-	}), "/sso/oauth/token", form, &reply)
-	if err == nil && reply.AccessToken == "" && !refusal(status, reply.ErrorCode) {
-		err = &UnreachableError{Err: fmt.Errorf("%s/sso/oauth/token answered HTTP %d without a token", c.base, status)}
-	}
+	reply, err := c.requestToken(ctx)
 
-	if err != nil {
+	switch {
+	case err != nil:
 		if ctx.Err() == nil {
 			c.unreachable, c.unreachableAt = err, c.now()
 		}
@@ -302,27 +292,57 @@ func (c *Client) login(ctx context.Context) (string, error) {
 		}
 
 		return "", err
-	}
-
-	if reply.AccessToken == "" {
-		message := strings.TrimSpace(reply.ErrorCode + " " + reply.Error)
-		if message == "" {
-			message = http.StatusText(status)
-		}
-
+	case reply.AccessToken == "":
 		c.logins.recordRefusal(ctx, user, c.cfg.Password, guess, begun)
 
-		return "", c.refuse(c.shown(message))
+		return "", c.refuse(c.shown(reply.message()))
 	}
 
 	c.accepted = true
-	c.logins.recordSuccess(ctx, reachedKeys(c.base, remote, c.cfg.Username), c.cfg.Password, begun)
+	c.logins.recordSuccess(ctx, reachedKeys(c.base, reply.remote, c.cfg.Username), c.cfg.Password, begun)
 	c.authErr, c.authFailures, c.unreachable = nil, 0, nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.token = reply.AccessToken
 
 	return c.token, nil
+}
+
+// tokenReply is the engine's answer to a login: a token, or a refusal of the credentials.
+type tokenReply struct {
+	AccessToken string `json:"access_token"`
+	Error       string `json:"error"`
+	ErrorCode   string `json:"error_code"`
+
+	status int
+	// remote is the address that answered.
+	remote string
+}
+
+// message is why the engine refuses the credentials.
+func (r tokenReply) message() string {
+	return cmp.Or(strings.TrimSpace(r.ErrorCode+" "+r.Error), http.StatusText(r.status))
+}
+
+// requestToken sends the credentials. An answer that is about anything else is an error.
+func (c *Client) requestToken(ctx context.Context) (reply tokenReply, err error) {
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(got httptrace.GotConnInfo) { reply.remote = got.Conn.RemoteAddr().String() },
+	})
+	reply.status, err = c.postForm(ctx, "/sso/oauth/token", url.Values{
+		"grant_type": {"password"},
+		"scope":      {"ovirt-app-api"},
+		"username":   {c.cfg.Username},
+		"password":   {c.cfg.Password},
+	}, &reply)
+
+	if err == nil && reply.AccessToken == "" && !refusal(reply.status, reply.ErrorCode) {
+		err = &UnreachableError{
+			Err: fmt.Errorf("%s/sso/oauth/token answered HTTP %d without a token", c.base, reply.status),
+		}
+	}
+
+	return reply, err
 }
 
 // borrow takes the token of a session that somebody else holds; loggingIn is held.

@@ -441,25 +441,17 @@ func start(ports []uint16, log logr.Logger) (*process, error) {
 		return nil, fmt.Errorf("failed to make a folder for the provider's sockets: %w", err)
 	}
 
-	requests, theirRequests, err := socketPair()
+	requests, calls, theirs, err := socketPairs()
 	if err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
 	}
-	defer theirRequests.Close()
-
-	calls, theirCalls, err := socketPair()
-	if err != nil {
-		_ = errors.Join(requests.Close(), os.RemoveAll(dir))
-		return nil, err
-	}
-	defer theirCalls.Close()
 
 	c := &process{
 		command: &exec.Cmd{
 			Path: executable, Args: []string{executable, argument}, Dir: dir, Env: childEnvironment(dir),
 			Stderr:      os.Stderr,
-			ExtraFiles:  []*os.File{theirCalls, theirRequests},
+			ExtraFiles:  theirs,
 			SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 		},
 		calls: rpc.NewClient(calls),
@@ -469,31 +461,59 @@ func start(ports []uint16, log logr.Logger) (*process, error) {
 		runs:  map[uint64]*run{},
 	}
 
+	err = startConfined(executable, dir, ports, c.command.Start)
+	for _, file := range theirs {
+		_ = file.Close()
+	}
+
+	if err != nil {
+		_ = errors.Join(requests.Close(), calls.Close(), os.RemoveAll(dir))
+		return nil, fmt.Errorf("failed to start the provider: %w", err)
+	}
+
+	go c.answer(requests)
+	go c.wait(requests, log)
+
+	return c, nil
+}
+
+// socketPairs returns the manager's ends of the sockets for the requests of the child and for calls to it, and the
+// child's ends: that for calls first.
+func socketPairs() (requests, calls net.Conn, theirs []*os.File, err error) {
+	requests, theirRequests, err := socketPair()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+
+	calls, theirCalls, err := socketPair()
+	if err != nil {
+		_ = errors.Join(requests.Close(), theirRequests.Close())
+		return nil, nil, nil, err
+	}
+
+	return requests, calls, []*os.File{theirCalls, theirRequests}, nil
+}
+
+// answer answers the requests of the child until it has ended.
+func (c *process) answer(requests net.Conn) {
 	server := rpc.NewServer()
 	if err := server.RegisterName(managerService, &Manager{c}); err != nil {
 		panic(err) // the methods are this package's
 	}
 
-	if err := startConfined(executable, dir, ports, c.command.Start); err != nil {
-		_ = errors.Join(requests.Close(), calls.Close(), os.RemoveAll(dir))
-		return nil, fmt.Errorf("failed to start the provider: %w", err)
+	server.ServeConn(requests)
+}
+
+// wait waits until the child has ended, and removes what it used.
+func (c *process) wait(requests net.Conn, log logr.Logger) {
+	err := c.command.Wait()
+	if !c.isDraining() {
+		log.Error(err, "The provider process ended; runs that use it fail, and the next one starts a new process")
 	}
 
-	go server.ServeConn(requests)
-	go func() {
-		err := c.command.Wait()
-		if !c.isDraining() {
-			log.Error(err, "The provider process ended; runs that use it fail, and the next one starts a new process")
-		}
+	_ = errors.Join(c.calls.Close(), requests.Close(), os.RemoveAll(c.dir))
 
-		_ = calls.Close()
-		_ = requests.Close()
-		_ = os.RemoveAll(dir)
-
-		close(c.ended)
-	}()
-
-	return c, nil
+	close(c.ended)
 }
 
 // startConfined starts the child where it can use what it needs.

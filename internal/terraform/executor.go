@@ -283,7 +283,7 @@ type holder interface {
 }
 
 // open prepares the working directory and the provider.
-func (x *Executor) open(ctx context.Context, request Request) (_ *run, err error) {
+func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
 	credentials := request.Engine
 	if own, ok := x.provider.(holder); ok && own.HoldsCredentials() {
 		request.Configuration = request.WithoutCredentials()
@@ -303,12 +303,21 @@ func (x *Executor) open(ctx context.Context, request Request) (_ *run, err error
 		return nil, err
 	}
 
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, removeSecrets(request.Dir, resumed))
-		}
-	}()
+	opened, err := x.openPrepared(ctx, request, credentials, state, modules)
+	if err != nil {
+		return nil, errors.Join(err, removeSecrets(request.Dir, resumed))
+	}
 
+	opened.resumed = resumed
+
+	return opened, nil
+}
+
+// openPrepared sets up the executor and the provider for a working directory that has its files. modules is the
+// manifest of the modules; nil for none.
+func (x *Executor) openPrepared(
+	ctx context.Context, request Request, credentials render.Engine, state, modules []byte,
+) (*run, error) {
 	types, vms, err := contentsOf(request.Configuration, state)
 	if err != nil {
 		return nil, err
@@ -343,7 +352,6 @@ func (x *Executor) open(ctx context.Context, request Request) (_ *run, err error
 		expected:     expectationsOf(request),
 		approval:     accepted,
 		writesAtOnce: x.executable.Product == terraformProduct,
-		resumed:      resumed,
 		tf:           tf,
 		reattach:     reattach,
 		stop:         stop,

@@ -313,41 +313,18 @@ func run(ctx context.Context, o options) error {
 		goruntime.SetBlockProfileRate(1)
 	}
 
-	restConfig, err := ctrl.GetConfig()
-	if err != nil {
-		return fmt.Errorf("failed to load the kubeconfig: %w", err)
-	}
-
-	restConfig.QPS, restConfig.Burst, restConfig.UserAgent = o.qps, o.burst, controllerName+"/"+version.Version
-	var leads *leadership
-	if o.leaderElect {
-		if leads, err = newLeadership(restConfig, o); err != nil {
-			return err
-		}
-	}
-
-	mgr, err := newManager(restConfig, leads, o)
+	mgr, leads, err := newElectedManager(o)
 	if err != nil {
 		return err
 	}
 
-	sessions := &engine.Sessions{}
-	if namespace, err := o.ownNamespace(); err == nil {
-		sessions.Refusals = &refusalSecret{
-			client: mgr.GetClient(),
-			reader: mgr.GetAPIReader(),
-			key:    client.ObjectKey{Namespace: namespace, Name: refusedSecret},
-		}
-	}
-
-	provider := &providerprocess.Provider{Sessions: sessions, Log: ctrl.Log.WithName("provider")}
 	runs := workspace.NewRunQueue(o.terraformRuns, o.terraformLimit)
 	runs.DriftInterval = o.driftInterval
 	if leads != nil {
 		runs.Fence = leads.fence(mgr.GetAPIReader())
-		provider.Fence = runs.Fence
 	}
 
+	provider := newProvider(mgr, runs.Fence, o)
 	userData, err := addUserDataServer(ctx, mgr, o)
 	if err != nil {
 		return err
@@ -368,9 +345,44 @@ func run(ctx context.Context, o options) error {
 	}
 
 	provider.Close()
-	sessions.Close(context.WithoutCancel(ctx))
+	provider.Sessions.Close(context.WithoutCancel(ctx))
 
 	return err
+}
+
+// newElectedManager returns the manager, and its part in the leader election; nil if there is none.
+func newElectedManager(o options) (ctrl.Manager, *leadership, error) {
+	restConfig, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, nil, fmt.Errorf("failed to load the kubeconfig: %w", err)
+	}
+
+	restConfig.QPS, restConfig.Burst, restConfig.UserAgent = o.qps, o.burst, controllerName+"/"+version.Version
+
+	var leads *leadership
+	if o.leaderElect {
+		if leads, err = newLeadership(restConfig, o); err != nil {
+			return nil, nil, err
+		}
+	}
+
+	mgr, err := newManager(restConfig, leads, o)
+
+	return mgr, leads, err
+}
+
+// newProvider returns the Terraform provider of all runs. It starts no process yet.
+func newProvider(mgr ctrl.Manager, fence func(context.Context) error, o options) *providerprocess.Provider {
+	sessions := &engine.Sessions{}
+	if namespace, err := o.ownNamespace(); err == nil {
+		sessions.Refusals = &refusalSecret{
+			client: mgr.GetClient(),
+			reader: mgr.GetAPIReader(),
+			key:    client.ObjectKey{Namespace: namespace, Name: refusedSecret},
+		}
+	}
+
+	return &providerprocess.Provider{Sessions: sessions, Fence: fence, Log: ctrl.Log.WithName("provider")}
 }
 
 // addCare adds the probes, and the release of memory after bursts unless GOGC says how memory is to be used.
