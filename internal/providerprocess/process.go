@@ -462,6 +462,7 @@ func start(ports []uint16, log logr.Logger) (*process, error) {
 	}
 
 	err = startConfined(executable, dir, ports, c.command.Start)
+
 	for _, file := range theirs {
 		_ = file.Close()
 	}
