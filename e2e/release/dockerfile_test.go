@@ -14,7 +14,7 @@ import (
 var (
 	stage   = regexp.MustCompile(`(?m)^FROM (?:--platform=\S+ )?(\S+)(?: AS (\S+))?$`)
 	copied  = regexp.MustCompile(`(?m)^COPY --from=(\S+)`)
-	pinned  = regexp.MustCompile(`(?m)^ARG ([A-Z_]+_IMAGE)=(\S+):(\S+)$`)
+	pinned  = regexp.MustCompile(`(?m)^ARG ([A-Z_]+_IMAGE)=(\S+):([^\s:@]+)@sha256:[0-9a-f]{64}$`)
 	fixed   = regexp.MustCompile(`^(\S+):(\S+)$`)
 	modules = regexp.MustCompile(`(?m)^go (\S+)$`)
 )
