@@ -161,6 +161,16 @@ func textOf(state types.String, seen string) types.String {
 	return types.StringValue(seen)
 }
 
+// unlessAbsent returns what was seen, or, if the answer lacks it, what the state has. An attribute whose change
+// replaces an object must not become empty because an answer is short.
+func unlessAbsent[T attr.Value](state, seen T) T {
+	if !isKnown(seen) && isKnown(state) {
+		return state
+	}
+
+	return seen
+}
+
 // settle gives a planned value that is not known yet the value that was seen.
 func settle[T attr.Value](planned *T, seen T) {
 	if (*planned).IsUnknown() {

@@ -71,7 +71,8 @@ type diskModel struct {
 // undone, and another resource may have asked for it.
 func (m *diskModel) observe(disk *engine.Disk) {
 	m.ID, m.Alias = idValue(disk.ID), types.StringValue(disk.AliasText())
-	m.Format, m.Sparse = types.StringValue(disk.Format), types.BoolPointerValue(disk.Sparse)
+	m.Format = unlessAbsent(m.Format, optional(disk.Format))
+	m.Sparse = unlessAbsent(m.Sparse, types.BoolPointerValue(disk.Sparse))
 	m.Status, m.TotalSize = types.StringValue(string(disk.Status)), types.Int64Value(disk.TotalSize)
 	if m.Size.IsNull() || m.Size.IsUnknown() || disk.ProvisionedSize < m.Size.ValueInt64() {
 		m.Size = types.Int64Value(disk.ProvisionedSize)

@@ -120,8 +120,9 @@ func (r *diskAttachmentResource) Read(ctx context.Context, req resource.ReadRequ
 
 	model.ID = idValue(seen.ID)
 	model.DiskID = idValue(seen.DiskID())
-	model.Interface = types.StringValue(seen.Interface)
-	model.Active, model.Bootable = types.BoolValue(isSet(seen.Active)), types.BoolValue(isSet(seen.Bootable))
+	model.Interface = unlessAbsent(model.Interface, optional(seen.Interface))
+	model.Active = unlessAbsent(model.Active, types.BoolPointerValue(seen.Active))
+	model.Bootable = unlessAbsent(model.Bootable, types.BoolPointerValue(seen.Bootable))
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 

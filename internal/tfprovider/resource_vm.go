@@ -96,7 +96,7 @@ func (r *vmResource) ModifyPlan(
 	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root("clone"), &clone)...)
 	isClone := effective.ValueString() == engine.BlankTemplateID
 	importedClone := isClone && before.Equal(effective) && clone.ValueBool()
-	if !after.Equal(before) && !importedClone {
+	if isKnown(before) && !after.Equal(before) && !importedClone { // one that is not known is none to leave
 		resp.RequiresReplace = append(resp.RequiresReplace, path.Root("template_id"))
 	}
 

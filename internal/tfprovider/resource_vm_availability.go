@@ -100,11 +100,14 @@ func (m *vmModel) observeAvailability(vm *engine.VM) {
 	}
 
 	m.LeaseID = idValue(lease) // empty for none
-	m.StorageError, m.TPM = optional(vm.StorageError), types.BoolPointerValue(vm.TPM)
-	m.BIOSType = types.StringNull()
+	m.StorageError, m.TPM = optional(vm.StorageError), unlessAbsent(m.TPM, types.BoolPointerValue(vm.TPM))
+
+	bios := types.StringNull()
 	if vm.BIOS != nil {
-		m.BIOSType = optional(vm.BIOS.Type)
+		bios = optional(vm.BIOS.Type)
 	}
+
+	m.BIOSType = unlessAbsent(m.BIOSType, bios)
 }
 
 // observeProperties takes over the custom properties, of which huge pages are an attribute of their own.

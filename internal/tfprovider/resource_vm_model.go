@@ -198,15 +198,15 @@ func flag(value types.Bool) *bool {
 func (m *vmModel) observe(vm *engine.VM) {
 	m.ID, m.Name, m.Status = idValue(vm.ID), types.StringValue(vm.Name), types.StringValue(string(vm.Status))
 	m.Comment = textOf(m.Comment, vm.CommentText())
-	m.ClusterID = idValue(engine.RefID(vm.Cluster))
-	m.EffectiveTemplateID = idValue(engine.RefID(vm.Template))
+	m.ClusterID = unlessAbsent(m.ClusterID, optional(engine.RefID(vm.Cluster).String()))
+	m.EffectiveTemplateID = unlessAbsent(m.EffectiveTemplateID, optional(engine.RefID(vm.Template).String()))
 	if !isKnown(m.Clone) {
 		m.Clone = types.BoolValue(m.TemplateID.IsNull() &&
 			m.EffectiveTemplateID.ValueString() == engine.BlankTemplateID)
 	}
 
 	if m.TemplateID.IsNull() || !m.Clone.ValueBool() {
-		m.TemplateID = m.EffectiveTemplateID
+		m.TemplateID = unlessAbsent(m.TemplateID, m.EffectiveTemplateID)
 	}
 
 	m.Memory, m.SoundcardEnabled = types.Int64PointerValue(vm.Memory), types.BoolPointerValue(vm.Soundcard)
