@@ -50,6 +50,9 @@ type Engine struct {
 	// mu guards the store.
 	mu    sync.Mutex
 	store *store.Store
+	// earlySearches are texts of searches for tags that did not exist, and when; mu guards them. An engine forgets them
+	// when it restarts.
+	earlySearches map[string]time.Time
 
 	// sessionsMu guards the sessions.
 	sessionsMu sync.Mutex

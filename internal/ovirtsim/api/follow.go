@@ -16,12 +16,12 @@ func (c *call) follow(document *wire.Element) (*wire.Element, error) {
 			continue
 		}
 
-		targets := []*wire.Element{document}
+		together := group{document}
 		if document.Attr("href") == "" { // a list: follow from each of its items
-			targets = document.Kids
+			together = document.Kids
 		}
 
-		if err := c.followPath(targets, strings.Split(path, ".")); err != nil {
+		if err := c.followPath([]group{together}, strings.Split(path, ".")); err != nil {
 			return nil, err
 		}
 	}
@@ -29,69 +29,98 @@ func (c *call) follow(document *wire.Element) (*wire.Element, error) {
 	return document, nil
 }
 
-func (c *call) followPath(targets []*wire.Element, path []string) error {
+// group are objects of one list. Those that refer to the same object share it.
+type group []*wire.Element
+
+// followPath follows a path from the objects of all groups. The engine follows from an object once: a copy of it in
+// another list keeps its references.
+func (c *call) followPath(groups []group, path []string) error {
 	for _, segment := range path {
-		var next []*wire.Element
+		seen := map[string]*wire.Element{}
+		var next []group
 
-		for _, target := range targets {
-			found, known, err := c.expand(target, segment)
-			if err != nil {
-				return err
+		for _, together := range groups {
+			var inGroup group
+			shared := map[string]*wire.Element{}
+
+			for _, target := range together {
+				if first := seen[target.Attr("href")]; first != nil && first != target {
+					continue
+				}
+
+				seen[target.Attr("href")] = target
+				one, list, known, err := c.expand(target, segment, shared)
+
+				switch {
+				case err != nil:
+					return err
+				case !known: // also if only one of many lacks it, such as a VM without a host
+					return wire.BrokenPage()
+				case one != nil:
+					inGroup = append(inGroup, one)
+				default:
+					next = append(next, list)
+				}
 			}
 
-			if !known { // also where only one of many lacks it, such as a VM without a host
-				return wire.BrokenPage()
+			if len(inGroup) > 0 {
+				next = append(next, inGroup)
 			}
-
-			next = append(next, found...)
 		}
 
-		targets = next
+		groups = next
 	}
 
 	return nil
 }
 
-// expand replaces one link, or the references of one list, and returns what came instead, the items where it is a list.
-func (c *call) expand(target *wire.Element, segment string) (found []*wire.Element, known bool, err error) {
+// expand replaces one link, or the references of one list, and returns what came instead: an object, or the items of a
+// list. shared are the objects that others of the group refer to, by their links.
+func (c *call) expand(
+	target *wire.Element, segment string, shared map[string]*wire.Element,
+) (one *wire.Element, list group, known bool, err error) {
 	rel := strings.ReplaceAll(segment, "_", "")
 	for i, kid := range target.Kids { // what is in the document already goes before a link to the same
 		if strings.ReplaceAll(kid.Name, "_", "") != rel || kid.Name == "link" {
 			continue
 		}
 
-		if kid.Attr("href") == "" {
-			return kid.Kids, true, nil // what a list refers to stays a reference
+		href := kid.Attr("href")
+		if href == "" {
+			return nil, kid.Kids, true, nil // what a list refers to stays a reference
 		}
 
 		if len(kid.Kids) == 0 {
-			document, err := c.resolve(kid.Attr("href"))
-			if err != nil {
-				return nil, true, err
+			if shared[href] == nil {
+				document, err := c.resolve(href)
+				if err != nil {
+					return nil, nil, true, err
+				}
+
+				document.Name = kid.Name
+				shared[href] = document
 			}
 
-			document.Name = kid.Name
-			target.Kids[i] = document
-			kid = document
+			target.Kids[i] = shared[href]
 		}
 
-		return []*wire.Element{kid}, true, nil
+		return target.Kids[i], nil, true, nil
 	}
 
 	for i, kid := range target.Kids {
 		if kid.Name == "link" && kid.Attr("rel") == rel {
 			document, err := c.resolve(kid.Attr("href"))
 			if err != nil {
-				return nil, true, err
+				return nil, nil, true, err
 			}
 
 			target.Kids[i] = document
 
-			return document.Kids, true, c.resolveItems(document)
+			return nil, document.Kids, true, c.resolveItems(document)
 		}
 	}
 
-	return nil, false, nil
+	return nil, nil, false, nil
 }
 
 // resolveItems puts objects in the place of those items of a list that only refer to them.

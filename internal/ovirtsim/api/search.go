@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
@@ -223,6 +225,10 @@ func find[T any](c *call, items []T, of fields[T]) ([]T, error) {
 			return nil, wire.Failed(http.StatusBadRequest, "%s", firstPageIsOne)
 		}
 
+		if c.asksTooEarly(text, q) {
+			return nil, nil
+		}
+
 		if c.flagParam("case_sensitive") {
 			q.matchCase()
 		}
@@ -235,6 +241,39 @@ func find[T any](c *call, items []T, of fields[T]) ([]T, error) {
 	}
 
 	return items, nil
+}
+
+// searchMemory is how long the engine remembers that a search for a tag finds nothing, because the tag did not exist.
+const searchMemory = 24 * time.Hour
+
+// asksTooEarly reports whether a search is for a tag that does not exist, or that did not when the same text was last
+// searched for within searchMemory. Only searches for tags alone are remembered.
+func (c *call) asksTooEarly(text string, q *query) bool {
+	if at, known := c.earlySearches[text]; known && c.now().Sub(at) < searchMemory {
+		return true
+	}
+
+	for _, conditions := range q.any {
+		if len(conditions) == 0 {
+			return false
+		}
+
+		for _, one := range conditions {
+			isTag := func(t *store.Tag) bool { return one.pattern.MatchString(t.Name) }
+			if one.field != "tag" || one.operator != "=" || strings.Contains(one.value, "*") ||
+				len(c.store.Tags.Where(isTag, store.TagKey)) > 0 {
+				return false
+			}
+		}
+	}
+
+	if c.earlySearches == nil {
+		c.earlySearches = map[string]time.Time{}
+	}
+
+	c.earlySearches[text] = c.now()
+
+	return true
 }
 
 // knows reports whether all fields of a query are fields of the objects.
