@@ -15,7 +15,31 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
+
+// TestAnEndpointIsAnAddressOrAName has hosts of endpoints. One that is none could not be corrected later.
+func TestAnEndpointIsAnAddressOrAName(t *testing.T) {
+	s := newSite(t, nil)
+
+	for host, want := range map[string]bool{
+		"10.0.0.5": true, "api.example.com": true, "api": true, "fd00::5": true, "::ffff:10.0.0.5": true,
+		"10.0.0.5:6443": false, "api.example.com:6443": false, "abc:6443": false, "https://api.example.com": false,
+		"api.example.com/path": false, "[fd00::5]": false, "fd00::5%eth0": false, "a b": false, "-api": false,
+	} {
+		c := s.OLVM.DeepCopy()
+		c.ObjectMeta = s.Meta("endpoint")
+		c.Spec.ControlPlaneEndpoint.Host = host
+		err := suite.client.Create(t.Context(), c, client.DryRunAll)
+
+		switch {
+		case want:
+			check.Error(t, err, "")
+		case err == nil || !strings.Contains(err.Error(), "host must be an IP address or a DNS name"):
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+}
 
 func TestManifestsOfOraclesCLIApplyUnchanged(t *testing.T) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "peer"}}

@@ -53,6 +53,9 @@ const (
 	UntrustedCertificateReason = "UntrustedCertificate"
 	// EngineUnreachableReason surfaces when the engine cannot be reached or answers with an error of its own.
 	EngineUnreachableReason = "EngineUnreachable"
+	// EngineChangedReason surfaces when serverURL leads to another engine, or olvmDatacenterName to another data center,
+	// than the one on which the machines are.
+	EngineChangedReason = "EngineChanged"
 	// DataCenterNotFoundReason surfaces when the engine has no data center of that name.
 	DataCenterNotFoundReason = "DataCenterNotFound"
 )
@@ -66,6 +69,8 @@ const (
 	EndpointConfiguredReason = "ControlPlaneEndpointConfigured"
 	// EndpointMissingReason surfaces when neither the OLVMCluster nor the Cluster names an endpoint.
 	EndpointMissingReason = "ControlPlaneEndpointMissing"
+	// EndpointsDifferReason surfaces when the Cluster and the OLVMCluster name different endpoints.
+	EndpointsDifferReason = "ControlPlaneEndpointsDiffer"
 	// ControlPlaneServicesInvalidReason surfaces when controlPlaneServices cannot make the endpoint.
 	ControlPlaneServicesInvalidReason = "ControlPlaneServicesInvalid"
 	// VirtualRouterIDInUseReason surfaces when another cluster of the engine has the virtual router ID that is asked

@@ -25,6 +25,10 @@ const AllowedNamespacesAnnotation = "infrastructure.cluster.x-k8s.io/olvm-allowe
 // and nodes that run have them.
 const RouterIDsAnnotation = "infrastructure.cluster.x-k8s.io/olvm-virtual-router-ids"
 
+// AcceptEngineAnnotation on an OLVMCluster or an OLVMInventory has the UUID of an engine that may replace the recorded
+// one, after a deliberate rebuild.
+const AcceptEngineAnnotation = "infrastructure.cluster.x-k8s.io/olvm-accept-engine"
+
 // GroupsRequestedAnnotation is on an OLVMCluster before the first run that may create affinity groups. While it is
 // there, a deletion looks for groups in the engine, whatever else was lost.
 const GroupsRequestedAnnotation = "infrastructure.cluster.x-k8s.io/olvm-groups-requested"
@@ -118,6 +122,7 @@ type Standby struct {
 }
 
 // APIEndpoint is host and port of an API server.
+// +kubebuilder:validation:XValidation:rule="!has(self.host) || size(self.host) == 0 || self.host.matches('^([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|[0-9a-fA-F]*:[0-9a-fA-F]*:[0-9a-fA-F:.]*)$')",message="host must be an IP address or a DNS name, without scheme, port, path or brackets; the port has a field of its own"
 type APIEndpoint struct {
 	// host is an IP address or a DNS name. Empty means: not set.
 	// +optional
@@ -232,6 +237,10 @@ type OLVMClusterInitializationStatus struct {
 
 // OLVMDatacenterStatus describes a data center and its engine.
 type OLVMDatacenterStatus struct {
+	// engineID identifies the installation of the engine on which the machines are. Another engine is refused.
+	// +optional
+	EngineID string `json:"engineID,omitempty"`
+
 	// dataCenterID is the engine's UUID of the data center.
 	// +optional
 	DataCenterID string `json:"dataCenterID,omitempty"`

@@ -182,6 +182,10 @@ type OLVMInventoryStatus struct {
 	// +optional
 	ServerURL string `json:"serverURL,omitempty"`
 
+	// engineID identifies the installation of the engine on which the VMs are. Another engine is refused.
+	// +optional
+	EngineID string `json:"engineID,omitempty"`
+
 	// total counts the VMs of the pool.
 	// +optional
 	Total int32 `json:"total"`

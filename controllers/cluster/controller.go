@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -35,6 +36,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -279,6 +281,8 @@ type clusterScope struct {
 	engineErr  error
 	dataCenter *engine.DataCenter
 	product    engine.Product
+	// engineKnown reports that the engine has the machines of the cluster, or that there are none yet.
+	engineKnown bool
 	// kubeconfig of the cluster, nil where nothing is known of it. Set by reconcileKubeconfig.
 	kubeconfig *seenKubeconfig
 	// servicesErr says what is wrong with the services of the control plane. Set by reconcileServices.
@@ -411,8 +415,8 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (
 	}
 
 	r.reconcileFailureDomains(ctx, scope)
-	if endpointReady(scope.olvmCluster) && scope.endpointServed() && scope.servicesErr == nil &&
-		scope.domainsErr == nil {
+	if endpointReady(scope.olvmCluster) && !endpointsDiffer(scope) && scope.endpointServed() &&
+		scope.servicesErr == nil && scope.domainsErr == nil {
 		scope.olvmCluster.Status.Initialization.Provisioned = ptr.To(true)
 	}
 
@@ -484,6 +488,29 @@ func reconcileEndpoint(scope *clusterScope) {
 	}
 }
 
+// endpointsDiffer reports whether the Cluster and the OLVMCluster name different endpoints. Nodes and kubeconfigs use
+// that of the Cluster, and the machines hold that of the OLVMCluster.
+func endpointsDiffer(scope *clusterScope) bool {
+	asked, own := scope.cluster.Spec.ControlPlaneEndpoint, scope.olvmCluster.Spec.ControlPlaneEndpoint
+	if asked.Host == "" || own.Host == "" {
+		return false
+	}
+
+	return !sameHost(asked.Host, own.Host) || asked.Port != 0 && own.Port != 0 && asked.Port != own.Port
+}
+
+// sameHost reports whether two texts are the same IP address or DNS name.
+func sameHost(a, b string) bool {
+	first, err := netip.ParseAddr(a)
+	second, secondErr := netip.ParseAddr(b)
+
+	if err == nil && secondErr == nil {
+		return first.Unmap() == second.Unmap()
+	}
+
+	return strings.EqualFold(strings.TrimSuffix(a, "."), strings.TrimSuffix(b, "."))
+}
+
 func endpointReady(c *infrav1.OLVMCluster) bool {
 	return c.Spec.ControlPlaneEndpoint.Host != "" && c.Spec.ControlPlaneEndpoint.Port != 0
 }
@@ -513,7 +540,55 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *clusterScope) {
 		}
 	}
 
+	if err == nil {
+		scope.engineErr = r.reconcileEngineID(ctx, scope)
+		return
+	}
+
 	scope.engineErr = err
+}
+
+// reconcileEngineID records which engine has the machines, and refuses another data center than the recorded one. A
+// cluster that has machines, and no record yet, gets one when one of its VMs is found.
+func (r *Reconciler) reconcileEngineID(ctx context.Context, scope *clusterScope) error {
+	recorded := ptr.Deref(scope.olvmCluster.Status.OLVMDatacenter, infrav1.OLVMDatacenterStatus{})
+
+	machines, err := r.machinesOf(ctx, scope)
+	if err != nil {
+		return err
+	}
+
+	var ids []engine.ID
+
+	for i := range machines {
+		if id, ok := strings.CutPrefix(machines[i].Spec.ProviderID, bootstrap.ProviderIDPrefix); ok {
+			ids = append(ids, engine.ID(id))
+		}
+	}
+
+	seen := scope.dataCenter.ID.String()
+	if recorded.EngineID != "" && len(ids) > 0 && seen != recorded.DataCenterID && recorded.DataCenterID != "" {
+		return blocker.New(infrav1.EngineChangedReason, "spec.olvmDatacenterName",
+			"%s is data center %s, but the machines of this cluster are in data center %s (%s); nothing is changed. "+
+				"Correct olvmDatacenterName", scope.dataCenter.Name, seen, recorded.DataCenterID, recorded.DataCenterName)
+	}
+
+	scope.engineKnown = recorded.EngineID != "" || len(ids) == 0
+
+	for _, id := range ids {
+		if scope.engineKnown {
+			break
+		}
+
+		vm, err := r.Engines.VM(ctx, scope.session, id, engineCheck)
+		if err != nil {
+			return err
+		}
+
+		scope.engineKnown = vm != nil
+	}
+
+	return nil
 }
 
 // reconcileDelete waits for the machines, which need the connection to the engine that only this object knows, and then

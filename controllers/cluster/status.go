@@ -245,6 +245,12 @@ func setEndpointCondition(scope *clusterScope) {
 		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.EndpointMissingReason
 		condition.Message = "spec.controlPlaneEndpoint.host: it is empty; set it to the virtual IP address or the " +
 			"load balancer of the API server"
+	case endpointsDiffer(scope):
+		asked, own := scope.cluster.Spec.ControlPlaneEndpoint, c.Spec.ControlPlaneEndpoint
+		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.EndpointsDifferReason
+		condition.Message = fmt.Sprintf("spec.controlPlaneEndpoint: it is %s:%d, but %s:%d in Cluster %s, so nodes would "+
+			"look for the API server elsewhere than the machines serve it; set spec.controlPlaneEndpoint of the "+
+			"Cluster to %s:%d", own.Host, own.Port, asked.Host, asked.Port, scope.cluster.Name, own.Host, own.Port)
 	case scope.servicesErr != nil:
 		condition.Status = metav1.ConditionFalse
 		condition.Reason, condition.Message = objectstatus.RenderReason(scope.servicesErr)
@@ -268,7 +274,13 @@ func setEngineCondition(scope *clusterScope) {
 		condition.Status = metav1.ConditionFalse
 		condition.Reason, condition.Message = blocker.EngineReason(scope.engineErr)
 	} else {
+		engineID := ""
+		if scope.engineKnown {
+			engineID = scope.product.InstanceID
+		}
+
 		c.Status.OLVMDatacenter = &infrav1.OLVMDatacenterStatus{
+			EngineID:       engineID,
 			DataCenterID:   scope.dataCenter.ID.String(),
 			DataCenterName: scope.dataCenter.Name,
 			ServerURL:      c.Spec.OLVMOvirtAPIServer.ServerURL,

@@ -315,5 +315,26 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) {
 	if s.pool, s.engineErr = inventory.Read(ctx, session, s.inventory.Spec); s.engineErr == nil {
 		s.session = session
 		s.inventory.Status.ServerURL = s.inventory.Spec.OLVMOvirtAPIServer.ServerURL
+		s.engineErr = recordEngine(ctx, s)
 	}
+}
+
+// recordEngine records which engine has the VMs of the pool. A pool that has VMs, and no record yet, gets one when one
+// of them is found.
+func recordEngine(ctx context.Context, s *scope) error {
+	known := s.inventory.Status.EngineID != "" || len(s.objects) == 0 ||
+		slices.ContainsFunc(s.objects, func(vm infrav1.OLVMInventoryVM) bool {
+			_, found := s.pool.VMs[engine.ID(vm.Spec.VMID)]
+			return found
+		})
+	if !known {
+		return nil
+	}
+
+	id, err := s.session.InstanceID(ctx)
+	if err == nil {
+		s.inventory.Status.EngineID = id
+	}
+
+	return err
 }

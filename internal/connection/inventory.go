@@ -18,7 +18,10 @@ func OfInventory(inventory *infrav1.OLVMInventory) *infrav1.OLVMCluster {
 		OLVMOvirtAPIServer: inventory.Spec.OLVMOvirtAPIServer,
 	}}
 	out.Namespace, out.Name = inventory.Namespace, "inventory/"+inventory.Name
-	out.UID, out.Generation = inventory.UID, inventory.Generation
+	out.UID, out.Generation, out.Annotations = inventory.UID, inventory.Generation, inventory.Annotations
+	if inventory.Status.EngineID != "" {
+		out.Status.OLVMDatacenter = &infrav1.OLVMDatacenterStatus{EngineID: inventory.Status.EngineID}
+	}
 
 	return out
 }

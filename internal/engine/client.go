@@ -129,6 +129,8 @@ type Client struct {
 
 	mu             sync.Mutex
 	token, refused string // refused is the last token that the engine did not accept
+	instanceID     string // of the engine that made the session of the token instanceIDOf
+	instanceIDOf   string
 
 	// loggingIn is held during a login and guards what follows.
 	loggingIn     lock

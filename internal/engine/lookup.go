@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -98,6 +99,7 @@ func (c *Client) Product(ctx context.Context) (Product, error) {
 	var reply struct {
 		XMLName xml.Name `xml:"api"`
 		Info    struct {
+			ID      string `xml:"instance_id"`
 			Name    string `xml:"name"`
 			Version struct {
 				Major int    `xml:"major"`
@@ -113,7 +115,54 @@ func (c *Client) Product(ctx context.Context) (Product, error) {
 
 	v := reply.Info.Version
 
-	return Product{Name: reply.Info.Name, Version: v.Full, Major: v.Major, Minor: v.Minor, Build: v.Build}, nil
+	return Product{
+		InstanceID: boundedID(reply.Info.ID), Name: reply.Info.Name,
+		Version: v.Full, Major: v.Major, Minor: v.Minor, Build: v.Build,
+	}, nil
+}
+
+// installationID matches IDs of installations: UUIDs and the like. What an engine says of itself is shown and stored.
+var installationID = regexp.MustCompile(`^[0-9A-Za-z._-]{1,64}$`)
+
+// boundedID returns the ID of an installation, or "" if it cannot be one.
+func boundedID(text string) string {
+	if !installationID.MatchString(text) {
+		return ""
+	}
+
+	return text
+}
+
+// InstanceID identifies this installation of the engine. It asks once in each session, because only a new
+// session can be with another engine.
+func (c *Client) InstanceID(ctx context.Context) (string, error) {
+	token, err := c.login(ctx)
+	if err != nil {
+		return "", err
+	}
+
+	c.mu.Lock()
+	known := c.instanceID
+	if c.instanceIDOf != token {
+		known = ""
+	}
+	c.mu.Unlock()
+
+	if known != "" {
+		return known, nil
+	}
+
+	product, err := c.Product(ctx)
+	if err != nil {
+		return "", err
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.instanceID, c.instanceIDOf = product.InstanceID, token
+
+	return product.InstanceID, nil
 }
 
 // Supports reports whether the engine is of that version or a later one, and which it is.

@@ -277,6 +277,8 @@ type MAC struct {
 
 // Product is what the engine says of itself.
 type Product struct {
+	// InstanceID identifies this installation of the engine; a UUID in all that are known.
+	InstanceID string
 	// Name of the product, such as "oVirt Engine".
 	Name string
 	// Version in full, such as "4.5.4-1.el8".

@@ -132,8 +132,45 @@ func (p *Pool) Guest(
 }
 
 // For returns the session and the connection to the engine of a cluster. The error is a *blocker.Error where the user
-// must act.
+// must act, such as for another engine than the one on which the machines of the cluster are.
 func (p *Pool) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, engine.Config, error) {
+	session, config, err := p.connect(ctx, cluster)
+	if err == nil {
+		err = checkSameEngine(ctx, session, cluster)
+	}
+
+	if err != nil {
+		return nil, engine.Config{}, err
+	}
+
+	return session, config, nil
+}
+
+// checkSameEngine returns a *blocker.Error if an engine is not the recorded one. VMs that only another engine has would
+// look as if they were gone.
+func checkSameEngine(ctx context.Context, session *engine.Client, cluster *infrav1.OLVMCluster) error {
+	recorded := cluster.Status.OLVMDatacenter
+	if recorded == nil || recorded.EngineID == "" {
+		return nil
+	}
+
+	seen, err := session.InstanceID(ctx)
+	if err != nil {
+		return err
+	}
+
+	if seen == recorded.EngineID || seen != "" && cluster.Annotations[infrav1.AcceptEngineAnnotation] == seen {
+		return nil
+	}
+
+	return blocker.New(infrav1.EngineChangedReason, "spec.olvmOvirtAPIServer.serverURL",
+		"%s is engine %s, but the VMs are on engine %s; nothing is changed. Correct serverURL. If the engine was "+
+			"installed again with the same VMs, set the annotation %s=%s", session.APIURL(), seen, recorded.EngineID,
+		infrav1.AcceptEngineAnnotation, seen)
+}
+
+// connect is For, whatever engine answers.
+func (p *Pool) connect(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, engine.Config, error) {
 	key, versions := client.ObjectKeyFromObject(cluster), p.versions(ctx, cluster)
 	p.mu.Lock()
 	known, ok := p.access[key]

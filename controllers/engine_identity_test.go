@@ -1,0 +1,100 @@
+package controllers
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// useEngine has the OLVMCluster and its credentials name an engine, as a wrong overlay does.
+func useEngine(s *site, sim *ovirtsim.Server) {
+	s.T.Helper()
+	change(s, &corev1.ConfigMap{ObjectMeta: s.Meta("ca")}, func(ca *corev1.ConfigMap) {
+		ca.Data = map[string]string{"ca.crt": string(sim.CA())}
+	})
+	change(s, &corev1.Secret{ObjectMeta: s.Meta("creds")}, func(secret *corev1.Secret) {
+		secret.Data["password"] = []byte(sim.Password())
+		secret.Data[infrav1.AllowedServerURLsKey] = []byte(sim.URL())
+	})
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.OLVMOvirtAPIServer.ServerURL = sim.URL() })
+}
+
+// TestAnotherEngineLosesNothing has a cluster whose serverURL leads to another engine, which accepts its credentials.
+func TestAnotherEngineLosesNothing(t *testing.T) {
+	s := newSite(t, nil)
+	other, err := ovirtsim.New(ovirtsim.Options{})
+	check.Error(t, err, "")
+	t.Cleanup(other.Close)
+
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	s.Eventually("the engine is recorded", func() error {
+		if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil {
+			return err
+		}
+
+		if s.OLVM.Status.OLVMDatacenter == nil || s.OLVM.Status.OLVMDatacenter.EngineID == "" {
+			return fmt.Errorf("status.olvmDatacenter is %v", s.OLVM.Status.OLVMDatacenter)
+		}
+
+		return nil
+	})
+
+	recorded := s.OLVM.Status.OLVMDatacenter.EngineID
+	useEngine(s, other)
+
+	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineChangedReason)
+	check.Contains(t, "message", message, recorded)
+	check.Contains(t, "message", message, infrav1.AcceptEngineAnnotation+"=")
+	check.Contains(t, "message", message, "spec.olvmOvirtAPIServer.serverURL")
+
+	// A machine that is deleted now waits, and one that is asked for is not made.
+	second := s.Machine("two", nil)
+	s.Expect(second, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
+	s.Delete(m)
+	s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.UnableToDecommissionReason)
+	check.Length(t, "VMs of the first engine", s.Sim.VMs(), 1)
+	check.Length(t, "VMs of the other engine", other.VMs(), 0)
+
+	useEngine(s, s.Sim)
+	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
+	s.ExpectProvisioned(second)
+	s.ExpectGone(m)
+	check.Length(t, "VMs of the first engine", s.Sim.VMs(), 1)
+	check.Length(t, "VMs of the other engine", other.VMs(), 0)
+}
+
+// TestARebuiltEngineIsAccepted has an administrator say that another engine is meant.
+func TestARebuiltEngineIsAccepted(t *testing.T) {
+	s := newSite(t, nil)
+	other, err := ovirtsim.New(ovirtsim.Options{})
+	check.Error(t, err, "")
+	t.Cleanup(other.Close)
+
+	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
+	useEngine(s, other)
+	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineChangedReason)
+	_, id, found := strings.Cut(message, infrav1.AcceptEngineAnnotation+"=")
+	check.Equal(t, "the message has the annotation", found, true)
+
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
+		c.Annotations = map[string]string{infrav1.AcceptEngineAnnotation: id}
+	})
+	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
+	check.Equal(t, "the engine that is recorded", s.OLVM.Status.OLVMDatacenter.EngineID, id)
+	s.ExpectProvisioned(s.Machine("one", nil))
+	check.Length(t, "VMs of the other engine", other.VMs(), 1)
+
+	// Deletions that follow are about the other engine.
+	useEngine(s, s.Sim)
+	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineChangedReason)
+	useEngine(s, other)
+	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
+}
