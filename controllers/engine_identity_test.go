@@ -59,7 +59,7 @@ func TestAnotherEngineLosesNothing(t *testing.T) {
 	second := s.Machine("two", nil)
 	s.Expect(second, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
 	s.Delete(m)
-	s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.UnableToDecommissionReason)
+	s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.WaitingForEngineReason)
 	check.Length(t, "VMs of the first engine", s.Sim.VMs(), 1)
 	check.Length(t, "VMs of the other engine", other.VMs(), 0)
 

@@ -160,11 +160,13 @@ func runSuite(m *testing.M) (int, error) {
 		return 0, err
 	}
 
+	addresses := &addressing.Allocator{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), CacheHasAll: true}
 	err = (&cluster.Reconciler{
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
 		Engines:   engines,
 		Runs:      runs,
+		Addresses: addresses,
 		Recorder:  mgr.GetEventRecorder("test"),
 		Delivery:  userData,
 	}).SetupWithManager(ctx, mgr, suite.passes.options(1))
@@ -176,7 +178,6 @@ func runSuite(m *testing.M) (int, error) {
 		return 0, err
 	}
 
-	addresses := &addressing.Allocator{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), CacheHasAll: true}
 	err = (&inventory.Reconciler{
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),

@@ -71,6 +71,8 @@ const (
 	EndpointMissingReason = "ControlPlaneEndpointMissing"
 	// EndpointsDifferReason surfaces when the Cluster and the OLVMCluster name different endpoints.
 	EndpointsDifferReason = "ControlPlaneEndpointsDiffer"
+	// EndpointInUseReason surfaces when a virtual address of the cluster is that of another cluster or machine.
+	EndpointInUseReason = "ControlPlaneEndpointInUse"
 	// ControlPlaneServicesInvalidReason surfaces when controlPlaneServices cannot make the endpoint.
 	ControlPlaneServicesInvalidReason = "ControlPlaneServicesInvalid"
 	// VirtualRouterIDInUseReason surfaces when another cluster of the engine has the virtual router ID that is asked

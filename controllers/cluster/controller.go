@@ -2,10 +2,10 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -35,6 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
@@ -87,7 +88,9 @@ type Reconciler struct {
 	APIReader client.Reader
 	Engines   *enginepool.Pool
 	// Runs are shared by all controllers.
-	Runs             *workspace.RunQueue
+	Runs *workspace.RunQueue
+	// Addresses are shared by all that give addresses.
+	Addresses        *addressing.Allocator
 	Recorder         events.EventRecorder
 	WatchFilterValue string
 	// Delivery tells the VMs of support services what they are to do; nil where the manager serves nothing to VMs.
@@ -105,8 +108,9 @@ type Reconciler struct {
 func (r *Reconciler) SetupWithManager(
 	ctx context.Context, mgr ctrl.Manager, options controller.Options,
 ) error {
-	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Runs == nil || r.Recorder == nil {
-		return errors.New("fields Client, APIReader, Engines, Runs and Recorder must be set")
+	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Runs == nil || r.Recorder == nil ||
+		r.Addresses == nil {
+		return errors.New("fields Client, APIReader, Engines, Runs, Recorder and Addresses must be set")
 	}
 
 	if err := indexNamed(ctx, mgr); err != nil {
@@ -285,6 +289,9 @@ type clusterScope struct {
 	engineKnown bool
 	// kubeconfig of the cluster, nil where nothing is known of it. Set by reconcileKubeconfig.
 	kubeconfig *seenKubeconfig
+	// endpointErr says that the Cluster names another endpoint, or which other object has a virtual address of the
+	// cluster. Set by reconcileEndpoint and reconcileVirtualAddresses.
+	endpointErr error
 	// servicesErr says what is wrong with the services of the control plane. Set by reconcileServices.
 	servicesErr error
 	// domains that can be used, what is wrong with others, or why neither is known. Set by reconcileFailureDomains.
@@ -356,7 +363,7 @@ func (r *Reconciler) reconcileOwned(ctx context.Context, scope *clusterScope) (_
 		return ctrl.Result{}, err
 	}
 
-	leave, ok := r.limiter.Enter(ctx, olvmCluster.Namespace, connection.EngineKey(olvmCluster))
+	leave, ok := r.limiter.Enter(ctx, olvmCluster.Namespace, connection.EngineOf(olvmCluster).Key())
 	if !ok {
 		return ctrl.Result{RequeueAfter: wait.Jitter(engineRetry, jitter)}, nil
 	}
@@ -415,8 +422,12 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (
 	}
 
 	r.reconcileFailureDomains(ctx, scope)
-	if endpointReady(scope.olvmCluster) && !endpointsDiffer(scope) && scope.endpointServed() &&
-		scope.servicesErr == nil && scope.domainsErr == nil {
+	if err := r.reconcileVirtualAddresses(ctx, scope); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	if endpointReady(scope.olvmCluster) && scope.endpointErr == nil &&
+		scope.endpointServed() && scope.servicesErr == nil && scope.domainsErr == nil {
 		scope.olvmCluster.Status.Initialization.Provisioned = ptr.To(true)
 	}
 
@@ -457,7 +468,7 @@ func nextLook(scope *clusterScope) time.Duration {
 		after = wait.Jitter(hostCheck, jitter)
 	}
 
-	if scope.servicesErr != nil || scope.domainsErr != nil || scope.groupsErr != nil {
+	if scope.servicesErr != nil || scope.domainsErr != nil || scope.groupsErr != nil || scope.endpointErr != nil {
 		after = engineRetry
 	}
 
@@ -486,29 +497,29 @@ func reconcileEndpoint(scope *clusterScope) {
 	if endpoint.Host != "" && endpoint.Port == 0 {
 		endpoint.Port = desired.DefaultEndpointPort
 	}
+
+	scope.endpointErr = desired.CheckEndpoints(scope.cluster.Name, scope.cluster.Spec.ControlPlaneEndpoint, *endpoint)
 }
 
-// endpointsDiffer reports whether the Cluster and the OLVMCluster name different endpoints. Nodes and kubeconfigs use
-// that of the Cluster, and the machines hold that of the OLVMCluster.
-func endpointsDiffer(scope *clusterScope) bool {
-	asked, own := scope.cluster.Spec.ControlPlaneEndpoint, scope.olvmCluster.Spec.ControlPlaneEndpoint
-	if asked.Host == "" || own.Host == "" {
-		return false
+// reconcileVirtualAddresses checks that no other object has a virtual address of the cluster: before it has machines,
+// after each change, and until the address is free.
+func (r *Reconciler) reconcileVirtualAddresses(ctx context.Context, scope *clusterScope) error {
+	c := scope.olvmCluster
+	known := conditions.Get(c, infrav1.EndpointConfiguredCondition)
+
+	if scope.endpointErr != nil || ptr.Deref(c.Status.Initialization.Provisioned, false) && known != nil &&
+		known.ObservedGeneration == c.Generation && known.Reason != infrav1.EndpointInUseReason {
+		return nil
 	}
 
-	return !sameHost(asked.Host, own.Host) || asked.Port != 0 && own.Port != 0 && asked.Port != own.Port
-}
-
-// sameHost reports whether two texts are the same IP address or DNS name.
-func sameHost(a, b string) bool {
-	first, err := netip.ParseAddr(a)
-	second, secondErr := netip.ParseAddr(b)
-
-	if err == nil && secondErr == nil {
-		return first.Unmap() == second.Unmap()
+	where := connection.EngineOf(c)
+	where.Installation = cmp.Or(scope.product.InstanceID, where.Installation)
+	taken, err := r.Addresses.CheckVirtualAddresses(ctx, c, where)
+	if taken != nil {
+		scope.endpointErr = taken.Error()
 	}
 
-	return strings.EqualFold(strings.TrimSuffix(a, "."), strings.TrimSuffix(b, "."))
+	return err
 }
 
 func endpointReady(c *infrav1.OLVMCluster) bool {

@@ -1,15 +1,12 @@
 package cluster
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -35,41 +32,6 @@ func TestNextTry(t *testing.T) {
 
 		if tries > most {
 			t.Errorf("%d tries in %s", tries, away)
-		}
-	}
-}
-
-// TestTwoEndpoints compares the endpoints of a Cluster and its OLVMCluster.
-func TestTwoEndpoints(t *testing.T) {
-	at := func(host string, port int32) clusterv1.APIEndpoint {
-		return clusterv1.APIEndpoint{Host: host, Port: port}
-	}
-	for name, test := range map[string]struct {
-		asked, own clusterv1.APIEndpoint
-		differ     bool
-	}{
-		"the Cluster has none":         {at("", 0), at("10.0.0.5", 6443), false},
-		"the same":                     {at("10.0.0.5", 6443), at("10.0.0.5", 6443), false},
-		"another address":              {at("10.0.0.8", 6443), at("10.0.0.5", 6443), true},
-		"another port":                 {at("10.0.0.5", 7443), at("10.0.0.5", 6443), true},
-		"an address in another form":   {at("FD00:0::5", 6443), at("fd00::5", 6443), false},
-		"a name in other capitals":     {at("API.example.com.", 6443), at("api.example.com", 6443), false},
-		"a name instead of an address": {at("api.example.com", 6443), at("10.0.0.5", 6443), true},
-	} {
-		scope := &clusterScope{cluster: &clusterv1.Cluster{}, olvmCluster: &infrav1.OLVMCluster{}}
-		scope.cluster.Name = "demo"
-		scope.cluster.Spec.ControlPlaneEndpoint = test.asked
-		scope.olvmCluster.Spec.ControlPlaneEndpoint = infrav1.APIEndpoint(test.own)
-		setEndpointCondition(scope)
-
-		condition := conditions.Get(scope.olvmCluster, infrav1.EndpointConfiguredCondition)
-		if test.differ != (condition.Reason == infrav1.EndpointsDifferReason) {
-			t.Errorf("%s: %s: %s", name, condition.Reason, condition.Message)
-		}
-
-		if test.differ && (!strings.Contains(condition.Message, test.asked.Host) ||
-			!strings.Contains(condition.Message, test.own.Host)) {
-			t.Errorf("%s: %s", name, condition.Message)
 		}
 	}
 }

@@ -149,7 +149,7 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *clusterScope) erro
 			Digest:  digest,
 			Drifted: scope.drifted,
 		},
-		Engine: connection.EngineKey(scope.olvmCluster),
+		Engine: connection.EngineOf(scope.olvmCluster).Key(),
 		// That groups may exist must be known before anything can create one.
 		Annotations: map[string]string{infrav1.GroupsRequestedAnnotation: "true"},
 		Subject:     func() workspace.Subject { return subjectOf(scope) },
@@ -185,7 +185,7 @@ func (r *Reconciler) reconcileDestroy(
 
 	err = scope.workspace.Destroy(ctx, workspace.Request{
 		Facts:   workspace.Facts{Ready: ready, MayExist: requested},
-		Engine:  connection.EngineKey(scope.olvmCluster),
+		Engine:  connection.EngineOf(scope.olvmCluster).Key(),
 		Subject: func() workspace.Subject { return subjectOf(scope) },
 	})
 	if err != nil {

@@ -102,8 +102,7 @@ func (r *Reconciler) othersRouterIDs(
 
 	for i := range all.Items {
 		other := &all.Items[i]
-		if other.UID == c.UID || connection.EngineKey(other) != connection.EngineKey(c) ||
-			!connection.Connected(other) && other.Namespace != c.Namespace {
+		if other.UID == c.UID || !connection.EngineOf(c).Has(other, c.Namespace) {
 			continue
 		}
 

@@ -240,17 +240,19 @@ func setEndpointCondition(scope *clusterScope) {
 		Reason: infrav1.EndpointConfiguredReason,
 	}
 
+	if known := conditions.Get(c, condition.Type); scope.engineErr != nil && known != nil &&
+		known.Reason == infrav1.EndpointInUseReason {
+		return // nothing was looked for in this pass
+	}
+
 	switch {
 	case !endpointReady(c):
 		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.EndpointMissingReason
 		condition.Message = "spec.controlPlaneEndpoint.host: it is empty; set it to the virtual IP address or the " +
 			"load balancer of the API server"
-	case endpointsDiffer(scope):
-		asked, own := scope.cluster.Spec.ControlPlaneEndpoint, c.Spec.ControlPlaneEndpoint
-		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.EndpointsDifferReason
-		condition.Message = fmt.Sprintf("spec.controlPlaneEndpoint: it is %s:%d, but %s:%d in Cluster %s, so nodes would "+
-			"look for the API server elsewhere than the machines serve it; set spec.controlPlaneEndpoint of the "+
-			"Cluster to %s:%d", own.Host, own.Port, asked.Host, asked.Port, scope.cluster.Name, own.Host, own.Port)
+	case scope.endpointErr != nil:
+		condition.Status = metav1.ConditionFalse
+		condition.Reason, condition.Message = objectstatus.RenderReason(scope.endpointErr)
 	case scope.servicesErr != nil:
 		condition.Status = metav1.ConditionFalse
 		condition.Reason, condition.Message = objectstatus.RenderReason(scope.servicesErr)

@@ -60,7 +60,7 @@ func (r *Reconciler) groupsOf(ctx context.Context, s *scope) ([]inventory.Group,
 
 // sameEngine reports whether a cluster is on the engine of the inventory.
 func (s *scope) sameEngine(c *infrav1.OLVMCluster) bool {
-	return connection.EngineKey(c) == connection.EngineKey(connection.OfInventory(s.inventory))
+	return connection.EngineOf(c).Is(connection.EngineOfInventory(s.inventory))
 }
 
 // olvmClusters are those of the namespace whose Clusters are not paused, by the names of these.

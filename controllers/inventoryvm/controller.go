@@ -397,12 +397,18 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, s *scope) error {
 // reconcileConflict lets an object go whose addresses another has taken in the same moment: it is made again with
 // others. Nothing was made for it yet.
 func (r *Reconciler) reconcileConflict(ctx context.Context, s *scope) (bool, error) {
-	conflict := ""
-	err := r.Addresses.Beside(ctx, client.ObjectKeyFromObject(s.vm), connection.EngineKey(s.as()),
-		func(held addressing.Held) error {
-			conflict = s.allocation.Conflict(held)
-			return nil
-		})
+	conflict, where := "", connection.EngineOf(s.as())
+	if where.Installation == "" { // the inventory has not recorded it yet
+		var err error
+		if where.Installation, err = s.session.InstanceID(ctx); err != nil {
+			return false, err
+		}
+	}
+
+	err := r.Addresses.Beside(ctx, client.ObjectKeyFromObject(s.vm), where, func(held addressing.Held) error {
+		conflict = s.allocation.Conflict(held)
+		return nil
+	})
 	if err != nil || conflict == "" {
 		return false, err
 	}
@@ -425,7 +431,7 @@ func (r *Reconciler) reconcileRun(ctx context.Context, s *scope) error {
 		Subject:     func() workspace.Subject { return r.subject(s) },
 	}
 	if s.inventory != nil {
-		request.Engine = connection.EngineKey(s.as())
+		request.Engine = connection.EngineOf(s.as()).Key()
 	}
 
 	return s.workspace.Apply(ctx, request)
@@ -578,7 +584,7 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, s *scope) (ctrl.Resul
 		Subject: func() workspace.Subject { return r.subject(s) },
 	}
 	if s.inventory != nil {
-		request.Engine = connection.EngineKey(s.as())
+		request.Engine = connection.EngineOf(s.as()).Key()
 	}
 
 	if err := s.workspace.Destroy(ctx, request); err != nil {

@@ -240,7 +240,7 @@ func (r *Reconciler) enter(ctx context.Context, scope *machineScope) (leave func
 		tenant += "/begun" // no namespace has that name
 	}
 
-	return r.limiter.Enter(ctx, tenant, connection.EngineKey(scope.olvmCluster))
+	return r.limiter.Enter(ctx, tenant, connection.EngineOf(scope.olvmCluster).Key())
 }
 
 // begun reports whether the VM of the machine is being made: a run has begun, or the VM exists and is not up yet.

@@ -138,7 +138,7 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, scope *machineScope) 
 		Subject: func() workspace.Subject { return r.subject(scope) },
 	}
 	if scope.olvmCluster != nil {
-		request.Engine = connection.EngineKey(scope.olvmCluster)
+		request.Engine = connection.EngineOf(scope.olvmCluster).Key()
 	}
 
 	if err := scope.workspace.Destroy(ctx, request); err != nil {

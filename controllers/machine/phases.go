@@ -608,7 +608,7 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *machineScope) (tim
 			MayExist: scope.olvmMachine.Spec.ProviderID != "",
 			Lost:     scope.vm.missing,
 		},
-		Engine: connection.EngineKey(scope.olvmCluster),
+		Engine: connection.EngineOf(scope.olvmCluster).Key(),
 		// That a VM may exist must be known before anything can create it.
 		Annotations: map[string]string{infrav1.CreateRequestedAnnotation: scope.machine.Name},
 		Subject:     func() workspace.Subject { return r.subject(scope) },

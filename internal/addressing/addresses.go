@@ -72,31 +72,31 @@ func (h Held) Add(network string, address netip.Addr, holder string) {
 	h[network][address] = holder
 }
 
-// VirtualAddress is an address of a cluster that moves between machines, and what it is.
-type VirtualAddress struct {
-	Address netip.Addr
-	What    string
-}
+// endpointAddress is how messages speak of the address of a control plane endpoint.
+const endpointAddress = "the control plane endpoint"
 
 // VirtualAddresses of a cluster: the control plane endpoint and that of ingress, as far as they are addresses.
 func VirtualAddresses(spec infrav1.OLVMClusterSpec) []VirtualAddress {
 	var out []VirtualAddress
-	add := func(text, what string) {
+	add := func(text, what, field string) {
 		for _, address := range ipam.ParseAll([]string{text}) {
-			out = append(out, VirtualAddress{address, what})
+			out = append(out, VirtualAddress{address, what, "spec." + field})
 		}
 	}
-	add(spec.ControlPlaneEndpoint.Host, "the control plane endpoint")
-	if spec.ControlPlaneServices != nil {
-		add(spec.ControlPlaneServices.AdditionalVirtualIP, "the additional address of the control plane endpoint")
-		add(spec.ControlPlaneServices.IngressVirtualIP, "the ingress address")
-		add(spec.ControlPlaneServices.AdditionalIngressVirtualIP, "the additional ingress address")
+	add(spec.ControlPlaneEndpoint.Host, endpointAddress, "controlPlaneEndpoint.host")
+	if services := spec.ControlPlaneServices; services != nil {
+		add(services.AdditionalVirtualIP, "the additional address of the control plane endpoint",
+			"controlPlaneServices.additionalVirtualIP")
+		add(services.IngressVirtualIP, "the ingress address", "controlPlaneServices.ingressVirtualIP")
+		add(services.AdditionalIngressVirtualIP, "the additional ingress address",
+			"controlPlaneServices.additionalIngressVirtualIP")
 	}
 
 	if spec.SupportServices != nil {
-		for _, balancer := range spec.SupportServices.LoadBalancers {
+		for i, balancer := range spec.SupportServices.LoadBalancers {
 			if balancer.VirtualIP != spec.ControlPlaneEndpoint.Host {
-				add(balancer.VirtualIP, "the address of load balancer "+balancer.Name)
+				add(balancer.VirtualIP, "the address of load balancer "+balancer.Name,
+					fmt.Sprintf("supportServices.loadBalancers[%d].virtualIP", i))
 			}
 		}
 	}
@@ -145,6 +145,29 @@ func (h Held) AddMachine(spec infrav1.OLVMMachineSpec, recorded Addresses, holde
 		left -= len(list)
 		for _, address := range list {
 			h.Add(networks[name], address, holder) // on all networks where the interface is none any more
+		}
+	}
+}
+
+// AddRunning adds the recorded addresses of a machine with their networks, and those that its VM is known to have.
+func (h Held) AddRunning(m *infrav1.OLVMMachine, holder string) {
+	recorded, err := Recorded(m)
+	if err != nil {
+		recorded = nil // its own condition says so; one bad record must not stop all others
+	}
+
+	h.AddMachine(m.Spec, recorded, holder)
+
+	if !MayHaveVM(m) {
+		return
+	}
+
+	known := slices.Concat(slices.Collect(maps.Values(recorded))...)
+	_, ips := NamesAndAddresses(m)
+
+	for _, ip := range ips { // whatever became of its record
+		if address, ok := netip.AddrFromSlice(ip); ok && !slices.Contains(known, address.Unmap()) {
+			h.Add("", address.Unmap(), holder)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
@@ -45,6 +46,8 @@ type Allocator struct {
 	// recorded are machines as they are written after their allocation, until the cache has them; nil before the first
 	// look.
 	recorded map[client.ObjectKey]*infrav1.OLVMMachine
+	// admitted are the OLVMClusters whose virtual addresses this process found free.
+	admitted map[types.UID]bool
 }
 
 // Allocate returns the static addresses of the machine's network interfaces, and writes down those that are new: in
@@ -75,7 +78,7 @@ func (a *Allocator) Allocate(
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	self, where := seeker{Namespace: machine.Namespace, Machine: machine.Name}, connection.EngineKey(cluster)
+	self, where := seeker{Namespace: machine.Namespace, Machine: machine.Name}, connection.EngineOf(cluster)
 	held, err := a.held(ctx, self, where)
 	if err != nil {
 		return nil, err
@@ -242,7 +245,7 @@ type seeker struct{ Namespace, Machine, InventoryVM string }
 
 // Beside calls do with who has which address on an engine, beside an OLVMInventoryVM of that namespace and name. No
 // address is given to others before it has ended, so that it can write down what it takes.
-func (a *Allocator) Beside(ctx context.Context, vm client.ObjectKey, where string, do func(Held) error) error {
+func (a *Allocator) Beside(ctx context.Context, vm client.ObjectKey, where connection.EngineID, do func(Held) error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
@@ -257,7 +260,7 @@ func (a *Allocator) Beside(ctx context.Context, vm client.ObjectKey, where strin
 // held finds the addresses that other machines and the VMs of pools have on an engine, and its control plane endpoints.
 // Objects of other namespaces hold something where the engine let their OLVMCluster or OLVMInventory in: anybody could
 // write down everybody's addresses otherwise.
-func (a *Allocator) held(ctx context.Context, self seeker, where string) (Held, error) {
+func (a *Allocator) held(ctx context.Context, self seeker, where connection.EngineID) (Held, error) {
 	var clusters infrav1.OLVMClusterList
 	if err := a.lists().List(ctx, &clusters); err != nil {
 		return nil, fmt.Errorf("failed to list OLVMClusters: %w", err)
@@ -273,30 +276,28 @@ func (a *Allocator) held(ctx context.Context, self seeker, where string) (Held, 
 
 	for i := range clusters.Items {
 		c := &clusters.Items[i]
-		key := client.ObjectKey{Namespace: c.Namespace, Name: c.Labels[clusterv1.ClusterNameLabel]}
-		known[key] = true
-		if connection.EngineKey(c) == where && (connection.Connected(c) || c.Namespace == self.Namespace) {
-			holding[key] = true
+		known[clusterOf(c)] = true
+		if where.Has(c, self.Namespace) {
+			holding[clusterOf(c)] = true
 			out.AddEndpoint(c, self.Namespace)
 		}
 	}
 
 	for i := range machines {
 		m := &machines[i]
-		cluster := client.ObjectKey{Namespace: m.Namespace, Name: m.Labels[clusterv1.ClusterNameLabel]}
-		orphaned := !known[cluster] && m.Namespace == self.Namespace // its engine is not known, and may be this one
-		if !holding[cluster] && !orphaned || m.Namespace == self.Namespace && m.Name == self.Machine {
+		orphaned := !known[clusterOf(m)] && m.Namespace == self.Namespace // its engine is not known, and may be this one
+		if !holding[clusterOf(m)] && !orphaned || m.Namespace == self.Namespace && m.Name == self.Machine {
 			continue
 		}
 
-		a.hold(out, m, Holder(m, self.Namespace))
+		out.AddRunning(m, Holder(m, self.Namespace))
 	}
 
 	return out, a.holdProvisioned(ctx, out, self, where)
 }
 
 // holdProvisioned adds the addresses of VMs that were made for pools.
-func (a *Allocator) holdProvisioned(ctx context.Context, out Held, self seeker, where string) error {
+func (a *Allocator) holdProvisioned(ctx context.Context, out Held, self seeker, where connection.EngineID) error {
 	var pools infrav1.OLVMInventoryList
 	if err := a.lists().List(ctx, &pools); err != nil {
 		return fmt.Errorf("failed to list OLVMInventories: %w", err)
@@ -306,8 +307,7 @@ func (a *Allocator) holdProvisioned(ctx context.Context, out Held, self seeker, 
 
 	for i := range pools.Items {
 		pool := &pools.Items[i]
-		connected := connection.InventoryConnected(pool) || pool.Namespace == self.Namespace
-		if connected && connection.EngineKey(connection.OfInventory(pool)) == where {
+		if where.HasInventory(pool, self.Namespace) {
 			holding[client.ObjectKeyFromObject(pool)] = true
 		}
 	}
@@ -331,25 +331,6 @@ func (a *Allocator) holdProvisioned(ctx context.Context, out Held, self seeker, 
 	}
 
 	return nil
-}
-
-// hold adds the addresses of a machine.
-func (a *Allocator) hold(out Held, m *infrav1.OLVMMachine, holder string) {
-	if MayHaveVM(m) { // whatever became of its record
-		_, ips := NamesAndAddresses(m)
-		for _, ip := range ips {
-			if address, ok := netip.AddrFromSlice(ip); ok {
-				out.Add("", address.Unmap(), holder)
-			}
-		}
-	}
-
-	recorded, err := Recorded(m)
-	if err != nil {
-		return // its own condition says so; one bad record must not stop all others
-	}
-
-	out.AddMachine(m.Spec, recorded, holder)
 }
 
 // claimName is the name of the IPAddressClaim of a network interface for one of its pools.

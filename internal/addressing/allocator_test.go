@@ -335,7 +335,7 @@ func (b *addressBook) holders(engine string) map[string]string {
 	out := map[string]string{}
 
 	for name, m := range b.live {
-		if connection.EngineKey(b.clusterOf(m)) != engine {
+		if connection.EngineOf(b.clusterOf(m)).Host != engine {
 			continue
 		}
 
@@ -487,7 +487,7 @@ func TestNoAddressIsEverGivenTwice(t *testing.T) {
 
 					for name, m := range b.live {
 						if m.Annotations[infrav1.AddressesAnnotation] == "" && len(m.Spec.AdditionalNetworks) == 0 &&
-							connection.EngineKey(b.clusterOf(m)) == engine && v4 < size {
+							connection.EngineOf(b.clusterOf(m)).Host == engine && v4 < size {
 							if _, err := b.allocate(m); err != nil {
 								t.Fatalf("%s gets none although %d of %d are held: %v", name, v4, size, err)
 							}

@@ -16,13 +16,13 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-const (
-	engineOne = "one.example.com"
-	urlOne    = "https://one.example.com"
-)
+const urlOne = "https://one.example.com"
+
+var engineOne = connection.EngineID{Host: "one.example.com"}
 
 // beside is who holds which address, for a VM of a pool.
 func (b *addressBook) beside(vm string) map[string]string {

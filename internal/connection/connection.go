@@ -294,20 +294,3 @@ func RenderEngine(client *engine.Client, config engine.Config) render.Engine {
 		Password: config.Password,
 	}
 }
-
-// EngineKey identifies the engine of a cluster by its host and port, however its URL is written: two clusters on one
-// engine must not get the same address.
-func EngineKey(cluster *infrav1.OLVMCluster) string {
-	base, err := engine.BaseURL(cluster.Spec.OLVMOvirtAPIServer.ServerURL)
-	if err != nil {
-		return cluster.Spec.OLVMOvirtAPIServer.ServerURL
-	}
-
-	return strings.ToLower(strings.TrimSuffix(base.Host, ":443"))
-}
-
-// Connected reports whether the manager has ever used the engine of a cluster, the one that it names now, with its
-// credentials.
-func Connected(c *infrav1.OLVMCluster) bool {
-	return c.Status.OLVMDatacenter != nil && c.Status.OLVMDatacenter.ServerURL == c.Spec.OLVMOvirtAPIServer.ServerURL
-}

@@ -556,39 +556,51 @@ func TestOneEngineHasOneKey(t *testing.T) {
 	for name, test := range tests {
 		w := worldOfOwn("")
 		w.server().ServerURL = test.url
-		check.Equal(t, name, connection.EngineKey(w.cluster), test.want)
+		check.Equal(t, name, connection.EngineOf(w.cluster).Host, test.want)
 	}
 }
 
-func TestWhetherAnEngineWasEverUsed(t *testing.T) {
+// TestAnEngineHasWhatItLetIn has objects that name an engine, or that it let in, for their own namespace and others.
+func TestAnEngineHasWhatItLetIn(t *testing.T) {
+	const id, others = "5ea7cafe-0000-4000-8000-000000000001", "5ea7cafe-0000-4000-8000-000000000002"
 	used := &infrav1.OLVMDatacenterStatus{ServerURL: server}
+	alias := &infrav1.OLVMDatacenterStatus{ServerURL: "https://alias.example.com", EngineID: id}
 
 	tests := map[string]struct {
-		status *infrav1.OLVMDatacenterStatus
-		url    string
-		want   bool
+		status         *infrav1.OLVMDatacenterStatus
+		url            string
+		inside, beyond bool
 	}{
-		"never":                 {nil, server, false},
-		"the one that is named": {used, server, true},
-		"another one":           {used, "https://new.example.com", false},
-		"the status names none": {&infrav1.OLVMDatacenterStatus{}, server, false},
+		"never used":                  {nil, server, true, false},
+		"used":                        {used, server, true, true},
+		"used, with its port written": {used, "https://engine.example.com:443/ovirt-engine", true, true},
+		"moves away from it":          {used, "https://new.example.com", true, true},
+		"another one":                 {nil, "https://new.example.com", false, false},
+		"the status names none":       {&infrav1.OLVMDatacenterStatus{}, server, true, false},
+		"used by another name":        {alias, alias.ServerURL, true, true},
+		"a URL that is written and not used": {
+			&infrav1.OLVMDatacenterStatus{ServerURL: "https://evil.example.com", EngineID: others}, server, true, false,
+		},
 	}
 	for name, test := range tests {
 		w := worldOfOwn("")
 		w.server().ServerURL, w.cluster.Status.OLVMDatacenter = test.url, test.status
-		check.Equal(t, "cluster: "+name, connection.Connected(w.cluster), test.want)
-
-		inventory := &infrav1.OLVMInventory{}
+		inventory := &infrav1.OLVMInventory{ObjectMeta: metav1.ObjectMeta{Namespace: w.cluster.Namespace}}
 		inventory.Spec.OLVMOvirtAPIServer = *w.server()
 		if test.status != nil {
-			inventory.Status.ServerURL = test.status.ServerURL
+			inventory.Status.ServerURL, inventory.Status.EngineID = test.status.ServerURL, test.status.EngineID
 		}
 
-		check.Equal(t, "inventory: "+name, connection.InventoryConnected(inventory), test.want)
+		where := connection.EngineOf(w.cluster)
+		where.Host, where.Installation = "engine.example.com", id
+
+		check.Equal(t, "cluster, own namespace: "+name, where.Has(w.cluster, w.cluster.Namespace), test.inside)
+		check.Equal(t, "cluster, another namespace: "+name, where.Has(w.cluster, "another"), test.beyond)
+		check.Equal(t, "inventory, own namespace: "+name, where.HasInventory(inventory, w.cluster.Namespace), test.inside)
+		check.Equal(t, "inventory, another namespace: "+name, where.HasInventory(inventory, "another"), test.beyond)
 	}
 
-	check.Equal(t, "an inventory of which nothing is known",
-		connection.InventoryConnected(&infrav1.OLVMInventory{}), false)
+	check.Equal(t, "engines of which nothing is known", connection.EngineID{}.Is(connection.EngineID{}), false)
 }
 
 func TestAnInventoryIsConnectedAsAClusterIs(t *testing.T) {

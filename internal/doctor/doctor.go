@@ -75,7 +75,7 @@ func Examine(
 	defer e.sessions.Close(context.WithoutCancel(ctx))
 
 	for _, use := range manifests.Uses(machines, credentials, e.sessions) {
-		say("asking " + connection.EngineKey(use.Cluster))
+		say("asking " + connection.EngineOf(use.Cluster).Host)
 
 		if !e.engine(ctx, use) {
 			return e.findings, ctx.Err() // it knows nothing
@@ -120,12 +120,12 @@ func (e *examination) engine(ctx context.Context, use preview.Use) bool {
 
 	if !supported {
 		e.add(check, Warning, "use an engine of version 4.4 or later",
-			"%s is of version %s, with which nothing was tried", connection.EngineKey(use.Cluster), product.Version)
+			"%s is of version %s, with which nothing was tried", connection.EngineOf(use.Cluster).Host, product.Version)
 
 		return true
 	}
 
-	e.add(check, OK, "", "%s %s answers at %s", product.Name, product.Version, connection.EngineKey(use.Cluster))
+	e.add(check, OK, "", "%s %s answers at %s", product.Name, product.Version, connection.EngineOf(use.Cluster).Host)
 
 	return true
 }

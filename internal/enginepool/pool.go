@@ -135,8 +135,17 @@ func (p *Pool) Guest(
 // must act, such as for another engine than the one on which the machines of the cluster are.
 func (p *Pool) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, engine.Config, error) {
 	session, config, err := p.connect(ctx, cluster)
+	if err != nil {
+		return nil, engine.Config{}, err
+	}
+
+	if recorded := cluster.Status.OLVMDatacenter; recorded == nil || recorded.EngineID == "" {
+		return session, config, nil
+	}
+
+	seen, err := session.InstanceID(ctx)
 	if err == nil {
-		err = checkSameEngine(ctx, session, cluster)
+		err = connection.CheckEngine(cluster, seen)
 	}
 
 	if err != nil {
@@ -144,29 +153,6 @@ func (p *Pool) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.C
 	}
 
 	return session, config, nil
-}
-
-// checkSameEngine returns a *blocker.Error if an engine is not the recorded one. VMs that only another engine has would
-// look as if they were gone.
-func checkSameEngine(ctx context.Context, session *engine.Client, cluster *infrav1.OLVMCluster) error {
-	recorded := cluster.Status.OLVMDatacenter
-	if recorded == nil || recorded.EngineID == "" {
-		return nil
-	}
-
-	seen, err := session.InstanceID(ctx)
-	if err != nil {
-		return err
-	}
-
-	if seen == recorded.EngineID || seen != "" && cluster.Annotations[infrav1.AcceptEngineAnnotation] == seen {
-		return nil
-	}
-
-	return blocker.New(infrav1.EngineChangedReason, "spec.olvmOvirtAPIServer.serverURL",
-		"%s is engine %s, but the VMs are on engine %s; nothing is changed. Correct serverURL. If the engine was "+
-			"installed again with the same VMs, set the annotation %s=%s", session.APIURL(), seen, recorded.EngineID,
-		infrav1.AcceptEngineAnnotation, seen)
 }
 
 // connect is For, whatever engine answers.

@@ -108,7 +108,7 @@ func Capacities(
 			continue
 		}
 
-		of := Capacity{Engine: connection.EngineKey(machine.olvmCluster), EngineCluster: machine.Needs.ClusterName}
+		of := Capacity{Engine: connection.EngineOf(machine.olvmCluster).Host, EngineCluster: machine.Needs.ClusterName}
 		at := slices.IndexFunc(out, func(c *Capacity) bool {
 			return c.Engine == of.Engine && c.EngineCluster == of.EngineCluster
 		})

@@ -25,7 +25,7 @@ func (m *Manifests) Uses(machines []Machine, credentials Credentials, sessions *
 	for _, machine := range machines {
 		cluster := machine.olvmCluster
 		if slices.ContainsFunc(out, func(u Use) bool {
-			return connection.EngineKey(u.Cluster) == connection.EngineKey(cluster)
+			return connection.EngineOf(u.Cluster).Host == connection.EngineOf(cluster).Host
 		}) {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -64,7 +65,55 @@ func (m *Manifests) AddLive(ctx context.Context, c client.Reader, namespace stri
 		}
 	}
 
+	if err := m.addElsewhere(ctx, c, namespaces); err != nil {
+		return err
+	}
+
 	return m.addAccess(ctx, c)
+}
+
+// addElsewhere adds what has addresses in namespaces that were not read, if the user may list it.
+func (m *Manifests) addElsewhere(ctx context.Context, c client.Reader, read []string) (err error) {
+	if slices.Contains(read, "") {
+		return nil
+	}
+
+	if m.elsewhere.clusters, err = listBeyond[infrav1.OLVMCluster](ctx, c, "OLVMCluster", read); err != nil {
+		return err
+	}
+
+	m.elsewhere.machines, err = listBeyond[infrav1.OLVMMachine](ctx, c, "OLVMMachine", read)
+
+	return err
+}
+
+// listBeyond lists the objects of a kind that are in none of some namespaces. A user who may not list them sees none.
+func listBeyond[T any](ctx context.Context, c client.Reader, kind string, namespaces []string) ([]T, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(infrav1.GroupVersion.WithKind(kind))
+
+	if err := c.List(ctx, list); apierrors.IsForbidden(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("failed to list objects of kind %s in the management cluster: %w", kind, err)
+	}
+
+	var out []T
+
+	for i := range list.Items {
+		if slices.Contains(namespaces, list.Items[i].GetNamespace()) {
+			continue
+		}
+
+		var one T
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &one); err != nil {
+			return nil, fmt.Errorf("failed to read %s %s: %w", kind, client.ObjectKeyFromObject(&list.Items[i]), err)
+		}
+
+		out = append(out, one)
+	}
+
+	return out, nil
 }
 
 // namespaces of the manifests; one without a name, which means all, where there are none.
@@ -111,6 +160,15 @@ func liveKey(object *unstructured.Unstructured) string {
 func (m *Manifests) addLive(object *unstructured.Unstructured) error {
 	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 	m.live[liveKey(object)] = object
+
+	if object.GetKind() == "OLVMCluster" {
+		live := &infrav1.OLVMCluster{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, live); err != nil {
+			return fmt.Errorf("failed to read OLVMCluster %s: %w", key, err)
+		}
+
+		m.liveClusters[key] = live
+	}
 
 	known := func(list []*unstructured.Unstructured) bool {
 		return slices.ContainsFunc(list, func(o *unstructured.Unstructured) bool {

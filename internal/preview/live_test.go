@@ -111,6 +111,12 @@ func management(t *testing.T) client.Client {
 		})
 	}
 
+	return managementOf(t, objects...)
+}
+
+// managementOf is a management cluster that has these objects.
+func managementOf(t *testing.T, objects ...client.Object) client.Client {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		t.Fatal(err)

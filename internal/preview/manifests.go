@@ -46,6 +46,15 @@ type Manifests struct {
 	owners   []*unstructured.Unstructured
 	// live are the objects of a management cluster, as liveOf finds them.
 	live map[string]*unstructured.Unstructured
+	// liveClusters are the OLVMClusters of the management cluster.
+	liveClusters map[types.NamespacedName]*infrav1.OLVMCluster
+	// elsewhere is what the management cluster has in other namespaces, as far as addresses are concerned.
+	elsewhere struct {
+		clusters []infrav1.OLVMCluster
+		machines []infrav1.OLVMMachine
+	}
+	// installations are the engines' own IDs, by host.
+	installations map[string]string
 	// count of the objects that were read, of all kinds.
 	count int
 }
@@ -114,6 +123,9 @@ func newManifests() *Manifests {
 		spaces:       map[types.NamespacedName]*corev1.Namespace{},
 		configMaps:   map[types.NamespacedName]*corev1.ConfigMap{},
 		live:         map[string]*unstructured.Unstructured{},
+
+		liveClusters:  map[types.NamespacedName]*infrav1.OLVMCluster{},
+		installations: map[string]string{},
 
 		kubeadmConfigs: map[kubeadmConfigKey]*unstructured.Unstructured{},
 	}

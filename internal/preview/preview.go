@@ -71,6 +71,10 @@ type refusals map[types.NamespacedName]error
 func Render(
 	ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, sessions *engine.Sessions,
 ) (out []Rendered, refused []Refused, err error) {
+	if err := m.identifyEngines(ctx, machines, credentials, sessions); err != nil {
+		return nil, nil, err
+	}
+
 	held := m.held(machines)
 	pooled, wrong, err := m.provisioned(ctx, credentials, sessions, held)
 	if err != nil {
@@ -86,7 +90,7 @@ func Render(
 func (m *Manifests) renderAll(
 	ctx context.Context,
 	machines, pooled []Machine,
-	held map[string]addressing.Held,
+	held *heldAddresses,
 	credentials Credentials,
 	sessions *engine.Sessions,
 ) (out []Rendered, refused []Refused, err error) {
@@ -100,16 +104,22 @@ func (m *Manifests) renderAll(
 		return nil, nil, err
 	}
 
+	endpoints := m.checkEndpoints(machines)
+
 	for _, machine := range slices.Concat(machines, pooled) {
-		if err := unplaced[machine.key()]; err != nil {
+		err := unplaced[machine.key()]
+		if wrong := endpoints[machine.olvmCluster]; wrong != nil {
+			err = machine.explain(wrong, credentials.Places)
+		}
+
+		if err != nil {
 			refused = append(refused, Refused{machine, err})
 			continue
 		}
 
 		claimed := claims[machine.key()]
 		machine.VM, machine.Addresses = claimed.entry, claimed.addresses
-		rendered, err := m.render(ctx, machine, credentials, sessions, held[connection.EngineKey(machine.olvmCluster)],
-			claimed)
+		rendered, err := m.render(ctx, machine, credentials, sessions, held.on(m.engineOf(machine.olvmCluster)), claimed)
 
 		switch {
 		case ctx.Err() != nil:
@@ -139,36 +149,6 @@ func (machine *Machine) explainEngine(err error, at blocker.Places) error {
 // explain names the machine in an error.
 func (machine *Machine) explain(err error, at blocker.Places) error {
 	return fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, blocker.Explain(err, at))
-}
-
-// held lists by engine who has which address.
-func (m *Manifests) held(machines []Machine) map[string]addressing.Held {
-	out := map[string]addressing.Held{}
-
-	on := func(cluster *infrav1.OLVMCluster) addressing.Held {
-		at := connection.EngineKey(cluster)
-		if out[at] == nil {
-			out[at] = addressing.Held{}
-		}
-
-		return out[at]
-	}
-	for _, cluster := range m.olvmClusters {
-		on(cluster).AddEndpoint(cluster, cluster.Namespace)
-	}
-
-	for _, machine := range machines {
-		on(machine.olvmCluster).AddMachine(machine.spec, machine.recorded, "machine "+machine.Name)
-	}
-
-	for key, vm := range m.inventoryVMs {
-		pool := m.inventories[types.NamespacedName{Namespace: key.Namespace, Name: vm.Spec.InventoryName}]
-		if pool != nil && vm.Spec.Provisioned != nil {
-			on(connection.OfInventory(pool)).AddProvisioned(*vm.Spec.Provisioned, "VM "+vm.Name)
-		}
-	}
-
-	return out
 }
 
 // allocate gives a machine the static addresses that the controller would give it. Nothing is claimed of IPAM
@@ -471,10 +451,13 @@ func Offline(m *Manifests, machines []Machine) []*Result {
 		out = append(out, wrong.Result())
 	}
 
+	endpoints := m.checkEndpoints(machines)
+
 	for _, machine := range slices.Concat(machines, pooled) {
 		nics, err := addressing.NICs(machine.spec, machine.olvmCluster.Spec)
+		err = cmp.Or(endpoints[machine.olvmCluster], err)
 		if err == nil {
-			_, err = machine.allocate(nics, held[connection.EngineKey(machine.olvmCluster)])
+			_, err = machine.allocate(nics, held.on(m.engineOf(machine.olvmCluster)))
 		}
 
 		if err != nil {

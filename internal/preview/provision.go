@@ -22,7 +22,7 @@ const newTag = "00000000-0000-0000-0000-000000000000"
 
 // provisioned are the VMs that inventories would make: those that they lack. What cannot be made is refused.
 func (m *Manifests) provisioned(
-	ctx context.Context, credentials Credentials, sessions *engine.Sessions, held map[string]addressing.Held,
+	ctx context.Context, credentials Credentials, sessions *engine.Sessions, held *heldAddresses,
 ) (out []Machine, refused []Refused, err error) {
 	for _, pool := range m.provisioning() {
 		session, _, err := m.session(connection.OfInventory(pool), credentials, sessions)
@@ -71,7 +71,7 @@ func expectTag(ctx context.Context, session *engine.Client, pool *infrav1.OLVMIn
 }
 
 // provisionedOffline is provisioned as far as no engine is asked: hosts are those that templates name.
-func (m *Manifests) provisionedOffline(held map[string]addressing.Held) (out []Machine, refused []Refused) {
+func (m *Manifests) provisionedOffline(held *heldAddresses) (out []Machine, refused []Refused) {
 	for _, pool := range m.provisioning() {
 		made, wrong := m.provision(pool, held, func(template infrav1.OLVMMachineSpec) ([]string, error) {
 			return template.VirtualMachine.Placement.HostNames, nil
@@ -106,7 +106,7 @@ func keyOf(pool *infrav1.OLVMInventory) types.NamespacedName {
 // provision are the VMs that one inventory lacks.
 func (m *Manifests) provision(
 	pool *infrav1.OLVMInventory,
-	held map[string]addressing.Held,
+	held *heldAddresses,
 	hostNames func(infrav1.OLVMMachineSpec) ([]string, error),
 ) (out []Machine, refused []Refused) {
 	as := connection.OfInventory(pool)
@@ -130,14 +130,11 @@ func (m *Manifests) provision(
 	}
 
 	there, taken, macs := m.inventoryVMsOf(pool)
-	on := connection.EngineKey(as)
-	if held[on] == nil {
-		held[on] = addressing.Held{}
-	}
+	taking := held.on(m.engineOf(as))
 
 	for _, vm := range inventory.PlanProvision(pool, inputs.Hosts, there, taken, nil).Make {
 		template := inputs.Templates[pool.Spec.Provision[vm.Index].MachineTemplateName]
-		decided, err := inputs.Decide(pool, vm, macs, held[on])
+		decided, err := inputs.Decide(pool, vm, macs, taking)
 		if err != nil {
 			refuse(vm.Name, err)
 			continue

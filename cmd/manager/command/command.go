@@ -556,12 +556,18 @@ func addControllers(
 		NoIdentities: identities == "",
 	}
 
+	addresses := &addressing.Allocator{
+		Client:      mgr.GetClient(),
+		Reader:      reader,
+		CacheHasAll: o.watchFilter == "" && o.namespace == "",
+	}
 	serveJumpHosts(mgr, engines, userData)
 	err = (&cluster.Reconciler{
 		Client:           mgr.GetClient(),
 		APIReader:        reader,
 		Engines:          engines,
 		Runs:             runs,
+		Addresses:        addresses,
 		Recorder:         mgr.GetEventRecorder("olvmcluster-controller"),
 		WatchFilterValue: o.watchFilter,
 		Delivery:         userData,
@@ -570,11 +576,6 @@ func addControllers(
 		return err
 	}
 
-	addresses := &addressing.Allocator{
-		Client:      mgr.GetClient(),
-		Reader:      reader,
-		CacheHasAll: o.watchFilter == "" && o.namespace == "",
-	}
 	if err := addPools(ctx, mgr, reader, engines, runs, addresses, o); err != nil {
 		return err
 	}

@@ -1,0 +1,94 @@
+package controllers
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// anotherCluster writes a second Cluster with an OLVMCluster of the same engine. asked is the endpoint that the Cluster
+// names, if any.
+func (s *site) anotherCluster(name, host, asked string) *infrav1.OLVMCluster {
+	s.T.Helper()
+	meta := s.Meta(name)
+	meta.Labels = map[string]string{clusterv1.ClusterNameLabel: name}
+	owner := &clusterv1.Cluster{ObjectMeta: meta, Spec: *s.Cluster.Spec.DeepCopy()}
+	owner.Spec.InfrastructureRef.Name, owner.Spec.ControlPlaneRef.Name = name, name
+	owner.Spec.ControlPlaneEndpoint.Host = asked
+
+	if asked != "" {
+		owner.Spec.ControlPlaneEndpoint.Port = 6443
+	}
+
+	s.Create(owner)
+
+	out := &infrav1.OLVMCluster{ObjectMeta: meta, Spec: *s.OLVM.Spec.DeepCopy()}
+	out.ResourceVersion, out.UID = "", ""
+	out.Spec.ControlPlaneEndpoint = infrav1.APIEndpoint{Host: host, Port: 6443}
+	out.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: name, UID: owner.UID},
+	}
+	s.Create(out)
+
+	return out
+}
+
+// isProvisioned reads whether the infrastructure of a cluster is there, so that machines are made.
+func (s *site) isProvisioned(c *infrav1.OLVMCluster) bool {
+	s.T.Helper()
+	check.Error(s.T, s.Client.Get(s.T.Context(), client.ObjectKeyFromObject(c), c), "")
+
+	return ptr.Deref(c.Status.Initialization.Provisioned, false)
+}
+
+// TestAnEndpointThatAnotherHasIsRefused asks for the endpoint of a cluster, and for the address of a machine.
+func TestAnEndpointThatAnotherHasIsRefused(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
+		spec.VirtualMachine.Network.Addressing.IPv4 = &infrav1.IPv4Network{
+			Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.60"},
+		}
+	})
+	s.ExpectProvisioned(m)
+
+	for name, test := range map[string]struct{ host, holder string }{
+		"twin":    {"10.0.0.5", "the control plane endpoint of OLVMCluster " + s.Namespace + "/demo"},
+		"usurper": {"10.0.0.60", "OLVMMachine " + s.Namespace + "/one"},
+	} {
+		c := s.anotherCluster(name, test.host, "")
+		message := s.Expect(c, infrav1.EndpointConfiguredCondition, "False/"+infrav1.EndpointInUseReason)
+		check.Contains(t, name, message, "spec.controlPlaneEndpoint.host: "+test.host+" belongs to "+test.holder)
+		check.Equal(t, name+" is provisioned", s.isProvisioned(c), false)
+
+		if name == "usurper" { // the message says to delete what has it
+			s.Delete(m)
+			s.ExpectGone(m)
+			s.Expect(c, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
+			check.Equal(t, name+" is provisioned", s.isProvisioned(c), true)
+		}
+	}
+
+	s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
+}
+
+// TestTwoEndpointsOfOneClusterAreNamed has a Cluster that names another endpoint than its OLVMCluster.
+func TestTwoEndpointsOfOneClusterAreNamed(t *testing.T) {
+	s := newSite(t, nil)
+	c := s.anotherCluster("twin", "10.0.0.7", "10.0.0.8")
+
+	message := s.Expect(c, infrav1.EndpointConfiguredCondition, "False/"+infrav1.EndpointsDifferReason)
+	check.Contains(t, "message", message, "spec.controlPlaneEndpoint: it is 10.0.0.7:6443")
+	check.Contains(t, "message", message, "spec.controlPlaneEndpoint of Cluster twin is 10.0.0.8:6443")
+	check.Equal(t, "it is provisioned", s.isProvisioned(c), false)
+
+	owner := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}}
+	change(s, owner, func(owner *clusterv1.Cluster) { owner.Spec.ControlPlaneEndpoint.Host = "10.0.0.7" })
+	s.Expect(c, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
+	check.Equal(t, "it is provisioned", s.isProvisioned(c), true)
+}

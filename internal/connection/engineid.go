@@ -1,0 +1,85 @@
+package connection
+
+import (
+	"strings"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// EngineID says which engine objects are on. It joins what protects, such as addresses, virtual router IDs and limits: an
+// engine has several names, and says itself which installation it is. It grants nothing, because a hostile engine can
+// say the ID of another one: sessions and credentials belong to a URL and its CA.
+type EngineID struct {
+	// Host and port of a URL of the engine; "" if none is known.
+	Host string
+	// Installation is the engine's own ID; "" if it is not known.
+	Installation string
+}
+
+// EngineOf returns the engine that a cluster names.
+func EngineOf(c *infrav1.OLVMCluster) EngineID {
+	return EngineID{hostOf(c.Spec.OLVMOvirtAPIServer.ServerURL), recordedEngine(c).Installation}
+}
+
+// EngineOfInventory returns the engine that an inventory names.
+func EngineOfInventory(pool *infrav1.OLVMInventory) EngineID { return EngineOf(OfInventory(pool)) }
+
+// recordedEngine returns the engine that accepted the credentials of a cluster.
+func recordedEngine(c *infrav1.OLVMCluster) EngineID {
+	if c.Status.OLVMDatacenter == nil {
+		return EngineID{}
+	}
+
+	return EngineID{hostOf(c.Status.OLVMDatacenter.ServerURL), c.Status.OLVMDatacenter.EngineID}
+}
+
+// hostOf returns host and port of a URL, or all of it if it is none.
+func hostOf(serverURL string) string {
+	base, err := engine.BaseURL(serverURL)
+	if err != nil {
+		return serverURL
+	}
+
+	return strings.ToLower(strings.TrimSuffix(base.Host, ":443"))
+}
+
+// Is reports whether both are the same engine, as far as is known.
+func (e EngineID) Is(other EngineID) bool {
+	return e.Host != "" && e.Host == other.Host || e.Installation != "" && e.Installation == other.Installation
+}
+
+// Key is one text for all names of an engine, as far as it has said which it is.
+func (e EngineID) Key() string {
+	if e.Installation != "" {
+		return e.Installation
+	}
+
+	return e.Host
+}
+
+// Has reports whether a cluster counts as one of this engine in a namespace. A cluster of another namespace counts if
+// the engine accepted its credentials: anybody can write down the URL of an engine.
+func (e EngineID) Has(c *infrav1.OLVMCluster, namespace string) bool {
+	return recordedEngine(c).Is(e) || c.Namespace == namespace && EngineOf(c).Is(e)
+}
+
+// HasInventory is Has of an inventory.
+func (e EngineID) HasInventory(pool *infrav1.OLVMInventory, namespace string) bool {
+	return e.Has(OfInventory(pool), namespace)
+}
+
+// CheckEngine returns a *blocker.Error if an installation is another engine than the one that a cluster has recorded.
+// VMs that only the recorded one has would look as if they were gone.
+func CheckEngine(c *infrav1.OLVMCluster, seen string) error {
+	recorded := recordedEngine(c).Installation
+	if recorded == "" || seen == recorded || seen != "" && c.Annotations[infrav1.AcceptEngineAnnotation] == seen {
+		return nil
+	}
+
+	return blocker.New(infrav1.EngineChangedReason, "spec.olvmOvirtAPIServer.serverURL",
+		"%s is engine %s, but the VMs are on engine %s; nothing is changed. Correct serverURL. If the engine was "+
+			"installed again with the same VMs, set the annotation %s=%s", c.Spec.OLVMOvirtAPIServer.ServerURL, seen,
+		recorded, infrav1.AcceptEngineAnnotation, seen)
+}

@@ -1,0 +1,40 @@
+package desired
+
+import (
+	"net/netip"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+)
+
+// CheckEndpoints returns a *blocker.Error if a Cluster of that name and its OLVMCluster name different endpoints. Nodes
+// and kubeconfigs use that of the Cluster, and the machines hold that of the OLVMCluster.
+func CheckEndpoints(name string, asked clusterv1.APIEndpoint, own infrav1.APIEndpoint) error {
+	if asked.Host == "" || own.Host == "" {
+		return nil
+	}
+
+	if isSameHost(asked.Host, own.Host) && (asked.Port == 0 || own.Port == 0 || asked.Port == own.Port) {
+		return nil
+	}
+
+	return blocker.New(infrav1.EndpointsDifferReason, "spec.controlPlaneEndpoint",
+		"it is %s:%d, but spec.controlPlaneEndpoint of Cluster %s is %s:%d; nodes would look for the API server at the "+
+			"second address, and the machines serve it at the first. Set both to the same",
+		own.Host, own.Port, name, asked.Host, asked.Port)
+}
+
+// isSameHost reports whether two texts are the same IP address or DNS name.
+func isSameHost(a, b string) bool {
+	first, err := netip.ParseAddr(a)
+	second, secondErr := netip.ParseAddr(b)
+
+	if err == nil && secondErr == nil {
+		return first.Unmap() == second.Unmap()
+	}
+
+	return strings.EqualFold(strings.TrimSuffix(a, "."), strings.TrimSuffix(b, "."))
+}

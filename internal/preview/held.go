@@ -1,0 +1,257 @@
+package preview
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// heldAddresses says who has which address on each engine.
+type heldAddresses []*engineAddresses
+
+type engineAddresses struct {
+	engine connection.EngineID
+	held   addressing.Held
+}
+
+// on returns the addresses of one engine, and adds the engine if it is new.
+func (h *heldAddresses) on(id connection.EngineID) addressing.Held {
+	for _, known := range *h {
+		if known.engine.Is(id) {
+			known.engine.Installation = cmp.Or(known.engine.Installation, id.Installation)
+			return known.held
+		}
+	}
+
+	added := &engineAddresses{engine: id, held: addressing.Held{}}
+	*h = append(*h, added)
+
+	return added.held
+}
+
+// engineOf returns the engine of a cluster. What the engine said now is more than what a status recorded.
+func (m *Manifests) engineOf(cluster *infrav1.OLVMCluster) connection.EngineID {
+	id := connection.EngineOf(m.withRecord(cluster))
+	id.Installation = cmp.Or(m.installations[id.Host], id.Installation)
+
+	return id
+}
+
+// notCreated is the creation of objects that the API server has still to create.
+var notCreated = metav1.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
+
+// withRecord returns a cluster of the manifests with what the management cluster has recorded for it. One that the
+// management cluster does not have is younger than all others.
+func (m *Manifests) withRecord(cluster *infrav1.OLVMCluster) *infrav1.OLVMCluster {
+	live := m.liveClusters[types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}]
+	out := cluster.DeepCopy()
+
+	switch {
+	case live != nil:
+		out.Status, out.CreationTimestamp = live.Status, live.CreationTimestamp
+	case out.CreationTimestamp.IsZero():
+		out.CreationTimestamp = notCreated
+	}
+
+	return out
+}
+
+// identifyEngines asks every engine which installation it is. The error is of an engine that is another one than the
+// machines of a cluster are on. An engine that cannot be asked is left to what uses it.
+func (m *Manifests) identifyEngines(
+	ctx context.Context, machines []Machine, credentials Credentials, sessions *engine.Sessions,
+) error {
+	clusters := make([]*infrav1.OLVMCluster, 0, len(machines))
+	for i := range machines {
+		clusters = append(clusters, machines[i].olvmCluster)
+	}
+
+	for _, pool := range m.provisioning() {
+		clusters = append(clusters, connection.OfInventory(pool))
+	}
+
+	for _, cluster := range clusters {
+		host := connection.EngineOf(cluster).Host
+		if m.installations[host] == "" {
+			session, _, err := m.session(cluster, credentials, sessions)
+			if err != nil {
+				continue
+			}
+
+			if m.installations[host], err = session.InstanceID(ctx); err != nil {
+				continue
+			}
+		}
+
+		err := connection.CheckEngine(m.withRecord(cluster), m.installations[host])
+		if err != nil {
+			return fmt.Errorf("cluster %s/%s: %w", cluster.Namespace, cluster.Name,
+				blocker.Explain(err, credentials.Places))
+		}
+	}
+
+	return nil
+}
+
+// held lists by engine who has which address.
+func (m *Manifests) held(machines []Machine) *heldAddresses {
+	out := &heldAddresses{}
+
+	for _, cluster := range m.olvmClusters {
+		out.on(m.engineOf(cluster)).AddEndpoint(cluster, cluster.Namespace)
+	}
+
+	for _, machine := range machines {
+		out.on(m.engineOf(machine.olvmCluster)).AddMachine(machine.spec, machine.recorded, "machine "+machine.Name)
+	}
+
+	for key, vm := range m.inventoryVMs {
+		pool := m.inventories[types.NamespacedName{Namespace: key.Namespace, Name: vm.Spec.InventoryName}]
+		if pool != nil && vm.Spec.Provisioned != nil {
+			out.on(m.engineOf(connection.OfInventory(pool))).AddProvisioned(*vm.Spec.Provisioned, "VM "+vm.Name)
+		}
+	}
+
+	m.holdElsewhere(out)
+
+	return out
+}
+
+// holdElsewhere adds what other namespaces of the management cluster have.
+func (m *Manifests) holdElsewhere(out *heldAddresses) {
+	engines := map[types.NamespacedName]connection.EngineID{}
+
+	for i := range m.elsewhere.clusters {
+		cluster := &m.elsewhere.clusters[i]
+		key := types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Labels[clusterv1.ClusterNameLabel]}
+		engines[key] = connection.EngineOf(cluster)
+		out.on(engines[key]).AddEndpoint(cluster, cluster.Namespace)
+	}
+
+	for i := range m.elsewhere.machines {
+		machine := &m.elsewhere.machines[i]
+		key := types.NamespacedName{Namespace: machine.Namespace, Name: machine.Labels[clusterv1.ClusterNameLabel]}
+		if id, known := engines[key]; known {
+			out.on(id).AddRunning(machine, addressing.Holder(machine, machine.Namespace))
+		}
+	}
+}
+
+// checkEndpoints returns why the machines of clusters cannot be made: their endpoint is not that of the Cluster, or
+// another object has it.
+func (m *Manifests) checkEndpoints(machines []Machine) map[*infrav1.OLVMCluster]error {
+	out := map[*infrav1.OLVMCluster]error{}
+
+	for _, machine := range machines {
+		c := machine.olvmCluster
+		if _, done := out[c]; done || machine.pooled {
+			continue
+		}
+
+		asked, spec := m.endpointOfCluster(machine), c.Spec
+		if spec.ControlPlaneEndpoint.Host == "" { // as the controller fills it in
+			spec.ControlPlaneEndpoint = infrav1.APIEndpoint(asked)
+		}
+
+		out[c] = desired.CheckEndpoints(machine.Cluster, asked, spec.ControlPlaneEndpoint)
+		if out[c] != nil || ptr.Deref(m.withRecord(c).Status.Initialization.Provisioned, false) {
+			continue
+		}
+
+		if taken := addressing.FindTaken(spec, networksOf(machines, c), m.heldBeside(c, machines)); taken != nil {
+			out[c] = taken.Error()
+		}
+	}
+
+	return out
+}
+
+// endpointOfCluster returns the endpoint that the Cluster of a machine names.
+func (m *Manifests) endpointOfCluster(machine Machine) clusterv1.APIEndpoint {
+	for _, cluster := range m.clusters {
+		if cluster.GetName() != machine.Cluster || cluster.GetNamespace() != machine.Namespace {
+			continue
+		}
+
+		host, _, _ := unstructured.NestedString(cluster.Object, "spec", "controlPlaneEndpoint", "host")
+		port, _, _ := unstructured.NestedInt64(cluster.Object, "spec", "controlPlaneEndpoint", "port")
+
+		return clusterv1.APIEndpoint{Host: host, Port: int32(port)} //nolint:gosec // it is compared only
+	}
+
+	return clusterv1.APIEndpoint{}
+}
+
+// heldBeside returns who has which address on the engine of a cluster, beside the cluster and its machines.
+func (m *Manifests) heldBeside(c *infrav1.OLVMCluster, machines []Machine) addressing.Held {
+	own, out := m.withRecord(c), addressing.Held{}
+	where := m.engineOf(c)
+
+	for _, other := range m.olvmClusters {
+		if other != c && m.engineOf(other).Is(where) && addressing.Precedes(m.withRecord(other), own) {
+			out.AddVirtualAddresses(other, c, networksOf(machines, other))
+		}
+	}
+
+	for _, machine := range machines {
+		if machine.olvmCluster == c || !m.engineOf(machine.olvmCluster).Is(where) {
+			continue
+		}
+
+		out.AddMachine(machine.spec, machine.recorded, "machine "+machine.Name)
+
+		if live := m.olvmMachines[types.NamespacedName{Namespace: machine.Namespace, Name: machine.infraName}]; live != nil {
+			out.AddRunning(live, "machine "+machine.Name)
+		}
+	}
+
+	for i := range m.elsewhere.clusters {
+		other := &m.elsewhere.clusters[i]
+		if !connection.EngineOf(other).Is(where) {
+			continue
+		}
+
+		if addressing.Precedes(other, own) {
+			out.AddVirtualAddresses(other, other, nil)
+		}
+
+		for j := range m.elsewhere.machines {
+			machine := &m.elsewhere.machines[j]
+			if machine.Namespace == other.Namespace &&
+				machine.Labels[clusterv1.ClusterNameLabel] == other.Labels[clusterv1.ClusterNameLabel] {
+				out.AddRunning(machine, addressing.Holder(machine, machine.Namespace))
+			}
+		}
+	}
+
+	return out
+}
+
+// networksOf returns the networks of the machines of a cluster; "" is any.
+func networksOf(machines []Machine, c *infrav1.OLVMCluster) []string {
+	var out []string
+
+	for _, machine := range machines {
+		if machine.olvmCluster == c {
+			for _, n := range addressing.Networks(machine.spec) {
+				out = append(out, n.NetworkName)
+			}
+		}
+	}
+
+	return out
+}
