@@ -26,6 +26,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machinetemplate"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/node"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/state"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -197,6 +198,12 @@ func runSuite(m *testing.M) (int, error) {
 		Addresses: addresses,
 		Recorder:  mgr.GetEventRecorder("test"),
 	}).SetupWithManager(ctx, mgr, suite.passes.options(4))
+	if err != nil {
+		return 0, err
+	}
+
+	err = (&state.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader()}).
+		SetupWithManager(ctx, mgr, suite.passes.options(1))
 	if err != nil {
 		return 0, err
 	}

@@ -44,6 +44,9 @@ const (
 	maxPacked = corev1.MaxSecretSize
 )
 
+// Labels are on every state.
+var Labels = map[string]string{stateLabel: "true"}
+
 // InvalidError reports that a stored state cannot be used. A person must look; nothing overwrites it.
 type InvalidError struct {
 	// Secret in which it is, and why it cannot be used.

@@ -45,6 +45,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machinetemplate"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/node"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/state"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -673,7 +674,13 @@ func addSmallControllers(ctx context.Context, mgr ctrl.Manager, reader client.Re
 		return err
 	}
 
-	err := (&machinetemplate.Reconciler{
+	err := (&state.Reconciler{Client: mgr.GetClient(), APIReader: reader}).
+		SetupWithManager(ctx, mgr, controller.Options{})
+	if err != nil {
+		return err
+	}
+
+	err = (&machinetemplate.Reconciler{
 		Client:           mgr.GetClient(),
 		Recorder:         mgr.GetEventRecorder("olvmmachinetemplate-controller"),
 		WatchFilterValue: o.watchFilter,

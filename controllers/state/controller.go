@@ -1,0 +1,151 @@
+// Package state lets Terraform states go whose objects no longer exist.
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+)
+
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=patch
+
+// Reconciler removes the finalizer from state Secrets that are being deleted, and whose object is gone. A person who
+// removes the finalizer of an OLVMMachine keeps its VM; the state, which would keep the namespace, is of no use then.
+type Reconciler struct {
+	Client client.Client
+	// APIReader sees objects that the cache does not have yet, or that this manager does not watch.
+	APIReader client.Reader
+}
+
+// SetupWithManager adds the controller to the manager.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil || r.APIReader == nil {
+		return errors.New("fields Client and APIReader must be set")
+	}
+
+	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmstate")
+	build := capicontrollerutil.NewControllerManagedBy(mgr, log).
+		Named("olvmstate").
+		For(&corev1.Secret{}, builder.OnlyMetadata, builder.WithPredicates(predicate.NewPredicateFuncs(isHeld))).
+		WithOptions(options)
+
+	for _, owner := range []client.Object{
+		&infrav1.OLVMCluster{}, &infrav1.OLVMMachine{}, &infrav1.OLVMInventoryVM{},
+	} {
+		build = build.Watches(owner, handler.EnqueueRequestsFromMapFunc(r.ownerToStates), deleted)
+	}
+
+	if err := build.Complete(ctx, r); err != nil {
+		return fmt.Errorf("failed to set up the state controller: %w", err)
+	}
+
+	return nil
+}
+
+// deleted passes the ends of objects.
+var deleted = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	UpdateFunc:  func(event.UpdateEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+// isHeld reports whether a state is being deleted, and only its finalizer keeps it.
+func isHeld(object client.Object) bool {
+	return !object.GetDeletionTimestamp().IsZero() && controllerutil.ContainsFinalizer(object, tfstate.Finalizer)
+}
+
+var secretKind = corev1.SchemeGroupVersion.WithKind("Secret")
+
+// ownerToStates maps an object that is gone to its states.
+func (r *Reconciler) ownerToStates(ctx context.Context, owner client.Object) []ctrl.Request {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(secretKind)
+
+	err := r.Client.List(ctx, list, client.InNamespace(owner.GetNamespace()), client.MatchingLabels(tfstate.Labels))
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to list states")
+		return nil
+	}
+
+	var out []ctrl.Request
+
+	for i := range list.Items {
+		if ref := metav1.GetControllerOf(&list.Items[i]); ref != nil && ref.UID == owner.GetUID() {
+			out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+
+	return out
+}
+
+// Reconcile lets one state go, if its object is gone.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(secretKind)
+	if err := r.Client.Get(ctx, req.NamespacedName, secret); apierrors.IsNotFound(err) {
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to get Secret %s: %w", req, err)
+	}
+
+	if !isHeld(secret) {
+		return ctrl.Result{}, nil
+	}
+
+	if gone, err := r.isOwnerGone(ctx, secret); err != nil || !gone {
+		return ctrl.Result{}, err
+	}
+
+	before := secret.DeepCopy()
+	controllerutil.RemoveFinalizer(secret, tfstate.Finalizer)
+
+	err := r.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to release the state Secret %s: %w", req, err)
+	}
+
+	ctrl.LoggerFrom(ctx).Info("Released the Terraform state of an object that is gone", "secret", req)
+
+	return ctrl.Result{}, nil
+}
+
+// isOwnerGone reports whether the object of a state, and every other of its name, does not exist. One that was made anew
+// may go on with the state.
+func (r *Reconciler) isOwnerGone(ctx context.Context, secret client.Object) (bool, error) {
+	ref := metav1.GetControllerOf(secret)
+	if ref == nil {
+		return false, nil
+	}
+
+	owner := &metav1.PartialObjectMetadata{}
+	owner.SetGroupVersionKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+
+	key := client.ObjectKey{Namespace: secret.GetNamespace(), Name: ref.Name}
+	if owner.GroupVersionKind().Group != infrav1.GroupVersion.Group {
+		return false, nil
+	}
+
+	err := r.APIReader.Get(ctx, key, owner)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("failed to get %s %s: %w", ref.Kind, key, err)
+	}
+
+	return apierrors.IsNotFound(err), nil
+}

@@ -1,0 +1,73 @@
+package controllers
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// TestTheStateOfAMachineThatIsLetGoGoesToo follows the remedy for a VM that is kept: its machine's finalizer is removed.
+// The garbage collector, which does not run here, and the deletion of a namespace delete the state before or after that.
+func TestTheStateOfAMachineThatIsLetGoGoesToo(t *testing.T) {
+	s := newSite(t, nil)
+
+	for name, stateFirst := range map[string]bool{"one": false, "two": true} {
+		m := s.Machine(name, nil)
+		s.ExpectProvisioned(m)
+
+		states := s.States()
+		check.Equal(t, "states", len(states), 1)
+		secret := &states[0]
+
+		if stateFirst {
+			s.Delete(secret)
+		}
+
+		_, err := s.Session().UpdateVM(t.Context(), engine.ID(strings.TrimPrefix(m.Spec.ProviderID, "olvm://")),
+			&engine.VM{Comment: new("kept by an administrator")})
+		check.Error(t, err, "")
+		s.Delete(m)
+
+		message := s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionBlockedReason)
+		check.Contains(t, "remedy", message, "to keep it, remove the finalizer "+infrav1.MachineFinalizer)
+		change(s, m, func(m *infrav1.OLVMMachine) { m.Finalizers = nil })
+		s.ExpectGone(m)
+
+		if !stateFirst {
+			s.Delete(secret)
+		}
+
+		s.Eventually("the state of "+name+" goes", func() error {
+			err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+
+			return fmt.Errorf("it is there: %w", err)
+		})
+	}
+
+	check.Length(t, "VMs that are kept", s.Sim.VMs(), 2)
+}
+
+// TestTheStateOfAMachineThatIsThereStays deletes the state of a machine that runs.
+func TestTheStateOfAMachineThatIsThereStays(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	s.Delete(&s.States()[0])
+
+	check.Equal(t, "states while the machine is there", len(s.States()), 1)
+	s.Delete(m)
+	s.ExpectGone(m)
+	check.Length(t, "VMs", s.Sim.VMs(), 0)
+	check.Equal(t, "states", len(s.States()), 0)
+}
