@@ -209,6 +209,8 @@ const (
 
 	// BootstrapDataAvailableReason surfaces when the bootstrap Secret can be read.
 	BootstrapDataAvailableReason = "BootstrapDataAvailable"
+	// NoMachineReason surfaces when no Machine of an existing Cluster owns the OLVMMachine.
+	NoMachineReason = "NoMachine"
 	// WaitingForClusterInfrastructureReason surfaces when the OLVMCluster is not provisioned yet.
 	WaitingForClusterInfrastructureReason = clusterv1.WaitingForClusterInfrastructureReadyReason
 	// WaitingForBootstrapDataReason surfaces when the Machine has no bootstrap Secret yet.

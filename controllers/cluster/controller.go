@@ -289,6 +289,8 @@ type clusterScope struct {
 	engineKnown bool
 	// kubeconfig of the cluster, nil where nothing is known of it. Set by reconcileKubeconfig.
 	kubeconfig *seenKubeconfig
+	// unowned are the machines among those left that no Machine owns. Set by reconcileDelete.
+	unowned []string
 	// endpointErr says that the Cluster names another endpoint, or which other object has a virtual address of the
 	// cluster. Set by reconcileEndpoint and reconcileVirtualAddresses.
 	endpointErr error
@@ -616,8 +618,16 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 	}
 
 	for i := range machines {
-		if support.MachineOf(&machines[i]) == nil {
-			scope.machines = append(scope.machines, machines[i].Name)
+		m := &machines[i]
+		switch unowned := len(m.OwnerReferences) == 0; {
+		case support.MachineOf(m) != nil:
+		case unowned && !controllerutil.ContainsFinalizer(m, infrav1.MachineFinalizer) && !addressing.MayHaveVM(m):
+			// Nothing was made for it, and nothing will be.
+		case unowned:
+			scope.unowned = append(scope.unowned, m.Name)
+			fallthrough
+		default:
+			scope.machines = append(scope.machines, m.Name)
 		}
 	}
 

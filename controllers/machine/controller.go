@@ -257,8 +257,7 @@ func (r *Reconciler) reconcileOwned(ctx context.Context, scope *machineScope) (_
 	olvmMachine := scope.olvmMachine
 	deleting := !olvmMachine.DeletionTimestamp.IsZero()
 	if (scope.machine == nil || scope.cluster == nil) && !deleting {
-		ctrl.LoggerFrom(ctx).Info("Waiting for a Machine of an existing Cluster to own this OLVMMachine")
-		return ctrl.Result{}, nil
+		return r.reconcileUnowned(ctx, scope)
 	}
 
 	if scope.machine != nil {

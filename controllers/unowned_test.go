@@ -1,0 +1,54 @@
+package controllers
+
+import (
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// stray writes an OLVMMachine that no Machine owns.
+func (s *site) stray(name string) *infrav1.OLVMMachine {
+	s.T.Helper()
+	out := &infrav1.OLVMMachine{ObjectMeta: s.Meta(name), Spec: s.MachineSpec()}
+	s.Create(out)
+
+	return out
+}
+
+// TestAnOLVMMachineThatNoMachineOwnsSaysSo has one that was made by hand.
+func TestAnOLVMMachineThatNoMachineOwnsSaysSo(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.stray("stray")
+	message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.NoMachineReason)
+	check.Contains(t, "message", message, "No Machine owns this OLVMMachine")
+	check.Length(t, "VMs", s.Sim.VMs(), 0)
+
+	// It does not hold the deletion of its cluster.
+	s.Delete(s.OLVM)
+	s.ExpectGone(s.OLVM)
+	s.Delete(m)
+	s.ExpectGone(m)
+}
+
+// TestAClusterNamesTheMachinesThatNobodyDeletes has a machine with a VM that has lost its Machine, as after a restore,
+// and follows the remedy in the message.
+func TestAClusterNamesTheMachinesThatNobodyDeletes(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.Machine("lost", nil)
+	s.ExpectProvisioned(m)
+	change(s, m, func(m *infrav1.OLVMMachine) { m.OwnerReferences = nil })
+	s.Delete(s.OLVM)
+
+	message := s.Expect(s.OLVM, infrav1.DeletingCondition, "True/"+infrav1.WaitingForMachinesDeletionReason)
+	check.Contains(t, "message", message,
+		"No Machine owns lost, so nobody deletes it: kubectl -n "+s.Namespace+" delete olvmmachine lost")
+
+	check.Error(t, s.Client.Delete(t.Context(), m), "")
+	s.ExpectGone(m)
+	s.ExpectGone(s.OLVM)
+	check.Error(t, client.IgnoreNotFound(s.Client.Delete(t.Context(), s.OLVM)), "")
+	s.ExpectEmptyEngine()
+}
