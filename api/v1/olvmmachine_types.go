@@ -414,6 +414,10 @@ type OLVMMachineInitializationStatus struct {
 
 // OLVMStatus is the engine's view of a machine.
 type OLVMStatus struct {
+	// engineID identifies the installation of the engine on which the VM is or will be.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	EngineID string `json:"engineID,omitempty"`
 	// clusterID is the engine's UUID of the cluster.
 	// +optional
 	ClusterID string `json:"clusterID,omitempty"`

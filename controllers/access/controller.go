@@ -1,5 +1,5 @@
 // Package access keeps the Secrets, ConfigMaps and OLVMClusterIdentities that OLVMClusters name until no OLVMCluster
-// needs them.
+// needs them, and OLVMClusters that others manage until they have no machines.
 package access
 
 import (
@@ -12,7 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -25,6 +27,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
@@ -39,16 +42,20 @@ const (
 	Secrets Kind = iota
 	ConfigMaps
 	Identities
+	// Clusters are OLVMClusters that others manage: our controller, whose finalizer would hold them, leaves them alone.
+	Clusters
 )
 
 func (k Kind) String() string {
-	return [...]string{Secrets: "secret", ConfigMaps: "configmap", Identities: "identity"}[k]
+	return [...]string{Secrets: "secret", ConfigMaps: "configmap", Identities: "identity",
+		Clusters: "cluster"}[k]
 }
 
 // object returns an empty object of the kind.
 func (k Kind) object() client.Object {
 	return [...]client.Object{
 		Secrets: &corev1.Secret{}, ConfigMaps: &corev1.ConfigMap{}, Identities: &infrav1.OLVMClusterIdentity{},
+		Clusters: &infrav1.OLVMCluster{},
 	}[k]
 }
 
@@ -57,6 +64,7 @@ func (k Kind) groupVersionKind() schema.GroupVersionKind {
 		Secrets:    corev1.SchemeGroupVersion.WithKind("Secret"),
 		ConfigMaps: corev1.SchemeGroupVersion.WithKind("ConfigMap"),
 		Identities: infrav1.GroupVersion.WithKind("OLVMClusterIdentity"),
+		Clusters:   infrav1.GroupVersion.WithKind("OLVMCluster"),
 	}[k]
 }
 
@@ -78,7 +86,7 @@ type Reconciler struct {
 func AddAll(
 	ctx context.Context, mgr ctrl.Manager, reader client.Reader, identityNamespace string, options controller.Options,
 ) error {
-	kinds := []Kind{Secrets, ConfigMaps}
+	kinds := []Kind{Secrets, ConfigMaps, Clusters}
 	if identityNamespace != "" {
 		kinds = append(kinds, Identities)
 	}
@@ -167,7 +175,19 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	build := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		Named(name).
 		For(r.Kind.object(), builder.OnlyMetadata,
-			builder.WithPredicates(predicate.NewPredicateFuncs(hasAccessFinalizer))).
+			builder.WithPredicates(predicate.NewPredicateFuncs(hasAccessFinalizer)))
+
+	if r.Kind == Clusters {
+		build = build.Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToClusters),
+			objectstatus.IgnoreStatus)
+		if err := build.WithOptions(options).Complete(ctx, r); err != nil {
+			return fmt.Errorf("failed to set up the %s controller: %w", name, err)
+		}
+
+		return nil
+	}
+
+	build = build.
 		// An OLVMCluster that names another object wakes both.
 		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject)).
 		Watches(&infrav1.OLVMInventory{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject))
@@ -228,6 +248,51 @@ func (r *Reconciler) identityToObject(_ context.Context, object client.Object) [
 	return out
 }
 
+// machineToClusters maps an OLVMMachine to the OLVMClusters of its Cluster.
+func (r *Reconciler) machineToClusters(ctx context.Context, machine client.Object) []ctrl.Request {
+	var clusters infrav1.OLVMClusterList
+	if err := r.Client.List(ctx, &clusters, ofCluster(machine)...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to list the OLVMClusters of an OLVMMachine")
+		return nil
+	}
+
+	var out []ctrl.Request
+
+	for i := range clusters.Items {
+		c := &clusters.Items[i]
+		if annotations.IsExternallyManaged(c) || hasAccessFinalizer(c) {
+			out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c)})
+		}
+	}
+
+	return out
+}
+
+// ofCluster selects the objects of the same Cluster.
+func ofCluster(object client.Object) []client.ListOption {
+	return []client.ListOption{
+		client.InNamespace(object.GetNamespace()),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: object.GetLabels()[clusterv1.ClusterNameLabel]},
+	}
+}
+
+// hasMachines reports whether an OLVMCluster that others manage has machines, which need it to be deleted.
+func hasMachines(ctx context.Context, reader client.Reader, cluster client.Object) (bool, error) {
+	if !annotations.IsExternallyManaged(cluster) || cluster.GetLabels()[clusterv1.ClusterNameLabel] == "" {
+		return false, nil
+	}
+
+	var machines infrav1.OLVMMachineList
+	if err := reader.List(ctx, &machines, ofCluster(cluster)...); err != nil {
+		return false, fmt.Errorf("failed to list the OLVMMachines of OLVMCluster %s: %w",
+			client.ObjectKeyFromObject(cluster), err)
+	}
+
+	return slices.ContainsFunc(machines.Items, func(m infrav1.OLVMMachine) bool {
+		return controllerutil.ContainsFinalizer(&m, infrav1.MachineFinalizer)
+	}), nil
+}
+
 // clusterWith is an OLVMCluster that names an identity.
 func clusterWith(identity *infrav1.OLVMClusterIdentity) *infrav1.OLVMCluster {
 	c := &infrav1.OLVMCluster{}
@@ -268,7 +333,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		controllerutil.AddFinalizer(object, infrav1.AccessFinalizer)
 
 		// clusterctl moves what is owned or so labelled. What belongs to the manager and its administrator stays.
-		if r.Kind != Identities && object.Namespace != r.IdentityNamespace {
+		if r.Kind != Identities && r.Kind != Clusters && object.Namespace != r.IdentityNamespace {
 			metav1.SetMetaDataLabel(&object.ObjectMeta, clusterctlv1.ClusterctlMoveLabel, "")
 		}
 	}
@@ -281,8 +346,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// needed reports whether an OLVMCluster or an OLVMInventory names the object, and may.
+// needed reports whether an OLVMCluster or an OLVMInventory names the object, and may; or, of an OLVMCluster, whether it
+// has machines.
 func (r *Reconciler) needed(ctx context.Context, reader client.Reader, object client.Object) (bool, error) {
+	if r.Kind == Clusters {
+		return hasMachines(ctx, reader, object)
+	}
+
 	var clusters infrav1.OLVMClusterList
 	if err := reader.List(ctx, &clusters); err != nil {
 		return false, fmt.Errorf("failed to list OLVMClusters: %w", err)
@@ -290,7 +360,7 @@ func (r *Reconciler) needed(ctx context.Context, reader client.Reader, object cl
 
 	for i := range clusters.Items {
 		c := &clusters.Items[i]
-		if !controllerutil.ContainsFinalizer(c, infrav1.ClusterFinalizer) {
+		if !controllerutil.ContainsFinalizer(c, infrav1.ClusterFinalizer) && !hasAccessFinalizer(c) {
 			continue
 		}
 

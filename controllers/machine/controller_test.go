@@ -126,21 +126,29 @@ func TestMachinesThatAreLeftAlone(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*objects)
 		filter string
+		waits  bool
 	}{
-		"nobody owns it yet":       {change: func(o *objects) { o.olvmMachine.OwnerReferences = nil }},
-		"its owner is not there":   {change: func(o *objects) { o.machine = nil }},
-		"its Cluster is not there": {change: func(o *objects) { o.cluster = nil }},
-		"it has no Cluster":        {change: func(o *objects) { o.olvmMachine.Labels = nil }},
+		"nobody owns it yet":       {change: func(o *objects) { o.olvmMachine.OwnerReferences = nil }, waits: true},
+		"its owner is not there":   {change: func(o *objects) { o.machine = nil }, waits: true},
+		"its Cluster is not there": {change: func(o *objects) { o.cluster = nil }, waits: true},
+		"it has no Cluster":        {change: func(o *objects) { o.olvmMachine.Labels = nil }, waits: true},
 		"another manager looks after it": {
 			change: func(o *objects) { o.olvmMachine.Labels[clusterv1.WatchLabel] = "b" }, filter: "a",
 		},
 		"no manager does": {filter: "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, tt.change)
+			b := newBench(t, func(o *objects) {
+				o.olvmMachine.CreationTimestamp = metav1.Now() // its Machine may be on its way
+
+				if tt.change != nil {
+					tt.change(o)
+				}
+			})
 			b.r.WatchFilterValue = tt.filter
 			before := b.stored()
-			check.Equal(t, "when to look again", b.pass(), ctrl.Result{})
+			after := b.pass().RequeueAfter
+			check.Equal(t, "it is looked at again", after > 0 && after <= ownerGrace, tt.waits)
 			check.Equal(t, "the object", b.stored(), before)
 		})
 	}

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -249,7 +250,7 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 	var err error
 	if scope.network.nics, err = addressing.NICs(scope.olvmMachine.Spec, scope.olvmCluster.Spec); err == nil {
 		nics := scope.network.nics
-		scope.network.addresses, err = r.Addresses.Allocate(ctx, scope.olvmMachine, scope.olvmCluster, nics,
+		scope.network.addresses, err = r.Addresses.Allocate(ctx, scope.olvmMachine, scope.engineID(), nics,
 			scope.pass.WriteObject, scope.givenToVM)
 	}
 
@@ -337,12 +338,32 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *machineScope) (
 		return vmSteady, nil
 	}
 
-	scope.engine.session, scope.engine.config, scope.engine.err = r.Engines.For(ctx, scope.olvmCluster)
-	if scope.engine.err != nil {
+	session, config, err := r.Engines.For(ctx, scope.olvmCluster)
+	if err == nil {
+		scope.engine.installation, err = session.InstanceID(ctx)
+	}
+
+	if err == nil { // an OLVMCluster that others manage has no record of its engine
+		recorded := connection.EngineOfMachine(scope.olvmMachine).Installation
+		err = connection.CheckEngine(scope.olvmCluster, recorded, scope.engine.installation)
+	}
+
+	if err != nil {
+		scope.engine.err = err
 		return engineRetry, nil
 	}
 
+	scope.engine.session, scope.engine.config = session, config
+
 	return 0, nil
+}
+
+// engineID returns the engine of the machine's cluster.
+func (s *machineScope) engineID() connection.EngineID {
+	id := connection.EngineOf(s.olvmCluster)
+	id.Installation = cmp.Or(s.engine.installation, id.Installation)
+
+	return id
 }
 
 // reconcileState observes the workspace, and records the VM on the object as soon as the state has it.

@@ -54,6 +54,8 @@ type machineScope struct {
 
 // engineFacts are how the engine is reached.
 type engineFacts struct {
+	// installation is the engine's ID of itself; "" if the engine was not asked or does not say it.
+	installation string
 	// session is nil where the engine cannot be used, and err says why.
 	session *engine.Client
 	config  engine.Config

@@ -141,9 +141,14 @@ func (s *machineScope) steps() map[string]string {
 func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 	m := scope.olvmMachine
 	if scope.desired.built != nil {
-		vm, nicID, ip := ensureOLVM(m).VirtualMachine, m.Status.OLVM.VNICID, m.Status.OLVM.IPAddress
+		before := *ensureOLVM(m)
 		m.Status.OLVM = scope.desired.built.Names
-		m.Status.OLVM.VirtualMachine, m.Status.OLVM.VNICID, m.Status.OLVM.IPAddress = vm, nicID, ip
+		m.Status.OLVM.VirtualMachine, m.Status.OLVM.VNICID = before.VirtualMachine, before.VNICID
+		m.Status.OLVM.IPAddress, m.Status.OLVM.EngineID = before.IPAddress, before.EngineID
+	}
+
+	if scope.engine.installation != "" && scope.engine.err == nil {
+		ensureOLVM(m).EngineID = scope.engine.installation
 	}
 
 	if name := m.Annotations[infrav1.CreateRequestedAnnotation]; name != "" {

@@ -38,9 +38,9 @@ func (r *Reconciler) reconcileUnowned(ctx context.Context, scope *machineScope) 
 		Message: "No Machine owns this OLVMMachine, so nothing is made or changed; delete it, unless you are restoring " +
 			"its Machine",
 	}
-	if scope.machine != nil {
+	if name := m.Labels[clusterv1.ClusterNameLabel]; scope.machine != nil && name != "" {
 		condition.Message = fmt.Sprintf("Cluster %q does not exist, so nothing is made or changed; create it, or delete "+
-			"the Machine", m.Labels[clusterv1.ClusterNameLabel])
+			"the Machine", name)
 	}
 
 	conclude := func() {

@@ -57,7 +57,7 @@ type Allocator struct {
 func (a *Allocator) Allocate(
 	ctx context.Context,
 	machine *infrav1.OLVMMachine,
-	cluster *infrav1.OLVMCluster,
+	where connection.EngineID,
 	nics []NIC,
 	write func(context.Context) error,
 	learn func(context.Context) (Addresses, error),
@@ -78,7 +78,7 @@ func (a *Allocator) Allocate(
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	self, where := seeker{Namespace: machine.Namespace, Machine: machine.Name}, connection.EngineOf(cluster)
+	self := seeker{Namespace: machine.Namespace, Machine: machine.Name}
 	held, err := a.held(ctx, self, where)
 	if err != nil {
 		return nil, err
@@ -271,13 +271,13 @@ func (a *Allocator) held(ctx context.Context, self seeker, where connection.Engi
 		return nil, err
 	}
 
-	out := Held{}
+	out, letIn := Held{}, letInBy(where, machines)
 	known, holding := map[client.ObjectKey]bool{}, map[client.ObjectKey]bool{}
 
 	for i := range clusters.Items {
 		c := &clusters.Items[i]
 		known[clusterOf(c)] = true
-		if where.Has(c, self.Namespace) {
+		if where.Has(c, self.Namespace) || letIn[clusterOf(c)] {
 			holding[clusterOf(c)] = true
 			out.AddEndpoint(c, self.Namespace)
 		}
@@ -286,7 +286,7 @@ func (a *Allocator) held(ctx context.Context, self seeker, where connection.Engi
 	for i := range machines {
 		m := &machines[i]
 		orphaned := !known[clusterOf(m)] && m.Namespace == self.Namespace // its engine is not known, and may be this one
-		if !holding[clusterOf(m)] && !orphaned || m.Namespace == self.Namespace && m.Name == self.Machine {
+		if !holding[clusterOf(m)] && !letIn[clusterOf(m)] && !orphaned || m.Namespace == self.Namespace && m.Name == self.Machine {
 			continue
 		}
 
@@ -294,6 +294,20 @@ func (a *Allocator) held(ctx context.Context, self seeker, where connection.Engi
 	}
 
 	return out, a.holdProvisioned(ctx, out, self, where)
+}
+
+// letInBy returns the clusters of the machines that an engine has let in. It is all that is known of an OLVMCluster that
+// others manage.
+func letInBy(where connection.EngineID, machines []infrav1.OLVMMachine) map[client.ObjectKey]bool {
+	out := map[client.ObjectKey]bool{}
+
+	for i := range machines {
+		if connection.EngineOfMachine(&machines[i]).Is(where) {
+			out[clusterOf(&machines[i])] = true
+		}
+	}
+
+	return out
 }
 
 // holdProvisioned adds the addresses of VMs that were made for pools.

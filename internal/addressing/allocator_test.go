@@ -115,7 +115,7 @@ func (b *addressBook) allocate(m *infrav1.OLVMMachine) (map[string][]string, err
 		return nil, err
 	}
 
-	given, err := b.allocator.Allocate(context.Background(), m, b.clusterOf(m), nics, b.writer(m), b.learn)
+	given, err := b.allocator.Allocate(context.Background(), m, connection.EngineOf(b.clusterOf(m)), nics, b.writer(m), b.learn)
 	out := map[string][]string{}
 
 	for name, list := range given {
@@ -528,7 +528,7 @@ func TestAddressesOfPoolsAreClaimedAndGivenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	given, err := b.allocator.Allocate(t.Context(), m, b.clusters["a"], nics, b.writer(m), b.learn)
+	given, err := b.allocator.Allocate(t.Context(), m, connection.EngineOf(b.clusters["a"]), nics, b.writer(m), b.learn)
 	check.Error(t, err, "")
 	check.Equal(t, `given["nic1"][0].Prefix.Bits()`, given["nic1"][0].Prefix.Bits(), 24)
 	check.Equal(t, `given["nic1"][0].Gateway.String()`, given["nic1"][0].Gateway.String(), "10.0.0.1")

@@ -101,11 +101,11 @@ func (a *Allocator) heldBeside(
 	}
 
 	held = Held{}
-	holding := map[client.ObjectKey]bool{}
+	holding := letInBy(where, machines)
 
 	for i := range clusters.Items {
 		other := &clusters.Items[i]
-		if other.UID == c.UID || !where.Has(other, c.Namespace) {
+		if other.UID == c.UID || !where.Has(other, c.Namespace) && !holding[clusterOf(other)] {
 			continue
 		}
 

@@ -1,6 +1,7 @@
 package connection
 
 import (
+	"cmp"
 	"strings"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -59,6 +60,15 @@ func (e EngineID) Key() string {
 	return e.Host
 }
 
+// EngineOfMachine returns the engine on which the VM of a machine is.
+func EngineOfMachine(m *infrav1.OLVMMachine) EngineID {
+	if m.Status.OLVM == nil {
+		return EngineID{}
+	}
+
+	return EngineID{Installation: m.Status.OLVM.EngineID}
+}
+
 // Has reports whether a cluster counts as one of this engine in a namespace. A cluster of another namespace counts if
 // the engine accepted its credentials: anybody can write down the URL of an engine.
 func (e EngineID) Has(c *infrav1.OLVMCluster, namespace string) bool {
@@ -70,10 +80,11 @@ func (e EngineID) HasInventory(pool *infrav1.OLVMInventory, namespace string) bo
 	return e.Has(OfInventory(pool), namespace)
 }
 
-// CheckEngine returns a *blocker.Error if an installation is another engine than the one that a cluster has recorded.
-// VMs that only the recorded one has would look as if they were gone.
-func CheckEngine(c *infrav1.OLVMCluster, seen string) error {
-	recorded := recordedEngine(c).Installation
+// CheckEngine returns a *blocker.Error if an installation is another engine than the one on which the VMs of a cluster
+// are: the one that the cluster has recorded, else the one that its machine has. On another engine, VMs would look as if
+// they were gone.
+func CheckEngine(c *infrav1.OLVMCluster, ofMachine, seen string) error {
+	recorded := cmp.Or(recordedEngine(c).Installation, ofMachine)
 	if recorded == "" || seen == recorded || seen != "" && c.Annotations[infrav1.AcceptEngineAnnotation] == seen {
 		return nil
 	}

@@ -145,7 +145,7 @@ func (p *Pool) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.C
 
 	seen, err := session.InstanceID(ctx)
 	if err == nil {
-		err = connection.CheckEngine(cluster, seen)
+		err = connection.CheckEngine(cluster, "", seen)
 	}
 
 	if err != nil {

@@ -97,7 +97,7 @@ func (m *Manifests) identifyEngines(
 			}
 		}
 
-		err := connection.CheckEngine(m.withRecord(cluster), m.installations[host])
+		err := connection.CheckEngine(m.withRecord(cluster), "", m.installations[host])
 		if err != nil {
 			return fmt.Errorf("cluster %s/%s: %w", cluster.Namespace, cluster.Name,
 				blocker.Explain(err, credentials.Places))
