@@ -1,11 +1,15 @@
 package controllers
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -97,4 +101,91 @@ func TestARebuiltEngineIsAccepted(t *testing.T) {
 	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineChangedReason)
 	useEngine(s, other)
 	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
+}
+
+// TestAnEngineThatWasRestoredLosesNothing has an engine that forgot the machine and the newest event that was seen, and an
+// administrator who goes on with it.
+func TestAnEngineThatWasRestoredLosesNothing(t *testing.T) {
+	folder, backup := t.TempDir(), t.TempDir()
+	start := func(folder string) *ovirtsim.Server {
+		sim, err := ovirtsim.New(ovirtsim.Options{StateFolder: folder})
+		check.Error(t, err, "")
+		t.Cleanup(sim.Close)
+
+		return sim
+	}
+	first := start(folder)
+	first.Close()
+	check.Error(t, os.CopyFS(backup, os.DirFS(folder)), "")
+
+	first = start(folder)
+	s := newSite(t, func(secret *corev1.Secret, ca *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+		secret.StringData["password"] = first.Password()
+		secret.StringData[infrav1.AllowedServerURLsKey] = first.URL()
+		ca.Data["ca.crt"] = string(first.CA())
+		c.Spec.OLVMOvirtAPIServer.ServerURL = first.URL()
+	})
+	m := s.Machine("one", nil)
+	s.Eventually("the VM is made", func() error {
+		if len(first.VMs()) == 0 {
+			return errors.New("the engine has none")
+		}
+
+		return s.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m)
+	})
+	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
+	s.makeRecordDue()
+
+	first.Close()
+	restored := start(backup)
+	useEngine(s, restored)
+
+	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineRestoredReason)
+	check.Contains(t, "message", message, "its database was restored to an earlier time")
+	s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
+	check.Length(t, "VMs of the restored engine", restored.VMs(), 0)
+
+	_, id, found := strings.Cut(message, infrav1.AcceptEngineAnnotation+"=")
+	check.Equal(t, "the message has the annotation", found, true)
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
+		c.Annotations = map[string]string{infrav1.AcceptEngineAnnotation: id}
+	})
+	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
+	check.Equal(t, "the event is forgotten", s.OLVM.Status.OLVMDatacenter.LastEvent.Gone, false)
+}
+
+// makeRecordDue has the newest event recorded as if an hour had passed.
+func (s *site) makeRecordDue() {
+	s.T.Helper()
+
+	before := int64(0)
+
+	s.Eventually("the record is an hour old", func() error {
+		if err := s.Client.Get(s.T.Context(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil {
+			return err
+		}
+
+		last := s.OLVM.Status.OLVMDatacenter.LastEvent
+		if last == nil {
+			return errors.New("there is none")
+		}
+
+		before, last.Recorded = last.ID, metav1.NewTime(time.Now().Add(-2*time.Hour))
+
+		return s.Client.Status().Update(s.T.Context(), s.OLVM)
+	})
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { // it is looked at again
+		c.Annotations = map[string]string{"example.com/look": "again"}
+	})
+	s.Eventually("the newest event is recorded", func() error {
+		if err := s.Client.Get(s.T.Context(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil {
+			return err
+		}
+
+		if last := s.OLVM.Status.OLVMDatacenter.LastEvent; last.ID <= before {
+			return fmt.Errorf("event %d is recorded, %d was before", last.ID, before)
+		}
+
+		return nil
+	})
 }

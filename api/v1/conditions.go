@@ -56,6 +56,8 @@ const (
 	// EngineChangedReason surfaces when serverURL leads to another engine, or olvmDatacenterName to another data center,
 	// than the one on which the machines are.
 	EngineChangedReason = "EngineChanged"
+	// EngineRestoredReason surfaces when the engine has forgotten events that were seen: its database was restored.
+	EngineRestoredReason = "EngineRestored"
 	// DataCenterNotFoundReason surfaces when the engine has no data center of that name.
 	DataCenterNotFoundReason = "DataCenterNotFound"
 )

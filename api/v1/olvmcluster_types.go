@@ -26,7 +26,8 @@ const AllowedNamespacesAnnotation = "infrastructure.cluster.x-k8s.io/olvm-allowe
 const RouterIDsAnnotation = "infrastructure.cluster.x-k8s.io/olvm-virtual-router-ids"
 
 // AcceptEngineAnnotation on an OLVMCluster or an OLVMInventory has the UUID of an engine that may replace the recorded
-// one, after a deliberate rebuild.
+// one, after a deliberate rebuild; or the UUID, a slash and the ID of the recorded event, for an engine whose database
+// was restored to an earlier time.
 const AcceptEngineAnnotation = "infrastructure.cluster.x-k8s.io/olvm-accept-engine"
 
 // GroupsRequestedAnnotation is on an OLVMCluster before the first run that may create affinity groups. While it is
@@ -235,11 +236,29 @@ type OLVMClusterInitializationStatus struct {
 	Provisioned *bool `json:"provisioned,omitempty"`
 }
 
+// EngineEvent is an entry of the engine's log of events.
+type EngineEvent struct {
+	// id of the event. Later events have greater ones.
+	// +optional
+	ID int64 `json:"id,omitempty"`
+	// recorded is when it was the newest event.
+	// +optional
+	Recorded metav1.Time `json:"recorded,omitempty,omitzero"`
+	// gone is true once the engine's newest event was an earlier one.
+	// +optional
+	Gone bool `json:"gone,omitempty"`
+}
+
 // OLVMDatacenterStatus describes a data center and its engine.
 type OLVMDatacenterStatus struct {
 	// engineID identifies the installation of the engine on which the machines are. Another engine is refused.
 	// +optional
 	EngineID string `json:"engineID,omitempty"`
+
+	// lastEvent of the engine that was recorded; it is at most about an hour old while the engine answers. An engine
+	// whose newest event is an earlier one was restored to an earlier time, and is refused.
+	// +optional
+	LastEvent *EngineEvent `json:"lastEvent,omitempty"`
 
 	// dataCenterID is the engine's UUID of the data center.
 	// +optional

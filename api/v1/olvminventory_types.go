@@ -186,6 +186,10 @@ type OLVMInventoryStatus struct {
 	// +optional
 	EngineID string `json:"engineID,omitempty"`
 
+	// lastEvent of the engine that was recorded, as in an OLVMCluster.
+	// +optional
+	LastEvent *EngineEvent `json:"lastEvent,omitempty"`
+
 	// total counts the VMs of the pool.
 	// +optional
 	Total int32 `json:"total"`

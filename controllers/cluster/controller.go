@@ -285,6 +285,8 @@ type clusterScope struct {
 	engineErr  error
 	dataCenter *engine.DataCenter
 	product    engine.Product
+	// lastEvent of the engine that is to be recorded.
+	lastEvent *infrav1.EngineEvent
 	// engineKnown reports that the engine has the machines of the cluster, or that there are none yet.
 	engineKnown bool
 	// kubeconfig of the cluster, nil where nothing is known of it. Set by reconcileKubeconfig.
@@ -551,6 +553,10 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *clusterScope) {
 			Field:   "spec.olvmDatacenterName",
 			Message: unknown.Error() + "; correct the name",
 		}
+	}
+
+	if err == nil {
+		scope.lastEvent, err = enginepool.LastEvent(ctx, session, scope.olvmCluster, time.Now())
 	}
 
 	if err == nil {

@@ -14,6 +14,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
@@ -275,6 +276,9 @@ func setEngineCondition(scope *clusterScope) {
 	if scope.engineErr != nil {
 		condition.Status = metav1.ConditionFalse
 		condition.Reason, condition.Message = blocker.EngineReason(scope.engineErr)
+		if c.Status.OLVMDatacenter != nil {
+			enginepool.MarkRestored(c.Status.OLVMDatacenter.LastEvent, scope.engineErr)
+		}
 	} else {
 		engineID := ""
 		if scope.engineKnown {
@@ -283,6 +287,7 @@ func setEngineCondition(scope *clusterScope) {
 
 		c.Status.OLVMDatacenter = &infrav1.OLVMDatacenterStatus{
 			EngineID:       engineID,
+			LastEvent:      scope.lastEvent,
 			DataCenterID:   scope.dataCenter.ID.String(),
 			DataCenterName: scope.dataCenter.Name,
 			ServerURL:      c.Spec.OLVMOvirtAPIServer.ServerURL,

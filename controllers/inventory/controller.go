@@ -308,6 +308,8 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) {
 	session, _, err := r.Engines.For(ctx, as)
 	if err != nil {
 		s.engineErr = err
+		enginepool.MarkRestored(s.inventory.Status.LastEvent, err)
+
 		return
 	}
 
@@ -331,10 +333,14 @@ func recordEngine(ctx context.Context, s *scope) error {
 		return nil
 	}
 
-	id, err := s.session.InstanceID(ctx)
-	if err == nil {
-		s.inventory.Status.EngineID = id
+	identity, err := s.session.Identity(ctx)
+	if err != nil {
+		return err
 	}
+
+	as := connection.OfInventory(s.inventory)
+	s.inventory.Status.LastEvent, err = enginepool.LastEvent(ctx, s.session, as, time.Now())
+	s.inventory.Status.EngineID = identity.Installation
 
 	return err
 }

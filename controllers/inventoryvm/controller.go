@@ -399,10 +399,12 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, s *scope) error {
 func (r *Reconciler) reconcileConflict(ctx context.Context, s *scope) (bool, error) {
 	conflict, where := "", connection.EngineOf(s.as())
 	if where.Installation == "" { // the inventory has not recorded it yet
-		var err error
-		if where.Installation, err = s.session.InstanceID(ctx); err != nil {
+		identity, err := s.session.Identity(ctx)
+		if err != nil {
 			return false, err
 		}
+
+		where.Installation = identity.Installation
 	}
 
 	err := r.Addresses.Beside(ctx, client.ObjectKeyFromObject(s.vm), where, func(held addressing.Held) error {

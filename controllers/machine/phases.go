@@ -339,13 +339,15 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *machineScope) (
 	}
 
 	session, config, err := r.Engines.For(ctx, scope.olvmCluster)
+
+	var identity engine.Identity
 	if err == nil {
-		scope.engine.installation, err = session.InstanceID(ctx)
+		identity, err = session.Identity(ctx)
 	}
 
 	if err == nil { // an OLVMCluster that others manage has no record of its engine
 		recorded := connection.EngineOfMachine(scope.olvmMachine).Installation
-		err = connection.CheckEngine(scope.olvmCluster, recorded, scope.engine.installation)
+		err = connection.CheckEngine(scope.olvmCluster, recorded, identity)
 	}
 
 	if err != nil {
@@ -353,7 +355,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *machineScope) (
 		return engineRetry, nil
 	}
 
-	scope.engine.session, scope.engine.config = session, config
+	scope.engine.session, scope.engine.config, scope.engine.installation = session, config, identity.Installation
 
 	return 0, nil
 }

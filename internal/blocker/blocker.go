@@ -80,6 +80,7 @@ var mendedByPeople = map[string]bool{
 	infrav1.EndpointInUseReason:               true,
 	infrav1.EndpointsDifferReason:             true,
 	infrav1.EngineChangedReason:               true,
+	infrav1.EngineRestoredReason:              true,
 	infrav1.HostNotFoundReason:                true,
 	infrav1.IPProfileNotFoundReason:           true,
 	infrav1.InstanceTypeNotFoundReason:        true,

@@ -629,3 +629,60 @@ func TestARenderedConnectionIsTheClients(t *testing.T) {
 	check.Equal(t, "user and password", strings.Join([]string{got.Username, got.Password}, " "), "u p")
 	check.Equal(t, "verified", got.Insecure, false)
 }
+
+// TestAnEngineMustBeTheRecordedOneAndNotEarlier compares what an engine says with what is recorded.
+func TestAnEngineMustBeTheRecordedOneAndNotEarlier(t *testing.T) {
+	const one, two = "5ea7cafe-0000-4000-8000-000000000001", "5ea7cafe-0000-4000-8000-000000000002"
+	event := func(id int64, gone bool) *infrav1.EngineEvent { return &infrav1.EngineEvent{ID: id, Gone: gone} }
+
+	for name, test := range map[string]struct {
+		recorded, machine string
+		last              *infrav1.EngineEvent
+		accepted          string
+		seen              engine.Identity
+		want              string
+	}{
+		"nothing is recorded":                     {seen: engine.Identity{Installation: one}},
+		"the same engine":                         {recorded: one, seen: engine.Identity{Installation: one}},
+		"another engine":                          {recorded: one, seen: engine.Identity{Installation: two}, want: infrav1.EngineChangedReason},
+		"an engine that does not say":             {recorded: one, want: infrav1.EngineChangedReason},
+		"another engine than the machine's":       {machine: one, seen: engine.Identity{Installation: two}, want: infrav1.EngineChangedReason},
+		"an engine that was accepted":             {recorded: one, accepted: two, seen: engine.Identity{Installation: two}},
+		"the cluster accepted it, a machine lags": {recorded: two, machine: one, seen: engine.Identity{Installation: two}},
+		"a later event":                           {recorded: one, last: event(7, false), seen: engine.Identity{Installation: one, NewestEvent: 8}},
+		"the same event":                          {recorded: one, last: event(7, false), seen: engine.Identity{Installation: one, NewestEvent: 7}},
+		"a user who sees no events":               {recorded: one, last: event(7, false), seen: engine.Identity{Installation: one}},
+		"an earlier event": {
+			recorded: one, last: event(7, false), seen: engine.Identity{Installation: one, NewestEvent: 6},
+			want: infrav1.EngineRestoredReason,
+		},
+		"it has made as many events again": {
+			recorded: one, last: event(7, true), seen: engine.Identity{Installation: one, NewestEvent: 9},
+			want: infrav1.EngineRestoredReason,
+		},
+		"the earlier time is accepted": {
+			recorded: one, last: event(7, true), accepted: one + "/7", seen: engine.Identity{Installation: one, NewestEvent: 6},
+		},
+		"another time was accepted once": {
+			recorded: one, last: event(9, false), accepted: one + "/7", seen: engine.Identity{Installation: one, NewestEvent: 6},
+			want: infrav1.EngineRestoredReason,
+		},
+		"the events of another engine that was accepted": {
+			recorded: one, last: event(7, false), accepted: two, seen: engine.Identity{Installation: two, NewestEvent: 2},
+		},
+	} {
+		c := &infrav1.OLVMCluster{Status: infrav1.OLVMClusterStatus{
+			OLVMDatacenter: &infrav1.OLVMDatacenterStatus{EngineID: test.recorded, LastEvent: test.last},
+		}}
+		c.Annotations = map[string]string{infrav1.AcceptEngineAnnotation: test.accepted}
+
+		var blocked *blocker.Error
+
+		reason := ""
+		if errors.As(connection.CheckEngine(c, test.machine, test.seen), &blocked) {
+			reason = blocked.Reason
+		}
+
+		check.Equal(t, name, reason, test.want)
+	}
+}

@@ -2,6 +2,7 @@ package connection
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -80,17 +81,45 @@ func (e EngineID) HasInventory(pool *infrav1.OLVMInventory, namespace string) bo
 	return e.Has(OfInventory(pool), namespace)
 }
 
-// CheckEngine returns a *blocker.Error if an installation is another engine than the one on which the VMs of a cluster
-// are: the one that the cluster has recorded, else the one that its machine has. On another engine, VMs would look as if
-// they were gone.
-func CheckEngine(c *infrav1.OLVMCluster, ofMachine, seen string) error {
-	recorded := cmp.Or(recordedEngine(c).Installation, ofMachine)
-	if recorded == "" || seen == recorded || seen != "" && c.Annotations[infrav1.AcceptEngineAnnotation] == seen {
+// CheckEngine returns a *blocker.Error if an engine is another one than that on which the VMs of a cluster are: the one
+// that the cluster has recorded, else the one that its machine has; or if it is the same engine at an earlier time. VMs
+// that such an engine does not have would look as if they were gone.
+func CheckEngine(c *infrav1.OLVMCluster, ofMachine string, seen engine.Identity) error {
+	const field = "spec.olvmOvirtAPIServer.serverURL"
+
+	recorded, accepted := cmp.Or(recordedEngine(c).Installation, ofMachine), c.Annotations[infrav1.AcceptEngineAnnotation]
+	if recorded != "" && seen.Installation != recorded && (seen.Installation == "" || accepted != seen.Installation) {
+		return blocker.New(infrav1.EngineChangedReason, field,
+			"%s is engine %s, but the VMs are on engine %s; nothing is changed. Correct serverURL. If the engine was "+
+				"installed again with the same VMs, set the annotation %s=%s", c.Spec.OLVMOvirtAPIServer.ServerURL,
+			seen.Installation, recorded, infrav1.AcceptEngineAnnotation, seen.Installation)
+	}
+
+	if !IsRestored(c, seen) {
 		return nil
 	}
 
-	return blocker.New(infrav1.EngineChangedReason, "spec.olvmOvirtAPIServer.serverURL",
-		"%s is engine %s, but the VMs are on engine %s; nothing is changed. Correct serverURL. If the engine was "+
-			"installed again with the same VMs, set the annotation %s=%s", c.Spec.OLVMOvirtAPIServer.ServerURL, seen,
-		recorded, infrav1.AcceptEngineAnnotation, seen)
+	last := c.Status.OLVMDatacenter.LastEvent
+	accept := fmt.Sprintf("%s/%d", seen.Installation, last.ID)
+
+	if accepted == accept {
+		return nil
+	}
+
+	return blocker.New(infrav1.EngineRestoredReason, field,
+		"engine %s does not have event %d any more, which was seen: its database was restored to an earlier time, so "+
+			"that it does not know later VMs; nothing is changed. Bring the engine up to date. If this is the time to go "+
+			"on with, remove VMs that it does not know from the hosts, and set the annotation %s=%s",
+		seen.Installation, last.ID, infrav1.AcceptEngineAnnotation, accept)
+}
+
+// IsRestored reports whether an engine is the recorded one at an earlier time than was seen, whether or not that is
+// accepted.
+func IsRestored(c *infrav1.OLVMCluster, seen engine.Identity) bool {
+	recorded := c.Status.OLVMDatacenter
+	if recorded == nil || recorded.LastEvent == nil || recorded.EngineID != seen.Installation {
+		return false
+	}
+
+	return recorded.LastEvent.Gone || seen.NewestEvent != 0 && seen.NewestEvent < recorded.LastEvent.ID
 }

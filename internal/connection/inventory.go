@@ -16,6 +16,7 @@ func OfInventory(inventory *infrav1.OLVMInventory) *infrav1.OLVMCluster {
 	if inventory.Status.ServerURL != "" {
 		out.Status.OLVMDatacenter = &infrav1.OLVMDatacenterStatus{
 			EngineID: inventory.Status.EngineID, ServerURL: inventory.Status.ServerURL,
+			LastEvent: inventory.Status.LastEvent,
 		}
 	}
 

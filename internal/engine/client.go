@@ -128,9 +128,9 @@ type Client struct {
 	now  func() time.Time
 
 	mu             sync.Mutex
-	token, refused string // refused is the last token that the engine did not accept
-	instanceID     string // of the engine that made the session of the token instanceIDOf
-	instanceIDOf   string
+	token, refused string   // refused is the last token that the engine did not accept
+	identity       Identity // of the engine that made the session of the token identityOf
+	identityOf     string
 
 	// loggingIn is held during a login and guards what follows.
 	loggingIn     lock

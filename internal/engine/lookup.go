@@ -133,36 +133,52 @@ func boundedID(text string) string {
 	return text
 }
 
-// InstanceID identifies this installation of the engine. It asks once in each session, because only a new
-// session can be with another engine.
-func (c *Client) InstanceID(ctx context.Context) (string, error) {
+// Identity is what an engine says of itself at the beginning of a session.
+type Identity struct {
+	// Installation is the ID of the installation; "" if the engine does not say it.
+	Installation string
+	// NewestEvent is the ID of the newest event; 0 if the user sees none.
+	NewestEvent int64
+}
+
+// Identity asks the engine which one it is. It asks once in each session, because only a new session can be with another
+// engine, or with one whose database was restored.
+func (c *Client) Identity(ctx context.Context) (Identity, error) {
 	token, err := c.login(ctx)
 	if err != nil {
-		return "", err
+		return Identity{}, err
 	}
 
 	c.mu.Lock()
-	known := c.instanceID
-	if c.instanceIDOf != token {
-		known = ""
-	}
+	known, of := c.identity, c.identityOf
 	c.mu.Unlock()
 
-	if known != "" {
+	if of == token {
 		return known, nil
 	}
 
 	product, err := c.Product(ctx)
 	if err != nil {
-		return "", err
+		return Identity{}, err
+	}
+
+	identity := Identity{Installation: product.InstanceID}
+
+	events, err := c.Events(ctx, "", 1)
+	if IsTransient(err) {
+		return Identity{}, err
+	}
+
+	if len(events) > 0 {
+		identity.NewestEvent = events[0].Index
 	}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	c.instanceID, c.instanceIDOf = product.InstanceID, token
+	c.identity, c.identityOf = identity, token
 
-	return product.InstanceID, nil
+	return identity, nil
 }
 
 // Supports reports whether the engine is of that version or a later one, and which it is.

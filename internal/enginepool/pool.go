@@ -143,7 +143,7 @@ func (p *Pool) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.C
 		return session, config, nil
 	}
 
-	seen, err := session.InstanceID(ctx)
+	seen, err := session.Identity(ctx)
 	if err == nil {
 		err = connection.CheckEngine(cluster, "", seen)
 	}
@@ -153,6 +153,44 @@ func (p *Pool) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.C
 	}
 
 	return session, config, nil
+}
+
+// recordPeriod is how often the newest event of an engine is recorded: each record is a write to the API server.
+const recordPeriod = time.Hour
+
+// LastEvent returns what a cluster that uses an engine is to record as the engine's last event.
+func LastEvent(
+	ctx context.Context, session *engine.Client, cluster *infrav1.OLVMCluster, now time.Time,
+) (*infrav1.EngineEvent, error) {
+	var recorded *infrav1.EngineEvent
+	if status := cluster.Status.OLVMDatacenter; status != nil {
+		recorded = status.LastEvent
+	}
+
+	seen, err := session.Identity(ctx)
+	if err != nil {
+		return recorded, err
+	}
+
+	if recorded != nil && !connection.IsRestored(cluster, seen) && now.Sub(recorded.Recorded.Time) < recordPeriod {
+		return recorded, nil
+	}
+
+	events, err := session.Events(ctx, "", 1)
+	if err != nil || len(events) == 0 {
+		return recorded, err
+	}
+
+	return &infrav1.EngineEvent{ID: events[0].Index, Recorded: metav1.NewTime(now)}, nil
+}
+
+// MarkRestored notes on the last event that its engine has forgotten it, if that is the error. The engine may have as
+// many events again before it is looked at next.
+func MarkRestored(last *infrav1.EngineEvent, err error) {
+	var blocked *blocker.Error
+	if last != nil && errors.As(err, &blocked) && blocked.Reason == infrav1.EngineRestoredReason {
+		last.Gone = true
+	}
 }
 
 // connect is For, whatever engine answers.

@@ -46,7 +46,7 @@ func (h *heldAddresses) on(id connection.EngineID) addressing.Held {
 // engineOf returns the engine of a cluster. What the engine said now is more than what a status recorded.
 func (m *Manifests) engineOf(cluster *infrav1.OLVMCluster) connection.EngineID {
 	id := connection.EngineOf(m.withRecord(cluster))
-	id.Installation = cmp.Or(m.installations[id.Host], id.Installation)
+	id.Installation = cmp.Or(m.engineIdentities[id.Host].Installation, id.Installation)
 
 	return id
 }
@@ -86,18 +86,22 @@ func (m *Manifests) identifyEngines(
 
 	for _, cluster := range clusters {
 		host := connection.EngineOf(cluster).Host
-		if m.installations[host] == "" {
+
+		identity, known := m.engineIdentities[host]
+		if !known {
 			session, _, err := m.session(cluster, credentials, sessions)
 			if err != nil {
 				continue
 			}
 
-			if m.installations[host], err = session.InstanceID(ctx); err != nil {
+			if identity, err = session.Identity(ctx); err != nil {
 				continue
 			}
+
+			m.engineIdentities[host] = identity
 		}
 
-		err := connection.CheckEngine(m.withRecord(cluster), "", m.installations[host])
+		err := connection.CheckEngine(m.withRecord(cluster), "", identity)
 		if err != nil {
 			return fmt.Errorf("cluster %s/%s: %w", cluster.Namespace, cluster.Name,
 				blocker.Explain(err, credentials.Places))

@@ -24,6 +24,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 )
 
@@ -53,8 +54,8 @@ type Manifests struct {
 		clusters []infrav1.OLVMCluster
 		machines []infrav1.OLVMMachine
 	}
-	// installations are the engines' own IDs, by host.
-	installations map[string]string
+	// engineIdentities are what engines said of themselves, by host.
+	engineIdentities map[string]engine.Identity
 	// count of the objects that were read, of all kinds.
 	count int
 }
@@ -124,8 +125,9 @@ func newManifests() *Manifests {
 		configMaps:   map[types.NamespacedName]*corev1.ConfigMap{},
 		live:         map[string]*unstructured.Unstructured{},
 
-		liveClusters:  map[types.NamespacedName]*infrav1.OLVMCluster{},
-		installations: map[string]string{},
+		liveClusters: map[types.NamespacedName]*infrav1.OLVMCluster{},
+
+		engineIdentities: map[string]engine.Identity{},
 
 		kubeadmConfigs: map[kubeadmConfigKey]*unstructured.Unstructured{},
 	}
