@@ -67,7 +67,7 @@ func (s *site) inspect(name string) seen {
 			s.T.Fatal(err)
 		}
 	}
-	vms, err := session.FindVMs(ctx, name)
+	vms, err := session.FindVMs(ctx, nil, name)
 	must(err)
 	if len(vms) != 1 {
 		s.T.Fatalf("%d VMs are called %s", len(vms), name)

@@ -10,7 +10,7 @@ func newImageListCommand(s streams, f *engineFlags) *cobra.Command {
 	var output string
 	command := &cobra.Command{
 		Use:     "list",
-		Short:   "List the templates of the engine",
+		Short:   "List the templates of the engine, or of --data-center",
 		Example: "  olvmctl image list --server https://engine.example.com/ovirt-engine --ca-file ca.pem",
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -19,7 +19,7 @@ func newImageListCommand(s streams, f *engineFlags) *cobra.Command {
 			}
 
 			return f.atEngine(command.Context(), func(session *engineSession) error {
-				list, err := image.ListTemplates(command.Context(), session.Client)
+				list, err := image.ListTemplates(command.Context(), session.Client, f.template.DataCenter)
 				if err != nil {
 					return err
 				}

@@ -727,7 +727,7 @@ func TestAddressesThatOtherVMsHave(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	template, err := client.FindTemplates(t.Context(), "ol9-k8s")
+	template, err := client.FindTemplates(t.Context(), nil, "ol9-k8s")
 	if err != nil || len(template) != 1 {
 		t.Fatal(err, len(template))
 	}

@@ -340,7 +340,7 @@ func (r *Reconciler) recycle(ctx context.Context, s *scope, e *entry, marker *in
 		Session:    s.session,
 		VM:         *e.vm,
 		ClaimID:    claim.ID,
-		DataCenter: s.pool.DataCenter.ID,
+		DataCenter: s.pool.DataCenter,
 	}.Rebuild(ctx)
 	if err != nil || !done {
 		e.waiting = "Waiting for " + waiting

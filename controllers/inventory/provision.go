@@ -149,7 +149,7 @@ func (s *scope) planProvision(
 		foreign := 0
 
 		for _, vm := range plan.Make {
-			there, err := s.session.FindVM(ctx, s.pool.DataCenter.ID, vm.Name)
+			there, err := s.session.FindVM(ctx, s.pool.DataCenter, vm.Name)
 			if err != nil {
 				return plan, err
 			}

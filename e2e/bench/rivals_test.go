@@ -223,7 +223,7 @@ func natively(session *engine.Client, machine render.Machine) (create, remove fu
 		}, nil)
 	}
 	create = func(name string) error {
-		if found, err := session.FindVMs(ctx, name); err != nil || len(found) > 0 {
+		if found, err := session.FindVMs(ctx, nil, name); err != nil || len(found) > 0 {
 			return errors.Join(err, fmt.Errorf("%d VMs of the name", len(found)))
 		}
 

@@ -70,7 +70,7 @@ func startAMachine(t *testing.T, connection string) {
 	check.Error(t, err, "")
 
 	ctx := t.Context()
-	templates, err := session.FindTemplates(ctx, "debian-k8s")
+	templates, err := session.FindTemplates(ctx, nil, "debian-k8s")
 	check.Error(t, err, "")
 	check.Equal(t, "templates", len(templates), 1)
 

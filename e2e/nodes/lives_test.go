@@ -432,7 +432,7 @@ func (c *cluster) losePower(name string) {
 // startVM starts a VM that is down, as a person would.
 func (c *cluster) startVM(name string) {
 	c.t.Helper()
-	vms, err := c.engine.FindVMs(c.t.Context(), name)
+	vms, err := c.engine.FindVMs(c.t.Context(), nil, name)
 	check.Error(c.t, err, "")
 	check.Equal(c.t, "VMs "+name, len(vms), 1)
 	check.Error(c.t, c.engine.StartVM(c.t.Context(), vms[0].ID, false), "")
@@ -774,7 +774,7 @@ func (c *cluster) expectLostHost() {
 // hostOf is the name of the host on which a VM runs; empty while it runs on none.
 func (c *cluster) hostOf(name string) string {
 	c.t.Helper()
-	vms, err := c.engine.FindVMs(c.t.Context(), name)
+	vms, err := c.engine.FindVMs(c.t.Context(), nil, name)
 	check.Error(c.t, err, "")
 	check.Equal(c.t, "VMs "+name, len(vms), 1)
 

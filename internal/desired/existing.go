@@ -33,7 +33,7 @@ func FindExisting(
 		return nil, blocker.NotFound(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName")
 	}
 
-	vm, err := session.FindVM(ctx, dc.ID, name)
+	vm, err := session.FindVM(ctx, dc, name)
 	if err != nil || vm == nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func FindExisting(
 		}
 	}
 
-	if err := found.dataDisks(ctx, session, spec.VirtualMachine.DataDisks); err != nil {
+	if err := found.dataDisks(ctx, session, dc, spec.VirtualMachine.DataDisks); err != nil {
 		return nil, err
 	}
 
@@ -111,7 +111,9 @@ func (e *Existing) tags(ctx context.Context, session *engine.Client, wanted []st
 }
 
 // dataDisks finds the data disks that were made for the VM, attached or not yet.
-func (e *Existing) dataDisks(ctx context.Context, session *engine.Client, wanted []infrav1.DataDisk) error {
+func (e *Existing) dataDisks(
+	ctx context.Context, session *engine.Client, dc *engine.DataCenter, wanted []infrav1.DataDisk,
+) error {
 	if len(wanted) == 0 {
 		return nil
 	}
@@ -122,7 +124,7 @@ func (e *Existing) dataDisks(ctx context.Context, session *engine.Client, wanted
 	}
 
 	for _, want := range wanted {
-		disks, err := session.FindDisks(ctx, render.DiskAlias(e.VM.Name, want.Name))
+		disks, err := session.FindDisks(ctx, dc, render.DiskAlias(e.VM.Name, want.Name))
 		if err != nil {
 			return err
 		}

@@ -54,7 +54,7 @@ func (o Orphan) find(ctx context.Context, session *engine.Client) (*engine.VM, e
 		return nil, err
 	}
 
-	vm, err := session.FindVM(ctx, dc.ID, o.Name)
+	vm, err := session.FindVM(ctx, dc, o.Name)
 	if err != nil || vm == nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func (o Orphan) RemoveDisks(
 	}
 
 	for _, disk := range o.DataDisks {
-		found, err := session.FindImageDisks(ctx, render.DiskAlias(o.Name, disk.Name))
+		found, err := session.FindImageDisks(ctx, nil, render.DiskAlias(o.Name, disk.Name)) // the mark decides
 		if err != nil {
 			return err
 		}

@@ -247,15 +247,18 @@ func (e *examination) capacity(ctx context.Context) {
 
 // templates checks whether guests of the templates report to the engine.
 func (e *examination) templates(ctx context.Context) {
-	var asked []string
+	type question struct{ engine, dataCenter, template string }
 
-	for _, use := range e.manifests.Uses(e.machines, e.credentials, e.sessions) {
-		for i := range e.machines {
-			spec := e.machines[i].Spec()
-			if spec.FromInventory == nil && !slices.Contains(asked, spec.VMTemplateName) {
-				asked = append(asked, spec.VMTemplateName)
-				e.template(ctx, use, spec)
-			}
+	var asked []question
+
+	for i := range e.machines {
+		use := e.manifests.UseOf(&e.machines[i], e.credentials, e.sessions)
+		spec, cluster := e.machines[i].Spec(), use.Cluster
+		one := question{connection.EngineKey(cluster), cluster.Spec.OLVMDatacenterName, spec.VMTemplateName}
+
+		if use.Err == nil && spec.FromInventory == nil && !slices.Contains(asked, one) {
+			asked = append(asked, one)
+			e.template(ctx, use, spec)
 		}
 	}
 }
@@ -272,7 +275,7 @@ func (e *examination) template(ctx context.Context, use preview.Use, spec infrav
 
 	template, err := use.Session.TemplateVersion(ctx, dc, spec.VMTemplateName, int(spec.VMTemplateVersion))
 	if err != nil {
-		e.add(check, Unknown, remedy, "%v", err) // the name has the version in it, or is of another engine
+		e.add(check, Unknown, remedy, "%v", err) // the name has the version in it
 		return
 	}
 

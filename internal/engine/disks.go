@@ -110,30 +110,29 @@ func (c *Client) Disk(ctx context.Context, id ID) (*Disk, error) {
 	return &disk, nil
 }
 
-// FindDisks returns the disks of that alias; an alias is not unique.
-func (c *Client) FindDisks(ctx context.Context, alias string) ([]Disk, error) {
+// FindDisks returns the disks of that alias in the data center; nil means the whole engine. An alias is not unique.
+func (c *Client) FindDisks(ctx context.Context, dc *DataCenter, alias string) ([]Disk, error) {
 	var list struct {
 		XMLName xml.Name `xml:"disks"`
 		Items   []Disk   `xml:"disk"`
 	}
-	if err := c.get(ctx, "/disks", nil, &list); err != nil {
-		return nil, fmt.Errorf("failed to look up disk %q: %w", alias, err)
-	}
+	err := c.get(ctx, "/disks", nil, &list)
 
 	var found []Disk
+	if err == nil {
+		found, err = Within(ctx, c, dc, kept(list.Items, func(d Disk) bool { return d.AliasText() == alias }))
+	}
 
-	for _, disk := range list.Items {
-		if disk.AliasText() == alias {
-			found = append(found, disk)
-		}
+	if err != nil {
+		return nil, fmt.Errorf("failed to look up disk %q: %w", alias, err)
 	}
 
 	return found, nil
 }
 
-// FindImageDisks returns the disks of that alias that no template brought; see WithoutTemplateCopies.
-func (c *Client) FindImageDisks(ctx context.Context, alias string) ([]Disk, error) {
-	found, err := c.FindDisks(ctx, alias)
+// FindImageDisks returns the disks that FindDisks finds and no template brought; see WithoutTemplateCopies.
+func (c *Client) FindImageDisks(ctx context.Context, dc *DataCenter, alias string) ([]Disk, error) {
+	found, err := c.FindDisks(ctx, dc, alias)
 	if err != nil {
 		return nil, err
 	}
@@ -359,7 +358,7 @@ func (c *Client) CreateDiskOnce(
 			return c.CreateDisk(ctx, &marked)
 		},
 		func(ctx context.Context) (*Disk, error) {
-			disks, err := c.FindDisks(ctx, wanted.AliasText())
+			disks, err := c.FindDisks(ctx, nil, wanted.AliasText()) // a mark tells them apart
 			for i := range disks {
 				if err == nil && disks[i].Description == marked.Description {
 					return &disks[i], nil

@@ -54,7 +54,7 @@ func TestADiskOfAProcessThatMayNoLongerAct(t *testing.T) {
 			check.Error(t, err, test.err)
 			check.Equal(t, "questions", asked, test.asked)
 
-			left, err := c.FindDisks(t.Context(), "etcd")
+			left, err := c.FindDisks(t.Context(), nil, "etcd")
 			check.Error(t, err, "")
 			check.Equal(t, "disks in the engine", len(left), test.disks)
 		})

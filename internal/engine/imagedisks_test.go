@@ -28,11 +28,11 @@ func TestDisksOfVMsAreNoImages(t *testing.T) {
 	}
 
 	const alias = "ol9-k8s_Disk1"
-	if found, err := c.FindDisks(t.Context(), alias); err != nil || len(found) != 3 {
+	if found, err := c.FindDisks(t.Context(), nil, alias); err != nil || len(found) != 3 {
 		t.Fatalf("%d disks have the alias, %v", len(found), err)
 	}
 
-	if found, err := c.FindImageDisks(t.Context(), alias); err != nil || len(found) != 0 {
+	if found, err := c.FindImageDisks(t.Context(), nil, alias); err != nil || len(found) != 0 {
 		t.Errorf("%+v, %v", found, err)
 	}
 
@@ -49,7 +49,7 @@ func TestDisksOfVMsAreNoImages(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if found, err := c.FindImageDisks(t.Context(), alias); err != nil || len(found) != 1 || found[0].ID != image.ID {
+	if found, err := c.FindImageDisks(t.Context(), nil, alias); err != nil || len(found) != 1 || found[0].ID != image.ID {
 		t.Errorf("%+v, %v", found, err)
 	}
 }

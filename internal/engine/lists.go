@@ -54,8 +54,12 @@ func (c *Client) NetworkProfiles(ctx context.Context) (map[ID][]VNICProfile, err
 
 // StorageDomains lists the storage domains for disks of the data center.
 func (c *Client) StorageDomains(ctx context.Context, dc *DataCenter) ([]StorageDomain, error) {
-	_, all, err := find(ctx, c, &c.lists.storage, "storagedomains", func(d StorageDomain) bool { return d.in(dc.ID) })
-	return kept(all, func(d StorageDomain) bool { return d.Type == "data" && d.in(dc.ID) }), err
+	_, all, err := find(ctx, c, &c.lists.storage, "storagedomains", anyOf[StorageDomain])
+	if err != nil {
+		return nil, err
+	}
+
+	return Within(ctx, c, dc, kept(all, func(d StorageDomain) bool { return d.Type == "data" }))
 }
 
 // kept are the items that are wanted, in a list of its own: the caches keep theirs.

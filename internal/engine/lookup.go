@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -221,29 +222,18 @@ func (c *Client) DataCenter(ctx context.Context, name string) (*DataCenter, erro
 
 // Cluster returns the cluster of that name in the data center, or a NameError.
 func (c *Client) Cluster(ctx context.Context, dc *DataCenter, name string) (*Cluster, error) {
-	inDC := func(cl Cluster) bool { return cl.DataCenter.ID == dc.ID }
-	item, all, err := find(ctx, c, &c.lists.clusters, "clusters", func(cl Cluster) bool {
-		return inDC(cl) &&
-			cl.Name == name
-	})
-	if err != nil || item != nil {
-		return item, err
-	}
-
-	return nil, &NameError{Kind: "cluster", Name: name, Scope: fmt.Sprintf("data center %q", dc.Name),
-		Known: names(all, inDC, func(cl Cluster) string { return cl.Name })}
+	item, _, err := findNamed(ctx, c, &c.lists.clusters, "clusters", "cluster", dc, name, anyOf[Cluster])
+	return item, err
 }
 
 // Clusters lists the clusters of the data center.
 func (c *Client) Clusters(ctx context.Context, dc *DataCenter) ([]Cluster, error) {
-	_, all, err := find(ctx, c, &c.lists.clusters, "clusters", func(cl Cluster) bool {
-		return cl.DataCenter.ID == dc.ID
-	})
+	all, err := c.clusters(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	return slices.DeleteFunc(slices.Clone(all), func(cl Cluster) bool { return cl.DataCenter.ID != dc.ID }), nil
+	return Within(ctx, c, dc, all)
 }
 
 // clusters lists the clusters of all data centers.
@@ -264,54 +254,38 @@ func (c *Client) Template(ctx context.Context, dc *DataCenter, name string) (*Te
 
 // TemplateVersion is Template for one version of it; 0 means the newest.
 func (c *Client) TemplateVersion(ctx context.Context, dc *DataCenter, name string, version int) (*Template, error) {
-	// The clusters say which templates are in the data center; Blank is in none and in all.
-	_, clusters, err := find(ctx, c, &c.lists.clusters, "clusters", func(cl Cluster) bool {
-		return cl.DataCenter.ID == dc.ID
-	})
-	if err != nil {
+	usable := func(t Template) bool { return t.Status == TemplateOK }
+	wanted := func(t Template) bool { return usable(t) && (version == 0 || t.Version.Number == version) }
+
+	first, all, err := findNamed(ctx, c, &c.lists.templates, "templates", "template", dc, name, wanted)
+
+	var missing *NameError
+	if err != nil && !errors.As(err, &missing) {
 		return nil, err
 	}
 
-	usable := func(t Template) bool {
-		inDC := RefID(t.Cluster) == "" ||
-			slices.ContainsFunc(clusters, func(cl Cluster) bool {
-				return cl.ID == RefID(t.Cluster) &&
-					cl.DataCenter.ID == dc.ID
-			})
-
-		return inDC && t.Status == "ok"
-	}
-	wanted := func(t Template) bool {
-		return usable(t) && t.Name == name && (version == 0 || t.Version.Number == version)
-	}
-	first, all, err := find(ctx, c, &c.lists.templates, "templates", wanted)
-	if err != nil {
-		return nil, err
+	usables, failed := Within(ctx, c, dc, kept(all, usable))
+	if failed != nil {
+		return nil, failed
 	}
 
-	if first == nil && version != 0 {
-		has := func(t Template) bool { return usable(t) && t.Name == name }
-		if known := names(all, has, func(t Template) string { return strconv.Itoa(t.Version.Number) }); len(known) > 0 {
-			return nil, &NameError{
-				Kind:  "version",
-				Name:  strconv.Itoa(version),
-				Scope: fmt.Sprintf("template %q", name),
-				Known: known,
-			}
-		}
-	}
+	there := kept(usables, func(t Template) bool { return t.Name == name })
 
-	if first == nil {
+	switch {
+	case missing != nil && len(there) > 0:
 		return nil, &NameError{
-			Kind:  "template",
-			Name:  name,
-			Scope: fmt.Sprintf("data center %q", dc.Name),
-			Known: names(all, usable, func(t Template) string { return t.Name }),
+			Kind:  "version",
+			Name:  strconv.Itoa(version),
+			Scope: fmt.Sprintf("template %q", name),
+			Known: names(there, usable, func(t Template) string { return strconv.Itoa(t.Version.Number) }),
 		}
+	case missing != nil:
+		missing.Known = names(usables, usable, Template.named)
+		return nil, missing
 	}
 
 	newest := *first
-	for _, t := range all {
+	for _, t := range there {
 		if wanted(t) && t.Version.Number > newest.Version.Number {
 			newest = t
 		}
@@ -322,40 +296,36 @@ func (c *Client) TemplateVersion(ctx context.Context, dc *DataCenter, name strin
 
 // Network returns the network of that name in the data center, or a NameError.
 func (c *Client) Network(ctx context.Context, dc *DataCenter, name string) (*Network, error) {
-	inDC := func(n Network) bool { return n.DataCenter.ID == dc.ID }
-	item, all, err := find(ctx, c, &c.lists.networks, "networks", func(n Network) bool {
-		return inDC(n) &&
-			n.Name == name
-	})
-	if err != nil || item != nil {
-		return item, err
-	}
+	item, _, err := findNamed(ctx, c, &c.lists.networks, "networks", "network", dc, name, anyOf[Network])
+	return item, err
+}
 
-	return nil, &NameError{Kind: "network", Name: name, Scope: fmt.Sprintf("data center %q", dc.Name),
-		Known: names(all, inDC, func(n Network) string { return n.Name })}
+func (c *Client) networkByID(ctx context.Context, id ID) (*Network, error) {
+	item, _, err := find(ctx, c, &c.lists.networks, "networks", func(n Network) bool { return n.ID == id })
+	return item, err
 }
 
 // VNICProfiles lists the vNIC profiles of that name on the data center's networks, with their networks.
 func (c *Client) VNICProfiles(ctx context.Context, dc *DataCenter, name string) ([]VNICProfile, []Network, error) {
-	named := func(p VNICProfile) bool { return p.Name == name }
+	var failed error
+	has := c.scope(ctx, dc, &failed)
+	named := func(p VNICProfile) bool { return p.Name == name && has(p) }
 	_, profiles, err := find(ctx, c, &c.lists.vnicProfiles, "vnicprofiles", named)
-	if err != nil {
+	found := kept(profiles, named)
+
+	if err = errors.Join(err, failed); err != nil {
 		return nil, nil, err
 	}
 
-	_, all, err := find(ctx, c, &c.lists.networks, "networks", func(n Network) bool { return n.DataCenter.ID == dc.ID })
-	if err != nil {
-		return nil, nil, err
-	}
-
-	var found []VNICProfile
 	var networks []Network
 
-	for _, p := range profiles {
-		at := slices.IndexFunc(all, func(n Network) bool { return n.ID == p.Network.ID && n.DataCenter.ID == dc.ID })
-		if at >= 0 && named(p) {
-			found, networks = append(found, p), append(networks, all[at])
+	for _, p := range found {
+		network, err := c.networkByID(ctx, p.Network.ID)
+		if err != nil {
+			return nil, nil, err
 		}
+
+		networks = append(networks, *network)
 	}
 
 	return found, networks, nil
@@ -400,17 +370,15 @@ func (c *Client) VNICProfile(ctx context.Context, network *Network, name string)
 
 // StorageDomain returns the storage domain for disks of that name in the data center, or a NameError.
 func (c *Client) StorageDomain(ctx context.Context, dc *DataCenter, name string) (*StorageDomain, error) {
-	usable := func(d StorageDomain) bool { return d.Type == "data" && d.in(dc.ID) }
-	item, all, err := find(ctx, c, &c.lists.storage, "storagedomains", func(d StorageDomain) bool {
-		return usable(d) &&
-			d.Name == name
-	})
-	if err != nil || item != nil {
-		return item, err
-	}
+	holdsDisks := func(d StorageDomain) bool { return d.Type == "data" }
+	item, _, err := findNamed(ctx, c, &c.lists.storage, "storagedomains", "storage domain", dc, name, holdsDisks)
 
-	return nil, &NameError{Kind: "storage domain", Name: name, Scope: fmt.Sprintf("data center %q", dc.Name),
-		Known: names(all, usable, func(d StorageDomain) string { return d.Name })}
+	return item, err
+}
+
+func (c *Client) storageDomainByID(ctx context.Context, id ID) (*StorageDomain, error) {
+	item, _, err := find(ctx, c, &c.lists.storage, "storagedomains", func(d StorageDomain) bool { return d.ID == id })
+	return item, err
 }
 
 // blockStorage are the types of storage whose disks are block devices.
@@ -423,9 +391,7 @@ func (c *Client) SparseOn(ctx context.Context, domainID ID, format string) (*boo
 		return nil, nil
 	}
 
-	domain, _, err := find(ctx, c, &c.lists.storage, "storagedomains", func(d StorageDomain) bool {
-		return d.ID == domainID
-	})
+	domain, err := c.storageDomainByID(ctx, domainID)
 	if err != nil || domain == nil || !slices.Contains(blockStorage, domain.StorageType) {
 		return nil, err // that there is no such domain is for the engine to say
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/xml"
 	"fmt"
 	"net/http"
-	"slices"
 )
 
 // BlankTemplateID is the ID of the Blank template on every engine that has not re-made it.
@@ -51,14 +50,18 @@ func (c *Client) Templates(ctx context.Context) ([]Template, error) {
 	return list.Items, nil
 }
 
-// FindTemplates returns the templates of that name: in all data centers, and all versions.
-func (c *Client) FindTemplates(ctx context.Context, name string) ([]Template, error) {
+// FindTemplates returns the templates of that name in the data center, in all versions; nil means the whole engine.
+func (c *Client) FindTemplates(ctx context.Context, dc *DataCenter, name string) ([]Template, error) {
 	all, err := c.Templates(ctx)
+	if err == nil {
+		all, err = Within(ctx, c, dc, kept(all, func(t Template) bool { return t.Name == name }))
+	}
+
 	if err != nil {
 		return nil, fmt.Errorf("failed to look up template %q: %w", name, err)
 	}
 
-	return slices.DeleteFunc(all, func(t Template) bool { return t.Name != name }), nil
+	return all, nil
 }
 
 // CreateTemplate asks for a template of a VM that is down, and returns it, usually with its disks still locked. It does

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"encoding/xml"
-	"slices"
 	"time"
 )
 
@@ -358,10 +357,4 @@ type StorageDomain struct {
 	DataCenters *struct {
 		Items []Ref `xml:"data_center"`
 	} `xml:"data_centers"`
-}
-
-func (d StorageDomain) in(dataCenterID ID) bool {
-	return RefID(d.DataCenter) == dataCenterID ||
-		d.DataCenters != nil &&
-			slices.ContainsFunc(d.DataCenters.Items, func(r Ref) bool { return r.ID == dataCenterID })
 }

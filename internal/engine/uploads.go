@@ -339,7 +339,7 @@ func (u *upload) alone(ctx context.Context) (done *Disk, err error) {
 
 // other is the disk of another upload of the image, nil where there is none.
 func (u *upload) other(ctx context.Context) (*Disk, error) {
-	disks, err := u.FindImageDisks(ctx, u.options.Alias)
+	disks, err := u.FindImageDisks(ctx, nil, u.options.Alias) // Earlier asks for the storage domain
 	for i := range disks {
 		if disks[i].ID != u.disk && u.options.Earlier(&disks[i]) {
 			return &disks[i], nil

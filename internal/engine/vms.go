@@ -80,39 +80,33 @@ func (c *Client) listVMs(ctx context.Context, query url.Values) ([]VM, error) {
 	return list.Items, nil
 }
 
-// FindVM returns the VM of that name, or nil where there is none. Names are unique within a data center, not within an
-// engine, so the data center's clusters decide between several.
-func (c *Client) FindVM(ctx context.Context, dataCenterID ID, name string) (*VM, error) {
-	vms, err := c.FindVMs(ctx, name)
-	if err != nil {
+// FindVM returns the VM of that name in the data center, or nil if there is none; nil means the whole engine.
+func (c *Client) FindVM(ctx context.Context, dc *DataCenter, name string) (*VM, error) {
+	vms, err := c.FindVMs(ctx, dc, name)
+	if err != nil || len(vms) == 0 {
 		return nil, err
 	}
 
-	for i := range vms {
-		vm := &vms[i]
-		cluster, err := c.clusterByID(ctx, RefID(vm.Cluster))
-		if err != nil {
-			return nil, err
-		}
-
-		if dataCenterID == "" || cluster == nil || cluster.DataCenter.ID == dataCenterID {
-			return vm, nil
-		}
-	}
-
-	return nil, nil
+	return &vms[0], nil
 }
 
-// FindVMs returns the VMs of that name, in any data center.
-func (c *Client) FindVMs(ctx context.Context, name string) ([]VM, error) {
+// FindVMs returns the VMs of that name in the data center; nil means the whole engine.
+func (c *Client) FindVMs(ctx context.Context, dc *DataCenter, name string) ([]VM, error) {
 	// The engine's search has wildcards and ignores case, so the answer is checked. A VM name holds no quote.
 	query := url.Values{"search": {"name=" + strings.ReplaceAll(name, `"`, "")}}
 	var list vmList
-	if err := c.do(ctx, http.MethodGet, "/vms", query, nil, &list); err != nil {
+	err := c.do(ctx, http.MethodGet, "/vms", query, nil, &list)
+
+	var found []VM
+	if err == nil {
+		found, err = Within(ctx, c, dc, kept(list.Items, func(vm VM) bool { return vm.Name == name }))
+	}
+
+	if err != nil {
 		return nil, fmt.Errorf("failed to look up VM %q: %w", name, err)
 	}
 
-	return slices.DeleteFunc(list.Items, func(vm VM) bool { return vm.Name != name }), nil
+	return found, nil
 }
 
 // VM returns the VM of that ID, without its initialization; IsNotFound reports that there is none.

@@ -14,17 +14,32 @@ import (
 
 // ListedTemplate is a template of the engine in a list.
 type ListedTemplate struct {
-	Name    string `json:"name"`
-	Version int    `json:"version"`
+	Name string `json:"name"`
+	// DataCenter in which machines can be made of it; empty if it serves all of them.
+	DataCenter string `json:"dataCenter,omitempty"`
+	Version    int    `json:"version"`
 	// UserData is what reads it: cloud-init or Ignition.
 	UserData string `json:"userData"`
 	OSType   string `json:"osType"`
 	ID       string `json:"id"`
 }
 
-// ListTemplates are the templates of the engine but the blank one, by name and version.
-func ListTemplates(ctx context.Context, session *engine.Client) ([]ListedTemplate, error) {
+// ListTemplates lists the templates of a data center without the blank one, by name and version. An empty data center
+// means all.
+func ListTemplates(ctx context.Context, session *engine.Client, dataCenter string) ([]ListedTemplate, error) {
+	var wanted *engine.DataCenter
+	if dataCenter != "" {
+		var err error
+		if wanted, err = session.DataCenter(ctx, dataCenter); err != nil {
+			return nil, err
+		}
+	}
+
 	templates, err := session.Templates(ctx)
+	if err == nil {
+		templates, err = engine.Within(ctx, session, wanted, templates)
+	}
+
 	if err != nil {
 		return nil, err
 	}
@@ -41,11 +56,22 @@ func ListTemplates(ctx context.Context, session *engine.Client) ([]ListedTemplat
 			reads = "Ignition"
 		}
 
-		list = append(list, ListedTemplate{t.Name, t.Version.Number, reads, t.OS.Type, t.ID.String()})
+		listed := ListedTemplate{
+			Name: t.Name, Version: t.Version.Number, UserData: reads, OSType: t.OS.Type, ID: t.ID.String(),
+		}
+
+		if dc, err := session.DataCenterOf(ctx, engine.RefID(t.Cluster)); err != nil {
+			return nil, err
+		} else if dc != nil {
+			listed.DataCenter = dc.Name
+		}
+
+		list = append(list, listed)
 	}
 
 	slices.SortFunc(list, func(a, b ListedTemplate) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.DataCenter, b.DataCenter),
+			cmp.Compare(a.Version, b.Version))
 	})
 
 	return list, nil
@@ -55,9 +81,10 @@ func ListTemplates(ctx context.Context, session *engine.Client) ([]ListedTemplat
 func PrintTemplates(out io.Writer, list []ListedTemplate) error {
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 
-	_, _ = fmt.Fprintln(table, "NAME\tVERSION\tUSER DATA\tOS TYPE\tID")
+	_, _ = fmt.Fprintln(table, "NAME\tVERSION\tUSER DATA\tOS TYPE\tDATA CENTER\tID")
 	for _, t := range list {
-		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\n", t.Name, t.Version, t.UserData, t.OSType, t.ID)
+		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", t.Name, t.Version, t.UserData, t.OSType,
+			cmp.Or(t.DataCenter, "all"), t.ID)
 	}
 
 	return table.Flush()

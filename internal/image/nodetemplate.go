@@ -62,13 +62,11 @@ func (t NodeTemplate) Make(
 		return "", err
 	}
 
-	if there, err := client.FindTemplates(ctx, t.Name); err != nil {
+	if err := checkFree(ctx, client, dc, t.Name); err != nil { // before an upload
 		return "", err
-	} else if len(there) > 0 { // before an upload
-		return "", &ExistsError{Name: t.Name, ID: there[0].ID.String()}
 	}
 
-	diskID, sent, err := t.disk(ctx, client)
+	diskID, sent, err := t.disk(ctx, client, dc)
 	if err != nil {
 		return "", err
 	}
@@ -77,6 +75,7 @@ func (t NodeTemplate) Make(
 	id, err := MakeTemplate(ctx, client, executor, at, Template{
 		Name:        t.Name,
 		Description: "Image of nodes, by olvmctl",
+		DataCenter:  dc,
 		ClusterID:   cluster.ID.String(),
 		DiskID:      diskID.String(),
 		OSType:      t.OSType,
@@ -91,7 +90,9 @@ func (t NodeTemplate) Make(
 }
 
 // disk is the one to make the template of. sent reports that it was uploaded for that.
-func (t NodeTemplate) disk(ctx context.Context, client *engine.Client) (id engine.ID, sent bool, err error) {
+func (t NodeTemplate) disk(
+	ctx context.Context, client *engine.Client, dc *engine.DataCenter,
+) (id engine.ID, sent bool, err error) {
 	if t.Path != "" {
 		disk, sent, err := t.Run(ctx, client)
 		if err != nil {
@@ -101,14 +102,14 @@ func (t NodeTemplate) disk(ctx context.Context, client *engine.Client) (id engin
 		return disk.ID, sent, nil
 	}
 
-	there, err := client.FindImageDisks(ctx, t.Disk)
+	there, err := client.FindImageDisks(ctx, dc, t.Disk)
 	if err != nil {
 		return "", false, err
 	}
 
 	if len(there) != 1 {
-		return "", false, fmt.Errorf("--disk: the engine has %d disks named %q, not one; upload it, or give it a "+
-			"name of its own", len(there), t.Disk)
+		return "", false, fmt.Errorf("--disk: %s has %d disks named %q, not one; upload it, or give it a name of "+
+			"its own", engine.ScopeName(dc), len(there), t.Disk)
 	}
 
 	return there[0].ID, false, nil

@@ -28,17 +28,29 @@ const (
 type Template struct {
 	// Name and Description of the template.
 	Name, Description string
-	// ClusterID and DiskID are UUIDs of the engine.
+	// DataCenter in which the template is made. ClusterID and DiskID are UUIDs of the engine.
+	DataCenter        *engine.DataCenter
 	ClusterID, DiskID string
 	// OSType as the engine spells it.
 	OSType string
 }
 
 // ExistsError reports that there is a template of that name already.
-type ExistsError struct{ Name, ID string }
+type ExistsError struct{ Name, DataCenter, ID string }
 
 func (e *ExistsError) Error() string {
-	return fmt.Sprintf("there is a template %q already (%s); choose another name, or delete it", e.Name, e.ID)
+	return fmt.Sprintf("there is a template %q already in data center %q (%s); choose another name, or delete it",
+		e.Name, e.DataCenter, e.ID)
+}
+
+// checkFree returns an ExistsError if the data center has a template of that name.
+func checkFree(ctx context.Context, session *engine.Client, dc *engine.DataCenter, name string) error {
+	there, err := session.FindTemplates(ctx, dc, name)
+	if err != nil || len(there) == 0 {
+		return err
+	}
+
+	return &ExistsError{name, dc.Name, there[0].ID.String()}
 }
 
 // MakeTemplate makes a template and returns its UUID. Where it fails, nothing is left behind, or the error says what;
@@ -51,13 +63,8 @@ func MakeTemplate(
 	template Template,
 	dir string,
 ) (string, error) {
-	there, err := session.FindTemplates(ctx, template.Name)
-	if err != nil {
+	if err := checkFree(ctx, session, template.DataCenter, template.Name); err != nil {
 		return "", err
-	}
-
-	if len(there) > 0 {
-		return "", &ExistsError{template.Name, there[0].ID.String()}
 	}
 
 	s := &subject{engine: at, template: template, run: uuid.NewString()}
@@ -78,7 +85,8 @@ func MakeTemplate(
 	// The cleanup runs whatever ended the first run.
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 	defer cancel()
-	if _, err = root.Destroy(cleanup, s); err != nil {
+	_, err := root.Destroy(cleanup, s)
+	if err != nil {
 		err = fmt.Errorf("what the template was made of is left behind, with the comment %q: %w", s.owner(), err)
 	}
 

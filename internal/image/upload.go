@@ -134,15 +134,15 @@ func (u Upload) options(ctx context.Context, client *engine.Client, file *diskFi
 		},
 	}
 
-	there, err := client.FindImageDisks(ctx, u.Disk)
+	there, err := client.FindImageDisks(ctx, dc, u.Disk)
 	if err != nil {
 		return engine.UploadOptions{}, err
 	}
 
 	for i := range there {
 		if !options.Earlier(&there[i]) {
-			return engine.UploadOptions{}, fmt.Errorf("there is a disk %q already (%s), with something else in it; "+
-				"choose another name with --disk, or delete it", u.Disk, there[i].ID)
+			return engine.UploadOptions{}, fmt.Errorf("there is a disk %q already in data center %q (%s), with "+
+				"something else in it; choose another name with --disk, or delete it", u.Disk, dc.Name, there[i].ID)
 		}
 	}
 

@@ -335,7 +335,7 @@ func TestRebuildReplacesTheRootDisk(t *testing.T) {
 
 	for {
 		done, waiting, err := Rebuilder{
-			Session: s.session, VM: s.vm("vm-00"), ClaimID: "claim-1234567890", DataCenter: s.dc.ID,
+			Session: s.session, VM: s.vm("vm-00"), ClaimID: "claim-1234567890", DataCenter: s.dc,
 		}.step(ctx)
 		check.Error(t, err, "")
 		if done {
@@ -368,7 +368,7 @@ func TestAPlantedDiskIsNoRootDisk(t *testing.T) {
 	s := newSite(t, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
-	r := Rebuilder{Session: s.session, VM: s.vm("vm-00"), ClaimID: "claim-1234567890", DataCenter: s.dc.ID}
+	r := Rebuilder{Session: s.session, VM: s.vm("vm-00"), ClaimID: "claim-1234567890", DataCenter: s.dc}
 
 	domains, err := s.session.StorageDomains(ctx, s.dc)
 	check.Error(t, err, "")
@@ -410,7 +410,7 @@ func TestADonorWithoutItsDiskIsMadeAgain(t *testing.T) {
 			s := newSite(t, 1)
 			ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 			defer cancel()
-			r := Rebuilder{Session: s.session, VM: s.vm("vm-00"), ClaimID: "claim-1234567890", DataCenter: s.dc.ID}
+			r := Rebuilder{Session: s.session, VM: s.vm("vm-00"), ClaimID: "claim-1234567890", DataCenter: s.dc}
 			_, before, err := bootDisk(ctx, s.session, r.VM.ID)
 			check.Error(t, err, "")
 

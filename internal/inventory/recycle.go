@@ -33,7 +33,7 @@ type Rebuilder struct {
 	// ClaimID of the claim that ends: the disk of one is not that of the next.
 	ClaimID string
 	// DataCenter of the VM.
-	DataCenter engine.ID
+	DataCenter *engine.DataCenter
 }
 
 func (r Rebuilder) short() string { return r.ClaimID[:min(len(r.ClaimID), 8)] }

@@ -112,7 +112,7 @@ func Place(
 		return Placement{}, err
 	}
 
-	own := spec.VirtualMachine.Placement.HostNames
+	in, own := hostScope{dc, found}, spec.VirtualMachine.Placement.HostNames
 
 	inDomain := len(domain.Hosts.Names) > 0 || domain.Hosts.AffinityLabel != ""
 	switch {
@@ -124,12 +124,12 @@ func Place(
 				"failure domain %q names hosts too; take the hosts out of one of them", failureDomain),
 		}
 	case inDomain:
-		out.HostIDs, err = domainHosts(ctx, client, domain, found)
+		out.HostIDs, err = domainHosts(ctx, client, domain, in)
 	case len(own) > 0:
-		out.HostIDs, err = hostsByName(ctx, client, own, found, "spec.virtualMachine.placement.hostNames",
+		out.HostIDs, err = hostsByName(ctx, client, own, in, "spec.virtualMachine.placement.hostNames",
 			infrav1.HostNotFoundReason)
 		if err == nil && len(out.HostIDs) < len(own) {
-			err = missingHosts(ctx, client, own, found)
+			err = missingHosts(ctx, client, own, in)
 		}
 	}
 
@@ -195,13 +195,32 @@ func (p Placement) Stored(vm infrav1.VirtualMachine) infrav1.VirtualMachine {
 	return vm
 }
 
-// domainHosts are the hosts of a domain that exist now, at least one. cluster is where they must be; nil for anywhere.
+// hostScope is where the hosts of a machine must be: in a cluster, or if that is nil in the data center.
+type hostScope struct {
+	dc      *engine.DataCenter
+	cluster *engine.Cluster
+}
+
+func (s hostScope) String() string {
+	if s.cluster == nil {
+		return engine.ScopeName(s.dc)
+	}
+
+	return fmt.Sprintf("cluster %q", s.cluster.Name)
+}
+
+// hosts are those of the scope.
+func (s hostScope) hosts(ctx context.Context, client *engine.Client) ([]engine.Host, error) {
+	return client.HostsIn(ctx, s.dc, s.cluster, HostsAge)
+}
+
+// domainHosts are the hosts of a domain that exist now, at least one.
 func domainHosts(
-	ctx context.Context, client *engine.Client, domain infrav1.OLVMFailureDomain, cluster *engine.Cluster,
+	ctx context.Context, client *engine.Client, domain infrav1.OLVMFailureDomain, in hostScope,
 ) ([]engine.ID, error) {
 	field := domainField(domain) + ".hosts"
 	if domain.Hosts.AffinityLabel == "" {
-		return hostsByName(ctx, client, domain.Hosts.Names, cluster, field+".names", infrav1.FailureDomainInvalidReason)
+		return hostsByName(ctx, client, domain.Hosts.Names, in, field+".names", infrav1.FailureDomainInvalidReason)
 	}
 
 	label, err := client.AffinityLabel(ctx, domain.Hosts.AffinityLabel, HostsAge)
@@ -209,7 +228,7 @@ func domainHosts(
 		return nil, blocker.NotFound(err, infrav1.FailureDomainInvalidReason, field+".affinityLabel")
 	}
 
-	hosts, err := client.HostsWithin(ctx, HostsAge)
+	hosts, err := in.hosts(ctx, client)
 	if err != nil {
 		return nil, err
 	}
@@ -217,8 +236,7 @@ func domainHosts(
 	var ids []engine.ID
 
 	for _, h := range hosts {
-		if within(h, cluster) &&
-			slices.ContainsFunc(label.Hosts.Items, func(r engine.Ref) bool { return r.ID == h.ID }) {
+		if slices.ContainsFunc(label.Hosts.Items, func(r engine.Ref) bool { return r.ID == h.ID }) {
 			ids = append(ids, h.ID)
 		}
 	}
@@ -228,7 +246,7 @@ func domainHosts(
 			Reason: infrav1.FailureDomainInvalidReason,
 			Field:  field + ".affinityLabel",
 			Message: fmt.Sprintf(
-				"no host of %s has the affinity label %q; give it to a host", scopeOf(cluster), label.Name),
+				"no host of %s has the affinity label %q; give it to a host", in, label.Name),
 		}
 	}
 
@@ -237,23 +255,11 @@ func domainHosts(
 	return ids, nil
 }
 
-func within(h engine.Host, cluster *engine.Cluster) bool {
-	return cluster == nil || engine.RefID(h.Cluster) == cluster.ID
-}
-
-func scopeOf(cluster *engine.Cluster) string {
-	if cluster == nil {
-		return "the engine"
-	}
-
-	return fmt.Sprintf("cluster %q", cluster.Name)
-}
-
 // hostsByName are the hosts of these names that exist; at least one must.
 func hostsByName(
-	ctx context.Context, client *engine.Client, names []string, cluster *engine.Cluster, field, reason string,
+	ctx context.Context, client *engine.Client, names []string, in hostScope, field, reason string,
 ) ([]engine.ID, error) {
-	hosts, err := client.HostsWithin(ctx, HostsAge)
+	hosts, err := in.hosts(ctx, client)
 	if err != nil {
 		return nil, err
 	}
@@ -262,10 +268,6 @@ func hostsByName(
 	var there []string
 
 	for _, h := range hosts {
-		if !within(h, cluster) {
-			continue
-		}
-
 		there = append(there, h.Name)
 		if slices.Contains(names, h.Name) {
 			ids = append(ids, h.ID)
@@ -278,7 +280,7 @@ func hostsByName(
 			Field:  field,
 			Message: fmt.Sprintf(
 				"%s has none of the hosts %s; %s; correct the names",
-				scopeOf(cluster),
+				in,
 				strings.Join(names, ", "),
 				known(there),
 			),
@@ -291,8 +293,8 @@ func hostsByName(
 }
 
 // missingHosts names the hosts that do not exist. A domain may lose hosts; what a machine names itself must be there.
-func missingHosts(ctx context.Context, client *engine.Client, names []string, cluster *engine.Cluster) error {
-	hosts, err := client.HostsWithin(ctx, HostsAge)
+func missingHosts(ctx context.Context, client *engine.Client, names []string, in hostScope) error {
+	hosts, err := in.hosts(ctx, client)
 	if err != nil {
 		return err
 	}
@@ -300,9 +302,7 @@ func missingHosts(ctx context.Context, client *engine.Client, names []string, cl
 	var missing, there []string
 
 	for _, h := range hosts {
-		if within(h, cluster) {
-			there = append(there, h.Name)
-		}
+		there = append(there, h.Name)
 	}
 
 	for _, name := range names {
@@ -315,7 +315,7 @@ func missingHosts(ctx context.Context, client *engine.Client, names []string, cl
 		Reason: infrav1.HostNotFoundReason,
 		Field:  "spec.virtualMachine.placement.hostNames",
 		Message: fmt.Sprintf(
-			"%s has no host %s; %s; correct the names", scopeOf(cluster), strings.Join(missing, ", "), known(there)),
+			"%s has no host %s; %s; correct the names", in, strings.Join(missing, ", "), known(there)),
 	}
 }
 
@@ -368,7 +368,7 @@ func checkDomain(ctx context.Context, client *engine.Client, dc *engine.DataCent
 		return nil
 	}
 
-	_, err := domainHosts(ctx, client, d, cluster)
+	_, err := domainHosts(ctx, client, d, hostScope{dc, cluster})
 
 	return err
 }

@@ -30,12 +30,18 @@ func (m *Manifests) Uses(machines []Machine, credentials Credentials, sessions *
 			continue
 		}
 
-		use := Use{Cluster: cluster}
-		use.Session, use.Config, use.Err = m.session(cluster, credentials, sessions)
-		out = append(out, use)
+		out = append(out, m.UseOf(&machine, credentials, sessions))
 	}
 
 	return out
+}
+
+// UseOf is the cluster of a machine, and the engine that it uses.
+func (m *Manifests) UseOf(machine *Machine, credentials Credentials, sessions *engine.Sessions) Use {
+	use := Use{Cluster: machine.olvmCluster}
+	use.Session, use.Config, use.Err = m.session(use.Cluster, credentials, sessions)
+
+	return use
 }
 
 // Spec is what the manifests say of the machine.

@@ -36,7 +36,16 @@ func (g *gathering) engine(ctx context.Context) error {
 
 	defer func() { _ = session.Logout(context.WithoutCancel(ctx)) }()
 
+	dc, err := session.DataCenter(ctx, cluster.Spec.OLVMDatacenterName)
+	if err != nil {
+		return err
+	}
+
 	all, err := session.VMs(ctx)
+	if err == nil {
+		all, err = engine.Within(ctx, session, dc, all) // another data center may have VMs of the same names
+	}
+
 	if err != nil {
 		return err
 	}

@@ -70,6 +70,7 @@ func newSiteWith(t *testing.T, options ovirtsim.Options) *site {
 		host.Devices, host.MediatedDeviceTypes = []string{"pci_0000_3b_00_0"}, []string{"nvidia-63"}
 	}
 
+	inventory.DataCenters = append(inventory.DataCenters, options.Inventory.DataCenters...) // beside the one of the tests
 	options.Inventory = inventory
 	sim, err := ovirtsim.New(options)
 	must(t, err)
@@ -120,7 +121,7 @@ func must(t *testing.T, err error) {
 // vm is the only VM of that name.
 func (s *site) vm(t *testing.T, name string) *engine.VM {
 	t.Helper()
-	vms, err := s.client.FindVMs(t.Context(), name)
+	vms, err := s.client.FindVMs(t.Context(), nil, name)
 	must(t, err)
 	if len(vms) != 1 {
 		t.Fatalf("the engine has %d VMs named %s", len(vms), name)

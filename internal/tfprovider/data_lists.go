@@ -65,7 +65,7 @@ func (d *blankTemplateData) Read(ctx context.Context, _ datasource.ReadRequest, 
 	_, err := d.client.TemplateByID(ctx, id)
 	if engine.IsNotFound(err) {
 		var named []engine.Template
-		if named, err = d.client.FindTemplates(ctx, "Blank"); err == nil {
+		if named, err = d.client.FindTemplates(ctx, nil, "Blank"); err == nil {
 			if len(named) == 0 {
 				err = fmt.Errorf("the engine has no template %s and none named Blank", id)
 			} else {
@@ -221,7 +221,7 @@ func (d *templatesData) Read(ctx context.Context, req datasource.ReadRequest, re
 		return
 	}
 
-	found, err := d.client.FindTemplates(ctx, model.Name.ValueString())
+	found, err := d.client.FindTemplates(ctx, nil, model.Name.ValueString())
 	if err == nil && len(found) == 0 && model.FailOnEmpty.ValueBool() {
 		err = fmt.Errorf("the engine has no template named %q", model.Name.ValueString())
 	}

@@ -98,7 +98,17 @@ func (r *templateResource) Create(ctx context.Context, req resource.CreateReques
 // answer is ours if it was not there before.
 func (r *templateResource) create(ctx context.Context, model *templateModel) (*engine.Template, error) {
 	name := model.Name.ValueString()
-	before, err := r.client.FindTemplates(ctx, name)
+	vm, err := r.client.VM(ctx, idOf(model.VMID))
+	if err != nil {
+		return nil, err
+	}
+
+	dc, err := r.client.DataCenterOf(ctx, engine.RefID(vm.Cluster))
+	if err != nil {
+		return nil, err
+	}
+
+	before, err := r.client.FindTemplates(ctx, dc, name)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +123,7 @@ func (r *templateResource) create(ctx context.Context, model *templateModel) (*e
 			return r.client.CreateTemplate(ctx, name, model.Description.ValueString(), idOf(model.VMID))
 		},
 		func(ctx context.Context) (*engine.Template, error) {
-			now, err := r.client.FindTemplates(ctx, name)
+			now, err := r.client.FindTemplates(ctx, dc, name)
 			for i := range now {
 				if err == nil && !known[now[i].ID] {
 					return &now[i], nil

@@ -209,9 +209,14 @@ func (r *vmResource) releaseForeign(ctx context.Context, id engine.ID, remembere
 // made it all the same. Without a comment it could not be told from another one of that name, so that these are looked
 // up before.
 func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool) (*engine.VM, error) {
+	dc, err := r.client.DataCenterOf(ctx, engine.RefID(wanted.Cluster))
+	if err != nil {
+		return nil, err
+	}
+
 	known := map[engine.ID]bool{}
 	if wanted.CommentText() == "" {
-		before, err := r.client.FindVMs(ctx, wanted.Name)
+		before, err := r.client.FindVMs(ctx, dc, wanted.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -224,7 +229,7 @@ func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool)
 	vm, err := engine.CreateOnce(ctx, "VM "+wanted.Name, progress(ctx, "VM "+wanted.Name),
 		func(ctx context.Context) (*engine.VM, error) { return r.client.CreateVM(ctx, wanted, clone) },
 		func(ctx context.Context) (*engine.VM, error) {
-			vms, err := r.client.FindVMs(ctx, wanted.Name)
+			vms, err := r.client.FindVMs(ctx, dc, wanted.Name)
 			for i := range vms {
 				vm := &vms[i]
 				if err == nil && !known[vm.ID] && vm.CommentText() == wanted.CommentText() &&
@@ -237,7 +242,7 @@ func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool)
 		})
 	if engine.IsConflict(err) {
 		// Most conflicts are about the name, and the next question is whose it is.
-		owners, findErr := r.client.FindVMs(ctx, wanted.Name)
+		owners, findErr := r.client.FindVMs(ctx, dc, wanted.Name)
 		if findErr == nil && len(owners) > 0 {
 			return nil, fmt.Errorf("%w (the name is in use by VM %s with comment %q)", err, owners[0].ID,
 				owners[0].CommentText())

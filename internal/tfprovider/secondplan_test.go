@@ -344,7 +344,7 @@ func (f *factory) check(t *testing.T, name string, spec infrav1.OLVMMachineSpec)
 // stop brings a VM down as an administrator does.
 func (f *factory) stop(t *testing.T, name string) {
 	t.Helper()
-	vms, err := f.client.FindVMs(t.Context(), name)
+	vms, err := f.client.FindVMs(t.Context(), nil, name)
 	if err != nil || len(vms) != 1 {
 		t.Fatalf("%v, %d VMs", err, len(vms))
 	}

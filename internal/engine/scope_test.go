@@ -1,0 +1,200 @@
+package engine_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// twoDataCenters has the same names in both, and one of each kind that only its own data center has.
+func twoDataCenters() ovirtsim.Inventory {
+	center := func(name string) ovirtsim.DataCenter {
+		return ovirtsim.DataCenter{
+			Name: name,
+			Clusters: []ovirtsim.Cluster{
+				{Name: "same", Hosts: []ovirtsim.Host{{Name: "host-" + name}}}, {Name: "only-" + name},
+			},
+			Networks: []ovirtsim.Network{
+				{Name: "same", VNICProfiles: []string{"gold", "only-" + name}}, {Name: "only-" + name},
+			},
+			StorageDomains: []ovirtsim.StorageDomain{{Name: "same"}, {Name: "only-" + name}},
+			Templates: []ovirtsim.Template{
+				{Name: "same", Cluster: "same", Disks: []ovirtsim.TemplateDisk{{Size: 1 << 30}}},
+				{Name: "only-" + name, Cluster: "same"},
+			},
+			VMs: []ovirtsim.VM{
+				{Name: "same", Cluster: "same", Template: "Blank"}, {Name: "only-" + name, Cluster: "same", Template: "Blank"},
+			},
+		}
+	}
+
+	return ovirtsim.Inventory{DataCenters: []ovirtsim.DataCenter{center("Paris"), center("Berlin")}}
+}
+
+// lookups are all look-ups by name: each returns how many objects it finds, and the data center of the first.
+func lookups(t *testing.T, c *engine.Client) map[string]func(*engine.DataCenter, string) (int, engine.ID, error) {
+	t.Helper()
+
+	ctx := t.Context()
+	ofCluster := func(id engine.ID) engine.ID {
+		dc, err := c.DataCenterOf(ctx, id)
+		check.Error(t, err, "")
+
+		return dc.ID
+	}
+
+	return map[string]func(*engine.DataCenter, string) (int, engine.ID, error){
+		"cluster": func(dc *engine.DataCenter, name string) (int, engine.ID, error) {
+			found, err := c.Cluster(ctx, dc, name)
+			if err != nil {
+				return 0, "", err
+			}
+
+			return 1, found.DataCenter.ID, nil
+		},
+		"network": func(dc *engine.DataCenter, name string) (int, engine.ID, error) {
+			found, err := c.Network(ctx, dc, name)
+			if err != nil {
+				return 0, "", err
+			}
+
+			return 1, found.DataCenter.ID, nil
+		},
+		"vNIC profile": func(dc *engine.DataCenter, name string) (int, engine.ID, error) {
+			if name == "same" {
+				name = "gold"
+			}
+
+			found, networks, err := c.VNICProfiles(ctx, dc, name)
+			if err != nil || len(found) == 0 {
+				return 0, "", err
+			}
+
+			return len(found), networks[0].DataCenter.ID, nil
+		},
+		"storage domain": func(dc *engine.DataCenter, name string) (int, engine.ID, error) {
+			found, err := c.StorageDomain(ctx, dc, name)
+			if err != nil {
+				return 0, "", err
+			}
+
+			return 1, found.DataCenters.Items[0].ID, nil
+		},
+		"template": func(dc *engine.DataCenter, name string) (int, engine.ID, error) {
+			found, err := c.Template(ctx, dc, name)
+			if err != nil {
+				return 0, "", err
+			}
+
+			return 1, ofCluster(found.Cluster.ID), nil
+		},
+		"templates": func(dc *engine.DataCenter, name string) (int, engine.ID, error) {
+			found, err := c.FindTemplates(ctx, dc, name)
+			if err != nil || len(found) == 0 {
+				return 0, "", err
+			}
+
+			return len(found), ofCluster(found[0].Cluster.ID), nil
+		},
+		"VM": func(dc *engine.DataCenter, name string) (int, engine.ID, error) {
+			found, err := c.FindVMs(ctx, dc, name)
+			if err != nil || len(found) == 0 {
+				return 0, "", err
+			}
+
+			return len(found), ofCluster(found[0].Cluster.ID), nil
+		},
+		"disk": func(dc *engine.DataCenter, name string) (int, engine.ID, error) {
+			found, err := c.FindImageDisks(ctx, dc, name)
+			if err != nil || len(found) == 0 {
+				return 0, "", err
+			}
+
+			domains, err := c.StorageDomains(ctx, dc)
+			for _, domain := range domains {
+				if domain.ID == found[0].StorageDomainIDs()[0] {
+					return len(found), dc.ID, err
+				}
+			}
+
+			return len(found), "", err
+		},
+	}
+}
+
+func TestNamesAreLookedUpInTheirDataCenter(t *testing.T) {
+	_, config := start(t, ovirtsim.Options{Inventory: twoDataCenters()})
+	c, ctx := client(t, config), t.Context()
+
+	for _, center := range []string{"Paris", "Berlin"} {
+		dc, err := c.DataCenter(ctx, center)
+		check.Error(t, err, "")
+
+		domain, err := c.StorageDomain(ctx, dc, "same")
+		check.Error(t, err, "")
+
+		for _, alias := range []string{"same", "only-" + center} {
+			_, err := c.CreateDisk(ctx, &engine.Disk{
+				Alias: &alias, Format: engine.FormatCow, ProvisionedSize: 1 << 30,
+				StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: domain.ID}}},
+			})
+			check.Error(t, err, "")
+		}
+	}
+
+	for _, test := range []struct{ center, other string }{{"Paris", "Berlin"}, {"Berlin", "Paris"}} {
+		dc, err := c.DataCenter(ctx, test.center)
+		check.Error(t, err, "")
+
+		for kind, find := range lookups(t, c) {
+			what := kind + " of " + test.center
+			count, in, err := find(dc, "same")
+			check.Error(t, err, "")
+			check.Equal(t, what+": count", count, 1)
+			check.Equal(t, what+": data center", in, dc.ID)
+
+			// What only the other data center has is not there, and no error tells of it.
+			count, _, err = find(dc, "only-"+test.other)
+			check.Equal(t, what+": of the other's", count, 0)
+
+			var unknown *engine.NameError
+			if errors.As(err, &unknown) {
+				check.Equal(t, what+": blame", unknown.Scope, `data center "`+test.center+`"`)
+				check.Equal(t, what+": tells the other's", slices.Contains(unknown.Known, "only-"+test.other), false)
+				check.Equal(t, what+": tells its own", slices.Contains(unknown.Known, "only-"+test.center), true)
+			}
+		}
+
+		hosts, err := c.HostsIn(ctx, dc, nil, time.Minute)
+		check.Error(t, err, "")
+		check.Length(t, "hosts", hosts, 1)
+		check.Equal(t, "host", hosts[0].Name, "host-"+test.center)
+	}
+}
+
+// TestALookUpFailsWithItsEngine has lists that decide the data center, and that the engine does not give.
+func TestALookUpFailsWithItsEngine(t *testing.T) {
+	sim, config := start(t, ovirtsim.Options{Inventory: twoDataCenters()})
+	dc, err := client(t, config).DataCenter(t.Context(), "Paris")
+	check.Error(t, err, "")
+	check.Error(t, sim.Inject(ovirtsim.Fault{
+		Method: "GET", Path: "/(clusters|networks|storagedomains)$", Status: 500, Reason: "Operation Failed", Detail: "no",
+	}), "")
+
+	for kind, find := range lookups(t, client(t, config)) {
+		if kind == "disk" { // there is none whose storage domain would be looked up
+			continue
+		}
+
+		_, _, err := find(dc, "same")
+
+		var unknown *engine.NameError
+		check.Equal(t, kind+": fails", err != nil, true)
+		check.Equal(t, kind+": blames a name", errors.As(err, &unknown), false)
+	}
+}
