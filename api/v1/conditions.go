@@ -267,6 +267,8 @@ const (
 	OperatingSystemNotFoundReason = "OperatingSystemNotFound"
 	// InstanceTypeNotFoundReason surfaces when the engine has no instance type of that name.
 	InstanceTypeNotFoundReason = "InstanceTypeNotFound"
+	// StorageDomainInactiveReason surfaces when a storage domain takes no disks, because it is in maintenance or fails.
+	StorageDomainInactiveReason = "StorageDomainInactive"
 	// StorageDomainNotFoundReason surfaces when the data center has no storage domain for disks of that name.
 	StorageDomainNotFoundReason = "StorageDomainNotFound"
 	// TagNotFoundReason surfaces when the engine has no tag of that name.

@@ -93,3 +93,28 @@ func TestADiskOfAnotherDataCenterIsNotTheOneThatIsNamed(t *testing.T) {
 	code, _, problems = s.run("", append(template, at...)...)
 	check.Equal(t, "exit code, after "+problems, code, 0)
 }
+
+func TestAnImageIsNotSentToStorageInMaintenance(t *testing.T) {
+	t.Setenv("OCNE_DEFAULTS", "")
+
+	inventory := ovirtsim.DefaultInventory()
+	inventory.DataCenters[0].StorageDomains[0].Maintenance = true
+	s := newSiteWith(t, ovirtsim.Options{Inventory: inventory})
+	path, _ := rawImage(t)
+
+	code, _, problems := s.run("", s.uploadOf(path)...)
+	check.Equal(t, "exit code", code, 1)
+	check.Contains(t, "problems", problems, `--storage-domain: storage domain "olvm-data" has the status maintenance`)
+	check.Equal(t, "left", s.leftovers(), "")
+
+	// The machines of a cluster say it before their VMs are made: the templates are there.
+	_, plan, problems := s.run(s.manifests, "plan", "-f", "-", "--ca-file", s.caFile)
+	_, report, _ := examined(t, "", "", func(inventory *ovirtsim.Inventory) {
+		inventory.DataCenters[0].StorageDomains[0].Maintenance = true
+	})
+
+	for command, out := range map[string]string{"plan": plan + problems, "doctor": report} {
+		check.Contains(t, command, out, `spec.vmTemplateName: no VM can be made of disk`)
+		check.Contains(t, command, out, `"olvm-data" has the status maintenance`)
+	}
+}

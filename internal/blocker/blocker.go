@@ -44,10 +44,21 @@ func New(reason, field, format string, args ...any) error {
 	return &Error{Reason: reason, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
-// NotFound turns a name that does not exist into an error of its field.
+// NotFound turns a name that does not exist, or a storage domain that takes no disks, into an error of its field.
 func NotFound(err error, reason, field string) error {
-	var unknown *engine.NameError
-	if !errors.As(err, &unknown) {
+	var (
+		unknown  *engine.NameError
+		inactive *engine.InactiveError
+	)
+
+	switch {
+	case errors.As(err, &inactive):
+		if reason == infrav1.StorageDomainNotFoundReason {
+			reason = infrav1.StorageDomainInactiveReason
+		}
+
+		return New(reason, field, "%s; activate it in the engine, or name another one", inactive)
+	case !errors.As(err, &unknown):
 		return err
 	}
 
@@ -94,6 +105,7 @@ var mendedByPeople = map[string]bool{
 	infrav1.OperatingSystemNotFoundReason:     true,
 	infrav1.PlacementInvalidReason:            true,
 	infrav1.ProvisionInvalidReason:            true,
+	infrav1.StorageDomainInactiveReason:       true,
 	infrav1.StorageDomainNotFoundReason:       true,
 	infrav1.TagNotFoundReason:                 true,
 	infrav1.TemplateNotFoundReason:            true,

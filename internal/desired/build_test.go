@@ -52,6 +52,25 @@ func newSite(t *testing.T, version string) *site {
 		},
 	)
 
+	return siteOf(t, world)
+}
+
+// domain is the UUID of a storage domain that is active.
+func (s *site) domain(t *testing.T, name string) string {
+	t.Helper()
+
+	dc, err := s.client.DataCenter(t.Context(), "Default")
+	check.Error(t, err, "")
+	domain, err := s.client.StorageDomain(t.Context(), dc, name)
+	check.Error(t, err, "")
+
+	return domain.ID.String()
+}
+
+// siteOf is an engine with an inventory.
+func siteOf(t *testing.T, world ovirtsim.Inventory) *site {
+	t.Helper()
+
 	sim, err := ovirtsim.New(ovirtsim.Options{Inventory: world, Timings: ovirtsim.Timings{Clone: time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
@@ -125,10 +144,7 @@ func (s *site) ids(t *testing.T) ids {
 	out.cluster = cluster.ID.String()
 
 	for _, name := range []string{"olvm-data", "olvm-data-2"} {
-		domain, err := s.client.StorageDomain(ctx, dc, name)
-		check.Error(t, err, "")
-
-		out.domains[name] = domain.ID.String()
+		out.domains[name] = s.domain(t, name)
 	}
 
 	for _, name := range []string{"ol9-k8s", "ock-1.36", "raw", "diskless"} {

@@ -3,6 +3,7 @@ package desired
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -217,18 +218,22 @@ func disks(
 	vm infrav1.VirtualMachine,
 	out *render.Machine,
 ) error {
-	if vm.RootDisk == nil && len(vm.DataDisks) == 0 {
-		return nil
-	}
-
 	hardware, err := client.Hardware(ctx, template.ID)
 	if err != nil {
 		return err
 	}
 
-	home := "" // the storage domain of the template's disk
-	if hardware.RootDisk != nil && len(hardware.RootDisk.StorageDomainIDs()) > 0 {
-		home = slices.Min(hardware.RootDisk.StorageDomainIDs()).String() // of several, always the same
+	if err := readable(ctx, client, dc, template, hardware); err != nil {
+		return err
+	}
+
+	if vm.RootDisk == nil && len(vm.DataDisks) == 0 {
+		return nil
+	}
+
+	var home []engine.ID // the storage domains of the template's disk
+	if hardware.RootDisk != nil {
+		home = hardware.RootDisk.StorageDomainIDs()
 	}
 
 	if vm.RootDisk != nil {
@@ -257,40 +262,85 @@ func disks(
 	return nil
 }
 
-// dataDisk resolves one data disk. field is the path of its fields; home is the UUID of the storage domain of the
-// template's disk, where it goes unless it names another one.
+// readable checks that each disk of a template is on a storage domain from which VMs can be made.
+func readable(
+	ctx context.Context,
+	client *engine.Client,
+	dc *engine.DataCenter,
+	template *engine.Template,
+	hardware *engine.Hardware,
+) error {
+	all := hardware.OtherDisks
+	if hardware.RootDisk != nil {
+		all = append([]*engine.Disk{hardware.RootDisk}, all...)
+	}
+
+	for _, disk := range all {
+		var inactive *engine.InactiveError
+
+		_, _, err := client.PlaceDisk(ctx, dc, engine.DiskPlace{Among: disk.StorageDomainIDs()})
+		if errors.As(err, &inactive) {
+			return blocker.New(infrav1.StorageDomainInactiveReason, "spec.vmTemplateName",
+				"no VM can be made of disk %q of template %q: %s; activate it in the engine, copy the disk to another "+
+					"one there, or name another template", disk.AliasText(), template.Name, inactive)
+		} else if err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// place decides where a disk is made, and whether it is sparse there. field is the path of its fields.
+func place(
+	ctx context.Context, client *engine.Client, dc *engine.DataCenter, field string, at engine.DiskPlace,
+) (domainID string, sparse *bool, err error) {
+	domain, sparse, err := client.PlaceDisk(ctx, dc, at)
+
+	var impossible *engine.AllocationError
+	if errors.As(err, &impossible) {
+		return "", nil, invalid(field+"sparse", "%v", impossible)
+	}
+
+	if err != nil {
+		return "", nil, blocker.NotFound(err, infrav1.StorageDomainNotFoundReason, field+"storageDomainName")
+	}
+
+	if domain != nil {
+		domainID = domain.ID.String()
+	}
+
+	return domainID, sparse, nil
+}
+
+// dataDisk resolves one data disk. field is the path of its fields; home are the storage domains of the template's
+// disk, to one of which it goes unless it names another one.
 func dataDisk(
-	ctx context.Context, client *engine.Client, dc *engine.DataCenter, field string, d infrav1.DataDisk, home string,
+	ctx context.Context,
+	client *engine.Client,
+	dc *engine.DataCenter,
+	field string,
+	d infrav1.DataDisk,
+	home []engine.ID,
 ) (render.DataDisk, error) {
 	out := render.DataDisk{
-		Name:            d.Name,
-		Format:          cmp.Or(d.Format, engine.FormatCow),
-		StorageDomainID: home,
-		Interface:       cmp.Or(d.Interface, "virtio_scsi"),
+		Name:      d.Name,
+		Format:    cmp.Or(d.Format, engine.FormatCow),
+		Interface: cmp.Or(d.Interface, "virtio_scsi"),
 	}
 	var err error
 	if out.Size, err = ParseMemory(d.Size); err != nil {
 		return out, invalid(field+"size", "%v", err)
 	}
 
-	out.Sparse = out.Format == engine.FormatCow
-	if d.Sparse != nil {
-		out.Sparse = *d.Sparse
+	at := engine.DiskPlace{Domain: d.StorageDomainName, Among: home, Format: out.Format, Sparse: d.Sparse}
+
+	var isSparse *bool
+	if out.StorageDomainID, isSparse, err = place(ctx, client, dc, field, at); err != nil {
+		return out, err
 	}
 
-	if out.Format == engine.FormatCow && !out.Sparse {
-		return out, invalid(field+"sparse", "a cow disk is always sparse; write format raw for a preallocated one")
-	}
-
-	if d.StorageDomainName != "" {
-		domain, err := client.StorageDomain(ctx, dc, d.StorageDomainName)
-		if err != nil {
-			return out, blocker.NotFound(err, infrav1.StorageDomainNotFoundReason, field+"storageDomainName")
-		}
-
-		out.StorageDomainID = domain.ID.String()
-	}
-
+	out.Sparse = isSparse != nil && *isSparse // a raw disk is preallocated unless it asks for sparse
 	if out.StorageDomainID == "" {
 		return out, invalid(field+"storageDomainName",
 			"the template has no disk whose storage domain could be taken; name one")
@@ -311,20 +361,12 @@ func rootDisk(
 ) error {
 	const path = vmPath + "rootDisk."
 	origin := template.RootDisk
+	home := origin.StorageDomainIDs()
 	preallocated := want.Sparse != nil && !*want.Sparse
-	if preallocated && cmp.Or(want.Format, origin.Format) == engine.FormatCow {
-		return invalid(path+"sparse", "a cow disk is always sparse; write format raw for a preallocated one")
-	}
 
-	domainID, elsewhere := "", false
-	if want.StorageDomainName != "" {
-		domain, err := client.StorageDomain(ctx, dc, want.StorageDomainName)
-		if err != nil {
-			return blocker.NotFound(err, infrav1.StorageDomainNotFoundReason, path+"storageDomainName")
-		}
-
-		domainID = domain.ID.String()
-		elsewhere = !slices.Contains(origin.StorageDomainIDs(), domain.ID)
+	domainID, _, err := place(ctx, client, dc, path, engine.DiskPlace{Domain: want.StorageDomainName, Among: home})
+	if err != nil {
+		return err
 	}
 
 	needs := ""
@@ -334,7 +376,7 @@ func rootDisk(
 		needs = "format raw"
 	case preallocated:
 		needs = "a preallocated disk"
-	case elsewhere:
+	case want.StorageDomainName != "" && !slices.Contains(home, engine.ID(domainID)):
 		needs = "another storage domain than the template's"
 	}
 
@@ -347,8 +389,8 @@ func rootDisk(
 		out.Clone = &yes
 	}
 
-	if want.Format != "" || want.Sparse != nil || domainID != "" {
-		overrideDisks(template, want, domainID, out)
+	if err := overrideDisks(ctx, client, dc, template, want, out); err != nil {
+		return err
 	}
 
 	if want.Size == "" {
@@ -370,22 +412,82 @@ func rootDisk(
 	return nil
 }
 
-// overrideDisks says how the template's disks are copied, or linked to.
-func overrideDisks(template *engine.Hardware, want infrav1.RootDisk, domainID string, out *render.Machine) {
-	origin := template.RootDisk
+// overrideDisks says how the template's disks are copied, or linked to. It says nothing where the engine makes the same
+// of it: a disk on one storage domain, as it is.
+func overrideDisks(
+	ctx context.Context,
+	client *engine.Client,
+	dc *engine.DataCenter,
+	template *engine.Hardware,
+	want infrav1.RootDisk,
+	out *render.Machine,
+) error {
 	clone := out.Clone != nil && *out.Clone
-	override := render.TemplateDisk{
-		ID:              origin.ID.String(),
-		StorageDomainID: domainID,
-		Format:          engine.FormatCow,
-		Provisioning:    sparse,
-	}
-	if clone {
-		override.Format = cmp.Or(want.Format, origin.Format)
-		override.Provisioning = allocation(origin, want)
+	severalDomains := func(d *engine.Disk) bool { return len(d.StorageDomainIDs()) > 1 }
+
+	chooses := severalDomains(template.RootDisk) || slices.ContainsFunc(template.OtherDisks, severalDomains)
+	if want.Format == "" && want.Sparse == nil && want.StorageDomainName == "" && !chooses {
+		return nil
 	}
 
-	out.TemplateDisks = append([]render.TemplateDisk{override}, unchanged(template.OtherDisks, clone)...)
+	const path = vmPath + "rootDisk."
+	override, err := templateDisk(ctx, client, dc, path, template.RootDisk, want, clone)
+	if err != nil {
+		return err
+	}
+
+	if want.StorageDomainName == "" && !chooses {
+		override.StorageDomainID = "" // the template's
+	}
+
+	out.TemplateDisks = []render.TemplateDisk{override}
+
+	// An engine wants to be told of all disks where it is told of one.
+	for _, disk := range template.OtherDisks {
+		same, err := templateDisk(ctx, client, dc, path, disk, infrav1.RootDisk{}, clone)
+		if err != nil {
+			return err
+		}
+
+		out.TemplateDisks = append(out.TemplateDisks, same)
+	}
+
+	return nil
+}
+
+// templateDisk says how one disk of a template is copied, or linked to. A linked disk is cow and sparse.
+func templateDisk(
+	ctx context.Context,
+	client *engine.Client,
+	dc *engine.DataCenter,
+	field string,
+	origin *engine.Disk,
+	want infrav1.RootDisk,
+	clone bool,
+) (render.TemplateDisk, error) {
+	at := engine.DiskPlace{Domain: want.StorageDomainName, Among: origin.StorageDomainIDs(), Format: engine.FormatCow}
+	if clone {
+		at.Format, at.Sparse = cmp.Or(want.Format, origin.Format), want.Sparse
+	}
+
+	domainID, isSparse, err := place(ctx, client, dc, field, at)
+	if err != nil {
+		return render.TemplateDisk{}, err
+	}
+
+	if isSparse == nil { // the storage has both
+		follows := want.Format == "" && (origin.Sparse == nil || *origin.Sparse)
+		isSparse = &follows
+	}
+
+	out := render.TemplateDisk{
+		ID: origin.ID.String(), StorageDomainID: domainID, Format: at.Format, Provisioning: nonSparse,
+	}
+	if *isSparse {
+		out.Provisioning = sparse
+	}
+
+	return out, nil
 }
 
 // The allocations of disks, as Terraform has them.
@@ -393,45 +495,3 @@ const (
 	sparse    = "sparse"
 	nonSparse = "non-sparse"
 )
-
-// allocation is that of a copy of a template's disk. The engine would keep the template's whatever the format is, which
-// block storage refuses for raw disks that are sparse, and every storage for cow disks that are not.
-func allocation(origin *engine.Disk, want infrav1.RootDisk) string {
-	isSparse := origin.Sparse == nil || *origin.Sparse
-	switch {
-	case want.Sparse != nil:
-		isSparse = *want.Sparse
-	case cmp.Or(want.Format, origin.Format) == engine.FormatCow:
-		isSparse = true
-	case want.Format == engine.FormatRaw:
-		isSparse = false
-	}
-
-	if isSparse {
-		return sparse
-	}
-
-	return nonSparse
-}
-
-// unchanged says of disks of a template that they are copied as they are, for an engine that wants to be told of all
-// where it is told of one. Disks that are linked to the template's are cow and sparse.
-func unchanged(disks []*engine.Disk, clone bool) []render.TemplateDisk {
-	var out []render.TemplateDisk
-
-	for _, disk := range disks {
-		same := render.TemplateDisk{ID: disk.ID.String(), Format: engine.FormatCow, Provisioning: sparse}
-		if clone {
-			same.Format = disk.Format
-			same.Provisioning = allocation(disk, infrav1.RootDisk{})
-		}
-
-		if domains := disk.StorageDomainIDs(); len(domains) > 0 {
-			same.StorageDomainID = slices.Min(domains).String()
-		}
-
-		out = append(out, same)
-	}
-
-	return out
-}

@@ -52,14 +52,21 @@ func (c *Client) NetworkProfiles(ctx context.Context) (map[ID][]VNICProfile, err
 	return out, nil
 }
 
-// StorageDomains lists the storage domains for disks of the data center.
+// StorageDomains lists the storage domains of the data center on which disks can be made.
 func (c *Client) StorageDomains(ctx context.Context, dc *DataCenter) ([]StorageDomain, error) {
 	_, all, err := find(ctx, c, &c.lists.storage, "storagedomains", anyOf[StorageDomain])
 	if err != nil {
 		return nil, err
 	}
 
-	return Within(ctx, c, dc, kept(all, func(d StorageDomain) bool { return d.Type == "data" }))
+	there, err := Within(ctx, c, dc, kept(all, func(d StorageDomain) bool { return d.Type == "data" }))
+	for i := range there {
+		if err == nil {
+			err = c.readStatus(ctx, dc, &there[i])
+		}
+	}
+
+	return kept(there, func(d StorageDomain) bool { return d.takesDisks() }), err
 }
 
 // kept are the items that are wanted, in a list of its own: the caches keep theirs.

@@ -32,6 +32,7 @@ type listCache struct {
 	tags         cachedList[Tag]
 	hardware     hardwareCache
 	storage      cachedList[StorageDomain]
+	attached     attachedDomains
 	hosts        cachedList[Host]
 	labels       cachedList[AffinityLabel]
 	product      cachedList[Product]
@@ -366,39 +367,6 @@ func (c *Client) VNICProfile(ctx context.Context, network *Network, name string)
 
 	return nil, &NameError{Kind: "vNIC profile", Name: name, Scope: fmt.Sprintf("network %q", network.Name),
 		Known: names(all, onNetwork, func(p VNICProfile) string { return p.Name })}
-}
-
-// StorageDomain returns the storage domain for disks of that name in the data center, or a NameError.
-func (c *Client) StorageDomain(ctx context.Context, dc *DataCenter, name string) (*StorageDomain, error) {
-	holdsDisks := func(d StorageDomain) bool { return d.Type == "data" }
-	item, _, err := findNamed(ctx, c, &c.lists.storage, "storagedomains", "storage domain", dc, name, holdsDisks)
-
-	return item, err
-}
-
-func (c *Client) storageDomainByID(ctx context.Context, id ID) (*StorageDomain, error) {
-	item, _, err := find(ctx, c, &c.lists.storage, "storagedomains", func(d StorageDomain) bool { return d.ID == id })
-	return item, err
-}
-
-// blockStorage are the types of storage whose disks are block devices.
-var blockStorage = []string{"iscsi", "fcp"}
-
-// SparseOn reports whether a disk of that format is to be sparse on a storage domain, where the spec leaves it open.
-// Raw disks cannot be sparse on block storage. Nil leaves it to the engine, which makes disks sparse.
-func (c *Client) SparseOn(ctx context.Context, domainID ID, format string) (*bool, error) {
-	if format != FormatRaw {
-		return nil, nil
-	}
-
-	domain, err := c.storageDomainByID(ctx, domainID)
-	if err != nil || domain == nil || !slices.Contains(blockStorage, domain.StorageType) {
-		return nil, err // that there is no such domain is for the engine to say
-	}
-
-	no := false
-
-	return &no, nil
 }
 
 // InstanceType returns the instance type of that name, or a NameError.

@@ -350,6 +350,8 @@ type StorageDomain struct {
 	Name string `xml:"name"`
 	// Type is "data" for one that holds disks.
 	Type string `xml:"type"`
+	// Status such as active or maintenance. An engine tells it of the domains of a data center.
+	Status string `xml:"status"`
 	// StorageType is what the disks are kept on, such as nfs or iscsi.
 	StorageType string `xml:"storage>type"`
 	// An engine names the data center in one of two ways, by its version.

@@ -105,12 +105,16 @@ func (u Upload) options(ctx context.Context, client *engine.Client, file *diskFi
 		return engine.UploadOptions{}, err
 	}
 
-	domain, err := client.StorageDomain(ctx, dc, u.StorageDomain)
-	if err != nil {
-		return engine.UploadOptions{}, err
+	domain, sparse, err := client.PlaceDisk(ctx, dc, engine.DiskPlace{
+		Domain: u.StorageDomain,
+		Format: file.header.Format,
+	})
+
+	var inactive *engine.InactiveError
+	if errors.As(err, &inactive) {
+		err = fmt.Errorf("--storage-domain: %w; activate it in the engine, or name another one", err)
 	}
 
-	sparse, err := client.SparseOn(ctx, domain.ID, file.header.Format)
 	if err != nil {
 		return engine.UploadOptions{}, err
 	}

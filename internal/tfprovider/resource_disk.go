@@ -107,11 +107,7 @@ func (m *diskModel) aliasOf() *string {
 
 // sparseOf is what a disk of that format is to be: as configured, else as its storage domain needs it.
 func (m *diskModel) sparseOf(ctx context.Context, client *engine.Client, format string) (*bool, error) {
-	if isKnown(m.Sparse) {
-		return m.Sparse.ValueBoolPointer(), nil
-	}
-
-	return client.SparseOn(ctx, idOf(m.StorageDomainID), format)
+	return client.SparseOn(ctx, idOf(m.StorageDomainID), format, flag(m.Sparse))
 }
 
 // refuseShrinking is the ModifyPlan of a size.
@@ -141,6 +137,7 @@ func (r *diskResource) ModifyPlan(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) {
 	refuseShrinking(ctx, req, &resp.Diagnostics)
+	r.refuseAllocation(ctx, req, &resp.Diagnostics)
 }
 
 func (r *diskResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {

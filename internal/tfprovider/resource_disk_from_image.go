@@ -14,7 +14,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-var _ resource.ResourceWithConfigure = (*diskFromImageResource)(nil)
+var (
+	_ resource.ResourceWithConfigure  = (*diskFromImageResource)(nil)
+	_ resource.ResourceWithModifyPlan = (*diskFromImageResource)(nil)
+)
 
 func newDiskFromImageResource() resource.Resource {
 	return &diskFromImageResource{base{typeName: "ovirt_disk_from_image"}}
@@ -35,6 +38,12 @@ func (r *diskFromImageResource) Schema(_ context.Context, _ resource.SchemaReque
 		MarkdownDescription: "A disk that is made of a local image file.",
 		Attributes:          attributes,
 	}
+}
+
+func (r *diskFromImageResource) ModifyPlan(
+	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
+) {
+	r.refuseAllocation(ctx, req, &resp.Diagnostics)
 }
 
 type diskFromImageModel struct {

@@ -57,6 +57,7 @@ func (r *vmResource) ValidateConfig(
 	}
 
 	resp.Diagnostics.Append(validateLease(ctx, req)...)
+	resp.Diagnostics.Append(validateOverrides(ctx, req)...)
 
 	// The sizes of an instance type win over those of a request, so that every later plan would show a change.
 	var instanceType types.String
@@ -152,6 +153,11 @@ func (r *vmResource) Create(ctx context.Context, req resource.CreateRequest, res
 			resp.Diagnostics.AddAttributeError(path.Root("os_type"), "The VM was not created", err.Error())
 			return
 		}
+	}
+
+	if err := r.completeOverrides(ctx, wanted, model.Clone.ValueBool()); err != nil {
+		resp.Diagnostics.AddError("The VM was not created", err.Error())
+		return
 	}
 
 	vm, err := r.create(ctx, wanted, flag(model.Clone))

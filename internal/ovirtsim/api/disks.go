@@ -205,8 +205,13 @@ func (c *call) domainFor(in *wire.Element, dataCenterID, command string) (*store
 	}
 }
 
-// fits checks that a disk's shape is possible on its storage domain, and that there is room for it.
+// fits checks that a storage domain is in use, that a disk's shape is possible on it, and that there is room. The words
+// for a domain that is not in use are the engine's, and were not recorded.
 func (c *call) fits(d *store.Disk, domain *store.StorageDomain, needs int64, command string) error {
+	if domain.Maintenance {
+		return wire.Conflict("Cannot %s. The relevant Storage Domain's status is Maintenance.", command)
+	}
+
 	if d.Format == "raw" && d.Sparse && domain.Block() || d.Format == "cow" && !d.Sparse {
 		shape := map[string]string{
 			"raw": "RAW",
@@ -604,6 +609,18 @@ func (c *call) copyDisks(v *store.VM, source *store.Template, overrides []*wire.
 	return out, c.room(all)
 }
 
+// inUse is the first storage domain of a template's disk that is in use; its first one where none is. As the engine's
+// sources have it; it was not recorded.
+func (c *call) inUse(d *store.Disk) string {
+	for _, id := range append([]string{d.Domain}, d.Copies...) {
+		if !c.store.StorageDomains.Get(id).Maintenance {
+			return id
+		}
+	}
+
+	return d.Domain
+}
+
 // copyOfDisk is the disk that a VM gets for one of its template's.
 func (c *call) copyOfDisk(origin *store.Disk, in *wire.Element, clone bool) (*store.Disk, error) {
 	made := &store.Disk{
@@ -623,6 +640,10 @@ func (c *call) copyOfDisk(origin *store.Disk, in *wire.Element, clone bool) (*st
 	}
 	if !clone {
 		made.Format, made.Sparse = "cow", true // what depends on another disk holds only the difference
+	}
+
+	if in == nil {
+		made.Domain = c.inUse(origin)
 	}
 
 	made.Name = cmp.Or(cmp.Or(in.Value("alias"), in.Value("name")), made.Name)

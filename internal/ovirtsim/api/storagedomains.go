@@ -54,7 +54,7 @@ func storageDomainsOf(
 		"name":            val(func(d *store.StorageDomain) string { return d.Name }),
 		"id":              val(func(d *store.StorageDomain) string { return d.ID }),
 		"type":            val(func(*store.StorageDomain) string { return "data" }),
-		"status":          val(func(*store.StorageDomain) string { return "active" }),
+		"status":          val(func(d *store.StorageDomain) string { return d.Status() }),
 		"datacenter":      center,
 		"datacenter.name": center,
 		"datacenter_name": center,
@@ -73,7 +73,7 @@ func listStorageDomains(c *call) (*wire.Element, error) {
 
 // attachedDomain is how a data center sees a storage domain.
 func attachedDomain(c *call, d *store.StorageDomain) *wire.Element {
-	out := storageDomainDocument(c, d).Str("status", "active")
+	out := storageDomainDocument(c, d).Str("status", d.Status())
 	out.Attrs[0].Value = wire.Href("datacenters", d.DataCenter, "storagedomains", d.ID)
 	return out.Add(wire.Ref("data_center", "datacenters", d.DataCenter))
 }

@@ -65,6 +65,7 @@ func fillDataCenter(s *store.Store, dc DataCenter, now time.Time) {
 			DataCenter:  center.ID,
 			Bytes:       int64(cmp.Or(d.Size, 1024*store.GiB)),
 			StorageType: cmp.Or(d.Type, "nfs"),
+			Maintenance: d.Maintenance,
 		})
 	}
 
@@ -160,10 +161,17 @@ func fillTemplate(s *store.Store, dc DataCenter, dcID string, t Template, now ti
 func fillTemplateDisk(s *store.Store, dc DataCenter, t *store.Template, index int, d TemplateDisk) {
 	id := s.IDOf("", "disk", dc.Name, t.Name, fmt.Sprint(index))
 	format := cmp.Or(d.Format, "cow")
+
+	var copies []string
+	for _, name := range d.Copies {
+		copies = append(copies, dc.domainID(s, name))
+	}
+
 	s.Disks.Put(id, &store.Disk{
 		ID:          id,
 		Name:        cmp.Or(d.Name, fmt.Sprintf("%s_Disk%d", t.Name, index+1)),
 		Domain:      dc.domainID(s, d.StorageDomain),
+		Copies:      copies,
 		Format:      format,
 		Sparse:      format == "cow",
 		Status:      store.StatusOK,

@@ -103,6 +103,8 @@ type StorageDomain struct {
 	// Type is nfs, iscsi, fcp, glusterfs, posixfs, localfs; empty means nfs. Raw disks on block storage are
 	// preallocated.
 	Type string `json:"type,omitempty"`
+	// Maintenance takes the domain out of use: its disks stay, and no other one is made there.
+	Maintenance bool `json:"maintenance,omitempty"`
 }
 
 // Template of VMs.
@@ -136,6 +138,8 @@ type TemplateDisk struct {
 	Size Size   `json:"size"`
 	// StorageDomain by name; empty means the data center's first.
 	StorageDomain string `json:"storageDomain,omitempty"`
+	// Copies are further storage domains that have the disk.
+	Copies []string `json:"copies,omitempty"`
 	// Format is cow or raw; empty means cow.
 	Format string `json:"format,omitempty"`
 }

@@ -103,6 +103,8 @@ type (
 		ID, Name, DataCenter, StorageType string
 		// Bytes is its size.
 		Bytes int64
+		// Maintenance reports that no disk can be made on it.
+		Maintenance bool
 	}
 
 	// Template is what VMs are made of.

@@ -12,6 +12,15 @@ func (s *Store) Usage(domainID string) (used, committed int64) {
 	return used, committed
 }
 
+// Status of a storage domain, as an engine spells it.
+func (d *StorageDomain) Status() string {
+	if d.Maintenance {
+		return "maintenance"
+	}
+
+	return "active"
+}
+
 // IsMaster reports whether a storage domain is the first of its data center.
 func (s *Store) IsMaster(d *StorageDomain) bool {
 	for _, other := range s.StorageDomains.Rows {

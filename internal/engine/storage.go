@@ -1,0 +1,201 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// DomainActive is the status of a storage domain on which disks can be made.
+const DomainActive = "active"
+
+// blockStorage are the types of storage whose disks are block devices.
+var blockStorage = []string{"iscsi", "fcp"}
+
+// isBlock reports whether the disks of a storage domain are block devices.
+func (d *StorageDomain) isBlock() bool { return slices.Contains(blockStorage, d.StorageType) }
+
+// InactiveError reports that storage domains exist and take no disks now.
+type InactiveError struct {
+	// Scope is where they are, such as `data center "Default"`.
+	Scope string
+	// Domains have their statuses.
+	Domains []StorageDomain
+}
+
+func (e *InactiveError) Error() string {
+	var domains []string
+	for _, d := range e.Domains {
+		domains = append(domains, fmt.Sprintf("%q has the status %s", d.Name, d.Status))
+	}
+
+	slices.Sort(domains)
+
+	return fmt.Sprintf("storage domain %s in %s, and disks need one that is %s", strings.Join(domains, ", "), e.Scope,
+		DomainActive)
+}
+
+// AllocationError reports that no storage domain of a kind has a disk of that format and allocation.
+type AllocationError struct{ Message string }
+
+func (e *AllocationError) Error() string { return e.Message }
+
+// DiskPlace says which disk is to be made, and where.
+type DiskPlace struct {
+	// Domain is the name of the storage domain; empty for one of Among.
+	Domain string
+	// Among are the storage domains of a disk without a Domain. Of several that are active it is always the same.
+	Among []ID
+	// Format of the disk. Sparse is the allocation that was asked for; nil leaves it open.
+	Format string
+	Sparse *bool
+}
+
+// PlaceDisk decides on which storage domain of a data center a disk is made and whether it is sparse there; nil if that
+// is still open. It is the one place that checks the status and the kind of a storage domain. The domain is nil if the
+// place names none. The error is a NameError, an InactiveError or an AllocationError where a person can correct it.
+func (c *Client) PlaceDisk(ctx context.Context, dc *DataCenter, at DiskPlace) (*StorageDomain, *bool, error) {
+	domain, err := c.chooseDomain(ctx, dc, at)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	sparse, err := allocationOn(domain, at.Format, at.Sparse)
+
+	return domain, sparse, err
+}
+
+func (c *Client) chooseDomain(ctx context.Context, dc *DataCenter, at DiskPlace) (*StorageDomain, error) {
+	if at.Domain != "" {
+		return c.StorageDomain(ctx, dc, at.Domain)
+	}
+
+	var inactive []StorageDomain
+
+	for _, id := range slices.Sorted(slices.Values(at.Among)) {
+		domain, err := c.storageDomainByID(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+
+		if domain == nil { // the user may not see it; the engine decides
+			return &StorageDomain{ID: id}, nil
+		}
+
+		if err := c.readStatus(ctx, dc, domain); err != nil {
+			return nil, err
+		}
+
+		if domain.takesDisks() {
+			return domain, nil
+		}
+
+		inactive = append(inactive, *domain)
+	}
+
+	if len(inactive) > 0 {
+		return nil, &InactiveError{Scope: ScopeName(dc), Domains: inactive}
+	}
+
+	return nil, nil
+}
+
+// takesDisks reports whether disks can be made on the storage domain. One whose status is unknown is left to the engine.
+func (d *StorageDomain) takesDisks() bool { return d.Status == "" || d.Status == DomainActive }
+
+// StorageDomain returns the storage domain for disks of that name in the data center, a NameError, or an InactiveError.
+func (c *Client) StorageDomain(ctx context.Context, dc *DataCenter, name string) (*StorageDomain, error) {
+	holdsDisks := func(d StorageDomain) bool { return d.Type == "data" }
+	domain, _, err := findNamed(ctx, c, &c.lists.storage, "storagedomains", "storage domain", dc, name, holdsDisks)
+
+	if err == nil {
+		err = c.readStatus(ctx, dc, domain)
+	}
+
+	if err == nil && !domain.takesDisks() {
+		err = &InactiveError{Scope: ScopeName(dc), Domains: []StorageDomain{*domain}}
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	return domain, nil
+}
+
+// attachedDomains are the lists of the storage domains that data centers have. An engine tells the status of a domain
+// there alone (recording lists).
+type attachedDomains struct {
+	mu    sync.Mutex
+	lists map[ID]*cachedList[StorageDomain]
+}
+
+func (a *attachedDomains) of(dc ID) *cachedList[StorageDomain] {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	if a.lists == nil {
+		a.lists = map[ID]*cachedList[StorageDomain]{}
+	}
+
+	if a.lists[dc] == nil {
+		a.lists[dc] = &cachedList[StorageDomain]{}
+	}
+
+	return a.lists[dc]
+}
+
+// readStatus sets the status that a storage domain has in its data center.
+func (c *Client) readStatus(ctx context.Context, dc *DataCenter, domain *StorageDomain) error {
+	// A list with another status may be old: somebody activates the domain, and tries again.
+	_, all, err := find(ctx, c, c.lists.attached.of(dc.ID), "datacenters/"+dc.ID.segment()+"/storagedomains",
+		func(d StorageDomain) bool { return d.ID == domain.ID && d.takesDisks() })
+	if err != nil {
+		return err
+	}
+
+	for _, attached := range all {
+		if attached.ID == domain.ID && attached.Status != "" {
+			domain.Status = attached.Status
+		}
+	}
+
+	return nil
+}
+
+func (c *Client) storageDomainByID(ctx context.Context, id ID) (*StorageDomain, error) {
+	item, _, err := find(ctx, c, &c.lists.storage, "storagedomains", func(d StorageDomain) bool { return d.ID == id })
+	return item, err
+}
+
+// SparseOn decides whether a disk is sparse on a storage domain, as PlaceDisk does.
+func (c *Client) SparseOn(ctx context.Context, domainID ID, format string, sparse *bool) (*bool, error) {
+	domain, err := c.storageDomainByID(ctx, domainID)
+	if err != nil {
+		return nil, err
+	}
+
+	return allocationOn(domain, format, sparse) // that there is no such domain is for the engine to say
+}
+
+// allocationOn decides whether a disk is sparse on a storage domain: as it was asked for, if that is possible. nil
+// leaves it to the engine, which makes disks sparse. A nil domain is one that is not known.
+func allocationOn(domain *StorageDomain, format string, sparse *bool) (*bool, error) {
+	yes, no := true, false
+
+	switch isBlock := domain != nil && domain.isBlock(); {
+	case format == FormatCow && sparse != nil && !*sparse:
+		return nil, &AllocationError{"a cow disk is always sparse; write format raw for a preallocated one"}
+	case format == FormatCow:
+		return &yes, nil
+	case format == FormatRaw && isBlock && sparse != nil && *sparse:
+		return nil, &AllocationError{fmt.Sprintf("storage domain %q is block storage (%s), on which raw disks are "+
+			"preallocated; omit sparse, or write format cow", domain.Name, domain.StorageType)}
+	case format == FormatRaw && isBlock:
+		return &no, nil
+	}
+
+	return sparse, nil
+}
