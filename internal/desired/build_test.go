@@ -40,7 +40,9 @@ func newSite(t *testing.T, version string) *site {
 		{Name: "host-1", Devices: []string{"pci_0", "pci_1"}, MediatedDeviceTypes: []string{"nvidia-63"}},
 		{Name: "host-2"},
 	}
-	dc.Networks = append(dc.Networks, ovirtsim.Network{Name: "many", VNICProfiles: []string{"a", "b", "kvm-vlan"}})
+	dc.Networks = append(dc.Networks, ovirtsim.Network{Name: "many", VNICProfiles: []string{"a", "b", "kvm-vlan"}},
+		ovirtsim.Network{Name: "multi", VNICProfiles: []string{"silver", "gold"}},
+		ovirtsim.Network{Name: "bare", VNICProfiles: []string{}})
 	dc.Templates = append(dc.Templates,
 		ovirtsim.Template{Name: "raw", Disks: []ovirtsim.TemplateDisk{
 			{Size: 20 << 30, Format: "raw", StorageDomain: "olvm-data-2"}, {Size: 1 << 30},
@@ -587,6 +589,22 @@ func TestAMachineThatIsRefused(t *testing.T) {
 				}}}
 			},
 			infrav1.VNICProfileNotFoundReason, "spec.additionalNetworks[0].vnicProfileName", "else",
+		},
+		"a network with several profiles, none of its name": {
+			func(in *Input) { in.Spec.OLVMNetwork = infrav1.OLVMNetwork{NetworkName: "multi"} },
+			infrav1.VNICProfileNotFoundReason, "spec.olvmNetwork.vnicProfileName",
+			`network "multi" has several vNIC profiles and none is named like it; name one of gold, silver`,
+		},
+		"another network with several profiles": {
+			func(in *Input) {
+				in.Spec.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "multi"}}}
+			},
+			infrav1.VNICProfileNotFoundReason, "spec.additionalNetworks[0].vnicProfileName", "name one of gold, silver",
+		},
+		"a network without profiles": {
+			func(in *Input) { in.Spec.OLVMNetwork = infrav1.OLVMNetwork{NetworkName: "bare"} },
+			infrav1.VNICProfileNotFoundReason, "spec.olvmNetwork.vnicProfileName",
+			`network "bare" has no vNIC profile; create one in the engine`,
 		},
 		"a profile of two networks": {
 			func(in *Input) { in.Spec.OLVMNetwork = infrav1.OLVMNetwork{VNICProfileName: "kvm-vlan"} },

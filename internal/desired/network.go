@@ -2,6 +2,7 @@ package desired
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -135,6 +136,8 @@ func resolveNIC(
 				names = append(names, network.Name)
 			}
 
+			slices.Sort(names)
+
 			return nil, nil, &blocker.Error{
 				Reason: infrav1.VNICProfileNotFoundReason,
 				Field:  n.Field + "vnicProfileName",
@@ -159,6 +162,11 @@ func resolveNIC(
 		profile, err = client.DefaultVNICProfile(ctx, network)
 	} else {
 		profile, err = client.VNICProfile(ctx, network, n.VNICProfileName)
+	}
+
+	var choice *engine.ProfileChoiceError
+	if errors.As(err, &choice) {
+		return nil, nil, blocker.New(infrav1.VNICProfileNotFoundReason, n.Field+"vnicProfileName", "%v", choice)
 	}
 
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -332,7 +333,24 @@ func (c *Client) VNICProfiles(ctx context.Context, dc *DataCenter, name string) 
 	return found, networks, nil
 }
 
-// DefaultVNICProfile returns the network's only vNIC profile, or the one that has the network's name, or a NameError.
+// ProfileChoiceError reports that a network does not decide which of its vNIC profiles to take.
+type ProfileChoiceError struct {
+	Network string
+	// Profiles are the names of those that it has, sorted.
+	Profiles []string
+}
+
+func (e *ProfileChoiceError) Error() string {
+	if len(e.Profiles) == 0 {
+		return fmt.Sprintf("network %q has no vNIC profile; create one in the engine, or name another network", e.Network)
+	}
+
+	return fmt.Sprintf("network %q has several vNIC profiles and none is named like it; name one of %s", e.Network,
+		strings.Join(e.Profiles, ", "))
+}
+
+// DefaultVNICProfile returns the network's only vNIC profile, or the one that has the network's name, or a
+// ProfileChoiceError.
 func (c *Client) DefaultVNICProfile(ctx context.Context, network *Network) (*VNICProfile, error) {
 	onNetwork := func(p VNICProfile) bool { return p.Network.ID == network.ID }
 	item, all, err := find(ctx, c, &c.lists.vnicProfiles, "vnicprofiles", func(p VNICProfile) bool {
@@ -347,12 +365,7 @@ func (c *Client) DefaultVNICProfile(ctx context.Context, network *Network) (*VNI
 		return &all[slices.IndexFunc(all, onNetwork)], nil
 	}
 
-	return nil, &NameError{
-		Kind:  "vNIC profile",
-		Name:  network.Name,
-		Scope: fmt.Sprintf("network %q, and it has not exactly one", network.Name),
-		Known: known,
-	}
+	return nil, &ProfileChoiceError{Network: network.Name, Profiles: known}
 }
 
 // VNICProfile returns the vNIC profile of that name on the network, or a NameError.
