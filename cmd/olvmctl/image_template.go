@@ -18,7 +18,8 @@ func newImageTemplateCommand(s streams, f *engineFlags) *cobra.Command {
 		Long: `template makes a template with Terraform (tfmodules/image): a virtual machine gets
 the disk, the template is made of it, and the virtual machine goes. With --file the image is
 uploaded first, and its disk goes, too: the template has a copy. A disk that had the image before
-stays. Where it fails, or is interrupted, nothing is left behind.`,
+stays. Where it fails, or is interrupted, nothing is left behind. What it leaves when it is
+killed is removed by the next image template on the same machine.`,
 		Example: `  olvmctl image template --file ock-1.33.qcow2 -f cluster.yaml
   olvmctl image template --disk ol9 --name ol9-v1.36.1 \
     --cluster Default --os-type other_linux --server https://engine.example.com/ovirt-engine --ca-file ca.pem`,

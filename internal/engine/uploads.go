@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -48,6 +49,8 @@ type UploadOptions struct {
 	// image to the same alias and storage domain was broken off, and one that has ended is not repeated. Empty means a
 	// new disk always.
 	Fingerprint string
+	// Run marks the disk, once it has the image, as one that goes with a run of a command. Empty means that it stays.
+	Run string
 	// Resume is called before an upload goes on with its first bytes there already; an error ends it, and leaves all as
 	// it is. May be nil.
 	Resume func(sent int64) error
@@ -62,12 +65,38 @@ type UploadOptions struct {
 
 // unfinished and finished are the descriptions of the disks of uploads with a fingerprint.
 func (o *UploadOptions) unfinished() string { return "capolvm upload " + o.Fingerprint }
-func (o *UploadOptions) finished() string   { return "capolvm image " + o.Fingerprint }
+func (o *UploadOptions) finished() string {
+	if o.Run != "" {
+		return o.permanent() + runMark + o.Run
+	}
+
+	return o.permanent()
+}
+
+// permanent is the description of a disk that stays.
+func (o *UploadOptions) permanent() string { return "capolvm image " + o.Fingerprint }
+
+// isFinished reports whether a disk is one that an upload of the same image has ended with, and that may be used.
+func (o *UploadOptions) isFinished(d *Disk) bool {
+	return d.Description == o.permanent() || d.Description == o.finished()
+}
+
+// runMark is what comes before the run of a command in the description of a disk.
+const runMark = " run="
+
+// UploadRun is the run that the disk goes with; empty if it stays.
+func (d *Disk) UploadRun() string {
+	if before, run, ok := strings.Cut(d.Description, runMark); ok && strings.HasPrefix(before, "capolvm image ") {
+		return run
+	}
+
+	return ""
+}
 
 // Earlier reports whether a disk of the alias is that of an earlier upload of the same image.
 func (o *UploadOptions) Earlier(d *Disk) bool {
 	return slices.Contains(d.StorageDomainIDs(), o.StorageDomainID) &&
-		(d.MadeFor(o.unfinished()) || d.Description == o.finished())
+		(d.MadeFor(o.unfinished()) || o.isFinished(d))
 }
 
 // UploadImage makes a disk of an image file and returns it when it can be used; made reports that this call made it,
@@ -240,7 +269,7 @@ func (u *upload) find(ctx context.Context) (done *Disk, err error) {
 		}
 
 		switch {
-		case disk.Status == DiskOK && disk.Description == u.options.finished():
+		case disk.Status == DiskOK && u.options.isFinished(disk):
 			done = disk
 			return true, "", nil
 		case disk.Status == DiskOK:
@@ -321,7 +350,7 @@ func (u *upload) alone(ctx context.Context) (done *Disk, err error) {
 		switch {
 		case err != nil || other == nil:
 			return err == nil, "", err
-		case other.Status == DiskOK && other.Description == u.options.finished():
+		case other.Status == DiskOK && u.options.isFinished(other):
 			done = other
 			return true, "", nil
 		case other.ID < u.disk:

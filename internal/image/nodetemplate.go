@@ -62,9 +62,21 @@ func (t NodeTemplate) Make(
 		return "", err
 	}
 
+	begun, err := beginRun()
+	if err != nil {
+		return "", err
+	}
+	defer begun.end()
+
+	if err := t.removeLeftovers(ctx, client, dc); err != nil {
+		return "", err
+	}
+
 	if err := checkFree(ctx, client, dc, t.Name); err != nil { // before an upload
 		return "", err
 	}
+
+	t.run = begun.id
 
 	diskID, sent, err := t.disk(ctx, client, dc)
 	if err != nil {
@@ -79,6 +91,7 @@ func (t NodeTemplate) Make(
 		ClusterID:   cluster.ID.String(),
 		DiskID:      diskID.String(),
 		OSType:      t.OSType,
+		Run:         begun.id,
 	}, filepath.Join(dir, "image"))
 	if sent { // the template has a copy, or there is none
 		if removed := client.RemoveDisk(context.WithoutCancel(ctx), diskID, nil); removed != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -33,6 +32,8 @@ type Template struct {
 	ClusterID, DiskID string
 	// OSType as the engine spells it.
 	OSType string
+	// Run is a UUID, which marks what is made on the way.
+	Run string
 }
 
 // ExistsError reports that there is a template of that name already.
@@ -67,7 +68,7 @@ func MakeTemplate(
 		return "", err
 	}
 
-	s := &subject{engine: at, template: template, run: uuid.NewString()}
+	s := &subject{engine: at, template: template}
 	state := &inMemory{}
 	root := &workspace.Root{Executor: executor, Keeper: state, Dir: dir}
 	_, failed := root.Apply(ctx, s, "")
@@ -101,14 +102,12 @@ func MakeTemplate(
 type subject struct {
 	engine   render.Engine
 	template Template
-	// run is a UUID, which marks what this run makes.
-	run string
 	// made is the UUID of the template, once it exists.
 	made string
 }
 
 // owner is the mark of what the run makes.
-func (s *subject) owner() string { return "capolvm image " + s.run }
+func (s *subject) owner() string { return ownerMark + s.template.Run + ofTemplate + s.template.Name }
 
 // Render renders the template with a VM of a name that no other run has.
 func (s *subject) Render(context.Context, *tfstate.State) (workspace.Configuration, error) {
@@ -116,7 +115,7 @@ func (s *subject) Render(context.Context, *tfstate.State) (workspace.Configurati
 		Engine:      s.engine,
 		Name:        s.template.Name,
 		Description: s.template.Description,
-		VMName:      "image-" + s.run[:8],
+		VMName:      "image-" + s.template.Run[:8],
 		Comment:     s.owner(),
 		ClusterID:   s.template.ClusterID,
 		DiskID:      s.template.DiskID,

@@ -34,6 +34,9 @@ type Upload struct {
 	Size string
 	// Out gets lines for people.
 	Out io.Writer
+
+	// run is what the disk goes with; empty for one that stays.
+	run string
 }
 
 // Run makes the disk, unless there is one with the image. sent reports that this one was sent now. Where it fails,
@@ -126,6 +129,7 @@ func (u Upload) options(ctx context.Context, client *engine.Client, file *diskFi
 		Alias:           u.Disk,
 		Sparse:          sparse,
 		Fingerprint:     "sha256=" + file.sum,
+		Run:             u.run,
 		Idle:            uploadIdle,
 		Resume: func(sent int64) error {
 			if errors.Is(file.lock(syscall.LOCK_EX), syscall.EWOULDBLOCK) {

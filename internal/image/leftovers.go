@@ -1,0 +1,186 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/google/uuid"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// This file removes what runs have left that were killed before they could.
+
+// The mark of a VM that a template is made of: its run, and the name of the template.
+const (
+	ownerMark  = "capolvm image "
+	ofTemplate = " of template "
+)
+
+// run is one making of a template. It holds a lock on a file while its process lives, so that a later one on the same
+// machine can tell what it has left behind from what it still needs.
+type run struct {
+	id   string
+	lock *os.File
+}
+
+// runState is what is known of a run.
+type runState int
+
+const (
+	runElsewhere runState = iota // of another machine or user: it may live
+	runAlive
+	runDead
+)
+
+// runFile is the file of a run.
+func runFile(id string) (string, error) {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("failed to find the folder for the files of runs: %w", err)
+	}
+
+	return filepath.Join(base, "capolvm", "image-runs", id), nil
+}
+
+// beginRun begins a run. The file of a process that is killed stays, and its run can be seen to be dead by it.
+func beginRun() (*run, error) {
+	out := &run{id: uuid.NewString()}
+
+	path, err := runFile(out.id)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+
+	if err == nil {
+		out.lock, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	}
+
+	if err == nil {
+		err = syscall.Flock(int(out.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("failed to make the file of the run: %w", err)
+	}
+
+	return out, nil
+}
+
+// end ends the run.
+func (r *run) end() {
+	_ = os.Remove(r.lock.Name())
+	_ = r.lock.Close()
+}
+
+// stateOfRun looks whether the process of a run lives.
+func stateOfRun(id string) runState {
+	if _, err := uuid.Parse(id); err != nil { // it becomes the name of a file
+		return runElsewhere
+	}
+
+	path, err := runFile(id)
+	if err != nil {
+		return runElsewhere
+	}
+
+	file, err := os.Open(path)
+	if err != nil {
+		return runElsewhere
+	}
+	defer file.Close()
+
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return runAlive
+	}
+
+	return runDead
+}
+
+// removeLeftovers removes the VMs and disks of runs that were killed on this machine, and names those of the template
+// whose run may live elsewhere.
+func (t NodeTemplate) removeLeftovers(ctx context.Context, client *engine.Client, dc *engine.DataCenter) error {
+	vms, err := client.VMs(ctx)
+	if err == nil {
+		vms, err = engine.Within(ctx, client, dc, vms)
+	}
+
+	if err != nil {
+		return err
+	}
+
+	for i := range vms {
+		mark, marked := strings.CutPrefix(vms[i].CommentText(), ownerMark)
+		id, template, _ := strings.Cut(mark, ofTemplate)
+
+		neverRan := vms[i].Status.Off() || vms[i].Status == engine.VMImageLocked
+		if !marked || !neverRan {
+			continue
+		}
+
+		if err := t.removeOf(id, "VM "+vms[i].Name, template == t.Name, func() error {
+			return removeVM(ctx, client, vms[i].ID)
+		}); err != nil {
+			return err
+		}
+	}
+
+	disks, err := client.FindImageDisks(ctx, dc, t.Disk)
+	if err != nil {
+		return err
+	}
+
+	for i := range disks {
+		if id := disks[i].UploadRun(); id != "" {
+			if err := t.removeOf(id, "disk "+t.Disk+" ("+disks[i].ID.String()+")", true, func() error {
+				return client.RemoveDisk(ctx, disks[i].ID, nil)
+			}); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}
+
+// removeOf removes what a run has left, if the run is dead. What a run elsewhere has made for the same template is named.
+func (t NodeTemplate) removeOf(id, what string, sameTemplate bool, remove func() error) error {
+	switch state := stateOfRun(id); {
+	case state == runDead:
+		_, _ = fmt.Fprintf(t.Out, "removing %s, which a run that was killed has left\n", what)
+
+		return remove()
+	case state == runElsewhere && sameTemplate:
+		_, _ = fmt.Fprintf(t.Out, "%s is of another run for this template; if none runs on another machine, delete it "+
+			"in the engine\n", what)
+	}
+
+	return nil
+}
+
+// removeVM removes a VM that never ran. Its disks stay: they may have been there before.
+func removeVM(ctx context.Context, client *engine.Client, id engine.ID) error {
+	return engine.Wait(ctx, "VM "+id.String()+" to be deleted", func(ctx context.Context) (bool, string, error) {
+		vm, err := client.VM(ctx, id)
+		if engine.IsNotFound(err) {
+			return true, "", nil
+		} else if err != nil || vm.Status.Busy() {
+			return false, string(engine.VMImageLocked), err
+		}
+
+		err = client.ReleaseDisks(ctx, id, func(*engine.DiskAttachment, *engine.Disk) bool { return false })
+		if err == nil {
+			err = client.DeleteVM(ctx, id)
+		}
+
+		if engine.IsNotFound(err) {
+			err = nil
+		}
+
+		return false, string(vm.Status), err // deleted is what a second look says
+	}, nil)
+}
