@@ -74,8 +74,8 @@ func validateOverrides(ctx context.Context, req resource.ValidateConfigRequest) 
 		}
 
 		diags.AddAttributeError(path.Root(block), "A linked disk cannot be so",
-			fmt.Sprintf("The VM links to disk %s of its template, and a linked disk is cow and sparse. %s needs a "+
-				"copy: set clone = true, or omit it.", o.DiskID.ValueString(), wants))
+			fmt.Sprintf("The VM links to the disks of its template, and a linked disk is cow and sparse. %s needs a "+
+				"copy: set clone = true, or omit it.", wants))
 	}
 
 	return diags
