@@ -2,10 +2,12 @@ package api
 
 import (
 	"cmp"
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -57,6 +59,7 @@ func vmDocument(c *call, v *store.VM) *wire.Element {
 	// as it will be after its next start
 	if v.Next != nil && (c.flagParam("next_run") || c.query.Get("current") == "false") {
 		shown = *v.Next
+		keepDevices(&shown, &v.Hardware)
 	}
 
 	out := wire.Object("vm", v.ID, "vms", v.ID).Str("name", v.Name).Str("description", v.Description).
@@ -112,6 +115,18 @@ func vmDocument(c *call, v *store.VM) *wire.Element {
 	return out
 }
 
+// keepDevices shows the devices of a VM as they are: an engine looks them up in a table that the next start changes, and
+// tells those that wait in the OVF alone. That is recorded of sound card and console; of the others it is what the
+// engine's source does.
+func keepDevices(shown, now *store.Hardware) {
+	shown.Console, shown.Soundcard = now.Console, now.Soundcard
+	shown.Settings = shown.Settings.Clone()
+
+	for _, name := range store.Costly {
+		shown.Settings.Replace(name, now.Settings.Get(name).Clone())
+	}
+}
+
 // guestSystem is what the agent reports of the guest.
 func guestSystem() []*wire.Element {
 	kernel := wire.El("kernel").
@@ -125,23 +140,61 @@ func guestSystem() []*wire.Element {
 	}
 }
 
-// ovf is the description of a VM that full answers have. It holds the user data as well.
+// ovf is the description of a VM that full answers have, with what waits for the next start. It holds the user data as
+// well.
 func (s *Engine) ovf(v *store.VM) string {
+	const snapshots = "ovf:SnapshotsSection_Type"
+	saved := func(id, kind, text string, date time.Time) *wire.Element {
+		return wire.El("Snapshot").Set("ovf:id", id).Str("Type", kind).Str("Description", text).
+			Str("CreationDate", ovfDate(date))
+	}
+	active := s.store.Active(v)
+	section := wire.El("Section").Set("xsi:type", snapshots).
+		Add(saved(active.ID, "ACTIVE", active.Description, active.Date))
+
+	if v.Next != nil {
+		next := base64.StdEncoding.EncodeToString([]byte(s.envelope(v, v.Next, nil)))
+		section.Add(saved(s.store.IDOf("", "next run", v.ID), "NEXT_RUN", "Next Run configuration snapshot", v.Started).
+			Str("VmConfiguration", next))
+	}
+
+	return s.envelope(v, &v.Hardware, section)
+}
+
+func ovfDate(t time.Time) string { return t.UTC().Format("2006/01/02 15:04:05") }
+
+// envelope is the OVF of a VM with that hardware. Of the devices it has those that a request turns on and off.
+func (s *Engine) envelope(v *store.VM, h *store.Hardware, more *wire.Element) string {
 	content := wire.El("Content").Str("Name", v.Name).Str("Description", v.Description).Str("Comment", v.Comment).
-		Str("CreationDate", v.Created.UTC().Format("2006/01/02 15:04:05")).
-		Str("ClusterName", s.store.ClusterName(v.Cluster)).Str("TemplateId", v.Template).Str("VmType", v.Type).
-		Num("MinAllocatedMem", v.GuaranteedMemory>>20).
-		Num("MaxMemorySizeMb", v.MaxMemory>>20).Num("NumOfCpus", v.CPU.Count())
+		Str("CreationDate", ovfDate(v.Created)).
+		Str("ClusterName", s.store.ClusterName(v.Cluster)).Str("TemplateId", v.Template).Str("VmType", h.Type).
+		Num("MinAllocatedMem", h.GuaranteedMemory>>20).
+		Num("MaxMemorySizeMb", h.MaxMemory>>20).Num("NumOfCpus", h.CPU.Count())
 	if script := v.Initialization.Value("custom_script"); script != "" {
 		content.Add(
 			wire.El("VmInit").Set("ovf:customScript", script).Set("ovf:hostname", v.Initialization.Value("host_name")),
 		)
 	}
 
+	hardware := wire.El("Section").Set("xsi:type", "ovf:VirtualHardwareSection_Type").
+		Str("Info", fmt.Sprintf("%d CPU, %d Memory", h.CPU.Count(), h.Memory>>20))
+
+	for _, device := range []struct {
+		kind string
+		has  bool
+	}{
+		{"sound", h.Soundcard}, {"console", h.Console}, {"tpm", h.Settings.Yes("tpm_enabled")},
+	} {
+		if device.has {
+			hardware.Add(wire.El("Item").Str("Type", device.kind).Str("IsPlugged", "true"))
+		}
+	}
+
 	var out strings.Builder
 	out.WriteString(`<?xml version="1.0" encoding="UTF-8"?>`)
 	text, _ := wire.El("ovf:Envelope").Set("xmlns:ovf", "http://schemas.dmtf.org/ovf/envelope/1/").
-		Set("ovf:version", "4.4.0.0").Add(content).MarshalText()
+		Set("xmlns:xsi", "http://www.w3.org/2001/XMLSchema-instance").
+		Set("ovf:version", "4.4.0.0").Add(content.Add(hardware, more)).MarshalText()
 	out.Write(text)
 
 	return out.String()
