@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/xml"
 	"reflect"
 )
 
@@ -25,7 +27,82 @@ func (c *Client) VMSettings(ctx context.Context, id ID) (Settings, error) {
 		return Settings{}, err
 	}
 
+	now.devicesAtNextStart.apply(next)
+
 	return Settings{now, next}, nil
+}
+
+// devices are those that a request turns on and off. An engine shows them as they are, also where it is asked for the
+// next start; what waits is in the OVF alone.
+type devices struct{ console, soundcard, tpm bool }
+
+// digest takes the OVF out of a full answer, which must not come back in a request, and keeps what is needed of it.
+func (v *VM) digest() *VM {
+	if v.Initialization != nil && v.Initialization.Configuration != nil {
+		v.devicesAtNextStart = devicesAtNextStart(v.Initialization.Configuration.OVF)
+		v.Initialization.Configuration = nil
+	}
+
+	return v
+}
+
+// apply sets the devices of a VM; nil leaves them as the engine tells them.
+func (d *devices) apply(to *VM) {
+	if d == nil {
+		return
+	}
+
+	to.Console, to.Soundcard = &Console{Enabled: d.console}, &d.soundcard
+	if to.TPM != nil {
+		to.TPM = &d.tpm
+	}
+}
+
+// envelope is what is read of an OVF.
+type envelope struct {
+	Items []struct {
+		Type string `xml:"Type"`
+	} `xml:"Content>Section>Item"`
+	Snapshots []struct {
+		Type string `xml:"Type"`
+		// Configuration is an OVF as well, in base64.
+		Configuration string `xml:"VmConfiguration"`
+	} `xml:"Content>Section>Snapshot"`
+}
+
+// maxOVF is far more than an OVF with user data, and the same again in base64, has.
+const maxOVF = 16 << 20
+
+// devicesAtNextStart reads which devices a VM will have after its next start; nil where nothing waits, or the OVF
+// cannot be read.
+func devicesAtNextStart(ovf string) *devices {
+	var now, next envelope
+	if len(ovf) > maxOVF || xml.Unmarshal([]byte(ovf), &now) != nil {
+		return nil
+	}
+
+	for _, saved := range now.Snapshots {
+		if saved.Type != "NEXT_RUN" {
+			continue
+		}
+
+		decoded, err := base64.StdEncoding.DecodeString(saved.Configuration)
+		if err != nil || xml.Unmarshal(decoded, &next) != nil {
+			return nil
+		}
+
+		out := &devices{}
+
+		for _, item := range next.Items {
+			out.console = out.console || item.Type == "console"
+			out.soundcard = out.soundcard || item.Type == "sound"
+			out.tpm = out.tpm || item.Type == "tpm"
+		}
+
+		return out
+	}
+
+	return nil
 }
 
 // Waiting is what waits for the next start: a request that asks for just that, and its names for people. The engine
@@ -48,6 +125,7 @@ func (s Settings) Waiting() (again *VM, names []string) {
 	keep(&names, "operating system", now.OS, next.OS, &again.OS)
 	keep(&names, "serial console", now.Console, next.Console, &again.Console)
 	keep(&names, "sound card", now.Soundcard, next.Soundcard, &again.Soundcard)
+	keep(&names, "TPM", now.TPM, next.TPM, &again.TPM)
 	keep(&names, "custom properties", now.Properties, next.Properties, &again.Properties)
 	if now.Type != next.Type {
 		again.Type = next.Type
@@ -99,6 +177,7 @@ func (v *VM) Complete(again *VM) {
 	fill(&v.OS, again.OS)
 	fill(&v.Console, again.Console)
 	fill(&v.Soundcard, again.Soundcard)
+	fill(&v.TPM, again.TPM)
 	fill(&v.Properties, again.Properties)
 	if v.Type == "" {
 		v.Type = again.Type

@@ -108,6 +108,8 @@ type VM struct {
 	FQDN         string `xml:"fqdn,omitempty"`                // of the guest, as its agent reports it; only in answers
 	// ChangesWait reports that settings wait for the next start; only in answers.
 	ChangesWait bool `xml:"next_run_configuration_exists,omitempty"`
+
+	devicesAtNextStart *devices
 }
 
 // CommentText is the comment, "" where there is none.
@@ -232,6 +234,14 @@ type Initialization struct {
 	DNSServers   string             `xml:"dns_servers,omitempty"` // addresses, divided by spaces
 	HostName     string             `xml:"host_name,omitempty"`
 	NICs         *NICConfigurations `xml:"nic_configurations"`
+
+	// Configuration is in full answers, and taken out of them.
+	Configuration *ovfConfiguration `xml:"configuration"`
+}
+
+// ovfConfiguration is the description of a VM as OVF. It repeats the user data.
+type ovfConfiguration struct {
+	OVF string `xml:"data"`
 }
 
 // NICConfigurations configure the guest's network interfaces.

@@ -137,7 +137,7 @@ func (c *Client) vm(ctx context.Context, path string, id ID, header http.Header)
 		return nil, fmt.Errorf("failed to get VM %s: %w", id, err)
 	}
 
-	return &vm, nil
+	return vm.digest(), nil
 }
 
 // CreateVM asks for a VM and returns it, usually with its disks still locked. A nil clone leaves the engine's default.
@@ -152,7 +152,7 @@ func (c *Client) CreateVM(ctx context.Context, vm *VM, clone *bool) (*VM, error)
 		return nil, fmt.Errorf("failed to create VM %q: %w", vm.Name, err)
 	}
 
-	return &created, nil
+	return created.digest(), nil
 }
 
 // ReplaceInitialization gives a VM that initialization and nothing else of what it had; nil gives it none. The engine
@@ -218,7 +218,7 @@ func (c *Client) updateVM(ctx context.Context, id ID, query url.Values, change *
 		return nil, fmt.Errorf("failed to update VM %s: %w", id, err)
 	}
 
-	return &updated, nil
+	return updated.digest(), nil
 }
 
 // DeleteVM deletes a VM that is down, with its disks. It does not wait.
