@@ -102,7 +102,7 @@ func (c *Client) Grants(ctx context.Context) ([]Grant, error) {
 		XMLName xml.Name `xml:"api"`
 		User    *Ref     `xml:"authenticated_user"`
 	}
-	if err := c.get(ctx, "", nil, &root); err != nil {
+	if err := c.readRoot(ctx, &root); err != nil {
 		return nil, fmt.Errorf("failed to ask the engine who its user is: %w", err)
 	}
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -112,7 +113,7 @@ func (c *Client) Product(ctx context.Context) (Product, error) {
 			} `xml:"version"`
 		} `xml:"product_info"`
 	}
-	if err := c.do(ctx, http.MethodGet, "", nil, nil, &reply); err != nil {
+	if err := c.readRoot(ctx, &reply); err != nil {
 		return Product{}, fmt.Errorf("failed to ask the engine for its version: %w", err)
 	}
 
@@ -122,6 +123,20 @@ func (c *Client) Product(ctx context.Context) (Product, error) {
 		InstanceID: boundedID(reply.Info.ID), Name: reply.Info.Name,
 		Version: v.Full, Major: v.Major, Minor: v.Minor, Build: v.Build,
 	}, nil
+}
+
+// readRoot reads the root document. To a user without an administrator role that asks for everything an engine answers
+// with an error of its own, where a collection says what is wrong: that is asked for to tell the two apart.
+func (c *Client) readRoot(ctx context.Context, out any) error {
+	err := c.do(ctx, http.MethodGet, "", nil, nil, out)
+	if hasStatus(err, http.StatusInternalServerError) {
+		query := url.Values{"max": {"1"}}
+		if told := c.do(ctx, http.MethodGet, "/clusters", query, nil, nil); IsNotAnAdministrator(told) {
+			return told
+		}
+	}
+
+	return err
 }
 
 // installationID matches IDs of installations: UUIDs and the like. What an engine says of itself is shown and stored.
