@@ -17,12 +17,14 @@ func TestAUserWithoutAnAdministratorRoleIsToldThatItLacksOne(t *testing.T) {
 	config.Username, config.Password = "capolvm@internal", "capolvm-password"
 	c := client(t, config)
 
+	const missing = "11111111-2222-3333-4444-555555555555"
+
 	// An engine answers these with an error of its own, with a refusal, and with a refusal of what is not there.
 	for name, ask := range map[string]func() error{
 		"the version":   func() error { _, err := c.Product(t.Context()); return err },
 		"the roles":     func() error { _, err := c.Grants(t.Context()); return err },
 		"a list":        func() error { _, err := c.VMs(t.Context()); return err },
-		"a missing VM":  func() error { _, err := c.VM(t.Context(), "11111111-2222-3333-4444-555555555555"); return err },
+		"a missing VM":  func() error { _, err := c.VM(t.Context(), missing); return err },
 		"a data center": func() error { _, err := c.DataCenter(t.Context(), "Default"); return err },
 	} {
 		if err := ask(); !engine.IsNotAnAdministrator(err) {

@@ -26,7 +26,8 @@ func ovfOf(snapshots string, kinds ...string) string {
 func TestDevicesThatWaitAreReadFromTheConfigurationForTheNextStart(t *testing.T) {
 	t.Parallel()
 	next := func(configuration string) string {
-		return ovfOf("<Snapshot><Type>NEXT_RUN</Type><VmConfiguration>"+configuration+"</VmConfiguration></Snapshot>", "tpm")
+		return ovfOf("<Snapshot><Type>NEXT_RUN</Type><VmConfiguration>"+configuration+
+			"</VmConfiguration></Snapshot>", "tpm")
 	}
 	encoded := func(ovf string) string { return base64.StdEncoding.EncodeToString([]byte(ovf)) }
 

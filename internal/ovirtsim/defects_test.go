@@ -97,8 +97,9 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 		"POST",
 		"/api/vms/"+id+"/diskattachments",
 		fmt.Sprintf(
-			`{"bootable":"false","interface":"virtio","disk":{"name":"data","format":"cow","provisioned_size":"%d"}}`,
-			1<<30,
+			`{"bootable":"false","interface":"virtio","disk":{"name":"data","format":"cow","provisioned_size":"%d",`+
+				`"storage_domains":{"storage_domain":[{"id":%q}]}}}`,
+			1<<30, r.id("storagedomains", "storage_domain", "small"),
 		),
 	)
 	r.refused(409, "disks are locked: data", "POST", "/api/templates", fmt.Sprintf(`{"name":"t","vm":{"id":%q}}`, id))

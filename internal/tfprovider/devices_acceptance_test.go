@@ -128,6 +128,6 @@ resource "ovirt_vm_host_device" "a" {
 	w.apply()
 
 	message := newWorkspace(t, s).config(strings.NewReplacer(`"a"`+"\n", `"b"`+"\n", "3b", "ff").Replace(config)).fail()
-	check.Contains(t, "a device that the host does not have", message, "does not have the device")
+	check.Contains(t, "a device that the host does not have", message, "specified host devices not found")
 	w.destroy()
 }

@@ -304,9 +304,7 @@ func addAffinityGroupVM(c *call) (*wire.Element, error) {
 	case err != nil:
 		return nil, err
 	case v.Cluster != g.Cluster:
-		return nil, wire.Invalid(
-			"Cannot edit Affinity Group. Entity in affinity group does not have the same cluster as the group.",
-		)
+		return nil, wire.Invalid("Cannot edit Affinity Group. Provided VM resides in another Cluster.")
 	case !store.Member(&g.VMs, v.ID, true):
 		return nil, wire.Invalid("Cannot edit Affinity Group. Duplicate VM.")
 	}
@@ -353,9 +351,7 @@ func addAffinityGroupHost(c *call) (*wire.Element, error) {
 	case err != nil:
 		return nil, err
 	case h.Cluster != g.Cluster:
-		return nil, wire.Invalid(
-			"Cannot edit Affinity Group. Entity in affinity group does not have the same cluster as the group.",
-		)
+		return nil, wire.Invalid("Cannot edit Affinity Group. Provided VDS resides in another Cluster.")
 	case !store.Member(&g.Hosts, h.ID, true):
 		return nil, wire.Invalid("Cannot edit Affinity Group. Duplicate VDS.")
 	}

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"net/http"
 	"slices"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
@@ -62,10 +61,11 @@ func getLabel(c *call) (*wire.Element, error) {
 // noLabel is what a change says of a label that is not there.
 func noLabel() error { return wire.Invalid("Affinity label does not exist.") }
 
+// labelNameFree refuses a name that is in use, in the words of the engine's sources.
 func (c *call) labelNameFree(l *store.AffinityLabel, name string) error {
 	for _, other := range c.store.Labels.Rows {
 		if other.ID != l.ID && other.Name == name {
-			return wire.Conflict("Affinity label already exists.")
+			return wire.Conflict("Cannot add affinity label with a conflicting NAME.")
 		}
 	}
 
@@ -73,10 +73,6 @@ func (c *call) labelNameFree(l *store.AffinityLabel, name string) error {
 }
 
 func addLabel(c *call) (*wire.Element, error) {
-	if err := mandatory(c.body, "label", "name"); err != nil {
-		return nil, err
-	}
-
 	if err := require(c.body, "AffinityLabel", "name"); err != nil {
 		return nil, err
 	}
@@ -184,8 +180,8 @@ func (k labelled) addMember(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	if !k.there(c, wire.RefID(c.body)) {
-		return nil, wire.Failed(http.StatusBadRequest, "[Affinity Label entity does not exist.]")
+	if !k.there(c, wire.RefID(c.body)) { // which the engine finds out when it writes the row
+		return nil, wire.InternalError()
 	}
 
 	store.Member(k.of(l), wire.RefID(c.body), true)
@@ -225,8 +221,12 @@ func (k labelled) assign(c *call) (*wire.Element, error) {
 	}
 
 	l := c.store.Labels.Get(wire.RefID(c.body))
-	if l == nil || !k.there(c, c.id(k.id)) {
-		return nil, noLabel()
+	if l == nil {
+		return nil, wire.Gone()
+	}
+
+	if !k.there(c, c.id(k.id)) {
+		return nil, wire.InternalError()
 	}
 
 	store.Member(k.of(l), c.id(k.id), true)

@@ -20,6 +20,15 @@ var camel = regexp.MustCompile(`[A-Z]`)
 // require refuses a request without one of the elements; each may list alternatives, such as cluster.id|name. They are
 // spelled as the engine spells them in its refusal, such as dataCenter.
 func require(in *wire.Element, what string, elements ...string) error {
+	if missing := lacking(in, elements...); len(missing) > 0 {
+		return incomplete(what, missing...)
+	}
+
+	return nil
+}
+
+// lacking are those of the elements that a request does not have.
+func lacking(in *wire.Element, elements ...string) []string {
 	var missing []string
 
 	for _, want := range elements {
@@ -47,18 +56,17 @@ func require(in *wire.Element, what string, elements ...string) error {
 		}
 	}
 
-	if len(missing) == 0 {
-		return nil
-	}
-
-	return incomplete(what, missing...)
+	return missing
 }
 
-func incomplete(what string, missing ...string) error {
+func incomplete(what string, missing ...string) error { return incompleteFor("add", what, missing...) }
+
+// incompleteFor is incomplete for a method of the engine that is not "add".
+func incompleteFor(method, what string, missing ...string) error {
 	return &wire.Refusal{
 		Status: http.StatusBadRequest,
 		Reason: "Incomplete parameters",
-		Detail: fmt.Sprintf("%s [%s] required for add", what, strings.Join(missing, ", ")),
+		Detail: fmt.Sprintf("%s [%s] required for %s", what, strings.Join(missing, ", "), method),
 	}
 }
 

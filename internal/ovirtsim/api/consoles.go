@@ -3,6 +3,9 @@ package api
 import (
 	"fmt"
 	"slices"
+	"strings"
+
+	"github.com/google/uuid"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
@@ -94,19 +97,23 @@ func getConsole(c *call) (*wire.Element, error) {
 	return consoleDocument(c, "vm", v.ID, v.Consoles[at]), nil
 }
 
+// addConsole adds a console. What it refuses is said as in the engine's sources, whose command names neither what it
+// does nor to what.
 func addConsole(c *call) (*wire.Element, error) {
-	v, err := c.vm()
-	if err != nil {
+	if err := mandatory(c.body, "console", "protocol"); err != nil {
 		return nil, err
 	}
 
-	protocol := c.body.Value("protocol")
-	if protocol == "" {
-		return nil, incomplete("GraphicsConsole", "protocol")
+	v := c.store.VMs.Get(c.id("vm"))
+	if v == nil {
+		return nil, wire.Invalid("Cannot ${action} ${type}. VM is not found.")
 	}
 
+	protocol := c.body.Value("protocol")
 	if slices.ContainsFunc(v.Consoles, func(g store.GraphicsConsole) bool { return g.Protocol == protocol }) {
-		return nil, wire.Conflict("Cannot add Graphics Device. The VM already has a graphics device of this type.")
+		return nil, wire.Invalid("Cannot ${action} ${type}. One VM can not contain more than one device with the " +
+			"same " +
+			"graphics type.")
 	}
 
 	v.Consoles = append(v.Consoles, store.GraphicsConsole{ID: store.ConsoleIDs[protocol], Protocol: protocol})
@@ -180,16 +187,27 @@ func getCDROM(c *call) (*wire.Element, error) {
 	return vmCDROM(v), nil
 }
 
-// changeCDROM puts an image in, or takes it out. The words of its refusal are not recorded.
+// changeCDROM puts an image in, or takes it out. The words of its refusals are those of the engine's sources.
 func changeCDROM(c *call) (*wire.Element, error) {
+	if !c.body.Has("file") {
+		return nil, incompleteFor("update", "Cdrom", "file")
+	}
+
 	v, err := c.vm()
 	if err != nil {
 		return nil, err
 	}
 
 	wanted := wire.RefID(c.body.Get("file"))
-	if d := c.store.Disks.Get(wanted); wanted != "" && !c.flagParam("current") && (d == nil || d.ContentType != "iso") {
-		return nil, wire.Invalid("Cannot edit VM. The ISO image does not exist.")
+	d, current := c.store.Disks.Get(wanted), c.flagParam("current")
+
+	switch {
+	case current && !v.Running():
+		return nil, inStatus(v, "Change CD VM")
+	case current && wanted != "" && uuid.Validate(wanted) != nil && !strings.HasSuffix(strings.ToLower(wanted), ".iso"):
+		return nil, wire.Invalid("Cannot Change CD VM. Invalid CD image format.")
+	case wanted != "" && !current && (d == nil || d.ContentType != "iso"):
+		return nil, wire.Invalid("Invalid ISO image path")
 	}
 
 	v.CDROM = wanted

@@ -194,26 +194,43 @@ func listVMHostDevices(c *call) (*wire.Element, error) {
 	return out, nil
 }
 
-// addHostDevice gives a VM a device of the host that it is pinned to.
+// addHostDevice gives a VM a device of the host that it is pinned to. It refuses in the order and with the words of the
+// engine's sources; of them that an ID is no name and fails was seen.
 func addHostDevice(c *call) (*wire.Element, error) {
-	v, err := c.vm()
-	if err != nil {
+	if err := mandatoryRef(c.body, "device"); err != nil {
 		return nil, err
 	}
 
 	name := c.body.Value("name")
+	if id := wire.RefID(c.body); id != "" {
+		decoded, err := hex.DecodeString(id)
+		if err != nil {
+			return nil, wire.BrokenPage()
+		}
 
-	switch {
-	case wire.RefID(c.body) != "":
-		return nil, wire.BrokenPage()
-	case name == "":
-		return nil, incomplete("HostDevice", "id|name")
-	case len(v.PlacementHosts) == 0:
-		return nil, wire.Conflict("Cannot add Host Devices. The VM is not pinned to a host.")
+		name = string(decoded)
+	}
+
+	v := c.store.VMs.Get(c.id("vm"))
+	if v == nil {
+		return nil, wire.Invalid("Cannot add Host devices. VM is not found.")
+	}
+
+	const command = "add Host devices"
+	if v.Status != store.StatusDown {
+		return nil, inStatus(v, command)
+	}
+
+	switch len(v.PlacementHosts) {
+	case 0:
+		return nil, wire.Conflict("Cannot %s. VM must be pinned to a host.", command)
+	case 1:
+	default:
+		return nil, wire.Conflict("Cannot %s. VM must be pinned to a single host.", command)
 	}
 
 	if h := c.store.Hosts.Get(v.PlacementHosts[0]); h == nil || !slices.Contains(h.Devices, name) {
-		return nil, wire.Invalid("Cannot add Host Devices. The host does not have the device.")
+		return nil, wire.Invalid("Cannot %s. One or more of specified host devices not found.", command)
 	}
 
 	if !slices.Contains(v.HostDevices, name) {
@@ -262,10 +279,12 @@ func listMediatedDevices(c *call) (*wire.Element, error) {
 	return out, nil
 }
 
+// addMediatedDevice refuses with the words of the engine's sources, whose command names neither what it does nor to
+// what.
 func addMediatedDevice(c *call) (*wire.Element, error) {
-	v, err := c.vm()
-	if err != nil {
-		return nil, err
+	v := c.store.VMs.Get(c.id("vm"))
+	if v == nil {
+		return nil, wire.Invalid("Cannot ${action} ${type}. VM is not found.")
 	}
 
 	made := store.MediatedDevice{ID: store.NewID()}
@@ -274,7 +293,9 @@ func addMediatedDevice(c *call) (*wire.Element, error) {
 	}
 
 	if !slices.ContainsFunc(made.Parameters, func(p store.Property) bool { return p.Name == "mdevType" }) {
-		return nil, wire.Invalid("Cannot add mediated device. Its type is missing.")
+		return nil, wire.Invalid("Cannot ${action} ${type}. Mediated device ID or VM/Template ID or a parameter " +
+			"value is " +
+			"null.")
 	}
 
 	v.MediatedDevices = append(slices.Clone(v.MediatedDevices), made)

@@ -2,7 +2,6 @@ package api
 
 import (
 	"cmp"
-	"net/http"
 	"slices"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
@@ -60,10 +59,10 @@ func getAttachment(c *call) (*wire.Element, error) {
 }
 
 // checkInterface refuses buses that the guest does not know. A guest that runs takes no SATA disk.
-func checkInterface(v *store.VM, name string) error {
+func checkInterface(v *store.VM, name, command string) error {
 	if name == "ide" || name == "spapr_vscsi" || name == "sata" && v.Running() {
-		return wire.Invalid("Cannot attach Virtual Disk. The disk interface is not supported by the VM OS: %s.",
-			cmp.Or(catalog().osNamed(v.OSType), &operatingSystem{}).description)
+		return wire.Invalid("Cannot %s: The disk interface is not supported by the VM OS: %s.", command,
+			cmp.Or(catalog().osNamed(v.OSType), catalog().osNamed("other")).description)
 	}
 
 	return nil
@@ -72,69 +71,180 @@ func checkInterface(v *store.VM, name string) error {
 // attachable are the statuses in which disks are attached and taken away.
 var attachable = []string{store.StatusUp, store.StatusDown, store.StatusSuspended, store.StatusPaused}
 
+const attachCommand = "attach Virtual Disk"
+
+// addAttachment attaches a disk that is there, or makes one: an ID decides which.
 func addAttachment(c *call) (*wire.Element, error) {
 	in := c.body
 	if !in.Has("disk") { // the engine takes it and fails
 		return nil, wire.BrokenPage()
 	}
 
-	v := c.store.VMs.Get(c.id("vm"))
-	if v == nil {
-		return nil, wire.Invalid("Cannot attach Virtual Disk. VM is not found.")
-	}
-
-	if err := checkAttachment(in); err != nil {
+	if err := checkRef(in.Get("disk")); err != nil {
 		return nil, err
 	}
 
-	d := c.store.Disks.Get(wire.RefID(in.Get("disk")))
-	fresh := d == nil && in.Has("disk", "provisioned_size")
-	if fresh {
-		var err error
-		if d, err = c.newDisk(in.Get("disk"), c.store.DataCenterOf(v.Cluster)); err != nil {
+	if wire.RefID(in.Get("disk")) == "" {
+		return c.attachNew(in)
+	}
+
+	return c.attachThere(in, c.store.VMs.Get(c.id("vm")), c.store.Disks.Get(wire.RefID(in.Get("disk"))))
+}
+
+// attachNew makes a disk for a VM, in the order of the engine's AddDiskCommand. The words about an interface that is
+// missing, and about discards, are those of the engine's source.
+func (c *call) attachNew(in *wire.Element) (*wire.Element, error) {
+	if missing := lacking(in.Get("disk"), "provisionedSize|size", "format"); len(missing) > 0 {
+		return nil, incompleteFor("invoke", "Disk", missing...)
+	}
+
+	named := in.Get("disk").List("storage_domains", "storage_domain")
+	if len(named) > 0 { // which is looked up before the command begins
+		if _, err := c.domainFor(in.Get("disk"), addDiskCommand); err != nil {
 			return nil, err
 		}
-	} else if err := c.checkAttach(v, d); err != nil {
+	}
+
+	if in.Value("interface") == "" {
+		return nil, noInterface()
+	}
+
+	v := c.store.VMs.Get(c.id("vm"))
+	if v == nil {
+		return nil, wire.Invalid("Cannot add Virtual Disk. VM is not found.")
+	}
+
+	made := newAttachment(in, v, true)
+	if err := c.bootable(v, made, addDiskCommand); err != nil {
 		return nil, err
+	}
+
+	alias := cmp.Or(in.Value("disk", "alias"), in.Value("disk", "name"))
+	if err := checkDiscards(made, alias, addDiskCommand); err != nil {
+		return nil, err
+	}
+
+	d, err := c.newDisk(in.Get("disk"))
+	if err != nil {
+		return nil, err
+	}
+
+	if err := checkInterface(v, made.Interface, addDiskCommand); err != nil {
+		return nil, err
+	}
+
+	if c.store.StorageDomains.Get(d.Domain).DataCenter != c.store.DataCenterOf(v.Cluster) {
+		return nil, wire.Conflict(
+			"Cannot add Virtual Disk. The target Data Center does not contain the Virtual Machine.")
+	}
+
+	if v.Status == store.StatusImageLocked {
+		return nil, wire.Conflict("Cannot add Virtual Disk: VM is locked. Please try again in a few minutes.")
+	}
+
+	if made.Active && !slices.Contains(attachable, v.Status) {
+		return nil, inStatus(v, attachCommand)
+	}
+
+	made.Disk = d.ID
+	c.arrangeDisk(d, store.StatusOK, c.settings.Timings.Disk)
+
+	return c.attached(v, d, made, d.ID), nil
+}
+
+// attachThere attaches a disk, in the order of the engine's AttachDiskToVmCommand. That a disk has no interface, is
+// attached already or is in another data center is said as in the engine's source.
+func (c *call) attachThere(in *wire.Element, v *store.VM, d *store.Disk) (*wire.Element, error) {
+	if in.Value("interface") == "" {
+		return nil, noInterface()
+	}
+
+	if d == nil {
+		return nil, wire.Invalid("Cannot attach Virtual Disk. The specified disk does not exist.")
+	}
+
+	if d.Status == store.StatusIllegal {
+		return nil, wire.Invalid("Cannot attach Virtual Disk. Disk is in an illegal state. Disks in an illegal " +
+			"state can " +
+			"only be deleted.")
+	}
+
+	if err := c.busy(d, attachCommand); err != nil {
+		return nil, err
+	}
+
+	if v == nil {
+		return nil, wire.Invalid("Cannot attach Virtual Disk. VM is not found.")
 	}
 
 	if v.Status == store.StatusImageLocked {
 		return nil, wire.Conflict("Cannot attach Virtual Disk: VM is locked. Please try again in a few minutes.")
 	}
 
-	if err := checkInterface(v, in.Value("interface")); err != nil {
+	if !slices.Contains(attachable, v.Status) {
+		return nil, inStatus(v, attachCommand)
+	}
+
+	made := newAttachment(in, v, false)
+	made.Disk = d.ID
+	if err := c.bootable(v, made, attachCommand); err != nil {
 		return nil, err
 	}
 
-	made := newAttachment(in, v, d, fresh)
-	if made.Active && !slices.Contains(attachable, v.Status) {
-		return nil, inStatus(v, "attach Virtual Disk")
+	switch {
+	case c.store.Attachments.Get(v.ID+"/"+d.ID) != nil:
+		return nil, wire.Conflict("Cannot attach Virtual Disk. The disk is already attached to VM.")
+	case c.store.OfTemplate(d), !d.Shareable && len(c.store.AttachmentsOfDisk(d.ID)) > 0:
+		return nil, wire.Conflict("Cannot attach Virtual Disk. The disk is not shareable and is already attached to " +
+			"a VM.")
+	case c.store.StorageDomains.Get(d.Domain).DataCenter != c.store.DataCenterOf(v.Cluster):
+		return nil, wire.Conflict("Cannot attach Virtual Disk. The target Data Center does not contain the Virtual " +
+			"Disk.")
 	}
 
-	err := c.bootable(v, made, map[bool]string{true: "add Virtual Disk", false: "attach Virtual Disk"}[fresh])
-	if err != nil {
+	if err := checkInterface(v, made.Interface, attachCommand); err != nil {
 		return nil, err
 	}
 
-	waits := ""
-	if fresh {
-		c.arrangeDisk(d, store.StatusOK, c.settings.Timings.Disk)
-		waits = d.ID
+	if err := checkDiscards(made, d.Name, attachCommand); err != nil {
+		return nil, err
 	}
 
+	return c.attached(v, d, made, ""), nil
+}
+
+// attached stores an attachment and answers with it. waits is what its job waits for, or empty.
+func (c *call) attached(v *store.VM, d *store.Disk, made *store.Attachment, waits string) *wire.Element {
 	c.store.Attachments.Put(v.ID+"/"+d.ID, made)
 	c.plugDisks(v)
 	c.work("Attaching Disk "+d.Name+" to VM "+v.Name, waits)
 
-	return c.created(attachmentDocument(made, "vm")), nil
+	return c.created(attachmentDocument(made, "vm"))
+}
+
+func noInterface() error {
+	return wire.Invalid("Interface is required, Attribute: diskVmElement.diskInterface")
+}
+
+// checkDiscards refuses what an interface cannot do: to pass discards on, or to be read only.
+func checkDiscards(a *store.Attachment, name, command string) error {
+	switch {
+	case a.PassDiscard && a.Interface == "virtio":
+		return wire.Invalid("Cannot %s. Enable discard for %s is supported only by VirtIO-SCSI and IDE disk "+
+			"interfaces.",
+			command, name)
+	case a.ReadOnly && a.Interface == "sata":
+		return wire.Invalid("Cannot %s. SATA disks can't be read-only.", command)
+	default:
+		return nil
+	}
 }
 
 // newAttachment is what a request asks for; a disk that is there already stays unplugged unless the client says
 // otherwise.
-func newAttachment(in *wire.Element, v *store.VM, d *store.Disk, fresh bool) *store.Attachment {
+func newAttachment(in *wire.Element, v *store.VM, fresh bool) *store.Attachment {
 	return &store.Attachment{
 		Owner:       v.ID,
-		Disk:        d.ID,
 		Interface:   in.Value("interface"),
 		Bootable:    in.Yes("bootable"),
 		Active:      fresh && !in.Has("active") || in.Yes("active"),
@@ -143,56 +253,10 @@ func newAttachment(in *wire.Element, v *store.VM, d *store.Disk, fresh bool) *st
 	}
 }
 
-// checkAttachment refuses a request that lacks what every attachment needs.
-func checkAttachment(in *wire.Element) error {
-	if err := mandatory(in, "attachment", "interface"); err != nil {
-		return err
-	}
-
-	if err := checkRef(in.Get("disk")); err != nil {
-		return err
-	}
-
-	if wire.RefID(in.Get("disk")) == "" && !in.Has("disk", "provisioned_size") {
-		return &wire.Refusal{
-			Status: http.StatusBadRequest,
-			Reason: "Incomplete parameters",
-			Detail: "Disk [provisionedSize|size] required for invoke",
-		}
-	}
-
-	return nil
-}
-
-// checkAttach refuses a disk that exists and cannot be attached.
-func (c *call) checkAttach(v *store.VM, d *store.Disk) error {
-	const command = "attach Virtual Disk"
-	if d == nil {
-		return wire.Invalid("Cannot attach Virtual Disk. The specified disk does not exist.")
-	}
-
-	if err := c.busy(d, command); err != nil {
-		return err
-	}
-
-	switch {
-	case c.store.Attachments.Get(v.ID+"/"+d.ID) != nil:
-		return wire.Conflict("Cannot attach Virtual Disk. Disk %s is already attached to the VM %s.", d.Name, v.Name)
-	case c.store.OfTemplate(d):
-		return wire.Conflict("Cannot attach Virtual Disk. The disk is not shareable and is already attached to a VM.")
-	case !d.Shareable && len(c.store.AttachmentsOfDisk(d.ID)) > 0:
-		return wire.Conflict("Cannot attach Virtual Disk. Non Shareable Disk is already attached to a VM.")
-	case c.store.StorageDomains.Get(d.Domain).DataCenter != c.store.DataCenterOf(v.Cluster):
-		return wire.Conflict("Cannot attach Virtual Disk. The disk is not in the data center of the VM.")
-	}
-
-	return nil
-}
-
-// bootable checks for a command such as "attach Virtual Disk" that the VM has no other disk that is.
+// bootable checks for a command such as "attach Virtual Disk" that the VM has no disk that is, and is plugged.
 func (c *call) bootable(v *store.VM, a *store.Attachment, command string) error {
 	for _, other := range c.store.AttachmentsOf(v.ID) {
-		if a.Bootable && other.Disk != a.Disk && other.Bootable {
+		if a.Bootable && other.Bootable && other.Active {
 			return wire.Conflict("Cannot %s. Disk %s in VM %s is already marked as boot.", command,
 				c.store.Disks.Get(other.Disk).Name, v.Name)
 		}
@@ -219,13 +283,8 @@ func updateAttachment(c *call) (*wire.Element, error) {
 		}
 	}
 
-	if next.Interface = cmp.Or(in.Value("interface"), a.Interface); next.Interface != a.Interface {
-		if err := checkInterface(v, next.Interface); err != nil {
-			return nil, err
-		}
-	}
-
-	if err := c.bootable(v, &next, "attach Virtual Disk"); err != nil {
+	next.Interface = cmp.Or(in.Value("interface"), a.Interface)
+	if err := c.checkAttachmentChange(v, a, &next); err != nil {
 		return nil, err
 	}
 
@@ -242,46 +301,98 @@ func updateAttachment(c *call) (*wire.Element, error) {
 	return attachmentDocument(a, "vm"), nil
 }
 
-// removeAttachment detaches a disk, from a running VM too. With detach_only=false the disk is removed.
+// checkAttachmentChange refuses a change, in the order of the engine's UpdateDiskCommand.
+func (c *call) checkAttachmentChange(v *store.VM, a, next *store.Attachment) error {
+	const command = "edit Virtual Disk"
+
+	changed := *next
+	changed.Active = a.Active // which is done before, and while the VM runs
+	if a.Active && v.Running() && changed != *a {
+		return wire.Conflict("Cannot edit Virtual Disk. At least one of the VMs is not down.")
+	}
+
+	if !a.Bootable {
+		if err := c.bootable(v, next, command); err != nil {
+			return err
+		}
+	}
+
+	if next.Interface != a.Interface {
+		if err := checkInterface(v, next.Interface, command); err != nil {
+			return err
+		}
+	}
+
+	return checkDiscards(next, c.store.Disks.Get(a.Disk).Name, command)
+}
+
+const detachCommand = "detach Virtual Disk"
+
+// removeAttachment detaches a disk, from a running VM too. With detach_only=false the disk is removed. What is refused
+// is in the order of the engine's DetachDiskFromVmCommand; the words about a disk that is not attached are its
+// source's.
 func removeAttachment(c *call) (*wire.Element, error) {
+	if c.query.Get("detach_only") == "false" {
+		return c.removeAttached(c.store.Disks.Get(c.id("id")))
+	}
+
 	v := c.store.VMs.Get(c.id("vm"))
 	if v == nil {
 		return nil, wire.Invalid("Cannot detach Virtual Disk. VM is not found.")
 	}
 
 	a := c.store.Attachments.Get(v.ID + "/" + c.id("id"))
-	if a == nil {
-		return nil, wire.Invalid("Cannot detach Virtual Disk. The disk is not attached to the VM ${VmName}., %s",
-			v.Name)
+	switch {
+	case v.Status == store.StatusImageLocked:
+		return nil, wire.Conflict("Cannot detach Virtual Disk: VM is locked. Please try again in a few minutes.")
+	case v.Status != store.StatusUp && v.Status != store.StatusDown:
+		return nil, inStatus(v, detachCommand)
+	case a == nil:
+		return nil, wire.Invalid(
+			"Cannot detach Virtual Disk. The specified disk is not attached to the VM ${VmName}., %s", v.Name)
 	}
 
-	const command = "detach Virtual Disk"
-	d, remove := c.store.Disks.Get(a.Disk), c.query.Get("detach_only") == "false"
-	if err := c.busy(d, command); err != nil {
+	d := c.store.Disks.Get(a.Disk)
+	if err := c.busy(d, detachCommand); err != nil {
 		return nil, err
 	}
 
-	switch {
-	case c.store.InSnapshot(v.ID, d.ID):
+	if c.store.InSnapshot(v.ID, d.ID) {
 		return nil, wire.Conflict(
 			"Cannot detach Virtual Disk. The disk is already configured in a snapshot. In order to detach it, " +
 				"remove the disk's snapshots.",
 		)
-	case remove && len(c.store.AttachmentsOfDisk(d.ID)) > 1:
-		return nil, wire.Conflict("Cannot remove Virtual Disk. The disk is attached to other VMs too.")
-	case v.Status == store.StatusImageLocked:
-		return nil, wire.Conflict("Cannot detach Virtual Disk: VM is locked. Please try again in a few minutes.")
-	case a.Active && !slices.Contains(attachable, v.Status):
-		return nil, inStatus(v, command)
 	}
 
 	c.store.Attachments.Drop(v.ID + "/" + d.ID)
 	c.plugDisks(v)
 
-	if remove {
-		c.work("Removing Disk "+d.Name, d.ID)
-		c.removeLater(d)
+	return c.complete(), nil
+}
+
+// removeAttached removes a disk; the engine does not ask of which VM. That it is not there is said as in the engine's
+// source.
+func (c *call) removeAttached(d *store.Disk) (*wire.Element, error) {
+	if d == nil {
+		return nil, wire.Invalid("Cannot remove Virtual Disk. VM's Image does not exist.\nIn order to import " +
+			"partial VM, " +
+			"select 'allow partial' checkbox.")
 	}
+
+	if err := c.checkRemovable(d); err != nil {
+		return nil, err
+	}
+
+	c.work("Removing Disk "+d.Name, d.ID)
+
+	for _, a := range c.store.AttachmentsOfDisk(d.ID) {
+		c.store.Attachments.Drop(a.Owner + "/" + d.ID)
+		if v := c.store.VMs.Get(a.Owner); v != nil {
+			c.plugDisks(v)
+		}
+	}
+
+	c.removeLater(d)
 
 	return c.complete(), nil
 }

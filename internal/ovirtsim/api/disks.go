@@ -177,17 +177,10 @@ func getDisk(c *call) (*wire.Element, error) {
 }
 
 // domainFor is the storage domain that a disk's document names, else the first of the data center.
-func (c *call) domainFor(in *wire.Element, dataCenterID, command string) (*store.StorageDomain, error) {
+func (c *call) domainFor(in *wire.Element, command string) (*store.StorageDomain, error) {
 	named := append(in.List("storage_domains", "storage_domain"), in.List("storage_domain")...)
 	if len(named) == 0 {
-		domains := c.store.StorageDomains.Where(func(d *store.StorageDomain) bool {
-			return d.DataCenter == dataCenterID
-		}, func(d *store.StorageDomain) string { return d.Name })
-		if len(domains) == 0 || dataCenterID == "" {
-			return nil, incomplete("Disk", "storage_domains")
-		}
-
-		return domains[0], nil
+		return nil, wire.Invalid("Cannot %s. Storage Domain hasn't been specified.", command)
 	}
 
 	if err := checkRef(named[0]); err != nil {
@@ -199,7 +192,9 @@ func (c *call) domainFor(in *wire.Element, dataCenterID, command string) (*store
 	case found != nil:
 		return found, nil
 	case wire.RefID(named[0]) == "":
-		return nil, wire.EntityNotFound("StorageDomain: name=" + named[0].Value("name"))
+		return nil, wire.EntityNotFound(named[0].Value("name"))
+	case command == addDiskCommand: // it is looked up before the command begins
+		return nil, wire.EntityNotFound(wire.RefID(named[0]))
 	default:
 		return nil, wire.Invalid("Cannot %s. Storage Domain doesn't exist.", command)
 	}
@@ -261,13 +256,11 @@ func (c *call) sameCenter(d *store.Disk, domain *store.StorageDomain) error {
 	return nil
 }
 
-// newDisk makes a disk as a document describes it; it is not stored yet.
-func (c *call) newDisk(in *wire.Element, dataCenterID string) (*store.Disk, error) {
-	if err := require(in, "Disk", "provisionedSize|size", "format"); err != nil {
-		return nil, err
-	}
-
-	domain, err := c.domainFor(in, dataCenterID, addDiskCommand)
+// newDisk makes a disk as a document describes it; it is not stored yet. What is refused is in the order of the
+// engine's AddDiskCommand; that a disk needs a storage domain, and that an ID is in use, is said as in the engine's
+// source.
+func (c *call) newDisk(in *wire.Element) (*store.Disk, error) {
+	domain, err := c.domainFor(in, addDiskCommand)
 	if err != nil {
 		return nil, err
 	}
@@ -290,29 +283,48 @@ func (c *call) newDisk(in *wire.Element, dataCenterID string) (*store.Disk, erro
 		WipeAfterDelete: in.Yes("wipe_after_delete"),
 		Sparse:          in.Value("sparse") != "false",
 	}
-	switch {
-	case made.ID == store.BlankTemplateID || utf8.RuneCountInString(made.Name) > maxDiskAlias ||
-		utf8.RuneCountInString(made.Description) > maxDiskDescription:
-		return nil, wire.Invalid("")
-	case c.store.Disks.Get(made.ID) != nil:
-		return nil, wire.Conflict("Cannot add Virtual Disk. The specified disk already exists.")
-	case made.Provisioned == 0:
-		return nil, wire.Invalid("Cannot add Virtual Disk. Disk's provisioned size has to be greater than 0.")
-	case made.Shareable && made.Format == "cow":
-		return nil, wire.Conflict("Cannot add Virtual Disk. Disk's volume format is not supported for shareable disk.")
-	}
-
 	if !made.Sparse {
 		made.Actual = made.Provisioned
 	} else if domain.Block() {
 		made.Actual = made.Initial
 	}
 
+	if err := c.checkNewDisk(made, domain); err != nil {
+		return nil, err
+	}
+
 	if made.Name == "" {
 		made.Name = "Disk-" + made.ID[:8]
 	}
 
-	return made, c.fits(made, domain, made.Actual, addDiskCommand)
+	return made, nil
+}
+
+// checkNewDisk refuses a disk that cannot be made.
+func (c *call) checkNewDisk(made *store.Disk, domain *store.StorageDomain) error {
+	if made.ID == store.BlankTemplateID || utf8.RuneCountInString(made.Name) > maxDiskAlias ||
+		utf8.RuneCountInString(made.Description) > maxDiskDescription {
+		return wire.Invalid("")
+	}
+
+	if err := c.fits(made, domain, made.Actual, addDiskCommand); err != nil {
+		return err
+	}
+
+	if made.Shareable && made.Format == "cow" {
+		return wire.Conflict("Cannot add Virtual Disk. Disk's volume format is not supported for shareable disk.")
+	}
+
+	if there := c.store.Disks.Get(made.ID); there != nil {
+		return wire.Conflict("Cannot add Virtual Disk. The selected disk ID: %s is already used by the following "+
+			"existing disk: %s.", there.ID, there.Name)
+	}
+
+	if made.Provisioned == 0 {
+		return wire.Invalid("Cannot add Virtual Disk. Disk's provisioned size has to be greater than 0.")
+	}
+
+	return nil
 }
 
 const (
@@ -323,11 +335,11 @@ const (
 )
 
 func addDisk(c *call) (*wire.Element, error) {
-	if err := mandatory(c.body, "disk", "format"); err != nil {
+	if err := require(c.body, "Disk", "provisionedSize", "format"); err != nil {
 		return nil, err
 	}
 
-	made, err := c.newDisk(c.body, "")
+	made, err := c.newDisk(c.body)
 	if err != nil {
 		return nil, err
 	}
@@ -371,6 +383,8 @@ func (c *call) busy(d *store.Disk, command string) error {
 var growable = []string{store.StatusUp, store.StatusDown}
 
 // editDisk applies a document to a disk: its alias, and a size that may only grow. Any change locks it for a moment.
+// What is refused is in the order of the engine's UpdateDiskCommand; the words about shareable disks are those of its
+// source.
 func (c *call) editDisk(d *store.Disk, in *wire.Element) error {
 	if err := c.busy(d, "edit Virtual Disk"); err != nil {
 		return err
@@ -402,6 +416,12 @@ func (c *call) editDisk(d *store.Disk, in *wire.Element) error {
 		d.Actual += grow
 	}
 
+	if in.Has("shareable") && in.Yes("shareable") != d.Shareable {
+		if err := c.checkShareable(d, in.Yes("shareable")); err != nil {
+			return err
+		}
+	}
+
 	d.Name, d.Description = textOr(in, "alias", textOr(in, "name", d.Name)), textOr(in, "description", d.Description)
 	if in.Has("wipe_after_delete") {
 		d.WipeAfterDelete = in.Yes("wipe_after_delete")
@@ -414,6 +434,26 @@ func (c *call) editDisk(d *store.Disk, in *wire.Element) error {
 	c.arrangeDisk(d, store.StatusOK, c.settings.Timings.Disk)
 
 	return nil
+}
+
+// checkShareable refuses to let VMs share a disk that cannot be shared, or to end it while they do.
+func (c *call) checkShareable(d *store.Disk, shareable bool) error {
+	attached := c.store.AttachmentsOfDisk(d.ID)
+	switch {
+	case !shareable && len(attached) > 1:
+		return wire.Conflict("Cannot edit Virtual Disk. Disk is shared between VMs and cannot be made unshareable. " +
+			"Detach the disk from the rest of the VMs it is attached to and then update the disk to be unshareable.")
+	case !shareable:
+		return nil
+	case d.Parent != "" || len(attached) > 0 && c.store.InSnapshot(attached[0].Owner, d.ID):
+		return wire.Conflict("Cannot edit Virtual Disk. Disk cannot be shareable if it depends on a snapshot. In " +
+			"order to " +
+			"share it, remove the disk's snapshots.")
+	case d.Format == "cow":
+		return wire.Conflict("Cannot edit Virtual Disk. Disk's volume format is not supported for shareable disk.")
+	default:
+		return nil
+	}
 }
 
 // updateDisk answers with the disk as it was.
@@ -439,24 +479,36 @@ func removeDisk(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	if err := c.busy(d, "remove Virtual Disk"); err != nil {
+	if err := c.checkRemovable(d); err != nil {
 		return nil, err
-	}
-
-	for _, a := range c.store.AttachmentsOfDisk(d.ID) {
-		if c.store.Templates.Get(a.Owner) != nil {
-			return nil, wire.Conflict("Cannot remove Virtual Disk. Template disks cannot be removed.")
-		}
-
-		if v := c.store.VMs.Get(a.Owner); v != nil && v.Running() && a.Active {
-			return nil, wire.Conflict("Cannot remove Virtual Disk. At least one of the VMs is not down.")
-		}
 	}
 
 	c.work("Removing Disk "+d.Name, d.ID)
 	c.removeLater(d)
 
 	return c.complete(), nil
+}
+
+// checkRemovable refuses to remove a disk, in the order of the engine's RemoveDiskCommand. The words about a template's
+// are those of the engine's source.
+func (c *call) checkRemovable(d *store.Disk) error {
+	if err := c.busy(d, "remove Virtual Disk"); err != nil {
+		return err
+	}
+
+	for _, a := range c.store.AttachmentsOfDisk(d.ID) {
+		if v := c.store.VMs.Get(a.Owner); v != nil && v.Status != store.StatusDown && a.Active {
+			return wire.Conflict("Cannot remove Virtual Disk. At least one of the VMs is not down.")
+		}
+
+		if c.store.Templates.Get(a.Owner) != nil {
+			return wire.Invalid("Cannot remove Virtual Disk. A storage domain must be specified when deleting one " +
+				"of a " +
+				"template's disk's copies.")
+		}
+	}
+
+	return nil
 }
 
 // copyDisk makes another disk with the same content, or copies a template's disk to another storage domain.
@@ -475,7 +527,7 @@ func copyDisk(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	domain, err := c.domainFor(c.body, c.store.StorageDomains.Get(d.Domain).DataCenter, command)
+	domain, err := c.domainFor(c.body, command)
 	if err != nil {
 		return nil, err
 	}
@@ -517,6 +569,7 @@ func copyDisk(c *call) (*wire.Element, error) {
 	return c.complete(answer), nil
 }
 
+// moveDisk moves a disk; that it is there already is said as in the engine's source.
 func moveDisk(c *call) (*wire.Element, error) {
 	d, err := c.disk()
 	if err != nil {
@@ -524,17 +577,21 @@ func moveDisk(c *call) (*wire.Element, error) {
 	}
 
 	const command = "move Virtual Disk"
+	if err := mandatoryRef(c.body.Get("storage_domain"), "storage_domain"); err != nil {
+		return nil, err
+	}
+
 	if err := c.busy(d, command); err != nil {
 		return nil, err
 	}
 
-	domain, err := c.domainFor(c.body, "", command)
+	domain, err := c.domainFor(c.body, command)
 	if err != nil {
 		return nil, err
 	}
 
 	if d.Domain == domain.ID {
-		return nil, wire.Invalid("Cannot move Virtual Disk. Source and target storage domains are the same.")
+		return nil, wire.Invalid("Cannot move Virtual Disk. The source and target storage domains are the same.")
 	}
 
 	if err := c.sameCenter(d, domain); err != nil {
@@ -653,7 +710,7 @@ func (c *call) copyOfDisk(origin *store.Disk, in *wire.Element, clone bool) (*st
 	}
 
 	if len(in.List("storage_domains", "storage_domain")) > 0 {
-		named, err := c.domainFor(in, "", "add VM")
+		named, err := c.domainFor(in, "add VM")
 		if err != nil {
 			return nil, err
 		}

@@ -135,7 +135,7 @@ func (c *call) changeCPU(h *store.Hardware, in *wire.Element) error {
 	case h.CPU.Cores < 1:
 		return wire.Conflict("Minimum number of CPU per socket cannot be less than 1")
 	case h.CPU.Sockets < 1:
-		return wire.Conflict("Minimum number of CPU sockets cannot be less than 1")
+		return wire.Conflict("Minimum number of sockets cannot be less then 1")
 	case h.CPU.Threads < 1:
 		return wire.Conflict("Minimum number of threads per CPU cannot be less than 1")
 	case h.CPU.Threads > maxThreads:

@@ -171,7 +171,7 @@ func removeNetwork(c *call) (*wire.Element, error) {
 		return p.Network == n.ID
 	}, func(p *store.VNICProfile) string { return p.ID })
 	for _, p := range profiles {
-		if err := c.profileUnused(p, "remove Network. Several VMs or templates use this logical network"); err != nil {
+		if err := c.profileUnused(p, "remove Network", "logical network"); err != nil {
 			return nil, err
 		}
 	}

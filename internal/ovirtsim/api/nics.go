@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"regexp"
+	"slices"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
@@ -76,23 +77,26 @@ var (
 	macPattern = regexp.MustCompile(`^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$`)
 )
 
-// changeNIC applies a request to a network interface, which stays as it was on an error.
+// takesNICs are the statuses in which network interfaces are added and changed; the words that say so are those of the
+// engine's source.
+var takesNICs = []string{store.StatusUp, store.StatusDown, store.StatusImageLocked}
+
+// changeNIC applies a request to a network interface, which stays as it was on an error. What is refused is in the
+// order of the engine's AddVmInterfaceCommand and UpdateVmInterfaceCommand.
 func (c *call) changeNIC(v *store.VM, n *store.NIC, verb string) error {
 	in, next := c.body, *n
 
 	next.Name = textOr(in, "name", n.Name)
-	switch {
-	case len(next.Name) > maxNICName || next.Name == "":
-		return wire.Invalid("size must be between 1 and %d, Attribute: nic.name", maxNICName)
-	case !nicName.MatchString(next.Name):
-		return wire.Invalid(
-			"%s",
-			`Name must be formed of alphanumeric characters, numbers or "-_."., Attribute: nic.name`,
-		)
+	if err := checkNICName(next.Name); err != nil {
+		return err
 	}
 
-	if err := c.changeMAC(v, n, &next); err != nil {
+	if err := c.changeMAC(&next); err != nil {
 		return err
+	}
+
+	if !slices.Contains(takesNICs, v.Status) {
+		return wire.Conflict("Cannot %s a Network Interface when VM is not Down, Up or Image-Locked.", verb)
 	}
 
 	for _, other := range c.store.NICsOf(v.ID) {
@@ -101,20 +105,31 @@ func (c *call) changeNIC(v *store.VM, n *store.NIC, verb string) error {
 		}
 	}
 
-	if err := c.plugInto(v, &next, verb); err != nil {
+	next.Interface = cmp.Or(in.Value("interface"), n.Interface)
+	if err := checkHotUpdate(v, n, &next); err != nil {
 		return err
 	}
 
-	switch next.Interface = cmp.Or(in.Value("interface"), n.Interface); next.Interface {
+	switch next.Interface {
 	case "rtl8139_virtio", "spapr_vlan":
 		return wire.Invalid(
 			"Cannot %s Interface. The network interface type is not compatible with the selected operating system.",
 			verb,
 		)
-	case "pci_passthrough":
+	}
+
+	if err := c.plugInto(v, &next, verb); err != nil {
+		return err
+	}
+
+	if next.Interface == "pci_passthrough" {
 		return wire.Conflict("Cannot %s Interface. The network interface type doesn't match the profile. "+
 			"Virtual machine interface of type 'PCI Passthrough' should have "+
 			"'Passthrough' profile and vice versa.", verb)
+	}
+
+	if err := c.addressFree(&next); err != nil {
+		return err
 	}
 
 	if in.Has("linked") {
@@ -130,6 +145,21 @@ func (c *call) changeNIC(v *store.VM, n *store.NIC, verb string) error {
 	}
 
 	*n = next
+
+	return nil
+}
+
+// checkNICName refuses names that no network interface may have.
+func checkNICName(name string) error {
+	switch {
+	case len(name) > maxNICName || name == "":
+		return wire.Invalid("size must be between 1 and %d, Attribute: nic.name", maxNICName)
+	case !nicName.MatchString(name):
+		return wire.Invalid(
+			"%s",
+			`Name must be formed of alphanumeric characters, numbers or "-_."., Attribute: nic.name`,
+		)
+	}
 
 	return nil
 }
@@ -152,15 +182,14 @@ func (c *call) plugInto(v *store.VM, next *store.NIC, verb string) error {
 	case next.Profile != "" && profile == nil:
 		return wire.Invalid("Cannot %s Interface. The specified VM network interface profile doesn't exist.", verb)
 	case profile != nil && c.store.Networks.Get(profile.Network).DataCenter != c.store.DataCenterOf(v.Cluster):
-		return wire.Conflict("Cannot %s Interface. The network of the profile is not in the data center of the VM.",
-			verb)
+		return wire.Conflict("The specified Logical Network doesn't exist in the current Cluster.") // as in its source
 	}
 
 	return nil
 }
 
 // changeMAC applies the address of a request.
-func (c *call) changeMAC(v *store.VM, n, next *store.NIC) error {
+func (c *call) changeMAC(next *store.NIC) error {
 	mac := c.body.Value("mac", "address")
 	if mac == "" {
 		return nil
@@ -179,15 +208,32 @@ func (c *call) changeMAC(v *store.VM, n, next *store.NIC) error {
 	}
 
 	next.MAC = hardware.String()
-	if n.MAC != "" && n.MAC != next.MAC && v.Running() && !n.Unplugged {
-		return wire.Conflict(
-			"Cannot edit Interface. Updating the MAC address is not supported while the interface is " +
-				"plugged to a running VM.",
-		)
+
+	return nil
+}
+
+// checkHotUpdate refuses what needs an interface of a running VM to be unplugged, in the words of the engine's source.
+func checkHotUpdate(v *store.VM, n, next *store.NIC) error {
+	plugged := n.MAC != "" && !n.Unplugged && v.Running()
+	if plugged && (n.MAC != next.MAC || n.Interface != next.Interface) {
+		return wire.Conflict("Cannot edit Interface. Updating some of the properties is not supported while the " +
+			"interface " +
+			"is plugged into a running virtual machine. Please un-plug the interface, update the properties, and " +
+			"then " +
+			"plug it back.")
+	}
+
+	return nil
+}
+
+// addressFree refuses an address that another interface has.
+func (c *call) addressFree(next *store.NIC) error {
+	if next.MAC == "" {
+		return nil
 	}
 
 	for _, other := range c.store.NICs.Rows {
-		if other.ID != n.ID && other.MAC == next.MAC {
+		if other.ID != next.ID && other.MAC == next.MAC {
 			return wire.Conflict("MAC Address %s is already in use by VM or snapshot: %s.", next.MAC,
 				c.store.VMName(other.Owner))
 		}

@@ -71,17 +71,19 @@ func (s *Engine) freeMemory(v *store.VM) map[string]int64 {
 }
 
 // filter says which hard rule keeps a VM from a host; "" where none does, and then how good the host is for it.
+// The words are those of the engine's sources, but for labels, of which it makes groups.
 func (s *Engine) filter(v *store.VM, h *store.Host, free int64) (reason string, score int64) {
 	switch {
 	case len(v.PlacementHosts) > 0 && !slices.Contains(v.PlacementHosts, h.ID):
-		return "internal filter PinToHost because it is not in the VM's list of hosts", 0
+		return "internal filter PinToHost because the host is not present in the pinning list.", 0
 	case free < v.Memory:
 		return fmt.Sprintf("internal filter Memory because its available memory is too low (%d MB) to run the VM",
 			max(free, 0)>>20), 0
 	case v.CPU.Count() > h.CPU.Count():
-		return "internal filter CPU because it does not have enough cores to run the VM", 0
-	case !h.MakesDevices(v):
-		return "internal filter MDevice because it does not have the mediated devices of the VM", 0
+		return "internal filter CPU because it has an insufficient amount of CPU cores to run the VM", 0
+	case len(h.MissingDevices(v)) > 0:
+		return "internal filter MDevice because some of the required mDev devices are missing (" +
+			strings.Join(h.MissingDevices(v), ", ") + ")", 0
 	}
 
 	reason, soft := s.affinity(v, h)
@@ -115,7 +117,7 @@ func (s *Engine) affinity(v *store.VM, h *store.Host) (reason string, weight int
 			case g.VMsRule.Enforcing && g.VMsRule.Positive:
 				return "internal filter VmAffinityGroups because it did not match positive affinity rules " + g.Name, 0
 			case g.VMsRule.Enforcing:
-				return "internal filter VmAffinityGroups because it did not match negative affinity rules " + g.Name, 0
+				return "internal filter VmAffinityGroups because it matched negative affinity rules " + g.Name, 0
 			default:
 				weight -= softWeight
 			}
@@ -123,7 +125,12 @@ func (s *Engine) affinity(v *store.VM, h *store.Host) (reason string, weight int
 
 		if g.HostsRule.Enabled && len(g.Hosts) > 0 && slices.Contains(g.Hosts, h.ID) != g.HostsRule.Positive {
 			if g.HostsRule.Enforcing {
-				return "internal filter VmToHostsAffinityGroups because it did not match the host rules of " + g.Name, 0
+				how := "it matched negative"
+				if g.HostsRule.Positive {
+					how = "it did not match positive"
+				}
+
+				return "internal filter VmToHostsAffinityGroups because " + how + " affinity rules " + g.Name, 0
 			}
 
 			weight -= softWeight

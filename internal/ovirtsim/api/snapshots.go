@@ -218,7 +218,7 @@ func removeSnapshot(c *call) (*wire.Element, error) {
 	}
 
 	if found.Kind != store.SnapshotRegular {
-		return nil, wire.Conflict("Cannot remove Snapshot. Removing the VM active Snapshot is not allowed.")
+		return nil, wire.Conflict("Cannot remove Snapshot. The operation is only allowed for regular snapshots.")
 	}
 
 	c.work("Removing Snapshot "+found.Description+" of VM "+v.Name, found.ID)
@@ -277,12 +277,12 @@ func withAsync(err error) error {
 }
 
 func previewSnapshot(c *call) (*wire.Element, error) {
-	v, err := c.actionVM("preview Snapshot")
-	if err != nil {
-		return nil, err
+	if wire.RefID(c.body.Get("snapshot")) == "" {
+		return nil, notMandatory("Parameter 'snapshot.id' is mandatory but was not provided.")
 	}
 
-	if err := mandatoryRef(c.body.Get("snapshot"), "snapshot"); err != nil {
+	v, err := c.actionVM("preview Snapshot")
+	if err != nil {
 		return nil, err
 	}
 

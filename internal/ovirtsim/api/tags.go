@@ -101,7 +101,12 @@ func (c *call) changeTag(t *store.Tag) error {
 		}
 
 		if above.ID == t.ID || slices.Contains(c.store.TagLine(above), t.Name) {
-			return wire.Invalid("Cannot edit tag. The parent tag is one of its children.")
+			text := "Operation canceled, recursive Tag hierarchy cannot be defined." // as in the engine's source
+			if above.ID == t.ID {                                                    // which is found twice
+				text += ", " + text
+			}
+
+			return wire.Conflict("%s", text)
 		}
 
 		next.Parent = above.ID

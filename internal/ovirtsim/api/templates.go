@@ -2,6 +2,7 @@ package api
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -150,15 +151,12 @@ func checkTemplateName(name string) error {
 	return nil
 }
 
-// addTemplate copies a VM that is down, which is locked for the time.
+// addTemplate copies a VM that is down, which is locked for the time. What is refused is in the order of the engine's
+// AddVmTemplateCommand; that the VM must be down is said as in its source.
 func addTemplate(c *call) (*wire.Element, error) {
 	in := c.body
-	if err := mandatory(in, "template", "name"); err != nil {
-		return nil, err
-	}
-
-	if err := require(in, "Template", "name", "vm.id|name"); err != nil {
-		return nil, err
+	if !in.Has("name") || wire.RefID(in.Get("vm")) == "" && !in.Has("vm", "name") {
+		return nil, notMandatory("No matching signature found, make sure that mandatory attributes are provided.")
 	}
 
 	if err := checkRef(in.Get("vm")); err != nil {
@@ -174,16 +172,14 @@ func addTemplate(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
+	if v.Status != store.StatusDown {
+		return nil, wire.Conflict(
+			"Cannot add Template. VM is locked or still running, try again once VM is in the Down state.")
+	}
+
 	made := c.templateOf(v, in)
 	if err := c.versionOf(made, in); err != nil {
 		return nil, err
-	}
-
-	switch {
-	case v.Status == store.StatusImageLocked:
-		return nil, wire.Conflict("Cannot add Template: VM is locked. Please try again in a few minutes.")
-	case v.Running():
-		return nil, wire.Conflict("Cannot add Template. VM is not down.")
 	}
 
 	var origins []*store.Disk
@@ -366,6 +362,8 @@ func updateTemplate(c *call) (*wire.Element, error) {
 }
 
 // removeTemplate is refused while VMs depend on the template, and while disks of VMs that are gone are still removed.
+// The order, the words about VMs and disks, and what becomes of versions are those of the engine's
+// RemoveVmTemplateCommand.
 func removeTemplate(c *call) (*wire.Element, error) {
 	t, err := c.template()
 	if err != nil {
@@ -374,20 +372,14 @@ func removeTemplate(c *call) (*wire.Element, error) {
 
 	const command = "Cannot remove Template. "
 
-	versions := c.store.Templates.Where(func(o *store.Template) bool {
-		return o.Base == t.ID &&
-			o.ID != t.ID
-	}, store.TemplateKey)
 	switch {
 	case t.NotDeletable:
 		return nil, wire.Invalid("%s", command+"The relevant Cluster doesn't exist.")
 	case t.Status == store.StatusLocked:
 		return nil, wire.Conflict("%s", command+"Template ${TemplateName} is being created.")
-	case len(versions) > 0:
-		return nil, wire.Conflict(
-			"%s",
-			command+"The template has the following versions: "+joinSome(names(versions))+". Please remove them first.",
-		)
+	case t.DeleteProtected:
+		return nil, wire.Conflict("%s", command+
+			"Delete protection is enabled. In order to delete, disable Delete protection first.")
 	}
 
 	var users []string
@@ -401,12 +393,16 @@ func removeTemplate(c *call) (*wire.Element, error) {
 	}
 
 	if len(users) > 0 {
-		return nil, wire.Conflict("%s", command+"The following VMs depend on it: "+joinSome(users)+".")
+		return nil, wire.Conflict("Cannot delete Template. Template is being used by the following VMs: %s.",
+			strings.Join(users, ","))
 	}
 
 	if based := c.disksBasedOn(t); len(based) > 0 {
-		return nil, wire.Conflict("%s", command+"The following Disk(s) are based on it: "+strings.Join(based, ", ")+".")
+		return nil, wire.Conflict("%s", command+"The following Disk(s) are based on it: \n "+
+			strings.Join(based, "%n")+".")
 	}
+
+	c.passBase(t)
 
 	c.work("Removing Template "+t.Name, t.ID)
 	if wait := c.settings.Timings.Remove; wait > 0 {
@@ -427,27 +423,19 @@ func (c *call) disksBasedOn(t *store.Template) []string {
 		for _, d := range c.store.Disks.Where(func(d *store.Disk) bool {
 			return d.Parent == a.Disk
 		}, func(d *store.Disk) string { return d.Name + d.ID }) {
-			out = append(out, d.Name+"(Disk ID: "+d.ID+")")
+			out = append(out, d.Name+"  ("+d.ID+") ")
 		}
 	}
 
 	return out
 }
 
-func names(templates []*store.Template) []string {
-	var out []string
-	for _, t := range templates {
-		out = append(out, t.Name)
+// passBase makes the lowest of the versions of a template that goes the base of the others.
+func (c *call) passBase(t *store.Template) {
+	versions := c.store.Templates.Where(func(o *store.Template) bool { return o.Base == t.ID && o.ID != t.ID },
+		func(o *store.Template) string { return fmt.Sprintf("%010d", o.Version) })
+	for _, version := range versions {
+		version.Base = versions[0].ID
+		c.store.Templates.Put(version.ID, version)
 	}
-
-	return out
-}
-
-func joinSome(names []string) string {
-	const shown = 10
-	if len(names) > shown {
-		names = append(slices.Clone(names[:shown]), "...")
-	}
-
-	return strings.Join(names, ", ")
 }

@@ -73,7 +73,10 @@ func (c *call) checkStart(v *store.VM) error {
 	case only == "hd" && disks == 0:
 		return wire.Conflict("%s", noDiskText)
 	case only == "network" && len(c.store.NICsOf(v.ID)) == 0:
-		return wire.Conflict("Cannot run VM. There is no network interface to boot from.")
+		return wire.Conflict("VM is configured to be 'Network bootable', but no Network Interface is configured.\n" +
+			"Alternatives:\n- Select a different boot device (using the 'Run Once' command or 'Edit VM' command on " +
+			"Boot " +
+			"Option Sub-Tab).\n- Configure Network Interface and rerun the VM.") // as in the engine's source
 	}
 
 	return nil
@@ -218,6 +221,8 @@ func stopVM(c *call) (*wire.Element, error) {
 	case v.Status == store.StatusSuspended:
 		c.down(v)
 		return c.done(v), nil
+	case v.Status == store.StatusSavingState:
+		return nil, savingState("stop VM")
 	case v.Status == store.StatusImageLocked || v.Status == store.StatusUnknown:
 		return nil, wire.Conflict("Cannot stop VM. VM is not running.")
 	case v.Stopping:
@@ -235,6 +240,13 @@ func stopVM(c *call) (*wire.Element, error) {
 }
 
 // shutdownVM asks the guest, which may ignore it. A guest that does not run yet is powered off.
+// savingState refuses a command because of a VM that is on its way to its image, in the words of the engine's source.
+func savingState(command string) error {
+	return wire.Conflict("Cannot %s. VM is in saving/restoring state.\n-Please try again when the VM is either up "+
+		"or down.",
+		command)
+}
+
 func shutdownVM(c *call) (*wire.Element, error) {
 	v, err := c.actionVM("shutdown VM")
 	if err != nil {
@@ -245,7 +257,12 @@ func shutdownVM(c *call) (*wire.Element, error) {
 	case store.StatusDown, store.StatusPoweringDown:
 		c.work("Shutting down VM "+v.Name, "")
 		return c.done(v), nil
-	case store.StatusImageLocked, store.StatusUnknown, store.StatusSuspended:
+	case store.StatusSuspended: // the engine stops it instead
+		c.down(v)
+		return c.done(v), nil
+	case store.StatusSavingState:
+		return nil, savingState("shutdown VM")
+	case store.StatusImageLocked, store.StatusUnknown:
 		return nil, wire.Conflict("Cannot shutdown VM. VM is not running.")
 	case store.StatusUp:
 		c.event(153, "normal", "VM shutdown initiated by "+c.user.Name+" on VM "+v.Name+".", eventOf{vm: v.ID})
@@ -308,7 +325,11 @@ func suspendVM(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	if v.Status != store.StatusUp {
+	switch v.Status {
+	case store.StatusUp:
+	case store.StatusWaitForLaunch, store.StatusUnknown:
+		return nil, inStatus(v, "hibernate VM")
+	default:
 		return nil, wire.Conflict("Cannot hibernate VM. VM is not up.")
 	}
 
@@ -338,13 +359,16 @@ func migrateVM(c *call) (*wire.Element, error) {
 		want = found.ID
 	}
 
-	switch {
-	case v.Status == store.StatusMigrating:
-		return nil, wire.Conflict("Cannot migrate VM. VM is already being migrated.")
-	case v.Host == "":
-		return nil, wire.Conflict("Cannot migrate VM. VM is not running.")
+	switch { // the words, but for a VM that does not run, and the order are those of the engine's sources
 	case v.PlacementAffinity == "pinned":
-		return nil, wire.Conflict("Cannot migrate VM. The VM is pinned to its host and cannot be migrated.")
+		return nil, wire.Conflict("Cannot migrate VM. VM is pinned to Host.")
+	case v.PlacementAffinity == "user_migratable" && !c.body.Yes("force"):
+		return nil, wire.Conflict("Cannot migrate VM. VM is non migratable and user did not specify the " +
+			"force-migration flag")
+	case v.Status == store.StatusMigrating:
+		return nil, wire.Conflict("Cannot migrate VM. VM migration is in progress")
+	case v.Host == "" || v.Status == store.StatusPoweringDown || v.Status == store.StatusWaitForLaunch:
+		return nil, wire.Conflict("Cannot migrate VM. VM is not running.")
 	}
 
 	if err := c.move(v, want); err != nil {
@@ -451,7 +475,7 @@ func autoPinVM(c *call) (*wire.Element, error) {
 		)
 	case !c.atLeast(4, 5, 0) && len(v.PlacementHosts) == 0:
 		return nil, wire.Bare(
-			wire.Invalid("Cannot edit VM. The VM must be pinned to at least one host for automatic CPU pinning."),
+			wire.Invalid("Cannot edit VM. VM must be pinned to at least one host."),
 		)
 	}
 

@@ -36,7 +36,7 @@ func addVM(c *call) (*wire.Element, error) {
 	case source == nil:
 		return nil, wire.EntityNotFound("GetVmTemplate")
 	case source.DataCenter != "" && source.DataCenter != home.DataCenter:
-		return nil, wire.Conflict("Cannot add VM. The Template is not in the Data Center of the Cluster.")
+		return nil, wire.Invalid("The specified Template doesn't exist in the current Data Center.") // as in its source
 	case source.Status != store.StatusOK:
 		return nil, wire.Conflict("Cannot add VM. Template ${TemplateName} is being created.")
 	}
@@ -302,7 +302,7 @@ func (c *call) moveToCluster(v *store.VM, e *wire.Element) error {
 	case v.Running():
 		return wire.Conflict("Cannot update a VM in this status. Try stopping the VM first.")
 	case to.DataCenter != c.store.DataCenterOf(v.Cluster):
-		return wire.Conflict("Cannot edit VM. VM can be moved only to a Cluster in the same Data Center.")
+		return wire.Conflict("VM can be moved only to a Cluster in the same Data Center.") // as in its source
 	}
 
 	v.Cluster = to.ID
@@ -310,6 +310,7 @@ func (c *call) moveToCluster(v *store.VM, e *wire.Element) error {
 	return nil
 }
 
+// removeVM refuses in the order of the engine's RemoveVmCommand.
 func removeVM(c *call) (*wire.Element, error) {
 	v, err := c.vm()
 	if err != nil {
@@ -324,10 +325,12 @@ func removeVM(c *call) (*wire.Element, error) {
 		return nil, wire.Conflict(
 			"Cannot remove VM. Delete protection is enabled. In order to delete, disable Delete protection first.",
 		)
-	case v.Running() || v.Status == store.StatusSuspended:
-		return nil, wire.Conflict("Cannot remove VM. VM is running.")
 	case detachOnly && v.Template != store.BlankTemplateID:
 		return nil, wire.Conflict("Cannot remove VM with detaching disks, VM is based from template.")
+	case v.Status == store.StatusSuspended: // as in its source
+		return nil, wire.Conflict("Cannot remove VM that its state is not down.\n-Please stop the VM first.")
+	case v.Running():
+		return nil, wire.Conflict("Cannot remove VM. VM is running.")
 	}
 
 	var doomed []*store.Disk

@@ -115,8 +115,8 @@ func vmDocument(c *call, v *store.VM) *wire.Element {
 	return out
 }
 
-// keepDevices shows the devices of a VM as they are: an engine looks them up in a table that the next start changes, and
-// tells those that wait in the OVF alone. That is recorded of sound card and console; of the others it is what the
+// keepDevices shows the devices of a VM as they are: an engine looks them up in a table that the next start changes,
+// and tells those that wait in the OVF alone. That is recorded of sound card and console; of the others it is what the
 // engine's source does.
 func keepDevices(shown, now *store.Hardware) {
 	shown.Console, shown.Soundcard = now.Console, now.Soundcard
@@ -384,7 +384,7 @@ func (c *call) sized(in *wire.Element) (*store.InstanceType, error) {
 		return found, nil
 	}
 
-	return nil, wire.BrokenPage()
+	return nil, wire.EntityNotFound("GetInstanceType") // as in the engine's source
 }
 
 // memoryStep is what memory of a VM that runs is added in.

@@ -1,6 +1,9 @@
 package api
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
@@ -63,9 +66,18 @@ func (c *call) changeProfile(p *store.VNICProfile, in *wire.Element, verb string
 	return nil
 }
 
+// addVNICProfile refuses with the words of the engine's sources.
 func addVNICProfile(c *call) (*wire.Element, error) {
 	in := c.body
-	if err := require(in, "VnicProfile", "name", "network.id"); err != nil {
+	if err := mandatory(in, "profile", "name"); err != nil {
+		return nil, err
+	}
+
+	if wire.RefID(in.Get("network")) == "" {
+		return nil, notMandatory("Parameter 'profile.network.id' is mandatory but was not provided.")
+	}
+
+	if err := require(in, "VnicProfile", "name"); err != nil {
 		return nil, err
 	}
 
@@ -75,9 +87,7 @@ func addVNICProfile(c *call) (*wire.Element, error) {
 
 	on := c.store.Networks.Get(wire.RefID(in.Get("network")))
 	if on == nil {
-		return nil, wire.Invalid(
-			"Cannot add VM network interface profile. The specified Logical Network doesn't exist.",
-		)
+		return nil, wire.EntityNotFound("Network: id=" + wire.RefID(in.Get("network")))
 	}
 
 	made := &store.VNICProfile{ID: store.NewID(), Network: on.ID}
@@ -105,15 +115,49 @@ func updateVNICProfile(c *call) (*wire.Element, error) {
 	return profileDocument(c, p), nil
 }
 
-// profileUnused refuses to take away what VMs or templates use.
-func (c *call) profileUnused(p *store.VNICProfile, command string) error {
+// profileUnused refuses for a command to take away what VMs or templates use, in the words of the engine's sources
+// (nearly, for a network); what is the kind of object that goes, such as "VM network interface profile".
+func (c *call) profileUnused(p *store.VNICProfile, command, what string) error {
+	vms, templates := map[string]bool{}, map[string]bool{}
+
 	for _, n := range c.store.NICs.Rows {
-		if n.Profile == p.ID {
-			return wire.Conflict("Cannot %s. %s", command, c.store.VMName(n.Owner))
+		if n.Profile != p.ID {
+			continue
+		}
+
+		if t := c.store.Templates.Get(n.Owner); t != nil {
+			templates[t.Name] = true
+		} else {
+			vms[c.store.VMName(n.Owner)] = true
 		}
 	}
 
-	return nil
+	kind, names := "virtual machine", wire.SortedKeys(vms)
+	if len(names) == 0 {
+		kind, names = "template", wire.SortedKeys(templates)
+	}
+
+	switch len(names) {
+	case 0:
+		return nil
+	case 1:
+		return wire.Conflict("Cannot %s. This %s is used by %s:  %s.\n - Please remove it from this %s and try again.",
+			command, what, kind, nameLines(names), kind)
+	default:
+		return wire.Conflict("Cannot %s. This %s is used by %ss (%d): %s\n - Please detach %ss using this profile "+
+			"and try "+
+			"again.", command, what, kind, len(names), nameLines(names), kind)
+	}
+}
+
+// nameLines is how an engine lists names in a refusal: one in a line, and not more than five.
+func nameLines(names []string) string {
+	const most = 5
+	if len(names) > most {
+		names = append(slices.Clone(names[:most]), "...")
+	}
+
+	return "\t" + strings.Join(names, ",\n\t")
 }
 
 func removeVNICProfile(c *call) (*wire.Element, error) {
@@ -122,7 +166,8 @@ func removeVNICProfile(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	if err := c.profileUnused(p, "remove VM network interface profile. Several VMs or templates use it"); err != nil {
+	const what = "VM network interface profile"
+	if err := c.profileUnused(p, "remove "+what, what); err != nil {
 		return nil, err
 	}
 

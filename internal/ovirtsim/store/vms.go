@@ -23,13 +23,19 @@ func (v *VM) Addresses() []string {
 	return out
 }
 
-// MakesDevices reports whether a host has the types of all mediated devices of a VM.
-func (h *Host) MakesDevices(v *VM) bool {
-	return !slices.ContainsFunc(v.MediatedDevices, func(d MediatedDevice) bool {
-		return !slices.ContainsFunc(d.Parameters, func(p Property) bool {
-			return p.Name == "mdevType" && slices.Contains(h.MediatedTypes, p.Value)
-		})
-	})
+// MissingDevices are the types of mediated devices of a VM that a host does not have.
+func (h *Host) MissingDevices(v *VM) []string {
+	var out []string
+
+	for _, d := range v.MediatedDevices {
+		for _, p := range d.Parameters {
+			if p.Name == "mdevType" && !slices.Contains(h.MediatedTypes, p.Value) {
+				out = append(out, p.Value)
+			}
+		}
+	}
+
+	return out
 }
 
 // Running reports whether the VM is on a host, or on its way there or away.
