@@ -98,9 +98,11 @@ func TestDoctorFindsNothing(t *testing.T) {
 }
 
 func TestDoctorSaysWhatToMend(t *testing.T) {
-	user := func(role string) func(*ovirtsim.Inventory) {
+	user := func(role string, permits ...string) func(*ovirtsim.Inventory) {
 		return func(inventory *ovirtsim.Inventory) {
-			inventory.Users = append(inventory.Users, ovirtsim.User{Name: "k8s@internal", Password: "p", Role: role})
+			inventory.Users = append(inventory.Users, ovirtsim.User{
+				Name: "k8s@internal", Password: "p", Role: role, Permits: permits,
+			})
 		}
 	}
 
@@ -119,9 +121,21 @@ func TestDoctorSaysWhatToMend(t *testing.T) {
 			"k8s@internal", "p", user("ClusterAdmin"), 1, "rights", doctor.Failed, "may not make VMs",
 			"docs/operate/rights.md",
 		},
-		"a role that was not tried": {
-			"k8s@internal", "p", user("HostAdmin"), 0, "rights", doctor.Unknown, "the user has HostAdmin;",
-			"docs/operate/rights.md",
+		"a role that may not make VMs": {
+			"k8s@internal", "p", user("HostAdmin"), 1, "rights", doctor.Failed,
+			"the user has HostAdmin, which lacks 1 (create_vm)", "docs/operate/rights.md",
+		},
+		"a role without the permit for vNIC profiles": {
+			"k8s@internal", "p", user("k8s", "1300", "1", "1550", "1301", "1100", "14", "15"), 0, "rights", doctor.Warning,
+			"lacks 9 (configure_vm_network)", "docs/operate/rights.md",
+		},
+		"a role without the permit for groups": {
+			"k8s@internal", "p", user("k8s", "1300", "1", "9"), 1, "rights", doctor.Failed,
+			"lacks 1550 (manipulate_affinity_groups)", "docs/operate/rights.md",
+		},
+		"a role with all": {
+			"k8s@internal", "p", user("k8s", "1300", "1", "9", "1550", "1301", "1100", "14", "15"), 0, "rights", doctor.OK,
+			"the user has k8s with the permits", "",
 		},
 		"a template that is not there": {
 			"", "", func(inventory *ovirtsim.Inventory) { inventory.DataCenters[0].Templates = nil }, 1,

@@ -176,12 +176,11 @@ func (e *examination) rights(ctx context.Context, use preview.Use) {
 		}
 	}
 
-	tagged := slices.ContainsFunc(e.machines, func(m preview.Machine) bool {
-		return len(m.Spec().VirtualMachine.Tags) > 0 || m.Spec().FromInventory != nil
-	})
+	tagged := e.anyMachine(areTagged)
+	isSuperUser := func(g engine.Grant) bool { return g.Role == "SuperUser" && g.On == "" }
 
 	switch only := strings.Join(names, ", "); {
-	case slices.Contains(grants, engine.Grant{Role: "SuperUser"}):
+	case slices.ContainsFunc(grants, isSuperUser):
 		e.add(check, OK, "", "the user is a SuperUser, which is more than is needed")
 	case only == "DataCenterAdmin" && tagged:
 		e.add(check, Failed, remedy, "the user is a DataCenterAdmin, which may not tag VMs, and machines have tags")
@@ -192,8 +191,66 @@ func (e *examination) rights(ctx context.Context, use preview.Use) {
 	case only == "":
 		e.add(check, Unknown, remedy, "the user has no administrator's role by name; groups were not looked at")
 	default:
-		e.add(check, Unknown, remedy, "the user has %s; what is in roles of your own is not looked at", only)
+		e.permits(only, grants)
 	}
+}
+
+// permits compares what roles allow with what was tried at an engine.
+func (e *examination) permits(roles string, grants []engine.Grant) {
+	const check, remedy = "rights", "give the user a role with these permits, see docs/operate/rights.md"
+
+	var lacking []string
+
+	has := func(permit string) bool {
+		return slices.ContainsFunc(grants, func(g engine.Grant) bool { return slices.Contains(g.Permits, permit) })
+	}
+
+	for _, permit := range permits {
+		if !has(permit.number) && (permit.needs == nil || e.anyMachine(permit.needs)) {
+			lacking = append(lacking, permit.number+" ("+permit.text+")")
+		}
+	}
+
+	switch {
+	case len(lacking) > 0:
+		e.add(check, Failed, remedy, "the user has %s, which lacks %s", roles, strings.Join(lacking, ", "))
+	case !has(configureNetworks):
+		e.add(check, Warning, remedy, "the user has %s, which lacks %s (configure_vm_network): network interfaces can "+
+			"have vNIC profiles alone that everyone may use", roles, configureNetworks)
+	default:
+		e.add(check, OK, "", "the user has %s with the permits that the machines need; for which objects was not looked at",
+			roles)
+	}
+}
+
+func (e *examination) anyMachine(isSo func(infrav1.OLVMMachineSpec) bool) bool {
+	return slices.ContainsFunc(e.machines, func(m preview.Machine) bool { return isSo(m.Spec()) })
+}
+
+func areTagged(spec infrav1.OLVMMachineSpec) bool {
+	return len(spec.VirtualMachine.Tags) > 0 || spec.FromInventory != nil
+}
+
+// configureNetworks is the permit for network interfaces. Who makes a VM has it there; on a vNIC profile everyone has it
+// unless an administrator took that away. No recording has that, it is in the engine's sources.
+const configureNetworks = "9"
+
+// permits are those that were tried at an engine 4.5.8, with the machines that need them; nil are all.
+var permits = []struct {
+	number, text string
+	needs        func(infrav1.OLVMMachineSpec) bool
+}{
+	{"1300", "login", nil},
+	{"1", "create_vm", nil},
+	{"1550", "manipulate_affinity_groups", nil},
+	{"1301", "tag_management", areTagged},
+	{"1100", "create_disk", func(spec infrav1.OLVMMachineSpec) bool { return len(spec.VirtualMachine.DataDisks) > 0 }},
+	{"14", "change_vm_custom_properties", func(spec infrav1.OLVMMachineSpec) bool {
+		return len(spec.VirtualMachine.CustomProperties) > 0 || spec.VirtualMachine.HugePages > 0
+	}},
+	{"15", "edit_admin_vm_properties", func(spec infrav1.OLVMMachineSpec) bool {
+		return len(spec.VirtualMachine.Placement.HostNames) > 0
+	}},
 }
 
 // names checks everything that the machines name in the engine, and reports whether all is there.

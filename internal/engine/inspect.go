@@ -62,6 +62,8 @@ type Grant struct {
 	// On is the kind of object that it is for, such as cluster; empty for the whole system, and for kinds that machines
 	// have nothing to do with.
 	On string
+	// Permits are what it allows, by the engine's numbers.
+	Permits []string
 }
 
 // permission of a user, with what it may be for.
@@ -134,10 +136,37 @@ func (c *Client) Grants(ctx context.Context) ([]Grant, error) {
 
 	for i := range list.Items {
 		for _, role := range roles.Items {
-			if role.Administrative && role.ID == RefID(list.Items[i].Role) {
-				out = append(out, Grant{role.Name, list.Items[i].on()})
+			if !role.Administrative || role.ID != RefID(list.Items[i].Role) {
+				continue
 			}
+
+			permits, err := c.permitsOf(ctx, role.ID)
+			if err != nil {
+				return nil, err
+			}
+
+			out = append(out, Grant{role.Name, list.Items[i].on(), permits})
 		}
+	}
+
+	return out, nil
+}
+
+// permitsOf lists what a role allows.
+func (c *Client) permitsOf(ctx context.Context, role ID) ([]string, error) {
+	var list struct {
+		XMLName xml.Name `xml:"permits"`
+		Items   []struct {
+			ID string `xml:"id,attr"`
+		} `xml:"permit"`
+	}
+	if err := c.get(ctx, "/roles/"+role.segment()+"/permits", nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to list the permits of role %s: %w", role, err)
+	}
+
+	var out []string
+	for _, permit := range list.Items {
+		out = append(out, permit.ID)
 	}
 
 	return out, nil

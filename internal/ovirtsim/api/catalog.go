@@ -50,6 +50,10 @@ type (
 	permit  struct{ id, name, administrative string }
 )
 
+func (p permit) document() *wire.Element {
+	return wire.El("permit").Set("id", p.id).Str("name", p.name).Str("administrative", p.administrative)
+}
+
 // catalogue is the parsed catalog.txt.
 type catalogue struct {
 	systems  []operatingSystem
@@ -58,12 +62,13 @@ type catalogue struct {
 	policies []schedulingPolicy
 	cpus     []cpuType
 	permits  []permit
+	grants   map[string][]string // permits of roles, by name
 }
 
 var catalog = sync.OnceValue(func() *catalogue { return parseCatalog(catalogText) })
 
 func parseCatalog(text string) *catalogue {
-	out := &catalogue{}
+	out := &catalogue{grants: map[string][]string{}}
 
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -87,6 +92,8 @@ func parseCatalog(text string) *catalogue {
 			out.policies = append(out.policies, made)
 		case "cpu":
 			out.cpus = append(out.cpus, cpuType{words[1], words[2], words[3], rest(4)})
+		case "grants":
+			out.grants[words[1]] = strings.Split(words[2], ",")
 		case "permit":
 			out.permits = append(out.permits, permit{words[1], words[2], words[3]})
 		}
@@ -213,7 +220,7 @@ func levelDocument(level string) *wire.Element {
 
 	permits := wire.El("permits")
 	for _, p := range catalog().permits {
-		permits.Items(wire.El("permit").Set("id", p.id).Str("name", p.name).Str("administrative", p.administrative))
+		permits.Items(p.document())
 	}
 
 	return wire.Object("cluster_level", level, "clusterlevels", level).Add(types, permits)

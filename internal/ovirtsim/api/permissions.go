@@ -20,6 +20,7 @@ var permissionRoutes = []route{
 	{"GET", "/permissions/{id}", itemOf(permissionsOf("", "", ""))},
 	{"GET", "/roles", listRoles},
 	{"GET", "/roles/{id}", itemOf(listRoles)},
+	{"GET", "/roles/{id}/permits", listPermits},
 	{"GET", "/users", listUsers},
 	{"GET", "/users/{id}", getUser},
 	{"GET", "/users/{id}/permissions", userPermissions},
@@ -61,7 +62,7 @@ var consoleActions = []string{"ticket", "remoteviewerconnectionfile"}
 
 // administrator reports whether a user's role is one of administrators.
 func administrator(u *store.User) bool {
-	return slices.ContainsFunc(catalog().roles, func(r role) bool {
+	return len(u.Permits) > 0 || slices.ContainsFunc(catalog().roles, func(r role) bool {
 		return r.name == u.Role &&
 			r.administrative == "true"
 	})
@@ -164,13 +165,58 @@ func roleDocument(c *call, r role) *wire.Element {
 func listRoles(c *call) (*wire.Element, error) {
 	out := wire.El("roles")
 
-	for _, r := range catalog().roles {
+	for _, r := range slices.Concat(catalog().roles, c.ownRoles()) {
 		if !c.filtered || r.administrative == "false" {
 			out.Items(roleDocument(c, r))
 		}
 	}
 
 	return out, nil
+}
+
+// ownRoles are those that users of the inventory have with permits of their own.
+func (c *call) ownRoles() []role {
+	var out []role
+
+	for _, u := range c.store.Users.Where(nil, func(u *store.User) string { return u.Role }) {
+		made := role{name: u.Role, administrative: "true", mutable: "true"}
+		if len(u.Permits) > 0 && !slices.Contains(out, made) {
+			out = append(out, made)
+		}
+	}
+
+	return out
+}
+
+// listPermits lists what a role allows. That there is such a list is recorded, and what is in it is not.
+func listPermits(c *call) (*wire.Element, error) {
+	out := wire.El("permits")
+	has := func(name string) []string {
+		for _, u := range c.store.Users.Rows {
+			if u.Role == name && len(u.Permits) > 0 {
+				return u.Permits
+			}
+		}
+
+		return catalog().grants[name]
+	}
+
+	for _, r := range slices.Concat(catalog().roles, c.ownRoles()) {
+		if c.store.RoleID(r.name) != c.id("id") {
+			continue
+		}
+
+		granted := has(r.name)
+		for _, p := range catalog().permits {
+			if slices.Contains(granted, p.id) {
+				out.Items(p.document())
+			}
+		}
+
+		return out, nil
+	}
+
+	return nil, wire.Gone()
 }
 
 // permissionsOf lists the permissions that hold for an object: those on the whole system.

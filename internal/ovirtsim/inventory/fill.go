@@ -42,6 +42,7 @@ func (inv Inventory) Fill(s *store.Store) {
 
 	for _, u := range inv.Users {
 		s.EnsureUser(u.Name, u.Password, cmp.Or(u.Role, "UserRole"))
+		s.UserNamed(u.Name).Permits = u.Permits
 	}
 
 	for _, dc := range inv.DataCenters {

@@ -192,6 +192,8 @@ type User struct {
 	Password string `json:"password"`
 	// Role on the whole system, such as SuperUser; empty means UserRole, which sees VMs and may start and stop them.
 	Role string `json:"role,omitempty"`
+	// Permits make an administrator's role of the user's own of it, with these permits by their numbers.
+	Permits []string `json:"permits,omitempty"`
 }
 
 // Size in bytes, written as a Kubernetes quantity: 4Gi, 500M, 1048576.

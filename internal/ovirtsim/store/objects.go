@@ -253,6 +253,8 @@ type (
 		ID, Name, Password string
 		// Role on the whole system.
 		Role string
+		// Permits are those of a role of one's own; empty for one that every engine has.
+		Permits []string `json:",omitempty"`
 		// Failures since the last login.
 		Failures int
 		Locked   bool
