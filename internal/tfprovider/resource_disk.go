@@ -110,9 +110,19 @@ func (m *diskModel) sparseOf(ctx context.Context, client *engine.Client, format 
 	return client.SparseOn(ctx, idOf(m.StorageDomainID), format, flag(m.Sparse))
 }
 
+// importedSize is where it is remembered that the size in the state is the engine's, and nobody has asked for it yet: of
+// an imported disk, which something else may have made larger. The next update takes over what is configured.
+const importedSize = "imported_size"
+
 // refuseShrinking is the ModifyPlan of a size.
 func refuseShrinking(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
 	if req.Plan.Raw.IsNull() || req.State.Raw.IsNull() {
+		return
+	}
+
+	imported, unread := req.Private.GetKey(ctx, importedSize)
+	diags.Append(unread...)
+	if string(imported) == "true" {
 		return
 	}
 
@@ -212,6 +222,7 @@ func (r *diskResource) Update(ctx context.Context, req resource.UpdateRequest, r
 		return
 	}
 
+	resp.Diagnostics.Append(resp.Private.SetKey(ctx, importedSize, nil)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
 
@@ -266,4 +277,5 @@ func (r *diskResource) ImportState(
 	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
 ) {
 	resource.ImportStatePassthroughID(ctx, path.Root("id"), req, resp)
+	resp.Diagnostics.Append(resp.Private.SetKey(ctx, importedSize, []byte("true"))...)
 }

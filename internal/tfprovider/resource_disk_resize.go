@@ -125,9 +125,9 @@ func (r *resizeResource) read(
 	return idOf(id), bytes.ValueInt64()
 }
 
-// grow makes the disks as large as planned.
+// grow makes the disks as large as planned. One that is larger is an error, unless it was imported so.
 func (r *resizeResource) grow(
-	ctx context.Context, plan attributeReader, diags *diag.Diagnostics,
+	ctx context.Context, plan attributeReader, imported bool, diags *diag.Diagnostics,
 ) (owner engine.ID, size int64) {
 	owner, size = r.read(ctx, plan, diags)
 	if diags.HasError() {
@@ -145,7 +145,7 @@ func (r *resizeResource) grow(
 	}
 
 	for _, disk := range disks {
-		if disk.ProvisionedSize > size {
+		if disk.ProvisionedSize > size && !imported {
 			diags.AddAttributeError(path.Root("size"), "size cannot shrink",
 				fmt.Sprintf("Disk %s has %d bytes already, and size asks for %d.", disk.ID, disk.ProvisionedSize, size))
 			return owner, size
@@ -164,7 +164,7 @@ func (r *resizeResource) grow(
 }
 
 func (r *resizeResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	owner, size := r.grow(ctx, req.Plan, &resp.Diagnostics)
+	owner, size := r.grow(ctx, req.Plan, false, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -196,9 +196,15 @@ func (r *resizeResource) Read(ctx context.Context, req resource.ReadRequest, res
 }
 
 func (r *resizeResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	if r.grow(ctx, req.Plan, &resp.Diagnostics); !resp.Diagnostics.HasError() {
-		resp.State.Raw = req.Plan.Raw
+	imported, unread := req.Private.GetKey(ctx, importedSize)
+	resp.Diagnostics.Append(unread...)
+
+	if r.grow(ctx, req.Plan, string(imported) == "true", &resp.Diagnostics); resp.Diagnostics.HasError() {
+		return
 	}
+
+	resp.Diagnostics.Append(resp.Private.SetKey(ctx, importedSize, nil)...)
+	resp.State.Raw = req.Plan.Raw
 }
 
 // Delete leaves the disks as they are.
@@ -209,4 +215,5 @@ func (r *resizeResource) ImportState(
 	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
 ) {
 	importParts(ctx, req, resp, r.owner)
+	resp.Diagnostics.Append(resp.Private.SetKey(ctx, importedSize, []byte("true"))...)
 }

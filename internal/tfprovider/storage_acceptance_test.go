@@ -153,11 +153,37 @@ func TestADiskAndItsResizeLiveInPeace(t *testing.T) { // R12
 		t.Errorf("the message is %q", message)
 	}
 
-	// An imported disk has the size that it has.
-	w.config(strings.Replace(resize(3*gib), "1073741824", "3221225472", 1))
+	// An imported disk has the size that it has, and the one that is configured is taken over once.
+	w.config(resize(3 * gib))
 	w.forget()
 	w.importID("ovirt_disk.d", id)
 	w.importID("ovirt_disk_resize.d", id)
+	w.wants("ovirt_disk.d", "update")
+	w.apply()
+	w.settled()
+	if d := s.disk(t, engine.ID(id)); d.ProvisionedSize != 3*gib {
+		t.Errorf("after the import the engine has %d bytes", d.ProvisionedSize)
+	}
+
+	w.config(strings.Replace(resize(3*gib), "1073741824", "1073741823", 1))
+	if message := w.fail(); !strings.Contains(message, "size cannot shrink") {
+		t.Errorf("after the import the message is %q", message)
+	}
+
+	w.config(resize(3 * gib))
+	w.destroy()
+}
+
+func TestAnImportedResizeOfADiskThatIsLargerTakesOverItsSize(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, quick)
+	large := strings.Replace(disk, "1073741824", "3221225472", 1)
+	w := newWorkspace(t, s).config(large)
+	w.apply()
+	id := w.text("ovirt_disk.d", "id")
+	w.config(large + "resource \"ovirt_disk_resize\" \"d\" {\n  disk_id = ovirt_disk.d.id\n  size = 2147483648\n}\n")
+	w.importID("ovirt_disk_resize.d", id)
+	w.apply()
 	w.settled()
 	w.destroy()
 }
