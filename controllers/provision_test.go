@@ -164,6 +164,25 @@ func (p *pool) expectSpread(names []string) {
 	check.Length(p.T, "addresses", slices.Collect(maps.Keys(addresses)), len(names))
 }
 
+// expectNoMarks waits until no tag tells of VMs that are about to be deleted: one goes with its VM.
+func (p *pool) expectNoMarks() {
+	p.T.Helper()
+	p.Eventually("the marks of deleted VMs are gone", func() error {
+		tags, err := p.Session().Tags(p.T.Context())
+		if err != nil {
+			return err
+		}
+
+		for _, tag := range tags {
+			if strings.HasPrefix(tag.Name, "capolvm-deleting") {
+				return fmt.Errorf("there is %s", tag.Name)
+			}
+		}
+
+		return nil
+	})
+}
+
 // TestProvisionedVMsAreKeptAtCount deletes VMs behind the inventory's back, and lowers and raises its count.
 func TestProvisionedVMsAreKeptAtCount(t *testing.T) {
 	t.Parallel()
@@ -191,6 +210,7 @@ func TestProvisionedVMsAreKeptAtCount(t *testing.T) {
 
 	p.provision()
 	p.expectNoVMs()
+	p.expectNoMarks()
 	p.Eventually("the condition is gone", func() error {
 		check.Error(t, p.Client.Get(t.Context(), client.ObjectKeyFromObject(p.inventory), p.inventory), "")
 
@@ -223,6 +243,7 @@ func TestAProvisionedVMIsMadeAgainAfterItsMachine(t *testing.T) {
 		return nil
 	})
 	p.expectPhases(available("lab-small-0"))
+	p.expectNoMarks()
 }
 
 // TestAPoolThatIsMovedAwayIsNotListedAgain deletes the objects of a pool in the management cluster that they leave: the

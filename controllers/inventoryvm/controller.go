@@ -579,6 +579,21 @@ func whyKept(vm engine.VM, tags []engine.Tag, of ownermark.Owner) *blocker.Error
 	return nil
 }
 
+// forget removes the marks of the VMs that are gone from the engine.
+func (s *scope) forget(ctx context.Context) error {
+	if s.session == nil {
+		return nil // no VM was made
+	}
+
+	for _, id := range s.vmIDs() {
+		if err := inventory.ForgetDeleting(ctx, s.session, id); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
 // reconcileDestroy submits the run that destroys where one is needed, and lets the object go when nothing is left.
 func (r *Reconciler) reconcileDestroy(ctx context.Context, s *scope) (ctrl.Result, error) {
 	request := workspace.Request{
@@ -595,6 +610,10 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, s *scope) (ctrl.Resul
 
 	if s.workspace.Action.Kind != workspace.Release {
 		return ctrl.Result{RequeueAfter: s.workspace.Action.After}, nil
+	}
+
+	if err := s.forget(ctx); err != nil {
+		return ctrl.Result{}, err
 	}
 
 	if err := s.workspace.Remove(ctx); err != nil {

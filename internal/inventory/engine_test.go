@@ -492,3 +492,36 @@ func TestAMarkThatCannotBeReadChangesNothing(t *testing.T) {
 		}
 	}
 }
+
+func TestTheMarkOfAVMThatIsDeletedIsItsOwnAndGoesWithIt(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 2)
+	ctx := t.Context()
+	vms, err := s.session.FindVMs(ctx, "vm-00")
+	check.Error(t, err, "")
+	others, err := s.session.FindVMs(ctx, "vm-01")
+	check.Error(t, err, "")
+
+	gone, stays := vms[0].ID, others[0].ID
+	for _, id := range []engine.ID{gone, stays} {
+		check.Error(t, MarkDeleting(ctx, s.session, id), "")
+	}
+
+	check.Error(t, s.session.DeleteVM(ctx, gone), "")
+	check.Error(t, ForgetDeleting(ctx, s.session, gone), "")
+	check.Error(t, ForgetDeleting(ctx, s.session, gone), "") // a pass that was broken off comes again
+
+	tags, err := s.session.VMTags(ctx, stays)
+	check.Error(t, err, "")
+	check.Equal(t, "the other VM is still marked", MarkedDeleting(tags), true)
+
+	left, err := s.session.TagsNamed(ctx, deletingTagOf(gone))
+	check.Error(t, err, "")
+	check.Equal(t, "tags of the VM that is gone", len(left), 0)
+}
+
+func TestTheMarkOfEarlierVersionsIsStillSeen(t *testing.T) {
+	t.Parallel()
+	check.Equal(t, "the mark that all VMs shared", MarkedDeleting([]engine.Tag{{Name: "capolvm-deleting"}}), true)
+	check.Equal(t, "another tag", MarkedDeleting([]engine.Tag{{Name: "capolvm-deletinghouse"}}), false)
+}

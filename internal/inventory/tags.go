@@ -3,6 +3,7 @@ package inventory
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
@@ -11,7 +12,7 @@ import (
 const (
 	// retainedTag is on VMs that were nodes and keep their disks.
 	retainedTag = "capolvm-retained"
-	// deletingTag is on VMs that are about to be deleted.
+	// deletingTag was on all VMs that were about to be deleted, and is the beginning of the tag that each has now.
 	deletingTag = "capolvm-deleting"
 )
 
@@ -23,13 +24,39 @@ func Retain(ctx context.Context, session *engine.Client, vm engine.ID) error {
 // Retained reports whether a VM keeps the disk of a node.
 func Retained(tags []engine.Tag) bool { return slices.Contains(tagNames(tags), retainedTag) }
 
+// deletingTagOf is the name of the tag of a VM that is about to be deleted. It is of that VM alone, so that it can go with
+// it: a tag that is removed is taken from all VMs. Names of tags have at most 50 characters, hence no hyphens.
+func deletingTagOf(vm engine.ID) string {
+	return deletingTag + "-" + strings.ReplaceAll(vm.String(), "-", "")
+}
+
 // MarkDeleting marks a VM as one that is about to be deleted.
 func MarkDeleting(ctx context.Context, session *engine.Client, vm engine.ID) error {
-	return tagVM(ctx, session, vm, deletingTag, "VMs of pools that are about to be deleted")
+	return tagVM(ctx, session, vm, deletingTagOf(vm), "A VM of a pool that is about to be deleted")
 }
 
 // MarkedDeleting reports whether a VM is about to be deleted.
-func MarkedDeleting(tags []engine.Tag) bool { return slices.Contains(tagNames(tags), deletingTag) }
+func MarkedDeleting(tags []engine.Tag) bool {
+	return slices.ContainsFunc(tagNames(tags), func(name string) bool {
+		return name == deletingTag || strings.HasPrefix(name, deletingTag+"-")
+	})
+}
+
+// ForgetDeleting removes the mark of a VM that is gone.
+func ForgetDeleting(ctx context.Context, session *engine.Client, vm engine.ID) error {
+	marks, err := session.TagsNamed(ctx, deletingTagOf(vm))
+	if err != nil {
+		return err
+	}
+
+	for _, mark := range marks {
+		if err := session.DeleteTag(ctx, mark.ID); err != nil && !engine.IsNotFound(err) {
+			return err
+		}
+	}
+
+	return nil
+}
 
 // TagsOf lists the tags of a VM, those of claims with their marks.
 func TagsOf(ctx context.Context, session *engine.Client, vm engine.ID) ([]engine.Tag, error) {
