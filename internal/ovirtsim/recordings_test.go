@@ -53,7 +53,6 @@ var allowed = map[string]string{
 	"templates/remove in use":                  namesTheVM,
 	"templates/remove the base with a version": namesTheVM,
 	"templates/remove the base":                namesTheVM,
-	"templates/until the base is gone":         namesTheVM,
 	"vm-run/migrate":                           noOtherHost,
 	"vm-run/migrate again at once":             noOtherHost,
 	"bad-bodies/another root element":          "the engine adds the address of a Java object",

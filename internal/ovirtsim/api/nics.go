@@ -110,22 +110,8 @@ func (c *call) changeNIC(v *store.VM, n *store.NIC, verb string) error {
 		return err
 	}
 
-	switch next.Interface {
-	case "rtl8139_virtio", "spapr_vlan":
-		return wire.Invalid(
-			"Cannot %s Interface. The network interface type is not compatible with the selected operating system.",
-			verb,
-		)
-	}
-
-	if err := c.plugInto(v, &next, verb); err != nil {
+	if err := c.checkType(v, &next, verb); err != nil {
 		return err
-	}
-
-	if next.Interface == "pci_passthrough" {
-		return wire.Conflict("Cannot %s Interface. The network interface type doesn't match the profile. "+
-			"Virtual machine interface of type 'PCI Passthrough' should have "+
-			"'Passthrough' profile and vice versa.", verb)
 	}
 
 	if err := c.addressFree(&next); err != nil {
@@ -145,6 +131,30 @@ func (c *call) changeNIC(v *store.VM, n *store.NIC, verb string) error {
 	}
 
 	*n = next
+
+	return nil
+}
+
+// checkType refuses a type of interface that the guest does not know, or its vNIC profile, which is applied, does not
+// have.
+func (c *call) checkType(v *store.VM, next *store.NIC, verb string) error {
+	switch next.Interface {
+	case "rtl8139_virtio", "spapr_vlan":
+		return wire.Invalid(
+			"Cannot %s Interface. The network interface type is not compatible with the selected operating system.",
+			verb,
+		)
+	}
+
+	if err := c.plugInto(v, next, verb); err != nil {
+		return err
+	}
+
+	if next.Interface == "pci_passthrough" {
+		return wire.Conflict("Cannot %s Interface. The network interface type doesn't match the profile. "+
+			"Virtual machine interface of type 'PCI Passthrough' should have "+
+			"'Passthrough' profile and vice versa.", verb)
+	}
 
 	return nil
 }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -397,12 +396,16 @@ func removeTemplate(c *call) (*wire.Element, error) {
 			strings.Join(users, ","))
 	}
 
+	versions := c.store.Templates.Where(func(o *store.Template) bool { return o.Base == t.ID && o.ID != t.ID },
+		store.TemplateKey)
+	if len(versions) > 0 {
+		return nil, wire.Conflict("%s", command+"It is the base of version "+versions[0].VersionName+".")
+	}
+
 	if based := c.disksBasedOn(t); len(based) > 0 {
 		return nil, wire.Conflict("%s", command+"The following Disk(s) are based on it: \n "+
 			strings.Join(based, "%n")+".")
 	}
-
-	c.passBase(t)
 
 	c.work("Removing Template "+t.Name, t.ID)
 	if wait := c.settings.Timings.Remove; wait > 0 {
@@ -428,14 +431,4 @@ func (c *call) disksBasedOn(t *store.Template) []string {
 	}
 
 	return out
-}
-
-// passBase makes the lowest of the versions of a template that goes the base of the others.
-func (c *call) passBase(t *store.Template) {
-	versions := c.store.Templates.Where(func(o *store.Template) bool { return o.Base == t.ID && o.ID != t.ID },
-		func(o *store.Template) string { return fmt.Sprintf("%010d", o.Version) })
-	for _, version := range versions {
-		version.Base = versions[0].ID
-		c.store.Templates.Put(version.ID, version)
-	}
 }
