@@ -597,7 +597,9 @@ func TestAMachineThatIsRefused(t *testing.T) {
 		},
 		"another network with several profiles": {
 			func(in *Input) {
-				in.Spec.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "multi"}}}
+				in.Spec.AdditionalNetworks = []infrav1.AdditionalNetwork{
+					{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "multi"}},
+				}
 			},
 			infrav1.VNICProfileNotFoundReason, "spec.additionalNetworks[0].vnicProfileName", "name one of gold, silver",
 		},

@@ -77,7 +77,9 @@ func TestStorageThatIsNotActiveIsRefusedBeforeAnythingIsMade(t *testing.T) {
 		reason string
 	}{
 		"a data disk": {func(in *Input) {
-			in.Spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "d", Size: "1GB", StorageDomainName: "retired"}}
+			in.Spec.VirtualMachine.DataDisks = []infrav1.DataDisk{
+				{Name: "d", Size: "1GB", StorageDomainName: "retired"},
+			}
 		}, "spec.virtualMachine.dataDisks[0].storageDomainName", infrav1.StorageDomainInactiveReason},
 		"the root disk": {func(in *Input) {
 			in.Spec.VirtualMachine.RootDisk = &infrav1.RootDisk{StorageDomainName: "retired"}
@@ -117,12 +119,16 @@ func TestRawDisksOnBlockStorageArePreallocated(t *testing.T) {
 		template string
 		refused  string
 	}{
-		"a data disk, not told":       {data: infrav1.DataDisk{StorageDomainName: "san"}},
-		"a data disk, told":           {data: infrav1.DataDisk{StorageDomainName: "san", Sparse: no}},
-		"a sparse data disk":          {data: infrav1.DataDisk{StorageDomainName: "san", Sparse: yes}, refused: "dataDisks[0].sparse"},
-		"a sparse data disk, at home": {data: infrav1.DataDisk{Sparse: yes}, template: "on-san", refused: "dataDisks[0].sparse"},
-		"a copy, not told":            {root: &infrav1.RootDisk{StorageDomainName: "san", Format: "raw"}},
-		"a copy, at home":             {root: &infrav1.RootDisk{Format: "raw"}, template: "on-san"},
+		"a data disk, not told": {data: infrav1.DataDisk{StorageDomainName: "san"}},
+		"a data disk, told":     {data: infrav1.DataDisk{StorageDomainName: "san", Sparse: no}},
+		"a sparse data disk": {
+			data: infrav1.DataDisk{StorageDomainName: "san", Sparse: yes}, refused: "dataDisks[0].sparse",
+		},
+		"a sparse data disk, at home": {
+			data: infrav1.DataDisk{Sparse: yes}, template: "on-san", refused: "dataDisks[0].sparse",
+		},
+		"a copy, not told": {root: &infrav1.RootDisk{StorageDomainName: "san", Format: "raw"}},
+		"a copy, at home":  {root: &infrav1.RootDisk{Format: "raw"}, template: "on-san"},
 		"a sparse copy": {
 			root:    &infrav1.RootDisk{StorageDomainName: "san", Format: "raw", Sparse: yes},
 			refused: "rootDisk.sparse",

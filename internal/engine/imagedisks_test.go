@@ -49,7 +49,8 @@ func TestDisksOfVMsAreNoImages(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if found, err := c.FindImageDisks(t.Context(), nil, alias); err != nil || len(found) != 1 || found[0].ID != image.ID {
+	found, err := c.FindImageDisks(t.Context(), nil, alias)
+	if err != nil || len(found) != 1 || found[0].ID != image.ID {
 		t.Errorf("%+v, %v", found, err)
 	}
 }

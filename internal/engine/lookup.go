@@ -357,7 +357,8 @@ type ProfileChoiceError struct {
 
 func (e *ProfileChoiceError) Error() string {
 	if len(e.Profiles) == 0 {
-		return fmt.Sprintf("network %q has no vNIC profile; create one in the engine, or name another network", e.Network)
+		return fmt.Sprintf("network %q has no vNIC profile; create one in the engine, or name another network",
+			e.Network)
 	}
 
 	return fmt.Sprintf("network %q has several vNIC profiles and none is named like it; name one of %s", e.Network,

@@ -28,7 +28,8 @@ func twoDataCenters() ovirtsim.Inventory {
 				{Name: "only-" + name, Cluster: "same"},
 			},
 			VMs: []ovirtsim.VM{
-				{Name: "same", Cluster: "same", Template: "Blank"}, {Name: "only-" + name, Cluster: "same", Template: "Blank"},
+				{Name: "same", Cluster: "same", Template: "Blank"},
+				{Name: "only-" + name, Cluster: "same", Template: "Blank"},
 			},
 		}
 	}
@@ -183,7 +184,7 @@ func TestALookUpFailsWithItsEngine(t *testing.T) {
 	dc, err := client(t, config).DataCenter(t.Context(), "Paris")
 	check.Error(t, err, "")
 	check.Error(t, sim.Inject(ovirtsim.Fault{
-		Method: "GET", Path: "/(clusters|networks|storagedomains)$", Status: 500, Reason: "Operation Failed", Detail: "no",
+		Method: "GET", Path: "/(clusters|networks|storagedomains)$", Status: 500, Reason: "Operation Failed",
 	}), "")
 
 	for kind, find := range lookups(t, client(t, config)) {

@@ -102,7 +102,7 @@ func (c *Client) chooseDomain(ctx context.Context, dc *DataCenter, at DiskPlace)
 	return nil, nil
 }
 
-// takesDisks reports whether disks can be made on the storage domain. One whose status is unknown is left to the engine.
+// takesDisks reports whether disks can be made on the storage domain. If its status is unknown, the engine decides.
 func (d *StorageDomain) takesDisks() bool { return d.Status == "" || d.Status == DomainActive }
 
 // StorageDomain returns the storage domain for disks of that name in the data center, a NameError, or an InactiveError.

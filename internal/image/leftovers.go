@@ -147,7 +147,8 @@ func (t NodeTemplate) removeLeftovers(ctx context.Context, client *engine.Client
 	return nil
 }
 
-// removeOf removes what a run has left, if the run is dead. What a run elsewhere has made for the same template is named.
+// removeOf removes what a run has left, if the run is dead. It names what a run elsewhere has made for the same
+// template.
 func (t NodeTemplate) removeOf(id, what string, sameTemplate bool, remove func() error) error {
 	switch state := stateOfRun(id); {
 	case state == runDead:

@@ -70,7 +70,7 @@ func newSiteWith(t *testing.T, options ovirtsim.Options) *site {
 		host.Devices, host.MediatedDeviceTypes = []string{"pci_0000_3b_00_0"}, []string{"nvidia-63"}
 	}
 
-	inventory.DataCenters = append(inventory.DataCenters, options.Inventory.DataCenters...) // beside the one of the tests
+	inventory.DataCenters = append(inventory.DataCenters, options.Inventory.DataCenters...)
 	options.Inventory = inventory
 	sim, err := ovirtsim.New(options)
 	must(t, err)

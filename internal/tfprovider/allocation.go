@@ -14,8 +14,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// refuseAllocation refuses at the plan a new disk that its storage domain cannot have. A storage domain that is not known
-// yet is asked about when the disk is made.
+// refuseAllocation refuses at the plan a new disk that its storage domain cannot have. A storage domain that is not
+// known yet is asked about when the disk is made.
 func (b *base) refuseAllocation(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
 	if req.Plan.Raw.IsNull() || !req.State.Raw.IsNull() || b.client == nil {
 		return

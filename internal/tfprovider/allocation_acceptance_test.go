@@ -29,7 +29,9 @@ func TestWhatNoDiskCanBeIsRefusedAtThePlan(t *testing.T) {
 		"raw and sparse on block storage": {disk("raw", "true", "$block"), `"block" is block storage (iscsi)`},
 		"cow and preallocated":            {disk("cow", "false", "$storage"), "cow disk is always sparse"},
 		"a raw link":                      {override("", `format = "raw"`), `set clone = true`},
-		"a preallocated link":             {override("clone = false", `provisioning = "non-sparse"`), `set clone = true`},
+		"a preallocated link": {
+			override("clone = false", `provisioning = "non-sparse"`), `set clone = true`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			message := strings.Join(strings.Fields(newWorkspace(t, s).config(test.config).fail()), " ")
@@ -40,8 +42,8 @@ func TestWhatNoDiskCanBeIsRefusedAtThePlan(t *testing.T) {
 	}
 }
 
-// TestACopyIsAsItsOverrideSaysOrAsTheTemplate has the disks of copies: what an override leaves out, the engine would take
-// from the template whether its storage has that or not.
+// TestACopyIsAsItsOverrideSaysOrAsTheTemplate has the disks of copies. If an override omits something, the engine takes
+// the template's, whether the storage has that or not.
 func TestACopyIsAsItsOverrideSaysOrAsTheTemplate(t *testing.T) {
 	t.Parallel()
 
