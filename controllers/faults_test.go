@@ -326,7 +326,7 @@ func TestADestroyThatFailsSaysWhy(t *testing.T) {
 
 	s.Delete(m)
 	message := s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionFailedReason)
-	if !strings.Contains(message, "It is being exported") || !strings.Contains(message, "next try in") {
+	if !strings.Contains(message, "It is being exported") || !strings.Contains(message, "it is tried again after a pause") {
 		t.Errorf("message: %s", message)
 	}
 

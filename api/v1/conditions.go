@@ -49,7 +49,7 @@ const (
 	AuthenticationFailedReason = "AuthenticationFailed"
 	// NotAnAdministratorReason surfaces when the engine's user has no administrator role.
 	NotAnAdministratorReason = "NotAnAdministrator"
-	// UntrustedCertificateReason surfaces when the engine's certificate is not signed by a trusted CA.
+	// UntrustedCertificateReason surfaces when the engine's certificate is refused; the message says why.
 	UntrustedCertificateReason = "UntrustedCertificate"
 	// EngineUnreachableReason surfaces when the engine cannot be reached or answers with an error of its own.
 	EngineUnreachableReason = "EngineUnreachable"

@@ -806,7 +806,7 @@ func TestAnEngineThatMayBeAnother(t *testing.T) {
 	}))
 	defer swapped.Close()
 	code, _, problems = b.run("init", "--answers", b.file("engine", swapped.URL))
-	b.refused("the certificate is swapped", code, problems, "engine certificate is not trusted", "no password was sent")
+	b.refused("the certificate is swapped", code, problems, "certificate is signed by an unknown authority", "no password was sent")
 	if !slices.Equal(asked, []string{"GET /ovirt-engine/services/pki-resource"}) {
 		t.Errorf("it was asked for %q", asked)
 	}
@@ -875,7 +875,7 @@ func TestTheCAHoldsForTheLogin(t *testing.T) {
 	target.Store(address(other))
 	c.answer(true, step{prompt: "Password", answer: secret, text: b.sim.Password()})
 	end := wait()
-	b.refused("swapped before the login", end.code, end.problems, "engine certificate is not trusted")
+	b.refused("swapped before the login", end.code, end.problems, "certificate is signed by an unknown authority")
 	if len(other.Requests()) != 0 {
 		t.Errorf("the other one was asked: %+v", other.Requests())
 	}

@@ -12,6 +12,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
@@ -117,7 +118,7 @@ func (s *serviceFacts) status(before []infrav1.SupportServiceStatus) infrav1.Sup
 	}
 	if reason, message := s.trouble(); reason != "" {
 		condition.Status, condition.Reason = metav1.ConditionFalse, reason
-		condition.Message = workspace.Shorten(message, maxSupportMessage)
+		condition.Message = workspace.Shorten(steadytext.Of(message), maxSupportMessage)
 	}
 
 	conditions.Set(&out, condition)
@@ -175,8 +176,8 @@ func (v vmOfService) trouble() (why string, failed bool) {
 	case !v.report.Ever:
 		return "has not used a configuration yet", false
 	case !v.report.Current && v.report.Age > configures:
-		return fmt.Sprintf("does not use the configuration of %s ago; look at %s/problem and the unit %s there",
-			v.report.Age.Round(time.Second), support.Folder, support.FetchService), true
+		return fmt.Sprintf("has not used its configuration for more than %s; look at %s/problem and the unit %s there",
+			configures, support.Folder, support.FetchService), true
 	}
 
 	return "", false

@@ -262,7 +262,7 @@ func TestADestroyThatFailsSaysWhy(t *testing.T) {
 	m := b.stored()
 	check.Equal(t, "deleting", condition(m, infrav1.DeletingCondition), "True/"+infrav1.DeletionFailedReason)
 	check.Contains(t, "the message", message(m, infrav1.DeletingCondition), "It is being exported")
-	check.Contains(t, "the message", message(m, infrav1.DeletingCondition), "next try in")
+	check.Contains(t, "the message", message(m, infrav1.DeletingCondition), "it is tried again after a pause")
 	check.Equal(t, "it is tried again", result.RequeueAfter > 0, true)
 	check.Equal(t, "finalizers", m.Finalizers, []string{infrav1.MachineFinalizer})
 }

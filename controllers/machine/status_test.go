@@ -237,7 +237,7 @@ func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 			scope:     machineScope{waiting: waiting},
 			workspace: workspace.Workspace{Failure: failed, Action: workspace.Action{Kind: workspace.Wait}},
 			reason:    infrav1.ApplyFailedReason,
-			message:   "exit status 1 (failed 2 times in a row",
+			message:   "exit status 1 (it is tried again after a pause",
 		},
 		"a run has failed, and the next one begins": {
 			workspace: workspace.Workspace{
@@ -349,7 +349,7 @@ func TestSetAppliedConditionAfterTheFirstRun(t *testing.T) {
 		"a change was refused": {
 			action: workspace.Action{Kind: workspace.Wait}, failure: refusal,
 			want:    "False/" + infrav1.ReplaceRefusedReason,
-			message: "failed 1 times in a row",
+			message: "it is tried again after a pause",
 		},
 		"a change is on its way": {
 			action: workspace.Action{Kind: workspace.Apply, Reason: infrav1.ApplyingReason},
@@ -432,7 +432,7 @@ func TestSetMachineDeletingCondition(t *testing.T) {
 		},
 		"a destruction has failed": {
 			workspace: workspace.Workspace{Failure: destruction, Action: graceful},
-			want:      "True/" + infrav1.DeletionFailedReason, message: "it is being exported (failed 1 times",
+			want:      "True/" + infrav1.DeletionFailedReason, message: "it is being exported (it is tried again after a pause",
 		},
 		"the guest shuts down": {
 			workspace: workspace.Workspace{Action: graceful},

@@ -7,6 +7,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 )
 
 // Places are where a person corrects the connection to an engine; an empty one is that of OLVMClusters.
@@ -22,14 +23,17 @@ var OfManifests = Places{
 	URL:         "spec.olvmOvirtAPIServer.serverURL",
 }
 
-// EngineReason is the condition reason and message of a failed call to the engine.
+// EngineReason is the condition reason and message of a failed call to the engine. The message is the same for each
+// try.
 func EngineReason(err error) (reason, message string) {
 	var field *Error
 	if errors.As(err, &field) {
-		return field.Reason, field.Error()
+		return field.Reason, steadytext.Of(field.Error())
 	}
 
-	return OfManifests.reason(err)
+	reason, message = OfManifests.reason(err)
+
+	return reason, steadytext.Of(message)
 }
 
 // reason is why an engine cannot be used, and with the message what to do about it.
@@ -53,12 +57,33 @@ func (p Places) reason(err error) (reason, message string) {
 		return infrav1.NotAnAdministratorReason, fmt.Sprintf("%v; give the user of %s an administrator role in the "+
 			"engine, such as SuperUser", err, credentials)
 	case errors.As(err, &tls):
-		return infrav1.UntrustedCertificateReason, fmt.Sprintf("%v; put the engine's CA certificate into %s", tls,
-			cmp.Or(p.CA, OfManifests.CA))
+		return infrav1.UntrustedCertificateReason, fmt.Sprintf("%v; %s", tls, p.certificateRemedy(tls.Problem))
+	case errors.Is(err, engine.ErrPlainHTTP):
+		return infrav1.EngineUnreachableReason, fmt.Sprintf("%v; in %s, name the port on which the engine "+
+			"speaks HTTPS (443 unless it was changed)", err, cmp.Or(p.URL, OfManifests.URL))
 	}
 
 	return infrav1.EngineUnreachableReason, fmt.Sprintf("%v; check %s and that the engine is up", err,
 		cmp.Or(p.URL, OfManifests.URL))
+}
+
+// certificateRemedy is what to do about an engine's certificate that is refused.
+func (p Places) certificateRemedy(problem engine.CertificateProblem) string {
+	const renew = "on the engine's host, have engine-setup renew it"
+	ca, server := cmp.Or(p.CA, OfManifests.CA), cmp.Or(p.URL, OfManifests.URL)
+
+	switch problem {
+	case engine.CertificateExpired, engine.CertificateMalformed, engine.CertificateUnfit:
+		return renew
+	case engine.CAExpired:
+		return renew + ", and put the new CA certificate into " + ca
+	case engine.CertificateNotYetValid, engine.CANotYetValid:
+		return "correct the clocks of the engine's host and of this one"
+	case engine.CertificateForOtherName:
+		return "in " + server + ", name the engine as its certificate does"
+	default:
+		return "put the engine's CA certificate into " + ca
+	}
 }
 
 // OfEngine reports whether an engine cannot be used at all: it does not answer, or refuses its user.

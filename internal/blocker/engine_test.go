@@ -18,7 +18,7 @@ func TestRemediesNameWhereTheUserLooks(t *testing.T) {
 		Username: "admin@internal",
 		Message:  "Unable to log in because the user account is disabled or locked. Contact the system administrator.",
 	}
-	untrusted := &engine.TLSError{Err: errors.New("unknown authority")}
+	untrusted := &engine.TLSError{Problem: engine.CertificateOfUnknownAuthority}
 	away := &engine.UnreachableError{Err: errors.New("connection refused")}
 
 	const unlock = "have the user unlocked or enabled, or its password renewed, in the engine"

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -160,12 +159,9 @@ func New(cfg Config) (*Client, error) {
 		InsecureSkipVerify: cfg.Insecure, //nolint:gosec // only when the user asks for it
 	}
 	if len(cfg.CA) > 0 {
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(cfg.CA) {
-			return nil, errors.New("the CA holds no PEM certificate")
+		if tlsConfig.RootCAs, err = caPool(cfg.CA); err != nil {
+			return nil, err
 		}
-
-		tlsConfig.RootCAs = pool
 	}
 
 	transport := &http.Transport{
@@ -195,10 +191,7 @@ func New(cfg Config) (*Client, error) {
 // noRedirects keeps credentials, sessions and user data from going where the URL does not say: a redirect that keeps
 // the method would send them on, to another server or without encryption.
 func noRedirects(request *http.Request, _ []*http.Request) error {
-	return fmt.Errorf(
-		"the engine redirects to %s://%s, and redirects are not followed; write the URL of the engine itself",
-		request.URL.Scheme, abridged(request.URL.Host),
-	)
+	return &redirectError{target: request.URL.Scheme + "://" + abridged(request.URL.Host)}
 }
 
 // BaseURL parses the URL of an engine and strips a trailing /api and slashes, which manifests and the released
@@ -414,7 +407,7 @@ func (c *Client) postForm(ctx context.Context, path string, form url.Values, rep
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	if err != nil {
-		return 0, &UnreachableError{Err: err}
+		return 0, transportError(err)
 	}
 
 	if err := json.Unmarshal(body, reply); err != nil && response.StatusCode == http.StatusOK {
@@ -587,7 +580,7 @@ func (c *Client) send(
 func (c *Client) refusal(method, path string, response *http.Response, isPage bool) error {
 	content, err := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
 	if err != nil {
-		return &UnreachableError{Err: err}
+		return transportError(err)
 	}
 
 	if response.StatusCode == http.StatusUnauthorized {
@@ -633,7 +626,7 @@ func decodeAnswer(method, path string, body io.Reader, out any) error {
 	if out == nil {
 		_, err := io.Copy(io.Discard, io.LimitReader(limited, maxRefusal)) // so that the connection can be used again
 		if err != nil {
-			return &UnreachableError{Err: err}
+			return transportError(err)
 		}
 
 		return nil
@@ -653,7 +646,7 @@ func decodeAnswer(method, path string, body io.Reader, out any) error {
 	case errors.Is(err, io.EOF):
 		return nil
 	case !errors.As(err, &syntax) && isTransport(err):
-		return &UnreachableError{Err: err}
+		return transportError(err)
 	}
 
 	return &UnreachableError{

@@ -2,11 +2,8 @@ package engine
 
 import (
 	"cmp"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -65,15 +62,6 @@ func (e *AuthError) Closed() bool {
 func (e *AuthError) Error() string {
 	return fmt.Sprintf("engine refuses user %q: %s", e.Username, e.Message)
 }
-
-// TLSError reports that the engine's certificate is not trusted.
-type TLSError struct{ Err error }
-
-func (e *TLSError) Error() string {
-	return fmt.Sprintf("engine certificate is not trusted: %v", e.Err)
-}
-
-func (e *TLSError) Unwrap() error { return e.Err }
 
 // UnreachableError reports that no usable answer came: no connection, a time-out, or an answer that is not the
 // engine's.
@@ -257,33 +245,4 @@ func AnswerLost(err error) bool {
 // refers to something that is not there.
 func (f *Fault) neverBegan() bool {
 	return strings.Contains(f.Detail, "General command validation failure")
-}
-
-// transportError classifies an error of the HTTP transport.
-func transportError(err error) error {
-	var (
-		unknownAuthority x509.UnknownAuthorityError
-		hostname         x509.HostnameError
-		invalid          x509.CertificateInvalidError
-		verification     *tls.CertificateVerificationError
-	)
-	if errors.As(err, &unknownAuthority) || errors.As(err, &hostname) || errors.As(err, &invalid) ||
-		errors.As(err, &verification) {
-		return &TLSError{Err: err}
-	}
-
-	// Messages become conditions: what differs with every try, such as the local port, would make each one a change.
-	var dns *net.DNSError
-	if errors.As(err, &dns) {
-		return &UnreachableError{
-			Err: &net.DNSError{Name: dns.Name, Err: "the name cannot be resolved", IsNotFound: dns.IsNotFound},
-		}
-	}
-
-	var op *net.OpError
-	if errors.As(err, &op) {
-		op.Source = nil
-	}
-
-	return &UnreachableError{Err: err}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -11,6 +12,38 @@ import (
 	"net/http"
 	"net/url"
 )
+
+// caPool returns the certificates of a CA bundle. Others than certificates are ignored beside at least one.
+func caPool(bundle []byte) (*x509.CertPool, error) {
+	pool, problem, found := x509.NewCertPool(), errors.New("the CA holds no PEM certificate"), false
+	rest := bytes.TrimPrefix(bundle, []byte("\ufeff")) // the mark of editors on Windows
+
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+
+		certificate, err := x509.ParseCertificate(block.Bytes)
+
+		switch {
+		case block.Type != "CERTIFICATE":
+			problem = fmt.Errorf("the CA holds no certificate, but a %s", abridged(block.Type))
+		case err != nil:
+			problem = errors.New("the CA holds a certificate that cannot be read")
+		default:
+			pool.AddCert(certificate)
+
+			found = true
+		}
+	}
+
+	if !found {
+		return nil, problem
+	}
+
+	return pool, nil
+}
 
 // Authority asks an engine for the certificate of its CA, which needs no session. trusted reports whether the system's
 // CAs verify the engine; where they do not, nothing in the answer is proved before a person has confirmed it, and
@@ -66,7 +99,7 @@ func authority(ctx context.Context, rawURL string, config *tls.Config) (*x509.Ce
 	defer response.Body.Close()
 	content, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	if err != nil {
-		return nil, &UnreachableError{Err: err}
+		return nil, transportError(err)
 	}
 
 	block, _ := pem.Decode(content)

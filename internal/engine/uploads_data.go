@@ -192,7 +192,7 @@ func (u *upload) data(
 	defer response.Body.Close()
 	content, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
 	if err != nil {
-		return nil, &UnreachableError{Err: err}
+		return nil, endpointError(err, parsed.Host)
 	}
 
 	if response.StatusCode < 200 || response.StatusCode > 299 {
@@ -222,7 +222,9 @@ func endpointError(err error, host string) error {
 	err = transportError(err)
 	var untrusted *TLSError
 	if errors.As(err, &untrusted) { // that of a host, not the engine's
-		return fmt.Errorf("the certificate of the data endpoint %s is not trusted: %w", host, untrusted.Err)
+		untrusted.Of = "data endpoint " + host
+
+		return &steadyError{text: untrusted.Error(), err: untrusted.Err}
 	}
 
 	return err

@@ -25,16 +25,15 @@ type WaitError struct {
 	What string
 	// Seen is what the last look saw; "" where it saw nothing.
 	Seen string
-	// After is how long it was waited.
-	After time.Duration
 	// Last is the last error that was expected to pass; nil where there was none.
 	Last error
 	// Err is context.DeadlineExceeded or context.Canceled.
 	Err error
 }
 
+// Error says nothing of how long it took: what becomes a condition stays the same from try to try.
 func (e *WaitError) Error() string {
-	text := fmt.Sprintf("gave up waiting for %s after %s", e.What, e.After.Round(time.Second))
+	text := "gave up waiting for " + e.What
 	if e.Seen != "" {
 		text += fmt.Sprintf(": last seen was %q", e.Seen)
 	}
@@ -56,7 +55,7 @@ const refusedPatience = 10 * time.Second
 func Wait(ctx context.Context, what string, look Look, report func(seen string)) error {
 	ctx, cancel := context.WithTimeout(ctx, WaitLimit)
 	defer cancel()
-	begin, pause := time.Now(), waitFirst
+	pause := waitFirst
 	early := &WaitError{What: what}
 	var refusedSince time.Time
 
@@ -90,7 +89,7 @@ func Wait(ctx context.Context, what string, look Look, report func(seen string))
 
 		select {
 		case <-ctx.Done():
-			early.After, early.Err = time.Since(begin), ctx.Err()
+			early.Err = ctx.Err()
 			return early
 		case <-time.After(pause):
 		}

@@ -11,6 +11,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 )
 
 // SetReady summarises the conditions; those that are absent count as unknown.
@@ -59,19 +60,28 @@ func readyReason(issues, unknown, _ []conditions.ConditionWithOwnerInfo) string 
 	return clusterv1.ReadyReason
 }
 
-// RenderReason is the condition reason and message of why a configuration cannot be rendered.
+// RenderReason is the condition reason and message of why a configuration cannot be rendered. The message is the same
+// for each try.
 func RenderReason(err error) (reason, message string) {
+	message = steadytext.Of(err.Error())
+
 	var field *blocker.Error
 	if errors.As(err, &field) {
-		return field.Reason, field.Error()
+		return field.Reason, steadytext.Of(field.Error())
 	}
 
-	var unreachable *engine.UnreachableError
-	var auth *engine.AuthError
 	var fault *engine.Fault
-	if errors.As(err, &unreachable) || errors.As(err, &auth) || errors.As(err, &fault) {
-		return infrav1.WaitingForEngineReason, err.Error()
+	if blocker.OfEngine(err) || errors.As(err, &fault) {
+		return infrav1.WaitingForEngineReason, message
 	}
 
-	return infrav1.RenderFailedReason, err.Error()
+	return infrav1.RenderFailedReason, message
+}
+
+// steady takes out of the messages of an object's conditions what differs from try to try.
+func steady(object conditions.Getter) {
+	all := object.GetConditions()
+	for i := range all {
+		all[i].Message = steadytext.Of(all[i].Message)
+	}
 }

@@ -159,11 +159,10 @@ func engineMissing(o observed) (Action, bool) {
 
 func guestShutsDown(o observed) (Action, bool) {
 	return Action{
-		Kind:   Wait,
-		Reason: infrav1.WaitingForGuestShutdownReason,
-		After:  min(o.ShutdownLeft, shutdownPoll),
-		Message: fmt.Sprintf("Waiting for the guest to shut down; its power is cut at %s",
-			o.now.Add(o.ShutdownLeft).Round(time.Second).UTC().Format(time.RFC3339)),
+		Kind:    Wait,
+		Reason:  infrav1.WaitingForGuestShutdownReason,
+		After:   min(o.ShutdownLeft, shutdownPoll),
+		Message: "Waiting for the guest to shut down; its power is cut after the time of shutdown.timeoutSeconds",
 	}, o.ShutdownLeft > 0
 }
 

@@ -2,12 +2,12 @@ package workspace
 
 import (
 	"errors"
-	"fmt"
 	"time"
 	"unicode/utf8"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
@@ -29,10 +29,11 @@ type Failure struct {
 // OfDestroy reports whether it was a destruction that failed.
 func (f Failure) OfDestroy() bool { return f.Count > 0 && f.Digest == destroyDigest }
 
-// Message says what went wrong, and when the run is tried again.
+// Message says what went wrong, and when the run is tried again. It is the same for each failure of the same kind: the
+// object's status counts them.
 func (f Failure) Message() string {
-	return fmt.Sprintf("%s (failed %d times in a row, next try in %s or when the object changes)",
-		Shorten(f.Err.Error(), longestMessage), f.Count, backoff(f.Count))
+	return Shorten(steadytext.Of(f.Err.Error()), longestMessage) +
+		" (it is tried again after a pause, or when the object changes; status.terraform counts the failures)"
 }
 
 // Reason is the condition reason of the failure.

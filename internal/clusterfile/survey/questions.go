@@ -3,7 +3,6 @@ package survey
 import (
 	"cmp"
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -60,20 +59,19 @@ func (s *survey) askEngine(ctx context.Context) error {
 func untrusted(err error) error {
 	var refused *engine.TLSError
 
-	var name x509.HostnameError
 	switch {
-	case errors.As(err, &name):
-		return fmt.Errorf("%w; name the engine as its certificate does", err)
-	case errors.As(err, &refused):
-		return fmt.Errorf(
-			"%w; the CA did not sign the certificate that was shown, so this may not be the "+
-				"engine: no password was sent. "+
-				"Where another CA signed it on purpose, make the system trust that one",
-			err,
-		)
+	case !errors.As(err, &refused):
+		return err
+	case refused.Problem != engine.CertificateOfUnknownAuthority:
+		return blocker.Explain(err, blocker.Places{CA: "the trust store of this system", URL: "engine"})
 	}
 
-	return err
+	return fmt.Errorf(
+		"%w; the CA did not sign the certificate that was shown, so this may not be the "+
+			"engine: no password was sent. "+
+			"Where another CA signed it on purpose, make the system trust that one",
+		err,
+	)
 }
 
 // again is the asker's, unless the user ended the survey.

@@ -1,0 +1,190 @@
+package objectstatus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+)
+
+// noisy is what a library, an engine or an API server says of the n-th try at a time.
+func noisy(at time.Time, n int) string {
+	return fmt.Sprintf("attempt %d failed at %s (request id: r%d): read tcp 10.0.0.2:%d->10.0.0.1:443: broken",
+		n, at.Format(time.RFC3339Nano), n, 30000+n)
+}
+
+// conditionErrors makes each exported type of error that can reach a condition, by package and name.
+func conditionErrors() map[string]func(at time.Time, n int) error {
+	inner := func(at time.Time, n int) error { return errors.New(noisy(at, n)) }
+
+	return map[string]func(at time.Time, n int) error{
+		"engine.Fault": func(at time.Time, n int) error {
+			return &engine.Fault{Method: "GET", Path: "/vms", StatusCode: 500, Reason: "Error", Detail: noisy(at, n)}
+		},
+		"engine.AuthError": func(at time.Time, n int) error {
+			return &engine.AuthError{Username: "u@internal", Message: noisy(at, n), RetryAt: at.Add(time.Hour)}
+		},
+		"engine.TLSError": func(at time.Time, n int) error {
+			return &engine.TLSError{Problem: engine.CertificateExpired, Err: inner(at, n)}
+		},
+		"engine.UnreachableError": func(at time.Time, n int) error { return &engine.UnreachableError{Err: inner(at, n)} },
+		"engine.NameError": func(time.Time, int) error {
+			return &engine.NameError{Kind: "template", Name: "a", Scope: "data center", Known: []string{"b"}}
+		},
+		"engine.WaitError": func(at time.Time, n int) error {
+			return &engine.WaitError{What: "VM a to start", Seen: "down", Last: inner(at, n), Err: context.DeadlineExceeded}
+		},
+		"blocker.Error": func(at time.Time, n int) error {
+			return &blocker.Error{Reason: infrav1.RenderFailedReason, Field: "spec", Message: noisy(at, n)}
+		},
+		"terraform.DiagnosticError": func(at time.Time, n int) error {
+			return &terraform.DiagnosticError{
+				Phase: "apply", Diagnostics: []terraform.Diagnostic{{Summary: noisy(at, n)}},
+			}
+		},
+		"terraform.GuardError": func(time.Time, int) error {
+			return &terraform.GuardError{Address: "a", Action: "delete"}
+		},
+		"terraform.TimeoutError": func(time.Time, int) error { return &terraform.TimeoutError{Limit: 15 * time.Minute} },
+		"terraform.DiskFullError": func(at time.Time, n int) error {
+			return &terraform.DiskFullError{Dir: "/work", Err: inner(at, n)}
+		},
+		"terraform.KilledError": func(time.Time, int) error {
+			return &terraform.KilledError{Phase: "plan", Signal: syscall.SIGKILL}
+		},
+		"terraform.StateVersionError": func(time.Time, int) error { return &terraform.StateVersionError{Written: "1.99"} },
+		"terraform.UndeclaredError":   func(time.Time, int) error { return &terraform.UndeclaredError{} },
+		"terraform.UnknownTypeError":  func(time.Time, int) error { return &terraform.UnknownTypeError{} },
+		"tfstate.InvalidError": func(at time.Time, n int) error {
+			return &tfstate.InvalidError{Secret: "s", Reason: noisy(at, n)}
+		},
+		"tfstate.ConflictError": func(time.Time, int) error { return &tfstate.ConflictError{} },
+		"tfstate.TooLargeError": func(time.Time, int) error { return &tfstate.TooLargeError{} },
+		"ipam.FieldError":       func(at time.Time, n int) error { return &ipam.FieldError{Field: "f", Problem: noisy(at, n)} },
+		"jumphost.RefusedError": func(at time.Time, n int) error { return &jumphost.RefusedError{Reason: noisy(at, n)} },
+		"workload.RefusedError": func(at time.Time, n int) error { return &workload.RefusedError{Problem: noisy(at, n)} },
+		"of the API server": func(at time.Time, n int) error {
+			return apierrors.NewInternalError(inner(at, n))
+		},
+		"of the way to the API server": func(at time.Time, n int) error {
+			return fmt.Errorf("failed to read Secret a/b: %w", &url.Error{
+				Op: "Get", URL: "https://10.96.0.1:443/api/v1", Err: &net.OpError{
+					Op: "read", Net: "tcp", Source: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 2), Port: 30000 + n},
+					Addr: &net.TCPAddr{IP: net.IPv4(10, 96, 0, 1), Port: 443}, Err: syscall.ECONNRESET,
+				},
+			})
+		},
+	}
+}
+
+// TestNoConditionDiffersFromTryToTry makes each error that can reach a condition twice, 11 seconds apart, and has it
+// take every way to a condition.
+func TestNoConditionDiffersFromTryToTry(t *testing.T) {
+	first := time.Date(2026, 11, 9, 3, 4, 5, 678, time.UTC)
+	second := first.Add(11 * time.Second)
+
+	ways := map[string]func(err error, n int) string{
+		"the engine's condition":  func(err error, _ int) string { _, text := blocker.EngineReason(err); return text },
+		"that of a configuration": func(err error, _ int) string { _, text := RenderReason(err); return text },
+		"that of a run": func(err error, n int) string {
+			return workspace.Failure{Err: err, Count: n}.Message()
+		},
+		"any other, at the end of a pass": func(err error, _ int) string { return written(err.Error()) },
+	}
+	for kind, make := range conditionErrors() {
+		for way, text := range ways {
+			check.Equal(t, kind+": "+way, text(make(second, 4), 4), text(make(first, 3), 3))
+		}
+	}
+}
+
+// written is the message of a condition at the end of a pass.
+func written(message string) string {
+	machine := &infrav1.OLVMMachine{}
+	machine.Status.Conditions = []metav1.Condition{{Type: infrav1.UserDataRemovedCondition, Message: message}}
+	steady(machine)
+
+	return machine.Status.Conditions[0].Message
+}
+
+// packagesOfTheManager make errors that can reach a condition.
+var packagesOfTheManager = []string{
+	"addressing", "blocker", "bootstrap", "connection", "desired", "engine", "enginepool", "inventory", "ipam", "jumphost",
+	"objectstatus", "pass", "placement", "providerprocess", "support", "terraform", "tfstate", "userdataserver",
+	"workload", "workspace",
+}
+
+// TestEveryTypeOfErrorIsMadeTwice has a new type of error be added to the others.
+func TestEveryTypeOfErrorIsMadeTwice(t *testing.T) {
+	known := conditionErrors()
+
+	for _, name := range packagesOfTheManager {
+		files, err := filepath.Glob("../" + name + "/*.go")
+		check.Error(t, err, "")
+		if len(files) == 0 {
+			t.Errorf("there is no package %s", name)
+		}
+
+		for _, file := range files {
+			for _, of := range errorTypes(t, file) {
+				if full := name + "." + of; known[full] == nil {
+					t.Errorf("%s is not in conditionErrors", full)
+				}
+			}
+		}
+	}
+}
+
+// errorTypes are the exported types of a file that have a method Error.
+func errorTypes(t *testing.T, file string) (out []string) {
+	t.Helper()
+
+	if strings.HasSuffix(file, "_test.go") {
+		return nil
+	}
+
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	check.Error(t, err, "")
+
+	for _, declaration := range parsed.Decls {
+		method, ok := declaration.(*ast.FuncDecl)
+		if !ok || method.Recv == nil || method.Name.Name != "Error" {
+			continue
+		}
+
+		receiver := method.Recv.List[0].Type
+		if pointer, ok := receiver.(*ast.StarExpr); ok {
+			receiver = pointer.X
+		}
+
+		if name, ok := receiver.(*ast.Ident); ok && name.IsExported() {
+			out = append(out, name.Name)
+		}
+	}
+
+	return out
+}

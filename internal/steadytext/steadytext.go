@@ -1,0 +1,68 @@
+// Package steadytext takes out of a text what differs each time that the same thing goes wrong: times, attempts, local
+// ports, request IDs and pointers. A condition with such a text changes its object with every try, and each change
+// begins the next try.
+package steadytext
+
+import (
+	"regexp"
+	"strings"
+)
+
+// gap stands where something was taken out.
+const gap = "…"
+
+// rule replaces what matches, if it has a digit: "request ID" alone is a word.
+type rule struct {
+	pattern *regexp.Regexp
+	with    string
+}
+
+const (
+	clock  = `\d{1,2}:\d{2}:\d{2}(?:[.,]\d+)?`
+	day    = `(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*`
+	month  = `(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*`
+	zone   = `(?:\s*(?:Z\b|[AP]M\b|[+-]\d{2}:?\d{2}\b|UTC\b|GMT\b|CES?T\b|\(?[A-Z]{3,4}\)?\b))*`
+	length = `(?:\d+(?:\.\d+)?(?:ns|µs|μs|us|ms|s|m|h))+\b`
+)
+
+// rules in the order in which they are used.
+var rules = []rule{
+	// Dates with a time: of RFC 3339, of Go, of Java and of HTTP.
+	{regexp.MustCompile(`\b\d{4}[-/]\d{2}[-/]\d{2}[T ]` + clock + zone + `(?: m=[+-][\d.]+)?`), gap},
+	{regexp.MustCompile(`\b(?:` + day + `,?\s+)?(?:` + month + `\s+\d{1,2}|\d{1,2}[ -]` + month + `),?(?:[ -]\d{4})?,?` +
+		`\s+` + clock + zone + `(?:\s+\d{4}\b)?`), gap},
+	// A clock time alone; a MAC or IPv6 address has more parts.
+	{regexp.MustCompile(`(^|[^:.\w])` + clock + zone + `($|[^:\w])`), "${1}" + gap + "${2}"},
+	{regexp.MustCompile(`(?i)\b(timestamp|epoch)(["'\s:=]+)\d{9,}\b`), "${1}${2}" + gap},
+	// The port of this side of a connection.
+	{regexp.MustCompile(`(?:\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:.]+(?:%\w+)?\]):\d+->`), ""},
+	{regexp.MustCompile(`\b0x[0-9a-fA-F]{8,16}\b`), gap},
+	{regexp.MustCompile(`(?i)\b((?:request|correlation|trace|span|transaction|incident|session|support|event|log|` +
+		`error)[ _-]?(?:id|number|uuid))\b(["'\s:=#(]*)[0-9a-zA-Z][\w.:/+=-]*`), "${1}${2}" + gap},
+	{regexp.MustCompile(`(?i)\b((?:request|incident|reference|ray)\s*#|(?:reference|ray id)\s*:)\s*#?[\w.-]+`),
+		"${1}" + gap},
+	// Attempts.
+	{regexp.MustCompile(`(?i)\b(attempts?|try|tries|retry|retries)([\s#:=(]+)\d+(?:\s*(?:of|/)\s*\d+)?\b`),
+		"${1}${2}" + gap},
+	{regexp.MustCompile(`(?i)\b\d+(\s+(?:more\s+|failed\s+)?(?:times|attempts?|tries|retries)\b)`), gap + "${1}"},
+	// How long something has taken, or will.
+	{regexp.MustCompile(`(?i)\b(after|for|took|elapsed:?|in)(\s+)` + length), "${1}${2}" + gap},
+	{regexp.MustCompile(`(?i)\b` + length + `(\s+(?:ago|elapsed|left)\b)`), gap + "${1}"},
+	{regexp.MustCompile(`(?i)\b(after|took|in)(\s+)\d+(?:\.\d+)?(\s*(?:milliseconds|seconds|minutes|hours))\b`),
+		"${1}${2}" + gap + "${3}"},
+}
+
+// Of returns a text without what differs from try to try.
+func Of(text string) string {
+	for _, r := range rules {
+		text = r.pattern.ReplaceAllStringFunc(text, func(match string) string {
+			if !strings.ContainsAny(match, "0123456789") {
+				return match
+			}
+
+			return r.pattern.ReplaceAllString(match, r.with)
+		})
+	}
+
+	return text
+}
