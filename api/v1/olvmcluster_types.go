@@ -141,7 +141,8 @@ type APIEndpoint struct {
 // +kubebuilder:validation:XValidation:rule="has(self.credentialsSecret) != has(self.identityRef)",message="set credentialsSecret for a Secret, or identityRef for an OLVMClusterIdentity, and not both"
 // +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || (!has(self.caConfigMap) && (!has(self.insecureSkipTLSVerify) || !self.insecureSkipTLSVerify))",message="an OLVMClusterIdentity has the CA of its engines, whose certificates are always verified; remove caConfigMap and insecureSkipTLSVerify"
 type OvirtAPIServer struct {
-	// serverURL is the base URL of the engine, for example https://engine.example.com/ovirt-engine (without /api).
+	// serverURL is the base URL of the engine, for example https://engine.example.com/ovirt-engine (without /api). The
+	// URL of a page of the engine, a query, a user or http:// is refused, with the URL to write.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048

@@ -10,6 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
 )
 
@@ -33,7 +35,8 @@ OLVM_PASSWORD or the file of --credentials, and the file of --ca-file.`
 // read reads the files and the environment; what is not said is empty. clusterFile is the path of the cluster file;
 // empty for manifests.
 func (a *accessFlags) read(clusterFile string) (preview.Credentials, error) {
-	out := preview.Credentials{Username: os.Getenv("OLVM_USERNAME"), Password: os.Getenv("OLVM_PASSWORD")}
+	var out preview.Credentials
+	out.Username, out.Password = engine.CleanLogin(os.Getenv("OLVM_USERNAME"), os.Getenv("OLVM_PASSWORD"))
 	out.Places = a.places(clusterFile, out.Username != "" || a.credentials != "")
 
 	if a.credentials != "" {
@@ -99,14 +102,7 @@ func readCredentials(path string) (username, password string, err error) {
 		return "", "", fmt.Errorf("%s is not the manifest of a Secret: %w", path, err)
 	}
 
-	value := func(key string) string {
-		if text, ok := secret.StringData[key]; ok {
-			return text
-		}
-
-		return string(secret.Data[key])
-	}
-	username, password = value("username"), value("password")
+	username, password = connection.Login(&secret)
 	if secret.Kind != "Secret" || username == "" || password == "" {
 		return "", "", fmt.Errorf("%s is not the manifest of a Secret with username and password", path)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addon"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/lifecycle"
 )
 
@@ -111,14 +112,14 @@ func (f *startFlags) run(ctx context.Context, s streams) error {
 		return err
 	}
 
+	var driver lifecycle.Login
+	driver.Username, driver.Password = engine.CleanLogin(os.Getenv("OLVM_CSI_USERNAME"), os.Getenv("OLVM_CSI_PASSWORD"))
+
 	provider, err := lifecycle.NewProvider(file.ProviderName(), lifecycle.ProviderOptions{
-		Engine:     credentials,
-		EngineFrom: f.access.from(),
-		StorageDriver: lifecycle.Login{
-			Username: os.Getenv("OLVM_CSI_USERNAME"),
-			Password: os.Getenv("OLVM_CSI_PASSWORD"),
-		},
-		Images: f.images,
+		Engine:        credentials,
+		EngineFrom:    f.access.from(),
+		StorageDriver: driver,
+		Images:        f.images,
 	})
 	if err != nil {
 		return err

@@ -388,9 +388,9 @@ func (r *Reconciler) write(ctx context.Context, scope *clusterScope) error {
 	c := scope.olvmCluster
 	conclude := func() { updateClusterStatus(scope) }
 	steps := func() map[string]string {
-		return map[string]string{
-			infrav1.EngineAvailableCondition: "The engine " + c.Spec.OLVMOvirtAPIServer.ServerURL + " can be used",
-		}
+		shown := engine.ShownURL(c.Spec.OLVMOvirtAPIServer.ServerURL)
+
+		return map[string]string{infrav1.EngineAvailableCondition: "The engine " + shown + " can be used"}
 	}
 	if err := objectstatus.Write(ctx, scope.pass, r.Recorder, c, conclude, steps); err != nil {
 		return objectstatus.IgnoreGone(err)

@@ -144,8 +144,8 @@ func (r *Reconciler) whyUnclaimed(ctx context.Context, scope *machineScope) (*bl
 	if scope.olvmCluster != nil && !connection.EngineOf(scope.olvmCluster).Is(connection.EngineOfInventory(pool)) {
 		return &blocker.Error{Reason: infrav1.InventoryInvalidReason, Field: field, Message: fmt.Sprintf(
 			"OLVMInventory %s is of the engine %s, and the cluster of %s; name an inventory of the same engine",
-			pool.Name, pool.Spec.OLVMOvirtAPIServer.ServerURL,
-			scope.olvmCluster.Spec.OLVMOvirtAPIServer.ServerURL)}, nil
+			pool.Name, engine.ShownURL(pool.Spec.OLVMOvirtAPIServer.ServerURL),
+			engine.ShownURL(scope.olvmCluster.Spec.OLVMOvirtAPIServer.ServerURL))}, nil
 	}
 
 	if scope.machine != nil {

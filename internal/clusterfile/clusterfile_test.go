@@ -344,9 +344,11 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 		"memory of nobody's": {"current", []string{"memory: 7GB", "memory: much"},
 			[]string{"controlPlaneMachine.virtualMachine.memory: "}},
 		"an engine with /api": {"current", []string{"/ovirt-engine", "/ovirt-engine/api"},
-			[]string{"olvmOvirtAPIServer.serverURL: leave out /api at its end"}},
+			[]string{"warning: providers.olvm.olvmOvirtAPIServer.serverURL: it is used as " +
+				"https://engine.example.com/ovirt-engine; write that"}},
 		"an engine without TLS": {"current", []string{"https://engine", "http://engine"},
-			[]string{"serverURL: \"http://engine.example.com/ovirt-engine\" is not the URL of an engine"}},
+			[]string{"serverURL: the engine URL must begin with https://, not http://; write " +
+				"https://engine.example.com/ovirt-engine"}},
 		"a CA that is not there": {"current", []string{"serverCAPath: ca.crt", "serverCAPath: other.crt"},
 			[]string{"serverCAPath: open ", "other.crt: no such file"}},
 		"a CA that is none": {"current", []string{"serverCAPath: ca.crt", "serverCAPath: cluster.yaml"},

@@ -106,11 +106,21 @@ func inline(node yaml.Node) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// EngineURL is the URL of the engine as it is used; as it is written if it cannot be used, which Validate notes.
+func (s *Source) EngineURL() string {
+	written := s.Providers.OLVM.OvirtAPIServer.ServerURL
+	if base, err := engine.BaseURL(written); err == nil {
+		return base.String()
+	}
+
+	return written
+}
+
 // CompleteEngine sets what a configuration of the engine leaves empty: the URL, and the CA unless nothing is verified.
 func (s *Source) CompleteEngine(config *engine.Config) error {
 	server := s.Providers.OLVM.OvirtAPIServer
 	if config.URL == "" {
-		config.URL = server.ServerURL
+		config.URL = s.EngineURL()
 	}
 
 	config.Insecure = config.Insecure || server.InsecureSkipTLSVerify

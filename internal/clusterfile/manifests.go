@@ -169,7 +169,7 @@ func (s *Source) variables() map[string]string {
 		"CONTROL_PLANE_ENDPOINT_HOST":  s.VirtualIP,
 		"CONTROL_PLANE_ENDPOINT_PORT":  strconv.Itoa(int(s.KubeAPIServerBindPort)),
 		"OLVM_DATA_CENTER":             o.DatacenterName,
-		"OLVM_SERVER_URL":              o.OvirtAPIServer.ServerURL,
+		"OLVM_SERVER_URL":              s.EngineURL(),
 		"OLVM_CLUSTER":                 control.OvirtClusterName,
 		"OLVM_VM_TEMPLATE":             control.VMTemplateName,
 		"OLVM_CREDENTIALS_SECRET":      o.OvirtAPIServer.CredentialsSecret.Name,

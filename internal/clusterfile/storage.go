@@ -129,7 +129,7 @@ func addOnManifests(name string, variables map[string]string) ([]*unstructured.U
 func (s *Source) driverSecret(username, password string, withCA bool) (*corev1.Secret, error) {
 	server, key := s.Providers.OLVM.OvirtAPIServer, s.StorageDriverSecret()
 	settings := map[string]any{
-		"ovirt_url":      server.ServerURL + "/api",
+		"ovirt_url":      s.EngineURL() + "/api",
 		"ovirt_username": username,
 		"ovirt_password": password,
 		"ovirt_insecure": server.InsecureSkipTLSVerify,
@@ -147,7 +147,7 @@ func (s *Source) driverSecret(username, password string, withCA bool) (*corev1.S
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
 		Data: map[string][]byte{
-			"ovirt_url":         []byte(server.ServerURL + "/api"),
+			"ovirt_url":         []byte(s.EngineURL() + "/api"),
 			"ovirt_username":    []byte(username),
 			"ovirt_password":    []byte(password),
 			"ovirt-config.yaml": configuration,

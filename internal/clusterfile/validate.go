@@ -20,6 +20,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
 // The defaults of keys that are not there.
@@ -408,17 +409,13 @@ func (s *Source) checkServer() {
 	const path = "providers.olvm.olvmOvirtAPIServer."
 	server := s.Providers.OLVM.OvirtAPIServer
 	if server.ServerURL != "" {
-		parsed, err := url.Parse(server.ServerURL)
+		base, err := engine.BaseURL(server.ServerURL)
+
 		switch {
-		case err != nil || parsed.Scheme != "https" || parsed.Host == "":
-			s.note(
-				false,
-				path+"serverURL",
-				"%q is not the URL of an engine; write for example https://engine.example.com/ovirt-engine",
-				server.ServerURL,
-			)
-		case strings.HasSuffix(strings.TrimRight(parsed.Path, "/"), "/api"):
-			s.note(false, path+"serverURL", "leave out /api at its end")
+		case err != nil:
+			s.note(false, path+"serverURL", "%v", err)
+		case base.String() != server.ServerURL:
+			s.note(true, path+"serverURL", "it is used as %s; write that", base)
 		}
 	}
 
@@ -597,7 +594,7 @@ func (s *Source) clusterSpec() infrav1.OLVMClusterSpec {
 			APIServerPort: o.LocalAPIEndpoint.BindPort,
 		},
 		OLVMOvirtAPIServer: infrav1.OvirtAPIServer{
-			ServerURL: o.OvirtAPIServer.ServerURL, InsecureSkipTLSVerify: o.OvirtAPIServer.InsecureSkipTLSVerify,
+			ServerURL: s.EngineURL(), InsecureSkipTLSVerify: o.OvirtAPIServer.InsecureSkipTLSVerify,
 			CredentialsSecret: infrav1.NamespacedName(o.OvirtAPIServer.CredentialsSecret),
 		},
 	}

@@ -15,6 +15,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
@@ -36,7 +37,7 @@ func Discover(ctx context.Context, reader client.Reader, cluster *clusterv1.Clus
 		root.Children = append(root.Children, Node{
 			Kind:    "OLVMCluster",
 			Name:    infra.Name,
-			Summary: infra.Spec.OLVMOvirtAPIServer.ServerURL,
+			Summary: engine.ShownURL(infra.Spec.OLVMOvirtAPIServer.ServerURL),
 			Problem: cmp.Or(cause, problem(infra, infrav1.ReadyCondition)),
 			Stuck:   stuck,
 		})

@@ -64,12 +64,8 @@ func Config(cluster *infrav1.OLVMCluster, objects Objects) (engine.Config, error
 	}
 
 	secret := objects.Secret
-	config := engine.Config{
-		URL:      server.ServerURL,
-		Insecure: server.InsecureSkipTLSVerify,
-		Username: firstKey(secret.Data, "username", "ovirt_username"),
-		Password: firstKey(secret.Data, "password", "ovirt_password"),
-	}
+	config := engine.Config{URL: server.ServerURL, Insecure: server.InsecureSkipTLSVerify}
+	config.Username, config.Password = Login(secret)
 
 	if err := checkLogin(config, place(cluster, "credentialsSecret"), secret.Name); err != nil {
 		return engine.Config{}, err
@@ -124,6 +120,10 @@ func checkLogin(config engine.Config, field, secretName string) error {
 	}
 
 	if len(missing) == 0 {
+		if err := engine.CheckLogin(config.Username, config.Password); err != nil {
+			return blocker.New(infrav1.CredentialsNotFoundReason, field, "Secret %q: %v", secretName, err)
+		}
+
 		return nil
 	}
 
@@ -273,15 +273,25 @@ func Key(name infrav1.NamespacedName, cluster *infrav1.OLVMCluster) types.Namesp
 	return key
 }
 
-// firstKey is the value of the first key that has one; a line break at its end comes from echo and means nothing.
-func firstKey(data map[string][]byte, keys ...string) string {
-	for _, key := range keys {
-		if text := strings.TrimRight(string(data[key]), "\r\n"); text != "" {
-			return text
+// Login is the user name and the password of a Secret, as they are meant; empty for those that it does not have.
+// stringData of a manifest takes precedence, as in an API server.
+func Login(secret *corev1.Secret) (username, password string) {
+	first := func(keys ...string) string {
+		for _, key := range keys {
+			text, ok := secret.StringData[key]
+			if !ok {
+				text = string(secret.Data[key])
+			}
+
+			if strings.TrimRight(text, "\r\n") != "" {
+				return text
+			}
 		}
+
+		return ""
 	}
 
-	return ""
+	return engine.CleanLogin(first("username", "ovirt_username"), first("password", "ovirt_password"))
 }
 
 // RenderEngine is the connection to the engine for a configuration.

@@ -86,7 +86,7 @@ func (e *engines) askAll(ctx context.Context) {
 	byURL := map[string][]*infrav1.OLVMCluster{}
 
 	for i := range clusters.Items {
-		url := clusters.Items[i].Spec.OLVMOvirtAPIServer.ServerURL
+		url := engine.ShownURL(clusters.Items[i].Spec.OLVMOvirtAPIServer.ServerURL)
 		byURL[url] = append(byURL[url], &clusters.Items[i])
 	}
 

@@ -75,7 +75,7 @@ func Examine(
 	defer e.sessions.Close(context.WithoutCancel(ctx))
 
 	for _, use := range manifests.Uses(machines, credentials, e.sessions) {
-		say("asking " + connection.EngineOf(use.Cluster).Host)
+		say("asking " + engine.ShownURL(use.Cluster.Spec.OLVMOvirtAPIServer.ServerURL))
 
 		if !e.engine(ctx, use) {
 			return e.findings, ctx.Err() // it knows nothing
@@ -311,7 +311,7 @@ func (e *examination) templates(ctx context.Context) {
 	for i := range e.machines {
 		use := e.manifests.UseOf(&e.machines[i], e.credentials, e.sessions)
 		spec, cluster := e.machines[i].Spec(), use.Cluster
-		one := question{connection.EngineKey(cluster), cluster.Spec.OLVMDatacenterName, spec.VMTemplateName}
+		one := question{connection.EngineOf(cluster).Host, cluster.Spec.OLVMDatacenterName, spec.VMTemplateName}
 
 		if use.Err == nil && spec.FromInventory == nil && !slices.Contains(asked, one) {
 			asked = append(asked, one)

@@ -150,6 +150,11 @@ func New(cfg Config) (*Client, error) {
 		return nil, err
 	}
 
+	cfg.Username, cfg.Password = CleanLogin(cfg.Username, cfg.Password)
+	if err := CheckLogin(cfg.Username, cfg.Password); err != nil {
+		return nil, err
+	}
+
 	if cfg.Timeout == 0 {
 		cfg.Timeout = DefaultTimeout
 	}
@@ -192,36 +197,6 @@ func New(cfg Config) (*Client, error) {
 // the method would send them on, to another server or without encryption.
 func noRedirects(request *http.Request, _ []*http.Request) error {
 	return &redirectError{target: request.URL.Scheme + "://" + abridged(request.URL.Host)}
-}
-
-// BaseURL parses the URL of an engine and strips a trailing /api and slashes, which manifests and the released
-// Terraform provider write in different ways.
-func BaseURL(raw string) (*url.URL, error) {
-	if !strings.Contains(raw, "://") {
-		raw = "https://" + raw
-	}
-
-	base, err := url.Parse(strings.TrimSpace(raw))
-	if err != nil {
-		return nil, fmt.Errorf("failed to parse the engine URL: %w", err)
-	}
-
-	if base.Scheme != "https" {
-		return nil, fmt.Errorf("the engine URL must begin with https://, not %s://", base.Scheme)
-	}
-
-	if base.Host == "" {
-		return nil, fmt.Errorf("the engine URL %q has no host", raw)
-	}
-
-	base.Path = strings.TrimSuffix(strings.TrimRight(base.Path, "/"), "/api")
-	if base.Path == "" {
-		base.Path = "/ovirt-engine"
-	}
-
-	base.RawQuery, base.Fragment, base.User = "", "", nil
-
-	return base, nil
 }
 
 // APIURL is the URL of the engine's REST API, without a trailing slash.

@@ -40,6 +40,7 @@ func (s *Sessions) Get(cfg Config) (*Client, error) {
 		return nil, err
 	}
 
+	cfg.Username, cfg.Password = CleanLogin(cfg.Username, cfg.Password)
 	key := fmt.Sprintf(
 		"%x",
 		sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %t %t", base, cfg.Username, cfg.Password, cfg.CA, cfg.Insecure,

@@ -47,8 +47,8 @@ func (o *OLVM) compareLogin(ctx context.Context, c *creation) error {
 		return fmt.Errorf("failed to get the credentials of the engine: %w", err)
 	}
 
-	o.loginChanges = string(secret.Data["username"]) != o.Engine.Username ||
-		string(secret.Data["password"]) != o.Engine.Password
+	username, password := connection.Login(&secret)
+	o.loginChanges = username != o.Engine.Username || password != o.Engine.Password
 
 	return nil
 }
@@ -138,7 +138,7 @@ func (o *OLVM) writeLogin(
 		"username":                   []byte(o.Engine.Username),
 		"password":                   []byte(o.Engine.Password),
 		"scope":                      []byte(apiScope),
-		infrav1.AllowedServerURLsKey: []byte(c.File.Providers.OLVM.OvirtAPIServer.ServerURL),
+		infrav1.AllowedServerURLsKey: []byte(c.File.EngineURL()),
 	}
 
 	switch {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addon"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 )
 
 // storageDriverName is the storage driver, for people.
@@ -92,7 +93,9 @@ func (o *OLVM) driverLogin(ctx context.Context, c *creation) (Login, error) {
 		return Login{}, fmt.Errorf("failed to get the credentials of the engine: %w", err)
 	}
 
-	machines := Login{Username: string(secret.Data["username"]), Password: string(secret.Data["password"])}
+	var machines Login
+	machines.Username, machines.Password = connection.Login(&secret)
+
 	if c.File.Providers.OLVM.CSIDriver.Credentials == clusterfile.DriverMachines {
 		return machines, nil
 	}

@@ -127,6 +127,7 @@ func (s *survey) askLogin(ctx context.Context) error {
 
 // login tries user and password.
 func (s *survey) login(ctx context.Context) error {
+	s.answers.User, s.answers.Password = engine.CleanLogin(s.answers.User, s.answers.Password)
 	config := engine.Config{URL: s.answers.Engine, Username: s.answers.User, Password: s.answers.Password}
 	if s.ca != nil {
 		config.CA = encodeCA(s.ca)

@@ -145,7 +145,7 @@ func (s *survey) secret(file *clusterfile.Source) ([]byte, error) {
 			"username":                   s.answers.User,
 			"password":                   s.answers.Password,
 			"scope":                      "ovirt-app-api",
-			infrav1.AllowedServerURLsKey: file.Providers.OLVM.OvirtAPIServer.ServerURL},
+			infrav1.AllowedServerURLsKey: file.EngineURL()},
 	}}})
 
 	return out.Bytes(), err

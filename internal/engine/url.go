@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+const (
+	// enginePath is the path of an engine.
+	enginePath = "/ovirt-engine"
+	// exampleURL is the URL of an engine for messages.
+	exampleURL = "https://engine.example.com" + enginePath
+)
+
+// pages are the parts of an engine below its path, of which people copy URLs.
+var pages = []string{"api", "apidoc", "docs", "services", "sso", "userportal", "vm-console", "web-ui", "webadmin"}
+
+// BaseURL is the URL of an engine without a trailing slash, such as https://engine.example.com/ovirt-engine. It accepts
+// what can mean nothing else: blanks around it, no scheme, no path, a trailing /api or slash. It refuses any other URL
+// with an error that names the URL to write. The error never repeats a user or a password.
+func BaseURL(raw string) (*url.URL, error) {
+	base, err := parseURL(raw)
+	if err != nil {
+		return nil, err
+	}
+
+	problem := ""
+
+	cleaned := path.Clean("/" + base.Path)
+	if cleaned != "/api" && cleaned != "/api/v4" {
+		cleaned = strings.TrimSuffix(strings.TrimSuffix(cleaned, "/v4"), "/api")
+	} else {
+		cleaned = ""
+	}
+
+	trimmed := engineRoot(cleaned)
+
+	switch {
+	case base.Scheme != "https":
+		problem = fmt.Sprintf("must begin with https://, not %s://", abridged(base.Scheme))
+		if base.Port() == "80" {
+			base.Host = strings.TrimSuffix(base.Host, ":80")
+		}
+	case base.User != nil:
+		problem = "has a user, who belongs into the credentials"
+	case trimmed != cleaned:
+		problem = "leads to a page of the engine"
+	case base.RawQuery != "" || base.Fragment != "":
+		problem = "has a query or a fragment"
+	}
+
+	out := &url.URL{Scheme: "https", Host: base.Host, Path: cmp.Or(strings.TrimRight(trimmed, "/"), enginePath)}
+	if problem != "" {
+		return nil, fmt.Errorf("the engine URL %s; write %s", problem, out)
+	}
+
+	return out, nil
+}
+
+// parseURL parses what is meant to be a URL. Its errors name nothing of the text: a password may have any character,
+// and so be anywhere in the parts of a URL that is not one.
+func parseURL(raw string) (*url.URL, error) {
+	text := strings.TrimSpace(raw)
+	if text == "" {
+		return nil, errors.New("the engine URL is empty; write for example " + exampleURL)
+	}
+
+	if !strings.Contains(text, "://") {
+		text = "https://" + strings.TrimLeft(text, "/")
+	}
+
+	parsed, err := url.Parse(text)
+
+	switch {
+	case err != nil, parsed.Hostname() == "", strings.ContainsFunc(text, isNoURLCharacter),
+		strings.Contains(parsed.Path+parsed.RawQuery+parsed.Fragment, "@"),
+		slices.Contains([]string{"http", "https"}, parsed.Hostname()):
+		return nil, errors.New("the engine URL cannot be read; write for example " + exampleURL)
+	case parsed.Port() != "":
+		if port, err := strconv.Atoi(parsed.Port()); err != nil || port < 1 || port > 65535 {
+			return nil, errors.New("the engine URL has a port that does not exist; write for example " + exampleURL)
+		}
+	}
+
+	parsed.Host = strings.TrimSuffix(parsed.Host, ":") // a colon without a port
+
+	return parsed, nil
+}
+
+// isNoURLCharacter reports whether a character is in no URL, although the parser takes it.
+func isNoURLCharacter(r rune) bool {
+	return unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune(`<>"\^`+"`{|}", r)
+}
+
+// engineRoot is the path of the engine above a page of it; the path itself if it leads to none.
+func engineRoot(of string) string {
+	segments := strings.Split(strings.Trim(of, "/"), "/")
+
+	if at := slices.IndexFunc(segments, func(s string) bool { return slices.Contains(pages, s) }); at >= 0 {
+		return strings.TrimRight("/"+strings.Join(segments[:at], "/"), "/")
+	}
+
+	return of
+}
+
+// ShownURL is how the URL of an engine is shown: as it is used, or a word for one that cannot be used and may have a
+// password.
+func ShownURL(raw string) string {
+	base, err := BaseURL(raw)
+	if err != nil {
+		return "(not the URL of an engine)"
+	}
+
+	return base.String()
+}
