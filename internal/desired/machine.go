@@ -3,6 +3,7 @@ package desired
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -100,15 +101,15 @@ func Build(ctx context.Context, client *engine.Client, in Input) (*Built, error)
 
 	// What needs no engine comes first: bad input is named without one.
 	steps := []func(context.Context) error{
-		r.checkName, r.hardware, r.place, r.groups, r.template, r.userData, r.devices,
+		r.checkTexts, r.checkName, r.hardware, r.place, r.groups, r.template, r.userData, r.devices,
 	}
 
 	switch {
 	case in.Spec.FromInventory != nil:
-		steps = []func(context.Context) error{r.claimed, r.userData}
+		steps = []func(context.Context) error{r.checkTexts, r.claimed, r.userData}
 	case in.Pooled:
 		r.out.Comment = in.Owner.InventoryComment()
-		steps = []func(context.Context) error{r.checkName, r.hardware, r.place, r.template, r.devices}
+		steps = []func(context.Context) error{r.checkTexts, r.checkName, r.hardware, r.place, r.template, r.devices}
 	}
 
 	for _, step := range steps {
@@ -142,6 +143,16 @@ type machineResolver struct {
 	dc        *engine.DataCenter
 	placement placement.Placement
 	from      *engine.Template
+}
+
+// checkTexts refuses what the engine would get as another text.
+func (r *machineResolver) checkTexts(context.Context) error {
+	var problem *engine.TextError
+	if err := engine.CheckTexts("json", r.in.Spec); errors.As(err, &problem) {
+		return blocker.New(infrav1.InvalidHardwareReason, "spec."+problem.Path, "%v", problem.Problem)
+	}
+
+	return nil
 }
 
 // checkName refuses a name that the engine would refuse.

@@ -74,6 +74,11 @@ func userData(in Input, template *engine.Template, machine render.Machine) (stri
 		return "", err
 	}
 
+	// The decoders put U+FFFD in the place of what is not UTF-8.
+	if err := engine.CheckText("custom_script", string(in.Bootstrap.Data)); err != nil {
+		return "", invalidData(in.Bootstrap.Source, "%v", err)
+	}
+
 	guest := guestOf(in, machine)
 	var err error
 	if guest.Services, err = services(in, guest.DNSServers); err != nil {
@@ -97,6 +102,10 @@ func userData(in Input, template *engine.Template, machine render.Machine) (stri
 	}
 
 	if !pointer {
+		if err := engine.CheckText("custom_script", string(merged)); err != nil {
+			return "", invalidData(in.Bootstrap.Source, "%v", err)
+		}
+
 		return string(merged), nil
 	}
 

@@ -455,7 +455,12 @@ func (c *Client) exchange(
 ) error {
 	var payload []byte
 	if in != nil {
-		var err error
+		// The encoder puts U+FFFD in the place of what XML cannot carry.
+		err := CheckTexts("xml", in)
+		if err != nil {
+			return fmt.Errorf("%s %s cannot be sent: %w", method, path, err)
+		}
+
 		if payload, err = xml.Marshal(in); err != nil {
 			return fmt.Errorf("failed to encode the body of %s %s: %w", method, path, err)
 		}

@@ -2,6 +2,9 @@ package engine
 
 import (
 	"encoding/xml"
+	"fmt"
+	"reflect"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -44,12 +47,11 @@ func (p *textFilter) filter(part xml.CharData) xml.CharData {
 	}
 
 	text := strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsPrint(r), unicode.Is(unicode.Zs, r), p.lines && (r == '\n' || r == '\r' || r == '\t'):
+		if p.allows(r) {
 			return r
-		default:
-			return utf8.RuneError
 		}
+
+		return utf8.RuneError
 	}, string(part))
 
 	if runes := []rune(text); len(runes) > p.left {
@@ -59,4 +61,146 @@ func (p *textFilter) filter(part xml.CharData) xml.CharData {
 	p.left -= utf8.RuneCountInString(text)
 
 	return xml.CharData(text)
+}
+
+// allows reports whether the filter leaves a character as it is.
+func (p *textFilter) allows(r rune) bool {
+	return unicode.IsPrint(r) || unicode.Is(unicode.Zs, r) || p.lines && (r == '\n' || r == '\r' || r == '\t')
+}
+
+// CheckText refuses a text that the engine would get, or that we would read back, as another one. The error names the
+// first such character and its position, and not the text, which may be secret. element is the XML element that has it,
+// or the attribute or field of the same name: names and descriptions may have less than other texts.
+func CheckText(element, text string) error {
+	line, column := 1, 1
+
+	for i, r := range text {
+		_, size := utf8.DecodeRuneInString(text[i:])
+
+		switch {
+		case r == utf8.RuneError && size == 1:
+			return fmt.Errorf("character %d of line %d is not UTF-8 (byte 0x%02X), which XML cannot carry to the "+
+				"engine; remove it, or encode the text in UTF-8", column, line, text[i])
+		case !isXML(r):
+			return fmt.Errorf("character %d of line %d is %s, which XML cannot carry to the engine; remove it",
+				column, line, codePoint(r))
+		}
+
+		filter := newTextFilter(element)
+		if filter.bounded && !filter.allows(r) {
+			return fmt.Errorf("character %d of line %d is %s, which cannot be printed; remove it",
+				column, line, codePoint(r))
+		}
+
+		column++
+		if r == '\n' {
+			line, column = line+1, 1
+		}
+	}
+
+	if filter := newTextFilter(element); filter.bounded && utf8.RuneCountInString(text) > filter.left {
+		return fmt.Errorf("it has more than %d characters; shorten it", filter.left)
+	}
+
+	return nil
+}
+
+// isXML reports whether a character can be in XML 1.0, escaped or not.
+func isXML(r rune) bool {
+	return r == '\t' || r == '\n' || r == '\r' || r >= 0x20 && r <= 0xD7FF || r >= 0xE000 && r <= 0xFFFD ||
+		r >= 0x10000 && r <= unicode.MaxRune
+}
+
+// codePoint names a character, which cannot be shown.
+func codePoint(r rune) string {
+	known := map[rune]string{
+		0: " (NUL)", '\a': " (bell)", '\b': " (backspace)", '\t': " (tab)", '\n': " (line break)",
+		'\v': " (vertical tab)", '\f': " (form feed)", '\r': " (carriage return)", 0x1b: " (escape)", 0x7f: " (delete)",
+	}
+
+	return fmt.Sprintf("U+%04X%s", r, known[r])
+}
+
+// TextError reports which text of a value cannot be sent.
+type TextError struct {
+	// Path of the field, such as virtualMachine.description.
+	Path    string
+	Problem error
+}
+
+func (e *TextError) Error() string { return e.Path + ": " + e.Problem.Error() }
+
+func (e *TextError) Unwrap() error { return e.Problem }
+
+// CheckTexts is CheckText of all texts of a value, at any depth. The error is a *TextError. The tag, such as xml or
+// json, has the names of its fields.
+func CheckTexts(tag string, value any) error {
+	return checkTexts(tag, reflect.ValueOf(value), "", "")
+}
+
+func checkTexts(tag string, value reflect.Value, path, element string) error {
+	switch value.Kind() {
+	case reflect.String:
+		if err := CheckText(element, value.String()); err != nil {
+			return &TextError{Path: path, Problem: err}
+		}
+	case reflect.Pointer, reflect.Interface:
+		if !value.IsNil() {
+			return checkTexts(tag, value.Elem(), path, element)
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range value.Len() {
+			if err := checkTexts(tag, value.Index(i), path+"["+strconv.Itoa(i)+"]", element); err != nil {
+				return err
+			}
+		}
+	case reflect.Map:
+		return checkMap(tag, value, path)
+	case reflect.Struct:
+		return checkFields(tag, value, path, element)
+	}
+
+	return nil
+}
+
+// checkMap checks keys and values.
+func checkMap(tag string, value reflect.Value, path string) error {
+	for _, key := range value.MapKeys() {
+		if err := checkTexts(tag, key, path+" (a key)", ""); err != nil {
+			return err
+		}
+
+		if err := checkTexts(tag, value.MapIndex(key), fmt.Sprintf("%s[%v]", path, key), ""); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// checkFields checks the fields of a struct that are written.
+func checkFields(tag string, value reflect.Value, path, element string) error {
+	for i := range value.NumField() {
+		field := value.Type().Field(i)
+		name, options, _ := strings.Cut(field.Tag.Get(tag), ",")
+
+		if !field.IsExported() || name == "-" || field.Type == reflect.TypeFor[xml.Name]() {
+			continue
+		}
+
+		below, own := path, element
+
+		if name != "" && !field.Anonymous {
+			own = name[strings.LastIndex(name, ">")+1:]
+			below = strings.TrimPrefix(path+"."+name, ".")
+		} else if !field.Anonymous && !strings.Contains(options, "chardata") {
+			own, below = field.Name, strings.TrimPrefix(path+"."+field.Name, ".")
+		}
+
+		if err := checkTexts(tag, value.Field(i), below, own); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }

@@ -85,7 +85,7 @@ func parseURL(raw string) (*url.URL, error) {
 		return nil, errors.New("the engine URL cannot be read; write for example " + exampleURL)
 	case parsed.Port() != "":
 		if port, err := strconv.Atoi(parsed.Port()); err != nil || port < 1 || port > 65535 {
-			return nil, errors.New("the engine URL has a port that does not exist; write for example " + exampleURL)
+			return nil, errors.New("the engine URL has no valid TCP port; write for example " + exampleURL)
 		}
 	}
 

@@ -52,6 +52,9 @@ func conditionErrors() map[string]func(at time.Time, n int) error {
 			return &engine.TLSError{Problem: engine.CertificateExpired, Err: inner(at, n)}
 		},
 		"engine.UnreachableError": func(at time.Time, n int) error { return &engine.UnreachableError{Err: inner(at, n)} },
+		"engine.TextError": func(at time.Time, n int) error {
+			return &engine.TextError{Path: "comment", Problem: inner(at, n)}
+		},
 		"engine.NameError": func(time.Time, int) error {
 			return &engine.NameError{Kind: "template", Name: "a", Scope: "data center", Known: []string{"b"}}
 		},

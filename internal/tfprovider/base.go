@@ -29,6 +29,11 @@ func (b *base) Configure(_ context.Context, req resource.ConfigureRequest, resp 
 	b.configured = clientFrom(req.ProviderData, &resp.Diagnostics)
 }
 
+// ConfigValidators refuse in all resources what cannot be sent.
+func (b *base) ConfigValidators(context.Context) []resource.ConfigValidator {
+	return []resource.ConfigValidator{sendable{}}
+}
+
 // fixed is a resource of which every change makes another object.
 type fixed struct{ base }
 
@@ -50,6 +55,11 @@ func (b *dataBase) Metadata(_ context.Context, _ datasource.MetadataRequest, res
 
 func (b *dataBase) Configure(_ context.Context, req datasource.ConfigureRequest, resp *datasource.ConfigureResponse) {
 	b.configured = clientFrom(req.ProviderData, &resp.Diagnostics)
+}
+
+// ConfigValidators refuse in all data sources what cannot be sent.
+func (b *dataBase) ConfigValidators(context.Context) []datasource.ConfigValidator {
+	return []datasource.ConfigValidator{sendable{}}
 }
 
 // clientFrom reads the provider's data in a Configure; it is nil while Terraform validates.
