@@ -75,6 +75,9 @@ const (
 	EndpointsDifferReason = "ControlPlaneEndpointsDiffer"
 	// EndpointInUseReason surfaces when a virtual address of the cluster is that of another cluster or machine.
 	EndpointInUseReason = "ControlPlaneEndpointInUse"
+	// SharedByClustersReason surfaces when several Clusters name the OLVMCluster in spec.infrastructureRef. The
+	// admission policy capolvm-shared-olvmcluster refuses the deletion of an OLVMCluster with this reason.
+	SharedByClustersReason = "SharedByClusters"
 	// ControlPlaneServicesInvalidReason surfaces when controlPlaneServices cannot make the endpoint.
 	ControlPlaneServicesInvalidReason = "ControlPlaneServicesInvalid"
 	// VirtualRouterIDInUseReason surfaces when another cluster of the engine has the virtual router ID that is asked

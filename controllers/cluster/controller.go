@@ -42,6 +42,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/holder"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
@@ -293,6 +294,8 @@ type clusterScope struct {
 	kubeconfig *seenKubeconfig
 	// unowned are the machines among those left that no Machine owns. Set by reconcileDelete.
 	unowned []string
+	// claims are the Clusters that name the OLVMCluster.
+	claims holder.Claims
 	// endpointErr says that the Cluster names another endpoint, or which other object has a virtual address of the
 	// cluster. Set by reconcileEndpoint and reconcileVirtualAddresses.
 	endpointErr error
@@ -340,20 +343,34 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		return ctrl.Result{}, nil
 	}
 
-	cluster, err := util.GetOwnerCluster(ctx, r.Client, olvmCluster.ObjectMeta)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return ctrl.Result{}, fmt.Errorf("failed to get the owner of OLVMCluster %s: %w", req.NamespacedName, err)
+	claims, err := holder.Find(ctx, r.Client, olvmCluster)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
 
-	if cluster == nil && olvmCluster.DeletionTimestamp.IsZero() {
+	owned := util.HasOwner(olvmCluster.OwnerReferences, clusterv1.GroupVersion.String(), []string{"Cluster"})
+	if (claims.Holder == nil || !owned) && olvmCluster.DeletionTimestamp.IsZero() {
 		ctrl.LoggerFrom(ctx).Info("Waiting for the Cluster to own this OLVMCluster")
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, endSharing(ctx, this, olvmCluster, claims)
 	}
 
-	scope := &clusterScope{pass: this, cluster: cluster, olvmCluster: olvmCluster}
+	scope := &clusterScope{pass: this, cluster: claims.Holder, olvmCluster: olvmCluster, claims: claims}
 	scope.workspace = r.workspaces.Open(this, olvmCluster, clusterNameOf(scope))
 
 	return r.reconcileOwned(ctx, scope)
+}
+
+// endSharing takes the condition that several Clusters name it from an OLVMCluster that no Cluster has any more: the
+// garbage collector may delete it.
+func endSharing(ctx context.Context, this *pass.Pass, c *infrav1.OLVMCluster, claims holder.Claims) error {
+	known := conditions.Get(c, infrav1.EndpointConfiguredCondition)
+	if known == nil || known.Reason != infrav1.SharedByClustersReason || claims.Shared() {
+		return nil
+	}
+
+	err := this.Write(ctx, func() { conditions.Delete(c, infrav1.EndpointConfiguredCondition) })
+
+	return objectstatus.IgnoreGone(err)
 }
 
 // reconcileOwned reconciles an OLVMCluster that a Cluster owns, or that is being deleted.
@@ -361,6 +378,10 @@ func (r *Reconciler) reconcileOwned(ctx context.Context, scope *clusterScope) (_
 	olvmCluster := scope.olvmCluster
 	if scope.cluster != nil && olvmCluster.DeletionTimestamp.IsZero() {
 		controllerutil.AddFinalizer(olvmCluster, infrav1.ClusterFinalizer)
+	}
+
+	if scope.claims.Shared() && olvmCluster.DeletionTimestamp.IsZero() {
+		setEndpointCondition(scope) // also if it is paused: the condition protects it from the deletion of the other
 	}
 
 	if paused, err := scope.workspace.Paused(ctx, scope.cluster); err != nil || paused {
@@ -430,7 +451,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (
 		return ctrl.Result{}, err
 	}
 
-	if endpointReady(scope.olvmCluster) && scope.endpointErr == nil &&
+	if endpointReady(scope.olvmCluster) && scope.endpointErr == nil && !scope.claims.Shared() &&
 		scope.endpointServed() && scope.servicesErr == nil && scope.domainsErr == nil {
 		scope.olvmCluster.Status.Initialization.Provisioned = ptr.To(true)
 	}
@@ -512,7 +533,8 @@ func (r *Reconciler) reconcileVirtualAddresses(ctx context.Context, scope *clust
 	known := conditions.Get(c, infrav1.EndpointConfiguredCondition)
 
 	if scope.endpointErr != nil || ptr.Deref(c.Status.Initialization.Provisioned, false) && known != nil &&
-		known.ObservedGeneration == c.Generation && known.Reason != infrav1.EndpointInUseReason {
+		known.ObservedGeneration == c.Generation && known.Reason != infrav1.EndpointInUseReason &&
+		known.Reason != infrav1.SharedByClustersReason { // which hides the other one
 		return nil
 	}
 
@@ -637,6 +659,10 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 		}
 	}
 
+	if err := r.addMachinesOfOthers(ctx, scope); err != nil {
+		return ctrl.Result{}, err
+	}
+
 	// The nodes may need the services until they are gone.
 	if len(scope.machines) == 0 {
 		if err := r.removeUnasked(ctx, scope, machines, nil); err != nil {
@@ -667,6 +693,24 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 	}
 
 	return ctrl.Result{RequeueAfter: after}, nil
+}
+
+// addMachinesOfOthers adds the machines that may have a VM, and whose Cluster names the OLVMCluster without having it.
+func (r *Reconciler) addMachinesOfOthers(ctx context.Context, scope *clusterScope) error {
+	for _, name := range scope.claims.OtherNames() {
+		machines, err := r.machinesNamed(ctx, scope, name)
+		if err != nil {
+			return err
+		}
+
+		for i := range machines {
+			if addressing.MayHaveVM(&machines[i]) {
+				scope.machines = append(scope.machines, machines[i].Name)
+			}
+		}
+	}
+
+	return nil
 }
 
 // keptVMs are the VMs of inventories that are claimed for a cluster, and for no machine of it: their inventory takes

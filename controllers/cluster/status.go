@@ -241,6 +241,15 @@ func setEndpointCondition(scope *clusterScope) {
 		Reason: infrav1.EndpointConfiguredReason,
 	}
 
+	if scope.claims.Shared() {
+		problem := scope.claims.Problem()
+		condition.Status, condition.Reason = metav1.ConditionFalse, problem.Reason
+		condition.Message = problem.Error()
+		conditions.Set(c, condition)
+
+		return
+	}
+
 	if known := conditions.Get(c, condition.Type); scope.engineErr != nil && known != nil &&
 		known.Reason == infrav1.EndpointInUseReason {
 		return // nothing was looked for in this pass

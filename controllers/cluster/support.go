@@ -156,6 +156,13 @@ func (r *Reconciler) machinesOf(ctx context.Context, scope *clusterScope) ([]inf
 		return nil, nil
 	}
 
+	return r.machinesNamed(ctx, scope, name)
+}
+
+// machinesNamed are the OLVMMachines of the Cluster of that name, as machinesOf returns them.
+func (r *Reconciler) machinesNamed(
+	ctx context.Context, scope *clusterScope, name string,
+) ([]infrav1.OLVMMachine, error) {
 	var list infrav1.OLVMMachineList
 	err := r.Client.List(ctx, &list, client.InNamespace(scope.olvmCluster.Namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: name,

@@ -36,6 +36,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/holder"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
@@ -323,11 +324,26 @@ func (r *Reconciler) findOwners(ctx context.Context, scope *machineScope) error 
 	key := client.ObjectKey{Namespace: scope.olvmMachine.Namespace, Name: scope.cluster.Spec.InfrastructureRef.Name}
 	if err := r.Client.Get(ctx, key, found); err == nil {
 		scope.olvmCluster = found
+		return r.findHolder(ctx, scope)
 	} else if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("failed to get OLVMCluster %s: %w", key, err)
 	}
 
 	return nil
+}
+
+// findHolder looks whether another Cluster has the OLVMCluster that the machine's Cluster names.
+func (r *Reconciler) findHolder(ctx context.Context, scope *machineScope) error {
+	if scope.olvmMachine.Spec.ProviderID != "" {
+		return nil // its VM stays as it is
+	}
+
+	claims, err := holder.Find(ctx, r.Client, scope.olvmCluster)
+	if err == nil && claims.Excludes(scope.cluster) {
+		scope.excluded = claims.Problem()
+	}
+
+	return err
 }
 
 // findOLVMCluster finds the OLVMCluster of a machine whose Cluster is gone, by the label that both have: a deletion

@@ -92,6 +92,9 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 	name := scope.machine.Spec.Bootstrap.DataSecretName
 
 	switch {
+	case scope.excluded != nil:
+		scope.waiting = scope.excluded
+		return vmSteady, nil // the Clusters are not watched for it
 	case !ptr.Deref(scope.cluster.Status.Initialization.InfrastructureProvisioned, false) && !scope.supports():
 		scope.waiting = &blocker.Error{
 			Reason:  infrav1.WaitingForClusterInfrastructureReason,
@@ -245,6 +248,16 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 		}
 
 		return engineRetry, nil
+	}
+
+	if scope.excluded != nil { // InfrastructureApplied has the cause
+		scope.network.err = &blocker.Error{
+			Reason:  infrav1.WaitingForClusterInfrastructureReason,
+			Field:   "Cluster spec.infrastructureRef",
+			Message: "another Cluster has the OLVMCluster",
+		}
+
+		return 0, nil
 	}
 
 	var err error

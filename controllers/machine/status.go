@@ -370,6 +370,8 @@ func setAppliedCondition(scope *machineScope) {
 	switch {
 	case scope.vm.foreign != nil:
 		condition.Reason, condition.Message = scope.vm.foreign.Reason, scope.vm.foreign.Error()
+	case scope.excluded != nil && scope.olvmMachine.Spec.ProviderID == "" && !ws.InFlight():
+		condition.Reason, condition.Message = scope.excluded.Reason, scope.excluded.Error()
 	case ws.Action.Kind == workspace.None && ws.Action.Reason == infrav1.AppliedReason:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.AppliedReason
 	case ws.StateErr != nil:

@@ -106,6 +106,7 @@ var mendedByPeople = map[string]bool{
 	infrav1.PlacementInvalidReason:            true,
 	infrav1.ProvisionInvalidReason:            true,
 	infrav1.StorageDomainInactiveReason:       true,
+	infrav1.SharedByClustersReason:            true,
 	infrav1.StorageDomainNotFoundReason:       true,
 	infrav1.TagNotFoundReason:                 true,
 	infrav1.TemplateNotFoundReason:            true,

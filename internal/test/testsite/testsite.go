@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -103,12 +102,7 @@ func StartAPIServer(ctx context.Context, tools *toolchain.Toolchain) (*APIServer
 		return a, err
 	}
 
-	policy, err := os.ReadFile(filepath.Join(tools.Root(), "config", "policy", "template_immutability.yaml"))
-	if err != nil {
-		return a, fmt.Errorf("failed to read the policies: %w", err)
-	}
-
-	policies, err := manifest.Read(policy)
+	policies, err := manifest.ReadFiles(filepath.Join(tools.Root(), "config", "policy"))
 	if err != nil {
 		return a, err
 	}

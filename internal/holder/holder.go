@@ -1,0 +1,130 @@
+// Package holder decides which Cluster has an OLVMCluster that several Clusters name.
+package holder
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+)
+
+// Claims are the Clusters that name an OLVMCluster in spec.infrastructureRef.
+type Claims struct {
+	olvmCluster string
+	// Holder is the Cluster that has it; nil if no Cluster owns or names it.
+	Holder *clusterv1.Cluster
+	// Others are the Clusters that name it and do not have it, the oldest first. They must not be changed.
+	Others []*clusterv1.Cluster
+}
+
+// Find finds the Clusters that name an OLVMCluster. The first owner has it if it still names it, else the oldest Cluster
+// that names it.
+func Find(ctx context.Context, reader client.Reader, c *infrav1.OLVMCluster) (Claims, error) {
+	var list clusterv1.ClusterList
+	if err := reader.List(ctx, &list, client.InNamespace(c.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return Claims{}, fmt.Errorf("failed to list the Clusters that name OLVMCluster %s: %w",
+			client.ObjectKeyFromObject(c), err)
+	}
+
+	owner, out := firstOwner(c), Claims{olvmCluster: c.Name}
+	var owning *clusterv1.Cluster
+
+	for i := range list.Items {
+		cluster := &list.Items[i]
+		if owner != nil && cluster.Name == owner.Name {
+			owning = cluster
+		}
+
+		if names(cluster, c) {
+			out.Others = append(out.Others, cluster)
+		}
+	}
+
+	slices.SortFunc(out.Others, func(a, b *clusterv1.Cluster) int {
+		return cmp.Or(a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+
+	at := slices.IndexFunc(out.Others, func(cluster *clusterv1.Cluster) bool {
+		return owner != nil && cluster.Name == owner.Name && cluster.UID == owner.UID
+	})
+
+	switch {
+	case len(out.Others) > 0:
+		at = max(at, 0)
+		out.Holder = out.Others[at].DeepCopy()
+		out.Others = slices.Delete(out.Others, at, at+1)
+	case owning != nil:
+		out.Holder = owning.DeepCopy()
+	}
+
+	return out, nil
+}
+
+// firstOwner is the first owner reference to a Cluster; nil if there is none.
+func firstOwner(c *infrav1.OLVMCluster) *metav1.OwnerReference {
+	at := slices.IndexFunc(c.OwnerReferences, func(ref metav1.OwnerReference) bool {
+		version, err := schema.ParseGroupVersion(ref.APIVersion)
+		return err == nil && version.Group == clusterv1.GroupVersion.Group && ref.Kind == "Cluster"
+	})
+	if at < 0 {
+		return nil
+	}
+
+	return &c.OwnerReferences[at]
+}
+
+// names reports whether a Cluster of the namespace names an OLVMCluster.
+func names(cluster *clusterv1.Cluster, c *infrav1.OLVMCluster) bool {
+	ref := cluster.Spec.InfrastructureRef
+
+	return ref.Name == c.Name && ref.Kind == "OLVMCluster" && ref.APIGroup == infrav1.GroupVersion.Group
+}
+
+// Excludes reports whether a Cluster names the OLVMCluster that another Cluster has.
+func (c Claims) Excludes(cluster *clusterv1.Cluster) bool {
+	return slices.Contains(c.OtherNames(), cluster.Name)
+}
+
+// Shared reports whether several Clusters name the OLVMCluster and one of them is not being deleted: the OLVMCluster
+// must stay.
+func (c Claims) Shared() bool {
+	stays := func(cluster *clusterv1.Cluster) bool { return cluster.DeletionTimestamp.IsZero() }
+
+	return len(c.Others) > 0 && (stays(c.Holder) || slices.ContainsFunc(c.Others, stays))
+}
+
+// OtherNames are the names of the Clusters that name the OLVMCluster and do not have it.
+func (c Claims) OtherNames() []string {
+	out := make([]string, 0, len(c.Others))
+	for _, other := range c.Others {
+		out = append(out, other.Name)
+	}
+
+	return out
+}
+
+// Problem says which Cluster has the OLVMCluster, which others name it, and the remedy.
+func (c Claims) Problem() *blocker.Error {
+	clusters, remedy := "Cluster "+c.OtherNames()[0], "an OLVMCluster of its own for Cluster "+c.OtherNames()[0]
+	if len(c.Others) > 1 {
+		clusters = "Clusters " + strings.Join(c.OtherNames(), ", ")
+		remedy = "an OLVMCluster of its own for each of these Clusters"
+	}
+
+	return &blocker.Error{
+		Reason: infrav1.SharedByClustersReason,
+		Field:  "spec.infrastructureRef of " + clusters,
+		Message: fmt.Sprintf("it names OLVMCluster %s, which Cluster %s has; no VM is made for %s, and the OLVMCluster "+
+			"cannot be deleted. Make %s, and set spec.infrastructureRef to it before you delete a Cluster",
+			c.olvmCluster, c.Holder.Name, clusters, remedy),
+	}
+}
