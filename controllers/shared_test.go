@@ -27,6 +27,7 @@ func (s *site) shareWith(name string) *clusterv1.Cluster {
 	s.T.Helper()
 	second := &clusterv1.Cluster{ObjectMeta: s.Meta(name), Spec: *s.Cluster.Spec.DeepCopy()}
 	second.Labels, second.Finalizers = nil, []string{clusterv1.ClusterFinalizer}
+	second.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "10.0.0.5", Port: 6443} // as Cluster API copies it
 	s.Create(second)
 	second.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 	s.UpdateStatus(second)
@@ -120,7 +121,7 @@ func (s *site) expectHealed(c *infrav1.OLVMCluster) {
 
 const sharedBy = "False/" + infrav1.SharedByClustersReason
 
-// TestASecondClusterOfAnOLVMClusterGetsNoVM has a running cluster, whose OLVMCluster a second Cluster names, and follows
+// TestASecondClusterOfAnOLVMClusterGetsNoVM has a running cluster, whose OLVMCluster a second Cluster names. It follows
 // the remedy that the conditions name: the second Cluster gets its machine, and can be deleted.
 func TestASecondClusterOfAnOLVMClusterGetsNoVM(t *testing.T) {
 	s := newSite(t, nil)
@@ -129,10 +130,10 @@ func TestASecondClusterOfAnOLVMClusterGetsNoVM(t *testing.T) {
 
 	second := s.shareWith("two")
 	message := s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, sharedBy)
-	check.Contains(t, "message", message, "spec.infrastructureRef of Cluster two: it names OLVMCluster demo, which "+
-		"Cluster demo has")
-	check.Contains(t, "message", message, "Make an OLVMCluster of its own for Cluster two, and set "+
-		"spec.infrastructureRef to it before you delete a Cluster")
+	check.Contains(t, "message", message, "Cluster two names OLVMCluster demo in spec.infrastructureRef, but Cluster "+
+		"demo has it")
+	check.Contains(t, "message", message, "Make an OLVMCluster for it, and name it in its spec.infrastructureRef. "+
+		"Only then delete Cluster two")
 	s.Expect(s.OLVM, infrav1.ReadyCondition, sharedBy)
 	check.Equal(t, "the first is provisioned", s.isProvisioned(s.OLVM), true)
 
@@ -150,6 +151,12 @@ func TestASecondClusterOfAnOLVMClusterGetsNoVM(t *testing.T) {
 
 	own := s.giveOwnOLVMCluster(second, "10.0.0.6")
 	s.expectHealed(s.OLVM)
+
+	// Cluster API gave it the endpoint of the first, which its nodes would take.
+	s.Expect(own, infrav1.EndpointConfiguredCondition, "False/"+infrav1.EndpointsDifferReason)
+	s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForClusterInfrastructureReason)
+	check.Equal(t, "VMs", s.Sim.Summary().VMs, 2)
+	change(s, second, func(c *clusterv1.Cluster) { c.Spec.ControlPlaneEndpoint.Host = "10.0.0.6" })
 	s.expectHealed(own)
 	s.ExpectProvisioned(m)
 
@@ -164,8 +171,8 @@ func TestASecondClusterOfAnOLVMClusterGetsNoVM(t *testing.T) {
 	check.Equal(t, "VMs", s.Sim.Summary().VMs, 2)
 }
 
-// TestTheVMOfASecondClusterIsLeftAlone has a VM that an earlier version made for a second Cluster. The OLVMCluster, which
-// knows its engine, stays until that VM is gone.
+// TestTheVMOfASecondClusterIsLeftAlone has a VM that an earlier version made for a second Cluster. The OLVMCluster,
+// which knows its engine, stays until that VM is gone.
 func TestTheVMOfASecondClusterIsLeftAlone(t *testing.T) {
 	s := newSite(t, nil)
 	second := s.shareWith("two")
@@ -215,7 +222,7 @@ func TestTheFirstClusterOfASharedOLVMClusterIsDeleted(t *testing.T) {
 	own := s.giveOwnOLVMCluster(second, "10.0.0.6")
 	s.expectDeletable(s.OLVM)
 	s.letGo(s.Cluster)
-	s.expectHealed(own)
+	s.Expect(own, infrav1.EndpointConfiguredCondition, "False/"+infrav1.EndpointsDifferReason)
 }
 
 // TestASharedOLVMClusterPassesToTheOneThatStillNamesIt gives the first Cluster another OLVMCluster.
@@ -235,7 +242,7 @@ func TestASharedOLVMClusterGoesWithAllThatNameIt(t *testing.T) {
 	for name, end := range map[string]func(s *site, second *clusterv1.Cluster){
 		"both Clusters": func(s *site, second *clusterv1.Cluster) {
 			s.Delete(second)
-			s.expectRefused(s.OLVM, "spec.infrastructureRef of Cluster two")
+			s.expectRefused(s.OLVM, "Cluster two names OLVMCluster demo")
 			s.Delete(s.Cluster)
 		},
 		"a person removed both Clusters": func(s *site, second *clusterv1.Cluster) {
@@ -275,11 +282,11 @@ func TestAllClustersThatNameAnOLVMClusterAreNamed(t *testing.T) {
 	s.shareWith("drei")
 
 	message := s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, sharedBy)
-	check.Contains(t, "message", message, "which Cluster zwei has")
+	check.Contains(t, "message", message, "but Cluster zwei has it")
 	s.Eventually("all are named", func() error {
 		err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(s.OLVM), s.OLVM)
 		known := conditions.Get(s.OLVM, infrav1.EndpointConfiguredCondition)
-		if err == nil && !strings.Contains(known.Message, "spec.infrastructureRef of Clusters demo, drei: ") {
+		if err == nil && !strings.Contains(known.Message, "Clusters demo, drei name OLVMCluster demo in ") {
 			return errors.New(known.Message)
 		}
 

@@ -237,6 +237,7 @@ func newObjects() *objects {
 	}
 	out.cluster.UID, out.machine.UID, out.olvmMachine.UID = clusterUID, machineUID, ownUID
 	out.cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+	out.olvmCluster.Status.Initialization.Provisioned = ptr.To(true)
 	out.olvmMachine.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "m", UID: machineUID,
 		Controller: ptr.To(true),

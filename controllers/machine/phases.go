@@ -93,13 +93,15 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 
 	switch {
 	case scope.excluded != nil:
-		scope.waiting = scope.excluded
-		return vmSteady, nil // the Clusters are not watched for it
+		// InfrastructureApplied has the cause. The Clusters are not watched for it.
+		scope.waiting = waitForInfrastructure("another Cluster has the OLVMCluster")
+		return vmSteady, nil
 	case !ptr.Deref(scope.cluster.Status.Initialization.InfrastructureProvisioned, false) && !scope.supports():
-		scope.waiting = &blocker.Error{
-			Reason:  infrav1.WaitingForClusterInfrastructureReason,
-			Message: "Waiting for Cluster status.initialization.infrastructureProvisioned",
-		}
+		scope.waiting = waitForInfrastructure("Waiting for Cluster status.initialization.infrastructureProvisioned")
+		return 0, nil
+	case !ownInfrastructureProvisioned(scope):
+		scope.waiting = waitForInfrastructure("Waiting for status.initialization.provisioned of OLVMCluster " +
+			scope.olvmCluster.Name)
 
 		return 0, nil
 	case name == nil:
@@ -116,6 +118,18 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 	}
 
 	return r.readBootstrapData(ctx, scope, client.ObjectKey{Namespace: scope.machine.Namespace, Name: *name})
+}
+
+// waitForInfrastructure is why a machine waits for the infrastructure of its Cluster.
+func waitForInfrastructure(message string) *blocker.Error {
+	return &blocker.Error{Reason: infrav1.WaitingForClusterInfrastructureReason, Message: message}
+}
+
+// ownInfrastructureProvisioned reports whether a machine that has no VM may get one as to its OLVMCluster. A Cluster
+// remembers that its infrastructure was provisioned, also if it names another OLVMCluster since then.
+func ownInfrastructureProvisioned(scope *machineScope) bool {
+	return scope.olvmCluster == nil || scope.olvmMachine.Spec.ProviderID != "" || scope.supports() ||
+		ptr.Deref(scope.olvmCluster.Status.Initialization.Provisioned, false)
 }
 
 // readBootstrapData reads the user data from its Secret.
@@ -251,12 +265,7 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 	}
 
 	if scope.excluded != nil { // InfrastructureApplied has the cause
-		scope.network.err = &blocker.Error{
-			Reason:  infrav1.WaitingForClusterInfrastructureReason,
-			Field:   "Cluster spec.infrastructureRef",
-			Message: "another Cluster has the OLVMCluster",
-		}
-
+		scope.network.err = waitForInfrastructure("another Cluster has the OLVMCluster")
 		return 0, nil
 	}
 

@@ -84,6 +84,14 @@ func TestRunPhases(t *testing.T) {
 	}
 }
 
+// another returns a second Cluster that names the same OLVMCluster.
+func another(of *clusterv1.Cluster) *clusterv1.Cluster {
+	out := of.DeepCopy()
+	out.Name, out.UID, out.ResourceVersion = "another", "another", ""
+
+	return out
+}
+
 func TestReconcileBootstrapData(t *testing.T) {
 	const missing = "Bootstrap Secret m-bootstrap does not exist"
 
@@ -102,6 +110,22 @@ func TestReconcileBootstrapData(t *testing.T) {
 		"the infrastructure of the cluster is not known": {
 			change: func(o *objects) { o.cluster.Status.Initialization.InfrastructureProvisioned = nil },
 			reason: infrav1.WaitingForClusterInfrastructureReason,
+		},
+		"that of the OLVMCluster is not, which the Cluster names since it was provisioned": {
+			change:  func(o *objects) { o.olvmCluster.Status.Initialization.Provisioned = nil },
+			reason:  infrav1.WaitingForClusterInfrastructureReason,
+			message: "Waiting for status.initialization.provisioned of OLVMCluster demo",
+		},
+		"another Cluster has the OLVMCluster": {
+			change: func(o *objects) {
+				o.more = append(o.more, another(o.cluster))
+				o.olvmCluster.OwnerReferences = []metav1.OwnerReference{
+					{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "another", UID: "another"},
+				}
+			},
+			reason:  infrav1.WaitingForClusterInfrastructureReason,
+			message: "another Cluster has the OLVMCluster",
+			after:   vmSteady,
 		},
 		"the Machine names no Secret": {
 			change: func(o *objects) { o.machine.Spec.Bootstrap.DataSecretName = nil },

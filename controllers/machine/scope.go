@@ -46,8 +46,8 @@ type machineScope struct {
 	userData userDataFacts
 	// desired is set by reconcileConfiguration.
 	desired desiredFacts
-	// excluded is why no VM is made: another Cluster has the OLVMCluster; nil if the machine's own has it, or the machine
-	// has a VM. Set by findOwners.
+	// excluded is why no VM is made: another Cluster has the OLVMCluster. It is nil if the machine's own has it, or if
+	// the machine has a VM. Set by findOwners.
 	excluded *blocker.Error
 	// olvmClusters are the names of several OLVMClusters that could be the machine's, where its Cluster is gone.
 	olvmClusters []string

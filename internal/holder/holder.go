@@ -26,8 +26,8 @@ type Claims struct {
 	Others []*clusterv1.Cluster
 }
 
-// Find finds the Clusters that name an OLVMCluster. The first owner has it if it still names it, else the oldest Cluster
-// that names it.
+// Find finds the Clusters that name an OLVMCluster. The first owner has it if that still names it, else the oldest
+// Cluster that names it.
 func Find(ctx context.Context, reader client.Reader, c *infrav1.OLVMCluster) (Claims, error) {
 	var list clusterv1.ClusterList
 	if err := reader.List(ctx, &list, client.InNamespace(c.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -112,19 +112,19 @@ func (c Claims) OtherNames() []string {
 	return out
 }
 
-// Problem says which Cluster has the OLVMCluster, which others name it, and the remedy.
+// Problem says which Cluster has the OLVMCluster, which others name it, and the remedy. A Cluster that is to stay has
+// to be made again, because Cluster API has given it the endpoint of the OLVMCluster.
 func (c Claims) Problem() *blocker.Error {
-	clusters, remedy := "Cluster "+c.OtherNames()[0], "an OLVMCluster of its own for Cluster "+c.OtherNames()[0]
+	clusters, verb, it, whose := "Cluster "+c.OtherNames()[0], "names", "it", "its"
 	if len(c.Others) > 1 {
-		clusters = "Clusters " + strings.Join(c.OtherNames(), ", ")
-		remedy = "an OLVMCluster of its own for each of these Clusters"
+		clusters, verb, it, whose = "Clusters "+strings.Join(c.OtherNames(), ", "), "name", "each of them", "their"
 	}
 
 	return &blocker.Error{
 		Reason: infrav1.SharedByClustersReason,
-		Field:  "spec.infrastructureRef of " + clusters,
-		Message: fmt.Sprintf("it names OLVMCluster %s, which Cluster %s has; no VM is made for %s, and the OLVMCluster "+
-			"cannot be deleted. Make %s, and set spec.infrastructureRef to it before you delete a Cluster",
-			c.olvmCluster, c.Holder.Name, clusters, remedy),
+		Message: fmt.Sprintf("%s %s OLVMCluster %s in spec.infrastructureRef, but Cluster %s has it: no VM is made "+
+			"for %s, and the OLVMCluster cannot be deleted. Make an OLVMCluster for %s, and name it in %s "+
+			"spec.infrastructureRef. Only then delete %s, and make %s again with the OLVMCluster of %s own",
+			clusters, verb, c.olvmCluster, c.Holder.Name, clusters, it, whose, clusters, it, whose),
 	}
 }
