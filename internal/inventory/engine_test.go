@@ -497,9 +497,9 @@ func TestTheMarkOfAVMThatIsDeletedIsItsOwnAndGoesWithIt(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 2)
 	ctx := t.Context()
-	vms, err := s.session.FindVMs(ctx, "vm-00")
+	vms, err := s.session.FindVMs(ctx, nil, "vm-00")
 	check.Error(t, err, "")
-	others, err := s.session.FindVMs(ctx, "vm-01")
+	others, err := s.session.FindVMs(ctx, nil, "vm-01")
 	check.Error(t, err, "")
 
 	gone, stays := vms[0].ID, others[0].ID
