@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -152,12 +153,15 @@ func (c *Client) Grants(ctx context.Context) ([]Grant, error) {
 	return out, nil
 }
 
+// permitID is the ID of a permit, which is a number in every engine.
+type permitID int
+
 // permitsOf lists what a role allows.
 func (c *Client) permitsOf(ctx context.Context, role ID) ([]string, error) {
 	var list struct {
 		XMLName xml.Name `xml:"permits"`
 		Items   []struct {
-			ID string `xml:"id,attr"`
+			ID permitID `xml:"id,attr"`
 		} `xml:"permit"`
 	}
 	if err := c.get(ctx, "/roles/"+role.segment()+"/permits", nil, &list); err != nil {
@@ -166,7 +170,7 @@ func (c *Client) permitsOf(ctx context.Context, role ID) ([]string, error) {
 
 	var out []string
 	for _, permit := range list.Items {
-		out = append(out, permit.ID)
+		out = append(out, strconv.Itoa(int(permit.ID)))
 	}
 
 	return out, nil

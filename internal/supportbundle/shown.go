@@ -39,7 +39,7 @@ var shownFields = sets.New(
 	// Providers of clusterctl.
 	"providerName", "watchedNamespace",
 	// Clusters of this provider.
-	"serverURL", "olvmDatacenterName", "dataCenterID", "dataCenterName", "clusterID", "affinityGroupNames",
+	"serverURL", "engineID", "olvmDatacenterName", "dataCenterID", "dataCenterName", "clusterID", "affinityGroupNames",
 	"description", "enforcing", "topologyKey", "hostNames", "affinityLabel", "role", "machines", "virtualIP",
 	"ingressVirtualIP", "additionalVirtualIP", "additionalIngressVirtualIP", "loadBalancer", "kubeVIPImage",
 	"nginxImage", "image", "domain", "issuer", "caSecretName", "connectorsSecretName", "engineCredentialsSecretName",
