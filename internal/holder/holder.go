@@ -124,7 +124,7 @@ func (c Claims) Problem() *blocker.Error {
 		Reason: infrav1.SharedByClustersReason,
 		Message: fmt.Sprintf("%s %s OLVMCluster %s in spec.infrastructureRef, but Cluster %s has it: no VM is made "+
 			"for %s, and the OLVMCluster cannot be deleted. Make an OLVMCluster for %s, and name it in %s "+
-			"spec.infrastructureRef. Only then delete %s, and make %s again with the OLVMCluster of %s own",
+			"spec.infrastructureRef. Only then delete %s, and make %s again with an OLVMCluster of %s own",
 			clusters, verb, c.olvmCluster, c.Holder.Name, clusters, it, whose, clusters, it, whose),
 	}
 }
