@@ -51,7 +51,7 @@ func (s *site) isProvisioned(c *infrav1.OLVMCluster) bool {
 func TestAnEndpointThatAnotherHasIsRefused(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
-		spec.VirtualMachine.Network.Addressing.IPv4 = &infrav1.IPv4Network{
+		spec.VirtualMachine.Network.IPv4 = &infrav1.IPv4Network{
 			Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.60"},
 		}
 	})

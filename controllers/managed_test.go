@@ -30,7 +30,7 @@ func provideManaged(s *site) {
 
 // withRange gives a machine an address of a range of two.
 func withRange(spec *infrav1.OLVMMachineSpec) {
-	spec.VirtualMachine.Network.Addressing.IPv4 = &infrav1.IPv4Network{
+	spec.VirtualMachine.Network.IPv4 = &infrav1.IPv4Network{
 		Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.60-10.0.0.61"},
 	}
 }
@@ -65,6 +65,7 @@ func TestMachinesOfAClusterThatOthersManageHaveTheirAddressesAlone(t *testing.T)
 
 func addressesOf(m *infrav1.OLVMMachine) []string {
 	var out []string
+
 	for _, address := range m.Status.Addresses {
 		if address.Type == clusterv1.MachineInternalIP {
 			out = append(out, address.Address)

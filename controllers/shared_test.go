@@ -79,7 +79,7 @@ func (s *site) machineOf(cluster, name, addresses string) *infrav1.OLVMMachine {
 	s.Label = map[string]string{clusterv1.ClusterNameLabel: cluster}
 
 	return s.Machine(name, func(spec *infrav1.OLVMMachineSpec) {
-		spec.VirtualMachine.Network.Addressing.IPv4.IPAddresses = []string{addresses}
+		spec.VirtualMachine.Network.IPv4.IPAddresses = []string{addresses}
 	})
 }
 

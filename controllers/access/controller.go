@@ -346,8 +346,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// needed reports whether an OLVMCluster or an OLVMInventory names the object, and may; or, of an OLVMCluster, whether it
-// has machines.
+// needed reports whether an OLVMCluster or an OLVMInventory names the object, and may. Of an OLVMCluster, it reports
+// whether there are machines.
 func (r *Reconciler) needed(ctx context.Context, reader client.Reader, object client.Object) (bool, error) {
 	if r.Kind == Clusters {
 		return hasMachines(ctx, reader, object)

@@ -611,7 +611,8 @@ func (r *Reconciler) reconcileEngineID(ctx context.Context, scope *clusterScope)
 	if recorded.EngineID != "" && len(ids) > 0 && seen != recorded.DataCenterID && recorded.DataCenterID != "" {
 		return blocker.New(infrav1.EngineChangedReason, "spec.olvmDatacenterName",
 			"%s is data center %s, but the machines of this cluster are in data center %s (%s); nothing is changed. "+
-				"Correct olvmDatacenterName", scope.dataCenter.Name, seen, recorded.DataCenterID, recorded.DataCenterName)
+				"Correct olvmDatacenterName",
+			scope.dataCenter.Name, seen, recorded.DataCenterID, recorded.DataCenterName)
 	}
 
 	scope.engineKnown = recorded.EngineID != "" || len(ids) == 0

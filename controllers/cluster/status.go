@@ -322,7 +322,8 @@ func setClusterDeletingCondition(scope *clusterScope) {
 		condition.Message = fmt.Sprintf("Waiting for %s to be deleted: %s",
 			english.Plural(len(scope.machines), "machine", ""), strings.Join(scope.machines, ", "))
 		if len(scope.unowned) > 0 {
-			condition.Message += fmt.Sprintf(". No Machine owns %s, so nobody deletes it: kubectl -n %s delete olvmmachine %s",
+			condition.Message += fmt.Sprintf(
+				". No Machine owns %s, so nobody deletes it: kubectl -n %s delete olvmmachine %s",
 				strings.Join(scope.unowned, ", "), scope.olvmCluster.Namespace, strings.Join(scope.unowned, " "))
 		}
 	} else {

@@ -126,8 +126,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// isOwnerGone reports whether the object of a state, and every other of its name, does not exist. One that was made anew
-// may go on with the state.
+// isOwnerGone reports whether no object has the kind and the name of a state's owner. One that was made anew may go on
+// with the state.
 func (r *Reconciler) isOwnerGone(ctx context.Context, secret client.Object) (bool, error) {
 	ref := metav1.GetControllerOf(secret)
 	if ref == nil {

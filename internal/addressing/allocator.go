@@ -245,7 +245,9 @@ type seeker struct{ Namespace, Machine, InventoryVM string }
 
 // Beside calls do with who has which address on an engine, beside an OLVMInventoryVM of that namespace and name. No
 // address is given to others before it has ended, so that it can write down what it takes.
-func (a *Allocator) Beside(ctx context.Context, vm client.ObjectKey, where connection.EngineID, do func(Held) error) error {
+func (a *Allocator) Beside(
+	ctx context.Context, vm client.ObjectKey, where connection.EngineID, do func(Held) error,
+) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
@@ -286,7 +288,8 @@ func (a *Allocator) held(ctx context.Context, self seeker, where connection.Engi
 	for i := range machines {
 		m := &machines[i]
 		orphaned := !known[clusterOf(m)] && m.Namespace == self.Namespace // its engine is not known, and may be this one
-		if !holding[clusterOf(m)] && !letIn[clusterOf(m)] && !orphaned || m.Namespace == self.Namespace && m.Name == self.Machine {
+		own := m.Namespace == self.Namespace && m.Name == self.Machine
+		if own || !holding[clusterOf(m)] && !letIn[clusterOf(m)] && !orphaned {
 			continue
 		}
 

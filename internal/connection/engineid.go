@@ -10,9 +10,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// EngineID says which engine objects are on. It joins what protects, such as addresses, virtual router IDs and limits: an
-// engine has several names, and says itself which installation it is. It grants nothing, because a hostile engine can
-// say the ID of another one: sessions and credentials belong to a URL and its CA.
+// EngineID says which engine objects are on. It joins what protects, such as addresses, virtual router IDs and limits:
+// an engine has several names, and says itself which installation it is. It grants nothing, because a hostile engine
+// can say the ID of another one: sessions and credentials belong to a URL and its CA.
 type EngineID struct {
 	// Host and port of a URL of the engine; "" if none is known.
 	Host string
@@ -87,7 +87,9 @@ func (e EngineID) HasInventory(pool *infrav1.OLVMInventory, namespace string) bo
 func CheckEngine(c *infrav1.OLVMCluster, ofMachine string, seen engine.Identity) error {
 	const field = "spec.olvmOvirtAPIServer.serverURL"
 
-	recorded, accepted := cmp.Or(recordedEngine(c).Installation, ofMachine), c.Annotations[infrav1.AcceptEngineAnnotation]
+	recorded := cmp.Or(recordedEngine(c).Installation, ofMachine)
+	accepted := c.Annotations[infrav1.AcceptEngineAnnotation]
+
 	if recorded != "" && seen.Installation != recorded && (seen.Installation == "" || accepted != seen.Installation) {
 		return blocker.New(infrav1.EngineChangedReason, field,
 			"%s is engine %s, but the VMs are on engine %s; nothing is changed. Correct serverURL. If the engine was "+
@@ -107,9 +109,9 @@ func CheckEngine(c *infrav1.OLVMCluster, ofMachine string, seen engine.Identity)
 	}
 
 	return blocker.New(infrav1.EngineRestoredReason, field,
-		"engine %s does not have event %d any more, which was seen: its database was restored to an earlier time, so "+
-			"that it does not know later VMs; nothing is changed. Bring the engine up to date. If this is the time to go "+
-			"on with, remove VMs that it does not know from the hosts, and set the annotation %s=%s",
+		"engine %s has forgotten event %d: its database was restored to an earlier time, so it does not know later VMs; "+
+			"nothing is changed. Restore it to the latest time. To go on with this time, stop the VMs that it does not "+
+			"know, or import them, and set the annotation %s=%s",
 		seen.Installation, last.ID, infrav1.AcceptEngineAnnotation, accept)
 }
 

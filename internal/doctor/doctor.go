@@ -218,7 +218,7 @@ func (e *examination) permits(roles string, grants []engine.Grant) {
 		e.add(check, Warning, remedy, "the user has %s, which lacks %s (configure_vm_network): network interfaces can "+
 			"have vNIC profiles alone that everyone may use", roles, configureNetworks)
 	default:
-		e.add(check, OK, "", "the user has %s with the permits that the machines need; for which objects was not looked at",
+		e.add(check, OK, "", "the user has %s with the permits that the machines need; the objects of the roles were not compared",
 			roles)
 	}
 }

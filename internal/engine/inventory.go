@@ -102,8 +102,8 @@ func uncached(search string) string {
 	return search + " and name=*"
 }
 
-// nameNetworks sets the names of networks to which an answer refers without them. The engine expands a followed object once in
-// each answer (recording follow-once).
+// nameNetworks sets the names of networks to which an answer refers without them. The engine expands a followed object
+// once in each answer (recording follow-once).
 func (c *Client) nameNetworks(ctx context.Context, vms []DescribedVM) error {
 	names, unnamed := map[ID]string{}, []*NetworkName(nil)
 

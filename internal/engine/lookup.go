@@ -159,8 +159,8 @@ type Identity struct {
 	NewestEvent int64
 }
 
-// Identity asks the engine which one it is. It asks once in each session, because only a new session can be with another
-// engine, or with one whose database was restored.
+// Identity returns what the engine said of itself. It asks once in each session, because only a new session can be with
+// another engine, or with one whose database was restored.
 func (c *Client) Identity(ctx context.Context) (Identity, error) {
 	token, err := c.login(ctx)
 	if err != nil {
@@ -173,6 +173,16 @@ func (c *Client) Identity(ctx context.Context) (Identity, error) {
 
 	if of == token {
 		return known, nil
+	}
+
+	return c.FetchIdentity(ctx)
+}
+
+// FetchIdentity asks the engine which one it is, whatever it said before.
+func (c *Client) FetchIdentity(ctx context.Context) (Identity, error) {
+	token, err := c.login(ctx)
+	if err != nil {
+		return Identity{}, err
 	}
 
 	product, err := c.Product(ctx)

@@ -144,6 +144,10 @@ func (p *Pool) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.C
 	}
 
 	seen, err := session.Identity(ctx)
+	if err == nil && connection.IsRestored(cluster, seen) { // the session may have begun before the event was recorded
+		seen, err = session.FetchIdentity(ctx)
+	}
+
 	if err == nil {
 		err = connection.CheckEngine(cluster, "", seen)
 	}
@@ -176,12 +180,11 @@ func LastEvent(
 		return recorded, nil
 	}
 
-	events, err := session.Events(ctx, "", 1)
-	if err != nil || len(events) == 0 {
+	if seen, err = session.FetchIdentity(ctx); err != nil || seen.NewestEvent == 0 {
 		return recorded, err
 	}
 
-	return &infrav1.EngineEvent{ID: events[0].Index, Recorded: metav1.NewTime(now)}, nil
+	return &infrav1.EngineEvent{ID: seen.NewestEvent, Recorded: metav1.NewTime(now)}, nil
 }
 
 // MarkRestored notes on the last event that its engine has forgotten it, if that is the error. The engine may have as

@@ -50,7 +50,7 @@ func Find(ctx context.Context, reader client.Reader, c *infrav1.OLVMCluster) (Cl
 	}
 
 	slices.SortFunc(out.Others, func(a, b *clusterv1.Cluster) int {
-		return cmp.Or(a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
 
 	at := slices.IndexFunc(out.Others, func(cluster *clusterv1.Cluster) bool {

@@ -265,7 +265,7 @@ func Ineligible(vm engine.DescribedVM, host *engine.DescribedHost) (reason, mess
 	switch {
 	case MarkedDeleting(vm.Tags):
 		return ReasonDeleting, "The VM is about to be deleted. If that is not so, take the tag " +
-			deletingTagOf(vm.VM.ID) + " from it in the engine"
+			deletingTagOf(vm.ID) + " from it in the engine"
 	case Retained(vm.Tags):
 		return ReasonRetained, "The VM was a node, and keeps its disk. Clean it, and take the tag " + retainedTag +
 			" from it in the engine"

@@ -24,8 +24,8 @@ func Retain(ctx context.Context, session *engine.Client, vm engine.ID) error {
 // Retained reports whether a VM keeps the disk of a node.
 func Retained(tags []engine.Tag) bool { return slices.Contains(tagNames(tags), retainedTag) }
 
-// deletingTagOf is the name of the tag of a VM that is about to be deleted. It is of that VM alone, so that it can go with
-// it: a tag that is removed is taken from all VMs. Names of tags have at most 50 characters, hence no hyphens.
+// deletingTagOf is the name of the tag of a VM that is about to be deleted. It is of that VM alone, so that it can go
+// with it: a tag that is removed is taken from all VMs. Names of tags have at most 50 characters, hence no hyphens.
 func deletingTagOf(vm engine.ID) string {
 	return deletingTag + "-" + strings.ReplaceAll(vm.String(), "-", "")
 }

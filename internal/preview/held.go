@@ -218,7 +218,8 @@ func (m *Manifests) heldBeside(c *infrav1.OLVMCluster, machines []Machine) addre
 
 		out.AddMachine(machine.spec, machine.recorded, "machine "+machine.Name)
 
-		if live := m.olvmMachines[types.NamespacedName{Namespace: machine.Namespace, Name: machine.infraName}]; live != nil {
+		key := types.NamespacedName{Namespace: machine.Namespace, Name: machine.infraName}
+		if live := m.olvmMachines[key]; live != nil {
 			out.AddRunning(live, "machine "+machine.Name)
 		}
 	}

@@ -29,8 +29,8 @@ const (
 var rules = []rule{
 	// Dates with a time: of RFC 3339, of Go, of Java and of HTTP.
 	{regexp.MustCompile(`\b\d{4}[-/]\d{2}[-/]\d{2}[T ]` + clock + zone + `(?: m=[+-][\d.]+)?`), gap},
-	{regexp.MustCompile(`\b(?:` + day + `,?\s+)?(?:` + month + `\s+\d{1,2}|\d{1,2}[ -]` + month + `),?(?:[ -]\d{4})?,?` +
-		`\s+` + clock + zone + `(?:\s+\d{4}\b)?`), gap},
+	{regexp.MustCompile(`\b(?:` + day + `,?\s+)?(?:` + month + `\s+\d{1,2}|\d{1,2}[ -]` + month + `),?` +
+		`(?:[ -]\d{4})?,?\s+` + clock + zone + `(?:\s+\d{4}\b)?`), gap},
 	// A clock time alone; a MAC or IPv6 address has more parts.
 	{regexp.MustCompile(`(^|[^:.\w])` + clock + zone + `($|[^:\w])`), "${1}" + gap + "${2}"},
 	{regexp.MustCompile(`(?i)\b(timestamp|epoch)(["'\s:=]+)\d{9,}\b`), "${1}${2}" + gap},

@@ -40,6 +40,7 @@ func TestWhatDiffersFromTryToTryIsTakenOut(t *testing.T) {
 		"how long ago":            func(_ time.Time, n int) string { return fmt.Sprintf("is that of %dm2s ago", n) },
 		"how long it took, words": func(_ time.Time, n int) string { return fmt.Sprintf("timed out after %d seconds", n) },
 	}
+
 	for name, text := range texts {
 		t.Run(name, func(t *testing.T) {
 			a, b := text(first, 39211), text(first.Add(11*time.Second+time.Millisecond), 40007)

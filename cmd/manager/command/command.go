@@ -548,15 +548,7 @@ func addControllers(
 
 	runs.Executor, runs.WorkDir = executor, o.workDir
 	runs.Client, runs.APIReader, runs.Metadata = mgr.GetClient(), reader, mgr.GetCache()
-	identities := o.identityNamespace()
-	engines := &enginepool.Pool{
-		Reader:       reader,
-		Metadata:     mgr.GetCache(),
-		Sessions:     provider.Sessions,
-		Policy:       connection.Policy{Unbound: o.unboundCredentials, IdentityNamespace: identities},
-		NoIdentities: identities == "",
-	}
-
+	engines := newEnginePool(mgr, reader, provider, o)
 	addresses := &addressing.Allocator{
 		Client:      mgr.GetClient(),
 		Reader:      reader,
@@ -597,6 +589,21 @@ func addControllers(
 	}
 
 	return addSmallControllers(ctx, mgr, reader, o)
+}
+
+// newEnginePool returns the sessions that all controllers share.
+func newEnginePool(
+	mgr ctrl.Manager, reader client.Reader, provider *providerprocess.Provider, o options,
+) *enginepool.Pool {
+	identities := o.identityNamespace()
+
+	return &enginepool.Pool{
+		Reader:       reader,
+		Metadata:     mgr.GetCache(),
+		Sessions:     provider.Sessions,
+		Policy:       connection.Policy{Unbound: o.unboundCredentials, IdentityNamespace: identities},
+		NoIdentities: identities == "",
+	}
 }
 
 // serveJumpHosts has the server of user data, where there is one, do what jump hosts ask for.

@@ -202,6 +202,7 @@ func (v *validation) templates(at string, dc DataCenter, names *centerNames) {
 func (v *validation) templateDisks(here string, t Template, names *centerNames) {
 	for i, d := range t.Disks {
 		v.known(fmt.Sprintf("%sdisks[%d].storageDomain", here, i), d.StorageDomain, names.domains, true)
+
 		for j, copied := range d.Copies {
 			v.known(fmt.Sprintf("%sdisks[%d].copies[%d]", here, i, j), copied, names.domains, false)
 		}
