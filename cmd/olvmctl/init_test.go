@@ -61,6 +61,13 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
+
+	return newBenchOf(t, ovirtsim.Options{})
+}
+
+// newBenchOf is newBench with another engine.
+func newBenchOf(t *testing.T, options ovirtsim.Options) *bench {
+	t.Helper()
 	inventory := ovirtsim.DefaultInventory()
 	dc := &inventory.DataCenters[0]
 	dc.Clusters = append(dc.Clusters, ovirtsim.Cluster{Name: "Edge", Hosts: []ovirtsim.Host{{Name: "edge-1"}}})
@@ -75,7 +82,8 @@ func newBench(t *testing.T) *bench {
 		Networks:       []ovirtsim.Network{{Name: "lab", VNICProfiles: []string{"lab"}}},
 		StorageDomains: []ovirtsim.StorageDomain{{Name: "lab-data"}},
 	})
-	sim, err := ovirtsim.New(ovirtsim.Options{Inventory: inventory})
+	options.Inventory = inventory
+	sim, err := ovirtsim.New(options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -879,6 +887,32 @@ func TestTheCAHoldsForTheLogin(t *testing.T) {
 	if len(other.Requests()) != 0 {
 		t.Errorf("the other one was asked: %+v", other.Requests())
 	}
+}
+
+// TestAProfileThatIsMissingHasTheUserAskedForAgain answers as the web interface of an engine with Keycloak is logged in
+// to. The password is asked for once.
+func TestAProfileThatIsMissingHasTheUserAskedForAgain(t *testing.T) {
+	t.Setenv("TERM", "dumb")
+	b := newBenchOf(t, ovirtsim.Options{Keycloak: true})
+	t.Setenv("OLVM_PASSWORD", "")
+
+	code, _, problems := b.run("init", "--answers", b.file("user", "admin@ovirt", "password", b.sim.Password()))
+	b.refused("an answer of a file", code, problems, "user: engine refuses user \"admin@ovirt\"", "the profile is missing",
+		"admin@internal, or admin@ovirt@internalsso")
+
+	c := newTTY(t)
+	wait := c.start("init")
+	c.answer(true, b.steps("With its domain")...)
+	c.answer(true, step{prompt: "With its domain", text: "admin@ovirt"})
+	c.answer(true, step{prompt: "Password", answer: secret, text: b.sim.Password()})
+	c.expect("admin@ovirt@internalsso at an engine with Keycloak")
+	c.answer(true, step{prompt: "With its domain", text: "admin@ovirt@internalsso"})
+	c.expect("Password: that of the first try")
+	c.expect("Data center")
+	c.send("\x04")
+	wait()
+
+	check.Equal(t, "logins", b.sim.Logins(), 1)
 }
 
 func TestWhatIsWrongWithAnswers(t *testing.T) {

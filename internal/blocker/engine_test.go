@@ -18,6 +18,10 @@ func TestRemediesNameWhereTheUserLooks(t *testing.T) {
 		Username: "admin@internal",
 		Message:  "Unable to log in because the user account is disabled or locked. Contact the system administrator.",
 	}
+	profile := &engine.AuthError{
+		Username: "admin@ovirt",
+		Message:  "access_denied Cannot authenticate user 'admin@ovirt': No valid profile found in credentials..",
+	}
 	untrusted := &engine.TLSError{Problem: engine.CertificateOfUnknownAuthority}
 	away := &engine.UnreachableError{Err: errors.New("connection refused")}
 
@@ -32,6 +36,12 @@ func TestRemediesNameWhereTheUserLooks(t *testing.T) {
 			manifests: "password in the Secret of spec.olvmOvirtAPIServer.credentialsSecret",
 			ofFile:    "password in OLVM_USERNAME and OLVM_PASSWORD",
 			noWord:    "unlock",
+		},
+		"a profile that is missing": {
+			err:       profile,
+			manifests: "the user name in the Secret of spec.olvmOvirtAPIServer.credentialsSecret: such as admin@internal, or admin@ovirt@internalsso",
+			ofFile:    "Correct the user name in OLVM_USERNAME and OLVM_PASSWORD: such as admin@internal, or admin@ovirt@internalsso",
+			noWord:    "and password",
 		},
 		"a user that is locked": {err: locked, manifests: unlock, ofFile: unlock, noWord: "correct"},
 		"another CA": {

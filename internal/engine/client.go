@@ -56,8 +56,11 @@ var directoryRetry = []time.Duration{30 * time.Second, 2 * time.Minute, 5 * time
 // finalPause is the pause after a refusal that no retry changes. An engine unlocks a locked user after an hour.
 const finalPause = time.Hour
 
+// noValidProfile is in what an engine says of a user name whose profile it does not have.
+const noValidProfile = "No valid profile found"
+
 // finalRefusals are the engine's words for refusals that no later try changes.
-var finalRefusals = append([]string{"No valid profile found", "No user name found"}, closedUsers...)
+var finalRefusals = append([]string{noValidProfile, "No user name found"}, closedUsers...)
 
 // closedUsers are those of them that are not about the user name or the password.
 var closedUsers = []string{"disabled or locked", "password has expired", "account has expired"}
@@ -99,7 +102,7 @@ func (l *lock) release() { <-l.held }
 type Config struct {
 	// URL is the base URL of the engine, with or without the trailing /api: https://host/ovirt-engine.
 	URL string
-	// Username with its domain, such as admin@internal.
+	// Username with its domain, such as admin@internal, or admin@ovirt@internalsso at an engine with Keycloak.
 	Username string
 	// Password of the user.
 	Password string

@@ -59,6 +59,10 @@ func (e *AuthError) Closed() bool {
 	return slices.ContainsFunc(closedUsers, func(words string) bool { return strings.Contains(e.Message, words) })
 }
 
+// NoProfile reports whether the engine knows no profile of that name, which is what follows the last @ of a user name.
+// The password was not looked at.
+func (e *AuthError) NoProfile() bool { return strings.Contains(e.Message, noValidProfile) }
+
 func (e *AuthError) Error() string {
 	return fmt.Sprintf("engine refuses user %q: %s", e.Username, e.Message)
 }

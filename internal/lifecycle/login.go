@@ -78,7 +78,7 @@ func (o *OLVM) tryLogin(ctx context.Context, c *creation) error {
 	var refused *engine.AuthError
 
 	switch {
-	case errors.As(err, &refused) && refused.Closed():
+	case errors.As(err, &refused) && (refused.Closed() || refused.NoProfile()):
 		return blocker.Explain(err, o.Engine.Places)
 	case errors.As(err, &refused):
 		return fmt.Errorf("%s: %w; correct it, or leave it away to go on with the Secret %s", o.EngineFrom, refused,

@@ -26,6 +26,9 @@ type Options struct {
 	UI string
 	// Username and Password of the administrator; empty means admin@internal and a random password.
 	Username, Password string
+	// Keycloak makes it an engine whose users are those of Keycloak: the administrator is admin@ovirt@internalsso if
+	// Username is empty, and HTTP Basic is refused. No recording confirms how such an engine answers.
+	Keycloak bool
 	// TokenLifetime is how long a session lives; 0 means 30 minutes.
 	TokenLifetime time.Duration
 	// Inventory to start with; an empty one means DefaultInventory. A state folder that was used before wins over it.
@@ -99,6 +102,10 @@ func New(options Options) (*Server, error) {
 // fillIn sets the defaults.
 func (o *Options) fillIn() {
 	o.Listen = cmp.Or(o.Listen, "127.0.0.1:0")
+	if o.Keycloak {
+		o.Username = cmp.Or(o.Username, api.KeycloakUser)
+	}
+
 	o.Username = cmp.Or(o.Username, "admin@internal")
 	o.Password = cmp.Or(o.Password, wire.RandomHex(12))
 	o.TokenLifetime = cmp.Or(o.TokenLifetime, 30*time.Minute)
@@ -162,7 +169,8 @@ func (s *Server) startEngine() error {
 		Certificate:   s.identity.certificate,
 		SSHKeys:       s.identity.sshKeys,
 		TokenLifetime: s.options.TokenLifetime, Timings: s.options.Timings, Clock: s.options.Clock,
-		Guest: s.options.Guest, Images: s.images, Changed: s.Changed, GuestFault: s.GuestFault,
+		Keycloak: s.options.Keycloak,
+		Guest:    s.options.Guest, Images: s.images, Changed: s.Changed, GuestFault: s.GuestFault,
 	}, objects, s.options.Inventory, resumed)
 	if err != nil {
 		objects.Close()

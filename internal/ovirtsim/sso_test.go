@@ -1,11 +1,14 @@
 package ovirtsim_test
 
 import (
+	"crypto/tls"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -112,4 +115,43 @@ func TestWrongPasswordsLockAUserHoweverTheyCome(t *testing.T) {
 	if !strings.Contains(body, "user account is disabled or locked") {
 		t.Errorf("a locked user hears %s", body)
 	}
+}
+
+// TestAnEngineWithKeycloakTakesTokensAlone has the profile of its users. What such an engine says was not recorded.
+func TestAnEngineWithKeycloakTakesTokensAlone(t *testing.T) {
+	sim, err := ovirtsim.New(ovirtsim.Options{Keycloak: true})
+	check.Error(t, err, "")
+	t.Cleanup(sim.Close)
+	check.Equal(t, "the administrator", sim.Username(), "admin@ovirt@internalsso")
+
+	for _, name := range []string{"admin@ovirt", "admin@internal", "admin", "admin@ovirt@internal"} {
+		_, err := loggedIn(t, sim, name)
+		check.Error(t, err, "No valid profile found in credentials")
+	}
+
+	vms, err := loggedIn(t, sim, sim.Username())
+	check.Error(t, err, "")
+	check.Equal(t, "VMs", len(vms), 0)
+
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, sim.URL()+"/api", nil)
+	check.Error(t, err, "")
+	request.SetBasicAuth(sim.Username(), sim.Password())
+
+	response, err := (&http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // of a test
+	}}).Do(request)
+	check.Error(t, err, "")
+	defer response.Body.Close()
+	check.Equal(t, "status of HTTP Basic", response.StatusCode, http.StatusUnauthorized)
+	check.Contains(t, "its page", response.Header.Get("Content-Type"), "text/html")
+}
+
+// loggedIn lists the VMs as a user.
+func loggedIn(t *testing.T, sim *ovirtsim.Server, name string) ([]engine.VM, error) {
+	t.Helper()
+
+	c, err := engine.New(engine.Config{URL: sim.URL(), Username: name, Password: sim.Password(), CA: sim.CA()})
+	check.Error(t, err, "")
+
+	return c.VMs(t.Context())
 }

@@ -108,7 +108,8 @@ func (p *ovirtProvider) Schema(_ context.Context, _ provider.SchemaRequest, resp
 					"`https://engine.example.com/ovirt-engine/api`.",
 			},
 			"username": schema.StringAttribute{Optional: true,
-				MarkdownDescription: "User with its domain, for example `admin@internal`."},
+				MarkdownDescription: "User with its domain, for example `admin@internal`, or " +
+					"`admin@ovirt@internalsso` at an engine with Keycloak."},
 			"password": schema.StringAttribute{Optional: true, Sensitive: true,
 				MarkdownDescription: "Password of the user."},
 			"tls_insecure": schema.BoolAttribute{

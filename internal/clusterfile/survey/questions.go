@@ -83,36 +83,46 @@ func (s *survey) again(ctx context.Context, key string, reason error) error {
 	return s.asker.Again(key, reason)
 }
 
-// askLogin asks for user and password, and for another password until the engine takes it.
+// askLogin asks for user and password until the engine takes them: for another user if the profile is wrong, with the
+// same password, and else for another password.
 func (s *survey) askLogin(ctx context.Context) error {
-	err := s.ask(ctx, &s.answers.User, Question{
-		Key:     "user",
-		Title:   "User",
-		Help:    "With its domain",
-		Default: cmp.Or(os.Getenv("OLVM_USERNAME"), "admin@internal"),
-	})
-	if err != nil {
+	password := Question{Key: "password", Title: "Password", Secret: true, From: "OLVM_PASSWORD"}
+	if s.refusals == 0 {
+		password.Given = os.Getenv(password.From)
+	}
+
+	if err := s.askUser(ctx); err != nil {
 		return err
 	}
 
 	for {
-		password := Question{Key: "password", Title: "Password", Secret: true, From: "OLVM_PASSWORD"}
-		if s.refusals == 0 {
-			password.Given = os.Getenv(password.From)
-		}
-
 		if err := s.ask(ctx, &s.answers.Password, password); err != nil {
 			return err
 		}
 
 		err := s.login(ctx)
 		var refused *engine.AuthError
-		if !errors.As(err, &refused) {
-			return untrusted(err)
-		}
 
-		if refused.Closed() {
+		switch {
+		case !errors.As(err, &refused):
+			return untrusted(err)
+		case refused.Closed():
 			return blocker.Explain(refused, blocker.Places{})
+		case refused.NoProfile():
+			if password.Given == "" {
+				password.Given, password.From = s.answers.Password, "the first try"
+			}
+
+			told := blocker.Explain(refused, blocker.Places{Credentials: "the answer"})
+			if err := s.again(ctx, "user", told); err != nil {
+				return err
+			}
+
+			if err := s.askUser(ctx); err != nil {
+				return err
+			}
+
+			continue
 		}
 
 		if s.refusals++; s.refusals == logins {
@@ -122,7 +132,19 @@ func (s *survey) askLogin(ctx context.Context) error {
 		if err := s.again(ctx, "password", refused); err != nil {
 			return err
 		}
+
+		password.Given = ""
 	}
+}
+
+// askUser asks for the user.
+func (s *survey) askUser(ctx context.Context) error {
+	return s.ask(ctx, &s.answers.User, Question{
+		Key:     "user",
+		Title:   "User",
+		Help:    "With its domain: admin@internal, or admin@ovirt@internalsso at an engine with Keycloak",
+		Default: cmp.Or(os.Getenv("OLVM_USERNAME"), "admin@internal"),
+	})
 }
 
 // login tries user and password.

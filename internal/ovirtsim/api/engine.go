@@ -32,6 +32,8 @@ type Settings struct {
 	Guest Guest
 	// Images is the folder of uploaded images.
 	Images string
+	// Keycloak has the users of the engine be those of Keycloak; see keycloak.go.
+	Keycloak bool
 	// Changed is called when something has changed that is not a request.
 	Changed func()
 	// GuestFault reports whether a fault of that kind is to meet a VM now.

@@ -151,7 +151,7 @@ func (s *Engine) login(name, password string) *loginError {
 	switch found := s.store.UserNamed(name); {
 	case user == "":
 		return accessDenied("", cmp.Or(profile, "N/A"), noUserName)
-	case !s.store.HasProfile(profile):
+	case !s.hasProfile(profile):
 		return accessDenied(user, cmp.Or(profile, "N/A"), noProfile)
 	case found == nil:
 		return accessDenied(user, profile, unableToLogIn)
@@ -259,6 +259,10 @@ func (s *Engine) authenticate(w http.ResponseWriter, r *http.Request) (user, ref
 
 		return "", sessionEnded
 	case "Basic":
+		if s.settings.Keycloak {
+			return "", basicOfKeycloak
+		}
+
 		decoded, _ := base64.StdEncoding.DecodeString(credentials)
 		name, password, _ := strings.Cut(string(decoded), ":")
 		if refused := s.login(name, password); refused != nil {
@@ -293,6 +297,11 @@ func (s *Engine) authenticateCookie(w http.ResponseWriter, value string, persist
 
 // unauthorized is the page of the servlet container for a request without a session. It is never a document of the API.
 func unauthorized(w http.ResponseWriter, text string) {
+	if text == basicOfKeycloak {
+		basicRefused(w)
+		return
+	}
+
 	w.Header().Set("WWW-Authenticate", `Basic realm="RESTAPI"`)
 	errorPage(w, http.StatusUnauthorized, text)
 }

@@ -38,6 +38,7 @@ type flags struct {
 	seed           uint64
 	speed          float64
 	tokenLifetime  time.Duration
+	keycloak       bool
 	guests         string
 	nodes          nodeFlags
 	workload       []string
@@ -121,7 +122,10 @@ func (f *flags) add(set *pflag.FlagSet) {
 		"folder that keeps the inventory over restarts; one that was used before wins over --inventory",
 	)
 
-	set.StringVar(&f.username, "username", "admin@internal", "the administrator")
+	set.StringVar(&f.username, "username", "",
+		"the administrator; empty means admin@internal, or admin@ovirt@internalsso with --keycloak")
+	set.BoolVar(&f.keycloak, "keycloak", false,
+		"be an engine whose users are those of Keycloak: the profile is internalsso, and HTTP Basic is refused")
 	set.StringVar(
 		&f.password, "password", "",
 		"the administrator's password; empty takes $OVIRTSIM_PASSWORD, else makes a random one",
@@ -165,6 +169,7 @@ func (f flags) options() (ovirtsim.Options, error) {
 		Username:      f.username,
 		Password:      f.password,
 		Timings:       ovirtsim.DefaultTimings().Faster(f.speed),
+		Keycloak:      f.keycloak,
 		TokenLifetime: f.tokenLifetime,
 		StateFolder:   f.state, Seed: f.seed, Inventory: ovirtsim.DefaultInventory(),
 	}

@@ -17,11 +17,16 @@ func (s *Store) UserNamed(name string) *User {
 
 // HasProfile reports whether users come from that profile. Case matters.
 func (s *Store) HasProfile(profile string) bool {
+	return profile == "internal" || s.HasUserOf(profile)
+}
+
+// HasUserOf reports whether there is a user of that profile.
+func (s *Store) HasUserOf(profile string) bool {
 	for _, u := range s.Users.Rows {
 		if at := strings.LastIndex(u.Name, "@"); at >= 0 && u.Name[at+1:] == profile {
 			return true
 		}
 	}
 
-	return profile == "internal"
+	return false
 }
