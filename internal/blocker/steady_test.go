@@ -186,12 +186,12 @@ func refusedCertificates(t *testing.T) map[string]refusedConnection {
 		"a certificate for another name": {
 			serve(t, good.server(t, now, func(c *x509.Certificate) {
 				c.IPAddresses, c.DNSNames = nil, []string{"engine.example.com", "engine"}
-			}), page), good.pem(), reason, "is for engine, engine.example.com, not for 127.0.0.1",
+			}), page), good.pem(), reason, "is for engine, engine.example.com, not 127.0.0.1",
 			"in spec.olvmOvirtAPIServer.serverURL, name the engine as its certificate does", addsCA,
 		},
 		"a certificate without a name": {
 			serve(t, good.server(t, now, func(c *x509.Certificate) { c.IPAddresses = nil }), page), good.pem(), reason,
-			"is for no host at all, not for 127.0.0.1", "name the engine as its certificate does", addsCA,
+			"is for no host at all, not 127.0.0.1", "name the engine as its certificate does", addsCA,
 		},
 		"an unknown authority": {
 			serve(t, good.server(t, now, nil), page), newAuthority(t, now).pem(), reason,

@@ -67,7 +67,7 @@ func (e *TLSError) Error() string {
 	case CANotYetValid:
 		return "the CA certificate that signs " + shown + " is not valid yet"
 	case CertificateForOtherName:
-		return fmt.Sprintf("%s is for %s, not for %s", shown, e.names(), abridged(e.Host))
+		return fmt.Sprintf("%s is for %s, not %s", shown, e.names(), abridged(e.Host))
 	case CertificateMalformed:
 		return "the " + who + " shows something that is not a certificate"
 	case CertificateUnfit:
