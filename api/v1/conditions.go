@@ -53,8 +53,8 @@ const (
 	UntrustedCertificateReason = "UntrustedCertificate"
 	// EngineUnreachableReason surfaces when the engine cannot be reached or answers with an error of its own.
 	EngineUnreachableReason = "EngineUnreachable"
-	// EngineChangedReason surfaces when serverURL leads to another engine, or olvmDatacenterName to another data center,
-	// than the one on which the machines are.
+	// EngineChangedReason surfaces when serverURL leads to another engine, or olvmDatacenterName to another data
+	// center, than the one on which the machines are.
 	EngineChangedReason = "EngineChanged"
 	// EngineRestoredReason surfaces when the engine has forgotten events that were seen: its database was restored.
 	EngineRestoredReason = "EngineRestored"

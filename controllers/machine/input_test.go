@@ -67,7 +67,7 @@ func TestHardwareThatCannotBeIsNamed(t *testing.T) {
 		"a network with several profiles": {func(s *infrav1.OLVMMachineSpec, _ *infrav1.VirtualMachine) {
 			s.OLVMNetwork = infrav1.OLVMNetwork{NetworkName: "two-profiles"}
 		}, infrav1.VNICProfileNotFoundReason, []string{
-			"spec.olvmNetwork.vnicProfileName", `"two-profiles"`, "it has gold, silver",
+			"spec.olvmNetwork.vnicProfileName", `"two-profiles"`, "name one of gold, silver",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

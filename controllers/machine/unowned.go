@@ -35,12 +35,12 @@ func (r *Reconciler) reconcileUnowned(ctx context.Context, scope *machineScope) 
 
 	condition := metav1.Condition{
 		Type: infrav1.InfrastructureAppliedCondition, Status: metav1.ConditionFalse, Reason: infrav1.NoMachineReason,
-		Message: "No Machine owns this OLVMMachine, so nothing is made or changed; delete it, unless you are restoring " +
-			"its Machine",
+		Message: "No Machine owns this OLVMMachine, so nothing is made or changed; delete it, unless you are " +
+			"restoring its Machine",
 	}
 	if name := m.Labels[clusterv1.ClusterNameLabel]; scope.machine != nil && name != "" {
-		condition.Message = fmt.Sprintf("Cluster %q does not exist, so nothing is made or changed; create it, or delete "+
-			"the Machine", name)
+		condition.Message = fmt.Sprintf("Cluster %q does not exist, so nothing is made or changed; create it, or "+
+			"delete the Machine", name)
 	}
 
 	conclude := func() {

@@ -218,7 +218,7 @@ func (e *examination) permits(roles string, grants []engine.Grant) {
 		e.add(check, Warning, remedy, "the user has %s, which lacks %s (configure_vm_network): network interfaces can "+
 			"have vNIC profiles alone that everyone may use", roles, configureNetworks)
 	default:
-		e.add(check, OK, "", "the user has %s with the permits that the machines need; the objects of the roles were not compared",
+		e.add(check, OK, "", "the user has %s with the permits that the machines need; for which objects is not compared",
 			roles)
 	}
 }
@@ -231,8 +231,8 @@ func areTagged(spec infrav1.OLVMMachineSpec) bool {
 	return len(spec.VirtualMachine.Tags) > 0 || spec.FromInventory != nil
 }
 
-// configureNetworks is the permit for network interfaces. Who makes a VM has it there; on a vNIC profile everyone has it
-// unless an administrator took that away. No recording has that, it is in the engine's sources.
+// configureNetworks is the permit for network interfaces. Who makes a VM has it there; on a vNIC profile everyone has
+// it, unless an administrator took that away. No recording has that, it is in the engine's sources.
 const configureNetworks = "9"
 
 // permits are those that were tried at an engine 4.5.8, with the machines that need them; nil are all.
