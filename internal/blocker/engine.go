@@ -51,13 +51,13 @@ func (p Places) reason(err error) (reason, message string) {
 			"or enabled, or its password renewed, in the engine (ovirt-aaa-jdbc-tool for users of the domain internal)",
 			auth)
 	case errors.As(err, &auth) && auth.NoProfile():
-		return infrav1.AuthenticationFailedReason, fmt.Sprintf("%v; the profile is missing or wrong, which is what "+
-			"follows the last @ of a user name; the password was not looked at. Correct the user name in %s: such as "+
+		return infrav1.AuthenticationFailedReason, fmt.Sprintf("%v; the profile is missing or wrong (it follows "+
+			"the last @ of a user name); the password was not checked. Correct the user name in %s: for example "+
 			"admin@internal, or admin@ovirt@internalsso at an engine with Keycloak, whose web interface takes "+
 			"admin@ovirt", auth, credentials)
 	case errors.As(err, &auth):
 		return infrav1.AuthenticationFailedReason, fmt.Sprintf("%v; correct the user name (with its domain, such as "+
-			"admin@internal) and password in %s; at an engine with Keycloak a user is such as admin@ovirt@internalsso",
+			"admin@internal) and password in %s; with Keycloak, the user name looks like admin@ovirt@internalsso",
 			auth, credentials)
 	case engine.IsNotAnAdministrator(err):
 		return infrav1.NotAnAdministratorReason, fmt.Sprintf("%v; give the user of %s an administrator role in the "+

@@ -39,8 +39,8 @@ func TestRemediesNameWhereTheUserLooks(t *testing.T) {
 		},
 		"a profile that is missing": {
 			err:       profile,
-			manifests: "the user name in the Secret of spec.olvmOvirtAPIServer.credentialsSecret: such as admin@internal, or admin@ovirt@internalsso",
-			ofFile:    "Correct the user name in OLVM_USERNAME and OLVM_PASSWORD: such as admin@internal, or admin@ovirt@internalsso",
+			manifests: "the user name in the Secret of spec.olvmOvirtAPIServer.credentialsSecret: for example admin@internal, or admin@ovirt@internalsso",
+			ofFile:    "Correct the user name in OLVM_USERNAME and OLVM_PASSWORD: for example admin@internal, or admin@ovirt@internalsso",
 			noWord:    "and password",
 		},
 		"a user that is locked": {err: locked, manifests: unlock, ofFile: unlock, noWord: "correct"},

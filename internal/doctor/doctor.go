@@ -120,7 +120,7 @@ func (e *examination) engine(ctx context.Context, use preview.Use) bool {
 
 	if !supported {
 		e.add(check, Warning, "use an engine of version 4.4 or later",
-			"%s is of version %s, with which nothing was tried", connection.EngineOf(use.Cluster).Host, product.Version)
+			"%s has version %s, which was never tried", connection.EngineOf(use.Cluster).Host, product.Version)
 
 		return true
 	}
@@ -216,9 +216,9 @@ func (e *examination) permits(roles string, grants []engine.Grant) {
 		e.add(check, Failed, remedy, "the user has %s, which lacks %s", roles, strings.Join(lacking, ", "))
 	case !has(configureNetworks):
 		e.add(check, Warning, remedy, "the user has %s, which lacks %s (configure_vm_network): network interfaces can "+
-			"have vNIC profiles alone that everyone may use", roles, configureNetworks)
+			"use only vNIC profiles that everyone may use", roles, configureNetworks)
 	default:
-		e.add(check, OK, "", "the user has %s with the permits that the machines need; for which objects is not compared",
+		e.add(check, OK, "", "the user has %s with the permits that the machines need; on which objects was not checked",
 			roles)
 	}
 }

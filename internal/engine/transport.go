@@ -109,7 +109,7 @@ func (e *TLSError) unfit() string {
 	if errors.As(e.Err, &invalid) {
 		switch invalid.Reason {
 		case x509.NotAuthorizedToSign:
-			return "one that is not of a CA has signed it"
+			return "its signer is not a CA"
 		case x509.IncompatibleUsage:
 			return "it is not for servers"
 		case x509.TooManyIntermediates:

@@ -49,7 +49,7 @@ func BaseURL(raw string) (*url.URL, error) {
 			base.Host = strings.TrimSuffix(base.Host, ":80")
 		}
 	case base.User != nil:
-		problem = "has a user, who belongs into the credentials"
+		problem = "has a user, which belongs in the credentials"
 	case trimmed != cleaned:
 		problem = "leads to a page of the engine"
 	case base.RawQuery != "" || base.Fragment != "":

@@ -38,7 +38,7 @@ func (b *base) refuseAllocation(ctx context.Context, req resource.ModifyPlanRequ
 
 	_, err := b.client.SparseOn(ctx, idOf(domain), format.ValueString(), flag(sparse))
 	if errors.As(err, &impossible) {
-		diags.AddAttributeError(path.Root("sparse"), "No disk can be so", impossible.Error())
+		diags.AddAttributeError(path.Root("sparse"), "This allocation is not possible", impossible.Error())
 	}
 }
 
@@ -73,9 +73,9 @@ func validateOverrides(ctx context.Context, req resource.ValidateConfigRequest) 
 			continue
 		}
 
-		diags.AddAttributeError(path.Root(block), "A linked disk cannot be so",
-			fmt.Sprintf("The VM links to the disks of its template, and a linked disk is cow and sparse. %s needs a "+
-				"copy: set clone = true, or omit it.", wants))
+		diags.AddAttributeError(path.Root(block), "A linked disk cannot have this allocation",
+			fmt.Sprintf("The VM links to the disks of its template, and a linked disk is cow and sparse. Omit %s, "+
+				"or set clone = true to copy the disks.", wants))
 	}
 
 	return diags

@@ -69,7 +69,7 @@ func untrusted(err error) error {
 	return fmt.Errorf(
 		"%w; the CA did not sign the certificate that was shown, so this may not be the "+
 			"engine: no password was sent. "+
-			"Where another CA signed it on purpose, make the system trust that one",
+			"If another CA signed it on purpose, make the system trust that CA",
 		err,
 	)
 }
