@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -82,7 +83,7 @@ func TestARebuiltEngineIsAccepted(t *testing.T) {
 	check.Error(t, err, "")
 	t.Cleanup(other.Close)
 
-	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
+	s.ExpectProvisioned(s.Machine("zero", nil)) // whose data center has another ID than the one of the other engine
 	useEngine(s, other)
 	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineChangedReason)
 	_, id, found := strings.Cut(message, infrav1.AcceptEngineAnnotation+"=")
@@ -142,8 +143,12 @@ func TestAnEngineThatWasRestoredLosesNothing(t *testing.T) {
 
 	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineRestoredReason)
 	check.Contains(t, "message", message, "its database was restored to an earlier time")
-	s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
+	second := s.Machine("two", nil)
+	s.Expect(second, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
 	check.Length(t, "VMs of the restored engine", restored.VMs(), 0)
+	check.Error(t, s.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m), "")
+	check.Equal(t, "the machine counts as lost",
+		conditions.GetReason(m, infrav1.VirtualMachineRunningCondition) == infrav1.VirtualMachineNotFoundReason, false)
 
 	_, id, found := strings.Cut(message, infrav1.AcceptEngineAnnotation+"=")
 	check.Equal(t, "the message has the annotation", found, true)

@@ -7,11 +7,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
 // TestTheStateOfAMachineThatIsLetGoGoesToo follows the remedy for a VM that is kept: its machine's finalizer is removed.
@@ -70,4 +72,29 @@ func TestTheStateOfAMachineThatIsThereStays(t *testing.T) {
 	s.ExpectGone(m)
 	check.Length(t, "VMs", s.Sim.VMs(), 0)
 	check.Equal(t, "states", len(s.States()), 0)
+}
+
+// TestAStateThatIsRestoredBeforeItsObjectStays has a Secret of which the garbage collector knows no owner.
+func TestAStateThatIsRestoredBeforeItsObjectStays(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+
+	restored := s.States()[0].DeepCopy()
+	restored.ObjectMeta = metav1.ObjectMeta{
+		Namespace: restored.Namespace, Name: "tfstate-default-two", Labels: restored.Labels,
+		Annotations: restored.Annotations, Finalizers: restored.Finalizers, OwnerReferences: restored.OwnerReferences,
+	}
+	restored.OwnerReferences[0].Name, restored.OwnerReferences[0].UID = "two", "of-the-backup"
+	s.Create(restored)
+	s.Delete(restored)
+
+	// The controller has looked at it once it has looked at one that came later.
+	s.Delete(&s.States()[0])
+	s.Delete(m)
+	s.ExpectGone(m)
+	check.Error(t, s.Client.Get(t.Context(), client.ObjectKeyFromObject(restored), restored), "")
+	check.Equal(t, "finalizers", restored.Finalizers, []string{tfstate.Finalizer})
+
+	change(s, restored, func(secret *corev1.Secret) { secret.Finalizers = nil })
 }

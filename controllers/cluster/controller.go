@@ -299,6 +299,8 @@ type clusterScope struct {
 	// endpointErr says that the Cluster names another endpoint, or which other object has a virtual address of the
 	// cluster. Set by reconcileEndpoint and reconcileVirtualAddresses.
 	endpointErr error
+	// addressesChecked reports that this pass looked for other objects that have a virtual address of the cluster.
+	addressesChecked bool
 	// servicesErr says what is wrong with the services of the control plane. Set by reconcileServices.
 	servicesErr error
 	// domains that can be used, what is wrong with others, or why neither is known. Set by reconcileFailureDomains.
@@ -427,6 +429,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (
 	observeErr := scope.workspace.Observe(ctx)
 
 	reconcileEndpoint(scope)
+	r.reconcileEngine(ctx, scope) // whose ID decides which other clusters count
 	if err := r.reconcileServices(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -439,7 +442,6 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (
 		return ctrl.Result{}, err
 	}
 
-	r.reconcileEngine(ctx, scope)
 	if scope.engineErr != nil {
 		reason, _ := blocker.EngineReason(scope.engineErr)
 		ctrl.LoggerFrom(ctx).Info("Engine cannot be used", "reason", reason, "error", scope.engineErr.Error())
@@ -530,22 +532,35 @@ func reconcileEndpoint(scope *clusterScope) {
 // after each change, and until the address is free.
 func (r *Reconciler) reconcileVirtualAddresses(ctx context.Context, scope *clusterScope) error {
 	c := scope.olvmCluster
-	known := conditions.Get(c, infrav1.EndpointConfiguredCondition)
-
-	if scope.endpointErr != nil || ptr.Deref(c.Status.Initialization.Provisioned, false) && known != nil &&
-		known.ObservedGeneration == c.Generation && known.Reason != infrav1.EndpointInUseReason &&
-		known.Reason != infrav1.SharedByClustersReason { // which hides the other one
+	if scope.endpointErr != nil || !isCheckDue(c) {
 		return nil
 	}
 
-	where := connection.EngineOf(c)
-	where.Installation = cmp.Or(scope.product.InstanceID, where.Installation)
-	taken, err := r.Addresses.CheckVirtualAddresses(ctx, c, where)
+	taken, err := r.Addresses.CheckVirtualAddresses(ctx, c, scope.engineID())
 	if taken != nil {
-		scope.endpointErr = taken.Error()
+		scope.endpointErr = taken.Problem()
 	}
 
+	scope.addressesChecked = err == nil
+
 	return err
+}
+
+// isCheckDue reports whether the virtual addresses of a cluster have still to be compared with those of others.
+func isCheckDue(c *infrav1.OLVMCluster) bool {
+	known := conditions.Get(c, infrav1.EndpointConfiguredCondition)
+
+	return !ptr.Deref(c.Status.Initialization.Provisioned, false) || known == nil ||
+		known.ObservedGeneration != c.Generation || known.Reason == infrav1.EndpointInUseReason ||
+		known.Reason == infrav1.SharedByClustersReason // which hides the other one
+}
+
+// engineID returns the engine of the cluster, as far as it is known in this pass.
+func (s *clusterScope) engineID() connection.EngineID {
+	id := connection.EngineOf(s.olvmCluster)
+	id.Installation = cmp.Or(s.product.InstanceID, id.Installation)
+
+	return id
 }
 
 func endpointReady(c *infrav1.OLVMCluster) bool {
@@ -581,12 +596,28 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *clusterScope) {
 		scope.lastEvent, err = enginepool.LastEvent(ctx, session, scope.olvmCluster, time.Now())
 	}
 
+	if err == nil { // what is recorded is what was compared
+		err = checkIdentity(ctx, scope)
+	}
+
 	if err == nil {
 		scope.engineErr = r.reconcileEngineID(ctx, scope)
 		return
 	}
 
 	scope.engineErr = err
+}
+
+// checkIdentity compares the engine that has answered with the recorded one.
+func checkIdentity(ctx context.Context, scope *clusterScope) error {
+	seen, err := scope.session.Identity(ctx)
+	if err != nil {
+		return err
+	}
+
+	scope.product.InstanceID = seen.Installation
+
+	return connection.CheckEngine(scope.olvmCluster, "", seen)
 }
 
 // reconcileEngineID records which engine has the machines, and refuses another data center than the recorded one. A
@@ -608,7 +639,8 @@ func (r *Reconciler) reconcileEngineID(ctx context.Context, scope *clusterScope)
 	}
 
 	seen := scope.dataCenter.ID.String()
-	if recorded.EngineID != "" && len(ids) > 0 && seen != recorded.DataCenterID && recorded.DataCenterID != "" {
+	sameEngine := recorded.EngineID != "" && recorded.EngineID == scope.product.InstanceID
+	if sameEngine && len(ids) > 0 && seen != recorded.DataCenterID && recorded.DataCenterID != "" {
 		return blocker.New(infrav1.EngineChangedReason, "spec.olvmDatacenterName",
 			"%s is data center %s, but the machines of this cluster are in data center %s (%s); nothing is changed. "+
 				"Correct olvmDatacenterName",

@@ -13,7 +13,6 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 )
 
@@ -63,7 +62,7 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, scope *clusterScope) (
 		return false, nil
 	}
 
-	has, inUse, err := r.othersRouterIDs(ctx, c, recorded)
+	has, inUse, err := r.othersRouterIDs(ctx, scope, recorded)
 	if err != nil {
 		return false, err
 	}
@@ -92,9 +91,11 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, scope *clusterScope) (
 
 // othersRouterIDs are the IDs that other clusters of the engine use, and what the cluster keeps of its own beside them.
 func (r *Reconciler) othersRouterIDs(
-	ctx context.Context, c *infrav1.OLVMCluster, recorded desired.RouterIDs,
+	ctx context.Context, scope *clusterScope, recorded desired.RouterIDs,
 ) (has desired.RouterIDs, inUse []int, err error) {
+	c, where := scope.olvmCluster, scope.engineID()
 	has = recorded
+
 	var all infrav1.OLVMClusterList
 	if err := r.APIReader.List(ctx, &all); err != nil {
 		return has, nil, fmt.Errorf("failed to list OLVMClusters: %w", err)
@@ -102,7 +103,7 @@ func (r *Reconciler) othersRouterIDs(
 
 	for i := range all.Items {
 		other := &all.Items[i]
-		if other.UID == c.UID || !connection.EngineOf(c).Has(other, c.Namespace) {
+		if other.UID == c.UID || !where.Has(other, c.Namespace) {
 			continue
 		}
 

@@ -250,10 +250,8 @@ func setEndpointCondition(scope *clusterScope) {
 		return
 	}
 
-	if known := conditions.Get(c, condition.Type); scope.engineErr != nil && known != nil &&
-		known.Reason == infrav1.EndpointInUseReason {
-		return // nothing was looked for in this pass
-	}
+	unchecked := isCheckDue(c) && !scope.addressesChecked
+	known := conditions.GetReason(c, condition.Type)
 
 	switch {
 	case !endpointReady(c):
@@ -266,6 +264,8 @@ func setEndpointCondition(scope *clusterScope) {
 	case scope.servicesErr != nil:
 		condition.Status = metav1.ConditionFalse
 		condition.Reason, condition.Message = objectstatus.RenderReason(scope.servicesErr)
+	case unchecked && (known == infrav1.EndpointInUseReason || known == infrav1.EndpointConfiguredReason):
+		return // with the generation that was checked last, so that it is checked again
 	}
 
 	conditions.Set(c, condition)
@@ -289,14 +289,14 @@ func setEngineCondition(scope *clusterScope) {
 			enginepool.MarkRestored(c.Status.OLVMDatacenter.LastEvent, scope.engineErr)
 		}
 	} else {
-		engineID := ""
+		engineID, lastEvent := "", (*infrav1.EngineEvent)(nil)
 		if scope.engineKnown {
-			engineID = scope.product.InstanceID
+			engineID, lastEvent = scope.product.InstanceID, scope.lastEvent
 		}
 
 		c.Status.OLVMDatacenter = &infrav1.OLVMDatacenterStatus{
 			EngineID:       engineID,
-			LastEvent:      scope.lastEvent,
+			LastEvent:      lastEvent,
 			DataCenterID:   scope.dataCenter.ID.String(),
 			DataCenterName: scope.dataCenter.Name,
 			ServerURL:      c.Spec.OLVMOvirtAPIServer.ServerURL,

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,7 +34,14 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader sees objects that the cache does not have yet, or that this manager does not watch.
 	APIReader client.Reader
+
+	// ended are the UIDs of owners of states whose end this process has seen.
+	ended sync.Map
 }
+
+// restoreGrace is how long a state stays whose owner was never seen: a restore may bring Secrets before their objects,
+// and the garbage collector deletes them at once.
+const restoreGrace = time.Hour
 
 // SetupWithManager adds the controller to the manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
@@ -78,7 +87,8 @@ func (r *Reconciler) ownerToStates(ctx context.Context, owner client.Object) []c
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(secretKind)
 
-	err := r.Client.List(ctx, list, client.InNamespace(owner.GetNamespace()), client.MatchingLabels(tfstate.Labels))
+	err := r.Client.List(ctx, list, client.InNamespace(owner.GetNamespace()), client.MatchingLabels(tfstate.Labels),
+		client.UnsafeDisableDeepCopy) // they are only read
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Failed to list states")
 		return nil
@@ -88,6 +98,7 @@ func (r *Reconciler) ownerToStates(ctx context.Context, owner client.Object) []c
 
 	for i := range list.Items {
 		if ref := metav1.GetControllerOf(&list.Items[i]); ref != nil && ref.UID == owner.GetUID() {
+			r.ended.Store(ref.UID, true)
 			out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}
@@ -113,6 +124,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 
+	if left, err := r.grace(ctx, secret); err != nil || left > 0 {
+		return ctrl.Result{RequeueAfter: left}, err
+	}
+
 	before := secret.DeepCopy()
 	controllerutil.RemoveFinalizer(secret, tfstate.Finalizer)
 
@@ -121,9 +136,32 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("failed to release the state Secret %s: %w", req, err)
 	}
 
+	r.ended.Delete(metav1.GetControllerOf(secret).UID)
 	ctrl.LoggerFrom(ctx).Info("Released the Terraform state of an object that is gone", "secret", req)
 
 	return ctrl.Result{}, nil
+}
+
+// grace returns how long a state without an owner still stays. It goes at once if the end of its owner was seen, or if
+// its namespace goes.
+func (r *Reconciler) grace(ctx context.Context, secret client.Object) (time.Duration, error) {
+	if _, seen := r.ended.Load(metav1.GetControllerOf(secret).UID); seen {
+		return 0, nil
+	}
+
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+
+	err := r.APIReader.Get(ctx, client.ObjectKey{Name: secret.GetNamespace()}, namespace)
+	if err != nil && !apierrors.IsForbidden(err) {
+		return 0, fmt.Errorf("failed to get Namespace %s: %w", secret.GetNamespace(), err)
+	}
+
+	if !namespace.DeletionTimestamp.IsZero() {
+		return 0, nil
+	}
+
+	return restoreGrace - time.Since(secret.GetDeletionTimestamp().Time), nil
 }
 
 // isOwnerGone reports whether no object has the kind and the name of a state's owner. One that was made anew may go on

@@ -241,7 +241,7 @@ func (a *Allocator) lists() client.Reader {
 }
 
 // seeker is who needs addresses: what it has itself is free for it.
-type seeker struct{ Namespace, Machine, InventoryVM string }
+type seeker struct{ Namespace, Machine, InventoryVM, Cluster string }
 
 // Beside calls do with who has which address on an engine, beside an OLVMInventoryVM of that namespace and name. No
 // address is given to others before it has ended, so that it can write down what it takes.
@@ -341,7 +341,8 @@ func (a *Allocator) holdProvisioned(ctx context.Context, out Held, self seeker, 
 	for i := range vms.Items {
 		vm := &vms.Items[i]
 		pool := client.ObjectKey{Namespace: vm.Namespace, Name: vm.Spec.InventoryName}
-		own := vm.Namespace == self.Namespace && vm.Name == self.InventoryVM
+		own := vm.Namespace == self.Namespace && (vm.Name == self.InventoryVM ||
+			self.Cluster != "" && vm.Spec.ClaimRef != nil && vm.Spec.ClaimRef.ClusterName == self.Cluster)
 		if vm.Spec.Provisioned != nil && holding[pool] && !own {
 			out.AddProvisioned(*vm.Spec.Provisioned, named("OLVMInventoryVM", vm, self.Namespace))
 		}

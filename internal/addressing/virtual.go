@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -31,8 +33,8 @@ type Taken struct {
 	Holder string
 }
 
-// Error returns a *blocker.Error with the field, the holder and the remedy.
-func (t *Taken) Error() error {
+// Problem returns a *blocker.Error with the field, the holder and the remedy.
+func (t *Taken) Problem() error {
 	return blocker.New(infrav1.EndpointInUseReason, t.Field,
 		"%s belongs to %s; choose another address, or delete what has it", t.Address, t.Holder)
 }
@@ -51,6 +53,7 @@ func (a *Allocator) CheckVirtualAddresses(
 	}
 
 	if taken := FindTaken(c.Spec, networks, held); taken != nil {
+		delete(a.admitted, c.UID) // for what it asks now
 		return taken, nil
 	}
 
@@ -103,6 +106,8 @@ func (a *Allocator) heldBeside(
 	held = Held{}
 	holding := letInBy(where, machines)
 
+	a.prune(clusters.Items)
+
 	for i := range clusters.Items {
 		other := &clusters.Items[i]
 		if other.UID == c.UID || !where.Has(other, c.Namespace) && !holding[clusterOf(other)] {
@@ -122,13 +127,26 @@ func (a *Allocator) heldBeside(
 		}
 	}
 
-	return held, networks[clusterOf(c)], a.holdProvisioned(ctx, held, seeker{Namespace: c.Namespace}, where)
+	self := seeker{Namespace: c.Namespace, Cluster: clusterOf(c).Name}
+
+	return held, networks[clusterOf(c)], a.holdProvisioned(ctx, held, self, where)
 }
 
-// Precedes reports whether another cluster keeps an address that both want: one that may have machines, else the older
-// one.
+// prune forgets clusters that are gone; mu is held.
+func (a *Allocator) prune(clusters []infrav1.OLVMCluster) {
+	there := map[types.UID]bool{}
+	for i := range clusters {
+		there[clusters[i].UID] = true
+	}
+
+	maps.DeleteFunc(a.admitted, func(uid types.UID, _ bool) bool { return !there[uid] })
+}
+
+// Precedes reports whether another cluster keeps an address that both want: one that may have machines and was not
+// refused the address, else the older one.
 func Precedes(other, c *infrav1.OLVMCluster) bool {
-	if ptr.Deref(other.Status.Initialization.Provisioned, false) {
+	refused := conditions.GetReason(other, infrav1.EndpointConfiguredCondition) == infrav1.EndpointInUseReason
+	if ptr.Deref(other.Status.Initialization.Provisioned, false) && !refused {
 		return true
 	}
 

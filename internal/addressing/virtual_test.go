@@ -214,12 +214,12 @@ func TestAVirtualAddressThatAnotherHasIsRefused(t *testing.T) {
 
 			switch {
 			case test.want == "" && taken != nil:
-				t.Error(taken.Error())
+				t.Error(taken.Problem())
 			case test.want != "" && taken == nil:
 				t.Errorf("it is free, want %s", test.want)
 			case taken != nil:
 				check.Equal(t, "holder", taken.Holder, test.want)
-				check.Contains(t, "error", taken.Error().Error(), wantedAddress+" belongs to "+test.want)
+				check.Contains(t, "error", taken.Problem().Error(), wantedAddress+" belongs to "+test.want)
 				check.Equal(t, "field", taken.Field, map[bool]string{
 					true: "spec.controlPlaneEndpoint.host", false: test.field,
 				}[test.field == ""])

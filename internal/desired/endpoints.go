@@ -27,13 +27,17 @@ func CheckEndpoints(name string, asked clusterv1.APIEndpoint, own infrav1.APIEnd
 		own.Host, own.Port, name, asked.Host, asked.Port)
 }
 
-// isSameHost reports whether two texts are the same IP address or DNS name.
+// isSameHost reports whether two texts may be the same host: the same IP address or DNS name, or a name and an address,
+// which the name may have.
 func isSameHost(a, b string) bool {
 	first, err := netip.ParseAddr(a)
 	second, secondErr := netip.ParseAddr(b)
 
-	if err == nil && secondErr == nil {
+	switch {
+	case err == nil && secondErr == nil:
 		return first.Unmap() == second.Unmap()
+	case (err == nil) != (secondErr == nil):
+		return true
 	}
 
 	return strings.EqualFold(strings.TrimSuffix(a, "."), strings.TrimSuffix(b, "."))

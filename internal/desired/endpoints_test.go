@@ -18,13 +18,14 @@ func TestTwoEndpoints(t *testing.T) {
 		asked, own clusterv1.APIEndpoint
 		differ     bool
 	}{
-		"the Cluster has none":         {at("", 0), at("10.0.0.5", 6443), false},
-		"the same":                     {at("10.0.0.5", 6443), at("10.0.0.5", 6443), false},
-		"another address":              {at("10.0.0.8", 6443), at("10.0.0.5", 6443), true},
-		"another port":                 {at("10.0.0.5", 7443), at("10.0.0.5", 6443), true},
-		"an address in another form":   {at("FD00:0::5", 6443), at("fd00::5", 6443), false},
-		"a name in other capitals":     {at("API.example.com.", 6443), at("api.example.com", 6443), false},
-		"a name instead of an address": {at("api.example.com", 6443), at("10.0.0.5", 6443), true},
+		"the Cluster has none":       {at("", 0), at("10.0.0.5", 6443), false},
+		"the same":                   {at("10.0.0.5", 6443), at("10.0.0.5", 6443), false},
+		"another address":            {at("10.0.0.8", 6443), at("10.0.0.5", 6443), true},
+		"another port":               {at("10.0.0.5", 7443), at("10.0.0.5", 6443), true},
+		"an address in another form": {at("FD00:0::5", 6443), at("fd00::5", 6443), false},
+		"a name in other capitals":   {at("API.example.com.", 6443), at("api.example.com", 6443), false},
+		"a name of the address":      {at("api.example.com", 6443), at("10.0.0.5", 6443), false},
+		"another name":               {at("api.example.com", 6443), at("api.example.org", 6443), true},
 	} {
 		err := CheckEndpoints("demo", test.asked, infrav1.APIEndpoint(test.own))
 		if test.differ != (err != nil) {

@@ -133,6 +133,7 @@ type Client struct {
 	token, refused string   // refused is the last token that the engine did not accept
 	identity       Identity // of the engine that made the session of the token identityOf
 	identityOf     string
+	changed        error // why the client must not be used any more; nil if it may
 
 	// loggingIn is held during a login and guards what follows.
 	loggingIn     lock
@@ -475,6 +476,10 @@ func (c *Client) exchange(
 	for range 2 {
 		token, err := c.login(ctx)
 		if err != nil {
+			return err
+		}
+
+		if err := c.checkSession(ctx, token); err != nil {
 			return err
 		}
 

@@ -151,64 +151,6 @@ func boundedID(text string) string {
 	return text
 }
 
-// Identity is what an engine says of itself at the beginning of a session.
-type Identity struct {
-	// Installation is the ID of the installation; "" if the engine does not say it.
-	Installation string
-	// NewestEvent is the ID of the newest event; 0 if the user sees none.
-	NewestEvent int64
-}
-
-// Identity returns what the engine said of itself. It asks once in each session, because only a new session can be with
-// another engine, or with one whose database was restored.
-func (c *Client) Identity(ctx context.Context) (Identity, error) {
-	token, err := c.login(ctx)
-	if err != nil {
-		return Identity{}, err
-	}
-
-	c.mu.Lock()
-	known, of := c.identity, c.identityOf
-	c.mu.Unlock()
-
-	if of == token {
-		return known, nil
-	}
-
-	return c.FetchIdentity(ctx)
-}
-
-// FetchIdentity asks the engine which one it is, whatever it said before.
-func (c *Client) FetchIdentity(ctx context.Context) (Identity, error) {
-	token, err := c.login(ctx)
-	if err != nil {
-		return Identity{}, err
-	}
-
-	product, err := c.Product(ctx)
-	if err != nil {
-		return Identity{}, err
-	}
-
-	identity := Identity{Installation: product.InstanceID}
-
-	events, err := c.Events(ctx, "", 1)
-	if IsTransient(err) {
-		return Identity{}, err
-	}
-
-	if len(events) > 0 {
-		identity.NewestEvent = events[0].Index
-	}
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	c.identity, c.identityOf = identity, token
-
-	return identity, nil
-}
-
 // Supports reports whether the engine is of that version or a later one, and which it is.
 func (c *Client) Supports(ctx context.Context, major, minor, build int) (bool, Product, error) {
 	list := &c.lists.product

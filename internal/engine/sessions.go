@@ -49,9 +49,11 @@ func (s *Sessions) Get(cfg Config) (*Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if found, ok := s.clients[key]; ok {
+	if found, ok := s.clients[key]; ok && !found.client.isChanged() {
 		found.used = now
 		return found.client, nil
+	} else if ok {
+		s.drop(key)
 	}
 
 	client, err := New(cfg)

@@ -145,7 +145,7 @@ func (p *Pool) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.C
 
 	seen, err := session.Identity(ctx)
 	if err == nil && connection.IsRestored(cluster, seen) { // the session may have begun before the event was recorded
-		seen, err = session.FetchIdentity(ctx)
+		seen, err = session.FetchIdentity(ctx, cluster.Status.OLVMDatacenter.LastEvent.ID)
 	}
 
 	if err == nil {
@@ -166,21 +166,27 @@ const recordPeriod = time.Hour
 func LastEvent(
 	ctx context.Context, session *engine.Client, cluster *infrav1.OLVMCluster, now time.Time,
 ) (*infrav1.EngineEvent, error) {
+	seen, err := session.Identity(ctx)
+	if err != nil {
+		return nil, err
+	}
+
 	var recorded *infrav1.EngineEvent
-	if status := cluster.Status.OLVMDatacenter; status != nil {
+	if status := cluster.Status.OLVMDatacenter; status != nil && status.EngineID == seen.Installation {
 		recorded = status.LastEvent
 	}
 
-	seen, err := session.Identity(ctx)
-	if err != nil {
-		return recorded, err
-	}
-
-	if recorded != nil && !connection.IsRestored(cluster, seen) && now.Sub(recorded.Recorded.Time) < recordPeriod {
+	restored := connection.IsRestored(cluster, seen) // and accepted
+	if recorded != nil && !restored && now.Sub(recorded.Recorded.Time) < recordPeriod {
 		return recorded, nil
 	}
 
-	if seen, err = session.FetchIdentity(ctx); err != nil || seen.NewestEvent == 0 {
+	before := int64(0)
+	if recorded != nil && !restored {
+		before = recorded.ID
+	}
+
+	if seen, err = session.FetchIdentity(ctx, before); err != nil || seen.NewestEvent == 0 {
 		return recorded, err
 	}
 

@@ -55,6 +55,15 @@ func conditionErrors() map[string]func(at time.Time, n int) error {
 		"engine.TextError": func(at time.Time, n int) error {
 			return &engine.TextError{Path: "comment", Problem: inner(at, n)}
 		},
+		"engine.ProfileChoiceError": func(time.Time, int) error {
+			return &engine.ProfileChoiceError{Network: "a", Profiles: []string{"b", "c"}}
+		},
+		"engine.InactiveError": func(time.Time, int) error {
+			return &engine.InactiveError{Scope: "data center", Domains: []engine.StorageDomain{{Name: "a"}}}
+		},
+		"engine.AllocationError": func(at time.Time, n int) error {
+			return &engine.AllocationError{Message: noisy(at, n)}
+		},
 		"engine.NameError": func(time.Time, int) error {
 			return &engine.NameError{Kind: "template", Name: "a", Scope: "data center", Known: []string{"b"}}
 		},

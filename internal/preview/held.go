@@ -98,6 +98,13 @@ func (m *Manifests) identifyEngines(
 				continue
 			}
 
+			if own := m.withRecord(cluster); connection.IsRestored(own, identity) {
+				last := own.Status.OLVMDatacenter.LastEvent
+				if identity, err = session.FetchIdentity(ctx, last.ID); err != nil {
+					continue
+				}
+			}
+
 			m.engineIdentities[host] = identity
 		}
 
@@ -177,7 +184,7 @@ func (m *Manifests) checkEndpoints(machines []Machine) map[*infrav1.OLVMCluster]
 		}
 
 		if taken := addressing.FindTaken(spec, networksOf(machines, c), m.heldBeside(c, machines)); taken != nil {
-			out[c] = taken.Error()
+			out[c] = taken.Problem()
 		}
 	}
 

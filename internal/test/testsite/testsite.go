@@ -5,6 +5,7 @@ package testsite
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -315,9 +316,22 @@ func Change[T client.Object](s *Site, object T, apply func(T)) {
 	})
 }
 
-// UseEndpoint gives the Cluster the endpoint of a server's URL, as Cluster API does with that of the OLVMCluster.
+// UseEndpoint gives the Cluster the endpoint of a server's URL, as Cluster API does with that of the OLVMCluster once
+// that is provisioned. The OLVMCluster keeps its own.
 func (s *Site) UseEndpoint(server string) {
 	s.T.Helper()
+	s.Eventually("the OLVMCluster is provisioned", func() error {
+		if err := s.Client.Get(s.T.Context(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil {
+			return err
+		}
+
+		if !ptr.Deref(s.OLVM.Status.Initialization.Provisioned, false) {
+			return errors.New("it is not")
+		}
+
+		return nil
+	})
+
 	at, err := url.Parse(server)
 	if err != nil {
 		s.T.Fatal(err)

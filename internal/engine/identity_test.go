@@ -1,0 +1,122 @@
+package engine_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// log is an engine of which a test decides who it is, and what its log of events has.
+type log struct {
+	mu           sync.Mutex
+	installation string
+	// listed is the newest event of the list; dismissed are there, and not listed.
+	listed    int64
+	dismissed int64
+	sessions  int
+}
+
+func (l *log) set(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change()
+}
+
+func (l *log) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	token := fmt.Sprintf("token-%d", l.sessions)
+
+	switch path := strings.TrimPrefix(r.URL.Path, "/ovirt-engine"); {
+	case path == "/sso/oauth/token":
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"access_token":%q}`, token)
+	case r.Header.Get("Authorization") != "Bearer "+token:
+		w.WriteHeader(http.StatusUnauthorized)
+	case path == "/api":
+		fmt.Fprintf(w, `<api><product_info><instance_id>%s</instance_id></product_info></api>`, l.installation)
+	case path == "/api/events":
+		fmt.Fprintf(w, `<events><event id="%d"><index>%d</index></event></events>`, l.listed, l.listed)
+	case path == fmt.Sprintf("/api/events/%d", l.dismissed):
+		fmt.Fprintf(w, `<event id="%d"><index>%d</index></event>`, l.dismissed, l.dismissed)
+	case path == "/api/vms":
+		fmt.Fprint(w, `<vms/>`)
+	default:
+		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+func startLog(t *testing.T) (*log, *engine.Sessions, engine.Config) {
+	t.Helper()
+	l := &log{installation: "one", listed: 7}
+	server := httptest.NewTLSServer(l)
+	t.Cleanup(server.Close)
+
+	return l, &engine.Sessions{}, engine.Config{
+		URL: server.URL + "/ovirt-engine", Username: "u@internal", Password: "p", Insecure: true,
+	}
+}
+
+// TestAnEventThatIsDismissedIsStillThere has an administrator who dismisses the newest event that was recorded.
+func TestAnEventThatIsDismissedIsStillThere(t *testing.T) {
+	l, sessions, config := startLog(t)
+	c, err := sessions.Get(config)
+	check.Error(t, err, "")
+
+	l.set(func() { l.listed, l.dismissed = 5, 7 })
+	seen, err := c.FetchIdentity(t.Context(), 7)
+	check.Error(t, err, "")
+	check.Equal(t, "newest event", seen.NewestEvent, 7)
+
+	l.set(func() { l.dismissed = 0 })
+	seen, err = c.FetchIdentity(t.Context(), 7)
+	check.Error(t, err, "")
+	check.Equal(t, "newest event of an engine that has forgotten it", seen.NewestEvent, 5)
+}
+
+// TestAClientDoesNotGoOnWithAnotherEngine ends the session, and has another engine, or an earlier one, answer at the same
+// URL.
+func TestAClientDoesNotGoOnWithAnotherEngine(t *testing.T) {
+	for name, test := range map[string]struct {
+		swap    func(*log)
+		refused bool
+	}{
+		"the engine restarts":            {func(l *log) { l.listed = 9 }, false},
+		"another engine":                 {func(l *log) { l.installation = "two" }, true},
+		"the database is restored":       {func(l *log) { l.listed = 3 }, true},
+		"the newest event was dismissed": {func(l *log) { l.listed, l.dismissed = 3, 7 }, false},
+	} {
+		l, sessions, config := startLog(t)
+		c, err := sessions.Get(config)
+		check.Error(t, err, "")
+		_, err = c.Identity(t.Context())
+		check.Error(t, err, "")
+
+		l.set(func() { l.sessions++; test.swap(l) })
+
+		for range 2 { // also not the second time
+			_, err = c.VMs(t.Context())
+			check.Equal(t, name+" is refused", err != nil, test.refused)
+		}
+
+		if _, err := c.Identity(t.Context()); (err != nil) != test.refused {
+			t.Errorf("%s: identity: %v", name, err)
+		}
+
+		// The next pass sees who it is.
+		next, err := sessions.Get(config)
+		check.Error(t, err, "")
+		check.Equal(t, name+" has a new client", next != c, test.refused)
+
+		seen, err := next.Identity(t.Context())
+		check.Error(t, err, "")
+		check.Equal(t, name+" installation", seen.Installation, l.installation)
+	}
+}
