@@ -287,7 +287,7 @@ func (a *Allocator) held(ctx context.Context, self seeker, where connection.Engi
 
 	for i := range machines {
 		m := &machines[i]
-		orphaned := !known[clusterOf(m)] && m.Namespace == self.Namespace // its engine is not known, and may be this one
+		orphaned := !known[clusterOf(m)] && m.Namespace == self.Namespace // its engine may be this one
 		own := m.Namespace == self.Namespace && m.Name == self.Machine
 		if own || !holding[clusterOf(m)] && !letIn[clusterOf(m)] && !orphaned {
 			continue

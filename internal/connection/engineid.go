@@ -110,8 +110,8 @@ func CheckEngine(c *infrav1.OLVMCluster, ofMachine string, seen engine.Identity)
 
 	return blocker.New(infrav1.EngineRestoredReason, field,
 		"engine %s has forgotten event %d: its database was restored to an earlier time, so it does not know VMs "+
-			"made later; nothing is changed. Restore its latest state. To keep this state, stop or import the VMs that "+
-			"it does not know, and set the annotation %s=%s",
+			"made later; nothing is changed. Restore its latest state. To keep this state, stop or import the VMs "+
+			"that it does not know, and set the annotation %s=%s",
 		seen.Installation, last.ID, infrav1.AcceptEngineAnnotation, accept)
 }
 

@@ -218,8 +218,8 @@ func (e *examination) permits(roles string, grants []engine.Grant) {
 		e.add(check, Warning, remedy, "the user has %s, which lacks %s (configure_vm_network): network interfaces can "+
 			"use only vNIC profiles that everyone may use", roles, configureNetworks)
 	default:
-		e.add(check, OK, "", "the user has %s with the permits that the machines need; on which objects was not checked",
-			roles)
+		e.add(check, OK, "", "the user has %s with the permits that the machines need; on which objects was not "+
+			"checked", roles)
 	}
 }
 

@@ -104,8 +104,8 @@ func (c *Client) askIdentity(ctx context.Context, event int64) (Identity, error)
 }
 
 // checkSession checks, at the first request of a new session, that the engine is the one of the session before. If it
-// is not, the client refuses all that follows, so that nobody begins with one engine and goes on with the other. Sessions
-// makes a new client then.
+// is not, the client refuses all that follows, so that nobody begins with one engine and goes on with the other.
+// Sessions makes a new client then.
 func (c *Client) checkSession(ctx context.Context, token string) error {
 	c.mu.Lock()
 	changed, known, of := c.changed, c.identity, c.identityOf
