@@ -299,7 +299,7 @@ func (a *Allocator) held(ctx context.Context, self seeker, where connection.Engi
 	return out, a.holdProvisioned(ctx, out, self, where)
 }
 
-// letInBy returns the clusters of the machines that an engine has let in. It is all that is known of an OLVMCluster that
+// letInBy returns the clusters of the machines that an engine has let in. Nothing else is known of an OLVMCluster that
 // others manage.
 func letInBy(where connection.EngineID, machines []infrav1.OLVMMachine) map[client.ObjectKey]bool {
 	out := map[client.ObjectKey]bool{}

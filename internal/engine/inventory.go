@@ -90,8 +90,8 @@ func (c *Client) TaggedVMs(ctx context.Context, tag string) ([]DescribedVM, erro
 }
 
 // uncached returns a search whose answer an engine does not remember. An engine that is asked for a tag before the tag
-// exists otherwise finds nothing by the same text for a day (recording tag-searches). A search that sorts or pages stays
-// as it is, because a condition cannot follow that.
+// exists otherwise finds nothing by the same text for a day (recording tag-searches). A search that sorts or pages
+// stays as it is, because a condition cannot follow that.
 func uncached(search string) string {
 	for word := range strings.FieldsSeq(strings.ToLower(search)) {
 		if word == "sortby" || word == "page" {

@@ -119,7 +119,8 @@ func (m *Manifests) renderAll(
 
 		claimed := claims[machine.key()]
 		machine.VM, machine.Addresses = claimed.entry, claimed.addresses
-		rendered, err := m.render(ctx, machine, credentials, sessions, held.on(m.engineOf(machine.olvmCluster)), claimed)
+		rendered, err := m.render(ctx, machine, credentials, sessions,
+			held.on(m.engineOf(machine.olvmCluster)), claimed)
 
 		switch {
 		case ctx.Err() != nil:

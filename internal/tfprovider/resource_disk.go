@@ -110,8 +110,8 @@ func (m *diskModel) sparseOf(ctx context.Context, client *engine.Client, format 
 	return client.SparseOn(ctx, idOf(m.StorageDomainID), format, flag(m.Sparse))
 }
 
-// importedSize is where it is remembered that the size in the state is the engine's, and nobody has asked for it yet: of
-// an imported disk, which something else may have made larger. The next update takes over what is configured.
+// importedSize is the key that marks a size in the state as the engine's, which nobody has asked for yet: that of an
+// imported disk, which something else may have made larger. The next update takes over what is configured.
 const importedSize = "imported_size"
 
 // refuseShrinking is the ModifyPlan of a size.
