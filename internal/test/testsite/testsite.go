@@ -5,7 +5,6 @@ package testsite
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -316,22 +315,10 @@ func Change[T client.Object](s *Site, object T, apply func(T)) {
 	})
 }
 
-// UseEndpoint gives the Cluster the endpoint of a server's URL, as Cluster API does with that of the OLVMCluster once
-// that is provisioned. The OLVMCluster keeps its own.
+// UseEndpoint gives the Cluster and its OLVMCluster the endpoint of a server's URL. An OLVMCluster that is provisioned
+// keeps its own, which cannot be changed.
 func (s *Site) UseEndpoint(server string) {
 	s.T.Helper()
-	s.Eventually("the OLVMCluster is provisioned", func() error {
-		if err := s.Client.Get(s.T.Context(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil {
-			return err
-		}
-
-		if !ptr.Deref(s.OLVM.Status.Initialization.Provisioned, false) {
-			return errors.New("it is not")
-		}
-
-		return nil
-	})
-
 	at, err := url.Parse(server)
 	if err != nil {
 		s.T.Fatal(err)
@@ -342,9 +329,25 @@ func (s *Site) UseEndpoint(server string) {
 		s.T.Fatal(err)
 	}
 
-	Change(s, s.Cluster, func(c *clusterv1.Cluster) {
-		c.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: at.Hostname(), Port: int32(port)}
-	})
+	endpoint := clusterv1.APIEndpoint{Host: at.Hostname(), Port: int32(port)}
+	Change(s, s.Cluster, func(c *clusterv1.Cluster) { c.Spec.ControlPlaneEndpoint = endpoint })
+
+	if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil {
+		s.T.Fatal(err)
+	}
+
+	if ptr.Deref(s.OLVM.Status.Initialization.Provisioned, false) {
+		return
+	}
+
+	again := &infrav1.OLVMCluster{ObjectMeta: s.Meta(s.OLVM.Name), Spec: *s.OLVM.Spec.DeepCopy()}
+	again.OwnerReferences, again.Annotations = s.OLVM.OwnerReferences, s.OLVM.Annotations
+	again.Spec.ControlPlaneEndpoint = infrav1.APIEndpoint(endpoint)
+
+	s.Delete(s.OLVM)
+	s.ExpectGone(s.OLVM)
+	s.OLVM = again
+	s.Create(s.OLVM)
 }
 
 // MachineSpec asks for what the engine has.
