@@ -47,8 +47,7 @@ const (
 )
 
 func (k Kind) String() string {
-	return [...]string{Secrets: "secret", ConfigMaps: "configmap", Identities: "identity",
-		Clusters: "cluster"}[k]
+	return [...]string{Secrets: "secret", ConfigMaps: "configmap", Identities: "identity", Clusters: "cluster"}[k]
 }
 
 // object returns an empty object of the kind.
@@ -180,19 +179,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if r.Kind == Clusters {
 		build = build.Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToClusters),
 			objectstatus.IgnoreStatus)
-		if err := build.WithOptions(options).Complete(ctx, r); err != nil {
-			return fmt.Errorf("failed to set up the %s controller: %w", name, err)
-		}
-
-		return nil
+	} else { // an OLVMCluster that names another object wakes both
+		build = build.
+			Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject)).
+			Watches(&infrav1.OLVMInventory{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject))
 	}
 
-	build = build.
-		// An OLVMCluster that names another object wakes both.
-		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject)).
-		Watches(&infrav1.OLVMInventory{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject))
-
-	if r.IdentityNamespace != "" && r.Kind != Identities {
+	if r.IdentityNamespace != "" && (r.Kind == Secrets || r.Kind == ConfigMaps) {
 		build = build.Watches(&infrav1.OLVMClusterIdentity{}, handler.EnqueueRequestsFromMapFunc(r.identityToObject))
 	}
 

@@ -2,7 +2,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -557,10 +556,7 @@ func isCheckDue(c *infrav1.OLVMCluster) bool {
 
 // engineID returns the engine of the cluster, as far as it is known in this pass.
 func (s *clusterScope) engineID() connection.EngineID {
-	id := connection.EngineOf(s.olvmCluster)
-	id.Installation = cmp.Or(s.product.InstanceID, id.Installation)
-
-	return id
+	return connection.EngineOf(s.olvmCluster).WithInstallation(s.product.InstanceID)
 }
 
 func endpointReady(c *infrav1.OLVMCluster) bool {
@@ -624,6 +620,14 @@ func checkIdentity(ctx context.Context, scope *clusterScope) error {
 // cluster that has machines, and no record yet, gets one when one of its VMs is found.
 func (r *Reconciler) reconcileEngineID(ctx context.Context, scope *clusterScope) error {
 	recorded := ptr.Deref(scope.olvmCluster.Status.OLVMDatacenter, infrav1.OLVMDatacenterStatus{})
+	seen := scope.dataCenter.ID.String()
+	scope.engineKnown = recorded.EngineID != ""
+	moved := scope.engineKnown && recorded.EngineID == scope.product.InstanceID && recorded.DataCenterID != "" &&
+		recorded.DataCenterID != seen
+
+	if scope.engineKnown && !moved {
+		return nil // whatever the machines are
+	}
 
 	machines, err := r.machinesOf(ctx, scope)
 	if err != nil {
@@ -638,16 +642,14 @@ func (r *Reconciler) reconcileEngineID(ctx context.Context, scope *clusterScope)
 		}
 	}
 
-	seen := scope.dataCenter.ID.String()
-	sameEngine := recorded.EngineID != "" && recorded.EngineID == scope.product.InstanceID
-	if sameEngine && len(ids) > 0 && seen != recorded.DataCenterID && recorded.DataCenterID != "" {
+	if moved && len(ids) > 0 {
 		return blocker.New(infrav1.EngineChangedReason, "spec.olvmDatacenterName",
 			"%s is data center %s, but the machines of this cluster are in data center %s (%s); nothing is changed. "+
 				"Correct olvmDatacenterName",
 			scope.dataCenter.Name, seen, recorded.DataCenterID, recorded.DataCenterName)
 	}
 
-	scope.engineKnown = recorded.EngineID != "" || len(ids) == 0
+	scope.engineKnown = scope.engineKnown || len(ids) == 0
 
 	for _, id := range ids {
 		if scope.engineKnown {
@@ -680,15 +682,16 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 
 	for i := range machines {
 		m := &machines[i]
-		switch unowned := len(m.OwnerReferences) == 0; {
-		case support.MachineOf(m) != nil:
-		case unowned && !controllerutil.ContainsFinalizer(m, infrav1.MachineFinalizer) && !addressing.MayHaveVM(m):
-			// Nothing was made for it, and nothing will be.
-		case unowned:
+		unowned := len(m.OwnerReferences) == 0
+		begun := controllerutil.ContainsFinalizer(m, infrav1.MachineFinalizer) || addressing.MayHaveVM(m)
+
+		if support.MachineOf(m) != nil || unowned && !begun { // nothing was made for it, and nothing will be
+			continue
+		}
+
+		scope.machines = append(scope.machines, m.Name)
+		if unowned {
 			scope.unowned = append(scope.unowned, m.Name)
-			fallthrough
-		default:
-			scope.machines = append(scope.machines, m.Name)
 		}
 	}
 

@@ -241,19 +241,13 @@ func setEndpointCondition(scope *clusterScope) {
 		Reason: infrav1.EndpointConfiguredReason,
 	}
 
-	if scope.claims.Shared() {
-		problem := scope.claims.Problem()
-		condition.Status, condition.Reason = metav1.ConditionFalse, problem.Reason
-		condition.Message = problem.Error()
-		conditions.Set(c, condition)
-
-		return
-	}
-
 	unchecked := isCheckDue(c) && !scope.addressesChecked
 	known := conditions.GetReason(c, condition.Type)
 
 	switch {
+	case scope.claims.Shared():
+		condition.Status = metav1.ConditionFalse
+		condition.Reason, condition.Message = objectstatus.RenderReason(scope.claims.Problem())
 	case !endpointReady(c):
 		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.EndpointMissingReason
 		condition.Message = "spec.controlPlaneEndpoint.host: it is empty; set it to the virtual IP address or the " +
@@ -289,18 +283,15 @@ func setEngineCondition(scope *clusterScope) {
 			enginepool.MarkRestored(c.Status.OLVMDatacenter.LastEvent, scope.engineErr)
 		}
 	} else {
-		engineID, lastEvent := "", (*infrav1.EngineEvent)(nil)
-		if scope.engineKnown {
-			engineID, lastEvent = scope.product.InstanceID, scope.lastEvent
-		}
-
 		c.Status.OLVMDatacenter = &infrav1.OLVMDatacenterStatus{
-			EngineID:       engineID,
-			LastEvent:      lastEvent,
 			DataCenterID:   scope.dataCenter.ID.String(),
 			DataCenterName: scope.dataCenter.Name,
 			ServerURL:      c.Spec.OLVMOvirtAPIServer.ServerURL,
 			Release:        &infrav1.OLVMRelease{Name: scope.product.Name, Version: scope.product.Version},
+		}
+		if scope.engineKnown {
+			c.Status.OLVMDatacenter.EngineID = scope.product.InstanceID
+			c.Status.OLVMDatacenter.LastEvent = scope.lastEvent
 		}
 	}
 

@@ -397,17 +397,13 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, s *scope) error {
 // reconcileConflict lets an object go whose addresses another has taken in the same moment: it is made again with
 // others. Nothing was made for it yet.
 func (r *Reconciler) reconcileConflict(ctx context.Context, s *scope) (bool, error) {
-	conflict, where := "", connection.EngineOf(s.as())
-	if where.Installation == "" { // the inventory has not recorded it yet
-		identity, err := s.session.Identity(ctx)
-		if err != nil {
-			return false, err
-		}
-
-		where.Installation = identity.Installation
+	identity, err := s.session.Identity(ctx) // which the inventory may not have recorded yet
+	if err != nil {
+		return false, err
 	}
 
-	err := r.Addresses.Beside(ctx, client.ObjectKeyFromObject(s.vm), where, func(held addressing.Held) error {
+	conflict, where := "", connection.EngineOf(s.as()).WithInstallation(identity.Installation)
+	err = r.Addresses.Beside(ctx, client.ObjectKeyFromObject(s.vm), where, func(held addressing.Held) error {
 		conflict = s.allocation.Conflict(held)
 		return nil
 	})

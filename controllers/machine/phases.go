@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -384,10 +383,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *machineScope) (
 
 // engineID returns the engine of the machine's cluster.
 func (s *machineScope) engineID() connection.EngineID {
-	id := connection.EngineOf(s.olvmCluster)
-	id.Installation = cmp.Or(s.engine.installation, id.Installation)
-
-	return id
+	return connection.EngineOf(s.olvmCluster).WithInstallation(s.engine.installation)
 }
 
 // reconcileState observes the workspace, and records the VM on the object as soon as the state has it.

@@ -35,7 +35,7 @@ type Reconciler struct {
 	// APIReader sees objects that the cache does not have yet, or that this manager does not watch.
 	APIReader client.Reader
 
-	// ended are the UIDs of owners of states whose end this process has seen.
+	// ended are the UIDs of owners whose end this process has seen, by the keys of their states.
 	ended sync.Map
 }
 
@@ -98,8 +98,9 @@ func (r *Reconciler) ownerToStates(ctx context.Context, owner client.Object) []c
 
 	for i := range list.Items {
 		if ref := metav1.GetControllerOf(&list.Items[i]); ref != nil && ref.UID == owner.GetUID() {
-			r.ended.Store(ref.UID, true)
-			out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+			key := client.ObjectKeyFromObject(&list.Items[i])
+			r.ended.Store(key, ref.UID)
+			out = append(out, ctrl.Request{NamespacedName: key})
 		}
 	}
 
@@ -111,6 +112,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(secretKind)
 	if err := r.Client.Get(ctx, req.NamespacedName, secret); apierrors.IsNotFound(err) {
+		r.ended.Delete(req.NamespacedName)
 		return ctrl.Result{}, nil
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to get Secret %s: %w", req, err)
@@ -136,7 +138,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("failed to release the state Secret %s: %w", req, err)
 	}
 
-	r.ended.Delete(metav1.GetControllerOf(secret).UID)
+	r.ended.Delete(req.NamespacedName)
 	ctrl.LoggerFrom(ctx).Info("Released the Terraform state of an object that is gone", "secret", req)
 
 	return ctrl.Result{}, nil
@@ -145,7 +147,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // grace returns how long a state without an owner still stays. It goes at once if the end of its owner was seen, or if
 // its namespace goes.
 func (r *Reconciler) grace(ctx context.Context, secret client.Object) (time.Duration, error) {
-	if _, seen := r.ended.Load(metav1.GetControllerOf(secret).UID); seen {
+	uid, _ := r.ended.Load(client.ObjectKeyFromObject(secret))
+	if uid == metav1.GetControllerOf(secret).UID {
 		return 0, nil
 	}
 

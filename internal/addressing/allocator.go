@@ -273,23 +273,23 @@ func (a *Allocator) held(ctx context.Context, self seeker, where connection.Engi
 		return nil, err
 	}
 
-	out, letIn := Held{}, letInBy(where, machines)
-	known, holding := map[client.ObjectKey]bool{}, map[client.ObjectKey]bool{}
+	out, known := Held{}, map[client.ObjectKey]bool{}
+	holding := letInBy(where, machines)
 
 	for i := range clusters.Items {
 		c := &clusters.Items[i]
-		known[clusterOf(c)] = true
-		if where.Has(c, self.Namespace) || letIn[clusterOf(c)] {
-			holding[clusterOf(c)] = true
+		known[ClusterOf(c)] = true
+		if where.Has(c, self.Namespace) || holding[ClusterOf(c)] {
+			holding[ClusterOf(c)] = true
 			out.AddEndpoint(c, self.Namespace)
 		}
 	}
 
 	for i := range machines {
 		m := &machines[i]
-		orphaned := !known[clusterOf(m)] && m.Namespace == self.Namespace // its engine may be this one
+		orphaned := !known[ClusterOf(m)] && m.Namespace == self.Namespace // its engine may be this one
 		own := m.Namespace == self.Namespace && m.Name == self.Machine
-		if own || !holding[clusterOf(m)] && !letIn[clusterOf(m)] && !orphaned {
+		if own || !holding[ClusterOf(m)] && !orphaned {
 			continue
 		}
 
@@ -306,7 +306,7 @@ func letInBy(where connection.EngineID, machines []infrav1.OLVMMachine) map[clie
 
 	for i := range machines {
 		if connection.EngineOfMachine(&machines[i]).Is(where) {
-			out[clusterOf(&machines[i])] = true
+			out[ClusterOf(&machines[i])] = true
 		}
 	}
 

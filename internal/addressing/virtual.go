@@ -110,26 +110,26 @@ func (a *Allocator) heldBeside(
 
 	for i := range clusters.Items {
 		other := &clusters.Items[i]
-		if other.UID == c.UID || !where.Has(other, c.Namespace) && !holding[clusterOf(other)] {
+		if other.UID == c.UID || !where.Has(other, c.Namespace) && !holding[ClusterOf(other)] {
 			continue
 		}
 
-		holding[clusterOf(other)] = true
+		holding[ClusterOf(other)] = true
 		if a.admitted[other.UID] || Precedes(other, c) {
-			held.AddVirtualAddresses(other, c, networks[clusterOf(other)])
+			held.AddVirtualAddresses(other, c, networks[ClusterOf(other)])
 		}
 	}
 
 	for i := range machines {
 		m := &machines[i]
-		if of := clusterOf(m); holding[of] && of != clusterOf(c) {
+		if of := ClusterOf(m); holding[of] && of != ClusterOf(c) {
 			held.AddRunning(m, Holder(m, c.Namespace))
 		}
 	}
 
-	self := seeker{Namespace: c.Namespace, Cluster: clusterOf(c).Name}
+	self := seeker{Namespace: c.Namespace, Cluster: ClusterOf(c).Name}
 
-	return held, networks[clusterOf(c)], a.holdProvisioned(ctx, held, self, where)
+	return held, networks[ClusterOf(c)], a.holdProvisioned(ctx, held, self, where)
 }
 
 // prune forgets clusters that are gone; mu is held.
@@ -212,7 +212,7 @@ func (a *Allocator) networks(ctx context.Context) (map[client.ObjectKey][]string
 	return out, nil
 }
 
-// clusterOf returns the Cluster of an object by its label.
-func clusterOf(object client.Object) client.ObjectKey {
+// ClusterOf returns the Cluster of an object by its label.
+func ClusterOf(object client.Object) client.ObjectKey {
 	return client.ObjectKey{Namespace: object.GetNamespace(), Name: object.GetLabels()[clusterv1.ClusterNameLabel]}
 }

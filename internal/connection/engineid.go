@@ -2,6 +2,7 @@ package connection
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strings"
 
@@ -52,6 +53,13 @@ func (e EngineID) Is(other EngineID) bool {
 	return e.Host != "" && e.Host == other.Host || e.Installation != "" && e.Installation == other.Installation
 }
 
+// WithInstallation returns the engine with what it says of itself now, if it says something.
+func (e EngineID) WithInstallation(installation string) EngineID {
+	e.Installation = cmp.Or(installation, e.Installation)
+
+	return e
+}
+
 // Key is one text for all names of an engine, as far as it has said which it is.
 func (e EngineID) Key() string {
 	if e.Installation != "" {
@@ -79,6 +87,17 @@ func (e EngineID) Has(c *infrav1.OLVMCluster, namespace string) bool {
 // HasInventory is Has of an inventory.
 func (e EngineID) HasInventory(pool *infrav1.OLVMInventory, namespace string) bool {
 	return e.Has(OfInventory(pool), namespace)
+}
+
+// Identify returns what the engine of a cluster says of itself. The session may have begun before the cluster recorded
+// its last event: the engine is asked again before it looks restored.
+func Identify(ctx context.Context, session *engine.Client, c *infrav1.OLVMCluster) (engine.Identity, error) {
+	seen, err := session.Identity(ctx)
+	if err == nil && IsRestored(c, seen) {
+		return session.FetchIdentity(ctx, c.Status.OLVMDatacenter.LastEvent.ID)
+	}
+
+	return seen, err
 }
 
 // CheckEngine returns a *blocker.Error if an engine is another one than that on which the VMs of a cluster are: the one

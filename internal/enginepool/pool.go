@@ -143,11 +143,7 @@ func (p *Pool) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.C
 		return session, config, nil
 	}
 
-	seen, err := session.Identity(ctx)
-	if err == nil && connection.IsRestored(cluster, seen) { // the session may have begun before the event was recorded
-		seen, err = session.FetchIdentity(ctx, cluster.Status.OLVMDatacenter.LastEvent.ID)
-	}
-
+	seen, err := connection.Identify(ctx, session, cluster)
 	if err == nil {
 		err = connection.CheckEngine(cluster, "", seen)
 	}

@@ -63,12 +63,12 @@ func readyReason(issues, unknown, _ []conditions.ConditionWithOwnerInfo) string 
 // RenderReason is the condition reason and message of why a configuration cannot be rendered. The message is the same
 // for each try.
 func RenderReason(err error) (reason, message string) {
-	message = steadytext.Of(err.Error())
-
 	var field *blocker.Error
 	if errors.As(err, &field) {
 		return field.Reason, steadytext.Of(field.Error())
 	}
+
+	message = steadytext.Of(err.Error())
 
 	var fault *engine.Fault
 	if blocker.OfEngine(err) || errors.As(err, &fault) {

@@ -46,9 +46,8 @@ func (h *heldAddresses) on(id connection.EngineID) addressing.Held {
 // engineOf returns the engine of a cluster. What the engine said now is more than what a status recorded.
 func (m *Manifests) engineOf(cluster *infrav1.OLVMCluster) connection.EngineID {
 	id := connection.EngineOf(m.withRecord(cluster))
-	id.Installation = cmp.Or(m.engineIdentities[id.Host].Installation, id.Installation)
 
-	return id
+	return id.WithInstallation(m.installations[id.Host])
 }
 
 // notCreated is the creation of objects that the API server has still to create.
@@ -58,7 +57,7 @@ var notCreated = metav1.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 // management cluster does not have is younger than all others.
 func (m *Manifests) withRecord(cluster *infrav1.OLVMCluster) *infrav1.OLVMCluster {
 	live := m.liveClusters[types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}]
-	out := cluster.DeepCopy()
+	out := *cluster // it is only read
 
 	switch {
 	case live != nil:
@@ -67,7 +66,7 @@ func (m *Manifests) withRecord(cluster *infrav1.OLVMCluster) *infrav1.OLVMCluste
 		out.CreationTimestamp = notCreated
 	}
 
-	return out
+	return &out
 }
 
 // identifyEngines asks every engine which installation it is. The error is of an engine that is another one than the
@@ -85,30 +84,21 @@ func (m *Manifests) identifyEngines(
 	}
 
 	for _, cluster := range clusters {
-		host := connection.EngineOf(cluster).Host
-
-		identity, known := m.engineIdentities[host]
-		if !known {
-			session, _, err := m.session(cluster, credentials, sessions)
-			if err != nil {
-				continue
-			}
-
-			if identity, err = session.Identity(ctx); err != nil {
-				continue
-			}
-
-			if own := m.withRecord(cluster); connection.IsRestored(own, identity) {
-				last := own.Status.OLVMDatacenter.LastEvent
-				if identity, err = session.FetchIdentity(ctx, last.ID); err != nil {
-					continue
-				}
-			}
-
-			m.engineIdentities[host] = identity
+		session, _, err := m.session(cluster, credentials, sessions)
+		if err != nil {
+			continue
 		}
 
-		err := connection.CheckEngine(m.withRecord(cluster), "", identity)
+		recorded := m.withRecord(cluster)
+
+		identity, err := connection.Identify(ctx, session, recorded)
+		if err != nil {
+			continue
+		}
+
+		m.installations[connection.EngineOf(cluster).Host] = identity.Installation
+
+		err = connection.CheckEngine(recorded, "", identity)
 		if err != nil {
 			return fmt.Errorf("cluster %s/%s: %w", cluster.Namespace, cluster.Name,
 				blocker.Explain(err, credentials.Places))
@@ -144,20 +134,28 @@ func (m *Manifests) held(machines []Machine) *heldAddresses {
 
 // holdElsewhere adds what other namespaces of the management cluster have.
 func (m *Manifests) holdElsewhere(out *heldAddresses) {
-	engines := map[types.NamespacedName]connection.EngineID{}
-
 	for i := range m.elsewhere.clusters {
 		cluster := &m.elsewhere.clusters[i]
-		key := types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Labels[clusterv1.ClusterNameLabel]}
-		engines[key] = connection.EngineOf(cluster)
-		out.on(engines[key]).AddEndpoint(cluster, cluster.Namespace)
+		out.on(connection.EngineOf(cluster)).AddEndpoint(cluster, cluster.Namespace)
+	}
+
+	m.eachElsewhere(func(id connection.EngineID, machine *infrav1.OLVMMachine) {
+		out.on(id).AddRunning(machine, addressing.Holder(machine, machine.Namespace))
+	})
+}
+
+// eachElsewhere calls do with each machine of other namespaces whose engine is known.
+func (m *Manifests) eachElsewhere(do func(connection.EngineID, *infrav1.OLVMMachine)) {
+	engines := map[types.NamespacedName]connection.EngineID{}
+	for i := range m.elsewhere.clusters {
+		cluster := &m.elsewhere.clusters[i]
+		engines[addressing.ClusterOf(cluster)] = connection.EngineOf(cluster)
 	}
 
 	for i := range m.elsewhere.machines {
 		machine := &m.elsewhere.machines[i]
-		key := types.NamespacedName{Namespace: machine.Namespace, Name: machine.Labels[clusterv1.ClusterNameLabel]}
-		if id, known := engines[key]; known {
-			out.on(id).AddRunning(machine, addressing.Holder(machine, machine.Namespace))
+		if id, known := engines[addressing.ClusterOf(machine)]; known {
+			do(id, machine)
 		}
 	}
 }
@@ -233,22 +231,16 @@ func (m *Manifests) heldBeside(c *infrav1.OLVMCluster, machines []Machine) addre
 
 	for i := range m.elsewhere.clusters {
 		other := &m.elsewhere.clusters[i]
-		if !connection.EngineOf(other).Is(where) {
-			continue
-		}
-
-		if addressing.Precedes(other, own) {
+		if connection.EngineOf(other).Is(where) && addressing.Precedes(other, own) {
 			out.AddVirtualAddresses(other, other, nil)
 		}
-
-		for j := range m.elsewhere.machines {
-			machine := &m.elsewhere.machines[j]
-			if machine.Namespace == other.Namespace &&
-				machine.Labels[clusterv1.ClusterNameLabel] == other.Labels[clusterv1.ClusterNameLabel] {
-				out.AddRunning(machine, addressing.Holder(machine, machine.Namespace))
-			}
-		}
 	}
+
+	m.eachElsewhere(func(id connection.EngineID, machine *infrav1.OLVMMachine) {
+		if id.Is(where) {
+			out.AddRunning(machine, addressing.Holder(machine, machine.Namespace))
+		}
+	})
 
 	return out
 }

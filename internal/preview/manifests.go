@@ -24,7 +24,6 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 )
 
@@ -54,8 +53,8 @@ type Manifests struct {
 		clusters []infrav1.OLVMCluster
 		machines []infrav1.OLVMMachine
 	}
-	// engineIdentities are what engines said of themselves, by host.
-	engineIdentities map[string]engine.Identity
+	// installations are the IDs that engines said of themselves, by host.
+	installations map[string]string
 	// count of the objects that were read, of all kinds.
 	count int
 }
@@ -125,9 +124,8 @@ func newManifests() *Manifests {
 		configMaps:   map[types.NamespacedName]*corev1.ConfigMap{},
 		live:         map[string]*unstructured.Unstructured{},
 
-		liveClusters: map[types.NamespacedName]*infrav1.OLVMCluster{},
-
-		engineIdentities: map[string]engine.Identity{},
+		liveClusters:  map[types.NamespacedName]*infrav1.OLVMCluster{},
+		installations: map[string]string{},
 
 		kubeadmConfigs: map[kubeadmConfigKey]*unstructured.Unstructured{},
 	}
