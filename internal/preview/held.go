@@ -147,6 +147,7 @@ func (m *Manifests) holdElsewhere(out *heldAddresses) {
 // eachElsewhere calls do with each machine of other namespaces whose engine is known.
 func (m *Manifests) eachElsewhere(do func(connection.EngineID, *infrav1.OLVMMachine)) {
 	engines := map[types.NamespacedName]connection.EngineID{}
+
 	for i := range m.elsewhere.clusters {
 		cluster := &m.elsewhere.clusters[i]
 		engines[addressing.ClusterOf(cluster)] = connection.EngineOf(cluster)
