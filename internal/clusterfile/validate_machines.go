@@ -79,8 +79,8 @@ func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec,
 	own := s.family(network)
 	subnet, err := netip.ParsePrefix(own.subnet)
 	if err == nil && vip.IsValid() && kind.control && !subnet.Masked().Contains(vip) {
-		s.note(false, "virtualIp", "%s is not in the subnet %s of the control plane, whose nodes are to hold it",
-			vip, subnet.Masked())
+		s.note(true, "virtualIp", "%s is not in the subnet %s of the control plane, whose nodes hold it: "+
+			"clients reach it only if a router sends that address to the network of the nodes", vip, subnet.Masked())
 	}
 
 	// A key that is missing was noted before.

@@ -309,7 +309,9 @@ func newProblems(before, after []clusterfile.Problem) error {
 			return b.Path == p.Path &&
 				b.Message == p.Message
 		})
-		if !p.Warning && !known && !slices.Contains(texts, p.Message) { // both kinds of machines have the same
+		// A file may have an endpoint of another subnet; a person is asked for one of this subnet.
+		counts := !p.Warning || p.Path == "virtualIp"
+		if counts && !known && !slices.Contains(texts, p.Message) { // both kinds of machines have the same
 			texts = append(texts, p.Message)
 		}
 	}
