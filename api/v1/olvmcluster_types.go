@@ -154,7 +154,8 @@ type OvirtAPIServer struct {
 
 	// credentialsSecret names the Secret with the keys username (with its @domain), password and scope
 	// (or ovirt_username and ovirt_password). A Secret of another namespace must allow this one, by its annotation
-	// infrastructure.cluster.x-k8s.io/olvm-allowed-namespaces.
+	// infrastructure.cluster.x-k8s.io/olvm-allowed-namespaces. The key ovirt_ca_bundle replaces caConfigMap.
+	// ovirt_insecure and ovirt_cafile are refused if they are set.
 	// +optional
 	CredentialsSecret NamespacedName `json:"credentialsSecret,omitempty,omitzero"`
 

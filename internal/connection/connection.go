@@ -71,6 +71,11 @@ func Config(cluster *infrav1.OLVMCluster, objects Objects) (engine.Config, error
 		return engine.Config{}, err
 	}
 
+	_, caNamed := CAKey(cluster, objects.Identity)
+	if err := checkTrustKeys(secret, server, caNamed, place(cluster, "credentialsSecret")); err != nil {
+		return engine.Config{}, err
+	}
+
 	if IdentityOf(cluster) == "" && secret.Namespace != "" && secret.Namespace != cluster.Namespace {
 		if err := checkTrust(server, secret.Namespace); err != nil {
 			return engine.Config{}, err
@@ -80,11 +85,15 @@ func Config(cluster *infrav1.OLVMCluster, objects Objects) (engine.Config, error
 	return withCA(cluster, config, objects)
 }
 
-// withCA adds the CA that the cluster or its identity names.
+// withCA adds the CA that the cluster, its identity or the Secret names.
 func withCA(cluster *infrav1.OLVMCluster, config engine.Config, objects Objects) (engine.Config, error) {
 	_, named := CAKey(cluster, objects.Identity)
-	if config.Insecure || !named {
+
+	switch {
+	case config.Insecure:
 		return config, nil
+	case !named:
+		return withBundleOfSecret(config, objects.Secret, place(cluster, "credentialsSecret"))
 	}
 
 	if IdentityOf(cluster) == "" {
@@ -274,16 +283,10 @@ func Key(name infrav1.NamespacedName, cluster *infrav1.OLVMCluster) types.Namesp
 }
 
 // Login is the user name and the password of a Secret, as they are meant; empty for those that it does not have.
-// stringData of a manifest takes precedence, as in an API server.
 func Login(secret *corev1.Secret) (username, password string) {
 	first := func(keys ...string) string {
 		for _, key := range keys {
-			text, ok := secret.StringData[key]
-			if !ok {
-				text = string(secret.Data[key])
-			}
-
-			if strings.TrimRight(text, "\r\n") != "" {
+			if text := secretText(secret, key); strings.TrimRight(text, "\r\n") != "" {
 				return text
 			}
 		}

@@ -144,6 +144,22 @@ func TestTheConnectionToAnEngine(t *testing.T) {
 			},
 			engine.Config{URL: server, Username: "o", Password: "q", CA: []byte(ca)},
 		},
+		"the CA of OpenShift's Secret": {
+			worldOfOwn, func(w *world) {
+				w.server().CAConfigMap = nil
+				w.objects.Secret.Data["ovirt_insecure"] = []byte("False")
+				w.objects.Secret.Data["ovirt_cafile"] = []byte("")
+				w.objects.Secret.Data["ovirt_ca_bundle"] = []byte("\n" + ca + "\n\n")
+			},
+			engine.Config{URL: server, Username: "admin@internal", Password: "p", CA: []byte(ca)},
+		},
+		"no verification, of which Secret and cluster say the same": {
+			worldOfOwn, func(w *world) {
+				w.server().InsecureSkipTLSVerify = true
+				w.objects.Secret.StringData = map[string]string{"ovirt_insecure": "true"}
+			},
+			engine.Config{URL: server, Username: "admin@internal", Password: "p", Insecure: true},
+		},
 		"a Secret that names no engine, if the manager allows that": {
 			worldOfOwn, func(w *world) {
 				delete(w.objects.Secret.Data, infrav1.AllowedServerURLsKey)
@@ -285,6 +301,33 @@ func TestAConnectionThatIsRefused(t *testing.T) {
 		"a ConfigMap of an identity without a certificate": {
 			worldOfIdentity, func(w *world) { w.objects.CA.Data = map[string]string{"ca.crt": "none"} },
 			badCA, ref + " (OLVMClusterIdentity production)", `ConfigMap "ca" cannot be used`,
+		},
+		"a Secret that turns the verification off": {
+			worldOfOwn, func(w *world) { w.objects.Secret.Data["ovirt_insecure"] = []byte("yes\n") },
+			notMine, secret, `key ovirt_insecure of Secret "login": a Secret cannot turn the verification of`,
+		},
+		"a Secret whose verification is neither on nor off": {
+			worldOfOwn, func(w *world) { w.objects.Secret.Data["ovirt_insecure"] = []byte("maybe") },
+			notMine, secret, `key ovirt_insecure of Secret "login": "maybe" is not true or false`,
+		},
+		"a Secret that names a file": {
+			worldOfOwn, func(w *world) { w.objects.Secret.Data["ovirt_cafile"] = []byte("/tmp/ca.pem") },
+			notMine, secret, `key ovirt_cafile of Secret "login": the manager cannot read the file "/tmp/ca.pem"`,
+		},
+		"a Secret with a CA beside the ConfigMap": {
+			worldOfOwn, func(w *world) { w.objects.Secret.Data["ovirt_ca_bundle"] = []byte(certificate(t)) },
+			notMine, secret, `key ovirt_ca_bundle of Secret "login": caConfigMap names the CA certificates, too`,
+		},
+		"a Secret with a CA that is none": {
+			worldOfOwn, func(w *world) {
+				w.server().CAConfigMap = nil
+				w.objects.Secret.Data["ovirt_ca_bundle"] = []byte("none")
+			},
+			notMine, secret, `key ovirt_ca_bundle of Secret "login" cannot be used: the CA holds no PEM certificate`,
+		},
+		"an identity whose Secret turns the verification off": {
+			worldOfIdentity, func(w *world) { w.objects.Secret.Data["ovirt_insecure"] = []byte("true") },
+			notMine, ref + " (OLVMClusterIdentity production)", "key ovirt_insecure",
 		},
 		"an identity that does not exist": {
 			worldOfIdentity, func(w *world) { w.objects.Identity = nil },

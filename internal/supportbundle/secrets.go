@@ -10,7 +10,8 @@ import (
 
 // open are keys of Secrets whose values are no secrets.
 var open = []string{
-	"username", "ovirt_username", "ovirt_url", "tls.crt", "ca.crt", "allowedServerURLs", "scope", "format",
+	"username", "ovirt_username", "ovirt_url", "ovirt_insecure", "ovirt_cafile", "ovirt_ca_bundle", "tls.crt", "ca.crt",
+	"allowedServerURLs", "scope", "format",
 }
 
 // note has the values of a Secret taken out of the bundle.
