@@ -45,7 +45,7 @@ func executors(t *testing.T) map[string]string {
 
 	tofu, err := suite.Tools.Path("tofu", "tofu")
 	if err != nil {
-		t.Fatalf("%v (make tools-tofu builds it)", err)
+		t.Fatal(err)
 	}
 
 	out["OpenTofu"] = tofu

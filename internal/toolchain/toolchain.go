@@ -340,7 +340,7 @@ func (t *Toolchain) Path(module, name string) (string, error) {
 
 	path := filepath.Join(dir, name)
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("%s is not built yet: run make tools", name)
+		return "", fmt.Errorf("%s is not built yet: run make tools-%s", name, module)
 	}
 
 	return path, nil
