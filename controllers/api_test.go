@@ -41,6 +41,28 @@ func TestAnEndpointIsAnAddressOrAName(t *testing.T) {
 	}
 }
 
+func TestTheNameOfAMachineIsAHostName(t *testing.T) {
+	s := newSite(t, nil)
+
+	for name, want := range map[string]string{
+		"localhost":                "localhost is every machine's name for itself",
+		"a.localhost":              "localhost is every machine's name for itself",
+		"localhost.localdomain":    "localhost is every machine's name for itself",
+		strings.Repeat("x", 64):    "must have at most 63 characters",
+		strings.Repeat("x", 63):    "",
+		"localhost-1":              "",
+		"localhost.example.com":    "",
+		"not-localhost":            "",
+		"localhost.localdomain.eu": "",
+	} {
+		m := &infrav1.OLVMMachine{ObjectMeta: s.Meta(name)}
+		m.Spec.FromInventory = &infrav1.FromInventory{Inventory: "lab"}
+
+		err := suite.client.Create(t.Context(), m, client.DryRunAll)
+		check.Error(t, err, want)
+	}
+}
+
 func TestManifestsOfOraclesCLIApplyUnchanged(t *testing.T) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "peer"}}
 	if err := suite.client.Create(t.Context(), ns); err != nil {

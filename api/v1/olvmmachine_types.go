@@ -577,6 +577,8 @@ type TerraformRun struct {
 // +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.spec.virtualMachine.memory`,priority=2
 // +kubebuilder:printcolumn:name="Cores",type=integer,JSONPath=`.spec.virtualMachine.cpu.topology.cores`,priority=2
 // +kubebuilder:printcolumn:name="Sockets",type=integer,JSONPath=`.spec.virtualMachine.cpu.topology.sockets`,priority=2
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || size(self.metadata.name) <= 63",message="metadata.name is the host name of the VM, and must have at most 63 characters",optionalOldSelf=true
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !self.metadata.name.matches('^(.+[.])?localhost([.]localdomain)?$')",message="metadata.name is the host name of the VM, and localhost is every machine's name for itself; use another name",optionalOldSelf=true
 type OLVMMachine struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.
