@@ -97,6 +97,7 @@ type options struct {
 	qps                 float32
 	burst               int
 	healthAddr          string
+	needEngines         bool
 	clusterConcurrency  int
 	machineConcurrency  int
 	terraformRuns       int
@@ -151,6 +152,9 @@ func (o *options) addWatchFlags(fs *pflag.FlagSet) {
 	fs.Float32Var(&o.qps, "kube-api-qps", 200, "Queries per second to the API server.")
 	fs.IntVar(&o.burst, "kube-api-burst", 400, "Queries to the API server in one burst.")
 	fs.StringVar(&o.healthAddr, "health-addr", ":9440", "Address of the health probes.")
+	fs.BoolVar(&o.needEngines, "ready-needs-engines", false,
+		"Answer /readyz with an error while the engine of an OLVMCluster or OLVMInventory is not available. "+
+			"/readyz/engines always does that.")
 	fs.IntVar(&o.clusterConcurrency, "olvmcluster-concurrency", 10,
 		"OLVMClusters of one engine that are reconciled at once.")
 	fs.IntVar(&o.machineConcurrency, "olvmmachine-concurrency", 20,
@@ -335,7 +339,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 
-	if err := addCare(mgr, runs); err != nil {
+	if err := addCare(mgr, runs, o); err != nil {
 		return err
 	}
 
@@ -387,7 +391,7 @@ func newProvider(mgr ctrl.Manager, fence func(context.Context) error, o options)
 }
 
 // addCare adds the probes, and the release of memory after bursts unless GOGC says how memory is to be used.
-func addCare(mgr ctrl.Manager, runs *workspace.RunQueue) error {
+func addCare(mgr ctrl.Manager, runs *workspace.RunQueue, o options) error {
 	if os.Getenv("GOGC") == "" {
 		if err := mgr.Add(memory{busy: runs.Busy}); err != nil {
 			return fmt.Errorf("failed to add the care for memory: %w", err)
@@ -400,6 +404,10 @@ func addCare(mgr ctrl.Manager, runs *workspace.RunQueue) error {
 
 	if err := mgr.AddReadyzCheck("readyz", healthz.Ping); err != nil {
 		return fmt.Errorf("failed to add the readiness probe: %w", err)
+	}
+
+	if err := mgr.AddReadyzCheck(enginesCheck, checkEngines(mgr.GetClient(), o.needEngines)); err != nil {
+		return fmt.Errorf("failed to add the readiness probe of the engines: %w", err)
 	}
 
 	return nil

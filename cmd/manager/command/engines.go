@@ -1,0 +1,83 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+const (
+	enginesCheck = "engines"
+	// enginesTimeout bounds a check: the kubelet waits for one second by default.
+	enginesTimeout = 500 * time.Millisecond
+	// maxEnginesNamed bounds the answer of a check.
+	maxEnginesNamed = 10
+)
+
+// checkEngines returns the check of /readyz/engines. It fails if the engine of an OLVMCluster or OLVMInventory is not
+// available. /readyz as a whole fails with it only if required is set: a manager that is not ready is of no use to the
+// clusters of the other engines.
+func checkEngines(reader client.Reader, required bool) func(*http.Request) error {
+	return func(req *http.Request) error {
+		alone := strings.HasSuffix(req.URL.Path, "/"+enginesCheck)
+		if !alone && !required {
+			return nil
+		}
+
+		ctx, cancel := context.WithTimeout(req.Context(), enginesTimeout)
+		defer cancel()
+
+		return unavailableEngines(ctx, reader)
+	}
+}
+
+// unavailableEngines returns an error that names the objects whose engine is not available; nil if there is none. It
+// has no messages of conditions: the probes answer everybody who reaches the port.
+func unavailableEngines(ctx context.Context, reader client.Reader) error {
+	var (
+		clusters    infrav1.OLVMClusterList
+		inventories infrav1.OLVMInventoryList
+		names       []string
+	)
+
+	add := func(kind string, object metav1.Object, conditions []metav1.Condition) {
+		condition := meta.FindStatusCondition(conditions, infrav1.EngineAvailableCondition)
+		if condition != nil && condition.Status == metav1.ConditionFalse && object.GetDeletionTimestamp() == nil {
+			names = append(names, fmt.Sprintf("%s %s/%s: %s",
+				kind, object.GetNamespace(), object.GetName(), condition.Reason))
+		}
+	}
+
+	if err := errors.Join(reader.List(ctx, &clusters), reader.List(ctx, &inventories)); err != nil {
+		return fmt.Errorf("failed to list OLVMClusters and OLVMInventories: %w", err)
+	}
+
+	for i := range clusters.Items {
+		add("OLVMCluster", &clusters.Items[i], clusters.Items[i].Status.Conditions)
+	}
+
+	for i := range inventories.Items {
+		add("OLVMInventory", &inventories.Items[i], inventories.Items[i].Status.Conditions)
+	}
+
+	if len(names) == 0 {
+		return nil
+	}
+
+	slices.Sort(names)
+	if more := len(names) - maxEnginesNamed; more > 0 {
+		names = append(names[:maxEnginesNamed], fmt.Sprintf("and %d more", more))
+	}
+
+	return fmt.Errorf("engines are not available: %s", strings.Join(names, ", "))
+}
