@@ -206,7 +206,8 @@ func (i *issuer) apiServer(kubeAPIServer, etcd string) *rest.Config {
 
 	api := &envtest.APIServer{Path: wrapper}
 	api.Configure().Set("oidc-issuer-url", i.url).Set("oidc-client-id", "kubernetes").Set("oidc-ca-file", ca).
-		Set("oidc-username-claim", "email").Set("oidc-groups-claim", "groups")
+		Set("oidc-username-claim", "email").Set("oidc-username-prefix", "oidc:").
+		Set("oidc-groups-claim", "groups").Set("oidc-groups-prefix", "oidc:")
 	env := &envtest.Environment{ControlPlane: envtest.ControlPlane{APIServer: api, Etcd: &envtest.Etcd{Path: etcd}}}
 	config, err := env.Start()
 	check.Error(t, err, "")
@@ -252,7 +253,7 @@ func TestRow54AnIssuerOfTheCluster(t *testing.T) {
 	server := i.apiServer(kubeAPIServer, etcd)
 	l.eventually("the API server takes a token of its issuer", func() error {
 		who, err := whoAmI(server, tokens[i])
-		if err == nil && (who.Username != "kilgore@kilgore.trout" || !slices.Contains(who.Groups, "authors")) {
+		if err == nil && (who.Username != "oidc:kilgore@kilgore.trout" || !slices.Contains(who.Groups, "oidc:authors")) {
 			err = fmt.Errorf("it takes it for %+v", who)
 		}
 

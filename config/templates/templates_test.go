@@ -1,0 +1,105 @@
+package templates
+
+import (
+	"io/fs"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// variable of clusterctl, which may stand for a list.
+var variable = regexp.MustCompile(`\$\{[^}]*\}`)
+
+// controlPlane is what the tests read of a KubeadmControlPlane, and of its template.
+type controlPlane struct {
+	KubeadmConfigSpec struct {
+		ClusterConfiguration struct {
+			APIServer struct {
+				ExtraArgs []struct{ Name, Value string }
+			}
+		}
+	}
+	Rollout struct {
+		Before struct{ CertificatesExpiryDays int }
+	}
+}
+
+// controlPlanes are those of all templates that are shipped, by the files that have them.
+func controlPlanes(t *testing.T) map[string]controlPlane {
+	t.Helper()
+	names, err := fs.Glob(Files, "*.yaml")
+	check.Error(t, err, "")
+	out := map[string]controlPlane{}
+
+	for _, name := range names {
+		text, err := fs.ReadFile(Files, name)
+		check.Error(t, err, "")
+
+		for document := range strings.SplitSeq(string(text), "\n---\n") {
+			var object struct {
+				Kind string
+				Spec struct {
+					controlPlane
+					Template struct{ Spec controlPlane }
+				}
+			}
+			check.Error(t, yaml.Unmarshal(variable.ReplaceAll([]byte(document), []byte("0")), &object), "")
+
+			switch object.Kind {
+			case "KubeadmControlPlane":
+				out[name] = object.Spec.controlPlane
+			case "KubeadmControlPlaneTemplate":
+				out[name] = object.Spec.Template.Spec
+			}
+		}
+	}
+
+	// The topology takes that of the ClusterClass.
+	if len(out) != len(names)-1 {
+		t.Fatalf("%d of %d templates have a control plane", len(out), len(names))
+	}
+
+	return out
+}
+
+// TestNoTokenNamesAUserOrGroupOfKubernetes has each name of a token begin with a prefix of its own: those who edit the
+// directory behind an issuer could otherwise be system:masters.
+func TestNoTokenNamesAUserOrGroupOfKubernetes(t *testing.T) {
+	t.Parallel()
+	issuers := 0
+
+	for name, plane := range controlPlanes(t) {
+		arguments := map[string]string{}
+		for _, argument := range plane.KubeadmConfigSpec.ClusterConfiguration.APIServer.ExtraArgs {
+			arguments[argument.Name] = argument.Value
+		}
+
+		if arguments["oidc-issuer-url"] == "" {
+			continue
+		}
+
+		issuers++
+
+		for _, claim := range []string{"oidc-username", "oidc-groups"} {
+			if arguments[claim+"-claim"] != "" {
+				check.Equal(t, name+": "+claim+"-prefix", arguments[claim+"-prefix"], "oidc:")
+			}
+		}
+	}
+
+	check.Equal(t, "templates with an issuer", issuers, 1)
+}
+
+// TestControlPlanesAreRolledOutBeforeTheirCertificatesExpire has Cluster API replace machines whose certificates have
+// three weeks left.
+func TestControlPlanesAreRolledOutBeforeTheirCertificatesExpire(t *testing.T) {
+	t.Parallel()
+
+	for name, plane := range controlPlanes(t) {
+		check.Equal(t, name+": days", plane.Rollout.Before.CertificatesExpiryDays, 21)
+	}
+}
