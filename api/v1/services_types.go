@@ -66,10 +66,37 @@ type ControlPlaneServices struct {
 	// +kubebuilder:validation:MaxLength=512
 	KubeVIPImage string `json:"kubeVIPImage,omitempty"`
 
+	// kubeVIPLease is how nodes elect the one that holds the address with kube-vip.
+	// +optional
+	KubeVIPLease *KubeVIPLease `json:"kubeVIPLease,omitempty"`
+
 	// dns has each node answer for the names of the cluster, where the site has no DNS that knows them. Nodes ask
 	// themselves first, then the DNS servers of their network.
 	// +optional
 	DNS *ClusterDNS `json:"dns,omitempty"`
+}
+
+// KubeVIPLease is how long the holder of the endpoint's address may be silent. Shorter times move the address sooner when
+// a node dies. If etcd stalls for longer, as it may on shared storage, they move it although no node died.
+type KubeVIPLease struct {
+	// durationSeconds after which another node takes the address. 0 means 15. It is longer than renewDeadlineSeconds.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=600
+	DurationSeconds int32 `json:"durationSeconds,omitempty"`
+
+	// renewDeadlineSeconds after which a holder that cannot renew its lease lets the address go. 0 means 10. It is longer
+	// than 1.2 times retryPeriodSeconds.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=600
+	RenewDeadlineSeconds int32 `json:"renewDeadlineSeconds,omitempty"`
+
+	// retryPeriodSeconds is how long nodes wait between two tries. 0 means 2.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=600
+	RetryPeriodSeconds int32 `json:"retryPeriodSeconds,omitempty"`
 }
 
 // ClusterDNS are the names of a cluster: api and api-int are the control plane endpoint, all names below apps the

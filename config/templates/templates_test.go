@@ -103,3 +103,16 @@ func TestControlPlanesAreRolledOutBeforeTheirCertificatesExpire(t *testing.T) {
 		check.Equal(t, name+": days", plane.Rollout.Before.CertificatesExpiryDays, 21)
 	}
 }
+
+// TestTheHoldersOfServicesOutliveAStallOfEtcd has the same lease as the holder of the endpoint.
+func TestTheHoldersOfServicesOutliveAStallOfEtcd(t *testing.T) {
+	t.Parallel()
+	text, err := fs.ReadFile(Files, "cluster-template-service-load-balancers.yaml")
+	check.Error(t, err, "")
+
+	for _, want := range []string{
+		`vip_leaseduration, value: "15"`, `vip_renewdeadline, value: "10"`, `vip_retryperiod, value: "2"`,
+	} {
+		check.Contains(t, "kube-vip", string(text), want)
+	}
+}

@@ -213,7 +213,7 @@ func (c *cloudConfig) addFiles(guest Guest, init bool) error {
 	profiles, networking := guest.slaac()
 	c.before = append(c.before, networking...)
 
-	proxied := guest.Proxy.files()
+	proxied := guest.Proxy.files(guest.Services.pulling())
 	for _, file := range slices.Concat(files, profiles, proxied) {
 		if err := c.addFile(file.node(), machineSource); err != nil {
 			return err

@@ -107,7 +107,7 @@ func (e *kubeadmEdit) edit(root *yaml.Node, guest Guest) error {
 
 	e.init = e.init || kind.Value == "InitConfiguration"
 	if port := guest.Services.bindPort(); port != 0 {
-		changed, err := setBindPort(root, kind.Value, port)
+		changed, err := setBindPort(root, kind.Value, port, guest.Services.API.LoadBalancer)
 		if err != nil {
 			return err
 		}
@@ -154,17 +154,24 @@ func sameAddress(one, other string) bool {
 	return err == nil && failed == nil && a == b
 }
 
+// kubeadmBindPort is that of an API server where none is written.
+const kubeadmBindPort = 6443
+
 // setBindPort sets the port of the node's API server, unless it has none.
-func setBindPort(root *yaml.Node, kind string, port int32) (bool, error) {
+func setBindPort(root *yaml.Node, kind string, port int32, balancer LoadBalancer) (bool, error) {
 	if kind == "JoinConfiguration" {
 		if root = value(root, "controlPlane"); root == nil || root.Kind != yaml.MappingNode {
 			return false, nil
 		}
 	}
 
-	endpoint, wanted := ensure(root, "localAPIEndpoint", yaml.MappingNode), strconv.Itoa(int(port))
-	there := value(endpoint, "bindPort")
+	there, wanted := value(value(root, "localAPIEndpoint"), "bindPort"), strconv.Itoa(int(port))
 	if there == nil || there.Value == "0" {
+		if port == kubeadmBindPort {
+			return false, nil
+		}
+
+		endpoint := ensure(root, "localAPIEndpoint", yaml.MappingNode)
 		if there == nil {
 			there = &yaml.Node{}
 			endpoint.Content = append(endpoint.Content, text("bindPort"), there)
@@ -175,16 +182,25 @@ func setBindPort(root *yaml.Node, kind string, port int32) (bool, error) {
 		return true, nil
 	}
 
-	if there.Value != wanted {
+	if there.Value == wanted {
+		return false, nil
+	}
+
+	if balancer == NoLoadBalancer {
 		return false, fmt.Errorf(
-			"localAPIEndpoint.bindPort is %s, and the load balancer of controlPlaneServices looks for API servers "+
-				"at port %s; remove it, or set controlPlaneServices.apiServerPort to it",
+			"localAPIEndpoint.bindPort is %s, and without a load balancer API servers are at port %s of the control "+
+				"plane endpoint; remove it, or set controlPlaneServices.loadBalancer",
 			there.Value,
 			wanted,
 		)
 	}
 
-	return false, nil
+	return false, fmt.Errorf(
+		"localAPIEndpoint.bindPort is %s, and the load balancer of controlPlaneServices looks for API servers "+
+			"at port %s; remove it, or set controlPlaneServices.apiServerPort to it",
+		there.Value,
+		wanted,
+	)
 }
 
 // setArgument adds a kubelet argument in the shape that is there: a mapping (kubeadm v1beta3), else a list (v1beta4).

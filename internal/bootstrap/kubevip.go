@@ -27,6 +27,7 @@ func kubeVIP(s *Services, init bool) string {
 		masks = append(masks, strconv.Itoa(address.BitLen()))
 	}
 
+	lease := s.API.KubeVIPLease.OrDefault()
 	env := []corev1.EnvVar{
 		{Name: "vip_arp", Value: "true"},
 		{Name: "port", Value: strconv.Itoa(int(s.API.Port))},
@@ -37,9 +38,9 @@ func kubeVIP(s *Services, init bool) string {
 		{Name: "svc_enable", Value: "false"},
 		{Name: "vip_leaderelection", Value: "true"},
 		{Name: "vip_leasename", Value: "plndr-cp-lock"},
-		{Name: "vip_leaseduration", Value: "5"},
-		{Name: "vip_renewdeadline", Value: "3"},
-		{Name: "vip_retryperiod", Value: "1"},
+		{Name: "vip_leaseduration", Value: strconv.Itoa(int(lease.Duration))},
+		{Name: "vip_renewdeadline", Value: strconv.Itoa(int(lease.RenewDeadline))},
+		{Name: "vip_retryperiod", Value: strconv.Itoa(int(lease.RetryPeriod))},
 		{Name: "address", Value: join(s.API.All(), ",")},
 	}
 	pod := &corev1.Pod{

@@ -25,10 +25,14 @@ func (g *Guest) networkFiles() []File {
 	return out
 }
 
-// slaac are the profiles of a cloud-init guest that has an interface with SLAAC, and the commands that put them to use;
-// none for other guests. The engine cannot tell cloud-init of SLAAC: it refuses the boot protocol autoconf.
+// slaac are the profiles of a cloud-init guest that has an interface which listens to routers, and the commands that put
+// them to use; none for other guests. The engine cannot tell cloud-init of SLAAC: it refuses the boot protocol autoconf.
+// Of a static address without a gateway, cloud-init makes a profile of NetworkManager that ignores routers.
 func (g *Guest) slaac() (files []File, commands []string) {
-	if !slices.ContainsFunc(g.Interfaces, func(i render.GuestNIC) bool { return i.IPv6.Method == render.AutoConf }) {
+	listens := func(i render.GuestNIC) bool {
+		return i.IPv6.Method == render.AutoConf || followsRouters(i, "ipv6", i.IPv6)
+	}
+	if !slices.ContainsFunc(g.Interfaces, listens) {
 		return nil, nil
 	}
 
@@ -71,6 +75,13 @@ func (g *Guest) profiles(priority int) []File {
 	return out
 }
 
+// followsRouters reports whether an interface takes its default route of IPv6 from what routers announce, although its
+// address is static. NetworkManager then gives it an address of the announced prefix, too: it has no way to take the
+// routes alone.
+func followsRouters(of render.GuestNIC, family string, ip render.IP) bool {
+	return family == "ipv6" && of.DefaultRoute && ip.Method == render.Static && !ip.Gateway.IsValid()
+}
+
 // section writes one address family.
 func section(
 	out *strings.Builder, of render.GuestNIC, name string, ip render.IP, servers []netip.Addr, domains []string,
@@ -90,7 +101,12 @@ func section(
 	case render.AutoConf:
 		out.WriteString("method=auto\naddr-gen-mode=eui64\n")
 	case render.Static:
-		fmt.Fprintf(out, "method=manual\naddress1=%s", ip.Address)
+		method := "manual"
+		if followsRouters(of, name, ip) {
+			method = "auto\naddr-gen-mode=eui64"
+		}
+
+		fmt.Fprintf(out, "method=%s\naddress1=%s", method, ip.Address)
 		if ip.Gateway.IsValid() {
 			fmt.Fprintf(out, ",%s", ip.Gateway)
 		}

@@ -2,14 +2,15 @@ package bootstrap
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // proxiedServices are those that reach out of a node. Images have one of the container runtimes.
 var proxiedServices = []string{"containerd.service", "crio.service", "kubelet.service"}
 
-// files are drop-ins of the services; none without a proxy.
-func (p *Proxy) files() []File {
+// files are drop-ins of the services, and of units that pull images themselves; none without a proxy.
+func (p *Proxy) files(pulling []string) []File {
 	if p == nil || p.HTTP == "" && p.HTTPS == "" {
 		return nil
 	}
@@ -32,7 +33,7 @@ func (p *Proxy) files() []File {
 	}
 
 	var out []File
-	for _, service := range proxiedServices {
+	for _, service := range slices.Concat(proxiedServices, pulling) {
 		// a URL may have a password
 		out = append(out, File{
 			Path:    fmt.Sprintf("/etc/systemd/system/%s.d/10-capolvm-proxy.conf", service),

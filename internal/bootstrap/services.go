@@ -73,6 +73,25 @@ type APIEndpoint struct {
 	NginxImage string
 	// KubeVIPImage holds the address with kube-vip; empty means with keepalived.
 	KubeVIPImage string
+	// KubeVIPLease is how kube-vip elects who holds it.
+	KubeVIPLease Lease
+}
+
+// Lease is how long the holder of an address may be silent, in seconds.
+type Lease struct {
+	// Duration after which another one takes the address, RenewDeadline after which the holder lets go, and RetryPeriod
+	// between tries.
+	Duration, RenewDeadline, RetryPeriod int32
+}
+
+// OrDefault is the lease with defaults for what is not set. They outlive some seconds in which etcd does not answer, as
+// on shared storage.
+func (l Lease) OrDefault() Lease {
+	return Lease{
+		Duration:      cmp.Or(l.Duration, 15),
+		RenewDeadline: cmp.Or(l.RenewDeadline, 10),
+		RetryPeriod:   cmp.Or(l.RetryPeriod, 2),
+	}
 }
 
 // VirtualAddress is an address that one of several nodes has.
@@ -87,6 +106,22 @@ type VirtualAddress struct {
 // VIP is the address, for the templates.
 func (v VirtualAddress) VIP() netip.Addr { return v.Address }
 
+// HasIPv4 reports whether one of the addresses is of IPv4: services listen at the families of the endpoint alone, for an
+// image may have IPv6 turned off.
+func (v VirtualAddress) HasIPv4() bool { return v.Address.Is4() || v.Additional.Is4() }
+
+// HasIPv6 reports whether one of the addresses is of IPv6.
+func (v VirtualAddress) HasIPv6() bool { return v.Address.Is6() || v.Additional.Is6() }
+
+// LoopbackHost is where the node itself is asked, as in a URL.
+func (v VirtualAddress) LoopbackHost() string {
+	if v.HasIPv4() {
+		return "127.0.0.1"
+	}
+
+	return "[::1]"
+}
+
 // All are the addresses.
 func (v VirtualAddress) All() []netip.Addr {
 	if !v.Additional.IsValid() {
@@ -96,10 +131,14 @@ func (v VirtualAddress) All() []netip.Addr {
 	return []netip.Addr{v.Address, v.Additional}
 }
 
-// bindPort is the port of the API server of this node; zero leaves it.
+// bindPort is the port of the API server of this node; zero leaves it. Without a load balancer, the API server is at the
+// endpoint's port itself.
 func (s *Services) bindPort() int32 {
-	if s == nil || s.API == nil || s.API.LoadBalancer == NoLoadBalancer {
+	switch {
+	case s == nil || s.API == nil:
 		return 0
+	case s.API.LoadBalancer == NoLoadBalancer:
+		return s.API.Port
 	}
 
 	return s.API.ServerPort
@@ -138,6 +177,8 @@ func (s *Services) files(init bool) []File {
 	add := func(path string, mode int, content string) {
 		out = append(out, File{Path: path, Mode: mode, Content: content})
 	}
+	add(allowPath, 0o700, s.allowed().Script())
+
 	if s.follows() {
 		add("/etc/capolvm/follow.sh", 0o700, s.followScript())
 	}
@@ -149,7 +190,7 @@ func (s *Services) files(init bool) []File {
 
 	out = append(out, s.DNS.files(s.HostName)...)
 	if s.Ingress != nil {
-		add("/etc/keepalived/capolvm-check-ingress.sh", 0o755, renderFile("check-ingress.sh", nil))
+		add("/etc/keepalived/capolvm-check-ingress.sh", 0o755, renderFile("check-ingress.sh", s.ingressHosts()))
 	}
 
 	api := s.API
@@ -168,6 +209,24 @@ func (s *Services) files(init bool) []File {
 		add("/etc/capolvm/haproxy.cfg", 0o644, renderFile("haproxy.cfg", api))
 	case Nginx:
 		add("/etc/capolvm/nginx.conf", 0o644, renderFile("nginx.conf", api))
+	}
+
+	return out
+}
+
+// ingressHosts are where something must answer for the node to hold the ingress address. Container runtimes do not map
+// ports of IPv6 on the loopback, so that the node's own address is asked, too.
+func (s *Services) ingressHosts() []string {
+	var out []string
+	if s.Ingress.HasIPv4() {
+		out = append(out, "127.0.0.1")
+	}
+
+	if s.Ingress.HasIPv6() {
+		out = append(out, "::1")
+		if s.Self.Is6() {
+			out = append(out, s.Self.String())
+		}
 	}
 
 	return out
@@ -206,7 +265,7 @@ func (s *Services) followScript() string {
 
 	if s.API != nil {
 		values["BackendPort"] = s.API.ServerPort
-		values["OwnPort"] = cmp.Or(s.bindPort(), s.API.Port)
+		values["OwnPort"] = s.bindPort()
 		values["HAProxy"], values["Nginx"] = s.API.LoadBalancer == HAProxy, s.API.LoadBalancer == Nginx
 	}
 
@@ -227,9 +286,12 @@ func (s *Services) knownNodes() string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
+// nginxService is the unit of nginx.
+const nginxService = "capolvm-nginx.service"
+
 // units of the services, in the order in which they start.
 func (s *Services) units() []Unit {
-	if s == nil || !s.follows() {
+	if s == nil {
 		return nil
 	}
 
@@ -244,12 +306,17 @@ func (s *Services) units() []Unit {
 			before += " haproxy.service"
 			started = append(started, Unit{Name: "haproxy.service"})
 		case Nginx:
-			before += " capolvm-nginx.service"
-			started = append(started, Unit{Name: "capolvm-nginx.service", Contents: nginxUnit(s.API.NginxImage)})
+			before += " " + nginxService
+			started = append(started, Unit{Name: nginxService, Contents: nginxUnit(s.API.NginxImage)})
 		}
 	}
 
+	if !s.follows() {
+		return []Unit{allowing(before)}
+	}
+
 	out := []Unit{
+		allowing(before + " capolvm-follow.service"),
 		{
 			Name: "capolvm-follow.service",
 			Contents: "[Unit]\nDescription=Follow the nodes of the control " +
@@ -272,6 +339,15 @@ func (s *Services) units() []Unit {
 	}
 
 	return out
+}
+
+// pulling are the units that pull an image without the container runtime of Kubernetes.
+func (s *Services) pulling() []string {
+	if s == nil || s.API == nil || s.API.LoadBalancer != Nginx || s.API.NginxImage == "" {
+		return nil
+	}
+
+	return []string{nginxService}
 }
 
 // nginxUnit runs nginx with a configuration of its own, so that the one of the image is left alone.

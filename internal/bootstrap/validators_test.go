@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/cloudinit"
 	"sigs.k8s.io/cluster-api/util/secret"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
@@ -177,5 +179,104 @@ func TestCloudInitAcceptsWhatIsMerged(t *testing.T) {
 				t.Errorf("%v: %s\n%s", err, out, merged)
 			}
 		})
+	}
+}
+
+// configurations are those of nodes with a load balancer, for endpoints of each family, with its template filled in as
+// follow.sh does.
+func configurations(t *testing.T, balancer LoadBalancer, path, backend string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+
+	for name, addresses := range map[string][]string{
+		"IPv4": {"127.0.0.5"}, "IPv6": {"fd00::5"}, "both": {"127.0.0.5", "fd00::5"},
+	} {
+		peer := "10.20.30.8"
+		files := written(served(balancer, func(s *Services) {
+			s.Interface, s.API.Port = anInterface(t), freePort(t)
+			s.API.Address = netip.MustParseAddr(addresses[0])
+			if s.API.Address.Is6() {
+				s.Self, peer = netip.MustParseAddr("fd00::7"), "fd00::8"
+			}
+
+			s.Ingress = &VirtualAddress{Address: netip.MustParseAddr("127.0.0.6"), RouterID: 52}
+
+			if len(addresses) > 1 {
+				s.API.Additional = netip.MustParseAddr(addresses[1])
+			}
+		}).files(false))
+		check.Set(t, path, files[path])
+		lines := strings.ReplaceAll(backend, "%", "10.20.30.7") + "\n" + strings.ReplaceAll(backend, "%", "10.20.30.8")
+		out[name] = strings.NewReplacer("\n@BACKENDS@\n", "\n"+lines+"\n", "\n@PEERS@\n", "\n        "+peer+"\n").
+			Replace(files[path])
+	}
+
+	return out
+}
+
+// anInterface is one that this machine has: keepalived refuses others, and the loopback.
+func anInterface(t *testing.T) string {
+	t.Helper()
+	all, err := net.Interfaces()
+	check.Error(t, err, "")
+
+	for _, each := range all {
+		if each.Flags&net.FlagLoopback == 0 && each.Flags&net.FlagMulticast != 0 {
+			return each.Name
+		}
+	}
+
+	t.Skip("this machine has no network interface")
+
+	return ""
+}
+
+// freePort is one at which nothing listens: nginx binds its ports when it checks its configuration.
+func freePort(t *testing.T) int32 {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	check.Error(t, err, "")
+	port := listener.Addr().(*net.TCPAddr).Port
+	check.Error(t, listener.Close(), "")
+
+	return int32(port)
+}
+
+// accepts has a program check a configuration.
+func accepts(t *testing.T, config, program string, arguments ...string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config")
+	check.Error(t, os.WriteFile(path, []byte(config), 0o600), "")
+	out, err := exec.CommandContext(t.Context(), program, append(arguments, path)...).CombinedOutput()
+	if err != nil || strings.Contains(strings.ToLower(string(out)), "unknown keyword") {
+		t.Errorf("%s: %v: %s\n%s", program, err, out, config)
+	}
+}
+
+// TestHAProxyReadsTheConfigurationOfANode has the haproxy that is installed check it. docs/user/images.md lists the
+// versions that were tried.
+func TestHAProxyReadsTheConfigurationOfANode(t *testing.T) {
+	needProgram(t, "haproxy", "haproxy")
+
+	for name, config := range configurations(t, HAProxy, "/etc/capolvm/haproxy.cfg", "    server % %:6444") {
+		t.Run(name, func(t *testing.T) { accepts(t, config, "haproxy", "-c", "-f") })
+	}
+}
+
+func TestNginxReadsTheConfigurationOfANode(t *testing.T) {
+	needProgram(t, "nginx", "libnginx-mod-stream")
+
+	for name, config := range configurations(t, Nginx, "/etc/capolvm/nginx.conf",
+		"        server %:6444 max_fails=1 fail_timeout=5s;") {
+		config = strings.ReplaceAll(config, "/run/capolvm-nginx.pid", filepath.Join(t.TempDir(), "pid"))
+		t.Run(name, func(t *testing.T) { accepts(t, config, "nginx", "-t", "-c") })
+	}
+}
+
+func TestKeepalivedReadsTheConfigurationOfANode(t *testing.T) {
+	needProgram(t, "keepalived", "keepalived")
+
+	for name, config := range configurations(t, HAProxy, "/etc/capolvm/keepalived.conf", "") {
+		t.Run(name, func(t *testing.T) { accepts(t, config, "keepalived", "--config-test", "--use-file") })
 	}
 }

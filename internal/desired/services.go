@@ -33,7 +33,7 @@ func ValidateServices(cluster infrav1.OLVMClusterSpec) error {
 	}
 
 	for _, check := range []func(infrav1.OLVMClusterSpec) error{
-		checkEndpointHolder, checkAPIServerPort, checkVirtualAddresses, checkDNS,
+		checkEndpointHolder, checkAPIServerPort, checkVirtualAddresses, checkKubeVIPLease, checkDNS,
 	} {
 		if err := check(cluster); err != nil {
 			return err
@@ -109,6 +109,38 @@ func checkVirtualAddresses(cluster infrav1.OLVMClusterSpec) error {
 			return invalidServices(field, "%s is of the same family as %s; write one of the other family, or remove it",
 				address, first)
 		}
+	}
+
+	return nil
+}
+
+// kubeVIPLease is the lease that a cluster asks for.
+func kubeVIPLease(services *infrav1.ControlPlaneServices) bootstrap.Lease {
+	asked := services.KubeVIPLease
+	if asked == nil {
+		return bootstrap.Lease{}
+	}
+
+	return bootstrap.Lease{
+		Duration:      asked.DurationSeconds,
+		RenewDeadline: asked.RenewDeadlineSeconds,
+		RetryPeriod:   asked.RetryPeriodSeconds,
+	}
+}
+
+// checkKubeVIPLease checks what kube-vip checks when it starts, on a node that nobody reaches then.
+func checkKubeVIPLease(cluster infrav1.OLVMClusterSpec) error {
+	const field = "spec.controlPlaneServices.kubeVIPLease."
+	lease := kubeVIPLease(cluster.ControlPlaneServices).OrDefault()
+
+	switch {
+	case lease.Duration <= lease.RenewDeadline:
+		return invalidServices(field+"durationSeconds",
+			"it is %d, and renewDeadlineSeconds is %d; make durationSeconds longer", lease.Duration, lease.RenewDeadline)
+	case 5*lease.RenewDeadline <= 6*lease.RetryPeriod: // nodes wait up to 1.2 times the period
+		return invalidServices(field+"renewDeadlineSeconds",
+			"it is %d, and retryPeriodSeconds is %d; make renewDeadlineSeconds longer than 1.2 times that",
+			lease.RenewDeadline, lease.RetryPeriod)
 	}
 
 	return nil
@@ -273,6 +305,7 @@ func (s *nodeServices) addAPI() error {
 
 	if s.asked.VirtualIP == kubeVIP {
 		api.KubeVIPImage = cmp.Or(s.asked.KubeVIPImage, defaultKubeVIPImage)
+		api.KubeVIPLease = kubeVIPLease(s.asked)
 	} else {
 		self, err := s.self("the control plane endpoint", s.endpoint.Address)
 		if err != nil {

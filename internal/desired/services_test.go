@@ -43,6 +43,20 @@ func TestServicesThatCannotWork(t *testing.T) {
 		"names of a name": {"api.example.com", infrav1.ControlPlaneServices{
 			DNS: &infrav1.ClusterDNS{Domain: "a.example.com"},
 		}, "to which controlPlaneServices.dns could resolve api.a.example.com"},
+		"a lease that ends before it is renewed": {"10.0.0.5", infrav1.ControlPlaneServices{
+			VirtualIP:    "KubeVIP",
+			KubeVIPLease: &infrav1.KubeVIPLease{DurationSeconds: 10},
+		}, "spec.controlPlaneServices.kubeVIPLease.durationSeconds: it is 10, and renewDeadlineSeconds is 10"},
+		"a lease that is not tried in time": {"10.0.0.5", infrav1.ControlPlaneServices{
+			VirtualIP:    "KubeVIP",
+			KubeVIPLease: &infrav1.KubeVIPLease{RetryPeriodSeconds: 9},
+		}, "kubeVIPLease.renewDeadlineSeconds: it is 10, and retryPeriodSeconds is 9"},
+		"a short lease": {"10.0.0.5", infrav1.ControlPlaneServices{
+			VirtualIP: "KubeVIP",
+			KubeVIPLease: &infrav1.KubeVIPLease{
+				DurationSeconds: 5, RenewDeadlineSeconds: 3, RetryPeriodSeconds: 1,
+			},
+		}, ""},
 		"an external name": {"api.example.com", infrav1.ControlPlaneServices{VirtualIP: "External"}, ""},
 		"all of it": {"10.0.0.5", infrav1.ControlPlaneServices{
 			VirtualIP:                  "Keepalived",

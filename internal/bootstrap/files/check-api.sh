@@ -9,7 +9,7 @@ if [ "$(wc -l </etc/capolvm/control-plane)" -gt 1 ]; then
         exit 1
     fi
 fi
-code=$(curl --silent --insecure --noproxy '*' --max-time 3 --output /dev/null --write-out '%{http_code}' https://127.0.0.1:{{.Port}}/readyz)
+code=$(curl --silent --insecure --noproxy '*' --max-time 3 --output /dev/null --write-out '%{http_code}' https://{{.LoopbackHost}}:{{.Port}}/readyz)
 case "$code" in
 200 | 401 | 403) exit 0 ;; # a server that refuses anonymous requests is up
 esac

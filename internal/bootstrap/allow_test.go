@@ -1,0 +1,264 @@
+package bootstrap
+
+import (
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// standIns of the programs that the script asks. Each refuses arguments that the real one would refuse, as its manual has
+// them, notes what it is told to change, and keeps it below $STATE. The real ones need a kernel with SELinux and a
+// running firewalld, and were not tried.
+var standIns = map[string]string{
+	"getenforce": `echo Enforcing`,
+	"getsebool": `[ $# = 1 ] || exit 2
+case "$1" in
+keepalived_connect_any | haproxy_connect_any | httpd_can_network_connect) ;;
+*) echo "Error getting active value for $1" >&2 && exit 1 ;;
+esac
+if [ -e "$STATE/$1" ]; then echo "$1 --> on"; else echo "$1 --> off"; fi`,
+	"setsebool": `[ $# = 2 ] && [ "$1" = -P ] || exit 2
+getsebool "${2%=on}" >/dev/null || exit 1
+case "$2" in *=on) ;; *) exit 2 ;; esac
+: >"$STATE/${2%=on}"
+echo "setsebool $*" >>"$STATE/changes"`,
+	"semanage": `case "$*" in
+"port -l")
+    echo "http_cache_port_t              tcp      8080, 8118, 8123, 10001-10010"
+    echo "http_port_t                    tcp      $(cat "$STATE/http" 2>/dev/null)80, 81, 443"
+    echo "kubernetes_port_t              tcp      7443"
+    exit 0
+    ;;
+"port -a -t http_port_t -p tcp 7443")
+    echo "ValueError: Port tcp/7443 already defined" >&2
+    exit 1
+    ;;
+"port -a -t http_port_t -p tcp "[0-9]*) ;;
+"port -m -t http_port_t -p tcp 7443") ;;
+*) exit 2 ;;
+esac
+printf '%s, ' "${*##* }" >>"$STATE/http"
+echo "semanage $*" >>"$STATE/changes"`,
+	"firewall-cmd": `for argument in "$@"; do
+    case "$argument" in
+    --state | --quiet | --permanent | --add-protocol=vrrp) ;;
+    --add-port=[0-9]*/tcp | --add-port=[0-9]*/udp) ;;
+    *) exit 2 ;;
+    esac
+done
+case "$*" in
+--state) exit 0 ;;
+*--add-port*--add-protocol*) exit 2 ;;
+esac
+echo "firewall-cmd $*" >>"$STATE/changes"`,
+}
+
+// aNode has programs of a node, by their names, and nothing else but what scripts need.
+type aNode struct{ bin, state string }
+
+func newNode(t *testing.T, programs map[string]string) aNode {
+	t.Helper()
+	n := aNode{bin: t.TempDir(), state: t.TempDir()}
+
+	for _, name := range []string{"bash", "grep", "cat"} {
+		path, err := exec.LookPath(name)
+		check.Error(t, err, "")
+		check.Error(t, os.Symlink(path, filepath.Join(n.bin, name)), "")
+	}
+
+	for name, text := range programs {
+		check.Error(t, os.WriteFile(filepath.Join(n.bin, name), []byte("#!/bin/bash\n"+text+"\n"), 0o700), "")
+	}
+
+	return n
+}
+
+// run runs a script as the node's systemd does, and returns what it changed, without repetitions.
+func (n aNode) run(t *testing.T, script string) (changes []string, output string, err error) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), filepath.Join(n.bin, "bash"), "-c", script)
+	command.Env = []string{"PATH=" + n.bin, "STATE=" + n.state}
+	out, err := command.CombinedOutput()
+	noted, _ := os.ReadFile(filepath.Join(n.state, "changes"))
+	check.Error(t, os.RemoveAll(filepath.Join(n.state, "changes")), "")
+
+	for line := range strings.Lines(string(noted)) {
+		changes = append(changes, strings.TrimSpace(line))
+	}
+
+	return changes, string(out), err
+}
+
+func programs(but ...string) map[string]string {
+	out := map[string]string{}
+	for name, text := range standIns {
+		out[name] = text
+	}
+
+	for _, name := range but {
+		delete(out, name)
+	}
+
+	return out
+}
+
+// served is a node of the control plane with these services.
+func served(balancer LoadBalancer, change func(*Services)) *Services {
+	out := &Services{
+		HostName: "demo-1", Interface: "enp1s0", Self: netip.MustParseAddr("10.20.30.7"),
+		API: &APIEndpoint{
+			VirtualAddress: VirtualAddress{Address: netip.MustParseAddr("10.20.30.5"), RouterID: 51},
+			Port:           6443, ServerPort: 6444, LoadBalancer: balancer,
+		},
+	}
+	if change != nil {
+		change(out)
+	}
+
+	return out
+}
+
+// firewall are the commands that have firewalld let something in, now and after a reboot.
+func firewall(options ...string) []string {
+	var out []string
+	for _, option := range options {
+		out = append(out, "firewall-cmd --quiet "+option, "firewall-cmd --quiet --permanent "+option)
+	}
+
+	return out
+}
+
+func TestSELinuxAndTheFirewallAllowTheServicesOfANode(t *testing.T) {
+	vip := VirtualAddress{Address: netip.MustParseAddr("10.20.30.6"), RouterID: 52}
+
+	for name, test := range map[string]struct {
+		services *Services
+		want     []string
+	}{
+		"keepalived and haproxy": {served(HAProxy, nil), append([]string{
+			"setsebool -P keepalived_connect_any=on", "setsebool -P haproxy_connect_any=on",
+		}, firewall("--add-port=6443/tcp --add-port=6444/tcp", "--add-protocol=vrrp")...)},
+		"keepalived and the nginx of the image": {served(Nginx, nil), append([]string{
+			"setsebool -P keepalived_connect_any=on", "setsebool -P httpd_can_network_connect=on",
+			"semanage port -a -t http_port_t -p tcp 6443",
+		}, firewall("--add-port=6443/tcp --add-port=6444/tcp", "--add-protocol=vrrp")...)},
+		"a port that SELinux has for others": {served(Nginx, func(s *Services) { s.API.Port = 7443 }), append([]string{
+			"setsebool -P keepalived_connect_any=on", "setsebool -P httpd_can_network_connect=on",
+			"semanage port -m -t http_port_t -p tcp 7443",
+		}, firewall("--add-port=7443/tcp --add-port=6444/tcp", "--add-protocol=vrrp")...)},
+		"a port that is nginx's already": {served(Nginx, func(s *Services) { s.API.Port = 443 }), append([]string{
+			"setsebool -P keepalived_connect_any=on", "setsebool -P httpd_can_network_connect=on",
+		}, firewall("--add-port=443/tcp --add-port=6444/tcp", "--add-protocol=vrrp")...)},
+		"keepalived and nginx in a container": {
+			served(Nginx, func(s *Services) { s.API.NginxImage = "nginx" }),
+			append([]string{"setsebool -P keepalived_connect_any=on"},
+				firewall("--add-port=6443/tcp --add-port=6444/tcp", "--add-protocol=vrrp")...),
+		},
+		"kube-vip": {
+			served(NoLoadBalancer, func(s *Services) { s.API.KubeVIPImage = "kube-vip" }),
+			firewall("--add-port=6443/tcp"),
+		},
+		"a worker with ingress and names": {
+			&Services{Interface: "enp1s0", Self: netip.MustParseAddr("10.20.30.7"), Ingress: &vip, DNS: &DNS{}},
+			append([]string{"setsebool -P keepalived_connect_any=on"}, firewall(
+				"--add-port=80/tcp --add-port=443/tcp --add-port=53/tcp --add-port=53/udp", "--add-protocol=vrrp")...),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node, script := newNode(t, programs()), test.services.allowed().Script()
+			changes, output, err := node.run(t, script)
+			check.Error(t, err, "")
+			check.Equal(t, "changes", changes, test.want)
+			check.Equal(t, "output", output, "")
+
+			// firewalld takes the same rule again; what takes seconds is not done again.
+			changes, _, err = node.run(t, script)
+			check.Error(t, err, "")
+			check.Lacks(t, "a second time", strings.Join(changes, "\n"), "se")
+		})
+	}
+}
+
+func TestNothingIsChangedWhereNothingHasToAllow(t *testing.T) {
+	script := served(Nginx, nil).allowed().Script()
+
+	for name, test := range map[string]struct {
+		programs map[string]string
+		// change changes the programs.
+		change map[string]string
+		// lacks is what is not called.
+		lacks string
+		fails bool
+	}{
+		"nothing is installed":        {programs: nil, lacks: " "},
+		"SELinux is disabled":         {programs: programs(), change: map[string]string{"getenforce": "echo Disabled"}, lacks: "se"},
+		"SELinux is not installed":    {programs: programs("getenforce", "getsebool", "setsebool", "semanage"), lacks: "se"},
+		"semanage is not installed":   {programs: programs("semanage"), lacks: "semanage"},
+		"firewalld is not installed":  {programs: programs("firewall-cmd"), lacks: "firewall"},
+		"firewalld does not run":      {programs: programs(), change: map[string]string{"firewall-cmd": "exit 252"}, lacks: "firewall"},
+		"the policy has no booleans":  {programs: programs(), change: map[string]string{"getsebool": "exit 1"}, lacks: "setsebool"},
+		"a boolean cannot be changed": {programs: programs(), change: map[string]string{"setsebool": "exit 1"}, lacks: "setsebool", fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for program, text := range test.change {
+				test.programs[program] = text
+			}
+
+			changes, output, err := newNode(t, test.programs).run(t, script)
+			if (err != nil) != test.fails {
+				t.Errorf("got %v: %s", err, output)
+			}
+
+			check.Lacks(t, "changes", strings.Join(changes, "\n"), test.lacks)
+
+			// The rest is done.
+			if name != "nothing is installed" && len(changes) == 0 {
+				t.Errorf("nothing is changed: %s", output)
+			}
+		})
+	}
+}
+
+// TestTheSystemAllowsServicesBeforeTheyStart runs the unit before each unit that it is for.
+func TestTheSystemAllowsServicesBeforeTheyStart(t *testing.T) {
+	for name, services := range map[string]*Services{
+		"haproxy":  served(HAProxy, nil),
+		"nginx":    served(Nginx, nil),
+		"kube-vip": served(NoLoadBalancer, func(s *Services) { s.API.KubeVIPImage = "kube-vip" }),
+		"a worker with names": {
+			Interface: "enp1s0", Self: netip.MustParseAddr("10.20.30.7"), DNS: &DNS{Domain: "a.example.com"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			units := services.units()
+			check.Equal(t, "the first unit", units[0].Name, "capolvm-allow.service")
+			check.Contains(t, "unit", units[0].Contents, "ExecStart=/bin/bash /etc/capolvm/allow.sh\n")
+			check.Contains(t, "unit", units[0].Contents, "After=firewalld.service\n")
+			_, rest, _ := strings.Cut(units[0].Contents, "\nBefore=")
+			before, _, _ := strings.Cut(rest, "\n")
+			check.Contains(t, "before", before, "kubelet.service")
+
+			for _, unit := range units[1:] {
+				if strings.HasSuffix(unit.Name, ".service") {
+					check.Contains(t, "before", before, unit.Name)
+				}
+			}
+
+			var script string
+			for _, file := range services.files(false) {
+				if file.Path == "/etc/capolvm/allow.sh" {
+					script = file.Content
+				}
+			}
+
+			check.Equal(t, "script", script, services.allowed().Script())
+		})
+	}
+
+	check.Length(t, "units of a node without services", (*Services)(nil).units(), 0)
+}
