@@ -78,6 +78,38 @@ func recordedAddress(m *infrav1.OLVMMachine, wanted func(netip.Addr) bool) netip
 	return netip.Addr{}
 }
 
+// ownAddresses are those of a VM. Unspecified ones stand for those that it gets from elsewhere.
+func ownAddresses(scope *clusterScope, m *infrav1.OLVMMachine) ([]netip.Addr, error) {
+	nics, err := addressing.NICs(m.Spec, scope.olvmCluster.Spec)
+	if err != nil {
+		return nil, err
+	}
+
+	recorded, err := addressing.Recorded(m)
+	if err != nil {
+		return nil, err
+	}
+
+	var out []netip.Addr
+
+	for _, nic := range nics {
+		if nic.Guest == nil {
+			continue
+		}
+
+		out = append(out, recorded[nic.VNICName]...)
+		if nic.Guest.Dynamic(true) {
+			out = append(out, netip.IPv4Unspecified())
+		}
+
+		if nic.Guest.Dynamic(false) {
+			out = append(out, netip.IPv6Unspecified())
+		}
+	}
+
+	return out, nil
+}
+
 // configure tells a VM what it is to do.
 func (r *Reconciler) configure(
 	ctx context.Context, scope *clusterScope, service *serviceFacts, vm *vmOfService, nodes []support.Node,
@@ -128,6 +160,10 @@ func (r *Reconciler) configurationOf(
 	}
 
 	balancer.Name = vm.Name
+	if balancer.Own, err = ownAddresses(scope, vm.machine); err != nil {
+		return nil, err
+	}
+
 	if balancer.VirtualIP.IsValid() {
 		waiting, err := virtualIPOf(scope, service, vm.machine, &balancer)
 		if err != nil || waiting {

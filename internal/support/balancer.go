@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
@@ -28,6 +27,9 @@ type Balancer struct {
 	Self      netip.Addr
 	Peers     []netip.Addr
 	RouterID  int
+	// Own are the addresses of the VM, or stand for those that it gets from elsewhere. It listens at their families, and
+	// at both where no address is known.
+	Own []netip.Addr
 	// Version of the configuration, which haproxy tells. Set by Files.
 	Version string
 }
@@ -58,11 +60,31 @@ func (s Service) NewBalancer(cluster infrav1.OLVMClusterSpec, nodes []Node) (Bal
 // apiServerPort is the port of the API servers of a cluster.
 func apiServerPort(cluster infrav1.OLVMClusterSpec) int32 {
 	services := cluster.ControlPlaneServices
-	if services != nil && services.LoadBalancer != "" && services.LoadBalancer != "None" {
+
+	switch {
+	case services == nil:
+		return defaultPort
+	case services.LoadBalancer != "" && services.LoadBalancer != "None":
 		return cmp.Or(services.APIServerPort, bootstrap.DefaultAPIServerPort)
+	case services.VirtualIP == "KubeVIP" || services.VirtualIP == "Keepalived":
+		return cmp.Or(cluster.ControlPlaneEndpoint.Port, defaultPort)
 	}
 
 	return defaultPort
+}
+
+// HasIPv4 reports whether the VM listens at addresses of IPv4.
+func (b Balancer) HasIPv4() bool { return b.listens(netip.Addr.Is4) }
+
+// HasIPv6 reports whether the VM listens at addresses of IPv6, which an image may have turned off.
+func (b Balancer) HasIPv6() bool { return b.listens(netip.Addr.Is6) }
+
+func (b Balancer) listens(family func(netip.Addr) bool) bool {
+	known := slices.DeleteFunc(append([]netip.Addr{b.VirtualIP, b.Self}, b.Own...), func(a netip.Addr) bool {
+		return !a.IsValid()
+	})
+
+	return len(known) == 0 || slices.ContainsFunc(known, family)
 }
 
 // At is where a backend is reached for connections to a port, for the template.
@@ -72,9 +94,12 @@ func (b Balancer) At(backend Node, port int) netip.AddrPort {
 
 // Files are the configuration of the VM.
 func (b Balancer) Files() []bootstrap.File {
-	var ports strings.Builder
-	for _, port := range b.Ports {
-		fmt.Fprintln(&ports, port)
+	allowed := &bootstrap.Allowed{}
+	allowed.HAProxy()
+	allowed.TCP(b.Ports...)
+
+	if b.VirtualIP.IsValid() {
+		allowed.Keepalived()
 	}
 
 	b.Version = ""
@@ -82,7 +107,7 @@ func (b Balancer) Files() []bootstrap.File {
 	out := []bootstrap.File{
 		{Path: applyFile, Content: render("balancer.sh", nil), Mode: 0o700},
 		{Path: "haproxy.cfg", Content: render("haproxy.cfg", b), Mode: 0o644},
-		{Path: "ports", Content: ports.String(), Mode: 0o644},
+		{Path: allowFile, Content: allowed.Script(), Mode: 0o700},
 	}
 	if !b.VirtualIP.IsValid() {
 		return out

@@ -20,6 +20,9 @@ var render = bootstrap.FileTemplates(files)
 // applyFile is the script in an archive that checks what is beside it, and applies it.
 const applyFile = "apply.sh"
 
+// allowFile is the script in an archive that has the system allow the service.
+const allowFile = "allow.sh"
+
 // Folder of what the guest is told at the first boot, and FetchService the unit that fetches the rest.
 const (
 	Folder       = "/etc/capolvm/service"

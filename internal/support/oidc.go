@@ -118,7 +118,7 @@ func (o OIDC) Files() ([]bootstrap.File, error) {
 		"issuer":  o.Issuer,
 		"storage": map[string]any{"type": "sqlite3", "config": map[string]any{"file": "/var/lib/capolvm-dex/dex.db"}},
 		"web": map[string]any{
-			"https":   net.JoinHostPort("::", strconv.Itoa(o.Port)),
+			"https":   net.JoinHostPort("", strconv.Itoa(o.Port)), // of the families that the VM has
 			"tlsCert": "/etc/capolvm/dex/tls.crt",
 			"tlsKey":  "/etc/capolvm/dex/tls.key",
 		},
@@ -129,6 +129,9 @@ func (o OIDC) Files() ([]bootstrap.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to encode the configuration of Dex: %w", err)
 	}
+
+	allowed := &bootstrap.Allowed{}
+	allowed.TCP(o.Port)
 
 	at := net.JoinHostPort(o.Host, strconv.Itoa(o.Port))
 	discovery := strings.TrimSuffix(o.Issuer, "/") + "/.well-known/openid-configuration\n"
@@ -142,6 +145,6 @@ func (o OIDC) Files() ([]bootstrap.File, error) {
 		{Path: "capolvm-dex.service", Content: render("dex.service", nil), Mode: 0o644},
 		{Path: "discovery", Content: discovery, Mode: 0o644},
 		{Path: "connect", Content: fmt.Sprintf("%s:127.0.0.1:%d\n", at, o.Port), Mode: 0o644},
-		{Path: "port", Content: strconv.Itoa(o.Port) + "\n", Mode: 0o644},
+		{Path: allowFile, Content: allowed.Script(), Mode: 0o700},
 	}, nil
 }

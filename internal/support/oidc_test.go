@@ -79,7 +79,7 @@ func TestConfigurationOfDex(t *testing.T) {
 	}
 	check.Error(t, yaml.Unmarshal([]byte(content["dex.yaml"]), &config), "")
 	check.Equal(t, "issuer", config.Issuer, "https://[fd00::9]:5556/dex")
-	check.Equal(t, "listener", config.Web.HTTPS, "[::]:5556")
+	check.Equal(t, "listener", config.Web.HTTPS, ":5556")
 	check.Equal(t, "clients", config.StaticClients, []Client{
 		{ID: "kubernetes", Name: "kubernetes", Public: true, RedirectURIs: []string{"http://localhost:1/"}},
 	})

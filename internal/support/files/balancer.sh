@@ -12,24 +12,14 @@ serves() {
     return 1
 }
 
-# What the system must allow, where it is not allowed already: each command takes seconds.
-{ cat ports && ls keepalived.conf 2>/dev/null || true; } >allowed
-if ! cmp --silent allowed ../allowed; then
-    if command -v getenforce >/dev/null && [ "$(getenforce)" != Disabled ]; then
-        setsebool -P haproxy_connect_any=on
-        if [ -f keepalived.conf ]; then setsebool -P keepalived_connect_any=on; fi
-    fi
-    if command -v firewall-cmd >/dev/null && firewall-cmd --state >/dev/null 2>&1; then
-        rules=()
-        while read -r port; do rules+=("--add-port=$port/tcp"); done <ports
-        for when in --quiet --permanent; do # now, and after a reboot; one kind of rule in a call
-            firewall-cmd --quiet "$when" "${rules[@]}"
-            firewall-cmd --quiet "$when" --add-protocol=vrrp
-        done
-    fi
-    cp allowed ../allowed
+# What the system must allow, unless it does already: each command takes seconds.
+if ! cmp --silent allow.sh ../allowed; then
+    /bin/bash ./allow.sh
+    cp allow.sh ../allowed
 fi
 
+# An image may have IPv6 turned off.
+if ! [ -e /proc/net/if_inet6 ]; then sed -i '/^    bind ::.* v6only$/d' haproxy.cfg; fi
 haproxy -c -f haproxy.cfg
 if [ -f keepalived.conf ]; then
     install_new check.sh /etc/keepalived/capolvm-check.sh 755 || true

@@ -28,9 +28,7 @@ if command -v openssl >/dev/null; then openssl verify -partial_chain -CAfile ca.
 id capolvm-dex >/dev/null 2>&1 || useradd --system --shell /usr/sbin/nologin --home-dir /var/lib/capolvm-dex capolvm-dex
 install --directory --mode 750 --owner capolvm-dex /var/lib/capolvm-dex
 install --directory --mode 750 --group capolvm-dex "$home"
-if command -v firewall-cmd >/dev/null && firewall-cmd --state >/dev/null 2>&1; then
-    for rule in --quiet --permanent; do firewall-cmd --quiet "$rule" --add-port "$(cat port)/tcp"; done
-fi
+/bin/bash ./allow.sh
 
 use "$PWD"
 for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do

@@ -1,0 +1,126 @@
+package support
+
+import (
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// needProgram skips a test that asks a program of the images whether it reads what is written for it.
+func needProgram(t *testing.T, name, pack string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		t.Skipf("%s is not installed; on Debian: apt-get install %s", name, pack)
+	}
+}
+
+// contents of files, by their names.
+func contents(files []bootstrap.File) map[string]string {
+	out := map[string]string{}
+	for _, file := range files {
+		out[file.Path] = file.Content
+	}
+
+	return out
+}
+
+func addresses(texts ...string) []netip.Addr {
+	var out []netip.Addr
+	for _, text := range texts {
+		out = append(out, netip.MustParseAddr(text))
+	}
+
+	return out
+}
+
+// balancers of VMs, of all kinds.
+func balancers() map[string]Balancer {
+	nodes := []Node{{"a", netip.MustParseAddr("10.0.0.2"), true}, {"b", netip.MustParseAddr("fd00::2"), true}}
+
+	return map[string]Balancer{
+		"API servers": {
+			Name: "lb-0", Ports: []int{6443}, BackendPort: 6444, Backends: nodes, Own: addresses("10.0.0.8"),
+			VirtualIP: netip.MustParseAddr("10.0.0.5"), Self: netip.MustParseAddr("10.0.0.8"), Interface: "lo",
+			Peers: addresses("10.0.0.9"), RouterID: 51,
+		},
+		"workers of both families": {Name: "lb-0", Ports: []int{443, 30080}, Backends: nodes,
+			Own: addresses("10.0.0.8", "fd00::8")},
+		"IPv6": {Name: "lb-0", Ports: []int{443}, Own: addresses("fd00::8"), Backends: nodes[1:],
+			VirtualIP: netip.MustParseAddr("fd00::5"), Self: netip.MustParseAddr("fd00::8"), Interface: "lo", RouterID: 51},
+		"no address is known": {Name: "lb-0", Ports: []int{443}},
+	}
+}
+
+// TestALoadBalancerListensAtTheFamiliesOfItsVM alone: an image may have IPv6 turned off, and then nothing listens at ::.
+func TestALoadBalancerListensAtTheFamiliesOfItsVM(t *testing.T) {
+	t.Parallel()
+
+	const v4, v6 = "    bind 0.0.0.0:", "    bind :::"
+	for name, want := range map[string][2]bool{
+		"API servers": {true, false}, "workers of both families": {true, true}, "IPv6": {false, true},
+		"no address is known": {true, true},
+	} {
+		config := contents(balancers()[name].Files())["haproxy.cfg"]
+		check.Equal(t, name, [2]bool{strings.Contains(config, v4), strings.Contains(config, v6)}, want)
+		check.Equal(t, name+": both at once", strings.Contains(config, "v4v6"), false)
+	}
+}
+
+// TestTheSystemAllowsASupportService opens the ports that the VM has, and no others.
+func TestTheSystemAllowsASupportService(t *testing.T) {
+	t.Parallel()
+	files := contents(balancers()["workers of both families"].Files())
+	check.Contains(t, "without an address", files["allow.sh"], "turn_on haproxy_connect_any ")
+	check.Contains(t, "without an address", files["allow.sh"], "open --add-port=443/tcp --add-port=30080/tcp\n")
+	check.Lacks(t, "without an address", files["allow.sh"], "vrrp")
+	check.Contains(t, "what applies it", files["apply.sh"], "/bin/bash ./allow.sh")
+
+	script := contents(balancers()["API servers"].Files())["allow.sh"]
+	check.Contains(t, "with an address", script, "turn_on keepalived_connect_any ")
+	check.Contains(t, "with an address", script, "open --add-protocol=vrrp\n")
+
+	dex, err := OIDC{Issuer: "https://login:5556", Port: 5556}.Files()
+	check.Error(t, err, "")
+	check.Contains(t, "Dex", contents(dex)["allow.sh"], "open --add-port=5556/tcp\n")
+	check.Lacks(t, "Dex", contents(dex)["allow.sh"], "turn_on")
+}
+
+// TestHAProxyReadsTheLoadBalancersConfiguration has the haproxy that is installed check it, as the VM does.
+func TestHAProxyReadsTheLoadBalancersConfiguration(t *testing.T) {
+	needProgram(t, "haproxy", "haproxy")
+
+	for name, balancer := range balancers() {
+		path := filepath.Join(t.TempDir(), "haproxy.cfg")
+		check.Error(t, os.WriteFile(path, []byte(contents(balancer.Files())["haproxy.cfg"]), 0o600), "")
+
+		if out, err := exec.CommandContext(t.Context(), "haproxy", "-c", "-f", path).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
+}
+
+// TestSSHKnowsNodesByTheirNames because their addresses are given to other machines, whose keys are others.
+func TestSSHKnowsNodesByTheirNames(t *testing.T) {
+	needProgram(t, "ssh", "openssh-client")
+	cluster := infrav1.OLVMClusterSpec{SupportServices: &infrav1.SupportServices{JumpHost: &infrav1.SupportJumpHost{}}}
+	jump := Services(cluster)[0].NewJumpHost(cluster, []Node{
+		{"cp-0", netip.MustParseAddr("10.0.0.2"), true}, {"md-0", netip.MustParseAddr("10.0.0.3"), false},
+	})
+	path := filepath.Join(t.TempDir(), "ssh.conf")
+	check.Error(t, os.WriteFile(path, []byte(contents(jump.Files())["ssh.conf"]), 0o600), "")
+
+	for name, address := range map[string]string{"cp-0": "10.0.0.2", "md-0": "10.0.0.3"} {
+		out, err := exec.CommandContext(t.Context(), "ssh", "-G", "-F", path, name).CombinedOutput()
+		check.Error(t, err, "")
+		check.Contains(t, name, string(out), "\nhostname "+address+"\n")
+		check.Contains(t, name, string(out), "\nhostkeyalias "+name+"\n")
+		check.Contains(t, name, string(out), "\ncheckhostip no\n")
+	}
+}
