@@ -1,0 +1,140 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// node returns a bench with a node of the control plane that has been up, and whose cluster has these services.
+func node(t *testing.T, services *infrav1.ControlPlaneServices) *bench {
+	t.Helper()
+
+	return running(t, ownVM(true), func(o *objects) {
+		o.machine.Labels["cluster.x-k8s.io/control-plane"] = ""
+		o.olvmMachine.Labels["cluster.x-k8s.io/control-plane"] = ""
+		o.olvmCluster.Spec.ControlPlaneServices = services
+		o.olvmCluster.Annotations = map[string]string{
+			infrav1.RouterIDsAnnotation: `{"` + desired.APIRouter + `":51,"` + desired.IngressRouter + `":52}`,
+		}
+		o.bootstrap.Data["value"] = []byte("#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm.yaml\n  content: |\n" +
+			"    apiVersion: kubeadm.k8s.io/v1beta4\n    kind: InitConfiguration\n")
+	})
+}
+
+// staysAsItIs fails where a pass over the machine runs anything, or changes the engine.
+func (b *bench) staysAsItIs(what string) {
+	b.t.Helper()
+	changes := len(b.changes())
+	b.pass()
+	b.pass()
+	check.Equal(b.t, what+": a run", b.ran(), false)
+	check.Length(b.t, what+": changes of the engine", b.changes(), changes)
+	check.Equal(b.t, what+": applied", condition(b.stored(), infrav1.InfrastructureAppliedCondition),
+		"True/"+infrav1.AppliedReason)
+	check.Equal(b.t, what+": ready", condition(b.stored(), infrav1.ReadyCondition), "True/Ready")
+}
+
+// TestOtherServicesOfAClusterLeaveItsNodesAlone changes each field. A node is told once, at its first boot: only machines
+// that are made later have what is asked for then.
+func TestOtherServicesOfAClusterLeaveItsNodesAlone(t *testing.T) {
+	b := node(t, &infrav1.ControlPlaneServices{VirtualIP: "Keepalived", LoadBalancer: "HAProxy"})
+
+	for _, step := range []struct {
+		what  string
+		apply func(*infrav1.ControlPlaneServices)
+	}{
+		{"apiServerPort", func(s *infrav1.ControlPlaneServices) { s.APIServerPort = 7443 }},
+		{"loadBalancer", func(s *infrav1.ControlPlaneServices) { s.LoadBalancer = "Nginx" }},
+		{"nginxImage", func(s *infrav1.ControlPlaneServices) { s.NginxImage = "nginx" }},
+		{"virtualRouterID", func(s *infrav1.ControlPlaneServices) { s.VirtualRouterID = 77 }},
+		{"ingressVirtualIP", func(s *infrav1.ControlPlaneServices) { s.IngressVirtualIP = "10.0.0.6" }},
+		{"ingressVirtualRouterID", func(s *infrav1.ControlPlaneServices) { s.IngressVirtualRouterID = 78 }},
+		{"additionalIngressVirtualIP", func(s *infrav1.ControlPlaneServices) { s.AdditionalIngressVirtualIP = "fd00::6" }},
+		{"additionalVirtualIP", func(s *infrav1.ControlPlaneServices) { s.AdditionalVirtualIP = "fd00::5" }},
+		{"virtualIP", func(s *infrav1.ControlPlaneServices) { *s = infrav1.ControlPlaneServices{VirtualIP: "KubeVIP"} }},
+		{"kubeVIPImage", func(s *infrav1.ControlPlaneServices) { s.KubeVIPImage = "kube-vip:2" }},
+		{"kubeVIPLease", func(s *infrav1.ControlPlaneServices) {
+			s.KubeVIPLease = &infrav1.KubeVIPLease{DurationSeconds: 60}
+		}},
+		{"an endpoint of others", func(s *infrav1.ControlPlaneServices) { s.VirtualIP = "External" }},
+	} {
+		change(b, &infrav1.OLVMCluster{ObjectMeta: named("demo")}, func(c *infrav1.OLVMCluster) {
+			step.apply(c.Spec.ControlPlaneServices)
+		})
+		b.staysAsItIs(step.what)
+	}
+}
+
+// TestNamesOfAClusterLeaveItsNodesAlone has a run, for the guest's DNS servers are in its configuration, which asks for no
+// change: what a guest has read is ignored.
+func TestNamesOfAClusterLeaveItsNodesAlone(t *testing.T) {
+	b := node(t, &infrav1.ControlPlaneServices{VirtualIP: "Keepalived"})
+	changes := len(b.changes())
+	b.executor.run = saves(stateOf(7, "ovirt_vm="+vmID))
+
+	change(b, &infrav1.OLVMCluster{ObjectMeta: named("demo")}, func(c *infrav1.OLVMCluster) {
+		c.Spec.ControlPlaneServices.DNS = &infrav1.ClusterDNS{Domain: "demo.example.com"}
+	})
+	b.pass()
+	b.awaitRun()
+	b.pass()
+	check.Length(t, "runs", b.executor.seen(), 1)
+	config := ""
+
+	for _, text := range b.executor.seen()[0].Files {
+		config += string(text)
+	}
+
+	_, lifecycle, _ := strings.Cut(config, "ignore_changes")
+	check.Contains(t, "what is ignored", lifecycle, "initialization_dns_servers")
+	check.Contains(t, "what is ignored", lifecycle, "initialization_search_domains")
+	check.Length(t, "changes of the engine", b.changes(), changes)
+	b.executor.requests = nil
+	b.staysAsItIs("the names of the cluster")
+}
+
+// TestOtherUserDataLeavesNodesAlone changes what the cluster, the machine, and its KubeadmConfig say of user data.
+func TestOtherUserDataLeavesNodesAlone(t *testing.T) {
+	b := node(t, nil)
+	proxy := &infrav1.UserData{Proxy: &infrav1.ProxySettings{HTTPSProxy: "http://proxy:3128"}}
+
+	change(b, &infrav1.OLVMCluster{ObjectMeta: named("demo")}, func(c *infrav1.OLVMCluster) { c.Spec.UserData = proxy })
+	b.staysAsItIs("the proxy of the cluster")
+
+	change(b, &infrav1.OLVMCluster{ObjectMeta: named("demo")}, func(c *infrav1.OLVMCluster) {
+		c.Spec.UserData = &infrav1.UserData{SSH: &infrav1.SSHAccess{AuthorizedKeys: []string{"ssh-ed25519 AAAA me"}}}
+	})
+	b.staysAsItIs("the keys of the cluster")
+
+	b.patch(func(s *infrav1.OLVMMachineSpec) { s.UserData = proxy })
+	b.staysAsItIs("the proxy of the machine")
+}
+
+// TestOtherSupportServicesLeaveNodesAlone adds a load balancer, and changes its ports.
+func TestOtherSupportServicesLeaveNodesAlone(t *testing.T) {
+	b := node(t, nil)
+	balancer := infrav1.SupportLoadBalancer{Name: "w", Role: infrav1.WorkerRole, Ports: []string{"443"}}
+	balancer.MachineTemplateName = "lb"
+
+	for _, ports := range [][]string{{"443"}, {"80", "443"}} {
+		change(b, &infrav1.OLVMCluster{ObjectMeta: named("demo")}, func(c *infrav1.OLVMCluster) {
+			balancer.Ports = ports
+			c.Spec.SupportServices = &infrav1.SupportServices{LoadBalancers: []infrav1.SupportLoadBalancer{balancer}}
+		})
+		b.staysAsItIs("another load balancer")
+	}
+}
+
+// TestOtherRangesLeaveTheAddressesOfNodesAlone moves the range, the servers of names, and the gateway of a machine.
+func TestOtherRangesLeaveTheAddressesOfNodesAlone(t *testing.T) {
+	b := node(t, nil)
+	change(b, &infrav1.OLVMCluster{ObjectMeta: named("demo")}, func(c *infrav1.OLVMCluster) {
+		c.Spec.IPProfiles = []infrav1.IPProfile{{Name: "other"}}
+	})
+	b.staysAsItIs("a profile of the cluster")
+	check.Equal(t, "addresses", b.stored().Annotations[infrav1.AddressesAnnotation], `{"nic1":["10.0.0.10"]}`)
+}

@@ -1,0 +1,88 @@
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// onExistingNodes are the tests of each row of the table in user/nodes.md, by the row's first cell.
+var onExistingNodes = map[string][]string{
+	"OLVMMachineTemplate":                            {"TestTemplatesAreImmutableButForDryRunsOfTheTopologyController"},
+	"`controlPlaneEndpoint` of the OLVMCluster":      {"TestTheAPIServerRefusesWhatMustNotChange"},
+	"`controlPlaneServices`, but for `dns`":          {"TestOtherServicesOfAClusterLeaveItsNodesAlone"},
+	"`controlPlaneServices.dns`":                     {"TestNamesOfAClusterLeaveItsNodesAlone"},
+	"`userData` of the OLVMCluster, or of a machine": {"TestOtherUserDataLeavesNodesAlone"},
+	"`ipProfiles` of the OLVMCluster":                {"TestOtherRangesLeaveTheAddressesOfNodesAlone"},
+	"memory of an OLVMMachine":                       {"TestAChangeOfAVMIsSentOrNeedsReplacement"},
+	"hosts of a failure domain":                      {"TestADomainThatGetsHostsGivesThemToItsMachinesInPlace"},
+	"nodes join or leave the control plane":          {"TestLoadBalancersFollowTheControlPlane", "TestEachNodeKnowsTheNamesOfItsCluster"},
+	"the holder of the endpoint dies":                {"TestTheEndpointMovesWhenItsHolderDies"},
+	"a VM migrates":                                  {"TestLabelsOfANode"},
+	"`supportServices`": {"TestRow51ALoadBalancerOfItsOwnFollowsTheControlPlane",
+		"TestOtherSupportServicesLeaveNodesAlone"},
+	"certificates of kubeadm have three weeks left": {"TestControlPlanesAreRolledOutBeforeTheirCertificatesExpire"},
+	"serving certificate of a kubelet":              {"TestServingCertificatesOfMachinesAreApprovedAndOthersAreLeftAlone"},
+}
+
+// testsOf are the names of all tests of the repository.
+func testsOf(t *testing.T) map[string]bool {
+	t.Helper()
+	out, declared := map[string]bool{}, regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+
+		text, err := os.ReadFile(path)
+		for _, match := range declared.FindAllStringSubmatch(string(text), -1) {
+			out[match[1]] = true
+		}
+
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return out
+}
+
+// TestEachRowOfWhatChangesOnNodesHasATest compares the table with the tests that prove it.
+func TestEachRowOfWhatChangesOnNodesHasATest(t *testing.T) {
+	page, err := os.ReadFile("user/nodes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, rest, _ := strings.Cut(string(page), "\n## What changes on existing nodes\n")
+	section, _, _ := strings.Cut(rest, "\n## ")
+	tests, rows := testsOf(t), 0
+
+	for line := range strings.Lines(section) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 3 || strings.HasPrefix(line, "|---") || strings.HasPrefix(line, "| what you change") {
+			continue
+		}
+
+		rows++
+
+		row := strings.TrimSpace(cells[1])
+		if len(onExistingNodes[row]) == 0 {
+			t.Errorf("no test proves the row %q", row)
+		}
+
+		for _, name := range onExistingNodes[row] {
+			if !tests[name] {
+				t.Errorf("the row %q names the test %s, which does not exist", row, name)
+			}
+		}
+	}
+
+	if rows != len(onExistingNodes) {
+		t.Errorf("the table has %d rows, and tests prove %d", rows, len(onExistingNodes))
+	}
+}
