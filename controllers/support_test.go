@@ -177,7 +177,7 @@ func TestRow51LoadBalancerOfTheControlPlane(t *testing.T) {
 
 	server := fmt.Sprintf("server cp-1 %s:6443\n", m.Status.Addresses[0].Address)
 	for _, name := range status.Machines {
-		s.expectConfigured(name, "haproxy.cfg", server, "!server worker", "bind :::6443 v4v6\n", "check-ssl")
+		s.expectConfigured(name, "haproxy.cfg", server, "!server worker", "bind 0.0.0.0:6443\n", "!bind ::", "check-ssl")
 	}
 
 	s.Delete(m)

@@ -87,6 +87,12 @@ func (b Balancer) listens(family func(netip.Addr) bool) bool {
 	return len(known) == 0 || slices.ContainsFunc(known, family)
 }
 
+// LinkLocal goes before an address of IPv6 that is announced to all of the network, which keepalived 2.0 wants: that of
+// VRRP's own hardware address.
+func (b Balancer) LinkLocal() netip.Addr {
+	return netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 8: 0x02, 10: 0x5e, 11: 0xff, 12: 0xfe, 14: 2, 15: byte(b.RouterID)})
+}
+
 // At is where a backend is reached for connections to a port, for the template.
 func (b Balancer) At(backend Node, port int) netip.AddrPort {
 	return netip.AddrPortFrom(backend.Address, uint16(cmp.Or(b.BackendPort, port)))

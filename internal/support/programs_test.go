@@ -1,10 +1,12 @@
 package support
 
 import (
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -104,6 +106,41 @@ func TestHAProxyReadsTheLoadBalancersConfiguration(t *testing.T) {
 			t.Errorf("%s: %v: %s", name, err, out)
 		}
 	}
+}
+
+// TestKeepalivedReadsTheLoadBalancersConfiguration has the keepalived that is installed check it, as the VM does.
+func TestKeepalivedReadsTheLoadBalancersConfiguration(t *testing.T) {
+	needProgram(t, "keepalived", "keepalived")
+	all, err := net.Interfaces()
+	check.Error(t, err, "")
+	at := slices.IndexFunc(all, func(i net.Interface) bool { return i.Flags&net.FlagMulticast != 0 })
+	if at < 0 {
+		t.Skip("this machine has no network interface that keepalived takes")
+	}
+
+	for name, balancer := range balancers() {
+		balancer.Interface = all[at].Name
+		config := contents(balancer.Files())["keepalived.conf"]
+		check.Equal(t, name+": an address", config != "", balancer.VirtualIP.IsValid())
+		path := filepath.Join(t.TempDir(), "keepalived.conf")
+		check.Error(t, os.WriteFile(path, []byte(config), 0o600), "")
+		out, err := exec.CommandContext(t.Context(), "keepalived", "--config-test", "--use-file", path).CombinedOutput()
+		if config != "" && err != nil {
+			t.Errorf("%s: %v: %s\n%s", name, err, out, config)
+		}
+	}
+}
+
+// TestAnAddressOfIPv6ThatAllHearOfHasOneOfTheLinkBeforeIt because keepalived 2.0 refuses others. A pair tells its peers
+// alone, and those of other versions compare the lists.
+func TestAnAddressOfIPv6ThatAllHearOfHasOneOfTheLinkBeforeIt(t *testing.T) {
+	t.Parallel()
+	const link = "        fe80::200:5eff:fe00:233/64 dev lo\n"
+	balancer := balancers()["IPv6"]
+	check.Contains(t, "alone", contents(balancer.Files())["keepalived.conf"], link+"        fd00::5/128 dev lo\n")
+	balancer.Peers = addresses("fd00::9")
+	check.Lacks(t, "a pair", contents(balancer.Files())["keepalived.conf"], link)
+	check.Lacks(t, "IPv4", contents(balancers()["API servers"].Files())["keepalived.conf"], "fe80")
 }
 
 // TestSSHKnowsNodesByTheirNames because their addresses are given to other machines, whose keys are others.

@@ -127,6 +127,15 @@ func TestPortsOfAPIServers(t *testing.T) {
 	check.Contains(t, "at a port of their own", config(), "server a 10.0.0.2:7000\n")
 	cluster.SupportServices.LoadBalancers[0].BackendPort = 8000
 	check.Contains(t, "at the port that is written", config(), "server a 10.0.0.2:8000\n")
+
+	cluster.SupportServices.LoadBalancers[0].BackendPort, cluster.ControlPlaneEndpoint.Port = 0, 8443
+	for holder, server := range map[string]string{
+		"KubeVIP": "server a 10.0.0.2:8443\n", "Keepalived": "server a 10.0.0.2:8443\n",
+		"External": "server a 10.0.0.2:6443\n",
+	} {
+		cluster.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: holder}
+		check.Contains(t, "an endpoint at another port, held by "+holder, config(), server)
+	}
 }
 
 // TestMachineOf stands for a Machine where there is none, and nowhere else.
