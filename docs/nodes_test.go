@@ -13,7 +13,7 @@ import (
 var onExistingNodes = map[string][]string{
 	"OLVMMachineTemplate":                            {"TestTemplatesAreImmutableButForDryRunsOfTheTopologyController"},
 	"`controlPlaneEndpoint` of the OLVMCluster":      {"TestTheAPIServerRefusesWhatMustNotChange"},
-	"`controlPlaneServices`, but for `dns`":          {"TestOtherServicesOfAClusterLeaveItsNodesAlone"},
+	"`controlPlaneServices`, except `dns`":           {"TestOtherServicesOfAClusterLeaveItsNodesAlone"},
 	"`controlPlaneServices.dns`":                     {"TestNamesOfAClusterLeaveItsNodesAlone"},
 	"`userData` of the OLVMCluster, or of a machine": {"TestOtherUserDataLeavesNodesAlone"},
 	"`ipProfiles` of the OLVMCluster":                {"TestOtherRangesLeaveTheAddressesOfNodesAlone"},

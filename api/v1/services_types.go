@@ -76,8 +76,8 @@ type ControlPlaneServices struct {
 	DNS *ClusterDNS `json:"dns,omitempty"`
 }
 
-// KubeVIPLease is how long the holder of the endpoint's address may be silent. Shorter times move the address sooner when
-// a node dies. If etcd stalls for longer, as it may on shared storage, they move it although no node died.
+// KubeVIPLease is how long the holder of the endpoint's address may be silent. Shorter times move the address sooner
+// when a node dies. If etcd stalls for longer, as it may on shared storage, they move it although no node died.
 type KubeVIPLease struct {
 	// durationSeconds after which another node takes the address. 0 means 15. It is longer than renewDeadlineSeconds.
 	// +optional
@@ -85,8 +85,8 @@ type KubeVIPLease struct {
 	// +kubebuilder:validation:Maximum=600
 	DurationSeconds int32 `json:"durationSeconds,omitempty"`
 
-	// renewDeadlineSeconds after which a holder that cannot renew its lease lets the address go. 0 means 10. It is longer
-	// than 1.2 times retryPeriodSeconds.
+	// renewDeadlineSeconds after which a holder that cannot renew its lease lets the address go. 0 means 10. It is
+	// longer than 1.2 times retryPeriodSeconds.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=600

@@ -196,14 +196,24 @@ func TestNothingIsChangedWhereNothingHasToAllow(t *testing.T) {
 		lacks string
 		fails bool
 	}{
-		"nothing is installed":        {programs: nil, lacks: " "},
-		"SELinux is disabled":         {programs: programs(), change: map[string]string{"getenforce": "echo Disabled"}, lacks: "se"},
-		"SELinux is not installed":    {programs: programs("getenforce", "getsebool", "setsebool", "semanage"), lacks: "se"},
-		"semanage is not installed":   {programs: programs("semanage"), lacks: "semanage"},
-		"firewalld is not installed":  {programs: programs("firewall-cmd"), lacks: "firewall"},
-		"firewalld does not run":      {programs: programs(), change: map[string]string{"firewall-cmd": "exit 252"}, lacks: "firewall"},
-		"the policy has no booleans":  {programs: programs(), change: map[string]string{"getsebool": "exit 1"}, lacks: "setsebool"},
-		"a boolean cannot be changed": {programs: programs(), change: map[string]string{"setsebool": "exit 1"}, lacks: "setsebool", fails: true},
+		"nothing is installed": {programs: nil, lacks: " "},
+		"SELinux is disabled": {
+			programs: programs(), change: map[string]string{"getenforce": "echo Disabled"}, lacks: "se",
+		},
+		"SELinux is not installed": {
+			programs: programs("getenforce", "getsebool", "setsebool", "semanage"), lacks: "se",
+		},
+		"semanage is not installed":  {programs: programs("semanage"), lacks: "semanage"},
+		"firewalld is not installed": {programs: programs("firewall-cmd"), lacks: "firewall"},
+		"firewalld does not run": {
+			programs: programs(), change: map[string]string{"firewall-cmd": "exit 252"}, lacks: "firewall",
+		},
+		"the policy has no booleans": {
+			programs: programs(), change: map[string]string{"getsebool": "exit 1"}, lacks: "setsebool",
+		},
+		"a boolean cannot be changed": {
+			programs: programs(), change: map[string]string{"setsebool": "exit 1"}, lacks: "setsebool", fails: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for program, text := range test.change {

@@ -229,7 +229,8 @@ func (c *ignitionConfig) overlay(guest Guest) (map[string]any, error) {
 		return nil, err
 	}
 
-	files := slices.Concat(guest.networkFiles(), guest.Files, guest.Services.files(init), guest.Proxy.files(guest.Services.pulling()))
+	files := slices.Concat(guest.networkFiles(), guest.Files, guest.Services.files(init),
+		guest.Proxy.files(guest.Services.pulling()))
 	units := ignitionUnits(slices.Concat(guest.Units, guest.Services.units()))
 	if len(commands) > 0 {
 		files = append(files, File{

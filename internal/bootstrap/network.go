@@ -25,9 +25,9 @@ func (g *Guest) networkFiles() []File {
 	return out
 }
 
-// slaac are the profiles of a cloud-init guest that has an interface which listens to routers, and the commands that put
-// them to use; none for other guests. The engine cannot tell cloud-init of SLAAC: it refuses the boot protocol autoconf.
-// Of a static address without a gateway, cloud-init makes a profile of NetworkManager that ignores routers.
+// slaac are the profiles of a cloud-init guest that has an interface which listens to routers, and the commands that
+// put them to use; none for other guests. The engine cannot tell cloud-init of SLAAC: it refuses the boot protocol
+// autoconf. Of a static address without a gateway, cloud-init makes a profile of NetworkManager that ignores routers.
 func (g *Guest) slaac() (files []File, commands []string) {
 	listens := func(i render.GuestNIC) bool {
 		return i.IPv6.Method == render.AutoConf || followsRouters(i, "ipv6", i.IPv6)

@@ -106,8 +106,8 @@ type VirtualAddress struct {
 // VIP is the address, for the templates.
 func (v VirtualAddress) VIP() netip.Addr { return v.Address }
 
-// HasIPv4 reports whether one of the addresses is of IPv4: services listen at the families of the endpoint alone, for an
-// image may have IPv6 turned off.
+// HasIPv4 reports whether one of the addresses is of IPv4: services listen at the families of the endpoint alone, for
+// an image may have IPv6 turned off.
 func (v VirtualAddress) HasIPv4() bool { return v.Address.Is4() || v.Additional.Is4() }
 
 // HasIPv6 reports whether one of the addresses is of IPv6.
@@ -131,8 +131,8 @@ func (v VirtualAddress) All() []netip.Addr {
 	return []netip.Addr{v.Address, v.Additional}
 }
 
-// bindPort is the port of the API server of this node; zero leaves it. Without a load balancer, the API server is at the
-// endpoint's port itself.
+// bindPort is the port of the API server of this node; zero leaves it. Without a load balancer, the API server is at
+// the endpoint's port itself.
 func (s *Services) bindPort() int32 {
 	switch {
 	case s == nil || s.API == nil:

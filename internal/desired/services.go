@@ -136,7 +136,8 @@ func checkKubeVIPLease(cluster infrav1.OLVMClusterSpec) error {
 	switch {
 	case lease.Duration <= lease.RenewDeadline:
 		return invalidServices(field+"durationSeconds",
-			"it is %d, and renewDeadlineSeconds is %d; make durationSeconds longer", lease.Duration, lease.RenewDeadline)
+			"it is %d, and renewDeadlineSeconds is %d; make durationSeconds longer",
+			lease.Duration, lease.RenewDeadline)
 	case 5*lease.RenewDeadline <= 6*lease.RetryPeriod: // nodes wait up to 1.2 times the period
 		return invalidServices(field+"renewDeadlineSeconds",
 			"it is %d, and retryPeriodSeconds is %d; make renewDeadlineSeconds longer than 1.2 times that",

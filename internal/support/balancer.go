@@ -27,8 +27,8 @@ type Balancer struct {
 	Self      netip.Addr
 	Peers     []netip.Addr
 	RouterID  int
-	// Own are the addresses of the VM, or stand for those that it gets from elsewhere. It listens at their families, and
-	// at both where no address is known.
+	// Own are the addresses of the VM, or stand for those that it gets from elsewhere. It listens at their families,
+	// and at both if no address is known.
 	Own []netip.Addr
 	// Version of the configuration, which haproxy tells. Set by Files.
 	Version string
@@ -90,7 +90,9 @@ func (b Balancer) listens(family func(netip.Addr) bool) bool {
 // LinkLocal goes before an address of IPv6 that is announced to all of the network, which keepalived 2.0 wants: that of
 // VRRP's own hardware address.
 func (b Balancer) LinkLocal() netip.Addr {
-	return netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 8: 0x02, 10: 0x5e, 11: 0xff, 12: 0xfe, 14: 2, 15: byte(b.RouterID)})
+	return netip.AddrFrom16([16]byte{
+		0: 0xfe, 1: 0x80, 8: 0x02, 10: 0x5e, 11: 0xff, 12: 0xfe, 14: 2, 15: byte(b.RouterID),
+	})
 }
 
 // At is where a backend is reached for connections to a port, for the template.
