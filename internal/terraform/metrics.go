@@ -25,6 +25,20 @@ var (
 	}, []string{"outcome"})
 )
 
+// Outcomes of what takes time.
+const (
+	outcomeSucceeded   = "succeeded"
+	outcomeFailed      = "failed"
+	outcomeInterrupted = "interrupted"
+)
+
+func init() {
+	// A failure that begins a series is no increase of it, and the alert on states that are not saved would miss it.
+	for _, outcome := range []string{outcomeSucceeded, outcomeFailed, outcomeInterrupted} {
+		stateSaveSeconds.WithLabelValues(outcome)
+	}
+}
+
 // Collectors are the metrics of all runs in this process.
 func Collectors() []prometheus.Collector {
 	return []prometheus.Collector{phaseSeconds, processes, stateSaveSeconds}
@@ -34,12 +48,12 @@ func Collectors() []prometheus.Collector {
 func outcome(ctx context.Context, err error) string {
 	switch {
 	case err == nil:
-		return "succeeded"
+		return outcomeSucceeded
 	case ctx.Err() != nil:
-		return "interrupted"
+		return outcomeInterrupted
 	}
 
-	return "failed"
+	return outcomeFailed
 }
 
 // process runs a process of the executor that is a phase of a run.

@@ -153,6 +153,15 @@ var modules = map[string][]tool{
 			module: "github.com/golangci/golangci-lint/v2",
 		},
 	},
+	// promtool judges alert rules; it needs no service discovery for that.
+	"prometheus": {
+		{
+			name:   "promtool",
+			pkg:    "github.com/prometheus/prometheus/cmd/promtool",
+			module: "github.com/prometheus/prometheus",
+			tags:   "remove_all_sd",
+		},
+	},
 	"sbom": {
 		{
 			name:   "cyclonedx-gomod",
