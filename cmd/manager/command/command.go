@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/logs"
 	logsv1 "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
@@ -113,6 +114,7 @@ type options struct {
 	bootstrapListen     string
 	manager             flags.ManagerOptions
 	logs                *logs.Options
+	gates               featuregate.MutableFeatureGate
 }
 
 func (o *options) addFlags(fs *pflag.FlagSet) {
@@ -123,7 +125,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	o.addTerraformFlags(fs)
 	o.addTenantFlags(fs)
 	flags.AddManagerOptions(fs, &o.manager)
-	feature.MutableGates.AddFlag(fs)
+	o.gates = newGates()
+	o.gates.AddFlag(fs)
 }
 
 // addLeaderFlags adds the flags of leader election.
@@ -260,14 +263,8 @@ func Flags() *pflag.FlagSet {
 
 // Main runs the manager with the arguments of the process until it is interrupted, and returns the exit code.
 func Main() int {
+	liftEmptyMemoryLimit()
 	syscall.Umask(0o077) // state and user data are on disk while Terraform works
-
-	// One object at most once a second is what the gate means. A machine that is made has more to do, and each step
-	// waits for something else than time. Users can turn it on again.
-	err := feature.MutableGates.SetFromMap(map[string]bool{string(feature.ReconcilerRateLimiting): false})
-	if err != nil {
-		panic(err)
-	}
 
 	var o options
 	o.addFlags(pflag.CommandLine)
@@ -284,6 +281,11 @@ func Main() int {
 	o.logs.Verbosity = min(o.logs.Verbosity, maxVerbosity)
 	if err := logsv1.ValidateAndApply(o.logs, nil); err != nil {
 		fmt.Fprintln(os.Stderr, "invalid logging flags:", err)
+		return 1
+	}
+
+	if err := applyGates(o.gates); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 
@@ -460,7 +462,7 @@ func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Man
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme: scheme,
 		Controller: config.Controller{
-			UsePriorityQueue: ptr.To(feature.Gates.Enabled(feature.PriorityQueue)),
+			UsePriorityQueue: ptr.To(o.gates.Enabled(feature.PriorityQueue)),
 		},
 		LeaderElection:                      o.leaderElect,
 		LeaderElectionResourceLockInterface: lock,

@@ -2,6 +2,8 @@ package command
 
 import (
 	"context"
+	"math"
+	"os"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -18,6 +20,14 @@ const (
 	// idleAfter is how long nothing must have run until the manager counts as idle.
 	idleAfter = 30 * time.Second
 )
+
+// liftEmptyMemoryLimit undoes a GOMEMLIMIT of 0. Kubernetes sets that where it is the memory request of a container and
+// the container requests none, and Go would collect garbage all the time.
+func liftEmptyMemoryLimit() {
+	if os.Getenv("GOMEMLIMIT") == "0" {
+		debug.SetMemoryLimit(math.MaxInt64)
+	}
+}
 
 // percentFor is GOGC while machines are made, with so many bytes alive.
 func percentFor(alive uint64) int {

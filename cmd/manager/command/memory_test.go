@@ -1,6 +1,8 @@
 package command
 
 import (
+	"math"
+	"runtime/debug"
 	"testing"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
@@ -12,4 +14,21 @@ func TestTheHeapOfABurstIsBounded(t *testing.T) {
 	}
 
 	check.Equal(t, "something is alive", alive() > 0, true)
+}
+
+// TestAPodWithoutAMemoryRequestHasNoMemoryLimit has what the Go runtime has made of the variable when main begins.
+func TestAPodWithoutAMemoryRequestHasNoMemoryLimit(t *testing.T) {
+	t.Cleanup(func() { debug.SetMemoryLimit(math.MaxInt64) })
+
+	for variable, limits := range map[string]struct{ before, after int64 }{
+		"0":          {0, math.MaxInt64},
+		"1073741824": {1 << 30, 1 << 30},
+		"512MiB":     {512 << 20, 512 << 20},
+		"":           {math.MaxInt64, math.MaxInt64},
+	} {
+		t.Setenv("GOMEMLIMIT", variable)
+		debug.SetMemoryLimit(limits.before)
+		liftEmptyMemoryLimit()
+		check.Equal(t, "limit with GOMEMLIMIT="+variable, debug.SetMemoryLimit(-1), limits.after)
+	}
 }
