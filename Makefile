@@ -31,7 +31,7 @@ TEST = go run ./hack/test $(TESTFLAGS)
 TEST_ARGS = -count=1 -parallel 8 -p $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1); echo $$((n > 4 ? n : 4)))
 
 .PHONY: test
-test: tools tools-clusterctl ## Run the tests that each change needs: minutes, without root (go test -short)
+test: tools tools-clusterctl tools-prometheus ## Run the tests that each change needs: minutes, without root (go test -short)
 	@$(TEST) -modules .,hack/conformance,e2e/specs -- $(TEST_ARGS) -short -timeout 30m ./...
 
 .PHONY: test-all
@@ -44,7 +44,7 @@ comma := ,
 
 .PHONY: test-suites
 # Nothing runs beside the nodes and the network services: what they run shares the processors with them.
-test-suites: tools tools-clusterctl tools-ipam tools-dns $(TOOLS_OIDC) tools-oci tools-tofu node-images ## Run all tests of SUITES (./...)
+test-suites: tools tools-clusterctl tools-prometheus tools-ipam tools-dns $(TOOLS_OIDC) tools-oci tools-tofu node-images ## Run all tests of SUITES (./...)
 	@$(TEST) -modules .$(if $(filter ./...,$(SUITES)),$(comma)hack/conformance) -alone ./e2e/nodes,./e2e/guestnet -- \
 	  $(TEST_ARGS) -timeout 90m $(SUITES)
 
@@ -110,7 +110,7 @@ build: ## Build all commands into bin/
 .PHONY: release
 release: ## Make the artefacts of release VERSION (v0.1.0) in out/release: for clusterctl, binaries, bills of materials, checksums
 	@$(TOOLS) plane sbom
-	go run ./hack/release -version $(VERSION)
+	go run ./hack/release -version $(VERSION) $(if $(IMAGE_DIGEST),-image-digest $(IMAGE_DIGEST))
 
 .PHONY: tools
 tools: ## Find or build etcd, kube-apiserver, Cluster API managers and an executor, into the cache
@@ -155,9 +155,19 @@ lint: ## Run the linters
 	"$$($(TOOLS) -path actions/actionlint)" -shellcheck= -pyflakes=
 
 .PHONY: vuln
-vuln: ## Look for known vulnerabilities that our programs can reach; asks vuln.go.dev, or VULNDB
+vuln: ## Look for known vulnerabilities that our programs and OpenTofu can reach; asks vuln.go.dev, or VULNDB
 	@$(TOOLS) vuln
 	"$$($(TOOLS) -path vuln/govulncheck)" $(if $(VULNDB),-db=$(VULNDB)) ./cmd/...
+	"$$($(TOOLS) -path vuln/govulncheck)" $(if $(VULNDB),-db=$(VULNDB)) -C hack/tools/tofu github.com/opentofu/opentofu/cmd/tofu
+
+.PHONY: vuln-image
+vuln-image: ## Look for known vulnerabilities in the programs of IMAGE, as they were built; needs docker
+	@$(TOOLS) vuln
+	@container=$$(docker create "$(IMAGE)") && programs=$$(mktemp -d) && status=0; \
+	  for program in /manager /usr/local/bin/tofu; do \
+	    docker cp "$$container:$$program" "$$programs/" && \
+	    "$$($(TOOLS) -path vuln/govulncheck)" $(if $(VULNDB),-db=$(VULNDB)) -mode=binary "$$programs/$${program##*/}" || status=1; \
+	  done; docker rm "$$container" >/dev/null; rm -r "$$programs"; exit $$status
 
 .PHONY: clean
 clean: ## Remove what was built in the checkout; the cache stays

@@ -12,6 +12,7 @@ import (
 
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
 	appsv1 "k8s.io/api/apps/v1"
@@ -37,22 +38,10 @@ func TestTheHelmChartIsTheKustomization(t *testing.T) {
 	m := &management{t: t, tools: testenv.Toolchain(t), dir: t.TempDir()}
 	m.release("v0.1.0")
 
-	folder := filepath.Join(m.dir, "repository", "infrastructure-olvm", "v0.1.0")
-	components, err := os.ReadFile(filepath.Join(folder, "infrastructure-components.yaml"))
-	check.Error(t, err, "")
-
-	// clusterctl reads $$ as $.
-	want := byName(t, []byte(strings.ReplaceAll(string(components), "$$", "$")))
+	want := m.components("v0.1.0")
 	delete(want, "Namespace capolvm-system")
 
-	chart, err := loader.LoadFile(filepath.Join(folder, "cluster-api-provider-olvm-0.1.0.tgz"))
-	check.Error(t, err, "")
-	values, err := util.ToRenderValues(chart, nil, common.ReleaseOptions{Name: "olvm", Namespace: "capolvm-system"}, nil)
-	check.Error(t, err, "")
-	rendered, err := engine.Render(chart, values)
-	check.Error(t, err, "")
-
-	got := byName(t, []byte(strings.Join(slices.Collect(maps.Values(rendered)), "\n---\n")))
+	got := m.render("v0.1.0", nil)
 	crds := 0
 
 	for _, object := range got {
@@ -70,6 +59,48 @@ func TestTheHelmChartIsTheKustomization(t *testing.T) {
 	for name := range want {
 		check.Equal(t, name, got[name], want[name])
 	}
+}
+
+// components are the objects that clusterctl installs.
+func (m *management) components(version string) map[string]*unstructured.Unstructured {
+	m.t.Helper()
+	content, err := os.ReadFile(filepath.Join(m.dir, "repository", "infrastructure-olvm", version,
+		"infrastructure-components.yaml"))
+	check.Error(m.t, err, "")
+
+	// clusterctl reads $$ as $.
+	return byName(m.t, []byte(strings.ReplaceAll(string(content), "$$", "$")))
+}
+
+// loadChart loads that of a release.
+func (m *management) loadChart(version string) *chart.Chart {
+	m.t.Helper()
+	made, err := loader.LoadFile(filepath.Join(m.dir, "repository", "infrastructure-olvm", version,
+		"cluster-api-provider-olvm-"+strings.TrimPrefix(version, "v")+".tgz"))
+	check.Error(m.t, err, "")
+
+	return made
+}
+
+// render is what Helm makes of the chart with such values, after it has judged them by the schema.
+func (m *management) render(version string, values map[string]any) map[string]*unstructured.Unstructured {
+	m.t.Helper()
+	made := m.loadChart(version)
+	options := common.ReleaseOptions{Name: "olvm", Namespace: "capolvm-system"}
+	all, err := util.ToRenderValues(made, values, options, nil)
+	check.Error(m.t, err, "")
+	rendered, err := engine.Render(made, all)
+	check.Error(m.t, err, "")
+
+	manifests := ""
+
+	for name, text := range rendered {
+		if strings.HasSuffix(name, ".yaml") {
+			manifests += text + "\n---\n"
+		}
+	}
+
+	return byName(m.t, []byte(manifests))
 }
 
 // byName are the objects of manifests, by kind and name.

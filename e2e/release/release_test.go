@@ -151,10 +151,11 @@ func (m *management) environment() []string {
 }
 
 // release makes a release of the provider in the repository.
-func (m *management) release(version string) {
+func (m *management) release(version string, flags ...string) {
 	m.t.Helper()
-	command := exec.CommandContext(m.t.Context(), "go", "run", "./hack/release", "-manifests", "-version", version,
-		"-out", filepath.Join(m.dir, "repository", "infrastructure-olvm", version))
+	args := append([]string{"run", "./hack/release", "-manifests", "-version", version, "-out",
+		filepath.Join(m.dir, "repository", "infrastructure-olvm", version)}, flags...)
+	command := exec.CommandContext(m.t.Context(), "go", args...)
 	command.Dir = m.tools.Root()
 	if out, err := command.CombinedOutput(); err != nil {
 		m.t.Fatalf("%v\n%s", err, out)

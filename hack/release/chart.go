@@ -1,8 +1,12 @@
 package main
 
 import (
-	"bytes"
+	"context"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
 // chartTime is that of all files of the chart, whose checksum is the same for the same version.
@@ -24,55 +29,74 @@ const (
 	namespace = "capolvm-system"
 )
 
-// chart writes a Helm chart of what config/default makes, as kustomize has rendered it: the objects are the same, but
-// for what values change. There is no Namespace, which is Helm's, and CRDs stay when the release is removed, for with
-// them all machines would be deleted.
-func chart(components []byte, version, out string) error {
-	objects, err := manifest.Read(components)
+// helmChart is a chart that is being made of what kustomize has rendered.
+type helmChart struct {
+	made   *chartv2.Chart
+	values map[string]any
+}
+
+// chart writes a Helm chart of what config/default makes: the objects are the same, but for what values change. There is
+// no Namespace, which is Helm's, and CRDs stay when the release is removed, for with them all machines would be deleted.
+func chart(ctx context.Context, tools *toolchain.Toolchain, components []byte, r release) error {
+	config := filepath.Join(tools.Root(), "config")
+	monitoring, err := kustomization(ctx, tools, filepath.Join(config, "monitoring"))
 	if err != nil {
-		return fmt.Errorf("failed to read config/default: %w", err)
+		return err
 	}
 
-	made := &chartv2.Chart{ModTime: chartTime, Metadata: chartMetadata(version)}
-	values := map[string]any{}
-
-	for _, object := range objects {
-		if object.GetKind() == "Namespace" {
-			continue
-		}
-
-		text, err := templateOf(object, values)
-		if err != nil {
-			return fmt.Errorf("the chart's %s %s: %w", object.GetKind(), object.GetName(), err)
-		}
-
-		made.Templates = append(made.Templates, &chartcommon.File{
-			Name:    "templates/" + strings.ToLower(object.GetKind()) + "-" + object.GetName() + ".yaml",
-			ModTime: chartTime,
-			Data:    []byte(text),
-		})
-	}
-
-	content, err := yaml.Marshal(values)
+	roles, err := os.ReadFile(filepath.Join(config, "namespaced", "roles.yaml"))
 	if err != nil {
-		return fmt.Errorf("failed to encode the chart's values: %w", err)
+		return fmt.Errorf("failed to read the roles of one namespace: %w", err)
 	}
 
-	made.Raw = []*chartcommon.File{{
-		Name: "values.yaml", ModTime: chartTime, Data: append([]byte(valuesHead), content...),
-	}}
-	if _, err := chartutil.Save(made, out); err != nil {
+	h := &helmChart{made: &chartv2.Chart{ModTime: chartTime, Metadata: chartMetadata(r.version)}}
+	if h.values, err = readValues(filepath.Join(config, "chart", "values.yaml")); err != nil {
+		return err
+	}
+
+	if err := unstructured.SetNestedField(h.values, r.imageDigest, "image", "digest"); err != nil {
+		return fmt.Errorf("failed to set the digest of the image: %w", err)
+	}
+
+	for _, part := range []struct {
+		manifests []byte
+		condition func(object *unstructured.Unstructured) string
+	}{
+		{components, conditionOfComponent},
+		{monitoring, conditionOfMonitoring},
+		{roles, func(*unstructured.Unstructured) string { return ".Values.watchNamespace" }},
+	} {
+		if err := h.add(part.manifests, part.condition); err != nil {
+			return err
+		}
+	}
+
+	if err := h.addFiles(filepath.Join(config, "chart")); err != nil {
+		return err
+	}
+
+	if _, err := chartutil.Save(h.made, r.out); err != nil {
 		return fmt.Errorf("failed to write the chart: %w", err)
 	}
 
-	say("a chart with %d templates", len(made.Templates))
+	say("a chart with %d templates", len(h.made.Templates))
 
 	return nil
 }
 
-const valuesHead = `# Values of the manager's Deployment.
-# extraArgs are flags of the manager, such as --terraform-concurrency=8.
-`
+func readValues(path string) (map[string]any, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read the chart's values: %w", err)
+	}
+
+	var values map[string]any
+	if err := yaml.UnmarshalStrict(content, &values); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+
+	return values, nil
+}
 
 func chartMetadata(version string) *chartv2.Metadata {
 	return &chartv2.Metadata{
@@ -83,138 +107,98 @@ func chartMetadata(version string) *chartv2.Metadata {
 		Type:        "application",
 		Description: "Cluster API Provider OLVM: Kubernetes nodes on Oracle Linux Virtualization Manager and oVirt",
 		Home:        "https://github.com/capolvm/cluster-api-provider-olvm",
+		Sources:     []string{"https://github.com/capolvm/cluster-api-provider-olvm"},
+		Keywords:    []string{"cluster-api", "olvm", "ovirt"},
 		KubeVersion: ">= 1.30.0-0",
 	}
 }
 
-// templateOf is the template of an object. That of the Deployment says which values there are.
-func templateOf(object *unstructured.Unstructured, values map[string]any) (string, error) {
+// conditionOfComponent is the value without which there is no such object.
+func conditionOfComponent(object *unstructured.Unstructured) string {
+	if object.GetKind() == "NetworkPolicy" {
+		return ".Values.networkPolicy.enabled"
+	}
+
+	return ""
+}
+
+func conditionOfMonitoring(object *unstructured.Unstructured) string {
 	switch object.GetKind() {
-	case "Deployment":
-		return deployment(object, values)
-	case "CustomResourceDefinition":
-		annotations := object.GetAnnotations()
-		annotations["helm.sh/resource-policy"] = "keep"
-		object.SetAnnotations(annotations)
+	case "PrometheusRule":
+		return ".Values.monitoring.rules.enabled"
+	case "ConfigMap":
+		return ".Values.monitoring.dashboard.enabled"
 	}
 
-	return template(object)
+	return ".Values.monitoring.podMonitor.enabled" // and who scrapes
 }
 
-// template is an object as a template of Helm, in the namespace of the release.
-func template(object *unstructured.Unstructured) (string, error) {
-	content, err := yaml.Marshal(object.Object)
+// add makes templates of manifests.
+func (h *helmChart) add(manifests []byte, condition func(*unstructured.Unstructured) string) error {
+	objects, err := manifest.Read(manifests)
 	if err != nil {
-		return "", err
+		return fmt.Errorf("failed to read what kustomize rendered: %w", err)
 	}
 
-	content = bytes.ReplaceAll(content, []byte("{{"), []byte(`{{ "{{" }}`))
-
-	return strings.ReplaceAll(string(content), namespace, "{{ .Release.Namespace }}"), nil
-}
-
-// setting is a value of the chart, and what stands for it in the Deployment: an entry of a mapping, or one more of a
-// list.
-type setting struct {
-	value  string
-	fields []string
-	// indent is that of the text below the field.
-	indent int
-	// more is added to the list that is there.
-	more bool
-}
-
-// settings are those of the pods. Their defaults are what the Deployment has.
-var settings = []setting{
-	{value: "nodeSelector", fields: []string{"nodeSelector"}, indent: 8},
-	{value: "affinity", fields: []string{"affinity"}, indent: 8},
-	{value: "tolerations", fields: []string{"tolerations"}, indent: 6},
-	{value: "imagePullSecrets", fields: []string{"imagePullSecrets"}, indent: 6},
-	{value: "priorityClassName", fields: []string{"priorityClassName"}},
-	{value: "resources", fields: []string{"containers", "resources"}, indent: 10},
-	{value: "extraArgs", fields: []string{"containers", "args"}, indent: 8, more: true},
-}
-
-// deployment is the template of the Deployment; its values get their defaults.
-func deployment(object *unstructured.Unstructured, values map[string]any) (string, error) {
-	pod, _, err := unstructured.NestedMap(object.Object, "spec", "template", "spec")
-	if err != nil {
-		return "", err
-	}
-
-	containers, _, err := unstructured.NestedSlice(pod, "containers")
-	if err != nil || len(containers) != 1 {
-		return "", fmt.Errorf("%d containers: %w", len(containers), err)
-	}
-
-	container, _ := containers[0].(map[string]any)
-	replaced := map[string]string{}
-
-	for _, s := range settings {
-		of := pod
-		if len(s.fields) == 2 {
-			of = container
+	for _, object := range objects {
+		if object.GetKind() == "Namespace" {
+			continue
 		}
 
-		s.apply(of, values, replaced)
-	}
-
-	repository, _, _ := strings.Cut(devImage, ":")
-	values["image"] = map[string]any{"repository": repository, "tag": ""}
-	container["image"] = "IMAGE"
-	replaced["IMAGE"] = "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"
-
-	values["replicas"], _, _ = unstructured.NestedInt64(object.Object, "spec", "replicas")
-	replaced["replicas: "+fmt.Sprint(values["replicas"])] = "replicas: {{ .Values.replicas }}"
-
-	pod["containers"] = []any{container}
-	if err := unstructured.SetNestedMap(object.Object, pod, "spec", "template", "spec"); err != nil {
-		return "", err
-	}
-
-	text, err := template(object)
-	if err != nil {
-		return "", err
-	}
-
-	for from, to := range replaced {
-		if strings.Count(text, from) != 1 {
-			return "", fmt.Errorf("%q stands in it %d times", from, strings.Count(text, from))
+		// Marks change the object.
+		kind, name, condition := object.GetKind(), object.GetName(), condition(object)
+		text, err := templateOf(object)
+		if err != nil {
+			return fmt.Errorf("the chart's %s %s: %w", kind, name, err)
 		}
 
-		text = strings.Replace(text, from, to, 1)
+		if condition != "" {
+			text = "{{- if " + condition + " }}\n" + text + "{{- end }}\n"
+		}
+
+		h.addTemplate(strings.ToLower(kind)+"-"+name+".yaml", []byte(text))
 	}
 
-	return text, nil
+	return nil
 }
 
-// apply puts a mark in the place of a field, and says what the mark becomes.
-func (s setting) apply(of, values map[string]any, replaced map[string]string) {
-	field := s.fields[len(s.fields)-1]
-	mark := "VALUE-" + s.value
+func (h *helmChart) addTemplate(name string, content []byte) {
+	h.made.Templates = append(h.made.Templates, &chartcommon.File{
+		Name: "templates/" + name, ModTime: chartTime, Data: content,
+	})
+}
 
-	if s.more {
-		list, _ := of[field].([]any)
-		of[field] = append(list, mark)
-		values[s.value] = []any{}
-		replaced["        - "+mark+"\n"] = fmt.Sprintf("{{- with .Values.%s }}{{ toYaml . | nindent %d }}{{ end }}\n",
-			s.value, s.indent)
+// addFiles takes what is written by hand: templates, the values with their digest, their schema, and the README.
+func (h *helmChart) addFiles(folder string) error {
+	files := map[string][]byte{}
 
-		return
+	for _, name := range []string{
+		"values.yaml", "values.schema.json", "README.md", "templates/NOTES.txt", "templates/poddisruptionbudget.yaml",
+	} {
+		content, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			return fmt.Errorf("failed to read a file of the chart: %w", err)
+		}
+
+		files[name] = content
 	}
 
-	values[s.value] = of[field]
-	line := strings.Repeat(" ", 6)
-	if len(s.fields) == 2 {
-		line = strings.Repeat(" ", 8)
+	digest, _, _ := unstructured.NestedString(h.values, "image", "digest")
+	const none = "  digest: \"\"\n"
+	if strings.Count(string(files["values.yaml"]), none) != 1 {
+		return fmt.Errorf("the chart's values do not have one %q", none)
 	}
 
-	inner := "{{ . }}"
-	if s.indent > 0 {
-		inner = fmt.Sprintf("{{ toYaml . | nindent %d }}", s.indent)
+	values := strings.Replace(string(files["values.yaml"]), none, fmt.Sprintf("  digest: %q\n", digest), 1)
+	h.made.Raw = []*chartcommon.File{{Name: "values.yaml", ModTime: chartTime, Data: []byte(values)}}
+	h.made.Schema, h.made.SchemaModTime = files["values.schema.json"], chartTime
+	h.made.Files = []*chartcommon.File{{Name: "README.md", ModTime: chartTime, Data: files["README.md"]}}
+
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if base, isTemplate := strings.CutPrefix(name, "templates/"); isTemplate {
+			h.addTemplate(base, files[name])
+		}
 	}
 
-	replaced[line+field+": "+mark+"\n"] = fmt.Sprintf("{{- with .Values.%s }}\n%s%s: %s\n{{- end }}\n", s.value, line,
-		field, inner)
-	of[field] = mark
+	return nil
 }

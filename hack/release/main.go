@@ -41,9 +41,10 @@ func main() {
 	version := flag.String("version", "", "version, such as v0.1.0")
 	out := flag.String("out", filepath.Join("out", "release"), "folder to write to, which is emptied first")
 	only := flag.Bool("manifests", false, "make manifests alone")
+	digest := flag.String("image-digest", "", "digest of the image, such as sha256:...; empty names it by its tag alone")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *version, *out, *only)
+	err := run(ctx, release{version: *version, out: *out, imageDigest: *digest}, *only)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
@@ -51,10 +52,20 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, version, out string, manifestsOnly bool) error {
-	parsed, err := utilversion.ParseSemantic(version)
-	if err != nil || !strings.HasPrefix(version, "v") {
-		return fmt.Errorf("%q is not a version; write for example VERSION=v0.1.0", version)
+// release is what is made, and the folder that it is written to.
+type release struct{ version, out, imageDigest string }
+
+// digests are those that registries give to images.
+var digests = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+func run(ctx context.Context, r release, manifestsOnly bool) error {
+	parsed, err := utilversion.ParseSemantic(r.version)
+	if err != nil || !strings.HasPrefix(r.version, "v") {
+		return fmt.Errorf("%q is not a version; write for example VERSION=v0.1.0", r.version)
+	}
+
+	if r.imageDigest != "" && !digests.MatchString(r.imageDigest) {
+		return fmt.Errorf("%q is not a digest; write for example IMAGE_DIGEST=sha256:... with 64 digits", r.imageDigest)
 	}
 
 	tools, err := toolchain.New()
@@ -62,37 +73,39 @@ func run(ctx context.Context, version, out string, manifestsOnly bool) error {
 		return err
 	}
 
-	if err := os.RemoveAll(out); err != nil {
+	if err := os.RemoveAll(r.out); err != nil {
 		return fmt.Errorf("failed to empty the folder: %w", err)
 	}
 
-	if err := os.MkdirAll(out, 0o755); err != nil {
+	if err := os.MkdirAll(r.out, 0o755); err != nil {
 		return fmt.Errorf("failed to make the folder: %w", err)
 	}
 
-	if err := manifests(ctx, tools, parsed, version, out); err != nil {
+	if err := manifests(ctx, tools, parsed, r); err != nil {
 		return err
 	}
 
 	if !manifestsOnly {
-		if err := programs(ctx, tools, version, out); err != nil {
+		if err := programs(ctx, tools, r.version, r.out); err != nil {
 			return err
 		}
 
-		if err := executorBill(ctx, tools, out); err != nil {
+		if err := executorBill(ctx, tools, r.out); err != nil {
+			return err
+		}
+
+		if err := packages(tools.Root(), r); err != nil {
 			return err
 		}
 	}
 
-	return checksums(out)
+	return checksums(r.out)
 }
 
 func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "release: "+format+"\n", args...) }
 
-// manifests writes what clusterctl reads.
-func manifests(
-	ctx context.Context, tools *toolchain.Toolchain, parsed *utilversion.Version, version, out string,
-) error {
+// manifests writes what clusterctl reads, and the chart.
+func manifests(ctx context.Context, tools *toolchain.Toolchain, parsed *utilversion.Version, r release) error {
 	config := filepath.Join(tools.Root(), "config")
 	metadata, err := os.ReadFile(filepath.Join(config, "metadata.yaml"))
 	if err != nil {
@@ -105,7 +118,7 @@ func manifests(
 	}
 
 	if known.GetReleaseSeriesForVersion(parsed) == nil {
-		return fmt.Errorf("config/metadata.yaml has no release series for %s; add it", version)
+		return fmt.Errorf("config/metadata.yaml has no release series for %s; add it", r.version)
 	}
 
 	components, err := kustomization(ctx, tools, filepath.Join(config, "default"))
@@ -113,21 +126,15 @@ func manifests(
 		return err
 	}
 
-	image := strings.TrimSuffix(devImage, "dev") + version
-	if bytes.Count(components, []byte(devImage)) != 1 {
-		return fmt.Errorf("config/default does not have the image %s once", devImage)
-	}
-
-	if err := chart(components, version, out); err != nil {
+	if err := chart(ctx, tools, components, r); err != nil {
 		return err
 	}
 
-	components = bytes.Replace(components, []byte(devImage), []byte(image), 1)
+	components, err = r.components(components)
+	if err != nil {
+		return err
+	}
 
-	// Descriptions speak of variables; clusterctl would ask for their values.
-	components = variables.ReplaceAllFunc(components, func(match []byte) []byte {
-		return bytes.ReplaceAll(match, []byte("$"), []byte("$$"))
-	})
 	files := map[string][]byte{"metadata.yaml": metadata, "infrastructure-components.yaml": components}
 	templates, err := filepath.Glob(filepath.Join(config, "templates", "*.yaml"))
 	if err != nil || len(templates) == 0 {
@@ -141,14 +148,38 @@ func manifests(
 	}
 
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(out, name), content, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(r.out, name), content, 0o644); err != nil {
 			return fmt.Errorf("failed to write %s: %w", name, err)
 		}
 	}
 
-	say("%d manifests, with the image %s", len(files), image)
+	say("%d manifests, with the image %s", len(files), r.image())
 
 	return nil
+}
+
+// image that the components name.
+func (r release) image() string {
+	image := strings.TrimSuffix(devImage, "dev") + r.version
+	if r.imageDigest != "" {
+		image += "@" + r.imageDigest
+	}
+
+	return image
+}
+
+// components are those of config/default with the image of the release, for clusterctl.
+func (r release) components(rendered []byte) ([]byte, error) {
+	if bytes.Count(rendered, []byte(devImage)) != 1 {
+		return nil, fmt.Errorf("config/default does not have the image %s once", devImage)
+	}
+
+	rendered = bytes.Replace(rendered, []byte(devImage), []byte(r.image()), 1)
+
+	// Descriptions speak of variables; clusterctl would ask for their values.
+	return variables.ReplaceAllFunc(rendered, func(match []byte) []byte {
+		return bytes.ReplaceAll(match, []byte("$"), []byte("$$"))
+	}), nil
 }
 
 // kustomization is what kustomize makes of a folder.

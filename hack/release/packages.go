@@ -1,0 +1,104 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// sumOf stands in a file of hack/install for the checksum of a file of the release.
+var sumOf = regexp.MustCompile(`@SHA256 ([^@\n]+)@`)
+
+// packages writes what package managers install olvmctl by: archives for krew, its manifest, Homebrew's formula, and the
+// script for everybody else.
+func packages(root string, r release) error {
+	license, err := os.ReadFile(filepath.Join(root, "LICENSE"))
+	if err != nil {
+		return fmt.Errorf("failed to read the licence: %w", err)
+	}
+
+	for _, platform := range binaries["olvmctl"] {
+		name := strings.ReplaceAll(platform, "/", "-")
+		program, err := os.ReadFile(filepath.Join(r.out, "olvmctl-"+name))
+		if err != nil {
+			return fmt.Errorf("failed to read olvmctl: %w", err)
+		}
+
+		archive, err := pluginArchive(program, license)
+		if err != nil {
+			return fmt.Errorf("failed to archive olvmctl for %s: %w", platform, err)
+		}
+
+		if err := os.WriteFile(filepath.Join(r.out, "kubectl-olvm-"+name+".tar.gz"), archive, 0o644); err != nil {
+			return fmt.Errorf("failed to write an archive: %w", err)
+		}
+	}
+
+	for _, name := range []string{"install.sh", "krew.yaml", "olvmctl.rb"} {
+		content, err := os.ReadFile(filepath.Join(root, "hack", "install", name))
+		if err != nil {
+			return fmt.Errorf("failed to read a file for package managers: %w", err)
+		}
+
+		filled, err := r.fillIn(string(content))
+		if err != nil {
+			return fmt.Errorf("hack/install/%s: %w", name, err)
+		}
+
+		if err := os.WriteFile(filepath.Join(r.out, name), []byte(filled), 0o644); err != nil {
+			return fmt.Errorf("failed to write %s: %w", name, err)
+		}
+	}
+
+	return nil
+}
+
+// fillIn writes the version and the checksums of the release into a text.
+func (r release) fillIn(text string) (string, error) {
+	var failed error
+
+	text = sumOf.ReplaceAllStringFunc(text, func(match string) string {
+		content, err := os.ReadFile(filepath.Join(r.out, sumOf.FindStringSubmatch(match)[1]))
+		failed = errors.Join(failed, err)
+
+		return fmt.Sprintf("%x", sha256.Sum256(content))
+	})
+
+	return strings.NewReplacer("@VERSION@", r.version, "@NUMBER@", strings.TrimPrefix(r.version, "v")).Replace(text), failed
+}
+
+// pluginArchive is the same for the same program.
+func pluginArchive(program, license []byte) ([]byte, error) {
+	var content bytes.Buffer
+
+	compressed := gzip.NewWriter(&content)
+	archive := tar.NewWriter(compressed)
+
+	for _, file := range []struct {
+		name    string
+		mode    int64
+		content []byte
+	}{{"LICENSE", 0o644, license}, {"kubectl-olvm", 0o755, program}} {
+		header := &tar.Header{Name: file.name, Mode: file.mode, Size: int64(len(file.content)), ModTime: chartTime}
+		if err := archive.WriteHeader(header); err != nil {
+			return nil, err
+		}
+
+		if _, err := archive.Write(file.content); err != nil {
+			return nil, err
+		}
+	}
+
+	if err := errors.Join(archive.Close(), compressed.Close()); err != nil {
+		return nil, err
+	}
+
+	return content.Bytes(), nil
+}
