@@ -79,6 +79,7 @@ const (
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+// +kubebuilder:rbac:groups=apps,resources=deployments,resourceNames=olvm-capi-controller-manager,verbs=get
 
 // Reconciler reconciles OLVMClusters: it checks the endpoint, the engine and the failure domains, makes the
 // affinity groups of the machines, and keeps the object until its machines are gone.

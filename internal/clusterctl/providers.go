@@ -26,6 +26,8 @@ import (
 	clusterctllog "sigs.k8s.io/cluster-api/cmd/clusterctl/log"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/otherprovider"
 )
 
 // URL of the releases of our provider, as clusterctl's configuration has it.
@@ -114,6 +116,12 @@ func (p *Providers) Ensure(ctx context.Context, m Management, on ...Infrastructu
 	variables := maps.Clone(featureGates)
 
 	for _, one := range on {
+		if one.Name == OLVM.Name {
+			if err := otherprovider.Refuse(ctx, m.Client); err != nil {
+				return nil, err
+			}
+		}
+
 		all = append(all, provider{"infrastructure-" + one.Name, one.Name, InfrastructureGroup, one.ClusterKind})
 		maps.Copy(variables, one.Variables)
 	}

@@ -52,6 +52,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/otherprovider"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/providerprocess"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
@@ -322,6 +323,10 @@ func run(ctx context.Context, o options) error {
 
 	mgr, leads, err := newElectedManager(o)
 	if err != nil {
+		return err
+	}
+
+	if err := otherprovider.Refuse(ctx, mgr.GetAPIReader()); err != nil {
 		return err
 	}
 

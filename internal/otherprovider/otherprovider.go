@@ -1,0 +1,31 @@
+// Package otherprovider keeps this provider from working beside Oracle's, which has the same kinds: two managers of the
+// same objects would undo each other's work.
+package otherprovider
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Manager is the Deployment of Oracle's provider, where its chart installs it.
+var Manager = client.ObjectKey{Namespace: "cluster-api-provider-olvm", Name: "olvm-capi-controller-manager"}
+
+// Refuse returns an error if Oracle's provider is installed and not scaled to 0. What cannot be asked is no reason to
+// refuse: a manager for one namespace may not read Deployments elsewhere.
+func Refuse(ctx context.Context, reader client.Reader) error {
+	var deployment appsv1.Deployment
+	if err := reader.Get(ctx, Manager, &deployment); err != nil || ptr.Deref(deployment.Spec.Replicas, 1) == 0 {
+		return nil //nolint:nilerr // see above
+	}
+
+	return fmt.Errorf(
+		"Oracle's provider manages the same kinds in this cluster, with the Deployment %[1]s: install this provider in "+
+			"another management cluster, or pause the Clusters and stop the other one with kubectl -n %[2]s scale "+
+			"deployment %[3]s --replicas=0 (docs/user/migration.md)",
+		Manager, Manager.Namespace, Manager.Name,
+	)
+}
