@@ -1,0 +1,109 @@
+package release
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/otherprovider"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
+)
+
+// TestObjectsOfTheLastReleaseStillValidate has a real API server, with the CRDs as they are now, take the objects that
+// users of each release series have. There is no release yet: what is in testdata is what v0.1.0 would have had.
+func TestObjectsOfTheLastReleaseStillValidate(t *testing.T) {
+	m := newManagement(t)
+	m.applyCRDs()
+
+	files, err := filepath.Glob("testdata/v*/objects.yaml")
+	check.Error(t, err, "")
+	check.Equal(t, "series with objects", len(files) > 0, true)
+
+	kinds := map[string]bool{}
+
+	for _, path := range files {
+		content, err := os.ReadFile(path)
+		check.Error(t, err, "")
+		objects, err := manifest.Read(content)
+		check.Error(t, err, "")
+
+		for _, object := range objects {
+			kinds[object.GetKind()] = true
+			what := path + ": " + object.GetKind() + " " + object.GetName()
+			sent := object.DeepCopy()
+			create := func() error {
+				*object = *sent.DeepCopy()
+				return m.client.Create(t.Context(), object, client.DryRunAll, client.FieldValidation("Strict"))
+			}
+
+			wait.For(t, what+" is served", func() error {
+				if err := create(); apierrors.IsNotFound(err) {
+					return err
+				}
+
+				return nil
+			})
+			check.Error(t, create(), "")
+			check.Equal(t, what, object.Object["spec"], sent.Object["spec"])
+		}
+	}
+
+	check.Equal(t, "kinds", len(kinds), 7)
+}
+
+// applyCRDs makes ours, without anything else of a release.
+func (m *management) applyCRDs() {
+	m.t.Helper()
+	kubectl, err := m.tools.Path("plane", "kubectl")
+	check.Error(m.t, err, "")
+	crds := filepath.Join(m.tools.Root(), "config", "crd", "bases")
+
+	for _, args := range [][]string{
+		{"apply", "--server-side", "-f", crds},
+		{"wait", "--for=condition=Established", "--timeout=60s", "-f", crds},
+	} {
+		command := exec.CommandContext(m.t.Context(), kubectl, append([]string{"--kubeconfig", m.kubeconfig}, args...)...)
+		if out, err := command.CombinedOutput(); err != nil {
+			m.t.Fatalf("kubectl %v: %v\n%s", args, err, out)
+		}
+	}
+}
+
+// TestOlvmctlInstallsNothingBesideOraclesProvider has its Deployment in a management cluster that has nothing else.
+func TestOlvmctlInstallsNothingBesideOraclesProvider(t *testing.T) {
+	m := newManagement(t)
+	m.others()
+	t.Setenv("XDG_CONFIG_HOME", m.dir)
+
+	for _, text := range []string{
+		"{apiVersion: v1, kind: Namespace, metadata: {name: " + otherprovider.Manager.Namespace + "}}",
+		"{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: " + otherprovider.Manager.Namespace + ", name: " +
+			otherprovider.Manager.Name + "}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}," +
+			" spec: {containers: [{name: manager, image: example.com/old}]}}}}",
+	} {
+		objects, err := manifest.Read([]byte(text))
+		check.Error(t, err, "")
+		check.Error(t, m.client.Create(t.Context(), objects[0]), "")
+	}
+
+	p := &clusterctl.Providers{Config: m.config, Timeout: wait.Limit}
+	to := clusterctl.Management{Kubeconfig: m.kubeconfig, Client: m.client}
+	installed, err := p.Ensure(t.Context(), to, clusterctl.OLVM)
+	check.Error(t, err, "kubectl -n cluster-api-provider-olvm scale deployment olvm-capi-controller-manager --replicas=0")
+	check.Length(t, "what was installed", installed, 0)
+
+	var namespace corev1.Namespace
+
+	for _, name := range []string{"cluster-api-system", "capolvm-system"} {
+		err := m.client.Get(t.Context(), client.ObjectKey{Name: name}, &namespace)
+		check.Equal(t, name+" is not there", apierrors.IsNotFound(err), true)
+	}
+}
