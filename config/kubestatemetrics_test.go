@@ -28,8 +28,8 @@ type stateMetric struct {
 	}
 }
 
-// TestKubeStateMetricsIsAskedForFieldsThatExist follows each path of its configuration through the CRDs. kube-state-metrics
-// itself has not read it.
+// TestKubeStateMetricsIsAskedForFieldsThatExist follows each path of its configuration through the CRDs.
+// kube-state-metrics itself has not read it.
 func TestKubeStateMetricsIsAskedForFieldsThatExist(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("monitoring/kube-state-metrics.yaml")

@@ -115,8 +115,8 @@ func casesOfAlerts(t *testing.T, content []byte) (fires, isQuiet map[string]bool
 	return fires, isQuiet
 }
 
-// TestTheNamespaceOfAPoolIsNotTheManagers reads the PodMonitor. Nothing but the Prometheus operator makes a configuration
-// of it; what honorLabels means to Prometheus is the documentation's word.
+// TestTheNamespaceOfAPoolIsNotTheManagers reads the PodMonitor. Nothing but the Prometheus operator makes a
+// configuration of it; what honorLabels means to Prometheus is the documentation's word.
 func TestTheNamespaceOfAPoolIsNotTheManagers(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("monitoring/podmonitor.yaml")

@@ -20,13 +20,15 @@ var (
 	addresses    = regexp.MustCompile(`(?m)^( *)(?:ipv4: \{.*)?ipAddresses:`)
 )
 
-// TestActionsAreNamedByCommit reads the workflows, and the examples of workflows that users copy: whoever can move a tag
-// must not be able to run code with the rights of a release.
+// TestActionsAreNamedByCommit reads the workflows, and the examples of workflows that users copy: whoever can move a
+// tag must not be able to run code with the rights of a release.
 func TestActionsAreNamedByCommit(t *testing.T) {
 	t.Parallel()
 	found := 0
 
-	for _, pattern := range []string{"../.github/workflows/*", "../.github/actions/*/*", "*/*.md", "gitops/*/*", "../*.md"} {
+	for _, pattern := range []string{
+		"../.github/workflows/*", "../.github/actions/*/*", "*/*.md", "gitops/*/*", "../*.md",
+	} {
 		paths, err := filepath.Glob(pattern)
 		check.Error(t, err, "")
 
@@ -57,7 +59,7 @@ func TestTheReleaseMakesWhatUsersVerify(t *testing.T) {
 	text, _, _ = strings.Cut(text, "\n## ")
 
 	for verification, made := range map[string]string{
-		"cosign verify-blob":                          `cosign sign-blob --yes --bundle out/release/checksums.txt.bundle out/release/checksums.txt`,
+		"cosign verify-blob":                          `cosign sign-blob --yes --bundle out/release/checksums.txt.bundle`,
 		"--bundle checksums.txt.bundle":               `gh release create "$VERSION" out/release/*`,
 		"cosign verify $IDENTITY ghcr.io/capolvm/cl":  `cosign sign --yes "$IMAGE@$DIGEST"`,
 		"cosign verify $IDENTITY ghcr.io/capolvm/cha": `cosign sign --yes "$CHART@$digest"`,

@@ -70,12 +70,27 @@ func (m *management) applyCRDs() {
 		{"apply", "--server-side", "-f", crds},
 		{"wait", "--for=condition=Established", "--timeout=60s", "-f", crds},
 	} {
-		command := exec.CommandContext(m.t.Context(), kubectl, append([]string{"--kubeconfig", m.kubeconfig}, args...)...)
+		args = append([]string{"--kubeconfig", m.kubeconfig}, args...)
+		command := exec.CommandContext(m.t.Context(), kubectl, args...)
 		if out, err := command.CombinedOutput(); err != nil {
 			m.t.Fatalf("kubectl %v: %v\n%s", args, err, out)
 		}
 	}
 }
+
+// oraclesProvider is what says that it is there: its chart installs it so.
+const oraclesProvider = `
+{apiVersion: v1, kind: Namespace, metadata: {name: cluster-api-provider-olvm}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {namespace: cluster-api-provider-olvm, name: olvm-capi-controller-manager}
+spec:
+  selector: {matchLabels: {a: b}}
+  template:
+    metadata: {labels: {a: b}}
+    spec: {containers: [{name: manager, image: example.com/old}]}
+`
 
 // TestOlvmctlInstallsNothingBesideOraclesProvider has its Deployment in a management cluster that has nothing else.
 func TestOlvmctlInstallsNothingBesideOraclesProvider(t *testing.T) {
@@ -83,21 +98,17 @@ func TestOlvmctlInstallsNothingBesideOraclesProvider(t *testing.T) {
 	m.others()
 	t.Setenv("XDG_CONFIG_HOME", m.dir)
 
-	for _, text := range []string{
-		"{apiVersion: v1, kind: Namespace, metadata: {name: " + otherprovider.Manager.Namespace + "}}",
-		"{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: " + otherprovider.Manager.Namespace + ", name: " +
-			otherprovider.Manager.Name + "}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}," +
-			" spec: {containers: [{name: manager, image: example.com/old}]}}}}",
-	} {
-		objects, err := manifest.Read([]byte(text))
-		check.Error(t, err, "")
-		check.Error(t, m.client.Create(t.Context(), objects[0]), "")
+	objects, err := manifest.Read([]byte(oraclesProvider))
+	check.Error(t, err, "")
+
+	for _, object := range objects {
+		check.Error(t, m.client.Create(t.Context(), object), "")
 	}
 
 	p := &clusterctl.Providers{Config: m.config, Timeout: wait.Limit}
 	to := clusterctl.Management{Kubeconfig: m.kubeconfig, Client: m.client}
 	installed, err := p.Ensure(t.Context(), to, clusterctl.OLVM)
-	check.Error(t, err, "kubectl -n cluster-api-provider-olvm scale deployment olvm-capi-controller-manager --replicas=0")
+	check.Error(t, err, "kubectl -n "+otherprovider.Manager.Namespace+" scale deployment "+otherprovider.Manager.Name)
 	check.Length(t, "what was installed", installed, 0)
 
 	var namespace corev1.Namespace

@@ -32,7 +32,8 @@ import (
 // keptWithRelease is what the chart adds to CRDs.
 const keptWithRelease = "helm.sh/resource-policy"
 
-// TestTheHelmChartIsTheKustomization renders the chart with its own values, and compares it with what clusterctl installs.
+// TestTheHelmChartIsTheKustomization renders the chart with its own values, and compares it with what clusterctl
+// installs.
 func TestTheHelmChartIsTheKustomization(t *testing.T) {
 	t.Parallel()
 	m := &management{t: t, tools: testenv.Toolchain(t), dir: t.TempDir()}
@@ -122,7 +123,8 @@ func TestHelmInstallsAndUpgrades(t *testing.T) {
 	m := newManagement(t)
 	m.release("v0.1.0")
 
-	archive := filepath.Join(m.dir, "repository", "infrastructure-olvm", "v0.1.0", "cluster-api-provider-olvm-0.1.0.tgz")
+	archive := filepath.Join(m.dir, "repository", "infrastructure-olvm", "v0.1.0",
+		"cluster-api-provider-olvm-0.1.0.tgz")
 	install := func(values string) {
 		t.Helper()
 		list := m.write("add-ons.yaml", fmt.Sprintf("- name: olvm\n  chart: %s\n  namespace: providers\n  values: %s\n",

@@ -95,7 +95,8 @@ podDisruptionBudget: {enabled: true, maxUnavailable: 2}
 	check.Equal(t, "the last flags", container.Args[len(container.Args)-2:], []string{"--v=4", "--watch-filter=a"})
 	check.Equal(t, "environment", slices.Collect(namesOf(container.Env)),
 		[]string{
-			"GOMEMLIMIT", "HTTPS_PROXY=http://proxy.example.com:3128", "NO_PROXY=10.0.0.0/8,.svc", "SSL_CERT_DIR=/certs",
+			"GOMEMLIMIT", "HTTPS_PROXY=http://proxy.example.com:3128", "NO_PROXY=10.0.0.0/8,.svc",
+			"SSL_CERT_DIR=/certs",
 		})
 	check.Equal(t, "annotations", template.Annotations, map[string]string{"example.com/a": "b: c"})
 	check.Equal(t, "label", template.Labels["team"], "infra")
@@ -278,7 +279,8 @@ func TestEachValueIsInTheSchemaAndInTheREADME(t *testing.T) {
 	for name, value := range made.Values {
 		check.Equal(t, name+" is in the schema", schema.Properties[name] != nil, true)
 		fields, isMapping := value.(map[string]any)
-		users := []string{"resources", "affinity", "nodeSelector", "podLabels", "podAnnotations"} // have no fields of ours
+		// These have no fields of ours.
+		users := []string{"resources", "affinity", "nodeSelector", "podLabels", "podAnnotations"}
 
 		if !isMapping || slices.Contains(users, name) {
 			check.Contains(t, "README.md", readme, "`"+name+"`")

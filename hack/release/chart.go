@@ -35,8 +35,8 @@ type helmChart struct {
 	values map[string]any
 }
 
-// chart writes a Helm chart of what config/default makes: the objects are the same, but for what values change. There is
-// no Namespace, which is Helm's, and CRDs stay when the release is removed, for with them all machines would be deleted.
+// chart writes a Helm chart of what config/default makes: the objects are the same, unless values change them. There is
+// no Namespace, which is Helm's. CRDs stay when the release is removed: all machines would be deleted with them.
 func chart(ctx context.Context, tools *toolchain.Toolchain, components []byte, r release) error {
 	config := filepath.Join(tools.Root(), "config")
 	monitoring, err := kustomization(ctx, tools, filepath.Join(config, "monitoring"))

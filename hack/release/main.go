@@ -41,7 +41,7 @@ func main() {
 	version := flag.String("version", "", "version, such as v0.1.0")
 	out := flag.String("out", filepath.Join("out", "release"), "folder to write to, which is emptied first")
 	only := flag.Bool("manifests", false, "make manifests alone")
-	digest := flag.String("image-digest", "", "digest of the image, such as sha256:...; empty names it by its tag alone")
+	digest := flag.String("image-digest", "", "digest of the image, such as sha256:...; empty means its tag alone")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, release{version: *version, out: *out, imageDigest: *digest}, *only)

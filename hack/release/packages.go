@@ -71,7 +71,9 @@ func (r release) fillIn(text string) (string, error) {
 		return fmt.Sprintf("%x", sha256.Sum256(content))
 	})
 
-	return strings.NewReplacer("@VERSION@", r.version, "@NUMBER@", strings.TrimPrefix(r.version, "v")).Replace(text), failed
+	version := strings.NewReplacer("@VERSION@", r.version, "@NUMBER@", strings.TrimPrefix(r.version, "v"))
+
+	return version.Replace(text), failed
 }
 
 // pluginArchive is the same for the same program.

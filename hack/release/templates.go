@@ -9,15 +9,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// marks stand in an object for what values decide. Each is a line of its YAML, and becomes lines of a template, which are
-// told how far that line is indented.
+// marks stand in an object for what values decide. Each is a line of its YAML, and becomes lines of a template with the
+// indentation of that line.
 type marks map[string]func(indent string) string
 
 // entry puts a mark in the place of a field that is the value, if there is one.
 func (m marks) entry(of map[string]any, field, value string) {
 	m.add(value, func(mark string) { of[field] = mark }, func(indent string) string {
-		return fmt.Sprintf("{{- with .Values.%s }}\n%s%s:\n%s  {{- toYaml . | nindent %d }}\n{{- end }}\n", value, indent,
-			field, indent, len(indent)+2)
+		return fmt.Sprintf("{{- with .Values.%s }}\n%s%s:\n%s  {{- toYaml . | nindent %d }}\n{{- end }}\n",
+			value, indent, field, indent, len(indent)+2)
 	})
 }
 

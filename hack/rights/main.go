@@ -28,6 +28,7 @@ var reasons = map[string]string{ //nolint:gosec // no credentials
 	"events":                      "report events",
 	"tokenreviews":                "authenticate readers of metrics",
 	"subjectaccessreviews":        "authorize readers of metrics",
+	"deployments":                 "see whether Oracle's provider runs: the one of that name alone",
 	"clusters":                    "read owners and pauses",
 	"machines":                    "read versions, failure domains and nodes",
 	"machinesets":                 "read how many machines a pool must serve",

@@ -23,7 +23,7 @@ func Refuse(ctx context.Context, reader client.Reader) error {
 	}
 
 	return fmt.Errorf(
-		"Oracle's provider manages the same kinds in this cluster, with the Deployment %[1]s: install this provider in "+
+		"the Deployment %[1]s of Oracle's provider manages the same kinds in this cluster: install this provider in "+
 			"another management cluster, or pause the Clusters and stop the other one with kubectl -n %[2]s scale "+
 			"deployment %[3]s --replicas=0 (docs/user/migration.md)",
 		Manager, Manager.Namespace, Manager.Name,

@@ -34,7 +34,7 @@ func TestOraclesProviderIsRefusedUnlessItIsStopped(t *testing.T) {
 			"kubectl -n cluster-api-provider-olvm scale deployment olvm-capi-controller-manager --replicas=0",
 		},
 		"its replicas are the default": {
-			deployment(Manager.Namespace, Manager.Name, nil), "Oracle's provider manages the same kinds",
+			deployment(Manager.Namespace, Manager.Name, nil), "of Oracle's provider manages the same kinds",
 		},
 		"it is stopped":          {deployment(Manager.Namespace, Manager.Name, ptr.To[int32](0)), ""},
 		"ours runs":              {deployment("capolvm-system", "capolvm-controller-manager", ptr.To[int32](1)), ""},
