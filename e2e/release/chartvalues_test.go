@@ -305,6 +305,18 @@ func TestAReleaseWithADigestNamesTheImageByIt(t *testing.T) {
 	deployment := typed[appsv1.Deployment](t, m.render("v0.1.0", nil)[deploymentName])
 	check.Equal(t, "the chart's image", deployment.Spec.Template.Spec.Containers[0].Image, image)
 
+	own := "sha256:" + strings.Repeat("b", 64)
+
+	for text, want := range map[string]string{
+		`image: {repository: mirror.example.com/capolvm}`: "mirror.example.com/capolvm:v0.1.0@" + digest,
+		`image: {repository: r.example.com/own, tag: v1}`: "r.example.com/own:v1",
+		`image: {tag: v1, digest: "` + own + `"}`:         "ghcr.io/capolvm/cluster-api-provider-olvm:v1@" + own,
+		`image: {digest: "` + own + `"}`:                  "ghcr.io/capolvm/cluster-api-provider-olvm:v0.1.0@" + own,
+	} {
+		deployment := typed[appsv1.Deployment](t, m.render("v0.1.0", valuesOf(t, text))[deploymentName])
+		check.Equal(t, text, deployment.Spec.Template.Spec.Containers[0].Image, want)
+	}
+
 	deployment = typed[appsv1.Deployment](t, m.components("v0.1.0")[deploymentName])
 	check.Equal(t, "the components' image", deployment.Spec.Template.Spec.Containers[0].Image, image)
 }

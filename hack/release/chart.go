@@ -14,7 +14,6 @@ import (
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
@@ -30,10 +29,10 @@ const (
 )
 
 // helmChart is a chart that is being made of what kustomize has rendered.
-type helmChart struct {
-	made   *chartv2.Chart
-	values map[string]any
-}
+type helmChart struct{ made *chartv2.Chart }
+
+// digestAnnotation is the annotation of the chart with the digest of the image. It is no value: values outlive upgrades.
+const digestAnnotation = "infrastructure.cluster.x-k8s.io/image-digest"
 
 // chart writes a Helm chart of what config/default makes: the objects are the same, unless values change them. There is
 // no Namespace, which is Helm's. CRDs stay when the release is removed: all machines would be deleted with them.
@@ -50,13 +49,7 @@ func chart(ctx context.Context, tools *toolchain.Toolchain, components []byte, r
 	}
 
 	h := &helmChart{made: &chartv2.Chart{ModTime: chartTime, Metadata: chartMetadata(r.version)}}
-	if h.values, err = readValues(filepath.Join(config, "chart", "values.yaml")); err != nil {
-		return err
-	}
-
-	if err := unstructured.SetNestedField(h.values, r.imageDigest, "image", "digest"); err != nil {
-		return fmt.Errorf("failed to set the digest of the image: %w", err)
-	}
+	h.made.Metadata.Annotations = map[string]string{digestAnnotation: r.imageDigest}
 
 	for _, part := range []struct {
 		manifests []byte
@@ -82,20 +75,6 @@ func chart(ctx context.Context, tools *toolchain.Toolchain, components []byte, r
 	say("a chart with %d templates", len(h.made.Templates))
 
 	return nil
-}
-
-func readValues(path string) (map[string]any, error) {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("failed to read the chart's values: %w", err)
-	}
-
-	var values map[string]any
-	if err := yaml.UnmarshalStrict(content, &values); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-
-	return values, nil
 }
 
 func chartMetadata(version string) *chartv2.Metadata {
@@ -168,7 +147,7 @@ func (h *helmChart) addTemplate(name string, content []byte) {
 	})
 }
 
-// addFiles takes what is written by hand: templates, the values with their digest, their schema, and the README.
+// addFiles takes what is written by hand: templates, the values, their schema, and the README.
 func (h *helmChart) addFiles(folder string) error {
 	files := map[string][]byte{}
 
@@ -183,14 +162,7 @@ func (h *helmChart) addFiles(folder string) error {
 		files[name] = content
 	}
 
-	digest, _, _ := unstructured.NestedString(h.values, "image", "digest")
-	const none = "  digest: \"\"\n"
-	if strings.Count(string(files["values.yaml"]), none) != 1 {
-		return fmt.Errorf("the chart's values do not have one %q", none)
-	}
-
-	values := strings.Replace(string(files["values.yaml"]), none, fmt.Sprintf("  digest: %q\n", digest), 1)
-	h.made.Raw = []*chartcommon.File{{Name: "values.yaml", ModTime: chartTime, Data: []byte(values)}}
+	h.made.Raw = []*chartcommon.File{{Name: "values.yaml", ModTime: chartTime, Data: files["values.yaml"]}}
 	h.made.Schema, h.made.SchemaModTime = files["values.schema.json"], chartTime
 	h.made.Files = []*chartcommon.File{{Name: "README.md", ModTime: chartTime, Data: files["README.md"]}}
 

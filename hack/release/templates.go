@@ -185,7 +185,8 @@ func (m marks) deployment(object *unstructured.Unstructured) error {
 func (m marks) container(container map[string]any) {
 	m.lines("image", func(mark string) { container["image"] = mark },
 		`image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}`+
-			`{{ with .Values.image.digest }}@{{ . }}{{ end }}"`)
+			`{{ with .Values.image.digest | default (ternary (index .Chart.Annotations "`+digestAnnotation+`") "" `+
+			`(empty .Values.image.tag)) }}@{{ . }}{{ end }}"`)
 	m.entry(container, "imagePullPolicy", "image.pullPolicy")
 	m.entry(container, "resources", "resources")
 	m.items(container, "args", "extraArgs")
