@@ -144,6 +144,7 @@ func newJourney(t *testing.T, behind *localplane.Plane, more ...string) *journey
 		"GOPROXY=off",
 		"OLVM_USERNAME="+j.connection.Username,
 		"OLVM_PASSWORD="+j.connection.Password,
+		"OLVM_URL="+j.connection.URL,
 	)
 
 	return j

@@ -30,7 +30,8 @@ func TestMachinesThatAreAlikeArePlannedOnce(t *testing.T) {
 	ca, err := os.ReadFile(s.caFile)
 	check.Error(t, err, "")
 
-	credentials := preview.Credentials{Username: s.sim.Username(), Password: s.sim.Password(), CA: ca}
+	credentials := preview.Credentials{Username: s.sim.Username(), Password: s.sim.Password(),
+		ServerURLs: []string{s.sim.URL()}, CA: ca}
 
 	var progress strings.Builder
 	results, _, err := preview.PlanAll(t.Context(), manifests, machines, credentials, &progress)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
+	"unicode"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +20,9 @@ import (
 // accessFlags are about the credentials and the CA of the engine.
 type accessFlags struct {
 	caFile, credentials string
+	// bound has the credentials sent to no engine but those that they are said to be for. It is for commands that read
+	// manifests, which may be those of a stranger; a cluster file is that of who runs the command.
+	bound bool
 }
 
 func (a *accessFlags) addFlags(set *pflag.FlagSet) {
@@ -30,19 +35,27 @@ func (a *accessFlags) addFlags(set *pflag.FlagSet) {
 //nolint:gosec // a help text
 const credentialsHelp = `The engine is the one that the OLVMCluster names. Its credentials and CA come from
 the Secret and the ConfigMap of the manifests; or from the environment variables OLVM_USERNAME and
-OLVM_PASSWORD or the file of --credentials, and the file of --ca-file.`
+OLVM_PASSWORD or the file of --credentials, and the file of --ca-file. These are sent only to an engine
+that OLVM_URL names, or allowedServerURLs in the file of --credentials, and only if its certificate is valid.`
 
 // read reads the files and the environment; what is not said is empty. clusterFile is the path of the cluster file;
 // empty for manifests.
 func (a *accessFlags) read(clusterFile string) (preview.Credentials, error) {
 	var out preview.Credentials
 	out.Username, out.Password = engine.CleanLogin(os.Getenv("OLVM_USERNAME"), os.Getenv("OLVM_PASSWORD"))
+	out.ServerURLs = strings.FieldsFunc(os.Getenv("OLVM_URL"), func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	out.Anywhere = !a.bound
 	out.Places = a.places(clusterFile, out.Username != "" || a.credentials != "")
 
 	if a.credentials != "" {
 		var err error
-		if out.Username, out.Password, err = readCredentials(a.credentials); err != nil {
+		var urls []string
+		if out.Username, out.Password, urls, err = readCredentials(a.credentials); err != nil {
 			return out, fmt.Errorf("--credentials: %w", err)
+		}
+
+		if len(urls) > 0 {
+			out.ServerURLs = urls
 		}
 	}
 
@@ -90,22 +103,22 @@ func (a *accessFlags) from() string {
 	return "OLVM_USERNAME and OLVM_PASSWORD"
 }
 
-// readCredentials reads a Secret, as olvmctl init writes it.
-func readCredentials(path string) (username, password string, err error) {
+// readCredentials reads a Secret, as olvmctl init writes it: the login, and the engines that it is for.
+func readCredentials(path string) (username, password string, urls []string, err error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return "", "", err
+		return "", "", nil, err
 	}
 
 	var secret corev1.Secret
 	if err := yaml.UnmarshalStrict(content, &secret); err != nil {
-		return "", "", fmt.Errorf("%s is not the manifest of a Secret: %w", path, err)
+		return "", "", nil, fmt.Errorf("%s is not the manifest of a Secret: %w", path, err)
 	}
 
 	username, password = connection.Login(&secret)
 	if secret.Kind != "Secret" || username == "" || password == "" {
-		return "", "", fmt.Errorf("%s is not the manifest of a Secret with username and password", path)
+		return "", "", nil, fmt.Errorf("%s is not the manifest of a Secret with username and password", path)
 	}
 
-	return username, password, nil
+	return username, password, connection.AllowedServerURLs(&secret), nil
 }

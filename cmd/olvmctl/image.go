@@ -67,7 +67,7 @@ func (f *engineFlags) complete() (engine.Config, error) {
 			"the credentials of the engine are not there; set OLVM_USERNAME and OLVM_PASSWORD, or give --credentials")
 	}
 
-	return config, nil
+	return config, credentials.CheckServer(config.URL)
 }
 
 // atEngine connects to the engine, calls do, and ends the session.

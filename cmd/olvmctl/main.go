@@ -14,6 +14,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/cmd/manager/command"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/providerprocess"
 )
@@ -66,7 +67,7 @@ func exitCode(err error) int {
 	case errors.Is(err, errInvalid), errors.Is(err, errUnwell): // said already
 		return 1
 	default:
-		fmt.Fprintln(os.Stderr, "olvmctl:", err)
+		fmt.Fprintln(os.Stderr, "olvmctl:", preview.Printable(err.Error())) // it may quote manifests of a stranger
 		return 1
 	}
 }

@@ -59,6 +59,7 @@ func newSiteWith(t *testing.T, options ovirtsim.Options) *site {
 
 	t.Setenv("OLVM_USERNAME", sim.Username())
 	t.Setenv("OLVM_PASSWORD", sim.Password())
+	t.Setenv("OLVM_URL", sim.URL())
 	t.Setenv("CAPOLVM_TERRAFORM", testenv.Executable(t).Path)
 
 	return s

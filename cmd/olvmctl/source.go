@@ -24,6 +24,7 @@ func (f *sourceFlags) addFlags(command *cobra.Command) {
 	command.Flags().StringSliceVarP(&f.files, "filename", "f", nil,
 		"manifests: a file, a folder, or - for standard input; can be repeated. Or one cluster file")
 	f.cluster.addFormatFlags(command)
+	f.accessFlags.bound = true
 	f.accessFlags.addFlags(command.Flags())
 }
 

@@ -92,6 +92,7 @@ func (u *user) olvmctl(args ...string) string {
 	command.Env = append(os.Environ(), "HOME="+u.home, "XDG_CONFIG_HOME="+u.home, "XDG_STATE_HOME="+u.home,
 		"XDG_CACHE_HOME="+filepath.Dir(toolchain.CacheDir()), "KUBECONFIG=", testenv.Defaults(u.t, u.home), "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "CAPOLVM_TERRAFORM="+u.executor,
 		"OLVM_USERNAME="+suite.plane.Engine.Username, "OLVM_PASSWORD="+suite.plane.Engine.Password,
+		"OLVM_URL="+suite.plane.Engine.URL,
 		"OLVM_CSI_USERNAME="+storageUser.Name, "OLVM_CSI_PASSWORD="+storageUser.Password)
 	log, err := os.Create(filepath.Join(u.home, "said"))
 	check.Error(u.t, err, "")

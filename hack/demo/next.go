@@ -68,9 +68,9 @@ func (d *demo) writeEnvironment() (path string, err error) {
 export PATH='%s':"$PATH"
 export KUBECONFIG='%s'
 export CAPOLVM_TERRAFORM='%s'
-export OLVM_USERNAME='%s' OLVM_PASSWORD='%s' OLVM_CA_FILE='%s'
+export OLVM_USERNAME='%s' OLVM_PASSWORD='%s' OLVM_CA_FILE='%s' OLVM_URL='%s'
 `, d.dir, commands, d.plane.Kubeconfig, d.executor.Path, d.plane.Engine.Username, d.plane.Engine.Password,
-		d.plane.Engine.CAFile)
+		d.plane.Engine.CAFile, d.plane.Engine.URL)
 
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		return "", fmt.Errorf("failed to write %s: %w", path, err)

@@ -248,13 +248,23 @@ func forEngine(secret *corev1.Secret, base *url.URL, unbound bool) bool {
 		return true
 	}
 
-	listed := string(secret.Data[infrav1.AllowedServerURLsKey]) + "\n" + string(secret.Data["ovirt_url"])
-	urls := strings.FieldsFunc(listed, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	urls := AllowedServerURLs(secret)
 	if len(urls) == 0 {
 		return unbound
 	}
 
 	return listsEngine(urls, base)
+}
+
+// AllowedServerURLs returns the engines to which the owner of a Secret has its credentials sent.
+func AllowedServerURLs(secret *corev1.Secret) []string {
+	var listed strings.Builder
+
+	for _, key := range []string{infrav1.AllowedServerURLsKey, "ovirt_url"} {
+		listed.WriteString(string(secret.Data[key]) + "\n" + secret.StringData[key] + "\n")
+	}
+
+	return strings.FieldsFunc(listed.String(), func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
 // Allowed reports whether a namespace may use a Secret or ConfigMap: its own, and those that the object lists.

@@ -147,6 +147,13 @@ func MayUse(identity *infrav1.OLVMClusterIdentity, namespace string, object *cor
 	return err == nil && selector.Matches(labels.Set(object.Labels))
 }
 
+// ListsEngine reports whether one of some URLs is that of an engine.
+func ListsEngine(urls []string, serverURL string) bool {
+	base, err := engine.BaseURL(serverURL)
+
+	return err == nil && listsEngine(urls, base)
+}
+
 // listsEngine reports whether one of these URLs is that of an engine.
 func listsEngine(urls []string, base *url.URL) bool {
 	return slices.ContainsFunc(urls, func(text string) bool {

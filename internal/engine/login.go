@@ -2,6 +2,8 @@ package engine
 
 import (
 	"errors"
+	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -16,13 +18,62 @@ func CleanLogin(username, password string) (cleanUsername, cleanPassword string)
 }
 
 // CheckLogin refuses a user name or a password that is not text: what is sent to the engine would be another one than
-// what Terraform gets. The error repeats neither.
+// what Terraform gets. It also refuses what is evidently none, such as ciphertext: an engine locks a user after a few
+// wrong passwords. The error repeats neither.
 func CheckLogin(username, password string) error {
 	for _, part := range []struct{ name, text string }{{"user name", username}, {"password", password}} {
 		if !utf8.ValidString(part.text) || strings.ContainsRune(part.text, 0) {
 			return errors.New("the " + part.name + " is not text in UTF-8; save it in that encoding")
 		}
+
+		if what := standIn(part.text); what != "" {
+			return errors.New("the " + part.name + " is " + what + "; nothing was sent: give the real one")
+		}
 	}
 
 	return nil
+}
+
+// standIns are texts that tools put in the place of a secret, each all of the text. A user name may have its domain.
+var standIns = []struct {
+	pattern *regexp.Regexp
+	what    string
+}{
+	{regexp.MustCompile(`^ENC\[[A-Za-z0-9_]+,.*\]$`), "encrypted (ENC[...])"},
+	{regexp.MustCompile(`^-----BEGIN (PGP MESSAGE|AGE ENCRYPTED FILE|PKCS7)-----`), "encrypted"},
+	{regexp.MustCompile(`^(\$ANSIBLE_VAULT;|age-encryption\.org/|vault:v[0-9]+:)`), "encrypted"},
+	{regexp.MustCompile(`^\$\$?\{[A-Za-z_][A-Za-z0-9_.]*([:/#%^,=?+-].*)?\}(@[^@]*)?$`), "a variable without its value"},
+	{regexp.MustCompile(`^\$(\([A-Za-z_][A-Za-z0-9_.]*\)|[A-Z_][A-Z0-9_]{2,})(@[^@]*)?$`), "a variable without its value"},
+	{regexp.MustCompile(`^(\{\{.*\}\}|\(\([^()]+\)\)|\[\[[^\[\]]+\]\])(@[^@]*)?$`), "a template without its value"},
+	{regexp.MustCompile(`^(%[A-Za-z_]+%|__[A-Za-z_]+__|@@?[A-Z_]{3,}@@?)(@[^@]*)?$`), "a template without its value"},
+	{regexp.MustCompile(`^<[A-Za-z][^<>]*>(@[^@]*)?$`), "a placeholder"},
+	{regexp.MustCompile(`^((op|vault|bao|awssm|gcpsm|azkv|doppler|secretref)|ref\+[a-z0-9]+)://`), "a reference to a secret"},
+	{regexp.MustCompile(`^vault:[A-Za-z0-9_./-]+#`), "a reference to a secret"},
+	{regexp.MustCompile(`^(\*{3,}|[xX]{3,}|\.{3,}|…)$`), "a placeholder"},
+}
+
+// placeholders are the letters of words that stand for a secret to be filled in.
+var placeholders = []string{
+	"changeme", "changethis", "replaceme", "replacethis", "placeholder", "redacted", "todo", "tbd", "fixme", "fillmein",
+	"yourpassword", "yourusername", "yourpasswordhere", "insertpasswordhere", "passwordhere", "sensitivevalue",
+}
+
+// notLetters are what is written between the letters of a placeholder.
+var notLetters = regexp.MustCompile(`[^a-z]+`)
+
+// standIn says what a text is that is evidently no user name and no password; "" if it may be one.
+func standIn(text string) string {
+	for _, known := range standIns {
+		if known.pattern.MatchString(strings.TrimSpace(text)) {
+			return known.what
+		}
+	}
+
+	before, _, _ := strings.Cut(text, "@")
+	if slices.Contains(placeholders, notLetters.ReplaceAllString(strings.ToLower(before), "")) &&
+		!strings.ContainsAny(before, "0123456789") {
+		return "a placeholder"
+	}
+
+	return ""
 }

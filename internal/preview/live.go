@@ -3,14 +3,11 @@ package preview
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,8 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
 // liveKinds are what is read of a management cluster.
@@ -44,7 +39,9 @@ var liveKinds = []schema.GroupVersionKind{
 // AddLive adds what a management cluster has beside the manifests, which go before it: of the namespace, where one is
 // given, else of the namespaces that the manifests are in, or of all where there are none.
 func (m *Manifests) AddLive(ctx context.Context, c client.Reader, namespace string) error {
+	m.connected = true
 	namespaces := []string{namespace}
+
 	if namespace == "" {
 		namespaces = m.namespaces()
 	}
@@ -201,109 +198,6 @@ func (m *Manifests) addLive(object *unstructured.Unstructured) error {
 	}
 
 	return m.add(object)
-}
-
-// addAccess reads the Secrets and ConfigMaps with the credentials and CAs of the engines.
-func (m *Manifests) addAccess(ctx context.Context, c client.Reader) error {
-	engines := slices.Collect(maps.Values(m.olvmClusters))
-	for _, pool := range m.inventories {
-		engines = append(engines, connection.OfInventory(pool))
-	}
-
-	for _, cluster := range engines {
-		identity, err := m.addIdentity(ctx, c, cluster)
-		if err != nil {
-			return err
-		}
-
-		// else OLVM_USERNAME may be set
-		if key, ok := connection.CredentialsKey(cluster, identity); ok {
-			if err := m.addSecret(ctx, c, key); err != nil {
-				return err
-			}
-		}
-
-		key, ok := connection.CAKey(cluster, identity)
-		if !ok || m.configMaps[key] != nil {
-			continue
-		}
-
-		if err := addReadable(ctx, c, key, m.configMaps, &corev1.ConfigMap{}); err != nil {
-			return err
-		}
-	}
-
-	return nil
-}
-
-// addIdentity reads the OLVMClusterIdentity of a cluster, and the namespace by whose labels it may choose it; nil where
-// there is none. Those of manifests do not count beside them: who writes manifests must not decide who may use a Secret
-// of the management cluster.
-func (m *Manifests) addIdentity(
-	ctx context.Context, c client.Reader, cluster *infrav1.OLVMCluster,
-) (*infrav1.OLVMClusterIdentity, error) {
-	key := types.NamespacedName{Name: connection.IdentityOf(cluster)}
-	if key.Name == "" {
-		return nil, nil
-	}
-
-	live := map[types.NamespacedName]*infrav1.OLVMClusterIdentity{}
-	if err := addReadable(ctx, c, key, live, &infrav1.OLVMClusterIdentity{}); err != nil || live[key] == nil {
-		return nil, err
-	}
-
-	m.identities[key] = live[key]
-	key.Name = cluster.Namespace
-	delete(m.spaces, key)
-
-	return m.identityOf(cluster), addReadable(ctx, c, key, m.spaces, &corev1.Namespace{})
-}
-
-// identityOf is the OLVMClusterIdentity of a cluster; nil where it has none, or it is not known.
-func (m *Manifests) identityOf(cluster *infrav1.OLVMCluster) *infrav1.OLVMClusterIdentity {
-	return m.identities[types.NamespacedName{Name: connection.IdentityOf(cluster)}]
-}
-
-// addReadable reads an object into a map. One that is missing, or that the user may not read, is none.
-func addReadable[T client.Object](
-	ctx context.Context, c client.Reader, key types.NamespacedName, into map[types.NamespacedName]T, object T,
-) error {
-	if err := c.Get(ctx, key, object); apierrors.IsNotFound(err) || apierrors.IsForbidden(err) ||
-		meta.IsNoMatchError(err) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("failed to get %T %s: %w", object, key, err)
-	}
-
-	into[key] = object
-
-	return nil
-}
-
-// AddStates reads the Terraform states of the machines that run, for plans that begin with them. No Secret is read
-// beside these and those with credentials.
-func (m *Manifests) AddStates(ctx context.Context, c client.Reader) error {
-	for _, machine := range m.olvmMachines {
-		if err := m.addSecret(ctx, c, stateKey(machine)); err != nil {
-			return err
-		}
-	}
-
-	return nil
-}
-
-// stateKey is the name of the Secret with the Terraform state of a machine.
-func stateKey(machine *infrav1.OLVMMachine) types.NamespacedName {
-	return types.NamespacedName{Namespace: machine.Namespace, Name: tfstate.SecretName(machine)}
-}
-
-// addSecret reads a Secret that the manifests do not have.
-func (m *Manifests) addSecret(ctx context.Context, c client.Reader, key types.NamespacedName) error {
-	if m.secrets[key] != nil {
-		return nil
-	}
-
-	return addReadable(ctx, c, key, m.secrets, &corev1.Secret{})
 }
 
 // OwnerChange is what would become of the machines of a control plane or a MachineDeployment.

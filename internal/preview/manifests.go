@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,11 +33,9 @@ type Manifests struct {
 	olvmMachines map[types.NamespacedName]*infrav1.OLVMMachine
 	inventories  map[types.NamespacedName]*infrav1.OLVMInventory
 	inventoryVMs map[types.NamespacedName]*infrav1.OLVMInventoryVM
-	secrets      map[types.NamespacedName]*corev1.Secret
-	// identities and namespaces belong to no namespace: their keys have a name alone.
-	identities map[types.NamespacedName]*infrav1.OLVMClusterIdentity
-	spaces     map[types.NamespacedName]*corev1.Namespace
-	configMaps map[types.NamespacedName]*corev1.ConfigMap
+	// written is what the manifests say of access to engines, and running what the management cluster has. They never
+	// mix: who writes manifests must not decide where a Secret of the management cluster is sent.
+	written, running access
 	// kubeadmConfigs are the KubeadmConfigs and KubeadmConfigTemplates.
 	kubeadmConfigs map[kubeadmConfigKey]*unstructured.Unstructured
 	// clusters and owners (control planes, MachineDeployments, MachineSets, Machines) keep the order of the files.
@@ -55,6 +52,8 @@ type Manifests struct {
 	}
 	// installations are the IDs that engines said of themselves, by host.
 	installations map[string]string
+	// connected reports that a management cluster was read.
+	connected bool
 	// count of the objects that were read, of all kinds.
 	count int
 }
@@ -118,10 +117,8 @@ func newManifests() *Manifests {
 		olvmMachines: map[types.NamespacedName]*infrav1.OLVMMachine{},
 		inventories:  map[types.NamespacedName]*infrav1.OLVMInventory{},
 		inventoryVMs: map[types.NamespacedName]*infrav1.OLVMInventoryVM{},
-		secrets:      map[types.NamespacedName]*corev1.Secret{},
-		identities:   map[types.NamespacedName]*infrav1.OLVMClusterIdentity{},
-		spaces:       map[types.NamespacedName]*corev1.Namespace{},
-		configMaps:   map[types.NamespacedName]*corev1.ConfigMap{},
+		written:      newAccess(),
+		running:      newAccess(),
 		live:         map[string]*unstructured.Unstructured{},
 
 		liveClusters:  map[types.NamespacedName]*infrav1.OLVMCluster{},
@@ -149,6 +146,10 @@ func (m *Manifests) add(object *unstructured.Unstructured) error {
 		object.SetNamespace("default")
 	}
 
+	if err := checkNames(object); err != nil {
+		return err
+	}
+
 	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 
 	gvk := object.GroupVersionKind()
@@ -160,35 +161,8 @@ func (m *Manifests) add(object *unstructured.Unstructured) error {
 			infrav1.GroupVersion)
 	case gvk.Group == infrav1.GroupVersion.Group:
 		return m.addOwn(object, key)
-	case gvk.Group == "" && gvk.Kind == "Namespace":
-		space := &corev1.Namespace{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, space); err != nil {
-			return nil //nolint:nilerr // as for Secrets
-		}
-
-		m.spaces[types.NamespacedName{Name: key.Name}] = space
-	case gvk.Group == "" && gvk.Kind == "Secret":
-		// Not strictly: a Secret may be encrypted, or carry fields of the tool that made it.
-		secret := &corev1.Secret{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, secret); err != nil {
-			return nil //nolint:nilerr // the check of what needs it reports that it is missing
-		}
-
-		m.secrets[key] = secret
-		for name, text := range secret.StringData {
-			if secret.Data == nil {
-				secret.Data = map[string][]byte{}
-			}
-
-			secret.Data[name] = []byte(text)
-		}
-	case gvk.Group == "" && gvk.Kind == "ConfigMap":
-		configMap := &corev1.ConfigMap{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, configMap); err != nil {
-			return nil //nolint:nilerr // as for Secrets
-		}
-
-		m.configMaps[key] = configMap
+	case gvk.Group == "":
+		m.written.add(object, key)
 	case gvk.Group == clusterv1.GroupVersion.Group && gvk.Kind == "Cluster":
 		m.clusters = append(m.clusters, object)
 	case gvk.Kind == "KubeadmConfig", gvk.Kind == "KubeadmConfigTemplate":
@@ -216,7 +190,7 @@ func (m *Manifests) addOwn(object *unstructured.Unstructured, key types.Namespac
 	case "OLVMInventoryVM":
 		return decode(object, key, m.inventoryVMs)
 	case "OLVMClusterIdentity":
-		return decode(object, types.NamespacedName{Name: key.Name}, m.identities)
+		return decode(object, types.NamespacedName{Name: key.Name}, m.written.identities)
 	default:
 		return nil
 	}

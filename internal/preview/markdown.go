@@ -28,7 +28,7 @@ func (r Report) WriteMarkdown(out io.Writer, link string) error {
 	c.owners(r.Owners)
 
 	for _, capacity := range r.Capacity {
-		c.add(maxTable, capacity.String()+"\n\n")
+		c.add(maxTable, escapeCell(capacity.String())+"\n\n")
 	}
 
 	c.table(r.Machines)
@@ -98,8 +98,8 @@ func (c *comment) table(machines []*Result) {
 	left := 0
 
 	for _, m := range sorted {
-		row := fmt.Sprintf("| %s/%s | %s | %s | %s | %s |\n", m.Namespace, m.Name, m.From, m.Cluster,
-			escapeCell(strings.Join(m.Addresses, ", ")), escapeCell(m.summary()))
+		row := fmt.Sprintf("| %s/%s | %s | %s | %s | %s |\n", escapeCell(m.Namespace), escapeCell(m.Name),
+			escapeCell(m.From), escapeCell(m.Cluster), escapeCell(strings.Join(m.Addresses, ", ")), m.markdownSummary())
 		if !c.add(maxTable, row) {
 			left++
 		}
@@ -120,17 +120,17 @@ func (c *comment) plans(machines []*Result) {
 
 		var others []string
 		for _, m := range same[1:] {
-			others = append(others, m.Name)
+			others = append(others, escapeCell(m.Name))
 		}
 
-		title, note := first.Namespace+"/"+first.Name, ""
+		title, note := escapeCell(first.Namespace+"/"+first.Name), ""
 		if len(others) > 0 {
 			title += fmt.Sprintf(" and %d more", len(others))
 			note = "The same but for names and addresses: " + strings.Join(others, ", ") + "\n\n"
 		}
 
 		part := fmt.Sprintf("\n<details><summary>%s</summary>\n\n%s%s\n%s\n%s\n\n</details>\n", title, note, fence,
-			strings.TrimRight(first.Text, "\n"), fence)
+			strings.TrimRight(Printable(first.Text), "\n"), fence)
 		if !c.add(maxMarkdown-maxLast, part) {
 			left++
 		}
@@ -188,7 +188,26 @@ func (r *Result) impersonal() string {
 	return r.From + "\n" + strings.Join(strings.Fields(strings.NewReplacer(pairs...).Replace(r.Text)), " ")
 }
 
-// escapeCell keeps a text inside of its cell.
-func escapeCell(text string) string {
-	return strings.NewReplacer("|", "\\|", "\n", " ", "<", "&lt;").Replace(text)
+// markdownSummary is the summary in a cell of the table.
+func (r *Result) markdownSummary() string {
+	if r.Refused != "" {
+		return "**refused**: " + escapeCell(r.Refused)
+	}
+
+	return escapeCell(r.summary())
 }
+
+// escapeCell keeps a text inside of its cell, and has Markdown and HTML in it shown as they are written. Names, versions
+// and errors may be those of a stranger, who would forge the rest of the comment, or mention people. Entities mean the
+// same in Markdown and in HTML.
+func escapeCell(text string) string { return entities.Replace(oneLine(text)) }
+
+// entities are what stands for characters that begin something.
+var entities = func() *strings.Replacer {
+	pairs := []string{"://", "&#58;//", "www.", "www&#46;"}
+	for _, c := range "&<>|`*_[]~!#@\\$" {
+		pairs = append(pairs, string(c), fmt.Sprintf("&#%d;", c))
+	}
+
+	return strings.NewReplacer(pairs...)
+}()

@@ -4,25 +4,20 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
 
 	tfjson "github.com/hashicorp/terraform-json"
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
@@ -35,15 +30,6 @@ import (
 
 // userData stands in for the bootstrap data, which the bootstrap provider makes in the management cluster.
 const userData = "#cloud-config\n# The bootstrap provider makes the real data.\n"
-
-// Credentials that stand in for those of the manifests; empty fields do not.
-type Credentials struct {
-	Username, Password string
-	// CA in PEM.
-	CA []byte
-	// Places are where the user corrects all of it.
-	Places blocker.Places
-}
 
 // Rendered is a machine with its configuration.
 type Rendered struct {
@@ -350,58 +336,6 @@ func (machine *Machine) owner(existing *desired.Existing, state *tfstate.State) 
 	return owner, nil
 }
 
-// state is what Terraform knows of a machine that runs; nil where neither manifests nor management cluster have it.
-func (m *Manifests) state(machine Machine) (*tfstate.State, error) {
-	if !machine.live {
-		return nil, nil
-	}
-
-	secret := m.secrets[stateKey(&infrav1.OLVMMachine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: machine.Namespace, Name: machine.infraName},
-	})]
-	if secret == nil {
-		return nil, nil
-	}
-
-	return tfstate.Decode(secret)
-}
-
-// engineConfig takes what the caller gave, else what the manifests have.
-func (m *Manifests) engineConfig(cluster *infrav1.OLVMCluster, credentials Credentials) (engine.Config, error) {
-	identity := m.identityOf(cluster)
-	secretKey, _ := connection.CredentialsKey(cluster, identity)
-	caKey, _ := connection.CAKey(cluster, identity)
-	objects := connection.Objects{
-		Secret:    m.secrets[secretKey],
-		CA:        m.configMaps[caKey],
-		Identity:  identity,
-		Namespace: m.spaces[types.NamespacedName{Name: cluster.Namespace}],
-	}
-
-	if credentials.Username != "" || credentials.Password != "" || len(credentials.CA) > 0 {
-		cluster, objects = credentials.over(cluster, objects)
-	}
-
-	secret, ca := objects.Secret, objects.CA
-	if secret == nil && credentials.Places.Credentials != "" {
-		return engine.Config{}, &blocker.Error{
-			Reason:  infrav1.CredentialsNotFoundReason,
-			Field:   "the credentials of the engine",
-			Message: "they are not there; give " + credentials.Places.Credentials,
-		}
-	}
-
-	config, err := connection.Config(cluster, objects)
-	var field *blocker.Error
-	if errors.As(err, &field) && secret == nil {
-		field.Message += " in the manifests, or set OLVM_USERNAME and OLVM_PASSWORD"
-	} else if errors.As(err, &field) && ca == nil && field.Reason == infrav1.CAConfigMapInvalidReason {
-		field.Message += " in the manifests, or give --ca-file"
-	}
-
-	return config, err
-}
-
 // Result is the plan of one machine.
 type Result struct {
 	Cluster   string `json:"cluster"`
@@ -601,8 +535,13 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 		return result, nil
 	}
 
-	dir := filepath.Join(scratch, machine.Namespace+"-"+machine.Name)
+	// Its name is no part of the path: who writes manifests must not decide which folder is removed.
+	dir, err := os.MkdirTemp(scratch, "machine-")
+	if err != nil {
+		return nil, fmt.Errorf("failed to make a folder for the plan: %w", err)
+	}
 	defer os.RemoveAll(dir)
+
 	plan, err := executor.Plan(ctx, terraform.Request{
 		Configuration: machine.Configuration,
 		Dir:           dir,
@@ -613,8 +552,9 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 		return nil, fmt.Errorf("machine %s/%s: %w", machine.Namespace, machine.Name, err)
 	}
 
-	result := resultOf(machine.Machine)
+	mask(plan.JSON)
 
+	result := resultOf(machine.Machine)
 	result.Text, result.Plan, result.Outside = plan.Text, plan.JSON, plan.Outside
 	for _, change := range plan.Changes {
 		// Without a state, what exists is imported into the plan's own, which is not kept. How a VM will be stopped is
@@ -627,43 +567,6 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 	}
 
 	return result, nil
-}
-
-// over puts what a user gives in the place of what a cluster names. A user with credentials of their own needs no
-// identity.
-func (c Credentials) over(
-	cluster *infrav1.OLVMCluster, objects connection.Objects,
-) (*infrav1.OLVMCluster, connection.Objects) {
-	cluster = cluster.DeepCopy()
-	server := &cluster.Spec.OLVMOvirtAPIServer
-
-	if c.Username != "" || c.Password != "" {
-		objects.Secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "environment"},
-			Data: map[string][]byte{"username": []byte(c.Username), "password": []byte(c.Password)}}
-
-		if objects.Identity != nil && objects.CA != nil {
-			server.CAConfigMap = &infrav1.NamespacedName{Name: objects.CA.Name}
-			objects.CA = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: objects.CA.Name}, Data: objects.CA.Data}
-		}
-
-		server.IdentityRef, objects.Identity = nil, nil
-	}
-
-	if len(c.CA) > 0 {
-		objects.CA = &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: "--ca-file"},
-			Data:       map[string]string{"ca.crt": string(c.CA)},
-		}
-		if objects.Identity != nil {
-			identity := objects.Identity.DeepCopy()
-			identity.Spec.CAConfigMap = &infrav1.ObjectOfNamespace{Name: "--ca-file"}
-			objects.Identity = identity
-		} else {
-			server.CAConfigMap = &infrav1.NamespacedName{Name: "--ca-file"}
-		}
-	}
-
-	return cluster, objects
 }
 
 // asMap is an object as JSON has it.

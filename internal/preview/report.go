@@ -97,8 +97,8 @@ func (r Report) WriteText(out io.Writer) error {
 			cluster = "of no cluster"
 		}
 
-		title := fmt.Sprintf("%s/%s of %s (%s, addresses: %s)", m.Namespace, m.Name, m.From, cluster,
-			strings.Join(m.Addresses, ", "))
+		title := oneLine(fmt.Sprintf("%s/%s of %s (%s, addresses: %s)", m.Namespace, m.Name, m.From, cluster,
+			strings.Join(m.Addresses, ", ")))
 		if m.VM != "" {
 			title += ", on VM " + m.VM + " of the inventory"
 		}
@@ -121,22 +121,22 @@ func (r Report) WriteText(out io.Writer) error {
 		shown[plan] = m.Namespace + "/" + m.Name
 		body := strings.TrimRight(m.Text, "\n")
 		if m.Refused != "" {
-			body = "REFUSED: " + m.Refused
+			body = "REFUSED: " + oneLine(m.Refused)
 		}
 
 		fmt.Fprintf(&text, "%s\n%s\n%s\n%s\n", title, strings.Repeat("-", len(title)), body, m.outside())
 	}
 
 	for _, owner := range r.Owners {
-		fmt.Fprintln(&text, owner)
+		fmt.Fprintln(&text, oneLine(owner.String()))
 	}
 
 	for _, capacity := range r.Capacity {
-		fmt.Fprintln(&text, capacity)
+		fmt.Fprintln(&text, oneLine(capacity.String()))
 	}
 
 	fmt.Fprintln(&text, r.total())
-	_, err := io.WriteString(out, text.String())
+	_, err := io.WriteString(out, Printable(text.String()))
 
 	return err
 }
@@ -159,7 +159,7 @@ func (r *Result) outside() string {
 func (r *Result) summary() string {
 	switch {
 	case r.Refused != "":
-		return "**refused**: " + r.Refused
+		return "refused: " + r.Refused
 	case r.Replaced != "":
 		return "replaced: " + r.Replaced
 	case r.Replaces != "":

@@ -1,0 +1,311 @@
+package preview
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+)
+
+// access is what decides how engines are reached, and who may reach them.
+type access struct {
+	secrets    map[types.NamespacedName]*corev1.Secret
+	configMaps map[types.NamespacedName]*corev1.ConfigMap
+	// identities and namespaces belong to no namespace: their keys have a name alone.
+	identities map[types.NamespacedName]*infrav1.OLVMClusterIdentity
+	spaces     map[types.NamespacedName]*corev1.Namespace
+	// encrypted are the Secrets of manifests that a tool has to decrypt before they are applied, with that tool.
+	encrypted map[types.NamespacedName]string
+}
+
+func newAccess() access {
+	return access{
+		secrets:    map[types.NamespacedName]*corev1.Secret{},
+		configMaps: map[types.NamespacedName]*corev1.ConfigMap{},
+		identities: map[types.NamespacedName]*infrav1.OLVMClusterIdentity{},
+		spaces:     map[types.NamespacedName]*corev1.Namespace{},
+		encrypted:  map[types.NamespacedName]string{},
+	}
+}
+
+// add reads an object of the core API, not strictly: a Secret may be encrypted, or carry fields of the tool that made
+// it. One that cannot be read is passed over; the check of what needs it reports that it is missing.
+func (a *access) add(object *unstructured.Unstructured, key types.NamespacedName) {
+	switch object.GetKind() {
+	case "Namespace":
+		addCore(object, types.NamespacedName{Name: key.Name}, a.spaces)
+	case "ConfigMap":
+		addCore(object, key, a.configMaps)
+	case "Secret":
+		if _, found := object.Object["sops"]; found {
+			a.encrypted[key] = "sops"
+		}
+
+		secret := addCore(object, key, a.secrets)
+		if secret == nil {
+			return
+		}
+
+		for name, text := range secret.StringData {
+			if secret.Data == nil {
+				secret.Data = map[string][]byte{}
+			}
+
+			secret.Data[name] = []byte(text)
+		}
+	}
+}
+
+// addCore adds an object, and returns it; nil if it is not of its type.
+func addCore[T any](
+	object *unstructured.Unstructured, key types.NamespacedName, into map[types.NamespacedName]*T,
+) *T {
+	typed := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
+		return nil
+	}
+
+	into[key] = typed
+
+	return typed
+}
+
+// addAccess reads the Secrets and ConfigMaps with the credentials and CAs of the engines.
+func (m *Manifests) addAccess(ctx context.Context, c client.Reader) error {
+	engines := slices.Collect(maps.Values(m.olvmClusters))
+	for _, pool := range m.inventories {
+		engines = append(engines, connection.OfInventory(pool))
+	}
+
+	for _, cluster := range engines {
+		identity, err := m.addIdentity(ctx, c, cluster)
+		if err != nil {
+			return err
+		}
+
+		// else OLVM_USERNAME may be set
+		if key, ok := connection.CredentialsKey(cluster, identity); ok {
+			if err := addReadable(ctx, c, key, m.running.secrets, &corev1.Secret{}); err != nil {
+				return err
+			}
+		}
+
+		if key, ok := connection.CAKey(cluster, identity); ok {
+			if err := addReadable(ctx, c, key, m.running.configMaps, &corev1.ConfigMap{}); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}
+
+// addIdentity reads the OLVMClusterIdentity of a cluster, and the namespace by whose labels it may choose it; nil if
+// there is none. One that does not permit the namespace is as none: the Secret that it names is not read.
+func (m *Manifests) addIdentity(
+	ctx context.Context, c client.Reader, cluster *infrav1.OLVMCluster,
+) (*infrav1.OLVMClusterIdentity, error) {
+	key := types.NamespacedName{Name: connection.IdentityOf(cluster)}
+	if key.Name == "" {
+		return nil, nil
+	}
+
+	err := addReadable(ctx, c, key, m.running.identities, &infrav1.OLVMClusterIdentity{})
+	identity := m.running.identities[key]
+
+	if err != nil || identity == nil {
+		return nil, err
+	}
+
+	space := types.NamespacedName{Name: cluster.Namespace}
+	if err := addReadable(ctx, c, space, m.running.spaces, &corev1.Namespace{}); err != nil {
+		return nil, err
+	}
+
+	if !connection.MayUse(identity, cluster.Namespace, m.running.spaces[space]) {
+		return nil, nil
+	}
+
+	return identity, nil
+}
+
+// addReadable reads an object into a map. One that is missing, or that the user may not read, is none.
+func addReadable[T client.Object](
+	ctx context.Context, c client.Reader, key types.NamespacedName, into map[types.NamespacedName]T, object T,
+) error {
+	if err := c.Get(ctx, key, object); apierrors.IsNotFound(err) || apierrors.IsForbidden(err) ||
+		meta.IsNoMatchError(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("failed to get %T %s: %w", object, key, err)
+	}
+
+	into[key] = object
+
+	return nil
+}
+
+// AddStates reads the Terraform states of the machines that run, for plans that begin with them. No Secret is read
+// beside these and those with credentials.
+func (m *Manifests) AddStates(ctx context.Context, c client.Reader) error {
+	for _, machine := range m.olvmMachines {
+		if err := addReadable(ctx, c, stateKey(machine), m.running.secrets, &corev1.Secret{}); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// stateKey is the name of the Secret with the Terraform state of a machine.
+func stateKey(machine *infrav1.OLVMMachine) types.NamespacedName {
+	return types.NamespacedName{Namespace: machine.Namespace, Name: tfstate.SecretName(machine)}
+}
+
+// state is what Terraform knows of a machine that runs; nil if neither the management cluster nor, without one, the
+// manifests have it.
+func (m *Manifests) state(machine Machine) (*tfstate.State, error) {
+	if !machine.live {
+		return nil, nil
+	}
+
+	from := m.written
+	if m.connected {
+		from = m.running
+	}
+
+	secret := from.secrets[stateKey(&infrav1.OLVMMachine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: machine.Namespace, Name: machine.infraName},
+	})]
+	if secret == nil {
+		return nil, nil
+	}
+
+	return tfstate.Decode(secret)
+}
+
+// objects are what decides the connection to the engine of a cluster. Everything that goes with a Secret of the
+// management cluster is of the management cluster, too: the identity that permits it, and the CA that proves the
+// engine. What the manifests have counts for their own Secrets alone. An identity of theirs counts only if no
+// management cluster is read.
+func (m *Manifests) objects(cluster *infrav1.OLVMCluster) (connection.Objects, error) {
+	from := m.written
+	if m.connected && connection.IdentityOf(cluster) != "" {
+		from = m.running
+	}
+
+	identity := from.identities[types.NamespacedName{Name: connection.IdentityOf(cluster)}]
+	key, _ := connection.CredentialsKey(cluster, identity)
+
+	if m.running.secrets[key] != nil {
+		from = m.running
+		if err := m.checkVerified(cluster); err != nil {
+			return connection.Objects{}, err
+		}
+	}
+
+	out := connection.Objects{
+		Secret:    from.secrets[key],
+		Identity:  identity,
+		Namespace: from.spaces[types.NamespacedName{Name: cluster.Namespace}],
+	}
+
+	if caKey, ok := connection.CAKey(cluster, identity); ok {
+		out.CA = cmp.Or(m.running.configMaps[caKey], from.configMaps[caKey])
+	}
+
+	if tool := from.encrypted[key]; tool != "" {
+		return out, encryptedError(key, tool)
+	}
+
+	return out, nil
+}
+
+// encryptedError is that of a Secret that only a tool can read. Its text would count as a wrong password at the engine,
+// which locks the user after a few of them.
+func encryptedError(key types.NamespacedName, tool string) error {
+	return blocker.New(infrav1.CredentialsNotFoundReason, "spec.olvmOvirtAPIServer.credentialsSecret",
+		"Secret %s is encrypted by %s; decrypt it, compare with a management cluster that has it (--kubeconfig), or set "+
+			"OLVM_USERNAME, OLVM_PASSWORD and OLVM_URL", key, tool)
+}
+
+// checkVerified refuses to send a Secret of the management cluster to an engine whose certificate the manifests leave
+// unverified. If the management cluster's own OLVMCluster does so for the same engine, nothing new is risked.
+func (m *Manifests) checkVerified(cluster *infrav1.OLVMCluster) error {
+	server := cluster.Spec.OLVMOvirtAPIServer
+	if !server.InsecureSkipTLSVerify {
+		return nil
+	}
+
+	live := m.liveClusters[types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}]
+	if live != nil && live.Spec.OLVMOvirtAPIServer.InsecureSkipTLSVerify &&
+		live.Spec.OLVMOvirtAPIServer.ServerURL == server.ServerURL {
+		return nil
+	}
+
+	return unverifiedError("a Secret of the management cluster is")
+}
+
+func unverifiedError(what string) error {
+	return blocker.New(infrav1.CredentialsNotAllowedReason, "spec.olvmOvirtAPIServer.insecureSkipTLSVerify",
+		"%s sent only to an engine whose certificate is verified; remove it, and give the engine's CA", what)
+}
+
+// engineConfig takes what the caller gave, else what the management cluster has, else what the manifests have.
+func (m *Manifests) engineConfig(cluster *infrav1.OLVMCluster, credentials Credentials) (engine.Config, error) {
+	objects, err := m.objects(cluster)
+	given := credentials.Username != "" || credentials.Password != ""
+
+	if err != nil && !given {
+		return engine.Config{}, err
+	}
+
+	if given || len(credentials.CA) > 0 {
+		if err := credentials.check(cluster); err != nil {
+			return engine.Config{}, err
+		}
+
+		cluster, objects = credentials.over(cluster, objects)
+	}
+
+	secret, ca := objects.Secret, objects.CA
+	if secret == nil && credentials.Places.Credentials != "" {
+		return engine.Config{}, &blocker.Error{
+			Reason:  infrav1.CredentialsNotFoundReason,
+			Field:   "the credentials of the engine",
+			Message: "they are not there; give " + credentials.Places.Credentials,
+		}
+	}
+
+	config, err := connection.Config(cluster, objects)
+	var field *blocker.Error
+	if errors.As(err, &field) && secret == nil {
+		field.Message += " in the manifests, or set OLVM_USERNAME and OLVM_PASSWORD"
+	} else if errors.As(err, &field) && ca == nil && field.Reason == infrav1.CAConfigMapInvalidReason {
+		where := "manifests"
+		if secret.Namespace != "" && m.connected {
+			where = "management cluster"
+		}
+
+		field.Message += " in the " + where + ", or give --ca-file"
+	}
+
+	return config, err
+}

@@ -1,0 +1,439 @@
+package preview
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	tfjson "github.com/hashicorp/terraform-json"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// thief is a server that a stranger names as the engine, and that keeps the credentials it is sent.
+type thief struct {
+	*httptest.Server
+	got []string
+}
+
+func newThief(t *testing.T) *thief {
+	t.Helper()
+
+	out := &thief{}
+	out.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = r.ParseForm()
+		if password := r.PostFormValue("password"); password != "" {
+			out.got = append(out.got, r.PostFormValue("username")+" "+password)
+		}
+
+		w.WriteHeader(http.StatusUnauthorized)
+		_ = json.NewEncoder(w).Encode(map[string]string{"error_code": "access_denied"})
+	}))
+	t.Cleanup(out.Close)
+
+	return out
+}
+
+func (s *thief) engine() string { return s.URL + "/ovirt-engine" }
+
+// ca is the certificate of the server in PEM.
+func (s *thief) ca() string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+}
+
+// caMap is the manifest of a ConfigMap with it.
+func (s *thief) caMap(t *testing.T, namespace, name string) string {
+	t.Helper()
+
+	encoded, err := json.Marshal(s.ca())
+	check.Error(t, err, "")
+
+	return "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: " + namespace +
+		"}\ndata: {ca.crt: " + string(encoded) + "}\n"
+}
+
+// plan renders manifests beside what a management cluster has, nil for none, and returns the error.
+func plan(t *testing.T, manifests string, live client.Reader, credentials Credentials) error {
+	t.Helper()
+
+	m, err := Load([]string{"-"}, strings.NewReader(manifests))
+	check.Error(t, err, "")
+
+	if live != nil {
+		check.Error(t, m.AddLive(t.Context(), live, ""), "")
+	}
+
+	machines, err := m.Machines()
+	check.Error(t, err, "")
+
+	_, _, err = Render(t.Context(), m, machines, credentials, &engine.Sessions{})
+
+	return err
+}
+
+// liveWith is a management cluster without machines that has these objects.
+func liveWith(t *testing.T, objects ...client.Object) client.Client {
+	t.Helper()
+
+	scheme := runtime.NewScheme()
+	check.Error(t, clientgoscheme.AddToScheme(scheme), "")
+	check.Error(t, infrav1.AddToScheme(scheme), "")
+
+	for _, kind := range liveKinds {
+		if kind.Group == infrav1.GroupVersion.Group {
+			continue
+		}
+
+		list := kind
+		list.Kind += "List"
+		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
+		scheme.AddKnownTypeWithName(list, &unstructured.UnstructuredList{})
+	}
+
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+}
+
+func TestCredentialsOfTheEnvironmentGoOnlyToTheEngineTheyAreFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		// urls are what OLVM_URL has; THIEF stands for the server of the manifests.
+		urls []string
+		// server is what the manifests have.
+		server, want string
+		sent         bool
+	}{
+		"nothing says which engine they are for": {nil, "THIEF", "set OLVM_URL", false},
+		"they are for another engine":            {[]string{"https://engine.example.com"}, "THIEF", "and not to https://127.", false},
+		"they are for another port":              {[]string{"https://127.0.0.1:1/ovirt-engine"}, "THIEF", "and not to ", false},
+		"they are for another path":              {[]string{"THIEF/else"}, "THIEF", "and not to ", false},
+		"the engine is the path of another":      {[]string{"https://engine.example.com"}, "THIEF/https://engine.example.com", "and not to ", false},
+		"no verification is asked for": {[]string{"THIEF"}, "THIEF\n    insecureSkipTLSVerify: true",
+			"insecureSkipTLSVerify", false},
+		"it is their engine":       {[]string{"https://engine.example.com", "THIEF"}, "THIEF", "access_denied", true},
+		"it is written with /api/": {[]string{"THIEF/api/"}, "THIEF", "access_denied", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stranger := newThief(t)
+			fill := func(text string) string { return strings.ReplaceAll(text, "THIEF", stranger.engine()) }
+
+			credentials := Credentials{Username: "ci@internal", Password: "canary", CA: []byte(stranger.ca())}
+			for _, url := range test.urls {
+				credentials.ServerURLs = append(credentials.ServerURLs, fill(url))
+			}
+
+			err := plan(t, sample(t, "serverURL: ENGINE_URL", "serverURL: "+fill(test.server)), nil, credentials)
+			check.Error(t, err, test.want)
+			check.Equal(t, "the server has the password", len(stranger.got) > 0, test.sent)
+		})
+	}
+}
+
+// secretOf is a live Secret that may be sent to some engines.
+func secretOf(namespace, name, urls string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{
+		"username": []byte("admin@internal"), "password": []byte("canary"), infrav1.AllowedServerURLsKey: []byte(urls),
+	}}
+}
+
+// identityIn is an OLVMClusterIdentity of a pull request, for all namespaces and the server of a stranger.
+func identityIn(s *thief) string {
+	return "---\napiVersion: infrastructure.cluster.x-k8s.io/v1\nkind: OLVMClusterIdentity\nmetadata: {name: evil}\n" +
+		"spec:\n  credentialsSecret: {namespace: prod, name: credentials}\n" +
+		"  caConfigMap: {namespace: default, name: evil-ca}\n  allowedServerURLs: [" + s.engine() + "]\n" +
+		"  allowedNamespaces: {}\n"
+}
+
+const baitCluster = `---
+apiVersion: infrastructure.cluster.x-k8s.io/v1
+kind: OLVMCluster
+metadata: {name: bait, namespace: default}
+spec:
+  olvmDatacenterName: Default
+  olvmOvirtAPIServer: {serverURL: https://engine.example.com/ovirt-engine, credentialsSecret: {namespace: prod, name: credentials}}
+`
+
+const ownCredentials = "    credentialsSecret:\n      name: demo-ovirt-credentials\n    caConfigMap:\n      name: demo-ovirt-ca\n"
+
+func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
+	const real = "https://engine.example.com/ovirt-engine"
+
+	for name, test := range map[string]struct {
+		live      func(s *thief) []client.Object
+		manifests func(t *testing.T, s *thief) string
+		want      string
+	}{
+		"by an identity that only the pull request has": {
+			func(*thief) []client.Object { return []client.Object{secretOf("prod", "credentials", real)} },
+			func(t *testing.T, s *thief) string {
+				t.Helper()
+
+				return sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()+"\n    identityRef: {name: evil}",
+					ownCredentials, "") + identityIn(s) + s.caMap(t, "default", "evil-ca") + baitCluster
+			},
+			`OLVMClusterIdentity "evil" does not exist`,
+		},
+		"by an identity that the pull request widens": {
+			func(*thief) []client.Object {
+				return []client.Object{secretOf("prod", "credentials", real), &infrav1.OLVMClusterIdentity{
+					ObjectMeta: metav1.ObjectMeta{Name: "evil"}, Spec: infrav1.OLVMClusterIdentitySpec{
+						CredentialsSecret: infrav1.ObjectOfNamespace{Namespace: "prod", Name: "credentials"},
+						AllowedServerURLs: []string{real}, AllowedNamespaces: &infrav1.AllowedNamespaces{},
+					}}}
+			},
+			func(t *testing.T, s *thief) string {
+				t.Helper()
+
+				return sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()+"\n    identityRef: {name: evil}",
+					ownCredentials, "") + identityIn(s) + s.caMap(t, "default", "evil-ca")
+			},
+			"may not be sent to",
+		},
+		"by a namespace that the pull request labels": {
+			func(s *thief) []client.Object {
+				return []client.Object{secretOf("prod", "credentials", real), &corev1.Namespace{
+					ObjectMeta: metav1.ObjectMeta{Name: "default"}}, &infrav1.OLVMClusterIdentity{
+					ObjectMeta: metav1.ObjectMeta{Name: "evil"}, Spec: infrav1.OLVMClusterIdentitySpec{
+						CredentialsSecret: infrav1.ObjectOfNamespace{Namespace: "prod", Name: "credentials"},
+						AllowedServerURLs: []string{s.engine()}, AllowedNamespaces: &infrav1.AllowedNamespaces{
+							Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "prod"}}},
+					}}}
+			},
+			func(t *testing.T, s *thief) string {
+				t.Helper()
+
+				return sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()+"\n    identityRef: {name: evil}",
+					ownCredentials, "") + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {team: prod}}\n"
+			},
+			"does not allow namespace",
+		},
+		"by the name of the Secret": {
+			func(*thief) []client.Object {
+				return []client.Object{secretOf("default", "demo-ovirt-credentials", real)}
+			},
+			func(t *testing.T, s *thief) string {
+				t.Helper()
+
+				return sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()) + s.caMap(t, "default", "demo-ovirt-ca")
+			},
+			"does not say that it may be sent to",
+		},
+		"by a Secret of the same name that names another engine": {
+			func(*thief) []client.Object {
+				return []client.Object{secretOf("default", "demo-ovirt-credentials", real)}
+			},
+			func(t *testing.T, s *thief) string {
+				t.Helper()
+
+				return sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()) + s.caMap(t, "default", "demo-ovirt-ca") +
+					"---\napiVersion: v1\nkind: Secret\nmetadata: {name: demo-ovirt-credentials, namespace: default}\n" +
+					"stringData: {allowedServerURLs: " + s.engine() + "}\n"
+			},
+			"does not say that it may be sent to",
+		},
+		"without verification of its engine": {
+			func(s *thief) []client.Object {
+				return []client.Object{secretOf("default", "demo-ovirt-credentials", s.engine())}
+			},
+			func(t *testing.T, s *thief) string {
+				t.Helper()
+
+				return sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()+"\n    insecureSkipTLSVerify: true")
+			},
+			"insecureSkipTLSVerify",
+		},
+		"with a CA of the pull request": {
+			func(s *thief) []client.Object {
+				return []client.Object{secretOf("default", "demo-ovirt-credentials", s.engine())}
+			},
+			func(t *testing.T, s *thief) string {
+				t.Helper()
+
+				return sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()) + s.caMap(t, "default", "demo-ovirt-ca")
+			},
+			`ConfigMap "demo-ovirt-ca" does not exist`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stranger := newThief(t)
+			err := plan(t, test.manifests(t, stranger), liveWith(t, test.live(stranger)...), Credentials{})
+			check.Error(t, err, test.want)
+			check.Length(t, "what the stranger has", stranger.got, 0)
+		})
+	}
+}
+
+func TestASecretOfTheManagementClusterIsUsedWithItsOwnCA(t *testing.T) {
+	named := newThief(t)
+	live := liveWith(t, secretOf("default", "demo-ovirt-credentials", named.engine()), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo-ovirt-ca"}, Data: map[string]string{"ca.crt": named.ca()}})
+
+	for name, beside := range map[string]string{
+		"alone": "",
+		"beside one that sops has encrypted": "---\napiVersion: v1\nkind: Secret\n" +
+			"metadata: {name: demo-ovirt-credentials, namespace: default}\n" +
+			"stringData: {username: x, password: 'ENC[AES256_GCM,data:Zm9v,iv:YmFy,tag:cXV4,type:str]'}\nsops: {version: 3.9.0}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			named.got = nil
+			err := plan(t, sample(t, "serverURL: ENGINE_URL", "serverURL: "+named.engine())+beside, live, Credentials{})
+			check.Error(t, err, "access_denied")
+			check.Equal(t, "what the engine has", strings.Join(named.got, ""), "admin@internal canary")
+		})
+	}
+}
+
+func TestWhatIsEvidentlyNoPasswordIsNotSent(t *testing.T) {
+	for name, test := range map[string]struct{ data, want string }{
+		"a document of sops": {"stringData: {username: admin@internal, password: hunter2, allowedServerURLs: ENGINE}\n" +
+			"sops: {version: 3.9.0}\n", "Secret default/demo-ovirt-credentials is encrypted by sops; decrypt it"},
+		"a value of sops": {"stringData: {username: admin@internal, allowedServerURLs: ENGINE, password: " +
+			"'ENC[AES256_GCM,data:Zm9v,iv:YmFy,tag:cXV4,type:str]'}\n", "the password is encrypted"},
+		"a variable": {"stringData: {username: admin@internal, password: '${OLVM_PASSWORD}', allowedServerURLs: ENGINE}\n",
+			"the password is a variable"},
+		"a placeholder": {"stringData: {username: admin@internal, password: <password>, allowedServerURLs: ENGINE}\n",
+			"the password is a placeholder"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			named := newThief(t)
+			secret := "---\napiVersion: v1\nkind: Secret\nmetadata: {name: demo-ovirt-credentials, namespace: default}\n" +
+				strings.ReplaceAll(test.data, "ENGINE", named.engine())
+			err := plan(t, sample(t, "serverURL: ENGINE_URL", "serverURL: "+named.engine())+secret+
+				named.caMap(t, "default", "demo-ovirt-ca"), nil, Credentials{})
+			check.Error(t, err, test.want)
+			check.Length(t, "what the engine has", named.got, 0)
+		})
+	}
+}
+
+func TestNamesThatTheAPIServerRefusesAreRefused(t *testing.T) {
+	for name, test := range map[string]struct{ manifest, want string }{
+		"a path": {"apiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\nmetadata: {name: ../../home}\n",
+			`MachineDeployment: metadata.name: "../../home" cannot be used`},
+		"a path as namespace": {"apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: ../b}\n",
+			`Secret: metadata.namespace: "../b" cannot be used`},
+		"a name with a line break": {"apiVersion: infrastructure.cluster.x-k8s.io/v1\nkind: OLVMCluster\n" +
+			"metadata: {name: \"a\\n::stop-commands::x\"}\n", "metadata.name: "},
+		"no name":                   {"apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {}\n", "metadata.name: "},
+		"a name in capitals":        {"apiVersion: controlplane.cluster.x-k8s.io/v1beta2\nkind: KubeadmControlPlane\nmetadata: {name: A}\n", "metadata.name: "},
+		"a namespace with a dot":    {"apiVersion: v1\nkind: Namespace\nmetadata: {name: a.b}\n", "metadata.name: "},
+		"a name of another kind":    {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a/b}\n", "metadata.name: "},
+		"a name that is too long":   {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + strings.Repeat("a", 254) + "}\n", "metadata.name: "},
+		"a path in a List":          {"apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Secret, metadata: {name: a/b}}]\n", "metadata.name: "},
+		"a role of RBAC is allowed": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: 'system:a'}\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Load([]string{"-"}, strings.NewReader(test.manifest))
+			check.Error(t, err, test.want)
+		})
+	}
+}
+
+func TestAFolderIsWrittenNowhereElse(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	check.Error(t, os.Symlink(outside, filepath.Join(dir, "linked")), "")
+
+	for _, namespace := range []string{"../elsewhere", "linked"} {
+		machine := Rendered{Machine: Machine{Namespace: namespace, Name: "a"}}
+		machine.Files = render.Files{"main.tf": []byte("# a\n")}
+		_, err := machine.WriteFolder(dir)
+		check.Error(t, err, "failed to make the folder")
+	}
+
+	entries, err := os.ReadDir(outside)
+	check.Error(t, err, "")
+	check.Length(t, "what is written outside", entries, 0)
+}
+
+// TestAStrangerForgesNothingInAComment has texts of manifests in each place of a comment.
+func TestAStrangerForgesNothingInAComment(t *testing.T) {
+	const evil = "a\n\n**3 machines, 0 would change** | x\n<!-- @admin ``` </details>\u202e\x1b[2J"
+
+	one := planned("md", 1, "")
+	one.Namespace, one.Name, one.From, one.Cluster, one.Refused = evil, evil, evil, evil, ""
+	one.Addresses, one.Text = []string{evil}, evil
+	two := planned("md", 2, "")
+	two.Refused = evil
+	owner := OwnerChange{Cluster: evil, Namespace: evil, From: evil, Machines: 1, Replicas: 2, Replaced: []string{evil},
+		Reasons: []string{evil}}
+
+	var out strings.Builder
+	check.Error(t, NewReport([]*Result{one, two}, []OwnerChange{owner}, nil, false).WriteMarkdown(&out, ""), "")
+
+	outside, inside := out.String(), ""
+	if at := strings.Index(outside, "\n````"); at > 0 { // the plan itself is shown as it is, in a fence
+		outside, inside, _ = strings.Cut(outside, "\n````")
+	}
+
+	check.Contains(t, "the fence", inside, "**3 machines, 0 would change**")
+
+	for _, forged := range []string{"<!--", "\n**3", "**3 machines", "@admin", "```", "</details>", "\u202e", "\x1b"} {
+		check.Lacks(t, "the comment", outside, forged)
+	}
+
+	check.Lacks(t, "the plan", out.String(), "\x1b")
+	out.Reset()
+	check.Error(t, NewReport([]*Result{one, two}, []OwnerChange{owner}, nil, false).WriteText(&out), "")
+	check.Lacks(t, "the text", out.String(), "\x1b")
+	check.Lacks(t, "the text", out.String(), "\u202e")
+}
+
+// TestSensitiveValuesOfAPlanAreMasked has a script in each place where Terraform tells one.
+func TestSensitiveValuesOfAPlanAreMasked(t *testing.T) {
+	const canary = "#cloud-config canary"
+
+	values := func() map[string]any {
+		return map[string]any{"name": "a", "list": []any{map[string]any{"script": canary, "name": "b"}}}
+	}
+	marks := map[string]any{"list": []any{map[string]any{"script": true}}}
+	state := func(address string, own string) *tfjson.StateValues {
+		return &tfjson.StateValues{
+			Outputs: map[string]*tfjson.StateOutput{"o": {Sensitive: true, Value: canary}},
+			RootModule: &tfjson.StateModule{ChildModules: []*tfjson.StateModule{{Resources: []*tfjson.StateResource{
+				{Address: address, AttributeValues: values(), SensitiveValues: json.RawMessage(own)}}}}}}
+	}
+	full := &tfjson.Plan{
+		Variables: map[string]*tfjson.PlanVariable{"user_data": {Value: canary}, "open": {Value: "shown"}},
+		Config: &tfjson.Config{RootModule: &tfjson.ConfigModule{Variables: map[string]*tfjson.ConfigVariable{
+			"user_data": {Sensitive: true}, "open": {}}}},
+		ResourceChanges: []*tfjson.ResourceChange{{Address: "vm.a", Change: &tfjson.Change{
+			Before: values(), BeforeSensitive: marks, After: values(), AfterSensitive: false}}},
+		ResourceDrift: []*tfjson.ResourceChange{{Address: "vm.b", Change: &tfjson.Change{
+			Before: values(), After: values(), AfterSensitive: marks}}},
+		OutputChanges: map[string]*tfjson.Change{"o": {Before: canary, After: canary, AfterSensitive: true}},
+		PlannedValues: state("vm.a", ""),
+		PriorState:    &tfjson.State{Values: state("vm.gone", `{"list":[{"script":true}]}`)},
+	}
+
+	mask(full)
+
+	encoded, err := json.Marshal(full.ResourceChanges)
+	check.Error(t, err, "")
+
+	for _, part := range []any{full.ResourceDrift, full.OutputChanges, full.PlannedValues, full.PriorState.Values,
+		full.Variables} {
+		more, err := json.Marshal(part)
+		check.Error(t, err, "")
+
+		encoded = append(encoded, more...)
+	}
+
+	check.Lacks(t, "the plan", string(encoded), "canary")
+	check.Contains(t, "what is no secret", string(encoded), `"name":"b"`)
+	check.Contains(t, "what is no secret", string(encoded), "shown")
+	mask(nil)
+	mask(&tfjson.Plan{Variables: map[string]*tfjson.PlanVariable{"v": {Value: canary}}})
+}

@@ -1,0 +1,127 @@
+package preview
+
+import (
+	"encoding/json"
+
+	tfjson "github.com/hashicorp/terraform-json"
+)
+
+// maskedValue stands for a value that Terraform marks as sensitive, as it shows it to people.
+const maskedValue = "(sensitive value)"
+
+// mask replaces all that Terraform marks as sensitive in a plan: what is planned, what the state has, and what differs
+// from it in the engine. A mark on the value before a change, or after it, counts for both, and for the same resource
+// in the state.
+func mask(plan *tfjson.Plan) {
+	if plan == nil {
+		return
+	}
+
+	marks := map[string][]any{}
+
+	for _, changes := range [][]*tfjson.ResourceChange{plan.ResourceChanges, plan.ResourceDrift} {
+		for _, r := range changes {
+			if r.Change != nil {
+				marks[r.Address] = append(marks[r.Address], r.Change.BeforeSensitive, r.Change.AfterSensitive)
+			}
+		}
+	}
+
+	for _, changes := range [][]*tfjson.ResourceChange{plan.ResourceChanges, plan.ResourceDrift} {
+		for _, r := range changes {
+			maskChange(r.Change, marks[r.Address])
+		}
+	}
+
+	for _, change := range plan.OutputChanges {
+		maskChange(change, []any{change.BeforeSensitive, change.AfterSensitive})
+	}
+
+	maskValues(plan.PlannedValues, marks)
+
+	if plan.PriorState != nil {
+		maskValues(plan.PriorState.Values, marks)
+	}
+
+	maskVariables(plan)
+}
+
+func maskChange(change *tfjson.Change, marks []any) {
+	if change == nil {
+		return
+	}
+
+	for _, mark := range marks {
+		change.Before, change.After = masked(change.Before, mark), masked(change.After, mark)
+	}
+}
+
+// maskValues masks resources and outputs of a state.
+func maskValues(values *tfjson.StateValues, marks map[string][]any) {
+	if values == nil {
+		return
+	}
+
+	for _, output := range values.Outputs {
+		output.Value = masked(output.Value, output.Sensitive)
+	}
+
+	maskModule(values.RootModule, marks)
+}
+
+func maskModule(module *tfjson.StateModule, marks map[string][]any) {
+	if module == nil {
+		return
+	}
+
+	for _, r := range module.Resources {
+		var own any
+		if json.Unmarshal(r.SensitiveValues, &own) != nil {
+			own = nil
+		}
+
+		for _, mark := range append(marks[r.Address], own) {
+			r.AttributeValues, _ = masked(r.AttributeValues, mark).(map[string]any)
+		}
+	}
+
+	for _, child := range module.ChildModules {
+		maskModule(child, marks)
+	}
+}
+
+// maskVariables masks the variables that the configuration does not say to be no secrets.
+func maskVariables(plan *tfjson.Plan) {
+	for name, variable := range plan.Variables {
+		if plan.Config == nil || plan.Config.RootModule == nil || plan.Config.RootModule.Variables[name] == nil ||
+			plan.Config.RootModule.Variables[name].Sensitive {
+			variable.Value = maskedValue
+		}
+	}
+}
+
+// masked returns a value without what is marked: all of it, or what has a mark at the same place.
+func masked(value, mark any) any {
+	switch mark := mark.(type) {
+	case bool:
+		if mark && value != nil {
+			return maskedValue
+		}
+	case map[string]any:
+		fields, _ := value.(map[string]any)
+		for name, of := range mark {
+			if inner, found := fields[name]; found {
+				fields[name] = masked(inner, of)
+			}
+		}
+	case []any:
+		items, _ := value.([]any)
+		for i, of := range mark {
+			if i < len(items) {
+				items[i] = masked(items[i], of)
+			}
+		}
+	}
+
+	return value
+}

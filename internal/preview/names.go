@@ -1,0 +1,54 @@
+package preview
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// checkNames refuses an object whose name or namespace the API server would refuse. Names become names of VMs and parts
+// of reports, and manifests may be those of a stranger. Objects that are read by nobody may have none.
+func checkNames(object *unstructured.Unstructured) error {
+	if problems := validation.IsDNS1123Label(object.GetNamespace()); len(problems) > 0 {
+		return nameError(object, "metadata.namespace", object.GetNamespace(), problems)
+	}
+
+	if name := object.GetName(); name != "" || isRead(object) {
+		if problems := nameProblems(object, name); len(problems) > 0 {
+			return nameError(object, "metadata.name", name, problems)
+		}
+	}
+
+	return nil
+}
+
+// isRead reports whether the plan may depend on an object.
+func isRead(object *unstructured.Unstructured) bool {
+	group := object.GroupVersionKind().Group
+
+	return group == "" || strings.HasSuffix(group, "cluster.x-k8s.io")
+}
+
+// nameProblems are why the API server refuses a name. Only kinds of RBAC, of which nothing is read, take more than the
+// name of a subdomain.
+func nameProblems(object *unstructured.Unstructured, name string) []string {
+	switch {
+	case name == "":
+		return []string{"it is missing"}
+	case object.GetKind() == "Namespace":
+		return validation.IsDNS1123Label(name)
+	case isRead(object):
+		return validation.IsDNS1123Subdomain(name)
+	}
+
+	return path.IsValidPathSegmentName(name)
+}
+
+func nameError(object *unstructured.Unstructured, field, value string, problems []string) error {
+	return errors.New(oneLine(fmt.Sprintf("%s: %s: %q cannot be used: %s", object.GetKind(), field, value,
+		strings.Join(problems, "; "))))
+}
