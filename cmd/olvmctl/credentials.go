@@ -14,6 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
 )
 
@@ -108,6 +109,10 @@ func readCredentials(path string) (username, password string, urls []string, err
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return "", "", nil, err
+	}
+
+	if content, err = manifest.Text(content); err != nil {
+		return "", "", nil, fmt.Errorf("%s: %w", path, err)
 	}
 
 	var secret corev1.Secret

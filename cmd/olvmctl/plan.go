@@ -24,7 +24,7 @@ type planFlags struct {
 func newPlanCommand(s streams) *cobra.Command {
 	var p planFlags
 	command := &cobra.Command{
-		Use:   "plan -f FILE|DIR|- | --kubeconfig FILE",
+		Use:   "plan -f FILE|DIR|- | -k DIR | --kubeconfig FILE",
 		Short: "Show what manifests would change, as Terraform plans",
 		Long: `plan resolves the names of the manifests against the engine and runs a real
 Terraform plan for each machine that they ask for. Replicas are expanded. A machine whose VM exists
@@ -51,7 +51,7 @@ Exit codes: 0 nothing would change, 2 something would change, 1 error, or a mach
 				return err
 			}
 
-			if len(p.files) == 0 && p.kubeconfig == "" {
+			if len(p.files)+len(p.kustomizations) == 0 && p.kubeconfig == "" {
 				return errors.New(
 					"there is nothing to plan; give manifests or a cluster file with -f, or a management " +
 						"cluster with --kubeconfig",

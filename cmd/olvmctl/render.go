@@ -15,7 +15,7 @@ func newRenderCommand(s streams) *cobra.Command {
 	var from sourceFlags
 	var dir string
 	command := &cobra.Command{
-		Use:   "render -f FILE|DIR|- -o DIR",
+		Use:   "render -f FILE|DIR|- | -k DIR -o DIR",
 		Short: "Write the Terraform configuration of each machine to a folder",
 		Long: `render resolves the names of the manifests against the engine and writes one folder per machine, in which
 terraform init and terraform plan can be run by hand. The file terraform.tfvars.json in it holds the engine's
@@ -28,7 +28,7 @@ password: only you can read it, and a .gitignore keeps it out of git.
 		},
 	}
 	from.addFlags(command)
-	_ = command.MarkFlagRequired("filename")
+	command.MarkFlagsOneRequired("filename", "kustomize")
 	command.Flags().StringVarP(&dir, "output", "o", "", "folder to write to; it gets one folder per machine")
 	_ = command.MarkFlagRequired("output")
 

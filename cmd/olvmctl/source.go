@@ -5,16 +5,22 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
 )
 
 // sourceFlags say where manifests and credentials come from.
 type sourceFlags struct {
 	files []string
+	// kustomizations are folders that are built, and substitute what Flux would replace in them.
+	kustomizations []string
+	flux           bool
+	substitute     map[string]string
 	accessFlags
 	// cluster is how a cluster file is read, if it is one.
 	cluster clusterFileFlags
@@ -22,7 +28,12 @@ type sourceFlags struct {
 
 func (f *sourceFlags) addFlags(command *cobra.Command) {
 	command.Flags().StringSliceVarP(&f.files, "filename", "f", nil,
-		"manifests: a file, a folder, or - for standard input; can be repeated. Or one cluster file")
+		"manifests: a file, a folder, or - for standard input; can be repeated. Or one cluster file. A folder with a "+
+			"kustomization.yaml is built as kubectl kustomize does")
+	command.Flags().StringSliceVarP(&f.kustomizations, "kustomize", "k", nil,
+		"folder with a kustomization.yaml, as -f; an error if it has none")
+	command.Flags().BoolVar(&f.flux, "flux", false, "replace variables such as ${NAME} as postBuild of Flux does")
+	command.Flags().StringToStringVar(&f.substitute, "substitute", nil, "values for --flux, as NAME=VALUE; implies --flux")
 	f.cluster.addFormatFlags(command)
 	f.accessFlags.bound = true
 	f.accessFlags.addFlags(command.Flags())
@@ -36,7 +47,11 @@ func (f *sourceFlags) load(s streams) (*preview.Manifests, error) {
 	}
 
 	if f.cluster.path == "" {
-		return preview.Load(f.files, s.in)
+		return f.loadManifests(s)
+	}
+
+	if len(f.kustomizations) > 0 {
+		return nil, fmt.Errorf("%s is a cluster file; give no -k beside it", f.cluster.path)
 	}
 
 	cluster, err := f.cluster.load(s.err)
@@ -50,6 +65,27 @@ func (f *sourceFlags) load(s streams) (*preview.Manifests, error) {
 	}
 
 	return preview.LoadObjects(cluster.Objects)
+}
+
+// loadManifests reads manifests, and tells how where that is not plain.
+func (f *sourceFlags) loadManifests(s streams) (*preview.Manifests, error) {
+	options := source.Options{Kustomizations: f.kustomizations, Note: func(note string) {
+		_, _ = fmt.Fprintln(s.err, preview.Printable(note))
+	}}
+	if f.flux || len(f.substitute) > 0 {
+		options.Variables = f.substitute
+		if options.Variables == nil {
+			options.Variables = map[string]string{}
+		}
+	}
+
+	manifests, err := preview.LoadWith(f.files, s.in, options)
+	if err == nil && len(f.files)+len(f.kustomizations) > 0 && !manifests.AskForMachines() {
+		err = fmt.Errorf("nothing in %s asks for a machine; give the manifests of a Cluster, with its control plane or "+
+			"a MachineDeployment", strings.Join(slices.Concat(f.files, f.kustomizations), ", "))
+	}
+
+	return manifests, err
 }
 
 // clusterFileAmong is the cluster file among paths, empty where all are manifests.

@@ -15,6 +15,8 @@ import (
 
 	"github.com/agext/levenshtein"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 )
 
 // Problem is something that is wrong in a cluster file.
@@ -60,6 +62,20 @@ type document struct {
 	root *yaml.Node
 }
 
+// readText reads a file in UTF-8.
+func readText(path string) ([]byte, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+
+	if content, err = manifest.Text(content); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+
+	return content, nil
+}
+
 // IsClusterFile reports whether the first YAML document looks like a cluster file, and not like a manifest.
 func IsClusterFile(content []byte) bool {
 	var node yaml.Node
@@ -94,7 +110,7 @@ func DefaultsPath() string {
 // Read reads a cluster file, and a file of defaults, which is empty for none. An error is one of the file system, or a
 // Problem where there are no keys to read; what else is wrong is in Validate.
 func Read(path, defaults string) (*Source, error) {
-	content, err := os.ReadFile(path)
+	content, err := readText(path)
 	if err != nil {
 		return nil, fmt.Errorf("failed to read a cluster file: %w", err)
 	}
@@ -110,7 +126,7 @@ func Parse(path string, content []byte, defaults string) (*Source, error) {
 	}
 
 	if defaults != "" {
-		content, err := os.ReadFile(defaults)
+		content, err := readText(defaults)
 		if err != nil {
 			return nil, fmt.Errorf("failed to read a cluster file: %w", err)
 		}

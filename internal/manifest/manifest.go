@@ -22,12 +22,24 @@ import (
 // FieldOwner of what olvmctl applies and changes.
 const FieldOwner = client.FieldOwner("olvmctl")
 
+// ErrNoObject is the error of a document that is valid YAML or JSON, and no object of Kubernetes.
+var ErrNoObject = errors.New("an object")
+
+// noKind is an ErrNoObject with another text.
+type noKind struct{ error }
+
+func (noKind) Is(target error) bool { return target == ErrNoObject }
+
 // Each calls do for each object of a stream of YAML or JSON documents; errors name the document, of which the first is
 // 1, and say nothing of its content, which may be secret.
 func Each(stream io.Reader, do func(*unstructured.Unstructured) error) error {
 	content, err := io.ReadAll(stream)
 	if err != nil {
 		return fmt.Errorf("failed to read manifests: %w", err)
+	}
+
+	if content, err = Text(content); err != nil {
+		return err
 	}
 
 	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
@@ -67,6 +79,8 @@ func syntax(err error) error {
 		return fmt.Errorf("it is neither JSON nor YAML; see byte %d", inJSON.Offset)
 	case strings.Contains(err.Error(), "document separator"):
 		return errors.New("there is text behind ---; write it in the next line")
+	case strings.Contains(err.Error(), "cannot start any token") && plain.MatchString(err.Error()):
+		return errors.New(plain.FindString(err.Error()) + "; indent with blanks, not with tabs")
 	case plain.MatchString(err.Error()):
 		return errors.New(plain.FindString(err.Error()))
 	}
@@ -78,13 +92,13 @@ func syntax(err error) error {
 func decode(document []byte) (*unstructured.Unstructured, error) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(document, &fields) != nil {
-		return nil, errors.New("it is not an object; write a mapping with apiVersion and kind")
+		return nil, fmt.Errorf("it is not %w; write a mapping with apiVersion and kind", ErrNoObject)
 	}
 
 	for _, key := range []string{"apiVersion", "kind"} {
 		var value string
 		if json.Unmarshal(fields[key], &value) != nil || value == "" {
-			return nil, fmt.Errorf("%s: it is missing, or not a text; write that of the object", key)
+			return nil, noKind{fmt.Errorf("%s: it is missing, or not a text; write that of the object", key)}
 		}
 	}
 

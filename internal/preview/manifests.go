@@ -5,12 +5,11 @@
 package preview
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,7 +22,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
 )
 
 // Manifests are the objects that a preview depends on.
@@ -58,41 +57,30 @@ type Manifests struct {
 	count int
 }
 
-// Load reads manifests: files, folders with .yaml, .yml and .json files below them, or "-" for stdin. Lists are
-// unfolded. Kinds that decide nothing about VMs are passed over; a field that an OLVM kind does not have is an error,
-// and so are paths without any object.
+// Load reads manifests as LoadWith does, with no options.
 func Load(paths []string, stdin io.Reader) (*Manifests, error) {
+	return LoadWith(paths, stdin, source.Options{})
+}
+
+// LoadWith reads manifests: files, folders, or "-" for stdin, as the options say. Kinds that decide nothing about VMs
+// are passed over; a field that an OLVM kind does not have is an error, and so are paths without any object.
+func LoadWith(paths []string, stdin io.Reader, options source.Options) (*Manifests, error) {
 	m := newManifests()
 
-	for _, path := range paths {
-		if path == "-" {
-			if err := m.read("standard input", stdin); err != nil {
-				return nil, err
-			}
+	objects, err := source.Read(paths, stdin, options)
+	if err != nil {
+		return nil, err
+	}
 
-			continue
-		}
-
-		files, err := manifest.Files(path)
-		if err != nil {
-			return nil, err
-		}
-
-		for _, file := range files {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				return nil, fmt.Errorf("failed to read a manifest: %w", err)
-			}
-
-			if err := m.read(file, bytes.NewReader(content)); err != nil {
-				return nil, err
-			}
+	for _, object := range objects {
+		if err := m.add(object.Unstructured); err != nil {
+			return nil, fmt.Errorf("%s: %w", object.Where(), err)
 		}
 	}
 
-	if m.count == 0 && len(paths) > 0 {
+	if named := slices.Concat(paths, options.Kustomizations); m.count == 0 && len(named) > 0 {
 		return nil, fmt.Errorf("there are no objects in %s; give manifests, or a cluster file",
-			strings.Join(paths, ", "))
+			strings.Join(named, ", "))
 	}
 
 	return m, nil
@@ -126,14 +114,6 @@ func newManifests() *Manifests {
 
 		kubeadmConfigs: map[kubeadmConfigKey]*unstructured.Unstructured{},
 	}
-}
-
-func (m *Manifests) read(name string, reader io.Reader) error {
-	if err := manifest.Each(reader, m.add); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-
-	return nil
 }
 
 func (m *Manifests) add(object *unstructured.Unstructured) error {
@@ -248,6 +228,14 @@ type Machine struct {
 	// newTag reports that the tag of its pool is made before it.
 	newTag      bool
 	olvmCluster *infrav1.OLVMCluster
+}
+
+// AskForMachines reports whether anything in the manifests, or beside them in the management cluster, makes machines.
+func (m *Manifests) AskForMachines() bool {
+	return len(m.owners) > 0 || len(m.provisioning()) > 0 ||
+		slices.ContainsFunc(slices.Collect(maps.Values(m.olvmClusters)), func(c *infrav1.OLVMCluster) bool {
+			return c.Spec.SupportServices != nil
+		})
 }
 
 // Machines lists the machines that the manifests ask for, in their order. The Machines of a dump of a running cluster

@@ -1,0 +1,51 @@
+package manifest
+
+import (
+	"bytes"
+	"errors"
+	"unicode/utf8"
+)
+
+// Text returns the content of a file without the mark at its beginning (BOM). Content that is not UTF-8 is an error with
+// its encoding, as far as it shows.
+func Text(content []byte) ([]byte, error) {
+	for _, known := range []struct{ begin, name string }{
+		{"\xff\xfe\x00\x00", "UTF-32"},
+		{"\x00\x00\xfe\xff", "UTF-32"},
+		{"\xff\xfe", "UTF-16 (little endian), as PowerShell's > writes it"},
+		{"\xfe\xff", "UTF-16 (big endian)"},
+	} {
+		if bytes.HasPrefix(content, []byte(known.begin)) {
+			return nil, errors.New("it is in " + known.name + "; save it in UTF-8")
+		}
+	}
+
+	switch {
+	case bytes.HasPrefix(content, []byte("\x00GITCRYPT")):
+		return nil, errors.New("it is encrypted by git-crypt; unlock the repository")
+	case bytes.IndexByte(content, 0) >= 0 && looksLikeUTF16(content):
+		return nil, errors.New("it is in UTF-16; save it in UTF-8")
+	case bytes.IndexByte(content, 0) >= 0:
+		return nil, errors.New("it is no text; give YAML or JSON in UTF-8")
+	case !utf8.Valid(content):
+		return nil, errors.New("it is not in UTF-8, perhaps in Windows-1252 or ISO 8859-1; save it in UTF-8")
+	}
+
+	return bytes.TrimPrefix(content, []byte("\ufeff")), nil
+}
+
+// looksLikeUTF16 reports whether every other byte at the beginning is zero, as in UTF-16 without a mark.
+func looksLikeUTF16(content []byte) bool {
+	begin := content[:min(len(content), 64)]
+	var zeros [2]int
+
+	for i, b := range begin {
+		if b == 0 {
+			zeros[i%2]++
+		}
+	}
+
+	most := max(zeros[0], zeros[1])
+
+	return len(content)%2 == 0 && most > len(begin)/4 && min(zeros[0], zeros[1]) == 0
+}

@@ -1,0 +1,45 @@
+// Package kustomization builds folders that have a kustomization, as kubectl kustomize does, for whoever wrote them:
+// nothing is fetched, no program runs, and no file is read but those of the folders.
+package kustomization
+
+import (
+	"fmt"
+	"os"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// Build returns the objects of a folder as YAML documents.
+func Build(dir string) ([]byte, error) {
+	folders, err := Check(dir)
+	if err != nil {
+		return nil, err
+	}
+
+	// Its defaults are those that are wanted: files of the folders alone, and no plugins.
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folders[0])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", Find(folders[0]), err)
+	}
+
+	content, err := built.AsYaml()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", Find(folders[0]), err)
+	}
+
+	return content, nil
+}
+
+// IsComponent reports whether a folder has a component, which is a part of kustomizations.
+func IsComponent(dir string) bool {
+	content, err := os.ReadFile(Find(dir))
+	if err != nil {
+		return false
+	}
+
+	var k types.Kustomization
+
+	return k.Unmarshal(content) == nil && k.Kind == types.ComponentKind
+}

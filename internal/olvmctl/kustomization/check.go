@@ -1,0 +1,259 @@
+package kustomization
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"sigs.k8s.io/kustomize/api/konfig"
+	"sigs.k8s.io/kustomize/api/types"
+)
+
+// maxFolders bounds how many folders one build may refer to.
+const maxFolders = 1000
+
+// Find returns the kustomization of a folder; "" if it has none.
+func Find(dir string) string {
+	for _, name := range konfig.RecognizedKustomizationFileNames() {
+		file := filepath.Join(dir, name)
+		if info, err := os.Stat(file); err == nil && !info.IsDir() {
+			return file
+		}
+	}
+
+	return ""
+}
+
+// walker reads a kustomization and all those that it builds upon, before kustomize does.
+type walker struct {
+	// bound is the folder that holds all of them; "" for none. It is the repository, if there is one.
+	bound string
+	seen  []string
+}
+
+// Check refuses what a build must not do for a stranger: fetch something, run a program, or read a file outside the
+// folders of the kustomizations. It returns the folders of these, the first that of dir.
+func Check(dir string) ([]string, error) {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read a kustomization: %w", err)
+	}
+
+	if real, err = filepath.Abs(real); err != nil {
+		return nil, fmt.Errorf("failed to read a kustomization: %w", err)
+	}
+
+	w := walker{bound: repositoryOf(real)}
+	if err := w.walk(real); err != nil {
+		return nil, err
+	}
+
+	return w.seen, nil
+}
+
+// repositoryOf returns the folder of the git repository that a folder is in; "" for none.
+func repositoryOf(dir string) string {
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			return dir
+		}
+	}
+
+	return ""
+}
+
+func (w *walker) walk(dir string) error {
+	if slices.Contains(w.seen, dir) {
+		return nil
+	}
+
+	if w.seen = append(w.seen, dir); len(w.seen) > maxFolders {
+		return fmt.Errorf("%s: it builds upon more than %d folders", w.seen[0], maxFolders)
+	}
+
+	file := Find(dir)
+	if file == "" {
+		return fmt.Errorf("%s: it has no kustomization.yaml", dir)
+	}
+
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("failed to read a kustomization: %w", err)
+	}
+
+	read := &reader{file: file, dir: dir}
+	if err := yaml.NewDecoder(bytes.NewReader(content)).Decode(&read.document); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+
+	var k types.Kustomization
+	if err := k.Unmarshal(content); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+
+	if err := read.check(&k); err != nil {
+		return err
+	}
+
+	for _, base := range slices.Concat(k.Resources, k.Bases, k.Components) {
+		if err := w.base(read, base); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// base follows an entry that is a folder.
+func (w *walker) base(read *reader, entry string) error {
+	real, err := filepath.EvalSymlinks(filepath.Join(read.dir, entry))
+	if err != nil {
+		return read.refuse(entry, "there is no such file or folder; bases are not fetched: correct the path, or copy the "+
+			"base into the repository")
+	}
+
+	info, err := os.Stat(real)
+	if err != nil || !info.IsDir() {
+		return nil //nolint:nilerr // a file, whose place kustomize checks
+	}
+
+	if w.bound != "" && !isWithin(w.bound, real) {
+		return read.refuse(entry, "it is outside the repository "+w.bound)
+	}
+
+	return w.walk(real)
+}
+
+func isWithin(dir, path string) bool {
+	inside, err := filepath.Rel(dir, path)
+
+	return err == nil && filepath.IsLocal(inside)
+}
+
+// reader checks one kustomization.
+type reader struct {
+	file, dir string
+	document  yaml.Node
+}
+
+func (r *reader) check(k *types.Kustomization) error {
+	for _, field := range []struct {
+		name string
+		used bool
+	}{
+		{"helmCharts", len(k.HelmCharts) > 0}, {"helmGlobals", k.HelmGlobals != nil},
+		{"helmChartInflationGenerator", len(k.HelmChartInflationGenerator) > 0},
+	} {
+		if field.used {
+			return r.refuse(field.name, "no Helm runs here; pipe the output of helm template into -f -")
+		}
+	}
+
+	for _, field := range []struct {
+		name string
+		used bool
+	}{
+		{"generators", len(k.Generators) > 0}, {"transformers", len(k.Transformers) > 0},
+		{"validators", len(k.Validators) > 0},
+	} {
+		if field.used {
+			return r.refuse(field.name, "no plugins run here; build the folder with kustomize, and pipe its output into -f -")
+		}
+	}
+
+	for _, entry := range entriesOf(k) {
+		if problem := notLocal(entry); problem != "" {
+			return r.refuse(entry, problem)
+		}
+	}
+
+	return nil
+}
+
+// entriesOf are all paths of a kustomization.
+func entriesOf(k *types.Kustomization) []string {
+	out := slices.Concat(k.Resources, k.Bases, k.Components, k.Crds, k.Configurations)
+	for _, patch := range slices.Concat(k.Patches, k.PatchesJson6902) {
+		out = append(out, patch.Path)
+	}
+
+	for _, patch := range k.PatchesStrategicMerge {
+		if text := string(patch); !strings.Contains(text, "\n") { // else it is the patch itself
+			out = append(out, text)
+		}
+	}
+
+	for _, replacement := range k.Replacements {
+		out = append(out, replacement.Path)
+	}
+
+	out = append(out, k.OpenAPI["path"])
+
+	var sources []types.KvPairSources
+	for _, from := range k.ConfigMapGenerator {
+		sources = append(sources, from.KvPairSources)
+	}
+
+	for _, from := range k.SecretGenerator {
+		sources = append(sources, from.KvPairSources)
+	}
+
+	for _, from := range sources {
+		for _, file := range from.FileSources {
+			if _, path, found := strings.Cut(file, "="); found {
+				file = path
+			}
+
+			out = append(out, file)
+		}
+
+		out = append(append(out, from.EnvSources...), from.EnvSource)
+	}
+
+	return out
+}
+
+// notLocal says why an entry is none of a local file; "" if it is. kustomize takes much for the address of a
+// repository, which it clones with git: a colon, a query, and the name of GitHub.
+func notLocal(entry string) string {
+	lower := strings.ToLower(entry)
+
+	switch {
+	case strings.ContainsAny(entry, ":?"), strings.HasPrefix(lower, "github.com"):
+		return "nothing is fetched from another place; copy it into the repository"
+	case filepath.IsAbs(entry):
+		return "it is an absolute path; write it relative to the kustomization"
+	}
+
+	return ""
+}
+
+// refuse is the error of a key or an entry, with its line.
+func (r *reader) refuse(text, problem string) error {
+	where := r.file
+	if line := lineOf(&r.document, text); line > 0 {
+		where = fmt.Sprintf("%s: line %d", r.file, line)
+	}
+
+	return errors.New(where + ": " + text + ": " + problem)
+}
+
+// lineOf finds the first key or text of a document that has a text in it.
+func lineOf(node *yaml.Node, text string) int {
+	if node.Kind == yaml.ScalarNode && strings.Contains(node.Value, text) {
+		return node.Line
+	}
+
+	for _, child := range node.Content {
+		if line := lineOf(child, text); line > 0 {
+			return line
+		}
+	}
+
+	return 0
+}

@@ -1,0 +1,314 @@
+// Package source reads manifests as a GitOps tool applies them: files, folders with a kustomization, and standard input.
+package source
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/kustomization"
+)
+
+// Options say how manifests are read.
+type Options struct {
+	// Kustomizations are folders that must have a kustomization.
+	Kustomizations []string
+	// Variables are those that Flux would substitute; nil substitutes nothing.
+	Variables map[string]string
+	// Note is called with what a person should know of how manifests were read; nil for nobody.
+	Note func(string)
+}
+
+// Object is an object, and where it is from.
+type Object struct {
+	*unstructured.Unstructured
+	// From is the name of its file, or of the kustomization that it is built by.
+	From string
+	// Node is the document as it is written, with its lines; nil if that is not known.
+	Node *yaml.Node
+}
+
+// Where says where an object is from, for people.
+func (o Object) Where() string {
+	if o.Node == nil || o.Node.Line == 0 {
+		return o.From
+	}
+
+	return fmt.Sprintf("%s: line %d", o.From, o.Node.Line)
+}
+
+// reader reads manifests.
+type reader struct {
+	Options
+	out []Object
+	// variables that nothing has replaced, in their order.
+	variables []string
+}
+
+// Read reads manifests: files, folders, or "-" for standard input. A folder with a kustomization.yaml is built as
+// kubectl kustomize does. Of other folders all .yaml, .yml and .json files below are read; those without objects are
+// passed over, with a note. Lists are unfolded.
+func Read(paths []string, stdin io.Reader, options Options) ([]Object, error) {
+	r := &reader{Options: options}
+	if r.Note == nil {
+		r.Note = func(string) {}
+	}
+
+	for _, dir := range r.Kustomizations {
+		if kustomization.Find(dir) == "" {
+			return nil, fmt.Errorf("%s: it has no kustomization.yaml; give a folder that has one with -k, and others with -f",
+				dir)
+		}
+
+		if err := r.build(dir); err != nil {
+			return nil, err
+		}
+	}
+
+	for _, path := range paths {
+		if err := r.path(path, stdin); err != nil {
+			return nil, err
+		}
+	}
+
+	if len(r.variables) > 0 {
+		r.Note("nothing has replaced the variables " + strings.Join(r.variables, ", ") +
+			"; if Flux does, give --flux, and their values with --substitute NAME=VALUE")
+	}
+
+	return r.out, nil
+}
+
+func (r *reader) path(path string, stdin io.Reader) error {
+	if path == "-" {
+		content, err := io.ReadAll(stdin)
+		if err != nil {
+			return fmt.Errorf("failed to read standard input: %w", err)
+		}
+
+		return r.add("standard input", content)
+	}
+
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("failed to read manifests: %w", err)
+	}
+
+	if info.IsDir() {
+		return r.folder(path)
+	}
+
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("failed to read a manifest: %w", err)
+	}
+
+	return r.add(path, content)
+}
+
+// folder reads a folder: the kustomizations in it that no other one builds upon, and the files that belong to none.
+func (r *reader) folder(dir string) error {
+	built, err := r.kustomizationsBelow(dir)
+	if err != nil {
+		return err
+	}
+
+	if slices.Contains(built, dir) {
+		return r.build(dir)
+	}
+
+	for _, folder := range built {
+		if err := r.build(folder); err != nil {
+			return err
+		}
+	}
+
+	files, err := manifest.Files(dir)
+	if err != nil && len(built) == 0 {
+		return err
+	}
+
+	all := r.folders(dir)
+	for _, file := range files {
+		if slices.ContainsFunc(all, func(folder string) bool { return isBelow(folder, file) }) {
+			continue
+		}
+
+		if err := r.file(file); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// folders are those below dir that have a kustomization.
+func (r *reader) folders(dir string) []string {
+	var out []string
+
+	_ = filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		switch {
+		case err != nil || !entry.IsDir():
+			return nil //nolint:nilerr // whoever reads the folder reports it
+		case path != dir && strings.HasPrefix(entry.Name(), "."):
+			return filepath.SkipDir
+		case kustomization.Find(path) != "":
+			out = append(out, path)
+		}
+
+		return nil
+	})
+
+	return out
+}
+
+// kustomizationsBelow are the folders that a person would build: those that no other one builds upon. A component is
+// part of others, and never built by itself.
+func (r *reader) kustomizationsBelow(dir string) ([]string, error) {
+	all := r.folders(dir)
+	var used []string
+
+	for _, folder := range all {
+		folders, err := kustomization.Check(folder)
+		if err != nil {
+			return nil, err
+		}
+
+		used = append(used, folders[1:]...)
+	}
+
+	return slices.DeleteFunc(all, func(folder string) bool {
+		real, err := filepath.EvalSymlinks(folder)
+		if err != nil {
+			return false
+		}
+
+		if real, err = filepath.Abs(real); err != nil {
+			return false
+		}
+
+		return slices.Contains(used, real) || kustomization.IsComponent(folder)
+	}), nil
+}
+
+func isBelow(dir, path string) bool {
+	inside, err := filepath.Rel(dir, path)
+
+	return err == nil && filepath.IsLocal(inside)
+}
+
+// build adds the objects of a kustomization.
+func (r *reader) build(dir string) error {
+	content, err := kustomization.Build(dir)
+	if err != nil {
+		return err
+	}
+
+	r.Note("built " + kustomization.Find(dir) + ", as kubectl kustomize does")
+
+	return r.add(kustomization.Find(dir), content)
+}
+
+// file adds the objects of a file in a folder, in which there may be other YAML, too.
+func (r *reader) file(path string) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("failed to read a manifest: %w", err)
+	}
+
+	before := len(r.out)
+
+	err = r.add(path, content)
+	if errors.Is(err, manifest.ErrNoObject) && len(r.out) == before && !hasObject(content) {
+		r.Note("passed over " + path + ", which has no object of Kubernetes")
+		return nil
+	}
+
+	return err
+}
+
+// hasObject reports whether any document is an object.
+func hasObject(content []byte) bool {
+	for _, document := range bytes.Split(content, []byte("\n---")) {
+		if objects, err := manifest.Read(append([]byte("---"), document...)); err == nil && len(objects) > 0 {
+			return true
+		}
+	}
+
+	return false
+}
+
+// add adds the objects of a stream of documents.
+func (r *reader) add(from string, content []byte) error {
+	nodes := nodesOf(content)
+	if strings.HasPrefix(filepath.Base(from), "kustomization") || filepath.Base(from) == "Kustomization" {
+		nodes = nil // the lines of a build are in no file
+	}
+
+	err := manifest.Each(bytes.NewReader(content), func(object *unstructured.Unstructured) error {
+		one := Object{Unstructured: object, From: from}
+		if len(nodes) > 0 {
+			one.Node, nodes = nodes[0], nodes[1:]
+		}
+
+		return r.object(one)
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", from, err)
+	}
+
+	return nil
+}
+
+// nodesOf are the documents of a stream of YAML that have something in them. A build has no lines that a person could
+// look up.
+func nodesOf(content []byte) []*yaml.Node {
+	var out []*yaml.Node
+
+	for decoder := yaml.NewDecoder(bytes.NewReader(content)); ; {
+		var document yaml.Node
+		if decoder.Decode(&document) != nil {
+			return out
+		}
+
+		if len(document.Content) == 1 && document.Content[0].Tag != "!!null" {
+			out = append(out, document.Content[0])
+		}
+	}
+}
+
+func (r *reader) object(object Object) error {
+	if object.IsList() {
+		return object.EachListItem(func(item runtime.Object) error {
+			one, ok := item.(*unstructured.Unstructured)
+			if !ok {
+				return errors.New("an item of a List is no object")
+			}
+
+			return r.object(Object{Unstructured: one, From: object.From, Node: nil})
+		})
+	}
+
+	if r.Variables == nil {
+		r.noteVariables(object.Unstructured)
+	} else {
+		var err error
+		if object.Unstructured, err = substitute(object.Unstructured, r.Variables); err != nil {
+			return err
+		}
+	}
+
+	r.out = append(r.out, object)
+
+	return nil
+}

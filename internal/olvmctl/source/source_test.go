@@ -1,0 +1,213 @@
+package source
+
+import (
+	"os"
+	"path/filepath"
+
+	"strings"
+	"testing"
+	"unicode/utf16"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// write makes a folder with files.
+func write(t *testing.T, files map[string]string) string {
+	t.Helper()
+
+	dir := t.TempDir()
+	for name, content := range files {
+		file := filepath.Join(dir, name)
+		check.Error(t, os.MkdirAll(filepath.Dir(file), 0o755), "")
+		check.Error(t, os.WriteFile(file, []byte(content), 0o600), "")
+	}
+
+	return dir
+}
+
+const deployment = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\n" +
+	"metadata: {name: md, namespace: ns}\nspec: {replicas: 1, template: {spec: {version: '${VERSION}'}}}\n"
+
+// read returns the replicas of the MachineDeployments of a folder, and the notes.
+func read(t *testing.T, dir string, options Options) (replicas []int64, notes string, err error) {
+	t.Helper()
+
+	options.Note = func(note string) { notes += note + "\n" }
+
+	objects, err := Read([]string{dir}, strings.NewReader(""), options)
+	for _, object := range objects {
+		spec, _ := object.Object["spec"].(map[string]any)
+
+		switch count := spec["replicas"].(type) {
+		case int64:
+			replicas = append(replicas, count)
+		case float64:
+			replicas = append(replicas, int64(count))
+		case int:
+			replicas = append(replicas, int64(count))
+		}
+	}
+
+	return replicas, notes, err
+}
+
+func TestAFolderIsReadAsAGitOpsToolAppliesIt(t *testing.T) {
+	const patch = "patches:\n- patch: |-\n    - {op: replace, path: /spec/replicas, value: 7}\n  target: {kind: MachineDeployment}\n"
+
+	for name, test := range map[string]struct {
+		files map[string]string
+		at    string
+		want  []int64
+		note  string
+	}{
+		"a kustomization is built": {
+			map[string]string{"md.yaml": deployment, "kustomization.yaml": "resources: [md.yaml]\n" + patch}, ".",
+			[]int64{7}, "built ",
+		},
+		"a kustomization.yml, too": {
+			map[string]string{"md.yaml": deployment, "kustomization.yml": "resources: [md.yaml]\n" + patch}, ".",
+			[]int64{7}, "kustomization.yml",
+		},
+		"so is a Kustomization": {
+			map[string]string{"md.yaml": deployment, "Kustomization": "resources: [md.yaml]\n" + patch}, ".",
+			[]int64{7}, "built ",
+		},
+		"an overlay is built upon its base": {
+			map[string]string{"base/md.yaml": deployment, "base/kustomization.yaml": "resources: [md.yaml]\n",
+				"overlays/prod/kustomization.yaml": "resources: [../../base]\n" + patch}, "overlays/prod",
+			[]int64{7}, "built ",
+		},
+		"of a base and its overlay only the overlay is built": {
+			map[string]string{"base/md.yaml": deployment, "base/kustomization.yaml": "resources: [md.yaml]\n",
+				"overlays/prod/kustomization.yaml": "resources: [../../base]\n" + patch}, ".",
+			[]int64{7}, filepath.Join("overlays", "prod"),
+		},
+		"a component is part of others": {
+			map[string]string{"md.yaml": deployment, "big/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\n" +
+				"kind: Component\n" + patch, "prod/kustomization.yaml": "resources: [../base]\ncomponents: [../big]\n",
+				"base/md.yaml": deployment, "base/kustomization.yaml": "resources: [md.yaml]\n"}, ".",
+			[]int64{7, 1}, "built ",
+		},
+		"a file that a kustomization does not name is not read": {
+			map[string]string{"md.yaml": deployment, "other.yaml": deployment, "sub/patch.yaml": deployment,
+				"kustomization.yaml": "resources: [md.yaml]\n"}, ".",
+			[]int64{1}, "built ",
+		},
+		"other YAML is passed over": {
+			map[string]string{"md.yaml": deployment, "values.yaml": "replicas: 3\n", "list.yaml": "- a\n",
+				"package.json": `{"name": "x"}`}, ".",
+			[]int64{1}, "values.yaml, which has no object",
+		},
+		"a hidden folder is not read": {
+			map[string]string{"md.yaml": deployment, ".github/a.yaml": deployment, ".github/kustomization.yaml": "x: 1\n"}, ".",
+			[]int64{1}, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			replicas, notes, err := read(t, filepath.Join(write(t, test.files), test.at), Options{})
+			check.Error(t, err, "")
+			check.Equal(t, "replicas", replicas, test.want)
+			check.Contains(t, "the notes", notes, test.note)
+		})
+	}
+}
+
+func TestAFileThatHidesAnObjectIsNotPassedOver(t *testing.T) {
+	dir := write(t, map[string]string{"a.yaml": "replicas: 3\n---\n" + deployment})
+	_, _, err := read(t, dir, Options{})
+	check.Error(t, err, "a.yaml: document 1: apiVersion: it is missing")
+
+	dir = write(t, map[string]string{"a.yaml": "{{ range .Values.machines }}\n"})
+	_, _, err = read(t, dir, Options{})
+	check.Error(t, err, "a.yaml: document 1: ")
+}
+
+func TestAFolderForKMustHaveAKustomization(t *testing.T) {
+	_, err := Read(nil, nil, Options{Kustomizations: []string{write(t, map[string]string{"md.yaml": deployment})}})
+	check.Error(t, err, "it has no kustomization.yaml")
+}
+
+func TestAFileThatIsNotUTF8IsNamedWithItsEncoding(t *testing.T) {
+	encode := func(text string, mark, swap bool) string {
+		var out []byte
+		if mark {
+			text = "\ufeff" + text
+		}
+
+		for _, unit := range utf16.Encode([]rune(text)) {
+			if swap {
+				unit = unit>>8 | unit<<8
+			}
+
+			out = append(out, byte(unit), byte(unit>>8))
+		}
+
+		return string(out)
+	}
+
+	for name, test := range map[string]struct{ content, want string }{
+		"PowerShell":                {encode(deployment, true, false), "md.yaml: it is in UTF-16 (little endian)"},
+		"UTF-16 in the other order": {encode(deployment, true, true), "md.yaml: it is in UTF-16 (big endian)"},
+		"UTF-16 without a mark":     {encode(deployment, false, false), "md.yaml: it is in UTF-16; save it in UTF-8"},
+		"Windows-1252":              {deployment + "# Gr\xf6\xdfe\n", "md.yaml: it is not in UTF-8, perhaps in Windows-1252"},
+		"git-crypt":                 {"\x00GITCRYPT\x00abc", "md.yaml: it is encrypted by git-crypt"},
+		"an archive":                {"PK\x03\x04\x00\x00", "md.yaml: it is no text"},
+		"tabs":                      {"kind: A\nmetadata:\n\tname: a\n", "indent with blanks, not with tabs"},
+		"UTF-8 with a mark":         {"\ufeff" + deployment, ""},
+		"line ends of Windows":      {strings.ReplaceAll(deployment, "\n", "\r\n"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := write(t, map[string]string{"md.yaml": test.content})
+
+			for _, path := range []string{dir, filepath.Join(dir, "md.yaml")} {
+				replicas, _, err := read(t, path, Options{})
+				check.Error(t, err, test.want)
+
+				if test.want == "" {
+					check.Equal(t, "replicas", replicas, []int64{1})
+				}
+			}
+		})
+	}
+}
+
+func TestVariablesOfFlux(t *testing.T) {
+	for name, test := range map[string]struct {
+		version   string
+		variables map[string]string
+		want      string
+		note      string
+		problem   string
+	}{
+		"on request":             {"v1.${MINOR}.0", map[string]string{"MINOR": "36"}, "v1.36.0", "", ""},
+		"an escaped one stays":   {"a-$${KUBERNETES_VERSION}", map[string]string{}, "a-${KUBERNETES_VERSION}", "", ""},
+		"a default":              {"v1.${MINOR:=35}.0", map[string]string{}, "v1.35.0", "", ""},
+		"one without a value":    {"${MINOR}", map[string]string{}, "", "", "the variable MINOR has no value"},
+		"not requested":          {"${MINOR}", nil, "${MINOR}", "${MINOR}; if Flux does, give --flux", ""},
+		"escaped, not requested": {"$${KUBERNETES_VERSION}", nil, "$${KUBERNETES_VERSION}", "$${KUBERNETES_VERSION}", ""},
+		"that of the provider":   {"${KUBERNETES_VERSION}", nil, "${KUBERNETES_VERSION}", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var notes []string
+
+			content := strings.Replace(deployment, "${VERSION}", test.version, 1)
+			objects, err := Read([]string{"-"}, strings.NewReader(content), Options{Variables: test.variables,
+				Note: func(note string) { notes = append(notes, note) }})
+			check.Error(t, err, test.problem)
+
+			if test.problem != "" {
+				return
+			}
+
+			spec := objects[0].Object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+			check.Equal(t, "the version", spec["version"], any(test.want))
+			check.Equal(t, "notes", len(notes) > 0, test.note != "")
+			check.Contains(t, "the notes", strings.Join(notes, ""), test.note)
+		})
+	}
+
+	object := strings.Replace(deployment, "namespace: ns", "labels: {kustomize.toolkit.fluxcd.io/substitute: disabled}", 1)
+	objects, err := Read([]string{"-"}, strings.NewReader(object), Options{Variables: map[string]string{}})
+	check.Error(t, err, "")
+	check.Length(t, "an object that Flux leaves as it is", objects, 1)
+}

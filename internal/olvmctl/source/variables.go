@@ -1,0 +1,98 @@
+package source
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/drone/envsubst/v2"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// ofProvider are the variables that the controllers fill in, as users write them.
+var ofProvider = []string{"${KUBERNETES_VERSION}"}
+
+// variable is what Flux substitutes, or has escaped: ${NAME}, ${NAME:=default}, $${NAME}.
+var variable = regexp.MustCompile(`\$?\$\{([A-Za-z_][A-Za-z0-9_]*)(:?[-=+?][^}]*)?\}`)
+
+// disabled is the label or annotation by which Flux leaves an object as it is.
+const disabled = "kustomize.toolkit.fluxcd.io/substitute"
+
+// substitute replaces the variables of an object as Flux does after a build. A variable without a value and without a
+// default is an error: Flux would make nothing of it.
+func substitute(object *unstructured.Unstructured, values map[string]string) (*unstructured.Unstructured, error) {
+	if object.GetLabels()[disabled] == "disabled" || object.GetAnnotations()[disabled] == "disabled" {
+		return object, nil
+	}
+
+	name := object.GetKind() + " " + object.GetName()
+
+	content, err := yaml.Marshal(object.Object)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+
+	var missing []string
+
+	for _, found := range variable.FindAllStringSubmatch(string(content), -1) {
+		if _, known := values[found[1]]; !known && found[2] == "" && !strings.HasPrefix(found[0], "$$") &&
+			!slices.Contains(missing, found[1]) {
+			missing = append(missing, found[1])
+		}
+	}
+
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("%s: the variable %s has no value; give it with --substitute %s=VALUE, or write $${%s} "+
+			"if Flux is to leave it", name, strings.Join(missing, ", "), missing[0], missing[0])
+	}
+
+	text, err := envsubst.Eval(string(content), func(name string) string { return values[name] })
+	if err != nil {
+		return nil, fmt.Errorf("%s: its variables cannot be substituted: %w", name, err)
+	}
+
+	out := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &out.Object); err != nil {
+		return nil, fmt.Errorf("%s: it is no YAML after variables were substituted", name)
+	}
+
+	return out, nil
+}
+
+// noteVariables remembers the variables that nothing has replaced. Those of commands are the shell's.
+func (r *reader) noteVariables(object *unstructured.Unstructured) {
+	switch object.GetKind() {
+	case "Secret", "ConfigMap", "KubeadmConfig", "KubeadmConfigTemplate":
+		return
+	}
+
+	if !strings.HasSuffix(object.GroupVersionKind().Group, "cluster.x-k8s.io") {
+		return
+	}
+
+	spec, _, _ := unstructured.NestedMap(object.Object, "spec")
+	delete(spec, "kubeadmConfigSpec")
+	r.noteIn(spec)
+}
+
+func (r *reader) noteIn(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			r.noteIn(value[key])
+		}
+	case []any:
+		for _, item := range value {
+			r.noteIn(item)
+		}
+	case string:
+		for _, found := range variable.FindAllString(value, -1) {
+			if !slices.Contains(ofProvider, found) && !slices.Contains(r.variables, found) {
+				r.variables = append(r.variables, found)
+			}
+		}
+	}
+}
