@@ -88,7 +88,7 @@ func TestPlan(t *testing.T) {
 
 	for _, want := range []string{"default/demo-control-plane-0 of " +
 		"KubeadmControlPlane/demo-control-plane", "addresses: 127.20.30.10)", "default/demo-md-0-1",
-		"3 machines, 3 would change", "(sensitive value)"} {
+		"Plan: 3 to create, 0 to update, 0 to replace, 0 to destroy\n", "(sensitive value)"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the plan lacks %q", want)
 		}
@@ -142,7 +142,7 @@ func TestAPlanGoesOnPastAMachineThatIsRefused(t *testing.T) {
 	check.Contains(t, "problems", problems, "1 machine is refused\nmachine default/demo-md-0-1 ")
 	check.Contains(t, "out", out, "REFUSED: machine default/demo-md-0-1 (MachineDeployment/demo-md-0): ")
 	check.Contains(t, "out", out, "default/demo-md-0-0 of MachineDeployment/demo-md-0 (cluster demo, addresses: 127.20.30.100)")
-	check.Contains(t, "out", out, "3 machines, 2 would change, 1 refused")
+	check.Contains(t, "out", out, "Plan: 2 to create, 0 to update, 0 to replace, 0 to destroy, 1 refused\n")
 
 	code, out, _ = s.run(few, "plan", "-f", "-", "--ca-file", s.caFile, "-o", "json")
 	var report struct {
@@ -623,7 +623,7 @@ func TestAPlanForAPullRequest(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, problems)
 	}
 
-	for _, want := range []string{"### Plan: 3 machines, 3 would change\n", "| default/demo-md-0-1 | " +
+	for _, want := range []string{"### Plan: 3 to create, 0 to update, 0 to replace, 0 to destroy\n", "| default/demo-md-0-1 | " +
 		"MachineDeployment/demo-md-0 | demo | 127.20.30.",
 		"<details><summary>default/demo-control-plane-0</summary>\n\n```\n", "| create "} {
 		if !strings.Contains(out, want) {
@@ -641,7 +641,7 @@ func TestAPlanWithoutAnEngine(t *testing.T) {
 	s.sim.Close()
 	code, out, problems := s.run(s.manifests, "plan", "-f", "-", "--offline")
 	if code != 0 || !strings.Contains(out, "A VM of template ol9-k8s in cluster Default, with 16GB of memory and ") ||
-		!strings.Contains(out, "3 machines; what would change is not known offline") {
+		!strings.Contains(out, "Compared with nothing (--offline); what would change is not known.") {
 		t.Errorf("exit code %d: %s\n%s", code, problems, out)
 	}
 

@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
+	"os"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
@@ -17,6 +20,9 @@ type planFlags struct {
 	// link to the whole plan, in a comment that has no room for it; empty for none.
 	link    string
 	offline bool
+	// prune looks at deletions; unset leaves that to the labels of what runs.
+	prune    bool
+	pruneSet bool
 	// kubeconfig of the management cluster, and the namespace in it; empty for none, and for those that matter.
 	kubeconfig, namespace string
 }
@@ -35,11 +41,17 @@ as one, with the machines that it replaces and why. Without -f that is the state
 cluster itself, and shows drift alone. The plans begin with the Terraform states of the machines, as
 those of the controllers do, where you may read their Secrets.
 
+What a GitOps tool would prune is part of the plan: if labels of the live objects name the tool, everything else that
+it has applied and the manifests do not have is deleted, with its machines, VMs and disks. --prune looks at all objects
+of the namespaces instead. A line says whether deletions were looked at.
+
 With --offline no engine is asked and no Terraform run: machines are listed with their sizes and addresses.
 
 ` + credentialsHelp + `
 
 A machine that cannot be made as it is asked for is listed with the reason, and the others are planned.
+
+The last line counts machines: Plan: 3 to create, 1 to update, 2 to replace, 4 to destroy.
 
 Exit codes: 0 nothing would change, 2 something would change, 1 error, or a machine is refused.`,
 		Example: `  olvmctl plan -f clusters/
@@ -58,6 +70,8 @@ Exit codes: 0 nothing would change, 2 something would change, 1 error, or a mach
 				)
 			}
 
+			p.pruneSet = command.Flags().Changed("prune")
+
 			return p.run(command.Context(), s)
 		},
 	}
@@ -66,6 +80,9 @@ Exit codes: 0 nothing would change, 2 something would change, 1 error, or a mach
 	command.Flags().StringVar(&p.link, "link", "",
 		"where the whole plan is, such as the log of a job: for -o markdown, which has no more than a comment holds")
 	command.Flags().BoolVar(&p.offline, "offline", false, "ask no engine and run no Terraform")
+	command.Flags().BoolVar(&p.prune, "prune", false,
+		"list what the management cluster has and the manifests have not, and what goes with it (default: if a GitOps "+
+			"tool has applied what the manifests have)")
 	command.Flags().StringVar(&p.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster to compare with")
 	command.Flags().StringVarP(&p.namespace, "namespace", "n", "",
 		"namespace of the management cluster to compare with; empty means those of the manifests, or all")
@@ -96,6 +113,9 @@ func (p *planFlags) run(ctx context.Context, s streams) error {
 	}
 
 	report := preview.NewReport(results, owners, capacity, p.offline)
+	report.About(manifests)
+	report.Color = isTerminal(s.out) && os.Getenv("NO_COLOR") == ""
+
 	if err := p.print(s, report); err != nil {
 		return err
 	}
@@ -103,11 +123,18 @@ func (p *planFlags) run(ctx context.Context, s streams) error {
 	switch {
 	case report.Refused > 0:
 		return report.Refusals()
-	case report.Changed > 0:
+	case report.HasChanges():
 		return errChanges
 	}
 
 	return nil
+}
+
+// isTerminal reports whether a person reads an output.
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // addLive adds what the management cluster has.
@@ -115,6 +142,10 @@ func (p *planFlags) addLive(ctx context.Context, manifests *preview.Manifests) e
 	live, err := mgmtcluster.Connect(mgmtcluster.Options{Kubeconfig: p.kubeconfig})
 	if err != nil {
 		return err
+	}
+
+	if p.pruneSet {
+		manifests.Prune(p.prune)
 	}
 
 	if err := manifests.AddLive(ctx, live, p.namespace); err != nil || p.offline {
@@ -148,5 +179,5 @@ func (p *planFlags) print(s streams, report preview.Report) error {
 		return report.WriteMarkdown(s.out, p.link)
 	}
 
-	return encode(s.out, p.output, report)
+	return encode(s.out, p.output, report.WithoutIdlePlans())
 }

@@ -42,7 +42,9 @@ func groupAlike(machines []Rendered) []alike {
 
 // areAlike reports whether new machines are rendered alike but for their names and addresses.
 func areAlike(one, other Rendered) bool {
-	named := func(m Rendered) bool { return m.State == nil && m.Replaced == "" && m.VM == "" && standsIn(m.Machine) }
+	named := func(m Rendered) bool {
+		return m.State == nil && m.Replaced == "" && m.Destroyed == "" && m.VM == "" && standsIn(m.Machine)
+	}
 	if !named(one) || !named(other) || len(one.Addresses) != len(other.Addresses) ||
 		len(one.Files) != len(other.Files) {
 		return false

@@ -46,6 +46,23 @@ func (m *Manifests) AddLive(ctx context.Context, c client.Reader, namespace stri
 		namespaces = m.namespaces()
 	}
 
+	if err := m.addNamespaces(ctx, c, namespaces); err != nil {
+		return err
+	}
+
+	if err := m.findPruned(ctx, c, namespaces); err != nil {
+		return err
+	}
+
+	if err := m.addElsewhere(ctx, c, append(slices.Clone(namespaces), m.pruning.alone...)); err != nil {
+		return err
+	}
+
+	return m.addAccess(ctx, c)
+}
+
+// addNamespaces reads what namespaces have.
+func (m *Manifests) addNamespaces(ctx context.Context, c client.Reader, namespaces []string) error {
 	for _, kind := range liveKinds {
 		for _, namespace := range namespaces {
 			list := &unstructured.UnstructuredList{}
@@ -62,11 +79,7 @@ func (m *Manifests) AddLive(ctx context.Context, c client.Reader, namespace stri
 		}
 	}
 
-	if err := m.addElsewhere(ctx, c, namespaces); err != nil {
-		return err
-	}
-
-	return m.addAccess(ctx, c)
+	return nil
 }
 
 // addElsewhere adds what has addresses in namespaces that were not read, if the user may list it.
@@ -177,8 +190,10 @@ func (m *Manifests) addLive(object *unstructured.Unstructured) error {
 		m.inventories[key] != nil && object.GetKind() == "OLVMInventory",
 		m.olvmClusters[key] != nil && object.GetKind() == "OLVMCluster",
 		m.olvmMachines[key] != nil && object.GetKind() == "OLVMMachine":
+		m.pruning.written = append(m.pruning.written, object)
 		return nil // the manifest's
 	case m.templates[key] != nil && object.GetKind() == "OLVMMachineTemplate":
+		m.pruning.written = append(m.pruning.written, object)
 		// Compared as they are written: defaults of the API server are no differences.
 		into := map[types.NamespacedName]*infrav1.OLVMMachineTemplate{}
 		if err := decode(object, key, into); err != nil {
@@ -197,7 +212,12 @@ func (m *Manifests) addLive(object *unstructured.Unstructured) error {
 		return nil
 	}
 
-	return m.add(object)
+	m.pruning.others = append(m.pruning.others, object)
+	count := m.count
+	err := m.add(object)
+	m.count = count // of the manifests
+
+	return err
 }
 
 // OwnerChange is what would become of the machines of a control plane or a MachineDeployment.
@@ -212,17 +232,25 @@ type OwnerChange struct {
 	// Replaced are the machines that a rollout replaces; Reasons say why.
 	Replaced []string `json:"replaced,omitempty"`
 	Reasons  []string `json:"reasons,omitempty"`
-	// Deleted is how many machines a smaller number of replicas deletes.
-	Deleted int64 `json:"deleted,omitempty"`
+	// Differences between the templates, and what else is the reason, in the words of who wrote them.
+	Differences []string `json:"differences,omitempty"`
+	// Deleted is how many machines a smaller number of replicas deletes, without others in their places. Destroyed are
+	// those of them that are known.
+	Deleted   int64    `json:"deleted,omitempty"`
+	Destroyed []string `json:"destroyed,omitempty"`
+
+	// candidates are the machines of which Cluster API chooses the rest, and kept is how many no rollout replaces.
+	candidates []string
+	kept       int64
 }
 
 // String is a line for people.
 func (c OwnerChange) String() string {
 	var words []string
-	if len(c.Replaced) > 0 {
+	if c.kept < c.Machines {
 		words = append(
 			words,
-			fmt.Sprintf("rolls out %d of %d machines (%s)", len(c.Replaced), c.Machines, strings.Join(c.Reasons, "; ")),
+			fmt.Sprintf("rolls out %d of %d machines (%s)", c.Machines-c.kept, c.Machines, strings.Join(c.Reasons, "; ")),
 		)
 	}
 
@@ -231,7 +259,16 @@ func (c OwnerChange) String() string {
 		words = append(words, fmt.Sprintf("scales from %d to %s", c.Machines, to))
 	}
 
-	return fmt.Sprintf("%s/%s of cluster %s %s", c.Namespace, c.From, c.Cluster, strings.Join(words, ", and "))
+	text := fmt.Sprintf("%s/%s of cluster %s %s", c.Namespace, c.From, c.Cluster, strings.Join(words, ", and "))
+	if len(c.Destroyed) > 0 {
+		text += "; destroyed: " + strings.Join(c.Destroyed, ", ")
+	}
+
+	if rest := c.Deleted - int64(len(c.Destroyed)); rest > 0 {
+		text += fmt.Sprintf("; destroyed: %d of these %d: %s", rest, len(c.candidates), strings.Join(c.candidates, ", "))
+	}
+
+	return text
 }
 
 // outdated says why machines of an owner would be replaced, by their names. Only machines that the management cluster

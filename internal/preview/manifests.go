@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
 
@@ -51,6 +52,8 @@ type Manifests struct {
 	}
 	// installations are the IDs that engines said of themselves, by host.
 	installations map[string]string
+	// pruning is what would be deleted of the management cluster.
+	pruning pruning
 	// connected reports that a management cluster was read.
 	connected bool
 	// count of the objects that were read, of all kinds.
@@ -210,6 +213,9 @@ type Machine struct {
 	// Replaced says why a rollout replaces the machine; Replaces names the machine that this one replaces. Empty for
 	// none.
 	Replaced, Replaces string
+	// Destroyed says why the machine is deleted, and nothing takes its place; MayGo that it may be, because Cluster API
+	// chooses among several. Empty for neither.
+	Destroyed, MayGo string
 
 	infraName string    // of the OLVMMachine
 	uid       types.UID // of the OLVMMachine; empty where none is there yet
@@ -223,6 +229,8 @@ type Machine struct {
 	spec     infrav1.OLVMMachineSpec
 	recorded addressing.Addresses
 	live     bool // it exists
+	// deleting reports that its Machine is being deleted, and provisioned that it has had a VM.
+	deleting, provisioned bool
 	// pooled is a VM that an inventory makes. It is of no cluster, and olvmCluster stands for the inventory.
 	pooled bool
 	// newTag reports that the tag of its pool is made before it.
@@ -276,14 +284,15 @@ func (m *Manifests) Expand() ([]Machine, []OwnerChange, error) {
 		}
 
 		out = append(out, machines...)
-		if change != nil && (len(change.Replaced) > 0 || change.Machines != change.Replicas) {
+		if change != nil && (len(change.Replaced) > 0 || len(change.Destroyed) > 0 || change.Machines != change.Replicas) {
 			changes = append(changes, *change)
 		}
 	}
 
 	supported, err := m.supportMachines()
+	changes = slices.DeleteFunc(changes, func(c OwnerChange) bool { return slices.Contains(m.pruning.alone, c.Namespace) })
 
-	return append(out, supported...), changes, err
+	return m.markDestroyed(append(out, supported...), changes), changes, err
 }
 
 // maxReplicas bounds what one slip of a finger makes of a preview.
@@ -299,6 +308,10 @@ func (m *Manifests) machinesOf(
 	clusterName, ref := machineRefs(owner)
 	if owner.GetKind() == "KubeadmControlPlane" {
 		clusterName = m.clusterOfControlPlane(owner)
+	}
+
+	if owner.GetKind() != "Machine" && m.isPruned(owner, clusterName) {
+		return nil, nil, nil // its machines go, and it makes none
 	}
 
 	if clusterName == "" {
@@ -345,6 +358,9 @@ func (m *Manifests) liveMachine(
 
 	machine.Name, machine.spec, machine.live = owner.GetName(), found.Spec, true
 	machine.infraName, machine.uid = found.Name, found.UID
+	machine.deleting = owner.GetDeletionTimestamp() != nil
+	machine.provisioned = ptr.Deref(found.Status.Initialization.Provisioned, false)
+
 	if _, controlPlane := owner.GetLabels()[clusterv1.MachineControlPlaneLabel]; controlPlane {
 		machine.role = infrav1.ControlPlaneRole
 	}
@@ -380,7 +396,7 @@ func (m *Manifests) replicasOf(
 	base.failureDomain, _, _ = unstructured.NestedString(owner.Object, "spec", "template", "spec", "failureDomain")
 	base.spec = template.Spec.Template.Spec
 	change := m.ownerChange(owner, base, replicas, replaced)
-	kept := change.Machines - int64(len(change.Replaced))
+	kept := change.kept
 	domains := base.domains()
 	var out []Machine
 
@@ -451,10 +467,17 @@ func (m *Manifests) ownerChange(
 ) *OwnerChange {
 	out := &OwnerChange{Cluster: base.Cluster, Namespace: base.Namespace, From: base.From, Replicas: replicas}
 
+	var kept []*unstructured.Unstructured
+
 	for _, machine := range m.machinesMadeBy(owner) {
+		if machine.GetDeletionTimestamp() != nil {
+			continue // another one takes its place already
+		}
+
 		out.Machines++
 		reason := replaced[types.NamespacedName{Namespace: machine.GetNamespace(), Name: machine.GetName()}]
 		if reason == "" {
+			kept = append(kept, machine)
 			continue
 		}
 
@@ -464,9 +487,37 @@ func (m *Manifests) ownerChange(
 		}
 	}
 
+	if len(out.Replaced) > 0 {
+		out.Differences = m.rolloutDifferences(owner, base.spec)
+	}
+
 	out.Deleted = max(0, out.Machines-replicas)
+	out.chooseDestroyed(owner, kept)
 
 	return out
+}
+
+// chooseDestroyed says which machines go without another in their place: of those that a rollout replaces the ones that
+// are too many, and of the others those that Cluster API chooses.
+func (c *OwnerChange) chooseDestroyed(owner *unstructured.Unstructured, kept []*unstructured.Unstructured) {
+	c.kept = int64(len(kept))
+
+	places := min(max(0, c.Replicas-c.kept), int64(len(c.Replaced)))
+	c.Destroyed, c.Replaced = append([]string{}, c.Replaced[places:]...), c.Replaced[:places]
+
+	more := c.Deleted - int64(len(c.Destroyed))
+	chosen := goners(owner, kept, more)
+	c.Destroyed = append(c.Destroyed, chosen...)
+
+	if int64(len(chosen)) == more {
+		return
+	}
+
+	for _, machine := range kept {
+		if !slices.Contains(chosen, machine.GetName()) {
+			c.candidates = append(c.candidates, machine.GetName())
+		}
+	}
 }
 
 // controlled reports whether another object of the manifests makes this one, as in a dump of a running cluster.

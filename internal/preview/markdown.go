@@ -24,7 +24,20 @@ const (
 // where all of it is, empty for nowhere.
 func (r Report) WriteMarkdown(out io.Writer, link string) error {
 	c := &comment{}
-	c.add(maxMarkdown, fmt.Sprintf("### Plan: %s\n\n", r.total()))
+	c.add(maxMarkdown, fmt.Sprintf("### %s\n\n", r.Summary))
+
+	for _, line := range []string{r.ComparedWith, r.Deletions} {
+		if line != "" {
+			c.add(maxTable, escapeCell(line)+".\n\n")
+		}
+	}
+
+	if r.Summary.Destroy > 0 {
+		c.add(maxTable, fmt.Sprintf("> [!CAUTION]\n> **%s destroyed.** Their VMs and disks are deleted.\n\n",
+			english.Plural(int(r.Summary.Destroy), "machine is", "machines are")))
+	}
+
+	c.pruned(r.Pruned)
 	c.owners(r.Owners)
 
 	for _, capacity := range r.Capacity {
@@ -63,11 +76,33 @@ func (c *comment) leave(count int, singular, plural string) {
 	}
 }
 
+// pruned names the objects that would be deleted.
+func (c *comment) pruned(objects []Pruned) {
+	left := 0
+
+	for _, object := range objects {
+		if !c.add(maxTable/4, "- **deleted**: "+escapeCell(object.String())+"\n") {
+			left++
+		}
+	}
+
+	c.leave(left, "object that is deleted", "objects that are deleted")
+
+	if len(objects) > 0 {
+		c.text.WriteString("\n")
+	}
+}
+
 func (c *comment) owners(owners []OwnerChange) {
 	left := 0
 
 	for _, owner := range owners {
-		if !c.add(maxTable/2, fmt.Sprintf("- %s\n", escapeCell(owner.String()))) {
+		line := "- " + escapeCell(owner.String()) + "\n"
+		for _, difference := range owner.Differences {
+			line += "  - " + escapeCell(difference) + "\n"
+		}
+
+		if !c.add(maxTable/2, line) {
 			left++
 		}
 	}
@@ -85,11 +120,13 @@ func (c *comment) table(machines []*Result) {
 		switch {
 		case m.Refused != "":
 			return 0
-		case m.Changed():
+		case m.Destroyed != "", m.MayGo != "", m.Gone:
 			return 1
+		case m.Changed():
+			return 2
 		}
 
-		return 2
+		return 3
 	}
 	sorted := slices.Clone(machines)
 	slices.SortStableFunc(sorted, func(a, b *Result) int { return cmp.Compare(rank(a), rank(b)) })
@@ -190,11 +227,24 @@ func (r *Result) impersonal() string {
 
 // markdownSummary is the summary in a cell of the table.
 func (r *Result) markdownSummary() string {
-	if r.Refused != "" {
-		return "**refused**: " + escapeCell(r.Refused)
+	what, why := "", r.summary()
+
+	switch r.verdict() {
+	case isRefused:
+		what, why = "**refused**: ", r.Refused
+	case toDestroy:
+		what, why = "**destroyed**: ", r.Destroyed+r.lost()
 	}
 
-	return escapeCell(r.summary())
+	if what == "" && r.MayGo != "" {
+		what, why = "**may be destroyed**: ", r.MayGo+r.lost()
+	}
+
+	if len(r.Outside) > 0 {
+		why += ". " + strings.TrimSpace(r.outside())
+	}
+
+	return what + escapeCell(why)
 }
 
 // escapeCell keeps a text inside of its cell, and has Markdown and HTML in it shown as they are written. Names, versions

@@ -20,7 +20,7 @@ func planned(owner string, i int, detail string) *Result {
 		Namespace: "default",
 		Name:      name,
 		Addresses: []string{address},
-		Changes:   []terraform.Change{{Address: "ovirt_vm.machine", Action: "create"}},
+		Changes:   []terraform.Change{{Address: "ovirt_vm.machine", Type: "ovirt_vm", Action: "create"}},
 	}
 	out.Text = fmt.Sprintf("# ovirt_vm.machine will be created\n  name = %q\n  ip   = %q\n  %s\n%s", name, address,
 		detail, strings.Repeat("  + attribute = (known after apply)\n", 80))
@@ -70,7 +70,7 @@ func TestAPlanFitsIntoAComment(t *testing.T) {
 			t.Errorf("%s plans have %d bytes", name, len(out))
 		}
 
-		check.Contains(t, name, out, "### Plan: 3,001 machines, 3,000 would change, 1 refused\n")
+		check.Contains(t, name, out, "### Plan: 3,000 to create, 0 to update, 0 to replace, 0 to destroy, 1 refused\n")
 		check.Contains(t, name, out, "| default/z-1 | MachineDeployment/z | prod | 10.0.0.1 | **refused**: spec.")
 		check.Contains(t, name, out, " rows of the table")
 		check.Contains(t, name, out, "[all of it](https://ci.example.com/1)")
@@ -93,5 +93,5 @@ func TestAMachineThatStaysIsOneLine(t *testing.T) {
 	check.Error(t, NewReport(machines, nil, nil, false).WriteText(&out), "")
 	check.Contains(t, "the report", out.String(), "default/a-1 of MachineDeployment/a (cluster prod, addresses: 10.0.0.1): "+
 		"nothing would change\n\ndefault/a-2 of ")
-	check.Contains(t, "the report", out.String(), "10.0.0.3): nothing would change\n\n3 machines, 1 would change\n")
+	check.Contains(t, "the report", out.String(), "10.0.0.3): nothing would change\n\nPlan: 1 to create, 0 to update, 0 to replace, 0 to destroy\n")
 }

@@ -80,6 +80,15 @@ func (m *Manifests) renderAll(
 	credentials Credentials,
 	sessions *engine.Sessions,
 ) (out []Rendered, refused []Refused, err error) {
+	isGoing := func(machine Machine) bool { return machine.Destroyed != "" }
+	for _, machine := range machines {
+		if isGoing(machine) {
+			out = append(out, Rendered{Machine: machine})
+		}
+	}
+
+	machines = slices.DeleteFunc(slices.Clone(machines), isGoing)
+
 	unplaced, err := m.checkGroups(ctx, machines, credentials, sessions)
 	if err != nil {
 		return nil, nil, err
@@ -351,6 +360,13 @@ type Result struct {
 	// Replaced says why a rollout replaces the machine, Replaces which one this one replaces.
 	Replaced string `json:"replaced,omitempty"`
 	Replaces string `json:"replaces,omitempty"`
+	// Destroyed says why the machine is deleted, MayGo that it is one of several of which some are. Disks are those that
+	// go with it, or may.
+	Destroyed string   `json:"destroyed,omitempty"`
+	MayGo     string   `json:"mayGo,omitempty"`
+	Disks     []string `json:"disks,omitempty"`
+	// Gone reports that somebody has deleted the VM in the engine, and that none is made in its place.
+	Gone bool `json:"gone,omitempty"`
 	// Changes to resources; empty when the machine is as asked for.
 	Changes []terraform.Change `json:"changes"`
 	// Outside is what was changed in the engine since it was applied, whoever did it.
@@ -359,13 +375,19 @@ type Result struct {
 	Text string `json:"-"`
 	// Plan in Terraform's own format, for programs.
 	Plan *tfjson.Plan `json:"plan,omitempty"`
+
+	// isNew reports that the machine is still to be made, and compared that a management cluster says so.
+	isNew, compared bool
 }
 
 // Changed reports whether something would become of the machine.
-func (r *Result) Changed() bool { return len(r.Changes) > 0 || r.Replaced != "" || r.Replaces != "" }
+func (r *Result) Changed() bool {
+	return len(r.Changes) > 0 || r.Replaced != "" || r.Replaces != "" || r.Destroyed != "" || r.MayGo != "" ||
+		r.verdict() == toCreate
+}
 
 func resultOf(machine Machine) *Result {
-	return &Result{
+	out := &Result{
 		Cluster:   machine.Cluster,
 		From:      machine.From,
 		Namespace: machine.Namespace,
@@ -373,7 +395,31 @@ func resultOf(machine Machine) *Result {
 		Addresses: machine.Addresses,
 		VM:        machine.VM,
 		Replaced:  machine.Replaced, Replaces: machine.Replaces, Changes: []terraform.Change{},
+		Destroyed: machine.Destroyed, MayGo: machine.MayGo, isNew: !machine.live,
 	}
+	if machine.Destroyed != "" || machine.MayGo != "" {
+		out.Disks = disksOf(machine)
+	}
+
+	return out
+}
+
+// disksOf are the disks that go with the VM of a machine. A VM of an inventory stays, with its disks.
+func disksOf(machine Machine) []string {
+	if machine.spec.FromInventory != nil {
+		return nil
+	}
+
+	out := []string{"root"}
+	if root := machine.spec.VirtualMachine.RootDisk; root != nil && root.Size != "" {
+		out = []string{"root " + root.Size}
+	}
+
+	for _, disk := range machine.spec.VirtualMachine.DataDisks {
+		out = append(out, disk.Name+" "+disk.Size)
+	}
+
+	return out
 }
 
 // Offline says what machines would be, as far as it can be known without an engine: their sizes, names and addresses.
@@ -389,6 +435,11 @@ func Offline(m *Manifests, machines []Machine) []*Result {
 	endpoints := m.checkEndpoints(machines)
 
 	for _, machine := range slices.Concat(machines, pooled) {
+		if machine.Destroyed != "" {
+			out = append(out, destroyed(machine))
+			continue
+		}
+
 		nics, err := addressing.NICs(machine.spec, machine.olvmCluster.Spec)
 		err = cmp.Or(endpoints[machine.olvmCluster], err)
 		if err == nil {
@@ -401,6 +452,8 @@ func Offline(m *Manifests, machines []Machine) []*Result {
 		}
 
 		result := resultOf(machine)
+		result.compared = m.connected
+
 		if from := machine.spec.FromInventory; from != nil {
 			result.Text = "A VM of OLVMInventory " + from.Inventory + "."
 			out = append(out, result)
@@ -422,6 +475,14 @@ func Offline(m *Manifests, machines []Machine) []*Result {
 
 		out = append(out, result)
 	}
+
+	return out
+}
+
+// destroyed is the result of a machine that is deleted.
+func destroyed(machine Machine) *Result {
+	out := resultOf(machine)
+	out.Text = "It is destroyed: " + machine.Destroyed + out.lost() + "."
 
 	return out
 }
@@ -529,6 +590,10 @@ func (r *Result) addsVM() bool {
 
 // Plan runs a real Terraform plan for a machine, in a folder below scratch that is removed afterwards.
 func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, scratch string) (*Result, error) {
+	if machine.Destroyed != "" {
+		return destroyed(machine.Machine), nil
+	}
+
 	if machine.Replaced != "" {
 		result := resultOf(machine.Machine)
 		result.Text = "It is replaced: " + machine.Replaced + "."
@@ -565,6 +630,8 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 			result.Changes = append(result.Changes, change)
 		}
 	}
+
+	result.judge(machine.Machine)
 
 	return result, nil
 }

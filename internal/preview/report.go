@@ -6,20 +6,28 @@ import (
 	"io"
 	"strings"
 
-	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 )
 
 // Report is what manifests would change.
 type Report struct {
+	Summary Summary `json:"summary"`
+	// ComparedWith says what the manifests were compared with, and Deletions whether deletions were looked at.
+	ComparedWith string `json:"comparedWith,omitempty"`
+	Deletions    string `json:"deletions,omitempty"`
+	// Pruned are the objects that would be deleted, because they are not in the manifests.
+	Pruned   []Pruned      `json:"pruned,omitempty"`
 	Machines []*Result     `json:"machines"`
 	Owners   []OwnerChange `json:"owners"`
 	// Capacity is what new VMs ask for against what engines have.
 	Capacity []Capacity `json:"capacity"`
-	// Changed is how many machines would be made, changed, replaced or deleted.
+	// Changed is how many machines would be created, updated, replaced or destroyed, together.
 	Changed int64 `json:"changed"`
 	// Refused is how many cannot be made as they are asked for.
 	Refused int `json:"refused"`
+
+	// Color has what is destroyed written in red.
+	Color bool `json:"-"`
 
 	offline bool
 }
@@ -32,35 +40,47 @@ func NewReport(machines []*Result, owners []OwnerChange, capacity []Capacity, of
 		Capacity: append([]Capacity{}, capacity...),
 		offline:  offline,
 	}
-	for _, machine := range machines {
-		switch {
-		case machine.Refused != "":
-			out.Refused++
-		case machine.Changed():
-			out.Changed++
-		}
-	}
-
-	for _, owner := range owners {
-		out.Changed += owner.Deleted
-	}
+	out.Summary = summarize(machines, owners)
+	out.Changed, out.Refused = out.Summary.Changes(), int(out.Summary.Refused)
 
 	return out
 }
 
-// total is the last line of a report.
-func (r Report) total() string {
-	machines := english.Plural(len(r.Machines), "machine", "")
-	refused := ""
-	if r.Refused > 0 {
-		refused = fmt.Sprintf(", %s refused", humanize.Comma(int64(r.Refused)))
+// About adds what is known of the manifests beside their machines.
+func (r *Report) About(m *Manifests) {
+	r.Pruned, r.Deletions = m.Pruned(), m.Deletions()
+
+	switch {
+	case m.connected && r.offline:
+		r.ComparedWith = "Compared with the management cluster; no engine was asked (--offline)"
+	case m.connected:
+		r.ComparedWith = "Compared with the management cluster and the engine"
+	case r.offline:
+		r.ComparedWith = "Compared with nothing (--offline); what would change is not known"
+	default:
+		r.ComparedWith = "Compared with the VMs of the engine alone; no rollout is seen without a management cluster " +
+			"(--kubeconfig)"
+	}
+}
+
+// HasChanges reports whether something would change.
+func (r Report) HasChanges() bool { return r.Changed > 0 || len(r.Pruned) > 0 }
+
+// WithoutIdlePlans returns the report for programs: the plans of machines that nothing becomes of are left out.
+func (r Report) WithoutIdlePlans() Report {
+	machines := r.Machines
+	r.Machines = make([]*Result, 0, len(machines))
+
+	for _, machine := range machines {
+		copied := *machine
+		if len(copied.Changes) == 0 && len(copied.Outside) == 0 {
+			copied.Plan = nil
+		}
+
+		r.Machines = append(r.Machines, &copied)
 	}
 
-	if r.offline && r.Changed == 0 {
-		return machines + refused + "; what would change is not known offline"
-	}
-
-	return fmt.Sprintf("%s, %s would change%s", machines, humanize.Comma(r.Changed), refused)
+	return r
 }
 
 // Refusals is an error with the reason of the first refused machine of each owner: the machines of one owner are mostly
@@ -85,60 +105,118 @@ func (r Report) Refusals() error {
 	return errors.New(text)
 }
 
+// paper is a text for a terminal.
+type paper struct {
+	text  strings.Builder
+	color bool
+}
+
+// line adds a line, and what manifests have in it can do nothing to the terminal.
+func (p *paper) line(text string) { p.text.WriteString(Printable(text) + "\n") }
+
+// alarm adds a line that nobody should read over.
+func (p *paper) alarm(text string) {
+	if p.color {
+		p.text.WriteString("\x1b[31m" + Printable(text) + "\x1b[0m\n")
+		return
+	}
+
+	p.line(text)
+}
+
 // WriteText writes the report for a terminal.
 func (r Report) WriteText(out io.Writer) error {
-	var text strings.Builder
+	p := &paper{color: r.Color}
+
+	for _, line := range []string{r.ComparedWith, r.Deletions} {
+		if line != "" {
+			p.line(oneLine(line) + ".")
+		}
+	}
+
+	if r.ComparedWith != "" {
+		p.line("")
+	}
 
 	shown := map[string]string{} // the first machine of each plan
-
 	for _, m := range r.Machines {
-		cluster := "cluster " + m.Cluster
-		if m.Cluster == "" {
-			cluster = "of no cluster"
-		}
+		m.write(p, shown)
+	}
 
-		title := oneLine(fmt.Sprintf("%s/%s of %s (%s, addresses: %s)", m.Namespace, m.Name, m.From, cluster,
-			strings.Join(m.Addresses, ", ")))
-		if m.VM != "" {
-			title += ", on VM " + m.VM + " of the inventory"
-		}
-
-		if m.Replaces != "" {
-			title += ", in place of " + m.Replaces
-		}
-
-		if m.Refused == "" && !m.Changed() && m.Plan != nil {
-			fmt.Fprintf(&text, "%s: nothing would change\n%s\n", title, m.outside())
-			continue
-		}
-
-		plan := m.impersonal()
-		if first := shown[plan]; first != "" && len(m.Changes) > 0 && m.Replaces == "" {
-			fmt.Fprintf(&text, "%s: as %s, but for its own name and addresses\n%s\n", title, first, m.outside())
-			continue
-		}
-
-		shown[plan] = m.Namespace + "/" + m.Name
-		body := strings.TrimRight(m.Text, "\n")
-		if m.Refused != "" {
-			body = "REFUSED: " + oneLine(m.Refused)
-		}
-
-		fmt.Fprintf(&text, "%s\n%s\n%s\n%s\n", title, strings.Repeat("-", len(title)), body, m.outside())
+	for _, pruned := range r.Pruned {
+		p.alarm(oneLine(pruned.String()) + " would be deleted: it is not in the manifests")
 	}
 
 	for _, owner := range r.Owners {
-		fmt.Fprintln(&text, oneLine(owner.String()))
+		if owner.Deleted > 0 {
+			p.alarm(oneLine(owner.String()))
+		} else {
+			p.line(oneLine(owner.String()))
+		}
+
+		for _, difference := range owner.Differences {
+			p.line("    " + oneLine(difference))
+		}
 	}
 
 	for _, capacity := range r.Capacity {
-		fmt.Fprintln(&text, oneLine(capacity.String()))
+		p.line(oneLine(capacity.String()))
 	}
 
-	fmt.Fprintln(&text, r.total())
-	_, err := io.WriteString(out, Printable(text.String()))
+	p.line(r.Summary.String())
+	_, err := io.WriteString(out, p.text.String())
 
 	return err
+}
+
+// title names the machine.
+func (r *Result) title() string {
+	cluster := "cluster " + r.Cluster
+	if r.Cluster == "" {
+		cluster = "of no cluster"
+	}
+
+	title := fmt.Sprintf("%s/%s of %s (%s, addresses: %s)", r.Namespace, r.Name, r.From, cluster,
+		strings.Join(r.Addresses, ", "))
+	if r.VM != "" {
+		title += ", on VM " + r.VM + " of the inventory"
+	}
+
+	if r.Replaces != "" {
+		title += ", in place of " + r.Replaces
+	}
+
+	return oneLine(title)
+}
+
+// write writes the machine, and its plan unless an equal one is shown already.
+func (r *Result) write(p *paper, shown map[string]string) {
+	title := r.title()
+
+	switch {
+	case r.Destroyed != "":
+		p.alarm(title + ": DESTROYED: " + oneLine(r.Destroyed+r.lost()))
+		return
+	case r.MayGo != "":
+		p.alarm(title + ": may be destroyed: " + oneLine(r.MayGo+r.lost()))
+	case r.Refused == "" && !r.Changed() && !r.Gone && r.Plan != nil:
+		p.line(title + ": nothing would change\n" + r.outside())
+		return
+	}
+
+	plan := r.impersonal()
+	if first := shown[plan]; first != "" && len(r.Changes) > 0 && r.Replaces == "" {
+		p.line(fmt.Sprintf("%s: as %s, but for its own name and addresses\n%s", title, first, r.outside()))
+		return
+	}
+
+	shown[plan] = r.Namespace + "/" + r.Name
+	body := strings.TrimRight(r.Text, "\n")
+	if r.Refused != "" {
+		body = "REFUSED: " + oneLine(r.Refused)
+	}
+
+	p.line(fmt.Sprintf("%s\n%s\n%s\n%s", title, strings.Repeat("-", len(title)), body, r.outside()))
 }
 
 // outside is a line about what was changed in the engine; empty where nothing was.
@@ -160,6 +238,12 @@ func (r *Result) summary() string {
 	switch {
 	case r.Refused != "":
 		return "refused: " + r.Refused
+	case r.Destroyed != "":
+		return "destroyed: " + r.Destroyed + r.lost()
+	case r.MayGo != "":
+		return "may be destroyed: " + r.MayGo + r.lost()
+	case r.Gone:
+		return gone
 	case r.Replaced != "":
 		return "replaced: " + r.Replaced
 	case r.Replaces != "":

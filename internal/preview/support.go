@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
@@ -74,6 +75,7 @@ func (m *Manifests) supportMachinesOf(name string, infra *infrav1.OLVMCluster) (
 
 			if there := m.olvmMachines[machine.key()]; there != nil && support.ServiceOf(there) == service.Name {
 				machine.uid, machine.spec, machine.live = there.UID, there.Spec, true
+				machine.provisioned = ptr.Deref(there.Status.Initialization.Provisioned, false)
 				machine.Replaced = service.Outdated(there, vm)
 				if machine.recorded, err = addressing.Recorded(there); err != nil {
 					return nil, fmt.Errorf("OLVMMachine %s: %w", vm.Name, err)

@@ -1,0 +1,284 @@
+package preview
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// without are the documents of the sample but those of some kinds and names.
+func without(t *testing.T, text string, objects ...string) string {
+	t.Helper()
+
+	return strings.Join(slices.DeleteFunc(strings.Split(text, "---\n"), func(document string) bool {
+		return slices.ContainsFunc(objects, func(object string) bool {
+			kind, name, _ := strings.Cut(object, "/")
+			return strings.Contains(document, "\nkind: "+kind+"\n") && strings.Contains(document, "name: "+name+"\n")
+		})
+	}), "---\n")
+}
+
+// change lets a management cluster have its objects changed.
+func change(t *testing.T, c client.Client, kinds []string, do func(*unstructured.Unstructured)) {
+	t.Helper()
+
+	for _, kind := range liveKinds {
+		if !slices.Contains(kinds, kind.Kind) {
+			continue
+		}
+
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		check.Error(t, c.List(t.Context(), list), "")
+
+		for i := range list.Items {
+			do(&list.Items[i])
+			check.Error(t, c.Update(t.Context(), &list.Items[i]), "")
+		}
+	}
+}
+
+// applied are the kinds that a GitOps tool applies.
+var applied = []string{"Cluster", "MachineDeployment", "KubeadmControlPlane", "OLVMCluster", "OLVMMachineTemplate"}
+
+// byFlux has everything that is applied carry the labels of a Kustomization.
+func byFlux(t *testing.T, c client.Client) client.Client {
+	t.Helper()
+	change(t, c, applied, func(o *unstructured.Unstructured) {
+		o.SetLabels(map[string]string{"kustomize.toolkit.fluxcd.io/name": "clusters",
+			"kustomize.toolkit.fluxcd.io/namespace": "flux-system"})
+	})
+
+	return c
+}
+
+// reported is the report of manifests beside a management cluster, without an engine.
+func reported(t *testing.T, manifests string, live client.Reader, prune *bool) Report {
+	t.Helper()
+
+	m, err := Load([]string{"-"}, strings.NewReader(manifests))
+	check.Error(t, err, "")
+
+	if prune != nil {
+		m.Prune(*prune)
+	}
+
+	check.Error(t, m.AddLive(t.Context(), live, ""), "")
+
+	machines, owners, err := m.Expand()
+	check.Error(t, err, "")
+
+	report := NewReport(Offline(m, machines), owners, nil, true)
+	report.About(m)
+
+	return report
+}
+
+// outputs are the three of a report.
+func outputs(t *testing.T, report Report) map[string]string {
+	t.Helper()
+
+	var text, comment strings.Builder
+	check.Error(t, report.WriteText(&text), "")
+	check.Error(t, report.WriteMarkdown(&comment, ""), "")
+
+	encoded, err := json.Marshal(report.WithoutIdlePlans())
+	check.Error(t, err, "")
+
+	return map[string]string{"text": text.String(), "Markdown": comment.String(), "JSON": string(encoded)}
+}
+
+func TestDeletionsArePartOfThePlan(t *testing.T) {
+	const workers = "MachineDeployment/demo-md-0"
+
+	yes, no := true, false
+	argo := func(t *testing.T) client.Client {
+		t.Helper()
+
+		c := management(t)
+		change(t, c, applied, func(o *unstructured.Unstructured) {
+			o.SetAnnotations(map[string]string{"argocd.argoproj.io/tracking-id": "clusters:x/" + o.GetKind() + ":default/" +
+				o.GetName()})
+		})
+
+		return c
+	}
+	flux := func(t *testing.T) client.Client { t.Helper(); return byFlux(t, management(t)) }
+
+	for name, test := range map[string]struct {
+		live    func(*testing.T) client.Client
+		without []string
+		prune   *bool
+		destroy int64
+		pruned  int
+		line    string
+	}{
+		"that Flux prunes":    {flux, []string{workers}, nil, 2, 1, "all that Flux Kustomization flux-system/clusters has applied"},
+		"that Argo CD prunes": {argo, []string{workers}, nil, 2, 1, "all that Argo CD Application clusters has applied"},
+		"with the template":   {flux, []string{workers, "OLVMMachineTemplate/demo-md-0"}, nil, 2, 2, "looked at"},
+		"nobody prunes, and nobody asks": {management, []string{workers}, nil, 0, 0,
+			"Deletions were not looked at: no GitOps tool has applied"},
+		"somebody asks":                  {management, []string{workers}, &yes, 2, 1, "all objects of namespace default"},
+		"somebody does not want to know": {flux, []string{workers}, &no, 0, 0, "not looked at: --prune=false"},
+		"nothing goes":                   {flux, nil, nil, 0, 0, "looked at"},
+		"Flux is told to keep it": {func(t *testing.T) client.Client {
+			t.Helper()
+
+			c := flux(t)
+			change(t, c, []string{"MachineDeployment"}, func(o *unstructured.Unstructured) {
+				o.SetAnnotations(map[string]string{"kustomize.toolkit.fluxcd.io/prune": "disabled"})
+			})
+
+			return c
+		}, []string{workers}, nil, 0, 0, "looked at"},
+		"another tool has applied it": {func(t *testing.T) client.Client {
+			t.Helper()
+
+			c := flux(t)
+			change(t, c, []string{"MachineDeployment"}, func(o *unstructured.Unstructured) {
+				o.SetLabels(map[string]string{"kustomize.toolkit.fluxcd.io/name": "others"})
+			})
+
+			return c
+		}, []string{workers}, nil, 0, 0, "looked at"},
+		"the whole cluster goes, and another stays": {flux, []string{"Cluster/demo", "OLVMCluster/demo", workers,
+			"KubeadmControlPlane/demo-control-plane", "OLVMMachineTemplate/demo-md-0"}, nil, 3, 5, "looked at"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := reported(t, without(t, sample(t), test.without...), test.live(t), test.prune)
+			check.Equal(t, "destroyed", report.Summary.Destroy, test.destroy)
+			check.Length(t, "objects", report.Pruned, test.pruned)
+			check.Contains(t, "the line", report.Deletions, test.line)
+			check.Equal(t, "something changes", report.HasChanges(), test.pruned > 0)
+
+			for output, text := range outputs(t, report) {
+				check.Contains(t, output, text, report.Deletions)
+
+				if test.destroy > 0 {
+					check.Contains(t, output, strings.ToLower(text), "destroyed")
+					check.Contains(t, output, text, "demo-md-0-a")
+					check.Contains(t, output, text, "is not in the manifests")
+				}
+			}
+		})
+	}
+}
+
+// TestTheSummaryAddsUp has two workers and a control plane, and what is asked for instead.
+func TestTheSummaryAddsUp(t *testing.T) {
+	before, md, _ := strings.Cut(sample(t), "kind: MachineDeployment\n")
+	workers := func(pairs ...string) string {
+		return before + "kind: MachineDeployment\n" + strings.NewReplacer(pairs...).Replace(md)
+	}
+	newest := "replicas: 1\n  deletion: {order: Newest}"
+
+	for name, test := range map[string]struct {
+		manifests string
+		want      Summary
+		// named are those that are known to go, and candidates those of which some do.
+		named, candidates int
+		live              func(*unstructured.Unstructured)
+	}{
+		"nothing":                  {sample(t), Summary{}, 0, 0, nil},
+		"more workers":             {workers("replicas: 2", "replicas: 5"), Summary{Create: 3}, 0, 0, nil},
+		"fewer workers":            {workers("replicas: 2", "replicas: 1"), Summary{Destroy: 1}, 0, 2, nil},
+		"no workers":               {workers("replicas: 2", "replicas: 0"), Summary{Destroy: 2}, 2, 0, nil},
+		"fewer, the newest first":  {workers("replicas: 2", newest), Summary{Destroy: 1}, 1, 0, nil},
+		"a rollout":                {workers("v1.36.1", "v1.36.2"), Summary{Replace: 2}, 0, 0, nil},
+		"a rollout with more":      {workers("v1.36.1", "v1.36.2", "replicas: 2", "replicas: 3"), Summary{Replace: 2, Create: 1}, 0, 0, nil},
+		"a rollout with fewer":     {workers("v1.36.1", "v1.36.2", "replicas: 2", "replicas: 1"), Summary{Replace: 1, Destroy: 1}, 1, 0, nil},
+		"a rollout to none":        {workers("v1.36.1", "v1.36.2", "replicas: 2", "replicas: 0"), Summary{Destroy: 2}, 2, 0, nil},
+		"an upgrade of everything": {strings.ReplaceAll(sample(t), "v1.36.1", "v1.36.2"), Summary{Replace: 3}, 0, 0, nil},
+		"one that is marked goes": {workers("replicas: 2", "replicas: 1"), Summary{Destroy: 1}, 1, 0,
+			func(o *unstructured.Unstructured) {
+				if o.GetName() == "demo-md-0-b" {
+					o.SetAnnotations(map[string]string{"cluster.x-k8s.io/delete-machine": ""})
+				}
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := management(t)
+			change(t, c, []string{"Machine"}, func(o *unstructured.Unstructured) {
+				o.SetCreationTimestamp(metav1.NewTime(time.Unix(int64(len(o.GetName()))+int64(o.GetName()[len(o.GetName())-1]), 0)))
+
+				if test.live != nil {
+					test.live(o)
+				}
+			})
+
+			report := reported(t, test.manifests, c, nil)
+			check.Equal(t, "summary", report.Summary, test.want)
+			check.Equal(t, "changed", report.Changed, test.want.Changes())
+
+			named, candidates := 0, 0
+			for _, machine := range report.Machines {
+				if machine.Destroyed != "" {
+					named++
+
+					check.Equal(t, "which one", name == "a rollout to none" || name == "no workers" || name == "a rollout with fewer" ||
+						machine.Name == "demo-md-0-b", true)
+				}
+
+				if machine.MayGo != "" {
+					candidates++
+				}
+			}
+
+			check.Equal(t, "named", named, test.named)
+			check.Equal(t, "candidates", candidates, test.candidates)
+
+			outputs := outputs(t, report)
+			check.Contains(t, "text", outputs["text"], "\n"+test.want.String()+"\n")
+			check.Contains(t, "Markdown", outputs["Markdown"], "### "+test.want.String()+"\n")
+			check.Equal(t, "JSON begins with the summary", strings.HasPrefix(outputs["JSON"], `{"summary":{"create":`), true)
+		})
+	}
+}
+
+func TestAMachineThatIsBeingDeletedIsCountedOnce(t *testing.T) {
+	c := management(t)
+	change(t, c, []string{"Machine"}, func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"x/y"}) })
+
+	for _, kind := range liveKinds {
+		if kind.Kind == "Machine" {
+			gone := &unstructured.Unstructured{}
+			gone.SetGroupVersionKind(kind)
+			gone.SetNamespace("default")
+			gone.SetName("demo-md-0-a")
+			check.Error(t, c.Delete(t.Context(), gone), "")
+		}
+	}
+
+	report := reported(t, sample(t), c, nil)
+	check.Equal(t, "summary", report.Summary, Summary{Create: 1, Destroy: 1})
+}
+
+func TestARolloutShowsWhatDiffersInTheWordsOfTheUser(t *testing.T) {
+	template := ""
+
+	for _, document := range strings.Split(sample(t), "---\n") {
+		if strings.Contains(document, "\nkind: OLVMMachineTemplate\n") && strings.Contains(document, "name: demo-md-0\n") {
+			template = strings.NewReplacer("name: demo-md-0\n", "name: demo-md-1\n", "memory: 16GB",
+				"memory: 32GB\n        dataDisks: [{name: data, size: 20GB}]").Replace(document)
+		}
+	}
+
+	manifests := strings.Replace(sample(t), "kind: OLVMMachineTemplate\n        name: demo-md-0",
+		"kind: OLVMMachineTemplate\n        name: demo-md-1", 1) + "\n---\n" + template
+	report := reported(t, manifests, management(t), nil)
+	check.Length(t, "owners", report.Owners, 1)
+	check.Equal(t, "differences", report.Owners[0].Differences, []string{"+ dataDisk data 20GB", "memory: 16GB -> 32GB"})
+
+	for output, text := range outputs(t, report) {
+		check.Contains(t, output, text, "dataDisk data 20GB")
+		check.Contains(t, output, text, "memory: 16GB -")
+	}
+}

@@ -1,0 +1,217 @@
+package preview
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+// maxValue is how long a value may be that is shown as it is, and maxDifferences how many differences are shown.
+const (
+	maxValue       = 60
+	maxDifferences = 40
+)
+
+// comparison lists differences in the words of who wrote the manifests.
+type comparison struct {
+	// asked leaves out what the wanted value does not say: an API server has filled it in.
+	asked bool
+	out   []string
+}
+
+// rolloutDifferences are those between what machines were made of and what is asked for.
+func (m *Manifests) rolloutDifferences(owner *unstructured.Unstructured, spec infrav1.OLVMMachineSpec) []string {
+	c := &comparison{}
+
+	for _, machine := range m.machinesMadeBy(owner) {
+		before, after := versionOf(machine), versionOf(owner)
+		if before != "" && after != "" && before != after {
+			c.add("version: " + before + " -> " + after)
+		}
+
+		if old := m.madeOf(machine); old != nil {
+			c.values(asMap(old), asMap(spec), "")
+		}
+	}
+
+	if live := m.liveOf(owner); live != nil && owner.GetAPIVersion() == live.GetAPIVersion() {
+		asked, found, _ := unstructured.NestedMap(owner.Object, "spec", "kubeadmConfigSpec")
+		there, _, _ := unstructured.NestedMap(live.Object, "spec", "kubeadmConfigSpec")
+
+		if found {
+			c.asked = true
+			c.values(there, asked, "kubeadmConfigSpec")
+		}
+	}
+
+	if more := len(c.out) - maxDifferences; more > 0 {
+		c.out = append(c.out[:maxDifferences], fmt.Sprintf("and %d more", more))
+	}
+
+	return c.out
+}
+
+// madeOf is the template of a machine, or its OLVMMachine if the template is gone.
+func (m *Manifests) madeOf(machine *unstructured.Unstructured) *infrav1.OLVMMachineSpec {
+	_, ref := machineRefs(machine)
+
+	infra := m.olvmMachines[types.NamespacedName{Namespace: machine.GetNamespace(), Name: ref.name}]
+	if infra == nil {
+		return nil
+	}
+
+	name := infra.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
+	if template := m.templates[types.NamespacedName{Namespace: machine.GetNamespace(), Name: name}]; template != nil {
+		return &template.Spec.Template.Spec
+	}
+
+	spec := infra.Spec.DeepCopy()
+	spec.ProviderID = ""
+
+	return spec
+}
+
+func (c *comparison) add(line string) {
+	if !slices.Contains(c.out, line) {
+		c.out = append(c.out, line)
+	}
+}
+
+// values compares two values at a path.
+func (c *comparison) values(before, after any, path string) {
+	oldFields, wasMap := before.(map[string]any)
+	newFields, isMap := after.(map[string]any)
+
+	switch {
+	case wasMap && isMap, wasMap && after == nil, isMap && before == nil:
+		c.fields(oldFields, newFields, path)
+	case isNamed(before) || isNamed(after):
+		c.items(before, after, path)
+	case shownValue(before) != shownValue(after) || fmt.Sprint(before) != fmt.Sprint(after):
+		c.value(before, after, path)
+	}
+}
+
+func (c *comparison) fields(before, after map[string]any, path string) {
+	keys := maps.Clone(after)
+	if !c.asked {
+		keys = maps.Clone(before)
+		if keys == nil {
+			keys = map[string]any{}
+		}
+
+		maps.Copy(keys, after)
+	}
+
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		at := strings.TrimPrefix(path+"."+key, ".")
+		c.values(before[key], after[key], strings.TrimPrefix(at, "virtualMachine."))
+	}
+}
+
+// value is the line of a value that is no map.
+func (c *comparison) value(before, after any, path string) {
+	old, wanted := shownValue(before), shownValue(after)
+
+	switch {
+	case old == wanted: // both are too long to show
+		c.add(path + " changes")
+	case old == "":
+		c.add("+ " + path + ": " + wanted)
+	case wanted == "":
+		c.add("- " + path + ": " + old)
+	default:
+		c.add(path + ": " + old + " -> " + wanted)
+	}
+}
+
+// isNamed reports whether a value is a list of maps that each have a name.
+func isNamed(value any) bool {
+	list, _ := value.([]any)
+
+	return len(list) > 0 && !slices.ContainsFunc(list, func(item any) bool {
+		fields, _ := item.(map[string]any)
+		return fields["name"] == nil
+	})
+}
+
+// items compares lists by the names of their items.
+func (c *comparison) items(before, after any, path string) {
+	old, wanted := byName(before), byName(after)
+	noun := strings.TrimSuffix(path[strings.LastIndex(path, ".")+1:], "s")
+	all := maps.Clone(old)
+	maps.Copy(all, wanted)
+
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		switch {
+		case old[name] == nil:
+			c.add(fmt.Sprintf("+ %s %s", noun, shownItem(name, wanted[name])))
+		case wanted[name] == nil:
+			c.add(fmt.Sprintf("- %s %s", noun, shownItem(name, old[name])))
+		default:
+			c.fields(old[name], wanted[name], path+"["+name+"]")
+		}
+	}
+}
+
+func byName(value any) map[string]map[string]any {
+	out := map[string]map[string]any{}
+
+	list, _ := value.([]any)
+	for _, item := range list {
+		if fields, ok := item.(map[string]any); ok {
+			out[fmt.Sprint(fields["name"])] = fields
+		}
+	}
+
+	return out
+}
+
+// shownItem is an item with its name first, and then its values.
+func shownItem(name string, fields map[string]any) string {
+	words := []string{name}
+
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		switch value := shownValue(fields[key]); {
+		case key == "name" || value == "":
+		case key == "size":
+			words = slices.Insert(words, 1, value)
+		default:
+			words = append(words, key+": "+value)
+		}
+	}
+
+	return strings.Join(words, " ")
+}
+
+// shownValue is a value in a line; "..." for one that is too long, or has several lines: it may be a file.
+func shownValue(value any) string {
+	text := ""
+
+	switch value := value.(type) {
+	case nil:
+		return ""
+	case []any:
+		var words []string
+		for _, item := range value {
+			words = append(words, fmt.Sprint(item))
+		}
+
+		text = "[" + strings.Join(words, ", ") + "]"
+	default:
+		text = fmt.Sprint(value)
+	}
+
+	if len(text) > maxValue || strings.Contains(text, "\n") {
+		return "..."
+	}
+
+	return text
+}

@@ -1,0 +1,91 @@
+package preview
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// goners are the machines that Cluster API deletes first if an owner is to have fewer: those that are annotated for it,
+// then those that its policy says. It returns fewer than count if the policy leaves the choice open. That unhealthy
+// machines go before others is not looked at.
+func goners(owner *unstructured.Unstructured, machines []*unstructured.Unstructured, count int64) []string {
+	var out []string
+
+	rest := slices.Clone(machines)
+	take := func(chosen *unstructured.Unstructured) {
+		out = append(out, chosen.GetName())
+		rest = slices.DeleteFunc(rest, func(m *unstructured.Unstructured) bool { return m == chosen })
+	}
+
+	slices.SortStableFunc(rest, func(a, b *unstructured.Unstructured) int {
+		return a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time)
+	})
+
+	for _, machine := range slices.Clone(rest) {
+		if _, marked := machine.GetAnnotations()[clusterv1.DeleteMachineAnnotation]; marked && int64(len(out)) < count {
+			take(machine)
+		}
+	}
+
+	for int64(len(out)) < count && len(rest) > 0 {
+		chosen := next(owner, rest)
+		if chosen == nil && int64(len(rest)) > count-int64(len(out)) {
+			return out
+		}
+
+		take(cmp.Or(chosen, rest[0]))
+	}
+
+	return out
+}
+
+// next is the machine that the policy of an owner chooses among those that there are, sorted by age; nil if it may be
+// any.
+func next(owner *unstructured.Unstructured, machines []*unstructured.Unstructured) *unstructured.Unstructured {
+	if oldest := machines[0].GetCreationTimestamp(); oldest.IsZero() {
+		return nil // that of manifests, which do not say
+	}
+
+	if owner.GetKind() == "KubeadmControlPlane" {
+		return oldestOfFullest(machines)
+	}
+
+	for _, path := range [][]string{
+		{"spec", "deletion", "order"}, {"spec", "strategy", "rollingUpdate", "deletePolicy"}, {"spec", "deletePolicy"},
+	} {
+		switch order, _, _ := unstructured.NestedString(owner.Object, path...); order {
+		case "Oldest":
+			return machines[0]
+		case "Newest":
+			return machines[len(machines)-1]
+		}
+	}
+
+	return nil
+}
+
+// oldestOfFullest is the oldest machine of the failure domain that has most, as a control plane chooses it.
+func oldestOfFullest(machines []*unstructured.Unstructured) *unstructured.Unstructured {
+	domain := func(m *unstructured.Unstructured) string {
+		name, _, _ := unstructured.NestedString(m.Object, "spec", "failureDomain")
+		return name
+	}
+	counts := map[string]int{}
+
+	for _, m := range machines {
+		counts[domain(m)]++
+	}
+
+	out := machines[0]
+
+	for _, m := range machines {
+		if counts[domain(m)] > counts[domain(out)] {
+			out = m
+		}
+	}
+
+	return out
+}

@@ -1,0 +1,123 @@
+package preview
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+)
+
+// Summary counts machines by what would become of them. A machine that a rollout replaces is one, although a new one is
+// made and the old one is deleted.
+type Summary struct {
+	Create  int64 `json:"create"`
+	Update  int64 `json:"update"`
+	Replace int64 `json:"replace"`
+	Destroy int64 `json:"destroy"`
+	// Refused are those that cannot be made as they are asked for.
+	Refused int64 `json:"refused"`
+}
+
+// String is the line that every output has.
+func (s Summary) String() string {
+	text := fmt.Sprintf("Plan: %s to create, %s to update, %s to replace, %s to destroy", humanize.Comma(s.Create),
+		humanize.Comma(s.Update), humanize.Comma(s.Replace), humanize.Comma(s.Destroy))
+	if s.Refused > 0 {
+		text += fmt.Sprintf(", %s refused", humanize.Comma(s.Refused))
+	}
+
+	return text
+}
+
+// Changes is how many machines something would become of.
+func (s Summary) Changes() int64 { return s.Create + s.Update + s.Replace + s.Destroy }
+
+// summarize counts machines. Those of which Cluster API chooses some are counted with their owners.
+func summarize(machines []*Result, owners []OwnerChange) Summary {
+	var out Summary
+
+	for _, m := range machines {
+		switch m.verdict() {
+		case toCreate:
+			out.Create++
+		case toUpdate:
+			out.Update++
+		case toReplace:
+			out.Replace++
+		case toDestroy:
+			out.Destroy++
+		case isRefused:
+			out.Refused++
+		}
+	}
+
+	for _, owner := range owners {
+		out.Destroy += owner.Deleted - int64(len(owner.Destroyed))
+	}
+
+	return out
+}
+
+// verdict is what would become of a machine.
+type verdict string
+
+const (
+	stays     verdict = ""
+	toCreate  verdict = "create"
+	toUpdate  verdict = "update"
+	toReplace verdict = "replace"
+	toDestroy verdict = "destroy"
+	isRefused verdict = "refused"
+)
+
+// verdict says what would become of the machine. One that takes the place of another is counted with that one.
+func (r *Result) verdict() verdict {
+	switch {
+	case r.Refused != "":
+		return isRefused
+	case r.Destroyed != "":
+		return toDestroy
+	case r.Replaced != "":
+		return toReplace
+	case r.Replaces != "":
+		return stays
+	case r.addsVM(), r.isNew && (r.VM != "" && len(r.Changes) > 0 || r.Plan == nil && r.compared):
+		return toCreate
+	case len(r.Changes) > 0:
+		return toUpdate
+	}
+
+	return stays
+}
+
+// Gone is the text for a machine whose VM somebody has deleted: the controllers make none in its place.
+const gone = "its VM does not exist in the engine any more, and is not made again: nothing is created. Delete the " +
+	"Machine, or let a MachineHealthCheck replace it"
+
+// judge turns changes that the controllers would not make into what they do instead.
+func (r *Result) judge(machine Machine) {
+	if machine.provisioned && r.addsVM() {
+		r.Changes, r.Text, r.Gone = []terraform.Change{}, gone+".", true
+
+		return
+	}
+
+	for _, change := range r.Changes {
+		if change.Type == "ovirt_vm" && (change.Action == "replace" || change.Action == "delete") {
+			r.Refused = fmt.Sprintf("machine %s/%s (%s): the plan would %s %s, which the controllers refuse "+
+				"(ReplaceRefused); give the change to a new OLVMMachineTemplate, so that machines are rolled out",
+				r.Namespace, r.Name, r.From, change.Action, change.Address)
+		}
+	}
+}
+
+// lost says which disks go with the VM of a machine that is deleted.
+func (r *Result) lost() string {
+	if len(r.Disks) == 0 {
+		return ""
+	}
+
+	return ", with its disks " + strings.Join(r.Disks, ", ")
+}
