@@ -1,0 +1,52 @@
+package preview
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+)
+
+// TestTheRoleOfAPlanReadsAllThatAPlanReads compares the roles that are shipped with the kinds that are read.
+func TestTheRoleOfAPlanReadsAllThatAPlanReads(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(testenv.Toolchain(t).Root(), "config", "rbac", "plan_role.yaml"))
+	check.Error(t, err, "")
+
+	granted := map[string][]string{}
+
+	for _, document := range strings.Split(string(content), "---\n") {
+		var role rbacv1.ClusterRole
+		check.Error(t, yaml.UnmarshalStrict([]byte(document), &role), "")
+
+		for _, rule := range role.Rules {
+			for _, resource := range rule.Resources {
+				granted[rule.APIGroups[0]+"/"+resource] = rule.Verbs
+			}
+
+			for _, verb := range rule.Verbs {
+				check.Equal(t, role.Name+" only reads: "+verb, verb == "get" || verb == "list", true)
+			}
+		}
+	}
+
+	for _, kind := range liveKinds {
+		resource := strings.ToLower(kind.Kind) + "s"
+		if kind.Kind == "OLVMInventory" {
+			resource = "olvminventories"
+		}
+
+		check.Equal(t, kind.Kind+" can be listed", slices.Contains(granted[kind.Group+"/"+resource], "list"), true)
+	}
+
+	for _, resource := range []string{"/secrets", "/configmaps", "/namespaces",
+		"infrastructure.cluster.x-k8s.io/olvmclusteridentities"} {
+		check.Equal(t, resource+" can be read", slices.Contains(granted[resource], "get"), true)
+	}
+}
