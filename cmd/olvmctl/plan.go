@@ -45,6 +45,9 @@ What a GitOps tool would prune is part of the plan: if labels of the live object
 it has applied and the manifests do not have is deleted, with its machines, VMs and disks. --prune looks at all objects
 of the namespaces instead. A line says whether deletions were looked at.
 
+The API server of --kubeconfig is asked in a dry run what it would refuse, if you may write there; otherwise the CRDs of
+this release say it. A line tells which.
+
 With --offline no engine is asked and no Terraform run: machines are listed with their sizes and addresses.
 
 ` + credentialsHelp + `
@@ -97,9 +100,13 @@ func (p *planFlags) run(ctx context.Context, s streams) error {
 	}
 
 	if p.kubeconfig != "" {
-		if err := p.addLive(ctx, manifests); err != nil {
-			return err
-		}
+		err = p.addLive(ctx, manifests)
+	} else {
+		err = manifests.CheckServed(ctx, nil)
+	}
+
+	if err != nil {
+		return err
 	}
 
 	machines, owners, err := manifests.Expand()
@@ -148,7 +155,11 @@ func (p *planFlags) addLive(ctx context.Context, manifests *preview.Manifests) e
 		manifests.Prune(p.prune)
 	}
 
-	if err := manifests.AddLive(ctx, live, p.namespace); err != nil || p.offline {
+	if err := manifests.AddLive(ctx, live, p.namespace); err != nil {
+		return err
+	}
+
+	if err := manifests.CheckServed(ctx, live); err != nil || p.offline {
 		return err
 	}
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -348,12 +349,12 @@ func unknown(file string, node *yaml.Node, t reflect.Type, path string) []Proble
 
 // nearest is the key that was meant, as far as one can guess.
 func nearest(key string, known map[string]reflect.Type) string {
-	var names []string
-	for name := range known {
-		names = append(names, name)
-	}
+	return DidYouMean(key, slices.Collect(maps.Keys(known)))
+}
 
-	slices.Sort(names)
+// DidYouMean ends a sentence about a name that there is not: with the nearest of those that there are, or with all.
+func DidYouMean(key string, names []string) string {
+	names = slices.Sorted(slices.Values(names))
 
 	best, distance := "", len(key)/2+1
 	for _, name := range names {

@@ -52,6 +52,9 @@ type Manifests struct {
 	}
 	// installations are the IDs that engines said of themselves, by host.
 	installations map[string]string
+	// sources are the objects of the manifests with their files, and checkedBy says who has checked them.
+	sources   []source.Object
+	checkedBy string
 	// pruning is what would be deleted of the management cluster.
 	pruning pruning
 	// connected reports that a management cluster was read.
@@ -76,10 +79,22 @@ func LoadWith(paths []string, stdin io.Reader, options source.Options) (*Manifes
 	}
 
 	for _, object := range objects {
+		if err := checkNames(object.Unstructured); err != nil {
+			return nil, fmt.Errorf("%s: %w", object.Where(), err)
+		}
+	}
+
+	if err := checkFields(objects); err != nil {
+		return nil, err
+	}
+
+	for _, object := range objects {
 		if err := m.add(object.Unstructured); err != nil {
 			return nil, fmt.Errorf("%s: %w", object.Where(), err)
 		}
 	}
+
+	m.sources = objects
 
 	if named := slices.Concat(paths, options.Kustomizations); m.count == 0 && len(named) > 0 {
 		return nil, fmt.Errorf("there are no objects in %s; give manifests, or a cluster file",
@@ -125,9 +140,6 @@ func (m *Manifests) add(object *unstructured.Unstructured) error {
 	}
 
 	m.count++
-	if object.GetNamespace() == "" {
-		object.SetNamespace("default")
-	}
 
 	if err := checkNames(object); err != nil {
 		return err

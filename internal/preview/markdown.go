@@ -26,7 +26,7 @@ func (r Report) WriteMarkdown(out io.Writer, link string) error {
 	c := &comment{}
 	c.add(maxMarkdown, fmt.Sprintf("### %s\n\n", r.Summary))
 
-	for _, line := range []string{r.ComparedWith, r.Deletions} {
+	for _, line := range []string{r.ComparedWith, r.Deletions, r.CheckedBy} {
 		if line != "" {
 			c.add(maxTable, escapeCell(line)+".\n\n")
 		}

@@ -13,6 +13,10 @@ import (
 // checkNames refuses an object whose name or namespace the API server would refuse. Names become names of VMs and parts
 // of reports, and manifests may be those of a stranger. Objects that are read by nobody may have none.
 func checkNames(object *unstructured.Unstructured) error {
+	if object.GetNamespace() == "" {
+		object.SetNamespace("default")
+	}
+
 	if problems := validation.IsDNS1123Label(object.GetNamespace()); len(problems) > 0 {
 		return nameError(object, "metadata.namespace", object.GetNamespace(), problems)
 	}

@@ -15,6 +15,8 @@ type Report struct {
 	// ComparedWith says what the manifests were compared with, and Deletions whether deletions were looked at.
 	ComparedWith string `json:"comparedWith,omitempty"`
 	Deletions    string `json:"deletions,omitempty"`
+	// CheckedBy says who has checked the manifests.
+	CheckedBy string `json:"checkedBy,omitempty"`
 	// Pruned are the objects that would be deleted, because they are not in the manifests.
 	Pruned   []Pruned      `json:"pruned,omitempty"`
 	Machines []*Result     `json:"machines"`
@@ -48,7 +50,7 @@ func NewReport(machines []*Result, owners []OwnerChange, capacity []Capacity, of
 
 // About adds what is known of the manifests beside their machines.
 func (r *Report) About(m *Manifests) {
-	r.Pruned, r.Deletions = m.Pruned(), m.Deletions()
+	r.Pruned, r.Deletions, r.CheckedBy = m.Pruned(), m.Deletions(), m.checkedBy
 
 	switch {
 	case m.connected && r.offline:
@@ -128,7 +130,7 @@ func (p *paper) alarm(text string) {
 func (r Report) WriteText(out io.Writer) error {
 	p := &paper{color: r.Color}
 
-	for _, line := range []string{r.ComparedWith, r.Deletions} {
+	for _, line := range []string{r.ComparedWith, r.Deletions, r.CheckedBy} {
 		if line != "" {
 			p.line(oneLine(line) + ".")
 		}

@@ -1,0 +1,198 @@
+// Package schema says what an API server would say of manifests, without one: fields that kinds do not have, and the
+// schemas and rules of this release's CRDs.
+package schema
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+)
+
+// types are those of the kinds that a plan depends on. Other versions of them have other fields.
+var types = map[schema.GroupVersionKind]reflect.Type{
+	clusterv1.GroupVersion.WithKind("Cluster"):                  reflect.TypeFor[clusterv1.Cluster](),
+	clusterv1.GroupVersion.WithKind("MachineDeployment"):        reflect.TypeFor[clusterv1.MachineDeployment](),
+	clusterv1.GroupVersion.WithKind("MachineSet"):               reflect.TypeFor[clusterv1.MachineSet](),
+	clusterv1.GroupVersion.WithKind("Machine"):                  reflect.TypeFor[clusterv1.Machine](),
+	controlplanev1.GroupVersion.WithKind("KubeadmControlPlane"): reflect.TypeFor[controlplanev1.KubeadmControlPlane](),
+	bootstrapv1.GroupVersion.WithKind("KubeadmConfig"):          reflect.TypeFor[bootstrapv1.KubeadmConfig](),
+	bootstrapv1.GroupVersion.WithKind("KubeadmConfigTemplate"):  reflect.TypeFor[bootstrapv1.KubeadmConfigTemplate](),
+	infrav1.GroupVersion.WithKind("OLVMCluster"):                reflect.TypeFor[infrav1.OLVMCluster](),
+	infrav1.GroupVersion.WithKind("OLVMClusterIdentity"):        reflect.TypeFor[infrav1.OLVMClusterIdentity](),
+	infrav1.GroupVersion.WithKind("OLVMInventory"):              reflect.TypeFor[infrav1.OLVMInventory](),
+	infrav1.GroupVersion.WithKind("OLVMInventoryVM"):            reflect.TypeFor[infrav1.OLVMInventoryVM](),
+	infrav1.GroupVersion.WithKind("OLVMMachine"):                reflect.TypeFor[infrav1.OLVMMachine](),
+	infrav1.GroupVersion.WithKind("OLVMMachineTemplate"):        reflect.TypeFor[infrav1.OLVMMachineTemplate](),
+}
+
+// Problem is what is wrong in an object.
+type Problem struct {
+	// Line of the file; 0 if it is not known.
+	Line int
+	// Path of the field.
+	Path string
+	// Message says what is wrong, and the remedy.
+	Message string
+}
+
+func (p Problem) String() string {
+	if p.Path == "" {
+		return p.Message
+	}
+
+	return p.Path + ": " + p.Message
+}
+
+// UnknownFields are the fields of an object that its kind does not have. An API server drops them, or refuses the
+// object. node is the object as it is written; nil if that is not known.
+func UnknownFields(object *unstructured.Unstructured, node *yaml.Node) []Problem {
+	known, found := types[object.GroupVersionKind()]
+	if !found {
+		return nil
+	}
+
+	return unknownIn(object.Object, node, known, "")
+}
+
+func unknownIn(value any, node *yaml.Node, t reflect.Type, path string) []Problem {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+
+	if readsItself(t) {
+		return nil
+	}
+
+	var out []Problem
+
+	switch value := value.(type) {
+	case []any:
+		if t.Kind() != reflect.Slice {
+			return nil
+		}
+
+		for i, item := range value {
+			out = append(out, unknownIn(item, itemOf(node, i), t.Elem(), fmt.Sprintf("%s[%d]", path, i))...)
+		}
+	case map[string]any:
+		if t.Kind() == reflect.Map {
+			for _, key := range slices.Sorted(maps.Keys(value)) {
+				_, inner := fieldOf(node, key)
+				out = append(out, unknownIn(value[key], inner, t.Elem(), path+"["+key+"]")...)
+			}
+		}
+
+		if t.Kind() == reflect.Struct {
+			out = unknownOfStruct(value, node, fieldsOf(t), path)
+		}
+	}
+
+	return out
+}
+
+func unknownOfStruct(value map[string]any, node *yaml.Node, known map[string]reflect.Type, path string) []Problem {
+	var out []Problem
+
+	for _, key := range slices.Sorted(maps.Keys(value)) {
+		line, inner := fieldOf(node, key)
+		full := strings.TrimPrefix(path+"."+key, ".")
+
+		if field, found := known[key]; found {
+			out = append(out, unknownIn(value[key], inner, field, full)...)
+			continue
+		}
+
+		out = append(out, Problem{Line: line, Path: full, Message: "there is no such field" +
+			clusterfile.DidYouMean(key, slices.Collect(maps.Keys(known)))})
+	}
+
+	return out
+}
+
+// readsItself reports whether a type decides itself what its JSON looks like.
+func readsItself(t reflect.Type) bool {
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) || t == reflect.TypeFor[metav1.FieldsV1]()
+}
+
+// fieldsOf are the fields of a struct by their names in JSON.
+func fieldsOf(t reflect.Type) map[string]reflect.Type {
+	out := map[string]reflect.Type{}
+
+	for i := range t.NumField() {
+		field := t.Field(i)
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+
+		if name == "" && (field.Anonymous || strings.Contains(options, "inline")) {
+			maps.Copy(out, fieldsOf(field.Type))
+		} else if name != "" && name != "-" {
+			out[name] = field.Type
+		}
+	}
+
+	return out
+}
+
+// fieldOf returns the line of a key, and its value.
+func fieldOf(node *yaml.Node, key string) (int, *yaml.Node) {
+	if node == nil || node.Kind != yaml.MappingNode {
+		return 0, nil
+	}
+
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == key {
+			return node.Content[i].Line, node.Content[i+1]
+		}
+	}
+
+	return 0, nil
+}
+
+func itemOf(node *yaml.Node, i int) *yaml.Node {
+	if node == nil || node.Kind != yaml.SequenceNode || i >= len(node.Content) {
+		return nil
+	}
+
+	return node.Content[i]
+}
+
+// LineOf returns the line of a path such as spec.disks[0].size; that of its deepest part that is there, or 0.
+func LineOf(node *yaml.Node, path string) int {
+	line := 0
+	if node != nil {
+		line = node.Line
+	}
+
+	for _, step := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
+		var index int
+		if _, err := fmt.Sscanf(step, "%d", &index); err == nil && node != nil && node.Kind == yaml.SequenceNode {
+			if node = itemOf(node, index); node != nil {
+				line = node.Line
+			}
+
+			continue
+		}
+
+		at, inner := fieldOf(node, step)
+		if at == 0 {
+			return line
+		}
+
+		line, node = at, inner
+	}
+
+	return line
+}

@@ -1,0 +1,153 @@
+package schema
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	k8syaml "sigs.k8s.io/yaml"
+
+	"github.com/capolvm/cluster-api-provider-olvm/config"
+)
+
+// rules are those of one kind.
+type rules struct {
+	structural *structuralschema.Structural
+	fields     validation.SchemaValidator
+	cel        *cel.Validator
+}
+
+// ofRelease are the rules of the CRDs of this release, by kind and version.
+var ofRelease = sync.OnceValues(func() (map[string]*rules, error) {
+	files, err := fs.Glob(config.Files, "crd/bases/*.yaml")
+	if err != nil {
+		return nil, err
+	}
+
+	out := map[string]*rules{}
+
+	for _, file := range files {
+		content, err := fs.ReadFile(config.Files, file)
+		if err != nil {
+			return nil, err
+		}
+
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := k8syaml.Unmarshal(content, &crd); err != nil {
+			return nil, fmt.Errorf("failed to read %s: %w", file, err)
+		}
+
+		for _, version := range crd.Spec.Versions {
+			read, err := rulesOf(version.Schema.OpenAPIV3Schema)
+			if err != nil {
+				return nil, fmt.Errorf("failed to read %s: %w", file, err)
+			}
+
+			out[crd.Spec.Group+"/"+version.Name+"/"+crd.Spec.Names.Kind] = read
+		}
+	}
+
+	return out, nil
+})
+
+func rulesOf(props *apiextensionsv1.JSONSchemaProps) (*rules, error) {
+	internal := &apiextensions.JSONSchemaProps{}
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, internal, nil); err != nil {
+		return nil, err
+	}
+
+	structural, err := structuralschema.NewStructural(internal)
+	if err != nil {
+		return nil, err
+	}
+
+	fields, _, err := validation.NewSchemaValidator(internal)
+	if err != nil {
+		return nil, err
+	}
+
+	return &rules{structural, fields, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
+}
+
+// Violations are what the CRDs of this release do not allow in an object, also beside the one that it replaces, which
+// is nil for none. Kinds of others have no rules here, but for an even number of control plane machines, which their
+// webhook refuses.
+func Violations(ctx context.Context, object, old *unstructured.Unstructured, node *yaml.Node) ([]Problem, error) {
+	all, err := ofRelease()
+	if err != nil {
+		return nil, err
+	}
+
+	rule := all[object.GetAPIVersion()+"/"+object.GetKind()]
+	if rule == nil {
+		return evenControlPlane(object, node), nil
+	}
+
+	wanted := object.DeepCopy().Object
+	defaulting.Default(wanted, rule.structural)
+
+	var before any
+	if old != nil {
+		before = old.Object
+	}
+
+	errs := validation.ValidateCustomResource(nil, wanted, rule.fields)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, rule.structural, wanted)...)
+
+	if len(errs) == 0 { // rules may rely on the types of fields
+		broken, _ := rule.cel.Validate(ctx, nil, rule.structural, wanted, before, celconfig.RuntimeCELCostBudget)
+		errs = broken
+	}
+
+	return problemsOf(errs, node), nil
+}
+
+func problemsOf(errs field.ErrorList, node *yaml.Node) []Problem {
+	var out []Problem
+
+	for _, err := range errs {
+		path := strings.TrimPrefix(err.Field, "<nil>")
+		path = strings.TrimPrefix(path, ".")
+		message := strings.TrimPrefix(err.Error(), err.Field+": ")
+		problem := Problem{Line: LineOf(node, path), Path: path, Message: message}
+
+		if !slices.Contains(out, problem) {
+			out = append(out, problem)
+		}
+	}
+
+	return out
+}
+
+// evenControlPlane refuses an even number of machines of a control plane with etcd on them: one more that fails than
+// with one machine less, and it stops.
+func evenControlPlane(object *unstructured.Unstructured, node *yaml.Node) []Problem {
+	if object.GetKind() != "KubeadmControlPlane" {
+		return nil
+	}
+
+	replicas, _, _ := unstructured.NestedInt64(object.Object, "spec", "replicas")
+	_, external, _ := unstructured.NestedMap(object.Object, "spec", "kubeadmConfigSpec", "clusterConfiguration", "etcd",
+		"external")
+
+	if replicas == 0 || replicas%2 == 1 || external {
+		return nil
+	}
+
+	return []Problem{{Line: LineOf(node, "spec.replicas"), Path: "spec.replicas", Message: fmt.Sprintf(
+		"%d is even, and etcd needs an odd number of machines; write %d or %d", replicas, replicas-1, replicas+1)}}
+}

@@ -1,0 +1,122 @@
+package preview
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// realEngine is a URL for manifests whose engine is not asked.
+const realEngine = "https://engine.example.com/ovirt-engine"
+
+func TestAFieldThatAKindDoesNotHaveIsNamedWithItsLine(t *testing.T) {
+	for name, test := range map[string]struct{ from, to, want string }{
+		"of a MachineDeployment": {"replicas: 2", "replcas: 2", "spec.replcas: there is no such field; did you mean replicas?"},
+		"of a template": {"memory: 16GB", "memroy: 16GB",
+			"spec.template.spec.virtualMachine.memroy: there is no such field; did you mean memory?"},
+		"of a control plane": {"kubeadmConfigSpec:", "kubeadmConfigSpce:", "spec.kubeadmConfigSpce: there is no such field"},
+		"of a Cluster":       {"clusterNetwork:", "clusterNetwrok:", "spec.clusterNetwrok: there is no such field"},
+		"of an OLVMCluster":  {"olvmDatacenterName:", "olvmDataCenterName:", "did you mean olvmDatacenterName?"},
+		"in another case":    {"serverURL:", "serverUrl:", "did you mean serverURL?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := sample(t, test.from, test.to)
+			_, err := Load([]string{"-"}, strings.NewReader(text))
+			check.Error(t, err, test.want)
+
+			before, _, _ := strings.Cut(text, test.to)
+			check.Contains(t, "the line", err.Error(),
+				fmt.Sprintf("standard input: line %d: ", strings.Count(before, "\n")+1))
+		})
+	}
+}
+
+func TestWhatTheAPIServerWouldRefuseIsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		from, to string
+		live     bool
+		want     string
+	}{
+		"nothing": {"replicas: 2", "replicas: 3", false, ""},
+		"an even control plane": {"kind: KubeadmControlPlane\nmetadata:\n  name: demo-control-plane\n  namespace: default\nspec:\n  replicas: 1",
+			"kind: KubeadmControlPlane\nmetadata:\n  name: demo-control-plane\n  namespace: default\nspec:\n  replicas: 2", false,
+			"spec.replicas: 2 is even, and etcd needs an odd number of machines; write 1 or 3"},
+		"two disks of one name": {"memory: 16GB", "memory: 16GB\n        dataDisks: [{name: a, size: 1GB}, {name: a, size: 2GB}]",
+			false, "spec.template.spec.virtualMachine.dataDisks[1]: Duplicate value"},
+		"a value of another type": {"memory: 16GB", "memory: [16GB]", false, "spec.template.spec.virtualMachine.memory"},
+		"a changed endpoint":      {"host: 127.20.30.5", "host: 127.20.30.6", true, "controlPlaneEndpoint.host is immutable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.ReplaceAll(sample(t, test.from, test.to), "ENGINE_URL", realEngine)
+
+			m, err := Load([]string{"-"}, strings.NewReader(text))
+			if err == nil && test.live {
+				check.Error(t, m.AddLive(t.Context(), management(t), ""), "")
+			}
+
+			if err == nil {
+				err = m.CheckServed(t.Context(), nil)
+			}
+
+			check.Error(t, err, test.want)
+		})
+	}
+}
+
+// server refuses what is applied in a dry run with an error.
+type server struct {
+	client.Client
+	err   error
+	asked int
+}
+
+func (s *server) Apply(_ context.Context, _ runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+	s.asked++
+
+	var all client.ApplyOptions
+	for _, option := range options {
+		option.ApplyToApply(&all)
+	}
+
+	if len(all.DryRun) != 1 {
+		panic("it would be written")
+	}
+
+	return s.err
+}
+
+func TestTheAPIServerIsAskedInADryRun(t *testing.T) {
+	resource := schema.GroupResource{Resource: "machinedeployments"}
+
+	for name, test := range map[string]struct {
+		err           error
+		problem, line string
+		onlyOnce      bool
+	}{
+		"it has nothing against it": {nil, "", "The API server of the management cluster has checked", false},
+		"it refuses":                {apierrors.NewBadRequest("spec.x is wrong"), "standard input: line ", "", false},
+		"one may not write": {apierrors.NewForbidden(resource, "a", nil), "",
+			"checked by the CRDs of this release; a dry run by the API server needs the right", true},
+		"the namespace is still to come": {apierrors.NewNotFound(resource, "a"), "", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.ReplaceAll(sample(t), "ENGINE_URL", realEngine)
+			m, err := Load([]string{"-"}, strings.NewReader(text))
+			check.Error(t, err, "")
+
+			asked := &server{Client: management(t), err: test.err}
+			err = m.CheckServed(t.Context(), asked)
+			check.Error(t, err, test.problem)
+			check.Contains(t, "the line", m.checkedBy, test.line)
+			check.Equal(t, "asked once", asked.asked == 1, test.onlyOnce)
+		})
+	}
+}
