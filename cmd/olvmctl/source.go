@@ -64,7 +64,7 @@ func (f *sourceFlags) load(s streams) (*preview.Manifests, error) {
 			"olvmctl template", f.cluster.path, clusterfile.OLVMProvider, cluster.ProviderName())
 	}
 
-	return preview.LoadObjects(cluster.Objects)
+	return preview.LoadClusterFile(cluster.Objects)
 }
 
 // loadManifests reads manifests, and tells how where that is not plain.

@@ -46,6 +46,12 @@ func (m *Manifests) AddLive(ctx context.Context, c client.Reader, namespace stri
 		namespaces = m.namespaces()
 	}
 
+	if m.ofClusterFile {
+		if err := m.followGenerations(ctx, c, namespaces); err != nil {
+			return err
+		}
+	}
+
 	if err := m.addNamespaces(ctx, c, namespaces); err != nil {
 		return err
 	}

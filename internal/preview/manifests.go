@@ -55,6 +55,8 @@ type Manifests struct {
 	// sources are the objects of the manifests with their files, and checkedBy says who has checked them.
 	sources   []source.Object
 	checkedBy string
+	// ofClusterFile reports that the templates of machines have the names of a cluster file.
+	ofClusterFile bool
 	// pruning is what would be deleted of the management cluster.
 	pruning pruning
 	// connected reports that a management cluster was read.
@@ -114,6 +116,17 @@ func LoadObjects(objects []*unstructured.Unstructured) (*Manifests, error) {
 	}
 
 	return m, nil
+}
+
+// LoadClusterFile is LoadObjects for those of a cluster file. Beside a management cluster their templates of machines
+// have the names that olvmctl upgrade gives them.
+func LoadClusterFile(objects []*unstructured.Unstructured) (*Manifests, error) {
+	m, err := LoadObjects(objects)
+	if err == nil {
+		m.ofClusterFile = true
+	}
+
+	return m, err
 }
 
 func newManifests() *Manifests {

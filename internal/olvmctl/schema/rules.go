@@ -151,3 +151,18 @@ func evenControlPlane(object *unstructured.Unstructured, node *yaml.Node) []Prob
 	return []Problem{{Line: LineOf(node, "spec.replicas"), Path: "spec.replicas", Message: fmt.Sprintf(
 		"%d is even, and etcd needs an odd number of machines; write %d or %d", replicas, replicas-1, replicas+1)}}
 }
+
+// Default returns an object with the defaults of this release's CRDs, as an API server fills them in.
+func Default(object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	all, err := ofRelease()
+	if err != nil {
+		return nil, err
+	}
+
+	out := object.DeepCopy()
+	if rule := all[object.GetAPIVersion()+"/"+object.GetKind()]; rule != nil {
+		defaulting.Default(out.Object, rule.structural)
+	}
+
+	return out, nil
+}

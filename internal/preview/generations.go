@@ -1,0 +1,157 @@
+package preview
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/schema"
+)
+
+// generation is what olvmctl upgrade ends the names of templates with, whose first names a cluster file gives.
+var generation = regexp.MustCompile(`-[0-9a-f]{8}$`)
+
+func family(template string) string { return generation.ReplaceAllString(template, "") }
+
+// followGenerations gives the templates of a cluster file the names that olvmctl upgrade has given them, or would give
+// them: a cluster file has no names of its own for templates that follow.
+func (m *Manifests) followGenerations(ctx context.Context, c client.Reader, namespaces []string) error {
+	kind := infrav1.GroupVersion.WithKind("OLVMMachineTemplate")
+
+	var first []types.NamespacedName // names that owners of machines have given up
+
+	for _, namespace := range namespaces {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+
+		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return fmt.Errorf("failed to list objects of kind %s in the management cluster: %w", kind.Kind, err)
+		}
+
+		for _, owner := range m.owners {
+			_, before := machineRefs(owner)
+			if err := m.followGeneration(owner, list.Items); err != nil {
+				return err
+			}
+
+			if _, after := machineRefs(owner); after != before {
+				first = append(first, types.NamespacedName{Namespace: owner.GetNamespace(), Name: before.name})
+			}
+		}
+	}
+
+	used := func(key types.NamespacedName) bool {
+		return slices.ContainsFunc(m.owners, func(owner *unstructured.Unstructured) bool {
+			_, ref := machineRefs(owner)
+			return owner.GetNamespace() == key.Namespace && ref.name == key.Name
+		})
+	}
+
+	for _, key := range first { // what has that name is the management cluster's
+		if !used(key) {
+			delete(m.templates, key)
+		}
+	}
+
+	return nil
+}
+
+// followGeneration renames the template of one owner of machines, if there are templates of its name already.
+func (m *Manifests) followGeneration(owner *unstructured.Unstructured, there []unstructured.Unstructured) error {
+	_, ref := machineRefs(owner)
+	key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: ref.name}
+	template := m.templates[key]
+
+	if template == nil || owner.GetKind() == "Machine" {
+		return nil
+	}
+
+	wanted, err := defaultedSpec(asMap(template.Spec))
+	if err != nil {
+		return err
+	}
+
+	name := ""
+
+	for i := range there {
+		live := &there[i]
+		if live.GetNamespace() != key.Namespace || family(live.GetName()) != family(key.Name) {
+			continue
+		}
+
+		spec, _, _ := unstructured.NestedMap(live.Object, "spec")
+		if has, err := defaultedSpec(spec); err != nil {
+			return err
+		} else if differs(wanted, has, "") == "" && differs(has, wanted, "") == "" {
+			return m.renameTemplate(owner, key, live.GetName())
+		}
+
+		if name == "" {
+			name, err = nextGeneration(key.Name, wanted)
+			if err != nil {
+				return err
+			}
+		}
+	}
+
+	if name == "" {
+		return nil // it is the first
+	}
+
+	return m.renameTemplate(owner, key, name)
+}
+
+// defaultedSpec is the specification of a template as an API server has it.
+func defaultedSpec(spec map[string]any) (map[string]any, error) {
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	object.SetGroupVersionKind(infrav1.GroupVersion.WithKind("OLVMMachineTemplate"))
+
+	defaulted, err := schema.Default(object)
+	if err != nil {
+		return nil, err
+	}
+
+	out, _, _ := unstructured.NestedMap(defaulted.Object, "spec")
+
+	return out, nil
+}
+
+// nextGeneration is the name that olvmctl upgrade gives to a template of that specification, if the API server has the
+// defaults of this release.
+func nextGeneration(name string, spec map[string]any) (string, error) {
+	machine, _, _ := unstructured.NestedMap(spec, "template", "spec")
+
+	content, err := json.Marshal(machine)
+	if err != nil {
+		return "", fmt.Errorf("failed to encode a template: %w", err)
+	}
+
+	sum := sha256.Sum256(content)
+
+	return fmt.Sprintf("%s-%x", family(name), sum[:4]), nil
+}
+
+func (m *Manifests) renameTemplate(owner *unstructured.Unstructured, key types.NamespacedName, name string) error {
+	template := m.templates[key].DeepCopy()
+	template.Name = name
+	m.templates[types.NamespacedName{Namespace: key.Namespace, Name: name}] = template
+
+	for _, path := range [][]string{
+		{"spec", "infrastructureRef"}, {"spec", "template", "spec", "infrastructureRef"},
+		{"spec", "machineTemplate", "spec", "infrastructureRef"}, {"spec", "machineTemplate", "infrastructureRef"},
+	} {
+		if _, found, _ := unstructured.NestedMap(owner.Object, path...); found {
+			return unstructured.SetNestedField(owner.Object, name, append(path, "name")...)
+		}
+	}
+
+	return nil
+}
