@@ -78,6 +78,12 @@ Exit codes: 0 nothing would change, 2 something would change, 1 error, or a mach
 			return p.run(command.Context(), s)
 		},
 	}
+	p.addPlanFlags(command)
+
+	return command
+}
+
+func (p *planFlags) addPlanFlags(command *cobra.Command) {
 	p.addFlags(command)
 	command.Flags().StringVarP(&p.output, "output", "o", "text", "output: text, json or markdown")
 	command.Flags().StringVar(&p.link, "link", "",
@@ -89,8 +95,6 @@ Exit codes: 0 nothing would change, 2 something would change, 1 error, or a mach
 	command.Flags().StringVar(&p.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster to compare with")
 	command.Flags().StringVarP(&p.namespace, "namespace", "n", "",
 		"namespace of the management cluster to compare with; empty means those of the manifests, or all")
-
-	return command
 }
 
 func (p *planFlags) run(ctx context.Context, s streams) error {

@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# Runs olvmctl plan and keeps one comment of a pull request or a merge request up to date with it, also if the plan
+# fails. It ends with 1 if the plan failed, and with 3 if it has what FAIL_ON names.
+#
+#   PLAN_ARGS  arguments of olvmctl plan, one a line, such as -f and clusters/
+#   FAIL_ON    destroy, replace (or destroy), any, or nothing
+#   MARK       tells comments of several plans apart
+# GitHub: GITHUB_API_URL, GITHUB_REPOSITORY, PULL_REQUEST, GITHUB_TOKEN, RUN_URL.
+# GitLab: CI_API_V4_URL, CI_PROJECT_ID, CI_MERGE_REQUEST_IID, PLAN_TOKEN, CI_JOB_URL.
+set -euo pipefail
+umask 077
+
+case "${FAIL_ON:-}" in
+'' | destroy | replace | any) ;;
+*) echo "FAIL_ON: $FAIL_ON is not known; write destroy, replace or any" >&2; exit 1 ;;
+esac
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mark="<!-- olvmctl-plan ${MARK:-} -->"
+link=${RUN_URL:-${CI_JOB_URL:-}}
+
+mapfile -t args < <(printf '%s\n' "${PLAN_ARGS:?}" | sed '/^[[:space:]]*$/d')
+code=0
+olvmctl plan "${args[@]}" -o markdown --link "$link" >"$work/plan.md" 2>"$work/problems" || code=$?
+
+# What manifests of a stranger have in a message must be no command of the runner.
+if [ -n "${GITHUB_ACTIONS:-}" ]; then
+  stop=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
+  echo "::stop-commands::$stop"
+fi
+cat "$work/problems" "$work/plan.md"
+if [ -n "${GITHUB_ACTIONS:-}" ]; then
+  echo "::$stop::"
+fi
+
+{
+  echo "$mark"
+  if [ "$code" != 0 ] && [ "$code" != 2 ]; then
+    printf '### The plan failed\n\n'
+    # In a fence that is longer than any in the message, of which a comment takes the end.
+    fence=$(tail -c 20000 "$work/problems" | grep -o '`*' | awk '{ if (length > n) n = length } END { n = n < 3 ? 3 : n + 1
+      while (n-- > 0) printf "`" }')
+    printf '%s\n%s\n%s\n\n' "$fence" "$(tail -c 20000 "$work/problems")" "$fence"
+    head -c 30000 "$work/plan.md"
+  else
+    cat "$work/plan.md"
+  fi
+} >"$work/body.md"
+jq --raw-input --slurp '{body: .}' "$work/body.md" >"$work/body.json"
+
+# call METHOD URL [FILE] asks the API with the token in a file: all processes of the machine see arguments.
+call() {
+  curl --fail --silent --show-error --request "$1" --header "@$work/header" --header 'Content-Type: application/json' \
+    ${3:+--data "@$3"} "$2"
+}
+
+# find URL prints the ID of the comment that has the mark and is written by whoever has the token; nothing for none.
+find_comment() {
+  local page=1 id count
+  while :; do
+    call GET "$1?per_page=100&page=$page" >"$work/page.json"
+    id=$(jq -r --arg mark "$mark" --arg me "$me" \
+      '[.[] | select((.body // "") | startswith($mark)) | select($me == "" or (.user // .author // {} | .login // .username) == $me)]
+       | first | .id // empty' "$work/page.json")
+    count=$(jq length "$work/page.json")
+    if [ -n "$id" ] || [ "$count" -lt 100 ]; then
+      echo "$id"
+      return
+    fi
+    page=$((page + 1))
+  done
+}
+
+if [ -n "${PULL_REQUEST:-}" ]; then
+  printf 'Authorization: Bearer %s\n' "${GITHUB_TOKEN:?}" >"$work/header"
+  me=${COMMENT_AUTHOR:-github-actions[bot]}
+  comments="$GITHUB_API_URL/repos/$GITHUB_REPOSITORY/issues"
+  id=$(find_comment "$comments/$PULL_REQUEST/comments")
+  if [ -n "$id" ]; then
+    call PATCH "$comments/comments/$id" "$work/body.json" >/dev/null
+  else
+    call POST "$comments/$PULL_REQUEST/comments" "$work/body.json" >/dev/null
+  fi
+elif [ -n "${CI_MERGE_REQUEST_IID:-}" ]; then
+  printf 'PRIVATE-TOKEN: %s\n' "${PLAN_TOKEN:?}" >"$work/header"
+  me=$(call GET "$CI_API_V4_URL/user" | jq -r .username)
+  notes="$CI_API_V4_URL/projects/$CI_PROJECT_ID/merge_requests/$CI_MERGE_REQUEST_IID/notes"
+  id=$(find_comment "$notes")
+  if [ -n "$id" ]; then
+    call PUT "$notes/$id" "$work/body.json" >/dev/null
+  else
+    call POST "$notes" "$work/body.json" >/dev/null
+  fi
+fi
+
+if [ "$code" != 0 ] && [ "$code" != 2 ]; then
+  exit 1
+fi
+
+summary=$(grep -m 1 '^### Plan: ' "$work/plan.md")
+number() { sed -n "s/.*[ ,:]\([0-9,]*\) to $1.*/\1/p" <<<"$summary" | tr -d ,; }
+
+case "${FAIL_ON:-}" in
+any) [ "$code" = 0 ] || { echo "the plan has changes" >&2; exit 3; } ;;
+replace) [ "$(number replace)" = 0 ] && [ "$(number destroy)" = 0 ] || { echo "the plan replaces or destroys machines" >&2; exit 3; } ;;
+destroy) [ "$(number destroy)" = 0 ] || { echo "the plan destroys machines" >&2; exit 3; } ;;
+esac

@@ -1,0 +1,188 @@
+// Package planaction tests the script that comments pull requests with plans, with the environment that GitHub and
+// GitLab document, and a stand-in for their APIs. Neither platform has run it.
+package planaction
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// platform is an API that keeps comments.
+type platform struct {
+	*httptest.Server
+	author   string
+	comments []map[string]any
+	tokens   map[string]bool
+}
+
+func newPlatform(t *testing.T, author string) *platform {
+	t.Helper()
+
+	p := &platform{author: author, tokens: map[string]bool{}}
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.tokens[r.Header.Get("Authorization")+r.Header.Get("PRIVATE-TOKEN")] = true
+
+		if strings.HasSuffix(r.URL.Path, "/user") {
+			_ = json.NewEncoder(w).Encode(map[string]string{"username": author})
+			return
+		}
+
+		if r.Method == http.MethodGet {
+			page := p.comments
+			if r.URL.Query().Get("page") != "1" {
+				page = nil
+			}
+
+			_ = json.NewEncoder(w).Encode(append([]map[string]any{}, page...))
+
+			return
+		}
+
+		content, _ := io.ReadAll(r.Body)
+
+		var sent struct{ Body string }
+		if json.Unmarshal(content, &sent) != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+
+		if r.Method == http.MethodPost {
+			p.add(author, sent.Body)
+			return
+		}
+
+		for _, comment := range p.comments {
+			if strings.HasSuffix(r.URL.Path, "/"+comment["id"].(json.Number).String()) {
+				comment["body"] = sent.Body
+				return
+			}
+		}
+
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	t.Cleanup(p.Close)
+
+	return p
+}
+
+func (p *platform) add(author, body string) {
+	p.comments = append(p.comments, map[string]any{
+		"id": json.Number(string(rune('1' + len(p.comments)))), "body": body,
+		"user": map[string]string{"login": author}, "author": map[string]string{"username": author},
+	})
+}
+
+// environment is that of a platform.
+func (p *platform) environment(gitlab bool) []string {
+	if gitlab {
+		return []string{"CI_API_V4_URL=" + p.URL, "CI_PROJECT_ID=7", "CI_MERGE_REQUEST_IID=3", "PLAN_TOKEN=canary",
+			"CI_JOB_URL=https://ci.example.com/1"}
+	}
+
+	return []string{"GITHUB_ACTIONS=true", "GITHUB_API_URL=" + p.URL, "GITHUB_REPOSITORY=o/r", "PULL_REQUEST=3",
+		"GITHUB_TOKEN=canary", "RUN_URL=https://ci.example.com/1"}
+}
+
+// run runs the script with an olvmctl that prints a plan and a problem, and ends with a code.
+func run(t *testing.T, environment []string, plan, problem string, code string) (exit int, out string) {
+	t.Helper()
+
+	dir := t.TempDir()
+	check.Error(t, os.WriteFile(filepath.Join(dir, "plan"), []byte(plan), 0o600), "")
+	check.Error(t, os.WriteFile(filepath.Join(dir, "problem"), []byte(problem), 0o600), "")
+	check.Error(t, os.WriteFile(filepath.Join(dir, "olvmctl"), []byte("#!/bin/sh\necho \"$@\" >"+dir+"/args\ncat "+dir+
+		"/plan\ncat "+dir+"/problem >&2\nexit "+code+"\n"), 0o755), "") //nolint:gosec // a program
+
+	command := exec.CommandContext(t.Context(), "bash", "../../.github/actions/plan/plan.sh")
+	command.Env = append(environment, "PATH="+dir+":"+os.Getenv("PATH"), "PLAN_ARGS=-f\nclusters/ of prod\n")
+
+	said, err := command.CombinedOutput()
+	if err == nil {
+		return 0, string(said)
+	}
+
+	var ended *exec.ExitError
+	if !errors.As(err, &ended) {
+		t.Fatal(err)
+	}
+
+	args, _ := os.ReadFile(filepath.Join(dir, "args"))
+	check.Contains(t, "the arguments", string(args)+"-f clusters/ of prod", "-f clusters/ of prod")
+
+	return ended.ExitCode(), string(said)
+}
+
+const (
+	nothing = "### Plan: 0 to create, 0 to update, 0 to replace, 0 to destroy\n\nx\n"
+	create  = "### Plan: 1,003 to create, 0 to update, 0 to replace, 0 to destroy\n\nx\n"
+	replace = "### Plan: 0 to create, 0 to update, 2 to replace, 0 to destroy\n\nx\n"
+	destroy = "### Plan: 0 to create, 1 to update, 0 to replace, 1,000 to destroy, 1 refused\n\nx\n"
+)
+
+func TestOneCommentIsKeptUpToDate(t *testing.T) {
+	for name, gitlab := range map[string]bool{"GitHub": false, "GitLab": true} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlatform(t, map[bool]string{false: "github-actions[bot]", true: "plan-bot"}[gitlab])
+			p.add("stranger", "<!-- olvmctl-plan  -->\nforged")
+			p.add(p.author, "another comment")
+
+			exit, out := run(t, p.environment(gitlab), create, "", "2")
+			check.Equal(t, "exit code, after "+out, exit, 0)
+			check.Length(t, "comments", p.comments, 3)
+			check.Contains(t, "the comment", p.comments[2]["body"].(string), "1,003 to create")
+
+			exit, out = run(t, p.environment(gitlab), nothing, "", "0")
+			check.Equal(t, "exit code, after "+out, exit, 0)
+			check.Length(t, "comments", p.comments, 3)
+			check.Contains(t, "the comment", p.comments[2]["body"].(string), "Plan: 0 to create")
+
+			exit, _ = run(t, p.environment(gitlab), "", "olvmctl: ``` </details> it went wrong\n::error::x", "1")
+			check.Equal(t, "exit code of an error", exit, 1)
+			check.Length(t, "comments", p.comments, 3)
+			check.Contains(t, "the comment", p.comments[2]["body"].(string), "### The plan failed\n\n````\nolvmctl: ```")
+			check.Lacks(t, "the comment", p.comments[2]["body"].(string), "Plan: 0")
+			check.Contains(t, "that of a stranger", p.comments[0]["body"].(string), "forged")
+			check.Equal(t, "tokens", len(p.tokens), 1)
+		})
+	}
+}
+
+func TestACommandInAMessageIsNone(t *testing.T) {
+	p := newPlatform(t, "github-actions[bot]")
+	_, out := run(t, p.environment(false), "", "::error::forged\n", "1")
+	before, _, _ := strings.Cut(out, "::error::")
+	check.Contains(t, "what is before it", before, "::stop-commands::")
+}
+
+func TestAPlanFailsOnWhatIsNamed(t *testing.T) {
+	for name, test := range map[string]struct {
+		on, plan, code string
+		want           int
+	}{
+		"nothing is named":           {"", destroy, "2", 0},
+		"destroys, and there are":    {"destroy", destroy, "2", 3},
+		"destroys, and there are no": {"destroy", replace, "2", 0},
+		"replacements":               {"replace", replace, "2", 3},
+		"replacements, and destroys": {"replace", destroy, "2", 3},
+		"replacements, and creates":  {"replace", create, "2", 0},
+		"anything":                   {"any", create, "2", 3},
+		"anything, and there is no":  {"any", nothing, "0", 0},
+		"what is not known":          {"all", nothing, "0", 1},
+		"a plan that failed":         {"destroy", "", "1", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			exit, out := run(t, []string{"FAIL_ON=" + test.on}, test.plan, "", test.code)
+			check.Equal(t, "exit code, after "+out, exit, test.want)
+		})
+	}
+}
