@@ -44,7 +44,9 @@ that OLVM_URL names, or allowedServerURLs in the file of --credentials, and only
 func (a *accessFlags) read(clusterFile string) (preview.Credentials, error) {
 	var out preview.Credentials
 	out.Username, out.Password = engine.CleanLogin(os.Getenv("OLVM_USERNAME"), os.Getenv("OLVM_PASSWORD"))
-	out.ServerURLs = strings.FieldsFunc(os.Getenv("OLVM_URL"), func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	out.ServerURLs = strings.FieldsFunc(os.Getenv("OLVM_URL"), func(r rune) bool {
+		return r == ',' || unicode.IsSpace(r)
+	})
 	out.Anywhere = !a.bound
 	out.Places = a.places(clusterFile, out.Username != "" || a.credentials != "")
 

@@ -33,7 +33,8 @@ func (f *sourceFlags) addFlags(command *cobra.Command) {
 	command.Flags().StringSliceVarP(&f.kustomizations, "kustomize", "k", nil,
 		"folder with a kustomization.yaml, as -f; an error if it has none")
 	command.Flags().BoolVar(&f.flux, "flux", false, "replace variables such as ${NAME} as postBuild of Flux does")
-	command.Flags().StringToStringVar(&f.substitute, "substitute", nil, "values for --flux, as NAME=VALUE; implies --flux")
+	command.Flags().StringToStringVar(&f.substitute, "substitute", nil,
+		"values for --flux, as NAME=VALUE; implies --flux")
 	f.cluster.addFormatFlags(command)
 	f.accessFlags.bound = true
 	f.accessFlags.addFlags(command.Flags())
@@ -81,8 +82,8 @@ func (f *sourceFlags) loadManifests(s streams) (*preview.Manifests, error) {
 
 	manifests, err := preview.LoadWith(f.files, s.in, options)
 	if err == nil && len(f.files)+len(f.kustomizations) > 0 && !manifests.AskForMachines() {
-		err = fmt.Errorf("nothing in %s asks for a machine; give the manifests of a Cluster, with its control plane or "+
-			"a MachineDeployment", strings.Join(slices.Concat(f.files, f.kustomizations), ", "))
+		err = fmt.Errorf("nothing in %s asks for a machine; give the manifests of a Cluster, with its control plane "+
+			"or a MachineDeployment", strings.Join(slices.Concat(f.files, f.kustomizations), ", "))
 	}
 
 	return manifests, err

@@ -34,6 +34,11 @@ func CheckLogin(username, password string) error {
 	return nil
 }
 
+const (
+	aVariable  = "a variable without its value"
+	aReference = "a reference to a secret"
+)
+
 // standIns are texts that tools put in the place of a secret, each all of the text. A user name may have its domain.
 var standIns = []struct {
 	pattern *regexp.Regexp
@@ -42,13 +47,13 @@ var standIns = []struct {
 	{regexp.MustCompile(`^ENC\[[A-Za-z0-9_]+,.*\]$`), "encrypted (ENC[...])"},
 	{regexp.MustCompile(`^-----BEGIN (PGP MESSAGE|AGE ENCRYPTED FILE|PKCS7)-----`), "encrypted"},
 	{regexp.MustCompile(`^(\$ANSIBLE_VAULT;|age-encryption\.org/|vault:v[0-9]+:)`), "encrypted"},
-	{regexp.MustCompile(`^\$\$?\{[A-Za-z_][A-Za-z0-9_.]*([:/#%^,=?+-].*)?\}(@[^@]*)?$`), "a variable without its value"},
-	{regexp.MustCompile(`^\$(\([A-Za-z_][A-Za-z0-9_.]*\)|[A-Z_][A-Z0-9_]{2,})(@[^@]*)?$`), "a variable without its value"},
+	{regexp.MustCompile(`^\$\$?\{[A-Za-z_][A-Za-z0-9_.]*([:/#%^,=?+-].*)?\}(@[^@]*)?$`), aVariable},
+	{regexp.MustCompile(`^\$(\([A-Za-z_][A-Za-z0-9_.]*\)|[A-Z_][A-Z0-9_]{2,})(@[^@]*)?$`), aVariable},
 	{regexp.MustCompile(`^(\{\{.*\}\}|\(\([^()]+\)\)|\[\[[^\[\]]+\]\])(@[^@]*)?$`), "a template without its value"},
 	{regexp.MustCompile(`^(%[A-Za-z_]+%|__[A-Za-z_]+__|@@?[A-Z_]{3,}@@?)(@[^@]*)?$`), "a template without its value"},
 	{regexp.MustCompile(`^<[A-Za-z][^<>]*>(@[^@]*)?$`), "a placeholder"},
-	{regexp.MustCompile(`^((op|vault|bao|awssm|gcpsm|azkv|doppler|secretref)|ref\+[a-z0-9]+)://`), "a reference to a secret"},
-	{regexp.MustCompile(`^vault:[A-Za-z0-9_./-]+#`), "a reference to a secret"},
+	{regexp.MustCompile(`^((op|vault|bao|awssm|gcpsm|azkv|doppler|secretref)|ref\+[a-z0-9]+)://`), aReference},
+	{regexp.MustCompile(`^vault:[A-Za-z0-9_./-]+#`), aReference},
 	{regexp.MustCompile(`^(\*{3,}|[xX]{3,}|\.{3,}|…)$`), "a placeholder"},
 }
 

@@ -242,8 +242,8 @@ func (m *Manifests) objects(cluster *infrav1.OLVMCluster) (connection.Objects, e
 // which locks the user after a few of them.
 func encryptedError(key types.NamespacedName, tool string) error {
 	return blocker.New(infrav1.CredentialsNotFoundReason, "spec.olvmOvirtAPIServer.credentialsSecret",
-		"Secret %s is encrypted by %s; decrypt it, compare with a management cluster that has it (--kubeconfig), or set "+
-			"OLVM_USERNAME, OLVM_PASSWORD and OLVM_URL", key, tool)
+		"Secret %s is encrypted by %s; decrypt it, compare with a management cluster that has it (--kubeconfig), or "+
+			"set OLVM_USERNAME, OLVM_PASSWORD and OLVM_URL", key, tool)
 }
 
 // checkVerified refuses to send a Secret of the management cluster to an engine whose certificate the manifests leave

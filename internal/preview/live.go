@@ -256,7 +256,8 @@ func (c OwnerChange) String() string {
 	if c.kept < c.Machines {
 		words = append(
 			words,
-			fmt.Sprintf("rolls out %d of %d machines (%s)", c.Machines-c.kept, c.Machines, strings.Join(c.Reasons, "; ")),
+			fmt.Sprintf("rolls out %d of %d machines (%s)", c.Machines-c.kept, c.Machines,
+				strings.Join(c.Reasons, "; ")),
 		)
 	}
 
@@ -271,7 +272,8 @@ func (c OwnerChange) String() string {
 	}
 
 	if rest := c.Deleted - int64(len(c.Destroyed)); rest > 0 {
-		text += fmt.Sprintf("; destroyed: %d of these %d: %s", rest, len(c.candidates), strings.Join(c.candidates, ", "))
+		text += fmt.Sprintf("; destroyed: %d of these %d: %s", rest, len(c.candidates),
+			strings.Join(c.candidates, ", "))
 	}
 
 	return text

@@ -309,13 +309,15 @@ func (m *Manifests) Expand() ([]Machine, []OwnerChange, error) {
 		}
 
 		out = append(out, machines...)
-		if change != nil && (len(change.Replaced) > 0 || len(change.Destroyed) > 0 || change.Machines != change.Replicas) {
+		if change != nil && (len(change.Replaced)+len(change.Destroyed) > 0 || change.Machines != change.Replicas) {
 			changes = append(changes, *change)
 		}
 	}
 
 	supported, err := m.supportMachines()
-	changes = slices.DeleteFunc(changes, func(c OwnerChange) bool { return slices.Contains(m.pruning.alone, c.Namespace) })
+	changes = slices.DeleteFunc(changes, func(c OwnerChange) bool {
+		return slices.Contains(m.pruning.alone, c.Namespace)
+	})
 
 	return m.markDestroyed(append(out, supported...), changes), changes, err
 }

@@ -247,9 +247,9 @@ func (r *Result) markdownSummary() string {
 	return what + escapeCell(why)
 }
 
-// escapeCell keeps a text inside of its cell, and has Markdown and HTML in it shown as they are written. Names, versions
-// and errors may be those of a stranger, who would forge the rest of the comment, or mention people. Entities mean the
-// same in Markdown and in HTML.
+// escapeCell keeps a text inside of its cell, and has Markdown and HTML in it shown as they are written. Names,
+// versions and errors may be those of a stranger, who would forge the rest of the comment, or mention people. Entities
+// mean the same in Markdown and in HTML.
 func escapeCell(text string) string { return entities.Replace(oneLine(text)) }
 
 // entities are what stands for characters that begin something.

@@ -360,8 +360,8 @@ type Result struct {
 	// Replaced says why a rollout replaces the machine, Replaces which one this one replaces.
 	Replaced string `json:"replaced,omitempty"`
 	Replaces string `json:"replaces,omitempty"`
-	// Destroyed says why the machine is deleted, MayGo that it is one of several of which some are. Disks are those that
-	// go with it, or may.
+	// Destroyed says why the machine is deleted, MayGo that it is one of several of which some are. Disks are those
+	// that go with it, or may.
 	Destroyed string   `json:"destroyed,omitempty"`
 	MayGo     string   `json:"mayGo,omitempty"`
 	Disks     []string `json:"disks,omitempty"`

@@ -143,8 +143,8 @@ func (m *Manifests) findPruned(ctx context.Context, c client.Reader, namespaces 
 		p.line = "Deletions were not looked at: there are no manifests"
 		return nil
 	case len(tools) == 0 && asked == nil:
-		p.line = "Deletions were not looked at: no GitOps tool has applied what the manifests have; --prune looks at all " +
-			"objects of their namespaces"
+		p.line = "Deletions were not looked at: no GitOps tool has applied what the manifests have; --prune looks at " +
+			"all objects of their namespaces"
 		return nil
 	case len(tools) == 0:
 		p.line = "Deletions were looked at: all objects of namespace " + strings.Join(namespaces, ", ")
@@ -160,9 +160,13 @@ func (m *Manifests) findPruned(ctx context.Context, c client.Reader, namespaces 
 
 	for _, object := range p.others {
 		tool := gitOps(object)
-		if isApplied(object) && !keeps(object) && (len(tools) == 0 || slices.Contains(tools, tool)) {
-			p.objects = append(p.objects, Pruned{object.GetKind(), object.GetNamespace(), object.GetName(), tool, object})
+		if !isApplied(object) || keeps(object) || len(tools) > 0 && !slices.Contains(tools, tool) {
+			continue
 		}
+
+		p.objects = append(p.objects, Pruned{
+			Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(), By: tool, object: object,
+		})
 	}
 
 	return nil
@@ -251,12 +255,14 @@ func (m *Manifests) markDestroyed(machines []Machine, changes []OwnerChange) []M
 
 	for _, change := range changes {
 		for _, name := range change.Destroyed {
-			why[types.NamespacedName{Namespace: change.Namespace, Name: name}] = change.From + " is to have fewer machines"
+			key := types.NamespacedName{Namespace: change.Namespace, Name: name}
+			why[key] = change.From + " is to have fewer machines"
 		}
 
 		for _, name := range change.candidates {
-			mayGo[types.NamespacedName{Namespace: change.Namespace, Name: name}] = fmt.Sprintf("%d of these %d machines of "+
-				"%s are destroyed", change.Deleted-int64(len(change.Destroyed)), len(change.candidates), change.From)
+			key := types.NamespacedName{Namespace: change.Namespace, Name: name}
+			mayGo[key] = fmt.Sprintf("%d of these %d machines of %s are destroyed",
+				change.Deleted-int64(len(change.Destroyed)), len(change.candidates), change.From)
 		}
 	}
 

@@ -34,8 +34,8 @@ func problemOf(object source.Object, problem schema.Problem) error {
 		where = fmt.Sprintf("%s: line %d", object.From, problem.Line)
 	}
 
-	return errors.New(oneLine(fmt.Sprintf("%s: %s %s/%s: %s", where, object.GetKind(), object.GetNamespace(), object.GetName(),
-		problem)))
+	return errors.New(oneLine(fmt.Sprintf("%s: %s %s/%s: %s", where, object.GetKind(), object.GetNamespace(),
+		object.GetName(), problem)))
 }
 
 // CheckServed says what an API server would refuse of the manifests: the one of the management cluster in a dry run, if
@@ -61,9 +61,11 @@ func (m *Manifests) CheckServed(ctx context.Context, c client.Client) error {
 			case apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, "FieldValueForbidden"):
 				dryRun = false
 				m.checkedBy += "; a dry run by the API server needs the right to write them"
-			case apierrors.IsNotFound(err), meta.IsNoMatchError(err): // in a namespace or of a kind that is still to come
+			case apierrors.IsNotFound(err), meta.IsNoMatchError(err): // the namespace or the kind is still to come
 			case err != nil:
-				errs = append(errs, problemOf(object, schema.Problem{Message: "the API server refuses it: " + err.Error()}))
+				problem := schema.Problem{Message: "the API server refuses it: " + err.Error()}
+				errs = append(errs, problemOf(object, problem))
+
 				continue
 			default:
 				continue

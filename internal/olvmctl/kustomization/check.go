@@ -113,8 +113,8 @@ func (w *walker) walk(dir string) error {
 func (w *walker) base(read *reader, entry string) error {
 	real, err := filepath.EvalSymlinks(filepath.Join(read.dir, entry))
 	if err != nil {
-		return read.refuse(entry, "there is no such file or folder; bases are not fetched: correct the path, or copy the "+
-			"base into the repository")
+		return read.refuse(entry, "there is no such file or folder; bases are not fetched: correct the path, or copy "+
+			"the base into the repository")
 	}
 
 	info, err := os.Stat(real)
@@ -162,7 +162,8 @@ func (r *reader) check(k *types.Kustomization) error {
 		{"validators", len(k.Validators) > 0},
 	} {
 		if field.used {
-			return r.refuse(field.name, "no plugins run here; build the folder with kustomize, and pipe its output into -f -")
+			return r.refuse(field.name, "no plugins run here; build the folder with kustomize, and pipe its output into "+
+				"-f -")
 		}
 	}
 

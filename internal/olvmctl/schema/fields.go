@@ -125,7 +125,8 @@ func unknownOfStruct(value map[string]any, node *yaml.Node, known map[string]ref
 
 // readsItself reports whether a type decides itself what its JSON looks like.
 func readsItself(t reflect.Type) bool {
-	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) || t == reflect.TypeFor[metav1.FieldsV1]()
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) ||
+		t == reflect.TypeFor[metav1.FieldsV1]()
 }
 
 // fieldsOf are the fields of a struct by their names in JSON.

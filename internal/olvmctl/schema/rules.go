@@ -66,7 +66,9 @@ var ofRelease = sync.OnceValues(func() (map[string]*rules, error) {
 
 func rulesOf(props *apiextensionsv1.JSONSchemaProps) (*rules, error) {
 	internal := &apiextensions.JSONSchemaProps{}
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, internal, nil); err != nil {
+
+	err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, internal, nil)
+	if err != nil {
 		return nil, err
 	}
 

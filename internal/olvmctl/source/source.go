@@ -1,4 +1,5 @@
-// Package source reads manifests as a GitOps tool applies them: files, folders with a kustomization, and standard input.
+// Package source reads manifests as a GitOps tool applies them: files, folders with a kustomization, and standard
+// input.
 package source
 
 import (
@@ -66,8 +67,8 @@ func Read(paths []string, stdin io.Reader, options Options) ([]Object, error) {
 
 	for _, dir := range r.Kustomizations {
 		if kustomization.Find(dir) == "" {
-			return nil, fmt.Errorf("%s: it has no kustomization.yaml; give a folder that has one with -k, and others with -f",
-				dir)
+			return nil, fmt.Errorf("%s: it has no kustomization.yaml; give a folder that has one with -k, and others "+
+				"with -f", dir)
 		}
 
 		if err := r.build(dir); err != nil {
