@@ -189,12 +189,6 @@ func TestWhatIsLeftAlone(t *testing.T) {
 			t.Errorf("%s:\n%s", name, merged)
 		}
 	}
-
-	older := strings.Replace(join, "        taints: null", "        kubeletExtraArgs:\n          v: \"2\"", 1)
-	merged, err := Merge([]byte(older), "", Guest{HostName: "demo-1"})
-	if err != nil || !strings.Contains(string(merged), "provider-id: olvm://__OLVM_VM_UUID__") {
-		t.Errorf("arguments as a mapping, as in v1beta3: %v\n%s", err, merged)
-	}
 }
 
 func TestDataThatIsNoneIsRefused(t *testing.T) {

@@ -59,12 +59,12 @@ func mergeCloudConfig(data []byte, guest Guest) ([]byte, error) {
 		}
 	}
 
-	init, err := c.addKubelet(guest)
+	superAdmin, err := c.addKubelet(guest)
 	if err != nil {
 		return nil, err
 	}
 
-	if err := c.addFiles(guest, init); err != nil {
+	if err := c.addFiles(guest, superAdmin); err != nil {
 		return nil, err
 	}
 
@@ -200,8 +200,8 @@ func sameFile(a, b *yaml.Node) bool {
 }
 
 // addFiles adds what the guest gets as files: its own, those of its units, those for SLAAC, and those for the proxy.
-func (c *cloudConfig) addFiles(guest Guest, init bool) error {
-	files := slices.Concat(guest.Files, guest.Services.files(init))
+func (c *cloudConfig) addFiles(guest Guest, superAdmin bool) error {
+	files := slices.Concat(guest.Files, guest.Services.files(superAdmin))
 
 	units := slices.Concat(guest.Units, guest.Services.units())
 	for _, unit := range units {
@@ -320,8 +320,8 @@ func (f File) node() *yaml.Node {
 	return node
 }
 
-// addKubelet adds to kubeadm's configuration, and reports whether the node initialises its cluster.
-func (c *cloudConfig) addKubelet(guest Guest) (init bool, err error) {
+// addKubelet adds to kubeadm's configuration, and reports whether the node gets a super-admin.conf.
+func (c *cloudConfig) addKubelet(guest Guest) (superAdmin bool, err error) {
 	files := value(c.root, "write_files")
 	if files == nil {
 		return false, nil
@@ -338,7 +338,7 @@ func (c *cloudConfig) addKubelet(guest Guest) (init bool, err error) {
 			return false, fmt.Errorf("bootstrap data: %s: %w", path.Value, err)
 		}
 
-		init = init || edit.init
+		superAdmin = superAdmin || edit.superAdmin()
 		if edit.changed {
 			content.Value, content.Style = edit.text, yaml.LiteralStyle
 		}
@@ -348,7 +348,7 @@ func (c *cloudConfig) addKubelet(guest Guest) (init bool, err error) {
 		}
 	}
 
-	return init, nil
+	return superAdmin, nil
 }
 
 // prependCommands puts commands before all others of runcmd.

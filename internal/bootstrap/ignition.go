@@ -224,12 +224,12 @@ func setting(contents, key string) string {
 
 // overlay is what the guest adds, in Ignition's terms. It edits kubeadm's configuration where it is.
 func (c *ignitionConfig) overlay(guest Guest) (map[string]any, error) {
-	commands, init, err := c.editKubeadm(guest)
+	commands, superAdmin, err := c.editKubeadm(guest)
 	if err != nil {
 		return nil, err
 	}
 
-	files := slices.Concat(guest.networkFiles(), guest.Files, guest.Services.files(init),
+	files := slices.Concat(guest.networkFiles(), guest.Files, guest.Services.files(superAdmin),
 		guest.Proxy.files(guest.Services.pulling()))
 	units := ignitionUnits(slices.Concat(guest.Units, guest.Services.units()))
 	if len(commands) > 0 {
@@ -334,8 +334,8 @@ func contentsOf(content string) (map[string]any, error) {
 }
 
 // editKubeadm adds to kubeadm's configuration, and returns the commands that go before kubeadm, and whether the node
-// initialises its cluster.
-func (c *ignitionConfig) editKubeadm(guest Guest) (commands []string, init bool, err error) {
+// gets a super-admin.conf.
+func (c *ignitionConfig) editKubeadm(guest Guest) (commands []string, superAdmin bool, err error) {
 	storage, _ := c.root["storage"].(map[string]any)
 
 	files, _ := storage["files"].([]any)
@@ -359,7 +359,7 @@ func (c *ignitionConfig) editKubeadm(guest Guest) (commands []string, init bool,
 			return nil, false, fmt.Errorf("bootstrap data: %s: %w", where, err)
 		}
 
-		init = init || edit.init
+		superAdmin = superAdmin || edit.superAdmin()
 		if edit.changed {
 			if file["contents"], err = contentsOf(edit.text); err != nil {
 				return nil, false, err
@@ -371,7 +371,7 @@ func (c *ignitionConfig) editKubeadm(guest Guest) (commands []string, init bool,
 		}
 	}
 
-	return commands, init, nil
+	return commands, superAdmin, nil
 }
 
 // identities are the keys by which elements of lists are the same.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/version"
 )
 
 const (
@@ -32,6 +33,15 @@ type kubeadmEdit struct {
 	// changed reports that anything was; needsUUID that the VM's UUID is to be put in at boot; init that it is that of
 	// a node which initialises its cluster.
 	changed, needsUUID, init bool
+	// version of Kubernetes that it asks for; empty where it leaves that to kubeadm.
+	version string
+}
+
+// superAdmin reports whether kubeadm gives the rights of an administrator to super-admin.conf alone while it initialises
+// the cluster: since Kubernetes 1.29.
+func (e *kubeadmEdit) superAdmin() bool {
+	asked, err := version.ParseGeneric(e.version)
+	return e.init && (err != nil || asked.AtLeast(version.MajorMinor(1, 29)))
 }
 
 // editKubeadm adds the kubelet's arguments to the node registration in kubeadm's configuration. What is there goes
@@ -99,6 +109,10 @@ func (e *kubeadmEdit) edit(root *yaml.Node, guest Guest) error {
 
 	switch kind.Value {
 	case "ClusterConfiguration":
+		if asked := value(root, "kubernetesVersion"); asked != nil {
+			e.version = asked.Value
+		}
+
 		return checkNames(root, guest.Services.names())
 	case "InitConfiguration", "JoinConfiguration":
 	default:
@@ -115,12 +129,16 @@ func (e *kubeadmEdit) edit(root *yaml.Node, guest Guest) error {
 		e.changed = e.changed || changed
 	}
 
-	registration := ensure(root, "nodeRegistration", yaml.MappingNode)
-	if setArgument(registration, "provider-id", ProviderIDPrefix+vmUUIDInKubeadm) {
+	args, err := argumentsOf(root)
+	if err != nil {
+		return err
+	}
+
+	if setArgument(args, "provider-id", ProviderIDPrefix+vmUUIDInKubeadm) {
 		e.changed, e.needsUUID = true, true
 	}
 
-	if len(guest.NodeIPs) > 0 && setArgument(registration, "node-ip", join(guest.NodeIPs, ",")) {
+	if len(guest.NodeIPs) > 0 && setArgument(args, "node-ip", join(guest.NodeIPs, ",")) {
 		e.changed = true
 	}
 
@@ -203,9 +221,41 @@ func setBindPort(root *yaml.Node, kind string, port int32, balancer LoadBalancer
 	)
 }
 
-// setArgument adds a kubelet argument in the shape that is there: a mapping (kubeadm v1beta3), else a list (v1beta4).
-func setArgument(registration *yaml.Node, name, argument string) bool {
-	if args := value(registration, "kubeletExtraArgs"); args != nil && args.Kind == yaml.MappingNode {
+// mappedArguments are the versions of kubeadm's configuration in which extra arguments are a mapping. Kubernetes up to
+// 1.30 reads nothing newer.
+var mappedArguments = []string{"kubeadm.k8s.io/v1beta1", "kubeadm.k8s.io/v1beta2", "kubeadm.k8s.io/v1beta3"}
+
+// argumentsOf are the kubelet's arguments of a node, in the shape that the version of the document has: kubeadm refuses
+// the other one.
+func argumentsOf(root *yaml.Node) (*yaml.Node, error) {
+	shapes := map[yaml.Kind]string{yaml.MappingNode: "a mapping", yaml.SequenceNode: "a list of name and value"}
+	wanted, apiVersion := yaml.SequenceNode, "the newest apiVersion"
+	if api := value(root, "apiVersion"); api != nil {
+		apiVersion = api.Value
+	}
+
+	if slices.Contains(mappedArguments, apiVersion) {
+		wanted = yaml.MappingNode
+	}
+
+	registration := value(root, "nodeRegistration")
+	if registration != nil && registration.Kind != yaml.MappingNode && registration.Tag != "!!null" {
+		return nil, errors.New("nodeRegistration is no mapping")
+	}
+
+	registration = ensure(root, "nodeRegistration", yaml.MappingNode)
+	there := value(registration, "kubeletExtraArgs")
+	if there != nil && there.Kind != wanted && there.Tag != "!!null" {
+		return nil, fmt.Errorf("nodeRegistration.kubeletExtraArgs is not %s, which %s asks for; write it so, or change "+
+			"apiVersion", shapes[wanted], apiVersion)
+	}
+
+	return ensure(registration, "kubeletExtraArgs", wanted), nil
+}
+
+// setArgument adds an argument of the kubelet, unless it is there.
+func setArgument(args *yaml.Node, name, argument string) bool {
+	if args.Kind == yaml.MappingNode {
 		if value(args, name) != nil {
 			return false
 		}
@@ -215,17 +265,13 @@ func setArgument(registration *yaml.Node, name, argument string) bool {
 		return true
 	}
 
-	args := ensure(registration, "kubeletExtraArgs", yaml.SequenceNode)
 	for _, arg := range args.Content {
 		if n := value(arg, "name"); n != nil && n.Value == name {
 			return false
 		}
 	}
 
-	args.Content = append(args.Content, &yaml.Node{
-		Kind:    yaml.MappingNode,
-		Content: []*yaml.Node{text("name"), text(name), text("value"), text(argument)},
-	})
+	args.Content = append(args.Content, mapping("name", name, "value", argument))
 
 	return true
 }

@@ -14,11 +14,11 @@ import (
 // kubeVIP is the static pod that holds the endpoint's address. The nodes elect who has it with a lease, so that they
 // need not know each other.
 //
-// While kubeadm init runs, admin.conf has no rights yet: from Kubernetes 1.29 on super-admin.conf has them, which only
-// the node has that initialised the cluster.
-func kubeVIP(s *Services, init bool) string {
+// While kubeadm init runs, admin.conf may have no rights yet: superAdmin reports that super-admin.conf has them, which
+// only the node has that initialised the cluster.
+func kubeVIP(s *Services, superAdmin bool) string {
 	kubeconfig := "/etc/kubernetes/admin.conf"
-	if init {
+	if superAdmin {
 		kubeconfig = "/etc/kubernetes/super-admin.conf"
 	}
 

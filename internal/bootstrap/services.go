@@ -167,8 +167,8 @@ func (s *Services) keepalived() bool { return s.Ingress != nil || s.API.keepaliv
 // follows reports whether the node's services follow the nodes of the cluster.
 func (s *Services) follows() bool { return s.keepalived() || s.DNS != nil && s.DNS.ControlPlane }
 
-// files of the services; init reports that the node initialises its cluster.
-func (s *Services) files(init bool) []File {
+// files of the services; superAdmin reports that the node gets a super-admin.conf of kubeadm's.
+func (s *Services) files(superAdmin bool) []File {
 	if s == nil {
 		return nil
 	}
@@ -201,7 +201,7 @@ func (s *Services) files(init bool) []File {
 	if api.keepalived() {
 		add("/etc/keepalived/capolvm-check-api.sh", 0o755, renderFile("check-api.sh", api))
 	} else {
-		add("/etc/kubernetes/manifests/kube-vip.yaml", 0o600, kubeVIP(s, init))
+		add("/etc/kubernetes/manifests/kube-vip.yaml", 0o600, kubeVIP(s, superAdmin))
 	}
 
 	switch api.LoadBalancer {

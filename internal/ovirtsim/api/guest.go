@@ -91,6 +91,8 @@ type GuestVM struct {
 	KubernetesVersion string
 	// IgnitionVersion is the highest Ignition specification that the image reads, such as 3.4.0; empty means 3.4.0.
 	IgnitionVersion string
+	// Image is whose the image is, such as ock; empty is one that has every program.
+	Image string
 	// Interfaces are the VM's network devices that are plugged and linked, in the order in which the guest finds them.
 	Interfaces []GuestInterface
 }
@@ -123,6 +125,8 @@ type GuestInterface struct {
 	Gateway string
 	// SLAAC is the IPv6 prefix that the network's router announces; empty where none does.
 	SLAAC string
+	// Proxy is the only way from the network to registries; empty means that guests reach them directly.
+	Proxy string
 	// Router has the addresses of the network's router, each as ADDRESS/BITS.
 	Router []string
 }
@@ -229,6 +233,7 @@ func (s *Engine) guestVM(v *store.VM) GuestVM {
 		Ignition:          v.OSType == store.OSRHCOS,
 		KubernetesVersion: v.Kubernetes,
 		IgnitionVersion:   v.Ignition,
+		Image:             v.Image,
 	}
 	if init := v.Drive; init != nil {
 		if v.DriveID == "" {
@@ -272,7 +277,7 @@ func (s *Engine) guestVM(v *store.VM) GuestVM {
 		if profile := s.store.VNICProfiles.Get(n.Profile); profile != nil && !n.Unlinked {
 			if net := s.store.Networks.Get(profile.Network); net != nil {
 				device.Network, device.DHCP, device.SLAAC = net.Name, s.store.Lease(net, n.MAC), net.SLAAC
-				device.Router = net.Router
+				device.Router, device.Proxy = net.Router, net.Proxy
 				if net.DHCP != nil {
 					device.Gateway = net.DHCP.Gateway
 				}

@@ -430,6 +430,7 @@ func (c *call) addVMOfSnapshot() (*wire.Element, error) {
 		Cluster:        v.Cluster,
 		Kubernetes:     v.Kubernetes,
 		Ignition:       v.Ignition,
+		Image:          v.Image,
 		Consoles:       v.Consoles,
 		Initialization: v.Initialization,
 	}

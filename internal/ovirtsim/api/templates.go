@@ -227,6 +227,7 @@ func (c *call) templateOf(v *store.VM, in *wire.Element) *store.Template {
 		Initialization: v.Initialization.Clone(),
 		Kubernetes:     v.Kubernetes,
 		Ignition:       v.Ignition,
+		Image:          v.Image,
 	}
 	made.Base = made.ID
 

@@ -89,6 +89,7 @@ func (c *call) vmOf(source *store.Template, home *store.Cluster) *store.VM {
 		Original:       source.ID,
 		Kubernetes:     source.Kubernetes,
 		Ignition:       source.Ignition,
+		Image:          source.Image,
 		Created:        c.now(),
 		Consoles:       slices.Clone(source.Consoles),
 		Initialization: source.Initialization.Clone(),

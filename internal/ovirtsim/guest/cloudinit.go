@@ -2,10 +2,12 @@ package guest
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/base64"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,8 +25,19 @@ type cloudConfig struct {
 		Content     string `json:"content"`
 		Append      bool   `json:"append"`
 		Permissions any    `json:"permissions"`
+		Owner       string `json:"owner"`
+		Defer       bool   `json:"defer"`
 	} `json:"write_files"`
 	RunCmd []any `json:"runcmd"`
+	Users  []any `json:"users"`
+}
+
+// hasName says which of users has a name.
+func hasName(name string) func(any) bool {
+	return func(user any) bool {
+		object, _ := user.(map[string]any)
+		return object["name"] == name
+	}
 }
 
 // readCloudInit does what cloud-init does with the user data of a new VM: it writes write_files, and notes runcmd.
@@ -50,7 +63,15 @@ func readCloudInit(userData string) (*system, error) {
 			return out, fmt.Errorf("cloud-init: write_files %s: %w", written.Path, err)
 		}
 
-		out.write(written.Path, content, mode, written.Append)
+		// Users are made later, and those of the image are not known.
+		owner, _, _ := strings.Cut(written.Owner, ":")
+		owner = cmp.Or(owner, root)
+		if slices.ContainsFunc(config.Users, hasName(owner)) && !written.Defer {
+			return out, fmt.Errorf("cloud-init: write_files %s: Unknown user or group: %s, which cloud-init makes later; "+
+				"set defer: true", written.Path, owner)
+		}
+
+		out.writeAs(owner, written.Path, content, mode, written.Append)
 	}
 
 	for _, entry := range config.RunCmd {

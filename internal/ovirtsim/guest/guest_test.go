@@ -445,10 +445,11 @@ func TestGuestsThatWouldNotComeUpSayWhy(t *testing.T) {
 					"InitConfiguration\n\n  nodeRegistration: {kubeletExtraArgs: 3}'}]\nruncmd: " +
 					"[kubeadm init --config /k]",
 			),
-			"kubeletExtraArgs is neither a list nor a map",
+			"cannot unmarshal number into Go struct field NodeRegistrationOptions.nodeRegistration.kubeletExtraArgs",
 		},
 		"an init without its configuration": {
-			data("write_files: [{path: /k, content: 'kind: Other'}]\nruncmd: [kubeadm init --config /k]"),
+			data("write_files: [{path: /k, content: 'apiVersion: a/v1\n\n  kind: Other'}]\nruncmd: " +
+				"[kubeadm init --config /k]"),
 			"it has no InitConfiguration",
 		},
 		"a configuration that is not there": {
@@ -599,9 +600,9 @@ users: [{name: core}]
 	}
 
 	want := map[string]file{
-		"/plain":  {"ab", 0o640},
-		"/base64": {"hello", defaultMode},
-		"/packed": {"hello", defaultMode},
+		"/plain":  {"ab", 0o640, root},
+		"/base64": {"hello", defaultMode, root},
+		"/packed": {"hello", defaultMode, root},
 	}
 	for path, w := range want {
 		if got := sys.files[path]; got != w {

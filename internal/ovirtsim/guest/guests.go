@@ -52,6 +52,8 @@ type member struct {
 	cluster *workloadCluster
 	// profiles configured the network at the first boot; cloud-init and Ignition do not run again.
 	profiles []profile
+	// unlasting is a unit that does not start when it boots again; empty for none.
+	unlasting string
 	// boot is the run in which its kubelet is up; nil while it is down.
 	boot *boot
 }

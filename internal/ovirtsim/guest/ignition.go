@@ -39,6 +39,7 @@ type ignitionConfig struct {
 // ignitionFile is one file; contents that are nil leave what is there.
 type ignitionFile struct {
 	path     string
+	owner    string
 	mode     *int
 	contents *resource
 	extend   []resource
@@ -64,7 +65,7 @@ func readIgnition(userData, supported string, where *initramfs) (*system, error)
 	}
 
 	if strings.TrimSpace(userData) == "" {
-		return newSystem(), nil // Ignition boots without a config, too
+		return (&ignitionConfig{initramfs: where}).apply() // Ignition boots without a config, too
 	}
 
 	var config *ignitionConfig
@@ -103,7 +104,7 @@ func tooNew(err error, payload, image semver.Version) error {
 func (c *ignitionConfig) apply() (*system, error) {
 	out := newSystem()
 
-	out.warnings = c.warnings
+	out.warnings, out.image = c.warnings, c.initramfs.image
 	for _, written := range c.files {
 		mode := uint32(defaultMode)
 		if written.mode != nil {
@@ -117,7 +118,7 @@ func (c *ignitionConfig) apply() (*system, error) {
 				return nil, fmt.Errorf("ignition: files: %s: %w", written.path, err)
 			}
 
-			out.write(written.path, content, mode, false)
+			out.writeAs(written.owner, written.path, content, mode, false)
 		}
 
 		for _, more := range written.extend {
@@ -126,8 +127,12 @@ func (c *ignitionConfig) apply() (*system, error) {
 				return nil, fmt.Errorf("ignition: files: %s: %w", written.path, err)
 			}
 
-			out.write(written.path, content, mode, true)
+			out.writeAs(written.owner, written.path, content, mode, true)
 		}
+	}
+
+	for _, u := range c.units {
+		out.units[u.name] = u
 	}
 
 	for _, u := range c.units {
@@ -142,6 +147,8 @@ func (c *ignitionConfig) apply() (*system, error) {
 type initramfs struct {
 	ctx        context.Context //nolint:containedctx // the power of the VM
 	interfaces []api.GuestInterface
+	// image is what Ignition provisions.
+	image image
 	// authorities are those that the configuration brings.
 	authorities *x509.CertPool
 }

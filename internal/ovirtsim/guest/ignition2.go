@@ -35,7 +35,11 @@ func readIgnition2(raw []byte, highest semver.Version, where *initramfs) (*ignit
 			compression: written.Contents.Compression,
 			hash:        deref(written.Contents.Verification.Hash),
 		}
-		file := ignitionFile{path: written.Path, mode: written.Mode}
+		file := ignitionFile{path: written.Path, mode: written.Mode, owner: root}
+		if user := written.User; user != nil {
+			file.owner = ownerOf(user.ID, user.Name)
+		}
+
 		if written.Append {
 			file.extend = []resource{contents}
 		} else {
@@ -51,6 +55,7 @@ func readIgnition2(raw []byte, highest semver.Version, where *initramfs) (*ignit
 			contents: u.Contents,
 			masked:   u.Mask,
 			enabled:  u.Enable || u.Enabled != nil && *u.Enabled,
+			disabled: u.Enabled != nil && !*u.Enabled,
 		}
 		for _, dropin := range u.Dropins {
 			converted.dropins = append(converted.dropins, dropin.Contents)

@@ -1,8 +1,10 @@
 package guest
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/coreos/go-semver/semver"
 	unknown "github.com/coreos/ignition/v2/config/shared/errors"
@@ -21,7 +23,11 @@ func readIgnition3(raw []byte, highest semver.Version, where *initramfs) (*ignit
 	}
 
 	for _, written := range config.Storage.Files {
-		file := ignitionFile{path: written.Path, mode: written.Mode}
+		file := ignitionFile{path: written.Path, mode: written.Mode, owner: root}
+		if user := written.User; user.ID != nil || user.Name != nil {
+			file.owner = ownerOf(user.ID, deref(user.Name))
+		}
+
 		if written.Contents.Source != nil {
 			contents := resource3(written.Contents)
 			file.contents = &contents
@@ -39,6 +45,7 @@ func readIgnition3(raw []byte, highest semver.Version, where *initramfs) (*ignit
 			name:     u.Name,
 			contents: deref(u.Contents),
 			enabled:  u.Enabled != nil && *u.Enabled,
+			disabled: u.Enabled != nil && !*u.Enabled,
 			masked:   u.Mask != nil && *u.Mask,
 		}
 		for _, dropin := range u.Dropins {
@@ -153,4 +160,13 @@ func deref(text *string) string {
 	}
 
 	return *text
+}
+
+// ownerOf names a user by what a payload says.
+func ownerOf(id *int, name string) string {
+	if id != nil && *id != 0 {
+		return strconv.Itoa(*id)
+	}
+
+	return cmp.Or(name, root)
 }

@@ -531,10 +531,10 @@ func TestWhatIgnitionLeaves(t *testing.T) {
 	}
 
 	want := map[string]file{
-		"/mode":     {"a b", 0o600},
-		"/extended": {"abc", defaultMode},
-		"/appended": {"x", defaultMode},
-		"/empty":    {"", defaultMode},
+		"/mode":     {"a b", 0o600, root},
+		"/extended": {"abc", defaultMode, root},
+		"/appended": {"x", defaultMode, root},
+		"/empty":    {"", defaultMode, root},
 	}
 	for path, w := range want {
 		if got, ok := sys.files[path]; !ok || got != w {
@@ -583,7 +583,7 @@ func TestWhatIgnitionLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	check.Equal(t, `sys.files["/k"]`, sys.files["/k"], (file{"ab", 0o600}))
+	check.Equal(t, `sys.files["/k"]`, sys.files["/k"], (file{"ab", 0o600, root}))
 	check.Equal(t, `sys.read("/inner")`, sys.read("/inner"), "c")
 	check.Equal(t, "len(sys.files)", len(sys.files), 2)
 	check.Length(t, "sys.commands", sys.commands, 1)

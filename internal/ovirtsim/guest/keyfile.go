@@ -30,6 +30,12 @@ func readKeyfiles(sys *system) (profiles []profile, warnings []string, err error
 	slices.Sort(names)
 
 	for _, name := range names {
+		if owner := sys.files[name].owner; owner != root {
+			warnings = append(warnings, fmt.Sprintf("NetworkManager ignores %s: it is not owned by root but by %s", name,
+				owner))
+			continue
+		}
+
 		if mode := sys.files[name].mode; mode&0o077 != 0 {
 			warnings = append(
 				warnings,

@@ -12,16 +12,16 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm"
+	kubeadmconstants "k8s.io/kubernetes/cmd/kubeadm/app/constants"
 	"sigs.k8s.io/cluster-api/util/certs"
-	"sigs.k8s.io/yaml"
 )
 
 var (
 	// bootstrapToken is the form that kubeadm asks of a token.
 	bootstrapToken = regexp.MustCompile(`\A([a-z0-9]{6})\.([a-z0-9]{16})\z`)
-	// kubeadmAPI are the versions of its configuration that kubeadm reads.
-	kubeadmAPI = regexp.MustCompile(`\Akubeadm\.k8s\.io/v1beta[34]\z`)
 )
 
 // node is what kubeadm makes of a VM, from the files on its disk.
@@ -38,20 +38,17 @@ type node struct {
 	controlPlane bool
 	init         bool
 	labels       map[string]string
-	taints       []taint
-	// endpoint is host:port of the control plane.
+	taints       []corev1.Taint
+	// criSocket is that of the container runtime; empty lets kubeadm look for it.
+	criSocket string
+	// endpoint is host:port of the control plane, and bindPort the port of this node's API server.
 	endpoint string
+	bindPort int32
 	// clusterCA and etcdCA sign the certificates of a control plane node.
 	clusterCA, etcdCA *authority
 	// token and caHashes prove to each other that node and cluster belong together; for joining nodes.
 	token    string
 	caHashes []string
-}
-
-type taint struct {
-	Key    string `json:"key"`
-	Value  string `json:"value"`
-	Effect string `json:"effect"`
 }
 
 type authority struct {
@@ -64,32 +61,6 @@ func (a *authority) hash() string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(a.cert.RawSubjectPublicKeyInfo))
 }
 
-// kubeadmDocument is the union of the documents in a kubeadm configuration, as far as they decide what a node becomes.
-type kubeadmDocument struct {
-	APIVersion           string `json:"apiVersion"`
-	Kind                 string `json:"kind"`
-	ControlPlaneEndpoint string `json:"controlPlaneEndpoint"`
-	KubernetesVersion    string `json:"kubernetesVersion"`
-	DNS                  struct {
-		ImageRepository string `json:"imageRepository"`
-		ImageTag        string `json:"imageTag"`
-	} `json:"dns"`
-	ControlPlane     *struct{} `json:"controlPlane"`
-	NodeRegistration struct {
-		Name             string   `json:"name"`
-		KubeletExtraArgs any      `json:"kubeletExtraArgs"`
-		Taints           *[]taint `json:"taints"`
-	} `json:"nodeRegistration"`
-	Discovery struct {
-		BootstrapToken struct {
-			APIServerEndpoint        string   `json:"apiServerEndpoint"`
-			Token                    string   `json:"token"`
-			CACertHashes             []string `json:"caCertHashes"`
-			UnsafeSkipCAVerification bool     `json:"unsafeSkipCAVerification"`
-		} `json:"bootstrapToken"`
-	} `json:"discovery"`
-}
-
 // nodeFrom is kubeadm on a machine with a host name and a version of kubeadm: it reads the configuration, and the
 // certificates beside it.
 func nodeFrom(sys *system, call *kubeadmCall, hostName, version string) (*node, error) {
@@ -98,7 +69,7 @@ func nodeFrom(sys *system, call *kubeadmCall, hostName, version string) (*node, 
 	}
 
 	out := &node{init: call.verb == "init", controlPlane: call.verb == "init"}
-	if err := out.readConfig(sys.read(call.config), call); err != nil {
+	if err := out.readConfig(sys.read(call.config), version); err != nil {
 		return nil, fmt.Errorf("kubeadm: %s: %w", call.config, err)
 	}
 
@@ -144,66 +115,73 @@ func nodeFrom(sys *system, call *kubeadmCall, hostName, version string) (*node, 
 	return out, err
 }
 
-// readConfig reads the documents of kubeadm's configuration.
-func (n *node) readConfig(text string, call *kubeadmCall) error {
-	found := false
-
-	for _, document := range strings.Split(text, "\n---") {
-		var doc kubeadmDocument
-		if err := yaml.Unmarshal([]byte(strings.TrimPrefix(document, "---")), &doc); err != nil {
-			return err
-		}
-
-		switch doc.Kind {
-		case "ClusterConfiguration", "InitConfiguration", "JoinConfiguration":
-			if !kubeadmAPI.MatchString(doc.APIVersion) {
-				return fmt.Errorf("no kind %q is registered for version %q", doc.Kind, doc.APIVersion)
-			}
-		}
-
-		switch doc.Kind {
-		case "ClusterConfiguration":
-			n.endpoint, n.version = doc.ControlPlaneEndpoint, doc.KubernetesVersion
-			n.coreDNS = cmp.Or(doc.DNS.ImageRepository,
-				"registry.k8s.io/coredns") + "/coredns:" + cmp.Or(doc.DNS.ImageTag, "v1.12.1")
-			continue
-		case "InitConfiguration":
-			found = found || n.init
-		case "JoinConfiguration":
-			found = found || !n.init
-			n.controlPlane = doc.ControlPlane != nil
-			token := doc.Discovery.BootstrapToken
-			n.endpoint, n.token, n.caHashes = token.APIServerEndpoint, token.Token, token.CACertHashes
-			if len(n.caHashes) == 0 && !token.UnsafeSkipCAVerification {
-				return errors.New("discovery.bootstrapToken.caCertHashes is empty")
-			}
-		default:
-			continue
-		}
-
-		args, err := kubeletArgs(doc.NodeRegistration.KubeletExtraArgs)
-		if err != nil {
-			return err
-		}
-
-		n.name, n.providerID = doc.NodeRegistration.Name, args["provider-id"]
-		if n.nodeIPs = nil; args["node-ip"] != "" {
-			n.nodeIPs = strings.Split(args["node-ip"], ",")
-		}
-
-		n.labels = parseLabels(args["node-labels"])
-		if doc.NodeRegistration.Taints != nil {
-			n.taints = *doc.NodeRegistration.Taints
-		} else if n.controlPlane {
-			n.taints = []taint{{Key: "node-role.kubernetes.io/control-plane", Effect: "NoSchedule"}}
-		}
+// readConfig reads kubeadm's configuration, as the kubeadm of a version does.
+func (n *node) readConfig(text, version string) error {
+	config, err := readKubeadmConfig(text, version)
+	if err != nil {
+		return err
 	}
 
-	if !found {
-		return fmt.Errorf("it has no %sConfiguration", strings.ToUpper(call.verb[:1])+call.verb[1:])
+	if n.init {
+		return n.readInit(config, version)
 	}
+
+	if config.join == nil {
+		return errors.New("it has no JoinConfiguration")
+	}
+
+	join := config.join
+	if control := join.ControlPlane; control != nil {
+		n.controlPlane, n.bindPort = true, control.LocalAPIEndpoint.BindPort
+	}
+
+	token := join.Discovery.BootstrapToken
+	if token == nil {
+		return errors.New("the simulated guest joins with discovery.bootstrapToken only")
+	}
+
+	n.endpoint, n.token, n.caHashes = token.APIServerEndpoint, token.Token, token.CACertHashes
+	if len(n.caHashes) == 0 && !token.UnsafeSkipCAVerification {
+		return errors.New("discovery.bootstrapToken.caCertHashes is empty")
+	}
+
+	n.readRegistration(join.NodeRegistration)
 
 	return nil
+}
+
+func (n *node) readInit(config *kubeadmConfig, version string) error {
+	if config.init == nil {
+		return errors.New("it has no InitConfiguration")
+	}
+
+	if cluster := config.cluster; cluster != nil {
+		n.endpoint, n.version = cluster.ControlPlaneEndpoint, cluster.KubernetesVersion
+		if strings.HasPrefix(n.version, "stable") { // it asks the Internet, and falls back to its own
+			n.version = version
+		}
+
+		n.coreDNS = cmp.Or(cluster.DNS.ImageRepository,
+			"registry.k8s.io/coredns") + "/coredns:" + cmp.Or(cluster.DNS.ImageTag, "v1.12.1")
+	}
+
+	n.bindPort = config.init.LocalAPIEndpoint.BindPort
+	n.readRegistration(config.init.NodeRegistration)
+
+	return nil
+}
+
+func (n *node) readRegistration(registration kubeadm.NodeRegistrationOptions) {
+	args := arguments(registration.KubeletExtraArgs)
+	n.name, n.providerID, n.criSocket = registration.Name, args["provider-id"], registration.CRISocket
+	if args["node-ip"] != "" {
+		n.nodeIPs = strings.Split(args["node-ip"], ",")
+	}
+
+	n.labels, n.taints = parseLabels(args["node-labels"]), registration.Taints
+	if n.taints == nil && n.controlPlane {
+		n.taints = []corev1.Taint{kubeadmconstants.ControlPlaneTaint}
+	}
 }
 
 // register decides the addresses with which the kubelet registers, of those that its guest has.
@@ -237,32 +215,6 @@ func minor(version string) string {
 	}
 
 	return parts[0] + "." + parts[1]
-}
-
-// kubeletArgs reads extra arguments in both shapes: a list of name and value (v1beta4), a map (v1beta3).
-func kubeletArgs(raw any) (map[string]string, error) {
-	out := map[string]string{}
-
-	switch args := raw.(type) {
-	case nil:
-	case map[string]any:
-		for name, value := range args {
-			out[name] = fmt.Sprint(value)
-		}
-	case []any:
-		for _, entry := range args {
-			arg, ok := entry.(map[string]any)
-			if !ok {
-				return nil, errors.New("kubeletExtraArgs holds something that is not name and value")
-			}
-
-			out[fmt.Sprint(arg["name"])] = fmt.Sprint(arg["value"])
-		}
-	default:
-		return nil, errors.New("kubeletExtraArgs is neither a list nor a map")
-	}
-
-	return out, nil
 }
 
 func parseLabels(list string) map[string]string {

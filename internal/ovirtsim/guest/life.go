@@ -84,6 +84,10 @@ func (g *Guests) powerOff(vmID string, b *boot) {
 
 // run brings the guest up.
 func (g *Guests) run(b *boot, machine api.GuestVM, known *member, ready func(store.AgentReport)) error {
+	if known != nil && known.unlasting != "" {
+		return fmt.Errorf("systemd: %s is not enabled, and did not start again", known.unlasting)
+	}
+
 	if known != nil {
 		network, err := g.configure(machine, known.profiles, nil)
 		if err != nil {
@@ -116,10 +120,6 @@ func (g *Guests) runFirst(b *boot, machine api.GuestVM, ready func(store.AgentRe
 		return userDataErr // Ignition fails before there is a network
 	}
 
-	for _, warning := range sys.warnings {
-		g.log.Info("A guest warns", "vm", machine.Name, "warning", warning)
-	}
-
 	profiles, warnings, err := profilesOf(machine, sys)
 	if err != nil {
 		return err
@@ -144,26 +144,40 @@ func (g *Guests) runFirst(b *boot, machine api.GuestVM, ready func(store.AgentRe
 		return g.follow(b, machine, s)
 	}
 
-	call, err := sys.run(machine.ID)
-	if err != nil || call == nil {
+	n, err := g.runCommands(sys, machine, network)
+	if err != nil || n == nil {
 		return err // a VM that runs no kubeadm is just a VM
 	}
 
-	n, err := nodeFrom(sys, call, sys.hostName(machine), machine.KubernetesVersion)
-	if err != nil {
-		return err
-	}
-
-	if err := n.register(network.nodeAddresses); err != nil {
-		return err
-	}
-
-	m := &member{disk: machine.RootDisk, node: n, profiles: profiles, boot: b}
+	m := &member{disk: machine.RootDisk, node: n, profiles: profiles, boot: b, unlasting: sys.unlasting(n)}
 	if n.init {
 		return g.initCluster(machine.ID, m)
 	}
 
 	return g.join(machine.ID, m)
+}
+
+// runCommands runs what the user data says, and returns the node that it makes of the VM; nil for none.
+func (g *Guests) runCommands(sys *system, machine api.GuestVM, network *network) (*node, error) {
+	call, err := sys.run(machine.ID)
+	for _, warning := range sys.warnings {
+		g.log.Info("A guest warns", "vm", machine.Name, "warning", warning)
+	}
+
+	if err != nil || call == nil {
+		return nil, err
+	}
+
+	n, err := nodeFrom(sys, call, sys.hostName(machine), machine.KubernetesVersion)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := sys.preflight(n, machine); err != nil {
+		return nil, err
+	}
+
+	return n, n.register(network.nodeAddresses)
 }
 
 func (g *Guests) configure(machine api.GuestVM, profiles []profile, warnings []string) (*network, error) {

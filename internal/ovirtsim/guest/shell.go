@@ -28,8 +28,8 @@ type kubeadmCall struct {
 	config string
 }
 
-// run runs the commands up to the first that makes a node, which it returns; nil where none does. It knows three kinds
-// of commands: the substitution of the VM's UUID, scripts that the user data wrote, and kubeadm. All others are the
+// run runs the commands up to the first that makes a node, which it returns; nil where none does. It knows four kinds
+// of commands: the substitution of the VM's UUID, scripts that the user data wrote, systemctl, and kubeadm. All others are the
 // guest's own business and are passed over.
 func (s *system) run(vmID string) (*kubeadmCall, error) {
 	for _, command := range s.commands {
@@ -77,7 +77,8 @@ func (s *system) runLine(line, vmID string, depth int) (*kubeadmCall, error) {
 			return nil, fmt.Errorf("sed: can't read %s: No such file or directory", match[2])
 		}
 
-		s.write(match[2], strings.ReplaceAll(target.content, match[1], strings.ToLower(vmID)), target.mode, false)
+		s.writeAs(target.owner, match[2], strings.ReplaceAll(target.content, match[1], strings.ToLower(vmID)),
+			target.mode, false)
 
 		return nil, nil
 	}
@@ -90,6 +91,8 @@ func (s *system) runLine(line, vmID string, depth int) (*kubeadmCall, error) {
 	switch path.Base(words[0]) {
 	case "kubeadm":
 		return s.runKubeadm(words[1:])
+	case "systemctl":
+		return s.systemctl(words[1:], vmID, depth)
 	case "bash", "sh":
 		return s.runShell(line, words[1:], vmID, depth)
 	}

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
@@ -12,6 +13,11 @@ type system struct {
 	files map[string]file
 	// commands run once the network is up, in this order. Each is shell text of one or more lines.
 	commands []string
+	// image is what there was before.
+	image image
+	// units of the payload by their names, and those that commands have started or stopped.
+	units   map[string]unit
+	started map[string]bool
 	// warnings are what cloud-init or Ignition would have logged without failing.
 	warnings []string
 }
@@ -21,20 +27,34 @@ type file struct {
 	content string
 	// mode are the permission bits.
 	mode uint32
+	// owner is the user that has it.
+	owner string
 }
+
+// root owns what the payload gives to nobody else.
+const root = "root"
 
 // defaultMode is what cloud-init and Ignition give a file that names no mode.
 const defaultMode = 0o644
 
-func newSystem() *system { return &system{files: map[string]file{}} }
+func newSystem() *system {
+	return &system{
+		files: map[string]file{}, image: images[""], units: map[string]unit{}, started: map[string]bool{},
+	}
+}
 
-// write replaces or extends a file.
+// write replaces or extends a file of root's.
 func (s *system) write(path, content string, mode uint32, extend bool) {
+	s.writeAs(root, path, content, mode, extend)
+}
+
+// writeAs replaces or extends a file of a user.
+func (s *system) writeAs(owner, path, content string, mode uint32, extend bool) {
 	if extend {
 		content = s.files[path].content + content
 	}
 
-	s.files[path] = file{content: content, mode: mode}
+	s.files[path] = file{content: content, mode: mode, owner: owner}
 }
 
 // read returns the content of a file, empty where there is none.
@@ -43,14 +63,23 @@ func (s *system) read(path string) string { return s.files[path].content }
 // provision is the first boot: it reads the user data, and runs none of it. A system comes back even where the user
 // data is bad and the guest comes up all the same, which is so with cloud-init.
 func provision(ctx context.Context, machine api.GuestVM) (*system, error) {
+	found, known := images[machine.Image]
+	if !known {
+		return nil, fmt.Errorf("the simulator knows no image %q", machine.Image)
+	}
+
 	if machine.Ignition {
 		return readIgnition(machine.UserData, machine.IgnitionVersion, &initramfs{
 			ctx:        ctx,
 			interfaces: machine.Interfaces,
+			image:      found,
 		})
 	}
 
-	return readCloudInit(machine.UserData)
+	out, err := readCloudInit(machine.UserData)
+	out.image = found
+
+	return out, err
 }
 
 // hostName is what the guest calls itself. Ignition guests take the file before what the engine offers; cloud-init sets

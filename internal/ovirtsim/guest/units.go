@@ -1,23 +1,58 @@
 package guest
 
 import (
+	"maps"
 	"path"
+	"slices"
 	"strings"
 )
+
+// unitFolder is where units of the payload are.
+const unitFolder = "/etc/systemd/system/"
 
 // unit is a unit of systemd that the payload brings or extends.
 type unit struct {
 	name     string
 	contents string
 	dropins  []string
-	enabled  bool
-	masked   bool
+	// enabled and disabled are what the payload says; neither leaves it to the image.
+	enabled, disabled bool
+	masked            bool
 }
+
+// unitOf is a unit with what files of the payload say of it.
+func (s *system) unitOf(name string) unit {
+	u := s.units[name]
+	u.name = name
+	if text := s.read(unitFolder + name); text != "" {
+		u.contents = text
+	}
+
+	for _, path := range slices.Sorted(maps.Keys(s.files)) {
+		if strings.HasPrefix(path, unitFolder+name+".d/") && strings.HasSuffix(path, ".conf") {
+			u.dropins = append(slices.Clone(u.dropins), s.read(path))
+		}
+	}
+
+	return u
+}
+
+// text is all that is said of the unit.
+func (u unit) text() string { return strings.Join(append([]string{u.contents}, u.dropins...), "\n") }
 
 // commands are what the unit runs when the guest starts, in the order of systemd: ExecStartPre before ExecStart. The
 // order among units is that of the payload.
 func (u unit) commands(sys *system) []string {
-	if !u.enabled || u.masked || path.Ext(u.name) != ".service" {
+	if !u.enabled || u.masked {
+		return nil
+	}
+
+	return u.start(sys, true)
+}
+
+// start are the commands of the unit. At a boot only those of units start that say when.
+func (u unit) start(sys *system, boot bool) []string {
+	if path.Ext(u.name) != ".service" {
 		return nil
 	}
 
@@ -49,12 +84,21 @@ func (u unit) commands(sys *system) []string {
 		}
 	}
 
-	if !installed {
+	if boot && !installed {
 		sys.warnings = append(sys.warnings, "systemd: "+u.name+" has no installation config: enabling it has no effect")
 		return nil
 	}
 
-	return append(before, start...)
+	return slices.DeleteFunc(append(before, start...), func(command string) bool {
+		program, _, _ := strings.Cut(command, " ")
+		label := sys.denied(program)
+		if label != "" {
+			sys.warnings = append(sys.warnings, "systemd: "+u.name+": Failed at step EXEC spawning "+program+
+				": Permission denied: SELinux does not let init_t execute "+label)
+		}
+
+		return label != ""
+	})
 }
 
 // holds reports whether a condition on a path is met: the path is a file of the payload, or with "!" it is not. Of what

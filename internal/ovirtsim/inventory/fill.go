@@ -87,6 +87,7 @@ func fillNetwork(s *store.Store, dcName, dcID string, n Network) {
 		VLAN:       n.VLAN,
 		DHCP:       n.DHCP,
 		SLAAC:      n.SLAAC,
+		Proxy:      n.Proxy,
 		Router:     n.Router,
 		Leases:     map[string]string{},
 	}
@@ -133,6 +134,7 @@ func fillTemplate(s *store.Store, dc DataCenter, dcID string, t Template, now ti
 		VersionName: store.BaseVersion,
 		Kubernetes:  t.Kubernetes,
 		Ignition:    t.Ignition,
+		Image:       t.Image,
 		Created:     now,
 		Consoles:    []store.GraphicsConsole{{ID: store.ConsoleIDs["vnc"], Protocol: "vnc"}},
 	}

@@ -89,6 +89,9 @@ type Network struct {
 	DHCP *store.DHCP `json:"dhcp,omitempty"`
 	// SLAAC is the IPv6 prefix that the network's router announces, such as fd00:20:30::/64.
 	SLAAC string `json:"slaac,omitempty"`
+	// Proxy is the only way from the network to registries, such as http://proxy.example.com:3128; empty means that
+	// guests reach them directly.
+	Proxy string `json:"proxy,omitempty"`
 	// Router has the addresses of the network's router, such as 10.198.0.1/24, by which guests that are Linux machines
 	// reach it.
 	Router []string `json:"router,omitempty"`
@@ -130,6 +133,9 @@ type Template struct {
 	Kubernetes string `json:"kubernetes,omitempty"`
 	// Ignition is the highest specification that the image reads; empty means 3.4.0.
 	Ignition string `json:"ignition,omitempty"`
+	// Image is whose the image is, which decides what it starts by itself and what SELinux refuses: ock; empty is one
+	// that has every program, starts container runtime and kubelet, and has no SELinux.
+	Image string `json:"image,omitempty"`
 }
 
 // TemplateDisk is a disk of a template.
@@ -259,6 +265,7 @@ func Default() Inventory {
 					Disks:      disks,
 					Memory:     4 * store.GiB,
 					Kubernetes: "v1.36.1",
+					Image:      store.ImageOCK,
 				},
 			},
 		}},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -186,6 +187,10 @@ func (v *validation) templates(at string, dc DataCenter, names *centerNames) {
 		here := fmt.Sprintf("%stemplates[%d].", at, i)
 		if t.Cores < 0 {
 			v.wrong(here+"cores", "must not be negative")
+		}
+
+		if !slices.Contains(store.Images, t.Image) {
+			v.wrong(here+"image", "%q is not one of %s", t.Image, strings.Join(store.Images[1:], ", "))
 		}
 
 		v.known(here+"cluster", t.Cluster, names.clusters, true)

@@ -85,7 +85,7 @@ type (
 		ID, Name, Description, DataCenter string
 		VLAN, MTU                         int64
 		DHCP                              *DHCP
-		SLAAC                             string
+		SLAAC, Proxy                      string
 		// Router has the addresses of the network's router, each as ADDRESS/BITS.
 		Router []string
 		// Leases by MAC.
@@ -119,10 +119,12 @@ type (
 		// Initialization is that of the VM it was made of; it is laid under those of its VMs.
 		Initialization       *wire.Element `json:",omitempty"`
 		Kubernetes, Ignition string
-		Consoles             []GraphicsConsole
-		Created              time.Time
-		NotDeletable         bool
-		Until                Transition
+		// Image is whose the image is.
+		Image        string `json:",omitempty"`
+		Consoles     []GraphicsConsole
+		Created      time.Time
+		NotDeletable bool
+		Until        Transition
 	}
 
 	// InstanceType sizes VMs.
@@ -293,8 +295,9 @@ type (
 		DriveID string `json:",omitempty"`
 		// OnceRun reports that the run was started with parameters of its own.
 		OnceRun bool
-		// Kubernetes and Ignition say what is in the image; the template may be gone.
+		// Kubernetes, Ignition and Image say what is in the image; the template may be gone.
 		Kubernetes, Ignition      string
+		Image                     string `json:",omitempty"`
 		Consoles                  []GraphicsConsole
 		Created, Started, Stopped time.Time
 		StopReason                *string
@@ -351,6 +354,17 @@ const BlankTemplateID = "00000000-0000-0000-0000-000000000000"
 
 // OSRHCOS is the OS type for which the engine hands the user data to Ignition.
 const OSRHCOS = "rhcos_x64"
+
+// Images that start something by themselves, and their names in inventories.
+const (
+	// ImageOCK is Oracle's (OCK, Oracle Container host for Kubernetes).
+	ImageOCK = "ock"
+	// ImageOracleLinux has Oracle Linux with its SELinux.
+	ImageOracleLinux = "oracle-linux"
+)
+
+// Images are all names of images; the one without a name has every program.
+var Images = []string{"", ImageOCK, ImageOracleLinux}
 
 // The statuses of VMs.
 const (

@@ -1,0 +1,97 @@
+package guest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// startingVerbs and stoppingVerbs are those of systemctl that act at once.
+var (
+	startingVerbs = []string{"start", "restart", "reload-or-restart"}
+	stoppingVerbs = []string{"stop", "kill"}
+)
+
+// systemctl is a command line of systemctl. Units that it starts run what the payload says of them. What it refuses is
+// a warning: neither runcmd nor a script without set -e ends there.
+func (s *system) systemctl(arguments []string, vmID string, depth int) (*kubeadmCall, error) {
+	var verb string
+	var names []string
+
+	now := false
+	for _, argument := range arguments {
+		switch {
+		case argument == "--now":
+			now = true
+		case strings.HasPrefix(argument, "-"):
+		case verb == "":
+			verb = argument
+		default:
+			names = append(names, withSuffix(argument))
+		}
+	}
+
+	for _, name := range names {
+		if !s.has(name) {
+			s.warnings = append(s.warnings, fmt.Sprintf("systemctl: Failed to %s unit: Unit file %s does not exist.",
+				verb, name))
+			continue
+		}
+
+		if call, err := s.control(verb, name, now, vmID, depth); call != nil || err != nil {
+			return call, err
+		}
+	}
+
+	return nil, nil
+}
+
+// control does with one unit what systemctl is told.
+func (s *system) control(verb, name string, now bool, vmID string, depth int) (*kubeadmCall, error) {
+	u := s.unitOf(name)
+	s.started[name] = s.runs(name) // what is enabled later starts at the next boot
+	start := slices.Contains(startingVerbs, verb)
+
+	switch verb {
+	case "enable":
+		u.enabled, u.disabled, start = true, false, now
+	case "disable":
+		u.enabled, u.disabled = false, true
+	case "mask":
+		u.masked = true
+	case "unmask":
+		u.masked = false
+	}
+
+	s.units[name] = u
+	if slices.Contains(stoppingVerbs, verb) || now && (verb == "disable" || verb == "mask") {
+		s.started[name] = false
+	}
+
+	if !start {
+		return nil, nil
+	}
+
+	if u.masked {
+		s.warnings = append(s.warnings, fmt.Sprintf("systemctl: Failed to start %s: Unit %s is masked.", name, name))
+		return nil, nil
+	}
+
+	s.started[name] = true
+	for _, command := range u.start(s, false) {
+		if call, err := s.runText(command, vmID, depth+1); call != nil || err != nil {
+			return call, err
+		}
+	}
+
+	return nil, nil
+}
+
+// withSuffix is the full name of a unit: systemctl takes one without a suffix for a service.
+func withSuffix(name string) string {
+	if strings.Contains(name, ".") {
+		return name
+	}
+
+	return name + ".service"
+}
