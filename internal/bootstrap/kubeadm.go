@@ -37,8 +37,8 @@ type kubeadmEdit struct {
 	version string
 }
 
-// superAdmin reports whether kubeadm gives the rights of an administrator to super-admin.conf alone while it initialises
-// the cluster: since Kubernetes 1.29.
+// superAdmin reports whether kubeadm gives the rights of an administrator to super-admin.conf alone while it
+// initialises the cluster: since Kubernetes 1.29.
 func (e *kubeadmEdit) superAdmin() bool {
 	asked, err := version.ParseGeneric(e.version)
 	return e.init && (err != nil || asked.AtLeast(version.MajorMinor(1, 29)))

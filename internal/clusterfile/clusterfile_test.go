@@ -190,6 +190,7 @@ func TestBothFormatsSayTheSame(t *testing.T) {
 	check.Equal(t, "cluster.OLVMOvirtAPIServer.CAConfigMap.Name", cluster.OLVMOvirtAPIServer.CAConfigMap.Name, "demo-ovirt-ca")
 	check.Equal(t, "cluster.UserData.Proxy.HTTPSProxy", cluster.UserData.Proxy.HTTPSProxy, "http://proxy.example.com:3128")
 	check.Length(t, "cluster.UserData.Extra", cluster.UserData.Extra, 2)
+	check.Contains(t, "cluster.UserData.Extra[0].Inline", cluster.UserData.Extra[0].Inline, "ocne.service")
 	check.Contains(t, "cluster.UserData.Extra[1].Inline", cluster.UserData.Extra[1].Inline, "nameserver 10.20.30.250")
 }
 

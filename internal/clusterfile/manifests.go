@@ -27,13 +27,6 @@ const user = "ocne"
 // DefaultFlavor is the template that cluster files are for: images with Ignition, keepalived and nginx.
 const DefaultFlavor = "ock"
 
-// The versions of the images of Oracle's registry, which has no others.
-const (
-	dnsTag  = "v1.11.1"
-	etcdTag = "3.5.12"
-	nginx   = "nginx:1.17.7-1"
-)
-
 // Flavors are the names of the templates; the one without a name is default.
 func Flavors() []string {
 	files, err := fs.Glob(templates.Files, "cluster-template*.yaml")
@@ -183,7 +176,7 @@ func (s *Source) variables() map[string]string {
 		"OLVM_WORKER_ADDRESSES":        worker.VirtualMachine.Network.IPv4.IPAddresses,
 		"OLVM_CONTROL_PLANE_MEMORY":    control.VirtualMachine.Memory,
 		"OLVM_WORKER_MEMORY":           worker.VirtualMachine.Memory,
-		"OLVM_NGINX_IMAGE":             s.Registry + "/olcne/" + nginx,
+		"OLVM_REGISTRY":                s.Registry,
 	}
 	if len(pods) > 0 && len(services) > 0 {
 		out["POD_CIDR"], out["SERVICE_CIDR"] = pods[0], services[0]
@@ -217,7 +210,7 @@ type object = map[string]any
 // patches say what the file asks for beyond variables, by kind and by what the name has after the cluster's. They are
 // merged into the objects (RFC 7386).
 func (s *Source) patches(objects []*unstructured.Unstructured, ignition bool) (map[string]object, error) {
-	cluster, err := s.clusterPatch(ignition)
+	cluster, err := s.clusterPatch(objects, ignition)
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +254,7 @@ func (s *Source) patches(objects []*unstructured.Unstructured, ignition bool) (m
 		"OLVMCluster/":                       {"spec": cluster},
 		"OLVMMachineTemplate/-control-plane": {"spec": object{"template": object{"spec": control}}},
 		"OLVMMachineTemplate/-md-0":          {"spec": object{"template": object{"spec": worker}}},
-		"KubeadmControlPlane/-control-plane": {"spec": object{"kubeadmConfigSpec": s.kubeadm(ignition)}},
+		"KubeadmControlPlane/-control-plane": {"spec": object{"kubeadmConfigSpec": s.kubeadm()}},
 	}
 
 	for _, o := range objects { // dual stack has its own networks where the file has one
@@ -274,8 +267,8 @@ func (s *Source) patches(objects []*unstructured.Unstructured, ignition bool) (m
 	return out, nil
 }
 
-// clusterPatch is the spec of the OLVMCluster.
-func (s *Source) clusterPatch(ignition bool) (object, error) {
+// clusterPatch is the spec of the OLVMCluster. What the flavor adds to user data stays before what the file adds.
+func (s *Source) clusterPatch(objects []*unstructured.Unstructured, ignition bool) (object, error) {
 	cluster, err := asObject(s.clusterSpec())
 	if err != nil {
 		return nil, err
@@ -299,34 +292,28 @@ func (s *Source) clusterPatch(ignition bool) (object, error) {
 		data = object{}
 	}
 
+	for _, o := range objects {
+		if of, _, _ := unstructured.NestedSlice(o.Object, "spec", "userData", "extra"); o.GetKind() == "OLVMCluster" {
+			extra = append(of, extra...)
+		}
+	}
+
 	data["extra"], cluster["userData"] = extra, data
 
 	return cluster, nil
 }
 
 // kubeadm is the configuration of the control plane.
-func (s *Source) kubeadm(ignition bool) object {
+func (s *Source) kubeadm() object {
 	args := func(name, value string) []any { return []any{object{"name": name, "value": value}} }
 	cluster := object{}
-	if ignition {
-		repository := s.Registry + "/olcne"
-		cluster["dns"] = object{"imageRepository": repository, "imageTag": dnsTag}
-		cluster["etcd"] = object{"local": object{"imageRepository": repository, "imageTag": etcdTag}}
-		cluster["imageRepository"] = repository
-	}
 
 	if s.CipherSuites != "" {
 		suites := args("tls-cipher-suites", s.CipherSuites)
 		cluster["apiServer"] = object{"extraArgs": suites}
 		cluster["controllerManager"] = object{"extraArgs": suites}
 		cluster["scheduler"] = object{"extraArgs": suites}
-		etcd, _ := cluster["etcd"].(object)
-		if etcd == nil {
-			etcd = object{"local": object{}}
-			cluster["etcd"] = etcd
-		}
-
-		etcd["local"].(object)["extraArgs"] = args("cipher-suites", s.CipherSuites)
+		cluster["etcd"] = object{"local": object{"extraArgs": args("cipher-suites", s.CipherSuites)}}
 	}
 
 	control := object{}
@@ -343,7 +330,8 @@ func (s *Source) kubeadm(ignition bool) object {
 	return control
 }
 
-// extra are configurations for all machines: the user, what the operating system needs, and what the user adds.
+// extra are configurations for all machines: the user, where the operating system is updated from, and what the user
+// adds.
 func (s *Source) extra(ignition bool) ([]any, error) {
 	keys, err := s.sshKeys()
 	if err != nil {
@@ -382,26 +370,19 @@ func (s *Source) extra(ignition bool) ([]any, error) {
 	return out, nil
 }
 
-// ignitionExtra is what all machines with Ignition get, in the words of Butane.
+// ignitionExtra is what all machines with Ignition get, in the words of Butane; nil for nothing.
 func (s *Source) ignitionExtra(keys []string) object {
-	registries := fmt.Sprintf("unqualified-search-registries = [%q]\n", s.Registry)
-	files := []any{butaneFile("/etc/containers/registries.conf", 0o644, registries)}
+	out := object{"variant": "fcos", "version": "1.5.0"}
 	if s.OSTransport != "" {
 		update := fmt.Sprintf("registry: %s\ntag: %q\ntransport: %s\n", s.OSRegistry, s.osTag(), s.OSTransport)
-		files = append(files, butaneFile("/etc/ocne/update.yaml", 0o400, update))
+		out["storage"] = object{"files": []any{butaneFile("/etc/ocne/update.yaml", 0o400, update)}}
 	}
 
-	out := object{
-		"variant": "fcos",
-		"version": "1.5.0",
-		"storage": object{"files": files},
-		"systemd": object{"units": []any{
-			object{"name": "ocne.service", "enabled": false},
-			object{"name": "crio.service", "enabled": true},
-			object{"name": "kubelet.service", "enabled": true},
-		}},
-	}
 	if s.Password == "" && len(keys) == 0 {
+		if s.OSTransport == "" {
+			return nil
+		}
+
 		return out
 	}
 

@@ -26,8 +26,8 @@ type kubeadmConfig struct {
 	join    *kubeadm.JoinConfiguration
 }
 
-// strictKubeadm decodes what kubeadm's types have, and refuses everything else. kubeadm itself only warns of fields that
-// it does not know, and goes on without what they asked for.
+// strictKubeadm decodes what kubeadm's types have, and refuses everything else. kubeadm itself only warns of fields
+// that it does not know, and goes on without what they asked for.
 var strictKubeadm = json.NewSerializerWithOptions(json.DefaultMetaFactory, kubeadmscheme.Scheme, kubeadmscheme.Scheme,
 	json.SerializerOptions{Yaml: true, Strict: true})
 

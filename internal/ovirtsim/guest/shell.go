@@ -29,8 +29,8 @@ type kubeadmCall struct {
 }
 
 // run runs the commands up to the first that makes a node, which it returns; nil where none does. It knows four kinds
-// of commands: the substitution of the VM's UUID, scripts that the user data wrote, systemctl, and kubeadm. All others are the
-// guest's own business and are passed over.
+// of commands: the substitution of the VM's UUID, scripts that the user data wrote, systemctl, and kubeadm. All others
+// are the guest's own business and are passed over.
 func (s *system) run(vmID string) (*kubeadmCall, error) {
 	for _, command := range s.commands {
 		if call, err := s.runText(command, vmID, 0); call != nil || err != nil {
