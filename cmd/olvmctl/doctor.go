@@ -59,10 +59,16 @@ func (d *doctorFlags) run(ctx context.Context, s streams) error {
 		return err
 	}
 
-	if d.output == "text" {
+	return showFindings(s, d.output, findings)
+}
+
+// showFindings prints findings, and fails where one has to be mended.
+func showFindings(s streams, output string, findings []doctor.Finding) error {
+	var err error
+	if output == "text" {
 		err = printFindings(s.out, findings)
 	} else {
-		err = encode(s.out, d.output, map[string]any{"findings": findings})
+		err = encode(s.out, output, map[string]any{"findings": findings})
 	}
 
 	if err != nil {

@@ -109,12 +109,12 @@ func newImageCommand(s streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "image",
 		Short: "Make images of nodes, and bring them to the engine",
-		Long: `image makes disk images, uploads them, and makes templates of virtual machines from
-them. The credentials of the engine come from the environment variables OLVM_USERNAME and
+		Long: `image makes disk images, looks into them, uploads them, and makes templates of virtual machines
+from them. The credentials of the engine come from the environment variables OLVM_USERNAME and
 OLVM_PASSWORD; the rest from flags, or from a cluster file.`,
 	}
 	f.addFlags(command.PersistentFlags())
-	command.AddCommand(newImageCreateCommand(s, f), newImageListCommand(s, f), newImageUploadCommand(s, f),
+	command.AddCommand(newImageCheckCommand(s, f), newImageCreateCommand(s, f), newImageListCommand(s, f), newImageUploadCommand(s, f),
 		newImageTemplateCommand(s, f))
 
 	return command

@@ -42,7 +42,7 @@ func findGuestfish() (string, error) {
 	path, err := exec.LookPath("guestfish")
 	if err != nil {
 		return "", errors.New(
-			"guestfish, which edits the image, is not on PATH; install it with dnf install /usr/bin/guestfish, or " +
+			"guestfish, which opens the image, is not on PATH; install it with dnf install /usr/bin/guestfish, or " +
 				"apt install guestfish. " +
 				"An image whose arguments fit already is uploaded as it is: olvmctl image template --file",
 		)
@@ -188,9 +188,12 @@ type guestfish struct {
 	end string
 }
 
-func startGuestfish(ctx context.Context, executable, disk, format string) (*guestfish, error) {
+func startGuestfish(
+	ctx context.Context, executable, disk, format string, options ...string,
+) (*guestfish, error) {
 	g := &guestfish{ctx: ctx, end: "end-" + uuid.NewString() + "\n"}
-	g.command = exec.CommandContext(ctx, executable, "--no-progress-bars", "--format="+format, "--add", disk)
+	arguments := append(options, "--no-progress-bars", "--format="+format, "--add", disk)
+	g.command = exec.CommandContext(ctx, executable, arguments...)
 	g.command.Stderr = &g.stderr
 	g.command.Env = append(os.Environ(), "LC_ALL=C")
 	if os.Getenv("LIBGUESTFS_BACKEND") == "" {
