@@ -246,8 +246,8 @@ func argumentsOf(root *yaml.Node) (*yaml.Node, error) {
 	registration = ensure(root, "nodeRegistration", yaml.MappingNode)
 	there := value(registration, "kubeletExtraArgs")
 	if there != nil && there.Kind != wanted && there.Tag != "!!null" {
-		return nil, fmt.Errorf("nodeRegistration.kubeletExtraArgs is not %s, which %s asks for; write it so, or change "+
-			"apiVersion", shapes[wanted], apiVersion)
+		return nil, fmt.Errorf("nodeRegistration.kubeletExtraArgs is not %s, which %s asks for; write it so, or "+
+			"change apiVersion", shapes[wanted], apiVersion)
 	}
 
 	return ensure(registration, "kubeletExtraArgs", wanted), nil

@@ -128,8 +128,8 @@ func (l *look) mounted(device string, do func()) {
 	}
 }
 
-// systems are the operating systems of the mounted filesystem: at its root, deployed by OSTree, or a /usr of its own, as
-// Flatcar has. It notes the arguments of kernels, too.
+// systems are the operating systems of the mounted filesystem: at its root, deployed by OSTree, or a /usr of its own,
+// as Flatcar has. It notes the arguments of kernels, too.
 func (l *look) systems(device string) []place {
 	for _, config := range l.find("", append(slices.Clone(entryGlobs), "/grub.cfg", "/boot/grub*/grub.cfg",
 		"/grub*/grub.cfg", "/*/grub/grub.cfg")...) {
@@ -192,7 +192,8 @@ func (l *look) has(globs ...string) bool { return len(l.paths(globs...)) > 0 }
 
 // program is the path of a program; empty where there is none.
 func (l *look) program(name string) string {
-	found := l.paths("/usr/bin/"+name, "/usr/sbin/"+name, "/usr/local/bin/"+name, "/usr/local/sbin/"+name, "/opt/bin/"+name)
+	found := l.paths("/usr/bin/"+name, "/usr/sbin/"+name, "/usr/local/bin/"+name, "/usr/local/sbin/"+name,
+		"/opt/bin/"+name)
 	if len(found) == 0 {
 		return ""
 	}
@@ -353,8 +354,8 @@ func (l *look) kubernetes() {
 		case l.asked == "" || version == l.asked || strings.HasPrefix(version, l.asked+"."):
 			l.add(name, doctor.OK, "", "version %s", version)
 		case minorOf(version) == minorOf(l.asked):
-			l.add(name, doctor.Warning, "say version: v"+version+" in the manifests", "it has version %s, not %s", version,
-				l.asked)
+			l.add(name, doctor.Warning, "say version: v"+version+" in the manifests",
+				"it has version %s, not %s", version, l.asked)
 		default:
 			l.add(name, doctor.Failed, "install "+name+" "+l.asked+", or ask for v"+version,
 				"it has version %s, not %s", version, l.asked)
@@ -469,7 +470,8 @@ func (l *look) runtime(ignition bool) {
 	case unit == "":
 		l.add(check, doctor.Failed, "install CRI-O or containerd", "there is no container runtime")
 	case !l.enabled(unit, ignition) && ignition:
-		l.add(check, doctor.Warning, "use the flavor ock, or have userData enable it", "%s does not start by itself", unit)
+		l.add(check, doctor.Warning, "use the flavor ock, or have userData enable it",
+			"%s does not start by itself", unit)
 	case !l.enabled(unit, ignition):
 		l.add(check, doctor.Failed, "systemctl enable "+unit, "%s does not start at a boot", unit)
 	default:
@@ -553,7 +555,7 @@ func (l *look) identity() {
 	}
 
 	if l.has("/etc/ssh/ssh_host_*_key") {
-		l.add("identity", doctor.Warning, "remove /etc/ssh/ssh_host_*", "the image has host keys, which cloud-init replaces "+
-			"and Ignition does not")
+		l.add("identity", doctor.Warning, "remove /etc/ssh/ssh_host_*",
+			"the image has host keys, which cloud-init replaces and Ignition does not")
 	}
 }

@@ -269,25 +269,32 @@ func (s *Engine) guestVM(v *store.VM) GuestVM {
 	slices.SortFunc(devices, func(a, b *store.NIC) int { return cmp.Compare(a.Order, b.Order) })
 
 	for _, n := range devices {
-		if n.Unplugged {
-			continue
+		if !n.Unplugged {
+			name := fmt.Sprintf("enp%ds0", len(machine.Interfaces)+1)
+			machine.Interfaces = append(machine.Interfaces, s.guestInterface(name, n))
 		}
-
-		device := GuestInterface{Name: fmt.Sprintf("enp%ds0", len(machine.Interfaces)+1), MAC: n.MAC}
-		if profile := s.store.VNICProfiles.Get(n.Profile); profile != nil && !n.Unlinked {
-			if net := s.store.Networks.Get(profile.Network); net != nil {
-				device.Network, device.DHCP, device.SLAAC = net.Name, s.store.Lease(net, n.MAC), net.SLAAC
-				device.Router, device.Proxy = net.Router, net.Proxy
-				if net.DHCP != nil {
-					device.Gateway = net.DHCP.Gateway
-				}
-			}
-		}
-
-		machine.Interfaces = append(machine.Interfaces, device)
 	}
 
 	return machine
+}
+
+// guestInterface is a network device, with what its network has for it.
+func (s *Engine) guestInterface(name string, n *store.NIC) GuestInterface {
+	device := GuestInterface{Name: name, MAC: n.MAC}
+	profile := s.store.VNICProfiles.Get(n.Profile)
+	if profile == nil || n.Unlinked {
+		return device
+	}
+
+	if net := s.store.Networks.Get(profile.Network); net != nil {
+		device.Network, device.DHCP, device.SLAAC = net.Name, s.store.Lease(net, n.MAC), net.SLAAC
+		device.Router, device.Proxy = net.Router, net.Proxy
+		if net.DHCP != nil {
+			device.Gateway = net.DHCP.Gateway
+		}
+	}
+
+	return device
 }
 
 // halt ends the guest; the inventory is locked.

@@ -49,8 +49,8 @@ type balancer struct {
 func (s *system) preflight(n *node, machine api.GuestVM) error {
 	if s.runs(ocneService) {
 		return errors.New("kubeadm: [ERROR FileAvailable--etc-kubernetes-kubelet.conf]: " +
-			"/etc/kubernetes/kubelet.conf already exists: ocne.service, which the image enables, has made a cluster of " +
-			"its own")
+			"/etc/kubernetes/kubelet.conf already exists: ocne.service, which the image enables, has made a cluster " +
+			"of its own")
 	}
 
 	runtime := s.runtime(n.criSocket)
@@ -115,8 +115,8 @@ func (s *system) reachRegistries(proxy, runtime string) error {
 
 	for _, name := range pulling {
 		if !proxySet.MatchString(s.unitOf(name).text()) {
-			return fmt.Errorf("%s: failed to pull an image: i/o timeout: the only way to registries is the proxy %s, of "+
-				"which the unit is not told", name, proxy)
+			return fmt.Errorf("%s: failed to pull an image: i/o timeout: the only way to registries is the proxy %s, "+
+				"of which the unit is not told", name, proxy)
 		}
 	}
 
@@ -164,8 +164,8 @@ func (s *system) serve(n *node) error {
 	}
 
 	if text != own && !slices.Contains(ports, text) {
-		return fmt.Errorf("kubeadm: timed out waiting for the control plane at %s: the API server of this node listens "+
-			"at port %s", n.endpoint, own)
+		return fmt.Errorf("kubeadm: timed out waiting for the control plane at %s: the API server of this node "+
+			"listens at port %s", n.endpoint, own)
 	}
 
 	return nil
@@ -204,8 +204,8 @@ func (s *system) startKeepalived(address string) (bool, error) {
 		}
 
 		if config.mode&0o111 != 0 {
-			return true, fmt.Errorf("keepalived: Configuration file '%s' is not a regular non-executable file - skipping",
-				path)
+			return true, fmt.Errorf(
+				"keepalived: Configuration file '%s' is not a regular non-executable file - skipping", path)
 		}
 
 		for _, match := range checkScript.FindAllStringSubmatch(config.content, -1) {
@@ -233,8 +233,8 @@ func (s *system) scriptIsSafe(command string) error {
 		case i == 0 && script.mode&0o111 == 0:
 			return fmt.Errorf("keepalived: WARNING - script '%s' is not executable for uid:gid 0:0 - disabling", word)
 		case script.owner != root || script.mode&0o022 != 0:
-			return fmt.Errorf("keepalived: Unsafe permissions found for script '%s' - disabling: it is owned by %s and "+
-				"its mode is %04o", word, script.owner, script.mode)
+			return fmt.Errorf("keepalived: Unsafe permissions found for script '%s' - disabling: it is owned by %s "+
+				"and its mode is %04o", word, script.owner, script.mode)
 		}
 	}
 
@@ -282,7 +282,8 @@ func (s *system) mount(n *node, volume corev1.Volume) error {
 	separate := n.init && kubeadm.AtLeast(version.MajorMinor(1, 29))
 	_, written := s.files[host.Path]
 	if !written && host.Path != adminConf && (host.Path != superAdminConf || !separate) {
-		return fmt.Errorf("kubelet: MountVolume.SetUp failed for volume %q : hostPath type check failed: %s is not a file",
+		return fmt.Errorf(
+			"kubelet: MountVolume.SetUp failed for volume %q : hostPath type check failed: %s is not a file",
 			volume.Name, host.Path)
 	}
 
