@@ -106,6 +106,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	elsewhere := []string{
 		"init",
 		"image create",
+		"image check", // TestAnImageFileIsCheckedWithoutBooting, with a stand-in of guestfish
 		"start",
 		"upgrade",
 		"move",
