@@ -46,6 +46,8 @@ func (p Places) reason(err error) (reason, message string) {
 	credentials := cmp.Or(p.Credentials, OfManifests.Credentials)
 
 	switch {
+	case engine.IsCancelled(err): // nobody asked the engine to the end
+		return infrav1.WaitingForEngineReason, err.Error()
 	case errors.As(err, &auth) && auth.Closed():
 		return infrav1.AuthenticationFailedReason, fmt.Sprintf("%v; its password may be right: have the user unlocked "+
 			"or enabled, or its password renewed, in the engine (ovirt-aaa-jdbc-tool for users of the domain internal)",

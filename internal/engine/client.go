@@ -92,6 +92,10 @@ func (l *lock) acquire(ctx context.Context) error {
 	case l.held <- struct{}{}:
 		return nil
 	case <-ctx.Done():
+		if cancelled := cancellation(ctx); cancelled != nil {
+			return cancelled
+		}
+
 		return &UnreachableError{Err: ctx.Err()}
 	}
 }
@@ -381,12 +385,12 @@ func (c *Client) postForm(ctx context.Context, path string, form url.Values, rep
 	request.Header.Set("Accept", "application/json")
 	response, err := c.http.Do(request)
 	if err != nil {
-		return 0, transportError(err)
+		return 0, transportError(ctx, err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	if err != nil {
-		return 0, transportError(err)
+		return 0, transportError(ctx, err)
 	}
 
 	if err := json.Unmarshal(body, reply); err != nil && response.StatusCode == http.StatusOK {
@@ -441,7 +445,9 @@ func (c *Client) get(ctx context.Context, path string, header http.Header, out a
 	if IsNotFound(err) {
 		// A proxy before an engine that is being upgraded answers 404 too, and objects are let go on this answer: it
 		// counts only from an engine that knows itself.
-		if _, alive := c.Product(ctx); alive != nil {
+		if _, alive := c.Product(ctx); IsCancelled(alive) {
+			return alive
+		} else if alive != nil {
 			return &UnreachableError{Err: alive}
 		}
 	}
@@ -553,22 +559,24 @@ func (c *Client) send(
 
 	response, err := c.http.Do(request)
 	if err != nil {
-		return transportError(err)
+		return transportError(ctx, err)
 	}
 	defer response.Body.Close()
 	isPage := strings.HasPrefix(response.Header.Get("Content-Type"), "text/html")
 	if response.StatusCode >= 200 && response.StatusCode <= 299 && !isPage {
-		return decodeAnswer(method, path, response.Body, out)
+		return decodeAnswer(ctx, method, path, response.Body, out)
 	}
 
-	return c.refusal(method, path, response, isPage)
+	return c.refusal(ctx, method, path, response, isPage)
 }
 
 // refusal is the error of an answer that is not what was asked for. isPage reports that it is a web page.
-func (c *Client) refusal(method, path string, response *http.Response, isPage bool) error {
+func (c *Client) refusal(
+	ctx context.Context, method, path string, response *http.Response, isPage bool,
+) error {
 	content, err := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
 	if err != nil {
-		return transportError(err)
+		return transportError(ctx, err)
 	}
 
 	if response.StatusCode == http.StatusUnauthorized {
@@ -604,7 +612,7 @@ func (c *Client) shown(text string) string {
 
 // decodeAnswer reads an object or a list into out, where it is not nil, as it comes from the engine. An answer may be
 // empty.
-func decodeAnswer(method, path string, body io.Reader, out any) error {
+func decodeAnswer(ctx context.Context, method, path string, body io.Reader, out any) error {
 	most := int64(maxAnswer)
 	if strings.HasPrefix(path, "/vms") {
 		most = maxVMs
@@ -614,7 +622,7 @@ func decodeAnswer(method, path string, body io.Reader, out any) error {
 	if out == nil {
 		_, err := io.Copy(io.Discard, io.LimitReader(limited, maxRefusal)) // so that the connection can be used again
 		if err != nil {
-			return transportError(err)
+			return transportError(ctx, err)
 		}
 
 		return nil
@@ -629,12 +637,14 @@ func decodeAnswer(method, path string, body io.Reader, out any) error {
 	case err == nil:
 		_, _ = io.Copy(io.Discard, io.LimitReader(limited, maxRefusal))
 		return nil
+	case ctx.Err() != nil:
+		return transportError(ctx, err)
 	case limited.N <= 0:
 		return &UnreachableError{Err: fmt.Errorf("%s %s was answered with more than %d MiB", method, path, most>>20)}
 	case errors.Is(err, io.EOF):
 		return nil
 	case !errors.As(err, &syntax) && isTransport(err):
-		return transportError(err)
+		return transportError(ctx, err)
 	}
 
 	return &UnreachableError{

@@ -4,7 +4,8 @@
 //
 // A Client is safe for concurrent use. Every request has a timeout. Starting
 // an operation and waiting for its end are two calls. Errors are typed: Fault
-// (the engine refused), AuthError, TLSError, UnreachableError, NameError.
+// (the engine refused), AuthError, TLSError, UnreachableError, NameError; CancelledError is
+// the caller's own.
 //
 // What to do with a machine is not decided here: see controllers and
 // internal/tfprovider.

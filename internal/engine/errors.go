@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -75,6 +76,24 @@ func (e *UnreachableError) Error() string { return fmt.Sprintf("engine cannot be
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
+// CancelledError reports that a request was given up because its caller no longer wants the answer: a person pressed
+// Ctrl-C, or the process ends. It says nothing of the engine, which may have done what it was asked.
+type CancelledError struct{ Err error }
+
+func (e *CancelledError) Error() string { return "the request to the engine was cancelled" }
+
+func (e *CancelledError) Unwrap() error { return e.Err }
+
+// Is makes it a context.Canceled, whatever the cause of the cancellation is called.
+func (e *CancelledError) Is(target error) bool { return target == context.Canceled }
+
+// IsCancelled reports whether err is a request that was given up, and says nothing of the engine.
+func IsCancelled(err error) bool {
+	var cancelled *CancelledError
+
+	return errors.As(err, &cancelled)
+}
+
 // NameError reports that no object has the name that was asked for.
 type NameError struct {
 	// Kind of object, such as "template".
@@ -142,10 +161,10 @@ func hasStatus(err error, code int) bool {
 }
 
 // IsTransient reports whether the same call may succeed later without any change to it: the engine could not be
-// reached, had an error of its own, or an object was locked by another operation.
+// reached, had an error of its own, or an object was locked by another operation; or the request was cancelled.
 func IsTransient(err error) bool {
 	var unreachable *UnreachableError
-	if errors.As(err, &unreachable) {
+	if errors.As(err, &unreachable) || IsCancelled(err) {
 		return true
 	}
 
@@ -242,7 +261,8 @@ func mayPass(err error) bool {
 func AnswerLost(err error) bool {
 	var unreachable *UnreachableError
 	var fault *Fault
-	return errors.As(err, &unreachable) || errors.As(err, &fault) && fault.StatusCode >= 500 && !fault.neverBegan()
+	return errors.As(err, &unreachable) || IsCancelled(err) ||
+		errors.As(err, &fault) && fault.StatusCode >= 500 && !fault.neverBegan()
 }
 
 // neverBegan reports that a command was refused before it did anything, with the status of an error all the same: it

@@ -31,7 +31,7 @@ func TestNamesAndCommentsOfAnEngineArePlain(t *testing.T) {
 			var vm VM
 			answer := "<vm><name>" + test.text + "</name><comment>" + test.text + "</comment><description>" + test.text +
 				"</description><initialization><custom_script>a\n\u2028b</custom_script></initialization></vm>"
-			check.Error(t, decodeAnswer("GET", "/vms/x", strings.NewReader(answer), &vm), "")
+			check.Error(t, decodeAnswer(t.Context(), "GET", "/vms/x", strings.NewReader(answer), &vm), "")
 			check.Equal(t, "name", vm.Name, test.name)
 			check.Equal(t, "comment", vm.CommentText(), test.comment)
 			check.Equal(t, "description", vm.DescriptionText(), test.comment)

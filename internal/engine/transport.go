@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -217,13 +218,27 @@ func (e *redirectError) Error() string {
 
 // transportError classifies an error of the HTTP transport, which may come before the answer or within it. The text of
 // what it returns becomes a condition, so it is the same for each try: it has no times, no ports of this side, no
-// addresses of a name that has several, and one word for all the ways to run out of time.
-func transportError(err error) error {
+// addresses of a name that has several, and one word for all the ways to run out of time. ctx is that of the request.
+func transportError(ctx context.Context, err error) error {
+	if cancelled := cancellation(ctx); cancelled != nil {
+		return cancelled
+	}
+
 	if refused := tlsError(err, time.Now()); refused != nil {
 		return refused
 	}
 
 	return &UnreachableError{Err: &steadyError{text: transportText(err), err: err}}
+}
+
+// cancellation returns a *CancelledError if the caller gave up a request, and nil otherwise. A request that ran out of
+// time was not given up: the engine did not answer.
+func cancellation(ctx context.Context) error {
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		return nil
+	}
+
+	return &CancelledError{Err: context.Cause(ctx)}
 }
 
 // steadyError is an error with a text that does not differ from try to try.

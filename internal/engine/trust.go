@@ -94,12 +94,12 @@ func authority(ctx context.Context, rawURL string, config *tls.Config) (*x509.Ce
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, transportError(err)
+		return nil, transportError(ctx, err)
 	}
 	defer response.Body.Close()
 	content, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	if err != nil {
-		return nil, transportError(err)
+		return nil, transportError(ctx, err)
 	}
 
 	block, _ := pem.Decode(content)

@@ -187,12 +187,12 @@ func (u *upload) data(
 
 	response, err := u.http.Do(request)
 	if err != nil {
-		return nil, endpointError(err, parsed.Host)
+		return nil, endpointError(ctx, err, parsed.Host)
 	}
 	defer response.Body.Close()
 	content, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
 	if err != nil {
-		return nil, endpointError(err, parsed.Host)
+		return nil, endpointError(ctx, err, parsed.Host)
 	}
 
 	if response.StatusCode < 200 || response.StatusCode > 299 {
@@ -209,17 +209,13 @@ func (u *upload) data(
 }
 
 // endpointError is why a data endpoint gave no answer, without its URL, which is the ticket.
-func endpointError(err error, host string) error {
-	if errors.Is(err, context.Canceled) {
-		return context.Canceled
-	}
-
+func endpointError(ctx context.Context, err error, host string) error {
 	var about *url.Error
 	if errors.As(err, &about) {
 		err = about.Err
 	}
 
-	err = transportError(err)
+	err = transportError(ctx, err)
 	var untrusted *TLSError
 	if errors.As(err, &untrusted) { // that of a host, not the engine's
 		untrusted.Of = "data endpoint " + host

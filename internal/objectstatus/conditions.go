@@ -71,7 +71,7 @@ func RenderReason(err error) (reason, message string) {
 	message = steadytext.Of(err.Error())
 
 	var fault *engine.Fault
-	if blocker.OfEngine(err) || errors.As(err, &fault) {
+	if blocker.OfEngine(err) || engine.IsCancelled(err) || errors.As(err, &fault) {
 		return infrav1.WaitingForEngineReason, message
 	}
 

@@ -52,6 +52,7 @@ func conditionErrors() map[string]func(at time.Time, n int) error {
 			return &engine.TLSError{Problem: engine.CertificateExpired, Err: inner(at, n)}
 		},
 		"engine.UnreachableError": func(at time.Time, n int) error { return &engine.UnreachableError{Err: inner(at, n)} },
+		"engine.CancelledError":   func(at time.Time, n int) error { return &engine.CancelledError{Err: inner(at, n)} },
 		"engine.TextError": func(at time.Time, n int) error {
 			return &engine.TextError{Path: "comment", Problem: inner(at, n)}
 		},

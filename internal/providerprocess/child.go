@@ -256,6 +256,8 @@ func (c *child) token(ctx context.Context, shared *sharedClient, refused string)
 	err := call(ctx, c.manager, managerService+".Token", TokenRequest{Run: run, Refused: refused}, &reply)
 
 	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return "", &engine.CancelledError{Err: context.Cause(ctx)}
 	case err != nil:
 		return "", &engine.UnreachableError{Err: err}
 	case reply.Auth != nil:

@@ -96,7 +96,12 @@ func (x *Executor) init(ctx context.Context, files map[string][]byte) ([]byte, e
 		return nil, err
 	}
 	defer stop()
-	if err := x.confined(dir, func() error { return tf.Init(ctx, tfexec.Backend(false), reattach) }); err != nil {
+	err = x.confined(dir, func() error { return tf.Init(ctx, tfexec.Backend(false), reattach) })
+
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, interrupted("init", &eventWriter{}, context.Cause(ctx))
+	case err != nil:
 		return nil, fmt.Errorf("terraform init failed: %w", err)
 	}
 

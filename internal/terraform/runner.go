@@ -1,6 +1,7 @@
 package terraform
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,8 @@ type Job struct {
 	// Operation and Digest of what is run, for the caller to recognise the job.
 	Operation Operation
 	Digest    string
+	// Limit of the job, if it is shorter than that of the runner; 0 for none.
+	Limit time.Duration
 	// Run is called when it is the job's turn; ctx ends with Cancel or shutdown.
 	Run func(ctx context.Context) (Summary, error)
 }
@@ -148,7 +151,8 @@ func (r *Runner) work(ctx context.Context, job Job, t *tracked, place *place) {
 	}
 
 	update(func(s *Status) { s.Phase, s.Started = Running, time.Now() })
-	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, &TimeoutError{Limit: r.timeout})
+	limit := cmp.Or(min(job.Limit, r.timeout), r.timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, &TimeoutError{Limit: limit})
 	defer cancel()
 	defer func() {
 		// A panic in one run must not take the runs of all other machines with it.
@@ -156,7 +160,23 @@ func (r *Runner) work(ctx context.Context, job Job, t *tracked, place *place) {
 			end(Summary{}, fmt.Errorf("the run panicked: %v", p))
 		}
 	}()
-	end(job.Run(ctx))
+
+	summary, err := job.Run(ctx)
+	end(summary, job.interruption(ctx, err))
+}
+
+// interruption returns why a job was interrupted instead of what the interruption broke: a request that was cancelled,
+// or a plan that could not be read. A job that was not interrupted keeps its error. So does a run whose own error says
+// more, such as a state that nobody has saved; a check has none.
+func (j Job) interruption(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	broken := j.Operation == Check || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+
+	if err == nil || cause == nil || errors.Is(err, cause) || !broken {
+		return err
+	}
+
+	return cause
 }
 
 // Observe returns the status of the workspace's last job.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -244,6 +245,61 @@ func TestCancelAndPanicEndAJob(t *testing.T) {
 	ended(t, notified)
 	if status, _ := r.Observe("b"); status.Err == nil || !strings.Contains(status.Err.Error(), "oops") {
 		t.Errorf("a panic ended with %v", status.Err)
+	}
+}
+
+// TestAnInterruptedJobSaysWhyItWasInterrupted has jobs end with what an interruption breaks.
+func TestAnInterruptedJobSaysWhyItWasInterrupted(t *testing.T) {
+	unsaved := errors.New("the state was not saved")
+
+	for name, job := range map[string]struct {
+		operation Operation
+		limit     time.Duration
+		broken    func(ctx context.Context) error
+		want      error
+	}{
+		"a check whose plan cannot be read": {
+			operation: Check, want: ErrCancelled,
+			broken: func(ctx context.Context) error { return fmt.Errorf("failed to read the plan: %s", ctx.Err()) },
+		},
+		"a run whose object cannot be read": {
+			operation: Apply, want: ErrCancelled,
+			broken: func(ctx context.Context) error { return fmt.Errorf("failed to get it: %w", ctx.Err()) },
+		},
+		"a destruction whose request is given up": {
+			operation: Destroy, want: ErrCancelled,
+			broken: func(ctx context.Context) error { return &url.Error{Op: "Get", URL: "https://e", Err: ctx.Err()} },
+		},
+		"a run whose state is not saved": {
+			operation: Apply, want: unsaved, broken: func(context.Context) error { return unsaved },
+		},
+		"a check that takes too long": {
+			operation: Check, limit: time.Nanosecond, want: &TimeoutError{Limit: time.Nanosecond},
+			broken: func(ctx context.Context) error { return fmt.Errorf("failed to read the plan: %s", ctx.Err()) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, notified := newTestRunner(t, 1)
+			started := make(chan struct{})
+			_, err := r.Submit(Job{
+				Key: "a", Operation: job.operation, Limit: job.limit, Run: func(ctx context.Context) (Summary, error) {
+					close(started)
+					<-ctx.Done()
+
+					return Summary{}, job.broken(ctx)
+				},
+			})
+			check.Error(t, err, "")
+			<-started
+
+			if job.limit == 0 {
+				r.Cancel("a")
+			}
+
+			ended(t, notified)
+			status, _ := r.Observe("a")
+			check.Equal(t, "the error", status.Err.Error(), job.want.Error())
+		})
 	}
 }
 

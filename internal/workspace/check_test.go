@@ -131,6 +131,36 @@ func TestARunDoesNotWaitForACheck(t *testing.T) {
 	check.Equal(t, "what the check has found", b.object.Status.Terraform.Drift == nil, true)
 }
 
+// TestACheckThatAChangeInterruptsIsMadeAgain has a check end with the words of its context, as a reader of a plan does.
+func TestACheckThatAChangeInterruptsIsMadeAgain(t *testing.T) {
+	for name, found := range map[string]*infrav1.DriftStatus{
+		"no check was made before":       nil,
+		"the check before found a drift": {Differences: []string{"ovirt_vm.this (memory)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newCheckedBench(t)
+			b.object.Status.Terraform.Drift = found.DeepCopy()
+			check.Error(t, b.client.Update(t.Context(), b.object), "")
+			b.executor.holds = make(chan struct{})
+
+			b.pass()
+			<-b.executor.holds
+
+			w := b.observe()
+			check.Error(t, w.Apply(t.Context(), b.request("digest-2")), "")
+			check.Equal(t, "the action", w.Action.Kind, Wait)
+			<-b.kind.Runs.Woken("OLVMCluster")
+
+			w = b.observe()
+			check.Error(t, w.Apply(t.Context(), b.request("digest-2")), "")
+			w.Recorded()
+			check.Equal(t, "the action after the check", w.Action.Kind, Apply)
+			check.Equal(t, "the drift", b.object.Status.Terraform.Drift, found)
+			<-b.kind.Runs.Woken("OLVMCluster")
+		})
+	}
+}
+
 func TestOneObjectIsCheckedAtATime(t *testing.T) {
 	runs := NewRunQueue(1, time.Minute)
 	one, other := Key{"K", "ns", "one"}, Key{"K", "ns", "other"}

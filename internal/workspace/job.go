@@ -27,12 +27,18 @@ func (w *Workspace) submit(ctx context.Context, operation terraform.Operation, r
 		}
 	}
 
+	var limit time.Duration
+	if operation == terraform.Check {
+		limit = checkLimit
+	}
+
 	return w.runs().submit(terraform.Job{
 		Key:       w.key.String(),
 		Tenant:    w.object.GetNamespace(),
 		Engine:    request.Engine,
 		Operation: operation,
 		Digest:    request.Digest,
+		Limit:     limit,
 		Run:       w.job(operation, request.Subject(), request.Digest),
 	})
 }
@@ -66,9 +72,6 @@ func (w *Workspace) job(
 		case terraform.Destroy:
 			return root.Destroy(ctx, subject)
 		case terraform.Check:
-			ctx, cancel := context.WithTimeoutCause(ctx, checkLimit, &terraform.TimeoutError{Limit: checkLimit})
-			defer cancel()
-
 			return root.Check(ctx, subject)
 		}
 

@@ -43,6 +43,8 @@ type fakeExecutor struct {
 	failures []error
 	// drift is what plans find.
 	drift []terraform.Drift
+	// holds has a check wait for its interruption.
+	holds chan struct{}
 	// planned is called when the plan is made, before anything is confirmed.
 	planned func()
 }
@@ -76,8 +78,15 @@ func (x *fakeExecutor) Apply(ctx context.Context, request terraform.Request) (te
 }
 
 // Check finds the differences that the test has set.
-func (x *fakeExecutor) Check(_ context.Context, request terraform.Request) ([]terraform.Drift, error) {
+func (x *fakeExecutor) Check(ctx context.Context, request terraform.Request) ([]terraform.Drift, error) {
 	x.requests = append(x.requests, request)
+	if x.holds != nil {
+		x.holds <- struct{}{}
+		<-ctx.Done()
+
+		return nil, fmt.Errorf("failed to read the plan: %s", ctx.Err())
+	}
+
 	if len(x.failures) > 0 {
 		err := x.failures[0]
 		x.failures = x.failures[1:]
