@@ -127,6 +127,10 @@ func TestRow48AMachineOfAPool(t *testing.T) {
 	p := newPool(t, "vm-a", "vm-b")
 	p.expectPhases(map[string]string{"vm-a": "Available", "vm-b": "Available"})
 	before := p.disk("vm-a")
+	_, err := p.Session().UpdateVM(t.Context(), p.ids["vm-a"], &engine.VM{
+		Initialization: &engine.Initialization{HostName: "lab-a", CustomScript: "#cloud-config\nof: the lab\n"},
+	})
+	check.Error(t, err, "")
 	m := p.machine("m-0", nil)
 
 	p.Expect(m, infrav1.VirtualMachineClaimedCondition, "True/VirtualMachineClaimed")
@@ -150,7 +154,8 @@ func TestRow48AMachineOfAPool(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "power", vm.Status, engine.VMDown)
 	check.Equal(t, "comment", vm.CommentText(), "")
-	check.Equal(t, "user data", vm.Initialization.CustomScript+vm.Initialization.HostName, "")
+	check.Equal(t, "host name", vm.Initialization.HostName, "lab-a")
+	check.Equal(t, "user data", vm.Initialization.CustomScript, "#cloud-config\nof: the lab\n")
 	check.Equal(t, "network configuration", vm.Initialization.NICs.Items[0].IP.Address, "10.0.0.100")
 	check.Equal(t, "it has another disk", p.disk("vm-a") != before, true)
 	tags, err := p.Session().VMTags(t.Context(), p.ids["vm-a"])

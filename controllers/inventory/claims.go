@@ -320,7 +320,7 @@ func (r *Reconciler) recycle(ctx context.Context, s *scope, e *entry, marker *in
 	e.soon = true
 	of := ownermark.Owner{Namespace: s.inventory.Namespace, Name: claim.MachineName}
 	mark, _ := inventory.MarkOn(*e.vm)
-	if clean, waiting, err := inventory.Clean(ctx, s.session, e.vm.ID, of, mark.Network); err != nil || !clean {
+	if clean, waiting, err := inventory.Clean(ctx, s.session, e.vm.ID, of, mark); err != nil || !clean {
 		e.waiting = "Waiting for the VM, which is " + waiting
 		return err
 	}

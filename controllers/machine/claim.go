@@ -206,7 +206,8 @@ func (r *Reconciler) releaseClaim(ctx context.Context, scope *machineScope) erro
 	return nil
 }
 
-// giveBack stops a VM that was claimed and that no state has, and takes the user data from it. It is never deleted.
+// giveBack stops a VM that was claimed and that no state has, and takes the machine's user data from it. It is never
+// deleted.
 func giveBack(ctx context.Context, session *engine.Client, id engine.ID, of ownermark.Owner) error {
 	if id == "" {
 		return nil
@@ -215,7 +216,12 @@ func giveBack(ctx context.Context, session *engine.Client, id engine.ID, of owne
 	ctx, cancel := context.WithTimeout(ctx, desired.OrphanLimit)
 	defer cancel()
 
+	mark, err := inventory.ReadMark(ctx, session, id)
+	if err != nil {
+		return err
+	}
+
 	return engine.Wait(ctx, "VM "+id.String()+" to be given back", func(ctx context.Context) (bool, string, error) {
-		return inventory.Clean(ctx, session, id, of, nil)
+		return inventory.Clean(ctx, session, id, of, mark)
 	}, nil)
 }

@@ -12,6 +12,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
@@ -315,6 +316,25 @@ func TestGiveBack(t *testing.T) {
 			check.Equal(t, "cleaned", vm.Initialization.CustomScript+vm.Initialization.HostName == "", tt.cleaned)
 		})
 	}
+
+	// A machine that goes before Terraform has begun has changed nothing.
+	unused := withEngine(t, nil, ovirtsim.VM{Name: "vm-a", ID: vmID, Comment: "of the lab"})
+	_, err := unused.session.UpdateVM(t.Context(), vmID, script)
+	check.Error(t, err, "")
+	full, err := unused.session.VMInFull(t.Context(), vmID)
+	check.Error(t, err, "")
+	described := engine.DescribedVM{VM: *full}
+	_, _, err = inventory.NewMarker(t.Context(), unused.session, "ns").Ensure(t.Context(), described,
+		infrav1.InventoryClaim{
+			ID: "one", ClusterName: "demo", Role: infrav1.RoleWorker, Group: "MachineSet/a", MachineName: "m",
+		}, &own, false)
+	check.Error(t, err, "")
+	comment := ownComment
+	_, err = unused.session.UpdateVM(t.Context(), vmID, &engine.VM{Comment: &comment})
+	check.Error(t, err, "")
+	check.Error(t, giveBack(t.Context(), unused.session, vmID, own), "")
+	left := unused.vm(vmID).Initialization
+	check.Equal(t, "what is left", left.HostName+" "+left.CustomScript, "m secret")
 
 	b := withEngine(t, nil, ovirtsim.VM{Name: "vm-a", ID: vmID, Comment: ownComment, Up: true})
 	check.Error(t, giveBack(t.Context(), b.session, vmID, own), "")

@@ -235,6 +235,11 @@ type Initialization struct {
 	HostName     string             `xml:"host_name,omitempty"`
 	NICs         *NICConfigurations `xml:"nic_configurations"`
 
+	// These are read so that they can be written again: who replaces an initialization would take them away.
+	AuthorizedSSHKeys string `xml:"authorized_ssh_keys,omitempty"`
+	TimeZone          string `xml:"timezone,omitempty"`
+	UserName          string `xml:"user_name,omitempty"`
+
 	// Configuration is in full answers, and taken out of them.
 	Configuration *ovfConfiguration `xml:"configuration"`
 }

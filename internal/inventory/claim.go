@@ -3,6 +3,8 @@ package inventory
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -34,11 +36,36 @@ type Mark struct {
 	Comment string `json:"comment,omitempty"`
 	// Network is the network configuration that the VM had before the claim, empty for none; nil where it is not known.
 	Network *engine.Initialization `json:"network,omitempty"`
+	// Guest is what else the guest was given before the claim; nil where it is not known.
+	Guest *Guest `json:"guest,omitempty"`
 }
 
-// NewMark is the mark of a claim on a VM, which remembers what the claim changes. Where the VM has an owner's mark, its
-// tag is made again, and what was before is lost.
-func NewMark(namespace string, claim infrav1.InventoryClaim, vm engine.DescribedVM) Mark {
+// Guest is what a VM gives its guest besides the network.
+type Guest struct {
+	HostName string `json:"hostName,omitempty"`
+	// UserData is a digest of the user data, which may be secret; empty for none. It tells the user data of the VM from
+	// that of a machine.
+	UserData string `json:"userData,omitempty"`
+}
+
+// guestOf is what a VM with that initialization gives its guest.
+func guestOf(of *engine.Initialization) *Guest {
+	if of == nil {
+		return &Guest{}
+	}
+
+	out := &Guest{HostName: of.HostName}
+	if of.CustomScript != "" {
+		digest := sha256.Sum256([]byte(of.CustomScript))
+		out.UserData = hex.EncodeToString(digest[:])
+	}
+
+	return out
+}
+
+// NewMark is the mark of a claim on a VM, which remembers what the claim changes; full is the VM with its user data.
+// Where the VM has an owner's mark, its tag is made again, and what was before is lost.
+func NewMark(namespace string, claim infrav1.InventoryClaim, full *engine.VM) Mark {
 	out := Mark{
 		ID:        claim.ID,
 		Namespace: namespace,
@@ -47,8 +74,9 @@ func NewMark(namespace string, claim infrav1.InventoryClaim, vm engine.Described
 		Group:     claim.Group,
 		Machine:   claim.MachineName,
 	}
-	if _, owned := ownermark.OwnerOf(vm.CommentText()); !owned {
-		out.Comment, out.Network = vm.CommentText(), cmp.Or(networkOf(vm.Initialization), &engine.Initialization{})
+	if _, owned := ownermark.OwnerOf(full.CommentText()); !owned {
+		out.Comment, out.Network = full.CommentText(), cmp.Or(networkOf(full.Initialization), &engine.Initialization{})
+		out.Guest = guestOf(full.Initialization)
 	}
 
 	return out
@@ -107,6 +135,20 @@ func readMark(tag engine.Tag) marked {
 	}
 
 	return out
+}
+
+// ReadMark asks the engine for the mark of a VM, which is zero where the VM has none, or one that cannot be read.
+func ReadMark(ctx context.Context, session *engine.Client, vm engine.ID) (Mark, error) {
+	tags, err := session.TagsNamed(ctx, TagName(vm))
+	if err != nil {
+		return Mark{}, err
+	}
+
+	if marks := marksOf(vm, tags); len(marks) > 0 {
+		return marks[0].mark, nil
+	}
+
+	return Mark{}, nil
 }
 
 // MarkOn is the mark that a VM has in the engine; false where it has none, or one that cannot be read.
@@ -248,7 +290,12 @@ func (m *Marker) tag(
 		return m.lost(ctx, marks, claim)
 	}
 
-	mark := NewMark(m.namespace, claim, vm)
+	full, err := m.session.VMInFull(ctx, vm.ID)
+	if err != nil {
+		return ClaimPending, Mark{}, err
+	}
+
+	mark := NewMark(m.namespace, claim, full)
 	made, err := m.session.CreateTag(ctx, &engine.Tag{Name: TagName(vm.ID), Description: mark.text()})
 	if err != nil {
 		return ClaimPending, mark, err

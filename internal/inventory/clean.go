@@ -3,6 +3,7 @@ package inventory
 import (
 	"cmp"
 	"context"
+	"reflect"
 	"slices"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -35,12 +36,11 @@ func networkOf(of *engine.Initialization) *engine.Initialization {
 	return &engine.Initialization{NICs: of.NICs, DNSServers: of.DNSServers, DNSSearch: of.DNSSearch}
 }
 
-// Clean powers a VM off that a machine had, takes the machine's user data and host name from it, and gives it the
-// network configuration that it is to have, one step at a time; nil keeps the one that it has. It reports whether
-// nothing is left to do, and else what the VM is doing. A VM that has the mark of another machine, or of none, is left
-// alone.
+// Clean powers a VM off that a machine had, and gives it the initialization that it is to have, one step at a time. It
+// reports whether nothing is left to do, and else what the VM is doing. A VM that has the mark of another machine, or
+// of none, is left alone.
 func Clean(
-	ctx context.Context, session *engine.Client, id engine.ID, of ownermark.Owner, network *engine.Initialization,
+	ctx context.Context, session *engine.Client, id engine.ID, of ownermark.Owner, mark Mark,
 ) (bool, string, error) {
 	vm, err := session.VMInFull(ctx, id)
 	if engine.IsNotFound(err) {
@@ -64,18 +64,39 @@ func Clean(
 		return false, string(vm.Status), nil
 	}
 
-	if network == nil {
-		network = networkOf(vm.Initialization)
-	}
+	has := cmp.Or(vm.Initialization, &engine.Initialization{})
+	wanted := mark.own(has)
 
-	has := vm.Initialization
-	if (has == nil || has.CustomScript+has.HostName == "") && sameNetwork(networkOf(has), network) {
+	if *guestOf(has) == *guestOf(wanted) && sameNetwork(has, wanted) {
 		return true, "", nil
 	}
 
-	err = session.ReplaceInitialization(ctx, id, networkOf(network))
+	if reflect.DeepEqual(*wanted, engine.Initialization{}) {
+		wanted = nil
+	}
+
+	err = session.ReplaceInitialization(ctx, id, wanted)
 
 	return err == nil, string(vm.Status), err
+}
+
+// own is the initialization of a VM without what a machine gave it. Terraform gives a VM its user data back, which
+// stays. A machine whose state was lost leaves its own: nobody knows then what the VM had before, but for its host name
+// and its network.
+func (m Mark) own(has *engine.Initialization) *engine.Initialization {
+	out := *has
+
+	if m.Guest == nil || m.Guest.UserData != guestOf(has).UserData {
+		out.CustomScript = ""
+	}
+
+	out.HostName = cmp.Or(m.Guest, &Guest{}).HostName
+
+	if m.Network != nil {
+		out.NICs, out.DNSServers, out.DNSSearch = m.Network.NICs, m.Network.DNSServers, m.Network.DNSSearch
+	}
+
+	return &out
 }
 
 // sameNetwork compares network configurations by what they say of the guest: an engine adds what it means to what it

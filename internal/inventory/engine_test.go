@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -102,6 +103,15 @@ func (s *site) vm(name string) engine.DescribedVM {
 	}
 
 	return vms[at]
+}
+
+// full is a VM with its user data.
+func (s *site) full(name string) *engine.VM {
+	s.t.Helper()
+	vm, err := s.session.VMInFull(s.t.Context(), s.vm(name).ID)
+	check.Error(s.t, err, "")
+
+	return vm
 }
 
 func (s *site) update(name string, change *engine.VM) {
@@ -255,7 +265,7 @@ func TestATagThatComesLate(t *testing.T) {
 		return engine.Tag{
 			ID:          engine.ID(fmt.Sprintf("00000000-0000-4000-8000-%012d", at)),
 			Name:        TagName(s.vm("vm-00").ID),
-			Description: NewMark("ns", claim(machine), s.vm("vm-00")).text(),
+			Description: NewMark("ns", claim(machine), s.full("vm-00")).text(),
 		}
 	}
 	late, early, reserved := tag(1, "slow"), tag(2, "fast"), tag(0, "")
@@ -290,7 +300,7 @@ func TestAClaimIsFoundAgain(t *testing.T) {
 		ID: "one", ClusterName: "demo", Role: infrav1.RoleWorker, Group: "MachineSet/a", MachineName: "m",
 	}
 	owner := &ownermark.Owner{Namespace: "ns", Name: "m", UID: "u"}
-	mark := NewMark("ns", claim, s.vm("vm-00"))
+	mark := NewMark("ns", claim, s.full("vm-00"))
 	_, err := s.session.CreateTag(t.Context(), &engine.Tag{Name: TagName(s.vm("vm-00").ID), Description: mark.text()})
 	check.Error(t, err, "")
 
@@ -320,6 +330,64 @@ func TestAClaimIsFoundAgain(t *testing.T) {
 		left, err := NewMarker(t.Context(), s.session, "ns").Unmark(t.Context(), vm, claim)
 		check.Error(t, err, "")
 		check.Equal(t, "comment that is left", left, comment)
+	}
+}
+
+// TestACleanVMHasWhatItHadBeforeTheClaim cleans VMs of which Terraform has given some their initialization back.
+func TestACleanVMHasWhatItHadBeforeTheClaim(t *testing.T) {
+	s := newSite(t, 1)
+	id, comment, none := s.vm("vm-00").ID, "", ""
+	owner := ownermark.Owner{Namespace: "ns", Name: "m", UID: "u"}
+	claim := infrav1.InventoryClaim{
+		ID: "one", ClusterName: "demo", Role: infrav1.RoleWorker, Group: "MachineSet/a", MachineName: "m",
+	}
+	own := &engine.Initialization{
+		CustomScript: "#cloud-config\nown: true\n", HostName: "own", TimeZone: "Europe/Berlin",
+		AuthorizedSSHKeys: "ssh-ed25519 AAAA own", UserName: "lab",
+	}
+	machines := &engine.Initialization{CustomScript: "#cloud-config\ntoken: secret\n", HostName: "m"}
+	with := func(change func(*engine.Initialization)) *engine.Initialization {
+		out := *own
+		change(&out)
+
+		return &out
+	}
+
+	for name, tt := range map[string]struct{ had, has, want *engine.Initialization }{
+		"Terraform has given it back":                {own, own, own},
+		"no machine has used it, and it had nothing": {&engine.Initialization{}, nil, &engine.Initialization{}},
+		"the machine's state was lost":               {own, machines, &engine.Initialization{HostName: "own"}},
+		"the machine's state was lost, and the rest stayed": {
+			own, with(func(i *engine.Initialization) { i.CustomScript, i.HostName = "token", "m" }),
+			with(func(i *engine.Initialization) { i.CustomScript = "" }),
+		},
+		"Terraform has lost the host name": {own, with(func(i *engine.Initialization) { i.HostName = "" }), own},
+		"it had no user data":              {&engine.Initialization{HostName: "own"}, machines, &engine.Initialization{HostName: "own"}},
+		"an earlier version claimed it":    {nil, machines, &engine.Initialization{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.update("vm-00", &engine.VM{Comment: &none})
+			check.Error(t, s.session.ReplaceInitialization(t.Context(), id, tt.had), "")
+			mark := NewMark("ns", claim, s.full("vm-00"))
+			if tt.had == nil {
+				mark.Guest = nil
+			}
+
+			comment = owner.Comment()
+			s.update("vm-00", &engine.VM{Comment: &comment})
+			check.Error(t, s.session.ReplaceInitialization(t.Context(), id, tt.has), "")
+
+			for done := false; !done; {
+				var err error
+				done, _, err = Clean(t.Context(), s.session, id, owner, readMark(engine.Tag{Description: mark.text()}).mark)
+				check.Error(t, err, "")
+			}
+
+			left := cmp.Or(s.full("vm-00").Initialization, &engine.Initialization{})
+			left.NICs = nil
+			check.Equal(t, "the initialization", left, tt.want)
+			check.Lacks(t, "the mark", mark.text(), "own: true")
+		})
 	}
 }
 
