@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -38,6 +39,44 @@ func (c *Client) Events(ctx context.Context, search string, most int) ([]Event, 
 func (c *Client) EventsAfter(ctx context.Context, index int64, most int) ([]Event, error) {
 	return c.events(ctx, url.Values{"from": {strconv.FormatInt(index, 10)}, "max": {strconv.Itoa(most)}})
 }
+
+const (
+	// failureEvents is how many of the newest events are read to find out what went wrong with a VM.
+	failureEvents = 500
+	// maxEventText is how much of an event becomes part of an error, in characters.
+	maxEventText = 300
+)
+
+// ExplainMissing adds what the engine says of a VM to the error that the VM, or a disk of it, is missing: an engine
+// that cannot copy the disks of a VM takes both away, and only its events have the reason. Another error stays.
+func (c *Client) ExplainMissing(ctx context.Context, vm ID, err error) error {
+	missing := IsNotFound(err) || errors.Is(err, ErrNoBootDisk)
+	if IsRefused(err) { // whatever it says
+		_, gone := c.VM(ctx, vm)
+		missing = IsNotFound(gone)
+	}
+
+	if !missing {
+		return err
+	}
+
+	events, unread := c.Events(ctx, "", failureEvents)
+	if unread != nil {
+		return err
+	}
+
+	for _, event := range events { // newest first
+		if RefID(event.VM) == vm && (event.Severity == "error" || event.Severity == "alert") {
+			return fmt.Errorf("the engine says: %s (event code %d): %w",
+				abridgedTo(maxEventText, c.shown(event.Description)), event.Code, err)
+		}
+	}
+
+	return err
+}
+
+// ErrNoBootDisk reports that a VM has no disk that it can boot from.
+var ErrNoBootDisk = errors.New("the VM has no bootable disk")
 
 func (c *Client) events(ctx context.Context, query url.Values) ([]Event, error) {
 	var list struct {

@@ -49,8 +49,10 @@ func (id ID) segment() string {
 }
 
 // abridged is the beginning of a text that is only there to be recognized.
-func abridged(text string) string {
-	const limit = 60
+func abridged(text string) string { return abridgedTo(60, text) }
+
+// abridgedTo is a text, or its beginning if it has more characters than the limit.
+func abridgedTo(limit int, text string) string {
 	if runes := []rune(text); len(runes) > limit {
 		return string(runes[:limit]) + "…"
 	}

@@ -5,8 +5,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
@@ -265,4 +267,42 @@ func TestAVMThatGoesWhileItIsStoppedOrStarted(t *testing.T) {
 		w.settled()
 		w.destroy()
 	})
+}
+
+// TestAVMThatTheEngineCannotCompleteIsToldInTheEnginesWords has an engine give up a VM whose disks it copies, while
+// each kind of resource waits for them.
+func TestAVMThatTheEngineCannotCompleteIsToldInTheEnginesWords(t *testing.T) {
+	t.Parallel()
+
+	for name, dependent := range map[string]string{
+		"its disks grow":        `resource "ovirt_vm_disks_resize" "a" { size = 32212254720 `,
+		"it is started":         `resource "ovirt_vm_start" "a" { `,
+		"it gets a disk":        `resource "ovirt_disk_attachment" "a" { disk_interface = "virtio" disk_id = "$storage" `,
+		"it loses its consoles": `resource "ovirt_vm_graphics_consoles" "a" { `,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newHeldSite(t, func(*site) bool { return true }) // its disks are copied for ever
+
+			go func() {
+				for t.Context().Err() == nil && s.sim.FailCreation("a") != nil {
+					time.Sleep(time.Millisecond)
+				}
+			}()
+
+			dependent = strings.NewReplacer("{ ", "{\n", ` disk_id`, "\ndisk_id").Replace(dependent)
+			failure := newWorkspace(t, s).config(`
+resource "ovirt_vm" "a" {
+  name        = "a"
+  cluster_id  = "$cluster"
+  template_id = "$template"
+  clone       = true
+}
+` + dependent + `
+  vm_id = ovirt_vm.a.id
+}
+`).fail()
+			check.Contains(t, "the failure", failure, "the engine says: Failed to complete VM a creation. (event code 60)")
+		})
+	}
 }

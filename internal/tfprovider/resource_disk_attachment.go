@@ -99,7 +99,8 @@ func (r *diskAttachmentResource) Create(
 		Disk:      &engine.Disk{ID: idOf(model.DiskID)},
 	})
 	if err != nil {
-		resp.Diagnostics.AddError("The disk was not attached", err.Error())
+		resp.Diagnostics.AddError("The disk was not attached",
+			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
 		return
 	}
 

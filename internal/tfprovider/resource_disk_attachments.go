@@ -271,7 +271,7 @@ func (r *diskAttachmentsResource) attachMissing(
 				Disk:      &engine.Disk{ID: idOf(wanted.DiskID)},
 			})
 			if err != nil {
-				diags.AddError("The disk was not attached", err.Error())
+				diags.AddError("The disk was not attached", r.client.ExplainMissing(ctx, vmID, err).Error())
 				continue
 			}
 

@@ -2,7 +2,6 @@ package tfprovider
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -136,11 +135,11 @@ func (r *resizeResource) grow(
 
 	disks, err := r.disks(ctx, r.client, owner)
 	if err == nil && len(disks) == 0 {
-		err = errors.New("the VM has no bootable disk")
+		err = engine.ErrNoBootDisk
 	}
 
 	if err != nil {
-		diags.AddError("The disks were not resized", err.Error())
+		diags.AddError("The disks were not resized", r.client.ExplainMissing(ctx, owner, err).Error())
 		return owner, size
 	}
 
@@ -155,7 +154,8 @@ func (r *resizeResource) grow(
 	for _, disk := range disks {
 		err := r.client.GrowDisk(ctx, disk.ID, size, progress(ctx, "disk "+disk.ID.String()+" to grow"))
 		if err != nil {
-			diags.AddAttributeError(path.Root("size"), "The disk was not resized", err.Error())
+			diags.AddAttributeError(path.Root("size"), "The disk was not resized",
+				r.client.ExplainMissing(ctx, owner, err).Error())
 			return owner, size
 		}
 	}

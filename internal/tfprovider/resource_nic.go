@@ -105,7 +105,8 @@ func (r *nicResource) Create(ctx context.Context, req resource.CreateRequest, re
 		return false, "", err
 	})
 	if err != nil {
-		resp.Diagnostics.AddError("The network interface was not created", err.Error())
+		resp.Diagnostics.AddError("The network interface was not created",
+			r.client.ExplainMissing(ctx, vmID, err).Error())
 		return
 	}
 

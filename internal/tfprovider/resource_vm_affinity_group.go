@@ -104,7 +104,8 @@ func (r *vmAffinityGroupResource) Create(
 	}
 
 	if err != nil {
-		resp.Diagnostics.AddError("The VM was not added to the affinity group", err.Error())
+		resp.Diagnostics.AddError("The VM was not added to the affinity group",
+			r.client.ExplainMissing(ctx, vm, err).Error())
 		return
 	}
 

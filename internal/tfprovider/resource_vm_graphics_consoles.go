@@ -79,7 +79,8 @@ func (r *graphicsConsolesResource) Create(
 	}
 
 	if err := r.removeAll(ctx, idOf(model.VMID)); err != nil {
-		resp.Diagnostics.AddError("The graphics consoles were not removed", err.Error())
+		resp.Diagnostics.AddError("The graphics consoles were not removed",
+			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
 		return
 	}
 

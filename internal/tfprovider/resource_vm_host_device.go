@@ -60,7 +60,8 @@ func (r *vmHostDeviceResource) Create(ctx context.Context, req resource.CreateRe
 		return r.client.AddHostDevice(ctx, idOf(model.VMID), model.Name.ValueString())
 	}, func(ctx context.Context) (bool, error) { return r.has(ctx, model) })
 	if err != nil {
-		resp.Diagnostics.AddError("The host device was not added", err.Error())
+		resp.Diagnostics.AddError("The host device was not added",
+			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
 		return
 	}
 

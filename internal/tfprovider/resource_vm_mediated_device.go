@@ -55,7 +55,7 @@ func (r *vmMediatedDeviceResource) Create(
 	vmID, kind := idOf(model.VMID), model.Type.ValueString()
 	before, err := r.client.MediatedDevices(ctx, vmID)
 	if err != nil {
-		resp.Diagnostics.AddError("The mediated device was not added", err.Error())
+		resp.Diagnostics.AddError("The mediated device was not added", r.client.ExplainMissing(ctx, vmID, err).Error())
 		return
 	}
 
@@ -76,7 +76,7 @@ func (r *vmMediatedDeviceResource) Create(
 			return nil, err
 		})
 	if err != nil {
-		resp.Diagnostics.AddError("The mediated device was not added", err.Error())
+		resp.Diagnostics.AddError("The mediated device was not added", r.client.ExplainMissing(ctx, vmID, err).Error())
 		return
 	}
 

@@ -54,7 +54,8 @@ func (r *optimizeCPUResource) Create(ctx context.Context, req resource.CreateReq
 		return err == nil, string(vm.Status), err
 	})
 	if err != nil {
-		resp.Diagnostics.AddError("The CPU settings were not optimized", err.Error())
+		resp.Diagnostics.AddError("The CPU settings were not optimized",
+			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
 		return
 	}
 

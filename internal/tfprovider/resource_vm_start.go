@@ -118,7 +118,7 @@ func (r *vmStartResource) Create(ctx context.Context, req resource.CreateRequest
 	}
 
 	if err := r.start(ctx, idOf(model.VMID), model.UseInitialization.ValueBool()); err != nil {
-		resp.Diagnostics.AddError("The VM was not started", err.Error())
+		resp.Diagnostics.AddError("The VM was not started", r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
 		return
 	}
 

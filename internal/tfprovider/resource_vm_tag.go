@@ -55,7 +55,7 @@ func (r *vmTagResource) Create(ctx context.Context, req resource.CreateRequest, 
 		return r.client.TagVM(ctx, idOf(model.VMID), idOf(model.TagID))
 	}, func(ctx context.Context) (bool, error) { return r.tagged(ctx, model) })
 	if err != nil {
-		resp.Diagnostics.AddError("The VM was not tagged", err.Error())
+		resp.Diagnostics.AddError("The VM was not tagged", r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
 		return
 	}
 

@@ -69,7 +69,8 @@ func (r *vmWatchdogResource) Create(ctx context.Context, req resource.CreateRequ
 		return err == nil, "", err
 	})
 	if err != nil {
-		resp.Diagnostics.AddError("The watchdog was not added", err.Error())
+		resp.Diagnostics.AddError("The watchdog was not added",
+			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
 		return
 	}
 

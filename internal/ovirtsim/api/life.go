@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
@@ -168,6 +169,24 @@ func (s *Engine) completeCreation(v *store.VM) {
 	s.event(53, "normal", "VM "+v.Name+" creation has been completed.", eventOf{vm: v.ID})
 	s.settle(v, store.StatusDown)
 	s.finish(v.ID)
+}
+
+// FailCreation ends the creation of a VM whose disks are being copied as an engine does that cannot copy them: VM and
+// disks go, and an event is left. What such an engine answers was not recorded; the event is that of its sources.
+func (s *Engine) FailCreation(v *store.VM) error {
+	if v.Status != store.StatusImageLocked {
+		return fmt.Errorf("VM %s is %s, and not being made", v.Name, v.Status)
+	}
+
+	s.event(60, "error", "Failed to complete VM "+v.Name+" creation.", eventOf{vm: v.ID})
+
+	for _, a := range s.store.AttachmentsOf(v.ID) {
+		s.dropDisk(s.store.Disks.Get(a.Disk))
+	}
+
+	s.forget(v)
+
+	return nil
 }
 
 // down is the end of a VM's run, however it came.

@@ -114,6 +114,11 @@ func (s *Control) Crash(vm string) error {
 	})
 }
 
+// FailCreation makes the engine fail to copy the disks of a VM that is being made.
+func (s *Control) FailCreation(vm string) error {
+	return s.withVM(vm, s.engine.FailCreation)
+}
+
 // SetNodeReady makes the kubelet of a VM report a Ready condition of True, False or Unknown.
 func (s *Control) SetNodeReady(vm, status, reason string) error {
 	if s.engine.Guest() == nil {

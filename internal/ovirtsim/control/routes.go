@@ -20,7 +20,7 @@ const controlHelp = `known:
   GET requests[?after=SEQ], summary, state, vms, vms/NAME/drive, disks, faults
   POST faults; DELETE faults, faults/ID
   POST expire-sessions, users/NAME/unlock
-  POST vms/NAME/crash, vms/NAME/node {"ready":"True|False|Unknown","reason":"..."}
+  POST vms/NAME/crash, vms/NAME/fail-creation, vms/NAME/node {"ready":"True|False|Unknown","reason":"..."}
   POST hosts/NAME/fail, hosts/NAME/recover, hosts/NAME/maintenance
 `
 
@@ -72,6 +72,7 @@ func (s *Control) routes() *http.ServeMux {
 	})
 	do("POST /users/{name}/unlock", func(r *http.Request) error { return s.UnlockUser(r.PathValue("name")) })
 	do("POST /vms/{name}/crash", func(r *http.Request) error { return s.Crash(r.PathValue("name")) })
+	do("POST /vms/{name}/fail-creation", func(r *http.Request) error { return s.FailCreation(r.PathValue("name")) })
 	do("POST /vms/{name}/node", s.setNode)
 	do("POST /hosts/{name}/fail", func(r *http.Request) error { return s.FailHost(r.PathValue("name")) })
 	do("POST /hosts/{name}/recover", func(r *http.Request) error { return s.RecoverHost(r.PathValue("name")) })
