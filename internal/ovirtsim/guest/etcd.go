@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	cloudv1 "sigs.k8s.io/cluster-api/test/infrastructure/inmemory/pkg/cloud/api/v1alpha1"
 	"sigs.k8s.io/cluster-api/util/certs"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -77,6 +78,10 @@ func (c *workloadCluster) addEtcdMember(ctx context.Context, n *node) error {
 // electLeader hands the leadership to a member that runs when the one that is lost has it, as etcd does by itself.
 // guests.mu is held.
 func (c *workloadCluster) electLeader(ctx context.Context, lost string) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return c.tryElectLeader(ctx, lost) })
+}
+
+func (c *workloadCluster) tryElectLeader(ctx context.Context, lost string) error {
 	var pods corev1.PodList
 	err := c.client().List(ctx, &pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{
 		"component": "etcd",

@@ -213,7 +213,7 @@ func (i *initramfs) download(r *resource) ([]byte, error) {
 		select {
 		case <-i.ctx.Done():
 			return nil, fmt.Errorf("%w: %w", err, i.ctx.Err())
-		case <-time.After(retry):
+		case <-time.After(retryEvery):
 		}
 	}
 }

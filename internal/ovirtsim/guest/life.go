@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,8 +18,8 @@ import (
 const (
 	// defaultJoinTimeout is how long kubeadm join waits for the control plane and its token.
 	defaultJoinTimeout = 5 * time.Minute
-	// retry is how often whatever waits for a control plane looks again.
-	retry = 250 * time.Millisecond
+	// retryEvery is how often whatever waits for a control plane looks again.
+	retryEvery = 250 * time.Millisecond
 )
 
 var (
@@ -232,14 +233,15 @@ func (g *Guests) join(vmID string, m *member) error {
 	return nil
 }
 
-// again tries until it works, it fails for good, or ctx ends; then it returns the last error.
+// again tries until it works, it fails for good, or ctx ends; then it returns the last error. Like kubeadm, it tries
+// again if somebody else has changed an object meanwhile.
 func again(ctx context.Context, try func() error) error {
-	ticker := time.NewTicker(retry)
+	ticker := time.NewTicker(retryEvery)
 	defer ticker.Stop()
 
 	for {
 		err := try()
-		if !errors.Is(err, errNotYet) {
+		if !errors.Is(err, errNotYet) && !apierrors.IsConflict(err) {
 			return err
 		}
 

@@ -6,12 +6,16 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
@@ -430,4 +434,51 @@ func TestCloseEndsEverything(t *testing.T) {
 	}
 
 	wait.Until(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// TestANodeJoinsWhileOthersChangeIt has somebody change a node all the time, as a cloud controller does: each change
+// makes what another one has read old.
+func TestANodeJoinsWhileOthersChangeIt(t *testing.T) {
+	s, leader, _ := newCluster(t, "127.40.0.21:6443")
+	cluster, n := s.guests.members[leader.id].cluster, s.guests.members[leader.id].node
+	changes, ended := make(chan struct{}), make(chan struct{})
+
+	go func() {
+		defer close(ended)
+
+		for i := 0; ; i++ {
+			select {
+			case <-changes:
+				return
+			default:
+			}
+
+			var current corev1.Node
+			_ = s.client().Get(t.Context(), client.ObjectKey{Name: n.name}, &current)
+			changed := current.DeepCopy()
+			changed.Annotations = map[string]string{"change": strconv.Itoa(i)}
+			_ = s.client().Patch(t.Context(), changed, client.MergeFrom(&current))
+			time.Sleep(100 * time.Microsecond)
+		}
+	}()
+
+	for range 300 {
+		check.Error(t, again(t.Context(), func() error { return cluster.addNode(t.Context(), n) }), "")
+	}
+
+	close(changes)
+	<-ended
+}
+
+func TestAJoinThatMeetsAConflictIsTriedAgain(t *testing.T) {
+	tries := 0
+	err := again(t.Context(), func() error {
+		if tries++; tries == 1 {
+			return fmt.Errorf("failed to update node: %w", apierrors.NewConflict(schema.GroupResource{}, "n", nil))
+		}
+
+		return nil
+	})
+	check.Error(t, err, "")
+	check.Equal(t, "tries", tries, 2)
 }

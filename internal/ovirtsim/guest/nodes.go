@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -106,18 +107,21 @@ func setCondition(current *corev1.NodeStatus, status corev1.ConditionStatus, rea
 	current.Conditions = append(current.Conditions, ready)
 }
 
-// report changes the status of a Node.
+// report changes the status of a Node, which others change at the same time: the in-memory API server refuses a patch
+// of an object that has changed since it was read.
 func (c *workloadCluster) report(ctx context.Context, name string, change func(*corev1.NodeStatus)) error {
-	var current corev1.Node
-	if err := c.client().Get(ctx, client.ObjectKey{Name: name}, &current); err != nil {
-		return fmt.Errorf("failed to get node %s: %w", name, err)
-	}
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var current corev1.Node
+		if err := c.client().Get(ctx, client.ObjectKey{Name: name}, &current); err != nil {
+			return fmt.Errorf("failed to get node %s: %w", name, err)
+		}
 
-	updated := current.DeepCopy()
-	change(&updated.Status)
-	if err := c.client().Patch(ctx, updated, client.MergeFrom(&current)); err != nil {
-		return fmt.Errorf("failed to update node %s: %w", name, err)
-	}
+		updated := current.DeepCopy()
+		change(&updated.Status)
+		if err := c.client().Patch(ctx, updated, client.MergeFrom(&current)); err != nil {
+			return fmt.Errorf("failed to update node %s: %w", name, err)
+		}
 
-	return nil
+		return nil
+	})
 }
