@@ -44,8 +44,9 @@ func (e *AllocationError) Error() string { return e.Message }
 
 // DiskPlace says which disk is to be made, and where.
 type DiskPlace struct {
-	// Domain is the name of the storage domain; empty for one of Among.
-	Domain string
+	// Domain is the name of the storage domain, or DomainID its ID; both are empty for one of Among.
+	Domain   string
+	DomainID ID
 	// Among are the storage domains of a disk without a Domain. Of several that are active it is always the same.
 	Among []ID
 	// Format of the disk. Sparse is the allocation that was asked for; nil leaves it open.
@@ -55,7 +56,7 @@ type DiskPlace struct {
 
 // PlaceDisk decides on which storage domain of a data center a disk is made and whether it is sparse there; nil if that
 // is still open. It is the one place that checks the status and the kind of a storage domain. The domain is nil if the
-// place names none. The error is a NameError, an InactiveError or an AllocationError where a person can correct it.
+// place names none. The data center may be nil for a DomainID. The error is a NameError, an InactiveError or an AllocationError where a person can correct it.
 func (c *Client) PlaceDisk(ctx context.Context, dc *DataCenter, at DiskPlace) (*StorageDomain, *bool, error) {
 	domain, err := c.chooseDomain(ctx, dc, at)
 	if err != nil {
@@ -70,6 +71,10 @@ func (c *Client) PlaceDisk(ctx context.Context, dc *DataCenter, at DiskPlace) (*
 func (c *Client) chooseDomain(ctx context.Context, dc *DataCenter, at DiskPlace) (*StorageDomain, error) {
 	if at.Domain != "" {
 		return c.StorageDomain(ctx, dc, at.Domain)
+	}
+
+	if at.DomainID != "" {
+		return c.storageDomainForDisks(ctx, at.DomainID)
 	}
 
 	var inactive []StorageDomain
@@ -102,13 +107,50 @@ func (c *Client) chooseDomain(ctx context.Context, dc *DataCenter, at DiskPlace)
 	return nil, nil
 }
 
+// holdsDisks reports whether a storage domain is of the kind that disks are on.
+func (d StorageDomain) holdsDisks() bool { return d.Type == "data" }
+
+// storageDomainForDisks returns the storage domain of that ID, an InactiveError, or an AllocationError if it is of a
+// kind that holds no disks. Of a domain that the user may not see it has the ID alone: the engine decides.
+func (c *Client) storageDomainForDisks(ctx context.Context, id ID) (*StorageDomain, error) {
+	domain, err := c.storageDomainByID(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+
+	if domain == nil {
+		return &StorageDomain{ID: id}, nil
+	}
+
+	if domain.Type != "" && !domain.holdsDisks() {
+		return nil, &AllocationError{fmt.Sprintf("storage domain %q is of the kind %s, which holds no disks; name one "+
+			"of the kind data", domain.Name, domain.Type)}
+	}
+
+	for _, dc := range domain.home().dataCenters {
+		if dc == "" {
+			continue
+		}
+
+		if err := c.readStatus(ctx, &DataCenter{ID: dc}, domain); err != nil {
+			return nil, err
+		}
+	}
+
+	if !domain.takesDisks() {
+		return nil, &InactiveError{Scope: ScopeName(nil), Domains: []StorageDomain{*domain}}
+	}
+
+	return domain, nil
+}
+
 // takesDisks reports whether disks can be made on the storage domain. If its status is unknown, the engine decides.
 func (d *StorageDomain) takesDisks() bool { return d.Status == "" || d.Status == DomainActive }
 
 // StorageDomain returns the storage domain for disks of that name in the data center, a NameError, or an InactiveError.
 func (c *Client) StorageDomain(ctx context.Context, dc *DataCenter, name string) (*StorageDomain, error) {
-	holdsDisks := func(d StorageDomain) bool { return d.Type == "data" }
-	domain, _, err := findNamed(ctx, c, &c.lists.storage, "storagedomains", "storage domain", dc, name, holdsDisks)
+	domain, _, err := findNamed(ctx, c, &c.lists.storage, "storagedomains", "storage domain", dc, name,
+		StorageDomain.holdsDisks)
 
 	if err == nil {
 		err = c.readStatus(ctx, dc, domain)
@@ -168,16 +210,6 @@ func (c *Client) readStatus(ctx context.Context, dc *DataCenter, domain *Storage
 func (c *Client) storageDomainByID(ctx context.Context, id ID) (*StorageDomain, error) {
 	item, _, err := find(ctx, c, &c.lists.storage, "storagedomains", func(d StorageDomain) bool { return d.ID == id })
 	return item, err
-}
-
-// SparseOn decides whether a disk is sparse on a storage domain, as PlaceDisk does.
-func (c *Client) SparseOn(ctx context.Context, domainID ID, format string, sparse *bool) (*bool, error) {
-	domain, err := c.storageDomainByID(ctx, domainID)
-	if err != nil {
-		return nil, err
-	}
-
-	return allocationOn(domain, format, sparse) // that there is no such domain is for the engine to say
 }
 
 // allocationOn decides whether a disk is sparse on a storage domain: as it was asked for, if that is possible. nil

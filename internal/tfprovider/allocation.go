@@ -17,7 +17,7 @@ import (
 // refuseAllocation refuses at the plan a new disk that its storage domain cannot have. A storage domain that is not
 // known yet is asked about when the disk is made.
 func (b *base) refuseAllocation(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
-	if req.Plan.Raw.IsNull() || !req.State.Raw.IsNull() || b.client == nil {
+	if req.Plan.Raw.IsNull() || !req.State.Raw.IsNull() || b.configured == nil || b.client == nil {
 		return
 	}
 
@@ -30,15 +30,66 @@ func (b *base) refuseAllocation(ctx context.Context, req resource.ModifyPlanRequ
 	diags.Append(req.Config.GetAttribute(ctx, path.Root("storage_domain_id"), &domain)...)
 	diags.Append(req.Config.GetAttribute(ctx, path.Root("sparse"), &sparse)...)
 
-	if !isKnown(format) || !isKnown(sparse) {
+	b.refusePlace(ctx, path.Root("storage_domain_id"), diags, engine.DiskPlace{
+		DomainID: idOf(domain), Format: format.ValueString(), Sparse: flag(sparse),
+	})
+}
+
+// refusePlace refuses a storage domain that takes no disks, or none of that allocation. at is the attribute that names
+// the domain.
+func (b *base) refusePlace(ctx context.Context, at path.Path, diags *diag.Diagnostics, place engine.DiskPlace) {
+	var (
+		inactive   *engine.InactiveError
+		impossible *engine.AllocationError
+	)
+
+	switch _, _, err := b.client.PlaceDisk(ctx, nil, place); {
+	case errors.As(err, &inactive):
+		diags.AddAttributeError(at, "The storage domain cannot be used", inactive.Error())
+	case errors.As(err, &impossible):
+		diags.AddAttributeError(at, "This allocation is not possible", impossible.Error())
+	}
+}
+
+// refusePlaces refuses at the plan the storage domains of a VM: those of the disks of a new one, and that of a lease
+// that it does not have yet.
+func (r *vmResource) refusePlaces(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
+	if req.Plan.Raw.IsNull() || r.configured == nil || r.client == nil {
 		return
 	}
 
-	var impossible *engine.AllocationError
+	const leaseAttribute, block = "lease_storage_domain_id", "template_disk_attachment_override"
 
-	_, err := b.client.SparseOn(ctx, idOf(domain), format.ValueString(), flag(sparse))
-	if errors.As(err, &impossible) {
-		diags.AddAttributeError(path.Root("sparse"), "This allocation is not possible", impossible.Error())
+	var (
+		lease, before types.String
+		all           types.Set
+		overrides     []diskOverrideModel
+	)
+
+	diags.Append(req.Plan.GetAttribute(ctx, path.Root(leaseAttribute), &lease)...)
+
+	if !req.State.Raw.IsNull() {
+		diags.Append(req.State.GetAttribute(ctx, path.Root(leaseAttribute), &before)...)
+	}
+
+	if isKnown(lease) && !lease.Equal(before) {
+		r.refusePlace(ctx, path.Root(leaseAttribute), diags, engine.DiskPlace{DomainID: idOf(lease)})
+	}
+
+	diags.Append(req.Plan.GetAttribute(ctx, path.Root(block), &all)...)
+
+	if !req.State.Raw.IsNull() || all.IsUnknown() {
+		return
+	}
+
+	diags.Append(all.ElementsAs(ctx, &overrides, false)...)
+
+	for _, o := range overrides {
+		if isKnown(o.StorageDomainID) {
+			r.refusePlace(ctx, path.Root(block), diags, engine.DiskPlace{
+				DomainID: idOf(o.StorageDomainID), Format: o.Format.ValueString(),
+			})
+		}
 	}
 }
 
@@ -111,7 +162,9 @@ func (r *vmResource) completeOverrides(ctx context.Context, vm *engine.VM, clone
 			domain = domains[0]
 		}
 
-		sparse, err := r.client.SparseOn(ctx, domain, format, choice.Sparse)
+		_, sparse, err := r.client.PlaceDisk(ctx, nil, engine.DiskPlace{
+			DomainID: domain, Format: format, Sparse: choice.Sparse,
+		})
 		if err != nil {
 			return fmt.Errorf("template_disk_attachment_override of disk %s: %w", choice.ID, err)
 		}

@@ -82,3 +82,43 @@ func TestACopyIsAsItsOverrideSaysOrAsTheTemplate(t *testing.T) {
 		check.Equal(t, name+": sparse", *disk.Sparse, want.sparse)
 	}
 }
+
+// TestAStorageDomainOutOfUseIsRefusedAtThePlan names such a domain wherever a configuration can, and again at the apply
+// of a plan that was made before.
+func TestAStorageDomainOutOfUseIsRefusedAtThePlan(t *testing.T) {
+	t.Parallel()
+	s := newSiteWith(t, ovirtsim.Options{Timings: quick, Inventory: ovirtsim.Inventory{
+		DataCenters: []ovirtsim.DataCenter{{
+			Name: "far", StorageDomains: []ovirtsim.StorageDomain{{
+				Name: "idle", ID: "00000000-0000-4000-8000-00000000000a", Maintenance: true,
+			}},
+		}},
+	}})
+	s.ids["$idle"] = "00000000-0000-4000-8000-00000000000a"
+	attached, err := s.client.TemplateDiskAttachments(t.Context(), engine.ID(s.ids["$template"]))
+	must(t, err)
+	s.ids["$disk"] = attached[0].DiskID().String()
+
+	disk := func(allocation string) string {
+		return "resource \"ovirt_disk\" \"d\" {\n  size = 1073741824\n  storage_domain_id = \"$idle\"\n  " + allocation + "\n}\n"
+	}
+	vm := func(settings string) string {
+		return "resource \"ovirt_vm\" \"a\" {\n  name = \"a\"\n  cluster_id = \"$cluster\"\n" +
+			"  template_id = \"$template\"\n  clone = true\n" + settings + "\n}\n"
+	}
+
+	for name, config := range map[string]string{
+		"a disk":           disk(`format = "cow"`),
+		"a raw disk":       disk("format = \"raw\"\n  sparse = false"),
+		"a copy of a disk": vm("template_disk_attachment_override {\n  disk_id = \"$disk\"\n  storage_domain_id = \"$idle\"\n  format = \"cow\"\n}"),
+		"a lease":          vm("high_availability = true\n  lease_storage_domain_id = \"$idle\""),
+		"a disk of an image": "resource \"ovirt_disk_from_image\" \"d\" {\n  source_file = \"main.tf\"\n  format = \"raw\"\n" +
+			"  storage_domain_id = \"$idle\"\n}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			message := newWorkspace(t, s).config(config).fail()
+			check.Contains(t, "message", message, `storage domain "idle" has the status maintenance`)
+			check.Lacks(t, "message", message, "Creating...")
+		})
+	}
+}

@@ -105,9 +105,14 @@ func (m *diskModel) aliasOf() *string {
 	return m.Alias.ValueStringPointer()
 }
 
-// sparseOf is what a disk of that format is to be: as configured, else as its storage domain needs it.
+// sparseOf is what a disk of that format is to be: as configured, else as its storage domain needs it. It fails if the
+// storage domain takes no disks.
 func (m *diskModel) sparseOf(ctx context.Context, client *engine.Client, format string) (*bool, error) {
-	return client.SparseOn(ctx, idOf(m.StorageDomainID), format, flag(m.Sparse))
+	_, sparse, err := client.PlaceDisk(ctx, nil, engine.DiskPlace{
+		DomainID: idOf(m.StorageDomainID), Format: format, Sparse: flag(m.Sparse),
+	})
+
+	return sparse, err
 }
 
 // importedSize is the key that marks a size in the state as the engine's, which nobody has asked for yet: that of an

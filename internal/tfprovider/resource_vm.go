@@ -84,6 +84,8 @@ func (r *vmResource) ValidateConfig(
 func (r *vmResource) ModifyPlan(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) {
+	r.refusePlaces(ctx, req, &resp.Diagnostics)
+
 	if req.Plan.Raw.IsNull() || req.State.Raw.IsNull() {
 		return
 	}
