@@ -57,6 +57,11 @@ func (r *Reconciler) reconcileGroups(ctx context.Context, scope *clusterScope) {
 func (r *Reconciler) decideGroups(
 	ctx context.Context, scope *clusterScope, known map[placement.GroupKey]tfstate.Instance,
 ) ([]placement.Group, bool, error) {
+	wanted := placement.AffinityGroups(scope.olvmCluster.Spec)
+	if err := blocker.CheckTexts(infrav1.RenderFailedReason, "spec.affinityGroups", wanted); err != nil {
+		return nil, false, err
+	}
+
 	members, incomplete, err := placement.Members(ctx, r.Client, scope.session, scope.olvmCluster, scope.cluster.Name)
 	if err != nil {
 		return nil, false, err
@@ -80,7 +85,7 @@ func (r *Reconciler) decideGroups(
 		}
 	}
 
-	return placement.Groups(placement.AffinityGroups(scope.olvmCluster.Spec), members, hosts, existing), incomplete, nil
+	return placement.Groups(wanted, members, hosts, existing), incomplete, nil
 }
 
 // wakeMachines has the cluster's machines look at the engine.

@@ -4,6 +4,7 @@ package blocker
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -42,6 +43,22 @@ func Deletion(retryAfter time.Duration, format string, args ...any) *Error {
 // New returns the error of a field.
 func New(reason, field, format string, args ...any) error {
 	return &Error{Reason: reason, Field: field, Message: fmt.Sprintf(format, args...)}
+}
+
+// CheckTexts returns an error of the first text of a spec that XML cannot carry to the engine. within is the path of the
+// spec, such as "spec". Whatever a spec says may reach the engine, at the latest in user data.
+func CheckTexts(reason, within string, spec any) error {
+	var problem *engine.TextError
+	if err := engine.CheckTexts("json", spec); !errors.As(err, &problem) {
+		return nil
+	}
+
+	separator := "."
+	if strings.HasPrefix(problem.Path, "[") {
+		separator = ""
+	}
+
+	return New(reason, within+separator+problem.Path, "%v", problem.Problem)
 }
 
 // NotFound turns a name that does not exist, or a storage domain that takes no disks, into an error of its field.

@@ -3,7 +3,6 @@ package desired
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -147,12 +146,11 @@ type machineResolver struct {
 
 // checkTexts refuses what the engine would get as another text.
 func (r *machineResolver) checkTexts(context.Context) error {
-	var problem *engine.TextError
-	if err := engine.CheckTexts("json", r.in.Spec); errors.As(err, &problem) {
-		return blocker.New(infrav1.InvalidHardwareReason, "spec."+problem.Path, "%v", problem.Problem)
+	if err := blocker.CheckTexts(infrav1.InvalidHardwareReason, "spec", r.in.Spec); err != nil {
+		return err
 	}
 
-	return nil
+	return blocker.CheckTexts(infrav1.InvalidHardwareReason, "OLVMCluster spec", r.in.Cluster)
 }
 
 // checkName refuses a name that the engine would refuse.

@@ -57,6 +57,29 @@ func TestAFieldThatXMLCannotCarryIsNamed(t *testing.T) {
 	}
 }
 
+// TestAFieldOfAClusterThatXMLCannotCarryIsNamed has fields that reach the engine with each machine of a cluster.
+func TestAFieldOfAClusterThatXMLCannotCarryIsNamed(t *testing.T) {
+	s := newSite(t, "")
+
+	for field, change := range map[string]func(*infrav1.OLVMClusterSpec){
+		"affinityGroups[0].name": func(c *infrav1.OLVMClusterSpec) {
+			c.AffinityGroups = []infrav1.AffinityGroup{{Name: "a\x1bb"}}
+		},
+		"failureDomains[0].name": func(c *infrav1.OLVMClusterSpec) {
+			c.FailureDomains = []infrav1.OLVMFailureDomain{{Name: "a\x1bb"}}
+		},
+		"olvmDatacenterName": func(c *infrav1.OLVMClusterSpec) { c.OLVMDatacenterName = "a\x1bb" },
+		"standby[0].name":    func(c *infrav1.OLVMClusterSpec) { c.Standby = []infrav1.Standby{{Name: "a\x1bb"}} },
+	} {
+		t.Run(field, func(t *testing.T) {
+			built, err := s.build(t, func(in *Input) { change(&in.Cluster) })
+			check.Equal(t, "it is built", built != nil, false)
+			checkBlocked(t, err, infrav1.InvalidHardwareReason, "OLVMCluster spec."+field,
+				"character 2 of line 1 is U+001B (escape), which XML cannot carry")
+		})
+	}
+}
+
 // TestUserDataThatXMLCannotCarryIsRefused has what stays raw in the user data.
 func TestUserDataThatXMLCannotCarryIsRefused(t *testing.T) {
 	for name, test := range map[string]struct{ data, problem string }{

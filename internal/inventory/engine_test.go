@@ -593,3 +593,10 @@ func TestTheMarkOfEarlierVersionsIsStillSeen(t *testing.T) {
 	check.Equal(t, "the mark that all VMs shared", MarkedDeleting([]engine.Tag{{Name: "capolvm-deleting"}}), true)
 	check.Equal(t, "another tag", MarkedDeleting([]engine.Tag{{Name: "capolvm-deletinghouse"}}), false)
 }
+
+func TestAnInventoryThatXMLCannotCarryIsRefused(t *testing.T) {
+	_, err := Read(t.Context(), nil, infrav1.OLVMInventorySpec{
+		VirtualMachines: infrav1.InventoryVMs{Tag: "pool\x00"},
+	})
+	check.Error(t, err, "spec.virtualMachines.tag: character 5 of line 1 is U+0000 (NUL), which XML cannot carry to the engine")
+}

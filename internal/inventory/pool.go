@@ -26,6 +26,10 @@ type Pool struct {
 // Read asks the engine for the VMs of an inventory and for its hosts. The error is a *blocker.Error where the inventory
 // names what the engine does not have.
 func Read(ctx context.Context, session *engine.Client, spec infrav1.OLVMInventorySpec) (*Pool, error) {
+	if err := blocker.CheckTexts(infrav1.InventoryInvalidReason, "spec", spec); err != nil {
+		return nil, err
+	}
+
 	center, err := session.DataCenter(ctx, spec.OLVMDatacenterName)
 	if err != nil {
 		return nil, blocker.NotFound(err, infrav1.DataCenterNotFoundReason, "spec.olvmDatacenterName")
