@@ -102,56 +102,73 @@ func AddAll(
 	return nil
 }
 
-// named returns the objects that an OLVMCluster names and may use, itself or by its identity.
-func (r *Reconciler) named(
-	ctx context.Context, reader client.Reader, c *infrav1.OLVMCluster,
-) ([]client.ObjectKey, error) {
-	name := connection.IdentityOf(c)
+// user is an object that uses an engine: an OLVMCluster or an OLVMInventory.
+type user struct {
+	engine connection.Engine
+	// secrets are those that it names besides.
+	secrets []client.ObjectKey
+}
+
+// userOf returns what an OLVMCluster or an OLVMInventory names; false for another object.
+func userOf(object client.Object) (user, bool) {
+	switch object := object.(type) {
+	case *infrav1.OLVMCluster:
+		return user{connection.ClusterEngine(object), support.SecretsOf(object)}, true
+	case *infrav1.OLVMInventory:
+		return user{engine: connection.InventoryEngine(object)}, true
+	default:
+		return user{}, false
+	}
+}
+
+// named returns the objects that a user names and may use, itself or by its identity.
+func (r *Reconciler) named(ctx context.Context, reader client.Reader, u user) ([]client.ObjectKey, error) {
+	name, namespace := connection.IdentityOf(u.engine), u.engine.Key.Namespace
 	if name == "" || r.IdentityNamespace == "" {
-		return r.namedDirectly(c), nil
+		return r.namedDirectly(u), nil
 	}
 
 	identity := &infrav1.OLVMClusterIdentity{}
 	if err := reader.Get(ctx, client.ObjectKey{Name: name}, identity); apierrors.IsNotFound(err) {
-		return r.namedDirectly(c), nil
+		return r.namedDirectly(u), nil
 	} else if err != nil {
 		return nil, fmt.Errorf("failed to get OLVMClusterIdentity %s: %w", name, err)
 	}
 
 	space := &metav1.PartialObjectMetadata{}
 	space.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := reader.Get(ctx, client.ObjectKey{Name: c.Namespace}, space); err != nil {
-		return nil, fmt.Errorf("failed to get Namespace %s: %w", c.Namespace, err)
+	if err := reader.Get(ctx, client.ObjectKey{Name: namespace}, space); err != nil {
+		return nil, fmt.Errorf("failed to get Namespace %s: %w", namespace, err)
 	}
 
-	if !connection.MayUse(identity, c.Namespace, &corev1.Namespace{ObjectMeta: space.ObjectMeta}) {
-		return r.namedDirectly(c), nil
+	if !connection.MayUse(identity, namespace, &corev1.Namespace{ObjectMeta: space.ObjectMeta}) {
+		return r.namedDirectly(u), nil
 	}
 
-	return append(r.namedDirectly(c), r.namedBy(c, identity)...), nil
+	return append(r.namedDirectly(u), r.namedBy(u.engine, identity)...), nil
 }
 
-// namedDirectly returns the objects that an OLVMCluster names itself.
-func (r *Reconciler) namedDirectly(c *infrav1.OLVMCluster) []client.ObjectKey {
+// namedDirectly returns the objects that a user names itself.
+func (r *Reconciler) namedDirectly(u user) []client.ObjectKey {
 	switch r.Kind {
 	case Secrets:
-		return append(support.SecretsOf(c), enginepool.Keys(c, enginepool.CredentialsOf)...)
+		return append(slices.Clone(u.secrets), enginepool.Keys(u.engine, enginepool.CredentialsOf)...)
 	case ConfigMaps:
-		return enginepool.Keys(c, enginepool.CAOf)
+		return enginepool.Keys(u.engine, enginepool.CAOf)
 	default:
 		return nil
 	}
 }
 
-// namedBy returns the objects that an OLVMCluster names by an identity that it may use.
-func (r *Reconciler) namedBy(c *infrav1.OLVMCluster, identity *infrav1.OLVMClusterIdentity) []client.ObjectKey {
+// namedBy returns the objects that are named for an engine by an identity that may be used for it.
+func (r *Reconciler) namedBy(of connection.Engine, identity *infrav1.OLVMClusterIdentity) []client.ObjectKey {
 	var key client.ObjectKey
 
 	switch r.Kind {
 	case Secrets:
-		key, _ = connection.CredentialsKey(c, identity)
+		key, _ = connection.CredentialsKey(of, identity)
 	case ConfigMaps:
-		key, _ = connection.CAKey(c, identity)
+		key, _ = connection.CAKey(of, identity)
 	default:
 		return []client.ObjectKey{client.ObjectKeyFromObject(identity)}
 	}
@@ -203,19 +220,14 @@ func hasAccessFinalizer(object client.Object) bool {
 
 // clusterToObject maps an OLVMCluster or an OLVMInventory to the objects that it names.
 func (r *Reconciler) clusterToObject(ctx context.Context, object client.Object) []ctrl.Request {
-	if pool, ok := object.(*infrav1.OLVMInventory); ok {
-		object = connection.OfInventory(pool)
-	}
-
-	c, ok := object.(*infrav1.OLVMCluster)
+	u, ok := userOf(object)
 	if !ok {
 		return nil
 	}
 
-	named, err := r.named(ctx, r.Client, c)
-	if err != nil { // the next event of the OLVMCluster tries again
-		ctrl.LoggerFrom(ctx).Error(err, "Failed to find what an OLVMCluster names",
-			"olvmcluster", client.ObjectKeyFromObject(c))
+	named, err := r.named(ctx, r.Client, u)
+	if err != nil { // the next event of the object tries again
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to find what an object names for its engine", "object", u.engine.Key)
 	}
 
 	var out []ctrl.Request
@@ -234,7 +246,7 @@ func (r *Reconciler) identityToObject(_ context.Context, object client.Object) [
 	}
 
 	var out []ctrl.Request
-	for _, key := range r.namedBy(clusterWith(identity), identity) {
+	for _, key := range r.namedBy(engineWith(identity), identity) {
 		out = append(out, ctrl.Request{NamespacedName: key})
 	}
 
@@ -286,12 +298,11 @@ func hasMachines(ctx context.Context, reader client.Reader, cluster client.Objec
 	}), nil
 }
 
-// clusterWith is an OLVMCluster that names an identity.
-func clusterWith(identity *infrav1.OLVMClusterIdentity) *infrav1.OLVMCluster {
-	c := &infrav1.OLVMCluster{}
-	c.Spec.OLVMOvirtAPIServer.IdentityRef = &infrav1.OLVMClusterIdentityReference{Name: identity.Name}
-
-	return c
+// engineWith is an engine for which an object names an identity.
+func engineWith(identity *infrav1.OLVMClusterIdentity) connection.Engine {
+	return connection.Engine{Server: infrav1.OvirtAPIServer{
+		IdentityRef: &infrav1.OLVMClusterIdentityReference{Name: identity.Name},
+	}}
 }
 
 // Reconcile holds one object, or lets it go.
@@ -373,7 +384,7 @@ func (r *Reconciler) needed(ctx context.Context, reader client.Reader, object cl
 			continue
 		}
 
-		if named, err := r.names(ctx, reader, connection.OfInventory(pool), object); err != nil || named {
+		if named, err := r.names(ctx, reader, pool, object); err != nil || named {
 			return named, err
 		}
 	}
@@ -381,20 +392,20 @@ func (r *Reconciler) needed(ctx context.Context, reader client.Reader, object cl
 	return false, nil
 }
 
-// names reports whether an OLVMCluster names the object, and may.
-func (r *Reconciler) names(
-	ctx context.Context, reader client.Reader, c *infrav1.OLVMCluster, object client.Object,
-) (bool, error) {
+// names reports whether an OLVMCluster or an OLVMInventory names the object, and may.
+func (r *Reconciler) names(ctx context.Context, reader client.Reader, by, object client.Object) (bool, error) {
+	u, _ := userOf(by)
+
 	key := client.ObjectKeyFromObject(object)
-	if slices.Contains(r.namedDirectly(c), key) {
-		return connection.Allowed(object, c.Namespace), nil
+	if slices.Contains(r.namedDirectly(u), key) {
+		return connection.Allowed(object, u.engine.Key.Namespace), nil
 	}
 
-	if connection.IdentityOf(c) == "" {
+	if connection.IdentityOf(u.engine) == "" {
 		return false, nil
 	}
 
-	named, err := r.named(ctx, reader, c)
+	named, err := r.named(ctx, reader, u)
 
 	return slices.Contains(named, key), err
 }

@@ -246,17 +246,22 @@ func (r *Reconciler) namedBy(index string) handler.MapFunc {
 
 // secretsOf are the Secrets that an OLVMCluster depends on.
 func secretsOf(c *infrav1.OLVMCluster) []client.ObjectKey {
-	return append(support.SecretsOf(c), enginepool.Keys(c, enginepool.CredentialsOf, kubeconfigOf)...)
+	out := append(support.SecretsOf(c), enginepool.Keys(connection.ClusterEngine(c), enginepool.CredentialsOf)...)
+	if key, ok := kubeconfigOf(c); ok {
+		out = append(out, key)
+	}
+
+	return out
 }
 
 // identityOf is the OLVMClusterIdentity that an OLVMCluster names.
 func identityOf(c *infrav1.OLVMCluster) []client.ObjectKey {
-	return []client.ObjectKey{{Name: connection.IdentityOf(c)}}
+	return []client.ObjectKey{{Name: connection.IdentityOf(connection.ClusterEngine(c))}}
 }
 
 // configMapsOf are the ConfigMaps that an OLVMCluster depends on.
 func configMapsOf(c *infrav1.OLVMCluster) []client.ObjectKey {
-	return enginepool.Keys(c, enginepool.CAOf)
+	return enginepool.Keys(connection.ClusterEngine(c), enginepool.CAOf)
 }
 
 func requestsFor(clusters []infrav1.OLVMCluster, wanted func(*infrav1.OLVMCluster) bool) []ctrl.Request {
@@ -566,7 +571,7 @@ func endpointReady(c *infrav1.OLVMCluster) bool {
 
 // reconcileEngine asks the engine for its version and the data center.
 func (r *Reconciler) reconcileEngine(ctx context.Context, scope *clusterScope) {
-	session, config, err := r.Engines.For(ctx, scope.olvmCluster)
+	session, config, err := r.Engines.For(ctx, connection.ClusterEngine(scope.olvmCluster))
 	scope.session, scope.config = session, config
 	if err == nil && r.Engines.Replaced(client.ObjectKeyFromObject(scope.olvmCluster), session) {
 		r.wakeMachines(ctx, scope) // they would go on with credentials that may not be good any more
@@ -590,7 +595,8 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *clusterScope) {
 	}
 
 	if err == nil {
-		scope.lastEvent, err = enginepool.LastEvent(ctx, session, scope.olvmCluster, time.Now())
+		scope.lastEvent, err = enginepool.LastEvent(ctx, session, connection.ClusterEngine(scope.olvmCluster),
+			time.Now())
 	}
 
 	if err == nil { // what is recorded is what was compared
@@ -614,7 +620,7 @@ func checkIdentity(ctx context.Context, scope *clusterScope) error {
 
 	scope.product.InstanceID = seen.Installation
 
-	return connection.CheckEngine(scope.olvmCluster, "", seen)
+	return connection.CheckEngine(connection.ClusterEngine(scope.olvmCluster), "", seen)
 }
 
 // reconcileEngineID records which engine has the machines, and refuses another data center than the recorded one. A

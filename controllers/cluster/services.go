@@ -13,6 +13,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 )
 
@@ -103,7 +104,7 @@ func (r *Reconciler) othersRouterIDs(
 
 	for i := range all.Items {
 		other := &all.Items[i]
-		if other.UID == c.UID || !where.Has(other, c.Namespace) {
+		if other.UID == c.UID || !where.Has(connection.ClusterEngine(other), c.Namespace) {
 			continue
 		}
 

@@ -202,7 +202,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 	pool := &infrav1.OLVMInventory{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name}}
 	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, pool)
 	if apierrors.IsNotFound(err) {
-		r.Engines.Forget(client.ObjectKeyFromObject(connection.OfInventory(pool)))
+		r.Engines.Forget(connection.InventoryEngine(pool).Key)
 		forget(pool.Namespace, pool.Name)
 		r.moves.forget(req.NamespacedName)
 
@@ -304,8 +304,8 @@ func (r *Reconciler) write(ctx context.Context, s *scope) error {
 
 // reconcileEngine asks the engine for the VMs of the pool. A condition tells where it does not answer.
 func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) {
-	as := connection.OfInventory(s.inventory)
-	session, _, err := r.Engines.For(ctx, as)
+	of := connection.InventoryEngine(s.inventory)
+	session, _, err := r.Engines.For(ctx, of)
 	if err != nil {
 		s.engineErr = err
 		enginepool.MarkRestored(s.inventory.Status.LastEvent, err)
@@ -313,7 +313,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) {
 		return
 	}
 
-	r.Engines.Replaced(client.ObjectKeyFromObject(as), session)
+	r.Engines.Replaced(of.Key, session)
 	if s.pool, s.engineErr = inventory.Read(ctx, session, s.inventory.Spec); s.engineErr == nil {
 		s.session = session
 		s.inventory.Status.ServerURL = s.inventory.Spec.OLVMOvirtAPIServer.ServerURL
@@ -338,8 +338,8 @@ func recordEngine(ctx context.Context, s *scope) error {
 		return err
 	}
 
-	as := connection.OfInventory(s.inventory)
-	s.inventory.Status.LastEvent, err = enginepool.LastEvent(ctx, s.session, as, time.Now())
+	of := connection.InventoryEngine(s.inventory)
+	s.inventory.Status.LastEvent, err = enginepool.LastEvent(ctx, s.session, of, time.Now())
 	s.inventory.Status.EngineID = identity.Installation
 
 	return err

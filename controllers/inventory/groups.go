@@ -60,7 +60,7 @@ func (r *Reconciler) groupsOf(ctx context.Context, s *scope) ([]inventory.Group,
 
 // sameEngine reports whether a cluster is on the engine of the inventory.
 func (s *scope) sameEngine(c *infrav1.OLVMCluster) bool {
-	return connection.EngineOf(c).Is(connection.EngineOfInventory(s.inventory))
+	return connection.EngineOf(c).Is(connection.InventoryEngine(s.inventory).ID())
 }
 
 // olvmClusters are those of the namespace whose Clusters are not paused, by the names of these.

@@ -109,7 +109,7 @@ func (r *Reconciler) provision(ctx context.Context, s *scope) error {
 	}
 
 	// Nobody else is given an address before those of the new VMs are written down.
-	where, self := connection.EngineOfInventory(pool), client.ObjectKey{Namespace: pool.Namespace}
+	where, self := connection.InventoryEngine(pool).ID(), client.ObjectKey{Namespace: pool.Namespace}
 
 	return r.Addresses.Beside(ctx, self, where, func(held addressing.Held) error {
 		return r.makeProvisioned(ctx, s, pool, plan.Make, inputs, held)

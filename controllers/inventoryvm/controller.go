@@ -136,8 +136,8 @@ type scope struct {
 	blocked *blocker.Error
 }
 
-// as is what stands for the inventory where the way to the engine is asked for.
-func (s *scope) as() *infrav1.OLVMCluster { return connection.OfInventory(s.inventory) }
+// of is the engine of the inventory.
+func (s *scope) of() connection.Engine { return connection.InventoryEngine(s.inventory) }
 
 // owner is the mark of the VM.
 func (s *scope) owner() ownermark.Owner {
@@ -341,7 +341,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) {
 		return
 	}
 
-	s.session, s.config, s.err = r.Engines.For(ctx, s.as())
+	s.session, s.config, s.err = r.Engines.For(ctx, s.of())
 }
 
 // reconcileConfiguration decides what is to be made.
@@ -360,7 +360,7 @@ func (r *Reconciler) reconcileConfiguration(ctx context.Context, s *scope) error
 	given, _ := s.allocation.Given()
 	s.built, err = desired.Build(ctx, s.session, desired.Input{
 		Spec:      s.spec,
-		Cluster:   s.as().Spec,
+		Cluster:   inventory.ClusterSpec(s.inventory),
 		VMName:    s.vm.Name,
 		Owner:     s.owner(),
 		Pooled:    true,
@@ -402,7 +402,7 @@ func (r *Reconciler) reconcileConflict(ctx context.Context, s *scope) (bool, err
 		return false, err
 	}
 
-	conflict, where := "", connection.EngineOf(s.as()).WithInstallation(identity.Installation)
+	conflict, where := "", s.of().ID().WithInstallation(identity.Installation)
 	err = r.Addresses.Beside(ctx, client.ObjectKeyFromObject(s.vm), where, func(held addressing.Held) error {
 		conflict = s.allocation.Conflict(held)
 		return nil
@@ -429,7 +429,7 @@ func (r *Reconciler) reconcileRun(ctx context.Context, s *scope) error {
 		Subject:     func() workspace.Subject { return r.subject(s) },
 	}
 	if s.inventory != nil {
-		request.Engine = connection.EngineOf(s.as()).Key()
+		request.Engine = s.of().ID().Key()
 	}
 
 	return s.workspace.Apply(ctx, request)
@@ -597,7 +597,7 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, s *scope) (ctrl.Resul
 		Subject: func() workspace.Subject { return r.subject(s) },
 	}
 	if s.inventory != nil {
-		request.Engine = connection.EngineOf(s.as()).Key()
+		request.Engine = s.of().ID().Key()
 	}
 
 	if err := s.workspace.Destroy(ctx, request); err != nil {

@@ -141,7 +141,7 @@ func (r *Reconciler) whyUnclaimed(ctx context.Context, scope *machineScope) (*bl
 			Message: err.Error()}, nil
 	}
 
-	if scope.olvmCluster != nil && !connection.EngineOf(scope.olvmCluster).Is(connection.EngineOfInventory(pool)) {
+	if scope.olvmCluster != nil && !connection.EngineOf(scope.olvmCluster).Is(connection.InventoryEngine(pool).ID()) {
 		return &blocker.Error{Reason: infrav1.InventoryInvalidReason, Field: field, Message: fmt.Sprintf(
 			"OLVMInventory %s is of the engine %s, and the cluster of %s; name an inventory of the same engine",
 			pool.Name, engine.ShownURL(pool.Spec.OLVMOvirtAPIServer.ServerURL),

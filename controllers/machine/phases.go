@@ -359,7 +359,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *machineScope) (
 		return vmSteady, nil
 	}
 
-	session, config, err := r.Engines.For(ctx, scope.olvmCluster)
+	session, config, err := r.Engines.For(ctx, connection.ClusterEngine(scope.olvmCluster))
 
 	var identity engine.Identity
 	if err == nil {
@@ -368,7 +368,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *machineScope) (
 
 	if err == nil { // an OLVMCluster that others manage has no record of its engine
 		recorded := connection.EngineOfMachine(scope.olvmMachine).Installation
-		err = connection.CheckEngine(scope.olvmCluster, recorded, identity)
+		err = connection.CheckEngine(connection.ClusterEngine(scope.olvmCluster), recorded, identity)
 	}
 
 	if err != nil {

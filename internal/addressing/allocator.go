@@ -279,7 +279,7 @@ func (a *Allocator) held(ctx context.Context, self seeker, where connection.Engi
 	for i := range clusters.Items {
 		c := &clusters.Items[i]
 		known[ClusterOf(c)] = true
-		if where.Has(c, self.Namespace) || holding[ClusterOf(c)] {
+		if where.Has(connection.ClusterEngine(c), self.Namespace) || holding[ClusterOf(c)] {
 			holding[ClusterOf(c)] = true
 			out.AddEndpoint(c, self.Namespace)
 		}
@@ -324,7 +324,7 @@ func (a *Allocator) holdProvisioned(ctx context.Context, out Held, self seeker, 
 
 	for i := range pools.Items {
 		pool := &pools.Items[i]
-		if where.HasInventory(pool, self.Namespace) {
+		if where.Has(connection.InventoryEngine(pool), self.Namespace) {
 			holding[client.ObjectKeyFromObject(pool)] = true
 		}
 	}

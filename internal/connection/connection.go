@@ -42,8 +42,8 @@ type Policy struct {
 
 // Config is the connection to the engine of a cluster. A Secret that names no engines is for none, unless Unbound is
 // set.
-func Config(cluster *infrav1.OLVMCluster, objects Objects) (engine.Config, error) {
-	server := cluster.Spec.OLVMOvirtAPIServer
+func Config(of Engine, objects Objects) (engine.Config, error) {
+	server := of.Server
 	base, err := engine.BaseURL(server.ServerURL)
 	if err != nil {
 		return engine.Config{}, &blocker.Error{
@@ -53,10 +53,10 @@ func Config(cluster *infrav1.OLVMCluster, objects Objects) (engine.Config, error
 		}
 	}
 
-	if IdentityOf(cluster) != "" {
-		err = checkIdentity(cluster, objects, base)
+	if IdentityOf(of) != "" {
+		err = checkIdentity(of, objects, base)
 	} else {
-		err = checkCredentials(cluster, objects.Secret, base, objects.Unbound)
+		err = checkCredentials(of, objects.Secret, base, objects.Unbound)
 	}
 
 	if err != nil {
@@ -67,37 +67,37 @@ func Config(cluster *infrav1.OLVMCluster, objects Objects) (engine.Config, error
 	config := engine.Config{URL: server.ServerURL, Insecure: server.InsecureSkipTLSVerify}
 	config.Username, config.Password = Login(secret)
 
-	if err := checkLogin(config, place(cluster, "credentialsSecret"), secret.Name); err != nil {
+	if err := checkLogin(config, place(of, "credentialsSecret"), secret.Name); err != nil {
 		return engine.Config{}, err
 	}
 
-	_, caNamed := CAKey(cluster, objects.Identity)
-	if err := checkTrustKeys(secret, server, caNamed, place(cluster, "credentialsSecret")); err != nil {
+	_, caNamed := CAKey(of, objects.Identity)
+	if err := checkTrustKeys(secret, server, caNamed, place(of, "credentialsSecret")); err != nil {
 		return engine.Config{}, err
 	}
 
-	if IdentityOf(cluster) == "" && secret.Namespace != "" && secret.Namespace != cluster.Namespace {
+	if IdentityOf(of) == "" && secret.Namespace != "" && secret.Namespace != of.Key.Namespace {
 		if err := checkTrust(server, secret.Namespace); err != nil {
 			return engine.Config{}, err
 		}
 	}
 
-	return withCA(cluster, config, objects)
+	return withCA(of, config, objects)
 }
 
 // withCA adds the CA that the cluster, its identity or the Secret names.
-func withCA(cluster *infrav1.OLVMCluster, config engine.Config, objects Objects) (engine.Config, error) {
-	_, named := CAKey(cluster, objects.Identity)
+func withCA(of Engine, config engine.Config, objects Objects) (engine.Config, error) {
+	_, named := CAKey(of, objects.Identity)
 
 	switch {
 	case config.Insecure:
 		return config, nil
 	case !named:
-		return withBundleOfSecret(config, objects.Secret, place(cluster, "credentialsSecret"))
+		return withBundleOfSecret(config, objects.Secret, place(of, "credentialsSecret"))
 	}
 
-	if IdentityOf(cluster) == "" {
-		if err := checkBundle(cluster, objects.CA); err != nil {
+	if IdentityOf(of) == "" {
+		if err := checkBundle(of, objects.CA); err != nil {
 			return engine.Config{}, err
 		}
 	}
@@ -106,7 +106,7 @@ func withCA(cluster *infrav1.OLVMCluster, config engine.Config, objects Objects)
 	if _, err := engine.New(config); err != nil {
 		return engine.Config{}, &blocker.Error{
 			Reason: infrav1.CAConfigMapInvalidReason,
-			Field:  place(cluster, "caConfigMap"),
+			Field:  place(of, "caConfigMap"),
 			Message: fmt.Sprintf(
 				"ConfigMap %q cannot be used: %v; put the engine's CA certificate in PEM under the key ca.crt",
 				objects.CA.Name, err,
@@ -141,17 +141,17 @@ func checkLogin(config engine.Config, field, secretName string) error {
 }
 
 // checkCredentials checks that the Secret exists, that the cluster may use it, and that it may be sent to the engine.
-func checkCredentials(cluster *infrav1.OLVMCluster, secret *corev1.Secret, base *url.URL, unbound bool) error {
+func checkCredentials(of Engine, secret *corev1.Secret, base *url.URL, unbound bool) error {
 	const field = "spec.olvmOvirtAPIServer.credentialsSecret"
-	named := cluster.Spec.OLVMOvirtAPIServer.CredentialsSecret
-	key := Key(named, cluster)
+	named := of.Server.CredentialsSecret
+	key := Key(named, of)
 
 	switch {
-	case secret == nil && key.Namespace != cluster.Namespace, secret != nil && !Allowed(secret, cluster.Namespace):
+	case secret == nil && key.Namespace != of.Key.Namespace, secret != nil && !Allowed(secret, of.Key.Namespace):
 		return &blocker.Error{
 			Reason:  infrav1.CredentialsNotAllowedReason,
 			Field:   field,
-			Message: notShared("Secret", key, cluster.Namespace),
+			Message: notShared("Secret", key, of.Key.Namespace),
 		}
 	case secret == nil:
 		return &blocker.Error{
@@ -173,17 +173,17 @@ func checkCredentials(cluster *infrav1.OLVMCluster, secret *corev1.Secret, base 
 }
 
 // checkBundle checks that the ConfigMap that a cluster names exists, and that the cluster may use it.
-func checkBundle(cluster *infrav1.OLVMCluster, ca *corev1.ConfigMap) error {
+func checkBundle(of Engine, ca *corev1.ConfigMap) error {
 	const field = "spec.olvmOvirtAPIServer.caConfigMap"
-	named := cluster.Spec.OLVMOvirtAPIServer.CAConfigMap
-	key := Key(*named, cluster)
+	named := of.Server.CAConfigMap
+	key := Key(*named, of)
 
 	switch {
-	case ca == nil && key.Namespace != cluster.Namespace, ca != nil && !Allowed(ca, cluster.Namespace):
+	case ca == nil && key.Namespace != of.Key.Namespace, ca != nil && !Allowed(ca, of.Key.Namespace):
 		return &blocker.Error{
 			Reason:  infrav1.CAConfigMapInvalidReason,
 			Field:   field,
-			Message: notShared("ConfigMap", key, cluster.Namespace),
+			Message: notShared("ConfigMap", key, of.Key.Namespace),
 		}
 	case ca == nil:
 		return &blocker.Error{
@@ -283,10 +283,10 @@ func Allowed(object metav1.Object, namespace string) bool {
 }
 
 // Key is the name of an object that an OLVMCluster refers to, in its own namespace where it names none.
-func Key(name infrav1.NamespacedName, cluster *infrav1.OLVMCluster) types.NamespacedName {
+func Key(name infrav1.NamespacedName, of Engine) types.NamespacedName {
 	key := types.NamespacedName{Namespace: name.Namespace, Name: name.Name}
 	if key.Namespace == "" {
-		key.Namespace = cluster.Namespace
+		key.Namespace = of.Key.Namespace
 	}
 
 	return key

@@ -195,7 +195,7 @@ func TestTheConnectionToAnEngine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := test.world(ca)
 			test.change(w)
-			got, err := connection.Config(w.cluster, w.objects)
+			got, err := connection.Config(connection.ClusterEngine(w.cluster), w.objects)
 			check.Error(t, err, "")
 			check.Equal(t, "connection", got, test.want)
 		})
@@ -370,7 +370,7 @@ func TestAConnectionThatIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := test.world(certificate(t))
 			test.change(w)
-			got, err := connection.Config(w.cluster, w.objects)
+			got, err := connection.Config(connection.ClusterEngine(w.cluster), w.objects)
 			check.Equal(t, "connection", got, engine.Config{})
 
 			var blocked *blocker.Error
@@ -437,7 +437,7 @@ func TestWhatIsReadOfAConnection(t *testing.T) {
 				test.change(w)
 			}
 
-			got, err := connection.Read(t.Context(), w.reader(t, test.fails, failing), w.cluster)
+			got, err := connection.Read(t.Context(), w.reader(t, test.fails, failing), connection.ClusterEngine(w.cluster))
 			check.Error(t, err, test.problem)
 			check.Equal(t, "the Secret is read", got.Secret != nil, test.secret)
 			check.Equal(t, "the ConfigMap is read", got.CA != nil, test.ca)
@@ -489,10 +489,10 @@ func TestTheConnectionOfAnotherUserHasTheSameCA(t *testing.T) {
 			check.Equal(t, "it is a client", ok, true)
 			check.Error(t, reader.Create(t.Context(), jump), "")
 
-			_, err := connection.ConfigAs(t.Context(), reader, w.cluster, "jump", connection.Policy{})
+			_, err := connection.ConfigAs(t.Context(), reader, connection.ClusterEngine(w.cluster), "jump", connection.Policy{})
 			check.Error(t, err, `Secret "jump" does not say that it may be sent to`)
 
-			got, err := connection.ConfigAs(t.Context(), reader, w.cluster, "jump", connection.Policy{Unbound: true})
+			got, err := connection.ConfigAs(t.Context(), reader, connection.ClusterEngine(w.cluster), "jump", connection.Policy{Unbound: true})
 			check.Error(t, err, "")
 			check.Equal(t, "connection", got,
 				engine.Config{URL: server, Username: "jump", Password: "j", CA: []byte(ca)})
@@ -573,11 +573,11 @@ func TestWhichObjectsAClusterNames(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			secret, ok := connection.CredentialsKey(test.cluster, test.identity)
+			secret, ok := connection.CredentialsKey(connection.ClusterEngine(test.cluster), test.identity)
 			check.Equal(t, "Secret", secret, test.secret)
 			check.Equal(t, "the Secret is known", ok, !test.noSecret)
 
-			ca, ok := connection.CAKey(test.cluster, test.identity)
+			ca, ok := connection.CAKey(connection.ClusterEngine(test.cluster), test.identity)
 			check.Equal(t, "ConfigMap", ca, test.ca)
 			check.Equal(t, "the ConfigMap is known", ok, !test.no)
 		})
@@ -637,10 +637,10 @@ func TestAnEngineHasWhatItLetIn(t *testing.T) {
 		where := connection.EngineOf(w.cluster)
 		where.Host, where.Installation = "engine.example.com", id
 
-		check.Equal(t, "cluster, own namespace: "+name, where.Has(w.cluster, w.cluster.Namespace), test.inside)
-		check.Equal(t, "cluster, another namespace: "+name, where.Has(w.cluster, "another"), test.beyond)
-		check.Equal(t, "inventory, own namespace: "+name, where.HasInventory(inventory, w.cluster.Namespace), test.inside)
-		check.Equal(t, "inventory, another namespace: "+name, where.HasInventory(inventory, "another"), test.beyond)
+		check.Equal(t, "cluster, own namespace: "+name, where.Has(connection.ClusterEngine(w.cluster), w.cluster.Namespace), test.inside)
+		check.Equal(t, "cluster, another namespace: "+name, where.Has(connection.ClusterEngine(w.cluster), "another"), test.beyond)
+		check.Equal(t, "inventory, own namespace: "+name, where.Has(connection.InventoryEngine(inventory), w.cluster.Namespace), test.inside)
+		check.Equal(t, "inventory, another namespace: "+name, where.Has(connection.InventoryEngine(inventory), "another"), test.beyond)
 	}
 
 	check.Equal(t, "engines of which nothing is known", connection.EngineID{}.Is(connection.EngineID{}), false)
@@ -652,13 +652,12 @@ func TestAnInventoryIsConnectedAsAClusterIs(t *testing.T) {
 		Spec:       infrav1.OLVMInventorySpec{OLVMDatacenterName: "dc", OLVMOvirtAPIServer: *worldOfOwn("").server()},
 	}
 
-	got := connection.OfInventory(inventory)
-	check.Equal(t, "key", types.NamespacedName{Namespace: got.Namespace, Name: got.Name},
-		types.NamespacedName{Namespace: "team-a", Name: "inventory/pool"})
+	got := connection.InventoryEngine(inventory)
+	check.Equal(t, "key", got.Key, types.NamespacedName{Namespace: "team-a", Name: "inventory/pool"})
 	check.Equal(t, "UID", got.UID, "7")
 	check.Equal(t, "generation", got.Generation, 3)
-	check.Equal(t, "data center", got.Spec.OLVMDatacenterName, "dc")
-	check.Equal(t, "server", got.Spec.OLVMOvirtAPIServer, inventory.Spec.OLVMOvirtAPIServer)
+	check.Equal(t, "data center", got.DataCenterName, "dc")
+	check.Equal(t, "server", got.Server, inventory.Spec.OLVMOvirtAPIServer)
 }
 
 func TestARenderedConnectionIsTheClients(t *testing.T) {
@@ -722,7 +721,7 @@ func TestAnEngineMustBeTheRecordedOneAndNotEarlier(t *testing.T) {
 		var blocked *blocker.Error
 
 		reason := ""
-		if errors.As(connection.CheckEngine(c, test.machine, test.seen), &blocked) {
+		if errors.As(connection.CheckEngine(connection.ClusterEngine(c), test.machine, test.seen), &blocked) {
 			reason = blocked.Reason
 		}
 

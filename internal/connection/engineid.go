@@ -22,21 +22,7 @@ type EngineID struct {
 }
 
 // EngineOf returns the engine that a cluster names.
-func EngineOf(c *infrav1.OLVMCluster) EngineID {
-	return EngineID{hostOf(c.Spec.OLVMOvirtAPIServer.ServerURL), recordedEngine(c).Installation}
-}
-
-// EngineOfInventory returns the engine that an inventory names.
-func EngineOfInventory(pool *infrav1.OLVMInventory) EngineID { return EngineOf(OfInventory(pool)) }
-
-// recordedEngine returns the engine that accepted the credentials of a cluster.
-func recordedEngine(c *infrav1.OLVMCluster) EngineID {
-	if c.Status.OLVMDatacenter == nil {
-		return EngineID{}
-	}
-
-	return EngineID{hostOf(c.Status.OLVMDatacenter.ServerURL), c.Status.OLVMDatacenter.EngineID}
-}
+func EngineOf(c *infrav1.OLVMCluster) EngineID { return ClusterEngine(c).ID() }
 
 // hostOf returns host and port of a URL, or all of it if it is none.
 func hostOf(serverURL string) string {
@@ -78,23 +64,18 @@ func EngineOfMachine(m *infrav1.OLVMMachine) EngineID {
 	return EngineID{Installation: m.Status.OLVM.EngineID}
 }
 
-// Has reports whether a cluster counts as one of this engine in a namespace. A cluster of another namespace counts if
-// the engine accepted its credentials: anybody can write down the URL of an engine.
-func (e EngineID) Has(c *infrav1.OLVMCluster, namespace string) bool {
-	return recordedEngine(c).Is(e) || c.Namespace == namespace && EngineOf(c).Is(e)
-}
-
-// HasInventory is Has of an inventory.
-func (e EngineID) HasInventory(pool *infrav1.OLVMInventory, namespace string) bool {
-	return e.Has(OfInventory(pool), namespace)
+// Has reports whether what an object names counts as this engine in a namespace. An object of another namespace counts
+// if the engine accepted its credentials: anybody can write down the URL of an engine.
+func (e EngineID) Has(c Engine, namespace string) bool {
+	return c.recordedID().Is(e) || c.Key.Namespace == namespace && c.ID().Is(e)
 }
 
 // Identify returns what the engine of a cluster says of itself. The session may have begun before the cluster recorded
 // its last event: the engine is asked again before it looks restored.
-func Identify(ctx context.Context, session *engine.Client, c *infrav1.OLVMCluster) (engine.Identity, error) {
+func Identify(ctx context.Context, session *engine.Client, of Engine) (engine.Identity, error) {
 	seen, err := session.Identity(ctx)
-	if err == nil && IsRestored(c, seen) {
-		return session.FetchIdentity(ctx, c.Status.OLVMDatacenter.LastEvent.ID)
+	if err == nil && IsRestored(of, seen) {
+		return session.FetchIdentity(ctx, of.Recorded.LastEvent.ID)
 	}
 
 	return seen, err
@@ -103,24 +84,24 @@ func Identify(ctx context.Context, session *engine.Client, c *infrav1.OLVMCluste
 // CheckEngine returns a *blocker.Error if an engine is another one than that on which the VMs of a cluster are: the one
 // that the cluster has recorded, else the one that its machine has; or if it is the same engine at an earlier time. VMs
 // that such an engine does not have would look as if they were gone.
-func CheckEngine(c *infrav1.OLVMCluster, ofMachine string, seen engine.Identity) error {
+func CheckEngine(of Engine, ofMachine string, seen engine.Identity) error {
 	const field = "spec.olvmOvirtAPIServer.serverURL"
 
-	recorded := cmp.Or(recordedEngine(c).Installation, ofMachine)
-	accepted := c.Annotations[infrav1.AcceptEngineAnnotation]
+	recorded := cmp.Or(of.recordedID().Installation, ofMachine)
+	accepted := of.Annotations[infrav1.AcceptEngineAnnotation]
 
 	if recorded != "" && seen.Installation != recorded && (seen.Installation == "" || accepted != seen.Installation) {
 		return blocker.New(infrav1.EngineChangedReason, field,
 			"%s is engine %s, but the VMs are on engine %s; nothing is changed. Correct serverURL. If the engine was "+
-				"installed again with the same VMs, set the annotation %s=%s", c.Spec.OLVMOvirtAPIServer.ServerURL,
+				"installed again with the same VMs, set the annotation %s=%s", of.Server.ServerURL,
 			seen.Installation, recorded, infrav1.AcceptEngineAnnotation, seen.Installation)
 	}
 
-	if !IsRestored(c, seen) {
+	if !IsRestored(of, seen) {
 		return nil
 	}
 
-	last := c.Status.OLVMDatacenter.LastEvent
+	last := of.Recorded.LastEvent
 	accept := fmt.Sprintf("%s/%d", seen.Installation, last.ID)
 
 	if accepted == accept {
@@ -136,8 +117,8 @@ func CheckEngine(c *infrav1.OLVMCluster, ofMachine string, seen engine.Identity)
 
 // IsRestored reports whether an engine is the recorded one at an earlier time than was seen, whether or not that is
 // accepted.
-func IsRestored(c *infrav1.OLVMCluster, seen engine.Identity) bool {
-	recorded := c.Status.OLVMDatacenter
+func IsRestored(of Engine, seen engine.Identity) bool {
+	recorded := of.Recorded
 	if recorded == nil || recorded.LastEvent == nil || recorded.EngineID != seen.Installation {
 		return false
 	}

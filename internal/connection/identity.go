@@ -20,8 +20,8 @@ import (
 const identityPath = "spec.olvmOvirtAPIServer.identityRef"
 
 // IdentityOf is the name of the OLVMClusterIdentity of a cluster; empty where it has none.
-func IdentityOf(cluster *infrav1.OLVMCluster) string {
-	if ref := cluster.Spec.OLVMOvirtAPIServer.IdentityRef; ref != nil {
+func IdentityOf(of Engine) string {
+	if ref := of.Server.IdentityRef; ref != nil {
 		return ref.Name
 	}
 
@@ -31,11 +31,11 @@ func IdentityOf(cluster *infrav1.OLVMCluster) string {
 // CredentialsKey is the Secret with the credentials of a cluster: its own, or that of its identity; false where it is
 // not known.
 func CredentialsKey(
-	cluster *infrav1.OLVMCluster, identity *infrav1.OLVMClusterIdentity,
+	of Engine, identity *infrav1.OLVMClusterIdentity,
 ) (types.NamespacedName, bool) {
-	if IdentityOf(cluster) == "" {
-		name := cluster.Spec.OLVMOvirtAPIServer.CredentialsSecret
-		return Key(name, cluster), name.Name != ""
+	if IdentityOf(of) == "" {
+		name := of.Server.CredentialsSecret
+		return Key(name, of), name.Name != ""
 	}
 
 	if identity == nil {
@@ -46,14 +46,14 @@ func CredentialsKey(
 }
 
 // CAKey is the ConfigMap with the CA of the engine, likewise; false where there is none, or it is not known.
-func CAKey(cluster *infrav1.OLVMCluster, identity *infrav1.OLVMClusterIdentity) (types.NamespacedName, bool) {
-	if IdentityOf(cluster) == "" {
-		name := cluster.Spec.OLVMOvirtAPIServer.CAConfigMap
+func CAKey(of Engine, identity *infrav1.OLVMClusterIdentity) (types.NamespacedName, bool) {
+	if IdentityOf(of) == "" {
+		name := of.Server.CAConfigMap
 		if name == nil {
 			return types.NamespacedName{}, false
 		}
 
-		return Key(*name, cluster), name.Name != ""
+		return Key(*name, of), name.Name != ""
 	}
 
 	if identity == nil || identity.Spec.CAConfigMap == nil {
@@ -66,16 +66,16 @@ func CAKey(cluster *infrav1.OLVMCluster, identity *infrav1.OLVMClusterIdentity) 
 // checkIdentity checks that the identity exists, that the cluster may use it, that it may be sent to the engine, and
 // that its Secret exists. It gives one message where it does not exist and where it is for others, so that it does not
 // reveal which.
-func checkIdentity(cluster *infrav1.OLVMCluster, objects Objects, base *url.URL) error {
+func checkIdentity(of Engine, objects Objects, base *url.URL) error {
 	identity := objects.Identity
-	if identity == nil || !MayUse(identity, cluster.Namespace, objects.Namespace) {
+	if identity == nil || !MayUse(identity, of.Key.Namespace, objects.Namespace) {
 		return blocker.New(infrav1.CredentialsNotAllowedReason, identityPath,
 			"OLVMClusterIdentity %q does not exist, or does not allow namespace %q; an administrator can add the "+
-				"namespace to its allowedNamespaces", IdentityOf(cluster), cluster.Namespace)
+				"namespace to its allowedNamespaces", IdentityOf(of), of.Key.Namespace)
 	}
 
 	// A pull request's manifests are not checked by the API server.
-	server := cluster.Spec.OLVMOvirtAPIServer
+	server := of.Server
 	if server.InsecureSkipTLSVerify || server.CAConfigMap != nil || server.CredentialsSecret.Name != "" {
 		return blocker.New(infrav1.CredentialsNotAllowedReason, identityPath,
 			"an OLVMClusterIdentity has credentials and CA, and certificates are always verified; remove "+
@@ -163,8 +163,8 @@ func listsEngine(urls []string, base *url.URL) bool {
 }
 
 // place says in messages where a part of the connection comes from: the field of the cluster, or its identity.
-func place(cluster *infrav1.OLVMCluster, field string) string {
-	if name := IdentityOf(cluster); name != "" {
+func place(of Engine, field string) string {
+	if name := IdentityOf(of); name != "" {
 		return fmt.Sprintf("%s (OLVMClusterIdentity %s)", identityPath, name)
 	}
 

@@ -75,35 +75,38 @@ func TestAnotherUserOfAClusterWithAnIdentity(t *testing.T) {
 		ServerURL: server, IdentityRef: &infrav1.OLVMClusterIdentityReference{Name: "production"},
 	}
 
-	objects, err := connection.Read(t.Context(), reader, cluster)
+	objects, err := connection.Read(t.Context(), reader, connection.ClusterEngine(cluster))
 	check.Error(t, err, "")
-	config, err := connection.Config(cluster, objects)
+	config, err := connection.Config(connection.ClusterEngine(cluster), objects)
 	check.Error(t, err, "")
 	check.Equal(t, "the user of the identity", config.Username, "admin@internal")
 
 	objects.IdentityNamespace = "vault"
-	_, err = connection.Config(cluster, objects)
+	_, err = connection.Config(connection.ClusterEngine(cluster), objects)
 	check.Error(t, err, "")
 
 	objects.IdentityNamespace = "capolvm-system"
-	_, err = connection.Config(cluster, objects)
+	_, err = connection.Config(connection.ClusterEngine(cluster), objects)
 	check.Error(t, err, `OLVMClusterIdentity "production" must be in namespace capolvm-system`)
 
-	config, err = connection.ConfigAs(t.Context(), reader, cluster, "jump", connection.Policy{})
+	config, err = connection.ConfigAs(t.Context(), reader, connection.ClusterEngine(cluster), "jump", connection.Policy{})
 	check.Error(t, err, "")
 	check.Equal(t, "the other user", config.Username, "jump@internal")
 
-	_, err = connection.ConfigAs(t.Context(), reader, cluster, "missing", connection.Policy{})
+	_, err = connection.ConfigAs(t.Context(), reader, connection.ClusterEngine(cluster), "missing", connection.Policy{})
 	check.Error(t, err, `Secret "missing" does not exist`)
 
 	check.Error(t, reader.Delete(t.Context(), secret("vault", "engine", "")), "")
-	objects, err = connection.Read(t.Context(), reader, cluster)
+	objects, err = connection.Read(t.Context(), reader, connection.ClusterEngine(cluster))
 	check.Error(t, err, "")
-	_, err = connection.Config(cluster, objects)
+	_, err = connection.Config(connection.ClusterEngine(cluster), objects)
 	check.Error(t, err, `the Secret of OLVMClusterIdentity "production" does not exist`)
 
-	_, ok := connection.CredentialsKey(cluster, nil)
+	_, ok := connection.CredentialsKey(connection.ClusterEngine(cluster), nil)
 	check.Equal(t, "the Secret of an identity that is not known", ok, false)
 	check.Equal(t, "the Secret of its own", client.ObjectKey{Namespace: "vault", Name: "engine"},
-		func() client.ObjectKey { key, _ := connection.CredentialsKey(cluster, objects.Identity); return key }())
+		func() client.ObjectKey {
+			key, _ := connection.CredentialsKey(connection.ClusterEngine(cluster), objects.Identity)
+			return key
+		}())
 }

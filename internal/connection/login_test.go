@@ -48,7 +48,7 @@ func TestAnOddPasswordLogsInHoweverItsSecretWasMade(t *testing.T) {
 			secret.Name = "login"
 			w.objects.Secret = secret
 
-			config, err := connection.Config(w.cluster, w.objects)
+			config, err := connection.Config(connection.ClusterEngine(w.cluster), w.objects)
 			check.Error(t, err, "")
 			check.Equal(t, "user", config.Username, "odd@internal")
 			check.Equal(t, "password", config.Password, oddPassword)
@@ -85,7 +85,7 @@ func TestAPasswordThatIsNoTextIsRefused(t *testing.T) {
 			w := worldOfOwn(certificate(t))
 			w.objects.Secret.Data["password"] = []byte(password)
 
-			_, err := connection.Config(w.cluster, w.objects)
+			_, err := connection.Config(connection.ClusterEngine(w.cluster), w.objects)
 			check.Error(t, err, `Secret "login": the password is not text in UTF-8`)
 			check.Lacks(t, "error", err.Error(), "s3cret")
 
@@ -104,7 +104,7 @@ func TestAControllerTellsTheURLToWrite(t *testing.T) {
 		w := worldOfOwn(certificate(t))
 		w.server().ServerURL = url
 
-		_, err := connection.Config(w.cluster, w.objects)
+		_, err := connection.Config(connection.ClusterEngine(w.cluster), w.objects)
 
 		var field *blocker.Error
 		check.Equal(t, "it is of a field", errors.As(err, &field), true)

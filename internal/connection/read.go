@@ -13,27 +13,27 @@ import (
 )
 
 // Read reads the objects that decide the connection to the engine of a cluster.
-func Read(ctx context.Context, reader client.Reader, cluster *infrav1.OLVMCluster) (Objects, error) {
+func Read(ctx context.Context, reader client.Reader, of Engine) (Objects, error) {
 	var out Objects
 	var err error
 
-	if name := IdentityOf(cluster); name != "" {
+	if name := IdentityOf(of); name != "" {
 		key := client.ObjectKey{Name: name}
 		if out.Identity, err = get(ctx, reader, key, &infrav1.OLVMClusterIdentity{}); err != nil {
 			return out, err
 		}
 
-		key.Name = cluster.Namespace
+		key.Name = of.Key.Namespace
 		if out.Namespace, err = get(ctx, reader, key, &corev1.Namespace{}); err != nil {
 			return out, err
 		}
 
 		// Who may not use it learns nothing of what it names.
-		if out.Identity == nil || !MayUse(out.Identity, cluster.Namespace, out.Namespace) {
+		if out.Identity == nil || !MayUse(out.Identity, of.Key.Namespace, out.Namespace) {
 			return out, nil
 		}
 
-		if err := out.readNamed(ctx, reader, cluster); err != nil {
+		if err := out.readNamed(ctx, reader, of); err != nil {
 			return out, fmt.Errorf("failed to read what OLVMClusterIdentity %s names: %s", name,
 				apierrors.ReasonForError(err))
 		}
@@ -41,18 +41,18 @@ func Read(ctx context.Context, reader client.Reader, cluster *infrav1.OLVMCluste
 		return out, nil
 	}
 
-	return out, out.readNamed(ctx, reader, cluster)
+	return out, out.readNamed(ctx, reader, of)
 }
 
 // readNamed reads Secret and ConfigMap.
-func (o *Objects) readNamed(ctx context.Context, reader client.Reader, cluster *infrav1.OLVMCluster) (err error) {
-	if key, ok := CredentialsKey(cluster, o.Identity); ok {
+func (o *Objects) readNamed(ctx context.Context, reader client.Reader, of Engine) (err error) {
+	if key, ok := CredentialsKey(of, o.Identity); ok {
 		if o.Secret, err = get(ctx, reader, key, &corev1.Secret{}); err != nil {
 			return err
 		}
 	}
 
-	if key, ok := CAKey(cluster, o.Identity); ok {
+	if key, ok := CAKey(of, o.Identity); ok {
 		o.CA, err = get(ctx, reader, key, &corev1.ConfigMap{})
 	}
 
@@ -62,18 +62,17 @@ func (o *Objects) readNamed(ctx context.Context, reader client.Reader, cluster *
 // ConfigAs is the connection to the engine of a cluster for another user, whose Secret is in the namespace of the
 // cluster. The CA is the cluster's, or its identity's.
 func ConfigAs(
-	ctx context.Context, reader client.Reader, cluster *infrav1.OLVMCluster, secret string, policy Policy,
+	ctx context.Context, reader client.Reader, of Engine, secret string, policy Policy,
 ) (engine.Config, error) {
-	other := cluster.DeepCopy()
-	server := &other.Spec.OLVMOvirtAPIServer
-	server.CredentialsSecret, server.IdentityRef = infrav1.NamespacedName{Name: secret}, nil
+	other := of
+	other.Server.CredentialsSecret, other.Server.IdentityRef = infrav1.NamespacedName{Name: secret}, nil
 
 	config, err := ReadConfig(ctx, reader, other, policy)
-	if err != nil || IdentityOf(cluster) == "" {
+	if err != nil || IdentityOf(of) == "" {
 		return config, err
 	}
 
-	owners, err := ReadConfig(ctx, reader, cluster, policy)
+	owners, err := ReadConfig(ctx, reader, of, policy)
 	config.CA = owners.CA
 
 	return config, err
@@ -81,16 +80,16 @@ func ConfigAs(
 
 // ReadConfig is Config of what Read reads.
 func ReadConfig(
-	ctx context.Context, reader client.Reader, cluster *infrav1.OLVMCluster, policy Policy,
+	ctx context.Context, reader client.Reader, of Engine, policy Policy,
 ) (engine.Config, error) {
-	objects, err := Read(ctx, reader, cluster)
+	objects, err := Read(ctx, reader, of)
 	if err != nil {
 		return engine.Config{}, err
 	}
 
 	objects.Policy = policy
 
-	return Config(cluster, objects)
+	return Config(of, objects)
 }
 
 // get reads an object; nil where it does not exist.

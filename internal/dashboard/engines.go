@@ -155,12 +155,12 @@ func (e *engines) last(url string) Engine {
 
 // session is one with the credentials of a cluster. They are read anew each time, since they may change.
 func (e *engines) session(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, error) {
-	objects, err := connection.Read(ctx, e.of.In, cluster)
+	objects, err := connection.Read(ctx, e.of.In, connection.ClusterEngine(cluster))
 	if err != nil {
 		return nil, err
 	}
 
-	config, err := connection.Config(cluster, objects)
+	config, err := connection.Config(connection.ClusterEngine(cluster), objects)
 	if err != nil {
 		return nil, err
 	}

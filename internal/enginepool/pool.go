@@ -133,19 +133,19 @@ func (p *Pool) Guest(
 
 // For returns the session and the connection to the engine of a cluster. The error is a *blocker.Error where the user
 // must act, such as for another engine than the one on which the machines of the cluster are.
-func (p *Pool) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, engine.Config, error) {
-	session, config, err := p.connect(ctx, cluster)
+func (p *Pool) For(ctx context.Context, of connection.Engine) (*engine.Client, engine.Config, error) {
+	session, config, err := p.connect(ctx, of)
 	if err != nil {
 		return nil, engine.Config{}, err
 	}
 
-	if recorded := cluster.Status.OLVMDatacenter; recorded == nil || recorded.EngineID == "" {
+	if recorded := of.Recorded; recorded == nil || recorded.EngineID == "" {
 		return session, config, nil
 	}
 
-	seen, err := connection.Identify(ctx, session, cluster)
+	seen, err := connection.Identify(ctx, session, of)
 	if err == nil {
-		err = connection.CheckEngine(cluster, "", seen)
+		err = connection.CheckEngine(of, "", seen)
 	}
 
 	if err != nil {
@@ -160,7 +160,7 @@ const recordPeriod = time.Hour
 
 // LastEvent returns what a cluster that uses an engine is to record as the engine's last event.
 func LastEvent(
-	ctx context.Context, session *engine.Client, cluster *infrav1.OLVMCluster, now time.Time,
+	ctx context.Context, session *engine.Client, of connection.Engine, now time.Time,
 ) (*infrav1.EngineEvent, error) {
 	seen, err := session.Identity(ctx)
 	if err != nil {
@@ -168,11 +168,11 @@ func LastEvent(
 	}
 
 	var recorded *infrav1.EngineEvent
-	if status := cluster.Status.OLVMDatacenter; status != nil && status.EngineID == seen.Installation {
+	if status := of.Recorded; status != nil && status.EngineID == seen.Installation {
 		recorded = status.LastEvent
 	}
 
-	restored := connection.IsRestored(cluster, seen) // and accepted
+	restored := connection.IsRestored(of, seen) // and accepted
 	if recorded != nil && !restored && now.Sub(recorded.Recorded.Time) < recordPeriod {
 		return recorded, nil
 	}
@@ -199,8 +199,8 @@ func MarkRestored(last *infrav1.EngineEvent, err error) {
 }
 
 // connect is For, whatever engine answers.
-func (p *Pool) connect(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, engine.Config, error) {
-	key, versions := client.ObjectKeyFromObject(cluster), p.versions(ctx, cluster)
+func (p *Pool) connect(ctx context.Context, of connection.Engine) (*engine.Client, engine.Config, error) {
+	key, versions := of.Key, p.versions(ctx, of)
 	p.mu.Lock()
 	known, ok := p.access[key]
 	p.mu.Unlock()
@@ -209,7 +209,7 @@ func (p *Pool) connect(ctx context.Context, cluster *infrav1.OLVMCluster) (*engi
 		return session, known.config, err
 	}
 
-	session, config, err := p.read(ctx, cluster)
+	session, config, err := p.read(ctx, of)
 
 	var refused *blocker.Error
 	if errors.As(err, &refused) {
@@ -261,12 +261,12 @@ func (p *Pool) Replaced(cluster client.ObjectKey, session *engine.Client) bool {
 }
 
 // versions of all that decides the connection to the engine; empty where they are not known.
-func (p *Pool) versions(ctx context.Context, cluster *infrav1.OLVMCluster) string {
+func (p *Pool) versions(ctx context.Context, of connection.Engine) string {
 	if p.Metadata == nil {
 		return ""
 	}
 
-	out := fmt.Sprint(cluster.UID, cluster.Generation)
+	out := fmt.Sprint(of.UID, of.Generation)
 	note := func(kind string, key client.ObjectKey) bool {
 		object := &metav1.PartialObjectMetadata{}
 		object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
@@ -281,21 +281,21 @@ func (p *Pool) versions(ctx context.Context, cluster *infrav1.OLVMCluster) strin
 
 	var identity *infrav1.OLVMClusterIdentity
 
-	if name := connection.IdentityOf(cluster); name != "" {
+	if name := connection.IdentityOf(of); name != "" {
 		identity = &infrav1.OLVMClusterIdentity{}
 		if p.NoIdentities || p.Metadata.Get(ctx, client.ObjectKey{Name: name}, identity) != nil ||
-			!note("Namespace", client.ObjectKey{Name: cluster.Namespace}) {
+			!note("Namespace", client.ObjectKey{Name: of.Key.Namespace}) {
 			return ""
 		}
 
 		out += " " + identity.ResourceVersion
 	}
 
-	if key, ok := connection.CredentialsKey(cluster, identity); ok && !note("Secret", key) {
+	if key, ok := connection.CredentialsKey(of, identity); ok && !note("Secret", key) {
 		return ""
 	}
 
-	if key, ok := connection.CAKey(cluster, identity); ok && !note("ConfigMap", key) {
+	if key, ok := connection.CAKey(of, identity); ok && !note("ConfigMap", key) {
 		return ""
 	}
 
@@ -303,8 +303,8 @@ func (p *Pool) versions(ctx context.Context, cluster *infrav1.OLVMCluster) strin
 }
 
 // read reads the connection to the engine.
-func (p *Pool) read(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, engine.Config, error) {
-	config, err := p.config(ctx, cluster)
+func (p *Pool) read(ctx context.Context, of connection.Engine) (*engine.Client, engine.Config, error) {
+	config, err := p.config(ctx, of)
 	if err != nil {
 		return nil, engine.Config{}, err
 	}
@@ -319,12 +319,12 @@ func (p *Pool) read(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.
 
 // As returns a session with the engine of a cluster of another user, who sees what that user has rights for. The error
 // is a *blocker.Error where somebody must act.
-func (p *Pool) As(ctx context.Context, cluster *infrav1.OLVMCluster, secret string) (*engine.Client, error) {
-	if err := p.checkIdentity(cluster); err != nil {
+func (p *Pool) As(ctx context.Context, of connection.Engine, secret string) (*engine.Client, error) {
+	if err := p.checkIdentity(of); err != nil {
 		return nil, err
 	}
 
-	config, err := connection.ConfigAs(ctx, p.Reader, cluster, secret, p.Policy)
+	config, err := connection.ConfigAs(ctx, p.Reader, of, secret, p.Policy)
 	if err != nil {
 		return nil, err
 	}
@@ -335,17 +335,17 @@ func (p *Pool) As(ctx context.Context, cluster *infrav1.OLVMCluster, secret stri
 }
 
 // config reads the connection to the engine of a cluster.
-func (p *Pool) config(ctx context.Context, cluster *infrav1.OLVMCluster) (engine.Config, error) {
-	if err := p.checkIdentity(cluster); err != nil {
+func (p *Pool) config(ctx context.Context, of connection.Engine) (engine.Config, error) {
+	if err := p.checkIdentity(of); err != nil {
 		return engine.Config{}, err
 	}
 
-	return connection.ReadConfig(ctx, p.Reader, cluster, p.Policy)
+	return connection.ReadConfig(ctx, p.Reader, of, p.Policy)
 }
 
 // checkIdentity refuses an identity where this process reads none.
-func (p *Pool) checkIdentity(cluster *infrav1.OLVMCluster) error {
-	if !p.NoIdentities || connection.IdentityOf(cluster) == "" {
+func (p *Pool) checkIdentity(of connection.Engine) error {
+	if !p.NoIdentities || connection.IdentityOf(of) == "" {
 		return nil
 	}
 

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
@@ -43,7 +44,7 @@ func newCluster(name string, uid types.UID) *infrav1.OLVMCluster {
 func use(t *testing.T, pool *Pool, cluster *infrav1.OLVMCluster) *engine.Client {
 	t.Helper()
 
-	session, _, err := pool.For(t.Context(), cluster)
+	session, _, err := pool.For(t.Context(), connection.ClusterEngine(cluster))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func TestForOfNewObject(t *testing.T) {
 	after := newCluster(before.Name, "3")
 	after.Spec.OLVMOvirtAPIServer.ServerURL = "https://other.example.com/ovirt-engine"
 
-	if _, config, err := pool.For(t.Context(), after); err == nil {
+	if _, config, err := pool.For(t.Context(), connection.ClusterEngine(after)); err == nil {
 		t.Errorf("the new OLVMCluster gets the connection of the one before: %s", config.URL)
 	}
 }

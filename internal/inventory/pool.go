@@ -10,7 +10,6 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 )
@@ -121,12 +120,17 @@ func ObjectName(vm engine.DescribedVM, taken map[string]bool) string {
 	return strings.Trim(name+"-"+vm.ID.String()[:8], ".-")
 }
 
+// ClusterSpec is what a cluster of the VMs of a pool would say: they are of none, and in the pool's data center.
+func ClusterSpec(pool *infrav1.OLVMInventory) infrav1.OLVMClusterSpec {
+	return infrav1.OLVMClusterSpec{OLVMDatacenterName: pool.Spec.OLVMDatacenterName}
+}
+
 // HostNames are the names of the hosts on which VMs of a template may run, sorted: those of its placement, or all of
 // its cluster. The error is a *blocker.Error that names the field of the template.
 func (p *Pool) HostNames(
 	ctx context.Context, session *engine.Client, pool *infrav1.OLVMInventory, template infrav1.OLVMMachineSpec,
 ) ([]string, error) {
-	where, err := placement.Place(ctx, session, template, connection.OfInventory(pool).Spec, "")
+	where, err := placement.Place(ctx, session, template, ClusterSpec(pool), "")
 	if err != nil {
 		return nil, err
 	}

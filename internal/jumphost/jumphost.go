@@ -20,6 +20,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
@@ -179,7 +180,7 @@ func (h *Hosts) find(
 			"OLVMCluster's jumpHost")
 	}
 
-	session, err := h.Engines.As(ctx, infra, services.JumpHost.EngineCredentialsSecretName)
+	session, err := h.Engines.As(ctx, connection.ClusterEngine(infra), services.JumpHost.EngineCredentialsSecretName)
 	if err != nil {
 		return nil, nil, "", explain(err)
 	}

@@ -221,7 +221,7 @@ func (*OLVM) Kept(
 	own := slices.IndexFunc(all.Items, func(c infrav1.OLVMCluster) bool {
 		return cluster != nil && c.Namespace == in.Namespace && c.Name == cluster.Spec.InfrastructureRef.Name
 	})
-	if own >= 0 && connection.IdentityOf(&all.Items[own]) != "" {
+	if own >= 0 && connection.IdentityOf(connection.ClusterEngine(&all.Items[own])) != "" {
 		return nil, nil // the administrator's
 	}
 

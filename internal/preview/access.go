@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -89,25 +87,29 @@ func addCore[T any](
 
 // addAccess reads the Secrets and ConfigMaps with the credentials and CAs of the engines.
 func (m *Manifests) addAccess(ctx context.Context, c client.Reader) error {
-	engines := slices.Collect(maps.Values(m.olvmClusters))
-	for _, pool := range m.inventories {
-		engines = append(engines, connection.OfInventory(pool))
+	engines := make([]connection.Engine, 0, len(m.olvmClusters)+len(m.inventories))
+	for _, cluster := range m.olvmClusters {
+		engines = append(engines, connection.ClusterEngine(cluster))
 	}
 
-	for _, cluster := range engines {
-		identity, err := m.addIdentity(ctx, c, cluster)
+	for _, pool := range m.inventories {
+		engines = append(engines, connection.InventoryEngine(pool))
+	}
+
+	for _, of := range engines {
+		identity, err := m.addIdentity(ctx, c, of)
 		if err != nil {
 			return err
 		}
 
 		// else OLVM_USERNAME may be set
-		if key, ok := connection.CredentialsKey(cluster, identity); ok {
+		if key, ok := connection.CredentialsKey(of, identity); ok {
 			if err := addReadable(ctx, c, key, m.running.secrets, &corev1.Secret{}); err != nil {
 				return err
 			}
 		}
 
-		if key, ok := connection.CAKey(cluster, identity); ok {
+		if key, ok := connection.CAKey(of, identity); ok {
 			if err := addReadable(ctx, c, key, m.running.configMaps, &corev1.ConfigMap{}); err != nil {
 				return err
 			}
@@ -120,9 +122,9 @@ func (m *Manifests) addAccess(ctx context.Context, c client.Reader) error {
 // addIdentity reads the OLVMClusterIdentity of a cluster, and the namespace by whose labels it may choose it; nil if
 // there is none. One that does not permit the namespace is as none: the Secret that it names is not read.
 func (m *Manifests) addIdentity(
-	ctx context.Context, c client.Reader, cluster *infrav1.OLVMCluster,
+	ctx context.Context, c client.Reader, of connection.Engine,
 ) (*infrav1.OLVMClusterIdentity, error) {
-	key := types.NamespacedName{Name: connection.IdentityOf(cluster)}
+	key := types.NamespacedName{Name: connection.IdentityOf(of)}
 	if key.Name == "" {
 		return nil, nil
 	}
@@ -134,12 +136,12 @@ func (m *Manifests) addIdentity(
 		return nil, err
 	}
 
-	space := types.NamespacedName{Name: cluster.Namespace}
+	space := types.NamespacedName{Name: of.Key.Namespace}
 	if err := addReadable(ctx, c, space, m.running.spaces, &corev1.Namespace{}); err != nil {
 		return nil, err
 	}
 
-	if !connection.MayUse(identity, cluster.Namespace, m.running.spaces[space]) {
+	if !connection.MayUse(identity, of.Key.Namespace, m.running.spaces[space]) {
 		return nil, nil
 	}
 
@@ -205,18 +207,18 @@ func (m *Manifests) state(machine Machine) (*tfstate.State, error) {
 // management cluster is of the management cluster, too: the identity that permits it, and the CA that proves the
 // engine. What the manifests have counts for their own Secrets alone. An identity of theirs counts only if no
 // management cluster is read.
-func (m *Manifests) objects(cluster *infrav1.OLVMCluster) (connection.Objects, error) {
+func (m *Manifests) objects(of connection.Engine) (connection.Objects, error) {
 	from := m.written
-	if m.connected && connection.IdentityOf(cluster) != "" {
+	if m.connected && connection.IdentityOf(of) != "" {
 		from = m.running
 	}
 
-	identity := from.identities[types.NamespacedName{Name: connection.IdentityOf(cluster)}]
-	key, _ := connection.CredentialsKey(cluster, identity)
+	identity := from.identities[types.NamespacedName{Name: connection.IdentityOf(of)}]
+	key, _ := connection.CredentialsKey(of, identity)
 
 	if m.running.secrets[key] != nil {
 		from = m.running
-		if err := m.checkVerified(cluster); err != nil {
+		if err := m.checkVerified(of); err != nil {
 			return connection.Objects{}, err
 		}
 	}
@@ -224,10 +226,10 @@ func (m *Manifests) objects(cluster *infrav1.OLVMCluster) (connection.Objects, e
 	out := connection.Objects{
 		Secret:    from.secrets[key],
 		Identity:  identity,
-		Namespace: from.spaces[types.NamespacedName{Name: cluster.Namespace}],
+		Namespace: from.spaces[types.NamespacedName{Name: of.Key.Namespace}],
 	}
 
-	if caKey, ok := connection.CAKey(cluster, identity); ok {
+	if caKey, ok := connection.CAKey(of, identity); ok {
 		out.CA = cmp.Or(m.running.configMaps[caKey], from.configMaps[caKey])
 	}
 
@@ -248,13 +250,13 @@ func encryptedError(key types.NamespacedName, tool string) error {
 
 // checkVerified refuses to send a Secret of the management cluster to an engine whose certificate the manifests leave
 // unverified. If the management cluster's own OLVMCluster does so for the same engine, nothing new is risked.
-func (m *Manifests) checkVerified(cluster *infrav1.OLVMCluster) error {
-	server := cluster.Spec.OLVMOvirtAPIServer
+func (m *Manifests) checkVerified(of connection.Engine) error {
+	server := of.Server
 	if !server.InsecureSkipTLSVerify {
 		return nil
 	}
 
-	live := m.liveClusters[types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}]
+	live := m.liveClusters[of.Key]
 	if live != nil && live.Spec.OLVMOvirtAPIServer.InsecureSkipTLSVerify &&
 		live.Spec.OLVMOvirtAPIServer.ServerURL == server.ServerURL {
 		return nil
@@ -269,8 +271,8 @@ func unverifiedError(what string) error {
 }
 
 // engineConfig takes what the caller gave, else what the management cluster has, else what the manifests have.
-func (m *Manifests) engineConfig(cluster *infrav1.OLVMCluster, credentials Credentials) (engine.Config, error) {
-	objects, err := m.objects(cluster)
+func (m *Manifests) engineConfig(of connection.Engine, credentials Credentials) (engine.Config, error) {
+	objects, err := m.objects(of)
 	given := credentials.Username != "" || credentials.Password != ""
 
 	if err != nil && !given {
@@ -278,11 +280,11 @@ func (m *Manifests) engineConfig(cluster *infrav1.OLVMCluster, credentials Crede
 	}
 
 	if given || len(credentials.CA) > 0 {
-		if err := credentials.check(cluster); err != nil {
+		if err := credentials.check(of); err != nil {
 			return engine.Config{}, err
 		}
 
-		cluster, objects = credentials.over(cluster, objects)
+		of, objects = credentials.over(of, objects)
 	}
 
 	secret, ca := objects.Secret, objects.CA
@@ -294,7 +296,7 @@ func (m *Manifests) engineConfig(cluster *infrav1.OLVMCluster, credentials Crede
 		}
 	}
 
-	config, err := connection.Config(cluster, objects)
+	config, err := connection.Config(of, objects)
 	var field *blocker.Error
 	if errors.As(err, &field) && secret == nil {
 		field.Message += " in the manifests, or set OLVM_USERNAME and OLVM_PASSWORD"

@@ -10,7 +10,6 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
@@ -102,13 +101,13 @@ func Capacities(
 			continue
 		}
 
-		session, _, err := m.session(machine.olvmCluster, credentials, sessions)
+		session, _, err := m.session(machine.engine(), credentials, sessions)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
 
-		of := Capacity{Engine: connection.EngineOf(machine.olvmCluster).Host, EngineCluster: machine.Needs.ClusterName}
+		of := Capacity{Engine: machine.engine().ID().Host, EngineCluster: machine.Needs.ClusterName}
 		at := slices.IndexFunc(out, func(c *Capacity) bool {
 			return c.Engine == of.Engine && c.EngineCluster == of.EngineCluster
 		})

@@ -53,7 +53,7 @@ func (m *Manifests) claims(
 			continue
 		}
 
-		session, _, err := m.session(connection.OfInventory(pool), credentials, sessions)
+		session, _, err := m.session(connection.InventoryEngine(pool), credentials, sessions)
 		if err != nil {
 			return nil, fmt.Errorf("OLVMInventory %s: %w", key, blocker.Explain(err, credentials.Places))
 		}

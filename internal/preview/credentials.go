@@ -27,8 +27,8 @@ type Credentials struct {
 
 // check refuses to send the credentials to an engine that whoever gave them has not named. Manifests may be those of a
 // stranger: they choose the engine, and whether its certificate is verified.
-func (c Credentials) check(cluster *infrav1.OLVMCluster) error {
-	server := cluster.Spec.OLVMOvirtAPIServer
+func (c Credentials) check(of connection.Engine) error {
+	server := of.Server
 	if c.Username == "" && c.Password == "" || c.Anywhere && len(c.ServerURLs) == 0 {
 		return nil
 	}
@@ -47,7 +47,6 @@ func (c Credentials) from() string {
 
 // CheckServer refuses an engine that is none of ServerURLs.
 func (c Credentials) CheckServer(url string) error {
-
 	field := cmp.Or(c.Places.URL, "spec.olvmOvirtAPIServer.serverURL")
 
 	switch {
@@ -69,10 +68,9 @@ func (c Credentials) CheckServer(url string) error {
 // over puts what a user gives in the place of what a cluster names. A user with credentials of their own needs no
 // identity.
 func (c Credentials) over(
-	cluster *infrav1.OLVMCluster, objects connection.Objects,
-) (*infrav1.OLVMCluster, connection.Objects) {
-	cluster = cluster.DeepCopy()
-	server := &cluster.Spec.OLVMOvirtAPIServer
+	of connection.Engine, objects connection.Objects,
+) (connection.Engine, connection.Objects) {
+	server := &of.Server
 
 	if c.Username != "" || c.Password != "" {
 		objects.Secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "environment"},
@@ -100,5 +98,5 @@ func (c Credentials) over(
 		}
 	}
 
-	return cluster, objects
+	return of, objects
 }

@@ -12,6 +12,8 @@ import (
 // Use is a cluster of manifests, and the engine that it uses.
 type Use struct {
 	Cluster *infrav1.OLVMCluster
+	// Host and port of the engine.
+	Host string
 	// Session is nil where the engine cannot be used, and Err says why.
 	Session *engine.Client
 	Config  engine.Config
@@ -23,10 +25,8 @@ func (m *Manifests) Uses(machines []Machine, credentials Credentials, sessions *
 	var out []Use
 
 	for _, machine := range machines {
-		cluster := machine.olvmCluster
-		if slices.ContainsFunc(out, func(u Use) bool {
-			return connection.EngineOf(u.Cluster).Host == connection.EngineOf(cluster).Host
-		}) {
+		host := machine.engine().ID().Host
+		if slices.ContainsFunc(out, func(u Use) bool { return u.Host == host }) {
 			continue
 		}
 
@@ -38,10 +38,19 @@ func (m *Manifests) Uses(machines []Machine, credentials Credentials, sessions *
 
 // UseOf is the cluster of a machine, and the engine that it uses.
 func (m *Manifests) UseOf(machine *Machine, credentials Credentials, sessions *engine.Sessions) Use {
-	use := Use{Cluster: machine.olvmCluster}
-	use.Session, use.Config, use.Err = m.session(use.Cluster, credentials, sessions)
+	use := Use{Cluster: machine.olvmCluster, Host: machine.engine().ID().Host}
+	use.Session, use.Config, use.Err = m.session(machine.engine(), credentials, sessions)
 
 	return use
+}
+
+// engine is the one that has the VM of the machine, as the manifests name it.
+func (machine *Machine) engine() connection.Engine {
+	if machine.pool != nil {
+		return connection.InventoryEngine(machine.pool)
+	}
+
+	return connection.ClusterEngine(machine.olvmCluster)
 }
 
 // Spec is what the manifests say of the machine.

@@ -9,6 +9,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
@@ -61,7 +62,7 @@ func (m *Manifests) checkGroups(
 		}
 
 		c := machine.olvmCluster
-		session, _, err := m.session(c, credentials, sessions)
+		session, _, err := m.session(connection.ClusterEngine(c), credentials, sessions)
 		if err != nil {
 			return nil, machine.explainEngine(err, credentials.Places)
 		}

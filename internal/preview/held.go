@@ -43,11 +43,23 @@ func (h *heldAddresses) on(id connection.EngineID) addressing.Held {
 	return added.held
 }
 
-// engineOf returns the engine of a cluster. What the engine said now is more than what a status recorded.
-func (m *Manifests) engineOf(cluster *infrav1.OLVMCluster) connection.EngineID {
-	id := connection.EngineOf(m.withRecord(cluster))
+// engineOf returns the engine of a machine.
+func (m *Manifests) engineOf(machine *Machine) connection.EngineID {
+	if machine.pool != nil {
+		return m.identified(connection.InventoryEngine(machine.pool))
+	}
 
-	return id.WithInstallation(m.installations[id.Host])
+	return m.engineOfCluster(machine.olvmCluster)
+}
+
+// engineOfCluster returns the engine of a cluster.
+func (m *Manifests) engineOfCluster(cluster *infrav1.OLVMCluster) connection.EngineID {
+	return m.identified(connection.ClusterEngine(m.withRecord(cluster)))
+}
+
+// identified returns what an engine is known by. What the engine said now is more than what a status recorded.
+func (m *Manifests) identified(of connection.Engine) connection.EngineID {
+	return of.ID().WithInstallation(m.installations[of.ID().Host])
 }
 
 // notCreated is the creation of objects that the API server has still to create.
@@ -74,34 +86,34 @@ func (m *Manifests) withRecord(cluster *infrav1.OLVMCluster) *infrav1.OLVMCluste
 func (m *Manifests) identifyEngines(
 	ctx context.Context, machines []Machine, credentials Credentials, sessions *engine.Sessions,
 ) error {
-	clusters := make([]*infrav1.OLVMCluster, 0, len(machines))
+	engines := make([]connection.Engine, 0, len(machines))
+
 	for i := range machines {
-		clusters = append(clusters, machines[i].olvmCluster)
+		if machines[i].pool == nil {
+			engines = append(engines, connection.ClusterEngine(m.withRecord(machines[i].olvmCluster)))
+		}
 	}
 
 	for _, pool := range m.provisioning() {
-		clusters = append(clusters, connection.OfInventory(pool))
+		engines = append(engines, connection.InventoryEngine(pool))
 	}
 
-	for _, cluster := range clusters {
-		session, _, err := m.session(cluster, credentials, sessions)
+	for _, of := range engines {
+		session, _, err := m.session(of, credentials, sessions)
 		if err != nil {
 			continue
 		}
 
-		recorded := m.withRecord(cluster)
-
-		identity, err := connection.Identify(ctx, session, recorded)
+		identity, err := connection.Identify(ctx, session, of)
 		if err != nil {
 			continue
 		}
 
-		m.installations[connection.EngineOf(cluster).Host] = identity.Installation
+		m.installations[of.ID().Host] = identity.Installation
 
-		err = connection.CheckEngine(recorded, "", identity)
+		err = connection.CheckEngine(of, "", identity)
 		if err != nil {
-			return fmt.Errorf("cluster %s/%s: %w", cluster.Namespace, cluster.Name,
-				blocker.Explain(err, credentials.Places))
+			return fmt.Errorf("cluster %s: %w", of.Key, blocker.Explain(err, credentials.Places))
 		}
 	}
 
@@ -113,17 +125,17 @@ func (m *Manifests) held(machines []Machine) *heldAddresses {
 	out := &heldAddresses{}
 
 	for _, cluster := range m.olvmClusters {
-		out.on(m.engineOf(cluster)).AddEndpoint(cluster, cluster.Namespace)
+		out.on(m.engineOfCluster(cluster)).AddEndpoint(cluster, cluster.Namespace)
 	}
 
 	for _, machine := range machines {
-		out.on(m.engineOf(machine.olvmCluster)).AddMachine(machine.spec, machine.recorded, "machine "+machine.Name)
+		out.on(m.engineOf(&machine)).AddMachine(machine.spec, machine.recorded, "machine "+machine.Name)
 	}
 
 	for key, vm := range m.inventoryVMs {
 		pool := m.inventories[types.NamespacedName{Namespace: key.Namespace, Name: vm.Spec.InventoryName}]
 		if pool != nil && vm.Spec.Provisioned != nil {
-			out.on(m.engineOf(connection.OfInventory(pool))).AddProvisioned(*vm.Spec.Provisioned, "VM "+vm.Name)
+			out.on(m.identified(connection.InventoryEngine(pool))).AddProvisioned(*vm.Spec.Provisioned, "VM "+vm.Name)
 		}
 	}
 
@@ -168,7 +180,7 @@ func (m *Manifests) checkEndpoints(machines []Machine) map[*infrav1.OLVMCluster]
 
 	for _, machine := range machines {
 		c := machine.olvmCluster
-		if _, done := out[c]; done || machine.pooled {
+		if _, done := out[c]; done || machine.pool != nil {
 			continue
 		}
 
@@ -209,16 +221,16 @@ func (m *Manifests) endpointOfCluster(machine Machine) clusterv1.APIEndpoint {
 // heldBeside returns who has which address on the engine of a cluster, beside the cluster and its machines.
 func (m *Manifests) heldBeside(c *infrav1.OLVMCluster, machines []Machine) addressing.Held {
 	own, out := m.withRecord(c), addressing.Held{}
-	where := m.engineOf(c)
+	where := m.engineOfCluster(c)
 
 	for _, other := range m.olvmClusters {
-		if other != c && m.engineOf(other).Is(where) && addressing.Precedes(m.withRecord(other), own) {
+		if other != c && m.engineOfCluster(other).Is(where) && addressing.Precedes(m.withRecord(other), own) {
 			out.AddVirtualAddresses(other, c, networksOf(machines, other))
 		}
 	}
 
 	for _, machine := range machines {
-		if machine.olvmCluster == c || !m.engineOf(machine.olvmCluster).Is(where) {
+		if machine.olvmCluster == c || !m.engineOf(&machine).Is(where) {
 			continue
 		}
 

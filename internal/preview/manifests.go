@@ -256,8 +256,9 @@ type Machine struct {
 	live     bool // it exists
 	// deleting reports that its Machine is being deleted, and provisioned that it has had a VM.
 	deleting, provisioned bool
-	// pooled is a VM that an inventory makes. It is of no cluster, and olvmCluster stands for the inventory.
-	pooled bool
+	// pool is the inventory that makes the VM; nil for a machine of a cluster. Such a VM is of no cluster: olvmCluster
+	// has its data center alone.
+	pool *infrav1.OLVMInventory
 	// newTag reports that the tag of its pool is made before it.
 	newTag      bool
 	olvmCluster *infrav1.OLVMCluster

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
@@ -115,7 +115,7 @@ func (m *Manifests) renderAll(
 		claimed := claims[machine.key()]
 		machine.VM, machine.Addresses = claimed.entry, claimed.addresses
 		rendered, err := m.render(ctx, machine, credentials, sessions,
-			held.on(m.engineOf(machine.olvmCluster)), claimed)
+			held.on(m.engineOf(&machine)), claimed)
 
 		switch {
 		case ctx.Err() != nil:
@@ -153,7 +153,7 @@ func (machine *Machine) allocate(nics []addressing.NIC, held addressing.Held) (m
 	allocation := addressing.Allocation{
 		NICs:     nics,
 		Recorded: machine.recorded,
-		InUse:    (machine.live || machine.pooled) && len(machine.recorded) > 0,
+		InUse:    (machine.live || machine.pool != nil) && len(machine.recorded) > 0,
 	}
 	var err error
 	if allocation.Recorded, err = allocation.Allocate(held); err != nil {
@@ -200,7 +200,7 @@ func (m *Manifests) render(
 	held addressing.Held,
 	claimed claim,
 ) (Rendered, error) {
-	session, config, err := m.session(machine.olvmCluster, credentials, sessions)
+	session, config, err := m.session(machine.engine(), credentials, sessions)
 	if err != nil {
 		return Rendered{}, err
 	}
@@ -244,7 +244,7 @@ func (m *Manifests) render(
 		built.Machine.TagIDs = append(built.Machine.TagIDs, newTag)
 	}
 
-	if !machine.pooled {
+	if machine.pool == nil {
 		built.Machine.UserData = userData
 	}
 
@@ -293,7 +293,7 @@ func (machine *Machine) input(held addressing.Held) (desired.Input, error) {
 		Spec:              machine.spec,
 		Cluster:           machine.olvmCluster.Spec,
 		VMName:            machine.Name,
-		Pooled:            machine.pooled,
+		Pooled:            machine.pool != nil,
 		Role:              machine.role,
 		Service:           machine.service,
 		NICs:              nics,
@@ -305,9 +305,9 @@ func (machine *Machine) input(held addressing.Held) (desired.Input, error) {
 
 // session is that of the engine of a cluster.
 func (m *Manifests) session(
-	cluster *infrav1.OLVMCluster, credentials Credentials, sessions *engine.Sessions,
+	of connection.Engine, credentials Credentials, sessions *engine.Sessions,
 ) (*engine.Client, engine.Config, error) {
-	config, err := m.engineConfig(cluster, credentials)
+	config, err := m.engineConfig(of, credentials)
 	if err != nil {
 		return nil, config, err
 	}
@@ -330,7 +330,7 @@ func (machine *Machine) owner(existing *desired.Existing, state *tfstate.State) 
 	}
 
 	had := existing.Owner
-	if machine.pooled {
+	if machine.pool != nil {
 		had, _ = ownermark.InventoryOwnerOf(existing.VM.CommentText())
 	}
 
@@ -443,7 +443,7 @@ func Offline(m *Manifests, machines []Machine) []*Result {
 		nics, err := addressing.NICs(machine.spec, machine.olvmCluster.Spec)
 		err = cmp.Or(endpoints[machine.olvmCluster], err)
 		if err == nil {
-			_, err = machine.allocate(nics, held.on(m.engineOf(machine.olvmCluster)))
+			_, err = machine.allocate(nics, held.on(m.engineOf(&machine)))
 		}
 
 		if err != nil {

@@ -25,7 +25,7 @@ func (m *Manifests) provisioned(
 	ctx context.Context, credentials Credentials, sessions *engine.Sessions, held *heldAddresses,
 ) (out []Machine, refused []Refused, err error) {
 	for _, pool := range m.provisioning() {
-		session, _, err := m.session(connection.OfInventory(pool), credentials, sessions)
+		session, _, err := m.session(connection.InventoryEngine(pool), credentials, sessions)
 		if err != nil {
 			return nil, nil, fmt.Errorf("OLVMInventory %s: %w", keyOf(pool), blocker.Explain(err, credentials.Places))
 		}
@@ -109,9 +109,9 @@ func (m *Manifests) provision(
 	held *heldAddresses,
 	hostNames func(infrav1.OLVMMachineSpec) ([]string, error),
 ) (out []Machine, refused []Refused) {
-	as := connection.OfInventory(pool)
+	none := &infrav1.OLVMCluster{Spec: inventory.ClusterSpec(pool)}
 	refuse := func(name string, err error) {
-		machine := Machine{Namespace: pool.Namespace, Name: name, From: "OLVMInventory/" + pool.Name, olvmCluster: as}
+		machine := Machine{Namespace: pool.Namespace, Name: name, From: "OLVMInventory/" + pool.Name, pool: pool, olvmCluster: none}
 		refused = append(refused, Refused{machine, fmt.Errorf("OLVMInventory %s: %w", keyOf(pool), err)})
 	}
 
@@ -130,7 +130,7 @@ func (m *Manifests) provision(
 	}
 
 	there, taken, macs := m.inventoryVMsOf(pool)
-	taking := held.on(m.engineOf(as))
+	taking := held.on(m.identified(connection.InventoryEngine(pool)))
 
 	for _, vm := range inventory.PlanProvision(pool, inputs.Hosts, there, taken, nil).Make {
 		template := inputs.Templates[pool.Spec.Provision[vm.Index].MachineTemplateName]
@@ -147,8 +147,8 @@ func (m *Manifests) provision(
 			infraName:   vm.Name,
 			spec:        inventory.MachineSpec(template, pool.Spec.VirtualMachines.Tag, *decided),
 			recorded:    addressing.Provisioned(*decided),
-			pooled:      true,
-			olvmCluster: as,
+			pool:        pool,
+			olvmCluster: none,
 		})
 	}
 

@@ -82,7 +82,7 @@ func (m *Manifests) taken(
 	sessions *engine.Sessions,
 	guests map[*engine.Client][]guest,
 ) ([]error, error) {
-	config, err := m.engineConfig(machine.olvmCluster, credentials)
+	config, err := m.engineConfig(machine.engine(), credentials)
 	if err != nil {
 		return nil, err
 	}

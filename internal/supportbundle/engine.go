@@ -69,7 +69,7 @@ func (g *gathering) engine(ctx context.Context) error {
 // connect opens a session with the credentials of the cluster, which are taken out of the bundle too where they are
 // from another namespace.
 func (g *gathering) connect(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, error) {
-	objects, err := connection.Read(ctx, g.In, cluster)
+	objects, err := connection.Read(ctx, g.In, connection.ClusterEngine(cluster))
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (g *gathering) connect(ctx context.Context, cluster *infrav1.OLVMCluster) (
 		g.note(objects.Secret)
 	}
 
-	config, err := connection.Config(cluster, objects)
+	config, err := connection.Config(connection.ClusterEngine(cluster), objects)
 	if err != nil {
 		return nil, err
 	}
