@@ -110,7 +110,9 @@ func (a *Allocator) heldBeside(
 
 	for i := range clusters.Items {
 		other := &clusters.Items[i]
-		if other.UID == c.UID || !where.Has(connection.ClusterEngine(other), c.Namespace) && !holding[ClusterOf(other)] {
+		counts := where.Has(connection.ClusterEngine(other), c.Namespace) || holding[ClusterOf(other)]
+
+		if other.UID == c.UID || !counts {
 			continue
 		}
 

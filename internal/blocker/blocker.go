@@ -45,8 +45,8 @@ func New(reason, field, format string, args ...any) error {
 	return &Error{Reason: reason, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
-// CheckTexts returns an error of the first text of a spec that XML cannot carry to the engine. within is the path of the
-// spec, such as "spec". Whatever a spec says may reach the engine, at the latest in user data.
+// CheckTexts returns an error of the first text of a spec that XML cannot carry to the engine. within is the path of
+// the spec, such as "spec". Whatever a spec says may reach the engine, at the latest in user data.
 func CheckTexts(reason, within string, spec any) error {
 	var problem *engine.TextError
 	if err := engine.CheckTexts("json", spec); !errors.As(err, &problem) {

@@ -56,7 +56,8 @@ type DiskPlace struct {
 
 // PlaceDisk decides on which storage domain of a data center a disk is made and whether it is sparse there; nil if that
 // is still open. It is the one place that checks the status and the kind of a storage domain. The domain is nil if the
-// place names none. The data center may be nil for a DomainID. The error is a NameError, an InactiveError or an AllocationError where a person can correct it.
+// place names none. The data center may be nil for a DomainID. The error is a NameError, an InactiveError or an
+// AllocationError where a person can correct it.
 func (c *Client) PlaceDisk(ctx context.Context, dc *DataCenter, at DiskPlace) (*StorageDomain, *bool, error) {
 	domain, err := c.chooseDomain(ctx, dc, at)
 	if err != nil {

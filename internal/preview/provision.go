@@ -111,7 +111,9 @@ func (m *Manifests) provision(
 ) (out []Machine, refused []Refused) {
 	none := &infrav1.OLVMCluster{Spec: inventory.ClusterSpec(pool)}
 	refuse := func(name string, err error) {
-		machine := Machine{Namespace: pool.Namespace, Name: name, From: "OLVMInventory/" + pool.Name, pool: pool, olvmCluster: none}
+		machine := Machine{
+			Namespace: pool.Namespace, Name: name, From: "OLVMInventory/" + pool.Name, pool: pool, olvmCluster: none,
+		}
 		refused = append(refused, Refused{machine, fmt.Errorf("OLVMInventory %s: %w", keyOf(pool), err)})
 	}
 
