@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,10 +10,12 @@ import (
 	"strings"
 
 	"golang.org/x/term"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
 )
 
-// confirm asks for a word on a terminal; yes answers.
-func confirm(s streams, yes bool, question, word string) error {
+// confirm asks for a word on a terminal; yes answers. An interrupt ends it at once.
+func confirm(ctx context.Context, s streams, yes bool, question, word string) error {
 	if yes {
 		return nil
 	}
@@ -22,18 +25,39 @@ func confirm(s streams, yes bool, question, word string) error {
 		return errors.New("there is no terminal to ask on; give --yes")
 	}
 
-	if _, err := io.WriteString(s.err, question); err != nil {
+	return ask(ctx, input, s.err, question, word)
+}
+
+// ask asks for a word.
+func ask(ctx context.Context, from io.Reader, to io.Writer, question, word string) error {
+	if _, err := io.WriteString(to, question); err != nil {
 		return err
 	}
 
-	answer, err := bufio.NewReader(input).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("failed to read the answer: %w", err)
+	type answer struct {
+		text string
+		err  error
 	}
 
-	if strings.TrimSpace(answer) != word {
-		return errors.New("it stays as it is")
-	}
+	answered := make(chan answer, 1)
+	go func() { // which the end of this process ends, too
+		text, err := bufio.NewReader(from).ReadString('\n')
+		answered <- answer{text, err}
+	}()
 
-	return nil
+	select {
+	case <-ctx.Done():
+		_, _ = fmt.Fprintln(to)
+		return progress.ErrInterrupted
+	case got := <-answered:
+		if got.err != nil && !errors.Is(got.err, io.EOF) {
+			return fmt.Errorf("failed to read the answer: %w", got.err)
+		}
+
+		if strings.TrimSpace(got.text) != word {
+			return errors.New("it stays as it is")
+		}
+
+		return nil
+	}
 }

@@ -47,11 +47,13 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
 			}
 
 			return lifecycle.Delete(command.Context(), lifecycle.DeleteOptions{
-				Common:  management.common(s),
-				Name:    name,
-				To:      to,
-				Engine:  func() (preview.Credentials, error) { return access.read(file.path) },
-				Confirm: func(question, word string) error { return confirm(s, yes, question, word) },
+				Common: management.common(s),
+				Name:   name,
+				To:     to,
+				Engine: func() (preview.Credentials, error) { return access.read(file.path) },
+				Confirm: func(question, word string) error {
+					return confirm(command.Context(), s, yes, question, word)
+				},
 			})
 		},
 	}

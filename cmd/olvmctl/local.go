@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/lifecycle"
@@ -72,13 +71,13 @@ func printLocalStatus(ctx context.Context, s streams, local mgmtcluster.Local) e
 	case !local.Runs():
 		_, err = fmt.Fprintln(s.out, "the local management cluster is stopped; olvmctl local start starts it")
 	default:
-		count, failed := local.CountClusters(ctx)
+		uses, failed := local.CountUses(ctx)
 		if failed != nil {
 			return failed
 		}
 
 		_, err = fmt.Fprintf(s.out, "the local management cluster runs, as process %d, with %s\n"+
-			"  export KUBECONFIG=%s\n", local.PID(), english.Plural(count, "cluster", ""), local.Kubeconfig())
+			"  export KUBECONFIG=%s\n", local.PID(), uses, local.Kubeconfig())
 	}
 
 	return err

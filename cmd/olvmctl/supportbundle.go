@@ -73,7 +73,7 @@ func (f *supportBundleFlags) run(ctx context.Context, s streams, name string) er
 	}
 
 	question := fmt.Sprintf("Write these %d files to %s? Type yes: ", len(bundle.Files), f.out)
-	if err := confirm(s, f.yes, question, "yes"); err != nil {
+	if err := confirm(ctx, s, f.yes, question, "yes"); err != nil {
 		return err
 	}
 

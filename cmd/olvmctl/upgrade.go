@@ -91,7 +91,9 @@ func (f *upgradeFlags) run(ctx context.Context, s streams, name string) error {
 		Name:       name,
 		Version:    f.version,
 		VMTemplate: f.vmTemplate,
-		Agree:      func(changes []string) (bool, error) { return f.agree(s, name, changes) },
+		Agree: func(changes []string, where string) (bool, error) {
+			return f.agree(ctx, s, name, where, changes)
+		},
 	}
 	if f.file.path != "" {
 		file, err := f.file.load(s.err)
@@ -118,7 +120,9 @@ func (f *upgradeFlags) run(ctx context.Context, s streams, name string) error {
 
 // agree shows what would be replaced, and asks whether it is to be. A dry run ends with errChanges where there is
 // something.
-func (f *upgradeFlags) agree(s streams, name string, changes []string) (bool, error) {
+func (f *upgradeFlags) agree(
+	ctx context.Context, s streams, name, where string, changes []string,
+) (bool, error) {
 	for _, change := range changes {
 		if _, err := fmt.Fprintln(s.out, change); err != nil {
 			return false, err
@@ -132,5 +136,6 @@ func (f *upgradeFlags) agree(s streams, name string, changes []string) (bool, er
 		return false, errChanges
 	}
 
-	return true, confirm(s, f.yes, fmt.Sprintf("Roll %s out? Type its name: ", name), name)
+	return true, confirm(ctx, s, f.yes, fmt.Sprintf("Roll %s %s out? The machines above are deleted with their VMs\n"+
+		"and disks once new ones are ready. Type its name: ", name, where), name)
 }

@@ -64,6 +64,8 @@ type record struct {
 	Made bool `json:"made"`
 	// Asked reports that the manifests of the cluster were applied to it: there may be machines that only it knows.
 	Asked bool `json:"asked"`
+	// Moved reports that a move of the cluster into itself was begun.
+	Moved bool `json:"moved,omitempty"`
 	// Workload is the file for the kubeconfig of the cluster; empty before Asked.
 	Workload string `json:"workload,omitempty"`
 }
@@ -146,6 +148,18 @@ func (v *VM) MarkAsked(workload string) error {
 	}
 
 	v.Asked, v.Workload = true, workload
+
+	return v.keep()
+}
+
+// MarkMoved notes that the cluster is moved into itself from now on: that the VM has no Cluster does not mean any more
+// that there is none.
+func (v *VM) MarkMoved() error {
+	if v.Moved {
+		return nil
+	}
+
+	v.Moved = true
 
 	return v.keep()
 }

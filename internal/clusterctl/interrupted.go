@@ -1,8 +1,10 @@
 package clusterctl
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
@@ -33,14 +36,114 @@ func Copied(ctx context.Context, from, to Management, namespace string) (bool, e
 	return target.Difference(source).Len() > 0 || target.IsSuperset(source), nil
 }
 
-// movedObjects are the objects of a namespace that clusterctl moves, as kind and name.
-func movedObjects(ctx context.Context, c client.Client, namespace string) (sets.Set[string], error) {
-	kinds, err := movedKinds(ctx, c)
+// InTheWay are the objects of the target that a move of a namespace would write over, as kind and name.
+func InTheWay(ctx context.Context, from, to Management, namespace string) ([]string, error) {
+	source, err := movedObjects(ctx, from.Client, namespace)
+	if err != nil {
+		return nil, err
+	}
+
+	target, err := objectsIn(ctx, to.Client, namespace)
 	if err != nil {
 		return nil, err
 	}
 
 	out := sets.New[string]()
+
+	for i := range target {
+		if name := nameOf(&target[i]); source.Has(name) {
+			out.Insert(name)
+		}
+	}
+
+	return sets.List(out), nil
+}
+
+// Discard removes from a namespace what a move has left that was interrupted: the objects that the other end has, too.
+// Their Clusters are paused, so that no controller acts on it. The Clusters go last: they tell that there is more.
+func Discard(ctx context.Context, in, other Management, namespace string) error {
+	kept, err := movedObjects(ctx, other.Client, namespace)
+	if err != nil {
+		return err
+	}
+
+	all, err := objectsIn(ctx, in.Client, namespace)
+	if err != nil {
+		return err
+	}
+
+	slices.SortStableFunc(all, func(a, b metav1.PartialObjectMetadata) int {
+		return cmp.Compare(lastOf(&a), lastOf(&b))
+	})
+
+	for i := range all {
+		if !kept.Has(nameOf(&all[i])) || !moves(&all[i]) {
+			continue
+		}
+
+		if err := discard(ctx, in.Client, &all[i]); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// lastOf is 1 for a Cluster and 0 for all else.
+func lastOf(object *metav1.PartialObjectMetadata) int {
+	if isCluster(object) {
+		return 1
+	}
+
+	return 0
+}
+
+// discard deletes one object as clusterctl does after it has copied it: without what its controller would do.
+func discard(ctx context.Context, c client.Client, object *metav1.PartialObjectMetadata) error {
+	mark := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:""}}}`, clusterctlv1.DeleteForMoveAnnotation)
+	free := []byte(`{"metadata":{"finalizers":null}}`)
+
+	err := c.Patch(ctx, object, client.RawPatch(types.MergePatchType, mark))
+	if err == nil {
+		err = c.Delete(ctx, object)
+	}
+
+	if err == nil && len(object.Finalizers) > 0 {
+		err = c.Patch(ctx, object, client.RawPatch(types.MergePatchType, free))
+	}
+
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to remove %s, which was moved: %w", nameOf(object), err)
+	}
+
+	return nil
+}
+
+// movedObjects are the objects of a namespace that clusterctl moves, as kind and name.
+func movedObjects(ctx context.Context, c client.Client, namespace string) (sets.Set[string], error) {
+	all, err := objectsIn(ctx, c, namespace)
+	out := sets.New[string]()
+
+	for i := range all {
+		if moves(&all[i]) {
+			out.Insert(nameOf(&all[i]))
+		}
+	}
+
+	return out, err
+}
+
+// nameOf is an object as kind and name.
+func nameOf(object *metav1.PartialObjectMetadata) string { return object.Kind + "/" + object.Name }
+
+// objectsIn are the objects of a namespace of kinds that clusterctl may move.
+func objectsIn(ctx context.Context, c client.Client, namespace string) ([]metav1.PartialObjectMetadata, error) {
+	kinds, err := movedKinds(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+
+	var out []metav1.PartialObjectMetadata
 
 	for _, kind := range kinds {
 		list := &metav1.PartialObjectMetadataList{}
@@ -52,9 +155,8 @@ func movedObjects(ctx context.Context, c client.Client, namespace string) (sets.
 		}
 
 		for i := range list.Items {
-			if moves(kind, &list.Items[i]) {
-				out.Insert(kind.Kind + "/" + list.Items[i].Name)
-			}
+			list.Items[i].SetGroupVersionKind(kind)
+			out = append(out, list.Items[i])
 		}
 	}
 
@@ -90,10 +192,14 @@ func movedKinds(ctx context.Context, c client.Client) ([]schema.GroupVersionKind
 	return out, nil
 }
 
+func isCluster(object *metav1.PartialObjectMetadata) bool {
+	return object.GroupVersionKind().GroupKind() == clusterv1.GroupVersion.WithKind("Cluster").GroupKind()
+}
+
 // moves reports whether an object belongs to a Cluster: by its kind, by a label, or by an owner.
-func moves(kind schema.GroupVersionKind, object *metav1.PartialObjectMetadata) bool {
+func moves(object *metav1.PartialObjectMetadata) bool {
 	_, labelled := object.Labels[clusterctlv1.ClusterctlMoveLabel]
-	if labelled || kind.GroupKind() == clusterv1.GroupVersion.WithKind("Cluster").GroupKind() {
+	if labelled || isCluster(object) {
 		return true
 	}
 

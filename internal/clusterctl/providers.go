@@ -20,8 +20,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	clusterctl "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
 	clusterctllog "sigs.k8s.io/cluster-api/cmd/clusterctl/log"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -88,7 +92,30 @@ type Providers struct {
 type Management struct {
 	// Kubeconfig is a file; empty means where kubectl looks.
 	Kubeconfig string
-	Client     client.Client
+	// Config is what was read of it; nil leaves that to clusterctl, which reads it again and again.
+	Config *clientcmdapi.Config
+	Client client.Client
+}
+
+// file is a kubeconfig that nobody changes; done removes it.
+func (m Management) file() (_ clusterctl.Kubeconfig, done func(), err error) {
+	if m.Config == nil {
+		return clusterctl.Kubeconfig{Path: m.Kubeconfig}, func() {}, nil
+	}
+
+	dir, err := os.MkdirTemp("", "olvmctl-")
+	if err != nil {
+		return clusterctl.Kubeconfig{}, nil, fmt.Errorf("failed to make a folder for a kubeconfig: %w", err)
+	}
+
+	done = func() { _ = os.RemoveAll(dir) }
+	path := filepath.Join(dir, "kubeconfig")
+	if err := clientcmd.WriteToFile(*m.Config, path); err != nil {
+		done()
+		return clusterctl.Kubeconfig{}, nil, fmt.Errorf("failed to write a kubeconfig: %w", err)
+	}
+
+	return clusterctl.Kubeconfig{Path: path, Context: m.Config.CurrentContext}, done, nil
 }
 
 // provider is one that is needed, by a kind that it brings.
@@ -127,12 +154,12 @@ func (p *Providers) Ensure(ctx context.Context, m Management, on ...Infrastructu
 	}
 
 	for _, wanted := range all {
-		served, err := serves(m.Client, wanted)
+		there, err := installed(ctx, m.Client, wanted)
 		if err != nil {
 			return nil, err
 		}
 
-		if !served {
+		if !there {
 			missing = append(missing, wanted)
 		}
 	}
@@ -168,6 +195,33 @@ func serves(c client.Client, wanted provider) (bool, error) {
 	return false, fmt.Errorf("failed to ask the management cluster for its kinds: %w", err)
 }
 
+// installed reports whether a provider is there: its kind is served, and clusterctl's inventory has it, or it has a
+// Deployment. clusterctl makes the kinds first, so that they alone are what an interrupted installation has left.
+func installed(ctx context.Context, c client.Client, wanted provider) (bool, error) {
+	served, err := serves(c, wanted)
+	if err != nil || !served {
+		return false, err
+	}
+
+	entries := &metav1.PartialObjectMetadataList{}
+	entries.SetGroupVersionKind(clusterctlv1.GroupVersion.WithKind("Provider"))
+	deployments := &metav1.PartialObjectMetadataList{}
+	deployments.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
+
+	for _, list := range []*metav1.PartialObjectMetadataList{entries, deployments} {
+		err := c.List(ctx, list, client.MatchingLabels{clusterv1.ProviderNameLabel: wanted.label})
+		if err != nil && !meta.IsNoMatchError(err) {
+			return false, fmt.Errorf("failed to look for provider %s: %w", wanted.label, err)
+		}
+
+		if len(list.Items) > 0 {
+			return true, nil
+		}
+	}
+
+	return false, nil
+}
+
 // install has clusterctl install them, with cert-manager where there is none.
 func (p *Providers) install(
 	ctx context.Context, m Management, missing []provider, variables map[string]string,
@@ -177,8 +231,14 @@ func (p *Providers) install(
 		return err
 	}
 	defer done()
+
+	kubeconfig, remove, err := m.file()
+	if err != nil {
+		return err
+	}
+	defer remove()
 	options := clusterctl.InitOptions{
-		Kubeconfig: clusterctl.Kubeconfig{Path: m.Kubeconfig}, WaitProviders: false,
+		Kubeconfig: kubeconfig, WaitProviders: false,
 		// Nothing but what is missing: on its first run clusterctl would install all.
 		CoreProvider:          clusterctl.NoopProvider,
 		BootstrapProviders:    []string{clusterctl.NoopProvider},
@@ -275,13 +335,25 @@ func (p *Providers) Move(ctx context.Context, from, to Management, namespace str
 		return err
 	}
 	defer done()
+
+	source, removeSource, err := from.file()
+	if err != nil {
+		return err
+	}
+	defer removeSource()
+
+	target, removeTarget, err := to.file()
+	if err != nil {
+		return err
+	}
+	defer removeTarget()
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
 
 	for {
 		err := library.Move(ctx, clusterctl.MoveOptions{
-			FromKubeconfig: clusterctl.Kubeconfig{Path: from.Kubeconfig},
-			ToKubeconfig:   clusterctl.Kubeconfig{Path: to.Kubeconfig},
+			FromKubeconfig: source,
+			ToKubeconfig:   target,
 			Namespace:      namespace,
 		})
 		if err == nil {

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrapvm"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 )
@@ -109,12 +108,11 @@ func removeVM(vm *bootstrapvm.VM, at engine.Config) []Step {
 	}}
 }
 
-// moveInterrupted reports whether a move of the cluster out of its bootstrap VM has begun and not ended: the cluster
-// has its own objects, which are paused, and the VM has them, too. Where the VM has lost the last of them, it ends the
-// move.
+// moveInterrupted reports whether a move of the cluster into itself has begun and not ended: the cluster has its own
+// objects, which are paused. Where a bootstrap VM has lost the last of them, it ends the move.
 func (c *creation) moveInterrupted(ctx context.Context) (bool, error) {
-	if c.vm == nil {
-		return false, nil
+	if c.vm == nil { // which management cluster it comes from is not known yet
+		return ptr.Deref(c.own.Spec.Paused, false) && c.own.Annotations[movingAnnotation] != "", nil
 	}
 
 	if err := c.management.connect(ctx); err != nil {
@@ -137,53 +135,16 @@ func interruptedMove(ctx context.Context, from, to *management, name string) (bo
 		return err == nil, err
 	}
 
-	return false, unpause(ctx, to.Cluster, name)
+	return false, endMove(ctx, to.Cluster, moved)
 }
 
-// moveOut moves a cluster out of its bootstrap VM, or ends a move that was interrupted. What an interrupted move has
-// left in the VM goes with that.
-func (o *Common) moveOut(ctx context.Context, from, to *management, name string) error {
-	cluster, err := from.GetCluster(ctx, name)
-	if err != nil {
-		return err
-	}
-
-	if !ptr.Deref(cluster.Spec.Paused, false) {
-		return o.move(ctx, from, to)
-	}
-
-	// Controllers that begin before all is copied know less than there is; those of a source of which something was
-	// deleted would make it again.
-	copied, err := clusterctl.Copied(ctx, from.Access(), to.Access(), from.Namespace)
-	if err != nil {
-		return err
-	}
-
-	if copied {
-		return unpause(ctx, to.Cluster, name)
-	}
-
-	if err := unpause(ctx, from.Cluster, name); err != nil {
+// moveOut moves a cluster out of its bootstrap VM, or ends a move that was interrupted.
+func (o *Common) moveOut(ctx context.Context, vm *bootstrapvm.VM, from, to *management) error {
+	if err := vm.MarkMoved(); err != nil {
 		return err
 	}
 
 	return o.move(ctx, from, to)
-}
-
-// unpause lets the controllers of a Cluster that was moved go on.
-func unpause(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
-	cluster, err := in.GetCluster(ctx, name)
-	if err != nil {
-		return err
-	}
-
-	before := cluster.DeepCopy()
-	cluster.Spec.Paused = nil
-	if err := in.Patch(ctx, cluster, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("failed to end the move of Cluster %s: %w", name, err)
-	}
-
-	return nil
 }
 
 // remindOfVM says after an error that there is a bootstrap VM.
@@ -201,9 +162,16 @@ func (d *deletion) findVM() (err error) {
 		return err
 	}
 
-	if other := d.Management.Kubeconfig; other != "" && other != d.vm.Workload {
-		d.vm = nil
-		return nil
+	if d.Management.Kubeconfig != "" {
+		other, err := filepath.Abs(d.Management.Kubeconfig)
+		if err != nil {
+			return fmt.Errorf("--kubeconfig: %w", err)
+		}
+
+		if other != d.vm.Workload {
+			d.vm = nil
+			return nil
+		}
 	}
 
 	given, err := d.Engine()
@@ -260,7 +228,12 @@ func (d *deletion) findBeside(ctx context.Context) error {
 // interrupted.
 func (d *deletion) findOwn(ctx context.Context) error {
 	if !fileExists(d.vm.Workload) {
-		return nil
+		if d.cluster == nil && d.vm.Moved {
+			return fmt.Errorf("the Cluster %s was moved into itself, and its kubeconfig %s is not there; put it back, "+
+				"or delete the cluster with --kubeconfig", d.Name, d.vm.Workload)
+		}
+
+		return nil // no move has begun: that needs the file
 	}
 
 	own, err := newManagement(mgmtcluster.Options{Kubeconfig: d.vm.Workload, Namespace: d.vm.Namespace},
@@ -280,8 +253,10 @@ func (d *deletion) findOwn(ctx context.Context) error {
 	var missing *mgmtcluster.NotFoundError
 
 	switch {
-	case d.cluster != nil && err != nil, errors.As(err, &missing), meta.IsNoMatchError(err):
+	case errors.As(err, &missing), meta.IsNoMatchError(err):
 		return nil // no move has begun
+	case err != nil && d.cluster != nil && !ptr.Deref(d.cluster.Spec.Paused, false):
+		return nil // nor here: a move pauses the Cluster first
 	case err != nil:
 		return fmt.Errorf("whether %s manages itself is not known, for the server of %s does not answer: %w; move "+
 			"that file away if the cluster is gone", d.Name, d.vm.Workload, err)
@@ -303,7 +278,7 @@ func (d *deletion) endMoveSteps() []Step {
 	return only(func() bool { return d.interrupted },
 		Step{
 			name: "Ending the move that was interrupted",
-			run:  func(ctx context.Context) error { return d.moveOut(ctx, d.management, d.own, d.Name) },
+			run:  func(ctx context.Context) error { return d.moveOut(ctx, d.vm, d.management, d.own) },
 		},
 		Step{
 			name:  "Turning to the cluster itself",

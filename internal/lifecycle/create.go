@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,6 +72,9 @@ type creation struct {
 	// managesItself reports that the cluster has its own objects already. Where that cannot be known, unsure is why.
 	managesItself bool
 	unsure        error
+	// own is the Cluster that the cluster itself has; nil for none. answers reports that its API server has none.
+	own     *clusterv1.Cluster
+	answers bool
 	// exists reports that the management cluster has the cluster.
 	exists bool
 	nodes  int
@@ -123,9 +127,13 @@ func newCreation(ctx context.Context, o CreateOptions) (*creation, error) {
 	}
 
 	if c.KubeconfigOut == "" {
-		if c.KubeconfigOut, err = KubeconfigPath(o.File.Name); err != nil {
-			return nil, err
-		}
+		c.KubeconfigOut, err = KubeconfigPath(o.File.Name)
+	} else if c.KubeconfigOut, err = filepath.Abs(c.KubeconfigOut); err != nil {
+		err = fmt.Errorf("--kubeconfig-out: %w", err)
+	}
+
+	if err != nil {
+		return nil, err
 	}
 
 	if err := c.findVM(); err != nil {
@@ -138,6 +146,7 @@ func newCreation(ctx context.Context, o CreateOptions) (*creation, error) {
 
 	c.workload, err = newManagement(mgmtcluster.Options{
 		Kubeconfig: c.KubeconfigOut,
+		Context:    contextInFile(c.KubeconfigOut, o.File.Name),
 		Namespace:  c.namespace(),
 	}, mgmtcluster.DriverExisting)
 
@@ -219,6 +228,7 @@ func (c *creation) makeSteps() []Step {
 				return c.workload.List(ctx, &corev1.NodeList{})
 			}),
 		},
+		{name: "Comparing the identity of the cluster", quiet: true, run: c.recordIdentity},
 	}
 }
 
@@ -260,26 +270,110 @@ func (c *creation) installLoadBalancers(ctx context.Context) error {
 // find connects to the management cluster, if there is one, and looks whether it has the cluster.
 func (c *creation) find(ctx context.Context) error {
 	if c.vm != nil && !c.vm.Asked || c.management.isLocal && !c.management.local.Exists() {
-		return c.unsure
+		return c.checkUnmanaged()
 	}
 
 	if err := c.management.connect(ctx); err != nil {
 		return err
 	}
 
-	key := client.ObjectKey{Namespace: c.namespace(), Name: c.File.Name}
-	err := c.management.Get(ctx, key, &clusterv1.Cluster{})
+	found, err := c.isIn(ctx, c.management)
+	if err == nil && !found {
+		found, err = c.turnToLocal(ctx)
+	}
 
-	switch {
-	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
-		return c.unsure // it may be its own management cluster
-	case err != nil:
-		return fmt.Errorf("failed to ask the management cluster for Cluster %s: %w", c.File.Name, err)
+	if err != nil {
+		return err
+	}
+
+	if !found {
+		return c.checkUnmanaged()
 	}
 
 	c.exists = true
 
 	return nil
+}
+
+// isIn reports whether a management cluster has the cluster, or had it before a move that has not ended.
+func (c *creation) isIn(ctx context.Context, in *management) (bool, error) {
+	key := client.ObjectKey{Namespace: c.namespace(), Name: c.File.Name}
+	err := in.Get(ctx, key, &clusterv1.Cluster{})
+
+	switch {
+	case err == nil && !c.interrupted:
+		return true, nil
+	case err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err):
+		return false, fmt.Errorf("failed to ask the management cluster for Cluster %s: %w", c.File.Name, err)
+	case !c.interrupted:
+		return false, nil
+	}
+
+	return movesFrom(ctx, c.own, in)
+}
+
+// turnToLocal takes the local management cluster, where that has the cluster and the one of kubectl does not: users
+// have kubectl use the cluster that was made.
+func (c *creation) turnToLocal(ctx context.Context) (bool, error) {
+	m := c.management
+	if m.isLocal || !m.local.Runs() || c.Management.Kubeconfig != "" || c.Driver == mgmtcluster.DriverExisting {
+		return false, nil
+	}
+
+	local, err := newManagement(mgmtcluster.Options{Namespace: c.namespace()}, mgmtcluster.DriverProcess)
+	if err != nil {
+		return false, err
+	}
+
+	if err := local.connect(ctx); err != nil {
+		return false, err
+	}
+
+	found, err := c.isIn(ctx, local)
+	if err == nil && found {
+		c.Display.Say("the local management cluster has %s", c.File.Name)
+		*m = *local // which the steps have
+	}
+
+	return found, err
+}
+
+// checkUnmanaged fails where a cluster that its management cluster does not have runs: another one manages it, and two
+// would make its machines twice.
+func (c *creation) checkUnmanaged() error {
+	in := c.management
+	runs := c.answers || c.interrupted
+
+	switch {
+	case in.Cluster != nil && in.Server() == wantedServer(c.File.Objects):
+		runs = true // it is the cluster itself
+	case !runs:
+		return c.unsure // it may be its own management cluster
+	}
+
+	remedy := "name its management cluster with --kubeconfig"
+	if in.local.Exists() {
+		remedy += "; that may be the local one: olvmctl local start, and then --driver " + mgmtcluster.DriverProcess
+	}
+
+	if c.interrupted {
+		return fmt.Errorf("the move of %s into itself was interrupted, and this is not the management cluster that it "+
+			"comes from (%s, by the UIDs of the namespaces kube-system); %s", c.File.Name,
+			c.own.Annotations[movingAnnotation], remedy)
+	}
+
+	return fmt.Errorf("%s runs already, and this management cluster does not manage it: it does not have its Cluster; "+
+		"a second one would make its machines again; %s", c.File.Name, remedy)
+}
+
+// recordIdentity records which cluster was made. One that is not the recorded one is not touched.
+func (c *creation) recordIdentity(ctx context.Context) error {
+	id, err := c.workload.Identity(ctx)
+	if err != nil {
+		return err
+	}
+
+	return c.management.RecordIdentity(ctx, c.File.Name, id)
 }
 
 // apply makes the namespace and the objects with the credentials, and applies the manifests.
@@ -345,7 +439,14 @@ func (c *creation) writeKubeconfig(ctx context.Context) error {
 		return fmt.Errorf("failed to get the kubeconfig: %w", err)
 	}
 
-	return keepKubeconfig(c.KubeconfigOut, c.File.Name, content, c.management.Kubeconfig == c.KubeconfigOut)
+	err = keepKubeconfig(c.KubeconfigOut, c.File.Name, content, c.management.Kubeconfig == c.KubeconfigOut)
+	if err != nil {
+		return err
+	}
+
+	c.workload.use(contextInFile(c.KubeconfigOut, c.File.Name))
+
+	return nil
 }
 
 func (c *creation) countNodes(ctx context.Context) error {

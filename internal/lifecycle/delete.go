@@ -5,22 +5,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
-	"github.com/dustin/go-humanize/english"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrapvm"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
 )
 
 // DeleteOptions say which cluster to delete.
@@ -55,6 +54,10 @@ type deletion struct {
 	vm            *bootstrapvm.VM
 	engine        engine.Config
 	managesFromVM bool
+	// kubeconfig is how the cluster is reached; nil where that is not known.
+	kubeconfig *clientcmdapi.Cluster
+	// missing is why the cluster was not found where it was looked for first.
+	missing error
 	// own is the cluster itself, where it has its own objects; interrupted reports that it does not have all of them.
 	own         *management
 	interrupted bool
@@ -100,6 +103,9 @@ func (d *deletion) steps() []Step {
 	out = append(out, only(d.management.local.Exists, d.management.start(d.Display, nil)...)...)
 	out = append(out,
 		Step{name: "Looking for the cluster", quiet: true, run: d.find},
+	)
+	out = append(out, d.findMovedSteps()...)
+	out = append(out,
 		Step{name: "Looking whether it manages itself", quiet: true, needed: d.exists, run: d.checkOwn},
 		Step{name: "Asking the user", quiet: true, run: d.confirm},
 	)
@@ -159,6 +165,7 @@ func (d *deletion) moveSteps() []Step {
 // deleteSteps delete the cluster, and remove what Create made for it.
 func (d *deletion) deleteSteps() []Step {
 	out := []Step{
+		{name: "Looking for the kubeconfig", quiet: true, needed: d.exists, run: d.findKubeconfig},
 		{name: "Looking for the credentials", quiet: true, needed: d.exists, run: d.findKept},
 		{
 			name:   "Releasing what the cluster has made",
@@ -202,16 +209,21 @@ func (d *deletion) deleteSteps() []Step {
 
 // leaveSteps remove the local management cluster that is not needed any more.
 func (d *deletion) leaveSteps() []Step {
-	own := only(func() bool { return !d.managesItself }, d.management.leave(&d.Common)...)
-	other := only(func() bool { return d.managesItself }, d.to.leave(&d.Common)...)
+	own := only(func() bool { return d.management != d.to }, d.management.leave(&d.Common)...)
+	other := only(func() bool { return d.management == d.to }, d.to.leave(&d.Common)...)
 
 	return append(own, other...)
+}
+
+// guarded reads the kubeconfigs of a management cluster, which tenants may write, without what runs programs here.
+func guarded(in *management) client.Reader {
+	return workload.Secrets{Reader: in.Client, Clusters: in.Client}
 }
 
 // workload connects to the cluster itself.
 func (d *deletion) workload(ctx context.Context) (client.Client, error) {
 	key := client.ObjectKey{Namespace: d.management.Namespace, Name: d.Name}
-	content, err := kubeconfig.FromSecret(ctx, d.management.Client, key)
+	content, err := kubeconfig.FromSecret(ctx, guarded(d.management), key)
 	if err != nil {
 		return nil, fmt.Errorf("failed to get the kubeconfig: %w", err)
 	}
@@ -258,7 +270,70 @@ func (d *deletion) find(ctx context.Context) error {
 		}
 	}
 
-	return missing
+	d.missing = missing
+
+	return nil
+}
+
+// findMovedSteps look for a cluster that an interrupted Delete has moved out of itself, in the management cluster that
+// it was moved to.
+func (d *deletion) findMovedSteps() []Step {
+	wanted := func() bool {
+		return d.missing != nil && d.to != nil && (!d.to.isLocal || d.to.local.Exists() && !d.management.isLocal)
+	}
+	out := only(wanted, d.to.start(d.Display, nil)...)
+	out = append(out, only(wanted, Step{
+		name:  "Looking for it in the other management cluster",
+		quiet: true,
+		run:   d.findMoved,
+	})...)
+
+	return append(out, Step{
+		name:   "Looking whether it was found",
+		quiet:  true,
+		needed: func() bool { return d.missing != nil },
+		run:    func(context.Context) error { return d.missing },
+	})
+}
+
+// findMoved turns to the other management cluster, where that has the cluster from this one.
+func (d *deletion) findMoved(ctx context.Context) error {
+	d.to.options.Namespace = d.management.Namespace
+	if err := d.to.connect(ctx); err != nil {
+		return fmt.Errorf("--to-kubeconfig: %w", err)
+	}
+
+	cluster, err := d.to.GetCluster(ctx, d.Name)
+	var missing *mgmtcluster.NotFoundError
+	if errors.As(err, &missing) || meta.IsNoMatchError(err) {
+		return nil
+	}
+
+	if err != nil {
+		return err
+	}
+
+	// The identity of a cluster that managed itself is that of the management cluster which was asked first.
+	id, err := d.management.Identity(ctx)
+	if err != nil {
+		return err
+	}
+
+	if cluster.Annotations[mgmtcluster.IdentityAnnotation] != string(id) {
+		return nil
+	}
+
+	if ptr.Deref(cluster.Spec.Paused, false) {
+		if err := d.move(ctx, d.management, d.to); err != nil {
+			return err
+		}
+	}
+
+	d.Display.Say("an earlier command has moved %s to %s", d.Name, d.to.Server())
+	d.cluster, err = d.to.GetCluster(ctx, d.Name)
+	d.management, d.provider, d.missing = d.to, providerOf(d.cluster), nil
+
+	return err
 }
 
 // findKept finds what Create has made for the cluster, while its infrastructure names it.
@@ -268,8 +343,16 @@ func (d *deletion) findKept(ctx context.Context) (err error) {
 }
 
 // checkOwn finds whether the cluster manages itself, and checks that it can be deleted then.
-func (d *deletion) checkOwn(ctx context.Context) error {
-	d.managesItself = d.management.Is(d.cluster)
+func (d *deletion) checkOwn(ctx context.Context) (err error) {
+	if d.management.isLocal {
+		return nil // processes are no cluster of machines
+	}
+
+	if d.managesItself, err = d.management.Is(ctx, d.cluster); err != nil {
+		return fmt.Errorf("%w; a cluster that is deleted in itself loses its controllers before its machines: make "+
+			"its API server reachable from here", err)
+	}
+
 	if !d.managesItself {
 		return nil
 	}
@@ -293,42 +376,10 @@ func (d *deletion) checkOwn(ctx context.Context) error {
 	return nil
 }
 
-// confirm asks before anything is deleted.
-func (d *deletion) confirm(ctx context.Context) error {
-	if d.onlyVM() {
-		return d.Confirm(fmt.Sprintf(
-			"There is nothing of the cluster %s but the bootstrap VM %s. Remove that? Type the name of the cluster: ",
-			d.Name, d.vm.Name()), d.Name)
-	}
-
-	if !d.exists() {
-		return d.Confirm(fmt.Sprintf(
-			"The cluster %s in namespace %s is gone. Remove what was made for it, %s among it? Type its name: ",
-			d.Name, d.management.Namespace, nameOf(d.kept[0])), d.Name)
-	}
-
-	var machines clusterv1.MachineList
-	err := d.management.List(ctx, &machines, client.InNamespace(d.management.Namespace), client.MatchingLabels{
-		clusterv1.ClusterNameLabel: d.Name,
-	})
-	if err != nil {
-		return fmt.Errorf("failed to list the machines: %w", err)
-	}
-
-	return d.Confirm(fmt.Sprintf(
-		"Delete the cluster %s in namespace %s with %s and their disks? Type its name: ",
-		d.Name, d.management.Namespace, english.Plural(len(machines.Items), "machine", "")), d.Name)
-}
-
 // tidy removes what Create made, as far as nothing else needs it.
 func (d *deletion) tidy(ctx context.Context) error {
-	server := ""
-	if d.exists() {
-		server = mgmtcluster.ServerAt(d.cluster)
-	}
-
 	if path, err := KubeconfigPath(d.Name); err == nil && fileExists(path) {
-		if err := d.removeKubeconfig(path, server); err != nil {
+		if err := d.removeKubeconfig(path); err != nil {
 			return err
 		}
 	}
@@ -365,54 +416,50 @@ func nameOf(object client.Object) string {
 	return fmt.Sprintf("%s %s", cmp.Or(kind, "Secret"), client.ObjectKeyFromObject(object))
 }
 
-// removeKubeconfig removes the file, if it is that of the cluster. server is that of the cluster; empty where it is not
-// known.
-func (d *deletion) removeKubeconfig(path, server string) error {
-	found, err := mgmtcluster.ServerOf(path)
+// removeKubeconfig removes the kubeconfig of the cluster from a file.
+func (d *deletion) removeKubeconfig(path string) error {
+	found, err := mgmtcluster.Options{Kubeconfig: path, Context: contextInFile(path, d.Name)}.ServerURL()
 	switch {
 	case err != nil:
 		d.Display.Say("left %s: %v", path, err)
 		return nil
-	case server == "":
+	case d.kubeconfig == nil:
 		d.Display.Say("left %s: its server is %s; remove it if that was the cluster's", path, found)
 		return nil
-	case found != server:
-		d.Display.Say("left %s: its server is %s, that of the cluster was %s", path, found, server)
-		return nil
 	}
 
-	if err := os.Remove(path); err != nil {
+	removed, err := dropKubeconfig(path, d.Name, d.kubeconfig)
+	switch {
+	case err != nil:
 		return fmt.Errorf("failed to remove the kubeconfig: %w", err)
+	case !removed:
+		d.Display.Say("left %s: its server is %s, that of the cluster was %s", path, found, d.kubeconfig.Server)
+	case fileExists(path):
+		d.Display.Say("removed %s from %s", d.Name, path)
+	default:
+		d.Display.Say("removed %s", path)
 	}
-
-	d.Display.Say("removed %s", path)
 
 	return nil
 }
 
-// emptyNamespace is the namespace of the cluster, if Create has made it and no other cluster is in it; else nil.
-func (d *deletion) emptyNamespace(ctx context.Context) (*corev1.Namespace, error) {
-	in := d.management
-	others, err := in.Others(ctx, d.Name, client.InNamespace(in.Namespace))
+// findKubeconfig finds how the cluster is reached, while it can be asked.
+func (d *deletion) findKubeconfig(ctx context.Context) error {
+	d.kubeconfig = &clientcmdapi.Cluster{Server: mgmtcluster.ServerAt(d.cluster)}
+
+	content, err := kubeconfig.FromSecret(ctx, d.management.Client, client.ObjectKeyFromObject(d.cluster))
 	if err != nil {
-		return nil, err
+		return client.IgnoreNotFound(err)
 	}
 
-	namespace := &corev1.Namespace{}
-	if err := in.Get(ctx, client.ObjectKey{Name: in.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("failed to get namespace %s: %w", in.Namespace, err)
+	config, err := clientcmd.Load(content)
+	if err != nil {
+		return nil //nolint:nilerr // a tenant may have spoilt it: the endpoint is known
 	}
 
-	// Those of ours whose Cluster was forced away still have machines.
-	var ours infrav1.OLVMClusterList
-	err = in.List(ctx, &ours, client.InNamespace(in.Namespace))
-	if err != nil && !meta.IsNoMatchError(err) {
-		return nil, fmt.Errorf("failed to list the OLVMClusters: %w", err)
+	if context := config.Contexts[config.CurrentContext]; context != nil && config.Clusters[context.Cluster] != nil {
+		d.kubeconfig.CertificateAuthorityData = config.Clusters[context.Cluster].CertificateAuthorityData
 	}
 
-	if namespace.Labels[managedBy] != managedByValue || len(others)+len(ours.Items) > 0 {
-		return nil, nil
-	}
-
-	return namespace, nil
+	return nil
 }

@@ -3,14 +3,15 @@ package lifecycle
 import (
 	"bytes"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
@@ -29,19 +30,14 @@ func TestRemoveKubeconfig(t *testing.T) {
 			testenv.WriteKubeconfig(t, path, "https://prod:6443")
 			var said bytes.Buffer
 			d := &deletion{}
-			d.Display = progress.To(&said)
-
-			if err := d.removeKubeconfig(path, test.server); err != nil {
-				t.Fatal(err)
+			d.Name, d.Display = "prod", progress.To(&said)
+			if test.server != "" {
+				d.kubeconfig = &clientcmdapi.Cluster{Server: test.server}
 			}
 
-			if !strings.Contains(said.String(), test.says) {
-				t.Errorf("it says %q, want %q", said.String(), test.says)
-			}
-
-			if removed := !fileExists(path); removed != test.removed {
-				t.Errorf("removed: %t, want %t", removed, test.removed)
-			}
+			check.Error(t, d.removeKubeconfig(path), "")
+			check.Contains(t, "what it says", said.String(), test.says)
+			check.Equal(t, "whether it is removed", !fileExists(path), test.removed)
 		})
 	}
 }

@@ -7,9 +7,12 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
@@ -67,6 +70,101 @@ func TestAsksItself(t *testing.T) {
 			wantError(t, "unsure", unsure, test.unsure)
 			wantError(t, "error", err, test.fail)
 		})
+	}
+}
+
+// merged is a kubeconfig as Cluster API makes it, for a CA.
+func merged(t *testing.T, name, server, ca, certificate string) []byte {
+	t.Helper()
+
+	config := clientcmdapi.NewConfig()
+	config.CurrentContext = contextName(name)
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: []byte(ca)}
+	config.AuthInfos[name+"-admin"] = &clientcmdapi.AuthInfo{
+		ClientCertificateData: []byte(certificate), ClientKeyData: []byte(certificate),
+	}
+	config.Contexts[contextName(name)] = &clientcmdapi.Context{Cluster: name, AuthInfo: name + "-admin"}
+	content, err := clientcmd.Write(*config)
+	check.Error(t, err, "")
+
+	return content
+}
+
+// TestAKubeconfigOfOthersIsAddedTo names the file of kubectl with --kubeconfig-out.
+func TestAKubeconfigOfOthersIsAddedTo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config")
+	testenv.WriteKubeconfig(t, path, "https://theirs:6443")
+	check.Error(t, keepKubeconfig(path, "prod", merged(t, "prod", "https://prod:6443", "ca", "first"), false), "")
+
+	config, err := clientcmd.LoadFromFile(path)
+	check.Error(t, err, "")
+	check.Equal(t, "the current context", config.CurrentContext, "test")
+	check.Equal(t, "their server", config.Clusters["test"].Server, "https://theirs:6443")
+	check.Equal(t, "our context", contextIn(config, path, "prod"), "prod-admin@prod")
+	check.Equal(t, "the context of another cluster", contextIn(config, path, "other"), "")
+
+	removed, err := dropKubeconfig(path, "prod", &clientcmdapi.Cluster{CertificateAuthorityData: []byte("ca")})
+	check.Error(t, err, "")
+	check.Equal(t, "whether ours is removed", removed, true)
+
+	config, err = clientcmd.LoadFromFile(path)
+	check.Error(t, err, "")
+	check.Equal(t, "contexts that are left", len(config.Contexts), 1)
+	check.Equal(t, "the current context after that", config.CurrentContext, "test")
+}
+
+// TestWhatAUserHasChangedInAKubeconfigStays has start run again.
+func TestWhatAUserHasChangedInAKubeconfigStays(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kubeconfig.prod")
+	keep := func(server, ca, certificate string) error {
+		return keepKubeconfig(path, "prod", merged(t, "prod", server, ca, certificate), false)
+	}
+	check.Error(t, keep("https://prod:6443", "ca", "first"), "")
+
+	config, err := clientcmd.LoadFromFile(path)
+	check.Error(t, err, "")
+	config.Clusters["prod"].Server, config.Clusters["prod"].ProxyURL = "https://localhost:6443", "socks5://jump:1080"
+	config.AuthInfos["oidc"] = &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
+		APIVersion: "client.authentication.k8s.io/v1", Command: "kubelogin", InteractiveMode: "Never",
+	}}
+	config.Contexts["mine"] = &clientcmdapi.Context{Cluster: "prod", AuthInfo: "oidc"}
+	config.CurrentContext = "mine"
+	check.Error(t, clientcmd.WriteToFile(*config, path), "")
+	check.Error(t, keep("https://prod:6443", "ca", "second"), "")
+
+	config, err = clientcmd.LoadFromFile(path)
+	check.Error(t, err, "")
+	check.Equal(t, "the server", config.Clusters["prod"].Server, "https://localhost:6443")
+	check.Equal(t, "the proxy", config.Clusters["prod"].ProxyURL, "socks5://jump:1080")
+	check.Equal(t, "the current context", config.CurrentContext, "mine")
+	check.Equal(t, "the program", config.AuthInfos["oidc"].Exec.Command, "kubelogin")
+	check.Equal(t, "our certificate", string(config.AuthInfos["prod-admin"].ClientCertificateData), "second")
+	check.Error(t, keep("https://prod:6443", "other ca", "third"), "is the kubeconfig of another cluster")
+}
+
+// TestANameThatAnotherClusterHasIsRefused has a file with an entry of the same name for another site.
+func TestANameThatAnotherClusterHasIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config")
+	check.Error(t, os.WriteFile(path, merged(t, "prod", "https://prod:6443", "one", "one"), 0o600), "")
+	before, err := os.ReadFile(path)
+	check.Error(t, err, "")
+	check.Error(t, keepKubeconfig(path, "prod", merged(t, "prod", "https://prod:6443", "two", "two"), false),
+		"its CA is another one")
+
+	after, err := os.ReadFile(path)
+	check.Error(t, err, "")
+	check.Equal(t, "the file", string(after), string(before))
+}
+
+func TestTheURLsOfASharedSecretStay(t *testing.T) {
+	const one, other = "https://one/ovirt-engine/api", "https://other/ovirt-engine/api"
+	for name, test := range map[string]struct{ list, want string }{
+		"there is none":              {"", one},
+		"it is there":                {one, one},
+		"it is there beside another": {other + ", " + one, other + ", " + one},
+		"another is there":           {other, other + "\n" + one},
+	} {
+		check.Equal(t, name, string(withURL([]byte(test.list), one)), test.want)
 	}
 }
 

@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -134,20 +137,24 @@ func (o *OLVM) writeLogin(
 		return err
 	}
 
-	data := map[string][]byte{
-		"username":                   []byte(o.Engine.Username),
-		"password":                   []byte(o.Engine.Password),
-		"scope":                      []byte(apiScope),
-		infrav1.AllowedServerURLsKey: []byte(c.File.EngineURL()),
+	login := map[string][]byte{
+		"username": []byte(o.Engine.Username), "password": []byte(o.Engine.Password), "scope": []byte(apiScope),
 	}
 
 	switch {
 	case apierrors.IsNotFound(err):
-		secret.Labels, secret.Data = labels, data
+		secret.Labels, secret.Data = labels, login
+		secret.Data[infrav1.AllowedServerURLsKey] = []byte(c.File.EngineURL())
 		err = c.management.Create(ctx, secret)
-	case err == nil:
+	case err == nil: // other clusters, with engines of their own, may have the same
 		before := secret.DeepCopy()
-		secret.Data = data
+		if secret.Data == nil {
+			secret.Data = map[string][]byte{}
+		}
+
+		maps.Copy(secret.Data, login)
+		secret.Data[infrav1.AllowedServerURLsKey] = withURL(secret.Data[infrav1.AllowedServerURLsKey],
+			c.File.EngineURL())
 		err = c.management.Patch(ctx, secret, client.MergeFrom(before))
 	}
 
@@ -156,6 +163,16 @@ func (o *OLVM) writeLogin(
 	}
 
 	return nil
+}
+
+// withURL adds a URL to a list of a Secret, unless it is there.
+func withURL(list []byte, added string) []byte {
+	known := strings.FieldsFunc(string(list), func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	if slices.Contains(known, added) {
+		return list
+	}
+
+	return []byte(strings.Join(append(known, added), "\n"))
 }
 
 // makeTemplate makes the template of the control plane's machines, if there is none of its name.

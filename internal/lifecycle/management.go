@@ -3,11 +3,9 @@ package lifecycle
 import (
 	"context"
 	"fmt"
-	"strings"
+	"path/filepath"
 
-	"github.com/dustin/go-humanize/english"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
@@ -24,7 +22,13 @@ type management struct {
 	*mgmtcluster.Cluster
 }
 
-func newManagement(options mgmtcluster.Options, driver string) (*management, error) {
+func newManagement(options mgmtcluster.Options, driver string) (_ *management, err error) {
+	if options.Kubeconfig != "" { // another command, in another folder, may find it in what is kept
+		if options.Kubeconfig, err = filepath.Abs(options.Kubeconfig); err != nil {
+			return nil, fmt.Errorf("--kubeconfig: %w", err)
+		}
+	}
+
 	isLocal, err := options.IsLocal(driver)
 	if err != nil {
 		return nil, err
@@ -33,15 +37,35 @@ func newManagement(options mgmtcluster.Options, driver string) (*management, err
 	m := &management{options: options, isLocal: isLocal, local: mgmtcluster.LocalOfUser()}
 	if isLocal {
 		m.options.Kubeconfig = m.local.Kubeconfig()
+	} else if read, err := options.Read(); err == nil { // else the connection says what is wrong
+		m.options = read
 	}
 
 	return m, nil
 }
 
-// connect makes the client.
+// connect makes the client. Which context of the kubeconfig is meant is decided once. That of a local management
+// cluster has one context, and is written at each start.
 func (m *management) connect(context.Context) (err error) {
-	m.Cluster, err = mgmtcluster.Connect(m.options)
+	options := m.options
+	if !m.isLocal {
+		if options, err = options.Read(); err != nil {
+			return err
+		}
+
+		m.options = options
+	}
+
+	m.Cluster, err = mgmtcluster.Connect(options)
+
 	return err
+}
+
+// use has the next connection read the file again, and take that context of it.
+func (m *management) use(context string) {
+	m.options = mgmtcluster.Options{
+		Kubeconfig: m.options.Kubeconfig, Context: context, Namespace: m.options.Namespace,
+	}
 }
 
 // start are the steps that start a local management cluster; of is the infrastructure that it is to know, and nil for
@@ -94,16 +118,15 @@ func (m *management) checkServes(ctx context.Context, of Provider) error {
 func (m *management) leave(o *Common) []Step {
 	return only(func() bool { return m.isLocal && !o.Preserve },
 		Step{
-			name:  "Counting the clusters that are left",
+			name:  "Counting what is left",
 			quiet: true,
 			run: func(ctx context.Context) error {
-				left, err := m.local.CountClusters(ctx)
-				if left > 0 {
-					o.Display.Say("the local management cluster goes on: it has %s",
-						english.Plural(left, "other cluster", ""))
+				left, err := m.local.CountUses(ctx)
+				if !left.None() {
+					o.Display.Say("the local management cluster goes on: it has %s more", left)
 				}
 
-				m.unused = left == 0
+				m.unused = err == nil && left.None()
 
 				return err
 			},
@@ -148,22 +171,6 @@ func ensureProviders(o *Common, in *management, needed func() ([]Provider, error
 			return err
 		},
 	}
-}
-
-// movingName is the name of steps that move.
-const movingName = "Moving the namespace"
-
-// move moves all clusters of the namespace to another management cluster.
-func (o *Common) move(ctx context.Context, from, to *management) error {
-	moved, err := from.Others(ctx, "", client.InNamespace(from.Namespace))
-	if err != nil {
-		return err
-	}
-
-	o.Display.Say("%s, with its clusters: %s", from.Namespace, strings.Join(moved, ", "))
-	providers := o.providers()
-
-	return providers.Move(ctx, from.Access(), to.Access(), from.Namespace)
 }
 
 // StartLocal starts the local management cluster of the user, where it does not run.

@@ -229,10 +229,16 @@ func (*OLVM) Kept(
 		key = keyOf(in.Namespace, &all.Items[own].Spec.OLVMOvirtAPIServer.CredentialsSecret)
 	}
 
-	for i := range all.Items {
-		c := &all.Items[i]
-		if i != own && keyOf(c.Namespace, &c.Spec.OLVMOvirtAPIServer.CredentialsSecret) == key {
-			return nil, nil // another cluster has the same
+	users, err := usersOf(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, one := range users {
+		itself := own >= 0 && one.kind == "OLVMCluster" && one.namespace == in.Namespace &&
+			one.object == all.Items[own].Name
+		if one.uses == key && !itself {
+			return nil, nil // others need it, too
 		}
 	}
 

@@ -63,6 +63,13 @@ func Scale(ctx context.Context, o ScaleOptions, say func(line string)) error {
 		return o.scaleTopology(ctx, in, cluster, say)
 	}
 
+	var workers *clusterv1.MachineDeployment
+	if o.Workers != nil { // which one is decided before anything is written
+		if workers, err = o.deployment(ctx, in); err != nil {
+			return err
+		}
+	}
+
 	if o.ControlPlane != nil {
 		controlPlane := &controlplanev1.KubeadmControlPlane{
 			ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: cluster.Spec.ControlPlaneRef.Name},
@@ -74,13 +81,8 @@ func Scale(ctx context.Context, o ScaleOptions, say func(line string)) error {
 		sayOfAddresses(ctx, in, cluster, controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef, *o.ControlPlane, say)
 	}
 
-	if o.Workers == nil {
+	if workers == nil {
 		return nil
-	}
-
-	workers, err := o.deployment(ctx, in)
-	if err != nil {
-		return err
 	}
 
 	if err := scaleObject(ctx, in, workers, *o.Workers, say); err != nil {

@@ -3,14 +3,17 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/kubeconfigfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 )
 
@@ -26,7 +29,7 @@ func (c *creation) findOwn(ctx context.Context) (err error) {
 	}
 
 	if c.interrupted, err = c.moveInterrupted(ctx); err != nil || c.interrupted {
-		c.managesItself = false
+		c.managesItself, c.SelfManaged = false, true
 		return err
 	}
 
@@ -43,9 +46,21 @@ func (c *creation) asksItself(ctx context.Context) (own bool, unsure, err error)
 		return false, nil, nil
 	}
 
-	server, err := mgmtcluster.ServerOf(c.KubeconfigOut)
+	at := contextInFile(c.KubeconfigOut, c.File.Name)
+	if at == "" {
+		// The file has clusters of others alone, or it is none.
+		err := kubeconfigfile.Edit(c.KubeconfigOut, func(*clientcmdapi.Config) error { return nil })
+		if err != nil {
+			return false, nil, fmt.Errorf("--kubeconfig-out: %w", err)
+		}
+
+		return false, nil, nil
+	}
+
+	c.workload.use(at)
+	server, err := c.workload.options.ServerURL()
 	if err != nil {
-		return false, nil, fmt.Errorf("%w; move it away, or name another file with --kubeconfig-out", err)
+		return false, nil, fmt.Errorf("%w; move it elsewhere, or name another file with --kubeconfig-out", err)
 	}
 
 	if err := c.workload.connect(ctx); err != nil {
@@ -62,10 +77,16 @@ func (c *creation) asksItself(ctx context.Context) (own bool, unsure, err error)
 
 	switch {
 	case err == nil && (wanted == "" || wanted == server || wanted == mgmtcluster.ServerAt(&found)):
+		c.own = &found
 		return true, nil, nil
+	case wanted != "" && wanted != server && at != contextName(c.File.Name) &&
+		filepath.Base(c.KubeconfigOut) != dedicatedName(c.File.Name):
+		return false, nil, nil // the only context of the file is another cluster's, beside which this one will be
 	case wanted != "" && wanted != server:
-		return false, nil, otherServerError(c.KubeconfigOut, server, c.File.Name, wanted)
+		return false, nil, otherServerError(c.KubeconfigOut, &clientcmdapi.Cluster{Server: server}, c.File.Name,
+			&clientcmdapi.Cluster{Server: wanted})
 	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		c.answers = true
 		return false, nil, nil // it has another management cluster
 	}
 
@@ -94,7 +115,7 @@ func (c *creation) pivots() bool { return c.SelfManaged && !c.managesItself }
 // moveToItself moves the cluster into itself.
 func (c *creation) moveToItself(ctx context.Context) error {
 	if c.vm != nil {
-		return c.moveOut(ctx, c.management, c.workload, c.File.Name)
+		return c.moveOut(ctx, c.vm, c.management, c.workload)
 	}
 
 	return c.move(ctx, c.management, c.workload)

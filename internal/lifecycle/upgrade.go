@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/blang/semver/v4"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,8 +32,9 @@ type UpgradeOptions struct {
 	Provider Provider
 	// Version of Kubernetes, and VMTemplate of the new machines; empty leaves them.
 	Version, VMTemplate string
-	// Agree is called with what would be replaced, one line for each owner of machines. goOn has it replaced.
-	Agree func(changes []string) (goOn bool, err error)
+	// Agree is called with what would be replaced, one line for each owner of machines, and where that is. goOn has it
+	// replaced.
+	Agree func(changes []string, where string) (goOn bool, err error)
 }
 
 // upgrade is an Upgrade that runs.
@@ -72,13 +72,16 @@ func Upgrade(ctx context.Context, o UpgradeOptions) error {
 		return err
 	}
 
-	goOn, err := o.Agree(changes)
+	goOn, err := o.Agree(changes, u.where())
 	if err != nil || !goOn {
 		return err
 	}
 
 	return runSteps(ctx, o.Display, steps)
 }
+
+// where is the cluster for people.
+func (u *upgrade) where() string { return fmt.Sprintf("in namespace %s of %s", u.Namespace, u.Where()) }
 
 // readFile takes the version and the templates of machines from the cluster file. Where images are still to be made, it
 // asks for that first: what would be replaced can be shown when they are there.
@@ -128,7 +131,7 @@ func (u *upgrade) ensureImages(ctx context.Context, c *creation) (goOn bool, err
 	}
 
 	if len(missing) > 0 {
-		if goOn, err := u.Agree(missing); err != nil || !goOn {
+		if goOn, err := u.Agree(missing, u.where()); err != nil || !goOn {
 			return false, err
 		}
 	}
@@ -139,7 +142,7 @@ func (u *upgrade) ensureImages(ctx context.Context, c *creation) (goOn bool, err
 // plan finds what would be replaced, and the steps that do it.
 func (u *upgrade) plan(ctx context.Context) (changes []string, steps []Step, err error) {
 	if u.cluster.Spec.Topology.IsDefined() {
-		return u.planTopology()
+		return u.planTopology(ctx)
 	}
 
 	owners, err := u.owners(ctx)
@@ -162,14 +165,14 @@ func (u *upgrade) plan(ctx context.Context) (changes []string, steps []Step, err
 }
 
 // planTopology is plan for a Cluster with a ClusterClass, whose controller replaces machines in the same order.
-func (u *upgrade) planTopology() (changes []string, steps []Step, err error) {
+func (u *upgrade) planTopology(ctx context.Context) (changes []string, steps []Step, err error) {
 	if u.VMTemplate != "" {
 		return nil, nil, fmt.Errorf("--vm-template: the VM template of %s is a variable of its ClusterClass; change "+
 			"spec.topology.variables", u.Name)
 	}
 
 	if now := u.cluster.Spec.Topology.Version; now != u.Version {
-		if err := upgradable(now, u.Version); err != nil {
+		if err := u.checkSkew(ctx, now, nil); err != nil {
 			return nil, nil, err
 		}
 
@@ -214,6 +217,10 @@ func (u *upgrade) owners(ctx context.Context) ([]*owner, error) {
 		objects = append(objects, &deployments.Items[i])
 	}
 
+	if err := u.checkSkew(ctx, versionOf(controlPlane), objects[1:]); err != nil {
+		return nil, err
+	}
+
 	var out []*owner
 
 	for _, object := range objects {
@@ -235,10 +242,6 @@ func (u *upgrade) owner(ctx context.Context, object *unstructured.Unstructured) 
 
 	now := versionOf(object)
 	if u.Version != "" && u.Version != now {
-		if err := upgradable(now, u.Version); err != nil {
-			return nil, fmt.Errorf("%s: %w", out.name, err)
-		}
-
 		if err := out.set(u.Version, version); err != nil {
 			return nil, err
 		}
@@ -294,27 +297,6 @@ func (o *owner) set(value string, path []string) error {
 	}
 
 	return unstructured.SetNestedField(o.patch, value, path...)
-}
-
-// upgradable says why Kubernetes cannot be upgraded from one version to another.
-func upgradable(from, to string) error {
-	before, err := semver.ParseTolerant(from)
-	if err != nil {
-		return fmt.Errorf("its version %q is none: %w", from, err)
-	}
-
-	after, err := semver.ParseTolerant(to)
-	switch {
-	case err != nil:
-		return fmt.Errorf("--kubernetes-version: %w", err)
-	case after.LT(before):
-		return fmt.Errorf("--kubernetes-version: it has %s already, and cannot go back to %s", from, to)
-	case after.Major != before.Major || after.Minor > before.Minor+1:
-		return fmt.Errorf("--kubernetes-version: from %s to %s is more than one minor version; upgrade to v%d.%d first",
-			from, to, before.Major, before.Minor+1)
-	}
-
-	return nil
 }
 
 // askEngine looks whether the engine has what the new machines are made of: a rollout with a machine that cannot be

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -34,8 +35,12 @@ const (
 type Options struct {
 	// Kubeconfig is a file; empty means that of kubectl, or else that of the local management cluster.
 	Kubeconfig string
+	// Context of the kubeconfig; empty means its current one.
+	Context string
 	// Namespace of the clusters; empty means that of the kubeconfig.
 	Namespace string
+	// read is what Read has read; nil before.
+	read *clientcmdapi.Config
 }
 
 // Cluster is a management cluster, or a workload cluster that may become one.
@@ -43,28 +48,28 @@ type Cluster struct {
 	client.Client
 	// Kubeconfig is a file; empty means that of kubectl.
 	Kubeconfig string
+	// Context of it.
+	Context string
 	// Namespace of the Clusters that the methods name.
 	Namespace string
 	config    *rest.Config
+	read      *clientcmdapi.Config
 }
 
 // Connect makes a client. Nothing is asked yet.
 func Connect(o Options) (*Cluster, error) {
-	o = o.orLocal()
-	loader := loaderOf(o.Kubeconfig)
-	config, err := loader.ClientConfig()
+	o, err := o.Read()
+	if err != nil {
+		return nil, err
+	}
+
+	config, err := o.loader().ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
 
 	if err := LocalOfUser().checkRuns(config.Host); err != nil {
 		return nil, err
-	}
-
-	if o.Namespace == "" {
-		if o.Namespace, _, err = loader.Namespace(); err != nil {
-			return nil, fmt.Errorf("--kubeconfig: %w", err)
-		}
 	}
 
 	config.QPS, config.Burst = clientQPS, clientBurst
@@ -78,7 +83,9 @@ func Connect(o Options) (*Cluster, error) {
 		return nil, fmt.Errorf("failed to make a client of the management cluster: %w", err)
 	}
 
-	return &Cluster{Client: c, Kubeconfig: o.Kubeconfig, Namespace: o.Namespace, config: config}, nil
+	return &Cluster{
+		Client: c, Kubeconfig: o.Kubeconfig, Context: o.Context, Namespace: o.Namespace, config: config, read: o.read,
+	}, nil
 }
 
 func newScheme() (*runtime.Scheme, error) {
@@ -127,12 +134,57 @@ func (o Options) orLocal() Options {
 	return o
 }
 
-func loaderOf(path string) clientcmd.ClientConfig {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = path
+// Read reads the kubeconfig, once: who switches contexts while a command runs does not turn it to another cluster.
+// Without any kubeconfig nothing is kept: the command may run in a pod.
+func (o Options) Read() (Options, error) {
+	if o.read != nil {
+		return o, nil
+	}
 
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
+	o = o.orLocal()
+	loader := o.loader()
+	config, err := loader.RawConfig()
+	if err != nil {
+		return o, fmt.Errorf("--kubeconfig: %w", err)
+	}
+
+	if o.Namespace == "" {
+		if o.Namespace, _, err = loader.Namespace(); err != nil {
+			return o, fmt.Errorf("--kubeconfig: %w", err)
+		}
+	}
+
+	if o.Context != "" {
+		config.CurrentContext = o.Context
+	}
+
+	if config.CurrentContext == "" { // there is none, or the error of a connection says so
+		return o, nil
+	}
+
+	if err := clientcmdapi.MinifyConfig(&config); err != nil {
+		return o, fmt.Errorf("--kubeconfig: %w", err)
+	}
+
+	o.Context, o.read = config.CurrentContext, &config
+
+	return o, nil
 }
+
+// loader of what was read, or of the file.
+func (o Options) loader() clientcmd.ClientConfig {
+	if o.read != nil {
+		return clientcmd.NewDefaultClientConfig(*o.read, nil)
+	}
+
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.Kubeconfig
+
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: o.Context})
+}
+
+func loaderOf(path string) clientcmd.ClientConfig { return Options{Kubeconfig: path}.loader() }
 
 // isEmpty reports whether kubectl would find no cluster.
 func isEmpty(config clientcmd.ClientConfig) bool {
@@ -141,10 +193,13 @@ func isEmpty(config clientcmd.ClientConfig) bool {
 }
 
 // ServerOf is the URL of the server in a kubeconfig file.
-func ServerOf(path string) (string, error) {
-	config, err := loaderOf(path).ClientConfig()
+func ServerOf(path string) (string, error) { return Options{Kubeconfig: path}.ServerURL() }
+
+// ServerURL is the URL of the server that is meant.
+func (o Options) ServerURL() (string, error) {
+	config, err := o.loader().ClientConfig()
 	if err != nil {
-		return "", fmt.Errorf("%s is not a kubeconfig: %w", path, err)
+		return "", fmt.Errorf("%s is not a kubeconfig: %w", o.Kubeconfig, err)
 	}
 
 	return config.Host, nil
@@ -198,12 +253,9 @@ func (c *Cluster) Others(ctx context.Context, name string, in ...client.ListOpti
 	return out, nil
 }
 
-// Is reports whether the management cluster is a Cluster itself, which manages itself then.
-func (c *Cluster) Is(cluster *clusterv1.Cluster) bool { return c.config.Host == ServerAt(cluster) }
-
 // Access is how clusterctl reaches it.
 func (c *Cluster) Access() clusterctl.Management {
-	return clusterctl.Management{Kubeconfig: c.Kubeconfig, Client: c.Client}
+	return clusterctl.Management{Kubeconfig: c.Kubeconfig, Config: c.read, Client: c.Client}
 }
 
 // ServerAt is the URL of the API server of a Cluster; empty where it has no endpoint yet.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/adrg/xdg"
+	"github.com/dustin/go-humanize/english"
 	"k8s.io/apimachinery/pkg/api/meta"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -272,25 +273,45 @@ func (l Local) Remove(ctx context.Context) error {
 	return nil
 }
 
-// CountClusters is how many Clusters it has.
-func (l Local) CountClusters(ctx context.Context) (int, error) {
+// Uses are what it is needed for.
+type Uses struct{ Clusters, Inventories int }
+
+// None reports that nothing needs it.
+func (u Uses) None() bool { return u == Uses{} }
+
+func (u Uses) String() string {
+	out := english.Plural(u.Clusters, "cluster", "")
+	if u.Inventories > 0 {
+		out += " and " + english.Plural(u.Inventories, "inventory", "inventories")
+	}
+
+	return out
+}
+
+// CountUses counts what it is needed for. Inventories have VMs of their own.
+func (l Local) CountUses(ctx context.Context) (Uses, error) {
 	c, err := Connect(Options{Kubeconfig: l.Kubeconfig()})
 	if err != nil {
-		return 0, err
+		return Uses{}, err
 	}
 
 	var clusters clusterv1.ClusterList
 	if err := c.List(ctx, &clusters); err != nil {
-		return 0, fmt.Errorf("failed to list the clusters of the local management cluster: %w", err)
+		return Uses{}, fmt.Errorf("failed to list the clusters of the local management cluster: %w", err)
 	}
 
 	// Those of ours whose Cluster was forced away still have machines.
 	var ours infrav1.OLVMClusterList
 	if err := c.List(ctx, &ours); err != nil && !meta.IsNoMatchError(err) {
-		return 0, fmt.Errorf("failed to list the clusters of the local management cluster: %w", err)
+		return Uses{}, fmt.Errorf("failed to list the clusters of the local management cluster: %w", err)
 	}
 
-	return max(len(clusters.Items), len(ours.Items)), nil
+	var inventories infrav1.OLVMInventoryList
+	if err := c.List(ctx, &inventories); err != nil && !meta.IsNoMatchError(err) {
+		return Uses{}, fmt.Errorf("failed to list the inventories of the local management cluster: %w", err)
+	}
+
+	return Uses{max(len(clusters.Items), len(ours.Items)), len(inventories.Items)}, nil
 }
 
 // Serve runs it until the context ends. managerArguments have this program run the manager; say is called with lines

@@ -11,9 +11,10 @@ import (
 )
 
 // inMemory are the requests that the cluster in memory answers itself, where there is a backend for the others: what
-// kubelets and kubeadm make, and what Cluster API looks at to see how they are.
+// kubelets and kubeadm make, what Cluster API looks at to see how they are, and the namespace whose UID is the identity
+// of the cluster.
 var inMemory = regexp.MustCompile(`^/api/v1/(nodes|pods)([/?]|$)` +
-	`|^/api/v1/namespaces/kube-system/pods([/?]|$)` +
+	`|^/api/v1/namespaces/kube-system(/pods([/?]|$)|$)` +
 	`|^/api/v1/namespaces/kube-system/secrets(/bootstrap-token-|[?]|$)` +
 	`|^/api/v1/namespaces/kube-system/configmaps/(kubeadm-config|coredns|kubelet-config[^/]*)$` +
 	`|^/apis/apps/v1/namespaces/kube-system/(deployments/coredns|daemonsets/kube-proxy)$` +

@@ -22,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	cloudv1 "sigs.k8s.io/cluster-api/test/infrastructure/inmemory/pkg/cloud/api/v1alpha1"
 	inmemoryruntime "sigs.k8s.io/cluster-api/test/infrastructure/inmemory/pkg/runtime"
@@ -120,7 +121,8 @@ func (g *Guests) newCluster(n *node, address string) (*workloadCluster, error) {
 	g.manager.AddResourceGroup(c.group)
 
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespacePublic, metav1.NamespaceSystem} {
-		if err := c.create(g.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		meta := metav1.ObjectMeta{Name: name, UID: uuid.NewUUID()} // that of kube-system is the cluster's identity
+		if err := c.create(g.ctx, &corev1.Namespace{ObjectMeta: meta}); err != nil {
 			return nil, err
 		}
 	}

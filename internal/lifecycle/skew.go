@@ -1,0 +1,146 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/blang/semver/v4"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// This file has Kubernetes's version skew policy. API servers go up by one minor version at a time and never back.
+// kubelets are replaced with their machines, so they may skip versions; they are not newer than the API servers, and
+// older by three minor versions at most.
+
+const (
+	// kubeletLag is how many minor versions a kubelet may be older than the API servers.
+	kubeletLag = 3
+	// earlyKubeletLag is that of kubelets before earlyKubelet.
+	earlyKubeletLag = 2
+	earlyKubelet    = 25
+)
+
+// pool is a group of workers, with the versions that its machines have.
+type pool struct {
+	name     string
+	versions []string
+}
+
+// checkSkew says why the cluster cannot be upgraded. now is what the control plane is to have before, and pools are the
+// MachineDeployments. What machines have decides, too: an earlier rollout may not have ended.
+func (u *upgrade) checkSkew(ctx context.Context, now string, deployments []*unstructured.Unstructured) error {
+	if u.Version == "" {
+		return nil
+	}
+
+	var machines clusterv1.MachineList
+	err := u.List(ctx, &machines, client.InNamespace(u.Namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: u.Name,
+	})
+	if err != nil {
+		return fmt.Errorf("failed to list the machines: %w", err)
+	}
+
+	controlPlane := []string{now}
+	pools := map[string]*pool{}
+
+	for _, one := range deployments {
+		pools[one.GetName()] = &pool{one.GetKind() + " " + one.GetName(), []string{versionOf(one)}}
+	}
+
+	for i := range machines.Items {
+		machine := &machines.Items[i]
+		name := machine.Labels[clusterv1.MachineDeploymentNameLabel]
+		_, controls := machine.Labels[clusterv1.MachineControlPlaneLabel]
+
+		switch {
+		case machine.Spec.Version == "" || !machine.DeletionTimestamp.IsZero():
+		case controls:
+			controlPlane = append(controlPlane, machine.Spec.Version)
+		case pools[name] != nil:
+			pools[name].versions = append(pools[name].versions, machine.Spec.Version)
+		default:
+			pools[machine.Name] = &pool{"Machine " + machine.Name, []string{machine.Spec.Version}}
+		}
+	}
+
+	var list []pool
+	for _, one := range pools {
+		list = append(list, *one)
+	}
+
+	return skewed(controlPlane, list, u.Version)
+}
+
+// skewed says why a control plane and its pools cannot be upgraded to a version.
+func skewed(controlPlane []string, pools []pool, to string) error {
+	for _, from := range controlPlane {
+		if err := upgradable(from, to); err != nil {
+			return fmt.Errorf("the control plane: %w", err)
+		}
+	}
+
+	for _, one := range pools {
+		for _, from := range one.versions {
+			if err := endures(from, to, controlPlane[0]); err != nil {
+				return fmt.Errorf("%s: %w", one.name, err)
+			}
+		}
+	}
+
+	return nil
+}
+
+// endures says why kubelets cannot work with API servers of a newer version, which come first. now is the version that
+// the control plane has.
+func endures(kubelet, to, now string) error {
+	before, err := semver.ParseTolerant(kubelet)
+	if err != nil {
+		return fmt.Errorf("its version %q is none: %w", kubelet, err)
+	}
+
+	after, err := semver.ParseTolerant(to)
+	if err != nil {
+		return fmt.Errorf("--kubernetes-version: %w", err)
+	}
+
+	lag := uint64(kubeletLag)
+	if before.Minor < earlyKubelet {
+		lag = earlyKubeletLag
+	}
+
+	// What is there already does not get worse by a rollout that replaces it.
+	if running, err := semver.ParseTolerant(now); err == nil && running.Minor == after.Minor {
+		return nil
+	}
+
+	if after.Minor > before.Minor+lag {
+		return fmt.Errorf("its kubelets have %s, and work with API servers up to v%d.%d; upgrade to %s first, which "+
+			"the control plane has", kubelet, before.Major, before.Minor+lag, now)
+	}
+
+	return nil
+}
+
+// upgradable says why a control plane cannot be upgraded from one version to another.
+func upgradable(from, to string) error {
+	before, err := semver.ParseTolerant(from)
+	if err != nil {
+		return fmt.Errorf("its version %q is none: %w", from, err)
+	}
+
+	after, err := semver.ParseTolerant(to)
+	switch {
+	case err != nil:
+		return fmt.Errorf("--kubernetes-version: %w", err)
+	case after.LT(before):
+		return fmt.Errorf("--kubernetes-version: it has %s already, and cannot go back to %s", from, to)
+	case after.Major != before.Major || after.Minor > before.Minor+1:
+		return fmt.Errorf("--kubernetes-version: from %s to %s is more than one minor version; upgrade to v%d.%d first",
+			from, to, before.Major, before.Minor+1)
+	}
+
+	return nil
+}

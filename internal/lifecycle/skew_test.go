@@ -1,0 +1,56 @@
+package lifecycle
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// skews are versions of the control plane, those of pools, the version to upgrade to, what is said, and why.
+const skews = `
+v1.33.5 | v1.33.5 | v1.34.1 | ok | all at once
+v1.33.5 | v1.33.5 | v1.33.6 | ok | a patch
+v1.33.5 | v1.33.5 | v1.33.5 | ok | nothing
+v1.33.5 | - | v1.35.0 | upgrade to v1.34 first | two minor versions
+v1.33.5 | - | v1.33.4 | cannot go back | a patch back
+v1.33.5 | - | v1.32.9 | cannot go back | a minor version back
+v1.33.5 | - | v2.0.0 | more than one minor version | another major version
+v1.33.5 | v1.31.0 | v1.33.5 | ok | a pool that lags catches up over two minor versions
+v1.33.5 | v1.31.0 | v1.34.1 | ok | a pool that lags goes up with the control plane
+v1.33.5 | v1.31.9 | v1.34.0 | ok | a pool lags by three after the control plane
+v1.33.5 | v1.30.9 | v1.34.0 | upgrade to v1.33.5 first | a pool would lag by four
+v1.33.5 | v1.30.9 | v1.33.5 | ok | such a pool catches up
+v1.33.5 | v1.28.0 | v1.33.6 | ok | one that lags too much already catches up
+v1.33.5 | v1.33.5 v1.30.0 | v1.34.0 | MachineDeployment b | the second of two pools would lag
+v1.26.0 | v1.24.9 | v1.27.0 | up to v1.26 | early kubelets lag by two
+v1.25.0 | v1.24.9 | v1.26.0 | ok | early kubelets within two
+v1.33.5 | v1.34.1 | v1.33.5 | ok | a pool ahead comes to the control plane's version
+v1.33.5 | v1.34.1 | v1.34.1 | ok | a pool ahead is reached
+v1.33.5 | v1.33.9 | v1.33.6 | ok | a pool with a newer patch
+v1.33.5 | v1.33.5 | v1.34.0-rc.1 | ok | to a candidate
+v1.34.0-rc.1 | v1.33.5 | v1.34.0 | ok | from a candidate to its release
+v1.34.0-rc.1 | - | v1.34.0-rc.2 | ok | from a candidate to a later one
+v1.34.0 | - | v1.34.0-rc.1 | cannot go back | from a release to its candidate
+v1.33.5+1.el8 | - | v1.33.5+2.el8 | ok | a build of the same version
+v1.33.5 v1.32.9 | - | v1.34.0 | from v1.32.9 to v1.34.0 | a rollout of the control plane that has not ended
+v1.33.5 v1.32.9 | - | v1.33.5 | ok | such a rollout goes on
+v1.33.5 | - | new | --kubernetes-version | a version that is none
+`
+
+// TestTheSkewPolicy compares with https://kubernetes.io/releases/version-skew-policy/, which is its judge.
+func TestTheSkewPolicy(t *testing.T) {
+	for line := range strings.Lines(strings.TrimSpace(skews)) {
+		fields := strings.Split(strings.TrimSpace(line), " | ")
+		check.Length(t, "fields of "+line, fields, 5)
+		t.Run(fields[4], func(t *testing.T) {
+			var pools []pool
+			for i, version := range strings.Fields(strings.Trim(fields[1], "-")) {
+				pools = append(pools, pool{"MachineDeployment " + string(rune('a'+i)), []string{version}})
+			}
+
+			err := skewed(strings.Fields(fields[0]), pools, fields[2])
+			check.Error(t, err, strings.TrimSuffix(fields[3], "ok"))
+		})
+	}
+}
