@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -53,7 +55,7 @@ Clusters that it manages run without it, but nothing looks after their machines 
 			})
 		},
 	}, &cobra.Command{
-		Use: "status", Short: "Say whether it runs, and what is in it", Args: cobra.NoArgs,
+		Use: "status", Short: "Say whether it runs, what is in it, its age, versions and sizes", Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return printLocalStatus(command.Context(), s, local)
 		},
@@ -76,8 +78,13 @@ func printLocalStatus(ctx context.Context, s streams, local mgmtcluster.Local) e
 			return failed
 		}
 
-		_, err = fmt.Fprintf(s.out, "the local management cluster runs, as process %d, with %s\n"+
-			"  export KUBECONFIG=%s\n", local.PID(), uses, local.Kubeconfig())
+		lines, failed := local.Status(ctx, time.Now())
+		if failed != nil {
+			return failed
+		}
+
+		_, err = fmt.Fprintf(s.out, "the local management cluster runs, as process %d, with %s\n  %s\n"+
+			"  export KUBECONFIG=%s\n", local.PID(), uses, strings.Join(lines, "\n  "), local.Kubeconfig())
 	}
 
 	return err

@@ -76,7 +76,8 @@ type gate struct {
 	// at is the number of the write before or after which the command is ended; 0 for none.
 	at    int32
 	after bool
-	// kill has no request reach the API server any more, as if the process was gone; without it the command may tidy up.
+	// kill has no request reach the API server any more, as if the process was gone; without it the command may tidy
+	// up.
 	kill bool
 	end  context.CancelFunc
 	shut atomic.Bool
@@ -265,7 +266,9 @@ func TestAMoveThatIsInterruptedGoesOn(t *testing.T) {
 			continue
 		}
 
-		for _, g := range []*gate{{at: at}, {at: at, after: true}, {at: at, kill: true}, {at: at, after: true, kill: true}} {
+		for _, g := range []*gate{
+			{at: at}, {at: at, after: true}, {at: at, kill: true}, {at: at, after: true, kill: true},
+		} {
 			name := fmt.Sprintf("write %d, after it %t, killed %t", at, g.after, g.kill)
 			if testing.Short() && g.after == (at%2 == 0) {
 				continue

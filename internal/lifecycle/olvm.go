@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -98,7 +99,52 @@ func (o *OLVM) Validate(c *creation) []Step {
 				return errors.Join(preview.CheckEngine(ctx, c.File.Objects, o.Engine)...)
 			},
 		},
+		{
+			name:   "Looking for machines of the cluster in the engine",
+			quiet:  true,
+			needed: func() bool { return !c.exists && c.management != nil },
+			run:    func(ctx context.Context) error { return o.checkNotMade(ctx, c) },
+		},
 	}
+}
+
+// checkNotMade fails where the engine has machines of the cluster, which the management cluster does not have: another
+// one makes them, and two would take the same addresses.
+func (o *OLVM) checkNotMade(ctx context.Context, c *creation) error {
+	made, err := preview.Made(ctx, c.File.Objects, o.Engine)
+	if err != nil {
+		return err
+	}
+
+	var others []string
+
+	for _, one := range made {
+		if c.management.Cluster != nil { // it may be of another cluster of the namespace
+			key := client.ObjectKey{Namespace: one.Namespace, Name: one.Name}
+			err := c.management.Get(ctx, key, &infrav1.OLVMMachine{})
+			if err == nil {
+				continue
+			}
+
+			if !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+				return fmt.Errorf("failed to get OLVMMachine %s: %w", key, err)
+			}
+		}
+
+		others = append(others, one.Name)
+	}
+
+	if len(others) == 0 {
+		return nil
+	}
+
+	remedy := "name its management cluster with --kubeconfig"
+	if c.management.local.Exists() {
+		remedy += "; that may be the local one: olvmctl local start, and then --driver " + mgmtcluster.DriverProcess
+	}
+
+	return fmt.Errorf("the engine has machines of %s already, which another management cluster has made: %s; %s. If "+
+		"that is gone, delete these VMs in the engine first", c.File.Name, listed(others), remedy)
 }
 
 // Bootstrap implements Provider.

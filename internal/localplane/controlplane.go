@@ -3,7 +3,6 @@ package localplane
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -11,9 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
+
+// kubeconfigName is that of the context, the cluster and the user in a kubeconfig of a plane.
+const kubeconfigName = "capolvm-local"
 
 // envtestStopGrace is how long etcd and kube-apiserver may take to end.
 const envtestStopGrace = 30 * time.Second
@@ -26,9 +30,22 @@ func KeepToLoopback(server *envtest.APIServer) {
 
 // startControlPlane starts etcd and kube-apiserver, and makes the users.
 func (p *Plane) startControlPlane(ctx context.Context) error {
+	if p.options.DataDir != "" { // nobody else runs this plane now
+		if ended, err := endOrphans(p.tools, p.options.Dir); err != nil {
+			return err
+		} else if ended > 0 {
+			p.say("ended %d processes of an earlier start that was killed", ended)
+		}
+	}
+
 	if err := p.configureEtcd(); err != nil {
 		return err
 	}
+
+	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	p.undo = append(p.undo, stop)
+
+	go p.keepRenewing(renewing)
 
 	if err := p.startEnvtest(ctx); err != nil {
 		return err
@@ -158,13 +175,18 @@ func (p *Plane) userKubeconfig(name string, groups ...string) (string, error) {
 		return "", fmt.Errorf("failed to make user %s: %w", name, err)
 	}
 
-	content, err := user.KubeConfig()
-	if err != nil {
-		return "", fmt.Errorf("failed to make the kubeconfig of %s: %w", name, err)
+	// The certificates stay in their files, in which they are renewed.
+	config := clientcmdapi.NewConfig()
+	from := user.Config()
+	config.CurrentContext = kubeconfigName
+	config.Clusters[kubeconfigName] = &clientcmdapi.Cluster{
+		Server: "https://" + strings.TrimPrefix(from.Host, "https://"), CertificateAuthorityData: from.CAData,
 	}
+	config.AuthInfos[kubeconfigName] = &clientcmdapi.AuthInfo{ClientCertificate: from.CertFile, ClientKey: from.KeyFile}
+	config.Contexts[kubeconfigName] = &clientcmdapi.Context{Cluster: kubeconfigName, AuthInfo: kubeconfigName}
 
 	path := filepath.Join(p.options.Dir, name+".kubeconfig")
-	if err := os.WriteFile(path, content, 0o600); err != nil {
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
 		return "", fmt.Errorf("failed to write the kubeconfig of %s: %w", name, err)
 	}
 

@@ -4,14 +4,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
 
-	certutil "k8s.io/client-go/util/cert"
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	"sigs.k8s.io/cluster-api/util/certs"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
@@ -31,7 +28,7 @@ func (p *Plane) configureEtcd() error {
 		return err
 	}
 
-	authority, pair, key, err := etcdCertificates(filepath.Join(p.options.Dir, "etcd-certs"))
+	authority, pair, key, err := p.etcdCertificates(filepath.Join(p.options.Dir, "etcd-certs"))
 	if err != nil {
 		return err
 	}
@@ -67,6 +64,11 @@ func (p *Plane) configureEtcd() error {
 	}
 	server.Address, server.Port = "127.0.0.1", strconv.Itoa(ports[3])
 	KeepToLoopback(server)
+
+	if err := p.serveWith(server); err != nil {
+		return err
+	}
+
 	server.Configure().
 		Set("etcd-servers", clients.String()).Set("etcd-cafile", authority).Set("etcd-certfile", pair).
 		Set("etcd-keyfile", key)
@@ -81,44 +83,21 @@ func localURL(scheme string, port int) *url.URL {
 
 // etcdCertificates writes a CA that is used for nothing else, and one certificate of it for etcd and for its client. It
 // returns the paths. The key of the CA is not kept: each start makes a new one.
-func etcdCertificates(dir string) (authority, pair, key string, err error) {
-	signer, err := certs.NewSigner(bootstrapv1.EncryptionAlgorithmECDSAP256)
+func (p *Plane) etcdCertificates(dir string) (authority, pair, key string, err error) {
+	by, err := newAuthority("etcd-ca")
 	if err != nil {
-		return "", "", "", fmt.Errorf("failed to make the key of etcd's CA: %w", err)
-	}
-
-	ca, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: "capolvm-etcd-ca"}, signer)
-	if err != nil {
-		return "", "", "", fmt.Errorf("failed to make etcd's CA: %w", err)
-	}
-
-	own, err := certs.NewSigner(bootstrapv1.EncryptionAlgorithmECDSAP256)
-	if err != nil {
-		return "", "", "", fmt.Errorf("failed to make etcd's key: %w", err)
-	}
-
-	config := certs.Config{
-		CommonName: "capolvm-etcd", AltNames: certs.AltNames{IPs: []net.IP{net.IPv4(127, 0, 0, 1)}},
-		Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	certificate, err := config.NewSignedCert(own, ca, signer)
-	if err != nil {
-		return "", "", "", fmt.Errorf("failed to sign etcd's certificate: %w", err)
-	}
-
-	encoded, err := certs.EncodePrivateKeyPEMFromSigner(own)
-	if err != nil {
-		return "", "", "", fmt.Errorf("failed to encode etcd's key: %w", err)
+		return "", "", "", err
 	}
 
 	authority, pair, key = filepath.Join(dir, "ca.crt"), filepath.Join(dir, "etcd.crt"), filepath.Join(dir, "etcd.key")
-	err = errors.Join(os.MkdirAll(dir, 0o700),
-		os.WriteFile(authority, certs.EncodeCertPEM(ca), 0o600),
-		os.WriteFile(pair, certs.EncodeCertPEM(certificate), 0o600),
-		os.WriteFile(key, encoded, 0o600))
+
+	err = errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(authority, by.PEM(), 0o600))
 	if err != nil {
-		return "", "", "", fmt.Errorf("failed to write etcd's certificates: %w", err)
+		return "", "", "", fmt.Errorf("failed to write etcd's CA: %w", err)
 	}
 
-	return authority, pair, key, nil
+	return authority, pair, key, p.certificates.issue(by, certs.Config{
+		CommonName: "capolvm-etcd", AltNames: loopback(),
+		Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, pair, key)
 }

@@ -102,7 +102,7 @@ func (p *Plane) StartOCI(ctx context.Context, env ...string) error {
 	}
 
 	certDir := filepath.Join(p.options.Dir, name+"-certs")
-	ca, err := writeWebhookCertificate(certDir)
+	ca, err := p.writeWebhookCertificate(certDir)
 	if err != nil {
 		return err
 	}

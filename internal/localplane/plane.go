@@ -21,13 +21,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	certutil "k8s.io/client-go/util/cert"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	clusterctlconfig "sigs.k8s.io/cluster-api/cmd/clusterctl/config"
+	"sigs.k8s.io/cluster-api/util/certs"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
@@ -98,6 +98,8 @@ type Plane struct {
 	options Options
 	control *envtest.ControlPlane
 	undo    []func()
+	// certificates are renewed while it runs.
+	certificates certificates
 	// processes that were started; those that were stopped on purpose are no failure.
 	mu        sync.Mutex
 	processes []*Process
@@ -307,7 +309,7 @@ func (p *Plane) startClusterAPI(ctx context.Context) error {
 	}
 
 	certDir := filepath.Join(p.options.Dir, "webhook-certs")
-	ca, err := writeWebhookCertificate(certDir)
+	ca, err := p.writeWebhookCertificate(certDir)
 	if err != nil {
 		return err
 	}
@@ -399,23 +401,16 @@ func only(objects []*unstructured.Unstructured, kinds ...string) []*unstructured
 	return out
 }
 
-func writeWebhookCertificate(dir string) ([]byte, error) {
-	certificate, key, err := certutil.GenerateSelfSignedCertKey(
-		"127.0.0.1",
-		[]net.IP{net.IPv4(127, 0, 0, 1)},
-		[]string{"localhost"},
-	)
+// writeWebhookCertificate writes the certificate of webhooks, and returns its CA.
+func (p *Plane) writeWebhookCertificate(dir string) ([]byte, error) {
+	by, err := newAuthority("webhook-ca")
 	if err != nil {
-		return nil, fmt.Errorf("failed to make the webhooks' certificate: %w", err)
+		return nil, err
 	}
 
-	err = errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600),
-		os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600))
-	if err != nil {
-		return nil, fmt.Errorf("failed to write the webhooks' certificate: %w", err)
-	}
-
-	return certificate, nil
+	return by.PEM(), p.certificates.issue(by, certs.Config{
+		CommonName: "webhooks", AltNames: loopback(), Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}, filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
 }
 
 // installCRDs applies CRDs, with the label by which clusterctl knows what it may move, and waits until they are served:

@@ -1,0 +1,83 @@
+package preview
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+)
+
+// endings are what Cluster API adds to the name of an owner to name a machine.
+var endings = map[string]*regexp.Regexp{
+	"KubeadmControlPlane": regexp.MustCompile(`^-[a-z0-9]{5}$`),
+	"MachineDeployment":   regexp.MustCompile(`^-[a-z0-9]+-[a-z0-9]{5}$`),
+}
+
+// Made are the owners of the VMs that engines have of the machines that manifests ask for. Where a management cluster
+// does not know these machines, another one has made them.
+func Made(
+	ctx context.Context, objects []*unstructured.Unstructured, credentials Credentials,
+) ([]ownermark.Owner, error) {
+	manifests, err := LoadObjects(objects)
+	if err != nil {
+		return nil, err
+	}
+
+	machines, err := manifests.Machines()
+	if err != nil {
+		return nil, err
+	}
+
+	sessions := &engine.Sessions{}
+	defer sessions.Close(context.WithoutCancel(ctx))
+
+	var out []ownermark.Owner
+	var asked []string
+	vms := map[*engine.Client][]engine.VM{}
+
+	for i := range machines {
+		machine := &machines[i]
+		if slices.Contains(asked, machine.From) {
+			continue
+		}
+
+		asked = append(asked, machine.From)
+		config, err := manifests.engineConfig(machine.olvmCluster, credentials)
+		if err != nil {
+			return nil, err
+		}
+
+		session, err := sessions.Get(config)
+		if err != nil {
+			return nil, err
+		}
+
+		if _, known := vms[session]; !known {
+			if vms[session], err = session.VMs(ctx); err != nil {
+				return nil, err
+			}
+		}
+
+		for j := range vms[session] {
+			owner, ok := ownermark.OwnerOf(vms[session][j].CommentText())
+			if ok && owner.Namespace == machine.Namespace && isMachineOf(owner.Name, machine.From) {
+				out = append(out, owner)
+			}
+		}
+	}
+
+	return out, nil
+}
+
+// isMachineOf reports whether Cluster API names machines of an owner, as Kind/name, like that.
+func isMachineOf(name, from string) bool {
+	kind, owner, _ := strings.Cut(from, "/")
+	ending, ok := strings.CutPrefix(name, owner)
+
+	return ok && endings[kind] != nil && endings[kind].MatchString(ending)
+}
