@@ -34,7 +34,16 @@ func (c *creation) findOwn(ctx context.Context) (err error) {
 	}
 
 	c.Display.Say("%s manages itself: its management cluster is the one of %s", c.File.Name, c.KubeconfigOut)
+	local := c.management.local
 	c.exists, c.management = true, c.workload
+
+	if !local.Runs() {
+		return nil
+	}
+
+	if left, err := local.CountUses(ctx); err == nil && left.None() { // a command was interrupted before it removed it
+		c.Display.Say("the local management cluster runs on, and has no cluster; olvmctl local stop ends it")
+	}
 
 	return nil
 }

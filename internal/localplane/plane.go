@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"sync"
 	"time"
@@ -147,6 +148,10 @@ const (
 
 // Start runs everything, step by step. On an error what was started is stopped again.
 func Start(ctx context.Context, options Options) (_ *Plane, err error) {
+	if err := CheckPlatform(goruntime.GOOS); err != nil {
+		return nil, err
+	}
+
 	p := &Plane{options: options, WorkDir: filepath.Join(options.Dir, "terraform")}
 	if p.tools, err = options.Tools.Dir("plane"); err != nil {
 		return nil, err

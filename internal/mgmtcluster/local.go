@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -148,6 +149,10 @@ func (l Local) checkRuns(server string) error {
 func (l Local) Build(ctx context.Context, say func(format string, args ...any)) error {
 	tools, err := toolchain.Embedded()
 	if err != nil {
+		return err
+	}
+
+	if err := localplane.CheckPlatform(runtime.GOOS); err != nil {
 		return err
 	}
 

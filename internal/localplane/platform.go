@@ -1,0 +1,13 @@
+package localplane
+
+import "fmt"
+
+// CheckPlatform says why a plane cannot run on an operating system, as Go names it, and what works instead.
+func CheckPlatform(system string) error {
+	if system == "linux" {
+		return nil
+	}
+
+	return fmt.Errorf("a local management cluster needs Linux, and this is %s; give a management cluster with "+
+		"--kubeconfig, such as one of kind, or start the cluster with --bootstrap vm", system)
+}
