@@ -1,0 +1,63 @@
+package clusterctl
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// TestAKindAloneIsNoProvider has what an installation has left that was interrupted after the kinds.
+func TestAKindAloneIsNoProvider(t *testing.T) {
+	core := needed[0]
+	labelled := metav1.ObjectMeta{
+		Namespace: "capi-system", Name: "a", Labels: map[string]string{clusterv1.ProviderNameLabel: core.label},
+	}
+	of := metav1.ObjectMeta{
+		Namespace: "b", Name: "b", Labels: map[string]string{clusterv1.ProviderNameLabel: "bootstrap-kubeadm"},
+	}
+
+	inventory := &clusterctlv1.Provider{ObjectMeta: labelled}
+
+	for name, test := range map[string]struct {
+		served  bool
+		objects []client.Object
+		want    bool
+	}{
+		"nothing is there":                   {false, nil, false},
+		"the kind alone":                     {true, nil, false},
+		"the kind, and another provider":     {true, []client.Object{&appsv1.Deployment{ObjectMeta: of}}, false},
+		"clusterctl has installed it":        {true, []client.Object{inventory}, true},
+		"others have installed its manager":  {true, []client.Object{&appsv1.Deployment{ObjectMeta: labelled}}, true},
+		"a Deployment whose kinds were lost": {false, []client.Object{&appsv1.Deployment{ObjectMeta: labelled}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			check.Error(t, appsv1.AddToScheme(scheme), "")
+			check.Error(t, clusterctlv1.AddToScheme(scheme), "")
+
+			version := schema.GroupVersion{Group: core.group, Version: "v1beta2"}
+			mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{version})
+			mapper.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
+			mapper.Add(clusterctlv1.GroupVersion.WithKind("Provider"), meta.RESTScopeNamespace)
+
+			if test.served {
+				mapper.Add(version.WithKind(core.kind), meta.RESTScopeNamespace)
+			}
+
+			c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(test.objects...).Build()
+			got, err := installed(t.Context(), c, core)
+			check.Error(t, err, "")
+			check.Equal(t, "whether it is installed", got, test.want)
+		})
+	}
+}
