@@ -40,6 +40,7 @@ var (
 		"grep",
 		"head",
 		"sed",
+		"tar",
 	}
 )
 
@@ -118,6 +119,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 		"scale",
 		"local start",
 		"local stop",
+		"local status",
 		"sim",
 		"ui",
 	}
