@@ -278,8 +278,10 @@ func (c *creation) find(ctx context.Context) error {
 	}
 
 	found, err := c.isIn(ctx, c.management)
-	if err == nil && !found {
-		found, err = c.turnToLocal(ctx)
+	if !found { // also where the API server of a cluster that kubectl uses cannot say it
+		if local, problem := c.turnToLocal(ctx); local || err == nil {
+			found, err = local, problem
+		}
 	}
 
 	if err != nil {

@@ -180,7 +180,8 @@ func (p *Plane) userKubeconfig(name string, groups ...string) (string, error) {
 	from := user.Config()
 	config.CurrentContext = kubeconfigName
 	config.Clusters[kubeconfigName] = &clientcmdapi.Cluster{
-		Server: "https://" + strings.TrimPrefix(from.Host, "https://"), CertificateAuthorityData: from.CAData,
+		Server:                   "https://" + strings.Trim(strings.TrimPrefix(from.Host, "https://"), "/"),
+		CertificateAuthorityData: from.CAData,
 	}
 	config.AuthInfos[kubeconfigName] = &clientcmdapi.AuthInfo{ClientCertificate: from.CertFile, ClientKey: from.KeyFile}
 	config.Contexts[kubeconfigName] = &clientcmdapi.Context{Cluster: kubeconfigName, AuthInfo: kubeconfigName}
