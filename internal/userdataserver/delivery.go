@@ -25,6 +25,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -83,6 +84,7 @@ type Server struct {
 	authority *authority
 	limits    *limits
 	hosts     Hosts
+	now       func() time.Time
 }
 
 // Options of a Server.
@@ -125,6 +127,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		url:       parsed,
 		lifetime:  o.Lifetime,
 		authority: authority,
+		now:       time.Now,
 	}, nil
 }
 
@@ -182,7 +185,7 @@ func (s *Server) Offer(ctx context.Context, machine *infrav1.OLVMMachine, data [
 
 	pointer := s.pointer("user-data", machine, token)
 	expires, err := time.Parse(time.RFC3339, secret.Annotations[expiresAnnotation])
-	if err == nil && time.Until(expires) > s.lifetime/2 && secret.Annotations[tokenHashAnnotation] == hashOf(token) &&
+	if err == nil && expires.Sub(s.now()) > s.lifetime/2 && secret.Annotations[tokenHashAnnotation] == hashOf(token) &&
 		token == string(secret.Data[tokenKey]) && bytes.Equal(secret.Data[dataKey], data) {
 		return pointer, nil
 	}
@@ -190,8 +193,7 @@ func (s *Server) Offer(ctx context.Context, machine *infrav1.OLVMMachine, data [
 	secret.Namespace, secret.Name, secret.Type = key.Namespace, key.Name, secretType
 	secret.Data = map[string][]byte{tokenKey: []byte(token), dataKey: data}
 	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, tokenHashAnnotation, hashOf(token))
-	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, expiresAnnotation,
-		time.Now().Add(s.lifetime).UTC().Format(time.RFC3339))
+	s.extend(&secret)
 	delete(secret.Annotations, deliveredAnnotation)
 	if there {
 		err = s.client.Update(ctx, &secret)
@@ -206,6 +208,38 @@ func (s *Server) Offer(ctx context.Context, machine *infrav1.OLVMMachine, data [
 	}
 
 	return pointer, nil
+}
+
+// Renew gives the pointer of a machine its whole lifetime again, just before its VM is made: the run may have waited for
+// longer than a pointer is good. One that was used, or that was never offered, stays as it is.
+func (s *Server) Renew(ctx context.Context, machine client.ObjectKey) error {
+	key := secretKey(machine)
+
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var secret corev1.Secret
+		if err := s.client.Get(ctx, key, &secret); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+
+		if secret.Type != secretType || len(secret.Data[tokenKey]) == 0 {
+			return nil
+		}
+
+		s.extend(&secret)
+
+		return s.client.Update(ctx, &secret)
+	})
+	if err != nil {
+		return fmt.Errorf("failed to renew the pointer in Secret %s: %w", key, err)
+	}
+
+	return nil
+}
+
+// extend has a pointer end a lifetime from now.
+func (s *Server) extend(secret *corev1.Secret) {
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, expiresAnnotation,
+		s.now().Add(s.lifetime).UTC().Format(time.RFC3339))
 }
 
 // pointer is where the VM of a machine finds something.
@@ -332,7 +366,7 @@ func (s *Server) recognize(
 }
 
 // checkToken refuses a token that is not the one of the Secret, was used or has expired.
-func checkToken(secret *corev1.Secret, given string) error {
+func checkToken(secret *corev1.Secret, given string, now time.Time) error {
 	token := secret.Data[tokenKey]
 	if secret.Type != secretType || len(token) == 0 {
 		return refuse("it was delivered already")
@@ -344,7 +378,7 @@ func checkToken(secret *corev1.Secret, given string) error {
 	}
 
 	expires, err := time.Parse(time.RFC3339, secret.Annotations[expiresAnnotation])
-	if err != nil || time.Now().After(expires) {
+	if err != nil || now.After(expires) {
 		return refuse("the token has expired")
 	}
 
@@ -363,7 +397,7 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, machine client.
 	}
 
 	token, data := secret.Data[tokenKey], secret.Data[dataKey]
-	if err := checkToken(&secret, given); err != nil {
+	if err := checkToken(&secret, given, s.now()); err != nil {
 		return err
 	}
 

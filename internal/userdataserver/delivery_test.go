@@ -286,3 +286,54 @@ func TestReplicasHaveOneAuthority(t *testing.T) {
 		t.Errorf("an authority that is spoilt: %v", err)
 	}
 }
+
+// TestAHundredMachinesJoinHoweverLongTheyWait plays a queue of 100 copied VMs: each copy takes two minutes, and four are
+// made at once. All are offered their user data when their runs are submitted.
+func TestAHundredMachinesJoinHoweverLongTheyWait(t *testing.T) {
+	const machines, atOnce, copying = 100, 4, 2 * time.Minute
+
+	for renewed, joins := range map[bool]int{true: machines, false: 88} { // those of the first 44 minutes
+		s := newSite(t)
+		s.lifetime = 45 * time.Minute
+		begin := time.Now()
+		now := begin
+		s.now = func() time.Time { return now }
+
+		var pointers []bootstrap.Pointer
+
+		for i := range machines {
+			s.machine = &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: fmt.Sprintf("m%d", i), UID: "uid",
+			}}
+			pointers = append(pointers, s.offer("data"))
+		}
+
+		joined := 0
+
+		for i, p := range pointers {
+			now = begin.Add(time.Duration(i/atOnce) * copying)
+			if renewed {
+				check.Error(t, s.Renew(t.Context(), client.ObjectKey{Namespace: "ns", Name: fmt.Sprintf("m%d", i)}), "")
+			}
+
+			now = now.Add(copying)
+			if code, _ := s.fetch(p); code == http.StatusOK {
+				joined++
+			}
+		}
+
+		check.Equal(t, fmt.Sprintf("machines that join, renewed %t", renewed), joined, joins)
+	}
+}
+
+// TestAPointerThatWasUsedIsNotRenewed verifies that a delivery ends a pointer for good.
+func TestAPointerThatWasUsedIsNotRenewed(t *testing.T) {
+	s := newSite(t)
+	check.Error(t, s.Renew(t.Context(), client.ObjectKeyFromObject(s.machine)), "") // none was offered
+	p := s.offer("data")
+	code, _ := s.fetch(p)
+	check.Equal(t, "the first one", code, http.StatusOK)
+	check.Error(t, s.Renew(t.Context(), client.ObjectKeyFromObject(s.machine)), "")
+	code, _ = s.fetch(p)
+	check.Equal(t, "the second one", code, http.StatusForbidden)
+}
