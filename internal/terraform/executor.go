@@ -606,6 +606,6 @@ func (r *run) close() {
 	r.stop()
 	r.leave()
 	if err := clean(r.Dir); err != nil {
-		_ = os.RemoveAll(r.Dir) // better no configuration to look at than a secret left behind
+		removeAllButUnsaved(r.Dir) // better no configuration to look at than a secret left behind
 	}
 }

@@ -60,7 +60,7 @@ func (k *stateKeeper) applied(address, id string) {
 // finish saves what the executor left, and removes nothing if that fails: the next run finds it in the directory. done
 // reports that the run has ended well.
 func (k *stateKeeper) finish(done bool) error {
-	state, err := readWithin(k.run.Dir, stateFile)
+	state, file, err := k.left()
 	if errors.Is(err, fs.ErrNotExist) && !k.reported {
 		return nil
 	}
@@ -74,6 +74,7 @@ func (k *stateKeeper) finish(done bool) error {
 	}
 
 	if err != nil {
+		k.setAside(file)
 		return fmt.Errorf("failed to read the state: %w", err)
 	}
 
@@ -86,12 +87,32 @@ func (k *stateKeeper) finish(done bool) error {
 	k.mu.Unlock()
 	k.save(state, done)
 	if k.err != nil {
-		// Renamed, not written anew: the disk may be full.
-		_ = os.Rename(filepath.Join(k.run.Dir, stateFile), filepath.Join(k.run.Dir, unsavedFile))
+		k.setAside(file)
 		return fmt.Errorf("failed to save the state: %w", k.err)
 	}
 
 	return nil
+}
+
+// left is the state that the executor left, and the name of its file. If it could not write its state file, which may be
+// whole or not, it has written another one.
+func (k *stateKeeper) left() (state []byte, file string, err error) {
+	state, err = readWithin(k.run.Dir, stateFile)
+	errored, other := readWithin(k.run.Dir, erroredFile)
+
+	switch {
+	case other == nil && json.Valid(errored) && (err != nil || !json.Valid(state) || newer(errored, state)):
+		return errored, erroredFile, nil
+	case unreadable(other):
+		k.setAside(erroredFile)
+	}
+
+	return state, stateFile, err
+}
+
+// setAside keeps a state for the next run. It is renamed, not written anew: the disk may be full, or fail.
+func (k *stateKeeper) setAside(file string) {
+	_ = os.Rename(filepath.Join(k.run.Dir, file), filepath.Join(k.run.Dir, unsavedFile))
 }
 
 func (k *stateKeeper) save(state []byte, done bool) {

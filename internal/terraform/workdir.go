@@ -35,6 +35,10 @@ var stateFiles = []string{stateFile, unsavedFile, erroredFile}
 // or what a killed run left in the directory if it is newer. What was left goes last, so that a disk that fills up
 // meanwhile takes nothing away. It returns that state, and whether it was left.
 func (x *Executor) prepare(request Request) (state []byte, resumed bool, _ error) {
+	if err := CheckReadable(request.Dir); err != nil {
+		return nil, false, err
+	}
+
 	state, keep := leftover(request.Dir, request.State)
 	if err := x.readable(state); err != nil {
 		return nil, false, err
@@ -92,6 +96,18 @@ func Unfinished(dir string) bool {
 	})
 }
 
+// CheckReadable returns an error if a state that a run left cannot be read. Nothing of the directory may be removed then:
+// a disk that fails may be read later.
+func CheckReadable(dir string) error {
+	for _, name := range stateFiles {
+		if _, err := readWithin(dir, name); unreadable(err) {
+			return fmt.Errorf("failed to read the state %s that a run left: %w", name, err)
+		}
+	}
+
+	return nil
+}
+
 // Leftover is the state that a run left in its working directory, where it continues the one that was saved; nil where
 // none does. saved is nil where no state was.
 func Leftover(dir string, saved []byte) []byte {
@@ -131,6 +147,25 @@ func clean(dir string, more ...string) error {
 	}
 
 	return nil
+}
+
+// removeAllButUnsaved removes a working directory with all that is in it, but a state that is nowhere else.
+func removeAllButUnsaved(dir string) {
+	entries, _ := os.ReadDir(dir)
+	kept := false
+
+	for _, entry := range entries {
+		if entry.Name() == unsavedFile {
+			kept = true
+			continue
+		}
+
+		_ = os.RemoveAll(filepath.Join(dir, entry.Name()))
+	}
+
+	if !kept {
+		_ = os.RemoveAll(dir)
+	}
 }
 
 // removeSecrets removes from a working directory what a run brought that was not started. If it has the state of an
@@ -217,11 +252,26 @@ func readWithin(dir, name string) ([]byte, error) {
 	if info, err := root.Lstat(name); err != nil {
 		return nil, err
 	} else if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s of the working directory is no file", name)
+		return nil, &irregularError{name: name}
 	}
 
-	return root.ReadFile(name)
+	return readFile(root, name)
 }
+
+// unreadable reports that a file is there and cannot be read.
+func unreadable(err error) bool {
+	var irregular *irregularError
+
+	return err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.As(err, &irregular)
+}
+
+// readFile reads a file below a folder. Tests have it fail as a disk does.
+var readFile = (*os.Root).ReadFile
+
+// irregularError reports that the name of a file is that of a link, a folder or the like, which no executor leaves.
+type irregularError struct{ name string }
+
+func (e *irregularError) Error() string { return e.name + " of the working directory is no file" }
 
 // newer reports whether a state continues another one: same lineage, higher serial. A state where there was none
 // continues it too.
