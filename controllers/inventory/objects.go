@@ -152,7 +152,8 @@ func (r *Reconciler) remove(ctx context.Context, object *infrav1.OLVMInventoryVM
 	if controllerutil.ContainsFinalizer(object, infrav1.InventoryFinalizer) {
 		before := object.DeepCopy()
 		controllerutil.RemoveFinalizer(object, infrav1.InventoryFinalizer)
-		if err := r.Client.Patch(ctx, object, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := r.Client.Patch(ctx, object, patch); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("failed to let OLVMInventoryVM %s go: %w", object.Name, err)
 		}
 	}

@@ -48,6 +48,8 @@ type Allocator struct {
 	recorded map[client.ObjectKey]*infrav1.OLVMMachine
 	// admitted are the OLVMClusters whose virtual addresses this process found free.
 	admitted map[types.UID]bool
+	// compared are the machines whose record this process has compared with those of others, by their UIDs.
+	compared map[client.ObjectKey]types.UID
 }
 
 // Allocate returns the static addresses of the machine's network interfaces, and writes down those that are new: in
@@ -61,7 +63,7 @@ func (a *Allocator) Allocate(
 	nics []NIC,
 	write func(context.Context) error,
 	learn func(context.Context) (Addresses, error),
-) (map[string][]ipam.Address, error) {
+) (given map[string][]ipam.Address, err error) {
 	allocation, learned, err := a.recall(ctx, machine, nics, learn)
 	if err != nil {
 		return nil, err
@@ -71,12 +73,13 @@ func (a *Allocator) Allocate(
 
 	// Others may have chosen the same at the same moment, unless it was looked at after that.
 	unsure := !a.CacheHasAll && !MayHaveVM(machine)
-	if complete && !learned && !unsure {
+	if complete && !learned && !unsure && (MayHaveVM(machine) || a.isCompared(machine)) {
 		return given, nil
 	}
 
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	defer a.setCompared(machine, &err)
 
 	self := seeker{Namespace: machine.Namespace, Machine: machine.Name}
 	held, err := a.held(ctx, self, where)
@@ -138,6 +141,28 @@ func (a *Allocator) recall(
 	allocation.Claimed, err = a.claim(ctx, machine, nics, allocation.Made)
 
 	return allocation, learned, err
+}
+
+// isCompared reports whether the record of a machine was compared with those of others in this process. A predecessor
+// that was halted may have written one that is taken.
+func (a *Allocator) isCompared(machine *infrav1.OLVMMachine) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	return a.compared[client.ObjectKeyFromObject(machine)] == machine.UID
+}
+
+// setCompared notes the comparison of a record, unless it has failed; mu is held.
+func (a *Allocator) setCompared(machine *infrav1.OLVMMachine, failed *error) {
+	if *failed != nil {
+		return
+	}
+
+	if a.compared == nil {
+		a.compared = map[client.ObjectKey]types.UID{}
+	}
+
+	a.compared[client.ObjectKeyFromObject(machine)] = machine.UID
 }
 
 // settle lets go of what is recorded where another has recorded it too. Both may do so; they try again.
@@ -552,6 +577,10 @@ func (a *Allocator) Release(ctx context.Context, machine *infrav1.OLVMMachine) e
 // Abandon takes our finalizer off the claims of a machine that went without releasing them. The garbage collector
 // deletes them then.
 func (a *Allocator) Abandon(ctx context.Context, machine client.ObjectKey) error {
+	a.mu.Lock()
+	delete(a.compared, machine)
+	a.mu.Unlock()
+
 	return a.forEachClaim(ctx, a.Client, machine, func(claim *ipamv1.IPAddressClaim) error {
 		return a.letGo(ctx, claim)
 	})
@@ -601,7 +630,8 @@ func (a *Allocator) letGo(ctx context.Context, claim *ipamv1.IPAddressClaim) err
 		return nil
 	}
 
-	if err := a.Client.Patch(ctx, claim, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := a.Client.Patch(ctx, claim, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("failed to release IPAddressClaim %s: %w", claim.Name, err)
 	}
 

@@ -285,6 +285,29 @@ func TestAddressesThatAreNotWrittenYetAreHeld(t *testing.T) {
 	check.Equal(t, "the third", b.allocated(three)["nic1"][0], second)
 }
 
+// TestARecordOfAHaltedLeaderIsComparedBeforeItsFirstUse has two machines with the same address, which two leaders wrote
+// down, and a manager whose cache has all machines.
+func TestARecordOfAHaltedLeaderIsComparedBeforeItsFirstUse(t *testing.T) {
+	b := newAddressBook(t)
+	b.allocator.CacheHasAll = true
+	network := infrav1.GuestNetwork{Addressing: ranges(3)}
+	one, two := b.machine("one", "a", network, nil), b.machine("two", "a", network, nil)
+
+	for _, m := range []*infrav1.OLVMMachine{one, two} {
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, infrav1.AddressesAnnotation, `{"nic1":["10.0.0.10","fd00::10"]}`)
+		check.Error(t, b.api.Update(t.Context(), m), "")
+	}
+
+	_, err := b.allocate(one)
+	check.Equal(t, "the first look finds the conflict", err != nil, true)
+	check.Error(t, b.api.Update(t.Context(), one), "") // the pass writes what it let go of
+	mine, theirs := b.allocated(one)["nic1"][0], b.allocated(two)["nic1"][0]
+	check.Equal(t, "each has its own", mine != theirs, true)
+
+	one.Annotations[infrav1.CreateRequestedAnnotation] = "one"
+	check.Equal(t, "one that may have a VM keeps it", b.allocated(one)["nic1"][0], mine)
+}
+
 // fulfil plays the IPAM provider: every claim gets the next address of 10.0.0.100 and following.
 func (b *addressBook) fulfil() {
 	b.t.Helper()

@@ -321,7 +321,7 @@ func TestARecordThatIsCompleteIsNotLookedUp(t *testing.T) {
 		change  func(*infrav1.OLVMMachine)
 		looksUp bool
 	}{
-		"a manager that gives all addresses": {true, func(*infrav1.OLVMMachine) {}, false},
+		"a manager that gives all addresses, in its first look": {true, func(*infrav1.OLVMMachine) {}, true},
 		"a VM that may have them already": {
 			false, func(m *infrav1.OLVMMachine) { m.Annotations[infrav1.CreateRequestedAnnotation] = "x" }, false,
 		},
@@ -350,6 +350,10 @@ func TestARecordThatIsCompleteIsNotLookedUp(t *testing.T) {
 			b.allocator = &Allocator{Client: reader, Reader: reader, CacheHasAll: test.cached}
 			check.Equal(t, "addresses", b.allocated(m)["nic1"], []string{"10.0.0.10", "fd00::10"})
 			check.Equal(t, "others are looked at", looked, test.looksUp)
+
+			looked = false
+			check.Equal(t, "addresses, again", b.allocated(m)["nic1"], []string{"10.0.0.10", "fd00::10"})
+			check.Equal(t, "others are looked at again", looked, test.looksUp && !test.cached)
 		})
 	}
 }
