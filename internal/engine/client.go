@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
 	"encoding/xml"
@@ -122,6 +123,9 @@ type Config struct {
 	// Token returns the token of a session that somebody else holds, who logs in and out; Username and Password are not
 	// used then. refused is a token that the engine did not accept; empty the first time. nil logs in.
 	Token func(ctx context.Context, refused string) (string, error)
+	// MayAct is asked before each request that changes something; an error keeps it from being sent. A process that was
+	// halted does not know that another one acts in its place. nil agrees.
+	MayAct func(ctx context.Context) error
 	// Observe is called with what the metrics count; nil counts it in this process.
 	Observe func(Observation)
 }
@@ -138,6 +142,7 @@ type Client struct {
 	identity       Identity // of the engine that made the session of the token identityOf
 	identityOf     string
 	changed        error // why the client must not be used any more; nil if it may
+	answers        origin
 
 	// loggingIn is held during a login and guards what follows.
 	loggingIn     lock
@@ -441,18 +446,7 @@ func (c *Client) Logout(ctx context.Context) error {
 
 // get reads an object or a list.
 func (c *Client) get(ctx context.Context, path string, header http.Header, out any) error {
-	err := c.exchange(ctx, http.MethodGet, path, nil, header, nil, out)
-	if IsNotFound(err) {
-		// A proxy before an engine that is being upgraded answers 404 too, and objects are let go on this answer: it
-		// counts only from an engine that knows itself.
-		if _, alive := c.Product(ctx); IsCancelled(alive) {
-			return alive
-		} else if alive != nil {
-			return &UnreachableError{Err: alive}
-		}
-	}
-
-	return err
+	return c.exchange(ctx, http.MethodGet, path, nil, header, nil, out)
 }
 
 // do sends one request and decodes the answer into out where it is not nil. A session that expired is renewed once.
@@ -476,6 +470,10 @@ func (c *Client) exchange(
 		}
 	}
 
+	if err := c.checkMayAct(ctx, method); err != nil {
+		return fmt.Errorf("%s %s was not sent: %w", method, path, err)
+	}
+
 	// A session ends by itself, and all end when the engine restarts: the first refusal means a new login.
 	var ended *sessionError
 
@@ -489,15 +487,27 @@ func (c *Client) exchange(
 			return err
 		}
 
-		err = c.send(ctx, token, method, path, query, header, payload, out)
+		known, err := c.send(ctx, token, method, path, query, header, payload, out)
 		if !errors.As(err, &ended) {
-			return err
+			return c.verify(ctx, method, path, known, err)
 		}
 
 		c.dropToken(token)
 	}
 
 	return c.notAdmitted(ctx, ended)
+}
+
+// tidying marks requests that remove what a process has made that no longer may act.
+type tidying struct{}
+
+// checkMayAct asks whether a request of that method may be sent.
+func (c *Client) checkMayAct(ctx context.Context, method string) error {
+	if method == http.MethodGet || c.cfg.MayAct == nil || ctx.Value(tidying{}) != nil {
+		return nil
+	}
+
+	return c.cfg.MayAct(ctx)
 }
 
 // sessionError is a 401 of the API: the token is unknown or has ended, or its user may not log in. The servlet
@@ -527,9 +537,10 @@ func (c *Client) notAdmitted(ctx context.Context, refused *sessionError) error {
 	)
 }
 
+// send sends a request. known reports that the answer is the engine's for sure.
 func (c *Client) send(
 	ctx context.Context, token, method, path string, query url.Values, header http.Header, payload []byte, out any,
-) error {
+) (known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	target := c.APIURL() + path
@@ -544,13 +555,14 @@ func (c *Client) send(
 
 	request, err := http.NewRequestWithContext(ctx, method, target, body)
 	if err != nil {
-		return fmt.Errorf("failed to build the request: %w", err)
+		return false, fmt.Errorf("failed to build the request: %w", err)
 	}
 
 	maps.Copy(request.Header, header)
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Version", "4")
-
+	id := rand.Text() // letters and digits, so that the engine repeats all of it
+	request.Header.Set(correlationHeader, id)
 	request.Header.Set("Filter", strconv.FormatBool(c.cfg.Filtered))
 	request.Header.Set("Accept", "application/xml")
 	if payload != nil {
@@ -559,22 +571,35 @@ func (c *Client) send(
 
 	response, err := c.http.Do(request)
 	if err != nil {
-		return transportError(ctx, err)
+		return false, transportError(ctx, err)
 	}
 	defer response.Body.Close()
-	isPage := strings.HasPrefix(response.Header.Get("Content-Type"), "text/html")
-	if response.StatusCode >= 200 && response.StatusCode <= 299 && !isPage {
-		return decodeAnswer(ctx, method, path, response.Body, out)
+
+	if known, err = c.checkOrigin(method, path, id, response); err != nil {
+		return false, err
 	}
 
-	return c.refusal(ctx, method, path, response, isPage)
+	answer := bufio.NewReader(response.Body)
+	isPage := strings.HasPrefix(response.Header.Get("Content-Type"), "text/html")
+	if known && !isPage {
+		begins, _ := answer.Peek(formLength) // what is shorter, or breaks off, is read again
+		if err := checkForm(method, path, response, bytes.TrimSpace(begins)); err != nil {
+			return false, err
+		}
+	}
+
+	if response.StatusCode >= 200 && response.StatusCode <= 299 && !isPage {
+		return known, decodeAnswer(ctx, method, path, answer, out)
+	}
+
+	return known, c.refusal(ctx, method, path, response, answer, isPage)
 }
 
 // refusal is the error of an answer that is not what was asked for. isPage reports that it is a web page.
 func (c *Client) refusal(
-	ctx context.Context, method, path string, response *http.Response, isPage bool,
+	ctx context.Context, method, path string, response *http.Response, answer io.Reader, isPage bool,
 ) error {
-	content, err := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
+	content, err := io.ReadAll(io.LimitReader(answer, maxRefusal))
 	if err != nil {
 		return transportError(ctx, err)
 	}
@@ -610,8 +635,8 @@ func (c *Client) shown(text string) string {
 	return redact.New([]string{c.cfg.Password, c.currentToken()}).Text(text)
 }
 
-// decodeAnswer reads an object or a list into out, where it is not nil, as it comes from the engine. An answer may be
-// empty.
+// decodeAnswer reads an object or a list into out, where it is not nil, as it comes from the engine. An answer to a
+// change may be empty.
 func decodeAnswer(ctx context.Context, method, path string, body io.Reader, out any) error {
 	most := int64(maxAnswer)
 	if strings.HasPrefix(path, "/vms") {
@@ -641,6 +666,8 @@ func decodeAnswer(ctx context.Context, method, path string, body io.Reader, out 
 		return transportError(ctx, err)
 	case limited.N <= 0:
 		return &UnreachableError{Err: fmt.Errorf("%s %s was answered with more than %d MiB", method, path, most>>20)}
+	case errors.Is(err, io.EOF) && method == http.MethodGet:
+		return &UnreachableError{Err: fmt.Errorf("%s %s was answered with nothing", method, path)}
 	case errors.Is(err, io.EOF):
 		return nil
 	case !errors.As(err, &syntax) && isTransport(err):

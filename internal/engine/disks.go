@@ -130,6 +130,21 @@ func (c *Client) FindDisks(ctx context.Context, dc *DataCenter, alias string) ([
 	return found, nil
 }
 
+// DisksMadeFor returns the disks of the whole engine with the mark of an owner, which CreateDiskOnce has made, and the
+// copies that the engine made of them; see MadeFor and WithoutTemplateCopies.
+func (c *Client) DisksMadeFor(ctx context.Context, owner string) ([]Disk, error) {
+	var list struct {
+		XMLName xml.Name `xml:"disks"`
+		Items   []Disk   `xml:"disk"`
+	}
+
+	if err := c.get(ctx, "/disks", nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to look up the disks of %q: %w", owner, err)
+	}
+
+	return kept(list.Items, func(d Disk) bool { return d.MadeFor(owner) }), nil
+}
+
 // FindImageDisks returns the disks that FindDisks finds and no template brought; see WithoutTemplateCopies.
 func (c *Client) FindImageDisks(ctx context.Context, dc *DataCenter, alias string) ([]Disk, error) {
 	found, err := c.FindDisks(ctx, dc, alias)
@@ -374,7 +389,7 @@ func (c *Client) CreateDiskOnce(
 	// An interrupt is no reason to lose a disk, nor is an API server that cannot be asked.
 	ctx = context.WithoutCancel(ctx)
 	if refused := within(ctx, askLimit, mayAct); errors.Is(refused, ErrSuperseded) {
-		return nil, errors.Join(refused, c.RemoveDisk(ctx, made.ID, report))
+		return nil, errors.Join(refused, c.RemoveDisk(context.WithValue(ctx, tidying{}, true), made.ID, report))
 	}
 
 	return made, nil

@@ -20,6 +20,8 @@ const sessionGrace = time.Minute
 type Sessions struct {
 	// Refusals stores how many passwords were refused; nil forgets that with the process.
 	Refusals RefusalStore
+	// MayAct is that of the clients: it is asked before each request that changes something; see Config.
+	MayAct func(ctx context.Context) error
 
 	mu      sync.Mutex
 	logins  *loginLimiter // of all clients
@@ -54,6 +56,10 @@ func (s *Sessions) Get(cfg Config) (*Client, error) {
 		return found.client, nil
 	} else if ok {
 		s.drop(key)
+	}
+
+	if cfg.MayAct == nil {
+		cfg.MayAct = s.MayAct
 	}
 
 	client, err := New(cfg)

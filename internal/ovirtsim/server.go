@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localpage"
@@ -144,7 +145,7 @@ func (s *Server) start() error {
 
 	var handler http.Handler = s.Control
 	if s.options.Gate != nil {
-		handler = s.options.Gate(handler)
+		handler = asEngine(s.options.Gate(unnamed(handler)))
 	}
 
 	s.http = &http.Server{
@@ -245,4 +246,24 @@ func (s *Server) Close() {
 	if s.options.StateFolder == "" && s.images != "" {
 		_ = os.RemoveAll(s.images)
 	}
+}
+
+// asEngine has a gate answer in the engine's name: its answers carry the names of the requests, as the engine's do. A
+// gate that plays something before the engine takes the header away.
+func asEngine(gate http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, wire.APIPath) {
+			w.Header().Set(api.CorrelationHeader, api.CorrelationID(r))
+		}
+
+		gate.ServeHTTP(w, r)
+	})
+}
+
+// unnamed is the engine itself, which names its answers as it does.
+func unnamed(engine http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Del(api.CorrelationHeader)
+		engine.ServeHTTP(w, r)
+	})
 }

@@ -212,6 +212,7 @@ func (c *child) clientFor(request OpenRequest) (*engine.Client, error) {
 			Token: func(ctx context.Context, refused string) (string, error) {
 				return c.token(ctx, shared, refused)
 			},
+			MayAct:  func(ctx context.Context) error { return c.notSuperseded(ctx, shared) },
 			Observe: c.observe,
 		}); err != nil {
 			return nil, err
@@ -241,19 +242,32 @@ func (c *child) release(run uint64, session string) {
 	}
 }
 
-// token asks the manager for the token of the session that a client borrows, in the name of one of its runs.
-func (c *child) token(ctx context.Context, shared *sharedClient, refused string) (string, error) {
+// anyRun is one of the runs that use a client.
+func (c *child) anyRun(shared *sharedClient) (run uint64) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 
-	var run uint64
 	for run = range shared.runs {
 		break
 	}
 
-	c.mu.Unlock()
+	return run
+}
 
+// notSuperseded is an error if another manager leads. That the API server cannot be asked ends no run: what it makes is
+// in its state.
+func (c *child) notSuperseded(ctx context.Context, shared *sharedClient) error {
+	if err := c.mayAct(ctx, c.anyRun(shared)); errors.Is(err, engine.ErrSuperseded) {
+		return err
+	}
+
+	return nil
+}
+
+// token asks the manager for the token of the session that a client borrows, in the name of one of its runs.
+func (c *child) token(ctx context.Context, shared *sharedClient, refused string) (string, error) {
 	var reply TokenReply
-	err := call(ctx, c.manager, managerService+".Token", TokenRequest{Run: run, Refused: refused}, &reply)
+	err := call(ctx, c.manager, managerService+".Token", TokenRequest{Run: c.anyRun(shared), Refused: refused}, &reply)
 
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):

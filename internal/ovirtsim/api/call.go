@@ -82,6 +82,9 @@ func (c *call) allContent() bool {
 	return c.r.Method != http.MethodGet || c.flagParam("all_content")
 }
 
+// CorrelationHeader names a request and its answer.
+const CorrelationHeader = "Correlation-Id"
+
 // maxCorrelation is how much of a client's ID the engine keeps.
 const maxCorrelation = 36
 
@@ -93,10 +96,13 @@ func correlation(r *http.Request) string {
 		}
 
 		return -1
-	}, cmp.Or(r.Header.Get("Correlation-Id"), r.URL.Query().Get("correlation_id")))
+	}, cmp.Or(r.Header.Get(CorrelationHeader), r.URL.Query().Get("correlation_id")))
 
 	return kept[:min(len(kept), maxCorrelation)]
 }
+
+// CorrelationID is the name of a request that its answer repeats.
+func CorrelationID(r *http.Request) string { return cmp.Or(correlation(r), store.NewID()) }
 
 // syntaxError names the documentation of the method, as the engine does for whatever is wrong with a document.
 func (c *call) syntaxError() error {
@@ -123,8 +129,8 @@ func (s *Engine) serveAPI(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	c := &call{Engine: s, r: r, correlationID: cmp.Or(correlation(r), store.NewID())}
-	w.Header().Set("Correlation-Id", c.correlationID)
+	c := &call{Engine: s, r: r, correlationID: CorrelationID(r)}
+	w.Header().Set(CorrelationHeader, c.correlationID)
 	document, err := c.run(name)
 	if err != nil {
 		c.refuse(w, err)
@@ -181,7 +187,7 @@ func (c *call) refuse(w http.ResponseWriter, err error) {
 	switch {
 	case refused.Page != "" && refused.Plain:
 		if refused.Status == http.StatusInternalServerError && c.action == "" {
-			w.Header().Del("Correlation-Id") // an exception takes the answer from the handler that had begun it
+			w.Header().Del(CorrelationHeader) // an exception takes the answer from the handler that had begun it
 		}
 
 		w.Header().Set("Content-Type", "text/html;charset=UTF-8")

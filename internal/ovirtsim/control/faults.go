@@ -37,6 +37,9 @@ type Fault struct {
 	DelayMillis int `json:"delayMillis,omitempty"`
 	// Status is the HTTP status to answer with, in the HTML of the web server before the engine.
 	Status int `json:"status,omitempty"`
+	// Body and MediaType make the answer that of another proxy, ingress or backend. A MediaType alone is an empty body.
+	Body      string `json:"body,omitempty"`
+	MediaType string `json:"mediaType,omitempty"`
 	// Reason and Detail make the answer a fault of the engine itself instead of HTML.
 	Reason string `json:"reason,omitempty"`
 	Detail string `json:"detail,omitempty"`
@@ -109,6 +112,8 @@ func (f *Fault) compile() error {
 		return fmt.Errorf("status %d is not an HTTP status", f.Status)
 	case f.Guest == "" && f.Action == "" && f.Status == 0 && f.DelayMillis == 0:
 		return errors.New("the fault does nothing: set status, delayMillis, action or guest")
+	case (f.Body != "" || f.MediaType != "") && (f.Status == 0 || f.Reason != "" || f.Detail != ""):
+		return errors.New("body and mediaType need status, and exclude reason and detail")
 	case f.Status != 0 && f.Action != "":
 		return errors.New("status cannot be combined with action")
 	case f.Guest != "" && (f.Action != "" || f.Status != 0):
@@ -245,7 +250,18 @@ func (s *Control) before(f *Fault, w http.ResponseWriter, r *http.Request) (answ
 	case f.Action == actionExpireToken:
 		s.engine.CloseSession(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 	case f.Status != 0 && (f.Reason != "" || f.Detail != ""):
+		w.Header().Set(api.CorrelationHeader, api.CorrelationID(r))
 		wire.Reply(w, r, f.Status, wire.FaultDocument(cmp.Or(f.Reason, wire.OperationFailed), f.Detail))
+		return true
+	case f.Status != 0 && (f.Body != "" || f.MediaType != ""):
+		w.Header().Set("Content-Type", cmp.Or(f.MediaType, "text/plain"))
+		if f.Status >= 300 && f.Status <= 399 {
+			w.Header().Set("Location", "https://elsewhere.example"+r.URL.Path)
+		}
+
+		w.WriteHeader(f.Status)
+		_, _ = io.WriteString(w, f.Body)
+
 		return true
 	case f.Status != 0:
 		// A failing engine is seen through the web server before it, which speaks HTML.

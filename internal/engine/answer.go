@@ -1,0 +1,141 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// This file decides whether an answer is the engine's. A proxy, an ingress or a default backend answers with any status
+// and any body, and objects are let go, or taken for made, on an answer.
+
+// correlationHeader names a request. An engine repeats the client's name on each answer of its API, except where it does
+// not accept the session and where an error of its own takes the answer over, as was recorded. Nothing else knows it.
+const correlationHeader = "Correlation-Id"
+
+// formLength is how much of an answer shows its form.
+const formLength = 256
+
+// origin is what is known of the answers that come from an engine's URL.
+type origin int
+
+const (
+	// originUnknown means that no answer was seen yet.
+	originUnknown origin = iota
+	// originNamed means that the engine's answers carry the names of their requests.
+	originNamed
+	// originPlain means that something between takes the names away: what the engine says of itself decides then.
+	originPlain
+)
+
+// verifying marks the request that asks whether the engine is there.
+type verifying struct{}
+
+// foreignError reports an answer that something else than the engine gave.
+func foreignError(method, path string, status int) error {
+	return &UnreachableError{Err: fmt.Errorf(
+		"%s %s was answered by something before the engine (HTTP %d, without the %s of the request)", method, path,
+		status, correlationHeader,
+	)}
+}
+
+// checkOrigin returns an error for an answer that is not the engine's, and whether it is known to be the engine's.
+func (c *Client) checkOrigin(method, path, id string, response *http.Response) (known bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	switch {
+	case response.Header.Get(correlationHeader) == id:
+		c.answers = originNamed
+		return true, nil
+	case response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusInternalServerError:
+		return false, nil // the engine's are without it too; neither says what is there
+	case c.answers == originNamed:
+		return false, foreignError(method, path, response.StatusCode)
+	}
+
+	return false, nil
+}
+
+// checkForm returns an error for an answer with the name of its request that has a form that the engine's never have, as was recorded: it says that
+// something is missing with no body and no media type, or with a fault, and answers changes with XML, or with 202 and no
+// body. body is the beginning of the answer.
+func checkForm(method, path string, response *http.Response, body []byte) error {
+	document := strings.Contains(response.Header.Get("Content-Type"), "xml") && bytes.HasPrefix(body, []byte("<"))
+	fits := true
+
+	switch status := response.StatusCode; {
+	case status == http.StatusNotFound:
+		fits = len(body) == 0 && response.Header.Get("Content-Type") == "" ||
+			document && (bytes.Contains(body, []byte("<fault")) || bytes.Contains(body, []byte("<action")))
+	case status < 200 || status > 299 || method == http.MethodGet:
+	case len(body) == 0:
+		fits = status == http.StatusAccepted
+	case method == http.MethodDelete:
+		fits = document && bytes.Contains(body, []byte("<action"))
+	default:
+		fits = document
+	}
+
+	if fits {
+		return nil
+	}
+
+	return &UnreachableError{Err: fmt.Errorf(
+		"%s %s was answered by something before the engine (HTTP %d, in a form that no engine uses)", method, path,
+		response.StatusCode,
+	)}
+}
+
+// verify returns the result of a request, or an error if it is not the engine's. known reports that the engine gave the
+// answer.
+func (c *Client) verify(ctx context.Context, method, path string, known bool, err error) error {
+	if ctx.Value(verifying{}) != nil || path == "" || !c.mustVerify(method, known, err) {
+		return err
+	}
+
+	// An engine that starts may answer 404 itself: that counts only from one that knows itself.
+	if _, alive := c.Product(context.WithValue(ctx, verifying{}, true)); IsCancelled(alive) {
+		return alive
+	} else if alive != nil {
+		return &UnreachableError{Err: alive}
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if c.answers == originUnknown {
+		c.answers = originPlain
+	}
+
+	if !known && c.answers == originNamed {
+		status := http.StatusOK
+
+		var fault *Fault
+		if errors.As(err, &fault) {
+			status = fault.StatusCode
+		}
+
+		return foreignError(method, path, status)
+	}
+
+	return err
+}
+
+// mustVerify reports whether the result of a request is believed only if the engine is there.
+func (c *Client) mustVerify(method string, known bool, err error) bool {
+	switch {
+	case IsNotFound(err):
+		return method == http.MethodGet || !known
+	case err != nil || known:
+		return false // a refusal changes nothing, and no answer is none
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return method != http.MethodGet || c.answers != originPlain
+}
