@@ -333,7 +333,8 @@ func run(ctx context.Context, o options) error {
 	runs := workspace.NewRunQueue(o.terraformRuns, o.terraformLimit)
 	runs.DriftInterval = o.driftInterval
 	if leads != nil {
-		runs.Fence = leads.fence(mgr.GetAPIReader())
+		leads.mayAct = leads.fence(mgr.GetAPIReader())
+		runs.Fence, runs.States = leads.mayAct, leads.unfenced
 	}
 
 	provider := newProvider(mgr, runs.Fence, o)
@@ -385,7 +386,7 @@ func newElectedManager(o options) (ctrl.Manager, *leadership, error) {
 
 // newProvider returns the Terraform provider of all runs. It starts no process yet.
 func newProvider(mgr ctrl.Manager, fence func(context.Context) error, o options) *providerprocess.Provider {
-	sessions := &engine.Sessions{}
+	sessions := &engine.Sessions{MayAct: fence}
 	if namespace, err := o.ownNamespace(); err == nil {
 		sessions.Refusals = &refusalSecret{
 			client: mgr.GetClient(),
@@ -455,8 +456,10 @@ func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Man
 	}
 
 	var lock resourcelock.Interface
+
+	newClient := client.New
 	if leads != nil {
-		lock = leads.lock
+		lock, newClient = leads.lock, leads.newClient
 	}
 
 	var namespaces map[string]cache.Config
@@ -486,6 +489,7 @@ func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Man
 			DefaultTransform:  cache.TransformStripManagedFields(),
 			ByObject:          map[client.Object]cache.ByObject{&clusterv1.Machine{}: {Transform: leanMachine}},
 		},
+		NewClient: newClient,
 		Client: client.Options{Cache: &client.CacheOptions{
 			// Contents of Secrets and ConfigMaps are read when they are needed; caching them would hold every secret
 			// of the management cluster in memory.

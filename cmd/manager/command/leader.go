@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,6 +34,23 @@ type leadership struct {
 	name      string // of the lease
 	lock      resourcelock.Interface
 	fresh     time.Duration // how old an answer about the lease may be
+
+	// mayAct is the fence, and unfenced the manager's client without it. Both are set with the manager.
+	mayAct   func(context.Context) error
+	unfenced client.Client
+}
+
+// newClient is the client of the manager, which asks the fence before it writes. It has the signature of
+// client.NewClientFunc.
+func (l *leadership) newClient(config *rest.Config, options client.Options) (client.Client, error) {
+	plain, err := client.New(config, options)
+	if err != nil {
+		return nil, fmt.Errorf("failed to make the client of the manager: %w", err)
+	}
+
+	l.unfenced = plain
+
+	return &fencedClient{Client: plain, mayAct: func(ctx context.Context) error { return l.mayAct(ctx) }}, nil
 }
 
 // newLeadership makes the lock that leader election works with. Beside it the identity must be known, for the fence.
@@ -163,10 +181,23 @@ func (o options) leaseName() string {
 	return fmt.Sprintf("%s-%.4x", leaseName, sha256.Sum256(fmt.Appendf(nil, "%q %q", o.watchFilter, o.namespace)))
 }
 
+// answerSpeaks is how long an answer about the lease speaks for other writes.
+const answerSpeaks = time.Second
+
 // fence asks the API server who leads. The elector's own view may be old: a process that was halted for longer than the
 // lease goes on as if nothing had been, and acts before it looks at the clock.
+//
+// It is asked before each write, so that an answer speaks for a moment: less than the time in which nobody else can lead.
 func (l *leadership) fence(reader client.Reader) func(context.Context) error {
+	var leading atomic.Pointer[time.Time] // when the API server was asked that said last that this process leads
+
+	speaks := min(l.fresh, answerSpeaks)
+
 	return func(ctx context.Context) error {
+		if last := leading.Load(); last != nil && time.Since(*last) < speaks {
+			return nil
+		}
+
 		for {
 			var lease coordinationv1.Lease
 			asked := time.Now()
@@ -179,6 +210,7 @@ func (l *leadership) fence(reader client.Reader) func(context.Context) error {
 			}
 
 			if time.Since(asked) <= l.fresh {
+				leading.Store(&asked)
 				return nil
 			} // else this process was halted while it waited for the answer
 		}

@@ -1,0 +1,95 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// TestEachWriteOfTheManagersClientAsksTheFence calls each method that writes, also those that are added to the interface
+// later, for a process that no longer leads.
+func TestEachWriteOfTheManagersClientAsksTheFence(t *testing.T) {
+	asked := 0
+	fenced := &fencedClient{
+		Client: fake.NewClientBuilder().Build(),
+		mayAct: func(context.Context) error { asked++; return engine.ErrSuperseded },
+	}
+
+	var writer client.Writer = fenced
+	for what, of := range map[string]any{
+		"object": &writer, "status": ptr.To[client.SubResourceWriter](fenced.Status()),
+		"part": ptr.To[client.SubResourceWriter](fenced.SubResource("scale")),
+	} {
+		value := reflect.ValueOf(of).Elem()
+
+		for i := range value.NumMethod() {
+			name := value.Type().Method(i).Name
+			method := value.Method(i)
+			before := asked
+			err, _ := method.Call(arguments(t, method.Type()))[0].Interface().(error)
+			check.Equal(t, what+": "+name+" is refused", errors.Is(err, engine.ErrSuperseded), true)
+			check.Equal(t, what+": "+name+" asks", asked, before+1)
+		}
+	}
+
+	check.Error(t, fenced.Get(t.Context(), client.ObjectKey{Name: "a"}, &corev1.Secret{}), `secrets "a" not found`)
+	check.Equal(t, "a read asks", asked, 14)
+}
+
+// arguments are zero values for a method, but the context.
+func arguments(t *testing.T, of reflect.Type) []reflect.Value {
+	t.Helper()
+	out := []reflect.Value{reflect.ValueOf(t.Context())}
+
+	for i := 1; i < of.NumIn(); i++ {
+		if of.IsVariadic() && i == of.NumIn()-1 {
+			break
+		}
+
+		out = append(out, reflect.Zero(of.In(i)))
+	}
+
+	return out
+}
+
+// TestTheFenceIsAskedOnceInAWhile writes many times, lets the answer age, and has another process take the lease.
+func TestTheFenceIsAskedOnceInAWhile(t *testing.T) {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "lease"}}
+	lease.Spec.HolderIdentity = ptr.To("me")
+	asked := 0
+	api := fake.NewClientBuilder().WithObjects(lease).WithInterceptorFuncs(interceptor.Funcs{Get: func(
+		ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption,
+	) error {
+		asked++
+		return c.Get(ctx, key, into, options...)
+	}}).Build()
+	l := &leadership{identity: "me", namespace: "system", name: "lease", fresh: 30 * time.Millisecond}
+	fence := l.fence(api)
+
+	for range 100 {
+		check.Error(t, fence(t.Context()), "")
+	}
+
+	check.Equal(t, "requests are few", asked < 20, true)
+
+	stored := &coordinationv1.Lease{}
+	check.Error(t, api.Get(t.Context(), client.ObjectKeyFromObject(lease), stored), "")
+	stored.Spec.HolderIdentity = ptr.To("other")
+	check.Error(t, api.Update(t.Context(), stored), "")
+	time.Sleep(40 * time.Millisecond) // as a process that is halted
+	check.Equal(t, "it is refused", errors.Is(fence(t.Context()), engine.ErrSuperseded), true)
+	check.Equal(t, "it stays refused", errors.Is(fence(t.Context()), engine.ErrSuperseded), true)
+}
