@@ -170,7 +170,7 @@ func HostDeviceAddress(name string) Address { return hostDeviceAddress.Instance(
 
 // MediatedDeviceAddress is the address of the mediated device at that index.
 func MediatedDeviceAddress(index int) Address {
-	return mediatedDeviceAddress.Instance(mediatedDeviceKey(index))
+	return mediatedDeviceAddress.Instance(MediatedDeviceKey(index))
 }
 
 // TagAddress is the address of a VM's tag, by the tag's UUID.

@@ -335,7 +335,7 @@ func (w *writer) hostDevices(in Machine) {
 	if len(in.MediatedDevices) > 0 {
 		kinds := map[string]cty.Value{}
 		for i, kind := range in.MediatedDevices {
-			kinds[mediatedDeviceKey(i)] = cty.StringVal(kind)
+			kinds[MediatedDeviceKey(i)] = cty.StringVal(kind)
 		}
 
 		body := w.forEach("", mediatedDeviceAddress, kinds)
@@ -344,8 +344,8 @@ func (w *writer) hostDevices(in Machine) {
 	}
 }
 
-// mediatedDeviceKey is the key of the mediated device at that index: "1" for the first one.
-func mediatedDeviceKey(index int) string { return strconv.Itoa(index + 1) }
+// MediatedDeviceKey is the key of the mediated device at that index: "1" for the first one.
+func MediatedDeviceKey(index int) string { return strconv.Itoa(index + 1) }
 
 // tags writes the tags of the VM, which it gets after the resources in after.
 func (w *writer) tags(in Machine, why string, after ...Address) {

@@ -330,7 +330,7 @@ func (r *Reconciler) deleteObject(ctx context.Context, s *scope) error {
 
 // applied reports whether the VM is made.
 func (s *scope) applied() bool {
-	return s.workspace.State != nil && s.workspace.State.AppliedDigest != "" && s.vm.Spec.VMID != ""
+	return s.workspace.State.WasApplied() && s.vm.Spec.VMID != ""
 }
 
 // reconcileEngine finds the way to the engine.
@@ -593,7 +593,11 @@ func (s *scope) forget(ctx context.Context) error {
 // reconcileDestroy submits the run that destroys where one is needed, and lets the object go when nothing is left.
 func (r *Reconciler) reconcileDestroy(ctx context.Context, s *scope) (ctrl.Result, error) {
 	request := workspace.Request{
-		Facts:   workspace.Facts{Ready: s.session != nil, MayExist: !s.missing && s.requested()},
+		Facts: workspace.Facts{
+			Ready:    s.session != nil,
+			MayExist: !s.missing && s.requested(),
+			Seen:     s.session != nil && len(s.vmIDs()) > 0 && !s.missing,
+		},
 		Subject: func() workspace.Subject { return r.subject(s) },
 	}
 	if s.inventory != nil {

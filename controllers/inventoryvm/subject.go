@@ -74,7 +74,7 @@ func (s *vmSubject) Render(ctx context.Context, state *tfstate.State) (workspace
 	}
 
 	out.Fresh = out.Fresh && found == nil
-	out.Configuration, err = s.built.Configuration(ctx, s.session, found)
+	out.Configuration, err = s.built.Configuration(ctx, s.session, found.Beside(state))
 
 	return out, err
 }

@@ -170,8 +170,25 @@ func withOptions(t *testing.T, options ovirtsim.Options, change func(*objects)) 
 		URL: sim.URL(), Username: sim.Username(), Password: sim.Password(), CA: sim.CA(),
 	})
 	check.Error(t, err, "")
+	b.executor.destroyed = func(ctx context.Context) { b.destroyVMs(ctx) }
 
 	return b
+}
+
+// destroyVMs deletes the VMs of the machine m, as the provider does.
+func (b *bench) destroyVMs(ctx context.Context) {
+	for _, vm := range b.sim.VMs() {
+		id := engine.ID(vm.ID)
+		if vm.Comment != ownComment {
+			continue
+		}
+
+		for ctx.Err() == nil && !engine.IsNotFound(b.session.DeleteVM(ctx, id)) {
+			_ = b.session.StopVM(ctx, id, true)
+
+			time.Sleep(time.Millisecond)
+		}
+	}
 }
 
 // ownVM returns the VM of the machine m.
@@ -584,13 +601,25 @@ func parsed(t *testing.T, digest string, resources ...string) *tfstate.State {
 type executor struct {
 	mu       sync.Mutex
 	requests []terraform.Request
+	// refusal is the error of each plan; nil accepts it.
+	refusal error
 	// run replaces what a run does. By default, a run saves an empty state.
 	run func(ctx context.Context, request terraform.Request) error
+	// destroyed is called when a run has destroyed what its state has; nil outside of benches with an engine.
+	destroyed func(ctx context.Context)
 	// drift is the result of checks.
 	drift []terraform.Drift
 }
 
 func (x *executor) Apply(ctx context.Context, request terraform.Request) (terraform.Summary, error) {
+	x.mu.Lock()
+	refusal := x.refusal
+	x.mu.Unlock()
+
+	if refusal != nil {
+		return terraform.Summary{}, refusal
+	}
+
 	if err := request.Confirm(ctx); err != nil {
 		return terraform.Summary{}, err
 	}
@@ -600,11 +629,16 @@ func (x *executor) Apply(ctx context.Context, request terraform.Request) (terraf
 	run := x.run
 	x.mu.Unlock()
 
-	if run != nil {
-		return terraform.Summary{}, run(ctx, request)
+	if run == nil {
+		run = saves(stateOf(100))
 	}
 
-	return terraform.Summary{}, request.SaveState(ctx, stateOf(100), true)
+	err := run(ctx, request)
+	if err == nil && request.Destroy && x.destroyed != nil {
+		x.destroyed(ctx)
+	}
+
+	return terraform.Summary{}, err
 }
 
 func (x *executor) Check(context.Context, terraform.Request) ([]terraform.Drift, error) {

@@ -133,6 +133,7 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, scope *machineScope) 
 			Ready: scope.engine.session != nil && scope.vm.err == nil,
 			// A submitted run may have created a VM whose ID was not recorded. Only the job looks for it by name.
 			MayExist:     !scope.vm.missing && addressing.MayHaveVM(scope.olvmMachine),
+			Seen:         scope.vm.seen != nil && !scope.fromInventory(), // a VM of a pool stays
 			ShutdownLeft: shutdownLeft(scope),
 		},
 		Subject: func() workspace.Subject { return r.subject(scope) },

@@ -270,7 +270,7 @@ func TestADestroyThatFailsSaysWhy(t *testing.T) {
 // TestAChangeThatWasRefused covers a run that would replace a live machine.
 func TestAChangeThatWasRefused(t *testing.T) {
 	b := running(t, ownVM(true), nil)
-	b.executor.run = func(context.Context, terraform.Request) error { return &terraform.GuardError{} }
+	b.executor.refusal = &terraform.GuardError{}
 	b.patch(func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.CPU.Topology.Cores = 8 })
 	b.pass()
 	b.awaitRun()
@@ -287,6 +287,68 @@ func TestAChangeThatWasRefused(t *testing.T) {
 	b.pass()
 	check.Equal(t, "applied", condition(b.stored(), infrav1.InfrastructureAppliedCondition),
 		"True/"+infrav1.AppliedReason)
+}
+
+// TestAChangeThatFailedHalfWayIsUndone takes a change back after its run has failed. Only another run knows what is to
+// be undone.
+func TestAChangeThatFailedHalfWayIsUndone(t *testing.T) {
+	b := running(t, ownVM(true), nil)
+	b.executor.run = func(ctx context.Context, request terraform.Request) error {
+		half := stateOf(7, "ovirt_vm="+vmID, "ovirt_disk=d", "ovirt_disk_attachment=a")
+		return errors.Join(request.SaveState(ctx, half, false), errors.New("the host has no memory"))
+	}
+	b.patch(func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Memory = "8GB" })
+	b.pass()
+	b.awaitRun()
+	b.pass()
+	check.Equal(t, "applied", condition(b.stored(), infrav1.InfrastructureAppliedCondition),
+		"False/"+infrav1.ApplyFailedReason)
+
+	b.executor.requests = nil
+	b.executor.run = saves(stateOf(8, "ovirt_vm="+vmID))
+	b.patch(func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Memory = "4GB" })
+	b.pass()
+	check.Equal(t, "applied while it is undone", condition(b.stored(), infrav1.InfrastructureAppliedCondition),
+		"False/"+infrav1.ApplyingReason)
+	b.awaitRun()
+	requests := b.executor.seen()
+	check.Length(t, "runs", requests, 1)
+
+	for _, change := range []terraform.Change{
+		{Type: "ovirt_disk", Action: "delete"}, {Type: "ovirt_disk_attachment", Action: "delete"},
+		{Type: "ovirt_vm_mediated_device", Action: "delete"}, {Type: "ovirt_nic", Action: "delete"},
+	} {
+		check.Equal(t, "a "+change.Type+" of the change may go", requests[0].Guard(change), "")
+	}
+
+	for _, change := range []terraform.Change{
+		{Type: "ovirt_vm", Action: "delete"}, {Type: "ovirt_vm", Action: "replace"},
+		{Type: "ovirt_vm_start", Action: "delete"}, {Type: "ovirt_disk", Action: "replace"},
+	} {
+		check.Equal(t, change.Action+" of "+change.Type, requests[0].Guard(change), change.Action)
+	}
+
+	b.pass()
+	check.Equal(t, "applied", condition(b.stored(), infrav1.InfrastructureAppliedCondition),
+		"True/"+infrav1.AppliedReason)
+}
+
+// TestAVMThatIsSeenIsNotReleased has a run report that nothing is left, while the engine shows the VM: addresses and
+// state stay, and another run deletes it.
+func TestAVMThatIsSeenIsNotReleased(t *testing.T) {
+	b := running(t, ownVM(true), nil)
+	b.executor.destroyed = nil
+	b.executor.run = saves(stateOf(7))
+	b.delete()
+	b.pass()
+	b.awaitRun()
+	b.pass()
+	check.Equal(t, "it is there", b.stored() != nil, true)
+	check.Equal(t, "its addresses are recorded", b.stored().Annotations[infrav1.AddressesAnnotation] != "", true)
+	b.awaitRun() // which finds no state, and deletes the VM by its mark
+	b.pass()
+	check.Length(t, "VMs", b.sim.VMs(), 0)
+	check.Equal(t, "it is gone", b.stored() == nil, true)
 }
 
 // repack edits the state in a Secret.

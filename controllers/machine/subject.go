@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -38,9 +39,13 @@ type machineSubject struct {
 	vmID       engine.ID
 	vmIDs      []engine.ID
 
-	// built is what is asked for, and bootstrap the user data that it was made of. They are only set for Render.
+	// built is what is asked for, digest is its digest, and bootstrap the user data that it was made of. They are only
+	// set for Render.
 	built     *desired.Built
+	digest    string
 	bootstrap []byte
+	// renew gives the pointer to the user data its whole lifetime again; nil if the VM needs none.
+	renew func(ctx context.Context) error
 }
 
 // subject copies from the scope what a run needs.
@@ -57,9 +62,15 @@ func (r *Reconciler) subject(scope *machineScope) *machineSubject {
 		vmID:       scope.vmID(),
 		vmIDs:      scope.vmIDs(),
 		built:      scope.desired.built,
+		digest:     scope.desired.digest,
 	}
 	if scope.bootstrap != nil {
 		s.bootstrap = scope.bootstrap.Data
+	}
+
+	if scope.bootstrap != nil && r.Delivery != nil {
+		machine := client.ObjectKeyFromObject(scope.olvmMachine)
+		s.renew = func(ctx context.Context) error { return r.Delivery.Renew(ctx, machine) }
 	}
 
 	return s
@@ -72,6 +83,12 @@ func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (work
 	ids := unique(append(s.vmIDs, engine.ID(state.VMID())))
 	if err := checkVMsOwned(ctx, s.session, ownerOf(s.owner), ids); err != nil {
 		return workspace.Configuration{}, err
+	}
+
+	if s.renew != nil {
+		if err := s.renew(ctx); err != nil {
+			return workspace.Configuration{}, err
+		}
 	}
 
 	hadVM := s.owner.Spec.ProviderID != ""
@@ -88,10 +105,21 @@ func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (work
 		out.Secrets = append(out.Secrets, string(s.bootstrap))
 	}
 
+	if state.Undoes(s.digest) {
+		out.Guard = allowUndo(out.Guard)
+	}
+
 	var found *desired.Existing
 	var err error
 	if !state.Complete() {
-		if found, err = s.existing(ctx, engine.ID(state.VMID())); err != nil {
+		if found, err = s.existing(ctx, state); err != nil {
+			return workspace.Configuration{}, err
+		}
+	}
+
+	adds := desired.AdditionsOf(s.owner.Spec, s.built.Machine)
+	if state.WasApplied() {
+		if out.Adds, err = adds.And(s.added(state)).Text(); err != nil {
 			return workspace.Configuration{}, err
 		}
 	}
@@ -133,7 +161,7 @@ func (s *machineSubject) takenOver(
 
 // existing finds the machine's VM in the engine by its name, with what belongs to it; nil where there is none. The VM
 // that the state has is the machine's also where its name was changed.
-func (s *machineSubject) existing(ctx context.Context, inState engine.ID) (*desired.Existing, error) {
+func (s *machineSubject) existing(ctx context.Context, state *tfstate.State) (*desired.Existing, error) {
 	if s.owner.Spec.FromInventory != nil { // its VM is known by its claim
 		return nil, nil
 	}
@@ -143,7 +171,9 @@ func (s *machineSubject) existing(ctx context.Context, inState engine.ID) (*desi
 		return nil, err
 	}
 
-	return found.Of(ownerOf(s.owner).Comment(), inState)
+	found, err = found.Of(ownerOf(s.owner).Comment(), engine.ID(state.VMID()))
+
+	return found.Beside(state), err
 }
 
 // guardLiveMachine refuses to delete or replace what a machine has, and to create its VM again: machines are immutable,
@@ -160,6 +190,24 @@ func guardLiveMachine(hadVM bool) func(terraform.Change) string {
 		}
 
 		return ""
+	}
+}
+
+// undoable are the types of what a change can add to a VM.
+var undoable = []string{
+	"ovirt_nic", "ovirt_disk", "ovirt_disk_attachment", "ovirt_vm_tag", "ovirt_vm_watchdog", "ovirt_vm_host_device",
+	"ovirt_vm_mediated_device", "ovirt_vm_disks_resize",
+}
+
+// allowUndo lets a run delete what a change has added that did not reach its end and is taken back. The last
+// configuration that was applied in full is asked for again, and had nothing of it.
+func allowUndo(guard func(terraform.Change) string) func(terraform.Change) string {
+	return func(change terraform.Change) string {
+		if change.Action == "delete" && slices.Contains(undoable, change.Type) {
+			return ""
+		}
+
+		return guard(change)
 	}
 }
 
@@ -241,7 +289,7 @@ func (s *machineSubject) Unblock(ctx context.Context, err error) (bool, error) {
 func (s *machineSubject) RemoveOrphans(
 	ctx context.Context, operation terraform.Operation, before *tfstate.State, load workspace.LoadFunc,
 ) error {
-	if operation == terraform.Apply && before.Complete() {
+	if operation == terraform.Apply && before.Complete() { // nothing was interrupted
 		return nil
 	}
 
@@ -260,6 +308,9 @@ func (s *machineSubject) RemoveOrphans(
 		Comment:    ownerOf(s.owner).Comment(),
 		Free:       s.checkOwned,
 		DataDisks:  s.owner.Spec.VirtualMachine.DataDisks,
+
+		Interrupted: before.WasApplied() && !before.Complete(),
+		Undoes:      operation == terraform.Apply && before.Undoes(s.digest),
 	}
 	if operation == terraform.Destroy && before.Empty() {
 		if err := left.Remove(ctx, s.session); err != nil {
@@ -267,7 +318,31 @@ func (s *machineSubject) RemoveOrphans(
 		}
 	}
 
-	return left.RemoveDisks(ctx, s.session, load)
+	if err := left.RemoveDisks(ctx, s.session, load); err != nil || !left.Undoes || s.built == nil {
+		return err
+	}
+
+	state, err := load(ctx)
+	if err != nil {
+		return err
+	}
+
+	return desired.Undo{
+		VM:      engine.ID(state.VMID()),
+		Cluster: engine.ID(s.built.Machine.ClusterID),
+		Added:   s.added(before),
+		Wanted:  desired.AdditionsOf(s.owner.Spec, s.built.Machine),
+		State:   state,
+	}.Run(ctx, s.session)
+}
+
+// added is what a change may have added that was not applied to its end.
+func (s *machineSubject) added(state *tfstate.State) desired.Additions {
+	if state == nil || state.ChangingFrom == "" {
+		return desired.Additions{}
+	}
+
+	return desired.ParseAdditions(state.ChangeAdds)
 }
 
 // checkOwned returns an error if the VM is not the machine's.

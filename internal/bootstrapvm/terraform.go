@@ -133,6 +133,8 @@ func (s *subject) Render(ctx context.Context, state *tfstate.State) (workspace.C
 		if found, err = existing.Of(s.vm.owner().Comment(), engine.ID(state.VMID())); err != nil {
 			return out, err
 		}
+
+		found = found.Beside(state)
 	}
 
 	out.Fresh = state == nil && found == nil
@@ -219,5 +221,11 @@ func (k keeper) Save(_ context.Context, raw []byte, _ string) error {
 // MarkApplied notes that all of the VM is made.
 func (k keeper) MarkApplied(context.Context, string) error {
 	k.vm.Made = true
+	return k.vm.keep()
+}
+
+// MarkChanging notes that the VM may have more than the state.
+func (k keeper) MarkChanging(context.Context, string, string) error {
+	k.vm.Made = false
 	return k.vm.keep()
 }

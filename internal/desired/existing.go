@@ -11,6 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
@@ -21,6 +22,8 @@ type Existing struct {
 	Owner ownermark.Owner
 
 	imports map[render.Address]string
+	// inState are the mediated devices that the state has, by their keys in it. The state need not have all of them.
+	inState []tfstate.Instance
 }
 
 // FindExisting looks for the VM of a machine by its name, nil where there is none: one that an earlier run made and did
@@ -88,6 +91,15 @@ func (e *Existing) Of(comment string, inState engine.ID) (*Existing, error) {
 	}
 
 	return e, nil
+}
+
+// Beside returns what was found, to be imported beside what the state has. It is nil if nothing was found.
+func (e *Existing) Beside(state *tfstate.State) *Existing {
+	if e != nil {
+		e.inState = state.Instances("ovirt_vm_mediated_device")
+	}
+
+	return e
 }
 
 // tags finds those that the VM has already.
@@ -196,7 +208,8 @@ func (e *Existing) devices(ctx context.Context, session *engine.Client, machine 
 	return e.mediatedDevices(ctx, session, machine.MediatedDevices)
 }
 
-// mediatedDevices finds those that the VM has already. It may have several of a type, so that they are counted.
+// mediatedDevices finds those that the VM has already. It may have several of a type, so that they are counted, without
+// those that the state has.
 func (e *Existing) mediatedDevices(ctx context.Context, session *engine.Client, wanted []string) error {
 	if len(wanted) == 0 {
 		return nil
@@ -207,7 +220,17 @@ func (e *Existing) mediatedDevices(ctx context.Context, session *engine.Client, 
 		return err
 	}
 
+	there = slices.DeleteFunc(there, func(d engine.MediatedDevice) bool {
+		return slices.ContainsFunc(e.inState, func(i tfstate.Instance) bool { return i.ID == d.ID.String() })
+	})
+
 	for i, kind := range wanted {
+		if slices.ContainsFunc(e.inState, func(known tfstate.Instance) bool {
+			return known.Key == render.MediatedDeviceKey(i)
+		}) {
+			continue
+		}
+
 		at := slices.IndexFunc(there, func(d engine.MediatedDevice) bool { return d.Type() == kind })
 		if at < 0 {
 			continue

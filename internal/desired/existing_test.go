@@ -3,6 +3,8 @@ package desired
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -303,6 +305,81 @@ func TestDisksOfALostRunAreRemoved(t *testing.T) {
 		_, err := client.Disk(ctx, each.id)
 		check.Equal(t, what+" is gone", engine.IsNotFound(err), each.gone)
 	}
+
+	// A change that was interrupted made disks that nobody asks for any more.
+	after := Orphan{Name: "demo-1", Comment: mark, Interrupted: true}
+	check.Error(t, after.RemoveDisks(ctx, client, load), "")
+
+	for what, each := range map[string]struct {
+		id   engine.ID
+		gone bool
+	}{
+		"not asked for": {unasked, true}, "in the state": {inState, false}, "of another": {others, false},
+	} {
+		_, err := client.Disk(ctx, each.id)
+		check.Equal(t, what+" is gone after an interrupted change", engine.IsNotFound(err), each.gone)
+	}
+}
+
+// TestAnAttachedDiskGoesOnlyIfItsChangeIsTakenBack attaches a disk before the run is killed.
+func TestAnAttachedDiskGoesOnlyIfItsChangeIsTakenBack(t *testing.T) {
+	s := newSite(t, "")
+	const mark = "capolvm owner=a/b uid=c"
+	vm := s.vm(t, "demo-1", mark)
+	alias := "demo-1_etcd"
+	dc, err := s.client.DataCenter(t.Context(), "Default")
+	check.Error(t, err, "")
+	domain, err := s.client.StorageDomain(t.Context(), dc, "olvm-data")
+	check.Error(t, err, "")
+	made, err := s.client.CreateDiskOnce(t.Context(), mark, &engine.Disk{
+		Alias: &alias, Format: engine.FormatCow, ProvisionedSize: 1 << 30,
+		StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: domain.ID}}},
+	}, nil, func(string) {})
+	check.Error(t, err, "")
+	check.Error(t, s.client.WaitDisk(t.Context(), made.ID, func(string) {}), "")
+	_, err = s.client.AttachDisk(t.Context(), vm.ID, &engine.DiskAttachment{
+		Interface: "virtio_scsi", Disk: &engine.Disk{ID: made.ID},
+	})
+	check.Error(t, err, "")
+
+	none := func(context.Context) (*tfstate.State, error) { return nil, nil }
+	orphan := Orphan{ID: vm.ID, Name: "demo-1", Comment: mark, Interrupted: true}
+	check.Error(t, orphan.RemoveDisks(t.Context(), s.client, none), "")
+	_, err = s.client.Disk(t.Context(), made.ID)
+	check.Error(t, err, "")
+
+	orphan.Undoes = true
+	check.Error(t, orphan.RemoveDisks(t.Context(), s.client, none), "")
+	_, err = s.client.Disk(t.Context(), made.ID)
+	check.Equal(t, "it is gone", engine.IsNotFound(err), true)
+}
+
+// TestAMediatedDeviceOfTheStateIsNotImportedTwice has the engine list a device first that the state lacks.
+func TestAMediatedDeviceOfTheStateIsNotImportedTwice(t *testing.T) {
+	s := newSite(t, "")
+	vm := s.vm(t, "demo-1", "")
+
+	var ids []engine.ID
+
+	for range 2 {
+		device, err := s.client.AddMediatedDevice(t.Context(), vm.ID, "nvidia-63")
+		check.Error(t, err, "")
+		ids = append(ids, device.ID)
+	}
+
+	there, err := s.client.MediatedDevices(t.Context(), vm.ID)
+	check.Error(t, err, "")
+	lost, known := there[0].ID, there[1].ID // the state has the one that the engine lists last
+	state, err := tfstate.Parse(fmt.Appendf(nil, `{"version":4,"serial":1,"lineage":"l","resources":[
+		{"mode":"managed","type":"ovirt_vm_mediated_device","name":"this","instances":[
+			{"index_key":"1","attributes":{"id":%q}}]}]}`, known))
+	check.Error(t, err, "")
+	found := (&Existing{VM: *vm, imports: map[render.Address]string{}}).Beside(state)
+	check.Error(t, found.mediatedDevices(t.Context(), s.client, []string{"nvidia-63", "nvidia-63"}), "")
+	check.Equal(t, "imports", found.imports, map[render.Address]string{
+		render.MediatedDeviceAddress(1): vm.ID.String() + "/" + lost.String(),
+	})
+	check.Length(t, "devices", ids, 2)
 }
 
 func TestAClaimedVMIsTakenAsItIs(t *testing.T) {
@@ -356,4 +433,83 @@ func TestAClaimedVMIsTakenAsItIs(t *testing.T) {
 		in.Cluster.OLVMDatacenterName = "else"
 	})
 	checkBlocked(t, err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName", "else")
+}
+
+// TestWhatAChangeHasAddedIsTakenAway has a VM with what was asked for before a change, what the change has added and no
+// state has, and what an administrator has added.
+func TestWhatAChangeHasAddedIsTakenAway(t *testing.T) {
+	s := newSite(t, "")
+	ctx := t.Context()
+	vm := s.vm(t, "demo-1", "")
+	cluster := engine.RefID(vm.Cluster)
+	before, err := s.client.NICs(ctx, vm.ID)
+	check.Error(t, err, "")
+
+	for _, name := range []string{"nic1", "storage", "byhand"} {
+		if !slices.ContainsFunc(before, func(n engine.NIC) bool { return n.Name == name }) {
+			_, err := s.client.CreateNIC(ctx, vm.ID, &engine.NIC{Name: name})
+			check.Error(t, err, "")
+		}
+	}
+
+	var tagIDs []string
+
+	for _, name := range []string{"k8s", "prod"} {
+		tag, err := s.client.TagByName(ctx, name)
+		check.Error(t, err, "")
+		check.Error(t, s.client.TagVM(ctx, vm.ID, tag.ID), "")
+		tagIDs = append(tagIDs, tag.ID.String())
+	}
+
+	known, err := s.client.AddMediatedDevice(ctx, vm.ID, "nvidia-63")
+	check.Error(t, err, "")
+	_, err = s.client.AddMediatedDevice(ctx, vm.ID, "nvidia-63")
+	check.Error(t, err, "")
+	_, err = s.client.AddWatchdog(ctx, vm.ID, engine.Watchdog{Action: "reset", Model: "i6300esb"})
+	check.Error(t, err, "")
+	group, err := s.client.CreateAffinityGroup(ctx, cluster, &engine.AffinityGroup{Name: "in"})
+	check.Error(t, err, "")
+	check.Error(t, s.client.AddToAffinityGroup(ctx, cluster, group.ID, vm.ID), "")
+
+	state, err := tfstate.Parse(fmt.Appendf(nil, `{"version":4,"serial":1,"lineage":"l","resources":[
+		{"mode":"managed","type":"ovirt_vm_mediated_device","name":"this","instances":[
+			{"index_key":"1","attributes":{"id":%q}}]}]}`, known.ID))
+	check.Error(t, err, "")
+	wanted := Additions{NICs: []string{"nic1"}, TagIDs: tagIDs[:1], MediatedDevices: []string{"nvidia-63"}}
+	change := Additions{
+		NICs: []string{"nic1", "storage", "missing"}, TagIDs: tagIDs, Watchdog: true, GroupIDs: []string{group.ID.String()},
+		MediatedDevices: []string{"nvidia-63"}, HostDevices: []string{"pci_0"},
+	}
+	text, err := change.And(wanted).Text()
+	check.Error(t, err, "")
+	undo := Undo{VM: vm.ID, Cluster: cluster, Added: ParseAdditions(text), Wanted: wanted, State: state}
+
+	for range 2 { // nothing is left to do the second time
+		check.Error(t, undo.Run(ctx, s.client), "")
+	}
+
+	nics, err := s.client.NICs(ctx, vm.ID)
+	check.Error(t, err, "")
+
+	var names []string
+	for _, nic := range nics {
+		names = append(names, nic.Name)
+	}
+
+	slices.Sort(names)
+	check.Equal(t, "network interfaces", names, []string{"byhand", "nic1"})
+
+	tags, err := s.client.VMTags(ctx, vm.ID)
+	check.Error(t, err, "")
+	check.Length(t, "tags", tags, 1)
+	devices, err := s.client.MediatedDevices(ctx, vm.ID)
+	check.Error(t, err, "")
+	check.Length(t, "mediated devices", devices, 1)
+	check.Equal(t, "the device of the state", devices[0].ID, known.ID)
+	watchdogs, err := s.client.Watchdogs(ctx, vm.ID)
+	check.Error(t, err, "")
+	check.Length(t, "watchdogs", watchdogs, 0)
+	groups, err := s.client.AffinityGroups(ctx, cluster)
+	check.Error(t, err, "")
+	check.Equal(t, "it is in the group", groups[0].Has(vm.ID), false)
 }

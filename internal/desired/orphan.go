@@ -27,6 +27,11 @@ type Orphan struct {
 	Free func(ctx context.Context, vm *engine.VM) error
 	// DataDisks are those that were asked for, which go with the VM; others that are attached do not.
 	DataDisks []infrav1.DataDisk
+	// Interrupted reports that a change of the VM was begun and did not reach its end: disks may be left that are not
+	// asked for any more.
+	Interrupted bool
+	// Undoes reports that such a change is taken back: what it made goes, also where it is attached already.
+	Undoes bool
 }
 
 const (
@@ -158,11 +163,16 @@ func (o Orphan) removeStep(ctx context.Context, session *engine.Client, vm *engi
 func (o Orphan) RemoveDisks(
 	ctx context.Context, session *engine.Client, load func(context.Context) (*tfstate.State, error),
 ) error {
-	if len(o.DataDisks) == 0 {
+	if len(o.DataDisks) == 0 && !o.Interrupted {
 		return nil
 	}
 
 	state, err := load(ctx)
+	if err != nil {
+		return err
+	}
+
+	made, err := o.madeDisks(ctx, session)
 	if err != nil {
 		return err
 	}
@@ -173,22 +183,92 @@ func (o Orphan) RemoveDisks(
 		})
 	}
 
-	for _, disk := range o.DataDisks {
-		found, err := session.FindImageDisks(ctx, nil, render.DiskAlias(o.Name, disk.Name)) // the mark decides
-		if err != nil {
-			return err
+	for i := range made {
+		if inState(made[i].ID) {
+			continue
 		}
 
-		for i := range found {
-			if !found[i].MadeFor(o.Comment) || inState(found[i].ID) {
-				continue
-			}
-
-			if err := session.RemoveDisk(ctx, found[i].ID, nil); err != nil {
-				return err
-			}
+		if err := o.removeDisk(ctx, session, made[i].ID); err != nil {
+			return err
 		}
 	}
 
 	return nil
+}
+
+// madeDisks returns the data disks that were made for the VM. After a change that was interrupted these can be others
+// than those that are asked for.
+func (o Orphan) madeDisks(ctx context.Context, session *engine.Client) ([]engine.Disk, error) {
+	if o.Interrupted {
+		return o.disksOfChange(ctx, session)
+	}
+
+	var out []engine.Disk
+
+	for _, disk := range o.DataDisks {
+		found, err := session.FindImageDisks(ctx, nil, render.DiskAlias(o.Name, disk.Name)) // the mark decides
+		if err != nil {
+			return nil, err
+		}
+
+		for i := range found {
+			if found[i].MadeFor(o.Comment) {
+				out = append(out, found[i])
+			}
+		}
+	}
+
+	return out, nil
+}
+
+// disksOfChange returns the disks with the mark of the VM that no template brought. Of a change that is taken back those
+// belong to it that are attached to the VM.
+func (o Orphan) disksOfChange(ctx context.Context, session *engine.Client) ([]engine.Disk, error) {
+	all, err := session.DisksMadeFor(ctx, o.Comment)
+	if err != nil {
+		return nil, err
+	}
+
+	out, err := session.WithoutTemplateCopies(ctx, all)
+	if err != nil || !o.Undoes || o.ID == "" || len(all) == 0 {
+		return out, err
+	}
+
+	attached, err := session.DiskAttachments(ctx, o.ID)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, disk := range all {
+		ours := slices.ContainsFunc(attached, func(a engine.DiskAttachment) bool {
+			return a.DiskID() == disk.ID && !a.Boots()
+		})
+		known := slices.ContainsFunc(out, func(d engine.Disk) bool { return d.ID == disk.ID })
+		if ours && !known {
+			out = append(out, disk)
+		}
+	}
+
+	return out, nil
+}
+
+// removeDisk deletes a disk that no state has. One that is attached stays, unless it belongs to a change that is taken
+// back.
+func (o Orphan) removeDisk(ctx context.Context, session *engine.Client, id engine.ID) error {
+	if o.Interrupted && o.ID != "" {
+		_, err := session.DiskAttachment(ctx, o.ID, id)
+		if err == nil && !o.Undoes {
+			return nil
+		}
+
+		if err == nil {
+			err = session.DetachDisk(ctx, o.ID, id)
+		}
+
+		if err != nil && !engine.IsNotFound(err) {
+			return err
+		}
+	}
+
+	return session.RemoveDisk(ctx, id, nil)
 }

@@ -179,6 +179,9 @@ func (m *inMemory) Save(_ context.Context, raw []byte, _ string) error {
 // MarkApplied does nothing: there is one run.
 func (m *inMemory) MarkApplied(context.Context, string) error { return nil }
 
+// MarkChanging does nothing, as MarkApplied.
+func (m *inMemory) MarkChanging(context.Context, string, string) error { return nil }
+
 // forget takes resources of a type out of the state, so that its destruction leaves them.
 func (m *inMemory) forget(kind string) error {
 	var whole map[string]json.RawMessage

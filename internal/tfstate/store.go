@@ -102,6 +102,9 @@ func (s *Store) unnote(owner client.Object) (*corev1.Secret, bool) {
 	return secret, ok
 }
 
+// EndJob forgets what was kept for the saves of a job, which has ended.
+func (s *Store) EndJob(owner client.Object) { s.unnote(owner) }
+
 // Hold is Load for an owner that stays: it also gives the Secret back what it has lost of owner, finalizer and labels,
 // as after a backup was restored that kept none of them. The state itself is not written. What it returns is good for
 // decisions and may lack the text and all attributes but IDs.
@@ -224,6 +227,8 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 
 	if digest != "" {
 		set(&secret.Annotations, DigestAnnotation, digest)
+		delete(secret.Annotations, ChangingFromAnnotation)
+		delete(secret.Annotations, ChangeAddsAnnotation)
 	}
 
 	secret.Data = map[string][]byte{dataKey: packed}
@@ -248,7 +253,7 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 	}
 
 	stored := *next
-	stored.AppliedDigest = secret.Annotations[DigestAnnotation]
+	stored.readMarks(secret.Annotations)
 	s.remember(owner, secret, &stored)
 
 	return nil
@@ -322,6 +327,21 @@ func set(values *map[string]string, key, value string) {
 
 // MarkApplied records that the stored state is what the configuration of this digest asks for.
 func (s *Store) MarkApplied(ctx context.Context, owner client.Object, digest string) error {
+	return s.setMarks(ctx, owner, map[string]any{
+		DigestAnnotation: digest, ChangingFromAnnotation: nil, ChangeAddsAnnotation: nil,
+	})
+}
+
+// MarkChanging records that a change is about to be applied to what the configuration of this digest asked for, and what
+// it may add. Until one is applied in full, the engine may have more than the stored state.
+func (s *Store) MarkChanging(ctx context.Context, owner client.Object, from, adds string) error {
+	return s.setMarks(ctx, owner, map[string]any{
+		DigestAnnotation: nil, ChangingFromAnnotation: from, ChangeAddsAnnotation: adds,
+	})
+}
+
+// setMarks writes annotations of the Secret; nil removes one. A Secret that does not exist needs none.
+func (s *Store) setMarks(ctx context.Context, owner client.Object, marks map[string]any) error {
 	saved, _ := s.unnote(owner)
 	s.mu.Lock()
 	known, ok := s.held[s.key(owner)]
@@ -334,7 +354,7 @@ func (s *Store) MarkApplied(ctx context.Context, owner client.Object, digest str
 	// What is stored now is what the run left: there is one run at a time. Without a Secret nothing was made. What is
 	// remembered stays good only where no other process wrote since.
 	ok = ok && saved != nil && known.uid == saved.UID && known.version == saved.ResourceVersion
-	metadata := map[string]any{"annotations": map[string]string{DigestAnnotation: digest}}
+	metadata := map[string]any{"annotations": marks}
 	if ok {
 		metadata["resourceVersion"] = saved.ResourceVersion
 	}
@@ -354,7 +374,7 @@ func (s *Store) MarkApplied(ctx context.Context, owner client.Object, digest str
 
 	if ok {
 		marked := *known.state
-		marked.AppliedDigest = digest
+		marked.readMarks(secret.Annotations)
 		s.remember(owner, secret, &marked)
 	}
 

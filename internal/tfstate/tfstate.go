@@ -27,6 +27,13 @@ const (
 	// DigestAnnotation holds the digest of the configuration that was applied last.
 	DigestAnnotation = "infrastructure.cluster.x-k8s.io/olvm-applied-digest"
 
+	// ChangingFromAnnotation holds that digest from the moment when a change is about to be applied until one has been
+	// applied in full. The engine may have any part of the change meanwhile.
+	ChangingFromAnnotation = "infrastructure.cluster.x-k8s.io/olvm-changing-from-digest"
+
+	// ChangeAddsAnnotation holds, as long as that one is there, what such changes may have added.
+	ChangeAddsAnnotation = "infrastructure.cluster.x-k8s.io/olvm-change-adds"
+
 	// stateLabel tells Terraform's backend, and us, which Secrets are states.
 	stateLabel = "tfstate"
 
@@ -88,8 +95,13 @@ type State struct {
 	// Serial grows with each change; Lineage is given when the state is made.
 	Serial  uint64
 	Lineage string
-	// AppliedDigest is the digest of the configuration that was applied last; empty while none was applied in full.
+	// AppliedDigest is the digest of the configuration that the engine has in full; empty if it has none, and while a
+	// change has not been applied to its end.
 	AppliedDigest string
+	// ChangingFrom is the digest of the last configuration that was applied in full, if such a change was begun since.
+	ChangingFrom string
+	// ChangeAdds is what these changes may have added, in the words of who asked for them.
+	ChangeAdds string
 
 	resources []resource
 }
@@ -144,8 +156,17 @@ func (s *State) Empty() bool {
 	return true
 }
 
-// Complete reports whether a run has ended well that left a VM. Until then an earlier run may have made things that it
-// did not live to record.
+// WasApplied reports whether a configuration has ever been applied in full, whatever became of changes since.
+func (s *State) WasApplied() bool { return s != nil && (s.AppliedDigest != "" || s.ChangingFrom != "") }
+
+// Undoes reports whether the configuration of a digest takes back a change that was not applied to its end. What the
+// state has beside that configuration was made by the change.
+func (s *State) Undoes(digest string) bool {
+	return s != nil && s.AppliedDigest == "" && s.ChangingFrom == digest
+}
+
+// Complete reports whether the last run that changed anything has ended well and left a VM. Until then an earlier run
+// may have made things that it did not live to record.
 func (s *State) Complete() bool {
 	return s != nil && s.AppliedDigest != "" && s.VMID() != ""
 }
@@ -268,7 +289,13 @@ func Decode(secret *corev1.Secret) (*State, error) {
 		return nil, invalid(err.Error())
 	}
 
-	state.AppliedDigest = secret.Annotations[DigestAnnotation]
+	state.readMarks(secret.Annotations)
 
 	return state, nil
+}
+
+// readMarks sets the digests that the annotations of a Secret have.
+func (s *State) readMarks(annotations map[string]string) {
+	s.AppliedDigest, s.ChangingFrom = annotations[DigestAnnotation], annotations[ChangingFromAnnotation]
+	s.ChangeAdds = annotations[ChangeAddsAnnotation]
 }

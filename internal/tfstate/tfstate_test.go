@@ -839,3 +839,36 @@ func TestInstancesAreReadByTheirKeys(t *testing.T) {
 		t.Errorf("no state has %+v", none)
 	}
 }
+
+// TestAChangeIsRecordedUntilOneIsAppliedInFull follows the marks of a state through a change.
+func TestAChangeIsRecordedUntilOneIsAppliedInFull(t *testing.T) {
+	store, _, owner := newStore(t)
+	ctx := t.Context()
+	marks := func() []string {
+		t.Helper()
+		loaded, err := store.Load(ctx, owner)
+		check.Error(t, err, "")
+
+		return []string{loaded.AppliedDigest, loaded.ChangingFrom, loaded.ChangeAdds}
+	}
+
+	check.Error(t, store.MarkChanging(ctx, owner, "a", "adds"), "") // there is no state that could be changed
+	check.Error(t, store.Save(ctx, owner, "demo", state("l", 1, "vm-1")), "")
+	check.Error(t, store.MarkApplied(ctx, owner, "a"), "")
+	check.Equal(t, "applied", marks(), []string{"a", "", ""})
+	check.Error(t, store.MarkChanging(ctx, owner, "a", "adds"), "")
+	check.Equal(t, "while it is changed", marks(), []string{"", "a", "adds"})
+	check.Error(t, store.Save(ctx, owner, "demo", state("l", 2, "vm-1")), "")
+	check.Equal(t, "after a save", marks(), []string{"", "a", "adds"})
+
+	loaded, err := store.Load(ctx, owner)
+	check.Error(t, err, "")
+	check.Equal(t, "it is complete", loaded.Complete(), false)
+	check.Equal(t, "it was applied", loaded.WasApplied(), true)
+
+	check.Error(t, store.MarkApplied(ctx, owner, "b"), "")
+	check.Equal(t, "applied again", marks(), []string{"b", "", ""})
+	check.Error(t, store.MarkChanging(ctx, owner, "b", ""), "")
+	check.Error(t, store.SaveApplied(ctx, owner, "demo", state("l", 3, "vm-1"), "c"), "")
+	check.Equal(t, "saved as applied", marks(), []string{"c", "", ""})
+}

@@ -28,6 +28,8 @@ type Facts struct {
 	// MayExist reports that the engine may have, or once had, what the workspace is for, whatever the state says: a run
 	// was submitted.
 	MayExist bool
+	// Seen reports that the engine has shown in this pass, after the last run, that what was made is there.
+	Seen bool
 	// Lost reports that the engine answered, and what was made is not there.
 	Lost bool
 	// ShutdownLeft is how long the guest may still take to shut down by itself; 0 where no run waits for it.

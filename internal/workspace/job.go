@@ -62,6 +62,8 @@ func (w *Workspace) job(
 	}
 
 	return func(ctx context.Context) (terraform.Summary, error) {
+		defer w.kind.states.EndJob(owner)
+
 		if operation != terraform.Apply || time.Since(submitted) > shortQueue {
 			if err := wanted(w.runs().Client)(ctx, operation); err != nil {
 				return terraform.Summary{}, err
@@ -135,4 +137,8 @@ func (s *secret) Save(ctx context.Context, state []byte, digest string) error {
 
 func (s *secret) MarkApplied(ctx context.Context, digest string) error {
 	return s.states.MarkApplied(ctx, s.owner, digest)
+}
+
+func (s *secret) MarkChanging(ctx context.Context, from, adds string) error {
+	return s.states.MarkChanging(ctx, s.owner, from, adds)
 }

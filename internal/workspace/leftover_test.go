@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,9 +16,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
@@ -109,4 +116,116 @@ func TestAStateThatCannotBeSavedYetIsForTheNextRun(t *testing.T) {
 	check.Error(t, b.client.List(t.Context(), &secrets), "")
 	check.Length(t, "Secrets", secrets.Items, 1)
 	<-b.kind.Runs.Woken("OLVMCluster")
+}
+
+// TestAnObjectThatCannotBePausedSaysWhy pauses an object whose state, which a killed manager left, cannot be saved.
+func TestAnObjectThatCannotBePausedSaysWhy(t *testing.T) {
+	b := newLeftBench(t, 2)
+	b.kind.states.Client = interceptor.NewClient(b.client.(client.WithWatch), interceptor.Funcs{
+		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
+			return errors.New("request is too large")
+		},
+	})
+	metav1.SetMetaDataAnnotation(&b.object.ObjectMeta, clusterv1.PausedAnnotation, "")
+	check.Error(t, b.client.Update(t.Context(), b.object), "")
+	this, err := b.passes.Begin(t.Context(), b.client, client.ObjectKeyFromObject(b.object), b.object)
+	check.Error(t, err, "")
+
+	paused, err := b.kind.Open(this, b.object, "c").Paused(t.Context(), nil)
+	check.Equal(t, "it is tried again", err != nil, true)
+	check.Equal(t, "paused", paused, true)
+
+	condition := conditions.Get(b.object, clusterv1.PausedCondition)
+	check.Equal(t, "the condition", string(condition.Status)+"/"+condition.Reason, "True/"+clusterv1.PausedReason)
+	check.Contains(t, "the message", condition.Message, "request is too large")
+	check.Contains(t, "the message", condition.Message, "clusterctl cannot move the object")
+	_, blocked := b.object.Annotations[clusterctlv1.BlockMoveAnnotation]
+	check.Equal(t, "the object blocks clusterctl move", blocked, true)
+}
+
+// TestAStateOfAnotherLineageIsRefused puts another state into the Secret, with and without a run of ours since.
+func TestAStateOfAnotherLineageIsRefused(t *testing.T) {
+	for name, ran := range map[string]bool{"by a person": false, "by a run that rebuilt it": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.apply("digest-1")
+			b.observe().Recorded()
+			b.observe() // writes the mark of the run off, and the lineage down
+			delete(b.object.Annotations, clusterctlv1.BlockMoveAnnotation)
+			if ran {
+				metav1.SetMetaDataAnnotation(&b.object.ObjectMeta, clusterctlv1.BlockMoveAnnotation, "")
+			}
+
+			check.Error(t, b.client.Update(t.Context(), b.object), "")
+			check.Error(t, b.client.Delete(t.Context(), &b.stateSecrets()[0]), "")
+			secret := b.stateSecrets()
+			if len(secret) == 1 { // the finalizer holds it
+				secret[0].Finalizers = nil
+				check.Error(t, b.client.Update(t.Context(), &secret[0]), "")
+			}
+
+			other := strings.ReplaceAll(fmt.Sprintf(fullState, 7), `"lineage":"l"`, `"lineage":"other"`)
+			check.Error(t, b.kind.states.Save(t.Context(), b.object, "c", []byte(other)), "")
+
+			w := b.observe()
+			check.Equal(t, "it is refused", w.StateErr != nil, !ran)
+			if !ran {
+				check.Contains(t, "why", w.StateErr.Error(), "its lineage is other, but lineage l was read before")
+			}
+		})
+	}
+}
+
+// TestAJobKeepsNothingAfterItsEnd checks a thousand objects with large states for drift.
+func TestAJobKeepsNothingAfterItsEnd(t *testing.T) {
+	b := newBench(t)
+	const objects = 1000
+	padding := make([]byte, 8<<10)
+
+	for i := range padding {
+		padding[i] = "0123456789abcdef"[rand.IntN(16)] // as little packable as user data
+	}
+
+	state := strings.Replace(fmt.Sprintf(fullState, 1), `"id":"g"`, `"id":"g","user_data":"`+string(padding)+`"`, 1)
+	owner := func(i int) *infrav1.OLVMCluster {
+		out := b.object.DeepCopy()
+		out.Name, out.UID = fmt.Sprintf("c%d", i), types.UID(fmt.Sprint(i))
+
+		return out
+	}
+	keep := func(i int) *Workspace { return b.kind.Open(nil, owner(i), "") }
+
+	for i := range objects {
+		check.Error(t, b.client.Create(t.Context(), func() *infrav1.OLVMCluster {
+			out := owner(i)
+			out.ResourceVersion = ""
+
+			return out
+		}()), "")
+		check.Error(t, keep(i).keeper(owner(i)).Save(t.Context(), []byte(state), "digest"), "")
+	}
+
+	before := heapInUse()
+
+	for i := range objects {
+		summary, err := keep(i).job(terraform.Check, b.subject, "digest")(t.Context())
+		check.Error(t, err, "")
+		check.Length(t, "drift", summary.Drift, 0)
+		b.executor.requests, b.subject.asked = nil, nil
+	}
+
+	if kept := heapInUse() - before; kept > 3<<20 {
+		t.Errorf("%d KiB are kept of %d checks", kept>>10, objects)
+	}
+}
+
+// heapInUse is how much memory is reachable, in bytes.
+func heapInUse() int64 {
+	runtime.GC()
+	runtime.GC()
+
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+
+	return int64(stats.HeapAlloc) //nolint:gosec // far less than an int64
 }

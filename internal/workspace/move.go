@@ -16,6 +16,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 )
 
 // Moving reports whether clusterctl is moving an object to another management cluster: it is deleted here, and all that
@@ -88,11 +89,14 @@ func (w *Workspace) Paused(ctx context.Context, cluster *clusterv1.Cluster) (boo
 		return false, nil
 	}
 
-	if err := w.recoverState(ctx); err != nil {
-		return true, err
+	unsaved := w.recoverState(ctx)
+	if unsaved == nil {
+		w.unblockMove()
+	} else { // it is paused all the same, and may not be moved
+		causes = append(causes, Shorten(steadytext.Of("the state that a run left is not saved, so that clusterctl cannot "+
+			"move the object: "+unsaved.Error()), longestMessage))
 	}
 
-	w.unblockMove()
 	err := w.pass.Write(ctx, func() {
 		conditions.Set(w.object, metav1.Condition{
 			Type:    clusterv1.PausedCondition,
@@ -105,5 +109,5 @@ func (w *Workspace) Paused(ctx context.Context, cluster *clusterv1.Cluster) (boo
 		err = nil
 	}
 
-	return true, client.IgnoreNotFound(err)
+	return true, errors.Join(client.IgnoreNotFound(err), unsaved)
 }

@@ -42,8 +42,15 @@ func recordRun(status *infrav1.TerraformStatus, stateSecret string, run terrafor
 }
 
 // recordState writes down which state was read. It refuses one that is older than what was read before: a backup of
-// the Secret was restored, and what was made since is not in it.
-func recordState(status *infrav1.TerraformStatus, secret string, state *tfstate.State) error {
+// the Secret was restored, and what was made since is not in it. It also refuses one of another lineage, unless a run may
+// have begun that: the rebuild of a state that was deleted.
+func recordState(status *infrav1.TerraformStatus, secret string, state *tfstate.State, ran bool) error {
+	if status.StateLineage != "" && status.StateLineage != state.Lineage && !ran {
+		return &tfstate.InvalidError{Secret: secret, Reason: fmt.Sprintf(
+			"its lineage is %s, but lineage %s was read before: another state was put in its place",
+			state.Lineage, status.StateLineage)}
+	}
+
 	serial := int64(state.Serial) //nolint:gosec // one more with each change
 	if status.StateLineage == state.Lineage && serial < status.StateSerial {
 		return &tfstate.InvalidError{Secret: secret, Reason: fmt.Sprintf(

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -25,6 +26,9 @@ type Keeper interface {
 	Save(ctx context.Context, state []byte, digest string) error
 	// MarkApplied records that the stored state is what the configuration of this digest asks for.
 	MarkApplied(ctx context.Context, digest string) error
+	// MarkChanging records, before a change of what was applied with this digest, that the stored state may not be all
+	// that the engine has, until MarkApplied or a Save with a digest. adds is what the change may add.
+	MarkChanging(ctx context.Context, from, adds string) error
 }
 
 // Root runs Terraform in one directory, and keeps the state. It needs no Kubernetes; a Workspace connects it to an
@@ -52,6 +56,7 @@ func (r *Root) Apply(ctx context.Context, subject Subject, digest string) (terra
 	}
 
 	request, marked := r.request(terraform.Apply, configuration, before), false
+	request.Confirm = func(ctx context.Context) error { return r.confirmChange(ctx, before, configuration.Adds) }
 	if configuration.Whole {
 		request.SaveState = func(ctx context.Context, state []byte, done bool) error {
 			if !done {
@@ -176,6 +181,20 @@ func (r *Root) request(
 		SaveState:     func(ctx context.Context, state []byte, _ bool) error { return r.Keeper.Save(ctx, state, "") },
 		Keeps:         configuration.Keeps,
 	}
+}
+
+// confirmChange is confirm for a run that changes what was applied before. That is recorded before anything can change:
+// a change that does not reach its end must neither be taken for what was applied, nor be made twice.
+func (r *Root) confirmChange(ctx context.Context, before *tfstate.State, adds string) error {
+	if err := r.confirm(ctx, terraform.Apply); err != nil || !before.WasApplied() {
+		return err
+	}
+
+	if before.AppliedDigest == "" && adds == before.ChangeAdds {
+		return nil // an earlier run has recorded it
+	}
+
+	return r.Keeper.MarkChanging(ctx, cmp.Or(before.AppliedDigest, before.ChangingFrom), adds)
 }
 
 func (r *Root) confirm(ctx context.Context, operation terraform.Operation) error {

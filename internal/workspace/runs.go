@@ -18,8 +18,11 @@ type RunQueue struct {
 	Executor Executor
 	// WorkDir holds a working directory per workspace, in a folder per namespace.
 	WorkDir string
-	// Client writes states and annotations.
+	// Client writes annotations, and states where States is nil.
 	Client client.Client
+	// States writes states: no fence keeps one from being saved by the process that made it, since a state is only
+	// written over the one that it comes from.
+	States client.Client
 	// APIReader reads past the cache, where an old answer would do harm.
 	APIReader client.Reader
 	// Metadata is a cache of the metadata of Secrets; nil has each state read again in each pass.

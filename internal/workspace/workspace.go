@@ -49,8 +49,13 @@ type Kind struct {
 
 // NewKind completes a kind.
 func NewKind(kind Kind) *Kind {
+	states := kind.Runs.States
+	if states == nil {
+		states = kind.Runs.Client
+	}
+
 	kind.states = &tfstate.Store{
-		Client:   kind.Runs.Client,
+		Client:   states,
 		Reader:   kind.Runs.APIReader,
 		Prefix:   kind.Prefix,
 		Metadata: kind.Runs.Metadata,
@@ -169,9 +174,21 @@ func (w *Workspace) Observe(ctx context.Context) error {
 		ctrl.LoggerFrom(ctx).Error(err, "The state that a run left in its working directory is left to the next run")
 	}
 
-	w.unblockMove()
+	err := w.observeState(ctx)
+	if w.isRebuilt() {
+		w.runs().Wake(w.key) // the mark of the run stays until the new lineage is in the status
+	} else {
+		w.unblockMove()
+	}
 
-	return w.observeState(ctx)
+	return err
+}
+
+// isRebuilt reports whether the state has another lineage than the object says, which a run has begun.
+func (w *Workspace) isRebuilt() bool {
+	before := *w.kind.Status(w.pass.Before())
+
+	return w.State != nil && before != nil && before.StateLineage != "" && before.StateLineage != w.State.Lineage
 }
 
 // observeRun records the run that has ended: in the status, as an event, in the log and in the metrics.
@@ -241,7 +258,7 @@ func (w *Workspace) observeState(ctx context.Context) error {
 		return nil
 	}
 
-	if err := recordState(w.status(), w.kind.states.SecretName(w.object), state); err != nil {
+	if err := recordState(w.status(), w.kind.states.SecretName(w.object), state, w.mayHaveActed()); err != nil {
 		return w.refuseState(ctx, err)
 	}
 
@@ -265,6 +282,12 @@ func (w *Workspace) recoverState(ctx context.Context) error {
 		return nil
 	}
 
+	if err := terraform.CheckReadable(w.dir()); err != nil {
+		return err
+	}
+
+	defer w.kind.states.EndJob(w.object)
+
 	keeper := w.keeper(w.object)
 	saved, err := keeper.Load(ctx)
 	if err != nil {
@@ -281,10 +304,13 @@ func (w *Workspace) recoverState(ctx context.Context) error {
 }
 
 // untouched reports whether the object says of no run that it may have acted for it.
-func (w *Workspace) untouched() bool {
+func (w *Workspace) untouched() bool { return !w.mayHaveActed() && *w.kind.Status(w.object) == nil }
+
+// mayHaveActed reports whether a run may have acted for the object since the last pass.
+func (w *Workspace) mayHaveActed() bool {
 	_, blocked := w.pass.Before().GetAnnotations()[clusterctlv1.BlockMoveAnnotation]
 
-	return !blocked && *w.kind.Status(w.object) == nil
+	return blocked
 }
 
 // refuseState records why the state cannot be used. A deletion ignores it once a user has deleted the Secret.
@@ -385,7 +411,7 @@ func (w *Workspace) interruptCheck() bool {
 func (w *Workspace) Destroy(ctx context.Context, request Request) error {
 	request.Digest = destroyDigest
 	if w.Ended != nil && w.Ended.Err == nil && w.Ended.Operation == terraform.Destroy {
-		request.MayExist = false // the run left nothing
+		request.MayExist = request.Seen // the run left nothing, unless the engine shows it
 	}
 
 	w.Action = decide(destroyRules, w.observed(request.Facts))

@@ -39,8 +39,10 @@ const (
 type fakeExecutor struct {
 	requests []terraform.Request
 	serial   int
-	// failures are the errors of the next runs; nil ends one well.
-	failures []error
+	// refusals are the errors of the next plans, and failures those of the next runs, each after the plan was
+	// confirmed; nil ends one well.
+	refusals, failures []error
+	// unsaved has a run that fails save no state, as if it was killed.
 	// drift is what plans find.
 	drift []terraform.Drift
 	// holds has a check wait for its interruption.
@@ -55,16 +57,16 @@ func (x *fakeExecutor) Apply(ctx context.Context, request terraform.Request) (te
 		x.planned()
 	}
 
+	if err := next(&x.refusals); err != nil {
+		return terraform.Summary{}, err
+	}
+
 	if err := request.Confirm(ctx); err != nil {
 		return terraform.Summary{}, err
 	}
 
-	if len(x.failures) > 0 {
-		err := x.failures[0]
-		x.failures = x.failures[1:]
-		if err != nil {
-			return terraform.Summary{}, err
-		}
+	if err := next(&x.failures); err != nil {
+		return terraform.Summary{}, err
 	}
 
 	x.serial++
@@ -87,15 +89,19 @@ func (x *fakeExecutor) Check(ctx context.Context, request terraform.Request) ([]
 		return nil, fmt.Errorf("failed to read the plan: %s", ctx.Err())
 	}
 
-	if len(x.failures) > 0 {
-		err := x.failures[0]
-		x.failures = x.failures[1:]
-		if err != nil {
-			return nil, err
-		}
+	return x.drift, next(&x.failures)
+}
+
+// next takes the first error of a list; nil if there is none.
+func next(from *[]error) error {
+	if len(*from) == 0 {
+		return nil
 	}
 
-	return x.drift, nil
+	err := (*from)[0]
+	*from = (*from)[1:]
+
+	return err
 }
 
 // fakeSubject notes what it is asked.
@@ -334,12 +340,13 @@ func TestApplyFails(t *testing.T) {
 	}
 }
 
-// TestAChangeThatFailedIsTakenBack has nothing left to try: the failure must not be told for ever.
+// TestAChangeThatFailedIsTakenBack has nothing left to try: the failure must not be told for ever. The plan failed, so
+// that nothing was changed.
 func TestAChangeThatFailedIsTakenBack(t *testing.T) {
 	b := newBench(t)
 	b.apply("digest-1")
 	b.observe().Recorded()
-	b.executor.failures = []error{errors.New("no such network")}
+	b.executor.refusals = []error{errors.New("no such network")}
 	b.apply("digest-2")
 
 	w := b.observe()
@@ -350,6 +357,73 @@ func TestAChangeThatFailedIsTakenBack(t *testing.T) {
 	check.Equal(t, "failures", w.Failure.Count, 0)
 	check.Equal(t, "failures in the next pass", b.observe().Failure.Count, 0)
 }
+
+// TestAChangeThatFailedHalfWayIsUndone takes a change back that may have changed something: it is another run.
+func TestAChangeThatFailedHalfWayIsUndone(t *testing.T) {
+	b := newBench(t)
+	b.apply("digest-1")
+	b.observe().Recorded()
+	b.executor.failures = []error{errors.New("no space for the disk")}
+	b.apply("digest-2")
+
+	w := b.observe()
+	check.Equal(t, "what was applied", w.State.AppliedDigest, "")
+	check.Equal(t, "the change is from", w.State.ChangingFrom, "digest-1")
+	check.Equal(t, "the first configuration undoes it", w.State.Undoes("digest-1"), true)
+	check.Equal(t, "the second one undoes it", w.State.Undoes("digest-2"), false)
+	check.Equal(t, "it was applied once", w.State.WasApplied(), true)
+	w.Recorded()
+
+	b.apply("digest-1")
+	w = b.observe()
+	check.Equal(t, "failures", w.Failure.Count, 0)
+	check.Equal(t, "what is applied", w.State.AppliedDigest, "digest-1")
+	check.Equal(t, "no change is left", w.State.ChangingFrom, "")
+}
+
+// TestAChangeThatFailsTwiceIsStillTakenBackToWhatWasApplied remembers the last configuration that was applied in full.
+func TestAChangeThatFailsTwiceIsStillTakenBackToWhatWasApplied(t *testing.T) {
+	b := newBench(t)
+	b.apply("digest-1")
+	b.observe().Recorded()
+	failed := errors.New("no space for the disk")
+	b.executor.failures = []error{failed, failed}
+
+	for _, digest := range []string{"digest-2", "digest-3"} {
+		b.apply(digest)
+		b.observe().Recorded()
+	}
+
+	check.Equal(t, "the change is from", b.observe().State.ChangingFrom, "digest-1")
+}
+
+// TestARunThatCannotRecordAChangeChangesNothing verifies that the record comes before the change.
+func TestARunThatCannotRecordAChangeChangesNothing(t *testing.T) {
+	unwritable := errors.New("the API server is away")
+	executor := &fakeExecutor{}
+	root := &Root{Executor: executor, Keeper: &fakeKeeper{failing: unwritable}}
+	_, err := root.Apply(t.Context(), &fakeSubject{}, "digest-2")
+	check.Equal(t, "it fails", errors.Is(err, unwritable), true)
+	check.Equal(t, "states that it wrote", executor.serial, 0)
+}
+
+// fakeKeeper has a state that was applied as digest-1, and cannot record changes.
+type fakeKeeper struct{ failing error }
+
+func (k *fakeKeeper) Load(context.Context) (*tfstate.State, error) {
+	state, err := tfstate.Parse(fmt.Appendf(nil, fullState, 1))
+	if err == nil {
+		state.AppliedDigest = "digest-1"
+	}
+
+	return state, err
+}
+
+func (k *fakeKeeper) Save(context.Context, []byte, string) error { return nil }
+
+func (k *fakeKeeper) MarkApplied(context.Context, string) error { return nil }
+
+func (k *fakeKeeper) MarkChanging(context.Context, string, string) error { return k.failing }
 
 func TestDestroy(t *testing.T) {
 	b := newBench(t)
@@ -380,6 +454,30 @@ func TestDestroy(t *testing.T) {
 
 	if err := w.Remove(t.Context()); err != nil || len(b.stateSecrets()) != 0 {
 		t.Errorf("left are %d Secrets, %v", len(b.stateSecrets()), err)
+	}
+}
+
+// TestAVMThatIsSeenIsNotReleased has a run report that nothing is left, while the engine shows the VM: what answered the
+// run was not the engine.
+func TestAVMThatIsSeenIsNotReleased(t *testing.T) {
+	for seen, want := range map[bool]ActionKind{true: Destroy, false: Release} {
+		b := newBench(t)
+		b.apply("digest-1")
+		b.observe().Recorded()
+		b.remove()
+
+		w := b.observe()
+		check.Error(t, w.Destroy(t.Context(), b.request("")), "")
+		<-b.kind.Runs.Woken("OLVMCluster")
+
+		w = b.observe()
+		request := b.request("")
+		request.MayExist, request.Seen = true, seen
+		check.Error(t, w.Destroy(t.Context(), request), "")
+		check.Equal(t, fmt.Sprintf("the action if it is seen %t", seen), w.Action.Kind, want)
+		if seen {
+			<-b.kind.Runs.Woken("OLVMCluster")
+		}
 	}
 }
 
