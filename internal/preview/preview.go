@@ -253,11 +253,14 @@ func (m *Manifests) render(
 		out.Needs = needsOf(built.Machine, built.Names.ClusterName)
 	}
 
-	if state.Complete() {
+	switch {
+	case state.Complete():
 		out.State, existing = state.Raw, nil
+	case state.VMID() != "": // a change was interrupted
+		out.State = state.Raw
 	}
 
-	out.Configuration, err = built.Configuration(ctx, session, existing)
+	out.Configuration, err = built.Configuration(ctx, session, existing.Beside(state))
 
 	return out, err
 }
@@ -318,7 +321,8 @@ func (m *Manifests) session(
 }
 
 // owner is the mark of the machine's VM. The one that exists keeps its UID, which the manifests may not have; a VM of
-// the same name that is another's is an error, unless the state knows better which one is the machine's.
+// the same name that is another's, or that has the mark of an earlier object of the same name, is an error, unless the
+// state knows better which one is the machine's.
 func (machine *Machine) owner(existing *desired.Existing, state *tfstate.State) (ownermark.Owner, error) {
 	owner := ownermark.Owner{
 		Namespace: machine.Namespace,
@@ -334,11 +338,13 @@ func (machine *Machine) owner(existing *desired.Existing, state *tfstate.State) 
 		had, _ = ownermark.InventoryOwnerOf(existing.VM.CommentText())
 	}
 
-	if had.SameObject(owner) {
+	// Without a state, the controller accepts exactly the object's own mark.
+	known := state.VMID() != "" || machine.uid == "" || had.UID == string(machine.uid)
+	if had.SameObject(owner) && known {
 		return had, nil
 	}
 
-	if !state.Complete() {
+	if state.VMID() == "" {
 		return owner, existing.Conflict()
 	}
 
