@@ -221,8 +221,8 @@ func (o Orphan) madeDisks(ctx context.Context, session *engine.Client) ([]engine
 	return out, nil
 }
 
-// disksOfChange returns the disks with the mark of the VM that no template brought. Of a change that is taken back those
-// belong to it that are attached to the VM.
+// disksOfChange returns the disks with the mark of the VM that no template brought. Of a change that is taken back
+// those belong to it that are attached to the VM.
 func (o Orphan) disksOfChange(ctx context.Context, session *engine.Client) ([]engine.Disk, error) {
 	all, err := session.DisksMadeFor(ctx, o.Comment)
 	if err != nil {

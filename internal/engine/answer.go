@@ -12,8 +12,9 @@ import (
 // This file decides whether an answer is the engine's. A proxy, an ingress or a default backend answers with any status
 // and any body, and objects are let go, or taken for made, on an answer.
 
-// correlationHeader names a request. An engine repeats the client's name on each answer of its API, except where it does
-// not accept the session and where an error of its own takes the answer over, as was recorded. Nothing else knows it.
+// correlationHeader names a request. An engine repeats the client's name on each answer of its API, except where it
+// does not accept the session and where an error of its own takes the answer over, as was recorded. Nothing else knows
+// it.
 const correlationHeader = "Correlation-Id"
 
 // formLength is how much of an answer shows its form.
@@ -60,9 +61,9 @@ func (c *Client) checkOrigin(method, path, id string, response *http.Response) (
 	return false, nil
 }
 
-// checkForm returns an error for an answer with the name of its request that has a form that the engine's never have, as was recorded: it says that
-// something is missing with no body and no media type, or with a fault, and answers changes with XML, or with 202 and no
-// body. body is the beginning of the answer.
+// checkForm returns an error for an answer with the name of its request that has a form that the engine's never have,
+// as was recorded: it says that something is missing with no body and no media type, or with a fault, and answers
+// changes with XML, or with 202 and no body. body is the beginning of the answer.
 func checkForm(method, path string, response *http.Response, body []byte) error {
 	document := strings.Contains(response.Header.Get("Content-Type"), "xml") && bytes.HasPrefix(body, []byte("<"))
 	fits := true

@@ -253,16 +253,22 @@ func (m *Manifests) render(
 		out.Needs = needsOf(built.Machine, built.Names.ClusterName)
 	}
 
-	switch {
-	case state.Complete():
-		out.State, existing = state.Raw, nil
-	case state.VMID() != "": // a change was interrupted
-		out.State = state.Raw
+	if state.VMID() != "" {
+		out.State, existing = state.Raw, besides(state, existing)
 	}
 
-	out.Configuration, err = built.Configuration(ctx, session, existing.Beside(state))
+	out.Configuration, err = built.Configuration(ctx, session, existing)
 
 	return out, err
+}
+
+// besides is what the engine may have beside a state: after a change that was interrupted.
+func besides(state *tfstate.State, existing *desired.Existing) *desired.Existing {
+	if state.Complete() {
+		return nil
+	}
+
+	return existing.Beside(state)
 }
 
 // existing is the VM of a machine that the engine has already; nil where there is none, and for a machine that takes

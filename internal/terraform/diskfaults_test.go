@@ -32,13 +32,14 @@ func failReads(t *testing.T, names ...string) (heal func()) {
 	return heal
 }
 
-// TestAStateThatTheExecutorCouldNotWriteIsSaved has the executor leave its state beside the state file, which is old, cut
-// off, missing or unreadable.
+// TestAStateThatTheExecutorCouldNotWriteIsSaved has the executor leave its state beside the state file, which is old,
+// cut off, missing or unreadable.
 func TestAStateThatTheExecutorCouldNotWriteIsSaved(t *testing.T) {
 	newest := string(stateOf(3, "l", ""))
 
 	for name, old := range map[string][]byte{
-		"old": stateOf(2, "l", ""), "cut off": []byte(`{"version":4,"ser`), "empty": {}, "missing": nil, "unreadable": {},
+		"old": stateOf(2, "l", ""), "cut off": []byte(`{"version":4,"ser`), "empty": {}, "missing": nil,
+		"unreadable": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, saved := keeping(t, old, Request{})

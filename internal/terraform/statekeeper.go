@@ -94,8 +94,8 @@ func (k *stateKeeper) finish(done bool) error {
 	return nil
 }
 
-// left is the state that the executor left, and the name of its file. If it could not write its state file, which may be
-// whole or not, it has written another one.
+// left is the state that the executor left, and the name of its file. If it could not write its state file, which may
+// be whole or not, it has written another one.
 func (k *stateKeeper) left() (state []byte, file string, err error) {
 	state, err = readWithin(k.run.Dir, stateFile)
 	errored, other := readWithin(k.run.Dir, erroredFile)

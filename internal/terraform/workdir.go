@@ -96,8 +96,8 @@ func Unfinished(dir string) bool {
 	})
 }
 
-// CheckReadable returns an error if a state that a run left cannot be read. Nothing of the directory may be removed then:
-// a disk that fails may be read later.
+// CheckReadable returns an error if a state that a run left cannot be read. Nothing of the directory may be removed
+// then: a disk that fails may be read later.
 func CheckReadable(dir string) error {
 	for _, name := range stateFiles {
 		if _, err := readWithin(dir, name); unreadable(err) {

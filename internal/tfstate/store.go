@@ -332,8 +332,8 @@ func (s *Store) MarkApplied(ctx context.Context, owner client.Object, digest str
 	})
 }
 
-// MarkChanging records that a change is about to be applied to what the configuration of this digest asked for, and what
-// it may add. Until one is applied in full, the engine may have more than the stored state.
+// MarkChanging records that a change is about to be applied to what the configuration of this digest asked for, and
+// what it may add. Until one is applied in full, the engine may have more than the stored state.
 func (s *Store) MarkChanging(ctx context.Context, owner client.Object, from, adds string) error {
 	return s.setMarks(ctx, owner, map[string]any{
 		DigestAnnotation: nil, ChangingFromAnnotation: from, ChangeAddsAnnotation: adds,

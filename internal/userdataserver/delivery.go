@@ -210,8 +210,8 @@ func (s *Server) Offer(ctx context.Context, machine *infrav1.OLVMMachine, data [
 	return pointer, nil
 }
 
-// Renew gives the pointer of a machine its whole lifetime again, just before its VM is made: the run may have waited for
-// longer than a pointer is good. One that was used, or that was never offered, stays as it is.
+// Renew gives the pointer of a machine its whole lifetime again, just before its VM is made: the run may have waited
+// for longer than a pointer is good. One that was used, or that was never offered, stays as it is.
 func (s *Server) Renew(ctx context.Context, machine client.ObjectKey) error {
 	key := secretKey(machine)
 

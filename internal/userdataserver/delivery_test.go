@@ -287,8 +287,8 @@ func TestReplicasHaveOneAuthority(t *testing.T) {
 	}
 }
 
-// TestAHundredMachinesJoinHoweverLongTheyWait plays a queue of 100 copied VMs: each copy takes two minutes, and four are
-// made at once. All are offered their user data when their runs are submitted.
+// TestAHundredMachinesJoinHoweverLongTheyWait plays a queue of 100 copied VMs: each copy takes two minutes, and four
+// are made at once. All are offered their user data when their runs are submitted.
 func TestAHundredMachinesJoinHoweverLongTheyWait(t *testing.T) {
 	const machines, atOnce, copying = 100, 4, 2 * time.Minute
 

@@ -93,8 +93,8 @@ func (w *Workspace) Paused(ctx context.Context, cluster *clusterv1.Cluster) (boo
 	if unsaved == nil {
 		w.unblockMove()
 	} else { // it is paused all the same, and may not be moved
-		causes = append(causes, Shorten(steadytext.Of("the state that a run left is not saved, so that clusterctl cannot "+
-			"move the object: "+unsaved.Error()), longestMessage))
+		cause := "the state that a run left is not saved, so that clusterctl cannot move the object: " + unsaved.Error()
+		causes = append(causes, Shorten(steadytext.Of(cause), longestMessage))
 	}
 
 	err := w.pass.Write(ctx, func() {

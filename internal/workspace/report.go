@@ -41,8 +41,8 @@ func recordRun(status *infrav1.TerraformStatus, stateSecret string, run terrafor
 	return report
 }
 
-// recordState writes down which state was read. It refuses one that is older than what was read before: a backup of
-// the Secret was restored, and what was made since is not in it. It also refuses one of another lineage, unless a run may
+// recordState writes down which state was read. It refuses one that is older than what was read before: a backup of the
+// Secret was restored, and what was made since is not in it. It also refuses one of another lineage, unless a run may
 // have begun that: the rebuild of a state that was deleted.
 func recordState(status *infrav1.TerraformStatus, secret string, state *tfstate.State, ran bool) error {
 	if status.StateLineage != "" && status.StateLineage != state.Lineage && !ran {

@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// fencedClient asks the fence before each write: a process that was halted for longer than its lease must not write over
-// what its successor has written. All controllers have this client, so that none can forget to ask.
+// fencedClient asks the fence before each write: a process that was halted for longer than its lease must not write
+// over what its successor has written. All controllers have this client, so that none can forget to ask.
 type fencedClient struct {
 	client.Client
 
@@ -65,7 +65,9 @@ func (c *fencedClient) Delete(ctx context.Context, object client.Object, options
 }
 
 // DeleteAllOf asks, and deletes.
-func (c *fencedClient) DeleteAllOf(ctx context.Context, object client.Object, options ...client.DeleteAllOfOption) error {
+func (c *fencedClient) DeleteAllOf(
+	ctx context.Context, object client.Object, options ...client.DeleteAllOfOption,
+) error {
 	if err := c.mayAct(ctx); err != nil {
 		return err
 	}

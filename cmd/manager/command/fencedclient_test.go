@@ -19,8 +19,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestEachWriteOfTheManagersClientAsksTheFence calls each method that writes, also those that are added to the interface
-// later, for a process that no longer leads.
+// TestEachWriteOfTheManagersClientAsksTheFence calls each method that writes, also those that are added to the
+// interface later, for a process that no longer leads.
 func TestEachWriteOfTheManagersClientAsksTheFence(t *testing.T) {
 	asked := 0
 	fenced := &fencedClient{
