@@ -174,7 +174,7 @@ func TestASessionIsRenewed(t *testing.T) {
 	check.Equal(t, "VMs", len(s.sim.VMs()), 1)
 }
 
-// TestTheFenceIsAskedForDisks has a manager that does not lead any more.
+// TestTheFenceIsAskedForDisks has a manager that does not lead any more. Nothing else is made either.
 func TestTheFenceIsAskedForDisks(t *testing.T) {
 	s := newSite(t, ovirtsim.Options{})
 	s.provider.Fence = func(context.Context) error { return fmt.Errorf("%w: other", engine.ErrSuperseded) }
@@ -194,7 +194,8 @@ func TestTheFenceIsAskedForDisks(t *testing.T) {
 	}}
 	_, err = s.apply(t.Context(), machine, nil)
 	check.Error(t, err, "another manager leads")
-	check.Equal(t, "disks beside that of the template", s.sim.Summary().Disks, 1)
+	check.Equal(t, "disks beside that of the template", s.sim.Summary().Disks, 0)
+	check.Length(t, "VMs", s.sim.VMs(), 0)
 }
 
 // TestARunOfAnotherPortGetsAnotherProcess has two engines. The first process ends with its last run.
