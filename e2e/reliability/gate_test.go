@@ -21,6 +21,8 @@ type gate struct {
 	last  *trap // that was set last
 	// away says which requests get no answer now.
 	away func(*http.Request) bool
+	// resting lets all calls pass, and counts none.
+	resting bool
 	// probe is asked at each call; those where it said yes are in probed.
 	probe  func() bool
 	probed map[call]bool
@@ -53,6 +55,24 @@ func (g *gate) set(t *trap) {
 	}
 }
 
+// rest lets calls pass without counting them, or ends that.
+func (g *gate) rest(resting bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.resting = resting
+}
+
+// sprung is closed when the trap that was set last has acted; nil if none was set.
+func (g *gate) sprung() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.last == nil {
+		return nil
+	}
+
+	return g.last.sprung
+}
+
 // cut leaves those requests without an answer until it is called again; nil ends it.
 func (g *gate) cut(away func(*http.Request) bool) {
 	g.mu.Lock()
@@ -79,6 +99,10 @@ func (g *gate) note(r *http.Request) *trap {
 
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.resting {
+		return nil
+	}
+
 	if g.nth == nil {
 		g.nth, g.probed = map[string]int{}, map[call]bool{}
 	}

@@ -21,6 +21,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
@@ -152,10 +153,20 @@ func newBench(t *testing.T, change func(*infrav1.OLVMCluster), args ...string) *
 // newColdBench is newBench with a manager that is not started.
 func newColdBench(t *testing.T, change func(*infrav1.OLVMCluster), args ...string) *bench {
 	t.Helper()
+
+	return newColdBenchIn(t, ovirtsim.Inventory{}, change, args...)
+}
+
+// newColdBenchIn is newColdBench with an engine that has an inventory.
+func newColdBenchIn(
+	t *testing.T, inventory ovirtsim.Inventory, change func(*infrav1.OLVMCluster), args ...string,
+) *bench {
+	t.Helper()
 	b := &bench{engine: &gate{name: engineCall}}
 	b.live = b.life
 	b.site = testsite.New(t, suite.API.Client, testsite.Options{
-		Gate: b.engine.wrap,
+		Inventory: inventory,
+		Gate:      b.engine.wrap,
 		Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 			if change != nil {
 				change(c)

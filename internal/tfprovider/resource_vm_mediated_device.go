@@ -42,6 +42,10 @@ type vmMediatedDeviceModel struct {
 	Type types.String `tfsdk:"type"`
 }
 
+// mediatedDeviceLocks are held while a VM gets a device, by the VM's UUID. Otherwise a device whose answer was lost would
+// be looked for among those that other resources are adding.
+var mediatedDeviceLocks = keyedLocks{held: map[string]chan struct{}{}}
+
 // Create adds a device. A VM may have several of a type: one that came into being although its answer was lost is known
 // by not having been there before.
 func (r *vmMediatedDeviceResource) Create(
@@ -53,6 +57,14 @@ func (r *vmMediatedDeviceResource) Create(
 	}
 
 	vmID, kind := idOf(model.VMID), model.Type.ValueString()
+
+	unlock, err := mediatedDeviceLocks.lock(ctx, vmID.String())
+	if err != nil {
+		resp.Diagnostics.AddError("The mediated device was not added", err.Error())
+		return
+	}
+	defer unlock()
+
 	before, err := r.client.MediatedDevices(ctx, vmID)
 	if err != nil {
 		resp.Diagnostics.AddError("The mediated device was not added", r.client.ExplainMissing(ctx, vmID, err).Error())

@@ -1,0 +1,232 @@
+package reliability
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+)
+
+// edit changes a machine that full has made: its memory, a data disk, a network interface, a tag, a mediated device, an
+// affinity label. Its CPU is no part of it: another one is another VM.
+func edit(spec *infrav1.OLVMMachineSpec) {
+	spec.VirtualMachine.Memory = "5GB"
+	spec.VirtualMachine.DataDisks = append(spec.VirtualMachine.DataDisks, infrav1.DataDisk{Name: "images", Size: "1GB"})
+	spec.VirtualMachine.Tags = []string{"prod"}
+	spec.VirtualMachine.MediatedDevices = []infrav1.MediatedDevice{{Type: "nvidia-63"}, {Type: "nvidia-63"}}
+	spec.AdditionalNetworks = append(spec.AdditionalNetworks, infrav1.AdditionalNetwork{
+		OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt", VNICName: "backup"},
+	})
+}
+
+// hardware is what a VM has of what edit changes.
+type hardware struct {
+	memory                   int64
+	nics, disks, tags, mdevs int
+}
+
+// before and after are the hardware of a machine of full, and that of one that was edited.
+var (
+	before = hardware{memory: 4 << 30, nics: 2, disks: 2}
+	after  = hardware{memory: 5 << 30, nics: 3, disks: 3, tags: 1, mdevs: 2}
+)
+
+// hardwareOf looks at the only VM of the engine, and counts all disks, also those that no VM has.
+func (b *bench) hardwareOf(s *testsite.Site) (hardware, error) {
+	ctx, session := context.Background(), s.Session()
+	vms := s.Sim.VMs()
+	if len(vms) != 1 {
+		return hardware{}, fmt.Errorf("the engine has %d VMs", len(vms))
+	}
+
+	id := engine.ID(vms[0].ID)
+	vm, err := session.VM(ctx, id)
+	if err != nil {
+		return hardware{}, err
+	}
+
+	nics, nicErr := session.NICs(ctx, id)
+	tags, tagErr := session.VMTags(ctx, id)
+	devices, deviceErr := session.MediatedDevices(ctx, id)
+
+	return hardware{
+		memory: ptr.Deref(vm.Memory, 0), nics: len(nics), disks: s.Sim.Summary().Disks, tags: len(tags), mdevs: len(devices),
+	}, errors.Join(nicErr, tagErr, deviceErr)
+}
+
+// change edits the spec of a machine.
+func (b *bench) change(s *testsite.Site, m *infrav1.OLVMMachine, apply func(*infrav1.OLVMMachineSpec)) {
+	s.T.Helper()
+	s.Eventually("the machine is changed", func() error {
+		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
+			return err
+		}
+
+		apply(&m.Spec)
+
+		return s.Client.Update(context.Background(), m)
+	})
+}
+
+// whatIs says what a machine has come to: "applied" or the reason of its InfrastructureApplied condition, with its
+// hardware. Nothing is said while a run goes, or while the condition is of an earlier spec.
+func (b *bench) whatIs(s *testsite.Site, m *infrav1.OLVMMachine) (string, hardware, error) {
+	if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
+		return "", hardware{}, err
+	}
+
+	applied := conditions.Get(m, infrav1.InfrastructureAppliedCondition)
+	if applied == nil || applied.ObservedGeneration != m.Generation || len(b.Executors()) > 0 {
+		return "", hardware{}, errors.New("it is not known yet")
+	}
+
+	store := &tfstate.Store{Client: s.Client, Reader: s.Client}
+	state, err := store.Load(context.Background(), m)
+	if err != nil {
+		return "", hardware{}, err
+	}
+
+	has, err := b.hardwareOf(s)
+	if applied.Status != "True" {
+		return applied.Reason, has, err
+	}
+
+	if state.AppliedDigest == "" || state.ChangingFrom != "" {
+		return "", has, fmt.Errorf("the state is marked %q, %q", state.AppliedDigest, state.ChangingFrom)
+	}
+
+	return "applied", has, err
+}
+
+// expectHardware waits until a machine has come to one of several results.
+func (b *bench) expectHardware(s *testsite.Site, m *infrav1.OLVMMachine, results map[string]hardware) {
+	s.T.Helper()
+	s.Eventually("the machine is as it is asked for", func() error {
+		what, has, err := b.whatIs(s, m)
+		if err != nil {
+			return err
+		}
+
+		if want, ok := results[what]; !ok || has != want {
+			return fmt.Errorf("it is %s with %+v, and should be one of %+v", what, has, results)
+		}
+
+		return nil
+	})
+}
+
+// rest has all gates let calls pass.
+func (b *bench) rest(resting bool) {
+	for _, g := range b.gates() {
+		g.rest(resting)
+	}
+}
+
+// editedLife makes a machine, edits it, and deletes it. The faults come during the edit.
+func (b *bench) editedLife(t *testing.T, name string) { b.editLife(t, name, false) }
+
+// undoneLife is editedLife, but the edit is taken back when the fault has come.
+func (b *bench) undoneLife(t *testing.T, name string) { b.editLife(t, name, true) }
+
+func (b *bench) editLife(t *testing.T, name string, undo bool) {
+	t.Helper()
+	s := b.site.In(t)
+	b.rest(true)
+	m := s.Machine(name, full)
+	b.expectReady(s, m)
+	original := m.Spec.DeepCopy()
+
+	b.rest(false)
+	b.change(s, m, edit)
+	if sprung := b.sprung(); undo && sprung != nil {
+		select {
+		case <-sprung:
+		case <-time.After(time.Minute):
+			t.Error("the edit had no such call")
+		}
+
+		b.change(s, m, func(spec *infrav1.OLVMMachineSpec) {
+			provider := spec.ProviderID
+			*spec = *original.DeepCopy()
+			spec.ProviderID = provider
+		})
+		// What was applied in full before it was taken back stays: machines are immutable.
+		b.expectHardware(s, m, map[string]hardware{"applied": before, infrav1.ReplaceRefusedReason: after})
+	} else {
+		b.expectHardware(s, m, map[string]hardware{"applied": after})
+	}
+
+	b.rest(true)
+	s.Delete(m)
+	s.ExpectGone(m)
+	b.expectNone(s)
+}
+
+// sprung is closed when the trap of the case has acted; nil in a life without one.
+func (b *bench) sprung() <-chan struct{} {
+	for _, g := range b.gates() {
+		if sprung := g.sprung(); sprung != nil {
+			return sprung
+		}
+	}
+
+	return nil
+}
+
+// editBench is a bench whose hosts have mediated devices.
+func editBench(t *testing.T, live func(*bench) func(*testing.T, string)) *bench {
+	t.Helper()
+	inventory := ovirtsim.DefaultInventory()
+
+	for c := range inventory.DataCenters[0].Clusters {
+		for h := range inventory.DataCenters[0].Clusters[c].Hosts {
+			inventory.DataCenters[0].Clusters[c].Hosts[h].MediatedDeviceTypes = []string{"nvidia-63"}
+		}
+	}
+
+	inventory.Tags = append(inventory.Tags, "prod")
+
+	b := newColdBenchIn(t, inventory, withoutGroups)
+	b.live = live(b)
+	if err := b.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	return b
+}
+
+// duringEdits are the calls that change something of a machine that is edited.
+func duringEdits(c call) bool {
+	return !strings.HasPrefix(c.name, "GET ") && !strings.Contains(c.name, "olvmclusters") &&
+		!slices.Contains([]string{"PATCH configmaps"}, c.name) && !strings.Contains(c.name, "/sso")
+}
+
+// TestCrashMatrixOfAnEdit kills the manager, Terraform alone, and the provider alone, and cuts the connection, at each
+// call of an edit. The edit is finished then, and nothing is there twice.
+func TestCrashMatrixOfAnEdit(t *testing.T) {
+	crashMatrix(t, func(t *testing.T) *bench {
+		t.Helper()
+		return editBench(t, func(b *bench) func(*testing.T, string) { return b.editedLife })
+	}, duringEdits)
+}
+
+// TestCrashMatrixOfAnEditThatIsTakenBack does the same, and takes the edit back: nothing of it is left.
+func TestCrashMatrixOfAnEditThatIsTakenBack(t *testing.T) {
+	crashMatrix(t, func(t *testing.T) *bench {
+		t.Helper()
+		return editBench(t, func(b *bench) func(*testing.T, string) { return b.undoneLife })
+	}, duringEdits)
+}
