@@ -1,10 +1,13 @@
 package tfprovider_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -89,6 +92,33 @@ func TestAHighlyAvailableVMFromCreationToDestruction(t *testing.T) {
 	must(t, s.client.RemoveWatchdog(t.Context(), got.ID, watchdogs[0].ID))
 	must(t, s.client.RemoveMediatedDevice(t.Context(), got.ID, devices[0].ID))
 	w.wants("ovirt_vm_watchdog.a", "create", "ovirt_vm_mediated_device.a[0]", "create")
+	w.destroy()
+}
+
+// TestEachMediatedDeviceIsOneOfItsOwn loses the request for one of two devices that are added at the same time. The other
+// device must not be taken for it.
+func TestEachMediatedDeviceIsOneOfItsOwn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, quick)
+	w := newWorkspace(t, s).config(available)
+	must(t, s.sim.Inject(ovirtsim.Fault{
+		Method: "POST", Path: "/mediateddevices$", Action: "cut-before", Count: 1,
+	}))
+	w.fail()
+	w.apply()
+	w.settled()
+
+	devices, err := s.client.MediatedDevices(t.Context(), s.vm(t, "a").ID)
+	must(t, err)
+	check.Equal(t, "mediated devices", len(devices), 2)
+
+	state, err := os.ReadFile(filepath.Join(w.dir, "terraform.tfstate"))
+	must(t, err)
+
+	for _, device := range devices {
+		check.Contains(t, "the state", string(state), device.ID.String())
+	}
+
 	w.destroy()
 }
 
