@@ -53,7 +53,7 @@ func (b *bench) hardwareOf(s *testsite.Site) (hardware, error) {
 	}
 
 	id := engine.ID(vms[0].ID)
-	vm, err := session.VM(ctx, id)
+	settings, err := session.VMSettings(ctx, id)
 	if err != nil {
 		return hardware{}, err
 	}
@@ -63,7 +63,8 @@ func (b *bench) hardwareOf(s *testsite.Site) (hardware, error) {
 	devices, deviceErr := session.MediatedDevices(ctx, id)
 
 	return hardware{
-		memory: ptr.Deref(vm.Memory, 0), nics: len(nics), disks: s.Sim.Summary().Disks, tags: len(tags), mdevs: len(devices),
+		memory: ptr.Deref(settings.Next.Memory, 0), // an engine takes memory from a VM at its next start
+		nics:   len(nics), disks: s.Sim.Summary().Disks, tags: len(tags), mdevs: len(devices),
 	}, errors.Join(nicErr, tagErr, deviceErr)
 }
 
