@@ -107,6 +107,7 @@ func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (work
 
 	if state.Undoes(s.digest) {
 		out.Guard = allowUndo(out.Guard)
+		out.Prepare = func(ctx context.Context) error { return s.detachUnwanted(ctx, state) }
 	}
 
 	var found *desired.Existing
@@ -209,6 +210,26 @@ func allowUndo(guard func(terraform.Change) string) func(terraform.Change) strin
 
 		return guard(change)
 	}
+}
+
+// detachUnwanted detaches the data disks of a change that is taken back. The state may have a disk and lack its
+// attachment, which nothing would undo before the disk is deleted.
+func (s *machineSubject) detachUnwanted(ctx context.Context, state *tfstate.State) error {
+	for _, disk := range state.Instances("ovirt_disk") {
+		wanted := slices.ContainsFunc(s.owner.Spec.VirtualMachine.DataDisks, func(d infrav1.DataDisk) bool {
+			return d.Name == disk.Key
+		})
+		if wanted || disk.Key == "" || disk.ID == "" {
+			continue
+		}
+
+		err := s.session.DetachDisk(ctx, engine.ID(state.VMID()), engine.ID(disk.ID))
+		if err != nil && !engine.IsNotFound(err) {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // shortRun is how long after its VM exists a run may end for the machine to be looked at then, and not before.

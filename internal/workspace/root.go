@@ -56,7 +56,7 @@ func (r *Root) Apply(ctx context.Context, subject Subject, digest string) (terra
 	}
 
 	request, marked := r.request(terraform.Apply, configuration, before), false
-	request.Confirm = func(ctx context.Context) error { return r.confirmChange(ctx, before, configuration.Adds) }
+	request.Confirm = func(ctx context.Context) error { return r.begin(ctx, before, configuration) }
 	if configuration.Whole {
 		request.SaveState = func(ctx context.Context, state []byte, done bool) error {
 			if !done {
@@ -181,6 +181,15 @@ func (r *Root) request(
 		SaveState:     func(ctx context.Context, state []byte, _ bool) error { return r.Keeper.Save(ctx, state, "") },
 		Keeps:         configuration.Keeps,
 	}
+}
+
+// begin confirms a run, records that it changes what was applied, and prepares it.
+func (r *Root) begin(ctx context.Context, before *tfstate.State, configuration Configuration) error {
+	if err := r.confirmChange(ctx, before, configuration.Adds); err != nil || configuration.Prepare == nil {
+		return err
+	}
+
+	return configuration.Prepare(ctx)
 }
 
 // confirmChange is confirm for a run that changes what was applied before. That is recorded before anything can change:

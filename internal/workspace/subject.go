@@ -55,6 +55,8 @@ type Configuration struct {
 	// Adds is what the run, and earlier ones of a change that was not applied to its end, may add to what was applied
 	// before. It is kept beside the state until a run ends well.
 	Adds string
+	// Prepare is called when the run is confirmed, before anything is applied; may be nil.
+	Prepare func(ctx context.Context) error
 	// Whole reports that RemoveOrphans has nothing to do after the run: what is saved at its end is all that was asked
 	// for.
 	Whole bool
