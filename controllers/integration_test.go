@@ -383,9 +383,11 @@ func TestAChangeThatWouldReplaceALiveMachineIsRefused(t *testing.T) {
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)
 	before := s.Sim.VMs()[0]
-	change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.CPU.Topology.Cores = 8 })
+	change(s, m, func(m *infrav1.OLVMMachine) {
+		m.Spec.VirtualMachine.RootDisk = &infrav1.RootDisk{Clone: ptr.To(true)}
+	})
 	message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.ReplaceRefusedReason)
-	if !strings.Contains(message, "cpu_cores") {
+	if !strings.Contains(message, "clone") {
 		t.Errorf("the message does not name the attribute: %s", message)
 	}
 
@@ -393,7 +395,7 @@ func TestAChangeThatWouldReplaceALiveMachineIsRefused(t *testing.T) {
 		t.Errorf("the engine has %+v", vms)
 	}
 
-	change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.CPU.Topology.Cores = 0 })
+	change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.RootDisk = nil })
 	s.ExpectProvisioned(m)
 }
 

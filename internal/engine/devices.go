@@ -34,6 +34,19 @@ func (c *Client) Watchdogs(ctx context.Context, vmID ID) ([]Watchdog, error) {
 	return list.Items, nil
 }
 
+// TemplateHasWatchdog reports whether a template gives its VMs a watchdog.
+func (c *Client) TemplateHasWatchdog(ctx context.Context, templateID ID) (bool, error) {
+	var list struct {
+		XMLName xml.Name   `xml:"watchdogs"`
+		Items   []Watchdog `xml:"watchdog"`
+	}
+	if err := c.get(ctx, templatePath(templateID)+"/watchdogs", nil, &list); err != nil {
+		return false, fmt.Errorf("failed to get the watchdog of template %s: %w", templateID, err)
+	}
+
+	return len(list.Items) > 0, nil
+}
+
 // AddWatchdog gives a VM a watchdog, and returns it.
 func (c *Client) AddWatchdog(ctx context.Context, vmID ID, watchdog Watchdog) (*Watchdog, error) {
 	var made Watchdog

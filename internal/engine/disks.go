@@ -289,6 +289,16 @@ func (c *Client) AttachDisk(ctx context.Context, vmID ID, attachment *DiskAttach
 	return &created, nil
 }
 
+// UpdateAttachment changes the fields of an attachment that are set. The engine refuses to change more than whether it
+// is active while the VM runs and the disk is active.
+func (c *Client) UpdateAttachment(ctx context.Context, vmID, id ID, change *DiskAttachment) error {
+	if err := c.do(ctx, http.MethodPut, attachmentPath(vmID, id), nil, change, nil); err != nil {
+		return fmt.Errorf("failed to change disk %s of VM %s: %w", id, vmID, err)
+	}
+
+	return nil
+}
+
 // DetachDisk detaches a disk from a VM; the disk and its data stay. Engines answer 400 for a disk that is not attached;
 // the error is a 404 then.
 func (c *Client) DetachDisk(ctx context.Context, vmID, id ID) error {
@@ -477,6 +487,39 @@ func (c *Client) GrowDisk(ctx context.Context, id ID, size int64, report func(se
 
 		return false, string(disk.Status), err
 	}, report)
+}
+
+// MoveDisk moves a disk to that storage domain, and waits. One that is there is left alone. A disk that is used by a VM
+// that runs moves too.
+func (c *Client) MoveDisk(ctx context.Context, id, domain ID, report func(seen string)) error {
+	what := "disk " + id.String() + " to be moved to storage domain " + domain.String()
+
+	return Wait(ctx, what, func(ctx context.Context) (bool, string, error) {
+		disk, err := c.Disk(ctx, id)
+		if err != nil || disk.Status != DiskOK {
+			return false, string(statusOf(disk)), err
+		}
+
+		if slices.Contains(disk.StorageDomainIDs(), domain) {
+			return true, "", nil
+		}
+
+		err = c.do(ctx, http.MethodPost, diskPath(id)+"/move", nil, action{StorageDomain: NewRef(domain)}, nil)
+		if err != nil {
+			err = fmt.Errorf("failed to move disk %s: %w", id, err)
+		}
+
+		return false, string(disk.Status), err // moved is what a second look says, not what the engine accepted
+	}, report)
+}
+
+// statusOf is the status of a disk that may not have been read.
+func statusOf(disk *Disk) DiskStatus {
+	if disk == nil {
+		return ""
+	}
+
+	return disk.Status
 }
 
 // RemoveDisk deletes a disk and waits until it is gone.

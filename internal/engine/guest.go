@@ -174,6 +174,6 @@ func (c *Client) OptimizeCPU(ctx context.Context, vmID ID) error {
 
 // StopOptimizingCPU turns the engine's pinning off. The action that turns it on cannot do that on any engine.
 func (c *Client) StopOptimizingCPU(ctx context.Context, vmID ID) error {
-	_, err := c.UpdateVM(ctx, vmID, &VM{AutoPinning: AutoPinningOff})
+	_, err := c.ChangeVM(ctx, vmID, &VM{AutoPinning: AutoPinningOff})
 	return err
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/xml"
@@ -121,16 +122,21 @@ func (s Settings) Waiting() (again *VM, names []string) {
 		again.MemoryPolicy = &policy
 	}
 
-	keep(&names, "CPU", cpuOf(now), cpuOf(next), &again.CPU)
+	keep(&names, "CPU", topologyOf(now), topologyOf(next), &again.topology().Topology)
+	keepText(&names, "CPU mode", modeOf(now), modeOf(next), &again.topology().Mode)
+	if *again.CPU == (CPU{}) {
+		again.CPU = nil
+	}
+
 	keep(&names, "operating system", now.OS, next.OS, &again.OS)
+	keep(&names, "firmware", now.BIOS, next.BIOS, &again.BIOS)
 	keep(&names, "serial console", now.Console, next.Console, &again.Console)
 	keep(&names, "sound card", now.Soundcard, next.Soundcard, &again.Soundcard)
 	keep(&names, "TPM", now.TPM, next.TPM, &again.TPM)
-	keep(&names, "custom properties", now.Properties, next.Properties, &again.Properties)
-	if now.Type != next.Type {
-		again.Type = next.Type
-		names = append(names, "type")
-	}
+	keep(&names, "custom properties", propertiesOf(now), propertiesOf(next), &again.Properties)
+	keepText(&names, "type", now.Type, next.Type, &again.Type)
+	keepText(&names, "behavior after storage errors", now.StorageError, next.StorageError, &again.StorageError)
+	keepOthers(&names, now.others, next.others, again)
 
 	return again, names
 }
@@ -138,6 +144,16 @@ func (s Settings) Waiting() (again *VM, names []string) {
 // keep puts a setting that waits into the request that says it again, and its name to the others.
 func keep[T any](names *[]string, name string, now, next *T, again **T) {
 	if next == nil || reflect.DeepEqual(now, next) {
+		return
+	}
+
+	*again = next
+	*names = append(*names, name)
+}
+
+// keepText is keep for a text, which is empty if the engine does not tell it.
+func keepText(names *[]string, name, now, next string, again *string) {
+	if next == "" || now == next {
 		return
 	}
 
@@ -153,13 +169,40 @@ func policyOf(vm *VM) MemoryPolicy {
 	return *vm.MemoryPolicy
 }
 
-// cpuOf is what a request says of a CPU; nil where the engine reports nothing.
-func cpuOf(vm *VM) *CPU {
-	if vm.CPU == nil || vm.CPU.Topology == nil {
+// topologyOf is the topology of a CPU; nil if the engine reports none.
+func topologyOf(vm *VM) *Topology {
+	if vm.CPU == nil {
 		return nil
 	}
 
-	return &CPU{Topology: vm.CPU.Topology}
+	return vm.CPU.Topology
+}
+
+// topology is the CPU of a request, for its parts to be set.
+func (v *VM) topology() *CPU {
+	if v.CPU == nil {
+		v.CPU = &CPU{}
+	}
+
+	return v.CPU
+}
+
+// modeOf is the CPU mode. An engine tells host_passthrough alone, and takes any other word for its opposite.
+func modeOf(vm *VM) string {
+	if vm.CPU == nil || vm.CPU.Mode == "" {
+		return "custom"
+	}
+
+	return vm.CPU.Mode
+}
+
+// propertiesOf are the custom properties; those of a VM without any are empty, which a request can say.
+func propertiesOf(vm *VM) *Properties {
+	if vm.Properties == nil {
+		return &Properties{}
+	}
+
+	return vm.Properties
 }
 
 // Complete sets what the request leaves out to what is said again.
@@ -173,21 +216,68 @@ func (v *VM) Complete(again *VM) {
 		v.MemoryPolicy = &policy
 	}
 
-	fill(&v.CPU, again.CPU)
-	fill(&v.OS, again.OS)
+	if again.CPU != nil {
+		cpu := CPU{}
+		if v.CPU != nil {
+			cpu = *v.CPU
+		}
+
+		fill(&cpu.Topology, again.CPU.Topology)
+		cpu.Mode = cmp.Or(cpu.Mode, again.CPU.Mode)
+		v.CPU = &cpu
+	}
+
+	if again.OS != nil {
+		os := OS{}
+		if v.OS != nil {
+			os = *v.OS
+		}
+
+		os.Type = cmp.Or(os.Type, again.OS.Type)
+		os.Kernel, os.Initrd = cmp.Or(os.Kernel, again.OS.Kernel), cmp.Or(os.Initrd, again.OS.Initrd)
+		os.CommandLine = cmp.Or(os.CommandLine, again.OS.CommandLine)
+		fill(&os.Boot, again.OS.Boot)
+		v.OS = &os
+	}
+
+	fill(&v.BIOS, again.BIOS)
 	fill(&v.Console, again.Console)
 	fill(&v.Soundcard, again.Soundcard)
 	fill(&v.TPM, again.TPM)
 	fill(&v.Properties, again.Properties)
-	if v.Type == "" {
-		v.Type = again.Type
-	}
+	v.Type = cmp.Or(v.Type, again.Type)
+	v.StorageError = cmp.Or(v.StorageError, again.StorageError)
+	v.completeOthers(again.others)
 }
 
 func fill[T any](value **T, other *T) {
 	if *value == nil {
 		*value = other
 	}
+}
+
+// ChangeVM changes the fields of the VM that are set, says again what waits for its next start, and keeps for that
+// what a VM that runs cannot take. UpdateVM would drop what waits.
+func (c *Client) ChangeVM(ctx context.Context, id ID, change *VM) (*VM, error) {
+	settings, err := c.VMSettings(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+
+	return c.changeVM(ctx, id, settings, change)
+}
+
+// changeVM is ChangeVM of a VM whose settings were read.
+func (c *Client) changeVM(ctx context.Context, id ID, settings Settings, change *VM) (*VM, error) {
+	again, _ := settings.Waiting()
+	whole := *change
+	whole.Complete(again)
+
+	if settings.Now.Status != VMDown && whole.Memory != nil && !settings.TakesMemory(*whole.Memory) {
+		return c.UpdateVMAtNextStart(ctx, id, &whole)
+	}
+
+	return c.UpdateVM(ctx, id, &whole)
 }
 
 // memoryStep is what an engine adds memory to a VM that runs in.

@@ -61,6 +61,20 @@ func (c *Client) CreateTag(ctx context.Context, tag *Tag) (*Tag, error) {
 	return &created, nil
 }
 
+// UpdateTag gives a tag another name and description. The VMs that have it keep it.
+func (c *Client) UpdateTag(ctx context.Context, id ID, name, description string) error {
+	change := struct {
+		XMLName     xml.Name `xml:"tag"`
+		Name        string   `xml:"name"`
+		Description string   `xml:"description"` // an empty one takes it away
+	}{Name: name, Description: description}
+	if err := c.do(ctx, http.MethodPut, "/tags/"+id.segment(), nil, &change, nil); err != nil {
+		return fmt.Errorf("failed to update tag %s: %w", id, err)
+	}
+
+	return nil
+}
+
 // DeleteTag deletes a tag, and takes it from all VMs.
 func (c *Client) DeleteTag(ctx context.Context, id ID) error {
 	if err := c.do(ctx, http.MethodDelete, "/tags/"+id.segment(), nil, nil, nil); err != nil {

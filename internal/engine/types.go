@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/xml"
 	"time"
 )
@@ -83,6 +84,7 @@ type VM struct {
 	Status           VMStatus          `xml:"status,omitempty"`
 	Cluster          *Ref              `xml:"cluster"`
 	Template         *Ref              `xml:"template"`
+	OriginalTemplate *Ref              `xml:"original_template"` // also of a clone; only in answers
 	InstanceType     *Ref              `xml:"instance_type"`
 	CPU              *CPU              `xml:"cpu"`
 	Memory           *int64            `xml:"memory"` // bytes
@@ -110,6 +112,7 @@ type VM struct {
 	ChangesWait bool `xml:"next_run_configuration_exists,omitempty"`
 
 	devicesAtNextStart *devices
+	others             []element // of an answer in full, and of a request that says again what waits
 }
 
 // CommentText is the comment, "" where there is none.
@@ -126,6 +129,9 @@ func (v *VM) StartedAt() (time.Time, bool) {
 	at, err := time.Parse(time.RFC3339, v.StartTime)
 	return at, err == nil
 }
+
+// MadeFrom is the template that the VM was made from, also if it is a copy; "" if the engine does not say.
+func (v *VM) MadeFrom() ID { return cmp.Or(RefID(v.OriginalTemplate), RefID(v.Template)) }
 
 // DescriptionText is the description, "" where there is none.
 func (v *VM) DescriptionText() string {
@@ -174,7 +180,16 @@ type MemoryPolicy struct {
 
 // OS of a VM.
 type OS struct {
-	Type string `xml:"type,omitempty"`
+	Type        string `xml:"type,omitempty"`
+	Boot        *Boot  `xml:"boot"`
+	Kernel      string `xml:"kernel,omitempty"`
+	Initrd      string `xml:"initrd,omitempty"`
+	CommandLine string `xml:"cmdline,omitempty"`
+}
+
+// Boot is the order of devices that a VM boots from.
+type Boot struct {
+	Devices []string `xml:"devices>device"`
 }
 
 // Console is the serial console of a VM.
@@ -282,6 +297,9 @@ type NIC struct {
 	// Interface is the emulated hardware, such as virtio.
 	Interface string `xml:"interface,omitempty"`
 	MAC       *MAC   `xml:"mac"`
+	// Plugged reports that the VM has it, and Linked that its cable is in.
+	Plugged *bool `xml:"plugged"`
+	Linked  *bool `xml:"linked"`
 }
 
 // MAC is a hardware address.

@@ -101,7 +101,7 @@ func (o *UploadOptions) Earlier(d *Disk) bool {
 
 // UploadImage makes a disk of an image file and returns it when it can be used; made reports that this call made it,
 // not that it was found. progress is called with the number of bytes sent and to send, once before the first and after
-// each chunk; it may be nil. Where the upload fails, or ctx ends, the transfer is cancelled and the disk deleted; what
+// each chunk; it may be nil. A disk that is returned with an error is there. Where the upload fails, or ctx ends, the transfer is cancelled and the disk deleted; what
 // could not be cleaned up is part of the error.
 func (c *Client) UploadImage(
 	ctx context.Context, options UploadOptions, progress func(sent, total int64),
@@ -201,9 +201,24 @@ func (c *Client) uploadOnce(
 		}
 	}
 
-	disk, err = c.Disk(ctx, upload.disk)
+	return c.uploaded(ctx, upload.disk, options.Report)
+}
 
-	return disk, err == nil, err
+// uploaded reads the disk of an upload that has ended well. It is there, so it is read until the engine answers, and
+// known by its ID if that never comes.
+func (c *Client) uploaded(ctx context.Context, id ID, report func(seen string)) (disk *Disk, made bool, err error) {
+	disk = &Disk{ID: id}
+	what := "disk " + id.String() + " to be read"
+	err = Wait(context.WithoutCancel(ctx), what, func(ctx context.Context) (bool, string, error) {
+		seen, err := c.Disk(ctx, id)
+		if err == nil {
+			disk = seen
+		}
+
+		return err == nil, "", err
+	}, report)
+
+	return disk, true, err
 }
 
 // upload is one upload that has its disk.

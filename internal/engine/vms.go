@@ -26,6 +26,8 @@ type action struct {
 	OptimizeCPU *bool `xml:"optimize_cpu_settings"`
 	// UseInitialization is read by start alone.
 	UseInitialization *bool `xml:"use_initialization"`
+	// StorageDomain is read by move alone.
+	StorageDomain *Ref `xml:"storage_domain"`
 }
 
 func vmPath(id ID) string { return "/vms/" + id.segment() }
@@ -75,6 +77,9 @@ func (c *Client) listVMs(ctx context.Context, query url.Values) ([]VM, error) {
 
 	for i := range list.Items {
 		list.Items[i].Initialization = nil // user data, which is most of an answer, and of the memory that keeps it
+		if os := list.Items[i].OS; os != nil {
+			os.Boot = nil
+		}
 	}
 
 	return list.Items, nil
@@ -132,12 +137,12 @@ func (c *Client) VMAtNextStart(ctx context.Context, id ID) (*VM, error) {
 var nextRun = url.Values{"next_run": {"true"}}
 
 func (c *Client) vm(ctx context.Context, path string, id ID, header http.Header) (*VM, error) {
-	var vm VM
+	var vm wholeVM
 	if err := c.get(ctx, path, header, &vm); err != nil {
 		return nil, fmt.Errorf("failed to get VM %s: %w", id, err)
 	}
 
-	return vm.digest(), nil
+	return vm.vm(), nil
 }
 
 // CreateVM asks for a VM and returns it, usually with its disks still locked. A nil clone leaves the engine's default.
@@ -156,33 +161,40 @@ func (c *Client) CreateVM(ctx context.Context, vm *VM, clone *bool) (*VM, error)
 }
 
 // ReplaceInitialization gives a VM that initialization and nothing else of what it had; nil gives it none. The engine
-// keeps the user data where a request has another part alone, so all is taken away first.
+// keeps the user data where a request has another part alone, so all is taken away first. What waits for the next start
+// still waits.
 func (c *Client) ReplaceInitialization(ctx context.Context, id ID, to *Initialization) error {
-	_, err := c.UpdateVM(ctx, id, &VM{Initialization: &Initialization{}})
+	settings, err := c.VMSettings(ctx, id)
+	if err != nil {
+		return err
+	}
+
+	_, err = c.changeVM(ctx, id, settings, &VM{Initialization: &Initialization{}})
 	if err == nil && to != nil {
-		_, err = c.UpdateVM(ctx, id, &VM{Initialization: to})
+		_, err = c.changeVM(ctx, id, settings, &VM{Initialization: to})
 	}
 
 	return err
 }
 
 // ForgetUserData takes the user data of a VM out of the engine, where answers and lists of VMs have it as well as the
-// database; the rest of its initialization stays. A VM that runs is not disturbed. Drives that were written, snapshots
-// that were made before, and the logs of earlier starts keep it.
+// database; the rest of its initialization stays, and so does what waits for the next start. A VM that runs is not
+// disturbed. Drives that were written, snapshots that were made before, and the logs of earlier starts keep it.
 func (c *Client) ForgetUserData(ctx context.Context, id ID) error {
-	vm, err := c.VMInFull(ctx, id)
+	settings, err := c.VMSettings(ctx, id)
 	if err != nil {
 		return err
 	}
 
-	if vm.Initialization == nil || vm.Initialization.CustomScript == "" {
+	initialization := settings.Now.Initialization
+	if initialization == nil || initialization.CustomScript == "" {
 		return nil
 	}
 
-	rest := *vm.Initialization
+	rest := *initialization
 	rest.CustomScript = ""
 
-	if _, err := c.UpdateVM(ctx, id, &VM{Initialization: &Initialization{}}); err != nil {
+	if _, err := c.changeVM(ctx, id, settings, &VM{Initialization: &Initialization{}}); err != nil {
 		return err
 	}
 
@@ -191,7 +203,7 @@ func (c *Client) ForgetUserData(ctx context.Context, id ID) error {
 	defer cancel()
 
 	return retry.OnError(restoreSteps, func(error) bool { return ctx.Err() == nil }, func() error {
-		_, err := c.UpdateVM(ctx, id, &VM{Initialization: &rest})
+		_, err := c.changeVM(ctx, id, settings, &VM{Initialization: &rest})
 		return err
 	})
 }
@@ -202,7 +214,7 @@ const restoreLimit = 20 * time.Second
 var restoreSteps = wait.Backoff{Steps: 6, Duration: 200 * time.Millisecond, Factor: 2}
 
 // UpdateVM changes the fields of the VM that are set and returns the result. What a VM that runs cannot take at once
-// waits for its next start; what waited before is lost, unless the change says it again.
+// waits for its next start; what waited before is lost, unless the change says it again, as ChangeVM does.
 func (c *Client) UpdateVM(ctx context.Context, id ID, change *VM) (*VM, error) {
 	return c.updateVM(ctx, id, nil, change)
 }
@@ -214,7 +226,7 @@ func (c *Client) UpdateVMAtNextStart(ctx context.Context, id ID, change *VM) (*V
 
 func (c *Client) updateVM(ctx context.Context, id ID, query url.Values, change *VM) (*VM, error) {
 	var updated VM
-	if err := c.do(ctx, http.MethodPut, vmPath(id), query, change, &updated); err != nil {
+	if err := c.do(ctx, http.MethodPut, vmPath(id), query, &wholeVM{*change, change.others}, &updated); err != nil {
 		return nil, fmt.Errorf("failed to update VM %s: %w", id, err)
 	}
 
@@ -328,6 +340,15 @@ func (c *Client) TemplateNICs(ctx context.Context, templateID ID) ([]NIC, error)
 func (c *Client) DeleteNIC(ctx context.Context, vmID, id ID) error {
 	if err := c.do(ctx, http.MethodDelete, nicPath(vmID, id), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to remove network interface %s from VM %s: %w", id, vmID, err)
+	}
+
+	return nil
+}
+
+// PlugNIC puts a network interface into a VM.
+func (c *Client) PlugNIC(ctx context.Context, vmID, id ID) error {
+	if err := c.do(ctx, http.MethodPost, nicPath(vmID, id)+"/activate", nil, action{}, nil); err != nil {
+		return fmt.Errorf("failed to plug network interface %s into VM %s: %w", id, vmID, err)
 	}
 
 	return nil

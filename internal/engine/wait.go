@@ -50,10 +50,24 @@ func (e *WaitError) Unwrap() []error { return []error{e.Err, e.Last} }
 // refusedPatience is how long a conflict of unknown words is tried again before it is final.
 const refusedPatience = 10 * time.Second
 
-// Wait looks until the look reports that it is done, through errors that pass by themselves, for at most WaitLimit.
+// waitLimit is the key of a context for a limit of its waits other than WaitLimit.
+type waitLimit struct{}
+
+// WithWaitLimit returns a context that ends after that time, and whose waits may take all of it.
+func WithWaitLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithValue(ctx, waitLimit{}, limit), limit)
+}
+
+// Wait looks until the look reports that it is done, through errors that pass by themselves, for at most WaitLimit, or
+// what WithWaitLimit says.
 // Each time that something new is seen, report is called with it; report may be nil. What ends early is a WaitError.
 func Wait(ctx context.Context, what string, look Look, report func(seen string)) error {
-	ctx, cancel := context.WithTimeout(ctx, WaitLimit)
+	limit := WaitLimit
+	if other, ok := ctx.Value(waitLimit{}).(time.Duration); ok {
+		limit = other
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	pause := waitFirst
 	early := &WaitError{What: what}

@@ -59,9 +59,13 @@ func newHeldSite(t *testing.T, holds func(*site) bool) *site {
 	return s
 }
 
-func newSiteWith(t *testing.T, options ovirtsim.Options) *site {
+func newSiteWith(t *testing.T, options ovirtsim.Options, edits ...func(*ovirtsim.Inventory)) *site {
 	t.Helper()
 	inventory := ovirtsim.DefaultInventory()
+	for _, edit := range edits {
+		edit(&inventory)
+	}
+
 	storages := &inventory.DataCenters[0].StorageDomains
 	*storages = append(*storages, ovirtsim.StorageDomain{Name: "block", Type: "iscsi"})
 

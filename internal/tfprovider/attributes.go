@@ -18,13 +18,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// The shapes of attributes. An attribute that the configuration may leave to the engine is optional and computed: the
+// The shapes of attributes. What a change of each does is in package tfchange, and planned adds it. An attribute that the configuration may leave to the engine is optional and computed: the
 // engine's value is recorded, and removing it from the configuration leaves the object as it is. In the released
 // provider it is only optional, so that an import or a removal plans to replace the object.
 
 var (
-	uuid = stringvalidator.RegexMatches(regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`),
-		"must be a UUID")
+	uuid = stringvalidator.RegexMatches(regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`),
+		"must be a UUID in lower case, as the engine writes it")
 	// name is what the engine accepts for VMs and templates.
 	objectName = stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9._-]+$`),
 		"may hold only letters, digits, dash, underscore and dot")
@@ -75,72 +75,48 @@ func promised(planned, now types.String) types.String {
 	return planned
 }
 
-// fixedText must be set; a change replaces the object.
-func fixedText(description string, validators ...validator.String) schema.StringAttribute {
+// requiredText must be set.
+func requiredText(description string, validators ...validator.String) schema.StringAttribute {
 	return schema.StringAttribute{
 		Required:            true,
 		MarkdownDescription: description,
 		Validators:          validators,
-		PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 	}
 }
 
-// fixedID must be set to a UUID; a change replaces the object.
-func fixedID(description string) schema.StringAttribute { return fixedText(description, uuid) }
+// ownerID must be set to a UUID.
+func ownerID(description string) schema.StringAttribute { return requiredText(description, uuid) }
 
-// enginesText may be left to the engine; a change replaces the object.
+// enginesText may be left to the engine.
 func enginesText(description string, validators ...validator.String) schema.StringAttribute {
 	return schema.StringAttribute{
 		Optional:            true,
 		Computed:            true,
 		MarkdownDescription: description,
 		Validators:          validators,
-		PlanModifiers: []planmodifier.String{
-			stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplace(),
-		},
+		PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 	}
 }
 
-// enginesNumber may be left to the engine; a change replaces the object.
+// enginesNumber may be left to the engine.
 func enginesNumber(description string, validators ...validator.Int64) schema.Int64Attribute {
 	return schema.Int64Attribute{
 		Optional:            true,
 		Computed:            true,
 		MarkdownDescription: description,
 		Validators:          validators,
-		PlanModifiers: []planmodifier.Int64{
-			int64planmodifier.UseStateForUnknown(), int64planmodifier.RequiresReplace(),
-		},
+		PlanModifiers:       []planmodifier.Int64{int64planmodifier.UseStateForUnknown()},
 	}
 }
 
-// enginesFlag may be left to the engine; a change replaces the object.
+// enginesFlag may be left to the engine.
 func enginesFlag(description string) schema.BoolAttribute {
 	return schema.BoolAttribute{
 		Optional:            true,
 		Computed:            true,
 		MarkdownDescription: description,
-		PlanModifiers: []planmodifier.Bool{
-			boolplanmodifier.UseStateForUnknown(), boolplanmodifier.RequiresReplace(),
-		},
+		PlanModifiers:       []planmodifier.Bool{boolplanmodifier.UseStateForUnknown()},
 	}
-}
-
-// The same, but a change is made in place.
-
-func mutable(a schema.StringAttribute) schema.StringAttribute {
-	a.PlanModifiers = []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
-	return a
-}
-
-func mutableNumber(a schema.Int64Attribute) schema.Int64Attribute {
-	a.PlanModifiers = []planmodifier.Int64{int64planmodifier.UseStateForUnknown()}
-	return a
-}
-
-func mutableFlag(a schema.BoolAttribute) schema.BoolAttribute {
-	a.PlanModifiers = []planmodifier.Bool{boolplanmodifier.UseStateForUnknown()}
-	return a
 }
 
 // sizeAttribute is a size in bytes that can only grow.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
@@ -32,6 +33,70 @@ func (b *base) Configure(_ context.Context, req resource.ConfigureRequest, resp 
 // ConfigValidators refuse in all resources what cannot be sent.
 func (b *base) ConfigValidators(context.Context) []resource.ConfigValidator {
 	return []resource.ConfigValidator{sendable{}}
+}
+
+// madeNow are the IDs of what the resources of a run have made or taken, in one walk of Terraform's: it configures the
+// provider before each.
+//
+// With create_before_destroy, an object that is made anew may be the one that is to be destroyed after it, because the
+// engine has one of it only: a tag of a VM, a disk in it, the adoption of it.
+type madeNow struct {
+	mu  sync.Mutex
+	ids map[string]bool
+}
+
+func (m *madeNow) add(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	if m.ids == nil {
+		m.ids = map[string]bool{}
+	}
+
+	m.ids[id] = true
+}
+
+func (m *madeNow) has(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	return m.ids[id]
+}
+
+// keeps reports whether what is to be destroyed must stay, because the run has made it anew, and warns of it.
+func (m *madeNow) keeps(id, what string, diags *diag.Diagnostics) bool {
+	if !m.has(id) {
+		return false
+	}
+
+	diags.AddWarning("The "+what+" was kept",
+		"The resource that replaces this one has the same "+what+", "+id+": create_before_destroy made it before "+
+			"this one was to be destroyed.")
+
+	return true
+}
+
+// mayTake reports whether a create may take what is there already, because all of the VM is the owner's for which the
+// manager runs: what an earlier run made whose end nobody saw.
+func (b *base) mayTake(id string) bool { return b.owner != "" && !b.made.has(id) }
+
+// refuseMember returns an error if what a resource is to add is there already, so that it is another resource's, or a
+// person's. importID is how to import it.
+func (b *base) refuseMember(
+	ctx context.Context, what, importID string, isThere func(context.Context) (bool, error),
+) error {
+	if b.mayTake(importID) {
+		return nil
+	}
+
+	return poll(ctx, what, func(ctx context.Context) (bool, string, error) {
+		there, err := isThere(ctx)
+		if err == nil && there {
+			err = fmt.Errorf("%s is there already: import it with the ID %s", what, importID)
+		}
+
+		return err == nil, "", err
+	})
 }
 
 // fixed is a resource of which every change makes another object.
@@ -144,7 +209,7 @@ func ignoreNotFound(err error) error {
 func importParts(
 	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse, attributes ...string,
 ) {
-	parts := strings.Split(req.ID, "/")
+	parts := strings.Split(strings.TrimSpace(req.ID), "/")
 	if len(parts) != len(attributes) {
 		resp.Diagnostics.AddError("Invalid import ID",
 			"Write "+strings.ToUpper(strings.Join(attributes, "/"))+", each a UUID.")
@@ -152,7 +217,8 @@ func importParts(
 	}
 
 	for i, attribute := range attributes {
-		resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(attribute), parts[i])...)
+		// The engine knows an ID in lower case only.
+		resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(attribute), strings.ToLower(parts[i]))...)
 	}
 }
 

@@ -116,6 +116,11 @@ func (d *waitForIPData) wait(ctx context.Context, vmID engine.ID, diags *diag.Di
 				"VM "+vmID.String()+" is down. Let this data source depend on what starts it.")
 
 			return true, "", nil
+		case vm.Status.Asleep(), vm.Status.OutOfSight(), vm.Status == engine.VMUnassigned:
+			diags.AddWarning("The VM has no address",
+				"VM "+vmID.String()+" is "+string(vm.Status)+": its guest reports nothing before a person has acted.")
+
+			return true, "", nil
 		case vm.Status == engine.VMUp && known && begin.Sub(started) > addressLimit:
 			diags.AddWarning("The VM has no address", "VM "+vmID.String()+" has run since "+
 				started.Format(time.RFC3339)+" and has reported none: its guest seems to have no agent.")

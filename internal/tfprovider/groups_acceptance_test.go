@@ -50,7 +50,7 @@ resource "ovirt_vm_tag" "t" {
 	w.wants("ovirt_tag.t", "create", "ovirt_vm_tag.t", "create")
 	w.apply()
 	w.config(strings.Replace(config, `"blue"`, `"green"`, 1))
-	w.wants("ovirt_tag.t", "delete+create", "ovirt_vm_tag.t", "delete+create")
+	w.wants("ovirt_tag.t", "update") // and the VM keeps it
 	w.apply()
 	w.settled()
 	w.destroy()

@@ -79,6 +79,7 @@ type configured struct {
 	returnOnStart bool
 	owner         string
 	fence         func(ctx context.Context) error
+	made          *madeNow
 }
 
 type providerModel struct {
@@ -181,6 +182,7 @@ func (p *ovirtProvider) Configure(
 		returnOnStart: p.options.ReturnOnStart,
 		owner:         p.options.Owner,
 		fence:         p.options.Fence,
+		made:          &madeNow{},
 	}
 	resp.DataSourceData = resp.ResourceData
 }

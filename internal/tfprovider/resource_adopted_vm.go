@@ -31,7 +31,7 @@ type adoptedVMResource struct{ base }
 func (r *adoptedVMResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	script := initText("User data that cloud-init or Ignition gets at the next start that asks for it.")
 	script.Sensitive = true
-	resp.Schema = schema.Schema{
+	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "Takes over a virtual machine that exists: gives it the initialization of a guest " +
 			"while it is down, and gives it back with the user data, host name and network configuration that it had " +
 			"(the engine does not tell passwords). The VM itself is neither " +
@@ -39,7 +39,7 @@ func (r *adoptedVMResource) Schema(_ context.Context, _ resource.SchemaRequest, 
 			"`ovirt_vm_start` has `use_initialization`. Not in the released provider.",
 		Attributes: map[string]schema.Attribute{
 			"id":                            computedText("UUID of the VM."),
-			"vm_id":                         fixedID("UUID of the VM."),
+			"vm_id":                         ownerID("UUID of the VM."),
 			"initialization_custom_script":  script,
 			"initialization_hostname":       initText("Host name of the guest."),
 			"initialization_dns_servers":    initTexts("IP addresses of the guest's DNS servers."),
@@ -52,10 +52,12 @@ func (r *adoptedVMResource) Schema(_ context.Context, _ resource.SchemaRequest, 
 			},
 		},
 		Blocks: map[string]schema.Block{"initialization_nic": initNICBlock()},
-	}
+	}, "initialization_custom_script", "initialization_hostname")
 }
 
 type adoptedVMModel struct {
+	timed
+
 	ID            types.String   `tfsdk:"id"`
 	VMID          types.String   `tfsdk:"vm_id"`
 	CustomScript  types.String   `tfsdk:"initialization_custom_script"`
@@ -95,6 +97,9 @@ func (m *adoptedVMModel) wanted(has *engine.Initialization) *engine.Initializati
 
 // Create implements resource.Resource. A VM that runs is left alone: its guest would not read what it is given.
 func (r *adoptedVMResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
 	model, ok := load[adoptedVMModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
@@ -114,6 +119,7 @@ func (r *adoptedVMResource) Create(ctx context.Context, req resource.CreateReque
 
 	model.ID, model.Previous = model.VMID, types.StringValue(string(content))
 	model.settle()
+	r.made.add("adopted/" + model.VMID.ValueString())
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
@@ -153,7 +159,7 @@ func (r *adoptedVMResource) initialize(
 				vm.Name, vm.Status)
 		}
 
-		_, err = r.client.UpdateVM(ctx, id, &engine.VM{Initialization: wanted})
+		_, err = r.client.ChangeVM(ctx, id, &engine.VM{Initialization: wanted})
 
 		return err == nil, string(vm.Status), err
 	})
@@ -198,8 +204,19 @@ func (r *adoptedVMResource) Read(ctx context.Context, req resource.ReadRequest, 
 		return
 	}
 
-	if _, err := r.client.VM(ctx, idOf(model.VMID)); unread(ctx, err, "The VM", resp) {
+	imported := model.ID.IsNull()
+	read := r.client.VM
+	if imported {
+		read = r.client.VMInFull
+	}
+
+	vm, err := read(ctx, idOf(model.VMID))
+	if unread(ctx, err, "The VM", resp) {
 		return
+	}
+
+	if imported {
+		model.observe(vm.Initialization)
 	}
 
 	model.ID = model.VMID
@@ -207,8 +224,23 @@ func (r *adoptedVMResource) Read(ctx context.Context, req resource.ReadRequest, 
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
+// observe takes over what the guest is given; on import only. What the VM had before is not known.
+func (m *adoptedVMModel) observe(given *engine.Initialization) {
+	vm := vmModel{}
+	vm.observeInitialization(given)
+	m.CustomScript, m.Hostname, m.NICs = vm.CustomScript, vm.Hostname, vm.NICs
+	if given != nil {
+		m.DNSServers, m.SearchDomains = vm.DNSServers, vm.SearchDomains
+	}
+
+	m.Previous = types.StringValue("null")
+}
+
 // Update implements resource.Resource.
 func (r *adoptedVMResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	ctx, cancel := within(ctx, req.Plan, updating)
+	defer cancel()
+
 	plan, ok := load[adoptedVMModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
@@ -225,8 +257,15 @@ func (r *adoptedVMResource) Update(ctx context.Context, req resource.UpdateReque
 
 // Delete implements resource.Resource: the VM gets the initialization back that it had, and stays.
 func (r *adoptedVMResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	ctx, cancel := within(ctx, req.State, deleting)
+	defer cancel()
+
 	model, ok := load[adoptedVMModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
+		return
+	}
+
+	if r.made.keeps("adopted/"+model.VMID.ValueString(), "VM", &resp.Diagnostics) {
 		return
 	}
 

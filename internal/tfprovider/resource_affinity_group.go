@@ -51,11 +51,11 @@ func (r *affinityGroupResource) Schema(_ context.Context, _ resource.SchemaReque
 			}},
 		}
 	}
-	resp.Schema = schema.Schema{
+	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "An affinity group of a cluster. A change is made in place, so that its members stay.",
 		Attributes: map[string]schema.Attribute{
 			"id":         computedText("UUID of the affinity group."),
-			"cluster_id": fixedID("UUID of the cluster."),
+			"cluster_id": ownerID("UUID of the cluster."),
 			"name": schema.StringAttribute{
 				Required:            true,
 				MarkdownDescription: "Name of the group; unique in the engine.",
@@ -82,10 +82,12 @@ func (r *affinityGroupResource) Schema(_ context.Context, _ resource.SchemaReque
 			"hosts_rule": rule("Rule for VMs and hosts."),
 			"vms_rule":   rule("Rule for VMs among each other."),
 		},
-	}
+	})
 }
 
 type affinityGroupModel struct {
+	timed
+
 	ID          types.String        `tfsdk:"id"`
 	ClusterID   types.String        `tfsdk:"cluster_id"`
 	Name        types.String        `tfsdk:"name"`
@@ -214,6 +216,9 @@ func (r *affinityGroupResource) ModifyPlan(
 }
 
 func (r *affinityGroupResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
 	model, ok := load[affinityGroupModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
@@ -259,6 +264,9 @@ func (r *affinityGroupResource) Read(ctx context.Context, req resource.ReadReque
 }
 
 func (r *affinityGroupResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	ctx, cancel := within(ctx, req.Plan, updating)
+	defer cancel()
+
 	model, ok := load[affinityGroupModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
@@ -288,6 +296,9 @@ func (r *affinityGroupResource) Update(ctx context.Context, req resource.UpdateR
 }
 
 func (r *affinityGroupResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	ctx, cancel := within(ctx, req.State, deleting)
+	defer cancel()
+
 	model, ok := load[affinityGroupModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return

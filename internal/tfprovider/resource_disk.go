@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
-	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -32,13 +31,13 @@ type diskResource struct{ base }
 func diskAttributes() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		"id":     computedText("UUID of the disk."),
-		"alias":  mutable(enginesText("Alias of the disk; need not be unique.")),
-		"format": fixedText("`cow` or `raw`.", stringvalidator.OneOf(engine.FormatCow, engine.FormatRaw)),
+		"alias":  enginesText("Alias of the disk; need not be unique."),
+		"format": requiredText("`cow` or `raw`.", stringvalidator.OneOf(engine.FormatCow, engine.FormatRaw)),
 		"sparse": enginesFlag(
 			"Take space on the storage as it is written. Where it is not set the disk does, except a raw one on " +
 				"block storage, which cannot.",
 		),
-		"storage_domain_id": fixedID("UUID of the storage domain."),
+		"storage_domain_id": ownerID("UUID of the storage domain."),
 		"status":            liveText("Status of the disk: `ok`, `locked` or `illegal`."),
 		"total_size": schema.Int64Attribute{
 			Computed:            true,
@@ -53,10 +52,12 @@ func (r *diskResource) Schema(_ context.Context, _ resource.SchemaRequest, resp 
 		"Size in bytes. More grows the disk in place; a disk that somebody else made larger, such as " +
 			"`ovirt_disk_resize`, is left as it is.",
 	)
-	resp.Schema = schema.Schema{MarkdownDescription: "A disk.", Attributes: attributes}
+	resp.Schema = r.planned(schema.Schema{MarkdownDescription: "A disk.", Attributes: attributes}, "format", "sparse")
 }
 
 type diskModel struct {
+	timed
+
 	ID              types.String `tfsdk:"id"`
 	Alias           types.String `tfsdk:"alias"`
 	Format          types.String `tfsdk:"format"`
@@ -119,9 +120,10 @@ func (m *diskModel) sparseOf(ctx context.Context, client *engine.Client, format 
 // imported disk, which something else may have made larger. The next update takes over what is configured.
 const importedSize = "imported_size"
 
-// refuseShrinking is the ModifyPlan of a size.
-func refuseShrinking(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
-	if req.Plan.Raw.IsNull() || req.State.Raw.IsNull() {
+// refuseShrinking is the ModifyPlan of a size. A disk that is replaced may be smaller.
+func refuseShrinking(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	diags := &resp.Diagnostics
+	if req.Plan.Raw.IsNull() || req.State.Raw.IsNull() || len(resp.RequiresReplace) > 0 {
 		return
 	}
 
@@ -151,11 +153,15 @@ func refuseShrinking(ctx context.Context, req resource.ModifyPlanRequest, diags 
 func (r *diskResource) ModifyPlan(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) {
-	refuseShrinking(ctx, req, &resp.Diagnostics)
+	planLayout(ctx, req, resp)
+	refuseShrinking(ctx, req, resp)
 	r.refuseAllocation(ctx, req, &resp.Diagnostics)
 }
 
 func (r *diskResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
 	model, ok := load[diskModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
@@ -183,6 +189,7 @@ func (r *diskResource) Create(ctx context.Context, req resource.CreateRequest, r
 	created := *model
 	created.complete(disk)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &created)...)
+	resp.Diagnostics.Append(rememberLayout(ctx, resp.Private, &created)...)
 	err = r.client.WaitDisk(ctx, disk.ID, progress(ctx, "disk "+disk.ID.String()+" to be ready"))
 
 	var early *engine.WaitError
@@ -212,11 +219,15 @@ func (r *diskResource) Read(ctx context.Context, req resource.ReadRequest, resp 
 		return
 	}
 
+	resp.Diagnostics.Append(readLayout(ctx, req.Private, resp.Private, model, disk)...)
 	model.observe(disk)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 func (r *diskResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	ctx, cancel := within(ctx, req.Plan, updating)
+	defer cancel()
+
 	plan, ok := load[diskModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
@@ -228,10 +239,11 @@ func (r *diskResource) Update(ctx context.Context, req resource.UpdateRequest, r
 	}
 
 	resp.Diagnostics.Append(resp.Private.SetKey(ctx, importedSize, nil)...)
+	resp.Diagnostics.Append(rememberLayout(ctx, resp.Private, plan)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
 
-// update renames and grows the disk as planned, and completes the plan.
+// update renames, moves and grows the disk as planned, and completes the plan.
 func (b *base) update(ctx context.Context, plan *diskModel) error {
 	id := idOf(plan.ID)
 	err := poll(ctx, "disk "+id.String()+" to be renamed", func(ctx context.Context) (bool, string, error) {
@@ -242,6 +254,10 @@ func (b *base) update(ctx context.Context, plan *diskModel) error {
 
 		return err == nil, "", err
 	})
+	if domain := idOf(plan.StorageDomainID); err == nil && domain != "" {
+		err = b.client.MoveDisk(ctx, id, domain, progress(ctx, "disk "+id.String()+" to be moved"))
+	}
+
 	if err == nil {
 		err = b.client.GrowDisk(ctx, id, plan.Size.ValueInt64(), progress(ctx, "disk "+id.String()+" to grow"))
 	}
@@ -263,6 +279,9 @@ func (b *base) update(ctx context.Context, plan *diskModel) error {
 }
 
 func (r *diskResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	ctx, cancel := within(ctx, req.State, deleting)
+	defer cancel()
+
 	r.deleteDisk(ctx, req, resp)
 }
 
@@ -281,6 +300,6 @@ func (b *base) deleteDisk(ctx context.Context, req resource.DeleteRequest, resp 
 func (r *diskResource) ImportState(
 	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
 ) {
-	resource.ImportStatePassthroughID(ctx, path.Root("id"), req, resp)
+	importParts(ctx, req, resp, "id")
 	resp.Diagnostics.Append(resp.Private.SetKey(ctx, importedSize, []byte("true"))...)
 }

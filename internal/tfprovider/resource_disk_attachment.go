@@ -2,13 +2,12 @@ package tfprovider
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/boolplanmodifier"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -20,10 +19,10 @@ var (
 )
 
 func newDiskAttachmentResource() resource.Resource {
-	return &diskAttachmentResource{fixed{base{typeName: "ovirt_disk_attachment"}}}
+	return &diskAttachmentResource{base{typeName: "ovirt_disk_attachment"}}
 }
 
-type diskAttachmentResource struct{ fixed }
+type diskAttachmentResource struct{ base }
 
 func (r *diskAttachmentResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	flag := func(description string) schema.BoolAttribute {
@@ -32,24 +31,26 @@ func (r *diskAttachmentResource) Schema(_ context.Context, _ resource.SchemaRequ
 			Computed:            true,
 			Default:             booldefault.StaticBool(false),
 			MarkdownDescription: description + " `false` by default.",
-			PlanModifiers:       []planmodifier.Bool{boolplanmodifier.RequiresReplace()}}
+		}
 	}
-	resp.Schema = schema.Schema{
+	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "A disk in a virtual machine. Not to be used with " +
 			"`ovirt_disk_attachments` on the same VM.",
 		Attributes: map[string]schema.Attribute{
 			"id":      computedText("UUID of the attachment."),
-			"vm_id":   fixedID("UUID of the VM."),
-			"disk_id": fixedID("UUID of the disk."),
-			"disk_interface": fixedText("`ide`, `sata`, `spapr_vscsi`, `virtio` or `virtio_scsi`.",
+			"vm_id":   ownerID("UUID of the VM."),
+			"disk_id": ownerID("UUID of the disk."),
+			"disk_interface": requiredText("`ide`, `sata`, `spapr_vscsi`, `virtio` or `virtio_scsi`.",
 				stringvalidator.OneOf(diskInterfaces...)),
 			"active":   flag("The VM sees the disk."),
 			"bootable": flag("The VM boots from the disk."),
 		},
-	}
+	})
 }
 
 type diskAttachmentModel struct {
+	timed
+
 	ID        types.String `tfsdk:"id"`
 	VMID      types.String `tfsdk:"vm_id"`
 	DiskID    types.String `tfsdk:"disk_id"`
@@ -60,51 +61,158 @@ type diskAttachmentModel struct {
 
 func isSet(flag *bool) bool { return flag != nil && *flag }
 
-// attach attaches a disk to a VM, also where one of them is locked for a while. A lost answer is looked up, and so is a
-// refusal, which may be because an earlier run did it: a disk is attached to a VM at most once.
+// attach attaches a disk to a VM, also where one of them is locked for a while. A lost answer is looked up. A disk that
+// the VM has already is another resource's, or a person's.
 func (b *base) attach(
 	ctx context.Context, vmID engine.ID, wanted *engine.DiskAttachment,
 ) (*engine.DiskAttachment, error) {
-	what := "disk " + wanted.DiskID().String() + " to be attached to VM " + vmID.String()
-	find := func(ctx context.Context) (*engine.DiskAttachment, error) {
-		found, err := b.client.DiskAttachment(ctx, vmID, wanted.DiskID())
-		return found, ignoreNotFound(err)
+	unlock, err := attachmentLocks.lock(ctx, vmID.String()+"/"+wanted.DiskID().String())
+	if err != nil {
+		return nil, err
 	}
+	defer unlock()
+
+	there, err := b.attached(ctx, vmID, wanted.DiskID())
+	if err != nil {
+		return nil, err
+	}
+
+	if there != nil && b.mayTake(attachmentID(vmID, wanted.DiskID())) {
+		return there, b.reattach(ctx, vmID, there, wanted)
+	} else if there != nil {
+		return nil, fmt.Errorf("VM %s has disk %s already: import the attachment with the ID %s", vmID,
+			wanted.DiskID(), attachmentID(vmID, wanted.DiskID()))
+	}
+
+	what := "disk " + wanted.DiskID().String() + " to be attached to VM " + vmID.String()
 
 	return engine.CreateOnce(ctx, what, progress(ctx, what),
 		func(ctx context.Context) (*engine.DiskAttachment, error) {
-			made, err := b.client.AttachDisk(ctx, vmID, wanted)
-			if engine.IsConflict(err) && !engine.IsTransient(err) {
-				if found, _ := find(ctx); found != nil {
-					return found, nil
-				}
-			}
+			return b.client.AttachDisk(ctx, vmID, wanted)
+		},
+		func(ctx context.Context) (*engine.DiskAttachment, error) {
+			found, err := b.client.DiskAttachment(ctx, vmID, wanted.DiskID())
+			return found, ignoreNotFound(err)
+		})
+}
 
-			return made, err
-		}, find)
+// attachmentLocks let one of several resources for one disk in one VM look for it and attach it before the next one
+// looks.
+var attachmentLocks = keyedLocks{held: map[string]chan struct{}{}}
+
+// attached is the attachment of a disk to a VM; nil if there is none.
+func (b *base) attached(ctx context.Context, vmID, diskID engine.ID) (*engine.DiskAttachment, error) {
+	var found *engine.DiskAttachment
+	err := poll(ctx, "disks of VM "+vmID.String(), func(ctx context.Context) (bool, string, error) {
+		seen, err := b.client.DiskAttachment(ctx, vmID, diskID)
+		if err == nil {
+			found = seen
+		}
+
+		return err == nil || engine.IsNotFound(err), "", ignoreNotFound(err)
+	})
+
+	return found, err
+}
+
+// attachmentID is what the engine has once of a disk in a VM.
+func attachmentID(vmID, diskID engine.ID) string { return vmID.String() + "/" + diskID.String() }
+
+// reattach changes an attachment in place. Whether it is active comes first or last: of an active disk in a VM that
+// runs, the engine changes nothing else.
+func (b *base) reattach(ctx context.Context, vmID engine.ID, seen, wanted *engine.DiskAttachment) error {
+	rest := engine.DiskAttachment{}
+	if seen.Interface != wanted.Interface {
+		rest.Interface = wanted.Interface
+	}
+
+	if isSet(seen.Bootable) != isSet(wanted.Bootable) {
+		rest.Bootable = wanted.Bootable
+	}
+
+	activity := engine.DiskAttachment{Active: wanted.Active}
+	var steps []engine.DiskAttachment
+
+	if rest != (engine.DiskAttachment{}) {
+		steps = append(steps, rest)
+	}
+
+	switch {
+	case isSet(seen.Active) == isSet(wanted.Active):
+	case isSet(wanted.Active):
+		steps = append(steps, activity)
+	default:
+		steps = append([]engine.DiskAttachment{activity}, steps...)
+	}
+
+	for i := range steps {
+		what := "disk " + wanted.DiskID().String() + " of VM " + vmID.String() + " to be changed"
+		err := poll(ctx, what, func(ctx context.Context) (bool, string, error) {
+			err := b.client.UpdateAttachment(ctx, vmID, wanted.DiskID(), &steps[i])
+			return err == nil, "", err
+		})
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// toEngine is the request that makes it.
+func (m *diskAttachmentModel) toEngine() *engine.DiskAttachment {
+	return &engine.DiskAttachment{
+		Active:    m.Active.ValueBoolPointer(),
+		Bootable:  m.Bootable.ValueBoolPointer(),
+		Interface: m.Interface.ValueString(),
+		Disk:      &engine.Disk{ID: idOf(m.DiskID)},
+	}
 }
 
 func (r *diskAttachmentResource) Create(
 	ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse,
 ) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
 	model, ok := load[diskAttachmentModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	made, err := r.attach(ctx, idOf(model.VMID), &engine.DiskAttachment{
-		Active:    model.Active.ValueBoolPointer(),
-		Bootable:  model.Bootable.ValueBoolPointer(),
-		Interface: model.Interface.ValueString(),
-		Disk:      &engine.Disk{ID: idOf(model.DiskID)},
-	})
+	made, err := r.attach(ctx, idOf(model.VMID), model.toEngine())
 	if err != nil {
 		resp.Diagnostics.AddError("The disk was not attached",
 			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
 		return
 	}
 
+	r.made.add(attachmentID(idOf(model.VMID), idOf(model.DiskID)))
 	model.ID = idValue(made.ID)
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *diskAttachmentResource) Update(
+	ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse,
+) {
+	ctx, cancel := within(ctx, req.Plan, updating)
+	defer cancel()
+
+	model, ok := load[diskAttachmentModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	seen, err := r.client.DiskAttachment(ctx, idOf(model.VMID), idOf(model.ID))
+	if err == nil {
+		err = r.reattach(ctx, idOf(model.VMID), seen, model.toEngine())
+	}
+
+	if err != nil {
+		resp.Diagnostics.AddError("The disk attachment was not changed", err.Error())
+		return
+	}
+
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
@@ -130,8 +238,16 @@ func (r *diskAttachmentResource) Read(ctx context.Context, req resource.ReadRequ
 func (r *diskAttachmentResource) Delete(
 	ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse,
 ) {
+	ctx, cancel := within(ctx, req.State, deleting)
+	defer cancel()
+
 	model, ok := load[diskAttachmentModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
+		return
+	}
+
+	id := attachmentID(idOf(model.VMID), idOf(model.DiskID))
+	if r.made.keeps(id, "disk attachment", &resp.Diagnostics) {
 		return
 	}
 

@@ -43,12 +43,12 @@ func (r *diskAttachmentsResource) Schema(_ context.Context, _ resource.SchemaReq
 		a.Default = booldefault.StaticBool(false)
 		return a
 	}
-	resp.Schema = schema.Schema{
+	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "All disks of a virtual machine that are managed. Not to be used with " +
 			"`ovirt_disk_attachment` on the same VM.",
 		Attributes: map[string]schema.Attribute{
 			"id":    computedText("UUID of the VM."),
-			"vm_id": fixedID("UUID of the VM."),
+			"vm_id": ownerID("UUID of the VM."),
 			"detach_unmanaged": defaulted(
 				"Detach disks that have no `attachment` block, such as those of the template.",
 			),
@@ -75,10 +75,12 @@ func (r *diskAttachmentsResource) Schema(_ context.Context, _ resource.SchemaReq
 				"bootable": flag("The VM boots from the disk."),
 			}},
 		}},
-	}
+	})
 }
 
 type diskAttachmentsModel struct {
+	timed
+
 	ID              types.String        `tfsdk:"id"`
 	VMID            types.String        `tfsdk:"vm_id"`
 	DetachUnmanaged types.Bool          `tfsdk:"detach_unmanaged"`
@@ -97,12 +99,6 @@ type attachedDiskModel struct {
 func (m *attachedDiskModel) observe(seen *engine.DiskAttachment) {
 	m.ID, m.DiskID, m.Interface = idValue(seen.ID), idValue(seen.DiskID()), types.StringValue(seen.Interface)
 	m.Active, m.Bootable = types.BoolValue(isSet(seen.Active)), types.BoolValue(isSet(seen.Bootable))
-}
-
-// is reports whether the attachment is as it is wanted.
-func (m *attachedDiskModel) is(seen *engine.DiskAttachment) bool {
-	return seen.Interface == m.Interface.ValueString() && isSet(seen.Active) == m.Active.ValueBool() &&
-		isSet(seen.Bootable) == m.Bootable.ValueBool()
 }
 
 // find returns the block of the disk, nil where there is none.
@@ -178,6 +174,9 @@ func (r *diskAttachmentsResource) ModifyPlan(
 func (r *diskAttachmentsResource) Create(
 	ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse,
 ) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
 	plan, ok := load[diskAttachmentsModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
@@ -190,6 +189,9 @@ func (r *diskAttachmentsResource) Create(
 func (r *diskAttachmentsResource) Update(
 	ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse,
 ) {
+	ctx, cancel := within(ctx, req.Plan, updating)
+	defer cancel()
+
 	plan, ok := load[diskAttachmentsModel](ctx, req.Plan, &resp.Diagnostics)
 	before, ok2 := load[diskAttachmentsModel](ctx, req.State, &resp.Diagnostics)
 	if !ok || !ok2 {
@@ -222,7 +224,7 @@ func (r *diskAttachmentsResource) apply(
 	plan.Attachments = r.attachMissing(ctx, live, plan, diags)
 }
 
-// detachUnwanted takes away what is not planned, and what has to be attached anew.
+// detachUnwanted takes away what is not planned.
 func (r *diskAttachmentsResource) detachUnwanted(
 	ctx context.Context, live []engine.DiskAttachment, plan, before *diskAttachmentsModel, diags *diag.Diagnostics,
 ) {
@@ -234,8 +236,7 @@ func (r *diskAttachmentsResource) detachUnwanted(
 
 		wanted, managed := plan.find(id), before != nil && before.find(id) != nil
 		switch {
-		case wanted != nil && !wanted.is(seen), // the engine changes some of it only on a new attachment
-			wanted == nil && (managed || plan.DetachUnmanaged.ValueBool()):
+		case wanted == nil && (managed || plan.DetachUnmanaged.ValueBool()):
 			r.detach(ctx, vmID, seen, diags)
 		case wanted == nil && plan.RemoveUnmanaged.ValueBool():
 			if r.detach(ctx, vmID, seen, diags) {
@@ -245,43 +246,84 @@ func (r *diskAttachmentsResource) detachUnwanted(
 				}
 			}
 		case wanted != nil:
-			wanted.observe(seen)
+			wanted.ID = idValue(seen.ID)
 		}
 	}
 }
 
-// attachMissing attaches what is planned and not there, and returns what is attached then.
+// attachMissing attaches what is planned and not there, changes what is there in another way, and returns what is
+// attached then. Disks that are no longer bootable come first: a VM has one bootable disk.
 func (r *diskAttachmentsResource) attachMissing(
 	ctx context.Context, live []engine.DiskAttachment, plan *diskAttachmentsModel, diags *diag.Diagnostics,
 ) []attachedDiskModel {
 	vmID := idOf(plan.VMID)
 	var attached []attachedDiskModel
 
+	slices.SortStableFunc(plan.Attachments, func(a, b attachedDiskModel) int {
+		return boolsFirst(!a.Bootable.ValueBool(), !b.Bootable.ValueBool())
+	})
+
 	for _, wanted := range plan.Attachments {
 		i := slices.IndexFunc(live, func(a engine.DiskAttachment) bool { return a.DiskID() == idOf(wanted.DiskID) })
-		if i < 0 || !wanted.is(&live[i]) {
-			if diags.HasError() {
-				continue
-			}
-
-			made, err := r.attach(ctx, vmID, &engine.DiskAttachment{
-				Active:    wanted.Active.ValueBoolPointer(),
-				Bootable:  wanted.Bootable.ValueBoolPointer(),
-				Interface: wanted.Interface.ValueString(),
-				Disk:      &engine.Disk{ID: idOf(wanted.DiskID)},
-			})
-			if err != nil {
-				diags.AddError("The disk was not attached", r.client.ExplainMissing(ctx, vmID, err).Error())
-				continue
-			}
-
-			wanted.ID = idValue(made.ID)
+		now := wanted
+		if i >= 0 {
+			now.observe(&live[i])
 		}
 
-		attached = append(attached, wanted)
+		switch err := r.putDisk(ctx, vmID, live, i, &wanted, diags); {
+		case err != nil && i < 0:
+			diags.AddError("The disk was not attached", r.client.ExplainMissing(ctx, vmID, err).Error())
+		case err != nil:
+			diags.AddError("The disk was not changed", err.Error())
+			attached = append(attached, now)
+		case !wanted.ID.IsUnknown():
+			r.made.add(attachmentID(vmID, idOf(wanted.DiskID)))
+			attached = append(attached, wanted)
+		}
 	}
 
 	return attached
+}
+
+// putDisk attaches a disk, or changes how it is attached; at is where it is among those that are live, or -1. After an
+// error of another disk it attaches none.
+func (r *diskAttachmentsResource) putDisk(
+	ctx context.Context, vmID engine.ID, live []engine.DiskAttachment, at int, wanted *attachedDiskModel,
+	diags *diag.Diagnostics,
+) error {
+	asked := &engine.DiskAttachment{
+		Active:    wanted.Active.ValueBoolPointer(),
+		Bootable:  wanted.Bootable.ValueBoolPointer(),
+		Interface: wanted.Interface.ValueString(),
+		Disk:      &engine.Disk{ID: idOf(wanted.DiskID)},
+	}
+
+	switch {
+	case at >= 0:
+		wanted.ID = idValue(live[at].ID)
+		return r.reattach(ctx, vmID, &live[at], asked)
+	case diags.HasError():
+		return nil
+	}
+
+	made, err := r.attach(ctx, vmID, asked)
+	if err == nil {
+		wanted.ID = idValue(made.ID)
+	}
+
+	return err
+}
+
+// boolsFirst orders what is true before what is not.
+func boolsFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	default:
+		return 1
+	}
 }
 
 func (r *diskAttachmentsResource) detach(
@@ -341,12 +383,19 @@ func (r *diskAttachmentsResource) Read(ctx context.Context, req resource.ReadReq
 func (r *diskAttachmentsResource) Delete(
 	ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse,
 ) {
+	ctx, cancel := within(ctx, req.State, deleting)
+	defer cancel()
+
 	model, ok := load[diskAttachmentsModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
 	for _, a := range model.Attachments {
+		if r.made.keeps(attachmentID(idOf(model.VMID), idOf(a.DiskID)), "disk attachment", &resp.Diagnostics) {
+			continue
+		}
+
 		r.detach(ctx, idOf(model.VMID), &engine.DiskAttachment{ID: idOf(a.ID)}, &resp.Diagnostics)
 	}
 }

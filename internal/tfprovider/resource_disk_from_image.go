@@ -29,20 +29,21 @@ func (r *diskFromImageResource) Schema(_ context.Context, _ resource.SchemaReque
 	attributes := diskAttributes()
 	attributes["size"] = schema.Int64Attribute{Computed: true, MarkdownDescription: "Size in bytes: that of the image.",
 		PlanModifiers: []planmodifier.Int64{int64planmodifier.UseStateForUnknown()}}
-	attributes["source_file"] = fixedText(
+	attributes["source_file"] = requiredText(
 		"Path of a raw or qcow2 image on the machine that runs Terraform. Another path makes another disk; other "+
 			"content in the same file does not.",
 		notEmpty,
 	)
-	resp.Schema = schema.Schema{
+	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "A disk that is made of a local image file.",
 		Attributes:          attributes,
-	}
+	}, "format", "sparse")
 }
 
 func (r *diskFromImageResource) ModifyPlan(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) {
+	planLayout(ctx, req, resp)
 	r.refuseAllocation(ctx, req, &resp.Diagnostics)
 }
 
@@ -52,19 +53,24 @@ type diskFromImageModel struct {
 }
 
 func (r *diskFromImageResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
 	model, ok := load[diskFromImageModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
 	disk, err := r.upload(ctx, model)
-	if err != nil {
-		resp.Diagnostics.AddError("The image was not uploaded", err.Error())
-		return
+	if disk != nil {
+		model.complete(disk)
+		resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+		resp.Diagnostics.Append(rememberLayout(ctx, resp.Private, &model.diskModel)...)
 	}
 
-	model.complete(disk)
-	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+	if err != nil {
+		resp.Diagnostics.AddError("The image was not uploaded", err.Error())
+	}
 }
 
 func (r *diskFromImageResource) upload(ctx context.Context, model *diskFromImageModel) (*engine.Disk, error) {
@@ -112,11 +118,15 @@ func (r *diskFromImageResource) Read(ctx context.Context, req resource.ReadReque
 		return
 	}
 
+	resp.Diagnostics.Append(readLayout(ctx, req.Private, resp.Private, &model.diskModel, disk)...)
 	model.observe(disk)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 func (r *diskFromImageResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	ctx, cancel := within(ctx, req.Plan, updating)
+	defer cancel()
+
 	plan, ok := load[diskFromImageModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
@@ -127,9 +137,13 @@ func (r *diskFromImageResource) Update(ctx context.Context, req resource.UpdateR
 		return
 	}
 
+	resp.Diagnostics.Append(rememberLayout(ctx, resp.Private, &plan.diskModel)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
 
 func (r *diskFromImageResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	ctx, cancel := within(ctx, req.State, deleting)
+	defer cancel()
+
 	r.deleteDisk(ctx, req, resp)
 }

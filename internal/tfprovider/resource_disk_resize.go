@@ -92,20 +92,20 @@ func bootableDisks(ctx context.Context, client *engine.Client, vmID engine.ID) (
 }
 
 func (r *resizeResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = schema.Schema{
+	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: r.about,
 		Attributes: map[string]schema.Attribute{
 			"id":    theID("The same as " + r.owner + "."),
-			r.owner: fixedID(r.aboutOwner),
+			r.owner: ownerID(r.aboutOwner),
 			"size":  sizeAttribute(r.aboutSize),
 		},
-	}
+	})
 }
 
 func (r *resizeResource) ModifyPlan(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) {
-	refuseShrinking(ctx, req, &resp.Diagnostics)
+	refuseShrinking(ctx, req, resp)
 }
 
 type attributeReader interface {
@@ -164,11 +164,15 @@ func (r *resizeResource) grow(
 }
 
 func (r *resizeResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
 	owner, size := r.grow(ctx, req.Plan, false, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 
+	resp.State.Raw = req.Plan.Raw
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), owner)...)
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(r.owner), owner)...)
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("size"), size)...)
@@ -196,6 +200,9 @@ func (r *resizeResource) Read(ctx context.Context, req resource.ReadRequest, res
 }
 
 func (r *resizeResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	ctx, cancel := within(ctx, req.Plan, updating)
+	defer cancel()
+
 	imported, unread := req.Private.GetKey(ctx, importedSize)
 	resp.Diagnostics.Append(unread...)
 

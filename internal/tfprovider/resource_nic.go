@@ -2,6 +2,9 @@ package tfprovider
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -17,19 +20,19 @@ var (
 )
 
 func newNICResource() resource.Resource {
-	return &nicResource{fixed{base{typeName: "ovirt_nic"}}}
+	return &nicResource{base{typeName: "ovirt_nic"}}
 }
 
-type nicResource struct{ fixed }
+type nicResource struct{ base }
 
 func (r *nicResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = schema.Schema{
+	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "A network interface of a virtual machine.",
 		Attributes: map[string]schema.Attribute{
 			"id":              computedText("UUID of the network interface."),
-			"name":            fixedText("Name of the network interface.", nicName),
-			"vm_id":           fixedID("UUID of the VM."),
-			"vnic_profile_id": fixedID("UUID of the vNIC profile."),
+			"name":            requiredText("Name of the network interface.", nicName),
+			"vm_id":           ownerID("UUID of the VM."),
+			"vnic_profile_id": ownerID("UUID of the vNIC profile."),
 			"mac": enginesText(
 				"MAC address; the engine's pool gives one where it is not set. Not in the released provider.",
 				macAddress,
@@ -39,10 +42,12 @@ func (r *nicResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 				notEmpty,
 			),
 		},
-	}
+	})
 }
 
 type nicModel struct {
+	timed
+
 	ID            types.String `tfsdk:"id"`
 	Name          types.String `tfsdk:"name"`
 	VMID          types.String `tfsdk:"vm_id"`
@@ -77,40 +82,167 @@ func (m *nicModel) observe(nic *engine.NIC) {
 }
 
 func (r *nicResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
 	model, ok := load[nicModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	vmID, name := idOf(model.VMID), model.Name.ValueString()
-	var nic *engine.NIC
-	err := poll(ctx, "network interface "+name, func(ctx context.Context) (bool, string, error) {
-		ctx = context.WithoutCancel(ctx) // an interrupt would leave one that the state does not know
-		created, err := r.client.CreateNIC(ctx, vmID, model.toEngine())
-		if err == nil {
-			nic = created
-			return true, "", nil
-		}
-
-		// An earlier try may have made it although its answer was lost, or the VM has it from its template: names are
-		// unique within a VM, so it is this one, and becomes what is asked for.
-		existing, listErr := r.client.NICs(ctx, vmID)
-		for i := range existing {
-			if listErr == nil && existing[i].Name == name {
-				nic, err = r.client.UpdateNIC(ctx, vmID, existing[i].ID, model.toEngine())
-				return err == nil, "", err
-			}
-		}
-
-		return false, "", err
-	})
+	nic, err := r.create(ctx, idOf(model.VMID), model.toEngine())
 	if err != nil {
 		resp.Diagnostics.AddError("The network interface was not created",
 			r.client.ExplainMissing(ctx, vmID, err).Error())
 		return
 	}
 
+	r.made.add(nic.ID.String())
 	model.observe(nic)
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+// create makes the interface once, or takes the one of that name that the VM has from its template. Any other one is
+// another resource's, or a person's: names are unique within a VM.
+func (r *nicResource) create(ctx context.Context, vmID engine.ID, wanted *engine.NIC) (*engine.NIC, error) {
+	unlock, err := nicLocks.lock(ctx, vmID.String()+"/"+wanted.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+
+	there, err := r.named(ctx, vmID, wanted.Name)
+	if err != nil {
+		return nil, err
+	}
+
+	if there != nil {
+		return r.takeOfTemplate(ctx, vmID, there, wanted)
+	}
+
+	what := "network interface " + wanted.Name
+
+	return engine.CreateOnce(ctx, what, progress(ctx, what),
+		func(ctx context.Context) (*engine.NIC, error) { return r.client.CreateNIC(ctx, vmID, wanted) },
+		func(ctx context.Context) (*engine.NIC, error) { return r.named(ctx, vmID, wanted.Name) })
+}
+
+// nicLocks let one of several resources of one name look for it and make it before the next one looks.
+var nicLocks = keyedLocks{held: map[string]chan struct{}{}}
+
+// named is the network interface of that name; nil if the VM has none.
+func (r *nicResource) named(ctx context.Context, vmID engine.ID, name string) (*engine.NIC, error) {
+	var found *engine.NIC
+	what := "network interfaces of VM " + vmID.String()
+	err := poll(ctx, what, func(ctx context.Context) (bool, string, error) {
+		all, err := r.client.NICs(ctx, vmID)
+		if at := slices.IndexFunc(all, func(n engine.NIC) bool { return n.Name == name }); at >= 0 {
+			found = &all[at]
+		}
+
+		return err == nil, "", err
+	})
+
+	return found, err
+}
+
+// takeOfTemplate makes an interface that the VM has from its template what is wanted.
+func (r *nicResource) takeOfTemplate(ctx context.Context, vmID engine.ID, there, wanted *engine.NIC) (*engine.NIC, error) {
+	fromTemplate, err := r.isOfTemplate(ctx, vmID, there.Name)
+	if err != nil {
+		return nil, err
+	}
+
+	if !fromTemplate && !r.mayTake(there.ID.String()) || r.made.has(there.ID.String()) {
+		return nil, fmt.Errorf("network interface %s of VM %s exists already: import it with the ID %s/%s, or choose "+
+			"another name", there.Name, vmID, vmID, there.ID)
+	}
+
+	err = poll(ctx, "network interface "+there.Name, func(ctx context.Context) (bool, string, error) {
+		ctx = context.WithoutCancel(ctx) // the state has it only after this
+		err := r.change(ctx, vmID, there, wanted)
+
+		return err == nil, "", err
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	return r.client.NIC(context.WithoutCancel(ctx), vmID, there.ID)
+}
+
+// isOfTemplate reports whether the template that a VM was made from has an interface of that name.
+func (r *nicResource) isOfTemplate(ctx context.Context, vmID engine.ID, name string) (bool, error) {
+	vm, err := r.client.VM(ctx, vmID)
+	if err != nil {
+		return false, err
+	}
+
+	if vm.MadeFrom() == "" {
+		return false, nil
+	}
+
+	all, err := r.client.TemplateNICs(ctx, vm.MadeFrom())
+
+	return slices.ContainsFunc(all, func(n engine.NIC) bool { return n.Name == name }), err
+}
+
+// change makes an interface what is wanted. The engine takes another address or another kind only if it is unplugged,
+// while the VM runs.
+func (r *nicResource) change(ctx context.Context, vmID engine.ID, there, asked *engine.NIC) error {
+	request := *asked
+	wanted := &request
+	if wanted.MAC != nil && there.MAC != nil && strings.EqualFold(wanted.MAC.Address, there.MAC.Address) {
+		wanted.MAC = nil // an address is the same in both cases
+	}
+
+	_, err := r.client.UpdateNIC(ctx, vmID, there.ID, wanted)
+	if !engine.IsConflict(err) || engine.IsTransient(err) || !needsUnplugged(there, wanted) {
+		return err
+	}
+
+	if there.Plugged == nil || !*there.Plugged {
+		return err
+	}
+
+	if err := r.client.UnplugNIC(ctx, vmID, there.ID); err != nil {
+		return err
+	}
+
+	_, err = r.client.UpdateNIC(ctx, vmID, there.ID, wanted)
+
+	return errors.Join(err, r.client.PlugNIC(ctx, vmID, there.ID))
+}
+
+// needsUnplugged reports whether a change is one that a plugged interface cannot take.
+func needsUnplugged(there, wanted *engine.NIC) bool {
+	return wanted.MAC != nil || wanted.Interface != "" && wanted.Interface != there.Interface
+}
+
+func (r *nicResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	ctx, cancel := within(ctx, req.Plan, updating)
+	defer cancel()
+
+	model, ok := load[nicModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	vmID, id := idOf(model.VMID), idOf(model.ID)
+	err := poll(ctx, "network interface "+id.String()+" to be updated", func(ctx context.Context) (bool, string, error) {
+		ctx = context.WithoutCancel(ctx) // an interrupt would leave it unplugged
+		there, err := r.client.NIC(ctx, vmID, id)
+		if err == nil {
+			err = r.change(ctx, vmID, there, model.toEngine())
+		}
+
+		return err == nil, "", err
+	})
+	if err != nil {
+		resp.Diagnostics.AddError("The network interface was not updated", err.Error())
+		return
+	}
+
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
@@ -130,12 +262,19 @@ func (r *nicResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 }
 
 func (r *nicResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	ctx, cancel := within(ctx, req.State, deleting)
+	defer cancel()
+
 	model, ok := load[nicModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
 	vmID, id := idOf(model.VMID), idOf(model.ID)
+	if r.made.keeps(id.String(), "network interface", &resp.Diagnostics) {
+		return
+	}
+
 	remove(ctx, "network interface "+id.String(), &resp.Diagnostics, func(ctx context.Context) error {
 		err := r.client.DeleteNIC(ctx, vmID, id)
 		if engine.IsConflict(err) && !engine.IsTransient(err) { // the VM runs

@@ -3,11 +3,8 @@ package tfprovider
 import (
 	"context"
 
-	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -19,24 +16,25 @@ var (
 )
 
 func newTagResource() resource.Resource {
-	return &tagResource{fixed{base{typeName: "ovirt_tag"}}}
+	return &tagResource{base{typeName: "ovirt_tag"}}
 }
 
-type tagResource struct{ fixed }
+type tagResource struct{ base }
 
 func (r *tagResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = schema.Schema{
+	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "A tag for virtual machines.",
 		Attributes: map[string]schema.Attribute{
-			"id":   computedText("UUID of the tag."),
-			"name": fixedText("Name of the tag; unique on the engine.", tagName),
-			"description": schema.StringAttribute{Optional: true, MarkdownDescription: "Description of the tag.",
-				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()}},
+			"id":          computedText("UUID of the tag."),
+			"name":        requiredText("Name of the tag; unique on the engine.", tagName),
+			"description": schema.StringAttribute{Optional: true, MarkdownDescription: "Description of the tag."},
 		},
-	}
+	})
 }
 
 type tagModel struct {
+	timed
+
 	ID          types.String `tfsdk:"id"`
 	Name        types.String `tfsdk:"name"`
 	Description types.String `tfsdk:"description"`
@@ -47,6 +45,9 @@ func (m *tagModel) observe(tag *engine.Tag) {
 }
 
 func (r *tagResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
 	model, ok := load[tagModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
@@ -86,7 +87,33 @@ func (r *tagResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
+// Update gives the tag another name or description. The VMs that have it keep it.
+func (r *tagResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	ctx, cancel := within(ctx, req.Plan, updating)
+	defer cancel()
+
+	model, ok := load[tagModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	id := idOf(model.ID)
+	err := poll(ctx, "tag "+id.String()+" to be updated", func(ctx context.Context) (bool, string, error) {
+		err := r.client.UpdateTag(ctx, id, model.Name.ValueString(), model.Description.ValueString())
+		return err == nil, "", err
+	})
+	if err != nil {
+		resp.Diagnostics.AddError("The tag was not updated", err.Error())
+		return
+	}
+
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
 func (r *tagResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	ctx, cancel := within(ctx, req.State, deleting)
+	defer cancel()
+
 	model, ok := load[tagModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
@@ -100,5 +127,5 @@ func (r *tagResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 func (r *tagResource) ImportState(
 	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
 ) {
-	resource.ImportStatePassthroughID(ctx, path.Root("id"), req, resp)
+	importParts(ctx, req, resp, "id")
 }

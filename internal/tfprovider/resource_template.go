@@ -2,9 +2,9 @@ package tfprovider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
-	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
@@ -27,7 +27,7 @@ func newTemplateResource() resource.Resource {
 type templateResource struct{ base }
 
 func (r *templateResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	vm := fixedID("UUID of the VM that the template is made of; it must be down.")
+	vm := ownerID("UUID of the VM that the template is made of; it must be down.")
 
 	// The engine does not remember it, so that after an import it is not known, and what is configured is believed.
 	vm.PlanModifiers = []planmodifier.String{
@@ -40,7 +40,7 @@ func (r *templateResource) Schema(_ context.Context, _ resource.SchemaRequest, r
 			"a template of another VM is another template",
 		),
 	}
-	resp.Schema = schema.Schema{
+	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "A template of virtual machines. It is ready when its disks are copied.",
 		Attributes: map[string]schema.Attribute{
 			"id": computedText("UUID of the template."),
@@ -52,10 +52,12 @@ func (r *templateResource) Schema(_ context.Context, _ resource.SchemaRequest, r
 			"description": schema.StringAttribute{Optional: true, MarkdownDescription: "Description of the template."},
 			"vm_id":       vm,
 		},
-	}
+	}, "vm_id")
 }
 
 type templateModel struct {
+	timed
+
 	ID          types.String `tfsdk:"id"`
 	Name        types.String `tfsdk:"name"`
 	Description types.String `tfsdk:"description"`
@@ -63,6 +65,9 @@ type templateModel struct {
 }
 
 func (r *templateResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
 	model, ok := load[templateModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
@@ -89,7 +94,13 @@ func (r *templateResource) Create(ctx context.Context, req resource.CreateReques
 
 		return seen.Status == engine.TemplateOK, seen.Status, nil
 	})
-	if err != nil {
+	var early *engine.WaitError
+	switch {
+	case errors.As(err, &early):
+		// An error would taint the template, and the next apply destroy it and copy again.
+		resp.Diagnostics.AddWarning("The template is not ready yet",
+			err.Error()+". What uses it may have to wait; `timeouts` has the time that a copy may take.")
+	case err != nil:
 		resp.Diagnostics.AddError("The template is not ready", err.Error())
 	}
 }
@@ -155,6 +166,9 @@ func (r *templateResource) Read(ctx context.Context, req resource.ReadRequest, r
 }
 
 func (r *templateResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	ctx, cancel := within(ctx, req.Plan, updating)
+	defer cancel()
+
 	plan, ok := load[templateModel](ctx, req.Plan, &resp.Diagnostics)
 	before, ok2 := load[templateModel](ctx, req.State, &resp.Diagnostics)
 	if !ok || !ok2 {
@@ -177,6 +191,9 @@ func (r *templateResource) Update(ctx context.Context, req resource.UpdateReques
 }
 
 func (r *templateResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	ctx, cancel := within(ctx, req.State, deleting)
+	defer cancel()
+
 	model, ok := load[templateModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
@@ -202,5 +219,5 @@ func (r *templateResource) Delete(ctx context.Context, req resource.DeleteReques
 func (r *templateResource) ImportState(
 	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
 ) {
-	resource.ImportStatePassthroughID(ctx, path.Root("id"), req, resp)
+	importParts(ctx, req, resp, "id")
 }

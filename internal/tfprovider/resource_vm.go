@@ -107,7 +107,45 @@ func (r *vmResource) ModifyPlan(
 		resp.RequiresReplace = append(resp.RequiresReplace, path.Root("clone"))
 	}
 
-	resp.Diagnostics.Append(planMemory(ctx, req, resp)...)
+	resp.Diagnostics.Append(planSizes(ctx, req, resp)...)
+	if !resp.Diagnostics.HasError() {
+		resp.Diagnostics.Append(planMemory(ctx, req, resp)...)
+	}
+}
+
+// sizes are the attributes that an instance type decides.
+var sizes = []string{
+	"memory", "guaranteed_memory", "maximum_memory", "cpu_cores", "cpu_threads", "cpu_sockets",
+}
+
+// planSizes plans the sizes of a VM with an instance type: another one brings others, which are not known yet. The same
+// one leaves them as they are, also where an import has left them out.
+func planSizes(
+	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
+) diag.Diagnostics {
+	var diags diag.Diagnostics
+	var before, after types.String
+	diags.Append(req.State.GetAttribute(ctx, path.Root("instance_type_id"), &before)...)
+	diags.Append(req.Plan.GetAttribute(ctx, path.Root("instance_type_id"), &after)...)
+	if after.IsNull() {
+		return diags
+	}
+
+	for _, name := range sizes {
+		var own, now types.Int64
+		diags.Append(req.Config.GetAttribute(ctx, path.Root(name), &own)...)
+		diags.Append(req.State.GetAttribute(ctx, path.Root(name), &now)...)
+
+		switch {
+		case !own.IsNull():
+		case !after.Equal(before):
+			diags.Append(resp.Plan.SetAttribute(ctx, path.Root(name), types.Int64Unknown())...)
+		case now.IsNull():
+			diags.Append(resp.Plan.SetAttribute(ctx, path.Root(name), types.Int64Null())...)
+		}
+	}
+
+	return diags
 }
 
 // planMemory lets what is guaranteed, and the maximum, follow a change of the memory where the configuration leaves
@@ -117,11 +155,21 @@ func planMemory(
 ) diag.Diagnostics {
 	var diags diag.Diagnostics
 	var memory, guaranteed, maximum, ownGuaranteed, ownMaximum types.Int64
-	diags.Append(req.Plan.GetAttribute(ctx, path.Root("memory"), &memory)...)
-	diags.Append(req.Plan.GetAttribute(ctx, path.Root("guaranteed_memory"), &guaranteed)...)
-	diags.Append(req.Plan.GetAttribute(ctx, path.Root("maximum_memory"), &maximum)...)
+	diags.Append(resp.Plan.GetAttribute(ctx, path.Root("memory"), &memory)...)
+	diags.Append(resp.Plan.GetAttribute(ctx, path.Root("guaranteed_memory"), &guaranteed)...)
+	diags.Append(resp.Plan.GetAttribute(ctx, path.Root("maximum_memory"), &maximum)...)
 	diags.Append(req.Config.GetAttribute(ctx, path.Root("guaranteed_memory"), &ownGuaranteed)...)
 	diags.Append(req.Config.GetAttribute(ctx, path.Root("maximum_memory"), &ownMaximum)...)
+	if memory.IsUnknown() { // what follows it is not known either
+		for name, own := range map[string]types.Int64{
+			"guaranteed_memory": ownGuaranteed, "maximum_memory": ownMaximum,
+		} {
+			if own.IsNull() {
+				diags.Append(resp.Plan.SetAttribute(ctx, path.Root(name), types.Int64Unknown())...)
+			}
+		}
+	}
+
 	if !isKnown(memory) {
 		return diags
 	}
@@ -139,6 +187,9 @@ func planMemory(
 }
 
 func (r *vmResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
 	model, ok := load[vmModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
@@ -213,25 +264,21 @@ func (r *vmResource) releaseForeign(ctx context.Context, id engine.ID, remembere
 	})
 }
 
-// create makes the VM once. Where the answer gets lost, it is found by name, comment and cluster: the engine may have
-// made it all the same. Without a comment it could not be told from another one of that name, so that these are looked
-// up before.
+// create makes the VM once. It looks for the name before: a VM of that name that appears after a lost answer is the one
+// that was asked for, if comment and cluster are too.
 func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool) (*engine.VM, error) {
 	dc, err := r.client.DataCenterOf(ctx, engine.RefID(wanted.Cluster))
 	if err != nil {
 		return nil, err
 	}
 
-	known := map[engine.ID]bool{}
-	if wanted.CommentText() == "" {
-		before, err := r.client.FindVMs(ctx, dc, wanted.Name)
-		if err != nil {
-			return nil, err
-		}
+	before, err := r.client.FindVMs(ctx, dc, wanted.Name)
+	if err != nil {
+		return nil, err
+	}
 
-		for i := range before {
-			known[before[i].ID] = true
-		}
+	if len(before) > 0 {
+		return nil, vmNameTaken(wanted.Name, &before[0])
 	}
 
 	vm, err := engine.CreateOnce(ctx, "VM "+wanted.Name, progress(ctx, "VM "+wanted.Name),
@@ -240,7 +287,7 @@ func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool)
 			vms, err := r.client.FindVMs(ctx, dc, wanted.Name)
 			for i := range vms {
 				vm := &vms[i]
-				if err == nil && !known[vm.ID] && vm.CommentText() == wanted.CommentText() &&
+				if err == nil && vm.CommentText() == wanted.CommentText() &&
 					engine.RefID(vm.Cluster) == engine.RefID(wanted.Cluster) {
 					return vm, nil
 				}
@@ -252,12 +299,17 @@ func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool)
 		// Most conflicts are about the name, and the next question is whose it is.
 		owners, findErr := r.client.FindVMs(ctx, dc, wanted.Name)
 		if findErr == nil && len(owners) > 0 {
-			return nil, fmt.Errorf("%w (the name is in use by VM %s with comment %q)", err, owners[0].ID,
-				owners[0].CommentText())
+			return nil, fmt.Errorf("%w; %w", err, vmNameTaken(wanted.Name, &owners[0]))
 		}
 	}
 
 	return vm, err
+}
+
+// vmNameTaken says whose a name is.
+func vmNameTaken(name string, by *engine.VM) error {
+	return fmt.Errorf("VM %s exists already (the name is in use by VM %s with comment %q); import it, or choose another "+
+		"name", name, by.ID, by.CommentText())
 }
 
 func (r *vmResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
@@ -277,12 +329,16 @@ func (r *vmResource) Read(ctx context.Context, req resource.ReadRequest, resp *r
 	model.Status = types.StringValue(string(settings.Now.Status))
 	if imported {
 		model.observeInitialization(settings.Now.Initialization)
+		model.omitSizes()
 	}
 
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 func (r *vmResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	ctx, cancel := within(ctx, req.Plan, updating)
+	defer cancel()
+
 	plan, ok := load[vmModel](ctx, req.Plan, &resp.Diagnostics)
 	before, ok2 := load[vmModel](ctx, req.State, &resp.Diagnostics)
 	if !ok || !ok2 {
@@ -295,13 +351,7 @@ func (r *vmResource) Update(ctx context.Context, req resource.UpdateRequest, res
 		return
 	}
 
-	id := idOf(before.ID)
-	var vm *engine.VM
-	err := poll(ctx, "VM "+id.String()+" to be updated", func(ctx context.Context) (bool, string, error) {
-		var err error
-		vm, err = r.update(ctx, id, *change)
-		return err == nil, "", err
-	})
+	vm, err := r.change(ctx, idOf(before.ID), change)
 	if err != nil {
 		resp.Diagnostics.AddError("The VM was not updated", err.Error())
 		return
@@ -313,24 +363,39 @@ func (r *vmResource) Update(ctx context.Context, req resource.UpdateRequest, res
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
 
-// update sends a change, with what waits for the next start, and keeps for it what a VM that runs cannot take.
-func (r *vmResource) update(ctx context.Context, id engine.ID, change engine.VM) (*engine.VM, error) {
+// change changes the VM, and returns it as it will be after its next start.
+func (r *vmResource) change(ctx context.Context, id engine.ID, change *engine.VM) (*engine.VM, error) {
+	if change.OS != nil {
+		if err := r.client.CheckOperatingSystem(ctx, change.OS.Type); err != nil {
+			return nil, err
+		}
+	}
+
+	var vm *engine.VM
+	err := poll(ctx, "VM "+id.String()+" to be updated", func(ctx context.Context) (bool, string, error) {
+		var err error
+		vm, err = r.client.ChangeVM(ctx, id, change)
+		return err == nil, "", err
+	})
+	if err != nil || !vm.ChangesWait {
+		return vm, err
+	}
+
 	settings, err := r.client.VMSettings(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 
-	again, _ := settings.Waiting()
-	change.Complete(again)
+	next := *settings.Next
+	next.Status = settings.Now.Status
 
-	if settings.Now.Status != engine.VMDown && change.Memory != nil && !settings.TakesMemory(*change.Memory) {
-		return r.client.UpdateVMAtNextStart(ctx, id, &change)
-	}
-
-	return r.client.UpdateVM(ctx, id, &change)
+	return &next, nil
 }
 
 func (r *vmResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	ctx, cancel := within(ctx, req.State, deleting)
+	defer cancel()
+
 	var id types.String
 	resp.Diagnostics.Append(req.State.GetAttribute(ctx, path.Root("id"), &id)...)
 	if resp.Diagnostics.HasError() {
@@ -361,5 +426,5 @@ func (r *vmResource) Delete(ctx context.Context, req resource.DeleteRequest, res
 func (r *vmResource) ImportState(
 	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
 ) {
-	resource.ImportStatePassthroughID(ctx, path.Root("id"), req, resp)
+	importParts(ctx, req, resp, "id")
 }

@@ -21,18 +21,20 @@ func newVMAffinityGroupResource() resource.Resource {
 type vmAffinityGroupResource struct{ fixed }
 
 func (r *vmAffinityGroupResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = schema.Schema{
+	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "The membership of a virtual machine in an affinity group.",
 		Attributes: map[string]schema.Attribute{
 			"id":                computedText("UUID of the VM."),
-			"cluster_id":        fixedID("UUID of the cluster."),
-			"affinity_group_id": fixedText("UUID of the affinity group.", notEmpty),
-			"vm_id":             fixedID("UUID of the VM."),
+			"cluster_id":        ownerID("UUID of the cluster."),
+			"affinity_group_id": requiredText("UUID of the affinity group.", notEmpty),
+			"vm_id":             ownerID("UUID of the VM."),
 		},
-	}
+	})
 }
 
 type vmAffinityGroupModel struct {
+	timed
+
 	ID        types.String `tfsdk:"id"`
 	ClusterID types.String `tfsdk:"cluster_id"`
 	GroupID   types.String `tfsdk:"affinity_group_id"`
@@ -85,22 +87,42 @@ func (r *vmAffinityGroupResource) member(ctx context.Context, model *vmAffinityG
 	return group.Has(idOf(model.VMID)), nil
 }
 
+func (m *vmAffinityGroupModel) importID() string {
+	return m.ClusterID.ValueString() + "/" + m.GroupID.ValueString() + "/" + m.VMID.ValueString()
+}
+
+// join makes the VM a member; the lock of the group is held.
+func (r *vmAffinityGroupResource) join(ctx context.Context, model *vmAffinityGroupModel) error {
+	group, vm := idOf(model.GroupID), idOf(model.VMID)
+	member := func(ctx context.Context) (bool, error) { return r.member(ctx, model) }
+
+	membership := "VM " + vm.String() + " in affinity group " + group.String()
+	if err := r.refuseMember(ctx, membership, model.importID(), member); err != nil {
+		return err
+	}
+
+	what := "VM " + vm.String() + " to join affinity group " + group.String()
+
+	return ensure(ctx, what, func(ctx context.Context) error {
+		return r.client.AddToAffinityGroup(ctx, idOf(model.ClusterID), group, vm)
+	}, member)
+}
+
 func (r *vmAffinityGroupResource) Create(
 	ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse,
 ) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
 	model, ok := load[vmAffinityGroupModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	group, vm := idOf(model.GroupID), idOf(model.VMID)
-	unlock, err := groupLocks.lock(ctx, group.String())
+	unlock, err := groupLocks.lock(ctx, model.GroupID.ValueString())
 	if err == nil {
 		defer unlock()
-		what := "VM " + vm.String() + " to join affinity group " + group.String()
-		err = ensure(ctx, what, func(ctx context.Context) error {
-			return r.client.AddToAffinityGroup(ctx, idOf(model.ClusterID), group, vm)
-		}, func(ctx context.Context) (bool, error) { return r.member(ctx, model) })
+		err = r.join(ctx, model)
 	}
 
 	if err != nil {
@@ -109,6 +131,7 @@ func (r *vmAffinityGroupResource) Create(
 		return
 	}
 
+	r.made.add(model.importID())
 	model.ID = model.VMID
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -136,8 +159,15 @@ func (r *vmAffinityGroupResource) Read(ctx context.Context, req resource.ReadReq
 func (r *vmAffinityGroupResource) Delete(
 	ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse,
 ) {
+	ctx, cancel := within(ctx, req.State, deleting)
+	defer cancel()
+
 	model, ok := load[vmAffinityGroupModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
+		return
+	}
+
+	if r.made.keeps(model.importID(), "membership", &resp.Diagnostics) {
 		return
 	}
 

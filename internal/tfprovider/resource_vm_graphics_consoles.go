@@ -25,11 +25,11 @@ func newVMGraphicsConsolesResource() resource.Resource {
 type graphicsConsolesResource struct{ base }
 
 func (r *graphicsConsolesResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = schema.Schema{
+	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "Removes the graphics consoles of a virtual machine. Destroying it brings none back.",
 		Attributes: map[string]schema.Attribute{
 			"id":    computedText("UUID of the VM."),
-			"vm_id": fixedID("UUID of the VM."),
+			"vm_id": ownerID("UUID of the VM."),
 		},
 		Blocks: map[string]schema.Block{"console": schema.SetNestedBlock{
 			MarkdownDescription: "A graphics console that the VM has. It cannot be configured: a VM " +
@@ -39,10 +39,12 @@ func (r *graphicsConsolesResource) Schema(_ context.Context, _ resource.SchemaRe
 				"id": schema.StringAttribute{Computed: true, MarkdownDescription: "UUID of the graphics console."},
 			}},
 		}},
-	}
+	})
 }
 
 type graphicsConsolesModel struct {
+	timed
+
 	ID       types.String           `tfsdk:"id"`
 	VMID     types.String           `tfsdk:"vm_id"`
 	Consoles []graphicsConsoleModel `tfsdk:"console"`
@@ -73,6 +75,9 @@ func (r *graphicsConsolesResource) removeAll(ctx context.Context, vmID engine.ID
 func (r *graphicsConsolesResource) Create(
 	ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse,
 ) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
 	model, ok := load[graphicsConsolesModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
@@ -111,6 +116,9 @@ func (r *graphicsConsolesResource) Read(ctx context.Context, req resource.ReadRe
 func (r *graphicsConsolesResource) Update(
 	ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse,
 ) {
+	ctx, cancel := within(ctx, req.Plan, updating)
+	defer cancel()
+
 	model, ok := load[graphicsConsolesModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return

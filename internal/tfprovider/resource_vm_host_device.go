@@ -23,18 +23,20 @@ func newVMHostDeviceResource() resource.Resource {
 type vmHostDeviceResource struct{ fixed }
 
 func (r *vmHostDeviceResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = schema.Schema{
+	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "A device of the host to which a virtual machine is pinned, given to that machine. Not " +
 			"in the released provider.",
 		Attributes: map[string]schema.Attribute{
 			"id":    computedText("UUID of the VM and name of the device, with a slash between them."),
-			"vm_id": fixedID("UUID of the VM."),
-			"name":  fixedText("Name of the device, such as `pci_0000_3b_00_0`.", notEmpty),
+			"vm_id": ownerID("UUID of the VM."),
+			"name":  requiredText("Name of the device, such as `pci_0000_3b_00_0`.", notEmpty),
 		},
-	}
+	})
 }
 
 type vmHostDeviceModel struct {
+	timed
+
 	ID   types.String `tfsdk:"id"`
 	VMID types.String `tfsdk:"vm_id"`
 	Name types.String `tfsdk:"name"`
@@ -50,22 +52,32 @@ func (r *vmHostDeviceResource) has(ctx context.Context, model *vmHostDeviceModel
 }
 
 func (r *vmHostDeviceResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
 	model, ok := load[vmHostDeviceModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
 	what := "host device " + model.Name.ValueString() + " of VM " + model.VMID.ValueString()
-	err := ensure(ctx, what, func(ctx context.Context) error {
-		return r.client.AddHostDevice(ctx, idOf(model.VMID), model.Name.ValueString())
-	}, func(ctx context.Context) (bool, error) { return r.has(ctx, model) })
+	model.setID()
+	has := func(ctx context.Context) (bool, error) { return r.has(ctx, model) }
+
+	err := r.refuseMember(ctx, what, model.ID.ValueString(), has)
+	if err == nil {
+		err = ensure(ctx, what, func(ctx context.Context) error {
+			return r.client.AddHostDevice(ctx, idOf(model.VMID), model.Name.ValueString())
+		}, has)
+	}
+
 	if err != nil {
 		resp.Diagnostics.AddError("The host device was not added",
 			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
 		return
 	}
 
-	model.setID()
+	r.made.add(model.ID.ValueString())
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
@@ -90,8 +102,15 @@ func (r *vmHostDeviceResource) Read(ctx context.Context, req resource.ReadReques
 }
 
 func (r *vmHostDeviceResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	ctx, cancel := within(ctx, req.State, deleting)
+	defer cancel()
+
 	model, ok := load[vmHostDeviceModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
+		return
+	}
+
+	if r.made.keeps(model.ID.ValueString(), "host device", &resp.Diagnostics) {
 		return
 	}
 

@@ -52,15 +52,19 @@ const otherGuest = "A guest reads it at its first boot: another one is another V
 
 // initNICBlock is the configuration of network interfaces of the guest.
 func initNICBlock() schema.ListNestedBlock {
-	address := func(protocols ...string) schema.NestedBlockObject {
+	address := func(f family, protocols ...string) schema.NestedBlockObject {
 		return schema.NestedBlockObject{
 			Validators: []validator.Object{
-				objectRule{"an address where the boot protocol is static, and none elsewhere", checkFamily},
+				objectRule{"an address if the boot protocol is static, and none otherwise", checkFamily},
 			},
 			Attributes: map[string]schema.Attribute{
-				"address": schema.StringAttribute{Optional: true, MarkdownDescription: "Address."},
-				"netmask": schema.StringAttribute{Optional: true, MarkdownDescription: "Netmask; dotted for IPv4."},
-				"gateway": schema.StringAttribute{Optional: true, MarkdownDescription: "Default gateway."},
+				"address": schema.StringAttribute{Optional: true, MarkdownDescription: "Address.",
+					Validators: []validator.String{addressRule{ruleText(f.address), f.isAddress}}},
+				"netmask": schema.StringAttribute{Optional: true,
+					MarkdownDescription: "Netmask, such as `255.255.255.0` for IPv4 and `64` for IPv6.",
+					Validators:          []validator.String{addressRule{ruleText(f.netmask), f.isNetmask}}},
+				"gateway": schema.StringAttribute{Optional: true, MarkdownDescription: "Default gateway.",
+					Validators: []validator.String{addressRule{ruleText(f.address), f.isAddress}}},
 				"boot_protocol": schema.StringAttribute{
 					Optional: true,
 					MarkdownDescription: "One of `" + strings.Join(protocols,
@@ -93,11 +97,11 @@ func initNICBlock() schema.ListNestedBlock {
 			},
 			Blocks: map[string]schema.Block{
 				"ipv4": schema.ListNestedBlock{
-					NestedObject:        address(protocolStatic, "dhcp"),
+					NestedObject:        address(is4, protocolStatic, protocolDHCP),
 					MarkdownDescription: "IPv4 configuration.",
 					Validators:          []validator.List{listvalidator.SizeAtMost(1)}},
 				"ipv6": schema.ListNestedBlock{
-					NestedObject:        address(protocolStatic, "dhcp"),
+					NestedObject:        address(is6, protocolStatic, protocolDHCP),
 					MarkdownDescription: "IPv6 configuration.",
 					Validators:          []validator.List{listvalidator.SizeAtMost(1)}},
 			},
@@ -120,6 +124,7 @@ type initIPModel struct {
 
 const (
 	protocolStatic = "static"
+	protocolDHCP   = "dhcp"
 	protocolNone   = "none"
 )
 
@@ -163,6 +168,8 @@ func checkFamily(family map[string]attr.Value) string {
 	switch {
 	case static && address.IsNull():
 		return "Write the address, or another boot_protocol than static."
+	case static && family["netmask"] != nil && family["netmask"].IsNull():
+		return "Write the netmask: the guest cannot be reached without it."
 	case !static && !address.IsNull():
 		return fmt.Sprintf("Remove the address: boot_protocol %s brings one.", protocol.ValueString())
 	}
@@ -260,10 +267,10 @@ func (m *vmModel) observeInitialization(given *engine.Initialization) {
 
 	address := func(protocol string, ip *engine.IP) []initIPModel {
 		switch {
-		case protocol != "" && protocol != protocolStatic && protocol != protocolNone:
+		case protocol == protocolDHCP:
 			return []initIPModel{{BootProtocol: types.StringValue(protocol)}}
-		case ip == nil || ip.Address == "":
-			return nil
+		case protocol != "" && protocol != protocolStatic || ip == nil || ip.Address == "":
+			return nil // none, or what no configuration can say
 		}
 
 		return []initIPModel{
@@ -271,10 +278,13 @@ func (m *vmModel) observeInitialization(given *engine.Initialization) {
 		}
 	}
 	for _, nic := range given.NICs.Items {
-		m.NICs = append(m.NICs, initNICModel{
+		seen := initNICModel{
 			Name: types.StringValue(nic.Name),
 			IPv4: address(nic.BootProtocol, nic.IP),
 			IPv6: address(nic.IPv6Boot, nic.IPv6),
-		})
+		}
+		if len(seen.IPv4)+len(seen.IPv6) > 0 && nic.Name != "" {
+			m.NICs = append(m.NICs, seen)
+		}
 	}
 }

@@ -25,18 +25,20 @@ type vmMediatedDeviceResource struct{ fixed }
 func (r *vmMediatedDeviceResource) Schema(
 	_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse,
 ) {
-	resp.Schema = schema.Schema{
+	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "A mediated device of a virtual machine, such as a virtual GPU. Not in the released " +
 			"provider.",
 		Attributes: map[string]schema.Attribute{
 			"id":    computedText("UUID of the device."),
-			"vm_id": fixedID("UUID of the VM."),
-			"type":  fixedText("Type of the device as hosts name it, such as `nvidia-63`.", notEmpty),
+			"vm_id": ownerID("UUID of the VM."),
+			"type":  requiredText("Type of the device as hosts name it, such as `nvidia-63`.", notEmpty),
 		},
-	}
+	})
 }
 
 type vmMediatedDeviceModel struct {
+	timed
+
 	ID   types.String `tfsdk:"id"`
 	VMID types.String `tfsdk:"vm_id"`
 	Type types.String `tfsdk:"type"`
@@ -51,6 +53,9 @@ var mediatedDeviceLocks = keyedLocks{held: map[string]chan struct{}{}}
 func (r *vmMediatedDeviceResource) Create(
 	ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse,
 ) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
 	model, ok := load[vmMediatedDeviceModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
@@ -124,6 +129,9 @@ func (r *vmMediatedDeviceResource) Read(ctx context.Context, req resource.ReadRe
 func (r *vmMediatedDeviceResource) Delete(
 	ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse,
 ) {
+	ctx, cancel := within(ctx, req.State, deleting)
+	defer cancel()
+
 	model, ok := load[vmMediatedDeviceModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return

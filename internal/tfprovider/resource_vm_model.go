@@ -11,6 +11,8 @@ import (
 )
 
 type vmModel struct {
+	timed
+
 	ID                  types.String        `tfsdk:"id"`
 	Name                types.String        `tfsdk:"name"`
 	Comment             types.String        `tfsdk:"comment"`
@@ -72,11 +74,7 @@ func (m *vmModel) toEngine(ctx context.Context) (*engine.VM, diag.Diagnostics) {
 	if isKnown(m.CPUCores) || m.CPUMode.ValueString() != "" {
 		vm.CPU = &engine.CPU{Mode: m.CPUMode.ValueString()}
 		if isKnown(m.CPUCores) {
-			vm.CPU.Topology = &engine.Topology{
-				Cores:   m.CPUCores.ValueInt64(),
-				Sockets: m.CPUSockets.ValueInt64(),
-				Threads: m.CPUThreads.ValueInt64(),
-			}
+			vm.CPU.Topology = m.topology()
 		}
 	}
 
@@ -236,6 +234,20 @@ func (m *vmModel) observe(vm *engine.VM) {
 	m.observePlacement(vm.PlacementPolicy)
 }
 
+// omitSizes leaves out what an instance type decides, so that a configuration that is made of the state has one of both.
+// The next read has it.
+func (m *vmModel) omitSizes() {
+	if m.InstanceTypeID.IsNull() {
+		return
+	}
+
+	for _, size := range []*types.Int64{
+		&m.Memory, &m.GuaranteedMemory, &m.MaximumMemory, &m.CPUCores, &m.CPUThreads, &m.CPUSockets,
+	} {
+		*size = types.Int64Null()
+	}
+}
+
 func (m *vmModel) observeCPU(cpu *engine.CPU) {
 	if cpu == nil {
 		cpu = &engine.CPU{}
@@ -321,6 +333,7 @@ func (m *vmModel) complete(vm *engine.VM) {
 func (m *vmModel) changes(ctx context.Context, before *vmModel) (*engine.VM, diag.Diagnostics) {
 	var diags diag.Diagnostics
 	change := &engine.VM{Name: m.Name.ValueString()}
+	m.changeHardware(before, change)
 	if !m.Comment.Equal(before.Comment) {
 		comment := m.Comment.ValueString()
 		change.Comment = &comment
@@ -332,7 +345,9 @@ func (m *vmModel) changes(ctx context.Context, before *vmModel) (*engine.VM, dia
 
 	if !m.MaximumMemory.Equal(before.MaximumMemory) || !m.MemoryBallooning.Equal(before.MemoryBallooning) ||
 		!m.GuaranteedMemory.Equal(before.GuaranteedMemory) {
-		change.MemoryPolicy = m.memoryPolicy()
+		if policy := m.memoryPolicy(); *policy != (engine.MemoryPolicy{}) {
+			change.MemoryPolicy = policy
+		}
 	}
 
 	if !m.Description.Equal(before.Description) {
@@ -364,4 +379,61 @@ func (m *vmModel) changes(ctx context.Context, before *vmModel) (*engine.VM, dia
 	}
 
 	return change, diags
+}
+
+// changeHardware adds to a request what differs of CPU, firmware, kind, cluster and custom properties.
+func (m *vmModel) changeHardware(before *vmModel, change *engine.VM) {
+	if !m.ClusterID.Equal(before.ClusterID) {
+		change.Cluster = engine.NewRef(idOf(m.ClusterID))
+	}
+
+	if !m.InstanceTypeID.Equal(before.InstanceTypeID) && isKnown(m.InstanceTypeID) {
+		change.InstanceType = engine.NewRef(idOf(m.InstanceTypeID))
+	}
+
+	changed := !m.CPUCores.Equal(before.CPUCores) || !m.CPUSockets.Equal(before.CPUSockets) ||
+		!m.CPUThreads.Equal(before.CPUThreads)
+	if changed && isKnown(m.CPUCores) && isKnown(m.CPUSockets) && isKnown(m.CPUThreads) {
+		change.CPU = &engine.CPU{Topology: m.topology()}
+	}
+
+	if !m.CPUMode.Equal(before.CPUMode) && isKnown(m.CPUMode) {
+		if change.CPU == nil {
+			change.CPU = &engine.CPU{}
+		}
+
+		change.CPU.Mode = m.CPUMode.ValueString()
+	}
+
+	if !m.OSType.Equal(before.OSType) && isKnown(m.OSType) {
+		change.OS = &engine.OS{Type: m.OSType.ValueString()}
+	}
+
+	if !m.VMType.Equal(before.VMType) {
+		change.Type = m.VMType.ValueString()
+	}
+
+	if !m.BIOSType.Equal(before.BIOSType) && isKnown(m.BIOSType) {
+		change.BIOS = &engine.BIOS{Type: m.BIOSType.ValueString()}
+	}
+
+	if !m.TPM.Equal(before.TPM) {
+		change.TPM = flag(m.TPM)
+	}
+
+	// A request has all custom properties or none of them.
+	if !m.HugePages.Equal(before.HugePages) || !m.CustomProperties.Equal(before.CustomProperties) {
+		if change.Properties = m.properties(); change.Properties == nil {
+			change.Properties = &engine.Properties{}
+		}
+	}
+}
+
+// topology is that of the CPU.
+func (m *vmModel) topology() *engine.Topology {
+	return &engine.Topology{
+		Cores:   m.CPUCores.ValueInt64(),
+		Sockets: m.CPUSockets.ValueInt64(),
+		Threads: m.CPUThreads.ValueInt64(),
+	}
 }

@@ -22,22 +22,27 @@ func newVMOptimizeCPUResource() resource.Resource {
 type optimizeCPUResource struct{ fixed }
 
 func (r *optimizeCPUResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = schema.Schema{
+	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "Lets the engine pin the CPUs and NUMA nodes of a virtual machine. " +
 			"Destroying it turns that off.",
 		Attributes: map[string]schema.Attribute{
 			"id":    computedText("UUID of the VM."),
-			"vm_id": fixedID("UUID of the VM."),
+			"vm_id": ownerID("UUID of the VM."),
 		},
-	}
+	})
 }
 
 type optimizeCPUModel struct {
+	timed
+
 	ID   types.String `tfsdk:"id"`
 	VMID types.String `tfsdk:"vm_id"`
 }
 
 func (r *optimizeCPUResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
 	model, ok := load[optimizeCPUModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
@@ -60,6 +65,7 @@ func (r *optimizeCPUResource) Create(ctx context.Context, req resource.CreateReq
 	}
 
 	model.ID = model.VMID
+	r.made.add("optimized/" + model.VMID.ValueString())
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
@@ -85,8 +91,15 @@ func (r *optimizeCPUResource) Read(ctx context.Context, req resource.ReadRequest
 }
 
 func (r *optimizeCPUResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	ctx, cancel := within(ctx, req.State, deleting)
+	defer cancel()
+
 	model, ok := load[optimizeCPUModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
+		return
+	}
+
+	if r.made.keeps("optimized/"+model.VMID.ValueString(), "CPU settings", &resp.Diagnostics) {
 		return
 	}
 

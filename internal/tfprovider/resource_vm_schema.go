@@ -23,8 +23,6 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 	// The user data holds the keys of clusters. In the released provider a plan shows it.
 	script := initText("User data for cloud-init or Ignition. It is read back from the engine on import only.")
 	script.Sensitive = true
-	template := fixedID("UUID of the template to make the VM from.")
-	template.PlanModifiers = nil // see ModifyPlan
 	attributes := map[string]schema.Attribute{
 		"id": computedText("UUID of the VM."),
 		"name": schema.StringAttribute{
@@ -33,8 +31,8 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 			Validators:          []validator.String{vmName},
 		},
 		"comment":     schema.StringAttribute{Optional: true, MarkdownDescription: "Comment of the VM."},
-		"cluster_id":  fixedID("UUID of the cluster to make the VM in."),
-		"template_id": template,
+		"cluster_id":  ownerID("UUID of the cluster to make the VM in."),
+		"template_id": ownerID("UUID of the template to make the VM from."), // see ModifyPlan
 		"effective_template_id": computedText(
 			"UUID of the template that the VM depends on: the Blank template for a clone.",
 		),
@@ -44,8 +42,8 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 			Computed:            true,
 			MarkdownDescription: "Copy the template's disks instead of linking to them.",
 			PlanModifiers:       []planmodifier.Bool{boolplanmodifier.UseStateForUnknown()}},
-		"serial_console":                mutableFlag(enginesFlag("Serial console.")),
-		"soundcard_enabled":             mutableFlag(enginesFlag("Sound card.")),
+		"serial_console":                enginesFlag("Serial console."),
+		"soundcard_enabled":             enginesFlag("Sound card."),
 		"initialization_custom_script":  script,
 		"initialization_hostname":       initText("Host name of the guest."),
 		"initialization_dns_servers":    initTexts("IP addresses of the guest's DNS servers."),
@@ -53,7 +51,7 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 	}
 	maps.Copy(attributes, hardwareAttributes())
 	maps.Copy(attributes, availabilityAttributes())
-	resp.Schema = schema.Schema{
+	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "A virtual machine, made from a template. What the configuration leaves out is the " +
 			"template's, and is recorded.",
 		Attributes: attributes,
@@ -61,7 +59,7 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 			"initialization_nic":                initNICBlock(),
 			"template_disk_attachment_override": diskOverrideBlock(),
 		},
-	}
+	}, "template_id", "clone", "initialization_custom_script", "initialization_hostname")
 }
 
 // hardwareAttributes are those of CPU, memory, placement and kind of a VM.
@@ -75,12 +73,10 @@ func hardwareAttributes() map[string]schema.Attribute {
 		"os_type": enginesText("Operating system."),
 		"vm_type": enginesText("Kind of VM: `desktop`, `server` or `high_performance`.",
 			stringvalidator.OneOf("desktop", "server", "high_performance")),
-		"placement_policy_affinity": mutable(
-			enginesText(
-				"Migration: `migratable`, `pinned` or `user_migratable`. Set alone it takes the template's "+
-					"hosts away: name them in `placement_policy_host_ids`.",
-				stringvalidator.OneOf("migratable", "pinned", "user_migratable"),
-			),
+		"placement_policy_affinity": enginesText(
+			"Migration: `migratable`, `pinned` or `user_migratable`. Set alone it takes the template's "+
+				"hosts away: name them in `placement_policy_host_ids`.",
+			stringvalidator.OneOf("migratable", "pinned", "user_migratable"),
 		),
 		"placement_policy_host_ids": schema.SetAttribute{
 			Optional:            true,
@@ -91,29 +87,21 @@ func hardwareAttributes() map[string]schema.Attribute {
 		"instance_type_id": enginesText("UUID of an instance type, which sizes the VM.", uuid),
 		"huge_pages": enginesNumber("Size of huge pages in KiB: 2048 or 1048576.",
 			int64validator.OneOf(2048, 1048576)),
-		"memory": mutableNumber(
-			enginesNumber(
-				"Memory in bytes, a multiple of 1 MiB. A VM that runs gets more of it at once, in steps of 128 "+
-					"MiB up to `maximum_memory`; any other change waits for its next start.",
-				wholeMiB,
-			),
+		"memory": enginesNumber(
+			"Memory in bytes, a multiple of 1 MiB. A VM that runs gets more of it at once, in steps of 128 "+
+				"MiB up to `maximum_memory`; any other change waits for its next start.",
+			wholeMiB,
 		),
-		"maximum_memory": mutableNumber(
-			enginesNumber("Maximum memory in bytes, a multiple of 1 MiB.", wholeMiB),
+		"maximum_memory":    enginesNumber("Maximum memory in bytes, a multiple of 1 MiB.", wholeMiB),
+		"memory_ballooning": enginesFlag("Memory ballooning."),
+		"guaranteed_memory": enginesNumber(
+			"Memory in bytes that the VM keeps when its host runs short, a multiple of 1 MiB. Not "+
+				"in the released provider.",
+			wholeMiB,
 		),
-		"memory_ballooning": mutableFlag(enginesFlag("Memory ballooning.")),
-		"guaranteed_memory": mutableNumber(
-			enginesNumber(
-				"Memory in bytes that the VM keeps when its host runs short, a multiple of 1 MiB. Not "+
-					"in the released provider.",
-				wholeMiB,
-			),
-		),
-		"description": mutable(
-			enginesText(
-				"Description of the VM, at most 255 characters. Not in the released provider.",
-				description,
-			),
+		"description": enginesText(
+			"Description of the VM, at most 255 characters. Not in the released provider.",
+			description,
 		),
 	}
 }
@@ -121,22 +109,14 @@ func hardwareAttributes() map[string]schema.Attribute {
 // availabilityAttributes are those of high availability, firmware and custom properties.
 func availabilityAttributes() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
-		"high_availability": mutableFlag(
-			enginesFlag("Start the VM on another host when it, or its host, fails. Not in the released provider."),
-		),
-		"high_availability_priority": mutableNumber(
-			enginesNumber("Priority among highly available VMs, 0 to 100. Not in the released provider.",
-				int64validator.Between(0, 100)),
-		),
-		"lease_storage_domain_id": mutable(
-			enginesText("UUID of the storage domain that has a lease of the VM, which needs `high_availability`; "+
-				"empty for none. Not in the released provider.", stringvalidator.Any(uuid, stringvalidator.OneOf(""))),
-		),
-		"storage_error_resume_behaviour": mutable(
-			enginesText("What becomes of the VM after an error of its storage: `auto_resume`, `leave_paused` or "+
-				"`kill`; with a lease always `kill`. Not in the released provider.",
-				stringvalidator.OneOf("auto_resume", "leave_paused", "kill")),
-		),
+		"high_availability": enginesFlag("Start the VM on another host when it, or its host, fails. Not in the released provider."),
+		"high_availability_priority": enginesNumber("Priority among highly available VMs, 0 to 100. Not in the released provider.",
+			int64validator.Between(0, 100)),
+		"lease_storage_domain_id": enginesText("UUID of the storage domain that has a lease of the VM, which needs `high_availability`; "+
+			"empty for none. Not in the released provider.", stringvalidator.Any(uuid, stringvalidator.OneOf(""))),
+		"storage_error_resume_behaviour": enginesText("What becomes of the VM after an error of its storage: `auto_resume`, `leave_paused` or "+
+			"`kill`; with a lease always `kill`. Not in the released provider.",
+			stringvalidator.OneOf("auto_resume", "leave_paused", "kill")),
 		"bios_type": enginesText("Chip set and firmware: `i440fx_sea_bios`, `q35_sea_bios`, `q35_ovmf` or "+
 			"`q35_secure_boot`. Not in the released provider.",
 			stringvalidator.OneOf("i440fx_sea_bios", "q35_sea_bios", "q35_ovmf", "q35_secure_boot")),
@@ -147,10 +127,8 @@ func availabilityAttributes() map[string]schema.Attribute {
 			ElementType: types.StringType,
 			MarkdownDescription: "Custom properties by name, but for `hugepages`, which is `huge_pages`, and " +
 				"`mdev_type`, for which there is `ovirt_vm_mediated_device`. Not in the released provider.",
-			PlanModifiers: []planmodifier.Map{
-				mapplanmodifier.UseStateForUnknown(), mapplanmodifier.RequiresReplace(),
-			},
-			Validators: []validator.Map{mapvalidator.KeysAre(stringvalidator.NoneOf(hugePagesProperty, "mdev_type"))},
+			PlanModifiers: []planmodifier.Map{mapplanmodifier.UseStateForUnknown()},
+			Validators:    []validator.Map{mapvalidator.KeysAre(stringvalidator.NoneOf(hugePagesProperty, "mdev_type"))},
 		},
 	}
 }

@@ -32,11 +32,11 @@ const (
 )
 
 func (r *vmStartResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = schema.Schema{
+	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "Starts a virtual machine when it is created, and stops it when it is destroyed.",
 		Attributes: map[string]schema.Attribute{
 			"id":    computedText("UUID of the VM."),
-			"vm_id": fixedID("UUID of the VM."),
+			"vm_id": ownerID("UUID of the VM."),
 			"status": schema.StringAttribute{
 				Optional:   true,
 				Computed:   true,
@@ -63,10 +63,12 @@ func (r *vmStartResource) Schema(_ context.Context, _ resource.SchemaRequest, re
 					"the engine gives it only to VMs that never were. Not in the released provider.",
 			},
 		},
-	}
+	})
 }
 
 type vmStartModel struct {
+	timed
+
 	ID           types.String `tfsdk:"id"`
 	VMID         types.String `tfsdk:"vm_id"`
 	Status       types.String `tfsdk:"status"`
@@ -76,7 +78,8 @@ type vmStartModel struct {
 	UseInitialization types.Bool `tfsdk:"use_initialization"`
 }
 
-// start brings the VM up: it waits for locked disks, starts a VM that is down, and leaves one that runs alone.
+// start brings the VM up: it waits for locked disks, starts a VM that is down, resumes one that is suspended or paused,
+// and leaves one that runs alone.
 func (r *vmStartResource) start(ctx context.Context, id engine.ID, initialize bool) error {
 	return poll(ctx, "VM "+id.String()+" to start", func(ctx context.Context) (bool, string, error) {
 		vm, err := r.client.VM(ctx, id)
@@ -90,7 +93,7 @@ func (r *vmStartResource) start(ctx context.Context, id engine.ID, initialize bo
 			return true, seen, nil
 		case vm.Status.Starting():
 			return r.returnOnStart, seen, nil
-		case vm.Status != engine.VMDown:
+		case vm.Status != engine.VMDown && vm.Status != engine.VMSuspended && vm.Status != engine.VMPaused:
 			return false, seen, nil // locked or on its way down
 		}
 
@@ -100,7 +103,7 @@ func (r *vmStartResource) start(ctx context.Context, id engine.ID, initialize bo
 			// A conflict is either a status that changed in between, which the next look sees, or a refusal that
 			// will stay: no host fits, no disk boots.
 			vm, again := r.client.VM(ctx, id)
-			if again == nil && vm.Status == engine.VMDown && !engine.IsTransient(err) {
+			if again == nil && string(vm.Status) == seen && !engine.IsTransient(err) {
 				return false, seen, err
 			}
 
@@ -112,6 +115,9 @@ func (r *vmStartResource) start(ctx context.Context, id engine.ID, initialize bo
 }
 
 func (r *vmStartResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
 	model, ok := load[vmStartModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
@@ -123,6 +129,7 @@ func (r *vmStartResource) Create(ctx context.Context, req resource.CreateRequest
 	}
 
 	model.ID = model.VMID
+	r.made.add("started/" + model.VMID.ValueString())
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
@@ -139,8 +146,11 @@ func (r *vmStartResource) Read(ctx context.Context, req resource.ReadRequest, re
 		return
 	}
 
+	// A configuration that is made of an import can only say up; the next read tells that the VM is down.
+	imported := model.ID.IsNull()
+
 	model.ID, model.Status = model.VMID, types.StringValue(string(engine.VMUp))
-	if vm.Status == engine.VMDown {
+	if vm.Status == engine.VMDown && !imported {
 		model.Status = types.StringValue(string(engine.VMDown))
 	}
 
@@ -152,6 +162,9 @@ func (r *vmStartResource) Read(ctx context.Context, req resource.ReadRequest, re
 }
 
 func (r *vmStartResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	ctx, cancel := within(ctx, req.Plan, updating)
+	defer cancel()
+
 	plan, ok := load[vmStartModel](ctx, req.Plan, &resp.Diagnostics)
 	before, ok2 := load[vmStartModel](ctx, req.State, &resp.Diagnostics)
 	if !ok || !ok2 {
@@ -170,8 +183,15 @@ func (r *vmStartResource) Update(ctx context.Context, req resource.UpdateRequest
 }
 
 func (r *vmStartResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	ctx, cancel := within(ctx, req.State, deleting)
+	defer cancel()
+
 	model, ok := load[vmStartModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
+		return
+	}
+
+	if r.made.keeps("started/"+model.VMID.ValueString(), "started VM", &resp.Diagnostics) {
 		return
 	}
 

@@ -23,21 +23,25 @@ func newVMTagResource() resource.Resource {
 type vmTagResource struct{ fixed }
 
 func (r *vmTagResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = schema.Schema{
+	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "A tag on a virtual machine.",
 		Attributes: map[string]schema.Attribute{
 			"id":     computedText("UUID of the tag and UUID of the VM, with an underscore between them."),
-			"tag_id": fixedID("UUID of the tag."),
-			"vm_id":  fixedID("UUID of the VM."),
+			"tag_id": ownerID("UUID of the tag."),
+			"vm_id":  ownerID("UUID of the VM."),
 		},
-	}
+	})
 }
 
 type vmTagModel struct {
+	timed
+
 	ID    types.String `tfsdk:"id"`
 	TagID types.String `tfsdk:"tag_id"`
 	VMID  types.String `tfsdk:"vm_id"`
 }
+
+func (m *vmTagModel) importID() string { return m.TagID.ValueString() + "/" + m.VMID.ValueString() }
 
 func (r *vmTagResource) tagged(ctx context.Context, model *vmTagModel) (bool, error) {
 	tags, err := r.client.VMTags(ctx, idOf(model.VMID))
@@ -45,20 +49,30 @@ func (r *vmTagResource) tagged(ctx context.Context, model *vmTagModel) (bool, er
 }
 
 func (r *vmTagResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
 	model, ok := load[vmTagModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
 	what := "tag " + model.TagID.ValueString() + " on VM " + model.VMID.ValueString()
-	err := ensure(ctx, what, func(ctx context.Context) error {
-		return r.client.TagVM(ctx, idOf(model.VMID), idOf(model.TagID))
-	}, func(ctx context.Context) (bool, error) { return r.tagged(ctx, model) })
+	tagged := func(ctx context.Context) (bool, error) { return r.tagged(ctx, model) }
+
+	err := r.refuseMember(ctx, what, model.importID(), tagged)
+	if err == nil {
+		err = ensure(ctx, what, func(ctx context.Context) error {
+			return r.client.TagVM(ctx, idOf(model.VMID), idOf(model.TagID))
+		}, tagged)
+	}
+
 	if err != nil {
 		resp.Diagnostics.AddError("The VM was not tagged", r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
 		return
 	}
 
+	r.made.add(model.importID())
 	model.ID = types.StringValue(model.TagID.ValueString() + "_" + model.VMID.ValueString())
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -84,8 +98,15 @@ func (r *vmTagResource) Read(ctx context.Context, req resource.ReadRequest, resp
 }
 
 func (r *vmTagResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	ctx, cancel := within(ctx, req.State, deleting)
+	defer cancel()
+
 	model, ok := load[vmTagModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
+		return
+	}
+
+	if r.made.keeps(model.importID(), "tag of the VM", &resp.Diagnostics) {
 		return
 	}
 

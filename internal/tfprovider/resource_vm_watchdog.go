@@ -2,6 +2,7 @@ package tfprovider
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
@@ -25,11 +26,11 @@ func newVMWatchdogResource() resource.Resource {
 type vmWatchdogResource struct{ base }
 
 func (r *vmWatchdogResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = schema.Schema{
+	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "The watchdog of a virtual machine, which has one at most. Not in the released provider.",
 		Attributes: map[string]schema.Attribute{
 			"id":    computedText("UUID of the watchdog."),
-			"vm_id": fixedID("UUID of the VM."),
+			"vm_id": ownerID("UUID of the VM."),
 			"model": schema.StringAttribute{
 				Required:            true,
 				MarkdownDescription: "Model of the device: `i6300esb` or `diag288`.",
@@ -43,10 +44,12 @@ func (r *vmWatchdogResource) Schema(_ context.Context, _ resource.SchemaRequest,
 				},
 			},
 		},
-	}
+	})
 }
 
 type vmWatchdogModel struct {
+	timed
+
 	ID     types.String `tfsdk:"id"`
 	VMID   types.String `tfsdk:"vm_id"`
 	Model  types.String `tfsdk:"model"`
@@ -58,14 +61,20 @@ func (m *vmWatchdogModel) toEngine() engine.Watchdog {
 }
 
 func (r *vmWatchdogResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
 	model, ok := load[vmWatchdogModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
+	asked := false
 	what := "the watchdog of VM " + model.VMID.ValueString()
 	err := poll(ctx, what, func(ctx context.Context) (bool, string, error) {
-		err := r.put(ctx, model)
+		ctx = context.WithoutCancel(ctx) // an interrupt would leave one that the state does not know
+		err := r.put(ctx, model, &asked)
+
 		return err == nil, "", err
 	})
 	if err != nil {
@@ -74,12 +83,13 @@ func (r *vmWatchdogResource) Create(ctx context.Context, req resource.CreateRequ
 		return
 	}
 
+	r.made.add(model.ID.ValueString())
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// put gives the VM the watchdog. One that it has, from its template or from a try whose answer was lost, becomes it:
-// the engine refuses a second one.
-func (r *vmWatchdogResource) put(ctx context.Context, model *vmWatchdogModel) error {
+// put gives the VM the watchdog. One that it has from its template, or from a request whose answer was lost, becomes
+// it: the engine refuses a second one. asked reports that there was such a request.
+func (r *vmWatchdogResource) put(ctx context.Context, model *vmWatchdogModel, asked *bool) error {
 	vmID := idOf(model.VMID)
 	there, err := r.client.Watchdogs(ctx, vmID)
 	if err != nil {
@@ -88,6 +98,10 @@ func (r *vmWatchdogResource) put(ctx context.Context, model *vmWatchdogModel) er
 
 	wanted := model.toEngine()
 	if len(there) > 0 {
+		if err := r.refuse(ctx, vmID, there[0].ID, *asked); err != nil {
+			return err
+		}
+
 		wanted.ID = there[0].ID
 		model.ID = idValue(wanted.ID)
 
@@ -95,9 +109,29 @@ func (r *vmWatchdogResource) put(ctx context.Context, model *vmWatchdogModel) er
 	}
 
 	wanted.ID = ""
+	*asked = true
 	made, err := r.client.AddWatchdog(ctx, vmID, wanted)
 	if err == nil {
 		model.ID = idValue(made.ID)
+	}
+
+	return err
+}
+
+// refuse returns an error if the watchdog of a VM is neither its template's nor what this resource has asked for.
+func (r *vmWatchdogResource) refuse(ctx context.Context, vmID, id engine.ID, asked bool) error {
+	if (asked || r.mayTake(id.String())) && !r.made.has(id.String()) {
+		return nil
+	}
+
+	vm, err := r.client.VM(ctx, vmID)
+	if err != nil {
+		return err
+	}
+
+	of, err := r.client.TemplateHasWatchdog(ctx, vm.MadeFrom())
+	if err == nil && (!of || r.made.has(id.String())) {
+		err = fmt.Errorf("VM %s has a watchdog already: import it with the ID %s/%s", vmID, vmID, id)
 	}
 
 	return err
@@ -125,6 +159,9 @@ func (r *vmWatchdogResource) Read(ctx context.Context, req resource.ReadRequest,
 }
 
 func (r *vmWatchdogResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	ctx, cancel := within(ctx, req.Plan, updating)
+	defer cancel()
+
 	model, ok := load[vmWatchdogModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
@@ -144,8 +181,15 @@ func (r *vmWatchdogResource) Update(ctx context.Context, req resource.UpdateRequ
 }
 
 func (r *vmWatchdogResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	ctx, cancel := within(ctx, req.State, deleting)
+	defer cancel()
+
 	model, ok := load[vmWatchdogModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
+		return
+	}
+
+	if r.made.keeps(model.ID.ValueString(), "watchdog", &resp.Diagnostics) {
 		return
 	}
 

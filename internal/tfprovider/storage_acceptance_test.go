@@ -274,7 +274,7 @@ resource "ovirt_disk_attachment" "d" {
 	w.importID("ovirt_disk_attachment.d", vm+"/"+id)
 	w.settled()
 	w.config(strings.Replace(config, `"virtio_scsi"`, `"virtio"`, 1))
-	w.wants("ovirt_disk_attachment.d", "delete+create")
+	w.wants("ovirt_disk_attachment.d", "update")
 	w.apply()
 	w.settled()
 	must(t, s.client.DetachDisk(t.Context(), engine.ID(vm), engine.ID(id)))

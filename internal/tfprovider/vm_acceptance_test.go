@@ -347,7 +347,10 @@ func TestAChangeOfAVMIsSentOrNeedsReplacement(t *testing.T) { // R8, R9
 		"the name is sent": {`name        = "a"`, `name        = "renamed"`, "update", func(vm *engine.VM) bool {
 			return vm.Name == "renamed"
 		}},
-		"CPUs need another VM":       {`cpu_cores   = 2`, `cpu_cores   = 4`, "delete+create", nil},
+		"CPUs are sent": {`cpu_cores   = 2`, `cpu_cores   = 4`, "update", nil},
+		"sockets are sent": {`cpu_sockets = 1`, `cpu_sockets = 2`, "update", func(vm *engine.VM) bool {
+			return vm.CPU.Topology.Sockets == 2
+		}},
 		"user data needs another VM": {`echo canary`, `echo other`, "delete+create", nil},
 		"memory that is no longer configured stays as it is": {
 			"  memory      = 4294967296\n",
@@ -357,9 +360,15 @@ func TestAChangeOfAVMIsSentOrNeedsReplacement(t *testing.T) { // R8, R9
 				return *vm.Memory == 4<<30
 			},
 		},
-		"an instance type needs another VM (R8)": {
+		"an instance type is sent (R8)": {
 			"  cpu_cores   = 2\n  cpu_sockets = 1\n  cpu_threads = 1\n  memory      = 4294967296\n",
 			"  instance_type_id = \"99999999-9999-4999-8999-999999999999\"\n",
+			"update",
+			nil,
+		},
+		"another template needs another VM": {
+			`template_id = "$template"`,
+			`template_id = "99999999-9999-4999-8999-999999999999"`,
 			"delete+create",
 			nil,
 		},

@@ -40,46 +40,71 @@ func progress(ctx context.Context, what string) func(seen string) {
 	}
 }
 
-// powerOff brings the VM down, by the guest where graceful, and waits. A VM that is gone is down.
+// shutdownPatience is how long a guest may read as up after it was asked to shut down. An engine gives up after about
+// 30 seconds, and the VM is up again: the guest did not hear it, because it was not up enough, or it ignores it.
+const shutdownPatience = 45 * time.Second
+
+// powerOff brings the VM down, by the guest if graceful, and waits. A VM that is gone is down.
 func powerOff(ctx context.Context, client *engine.Client, id engine.ID, graceful, force bool) error {
-	var asked time.Time
+	stop := stopping{client: client, id: id, graceful: graceful, force: force, patience: engine.StopPatience}
+	if graceful {
+		stop.patience = shutdownPatience
+	}
 
-	return poll(ctx, "VM "+id.String()+" to stop", func(ctx context.Context) (bool, string, error) {
-		vm, err := client.VM(ctx, id)
-		if engine.IsNotFound(err) {
-			return true, "", nil
-		} else if err != nil {
-			return false, "", err
-		}
+	return poll(ctx, "VM "+id.String()+" to stop", stop.look)
+}
 
-		seen := string(vm.Status)
-		switch {
-		case vm.Status.Off():
-			return true, seen, nil
-		case vm.Status.Busy():
-			return false, seen, nil
-		}
+// stopping is a VM on its way down.
+type stopping struct {
+	client          *engine.Client
+	id              engine.ID
+	graceful, force bool
+	// patience is how long the VM may read as if it had not been asked, after it was.
+	patience time.Duration
+	asked    time.Time
+	// leaving reports that it was seen on its way down.
+	leaving bool
+}
 
-		if !asked.IsZero() && (graceful || time.Since(asked) < engine.StopPatience) {
-			return false, seen, nil // the guest takes its time, and so does the host
-		}
+// look asks the VM to stop if that is due, and reports whether it has.
+func (s *stopping) look(ctx context.Context) (bool, string, error) {
+	vm, err := s.client.VM(ctx, s.id)
+	if engine.IsNotFound(err) {
+		return true, "", nil
+	} else if err != nil {
+		return false, "", err
+	}
 
-		if graceful {
-			err = client.ShutdownVM(ctx, id, force)
-		} else {
-			err = client.StopVM(ctx, id, force)
-		}
+	seen := string(vm.Status)
+	switch {
+	case vm.Status.Off():
+		return true, seen, nil
+	case vm.Status.Busy():
+		s.leaving = s.leaving || vm.Status == engine.VMPoweringDown
+		return false, seen, nil
+	case s.leaving && vm.Status == engine.VMUp && s.graceful:
+		s.asked, s.leaving = time.Time{}, false // it did not hear it: ask again
+	}
 
-		if engine.IsNotFound(err) || engine.IsRefused(err) {
-			return false, seen + refusalOf(err), nil // the status changed in between: look again
-		}
+	if !s.asked.IsZero() && time.Since(s.asked) < s.patience {
+		return false, seen, nil // the guest takes its time, and so does the host
+	}
 
-		if err == nil {
-			asked = time.Now()
-		}
+	if s.graceful {
+		err = s.client.ShutdownVM(ctx, s.id, s.force)
+	} else {
+		err = s.client.StopVM(ctx, s.id, s.force)
+	}
 
-		return false, seen, err
-	})
+	if engine.IsNotFound(err) || engine.IsRefused(err) {
+		return false, seen + refusalOf(err), nil // the status changed in between: look again
+	}
+
+	if err == nil {
+		s.asked = time.Now()
+	}
+
+	return false, seen, err
 }
 
 // refusalOf is why the engine refused, for the message beside what is waited for.

@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"encoding/xml"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// element is a part of a VM that this package reads only to say it again.
+type element struct {
+	XMLName xml.Name
+	Attrs   []xml.Attr `xml:",any,attr"`
+	Text    string     `xml:",chardata"`
+	Kids    []element  `xml:",any"`
+}
+
+// otherSettings are the elements of a VM that have no field here, and that an engine keeps for the next start of a VM
+// that runs: in its source, the fields of VmBase that may be changed while the VM is down. If parts are named, the rest
+// of the element is no setting. No recording has them waiting.
+var otherSettings = map[string][]string{
+	pinningPolicy:                      nil,
+	"cpu_shares":                       nil,
+	"custom_compatibility_version":     nil,
+	"custom_cpu_model":                 nil,
+	"custom_emulated_machine":          nil,
+	"display":                          {"monitors", "smartcard_enabled", "type", "video_type"},
+	"io":                               nil,
+	"multi_queues_enabled":             nil,
+	"sso":                              nil,
+	"stateless":                        nil,
+	"time_zone":                        nil,
+	"usb":                              nil,
+	"virtio_scsi_multi_queues":         nil,
+	"virtio_scsi_multi_queues_enabled": nil,
+}
+
+// pinningPolicy is what auto_pinning_policy sets too.
+const pinningPolicy = "cpu_pinning_policy"
+
+// wholeVM is a VM with the other settings, in an answer or in a request.
+type wholeVM struct {
+	VM
+
+	Others []element `xml:",any"`
+}
+
+// vm returns the VM of an answer with its other settings.
+func (w *wholeVM) vm() *VM {
+	for _, other := range w.Others {
+		if parts, isSetting := otherSettings[other.XMLName.Local]; isSetting {
+			w.others = append(w.others, other.setting(parts))
+		}
+	}
+
+	return w.digest()
+}
+
+// setting returns the named parts of an element, or all of it, without the line breaks between elements.
+func (e element) setting(parts []string) element {
+	out := element{XMLName: e.XMLName, Attrs: e.Attrs, Text: strings.TrimSpace(e.Text)}
+
+	for _, kid := range e.Kids {
+		if parts == nil || slices.Contains(parts, kid.XMLName.Local) {
+			out.Kids = append(out.Kids, kid.setting(nil))
+		}
+	}
+
+	return out
+}
+
+// named returns the element of that name, or an empty one.
+func named(all []element, name string) element {
+	at := slices.IndexFunc(all, func(e element) bool { return e.XMLName.Local == name })
+	if at < 0 {
+		return element{}
+	}
+
+	return all[at]
+}
+
+// keepOthers puts the other settings that wait into the request that says them again, and their names to the others. Of
+// an element with named parts, only the parts that wait are said.
+func keepOthers(names *[]string, now, next []element, again *VM) {
+	for _, waits := range next {
+		name := waits.XMLName.Local
+		before := named(now, name)
+
+		if otherSettings[name] != nil {
+			waits.Kids = slices.DeleteFunc(slices.Clone(waits.Kids), func(kid element) bool {
+				return reflect.DeepEqual(kid, named(before.Kids, kid.XMLName.Local))
+			})
+			if len(waits.Kids) == 0 {
+				continue
+			}
+		} else if reflect.DeepEqual(before, waits) {
+			continue
+		}
+
+		again.others = append(again.others, waits)
+		*names = append(*names, strings.ReplaceAll(name, "_", " "))
+	}
+}
+
+// completeOthers adds other settings that wait to a request, except what it changes itself.
+func (v *VM) completeOthers(again []element) {
+	for _, waits := range again {
+		if waits.XMLName.Local != pinningPolicy || v.AutoPinning == "" {
+			v.others = append(v.others, waits)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package tfprovider
+
+import (
+	"slices"
+
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/boolplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfchange"
+)
+
+// planned completes a schema with what package tfchange says of its attributes: those whose change needs another object
+// get the plan modifier for it, and all get a sentence. Attributes that are named decide themselves when a change needs
+// another object; no other one may. It adds the time-outs of the operations.
+func (b *base) planned(s schema.Schema, conditional ...string) schema.Schema {
+	for name, attribute := range s.Attributes {
+		if change, known := tfchange.Of(b.typeName, name); known {
+			replaces := change.Effect == tfchange.Replacement && !slices.Contains(conditional, name)
+			s.Attributes[name] = changing(attribute, consequence(change), replaces)
+		}
+	}
+
+	for name, block := range s.Blocks {
+		if change, known := tfchange.Of(b.typeName, name); known {
+			s.Blocks[name] = changingBlock(block, consequence(change))
+		}
+	}
+
+	if s.Blocks == nil {
+		s.Blocks = map[string]schema.Block{}
+	}
+
+	s.Blocks[timeoutsBlock] = timeouts()
+
+	return s
+}
+
+// consequence is the sentence about a change, after that about the attribute.
+func consequence(change tfchange.Change) string {
+	switch {
+	case change.Effect == tfchange.NextStart:
+		return " A VM that runs gets a change with its next start."
+	case change.Effect == tfchange.WhileDown:
+		return " A change fails while the VM runs."
+	case change.Effect == tfchange.Replacement && change.Loses != "":
+		return " A change replaces the resource, and " + change.Loses + " is lost."
+	case change.Effect == tfchange.Replacement:
+		return " A change replaces the resource."
+	default:
+		return ""
+	}
+}
+
+// changing is an attribute with the sentence about its change, and the plan modifier of one that replaces.
+func changing(attribute schema.Attribute, sentence string, replaces bool) schema.Attribute {
+	switch a := attribute.(type) {
+	case schema.StringAttribute:
+		a.MarkdownDescription += sentence
+		if replaces {
+			a.PlanModifiers = append(a.PlanModifiers, stringplanmodifier.RequiresReplace())
+		}
+
+		return a
+	case schema.Int64Attribute:
+		a.MarkdownDescription += sentence
+		if replaces {
+			a.PlanModifiers = append(a.PlanModifiers, int64planmodifier.RequiresReplace())
+		}
+
+		return a
+	case schema.BoolAttribute:
+		a.MarkdownDescription += sentence
+		if replaces {
+			a.PlanModifiers = append(a.PlanModifiers, boolplanmodifier.RequiresReplace())
+		}
+
+		return a
+	case schema.ListAttribute:
+		a.MarkdownDescription += sentence
+		return a
+	case schema.SetAttribute:
+		a.MarkdownDescription += sentence
+		return a
+	case schema.MapAttribute:
+		a.MarkdownDescription += sentence
+		return a
+	default:
+		return attribute
+	}
+}
+
+// changingBlock is a block with the sentence about its change.
+func changingBlock(block schema.Block, sentence string) schema.Block {
+	switch b := block.(type) {
+	case schema.ListNestedBlock:
+		b.MarkdownDescription += sentence
+		return b
+	case schema.SetNestedBlock:
+		b.MarkdownDescription += sentence
+		return b
+	default:
+		return block
+	}
+}

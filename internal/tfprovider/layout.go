@@ -1,0 +1,115 @@
+package tfprovider
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// askedLayout is the key under which a disk remembers the layout that was last asked for. The engine can convert a disk
+// in its web console; a plan must not replace it for that, with the loss of its data.
+const askedLayout = "asked_layout"
+
+// layout is how a disk is stored.
+type layout struct {
+	Format string `json:"format,omitempty"`
+	Sparse *bool  `json:"sparse,omitempty"`
+}
+
+// privateState is what a provider keeps beside the state.
+type privateState interface {
+	GetKey(ctx context.Context, key string) ([]byte, diag.Diagnostics)
+	SetKey(ctx context.Context, key string, value []byte) diag.Diagnostics
+}
+
+// rememberLayout keeps the layout of a model.
+func rememberLayout(ctx context.Context, private privateState, model *diskModel) diag.Diagnostics {
+	content, err := json.Marshal(layout{Format: model.Format.ValueString(), Sparse: flag(model.Sparse)})
+	if err != nil {
+		return nil
+	}
+
+	return private.SetKey(ctx, askedLayout, content)
+}
+
+// layoutOf is the layout that was last asked for; nil if it is not known.
+func layoutOf(ctx context.Context, private privateState, diags *diag.Diagnostics) *layout {
+	content, problems := private.GetKey(ctx, askedLayout)
+	diags.Append(problems...)
+
+	var asked layout
+	if len(content) == 0 || json.Unmarshal(content, &asked) != nil {
+		return nil
+	}
+
+	return &asked
+}
+
+// readLayout remembers what the state has of a disk, before the model takes over what the engine has: a state of another
+// provider, or an import, remembers nothing.
+func readLayout(
+	ctx context.Context, private, out privateState, model *diskModel, disk *engine.Disk,
+) diag.Diagnostics {
+	var diags diag.Diagnostics
+	if layoutOf(ctx, private, &diags) != nil {
+		return diags
+	}
+
+	known := *model
+	if known.Format.IsNull() {
+		known.observe(disk)
+	}
+
+	diags.Append(rememberLayout(ctx, out, &known)...)
+
+	return diags
+}
+
+// planLayout is the ModifyPlan of format and sparse. Another one in the configuration needs another disk; one that
+// somebody gave the disk in the engine is kept, with a warning.
+func planLayout(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	if req.Plan.Raw.IsNull() || req.State.Raw.IsNull() {
+		return
+	}
+
+	var before, after struct {
+		format types.String
+		sparse types.Bool
+	}
+	resp.Diagnostics.Append(req.State.GetAttribute(ctx, path.Root("format"), &before.format)...)
+	resp.Diagnostics.Append(req.State.GetAttribute(ctx, path.Root("sparse"), &before.sparse)...)
+	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root("format"), &after.format)...)
+	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root("sparse"), &after.sparse)...)
+	asked := layoutOf(ctx, req.Private, &resp.Diagnostics)
+
+	if !after.format.Equal(before.format) {
+		if asked != nil && after.format.ValueString() == asked.Format && isKnown(before.format) {
+			keepLayout(ctx, resp, "format", before.format)
+		} else {
+			resp.RequiresReplace = append(resp.RequiresReplace, path.Root("format"))
+		}
+	}
+
+	if !after.sparse.Equal(before.sparse) {
+		if asked != nil && asked.Sparse != nil && isKnown(after.sparse) && isKnown(before.sparse) &&
+			after.sparse.ValueBool() == *asked.Sparse {
+			keepLayout(ctx, resp, "sparse", before.sparse)
+		} else {
+			resp.RequiresReplace = append(resp.RequiresReplace, path.Root("sparse"))
+		}
+	}
+}
+
+// keepLayout plans what the disk has.
+func keepLayout(ctx context.Context, resp *resource.ModifyPlanResponse, name string, has any) {
+	resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root(name), has)...)
+	resp.Diagnostics.AddAttributeWarning(path.Root(name), "The disk was converted",
+		"Its "+name+" is not what was configured. The disk is kept, because another one would have no data: write "+
+			"what it has, or use -replace to make another disk.")
+}
