@@ -378,24 +378,25 @@ func TestAddressPoolExhausted(t *testing.T) {
 	}
 }
 
+// TestAChangeThatWouldReplaceALiveMachineIsRefused takes a data disk away, which would be deleted with its data. The
+// engine changes the sizes of a VM in place.
 func TestAChangeThatWouldReplaceALiveMachineIsRefused(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	disks := []infrav1.DataDisk{{Name: "etcd", Size: "1GB"}}
+	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) { spec.VirtualMachine.DataDisks = disks })
 	s.ExpectProvisioned(m)
 	before := s.Sim.VMs()[0]
-	change(s, m, func(m *infrav1.OLVMMachine) {
-		m.Spec.VirtualMachine.RootDisk = &infrav1.RootDisk{Clone: ptr.To(true)}
-	})
+	change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.DataDisks = nil })
 	message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.ReplaceRefusedReason)
-	if !strings.Contains(message, "clone") {
-		t.Errorf("the message does not name the attribute: %s", message)
+	if !strings.Contains(message, "ovirt_disk") {
+		t.Errorf("the message does not name the disk: %s", message)
 	}
 
 	if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].ID != before.ID || vms[0].Status != "up" {
 		t.Errorf("the engine has %+v", vms)
 	}
 
-	change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.RootDisk = nil })
+	change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.DataDisks = disks })
 	s.ExpectProvisioned(m)
 }
 

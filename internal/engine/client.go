@@ -118,6 +118,8 @@ type Config struct {
 	// Filtered asks for what the user has rights for, and nothing else: for a user who is no administrator. Without it
 	// such a user is refused, because what is hidden would look as if it were gone.
 	Filtered bool
+	// Headers are sent with each request of the API besides those of this package; see CheckHeader.
+	Headers map[string]string
 	// Timeout of one request; 0 means DefaultTimeout.
 	Timeout time.Duration
 	// Token returns the token of a session that somebody else holds, who logs in and out; Username and Password are not
@@ -556,6 +558,10 @@ func (c *Client) send(
 	request, err := http.NewRequestWithContext(ctx, method, target, body)
 	if err != nil {
 		return false, fmt.Errorf("failed to build the request: %w", err)
+	}
+
+	for name, value := range c.cfg.Headers {
+		request.Header.Set(name, value)
 	}
 
 	maps.Copy(request.Header, header)

@@ -45,8 +45,8 @@ func (s *Sessions) Get(cfg Config) (*Client, error) {
 	cfg.Username, cfg.Password = CleanLogin(cfg.Username, cfg.Password)
 	key := fmt.Sprintf(
 		"%x",
-		sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %t %t", base, cfg.Username, cfg.Password, cfg.CA, cfg.Insecure,
-			cfg.Filtered)),
+		sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %t %t %q", base, cfg.Username, cfg.Password, cfg.CA, cfg.Insecure,
+			cfg.Filtered, cfg.Headers)),
 	)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
@@ -93,6 +94,7 @@ type providerModel struct {
 	TLSCADirs    types.List   `tfsdk:"tls_ca_dirs"`
 	Mock         types.Bool   `tfsdk:"mock"`
 	ExtraHeaders types.Map    `tfsdk:"extra_headers"`
+	Filter       types.Bool   `tfsdk:"filter"`
 }
 
 func (p *ovirtProvider) Metadata(_ context.Context, _ provider.MetadataRequest, resp *provider.MetadataResponse) {
@@ -106,30 +108,39 @@ func (p *ovirtProvider) Schema(_ context.Context, _ provider.SchemaRequest, resp
 			"url": schema.StringAttribute{
 				Optional: true,
 				MarkdownDescription: "URL of the engine's API, for example " +
-					"`https://engine.example.com/ovirt-engine/api`.",
+					"`https://engine.example.com/ovirt-engine/api`. " + orVariable("OVIRT_URL"),
 			},
 			"username": schema.StringAttribute{Optional: true,
 				MarkdownDescription: "User with its domain, for example `admin@internal`, or " +
-					"`admin@ovirt@internalsso` at an engine with Keycloak."},
+					"`admin@ovirt@internalsso` at an engine with Keycloak. " + orVariable("OVIRT_USERNAME")},
 			"password": schema.StringAttribute{Optional: true, Sensitive: true,
-				MarkdownDescription: "Password of the user."},
+				MarkdownDescription: "Password of the user. " + orVariable("OVIRT_PASSWORD")},
 			"tls_insecure": schema.BoolAttribute{
 				Optional: true,
 				MarkdownDescription: "Do not verify the engine's certificate. Cannot be combined with " +
-					"the other `tls_` options.",
+					"the other `tls_` options. " + orVariable("OVIRT_TLS_INSECURE"),
 			},
 			"tls_system": schema.BoolAttribute{Optional: true,
-				MarkdownDescription: "Verify the engine's certificate with the system's trust store."},
+				MarkdownDescription: "Verify the engine's certificate with the system's trust store. " +
+					orVariable("OVIRT_TLS_SYSTEM")},
 			"tls_ca_bundle": schema.StringAttribute{Optional: true,
-				MarkdownDescription: "PEM certificates of the CA that signs the engine's certificate."},
+				MarkdownDescription: "PEM certificates of the CA that signs the engine's certificate. " +
+					orVariable("OVIRT_TLS_CA_BUNDLE")},
 			"tls_ca_files": schema.ListAttribute{Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Files with PEM certificates of the CA."},
+				MarkdownDescription: "Files with PEM certificates of the CA. " +
+					orVariable("OVIRT_TLS_CA_FILES") + " Several are divided by colons."},
 			"tls_ca_dirs": schema.ListAttribute{Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Directories whose files hold PEM certificates of the CA."},
+				MarkdownDescription: "Directories whose files hold PEM certificates of the CA. " +
+					orVariable("OVIRT_TLS_CA_DIRS") + " Several are divided by colons."},
 			"mock": schema.BoolAttribute{Optional: true,
 				MarkdownDescription: "Accepted for compatibility and refused when true: use `ovirtsim` instead."},
 			"extra_headers": schema.MapAttribute{Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Accepted for compatibility; the released provider does not send them either."},
+				MarkdownDescription: "HTTP headers that are sent with each request of the API; the released provider " +
+					"does not send them. Headers that the provider sends itself are refused."},
+			"filter": schema.BoolAttribute{Optional: true,
+				MarkdownDescription: "Ask for what the user has rights for, and nothing else: set it to `true` for a " +
+					"user without the role of an administrator, whom the engine refuses otherwise. Such a user sees no " +
+					"tags and affinity groups. " + orVariable("OVIRT_FILTER") + " Not in the released provider."},
 		},
 	}
 }
@@ -143,8 +154,17 @@ func (p *ovirtProvider) Configure(
 		return
 	}
 
+	if model.isUnknown(req, resp) {
+		return
+	}
+
+	if p.options.Engine == nil { // the manager's environment is not that of its runs
+		model.fromEnvironment(os.Getenv, &resp.Diagnostics)
+	}
+
 	model.checkRequired(&resp.Diagnostics)
 	model.checkEngine(p.options.Engine, &resp.Diagnostics)
+	headers := model.headers(&resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -168,6 +188,8 @@ func (p *ovirtProvider) Configure(
 			Password: model.Password.ValueString(),
 			CA:       ca,
 			Insecure: model.TLSInsecure.ValueBool(),
+			Filtered: model.Filter.ValueBool(),
+			Headers:  headers,
 		})
 	}
 
@@ -201,7 +223,8 @@ func (m *providerModel) checkRequired(diags *diag.Diagnostics) {
 		"password": m.Password,
 	} {
 		if value.ValueString() == "" {
-			diags.AddAttributeError(path.Root(name), name+" is required", "Set "+name+" in the provider block.")
+			diags.AddAttributeError(path.Root(name), name+" is required",
+				"Set "+name+" in the provider block, or OVIRT_"+strings.ToUpper(name)+" in the environment.")
 		}
 	}
 }
@@ -223,6 +246,7 @@ func (m *providerModel) checkEngine(only *Engine, diags *diag.Diagnostics) {
 		"tls_ca_files":  !m.TLSCAFiles.IsNull(),
 		"tls_ca_dirs":   !m.TLSCADirs.IsNull(),
 		"extra_headers": !m.ExtraHeaders.IsNull(),
+		"filter":        !m.Filter.IsNull(),
 	} {
 		if wrong {
 			diags.AddAttributeError(path.Root(name), name+" is not that of the run", fmt.Sprintf(remedy, only.URL))

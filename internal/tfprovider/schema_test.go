@@ -39,6 +39,8 @@ var deliberate = map[string]string{
 	"resource ovirt_vm.initialization_custom_script": "the user data holds the keys of " +
 		"clusters: a plan must not show it",
 
+	"provider.filter": more,
+
 	"resource ovirt_vm.guaranteed_memory": more,
 	"resource ovirt_vm.description":       more,
 

@@ -1,0 +1,30 @@
+package engine
+
+import (
+	"fmt"
+	"net/textproto"
+	"slices"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// ownHeaders are those that this package sends, and that decide whether its requests are understood.
+var ownHeaders = []string{
+	"Accept", "Accept-Encoding", "Authorization", "Connection", "Content-Length", "Content-Type", "Filter", "Host",
+	"Prefer", "Transfer-Encoding", "Version",
+}
+
+// CheckHeader returns an error for a header that cannot be among the Headers of a Config. It does not repeat the value,
+// which may be secret.
+func CheckHeader(name, value string) error {
+	switch {
+	case !httpguts.ValidHeaderFieldName(name):
+		return fmt.Errorf("%q is not the name of a header", abridged(name))
+	case !httpguts.ValidHeaderFieldValue(value):
+		return fmt.Errorf("the value of header %s has a character that no header can carry", name)
+	case slices.Contains(ownHeaders, textproto.CanonicalMIMEHeaderKey(name)):
+		return fmt.Errorf("header %s is the client's own; remove it", name)
+	}
+
+	return nil
+}
