@@ -19,6 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
 
 // site is an engine and manifests for it.
@@ -356,7 +357,7 @@ func TestOtherBlocksOfDocuments(t *testing.T) {
 	}
 
 	out := s.documented("docs/develop/terraform-provider.md", "terraform init -plugin-dir", dir)
-	if !strings.Contains(out, "ovirt/ovirt v2.2.0") {
+	if !strings.Contains(out, "ovirt/ovirt v"+tfprovider.Version()) {
 		t.Errorf("terraform init:\n%s", out)
 	}
 

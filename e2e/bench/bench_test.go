@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
 
 var (
@@ -61,12 +62,12 @@ func installProvider(ctx context.Context) error {
 	}
 
 	return os.Rename(filepath.Join(mirror(), "terraform-provider-ovirt"),
-		filepath.Join(mirror(), "terraform-provider-ovirt_v2.2.0"))
+		filepath.Join(mirror(), "terraform-provider-ovirt_v"+tfprovider.Version()))
 }
 
 // mirror is where Terraform finds the provider.
 func mirror() string {
-	return filepath.Join(suite.Dir, "mirror", "registry.terraform.io", "ovirt", "ovirt", "2.2.0", "linux_amd64")
+	return filepath.Join(suite.Dir, "mirror", "registry.terraform.io", "ovirt", "ovirt", tfprovider.Version(), "linux_amd64")
 }
 
 // TestBenchmark is the whole suite.

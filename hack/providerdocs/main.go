@@ -14,12 +14,12 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
 const (
-	source  = "registry.terraform.io/ovirt/ovirt"
-	version = "2.2.0"
+	source = "registry.terraform.io/ovirt/ovirt"
 	// folder of the reference, in the checkout.
 	folder = "docs/terraform-provider"
 )
@@ -88,6 +88,7 @@ func schemaOf(ctx context.Context, tools *toolchain.Toolchain, dir string) (stri
 	}
 
 	mirror := filepath.Join(dir, "mirror")
+	version := tfprovider.Version()
 	plugin := filepath.Join(mirror, filepath.FromSlash(source), version, runtime.GOOS+"_"+runtime.GOARCH,
 		"terraform-provider-ovirt_v"+version)
 	build := exec.CommandContext(ctx, "go", "build", "-o", plugin, "./cmd/terraform-provider-ovirt")

@@ -90,6 +90,10 @@ func run(ctx context.Context, r release, manifestsOnly bool) error {
 			return err
 		}
 
+		if err := providerPackages(r.out, r.version); err != nil {
+			return err
+		}
+
 		if err := executorBill(ctx, tools, r.out); err != nil {
 			return err
 		}

@@ -18,13 +18,14 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
 // Address is the provider's address in the registry; configurations name it as their source.
 const Address = "registry.terraform.io/ovirt/ovirt"
 
-// Version that the provider reports; its schema is that of the released 2.2.
-const Version = "2.2.0"
+// Version is that of the provider in this build. Its schema is that of the released 2.2, and more.
+func Version() string { return version.Provider(version.Version) }
 
 // Options tell an in-process provider what the configuration cannot say.
 type Options struct {
@@ -98,7 +99,7 @@ type providerModel struct {
 }
 
 func (p *ovirtProvider) Metadata(_ context.Context, _ provider.MetadataRequest, resp *provider.MetadataResponse) {
-	resp.TypeName, resp.Version = "ovirt", Version
+	resp.TypeName, resp.Version = "ovirt", Version()
 }
 
 func (p *ovirtProvider) Schema(_ context.Context, _ provider.SchemaRequest, resp *provider.SchemaResponse) {

@@ -93,7 +93,7 @@ func (r *nicResource) Create(ctx context.Context, req resource.CreateRequest, re
 	nic, err := r.create(ctx, idOf(model.VMID), model.toEngine())
 	if err != nil {
 		resp.Diagnostics.AddError("The network interface was not created",
-			r.client.ExplainMissing(ctx, vmID, err).Error())
+			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
 		return
 	}
 

@@ -127,7 +127,7 @@ func (r *vmAffinityGroupResource) Create(
 
 	if err != nil {
 		resp.Diagnostics.AddError("The VM was not added to the affinity group",
-			r.client.ExplainMissing(ctx, vm, err).Error())
+			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
 		return
 	}
 

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// TestTheProviderIsPackedAsARegistryHasIt packs two programs, and has the sums checked by sha256sum.
+func TestTheProviderIsPackedAsARegistryHasIt(t *testing.T) {
+	out := t.TempDir()
+	for _, platform := range []string{"linux-amd64", "linux-arm64"} {
+		path := filepath.Join(out, "terraform-provider-ovirt-"+platform)
+		check.Error(t, os.WriteFile(path, []byte("#!"+platform), 0o755), "")
+	}
+
+	check.Error(t, providerPackages(out, "v0.3.4"), "")
+	command := exec.Command("sha256sum", "-c", "terraform-provider-ovirt_2.103.4_SHA256SUMS")
+	command.Dir = out
+	output, err := command.CombinedOutput()
+	check.Error(t, err, "")
+	for _, name := range []string{"manifest.json: OK", "linux_amd64.zip: OK", "linux_arm64.zip: OK"} {
+		check.Contains(t, "the sums", string(output), "terraform-provider-ovirt_2.103.4_"+name)
+	}
+
+	first, err := packed("a", []byte("x"))
+	check.Error(t, err, "")
+	second, err := packed("a", []byte("x"))
+	check.Error(t, err, "")
+	check.Equal(t, "the same program in another file", string(first), string(second))
+}
