@@ -71,7 +71,7 @@ var table = map[string]map[string]Change{
 		"lease_storage_domain_id":           {AtOnce, "", "high-availability/79; another domain: 409, high-availability/77"},
 		"storage_error_resume_behaviour":    {NextStart, "", "source: VmBase.resumeBehavior, editable on status Down"},
 		"bios_type":                         {NextStart, "", "source: VmBase.biosType, editable on status Down"},
-		"tpm_enabled":                       {NextStart, "", "a device of the VM; features-at-engine: off while up"},
+		"tpm_enabled":                       {NextStart, "", "a device of the VM; a running engine 4.5.8"},
 		"custom_properties":                 {NextStart, "", customProperties},
 		"initialization_custom_script":      {Replacement, disksOfVM, firstBoot},
 		"initialization_hostname":           {Replacement, disksOfVM, firstBoot},
@@ -106,13 +106,13 @@ var table = map[string]map[string]Change{
 		"size":              {AtOnce, "", "disks/74; less: 400, disks/76"},
 		"format":            {Replacement, diskData, "source: UpdateDiskCommand has no format"},
 		"sparse":            {Replacement, diskData, "source: UpdateDiskCommand has no allocation"},
-		"storage_domain_id": {AtOnce, "", "the action move: provider-at-engine, disks"},
+		"storage_domain_id": {AtOnce, "", "the action move, at a running engine 4.5.8"},
 	},
 	"ovirt_disk_from_image": {
 		"alias":             {AtOnce, "", "disks/77"},
 		"format":            {Replacement, diskData, "source: UpdateDiskCommand has no format"},
 		"sparse":            {Replacement, diskData, "source: UpdateDiskCommand has no allocation"},
-		"storage_domain_id": {AtOnce, "", "the action move: provider-at-engine, disks"},
+		"storage_domain_id": {AtOnce, "", "the action move, at a running engine 4.5.8"},
 		"source_file":       {Replacement, diskData, "another image is another disk"},
 	},
 	"ovirt_disk_resize": {
@@ -178,7 +178,7 @@ var table = map[string]map[string]Change{
 	},
 	"ovirt_vm_mediated_device": {
 		"vm_id": {Replacement, "", ownPath},
-		"type":  {Replacement, "", "features-at-engine: PUT is 403"},
+		"type":  {Replacement, "", "a running engine 4.5.8: PUT is 403"},
 	},
 	"ovirt_vm_optimize_cpu_settings": {
 		"vm_id": {Replacement, "", "another VM is pinned"},

@@ -9,6 +9,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -27,6 +29,8 @@ func newWaitForIPData() datasource.DataSource {
 type waitForIPData struct{ dataBase }
 
 type waitForIPModel struct {
+	timed
+
 	ID         types.String             `tfsdk:"id"`
 	VMID       types.String             `tfsdk:"vm_id"`
 	Interfaces []reportedInterfaceModel `tfsdk:"interfaces"`
@@ -58,6 +62,17 @@ func (d *waitForIPData) Schema(_ context.Context, _ datasource.SchemaRequest, re
 				},
 			},
 		},
+		Blocks: map[string]schema.Block{timeoutsBlock: schema.SingleNestedBlock{
+			MarkdownDescription: "Time-outs of operations.",
+			Attributes: map[string]schema.Attribute{
+				reading: schema.StringAttribute{
+					Optional: true,
+					MarkdownDescription: "How long to wait for an address, such as `30m`; `" +
+						shortDuration(addressLimit) + "` by default.",
+					Validators: []validator.String{isDuration},
+				},
+			},
+		}},
 	}
 }
 
@@ -66,6 +81,16 @@ func (d *waitForIPData) Read(ctx context.Context, req datasource.ReadRequest, re
 	if !ok {
 		return
 	}
+
+	limit := addressLimit
+	var text types.String
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(timeoutsBlock).AtName(reading), &text)...)
+	if asked, err := time.ParseDuration(text.ValueString()); err == nil {
+		limit = asked
+	}
+
+	ctx, cancel := engine.WithWaitLimit(ctx, limit)
+	defer cancel()
 
 	interfaces := d.wait(ctx, idOf(model.VMID), &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
@@ -95,8 +120,6 @@ func (d *waitForIPData) Read(ctx context.Context, req datasource.ReadRequest, re
 
 // wait waits until the guest of a VM has reported an address. A VM that will report none is a warning.
 func (d *waitForIPData) wait(ctx context.Context, vmID engine.ID, diags *diag.Diagnostics) []engine.GuestInterface {
-	ctx, cancel := context.WithTimeout(ctx, addressLimit)
-	defer cancel()
 	begin := time.Now()
 	var interfaces []engine.GuestInterface
 	err := poll(ctx, "VM "+vmID.String()+" to report an address", func(ctx context.Context) (bool, string, error) {

@@ -202,7 +202,7 @@ func blockNumbers(t *testing.T) map[string]released {
 	for _, make := range provider.DataSources(t.Context()) {
 		var made datasource.SchemaResponse
 		make().Schema(t.Context(), datasource.SchemaRequest{}, &made)
-		if len(made.Schema.Blocks) > 0 {
+		if delete(made.Schema.Blocks, timeoutsBlock); len(made.Schema.Blocks) > 0 {
 			t.Error("a data source has blocks, which this test does not look at")
 		}
 	}

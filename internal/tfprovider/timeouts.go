@@ -36,7 +36,7 @@ func timeouts() schema.Block {
 			Optional: true,
 			MarkdownDescription: fmt.Sprintf("How long the %s may take, such as `30m` or `1h30m`; `%s` by default.",
 				operation, shortDuration(engine.WaitLimit)),
-			Validators: []validator.String{durationValidator{"must be a time such as 30m or 1h30m, and more than 0"}},
+			Validators: []validator.String{isDuration},
 		}
 	}
 
@@ -50,6 +50,8 @@ func timeouts() schema.Block {
 
 // shortDuration is a duration of whole minutes.
 func shortDuration(d time.Duration) string { return fmt.Sprintf("%dm", int(d.Minutes())) }
+
+var isDuration = durationValidator{"must be a time such as 30m or 1h30m, and more than 0"}
 
 // durationValidator accepts times as Go writes them.
 type durationValidator struct{ ruleText }
