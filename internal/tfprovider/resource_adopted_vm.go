@@ -31,6 +31,8 @@ type adoptedVMResource struct{ base }
 func (r *adoptedVMResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	script := initText("User data that cloud-init or Ignition gets at the next start that asks for it.")
 	script.Sensitive = true
+	script.Computed = true // a configuration that Terraform writes of an import leaves out what is sensitive
+	script.PlanModifiers = append([]planmodifier.String{stringplanmodifier.UseStateForUnknown()}, script.PlanModifiers...)
 	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "Takes over a virtual machine that exists: gives it the initialization of a guest " +
 			"while it is down, and gives it back with the user data, host name and network configuration that it had " +
@@ -125,6 +127,8 @@ func (r *adoptedVMResource) Create(ctx context.Context, req resource.CreateReque
 
 // settle gives lists a value that nothing has decided.
 func (m *adoptedVMModel) settle() {
+	settle(&m.CustomScript, types.StringNull())
+
 	for _, list := range []*types.List{&m.DNSServers, &m.SearchDomains} {
 		if list.IsUnknown() {
 			*list = types.ListNull(types.StringType)

@@ -300,6 +300,7 @@ func (m *vmModel) complete(vm *engine.VM) {
 	seen := *m
 	seen.observe(vm)
 	m.ID, m.Status, m.EffectiveTemplateID = seen.ID, seen.Status, seen.EffectiveTemplateID
+	settle(&m.CustomScript, types.StringNull())
 	settle(&m.DNSServers, types.ListNull(types.StringType)) // what was not asked for is not there
 	settle(&m.SearchDomains, types.ListNull(types.StringType))
 	settle(&m.Clone, seen.Clone)

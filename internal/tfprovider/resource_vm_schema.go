@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/mapplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/setplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
@@ -23,6 +24,8 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 	// The user data holds the keys of clusters. In the released provider a plan shows it.
 	script := initText("User data for cloud-init or Ignition. It is read back from the engine on import only.")
 	script.Sensitive = true
+	script.Computed = true // a configuration that Terraform writes of an import leaves out what is sensitive
+	script.PlanModifiers = append([]planmodifier.String{stringplanmodifier.UseStateForUnknown()}, script.PlanModifiers...)
 	attributes := map[string]schema.Attribute{
 		"id": computedText("UUID of the VM."),
 		"name": schema.StringAttribute{
