@@ -22,6 +22,8 @@ const (
 	source = "registry.terraform.io/ovirt/ovirt"
 	// folder of the reference, in the checkout.
 	folder = "docs/terraform-provider"
+	// examples of resources and data sources, and of imports, in the checkout.
+	examples = "cmd/terraform-provider-ovirt/examples"
 )
 
 // configuration needs the provider, and nothing of it.
@@ -77,7 +79,7 @@ func run(ctx context.Context) error {
 
 	return finish(exec.CommandContext(ctx, generator, "generate", "--provider-dir="+tools.Root(),
 		"--provider-name=ovirt", "--providers-schema="+schema, "--rendered-website-dir="+folder,
-		"--website-source-dir=docs/none", "--examples-dir=docs/none"))
+		"--website-source-dir=docs/none", "--examples-dir="+examples))
 }
 
 // schemaOf is a file with what the provider says of itself.

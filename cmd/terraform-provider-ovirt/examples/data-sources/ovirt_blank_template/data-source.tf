@@ -1,0 +1,1 @@
+data "ovirt_blank_template" "b" {}

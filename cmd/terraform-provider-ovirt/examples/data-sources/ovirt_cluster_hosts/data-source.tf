@@ -1,0 +1,1 @@
+data "ovirt_cluster_hosts" "h" { cluster_id = local.cluster_id }

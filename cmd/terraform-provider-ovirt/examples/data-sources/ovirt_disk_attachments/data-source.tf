@@ -1,0 +1,1 @@
+data "ovirt_disk_attachments" "d" { vm_id = ovirt_vm.a.id }

@@ -1,0 +1,1 @@
+data "ovirt_template_disk_attachments" "d" { template_id = local.template_id }

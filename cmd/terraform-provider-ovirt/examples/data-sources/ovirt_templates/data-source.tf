@@ -1,0 +1,1 @@
+data "ovirt_templates" "t" { name = "ol9-k8s" }

@@ -1,0 +1,2 @@
+# The ID is VM/DISK.
+terraform import ovirt_disk_attachment.d 00000000-0000-4000-8000-000000000001/00000000-0000-4000-8000-000000000002

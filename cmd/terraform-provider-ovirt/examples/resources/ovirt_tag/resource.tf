@@ -1,0 +1,3 @@
+resource "ovirt_tag" "t" {
+  name = "blue"
+}

@@ -1,0 +1,3 @@
+resource "ovirt_vm_graphics_consoles" "a" {
+  vm_id = ovirt_vm.a.id
+}

@@ -1,0 +1,2 @@
+# The ID is VM/DEVICE.
+terraform import ovirt_vm_mediated_device.a 00000000-0000-4000-8000-000000000001/00000000-0000-4000-8000-000000000002
