@@ -264,8 +264,8 @@ func (r *vmResource) releaseForeign(ctx context.Context, id engine.ID, remembere
 	})
 }
 
-// create makes the VM once. It looks for the name before: a VM of that name that appears after a lost answer is the one
-// that was asked for, if comment and cluster are too.
+// create makes the VM once. It looks for the name before: a VM that appears after a lost answer is the one that was asked
+// for, if name, comment and cluster are its own. One that was there before is somebody else's.
 func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool) (*engine.VM, error) {
 	dc, err := r.client.DataCenterOf(ctx, engine.RefID(wanted.Cluster))
 	if err != nil {
@@ -277,8 +277,9 @@ func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool)
 		return nil, err
 	}
 
-	if len(before) > 0 {
-		return nil, vmNameTaken(wanted.Name, &before[0])
+	known := map[engine.ID]bool{}
+	for i := range before {
+		known[before[i].ID] = true
 	}
 
 	vm, err := engine.CreateOnce(ctx, "VM "+wanted.Name, progress(ctx, "VM "+wanted.Name),
@@ -287,7 +288,7 @@ func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool)
 			vms, err := r.client.FindVMs(ctx, dc, wanted.Name)
 			for i := range vms {
 				vm := &vms[i]
-				if err == nil && vm.CommentText() == wanted.CommentText() &&
+				if err == nil && !known[vm.ID] && vm.CommentText() == wanted.CommentText() &&
 					engine.RefID(vm.Cluster) == engine.RefID(wanted.Cluster) {
 					return vm, nil
 				}
@@ -299,17 +300,12 @@ func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool)
 		// Most conflicts are about the name, and the next question is whose it is.
 		owners, findErr := r.client.FindVMs(ctx, dc, wanted.Name)
 		if findErr == nil && len(owners) > 0 {
-			return nil, fmt.Errorf("%w; %w", err, vmNameTaken(wanted.Name, &owners[0]))
+			return nil, fmt.Errorf("%w (the name is in use by VM %s with comment %q; import that, or choose another name)",
+				err, owners[0].ID, owners[0].CommentText())
 		}
 	}
 
 	return vm, err
-}
-
-// vmNameTaken says whose a name is.
-func vmNameTaken(name string, by *engine.VM) error {
-	return fmt.Errorf("VM %s exists already (the name is in use by VM %s with comment %q); import it, or choose another "+
-		"name", name, by.ID, by.CommentText())
 }
 
 func (r *vmResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
