@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"encoding/xml"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// read decodes a VM as VMInFull does.
+func read(t *testing.T, answer string) *VM {
+	t.Helper()
+	var vm wholeVM
+	check.Error(t, xml.Unmarshal([]byte(answer), &vm), "")
+
+	return vm.vm()
+}
+
+// TestARequestSaysAgainWhatWaits has settings wait, and a request for another comment. No engine has recorded these
+// settings waiting; the fields are those of the source.
+func TestARequestSaysAgainWhatWaits(t *testing.T) {
+	t.Parallel()
+	now := `<vm><cpu><mode>host_passthrough</mode></cpu><type>server</type>` +
+		`<display><type>vnc</type><monitors>1</monitors><address>10.0.0.1</address></display>` +
+		`<time_zone><name>Etc/GMT</name></time_zone><custom_properties><custom_property><name>a</name><value>b</value>` +
+		`</custom_property></custom_properties><os><type>other</type><boot><devices><device>hd</device></devices></boot></os>` +
+		`<usb><enabled>false</enabled></usb></vm>`
+
+	for name, test := range map[string]struct{ next, want string }{
+		"nothing waits": {now, ``},
+		"a boot order": {
+			`<vm><cpu><mode>host_passthrough</mode></cpu><os><type>other</type><boot><devices>` +
+				`<device>network</device></devices></boot></os><custom_properties><custom_property><name>a</name>` +
+				`<value>b</value></custom_property></custom_properties></vm>`,
+			`<os><type>other</type><boot><devices><device>network</device></devices></boot></os>`,
+		},
+		"another mode, and no properties": {
+			`<vm><cpu></cpu></vm>`,
+			`<cpu><mode>custom</mode></cpu><custom_properties></custom_properties>`,
+		},
+		"the monitors alone of a display": {
+			`<vm><cpu><mode>host_passthrough</mode></cpu><display><type>vnc</type><monitors>2</monitors>` +
+				`<address>10.0.0.2</address></display><custom_properties><custom_property><name>a</name><value>b</value>` +
+				`</custom_property></custom_properties></vm>`,
+			`<display><monitors>2</monitors></display>`,
+		},
+		"a time zone and USB": {
+			`<vm><cpu><mode>host_passthrough</mode></cpu><time_zone><name>Europe/Rome</name></time_zone>` +
+				`<usb>` + "\n  " + `<enabled>true</enabled>` + "\n" + `</usb><custom_properties><custom_property><name>a</name>` +
+				`<value>b</value></custom_property></custom_properties></vm>`,
+			`<time_zone><name>Europe/Rome</name></time_zone><usb><enabled>true</enabled></usb>`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			again, _ := Settings{Now: read(t, now), Next: read(t, test.next)}.Waiting()
+			comment := "c"
+			change := &VM{Comment: &comment}
+			change.Complete(again)
+			request, err := xml.Marshal(&wholeVM{*change, change.others})
+			check.Error(t, err, "")
+			check.Equal(t, "the request", string(request), "<vm><comment>c</comment>"+test.want+"</vm>")
+		})
+	}
+}
