@@ -101,8 +101,8 @@ func (o *UploadOptions) Earlier(d *Disk) bool {
 
 // UploadImage makes a disk of an image file and returns it when it can be used; made reports that this call made it,
 // not that it was found. progress is called with the number of bytes sent and to send, once before the first and after
-// each chunk; it may be nil. A disk that is returned with an error is there. Where the upload fails, or ctx ends, the transfer is cancelled and the disk deleted; what
-// could not be cleaned up is part of the error.
+// each chunk; it may be nil. A disk that is returned with an error is there. Where the upload fails, or ctx ends, the
+// transfer is cancelled and the disk deleted; what could not be cleaned up is part of the error.
 func (c *Client) UploadImage(
 	ctx context.Context, options UploadOptions, progress func(sent, total int64),
 ) (disk *Disk, made bool, err error) {

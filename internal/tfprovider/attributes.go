@@ -18,9 +18,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// The shapes of attributes. What a change of each does is in package tfchange, and planned adds it. An attribute that the configuration may leave to the engine is optional and computed: the
-// engine's value is recorded, and removing it from the configuration leaves the object as it is. In the released
-// provider it is only optional, so that an import or a removal plans to replace the object.
+// The shapes of attributes. What a change of each does is in package tfchange, and planned adds it. An attribute that
+// the configuration may leave to the engine is optional and computed: the engine's value is recorded, and removing it
+// from the configuration leaves the object as it is. In the released provider it is only optional, so that an import
+// or a removal plans to replace the object.
 
 var (
 	uuid = stringvalidator.RegexMatches(regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`),

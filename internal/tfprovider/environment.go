@@ -79,8 +79,8 @@ func hasUnknown(value attr.Value) bool {
 	return false
 }
 
-// fromEnvironment sets what the block leaves out to what the environment has. The block's own way of trusting the engine
-// leaves the environment's out as a whole.
+// fromEnvironment sets what the block leaves out to what the environment has. If the block says how the engine is
+// trusted, the environment does not.
 func (m *providerModel) fromEnvironment(lookup func(string) string, diags *diag.Diagnostics) {
 	text := func(value *types.String, name string) {
 		if found := lookup(name); value.IsNull() && found != "" {

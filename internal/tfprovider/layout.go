@@ -51,8 +51,8 @@ func layoutOf(ctx context.Context, private privateState, diags *diag.Diagnostics
 	return &asked
 }
 
-// readLayout remembers what the state has of a disk, before the model takes over what the engine has: a state of another
-// provider, or an import, remembers nothing.
+// readLayout remembers what the state has of a disk, before the model takes over what the engine has: a state of
+// another provider, or an import, remembers nothing.
 func readLayout(
 	ctx context.Context, private, out privateState, model *diskModel, disk *engine.Disk,
 ) diag.Diagnostics {

@@ -140,8 +140,8 @@ func (p *ovirtProvider) Schema(_ context.Context, _ provider.SchemaRequest, resp
 					"does not send them. Headers that the provider sends itself are refused."},
 			"filter": schema.BoolAttribute{Optional: true,
 				MarkdownDescription: "Ask for what the user has rights for, and nothing else: set it to `true` for a " +
-					"user without the role of an administrator, whom the engine refuses otherwise. Such a user sees no " +
-					"tags and affinity groups. " + orVariable("OVIRT_FILTER") + " Not in the released provider."},
+					"user without the role of an administrator, whom the engine refuses otherwise. Such a user sees " +
+					"no tags and affinity groups. " + orVariable("OVIRT_FILTER") + " Not in the released provider."},
 		},
 	}
 }
@@ -181,19 +181,7 @@ func (p *ovirtProvider) Configure(
 		return
 	}
 
-	client := p.options.Session
-	if client == nil {
-		client, err = p.options.Sessions.Get(engine.Config{
-			URL:      model.URL.ValueString(),
-			Username: model.Username.ValueString(),
-			Password: model.Password.ValueString(),
-			CA:       ca,
-			Insecure: model.TLSInsecure.ValueBool(),
-			Filtered: model.Filter.ValueBool(),
-			Headers:  headers,
-		})
-	}
-
+	client, err := p.connect(&model, ca, headers)
 	if err != nil {
 		resp.Diagnostics.AddError("The engine cannot be used", err.Error())
 		return
@@ -208,6 +196,23 @@ func (p *ovirtProvider) Configure(
 		made:          &madeNow{},
 	}
 	resp.DataSourceData = resp.ResourceData
+}
+
+// connect returns the session with the engine that the block names; it sends nothing.
+func (p *ovirtProvider) connect(m *providerModel, ca []byte, headers map[string]string) (*engine.Client, error) {
+	if p.options.Session != nil {
+		return p.options.Session, nil
+	}
+
+	return p.options.Sessions.Get(engine.Config{
+		URL:      m.URL.ValueString(),
+		Username: m.Username.ValueString(),
+		Password: m.Password.ValueString(),
+		CA:       ca,
+		Insecure: m.TLSInsecure.ValueBool(),
+		Filtered: m.Filter.ValueBool(),
+		Headers:  headers,
+	})
 }
 
 // checkRequired names what must be set, and what cannot be.

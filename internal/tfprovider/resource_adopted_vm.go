@@ -32,7 +32,9 @@ func (r *adoptedVMResource) Schema(_ context.Context, _ resource.SchemaRequest, 
 	script := initText("User data that cloud-init or Ignition gets at the next start that asks for it.")
 	script.Sensitive = true
 	script.Computed = true // a configuration that Terraform writes of an import leaves out what is sensitive
-	script.PlanModifiers = append([]planmodifier.String{stringplanmodifier.UseStateForUnknown()}, script.PlanModifiers...)
+	script.PlanModifiers = append(
+		[]planmodifier.String{stringplanmodifier.UseStateForUnknown()}, script.PlanModifiers...,
+	)
 	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "Takes over a virtual machine that exists: gives it the initialization of a guest " +
 			"while it is down, and gives it back with the user data, host name and network configuration that it had " +

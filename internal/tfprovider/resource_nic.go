@@ -147,7 +147,9 @@ func (r *nicResource) named(ctx context.Context, vmID engine.ID, name string) (*
 }
 
 // takeOfTemplate makes an interface that the VM has from its template what is wanted.
-func (r *nicResource) takeOfTemplate(ctx context.Context, vmID engine.ID, there, wanted *engine.NIC) (*engine.NIC, error) {
+func (r *nicResource) takeOfTemplate(
+	ctx context.Context, vmID engine.ID, there, wanted *engine.NIC,
+) (*engine.NIC, error) {
 	fromTemplate, err := r.isOfTemplate(ctx, vmID, there.Name)
 	if err != nil {
 		return nil, err
@@ -229,7 +231,8 @@ func (r *nicResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	}
 
 	vmID, id := idOf(model.VMID), idOf(model.ID)
-	err := poll(ctx, "network interface "+id.String()+" to be updated", func(ctx context.Context) (bool, string, error) {
+	what := "network interface " + id.String() + " to be updated"
+	err := poll(ctx, what, func(ctx context.Context) (bool, string, error) {
 		ctx = context.WithoutCancel(ctx) // an interrupt would leave it unplugged
 		there, err := r.client.NIC(ctx, vmID, id)
 		if err == nil {

@@ -264,8 +264,8 @@ func (r *vmResource) releaseForeign(ctx context.Context, id engine.ID, remembere
 	})
 }
 
-// create makes the VM once. It looks for the name before: a VM that appears after a lost answer is the one that was asked
-// for, if name, comment and cluster are its own. One that was there before is somebody else's.
+// create makes the VM once. It looks for the name before: a VM that appears after a lost answer is the one that was
+// asked for, if name, comment and cluster are its own. One that was there before is somebody else's.
 func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool) (*engine.VM, error) {
 	dc, err := r.client.DataCenterOf(ctx, engine.RefID(wanted.Cluster))
 	if err != nil {
@@ -300,8 +300,9 @@ func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool)
 		// Most conflicts are about the name, and the next question is whose it is.
 		owners, findErr := r.client.FindVMs(ctx, dc, wanted.Name)
 		if findErr == nil && len(owners) > 0 {
-			return nil, fmt.Errorf("%w (the name is in use by VM %s with comment %q; import that, or choose another name)",
-				err, owners[0].ID, owners[0].CommentText())
+			return nil, fmt.Errorf(
+				"%w (the name is in use by VM %s with comment %q; import that, or choose another name)", err, owners[0].ID, owners[0].CommentText(),
+			)
 		}
 	}
 

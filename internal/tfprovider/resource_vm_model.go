@@ -234,8 +234,8 @@ func (m *vmModel) observe(vm *engine.VM) {
 	m.observePlacement(vm.PlacementPolicy)
 }
 
-// omitSizes leaves out what an instance type decides, so that a configuration that is made of the state has one of both.
-// The next read has it.
+// omitSizes leaves out what an instance type decides, so that a configuration that is made of the state has one of
+// both. The next read has it.
 func (m *vmModel) omitSizes() {
 	if m.InstanceTypeID.IsNull() {
 		return

@@ -25,7 +25,9 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 	script := initText("User data for cloud-init or Ignition. It is read back from the engine on import only.")
 	script.Sensitive = true
 	script.Computed = true // a configuration that Terraform writes of an import leaves out what is sensitive
-	script.PlanModifiers = append([]planmodifier.String{stringplanmodifier.UseStateForUnknown()}, script.PlanModifiers...)
+	script.PlanModifiers = append(
+		[]planmodifier.String{stringplanmodifier.UseStateForUnknown()}, script.PlanModifiers...,
+	)
 	attributes := map[string]schema.Attribute{
 		"id": computedText("UUID of the VM."),
 		"name": schema.StringAttribute{
@@ -112,14 +114,22 @@ func hardwareAttributes() map[string]schema.Attribute {
 // availabilityAttributes are those of high availability, firmware and custom properties.
 func availabilityAttributes() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
-		"high_availability": enginesFlag("Start the VM on another host when it, or its host, fails. Not in the released provider."),
-		"high_availability_priority": enginesNumber("Priority among highly available VMs, 0 to 100. Not in the released provider.",
-			int64validator.Between(0, 100)),
-		"lease_storage_domain_id": enginesText("UUID of the storage domain that has a lease of the VM, which needs `high_availability`; "+
-			"empty for none. Not in the released provider.", stringvalidator.Any(uuid, stringvalidator.OneOf(""))),
-		"storage_error_resume_behaviour": enginesText("What becomes of the VM after an error of its storage: `auto_resume`, `leave_paused` or "+
-			"`kill`; with a lease always `kill`. Not in the released provider.",
-			stringvalidator.OneOf("auto_resume", "leave_paused", "kill")),
+		"high_availability": enginesFlag(
+			"Start the VM on another host when it, or its host, fails. Not in the released provider.",
+		),
+		"high_availability_priority": enginesNumber(
+			"Priority among highly available VMs, 0 to 100. Not in the released provider.",
+			int64validator.Between(0, 100),
+		),
+		"lease_storage_domain_id": enginesText(
+			"UUID of the storage domain that has a lease of the VM, which needs `high_availability`; "+
+				"empty for none. Not in the released provider.", stringvalidator.Any(uuid, stringvalidator.OneOf("")),
+		),
+		"storage_error_resume_behaviour": enginesText(
+			"What becomes of the VM after an error of its storage: `auto_resume`, `leave_paused` or "+
+				"`kill`; with a lease always `kill`. Not in the released provider.",
+			stringvalidator.OneOf("auto_resume", "leave_paused", "kill"),
+		),
 		"bios_type": enginesText("Chip set and firmware: `i440fx_sea_bios`, `q35_sea_bios`, `q35_ovmf` or "+
 			"`q35_secure_boot`. Not in the released provider.",
 			stringvalidator.OneOf("i440fx_sea_bios", "q35_sea_bios", "q35_ovmf", "q35_secure_boot")),
@@ -131,7 +141,9 @@ func availabilityAttributes() map[string]schema.Attribute {
 			MarkdownDescription: "Custom properties by name, but for `hugepages`, which is `huge_pages`, and " +
 				"`mdev_type`, for which there is `ovirt_vm_mediated_device`. Not in the released provider.",
 			PlanModifiers: []planmodifier.Map{mapplanmodifier.UseStateForUnknown()},
-			Validators:    []validator.Map{mapvalidator.KeysAre(stringvalidator.NoneOf(hugePagesProperty, "mdev_type"))},
+			Validators: []validator.Map{
+				mapvalidator.KeysAre(stringvalidator.NoneOf(hugePagesProperty, "mdev_type")),
+			},
 		},
 	}
 }
