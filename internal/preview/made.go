@@ -47,7 +47,7 @@ func Made(
 		}
 
 		asked = append(asked, machine.From)
-		config, err := manifests.engineConfig(machine.olvmCluster, credentials)
+		config, err := manifests.engineConfig(machine.engine(), credentials)
 		if err != nil {
 			return nil, err
 		}
