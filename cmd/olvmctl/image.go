@@ -114,7 +114,8 @@ from them. The credentials of the engine come from the environment variables OLV
 OLVM_PASSWORD; the rest from flags, or from a cluster file.`,
 	}
 	f.addFlags(command.PersistentFlags())
-	command.AddCommand(newImageCheckCommand(s, f), newImageCreateCommand(s, f), newImageListCommand(s, f), newImageUploadCommand(s, f),
+	command.AddCommand(newImageCheckCommand(s, f), newImageCreateCommand(s, f), newImageListCommand(s, f),
+		newImageUploadCommand(s, f),
 		newImageTemplateCommand(s, f))
 
 	return command

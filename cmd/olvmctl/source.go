@@ -36,7 +36,7 @@ func (f *sourceFlags) addFlags(command *cobra.Command) {
 	command.Flags().StringToStringVar(&f.substitute, "substitute", nil,
 		"values for --flux, as NAME=VALUE; implies --flux")
 	f.cluster.addFormatFlags(command)
-	f.accessFlags.bound = true
+	f.bound = true
 	f.accessFlags.addFlags(command.Flags())
 }
 

@@ -270,6 +270,7 @@ func TestEachValueIsInTheSchemaAndInTheREADME(t *testing.T) {
 	check.Error(t, json.Unmarshal(made.Schema, &schema), "")
 
 	readme := ""
+
 	for _, file := range made.Files {
 		if file.Name == "README.md" {
 			readme = string(file.Data)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -104,7 +105,8 @@ func run(t *testing.T, environment []string, plan, problem string, code string) 
 		"/plan\ncat "+dir+"/problem >&2\nexit "+code+"\n"), 0o755), "") //nolint:gosec // a program
 
 	command := exec.CommandContext(t.Context(), "bash", "../../.github/actions/plan/plan.sh")
-	command.Env = append(environment, "PATH="+dir+":"+os.Getenv("PATH"), "PLAN_ARGS=-f\nclusters/ of prod\n")
+	command.Env = slices.Concat(environment,
+		[]string{"PATH=" + dir + ":" + os.Getenv("PATH"), "PLAN_ARGS=-f\nclusters/ of prod\n"})
 
 	said, err := command.CombinedOutput()
 	if err == nil {

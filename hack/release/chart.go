@@ -31,7 +31,8 @@ const (
 // helmChart is a chart that is being made of what kustomize has rendered.
 type helmChart struct{ made *chartv2.Chart }
 
-// digestAnnotation is the annotation of the chart with the digest of the image. It is no value: values outlive upgrades.
+// digestAnnotation is the annotation of the chart with the digest of the image. It is no value, because values outlive
+// upgrades.
 const digestAnnotation = "infrastructure.cluster.x-k8s.io/image-digest"
 
 // chart writes a Helm chart of what config/default makes: the objects are the same, unless values change them. There is

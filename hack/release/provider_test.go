@@ -22,6 +22,7 @@ func TestTheProviderIsPackedAsARegistryHasIt(t *testing.T) {
 	command.Dir = out
 	output, err := command.CombinedOutput()
 	check.Error(t, err, "")
+
 	for _, name := range []string{"manifest.json: OK", "linux_amd64.zip: OK", "linux_arm64.zip: OK"} {
 		check.Contains(t, "the sums", string(output), "terraform-provider-ovirt_2.103.4_"+name)
 	}

@@ -261,6 +261,7 @@ func TestTheSystemAllowsServicesBeforeTheyStart(t *testing.T) {
 			}
 
 			var script string
+
 			for _, file := range services.files(false) {
 				if file.Path == "/etc/capolvm/allow.sh" {
 					script = file.Content

@@ -72,6 +72,7 @@ func TestAClusterFileAsksForWhatItsFlavorAsksFor(t *testing.T) {
 		t.Run(flavor, func(t *testing.T) {
 			s := minimal(t, flavor)
 			given := s.variables()
+
 			for name, value := range ofFlavors {
 				if given[name] == "" {
 					given[name] = value

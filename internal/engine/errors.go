@@ -261,6 +261,7 @@ func mayPass(err error) bool {
 func AnswerLost(err error) bool {
 	var unreachable *UnreachableError
 	var fault *Fault
+
 	return errors.As(err, &unreachable) || IsCancelled(err) ||
 		errors.As(err, &fault) && fault.StatusCode >= 500 && !fault.neverBegan()
 }

@@ -137,6 +137,7 @@ func (l *look) systems(device string) []place {
 	}
 
 	var out []place
+
 	for _, release := range l.find("", "/ostree/deploy/*/deploy/*/usr/lib/os-release") {
 		root := strings.TrimSuffix(release, "/usr/lib/os-release")
 		out = append(out, place{device, root, root + "/usr"})
@@ -164,6 +165,7 @@ func (l *look) find(root string, globs ...string) []string {
 
 		var list string
 		list, l.err = l.session.do("glob-expand", root+glob)
+
 		for found := range strings.Lines(list) {
 			out = append(out, strings.TrimSuffix(found, "\n"))
 		}

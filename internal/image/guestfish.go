@@ -192,7 +192,7 @@ func startGuestfish(
 	ctx context.Context, executable, disk, format string, options ...string,
 ) (*guestfish, error) {
 	g := &guestfish{ctx: ctx, end: "end-" + uuid.NewString() + "\n"}
-	arguments := append(options, "--no-progress-bars", "--format="+format, "--add", disk)
+	arguments := slices.Concat(options, []string{"--no-progress-bars", "--format=" + format, "--add", disk})
 	g.command = exec.CommandContext(ctx, executable, arguments...)
 	g.command.Stderr = &g.stderr
 	g.command.Env = append(os.Environ(), "LC_ALL=C")

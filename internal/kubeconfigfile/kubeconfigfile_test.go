@@ -117,6 +117,7 @@ func TestAFileWithoutEntriesGoes(t *testing.T) {
 func TestEditsAtTheSameTimeLoseNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
 	names := []string{"a", "b", "c", "d", "e", "f"}
+
 	var all sync.WaitGroup
 	for _, name := range names {
 		all.Go(func() { check.Error(t, Edit(path, adds(name)), "") })

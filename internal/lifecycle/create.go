@@ -347,8 +347,7 @@ func (c *creation) checkUnmanaged() error {
 	runs := c.answers || c.interrupted
 
 	switch {
-	case in.Cluster != nil && in.Server() == wantedServer(c.File.Objects):
-		runs = true // it is the cluster itself
+	case in.Cluster != nil && in.Server() == wantedServer(c.File.Objects): // it is the cluster itself
 	case !runs:
 		return c.unsure // it may be its own management cluster
 	}

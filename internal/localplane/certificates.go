@@ -231,8 +231,8 @@ func (p *Plane) serveWith(server *envtest.APIServer) error {
 		return err
 	}
 
-	server.SecureServing.CA = servers.PEM()
-	server.SecureServing.Authn = &users{p, clients}
+	server.CA = servers.PEM()
+	server.Authn = &users{p, clients}
 
 	if _, err := os.Stat(in("sa-signer.key")); err == nil {
 		return nil // tokens stay valid over restarts

@@ -168,7 +168,7 @@ func (c *Cluster) hasOtherCA(ctx context.Context, cluster *clusterv1.Cluster) (b
 
 	others, err := certutil.ParseCertsPEM(of.Data[secret.TLSCrtDataName])
 	if err != nil {
-		return false, fmt.Errorf("Secret %s: %w", key, err)
+		return false, fmt.Errorf("in Secret %s: %w", key, err)
 	}
 
 	return !shareOne(cas, others), nil

@@ -54,7 +54,8 @@ func (c Credentials) CheckServer(url string) error {
 		return nil
 	case len(c.ServerURLs) == 0:
 		return blocker.New(infrav1.EngineNotAllowedReason, field, "%s may not be sent to %s: it is not said which "+
-			"engine they are for; set OLVM_URL to its URL, or list it in allowedServerURLs of the Secret of --credentials",
+			"engine they are for; set OLVM_URL to its URL, or list it in allowedServerURLs of the Secret of "+
+			"--credentials",
 			c.from(), oneLine(url))
 	case !connection.ListsEngine(c.ServerURLs, url):
 		return blocker.New(infrav1.EngineNotAllowedReason, field, "%s may be sent to %s, and not to %s; correct the "+

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -49,7 +49,7 @@ func nameProblems(object *unstructured.Unstructured, name string) []string {
 		return validation.IsDNS1123Subdomain(name)
 	}
 
-	return path.IsValidPathSegmentName(name)
+	return content.IsPathSegmentName(name)
 }
 
 func nameError(object *unstructured.Unstructured, field, value string, problems []string) error {

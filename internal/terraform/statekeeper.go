@@ -102,7 +102,7 @@ func (k *stateKeeper) left() (state []byte, file string, err error) {
 
 	switch {
 	case other == nil && json.Valid(errored) && (err != nil || !json.Valid(state) || newer(errored, state)):
-		return errored, erroredFile, nil
+		return errored, erroredFile, nil //nolint:nilerr // the other file is whole
 	case unreadable(other):
 		k.setAside(erroredFile)
 	}

@@ -94,7 +94,9 @@ func (r *templateResource) Create(ctx context.Context, req resource.CreateReques
 
 		return seen.Status == engine.TemplateOK, seen.Status, nil
 	})
+
 	var early *engine.WaitError
+
 	switch {
 	case errors.As(err, &early):
 		// An error would taint the template, and the next apply destroy it and copy again.

@@ -301,7 +301,8 @@ func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool)
 		owners, findErr := r.client.FindVMs(ctx, dc, wanted.Name)
 		if findErr == nil && len(owners) > 0 {
 			return nil, fmt.Errorf(
-				"%w (the name is in use by VM %s with comment %q; import that, or choose another name)", err, owners[0].ID, owners[0].CommentText(),
+				"%w (the name is in use by VM %s with comment %q; import that, or choose another name)",
+				err, owners[0].ID, owners[0].CommentText(),
 			)
 		}
 	}

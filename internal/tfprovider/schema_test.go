@@ -290,7 +290,6 @@ func compare(t *testing.T, want, got map[string]released) {
 
 	for path, difference := range differences {
 		if deliberate[path] == "" && !strings.HasSuffix(path, "."+timeoutsBlock) { // which all resources have
-
 			t.Errorf("%s: %s", path, difference)
 		}
 	}

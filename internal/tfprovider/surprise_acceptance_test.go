@@ -66,9 +66,9 @@ func TestANetworkInterfaceThatExistsIsNotTaken(t *testing.T) {
 	})
 	t.Run("two resources of one name", func(t *testing.T) {
 		t.Parallel()
-		for name, s := range map[string]*site{"": newSite(t, quick), " of the template": newSiteWithNICs(t)} {
+		for name, s := range map[string]*site{"a plain template": newSite(t, quick), "a template with interfaces": newSiteWithNICs(t)} {
 			twice := plainVM + plainNIC + strings.Replace(plainNIC, `"a"`, `"b"`, 1)
-			check.Contains(t, "the message"+name, newWorkspace(t, s).config(twice).fail(), "exists already")
+			check.Contains(t, "the message of "+name, newWorkspace(t, s).config(twice).fail(), "exists already")
 		}
 	})
 	t.Run("that of the template is, once", func(t *testing.T) {

@@ -86,7 +86,7 @@ func (x *fakeExecutor) Check(ctx context.Context, request terraform.Request) ([]
 		x.holds <- struct{}{}
 		<-ctx.Done()
 
-		return nil, fmt.Errorf("failed to read the plan: %s", ctx.Err())
+		return nil, fmt.Errorf("failed to read the plan: %s", ctx.Err().Error())
 	}
 
 	return x.drift, next(&x.failures)

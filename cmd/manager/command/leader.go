@@ -187,7 +187,7 @@ const answerSpeaks = time.Second
 // fence asks the API server who leads. The elector's own view may be old: a process that was halted for longer than the
 // lease goes on as if nothing had been, and acts before it looks at the clock.
 //
-// It is asked before each write, so that an answer speaks for a moment: less than the time in which nobody else can lead.
+// It is asked before each write, so an answer is good for a moment: less than the time in which nobody else can lead.
 func (l *leadership) fence(reader client.Reader) func(context.Context) error {
 	var leading atomic.Pointer[time.Time] // when the API server was asked that said last that this process leads
 

@@ -100,7 +100,7 @@ func (w *walker) walk(dir string) error {
 		return err
 	}
 
-	for _, base := range slices.Concat(k.Resources, k.Bases, k.Components) {
+	for _, base := range slices.Concat(k.Resources, k.Bases, k.Components) { //nolint:staticcheck // still read
 		if err := w.base(read, base); err != nil {
 			return err
 		}
@@ -162,8 +162,8 @@ func (r *reader) check(k *types.Kustomization) error {
 		{"validators", len(k.Validators) > 0},
 	} {
 		if field.used {
-			return r.refuse(field.name, "no plugins run here; build the folder with kustomize, and pipe its output into "+
-				"-f -")
+			return r.refuse(field.name, "no plugins run here; build the folder with kustomize, and pipe its output "+
+				"into -f -")
 		}
 	}
 
@@ -178,12 +178,12 @@ func (r *reader) check(k *types.Kustomization) error {
 
 // entriesOf are all paths of a kustomization.
 func entriesOf(k *types.Kustomization) []string {
-	out := slices.Concat(k.Resources, k.Bases, k.Components, k.Crds, k.Configurations)
-	for _, patch := range slices.Concat(k.Patches, k.PatchesJson6902) {
+	out := slices.Concat(k.Resources, k.Bases, k.Components, k.Crds, k.Configurations) //nolint:staticcheck // still read
+	for _, patch := range slices.Concat(k.Patches, k.PatchesJson6902) {                //nolint:staticcheck // still read
 		out = append(out, patch.Path)
 	}
 
-	for _, patch := range k.PatchesStrategicMerge {
+	for _, patch := range k.PatchesStrategicMerge { //nolint:staticcheck // still read
 		if text := string(patch); !strings.Contains(text, "\n") { // else it is the patch itself
 			out = append(out, text)
 		}

@@ -67,8 +67,8 @@ func readCloudInit(userData string) (*system, error) {
 		owner, _, _ := strings.Cut(written.Owner, ":")
 		owner = cmp.Or(owner, root)
 		if slices.ContainsFunc(config.Users, hasName(owner)) && !written.Defer {
-			return out, fmt.Errorf("cloud-init: write_files %s: Unknown user or group: %s, which cloud-init makes later; "+
-				"set defer: true", written.Path, owner)
+			return out, fmt.Errorf("cloud-init: write_files %s: Unknown user or group: %s, which cloud-init makes "+
+				"later; set defer: true", written.Path, owner)
 		}
 
 		out.writeAs(owner, written.Path, content, mode, written.Append)

@@ -562,8 +562,8 @@ func TestCommandsThatMakeANode(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			sys := newSystem()
-			sys.write("/k", "__ID__", 0o600, false)
-			sys.write("/run.sh", "#!/bin/bash\nset -e\n"+sed+"\nkubeadm join --config /k\n", 0o700, false)
+			sys.write("/k", "__ID__", 0o600)
+			sys.write("/run.sh", "#!/bin/bash\nset -e\n"+sed+"\nkubeadm join --config /k\n", 0o700)
 			sys.commands = test.commands
 			call, err := sys.run(id)
 			if err != nil {
@@ -635,7 +635,7 @@ func TestTheNameOfANode(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			sys := newSystem()
-			sys.write("/etc/hostname", test.file, defaultMode, false)
+			sys.write("/etc/hostname", test.file, defaultMode)
 			if got := sys.hostName(test.machine); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}

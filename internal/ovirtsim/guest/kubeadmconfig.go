@@ -125,6 +125,7 @@ func (c *kubeadmConfig) decode(document []byte, gvk schema.GroupVersionKind, kno
 	kubeadmscheme.Scheme.Default(versioned)
 
 	convert := func(into runtime.Object) error { return kubeadmscheme.Scheme.Convert(versioned, into, nil) }
+
 	switch gvk.Kind {
 	case "ClusterConfiguration":
 		c.cluster = &kubeadm.ClusterConfiguration{}

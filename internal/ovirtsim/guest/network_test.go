@@ -19,7 +19,7 @@ func networkOf(machine api.GuestVM, keyfiles map[string]string, commands ...stri
 			content, mode = text, 0o644
 		}
 
-		sys.write(keyfileFolder+"/"+name, strings.ReplaceAll(content, "|", "\n"), mode, false)
+		sys.write(keyfileFolder+"/"+name, strings.ReplaceAll(content, "|", "\n"), mode)
 	}
 
 	profiles, warnings, err := profilesOf(machine, sys)

@@ -47,7 +47,7 @@ func (c *workloadCluster) addNode(ctx context.Context, n *node) error {
 		object.Spec.Taints = append(object.Spec.Taints, corev1.Taint{
 			Key:    t.Key,
 			Value:  t.Value,
-			Effect: corev1.TaintEffect(t.Effect),
+			Effect: t.Effect,
 		})
 	}
 

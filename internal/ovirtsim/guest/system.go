@@ -43,9 +43,9 @@ func newSystem() *system {
 	}
 }
 
-// write replaces or extends a file of root's.
-func (s *system) write(path, content string, mode uint32, extend bool) {
-	s.writeAs(root, path, content, mode, extend)
+// write replaces a file of root's.
+func (s *system) write(path, content string, mode uint32) {
+	s.writeAs(root, path, content, mode, false)
 }
 
 // writeAs replaces or extends a file of a user.
