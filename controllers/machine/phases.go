@@ -169,6 +169,7 @@ func (r *Reconciler) readBootstrapData(
 	}
 	if r.Delivery != nil {
 		scope.bootstrap.Offer = func(data []byte) (bootstrap.Pointer, error) {
+			scope.offered = true
 			return r.Delivery.Offer(ctx, scope.olvmMachine, data)
 		}
 	}

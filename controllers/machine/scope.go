@@ -30,7 +30,9 @@ type machineScope struct {
 	// bootstrap is what the user data is made of; nil where it is not needed any more. waiting is why it cannot be used
 	// yet. Set by reconcileBootstrapData and reconcileConfiguration.
 	bootstrap *desired.Bootstrap
-	waiting   *blocker.Error
+	// offered reports that the user data is fetched by a pointer.
+	offered bool
+	waiting *blocker.Error
 	// engine is set by reconcileEngine.
 	engine engineFacts
 	// claim is set by reconcileClaim.

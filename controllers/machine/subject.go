@@ -68,7 +68,7 @@ func (r *Reconciler) subject(scope *machineScope) *machineSubject {
 		s.bootstrap = scope.bootstrap.Data
 	}
 
-	if scope.bootstrap != nil && r.Delivery != nil {
+	if scope.offered {
 		machine := client.ObjectKeyFromObject(scope.olvmMachine)
 		s.renew = func(ctx context.Context) error { return r.Delivery.Renew(ctx, machine) }
 	}

@@ -76,6 +76,10 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 		{path: "docs/user/autoscaling.md"},
 		{path: "docs/user/support-services.md"},
 		{path: "docs/operate/metrics.md"},
+		{
+			path:  "docs/operate/pull-requests.md",
+			setUp: "kubectl create namespace prod --dry-run=client -o yaml | kubectl apply -f -",
+		},
 		{path: "docs/user/olvmctl.md"},
 	}
 	for path, text := range texts {

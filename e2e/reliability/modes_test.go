@@ -37,8 +37,8 @@ import (
 var electing = []string{
 	"--leader-elect",
 	"--leader-elect-namespace=capolvm-system",
-	"--leader-elect-lease-duration=20s",
-	"--leader-elect-renew-deadline=15s",
+	"--leader-elect-lease-duration=30s",
+	"--leader-elect-renew-deadline=25s",
 	"--leader-elect-retry-period=500ms",
 }
 

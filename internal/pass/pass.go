@@ -84,7 +84,10 @@ func (p *Pass) End(result *ctrl.Result, err *error) {
 		}
 	}
 
-	if others && *err == nil {
+	switch {
+	case *err != nil:
+		*result = ctrl.Result{} // controller-runtime warns of a result beside an error
+	case others:
 		*result = ctrl.Result{RequeueAfter: atOnce}
 	}
 }
