@@ -118,13 +118,7 @@ func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (work
 		}
 	}
 
-	adds := desired.AdditionsOf(s.owner.Spec, s.built.Machine)
-	if state.WasApplied() {
-		if out.Adds, err = adds.And(s.added(state)).Text(); err != nil {
-			return workspace.Configuration{}, err
-		}
-	}
-
+	out.Adds = func(ctx context.Context) (string, error) { return s.adds(ctx, state) }
 	out.Fresh = out.Fresh && found == nil
 	out.Whole = out.Fresh && len(s.owner.Spec.VirtualMachine.DataDisks) == 0
 	if out.Configuration, err = s.built.Configuration(ctx, s.session, found); err != nil {
@@ -355,6 +349,23 @@ func (s *machineSubject) RemoveOrphans(
 		Wanted:  desired.AdditionsOf(s.owner.Spec, s.built.Machine),
 		State:   state,
 	}.Run(ctx, s.session)
+}
+
+// adds is what the run may add to the VM, beside what earlier runs of the same change may have added. What the VM has
+// already under a name that no run has asked for yet is not the change's.
+func (s *machineSubject) adds(ctx context.Context, state *tfstate.State) (string, error) {
+	known, all := s.added(state), desired.AdditionsOf(s.owner.Spec, s.built.Machine)
+
+	others, err := all.Without(known).On(ctx, s.session, engine.ID(state.VMID()),
+		engine.ID(s.built.Machine.ClusterID))
+	if err != nil {
+		return "", err
+	}
+
+	all = all.And(known)
+	all.Others = append(all.Others, others...)
+
+	return all.Text()
 }
 
 // added is what a change may have added that was not applied to its end.

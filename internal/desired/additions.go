@@ -14,6 +14,8 @@ import (
 
 // Additions are what configurations of a VM add to it that carries no mark, by the names that the engine has for it. A
 // run that takes a change back finds by them what the change has added, and what no state has.
+//
+// A name alone does not tell who has added something: Others are kept beside the names.
 type Additions struct {
 	NICs            []string `json:"nics,omitempty"`
 	TagIDs          []string `json:"tags,omitempty"`
@@ -22,6 +24,9 @@ type Additions struct {
 	Watchdog        bool     `json:"watchdog,omitempty"`
 	// GroupIDs are those of affinity groups in the engine's cluster.
 	GroupIDs []string `json:"groups,omitempty"`
+	// Others are the IDs of what the VM had under one of these names before a change asked for it. They belong to what
+	// was there, or to an administrator: no run of the change adopts them, or takes them away.
+	Others []string `json:"others,omitempty"`
 }
 
 // AdditionsOf returns what a configuration adds.
@@ -70,7 +75,33 @@ func (a Additions) And(others Additions) Additions {
 		MediatedDevices: sortedUnion(a.MediatedDevices, others.MediatedDevices),
 		Watchdog:        a.Watchdog || others.Watchdog,
 		GroupIDs:        sortedUnion(a.GroupIDs, others.GroupIDs),
+		Others:          sortedUnion(a.Others, others.Others),
 	}
+}
+
+// Without returns the names that others lack.
+func (a Additions) Without(others Additions) Additions {
+	return Additions{
+		NICs:            surplus(a.NICs, others.NICs),
+		TagIDs:          surplus(a.TagIDs, others.TagIDs),
+		HostDevices:     surplus(a.HostDevices, others.HostDevices),
+		MediatedDevices: surplus(a.MediatedDevices, others.MediatedDevices),
+		Watchdog:        a.Watchdog && !others.Watchdog,
+		GroupIDs:        surplus(a.GroupIDs, others.GroupIDs),
+	}
+}
+
+// On returns the IDs of what a VM has under these names.
+func (a Additions) On(ctx context.Context, session *engine.Client, vm, cluster engine.ID) ([]string, error) {
+	var out []string
+
+	err := a.each(ctx, session, vm, cluster, func(_ context.Context, id string, _ func(context.Context) error) error {
+		out = append(out, id)
+		return nil
+	})
+	slices.Sort(out)
+
+	return out, err
 }
 
 func sortedUnion(a, b []string) []string {
@@ -81,7 +112,8 @@ func sortedUnion(a, b []string) []string {
 }
 
 // Undo takes from a VM what a change has added that is taken back. Wanted is what the VM is to have, and the state has
-// what Terraform knows of it: both stay. What else is on the VM under another name was not added by the change.
+// what Terraform knows of it: both stay. What else is on the VM under another name was not added by the change, and
+// neither was what it had under the same name before.
 type Undo struct {
 	VM, Cluster   engine.ID
 	Added, Wanted Additions
@@ -90,15 +122,21 @@ type Undo struct {
 
 // Run takes the additions away.
 func (u Undo) Run(ctx context.Context, session *engine.Client) error {
-	for _, step := range []func(context.Context, *engine.Client) error{
-		u.nics, u.tags, u.mediatedDevices, u.hostDevices, u.watchdog, u.groups,
-	} {
-		if err := step(ctx, session); err != nil {
-			return err
-		}
-	}
+	added := u.Added.Without(u.Wanted)
+	// A VM may have several devices of a type. The state has all that are wanted.
+	added.MediatedDevices = u.Added.MediatedDevices
+	known := u.State.Instances("ovirt_vm_mediated_device")
 
-	return nil
+	return added.each(ctx, session, u.VM, u.Cluster, func(
+		ctx context.Context, id string, remove func(context.Context) error,
+	) error {
+		if slices.Contains(u.Added.Others, id) ||
+			slices.ContainsFunc(known, func(i tfstate.Instance) bool { return i.ID == id }) {
+			return nil
+		}
+
+		return ignoreMissing(remove(ctx))
+	})
 }
 
 // surplus are the names that were added and are not wanted.
@@ -114,30 +152,45 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-func (u Undo) nics(ctx context.Context, session *engine.Client) error {
-	names := surplus(u.Added.NICs, u.Wanted.NICs)
-	if len(names) == 0 {
+// visitor is called for a thing that a VM has, with its ID and with what takes it away.
+type visitor func(ctx context.Context, id string, remove func(context.Context) error) error
+
+// each visits what a VM has under these names.
+func (a Additions) each(
+	ctx context.Context, session *engine.Client, vm, cluster engine.ID, visit visitor,
+) error {
+	for _, kind := range []func(context.Context, *engine.Client, engine.ID, visitor) error{
+		a.nics, a.tags, a.mediatedDevices, a.hostDevices, a.watchdogs,
+		func(ctx context.Context, session *engine.Client, vm engine.ID, visit visitor) error {
+			return a.groups(ctx, session, vm, cluster, visit)
+		},
+	} {
+		if err := kind(ctx, session, vm, visit); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+func (a Additions) nics(ctx context.Context, session *engine.Client, vm engine.ID, visit visitor) error {
+	if len(a.NICs) == 0 {
 		return nil
 	}
 
-	there, err := session.NICs(ctx, u.VM)
+	there, err := session.NICs(ctx, vm)
 	if err != nil {
 		return err
 	}
 
 	for _, nic := range there {
-		if !slices.Contains(names, nic.Name) {
+		if !slices.Contains(a.NICs, nic.Name) {
 			continue
 		}
 
-		err := session.DeleteNIC(ctx, u.VM, nic.ID)
-		if engine.IsConflict(err) && !engine.IsTransient(err) { // the VM runs
-			if err = session.UnplugNIC(ctx, u.VM, nic.ID); err == nil {
-				err = session.DeleteNIC(ctx, u.VM, nic.ID)
-			}
-		}
-
-		if ignoreMissing(err) != nil {
+		if err := visit(ctx, nic.ID.String(), func(ctx context.Context) error {
+			return removeNIC(ctx, session, vm, nic.ID)
+		}); err != nil {
 			return err
 		}
 	}
@@ -145,48 +198,35 @@ func (u Undo) nics(ctx context.Context, session *engine.Client) error {
 	return nil
 }
 
-func (u Undo) tags(ctx context.Context, session *engine.Client) error {
-	ids := surplus(u.Added.TagIDs, u.Wanted.TagIDs)
-	if len(ids) == 0 {
+func removeNIC(ctx context.Context, session *engine.Client, vm, id engine.ID) error {
+	err := session.DeleteNIC(ctx, vm, id)
+	if engine.IsConflict(err) && !engine.IsTransient(err) { // the VM runs
+		if err = session.UnplugNIC(ctx, vm, id); err == nil {
+			err = session.DeleteNIC(ctx, vm, id)
+		}
+	}
+
+	return err
+}
+
+func (a Additions) tags(ctx context.Context, session *engine.Client, vm engine.ID, visit visitor) error {
+	if len(a.TagIDs) == 0 {
 		return nil
 	}
 
-	there, err := session.VMTags(ctx, u.VM)
+	there, err := session.VMTags(ctx, vm)
 	if err != nil {
 		return err
 	}
 
 	for _, tag := range there {
-		if slices.Contains(ids, tag.ID.String()) {
-			if err := ignoreMissing(session.UntagVM(ctx, u.VM, tag.ID)); err != nil {
-				return err
-			}
-		}
-	}
-
-	return nil
-}
-
-// mediatedDevices removes devices of the types that were added which no state has. The state has all that are wanted.
-func (u Undo) mediatedDevices(ctx context.Context, session *engine.Client) error {
-	if len(u.Added.MediatedDevices) == 0 {
-		return nil
-	}
-
-	there, err := session.MediatedDevices(ctx, u.VM)
-	if err != nil {
-		return err
-	}
-
-	known := u.State.Instances("ovirt_vm_mediated_device")
-
-	for _, device := range there {
-		inState := slices.ContainsFunc(known, func(i tfstate.Instance) bool { return i.ID == device.ID.String() })
-		if inState || !slices.Contains(u.Added.MediatedDevices, device.Type()) {
+		if !slices.Contains(a.TagIDs, tag.ID.String()) {
 			continue
 		}
 
-		if err := ignoreMissing(session.RemoveMediatedDevice(ctx, u.VM, device.ID)); err != nil {
+		if err := visit(ctx, tag.ID.String(), func(ctx context.Context) error {
+			return session.UntagVM(ctx, vm, tag.ID)
+		}); err != nil {
 			return err
 		}
 	}
@@ -194,40 +234,52 @@ func (u Undo) mediatedDevices(ctx context.Context, session *engine.Client) error
 	return nil
 }
 
-func (u Undo) hostDevices(ctx context.Context, session *engine.Client) error {
-	names := surplus(u.Added.HostDevices, u.Wanted.HostDevices)
-	if len(names) == 0 {
+func (a Additions) mediatedDevices(
+	ctx context.Context, session *engine.Client, vm engine.ID, visit visitor,
+) error {
+	if len(a.MediatedDevices) == 0 {
 		return nil
 	}
 
-	there, err := session.VMHostDevices(ctx, u.VM)
+	there, err := session.MediatedDevices(ctx, vm)
+	if err != nil {
+		return err
+	}
+
+	for _, device := range there {
+		if !slices.Contains(a.MediatedDevices, device.Type()) {
+			continue
+		}
+
+		if err := visit(ctx, device.ID.String(), func(ctx context.Context) error {
+			return session.RemoveMediatedDevice(ctx, vm, device.ID)
+		}); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// hostDevices visits devices of the host; their names are their IDs.
+func (a Additions) hostDevices(ctx context.Context, session *engine.Client, vm engine.ID, visit visitor) error {
+	if len(a.HostDevices) == 0 {
+		return nil
+	}
+
+	there, err := session.VMHostDevices(ctx, vm)
 	if err != nil {
 		return err
 	}
 
 	for _, name := range there {
-		if slices.Contains(names, name) {
-			if err := ignoreMissing(session.RemoveHostDevice(ctx, u.VM, name)); err != nil {
-				return err
-			}
+		if !slices.Contains(a.HostDevices, name) {
+			continue
 		}
-	}
 
-	return nil
-}
-
-func (u Undo) watchdog(ctx context.Context, session *engine.Client) error {
-	if !u.Added.Watchdog || u.Wanted.Watchdog {
-		return nil
-	}
-
-	there, err := session.Watchdogs(ctx, u.VM)
-	if err != nil {
-		return err
-	}
-
-	for _, watchdog := range there {
-		if err := ignoreMissing(session.RemoveWatchdog(ctx, u.VM, watchdog.ID)); err != nil {
+		if err := visit(ctx, name, func(ctx context.Context) error {
+			return session.RemoveHostDevice(ctx, vm, name)
+		}); err != nil {
 			return err
 		}
 	}
@@ -235,22 +287,48 @@ func (u Undo) watchdog(ctx context.Context, session *engine.Client) error {
 	return nil
 }
 
-func (u Undo) groups(ctx context.Context, session *engine.Client) error {
-	ids := surplus(u.Added.GroupIDs, u.Wanted.GroupIDs)
-	if len(ids) == 0 {
+func (a Additions) watchdogs(ctx context.Context, session *engine.Client, vm engine.ID, visit visitor) error {
+	if !a.Watchdog {
 		return nil
 	}
 
-	there, err := session.AffinityGroups(ctx, u.Cluster)
+	there, err := session.Watchdogs(ctx, vm)
+	if err != nil {
+		return err
+	}
+
+	for _, watchdog := range there {
+		if err := visit(ctx, watchdog.ID.String(), func(ctx context.Context) error {
+			return session.RemoveWatchdog(ctx, vm, watchdog.ID)
+		}); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+func (a Additions) groups(
+	ctx context.Context, session *engine.Client, vm, cluster engine.ID, visit visitor,
+) error {
+	if len(a.GroupIDs) == 0 {
+		return nil
+	}
+
+	there, err := session.AffinityGroups(ctx, cluster)
 	if err != nil {
 		return err
 	}
 
 	for _, group := range there {
-		if slices.Contains(ids, group.ID.String()) && group.Has(u.VM) {
-			if err := ignoreMissing(session.RemoveFromAffinityGroup(ctx, u.Cluster, group.ID, u.VM)); err != nil {
-				return err
-			}
+		if !slices.Contains(a.GroupIDs, group.ID.String()) || !group.Has(vm) {
+			continue
+		}
+
+		if err := visit(ctx, group.ID.String(), func(ctx context.Context) error {
+			return session.RemoveFromAffinityGroup(ctx, cluster, group.ID, vm)
+		}); err != nil {
+			return err
 		}
 	}
 

@@ -3,6 +3,7 @@ package desired
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,6 +25,10 @@ type Existing struct {
 	imports map[render.Address]string
 	// inState are the mediated devices that the state has, by their keys in it. The state need not have all of them.
 	inState []tfstate.Instance
+	// others are the IDs of what the VM had before a change asked for the same, and unmarked the addresses of disks that
+	// only have the alias of one that was made for the VM. A change adopts neither.
+	others   []string
+	unmarked []render.Address
 }
 
 // FindExisting looks for the VM of a machine by its name, nil where there is none: one that an earlier run made and did
@@ -93,13 +98,30 @@ func (e *Existing) Of(comment string, inState engine.ID) (*Existing, error) {
 	return e, nil
 }
 
-// Beside returns what was found, to be imported beside what the state has. It is nil if nothing was found.
+// Beside returns what was found, to be imported beside what the state has. It is nil if nothing was found. After a change
+// that did not reach its end, only what the change may have made is imported.
 func (e *Existing) Beside(state *tfstate.State) *Existing {
-	if e != nil {
-		e.inState = state.Instances("ovirt_vm_mediated_device")
+	if e == nil || state == nil {
+		return e
+	}
+
+	e.inState = state.Instances("ovirt_vm_mediated_device")
+	e.others = ParseAdditions(state.ChangeAdds).Others
+
+	if state.WasApplied() {
+		for _, address := range e.unmarked {
+			delete(e.imports, address)
+		}
 	}
 
 	return e
+}
+
+// isOthers reports whether an import is of something that the VM had before a change asked for the same.
+func (e *Existing) isOthers(_ render.Address, id string) bool {
+	return slices.ContainsFunc(e.others, func(other string) bool {
+		return slices.Contains(strings.Split(id, "/"), other)
+	})
 }
 
 // tags finds those that the VM has already.
@@ -141,20 +163,29 @@ func (e *Existing) dataDisks(
 			return err
 		}
 
+		madeForVM := func(d engine.Disk) bool { return d.MadeFor(e.VM.CommentText()) }
+		marked := slices.DeleteFunc(slices.Clone(disks), func(d engine.Disk) bool { return !madeForVM(d) })
+		disks = append(marked, slices.DeleteFunc(disks, madeForVM)...)
+
 		ours := slices.IndexFunc(disks, func(d engine.Disk) bool {
 			return slices.ContainsFunc(attached, func(a engine.DiskAttachment) bool { return a.DiskID() == d.ID })
 		})
 		switch {
 		case ours >= 0:
-			e.imports[render.DataDiskAddress(want.Name)] = disks[ours].ID.String()
-			e.imports[render.DataDiskAttachmentAddress(want.Name)] = e.VM.ID.String() + "/" + disks[ours].ID.String()
+			disk, attachment := render.DataDiskAddress(want.Name), render.DataDiskAttachmentAddress(want.Name)
+			e.imports[disk] = disks[ours].ID.String()
+			e.imports[attachment] = e.VM.ID.String() + "/" + disks[ours].ID.String()
+
+			if !madeForVM(disks[ours]) {
+				e.unmarked = append(e.unmarked, disk, attachment)
+			}
 		default: // made, and not attached yet
-			loose, err := session.WithoutTemplateCopies(ctx, disks)
+			loose, err := session.WithoutUsed(ctx, disks)
 			if err != nil {
 				return err
 			}
 
-			at := slices.IndexFunc(loose, func(d engine.Disk) bool { return d.MadeFor(e.VM.CommentText()) })
+			at := slices.IndexFunc(loose, madeForVM)
 			if at >= 0 {
 				e.imports[render.DataDiskAddress(want.Name)] = loose[at].ID.String()
 			}
@@ -175,6 +206,8 @@ func (e *Existing) adopt(
 	if err := e.devices(ctx, session, machine); err != nil {
 		return render.Configuration{}, err
 	}
+
+	maps.DeleteFunc(e.imports, e.isOthers)
 
 	return configuration.Adopting(e.imports), nil
 }
@@ -221,7 +254,8 @@ func (e *Existing) mediatedDevices(ctx context.Context, session *engine.Client, 
 	}
 
 	there = slices.DeleteFunc(there, func(d engine.MediatedDevice) bool {
-		return slices.ContainsFunc(e.inState, func(i tfstate.Instance) bool { return i.ID == d.ID.String() })
+		return slices.Contains(e.others, d.ID.String()) ||
+			slices.ContainsFunc(e.inState, func(i tfstate.Instance) bool { return i.ID == d.ID.String() })
 	})
 
 	for i, kind := range wanted {

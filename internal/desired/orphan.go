@@ -206,7 +206,7 @@ func (o Orphan) madeDisks(ctx context.Context, session *engine.Client) ([]engine
 	var out []engine.Disk
 
 	for _, disk := range o.DataDisks {
-		found, err := session.FindImageDisks(ctx, nil, render.DiskAlias(o.Name, disk.Name)) // the mark decides
+		found, err := session.FindDisks(ctx, nil, render.DiskAlias(o.Name, disk.Name)) // the mark decides
 		if err != nil {
 			return nil, err
 		}
@@ -218,18 +218,19 @@ func (o Orphan) madeDisks(ctx context.Context, session *engine.Client) ([]engine
 		}
 	}
 
-	return out, nil
+	return session.WithoutUsed(ctx, out)
 }
 
-// disksOfChange returns the disks with the mark of the VM that no template brought. Of a change that is taken back
-// those belong to it that are attached to the VM.
+// disksOfChange returns the disks with the mark of the VM that neither a template nor a VM has: an engine gives the mark
+// to copies, too, and an administrator may have given a disk to another VM. Of a change that is taken back those belong
+// to it that are attached to the VM.
 func (o Orphan) disksOfChange(ctx context.Context, session *engine.Client) ([]engine.Disk, error) {
 	all, err := session.DisksMadeFor(ctx, o.Comment)
 	if err != nil {
 		return nil, err
 	}
 
-	out, err := session.WithoutTemplateCopies(ctx, all)
+	out, err := session.WithoutUsed(ctx, all)
 	if err != nil || !o.Undoes || o.ID == "" || len(all) == 0 {
 		return out, err
 	}
@@ -243,8 +244,7 @@ func (o Orphan) disksOfChange(ctx context.Context, session *engine.Client) ([]en
 		ours := slices.ContainsFunc(attached, func(a engine.DiskAttachment) bool {
 			return a.DiskID() == disk.ID && !a.Boots()
 		})
-		known := slices.ContainsFunc(out, func(d engine.Disk) bool { return d.ID == disk.ID })
-		if ours && !known {
+		if ours {
 			out = append(out, disk)
 		}
 	}
@@ -252,20 +252,11 @@ func (o Orphan) disksOfChange(ctx context.Context, session *engine.Client) ([]en
 	return out, nil
 }
 
-// removeDisk deletes a disk that no state has. One that is attached stays, unless it belongs to a change that is taken
-// back.
+// removeDisk deletes a disk that no state has. Of those that are attached, only the disks of a change that is taken back
+// come here.
 func (o Orphan) removeDisk(ctx context.Context, session *engine.Client, id engine.ID) error {
-	if o.Interrupted && o.ID != "" {
-		_, err := session.DiskAttachment(ctx, o.ID, id)
-		if err == nil && !o.Undoes {
-			return nil
-		}
-
-		if err == nil {
-			err = session.DetachDisk(ctx, o.ID, id)
-		}
-
-		if err != nil && !engine.IsNotFound(err) {
+	if o.Undoes && o.ID != "" {
+		if err := ignoreMissing(session.DetachDisk(ctx, o.ID, id)); err != nil {
 			return err
 		}
 	}

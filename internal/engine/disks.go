@@ -168,7 +168,7 @@ func (c *Client) WithoutTemplateCopies(ctx context.Context, disks []Disk) ([]Dis
 		return nil, nil
 	}
 
-	copies, err := c.templateCopies(ctx)
+	copies, err := c.heldDisks(ctx, true)
 	if err != nil {
 		return nil, err
 	}
@@ -176,8 +176,22 @@ func (c *Client) WithoutTemplateCopies(ctx context.Context, disks []Disk) ([]Dis
 	return slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool { return copies[d.ID] }), nil
 }
 
-// templateCopies are the IDs of the disks of all templates, and of the VMs that were made of one.
-func (c *Client) templateCopies(ctx context.Context) (map[ID]bool, error) {
+// WithoutUsed returns the disks without those that a template or a VM has. Of no disks it asks the engine nothing.
+func (c *Client) WithoutUsed(ctx context.Context, disks []Disk) ([]Disk, error) {
+	if len(disks) == 0 {
+		return nil, nil
+	}
+
+	used, err := c.heldDisks(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+
+	return slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool { return used[d.ID] }), nil
+}
+
+// heldDisks are the IDs of the disks of all templates and VMs; copies leaves out the VMs that were made of no template.
+func (c *Client) heldDisks(ctx context.Context, copies bool) (map[ID]bool, error) {
 	type holder struct {
 		Template    *Ref             `xml:"template"`
 		Original    *Ref             `xml:"original_template"` // also of a clone, whose template is Blank
@@ -201,16 +215,18 @@ func (c *Client) templateCopies(ctx context.Context) (map[ID]bool, error) {
 	}
 
 	ofNone := func(template *Ref) bool { return template == nil || template.ID == BlankTemplateID }
-	made := slices.DeleteFunc(vms.Items, func(vm holder) bool { return ofNone(vm.Template) && ofNone(vm.Original) })
-	copies := map[ID]bool{}
+	made := slices.DeleteFunc(vms.Items, func(vm holder) bool {
+		return copies && ofNone(vm.Template) && ofNone(vm.Original)
+	})
+	held := map[ID]bool{}
 
 	for _, each := range slices.Concat(templates.Items, made) {
 		for i := range each.Attachments {
-			copies[each.Attachments[i].DiskID()] = true
+			held[each.Attachments[i].DiskID()] = true
 		}
 	}
 
-	return copies, nil
+	return held, nil
 }
 
 // CreateDisk asks for a disk and returns it, usually still locked. It does not wait.

@@ -185,7 +185,8 @@ func (r *Root) request(
 
 // begin confirms a run, records that it changes what was applied, and prepares it.
 func (r *Root) begin(ctx context.Context, before *tfstate.State, configuration Configuration) error {
-	if err := r.confirmChange(ctx, before, configuration.Adds); err != nil || configuration.Prepare == nil {
+	err := r.confirmChange(ctx, before, configuration.Adds)
+	if err != nil || configuration.Prepare == nil {
 		return err
 	}
 
@@ -194,9 +195,20 @@ func (r *Root) begin(ctx context.Context, before *tfstate.State, configuration C
 
 // confirmChange is confirm for a run that changes what was applied before. That is recorded before anything can change:
 // a change that does not reach its end must neither be taken for what was applied, nor be made twice.
-func (r *Root) confirmChange(ctx context.Context, before *tfstate.State, adds string) error {
+func (r *Root) confirmChange(
+	ctx context.Context, before *tfstate.State, ask func(context.Context) (string, error),
+) error {
 	if err := r.confirm(ctx, terraform.Apply); err != nil || !before.WasApplied() {
 		return err
+	}
+
+	var adds string
+
+	if ask != nil {
+		var err error
+		if adds, err = ask(ctx); err != nil {
+			return err
+		}
 	}
 
 	if before.AppliedDigest == "" && adds == before.ChangeAdds {

@@ -52,9 +52,9 @@ type Configuration struct {
 	// Keeps reports whether the state is saved as soon as the resource of an address exists; nil saves it after each.
 	// What it does not name is found again by other means.
 	Keeps func(address string) bool
-	// Adds is what the run, and earlier ones of a change that was not applied to its end, may add to what was applied
-	// before. It is kept beside the state until a run ends well.
-	Adds string
+	// Adds returns what the run, and earlier ones of a change that was not applied to its end, may add to what was
+	// applied before. It is asked when such a run is confirmed, and kept beside the state until one ends well; may be nil.
+	Adds func(ctx context.Context) (string, error)
 	// Prepare is called when the run is confirmed, before anything is applied; may be nil.
 	Prepare func(ctx context.Context) error
 	// Whole reports that RemoveOrphans has nothing to do after the run: what is saved at its end is all that was asked
