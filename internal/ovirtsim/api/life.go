@@ -172,7 +172,7 @@ func (s *Engine) completeCreation(v *store.VM) {
 }
 
 // FailCreation ends the creation of a VM whose disks are being copied as an engine does that cannot copy them: VM and
-// disks go, and an event is left. What such an engine answers was not recorded; the event is that of its sources.
+// disks go, and an event is left. No recording confirms it: the event and its words were written from memory.
 func (s *Engine) FailCreation(v *store.VM) error {
 	if v.Status != store.StatusImageLocked {
 		return fmt.Errorf("VM %s is %s, and not being made", v.Name, v.Status)
