@@ -69,6 +69,7 @@ func arguments(t *testing.T, of reflect.Type) []reflect.Value {
 func TestTheFenceIsAskedOnceInAWhile(t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "lease"}}
 	lease.Spec.HolderIdentity = ptr.To("me")
+	lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = ptr.To(metav1.NowMicro()), ptr.To[int32](60)
 	asked := 0
 	api := fake.NewClientBuilder().WithObjects(lease).WithInterceptorFuncs(interceptor.Funcs{Get: func(
 		ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption,
@@ -92,4 +93,47 @@ func TestTheFenceIsAskedOnceInAWhile(t *testing.T) {
 	time.Sleep(40 * time.Millisecond) // as a process that is halted
 	check.Equal(t, "it is refused", errors.Is(fence(t.Context()), engine.ErrSuperseded), true)
 	check.Equal(t, "it stays refused", errors.Is(fence(t.Context()), engine.ErrSuperseded), true)
+}
+
+// TestALeaseThatRanOutPermitsNothing has the lease of a process that was halted, and that nobody else has taken yet: the
+// successor may take it, and act, right after the answer.
+func TestALeaseThatRanOutPermitsNothing(t *testing.T) {
+	for name, tt := range map[string]struct {
+		renewed time.Duration // ago
+		want    string
+	}{
+		"renewed just now": {time.Second, ""},
+		"ran out":          {16 * time.Second, "the lease has run out, and was not renewed yet"},
+		"never renewed":    {1 << 40, "the lease has run out, and was not renewed yet"},
+	} {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "lease"}}
+		lease.Spec.HolderIdentity = ptr.To("me")
+		lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.Now().Add(-tt.renewed)))
+		lease.Spec.LeaseDurationSeconds = ptr.To[int32](15)
+		l := &leadership{identity: "me", namespace: "system", name: "lease", fresh: 5 * time.Second}
+		err := l.fence(fake.NewClientBuilder().WithObjects(lease).Build())(t.Context())
+		t.Log(name)
+		check.Error(t, err, tt.want)
+	}
+}
+
+// TestAnAnswerAboutTheLeaseEndsByEitherClock covers a machine that was suspended, whose monotonic clock stood still, and
+// a clock that was set.
+func TestAnAnswerAboutTheLeaseEndsByEitherClock(t *testing.T) {
+	now := time.Now()
+
+	for name, tt := range map[string]struct {
+		asked, until time.Time
+		want         bool
+	}{
+		"just now":              {now.Add(-time.Millisecond), now.Add(time.Minute), true},
+		"too long ago":          {now.Add(-2 * time.Second), now.Add(time.Minute), false},
+		"suspended meanwhile":   {now.Round(0).Add(-time.Minute), now.Add(time.Minute), false},
+		"the clock was set":     {now.Round(0).Add(time.Minute), now.Add(time.Hour), false},
+		"the lease runs out":    {now.Add(-time.Millisecond), now.Add(time.Millisecond), true},
+		"the lease has run out": {now.Add(-time.Millisecond), now, false},
+	} {
+		answer := &leading{asked: tt.asked, until: tt.until}
+		check.Equal(t, name, answer.speaks(now, time.Second), tt.want)
+	}
 }

@@ -187,14 +187,13 @@ const answerSpeaks = time.Second
 // fence asks the API server who leads. The elector's own view may be old: a process that was halted for longer than the
 // lease goes on as if nothing had been, and acts before it looks at the clock.
 //
-// It is asked before each write, so an answer is good for a moment: less than the time in which nobody else can lead.
+// It is asked before each write, so that an answer speaks for a moment, and never for longer than the lease that it
+// shows: from then on somebody else may lead.
 func (l *leadership) fence(reader client.Reader) func(context.Context) error {
-	var leading atomic.Pointer[time.Time] // when the API server was asked that said last that this process leads
-
-	speaks := min(l.fresh, answerSpeaks)
+	var last atomic.Pointer[leading] // what the API server said last
 
 	return func(ctx context.Context) error {
-		if last := leading.Load(); last != nil && time.Since(*last) < speaks {
+		if known := last.Load(); known != nil && known.speaks(time.Now(), min(l.fresh, answerSpeaks)) {
 			return nil
 		}
 
@@ -209,12 +208,44 @@ func (l *leadership) fence(reader client.Reader) func(context.Context) error {
 				return fmt.Errorf("%w: %s", engine.ErrSuperseded, ptr.Deref(holder, "none yet"))
 			}
 
-			if time.Since(asked) <= l.fresh {
-				leading.Store(&asked)
+			until := leaseEnd(&lease)
+			if !time.Now().Before(until) {
+				return errNotRenewed
+			}
+
+			if answer := (&leading{asked: asked, until: until}); answer.speaks(time.Now(), l.fresh) {
+				last.Store(answer)
 				return nil
 			} // else this process was halted while it waited for the answer
 		}
 	}
+}
+
+// errNotRenewed is the answer of a fence whose lease has run out, and that nobody else has yet. The elector renews it, or
+// ends this process.
+var errNotRenewed = errors.New("the lease has run out, and was not renewed yet")
+
+// leading is an answer of the API server that this process leads.
+type leading struct {
+	asked time.Time // when it was asked for
+	until time.Time // when the lease runs out that it shows
+}
+
+// speaks reports whether an answer still says who leads. A machine that is suspended stops its monotonic clock, and a
+// clock that is set moves the other one: both must agree.
+func (l *leading) speaks(now time.Time, within time.Duration) bool {
+	wall := now.Round(0).Sub(l.asked.Round(0))
+
+	return now.Sub(l.asked) <= within && wall >= 0 && wall <= within && now.Round(0).Before(l.until)
+}
+
+// leaseEnd is when a lease runs out. This process wrote it, by its own clock; another one waits for longer.
+func leaseEnd(lease *coordinationv1.Lease) time.Time {
+	if lease.Spec.RenewTime == nil {
+		return time.Time{}
+	}
+
+	return lease.Spec.RenewTime.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
 }
 
 // lostLease is how long the runs of a leader may go on that has lost its lease: the next leader waits out the lease
