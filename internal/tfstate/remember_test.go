@@ -374,7 +374,7 @@ func TestAMarkIsRememberedOnlyOfTheStateThatWasMarked(t *testing.T) {
 				secret.Finalizers = nil
 				check.Error(r.t, errors.Join(r.api.Update(r.t.Context(), secret), r.api.Delete(r.t.Context(), secret)), "")
 				check.Error(r.t, (&Store{Client: r.api, Reader: r.api}).Save(r.t.Context(), r.owner, "demo",
-					state("l", 3, "vm-1")), "")
+					state("l", 2, "vm-1")), "")
 			}, 1,
 		},
 		"the state is forgotten between": {

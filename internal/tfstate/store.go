@@ -355,13 +355,17 @@ func (s *Store) setMarks(ctx context.Context, owner client.Object, marks map[str
 	// remembered stays good only where no other process wrote since.
 	ok = ok && saved != nil && known.uid == saved.UID && known.version == saved.ResourceVersion
 	metadata := map[string]any{"annotations": marks}
-	if ok {
+	if saved != nil {
 		metadata["resourceVersion"] = saved.ResourceVersion
 	}
 
 	err := s.mark(ctx, secret, metadata)
 	if apierrors.IsConflict(err) {
 		ok = false
+		if err = s.sameState(ctx, owner, saved); err != nil {
+			return err
+		}
+
 		delete(metadata, "resourceVersion")
 		err = s.mark(ctx, secret, metadata)
 	}
@@ -376,6 +380,26 @@ func (s *Store) setMarks(ctx context.Context, owner client.Object, marks map[str
 		marked := *known.state
 		marked.readMarks(secret.Annotations)
 		s.remember(owner, secret, &marked)
+	}
+
+	return nil
+}
+
+// sameState returns an error if the Secret has another state by now, or other marks: another process has begun a run.
+// Others may write the rest of it.
+func (s *Store) sameState(ctx context.Context, owner client.Object, saved *corev1.Secret) error {
+	current, err := s.get(ctx, owner)
+	if err != nil || current == nil {
+		return err
+	}
+
+	same := equality.Semantic.DeepEqual(current.Data, saved.Data)
+	for _, name := range []string{DigestAnnotation, ChangingFromAnnotation, ChangeAddsAnnotation} {
+		same = same && current.Annotations[name] == saved.Annotations[name]
+	}
+
+	if !same {
+		return &ConflictError{Secret: s.key(owner).String(), Reason: "another process has changed it meanwhile"}
 	}
 
 	return nil

@@ -360,9 +360,9 @@ func TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack(t *testing.T) {
 					}
 				}
 
-				if err := store.MarkApplied(t.Context(), owner, "digest"); err != nil {
-					t.Fatal(err)
-				}
+				var conflict *ConflictError // what somebody else wrote is not what was applied
+				err := store.MarkApplied(t.Context(), owner, "digest")
+				check.Equal(t, "the mark is refused", errors.As(err, &conflict), meddled)
 			}
 			reader.meanwhile = func() { save(2) }
 			if _, err := store.Hold(t.Context(), owner, "demo"); err != nil {
@@ -370,15 +370,15 @@ func TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack(t *testing.T) {
 			}
 
 			mark()
-			want := uint64(2)
+			want, digest := uint64(2), "digest"
 			if meddled {
-				want = 9
+				want, digest = 9, ""
 			}
 
 			got, err := store.Hold(t.Context(), owner, "demo")
 			check.Error(t, err, "")
 			check.Equal(t, "got.Serial", got.Serial, want)
-			check.Equal(t, "got.AppliedDigest", got.AppliedDigest, "digest")
+			check.Equal(t, "got.AppliedDigest", got.AppliedDigest, digest)
 		})
 	}
 }
@@ -871,4 +871,24 @@ func TestAChangeIsRecordedUntilOneIsAppliedInFull(t *testing.T) {
 	check.Error(t, store.MarkChanging(ctx, owner, "b", ""), "")
 	check.Error(t, store.SaveApplied(ctx, owner, "demo", state("l", 3, "vm-1"), "c"), "")
 	check.Equal(t, "saved as applied", marks(), []string{"c", "", ""})
+}
+
+// TestAHaltedLeaderMarksNothingThatItsSuccessorHasChanged has a process halted before it marks what its run has left.
+func TestAHaltedLeaderMarksNothingThatItsSuccessorHasChanged(t *testing.T) {
+	halted, api, owner := newStore(t)
+	ctx := t.Context()
+	check.Error(t, halted.Save(ctx, owner, "demo", state("l", 1, "vm-1")), "")
+
+	successor := &Store{Client: api, Reader: api}
+	_, err := successor.Load(ctx, owner)
+	check.Error(t, err, "")
+	check.Error(t, successor.MarkChanging(ctx, owner, "a", "adds"), "")
+
+	var conflict *ConflictError
+	check.Equal(t, "the halted one is refused", errors.As(halted.MarkApplied(ctx, owner, "b"), &conflict), true)
+
+	loaded, err := successor.Load(ctx, owner)
+	check.Error(t, err, "")
+	check.Equal(t, "applied", loaded.AppliedDigest, "")
+	check.Equal(t, "changing from", loaded.ChangingFrom, "a")
 }
