@@ -98,8 +98,8 @@ func (e *Existing) Of(comment string, inState engine.ID) (*Existing, error) {
 	return e, nil
 }
 
-// Beside returns what was found, to be imported beside what the state has. It is nil if nothing was found. After a change
-// that did not reach its end, only what the change may have made is imported.
+// Beside returns what was found, to be imported beside what the state has. It is nil if nothing was found. After a
+// change that did not reach its end, only what the change may have made is imported.
 func (e *Existing) Beside(state *tfstate.State) *Existing {
 	if e == nil || state == nil {
 		return e

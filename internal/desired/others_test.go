@@ -179,8 +179,8 @@ func TestADiskOfAnAdministratorIsNotAdoptedByAChange(t *testing.T) {
 	check.Equal(t, "what a change adopts that is attached", adopted(changing), made.String())
 }
 
-// TestADiskThatAnotherVMHasIsNeitherAdoptedNorDeleted has an administrator rescue a data disk with another VM, which was
-// made of no template.
+// TestADiskThatAnotherVMHasIsNeitherAdoptedNorDeleted has an administrator rescue a data disk with another VM, made
+// of no template.
 func TestADiskThatAnotherVMHasIsNeitherAdoptedNorDeleted(t *testing.T) {
 	s := newSite(t, "")
 	ctx := t.Context()

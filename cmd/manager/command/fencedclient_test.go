@@ -95,8 +95,8 @@ func TestTheFenceIsAskedOnceInAWhile(t *testing.T) {
 	check.Equal(t, "it stays refused", errors.Is(fence(t.Context()), engine.ErrSuperseded), true)
 }
 
-// TestALeaseThatRanOutPermitsNothing has the lease of a process that was halted, and that nobody else has taken yet: the
-// successor may take it, and act, right after the answer.
+// TestALeaseThatRanOutPermitsNothing has the lease of a process that was halted, and that nobody else has taken yet:
+// the successor may take it, and act, right after the answer.
 func TestALeaseThatRanOutPermitsNothing(t *testing.T) {
 	for name, tt := range map[string]struct {
 		renewed time.Duration // ago
@@ -117,8 +117,8 @@ func TestALeaseThatRanOutPermitsNothing(t *testing.T) {
 	}
 }
 
-// TestAnAnswerAboutTheLeaseEndsByEitherClock covers a machine that was suspended, whose monotonic clock stood still, and
-// a clock that was set.
+// TestAnAnswerAboutTheLeaseEndsByEitherClock covers a machine that was suspended, whose monotonic clock stood still,
+// and a clock that was set.
 func TestAnAnswerAboutTheLeaseEndsByEitherClock(t *testing.T) {
 	now := time.Now()
 

@@ -221,8 +221,8 @@ func (l *leadership) fence(reader client.Reader) func(context.Context) error {
 	}
 }
 
-// errNotRenewed is the answer of a fence whose lease has run out, and that nobody else has yet. The elector renews it, or
-// ends this process.
+// errNotRenewed is the answer of a fence whose lease has run out, and that nobody else has yet. The elector renews it,
+// or ends this process.
 var errNotRenewed = errors.New("the lease has run out, and was not renewed yet")
 
 // leading is an answer of the API server that this process leads.
