@@ -46,8 +46,9 @@ func (a AddOn) Objects() []*unstructured.Unstructured { return a.objects }
 // Target is the cluster that add-ons are installed in.
 type Target struct {
 	Client client.Client
-	// Kubeconfig is a file for the same cluster: Helm makes its own client.
-	Kubeconfig string
+	// Kubeconfig is a file for the same cluster, and Context the one of it: Helm makes its own client. An empty Context
+	// means the current one of the file.
+	Kubeconfig, Context string
 }
 
 // Sources are where add-ons come from.
@@ -214,7 +215,7 @@ func download(ctx context.Context, url string) ([]byte, error) {
 // Install installs the add-on, and waits until the API server has taken it.
 func (a AddOn) Install(ctx context.Context, to Target, timeout time.Duration, display *progress.Display) error {
 	if a.chart != nil {
-		return a.chart.install(ctx, to.Kubeconfig, timeout, display.Say)
+		return a.chart.install(ctx, to, timeout, display.Say)
 	}
 
 	if a.fallback {

@@ -165,14 +165,23 @@ func checkURL(text string) error {
 	return clusterfile.CheckUser(parsed)
 }
 
-// install releases the chart in the cluster of a kubeconfig. A release of the same chart with the same values stays as
+// settingsOf have Helm work on the target. Helm's variables, such as HELM_KUBECONTEXT, would name another cluster.
+func settingsOf(to Target, namespace string) *cli.EnvSettings {
+	settings := cli.New()
+	settings.KubeConfig, settings.KubeContext = to.Kubeconfig, to.Context
+	settings.KubeAPIServer, settings.KubeToken, settings.KubeCaFile, settings.KubeTLSServerName = "", "", "", ""
+	settings.KubeAsUser, settings.KubeAsGroups, settings.KubeInsecureSkipTLSVerify = "", nil, false
+	settings.SetNamespace(namespace)
+
+	return settings
+}
+
+// install releases the chart in the target. A release of the same chart with the same values stays as
 // it is.
 func (c *chart) install(
-	ctx context.Context, kubeconfig string, timeout time.Duration, say func(format string, args ...any),
+	ctx context.Context, to Target, timeout time.Duration, say func(format string, args ...any),
 ) error {
-	settings := cli.New()
-	settings.KubeConfig = kubeconfig
-	settings.SetNamespace(c.Namespace)
+	settings := settingsOf(to, c.Namespace)
 	configuration := action.NewConfiguration()
 	configuration.SetLogger(slog.DiscardHandler)
 	if err := configuration.Init(settings.RESTClientGetter(), c.Namespace, "secret"); err != nil {

@@ -253,7 +253,7 @@ func (c *creation) addOnSteps() []Step {
 }
 
 func (c *creation) install(ctx context.Context, one addon.AddOn) error {
-	to := addon.Target{Client: c.workload.Client, Kubeconfig: c.workload.Kubeconfig}
+	to := addon.Target{Client: c.workload.Client, Kubeconfig: c.workload.Kubeconfig, Context: c.workload.Context}
 	return one.Install(ctx, to, c.Timeout, c.Display)
 }
 
@@ -300,9 +300,12 @@ func (c *creation) find(ctx context.Context) error {
 // isIn reports whether a management cluster has the cluster, or had it before a move that has not ended.
 func (c *creation) isIn(ctx context.Context, in *management) (bool, error) {
 	key := client.ObjectKey{Namespace: c.namespace(), Name: c.File.Name}
-	err := in.Get(ctx, key, &clusterv1.Cluster{})
+	var found clusterv1.Cluster
+	err := in.Get(ctx, key, &found)
 
 	switch {
+	case err == nil && !c.interrupted && !c.SelfManaged: // which would go on with the move
+		return true, checkSettled(&found)
 	case err == nil && !c.interrupted:
 		return true, nil
 	case err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err):
