@@ -20,20 +20,65 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// maxOwners bounds how many owners an object has above it: those of a loop have no end.
+const maxOwners = 10
+
 // Copied reports whether a move of a namespace that was interrupted had copied all objects. clusterctl copies all of
-// them before it deletes the first one: then the target lacks none, or has one that the source has not any more.
-func Copied(ctx context.Context, from, to Management, namespace string) (bool, error) {
+// them before it deletes the first one: then the target lacks none, or has one that the source has not any more. Only
+// objects of the Clusters that move show the latter: the namespace of the target may have other clusters, too.
+func Copied(ctx context.Context, from, to Management, namespace string, clusters []string) (bool, error) {
 	source, err := movedObjects(ctx, from.Client, namespace)
 	if err != nil {
 		return false, err
 	}
 
-	target, err := movedObjects(ctx, to.Client, namespace)
+	all, err := objectsIn(ctx, to.Client, namespace)
 	if err != nil {
 		return false, err
 	}
 
-	return target.Difference(source).Len() > 0 || target.IsSuperset(source), nil
+	target, copies := sets.New[string](), sets.New[string]()
+	byName := map[string]*metav1.PartialObjectMetadata{}
+
+	for i := range all {
+		byName[nameOf(&all[i])] = &all[i]
+	}
+
+	for name, object := range byName {
+		if !moves(object) {
+			continue
+		}
+
+		target.Insert(name)
+
+		if belongs(object, byName, clusters, maxOwners) {
+			copies.Insert(name)
+		}
+	}
+
+	return copies.Difference(source).Len() > 0 || target.IsSuperset(source), nil
+}
+
+// belongs reports whether an object is one of these Clusters, or has one of them above it.
+func belongs(
+	object *metav1.PartialObjectMetadata, all map[string]*metav1.PartialObjectMetadata, clusters []string, depth int,
+) bool {
+	if isCluster(object) {
+		return slices.Contains(clusters, object.Name)
+	}
+
+	if of, ok := object.Labels[clusterv1.ClusterNameLabel]; ok {
+		return slices.Contains(clusters, of)
+	}
+
+	for _, ref := range object.OwnerReferences {
+		owner := all[ref.Kind+"/"+ref.Name]
+		if owner != nil && depth > 0 && belongs(owner, all, clusters, depth-1) {
+			return true
+		}
+	}
+
+	return false
 }
 
 // InTheWay are the objects of the target that a move of a namespace would write over, as kind and name.

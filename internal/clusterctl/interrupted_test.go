@@ -57,6 +57,16 @@ func with(t *testing.T, unmoved string, names ...string) Management {
 		switch name {
 		case "cluster":
 			objects = append(objects, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "prod"}})
+		case "other":
+			objects = append(objects, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "other"}},
+				&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+					Namespace: "prod", Name: "other-a", Labels: map[string]string{clusterv1.ClusterNameLabel: "other"},
+				}},
+				&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+					Namespace: "prod", Name: "other-b", OwnerReferences: []metav1.OwnerReference{
+						{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "other", UID: "2"},
+					},
+				}})
 		case "secret":
 			objects = append(objects, &corev1.Secret{ObjectMeta: owned("keys")})
 		default:
@@ -79,12 +89,19 @@ func TestCopied(t *testing.T) {
 		"all are copied":                  {[]string{"cluster", "a", "secret"}, []string{"cluster", "a", "secret"}, true},
 		"the first are deleted":           {[]string{"cluster", "a"}, []string{"cluster", "a", "b", "secret"}, true},
 		"nothing but the Cluster is left": {[]string{"cluster"}, []string{"cluster", "a", "secret"}, true},
+		"the target has another cluster":  {[]string{"cluster", "a", "secret"}, []string{"cluster", "a", "other"}, false},
+		"beside another cluster all are copied": {
+			[]string{"cluster", "a"}, []string{"cluster", "a", "other"}, true,
+		},
+		"beside another cluster the first are deleted": {
+			[]string{"cluster", "a", "late"}, []string{"cluster", "a", "b", "other"}, true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			got, err := Copied(t.Context(), with(t, "of-the-source", test.from...),
-				with(t, "of-the-target", test.to...), "prod")
+				with(t, "of-the-target", test.to...), "prod", []string{"prod"})
 			check.Error(t, err, "")
 			check.Equal(t, "whether all is copied", got, test.want)
 		})

@@ -253,6 +253,10 @@ func (d *deletion) findOwn(ctx context.Context) error {
 	var missing *mgmtcluster.NotFoundError
 
 	switch {
+	case errors.As(err, &missing) && d.cluster != nil && checkSettled(d.cluster) != nil:
+		d.own, d.interrupted = own, true // before its first copy
+
+		return nil
 	case errors.As(err, &missing), meta.IsNoMatchError(err):
 		return nil // no move has begun
 	case err != nil && d.cluster != nil && !ptr.Deref(d.cluster.Spec.Paused, false):

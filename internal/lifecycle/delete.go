@@ -141,7 +141,7 @@ func (d *deletion) moveSteps() []Step {
 		Step{
 			name: movingName,
 			// Its end is known when its turn comes: a cluster in a bootstrap VM may have been moved into itself.
-			run: func(ctx context.Context) error { return d.move(ctx, d.management, d.to) },
+			run: d.moveAway,
 		},
 		Step{
 			name:  "Turning to the other management cluster",
@@ -160,6 +160,21 @@ func (d *deletion) moveSteps() []Step {
 			}),
 		},
 	)
+}
+
+// moveAway moves a cluster out of itself. Its identity tells a second Delete which cluster the other management cluster
+// has then.
+func (d *deletion) moveAway(ctx context.Context) error {
+	id, err := d.management.Identity(ctx)
+	if err == nil {
+		err = d.management.RecordIdentity(ctx, d.Name, id)
+	}
+
+	if err != nil {
+		return err
+	}
+
+	return d.move(ctx, d.management, d.to)
 }
 
 // deleteSteps delete the cluster, and remove what Create made for it.
@@ -344,8 +359,8 @@ func (d *deletion) findKept(ctx context.Context) (err error) {
 
 // checkOwn finds whether the cluster manages itself, and checks that it can be deleted then.
 func (d *deletion) checkOwn(ctx context.Context) (err error) {
-	if d.management.isLocal {
-		return nil // processes are no cluster of machines
+	if d.management.isLocal { // processes are no cluster of machines
+		return d.checkSettled()
 	}
 
 	if d.managesItself, err = d.management.Is(ctx, d.cluster); err != nil {
@@ -354,7 +369,7 @@ func (d *deletion) checkOwn(ctx context.Context) (err error) {
 	}
 
 	if !d.managesItself {
-		return nil
+		return d.checkSettled()
 	}
 
 	if d.To.Kubeconfig == "" && d.Driver == mgmtcluster.DriverExisting {
@@ -374,6 +389,15 @@ func (d *deletion) checkOwn(ctx context.Context) (err error) {
 	}
 
 	return nil
+}
+
+// checkSettled fails where a move was interrupted that this deletion does not end itself.
+func (d *deletion) checkSettled() error {
+	if d.interrupted {
+		return nil
+	}
+
+	return checkSettled(d.cluster)
 }
 
 // tidy removes what Create made, as far as nothing else needs it.

@@ -186,7 +186,7 @@ func (m *move) resume(ctx context.Context) (ended bool, err error) {
 
 	copied := len(m.source) == 0
 	if !copied {
-		if copied, err = clusterctl.Copied(ctx, from, to, namespace); err != nil {
+		if copied, err = clusterctl.Copied(ctx, from, to, namespace, m.names()); err != nil {
 			return false, err
 		}
 	}
@@ -248,6 +248,22 @@ func (m *move) release(ctx context.Context, in *mgmtcluster.Cluster) error {
 	return nil
 }
 
+// names are the Clusters that move: those of the source, and the copies.
+func (m *move) names() []string {
+	var out []string
+	for i := range m.source {
+		out = append(out, m.source[i].Name)
+	}
+
+	for i := range m.target {
+		if m.isCopy(&m.target[i]) {
+			out = append(out, m.target[i].Name)
+		}
+	}
+
+	return out
+}
+
 // knows reports whether the source has or had a Cluster of that name.
 func (m *move) knows(name string) bool {
 	for i := range m.source {
@@ -299,6 +315,19 @@ func endMove(ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cl
 	}
 
 	return nil
+}
+
+// checkSettled fails for a Cluster in a move that has not ended: each end has a part of its objects, and controllers of
+// neither act on them. A deletion here would leave the machines that the other end has.
+func checkSettled(cluster *clusterv1.Cluster) error {
+	sign := cluster.Annotations[movingAnnotation]
+	if sign == "" || !ptr.Deref(cluster.Spec.Paused, false) {
+		return nil
+	}
+
+	return fmt.Errorf("a move of Cluster %s was interrupted: %s, by the UIDs of the namespaces kube-system; run the "+
+		"command that has begun it again, or olvmctl move -n %s with the kubeconfigs of both, and go on where it has "+
+		"moved to", cluster.Name, sign, cluster.Namespace)
 }
 
 // clustersOfNamespace are none where the management cluster does not know the kind yet.

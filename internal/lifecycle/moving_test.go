@@ -292,6 +292,34 @@ func TestAMoveThatIsInterruptedGoesOn(t *testing.T) {
 	}
 }
 
+// TestAMoveBesideAnotherClusterLosesNothing moves into a namespace that has a cluster of its own already. The move ends
+// between two of its copies: that the target has more than the source does not tell that all is copied.
+func TestAMoveBesideAnotherClusterLosesNothing(t *testing.T) {
+	for at := int32(3); at <= 8; at++ {
+		if testing.Short() && at != 5 {
+			continue
+		}
+
+		t.Run(fmt.Sprintf("write %d", at), func(t *testing.T) {
+			m := newMoving(t)
+			m.populate(1, "other")
+			_, err := m.move(&gate{at: at, kill: true}, 0, 1)
+			check.Set(t, "the error", err != nil)
+
+			said, err := m.move(&gate{}, 0, 1)
+			check.Error(t, err, "")
+			t.Log(said)
+
+			left, _ := m.objects(0)
+			check.Equal(t, "objects that are left at the source", fmt.Sprint(left), "[]")
+			there, active := m.objects(1)
+			check.Equal(t, "objects at the target", fmt.Sprint(there), "[Cluster/other Cluster/prod Machine/other-a "+
+				"Machine/other-b Machine/prod-a Machine/prod-b Secret/other-kubeconfig Secret/prod-kubeconfig]")
+			check.Equal(t, "Clusters that go on", active, 2)
+		})
+	}
+}
+
 // expectOneManager looks whether no two management clusters work on the cluster.
 func (m *moving) expectOneManager() {
 	m.t.Helper()
@@ -299,6 +327,51 @@ func (m *moving) expectOneManager() {
 	_, other := m.objects(1)
 	if one+other > 1 {
 		m.t.Errorf("%d management clusters go on with the cluster", one+other)
+	}
+}
+
+// TestNothingIsDoneToAHalfMovedCluster runs other commands at both ends of a move that was killed between its copies.
+func TestNothingIsDoneToAHalfMovedCluster(t *testing.T) {
+	m := newMoving(t)
+	_, err := m.move(&gate{at: 5, kill: true}, 0, 1)
+	check.Set(t, "the error", err != nil)
+
+	for end := range 2 {
+		in := m.open(end, &gate{})
+		cluster, err := in.GetCluster(t.Context(), "prod")
+		check.Error(t, err, "")
+
+		for name, run := range map[string]func() error{
+			"delete": func() error { return (&deletion{management: in, cluster: cluster}).checkSettled() },
+			"delete in a local management cluster": func() error {
+				local := *in
+				local.isLocal = true
+
+				return (&deletion{management: &local, cluster: cluster}).checkOwn(t.Context())
+			},
+			"upgrade": func() error {
+				return Upgrade(t.Context(), UpgradeOptions{
+					Common: Common{Management: in.options}, Name: "prod", Version: "v1.34.0",
+				})
+			},
+			"scale": func() error {
+				one := int32(1)
+				o := ScaleOptions{Management: in.options, Name: "prod", ControlPlane: &one}
+
+				return Scale(t.Context(), o, func(string) {})
+			},
+			"start": func() error {
+				c := &creation{management: in}
+				c.Management.Namespace, c.File = m.namespace, clusterNamed("prod", "127.0.0.2", 1)
+				_, err := c.isIn(t.Context(), in)
+
+				return err
+			},
+		} {
+			t.Run(fmt.Sprintf("%s, end %d", name, end), func(t *testing.T) {
+				check.Error(t, run(), "a move of Cluster prod was interrupted: from ")
+			})
+		}
 	}
 }
 

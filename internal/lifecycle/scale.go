@@ -59,6 +59,10 @@ func Scale(ctx context.Context, o ScaleOptions, say func(line string)) error {
 		return err
 	}
 
+	if err := checkSettled(cluster); err != nil {
+		return err
+	}
+
 	if cluster.Spec.Topology.IsDefined() {
 		return o.scaleTopology(ctx, in, cluster, say)
 	}

@@ -62,6 +62,10 @@ func Upgrade(ctx context.Context, o UpgradeOptions) error {
 		return err
 	}
 
+	if err := checkSettled(u.cluster); err != nil {
+		return err
+	}
+
 	u.of = providerOf(u.cluster)
 	if goOn, err := u.readFile(ctx); err != nil || !goOn {
 		return err
