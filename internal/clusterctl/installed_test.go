@@ -26,6 +26,8 @@ func TestAKindAloneIsNoProvider(t *testing.T) {
 		Namespace: "b", Name: "b", Labels: map[string]string{clusterv1.ProviderNameLabel: "bootstrap-kubeadm"},
 	}
 
+	byClusterctl := &appsv1.Deployment{ObjectMeta: *labelled.DeepCopy()}
+	byOthers := &appsv1.Deployment{ObjectMeta: labelled}
 	inventory := &clusterctlv1.Provider{ObjectMeta: labelled}
 
 	for name, test := range map[string]struct {
@@ -33,12 +35,14 @@ func TestAKindAloneIsNoProvider(t *testing.T) {
 		objects []client.Object
 		want    bool
 	}{
-		"nothing is there":                   {false, nil, false},
-		"the kind alone":                     {true, nil, false},
-		"the kind, and another provider":     {true, []client.Object{&appsv1.Deployment{ObjectMeta: of}}, false},
-		"clusterctl has installed it":        {true, []client.Object{inventory}, true},
-		"others have installed its manager":  {true, []client.Object{&appsv1.Deployment{ObjectMeta: labelled}}, true},
-		"a Deployment whose kinds were lost": {false, []client.Object{&appsv1.Deployment{ObjectMeta: labelled}}, false},
+		"nothing is there":                           {false, nil, false},
+		"the kind alone":                             {true, nil, false},
+		"the kind, and another provider":             {true, []client.Object{&appsv1.Deployment{ObjectMeta: of}}, false},
+		"clusterctl has installed it":                {true, []client.Object{inventory}, true},
+		"others have installed its manager":          {true, []client.Object{byOthers}, true},
+		"clusterctl was killed before its inventory": {true, []client.Object{byClusterctl}, false},
+		"clusterctl has made it, inventory and all":  {true, []client.Object{byClusterctl, inventory}, true},
+		"a Deployment whose kinds were lost":         {false, []client.Object{byOthers}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := runtime.NewScheme()
@@ -54,7 +58,16 @@ func TestAKindAloneIsNoProvider(t *testing.T) {
 				mapper.Add(version.WithKind(core.kind), meta.RESTScopeNamespace)
 			}
 
-			c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(test.objects...).Build()
+			c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithReturnManagedFields().Build()
+			for _, object := range test.objects {
+				by := client.FieldOwner("kubectl")
+				if object == byClusterctl {
+					by = clusterctlManager
+				}
+
+				check.Error(t, c.Create(t.Context(), object.DeepCopyObject().(client.Object), by), "")
+			}
+
 			got, err := installed(t.Context(), c, core)
 			check.Error(t, err, "")
 			check.Equal(t, "whether it is installed", got, test.want)

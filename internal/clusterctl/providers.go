@@ -73,6 +73,9 @@ var OCI = Infrastructure{
 // featureGates are variables of Cluster API's own providers, for images with Ignition and for ClusterClasses.
 var featureGates = map[string]string{"EXP_KUBEADM_BOOTSTRAP_FORMAT_IGNITION": "true", "CLUSTER_TOPOLOGY": "true"}
 
+// clusterctlManager is the field manager of what clusterctl makes, and its library: the name of their user agent.
+const clusterctlManager = "clusterctl"
+
 // pollInterval is how often Deployments and moves are looked at.
 const pollInterval = time.Second
 
@@ -195,31 +198,41 @@ func serves(c client.Client, wanted provider) (bool, error) {
 	return false, fmt.Errorf("failed to ask the management cluster for its kinds: %w", err)
 }
 
-// installed reports whether a provider is there: its kind is served, and clusterctl's inventory has it, or it has a
-// Deployment. clusterctl makes the kinds first, so that they alone are what an interrupted installation has left.
+// installed reports whether a provider is there: its kind is served, and clusterctl's inventory has it, or others have
+// made a Deployment of it. clusterctl makes the kinds first and the entry of its inventory last, so that kinds and
+// Deployments of its own without an entry are what an interrupted installation has left.
 func installed(ctx context.Context, c client.Client, wanted provider) (bool, error) {
 	served, err := serves(c, wanted)
 	if err != nil || !served {
 		return false, err
 	}
 
-	entries := &metav1.PartialObjectMetadataList{}
-	entries.SetGroupVersionKind(clusterctlv1.GroupVersion.WithKind("Provider"))
-	deployments := &metav1.PartialObjectMetadataList{}
-	deployments.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
-
-	for _, list := range []*metav1.PartialObjectMetadataList{entries, deployments} {
-		err := c.List(ctx, list, client.MatchingLabels{clusterv1.ProviderNameLabel: wanted.label})
-		if err != nil && !meta.IsNoMatchError(err) {
-			return false, fmt.Errorf("failed to look for provider %s: %w", wanted.label, err)
-		}
-
-		if len(list.Items) > 0 {
-			return true, nil
-		}
+	entries, err := labelled(ctx, c, clusterctlv1.GroupVersion.WithKind("Provider"), wanted)
+	if err != nil || len(entries) > 0 {
+		return err == nil, err
 	}
 
-	return false, nil
+	deployments, err := labelled(ctx, c, appsv1.SchemeGroupVersion.WithKind("Deployment"), wanted)
+
+	return slices.ContainsFunc(deployments, func(one metav1.PartialObjectMetadata) bool {
+		return !slices.ContainsFunc(one.ManagedFields, func(by metav1.ManagedFieldsEntry) bool {
+			return by.Manager == clusterctlManager && by.Subresource == ""
+		})
+	}), err
+}
+
+// labelled are the objects of a provider of one kind; none where the kind is not served.
+func labelled(
+	ctx context.Context, c client.Client, kind schema.GroupVersionKind, of provider,
+) ([]metav1.PartialObjectMetadata, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind)
+	err := c.List(ctx, list, client.MatchingLabels{clusterv1.ProviderNameLabel: of.label})
+	if err != nil && !meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("failed to look for provider %s: %w", of.label, err)
+	}
+
+	return list.Items, nil
 }
 
 // install has clusterctl install them, with cert-manager where there is none.

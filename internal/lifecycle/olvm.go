@@ -276,7 +276,9 @@ func (*OLVM) Kept(
 	}
 
 	users, err := usersOf(ctx, in)
-	if err != nil {
+	if apierrors.IsForbidden(err) {
+		return nil, nil // others may need it, too
+	} else if err != nil {
 		return nil, err
 	}
 

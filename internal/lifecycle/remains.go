@@ -188,12 +188,8 @@ func (d *deletion) namespaceToGo(ctx context.Context) (_ *corev1.Namespace, stay
 	}
 
 	contents, err := in.Contents(ctx, in.Namespace)
-	if apierrors.IsForbidden(err) {
-		return nil, []string{"what this user may not list"}, nil
-	}
-
 	if err != nil {
-		return nil, nil, err
+		return staysUnknown(ctx, err)
 	}
 
 	for i := range contents {
@@ -204,7 +200,7 @@ func (d *deletion) namespaceToGo(ctx context.Context) (_ *corev1.Namespace, stay
 
 	users, err := usersOf(ctx, in.Cluster)
 	if err != nil {
-		return nil, nil, err
+		return staysUnknown(ctx, err)
 	}
 
 	for _, one := range users {
@@ -219,6 +215,19 @@ func (d *deletion) namespaceToGo(ctx context.Context) (_ *corev1.Namespace, stay
 	}
 
 	return namespace, nil, nil
+}
+
+// staysUnknown has the namespace stay because what is in it is not known: the cluster can be deleted all the same. An
+// API that an add-on of the management cluster serves may be down, for example.
+func staysUnknown(ctx context.Context, err error) (*corev1.Namespace, []string, error) {
+	switch {
+	case ctx.Err() != nil:
+		return nil, nil, err
+	case apierrors.IsForbidden(err):
+		return nil, []string{"what this user may not list"}, nil
+	}
+
+	return nil, []string{fmt.Sprintf("what cannot be listed: %v", err)}, nil
 }
 
 // isOwn reports whether an object of the namespace goes with the cluster: Kubernetes or the cluster has made it, or

@@ -3,7 +3,12 @@ package lifecycle
 import (
 	"bytes"
 	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -17,6 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
 // errRefused is the answer of a user who does not agree.
@@ -133,6 +139,61 @@ func TestANamespaceWithSomethingOfAUserStays(t *testing.T) {
 			check.Contains(t, "what stays", stays[0], "theirs")
 		})
 	}
+}
+
+// TestWhatCannotBeListedKeepsTheNamespaceAndNotTheCluster has an API of the management cluster that is down, and a user
+// who may not list what administrators own.
+func TestWhatCannotBeListedKeepsTheNamespaceAndNotTheCluster(t *testing.T) {
+	for name, test := range map[string]struct {
+		path, want string
+		status     int
+	}{
+		"an API is down":   {"/persistentvolumeclaims", "what cannot be listed: ", http.StatusInternalServerError},
+		"it is forbidden":  {"/persistentvolumeclaims", "what this user may not list", http.StatusForbidden},
+		"so are all users": {"/olvmclusteridentities", "what this user may not list", http.StatusForbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMoving(t)
+			m.ours()
+			d, asked := deletionIn(t, m)
+			path := filepath.Join(t.TempDir(), "kubeconfig")
+			content := testsite.Kubeconfig(t, m.servers[0].Config, func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if strings.HasSuffix(r.URL.Path, test.path) {
+						http.Error(w, "not now", test.status)
+						return
+					}
+
+					next.ServeHTTP(w, r)
+				})
+			})
+			check.Error(t, os.WriteFile(path, content, 0o600), "")
+
+			var err error
+			d.management.Cluster, err = mgmtcluster.Connect(mgmtcluster.Options{
+				Kubeconfig: path, Namespace: m.namespace,
+			})
+			check.Error(t, err, "")
+			check.Error(t, d.confirm(t.Context()), errRefused.Error())
+			check.Contains(t, "the question", *asked, " stays: it has "+test.want)
+			check.Contains(t, "the question", *asked, "Delete the cluster prod")
+		})
+	}
+}
+
+// TestAClusterThatMovesOutOfItselfIsKnownAgain has a cluster whose identity was not recorded when it was made, as one
+// that kubectl has applied.
+func TestAClusterThatMovesOutOfItselfIsKnownAgain(t *testing.T) {
+	m := newMoving(t)
+	d, _ := deletionIn(t, m)
+	d.to = m.open(1, &gate{})
+	d.Timeout = time.Minute
+	check.Error(t, d.moveAway(t.Context()), "")
+
+	again := &deletion{DeleteOptions: d.DeleteOptions, management: m.open(0, &gate{}), to: m.open(1, &gate{})}
+	again.missing = &mgmtcluster.NotFoundError{Name: "prod", Namespace: m.namespace}
+	check.Error(t, again.findMoved(t.Context()), "")
+	check.Set(t, "the cluster", again.exists())
 }
 
 // TestAClusterBehindATunnelIsKnownToManageItself reaches it by a URL that is not its endpoint.
