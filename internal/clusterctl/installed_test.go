@@ -27,6 +27,7 @@ func TestAKindAloneIsNoProvider(t *testing.T) {
 	}
 
 	byClusterctl := &appsv1.Deployment{ObjectMeta: *labelled.DeepCopy()}
+	another := &appsv1.Deployment{ObjectMeta: of}
 	byOthers := &appsv1.Deployment{ObjectMeta: labelled}
 	inventory := &clusterctlv1.Provider{ObjectMeta: labelled}
 
@@ -37,7 +38,7 @@ func TestAKindAloneIsNoProvider(t *testing.T) {
 	}{
 		"nothing is there":                           {false, nil, false},
 		"the kind alone":                             {true, nil, false},
-		"the kind, and another provider":             {true, []client.Object{&appsv1.Deployment{ObjectMeta: of}}, false},
+		"the kind, and another one":                  {true, []client.Object{another}, false},
 		"clusterctl has installed it":                {true, []client.Object{inventory}, true},
 		"others have installed its manager":          {true, []client.Object{byOthers}, true},
 		"clusterctl was killed before its inventory": {true, []client.Object{byClusterctl}, false},

@@ -56,9 +56,11 @@ func with(t *testing.T, unmoved string, names ...string) Management {
 	for _, name := range names {
 		switch name {
 		case "cluster":
-			objects = append(objects, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "prod"}})
+			objects = append(objects,
+				&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "prod"}})
 		case "other":
-			objects = append(objects, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "other"}},
+			objects = append(objects,
+				&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "other"}},
 				&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 					Namespace: "prod", Name: "other-a", Labels: map[string]string{clusterv1.ClusterNameLabel: "other"},
 				}},
@@ -84,12 +86,16 @@ func TestCopied(t *testing.T) {
 		from, to []string
 		want     bool
 	}{
-		"the first objects are copied":    {[]string{"cluster", "a", "b", "secret"}, []string{"cluster", "a"}, false},
-		"a Secret is missing":             {[]string{"cluster", "a", "secret"}, []string{"cluster", "a"}, false},
-		"all are copied":                  {[]string{"cluster", "a", "secret"}, []string{"cluster", "a", "secret"}, true},
+		"the first objects are copied": {[]string{"cluster", "a", "b", "secret"}, []string{"cluster", "a"}, false},
+		"a Secret is missing":          {[]string{"cluster", "a", "secret"}, []string{"cluster", "a"}, false},
+		"all are copied": {
+			[]string{"cluster", "a", "secret"}, []string{"cluster", "a", "secret"}, true,
+		},
 		"the first are deleted":           {[]string{"cluster", "a"}, []string{"cluster", "a", "b", "secret"}, true},
 		"nothing but the Cluster is left": {[]string{"cluster"}, []string{"cluster", "a", "secret"}, true},
-		"the target has another cluster":  {[]string{"cluster", "a", "secret"}, []string{"cluster", "a", "other"}, false},
+		"the target has another cluster": {
+			[]string{"cluster", "a", "secret"}, []string{"cluster", "a", "other"}, false,
+		},
 		"beside another cluster all are copied": {
 			[]string{"cluster", "a"}, []string{"cluster", "a", "other"}, true,
 		},

@@ -106,15 +106,13 @@ func (m Management) file() (_ clusterctl.Kubeconfig, done func(), err error) {
 		return clusterctl.Kubeconfig{Path: m.Kubeconfig}, func() {}, nil
 	}
 
-	dir, err := os.MkdirTemp("", "olvmctl-")
+	content, err := clientcmd.Write(*m.Config)
 	if err != nil {
-		return clusterctl.Kubeconfig{}, nil, fmt.Errorf("failed to make a folder for a kubeconfig: %w", err)
+		return clusterctl.Kubeconfig{}, nil, fmt.Errorf("failed to encode a kubeconfig: %w", err)
 	}
 
-	done = func() { _ = os.RemoveAll(dir) }
-	path := filepath.Join(dir, "kubeconfig")
-	if err := clientcmd.WriteToFile(*m.Config, path); err != nil {
-		done()
+	path, done, err := secretFile(content)
+	if err != nil {
 		return clusterctl.Kubeconfig{}, nil, fmt.Errorf("failed to write a kubeconfig: %w", err)
 	}
 
