@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +23,9 @@ type platform struct {
 	author   string
 	comments []map[string]any
 	tokens   map[string]bool
+	// broken has every request refused; asked counts them.
+	broken bool
+	asked  int
 }
 
 func newPlatform(t *testing.T, author string) *platform {
@@ -32,6 +34,11 @@ func newPlatform(t *testing.T, author string) *platform {
 	p := &platform{author: author, tokens: map[string]bool{}}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.tokens[r.Header.Get("Authorization")+r.Header.Get("PRIVATE-TOKEN")] = true
+
+		if p.asked++; p.broken {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
 
 		if strings.HasSuffix(r.URL.Path, "/user") {
 			_ = json.NewEncoder(w).Encode(map[string]string{"username": author})
@@ -105,8 +112,8 @@ func run(t *testing.T, environment []string, plan, problem string, code string) 
 		"/plan\ncat "+dir+"/problem >&2\nexit "+code+"\n"), 0o755), "") //nolint:gosec // a program
 
 	command := exec.CommandContext(t.Context(), "bash", "../../.github/actions/plan/plan.sh")
-	command.Env = slices.Concat(environment,
-		[]string{"PATH=" + dir + ":" + os.Getenv("PATH"), "PLAN_ARGS=-f\nclusters/ of prod\n"})
+	command.Env = append([]string{"PATH=" + dir + ":" + os.Getenv("PATH"), "PLAN_ARGS=-f\nclusters/ of prod\n"},
+		environment...)
 
 	said, err := command.CombinedOutput()
 	if err == nil {
@@ -187,4 +194,56 @@ func TestAPlanFailsOnWhatIsNamed(t *testing.T) {
 			check.Equal(t, "exit code, after "+out, exit, test.want)
 		})
 	}
+}
+
+// TestAPlanThatSaysNothingIsTold has an olvmctl that is killed, and one that crashes: Go ends it with the code that
+// stands for changes.
+func TestAPlanThatSaysNothingIsTold(t *testing.T) {
+	for name, test := range map[string]struct{ problem, code, want string }{
+		"killed":  {"", "137", "### The plan failed\n\n```\nolvmctl plan ended with code 137\n```"},
+		"crashed": {"panic: index out of range\n", "2", "### The plan failed\n\n```\npanic: index out of range\n"},
+		"no plan": {"", "0", "### The plan failed\n\n```\nolvmctl plan ended with code 0\n```"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlatform(t, "github-actions[bot]")
+			p.add(p.author, "<!-- olvmctl-plan  -->\n"+create)
+
+			exit, out := run(t, p.environment(false), "", test.problem, test.code)
+			check.Equal(t, "exit code, after "+out, exit, 1)
+			check.Length(t, "comments", p.comments, 1)
+			check.Contains(t, "the comment", p.comments[0]["body"].(string), test.want)
+		})
+	}
+}
+
+func TestAnAPIThatRefusesIsAskedOnce(t *testing.T) {
+	for name, gitlab := range map[string]bool{"GitHub": false, "GitLab": true} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlatform(t, "github-actions[bot]")
+			p.broken = true
+
+			exit, out := run(t, p.environment(gitlab), create, "", "2")
+			check.Equal(t, "exit code, after "+out, exit, 1)
+			check.Contains(t, "what is said", out, "the comment was not written: ")
+			check.Equal(t, "requests", p.asked, 1)
+		})
+	}
+}
+
+// TestACommentOfAnotherTokenIsKeptUpToDate has the token of an app, whose name no API tells it.
+func TestACommentOfAnotherTokenIsKeptUpToDate(t *testing.T) {
+	p := newPlatform(t, "plans[bot]")
+	p.add("github-actions[bot]", "<!-- olvmctl-plan  -->\nof another workflow")
+
+	for _, plan := range []string{create, replace} {
+		exit, out := run(t, append(p.environment(false), "COMMENT_AUTHOR=plans[bot]"), plan, "", "2")
+		check.Equal(t, "exit code, after "+out, exit, 0)
+	}
+
+	check.Length(t, "comments", p.comments, 2)
+	check.Contains(t, "the comment", p.comments[1]["body"].(string), "2 to replace")
+
+	content, err := os.ReadFile("../../.github/actions/plan/action.yaml")
+	check.Error(t, err, "")
+	check.Contains(t, "the action", string(content), "COMMENT_AUTHOR: ${{ inputs.comment-author }}")
 }

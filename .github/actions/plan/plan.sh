@@ -5,9 +5,11 @@
 #   PLAN_ARGS  arguments of olvmctl plan, one a line, such as -f and clusters/
 #   FAIL_ON    destroy, replace (or destroy), any, or nothing
 #   MARK       tells comments of several plans apart
-# GitHub: GITHUB_API_URL, GITHUB_REPOSITORY, PULL_REQUEST, GITHUB_TOKEN, RUN_URL.
+# GitHub: GITHUB_API_URL, GITHUB_REPOSITORY, PULL_REQUEST, GITHUB_TOKEN, RUN_URL; COMMENT_AUTHOR is the login of who has
+# the token, if that is not the workflow's own.
 # GitLab: CI_API_V4_URL, CI_PROJECT_ID, CI_MERGE_REQUEST_IID, PLAN_TOKEN, CI_JOB_URL.
 set -euo pipefail
+shopt -s inherit_errexit
 umask 077
 
 case "${FAIL_ON:-}" in
@@ -24,6 +26,13 @@ mapfile -t args < <(printf '%s\n' "${PLAN_ARGS:?}" | sed '/^[[:space:]]*$/d')
 code=0
 olvmctl plan "${args[@]}" -o markdown --link "$link" >"$work/plan.md" 2>"$work/problems" || code=$?
 
+# A plan begins with its summary. A program that crashes may end with 2, too, and one that is killed says nothing.
+failed=
+if { [ "$code" != 0 ] && [ "$code" != 2 ]; } || ! head -n 1 "$work/plan.md" | grep -q '^### Plan: '; then
+  failed=yes
+  [ -s "$work/problems" ] || echo "olvmctl plan ended with code $code" >"$work/problems"
+fi
+
 # What manifests of a stranger have in a message must be no command of the runner.
 if [ -n "${GITHUB_ACTIONS:-}" ]; then
   stop=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
@@ -36,10 +45,10 @@ fi
 
 {
   echo "$mark"
-  if [ "$code" != 0 ] && [ "$code" != 2 ]; then
+  if [ -n "$failed" ]; then
     printf '### The plan failed\n\n'
     # In a fence that is longer than any in the message, of which a comment takes the end.
-    fence=$(tail -c 20000 "$work/problems" | grep -o '`*' | awk '{ if (length > n) n = length } END { n = n < 3 ? 3 : n + 1
+    fence=$(tail -c 20000 "$work/problems" | tr -c '`' '\n' | awk '{ if (length > n) n = length } END { n = n < 3 ? 3 : n + 1
       while (n-- > 0) printf "`" }')
     printf '%s\n%s\n%s\n\n' "$fence" "$(tail -c 20000 "$work/problems")" "$fence"
     head -c 30000 "$work/plan.md"
@@ -51,8 +60,8 @@ jq --raw-input --slurp '{body: .}' "$work/body.md" >"$work/body.json"
 
 # call METHOD URL [FILE] asks the API with the token in a file: all processes of the machine see arguments.
 call() {
-  curl --fail --silent --show-error --request "$1" --header "@$work/header" --header 'Content-Type: application/json' \
-    ${3:+--data "@$3"} "$2"
+  curl --fail --silent --show-error --max-time 60 --request "$1" --header "@$work/header" --header 'Content-Type: application/json' \
+    ${3:+--data "@$3"} "$2" || { echo "the comment was not written: $1 $2 failed" >&2; return 1; }
 }
 
 # find URL prints the ID of the comment that has the mark and is written by whoever has the token; nothing for none.
@@ -94,7 +103,7 @@ elif [ -n "${CI_MERGE_REQUEST_IID:-}" ]; then
   fi
 fi
 
-if [ "$code" != 0 ] && [ "$code" != 2 ]; then
+if [ -n "$failed" ]; then
   exit 1
 fi
 
