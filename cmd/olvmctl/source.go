@@ -98,6 +98,10 @@ func clusterFileAmong(paths []string) (string, error) {
 			continue
 		}
 
+		if source.CheckPath(path) != nil {
+			continue // an error of the reader of manifests, too
+		}
+
 		content, err := os.ReadFile(path)
 		if err != nil {
 			continue // a folder, or an error of the reader of manifests

@@ -2,6 +2,7 @@ package kustomization
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -21,7 +22,7 @@ const maxFolders = 1000
 func Find(dir string) string {
 	for _, name := range konfig.RecognizedKustomizationFileNames() {
 		file := filepath.Join(dir, name)
-		if info, err := os.Stat(file); err == nil && !info.IsDir() {
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
 			return file
 		}
 	}
@@ -48,7 +49,7 @@ func Check(dir string) ([]string, error) {
 		return nil, fmt.Errorf("failed to read a kustomization: %w", err)
 	}
 
-	w := walker{bound: repositoryOf(real)}
+	w := walker{bound: Repository(real)}
 	if err := w.walk(real); err != nil {
 		return nil, err
 	}
@@ -56,12 +57,41 @@ func Check(dir string) ([]string, error) {
 	return w.seen, nil
 }
 
-// repositoryOf returns the folder of the git repository that a folder is in; "" for none.
-func repositoryOf(dir string) string {
+// Repository returns the folder of the git repository that a folder is in; "" for none.
+func Repository(dir string) string {
 	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
 			return dir
 		}
+	}
+
+	return ""
+}
+
+// Unreadable says why a file must not be read for whoever wrote the folder bound: it is a link to a file of somebody
+// else, it is one of git's, which keeps tokens in them, or reading it may have no end. "" if it may be read, or is not
+// there.
+func Unreadable(bound, file string) string {
+	real, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return ""
+	}
+
+	if real, err = filepath.Abs(real); err != nil {
+		return ""
+	}
+
+	info, err := os.Stat(real)
+
+	switch {
+	case err != nil:
+		return ""
+	case !isWithin(bound, real):
+		return "it is a link that leads out of " + bound + "; copy the file to where the link is"
+	case slices.Contains(strings.Split(filepath.ToSlash(strings.TrimPrefix(real, bound)), "/"), ".git"):
+		return "it is a file of git's own, which no manifests are in; remove it"
+	case !info.IsDir() && !info.Mode().IsRegular():
+		return "it is neither a file nor a folder; remove it"
 	}
 
 	return ""
@@ -81,12 +111,17 @@ func (w *walker) walk(dir string) error {
 		return fmt.Errorf("%s: it has no kustomization.yaml", dir)
 	}
 
+	bound := cmp.Or(w.bound, dir)
+	if problem := Unreadable(bound, file); problem != "" {
+		return fmt.Errorf("%s: %s", file, problem)
+	}
+
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("failed to read a kustomization: %w", err)
 	}
 
-	read := &reader{file: file, dir: dir}
+	read := &reader{file: file, dir: dir, bound: bound}
 	if err := yaml.NewDecoder(bytes.NewReader(content)).Decode(&read.document); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
@@ -138,7 +173,9 @@ func isWithin(dir, path string) bool {
 // reader checks one kustomization.
 type reader struct {
 	file, dir string
-	document  yaml.Node
+	// bound is the folder that holds all files that may be read, or links to them.
+	bound    string
+	document yaml.Node
 }
 
 func (r *reader) check(k *types.Kustomization) error {
@@ -171,9 +208,21 @@ func (r *reader) check(k *types.Kustomization) error {
 		if problem := notLocal(entry); problem != "" {
 			return r.refuse(entry, problem)
 		}
+
+		// Where a file is that is no link, kustomize checks.
+		path := filepath.Join(r.dir, entry)
+		if problem := Unreadable(r.bound, path); problem != "" && (isLink(path) || isWithin(r.bound, path)) {
+			return r.refuse(entry, problem)
+		}
 	}
 
 	return nil
+}
+
+func isLink(path string) bool {
+	info, err := os.Lstat(path)
+
+	return err == nil && info.Mode()&os.ModeSymlink != 0
 }
 
 // entriesOf are all paths of a kustomization.
@@ -220,9 +269,13 @@ func entriesOf(k *types.Kustomization) []string {
 }
 
 // notLocal says why an entry is none of a local file; "" if it is. kustomize takes much for the address of a
-// repository, which it clones with git: a colon, a query, and the name of GitHub.
+// repository, which it clones with git: a colon, a query, and the name of GitHub, also after that of a user. It does so
+// even if there is a folder of that name.
 func notLocal(entry string) string {
 	lower := strings.ToLower(entry)
+	if user, rest, found := strings.Cut(lower, "@"); found && !strings.Contains(user, "/") {
+		lower = rest
+	}
 
 	switch {
 	case strings.ContainsAny(entry, ":?"), strings.HasPrefix(lower, "github.com"):

@@ -25,6 +25,10 @@ func TestABuildDoesNothingForAStranger(t *testing.T) {
 		"a remote base":                 {"resources:\n- URL/base\n", "line 2: "},
 		"a base of GitHub":              {"resources:\n- github.com/evil/repo/base\n", "line 2: "},
 		"in capitals":                   {"resources:\n- GitHub.com/evil/repo\n", "line 2: "},
+		"a folder by the name of one":   {"resources:\n- git@github.com/evil/repo\n", "line 2: "},
+		"git's own file":                {"configMapGenerator:\n- name: a\n  files: [a=.git]\n", "line 3: "},
+		"a link to git's own file":      {"configMapGenerator:\n- name: a\n  files: [a=token]\n", "line 3: "},
+		"a device":                      {"resources:\n- zero.yaml\n", "line 2: "},
 		"a base by ssh":                 {"resources:\n- git@evil.example.com:evil/repo.git\n", "line 2: "},
 		"a base by go-getter":           {"resources:\n- git::https://evil.example.com/repo\n", "line 2: "},
 		"a base of a file URL":          {"bases:\n- file:///etc\n", "line 2: "},
@@ -45,7 +49,7 @@ func TestABuildDoesNothingForAStranger(t *testing.T) {
 		"an absolute file of a map":     {"configMapGenerator:\n- name: a\n  files: [a=OUTSIDE]\n", "line 3: "},
 		"a file outside":                {"resources:\n- RELATIVE\n", "is not in or below"},
 		"a file of a map outside":       {"configMapGenerator:\n- name: a\n  files: [a=RELATIVE]\n", "is not in or below"},
-		"a link to a file outside":      {"resources:\n- linked.yaml\n", "is not in or below"},
+		"a link to a file outside":      {"resources:\n- linked.yaml\n", "line 2: "},
 		"a chart":                       {"helmCharts:\n- name: a\n  repo: URL\n", "line 1: "},
 		"a chart, as it was":            {"helmChartInflationGenerator:\n- chartName: a\n", "line 1: "},
 		"the home of charts":            {"helmGlobals:\n  chartHome: /\n", "line 1: "},
@@ -69,13 +73,17 @@ func TestABuildDoesNothingForAStranger(t *testing.T) {
 				"repository/.git":                     "gitdir: x\n",
 				"repository/inner/kustomization.yaml": "resources:\n- " + server.URL + "/x\n",
 				"outside/kustomization.yaml":          "resources: []\n",
+
+				"repository/git@github.com/evil/repo/kustomization.yaml": "resources: []\n",
 			} {
 				path := filepath.Join(root, file)
 				check.Error(t, os.MkdirAll(filepath.Dir(path), 0o755), "")
 				check.Error(t, os.WriteFile(path, []byte(content), 0o600), "")
 			}
 
-			check.Error(t, os.Symlink(outside, filepath.Join(dir, "linked.yaml")), "")
+			for link, to := range map[string]string{"linked.yaml": outside, "token": ".git", "zero.yaml": "/dev/zero"} {
+				check.Error(t, os.Symlink(to, filepath.Join(dir, link)), "")
+			}
 
 			_, err = Build(dir)
 			if err == nil {
@@ -86,5 +94,20 @@ func TestABuildDoesNothingForAStranger(t *testing.T) {
 			check.Contains(t, "the error", err.Error(), "kustomization.yaml")
 			check.Equal(t, "requests", asked, 0)
 		})
+	}
+}
+
+// TestAKustomizationThatIsALinkIsNotRead has a link in its place: an error would show keys of the file that it leads to.
+func TestAKustomizationThatIsALinkIsNotRead(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "secret.yaml")
+	check.Error(t, os.WriteFile(outside, []byte("canary: 1\n"), 0o600), "")
+
+	for _, to := range []string{outside, "/dev/zero"} {
+		dir := t.TempDir()
+		check.Error(t, os.Symlink(to, filepath.Join(dir, "kustomization.yaml")), "")
+
+		_, err := Build(dir)
+		check.Error(t, err, "kustomization.yaml")
+		check.Lacks(t, "the error", err.Error(), "canary")
 	}
 }

@@ -100,6 +100,10 @@ func (r *reader) path(path string, stdin io.Reader) error {
 		return r.add("standard input", content)
 	}
 
+	if err := CheckPath(path); err != nil {
+		return err
+	}
+
 	info, err := os.Stat(path)
 	if err != nil {
 		return fmt.Errorf("failed to read manifests: %w", err)
@@ -115,6 +119,40 @@ func (r *reader) path(path string, stdin io.Reader) error {
 	}
 
 	return r.add(path, content)
+}
+
+// CheckPath refuses a path in a git repository that leads out of it: whoever writes to the repository decides what is
+// there, and must not have files of the user read.
+func CheckPath(path string) error {
+	bound, err := boundOf(path)
+	if err != nil || bound == "" {
+		return err
+	}
+
+	if problem := kustomization.Unreadable(bound, path); problem != "" {
+		return fmt.Errorf("%s: %s", path, problem)
+	}
+
+	return nil
+}
+
+// boundOf is the repository that a path is in, as it is written; "" for none.
+func boundOf(path string) (string, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("failed to read manifests: %w", err)
+	}
+
+	repository := kustomization.Repository(absolute)
+	if repository == "" {
+		return "", nil
+	}
+
+	if repository, err = filepath.EvalSymlinks(repository); err != nil {
+		return "", fmt.Errorf("failed to read manifests: %w", err)
+	}
+
+	return repository, nil
 }
 
 // folder reads a folder: the kustomizations in it that no other one builds upon, and the files that belong to none.
@@ -139,10 +177,27 @@ func (r *reader) folder(dir string) error {
 		return err
 	}
 
+	bound, err := boundOf(dir)
+	if err == nil && bound == "" {
+		bound, err = filepath.EvalSymlinks(dir)
+	}
+
+	if err == nil {
+		bound, err = filepath.Abs(bound)
+	}
+
+	if err != nil {
+		return fmt.Errorf("failed to read manifests: %w", err)
+	}
+
 	all := r.folders(dir)
 	for _, file := range files {
 		if slices.ContainsFunc(all, func(folder string) bool { return isBelow(folder, file) }) {
 			continue
+		}
+
+		if problem := kustomization.Unreadable(bound, file); problem != "" {
+			return fmt.Errorf("%s: %s", file, problem)
 		}
 
 		if err := r.file(file); err != nil {

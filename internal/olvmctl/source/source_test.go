@@ -211,3 +211,31 @@ func TestVariablesOfFlux(t *testing.T) {
 	check.Error(t, err, "")
 	check.Length(t, "an object that Flux leaves as it is", objects, 1)
 }
+
+// TestALinkReachesNoFileOfTheUser has links in a folder, and in the place of what is named, by which whoever writes to
+// a repository would have other files read: a Secret, git's token, or one without an end.
+func TestALinkReachesNoFileOfTheUser(t *testing.T) {
+	for name, test := range map[string]struct{ link, to, read, want string }{
+		"a file of the user":          {"repository/clusters/a.yaml", "OUTSIDE/secret.yaml", "clusters", "leads out of "},
+		"a folder of the user":        {"repository/linked", "OUTSIDE", "linked/", "leads out of "},
+		"in the place of a file":      {"repository/a.yaml", "OUTSIDE/secret.yaml", "a.yaml", "leads out of "},
+		"a device":                    {"repository/clusters/a.yaml", "/dev/zero", "clusters", "leads out of "},
+		"git's token":                 {"repository/clusters/a.yaml", "../.git/config", "clusters", "git's own"},
+		"a file of the repository":    {"repository/clusters/a.yaml", "../base/md.yaml", "clusters", ""},
+		"a folder of the repository":  {"repository/linked", "base", "linked/", ""},
+		"outside, of no repository":   {"free/a.yaml", "OUTSIDE/secret.yaml", "../free", "leads out of "},
+		"in a folder, of none":        {"free/a.yaml", "..data/md.yaml", "../free", ""},
+		"named, and of no repository": {"free/a.yaml", "OUTSIDE/secret.yaml", "../free/a.yaml", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := write(t, map[string]string{"repository/.git/config": "[http]\n", "repository/base/md.yaml": deployment,
+				"repository/clusters/md.yaml": deployment, "free/..data/md.yaml": deployment,
+				"outside/secret.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: canary}\n"})
+			to := strings.ReplaceAll(test.to, "OUTSIDE", filepath.Join(root, "outside"))
+			check.Error(t, os.Symlink(to, filepath.Join(root, test.link)), "")
+
+			_, _, err := read(t, root+"/repository/"+test.read, Options{})
+			check.Error(t, err, test.want)
+		})
+	}
+}
