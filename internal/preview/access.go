@@ -270,6 +270,22 @@ func unverifiedError(what string) error {
 		"%s sent only to an engine whose certificate is verified; remove it, and give the engine's CA", what)
 }
 
+// checkWritten refuses a login of the manifests that somebody has still to fill in. One of the management cluster is in
+// use, however weak it is.
+func (m *Manifests) checkWritten(of connection.Engine, secret *corev1.Secret) error {
+	if secret == nil || m.running.secrets[client.ObjectKeyFromObject(secret)] == secret {
+		return nil
+	}
+
+	username, password := connection.Login(secret)
+	if err := engine.CheckWrittenLogin(username, password); err != nil {
+		return blocker.New(infrav1.CredentialsNotFoundReason, "spec.olvmOvirtAPIServer.credentialsSecret",
+			"Secret %q of cluster %s: %v", secret.Name, of.Key, err)
+	}
+
+	return nil
+}
+
 // engineConfig takes what the caller gave, else what the management cluster has, else what the manifests have.
 func (m *Manifests) engineConfig(of connection.Engine, credentials Credentials) (engine.Config, error) {
 	objects, err := m.objects(of)
@@ -285,6 +301,12 @@ func (m *Manifests) engineConfig(of connection.Engine, credentials Credentials) 
 		}
 
 		of, objects = credentials.over(of, objects)
+	}
+
+	if !given {
+		if err := m.checkWritten(of, objects.Secret); err != nil {
+			return engine.Config{}, err
+		}
 	}
 
 	secret, ca := objects.Secret, objects.CA

@@ -305,7 +305,9 @@ func TestWhatIsEvidentlyNoPasswordIsNotSent(t *testing.T) {
 		"a variable": {"stringData: {username: admin@internal, password: '${OLVM_PASSWORD}', allowedServerURLs: ENGINE}\n",
 			"the password is a variable"},
 		"a placeholder": {"stringData: {username: admin@internal, password: <password>, allowedServerURLs: ENGINE}\n",
-			"the password is a placeholder"},
+			"the password looks like a placeholder"},
+		"a word": {"stringData: {username: admin@internal, password: changeme, allowedServerURLs: ENGINE}\n",
+			"the password looks like a placeholder"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			named := newThief(t)
@@ -317,6 +319,22 @@ func TestWhatIsEvidentlyNoPasswordIsNotSent(t *testing.T) {
 			check.Length(t, "what the engine has", named.got, 0)
 		})
 	}
+}
+
+// TestAWeakPasswordThatIsInUseIsUsed plans with one of the management cluster, and with one that the user gives.
+func TestAWeakPasswordThatIsInUseIsUsed(t *testing.T) {
+	named := newThief(t)
+	secret := secretOf("default", "demo-ovirt-credentials", named.engine())
+	secret.Data["password"] = []byte("changeme")
+
+	live := liveWith(t, secret, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo-ovirt-ca"}, Data: map[string]string{"ca.crt": named.ca()}})
+	manifests := sample(t, "serverURL: ENGINE_URL", "serverURL: "+named.engine())
+	given := Credentials{Username: "admin@internal", Password: "changeme", CA: []byte(named.ca()), ServerURLs: []string{named.engine()}}
+
+	check.Error(t, plan(t, manifests, live, Credentials{}), "access_denied")
+	check.Error(t, plan(t, manifests, nil, given), "access_denied")
+	check.Equal(t, "what the engine has", strings.Join(named.got, ", "), "admin@internal changeme, admin@internal changeme")
 }
 
 func TestNamesThatTheAPIServerRefusesAreRefused(t *testing.T) {
