@@ -60,6 +60,7 @@ func examined(
 
 	t.Setenv("OLVM_USERNAME", user)
 	t.Setenv("OLVM_PASSWORD", password)
+	t.Setenv("OLVM_URL", sim.URL())
 
 	var out, problems bytes.Buffer
 
