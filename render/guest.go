@@ -28,7 +28,7 @@ type IP struct {
 	Address netip.Prefix
 	// Gateway of Static, invalid for none.
 	Gateway netip.Addr
-	// Placeholder stands for an Address that is not known yet; only a preview has one.
+	// Placeholder says for which Address it stands that is not known yet; only a preview has one.
 	Placeholder string
 }
 
@@ -110,7 +110,10 @@ func (ip IP) write(nic *hclwrite.Body, family string) {
 	case ip.Method == DHCP:
 		setText(block, "boot_protocol", "dhcp")
 	case ip.Placeholder != "":
-		setText(block, "address", ip.Placeholder)
+		// Known to Terraform only after the apply, as this is to the preview: the provider takes no text for an address.
+		for _, name := range []string{"address", "netmask"} {
+			block.SetAttributeRaw(name, hclwrite.TokensForFunctionCall("timestamp"))
+		}
 	default:
 		setText(block, "address", ip.Address.Addr().String())
 		setText(block, "netmask", ip.netmask())

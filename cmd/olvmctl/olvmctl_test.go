@@ -181,7 +181,7 @@ func TestPlanOfNetworks(t *testing.T) {
 	for name, test := range map[string]struct{ yaml, want, code string }{
 		"a pool": {"addressesFromPools: [{apiGroup: ipam.cluster.x-k8s.io, kind: " +
 			"InClusterIPPool, name: nodes}]\n", "addresses: one of InClusterIPPool nodes)",
-			`"(of InClusterIPPool nodes)"`},
+			`(known after apply)`},
 		"DHCP": {"ipv4: {dhcp: true}\n", "addresses: IPv4 of the network's choice for enp1s0)",
 			`boot_protocol = "dhcp"`},
 		"two kinds": {"ipv4: {subnet: 127.20.30.0/24, ipAddresses: [127.20.30.7-127.20.30.8]}\n          " +
