@@ -188,6 +188,7 @@ func (s *Services) files(superAdmin bool) []File {
 		add("/etc/capolvm/control-plane", 0o644, s.knownNodes())
 	}
 
+	out = append(out, s.startAgain()...)
 	out = append(out, s.DNS.files(s.HostName)...)
 	if s.Ingress != nil {
 		add("/etc/keepalived/capolvm-check-ingress.sh", 0o755, renderFile("check-ingress.sh", s.ingressHosts()))
@@ -209,6 +210,30 @@ func (s *Services) files(superAdmin bool) []File {
 		add("/etc/capolvm/haproxy.cfg", 0o644, renderFile("haproxy.cfg", api))
 	case Nginx:
 		add("/etc/capolvm/nginx.conf", 0o644, renderFile("nginx.conf", api))
+	}
+
+	return out
+}
+
+// StartAgain is a drop-in for a unit of the image: systemd starts the service again, however often it ended. Units of
+// keepalived, and of haproxy on Oracle Linux, leave it ended.
+const StartAgain = "[Unit]\n" + startAgainUnit + "[Service]\n" + startAgainService
+
+// The same in the sections of a unit of ours.
+const (
+	startAgainUnit    = "StartLimitIntervalSec=0\n"
+	startAgainService = "Restart=always\nRestartSec=2\n"
+)
+
+// startAgain are the drop-ins of the services that the image brings.
+func (s *Services) startAgain() []File {
+	var out []File
+
+	for _, unit := range s.units() {
+		if unit.Contents == "" {
+			path := fmt.Sprintf("/etc/systemd/system/%s.d/10-capolvm.conf", unit.Name)
+			out = append(out, File{Path: path, Mode: 0o644, Content: StartAgain})
+		}
 	}
 
 	return out
@@ -363,6 +388,6 @@ func nginxUnit(image string) string {
 	}
 
 	return "[Unit]\nDescription=Load balancer of the control plane\nAfter=network-online.target " +
-		"capolvm-follow.service\nWants=network-online.target\n[Service]\n" + start + reload +
-		"Restart=always\nRestartSec=2\n[Install]\nWantedBy=multi-user.target\n"
+		"capolvm-follow.service\nWants=network-online.target\n" + startAgainUnit + "[Service]\n" + start + reload +
+		startAgainService + "[Install]\nWantedBy=multi-user.target\n"
 }

@@ -2,6 +2,10 @@ package bootstrap
 
 import (
 	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -235,4 +239,72 @@ func TestAStaticAddressOfIPv6WithoutAGatewayFollowsRouters(t *testing.T) {
 				strings.Contains(string(merged), "nmcli --wait 60 connection up enp1s0"), test.told)
 		})
 	}
+}
+
+// TestAServiceThatEndsStartsAgain whatever the unit of the image says: those of keepalived, and of haproxy on Oracle
+// Linux, leave it ended. Then a node never takes the address again, or keeps it beside the next holder.
+func TestAServiceThatEndsStartsAgain(t *testing.T) {
+	vip := VirtualAddress{Address: netip.MustParseAddr("10.20.30.6"), RouterID: 52}
+
+	for name, test := range map[string]struct {
+		services *Services
+		want     []string
+	}{
+		"keepalived alone": {served(NoLoadBalancer, nil), []string{"keepalived"}},
+		"haproxy":          {served(HAProxy, nil), []string{"keepalived", "haproxy"}},
+		"nginx": {served(Nginx, nil), []string{"keepalived"}},
+		"kube-vip": {
+			served(NoLoadBalancer, func(s *Services) { s.API.KubeVIPImage = "kube-vip" }), nil,
+		},
+		"a worker with ingress": {&Services{Self: netip.MustParseAddr("10.20.30.7"), Ingress: &vip}, []string{"keepalived"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			guest := Guest{HostName: "demo-1", Services: test.services}
+			cloudConfig, err := Merge([]byte(initData), CloudConfig, guest)
+			check.Error(t, err, "")
+			ignition, err := Merge([]byte(`{"ignition":{"version":"3.1.0"}}`), Ignition, guest)
+			check.Error(t, err, "")
+
+			for _, unit := range []string{"keepalived", "haproxy"} {
+				path := "/etc/systemd/system/" + unit + ".service.d/10-capolvm.conf"
+				wanted := slices.Contains(test.want, unit)
+				check.Equal(t, unit+" with cloud-init", strings.Contains(string(cloudConfig), path), wanted)
+				check.Equal(t, unit+" with Ignition", strings.Contains(string(ignition), path), wanted)
+
+				if wanted {
+					restartsForever(t, unit+".service", written(test.services.files(false))[path])
+				}
+			}
+		})
+	}
+
+	for _, image := range []string{"", "nginx"} {
+		restartsForever(t, nginxService, nginxUnit(image))
+	}
+}
+
+// restartsForever expects a unit, or a drop-in of one, to start again however often it ended, and has systemd read it.
+func restartsForever(t *testing.T, unit, content string) {
+	t.Helper()
+	head, service, _ := strings.Cut(content, "[Service]\n")
+	check.Contains(t, unit, head, "[Unit]\n")
+	check.Contains(t, unit, head, "\nStartLimitIntervalSec=0\n")
+	check.Contains(t, unit, service, "Restart=always\n")
+	check.Contains(t, unit, service, "RestartSec=2\n")
+
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		return
+	}
+
+	path := filepath.Join(t.TempDir(), unit)
+	if !strings.Contains(content, "ExecStart=") {
+		check.Error(t, os.WriteFile(path, []byte("[Service]\nExecStart=/bin/true\n"), 0o600), "")
+		check.Error(t, os.Mkdir(path+".d", 0o700), "")
+		path += ".d/10-capolvm.conf"
+	}
+
+	check.Error(t, os.WriteFile(path, []byte(content), 0o600), "")
+	command := exec.CommandContext(t.Context(), "systemd-analyze", "verify", strings.TrimSuffix(path, ".d/10-capolvm.conf"))
+	out, _ := command.CombinedOutput() // it fails if a program is not installed
+	check.Lacks(t, "what systemd says of "+unit, string(out), "Unknown")
 }

@@ -116,6 +116,7 @@ func (b Balancer) Files() []bootstrap.File {
 		{Path: applyFile, Content: render("balancer.sh", nil), Mode: 0o700},
 		{Path: "haproxy.cfg", Content: render("haproxy.cfg", b), Mode: 0o644},
 		{Path: allowFile, Content: allowed.Script(), Mode: 0o700},
+		{Path: "start-again.conf", Content: bootstrap.StartAgain, Mode: 0o644},
 	}
 	if !b.VirtualIP.IsValid() {
 		return out

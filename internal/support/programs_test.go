@@ -161,3 +161,57 @@ func TestSSHKnowsNodesByTheirNames(t *testing.T) {
 		check.Contains(t, name, string(out), "\ncheckhostip no\n")
 	}
 }
+
+// TestWhatAVMRunsStartsAgainWhenItEnds whatever the unit of the image says. The script runs with a systemctl that notes
+// what it is told; that services do start again then is up to systemd.
+func TestWhatAVMRunsStartsAgainWhenItEnds(t *testing.T) {
+	t.Parallel()
+
+	for name, balancer := range balancers() {
+		files := contents(balancer.Files())
+		check.Contains(t, name, files["start-again.conf"], "\nStartLimitIntervalSec=0\n")
+		check.Contains(t, name, files["start-again.conf"], "\nRestart=always\n")
+
+		_, script, found := strings.Cut(files["apply.sh"], "\nset -euo pipefail\n")
+		script, _, ended := strings.Cut(script, "\n# A port that another program has")
+		check.Equal(t, "the part that ends with the start of haproxy", found && ended, true)
+
+		root := t.TempDir()
+		state := filepath.Join(root, "state-")
+		check.Error(t, os.WriteFile(state+"allowed", []byte(files["allow.sh"]), 0o600), "")
+
+		for path, content := range files {
+			check.Error(t, os.WriteFile(filepath.Join(root, path), []byte(content), 0o600), "")
+		}
+
+		run := func() string {
+			command := exec.CommandContext(t.Context(), "bash", "-c", "set -euo pipefail\nhaproxy() { :; }\n"+
+				"keepalived() { :; }\nsystemctl() { echo \"$*\"; }\n"+
+				strings.NewReplacer("/etc/", root+"/etc/", "../", state).Replace(script))
+			command.Dir = root
+			out, err := command.CombinedOutput()
+			check.Error(t, err, "")
+
+			return string(out)
+		}
+
+		const started = "daemon-reload\n--no-block reload-or-restart haproxy.service\nenable haproxy.service\n"
+		check.Equal(t, name+": what systemd is told", run(), started)
+		check.Equal(t, name+": after it was killed", run(), started)
+		check.Error(t, os.Remove(state+"begun"), "")
+		check.Equal(t, name+": a second time", run(), "enable haproxy.service\n")
+
+		for _, unit := range []string{"haproxy", "keepalived"} {
+			dropIn, err := os.ReadFile(filepath.Join(root, "etc/systemd/system", unit+".service.d/10-capolvm.conf"))
+			held := unit == "haproxy" || balancer.VirtualIP.IsValid()
+			check.Equal(t, name+": a drop-in of "+unit, err == nil, held)
+
+			if held {
+				check.Equal(t, name+": drop-in of "+unit, string(dropIn), files["start-again.conf"])
+			}
+		}
+	}
+
+	check.Contains(t, "Dex", render("dex.service", nil), "\nStartLimitIntervalSec=0\n")
+	check.Contains(t, "Dex", render("dex.service", nil), "\nRestart=always\n")
+}

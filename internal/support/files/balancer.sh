@@ -30,6 +30,13 @@ fi
 again=no
 if [ -f ../begun ]; then again=yes; fi
 touch ../begun
+units=haproxy
+if [ -f keepalived.conf ]; then units="haproxy keepalived"; fi
+reload=$again
+for unit in $units; do
+    if install_new start-again.conf "/etc/systemd/system/$unit.service.d/10-capolvm.conf" 644; then reload=yes; fi
+done
+if [ $reload = yes ]; then systemctl daemon-reload; fi
 cp /etc/haproxy/haproxy.cfg before.cfg 2>/dev/null || true
 if install_new haproxy.cfg /etc/haproxy/haproxy.cfg 644 || [ $again = yes ]; then
     systemctl --no-block reload-or-restart haproxy.service
