@@ -252,7 +252,7 @@ func TestAServiceThatEndsStartsAgain(t *testing.T) {
 	}{
 		"keepalived alone": {served(NoLoadBalancer, nil), []string{"keepalived"}},
 		"haproxy":          {served(HAProxy, nil), []string{"keepalived", "haproxy"}},
-		"nginx": {served(Nginx, nil), []string{"keepalived"}},
+		"nginx":            {served(Nginx, nil), []string{"keepalived"}},
 		"kube-vip": {
 			served(NoLoadBalancer, func(s *Services) { s.API.KubeVIPImage = "kube-vip" }), nil,
 		},
