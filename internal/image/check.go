@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/capolvm/cluster-api-provider-olvm/internal/doctor"
 )
 
@@ -293,10 +295,24 @@ func releaseOf(text string) map[string]string {
 	return out
 }
 
-var (
-	dataSources      = regexp.MustCompile(`(?m)^\s*datasource_list:\s*\[?([^\]\n]*)`)
-	ignitionPlatform = regexp.MustCompile(`(?:ignition\.platform\.id|flatcar\.oem\.id|set oem_id)="?([a-z0-9]+)`)
-)
+var ignitionPlatform = regexp.MustCompile(`(?:ignition\.platform\.id|flatcar\.oem\.id|set oem_id)="?([a-z0-9]+)`)
+
+// dataSources are where cloud-init looks for its data, by the last file that says so; nil where none does. Like
+// cloud-init, it passes over files that are no YAML.
+func (l *look) dataSources() []string {
+	var out []string
+
+	for _, file := range l.paths("/etc/cloud/cloud.cfg", "/etc/cloud/cloud.cfg.d/*.cfg") {
+		var config struct {
+			DataSources []string `yaml:"datasource_list"`
+		}
+		if yaml.Unmarshal([]byte(l.textAt(file)), &config) == nil && config.DataSources != nil {
+			out = config.DataSources
+		}
+	}
+
+	return out
+}
 
 // provisioning looks for what reads the user data, and where it looks for that: the engine makes a config drive. It
 // reports whether that is Ignition.
@@ -320,7 +336,7 @@ func (l *look) provisioning() bool {
 		return true
 	}
 
-	lists := dataSources.FindAllStringSubmatch(l.text("/etc/cloud/cloud.cfg", "/etc/cloud/cloud.cfg.d/*.cfg"), -1)
+	sources := l.dataSources()
 
 	switch {
 	case l.program("cloud-init") == "":
@@ -328,7 +344,7 @@ func (l *look) provisioning() bool {
 			"nothing reads the user data: there is neither cloud-init nor Ignition")
 	case l.has("/etc/cloud/cloud-init.disabled"):
 		l.add(check, doctor.Failed, "remove /etc/cloud/cloud-init.disabled", "cloud-init is turned off")
-	case len(lists) > 0 && !strings.Contains(lists[len(lists)-1][1], "ConfigDrive"):
+	case sources != nil && !slices.Contains(sources, "ConfigDrive"):
 		l.add(check, doctor.Failed, "have ConfigDrive in datasource_list of /etc/cloud/cloud.cfg.d",
 			"cloud-init does not look at the config drive, on which the engine has the user data")
 	default:
@@ -455,6 +471,25 @@ func (l *look) enabled(unit string, presets bool) bool {
 	return false
 }
 
+var (
+	tomlComments    = regexp.MustCompile(`(?m)^([^"'\n]*)#.*$`)
+	disabledPlugins = regexp.MustCompile(`(?m)^disabled_plugins\s*=\s*\[([^\]]*)\]`)
+	// criPlugin is what serves the kubelet, in containerd 1 and 2.
+	criPlugin = regexp.MustCompile(`["'](?:io\.containerd\.)?(?:grpc\.v1\.cri|cri\.v1\.(?:images|runtime)|cri)["']`)
+)
+
+// servesKubernetes reports whether a runtime has what the kubelet asks. Docker's packages of containerd turn it off.
+func (l *look) servesKubernetes(unit string) bool {
+	if unit != "containerd.service" {
+		return true
+	}
+
+	config := tomlComments.ReplaceAllString(l.text("/etc/containerd/config.toml"), "$1")
+	match := disabledPlugins.FindStringSubmatch(config)
+
+	return match == nil || !criPlugin.MatchString(match[1])
+}
+
 // runtime looks for the container runtime and the units that kubeadm needs.
 func (l *look) runtime(ignition bool) {
 	const check = "runtime"
@@ -471,6 +506,9 @@ func (l *look) runtime(ignition bool) {
 	switch {
 	case unit == "":
 		l.add(check, doctor.Failed, "install CRI-O or containerd", "there is no container runtime")
+	case !l.servesKubernetes(unit):
+		l.add(check, doctor.Failed, "remove cri from disabled_plugins in /etc/containerd/config.toml",
+			"containerd does not serve Kubernetes: its plugin cri is turned off, as in Docker's packages")
 	case !l.enabled(unit, ignition) && ignition:
 		l.add(check, doctor.Warning, "use the flavor ock, or have userData enable it",
 			"%s does not start by itself", unit)
