@@ -2,6 +2,8 @@ package templates
 
 import (
 	"io/fs"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -115,4 +117,28 @@ func TestTheHoldersOfServicesOutliveAStallOfEtcd(t *testing.T) {
 	} {
 		check.Contains(t, "kube-vip", string(text), want)
 	}
+}
+
+// TestTheSamplesAreRolledOutBeforeTheirCertificatesExpire as the templates are.
+func TestTheSamplesAreRolledOutBeforeTheirCertificatesExpire(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../samples/*.yaml")
+	check.Error(t, err, "")
+
+	planes := 0
+
+	for _, file := range append(files, "../../internal/clusterfile/oci.yaml") {
+		content, err := os.ReadFile(file)
+		check.Error(t, err, "")
+
+		for object := range strings.SplitSeq(string(content), "\n---\n") {
+			if strings.Contains(object, "\nkind: KubeadmControlPlane\n") {
+				planes++
+
+				check.Contains(t, file, object, "\n  rollout:\n    before:\n      certificatesExpiryDays: 21\n")
+			}
+		}
+	}
+
+	check.Equal(t, "control planes", planes, 4)
 }
