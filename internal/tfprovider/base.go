@@ -102,8 +102,12 @@ func (b *base) refuseMember(
 // fixed is a resource of which every change makes another object.
 type fixed struct{ base }
 
-// Update is never planned.
-func (f *fixed) Update(_ context.Context, _ resource.UpdateRequest, resp *resource.UpdateResponse) {
+// Update is planned for the time-outs alone.
+func (f *fixed) Update(_ context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	if onlyTimeouts(req, resp) {
+		return
+	}
+
 	resp.Diagnostics.AddError(f.typeName+" cannot be updated",
 		"This is a bug in the provider: a change must replace it.")
 }

@@ -244,6 +244,10 @@ func (m *adoptedVMModel) observe(given *engine.Initialization) {
 
 // Update implements resource.Resource.
 func (r *adoptedVMResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	if onlyTimeouts(req, resp) {
+		return
+	}
+
 	ctx, cancel := within(ctx, req.Plan, updating)
 	defer cancel()
 

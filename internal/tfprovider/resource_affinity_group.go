@@ -264,6 +264,10 @@ func (r *affinityGroupResource) Read(ctx context.Context, req resource.ReadReque
 }
 
 func (r *affinityGroupResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	if onlyTimeouts(req, resp) {
+		return
+	}
+
 	ctx, cancel := within(ctx, req.Plan, updating)
 	defer cancel()
 

@@ -225,6 +225,10 @@ func (r *diskResource) Read(ctx context.Context, req resource.ReadRequest, resp 
 }
 
 func (r *diskResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	if onlyTimeouts(req, resp) {
+		return
+	}
+
 	ctx, cancel := within(ctx, req.Plan, updating)
 	defer cancel()
 

@@ -195,6 +195,10 @@ func (r *diskAttachmentResource) Create(
 func (r *diskAttachmentResource) Update(
 	ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse,
 ) {
+	if onlyTimeouts(req, resp) {
+		return
+	}
+
 	ctx, cancel := within(ctx, req.Plan, updating)
 	defer cancel()
 

@@ -124,6 +124,10 @@ func (r *diskFromImageResource) Read(ctx context.Context, req resource.ReadReque
 }
 
 func (r *diskFromImageResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	if onlyTimeouts(req, resp) {
+		return
+	}
+
 	ctx, cancel := within(ctx, req.Plan, updating)
 	defer cancel()
 

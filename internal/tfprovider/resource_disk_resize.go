@@ -200,6 +200,10 @@ func (r *resizeResource) Read(ctx context.Context, req resource.ReadRequest, res
 }
 
 func (r *resizeResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	if onlyTimeouts(req, resp) {
+		return
+	}
+
 	ctx, cancel := within(ctx, req.Plan, updating)
 	defer cancel()
 

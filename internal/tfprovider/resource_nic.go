@@ -222,6 +222,10 @@ func needsUnplugged(there, wanted *engine.NIC) bool {
 }
 
 func (r *nicResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	if onlyTimeouts(req, resp) {
+		return
+	}
+
 	ctx, cancel := within(ctx, req.Plan, updating)
 	defer cancel()
 

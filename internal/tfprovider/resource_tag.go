@@ -89,6 +89,10 @@ func (r *tagResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 
 // Update gives the tag another name or description. The VMs that have it keep it.
 func (r *tagResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	if onlyTimeouts(req, resp) {
+		return
+	}
+
 	ctx, cancel := within(ctx, req.Plan, updating)
 	defer cancel()
 

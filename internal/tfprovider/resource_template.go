@@ -168,6 +168,10 @@ func (r *templateResource) Read(ctx context.Context, req resource.ReadRequest, r
 }
 
 func (r *templateResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	if onlyTimeouts(req, resp) {
+		return
+	}
+
 	ctx, cancel := within(ctx, req.Plan, updating)
 	defer cancel()
 

@@ -116,6 +116,10 @@ func (r *graphicsConsolesResource) Read(ctx context.Context, req resource.ReadRe
 func (r *graphicsConsolesResource) Update(
 	ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse,
 ) {
+	if onlyTimeouts(req, resp) {
+		return
+	}
+
 	ctx, cancel := within(ctx, req.Plan, updating)
 	defer cancel()
 

@@ -162,6 +162,10 @@ func (r *vmStartResource) Read(ctx context.Context, req resource.ReadRequest, re
 }
 
 func (r *vmStartResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	if onlyTimeouts(req, resp) {
+		return
+	}
+
 	ctx, cancel := within(ctx, req.Plan, updating)
 	defer cancel()
 

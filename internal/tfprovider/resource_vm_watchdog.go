@@ -159,6 +159,10 @@ func (r *vmWatchdogResource) Read(ctx context.Context, req resource.ReadRequest,
 }
 
 func (r *vmWatchdogResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	if onlyTimeouts(req, resp) {
+		return
+	}
+
 	ctx, cancel := within(ctx, req.Plan, updating)
 	defer cancel()
 

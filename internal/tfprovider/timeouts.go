@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
@@ -80,4 +82,23 @@ func within(ctx context.Context, source attributeReader, operation string) (cont
 	}
 
 	return context.WithCancel(ctx)
+}
+
+// onlyTimeouts handles an update of the time-outs and nothing else, and reports whether it is one: it is none of the
+// engine's business, and what the engine has may be out of sight by now, such as user data that it has forgotten.
+func onlyTimeouts(req resource.UpdateRequest, resp *resource.UpdateResponse) bool {
+	var before, after map[string]tftypes.Value
+	if req.State.Raw.As(&before) != nil || req.Plan.Raw.As(&after) != nil {
+		return false
+	}
+
+	for name, value := range after {
+		if name != timeoutsBlock && !value.Equal(before[name]) {
+			return false
+		}
+	}
+
+	resp.State.Raw = req.Plan.Raw
+
+	return true
 }
