@@ -160,13 +160,7 @@ func (r *nicResource) takeOfTemplate(
 			"another name", there.Name, vmID, vmID, there.ID)
 	}
 
-	err = poll(ctx, "network interface "+there.Name, func(ctx context.Context) (bool, string, error) {
-		ctx = context.WithoutCancel(ctx) // the state has it only after this
-		err := r.change(ctx, vmID, there, wanted)
-
-		return err == nil, "", err
-	})
-	if err != nil {
+	if err := r.change(ctx, vmID, there.ID, wanted); err != nil {
 		return nil, err
 	}
 
@@ -189,31 +183,57 @@ func (r *nicResource) isOfTemplate(ctx context.Context, vmID engine.ID, name str
 	return slices.ContainsFunc(all, func(n engine.NIC) bool { return n.Name == name }), err
 }
 
-// change makes an interface what is wanted. The engine takes another address or another kind only if it is unplugged,
-// while the VM runs.
-func (r *nicResource) change(ctx context.Context, vmID engine.ID, there, asked *engine.NIC) error {
-	request := *asked
-	wanted := &request
+// nicChange makes an interface what is wanted, in as many tries as it takes. The engine takes another address or
+// another kind only while the interface is unplugged, if the VM runs.
+type nicChange struct {
+	client   *engine.Client
+	vmID, id engine.ID
+	wanted   *engine.NIC
+	// unplugged reports that an earlier try asked for it to be unplugged, so that a later one must plug it.
+	unplugged bool
+}
+
+// try makes one try. It is not interrupted, which would leave the interface unplugged.
+func (c *nicChange) try(ctx context.Context) (done bool, seen string, err error) {
+	ctx = context.WithoutCancel(ctx)
+
+	there, err := c.client.NIC(ctx, c.vmID, c.id)
+	if err != nil {
+		return false, "", err
+	}
+
+	wanted := *c.wanted
 	if wanted.MAC != nil && there.MAC != nil && strings.EqualFold(wanted.MAC.Address, there.MAC.Address) {
 		wanted.MAC = nil // an address is the same in both cases
 	}
 
-	_, err := r.client.UpdateNIC(ctx, vmID, there.ID, wanted)
-	if !engine.IsConflict(err) || engine.IsTransient(err) || !needsUnplugged(there, wanted) {
-		return err
+	plugged := isSet(there.Plugged)
+
+	_, err = c.client.UpdateNIC(ctx, c.vmID, c.id, &wanted)
+	if plugged && engine.IsConflict(err) && !engine.IsTransient(err) && needsUnplugged(there, &wanted) {
+		c.unplugged, plugged = true, false // also if the answer is lost
+		if err = c.client.UnplugNIC(ctx, c.vmID, c.id); err == nil {
+			_, err = c.client.UpdateNIC(ctx, c.vmID, c.id, &wanted)
+		}
 	}
 
-	if there.Plugged == nil || !*there.Plugged {
-		return err
+	if c.unplugged && !plugged {
+		err = errors.Join(err, c.client.PlugNIC(ctx, c.vmID, c.id))
 	}
 
-	if err := r.client.UnplugNIC(ctx, vmID, there.ID); err != nil {
-		return err
+	return err == nil, "", err
+}
+
+// change makes an interface what is wanted. An error says so if the interface may be left unplugged.
+func (r *nicResource) change(ctx context.Context, vmID, id engine.ID, wanted *engine.NIC) error {
+	change := nicChange{client: r.client, vmID: vmID, id: id, wanted: wanted}
+
+	err := poll(ctx, "network interface "+id.String()+" to be changed", change.try)
+	if err != nil && change.unplugged {
+		err = fmt.Errorf("%w (the interface was unplugged for the change: plug it in the engine if it still is)", err)
 	}
 
-	_, err = r.client.UpdateNIC(ctx, vmID, there.ID, wanted)
-
-	return errors.Join(err, r.client.PlugNIC(ctx, vmID, there.ID))
+	return err
 }
 
 // needsUnplugged reports whether a change is one that a plugged interface cannot take.
@@ -234,18 +254,7 @@ func (r *nicResource) Update(ctx context.Context, req resource.UpdateRequest, re
 		return
 	}
 
-	vmID, id := idOf(model.VMID), idOf(model.ID)
-	what := "network interface " + id.String() + " to be updated"
-	err := poll(ctx, what, func(ctx context.Context) (bool, string, error) {
-		ctx = context.WithoutCancel(ctx) // an interrupt would leave it unplugged
-		there, err := r.client.NIC(ctx, vmID, id)
-		if err == nil {
-			err = r.change(ctx, vmID, there, model.toEngine())
-		}
-
-		return err == nil, "", err
-	})
-	if err != nil {
+	if err := r.change(ctx, idOf(model.VMID), idOf(model.ID), model.toEngine()); err != nil {
 		resp.Diagnostics.AddError("The network interface was not updated", err.Error())
 		return
 	}

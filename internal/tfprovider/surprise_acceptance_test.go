@@ -371,3 +371,35 @@ func TestADiskThatWasConvertedIsKept(t *testing.T) {
 	w.config(strings.Replace(disk, `"raw"`, `"cow"`, 1))
 	w.wants("ovirt_disk.d", "delete+create") // which the configuration asks for
 }
+
+// TestANetworkInterfaceIsPluggedAgainWhateverAnswerIsLost changes the address of an interface in a VM that runs, for
+// which it must be unplugged.
+func TestANetworkInterfaceIsPluggedAgainWhateverAnswerIsLost(t *testing.T) {
+	t.Parallel()
+
+	for name, fault := range map[string]ovirtsim.Fault{
+		"plugging is unavailable once": {Method: "POST", Path: "/nics/[^/]+/activate$", Status: 503, Count: 1},
+		"unplugging has no answer":     {Method: "POST", Path: "/nics/[^/]+/deactivate$", Action: "cut-after", Count: 1},
+		"plugging has no answer":       {Method: "POST", Path: "/nics/[^/]+/activate$", Action: "cut-after", Count: 1},
+		"the change is unavailable":    {Method: "PUT", Path: "/nics/[^/]+$", Nth: 2, Status: 503, Count: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, quick)
+			w := newWorkspace(t, s).config(plainVM + plainNIC)
+			w.apply()
+			vm := w.text("ovirt_vm.a", "id")
+			must(t, s.client.StartVM(t.Context(), engine.ID(vm), false))
+			wait.Until(t, "the VM is up", func() bool { return s.vm(t, "a").Status == engine.VMUp })
+
+			const address = "56:6f:1a:00:00:99"
+			must(t, s.sim.Inject(fault))
+			w.config(plainVM + strings.Replace(plainNIC, "}\n", "  mac = \""+address+"\"\n}\n", 1)).apply()
+
+			nic := s.nics(t, vm)[0]
+			check.Equal(t, "the address", nic.MAC.Address, address)
+			check.Equal(t, "plugged", *nic.Plugged, true)
+			w.settled()
+		})
+	}
+}
