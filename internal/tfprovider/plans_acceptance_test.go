@@ -299,3 +299,51 @@ func TestAnUploadWhoseDiskCannotBeReadIsKnown(t *testing.T) {
 	w.destroy()
 	check.Equal(t, "the disks", s.sim.Summary().Disks, 0)
 }
+
+// TestInterfacesOfAGuestThatAreKnownLaterAreOneReplacement has their blocks come from another resource. An update that
+// becomes a replacement while it is applied is an error of Terraform's.
+func TestInterfacesOfAGuestThatAreKnownLaterAreOneReplacement(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, quick)
+	config := func(address string) string {
+		return `
+resource "terraform_data" "addresses" { input = ["` + address + `"] }
+resource "ovirt_vm" "a" {
+  name        = "a"
+  cluster_id  = "$cluster"
+  template_id = "$template"
+  dynamic "initialization_nic" {
+    for_each = terraform_data.addresses.output
+    content {
+      name = "enp1s0"
+      ipv4 {
+        address = initialization_nic.value
+        netmask = "255.255.255.0"
+      }
+    }
+  }
+}
+`
+	}
+	w := newWorkspace(t, s).config(config("10.20.30.161"))
+	w.apply()
+	w.config(config("10.20.30.162"))
+	w.wants("terraform_data.addresses", "update", "ovirt_vm.a", "delete+create")
+	w.apply()
+	w.settled()
+}
+
+func TestAWayToCopyThatIsKnownLaterIsOneReplacement(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, quick)
+	config := func(clone string) string {
+		return "resource \"terraform_data\" \"clone\" { input = " + clone + " }\n" +
+			strings.Replace(plainVM, "}\n", "  clone = terraform_data.clone.output\n}\n", 1)
+	}
+	w := newWorkspace(t, s).config(config("false"))
+	w.apply()
+	w.config(config("true"))
+	w.wants("terraform_data.clone", "update", "ovirt_vm.a", "delete+create")
+	w.apply()
+	w.settled()
+}

@@ -103,7 +103,8 @@ func (r *vmResource) ModifyPlan(
 		resp.RequiresReplace = append(resp.RequiresReplace, path.Root("template_id"))
 	}
 
-	if !clone.IsUnknown() && clone.ValueBool() != cloned.ValueBool() && clone.ValueBool() != isClone {
+	// One that is not known yet may need another VM; an update that becomes a replacement is an error of Terraform's.
+	if clone.IsUnknown() || clone.ValueBool() != cloned.ValueBool() && clone.ValueBool() != isClone {
 		resp.RequiresReplace = append(resp.RequiresReplace, path.Root("clone"))
 	}
 

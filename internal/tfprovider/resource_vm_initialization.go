@@ -81,7 +81,8 @@ func initNICBlock() schema.ListNestedBlock {
 			listplanmodifier.RequiresReplaceIf(
 				func(_ context.Context, req planmodifier.ListRequest,
 					resp *listplanmodifier.RequiresReplaceIfFuncResponse) {
-					resp.RequiresReplace = len(req.ConfigValue.Elements()) > 0
+					// An update that becomes a replacement when more is known is an error of Terraform's.
+					resp.RequiresReplace = req.ConfigValue.IsUnknown() || len(req.ConfigValue.Elements()) > 0
 				},
 				otherGuest,
 				otherGuest,
