@@ -339,10 +339,17 @@ func (p *ovirtProvider) DataSources(context.Context) []func() datasource.DataSou
 	return []func() datasource.DataSource{
 		newAffinityGroupData,
 		newBlankTemplateData,
+		newClusterData,
 		newClusterHostsData,
 		newDiskAttachmentsData,
+		newDiskData,
+		newHostData,
+		newStorageDomainData,
+		newTemplateData,
 		newTemplateDiskAttachmentsData,
 		newTemplatesData,
+		newVMData,
+		newVNICProfileData,
 		newWaitForIPData,
 	}
 }

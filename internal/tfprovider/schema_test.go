@@ -55,6 +55,14 @@ var deliberate = map[string]string{
 	"resource ovirt_vm_host_device":                    more,
 	"resource ovirt_vm_mediated_device":                more,
 
+	"data ovirt_cluster":        more,
+	"data ovirt_disk":           more,
+	"data ovirt_host":           more,
+	"data ovirt_storage_domain": more,
+	"data ovirt_template":       more,
+	"data ovirt_vm":             more,
+	"data ovirt_vnic_profile":   more,
+
 	"resource ovirt_nic.mac": more,
 
 	"resource ovirt_vm.initialization_dns_servers":            more,

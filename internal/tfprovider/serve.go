@@ -228,6 +228,16 @@ func (s *restricted) serves(name string) error {
 	return status.Errorf(codes.PermissionDenied, "%s is none of the types of this run", name)
 }
 
+// servesData is serves for data sources. A run that is restricted has none that finds objects by their names, whose
+// types are those of resources: it would see what others have.
+func (s *restricted) servesData(name string) error {
+	if s.types != nil && slices.Contains(lookups, name) {
+		return status.Errorf(codes.PermissionDenied, "the data source %s is none of this run", name)
+	}
+
+	return s.serves(name)
+}
+
 // UpgradeResourceState implements tfprotov5.ProviderServer.
 func (s *restricted) UpgradeResourceState(
 	ctx context.Context, request *tfprotov5.UpgradeResourceStateRequest,
@@ -280,7 +290,7 @@ func (s *restricted) MoveResourceState(
 func (s *restricted) ValidateDataSourceConfig(
 	ctx context.Context, request *tfprotov5.ValidateDataSourceConfigRequest,
 ) (*tfprotov5.ValidateDataSourceConfigResponse, error) {
-	if err := s.serves(request.TypeName); err != nil {
+	if err := s.servesData(request.TypeName); err != nil {
 		return nil, err
 	}
 
@@ -291,7 +301,7 @@ func (s *restricted) ValidateDataSourceConfig(
 func (s *restricted) ReadDataSource(
 	ctx context.Context, request *tfprotov5.ReadDataSourceRequest,
 ) (*tfprotov5.ReadDataSourceResponse, error) {
-	if err := s.serves(request.TypeName); err != nil {
+	if err := s.servesData(request.TypeName); err != nil {
 		return nil, err
 	}
 
@@ -389,7 +399,9 @@ func (s *restricted) GetProviderSchema(
 	others := func(name string, _ *tfprotov5.Schema) bool { return !slices.Contains(s.types, name) }
 	out.ResourceSchemas, out.DataSourceSchemas = maps.Clone(out.ResourceSchemas), maps.Clone(out.DataSourceSchemas)
 	maps.DeleteFunc(out.ResourceSchemas, others)
-	maps.DeleteFunc(out.DataSourceSchemas, others)
+	maps.DeleteFunc(out.DataSourceSchemas, func(name string, _ *tfprotov5.Schema) bool {
+		return s.servesData(name) != nil
+	})
 
 	return &out, nil
 }

@@ -1,0 +1,1 @@
+data "ovirt_cluster" "c" { name = "Default" }

@@ -1,0 +1,1 @@
+data "ovirt_disk" "d" { name = "data" }

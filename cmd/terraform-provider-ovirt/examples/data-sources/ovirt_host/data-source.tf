@@ -1,0 +1,1 @@
+data "ovirt_host" "h" { name = "kvm1.example.com" }

@@ -1,0 +1,1 @@
+data "ovirt_storage_domain" "s" { name = "data" }

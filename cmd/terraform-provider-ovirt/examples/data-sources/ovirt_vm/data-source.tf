@@ -1,0 +1,1 @@
+data "ovirt_vm" "a" { name = "a" }

@@ -1,0 +1,4 @@
+data "ovirt_vnic_profile" "p" {
+  name    = "ovirtmgmt"
+  network = "ovirtmgmt"
+}

@@ -1,0 +1,284 @@
+package tfprovider
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// The data sources that find the UUID of one object by its name.
+
+// lookups are their types.
+var lookups = []string{
+	"ovirt_cluster", "ovirt_disk", "ovirt_host", "ovirt_storage_domain", "ovirt_template", "ovirt_vm",
+	"ovirt_vnic_profile",
+}
+
+// candidate is an object that has the name which is looked for.
+type candidate struct {
+	id engine.ID
+	// network of a vNIC profile.
+	network string
+	// version and isReady are a template's.
+	version int
+	isReady bool
+}
+
+// wantedName is what a data source looks for.
+type wantedName struct {
+	name, network string
+	version       int
+	dc            *engine.DataCenter // nil means the whole engine
+}
+
+// namedData is a data source for objects of one kind.
+type namedData struct {
+	dataBase
+	// kind says in words what is found.
+	kind string
+	find func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error)
+}
+
+// Attributes that some kinds have alone.
+const (
+	networkAttribute = "network"
+	versionAttribute = "version"
+)
+
+func newClusterData() datasource.DataSource {
+	return &namedData{dataBase{typeName: "ovirt_cluster"}, "cluster",
+		func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error) {
+			all, err := client.Clusters(ctx, wanted.dc)
+			return candidates(all, wanted.name, func(c engine.Cluster) (string, candidate) {
+				return c.Name, candidate{id: c.ID}
+			}), err
+		}}
+}
+
+func newHostData() datasource.DataSource {
+	return &namedData{dataBase{typeName: "ovirt_host"}, "host",
+		func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error) {
+			all, err := client.HostsIn(ctx, wanted.dc, nil, 0)
+			return candidates(all, wanted.name, func(h engine.Host) (string, candidate) {
+				return h.Name, candidate{id: h.ID}
+			}), err
+		}}
+}
+
+func newStorageDomainData() datasource.DataSource {
+	return &namedData{dataBase{typeName: "ovirt_storage_domain"}, "storage domain that takes disks",
+		func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error) {
+			all, err := storageDomains(ctx, client, wanted.dc)
+			return candidates(all, wanted.name, func(d engine.StorageDomain) (string, candidate) {
+				return d.Name, candidate{id: d.ID}
+			}), err
+		}}
+}
+
+// storageDomains are those of a data center, or for nil of all: the status of each is told by its data center.
+func storageDomains(
+	ctx context.Context, client *engine.Client, dc *engine.DataCenter,
+) (out []engine.StorageDomain, err error) {
+	var all []engine.DataCenter
+
+	if dc != nil {
+		all = append(all, *dc)
+	} else if all, err = client.DataCenters(ctx); err != nil {
+		return nil, err
+	}
+
+	for i := range all {
+		there, err := client.StorageDomains(ctx, &all[i])
+		if err != nil {
+			return nil, err
+		}
+
+		out = append(out, there...)
+	}
+
+	return out, nil
+}
+
+func newVNICProfileData() datasource.DataSource {
+	return &namedData{dataBase{typeName: "ovirt_vnic_profile"}, "vNIC profile",
+		func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error) {
+			profiles, networks, err := client.VNICProfiles(ctx, wanted.dc, wanted.name)
+
+			var out []candidate
+
+			for i, profile := range profiles {
+				if wanted.network == "" || wanted.network == networks[i].Name {
+					out = append(out, candidate{id: profile.ID, network: networks[i].Name})
+				}
+			}
+
+			return out, err
+		}}
+}
+
+func newVMData() datasource.DataSource {
+	return &namedData{dataBase{typeName: "ovirt_vm"}, "VM",
+		func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error) {
+			all, err := client.FindVMs(ctx, wanted.dc, wanted.name)
+			return candidates(all, wanted.name, func(vm engine.VM) (string, candidate) {
+				return vm.Name, candidate{id: vm.ID}
+			}), err
+		}}
+}
+
+func newDiskData() datasource.DataSource {
+	return &namedData{dataBase{typeName: "ovirt_disk"}, "disk",
+		func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error) {
+			all, err := client.FindDisks(ctx, wanted.dc, wanted.name)
+			return candidates(all, wanted.name, func(d engine.Disk) (string, candidate) {
+				return d.AliasText(), candidate{id: d.ID}
+			}), err
+		}}
+}
+
+func newTemplateData() datasource.DataSource {
+	return &namedData{dataBase{typeName: "ovirt_template"}, "template",
+		func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error) {
+			all, err := client.FindTemplates(ctx, wanted.dc, wanted.name)
+			found := candidates(all, wanted.name, func(t engine.Template) (string, candidate) {
+				return t.Name, candidate{id: t.ID, version: t.Version.Number, isReady: t.Status == engine.TemplateOK}
+			})
+
+			return versions(found, wanted.version), err
+		}}
+}
+
+// candidates are the items of that name.
+func candidates[T any](all []T, name string, of func(T) (string, candidate)) []candidate {
+	var out []candidate
+
+	for _, item := range all {
+		if has, found := of(item); has == name {
+			out = append(out, found)
+		}
+	}
+
+	return out
+}
+
+// versions are the templates of one version: that which is asked for, or, for 0, the newest of which a VM can be made.
+func versions(found []candidate, version int) []candidate {
+	if version == 0 {
+		found = slices.DeleteFunc(found, func(c candidate) bool { return !c.isReady })
+		if len(found) == 0 {
+			return nil
+		}
+
+		version = slices.MaxFunc(found, func(a, b candidate) int { return cmp.Compare(a.version, b.version) }).version
+	}
+
+	return slices.DeleteFunc(found, func(c candidate) bool { return c.version != version })
+}
+
+func (d *namedData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
+	attributes := map[string]schema.Attribute{
+		"id":   schema.StringAttribute{Computed: true, MarkdownDescription: "UUID of the " + d.kind + "."},
+		"name": schema.StringAttribute{Required: true, MarkdownDescription: "Name of the " + d.kind + "."},
+		"data_center": schema.StringAttribute{Optional: true,
+			MarkdownDescription: "Name of the data center to look in; the whole engine if it is not set."},
+	}
+
+	switch d.typeName {
+	case "ovirt_vnic_profile":
+		attributes[networkAttribute] = schema.StringAttribute{Optional: true, Computed: true,
+			MarkdownDescription: "Name of the profile's network. Set it if several networks have a profile of that name."}
+	case "ovirt_template":
+		attributes[versionAttribute] = schema.Int64Attribute{Optional: true, Computed: true,
+			MarkdownDescription: "Number of the version; the newest one that is ready if it is not set. " +
+				"A newer one then replaces the VMs whose `template_id` it is."}
+	}
+
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "The UUID of a " + d.kind + " by its name. None, or more than one, is an error. Not in " +
+			"the released provider.",
+		Attributes: attributes,
+	}
+}
+
+func (d *namedData) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
+	var name, dataCenter, network types.String
+
+	var version types.Int64
+
+	attributes := map[string]any{"name": &name, "data_center": &dataCenter}
+
+	switch d.typeName {
+	case "ovirt_vnic_profile":
+		attributes[networkAttribute] = &network
+	case "ovirt_template":
+		attributes[versionAttribute] = &version
+	}
+
+	for attribute, value := range attributes {
+		resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(attribute), value)...)
+	}
+
+	if resp.Diagnostics.HasError() {
+		return
+	}
+
+	found, err := d.look(ctx, dataCenter.ValueString(), wantedName{
+		name: name.ValueString(), network: network.ValueString(), version: int(version.ValueInt64()),
+	})
+	if err != nil {
+		resp.Diagnostics.AddAttributeError(path.Root("name"), "The "+d.kind+" was not found", err.Error())
+		return
+	}
+
+	network, version = types.StringValue(found.network), types.Int64Value(int64(found.version))
+
+	resp.State.Raw = req.Config.Raw
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), idValue(found.id))...)
+
+	for attribute, value := range attributes {
+		if attribute == networkAttribute || attribute == versionAttribute {
+			resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(attribute), value)...)
+		}
+	}
+}
+
+// look finds the one object.
+func (d *namedData) look(ctx context.Context, dataCenter string, wanted wantedName) (*candidate, error) {
+	if dataCenter != "" {
+		dc, err := d.client.DataCenter(ctx, dataCenter)
+		if err != nil {
+			return nil, err
+		}
+
+		wanted.dc = dc
+	}
+
+	found, err := d.find(ctx, d.client, wanted)
+
+	switch {
+	case err != nil:
+		return nil, err
+	case len(found) == 0:
+		return nil, fmt.Errorf("there is no %s named %q: check its name, and that the user can see it",
+			d.kind, wanted.name)
+	case len(found) == 1:
+		return &found[0], nil
+	}
+
+	var all error
+	for _, one := range found {
+		all = errors.Join(all, errors.New(one.id.String()))
+	}
+
+	return nil, fmt.Errorf("more than one %s is named %q: set data_center, or network for a vNIC profile, or write the UUID of one of these:\n%w",
+		d.kind, wanted.name, all)
+}
