@@ -161,3 +161,20 @@ resource "ovirt_vm_host_device" "a" {
 	check.Contains(t, "a device that the host does not have", message, "specified host devices not found")
 	w.destroy()
 }
+
+// TestAHostDeviceIsImportedWithAnIDInUpperCase writes the UUID as other tools do; the engine knows lower case only.
+func TestAHostDeviceIsImportedWithAnIDInUpperCase(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, quick)
+	hosts, err := s.client.Hosts(t.Context())
+	must(t, err)
+	s.ids["$host"] = hosts[0].ID.String()
+	config := strings.Replace(plainVM, "}\n", "  placement_policy_affinity = \"pinned\"\n"+
+		"  placement_policy_host_ids = [\"$host\"]\n}\n", 1) +
+		"resource \"ovirt_vm_host_device\" \"a\" {\n  vm_id = ovirt_vm.a.id\n  name  = \"pci_0000_3b_00_0\"\n}\n"
+	w := newWorkspace(t, s).config(config)
+	w.apply()
+	w.succeed("state", "rm", "ovirt_vm_host_device.a")
+	w.importID("ovirt_vm_host_device.a", strings.ToUpper(w.text("ovirt_vm.a", "id"))+"/pci_0000_3b_00_0")
+	w.settled()
+}

@@ -123,12 +123,13 @@ func (r *vmHostDeviceResource) Delete(ctx context.Context, req resource.DeleteRe
 func (r *vmHostDeviceResource) ImportState(
 	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
 ) {
-	vmID, name, ok := strings.Cut(req.ID, "/")
+	vmID, name, ok := strings.Cut(strings.TrimSpace(req.ID), "/")
 	if !ok || name == "" {
 		resp.Diagnostics.AddError("Invalid import ID", "Write VM-UUID/NAME.")
 		return
 	}
 
-	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("vm_id"), vmID)...)
+	// The engine knows an ID in lower case only.
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("vm_id"), strings.ToLower(vmID))...)
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("name"), name)...)
 }
