@@ -389,7 +389,7 @@ func TestANetworkInterfaceIsPluggedAgainWhateverAnswerIsLost(t *testing.T) {
 			w := newWorkspace(t, s).config(plainVM + plainNIC)
 			w.apply()
 			vm := w.text("ovirt_vm.a", "id")
-			must(t, s.client.StartVM(t.Context(), engine.ID(vm), false))
+			wait.For(t, "the VM starts", func() error { return s.client.StartVM(t.Context(), engine.ID(vm), false) })
 			wait.Until(t, "the VM is up", func() bool { return s.vm(t, "a").Status == engine.VMUp })
 
 			const address = "56:6f:1a:00:00:99"

@@ -142,7 +142,7 @@ resource "ovirt_adopted_vm" "a" {
 	w := newWorkspace(t, s).config(config)
 	w.apply()
 	id := engine.ID(w.text("ovirt_vm.a", "id"))
-	must(t, s.client.StartVM(t.Context(), id, true))
+	wait.For(t, "the VM starts", func() error { return s.client.StartVM(t.Context(), id, true) })
 	wait.Until(t, "the VM is up", func() bool { return s.vm(t, "a").Status == engine.VMUp })
 	must(t, s.client.ForgetUserData(t.Context(), id))
 
