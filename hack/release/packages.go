@@ -16,8 +16,8 @@ import (
 // sumOf stands in a file of hack/install for the checksum of a file of the release.
 var sumOf = regexp.MustCompile(`@SHA256 ([^@\n]+)@`)
 
-// packages writes what package managers install olvmctl by: archives for krew, its manifest, Homebrew's formula, and the
-// script for everybody else.
+// packages writes what package managers install olvmctl by: archives for krew, its manifest, Homebrew's formula, and
+// the script for everybody else.
 func packages(root string, r release) error {
 	license, err := os.ReadFile(filepath.Join(root, "LICENSE"))
 	if err != nil {

@@ -31,6 +31,7 @@ func looked(t *testing.T, files tree, version string) (map[string]string, error)
 	dir := t.TempDir()
 
 	devices := map[string]bool{}
+
 	for name, content := range files {
 		path := filepath.Join(dir, "dev", name)
 		device, _, _ := strings.Cut(name, "/")

@@ -153,6 +153,7 @@ func TestTheContextIsResolvedOnce(t *testing.T) {
 func TestAContextThatIsNamedIsTaken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
 	config := clientcmdapi.NewConfig()
+
 	for _, name := range []string{"a", "b"} {
 		config.Clusters[name] = &clientcmdapi.Cluster{Server: "https://" + name + ":6443"}
 		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: name}

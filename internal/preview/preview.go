@@ -633,6 +633,7 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 
 	result := resultOf(machine.Machine)
 	result.Text, result.Plan, result.Outside = plan.Text, plan.JSON, plan.Outside
+
 	for _, change := range plan.Changes {
 		// Without a state, what exists is imported into the plan's own, which is not kept. How a VM will be stopped is
 		// known to a state alone, so an imported start differs in nothing that the engine has.

@@ -44,8 +44,8 @@ type vmMediatedDeviceModel struct {
 	Type types.String `tfsdk:"type"`
 }
 
-// mediatedDeviceLocks are held while a VM gets a device, by the VM's UUID. Otherwise a device whose answer was lost would
-// be looked for among those that other resources are adding.
+// mediatedDeviceLocks are held while a VM gets a device, by the VM's UUID. Otherwise a device whose answer was lost
+// would be looked for among those that other resources are adding.
 var mediatedDeviceLocks = keyedLocks{held: map[string]chan struct{}{}}
 
 // Create adds a device. A VM may have several of a type: one that came into being although its answer was lost is known

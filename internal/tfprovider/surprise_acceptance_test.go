@@ -66,7 +66,8 @@ func TestANetworkInterfaceThatExistsIsNotTaken(t *testing.T) {
 	})
 	t.Run("two resources of one name", func(t *testing.T) {
 		t.Parallel()
-		for name, s := range map[string]*site{"a plain template": newSite(t, quick), "a template with interfaces": newSiteWithNICs(t)} {
+
+		for name, s := range map[string]*site{"a plain template": newSite(t, quick), "one with NICs": newSiteWithNICs(t)} {
 			twice := plainVM + plainNIC + strings.Replace(plainNIC, `"a"`, `"b"`, 1)
 			check.Contains(t, "the message of "+name, newWorkspace(t, s).config(twice).fail(), "exists already")
 		}

@@ -227,8 +227,8 @@ func isLink(path string) bool {
 
 // entriesOf are all paths of a kustomization.
 func entriesOf(k *types.Kustomization) []string {
-	out := slices.Concat(k.Resources, k.Bases, k.Components, k.Crds, k.Configurations) //nolint:staticcheck // still read
-	for _, patch := range slices.Concat(k.Patches, k.PatchesJson6902) {                //nolint:staticcheck // still read
+	out := slices.Concat(k.Resources, k.Bases, k.Components, k.Crds, k.Configurations) //nolint:staticcheck // read
+	for _, patch := range slices.Concat(k.Patches, k.PatchesJson6902) {                //nolint:staticcheck // read
 		out = append(out, patch.Path)
 	}
 

@@ -105,6 +105,7 @@ func (s *system) reachRegistries(proxy, runtime string) error {
 	}
 
 	pulling := []string{runtime}
+
 	for name := range s.payloadUnits() {
 		if s.runs(name) && pulls.MatchString(s.unitOf(name).text()) {
 			pulling = append(pulling, name)

@@ -19,6 +19,7 @@ func (s *system) systemctl(arguments []string, vmID string, depth int) (*kubeadm
 	var names []string
 
 	now := false
+
 	for _, argument := range arguments {
 		switch {
 		case argument == "--now":
