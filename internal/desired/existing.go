@@ -25,8 +25,8 @@ type Existing struct {
 	imports map[render.Address]string
 	// inState are the mediated devices that the state has, by their keys in it. The state need not have all of them.
 	inState []tfstate.Instance
-	// others are the IDs of what the VM had before a change asked for the same, and unmarked the addresses of disks that
-	// only have the alias of one that was made for the VM. A change adopts neither.
+	// others are the IDs of what the VM had before a change asked for the same, and unmarked the addresses of disks
+	// that only have the alias of one that was made for the VM. A change adopts neither.
 	others   []string
 	unmarked []render.Address
 }

@@ -221,8 +221,8 @@ func (o Orphan) madeDisks(ctx context.Context, session *engine.Client) ([]engine
 	return session.WithoutUsed(ctx, out)
 }
 
-// disksOfChange returns the disks with the mark of the VM that neither a template nor a VM has: an engine gives the mark
-// to copies, too, and an administrator may have given a disk to another VM. Of a change that is taken back those belong
+// disksOfChange returns the disks with the mark of the VM that neither a template nor a VM has: an engine gives the
+// mark to copies, too, and an administrator may have given a disk to another VM. Of a change that is taken back those belong
 // to it that are attached to the VM.
 func (o Orphan) disksOfChange(ctx context.Context, session *engine.Client) ([]engine.Disk, error) {
 	all, err := session.DisksMadeFor(ctx, o.Comment)
@@ -252,8 +252,8 @@ func (o Orphan) disksOfChange(ctx context.Context, session *engine.Client) ([]en
 	return out, nil
 }
 
-// removeDisk deletes a disk that no state has. Of those that are attached, only the disks of a change that is taken back
-// come here.
+// removeDisk deletes a disk that no state has. Of those that are attached, only the disks of a change that is taken
+// back come here.
 func (o Orphan) removeDisk(ctx context.Context, session *engine.Client, id engine.ID) error {
 	if o.Undoes && o.ID != "" {
 		if err := ignoreMissing(session.DetachDisk(ctx, o.ID, id)); err != nil {

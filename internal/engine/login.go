@@ -42,7 +42,7 @@ func CheckWrittenLogin(username, password string) error {
 	}
 
 	if part, what := findStandIn(username, password, placeholder); what != "" {
-		return errors.New("the " + part + " looks like " + what + "; nothing was sent: give the real one, or, if this " +
+		return errors.New("the " + part + " looks like " + what + "; nothing was sent: give the real one, or, if it " +
 			"is it, set OLVM_USERNAME, OLVM_PASSWORD and OLVM_URL")
 	}
 

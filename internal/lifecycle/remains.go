@@ -294,6 +294,7 @@ func usersOf(ctx context.Context, in *mgmtcluster.Cluster) ([]user, error) {
 	var clusters infrav1.OLVMClusterList
 	var inventories infrav1.OLVMInventoryList
 	var identities infrav1.OLVMClusterIdentityList
+
 	for _, list := range []client.ObjectList{&clusters, &inventories, &identities} {
 		if err := in.List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
 			return nil, fmt.Errorf("failed to list who uses Secrets: %w", err)

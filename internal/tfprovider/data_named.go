@@ -195,7 +195,7 @@ func (d *namedData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *
 	switch d.typeName {
 	case "ovirt_vnic_profile":
 		attributes[networkAttribute] = schema.StringAttribute{Optional: true, Computed: true,
-			MarkdownDescription: "Name of the profile's network. Set it if several networks have a profile of that name."}
+			MarkdownDescription: "Name of the profile's network. Set it if several networks have such a profile."}
 	case "ovirt_template":
 		attributes[versionAttribute] = schema.Int64Attribute{Optional: true, Computed: true,
 			MarkdownDescription: "Number of the version; the newest one that is ready if it is not set. " +
@@ -279,6 +279,6 @@ func (d *namedData) look(ctx context.Context, dataCenter string, wanted wantedNa
 		all = errors.Join(all, errors.New(one.id.String()))
 	}
 
-	return nil, fmt.Errorf("more than one %s is named %q: set data_center, or network for a vNIC profile, or write the UUID of one of these:\n%w",
-		d.kind, wanted.name, all)
+	return nil, fmt.Errorf("more than one %s is named %q: set data_center, or network for a vNIC profile, or write the "+
+		"UUID of one of these:\n%w", d.kind, wanted.name, all)
 }

@@ -53,7 +53,8 @@ type Configuration struct {
 	// What it does not name is found again by other means.
 	Keeps func(address string) bool
 	// Adds returns what the run, and earlier ones of a change that was not applied to its end, may add to what was
-	// applied before. It is asked when such a run is confirmed, and kept beside the state until one ends well; may be nil.
+	// applied before. It is asked when such a run is confirmed, and kept beside the state until one ends well; may
+	// be nil.
 	Adds func(ctx context.Context) (string, error)
 	// Prepare is called when the run is confirmed, before anything is applied; may be nil.
 	Prepare func(ctx context.Context) error
