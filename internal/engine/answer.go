@@ -32,8 +32,21 @@ const (
 	originPlain
 )
 
-// verifying marks the request that asks whether the engine is there.
+// verifying marks the request that asks whether the engine is there. Its value is a *probe.
 type verifying struct{}
+
+// probe is what the request that asks whether the engine is there has found.
+type probe struct {
+	// named reports that the answer carried the name of the request.
+	named bool
+}
+
+// probeOf returns the probe of a request; nil for all other requests.
+func probeOf(ctx context.Context) *probe {
+	found, _ := ctx.Value(verifying{}).(*probe)
+
+	return found
+}
 
 // foreignError reports an answer that something else than the engine gave.
 func foreignError(method, path string, status int) error {
@@ -44,14 +57,23 @@ func foreignError(method, path string, status int) error {
 }
 
 // checkOrigin returns an error for an answer that is not the engine's, and whether it is known to be the engine's.
-func (c *Client) checkOrigin(method, path, id string, response *http.Response) (known bool, err error) {
+func (c *Client) checkOrigin(
+	ctx context.Context, method, path, id string, response *http.Response,
+) (known bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	switch {
+	switch probing := probeOf(ctx); {
 	case response.Header.Get(correlationHeader) == id:
+		if probing != nil {
+			probing.named = true
+		}
+
 		c.answers = originNamed
+
 		return true, nil
+	case probing != nil:
+		return false, nil // what the engine says of itself decides
 	case response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusInternalServerError:
 		return false, nil // the engine's are without it too; neither says what is there
 	case c.answers == originNamed:
@@ -59,6 +81,32 @@ func (c *Client) checkOrigin(method, path, id string, response *http.Response) (
 	}
 
 	return false, nil
+}
+
+// losesNames reports whether the names of requests are taken away since a while, as by a proxy that somebody has put
+// before the engine. It asks the engine which one it is: only the installation that answered before knows its ID.
+func (c *Client) losesNames(ctx context.Context) bool {
+	c.mu.Lock()
+	known := c.identity.Installation
+	c.mu.Unlock()
+
+	if probeOf(ctx) != nil || known == "" {
+		return false
+	}
+
+	found := &probe{}
+	product, err := c.Product(context.WithValue(ctx, verifying{}, found))
+
+	if err != nil || found.named || product.InstanceID != known {
+		return false
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.answers = originPlain
+
+	return true
 }
 
 // checkForm returns an error for an answer with the name of its request that has a form that the engine's never have,
@@ -94,12 +142,12 @@ func checkForm(method, path string, response *http.Response, body []byte) error 
 // verify returns the result of a request, or an error if it is not the engine's. known reports that the engine gave the
 // answer.
 func (c *Client) verify(ctx context.Context, method, path string, known bool, err error) error {
-	if ctx.Value(verifying{}) != nil || path == "" || !c.mustVerify(method, known, err) {
+	if probeOf(ctx) != nil || path == "" || !c.mustVerify(method, known, err) {
 		return err
 	}
 
 	// An engine that starts may answer 404 itself: that counts only from one that knows itself.
-	if _, alive := c.Product(context.WithValue(ctx, verifying{}, true)); IsCancelled(alive) {
+	if _, alive := c.Product(context.WithValue(ctx, verifying{}, &probe{})); IsCancelled(alive) {
 		return alive
 	} else if alive != nil {
 		return &UnreachableError{Err: alive}

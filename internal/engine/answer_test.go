@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -197,6 +198,52 @@ func TestAProxyMayTakeTheNamesOfRequestsAway(t *testing.T) {
 	check.Equal(t, "a VM is missing", engine.IsNotFound(err), true)
 	check.Equal(t, "a deletion of what is missing", engine.IsNotFound(
 		c.DeleteVM(t.Context(), "33333333-3333-4333-8333-333333333333")), true)
+}
+
+// TestAProxyThatIsPutBeforeARunningEngineIsNoStranger has a proxy take the names away from some moment on. The engine
+// still says which one it is; another one that answers there is a stranger.
+func TestAProxyThatIsPutBeforeARunningEngineIsNoStranger(t *testing.T) {
+	sim, err := ovirtsim.New(ovirtsim.Options{})
+	check.Error(t, err, "")
+	t.Cleanup(sim.Close)
+
+	target, err := url.Parse(sim.URL())
+	check.Error(t, err, "")
+
+	var takes, lies atomic.Bool
+	proxy := httptest.NewTLSServer(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host
+		},
+		ModifyResponse: func(r *http.Response) error {
+			if takes.Load() {
+				r.Header.Del("Correlation-Id")
+			}
+
+			if lies.Load() { // as another engine does, which does not have the ID
+				r.StatusCode, r.Body, r.ContentLength = http.StatusNotFound, http.NoBody, 0
+			}
+
+			return nil
+		},
+		Transport: trusting(sim.CA()),
+	})
+	t.Cleanup(proxy.Close)
+
+	c, err := engine.New(engine.Config{
+		URL: proxy.URL + target.Path, Username: sim.Username(), Password: sim.Password(), Insecure: true,
+	})
+	check.Error(t, err, "")
+	_, err = c.Identity(t.Context())
+	check.Error(t, err, "")
+
+	takes.Store(true)
+	_, err = c.VM(t.Context(), "33333333-3333-4333-8333-333333333333")
+	check.Equal(t, "a VM is missing", engine.IsNotFound(err), true)
+
+	lies.Store(true)
+	_, err = c.VM(t.Context(), "33333333-3333-4333-8333-333333333333")
+	check.Equal(t, "a stranger's word that a VM is missing", engine.IsNotFound(err), false)
 }
 
 // trusting is a transport that trusts a CA.

@@ -155,9 +155,15 @@ func IsConflict(err error) bool { return hasStatus(err, http.StatusConflict) }
 // the request.
 func IsRefused(err error) bool { return hasStatus(err, http.StatusBadRequest) || IsConflict(err) }
 
+// hasStatus reports whether the engine answered with a status. An UnreachableError may have the answer of something else
+// in it, which says nothing of the engine.
 func hasStatus(err error, code int) bool {
-	var fault *Fault
-	return errors.As(err, &fault) && fault.StatusCode == code
+	var (
+		fault       *Fault
+		unreachable *UnreachableError
+	)
+
+	return errors.As(err, &fault) && fault.StatusCode == code && !errors.As(err, &unreachable)
 }
 
 // IsTransient reports whether the same call may succeed later without any change to it: the engine could not be

@@ -42,8 +42,8 @@ func CheckWrittenLogin(username, password string) error {
 	}
 
 	if part, what := findStandIn(username, password, placeholder); what != "" {
-		return errors.New("the " + part + " looks like " + what + "; nothing was sent: give the real one, or, if it " +
-			"is it, set OLVM_USERNAME, OLVM_PASSWORD and OLVM_URL")
+		return errors.New("the " + part + " looks like " + what + "; nothing was sent. Give the real one. If it " +
+			"is the real one, set OLVM_USERNAME, OLVM_PASSWORD and OLVM_URL")
 	}
 
 	return nil
