@@ -182,9 +182,10 @@ func stateKey(machine *infrav1.OLVMMachine) types.NamespacedName {
 }
 
 // state is what Terraform knows of a machine that runs; nil if neither the management cluster nor, without one, the
-// manifests have it.
-func (m *Manifests) state(machine Machine) (*tfstate.State, error) {
-	if !machine.live {
+// manifests have it. A state of the management cluster is not refreshed at an engine whose login is that of manifests:
+// they may be a stranger's, whose engine would see it.
+func (m *Manifests) state(machine Machine, credentials Credentials) (*tfstate.State, error) {
+	if !machine.live || m.connected && credentials.Username == "" && !m.hasLiveLogin(machine.engine()) {
 		return nil, nil
 	}
 
@@ -201,6 +202,14 @@ func (m *Manifests) state(machine Machine) (*tfstate.State, error) {
 	}
 
 	return tfstate.Decode(secret)
+}
+
+// hasLiveLogin reports whether the login for an engine is that of the management cluster.
+func (m *Manifests) hasLiveLogin(of connection.Engine) bool {
+	identity := m.running.identities[types.NamespacedName{Name: connection.IdentityOf(of)}]
+	key, ok := connection.CredentialsKey(of, identity)
+
+	return ok && m.running.secrets[key] != nil
 }
 
 // objects are what decides the connection to the engine of a cluster. Everything that goes with a Secret of the

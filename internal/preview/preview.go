@@ -210,7 +210,7 @@ func (m *Manifests) render(
 		return Rendered{}, err
 	}
 
-	state, err := m.state(machine)
+	state, err := m.state(machine, credentials)
 	if err != nil {
 		return Rendered{}, err
 	}

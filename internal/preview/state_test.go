@@ -1,0 +1,61 @@
+package preview
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// TestAStateOfTheManagementClusterIsNotShownToAStrangersEngine has a machine that runs, whose state cannot be decoded:
+// the error says that the state was used.
+func TestAStateOfTheManagementClusterIsNotShownToAStrangersEngine(t *testing.T) {
+	t.Parallel()
+
+	login := types.NamespacedName{Namespace: "team-a", Name: "login"}
+	secret := &corev1.Secret{}
+
+	tests := map[string]struct {
+		change      func(*Manifests)
+		credentials Credentials
+		used        bool
+	}{
+		"the login is the management cluster's": {
+			func(m *Manifests) { m.running.secrets[login] = secret }, Credentials{}, true,
+		},
+		"the login is that of manifests": {
+			func(m *Manifests) { m.written.secrets[login] = secret }, Credentials{}, false,
+		},
+		"who runs the plan gives the login": {
+			func(*Manifests) {}, Credentials{Username: "admin@internal", Password: "p"}, true,
+		},
+		"no management cluster is read": {
+			func(m *Manifests) {
+				m.connected = false
+				m.written, m.running = m.running, newAccess()
+				m.written.secrets[login] = secret
+			}, Credentials{}, true,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			cluster := &infrav1.OLVMCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "c"}}
+			cluster.Spec.OLVMOvirtAPIServer.CredentialsSecret.Name = login.Name
+			m := &Manifests{connected: true, written: newAccess(), running: newAccess()}
+			m.running.secrets[stateKey(&infrav1.OLVMMachine{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "one"},
+			})] = secret
+			test.change(m)
+
+			_, err := m.state(Machine{Namespace: "team-a", infraName: "one", live: true, olvmCluster: cluster},
+				test.credentials)
+			check.Equal(t, "used", err != nil, test.used)
+		})
+	}
+}
