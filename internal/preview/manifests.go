@@ -86,7 +86,7 @@ func LoadWith(paths []string, stdin io.Reader, options source.Options) (*Manifes
 		}
 	}
 
-	if err := checkFields(objects); err != nil {
+	if err := errors.Join(checkFields(objects), checkOnce(objects)); err != nil {
 		return nil, err
 	}
 
@@ -104,6 +104,41 @@ func LoadWith(paths []string, stdin io.Reader, options source.Options) (*Manifes
 	}
 
 	return m, nil
+}
+
+// checkOnce refuses an object that is there twice: only one of them would be applied, and its machines would be counted
+// with both.
+func checkOnce(objects []source.Object) error {
+	type id struct{ group, kind, namespace, name string }
+
+	var problems []error
+
+	first := map[id]string{}
+
+	for _, object := range objects {
+		where := object.Where()
+		note := func(item *unstructured.Unstructured) {
+			key := id{item.GroupVersionKind().Group, item.GetKind(), item.GetNamespace(), item.GetName()}
+			if before, found := first[key]; found {
+				problems = append(problems, fmt.Errorf("%s: %s %s is in %s already; remove one of them", where,
+					key.kind, types.NamespacedName{Namespace: key.namespace, Name: key.name}, before))
+			}
+
+			first[key] = where
+		}
+
+		if !object.IsList() {
+			note(object.Unstructured)
+			continue
+		}
+
+		_ = object.EachListItem(func(item runtime.Object) error {
+			note(item.(*unstructured.Unstructured))
+			return nil
+		})
+	}
+
+	return errors.Join(problems...)
 }
 
 // LoadObjects is Load for objects that were read already.

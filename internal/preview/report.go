@@ -59,6 +59,7 @@ func (r *Report) About(m *Manifests) {
 		r.ComparedWith = "Compared with the management cluster and the engine"
 	case r.offline:
 		r.ComparedWith = "Compared with nothing (--offline); what would change is not known"
+		r.Summary.Unknown = int64(len(r.Machines)) - r.Summary.Refused - r.Summary.Destroy
 	default:
 		r.ComparedWith = "Compared with the VMs of the engine alone; no rollout is seen without a management cluster " +
 			"(--kubeconfig)"

@@ -18,12 +18,19 @@ type Summary struct {
 	Destroy int64 `json:"destroy"`
 	// Refused are those that cannot be made as they are asked for.
 	Refused int64 `json:"refused"`
+	// Unknown are those of which nothing is known, because neither an engine nor a management cluster was asked.
+	Unknown int64 `json:"unknown,omitempty"`
 }
 
 // String is the line that every output has.
 func (s Summary) String() string {
 	text := fmt.Sprintf("Plan: %s to create, %s to update, %s to replace, %s to destroy", humanize.Comma(s.Create),
 		humanize.Comma(s.Update), humanize.Comma(s.Replace), humanize.Comma(s.Destroy))
+	if s.Unknown > 0 {
+		text = fmt.Sprintf("Plan: what would become of %s machines is not known offline, %s to destroy",
+			humanize.Comma(s.Unknown), humanize.Comma(s.Destroy))
+	}
+
 	if s.Refused > 0 {
 		text += fmt.Sprintf(", %s refused", humanize.Comma(s.Refused))
 	}
