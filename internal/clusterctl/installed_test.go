@@ -60,6 +60,7 @@ func TestAKindAloneIsNoProvider(t *testing.T) {
 			}
 
 			c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithReturnManagedFields().Build()
+
 			for _, object := range test.objects {
 				by := client.FieldOwner("kubectl")
 				if object == byClusterctl {

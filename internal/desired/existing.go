@@ -165,7 +165,7 @@ func (e *Existing) dataDisks(
 
 		madeForVM := func(d engine.Disk) bool { return d.MadeFor(e.VM.CommentText()) }
 		marked := slices.DeleteFunc(slices.Clone(disks), func(d engine.Disk) bool { return !madeForVM(d) })
-		disks = append(marked, slices.DeleteFunc(disks, madeForVM)...)
+		disks = slices.Concat(marked, slices.DeleteFunc(disks, madeForVM))
 
 		ours := slices.IndexFunc(disks, func(d engine.Disk) bool {
 			return slices.ContainsFunc(attached, func(a engine.DiskAttachment) bool { return a.DiskID() == d.ID })
@@ -179,6 +179,7 @@ func (e *Existing) dataDisks(
 			if !madeForVM(disks[ours]) {
 				e.unmarked = append(e.unmarked, disk, attachment)
 			}
+
 		default: // made, and not attached yet
 			loose, err := session.WithoutUsed(ctx, disks)
 			if err != nil {

@@ -222,8 +222,8 @@ func (o Orphan) madeDisks(ctx context.Context, session *engine.Client) ([]engine
 }
 
 // disksOfChange returns the disks with the mark of the VM that neither a template nor a VM has: an engine gives the
-// mark to copies, too, and an administrator may have given a disk to another VM. Of a change that is taken back those belong
-// to it that are attached to the VM.
+// mark to copies, too, and an administrator may have given a disk to another VM. Of a change that is taken back those
+// belong to it that are attached to the VM.
 func (o Orphan) disksOfChange(ctx context.Context, session *engine.Client) ([]engine.Disk, error) {
 	all, err := session.DisksMadeFor(ctx, o.Comment)
 	if err != nil {

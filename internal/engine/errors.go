@@ -155,8 +155,8 @@ func IsConflict(err error) bool { return hasStatus(err, http.StatusConflict) }
 // the request.
 func IsRefused(err error) bool { return hasStatus(err, http.StatusBadRequest) || IsConflict(err) }
 
-// hasStatus reports whether the engine answered with a status. An UnreachableError may have the answer of something else
-// in it, which says nothing of the engine.
+// hasStatus reports whether the engine answered with a status. An UnreachableError may have the answer of something
+// else in it, which says nothing of the engine.
 func hasStatus(err error, code int) bool {
 	var (
 		fault       *Fault

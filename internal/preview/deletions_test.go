@@ -219,6 +219,7 @@ func TestTheSummaryAddsUp(t *testing.T) {
 			check.Equal(t, "changed", report.Changed, test.want.Changes())
 
 			named, candidates := 0, 0
+
 			for _, machine := range report.Machines {
 				if machine.Destroyed != "" {
 					named++

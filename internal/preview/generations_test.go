@@ -41,6 +41,7 @@ func TestAClusterFileIsPlannedWithTheTemplatesOfAnUpgrade(t *testing.T) {
 
 	// The management cluster after the upgrade: the workers and their template have the next name.
 	name := ""
+
 	for key := range m.templates {
 		if strings.HasPrefix(key.Name, "demo-md-0-") {
 			name = key.Name

@@ -230,6 +230,7 @@ func TestTheGuardRefusesAPlanAndNamesTheAttribute(t *testing.T) {
 	}
 
 	w.machine.TemplateID = "99999999-9999-4999-8999-999999999999"
+
 	request := w.request(t)
 	for name, content := range request.Files { // a machine ignores its template
 		request.Files[name] = bytes.ReplaceAll(content, []byte("template_id, "), nil)

@@ -61,6 +61,7 @@ func newHeldSite(t *testing.T, holds func(*site) bool) *site {
 
 func newSiteWith(t *testing.T, options ovirtsim.Options, edits ...func(*ovirtsim.Inventory)) *site {
 	t.Helper()
+
 	inventory := ovirtsim.DefaultInventory()
 	for _, edit := range edits {
 		edit(&inventory)

@@ -58,6 +58,7 @@ func newClusterData() datasource.DataSource {
 	return &namedData{dataBase{typeName: "ovirt_cluster"}, "cluster",
 		func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error) {
 			all, err := client.Clusters(ctx, wanted.dc)
+
 			return candidates(all, wanted.name, func(c engine.Cluster) (string, candidate) {
 				return c.Name, candidate{id: c.ID}
 			}), err
@@ -68,6 +69,7 @@ func newHostData() datasource.DataSource {
 	return &namedData{dataBase{typeName: "ovirt_host"}, "host",
 		func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error) {
 			all, err := client.HostsIn(ctx, wanted.dc, nil, 0)
+
 			return candidates(all, wanted.name, func(h engine.Host) (string, candidate) {
 				return h.Name, candidate{id: h.ID}
 			}), err
@@ -139,6 +141,7 @@ func newDiskData() datasource.DataSource {
 	return &namedData{dataBase{typeName: "ovirt_disk"}, "disk",
 		func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error) {
 			all, err := client.FindDisks(ctx, wanted.dc, wanted.name)
+
 			return candidates(all, wanted.name, func(d engine.Disk) (string, candidate) {
 				return d.AliasText(), candidate{id: d.ID}
 			}), err
@@ -279,6 +282,6 @@ func (d *namedData) look(ctx context.Context, dataCenter string, wanted wantedNa
 		all = errors.Join(all, errors.New(one.id.String()))
 	}
 
-	return nil, fmt.Errorf("more than one %s is named %q: set data_center, or network for a vNIC profile, or write the "+
-		"UUID of one of these:\n%w", d.kind, wanted.name, all)
+	return nil, fmt.Errorf("more than one %s is named %q: set data_center, or network for a vNIC profile, or write "+
+		"the UUID of one of these:\n%w", d.kind, wanted.name, all)
 }

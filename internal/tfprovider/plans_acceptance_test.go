@@ -71,6 +71,7 @@ func TestWhatWaitsOutlivesTheRemovalOfOtherResources(t *testing.T) {
 			id := engine.ID(w.text("ovirt_vm.a", "id"))
 			must(t, s.client.StartVM(t.Context(), id, false))
 			wait.Until(t, "the VM is up", func() bool { return s.vm(t, "a").Status == engine.VMUp })
+
 			changes := []engine.VM{
 				{BIOS: &engine.BIOS{Type: "q35_sea_bios"}}, {CPU: &engine.CPU{Mode: "host_passthrough"}},
 				{OS: &engine.OS{Boot: &engine.Boot{Devices: []string{"network", "hd"}}}},

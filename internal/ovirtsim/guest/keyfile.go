@@ -31,7 +31,7 @@ func readKeyfiles(sys *system) (profiles []profile, warnings []string, err error
 
 	for _, name := range names {
 		if owner := sys.files[name].owner; owner != root {
-			warnings = append(warnings, fmt.Sprintf("NetworkManager ignores %s: it is not owned by root but by %s", name,
+			warnings = append(warnings, fmt.Sprintf("NetworkManager ignores %s: its owner is %s instead of root", name,
 				owner))
 			continue
 		}
