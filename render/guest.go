@@ -110,7 +110,7 @@ func (ip IP) write(nic *hclwrite.Body, family string) {
 	case ip.Method == DHCP:
 		setText(block, "boot_protocol", "dhcp")
 	case ip.Placeholder != "":
-		// Known to Terraform only after the apply, as this is to the preview: the provider takes no text for an address.
+		// Terraform knows it only after the apply, as the preview does: the provider takes no text for an address.
 		for _, name := range []string{"address", "netmask"} {
 			block.SetAttributeRaw(name, hclwrite.TokensForFunctionCall("timestamp"))
 		}

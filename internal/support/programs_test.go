@@ -65,6 +65,7 @@ func TestALoadBalancerListensAtTheFamiliesOfItsVM(t *testing.T) {
 	t.Parallel()
 
 	const v4, v6 = "    bind 0.0.0.0:", "    bind :::"
+
 	for name, want := range map[string][2]bool{
 		"API servers": {true, false}, "workers of both families": {true, true}, "IPv6": {false, true},
 		"no address is known": {true, true},

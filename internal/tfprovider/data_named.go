@@ -80,6 +80,7 @@ func newStorageDomainData() datasource.DataSource {
 	return &namedData{dataBase{typeName: "ovirt_storage_domain"}, "storage domain that takes disks",
 		func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error) {
 			all, err := storageDomains(ctx, client, wanted.dc)
+
 			return candidates(all, wanted.name, func(d engine.StorageDomain) (string, candidate) {
 				return d.Name, candidate{id: d.ID}
 			}), err
@@ -131,6 +132,7 @@ func newVMData() datasource.DataSource {
 	return &namedData{dataBase{typeName: "ovirt_vm"}, "VM",
 		func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error) {
 			all, err := client.FindVMs(ctx, wanted.dc, wanted.name)
+
 			return candidates(all, wanted.name, func(vm engine.VM) (string, candidate) {
 				return vm.Name, candidate{id: vm.ID}
 			}), err

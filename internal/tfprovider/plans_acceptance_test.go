@@ -89,6 +89,7 @@ func TestWhatWaitsOutlivesTheRemovalOfOtherResources(t *testing.T) {
 			after, err := s.client.VMSettings(t.Context(), id)
 			must(t, err)
 			_, waits := after.Waiting()
+
 			for _, setting := range []string{"firmware", "CPU mode", "operating system", "memory ballooning"} {
 				check.Contains(t, "what waited", strings.Join(waited, ", "), setting)
 				check.Contains(t, "what waits", strings.Join(waits, ", "), setting)
@@ -253,6 +254,7 @@ func TestAVMThatIsAsleepBlocksNoPlanAndIsStarted(t *testing.T) {
 	w := newWorkspace(t, s).config(machine)
 	w.apply()
 	id := w.text("ovirt_vm.a", "id")
+
 	for _, status := range []string{"paused", "suspended", "not_responding", "unknown"} {
 		proxy := between(t, s, nil, func(r *http.Response) error {
 			return rewrite(r, "<status>up</status>", "<status>"+status+"</status>")

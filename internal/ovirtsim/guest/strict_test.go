@@ -334,7 +334,7 @@ func TestFilesOfOthersAreNotRead(t *testing.T) {
 	profiles, warnings, err := readKeyfiles(sys)
 	check.Error(t, err, "")
 	check.Length(t, "profiles", profiles, 0)
-	check.Contains(t, "warnings", strings.Join(warnings, "\n"), "it is not owned by root but by nobody")
+	check.Contains(t, "warnings", strings.Join(warnings, "\n"), "its owner is nobody instead of root")
 
 	_, err = readCloudInit("users: [{name: ops}]\nwrite_files: [{path: /a, owner: 'ops:ops', content: a}]\n")
 	check.Error(t, err, "Unknown user or group: ops")
