@@ -116,6 +116,10 @@ func run(t *testing.T, environment []string, plan, problem string, code string) 
 		environment...)
 
 	said, err := command.CombinedOutput()
+	if args, failed := os.ReadFile(filepath.Join(dir, "args")); failed == nil { // else nothing was planned
+		check.Contains(t, "the arguments", string(args), "plan -f clusters/ of prod -o markdown")
+	}
+
 	if err == nil {
 		return 0, string(said)
 	}
@@ -125,9 +129,6 @@ func run(t *testing.T, environment []string, plan, problem string, code string) 
 		t.Fatal(err)
 	}
 
-	args, _ := os.ReadFile(filepath.Join(dir, "args"))
-	check.Contains(t, "the arguments", string(args)+"-f clusters/ of prod", "-f clusters/ of prod")
-
 	return ended.ExitCode(), string(said)
 }
 
@@ -135,6 +136,7 @@ const (
 	nothing = "### Plan: 0 to create, 0 to update, 0 to replace, 0 to destroy\n\nx\n"
 	create  = "### Plan: 1,003 to create, 0 to update, 0 to replace, 0 to destroy\n\nx\n"
 	replace = "### Plan: 0 to create, 0 to update, 2 to replace, 0 to destroy\n\nx\n"
+	offline = "### Plan: what would become of 3 machines is not known offline, 0 to destroy\n\nx\n"
 	destroy = "### Plan: 0 to create, 1 to update, 0 to replace, 1,000 to destroy, 1 refused\n\nx\n"
 )
 
@@ -188,10 +190,16 @@ func TestAPlanFailsOnWhatIsNamed(t *testing.T) {
 		"anything, and there is no":  {"any", nothing, "0", 0},
 		"what is not known":          {"all", nothing, "0", 1},
 		"a plan that failed":         {"destroy", "", "1", 1},
+		"an offline plan":            {"any", offline, "0", 3},
+		"an offline plan, no matter": {"", offline, "0", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			exit, out := run(t, []string{"FAIL_ON=" + test.on}, test.plan, "", test.code)
 			check.Equal(t, "exit code, after "+out, exit, test.want)
+
+			if test.plan == offline && test.on != "" {
+				check.Contains(t, "the remedy", out, "plan without --offline")
+			}
 		})
 	}
 }

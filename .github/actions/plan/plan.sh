@@ -81,26 +81,28 @@ find_comment() {
   done
 }
 
+# comment URL METHOD EDIT_URL writes the comment: it changes the one that is there, or makes one. EDIT_URL is where
+# comments are changed by their ID.
+comment() {
+  local id
+  id=$(find_comment "$1")
+  if [ -n "$id" ]; then
+    call "$2" "$3/$id" "$work/body.json" >/dev/null
+  else
+    call POST "$1" "$work/body.json" >/dev/null
+  fi
+}
+
 if [ -n "${PULL_REQUEST:-}" ]; then
   printf 'Authorization: Bearer %s\n' "${GITHUB_TOKEN:?}" >"$work/header"
   me=${COMMENT_AUTHOR:-github-actions[bot]}
   comments="$GITHUB_API_URL/repos/$GITHUB_REPOSITORY/issues"
-  id=$(find_comment "$comments/$PULL_REQUEST/comments")
-  if [ -n "$id" ]; then
-    call PATCH "$comments/comments/$id" "$work/body.json" >/dev/null
-  else
-    call POST "$comments/$PULL_REQUEST/comments" "$work/body.json" >/dev/null
-  fi
+  comment "$comments/$PULL_REQUEST/comments" PATCH "$comments/comments"
 elif [ -n "${CI_MERGE_REQUEST_IID:-}" ]; then
   printf 'PRIVATE-TOKEN: %s\n' "${PLAN_TOKEN:?}" >"$work/header"
   me=$(call GET "$CI_API_V4_URL/user" | jq -r .username)
   notes="$CI_API_V4_URL/projects/$CI_PROJECT_ID/merge_requests/$CI_MERGE_REQUEST_IID/notes"
-  id=$(find_comment "$notes")
-  if [ -n "$id" ]; then
-    call PUT "$notes/$id" "$work/body.json" >/dev/null
-  else
-    call POST "$notes" "$work/body.json" >/dev/null
-  fi
+  comment "$notes" PUT "$notes"
 fi
 
 if [ -n "$failed" ]; then
@@ -109,6 +111,11 @@ fi
 
 summary=$(grep -m 1 '^### Plan: ' "$work/plan.md")
 number() { sed -n "s/.*[ ,:]\([0-9,]*\) to $1.*/\1/p" <<<"$summary" | tr -d ,; }
+
+if [ -n "${FAIL_ON:-}" ] && grep -q ' is not known offline' <<<"$summary"; then
+  echo "the plan does not know what would change; plan without --offline" >&2
+  exit 3
+fi
 
 case "${FAIL_ON:-}" in
 any) [ "$code" = 0 ] || { echo "the plan has changes" >&2; exit 3; } ;;
