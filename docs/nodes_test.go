@@ -1,10 +1,7 @@
-package docs
+package docs_test
 
 import (
-	"io/fs"
 	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 )
@@ -28,29 +25,6 @@ var onExistingNodes = map[string][]string{
 	"serving certificate of a kubelet":              {"TestServingCertificatesOfMachinesAreApprovedAndOthersAreLeftAlone"},
 }
 
-// testsOf are the names of all tests of the repository.
-func testsOf(t *testing.T) map[string]bool {
-	t.Helper()
-	out, declared := map[string]bool{}, regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-
-		text, err := os.ReadFile(path)
-		for _, match := range declared.FindAllStringSubmatch(string(text), -1) {
-			out[match[1]] = true
-		}
-
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	return out
-}
-
 // TestEachRowOfWhatChangesOnNodesHasATest compares the table with the tests that prove it.
 func TestEachRowOfWhatChangesOnNodesHasATest(t *testing.T) {
 	page, err := os.ReadFile("user/nodes.md")
@@ -60,7 +34,7 @@ func TestEachRowOfWhatChangesOnNodesHasATest(t *testing.T) {
 
 	_, rest, _ := strings.Cut(string(page), "\n## What changes on existing nodes\n")
 	section, _, _ := strings.Cut(rest, "\n## ")
-	tests, rows := testsOf(t), 0
+	tests, rows := testFunctions(t), 0
 
 	for line := range strings.Lines(section) {
 		cells := strings.Split(line, "|")

@@ -3,6 +3,7 @@ package desired
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -42,9 +43,7 @@ func AdditionsOf(spec infrav1.OLVMMachineSpec, machine render.Machine) Additions
 		out.NICs = append(out.NICs, network.VNICName)
 	}
 
-	for _, id := range machine.AffinityGroups {
-		out.GroupIDs = append(out.GroupIDs, id)
-	}
+	out.GroupIDs = slices.Collect(maps.Values(machine.AffinityGroups))
 
 	return out
 }
@@ -155,17 +154,36 @@ func ignoreMissing(err error) error {
 // visitor is called for a thing that a VM has, with its ID and with what takes it away.
 type visitor func(ctx context.Context, id string, remove func(context.Context) error) error
 
-// each visits what a VM has under these names.
+// each visits what a VM has under these names, one kind after the other.
 func (a Additions) each(
 	ctx context.Context, session *engine.Client, vm, cluster engine.ID, visit visitor,
 ) error {
-	for _, kind := range []func(context.Context, *engine.Client, engine.ID, visitor) error{
-		a.nics, a.tags, a.mediatedDevices, a.hostDevices, a.watchdogs,
-		func(ctx context.Context, session *engine.Client, vm engine.ID, visit visitor) error {
-			return a.groups(ctx, session, vm, cluster, visit)
+	for _, kind := range []func() error{
+		func() error {
+			return visitAll(ctx, len(a.NICs) > 0,
+				func() ([]engine.NIC, error) { return session.NICs(ctx, vm) },
+				func(n engine.NIC) (string, bool) { return n.ID.String(), slices.Contains(a.NICs, n.Name) },
+				func(ctx context.Context, n engine.NIC) error { return removeNIC(ctx, session, vm, n.ID) }, visit)
+		},
+		func() error {
+			return visitAll(ctx, len(a.TagIDs) > 0,
+				func() ([]engine.Tag, error) { return session.VMTags(ctx, vm) },
+				func(t engine.Tag) (string, bool) { return t.ID.String(), slices.Contains(a.TagIDs, t.ID.String()) },
+				func(ctx context.Context, t engine.Tag) error { return session.UntagVM(ctx, vm, t.ID) }, visit)
+		},
+		func() error { return a.eachDevice(ctx, session, vm, visit) },
+		func() error {
+			return visitAll(ctx, len(a.GroupIDs) > 0,
+				func() ([]engine.AffinityGroup, error) { return session.AffinityGroups(ctx, cluster) },
+				func(g engine.AffinityGroup) (string, bool) {
+					return g.ID.String(), slices.Contains(a.GroupIDs, g.ID.String()) && g.Has(vm)
+				},
+				func(ctx context.Context, g engine.AffinityGroup) error {
+					return session.RemoveFromAffinityGroup(ctx, cluster, g.ID, vm)
+				}, visit)
 		},
 	} {
-		if err := kind(ctx, session, vm, visit); err != nil {
+		if err := kind(); err != nil {
 			return err
 		}
 	}
@@ -173,24 +191,58 @@ func (a Additions) each(
 	return nil
 }
 
-func (a Additions) nics(ctx context.Context, session *engine.Client, vm engine.ID, visit visitor) error {
-	if len(a.NICs) == 0 {
-		return nil
-	}
-
-	there, err := session.NICs(ctx, vm)
+// eachDevice visits mediated devices, devices of the host, whose names are their IDs, and watchdogs.
+func (a Additions) eachDevice(
+	ctx context.Context, session *engine.Client, vm engine.ID, visit visitor,
+) error {
+	err := visitAll(ctx, len(a.MediatedDevices) > 0,
+		func() ([]engine.MediatedDevice, error) { return session.MediatedDevices(ctx, vm) },
+		func(d engine.MediatedDevice) (string, bool) {
+			return d.ID.String(), slices.Contains(a.MediatedDevices, d.Type())
+		},
+		func(ctx context.Context, d engine.MediatedDevice) error {
+			return session.RemoveMediatedDevice(ctx, vm, d.ID)
+		}, visit)
 	if err != nil {
 		return err
 	}
 
-	for _, nic := range there {
-		if !slices.Contains(a.NICs, nic.Name) {
+	err = visitAll(ctx, len(a.HostDevices) > 0,
+		func() ([]string, error) { return session.VMHostDevices(ctx, vm) },
+		func(name string) (string, bool) { return name, slices.Contains(a.HostDevices, name) },
+		func(ctx context.Context, name string) error { return session.RemoveHostDevice(ctx, vm, name) }, visit)
+	if err != nil {
+		return err
+	}
+
+	return visitAll(ctx, a.Watchdog,
+		func() ([]engine.Watchdog, error) { return session.Watchdogs(ctx, vm) },
+		func(w engine.Watchdog) (string, bool) { return w.ID.String(), true },
+		func(ctx context.Context, w engine.Watchdog) error { return session.RemoveWatchdog(ctx, vm, w.ID) }, visit)
+}
+
+// visitAll lists things of one kind if any is asked for, and visits those that are. known returns the ID of a thing,
+// and whether it is asked for.
+func visitAll[T any](
+	ctx context.Context, asked bool, list func() ([]T, error), known func(T) (string, bool),
+	remove func(context.Context, T) error, visit visitor,
+) error {
+	if !asked {
+		return nil
+	}
+
+	there, err := list()
+	if err != nil {
+		return err
+	}
+
+	for _, thing := range there {
+		id, isAsked := known(thing)
+		if !isAsked {
 			continue
 		}
 
-		if err := visit(ctx, nic.ID.String(), func(ctx context.Context) error {
-			return removeNIC(ctx, session, vm, nic.ID)
-		}); err != nil {
+		if err := visit(ctx, id, func(ctx context.Context) error { return remove(ctx, thing) }); err != nil {
 			return err
 		}
 	}
@@ -207,130 +259,4 @@ func removeNIC(ctx context.Context, session *engine.Client, vm, id engine.ID) er
 	}
 
 	return err
-}
-
-func (a Additions) tags(ctx context.Context, session *engine.Client, vm engine.ID, visit visitor) error {
-	if len(a.TagIDs) == 0 {
-		return nil
-	}
-
-	there, err := session.VMTags(ctx, vm)
-	if err != nil {
-		return err
-	}
-
-	for _, tag := range there {
-		if !slices.Contains(a.TagIDs, tag.ID.String()) {
-			continue
-		}
-
-		if err := visit(ctx, tag.ID.String(), func(ctx context.Context) error {
-			return session.UntagVM(ctx, vm, tag.ID)
-		}); err != nil {
-			return err
-		}
-	}
-
-	return nil
-}
-
-func (a Additions) mediatedDevices(
-	ctx context.Context, session *engine.Client, vm engine.ID, visit visitor,
-) error {
-	if len(a.MediatedDevices) == 0 {
-		return nil
-	}
-
-	there, err := session.MediatedDevices(ctx, vm)
-	if err != nil {
-		return err
-	}
-
-	for _, device := range there {
-		if !slices.Contains(a.MediatedDevices, device.Type()) {
-			continue
-		}
-
-		if err := visit(ctx, device.ID.String(), func(ctx context.Context) error {
-			return session.RemoveMediatedDevice(ctx, vm, device.ID)
-		}); err != nil {
-			return err
-		}
-	}
-
-	return nil
-}
-
-// hostDevices visits devices of the host; their names are their IDs.
-func (a Additions) hostDevices(ctx context.Context, session *engine.Client, vm engine.ID, visit visitor) error {
-	if len(a.HostDevices) == 0 {
-		return nil
-	}
-
-	there, err := session.VMHostDevices(ctx, vm)
-	if err != nil {
-		return err
-	}
-
-	for _, name := range there {
-		if !slices.Contains(a.HostDevices, name) {
-			continue
-		}
-
-		if err := visit(ctx, name, func(ctx context.Context) error {
-			return session.RemoveHostDevice(ctx, vm, name)
-		}); err != nil {
-			return err
-		}
-	}
-
-	return nil
-}
-
-func (a Additions) watchdogs(ctx context.Context, session *engine.Client, vm engine.ID, visit visitor) error {
-	if !a.Watchdog {
-		return nil
-	}
-
-	there, err := session.Watchdogs(ctx, vm)
-	if err != nil {
-		return err
-	}
-
-	for _, watchdog := range there {
-		if err := visit(ctx, watchdog.ID.String(), func(ctx context.Context) error {
-			return session.RemoveWatchdog(ctx, vm, watchdog.ID)
-		}); err != nil {
-			return err
-		}
-	}
-
-	return nil
-}
-
-func (a Additions) groups(
-	ctx context.Context, session *engine.Client, vm, cluster engine.ID, visit visitor,
-) error {
-	if len(a.GroupIDs) == 0 {
-		return nil
-	}
-
-	there, err := session.AffinityGroups(ctx, cluster)
-	if err != nil {
-		return err
-	}
-
-	for _, group := range there {
-		if !slices.Contains(a.GroupIDs, group.ID.String()) || !group.Has(vm) {
-			continue
-		}
-
-		if err := visit(ctx, group.ID.String(), func(ctx context.Context) error {
-			return session.RemoveFromAffinityGroup(ctx, cluster, group.ID, vm)
-		}); err != nil {
-			return err
-		}
-	}
-
-	return nil
 }

@@ -327,30 +327,18 @@ func TestAnAttachedDiskGoesOnlyIfItsChangeIsTakenBack(t *testing.T) {
 	const mark = "capolvm owner=a/b uid=c"
 	vm := s.vm(t, "demo-1", mark)
 	alias := "demo-1_etcd"
-	dc, err := s.client.DataCenter(t.Context(), "Default")
-	check.Error(t, err, "")
-	domain, err := s.client.StorageDomain(t.Context(), dc, "olvm-data")
-	check.Error(t, err, "")
-	made, err := s.client.CreateDiskOnce(t.Context(), mark, &engine.Disk{
-		Alias: &alias, Format: engine.FormatCow, ProvisionedSize: 1 << 30,
-		StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: domain.ID}}},
-	}, nil, func(string) {})
-	check.Error(t, err, "")
-	check.Error(t, s.client.WaitDisk(t.Context(), made.ID, func(string) {}), "")
-	_, err = s.client.AttachDisk(t.Context(), vm.ID, &engine.DiskAttachment{
-		Interface: "virtio_scsi", Disk: &engine.Disk{ID: made.ID},
-	})
-	check.Error(t, err, "")
+	made := s.markedDisk(t, alias, mark)
+	s.attach(t, vm.ID, made)
 
 	none := func(context.Context) (*tfstate.State, error) { return nil, nil }
 	orphan := Orphan{ID: vm.ID, Name: "demo-1", Comment: mark, Interrupted: true}
 	check.Error(t, orphan.RemoveDisks(t.Context(), s.client, none), "")
-	_, err = s.client.Disk(t.Context(), made.ID)
+	_, err := s.client.Disk(t.Context(), made)
 	check.Error(t, err, "")
 
 	orphan.Undoes = true
 	check.Error(t, orphan.RemoveDisks(t.Context(), s.client, none), "")
-	_, err = s.client.Disk(t.Context(), made.ID)
+	_, err = s.client.Disk(t.Context(), made)
 	check.Equal(t, "it is gone", engine.IsNotFound(err), true)
 }
 

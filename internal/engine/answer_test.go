@@ -162,12 +162,10 @@ func TestOneForeignAnswerAmongTheEnginesDecidesNothing(t *testing.T) {
 // TestAProxyMayTakeTheNamesOfRequestsAway has a proxy before the engine that does not pass the header on: a 404 counts
 // if the engine answers.
 func TestAProxyMayTakeTheNamesOfRequestsAway(t *testing.T) {
-	sim, err := ovirtsim.New(ovirtsim.Options{})
-	check.Error(t, err, "")
-	t.Cleanup(sim.Close)
-
-	target, err := url.Parse(sim.URL())
-	check.Error(t, err, "")
+	c, sim := proxied(t, func(r *http.Response) error {
+		r.Header.Del("Correlation-Id")
+		return nil
+	})
 	direct, err := engine.New(engine.Config{
 		URL: sim.URL(), Username: sim.Username(), Password: sim.Password(), CA: sim.CA(),
 	})
@@ -175,22 +173,6 @@ func TestAProxyMayTakeTheNamesOfRequestsAway(t *testing.T) {
 	product, err := direct.Product(t.Context())
 	check.Error(t, err, "")
 
-	proxy := httptest.NewTLSServer(&httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host
-		},
-		ModifyResponse: func(r *http.Response) error {
-			r.Header.Del("Correlation-Id")
-			return nil
-		},
-		Transport: trusting(sim.CA()),
-	})
-	t.Cleanup(proxy.Close)
-
-	c, err := engine.New(engine.Config{
-		URL: proxy.URL + target.Path, Username: sim.Username(), Password: sim.Password(), Insecure: true,
-	})
-	check.Error(t, err, "")
 	got, err := c.Product(t.Context())
 	check.Error(t, err, "")
 	check.Equal(t, "the engine", got, product)
@@ -203,38 +185,20 @@ func TestAProxyMayTakeTheNamesOfRequestsAway(t *testing.T) {
 // TestAProxyThatIsPutBeforeARunningEngineIsNoStranger has a proxy take the names away from some moment on. The engine
 // still says which one it is; another one that answers there is a stranger.
 func TestAProxyThatIsPutBeforeARunningEngineIsNoStranger(t *testing.T) {
-	sim, err := ovirtsim.New(ovirtsim.Options{})
-	check.Error(t, err, "")
-	t.Cleanup(sim.Close)
-
-	target, err := url.Parse(sim.URL())
-	check.Error(t, err, "")
-
 	var takes, lies atomic.Bool
-	proxy := httptest.NewTLSServer(&httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host
-		},
-		ModifyResponse: func(r *http.Response) error {
-			if takes.Load() {
-				r.Header.Del("Correlation-Id")
-			}
 
-			if lies.Load() { // as another engine does, which does not have the ID
-				r.StatusCode, r.Body, r.ContentLength = http.StatusNotFound, http.NoBody, 0
-			}
+	c, _ := proxied(t, func(r *http.Response) error {
+		if takes.Load() {
+			r.Header.Del("Correlation-Id")
+		}
 
-			return nil
-		},
-		Transport: trusting(sim.CA()),
+		if lies.Load() { // as another engine does, which does not have the ID
+			r.StatusCode, r.Body, r.ContentLength = http.StatusNotFound, http.NoBody, 0
+		}
+
+		return nil
 	})
-	t.Cleanup(proxy.Close)
-
-	c, err := engine.New(engine.Config{
-		URL: proxy.URL + target.Path, Username: sim.Username(), Password: sim.Password(), Insecure: true,
-	})
-	check.Error(t, err, "")
-	_, err = c.Identity(t.Context())
+	_, err := c.Identity(t.Context())
 	check.Error(t, err, "")
 
 	takes.Store(true)
@@ -244,6 +208,35 @@ func TestAProxyThatIsPutBeforeARunningEngineIsNoStranger(t *testing.T) {
 	lies.Store(true)
 	_, err = c.VM(t.Context(), "33333333-3333-4333-8333-333333333333")
 	check.Equal(t, "a stranger's word that a VM is missing", engine.IsNotFound(err), false)
+}
+
+// proxied returns a client that reaches a simulated engine over a proxy, and the simulator. answer changes what the proxy
+// passes on.
+func proxied(t *testing.T, answer func(*http.Response) error) (*engine.Client, *ovirtsim.Server) {
+	t.Helper()
+
+	sim, err := ovirtsim.New(ovirtsim.Options{})
+	check.Error(t, err, "")
+	t.Cleanup(sim.Close)
+
+	target, err := url.Parse(sim.URL())
+	check.Error(t, err, "")
+
+	proxy := httptest.NewTLSServer(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host
+		},
+		ModifyResponse: answer,
+		Transport:      trusting(sim.CA()),
+	})
+	t.Cleanup(proxy.Close)
+
+	c, err := engine.New(engine.Config{
+		URL: proxy.URL + target.Path, Username: sim.Username(), Password: sim.Password(), Insecure: true,
+	})
+	check.Error(t, err, "")
+
+	return c, sim
 }
 
 // trusting is a transport that trusts a CA.

@@ -3,6 +3,8 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/blang/semver/v4"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -67,8 +69,8 @@ func (u *upgrade) checkSkew(ctx context.Context, now string, deployments []*unst
 	}
 
 	var list []pool
-	for _, one := range pools {
-		list = append(list, *one)
+	for _, name := range slices.Sorted(maps.Keys(pools)) { // the same error each time
+		list = append(list, *pools[name])
 	}
 
 	return skewed(controlPlane, list, u.Version)

@@ -107,7 +107,7 @@ func LoadWith(paths []string, stdin io.Reader, options source.Options) (*Manifes
 }
 
 // checkOnce refuses an object that is there twice: only one of them would be applied, and its machines would be counted
-// with both.
+// with both. The objects are no Lists.
 func checkOnce(objects []source.Object) error {
 	type id struct{ group, kind, namespace, name string }
 
@@ -116,26 +116,13 @@ func checkOnce(objects []source.Object) error {
 	first := map[id]string{}
 
 	for _, object := range objects {
-		where := object.Where()
-		note := func(item *unstructured.Unstructured) {
-			key := id{item.GroupVersionKind().Group, item.GetKind(), item.GetNamespace(), item.GetName()}
-			if before, found := first[key]; found {
-				problems = append(problems, fmt.Errorf("%s: %s %s is in %s already; remove one of them", where,
-					key.kind, types.NamespacedName{Namespace: key.namespace, Name: key.name}, before))
-			}
-
-			first[key] = where
+		key := id{object.GroupVersionKind().Group, object.GetKind(), object.GetNamespace(), object.GetName()}
+		if before, found := first[key]; found {
+			problems = append(problems, fmt.Errorf("%s: %s %s is in %s already; remove one of them", object.Where(),
+				key.kind, types.NamespacedName{Namespace: key.namespace, Name: key.name}, before))
 		}
 
-		if !object.IsList() {
-			note(object.Unstructured)
-			continue
-		}
-
-		_ = object.EachListItem(func(item runtime.Object) error {
-			note(item.(*unstructured.Unstructured))
-			return nil
-		})
+		first[key] = object.Where()
 	}
 
 	return errors.Join(problems...)
