@@ -137,7 +137,7 @@ generate: ## Generate deepcopy functions, CRDs, roles, cluster templates and the
 	go run ./hack/managerflags >docs/operate/flags.md.new && mv docs/operate/flags.md.new docs/operate/flags.md
 	for module in plane oci tofu; do for kind in mod sum; do cp hack/tools/$$module/go.$$kind internal/toolchain/modules/$$module.$$kind || exit; done; done
 	cp hack/tools/plane/kube-controller-manager/main.go internal/toolchain/modules/plane.kube-controller-manager.txt
-	"$$($(TOOLS) -path apidocs/crd-ref-docs)" --source-path=api/v1 --config=hack/tools/apidocs/config.yaml --renderer=markdown --output-path=docs/user/api.md --max-depth=20 --log-level=ERROR
+	"$$($(TOOLS) -path apidocs/crd-ref-docs)" --source-path=api --config=hack/tools/apidocs/config.yaml --renderer=markdown --output-path=docs/user/api.md --max-depth=20 --log-level=ERROR
 
 .PHONY: verify
 verify: generate ## Fail when generated files or go.mod are not up to date

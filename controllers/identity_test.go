@@ -13,12 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // identityOf makes the credentials and the CA of a site's engine in a namespace, and an identity for them that nobody may
 // use yet. Their name is that of the site's namespace.
-func identityOf(s *site, namespace string) *infrav1.OLVMClusterIdentity {
+func identityOf(s *site, namespace string) *infrav1alpha1.OLVMClusterIdentity {
 	s.T.Helper()
 	name := s.Namespace
 	err := s.Client.Create(s.T.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
@@ -31,11 +32,11 @@ func identityOf(s *site, namespace string) *infrav1.OLVMClusterIdentity {
 	})
 	s.Create(&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"ca.crt": string(s.Sim.CA())}})
 
-	identity := &infrav1.OLVMClusterIdentity{
+	identity := &infrav1alpha1.OLVMClusterIdentity{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: infrav1.OLVMClusterIdentitySpec{
-			CredentialsSecret: infrav1.ObjectOfNamespace{Namespace: namespace, Name: name},
-			CAConfigMap:       &infrav1.ObjectOfNamespace{Namespace: namespace, Name: name},
+		Spec: infrav1alpha1.OLVMClusterIdentitySpec{
+			CredentialsSecret: infrav1alpha1.ObjectOfNamespace{Namespace: namespace, Name: name},
+			CAConfigMap:       &infrav1alpha1.ObjectOfNamespace{Namespace: namespace, Name: name},
 			AllowedServerURLs: []string{s.Sim.URL()},
 		},
 	}
@@ -57,7 +58,7 @@ func TestAnIdentityUsesTheManagersNamespaceAlone(t *testing.T) {
 	s := newSite(t, withIdentity)
 	identity := identityOf(s, s.Namespace+"-other")
 	before := identity.DeepCopy()
-	identity.Spec.AllowedNamespaces = &infrav1.AllowedNamespaces{}
+	identity.Spec.AllowedNamespaces = &infrav1alpha1.AllowedNamespaces{}
 	check.Error(t, s.Client.Patch(t.Context(), identity, client.MergeFrom(before)), "")
 
 	s.Eventually("the reason is the namespace", func() error {
@@ -79,7 +80,7 @@ func TestAnIdentityOutlivesTheMachines(t *testing.T) {
 	s := newSite(t, withIdentity)
 	identity := identityOf(s, managerNamespace)
 	before := identity.DeepCopy()
-	identity.Spec.AllowedNamespaces = &infrav1.AllowedNamespaces{List: []string{s.Namespace}}
+	identity.Spec.AllowedNamespaces = &infrav1alpha1.AllowedNamespaces{List: []string{s.Namespace}}
 	check.Error(t, s.Client.Patch(t.Context(), identity, client.MergeFrom(before)), "")
 
 	m := s.Machine("one", nil)
@@ -132,7 +133,7 @@ func TestAnIdentityIsForTheNamespacesAndEnginesThatItNames(t *testing.T) {
 	refused(infrav1.CredentialsNotAllowedReason, denied...)
 
 	identity := identityOf(s, managerNamespace)
-	allow := func(change func(*infrav1.OLVMClusterIdentitySpec)) {
+	allow := func(change func(*infrav1alpha1.OLVMClusterIdentitySpec)) {
 		t.Helper()
 		before := identity.DeepCopy()
 		change(&identity.Spec)
@@ -144,22 +145,22 @@ func TestAnIdentityIsForTheNamespacesAndEnginesThatItNames(t *testing.T) {
 	}
 	refused(infrav1.CredentialsNotAllowedReason, denied...) // the same: whether it exists is nobody's business
 
-	allow(func(spec *infrav1.OLVMClusterIdentitySpec) {
-		spec.AllowedNamespaces = &infrav1.AllowedNamespaces{List: []string{"elsewhere", s.Namespace}}
+	allow(func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
+		spec.AllowedNamespaces = &infrav1alpha1.AllowedNamespaces{List: []string{"elsewhere", s.Namespace}}
 	})
 	connected()
 
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)
 
-	allow(func(spec *infrav1.OLVMClusterIdentitySpec) {
+	allow(func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
 		spec.AllowedServerURLs = []string{"https://other.example.com/ovirt-engine"}
 	})
 	refused(infrav1.EngineNotAllowedReason, "allowedServerURLs", s.Sim.URL())
 
-	allow(func(spec *infrav1.OLVMClusterIdentitySpec) {
+	allow(func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
 		spec.AllowedServerURLs = []string{s.Sim.URL()}
-		spec.AllowedNamespaces = &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{
+		spec.AllowedNamespaces = &infrav1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{
 			MatchLabels: map[string]string{"team": "a"},
 		}}
 	})
@@ -170,7 +171,9 @@ func TestAnIdentityIsForTheNamespacesAndEnginesThatItNames(t *testing.T) {
 	check.Error(t, s.Client.Patch(t.Context(), space, label), "")
 	connected()
 
-	allow(func(spec *infrav1.OLVMClusterIdentitySpec) { spec.AllowedNamespaces = &infrav1.AllowedNamespaces{} })
+	allow(func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
+		spec.AllowedNamespaces = &infrav1alpha1.AllowedNamespaces{}
+	})
 	connected()
 
 	s.Delete(m)

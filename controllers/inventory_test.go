@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	inventorycontroller "github.com/capolvm/cluster-api-provider-olvm/controllers/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
@@ -30,7 +31,7 @@ import (
 // pool is a site whose engine has VMs with the tag pool, and the OLVMInventory that lists them.
 type pool struct {
 	*testsite.Site
-	inventory *infrav1.OLVMInventory
+	inventory *infrav1alpha1.OLVMInventory
 	ids       map[string]engine.ID
 }
 
@@ -51,7 +52,7 @@ func newPool(t *testing.T, names ...string) *pool {
 }
 
 // forget deletes an inventory whose engine goes away with the test.
-func forget(lab *infrav1.OLVMInventory) {
+func forget(lab *infrav1alpha1.OLVMInventory) {
 	_ = suite.client.Patch(context.Background(), lab,
 		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 	_ = suite.client.Delete(context.Background(), lab)
@@ -77,7 +78,7 @@ func (p *pool) machine(name string, change func(*infrav1.OLVMMachineSpec)) *infr
 
 // phases are those of the pool's VMs by name, with the machine that has each.
 func (p *pool) phases() map[string]string {
-	var list infrav1.OLVMInventoryVMList
+	var list infrav1alpha1.OLVMInventoryVMList
 	if err := p.Client.List(context.Background(), &list, client.InNamespace(p.Namespace)); err != nil {
 		return map[string]string{"error": err.Error()}
 	}
@@ -216,7 +217,7 @@ func TestRow45NotEnoughVMs(t *testing.T) {
 // wake has the inventory looked at again now, and not in half a minute.
 func wake(p *pool) {
 	p.T.Helper()
-	testsite.Change(p.Site, p.inventory, func(i *infrav1.OLVMInventory) {
+	testsite.Change(p.Site, p.inventory, func(i *infrav1alpha1.OLVMInventory) {
 		i.Annotations = map[string]string{"look": "again"}
 	})
 }
@@ -357,7 +358,7 @@ func TestRow50NothingChangesTwice(t *testing.T) {
 	p.Expect(p.inventory, infrav1.ReadyCondition, "True/Ready")
 
 	versions := func() map[string]string {
-		var list infrav1.OLVMInventoryVMList
+		var list infrav1alpha1.OLVMInventoryVMList
 		check.Error(t, p.Client.List(t.Context(), &list, client.InNamespace(p.Namespace)), "")
 
 		out := map[string]string{}
@@ -452,9 +453,9 @@ func TestClaimsOfMachinesThatAreGone(t *testing.T) {
 	check.Error(t, err, "")
 
 	for _, letter := range []string{"a", "b"} {
-		vm := &infrav1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "vm-" + letter}}
-		testsite.Change(p.Site, vm, func(vm *infrav1.OLVMInventoryVM) {
-			vm.Spec.ClaimRef = &infrav1.InventoryClaim{
+		vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "vm-" + letter}}
+		testsite.Change(p.Site, vm, func(vm *infrav1alpha1.OLVMInventoryVM) {
+			vm.Spec.ClaimRef = &infrav1alpha1.InventoryClaim{
 				ID: letter, ClusterName: "demo", Role: infrav1.RoleWorker, Group: "MachineSet/gone",
 				MachineName: "ghost-" + letter,
 			}
@@ -463,7 +464,7 @@ func TestClaimsOfMachinesThatAreGone(t *testing.T) {
 
 	p.expectPhases(map[string]string{"vm-a": "Available", "vm-b": "Claimed/ClaimantGone ghost-b"})
 	disk := p.disk("vm-b")
-	vm := &infrav1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "vm-b"}}
+	vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "vm-b"}}
 	err = p.Client.Patch(t.Context(), vm, client.RawPatch(types.MergePatchType,
 		[]byte(`{"spec":{"claimRef":{"released":true}}}`)))
 	check.Error(t, err, "")
@@ -475,7 +476,7 @@ func TestClaimsOfMachinesThatAreGone(t *testing.T) {
 func TestRetainedVMsStayAsTheyAre(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a")
-	testsite.Change(p.Site, p.inventory, func(i *infrav1.OLVMInventory) { i.Spec.Recycle = infrav1.RecycleRetain })
+	testsite.Change(p.Site, p.inventory, func(i *infrav1alpha1.OLVMInventory) { i.Spec.Recycle = infrav1alpha1.RecycleRetain })
 	disk := p.disk("vm-a")
 	m := p.machine("m-0", nil)
 	p.ExpectProvisioned(m)
@@ -500,7 +501,7 @@ func TestAClaimIsFoundAgainInTheEngine(t *testing.T) {
 	p.ExpectProvisioned(m)
 	p.expectPhases(map[string]string{"vm-a": "Claimed m-0"})
 
-	vm := &infrav1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "vm-a"}}
+	vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "vm-a"}}
 	check.Error(t, p.Client.Get(t.Context(), client.ObjectKeyFromObject(vm), vm), "")
 	lost := vm.UID
 	check.Error(t, p.Client.Delete(t.Context(), vm), "") // first: an object that is being deleted gets no new finalizer

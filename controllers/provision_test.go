@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
@@ -34,9 +35,9 @@ func (p *pool) template(name string, change func(*infrav1.OLVMMachineSpec)) {
 }
 
 // provision has the inventory make these VMs.
-func (p *pool) provision(provisions ...infrav1.InventoryProvision) {
+func (p *pool) provision(provisions ...infrav1alpha1.InventoryProvision) {
 	p.T.Helper()
-	testsite.Change(p.Site, p.inventory, func(i *infrav1.OLVMInventory) { i.Spec.Provision = provisions })
+	testsite.Change(p.Site, p.inventory, func(i *infrav1alpha1.OLVMInventory) { i.Spec.Provision = provisions })
 }
 
 // newProvision is a pool with a template of small VMs, of which it makes count.
@@ -44,7 +45,7 @@ func newProvision(t *testing.T, count int32) *pool {
 	t.Helper()
 	p := newPool(t)
 	p.template("small", nil)
-	p.provision(infrav1.InventoryProvision{Name: "small", MachineTemplateName: "small", Count: &count})
+	p.provision(infrav1alpha1.InventoryProvision{Name: "small", MachineTemplateName: "small", Count: &count})
 
 	return p
 }
@@ -53,7 +54,7 @@ func newProvision(t *testing.T, count int32) *pool {
 func available(names ...string) map[string]string {
 	out := map[string]string{}
 	for _, name := range names {
-		out[name] = infrav1.InventoryVMAvailable
+		out[name] = infrav1alpha1.InventoryVMAvailable
 	}
 
 	return out
@@ -97,9 +98,9 @@ func TestRow57ProvisionOfAPool(t *testing.T) {
 		spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "data", Size: "1GB"}}
 	})
 	p.provision(
-		infrav1.InventoryProvision{Name: "small", MachineTemplateName: "small", CountPerHost: &one,
+		infrav1alpha1.InventoryProvision{Name: "small", MachineTemplateName: "small", CountPerHost: &one,
 			MACAddresses: []string{"56:6f:00:00:01:00-56:6f:00:00:01:0f"}},
-		infrav1.InventoryProvision{Name: "large", MachineTemplateName: "large", CountPerHost: &one,
+		infrav1alpha1.InventoryProvision{Name: "large", MachineTemplateName: "large", CountPerHost: &one,
 			MACAddresses: []string{"56:6f:00:00:02:00", "56:6f:00:00:02:02-56:6f:00:00:02:0f"}},
 	)
 
@@ -113,7 +114,7 @@ func TestRow57ProvisionOfAPool(t *testing.T) {
 	p.expectSpread(names)
 
 	m := p.machine("m-0", func(spec *infrav1.OLVMMachineSpec) {
-		spec.FromInventory.Selector.MatchLabels = map[string]string{infrav1.InventoryLabelPrefix + "host": "host-2"}
+		spec.FromInventory.Selector.MatchLabels = map[string]string{infrav1alpha1.InventoryLabelPrefix + "host": "host-2"}
 	})
 	p.ExpectProvisioned(m)
 	check.Equal(t, "its VM", m.Spec.ProviderID, "olvm://"+p.byName()["lab-large-host-2-0"].ID)
@@ -145,10 +146,10 @@ func (p *pool) expectSpread(names []string) {
 		check.Equal(p.T, "user data of "+name, full.Initialization.CustomScript+full.Initialization.HostName, "")
 		check.Contains(p.T, "comment of "+name, full.CommentText(), "capolvm inventory-vm="+p.Namespace+"/"+name+" uid=")
 
-		var object infrav1.OLVMInventoryVM
+		var object infrav1alpha1.OLVMInventoryVM
 		check.Error(p.T, p.Client.Get(p.T.Context(), client.ObjectKey{Namespace: p.Namespace, Name: name}, &object), "")
 		flavor, host := name[len("lab-"):len("lab-small")], strings.TrimSuffix(name[len("lab-small-"):], "-0")
-		check.Equal(p.T, "host label of "+name, object.Labels[infrav1.InventoryLabelPrefix+"host"], host)
+		check.Equal(p.T, "host label of "+name, object.Labels[infrav1alpha1.InventoryLabelPrefix+"host"], host)
 
 		nics, err := p.Session().NICs(p.T.Context(), engine.ID(vm.ID))
 		check.Error(p.T, err, "")
@@ -258,7 +259,7 @@ func TestAPoolThatIsMovedAwayIsNotListedAgain(t *testing.T) {
 	p.Expect(p.inventory, infrav1.ProvisionedCondition, "False/WaitingForMove")
 
 	release := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-	vm := &infrav1.OLVMInventoryVM{ObjectMeta: p.Meta("lab-small-0")}
+	vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: p.Meta("lab-small-0")}
 
 	for _, moved := range []struct{ object, seenBy client.Object }{{vm, vm}, {cluster, p.OLVM}} {
 		check.Error(t, p.Client.Patch(t.Context(), moved.object, release), "")
@@ -317,21 +318,21 @@ func TestProvisionSaysWhatIsWrong(t *testing.T) {
 	p.template("small", nil)
 
 	for _, c := range []struct {
-		provision infrav1.InventoryProvision
+		provision infrav1alpha1.InventoryProvision
 		want      string
 		message   string
 	}{
-		{infrav1.InventoryProvision{MachineTemplateName: "none"}, "False/MachineTemplateNotFound",
+		{infrav1alpha1.InventoryProvision{MachineTemplateName: "none"}, "False/MachineTemplateNotFound",
 			`spec.provision[0].machineTemplateName: there is no OLVMMachineTemplate "none"`},
-		{infrav1.InventoryProvision{MachineTemplateName: "claims"}, "False/ProvisionInvalid",
+		{infrav1alpha1.InventoryProvision{MachineTemplateName: "claims"}, "False/ProvisionInvalid",
 			"OLVMMachineTemplate claims spec.template.spec.fromInventory: a VM of a pool is made"},
-		{infrav1.InventoryProvision{MachineTemplateName: "mac"}, "False/ProvisionInvalid",
+		{infrav1alpha1.InventoryProvision{MachineTemplateName: "mac"}, "False/ProvisionInvalid",
 			"OLVMMachineTemplate mac spec.template.spec.olvmNetwork.macAddress: all VMs of the template"},
-		{infrav1.InventoryProvision{MachineTemplateName: "small", MACAddresses: []string{"56:6f:00:00:01:00"}},
+		{infrav1alpha1.InventoryProvision{MachineTemplateName: "small", MACAddresses: []string{"56:6f:00:00:01:00"}},
 			"False/MACAddressesExhausted", "spec.provision[0].macAddresses: all MAC addresses of 56:6f:00:00:01:00"},
-		{infrav1.InventoryProvision{MachineTemplateName: "wrong"}, "False/ProvisionFailed",
+		{infrav1alpha1.InventoryProvision{MachineTemplateName: "wrong"}, "False/ProvisionFailed",
 			"OLVMMachineTemplate wrong spec.template.spec.vmTemplateName: "},
-		{infrav1.InventoryProvision{MachineTemplateName: "small"}, "True/Provisioned", ""},
+		{infrav1alpha1.InventoryProvision{MachineTemplateName: "small"}, "True/Provisioned", ""},
 	} {
 		c.provision.Name, c.provision.Count = "small", new(int32(2))
 		p.provision(c.provision)
@@ -365,7 +366,7 @@ func TestAProvisionedVMThatOthersHaveStays(t *testing.T) {
 	p.provision(p.inventory.Spec.Provision...)
 	p.expectPhases(map[string]string{"lab-small-0": "Ineligible/ClaimedByAnother"})
 
-	object := &infrav1.OLVMInventoryVM{ObjectMeta: p.Meta("lab-small-0")}
+	object := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: p.Meta("lab-small-0")}
 	p.Delete(object)
 	check.Contains(t, "why it stays", p.Expect(object, infrav1.DeletingCondition, "True/DeletionBlocked"),
 		"claimed by cluster other/c")
@@ -382,7 +383,7 @@ func TestProvisionLeavesVMsOfOthersAlone(t *testing.T) {
 	p := newPool(t)
 	foreign := poolvm.Make(t, p.Session(), "foreign", "lab-small-0", "")
 	p.template("small", nil)
-	p.provision(infrav1.InventoryProvision{Name: "small", MachineTemplateName: "small", Count: new(int32(2))})
+	p.provision(infrav1alpha1.InventoryProvision{Name: "small", MachineTemplateName: "small", Count: new(int32(2))})
 	p.expectPhases(available("lab-small-1", "lab-small-2"))
 	p.Delete(p.inventory)
 	p.ExpectGone(p.inventory)
@@ -397,7 +398,7 @@ func TestAHalfMadeVMThatIsDeletedIsMadeAgain(t *testing.T) {
 	p := newPool(t)
 	p.template("small", nil)
 	check.Error(t, p.Sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/nics$", Status: 409, Count: 1000}), "")
-	p.provision(infrav1.InventoryProvision{Name: "small", MachineTemplateName: "small", Count: new(int32(1))})
+	p.provision(infrav1alpha1.InventoryProvision{Name: "small", MachineTemplateName: "small", Count: new(int32(1))})
 	p.Expect(p.inventory, infrav1.ProvisionedCondition, "False/ProvisionFailed")
 	first := p.byName()["lab-small-0"].ID
 	check.Error(t, p.Session().DeleteVM(t.Context(), engine.ID(first)), "")

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/poolvm"
@@ -52,7 +53,7 @@ func takeFrom(template *unstructured.Unstructured, inventory string) error {
 func inventoryOf(cluster *unstructured.Unstructured, name, tag string) (*unstructured.Unstructured, error) {
 	server, _, err := unstructured.NestedMap(cluster.Object, "spec", "olvmOvirtAPIServer")
 	out := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": infrav1.GroupVersion.String(),
+		"apiVersion": infrav1alpha1.GroupVersion.String(),
 		"kind":       "OLVMInventory",
 		"metadata":   map[string]any{"namespace": cluster.GetNamespace(), "name": name},
 		"spec": map[string]any{
@@ -110,7 +111,7 @@ func newPoolWorkload(t *testing.T, name string, subnet int) *workload {
 func (w *workload) expectPool(inventory string, want map[string]int) {
 	w.t.Helper()
 	w.eventually("the VMs of "+inventory, func() error {
-		var list infrav1.OLVMInventoryVMList
+		var list infrav1alpha1.OLVMInventoryVMList
 		if err := w.plane.Client.List(context.Background(), &list, client.InNamespace(w.namespace)); err != nil {
 			return err
 		}

@@ -22,9 +22,6 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&OLVMClusterTemplate{}, &OLVMClusterTemplateList{},
 		&OLVMMachine{}, &OLVMMachineList{},
 		&OLVMMachineTemplate{}, &OLVMMachineTemplateList{},
-		&OLVMClusterIdentity{}, &OLVMClusterIdentityList{},
-		&OLVMInventory{}, &OLVMInventoryList{},
-		&OLVMInventoryVM{}, &OLVMInventoryVMList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 

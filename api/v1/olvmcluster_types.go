@@ -170,6 +170,15 @@ type OvirtAPIServer struct {
 	CAConfigMap *NamespacedName `json:"caConfigMap,omitempty"`
 }
 
+// OLVMClusterIdentityReference names an OLVMClusterIdentity.
+type OLVMClusterIdentityReference struct {
+	// name of the OLVMClusterIdentity.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+}
+
 // NamespacedName names an object.
 type NamespacedName struct {
 	// name of the object.
@@ -292,6 +301,7 @@ type OLVMRelease struct {
 
 // OLVMCluster is the infrastructure of a Cluster on Oracle Linux Virtualization Manager or oVirt.
 // +kubebuilder:object:root=true
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1"
 // +kubebuilder:resource:path=olvmclusters,scope=Namespaced,categories=cluster-api,shortName=olvmc
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
@@ -352,6 +362,7 @@ type OLVMClusterTemplateResource struct {
 
 // OLVMClusterTemplate is the infrastructure cluster template of a ClusterClass.
 // +kubebuilder:object:root=true
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1"
 // +kubebuilder:resource:path=olvmclustertemplates,scope=Namespaced,categories=cluster-api,shortName=olvmct
 // +kubebuilder:storageversion
 // +kubebuilder:printcolumn:name="DataCenter",type=string,JSONPath=`.spec.template.spec.olvmDatacenterName`

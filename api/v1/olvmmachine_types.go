@@ -562,6 +562,7 @@ type TerraformRun struct {
 
 // OLVMMachine is a VM on Oracle Linux Virtualization Manager or oVirt that becomes a node.
 // +kubebuilder:object:root=true
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1"
 // +kubebuilder:resource:path=olvmmachines,scope=Namespaced,categories=cluster-api,shortName=olvmm
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status

@@ -65,6 +65,7 @@ const (
 
 // OLVMMachineTemplate is the template from which a control plane or a MachineDeployment makes OLVMMachines.
 // +kubebuilder:object:root=true
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1"
 // +kubebuilder:resource:path=olvmmachinetemplates,scope=Namespaced,categories=cluster-api,shortName=olvmmt
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status

@@ -14,6 +14,12 @@ const (
 	AffinityNever AffinityEnforcing = "Never"
 )
 
+// The roles of machines, as untyped text.
+const (
+	RoleControlPlane = "ControlPlane"
+	RoleWorker       = "Worker"
+)
+
 // MachineRole is what a machine is in its cluster.
 // +kubebuilder:validation:Enum=ControlPlane;Worker
 type MachineRole string

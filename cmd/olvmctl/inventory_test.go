@@ -16,7 +16,7 @@ import (
 // pool is the manifest of an inventory of the site's engine.
 const pool = `
 ---
-apiVersion: infrastructure.cluster.x-k8s.io/v1
+apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1
 kind: OLVMInventory
 metadata:
   name: lab

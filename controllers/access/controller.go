@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
@@ -53,7 +54,7 @@ func (k Kind) String() string {
 // object returns an empty object of the kind.
 func (k Kind) object() client.Object {
 	return [...]client.Object{
-		Secrets: &corev1.Secret{}, ConfigMaps: &corev1.ConfigMap{}, Identities: &infrav1.OLVMClusterIdentity{},
+		Secrets: &corev1.Secret{}, ConfigMaps: &corev1.ConfigMap{}, Identities: &infrav1alpha1.OLVMClusterIdentity{},
 		Clusters: &infrav1.OLVMCluster{},
 	}[k]
 }
@@ -62,7 +63,7 @@ func (k Kind) groupVersionKind() schema.GroupVersionKind {
 	return [...]schema.GroupVersionKind{
 		Secrets:    corev1.SchemeGroupVersion.WithKind("Secret"),
 		ConfigMaps: corev1.SchemeGroupVersion.WithKind("ConfigMap"),
-		Identities: infrav1.GroupVersion.WithKind("OLVMClusterIdentity"),
+		Identities: infrav1alpha1.GroupVersion.WithKind("OLVMClusterIdentity"),
 		Clusters:   infrav1.GroupVersion.WithKind("OLVMCluster"),
 	}[k]
 }
@@ -114,7 +115,7 @@ func userOf(object client.Object) (user, bool) {
 	switch object := object.(type) {
 	case *infrav1.OLVMCluster:
 		return user{connection.ClusterEngine(object), support.SecretsOf(object)}, true
-	case *infrav1.OLVMInventory:
+	case *infrav1alpha1.OLVMInventory:
 		return user{engine: connection.InventoryEngine(object)}, true
 	default:
 		return user{}, false
@@ -128,7 +129,7 @@ func (r *Reconciler) named(ctx context.Context, reader client.Reader, u user) ([
 		return r.namedDirectly(u), nil
 	}
 
-	identity := &infrav1.OLVMClusterIdentity{}
+	identity := &infrav1alpha1.OLVMClusterIdentity{}
 	if err := reader.Get(ctx, client.ObjectKey{Name: name}, identity); apierrors.IsNotFound(err) {
 		return r.namedDirectly(u), nil
 	} else if err != nil {
@@ -161,7 +162,7 @@ func (r *Reconciler) namedDirectly(u user) []client.ObjectKey {
 }
 
 // namedBy returns the objects that are named for an engine by an identity that may be used for it.
-func (r *Reconciler) namedBy(of connection.Engine, identity *infrav1.OLVMClusterIdentity) []client.ObjectKey {
+func (r *Reconciler) namedBy(of connection.Engine, identity *infrav1alpha1.OLVMClusterIdentity) []client.ObjectKey {
 	var key client.ObjectKey
 
 	switch r.Kind {
@@ -199,11 +200,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	} else { // an OLVMCluster that names another object wakes both
 		build = build.
 			Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject)).
-			Watches(&infrav1.OLVMInventory{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject))
+			Watches(&infrav1alpha1.OLVMInventory{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject))
 	}
 
 	if r.IdentityNamespace != "" && (r.Kind == Secrets || r.Kind == ConfigMaps) {
-		build = build.Watches(&infrav1.OLVMClusterIdentity{}, handler.EnqueueRequestsFromMapFunc(r.identityToObject))
+		build = build.Watches(&infrav1alpha1.OLVMClusterIdentity{}, handler.EnqueueRequestsFromMapFunc(r.identityToObject))
 	}
 
 	if err := build.WithOptions(options).Complete(ctx, r); err != nil {
@@ -240,7 +241,7 @@ func (r *Reconciler) clusterToObject(ctx context.Context, object client.Object) 
 
 // identityToObject maps an OLVMClusterIdentity to the object that it names.
 func (r *Reconciler) identityToObject(_ context.Context, object client.Object) []ctrl.Request {
-	identity, ok := object.(*infrav1.OLVMClusterIdentity)
+	identity, ok := object.(*infrav1alpha1.OLVMClusterIdentity)
 	if !ok {
 		return nil
 	}
@@ -299,7 +300,7 @@ func hasMachines(ctx context.Context, reader client.Reader, cluster client.Objec
 }
 
 // engineWith is an engine for which an object names an identity.
-func engineWith(identity *infrav1.OLVMClusterIdentity) connection.Engine {
+func engineWith(identity *infrav1alpha1.OLVMClusterIdentity) connection.Engine {
 	return connection.Engine{Server: infrav1.OvirtAPIServer{
 		IdentityRef: &infrav1.OLVMClusterIdentityReference{Name: identity.Name},
 	}}
@@ -373,14 +374,14 @@ func (r *Reconciler) needed(ctx context.Context, reader client.Reader, object cl
 		}
 	}
 
-	var pools infrav1.OLVMInventoryList
+	var pools infrav1alpha1.OLVMInventoryList
 	if err := reader.List(ctx, &pools); err != nil {
 		return false, fmt.Errorf("failed to list OLVMInventories: %w", err)
 	}
 
 	for i := range pools.Items {
 		pool := &pools.Items[i]
-		if !controllerutil.ContainsFinalizer(pool, infrav1.InventoryFinalizer) {
+		if !controllerutil.ContainsFinalizer(pool, infrav1alpha1.InventoryFinalizer) {
 			continue
 		}
 

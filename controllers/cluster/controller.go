@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
@@ -148,7 +149,7 @@ func (r *Reconciler) SetupWithManager(
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(secretIndex))).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(configMapIndex)))
 	if !r.Engines.NoIdentities {
-		controller = controller.Watches(&infrav1.OLVMClusterIdentity{},
+		controller = controller.Watches(&infrav1alpha1.OLVMClusterIdentity{},
 			handler.EnqueueRequestsFromMapFunc(r.namedBy(identityIndex)))
 	}
 
@@ -167,7 +168,7 @@ func clusterTerraformStatus(object client.Object) **infrav1.TerraformStatus {
 // have it.
 var named = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	switch o.(type) {
-	case *metav1.PartialObjectMetadata, *infrav1.OLVMClusterIdentity:
+	case *metav1.PartialObjectMetadata, *infrav1alpha1.OLVMClusterIdentity:
 		return true
 	default:
 		return false
@@ -759,7 +760,7 @@ func (r *Reconciler) addMachinesOfOthers(ctx context.Context, scope *clusterScop
 // keptVMs are the VMs of inventories that are claimed for a cluster, and for no machine of it: their inventory takes
 // them back while the cluster can still be seen.
 func (r *Reconciler) keptVMs(ctx context.Context, namespace, cluster string) ([]string, error) {
-	var list infrav1.OLVMInventoryVMList
+	var list infrav1alpha1.OLVMInventoryVMList
 	if err := r.Client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("failed to list the OLVMInventoryVMs of Cluster %s/%s: %w", namespace, cluster, err)
 	}

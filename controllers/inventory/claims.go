@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
@@ -140,15 +141,15 @@ func (r *Reconciler) unassign(ctx context.Context, s *scope) error {
 }
 
 // claim records who has a VM; nil for nobody. It fails where somebody else has changed the object since it was read.
-func (r *Reconciler) claim(ctx context.Context, e *entry, claim *infrav1.InventoryClaim) error {
+func (r *Reconciler) claim(ctx context.Context, e *entry, claim *infrav1alpha1.InventoryClaim) error {
 	before := e.object.DeepCopy()
 	after := e.object.DeepCopy()
 	after.Spec.ClaimRef = claim
 
 	if claim == nil {
-		controllerutil.RemoveFinalizer(after, infrav1.InventoryFinalizer)
+		controllerutil.RemoveFinalizer(after, infrav1alpha1.InventoryFinalizer)
 	} else {
-		controllerutil.AddFinalizer(after, infrav1.InventoryFinalizer)
+		controllerutil.AddFinalizer(after, infrav1alpha1.InventoryFinalizer)
 	}
 
 	lock := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
@@ -325,7 +326,7 @@ func (r *Reconciler) recycle(ctx context.Context, s *scope, e *entry, marker *in
 		return err
 	}
 
-	if inventory.Recycling(s.inventory, *e.vm, e.object.Spec.Provisioned != nil) == infrav1.RecycleRetain {
+	if inventory.Recycling(s.inventory, *e.vm, e.object.Spec.Provisioned != nil) == infrav1alpha1.RecycleRetain {
 		if err := inventory.Retain(ctx, s.session, e.vm.ID); err != nil {
 			return err
 		}

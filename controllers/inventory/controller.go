@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -84,8 +85,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvminventory")
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
-		For(&infrav1.OLVMInventory{}, builder.WithPredicates(r.passes.Changed())).
-		Owns(&infrav1.OLVMInventoryVM{}, predicate.Or(predicate.GenerationChangedPredicate{}, madeOrNot)).
+		For(&infrav1alpha1.OLVMInventory{}, builder.WithPredicates(r.passes.Changed())).
+		Owns(&infrav1alpha1.OLVMInventoryVM{}, predicate.Or(predicate.GenerationChangedPredicate{}, madeOrNot)).
 		WithOptions(options).
 		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(machineToInventory),
 			objectstatus.IgnoreStatus).
@@ -104,15 +105,15 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 // madeOrNot passes what tells that a VM of the pool is made, or that this has failed.
 var madeOrNot = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*infrav1.OLVMInventoryVM)
-		after, too := e.ObjectNew.(*infrav1.OLVMInventoryVM)
+		before, ok := e.ObjectOld.(*infrav1alpha1.OLVMInventoryVM)
+		after, too := e.ObjectNew.(*infrav1alpha1.OLVMInventoryVM)
 
 		return ok && too && (inventory.Made(before) != inventory.Made(after) || failing(before) != failing(after))
 	},
 }
 
 // failing reports whether a VM of the pool cannot be made or deleted.
-func failing(vm *infrav1.OLVMInventoryVM) bool {
+func failing(vm *infrav1alpha1.OLVMInventoryVM) bool {
 	return slices.ContainsFunc([]string{infrav1.InfrastructureAppliedCondition, infrav1.DeletingCondition},
 		func(condition string) bool {
 			found := conditions.Get(vm, condition)
@@ -134,7 +135,7 @@ func machineToInventory(_ context.Context, object client.Object) []ctrl.Request 
 
 // clusterToInventories wakes the inventories of a namespace whose Cluster goes on, or keeps other VMs for later.
 func (r *Reconciler) clusterToInventories(ctx context.Context, cluster client.Object) []ctrl.Request {
-	var list infrav1.OLVMInventoryList
+	var list infrav1alpha1.OLVMInventoryList
 	if err := r.Client.List(ctx, &list, client.InNamespace(cluster.GetNamespace())); err != nil {
 		return nil
 	}
@@ -151,7 +152,7 @@ func (r *Reconciler) clusterToInventories(ctx context.Context, cluster client.Ob
 type scope struct {
 	pass *pass.Pass
 
-	inventory *infrav1.OLVMInventory
+	inventory *infrav1alpha1.OLVMInventory
 	// session is nil where the engine cannot be used, and engineErr says why.
 	session   *engine.Client
 	engineErr error
@@ -159,7 +160,7 @@ type scope struct {
 	pool *inventory.Pool
 	// objects are the OLVMInventoryVMs of the inventory, those that are being deleted too, and taken the names of all
 	// of the namespace. Set by reconcileList.
-	objects []infrav1.OLVMInventoryVM
+	objects []infrav1alpha1.OLVMInventoryVM
 	taken   map[string]bool
 	// provision is set by reconcileProvision.
 	provision provisionFacts
@@ -185,7 +186,7 @@ type scope struct {
 
 // entry is an OLVMInventoryVM.
 type entry struct {
-	object *infrav1.OLVMInventoryVM
+	object *infrav1alpha1.OLVMInventoryVM
 	// vm is what the engine has; nil where it has none.
 	vm *engine.DescribedVM
 	// lost is the mark of another in the engine, where the claim on the VM was lost to it.
@@ -199,7 +200,7 @@ type entry struct {
 
 // Reconcile brings one OLVMInventory forward.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
-	pool := &infrav1.OLVMInventory{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name}}
+	pool := &infrav1alpha1.OLVMInventory{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name}}
 	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, pool)
 	if apierrors.IsNotFound(err) {
 		r.Engines.Forget(connection.InventoryEngine(pool).Key)
@@ -218,7 +219,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 	}
 
 	if pool.DeletionTimestamp.IsZero() {
-		controllerutil.AddFinalizer(pool, infrav1.InventoryFinalizer)
+		controllerutil.AddFinalizer(pool, infrav1alpha1.InventoryFinalizer)
 		if err := this.WriteObject(ctx); err != nil { // before there is anything that it is for
 			return ctrl.Result{}, err
 		}
@@ -231,7 +232,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 }
 
 // ours reports whether the watch filter lets an inventory through.
-func (r *Reconciler) ours(pool *infrav1.OLVMInventory) bool {
+func (r *Reconciler) ours(pool *infrav1alpha1.OLVMInventory) bool {
 	return r.WatchFilterValue == "" || pool.Labels[clusterv1.WatchLabel] == r.WatchFilterValue
 }
 
@@ -325,7 +326,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) {
 // of them is found.
 func recordEngine(ctx context.Context, s *scope) error {
 	known := s.inventory.Status.EngineID != "" || len(s.objects) == 0 ||
-		slices.ContainsFunc(s.objects, func(vm infrav1.OLVMInventoryVM) bool {
+		slices.ContainsFunc(s.objects, func(vm infrav1alpha1.OLVMInventoryVM) bool {
 			_, found := s.pool.VMs[engine.ID(vm.Spec.VMID)]
 			return found
 		})

@@ -3,7 +3,7 @@ package inventory
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 )
 
 // vms counts the VMs of pools. Inventories are few and made by administrators, so that their names may be labels.
@@ -22,12 +22,12 @@ var unscheduled = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 func Collectors() []prometheus.Collector { return []prometheus.Collector{vms, unscheduled} }
 
 // count records what a pass has seen.
-func count(pool *infrav1.OLVMInventory) {
+func count(pool *infrav1alpha1.OLVMInventory) {
 	for phase, number := range map[string]int32{
-		infrav1.InventoryVMAvailable:  pool.Status.Available,
-		infrav1.InventoryVMClaimed:    pool.Status.Claimed,
-		infrav1.InventoryVMRecycling:  pool.Status.Recycling,
-		infrav1.InventoryVMIneligible: pool.Status.Ineligible,
+		infrav1alpha1.InventoryVMAvailable:  pool.Status.Available,
+		infrav1alpha1.InventoryVMClaimed:    pool.Status.Claimed,
+		infrav1alpha1.InventoryVMRecycling:  pool.Status.Recycling,
+		infrav1alpha1.InventoryVMIneligible: pool.Status.Ineligible,
 	} {
 		vms.WithLabelValues(pool.Namespace, pool.Name, phase).Set(float64(number))
 	}

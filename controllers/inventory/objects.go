@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
@@ -20,7 +20,7 @@ import (
 
 // reconcileList notes the OLVMInventoryVMs that there are.
 func (r *Reconciler) reconcileList(ctx context.Context, s *scope) error {
-	var all infrav1.OLVMInventoryVMList
+	var all infrav1alpha1.OLVMInventoryVMList
 	if err := r.Client.List(ctx, &all, client.InNamespace(s.inventory.Namespace)); err != nil {
 		return fmt.Errorf("failed to list OLVMInventoryVMs: %w", err)
 	}
@@ -70,7 +70,7 @@ func (r *Reconciler) reconcileObjects(ctx context.Context, s *scope) error {
 func (s *scope) beingMade(vm engine.DescribedVM) bool {
 	owner, ok := ownermark.InventoryOwnerOf(vm.CommentText())
 
-	return ok && slices.ContainsFunc(s.objects, func(object infrav1.OLVMInventoryVM) bool {
+	return ok && slices.ContainsFunc(s.objects, func(object infrav1alpha1.OLVMInventoryVM) bool {
 		return object.Spec.VMID == "" && string(object.UID) == owner.UID
 	})
 }
@@ -84,7 +84,7 @@ func (s *scope) beingMoved(vm engine.DescribedVM) bool {
 }
 
 // keep notes an OLVMInventoryVM that exists, and brings its labels up to date.
-func (r *Reconciler) keep(ctx context.Context, s *scope, object *infrav1.OLVMInventoryVM) error {
+func (r *Reconciler) keep(ctx context.Context, s *scope, object *infrav1alpha1.OLVMInventoryVM) error {
 	e := &entry{object: object}
 	if s.pool != nil {
 		if vm, ok := s.pool.VMs[engine.ID(object.Spec.VMID)]; ok {
@@ -98,7 +98,7 @@ func (r *Reconciler) keep(ctx context.Context, s *scope, object *infrav1.OLVMInv
 	}
 
 	if forgotten || object.Spec.ClaimRef == nil && !object.DeletionTimestamp.IsZero() {
-		if controllerutil.ContainsFinalizer(object, infrav1.InventoryVMFinalizer) { // its status says what it waits for
+		if controllerutil.ContainsFinalizer(object, infrav1alpha1.InventoryVMFinalizer) { // its status says what it waits for
 			e.vm = nil
 			s.entries = append(s.entries, e)
 		}
@@ -144,14 +144,14 @@ func (s *scope) forgotten(ctx context.Context, e *entry) (bool, error) {
 }
 
 // remove deletes an OLVMInventoryVM. Where somebody has deleted it already, its finalizer goes.
-func (r *Reconciler) remove(ctx context.Context, object *infrav1.OLVMInventoryVM) error {
-	if !object.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(object, infrav1.InventoryFinalizer) {
+func (r *Reconciler) remove(ctx context.Context, object *infrav1alpha1.OLVMInventoryVM) error {
+	if !object.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(object, infrav1alpha1.InventoryFinalizer) {
 		return nil // its VM is being deleted
 	}
 
-	if controllerutil.ContainsFinalizer(object, infrav1.InventoryFinalizer) {
+	if controllerutil.ContainsFinalizer(object, infrav1alpha1.InventoryFinalizer) {
 		before := object.DeepCopy()
-		controllerutil.RemoveFinalizer(object, infrav1.InventoryFinalizer)
+		controllerutil.RemoveFinalizer(object, infrav1alpha1.InventoryFinalizer)
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		if err := r.Client.Patch(ctx, object, patch); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("failed to let OLVMInventoryVM %s go: %w", object.Name, err)
@@ -185,15 +185,15 @@ func (r *Reconciler) add(ctx context.Context, s *scope, vm engine.DescribedVM) e
 }
 
 // newObject is an OLVMInventoryVM of the inventory.
-func (s *scope) newObject(name string) *infrav1.OLVMInventoryVM {
-	return &infrav1.OLVMInventoryVM{
+func (s *scope) newObject(name string) *infrav1alpha1.OLVMInventoryVM {
+	return &infrav1alpha1.OLVMInventoryVM{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.inventory.Namespace,
 			Name:      name,
 			OwnerReferences: []metav1.OwnerReference{
-				*metav1.NewControllerRef(s.inventory, infrav1.GroupVersion.WithKind("OLVMInventory")),
+				*metav1.NewControllerRef(s.inventory, infrav1alpha1.GroupVersion.WithKind("OLVMInventory")),
 			},
 		},
-		Spec: infrav1.OLVMInventoryVMSpec{InventoryName: s.inventory.Name},
+		Spec: infrav1alpha1.OLVMInventoryVMSpec{InventoryName: s.inventory.Name},
 	}
 }

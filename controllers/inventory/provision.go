@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
@@ -43,7 +44,7 @@ func (s *scope) provisions() bool {
 	return len(s.inventory.Spec.Provision) > 0 || slices.ContainsFunc(s.objects, isProvisioned)
 }
 
-func isProvisioned(vm infrav1.OLVMInventoryVM) bool { return vm.Spec.Provisioned != nil }
+func isProvisioned(vm infrav1alpha1.OLVMInventoryVM) bool { return vm.Spec.Provisioned != nil }
 
 // reconcileProvision makes an OLVMInventoryVM for each VM that the inventory lacks, and deletes those of VMs that are
 // too many. Their own controller makes and deletes the VMs. What goes wrong keeps no machine from its claim.
@@ -130,7 +131,7 @@ func (s *scope) maybeMoving() bool {
 
 // planProvision decides what to make, under names that no VM of the engine has.
 func (s *scope) planProvision(
-	ctx context.Context, pool *infrav1.OLVMInventory, inputs inventory.ProvisionInputs,
+	ctx context.Context, pool *infrav1alpha1.OLVMInventory, inputs inventory.ProvisionInputs,
 ) (inventory.ProvisionPlan, error) {
 	inUse, taken := map[string]bool{}, maps.Clone(s.taken)
 
@@ -184,7 +185,7 @@ func (r *Reconciler) template(ctx context.Context, namespace, name string) (infr
 func (r *Reconciler) makeProvisioned(
 	ctx context.Context,
 	s *scope,
-	pool *infrav1.OLVMInventory,
+	pool *infrav1alpha1.OLVMInventory,
 	make []inventory.NewVM,
 	inputs inventory.ProvisionInputs,
 	held addressing.Held,
@@ -219,7 +220,7 @@ func (r *Reconciler) makeProvisioned(
 
 // macAddresses are those that were given to VMs of pools in a namespace.
 func (r *Reconciler) macAddresses(ctx context.Context, namespace string) (map[string]bool, error) {
-	var all infrav1.OLVMInventoryVMList
+	var all infrav1alpha1.OLVMInventoryVMList
 	if err := r.APIReader.List(ctx, &all, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("failed to list OLVMInventoryVMs: %w", err)
 	}
@@ -332,7 +333,7 @@ func (s *scope) provisioning() (reason, message string) {
 }
 
 // messageOf is the message of a condition of a VM; empty where it has none.
-func messageOf(vm *infrav1.OLVMInventoryVM, condition string) string {
+func messageOf(vm *infrav1alpha1.OLVMInventoryVM, condition string) string {
 	if found := conditions.Get(vm, condition); found != nil {
 		return found.Message
 	}

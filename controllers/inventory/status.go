@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
@@ -41,7 +42,7 @@ func (r *Reconciler) reconcileStatuses(ctx context.Context, s *scope) error {
 }
 
 // announce records an event where the phase of a VM has changed.
-func (r *Reconciler) announce(e *entry, before infrav1.OLVMInventoryVMStatus) {
+func (r *Reconciler) announce(e *entry, before infrav1alpha1.OLVMInventoryVMStatus) {
 	now := e.object.Status
 	if now.Phase == before.Phase && now.Reason == before.Reason {
 		return
@@ -87,32 +88,32 @@ func (s *scope) phase(e *entry) (phase, reason, message string) {
 
 	switch {
 	case claim != nil && claim.Released:
-		return infrav1.InventoryVMRecycling, "", e.waiting
+		return infrav1alpha1.InventoryVMRecycling, "", e.waiting
 	case claim != nil:
 		reason, message = s.claimProblem(e)
-		return infrav1.InventoryVMClaimed, reason, message
+		return infrav1alpha1.InventoryVMClaimed, reason, message
 	case !e.object.DeletionTimestamp.IsZero():
-		return infrav1.InventoryVMIneligible, inventory.ReasonDeleting, messageOf(e.object, infrav1.DeletingCondition)
+		return infrav1alpha1.InventoryVMIneligible, inventory.ReasonDeleting, messageOf(e.object, infrav1.DeletingCondition)
 	case !inventory.Made(e.object):
-		return infrav1.InventoryVMIneligible, inventory.ReasonProvisioning, messageOf(e.object,
+		return infrav1alpha1.InventoryVMIneligible, inventory.ReasonProvisioning, messageOf(e.object,
 			infrav1.InfrastructureAppliedCondition)
 	case e.vm == nil && e.object.Spec.Provisioned != nil:
-		return infrav1.InventoryVMIneligible, inventory.ReasonAbsent, "The VM does not match spec.virtualMachines of " +
+		return infrav1alpha1.InventoryVMIneligible, inventory.ReasonAbsent, "The VM does not match spec.virtualMachines of " +
 			"the inventory any more. Give its tag back, or delete this object, and another one is made in its place"
 	case e.vm == nil:
-		return infrav1.InventoryVMIneligible, inventory.ReasonAbsent, "The engine has no such VM in the pool any more"
+		return infrav1alpha1.InventoryVMIneligible, inventory.ReasonAbsent, "The engine has no such VM in the pool any more"
 	}
 
 	if reason, message = s.pool.WhyUnclaimable(*e.vm); reason != "" {
-		return infrav1.InventoryVMIneligible, reason, message
+		return infrav1alpha1.InventoryVMIneligible, reason, message
 	}
 
 	if network := s.plan.Unreachable[e.object.Name]; network != "" {
-		return infrav1.InventoryVMIneligible, inventory.ReasonNoAddress, fmt.Sprintf(
+		return infrav1alpha1.InventoryVMIneligible, inventory.ReasonNoAddress, fmt.Sprintf(
 			"The VM has no address on network %s, which machines that select it want", network)
 	}
 
-	return infrav1.InventoryVMAvailable, "", ""
+	return infrav1alpha1.InventoryVMAvailable, "", ""
 }
 
 // release is how a person ends a claim.
@@ -150,7 +151,7 @@ func (r *Reconciler) reconcileDelete(s *scope) {
 	}
 
 	if len(s.claimed) == 0 && s.provision.left == 0 {
-		controllerutil.RemoveFinalizer(s.inventory, infrav1.InventoryFinalizer)
+		controllerutil.RemoveFinalizer(s.inventory, infrav1alpha1.InventoryFinalizer)
 	}
 }
 
@@ -174,10 +175,10 @@ func updateStatus(s *scope) {
 	status := &s.inventory.Status
 	status.Total, status.Available, status.Claimed, status.Recycling, status.Ineligible = 0, 0, 0, 0, 0
 	counts := map[string]*int32{
-		infrav1.InventoryVMAvailable:  &status.Available,
-		infrav1.InventoryVMClaimed:    &status.Claimed,
-		infrav1.InventoryVMRecycling:  &status.Recycling,
-		infrav1.InventoryVMIneligible: &status.Ineligible,
+		infrav1alpha1.InventoryVMAvailable:  &status.Available,
+		infrav1alpha1.InventoryVMClaimed:    &status.Claimed,
+		infrav1alpha1.InventoryVMRecycling:  &status.Recycling,
+		infrav1alpha1.InventoryVMIneligible: &status.Ineligible,
 	}
 
 	for _, e := range s.entries {

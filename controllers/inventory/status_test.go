@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
@@ -51,8 +52,8 @@ func TestWhatIsWrongWithAClaim(t *testing.T) {
 				clusters: map[string]bool{"prod": true},
 				machines: map[string]*infrav1.OLVMMachine{"one": {}},
 			}
-			e := &entry{object: &infrav1.OLVMInventoryVM{}, vm: &engine.DescribedVM{}, confirmed: true}
-			e.object.Spec.ClaimRef = &infrav1.InventoryClaim{ClusterName: "prod", MachineName: "one"}
+			e := &entry{object: &infrav1alpha1.OLVMInventoryVM{}, vm: &engine.DescribedVM{}, confirmed: true}
+			e.object.Spec.ClaimRef = &infrav1alpha1.InventoryClaim{ClusterName: "prod", MachineName: "one"}
 			test.change(s, e)
 
 			reason, message := s.claimProblem(e)

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
@@ -84,7 +85,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 	r.workspaces = workspace.NewKind(workspace.Kind{
 		Name:     workspace.InventoryVMKind,
-		New:      func() client.Object { return &infrav1.OLVMInventoryVM{} },
+		New:      func() client.Object { return &infrav1alpha1.OLVMInventoryVM{} },
 		Prefix:   statePrefix,
 		Runs:     r.Runs,
 		Recorder: r.Recorder,
@@ -93,7 +94,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvminventoryvm")
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
-		For(&infrav1.OLVMInventoryVM{}, builder.WithPredicates(r.passes.Changed())).
+		For(&infrav1alpha1.OLVMInventoryVM{}, builder.WithPredicates(r.passes.Changed())).
 		Named("olvminventoryvm").
 		WithOptions(options).
 		WatchesRawSource(source.Channel(r.Runs.Woken(workspace.InventoryVMKind), &handler.EnqueueRequestForObject{})).
@@ -106,16 +107,16 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 }
 
 func terraformStatus(object client.Object) **infrav1.TerraformStatus {
-	return &object.(*infrav1.OLVMInventoryVM).Status.Terraform //nolint:forcetypeassert,errcheck // New makes no others
+	return &object.(*infrav1alpha1.OLVMInventoryVM).Status.Terraform //nolint:forcetypeassert,errcheck // New makes no others
 }
 
 // scope holds the facts of one pass.
 type scope struct {
 	pass *pass.Pass
 
-	vm *infrav1.OLVMInventoryVM
+	vm *infrav1alpha1.OLVMInventoryVM
 	// inventory is nil where it does not exist.
-	inventory *infrav1.OLVMInventory
+	inventory *infrav1alpha1.OLVMInventory
 	workspace *workspace.Workspace
 	// session is nil where the engine cannot be used, and err says why. Set by reconcileEngine.
 	session *engine.Client
@@ -152,7 +153,7 @@ func (s *scope) requested() bool {
 
 // Reconcile brings one OLVMInventoryVM forward.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
-	vm := &infrav1.OLVMInventoryVM{}
+	vm := &infrav1alpha1.OLVMInventoryVM{}
 	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, vm)
 	if apierrors.IsNotFound(err) {
 		return ctrl.Result{}, r.workspaces.Abandon(req.NamespacedName)
@@ -166,7 +167,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		return ctrl.Result{}, nil // somebody else made the VM
 	}
 
-	s := &scope{pass: this, vm: vm, inventory: &infrav1.OLVMInventory{}, workspace: r.workspaces.Open(this, vm, "")}
+	s := &scope{pass: this, vm: vm, inventory: &infrav1alpha1.OLVMInventory{}, workspace: r.workspaces.Open(this, vm, "")}
 	key := client.ObjectKey{Namespace: vm.Namespace, Name: vm.Spec.InventoryName}
 	if err := r.Client.Get(ctx, key, s.inventory); apierrors.IsNotFound(err) {
 		s.inventory = nil
@@ -204,7 +205,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (_ ctrl.Result, re
 		return r.reconcileDelete(ctx, s)
 	}
 
-	controllerutil.AddFinalizer(s.vm, infrav1.InventoryVMFinalizer)
+	controllerutil.AddFinalizer(s.vm, infrav1alpha1.InventoryVMFinalizer)
 
 	return r.reconcileNormal(ctx, s)
 }
@@ -214,7 +215,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (_ ctrl.Result, re
 func (r *Reconciler) moving(ctx context.Context, s *scope) (bool, error) {
 	// What takes its finalizers away while objects are moved is about to delete it: it must not get them back.
 	if s.vm.DeletionTimestamp.IsZero() && inventory.Made(s.vm) &&
-		controllerutil.ContainsFinalizer(s.vm, infrav1.InventoryVMFinalizer) {
+		controllerutil.ContainsFinalizer(s.vm, infrav1alpha1.InventoryVMFinalizer) {
 		return false, nil // there is nothing to do
 	}
 
@@ -441,7 +442,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result
 	case workspace.Moving(s.vm):
 		s.blocked = blocker.Deletion(0, "The object is being moved to another management cluster; its VM stays")
 		return ctrl.Result{}, nil
-	case controllerutil.ContainsFinalizer(s.vm, infrav1.InventoryFinalizer):
+	case controllerutil.ContainsFinalizer(s.vm, infrav1alpha1.InventoryFinalizer):
 		s.blocked = &blocker.Error{
 			Reason:  infrav1.WaitingForClaimsReason,
 			Message: "Waiting for the claim on the VM to end",
@@ -560,7 +561,7 @@ func whyKept(vm engine.VM, tags []engine.Tag, of ownermark.Owner) *blocker.Error
 		return blocker.Deletion(retry, "VM %s (%s) is not marked as this object's: its comment is %q. To delete it, "+
 			"replace its comment with exactly %q; to keep it, remove the finalizer %s from this object, and delete "+
 			"the Secret with its state",
-			vm.Name, vm.ID, vm.CommentText(), of.InventoryComment(), infrav1.InventoryVMFinalizer)
+			vm.Name, vm.ID, vm.CommentText(), of.InventoryComment(), infrav1alpha1.InventoryVMFinalizer)
 	case inventory.Retained(tags):
 		return blocker.Deletion(retry, "VM %s (%s) keeps the disk of a node, as its tag capolvm-retained says. It is "+
 			"deleted when that tag is gone", vm.Name, vm.ID)
@@ -620,7 +621,7 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, s *scope) (ctrl.Resul
 		return ctrl.Result{}, err
 	}
 
-	controllerutil.RemoveFinalizer(s.vm, infrav1.InventoryVMFinalizer)
+	controllerutil.RemoveFinalizer(s.vm, infrav1alpha1.InventoryVMFinalizer)
 
 	return ctrl.Result{}, nil
 }

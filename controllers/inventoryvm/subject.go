@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -25,7 +26,7 @@ import (
 // vmSubject is a VM that is made for a pool, with its network interfaces, disks and tags.
 type vmSubject struct {
 	client     client.Client
-	vm         *infrav1.OLVMInventoryVM
+	vm         *infrav1alpha1.OLVMInventoryVM
 	session    *engine.Client
 	config     engine.Config
 	dataCenter string
@@ -106,7 +107,7 @@ func (s *vmSubject) recordVM(ctx context.Context, address, id string) {
 	defer cancel()
 
 	content := fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"vmID":%q}}`, s.vm.UID, id)
-	target := &infrav1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Namespace: s.vm.Namespace, Name: s.vm.Name}}
+	target := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Namespace: s.vm.Namespace, Name: s.vm.Name}}
 	if err := s.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, content)); err != nil {
 		ctrl.Log.WithName("olvminventoryvm").Error(err, "Failed to record the VM of an OLVMInventoryVM",
 			"OLVMInventoryVM", client.ObjectKeyFromObject(s.vm), "vm", id)
@@ -115,7 +116,7 @@ func (s *vmSubject) recordVM(ctx context.Context, address, id string) {
 
 // Outdated compares what was decided for the VM, which does not change in the life of an object.
 func (s *vmSubject) Outdated(current client.Object) bool {
-	vm, ok := current.(*infrav1.OLVMInventoryVM)
+	vm, ok := current.(*infrav1alpha1.OLVMInventoryVM)
 
 	return !ok || !equality.Semantic.DeepEqual(vm.Spec.Provisioned, s.vm.Spec.Provisioned)
 }

@@ -25,7 +25,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/capolvm/cluster-api-provider-olvm/api"
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -89,7 +91,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	scheme := runtime.NewScheme()
 
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, clusterv1.AddToScheme, ipamv1.AddToScheme, infrav1.AddToScheme,
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, ipamv1.AddToScheme, api.AddToScheme,
 	} {
 		check.Error(t, add(scheme), "")
 	}
@@ -108,7 +110,7 @@ func newBench(t *testing.T, change func(*objects)) *bench {
 	b := &bench{t: t, executor: &executor{}, watcher: &watcher{}, recorder: events.NewFakeRecorder(100)}
 	b.refused = map[string]bool{}
 	b.api = fake.NewClientBuilder().WithScheme(newScheme(t)).WithStatusSubresource(&infrav1.OLVMMachine{}).
-		WithIndex(&infrav1.OLVMInventoryVM{}, claimantIndex, claimantKeys).WithObjects(stored.list()...).Build()
+		WithIndex(&infrav1alpha1.OLVMInventoryVM{}, claimantIndex, claimantKeys).WithObjects(stored.list()...).Build()
 	api := interceptor.NewClient(b.api, b.faults())
 
 	runs := workspace.NewRunQueue(1, patience)

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
@@ -29,7 +30,7 @@ const claimantIndex = "spec.claimRef.machineName"
 
 // indexClaimants makes the index.
 func indexClaimants(ctx context.Context, mgr manager.Manager) error {
-	return mgr.GetFieldIndexer().IndexField(ctx, &infrav1.OLVMInventoryVM{}, claimantIndex, claimantKeys)
+	return mgr.GetFieldIndexer().IndexField(ctx, &infrav1alpha1.OLVMInventoryVM{}, claimantIndex, claimantKeys)
 }
 
 // claimantKeys returns the keys of a VM in the index.
@@ -43,7 +44,7 @@ func claimantKeys(object client.Object) []string {
 
 // claimantOf is the name of the machine that has claimed a VM; empty where none has.
 func claimantOf(object client.Object) string {
-	vm, ok := object.(*infrav1.OLVMInventoryVM)
+	vm, ok := object.(*infrav1alpha1.OLVMInventoryVM)
 	if !ok || vm.Spec.ClaimRef == nil {
 		return ""
 	}
@@ -64,7 +65,7 @@ func inventoryVMToMachine(_ context.Context, object client.Object) []ctrl.Reques
 // claimFacts are which VM of an inventory the machine has.
 type claimFacts struct {
 	// object is nil where the machine has claimed none.
-	object *infrav1.OLVMInventoryVM
+	object *infrav1alpha1.OLVMInventoryVM
 	// err is why the VM cannot be used yet; nil where it can, and for machines without an inventory.
 	err *blocker.Error
 }
@@ -88,7 +89,7 @@ func (r *Reconciler) reconcileClaim(ctx context.Context, scope *machineScope) (t
 	}
 
 	m := scope.olvmMachine
-	var found infrav1.OLVMInventoryVMList
+	var found infrav1alpha1.OLVMInventoryVMList
 	err := r.Client.List(ctx, &found, client.InNamespace(m.Namespace), client.MatchingFields{claimantIndex: m.Name})
 	if err != nil {
 		return 0, fmt.Errorf("failed to look for the VM that OLVMMachine %s has claimed: %w", m.Name, err)
@@ -126,7 +127,7 @@ func (r *Reconciler) whyUnclaimed(ctx context.Context, scope *machineScope) (*bl
 		return nil, nil
 	}
 
-	pool := &infrav1.OLVMInventory{}
+	pool := &infrav1alpha1.OLVMInventory{}
 	key := client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.FromInventory.Inventory}
 	if err := r.Client.Get(ctx, key, pool); apierrors.IsNotFound(err) {
 		return &blocker.Error{Reason: infrav1.InventoryNotFoundReason, Field: field, Message: fmt.Sprintf(
@@ -183,7 +184,7 @@ func (r *Reconciler) releaseClaim(ctx context.Context, scope *machineScope) erro
 	}
 
 	// Past the cache: a claim that it does not have yet would be left behind.
-	var list infrav1.OLVMInventoryVMList
+	var list infrav1alpha1.OLVMInventoryVMList
 	if err := r.APIReader.List(ctx, &list, client.InNamespace(scope.olvmMachine.Namespace)); err != nil {
 		return fmt.Errorf("failed to list OLVMInventoryVMs: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
@@ -19,8 +20,8 @@ import (
 )
 
 // pooled makes the machine m take its VM from the inventory lab, and adds that inventory.
-func (o *objects) pooled() *infrav1.OLVMInventory {
-	lab := &infrav1.OLVMInventory{ObjectMeta: named("lab")}
+func (o *objects) pooled() *infrav1alpha1.OLVMInventory {
+	lab := &infrav1alpha1.OLVMInventory{ObjectMeta: named("lab")}
 	lab.Spec.OLVMOvirtAPIServer = o.olvmCluster.Spec.OLVMOvirtAPIServer
 	o.more = append(o.more, lab)
 	fromInventory(o.olvmMachine)
@@ -29,9 +30,9 @@ func (o *objects) pooled() *infrav1.OLVMInventory {
 }
 
 // claimOf returns a VM of an inventory that a machine has claimed. confirmed is the claim that the engine confirmed.
-func claimOf(name, machine, confirmed string) *infrav1.OLVMInventoryVM {
-	vm := &infrav1.OLVMInventoryVM{ObjectMeta: named(name), Spec: infrav1.OLVMInventoryVMSpec{VMID: vmID}}
-	vm.Spec.ClaimRef = &infrav1.InventoryClaim{ID: "c1", MachineName: machine}
+func claimOf(name, machine, confirmed string) *infrav1alpha1.OLVMInventoryVM {
+	vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: named(name), Spec: infrav1alpha1.OLVMInventoryVMSpec{VMID: vmID}}
+	vm.Spec.ClaimRef = &infrav1alpha1.InventoryClaim{ID: "c1", MachineName: machine}
 	vm.Status.ClaimID = confirmed
 
 	return vm
@@ -110,19 +111,19 @@ func reasonOf(err *blocker.Error) string {
 
 func TestClaimsThatCannotBeRead(t *testing.T) {
 	b := newBench(t, func(o *objects) { o.pooled() })
-	b.refuse("list", &infrav1.OLVMInventoryVMList{})
+	b.refuse("list", &infrav1alpha1.OLVMInventoryVMList{})
 	_, err := b.r.reconcileClaim(t.Context(), b.scope())
 	check.Error(t, err, "failed to look for the VM that OLVMMachine m has claimed")
 
 	b = newBench(t, func(o *objects) { o.pooled() })
-	b.refuse("get", &infrav1.OLVMInventory{})
+	b.refuse("get", &infrav1alpha1.OLVMInventory{})
 	_, err = b.r.reconcileClaim(t.Context(), b.scope())
 	check.Error(t, err, "failed to get OLVMInventory ns/lab")
 }
 
 // TestWhyUnclaimed covers the reasons why a machine has no VM yet.
 func TestWhyUnclaimed(t *testing.T) {
-	short := infrav1.UnschedulableGroup{
+	short := infrav1alpha1.UnschedulableGroup{
 		ClusterName: "demo", Role: "Worker", Group: "MachineSet/set", Wanted: 3, Found: 2, Message: "1 is retained",
 	}
 	ofSet := func(o *objects) {
@@ -130,24 +131,24 @@ func TestWhyUnclaimed(t *testing.T) {
 	}
 
 	for name, tt := range map[string]struct {
-		change  func(o *objects, lab *infrav1.OLVMInventory)
+		change  func(o *objects, lab *infrav1alpha1.OLVMInventory)
 		reason  string
 		message string
 	}{
 		"it is to be given one": {
-			func(*objects, *infrav1.OLVMInventory) {}, infrav1.WaitingForClaimReason,
+			func(*objects, *infrav1alpha1.OLVMInventory) {}, infrav1.WaitingForClaimReason,
 			"Waiting for OLVMInventory lab to give the machine a VM",
 		},
 		"it had one": {
-			func(o *objects, _ *infrav1.OLVMInventory) { o.olvmMachine.Spec.ProviderID = providerID }, "", "",
+			func(o *objects, _ *infrav1alpha1.OLVMInventory) { o.olvmMachine.Spec.ProviderID = providerID }, "", "",
 		},
 		"its inventory does not exist": {
-			func(o *objects, _ *infrav1.OLVMInventory) { o.olvmMachine.Spec.FromInventory.Inventory = "lap" },
+			func(o *objects, _ *infrav1alpha1.OLVMInventory) { o.olvmMachine.Spec.FromInventory.Inventory = "lap" },
 			infrav1.InventoryNotFoundReason,
 			`spec.fromInventory.inventory: there is no OLVMInventory "lap" in namespace ns; create it, or correct the name`,
 		},
 		"its selector is none": {
-			func(o *objects, _ *infrav1.OLVMInventory) {
+			func(o *objects, _ *infrav1alpha1.OLVMInventory) {
 				o.olvmMachine.Spec.FromInventory.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{
 					{Key: "a", Operator: "Near"},
 				}
@@ -155,45 +156,45 @@ func TestWhyUnclaimed(t *testing.T) {
 			infrav1.InventoryInvalidReason, "spec.fromInventory.selector: ",
 		},
 		"its inventory is of another engine": {
-			func(_ *objects, lab *infrav1.OLVMInventory) {
+			func(_ *objects, lab *infrav1alpha1.OLVMInventory) {
 				lab.Spec.OLVMOvirtAPIServer.ServerURL = "https://other.example.com/ovirt-engine"
 			},
 			infrav1.InventoryInvalidReason, "name an inventory of the same engine",
 		},
 		"the engine of the cluster is not known": {
-			func(o *objects, lab *infrav1.OLVMInventory) {
+			func(o *objects, lab *infrav1alpha1.OLVMInventory) {
 				o.olvmCluster = nil
 				lab.Spec.OLVMOvirtAPIServer.ServerURL = "https://other.example.com/ovirt-engine"
 			},
 			infrav1.WaitingForClaimReason, "Waiting for OLVMInventory lab",
 		},
 		"there are too few for its group": {
-			func(o *objects, lab *infrav1.OLVMInventory) {
+			func(o *objects, lab *infrav1alpha1.OLVMInventory) {
 				ofSet(o)
-				lab.Status.Unschedulable = []infrav1.UnschedulableGroup{short}
+				lab.Status.Unschedulable = []infrav1alpha1.UnschedulableGroup{short}
 			},
 			infrav1.UnschedulableReason,
 			"Worker MachineSet/set of cluster demo wants 3 VMs more, and 2 can be claimed (1 is retained)",
 		},
 		"there are too few for another group": {
-			func(_ *objects, lab *infrav1.OLVMInventory) {
-				lab.Status.Unschedulable = []infrav1.UnschedulableGroup{short}
+			func(_ *objects, lab *infrav1alpha1.OLVMInventory) {
+				lab.Status.Unschedulable = []infrav1alpha1.UnschedulableGroup{short}
 			},
 			infrav1.WaitingForClaimReason, "Waiting for OLVMInventory lab",
 		},
 		"there are too few for a group of this name of another cluster": {
-			func(o *objects, lab *infrav1.OLVMInventory) {
+			func(o *objects, lab *infrav1alpha1.OLVMInventory) {
 				ofSet(o)
 				other := short
 				other.ClusterName = "other"
-				lab.Status.Unschedulable = []infrav1.UnschedulableGroup{other}
+				lab.Status.Unschedulable = []infrav1alpha1.UnschedulableGroup{other}
 			},
 			infrav1.WaitingForClaimReason, "Waiting for OLVMInventory lab",
 		},
 		"the group of a Machine that is gone is not known": {
-			func(o *objects, lab *infrav1.OLVMInventory) {
+			func(o *objects, lab *infrav1alpha1.OLVMInventory) {
 				o.machine = nil
-				lab.Status.Unschedulable = []infrav1.UnschedulableGroup{short}
+				lab.Status.Unschedulable = []infrav1alpha1.UnschedulableGroup{short}
 			},
 			infrav1.WaitingForClaimReason, "Waiting for OLVMInventory lab",
 		},
@@ -250,7 +251,7 @@ func TestClaimedVM(t *testing.T) {
 func TestReleaseClaim(t *testing.T) {
 	objectsOf := func(o *objects) {
 		o.pooled()
-		free := &infrav1.OLVMInventoryVM{ObjectMeta: named("free")}
+		free := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: named("free")}
 		elsewhere := claimOf("elsewhere", "m", "")
 		elsewhere.Namespace = "elsewhere"
 		before := claimOf("before", "m", "")
@@ -258,7 +259,7 @@ func TestReleaseClaim(t *testing.T) {
 		o.more = append(o.more, free, elsewhere, before, claimOf("other", "n", ""), claimOf("own", "m", "c1/m"))
 	}
 	released := func(b *bench) map[string]bool {
-		var list infrav1.OLVMInventoryVMList
+		var list infrav1alpha1.OLVMInventoryVMList
 		check.Error(t, b.api.List(t.Context(), &list), "")
 
 		out := map[string]bool{}
@@ -279,7 +280,7 @@ func TestReleaseClaim(t *testing.T) {
 	want["own"] = false
 	check.Equal(t, "released by a machine whose VM was made", released(made), want)
 
-	for verb, object := range map[string]client.Object{"patch": &infrav1.OLVMInventoryVM{}} {
+	for verb, object := range map[string]client.Object{"patch": &infrav1alpha1.OLVMInventoryVM{}} {
 		b := newBench(t, objectsOf)
 		b.refuse(verb, object)
 		check.Error(t, b.r.releaseClaim(t.Context(), b.scope()), "failed to release OLVMInventoryVM own")
@@ -287,7 +288,7 @@ func TestReleaseClaim(t *testing.T) {
 	}
 
 	b = newBench(t, objectsOf)
-	b.refuse("list", &infrav1.OLVMInventoryVMList{})
+	b.refuse("list", &infrav1alpha1.OLVMInventoryVMList{})
 	check.Error(t, b.r.releaseClaim(t.Context(), b.scope()), "failed to list OLVMInventoryVMs")
 }
 
@@ -325,7 +326,7 @@ func TestGiveBack(t *testing.T) {
 	check.Error(t, err, "")
 	described := engine.DescribedVM{VM: *full}
 	_, _, err = inventory.NewMarker(t.Context(), unused.session, "ns").Ensure(t.Context(), described,
-		infrav1.InventoryClaim{
+		infrav1alpha1.InventoryClaim{
 			ID: "one", ClusterName: "demo", Role: infrav1.RoleWorker, Group: "MachineSet/a", MachineName: "m",
 		}, &own, false)
 	check.Error(t, err, "")

@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
@@ -114,7 +115,7 @@ func (r *Reconciler) SetupWithManager(
 		WithEventFilter(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToOLVMMachine), ownerChanged).
 		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.olvmClusterToMachines)).
-		Watches(&infrav1.OLVMInventoryVM{}, handler.EnqueueRequestsFromMapFunc(inventoryVMToMachine)).
+		Watches(&infrav1alpha1.OLVMInventoryVM{}, handler.EnqueueRequestsFromMapFunc(inventoryVMToMachine)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToMachines),
 			predicates.ClusterPausedTransitionsOrInfrastructureProvisioned(mgr.GetScheme(), log)).
 		WatchesRawSource(source.Channel(r.Runs.Woken(workspace.MachineKind), workspace.PrioritizeWoken)).

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
@@ -110,11 +111,11 @@ func TestAClusterWakesItsMachines(t *testing.T) {
 }
 
 func TestAVMOfAnInventoryWakesTheMachineThatHasIt(t *testing.T) {
-	vm := &infrav1.OLVMInventoryVM{ObjectMeta: named("vm-a")}
+	vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: named("vm-a")}
 	check.Length(t, "woken by a VM that nobody has", inventoryVMToMachine(t.Context(), vm), 0)
 	check.Length(t, "keys of a VM that nobody has", claimantKeys(vm), 0)
 
-	vm.Spec.ClaimRef = &infrav1.InventoryClaim{MachineName: "m"}
+	vm.Spec.ClaimRef = &infrav1alpha1.InventoryClaim{MachineName: "m"}
 	check.Equal(t, "woken", inventoryVMToMachine(t.Context(), vm),
 		[]ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "m"}}})
 	check.Equal(t, "keys", claimantKeys(vm), []string{"m"})

@@ -17,7 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/capolvm/cluster-api-provider-olvm/api"
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
@@ -47,7 +49,7 @@ func TestWhyNoEngine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := runtime.NewScheme()
-			if err := infrav1.AddToScheme(scheme); err != nil {
+			if err := api.AddToScheme(scheme); err != nil {
 				t.Fatal(err)
 			}
 
@@ -271,7 +273,7 @@ func TestADeletionThatCannotRead(t *testing.T) {
 		want   string
 	}{
 		"the state":     {"get", &corev1.Secret{}, "failed to get the state Secret"},
-		"its claim":     {"list", &infrav1.OLVMInventoryVMList{}, "failed to look for the VM"},
+		"its claim":     {"list", &infrav1alpha1.OLVMInventoryVMList{}, "failed to look for the VM"},
 		"its addresses": {"list", &ipamv1.IPAddressClaimList{}, "failed to list the IPAddressClaims"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -304,7 +306,7 @@ func TestWhatADeletedMachineGivesBack(t *testing.T) {
 	b.store(stateOf(1, "ovirt_adopted_vm="+vmID), "digest")
 	b.delete()
 	has := func() (address, released bool) {
-		vm := &infrav1.OLVMInventoryVM{}
+		vm := &infrav1alpha1.OLVMInventoryVM{}
 		check.Error(t, b.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "vm-a"}, vm), "")
 		err := b.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "m-0-0"}, &ipamv1.IPAddressClaim{})
 
@@ -332,7 +334,7 @@ func TestAReleaseThatFailsKeepsTheMachine(t *testing.T) {
 		want   string
 	}{
 		"the state":          {"update", &corev1.Secret{}, "failed to release the state Secret"},
-		"the VM of its pool": {"patch", &infrav1.OLVMInventoryVM{}, "failed to release OLVMInventoryVM vm-a"},
+		"the VM of its pool": {"patch", &infrav1alpha1.OLVMInventoryVM{}, "failed to release OLVMInventoryVM vm-a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := withEngine(t, func(o *objects) {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
@@ -625,7 +626,7 @@ func TestWhatEventsSay(t *testing.T) {
 		"VM m ("+vmID+") is up")
 
 	scope.olvmMachine.Status.OLVM.IPAddress = "10.0.0.10"
-	scope.claim.object = &infrav1.OLVMInventoryVM{ObjectMeta: named("vm-a")}
+	scope.claim.object = &infrav1alpha1.OLVMInventoryVM{ObjectMeta: named("vm-a")}
 	check.Equal(t, "all steps", scope.steps(), map[string]string{
 		infrav1.VirtualMachineClaimedCondition: "The machine has claimed VM vm-a",
 		infrav1.VirtualMachineRunningCondition: "VM m (" + vmID + ") is up at 10.0.0.10",
@@ -932,7 +933,7 @@ func TestReportedAddresses(t *testing.T) {
 // TestVMIDOfAMachine covers the sources of the ID of a VM.
 func TestVMIDOfAMachine(t *testing.T) {
 	inState := parsed(t, "", "ovirt_vm="+otherVMID)
-	claimed := &infrav1.OLVMInventoryVM{Spec: infrav1.OLVMInventoryVMSpec{VMID: otherVMID}}
+	claimed := &infrav1alpha1.OLVMInventoryVM{Spec: infrav1alpha1.OLVMInventoryVMSpec{VMID: otherVMID}}
 
 	for name, tt := range map[string]struct {
 		machine *infrav1.OLVMMachine

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
@@ -56,7 +57,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WithOptions(options)
 
 	for _, owner := range []client.Object{
-		&infrav1.OLVMCluster{}, &infrav1.OLVMMachine{}, &infrav1.OLVMInventoryVM{},
+		&infrav1.OLVMCluster{}, &infrav1.OLVMMachine{}, &infrav1alpha1.OLVMInventoryVM{},
 	} {
 		build = build.Watches(owner, handler.EnqueueRequestsFromMapFunc(r.ownerToStates), deleted)
 	}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
@@ -72,8 +73,8 @@ func claims(t *testing.T, vms int) *claiming {
 	out := &claiming{VMs: vms, Clusters: claimants, Machines: claimants * machinesEach}
 	begin := time.Now()
 	s.site.Create(poolvm.Inventory(s.site.OLVM, "pool"))
-	s.awaitVMs(t, "available", vms, func(vm *infrav1.OLVMInventoryVM) bool {
-		return vm.Status.Phase == infrav1.InventoryVMAvailable
+	s.awaitVMs(t, "available", vms, func(vm *infrav1alpha1.OLVMInventoryVM) bool {
+		return vm.Status.Phase == infrav1alpha1.InventoryVMAvailable
 	})
 	out.Listed = time.Since(begin).Seconds()
 
@@ -85,7 +86,7 @@ func claims(t *testing.T, vms int) *claiming {
 		s.claimant(t, fmt.Sprintf("c%02d", i))
 	}
 
-	s.awaitVMs(t, "claimed", out.Machines, func(vm *infrav1.OLVMInventoryVM) bool {
+	s.awaitVMs(t, "claimed", out.Machines, func(vm *infrav1alpha1.OLVMInventoryVM) bool {
 		claim := vm.Spec.ClaimRef
 		return claim != nil && claim.MachineName != "" && vm.Status.ClaimID == inventory.ConfirmedID(*claim)
 	})
@@ -98,11 +99,11 @@ func claims(t *testing.T, vms int) *claiming {
 }
 
 // awaitVMs waits until so many OLVMInventoryVMs are what is wanted.
-func (s *stage) awaitVMs(t *testing.T, what string, n int, wanted func(*infrav1.OLVMInventoryVM) bool) {
+func (s *stage) awaitVMs(t *testing.T, what string, n int, wanted func(*infrav1alpha1.OLVMInventoryVM) bool) {
 	t.Helper()
 
 	for deadline := time.Now().Add(wait.Limit); ; time.Sleep(100 * time.Millisecond) {
-		var list infrav1.OLVMInventoryVMList
+		var list infrav1alpha1.OLVMInventoryVMList
 		check.Error(t, s.site.Client.List(t.Context(), &list, client.InNamespace(s.site.Namespace)), "")
 		found := 0
 

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/capolvm/cluster-api-provider-olvm/api"
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
@@ -51,7 +52,7 @@ const managerAddress = "10.99.0.240"
 func newSupported(l *lan, name string) *site {
 	l.t.Helper()
 	scheme := runtime.NewScheme()
-	check.Error(l.t, errors.Join(clientgoscheme.AddToScheme(scheme), infrav1.AddToScheme(scheme)), "")
+	check.Error(l.t, errors.Join(clientgoscheme.AddToScheme(scheme), api.AddToScheme(scheme)), "")
 	s := &site{
 		cluster: newCluster(l, name, "10.99.0.5", 51, bootstrap.NoLoadBalancer),
 		api:     fake.NewClientBuilder().WithScheme(scheme).Build(),

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
@@ -42,7 +43,7 @@ const ownAddress = "10.0.0.200"
 
 // provisioned has an inventory make one VM that needs every kind of call: two network interfaces, a larger root disk, a
 // data disk, a MAC address of a range.
-func (b *bench) provisioned(t *testing.T, name string) *infrav1.OLVMInventory {
+func (b *bench) provisioned(t *testing.T, name string) *infrav1alpha1.OLVMInventory {
 	t.Helper()
 	s := b.site.In(t)
 	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta(name + "-t")}
@@ -52,7 +53,7 @@ func (b *bench) provisioned(t *testing.T, name string) *infrav1.OLVMInventory {
 	s.Create(template)
 
 	out := poolvm.Inventory(s.OLVM, name)
-	out.Spec.Provision = []infrav1.InventoryProvision{{
+	out.Spec.Provision = []infrav1alpha1.InventoryProvision{{
 		Name: "vm", MachineTemplateName: template.Name, Count: new(int32(1)),
 		MACAddresses: []string{"56:6f:00:00:01:00-56:6f:00:00:01:ff"},
 	}}
@@ -62,12 +63,12 @@ func (b *bench) provisioned(t *testing.T, name string) *infrav1.OLVMInventory {
 }
 
 // expectProvisioned waits until the VM of an inventory is there, and looks for all that belongs to it.
-func (b *bench) expectProvisioned(s *testsite.Site, lab *infrav1.OLVMInventory) {
+func (b *bench) expectProvisioned(s *testsite.Site, lab *infrav1alpha1.OLVMInventory) {
 	s.T.Helper()
-	vm := &infrav1.OLVMInventoryVM{ObjectMeta: s.Meta(lab.Name + "-vm-0")}
+	vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: s.Meta(lab.Name + "-vm-0")}
 	s.Eventually("the VM is available", func() error {
 		err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(vm), vm)
-		if err == nil && vm.Status.Phase != infrav1.InventoryVMAvailable {
+		if err == nil && vm.Status.Phase != infrav1alpha1.InventoryVMAvailable {
 			err = fmt.Errorf("it is %s %s %s", vm.Status.Phase, vm.Status.Reason, vm.Status.Message)
 		}
 
@@ -137,7 +138,7 @@ func TestAPoolMovesWithItsCluster(t *testing.T) {
 	there.expectReady(there.site, moved)
 	check.Equal(t, "provider ID", moved.Spec.ProviderID, vm)
 	there.letPass(t, there.api.Client, moved)
-	there.letPass(t, there.api.Client, &infrav1.OLVMInventory{ObjectMeta: there.site.Meta(lab.Name)})
+	there.letPass(t, there.api.Client, &infrav1alpha1.OLVMInventory{ObjectMeta: there.site.Meta(lab.Name)})
 	there.expectUntouched(t)
 	there.expectClaimed(t, "lab-vm-0", m.Name)
 	here.expectNoPool(t)
@@ -160,11 +161,11 @@ func TestAPoolMovesWithItsCluster(t *testing.T) {
 // expectClaimed waits until a machine has a VM of the pool, for the engine too.
 func (p *plane) expectClaimed(t *testing.T, name, machine string) {
 	t.Helper()
-	vm := &infrav1.OLVMInventoryVM{ObjectMeta: p.site.Meta(name)}
+	vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: p.site.Meta(name)}
 	p.site.In(t).Eventually("the claim is confirmed", func() error {
 		err := p.site.Client.Get(context.Background(), client.ObjectKeyFromObject(vm), vm)
 		if err == nil && (vm.Spec.ClaimRef == nil || vm.Spec.ClaimRef.MachineName != machine ||
-			vm.Status.Phase != infrav1.InventoryVMClaimed || vm.Status.Reason != "") {
+			vm.Status.Phase != infrav1alpha1.InventoryVMClaimed || vm.Status.Reason != "") {
 			err = fmt.Errorf("it is %s %s %s %+v", vm.Status.Phase, vm.Status.Reason, vm.Status.Message, vm.Spec.ClaimRef)
 		}
 
@@ -177,7 +178,7 @@ func (p *plane) expectNoPool(t *testing.T) {
 	t.Helper()
 
 	for _, list := range []client.ObjectList{
-		&infrav1.OLVMInventoryList{}, &infrav1.OLVMInventoryVMList{}, &infrav1.OLVMMachineTemplateList{},
+		&infrav1alpha1.OLVMInventoryList{}, &infrav1alpha1.OLVMInventoryVMList{}, &infrav1.OLVMMachineTemplateList{},
 		&corev1.SecretList{},
 	} {
 		err := p.api.Client.List(t.Context(), list, client.InNamespace(p.site.Namespace))
@@ -232,13 +233,13 @@ func (b *bench) expectFreePool(t *testing.T) {
 	t.Helper()
 	s := b.site.In(t)
 	s.Eventually("both VMs are available", func() error {
-		var list infrav1.OLVMInventoryVMList
+		var list infrav1alpha1.OLVMInventoryVMList
 		if err := s.Client.List(context.Background(), &list, client.InNamespace(s.Namespace)); err != nil {
 			return err
 		}
 
 		for _, vm := range list.Items {
-			if vm.Status.Phase != infrav1.InventoryVMAvailable || vm.Spec.ClaimRef != nil {
+			if vm.Status.Phase != infrav1alpha1.InventoryVMAvailable || vm.Spec.ClaimRef != nil {
 				return fmt.Errorf("%s is %s %s %s", vm.Name, vm.Status.Phase, vm.Status.Reason, vm.Status.Message)
 			}
 		}
@@ -308,7 +309,7 @@ func TestRow56TheEngineIsAwayWhenAMachineOfAPoolIsDeleted(t *testing.T) {
 	b.site.Delete(m)
 	b.site.Expect(m, infrav1.DeletingCondition, "True/UnableToDecommission")
 
-	pool := &infrav1.OLVMInventory{ObjectMeta: metav1.ObjectMeta{Namespace: b.site.Namespace, Name: "lab"}}
+	pool := &infrav1alpha1.OLVMInventory{ObjectMeta: metav1.ObjectMeta{Namespace: b.site.Namespace, Name: "lab"}}
 	b.site.Delete(pool)
 	b.site.Expect(pool, infrav1.DeletingCondition, "True/UnableToDecommission")
 	check.Equal(t, "generation observed", pool.Status.Conditions[0].ObservedGeneration, pool.Generation)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/poolvm"
@@ -157,9 +158,9 @@ func TestS2(t *testing.T) {
 		s := testsite.New(t, suite.API.Client, testsite.Options{})
 		before := victim(t, s, "capolvm owner=prod/db uid=1")
 		start(t, s, "")
-		claim := &infrav1.OLVMInventoryVM{ObjectMeta: s.Meta("evil"), Spec: infrav1.OLVMInventoryVMSpec{
+		claim := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: s.Meta("evil"), Spec: infrav1alpha1.OLVMInventoryVMSpec{
 			InventoryName: "there-is-none", VMID: before.ID.String(),
-			ClaimRef: &infrav1.InventoryClaim{
+			ClaimRef: &infrav1alpha1.InventoryClaim{
 				ID: "x", ClusterName: "demo", Role: infrav1.RoleWorker, Group: "Machine/one", MachineName: "one",
 			},
 		}}

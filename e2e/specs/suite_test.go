@@ -22,7 +22,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/api"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
@@ -148,7 +148,7 @@ func inventory() ovirtsim.Inventory {
 func scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	framework.TryAddDefaultSchemes(scheme)
-	gomega.Expect(infrav1.AddToScheme(scheme)).To(gomega.Succeed())
+	gomega.Expect(api.AddToScheme(scheme)).To(gomega.Succeed())
 
 	return scheme
 }

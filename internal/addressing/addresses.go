@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 )
@@ -47,7 +48,7 @@ func Recorded(m *infrav1.OLVMMachine) (Addresses, error) {
 }
 
 // Provisioned are the addresses that were decided for a VM of a pool.
-func Provisioned(vm infrav1.ProvisionedVM) Addresses {
+func Provisioned(vm infrav1alpha1.ProvisionedVM) Addresses {
 	out := Addresses{}
 
 	for _, nic := range vm.NICs {
@@ -173,7 +174,7 @@ func (h Held) AddRunning(m *infrav1.OLVMMachine, holder string) {
 }
 
 // AddProvisioned adds the addresses of a VM of a pool with their networks.
-func (h Held) AddProvisioned(vm infrav1.ProvisionedVM, holder string) {
+func (h Held) AddProvisioned(vm infrav1alpha1.ProvisionedVM, holder string) {
 	for _, nic := range vm.NICs {
 		for _, address := range ipam.ParseAll(nic.Addresses) {
 			h.Add(nic.NetworkName, address, holder)

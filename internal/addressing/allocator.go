@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
@@ -340,7 +341,7 @@ func letInBy(where connection.EngineID, machines []infrav1.OLVMMachine) map[clie
 
 // holdProvisioned adds the addresses of VMs that were made for pools.
 func (a *Allocator) holdProvisioned(ctx context.Context, out Held, self seeker, where connection.EngineID) error {
-	var pools infrav1.OLVMInventoryList
+	var pools infrav1alpha1.OLVMInventoryList
 	if err := a.lists().List(ctx, &pools); err != nil {
 		return fmt.Errorf("failed to list OLVMInventories: %w", err)
 	}
@@ -358,7 +359,7 @@ func (a *Allocator) holdProvisioned(ctx context.Context, out Held, self seeker, 
 		return nil
 	}
 
-	var vms infrav1.OLVMInventoryVMList
+	var vms infrav1alpha1.OLVMInventoryVMList
 	if err := a.Reader.List(ctx, &vms); err != nil {
 		return fmt.Errorf("failed to list OLVMInventoryVMs: %w", err)
 	}

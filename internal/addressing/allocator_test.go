@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/capolvm/cluster-api-provider-olvm/api"
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
@@ -44,7 +45,7 @@ type addressBook struct {
 func newAddressBook(t *testing.T) *addressBook {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(infrav1.AddToScheme(scheme), ipamv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(api.AddToScheme(scheme), ipamv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 

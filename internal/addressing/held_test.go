@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
@@ -63,8 +64,8 @@ func TestWhatOthersHold(t *testing.T) {
 			Annotations: map[string]string{infrav1.AddressesAnnotation: `{"nic1":["` + address + `"]}`},
 		}}
 	}
-	inventory := func(namespace, url string, connected bool) *infrav1.OLVMInventory {
-		out := &infrav1.OLVMInventory{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pool"}}
+	inventory := func(namespace, url string, connected bool) *infrav1alpha1.OLVMInventory {
+		out := &infrav1alpha1.OLVMInventory{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pool"}}
 		out.Spec.OLVMOvirtAPIServer.ServerURL = url
 
 		if connected {
@@ -73,10 +74,10 @@ func TestWhatOthersHold(t *testing.T) {
 
 		return out
 	}
-	pooled := func(namespace, name string) *infrav1.OLVMInventoryVM {
-		out := &infrav1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	pooled := func(namespace, name string) *infrav1alpha1.OLVMInventoryVM {
+		out := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		out.Spec.InventoryName = "pool"
-		out.Spec.Provisioned = &infrav1.ProvisionedVM{NICs: []infrav1.ProvisionedNIC{
+		out.Spec.Provisioned = &infrav1alpha1.ProvisionedVM{NICs: []infrav1alpha1.ProvisionedNIC{
 			{Name: "nic1", NetworkName: "vlan", Addresses: []string{"10.0.0.60"}},
 		}}
 
@@ -197,14 +198,14 @@ func TestAMachineMayHaveWhatItHas(t *testing.T) {
 // TestAListThatFailsGivesNoAddresses has an API server that refuses one kind of list or read.
 func TestAListThatFailsGivesNoAddresses(t *testing.T) {
 	for kind, problem := range map[string]string{
-		"*v1.OLVMClusterList":     "failed to list OLVMClusters",
-		"*v1.OLVMMachineList":     "failed to list OLVMMachines",
-		"*v1.OLVMInventoryList":   "failed to list OLVMInventories",
-		"*v1.OLVMInventoryVMList": "failed to list OLVMInventoryVMs",
+		"*v1.OLVMClusterList":           "failed to list OLVMClusters",
+		"*v1.OLVMMachineList":           "failed to list OLVMMachines",
+		"*v1alpha1.OLVMInventoryList":   "failed to list OLVMInventories",
+		"*v1alpha1.OLVMInventoryVMList": "failed to list OLVMInventoryVMs",
 	} {
 		for _, cached := range []bool{false, true} {
 			b := newAddressBook(t)
-			pool := &infrav1.OLVMInventory{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pool"}}
+			pool := &infrav1alpha1.OLVMInventory{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pool"}}
 			pool.Spec.OLVMOvirtAPIServer.ServerURL = urlOne
 			b.create(pool)
 			failing := interceptor.NewClient(b.api, interceptor.Funcs{
@@ -308,7 +309,7 @@ func TestTheFirstLookIsPastTheCache(t *testing.T) {
 
 	check.Equal(t, "lists", lists, map[string]int{
 		"server *v1.OLVMMachineList": 1, "cache *v1.OLVMMachineList": 1,
-		"cache *v1.OLVMClusterList": 2, "cache *v1.OLVMInventoryList": 2,
+		"cache *v1.OLVMClusterList": 2, "cache *v1alpha1.OLVMInventoryList": 2,
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -406,7 +407,7 @@ func TestRecordedAddresses(t *testing.T) {
 }
 
 func TestAddressesOfAProvisionedVM(t *testing.T) {
-	got := Provisioned(infrav1.ProvisionedVM{NICs: []infrav1.ProvisionedNIC{
+	got := Provisioned(infrav1alpha1.ProvisionedVM{NICs: []infrav1alpha1.ProvisionedNIC{
 		{Name: "nic1", Addresses: []string{"fd00::7", "10.0.0.7"}}, {Name: "nic2"},
 		{Name: "nic3", Addresses: []string{"x"}},
 	}})

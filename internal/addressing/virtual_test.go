@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -94,11 +95,11 @@ func TestAVirtualAddressThatAnotherHasIsRefused(t *testing.T) {
 	both := func(m *infrav1.OLVMMachine) { static(m); dynamic(m) }
 	elsewhere := newCluster("default", "other", endpoint("10.0.0.9", 6443), provisioned)
 	away := newCluster("far", "other", endpoint("10.0.0.9", 6443), provisioned)
-	pool := &infrav1.OLVMInventory{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pool"}}
+	pool := &infrav1alpha1.OLVMInventory{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pool"}}
 	pool.Spec.OLVMOvirtAPIServer.ServerURL = urlOne
-	pooled := &infrav1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "vm"}}
+	pooled := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "vm"}}
 	pooled.Spec.InventoryName = "pool"
-	pooled.Spec.Provisioned = &infrav1.ProvisionedVM{NICs: []infrav1.ProvisionedNIC{
+	pooled.Spec.Provisioned = &infrav1alpha1.ProvisionedVM{NICs: []infrav1alpha1.ProvisionedNIC{
 		{Name: "nic1", NetworkName: "vlan", Addresses: []string{wantedAddress}},
 	}}
 

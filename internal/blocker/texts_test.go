@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -15,7 +16,7 @@ import (
 func TestNoFieldOfASpecTakesWhatXMLCannotCarry(t *testing.T) {
 	for name, spec := range map[string]any{
 		"OLVMCluster":   &infrav1.OLVMClusterSpec{},
-		"OLVMInventory": &infrav1.OLVMInventorySpec{},
+		"OLVMInventory": &infrav1alpha1.OLVMInventorySpec{},
 		"OLVMMachine":   &infrav1.OLVMMachineSpec{},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/capolvm/cluster-api-provider-olvm/api"
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -132,7 +133,7 @@ func discover(t *testing.T) *Node {
 
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clusterv1.AddToScheme, controlplanev1.AddToScheme, infrav1.AddToScheme,
+		clusterv1.AddToScheme, controlplanev1.AddToScheme, api.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
@@ -25,7 +26,7 @@ type Objects struct {
 	Secret *corev1.Secret
 	CA     *corev1.ConfigMap
 	// Identity that the cluster names, and the cluster's Namespace, by whose labels an identity may choose it.
-	Identity  *infrav1.OLVMClusterIdentity
+	Identity  *infrav1alpha1.OLVMClusterIdentity
 	Namespace *corev1.Namespace
 	// Policy of the manager.
 	Policy

@@ -18,7 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/capolvm/cluster-api-provider-olvm/api"
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -87,8 +89,8 @@ func worldOfIdentity(ca string) *world {
 	*w.server() = infrav1.OvirtAPIServer{
 		ServerURL: server, IdentityRef: &infrav1.OLVMClusterIdentityReference{Name: "production"},
 	}
-	w.objects.Identity = identity(&infrav1.AllowedNamespaces{List: []string{"team-a"}})
-	w.objects.Identity.Spec.CAConfigMap = &infrav1.ObjectOfNamespace{Namespace: "vault", Name: "ca"}
+	w.objects.Identity = identity(&infrav1alpha1.AllowedNamespaces{List: []string{"team-a"}})
+	w.objects.Identity.Spec.CAConfigMap = &infrav1alpha1.ObjectOfNamespace{Namespace: "vault", Name: "ca"}
 
 	return w
 }
@@ -419,7 +421,7 @@ func TestWhatIsReadOfAConnection(t *testing.T) {
 			world: worldOfOwn, fails: &corev1.ConfigMap{}, problem: "vault is secret", secret: true,
 		},
 		"an identity that the API server refuses": {
-			world: worldOfIdentity, fails: &infrav1.OLVMClusterIdentity{}, problem: "vault is secret",
+			world: worldOfIdentity, fails: &infrav1alpha1.OLVMClusterIdentity{}, problem: "vault is secret",
 		},
 		"a Namespace that the API server refuses": {
 			world: worldOfIdentity, fails: &corev1.Namespace{}, problem: "vault is secret",
@@ -453,7 +455,7 @@ func (w *world) reader(t *testing.T, fails client.Object, failing error) client.
 	t.Helper()
 
 	scheme := runtime.NewScheme()
-	check.Error(t, errors.Join(corev1.AddToScheme(scheme), infrav1.AddToScheme(scheme)), "")
+	check.Error(t, errors.Join(corev1.AddToScheme(scheme), api.AddToScheme(scheme)), "")
 
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.objects.Secret, w.objects.CA,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}})
@@ -530,7 +532,7 @@ func TestWhichObjectsAClusterNames(t *testing.T) {
 
 	tests := map[string]struct {
 		cluster      *infrav1.OLVMCluster
-		identity     *infrav1.OLVMClusterIdentity
+		identity     *infrav1alpha1.OLVMClusterIdentity
 		secret, ca   types.NamespacedName
 		noSecret, no bool
 	}{
@@ -628,7 +630,7 @@ func TestAnEngineHasWhatItLetIn(t *testing.T) {
 	for name, test := range tests {
 		w := worldOfOwn("")
 		w.server().ServerURL, w.cluster.Status.OLVMDatacenter = test.url, test.status
-		inventory := &infrav1.OLVMInventory{ObjectMeta: metav1.ObjectMeta{Namespace: w.cluster.Namespace}}
+		inventory := &infrav1alpha1.OLVMInventory{ObjectMeta: metav1.ObjectMeta{Namespace: w.cluster.Namespace}}
 		inventory.Spec.OLVMOvirtAPIServer = *w.server()
 		if test.status != nil {
 			inventory.Status.ServerURL, inventory.Status.EngineID = test.status.ServerURL, test.status.EngineID
@@ -647,9 +649,9 @@ func TestAnEngineHasWhatItLetIn(t *testing.T) {
 }
 
 func TestAnInventoryIsConnectedAsAClusterIs(t *testing.T) {
-	inventory := &infrav1.OLVMInventory{
+	inventory := &infrav1alpha1.OLVMInventory{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "pool", UID: "7", Generation: 3},
-		Spec:       infrav1.OLVMInventorySpec{OLVMDatacenterName: "dc", OLVMOvirtAPIServer: *worldOfOwn("").server()},
+		Spec:       infrav1alpha1.OLVMInventorySpec{OLVMDatacenterName: "dc", OLVMOvirtAPIServer: *worldOfOwn("").server()},
 	}
 
 	got := connection.InventoryEngine(inventory)

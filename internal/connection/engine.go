@@ -4,6 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 )
 
 // Engine is an engine as one object names it, and what that object knows of it.
@@ -35,7 +36,7 @@ func ClusterEngine(c *infrav1.OLVMCluster) Engine {
 }
 
 // InventoryEngine returns the engine that an OLVMInventory names. No OLVMCluster can have its Key.
-func InventoryEngine(pool *infrav1.OLVMInventory) Engine {
+func InventoryEngine(pool *infrav1alpha1.OLVMInventory) Engine {
 	out := Engine{
 		Key:            types.NamespacedName{Namespace: pool.Namespace, Name: "inventory/" + pool.Name},
 		UID:            pool.UID,

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
@@ -31,7 +32,7 @@ func IdentityOf(of Engine) string {
 // CredentialsKey is the Secret with the credentials of a cluster: its own, or that of its identity; false where it is
 // not known.
 func CredentialsKey(
-	of Engine, identity *infrav1.OLVMClusterIdentity,
+	of Engine, identity *infrav1alpha1.OLVMClusterIdentity,
 ) (types.NamespacedName, bool) {
 	if IdentityOf(of) == "" {
 		name := of.Server.CredentialsSecret
@@ -46,7 +47,7 @@ func CredentialsKey(
 }
 
 // CAKey is the ConfigMap with the CA of the engine, likewise; false where there is none, or it is not known.
-func CAKey(of Engine, identity *infrav1.OLVMClusterIdentity) (types.NamespacedName, bool) {
+func CAKey(of Engine, identity *infrav1alpha1.OLVMClusterIdentity) (types.NamespacedName, bool) {
 	if IdentityOf(of) == "" {
 		name := of.Server.CAConfigMap
 		if name == nil {
@@ -109,8 +110,8 @@ func checkIdentity(of Engine, objects Objects, base *url.URL) error {
 
 // checkIdentityNamespace checks that what an identity names is in a namespace; an empty one allows all. Whoever may
 // write identities could otherwise use the Secret of any tenant.
-func checkIdentityNamespace(identity *infrav1.OLVMClusterIdentity, namespace string) error {
-	named := []infrav1.ObjectOfNamespace{identity.Spec.CredentialsSecret}
+func checkIdentityNamespace(identity *infrav1alpha1.OLVMClusterIdentity, namespace string) error {
+	named := []infrav1alpha1.ObjectOfNamespace{identity.Spec.CredentialsSecret}
 	if ca := identity.Spec.CAConfigMap; ca != nil {
 		named = append(named, *ca)
 	}
@@ -128,7 +129,7 @@ func checkIdentityNamespace(identity *infrav1.OLVMClusterIdentity, namespace str
 
 // MayUse reports whether a namespace may use an identity. The namespace's object is nil where its labels are not known:
 // then no selector chooses it.
-func MayUse(identity *infrav1.OLVMClusterIdentity, namespace string, object *corev1.Namespace) bool {
+func MayUse(identity *infrav1alpha1.OLVMClusterIdentity, namespace string, object *corev1.Namespace) bool {
 	allowed := identity.Spec.AllowedNamespaces
 
 	switch {

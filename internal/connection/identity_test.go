@@ -9,18 +9,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/capolvm/cluster-api-provider-olvm/api"
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 const server = "https://engine.example.com/ovirt-engine"
 
-func identity(allowed *infrav1.AllowedNamespaces) *infrav1.OLVMClusterIdentity {
-	return &infrav1.OLVMClusterIdentity{
+func identity(allowed *infrav1alpha1.AllowedNamespaces) *infrav1alpha1.OLVMClusterIdentity {
+	return &infrav1alpha1.OLVMClusterIdentity{
 		ObjectMeta: metav1.ObjectMeta{Name: "production"},
-		Spec: infrav1.OLVMClusterIdentitySpec{
-			CredentialsSecret: infrav1.ObjectOfNamespace{Namespace: "vault", Name: "engine"},
+		Spec: infrav1alpha1.OLVMClusterIdentitySpec{
+			CredentialsSecret: infrav1alpha1.ObjectOfNamespace{Namespace: "vault", Name: "engine"},
 			AllowedServerURLs: []string{server},
 			AllowedNamespaces: allowed,
 		},
@@ -34,19 +36,19 @@ func TestWhoMayUseAnIdentity(t *testing.T) {
 	none := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
 
 	for name, test := range map[string]struct {
-		allowed *infrav1.AllowedNamespaces
+		allowed *infrav1alpha1.AllowedNamespaces
 		object  *corev1.Namespace
 		want    bool
 	}{
 		"nobody is named":               {nil, labelled, false},
-		"all":                           {&infrav1.AllowedNamespaces{}, nil, true},
-		"by name":                       {&infrav1.AllowedNamespaces{List: []string{"b", "team-a"}}, nil, true},
-		"another by name":               {&infrav1.AllowedNamespaces{List: []string{"team-b"}}, labelled, false},
-		"by label":                      {&infrav1.AllowedNamespaces{Selector: byLabel}, labelled, true},
-		"by a label that it lacks":      {&infrav1.AllowedNamespaces{Selector: byLabel}, &corev1.Namespace{}, false},
-		"labels that are not known":     {&infrav1.AllowedNamespaces{Selector: byLabel}, nil, false},
-		"an empty selector":             {&infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{}}, labelled, true},
-		"a selector that means nothing": {&infrav1.AllowedNamespaces{Selector: none}, labelled, false},
+		"all":                           {&infrav1alpha1.AllowedNamespaces{}, nil, true},
+		"by name":                       {&infrav1alpha1.AllowedNamespaces{List: []string{"b", "team-a"}}, nil, true},
+		"another by name":               {&infrav1alpha1.AllowedNamespaces{List: []string{"team-b"}}, labelled, false},
+		"by label":                      {&infrav1alpha1.AllowedNamespaces{Selector: byLabel}, labelled, true},
+		"by a label that it lacks":      {&infrav1alpha1.AllowedNamespaces{Selector: byLabel}, &corev1.Namespace{}, false},
+		"labels that are not known":     {&infrav1alpha1.AllowedNamespaces{Selector: byLabel}, nil, false},
+		"an empty selector":             {&infrav1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{}}, labelled, true},
+		"a selector that means nothing": {&infrav1alpha1.AllowedNamespaces{Selector: none}, labelled, false},
 	} {
 		check.Equal(t, name, connection.MayUse(identity(test.allowed), "team-a", test.object), test.want)
 	}
@@ -55,7 +57,7 @@ func TestWhoMayUseAnIdentity(t *testing.T) {
 // TestAnotherUserOfAClusterWithAnIdentity is the user of a jump host: the credentials are its own.
 func TestAnotherUserOfAClusterWithAnIdentity(t *testing.T) {
 	scheme := clientgoscheme.Scheme
-	check.Error(t, infrav1.AddToScheme(scheme), "")
+	check.Error(t, api.AddToScheme(scheme), "")
 
 	secret := func(namespace, name, user string) *corev1.Secret {
 		return &corev1.Secret{
@@ -66,7 +68,7 @@ func TestAnotherUserOfAClusterWithAnIdentity(t *testing.T) {
 		}
 	}
 	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		identity(&infrav1.AllowedNamespaces{List: []string{"team-a"}}),
+		identity(&infrav1alpha1.AllowedNamespaces{List: []string{"team-a"}}),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}},
 		secret("vault", "engine", "admin@internal"), secret("team-a", "jump", "jump@internal"),
 	).Build()

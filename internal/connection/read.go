@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
@@ -19,7 +20,7 @@ func Read(ctx context.Context, reader client.Reader, of Engine) (Objects, error)
 
 	if name := IdentityOf(of); name != "" {
 		key := client.ObjectKey{Name: name}
-		if out.Identity, err = get(ctx, reader, key, &infrav1.OLVMClusterIdentity{}); err != nil {
+		if out.Identity, err = get(ctx, reader, key, &infrav1alpha1.OLVMClusterIdentity{}); err != nil {
 			return out, err
 		}
 

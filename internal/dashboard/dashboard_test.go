@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/capolvm/cluster-api-provider-olvm/api"
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/browser"
@@ -156,7 +157,7 @@ func watched(t *testing.T, objects []client.Object) *watcher {
 
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clusterv1.AddToScheme, controlplanev1.AddToScheme, infrav1.AddToScheme, eventsv1.AddToScheme,
+		clusterv1.AddToScheme, controlplanev1.AddToScheme, api.AddToScheme, eventsv1.AddToScheme,
 	} {
 		check.Error(t, add(scheme), "")
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -279,10 +280,10 @@ func (p *Pool) versions(ctx context.Context, of connection.Engine) string {
 		return true
 	}
 
-	var identity *infrav1.OLVMClusterIdentity
+	var identity *infrav1alpha1.OLVMClusterIdentity
 
 	if name := connection.IdentityOf(of); name != "" {
-		identity = &infrav1.OLVMClusterIdentity{}
+		identity = &infrav1alpha1.OLVMClusterIdentity{}
 		if p.NoIdentities || p.Metadata.Get(ctx, client.ObjectKey{Name: name}, identity) != nil ||
 			!note("Namespace", client.ObjectKey{Name: of.Key.Namespace}) {
 			return ""

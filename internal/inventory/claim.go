@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
@@ -65,7 +66,7 @@ func guestOf(of *engine.Initialization) *Guest {
 
 // NewMark is the mark of a claim on a VM, which remembers what the claim changes; full is the VM with its user data.
 // Where the VM has an owner's mark, its tag is made again, and what was before is lost.
-func NewMark(namespace string, claim infrav1.InventoryClaim, full *engine.VM) Mark {
+func NewMark(namespace string, claim infrav1alpha1.InventoryClaim, full *engine.VM) Mark {
 	out := Mark{
 		ID:        claim.ID,
 		Namespace: namespace,
@@ -83,8 +84,8 @@ func NewMark(namespace string, claim infrav1.InventoryClaim, full *engine.VM) Ma
 }
 
 // Claim is the claim that a mark tells of.
-func (m Mark) Claim() *infrav1.InventoryClaim {
-	return &infrav1.InventoryClaim{
+func (m Mark) Claim() *infrav1alpha1.InventoryClaim {
+	return &infrav1alpha1.InventoryClaim{
 		ID: m.ID, ClusterName: m.Cluster, Role: m.Role, Group: m.Group, MachineName: m.Machine,
 	}
 }
@@ -162,7 +163,7 @@ func MarkOn(vm engine.DescribedVM) (mark Mark, tagged bool) {
 }
 
 // ConfirmedID is what the status of an OLVMInventoryVM has once the engine has a claim, with the mark of its machine.
-func ConfirmedID(claim infrav1.InventoryClaim) string {
+func ConfirmedID(claim infrav1alpha1.InventoryClaim) string {
 	if claim.MachineName == "" {
 		return claim.ID
 	}
@@ -181,7 +182,7 @@ func unreadable(vm engine.ID) error {
 }
 
 // sameClaim reports whether a mark is that of a claim: it has its ID.
-func (m Mark) sameClaim(claim infrav1.InventoryClaim) bool { return m.ID == claim.ID }
+func (m Mark) sameClaim(claim infrav1alpha1.InventoryClaim) bool { return m.ID == claim.ID }
 
 // Claimed is what became of a claim in the engine.
 type Claimed int
@@ -229,7 +230,7 @@ func (m *Marker) marks(vm engine.ID) ([]marked, error) {
 func (m *Marker) Ensure(
 	ctx context.Context,
 	vm engine.DescribedVM,
-	claim infrav1.InventoryClaim,
+	claim infrav1alpha1.InventoryClaim,
 	owner *ownermark.Owner,
 	settled bool,
 ) (Claimed, Mark, error) {
@@ -275,7 +276,7 @@ func (m *Marker) Ensure(
 
 // tag makes the tag of a claim and puts it on the VM. One that was made and not put on the VM is found by its name.
 func (m *Marker) tag(
-	ctx context.Context, vm engine.DescribedVM, claim infrav1.InventoryClaim,
+	ctx context.Context, vm engine.DescribedVM, claim infrav1alpha1.InventoryClaim,
 ) (Claimed, Mark, error) {
 	marks, err := m.marks(vm.ID)
 
@@ -305,7 +306,7 @@ func (m *Marker) tag(
 }
 
 // lost is a claim that another was faster with. Its own tags, which do not count, are deleted.
-func (m *Marker) lost(ctx context.Context, marks []marked, claim infrav1.InventoryClaim) (Claimed, Mark, error) {
+func (m *Marker) lost(ctx context.Context, marks []marked, claim infrav1alpha1.InventoryClaim) (Claimed, Mark, error) {
 	if err := m.dropOwn(ctx, marks, claim); err != nil || len(marks) == 0 {
 		return ClaimPending, Mark{}, err
 	}
@@ -314,7 +315,7 @@ func (m *Marker) lost(ctx context.Context, marks []marked, claim infrav1.Invento
 }
 
 // dropOwn deletes the tags of a claim that was lost.
-func (m *Marker) dropOwn(ctx context.Context, marks []marked, claim infrav1.InventoryClaim) error {
+func (m *Marker) dropOwn(ctx context.Context, marks []marked, claim infrav1alpha1.InventoryClaim) error {
 	for _, found := range marks {
 		if !found.mark.sameClaim(claim) {
 			continue
@@ -331,7 +332,7 @@ func (m *Marker) dropOwn(ctx context.Context, marks []marked, claim infrav1.Inve
 // Unmark takes the mark of a claim from a VM: first the owner's mark, then the tag, so that the VM is never free with
 // the mark of a machine. A claim that the engine does not have any more is unmarked. It returns the VM's comment.
 func (m *Marker) Unmark(
-	ctx context.Context, vm engine.DescribedVM, claim infrav1.InventoryClaim,
+	ctx context.Context, vm engine.DescribedVM, claim infrav1alpha1.InventoryClaim,
 ) (comment string, err error) {
 	marks := marksOn(vm)
 	comment = vm.CommentText()

@@ -6,14 +6,14 @@ import (
 	"reflect"
 	"slices"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
 // Owns reports whether the engine has a VM as that of a claim: its tag has the ID of the claim, or, if somebody took
 // the tag away, its comment has the mark of the machine. A tag that cannot be read is an error.
-func Owns(vm engine.DescribedVM, namespace string, claim infrav1.InventoryClaim) (bool, error) {
+func Owns(vm engine.DescribedVM, namespace string, claim infrav1alpha1.InventoryClaim) (bool, error) {
 	if mark, tagged := MarkOn(vm); tagged {
 		if !mark.Readable() {
 			return false, unreadable(vm.ID)

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
@@ -18,10 +18,10 @@ import (
 const maxLabel = 63
 
 // defaultLabels are those of an inventory that says none.
-var defaultLabels = []infrav1.InventoryLabel{
-	{Key: infrav1.InventoryLabelPrefix + "host", From: infrav1.LabelFromHost},
-	{Key: infrav1.InventoryLabelPrefix + "template", From: infrav1.LabelFromTemplate},
-	{Key: infrav1.InventoryLabelPrefix + "network", From: infrav1.LabelFromNetworks},
+var defaultLabels = []infrav1alpha1.InventoryLabel{
+	{Key: infrav1alpha1.InventoryLabelPrefix + "host", From: infrav1alpha1.LabelFromHost},
+	{Key: infrav1alpha1.InventoryLabelPrefix + "template", From: infrav1alpha1.LabelFromTemplate},
+	{Key: infrav1alpha1.InventoryLabelPrefix + "network", From: infrav1alpha1.LabelFromNetworks},
 }
 
 // Host is the host that a VM runs on, or the only one that it is bound to; nil where there is none.
@@ -41,7 +41,7 @@ func Host(vm engine.DescribedVM, hosts map[engine.ID]engine.DescribedHost) *engi
 
 // Labels of a VM, as the inventory asks for them.
 func Labels(
-	inventory *infrav1.OLVMInventory, vm engine.DescribedVM, hosts map[engine.ID]engine.DescribedHost,
+	inventory *infrav1alpha1.OLVMInventory, vm engine.DescribedVM, hosts map[engine.ID]engine.DescribedHost,
 ) map[string]string {
 	wanted := inventory.Spec.Labels
 	if len(wanted) == 0 {
@@ -53,7 +53,7 @@ func Labels(
 
 	for _, label := range wanted {
 		names := candidates(label, vm, host)
-		if label.From == infrav1.LabelFromNetworks {
+		if label.From == infrav1alpha1.LabelFromNetworks {
 			for _, name := range names {
 				if value, ok := labelValue(name, label.Prefix); ok {
 					out[networkKey(label.Key, value)] = "true"
@@ -71,21 +71,21 @@ func Labels(
 		}
 	}
 
-	out[infrav1.InventoryNameLabel] = LabelValue(inventory.Name)
+	out[infrav1alpha1.InventoryNameLabel] = LabelValue(inventory.Name)
 
 	return out
 }
 
 // candidates are the names that a label may be made of, always in the same order.
-func candidates(label infrav1.InventoryLabel, vm engine.DescribedVM, host *engine.DescribedHost) []string {
+func candidates(label infrav1alpha1.InventoryLabel, vm engine.DescribedVM, host *engine.DescribedHost) []string {
 	switch label.From {
-	case infrav1.LabelFromTemplate:
+	case infrav1alpha1.LabelFromTemplate:
 		return []string{vm.Template.Name}
-	case infrav1.LabelFromNetworks:
+	case infrav1alpha1.LabelFromNetworks:
 		return networkNames(vm)
-	case infrav1.LabelFromAffinityLabel:
+	case infrav1alpha1.LabelFromAffinityLabel:
 		return labelNames(vm.Labels)
-	case infrav1.LabelFromCustomProperty:
+	case infrav1alpha1.LabelFromCustomProperty:
 		return properties(vm, label.Property)
 	}
 
@@ -94,11 +94,11 @@ func candidates(label infrav1.InventoryLabel, vm engine.DescribedVM, host *engin
 	}
 
 	switch label.From {
-	case infrav1.LabelFromHost:
+	case infrav1alpha1.LabelFromHost:
 		return []string{host.Name}
-	case infrav1.LabelFromHostTag:
+	case infrav1alpha1.LabelFromHostTag:
 		return tagNames(host.Tags)
-	case infrav1.LabelFromHostAffinityLabel:
+	case infrav1alpha1.LabelFromHostAffinityLabel:
 		return labelNames(host.Labels)
 	}
 
@@ -186,8 +186,8 @@ func networkKey(key, network string) string {
 
 // Networks of a VM, with the static addresses that its initialization gives to the guest. The engine keeps those in the
 // order of the guest's network interfaces, and not by the VM's; the first belongs to the first.
-func Networks(vm engine.DescribedVM) []infrav1.InventoryNetwork {
-	var out []infrav1.InventoryNetwork
+func Networks(vm engine.DescribedVM) []infrav1alpha1.InventoryNetwork {
+	var out []infrav1alpha1.InventoryNetwork
 
 	for i, nic := range vm.NICs {
 		name := nic.Network()
@@ -195,9 +195,9 @@ func Networks(vm engine.DescribedVM) []infrav1.InventoryNetwork {
 			continue
 		}
 
-		at := slices.IndexFunc(out, func(n infrav1.InventoryNetwork) bool { return n.Name == name })
+		at := slices.IndexFunc(out, func(n infrav1alpha1.InventoryNetwork) bool { return n.Name == name })
 		if at < 0 {
-			out = append(out, infrav1.InventoryNetwork{Name: name})
+			out = append(out, infrav1alpha1.InventoryNetwork{Name: name})
 			at = len(out) - 1
 		}
 

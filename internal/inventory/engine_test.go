@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
@@ -138,11 +139,11 @@ func TestRow43PoolDiscovery(t *testing.T) {
 			IP: &engine.IP{Address: "10.0.0.5", Netmask: "255.255.255.0"},
 		}},
 	}}})
-	pool := &infrav1.OLVMInventory{Spec: infrav1.OLVMInventorySpec{Labels: []infrav1.InventoryLabel{
-		{Key: "example.com/rack", From: infrav1.LabelFromHostAffinityLabel, Prefix: "rack-"},
-		{Key: "example.com/host", From: infrav1.LabelFromHost},
-		{Key: "example.com/flavor", From: infrav1.LabelFromTemplate, Prefix: "k8s-"},
-		{Key: "example.com/net", From: infrav1.LabelFromNetworks},
+	pool := &infrav1alpha1.OLVMInventory{Spec: infrav1alpha1.OLVMInventorySpec{Labels: []infrav1alpha1.InventoryLabel{
+		{Key: "example.com/rack", From: infrav1alpha1.LabelFromHostAffinityLabel, Prefix: "rack-"},
+		{Key: "example.com/host", From: infrav1alpha1.LabelFromHost},
+		{Key: "example.com/flavor", From: infrav1alpha1.LabelFromTemplate, Prefix: "k8s-"},
+		{Key: "example.com/net", From: infrav1alpha1.LabelFromNetworks},
 	}}}
 	pool.Name = "pool"
 	hosts, err := s.session.DescribedHosts(t.Context())
@@ -152,15 +153,15 @@ func TestRow43PoolDiscovery(t *testing.T) {
 
 	for i, vm := range vms {
 		check.Equal(t, "labels of "+vm.Name, Labels(pool, vm, hosts), map[string]string{
-			"example.com/rack":         fmt.Sprint(i / 6),
-			"example.com/host":         fmt.Sprintf("host%d", i/3),
-			"example.com/flavor":       "small",
-			"example.com/net-nodes":    "true",
-			infrav1.InventoryNameLabel: "pool",
+			"example.com/rack":               fmt.Sprint(i / 6),
+			"example.com/host":               fmt.Sprintf("host%d", i/3),
+			"example.com/flavor":             "small",
+			"example.com/net-nodes":          "true",
+			infrav1alpha1.InventoryNameLabel: "pool",
 		})
 	}
 
-	check.Equal(t, "networks", Networks(vms[0]), []infrav1.InventoryNetwork{
+	check.Equal(t, "networks", Networks(vms[0]), []infrav1alpha1.InventoryNetwork{
 		{Name: "nodes", Addresses: []string{"10.0.0.5"}},
 	})
 
@@ -177,11 +178,11 @@ func TestRow43PoolDiscovery(t *testing.T) {
 }
 
 func TestLabelsHaveWhatLabelsCanHave(t *testing.T) {
-	pool := &infrav1.OLVMInventory{}
+	pool := &infrav1alpha1.OLVMInventory{}
 	vm := engine.DescribedVM{}
 	vm.Template.Name = "ol9 (größer)/" + string(make([]byte, 80))
 	labels := Labels(pool, vm, nil)
-	check.Equal(t, "label", labels[infrav1.InventoryLabelPrefix+"template"], "ol9-gr-er")
+	check.Equal(t, "label", labels[infrav1alpha1.InventoryLabelPrefix+"template"], "ol9-gr-er")
 }
 
 // TestRow47RacesForTheLastVM has two management clusters claim the last VM of a pool at once, a hundred times: one of
@@ -196,7 +197,7 @@ func TestRow47RacesForTheLastVM(t *testing.T) {
 	for round := range 100 {
 		type side struct {
 			session *engine.Client
-			claim   infrav1.InventoryClaim
+			claim   infrav1alpha1.InventoryClaim
 			outcome Claimed
 		}
 		sides := []*side{{session: s.session}, {session: other}}
@@ -204,7 +205,7 @@ func TestRow47RacesForTheLastVM(t *testing.T) {
 		var group sync.WaitGroup
 
 		for i, side := range sides {
-			side.claim = infrav1.InventoryClaim{
+			side.claim = infrav1alpha1.InventoryClaim{
 				ID: string(uuid.NewUUID()), ClusterName: fmt.Sprintf("c%d", i), Role: infrav1.RoleWorker,
 				Group: "MachineSet/a", MachineName: "m",
 			}
@@ -250,8 +251,8 @@ func TestRow47RacesForTheLastVM(t *testing.T) {
 // one of both gets the VM, and neither of them both.
 func TestATagThatComesLate(t *testing.T) {
 	s := newSite(t, 1)
-	claim := func(machine string) infrav1.InventoryClaim {
-		return infrav1.InventoryClaim{
+	claim := func(machine string) infrav1alpha1.InventoryClaim {
+		return infrav1alpha1.InventoryClaim{
 			ID: "claim-" + machine, ClusterName: "demo", Role: infrav1.RoleWorker, Group: "MachineSet/a",
 			MachineName: machine,
 		}
@@ -296,7 +297,7 @@ func TestAClaimIsFoundAgain(t *testing.T) {
 	s := newSite(t, 1)
 	comment := "of the lab"
 	s.update("vm-00", &engine.VM{Comment: &comment})
-	claim := infrav1.InventoryClaim{
+	claim := infrav1alpha1.InventoryClaim{
 		ID: "one", ClusterName: "demo", Role: infrav1.RoleWorker, Group: "MachineSet/a", MachineName: "m",
 	}
 	owner := &ownermark.Owner{Namespace: "ns", Name: "m", UID: "u"}
@@ -338,7 +339,7 @@ func TestACleanVMHasWhatItHadBeforeTheClaim(t *testing.T) {
 	s := newSite(t, 1)
 	id, comment, none := s.vm("vm-00").ID, "", ""
 	owner := ownermark.Owner{Namespace: "ns", Name: "m", UID: "u"}
-	claim := infrav1.InventoryClaim{
+	claim := infrav1alpha1.InventoryClaim{
 		ID: "one", ClusterName: "demo", Role: infrav1.RoleWorker, Group: "MachineSet/a", MachineName: "m",
 	}
 	own := &engine.Initialization{
@@ -427,7 +428,7 @@ func TestRebuildReplacesTheRootDisk(t *testing.T) {
 	all, err := s.session.VMs(ctx)
 	check.Error(t, err, "")
 	check.Length(t, "VMs", all, 3)
-	check.Equal(t, "recycling", Recycling(&infrav1.OLVMInventory{}, s.vm("vm-00"), false), infrav1.RecycleRebuild)
+	check.Equal(t, "recycling", Recycling(&infrav1alpha1.OLVMInventory{}, s.vm("vm-00"), false), infrav1alpha1.RecycleRebuild)
 }
 
 // TestAPlantedDiskIsNoRootDisk has disks of others by the name that the new root disk will have: one that is loose, and
@@ -518,7 +519,7 @@ func TestADonorWithoutItsDiskIsMadeAgain(t *testing.T) {
 // TestAMarkThatCannotBeReadChangesNothing has a claim whose tag somebody has described otherwise. Nobody gets the VM,
 // and nobody loses it.
 func TestAMarkThatCannotBeReadChangesNothing(t *testing.T) {
-	claim := infrav1.InventoryClaim{
+	claim := infrav1alpha1.InventoryClaim{
 		ID: "one", ClusterName: "demo", Role: infrav1.RoleWorker, Group: "MachineSet/a", MachineName: "m",
 	}
 	owner := &ownermark.Owner{Namespace: "ns", Name: "m", UID: "u"}
@@ -595,8 +596,8 @@ func TestTheMarkOfEarlierVersionsIsStillSeen(t *testing.T) {
 }
 
 func TestAnInventoryThatXMLCannotCarryIsRefused(t *testing.T) {
-	_, err := Read(t.Context(), nil, infrav1.OLVMInventorySpec{
-		VirtualMachines: infrav1.InventoryVMs{Tag: "pool\x00"},
+	_, err := Read(t.Context(), nil, infrav1alpha1.OLVMInventorySpec{
+		VirtualMachines: infrav1alpha1.InventoryVMs{Tag: "pool\x00"},
 	})
 	check.Error(t, err, "spec.virtualMachines.tag: character 5 of line 1 is U+0000 (NUL), which XML cannot carry to the engine")
 }

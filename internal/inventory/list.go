@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 )
 
 // Overview is an OLVMInventory in a list.
@@ -40,21 +41,21 @@ type OverviewVM struct {
 	Power   string `json:"power,omitempty"`
 	Host    string `json:"host,omitempty"`
 	// Cluster and Machine that have the VM; empty for none.
-	Cluster  string                     `json:"cluster,omitempty"`
-	Machine  string                     `json:"machine,omitempty"`
-	Networks []infrav1.InventoryNetwork `json:"networks,omitempty"`
-	Labels   map[string]string          `json:"labels,omitempty"`
+	Cluster  string                           `json:"cluster,omitempty"`
+	Machine  string                           `json:"machine,omitempty"`
+	Networks []infrav1alpha1.InventoryNetwork `json:"networks,omitempty"`
+	Labels   map[string]string                `json:"labels,omitempty"`
 }
 
 // List reads the inventories of a namespace, or of all for "", by namespace and name. A name keeps that one alone; it
 // is an error where there is none.
 func List(ctx context.Context, reader client.Reader, namespace, name string) ([]Overview, error) {
-	var pools infrav1.OLVMInventoryList
+	var pools infrav1alpha1.OLVMInventoryList
 	if err := reader.List(ctx, &pools, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("failed to list the OLVMInventories: %w", err)
 	}
 
-	var vms infrav1.OLVMInventoryVMList
+	var vms infrav1alpha1.OLVMInventoryVMList
 	if err := reader.List(ctx, &vms, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("failed to list the OLVMInventoryVMs: %w", err)
 	}
@@ -81,7 +82,7 @@ func List(ctx context.Context, reader client.Reader, namespace, name string) ([]
 	return out, nil
 }
 
-func overviewOf(pool *infrav1.OLVMInventory, vms []infrav1.OLVMInventoryVM) Overview {
+func overviewOf(pool *infrav1alpha1.OLVMInventory, vms []infrav1alpha1.OLVMInventoryVM) Overview {
 	out := Overview{
 		Namespace:  pool.Namespace,
 		Name:       pool.Name,

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
@@ -24,7 +25,7 @@ type Pool struct {
 
 // Read asks the engine for the VMs of an inventory and for its hosts. The error is a *blocker.Error where the inventory
 // names what the engine does not have.
-func Read(ctx context.Context, session *engine.Client, spec infrav1.OLVMInventorySpec) (*Pool, error) {
+func Read(ctx context.Context, session *engine.Client, spec infrav1alpha1.OLVMInventorySpec) (*Pool, error) {
 	if err := blocker.CheckTexts(infrav1.InventoryInvalidReason, "spec", spec); err != nil {
 		return nil, err
 	}
@@ -121,14 +122,14 @@ func ObjectName(vm engine.DescribedVM, taken map[string]bool) string {
 }
 
 // ClusterSpec is what a cluster of the VMs of a pool would say: they are of none, and in the pool's data center.
-func ClusterSpec(pool *infrav1.OLVMInventory) infrav1.OLVMClusterSpec {
+func ClusterSpec(pool *infrav1alpha1.OLVMInventory) infrav1.OLVMClusterSpec {
 	return infrav1.OLVMClusterSpec{OLVMDatacenterName: pool.Spec.OLVMDatacenterName}
 }
 
 // HostNames are the names of the hosts on which VMs of a template may run, sorted: those of its placement, or all of
 // its cluster. The error is a *blocker.Error that names the field of the template.
 func (p *Pool) HostNames(
-	ctx context.Context, session *engine.Client, pool *infrav1.OLVMInventory, template infrav1.OLVMMachineSpec,
+	ctx context.Context, session *engine.Client, pool *infrav1alpha1.OLVMInventory, template infrav1.OLVMMachineSpec,
 ) ([]string, error) {
 	where, err := placement.Place(ctx, session, template, ClusterSpec(pool), "")
 	if err != nil {
@@ -167,7 +168,7 @@ func (p *Pool) WhyUnclaimable(vm engine.DescribedVM) (reason, message string) {
 
 // Candidate is a VM of the pool as the selection sees it.
 func (p *Pool) Candidate(
-	name string, labels map[string]string, vm engine.DescribedVM, claim *infrav1.InventoryClaim,
+	name string, labels map[string]string, vm engine.DescribedVM, claim *infrav1alpha1.InventoryClaim,
 ) VM {
 	out := VM{Name: name, Labels: labels, Claim: claim}
 	if out.Unfit, _ = p.WhyUnclaimable(vm); claim != nil {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -45,13 +46,13 @@ type NewVM struct {
 // lowest numbers. VMs of another template are replaced one at a time, and only while no other one is missing; those
 // that are not made yet at once.
 func PlanProvision(
-	pool *infrav1.OLVMInventory,
+	pool *infrav1alpha1.OLVMInventory,
 	hosts map[string][]string,
-	there []infrav1.OLVMInventoryVM,
+	there []infrav1alpha1.OLVMInventoryVM,
 	taken, inUse map[string]bool,
 ) ProvisionPlan {
 	p := &provisioner{
-		pool: pool, left: map[bucket][]*infrav1.OLVMInventoryVM{}, taken: maps.Clone(taken), inUse: inUse,
+		pool: pool, left: map[bucket][]*infrav1alpha1.OLVMInventoryVM{}, taken: maps.Clone(taken), inUse: inUse,
 	}
 
 	for i := range there {
@@ -92,9 +93,9 @@ func PlanProvision(
 type bucket struct{ provision, host string }
 
 type provisioner struct {
-	pool *infrav1.OLVMInventory
+	pool *infrav1alpha1.OLVMInventory
 	// left are the VMs that were not looked at yet.
-	left         map[bucket][]*infrav1.OLVMInventoryVM
+	left         map[bucket][]*infrav1alpha1.OLVMInventoryVM
 	taken, inUse map[string]bool
 	// busy reports that a VM is being made or deleted, and outdated is one of another template; empty for none.
 	busy     bool
@@ -114,7 +115,7 @@ func (p *provisioner) fill(index int, host string, count *int32) {
 	key := bucket{provision.Name, host}
 	has := p.left[key]
 	delete(p.left, key)
-	slices.SortFunc(has, func(a, b *infrav1.OLVMInventoryVM) int {
+	slices.SortFunc(has, func(a, b *infrav1alpha1.OLVMInventoryVM) int {
 		return cmp.Or(cmp.Compare(btoi(p.kept(b)), btoi(p.kept(a))), compareNames(a.Name, b.Name))
 	})
 
@@ -150,14 +151,14 @@ func (p *provisioner) fill(index int, host string, count *int32) {
 }
 
 // remove has a VM deleted that nobody has.
-func (p *provisioner) remove(vm *infrav1.OLVMInventoryVM) {
+func (p *provisioner) remove(vm *infrav1alpha1.OLVMInventoryVM) {
 	if !p.kept(vm) {
 		p.plan.Remove = append(p.plan.Remove, vm.Name)
 	}
 }
 
 // kept reports whether a VM cannot be deleted now, or is already.
-func (p *provisioner) kept(vm *infrav1.OLVMInventoryVM) bool {
+func (p *provisioner) kept(vm *infrav1alpha1.OLVMInventoryVM) bool {
 	return vm.Spec.ClaimRef != nil || !vm.DeletionTimestamp.IsZero() || p.inUse[vm.Name]
 }
 
@@ -174,7 +175,7 @@ func InUse(vm engine.DescribedVM) bool {
 func compareNames(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
 // Made reports whether the VM of an OLVMInventoryVM is there, with all that it is to have. What others made is.
-func Made(vm *infrav1.OLVMInventoryVM) bool {
+func Made(vm *infrav1alpha1.OLVMInventoryVM) bool {
 	if vm.Spec.Provisioned == nil {
 		return true
 	}
@@ -187,7 +188,7 @@ func Made(vm *infrav1.OLVMInventoryVM) bool {
 // MachineSpec is the spec of a VM that is made for a pool: that of the template, with the pool's tag and with what was
 // decided for this VM.
 func MachineSpec(
-	template infrav1.OLVMMachineSpec, tag string, decided infrav1.ProvisionedVM,
+	template infrav1.OLVMMachineSpec, tag string, decided infrav1alpha1.ProvisionedVM,
 ) infrav1.OLVMMachineSpec {
 	out := *template.DeepCopy()
 	if !slices.Contains(out.VirtualMachine.Tags, tag) {
@@ -199,7 +200,7 @@ func MachineSpec(
 	}
 
 	for i, network := range addressing.Networks(out) {
-		at := slices.IndexFunc(decided.NICs, func(n infrav1.ProvisionedNIC) bool { return n.Name == network.VNICName })
+		at := slices.IndexFunc(decided.NICs, func(n infrav1alpha1.ProvisionedNIC) bool { return n.Name == network.VNICName })
 		if at < 0 || decided.NICs[at].MACAddress == "" {
 			continue
 		}
@@ -224,7 +225,7 @@ type ProvisionInputs struct {
 // ReadProvision reads what the provisions of an inventory name. template reads the machine of an OLVMMachineTemplate,
 // with NoTemplate where there is none, and hosts are the names of those on which its machines may run.
 func ReadProvision(
-	pool *infrav1.OLVMInventory,
+	pool *infrav1alpha1.OLVMInventory,
 	template func(name string) (infrav1.OLVMMachineSpec, error),
 	hosts func(infrav1.OLVMMachineSpec) ([]string, error),
 ) (ProvisionInputs, error) {
@@ -264,12 +265,12 @@ func NoTemplate(format string, args ...any) error {
 // Decide gives a VM of a provision its MAC addresses and static addresses: the lowest that nobody has. What it takes is
 // added to macs and held. The error is a *blocker.Error that names the field of the OLVMInventory or of the template.
 func (in ProvisionInputs) Decide(
-	pool *infrav1.OLVMInventory, vm NewVM, macs map[string]bool, held addressing.Held,
-) (*infrav1.ProvisionedVM, error) {
+	pool *infrav1alpha1.OLVMInventory, vm NewVM, macs map[string]bool, held addressing.Held,
+) (*infrav1alpha1.ProvisionedVM, error) {
 	provision := pool.Spec.Provision[vm.Index]
 	template := in.Templates[provision.MachineTemplateName]
 	field := fmt.Sprintf("spec.provision[%d].", vm.Index)
-	out := &infrav1.ProvisionedVM{
+	out := &infrav1alpha1.ProvisionedVM{
 		Name:                provision.Name,
 		MachineTemplateName: provision.MachineTemplateName,
 		HostName:            vm.HostName,
@@ -285,7 +286,7 @@ func (in ProvisionInputs) Decide(
 	}
 
 	for _, nic := range nics {
-		decided := infrav1.ProvisionedNIC{Name: nic.VNICName, NetworkName: nic.NetworkName}
+		decided := infrav1alpha1.ProvisionedNIC{Name: nic.VNICName, NetworkName: nic.NetworkName}
 		if decided.MACAddress, err = freeMAC(provision.MACAddresses, macs, field+"macAddresses"); err != nil {
 			return nil, err
 		}

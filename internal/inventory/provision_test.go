@@ -11,23 +11,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // provisioning is an inventory "lab" with these provisions.
-func provisioning(provisions ...infrav1.InventoryProvision) *infrav1.OLVMInventory {
-	return &infrav1.OLVMInventory{
+func provisioning(provisions ...infrav1alpha1.InventoryProvision) *infrav1alpha1.OLVMInventory {
+	return &infrav1alpha1.OLVMInventory{
 		ObjectMeta: metav1.ObjectMeta{Name: "lab"},
-		Spec:       infrav1.OLVMInventorySpec{Provision: provisions},
+		Spec:       infrav1alpha1.OLVMInventorySpec{Provision: provisions},
 	}
 }
 
 // madeVM is an OLVMInventoryVM of provision p whose VM is made; change may say otherwise.
-func madeVM(name string, change func(*infrav1.OLVMInventoryVM)) infrav1.OLVMInventoryVM {
-	out := infrav1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Name: name}}
+func madeVM(name string, change func(*infrav1alpha1.OLVMInventoryVM)) infrav1alpha1.OLVMInventoryVM {
+	out := infrav1alpha1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	out.Spec.VMID = name
-	out.Spec.Provisioned = &infrav1.ProvisionedVM{Name: "p", MachineTemplateName: "t"}
+	out.Spec.Provisioned = &infrav1alpha1.ProvisionedVM{Name: "p", MachineTemplateName: "t"}
 	out.Status.Conditions = []metav1.Condition{
 		{Type: infrav1.InfrastructureAppliedCondition, Status: metav1.ConditionTrue},
 	}
@@ -39,104 +40,106 @@ func madeVM(name string, change func(*infrav1.OLVMInventoryVM)) infrav1.OLVMInve
 	return out
 }
 
-func claimedVM(vm *infrav1.OLVMInventoryVM) { vm.Spec.ClaimRef = &infrav1.InventoryClaim{ID: "c"} }
-func deletedVM(vm *infrav1.OLVMInventoryVM) { vm.DeletionTimestamp = &metav1.Time{} }
-func unmadeVM(vm *infrav1.OLVMInventoryVM)  { vm.Spec.VMID, vm.Status.Conditions = "", nil }
-func otherVM(vm *infrav1.OLVMInventoryVM)   { vm.Spec.Provisioned.MachineTemplateName = "old" }
-func bothOf(a, b func(*infrav1.OLVMInventoryVM)) func(*infrav1.OLVMInventoryVM) {
-	return func(vm *infrav1.OLVMInventoryVM) {
+func claimedVM(vm *infrav1alpha1.OLVMInventoryVM) {
+	vm.Spec.ClaimRef = &infrav1alpha1.InventoryClaim{ID: "c"}
+}
+func deletedVM(vm *infrav1alpha1.OLVMInventoryVM) { vm.DeletionTimestamp = &metav1.Time{} }
+func unmadeVM(vm *infrav1alpha1.OLVMInventoryVM)  { vm.Spec.VMID, vm.Status.Conditions = "", nil }
+func otherVM(vm *infrav1alpha1.OLVMInventoryVM)   { vm.Spec.Provisioned.MachineTemplateName = "old" }
+func bothOf(a, b func(*infrav1alpha1.OLVMInventoryVM)) func(*infrav1alpha1.OLVMInventoryVM) {
+	return func(vm *infrav1alpha1.OLVMInventoryVM) {
 		a(vm)
 		b(vm)
 	}
 }
 
 func TestPlanProvision(t *testing.T) {
-	count := func(n int32) infrav1.InventoryProvision {
-		return infrav1.InventoryProvision{Name: "p", MachineTemplateName: "t", Count: &n}
+	count := func(n int32) infrav1alpha1.InventoryProvision {
+		return infrav1alpha1.InventoryProvision{Name: "p", MachineTemplateName: "t", Count: &n}
 	}
-	perHost := func(n int32) infrav1.InventoryProvision {
-		return infrav1.InventoryProvision{Name: "p", MachineTemplateName: "t", CountPerHost: &n}
+	perHost := func(n int32) infrav1alpha1.InventoryProvision {
+		return infrav1alpha1.InventoryProvision{Name: "p", MachineTemplateName: "t", CountPerHost: &n}
 	}
-	on := func(host string) func(*infrav1.OLVMInventoryVM) {
-		return func(vm *infrav1.OLVMInventoryVM) { vm.Spec.Provisioned.HostName = host }
+	on := func(host string) func(*infrav1alpha1.OLVMInventoryVM) {
+		return func(vm *infrav1alpha1.OLVMInventoryVM) { vm.Spec.Provisioned.HostName = host }
 	}
 
 	for name, c := range map[string]struct {
-		pool  *infrav1.OLVMInventory
-		there []infrav1.OLVMInventoryVM
+		pool  *infrav1alpha1.OLVMInventory
+		there []infrav1alpha1.OLVMInventoryVM
 		taken []string
 		inUse []string
 		make  []string
 		drop  []string
 	}{
 		"nothing is there": {pool: provisioning(count(2)), make: []string{"lab-p-0", "lab-p-1"}},
-		"one is there":     {pool: provisioning(count(2)), there: []infrav1.OLVMInventoryVM{madeVM("lab-p-1", nil)}, make: []string{"lab-p-0"}},
+		"one is there":     {pool: provisioning(count(2)), there: []infrav1alpha1.OLVMInventoryVM{madeVM("lab-p-1", nil)}, make: []string{"lab-p-0"}},
 		"the name of one is taken": {
 			pool: provisioning(count(2)), taken: []string{"lab-p-0"}, make: []string{"lab-p-1", "lab-p-2"},
 		},
 		"one is being deleted": {
-			pool: provisioning(count(1)), there: []infrav1.OLVMInventoryVM{madeVM("lab-p-0", deletedVM)},
+			pool: provisioning(count(1)), there: []infrav1alpha1.OLVMInventoryVM{madeVM("lab-p-0", deletedVM)},
 		},
 		"too many: the highest numbers go": {
 			pool:  provisioning(count(1)),
-			there: []infrav1.OLVMInventoryVM{madeVM("lab-p-10", nil), madeVM("lab-p-2", nil), madeVM("lab-p-1", nil)},
+			there: []infrav1alpha1.OLVMInventoryVM{madeVM("lab-p-10", nil), madeVM("lab-p-2", nil), madeVM("lab-p-1", nil)},
 			drop:  []string{"lab-p-10", "lab-p-2"},
 		},
 		"too many: the claimed stay": {
 			pool:  provisioning(count(1)),
-			there: []infrav1.OLVMInventoryVM{madeVM("lab-p-0", nil), madeVM("lab-p-1", claimedVM), madeVM("lab-p-2", claimedVM)},
+			there: []infrav1alpha1.OLVMInventoryVM{madeVM("lab-p-0", nil), madeVM("lab-p-1", claimedVM), madeVM("lab-p-2", claimedVM)},
 			drop:  []string{"lab-p-0"},
 		},
 		"too many: what somebody has in the engine stays": {
 			pool:  provisioning(count(1)),
-			there: []infrav1.OLVMInventoryVM{madeVM("lab-p-0", nil), madeVM("lab-p-1", nil)},
+			there: []infrav1alpha1.OLVMInventoryVM{madeVM("lab-p-0", nil), madeVM("lab-p-1", nil)},
 			inUse: []string{"lab-p-1"},
 			drop:  []string{"lab-p-0"},
 		},
 		"another template: what somebody has in the engine stays": {
 			pool:  provisioning(count(2)),
-			there: []infrav1.OLVMInventoryVM{madeVM("lab-p-0", otherVM), madeVM("lab-p-1", otherVM)},
+			there: []infrav1alpha1.OLVMInventoryVM{madeVM("lab-p-0", otherVM), madeVM("lab-p-1", otherVM)},
 			inUse: []string{"lab-p-0"},
 			drop:  []string{"lab-p-1"},
 		},
 		"a provision is gone": {
 			pool:  provisioning(),
-			there: []infrav1.OLVMInventoryVM{madeVM("lab-p-0", nil), madeVM("lab-p-1", claimedVM)},
+			there: []infrav1alpha1.OLVMInventoryVM{madeVM("lab-p-0", nil), madeVM("lab-p-1", claimedVM)},
 			drop:  []string{"lab-p-0"},
 		},
 		"for each host": {
 			pool:  provisioning(perHost(2)),
-			there: []infrav1.OLVMInventoryVM{madeVM("lab-p-b-0", on("B")), madeVM("lab-p-c-0", on("c"))},
+			there: []infrav1alpha1.OLVMInventoryVM{madeVM("lab-p-b-0", on("B")), madeVM("lab-p-c-0", on("c"))},
 			make:  []string{"lab-p-a-0", "lab-p-a-1", "lab-p-b-1"},
 			drop:  []string{"lab-p-c-0"},
 		},
 		"another template: one at a time": {
 			pool:  provisioning(count(2)),
-			there: []infrav1.OLVMInventoryVM{madeVM("lab-p-0", otherVM), madeVM("lab-p-1", otherVM)},
+			there: []infrav1alpha1.OLVMInventoryVM{madeVM("lab-p-0", otherVM), madeVM("lab-p-1", otherVM)},
 			drop:  []string{"lab-p-0"},
 		},
 		"another template: not while one is made": {
 			pool:  provisioning(count(2)),
-			there: []infrav1.OLVMInventoryVM{madeVM("lab-p-0", unmadeVM), madeVM("lab-p-1", otherVM)},
+			there: []infrav1alpha1.OLVMInventoryVM{madeVM("lab-p-0", unmadeVM), madeVM("lab-p-1", otherVM)},
 		},
 		"another template: not while one is missing": {
 			pool:  provisioning(count(2)),
-			there: []infrav1.OLVMInventoryVM{madeVM("lab-p-1", otherVM)},
+			there: []infrav1alpha1.OLVMInventoryVM{madeVM("lab-p-1", otherVM)},
 			make:  []string{"lab-p-0"},
 		},
 		"another template: the claimed stay": {
 			pool:  provisioning(count(1)),
-			there: []infrav1.OLVMInventoryVM{madeVM("lab-p-0", bothOf(otherVM, claimedVM))},
+			there: []infrav1alpha1.OLVMInventoryVM{madeVM("lab-p-0", bothOf(otherVM, claimedVM))},
 		},
 		"another template: those that are not made": {
 			pool:  provisioning(count(2)),
-			there: []infrav1.OLVMInventoryVM{madeVM("lab-p-0", bothOf(otherVM, unmadeVM)), madeVM("lab-p-1", bothOf(otherVM, unmadeVM))},
+			there: []infrav1alpha1.OLVMInventoryVM{madeVM("lab-p-0", bothOf(otherVM, unmadeVM)), madeVM("lab-p-1", bothOf(otherVM, unmadeVM))},
 			drop:  []string{"lab-p-0", "lab-p-1"},
 		},
 		"VMs of others": {
 			pool: provisioning(count(0)),
-			there: []infrav1.OLVMInventoryVM{
-				madeVM("found", func(vm *infrav1.OLVMInventoryVM) { vm.Spec.Provisioned = nil }),
+			there: []infrav1alpha1.OLVMInventoryVM{
+				madeVM("found", func(vm *infrav1alpha1.OLVMInventoryVM) { vm.Spec.Provisioned = nil }),
 			},
 		},
 	} {
@@ -173,8 +176,8 @@ func TestPlanProvision(t *testing.T) {
 func TestProvisionInRandomLives(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test
-		there := map[string]infrav1.OLVMInventoryVM{}
-		pool := provisioning(infrav1.InventoryProvision{Name: "p", MachineTemplateName: "t"})
+		there := map[string]infrav1alpha1.OLVMInventoryVM{}
+		pool := provisioning(infrav1alpha1.InventoryProvision{Name: "p", MachineTemplateName: "t"})
 
 		step := func() ProvisionPlan {
 			taken := map[string]bool{}
@@ -197,7 +200,7 @@ func TestProvisionInRandomLives(t *testing.T) {
 					t.Fatalf("seed %d: %s is made twice", seed, vm.Name)
 				}
 
-				there[vm.Name] = madeVM(vm.Name, func(made *infrav1.OLVMInventoryVM) {
+				there[vm.Name] = madeVM(vm.Name, func(made *infrav1alpha1.OLVMInventoryVM) {
 					made.Spec.Provisioned.MachineTemplateName = pool.Spec.Provision[0].MachineTemplateName
 				})
 			}
@@ -268,7 +271,7 @@ func TestMACAddressesOfRanges(t *testing.T) {
 
 // TestDecideGivesEachVMItsOwn has two VMs of a range of two, and refuses a third.
 func TestDecideGivesEachVMItsOwn(t *testing.T) {
-	pool := provisioning(infrav1.InventoryProvision{Name: "p", MachineTemplateName: "t",
+	pool := provisioning(infrav1alpha1.InventoryProvision{Name: "p", MachineTemplateName: "t",
 		MACAddresses: []string{"56:6f:00:00:00:00-56:6f:00:00:00:ff"}})
 	template := infrav1.OLVMMachineSpec{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "net"}}
 	template.VirtualMachine.Network.IPv4 = &infrav1.IPv4Network{
@@ -281,7 +284,7 @@ func TestDecideGivesEachVMItsOwn(t *testing.T) {
 	for i, want := range []string{"10.0.0.10", "10.0.0.12"} {
 		decided, err := inputs.Decide(pool, NewVM{Name: "vm"}, macs, held)
 		check.Error(t, err, "")
-		check.Equal(t, "decided", decided.NICs, []infrav1.ProvisionedNIC{{
+		check.Equal(t, "decided", decided.NICs, []infrav1alpha1.ProvisionedNIC{{
 			Name: "nic1", NetworkName: "net", MACAddress: fmt.Sprintf("56:6f:00:00:00:0%d", i), Addresses: []string{want},
 		}})
 	}

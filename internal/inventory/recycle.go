@@ -8,19 +8,19 @@ import (
 	"strings"
 	"time"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
 // Recycling is what an inventory does with a VM whose machine is gone: Rebuild or Retain. made reports that it made the
 // VM, which is made again then, of whatever.
-func Recycling(inventory *infrav1.OLVMInventory, vm engine.DescribedVM, made bool) string {
+func Recycling(inventory *infrav1alpha1.OLVMInventory, vm engine.DescribedVM, made bool) string {
 	known := vm.Template.ID != "" && vm.Template.ID != engine.BlankTemplateID
 	if !known && !made { // there is nothing to rebuild it of
-		return infrav1.RecycleRetain
+		return infrav1alpha1.RecycleRetain
 	}
 
-	return cmp.Or(inventory.Spec.Recycle, infrav1.RecycleRebuild)
+	return cmp.Or(inventory.Spec.Recycle, infrav1alpha1.RecycleRebuild)
 }
 
 // Rebuilder replaces the root disk of a VM with a new one of its template. The engine cannot do that in one step. A

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 )
 
 // VM is a VM of a pool as the selection sees it.
@@ -23,7 +23,7 @@ type VM struct {
 	// Unfit is why it cannot be claimed, or used where it is reserved, such as PoweredOn; empty where it can.
 	Unfit string
 	// Claim on it; nil while nobody has it.
-	Claim *infrav1.InventoryClaim
+	Claim *infrav1alpha1.InventoryClaim
 }
 
 // Group is a group of machines that get their VMs together: those of a MachineSet, or of a control plane.
@@ -51,14 +51,14 @@ type Change struct {
 	// VM is the name of the OLVMInventoryVM.
 	VM string
 	// Claim is the new one, without an ID where it is a new claim; nil releases a VM that was reserved and never used.
-	Claim *infrav1.InventoryClaim
+	Claim *infrav1alpha1.InventoryClaim
 }
 
 // Plan is what a pass over an inventory does.
 type Plan struct {
 	Changes []Change
 	// Unschedulable are the groups for which there are not enough VMs.
-	Unschedulable []infrav1.UnschedulableGroup
+	Unschedulable []infrav1alpha1.UnschedulableGroup
 	// Unreachable are VMs that have no address on a network that a group wants, by their names.
 	Unreachable map[string]string
 }
@@ -70,7 +70,7 @@ type Plan struct {
 func Schedule(vms []VM, groups []Group, clusters map[string]bool) Plan {
 	s := &scheduler{
 		vms:   slices.SortedFunc(slices.Values(vms), func(a, b VM) int { return cmp.Compare(a.Name, b.Name) }),
-		taken: map[string]*infrav1.InventoryClaim{},
+		taken: map[string]*infrav1alpha1.InventoryClaim{},
 		plan:  Plan{Unreachable: map[string]string{}},
 	}
 	for _, vm := range s.vms {
@@ -124,12 +124,12 @@ func btoi(b bool) int {
 // scheduler has the claims as they become.
 type scheduler struct {
 	vms   []VM
-	taken map[string]*infrav1.InventoryClaim // by the name of the VM
+	taken map[string]*infrav1alpha1.InventoryClaim // by the name of the VM
 	plan  Plan
 }
 
 // reserved reports whether a claim waits for a machine of the group.
-func (g Group) reserved(claim *infrav1.InventoryClaim) bool {
+func (g Group) reserved(claim *infrav1alpha1.InventoryClaim) bool {
 	return claim != nil && claim.ClusterName == g.Cluster && claim.Group == g.Name && claim.MachineName == "" &&
 		!claim.Released
 }
@@ -225,8 +225,8 @@ func (s *scheduler) serve(group Group, groups []Group) {
 }
 
 // claimFor is the claim of a group on a VM. One that was kept for its role keeps its ID: the engine has it.
-func (s *scheduler) claimFor(group Group, name string) *infrav1.InventoryClaim {
-	out := &infrav1.InventoryClaim{ClusterName: group.Cluster, Role: group.Role, Group: group.Name}
+func (s *scheduler) claimFor(group Group, name string) *infrav1alpha1.InventoryClaim {
+	out := &infrav1alpha1.InventoryClaim{ClusterName: group.Cluster, Role: group.Role, Group: group.Name}
 	if before := s.taken[name]; before != nil {
 		out.ID = before.ID
 	}
@@ -326,7 +326,7 @@ const (
 )
 
 // short says what a group lacks, and why VMs were passed over: each reason once, with some of the VMs that it is for.
-func short(group Group, need, found int, passed map[string]string) infrav1.UnschedulableGroup {
+func short(group Group, need, found int, passed map[string]string) infrav1alpha1.UnschedulableGroup {
 	byReason := map[string][]string{}
 	for vm, why := range passed {
 		byReason[why] = append(byReason[why], vm)
@@ -354,7 +354,7 @@ func short(group Group, need, found int, passed map[string]string) infrav1.Unsch
 		parts = append(parts[:maxReasons], fmt.Sprintf("and %d other reasons", len(parts)-maxReasons))
 	}
 
-	return infrav1.UnschedulableGroup{
+	return infrav1alpha1.UnschedulableGroup{
 		ClusterName: group.Cluster,
 		Group:       group.Name,
 		Role:        group.Role,
@@ -365,7 +365,7 @@ func short(group Group, need, found int, passed map[string]string) infrav1.Unsch
 }
 
 // Shortage says what a group of machines lacks.
-func Shortage(group infrav1.UnschedulableGroup) string {
+func Shortage(group infrav1alpha1.UnschedulableGroup) string {
 	return fmt.Sprintf("%s %s of cluster %s wants %d VMs more, and %d can be claimed (%s)", group.Role, group.Group,
 		group.ClusterName, group.Wanted, group.Found, group.Message)
 }

@@ -12,11 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 const (
-	server = infrav1.InventoryLabelPrefix + "host"
+	server = infrav1alpha1.InventoryLabelPrefix + "host"
 	rack   = "example.com/rack"
 	flavor = "example.com/flavor"
 )
@@ -155,7 +156,7 @@ func TestRow44ScheduleLikeSIP(t *testing.T) {
 
 func TestSchedule(t *testing.T) {
 	claimed := func(vms []VM, at int, group, machine string) []VM {
-		vms[at].Claim = &infrav1.InventoryClaim{
+		vms[at].Claim = &infrav1alpha1.InventoryClaim{
 			ID: "id", ClusterName: "demo", Role: infrav1.RoleWorker, Group: group, MachineName: machine,
 		}
 

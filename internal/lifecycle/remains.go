@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 )
@@ -292,8 +293,8 @@ func usersOf(ctx context.Context, in *mgmtcluster.Cluster) ([]user, error) {
 	}
 
 	var clusters infrav1.OLVMClusterList
-	var inventories infrav1.OLVMInventoryList
-	var identities infrav1.OLVMClusterIdentityList
+	var inventories infrav1alpha1.OLVMInventoryList
+	var identities infrav1alpha1.OLVMClusterIdentityList
 
 	for _, list := range []client.ObjectList{&clusters, &inventories, &identities} {
 		if err := in.List(ctx, list); err != nil && !meta.IsNoMatchError(err) {

@@ -69,7 +69,7 @@ func (m *moving) inventory() {
 	m.t.Helper()
 	check.Error(m.t, localplane.Apply(m.t.Context(), m.servers[0].Client, &unstructured.Unstructured{
 		Object: map[string]any{
-			"apiVersion": "infrastructure.cluster.x-k8s.io/v1", "kind": "OLVMInventory",
+			"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "OLVMInventory",
 			"metadata": map[string]any{"namespace": m.namespace, "name": "lab"},
 			"spec": map[string]any{
 				"olvmDatacenterName": "Default",

@@ -33,7 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/api"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/heartbeat"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
@@ -129,7 +129,7 @@ func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	err := errors.Join(
 		clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), bootstrapv1.AddToScheme(scheme),
-		controlplanev1.AddToScheme(scheme), ipamv1.AddToScheme(scheme), infrav1.AddToScheme(scheme),
+		controlplanev1.AddToScheme(scheme), ipamv1.AddToScheme(scheme), api.AddToScheme(scheme),
 	)
 
 	return scheme, err
@@ -573,10 +573,6 @@ func (p *Plane) startProvider(ctx context.Context) error {
 	crds, err := manifest.ReadFiles(filepath.Join(config, "crd", "bases"))
 	if err != nil {
 		return err
-	}
-
-	for _, crd := range crds {
-		label(crd, "cluster.x-k8s.io/v1beta2", infrav1.GroupVersion.Version) // as config/crd/kustomization.yaml does
 	}
 
 	if err := p.installCRDs(ctx, crds); err != nil {

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/api"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clustertree"
 )
@@ -91,7 +91,7 @@ func Connect(o Options) (*Cluster, error) {
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme),
-		controlplanev1.AddToScheme(scheme), infrav1.AddToScheme(scheme))
+		controlplanev1.AddToScheme(scheme), api.AddToScheme(scheme))
 	if err != nil {
 		return nil, fmt.Errorf("failed to build the scheme: %w", err)
 	}

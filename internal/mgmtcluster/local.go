@@ -21,6 +21,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
@@ -311,7 +312,7 @@ func (l Local) CountUses(ctx context.Context) (Uses, error) {
 		return Uses{}, fmt.Errorf("failed to list the clusters of the local management cluster: %w", err)
 	}
 
-	var inventories infrav1.OLVMInventoryList
+	var inventories infrav1alpha1.OLVMInventoryList
 	if err := c.List(ctx, &inventories); err != nil && !meta.IsNoMatchError(err) {
 		return Uses{}, fmt.Errorf("failed to list the inventories of the local management cluster: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/capolvm/cluster-api-provider-olvm/api"
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 )
@@ -18,7 +19,7 @@ import (
 // TestWriteOfAnObjectThatIsGone deletes an object between its pass and its write, as clusterctl move and people do.
 func TestWriteOfAnObjectThatIsGone(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := infrav1.AddToScheme(scheme); err != nil {
+	if err := api.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
 

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/capolvm/cluster-api-provider-olvm/api"
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -34,7 +35,7 @@ type book struct {
 func newBook(t *testing.T) *book {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	check.Error(t, infrav1.AddToScheme(scheme), "")
+	check.Error(t, api.AddToScheme(scheme), "")
 	b := &book{t: t, machine: &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m"}}}
 	b.machine.Status.OLVM = &infrav1.OLVMStatus{IPAddress: "10.0.0.1"}
 	b.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(b.machine).WithStatusSubresource(b.machine).Build()

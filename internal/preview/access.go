@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -27,7 +28,7 @@ type access struct {
 	secrets    map[types.NamespacedName]*corev1.Secret
 	configMaps map[types.NamespacedName]*corev1.ConfigMap
 	// identities and namespaces belong to no namespace: their keys have a name alone.
-	identities map[types.NamespacedName]*infrav1.OLVMClusterIdentity
+	identities map[types.NamespacedName]*infrav1alpha1.OLVMClusterIdentity
 	spaces     map[types.NamespacedName]*corev1.Namespace
 	// encrypted are the Secrets of manifests that a tool has to decrypt before they are applied, with that tool.
 	encrypted map[types.NamespacedName]string
@@ -37,7 +38,7 @@ func newAccess() access {
 	return access{
 		secrets:    map[types.NamespacedName]*corev1.Secret{},
 		configMaps: map[types.NamespacedName]*corev1.ConfigMap{},
-		identities: map[types.NamespacedName]*infrav1.OLVMClusterIdentity{},
+		identities: map[types.NamespacedName]*infrav1alpha1.OLVMClusterIdentity{},
 		spaces:     map[types.NamespacedName]*corev1.Namespace{},
 		encrypted:  map[types.NamespacedName]string{},
 	}
@@ -123,13 +124,13 @@ func (m *Manifests) addAccess(ctx context.Context, c client.Reader) error {
 // there is none. One that does not permit the namespace is as none: the Secret that it names is not read.
 func (m *Manifests) addIdentity(
 	ctx context.Context, c client.Reader, of connection.Engine,
-) (*infrav1.OLVMClusterIdentity, error) {
+) (*infrav1alpha1.OLVMClusterIdentity, error) {
 	key := types.NamespacedName{Name: connection.IdentityOf(of)}
 	if key.Name == "" {
 		return nil, nil
 	}
 
-	err := addReadable(ctx, c, key, m.running.identities, &infrav1.OLVMClusterIdentity{})
+	err := addReadable(ctx, c, key, m.running.identities, &infrav1alpha1.OLVMClusterIdentity{})
 	identity := m.running.identities[key]
 
 	if err != nil || identity == nil {

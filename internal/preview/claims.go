@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -71,7 +72,7 @@ func (m *Manifests) claims(
 
 // assign decides for one inventory.
 func assign(
-	pool *infrav1.OLVMInventory,
+	pool *infrav1alpha1.OLVMInventory,
 	there *inventory.Pool,
 	wanting []Machine,
 	at blocker.Places,
@@ -110,7 +111,7 @@ func assign(
 			continue
 		}
 
-		short := slices.IndexFunc(plan.Unschedulable, func(g infrav1.UnschedulableGroup) bool {
+		short := slices.IndexFunc(plan.Unschedulable, func(g infrav1alpha1.UnschedulableGroup) bool {
 			return g.ClusterName == machine.Cluster && g.Group == machine.From
 		})
 		message := "its inventory has no VM for it"
@@ -138,7 +139,7 @@ func newClaim(entry string, vm engine.DescribedVM, machine Machine) claim {
 }
 
 // claimOf is the claim of one of the machines on a VM, as the engine's marks say; nil where none of them has it.
-func claimOf(vm engine.DescribedVM, machines []Machine) *infrav1.InventoryClaim {
+func claimOf(vm engine.DescribedVM, machines []Machine) *infrav1alpha1.InventoryClaim {
 	mark, tagged := inventory.MarkOn(vm)
 	owner, owned := ownermark.OwnerOf(vm.CommentText())
 	if tagged && !owned {
@@ -162,7 +163,7 @@ func claimOf(vm engine.DescribedVM, machines []Machine) *infrav1.InventoryClaim 
 }
 
 // reservationOf is the claim on a VM that is kept for machines such as these; nil where it is kept for others.
-func reservationOf(mark inventory.Mark, machines []Machine) *infrav1.InventoryClaim {
+func reservationOf(mark inventory.Mark, machines []Machine) *infrav1alpha1.InventoryClaim {
 	for _, machine := range machines {
 		if mark.Machine == "" && mark.Namespace == machine.Namespace && mark.Cluster == machine.Cluster &&
 			mark.Role == roleOf(machine) {

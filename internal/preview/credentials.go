@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 )
@@ -92,7 +93,7 @@ func (c Credentials) over(
 		}
 		if objects.Identity != nil {
 			identity := objects.Identity.DeepCopy()
-			identity.Spec.CAConfigMap = &infrav1.ObjectOfNamespace{Name: "--ca-file"}
+			identity.Spec.CAConfigMap = &infrav1alpha1.ObjectOfNamespace{Name: "--ca-file"}
 			objects.Identity = identity
 		} else {
 			server.CAConfigMap = &infrav1.NamespacedName{Name: "--ca-file"}

@@ -19,7 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/capolvm/cluster-api-provider-olvm/api"
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
@@ -92,7 +94,7 @@ func liveWith(t *testing.T, objects ...client.Object) client.Client {
 
 	scheme := runtime.NewScheme()
 	check.Error(t, clientgoscheme.AddToScheme(scheme), "")
-	check.Error(t, infrav1.AddToScheme(scheme), "")
+	check.Error(t, api.AddToScheme(scheme), "")
 
 	for _, kind := range liveKinds {
 		if kind.Group == infrav1.GroupVersion.Group {
@@ -151,7 +153,7 @@ func secretOf(namespace, name, urls string) *corev1.Secret {
 
 // identityIn is an OLVMClusterIdentity of a pull request, for all namespaces and the server of a stranger.
 func identityIn(s *thief) string {
-	return "---\napiVersion: infrastructure.cluster.x-k8s.io/v1\nkind: OLVMClusterIdentity\nmetadata: {name: evil}\n" +
+	return "---\napiVersion: infrastructure.cluster.x-k8s.io/v1alpha1\nkind: OLVMClusterIdentity\nmetadata: {name: evil}\n" +
 		"spec:\n  credentialsSecret: {namespace: prod, name: credentials}\n" +
 		"  caConfigMap: {namespace: default, name: evil-ca}\n  allowedServerURLs: [" + s.engine() + "]\n" +
 		"  allowedNamespaces: {}\n"
@@ -188,10 +190,10 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 		},
 		"by an identity that the pull request widens": {
 			func(*thief) []client.Object {
-				return []client.Object{secretOf("prod", "credentials", real), &infrav1.OLVMClusterIdentity{
-					ObjectMeta: metav1.ObjectMeta{Name: "evil"}, Spec: infrav1.OLVMClusterIdentitySpec{
-						CredentialsSecret: infrav1.ObjectOfNamespace{Namespace: "prod", Name: "credentials"},
-						AllowedServerURLs: []string{real}, AllowedNamespaces: &infrav1.AllowedNamespaces{},
+				return []client.Object{secretOf("prod", "credentials", real), &infrav1alpha1.OLVMClusterIdentity{
+					ObjectMeta: metav1.ObjectMeta{Name: "evil"}, Spec: infrav1alpha1.OLVMClusterIdentitySpec{
+						CredentialsSecret: infrav1alpha1.ObjectOfNamespace{Namespace: "prod", Name: "credentials"},
+						AllowedServerURLs: []string{real}, AllowedNamespaces: &infrav1alpha1.AllowedNamespaces{},
 					}}}
 			},
 			func(t *testing.T, s *thief) string {
@@ -205,10 +207,10 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 		"by a namespace that the pull request labels": {
 			func(s *thief) []client.Object {
 				return []client.Object{secretOf("prod", "credentials", real), &corev1.Namespace{
-					ObjectMeta: metav1.ObjectMeta{Name: "default"}}, &infrav1.OLVMClusterIdentity{
-					ObjectMeta: metav1.ObjectMeta{Name: "evil"}, Spec: infrav1.OLVMClusterIdentitySpec{
-						CredentialsSecret: infrav1.ObjectOfNamespace{Namespace: "prod", Name: "credentials"},
-						AllowedServerURLs: []string{s.engine()}, AllowedNamespaces: &infrav1.AllowedNamespaces{
+					ObjectMeta: metav1.ObjectMeta{Name: "default"}}, &infrav1alpha1.OLVMClusterIdentity{
+					ObjectMeta: metav1.ObjectMeta{Name: "evil"}, Spec: infrav1alpha1.OLVMClusterIdentitySpec{
+						CredentialsSecret: infrav1alpha1.ObjectOfNamespace{Namespace: "prod", Name: "credentials"},
+						AllowedServerURLs: []string{s.engine()}, AllowedNamespaces: &infrav1alpha1.AllowedNamespaces{
 							Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "prod"}}},
 					}}}
 			},

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 )
 
 // liveKinds are what is read of a management cluster.
@@ -32,8 +33,8 @@ var liveKinds = []schema.GroupVersionKind{
 	),
 	infrav1.GroupVersion.WithKind("OLVMMachine"),
 	infrav1.GroupVersion.WithKind("OLVMMachineTemplate"),
-	infrav1.GroupVersion.WithKind("OLVMInventory"),
-	infrav1.GroupVersion.WithKind("OLVMInventoryVM"),
+	infrav1alpha1.GroupVersion.WithKind("OLVMInventory"),
+	infrav1alpha1.GroupVersion.WithKind("OLVMInventoryVM"),
 }
 
 // AddLive adds what a management cluster has beside the manifests, which go before it: of the namespace, where one is

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
@@ -31,8 +32,8 @@ type Manifests struct {
 	olvmClusters map[types.NamespacedName]*infrav1.OLVMCluster
 	templates    map[types.NamespacedName]*infrav1.OLVMMachineTemplate
 	olvmMachines map[types.NamespacedName]*infrav1.OLVMMachine
-	inventories  map[types.NamespacedName]*infrav1.OLVMInventory
-	inventoryVMs map[types.NamespacedName]*infrav1.OLVMInventoryVM
+	inventories  map[types.NamespacedName]*infrav1alpha1.OLVMInventory
+	inventoryVMs map[types.NamespacedName]*infrav1alpha1.OLVMInventoryVM
 	// written is what the manifests say of access to engines, and running what the management cluster has. They never
 	// mix: who writes manifests must not decide where a Secret of the management cluster is sent.
 	written, running access
@@ -156,8 +157,8 @@ func newManifests() *Manifests {
 		olvmClusters: map[types.NamespacedName]*infrav1.OLVMCluster{},
 		templates:    map[types.NamespacedName]*infrav1.OLVMMachineTemplate{},
 		olvmMachines: map[types.NamespacedName]*infrav1.OLVMMachine{},
-		inventories:  map[types.NamespacedName]*infrav1.OLVMInventory{},
-		inventoryVMs: map[types.NamespacedName]*infrav1.OLVMInventoryVM{},
+		inventories:  map[types.NamespacedName]*infrav1alpha1.OLVMInventory{},
+		inventoryVMs: map[types.NamespacedName]*infrav1alpha1.OLVMInventoryVM{},
 		written:      newAccess(),
 		running:      newAccess(),
 		live:         map[string]*unstructured.Unstructured{},
@@ -280,7 +281,7 @@ type Machine struct {
 	deleting, provisioned bool
 	// pool is the inventory that makes the VM; nil for a machine of a cluster. Such a VM is of no cluster: olvmCluster
 	// has its data center alone.
-	pool *infrav1.OLVMInventory
+	pool *infrav1alpha1.OLVMInventory
 	// newTag reports that the tag of its pool is made before it.
 	newTag      bool
 	olvmCluster *infrav1.OLVMCluster

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
@@ -54,7 +55,7 @@ func (m *Manifests) provisioned(
 }
 
 // expectTag notes on VMs that the tag of their pool is made before them, where the engine does not have it.
-func expectTag(ctx context.Context, session *engine.Client, pool *infrav1.OLVMInventory, made []Machine) error {
+func expectTag(ctx context.Context, session *engine.Client, pool *infrav1alpha1.OLVMInventory, made []Machine) error {
 	name := pool.Spec.VirtualMachines.Tag
 	tags, err := session.TagsNamed(ctx, name)
 	if err != nil || len(tags) > 0 {
@@ -83,8 +84,8 @@ func (m *Manifests) provisionedOffline(held *heldAddresses) (out []Machine, refu
 }
 
 // provisioning are the inventories that make VMs, by their names.
-func (m *Manifests) provisioning() []*infrav1.OLVMInventory {
-	var out []*infrav1.OLVMInventory
+func (m *Manifests) provisioning() []*infrav1alpha1.OLVMInventory {
+	var out []*infrav1alpha1.OLVMInventory
 
 	for _, pool := range m.inventories {
 		if len(pool.Spec.Provision) > 0 {
@@ -92,20 +93,20 @@ func (m *Manifests) provisioning() []*infrav1.OLVMInventory {
 		}
 	}
 
-	slices.SortFunc(out, func(a, b *infrav1.OLVMInventory) int {
+	slices.SortFunc(out, func(a, b *infrav1alpha1.OLVMInventory) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 
 	return out
 }
 
-func keyOf(pool *infrav1.OLVMInventory) types.NamespacedName {
+func keyOf(pool *infrav1alpha1.OLVMInventory) types.NamespacedName {
 	return types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
 }
 
 // provision are the VMs that one inventory lacks.
 func (m *Manifests) provision(
-	pool *infrav1.OLVMInventory,
+	pool *infrav1alpha1.OLVMInventory,
 	held *heldAddresses,
 	hostNames func(infrav1.OLVMMachineSpec) ([]string, error),
 ) (out []Machine, refused []Refused) {
@@ -160,8 +161,8 @@ func (m *Manifests) provision(
 // inventoryVMsOf are the OLVMInventoryVMs that an inventory has, the names of all of the namespace, and the MAC
 // addresses that were given to them.
 func (m *Manifests) inventoryVMsOf(
-	pool *infrav1.OLVMInventory,
-) (there []infrav1.OLVMInventoryVM, taken, macs map[string]bool) {
+	pool *infrav1alpha1.OLVMInventory,
+) (there []infrav1alpha1.OLVMInventoryVM, taken, macs map[string]bool) {
 	taken, macs = map[string]bool{}, map[string]bool{}
 
 	for vm := range maps.Values(m.inventoryVMs) {

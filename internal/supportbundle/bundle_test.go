@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -172,7 +173,7 @@ func TestEveryFieldOfOursIsDecided(t *testing.T) {
 	}
 	for _, object := range []any{
 		infrav1.OLVMCluster{}, infrav1.OLVMClusterTemplate{}, infrav1.OLVMMachine{}, infrav1.OLVMMachineTemplate{},
-		infrav1.OLVMInventory{}, infrav1.OLVMInventoryVM{},
+		infrav1alpha1.OLVMInventory{}, infrav1alpha1.OLVMInventoryVM{},
 	} {
 		walk(reflect.TypeOf(object), "")
 	}

@@ -38,7 +38,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/api"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/access"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/cluster"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/inventory"
@@ -445,7 +445,7 @@ func serve(
 func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), ipamv1.AddToScheme(scheme),
-		infrav1.AddToScheme(scheme))
+		api.AddToScheme(scheme))
 	if err != nil {
 		return nil, fmt.Errorf("failed to build the scheme: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 )
 
 const (
@@ -46,7 +47,7 @@ func checkEngines(reader client.Reader, required bool) func(*http.Request) error
 func unavailableEngines(ctx context.Context, reader client.Reader) error {
 	var (
 		clusters    infrav1.OLVMClusterList
-		inventories infrav1.OLVMInventoryList
+		inventories infrav1alpha1.OLVMInventoryList
 		names       []string
 	)
 

@@ -12,7 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
+	"github.com/capolvm/cluster-api-provider-olvm/api"
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -28,7 +30,7 @@ func answer(t *testing.T, path string, required bool, objects ...client.Object) 
 	t.Helper()
 
 	scheme := runtime.NewScheme()
-	if err := infrav1.AddToScheme(scheme); err != nil {
+	if err := api.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
 
@@ -50,7 +52,7 @@ func TestTheProbesTellOfEnginesThatAreNotAvailable(t *testing.T) {
 	up.Status.Conditions = engineCondition(metav1.ConditionTrue, infrav1.EngineAvailableReason)
 	down := &infrav1.OLVMCluster{ObjectMeta: here}
 	down.Status.Conditions = engineCondition(metav1.ConditionFalse, infrav1.EngineUnreachableReason)
-	pool := &infrav1.OLVMInventory{ObjectMeta: here}
+	pool := &infrav1alpha1.OLVMInventory{ObjectMeta: here}
 	pool.Status.Conditions = engineCondition(metav1.ConditionFalse, infrav1.AuthenticationFailedReason)
 	leaving := down.DeepCopy()
 	leaving.Finalizers, leaving.DeletionTimestamp = []string{"x/y"}, &metav1.Time{Time: metav1.Now().Time}

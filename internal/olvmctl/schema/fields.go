@@ -19,6 +19,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 )
 
@@ -32,9 +33,9 @@ var types = map[schema.GroupVersionKind]reflect.Type{
 	bootstrapv1.GroupVersion.WithKind("KubeadmConfig"):          reflect.TypeFor[bootstrapv1.KubeadmConfig](),
 	bootstrapv1.GroupVersion.WithKind("KubeadmConfigTemplate"):  reflect.TypeFor[bootstrapv1.KubeadmConfigTemplate](),
 	infrav1.GroupVersion.WithKind("OLVMCluster"):                reflect.TypeFor[infrav1.OLVMCluster](),
-	infrav1.GroupVersion.WithKind("OLVMClusterIdentity"):        reflect.TypeFor[infrav1.OLVMClusterIdentity](),
-	infrav1.GroupVersion.WithKind("OLVMInventory"):              reflect.TypeFor[infrav1.OLVMInventory](),
-	infrav1.GroupVersion.WithKind("OLVMInventoryVM"):            reflect.TypeFor[infrav1.OLVMInventoryVM](),
+	infrav1alpha1.GroupVersion.WithKind("OLVMClusterIdentity"):  reflect.TypeFor[infrav1alpha1.OLVMClusterIdentity](),
+	infrav1alpha1.GroupVersion.WithKind("OLVMInventory"):        reflect.TypeFor[infrav1alpha1.OLVMInventory](),
+	infrav1alpha1.GroupVersion.WithKind("OLVMInventoryVM"):      reflect.TypeFor[infrav1alpha1.OLVMInventoryVM](),
 	infrav1.GroupVersion.WithKind("OLVMMachine"):                reflect.TypeFor[infrav1.OLVMMachine](),
 	infrav1.GroupVersion.WithKind("OLVMMachineTemplate"):        reflect.TypeFor[infrav1.OLVMMachineTemplate](),
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
@@ -81,13 +82,13 @@ func tagNamed(t testing.TB, session *engine.Client, name string) engine.ID {
 }
 
 // Inventory lists the VMs with Tag, of the engine of a cluster and in its namespace.
-func Inventory(cluster *infrav1.OLVMCluster, name string) *infrav1.OLVMInventory {
-	return &infrav1.OLVMInventory{
+func Inventory(cluster *infrav1.OLVMCluster, name string) *infrav1alpha1.OLVMInventory {
+	return &infrav1alpha1.OLVMInventory{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name},
-		Spec: infrav1.OLVMInventorySpec{
+		Spec: infrav1alpha1.OLVMInventorySpec{
 			OLVMDatacenterName: "Default",
 			OLVMOvirtAPIServer: cluster.Spec.OLVMOvirtAPIServer,
-			VirtualMachines:    infrav1.InventoryVMs{Tag: Tag},
+			VirtualMachines:    infrav1alpha1.InventoryVMs{Tag: Tag},
 		},
 	}
 }

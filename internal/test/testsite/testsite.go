@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/capolvm/cluster-api-provider-olvm/api"
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
@@ -81,7 +82,7 @@ func StartAPIServer(ctx context.Context, tools *toolchain.Toolchain) (*APIServer
 	localplane.KeepToLoopback(a.Env.ControlPlane.GetAPIServer())
 
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme,
-		ipamv1.AddToScheme, infrav1.AddToScheme} {
+		ipamv1.AddToScheme, api.AddToScheme} {
 		if err := add(a.Scheme); err != nil {
 			return a, fmt.Errorf("failed to build the scheme: %w", err)
 		}

@@ -1,7 +1,9 @@
-package v1
+package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 )
 
 const (
@@ -46,7 +48,7 @@ type OLVMInventorySpec struct {
 
 	// olvmOvirtAPIServer says how to reach the engine. Clusters that claim VMs must name the same engine.
 	// +required
-	OLVMOvirtAPIServer OvirtAPIServer `json:"olvmOvirtAPIServer,omitempty,omitzero"`
+	OLVMOvirtAPIServer infrav1.OvirtAPIServer `json:"olvmOvirtAPIServer,omitempty,omitzero"`
 
 	// virtualMachines are the VMs of the pool. Others are neither listed nor touched.
 	// +required
@@ -188,7 +190,7 @@ type OLVMInventoryStatus struct {
 
 	// lastEvent of the engine that was recorded, as in an OLVMCluster.
 	// +optional
-	LastEvent *EngineEvent `json:"lastEvent,omitempty"`
+	LastEvent *infrav1.EngineEvent `json:"lastEvent,omitempty"`
 
 	// total counts the VMs of the pool.
 	// +optional
@@ -241,6 +243,7 @@ type UnschedulableGroup struct {
 // so a label of its CRD has clusterctl move it, and what it owns.
 // +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io/move-hierarchy="
 // +kubebuilder:object:root=true
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
 // +kubebuilder:resource:path=olvminventories,scope=Namespaced,categories=cluster-api,shortName=olvmi
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
@@ -290,12 +293,6 @@ const (
 	InventoryVMClaimed    = "Claimed"
 	InventoryVMRecycling  = "Recycling"
 	InventoryVMIneligible = "Ineligible"
-)
-
-// The roles of machines in claims.
-const (
-	RoleControlPlane = "ControlPlane"
-	RoleWorker       = "Worker"
 )
 
 // OLVMInventoryVMSpec names a VM and who has it. The controller writes it; spec, because clusterctl move drops status.
@@ -421,7 +418,7 @@ type OLVMInventoryVMStatus struct {
 
 	// terraform is about the runs that make and delete the VM.
 	// +optional
-	Terraform *TerraformStatus `json:"terraform,omitempty"`
+	Terraform *infrav1.TerraformStatus `json:"terraform,omitempty"`
 
 	// phase is Available, Claimed, Recycling or Ineligible.
 	// +optional
@@ -469,6 +466,7 @@ type InventoryNetwork struct {
 
 // OLVMInventoryVM is one VM of an OLVMInventory. Its labels say what and where it is.
 // +kubebuilder:object:root=true
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
 // +kubebuilder:resource:path=olvminventoryvms,scope=Namespaced,categories=cluster-api,shortName=olvmivm
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status

@@ -1,4 +1,4 @@
-package v1
+package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -7,6 +7,7 @@ import (
 // OLVMClusterIdentity lets OLVMClusters of several namespaces use the credentials of one Secret, which those who write
 // them cannot read. It is for administrators: it belongs to no namespace.
 // +kubebuilder:object:root=true
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
 // +kubebuilder:resource:path=olvmclusteridentities,scope=Cluster,categories=cluster-api
 // +kubebuilder:printcolumn:name="Secret",type=string,JSONPath=`.spec.credentialsSecret.name`,description="Secret with the credentials"
 // +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.spec.credentialsSecret.namespace`,description="Namespace of the Secret"
@@ -80,15 +81,6 @@ type AllowedNamespaces struct {
 	// selector chooses by labels. Empty chooses all; left out it chooses none, unless the list is left out, too.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-}
-
-// OLVMClusterIdentityReference names an OLVMClusterIdentity.
-type OLVMClusterIdentityReference struct {
-	// name of the OLVMClusterIdentity.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name,omitempty"`
 }
 
 // OLVMClusterIdentityList is a list of OLVMClusterIdentities.

@@ -1,4 +1,4 @@
-package v1
+package api_test
 
 import (
 	"os"
@@ -11,7 +11,7 @@ import (
 // ClusterClass patches address list entries, and server-side apply merges lists, by what the schema says of them. A
 // default that the API server fills in would look like a difference between a template and what was made from it.
 func TestEveryListOfTheCRDsSaysHowItMergesAndNothingIsDefaulted(t *testing.T) {
-	files, err := filepath.Glob("../../config/crd/bases/*.yaml")
+	files, err := filepath.Glob("../config/crd/bases/*.yaml")
 	if err != nil || len(files) != 7 {
 		t.Fatalf("%d CRDs, %v", len(files), err)
 	}
