@@ -20,6 +20,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capolvm/cluster-api-provider-olvm/api"
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
@@ -184,13 +185,12 @@ func (m *Manifests) add(object *unstructured.Unstructured) error {
 	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 
 	gvk := object.GroupVersionKind()
+	served, isOwn := api.GroupVersionOf(gvk.Kind)
 
 	switch {
-	case gvk.Group == infrav1.GroupVersion.Group && strings.HasPrefix(gvk.Kind,
-		"OLVM") && gvk.Version != infrav1.GroupVersion.Version:
-		return fmt.Errorf("%s %s has apiVersion %s; write %s", gvk.Kind, key, object.GetAPIVersion(),
-			infrav1.GroupVersion)
-	case gvk.Group == infrav1.GroupVersion.Group:
+	case gvk.Group == api.Group && isOwn && gvk.Version != served.Version:
+		return fmt.Errorf("%s %s has apiVersion %s; write %s", gvk.Kind, key, object.GetAPIVersion(), served)
+	case gvk.Group == api.Group:
 		return m.addOwn(object, key)
 	case gvk.Group == "":
 		m.written.add(object, key)
