@@ -31,7 +31,7 @@ type diskResource struct{ base }
 func diskAttributes() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		"id":     computedText("UUID of the disk."),
-		"alias":  enginesText("Alias of the disk; need not be unique."),
+		"alias":  enginesText("Alias of the disk; need not be unique. Omit it, and the engine makes one.", notEmpty),
 		"format": requiredText("`cow` or `raw`.", stringvalidator.OneOf(engine.FormatCow, engine.FormatRaw)),
 		"sparse": enginesFlag(
 			"Take space on the storage as it is written. Where it is not set the disk does, except a raw one on " +

@@ -75,7 +75,7 @@ func hardwareAttributes() map[string]schema.Attribute {
 		"cpu_sockets": enginesNumber("Sockets; with cpu_cores and cpu_threads."),
 		"cpu_mode": enginesText("CPU mode: `custom`, `host_model` or `host_passthrough`.",
 			stringvalidator.OneOf("custom", "host_model", "host_passthrough")),
-		"os_type": enginesText("Operating system."),
+		"os_type": enginesText("Operating system.", notEmpty),
 		"vm_type": enginesText("Kind of VM: `desktop`, `server` or `high_performance`.",
 			stringvalidator.OneOf("desktop", "server", "high_performance")),
 		"placement_policy_affinity": enginesText(
