@@ -27,12 +27,14 @@ demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-
 
 # Tests run programs, which go test does not see when it looks for an earlier result: each test is run anew.
 TEST = go run ./hack/test $(TESTFLAGS)
-# Suites wait more than they compute: four at once keep two processors busy.
-TEST_ARGS = -count=1 -parallel 8 -p $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1); echo $$((n > 4 ? n : 4)))
+# Suites wait more than they compute: six at once keep two processors busy.
+TEST_ARGS = -count=1 -parallel 8 -p $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1); echo $$((n > 6 ? n : 6)))
+# None of these runs alone at the end, when the others have ended.
+LONGEST = -first ./e2e,./controllers,./e2e/reliability,./e2e/security,./e2e/release,./cmd/olvmctl,./internal/lifecycle
 
 .PHONY: test
 test: tools tools-clusterctl tools-prometheus ## Run the tests that each change needs: minutes, without root (go test -short)
-	@$(TEST) -modules .,hack/conformance,e2e/specs -- $(TEST_ARGS) -short -timeout 30m ./...
+	@$(TEST) -modules .,hack/conformance,e2e/specs $(LONGEST) -- $(TEST_ARGS) -short -timeout 30m ./...
 
 .PHONY: test-all
 test-all: ## Run all tests; as root, with the Debian packages of .ci/packages

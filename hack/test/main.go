@@ -1,10 +1,13 @@
 // Command test runs go test in modules of the checkout and ends with a summary: what ran, what failed, what was skipped
 // and why. A package in which every test was skipped is reported as skipped, not as ok.
 //
-//	go run ./hack/test [-modules DIR,DIR] [-alone PACKAGE,PACKAGE] [-cost] -- [arguments of go test]
+// The modules are tested side by side: what waits in one leaves the processors to the others.
+//
+//	go run ./hack/test [-modules DIR,DIR] [-alone PACKAGE,PACKAGE] [-first PACKAGE,PACKAGE] [-cost] -- [arguments of go test]
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -14,13 +17,13 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-
-	"gotest.tools/gotestsum/testjson"
 )
 
 func main() {
 	modules := flag.String("modules", ".", "the folders of the modules to test, separated by commas")
-	alone := flag.String("alone", "", "packages that are tested first, one at a time, separated by commas")
+	alone := flag.String("alone", "", "packages that are tested before all others, one at a time, separated by commas")
+	early := flag.String("first", "",
+		"packages that are begun before the others, because they take longest, separated by commas")
 	cost := flag.Bool("cost", false,
 		"print the tests, wall time and CPU time of each package, and the slowest tests, as Markdown tables")
 	measured := flag.Bool("measure", false, "run the arguments as a command, and print the CPU time that it took")
@@ -31,7 +34,7 @@ func main() {
 	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ok, err := run(ctx, list(*modules), list(*alone), *cost, flag.Args())
+	ok, err := run(ctx, list(*modules), list(*alone), list(*early), *cost, flag.Args())
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "test:", err)
@@ -47,8 +50,8 @@ func list(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
 }
 
-// run tests each module, prints the summary, and reports whether all tests passed.
-func run(ctx context.Context, modules, alone []string, cost bool, args []string) (bool, error) {
+// run tests the modules, prints the summary, and reports whether all tests passed.
+func run(ctx context.Context, modules, alone, early []string, cost bool, args []string) (bool, error) {
 	flags, patterns := split(args)
 	if cost {
 		self, err := os.Executable()
@@ -59,23 +62,31 @@ func run(ctx context.Context, modules, alone []string, cost bool, args []string)
 		flags = append(flags, "-exec="+self+" -measure")
 	}
 
-	report := newReport(os.Stdout)
-	passed := true
+	var apart, together []call
 
 	for _, module := range modules {
-		packages, first, err := divide(ctx, module, patterns, alone)
+		packages, single, err := divide(ctx, module, patterns, alone, early)
 		if err != nil {
 			return false, err
 		}
 
-		if len(first) > 0 && test(ctx, module, slices.Concat(flags, []string{"-p=1"}, first), report) != nil {
-			passed = false
+		if len(single) > 0 {
+			apart = append(apart, call{module, slices.Concat(flags, []string{"-p=1"}, single)})
 		}
 
-		if len(packages) > 0 && test(ctx, module, slices.Concat(flags, packages), report) != nil {
-			passed = false
+		if len(packages) > 0 {
+			together = append(together, call{module, slices.Concat(flags, packages)})
 		}
 	}
+
+	report := newReport(os.Stdout)
+	passed := true
+
+	for _, one := range apart {
+		passed = test(ctx, []call{one}, report) == nil && passed
+	}
+
+	passed = test(ctx, together, report) == nil && passed
 
 	report.summarize(os.Stdout, cost)
 
@@ -92,9 +103,12 @@ func split(args []string) (flags, patterns []string) {
 	return slices.Clip(args[:at]), args[at:]
 }
 
-// divide lists the packages of a module that the patterns match. Those that are to be tested alone are apart.
-func divide(ctx context.Context, module string, patterns, alone []string) (packages, first []string, err error) {
-	if len(alone) == 0 {
+// divide lists the packages of a module that the patterns match: the early ones are at the beginning, and those that
+// are to be tested alone are apart.
+func divide(
+	ctx context.Context, module string, patterns, alone, early []string,
+) (packages, single []string, err error) {
+	if len(alone) == 0 && len(early) == 0 {
 		return patterns, nil, nil
 	}
 
@@ -106,46 +120,33 @@ func divide(ctx context.Context, module string, patterns, alone []string) (packa
 		return nil, nil, fmt.Errorf("failed to list the packages of %s: %w", module, err)
 	}
 
-	for _, path := range strings.Fields(string(output)) {
-		isMeant := func(name string) bool { return strings.HasSuffix(path, strings.TrimPrefix(name, ".")) }
-		if slices.ContainsFunc(alone, isMeant) {
-			first = append(first, path)
+	packages, single = order(strings.Fields(string(output)), alone, early)
+
+	return packages, single, nil
+}
+
+// order takes those that are to be tested alone out of packages, and puts the early ones first, in their order.
+func order(all, alone, early []string) (packages, single []string) {
+	place := func(path string, names []string) int {
+		return slices.IndexFunc(names, func(name string) bool {
+			return strings.HasSuffix(path, strings.TrimPrefix(name, "."))
+		})
+	}
+
+	for _, path := range all {
+		if place(path, alone) >= 0 {
+			single = append(single, path)
 		} else {
 			packages = append(packages, path)
 		}
 	}
 
-	return packages, first, nil
-}
-
-// test runs go test in a module. Its error says that the tests failed, or could not run.
-func test(ctx context.Context, module string, args []string, report *report) error {
-	command := exec.CommandContext(ctx, "go", append([]string{"-C", module, "test", "-json"}, args...)...)
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
-
-	stdout, err := command.StdoutPipe()
-	if err != nil {
-		return fmt.Errorf("failed to read what go test prints: %w", err)
-	}
-
-	stderr, err := command.StderrPipe()
-	if err != nil {
-		return fmt.Errorf("failed to read what go test prints: %w", err)
-	}
-
-	if err := command.Start(); err != nil {
-		return fmt.Errorf("failed to start go test: %w", err)
-	}
-
-	report.execution, err = testjson.ScanTestOutput(testjson.ScanConfig{
-		Stdout: stdout, Stderr: stderr, Handler: report, Execution: report.execution,
-		IgnoreNonJSONOutputLines: true,
+	slices.SortStableFunc(packages, func(a, b string) int {
+		// The place of those that are not early is -1, which is the largest number without a sign.
+		return cmp.Compare(uint(place(a, early)), uint(place(b, early)))
 	})
-	if err != nil {
-		return fmt.Errorf("failed to read what go test prints: %w", err)
-	}
 
-	return command.Wait()
+	return packages, single
 }
 
 // measure runs a command, and prints the CPU time of it and of the processes that it waited for. It returns its exit

@@ -111,12 +111,12 @@ func TestPatternsOfPackagesEndTheArguments(t *testing.T) {
 }
 
 func TestPackagesThatAreTestedAloneAreApart(t *testing.T) {
-	packages, first, err := divide(t.Context(), ".", []string{"."}, []string{"./hack/test"})
+	packages, first, err := divide(t.Context(), ".", []string{"."}, []string{"./hack/test"}, nil)
 	check.Error(t, err, "")
 	check.Equal(t, "the rest", packages, nil)
 	check.Equal(t, "what is tested alone", first, []string{module + "hack/test"})
 
-	packages, first, err = divide(t.Context(), ".", []string{"./..."}, nil)
+	packages, first, err = divide(t.Context(), ".", []string{"./..."}, nil, nil)
 	check.Error(t, err, "")
 	check.Equal(t, "the patterns", packages, []string{"./..."})
 	check.Equal(t, "what is tested alone", first, nil)
