@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sys/unix"
@@ -26,6 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // insideVariable tells this program that it is in a network namespace that has the loopback alone.
@@ -62,9 +62,7 @@ func TestAPlaneOnLoopbackAlone(t *testing.T) {
 	for _, name := range []string{"etcd", "kube-apiserver"} {
 		check.Error(t, syscall.Kill(childOf(t, name), syscall.SIGKILL), "")
 
-		for plane.Failed() == nil && t.Context().Err() == nil {
-			time.Sleep(10 * time.Millisecond)
-		}
+		wait.Until(t, name+" is missed", func() bool { return plane.Failed() != nil })
 
 		log := filepath.Join(dir, "etcd.log")
 		check.Error(t, plane.Failed(), "etcd ended; the last lines of "+log+":\n{")
@@ -101,12 +99,14 @@ func checkControllers(t *testing.T, c client.Client) {
 	check.Error(t, c.Delete(t.Context(), namespace), "")
 
 	for _, object := range []client.Object{owned, inside, namespace} {
-		err := error(nil)
-		for err == nil && t.Context().Err() == nil {
-			err = c.Get(t.Context(), client.ObjectKeyFromObject(object), object)
-		}
+		wait.For(t, object.GetName()+" is deleted", func() error {
+			err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object)
+			if err == nil {
+				return errors.New("it exists")
+			}
 
-		check.Error(t, err, "not found")
+			return client.IgnoreNotFound(err)
+		})
 	}
 }
 

@@ -62,10 +62,9 @@ func TestH1(t *testing.T) {
 	for name, persistent := range map[string]bool{"one that stays": true, "one for a while": false} {
 		t.Run(name, func(t *testing.T) {
 			options := localplane.Options{
-				Tools:       suite.Tools,
-				Dir:         filepath.Join(suite.Dir, fmt.Sprintf("plane-%t", persistent)),
-				NoSimulator: true,
-				NoProvider:  true,
+				Tools:   suite.Tools,
+				Dir:     filepath.Join(suite.Dir, fmt.Sprintf("plane-%t", persistent)),
+				OnlyAPI: true,
 			}
 			if persistent {
 				options.DataDir = filepath.Join(options.Dir, "data")

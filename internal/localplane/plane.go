@@ -73,6 +73,8 @@ type Options struct {
 	ManagerArgs []string
 	// DataDir keeps what is in the plane over restarts; empty forgets it.
 	DataDir string
+	// OnlyAPI runs etcd and kube-apiserver, and nothing else.
+	OnlyAPI bool
 	// NoSimulator leaves the engine simulator out.
 	NoSimulator bool
 	// NoProvider leaves Cluster API Provider OLVM out; RunProvider can start its manager later.
@@ -172,6 +174,10 @@ func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 		{"install Cluster API and start its managers", p.startClusterAPI},
 		{startSimulator, p.startSim},
 		{installProvider, p.startProvider},
+	}
+
+	if options.OnlyAPI {
+		steps = steps[:1]
 	}
 
 	steps = slices.DeleteFunc(steps, func(s step) bool {
