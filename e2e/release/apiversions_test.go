@@ -2,7 +2,6 @@ package release
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -17,12 +16,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// TestObjectsOfTheLastReleaseStillValidate has a real API server, with the CRDs as they are now, take the objects that
-// users of each release series have. There is no release yet: what is in testdata is what v0.1.0 would have had.
-func TestObjectsOfTheLastReleaseStillValidate(t *testing.T) {
-	m := newManagement(t)
-	m.applyCRDs()
-
+// expectOldObjectsToValidate has a real API server, with the CRDs as they are now, take the objects that users of each
+// release series have. There is no release yet: what is in testdata is what v0.1.0 would have had.
+func (m *management) expectOldObjectsToValidate(t *testing.T) {
 	files, err := filepath.Glob("testdata/v*/objects.yaml")
 	check.Error(t, err, "")
 	check.Equal(t, "series with objects", len(files) > 0, true)
@@ -59,25 +55,6 @@ func TestObjectsOfTheLastReleaseStillValidate(t *testing.T) {
 	check.Equal(t, "kinds", len(kinds), 7)
 }
 
-// applyCRDs makes ours, without anything else of a release.
-func (m *management) applyCRDs() {
-	m.t.Helper()
-	kubectl, err := m.tools.Path("plane", "kubectl")
-	check.Error(m.t, err, "")
-	crds := filepath.Join(m.tools.Root(), "config", "crd", "bases")
-
-	for _, args := range [][]string{
-		{"apply", "--server-side", "-f", crds},
-		{"wait", "--for=condition=Established", "--timeout=60s", "-f", crds},
-	} {
-		args = append([]string{"--kubeconfig", m.kubeconfig}, args...)
-		command := exec.CommandContext(m.t.Context(), kubectl, args...)
-		if out, err := command.CombinedOutput(); err != nil {
-			m.t.Fatalf("kubectl %v: %v\n%s", args, err, out)
-		}
-	}
-}
-
 // oraclesProvider is what says that it is there: its chart installs it so.
 const oraclesProvider = `
 {apiVersion: v1, kind: Namespace, metadata: {name: cluster-api-provider-olvm}}
@@ -92,12 +69,8 @@ spec:
     spec: {containers: [{name: manager, image: example.com/old}]}
 `
 
-// TestOlvmctlInstallsNothingBesideOraclesProvider has its Deployment in a management cluster that has nothing else.
-func TestOlvmctlInstallsNothingBesideOraclesProvider(t *testing.T) {
-	m := newManagement(t)
-	m.others()
-	t.Setenv("XDG_CONFIG_HOME", m.dir)
-
+// expectNothingBesideOraclesProvider has its Deployment in a management cluster that has nothing else, for a while.
+func (m *management) expectNothingBesideOraclesProvider(t *testing.T) {
 	objects, err := manifest.Read([]byte(oraclesProvider))
 	check.Error(t, err, "")
 
@@ -117,4 +90,6 @@ func TestOlvmctlInstallsNothingBesideOraclesProvider(t *testing.T) {
 		err := m.client.Get(t.Context(), client.ObjectKey{Name: name}, &namespace)
 		check.Equal(t, name+" is not there", apierrors.IsNotFound(err), true)
 	}
+
+	check.Error(t, m.client.Delete(t.Context(), objects[len(objects)-1]), "")
 }

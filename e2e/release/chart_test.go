@@ -164,4 +164,6 @@ func TestHelmInstallsAndUpgrades(t *testing.T) {
 	check.Error(t, m.client.Get(t.Context(), crdKey, &crd), "")
 	check.Equal(t, "with the release", crd.Annotations[keptWithRelease], "keep")
 	check.Equal(t, "contract", crd.Labels["cluster.x-k8s.io/v1beta2"], "v1")
+
+	t.Run("objects of the last release still validate", m.expectOldObjectsToValidate)
 }

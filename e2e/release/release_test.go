@@ -8,7 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -151,16 +153,58 @@ func (m *management) environment() []string {
 	)
 }
 
-// release makes a release of the provider in the repository.
+// release puts a release of the provider into the repository.
 func (m *management) release(version string, flags ...string) {
 	m.t.Helper()
-	args := append([]string{"run", "./hack/release", "-manifests", "-version", version, "-out",
-		filepath.Join(m.dir, "repository", "infrastructure-olvm", version)}, flags...)
-	command := exec.CommandContext(m.t.Context(), "go", args...)
-	command.Dir = m.tools.Root()
-	if out, err := command.CombinedOutput(); err != nil {
-		m.t.Fatalf("%v\n%s", err, out)
+	to := filepath.Join(m.dir, "repository", "infrastructure-olvm", version)
+	check.Error(m.t, os.CopyFS(to, os.DirFS(makeRelease(m.t, version, flags...))), "")
+}
+
+// releases are made once for all tests. TestMain makes the folder, and removes it.
+var releases struct {
+	dir  string
+	mu   sync.Mutex
+	made map[string]string
+}
+
+// makeRelease makes a release, unless another test has made it, and returns its folder.
+func makeRelease(t *testing.T, version string, flags ...string) string {
+	t.Helper()
+	releases.mu.Lock()
+	defer releases.mu.Unlock()
+
+	name := strings.Join(append([]string{version}, flags...), " ")
+	if dir, ok := releases.made[name]; ok {
+		return dir
 	}
+
+	dir := filepath.Join(releases.dir, strconv.Itoa(len(releases.made)))
+	args := append([]string{"run", "./hack/release", "-manifests", "-version", version, "-out", dir}, flags...)
+	command := exec.CommandContext(t.Context(), "go", args...)
+	command.Dir = testenv.Toolchain(t).Root()
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+
+	releases.made[name] = dir
+
+	return dir
+}
+
+func TestMain(m *testing.M) {
+	testenv.CollectLessGarbage()
+
+	var err error
+	if releases.dir, err = os.MkdirTemp("", "capolvm-releases-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+
+	releases.made = map[string]string{}
+	code := m.Run()
+	_ = os.RemoveAll(releases.dir)
+
+	os.Exit(code)
 }
 
 // others puts providers into the repository that have the CRDs of Cluster API's own, and nothing that would run, and
@@ -359,6 +403,8 @@ func TestOlvmctlInstallsWhatLacks(t *testing.T) {
 	m.release("v0.1.0")
 	t.Setenv("XDG_CONFIG_HOME", m.dir)
 	t.Setenv("GOPROXY", "off")
+	t.Run("nothing beside Oracle's provider", m.expectNothingBesideOraclesProvider)
+
 	var said []string
 	p := &clusterctl.Providers{
 		Config:   m.config,
