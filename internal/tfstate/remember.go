@@ -165,6 +165,7 @@ func (s *Store) Forget(owner types.NamespacedName) {
 	key := client.ObjectKey{Namespace: owner.Namespace, Name: namePrefix + suffix(s.Prefix+owner.Name)}
 	delete(s.held, key)
 	delete(s.latest, key)
+	delete(s.begun, key)
 }
 
 func (s *Store) forget(owner client.Object) {

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,16 @@ type Store struct {
 	// latest are the Secrets of the owners with a run, as they were read or written last here; nil where there was
 	// none.
 	latest map[client.ObjectKey]*corev1.Secret
+	// begun are the same Secrets, also after a save that failed.
+	begun map[client.ObjectKey]begun
+}
+
+// begun is the Secret that a run goes on from.
+type begun struct {
+	// secret is as it was read or written last here; nil if there was none.
+	secret *corev1.Secret
+	// tried are the states of saves since then, as the Secret has them. One that failed may have been written.
+	tried [][]byte
 }
 
 // SecretName is the name of the Secret that holds the state of an owner. Terraform's backend makes it of a suffix,
@@ -87,9 +98,11 @@ func (s *Store) note(owner client.Object, secret *corev1.Secret) {
 	defer s.mu.Unlock()
 	if s.latest == nil {
 		s.latest = map[client.ObjectKey]*corev1.Secret{}
+		s.begun = map[client.ObjectKey]begun{}
 	}
 
 	s.latest[s.key(owner)] = secret
+	s.begun[s.key(owner)] = begun{secret: secret.DeepCopy()}
 }
 
 // unnote forgets it, and returns it.
@@ -103,7 +116,42 @@ func (s *Store) unnote(owner client.Object) (*corev1.Secret, bool) {
 }
 
 // EndJob forgets what was kept for the saves of a job, which has ended.
-func (s *Store) EndJob(owner client.Object) { s.unnote(owner) }
+func (s *Store) EndJob(owner client.Object) {
+	s.unnote(owner)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.begun, s.key(owner))
+}
+
+// update changes what is known of the Secret that a run goes on from, if there is a run.
+func (s *Store) update(owner client.Object, change func(*begun)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if run, ok := s.begun[s.key(owner)]; ok {
+		change(&run)
+		s.begun[s.key(owner)] = run
+	}
+}
+
+// checkBegun refuses to write over a state that another process has written since the run began. Its serial does not
+// tell: both may have gone on from one state, as the leader that was halted and its successor do.
+func (s *Store) checkBegun(owner client.Object, current *corev1.Secret) error {
+	s.mu.Lock()
+	run, ok := s.begun[s.key(owner)]
+	s.mu.Unlock()
+
+	// Without a Secret the run has begun a lineage of its own.
+	if !ok || run.secret == nil || current == nil || sameState(run.secret, current) {
+		return nil
+	}
+
+	if slices.ContainsFunc(run.tried, func(tried []byte) bool { return bytes.Equal(tried, current.Data[dataKey]) }) {
+		return nil
+	}
+
+	return &ConflictError{Secret: s.key(owner).String(), Reason: "another process has changed it meanwhile"}
+}
 
 // Hold is Load for an owner that stays: it also gives the Secret back what it has lost of owner, finalizer and labels,
 // as after a backup was restored that kept none of them. The state itself is not written. What it returns is good for
@@ -204,6 +252,10 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 		if secret, err = s.get(ctx, owner); err != nil {
 			return err
 		}
+
+		if err := s.checkBegun(owner, secret); err != nil {
+			return err
+		}
 	}
 
 	packed, err := pack(next.Raw)
@@ -231,6 +283,7 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 		delete(secret.Annotations, ChangeAddsAnnotation)
 	}
 
+	s.update(owner, func(run *begun) { run.tried = append(run.tried, packed) })
 	secret.Data = map[string][]byte{dataKey: packed}
 	if err := s.tie(secret, owner, clusterName); err != nil {
 		return err
@@ -250,6 +303,8 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 
 	if digest == "" { // the run goes on
 		s.note(owner, secret)
+	} else {
+		s.EndJob(owner)
 	}
 
 	stored := *next
@@ -263,7 +318,7 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 // writes it, that is an error, and the other's stays.
 func (s *Store) ForgetUserData(ctx context.Context, owner client.Object, clusterName string) error {
 	state, err := s.Load(ctx, owner)
-	defer s.unnote(owner) // no run follows that would use it
+	defer s.EndJob(owner) // no run follows that would use it
 
 	if err != nil || state == nil {
 		return err
@@ -362,7 +417,7 @@ func (s *Store) setMarks(ctx context.Context, owner client.Object, marks map[str
 	err := s.mark(ctx, secret, metadata)
 	if apierrors.IsConflict(err) {
 		ok = false
-		if err = s.sameState(ctx, owner, saved); err != nil {
+		if err = s.checkSame(ctx, owner, saved); err != nil {
 			return err
 		}
 
@@ -376,6 +431,12 @@ func (s *Store) setMarks(ctx context.Context, owner client.Object, marks map[str
 		return fmt.Errorf("failed to mark the state Secret %s: %w", s.key(owner), err)
 	}
 
+	s.update(owner, func(run *begun) {
+		if run.secret != nil {
+			run.secret.Annotations = secret.Annotations
+		}
+	})
+
 	if ok {
 		marked := *known.state
 		marked.readMarks(secret.Annotations)
@@ -385,24 +446,25 @@ func (s *Store) setMarks(ctx context.Context, owner client.Object, marks map[str
 	return nil
 }
 
-// sameState returns an error if the Secret has another state by now, or other marks: another process has begun a run.
-// Others may write the rest of it.
-func (s *Store) sameState(ctx context.Context, owner client.Object, saved *corev1.Secret) error {
+// checkSame returns an error if the Secret has another state by now, or other marks.
+func (s *Store) checkSame(ctx context.Context, owner client.Object, saved *corev1.Secret) error {
 	current, err := s.get(ctx, owner)
-	if err != nil || current == nil {
+	if err != nil || current == nil || sameState(saved, current) {
 		return err
 	}
 
-	same := equality.Semantic.DeepEqual(current.Data, saved.Data)
+	return &ConflictError{Secret: s.key(owner).String(), Reason: "another process has changed it meanwhile"}
+}
+
+// sameState reports whether two versions of a Secret have the same state and the same marks. If not, another process
+// has begun a run. Others may write the rest of it.
+func sameState(a, b *corev1.Secret) bool {
+	same := equality.Semantic.DeepEqual(a.Data, b.Data)
 	for _, name := range []string{DigestAnnotation, ChangingFromAnnotation, ChangeAddsAnnotation} {
-		same = same && current.Annotations[name] == saved.Annotations[name]
+		same = same && a.Annotations[name] == b.Annotations[name]
 	}
 
-	if !same {
-		return &ConflictError{Secret: s.key(owner).String(), Reason: "another process has changed it meanwhile"}
-	}
-
-	return nil
+	return same
 }
 
 func (s *Store) mark(ctx context.Context, secret *metav1.PartialObjectMetadata, metadata map[string]any) error {
@@ -437,7 +499,7 @@ func (s *Store) GivenUp(ctx context.Context, owner client.Object) (bool, error) 
 // Delete removes the owner's state, which must describe nothing any more.
 func (s *Store) Delete(ctx context.Context, owner client.Object) error {
 	defer s.forget(owner)
-	s.unnote(owner)
+	s.EndJob(owner)
 	secret, err := s.get(ctx, owner)
 	if err != nil || secret == nil {
 		return err

@@ -892,3 +892,73 @@ func TestAHaltedLeaderMarksNothingThatItsSuccessorHasChanged(t *testing.T) {
 	check.Equal(t, "applied", loaded.AppliedDigest, "")
 	check.Equal(t, "changing from", loaded.ChangingFrom, "a")
 }
+
+// TestAHaltedLeaderSavesNothingOverItsSuccessorsState has two managers go on from one state. That of the halted one has
+// other resources, and a serial that is as high as the successor's.
+func TestAHaltedLeaderSavesNothingOverItsSuccessorsState(t *testing.T) {
+	for name, test := range map[string]struct {
+		serial int
+		// meanwhile happens to the halted one before it saves.
+		meanwhile func(t *testing.T, halted *Store, owner client.Object)
+	}{
+		"a higher serial": {serial: 5},
+		"the same serial": {serial: 3},
+		"a save that has failed": {serial: 5, meanwhile: func(t *testing.T, halted *Store, owner client.Object) {
+			t.Helper()
+
+			api := halted.Client
+			defer func() { halted.Client = api }()
+			halted.Client = &failingClient{Client: api, fails: map[string]error{"update": errors.New("it was halted")}}
+			check.Error(t, halted.Save(t.Context(), owner, "demo", state("l", 4, "vm-1")), "it was halted")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			halted, api, owner := newStore(t)
+			ctx := t.Context()
+			check.Error(t, halted.Save(ctx, owner, "demo", state("l", 1, "vm-1")), "")
+
+			successor := &Store{Client: api, Reader: api}
+			_, err := successor.Load(ctx, owner)
+			check.Error(t, err, "")
+			check.Error(t, successor.MarkChanging(ctx, owner, "a", ""), "")
+			check.Error(t, successor.Save(ctx, owner, "demo", state("l", 2, "vm-2")), "")
+			check.Error(t, successor.SaveApplied(ctx, owner, "demo", state("l", 3, "vm-2"), "b"), "")
+
+			if test.meanwhile != nil {
+				test.meanwhile(t, halted, owner)
+			}
+
+			var conflict *ConflictError
+
+			err = halted.Save(ctx, owner, "demo", state("l", test.serial, "vm-1"))
+			check.Equal(t, "the save is refused", errors.As(err, &conflict), true)
+
+			stored, err := successor.Load(ctx, owner)
+			check.Error(t, err, "")
+			check.Equal(t, "serial", stored.Serial, uint64(3))
+			check.Equal(t, "VM", stored.VMID(), "vm-2")
+		})
+	}
+}
+
+// lateClient writes, and says that it has not.
+type lateClient struct{ client.Client }
+
+func (c *lateClient) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
+	return errors.Join(c.Client.Update(ctx, object, options...), errors.New("the answer was lost"))
+}
+
+func TestASaveGoesOnFromOneWhoseAnswerWasLost(t *testing.T) {
+	store, api, owner := newStore(t)
+	ctx := t.Context()
+	check.Error(t, store.Save(ctx, owner, "demo", state("l", 1, "vm-1")), "")
+
+	store.Client = &lateClient{api}
+	check.Error(t, store.Save(ctx, owner, "demo", state("l", 2, "vm-1")), "the answer was lost")
+
+	store.Client = &failingClient{Client: api, fails: map[string]error{"update": errors.New("it is away")}}
+	check.Error(t, store.Save(ctx, owner, "demo", state("l", 3, "vm-1")), "it is away")
+
+	store.Client = api
+	check.Error(t, store.Save(ctx, owner, "demo", state("l", 4, "vm-1")), "")
+}
