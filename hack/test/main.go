@@ -3,7 +3,8 @@
 //
 // The modules are tested side by side: what waits in one leaves the processors to the others.
 //
-//	go run ./hack/test [-modules DIR,DIR] [-alone PACKAGE,PACKAGE] [-first PACKAGE,PACKAGE] [-cost] -- [arguments of go test]
+//	go run ./hack/test [-modules DIR,DIR] [-alone PACKAGE,PACKAGE] [-first PACKAGE,PACKAGE] [-cost] -- \
+//	  [arguments of go test]
 package main
 
 import (

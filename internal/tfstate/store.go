@@ -246,16 +246,9 @@ func (s *Store) SaveApplied(
 }
 
 func (s *Store) save(ctx context.Context, owner client.Object, clusterName string, next *State, digest string) error {
-	secret, known := s.unnote(owner)
-	if !known {
-		var err error
-		if secret, err = s.get(ctx, owner); err != nil {
-			return err
-		}
-
-		if err := s.checkBegun(owner, secret); err != nil {
-			return err
-		}
+	secret, err := s.replaced(ctx, owner)
+	if err != nil {
+		return err
 	}
 
 	packed, err := pack(next.Raw)
@@ -312,6 +305,20 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 	s.remember(owner, secret, &stored)
 
 	return nil
+}
+
+// replaced is the Secret that a save writes over; nil if there is none.
+func (s *Store) replaced(ctx context.Context, owner client.Object) (*corev1.Secret, error) {
+	if secret, known := s.unnote(owner); known {
+		return secret, nil
+	}
+
+	secret, err := s.get(ctx, owner)
+	if err != nil {
+		return nil, err
+	}
+
+	return secret, s.checkBegun(owner, secret)
 }
 
 // ForgetUserData takes the user data of VMs out of a state. No run may use the state meanwhile; where another process
