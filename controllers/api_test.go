@@ -16,6 +16,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/refused"
 )
 
 // TestAnEndpointIsAnAddressOrAName has hosts of endpoints. One that is none could not be corrected later.
@@ -186,7 +187,7 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 			c.Spec.AdditionalNetworks = []infrav1.AdditionalNetwork{
 				{
 					OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "a", VNICProfileName: "a"},
-					Guest:       &infrav1.GuestNetwork{},
+					Guest:       &infrav1.AdditionalGuestNetwork{},
 				},
 			}
 
@@ -288,6 +289,30 @@ func TestTemplatesAreImmutableButForDryRunsOfTheTopologyController(t *testing.T)
 			if err != nil {
 				t.Errorf("%s: %s: %v", kind, name, err)
 			}
+		}
+	}
+}
+
+// TestTheAPIServerRefusesWhatIsWrongInAnObjectAlone tries values of each field. olvmctl is tried with the same.
+func TestTheAPIServerRefusesWhatIsWrongInAnObjectAlone(t *testing.T) {
+	s := newSite(t, nil)
+
+	for _, value := range refused.Values {
+		object, err := value.Object(s.Namespace)
+		check.Error(t, err, "")
+
+		if object.GetKind() == "OLVMClusterIdentity" {
+			object.SetNamespace("")
+		}
+
+		err = suite.client.Create(t.Context(), object, client.DryRunAll, client.FieldValidation("Strict"))
+
+		switch {
+		case value.Message == "" && err != nil:
+			t.Errorf("%s: %v", value.Name(), err)
+		case value.Message == "":
+		case err == nil || !strings.Contains(err.Error(), value.Message) || !strings.Contains(err.Error(), value.At()):
+			t.Errorf("%s: %v; want %q of %s", value.Name(), err, value.Message, value.At())
 		}
 	}
 }

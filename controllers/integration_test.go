@@ -493,7 +493,7 @@ func TestALostStateIsRebuiltFromTheVM(t *testing.T) {
 						VNICName:        "a-storage",
 						MACAddress:      "56:6f:1a:aa:00:09",
 					},
-					Guest: &infrav1.GuestNetwork{
+					Guest: &infrav1.AdditionalGuestNetwork{
 						Interface: "enp2s0",
 						Addressing: infrav1.Addressing{
 							IPv6:       &infrav1.IPv6Network{IPAddresses: []string{"fd00::9"}},

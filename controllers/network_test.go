@@ -131,7 +131,7 @@ func TestGuestsGetTheNetworkThatTheirMachinesAskFor(t *testing.T) {
 			s.AdditionalNetworks = []infrav1.AdditionalNetwork{
 				{
 					OLVMNetwork: dynamic,
-					Guest: &infrav1.GuestNetwork{
+					Guest: &infrav1.AdditionalGuestNetwork{
 						Interface: "enp2s0",
 						Addressing: infrav1.Addressing{
 							IPv4:       &infrav1.IPv4Network{DHCP: true},
@@ -141,14 +141,14 @@ func TestGuestsGetTheNetworkThatTheirMachinesAskFor(t *testing.T) {
 				},
 				{
 					OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"},
-					Guest: &infrav1.GuestNetwork{
+					Guest: &infrav1.AdditionalGuestNetwork{
 						Interface:  "enp3s0",
 						Addressing: infrav1.Addressing{IPv4: v4("10.0.0.10")},
 					},
 				},
 				{
 					OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"},
-					Guest: &infrav1.GuestNetwork{
+					Guest: &infrav1.AdditionalGuestNetwork{
 						Interface:  "enp4s0",
 						Addressing: infrav1.Addressing{IPv4: v4("10.0.0.20"), Gateway: "10.0.0.9"},
 					},
@@ -371,7 +371,7 @@ func TestNetworksThatContradictThemselvesAreNamed(t *testing.T) {
 		"an interface of the guest configured twice": {func(s *infrav1.OLVMMachineSpec) {
 			s.AdditionalNetworks = []infrav1.AdditionalNetwork{{
 				OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"},
-				Guest: &infrav1.GuestNetwork{
+				Guest: &infrav1.AdditionalGuestNetwork{
 					Interface:  "enp1s0",
 					Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}},
 				},

@@ -1,6 +1,7 @@
 package v1
 
 // HighAvailability restarts a VM when it, or its host, fails.
+// +kubebuilder:validation:XValidation:rule=`!has(self.leaseStorageDomainName) || size(self.leaseStorageDomainName) == 0 || !has(self.storageErrorResume) || self.storageErrorResume == 'kill'`,message="a VM with a lease is killed when its storage fails; write kill, or remove leaseStorageDomainName",fieldPath=".storageErrorResume"
 type HighAvailability struct {
 	// priority of the VM among those that are restarted or moved, the higher the earlier. 0 leaves it to the engine,
 	// which was recorded to take 0.
@@ -19,7 +20,7 @@ type HighAvailability struct {
 	// back: auto_resume, leave_paused or kill. A VM with a lease is always killed. Empty means kill with a lease, and
 	// the template's without one.
 	// +optional
-	// +kubebuilder:validation:Enum="";auto_resume;leave_paused;kill
+	// +kubebuilder:validation:Enum=auto_resume;leave_paused;kill
 	StorageErrorResume string `json:"storageErrorResume,omitempty"`
 }
 
@@ -28,16 +29,17 @@ type HighAvailability struct {
 type Watchdog struct {
 	// action that the host takes: reset, poweroff, pause, dump or none. Empty means reset.
 	// +optional
-	// +kubebuilder:validation:Enum="";none;reset;poweroff;pause;dump
+	// +kubebuilder:validation:Enum=none;reset;poweroff;pause;dump
 	Action string `json:"action,omitempty"`
 }
 
 // Firmware is the chip set and the firmware of a VM, and its TPM.
+// +kubebuilder:validation:XValidation:rule=`!has(self.tpm) || !self.tpm || !has(self.biosType) || !self.biosType.endsWith('_sea_bios')`,message="a TPM needs UEFI; write the biosType q35_ovmf or q35_secure_boot, or remove tpm",fieldPath=".tpm"
 type Firmware struct {
 	// biosType is i440fx_sea_bios, q35_sea_bios, q35_ovmf (UEFI) or q35_secure_boot, as the engine spells it. Empty
 	// means the template's, or that of the engine's cluster.
 	// +optional
-	// +kubebuilder:validation:Enum="";i440fx_sea_bios;q35_sea_bios;q35_ovmf;q35_secure_boot
+	// +kubebuilder:validation:Enum=i440fx_sea_bios;q35_sea_bios;q35_ovmf;q35_secure_boot
 	BiosType string `json:"biosType,omitempty"`
 
 	// tpm gives the VM a trusted platform module, which needs UEFI and an operating system that the engine knows to
@@ -57,6 +59,8 @@ type MediatedDevice struct {
 
 // CustomProperty is a custom property of a VM, which the engine's administrator has defined, or which every engine
 // knows: sap_agent, sndbuf, vhost, viodiskcache, scsi_hostdev, nvram_template, extra_cpu_flags.
+// +kubebuilder:validation:XValidation:rule=`self.name != 'hugepages'`,message="huge pages have a field of their own; write virtualMachine.hugePages",fieldPath=".name"
+// +kubebuilder:validation:XValidation:rule=`self.name != 'mdev_type'`,message="mediated devices have a field of their own; write virtualMachine.mediatedDevices",fieldPath=".name"
 type CustomProperty struct {
 	// name of the property.
 	// +required

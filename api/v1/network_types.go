@@ -28,13 +28,11 @@ type OLVMNetwork struct {
 	// macAddress of the network interface. Empty means one from the engine's pool; a template gives it to every
 	// machine, so it is for single machines.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^$|^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$`
-	// +kubebuilder:validation:MaxLength=17
-	MACAddress string `json:"macAddress,omitempty"`
+	MACAddress MACAddress `json:"macAddress,omitempty"`
 
-	// interfaceType is the emulated hardware: virtio, e1000, e1000e or rtl8139. Empty means virtio.
+	// interfaceType is the emulated hardware: virtio, e1000, e1000e or rtl8139. Absent means virtio.
 	// +optional
-	// +kubebuilder:validation:Enum="";virtio;e1000;e1000e;rtl8139
+	// +kubebuilder:validation:Enum=virtio;e1000;e1000e;rtl8139
 	InterfaceType string `json:"interfaceType,omitempty"`
 }
 
@@ -46,13 +44,14 @@ type AdditionalNetwork struct {
 	// guest configures the network interface in the guest. Without it that is up to the image or the user data. It gets
 	// no default route unless a gateway is written.
 	// +optional
-	Guest *GuestNetwork `json:"guest,omitempty"`
+	Guest *AdditionalGuestNetwork `json:"guest,omitempty"`
 }
 
 // GuestNetwork configures a network interface in the guest. Its addresses come from ranges (ipv4, ipv6), from an IP
 // profile of the OLVMCluster, or from pools of IPAM providers.
 // +kubebuilder:validation:XValidation:rule="!(has(self.ipProfileName) && size(self.ipProfileName) > 0) || (!has(self.ipv4) && !has(self.ipv6) && !(has(self.gateway) && size(self.gateway) > 0) && !has(self.addressesFromPools))",message="ipProfileName says where addresses come from; remove gateway, ipv4, ipv6 and addressesFromPools"
 // +kubebuilder:validation:XValidation:rule="!has(self.addressesFromPools) || (!has(self.ipv4) && !(has(self.ipv6) && has(self.ipv6.ipAddresses)))",message="addressesFromPools says where addresses come from; remove ipv4 and ipv6.ipAddresses"
+// +kubebuilder:validation:XValidation:rule=`!has(self.ipv6) || !has(self.ipv6.gateway) || size(self.ipv6.gateway) == 0 || has(self.ipv6.ipAddresses) && size(self.ipv6.ipAddresses) > 0 || has(self.addressesFromPools)`,message="the gateway is for static addresses; add ipv6.ipAddresses or addressesFromPools, or remove it",fieldPath=".ipv6.gateway"
 type GuestNetwork struct {
 	// interface is the guest's name of the network interface. Empty means enp1s0.
 	// +optional
@@ -62,6 +61,7 @@ type GuestNetwork struct {
 	// interfaceType is the emulated hardware of the network interface. Empty means virtio.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule=`size(self) == 0 || self.lowerAscii() in ['virtio', 'e1000', 'e1000e', 'rtl8139']`,message="write virtio, e1000, e1000e or rtl8139"
 	InterfaceType string `json:"interfaceType,omitempty"`
 
 	// ipProfileName is the name of one of the OLVMCluster's ipProfiles.
@@ -83,7 +83,44 @@ type GuestNetwork struct {
 // Configured reports whether anything is said about the network interface.
 func (n GuestNetwork) Configured() bool { return !equality.Semantic.DeepEqual(n, GuestNetwork{}) }
 
+// AdditionalGuestNetwork configures a further network interface in the guest, as GuestNetwork does the first. Its addresses come from ranges (ipv4, ipv6), from an IP
+// profile of the OLVMCluster, or from pools of IPAM providers.
+// +kubebuilder:validation:XValidation:rule="!(has(self.ipProfileName) && size(self.ipProfileName) > 0) || (!has(self.ipv4) && !has(self.ipv6) && !(has(self.gateway) && size(self.gateway) > 0) && !has(self.addressesFromPools))",message="ipProfileName says where addresses come from; remove gateway, ipv4, ipv6 and addressesFromPools"
+// +kubebuilder:validation:XValidation:rule="!has(self.addressesFromPools) || (!has(self.ipv4) && !(has(self.ipv6) && has(self.ipv6.ipAddresses)))",message="addressesFromPools says where addresses come from; remove ipv4 and ipv6.ipAddresses"
+// +kubebuilder:validation:XValidation:rule=`!has(self.ipv6) || !has(self.ipv6.gateway) || size(self.ipv6.gateway) == 0 || has(self.ipv6.ipAddresses) && size(self.ipv6.ipAddresses) > 0 || has(self.addressesFromPools)`,message="the gateway is for static addresses; add ipv6.ipAddresses or addressesFromPools, or remove it",fieldPath=".ipv6.gateway"
+type AdditionalGuestNetwork struct {
+	// interface is the guest's name of the network interface.
+	// +optional
+	// +kubebuilder:validation:MaxLength=15
+	Interface string `json:"interface,omitempty"`
+
+	// ipProfileName is the name of one of the OLVMCluster's ipProfiles.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	IPProfileName string `json:"ipProfileName,omitempty"`
+
+	// addressesFromPools are pools of Cluster API's IPAM providers, such as an InClusterIPPool. The interface gets one
+	// address of each. The default route is that of the first interface's pools.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4
+	AddressesFromPools []ipamv1.IPPoolReference `json:"addressesFromPools,omitempty"`
+
+	Addressing `json:",inline"`
+}
+
+// GuestNetwork is the same as that of a first network interface.
+func (n AdditionalGuestNetwork) GuestNetwork() GuestNetwork {
+	return GuestNetwork{
+		Interface: n.Interface, IPProfileName: n.IPProfileName, AddressesFromPools: n.AddressesFromPools,
+		Addressing: n.Addressing,
+	}
+}
+
 // Addressing says which addresses the network interfaces of guests get, and how they find other networks and names.
+// +kubebuilder:validation:XValidation:rule=`!has(self.gateway) || size(self.gateway) == 0 || isIP(self.gateway.trim()) && ip(self.gateway.trim()).family() == 4 && !ip(self.gateway.trim()).isUnspecified() && !cidr('224.0.0.0/3').containsIP(self.gateway.trim())`,message="write the IPv4 address of a router, such as 10.20.30.1; that of IPv6 is ipv6.gateway",fieldPath=".gateway"
+// +kubebuilder:validation:XValidation:rule=`!has(self.gateway) || !has(self.ipv4) || !has(self.ipv4.subnet) || !isIP(self.gateway.trim()) || !isCIDR(self.ipv4.subnet.trim()) || cidr(self.ipv4.subnet.trim()).containsIP(self.gateway.trim())`,message="the gateway is outside ipv4.subnet; correct one of the two",fieldPath=".gateway"
 type Addressing struct {
 	// gateway is the IPv4 default route. Empty means the first address of the IPv4 subnet.
 	// +optional
@@ -102,22 +139,22 @@ type Addressing struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=45
-	DNSServers []string `json:"dnsServers,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, a == b))",message="an address is there twice; remove one of the two"
+	DNSServers []IPAddress `json:"dnsServers,omitempty"`
 
 	// searchDomains are those in which the guest looks for names without a domain. Those of a machine replace those of
 	// its IP profile.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=253
-	SearchDomains []string `json:"searchDomains,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, a == b))",message="a domain is there twice; remove one of the two"
+	SearchDomains []DomainName `json:"searchDomains,omitempty"`
 }
 
 // IPv4Network is a subnet and the addresses in it that machines may take, or DHCP.
 // +kubebuilder:validation:XValidation:rule="(has(self.dhcp) && self.dhcp) ? !has(self.subnet) && !has(self.ipAddresses) : has(self.subnet) && has(self.ipAddresses)",message="set subnet and ipAddresses, or dhcp"
+// +kubebuilder:validation:XValidation:rule=`!has(self.subnet) || isCIDR(self.subnet.trim()) && cidr(self.subnet.trim()).ip().family() == 4`,message="write an IPv4 subnet in CIDR notation, such as 10.20.30.0/24",fieldPath=".subnet"
+// +kubebuilder:validation:XValidation:rule=`!has(self.subnet) || !has(self.ipAddresses) || !isCIDR(self.subnet.trim()) || self.ipAddresses.all(r, isCIDR(r.trim()) ? cidr(self.subnet.trim()).containsCIDR(r.trim()) : !isIP(r.find('^[^-]*').trim()) || !isIP(r.find('[^-]*$').trim()) || cidr(self.subnet.trim()).containsIP(r.find('^[^-]*').trim()) && cidr(self.subnet.trim()).containsIP(r.find('[^-]*$').trim()))`,message="an address is outside the subnet; correct it or the subnet",fieldPath=".ipAddresses"
 type IPv4Network struct {
 	// dhcp lets the guest ask a DHCP server of the network.
 	// +optional
@@ -136,13 +173,17 @@ type IPv4Network struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
-	// +kubebuilder:validation:items:MaxLength=91
-	IPAddresses []string `json:"ipAddresses,omitempty"`
+	IPAddresses []IPv4Range `json:"ipAddresses,omitempty"`
 }
 
 // IPv6Network configures IPv6 in the guest: static addresses, router advertisements (SLAAC) or DHCP.
 // +kubebuilder:validation:XValidation:rule="!(has(self.autoConf) && self.autoConf && has(self.dhcp) && self.dhcp)",message="set one of autoConf and dhcp"
 // +kubebuilder:validation:XValidation:rule="!(has(self.ipAddresses) && size(self.ipAddresses) > 0 && has(self.dhcp) && self.dhcp)",message="set one of ipAddresses and dhcp"
+// +kubebuilder:validation:XValidation:rule=`!has(self.subnet) || size(self.subnet) == 0 || isCIDR(self.subnet.trim()) && cidr(self.subnet.trim()).ip().family() == 6`,message="write an IPv6 subnet in CIDR notation, such as fd00:20:30::/64",fieldPath=".subnet"
+// +kubebuilder:validation:XValidation:rule=`!has(self.subnet) || size(self.subnet) == 0 || has(self.ipAddresses) && size(self.ipAddresses) > 0`,message="there are no ipAddresses in the subnet; add some, or remove it",fieldPath=".subnet"
+// +kubebuilder:validation:XValidation:rule=`!has(self.gateway) || size(self.gateway) == 0 || isIP(self.gateway.trim()) && ip(self.gateway.trim()).family() == 6 && !ip(self.gateway.trim()).isUnspecified() && !cidr('ff00::/8').containsIP(self.gateway.trim())`,message="write the IPv6 address of a router, such as fd00:20:30::1",fieldPath=".gateway"
+// +kubebuilder:validation:XValidation:rule=`!has(self.gateway) || !has(self.subnet) || !isIP(self.gateway.trim()) || !isCIDR(self.subnet.trim()) || cidr('fe80::/10').containsIP(self.gateway.trim()) || cidr(self.subnet.trim()).containsIP(self.gateway.trim())`,message="the gateway is outside the subnet, and not link-local; correct one of the two",fieldPath=".gateway"
+// +kubebuilder:validation:XValidation:rule=`!has(self.subnet) || !has(self.ipAddresses) || !isCIDR(self.subnet.trim()) || self.ipAddresses.all(r, isCIDR(r.trim()) ? cidr(self.subnet.trim()).containsCIDR(r.trim()) : !isIP(r.find('^[^-]*').trim()) || !isIP(r.find('[^-]*$').trim()) || cidr(self.subnet.trim()).containsIP(r.find('^[^-]*').trim()) && cidr(self.subnet.trim()).containsIP(r.find('[^-]*$').trim()))`,message="an address is outside the subnet; correct it or the subnet",fieldPath=".ipAddresses"
 type IPv6Network struct {
 	// autoConf lets the guest configure itself from router advertisements (SLAAC). Where there are ipAddresses, the
 	// guest has one of those instead.
@@ -167,11 +208,12 @@ type IPv6Network struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
-	// +kubebuilder:validation:items:MaxLength=91
-	IPAddresses []string `json:"ipAddresses,omitempty"`
+	IPAddresses []IPv6Range `json:"ipAddresses,omitempty"`
 }
 
 // IPProfile is where machines get their addresses from, under a name.
+// +kubebuilder:validation:XValidation:rule=`!has(self.ipv6) || !has(self.ipv6.gateway) || size(self.ipv6.gateway) == 0 || has(self.ipv6.ipAddresses) && size(self.ipv6.ipAddresses) > 0`,message="the gateway is for static addresses; add ipv6.ipAddresses, or remove it",fieldPath=".ipv6.gateway"
+// +kubebuilder:validation:XValidation:rule=`has(self.ipv4) || has(self.ipv6)`,message="the profile says nothing about addresses; set ipv4 or ipv6"
 type IPProfile struct {
 	// name by which machines refer to it.
 	// +required

@@ -37,6 +37,11 @@ const GroupsRequestedAnnotation = "infrastructure.cluster.x-k8s.io/olvm-groups-r
 // OLVMClusterSpec is what an OLVMCluster asks for.
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.controlPlaneEndpoint) || !has(oldSelf.controlPlaneEndpoint.host) || oldSelf.controlPlaneEndpoint.host == \"\" || (has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.host) && self.controlPlaneEndpoint.host == oldSelf.controlPlaneEndpoint.host)",message="controlPlaneEndpoint.host is immutable once set: nodes and kubeconfigs hold it; create a new cluster instead"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.controlPlaneEndpoint) || !has(oldSelf.controlPlaneEndpoint.port) || oldSelf.controlPlaneEndpoint.port == 0 || (has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.port) && self.controlPlaneEndpoint.port == oldSelf.controlPlaneEndpoint.port)",message="controlPlaneEndpoint.port is immutable once set: nodes and kubeconfigs hold it; create a new cluster instead"
+// +kubebuilder:validation:XValidation:rule=`!(has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.host) && size(self.controlPlaneEndpoint.host) > 0) || !has(self.controlPlaneServices) || !has(self.controlPlaneServices.virtualIP) || !(self.controlPlaneServices.virtualIP in ['KubeVIP', 'Keepalived']) || isIP(self.controlPlaneEndpoint.host)`,message="a node can hold an IP address alone; write one, or set controlPlaneServices.virtualIP to External",fieldPath=".controlPlaneEndpoint.host"
+// +kubebuilder:validation:XValidation:rule=`!(has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.host) && size(self.controlPlaneEndpoint.host) > 0) || !has(self.controlPlaneServices) || !has(self.controlPlaneServices.dns) || isIP(self.controlPlaneEndpoint.host)`,message="controlPlaneServices.dns resolves names to an IP address; write one, or remove controlPlaneServices.dns",fieldPath=".controlPlaneEndpoint.host"
+// +kubebuilder:validation:XValidation:rule=`!(has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.host) && size(self.controlPlaneEndpoint.host) > 0) || !has(self.controlPlaneServices) || !isIP(self.controlPlaneEndpoint.host) || !has(self.controlPlaneServices.additionalVirtualIP) || !isIP(self.controlPlaneServices.additionalVirtualIP) || ip(self.controlPlaneEndpoint.host).family() != ip(self.controlPlaneServices.additionalVirtualIP).family()`,message="additionalVirtualIP is of the same family as controlPlaneEndpoint.host; write an address of the other family, or remove it",fieldPath=".controlPlaneServices.additionalVirtualIP"
+// +kubebuilder:validation:XValidation:rule=`!(has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.host) && size(self.controlPlaneEndpoint.host) > 0) || !has(self.controlPlaneServices) || !isIP(self.controlPlaneEndpoint.host) || (!has(self.controlPlaneServices.ingressVirtualIP) || self.controlPlaneServices.ingressVirtualIP.lowerAscii() != self.controlPlaneEndpoint.host.lowerAscii()) && (!has(self.controlPlaneServices.additionalIngressVirtualIP) || self.controlPlaneServices.additionalIngressVirtualIP.lowerAscii() != self.controlPlaneEndpoint.host.lowerAscii())`,message="an address of ingress is the control plane endpoint, too; they need addresses of their own",fieldPath=".controlPlaneServices"
+// +kubebuilder:validation:XValidation:rule=`!has(self.controlPlaneServices) || !has(self.controlPlaneServices.loadBalancer) || !(self.controlPlaneServices.loadBalancer in ['HAProxy', 'Nginx']) || (has(self.controlPlaneServices.apiServerPort) && self.controlPlaneServices.apiServerPort != 0 ? self.controlPlaneServices.apiServerPort : 6444) != (has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.port) && self.controlPlaneEndpoint.port != 0 ? self.controlPlaneEndpoint.port : 6443)`,message="the load balancer listens at the port of the endpoint itself; choose another apiServerPort",fieldPath=".controlPlaneServices.apiServerPort"
 type OLVMClusterSpec struct {
 	// controlPlaneEndpoint is the virtual IP address (or the name of an external load balancer) and the port
 	// at which the API server of the workload cluster is reached. It must lie outside the machine address ranges.
@@ -66,7 +71,7 @@ type OLVMClusterSpec struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:MaxItems=16
 	IPProfiles []IPProfile `json:"ipProfiles,omitempty"`
 
 	// failureDomains over which machines can be spread. Those that exist in the engine are in status.failureDomains.
@@ -124,6 +129,9 @@ type Standby struct {
 
 // APIEndpoint is host and port of an API server.
 // +kubebuilder:validation:XValidation:rule="!has(self.host) || size(self.host) == 0 || self.host.matches('^([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|[0-9a-fA-F]*:[0-9a-fA-F]*:[0-9a-fA-F:.]*)$')",message="host must be an IP address or a DNS name, without scheme, port, path or brackets; the port has a field of its own"
+// +kubebuilder:validation:XValidation:rule=`!has(self.host) || !self.host.matches('^[0-9.]+$') || isIP(self.host)`,message="host looks like an IP address and is none; write one such as 10.20.30.160, or a DNS name",fieldPath=".host"
+// +kubebuilder:validation:XValidation:rule=`!has(self.host) || !isIP(self.host) || !ip(self.host).isUnspecified() && !cidr('224.0.0.0/3').containsIP(self.host) && !cidr('ff00::/8').containsIP(self.host)`,message="no machine can have this address; write that at which the API server is reached",fieldPath=".host"
+// +kubebuilder:validation:XValidation:rule=`!has(self.host) || self.host.contains(':') || !self.host.contains('..') && !self.host.matches('[^.]{64}')`,message="a DNS name has parts of 1 to 63 characters between its dots; correct it",fieldPath=".host"
 type APIEndpoint struct {
 	// host is an IP address or a DNS name. Empty means: not set.
 	// +optional
@@ -144,9 +152,7 @@ type OvirtAPIServer struct {
 	// serverURL is the base URL of the engine, for example https://engine.example.com/ovirt-engine (without /api). The
 	// URL of a page of the engine, a query, a user or http:// is refused, with the URL to write.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=2048
-	ServerURL string `json:"serverURL,omitempty"`
+	ServerURL EngineURL `json:"serverURL,omitempty"`
 
 	// insecureSkipTLSVerify turns the verification of the engine's certificate off. Never use it in production.
 	// +optional
@@ -174,9 +180,7 @@ type OvirtAPIServer struct {
 type OLVMClusterIdentityReference struct {
 	// name of the OLVMClusterIdentity.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name,omitempty"`
+	Name ObjectName `json:"name,omitempty"`
 }
 
 // NamespacedName names an object.

@@ -31,6 +31,10 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.fromInventory) || (!has(self.vmTemplateName) && !has(self.vmTemplateVersion) && !has(self.olvmOvirtClusterName) && !has(self.olvmNetwork) && !has(self.additionalNetworks))",message="fromInventory takes a VM as it is; remove vmTemplateName, vmTemplateVersion, olvmOvirtClusterName, olvmNetwork and additionalNetworks"
 // +kubebuilder:validation:XValidation:rule="!has(self.fromInventory) || !has(self.virtualMachine) || (!has(self.virtualMachine.memory) && !has(self.virtualMachine.guaranteedMemory) && !has(self.virtualMachine.maximumMemory) && !has(self.virtualMachine.memoryBallooning) && !has(self.virtualMachine.hugePages) && !has(self.virtualMachine.instanceType) && !has(self.virtualMachine.type) && !has(self.virtualMachine.osType) && !has(self.virtualMachine.serialConsole) && !has(self.virtualMachine.soundCard) && !has(self.virtualMachine.graphicsConsoles) && !has(self.virtualMachine.rootDisk) && !has(self.virtualMachine.dataDisks) && !has(self.virtualMachine.description) && !has(self.virtualMachine.tags) && !has(self.virtualMachine.highAvailability) && !has(self.virtualMachine.watchdog) && !has(self.virtualMachine.firmware) && !has(self.virtualMachine.hostDevices) && !has(self.virtualMachine.mediatedDevices) && !has(self.virtualMachine.customProperties) && !has(self.virtualMachine.cpu) && !has(self.virtualMachine.placement))",message="fromInventory takes a VM as it is; of virtualMachine only network and shutdown can be set"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || oldSelf.providerID == \"\" || (has(self.providerID) && self.providerID == oldSelf.providerID)",message="providerID is immutable once set: it names the VM of this machine"
+// +kubebuilder:validation:XValidation:rule=`!has(self.additionalNetworks) || [[has(self.olvmNetwork) && has(self.olvmNetwork.vnicName) && size(self.olvmNetwork.vnicName) > 0 ? self.olvmNetwork.vnicName : 'nic1'] + [0, 1, 2, 3, 4, 5, 6].filter(i, i < size(self.additionalNetworks)).map(i, has(self.additionalNetworks[i].vnicName) && size(self.additionalNetworks[i].vnicName) > 0 ? self.additionalNetworks[i].vnicName : ['nic2', 'nic3', 'nic4', 'nic5', 'nic6', 'nic7', 'nic8'][i])].all(names, names.all(a, names.exists_one(b, a == b)))`,message="network interfaces of a VM have different names, and a vnicName is there twice; without one it is nic1, nic2, ... in their order",fieldPath=".additionalNetworks"
+// +kubebuilder:validation:XValidation:rule=`!has(self.additionalNetworks) || [[has(self.virtualMachine) && has(self.virtualMachine.network) && has(self.virtualMachine.network.interface) && size(self.virtualMachine.network.interface) > 0 ? self.virtualMachine.network.interface : 'enp1s0'] + self.additionalNetworks.filter(n, has(n.guest) && has(n.guest.interface)).map(n, n.guest.interface)].all(names, names.all(a, names.exists_one(b, a == b)))`,message="the guest's network interfaces have different names, and guest.interface is there twice; virtualMachine.network.interface is enp1s0 if it is not set",fieldPath=".additionalNetworks"
+// +kubebuilder:validation:XValidation:rule=`!has(self.additionalNetworks) || self.additionalNetworks.all(a, !has(a.macAddress) || self.additionalNetworks.exists_one(b, has(b.macAddress) && a.macAddress.lowerAscii() == b.macAddress.lowerAscii()) && !(has(self.olvmNetwork) && has(self.olvmNetwork.macAddress) && self.olvmNetwork.macAddress.lowerAscii() == a.macAddress.lowerAscii()))`,message="network interfaces have different MAC addresses, and a macAddress is there twice; remove one of the two",fieldPath=".additionalNetworks"
+// +kubebuilder:validation:XValidation:rule=`!has(self.olvmNetwork) || !has(self.olvmNetwork.interfaceType) || !has(self.virtualMachine) || !has(self.virtualMachine.network) || !has(self.virtualMachine.network.interfaceType) || size(self.virtualMachine.network.interfaceType) == 0 || self.olvmNetwork.interfaceType == self.virtualMachine.network.interfaceType.lowerAscii()`,message="olvmNetwork.interfaceType and virtualMachine.network.interfaceType differ; remove one of the two",fieldPath=".olvmNetwork.interfaceType"
 type OLVMMachineSpec struct {
 	// providerID is olvm://<UUID of the VM>; written by the controller.
 	// +optional
@@ -107,12 +111,13 @@ type FromInventory struct {
 }
 
 // RootDisk says how the template's bootable disk becomes the VM's.
+// +kubebuilder:validation:XValidation:rule=`!has(self.clone) || self.clone || !(has(self.format) && self.format == 'raw') && !(has(self.sparse) && !self.sparse)`,message="format raw and a disk that is not sparse need a copy of the template's; set clone to true, or remove it",fieldPath=".clone"
 type RootDisk struct {
 	// size of the disk, such as 100GB. The disk is grown to it, never shrunk; it must be at least the template's.
 	// Empty means the template's.
 	// +optional
-	// +kubebuilder:validation:MaxLength=64
-	Size string `json:"size,omitempty"`
+	// +kubebuilder:validation:MinLength=1
+	Size Size `json:"size,omitempty"`
 
 	// clone copies the template's disk instead of linking to it. Without a value it is copied where it must be: for
 	// format raw, or another storage domain than the template's.
@@ -121,7 +126,7 @@ type RootDisk struct {
 
 	// format is cow or raw. Empty means the template's.
 	// +optional
-	// +kubebuilder:validation:Enum="";cow;raw
+	// +kubebuilder:validation:Enum=cow;raw
 	Format string `json:"format,omitempty"`
 
 	// sparse lets the disk take space as it fills. Without a value it follows the format: cow is sparse, raw is not.
@@ -146,12 +151,11 @@ type DataDisk struct {
 	// size of the disk, such as 100GB.
 	// +required
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=64
-	Size string `json:"size,omitempty"`
+	Size Size `json:"size,omitempty"`
 
 	// format is cow or raw. Empty means cow.
 	// +optional
-	// +kubebuilder:validation:Enum="";cow;raw
+	// +kubebuilder:validation:Enum=cow;raw
 	Format string `json:"format,omitempty"`
 
 	// sparse lets the disk take space as it fills. Without a value it follows the format: cow is sparse, raw is not.
@@ -165,28 +169,34 @@ type DataDisk struct {
 
 	// interface of the disk: virtio_scsi, virtio, sata. Empty means virtio_scsi.
 	// +optional
-	// +kubebuilder:validation:Enum="";virtio_scsi;virtio;sata
+	// +kubebuilder:validation:Enum=virtio_scsi;virtio;sata
 	Interface string `json:"interface,omitempty"`
 }
 
 // VirtualMachine sizes a VM and configures its network.
+// +kubebuilder:validation:XValidation:rule=`!has(self.guaranteedMemory) || !has(self.memory) || !self.guaranteedMemory.matches('^ *[0-9]+([.][0-9]+)? *([kKmMgGtT][iI]?)?[bB]? *$') || !self.memory.matches('^ *[0-9]+([.][0-9]+)? *([kKmMgGtT][iI]?)?[bB]? *$') || double(self.guaranteedMemory.find('[0-9.]+')) * {"": 0.00000095367431640625, 'K': 0.0009765625, 'M': 1.0, 'G': 1024.0, 'T': 1048576.0}[self.guaranteedMemory.find('[kKmMgGtT]').upperAscii()] <= double(self.memory.find('[0-9.]+')) * {"": 0.00000095367431640625, 'K': 0.0009765625, 'M': 1.0, 'G': 1024.0, 'T': 1048576.0}[self.memory.find('[kKmMgGtT]').upperAscii()]`,message="guaranteedMemory is more than memory; lower it, or raise memory",fieldPath=".guaranteedMemory"
+// +kubebuilder:validation:XValidation:rule=`!has(self.maximumMemory) || !has(self.memory) || !self.maximumMemory.matches('^ *[0-9]+([.][0-9]+)? *([kKmMgGtT][iI]?)?[bB]? *$') || !self.memory.matches('^ *[0-9]+([.][0-9]+)? *([kKmMgGtT][iI]?)?[bB]? *$') || double(self.maximumMemory.find('[0-9.]+')) * {"": 0.00000095367431640625, 'K': 0.0009765625, 'M': 1.0, 'G': 1024.0, 'T': 1048576.0}[self.maximumMemory.find('[kKmMgGtT]').upperAscii()] >= double(self.memory.find('[0-9.]+')) * {"": 0.00000095367431640625, 'K': 0.0009765625, 'M': 1.0, 'G': 1024.0, 'T': 1048576.0}[self.memory.find('[kKmMgGtT]').upperAscii()]`,message="maximumMemory is less than memory; raise it, or lower memory",fieldPath=".maximumMemory"
+// +kubebuilder:validation:XValidation:rule=`!(has(self.instanceType) && size(self.instanceType) > 0) || !has(self.guaranteedMemory) && !has(self.maximumMemory)`,message="the instance type has the memory; remove guaranteedMemory and maximumMemory, or instanceType",fieldPath=".instanceType"
+// +kubebuilder:validation:XValidation:rule=`!(has(self.instanceType) && size(self.instanceType) > 0) || !has(self.cpu) || !(has(self.cpu.topology) && [has(self.cpu.topology.cores) && self.cpu.topology.cores != 0, has(self.cpu.topology.sockets) && self.cpu.topology.sockets != 0, has(self.cpu.topology.threads) && self.cpu.topology.threads != 0].exists(set, set))`,message="the instance type has the CPU; remove cpu.topology, or instanceType",fieldPath=".instanceType"
+// +kubebuilder:validation:XValidation:rule=`!(has(self.instanceType) && size(self.instanceType) > 0) || !has(self.cpu) || !has(self.cpu.autoPinningPolicy) || self.cpu.autoPinningPolicy != 'resize_and_pin'`,message="the instance type has the CPU; remove cpu.autoPinningPolicy, or instanceType",fieldPath=".instanceType"
+// +kubebuilder:validation:XValidation:rule=`!has(self.type) || self.type != 'high_performance' || !has(self.graphicsConsoles) || self.graphicsConsoles != 'Keep'`,message="a high_performance VM has no graphics consoles; write Remove, or remove graphicsConsoles",fieldPath=".graphicsConsoles"
+// +kubebuilder:validation:XValidation:rule=`!has(self.hostDevices) || size(self.hostDevices) == 0 || !has(self.placement) || !has(self.placement.hostNames) || size(self.placement.hostNames) == 1`,message="hostDevices belong to one host; name that one alone in placement.hostNames",fieldPath=".hostDevices"
 type VirtualMachine struct {
 	// memory of the VM, a number with a unit: 16GB or 16GiB (both 16 * 2^30 bytes), 7680MB.
 	// Exactly one of memory and instanceType is set. A value that cannot be read is reported by the
 	// InfrastructureApplied condition.
 	// +optional
-	// +kubebuilder:validation:MaxLength=64
-	Memory string `json:"memory,omitempty"`
+	Memory Size `json:"memory,omitempty"`
 
 	// guaranteedMemory is what the VM keeps when its host runs short; at most memory. Empty means: as much as memory.
 	// +optional
-	// +kubebuilder:validation:MaxLength=64
-	GuaranteedMemory string `json:"guaranteedMemory,omitempty"`
+	// +kubebuilder:validation:MinLength=1
+	GuaranteedMemory Size `json:"guaranteedMemory,omitempty"`
 
 	// maximumMemory is how far memory can be raised while the VM runs; at least memory. Empty leaves it to the engine.
 	// +optional
-	// +kubebuilder:validation:MaxLength=64
-	MaximumMemory string `json:"maximumMemory,omitempty"`
+	// +kubebuilder:validation:MinLength=1
+	MaximumMemory Size `json:"maximumMemory,omitempty"`
 
 	// memoryBallooning lets the host take memory back that the guest does not use. Without a value it is off for
 	// high_performance VMs and the engine's choice for others.
@@ -195,7 +205,7 @@ type VirtualMachine struct {
 
 	// hugePages is the size in KiB of the pages that back the VM's memory: 2048 or 1048576. 0 means ordinary pages.
 	// +optional
-	// +kubebuilder:validation:Enum=0;2048;1048576
+	// +kubebuilder:validation:Enum=2048;1048576
 	HugePages int32 `json:"hugePages,omitempty"`
 
 	// instanceType is the name of an instance type of the engine, which sizes memory and CPU in place of memory and
@@ -208,7 +218,7 @@ type VirtualMachine struct {
 	// cpu.mode is host_passthrough, the serial console is on, and sound card, ballooning and graphics consoles are off,
 	// where they are not set.
 	// +optional
-	// +kubebuilder:validation:Enum="";server;desktop;high_performance
+	// +kubebuilder:validation:Enum=server;desktop;high_performance
 	Type string `json:"type,omitempty"`
 
 	// osType is the operating system as the engine spells it, for example ol_9x64; rhcos_x64 makes the engine hand the
@@ -228,7 +238,7 @@ type VirtualMachine struct {
 	// graphicsConsoles reports whether the VM keeps the graphics consoles of its template: Keep or Remove. Empty means
 	// Remove where type is server, or high_performance, which cannot have them, and Keep for others.
 	// +optional
-	// +kubebuilder:validation:Enum="";Keep;Remove
+	// +kubebuilder:validation:Enum=Keep;Remove
 	GraphicsConsoles string `json:"graphicsConsoles,omitempty"`
 
 	// rootDisk says how the template's bootable disk becomes the VM's.
@@ -245,7 +255,7 @@ type VirtualMachine struct {
 	// description of the VM in the engine, without emoji and other characters beyond U+FFFF, which it refuses.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
-	// +kubebuilder:validation:Pattern=`^[\x{0}-\x{FFFF}]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[\\x{0}-\\x{FFFF}]*$')`,message="the engine refuses emoji and other characters beyond U+FFFF; remove them"
 	Description string `json:"description,omitempty"`
 
 	// tags of the engine that the VM gets; they must exist.
@@ -313,7 +323,7 @@ type Shutdown struct {
 	// mode is Stop, which cuts the power (the node was drained before), or Graceful, which asks the guest first.
 	// Empty means Stop.
 	// +optional
-	// +kubebuilder:validation:Enum="";Stop;Graceful
+	// +kubebuilder:validation:Enum=Stop;Graceful
 	Mode string `json:"mode,omitempty"`
 
 	// timeoutSeconds is how long a guest that is asked may take before the power is cut. 0 means 300.
@@ -324,6 +334,7 @@ type Shutdown struct {
 }
 
 // CPU is the virtual processor of a VM.
+// +kubebuilder:validation:XValidation:rule=`!has(self.autoPinningPolicy) || self.autoPinningPolicy != 'resize_and_pin' || !(has(self.topology) && [has(self.topology.cores) && self.topology.cores != 0, has(self.topology.sockets) && self.topology.sockets != 0, has(self.topology.threads) && self.topology.threads != 0].exists(set, set))`,message="resize_and_pin takes the topology from the host; remove topology, or autoPinningPolicy",fieldPath=".topology"
 type CPU struct {
 	// architecture of the CPU. Empty means x86_64.
 	// +optional
@@ -333,7 +344,7 @@ type CPU struct {
 	// mode is custom, host_model or host_passthrough. Empty means host_passthrough for high_performance VMs, and the
 	// engine's choice for others.
 	// +optional
-	// +kubebuilder:validation:Enum="";custom;host_model;host_passthrough
+	// +kubebuilder:validation:Enum=custom;host_model;host_passthrough
 	Mode string `json:"mode,omitempty"`
 
 	// topology of the CPU.
@@ -344,7 +355,7 @@ type CPU struct {
 	// placed on, less a core for the host, and pins its virtual CPUs and NUMA nodes to those of the host. It needs
 	// hosts that are named, by placement or a failure domain, and excludes topology. Empty means none.
 	// +optional
-	// +kubebuilder:validation:Enum="";none;resize_and_pin
+	// +kubebuilder:validation:Enum=none;resize_and_pin
 	AutoPinningPolicy string `json:"autoPinningPolicy,omitempty"`
 }
 

@@ -22,6 +22,7 @@ type OLVMMachineTemplateResource struct {
 
 	// spec of the OLVMMachine.
 	// +required
+	// +kubebuilder:validation:XValidation:rule=`!has(self.providerID) || size(self.providerID) == 0`,message="providerID names the VM of one machine, and each machine of the template would have it; remove it",fieldPath=".providerID"
 	Spec OLVMMachineSpec `json:"spec,omitempty,omitzero"`
 }
 

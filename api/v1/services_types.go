@@ -7,24 +7,28 @@ package v1
 // +kubebuilder:validation:XValidation:rule="!has(self.apiServerPort) || self.apiServerPort == 0 || (has(self.loadBalancer) && size(self.loadBalancer) > 0 && self.loadBalancer != 'None')",message="apiServerPort is where API servers listen behind a load balancer; set loadBalancer, or remove it"
 // +kubebuilder:validation:XValidation:rule="!has(self.nginxImage) || size(self.nginxImage) == 0 || (has(self.loadBalancer) && self.loadBalancer == 'Nginx')",message="nginxImage needs loadBalancer Nginx"
 // +kubebuilder:validation:XValidation:rule="!has(self.kubeVIPImage) || size(self.kubeVIPImage) == 0 || (has(self.virtualIP) && self.virtualIP == 'KubeVIP')",message="kubeVIPImage needs virtualIP KubeVIP"
+// +kubebuilder:validation:XValidation:rule=`!has(self.kubeVIPLease) || (has(self.virtualIP) && self.virtualIP == 'KubeVIP')`,message="kubeVIPLease needs virtualIP KubeVIP"
+// +kubebuilder:validation:XValidation:rule=`!has(self.virtualRouterID) || self.virtualRouterID == 0 || !has(self.ingressVirtualRouterID) || self.virtualRouterID != self.ingressVirtualRouterID`,message="virtualRouterID and ingressVirtualRouterID are the same; routers of one network have different ones: change or remove one",fieldPath=".ingressVirtualRouterID"
+// +kubebuilder:validation:XValidation:rule=`!has(self.ingressVirtualRouterID) || self.ingressVirtualRouterID == 0 || has(self.ingressVirtualIP)`,message="ingressVirtualRouterID needs ingressVirtualIP",fieldPath=".ingressVirtualRouterID"
+// +kubebuilder:validation:XValidation:rule=`!has(self.ingressVirtualIP) || !has(self.additionalIngressVirtualIP) || !isIP(self.ingressVirtualIP) || !isIP(self.additionalIngressVirtualIP) || ip(self.ingressVirtualIP).family() != ip(self.additionalIngressVirtualIP).family()`,message="additionalIngressVirtualIP is of the same family as ingressVirtualIP; write an address of the other family, or remove it",fieldPath=".additionalIngressVirtualIP"
+// +kubebuilder:validation:XValidation:rule=`!has(self.additionalVirtualIP) || !isIP(self.additionalVirtualIP) || (!has(self.ingressVirtualIP) || self.ingressVirtualIP.lowerAscii() != self.additionalVirtualIP.lowerAscii()) && (!has(self.additionalIngressVirtualIP) || self.additionalIngressVirtualIP.lowerAscii() != self.additionalVirtualIP.lowerAscii())`,message="additionalVirtualIP is an address of ingress, too; they need addresses of their own",fieldPath=".additionalVirtualIP"
 type ControlPlaneServices struct {
 	// virtualIP says who holds controlPlaneEndpoint.host, which is an IP address then: KubeVIP, a static pod on the
 	// nodes of the control plane, which elect its holder with a lease; Keepalived, which must be in the image, as it is
 	// in Oracle's; or External. Empty means External.
 	// +optional
-	// +kubebuilder:validation:Enum="";External;KubeVIP;Keepalived
+	// +kubebuilder:validation:Enum=External;KubeVIP;Keepalived
 	VirtualIP string `json:"virtualIP,omitempty"`
 
 	// additionalVirtualIP is an IP address of the other family, for dual stack. The node with controlPlaneEndpoint.host
 	// has it, too. API servers need it in apiServer.certSANs of the KubeadmControlPlane.
 	// +optional
-	// +kubebuilder:validation:MaxLength=45
-	AdditionalVirtualIP string `json:"additionalVirtualIP,omitempty"`
+	AdditionalVirtualIP VirtualIPAddress `json:"additionalVirtualIP,omitempty"`
 
 	// loadBalancer on each node of the control plane spreads connections over all API servers: HAProxy or Nginx, which
 	// must be in the image; or None, with which the node that holds the address serves all. Empty means None.
 	// +optional
-	// +kubebuilder:validation:Enum="";None;HAProxy;Nginx
+	// +kubebuilder:validation:Enum=None;HAProxy;Nginx
 	LoadBalancer string `json:"loadBalancer,omitempty"`
 
 	// apiServerPort is the port of the API servers behind the load balancer. 0 means 6444.
@@ -42,13 +46,11 @@ type ControlPlaneServices struct {
 	// ingressVirtualIP is an IP address that keepalived, which must be in the image, gives to a node on which something
 	// answers at the ports 443 or 80.
 	// +optional
-	// +kubebuilder:validation:MaxLength=45
-	IngressVirtualIP string `json:"ingressVirtualIP,omitempty"`
+	IngressVirtualIP VirtualIPAddress `json:"ingressVirtualIP,omitempty"`
 
 	// additionalIngressVirtualIP is an IP address of the other family, for dual stack, which the same node has.
 	// +optional
-	// +kubebuilder:validation:MaxLength=45
-	AdditionalIngressVirtualIP string `json:"additionalIngressVirtualIP,omitempty"`
+	AdditionalIngressVirtualIP VirtualIPAddress `json:"additionalIngressVirtualIP,omitempty"`
 
 	// ingressVirtualRouterID of VRRP for ingressVirtualIP. 0 means one that no other cluster of the engine has.
 	// +optional
@@ -78,6 +80,8 @@ type ControlPlaneServices struct {
 
 // KubeVIPLease is how long the holder of the endpoint's address may be silent. Shorter times move the address sooner
 // when a node dies. If etcd stalls for longer, as it may on shared storage, they move it although no node died.
+// +kubebuilder:validation:XValidation:rule=`(has(self.durationSeconds) && self.durationSeconds != 0 ? self.durationSeconds : 15) > (has(self.renewDeadlineSeconds) && self.renewDeadlineSeconds != 0 ? self.renewDeadlineSeconds : 10)`,message="durationSeconds must be longer than renewDeadlineSeconds; they are 15 and 10 if they are not set",fieldPath=".durationSeconds"
+// +kubebuilder:validation:XValidation:rule=`5 * (has(self.renewDeadlineSeconds) && self.renewDeadlineSeconds != 0 ? self.renewDeadlineSeconds : 10) > 6 * (has(self.retryPeriodSeconds) && self.retryPeriodSeconds != 0 ? self.retryPeriodSeconds : 2)`,message="renewDeadlineSeconds must be longer than 1.2 times retryPeriodSeconds; they are 10 and 2 if they are not set",fieldPath=".renewDeadlineSeconds"
 type KubeVIPLease struct {
 	// durationSeconds after which another node takes the address. 0 means 15. It is longer than renewDeadlineSeconds.
 	// +optional

@@ -18,7 +18,7 @@ type UserData struct {
 	// once, over TLS, from the manager; that needs its flag --bootstrap-url. Empty means Inline. A machine's replaces
 	// its cluster's.
 	// +optional
-	// +kubebuilder:validation:Enum="";Inline;Pointer
+	// +kubebuilder:validation:Enum=Inline;Pointer
 	BootstrapDelivery string `json:"bootstrapDelivery,omitempty"`
 
 	// extra are configurations to merge: cloud-config where the bootstrap data is cloud-config; Ignition (any version)
@@ -34,15 +34,11 @@ type UserData struct {
 type ProxySettings struct {
 	// httpProxy is the URL of the proxy for http.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=2048
-	HTTPProxy string `json:"httpProxy,omitempty"`
+	HTTPProxy ProxyURL `json:"httpProxy,omitempty"`
 
 	// httpsProxy is the URL of the proxy for https.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=2048
-	HTTPSProxy string `json:"httpsProxy,omitempty"`
+	HTTPSProxy ProxyURL `json:"httpsProxy,omitempty"`
 
 	// noProxy are names, domains, addresses and networks that are asked directly, beside the cluster's own: its
 	// networks, its endpoint, the machine's subnets, localhost, and the names of services.
@@ -58,18 +54,14 @@ type ProxySettings struct {
 type SSHAccess struct {
 	// user to log in as. Empty means the image's default user, which is core where Ignition reads the data.
 	// +optional
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^$|^[a-z_][a-z0-9_-]*$`
-	User string `json:"user,omitempty"`
+	User UserName `json:"user,omitempty"`
 
 	// authorizedKeys are public keys, as in the file authorized_keys.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=8192
-	AuthorizedKeys []string `json:"authorizedKeys,omitempty"`
+	AuthorizedKeys []AuthorizedKey `json:"authorizedKeys,omitempty"`
 }
 
 // ExtraUserData is a configuration to merge.
@@ -94,9 +86,7 @@ type ExtraUserData struct {
 type KeyReference struct {
 	// name of the object.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name,omitempty"`
+	Name ObjectName `json:"name,omitempty"`
 
 	// key in its data.
 	// +required

@@ -2,6 +2,8 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 )
 
 // OLVMClusterIdentity lets OLVMClusters of several namespaces use the credentials of one Secret, which those who write
@@ -43,9 +45,7 @@ type OLVMClusterIdentitySpec struct {
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=2048
-	AllowedServerURLs []string `json:"allowedServerURLs,omitempty"`
+	AllowedServerURLs []infrav1.EngineURL `json:"allowedServerURLs,omitempty"`
 
 	// allowedNamespaces are those whose OLVMClusters and OLVMInventories may use the identity. Without it none may; an
 	// empty one means all.

@@ -59,13 +59,14 @@ type OLVMInventorySpec struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule=`self.all(a, self.exists_one(b, a.key == b.key))`,message="a key is there twice; remove one of the two"
 	Labels []InventoryLabel `json:"labels,omitempty"`
 
 	// recycle says what becomes of a VM whose machine is gone. Rebuild replaces its root disk from its template, so
 	// that no cluster boots the node of another. Retain leaves it Ineligible until a person clears it. Empty means
 	// Rebuild for VMs whose template the engine knows, and Retain for others.
 	// +optional
-	// +kubebuilder:validation:Enum="";Rebuild;Retain
+	// +kubebuilder:validation:Enum=Rebuild;Retain
 	Recycle string `json:"recycle,omitempty"`
 
 	// provision says which VMs are made for the pool. They get its tag, and are not started before they are claimed.
@@ -95,9 +96,7 @@ type InventoryProvision struct {
 	// their template, hardware, networks, and the ranges of their addresses. VMs of another one than is named here are
 	// made again one after the other, once nobody has them.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	MachineTemplateName string `json:"machineTemplateName,omitempty"`
+	MachineTemplateName infrav1.ObjectName `json:"machineTemplateName,omitempty"`
 
 	// count is how many VMs there are.
 	// +optional
@@ -117,9 +116,7 @@ type InventoryProvision struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:Pattern=`^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(-([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2})?$`
-	// +kubebuilder:validation:items:MaxLength=35
-	MACAddresses []string `json:"macAddresses,omitempty"`
+	MACAddresses []infrav1.MACAddressRange `json:"macAddresses,omitempty"`
 }
 
 // InventoryVMs are the VMs of a pool: those that match all that is set.

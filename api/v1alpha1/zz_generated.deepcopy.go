@@ -5,8 +5,8 @@
 package v1alpha1
 
 import (
-	apiv1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -20,7 +20,7 @@ func (in *AllowedNamespaces) DeepCopyInto(out *AllowedNamespaces) {
 	}
 	if in.Selector != nil {
 		in, out := &in.Selector, &out.Selector
-		*out = new(v1.LabelSelector)
+		*out = new(metav1.LabelSelector)
 		(*in).DeepCopyInto(*out)
 	}
 }
@@ -100,7 +100,7 @@ func (in *InventoryProvision) DeepCopyInto(out *InventoryProvision) {
 	}
 	if in.MACAddresses != nil {
 		in, out := &in.MACAddresses, &out.MACAddresses
-		*out = make([]string, len(*in))
+		*out = make([]v1.MACAddressRange, len(*in))
 		copy(*out, *in)
 	}
 }
@@ -199,7 +199,7 @@ func (in *OLVMClusterIdentitySpec) DeepCopyInto(out *OLVMClusterIdentitySpec) {
 	}
 	if in.AllowedServerURLs != nil {
 		in, out := &in.AllowedServerURLs, &out.AllowedServerURLs
-		*out = make([]string, len(*in))
+		*out = make([]v1.EngineURL, len(*in))
 		copy(*out, *in)
 	}
 	if in.AllowedNamespaces != nil {
@@ -312,14 +312,14 @@ func (in *OLVMInventoryStatus) DeepCopyInto(out *OLVMInventoryStatus) {
 	*out = *in
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
-		*out = make([]v1.Condition, len(*in))
+		*out = make([]metav1.Condition, len(*in))
 		for i := range *in {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
 	if in.LastEvent != nil {
 		in, out := &in.LastEvent, &out.LastEvent
-		*out = new(apiv1.EngineEvent)
+		*out = new(v1.EngineEvent)
 		(*in).DeepCopyInto(*out)
 	}
 	if in.Unschedulable != nil {
@@ -428,14 +428,14 @@ func (in *OLVMInventoryVMStatus) DeepCopyInto(out *OLVMInventoryVMStatus) {
 	*out = *in
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
-		*out = make([]v1.Condition, len(*in))
+		*out = make([]metav1.Condition, len(*in))
 		for i := range *in {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
 	if in.Terraform != nil {
 		in, out := &in.Terraform, &out.Terraform
-		*out = new(apiv1.TerraformStatus)
+		*out = new(v1.TerraformStatus)
 		(*in).DeepCopyInto(*out)
 	}
 	if in.Networks != nil {

@@ -31,7 +31,7 @@ func full(spec *infrav1.OLVMMachineSpec) {
 	spec.VirtualMachine.Network.IPv4 = nil
 	spec.AdditionalNetworks = []infrav1.AdditionalNetwork{{
 		OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt", VNICName: "storage"},
-		Guest: &infrav1.GuestNetwork{Interface: "enp2s0", Addressing: infrav1.Addressing{
+		Guest: &infrav1.AdditionalGuestNetwork{Interface: "enp2s0", Addressing: infrav1.Addressing{
 			IPv4: &infrav1.IPv4Network{Subnet: "10.8.0.0/24", IPAddresses: []string{"10.8.0.10-10.8.0.19"}},
 		}},
 	}}

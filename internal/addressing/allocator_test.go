@@ -166,7 +166,7 @@ func (b *addressBook) refused(m *infrav1.OLVMMachine, reason string) string {
 
 // machine of a cluster with that network in its guest, and another in that of its second interface.
 func (b *addressBook) machine(
-	name, cluster string, network infrav1.GuestNetwork, second *infrav1.GuestNetwork,
+	name, cluster string, network infrav1.GuestNetwork, second *infrav1.AdditionalGuestNetwork,
 ) *infrav1.OLVMMachine {
 	b.t.Helper()
 	m := &infrav1.OLVMMachine{
@@ -415,9 +415,9 @@ func TestNoAddressIsEverGivenTwice(t *testing.T) {
 
 					for range 1 + random.IntN(4) {
 						made++
-						var second *infrav1.GuestNetwork
+						var second *infrav1.AdditionalGuestNetwork
 						if random.IntN(4) == 0 {
-							second = &infrav1.GuestNetwork{Interface: "enp2s0", Addressing: ranges(size)}
+							second = &infrav1.AdditionalGuestNetwork{Interface: "enp2s0", Addressing: ranges(size)}
 						}
 
 						fresh = append(
@@ -533,7 +533,7 @@ func TestAddressesOfPoolsAreClaimedAndGivenBack(t *testing.T) {
 	b := newAddressBook(t)
 	m := b.machine("one", "a", infrav1.GuestNetwork{
 		AddressesFromPools: pool,
-	}, &infrav1.GuestNetwork{Interface: "enp2s0", AddressesFromPools: pool})
+	}, &infrav1.AdditionalGuestNetwork{Interface: "enp2s0", AddressesFromPools: pool})
 	message := b.refused(m, infrav1.WaitingForIPAddressesReason)
 	if !strings.Contains(message, "IPAddressClaim one-0-0") {
 		t.Error(message)
@@ -611,7 +611,7 @@ func TestWhatAnIPAMProviderMustNotGive(t *testing.T) {
 			b.allocated(b.machine("other", "b", infrav1.GuestNetwork{IPProfileName: "shared"}, nil))
 			b.allocated(b.machine("elsewhere", "c", infrav1.GuestNetwork{
 				IPProfileName: "shared",
-			}, &infrav1.GuestNetwork{Interface: "enp2s0", IPProfileName: "shared"}))
+			}, &infrav1.AdditionalGuestNetwork{Interface: "enp2s0", IPProfileName: "shared"}))
 			m := b.machine("one", "a", infrav1.GuestNetwork{AddressesFromPools: pool}, nil)
 			b.refused(m, infrav1.WaitingForIPAddressesReason)
 			b.give(b.claim("one-0-0"), test.address, test.gateway)
@@ -628,7 +628,7 @@ func TestAddressesOfRangesSidestepThoseOfPools(t *testing.T) {
 	b := newAddressBook(t)
 	m := b.machine("one", "a", infrav1.GuestNetwork{
 		AddressesFromPools: pool,
-	}, &infrav1.GuestNetwork{Interface: "enp2s0", Addressing: ranges(2)})
+	}, &infrav1.AdditionalGuestNetwork{Interface: "enp2s0", Addressing: ranges(2)})
 	b.refused(m, infrav1.WaitingForIPAddressesReason)
 	b.give(b.claim("one-0-0"), "10.0.0.10", "10.0.0.1")
 	if given := b.allocated(m); given["nic2"][0] != "10.0.0.11" {

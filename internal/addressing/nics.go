@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -95,10 +96,6 @@ func Networks(spec infrav1.OLVMMachineSpec) []infrav1.OLVMNetwork {
 	for i := range spec.AdditionalNetworks {
 		more := spec.AdditionalNetworks[i].OLVMNetwork
 		more.VNICName = cmp.Or(more.VNICName, fmt.Sprintf("nic%d", i+2))
-		if guest := spec.AdditionalNetworks[i].Guest; guest != nil {
-			more.InterfaceType = cmp.Or(more.InterfaceType, guest.InterfaceType)
-		}
-
 		all = append(all, more)
 	}
 
@@ -129,7 +126,11 @@ func NICs(spec infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([]NIC,
 		guest, path := &spec.VirtualMachine.Network, "spec.virtualMachine.network"
 		if i > 0 {
 			nic.Field = fmt.Sprintf("spec.additionalNetworks[%d].", i-1)
-			guest, path = spec.AdditionalNetworks[i-1].Guest, nic.Field+"guest"
+			guest, path = nil, nic.Field+"guest"
+
+			if more := spec.AdditionalNetworks[i-1].Guest; more != nil {
+				guest = ptr.To(more.GuestNetwork())
+			}
 		}
 
 		if slices.ContainsFunc(nics, func(other NIC) bool { return other.VNICName == nic.VNICName }) {

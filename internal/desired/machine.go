@@ -305,14 +305,15 @@ func (r *machineResolver) devices(ctx context.Context) error {
 	return nil
 }
 
-var memoryPattern = regexp.MustCompile(`^(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)(?:[iI]?[bB])?$`)
+var memoryPattern = regexp.MustCompile(`^(\d+(?:\.\d+)?)\s*(?:([kKmMgGtT])[iI]?)?[bB]?$`)
 
-// ParseMemory reads a size such as 16GB, 16GiB, 16G or 7680MB; units are powers of 1024, as Oracle's provider has them.
-// A bare number is bytes. The engine counts in MiB, so the result must be a multiple of it.
+// ParseMemory reads a size such as 16GB, 16GiB, 16G, 16Gi or 7680MB; units are powers of 1024, as Oracle's provider has
+// them, also those that are decimal in quantities of Kubernetes. A bare number is bytes. The engine counts in MiB, so
+// the result must be a multiple of it. The API server has the same rule, as infrav1.Size.
 func ParseMemory(text string) (int64, error) {
 	match := memoryPattern.FindStringSubmatch(strings.TrimSpace(text))
 	if match == nil {
-		return 0, fmt.Errorf("%q is not a size; write a number with the unit MB, GB or TB, such as 16GB", text)
+		return 0, fmt.Errorf("%q is not a size; write a number with the unit MB, GB or TB, such as 16GB or 16Gi", text)
 	}
 
 	number, err := strconv.ParseFloat(match[1], 64)
@@ -329,7 +330,7 @@ func ParseMemory(text string) (int64, error) {
 		return 0, fmt.Errorf("%q is less than 256MB, with which no node boots", text)
 	case bytes > 12<<40:
 		return 0, fmt.Errorf("%q is more than 12TB, the most that an engine gives to a VM", text)
-	case int64(bytes)%mib != 0:
+	case math.Mod(bytes, mib) != 0:
 		return 0, fmt.Errorf("%q is not a whole number of MB", text)
 	}
 

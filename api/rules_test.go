@@ -1,0 +1,196 @@
+package api_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dlclark/regexp2"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/version"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// rulesFrom is the version of the oldest API server that must take the CRDs, less one: a new rule may use what the
+// version before could compile, for a rollback of the server.
+var rulesFrom = version.MajorMinor(1, 30)
+
+// share of a limit of the API server that rules may take. The rest is for fields to come: a CRD above the limit is
+// refused as a whole.
+const share = 2
+
+// crds are the CRDs of this release by the names of their files.
+func crds(t *testing.T) map[string]*apiextensions.CustomResourceDefinition {
+	scheme := runtime.NewScheme()
+	check.Error(t, apiextensionsv1.AddToScheme(scheme), "")
+	check.Error(t, apiextensions.AddToScheme(scheme), "")
+
+	files, err := fs.Glob(os.DirFS("../config/crd/bases"), "*.yaml")
+	check.Error(t, err, "")
+
+	out := map[string]*apiextensions.CustomResourceDefinition{}
+
+	for _, file := range files {
+		content, err := os.ReadFile(filepath.Join("../config/crd/bases", file))
+		check.Error(t, err, "")
+
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		check.Error(t, yaml.UnmarshalStrict(content, crd), "")
+		scheme.Default(crd)
+
+		internal := &apiextensions.CustomResourceDefinition{}
+		check.Error(t, scheme.Convert(crd, internal, nil), "")
+
+		internal.Status.StoredVersions = []string{internal.Spec.Versions[0].Name}
+		out[strings.TrimSuffix(file, ".yaml")] = internal
+	}
+
+	check.Equal(t, "there are CRDs", len(out) >= 7, true)
+
+	return out
+}
+
+// schemaOf is the schema of a CRD's only version.
+func schemaOf(t *testing.T, crd *apiextensions.CustomResourceDefinition) *apiextensions.JSONSchemaProps {
+	validation, err := apiextensions.GetSchemaForVersion(crd, crd.Spec.Versions[0].Name)
+	check.Error(t, err, "")
+
+	return validation.OpenAPIV3Schema
+}
+
+// TestTheAPIServerTakesTheCRDs has the API server's own checks of CRDs, among them the estimated costs of rules.
+func TestTheAPIServerTakesTheCRDs(t *testing.T) {
+	for name, crd := range crds(t) {
+		for _, err := range crdvalidation.ValidateCustomResourceDefinition(t.Context(), crd) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestTheRulesOfTheCRDsLeaveRoomInTheBudgetOfTheAPIServer compares their estimated costs with half of the limits. It
+// logs what each CRD costs, and its most expensive rules.
+func TestTheRulesOfTheCRDsLeaveRoomInTheBudgetOfTheAPIServer(t *testing.T) {
+	for name, crd := range crds(t) {
+		c := costs{T: t, env: environment.MustBaseEnvSet(rulesFrom)}
+		schema := schemaOf(t, crd)
+		c.add(schema, crdvalidation.RootCELContext(schema), "")
+		t.Logf("%s: %d of %d", name, c.total, crdvalidation.StaticEstimatedCRDCostLimit)
+
+		if c.total > crdvalidation.StaticEstimatedCRDCostLimit/share {
+			t.Errorf("%s: the rules cost %d; they may cost %d", name, c.total,
+				crdvalidation.StaticEstimatedCRDCostLimit/share)
+		}
+	}
+}
+
+// costs adds the estimated costs of rules.
+type costs struct {
+	*testing.T
+	env   *environment.EnvSet
+	total uint64
+}
+
+func (c *costs) add(schema *apiextensions.JSONSchemaProps, context *crdvalidation.CELSchemaContext, path string) {
+	if len(schema.XValidations) > 0 {
+		c.addRules(context, path)
+	}
+
+	for name, property := range schema.Properties {
+		c.add(&property, context.ChildPropertyContext(&property, name), path+"."+name)
+	}
+
+	if schema.Items != nil {
+		c.add(schema.Items.Schema, context.ChildItemsContext(schema.Items.Schema), path+"[]")
+	}
+
+	if more := schema.AdditionalProperties; more != nil && more.Schema != nil {
+		c.add(more.Schema, context.ChildAdditionalPropertiesContext(more.Schema), path+"{}")
+	}
+}
+
+func (c *costs) addRules(context *crdvalidation.CELSchemaContext, path string) {
+	info, err := context.TypeInfo()
+	check.Error(c.T, err, "")
+
+	results, err := cel.Compile(info.Schema, info.DeclType, celconfig.PerCallLimit, c.env, cel.NewExpressionsEnvLoader())
+	check.Error(c.T, err, "")
+
+	for i, result := range results {
+		if result.Error != nil {
+			c.Errorf("%s: %v", path, result.Error)
+			continue
+		}
+
+		cardinality := result.MaxCardinality
+		if context.MaxCardinality != nil {
+			cardinality = *context.MaxCardinality
+		}
+
+		cost := result.MaxCost * cardinality
+		c.total += cost
+
+		switch what := fmt.Sprintf("%s: %d for %s", path, cost, info.Schema.XValidations[i].Rule); {
+		case cost > crdvalidation.StaticEstimatedCostLimit/share:
+			c.Errorf("%s; it may cost %d", what, crdvalidation.StaticEstimatedCostLimit/share)
+		case cost > crdvalidation.StaticEstimatedCostLimit/20:
+			c.Log(what)
+		}
+	}
+}
+
+// TestEveryPatternOfTheCRDsIsOneOfJSONSchema compiles them as ECMA 262 has them, which editors and checkers of manifests
+// do, too: what only Go reads makes these fail for every manifest.
+func TestEveryPatternOfTheCRDsIsOneOfJSONSchema(t *testing.T) {
+	for name, crd := range crds(t) {
+		checkPatterns(t, name, schemaOf(t, crd))
+	}
+
+	for _, pattern := range []string{`^[\x{0}-\x{FFFF}]*$`, `^(?i:a)$`, `^(?P<a>b)$`, `\Aa\z`, `^\Qa\E$`, `^[[:alpha:]]$`, `a++`} {
+		if isJSONSchemaPattern(pattern) {
+			t.Errorf("%s was taken", pattern)
+		}
+	}
+}
+
+// isJSONSchemaPattern reports whether a pattern means the same to Go and to ECMA 262. What that ignores is spelled out:
+// to it \A is the letter A.
+func isJSONSchemaPattern(pattern string) bool {
+	for _, goOnly := range []string{`\x{`, `\A`, `\z`, `\Q`, `\E`, `\C`, `\a`, `\p`, `\P`, `(?i`, `(?m`, `(?s`, `(?U`, `(?P`, `[:`} {
+		if strings.Contains(pattern, goOnly) {
+			return false
+		}
+	}
+
+	_, err := regexp2.Compile(pattern, regexp2.ECMAScript)
+
+	return err == nil
+}
+
+func checkPatterns(t *testing.T, path string, schema *apiextensions.JSONSchemaProps) {
+	if !isJSONSchemaPattern(schema.Pattern) {
+		t.Errorf("%s: %s is no pattern of ECMA 262; write a rule with matches()", path, schema.Pattern)
+	}
+
+	for name, property := range schema.Properties {
+		checkPatterns(t, path+"."+name, &property)
+	}
+
+	if schema.Items != nil {
+		checkPatterns(t, path+"[]", schema.Items.Schema)
+	}
+
+	if more := schema.AdditionalProperties; more != nil && more.Schema != nil {
+		checkPatterns(t, path+"{}", more.Schema)
+	}
+}

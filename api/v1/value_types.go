@@ -1,0 +1,94 @@
+package v1
+
+// The types here are texts with the rules that hold wherever one of them is a field.
+
+// Size is an amount of memory or storage: a number with a unit, such as 16GB, 16G, 16GiB or 16Gi, which are all
+// 16 * 2^30 bytes. It is a whole number of MB.
+// +kubebuilder:validation:MaxLength=64
+// +kubebuilder:validation:XValidation:rule=`size(self) == 0 || (self.matches('^ *[0-9]+([.][0-9]+)? *([kKmMgGtT][iI]?)?[bB]? *$') && [double(self.find('[0-9.]+')) * {"": 0.00000095367431640625, 'K': 0.0009765625, 'M': 1.0, 'G': 1024.0, 'T': 1048576.0}[self.find('[kKmMgGtT]').upperAscii()]].all(mb, mb >= 256.0 && mb <= 12582912.0 && mb == double(int(mb))))`,message="write a number with a unit, such as 16GB or 16Gi: a whole number of MB from 256MB to 12TB, with units that are powers of 1024"
+type Size = string
+
+// IPAddress is an address of one interface, of either family.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=45
+// +kubebuilder:validation:XValidation:rule=`isIP(self) && !ip(self).isUnspecified() && !cidr('224.0.0.0/3').containsIP(self) && !cidr('ff00::/8').containsIP(self)`,message="write the IP address of one machine, such as 10.20.30.5 or fd00::5, without port, prefix length or zone"
+type IPAddress = string
+
+// VirtualIPAddress is an address that machines hold for a service. The generator does not read a type through another,
+// so it repeats the rule of IPAddress.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=45
+// +kubebuilder:validation:XValidation:rule=`isIP(self) && !ip(self).isUnspecified() && !cidr('224.0.0.0/3').containsIP(self) && !cidr('ff00::/8').containsIP(self)`,message="write the IP address of one machine, such as 10.20.30.5 or fd00::5, without port, prefix length or zone"
+// +kubebuilder:validation:XValidation:rule=`!isIP(self) || !ip(self).isLoopback()`,message="write an address that others reach; a loopback address is every machine's own"
+type VirtualIPAddress = string
+
+// IPv4Range is a single address, an inclusive range a-b, or a CIDR block.
+// +kubebuilder:validation:MaxLength=39
+// +kubebuilder:validation:XValidation:rule=`isCIDR(self.trim()) ? cidr(self.trim()).ip().family() == 4 : isIP(self.find('^[^-]*').trim()) && ip(self.find('^[^-]*').trim()).family() == 4 && isIP(self.find('[^-]*$').trim()) && ip(self.find('[^-]*$').trim()).family() == 4 && !self.matches('-.*-')`,message="write an IPv4 address, a range such as 10.20.30.10-10.20.30.20, or a CIDR block"
+// +kubebuilder:validation:XValidation:rule=`!self.matches('^ *([0-9]{1,3}[.]){3}[0-9]{1,3} *- *([0-9]{1,3}[.]){3}[0-9]{1,3} *$') || int(self.find('[0-9]+')) * 16777216 + int(self.find('[0-9]+[.][0-9]+').find('[0-9]+$')) * 65536 + int(self.find('[0-9]+[.][0-9]+ *-').find('[0-9]+')) * 256 + int(self.find('[0-9]+ *-').find('[0-9]+')) <= int(self.find('- *[0-9]+').find('[0-9]+')) * 16777216 + int(self.find('- *[0-9]+[.][0-9]+').find('[0-9]+$')) * 65536 + int(self.find('[0-9]+[.][0-9]+ *$').find('[0-9]+')) * 256 + int(self.find('[0-9]+ *$').find('[0-9]+'))`,message="the range ends before it begins; swap its ends"
+type IPv4Range = string
+
+// IPv6Range is a single address, an inclusive range a-b, or a CIDR block. A rule cannot compare all addresses: of a range
+// whose ends differ in more than the last group it is seen later that it ends before it begins.
+// +kubebuilder:validation:MaxLength=81
+// +kubebuilder:validation:XValidation:rule=`isCIDR(self.trim()) ? cidr(self.trim()).ip().family() == 6 : isIP(self.find('^[^-]*').trim()) && ip(self.find('^[^-]*').trim()).family() == 6 && isIP(self.find('[^-]*$').trim()) && ip(self.find('[^-]*$').trim()).family() == 6 && !self.matches('-.*-')`,message="write an IPv6 address, a range such as fd00::10-fd00::20, or a CIDR block"
+// +kubebuilder:validation:XValidation:rule=`!self.contains('-') || !self.contains(':') || !isIP(self.find('^[^-]*').trim()) || !isIP(self.find('[^-]*$').trim()) || !cidr(self.find('^[^-]*').trim() + '/112').containsIP(self.find('[^-]*$').trim()) || ('000' + self.find('[^:]*-').find('[^ -]*').lowerAscii()).find('.{4}$') <= ('000' + self.find('[^:]*$').find('[^ ]*').lowerAscii()).find('.{4}$')`,message="the range ends before it begins; swap its ends"
+type IPv6Range = string
+
+// DomainName is a domain in which a guest looks for names.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=253
+// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')`,message="write a domain of lower case letters, digits, dashes and dots, such as lab.example.com"
+type DomainName = string
+
+// MACAddress is that of one network interface.
+// +kubebuilder:validation:MaxLength=17
+// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$')`,message="write a MAC address such as 56:6f:00:00:00:01"
+// +kubebuilder:validation:XValidation:rule=`!self.matches('^[0-9A-Fa-f][13579BDFbdf]:') && self != '00:00:00:00:00:00'`,message="write the MAC address of one network interface: the second digit of a group's address is odd, and 00:00:00:00:00:00 is none"
+type MACAddress = string
+
+// MACAddressRange is a MAC address, or an inclusive range a-b of them.
+// +kubebuilder:validation:MaxLength=35
+// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(-([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2})?$')`,message="write a MAC address such as 56:6f:00:00:00:01, or a range such as 56:6f:00:00:00:01-56:6f:00:00:00:ff"
+// +kubebuilder:validation:XValidation:rule=`!self.matches('(^|-)[0-9A-Fa-f][13579BDFbdf]:') && !self.matches('(^|-)00:00:00:00:00:00')`,message="write MAC addresses of network interfaces: the second digit of a group's address is odd, and 00:00:00:00:00:00 is none"
+// +kubebuilder:validation:XValidation:rule=`!self.contains('-') || self.find('^[^-]*').lowerAscii() <= self.find('[^-]*$').lowerAscii()`,message="the range ends before it begins; swap its ends"
+type MACAddressRange = string
+
+// EngineURL is the base URL of an engine.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=2048
+// +kubebuilder:validation:XValidation:rule=`!self.contains('://') || self.matches('^ *(?i:https)://')`,message="the URL of an engine begins with https://; write for example https://engine.example.com/ovirt-engine"
+// +kubebuilder:validation:XValidation:rule=`!self.matches('[@?#]')`,message="write the base URL of the engine without a user, a query and a fragment; users belong in the credentials"
+// +kubebuilder:validation:XValidation:rule=`self.matches('[@?#]') || (self.contains('://') ? !self.matches('^ *(?i:https)://') || self.matches('^ *(?i:https)://([^]/?#@:<>"^{|} []+|[[][0-9a-fA-F:.]+[]])(:(0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?)?(/[^<>"^{|} ]*)? *$') && !self.matches('://(?i:https?)(:|/|$)') : self.matches('^ */*([^]/?#@:<>"^{|} []+|[[][0-9a-fA-F:.]+[]])(:(0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?)?(/[^<>"^{|} ]*)? *$') && !self.matches('^ */*(?i:https?)(:|/|$)'))`,message="write the URL of an engine, with a host and with a port from 1 to 65535 or none, for example https://engine.example.com/ovirt-engine"
+// +kubebuilder:validation:XValidation:rule=`!self.matches('/(apidoc|docs|services|sso|userportal|vm-console|web-ui|webadmin)(/|$)') && !self.matches('/api/+([^v/]|v[^4]|v4[^/]|v4/+[^/])')`,message="this is a page of the engine; write its base URL, such as https://engine.example.com/ovirt-engine"
+type EngineURL = string
+
+// PortRange is a TCP port, or an inclusive range a-b of them.
+// +kubebuilder:validation:MaxLength=11
+// +kubebuilder:validation:XValidation:rule=`self.matches('^[0-9]{1,5}(-[0-9]{1,5})?$') && self.split('-').all(p, int(p) >= 1 && int(p) <= 65535)`,message="write a port from 1 to 65535, or a range of them such as 30002-30011"
+// +kubebuilder:validation:XValidation:rule=`!self.matches('^[0-9]{1,5}-[0-9]{1,5}$') || int(self.split('-')[0]) <= int(self.split('-')[1])`,message="the range ends before it begins; swap its ends"
+type PortRange = string
+
+// ProxyURL is the URL of an HTTP proxy.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=2048
+// +kubebuilder:validation:XValidation:rule=`self.matches('^(?i:https?)://([^/?#@ ]*@)?[^/?#@: ][^/?#@ ]*(/[^ ]*)?$')`,message="write the URL of a proxy, such as http://proxy.example.com:3128"
+type ProxyURL = string
+
+// ObjectName is the name of a Kubernetes object.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=253
+// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')`,message="write the name of an object: lower case letters, digits, dashes and dots, with a letter or digit at both ends"
+type ObjectName = string
+
+// UserName is a user of a guest.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=32
+// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z_][a-z0-9_-]*$')`,message="write a user's name: lower case letters, digits, underscores and dashes, beginning with a letter or underscore"
+type UserName = string
+
+// AuthorizedKey is a public key, as in the file authorized_keys.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=8192
+// +kubebuilder:validation:XValidation:rule=`!self.trim().matches('[\\n\\r]') && self.matches('(^|[ ,])(ssh|ecdsa|sk)-[^ ]+ +[A-Za-z0-9+/]')`,message="write one public key on one line, such as ssh-ed25519 AAAA... me@example.com"
+type AuthorizedKey = string

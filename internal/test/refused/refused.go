@@ -1,0 +1,160 @@
+// Package refused has values that can be known to be wrong from an object alone. API servers and olvmctl refuse them with
+// the same rules: those of the CRDs.
+package refused
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// Value is one that is refused, or one beside it that is not.
+type Value struct {
+	// Kind of an object of Objects, and the path of a field in it that gets the value, as JSON or YAML.
+	Kind, Path, Value string
+	// Field that the error names. It is below the path if it begins with a dot or a bracket; empty is
+	// the path.
+	Field string
+	// Message is part of the error; empty if the value is right.
+	Message string
+}
+
+// Name of the case in a test.
+func (v Value) Name() string { return v.Kind + " " + v.Path + ": " + v.Value }
+
+// At is the field that the error names.
+func (v Value) At() string {
+	switch {
+	case v.Field == "":
+		return v.Path
+	case strings.ContainsAny(v.Field[:1], ".["):
+		return v.Path + v.Field
+	default:
+		return v.Field
+	}
+}
+
+// Object with the value, in a namespace; empty is none.
+func (v Value) Object(namespace string) (*unstructured.Unstructured, error) {
+	base, err := yaml.YAMLToJSON([]byte(objects[v.Kind]))
+	if err != nil {
+		return nil, err
+	}
+
+	out := &unstructured.Unstructured{}
+	if err := out.UnmarshalJSON(base); err != nil {
+		return nil, err
+	}
+
+	out.SetNamespace(namespace)
+
+	text, err := yaml.YAMLToJSON([]byte(v.Value))
+	if err != nil {
+		return nil, err
+	}
+
+	var value any
+	if err := json.Unmarshal(text, &value); err != nil {
+		return nil, err
+	}
+
+	out.Object = set(out.Object, strings.FieldsFunc(v.Path, func(r rune) bool {
+		return strings.ContainsRune(".[]", r)
+	}), value).(map[string]any)
+
+	content, err := out.MarshalJSON() // numbers as an API server reads them
+	if err != nil {
+		return nil, err
+	}
+
+	return out, out.UnmarshalJSON(content)
+}
+
+// set puts a value at a path, whose numbers are indexes of lists, and makes what is missing on the way.
+func set(in any, path []string, value any) any {
+	if len(path) == 0 {
+		return value
+	}
+
+	if at, err := strconv.Atoi(path[0]); err == nil {
+		list, _ := in.([]any)
+		for len(list) <= at {
+			list = append(list, nil)
+		}
+
+		list[at] = set(list[at], path[1:], value)
+
+		return list
+	}
+
+	fields, _ := in.(map[string]any)
+	if fields == nil {
+		fields = map[string]any{}
+	}
+
+	fields[path[0]] = set(fields[path[0]], path[1:], value)
+
+	return fields
+}
+
+// Kinds of objects without anything wrong.
+const (
+	machine   = "OLVMMachine"
+	template  = "OLVMMachineTemplate"
+	cluster   = "OLVMCluster"
+	inventory = "OLVMInventory"
+	identity  = "OLVMClusterIdentity"
+)
+
+const machineSpec = `olvmOvirtClusterName: Default
+vmTemplateName: ol9
+olvmNetwork: {networkName: lab, vnicProfileName: lab}
+virtualMachine:
+  memory: 8GB
+  network:
+    ipv4: {subnet: 10.20.30.0/24, ipAddresses: [10.20.30.10-10.20.30.20]}
+`
+
+const (
+	v1       = "apiVersion: infrastructure.cluster.x-k8s.io/v1\n"
+	v1alpha1 = "apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1\n"
+)
+
+// objects by their kinds.
+var objects = map[string]string{
+	machine: v1 + "kind: OLVMMachine\nmetadata: {name: refused}\nspec:\n" + indented(machineSpec, "  "),
+	template: v1 + "kind: OLVMMachineTemplate\nmetadata: {name: refused}\nspec:\n  template:\n    spec:\n" +
+		indented(machineSpec, "      "),
+	cluster: v1 + `kind: OLVMCluster
+metadata: {name: refused}
+spec:
+  olvmDatacenterName: Default
+  controlPlaneEndpoint: {host: 10.20.30.160, port: 6443}
+  olvmOvirtAPIServer:
+    serverURL: https://engine.example.com/ovirt-engine
+    credentialsSecret: {name: engine}
+`,
+	inventory: v1alpha1 + `kind: OLVMInventory
+metadata: {name: refused}
+spec:
+  olvmDatacenterName: Default
+  olvmOvirtAPIServer:
+    serverURL: https://engine.example.com/ovirt-engine
+    credentialsSecret: {name: engine}
+  virtualMachines: {tag: pool}
+  provision: [{name: a, machineTemplateName: a, count: 1}]
+`,
+	identity: v1alpha1 + `kind: OLVMClusterIdentity
+metadata: {name: refused}
+spec:
+  credentialsSecret: {namespace: default, name: engine}
+  allowedServerURLs: ["https://engine.example.com/ovirt-engine"]
+`,
+}
+
+func indented(text, by string) string {
+	return by + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n"+by) + "\n"
+}

@@ -1,0 +1,362 @@
+package refused
+
+const (
+	vm      = "spec.virtualMachine"
+	net     = vm + ".network"
+	more    = "spec.additionalNetworks"
+	service = "spec.controlPlaneServices"
+	server  = "spec.olvmOvirtAPIServer.serverURL"
+	host    = "spec.controlPlaneEndpoint.host"
+
+	aSize    = "write a number with a unit, such as 16GB or 16Gi"
+	noSubnet = "an address is outside the subnet; correct it or the subnet"
+	reversed = "the range ends before it begins; swap its ends"
+	anIP     = "write the IP address of one machine, such as 10.20.30.5"
+	a4Range  = "write an IPv4 address, a range such as"
+	a6Range  = "write an IPv6 address, a range such as"
+	another  = "write an address of the other family, or remove it"
+	anURL    = "for example https://engine.example.com/ovirt-engine"
+	among    = "Unsupported value"
+)
+
+// Values that are refused, and such beside them that are not.
+var Values = append(append(append(sizes(), hardware()...), networks()...), append(clusters(), others()...)...)
+
+func sizes() []Value {
+	var out []Value
+
+	for _, field := range []string{"memory", "guaranteedMemory", "maximumMemory", "rootDisk.size", "dataDisks[0].size"} {
+		for _, wrong := range []string{
+			"16", "-16GB", "0GB", "0", "16XB", "16 GBB", "255MB", "13TB", "262145KB", "1.0001GB", "1e9", "16,5GB",
+			"99999999999999999999GB", "256i", "16Gib i",
+		} {
+			out = append(out, sized(field, wrong, aSize))
+		}
+
+		for _, right := range []string{
+			"16GB", "16GiB", "16G", "16Gi", "17179869184", "16384Mi", "8 GB", "8.5GB", "16gb", "12TB", "8388608Ki",
+		} {
+			out = append(out, sized(field, right, ""))
+		}
+	}
+
+	return append(out,
+		Value{machine, vm + ".guaranteedMemory", "9GB", "", "guaranteedMemory is more than memory; lower it"},
+		Value{machine, vm + ".guaranteedMemory", "8193Mi", "", "guaranteedMemory is more than memory; lower it"},
+		Value{machine, vm + ".guaranteedMemory", "8Gi", "", ""},
+		Value{machine, vm + ".maximumMemory", "7GB", "", "maximumMemory is less than memory; raise it"},
+		Value{machine, vm + ".maximumMemory", "0.5TB", "", ""},
+		Value{template, "spec.template." + vm + ".guaranteedMemory", "9GB", "", "more than memory"},
+		Value{machine, vm + ".rootDisk.size", `""`, "", "at least 1 chars"},
+		Value{machine, vm + ".dataDisks[0]", `{name: a, size: ""}`, ".size", "at least 1 chars"},
+	)
+}
+
+// sized has a size in a field whose others fit it.
+func sized(field, size, message string) Value {
+	quoted := `"` + size + `"`
+
+	switch field {
+	case "memory":
+		return Value{machine, vm + ".memory", quoted, "", message}
+	case "dataDisks[0].size":
+		return Value{machine, vm + ".dataDisks[0]", "{name: a, size: " + quoted + "}", ".size", message}
+	case "guaranteedMemory", "maximumMemory":
+		return Value{machine, vm, "{memory: 8GB, " + field + ": " + quoted + ", network: {ipv4: {dhcp: true}}}",
+			"." + field, orBounds(field, size, message)}
+	default:
+		return Value{machine, vm + "." + field, quoted, "", message}
+	}
+}
+
+// orBounds is the message for a size that can be read and does not fit memory.
+func orBounds(field, size, message string) string {
+	small := size == "8 GB" || size == "8388608Ki"
+
+	switch {
+	case message != "" || small || field == "maximumMemory":
+		return message
+	default:
+		return "guaranteedMemory is more than memory"
+	}
+}
+
+func hardware() []Value {
+	out := []Value{
+		{machine, vm, "{instanceType: Large, guaranteedMemory: 1GB, network: {ipv4: {dhcp: true}}}", ".instanceType",
+			"remove guaranteedMemory and maximumMemory, or instanceType"},
+		{machine, vm, "{instanceType: Large, cpu: {topology: {cores: 1}}, network: {ipv4: {dhcp: true}}}", ".instanceType",
+			"remove cpu.topology, or instanceType"},
+		{machine, vm, "{instanceType: Large, cpu: {topology: {cores: 0, sockets: 0, threads: 0}}, " +
+			"network: {ipv4: {dhcp: true}}}", "", ""},
+		{machine, vm + ".cpu", "{autoPinningPolicy: resize_and_pin, topology: {cores: 1}}", ".topology",
+			"remove topology, or autoPinningPolicy"},
+		{machine, vm + ".cpu.topology.cores", "-1", "", "greater than or equal to 0"},
+		{machine, vm + ".firmware", "{tpm: true, biosType: q35_sea_bios}", ".tpm", "write the biosType q35_ovmf"},
+		{machine, vm + ".firmware", "{tpm: true, biosType: i440fx_sea_bios}", ".tpm", "write the biosType q35_ovmf"},
+		{machine, vm + ".firmware", "{tpm: true, biosType: q35_ovmf}", "", ""},
+		{machine, vm + ".firmware", "{tpm: false, biosType: q35_sea_bios}", "", ""},
+		{machine, vm + ".highAvailability", "{leaseStorageDomainName: a, storageErrorResume: auto_resume}",
+			".storageErrorResume", "write kill, or remove leaseStorageDomainName"},
+		{machine, vm + ".highAvailability", "{leaseStorageDomainName: a, storageErrorResume: kill}", "", ""},
+		{machine, vm + ".highAvailability.priority", "-1", "", "greater than or equal to 0"},
+		{machine, vm + ".highAvailability.priority", "101", "", "less than or equal to 100"},
+		{machine, vm + ".customProperties", "[{name: hugepages, value: '2048'}]", "[0].name",
+			"write virtualMachine.hugePages"},
+		{machine, vm + ".customProperties", "[{name: mdev_type, value: a}]", "[0].name",
+			"write virtualMachine.mediatedDevices"},
+		{machine, vm + ".hugePages", "0", "", among},
+		{machine, vm + ".hugePages", "4096", "", among},
+		{machine, vm + ".rootDisk", "{clone: false, format: raw}", ".clone", "set clone to true, or remove it"},
+		{machine, vm + ".rootDisk", "{clone: false, sparse: false}", ".clone", "set clone to true, or remove it"},
+		{machine, vm + ".rootDisk", "{clone: false, format: cow}", "", ""},
+		{machine, vm + ".dataDisks", "[{name: a, size: 1GB}, {name: a, size: 2GB}]", "[1]", "Duplicate value"},
+		{machine, vm + ".hostDevices", "[a, a]", "[1]", "Duplicate value"},
+		{machine, vm + ".tags", "[a, a]", "[1]", "Duplicate value"},
+		{machine, vm + ".description", `"👍"`, "", "beyond U+FFFF; remove them"},
+		{machine, vm + ".description", `"a ä €"`, "", ""},
+		{template, "spec.template.spec.providerID", "olvm://a", "", "remove it"},
+		{machine, "metadata.name", "localhost", "metadata.name", "use another name"},
+		{machine, "spec.vmTemplateVersion", "-1", "", "greater than or equal to 0"},
+		{machine, vm + ".shutdown.timeoutSeconds", "-1", "", "greater than or equal to 0"},
+	}
+
+	for _, field := range []string{
+		"rootDisk.format", "type", "graphicsConsoles", "shutdown.mode", "cpu.mode", "cpu.autoPinningPolicy",
+		"highAvailability.storageErrorResume", "watchdog.action", "firmware.biosType",
+	} {
+		out = append(out, Value{machine, vm + "." + field, `""`, "", among})
+	}
+
+	return append(out,
+		Value{machine, vm, "{memory: 8GB, type: high_performance, graphicsConsoles: Keep, network: {ipv4: {dhcp: true}}}",
+			".graphicsConsoles", "write Remove, or remove graphicsConsoles"},
+		Value{machine, vm, "{memory: 8GB, hostDevices: [a], placement: {hostNames: [a, b]}, " +
+			"network: {ipv4: {dhcp: true}}}", ".hostDevices", "name that one alone in placement.hostNames"},
+		Value{machine, vm + ".cpu.architecture", `""`, "", ""}, // of Oracle's
+		Value{machine, "spec.userData.bootstrapDelivery", `""`, "", among},
+		Value{machine, "spec.olvmNetwork.interfaceType", `""`, "", among},
+		Value{machine, vm + ".dataDisks", `[{name: a, size: 1GB, interface: ""}]`, "[0].interface", among},
+	)
+}
+
+func networks() []Value {
+	out := []Value{
+		{machine, net + ".interfaceType", "e1001", "", "write virtio, e1000, e1000e or rtl8139"},
+		{machine, net + ".interfaceType", "VirtIO", "", ""}, // of Oracle's
+		{machine, net + ".interfaceType", `""`, "", ""},     // of Oracle's
+		{machine, "spec.olvmNetwork.macAddress", `"56:6f"`, "", "write a MAC address such as"},
+		{machine, "spec.olvmNetwork.macAddress", `""`, "", "write a MAC address such as"},
+		{machine, "spec.olvmNetwork.macAddress", `"01:00:5e:00:00:01"`, "", "write the MAC address of one network interface"},
+		{machine, "spec.olvmNetwork.macAddress", `"ff:ff:ff:ff:ff:ff"`, "", "write the MAC address of one network interface"},
+		{machine, "spec.olvmNetwork.macAddress", `"00:00:00:00:00:00"`, "", "write the MAC address of one network interface"},
+		{machine, "spec.olvmNetwork.macAddress", `"56:6F:00:00:00:01"`, "", ""},
+		{machine, more, "[{networkName: a, vnicName: nic1}]", "", "a vnicName is there twice"},
+		{machine, more, "[{networkName: a, vnicName: a}, {networkName: b, vnicName: a}]", "", "a vnicName is there twice"},
+		{machine, more, "[{networkName: a, vnicName: nic3}, {networkName: b}]", "", "a vnicName is there twice"},
+		{machine, more, "[{networkName: a}, {networkName: b}]", "", ""},
+		{machine, more, "[{networkName: a, guest: {interface: enp1s0, ipv4: {dhcp: true}}}]", "",
+			"guest.interface is there twice"},
+		{machine, more, "[{networkName: a, guest: {interface: enp2s0, ipv4: {dhcp: true}}}]", "", ""},
+		{machine, more, "[{networkName: a, macAddress: '56:6f:00:00:00:0a'}, " +
+			"{networkName: b, macAddress: '56:6f:00:00:00:0A'}]", "", "a macAddress is there twice"},
+		{machine, "spec.olvmNetwork", "{networkName: a, interfaceType: e1000}", "", ""},
+		{machine, net + ".dnsServers", "[10.20.30.300]", "[0]", anIP},
+		{machine, net + ".dnsServers", "[dns.example.com]", "[0]", anIP},
+		{machine, net + ".dnsServers", `["fe80::1%eth0"]`, "[0]", anIP},
+		{machine, net + ".dnsServers", "[0.0.0.0]", "[0]", anIP},
+		{machine, net + ".dnsServers", "[224.0.0.1]", "[0]", anIP},
+		{machine, net + ".dnsServers", `["ff02::1"]`, "[0]", anIP},
+		{machine, net + ".dnsServers", `["10.20.30.53:53"]`, "[0]", anIP},
+		{machine, net + ".dnsServers", "[10.20.30.53, 10.20.30.53]", "", "an address is there twice"},
+		{machine, net + ".dnsServers", `[10.20.30.53, "fd00::53", 127.0.0.1]`, "", ""},
+		{machine, net + ".searchDomains", "[Lab.example.com]", "[0]", "write a domain of lower case letters"},
+		{machine, net + ".searchDomains", "[a..b]", "[0]", "write a domain of lower case letters"},
+		{machine, net + ".searchDomains", "[lab, lab]", "", "a domain is there twice"},
+		{machine, net + ".gateway", "10.20.31.1", "", "the gateway is outside ipv4.subnet; correct one of the two"},
+		{machine, net + ".gateway", "10.20.30.300", "", "write the IPv4 address of a router"},
+		{machine, net + ".gateway", `"fd00::1"`, "", "that of IPv6 is ipv6.gateway"},
+		{machine, net + ".gateway", "router", "", "write the IPv4 address of a router"},
+		{machine, net + ".gateway", `""`, "", ""}, // of Oracle's
+		{machine, net + ".gateway", "10.20.30.254", "", ""},
+		{machine, net + ".ipv4.subnet", "10.20.30.0/33", "", "write an IPv4 subnet in CIDR notation"},
+		{machine, net + ".ipv4.subnet", "10.20.30.0", "", "write an IPv4 subnet in CIDR notation"},
+		{machine, net + ".ipv4.subnet", `"fd00::/64"`, "", "write an IPv4 subnet in CIDR notation"},
+		{machine, net + ".ipv6", `{subnet: "fd00::/64"}`, ".subnet", "add some, or remove it"},
+		{machine, net + ".ipv6", `{subnet: 10.0.0.0/8, ipAddresses: ["fd00::1"]}`, ".subnet", "write an IPv6 subnet"},
+		{machine, net + ".ipv6", `{gateway: "fd00::1", autoConf: true}`, ".gateway", "add ipv6.ipAddresses or"},
+		{machine, net + ".ipv6", `{gateway: 10.0.0.1, ipAddresses: ["fd00::5"]}`, ".gateway", "write the IPv6 address"},
+		{machine, net + ".ipv6", `{gateway: "fd01::1", subnet: "fd00::/64", ipAddresses: ["fd00::5"]}`, ".gateway",
+			"the gateway is outside the subnet, and not link-local"},
+		{machine, net + ".ipv6", `{gateway: "fe80::1", subnet: "fd00::/64", ipAddresses: ["fd00::5"]}`, "", ""},
+		{cluster, "spec.ipProfiles", `[{name: a, ipv6: {gateway: "fd00::1", autoConf: true}}]`, "[0].ipv6.gateway",
+			"add ipv6.ipAddresses, or remove it"},
+		{cluster, "spec.ipProfiles", `[{name: a}]`, "[0]", "set ipv4 or ipv6"},
+		{cluster, "spec.ipProfiles", "[{name: a, gateway: 10.0.1.1, ipv4: {subnet: 10.0.0.0/24, ipAddresses: [10.0.0.5]}}]",
+			"[0].gateway", "the gateway is outside ipv4.subnet"},
+	}
+
+	return append(append(out, ranges()...),
+		Value{machine, "spec", `{vmTemplateName: a, olvmNetwork: {networkName: a, interfaceType: e1000}, virtualMachine: ` +
+			`{memory: 8GB, network: {interfaceType: virtio, ipv4: {dhcp: true}}}}`, ".olvmNetwork.interfaceType",
+			"differ; remove one of the two"},
+		Value{machine, "spec", `{vmTemplateName: a, olvmNetwork: {networkName: a, interfaceType: e1000}, virtualMachine: ` +
+			`{memory: 8GB, network: {interfaceType: E1000, ipv4: {dhcp: true}}}}`, "", ""},
+	)
+}
+
+func ranges() []Value {
+	var out []Value
+
+	for text, message := range map[string]string{
+		"10.20.30.300": a4Range, "10.20.30": a4Range, "10.20.30.5-": a4Range, "-10.20.30.5": a4Range,
+		"10.20.30.1-10.20.30.2-10.20.30.3": a4Range, "10.20.30.5-fd00::5": a4Range, "node": a4Range, "": a4Range,
+		"10.20.30.0/33": a4Range, "fd00::5": a4Range,
+		"10.20.30.20-10.20.30.10": reversed, "10.20.30.100-10.20.30.20": reversed, "10.20.30.9 - 10.20.30.8": reversed,
+		"10.20.30.10-10.20.30.20": "", "10.20.30.9-10.20.30.10": "", "10.20.30.161/30": "", "10.20.30.5": "",
+		" 10.20.30.5 - 10.20.30.6 ": "",
+	} {
+		out = append(out, Value{machine, net + ".ipv4.ipAddresses", `["` + text + `"]`, "[0]", message})
+	}
+
+	for text, message := range map[string]string{
+		"10.20.31.5": noSubnet, "10.20.30.5-10.20.31.5": noSubnet, "10.20.29.5-10.20.30.5": noSubnet,
+		"10.20.0.0/16": noSubnet,
+	} {
+		out = append(out, Value{machine, net + ".ipv4.ipAddresses", `["` + text + `"]`, "", message})
+	}
+
+	for text, message := range map[string]string{
+		"fd00::g": a6Range, "10.0.0.5": a6Range, "fd00::1-10.0.0.5": a6Range, "fe80::1%eth0": a6Range,
+		"fd00::1/129": a6Range, "": a6Range,
+		"fd00::20-fd00::10": reversed, "fd00:0:0::100-fd00::20": reversed, "fd00::F-fd00::a": reversed,
+		"fd00::5-fd00::":   reversed,
+		"fd00::9-fd00::10": "", "fd00::-fd00::5": "", "fd00::5": "", "fd00::/64": "", "fd00::ff-fd00::1:0": "",
+	} {
+		out = append(out, Value{machine, net + ".ipv6", `{ipAddresses: ["` + text + `"]}`, ".ipAddresses[0]", message})
+	}
+
+	return append(out, Value{machine, net + ".ipv6", `{subnet: "fd00::/64", ipAddresses: ["fd01::5"]}`, ".ipAddresses",
+		noSubnet})
+}
+
+func clusters() []Value {
+	out := []Value{
+		{cluster, host, "10.0.0.300", "", "host looks like an IP address and is none"},
+		{cluster, host, `"10.0"`, "", "host looks like an IP address and is none"},
+		{cluster, host, "0.0.0.0", "", "no machine can have this address"},
+		{cluster, host, "224.0.0.5", "", "no machine can have this address"},
+		{cluster, host, `"::"`, "", "no machine can have this address"},
+		{cluster, host, "a..b", "", "a DNS name has parts of 1 to 63 characters"},
+		{cluster, host, `""`, "", ""}, // of Oracle's
+		{cluster, "spec.controlPlaneEndpoint.port", "-1", "", "greater than or equal to 0"},
+		{cluster, "spec.controlPlaneEndpoint.port", "65536", "", "less than or equal to 65535"},
+		{cluster, service, "{virtualIP: ''}", ".virtualIP", among},
+		{cluster, service, "{virtualIP: Keepalived, loadBalancer: ''}", ".loadBalancer", among},
+		{cluster, service, "{virtualIP: Keepalived, kubeVIPLease: {durationSeconds: 20}}", "", "kubeVIPLease needs"},
+		{cluster, service, "{kubeVIPLease: {}}", "", "kubeVIPLease needs"},
+		{cluster, service, "{virtualIP: KubeVIP, kubeVIPLease: {durationSeconds: 20}}", "", ""},
+		{cluster, service, "{virtualIP: KubeVIP, kubeVIPLease: {durationSeconds: 10}}", ".kubeVIPLease.durationSeconds",
+			"durationSeconds must be longer than renewDeadlineSeconds"},
+		{cluster, service, "{virtualIP: KubeVIP, kubeVIPLease: {renewDeadlineSeconds: 15}}",
+			".kubeVIPLease.durationSeconds", "durationSeconds must be longer than renewDeadlineSeconds"},
+		{cluster, service, "{virtualIP: KubeVIP, kubeVIPLease: {retryPeriodSeconds: 9}}",
+			".kubeVIPLease.renewDeadlineSeconds", "longer than 1.2 times retryPeriodSeconds"},
+		{cluster, service, "{ingressVirtualIP: 10.20.30.300}", ".ingressVirtualIP", anIP},
+		{cluster, service, "{ingressVirtualIP: ingress.example.com}", ".ingressVirtualIP", anIP},
+		{cluster, service, "{ingressVirtualIP: 127.0.0.1}", ".ingressVirtualIP", "a loopback address"},
+		{cluster, service, "{ingressVirtualIP: 10.20.30.160}", "", "they need addresses of their own"},
+		{cluster, service, "{ingressVirtualIP: 10.20.30.161, additionalIngressVirtualIP: 10.20.30.162}",
+			".additionalIngressVirtualIP", another},
+		{cluster, service, `{ingressVirtualIP: 10.20.30.161, additionalIngressVirtualIP: "fd00::5"}`, "", ""},
+		{cluster, service, "{virtualIP: KubeVIP, additionalVirtualIP: 10.20.30.161}", ".additionalVirtualIP", another},
+		{cluster, service, `{virtualIP: KubeVIP, additionalVirtualIP: "fd00::5", ingressVirtualIP: "fd00::5"}`,
+			".additionalVirtualIP", "they need addresses of their own"},
+		{cluster, service, "{virtualIP: Keepalived, virtualRouterID: 5, ingressVirtualIP: 10.20.30.161, " +
+			"ingressVirtualRouterID: 5}", ".ingressVirtualRouterID", "change or remove one"},
+		{cluster, service, "{ingressVirtualRouterID: 5}", ".ingressVirtualRouterID", "needs ingressVirtualIP"},
+		{cluster, service, "{virtualIP: Keepalived, virtualRouterID: 256}", ".virtualRouterID", "less than or equal to 255"},
+		{cluster, service, "{virtualIP: Keepalived, loadBalancer: HAProxy, apiServerPort: 6443}", ".apiServerPort",
+			"choose another apiServerPort"},
+		{cluster, "spec", "{olvmDatacenterName: a, controlPlaneEndpoint: {host: api.example.com}, controlPlaneServices: " +
+			"{virtualIP: KubeVIP}, olvmOvirtAPIServer: {serverURL: 'https://a', credentialsSecret: {name: a}}}",
+			"spec.controlPlaneEndpoint.host", "write one, or set controlPlaneServices.virtualIP to External"},
+		{cluster, "spec", "{olvmDatacenterName: a, controlPlaneEndpoint: {host: api.example.com}, controlPlaneServices: " +
+			"{dns: {domain: a}}, olvmOvirtAPIServer: {serverURL: 'https://a', credentialsSecret: {name: a}}}",
+			"spec.controlPlaneEndpoint.host", "write one, or remove controlPlaneServices.dns"},
+		{cluster, "spec.affinityGroups", "[{name: a}, {name: a}]", "[1]", "Duplicate value"},
+		{cluster, "spec.affinityGroups", "[{name: a, priority: 0}]", "[0].priority", "greater than or equal to 1"},
+		{cluster, "spec.failureDomains", "[{name: a}, {name: a}]", "[1]", "Duplicate value"},
+		{cluster, "spec.standby", "[{name: a, role: Worker, count: -1, inventory: a}]", "[0].count",
+			"greater than or equal to 0"},
+	}
+
+	return append(out, serverURLs()...)
+}
+
+func serverURLs() []Value {
+	var out []Value
+
+	for text, message := range map[string]string{
+		"http://engine.example.com/ovirt-engine":        "begins with https://; write " + anURL,
+		"ftp://engine.example.com":                      "begins with https://",
+		"https://admin@engine.example.com/ovirt-engine": "without a user",
+		"https://engine.example.com/ovirt-engine?a=b":   "without a user, a query and a fragment",
+		"https://engine.example.com/ovirt-engine/#a":    "without a user, a query and a fragment",
+		"https://": anURL,
+		"https://engine.example.com:99999/ovirt-engine":     anURL,
+		"https://engine.example.com:0/ovirt-engine":         anURL,
+		"https://engine example.com":                        anURL,
+		"https:/engine.example.com":                         anURL,
+		"https://https://engine.example.com":                anURL,
+		"https://engine.example.com/ovirt-engine/webadmin/": "write its base URL",
+		"https://engine.example.com/ovirt-engine/api/vms":   "write its base URL",
+		"https://engine.example.com/ovirt-engine":           "",
+		"https://engine.example.com/ovirt-engine/api":       "",
+		"https://engine.example.com/ovirt-engine/api/v4/":   "",
+		"https://10.20.30.5:8443/ovirt-engine/":             "",
+		"https://[fd00::5]:8443":                            "",
+		"HTTPS://engine.example.com":                        "",
+		"engine.example.com":                                "",
+		"engine.example.com:8443/ovirt-engine":              "",
+	} {
+		out = append(out,
+			Value{cluster, server, `"` + text + `"`, "", message},
+			Value{inventory, server, `"` + text + `"`, "", message},
+			Value{identity, "spec.allowedServerURLs", `["` + text + `"]`, "[0]", message})
+	}
+
+	return out
+}
+
+func others() []Value {
+	const (
+		macs = "spec.provision[0].macAddresses"
+		data = "spec.userData"
+		name = "write the name of an object"
+		aURL = "write the URL of a proxy, such as http://proxy.example.com:3128"
+		key  = "write one public key on one line"
+	)
+
+	return []Value{
+		{inventory, "spec.recycle", `""`, "", among},
+		{inventory, macs, "['56:6f:00:00:00']", "[0]", "write a MAC address such as"},
+		{inventory, macs, "['56:6f:00:00:00:0f-56:6f:00:00:00:01']", "[0]", reversed},
+		{inventory, macs, "['56:6f:00:00:00:01-56:6F:00:00:00:0F', '56:6f:00:00:01:00']", "", ""},
+		{inventory, macs, "['01:00:5e:00:00:01-01:00:5e:00:00:0f']", "[0]", "the second digit of a group's address is odd"},
+		{inventory, "spec.labels", "[{key: a, from: Host}, {key: a, from: Template}]", "", "a key is there twice"},
+		{inventory, "spec.provision[0].machineTemplateName", "My Template", "", name},
+		{inventory, "spec.provision[0].count", "-1", "", "greater than or equal to 0"},
+		{cluster, "spec.olvmOvirtAPIServer", "{serverURL: 'https://a', identityRef: {name: My_Identity}}",
+			".identityRef.name", name},
+		{cluster, data, "{proxy: {httpProxy: 'proxy:3128'}}", ".proxy.httpProxy", aURL},
+		{cluster, data, "{proxy: {httpsProxy: 'ftp://proxy:3128'}}", ".proxy.httpsProxy", aURL},
+		{cluster, data, "{proxy: {httpsProxy: 'http://'}}", ".proxy.httpsProxy", aURL},
+		{cluster, data, "{proxy: {httpsProxy: 'http://user:pass@proxy.example.com:3128'}}", "", ""},
+		{cluster, data, "{ssh: {authorizedKeys: ['-----BEGIN OPENSSH PRIVATE KEY-----']}}", ".ssh.authorizedKeys[0]", key},
+		{cluster, data, `{ssh: {authorizedKeys: ["ssh-ed25519 AAAA a\nssh-ed25519 BBBB b"]}}`, ".ssh.authorizedKeys[0]", key},
+		{cluster, data, "{ssh: {authorizedKeys: ['from=\"10.0.0.0/8\" ssh-ed25519 AAAA me']}}", "", ""},
+		{cluster, data, "{ssh: {user: Root, authorizedKeys: ['ssh-ed25519 AAAA me']}}", ".ssh.user", "write a user's name"},
+		{cluster, data, "{extra: [{secret: {name: A_b, key: a}}]}", ".extra[0].secret.name", name},
+	}
+}
