@@ -17,7 +17,7 @@ type HighAvailability struct {
 	LeaseStorageDomainName string `json:"leaseStorageDomainName,omitempty"`
 
 	// storageErrorResume is what becomes of a VM that its host paused for an error of its storage, once the storage is
-	// back: auto_resume, leave_paused or kill. A VM with a lease is always killed. Empty means kill with a lease, and
+	// back: auto_resume, leave_paused or kill. A VM with a lease is always killed. Absent means kill with a lease, and
 	// the template's without one.
 	// +optional
 	// +kubebuilder:validation:Enum=auto_resume;leave_paused;kill
@@ -27,7 +27,7 @@ type HighAvailability struct {
 // Watchdog is a device, an i6300esb, by which the host sees that a guest hangs. The guest needs a service that uses it,
 // such as systemd with RuntimeWatchdogSec.
 type Watchdog struct {
-	// action that the host takes: reset, poweroff, pause, dump or none. Empty means reset.
+	// action that the host takes: reset, poweroff, pause, dump or none. Absent means reset.
 	// +optional
 	// +kubebuilder:validation:Enum=none;reset;poweroff;pause;dump
 	Action string `json:"action,omitempty"`

@@ -25,7 +25,7 @@ type OLVMNetwork struct {
 	// +kubebuilder:validation:MaxLength=255
 	VNICProfileName string `json:"vnicProfileName,omitempty"`
 
-	// macAddress of the network interface. Empty means one from the engine's pool; a template gives it to every
+	// macAddress of the network interface. Absent means one from the engine's pool; a template gives it to every
 	// machine, so it is for single machines.
 	// +optional
 	MACAddress MACAddress `json:"macAddress,omitempty"`
@@ -110,9 +110,13 @@ type AdditionalGuestNetwork struct {
 	Addressing `json:",inline"`
 }
 
-// GuestNetwork is the same as that of a first network interface.
-func (n AdditionalGuestNetwork) GuestNetwork() GuestNetwork {
-	return GuestNetwork{
+// GuestNetwork is the same as that of a first network interface; nil of nil.
+func (n *AdditionalGuestNetwork) GuestNetwork() *GuestNetwork {
+	if n == nil {
+		return nil
+	}
+
+	return &GuestNetwork{
 		Interface: n.Interface, IPProfileName: n.IPProfileName, AddressesFromPools: n.AddressesFromPools,
 		Addressing: n.Addressing,
 	}

@@ -114,7 +114,7 @@ type FromInventory struct {
 // +kubebuilder:validation:XValidation:rule=`!has(self.clone) || self.clone || !(has(self.format) && self.format == 'raw') && !(has(self.sparse) && !self.sparse)`,message="format raw and a disk that is not sparse need a copy of the template's; set clone to true, or remove it",fieldPath=".clone"
 type RootDisk struct {
 	// size of the disk, such as 100GB. The disk is grown to it, never shrunk; it must be at least the template's.
-	// Empty means the template's.
+	// Absent means the template's.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	Size Size `json:"size,omitempty"`
@@ -124,7 +124,7 @@ type RootDisk struct {
 	// +optional
 	Clone *bool `json:"clone,omitempty"`
 
-	// format is cow or raw. Empty means the template's.
+	// format is cow or raw. Absent means the template's.
 	// +optional
 	// +kubebuilder:validation:Enum=cow;raw
 	Format string `json:"format,omitempty"`
@@ -153,7 +153,7 @@ type DataDisk struct {
 	// +kubebuilder:validation:MinLength=1
 	Size Size `json:"size,omitempty"`
 
-	// format is cow or raw. Empty means cow.
+	// format is cow or raw. Absent means cow.
 	// +optional
 	// +kubebuilder:validation:Enum=cow;raw
 	Format string `json:"format,omitempty"`
@@ -167,7 +167,7 @@ type DataDisk struct {
 	// +kubebuilder:validation:MaxLength=255
 	StorageDomainName string `json:"storageDomainName,omitempty"`
 
-	// interface of the disk: virtio_scsi, virtio, sata. Empty means virtio_scsi.
+	// interface of the disk: virtio_scsi, virtio, sata. Absent means virtio_scsi.
 	// +optional
 	// +kubebuilder:validation:Enum=virtio_scsi;virtio;sata
 	Interface string `json:"interface,omitempty"`
@@ -182,18 +182,17 @@ type DataDisk struct {
 // +kubebuilder:validation:XValidation:rule=`!has(self.type) || self.type != 'high_performance' || !has(self.graphicsConsoles) || self.graphicsConsoles != 'Keep'`,message="a high_performance VM has no graphics consoles; write Remove, or remove graphicsConsoles",fieldPath=".graphicsConsoles"
 // +kubebuilder:validation:XValidation:rule=`!has(self.hostDevices) || size(self.hostDevices) == 0 || !has(self.placement) || !has(self.placement.hostNames) || size(self.placement.hostNames) == 1`,message="hostDevices belong to one host; name that one alone in placement.hostNames",fieldPath=".hostDevices"
 type VirtualMachine struct {
-	// memory of the VM, a number with a unit: 16GB or 16GiB (both 16 * 2^30 bytes), 7680MB.
-	// Exactly one of memory and instanceType is set. A value that cannot be read is reported by the
-	// InfrastructureApplied condition.
+	// memory of the VM, a number with a unit: 7680MB, or 16GB, 16G, 16GiB or 16Gi (all 16 * 2^30 bytes, also where
+	// Kubernetes has decimal units). Exactly one of memory and instanceType is set.
 	// +optional
 	Memory Size `json:"memory,omitempty"`
 
-	// guaranteedMemory is what the VM keeps when its host runs short; at most memory. Empty means: as much as memory.
+	// guaranteedMemory is what the VM keeps when its host runs short; at most memory. Absent means: as much as memory.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	GuaranteedMemory Size `json:"guaranteedMemory,omitempty"`
 
-	// maximumMemory is how far memory can be raised while the VM runs; at least memory. Empty leaves it to the engine.
+	// maximumMemory is how far memory can be raised while the VM runs; at least memory. Absent leaves it to the engine.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	MaximumMemory Size `json:"maximumMemory,omitempty"`
@@ -203,7 +202,8 @@ type VirtualMachine struct {
 	// +optional
 	MemoryBallooning *bool `json:"memoryBallooning,omitempty"`
 
-	// hugePages is the size in KiB of the pages that back the VM's memory: 2048 or 1048576. 0 means ordinary pages.
+	// hugePages is the size in KiB of the pages that back the VM's memory: 2048 or 1048576. Absent leaves it to the
+	// template.
 	// +optional
 	// +kubebuilder:validation:Enum=2048;1048576
 	HugePages int32 `json:"hugePages,omitempty"`
@@ -214,7 +214,7 @@ type VirtualMachine struct {
 	// +kubebuilder:validation:MaxLength=255
 	InstanceType string `json:"instanceType,omitempty"`
 
-	// type of the VM: server, desktop or high_performance. Empty means the template's. For high_performance VMs,
+	// type of the VM: server, desktop or high_performance. Absent means the template's. For high_performance VMs,
 	// cpu.mode is host_passthrough, the serial console is on, and sound card, ballooning and graphics consoles are off,
 	// where they are not set.
 	// +optional
@@ -235,7 +235,7 @@ type VirtualMachine struct {
 	// +optional
 	SoundCard *bool `json:"soundCard,omitempty"`
 
-	// graphicsConsoles reports whether the VM keeps the graphics consoles of its template: Keep or Remove. Empty means
+	// graphicsConsoles reports whether the VM keeps the graphics consoles of its template: Keep or Remove. Absent means
 	// Remove where type is server, or high_performance, which cannot have them, and Keep for others.
 	// +optional
 	// +kubebuilder:validation:Enum=Keep;Remove
@@ -321,7 +321,7 @@ type VirtualMachine struct {
 // Shutdown says how a VM is powered off before it is deleted.
 type Shutdown struct {
 	// mode is Stop, which cuts the power (the node was drained before), or Graceful, which asks the guest first.
-	// Empty means Stop.
+	// Absent means Stop.
 	// +optional
 	// +kubebuilder:validation:Enum=Stop;Graceful
 	Mode string `json:"mode,omitempty"`
@@ -341,7 +341,7 @@ type CPU struct {
 	// +kubebuilder:validation:Enum="";x86_64;amd64;aarch64;arm64;ppc64;s390x
 	Architecture string `json:"architecture,omitempty"`
 
-	// mode is custom, host_model or host_passthrough. Empty means host_passthrough for high_performance VMs, and the
+	// mode is custom, host_model or host_passthrough. Absent means host_passthrough for high_performance VMs, and the
 	// engine's choice for others.
 	// +optional
 	// +kubebuilder:validation:Enum=custom;host_model;host_passthrough
@@ -353,7 +353,7 @@ type CPU struct {
 
 	// autoPinningPolicy is none, or resize_and_pin, which gives the VM the sockets, cores and threads of a host it is
 	// placed on, less a core for the host, and pins its virtual CPUs and NUMA nodes to those of the host. It needs
-	// hosts that are named, by placement or a failure domain, and excludes topology. Empty means none.
+	// hosts that are named, by placement or a failure domain, and excludes topology. Absent means none.
 	// +optional
 	// +kubebuilder:validation:Enum=none;resize_and_pin
 	AutoPinningPolicy string `json:"autoPinningPolicy,omitempty"`

@@ -15,7 +15,7 @@ package v1
 type ControlPlaneServices struct {
 	// virtualIP says who holds controlPlaneEndpoint.host, which is an IP address then: KubeVIP, a static pod on the
 	// nodes of the control plane, which elect its holder with a lease; Keepalived, which must be in the image, as it is
-	// in Oracle's; or External. Empty means External.
+	// in Oracle's; or External. Absent means External.
 	// +optional
 	// +kubebuilder:validation:Enum=External;KubeVIP;Keepalived
 	VirtualIP string `json:"virtualIP,omitempty"`
@@ -26,7 +26,7 @@ type ControlPlaneServices struct {
 	AdditionalVirtualIP VirtualIPAddress `json:"additionalVirtualIP,omitempty"`
 
 	// loadBalancer on each node of the control plane spreads connections over all API servers: HAProxy or Nginx, which
-	// must be in the image; or None, with which the node that holds the address serves all. Empty means None.
+	// must be in the image; or None, with which the node that holds the address serves all. Absent means None.
 	// +optional
 	// +kubebuilder:validation:Enum=None;HAProxy;Nginx
 	LoadBalancer string `json:"loadBalancer,omitempty"`

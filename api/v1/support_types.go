@@ -149,9 +149,7 @@ type SupportLoadBalancer struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MaxLength=11
-	// +kubebuilder:validation:items:Pattern=`^[0-9]{1,5}(-[0-9]{1,5})?$`
-	Ports []string `json:"ports,omitempty"`
+	Ports []PortRange `json:"ports,omitempty"`
 
 	// backendPort is the port of the API servers. 0 means controlPlaneServices.apiServerPort where the nodes have load
 	// balancers themselves, else 6443.
@@ -161,11 +159,10 @@ type SupportLoadBalancer struct {
 	BackendPort int32 `json:"backendPort,omitempty"`
 
 	// virtualIP is an address that keepalived gives to one of the VMs whose haproxy answers. It may be the control
-	// plane endpoint, and becomes it where that is not set and this is the only one with the role ControlPlane. Empty
+	// plane endpoint, and becomes it where that is not set and this is the only one with the role ControlPlane. Absent
 	// means: the address of the VM itself.
 	// +optional
-	// +kubebuilder:validation:MaxLength=45
-	VirtualIP string `json:"virtualIP,omitempty"`
+	VirtualIP VirtualIPAddress `json:"virtualIP,omitempty"`
 
 	// virtualRouterID of VRRP for virtualIP. 0 means one that no other cluster of the engine has.
 	// +optional

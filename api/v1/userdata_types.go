@@ -15,7 +15,7 @@ type UserData struct {
 
 	// bootstrapDelivery is how VMs get their user data. Inline: from the engine, which has all of it. Pointer, for
 	// images with Ignition on networks with DHCP: the engine has a token alone, with which the VM fetches the data
-	// once, over TLS, from the manager; that needs its flag --bootstrap-url. Empty means Inline. A machine's replaces
+	// once, over TLS, from the manager; that needs its flag --bootstrap-url. Absent means Inline. A machine's replaces
 	// its cluster's.
 	// +optional
 	// +kubebuilder:validation:Enum=Inline;Pointer
@@ -52,7 +52,7 @@ type ProxySettings struct {
 
 // SSHAccess is a user of the guest and the keys with which to log in.
 type SSHAccess struct {
-	// user to log in as. Empty means the image's default user, which is core where Ignition reads the data.
+	// user to log in as. Absent means the image's default user, which is core where Ignition reads the data.
 	// +optional
 	User UserName `json:"user,omitempty"`
 

@@ -1363,7 +1363,7 @@ func (in *SupportLoadBalancer) DeepCopyInto(out *SupportLoadBalancer) {
 	*out = *in
 	if in.Ports != nil {
 		in, out := &in.Ports, &out.Ports
-		*out = make([]string, len(*in))
+		*out = make([]PortRange, len(*in))
 		copy(*out, *in)
 	}
 	in.SupportVM.DeepCopyInto(&out.SupportVM)

@@ -63,7 +63,7 @@ type OLVMInventorySpec struct {
 	Labels []InventoryLabel `json:"labels,omitempty"`
 
 	// recycle says what becomes of a VM whose machine is gone. Rebuild replaces its root disk from its template, so
-	// that no cluster boots the node of another. Retain leaves it Ineligible until a person clears it. Empty means
+	// that no cluster boots the node of another. Retain leaves it Ineligible until a person clears it. Absent means
 	// Rebuild for VMs whose template the engine knows, and Retain for others.
 	// +optional
 	// +kubebuilder:validation:Enum=Rebuild;Retain

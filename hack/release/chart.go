@@ -89,7 +89,7 @@ func chartMetadata(version string) *chartv2.Metadata {
 		Home:        "https://github.com/capolvm/cluster-api-provider-olvm",
 		Sources:     []string{"https://github.com/capolvm/cluster-api-provider-olvm"},
 		Keywords:    []string{"cluster-api", "olvm", "ovirt"},
-		KubeVersion: ">= 1.30.0-0",
+		KubeVersion: ">= 1.31.0-0",
 	}
 }
 

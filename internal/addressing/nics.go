@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/utils/ptr"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -126,11 +125,7 @@ func NICs(spec infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([]NIC,
 		guest, path := &spec.VirtualMachine.Network, "spec.virtualMachine.network"
 		if i > 0 {
 			nic.Field = fmt.Sprintf("spec.additionalNetworks[%d].", i-1)
-			guest, path = nil, nic.Field+"guest"
-
-			if more := spec.AdditionalNetworks[i-1].Guest; more != nil {
-				guest = ptr.To(more.GuestNetwork())
-			}
+			guest, path = spec.AdditionalNetworks[i-1].Guest.GuestNetwork(), nic.Field+"guest"
 		}
 
 		if slices.ContainsFunc(nics, func(other NIC) bool { return other.VNICName == nic.VNICName }) {
@@ -141,14 +136,8 @@ func NICs(spec infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([]NIC,
 			)
 		}
 
-		if nic.InterfaceType != "" && !slices.Contains(interfaceTypes, nic.InterfaceType) {
-			return nil, blocker.New(infrav1.InvalidHardwareReason,
-				nic.Field+"interfaceType",
-				"%q is none of virtio, %s; correct it here or in %s.interfaceType",
-				nic.InterfaceType,
-				strings.Join(interfaceTypes, ", "),
-				path,
-			)
+		if err := nic.checkInterfaceType(i == 0); err != nil {
+			return nil, err
 		}
 
 		if guest != nil {
@@ -173,6 +162,21 @@ func NICs(spec infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([]NIC,
 	}
 
 	return nics, nil
+}
+
+// checkInterfaceType refuses hardware that no engine emulates.
+func (n NIC) checkInterfaceType(first bool) error {
+	if n.InterfaceType == "" || slices.Contains(interfaceTypes, n.InterfaceType) {
+		return nil
+	}
+
+	where := "correct it"
+	if first {
+		where += " here or in spec.virtualMachine.network.interfaceType"
+	}
+
+	return blocker.New(infrav1.InvalidHardwareReason, n.Field+"interfaceType", "%q is none of virtio, %s; %s",
+		n.InterfaceType, strings.Join(interfaceTypes, ", "), where)
 }
 
 // unusable is a network configuration that cannot be used.

@@ -30,17 +30,23 @@ func dhcp() infrav1.GuestNetwork {
 }
 
 func more(network infrav1.OLVMNetwork, guest *infrav1.GuestNetwork) infrav1.AdditionalNetwork {
-	return infrav1.AdditionalNetwork{OLVMNetwork: network, Guest: guest}
+	if guest == nil {
+		return infrav1.AdditionalNetwork{OLVMNetwork: network}
+	}
+
+	return infrav1.AdditionalNetwork{OLVMNetwork: network, Guest: &infrav1.AdditionalGuestNetwork{
+		Interface: guest.Interface, IPProfileName: guest.IPProfileName, AddressesFromPools: guest.AddressesFromPools,
+		Addressing: guest.Addressing,
+	}}
 }
 
 func TestNetworkInterfacesHaveDefaults(t *testing.T) {
 	spec := specOf(dhcp())
 	spec.VirtualMachine.Network.InterfaceType = "E1000"
 	second, third := dhcp(), dhcp()
-	second.Interface, second.InterfaceType = "enp2s0", "rtl8139"
-	third.Interface, third.InterfaceType = "enp3s0", "rtl8139"
+	second.Interface, third.Interface = "enp2s0", "enp3s0"
 	spec.AdditionalNetworks = []infrav1.AdditionalNetwork{
-		more(infrav1.OLVMNetwork{}, &second),
+		more(infrav1.OLVMNetwork{InterfaceType: "rtl8139"}, &second),
 		more(infrav1.OLVMNetwork{InterfaceType: "VirtIO", VNICName: "data"}, &third),
 		more(infrav1.OLVMNetwork{}, nil),
 	}
@@ -204,9 +210,9 @@ func TestNetworkConfigurationsThatAreRefused(t *testing.T) {
 
 		return spec
 	}
-	dhcpAt := func(name, kind string) infrav1.GuestNetwork {
+	dhcpAt := func(name string) infrav1.GuestNetwork {
 		network := dhcp()
-		network.Interface, network.InterfaceType = name, kind
+		network.Interface = name
 
 		return network
 	}
@@ -221,17 +227,17 @@ func TestNetworkConfigurationsThatAreRefused(t *testing.T) {
 		reason, field, message string
 	}{
 		"a name of the engine twice": {
-			second(infrav1.OLVMNetwork{VNICName: "nic1"}, dhcpAt("enp2s0", "")),
+			second(infrav1.OLVMNetwork{VNICName: "nic1"}, dhcpAt("enp2s0")),
 			infrav1.InvalidHardwareReason, "spec.additionalNetworks[0].vnicName", `the name "nic1" is used twice`,
 		},
 		"a name of the guest twice": {
-			second(infrav1.OLVMNetwork{}, dhcpAt("enp1s0", "")),
+			second(infrav1.OLVMNetwork{}, dhcpAt("enp1s0")),
 			infrav1.InvalidHardwareReason, "spec.additionalNetworks[0].guest.interface", `"enp1s0" is configured twice`,
 		},
 		"an interface that is emulated by nobody": {
-			second(infrav1.OLVMNetwork{}, dhcpAt("enp2s0", "ne2000")),
+			second(infrav1.OLVMNetwork{InterfaceType: "ne2000"}, dhcpAt("enp2s0")),
 			infrav1.InvalidHardwareReason, "spec.additionalNetworks[0].interfaceType",
-			`"ne2000" is none of virtio, e1000, e1000e, rtl8139; correct it here or in spec.additionalNetworks[0].guest.`,
+			`"ne2000" is none of virtio, e1000, e1000e, rtl8139; correct it`,
 		},
 		"a profile that is not there": {
 			specOf(infrav1.GuestNetwork{IPProfileName: "three"}),

@@ -335,10 +335,24 @@ func others() []Value {
 		data = "spec.userData"
 		name = "write the name of an object"
 		aURL = "write the URL of a proxy, such as http://proxy.example.com:3128"
-		key  = "write one public key on one line"
+		lbs  = "spec.supportServices.loadBalancers[0]"
+
+		aPort = "write a port from 1 to 65535, or a range of them"
+
+		key = "write one public key on one line"
 	)
 
 	return []Value{
+		{cluster, lbs, "{name: a, machineTemplateName: a, role: Worker, ports: ['99999']}", ".ports[0]", aPort},
+		{cluster, lbs, "{name: a, machineTemplateName: a, role: Worker, ports: ['0']}", ".ports[0]", aPort},
+		{cluster, lbs, "{name: a, machineTemplateName: a, role: Worker, ports: ['443-']}", ".ports[0]", aPort},
+		{cluster, lbs, "{name: a, machineTemplateName: a, role: Worker, ports: ['30002-30001']}", ".ports[0]", reversed},
+		{cluster, lbs, "{name: a, machineTemplateName: a, role: Worker, ports: ['443', '443']}", ".ports[1]",
+			"Duplicate value"},
+		{cluster, lbs, "{name: a, machineTemplateName: a, role: Worker, ports: ['443', '30002-30011']}", "", ""},
+		{cluster, lbs, "{name: a, machineTemplateName: a, role: ControlPlane, virtualIP: 10.0.0.555}", ".virtualIP", anIP},
+		{cluster, lbs, "{name: a, machineTemplateName: a, role: ControlPlane, virtualIP: '::1'}", ".virtualIP",
+			"a loopback address"},
 		{inventory, "spec.recycle", `""`, "", among},
 		{inventory, macs, "['56:6f:00:00:00']", "[0]", "write a MAC address such as"},
 		{inventory, macs, "['56:6f:00:00:00:0f-56:6f:00:00:00:01']", "[0]", reversed},
