@@ -389,15 +389,6 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 		reason  string
 		message []string
 	}{
-		"an instance type and a topology": {func(s *infrav1.OLVMMachineSpec) {
-			s.VirtualMachine.Memory, s.VirtualMachine.InstanceType, s.VirtualMachine.CPU.Topology.Cores = "", "Large", 2
-		}, infrav1.InvalidHardwareReason, []string{"cpu.topology", `"Large"`, "remove one"}},
-		"auto-pinning and a topology": {func(s *infrav1.OLVMMachineSpec) {
-			s.VirtualMachine.CPU = infrav1.CPU{
-				AutoPinningPolicy: "resize_and_pin",
-				Topology:          infrav1.CPUTopology{Cores: 4},
-			}
-		}, infrav1.InvalidHardwareReason, []string{"cpu.topology", "remove one"}},
 		"auto-pinning to no host in particular": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.CPU.AutoPinningPolicy = "resize_and_pin"
 		},
@@ -408,30 +399,13 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 			s.VirtualMachine.Memory, s.VirtualMachine.InstanceType = "", "Gigantic"
 		},
 			infrav1.InstanceTypeNotFoundReason, []string{"instanceType", "Gigantic", "it has Large, Medium"}},
-		"more guaranteed than there is": {func(s *infrav1.OLVMMachineSpec) {
-			s.VirtualMachine.GuaranteedMemory = "5GB"
-		}, infrav1.InvalidHardwareReason, []string{"guaranteedMemory", "5GB", "4GB"}},
-		"a maximum below the memory": {func(s *infrav1.OLVMMachineSpec) {
-			s.VirtualMachine.MaximumMemory = "3GB"
-		}, infrav1.InvalidHardwareReason, []string{"maximumMemory", "raise it"}},
-		"a lease with another behaviour than kill": {func(s *infrav1.OLVMMachineSpec) {
-			s.VirtualMachine.HighAvailability = &infrav1.HighAvailability{
-				LeaseStorageDomainName: "olvm-data", StorageErrorResume: "auto_resume",
-			}
-		}, infrav1.InvalidHardwareReason, []string{"highAvailability.storageErrorResume", "write kill"}},
 		"a lease on an unknown storage domain": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.HighAvailability = &infrav1.HighAvailability{LeaseStorageDomainName: "tape"}
 		}, infrav1.StorageDomainNotFoundReason, []string{"leaseStorageDomainName", `"tape"`}},
-		"a TPM without UEFI": {func(s *infrav1.OLVMMachineSpec) {
-			s.VirtualMachine.Firmware = infrav1.Firmware{BiosType: "q35_sea_bios", TPM: ptr.To(true)}
-		}, infrav1.InvalidHardwareReason, []string{"firmware.tpm", "needs UEFI", "q35_ovmf"}},
 		"a TPM that the operating system cannot have": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.Firmware.TPM = ptr.To(true)
 			s.VirtualMachine.OSType = "other_linux"
 		}, infrav1.InvalidHardwareReason, []string{"firmware.tpm", `"other_linux"`, "rhel_9x64"}},
-		"huge pages as a property": {func(s *infrav1.OLVMMachineSpec) {
-			s.VirtualMachine.CustomProperties = []infrav1.CustomProperty{{Name: "hugepages", Value: "2048"}}
-		}, infrav1.InvalidHardwareReason, []string{"customProperties[0].name", "write spec.virtualMachine.hugePages"}},
 		"a host device without a host": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.HostDevices = []string{"pci_0000_3b_00_0"}
 		}, infrav1.InvalidHardwareReason, []string{"hostDevices", "placement.hostNames"}},
@@ -439,18 +413,12 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 			s.VirtualMachine.HostDevices = []string{"pci_0000_ff_00_0"}
 			s.VirtualMachine.Placement.HostNames = []string{"host-1"}
 		}, infrav1.InvalidHardwareReason, []string{`no device "pci_0000_ff_00_0"`, "it has pci_0000_3b_00_0"}},
-		"graphics on a high-performance VM": {func(s *infrav1.OLVMMachineSpec) {
-			s.VirtualMachine.Type, s.VirtualMachine.GraphicsConsoles = "high_performance", "Keep"
-		}, infrav1.InvalidHardwareReason, []string{"graphicsConsoles"}},
 		"a root disk that would shrink": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.RootDisk = &infrav1.RootDisk{
 				Size: "10GB",
 			}
 		},
 			infrav1.InvalidHardwareReason, []string{"rootDisk.size", "10GB", "not shrunk"}},
-		"a raw disk that is not a copy": {func(s *infrav1.OLVMMachineSpec) {
-			s.VirtualMachine.RootDisk = &infrav1.RootDisk{Format: "raw", Clone: ptr.To(false)}
-		}, infrav1.InvalidHardwareReason, []string{"rootDisk.clone", "format raw needs a copy"}},
 		"an unknown storage domain": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "a", Size: "1GB", StorageDomainName: "tape"}}
 		}, infrav1.StorageDomainNotFoundReason,

@@ -308,28 +308,12 @@ func TestMachinesWithBadInputHealWhenTheyAreCorrected(t *testing.T) {
 			infrav1.VNICProfileNotFoundReason,
 			[]string{"spec.olvmNetwork.vnicProfileName", `"ovirtmgmt"`, "it has kvm-vlan"},
 		},
-		"malformed memory": {
-			func(s *infrav1.OLVMMachineSpec) {
-				s.VirtualMachine.Memory = "7 GBB"
-			},
-			func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Memory = "7 GB" },
-			infrav1.InfrastructureAppliedCondition,
-			infrav1.InvalidMemoryReason,
-			[]string{"spec.virtualMachine.memory", `"7 GBB"`, "such as 16GB"},
-		},
 		"endpoint inside the pool": {
 			func(s *infrav1.OLVMMachineSpec) { network(s).IPAddresses = []string{"10.0.0.1-10.0.0.9"} },
 			func(s *infrav1.OLVMMachineSpec) { network(s).IPAddresses = []string{"10.0.0.6-10.0.0.9"} },
 			infrav1.AddressesAllocatedCondition,
 			infrav1.EndpointInAddressPoolReason,
 			[]string{"ipv4.ipAddresses", "10.0.0.5", "take it out"},
-		},
-		"range outside the subnet": {
-			func(s *infrav1.OLVMMachineSpec) { network(s).IPAddresses = []string{"10.0.1.9"} },
-			func(s *infrav1.OLVMMachineSpec) { network(s).IPAddresses = []string{"10.0.0.9"} },
-			infrav1.AddressesAllocatedCondition,
-			infrav1.AddressRangeInvalidReason,
-			[]string{"ipAddresses[0]", "10.0.1.9", "10.0.0.0/24"},
 		},
 	}
 	for name, test := range tests {

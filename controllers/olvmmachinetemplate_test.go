@@ -67,7 +67,7 @@ func TestATemplateSaysWhatItsMachinesWillBeAndKeepsItTrue(t *testing.T) {
 func TestATemplateWithoutASizeHasNoCapacityAndSaysSo(t *testing.T) {
 	s := newSite(t, nil)
 	template := s.template("unsized", func(m *infrav1.OLVMMachineTemplate) {
-		m.Spec.Template.Spec.VirtualMachine.Memory = "a lot"
+		m.Spec.Template.Spec.VirtualMachine.Memory, m.Spec.Template.Spec.VirtualMachine.InstanceType = "", "Large"
 	})
 	s.Eventually("an event names the field", func() error {
 		var list eventsv1.EventList
@@ -76,8 +76,8 @@ func TestATemplateWithoutASizeHasNoCapacityAndSaysSo(t *testing.T) {
 		}
 
 		for _, event := range list.Items {
-			if event.Regarding.Name == template.Name && event.Reason == infrav1.InvalidMemoryReason &&
-				strings.Contains(event.Note, "spec.template.spec.virtualMachine.memory") {
+			if event.Regarding.Name == template.Name && event.Reason == infrav1.InvalidHardwareReason &&
+				strings.Contains(event.Note, "spec.template.spec.virtualMachine.instanceType") {
 				return nil
 			}
 		}

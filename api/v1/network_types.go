@@ -88,6 +88,7 @@ func (n GuestNetwork) Configured() bool { return !equality.Semantic.DeepEqual(n,
 // +kubebuilder:validation:XValidation:rule="!(has(self.ipProfileName) && size(self.ipProfileName) > 0) || (!has(self.ipv4) && !has(self.ipv6) && !(has(self.gateway) && size(self.gateway) > 0) && !has(self.addressesFromPools))",message="ipProfileName says where addresses come from; remove gateway, ipv4, ipv6 and addressesFromPools"
 // +kubebuilder:validation:XValidation:rule="!has(self.addressesFromPools) || (!has(self.ipv4) && !(has(self.ipv6) && has(self.ipv6.ipAddresses)))",message="addressesFromPools says where addresses come from; remove ipv4 and ipv6.ipAddresses"
 // +kubebuilder:validation:XValidation:rule=`!has(self.ipv6) || !has(self.ipv6.gateway) || size(self.ipv6.gateway) == 0 || has(self.ipv6.ipAddresses) && size(self.ipv6.ipAddresses) > 0 || has(self.addressesFromPools)`,message="the gateway is for static addresses; add ipv6.ipAddresses or addressesFromPools, or remove it",fieldPath=".ipv6.gateway"
+// +kubebuilder:validation:XValidation:rule=`has(self.ipv4) || has(self.ipv6) && (has(self.ipv6.autoConf) && self.ipv6.autoConf || has(self.ipv6.dhcp) && self.ipv6.dhcp || has(self.ipv6.ipAddresses) && size(self.ipv6.ipAddresses) > 0) || has(self.ipProfileName) && size(self.ipProfileName) > 0 || has(self.addressesFromPools)`,message="the network says nothing about addresses; set ipv4 or ipv6, ipProfileName, or addressesFromPools"
 type AdditionalGuestNetwork struct {
 	// interface is the guest's name of the network interface.
 	// +optional

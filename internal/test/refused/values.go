@@ -15,6 +15,7 @@ const (
 	a4Range  = "write an IPv4 address, a range such as"
 	a6Range  = "write an IPv6 address, a range such as"
 	another  = "write an address of the other family, or remove it"
+	silent   = "the network says nothing about addresses; set ipv4 or ipv6"
 	anURL    = "for example https://engine.example.com/ovirt-engine"
 	among    = "Unsupported value"
 )
@@ -142,6 +143,11 @@ func hardware() []Value {
 
 func networks() []Value {
 	out := []Value{
+		{machine, net, "{interface: enp1s0}", "", silent},
+		{machine, net, "{ipv6: {autoConf: false}}", "", silent},
+		{machine, net, "{ipv6: {autoConf: true}}", "", ""},
+		{machine, net, "{ipProfileName: a}", "", ""},
+		{machine, more, "[{networkName: a, guest: {interface: enp2s0}}]", "[0].guest", silent},
 		{machine, net + ".interfaceType", "e1001", "", "write virtio, e1000, e1000e or rtl8139"},
 		{machine, net + ".interfaceType", "VirtIO", "", ""}, // of Oracle's
 		{machine, net + ".interfaceType", `""`, "", ""},     // of Oracle's
