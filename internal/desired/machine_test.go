@@ -19,6 +19,11 @@ func TestParseMemory(t *testing.T) {
 		"7GB":        7 * gib,
 		"16GiB":      16 * gib,
 		"16G":        16 * gib,
+		"16Gi":       16 * gib,
+		"512Mi":      gib / 2,
+		"262144Ki":   gib / 4,
+		"1Ti":        1024 * gib,
+		"16gi":       16 * gib,
 		"1.5gb":      3 * gib / 2,
 		"7680MB":     7680 << 20,
 		"8 GB":       8 * gib,
@@ -33,7 +38,10 @@ func TestParseMemory(t *testing.T) {
 		}
 	}
 
-	for _, text := range []string{"7 GBB", "", "GB", "-1GB", "1PB", "255MB", "12289GB", "262145KB", "268435457", "1.0001GB", "7,5GB", "0x10GB"} {
+	for _, text := range []string{
+		"7 GBB", "", "GB", "-1GB", "1PB", "255MB", "12289GB", "262145KB", "268435457", "1.0001GB", "7,5GB", "0x10GB", "268435456i",
+		"268435456iB", "16Gib i", "256.0000001MB",
+	} {
 		if got, err := ParseMemory(text); err == nil {
 			t.Errorf("%q was read as %d", text, got)
 		}
