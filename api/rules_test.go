@@ -149,14 +149,16 @@ func (c *costs) addRules(context *crdvalidation.CELSchemaContext, path string) {
 	}
 }
 
-// TestEveryPatternOfTheCRDsIsOneOfJSONSchema compiles them as ECMA 262 has them, which editors and checkers of manifests
-// do, too: what only Go reads makes these fail for every manifest.
+// TestEveryPatternOfTheCRDsIsOneOfJSONSchema compiles them as ECMA 262 has them, as editors and checkers of manifests
+// do. What only Go reads makes these fail for every manifest.
 func TestEveryPatternOfTheCRDsIsOneOfJSONSchema(t *testing.T) {
 	for name, crd := range crds(t) {
 		checkPatterns(t, name, schemaOf(t, crd))
 	}
 
-	for _, pattern := range []string{`^[\x{0}-\x{FFFF}]*$`, `^(?i:a)$`, `^(?P<a>b)$`, `\Aa\z`, `^\Qa\E$`, `^[[:alpha:]]$`, `a++`} {
+	for _, pattern := range []string{
+		`^[\x{0}-\x{FFFF}]*$`, `^(?i:a)$`, `^(?P<a>b)$`, `\Aa\z`, `^\Qa\E$`, `^[[:alpha:]]$`, `a++`,
+	} {
 		if isJSONSchemaPattern(pattern) {
 			t.Errorf("%s was taken", pattern)
 		}
@@ -166,7 +168,9 @@ func TestEveryPatternOfTheCRDsIsOneOfJSONSchema(t *testing.T) {
 // isJSONSchemaPattern reports whether a pattern means the same to Go and to ECMA 262. What that ignores is spelled out:
 // to it \A is the letter A.
 func isJSONSchemaPattern(pattern string) bool {
-	for _, goOnly := range []string{`\x{`, `\A`, `\z`, `\Q`, `\E`, `\C`, `\a`, `\p`, `\P`, `(?i`, `(?m`, `(?s`, `(?U`, `(?P`, `[:`} {
+	for _, goOnly := range []string{
+		`\x{`, `\A`, `\z`, `\Q`, `\E`, `\C`, `\a`, `\p`, `\P`, `(?i`, `(?m`, `(?s`, `(?U`, `(?P`, `[:`,
+	} {
 		if strings.Contains(pattern, goOnly) {
 			return false
 		}

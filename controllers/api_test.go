@@ -140,7 +140,7 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 			c := m.DeepCopy()
 			c.Spec.VirtualMachine.Description = "all right 👍"
 			return c
-		}, "virtualMachine.description in body should match"},
+		}, "virtualMachine.description: Invalid value: \"all right 👍\": the engine refuses emoji"},
 		"a name of a network interface that the engine refuses": {func() client.Object {
 			c := m.DeepCopy()
 			c.Spec.OLVMNetwork.VNICName = "first one"

@@ -83,8 +83,8 @@ type GuestNetwork struct {
 // Configured reports whether anything is said about the network interface.
 func (n GuestNetwork) Configured() bool { return !equality.Semantic.DeepEqual(n, GuestNetwork{}) }
 
-// AdditionalGuestNetwork configures a further network interface in the guest, as GuestNetwork does the first. Its addresses come from ranges (ipv4, ipv6), from an IP
-// profile of the OLVMCluster, or from pools of IPAM providers.
+// AdditionalGuestNetwork configures a further network interface in the guest, as GuestNetwork does the first. Its
+// addresses come from ranges (ipv4, ipv6), from an IP profile of the OLVMCluster, or from pools of IPAM providers.
 // +kubebuilder:validation:XValidation:rule="!(has(self.ipProfileName) && size(self.ipProfileName) > 0) || (!has(self.ipv4) && !has(self.ipv6) && !(has(self.gateway) && size(self.gateway) > 0) && !has(self.addressesFromPools))",message="ipProfileName says where addresses come from; remove gateway, ipv4, ipv6 and addressesFromPools"
 // +kubebuilder:validation:XValidation:rule="!has(self.addressesFromPools) || (!has(self.ipv4) && !(has(self.ipv6) && has(self.ipv6.ipAddresses)))",message="addressesFromPools says where addresses come from; remove ipv4 and ipv6.ipAddresses"
 // +kubebuilder:validation:XValidation:rule=`!has(self.ipv6) || !has(self.ipv6.gateway) || size(self.ipv6.gateway) == 0 || has(self.ipv6.ipAddresses) && size(self.ipv6.ipAddresses) > 0 || has(self.addressesFromPools)`,message="the gateway is for static addresses; add ipv6.ipAddresses or addressesFromPools, or remove it",fieldPath=".ipv6.gateway"

@@ -1,5 +1,5 @@
-// Package refused has values that can be known to be wrong from an object alone. API servers and olvmctl refuse them with
-// the same rules: those of the CRDs.
+// Package refused has values that can be known to be wrong from an object alone. API servers and olvmctl refuse them by
+// the rules of the CRDs.
 package refused
 
 import (
