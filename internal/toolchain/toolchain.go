@@ -146,13 +146,8 @@ var modules = map[string][]tool{
 			module: "github.com/hashicorp/terraform-plugin-docs",
 		},
 	},
-	"lint": {
-		{
-			name:   "golangci-lint",
-			pkg:    "github.com/golangci/golangci-lint/v2/cmd/golangci-lint",
-			module: "github.com/golangci/golangci-lint/v2",
-		},
-	},
+	// The program in the module adds the linter of Kubernetes APIs to golangci-lint.
+	"lint": {{name: "golangci-lint", pkg: ".", module: "github.com/golangci/golangci-lint/v2"}},
 	// promtool judges alert rules; it needs no service discovery for that.
 	"prometheus": {
 		{
