@@ -268,6 +268,8 @@ type EngineEvent struct {
 type OLVMDatacenterStatus struct {
 	// engineID identifies the installation of the engine on which the machines are. Another engine is refused.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
 	EngineID string `json:"engineID,omitempty"`
 
 	// lastEvent of the engine that was recorded; it is at most about an hour old while the engine answers. An engine
@@ -277,14 +279,20 @@ type OLVMDatacenterStatus struct {
 
 	// dataCenterID is the engine's UUID of the data center.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
 	DataCenterID string `json:"dataCenterID,omitempty"`
 
 	// dataCenterName is its name.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
 	DataCenterName string `json:"dataCenterName,omitempty"`
 
 	// serverURL of the engine that has it.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
 	ServerURL string `json:"serverURL,omitempty"`
 
 	// release is the product and version that the engine reports.
@@ -296,10 +304,14 @@ type OLVMDatacenterStatus struct {
 type OLVMRelease struct {
 	// name of the product.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
 	Name string `json:"name,omitempty"`
 
 	// version of the product.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
 	Version string `json:"version,omitempty"`
 }
 

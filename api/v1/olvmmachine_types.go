@@ -368,7 +368,7 @@ type CPUTopology struct {
 	// +kubebuilder:validation:Maximum=254
 	Cores int32 `json:"cores,omitempty"`
 
-	// sockets. 0 means 2.
+	// sockets of the VM. 0 means 2.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16
@@ -432,36 +432,47 @@ type OLVMStatus struct {
 	EngineID string `json:"engineID,omitempty"`
 	// clusterID is the engine's UUID of the cluster.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	ClusterID string `json:"clusterID,omitempty"`
 	// clusterName is the name of the engine's cluster.
 	// +optional
+	// +kubebuilder:validation:MaxLength=255
 	ClusterName string `json:"clusterName,omitempty"`
 	// ipAddress is the first address of the machine: IPv4 where it has one.
 	// +optional
+	// +kubebuilder:validation:MaxLength=45
 	IPAddress string `json:"ipAddress,omitempty"`
 	// networkID is the engine's UUID of the network.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	NetworkID string `json:"networkID,omitempty"`
 	// networkName is the name of the network.
 	// +optional
+	// +kubebuilder:validation:MaxLength=255
 	NetworkName string `json:"networkName,omitempty"`
 	// vmTemplateID is the engine's UUID of the template.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	VMTemplateID string `json:"vmTemplateID,omitempty"`
 	// vmTemplateName is the name of the template.
 	// +optional
+	// +kubebuilder:validation:MaxLength=255
 	VMTemplateName string `json:"vmTemplateName,omitempty"`
 	// vnicID is the engine's UUID of the VM's network interface.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	VNICID string `json:"vnicID,omitempty"`
 	// vnicName is the name of the VM's network interface.
 	// +optional
+	// +kubebuilder:validation:MaxLength=255
 	VNICName string `json:"vnicName,omitempty"`
 	// vnicProfileID is the engine's UUID of the vNIC profile.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	VNICProfileID string `json:"vnicProfileID,omitempty"`
 	// vnicProfileName is the name of the vNIC profile.
 	// +optional
+	// +kubebuilder:validation:MaxLength=255
 	VNICProfileName string `json:"vnicProfileName,omitempty"`
 	// virtualMachine is the VM.
 	// +optional
@@ -472,27 +483,34 @@ type OLVMStatus struct {
 type VirtualMachineStatus struct {
 	// vmID is the engine's UUID of the VM.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	VMID string `json:"vmID,omitempty"`
 	// vmName is its name.
 	// +optional
+	// +kubebuilder:validation:MaxLength=255
 	VMName string `json:"vmName,omitempty"`
 	// status is the VM's status as the engine spells it, for example up.
 	// +optional
+	// +kubebuilder:validation:MaxLength=255
 	Status string `json:"status,omitempty"`
 	// hostName is the name of the host that the VM runs on; empty where it runs on none.
 	// +optional
+	// +kubebuilder:validation:MaxLength=255
 	HostName string `json:"hostName,omitempty"`
 	// creationStatus is Requested, Created or Failed.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	CreationStatus string `json:"creationStatus,omitempty"`
 	// creationError is the error of the last attempt to create the VM.
 	// +optional
+	// +kubebuilder:validation:MaxLength=32768
 	CreationError string `json:"creationError,omitempty"`
 	// createRequestSubmitted is true once a run that creates the VM was started.
 	// +optional
 	CreateRequestSubmitted bool `json:"createRequestSubmitted,omitempty"`
 	// lastGeneration is the generation of the spec that was applied last.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	LastGeneration string `json:"lastGeneration,omitempty"`
 }
 
@@ -500,10 +518,14 @@ type VirtualMachineStatus struct {
 type TerraformStatus struct {
 	// stateSecret is the name of the Secret that holds the Terraform state.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
 	StateSecret string `json:"stateSecret,omitempty"`
 	// stateLineage and stateSerial are those of the newest state that was seen. One of the same lineage and a lower
 	// serial was restored over it, and is not used.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
 	StateLineage string `json:"stateLineage,omitempty"`
 	// stateSerial grows with each change of the state.
 	// +optional
@@ -536,6 +558,7 @@ type DriftStatus struct {
 	Differences []string `json:"differences,omitempty"`
 	// error is why the check could not be made.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Error string `json:"error,omitempty"`
 }
@@ -544,9 +567,13 @@ type DriftStatus struct {
 type TerraformRun struct {
 	// operation is Apply or Destroy; checks for drift are not listed here.
 	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
 	Operation string `json:"operation,omitempty"`
 	// result is Succeeded, Failed or Refused.
 	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
 	Result string `json:"result,omitempty"`
 	// startTime of the run.
 	// +required

@@ -71,12 +71,18 @@ type AffinityGroup struct {
 type AffinityGroupStatus struct {
 	// name of the group in the spec, or of a default one.
 	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name,omitempty"`
 	// clusterID is the engine's UUID of the cluster in which the group is.
 	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
 	ClusterID string `json:"clusterID,omitempty"`
 	// id is the engine's UUID of the group.
 	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
 	ID string `json:"id,omitempty"`
 	// enforcing reports whether the rule is hard now.
 	// +optional
@@ -114,7 +120,7 @@ type OLVMFailureDomain struct {
 	// +kubebuilder:validation:MaxLength=255
 	StorageDomainName string `json:"storageDomainName,omitempty"`
 
-	// hosts, of that cluster, on which the VMs of the domain run. Without it they run on any.
+	// hosts of that cluster on which the VMs of the domain run. Without it they run on any.
 	// +optional
 	Hosts FailureDomainHosts `json:"hosts,omitempty,omitzero"`
 }

@@ -130,11 +130,13 @@ type InventoryVMs struct {
 
 	// olvmOvirtClusterName is the name of the engine's cluster of the VMs. Empty means any of the data center.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	OLVMOvirtClusterName string `json:"olvmOvirtClusterName,omitempty"`
 
 	// search narrows the VMs further, in the engine's query language, such as name=pool-*.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Search string `json:"search,omitempty"`
 }
@@ -159,11 +161,13 @@ type InventoryLabel struct {
 
 	// prefix that names must have. It is not part of the value: with the prefix rack- the tag rack-8 is the value 8.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Prefix string `json:"prefix,omitempty"`
 
 	// property is the name of a custom property of the VM, for from: CustomProperty.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	Property string `json:"property,omitempty"`
 }
@@ -179,10 +183,14 @@ type OLVMInventoryStatus struct {
 
 	// serverURL is the engine that let the inventory in with its credentials; empty before.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
 	ServerURL string `json:"serverURL,omitempty"`
 
 	// engineID identifies the installation of the engine on which the VMs are. Another engine is refused.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
 	EngineID string `json:"engineID,omitempty"`
 
 	// lastEvent of the engine that was recorded, as in an OLVMCluster.
@@ -217,13 +225,17 @@ type UnschedulableGroup struct {
 	// clusterName is the name of the Cluster.
 	// +required
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
 	ClusterName string `json:"clusterName,omitempty"`
 	// group of machines, as in claims.
 	// +required
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=320
 	Group string `json:"group,omitempty"`
 	// role of the machines: ControlPlane or Worker.
 	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
 	Role string `json:"role,omitempty"`
 	// wanted is how many VMs the group needs beside those that it has.
 	// +required
@@ -233,6 +245,8 @@ type UnschedulableGroup struct {
 	Found int32 `json:"found"`
 	// message says why others were passed over.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32768
 	Message string `json:"message,omitempty"`
 }
 
@@ -331,6 +345,7 @@ type ProvisionedVM struct {
 
 	// hostName is the name of the only host of the VM; empty where it may run on several.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	HostName string `json:"hostName,omitempty"`
 
@@ -352,11 +367,13 @@ type ProvisionedNIC struct {
 
 	// networkName is the network of the interface, as the template names it.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	NetworkName string `json:"networkName,omitempty"`
 
 	// macAddress of the network interface; empty means one of the engine's pool.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=17
 	MACAddress string `json:"macAddress,omitempty"`
 
@@ -396,6 +413,7 @@ type InventoryClaim struct {
 
 	// machineName is the name of the OLVMMachine; empty while the VM is reserved for one that does not exist yet.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	MachineName string `json:"machineName,omitempty"`
 
@@ -419,27 +437,43 @@ type OLVMInventoryVMStatus struct {
 
 	// phase is Available, Claimed, Recycling or Ineligible.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
 	Phase string `json:"phase,omitempty"`
 	// reason of the phase, in one word; empty where it needs none.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason,omitempty"`
 	// message says more.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32768
 	Message string `json:"message,omitempty"`
 	// claimID is the id of the claim that the engine has confirmed; empty before.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
 	ClaimID string `json:"claimID,omitempty"`
 	// vmName is the name of the VM in the engine.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
 	VMName string `json:"vmName,omitempty"`
 	// power is the VM's status as the engine spells it, such as down.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
 	Power string `json:"power,omitempty"`
 	// host is the name of the host that the VM runs on, or the only one that it is bound to.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
 	Host string `json:"host,omitempty"`
 	// template is the name of the VM's template.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
 	Template string `json:"template,omitempty"`
 	// networks of the VM, with the addresses that it is configured with.
 	// +optional
@@ -453,11 +487,13 @@ type InventoryNetwork struct {
 	// name of the network.
 	// +required
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
 	Name string `json:"name,omitempty"`
 	// addresses of the VM on it.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=64
 	Addresses []string `json:"addresses,omitempty"`
 }
 
