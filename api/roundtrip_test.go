@@ -29,6 +29,7 @@ func ownKinds(t testing.TB) (*runtime.Scheme, []schema.GroupVersionKind) {
 	check.Error(t, api.AddToScheme(scheme), "")
 
 	var kinds []schema.GroupVersionKind
+
 	for kind, of := range scheme.AllKnownTypes() {
 		if kind.Group == api.Group && of.PkgPath() != reflect.TypeFor[metav1.ObjectMeta]().PkgPath() {
 			kinds = append(kinds, kind)
@@ -58,7 +59,7 @@ func filler(scheme *runtime.Scheme, seed int64) *randfill.Filler {
 // FuzzEveryObjectSurvivesJSONAndYAML fills an object of each kind, writes it as JSON and as YAML, reads it again as
 // strictly as the API server does, and expects the same object and the same text.
 func FuzzEveryObjectSurvivesJSONAndYAML(f *testing.F) {
-	for seed := range int64(50) {
+	for seed := range int64(20) {
 		f.Add(seed)
 	}
 

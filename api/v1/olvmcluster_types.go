@@ -34,7 +34,7 @@ const AcceptEngineAnnotation = "infrastructure.cluster.x-k8s.io/olvm-accept-engi
 // there, a deletion looks for groups in the engine, whatever else was lost.
 const GroupsRequestedAnnotation = "infrastructure.cluster.x-k8s.io/olvm-groups-requested"
 
-// OLVMClusterSpec is what an OLVMCluster asks for.
+// OLVMClusterSpec is the desired infrastructure of a cluster.
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.controlPlaneEndpoint) || !has(oldSelf.controlPlaneEndpoint.host) || oldSelf.controlPlaneEndpoint.host == \"\" || (has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.host) && self.controlPlaneEndpoint.host == oldSelf.controlPlaneEndpoint.host)",message="controlPlaneEndpoint.host is immutable once set: nodes and kubeconfigs hold it; create a new cluster instead"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.controlPlaneEndpoint) || !has(oldSelf.controlPlaneEndpoint.port) || oldSelf.controlPlaneEndpoint.port == 0 || (has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.port) && self.controlPlaneEndpoint.port == oldSelf.controlPlaneEndpoint.port)",message="controlPlaneEndpoint.port is immutable once set: nodes and kubeconfigs hold it; create a new cluster instead"
 // +kubebuilder:validation:XValidation:rule=`!(has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.host) && size(self.controlPlaneEndpoint.host) > 0) || !has(self.controlPlaneServices) || !has(self.controlPlaneServices.virtualIP) || !(self.controlPlaneServices.virtualIP in ['KubeVIP', 'Keepalived']) || isIP(self.controlPlaneEndpoint.host)`,message="a node can hold an IP address alone; write one, or set controlPlaneServices.virtualIP to External",fieldPath=".controlPlaneEndpoint.host"
@@ -43,38 +43,44 @@ const GroupsRequestedAnnotation = "infrastructure.cluster.x-k8s.io/olvm-groups-r
 // +kubebuilder:validation:XValidation:rule=`!(has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.host) && size(self.controlPlaneEndpoint.host) > 0) || !has(self.controlPlaneServices) || !isIP(self.controlPlaneEndpoint.host) || (!has(self.controlPlaneServices.ingressVirtualIP) || self.controlPlaneServices.ingressVirtualIP.lowerAscii() != self.controlPlaneEndpoint.host.lowerAscii()) && (!has(self.controlPlaneServices.additionalIngressVirtualIP) || self.controlPlaneServices.additionalIngressVirtualIP.lowerAscii() != self.controlPlaneEndpoint.host.lowerAscii())`,message="an address of ingress is the control plane endpoint, too; they need addresses of their own",fieldPath=".controlPlaneServices"
 // +kubebuilder:validation:XValidation:rule=`!has(self.controlPlaneServices) || !has(self.controlPlaneServices.loadBalancer) || !(self.controlPlaneServices.loadBalancer in ['HAProxy', 'Nginx']) || (has(self.controlPlaneServices.apiServerPort) && self.controlPlaneServices.apiServerPort != 0 ? self.controlPlaneServices.apiServerPort : 6444) != (has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.port) && self.controlPlaneEndpoint.port != 0 ? self.controlPlaneEndpoint.port : 6443)`,message="the load balancer listens at the port of the endpoint itself; choose another apiServerPort",fieldPath=".controlPlaneServices.apiServerPort"
 type OLVMClusterSpec struct {
-	// controlPlaneEndpoint is the virtual IP address (or the name of an external load balancer) and the port
-	// at which the API server of the workload cluster is reached. It must lie outside the machine address ranges.
+	// controlPlaneEndpoint is the virtual IP address (or the name of an external load balancer) and the port at which
+	// the API server of the workload cluster is reached. It must lie outside the machine address ranges. If omitted,
+	// others set it before there are machines, such as a load balancer of the cluster. Host and port cannot be changed
+	// once they are set.
 	// +optional
 	ControlPlaneEndpoint APIEndpoint `json:"controlPlaneEndpoint,omitempty,omitzero"`
 
-	// olvmDatacenterName is the name of the engine's data center in which all VMs of the cluster live.
+	// olvmDatacenterName is the name of the engine's data center in which all VMs of the cluster live. It cannot be
+	// changed once the data center was found.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	OLVMDatacenterName string `json:"olvmDatacenterName,omitempty"`
 
-	// olvmOvirtAPIServer says how to reach the engine.
+	// olvmOvirtAPIServer says how to reach the engine. Changes take effect at once; the engine behind it must remain
+	// the same.
 	// +required
 	OLVMOvirtAPIServer OvirtAPIServer `json:"olvmOvirtAPIServer,omitempty,omitzero"`
 
-	// affinityGroups keep VMs apart, or together. Absent means two groups that keep control plane machines, and worker
+	// affinityGroups keep VMs apart, or together. If omitted, two groups keep control plane machines, and worker
 	// machines, on different hosts while there are enough: control-plane (priority 5) and workers (priority 3), both
-	// with enforcing Auto. An empty list means none. A list replaces both.
+	// with enforcing Auto. An empty list means none. A list replaces both. Changes take effect at once.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
 	AffinityGroups []AffinityGroup `json:"affinityGroups,omitzero"`
 
-	// ipProfiles name where machines get their addresses from, so that machine templates need not say it.
+	// ipProfiles name where machines get their addresses from, so that machine templates need not say it. If omitted,
+	// there are none. Changes take effect on new machines.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	IPProfiles []IPProfile `json:"ipProfiles,omitempty"`
 
-	// failureDomains over which machines can be spread. Those that exist in the engine are in status.failureDomains.
+	// failureDomains over which machines can be spread. Those that exist in the engine are in status.failureDomains. If
+	// omitted, there are none. Changes take effect at once.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -82,17 +88,19 @@ type OLVMClusterSpec struct {
 	// +kubebuilder:validation:MaxItems=100
 	FailureDomains []OLVMFailureDomain `json:"failureDomains,omitempty"`
 
-	// controlPlaneServices are what the nodes themselves do for the control plane endpoint. Without it the endpoint is
-	// made by others: a load balancer, or static pods of the KubeadmControlPlane.
+	// controlPlaneServices are what the nodes themselves do for the control plane endpoint. If omitted, others make the
+	// endpoint: a load balancer, or static pods of the KubeadmControlPlane. Changes take effect on new machines.
 	// +optional
 	ControlPlaneServices *ControlPlaneServices `json:"controlPlaneServices,omitempty"`
 
-	// userData is added to the bootstrap data of all machines.
+	// userData is added to the bootstrap data of all machines. If omitted, nothing is added. Changes take effect on new
+	// machines.
 	// +optional
 	UserData *UserData `json:"userData,omitempty"`
 
 	// standby are VMs of inventories that the cluster keeps claimed and powered off. A new machine of their role that
-	// wants such a VM takes one of them first, as a rollout does, and another VM is claimed in its place.
+	// wants such a VM takes one of them first, as a rollout does, and another VM is claimed in its place. If omitted,
+	// it keeps none. Changes take effect at once.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -133,12 +141,12 @@ type Standby struct {
 // +kubebuilder:validation:XValidation:rule=`!has(self.host) || !isIP(self.host) || !ip(self.host).isUnspecified() && !cidr('224.0.0.0/3').containsIP(self.host) && !cidr('ff00::/8').containsIP(self.host)`,message="no machine can have this address; write that at which the API server is reached",fieldPath=".host"
 // +kubebuilder:validation:XValidation:rule=`!has(self.host) || self.host.contains(':') || !self.host.contains('..') && !self.host.matches('[^.]{64}')`,message="a DNS name has parts of 1 to 63 characters between its dots; correct it",fieldPath=".host"
 type APIEndpoint struct {
-	// host is an IP address or a DNS name. Empty means: not set.
+	// host is an IP address or a DNS name. If omitted or empty, it is not set yet.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Host string `json:"host,omitempty"`
 
-	// port is the TCP port. 0 means: not set, which is 6443 when a host is given.
+	// port is the TCP port. If omitted or 0, it is 6443 when a host is given.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
@@ -154,24 +162,25 @@ type OvirtAPIServer struct {
 	// +required
 	ServerURL EngineURL `json:"serverURL,omitempty"`
 
-	// insecureSkipTLSVerify turns the verification of the engine's certificate off. Never use it in production.
+	// insecureSkipTLSVerify turns the verification of the engine's certificate off. Never use it in production. If
+	// omitted, the certificate is verified.
 	// +optional
 	InsecureSkipTLSVerify bool `json:"insecureSkipTLSVerify,omitempty"`
 
-	// credentialsSecret names the Secret with the keys username (with its @domain), password and scope
-	// (or ovirt_username and ovirt_password). A Secret of another namespace must allow this one, by its annotation
+	// credentialsSecret names the Secret with the keys username (with its @domain), password and scope (or
+	// ovirt_username and ovirt_password). A Secret of another namespace must allow this one, by its annotation
 	// infrastructure.cluster.x-k8s.io/olvm-allowed-namespaces. The key ovirt_ca_bundle replaces caConfigMap.
-	// ovirt_insecure and ovirt_cafile are refused if they are set.
+	// ovirt_insecure and ovirt_cafile are refused if they are set. Omit it with identityRef only.
 	// +optional
 	CredentialsSecret NamespacedName `json:"credentialsSecret,omitempty,omitzero"`
 
-	// identityRef names an OLVMClusterIdentity, which has credentials and CA, in place of credentialsSecret and
-	// caConfigMap.
+	// identityRef names an OLVMClusterIdentity, which has credentials and CA, instead of credentialsSecret and
+	// caConfigMap. If omitted, those say both.
 	// +optional
 	IdentityRef *OLVMClusterIdentityReference `json:"identityRef,omitempty"`
 
-	// caConfigMap names the ConfigMap whose values are PEM certificates that sign the engine's certificate
-	// (by custom the keys ca.crt, ca.crt1, ...). Without it the trust store of the controller's image is used.
+	// caConfigMap names the ConfigMap whose values are PEM certificates that sign the engine's certificate (by custom
+	// the keys ca.crt, ca.crt1, ...). If omitted, the trust store of the controller's image is used.
 	// +optional
 	CAConfigMap *NamespacedName `json:"caConfigMap,omitempty"`
 }
@@ -191,13 +200,13 @@ type NamespacedName struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// namespace of the object. Empty means: the namespace of the referring object.
+	// namespace of the object. If omitted, it is the namespace of the referring object.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// OLVMClusterStatus is what the controller saw.
+// OLVMClusterStatus is what the controller has observed.
 type OLVMClusterStatus struct {
 	// conditions of the OLVMCluster: Ready, EngineAvailable, ControlPlaneEndpointConfigured, AffinitySatisfied,
 	// FailureDomainsAvailable, KubeconfigAccepted, SupportServicesReady, Paused, Deleting.
@@ -207,7 +216,7 @@ type OLVMClusterStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// initialization reports the first provisioning, as the Cluster API contract asks.
+	// initialization says whether the first provisioning is done, as the Cluster API contract asks.
 	// +optional
 	Initialization OLVMClusterInitializationStatus `json:"initialization,omitempty,omitzero"`
 
@@ -234,7 +243,7 @@ type OLVMClusterStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	SupportServices []SupportServiceStatus `json:"supportServices,omitempty"`
 
-	// terraform reports the last Terraform run for what the machines of the cluster share.
+	// terraform says what the last Terraform run did for what the machines of the cluster share.
 	// +optional
 	Terraform *TerraformStatus `json:"terraform,omitempty"`
 
@@ -243,7 +252,7 @@ type OLVMClusterStatus struct {
 	OLVMDatacenter *OLVMDatacenterStatus `json:"olvmDatacenter,omitempty"`
 }
 
-// OLVMClusterInitializationStatus reports the first provisioning.
+// OLVMClusterInitializationStatus says whether the first provisioning is done.
 // +kubebuilder:validation:MinProperties=1
 type OLVMClusterInitializationStatus struct {
 	// provisioned is true once the infrastructure of the cluster is there; it never becomes false again.
@@ -295,7 +304,7 @@ type OLVMDatacenterStatus struct {
 	// +kubebuilder:validation:MaxLength=2048
 	ServerURL string `json:"serverURL,omitempty"`
 
-	// release is the product and version that the engine reports.
+	// release is the product and version that the engine says it is.
 	// +optional
 	Release *OLVMRelease `json:"release,omitempty"`
 }
@@ -334,11 +343,11 @@ type OLVMCluster struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is what is asked for.
+	// spec is the desired infrastructure of the cluster: the engine, and what its machines share.
 	// +required
 	Spec OLVMClusterSpec `json:"spec,omitempty,omitzero"`
 
-	// status is what was seen.
+	// status is what the controller has observed.
 	// +optional
 	Status OLVMClusterStatus `json:"status,omitempty,omitzero"`
 }
@@ -360,14 +369,14 @@ type OLVMClusterList struct {
 // OLVMClusterTemplateSpec holds the template of a ClusterClass. An admission policy keeps spec.template.spec immutable
 // (config/policy).
 type OLVMClusterTemplateSpec struct {
-	// template of the OLVMClusters to create.
+	// template of the OLVMClusters to create. Its spec cannot be changed: a new template takes its place.
 	// +required
 	Template OLVMClusterTemplateResource `json:"template,omitempty,omitzero"`
 }
 
 // OLVMClusterTemplateResource is metadata and spec of an OLVMCluster to create.
 type OLVMClusterTemplateResource struct {
-	// metadata is added to the OLVMCluster.
+	// metadata is added to the OLVMCluster. If omitted, nothing is added.
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
@@ -389,7 +398,7 @@ type OLVMClusterTemplate struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is what is asked for.
+	// spec holds the template of OLVMClusters.
 	// +required
 	Spec OLVMClusterTemplateSpec `json:"spec,omitempty,omitzero"`
 }

@@ -25,7 +25,7 @@ const (
 	NodeLabelsAnnotation = "infrastructure.cluster.x-k8s.io/olvm-node-labels"
 )
 
-// OLVMMachineSpec is what an OLVMMachine asks for: a VM that is made, or one of an OLVMInventory.
+// OLVMMachineSpec is the desired VM of a machine: one that is made, or one of an OLVMInventory.
 // +kubebuilder:validation:XValidation:rule="has(self.fromInventory) || (has(self.vmTemplateName) && has(self.olvmNetwork) && has(self.virtualMachine) && has(self.virtualMachine.network))",message="set vmTemplateName, olvmNetwork and virtualMachine with its network for a VM that is made, or fromInventory for one of a pool"
 // +kubebuilder:validation:XValidation:rule="has(self.fromInventory) || !has(self.virtualMachine) || (has(self.virtualMachine.memory) && size(self.virtualMachine.memory) > 0) != (has(self.virtualMachine.instanceType) && size(self.virtualMachine.instanceType) > 0)",message="set exactly one of virtualMachine.memory and virtualMachine.instanceType"
 // +kubebuilder:validation:XValidation:rule="!has(self.fromInventory) || (!has(self.vmTemplateName) && !has(self.vmTemplateVersion) && !has(self.olvmOvirtClusterName) && !has(self.olvmNetwork) && !has(self.additionalNetworks))",message="fromInventory takes a VM as it is; remove vmTemplateName, vmTemplateVersion, olvmOvirtClusterName, olvmNetwork and additionalNetworks"
@@ -37,51 +37,57 @@ const (
 // +kubebuilder:validation:XValidation:rule=`!has(self.olvmNetwork) || !has(self.olvmNetwork.interfaceType) || !has(self.virtualMachine) || !has(self.virtualMachine.network) || !has(self.virtualMachine.network.interfaceType) || size(self.virtualMachine.network.interfaceType) == 0 || self.olvmNetwork.interfaceType == self.virtualMachine.network.interfaceType.lowerAscii()`,message="olvmNetwork.interfaceType and virtualMachine.network.interfaceType differ; remove one of the two",fieldPath=".olvmNetwork.interfaceType"
 // +kubebuilder:validation:XValidation:rule=`has(self.fromInventory) || !has(self.virtualMachine) || !has(self.virtualMachine.network) || has(self.virtualMachine.network.ipv4) || has(self.virtualMachine.network.ipv6) && (has(self.virtualMachine.network.ipv6.autoConf) && self.virtualMachine.network.ipv6.autoConf || has(self.virtualMachine.network.ipv6.dhcp) && self.virtualMachine.network.ipv6.dhcp || has(self.virtualMachine.network.ipv6.ipAddresses) && size(self.virtualMachine.network.ipv6.ipAddresses) > 0) || has(self.virtualMachine.network.ipProfileName) && size(self.virtualMachine.network.ipProfileName) > 0 || has(self.virtualMachine.network.addressesFromPools)`,message="the network says nothing about addresses; set ipv4 or ipv6, ipProfileName, or addressesFromPools",fieldPath=".virtualMachine.network"
 type OLVMMachineSpec struct {
-	// providerID is olvm://<UUID of the VM>; written by the controller.
+	// providerID is olvm://<UUID of the VM>. Omit it: the controller sets it once the VM exists. It cannot be changed
+	// then.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	ProviderID string `json:"providerID,omitempty"`
 
-	// olvmOvirtClusterName is the name of the engine's cluster in which the VM is made.
+	// olvmOvirtClusterName is the name of the engine's cluster in which the VM is made. That of the machine's failure
+	// domain goes before it. If omitted, the failure domain must name one. Changes are refused while the VM runs.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	OLVMOvirtClusterName string `json:"olvmOvirtClusterName,omitempty"`
 
-	// fromInventory takes the machine's VM from a pool, in place of one that is made. The fields that make hardware are
-	// left out then.
+	// fromInventory takes the machine's VM from a pool, instead of one that is made. Omit the fields that make hardware
+	// then. If omitted, a VM is made. It cannot be changed.
 	// +optional
 	FromInventory *FromInventory `json:"fromInventory,omitempty"`
 
 	// vmTemplateName is the name of the engine's template from which the VM is made. ${KUBERNETES_VERSION} in it stands
-	// for the Machine's version, such as v1.36.1 (write $${KUBERNETES_VERSION} where clusterctl or Flux substitutes).
+	// for the Machine's version, such as v1.36.1 (write $${KUBERNETES_VERSION} if clusterctl or Flux substitutes
+	// variables). Omit it with fromInventory only. Changes take effect on new machines.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	VMTemplateName string `json:"vmTemplateName,omitempty"`
 
-	// vmTemplateVersion is the version of the template, as the engine counts them. 0 means the newest one.
+	// vmTemplateVersion is the version of the template, as the engine counts them. If omitted or 0, it is the newest
+	// one. Changes take effect on new machines.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	VMTemplateVersion int32 `json:"vmTemplateVersion,omitempty"`
 
 	// olvmNetwork names the network and the vNIC profile of the VM's first network interface, which has the node's
-	// address.
+	// address. Omit it with fromInventory only.
 	// +optional
 	OLVMNetwork OLVMNetwork `json:"olvmNetwork,omitempty,omitzero"`
 
 	// additionalNetworks are the networks of further network interfaces, in the order in which the guest finds them.
-	// Their vnicName is nic2, nic3, ... where it is empty.
+	// Their vnicName is nic2, nic3 and so on, unless it is set. If omitted, the VM has one network interface. An
+	// interface that is added appears at once; removing one is refused.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=7
 	AdditionalNetworks []AdditionalNetwork `json:"additionalNetworks,omitempty"`
 
-	// virtualMachine sizes the VM and configures its network. Of a VM from an inventory it configures the network
-	// alone; without it such a VM keeps the network configuration that it has.
+	// virtualMachine sizes the VM and configures its network. For a VM from an inventory, it configures the network and
+	// the shutdown alone; if omitted, such a VM keeps the network configuration that it has.
 	// +optional
 	VirtualMachine VirtualMachine `json:"virtualMachine,omitempty,omitzero"`
 
-	// userData is added to the bootstrap data, after that of the OLVMCluster.
+	// userData is added to the bootstrap data, after that of the OLVMCluster. If omitted, nothing is added. Changes
+	// take effect on new machines.
 	// +optional
 	UserData *UserData `json:"userData,omitempty"`
 }
@@ -94,13 +100,13 @@ type FromInventory struct {
 	// +kubebuilder:validation:MaxLength=253
 	Inventory string `json:"inventory,omitempty"`
 
-	// selector chooses by the labels of the OLVMInventoryVMs. Empty chooses all.
+	// selector chooses by the labels of the OLVMInventoryVMs. If omitted or empty, it chooses all.
 	// +optional
 	Selector metav1.LabelSelector `json:"selector,omitempty,omitzero"`
 
-	// topologyKey is the key of a label of which the machines of a role (control plane, or workers) have one VM for
-	// each value at most, such as inventory.infrastructure.cluster.x-k8s.io/host. VMs without the label are not bound
-	// by it. Empty means: no such rule.
+	// topologyKey is the key of a label. The machines of a role (control plane, or workers) have one VM for each value
+	// of the label at most. An example is inventory.infrastructure.cluster.x-k8s.io/host. VMs without the label are not
+	// bound by it. If omitted, there is no such rule.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	TopologyKey string `json:"topologyKey,omitempty"`
@@ -114,27 +120,29 @@ type FromInventory struct {
 // RootDisk says how the template's bootable disk becomes the VM's.
 // +kubebuilder:validation:XValidation:rule=`!has(self.clone) || self.clone || !(has(self.format) && self.format == 'raw') && !(has(self.sparse) && !self.sparse)`,message="format raw and a disk that is not sparse need a copy of the template's; set clone to true, or remove it",fieldPath=".clone"
 type RootDisk struct {
-	// size of the disk, such as 100GB. The disk is grown to it, never shrunk; it must be at least the template's.
-	// Absent means the template's.
+	// size of the disk: a number with a unit, such as 100GB, which is 100 * 2^30 bytes. The disk is grown to it and
+	// never shrunk. It must be at least the template's, which it is if omitted. Changes take effect at once.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	Size Size `json:"size,omitempty"`
 
-	// clone copies the template's disk instead of linking to it. Without a value it is copied where it must be: for
-	// format raw, or another storage domain than the template's.
+	// clone copies the template's disk instead of linking to it. If omitted, it is copied if it must be: for format
+	// raw, or for another storage domain than the template's. Changes take effect on new machines.
 	// +optional
 	Clone *bool `json:"clone,omitempty"`
 
-	// format is cow or raw. Absent means the template's.
+	// format is cow or raw. If omitted, it is the template's. Changes take effect on new machines.
 	// +optional
 	// +kubebuilder:validation:Enum=cow;raw
 	Format string `json:"format,omitempty"`
 
-	// sparse lets the disk take space as it fills. Without a value it follows the format: cow is sparse, raw is not.
+	// sparse lets the disk take space as it fills. If omitted, it follows the format: cow is sparse, raw is not.
+	// Changes take effect on new machines.
 	// +optional
 	Sparse *bool `json:"sparse,omitempty"`
 
-	// storageDomainName is the storage domain of the disk. Empty means the template's.
+	// storageDomainName is the storage domain of the disk. If omitted, it is the template's. Changes take effect on new
+	// machines.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	StorageDomainName string `json:"storageDomainName,omitempty"`
@@ -142,33 +150,38 @@ type RootDisk struct {
 
 // DataDisk is a disk that the VM gets beside those of its template.
 type DataDisk struct {
-	// name of the disk, unique within the VM; in the engine it is prefixed with the name of the VM.
+	// name of the disk, unique within the VM. In the engine, the name of the VM is before it. Another name is another
+	// disk.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=50
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]+$`
 	Name string `json:"name,omitempty"`
 
-	// size of the disk, such as 100GB.
+	// size of the disk: a number with a unit, such as 100GB, which is 100 * 2^30 bytes. A smaller size is refused.
+	// Changes take effect at once.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	Size Size `json:"size,omitempty"`
 
-	// format is cow or raw. Absent means cow.
+	// format is cow or raw. If omitted, it is cow. Changes take effect on new disks.
 	// +optional
 	// +kubebuilder:validation:Enum=cow;raw
 	Format string `json:"format,omitempty"`
 
-	// sparse lets the disk take space as it fills. Without a value it follows the format: cow is sparse, raw is not.
+	// sparse lets the disk take space as it fills. If omitted, it follows the format: cow is sparse, raw is not.
+	// Changes take effect on new disks.
 	// +optional
 	Sparse *bool `json:"sparse,omitempty"`
 
-	// storageDomainName is the storage domain of the disk. Empty means that of the template's bootable disk.
+	// storageDomainName is the storage domain of the disk. If omitted, it is that of the template's bootable disk.
+	// Changes take effect on new disks.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	StorageDomainName string `json:"storageDomainName,omitempty"`
 
-	// interface of the disk: virtio_scsi, virtio, sata. Absent means virtio_scsi.
+	// interface of the disk: virtio_scsi, virtio or sata. If omitted, it is virtio_scsi. Changes are refused while the
+	// VM runs.
 	// +optional
 	// +kubebuilder:validation:Enum=virtio_scsi;virtio;sata
 	Interface string `json:"interface,omitempty"`
@@ -183,83 +196,93 @@ type DataDisk struct {
 // +kubebuilder:validation:XValidation:rule=`!has(self.type) || self.type != 'high_performance' || !has(self.graphicsConsoles) || self.graphicsConsoles != 'Keep'`,message="a high_performance VM has no graphics consoles; write Remove, or remove graphicsConsoles",fieldPath=".graphicsConsoles"
 // +kubebuilder:validation:XValidation:rule=`!has(self.hostDevices) || size(self.hostDevices) == 0 || !has(self.placement) || !has(self.placement.hostNames) || size(self.placement.hostNames) == 1`,message="hostDevices belong to one host; name that one alone in placement.hostNames",fieldPath=".hostDevices"
 type VirtualMachine struct {
-	// memory of the VM, a number with a unit: 7680MB, or 16GB, 16G, 16GiB or 16Gi (all 16 * 2^30 bytes, also where
-	// Kubernetes has decimal units). Exactly one of memory and instanceType is set.
+	// memory of the VM, a number with a unit: 7680MB, or 16GB, 16G, 16GiB or 16Gi, which are all 16 * 2^30 bytes. Set
+	// exactly one of memory and instanceType: if omitted, the instance type says it. Changes take effect at once; less
+	// memory, at the next start of the VM.
 	// +optional
 	Memory Size `json:"memory,omitempty"`
 
-	// guaranteedMemory is what the VM keeps when its host runs short; at most memory. Absent means: as much as memory.
+	// guaranteedMemory is what the VM keeps when its host runs short: a number with a unit, such as 8GB, and at most
+	// memory. If omitted, it is as much as memory. Changes take effect at once.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	GuaranteedMemory Size `json:"guaranteedMemory,omitempty"`
 
-	// maximumMemory is how far memory can be raised while the VM runs; at least memory. Absent leaves it to the engine.
+	// maximumMemory is how far memory can be raised while the VM runs: a number with a unit, such as 64GB, and at least
+	// memory. If omitted, the engine decides. Changes take effect at the next start of the VM.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	MaximumMemory Size `json:"maximumMemory,omitempty"`
 
-	// memoryBallooning lets the host take memory back that the guest does not use. Without a value it is off for
-	// high_performance VMs and the engine's choice for others.
+	// memoryBallooning lets the host take memory back that the guest does not use. If omitted, it is off for
+	// high_performance VMs and the engine's choice for others. Changes take effect at the next start of the VM.
 	// +optional
 	MemoryBallooning *bool `json:"memoryBallooning,omitempty"`
 
-	// hugePages is the size in KiB of the pages that back the VM's memory: 2048 or 1048576. Absent leaves it to the
-	// template.
+	// hugePages is the size in KiB of the pages that back the VM's memory: 2048 or 1048576. If omitted, the VM has
+	// what its template has: ordinary pages, unless the template says another size. Changes take effect at the next
+	// start of the VM.
 	// +optional
 	// +kubebuilder:validation:Enum=2048;1048576
 	HugePages int32 `json:"hugePages,omitempty"`
 
-	// instanceType is the name of an instance type of the engine, which sizes memory and CPU in place of memory and
-	// cpu.topology.
+	// instanceType is the name of an instance type of the engine, which sizes memory and CPU instead of memory and
+	// cpu.topology. If omitted, those say the sizes. Changes take effect at the next start of the VM.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	InstanceType string `json:"instanceType,omitempty"`
 
-	// type of the VM: server, desktop or high_performance. Absent means the template's. For high_performance VMs,
+	// type of the VM: server, desktop or high_performance. If omitted, it is the template's. For high_performance VMs,
 	// cpu.mode is host_passthrough, the serial console is on, and sound card, ballooning and graphics consoles are off,
-	// where they are not set.
+	// unless they are set. Changes take effect at the next start of the VM.
 	// +optional
 	// +kubebuilder:validation:Enum=server;desktop;high_performance
 	Type string `json:"type,omitempty"`
 
-	// osType is the operating system as the engine spells it, for example ol_9x64; rhcos_x64 makes the engine hand the
-	// user data to Ignition. Empty means the template's.
+	// osType is the operating system as the engine spells it, for example ol_9x64. With rhcos_x64, the engine hands the
+	// user data to Ignition. If omitted, it is the template's. Changes take effect on new machines.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	OSType string `json:"osType,omitempty"`
 
-	// serialConsole of the VM. Without a value it is on for high_performance VMs and the engine's choice for others.
+	// serialConsole gives the VM a serial console. If omitted, it is on for high_performance VMs and the engine's
+	// choice for others. Changes take effect at the next start of the VM.
 	// +optional
 	SerialConsole *bool `json:"serialConsole,omitempty"`
 
-	// soundCard of the VM. Without a value it is off for high_performance VMs and the engine's choice for others.
+	// soundCard gives the VM a sound card. If omitted, it is off for high_performance VMs and the engine's choice for
+	// others. Changes take effect at the next start of the VM.
 	// +optional
 	SoundCard *bool `json:"soundCard,omitempty"`
 
-	// graphicsConsoles reports whether the VM keeps the graphics consoles of its template: Keep or Remove. Absent means
-	// Remove where type is server, or high_performance, which cannot have them, and Keep for others.
+	// graphicsConsoles says what becomes of the graphics consoles of the template: Keep or Remove. If omitted, it is
+	// Remove for the types server and high_performance, which cannot have them, and Keep for others. Changes to Remove
+	// take effect at once; a change back to Keep is refused.
 	// +optional
 	// +kubebuilder:validation:Enum=Keep;Remove
 	GraphicsConsoles string `json:"graphicsConsoles,omitempty"`
 
-	// rootDisk says how the template's bootable disk becomes the VM's.
+	// rootDisk says how the template's bootable disk becomes the VM's. If omitted, it is as the template has it.
 	// +optional
 	RootDisk *RootDisk `json:"rootDisk,omitempty"`
 
-	// dataDisks that the VM gets beside those of its template. They are destroyed with it.
+	// dataDisks are disks that the VM gets beside those of its template. They are destroyed with it. If omitted, there
+	// are none. A disk that is added appears at once; removing one is refused.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=20
 	DataDisks []DataDisk `json:"dataDisks,omitempty"`
 
-	// description of the VM in the engine, without emoji and other characters beyond U+FFFF, which it refuses.
+	// description of the VM in the engine, without emoji and other characters beyond U+FFFF, which it refuses. If
+	// omitted, it is empty. Changes take effect at once.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[\\x{0}-\\x{FFFF}]*$')`,message="the engine refuses emoji and other characters beyond U+FFFF; remove them"
 	Description string `json:"description,omitempty"`
 
-	// tags of the engine that the VM gets; they must exist.
+	// tags of the engine that the VM gets; they must exist. If omitted, it gets none. Changes take effect at once;
+	// removing one is refused.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -267,21 +290,22 @@ type VirtualMachine struct {
 	// +kubebuilder:validation:items:MaxLength=50
 	Tags []string `json:"tags,omitempty"`
 
-	// highAvailability has the engine restart the VM elsewhere when its host is lost. Without it the engine leaves the
-	// VM as its template is.
+	// highAvailability has the engine restart the VM elsewhere when its host is lost. If omitted, the engine leaves the
+	// VM as its template is. Changes take effect at once.
 	// +optional
 	HighAvailability *HighAvailability `json:"highAvailability,omitempty"`
 
-	// watchdog of the VM.
+	// watchdog gives the VM a device by which its host sees that the guest hangs. If omitted, it has none. Changes take
+	// effect at the next start of the VM.
 	// +optional
 	Watchdog *Watchdog `json:"watchdog,omitempty"`
 
-	// firmware of the VM.
+	// firmware of the VM. If omitted, it is the template's. Changes take effect on new machines.
 	// +optional
 	Firmware Firmware `json:"firmware,omitempty,omitzero"`
 
 	// hostDevices are names of devices of a host that the VM gets for itself, such as pci_0000_3b_00_0. They need one
-	// host that is named in placement.hostNames.
+	// host that is named in placement.hostNames. If omitted, it gets none. Changes take effect on new machines.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -289,45 +313,51 @@ type VirtualMachine struct {
 	// +kubebuilder:validation:items:MaxLength=255
 	HostDevices []string `json:"hostDevices,omitempty"`
 
-	// mediatedDevices are parts of devices of hosts, such as virtual GPUs. The VM runs on hosts that have them.
+	// mediatedDevices are parts of devices of hosts, such as virtual GPUs. The VM runs on hosts that have them. If
+	// omitted, it gets none. Changes take effect on new machines.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	MediatedDevices []MediatedDevice `json:"mediatedDevices,omitempty"`
 
-	// customProperties of the VM in the engine.
+	// customProperties of the VM in the engine. If omitted, they are the template's. Changes take effect on new
+	// machines.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
 	CustomProperties []CustomProperty `json:"customProperties,omitempty"`
 
-	// cpu of the VM.
+	// cpu of the VM. If omitted, its parts have their defaults.
 	// +optional
 	CPU CPU `json:"cpu,omitempty,omitzero"`
 
-	// shutdown says how the VM is powered off before it is deleted.
+	// shutdown says how the VM is powered off before it is deleted. If omitted, the power is cut. Changes take effect
+	// at once.
 	// +optional
 	Shutdown Shutdown `json:"shutdown,omitempty,omitzero"`
 
-	// network configuration of the guest.
+	// network configuration of the guest. Omit it with fromInventory only: the VM keeps what it has then. Changes take
+	// effect on new machines.
 	// +optional
 	Network GuestNetwork `json:"network,omitempty,omitzero"`
 
-	// placement of the VM on hosts.
+	// placement of the VM on hosts. If omitted, it runs on any host of its cluster or its failure domain. Changes take
+	// effect at once.
 	// +optional
 	Placement Placement `json:"placement,omitempty,omitzero"`
 }
 
 // Shutdown says how a VM is powered off before it is deleted.
 type Shutdown struct {
-	// mode is Stop, which cuts the power (the node was drained before), or Graceful, which asks the guest first.
-	// Absent means Stop.
+	// mode is Stop, which cuts the power (the node was drained before), or Graceful, which asks the guest first. If
+	// omitted, it is Stop.
 	// +optional
 	// +kubebuilder:validation:Enum=Stop;Graceful
 	Mode string `json:"mode,omitempty"`
 
-	// timeoutSeconds is how long a guest that is asked may take before the power is cut. 0 means 300.
+	// timeoutSeconds is how many seconds a guest that is asked may take before the power is cut. If omitted or 0, it is
+	// 300 seconds.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=3600
@@ -337,24 +367,25 @@ type Shutdown struct {
 // CPU is the virtual processor of a VM.
 // +kubebuilder:validation:XValidation:rule=`!has(self.autoPinningPolicy) || self.autoPinningPolicy != 'resize_and_pin' || !(has(self.topology) && [has(self.topology.cores) && self.topology.cores != 0, has(self.topology.sockets) && self.topology.sockets != 0, has(self.topology.threads) && self.topology.threads != 0].exists(set, set))`,message="resize_and_pin takes the topology from the host; remove topology, or autoPinningPolicy",fieldPath=".topology"
 type CPU struct {
-	// architecture of the CPU. Empty means x86_64.
+	// architecture of the CPU. If omitted, it is x86_64. Changes take effect on new machines.
 	// +optional
 	// +kubebuilder:validation:Enum="";x86_64;amd64;aarch64;arm64;ppc64;s390x
 	Architecture string `json:"architecture,omitempty"`
 
-	// mode is custom, host_model or host_passthrough. Absent means host_passthrough for high_performance VMs, and the
-	// engine's choice for others.
+	// mode is custom, host_model or host_passthrough. If omitted, it is host_passthrough for high_performance VMs, and
+	// the engine's choice for others. Changes take effect at the next start of the VM.
 	// +optional
 	// +kubebuilder:validation:Enum=custom;host_model;host_passthrough
 	Mode string `json:"mode,omitempty"`
 
-	// topology of the CPU.
+	// topology of the CPU. If omitted, each part has its default.
 	// +optional
 	Topology CPUTopology `json:"topology,omitempty,omitzero"`
 
-	// autoPinningPolicy is none, or resize_and_pin, which gives the VM the sockets, cores and threads of a host it is
-	// placed on, less a core for the host, and pins its virtual CPUs and NUMA nodes to those of the host. It needs
-	// hosts that are named, by placement or a failure domain, and excludes topology. Absent means none.
+	// autoPinningPolicy is none or resize_and_pin. The latter gives the VM the sockets, cores and threads of a host it
+	// is placed on, less a core for the host, and pins its virtual CPUs and NUMA nodes to those of the host. It needs
+	// hosts that are named, by placement or a failure domain, and excludes topology. If omitted, it is none. Changes
+	// take effect on new machines.
 	// +optional
 	// +kubebuilder:validation:Enum=none;resize_and_pin
 	AutoPinningPolicy string `json:"autoPinningPolicy,omitempty"`
@@ -362,26 +393,27 @@ type CPU struct {
 
 // CPUTopology divides the virtual processor. Zero means the default.
 type CPUTopology struct {
-	// cores per socket. 0 means 2.
+	// cores per socket. If omitted or 0, there are 2. Changes take effect at the next start of the VM.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=254
 	Cores int32 `json:"cores,omitempty"`
 
-	// sockets of the VM. 0 means 2.
+	// sockets of the VM. If omitted or 0, there are 2. Changes take effect at once; fewer sockets, at the next start of
+	// the VM.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16
 	Sockets int32 `json:"sockets,omitempty"`
 
-	// threads per core. 0 means 1.
+	// threads per core. If omitted or 0, there is 1. Changes take effect at the next start of the VM.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=8
 	Threads int32 `json:"threads,omitempty"`
 }
 
-// OLVMMachineStatus is what the controller saw.
+// OLVMMachineStatus is what the controller has observed.
 type OLVMMachineStatus struct {
 	// conditions of the OLVMMachine: Ready, BootstrapDataAvailable, AddressesAllocated, InfrastructureApplied,
 	// VirtualMachineRunning, DriftDetected, Paused, Deleting.
@@ -391,7 +423,7 @@ type OLVMMachineStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// initialization reports the first provisioning, as the Cluster API contract asks.
+	// initialization says whether the first provisioning is done, as the Cluster API contract asks.
 	// +optional
 	Initialization OLVMMachineInitializationStatus `json:"initialization,omitempty,omitzero"`
 
@@ -411,12 +443,12 @@ type OLVMMachineStatus struct {
 	// +optional
 	OLVM *OLVMStatus `json:"olvm,omitempty"`
 
-	// terraform reports the last Terraform run for this machine.
+	// terraform says what the last Terraform run for this machine did.
 	// +optional
 	Terraform *TerraformStatus `json:"terraform,omitempty"`
 }
 
-// OLVMMachineInitializationStatus reports the first provisioning.
+// OLVMMachineInitializationStatus says whether the first provisioning is done.
 // +kubebuilder:validation:MinProperties=1
 type OLVMMachineInitializationStatus struct {
 	// provisioned is true once the VM was up with its address; it never becomes false again.
@@ -514,7 +546,7 @@ type VirtualMachineStatus struct {
 	LastGeneration string `json:"lastGeneration,omitempty"`
 }
 
-// TerraformStatus reports the Terraform runs of a machine.
+// TerraformStatus says what the Terraform runs for an object did.
 type TerraformStatus struct {
 	// stateSecret is the name of the Secret that holds the Terraform state.
 	// +optional
@@ -625,12 +657,12 @@ type OLVMMachine struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is what is asked for.
+	// spec is the desired VM of the machine.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.fromInventory) == has(oldSelf.fromInventory) && (!has(self.fromInventory) || self.fromInventory == oldSelf.fromInventory)",message="fromInventory is immutable; change the template, and let the machines be replaced"
 	Spec OLVMMachineSpec `json:"spec,omitempty,omitzero"`
 
-	// status is what was seen.
+	// status is what the controller has observed.
 	// +optional
 	Status OLVMMachineStatus `json:"status,omitempty,omitzero"`
 }

@@ -9,14 +9,14 @@ import (
 // OLVMMachineTemplateSpec holds the template of a machine. An admission policy keeps spec.template.spec immutable
 // (config/policy): a rule here would also refuse the dry runs by which the topology controller compares templates.
 type OLVMMachineTemplateSpec struct {
-	// template of the OLVMMachines to create.
+	// template of the OLVMMachines to create. Its spec cannot be changed: a new template is rolled out.
 	// +required
 	Template OLVMMachineTemplateResource `json:"template,omitempty,omitzero"`
 }
 
 // OLVMMachineTemplateResource is metadata and spec of an OLVMMachine to create.
 type OLVMMachineTemplateResource struct {
-	// metadata is added to the OLVMMachine.
+	// metadata is added to the OLVMMachine. If omitted, nothing is added.
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
@@ -79,7 +79,7 @@ type OLVMMachineTemplate struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is what is asked for.
+	// spec holds the template of OLVMMachines.
 	// +required
 	Spec OLVMMachineTemplateSpec `json:"spec,omitempty,omitzero"`
 

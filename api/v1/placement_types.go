@@ -33,35 +33,37 @@ const (
 // AffinityGroup keeps VMs of a cluster on different hosts, or together on one. The engine gets one group of it in each
 // of its clusters in which machines of the group live.
 type AffinityGroup struct {
-	// name of the group; unique within the OLVMCluster. In the engine it is called NAMESPACE_CLUSTER_NAME.
+	// name of the group; unique within the OLVMCluster. In the engine it is called NAMESPACE_CLUSTER_NAME_ID: ID is the
+	// first eight characters of the UUID of the engine's cluster.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
-	// role of the machines that are in the group without naming it. Empty means: only machines that name the group in
+	// role of the machines that are in the group without naming it. If omitted, only machines that name the group in
 	// spec.virtualMachine.placement.affinityGroupNames are in it.
 	// +optional
 	Role MachineRole `json:"role,omitempty"`
 
-	// priority of the group among others, the higher the more important; 1 where it is not set.
+	// priority of the group among others, the higher the more important. If omitted, it is 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority,omitempty"`
 
-	// enforcing of the rule. Empty means Auto: hard while every machine of the group has a host of its own, soft with a
-	// condition when hosts are too few. It changes as hosts and machines come and go, without restarting a VM.
-	// A positive group is soft with Auto: whether one host has room for all is not known beforehand.
+	// enforcing of the rule. Auto is hard while every machine of the group has a host of its own, and soft with a
+	// condition when hosts are too few. It changes as hosts and machines come and go, without restarting a VM. A
+	// positive group is soft with Auto: whether one host has room for all is not known beforehand. If omitted, it is
+	// Auto.
 	// +optional
 	Enforcing AffinityEnforcing `json:"enforcing,omitempty"`
 
-	// positive keeps the machines together on one host. False, which is the default, keeps them apart.
+	// positive keeps the machines together on one host. If omitted or false, they are kept apart.
 	// +optional
 	Positive bool `json:"positive,omitempty"`
 
-	// description of the group in the engine; the mark of its owner is added.
+	// description of the group in the engine; the mark of its owner is added. If omitted, the mark is all of it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Description string `json:"description,omitempty"`
@@ -84,7 +86,7 @@ type AffinityGroupStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	ID string `json:"id,omitempty"`
-	// enforcing reports whether the rule is hard now.
+	// enforcing is true while the rule is hard.
 	// +optional
 	Enforcing *bool `json:"enforcing,omitempty"`
 	// machines counts the machines of the group.
@@ -104,7 +106,8 @@ type OLVMFailureDomain struct {
 	// +kubebuilder:validation:MaxLength=256
 	Name string `json:"name,omitempty"`
 
-	// controlPlane reports whether control plane machines are spread over this domain; true where it is not set.
+	// controlPlane says whether control plane machines are spread over this domain. If omitted, they are. Changes take
+	// effect at once.
 	// +optional
 	ControlPlane *bool `json:"controlPlane,omitempty"`
 
@@ -114,13 +117,15 @@ type OLVMFailureDomain struct {
 	// +kubebuilder:validation:MaxLength=255
 	ClusterName string `json:"clusterName,omitempty"`
 
-	// storageDomainName is the storage domain of the disks of the domain's machines, where these do not name one. Disks
-	// of a template that are on another storage domain are copied.
+	// storageDomainName is the storage domain of the disks of the domain's machines that do not name one. Disks of a
+	// template that are on another storage domain are copied. If omitted, disks are where the template's are. Changes
+	// take effect on new machines.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	StorageDomainName string `json:"storageDomainName,omitempty"`
 
-	// hosts of that cluster on which the VMs of the domain run. Without it they run on any.
+	// hosts of that cluster on which the VMs of the domain run. If omitted, they run on any. Changes take effect at
+	// once.
 	// +optional
 	Hosts FailureDomainHosts `json:"hosts,omitempty,omitzero"`
 }
@@ -132,7 +137,7 @@ func (d OLVMFailureDomain) ForControlPlane() bool { return d.ControlPlane == nil
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="has(self.names) != has(self.affinityLabel)",message="name the hosts either by names or by affinityLabel"
 type FailureDomainHosts struct {
-	// names of the hosts.
+	// names of the hosts. If omitted, affinityLabel says which they are.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -142,6 +147,7 @@ type FailureDomainHosts struct {
 	Names []string `json:"names,omitempty"`
 
 	// affinityLabel is the name of an affinity label of the engine. Hosts that get it later belong to the domain too.
+	// If omitted, names says which they are.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
@@ -151,7 +157,8 @@ type FailureDomainHosts struct {
 // Placement says where a VM runs.
 // +kubebuilder:validation:MinProperties=1
 type Placement struct {
-	// hostNames are the hosts on which the VM may run. Not together with a failure domain that names hosts.
+	// hostNames are the hosts on which the VM may run. They exclude a failure domain that names hosts. If omitted, it
+	// runs on any host of its cluster or its failure domain.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -161,6 +168,7 @@ type Placement struct {
 	HostNames []string `json:"hostNames,omitempty"`
 
 	// affinityGroupNames are groups of OLVMCluster spec.affinityGroups in which the VM is, besides those of its role.
+	// If omitted, it is in those of its role alone.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

@@ -21,59 +21,63 @@ type ControlPlaneServices struct {
 	VirtualIP string `json:"virtualIP,omitempty"`
 
 	// additionalVirtualIP is an IP address of the other family, for dual stack. The node with controlPlaneEndpoint.host
-	// has it, too. API servers need it in apiServer.certSANs of the KubeadmControlPlane.
+	// has it, too. API servers need it in apiServer.certSANs of the KubeadmControlPlane. If omitted, there is none.
 	// +optional
 	AdditionalVirtualIP VirtualIPAddress `json:"additionalVirtualIP,omitempty"`
 
 	// loadBalancer on each node of the control plane spreads connections over all API servers: HAProxy or Nginx, which
-	// must be in the image; or None, with which the node that holds the address serves all. Absent means None.
+	// must be in the image; or None, with which the node that holds the address serves all. If omitted, it is None.
 	// +optional
 	// +kubebuilder:validation:Enum=None;HAProxy;Nginx
 	LoadBalancer string `json:"loadBalancer,omitempty"`
 
-	// apiServerPort is the port of the API servers behind the load balancer. 0 means 6444.
+	// apiServerPort is the port of the API servers behind the load balancer. If omitted or 0, it is 6444.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
 	APIServerPort int32 `json:"apiServerPort,omitempty"`
 
-	// virtualRouterID of VRRP for the control plane endpoint. 0 means one that no other cluster of the engine has.
+	// virtualRouterID of VRRP for the control plane endpoint. If omitted or 0, it is one that no other cluster of the
+	// engine has.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=255
 	VirtualRouterID int32 `json:"virtualRouterID,omitempty"`
 
 	// ingressVirtualIP is an IP address that keepalived, which must be in the image, gives to a node on which something
-	// answers at the ports 443 or 80.
+	// answers at the ports 443 or 80. If omitted, there is none.
 	// +optional
 	IngressVirtualIP VirtualIPAddress `json:"ingressVirtualIP,omitempty"`
 
-	// additionalIngressVirtualIP is an IP address of the other family, for dual stack, which the same node has.
+	// additionalIngressVirtualIP is an IP address of the other family, for dual stack, which the same node has. If
+	// omitted, there is none.
 	// +optional
 	AdditionalIngressVirtualIP VirtualIPAddress `json:"additionalIngressVirtualIP,omitempty"`
 
-	// ingressVirtualRouterID of VRRP for ingressVirtualIP. 0 means one that no other cluster of the engine has.
+	// ingressVirtualRouterID of VRRP for ingressVirtualIP. If omitted or 0, it is one that no other cluster of the
+	// engine has.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=255
 	IngressVirtualRouterID int32 `json:"ingressVirtualRouterID,omitempty"`
 
-	// nginxImage is a container image with which podman runs nginx. Empty means the nginx of the VM's image.
+	// nginxImage is a container image with which podman runs nginx. If omitted, it is the nginx of the VM's image.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	NginxImage string `json:"nginxImage,omitempty"`
 
-	// kubeVIPImage is the container image of kube-vip. Empty means ghcr.io/kube-vip/kube-vip:v0.9.1.
+	// kubeVIPImage is the container image of kube-vip. If omitted, it is ghcr.io/kube-vip/kube-vip:v0.9.1.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	KubeVIPImage string `json:"kubeVIPImage,omitempty"`
 
-	// kubeVIPLease is how nodes elect the one that holds the address with kube-vip.
+	// kubeVIPLease is how nodes elect the one that holds the address with kube-vip. If omitted, each part has its
+	// default.
 	// +optional
 	KubeVIPLease *KubeVIPLease `json:"kubeVIPLease,omitempty"`
 
-	// dns has each node answer for the names of the cluster, where the site has no DNS that knows them. Nodes ask
-	// themselves first, then the DNS servers of their network.
+	// dns has each node answer for the names of the cluster, for a site without a DNS that knows them. Nodes ask
+	// themselves first, then the DNS servers of their network. If omitted, they ask those servers alone.
 	// +optional
 	DNS *ClusterDNS `json:"dns,omitempty"`
 }
@@ -83,20 +87,21 @@ type ControlPlaneServices struct {
 // +kubebuilder:validation:XValidation:rule=`(has(self.durationSeconds) && self.durationSeconds != 0 ? self.durationSeconds : 15) > (has(self.renewDeadlineSeconds) && self.renewDeadlineSeconds != 0 ? self.renewDeadlineSeconds : 10)`,message="durationSeconds must be longer than renewDeadlineSeconds; they are 15 and 10 if they are not set",fieldPath=".durationSeconds"
 // +kubebuilder:validation:XValidation:rule=`5 * (has(self.renewDeadlineSeconds) && self.renewDeadlineSeconds != 0 ? self.renewDeadlineSeconds : 10) > 6 * (has(self.retryPeriodSeconds) && self.retryPeriodSeconds != 0 ? self.retryPeriodSeconds : 2)`,message="renewDeadlineSeconds must be longer than 1.2 times retryPeriodSeconds; they are 10 and 2 if they are not set",fieldPath=".renewDeadlineSeconds"
 type KubeVIPLease struct {
-	// durationSeconds after which another node takes the address. 0 means 15. It is longer than renewDeadlineSeconds.
+	// durationSeconds is after how many seconds another node takes the address. If omitted or 0, it is 15. It is longer
+	// than renewDeadlineSeconds.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=600
 	DurationSeconds int32 `json:"durationSeconds,omitempty"`
 
-	// renewDeadlineSeconds after which a holder that cannot renew its lease lets the address go. 0 means 10. It is
-	// longer than 1.2 times retryPeriodSeconds.
+	// renewDeadlineSeconds is after how many seconds a holder that cannot renew its lease lets the address go. If
+	// omitted or 0, it is 10. It is longer than 1.2 times retryPeriodSeconds.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=600
 	RenewDeadlineSeconds int32 `json:"renewDeadlineSeconds,omitempty"`
 
-	// retryPeriodSeconds is how long nodes wait between two tries. 0 means 2.
+	// retryPeriodSeconds is how many seconds nodes wait between two tries. If omitted or 0, it is 2.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=600
@@ -114,7 +119,7 @@ type ClusterDNS struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`
 	Domain string `json:"domain,omitempty"`
 
-	// image is the container image of CoreDNS. Empty means registry.k8s.io/coredns/coredns:v1.12.1.
+	// image is the container image of CoreDNS. If omitted, it is registry.k8s.io/coredns/coredns:v1.12.1.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Image string `json:"image,omitempty"`

@@ -4,25 +4,26 @@ package v1
 // overwritten: where both say different things, the machine is not made, and the BootstrapDataAvailable condition names
 // both.
 type UserData struct {
-	// proxy that the container runtime and the kubelet use. A machine's replaces its cluster's.
+	// proxy that the container runtime and the kubelet use. A machine's replaces its cluster's. If omitted, there is
+	// none.
 	// +optional
 	Proxy *ProxySettings `json:"proxy,omitempty"`
 
-	// ssh lets users log in, in addition to those that the bootstrap data lets in. A machine's replaces its
-	// cluster's.
+	// ssh lets users log in, in addition to those that the bootstrap data lets in. A machine's replaces its cluster's.
+	// If omitted, it lets nobody else in.
 	// +optional
 	SSH *SSHAccess `json:"ssh,omitempty"`
 
 	// bootstrapDelivery is how VMs get their user data. Inline: from the engine, which has all of it. Pointer, for
 	// images with Ignition on networks with DHCP: the engine has a token alone, with which the VM fetches the data
-	// once, over TLS, from the manager; that needs its flag --bootstrap-url. Absent means Inline. A machine's replaces
-	// its cluster's.
+	// once, over TLS, from the manager; that needs its flag --bootstrap-url. If omitted, it is Inline. A machine's
+	// replaces its cluster's.
 	// +optional
 	// +kubebuilder:validation:Enum=Inline;Pointer
 	BootstrapDelivery string `json:"bootstrapDelivery,omitempty"`
 
-	// extra are configurations to merge: cloud-config where the bootstrap data is cloud-config; Ignition (any version)
-	// or Butane where it is Ignition. A machine's come after its cluster's.
+	// extra are configurations to merge: cloud-config if the bootstrap data is cloud-config; Ignition (any version) or
+	// Butane if it is Ignition. A machine's come after its cluster's. If omitted, there are none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -32,16 +33,16 @@ type UserData struct {
 // ProxySettings are those of an HTTP proxy.
 // +kubebuilder:validation:XValidation:rule="has(self.httpProxy) || has(self.httpsProxy)",message="set httpProxy, httpsProxy or both"
 type ProxySettings struct {
-	// httpProxy is the URL of the proxy for http.
+	// httpProxy is the URL of the proxy for http. If omitted, http goes to no proxy.
 	// +optional
 	HTTPProxy ProxyURL `json:"httpProxy,omitempty"`
 
-	// httpsProxy is the URL of the proxy for https.
+	// httpsProxy is the URL of the proxy for https. If omitted, https goes to no proxy.
 	// +optional
 	HTTPSProxy ProxyURL `json:"httpsProxy,omitempty"`
 
 	// noProxy are names, domains, addresses and networks that are asked directly, beside the cluster's own: its
-	// networks, its endpoint, the machine's subnets, localhost, and the names of services.
+	// networks, its endpoint, the machine's subnets, localhost, and the names of services. If omitted, those are all.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
@@ -52,7 +53,7 @@ type ProxySettings struct {
 
 // SSHAccess is a user of the guest and the keys with which to log in.
 type SSHAccess struct {
-	// user to log in as. Absent means the image's default user, which is core where Ignition reads the data.
+	// user to log in as. If omitted, it is the image's default user, which is core if Ignition reads the data.
 	// +optional
 	User UserName `json:"user,omitempty"`
 
@@ -67,17 +68,17 @@ type SSHAccess struct {
 // ExtraUserData is a configuration to merge.
 // +kubebuilder:validation:XValidation:rule="[has(self.inline), has(self.configMap), has(self.secret)].filter(x, x).size() == 1",message="set exactly one of inline, configMap and secret"
 type ExtraUserData struct {
-	// inline is the configuration.
+	// inline is the configuration. Omit it if it is in a ConfigMap or a Secret.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	Inline string `json:"inline,omitempty"`
 
-	// configMap of the same namespace that has the configuration.
+	// configMap of the same namespace that has the configuration. Omit it if it is inline or in a Secret.
 	// +optional
 	ConfigMap *KeyReference `json:"configMap,omitempty"`
 
-	// secret of the same namespace that has the configuration.
+	// secret of the same namespace that has the configuration. Omit it if it is inline or in a ConfigMap.
 	// +optional
 	Secret *KeyReference `json:"secret,omitempty"`
 }

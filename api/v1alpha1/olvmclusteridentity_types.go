@@ -35,7 +35,7 @@ type OLVMClusterIdentitySpec struct {
 	CredentialsSecret ObjectOfNamespace `json:"credentialsSecret,omitempty,omitzero"`
 
 	// caConfigMap names the ConfigMap whose values are PEM certificates that sign the certificates of the engines. It
-	// is in the namespace of the controller, too. Without it the trust store of the controller's image is used.
+	// is in the namespace of the controller, too. If omitted, the trust store of the controller's image is used.
 	// +optional
 	CAConfigMap *ObjectOfNamespace `json:"caConfigMap,omitempty"`
 
@@ -70,7 +70,7 @@ type ObjectOfNamespace struct {
 
 // AllowedNamespaces are namespaces by their names or their labels. One that either has is allowed.
 type AllowedNamespaces struct {
-	// list of names.
+	// list of names. If omitted, selector alone chooses.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1024
@@ -78,7 +78,7 @@ type AllowedNamespaces struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	List []string `json:"list,omitempty"`
 
-	// selector chooses by labels. Empty chooses all; left out it chooses none, unless the list is left out, too.
+	// selector chooses by labels. An empty one chooses all. If omitted, list alone chooses.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }

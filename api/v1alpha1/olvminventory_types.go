@@ -54,8 +54,8 @@ type OLVMInventorySpec struct {
 	// +required
 	VirtualMachines InventoryVMs `json:"virtualMachines,omitempty,omitzero"`
 
-	// labels of the OLVMInventoryVMs. Without any, each has the labels
-	// inventory.infrastructure.cluster.x-k8s.io/host, .../template, and .../network-NAME for each network.
+	// labels of the OLVMInventoryVMs. If omitted, each has the labels inventory.infrastructure.cluster.x-k8s.io/host,
+	// .../template, and .../network-NAME for each network.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -63,14 +63,14 @@ type OLVMInventorySpec struct {
 	Labels []InventoryLabel `json:"labels,omitempty"`
 
 	// recycle says what becomes of a VM whose machine is gone. Rebuild replaces its root disk from its template, so
-	// that no cluster boots the node of another. Retain leaves it Ineligible until a person clears it. Absent means
-	// Rebuild for VMs whose template the engine knows, and Retain for others.
+	// that no cluster boots the node of another. Retain leaves it Ineligible until a person clears it. If omitted, it
+	// is Rebuild for VMs whose template the engine knows, and Retain for others.
 	// +optional
 	// +kubebuilder:validation:Enum=Rebuild;Retain
 	Recycle string `json:"recycle,omitempty"`
 
-	// provision says which VMs are made for the pool. They get its tag, and are not started before they are claimed.
-	// Without any, the pool has what others made.
+	// provision says which VMs are made for the pool. They get its tag, and are not started before they are claimed. If
+	// omitted, the pool has what others made.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -98,21 +98,21 @@ type InventoryProvision struct {
 	// +required
 	MachineTemplateName infrav1.ObjectName `json:"machineTemplateName,omitempty"`
 
-	// count is how many VMs there are.
+	// count is how many VMs there are. Omit it with countPerHost only.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Count *int32 `json:"count,omitempty"`
 
 	// countPerHost is how many VMs there are for each host that the template's machines may run on: those of its
-	// placement, or all of its cluster. Each VM is bound to its host.
+	// placement, or all of its cluster. Each VM is bound to its host. Omit it with count only.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	CountPerHost *int32 `json:"countPerHost,omitempty"`
 
-	// macAddresses that the network interfaces of the VMs take: single ones, and inclusive ranges a-b. Empty means
-	// those of the engine's pool.
+	// macAddresses that the network interfaces of the VMs take: single ones, and inclusive ranges a-b. If omitted, they
+	// are those of the engine's pool.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -128,13 +128,13 @@ type InventoryVMs struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]+$`
 	Tag string `json:"tag,omitempty"`
 
-	// olvmOvirtClusterName is the name of the engine's cluster of the VMs. Empty means any of the data center.
+	// olvmOvirtClusterName is the name of the engine's cluster of the VMs. If omitted, it is any of the data center.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	OLVMOvirtClusterName string `json:"olvmOvirtClusterName,omitempty"`
 
-	// search narrows the VMs further, in the engine's query language, such as name=pool-*.
+	// search narrows the VMs further, in the engine's query language, such as name=pool-*. If omitted, it does not.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -159,20 +159,21 @@ type InventoryLabel struct {
 	// +kubebuilder:validation:Enum=Host;HostTag;HostAffinityLabel;AffinityLabel;Template;CustomProperty;Networks
 	From string `json:"from,omitempty"`
 
-	// prefix that names must have. It is not part of the value: with the prefix rack- the tag rack-8 is the value 8.
+	// prefix that names must have. It is not part of the value: with the prefix rack- the tag rack-8 is the value 8. If
+	// omitted, the name is the value.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Prefix string `json:"prefix,omitempty"`
 
-	// property is the name of a custom property of the VM, for from: CustomProperty.
+	// property is the name of a custom property of the VM. Omit it unless from is CustomProperty.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	Property string `json:"property,omitempty"`
 }
 
-// OLVMInventoryStatus is what the controller saw.
+// OLVMInventoryStatus is what the controller has observed.
 type OLVMInventoryStatus struct {
 	// conditions of the OLVMInventory: Ready, EngineAvailable, Provisioned, Scheduled, Deleting.
 	// +optional
@@ -272,12 +273,12 @@ type OLVMInventory struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is what is asked for.
+	// spec is the desired pool: which VMs of the engine it has, and which are made for it.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self.olvmDatacenterName == oldSelf.olvmDatacenterName && self.virtualMachines.tag == oldSelf.virtualMachines.tag",message="olvmDatacenterName and virtualMachines.tag are immutable: claims are on the VMs that they choose; make another inventory"
 	Spec OLVMInventorySpec `json:"spec,omitempty,omitzero"`
 
-	// status is what was seen.
+	// status is what the controller has observed.
 	// +optional
 	Status OLVMInventoryStatus `json:"status,omitempty,omitzero"`
 }
@@ -314,17 +315,17 @@ type OLVMInventoryVMSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	InventoryName string `json:"inventoryName,omitempty"`
 
-	// vmID is the engine's UUID of the VM; empty while the VM is still to be made.
+	// vmID is the engine's UUID of the VM; omitted while the VM is still to be made.
 	// +optional
 	// +kubebuilder:validation:MinLength=36
 	// +kubebuilder:validation:MaxLength=36
 	VMID string `json:"vmID,omitempty"`
 
-	// provisioned says what the VM is made of; absent for a VM that somebody else made.
+	// provisioned says what the VM is made of; omitted for a VM that somebody else made.
 	// +optional
 	Provisioned *ProvisionedVM `json:"provisioned,omitempty"`
 
-	// claimRef is who has the VM; absent while nobody has.
+	// claimRef is who has the VM; omitted while nobody has.
 	// +optional
 	ClaimRef *InventoryClaim `json:"claimRef,omitempty"`
 }
@@ -343,13 +344,13 @@ type ProvisionedVM struct {
 	// +kubebuilder:validation:MaxLength=253
 	MachineTemplateName string `json:"machineTemplateName,omitempty"`
 
-	// hostName is the name of the only host of the VM; empty where it may run on several.
+	// hostName is the name of the only host of the VM; omitted if it may run on several.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	HostName string `json:"hostName,omitempty"`
 
-	// nics are the network interfaces of the VM for which something was decided.
+	// nics are the network interfaces of the VM for which something was decided; omitted if nothing was.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -365,19 +366,19 @@ type ProvisionedNIC struct {
 	// +kubebuilder:validation:MaxLength=50
 	Name string `json:"name,omitempty"`
 
-	// networkName is the network of the interface, as the template names it.
+	// networkName is the network of the interface, as the template names it; omitted if the template does not name it.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	NetworkName string `json:"networkName,omitempty"`
 
-	// macAddress of the network interface; empty means one of the engine's pool.
+	// macAddress of the network interface; omitted if it is one of the engine's pool.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=17
 	MACAddress string `json:"macAddress,omitempty"`
 
-	// addresses that the guest gets.
+	// addresses that the guest gets; omitted if the template says where they come from.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=4
@@ -411,13 +412,13 @@ type InventoryClaim struct {
 	// +kubebuilder:validation:MaxLength=320
 	Group string `json:"group,omitempty"`
 
-	// machineName is the name of the OLVMMachine; empty while the VM is reserved for one that does not exist yet.
+	// machineName is the name of the OLVMMachine; omitted while the VM is reserved for one that does not exist yet.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	MachineName string `json:"machineName,omitempty"`
 
-	// released is true once the machine has let the VM go: it is recycled, and the claim ends.
+	// released is true once the machine has let the VM go: it is recycled, and the claim ends. Omitted before.
 	// +optional
 	Released bool `json:"released,omitempty"`
 }
@@ -525,7 +526,7 @@ type OLVMInventoryVM struct {
 	// +kubebuilder:validation:XValidation:rule="has(self.vmID) || has(self.provisioned)",message="vmID says which VM it is"
 	Spec OLVMInventoryVMSpec `json:"spec,omitempty,omitzero"`
 
-	// status is what was seen.
+	// status is what the controller has observed.
 	// +optional
 	Status OLVMInventoryVMStatus `json:"status,omitempty,omitzero"`
 }

@@ -1,0 +1,307 @@
+package api_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfchange"
+)
+
+// field is a field of a CRD as kubectl explain shows it.
+type field struct {
+	kind, path, name, text string
+	// above are the texts of the fields that it is in, the nearest first.
+	above    []string
+	optional bool
+}
+
+// fields returns what kubectl explain shows of our own types: those of Kubernetes and Cluster API have their texts.
+func fields(t *testing.T) []field {
+	t.Helper()
+	files, err := filepath.Glob("../config/crd/bases/*.yaml")
+	check.Error(t, err, "")
+
+	var out []field
+
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		check.Error(t, err, "")
+		var crd apiextensionsv1.CustomResourceDefinition
+		check.Error(t, yaml.UnmarshalStrict(content, &crd), "")
+
+		for _, version := range crd.Spec.Versions {
+			for _, part := range []string{"spec", "status"} {
+				if schema, ok := version.Schema.OpenAPIV3Schema.Properties[part]; ok {
+					out = appendFields(out, field{kind: crd.Spec.Names.Kind, path: part, name: part}, schema)
+				}
+			}
+		}
+	}
+
+	if len(out) < 400 {
+		t.Fatalf("only %d fields", len(out))
+	}
+
+	return out
+}
+
+// foreign are fields whose own fields are those of types of Kubernetes and Cluster API.
+var foreign = regexp.MustCompile(`(^|\.)(selector|conditions|metadata|addressesFromPools|capacity)$|` +
+	`^status\.(addresses|failureDomains)$`)
+
+func appendFields(out []field, f field, schema apiextensionsv1.JSONSchemaProps) []field {
+	f.text = strings.Join(strings.Fields(schema.Description), " ")
+	out = append(out, f)
+
+	for schema.Items != nil {
+		schema = *schema.Items.Schema
+	}
+
+	if foreign.MatchString(f.path) {
+		return out
+	}
+
+	for name, inner := range schema.Properties {
+		out = appendFields(out, field{
+			kind: f.kind, path: f.path + "." + name, name: name,
+			above:    append([]string{f.text}, f.above...),
+			optional: !slices.Contains(schema.Required, name),
+		}, inner)
+	}
+
+	return out
+}
+
+// isSpec reports whether users write the field, and support services do not have it: those become another kind.
+func (f field) isSpec() bool {
+	return strings.HasPrefix(f.path, "spec.") && !strings.Contains(f.path, ".supportServices")
+}
+
+// short is the path of a field in the spec of a machine or a cluster, whether it is in a template or not.
+func (f field) short() string {
+	return strings.TrimPrefix(strings.TrimPrefix(f.path, "spec."), "template.spec.")
+}
+
+var (
+	saysOmitted = regexp.MustCompile(`(?i)\bomit|\bempty means|\b0 means|\bwithout it\b`)
+	isMeasured  = regexp.MustCompile(`(^s|S)ize$|[mM]emory$|Seconds$|^hugePages$`)
+	saysUnit    = regexp.MustCompile(`\bbytes\b|[0-9][KMG]i?B\b|\bKiB\b|\bseconds\b`)
+)
+
+// TestEachFieldIsExplained has what kubectl explain says of a field: what it is, its default and its unit.
+func TestEachFieldIsExplained(t *testing.T) {
+	for _, f := range fields(t) {
+		what := f.kind + " " + f.path
+
+		switch {
+		case f.text == "":
+			t.Errorf("%s: has no description", what)
+		case !strings.HasPrefix(f.text, f.name+" "):
+			t.Errorf("%s: the description starts with something else than the field's name: %s", what, f.text)
+		case !strings.HasSuffix(f.text, "."):
+			t.Errorf("%s: the description does not end with a sentence: %s", what, f.text)
+		case f.isSpec() && f.optional && !saysOmitted.MatchString(f.text):
+			t.Errorf("%s: say what happens if it is omitted: %s", what, f.text)
+		case f.isSpec() && isMeasured.MatchString(f.name) && f.text != "" && !saysUnit.MatchString(f.text):
+			t.Errorf("%s: say the unit: %s", what, f.text)
+		}
+	}
+}
+
+// The sentences that say how a field of an object that exists is changed.
+var (
+	atOnce    = regexp.MustCompile(`Changes (to \S+ )?take effect at once|appears at once`)
+	nextStart = regexp.MustCompile(`Changes take effect at the next start of the VM`)
+	whileDown = regexp.MustCompile(`Changes are refused while the VM runs`)
+	onNew     = regexp.MustCompile(`Changes take effect on new (machines|disks)|Another name is another disk`)
+	fixed     = regexp.MustCompile(`cannot be changed`)
+)
+
+// change is the sentence of the field, or else of the nearest field that it is in; nil if there is none.
+func (f field) change() *regexp.Regexp {
+	for _, text := range append([]string{f.text}, f.above...) {
+		for _, sentence := range []*regexp.Regexp{atOnce, nextStart, whileDown, onNew, fixed} {
+			if sentence.MatchString(text) {
+				return sentence
+			}
+		}
+	}
+
+	return nil
+}
+
+// TestEachFieldSaysHowItChanges has the fields of machines and clusters, whose objects live for years.
+func TestEachFieldSaysHowItChanges(t *testing.T) {
+	all := fields(t)
+
+	for _, f := range all {
+		shared := f.kind == "OLVMCluster" || f.kind == "OLVMMachine"
+		if !shared || !f.isSpec() {
+			continue
+		}
+
+		// A structure without a sentence has fields with one.
+		inner := slices.ContainsFunc(all, func(below field) bool {
+			return below.kind == f.kind && strings.HasPrefix(below.path, f.path+".") && below.change() != nil
+		})
+		if f.change() == nil && !inner {
+			t.Errorf("%s %s: say how a change takes effect: %s", f.kind, f.path, f.text)
+		}
+	}
+}
+
+// attributes are those of the Terraform provider that fields of a machine become.
+var attributes = map[string]string{
+	"olvmOvirtClusterName":                                   "ovirt_vm.cluster_id",
+	"vmTemplateName":                                         "ovirt_vm.template_id",
+	"vmTemplateVersion":                                      "ovirt_vm.template_id",
+	"olvmNetwork.networkName":                                "ovirt_nic.vnic_profile_id",
+	"olvmNetwork.vnicProfileName":                            "ovirt_nic.vnic_profile_id",
+	"olvmNetwork.vnicName":                                   "ovirt_nic.name",
+	"olvmNetwork.macAddress":                                 "ovirt_nic.mac",
+	"olvmNetwork.interfaceType":                              "ovirt_nic.interface",
+	"virtualMachine.memory":                                  "ovirt_vm.memory",
+	"virtualMachine.guaranteedMemory":                        "ovirt_vm.guaranteed_memory",
+	"virtualMachine.maximumMemory":                           "ovirt_vm.maximum_memory",
+	"virtualMachine.memoryBallooning":                        "ovirt_vm.memory_ballooning",
+	"virtualMachine.hugePages":                               "ovirt_vm.huge_pages",
+	"virtualMachine.instanceType":                            "ovirt_vm.instance_type_id",
+	"virtualMachine.type":                                    "ovirt_vm.vm_type",
+	"virtualMachine.osType":                                  "ovirt_vm.os_type",
+	"virtualMachine.serialConsole":                           "ovirt_vm.serial_console",
+	"virtualMachine.soundCard":                               "ovirt_vm.soundcard_enabled",
+	"virtualMachine.description":                             "ovirt_vm.description",
+	"virtualMachine.cpu.mode":                                "ovirt_vm.cpu_mode",
+	"virtualMachine.cpu.topology.cores":                      "ovirt_vm.cpu_cores",
+	"virtualMachine.cpu.topology.sockets":                    "ovirt_vm.cpu_sockets",
+	"virtualMachine.cpu.topology.threads":                    "ovirt_vm.cpu_threads",
+	"virtualMachine.cpu.autoPinningPolicy":                   "ovirt_vm_optimize_cpu_settings.vm_id",
+	"virtualMachine.rootDisk.size":                           "ovirt_vm_disks_resize.size",
+	"virtualMachine.rootDisk.clone":                          "ovirt_vm.clone",
+	"virtualMachine.rootDisk.format":                         "ovirt_vm.template_disk_attachment_override",
+	"virtualMachine.rootDisk.sparse":                         "ovirt_vm.template_disk_attachment_override",
+	"virtualMachine.rootDisk.storageDomainName":              "ovirt_vm.template_disk_attachment_override",
+	"virtualMachine.dataDisks.size":                          "ovirt_disk.size",
+	"virtualMachine.dataDisks.format":                        "ovirt_disk.format",
+	"virtualMachine.dataDisks.sparse":                        "ovirt_disk.sparse",
+	"virtualMachine.dataDisks.storageDomainName":             "ovirt_disk.storage_domain_id",
+	"virtualMachine.dataDisks.interface":                     "ovirt_disk_attachment.disk_interface",
+	"virtualMachine.highAvailability":                        "ovirt_vm.high_availability",
+	"virtualMachine.highAvailability.priority":               "ovirt_vm.high_availability_priority",
+	"virtualMachine.highAvailability.leaseStorageDomainName": "ovirt_vm.lease_storage_domain_id",
+	"virtualMachine.highAvailability.storageErrorResume":     "ovirt_vm.storage_error_resume_behaviour",
+	"virtualMachine.watchdog.action":                         "ovirt_vm_watchdog.action",
+	"virtualMachine.firmware.biosType":                       "ovirt_vm.bios_type",
+	"virtualMachine.firmware.tpm":                            "ovirt_vm.tpm_enabled",
+	"virtualMachine.hostDevices":                             "ovirt_vm_host_device.name",
+	"virtualMachine.mediatedDevices.type":                    "ovirt_vm_mediated_device.type",
+	"virtualMachine.customProperties":                        "ovirt_vm.custom_properties",
+	"virtualMachine.placement.hostNames":                     "ovirt_vm.placement_policy_host_ids",
+	"virtualMachine.network.interface":                       "ovirt_vm.initialization_nic",
+	"virtualMachine.network.ipv4.subnet":                     "ovirt_vm.initialization_nic",
+	"virtualMachine.network.dnsServers":                      "ovirt_vm.initialization_dns_servers",
+	"virtualMachine.network.searchDomains":                   "ovirt_vm.initialization_search_domains",
+	"userData.extra.inline":                                  "ovirt_vm.initialization_custom_script",
+}
+
+// TestWhatAFieldSaysOfItsChangeIsWhatTheProviderDoes compares the sentences with the table of the provider's attributes,
+// and with what a configuration leaves alone on a VM that exists.
+func TestWhatAFieldSaysOfItsChangeIsWhatTheProviderDoes(t *testing.T) {
+	known := map[string]field{}
+
+	for _, f := range fields(t) {
+		if f.kind == "OLVMMachine" && f.isSpec() {
+			known[f.short()] = f
+		}
+	}
+
+	kept := keptAttributes(t)
+	sentences := map[tfchange.Effect]*regexp.Regexp{
+		tfchange.AtOnce: atOnce, tfchange.NextStart: nextStart, tfchange.WhileDown: whileDown, tfchange.Replacement: onNew,
+	}
+
+	for path, address := range attributes {
+		f, ok := known[path]
+		if !ok {
+			t.Errorf("OLVMMachine has no field %s", path)
+			continue
+		}
+
+		resource, attribute, _ := strings.Cut(address, ".")
+		change, ok := tfchange.Of(resource, attribute)
+		if !ok {
+			t.Errorf("the provider has no attribute %s", address)
+			continue
+		}
+
+		want := sentences[change.Effect]
+		if slices.Contains(kept, address) {
+			want = onNew
+		}
+
+		if got := f.change(); got != want {
+			t.Errorf("%s: a change of %s is %s (kept by VMs: %t), and the field says: %s", path, address, change.Effect,
+				slices.Contains(kept, address), f.text)
+		}
+	}
+}
+
+// keptAttributes are those that render tells Terraform to leave as they are on what exists.
+func keptAttributes(t *testing.T) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../render/machine.go", nil, 0)
+	check.Error(t, err, "")
+
+	resources := map[string]string{"ignored": "ovirt_vm", "nics": "ovirt_nic", "disks": "ovirt_disk"}
+
+	var out []string
+
+	for _, declaration := range file.Decls {
+		function, ok := declaration.(*ast.FuncDecl)
+		if !ok || resources[function.Name.Name] == "" {
+			continue
+		}
+
+		ast.Inspect(function, func(node ast.Node) bool {
+			literal, ok := node.(*ast.BasicLit)
+			if !ok || literal.Kind != token.STRING {
+				return true
+			}
+
+			text, err := strconv.Unquote(literal.Value)
+			check.Error(t, err, "")
+			if isKept(function.Name.Name, text) {
+				out = append(out, resources[function.Name.Name]+"."+text)
+			}
+
+			return true
+		})
+	}
+
+	return out
+}
+
+// isKept reports whether a literal of a function of render names an attribute that is left alone. Hosts are, unless a
+// placement names some.
+func isKept(function, text string) bool {
+	switch function {
+	case "nics":
+		return text == "mac" || text == "interface"
+	case "disks":
+		return slices.Contains([]string{"format", "sparse", "storage_domain_id"}, text)
+	}
+
+	return !strings.HasPrefix(text, "placement_policy")
+}
