@@ -1,0 +1,123 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// TestTheClassHandsAWholeVirtualMachineOn has Cluster API's own controllers make the templates of a cluster whose
+// machines say all of their hardware.
+func TestTheClassHandsAWholeVirtualMachineOn(t *testing.T) {
+	const subnet = 77
+	w := prepare(t, "hardware")
+	w.applyTemplates(subnet, nil, func(object *unstructured.Unstructured) {
+		if object.GetKind() == "Cluster" {
+			setVariable(t, object, "controlPlaneMachines", fmt.Sprintf(`
+virtualMachine: {memory: 8GB, cpu: {autoPinningPolicy: resize_and_pin}, placement: {hostNames: [host-1]}}
+ipAddresses: [127.20.%d.10-127.20.%[1]d.19]`, subnet))
+			setVariable(t, object, "workerMachines", `
+virtualMachine: {instanceType: Large, network: {ipProfileName: workers}}`)
+			setVariable(t, object, "network", `{vnicProfileName: kvm-vlan}`)
+		}
+	}, "clusterclass-olvm.yaml", "cluster-template-topology.yaml")
+
+	w.eventually("the templates are made", func() error {
+		var templates infrav1.OLVMMachineTemplateList
+		err := w.plane.Client.List(t.Context(), &templates, client.InNamespace(w.namespace),
+			client.HasLabels{clusterv1.ClusterTopologyOwnedLabel})
+		if err != nil || len(templates.Items) != 2 {
+			return fmt.Errorf("%d templates: %w", len(templates.Items), err)
+		}
+
+		for _, template := range templates.Items {
+			spec := template.Spec.Template.Spec
+			check.Equal(t, "vNIC profile", spec.OLVMNetwork, infrav1.OLVMNetwork{VNICProfileName: "kvm-vlan"})
+
+			vm := spec.VirtualMachine
+			if vm.InstanceType != "" {
+				check.Equal(t, "instance type", vm.InstanceType, "Large")
+				check.Equal(t, "memory of the worker", vm.Memory, "")
+				check.Equal(t, "network of the worker", vm.Network, infrav1.GuestNetwork{IPProfileName: "workers"})
+				continue
+			}
+
+			check.Equal(t, "pinning", vm.CPU, infrav1.CPU{AutoPinningPolicy: "resize_and_pin"})
+			check.Equal(t, "hosts", vm.Placement.HostNames, []string{"host-1"})
+			check.Equal(t, "subnet", vm.Network.IPv4.Subnet, fmt.Sprintf("127.20.%d.0/24", subnet))
+			check.Equal(t, "gateway", vm.Network.Gateway, fmt.Sprintf("127.20.%d.1", subnet))
+			check.Equal(t, "addresses", len(vm.Network.IPv4.IPAddresses), 1)
+		}
+
+		return nil
+	})
+
+	checkVariablesAreValidated(t, w)
+}
+
+// checkVariablesAreValidated has the webhook of Clusters judge variables.
+func checkVariablesAreValidated(t *testing.T, w *workload) {
+	t.Helper()
+
+	for value, want := range map[string]string{
+		`engine: {serverURL: "https://e/ovirt-engine", identityRef: {name: shared}}`: "",
+		`engine: {serverURL: "https://e/ovirt-engine", identityRef: {name: shared}, credentialsSecret: {name: own}}`: "" +
+			"and not both",
+		`network: {vnicName: nic1}`:                             "set networkName, vnicProfileName or both",
+		`workerMachines: {virtualMachine: {}, memory: 8GB}`:     "set one of memory, virtualMachine",
+		`workerMachines: {virtualMachine: {memory: 8GB}}`:       "set exactly one of ipAddresses",
+		`workerMachines: {memory: 8GB, ipAddresses: [a], x: 1}`: "are not specified in the variable schema",
+		`workerMachines: {virtualMachine: {memory: 8GB}, rootDisk: {size: 50GB}, ipAddresses: [10.0.0.1]}`: "" +
+			"virtualMachine has rootDisk",
+	} {
+		cluster, err := w.cluster()
+		check.Error(t, err, "")
+		var variable map[string]any
+		check.Error(t, yaml.Unmarshal([]byte(value), &variable), "")
+
+		for name, said := range variable {
+			text, err := yaml.Marshal(said)
+			check.Error(t, err, "")
+			json, err := yaml.YAMLToJSON(text)
+			check.Error(t, err, "")
+
+			for i := range cluster.Spec.Topology.Variables {
+				if v := &cluster.Spec.Topology.Variables[i]; v.Name == name {
+					v.Value.Raw = json
+				}
+			}
+		}
+
+		// The version of the object does not count: its controllers write it.
+		cluster.ResourceVersion = ""
+		cluster.ManagedFields = nil
+		cluster.Name += "-variables"
+		cluster.UID = ""
+		check.Error(t, w.plane.Client.Create(t.Context(), cluster, client.DryRunAll), want)
+	}
+}
+
+// setVariable replaces the value of a variable of a Cluster.
+func setVariable(t *testing.T, cluster *unstructured.Unstructured, name, value string) {
+	t.Helper()
+	path := []string{"spec", "topology", "variables"}
+	list, _, err := unstructured.NestedSlice(cluster.Object, path...)
+	check.Error(t, err, "")
+	var said any
+	check.Error(t, yaml.Unmarshal([]byte(value), &said), "")
+
+	for _, entry := range list {
+		if v := entry.(map[string]any); v["name"] == name {
+			v["value"] = said
+		}
+	}
+
+	check.Error(t, unstructured.SetNestedSlice(cluster.Object, list, path...), "")
+}
