@@ -222,7 +222,7 @@ func (s *site) expectApplied(m *infrav1.OLVMMachine) {
 		}
 
 		c := conditions.Get(m, infrav1.InfrastructureAppliedCondition)
-		if c.Status != metav1.ConditionTrue || m.Status.OLVM.VirtualMachine.LastGeneration != fmt.Sprint(m.Generation) {
+		if c.Status != metav1.ConditionTrue || c.ObservedGeneration != m.Generation {
 			return fmt.Errorf("%s %s: %s", c.Status, c.Reason, c.Message)
 		}
 

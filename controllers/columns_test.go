@@ -61,12 +61,13 @@ func TestKubectlSaysWhatAMachineIsAndWhyItIsNotReady(t *testing.T) {
 		"runs": {
 			"Ready":    "True",
 			"Reason":   "Ready",
+			"UpToDate": "True",
 			"Node":     "runs",
 			"Address":  "10.0.0.10",
 			"VMStatus": "up",
 			"Host":     "host-3",
 		},
-		"wrong": {"Ready": "False", "Reason": infrav1.TemplateNotFoundReason},
+		"wrong": {"Ready": "False", "Reason": infrav1.TemplateNotFoundReason, "UpToDate": "False"},
 	} {
 		var got map[string]string
 		s.Eventually("the columns are filled", func() (err error) {

@@ -371,7 +371,8 @@ func TestAChangeThatWouldReplaceALiveMachineIsRefused(t *testing.T) {
 	s.ExpectProvisioned(m)
 	before := s.Sim.VMs()[0]
 	change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.DataDisks = nil })
-	message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.ReplaceRefusedReason)
+	message := s.Expect(m, infrav1.UpToDateCondition, "False/"+infrav1.ReplaceRefusedReason)
+	s.Expect(m, infrav1.ReadyCondition, "True/"+infrav1.ReadyCondition) // the node is as healthy as before
 	if !strings.Contains(message, "ovirt_disk") {
 		t.Errorf("the message does not name the disk: %s", message)
 	}

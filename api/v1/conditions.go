@@ -248,12 +248,25 @@ const (
 	EndpointInAddressPoolReason = "ControlPlaneEndpointInAddressPool"
 )
 
-// InfrastructureAppliedCondition is true if the last Terraform run for the
-// current configuration succeeded.
+// UpToDateCondition is true if the VM is what the spec of its OLVMMachine asks for. It is no part of Ready: an edit that
+// is invalid, that is refused or that waits leaves a healthy node as it is. Before the VM is made, it has the reason of
+// InfrastructureApplied; after that, it has the reasons of an edit that is not applied.
+const (
+	UpToDateCondition = "UpToDate"
+
+	// UpToDateReason surfaces when the VM is what the spec asks for. The message says if a later change could not be
+	// applied, because the engine has lost a name of the spec.
+	UpToDateReason = "UpToDate"
+	// WaitingForRestartReason surfaces when the engine keeps settings of the spec for the next start of the VM.
+	WaitingForRestartReason = "WaitingForRestart"
+)
+
+// InfrastructureAppliedCondition is true if a Terraform run has applied a spec in full. Its observedGeneration is that
+// of the last spec that was applied; UpToDate says whether this is the spec of now.
 const (
 	InfrastructureAppliedCondition = "InfrastructureApplied"
 
-	// AppliedReason surfaces when the state holds what the configuration asks for.
+	// AppliedReason surfaces when a spec of the machine has been applied.
 	AppliedReason = "Applied"
 	// ApplyingReason surfaces while a run is queued or going.
 	ApplyingReason = "Applying"
@@ -289,7 +302,7 @@ const (
 	// VMNotOwnedReason surfaces when the provider ID, the state or the claim names a VM without the mark of the
 	// machine, or when they name different VMs. The controller does not change these VMs.
 	VMNotOwnedReason = "VMNotOwned"
-	// ReplaceRefusedReason surfaces when the configuration asks to delete or replace the VM of a live machine.
+	// ReplaceRefusedReason surfaces in UpToDate when the spec asks to delete or replace the VM of a live machine.
 	ReplaceRefusedReason = "ReplaceRefused"
 	// StateInvalidReason surfaces when the Terraform state cannot be used; it is never overwritten.
 	StateInvalidReason = "StateInvalid"

@@ -415,8 +415,8 @@ type CPUTopology struct {
 
 // OLVMMachineStatus is what the controller has observed.
 type OLVMMachineStatus struct {
-	// conditions of the OLVMMachine: Ready, BootstrapDataAvailable, AddressesAllocated, InfrastructureApplied,
-	// VirtualMachineRunning, DriftDetected, Paused, Deleting.
+	// conditions of the OLVMMachine: Ready, UpToDate, BootstrapDataAvailable, VirtualMachineClaimed, AddressesAllocated,
+	// InfrastructureApplied, VirtualMachineRunning, DriftDetected, UserDataRemoved, Paused, Deleting.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -640,6 +640,7 @@ type TerraformRun struct {
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.metadata.labels['cluster\.x-k8s\.io/cluster-name']`,description="Cluster this belongs to"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True if the VM runs"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is or is not ready"
+// +kubebuilder:printcolumn:name="UpToDate",type=string,JSONPath=`.status.conditions[?(@.type=="UpToDate")].status`,description="True if the VM is what the spec asks for"
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.addresses[?(@.type=="Hostname")].address`,description="Name of the VM in its guest, and of its Node"
 // +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.olvm.ipAddress`,description="Address of the VM"
 // +kubebuilder:printcolumn:name="VMStatus",type=string,JSONPath=`.status.olvm.virtualMachine.status`,description="Status of the VM in the engine"

@@ -276,8 +276,9 @@ func TestAChangeThatWasRefused(t *testing.T) {
 	b.awaitRun()
 	b.pass()
 	m := b.stored()
-	check.Equal(t, "applied", condition(m, infrav1.InfrastructureAppliedCondition),
-		"False/"+infrav1.ReplaceRefusedReason)
+	check.Equal(t, "up to date", condition(m, infrav1.UpToDateCondition), "False/"+infrav1.ReplaceRefusedReason)
+	check.Equal(t, "applied", condition(m, infrav1.InfrastructureAppliedCondition), "True/"+infrav1.AppliedReason)
+	check.Equal(t, "ready", condition(m, infrav1.ReadyCondition), "True/"+clusterv1.ReadyReason)
 	check.Equal(t, "running", condition(m, infrav1.VirtualMachineRunningCondition),
 		"True/"+infrav1.VirtualMachineRunningReason)
 	check.Equal(t, "creation", m.Status.OLVM.VirtualMachine.CreationStatus, "Created")
@@ -285,8 +286,7 @@ func TestAChangeThatWasRefused(t *testing.T) {
 	// Without the change, there is nothing to report.
 	b.patch(func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.CPU.Topology.Cores = 0 })
 	b.pass()
-	check.Equal(t, "applied", condition(b.stored(), infrav1.InfrastructureAppliedCondition),
-		"True/"+infrav1.AppliedReason)
+	check.Equal(t, "up to date", condition(b.stored(), infrav1.UpToDateCondition), "True/"+infrav1.UpToDateReason)
 }
 
 // TestAChangeThatFailedHalfWayIsUndone takes a change back after its run has failed. Only another run knows what is to
@@ -301,14 +301,14 @@ func TestAChangeThatFailedHalfWayIsUndone(t *testing.T) {
 	b.pass()
 	b.awaitRun()
 	b.pass()
-	check.Equal(t, "applied", condition(b.stored(), infrav1.InfrastructureAppliedCondition),
+	check.Equal(t, "up to date", condition(b.stored(), infrav1.UpToDateCondition),
 		"False/"+infrav1.ApplyFailedReason)
 
 	b.executor.requests = nil
 	b.executor.run = saves(stateOf(8, "ovirt_vm="+vmID))
 	b.patch(func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Memory = "4GB" })
 	b.pass()
-	check.Equal(t, "applied while it is undone", condition(b.stored(), infrav1.InfrastructureAppliedCondition),
+	check.Equal(t, "up to date while it is undone", condition(b.stored(), infrav1.UpToDateCondition),
 		"False/"+infrav1.ApplyingReason)
 	b.awaitRun()
 	requests := b.executor.seen()
@@ -329,8 +329,8 @@ func TestAChangeThatFailedHalfWayIsUndone(t *testing.T) {
 	}
 
 	b.pass()
-	check.Equal(t, "applied", condition(b.stored(), infrav1.InfrastructureAppliedCondition),
-		"True/"+infrav1.AppliedReason)
+	check.Equal(t, "up to date", condition(b.stored(), infrav1.UpToDateCondition),
+		"True/"+infrav1.UpToDateReason)
 }
 
 // TestAVMThatIsSeenIsNotReleased has a run report that nothing is left, while the engine shows the VM: addresses and

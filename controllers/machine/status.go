@@ -54,8 +54,8 @@ func updateMachineStatus(scope *machineScope) {
 		setBootstrapCondition(scope)
 		setClaimedCondition(scope)
 		setAddressesCondition(scope, len(addresses) > 0)
-		setAppliedCondition(scope)
-		setDriftCondition(m)
+		setUpToDateConditions(scope)
+		setDriftCondition(scope)
 		setUserDataCondition(scope)
 	}
 
@@ -68,7 +68,8 @@ func updateMachineStatus(scope *machineScope) {
 }
 
 // setDriftCondition says what the last check for drift found. It is no part of Ready: the VM runs.
-func setDriftCondition(m *infrav1.OLVMMachine) {
+func setDriftCondition(scope *machineScope) {
+	m := scope.olvmMachine
 	if m.Status.Terraform == nil || m.Status.Terraform.Drift == nil {
 		conditions.Delete(m, infrav1.DriftDetectedCondition)
 		return
@@ -90,7 +91,11 @@ func setDriftCondition(m *infrav1.OLVMMachine) {
 		condition.Message = workspace.Shorten(workspace.DriftMessage(drift.Differences), objectstatus.MaxMessage)
 	}
 
-	conditions.Set(m, condition)
+	if scope.settled() {
+		conditions.Set(m, condition)
+	} else { // the check was of what was applied
+		objectstatus.SetOfEarlierGeneration(m, condition)
+	}
 }
 
 // readyOf are the conditions of which Ready is the summary, in the order in which they become true.
@@ -327,7 +332,9 @@ func setAddressesCondition(scope *machineScope, known bool) {
 	case field != nil && field.Reason != infrav1.IPAddressConflictReason && known &&
 		scope.olvmMachine.Spec.ProviderID != "":
 
-		// A running machine keeps its addresses even if its profile is gone.
+		// A running machine keeps its addresses even if its profile is gone. UpToDate has the cause.
+		objectstatus.SetOfEarlierGeneration(scope.olvmMachine, condition)
+		return
 	case field != nil:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, field.Reason, field.Error()
 	case scope.network.err != nil:
@@ -360,63 +367,6 @@ func (s *machineScope) whyNoGuestAddress() string {
 		"The guest agent reports no address of the interface that the machine names; it has addresses of %s",
 		strings.Join(names, ", "),
 	)
-}
-
-func setAppliedCondition(scope *machineScope) {
-	ws := scope.workspace
-	condition := metav1.Condition{Type: infrav1.InfrastructureAppliedCondition, Status: metav1.ConditionFalse}
-
-	applied := ws.State != nil && ws.State.AppliedDigest != ""
-	switch {
-	case scope.vm.foreign != nil:
-		condition.Reason, condition.Message = scope.vm.foreign.Reason, scope.vm.foreign.Error()
-	case scope.excluded != nil && scope.olvmMachine.Spec.ProviderID == "" && !ws.InFlight():
-		condition.Reason, condition.Message = scope.excluded.Reason, scope.excluded.Error()
-	case ws.Action.Kind == workspace.None && ws.Action.Reason == infrav1.AppliedReason:
-		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.AppliedReason
-	case ws.StateErr != nil:
-		condition.Reason = infrav1.StateInvalidReason
-		condition.Message = ws.StateErr.Error() + "; repair that Secret, or delete it and remove its finalizer: " +
-			"the state is rebuilt from the VM"
-	case applied &&
-		(scope.desired.err != nil || scope.network.err != nil || scope.engine.err != nil || scope.vm.err != nil ||
-			ws.Action.Kind == workspace.Block):
-		// What was applied stays applied: a template that is gone from the engine, or an engine that is away, says
-		// nothing about a machine that runs.
-		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.AppliedReason
-		condition.Message = configurationProblem(scope)
-	case scope.engine.err != nil:
-		condition.Reason, condition.Message = infrav1.WaitingForEngineReason, scope.engine.err.Error()
-	case scope.desired.err != nil:
-		condition.Reason, condition.Message = objectstatus.RenderReason(scope.desired.err)
-	case ws.Failure.Count > 0 && ws.Action.Kind != workspace.Apply:
-		condition.Reason, condition.Message = ws.Failure.Reason(), ws.Failure.Message()
-	case ws.Action.Kind == workspace.Apply || ws.Action.Reason == infrav1.ApplyingReason:
-		condition.Reason, condition.Message = infrav1.ApplyingReason, ws.Action.Message
-	case scope.waiting != nil:
-		condition.Reason, condition.Message = scope.waiting.Reason, scope.waiting.Message
-	case scope.claim.err != nil: // VirtualMachineClaimed has the cause
-		condition.Reason, condition.Message = infrav1.WaitingForClaimReason, "Waiting for a VM of the inventory"
-	case scope.network.err != nil: // AddressesAllocated has the cause, and its event
-		condition.Reason, condition.Message = infrav1.WaitingForIPAddressesReason, "Waiting for the addresses"
-	case scope.vm.err != nil:
-		condition.Reason, condition.Message = infrav1.WaitingForEngineReason, scope.vm.err.Error()
-	default:
-		condition.Reason = cmp.Or(ws.Action.Reason, infrav1.ApplyingReason)
-		condition.Message = cmp.Or(ws.Action.Message, "No run has begun yet")
-	}
-
-	conditions.Set(scope.olvmMachine, condition)
-}
-
-// configurationProblem says what is wrong with the configuration of a machine that runs; "" where nothing is.
-func configurationProblem(scope *machineScope) string {
-	var field *blocker.Error
-	if !errors.As(scope.desired.err, &field) && !errors.As(scope.network.err, &field) {
-		return ""
-	}
-
-	return "no change of this machine can be applied: " + field.Error()
 }
 
 func setRunningCondition(scope *machineScope) {

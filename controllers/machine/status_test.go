@@ -304,80 +304,152 @@ func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 	}
 }
 
-// TestSetAppliedConditionAfterTheFirstRun verifies that what was applied stays applied, even if the engine or a name in
-// the spec is gone.
-func TestSetAppliedConditionAfterTheFirstRun(t *testing.T) {
+// TestAnEditThatIsNotAppliedIsToldByUpToDate verifies that what was applied stays applied, with the generation of its
+// spec, and that UpToDate judges the spec of now. It was applied as generation 3, and has been edited since.
+func TestAnEditThatIsNotAppliedIsToldByUpToDate(t *testing.T) {
 	gone := blocker.New(infrav1.TemplateNotFoundReason, "spec.vmTemplateName", "there is no ol9")
 	profile := blocker.New(infrav1.IPProfileNotFoundReason, "spec.virtualMachine.network.ipProfileName",
 		"there is no lab")
 	away := errors.New("HTTP 500")
 	refusal := workspace.Failure{Count: 1, Err: &terraform.GuardError{}}
+	failure := workspace.Failure{Count: 1, Err: errors.New("exit status 1")}
+	wait := workspace.Action{Kind: workspace.Wait}
+	settled := workspace.Action{Kind: workspace.None, Reason: infrav1.AppliedReason}
 
 	for name, tt := range map[string]struct {
 		scope         machineScope
 		action        workspace.Action
 		failure       workspace.Failure
 		want, message string
+		applied       int64
 	}{
-		"all is well": {
-			action: workspace.Action{Kind: workspace.None,
-				Reason: infrav1.AppliedReason}, want: "True/" + infrav1.AppliedReason,
+		"all is well": {action: settled, want: "True/" + infrav1.UpToDateReason, applied: 4},
+		"a setting waits for the next start": {
+			scope: machineScope{vm: vmFacts{waits: []string{"memory"}}}, action: settled,
+			want: "False/" + infrav1.WaitingForRestartReason, message: "waits for a restart: memory", applied: 4,
 		},
-		"its template is gone": {
-			scope: machineScope{desired: desiredFacts{err: gone}}, action: workspace.Action{Kind: workspace.Wait},
-			want:    "True/" + infrav1.AppliedReason,
-			message: "no change of this machine can be applied: spec.vmTemplateName",
+		"it names a template that does not exist": {
+			scope: machineScope{desired: desiredFacts{err: gone}}, action: wait,
+			want:    "False/" + infrav1.TemplateNotFoundReason,
+			message: "no change of this machine can be applied: spec.vmTemplateName", applied: 3,
 		},
-		"its IP profile is gone": {
-			scope: machineScope{network: networkFacts{err: profile}}, action: workspace.Action{Kind: workspace.Wait},
-			want:    "True/" + infrav1.AppliedReason,
-			message: "no change of this machine can be applied: spec.virtualMachine",
+		"it is wrong, and an earlier one was refused": {
+			scope: machineScope{desired: desiredFacts{err: gone}}, action: wait, failure: refusal,
+			want: "False/" + infrav1.TemplateNotFoundReason, applied: 3,
+		},
+		"it names an IP profile that does not exist": {
+			scope: machineScope{network: networkFacts{err: profile}}, action: wait,
+			want:    "False/" + infrav1.IPProfileNotFoundReason,
+			message: "no change of this machine can be applied: spec.virtualMachine", applied: 3,
 		},
 		"the engine is away": {
-			scope: machineScope{engine: engineFacts{err: away}}, action: workspace.Action{Kind: workspace.Wait},
-			want: "True/" + infrav1.AppliedReason,
+			scope: machineScope{engine: engineFacts{err: away}}, action: wait,
+			want: "Unknown/" + infrav1.WaitingForEngineReason, applied: 3,
+		},
+		"the engine does not answer for a name": {
+			scope: machineScope{desired: desiredFacts{err: &engine.Fault{}}}, action: wait,
+			want: "Unknown/" + infrav1.WaitingForEngineReason, applied: 3,
 		},
 		"the engine does not answer for the VM": {
-			scope: machineScope{vm: vmFacts{err: away}}, action: workspace.Action{Kind: workspace.Wait},
-			want: "True/" + infrav1.AppliedReason,
+			scope: machineScope{vm: vmFacts{err: away}}, action: wait,
+			want: "Unknown/" + infrav1.WaitingForEngineReason, applied: 3,
 		},
 		"its VM is lost, which another condition says": {
 			action: workspace.Action{
 				Kind: workspace.Block, Reason: infrav1.VirtualMachineNotFoundReason, Message: "gone",
 			},
-			want: "True/" + infrav1.AppliedReason,
+			want: "False/" + infrav1.VirtualMachineNotFoundReason, applied: 3,
 		},
-		"a change was refused": {
-			action: workspace.Action{Kind: workspace.Wait}, failure: refusal,
-			want:    "False/" + infrav1.ReplaceRefusedReason,
-			message: "it is tried again after a pause",
+		"it was refused": {
+			action: wait, failure: refusal, want: "False/" + infrav1.ReplaceRefusedReason,
+			message: "it is tried again after a pause", applied: 3,
 		},
-		"a change is on its way": {
+		"its run has failed": {
+			action: wait, failure: failure, want: "False/" + infrav1.ApplyFailedReason, message: "exit status 1",
+			applied: 3,
+		},
+		"an earlier edit was refused, and a run for this one goes": {
+			scope:   machineScope{desired: desiredFacts{digest: "b"}},
+			action:  workspace.Action{Kind: workspace.Wait, Reason: infrav1.ApplyingReason, Message: "a run goes"},
+			failure: workspace.Failure{Count: 1, Digest: "a", Err: &terraform.GuardError{}},
+			want:    "False/" + infrav1.ApplyingReason, message: "a run goes", applied: 3,
+		},
+		"it is on its way": {
 			action: workspace.Action{Kind: workspace.Apply, Reason: infrav1.ApplyingReason},
-			want:   "False/" + infrav1.ApplyingReason,
+			want:   "False/" + infrav1.ApplyingReason, applied: 3,
 		},
 		"nothing to do for another reason than that it is applied": {
 			action: workspace.Action{Kind: workspace.None, Reason: "Other"}, want: "False/Other",
-			message: "No run has begun yet",
+			message: "No run has begun yet", applied: 3,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tt.scope.olvmMachine = newMachine(vmID)
-			tt.scope.workspace = &workspace.Workspace{
-				Action: tt.action, Failure: tt.failure, State: parsed(t, "digest", "ovirt_vm="+vmID),
-			}
-			setAppliedCondition(&tt.scope)
-			check.Equal(t, "the condition", condition(tt.scope.olvmMachine, infrav1.InfrastructureAppliedCondition),
-				tt.want)
+			m := newMachine(vmID)
+			tt.scope.olvmMachine = m
+			tt.scope.workspace = &workspace.Workspace{Action: settled, State: parsed(t, "digest", "ovirt_vm="+vmID)}
+			m.Generation = 3
+			setUpToDateConditions(&machineScope{olvmMachine: m, workspace: tt.scope.workspace})
+			m.Generation = 4
+			tt.scope.workspace.Action, tt.scope.workspace.Failure = tt.action, tt.failure
+			setUpToDateConditions(&tt.scope)
 
-			got := message(tt.scope.olvmMachine, infrav1.InfrastructureAppliedCondition)
-			if tt.message == "" {
-				check.Equal(t, "the message", got, "")
+			upToDate, applied := infrav1.UpToDateCondition, infrav1.InfrastructureAppliedCondition
+			check.Equal(t, "the verdict", condition(m, upToDate), tt.want)
+			check.Equal(t, "its generation", conditions.Get(m, upToDate).ObservedGeneration, 4)
+			check.Equal(t, "what was applied", condition(m, applied), "True/"+infrav1.AppliedReason)
+			check.Equal(t, "its message", message(m, applied), "")
+			check.Equal(t, "its generation", conditions.Get(m, applied).ObservedGeneration, tt.applied)
+
+			if tt.message == "" && tt.failure.Count == 0 && tt.scope.desired.err == nil && tt.scope.engine.err == nil &&
+				tt.scope.vm.err == nil {
+				check.Equal(t, "the message", message(m, upToDate), "")
 			}
 
-			check.Contains(t, "the message", got, tt.message)
+			check.Contains(t, "the message", message(m, upToDate), tt.message)
 		})
 	}
+}
+
+// TestAVerdictOnThisSpecStaysWhileNothingElseIsKnown verifies that neither an engine that is away nor a template that is
+// gone from it makes a machine outdated whose spec nobody has edited.
+func TestAVerdictOnThisSpecStaysWhileNothingElseIsKnown(t *testing.T) {
+	gone := blocker.New(infrav1.TemplateNotFoundReason, "spec.vmTemplateName", "there is no ol9")
+	settled := workspace.Action{Kind: workspace.None, Reason: infrav1.AppliedReason}
+	upToDate := infrav1.UpToDateCondition
+
+	m := newMachine(vmID)
+	m.Generation = 3
+	scope := &machineScope{olvmMachine: m, workspace: &workspace.Workspace{
+		Action: settled, State: parsed(t, "digest", "ovirt_vm="+vmID),
+	}}
+	setUpToDateConditions(scope)
+
+	scope.workspace.Action = workspace.Action{Kind: workspace.Wait}
+	scope.engine.err = errors.New("HTTP 500")
+	setUpToDateConditions(scope)
+	check.Equal(t, "the engine is away", condition(m, upToDate), "True/"+infrav1.UpToDateReason)
+
+	scope.engine.err, scope.desired.err = nil, gone
+	setUpToDateConditions(scope)
+	check.Equal(t, "the template is gone", condition(m, upToDate), "True/"+infrav1.UpToDateReason)
+	check.Contains(t, "its message", message(m, upToDate), "no change of this machine can be applied")
+
+	m.Generation = 4
+	setUpToDateConditions(scope)
+	check.Equal(t, "an edit comes", condition(m, upToDate), "False/"+infrav1.TemplateNotFoundReason)
+}
+
+// TestAChangeThatFailedHalfWayLeavesTheMachineApplied covers a state that is marked as being changed.
+func TestAChangeThatFailedHalfWayLeavesTheMachineApplied(t *testing.T) {
+	m := newMachine(vmID)
+	half := parsed(t, "", "ovirt_vm="+vmID)
+	half.ChangingFrom = "digest"
+	setUpToDateConditions(&machineScope{olvmMachine: m, workspace: &workspace.Workspace{
+		State: half, Action: workspace.Action{Kind: workspace.Wait},
+		Failure: workspace.Failure{Count: 1, Err: errors.New("exit status 1")},
+	}})
+	check.Equal(t, "applied", condition(m, infrav1.InfrastructureAppliedCondition), "True/"+infrav1.AppliedReason)
+	check.Equal(t, "up to date", condition(m, infrav1.UpToDateCondition), "False/"+infrav1.ApplyFailedReason)
 }
 
 // TestAStateThatNoRunHasFinishedIsNotApplied covers a VM whose first run failed.
@@ -598,7 +670,7 @@ func TestSetDriftCondition(t *testing.T) {
 			m := newMachine(vmID)
 			conditions.Set(m, metav1.Condition{Type: infrav1.DriftDetectedCondition, Status: "True", Reason: "Before"})
 			m.Status.Terraform = tt.terraform
-			setDriftCondition(m)
+			setDriftCondition(&machineScope{olvmMachine: m, workspace: &workspace.Workspace{}})
 			check.Equal(t, "the condition", condition(m, infrav1.DriftDetectedCondition), tt.want)
 			check.Contains(t, "the message", message(m, infrav1.DriftDetectedCondition), tt.message)
 		})
@@ -680,7 +752,7 @@ func TestUpdateMachineStatus(t *testing.T) {
 			want := []string{infrav1.DeletingCondition, infrav1.ReadyCondition, infrav1.VirtualMachineRunningCondition}
 			if tt.conditions == "all" {
 				want = append(want, infrav1.BootstrapDataAvailableCondition, infrav1.AddressesAllocatedCondition,
-					infrav1.InfrastructureAppliedCondition, infrav1.UserDataRemovedCondition)
+					infrav1.InfrastructureAppliedCondition, infrav1.UpToDateCondition, infrav1.UserDataRemovedCondition)
 			}
 
 			slices.Sort(got)

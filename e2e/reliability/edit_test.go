@@ -82,14 +82,14 @@ func (b *bench) change(s *testsite.Site, m *infrav1.OLVMMachine, apply func(*inf
 	})
 }
 
-// whatIs says what a machine has come to: "applied" or the reason of its InfrastructureApplied condition, with its
+// whatIs says what a machine has come to: "applied" or the reason of its UpToDate condition, with its
 // hardware. Nothing is said while a run goes, or while the condition is of an earlier spec.
 func (b *bench) whatIs(s *testsite.Site, m *infrav1.OLVMMachine) (string, hardware, error) {
 	if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
 		return "", hardware{}, err
 	}
 
-	applied := conditions.Get(m, infrav1.InfrastructureAppliedCondition)
+	applied := conditions.Get(m, infrav1.UpToDateCondition)
 	if applied == nil || applied.ObservedGeneration != m.Generation || len(b.Executors()) > 0 {
 		return "", hardware{}, errors.New("it is not known yet")
 	}

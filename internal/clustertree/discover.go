@@ -272,6 +272,7 @@ func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, ver
 	if infra != nil {
 		d.VMID = strings.TrimPrefix(infra.Spec.ProviderID, bootstrap.ProviderIDPrefix)
 		d.Terraform = infra.Status.Terraform
+		d.Outdated = outdated(infra)
 		if infra.Status.OLVM != nil {
 			d.VMStatus = infra.Status.OLVM.VirtualMachine.Status
 			d.Host = infra.Status.OLVM.VirtualMachine.HostName
@@ -312,6 +313,10 @@ func (d *Machine) summary() string {
 
 	if len(d.Addresses) > 0 {
 		words = append(words, strings.Join(d.Addresses, " "))
+	}
+
+	if d.Outdated != "" {
+		words = append(words, "not up to date: "+gist(d.Outdated))
 	}
 
 	if t := d.Terraform; t != nil && t.LastRun != nil {

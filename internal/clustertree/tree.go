@@ -38,6 +38,8 @@ type Machine struct {
 	VMStatus string `json:"vmStatus,omitempty"`
 	// Host that the VM runs on; empty where it runs on none.
 	Host string `json:"host,omitempty"`
+	// Outdated is why a VM that serves its node is not what its spec asks for; empty where it is.
+	Outdated string `json:"outdated,omitempty"`
 	// Inventory that the VM is of; empty for a VM that was made.
 	Inventory string                   `json:"inventory,omitempty"`
 	Addresses []string                 `json:"addresses,omitempty"`

@@ -302,6 +302,20 @@ func TestAMachineThatCannotComeSaysWhy(t *testing.T) {
 	}
 }
 
+// TestAHealthyMachineWhoseEditWasRefusedIsSaidToBeOutdated verifies that it has no problem all the same.
+func TestAHealthyMachineWhoseEditWasRefusedIsSaidToBeOutdated(t *testing.T) {
+	infra := &infrav1.OLVMMachine{ObjectMeta: meta("cp", nil)}
+	infra.Status.Conditions = slices.Concat(
+		condition(infrav1.ReadyCondition, true, "Ready", ""),
+		condition(infrav1.UpToDateCondition, false, infrav1.ReplaceRefusedReason, "the plan would replace ovirt_vm.this"),
+	)
+	m := machine("cp", "cp", "Running", nil, condition(clusterv1.MachineReadyCondition, true, "Ready", ""))
+	node := describeMachine(m, infra, "v1.37.0")
+	check.Equal(t, "its problem", node.Problem, "")
+	check.Contains(t, "its summary", node.Summary,
+		"not up to date: ReplaceRefused: the plan would replace ovirt_vm.this")
+}
+
 // TestARolloutIsSeen has a control plane that is ready, and of whose machines one is old.
 func TestARolloutIsSeen(t *testing.T) {
 	kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: meta("cp", nil)}

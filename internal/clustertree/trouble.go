@@ -71,6 +71,16 @@ func machineTrouble(
 	return cmp.Or(cause, trouble), stuck && !replaced // whatever it needs
 }
 
+// outdated is why the VM of a machine that is ready is not what its spec asks for; empty where it is, or where the
+// machine has a problem anyway.
+func outdated(infra *infrav1.OLVMMachine) string {
+	if !conditions.IsTrue(infra, infrav1.ReadyCondition) || !conditions.IsFalse(infra, infrav1.UpToDateCondition) {
+		return ""
+	}
+
+	return problem(infra, infrav1.UpToDateCondition)
+}
+
 // isReplaced reports whether a rollout replaces the machine, for its owner asks for another one. A kubelet of another
 // version makes a machine not up to date, too, and has another reason.
 func isReplaced(machine *clusterv1.Machine) bool {

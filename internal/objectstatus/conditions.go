@@ -38,6 +38,24 @@ func SetReady(object interface {
 	}
 }
 
+// SetOfEarlierGeneration sets a condition whose verdict is not about the object's spec as it is now: it keeps the
+// generation that the condition had. Without one the verdict names no generation.
+func SetOfEarlierGeneration(object conditions.Setter, condition metav1.Condition) {
+	var generation int64
+	if known := conditions.Get(object, condition.Type); known != nil {
+		generation = known.ObservedGeneration
+	}
+
+	conditions.Set(object, condition)
+
+	all := object.GetConditions()
+	for i := range all {
+		if all[i].Type == condition.Type {
+			all[i].ObservedGeneration = min(generation, all[i].ObservedGeneration) // a restored object begins at 1
+		}
+	}
+}
+
 // readyReason is the reason of the Ready condition. A deletion explains all else; then comes what a person has to mend,
 // and last what is on its way. The conditions are in the order of SetReady.
 func readyReason(issues, unknown, _ []conditions.ConditionWithOwnerInfo) string {

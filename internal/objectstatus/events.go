@@ -3,6 +3,7 @@ package objectstatus
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,6 +95,8 @@ func announcements(before, after []metav1.Condition, steps map[string]string) []
 		}
 
 		switch text, step := steps[c.Type]; {
+		case slices.Contains(out, announcement{corev1.EventTypeWarning, c.Reason, c.Message}):
+			// UpToDate has the cause of InfrastructureApplied until the VM is made.
 		case isProblem(c) && c.Reason == infrav1.InsufficientHostsReason:
 			// A rollout makes one more machine than there are hosts, and a group that may be soft lets it.
 			out = append(out, announcement{corev1.EventTypeNormal, c.Reason, c.Message})

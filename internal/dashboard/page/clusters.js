@@ -59,7 +59,7 @@ function makeMachine() {
     vm.show([m.vmStatus ? vmKind(m.vmStatus) : 'off', m.vmStatus ? 'VM ' + words(m.vmStatus) : 'no VM'])
     text(place, [(m.addresses || []).join(' '), m.host && 'on ' + m.host].filter(Boolean).join(' '))
     text(version, m.version || '')
-    text(side, vmWords(m))
+    text(side, [vmWords(m), m.outdated && 'not up to date: ' + m.outdated].filter(Boolean).join('; '))
     show(side, side.textContent !== '')
     text(problem, machine.problem || '')
     problem.classList.toggle('stuck', !!machine.stuck)
