@@ -16,10 +16,7 @@ import (
 // names, if any.
 func (s *site) anotherCluster(name, host, asked string) *infrav1.OLVMCluster {
 	s.T.Helper()
-	meta := s.Meta(name)
-	meta.Labels = map[string]string{clusterv1.ClusterNameLabel: name}
-	owner := &clusterv1.Cluster{ObjectMeta: meta, Spec: *s.Cluster.Spec.DeepCopy()}
-	owner.Spec.InfrastructureRef.Name, owner.Spec.ControlPlaneRef.Name = name, name
+	owner := s.newOwner(name)
 	owner.Spec.ControlPlaneEndpoint.Host = asked
 
 	if asked != "" {
@@ -28,15 +25,30 @@ func (s *site) anotherCluster(name, host, asked string) *infrav1.OLVMCluster {
 
 	s.Create(owner)
 
-	out := &infrav1.OLVMCluster{ObjectMeta: meta, Spec: *s.OLVM.Spec.DeepCopy()}
-	out.ResourceVersion, out.UID = "", ""
+	out := &infrav1.OLVMCluster{ObjectMeta: s.Meta(name), Spec: *s.OLVM.Spec.DeepCopy()}
+	out.Labels = map[string]string{clusterv1.ClusterNameLabel: name}
 	out.Spec.ControlPlaneEndpoint = infrav1.APIEndpoint{Host: host, Port: 6443}
-	out.OwnerReferences = []metav1.OwnerReference{
-		{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: name, UID: owner.UID},
-	}
+	out.OwnerReferences = ownedBy(owner)
 	s.Create(out)
 
 	return out
+}
+
+// newOwner is another Cluster, of an OLVMCluster of the same name.
+func (s *site) newOwner(name string) *clusterv1.Cluster {
+	s.T.Helper()
+	owner := &clusterv1.Cluster{ObjectMeta: s.Meta(name), Spec: *s.Cluster.Spec.DeepCopy()}
+	owner.Labels = map[string]string{clusterv1.ClusterNameLabel: name}
+	owner.Spec.InfrastructureRef.Name, owner.Spec.ControlPlaneRef.Name = name, name
+
+	return owner
+}
+
+// ownedBy are the owners of an OLVMCluster that a Cluster has taken up.
+func ownedBy(owner *clusterv1.Cluster) []metav1.OwnerReference {
+	return []metav1.OwnerReference{
+		{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: owner.Name, UID: owner.UID},
+	}
 }
 
 // isProvisioned reads whether the infrastructure of a cluster is there, so that machines are made.

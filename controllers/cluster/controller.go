@@ -519,9 +519,7 @@ func nextLook(scope *clusterScope) time.Duration {
 // reconcileEndpoint fills in what the OLVMCluster leaves to the Cluster or to a load balancer, and the port.
 func reconcileEndpoint(scope *clusterScope) {
 	endpoint := &scope.olvmCluster.Spec.ControlPlaneEndpoint
-	if asked := scope.cluster.Spec.ControlPlaneEndpoint; endpoint.Host == "" && asked.Host != "" {
-		endpoint.Host, endpoint.Port = asked.Host, asked.Port
-	}
+	desired.CompleteEndpoint(endpoint, scope.cluster.Spec.ControlPlaneEndpoint)
 
 	if endpoint.Host == "" {
 		endpoint.Host = support.Endpoint(scope.olvmCluster.Spec)

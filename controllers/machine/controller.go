@@ -325,6 +325,8 @@ func (r *Reconciler) findOwners(ctx context.Context, scope *machineScope) error 
 	key := client.ObjectKey{Namespace: scope.olvmMachine.Namespace, Name: scope.cluster.Spec.InfrastructureRef.Name}
 	if err := r.Client.Get(ctx, key, found); err == nil {
 		scope.olvmCluster = found
+		desired.CompleteEndpoint(&found.Spec.ControlPlaneEndpoint, scope.cluster.Spec.ControlPlaneEndpoint)
+
 		return r.findHolder(ctx, scope)
 	} else if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("failed to get OLVMCluster %s: %w", key, err)

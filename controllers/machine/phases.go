@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -398,12 +399,22 @@ func (r *Reconciler) reconcileState(ctx context.Context, scope *machineScope) (t
 		return vmSteady, err
 	}
 
-	id := scope.workspace.State.VMID()
+	id := cmp.Or(scope.workspace.State.VMID(), knownVM(scope.olvmMachine))
 	if id != "" && scope.olvmMachine.Spec.ProviderID == "" {
 		scope.olvmMachine.Spec.ProviderID = bootstrap.ProviderIDPrefix + id
 	}
 
 	return 0, err
+}
+
+// knownVM is the ID of the VM of a machine that was provisioned; empty for others. A manifest with an empty providerID
+// may be applied again at any time.
+func knownVM(m *infrav1.OLVMMachine) string {
+	if !ptr.Deref(m.Status.Initialization.Provisioned, false) || m.Status.OLVM == nil {
+		return ""
+	}
+
+	return m.Status.OLVM.VirtualMachine.VMID
 }
 
 // reconcileVM looks the VM up with the REST API, without Terraform.

@@ -10,6 +10,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 )
 
+// CompleteEndpoint fills in an endpoint that an OLVMCluster leaves empty with that of its Cluster. A manifest with an
+// empty host may be applied again at any time, and Cluster API remembers what the OLVMCluster had.
+func CompleteEndpoint(own *infrav1.APIEndpoint, asked clusterv1.APIEndpoint) {
+	if own.Host == "" && asked.Host != "" {
+		own.Host, own.Port = asked.Host, asked.Port
+	}
+}
+
 // CheckEndpoints returns a *blocker.Error if a Cluster of that name and its OLVMCluster name different endpoints. Nodes
 // and kubeconfigs use that of the Cluster, and the machines hold that of the OLVMCluster.
 func CheckEndpoints(name string, asked clusterv1.APIEndpoint, own infrav1.APIEndpoint) error {

@@ -133,6 +133,11 @@ func (p *Pass) write(ctx context.Context, part part) error {
 	}
 
 	p.tracker.wrote(p.key, target.GetResourceVersion())
+
+	if err := p.disown(ctx, target, content, part); err != nil {
+		return err
+	}
+
 	p.object.SetResourceVersion(target.GetResourceVersion())
 	p.object.SetGeneration(target.GetGeneration())
 	target.SetManagedFields(p.object.GetManagedFields())
