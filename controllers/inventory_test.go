@@ -392,6 +392,43 @@ func TestRow50NothingChangesTwice(t *testing.T) {
 	check.Equal(t, "generation observed", p.inventory.Status.Conditions[0].ObservedGeneration, p.inventory.Generation)
 }
 
+// TestAPausedInventorySaysSo verifies the conditions of a pool that is left alone, and of its VMs.
+func TestAPausedInventorySaysSo(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, "vm-a")
+	p.Expect(p.inventory, infrav1.ReadyCondition, "True/Ready")
+	p.Expect(p.inventory, clusterv1.PausedCondition, "False/NotPaused")
+
+	vm := &infrav1alpha1.OLVMInventoryVM{}
+	p.Eventually("the pool lists its VM", func() error {
+		var list infrav1alpha1.OLVMInventoryVMList
+		if err := p.Client.List(t.Context(), &list, client.InNamespace(p.Namespace)); err != nil {
+			return err
+		}
+
+		if len(list.Items) != 1 {
+			return fmt.Errorf("it has %d", len(list.Items))
+		}
+
+		vm = &list.Items[0]
+
+		return nil
+	})
+	p.Expect(vm, infrav1.ReadyCondition, "True/"+infrav1alpha1.InventoryVMAvailable)
+
+	paused := p.inventory.DeepCopy()
+	testsite.Change(p.Site, paused, func(i *infrav1alpha1.OLVMInventory) {
+		metav1.SetMetaDataAnnotation(&i.ObjectMeta, clusterv1.PausedAnnotation, "")
+	})
+	message := p.Expect(p.inventory, clusterv1.PausedCondition, "True/Paused")
+	check.Contains(t, "the message", message, clusterv1.PausedAnnotation)
+
+	testsite.Change(p.Site, paused, func(i *infrav1alpha1.OLVMInventory) {
+		delete(i.Annotations, clusterv1.PausedAnnotation)
+	})
+	p.Expect(p.inventory, clusterv1.PausedCondition, "False/NotPaused")
+}
+
 // TestRow55EachReasonIsSaid reaches each reason of pools and their machines that this suite can; those of an engine that
 // is away are in e2e/reliability. Each condition is of the object's generation.
 func TestRow55EachReasonIsSaid(t *testing.T) {

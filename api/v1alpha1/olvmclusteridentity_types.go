@@ -10,7 +10,7 @@ import (
 // them cannot read. It is for administrators: it belongs to no namespace.
 // +kubebuilder:object:root=true
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
-// +kubebuilder:resource:path=olvmclusteridentities,scope=Cluster,categories=cluster-api
+// +kubebuilder:resource:path=olvmclusteridentities,scope=Cluster,categories=cluster-api,shortName=olvmci
 // +kubebuilder:printcolumn:name="Secret",type=string,JSONPath=`.spec.credentialsSecret.name`,description="Secret with the credentials"
 // +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.spec.credentialsSecret.namespace`,description="Namespace of the Secret"
 // +kubebuilder:printcolumn:name="Engines",type=string,JSONPath=`.spec.allowedServerURLs`,description="Engines that the credentials are for",priority=10

@@ -175,7 +175,7 @@ type InventoryLabel struct {
 
 // OLVMInventoryStatus is what the controller has observed.
 type OLVMInventoryStatus struct {
-	// conditions of the OLVMInventory: Ready, EngineAvailable, Provisioned, Scheduled, Deleting.
+	// conditions of the OLVMInventory: Ready, EngineAvailable, Provisioned, Scheduled, Paused, Deleting.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -425,7 +425,8 @@ type InventoryClaim struct {
 
 // OLVMInventoryVMStatus is what the engine has of the VM.
 type OLVMInventoryVMStatus struct {
-	// conditions of a VM that is made for the pool: InfrastructureApplied, Deleting.
+	// conditions of the VM: Ready, which is true if the VM can be claimed or serves who has claimed it, with the reason
+	// of the phase; and of a VM that is made for the pool: InfrastructureApplied, Paused, Deleting.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -501,10 +502,11 @@ type InventoryNetwork struct {
 // OLVMInventoryVM is one VM of an OLVMInventory. Its labels say what and where it is.
 // +kubebuilder:object:root=true
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
-// +kubebuilder:resource:path=olvminventoryvms,scope=Namespaced,categories=cluster-api,shortName=olvmivm
+// +kubebuilder:resource:path=olvminventoryvms,scope=Namespaced,shortName=olvmivm
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Inventory",type=string,JSONPath=`.spec.inventoryName`,description="OLVMInventory that lists it"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True if it can be claimed or serves who has claimed it"
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`,description="Available, Claimed, Recycling or Ineligible"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`,description="Why"
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.claimRef.clusterName`,description="Cluster that has it"

@@ -38,6 +38,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
 const (
@@ -214,8 +215,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 
 	defer this.End(&result, &reterr)
 
-	if annotations.HasPaused(pool) || !r.ours(pool) {
+	if !r.ours(pool) {
 		return ctrl.Result{}, nil
+	}
+
+	if annotations.HasPaused(pool) {
+		paused := func() { workspace.SetPaused(pool, "OLVMInventory has the "+clusterv1.PausedAnnotation+" annotation") }
+		return ctrl.Result{}, objectstatus.IgnoreGone(this.Write(ctx, paused))
 	}
 
 	if pool.DeletionTimestamp.IsZero() {

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,7 +32,12 @@ func (r *Reconciler) reconcileStatuses(ctx context.Context, s *scope) error {
 			continue
 		}
 
-		if err := r.Client.Status().Patch(ctx, e.object, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		// The conditions are one list, in which the controller of OLVMInventoryVMs writes, too.
+		lock := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := r.Client.Status().Patch(ctx, e.object, lock); apierrors.IsConflict(err) {
+			s.soon = true
+			continue
+		} else if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("failed to write the status of OLVMInventoryVM %s: %w", e.object.Name, err)
 		}
 
@@ -76,10 +82,29 @@ func (s *scope) describe(e *entry) {
 
 	status.Phase, status.Reason, status.Message = s.phase(e)
 
+	setReady(e.object)
+
 	status.ClaimID = ""
 	if e.confirmed {
 		status.ClaimID = inventory.ConfirmedID(*e.object.Spec.ClaimRef)
 	}
+}
+
+// setReady says by a condition what the phase says: whether a VM can be claimed, or serves who has claimed it.
+func setReady(vm *infrav1alpha1.OLVMInventoryVM) {
+	status := vm.Status
+	condition := metav1.Condition{
+		Type:    infrav1.ReadyCondition,
+		Status:  metav1.ConditionFalse,
+		Reason:  cmp.Or(status.Reason, status.Phase),
+		Message: workspace.Shorten(status.Message, objectstatus.MaxMessage),
+	}
+	useful := []string{infrav1alpha1.InventoryVMAvailable, infrav1alpha1.InventoryVMClaimed}
+	if status.Reason == "" && slices.Contains(useful, status.Phase) {
+		condition.Status = metav1.ConditionTrue
+	}
+
+	conditions.Set(vm, condition)
 }
 
 // phase of a VM, and why.
@@ -157,6 +182,7 @@ func (r *Reconciler) reconcileDelete(s *scope) {
 
 // updateStatus turns the facts of a pass into the status of the inventory.
 func updateStatus(s *scope) {
+	workspace.SetPaused(s.inventory)
 	setEngineCondition(s)
 	setProvisionedCondition(s)
 	setScheduledCondition(s)

@@ -175,9 +175,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		return ctrl.Result{}, fmt.Errorf("failed to get OLVMInventory %s: %w", key, err)
 	}
 
-	if s.inventory != nil && (annotations.HasPaused(s.inventory) ||
-		r.WatchFilterValue != "" && !labels.HasWatchLabel(s.inventory, r.WatchFilterValue)) {
+	if s.inventory != nil && r.WatchFilterValue != "" && !labels.HasWatchLabel(s.inventory, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
+	}
+
+	if s.inventory != nil && annotations.HasPaused(s.inventory) {
+		cause := fmt.Sprintf("OLVMInventory %s has the %s annotation", s.inventory.Name, clusterv1.PausedAnnotation)
+		paused := func() { workspace.SetPaused(vm, cause) }
+
+		return ctrl.Result{}, objectstatus.IgnoreGone(this.Write(ctx, paused))
 	}
 
 	return r.reconcile(ctx, s)

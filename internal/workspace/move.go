@@ -66,6 +66,21 @@ func (w *Workspace) unblockMove() {
 	w.object.SetAnnotations(has)
 }
 
+// SetPaused sets the Paused condition of an object; without a cause it is not paused.
+func SetPaused(object conditions.Setter, causes ...string) {
+	condition := metav1.Condition{
+		Type:   clusterv1.PausedCondition,
+		Status: metav1.ConditionFalse,
+		Reason: clusterv1.NotPausedReason,
+	}
+	if len(causes) > 0 {
+		condition.Status, condition.Reason = metav1.ConditionTrue, clusterv1.PausedReason
+		condition.Message = strings.Join(causes, ", ")
+	}
+
+	conditions.Set(object, condition)
+}
+
 // Paused reports whether the object or its Cluster is paused, and sets the Paused condition. A pass over an object that
 // is paused ends here: it writes that condition, and lets clusterctl move the object. cluster is nil where the object
 // has no Cluster.
@@ -80,12 +95,7 @@ func (w *Workspace) Paused(ctx context.Context, cluster *clusterv1.Cluster) (boo
 	}
 
 	if len(causes) == 0 {
-		conditions.Set(w.object, metav1.Condition{
-			Type:   clusterv1.PausedCondition,
-			Status: metav1.ConditionFalse,
-			Reason: clusterv1.NotPausedReason,
-		})
-
+		SetPaused(w.object)
 		return false, nil
 	}
 
@@ -97,14 +107,7 @@ func (w *Workspace) Paused(ctx context.Context, cluster *clusterv1.Cluster) (boo
 		causes = append(causes, Shorten(steadytext.Of(cause), longestMessage))
 	}
 
-	err := w.pass.Write(ctx, func() {
-		conditions.Set(w.object, metav1.Condition{
-			Type:    clusterv1.PausedCondition,
-			Status:  metav1.ConditionTrue,
-			Reason:  clusterv1.PausedReason,
-			Message: strings.Join(causes, ", "),
-		})
-	})
+	err := w.pass.Write(ctx, func() { SetPaused(w.object, causes...) })
 	if errors.Is(err, pass.ErrGone) {
 		err = nil
 	}
