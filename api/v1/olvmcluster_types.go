@@ -34,9 +34,14 @@ const AcceptEngineAnnotation = "infrastructure.cluster.x-k8s.io/olvm-accept-engi
 // there, a deletion looks for groups in the engine, whatever else was lost.
 const GroupsRequestedAnnotation = "infrastructure.cluster.x-k8s.io/olvm-groups-requested"
 
-// OLVMClusterSpec is what an OLVMCluster asks for.
+// OLVMClusterSpec is the desired infrastructure of a cluster.
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.controlPlaneEndpoint) || !has(oldSelf.controlPlaneEndpoint.host) || oldSelf.controlPlaneEndpoint.host == \"\" || (has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.host) && self.controlPlaneEndpoint.host in [oldSelf.controlPlaneEndpoint.host, \"\"])",message="controlPlaneEndpoint.host is immutable once set: nodes and kubeconfigs hold it; create a new cluster instead"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.controlPlaneEndpoint) || !has(oldSelf.controlPlaneEndpoint.port) || oldSelf.controlPlaneEndpoint.port == 0 || (has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.port) && self.controlPlaneEndpoint.port in [oldSelf.controlPlaneEndpoint.port, 0]) || (has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.host) && self.controlPlaneEndpoint.host == \"\")",message="controlPlaneEndpoint.port is immutable once set: nodes and kubeconfigs hold it; create a new cluster instead"
+// +kubebuilder:validation:XValidation:rule=`!(has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.host) && size(self.controlPlaneEndpoint.host) > 0) || !has(self.controlPlaneServices) || !has(self.controlPlaneServices.virtualIP) || !(self.controlPlaneServices.virtualIP in ['KubeVIP', 'Keepalived']) || isIP(self.controlPlaneEndpoint.host)`,message="a node can hold an IP address alone; write one, or set controlPlaneServices.virtualIP to External",fieldPath=".controlPlaneEndpoint.host"
+// +kubebuilder:validation:XValidation:rule=`!(has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.host) && size(self.controlPlaneEndpoint.host) > 0) || !has(self.controlPlaneServices) || !has(self.controlPlaneServices.dns) || isIP(self.controlPlaneEndpoint.host)`,message="controlPlaneServices.dns resolves names to an IP address; write one, or remove controlPlaneServices.dns",fieldPath=".controlPlaneEndpoint.host"
+// +kubebuilder:validation:XValidation:rule=`!(has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.host) && size(self.controlPlaneEndpoint.host) > 0) || !has(self.controlPlaneServices) || !isIP(self.controlPlaneEndpoint.host) || !has(self.controlPlaneServices.additionalVirtualIP) || !isIP(self.controlPlaneServices.additionalVirtualIP) || ip(self.controlPlaneEndpoint.host).family() != ip(self.controlPlaneServices.additionalVirtualIP).family()`,message="additionalVirtualIP is of the same family as controlPlaneEndpoint.host; write an address of the other family, or remove it",fieldPath=".controlPlaneServices.additionalVirtualIP"
+// +kubebuilder:validation:XValidation:rule=`!(has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.host) && size(self.controlPlaneEndpoint.host) > 0) || !has(self.controlPlaneServices) || !isIP(self.controlPlaneEndpoint.host) || (!has(self.controlPlaneServices.ingressVirtualIP) || self.controlPlaneServices.ingressVirtualIP.lowerAscii() != self.controlPlaneEndpoint.host.lowerAscii()) && (!has(self.controlPlaneServices.additionalIngressVirtualIP) || self.controlPlaneServices.additionalIngressVirtualIP.lowerAscii() != self.controlPlaneEndpoint.host.lowerAscii())`,message="an address of ingress is the control plane endpoint, too; they need addresses of their own",fieldPath=".controlPlaneServices"
+// +kubebuilder:validation:XValidation:rule=`!has(self.controlPlaneServices) || !has(self.controlPlaneServices.loadBalancer) || !(self.controlPlaneServices.loadBalancer in ['HAProxy', 'Nginx']) || (has(self.controlPlaneServices.apiServerPort) && self.controlPlaneServices.apiServerPort != 0 ? self.controlPlaneServices.apiServerPort : 6444) != (has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.port) && self.controlPlaneEndpoint.port != 0 ? self.controlPlaneEndpoint.port : 6443)`,message="the load balancer listens at the port of the endpoint itself; choose another apiServerPort",fieldPath=".controlPlaneServices.apiServerPort"
 type OLVMClusterSpec struct {
 	// controlPlaneEndpoint is the virtual IP address (or the name of an external load balancer) and the port at which
 	// the API server of the workload cluster is reached. It must lie outside the machine address ranges. If omitted,
@@ -57,9 +62,16 @@ type OLVMClusterSpec struct {
 	// +required
 	OLVMOvirtAPIServer OvirtAPIServer `json:"olvmOvirtAPIServer,omitempty,omitzero"`
 
-	// affinityGroups keep VMs apart, or together. If omitted, two groups keep control plane machines, and worker
-	// machines, on different hosts while there are enough: control-plane (priority 5) and workers (priority 3), both
-	// with enforcing Auto. An empty list means none. A list replaces both. Changes take effect at once.
+	// defaultAffinityGroups are two groups that keep control plane machines, and worker machines, on different hosts
+	// while there are enough: control-plane (priority 5) and workers (priority 3), both with enforcing Auto. Enabled
+	// makes both beside affinityGroups, except one whose name is in that list. Disabled makes neither. If omitted,
+	// it is Enabled if affinityGroups is omitted, and else Disabled. Changes take effect at once.
+	// +optional
+	// +kubebuilder:validation:Enum=Enabled;Disabled
+	DefaultAffinityGroups DefaultAffinityGroups `json:"defaultAffinityGroups,omitempty"`
+
+	// affinityGroups keep VMs apart, or together. An empty list means none, and also disables defaultAffinityGroups if
+	// that is omitted. Changes take effect at once.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -129,6 +141,15 @@ type Standby struct {
 
 	FromInventory `json:",inline"`
 }
+
+// DefaultAffinityGroups says whether the default affinity groups are made.
+type DefaultAffinityGroups string
+
+// The values of DefaultAffinityGroups.
+const (
+	DefaultAffinityGroupsEnabled  DefaultAffinityGroups = "Enabled"
+	DefaultAffinityGroupsDisabled DefaultAffinityGroups = "Disabled"
+)
 
 // APIEndpoint is host and port of an API server.
 // +kubebuilder:validation:XValidation:rule="!has(self.host) || size(self.host) == 0 || self.host.matches('^([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|[0-9a-fA-F]*:[0-9a-fA-F]*:[0-9a-fA-F:.]*)$')",message="host must be an IP address or a DNS name, without scheme, port, path or brackets; the port has a field of its own"

@@ -20,18 +20,37 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// AffinityGroups are the groups that an OLVMCluster asks for: its own, or the default ones where the field is absent.
+// defaultGroups are those of OLVMClusters that ask for no others.
+func defaultGroups() []infrav1.AffinityGroup {
+	return []infrav1.AffinityGroup{
+		{
+			Name:        "control-plane",
+			Role:        infrav1.ControlPlaneRole,
+			Priority:    5,
+			Description: "Control plane machines on different hosts",
+		},
+		{Name: "workers", Role: infrav1.WorkerRole, Priority: 3, Description: "Worker machines on different hosts"},
+	}
+}
+
+// wantsDefaultGroups reports whether an OLVMCluster asks for the default groups.
+func wantsDefaultGroups(spec infrav1.OLVMClusterSpec) bool {
+	if spec.DefaultAffinityGroups == "" {
+		return spec.AffinityGroups == nil
+	}
+
+	return spec.DefaultAffinityGroups == infrav1.DefaultAffinityGroupsEnabled
+}
+
+// AffinityGroups are the groups that an OLVMCluster asks for: its own, and the default ones unless it does without.
 func AffinityGroups(spec infrav1.OLVMClusterSpec) []infrav1.AffinityGroup {
 	out := slices.Clone(spec.AffinityGroups)
-	if spec.AffinityGroups == nil {
-		out = []infrav1.AffinityGroup{
-			{
-				Name:        "control-plane",
-				Role:        infrav1.ControlPlaneRole,
-				Priority:    5,
-				Description: "Control plane machines on different hosts",
-			},
-			{Name: "workers", Role: infrav1.WorkerRole, Priority: 3, Description: "Worker machines on different hosts"},
+	if wantsDefaultGroups(spec) {
+		for _, group := range defaultGroups() {
+			named := func(g infrav1.AffinityGroup) bool { return g.Name == group.Name }
+			if !slices.ContainsFunc(out, named) {
+				out = append(out, group)
+			}
 		}
 	}
 

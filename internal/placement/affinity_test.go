@@ -216,6 +216,37 @@ func TestWhichGroupsThereAre(t *testing.T) {
 	}
 }
 
+// TestTheDefaultGroupsAreAskedForByAFieldOfTheirOwn has each value of it beside each list.
+func TestTheDefaultGroupsAreAskedForByAFieldOfTheirOwn(t *testing.T) {
+	own := infrav1.AffinityGroup{Name: "workers", Role: infrav1.WorkerRole, Priority: 9}
+	enabled, disabled := infrav1.DefaultAffinityGroupsEnabled, infrav1.DefaultAffinityGroupsDisabled
+
+	for _, test := range []struct {
+		asked infrav1.DefaultAffinityGroups
+		list  []infrav1.AffinityGroup
+		want  string
+	}{
+		{"", nil, "control-plane/5 workers/3"},
+		{"", []infrav1.AffinityGroup{}, ""},
+		{"", []infrav1.AffinityGroup{own}, "workers/9"},
+		{enabled, nil, "control-plane/5 workers/3"},
+		{enabled, []infrav1.AffinityGroup{}, "control-plane/5 workers/3"},
+		{enabled, []infrav1.AffinityGroup{own}, "workers/9 control-plane/5"},
+		{disabled, nil, ""},
+		{disabled, []infrav1.AffinityGroup{}, ""},
+		{disabled, []infrav1.AffinityGroup{own}, "workers/9"},
+	} {
+		var got []string
+		for _, g := range AffinityGroups(infrav1.OLVMClusterSpec{
+			DefaultAffinityGroups: test.asked, AffinityGroups: test.list,
+		}) {
+			got = append(got, fmt.Sprintf("%s/%d", g.Name, g.Priority))
+		}
+
+		check.Equal(t, fmt.Sprintf("%q beside %v", test.asked, test.list), strings.Join(got, " "), test.want)
+	}
+}
+
 func TestWhichGroupsAMachineIsIn(t *testing.T) {
 	absent, empty := infrav1.OLVMClusterSpec{}, infrav1.OLVMClusterSpec{AffinityGroups: []infrav1.AffinityGroup{}}
 
