@@ -44,7 +44,7 @@ var shownFields = sets.New(
 	"ingressVirtualIP", "additionalVirtualIP", "additionalIngressVirtualIP", "loadBalancer", "kubeVIPImage",
 	"nginxImage", "image", "domain", "issuer", "caSecretName", "connectorsSecretName", "engineCredentialsSecretName",
 	"kubeconfigSecretName", "nodeKeysSecretName", "nodeUser", "user", "bootstrapDelivery", "allowedServerURLs",
-	"list", "redirectURIs", "ports", "id",
+	"list", "redirectURIs", "ports", "id", "defaultAffinityGroups",
 	// Machines of this provider.
 	"olvmOvirtClusterName", "vmTemplateName", "vmTemplateID", "networkName", "network", "networkID", "vnicName",
 	"vnicID", "vnicProfileName", "vnicProfileID", "ipProfileName", "memory", "guaranteedMemory", "maximumMemory",
