@@ -415,8 +415,8 @@ type CPUTopology struct {
 
 // OLVMMachineStatus is what the controller has observed.
 type OLVMMachineStatus struct {
-	// conditions of the OLVMMachine: Ready, UpToDate, BootstrapDataAvailable, VirtualMachineClaimed, AddressesAllocated,
-	// InfrastructureApplied, VirtualMachineRunning, DriftDetected, UserDataRemoved, Paused, Deleting.
+	// conditions of the OLVMMachine: Ready, UpToDate, BootstrapDataAvailable, VirtualMachineClaimed,
+	// AddressesAllocated, InfrastructureApplied, VirtualMachineRunning, DriftDetected, UserDataRemoved, Paused, Deleting.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

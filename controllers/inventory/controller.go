@@ -220,7 +220,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 	}
 
 	if annotations.HasPaused(pool) {
-		paused := func() { workspace.SetPaused(pool, "OLVMInventory has the "+clusterv1.PausedAnnotation+" annotation") }
+		cause := "OLVMInventory has the " + clusterv1.PausedAnnotation + " annotation"
+		paused := func() { workspace.SetPaused(pool, cause) }
+
 		return ctrl.Result{}, objectstatus.IgnoreGone(this.Write(ctx, paused))
 	}
 

@@ -331,7 +331,6 @@ func setAddressesCondition(scope *machineScope, known bool) {
 	switch {
 	case field != nil && field.Reason != infrav1.IPAddressConflictReason && known &&
 		scope.olvmMachine.Spec.ProviderID != "":
-
 		// A running machine keeps its addresses even if its profile is gone. UpToDate has the cause.
 		objectstatus.SetOfEarlierGeneration(scope.olvmMachine, condition)
 		return

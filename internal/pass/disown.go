@@ -77,17 +77,18 @@ func withoutField(entries []metav1.ManagedFieldsEntry, path []string) []metav1.M
 	for i := range out {
 		var fields map[string]any
 		if out[i].FieldsV1 == nil || out[i].Operation != metav1.ManagedFieldsOperationUpdate ||
-			json.Unmarshal(out[i].FieldsV1.Raw, &fields) != nil || !take(fields, path) {
+			json.Unmarshal(out[i].FieldsV1.GetRawBytes(), &fields) != nil || !take(fields, path) {
 			continue
 		}
 
 		if raw, err := json.Marshal(fields); err == nil {
-			out[i].FieldsV1 = &metav1.FieldsV1{Raw: raw}
+			out[i].FieldsV1 = &metav1.FieldsV1{}
+			out[i].FieldsV1.SetRawBytes(raw)
 		}
 	}
 
 	return slices.DeleteFunc(out, func(entry metav1.ManagedFieldsEntry) bool {
-		return entry.FieldsV1 != nil && string(entry.FieldsV1.Raw) == "{}"
+		return entry.FieldsV1 != nil && entry.FieldsV1.GetRawString() == "{}"
 	})
 }
 
