@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
@@ -27,15 +28,13 @@ func withJumpHost(t *testing.T, keys ...string) *site {
 	t.Helper()
 	inventory := ovirtsim.DefaultInventory()
 	inventory.Users = append(inventory.Users, ovirtsim.User{Name: "jump@internal", Password: "jump-password"})
-	s := newSiteIn(t, inventory, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
-		c.Spec.SupportServices = &infrav1.SupportServices{JumpHost: &infrav1.SupportJumpHost{
-			AuthorizedKeys:              keys,
-			NodeKeysSecretName:          "node-keys",
-			EngineCredentialsSecretName: "jump-creds",
-			SupportVM:                   infrav1.SupportVM{MachineTemplateName: "lb"},
-		}}
-	})
-	s.balancerTemplate("lb")
+	s := newSiteIn(t, inventory, nil)
+	s.support(infrav1alpha1.OLVMSupportServicesSpec{JumpHost: &infrav1alpha1.SupportJumpHost{
+		AuthorizedKeys:              keys,
+		NodeKeysSecretName:          "node-keys",
+		EngineCredentialsSecretName: "jump-creds",
+		SupportVM:                   infrav1alpha1.SupportVM{MachineTemplateName: "lb"},
+	}})
 	s.Create(&corev1.Secret{ObjectMeta: s.Meta("jump-creds"), StringData: map[string]string{
 		"username": "jump@internal", "password": "jump-password", infrav1.AllowedServerURLsKey: s.Sim.URL(),
 	}})
@@ -74,7 +73,7 @@ func (s *site) host(machine, method, path string) (int, string) {
 func TestRow53JumpHost(t *testing.T) {
 	public, private := testssh.NewKey(t)
 	s := withJumpHost(t, public)
-	s.expectServiceFailure(`spec.supportServices.jumpHost.nodeKeysSecretName: there is no Secret "node-keys"`)
+	s.expectServiceFailure(`spec.jumpHost.nodeKeysSecretName: there is no Secret "node-keys"`)
 
 	s.Create(&corev1.Secret{ObjectMeta: s.Meta("node-keys"), Data: map[string][]byte{"id": private}})
 	m := s.Machine("one", nil)
@@ -149,12 +148,12 @@ func TestAKeyThatIsNoneIsNamedByItsIndex(t *testing.T) {
 	s := withJumpHost(t, public, "ssh-ed25519 nonsense")
 
 	for _, test := range []struct{ key, want string }{
-		{"ssh-ed25519 nonsense", "spec.supportServices.jumpHost.authorizedKeys[1]: it is no line of authorized_keys"},
+		{"ssh-ed25519 nonsense", "spec.jumpHost.authorizedKeys[1]: it is no line of authorized_keys"},
 		{public + public, "authorizedKeys[1]: it has several lines"},
 		{`command="sh" ` + public, `authorizedKeys[1]: it has the options command="sh"`},
 	} {
-		change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
-			c.Spec.SupportServices.JumpHost.AuthorizedKeys[1] = test.key
+		change(s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) {
+			of.Spec.JumpHost.AuthorizedKeys[1] = test.key
 		})
 		s.expectServiceFailure(test.want)
 	}

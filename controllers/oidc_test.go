@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/servingcert"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -25,16 +25,14 @@ func (s *site) authoritySecret(name string) *corev1.Secret {
 // TestRow54Issuer has a VM with Dex get its connectors and a certificate of the tenant's authority. That kube-apiserver
 // takes its tokens is in e2e/guestnet.
 func TestRow54Issuer(t *testing.T) {
-	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
-		c.Spec.SupportServices = &infrav1.SupportServices{OIDC: &infrav1.SupportOIDC{
-			Issuer:               "https://10.0.0.40:5556/dex",
-			Clients:              []infrav1.SupportOIDCClient{{ID: "kubernetes"}},
-			ConnectorsSecretName: "connectors",
-			CASecretName:         "tenant-ca",
-			SupportVM:            infrav1.SupportVM{MachineTemplateName: "lb"},
-		}}
-	})
-	s.balancerTemplate("lb")
+	s := newSite(t, nil)
+	s.support(infrav1alpha1.OLVMSupportServicesSpec{OIDC: &infrav1alpha1.SupportOIDC{
+		Issuer:               "https://10.0.0.40:5556/dex",
+		Clients:              []infrav1alpha1.SupportOIDCClient{{ID: "kubernetes"}},
+		ConnectorsSecretName: "connectors",
+		CASecretName:         "tenant-ca",
+		SupportVM:            infrav1alpha1.SupportVM{MachineTemplateName: "lb"},
+	}})
 	s.expectServiceFailure(`oidc.connectorsSecretName: there is no Secret "connectors"`)
 
 	connectors := &corev1.Secret{ObjectMeta: s.Meta("connectors"), StringData: map[string]string{
@@ -47,8 +45,8 @@ func TestRow54Issuer(t *testing.T) {
 	})
 
 	s.expectServiceFailure("oidc.issuer: its host is 10.0.0.40, and the VM has 10.0.0.30")
-	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
-		c.Spec.SupportServices.OIDC.Issuer = "https://10.0.0.30:5556/dex"
+	change(s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) {
+		of.Spec.OIDC.Issuer = "https://10.0.0.30:5556/dex"
 	})
 
 	s.expectServiceFailure(`oidc.caSecretName: there is no Secret "tenant-ca"`)
@@ -73,7 +71,7 @@ func TestRow54Issuer(t *testing.T) {
 	// Another authority, another certificate.
 	other := s.authoritySecret("other-ca")
 	s.Create(other)
-	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.SupportServices.OIDC.CASecretName = "other-ca" })
+	change(s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) { of.Spec.OIDC.CASecretName = "other-ca" })
 	s.expectConfigured("demo-oidc-0", "ca.crt", string(other.Data["tls.crt"]))
 	s.expectConfigured("demo-oidc-0", "tls.crt", "!"+first)
 	s.service("oidc")

@@ -27,6 +27,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machinetemplate"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/node"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/state"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/supportservices"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -166,6 +167,17 @@ func runSuite(m *testing.M) (int, error) {
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
 		Engines:   engines,
+		Runs:      runs,
+		Addresses: addresses,
+		Recorder:  mgr.GetEventRecorder("test"),
+	}).SetupWithManager(ctx, mgr, suite.passes.options(1))
+	if err != nil {
+		return 0, err
+	}
+
+	err = (&supportservices.Reconciler{
+		Client:    mgr.GetClient(),
+		APIReader: mgr.GetAPIReader(),
 		Runs:      runs,
 		Addresses: addresses,
 		Recorder:  mgr.GetEventRecorder("test"),

@@ -14,9 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
@@ -24,18 +26,30 @@ import (
 )
 
 // supported is a site with these load balancers, of a template "lb" whose VMs have addresses of their own.
-func supported(t *testing.T, balancers ...infrav1.SupportLoadBalancer) *site {
+func supported(t *testing.T, balancers ...infrav1alpha1.SupportLoadBalancer) *site {
 	t.Helper()
-	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
-		for i := range balancers {
-			balancers[i].MachineTemplateName = "lb"
-		}
 
-		c.Spec.SupportServices = &infrav1.SupportServices{LoadBalancers: balancers}
-	})
-	s.balancerTemplate("lb")
+	for i := range balancers {
+		balancers[i].MachineTemplateName = "lb"
+	}
+
+	s := newSite(t, nil)
+	s.support(infrav1alpha1.OLVMSupportServicesSpec{LoadBalancers: balancers})
 
 	return s
+}
+
+// support makes the support services of the cluster, and the template "lb".
+func (s *site) support(spec infrav1alpha1.OLVMSupportServicesSpec) {
+	s.T.Helper()
+	spec.ClusterName = "demo"
+	s.Create(&infrav1alpha1.OLVMSupportServices{ObjectMeta: s.Meta("demo"), Spec: spec})
+	s.balancerTemplate("lb")
+}
+
+// services are the support services of the cluster.
+func (s *site) services() *infrav1alpha1.OLVMSupportServices {
+	return &infrav1alpha1.OLVMSupportServices{ObjectMeta: s.Meta("demo")}
 }
 
 // balancerTemplate writes a template for VMs of load balancers.
@@ -68,22 +82,23 @@ func (s *site) addressOf(name string) string {
 }
 
 // service waits until a service is ready, and returns its status.
-func (s *site) service(name string) infrav1.SupportServiceStatus {
+func (s *site) service(name string) infrav1alpha1.SupportServiceStatus {
 	s.T.Helper()
-	var out infrav1.SupportServiceStatus
+	var out infrav1alpha1.SupportServiceStatus
+	of := s.services()
 	s.Eventually("service "+name+" is ready", func() error {
-		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil {
+		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(of), of); err != nil {
 			return err
 		}
 
-		at := slices.IndexFunc(s.OLVM.Status.SupportServices, func(of infrav1.SupportServiceStatus) bool {
-			return of.Name == name
+		at := slices.IndexFunc(of.Status.Services, func(one infrav1alpha1.SupportServiceStatus) bool {
+			return one.Name == name
 		})
 		if at < 0 {
-			return fmt.Errorf("there are %+v", s.OLVM.Status.SupportServices)
+			return fmt.Errorf("there are %+v", of.Status.Services)
 		}
 
-		out = s.OLVM.Status.SupportServices[at]
+		out = of.Status.Services[at]
 		if len(out.Conditions) != 1 || out.Conditions[0].Status != metav1.ConditionTrue {
 			return fmt.Errorf("it has %+v", out.Conditions)
 		}
@@ -98,7 +113,7 @@ func (s *site) service(name string) infrav1.SupportServiceStatus {
 func (s *site) expectServiceFailure(want string) {
 	s.T.Helper()
 	s.Eventually(want, func() error {
-		message := s.Expect(s.OLVM, infrav1.SupportServicesReadyCondition, "False/InfraServiceFailure")
+		message := s.Expect(s.services(), infrav1.ReadyCondition, "False/InfraServiceFailure")
 		if !strings.Contains(message, want) {
 			return errors.New(message)
 		}
@@ -153,13 +168,15 @@ func (s *site) expectConfigured(machine, file string, texts ...string) {
 // TestRow51LoadBalancerOfTheControlPlane has a pair of load balancers that make the control plane endpoint: the cluster
 // is provisioned when one serves, machines come and go, and no Machine counts the VMs as nodes.
 func TestRow51LoadBalancerOfTheControlPlane(t *testing.T) {
-	s := supported(t, infrav1.SupportLoadBalancer{
+	s := supported(t, infrav1alpha1.SupportLoadBalancer{
 		Name: "api", Role: infrav1.ControlPlaneRole, Replicas: 2, VirtualIP: "10.0.0.5",
 	})
 	status := s.service("lb-api")
 	check.Equal(t, "address", status.Address, "10.0.0.5")
 	check.Equal(t, "machines", status.Machines, []string{"demo-lb-api-0", "demo-lb-api-1"})
-	s.Expect(s.OLVM, infrav1.SupportServicesReadyCondition, "True/SupportServicesReady")
+	check.Equal(t, "machines that serve", status.ReadyMachines, 2)
+	s.Expect(s.services(), infrav1.ReadyCondition, "True/Ready")
+	s.Expect(s.services(), infrav1.DeletingCondition, "False/NotDeleting")
 	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	check.Equal(t, "provisioned", ptr.Deref(s.OLVM.Status.Initialization.Provisioned, false), true)
 	s.expectGroup("lb-api", true, "demo-lb-api-0", "demo-lb-api-1")
@@ -189,12 +206,13 @@ func TestRow51LoadBalancerOfTheControlPlane(t *testing.T) {
 	s.ExpectGone(worker)
 	s.Delete(s.OLVM)
 	s.ExpectGone(s.OLVM)
+	s.ExpectGone(s.services())
 	s.ExpectEmptyEngine()
 }
 
 // TestRow52LoadBalancerOfWorkers spreads a range of ports over workers.
 func TestRow52LoadBalancerOfWorkers(t *testing.T) {
-	s := supported(t, infrav1.SupportLoadBalancer{
+	s := supported(t, infrav1alpha1.SupportLoadBalancer{
 		Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"30002-30011", "443"},
 	})
 	m := s.Machine("worker", nil)
@@ -214,28 +232,28 @@ func TestRow52LoadBalancerOfWorkers(t *testing.T) {
 
 // TestSupportServicesThatCannotBe names what is wrong before anything is made.
 func TestSupportServicesThatCannotBe(t *testing.T) {
-	s := supported(t, infrav1.SupportLoadBalancer{
+	s := supported(t, infrav1alpha1.SupportLoadBalancer{
 		Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"30002-30011", "30011-30012"},
 	})
 
 	for _, test := range []struct {
-		change func(*infrav1.SupportLoadBalancer)
+		change func(*infrav1alpha1.SupportLoadBalancer)
 		want   string
 	}{
-		{func(*infrav1.SupportLoadBalancer) {}, "spec.supportServices.loadBalancers[0].ports[1]: 30002-30011 and " +
+		{func(*infrav1alpha1.SupportLoadBalancer) {}, "spec.loadBalancers[0].ports[1]: 30002-30011 and " +
 			"30011-30012 both have port 30011"},
-		{func(b *infrav1.SupportLoadBalancer) { b.Ports, b.VirtualIP = []string{"443"}, "10.0.0.5" },
+		{func(b *infrav1alpha1.SupportLoadBalancer) { b.Ports, b.VirtualIP = []string{"443"}, "10.0.0.5" },
 			"virtualIP: 10.0.0.5 is the control plane endpoint; set the role to ControlPlane"},
-		{func(b *infrav1.SupportLoadBalancer) { b.VirtualIP, b.MachineTemplateName = "", "none" },
+		{func(b *infrav1alpha1.SupportLoadBalancer) { b.VirtualIP, b.MachineTemplateName = "", "none" },
 			"machineTemplateName: there is no OLVMMachineTemplate \"none\""},
 	} {
-		change(s, s.OLVM, func(c *infrav1.OLVMCluster) { test.change(&c.Spec.SupportServices.LoadBalancers[0]) })
+		change(s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) { test.change(&of.Spec.LoadBalancers[0]) })
 		s.expectServiceFailure(test.want)
 	}
 
 	s.ExpectEmptyEngine()
-	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
-		c.Spec.SupportServices.LoadBalancers[0].MachineTemplateName = "lb"
+	change(s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) {
+		of.Spec.LoadBalancers[0].MachineTemplateName = "lb"
 	})
 	s.service("lb-apps")
 }
@@ -243,7 +261,7 @@ func TestSupportServicesThatCannotBe(t *testing.T) {
 // TestVMsOfSupportServicesAreReplaced has a VM that somebody deleted in the engine made again, and all VMs replaced that
 // are to be of another template, one at a time.
 func TestVMsOfSupportServicesAreReplaced(t *testing.T) {
-	s := supported(t, infrav1.SupportLoadBalancer{
+	s := supported(t, infrav1alpha1.SupportLoadBalancer{
 		Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}, Replicas: 2, VirtualIP: "10.0.0.6",
 	})
 	s.service("lb-apps")
@@ -261,15 +279,15 @@ func TestVMsOfSupportServicesAreReplaced(t *testing.T) {
 	s.service("lb-apps")
 
 	// What cannot be made anew is not deleted.
-	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
-		c.Spec.SupportServices.LoadBalancers[0].MachineTemplateName = "othre"
+	change(s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) {
+		of.Spec.LoadBalancers[0].MachineTemplateName = "othre"
 	})
 	s.expectServiceFailure(`there is no OLVMMachineTemplate "othre"`)
 	check.Length(t, "VMs", s.Sim.VMs(), 2)
 
 	s.balancerTemplate("other")
-	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
-		c.Spec.SupportServices.LoadBalancers[0].MachineTemplateName = "other"
+	change(s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) {
+		of.Spec.LoadBalancers[0].MachineTemplateName = "other"
 	})
 	s.Eventually("both are of the other template", func() error {
 		for _, name := range []string{"demo-lb-apps-0", "demo-lb-apps-1"} {
@@ -292,7 +310,7 @@ func TestVMsOfSupportServicesAreReplaced(t *testing.T) {
 // TestRow56DecommissionWhileTheEngineIsAway deletes a cluster with a support service: it says that it cannot, and goes on
 // when the engine is back.
 func TestRow56DecommissionWhileTheEngineIsAway(t *testing.T) {
-	s := supported(t, infrav1.SupportLoadBalancer{Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}})
+	s := supported(t, infrav1alpha1.SupportLoadBalancer{Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}})
 	s.service("lb-apps")
 	check.Error(t, s.Sim.Inject(ovirtsim.Fault{Path: ".*", Status: 503}), "")
 	s.Delete(s.OLVM)
@@ -302,6 +320,135 @@ func TestRow56DecommissionWhileTheEngineIsAway(t *testing.T) {
 	s.look()
 	s.ExpectGone(s.OLVM)
 	s.ExpectEmptyEngine()
+}
+
+// TestSupportServicesOfNoClusterSayWhy has an object before its Cluster, and one whose Cluster is of another provider.
+func TestSupportServicesOfNoClusterSayWhy(t *testing.T) {
+	s := newSite(t, nil)
+	lone := &infrav1alpha1.OLVMSupportServices{ObjectMeta: s.Meta("lone")}
+	lone.Spec.ClusterName = "lone"
+	s.Create(lone)
+	message := s.Expect(lone, infrav1.ReadyCondition, "False/NoCluster")
+	check.Contains(t, "the remedy", message, `spec.clusterName: there is no Cluster "lone" in namespace `+s.Namespace)
+
+	cluster := &clusterv1.Cluster{ObjectMeta: s.Meta("lone")}
+	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: infrav1.GroupVersion.Group, Kind: "OCICluster", Name: "lone",
+	}
+	s.Create(cluster)
+	s.Expect(lone, infrav1.ReadyCondition, "False/ClusterOfOtherProvider")
+	s.Delete(lone)
+	s.ExpectGone(lone)
+}
+
+// TestAClusterHasOneOLVMSupportServices refuses one of another name, and another Cluster for one that there is.
+func TestAClusterHasOneOLVMSupportServices(t *testing.T) {
+	s := newSite(t, nil)
+	const rule = "metadata.name must be that of the Cluster"
+	of := &infrav1alpha1.OLVMSupportServices{ObjectMeta: s.Meta("second")}
+	of.Spec.ClusterName = "demo"
+	check.Error(t, s.Client.Create(t.Context(), of), rule)
+	of = s.services()
+	of.Spec.ClusterName = "demo"
+	s.Create(of)
+	of.Spec.ClusterName = "other"
+	check.Error(t, s.Client.Update(t.Context(), of), rule)
+}
+
+// TestPortsAndAddressesOfLoadBalancersAreChecked at admission.
+func TestPortsAndAddressesOfLoadBalancersAreChecked(t *testing.T) {
+	s := newSite(t, nil)
+
+	for name, test := range map[string]struct {
+		ports   []string
+		address string
+		want    string
+	}{
+		"good":             {[]string{"1", "65535", "30002-30011", "7-7"}, "10.0.0.7", ""},
+		"IPv6":             {[]string{"1"}, "fd00::7", ""},
+		"port 0":           {[]string{"0"}, "", "a port is between 1 and 65535"},
+		"a high port":      {[]string{"443", "70000"}, "", "a port is between 1 and 65535"},
+		"the end too high": {[]string{"30002-65536"}, "", "a port is between 1 and 65535"},
+		"reversed":         {[]string{"30002-30001"}, "", "a range begins with its lower port"},
+		"a name":           {[]string{"443"}, "here", "virtualIP must be an IP address"},
+		"a prefix":         {[]string{"443"}, "10.0.0.0/24", "virtualIP must be an IP address"},
+		"a zone":           {[]string{"443"}, "fe80::1%eth0", "virtualIP must be an IP address"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := s.services()
+			of.Spec.ClusterName = "demo"
+			of.Spec.LoadBalancers = []infrav1alpha1.SupportLoadBalancer{{
+				Name: "apps", Role: infrav1.WorkerRole, Ports: test.ports, VirtualIP: test.address,
+				SupportVM: infrav1alpha1.SupportVM{MachineTemplateName: "lb", FailureDomains: []string{"b", "a", "b"}},
+			}}
+			check.Error(t, s.Client.Create(t.Context(), of, client.DryRunAll), test.want)
+		})
+	}
+}
+
+// TestPausedSupportServicesChangeNothing pauses the object: VMs stay as they are, and go on when it is not paused.
+func TestPausedSupportServicesChangeNothing(t *testing.T) {
+	s := supported(t, infrav1alpha1.SupportLoadBalancer{Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}})
+	s.service("lb-apps")
+	change(s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) {
+		of.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+		of.Spec.LoadBalancers = nil
+	})
+	s.Expect(s.services(), clusterv1.PausedCondition, "True/Paused")
+	check.Equal(t, "the VM is there", s.vmOf("demo-lb-apps-0") != "", true)
+	change(s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) { of.Annotations = nil })
+	s.ExpectGone(s.supportMachine("demo-lb-apps-0"))
+	s.Expect(s.services(), clusterv1.PausedCondition, "False/NotPaused")
+}
+
+// TestSupportServicesAreDeletedAlone has the VMs go, and the cluster stay.
+func TestSupportServicesAreDeletedAlone(t *testing.T) {
+	s := supported(t, infrav1alpha1.SupportLoadBalancer{Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}})
+	s.service("lb-apps")
+	of := s.services()
+	check.Error(t, s.Client.Get(t.Context(), client.ObjectKeyFromObject(of), of), "")
+	check.Equal(t, "its owner", of.OwnerReferences[0].Kind+"/"+of.OwnerReferences[0].Name, "Cluster/demo")
+	s.Delete(of)
+	s.ExpectGone(of)
+	s.ExpectEmptyEngine()
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+}
+
+// TestSupportServicesOfADeletedClusterOutliveItsNodes deletes them while the Cluster is being deleted, as the garbage
+// collector does in a foreground deletion: the VMs stay until the nodes are gone.
+func TestSupportServicesOfADeletedClusterOutliveItsNodes(t *testing.T) {
+	s := supported(t, infrav1alpha1.SupportLoadBalancer{Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}})
+	m := s.Machine("worker", nil)
+	s.ExpectProvisioned(m)
+	s.service("lb-apps")
+	cluster := &clusterv1.Cluster{ObjectMeta: s.Meta("demo")}
+	change(s, cluster, func(c *clusterv1.Cluster) { c.Finalizers = append(c.Finalizers, "test/held") })
+	s.Delete(cluster)
+	s.Delete(s.services())
+	message := s.Expect(s.services(), infrav1.DeletingCondition, "True/WaitingForMachinesDeletion")
+	check.Contains(t, "what it waits for", message, "its nodes go first: worker")
+	check.Equal(t, "the VM is there", s.vmOf("demo-lb-apps-0") != "", true)
+	s.Delete(m)
+	s.ExpectGone(m)
+	s.ExpectGone(s.services())
+	s.ExpectEmptyEngine()
+	change(s, cluster, func(c *clusterv1.Cluster) { c.Finalizers = nil })
+}
+
+// TestALoadBalancerDoesNotTakeTheAddressOfANode says whose it is before a VM is made, and goes on with another.
+func TestALoadBalancerDoesNotTakeTheAddressOfANode(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.Machine("worker", nil)
+	s.ExpectProvisioned(m)
+	s.support(infrav1alpha1.OLVMSupportServicesSpec{LoadBalancers: []infrav1alpha1.SupportLoadBalancer{{
+		Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}, VirtualIP: m.Status.Addresses[0].Address,
+		SupportVM: infrav1alpha1.SupportVM{MachineTemplateName: "lb"},
+	}}})
+	message := s.Expect(s.services(), infrav1.ReadyCondition, "False/InfraServiceFailure")
+	check.Contains(t, "whose", message, "spec.loadBalancers[0].virtualIP: "+m.Status.Addresses[0].Address+" belongs to OLVMMachine ")
+	check.Equal(t, "the VM is not made", s.vmOf("demo-lb-apps-0"), "")
+	change(s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) { of.Spec.LoadBalancers[0].VirtualIP = "10.0.0.7" })
+	check.Equal(t, "address", s.service("lb-apps").Address, "10.0.0.7")
 }
 
 // vmOf is the ID of the VM of a name; empty where the engine has none.

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/servingcert"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
@@ -265,17 +266,17 @@ func (w *workload) expectBalanced() { w.expectSupported("lb-api", "127.20.78.5",
 // expectSupported reports whether a support service serves, and olvmctl tells of it.
 func (w *workload) expectSupported(name, address string, machines int) {
 	w.t.Helper()
-	var infra infrav1.OLVMCluster
+	var asked infrav1alpha1.OLVMSupportServices
 	w.eventually("the service uses its configuration", func() error {
-		err := w.plane.Client.Get(context.Background(), client.ObjectKey{Namespace: w.namespace, Name: w.name}, &infra)
-		if err == nil && !conditions.IsTrue(&infra, infrav1.SupportServicesReadyCondition) {
-			err = errors.New(conditions.GetMessage(&infra, infrav1.SupportServicesReadyCondition))
+		err := w.plane.Client.Get(context.Background(), client.ObjectKey{Namespace: w.namespace, Name: w.name}, &asked)
+		if err == nil && !conditions.IsTrue(&asked, infrav1.ReadyCondition) {
+			err = errors.New(conditions.GetMessage(&asked, infrav1.ReadyCondition))
 		}
 
 		return err
 	})
 
-	services := infra.Status.SupportServices
+	services := asked.Status.Services
 	if len(services) != 1 || services[0].Address != address || len(services[0].Machines) != machines {
 		w.t.Errorf("the support services are %+v", services)
 	}

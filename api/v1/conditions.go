@@ -75,6 +75,9 @@ const (
 	EndpointsDifferReason = "ControlPlaneEndpointsDiffer"
 	// EndpointInUseReason surfaces when a virtual address of the cluster is that of another cluster or machine.
 	EndpointInUseReason = "ControlPlaneEndpointInUse"
+	// WaitingForLoadBalancerReason surfaces before the OLVMCluster is provisioned, when a load balancer of its
+	// OLVMSupportServices has the endpoint and none of its VMs serves it yet.
+	WaitingForLoadBalancerReason = "WaitingForLoadBalancer"
 	// SharedByClustersReason surfaces when several Clusters name the OLVMCluster in spec.infrastructureRef. The
 	// admission policy capolvm-shared-olvmcluster refuses the deletion of an OLVMCluster with this reason.
 	SharedByClustersReason = "SharedByClusters"
@@ -138,19 +141,18 @@ const (
 	PlacementInvalidReason = "PlacementInvalid"
 )
 
-// SupportServicesReadyCondition is true if each support service of an
-// OLVMCluster is Ready. One without them does not have the condition.
+// These reasons are of the Ready condition of an OLVMSupportServices, and of each of its services.
 const (
-	SupportServicesReadyCondition = "SupportServicesReady"
-
-	// SupportServicesReadyReason surfaces when the VMs are up and use the configuration that they are to have.
-	SupportServicesReadyReason = "SupportServicesReady"
 	// SupportServicesProgressingReason surfaces while VMs are made or replaced, or have not used the latest
 	// configuration yet.
 	SupportServicesProgressingReason = "Progressing"
 	// InfraServiceFailureReason surfaces when a service cannot be made as it is asked for, or its VM has refused a
 	// configuration.
 	InfraServiceFailureReason = "InfraServiceFailure"
+	// NoClusterReason surfaces when there is no Cluster of that name.
+	NoClusterReason = "NoCluster"
+	// ClusterOfOtherProviderReason surfaces when the Cluster has other infrastructure than an OLVMCluster.
+	ClusterOfOtherProviderReason = "ClusterOfOtherProvider"
 )
 
 // ScheduledCondition is true if an OLVMInventory has VMs for all machines that

@@ -21,8 +21,8 @@ const AllowedServerURLsKey = "allowedServerURLs"
 const AllowedNamespacesAnnotation = "infrastructure.cluster.x-k8s.io/olvm-allowed-namespaces"
 
 // RouterIDsAnnotation records the virtual router IDs of an OLVMCluster: a JSON object with those of api, ingress and
-// each load balancer of its own, as lb/NAME. An annotation, because clusterctl move keeps annotations and drops status,
-// and nodes that run have them.
+// each load balancer of its OLVMSupportServices, as lb/NAME. An annotation, because clusterctl move keeps annotations
+// and drops status, and nodes that run have them.
 const RouterIDsAnnotation = "infrastructure.cluster.x-k8s.io/olvm-virtual-router-ids"
 
 // AcceptEngineAnnotation on an OLVMCluster or an OLVMInventory has the UUID of an engine that may replace the recorded
@@ -113,10 +113,6 @@ type OLVMClusterSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
 	Standby []Standby `json:"standby,omitempty"`
-
-	// supportServices are VMs beside the nodes that do something for the cluster. They are deleted with it.
-	// +optional
-	SupportServices *SupportServices `json:"supportServices,omitempty"`
 }
 
 // Standby are VMs of an inventory that a cluster keeps for later.
@@ -225,7 +221,7 @@ type NamespacedName struct {
 // OLVMClusterStatus is what the controller has observed.
 type OLVMClusterStatus struct {
 	// conditions of the OLVMCluster: Ready, EngineAvailable, ControlPlaneEndpointConfigured, AffinitySatisfied,
-	// FailureDomainsAvailable, KubeconfigAccepted, SupportServicesReady, Paused, Deleting.
+	// FailureDomainsAvailable, KubeconfigAccepted, Paused, Deleting.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -251,13 +247,6 @@ type OLVMClusterStatus struct {
 	// +listMapKey=clusterID
 	// +kubebuilder:validation:MaxItems=1000
 	AffinityGroups []AffinityGroupStatus `json:"affinityGroups,omitempty"`
-
-	// supportServices are the support services of the cluster.
-	// +optional
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=32
-	SupportServices []SupportServiceStatus `json:"supportServices,omitempty"`
 
 	// terraform says what the last Terraform run did for what the machines of the cluster share.
 	// +optional

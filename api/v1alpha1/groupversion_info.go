@@ -21,6 +21,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&OLVMClusterIdentity{}, &OLVMClusterIdentityList{},
 		&OLVMInventory{}, &OLVMInventoryList{},
 		&OLVMInventoryVM{}, &OLVMInventoryVMList{},
+		&OLVMSupportServices{}, &OLVMSupportServicesList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 

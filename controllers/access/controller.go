@@ -114,7 +114,10 @@ type user struct {
 func userOf(object client.Object) (user, bool) {
 	switch object := object.(type) {
 	case *infrav1.OLVMCluster:
-		return user{connection.ClusterEngine(object), support.SecretsOf(object)}, true
+		return user{engine: connection.ClusterEngine(object)}, true
+	case *infrav1alpha1.OLVMSupportServices: // its engine is that of the OLVMCluster
+		none := connection.Engine{Key: client.ObjectKeyFromObject(object)}
+		return user{none, support.SecretsOf(object)}, true
 	case *infrav1alpha1.OLVMInventory:
 		return user{engine: connection.InventoryEngine(object)}, true
 	default:
@@ -200,6 +203,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	} else { // an OLVMCluster that names another object wakes both
 		build = build.
 			Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject)).
+			Watches(&infrav1alpha1.OLVMSupportServices{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject)).
 			Watches(&infrav1alpha1.OLVMInventory{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject))
 	}
 
@@ -374,6 +378,10 @@ func (r *Reconciler) needed(ctx context.Context, reader client.Reader, object cl
 		}
 	}
 
+	if needed, err := r.neededBySupport(ctx, reader, object); err != nil || needed {
+		return needed, err
+	}
+
 	var pools infrav1alpha1.OLVMInventoryList
 	if err := reader.List(ctx, &pools); err != nil {
 		return false, fmt.Errorf("failed to list OLVMInventories: %w", err)
@@ -391,6 +399,25 @@ func (r *Reconciler) needed(ctx context.Context, reader client.Reader, object cl
 	}
 
 	return false, nil
+}
+
+// neededBySupport reports whether support services name the object.
+func (r *Reconciler) neededBySupport(
+	ctx context.Context, reader client.Reader, object client.Object,
+) (bool, error) {
+	if r.Kind != Secrets {
+		return false, nil
+	}
+
+	var list infrav1alpha1.OLVMSupportServicesList
+	if err := reader.List(ctx, &list, client.InNamespace(object.GetNamespace())); err != nil {
+		return false, fmt.Errorf("failed to list OLVMSupportServices: %w", err)
+	}
+
+	return slices.ContainsFunc(list.Items, func(of infrav1alpha1.OLVMSupportServices) bool {
+		return controllerutil.ContainsFinalizer(&of, infrav1alpha1.SupportServicesFinalizer) &&
+			slices.Contains(support.SecretsOf(&of), client.ObjectKeyFromObject(object))
+	}), nil
 }
 
 // names reports whether an OLVMCluster or an OLVMInventory names the object, and may.

@@ -47,7 +47,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
@@ -70,8 +69,8 @@ const (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusters,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusters/status,verbs=patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusters/finalizers,verbs=update
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines,verbs=get;list;watch;create;delete
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachinetemplates,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmsupportservices,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvminventoryvms,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
@@ -95,8 +94,6 @@ type Reconciler struct {
 	Addresses        *addressing.Allocator
 	Recorder         events.EventRecorder
 	WatchFilterValue string
-	// Delivery tells the VMs of support services what they are to do; nil where the manager serves nothing to VMs.
-	Delivery *userdataserver.Server
 
 	passes     pass.Tracker
 	workspaces *workspace.Kind
@@ -142,9 +139,8 @@ func (r *Reconciler) SetupWithManager(
 		).
 		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToCluster),
 			objectstatus.IgnoreStatus).
-		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.toSupported), supportFactsChanged).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.toSupported), machineGoes).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.toSupported)).
+		Watches(&infrav1alpha1.OLVMSupportServices{}, handler.EnqueueRequestsFromMapFunc(r.servicesToCluster),
+			servicesChanged).
 		WatchesRawSource(source.Channel(r.Runs.Woken(workspace.ClusterKind), &handler.EnqueueRequestForObject{})).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(secretIndex))).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(configMapIndex)))
@@ -177,21 +173,18 @@ var named = predicate.NewPredicateFuncs(func(o client.Object) bool {
 
 // machineToCluster wakes the cluster of a machine.
 func (r *Reconciler) machineToCluster(ctx context.Context, object client.Object) []ctrl.Request {
-	return r.labelled(ctx, object, func(*infrav1.OLVMCluster) bool { return true })
+	return r.ofCluster(ctx, addressing.ClusterOf(object))
 }
 
-// labelled wakes the wanted ones of the clusters that have the label of an object with the name of its Cluster.
-func (r *Reconciler) labelled(
-	ctx context.Context, object client.Object, wanted func(*infrav1.OLVMCluster) bool,
-) []ctrl.Request {
+// ofCluster wakes the OLVMClusters that have the label of a Cluster.
+func (r *Reconciler) ofCluster(ctx context.Context, cluster client.ObjectKey) []ctrl.Request {
 	var clusters infrav1.OLVMClusterList
-	if err := r.Client.List(ctx, &clusters, client.InNamespace(object.GetNamespace()),
-		client.MatchingLabels{clusterv1.ClusterNameLabel: object.GetLabels()[clusterv1.ClusterNameLabel]},
-		client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &clusters, client.InNamespace(cluster.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil
 	}
 
-	return requestsFor(clusters.Items, wanted)
+	return requestsFor(clusters.Items)
 }
 
 // The indexes of OLVMClusters by what they name. A management cluster has many Secrets, and few of them are named.
@@ -241,13 +234,13 @@ func (r *Reconciler) namedBy(index string) handler.MapFunc {
 			return nil
 		}
 
-		return requestsFor(clusters.Items, func(*infrav1.OLVMCluster) bool { return true })
+		return requestsFor(clusters.Items)
 	}
 }
 
 // secretsOf are the Secrets that an OLVMCluster depends on.
 func secretsOf(c *infrav1.OLVMCluster) []client.ObjectKey {
-	out := append(support.SecretsOf(c), enginepool.Keys(connection.ClusterEngine(c), enginepool.CredentialsOf)...)
+	out := enginepool.Keys(connection.ClusterEngine(c), enginepool.CredentialsOf)
 	if key, ok := kubeconfigOf(c); ok {
 		out = append(out, key)
 	}
@@ -265,13 +258,10 @@ func configMapsOf(c *infrav1.OLVMCluster) []client.ObjectKey {
 	return enginepool.Keys(connection.ClusterEngine(c), enginepool.CAOf)
 }
 
-func requestsFor(clusters []infrav1.OLVMCluster, wanted func(*infrav1.OLVMCluster) bool) []ctrl.Request {
+func requestsFor(clusters []infrav1.OLVMCluster) []ctrl.Request {
 	var out []ctrl.Request
-
 	for i := range clusters {
-		if wanted(&clusters[i]) {
-			out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&clusters[i])})
-		}
+		out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&clusters[i])})
 	}
 
 	return out
@@ -313,8 +303,10 @@ type clusterScope struct {
 	domains      []clusterv1.FailureDomain
 	wrongDomains []error
 	domainsErr   error
-	// support is set by reconcileSupport.
-	support supportFacts
+	// services are the support services of the Cluster; nil for none. Set by findServices.
+	services *infrav1alpha1.OLVMSupportServices
+	// supportVMs are the OLVMMachines of support services that still exist. Set by deleteServices.
+	supportVMs []string
 	// groups as they should be and their configuration, or why neither is known; drifted reports that the engine has
 	// others than were applied, incomplete that a machine is still to be seen. Set by reconcileGroups.
 	groups     []placement.Group
@@ -434,13 +426,13 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (
 	// The end of a run is recorded also where the engine is away.
 	observeErr := scope.workspace.Observe(ctx)
 
-	reconcileEndpoint(scope)
-	r.reconcileEngine(ctx, scope) // whose ID decides which other clusters count
-	if err := r.reconcileServices(ctx, scope); err != nil {
+	if err := r.findServices(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
 
-	if err := r.reconcileSupport(ctx, scope); err != nil {
+	reconcileEndpoint(scope)
+	r.reconcileEngine(ctx, scope) // whose ID decides which other clusters count
+	if err := r.reconcileServices(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
 
@@ -505,7 +497,7 @@ func nextLook(scope *clusterScope) time.Duration {
 		after = engineRetry
 	}
 
-	if scope.incomplete || scope.support.soon {
+	if scope.incomplete {
 		after = cacheLag
 	}
 
@@ -522,7 +514,7 @@ func reconcileEndpoint(scope *clusterScope) {
 	desired.CompleteEndpoint(endpoint, scope.cluster.Spec.ControlPlaneEndpoint)
 
 	if endpoint.Host == "" {
-		endpoint.Host = support.Endpoint(scope.olvmCluster.Spec)
+		endpoint.Host = support.Endpoint(scope.olvmCluster.Spec, scope.services)
 	}
 
 	if endpoint.Host != "" && endpoint.Port == 0 {
@@ -707,15 +699,15 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 
 	// The nodes may need the services until they are gone.
 	if len(scope.machines) == 0 {
-		if err := r.removeUnasked(ctx, scope, machines, nil); err != nil {
+		if err := r.deleteServices(ctx, scope, machines); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
 
-	if len(scope.machines)+len(scope.support.left) > 0 {
+	if len(scope.machines)+len(scope.supportVMs) > 0 || scope.services != nil {
 		r.reconcileEngine(ctx, scope) // the machines believe what this object says of the engine
 		ctrl.LoggerFrom(ctx).Info("Waiting for machines to be deleted", "machines",
-			strings.Join(slices.Concat(scope.machines, scope.support.left), ", "))
+			strings.Join(slices.Concat(scope.machines, scope.supportVMs), ", "))
 
 		return ctrl.Result{RequeueAfter: engineRetry}, nil
 	}
@@ -737,10 +729,21 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 	return ctrl.Result{RequeueAfter: after}, nil
 }
 
+// machinesOf are the OLVMMachines of the cluster, as support.Machines returns them.
+func (r *Reconciler) machinesOf(ctx context.Context, scope *clusterScope) ([]infrav1.OLVMMachine, error) {
+	name := clusterNameOf(scope)
+	if name == "" {
+		return nil, nil
+	}
+
+	return support.Machines(ctx, r.Client, client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: name})
+}
+
 // addMachinesOfOthers adds the machines that may have a VM, and whose Cluster names the OLVMCluster without having it.
 func (r *Reconciler) addMachinesOfOthers(ctx context.Context, scope *clusterScope) error {
 	for _, name := range scope.claims.OtherNames() {
-		machines, err := r.machinesNamed(ctx, scope, name)
+		machines, err := support.Machines(ctx, r.Client,
+			client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: name})
 		if err != nil {
 			return err
 		}

@@ -57,7 +57,7 @@ func (r *Reconciler) reconcileGroups(ctx context.Context, scope *clusterScope) {
 func (r *Reconciler) decideGroups(
 	ctx context.Context, scope *clusterScope, known map[placement.GroupKey]tfstate.Instance,
 ) ([]placement.Group, bool, error) {
-	wanted := placement.AffinityGroups(scope.olvmCluster.Spec)
+	wanted := placement.AffinityGroups(scope.olvmCluster.Spec, scope.services)
 	if err := blocker.CheckTexts(infrav1.RenderFailedReason, "spec.affinityGroups", wanted); err != nil {
 		return nil, false, err
 	}

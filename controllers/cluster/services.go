@@ -23,7 +23,7 @@ import (
 func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope) error {
 	c := scope.olvmCluster
 	scope.servicesErr = desired.ValidateServices(c.Spec)
-	if scope.servicesErr != nil || c.Spec.ControlPlaneServices == nil && c.Spec.SupportServices == nil {
+	if scope.servicesErr != nil || c.Spec.ControlPlaneServices == nil && scope.services == nil {
 		return nil
 	}
 
@@ -58,7 +58,7 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, scope *clusterScope) (
 
 	// A provisioned cluster keeps its IDs, so the others need not be read.
 	none, made := len(recorded) == 0, ptr.Deref(c.Status.Initialization.Provisioned, false)
-	same, err := desired.ChooseRouterIDs(name, c.Spec, recorded, nil)
+	same, err := desired.ChooseRouterIDs(name, c.Spec, scope.services, recorded, nil)
 	if err == nil && maps.Equal(same, recorded) && (none || made) {
 		return false, nil
 	}
@@ -68,7 +68,7 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, scope *clusterScope) (
 		return false, err
 	}
 
-	wanted, err := desired.ChooseRouterIDs(name, c.Spec, has, inUse)
+	wanted, err := desired.ChooseRouterIDs(name, c.Spec, scope.services, has, inUse)
 	if err != nil {
 		return false, err
 	}

@@ -35,10 +35,9 @@ func updateClusterStatus(scope *clusterScope) {
 		setFailureDomains(scope)
 		setAffinity(scope)
 		setKubeconfig(scope)
-		setSupport(scope)
 	} else {
 		setClusterDeletingCondition(scope)
-		if len(scope.machines)+len(scope.support.left) > 0 {
+		if len(scope.machines)+len(scope.supportVMs) > 0 {
 			setEngineCondition(scope)
 		}
 	}
@@ -55,10 +54,6 @@ func updateClusterStatus(scope *clusterScope) {
 
 	if c.DeletionTimestamp.IsZero() && conditions.IsFalse(c, infrav1.KubeconfigAcceptedCondition) {
 		summary = append(summary, infrav1.KubeconfigAcceptedCondition)
-	}
-
-	if c.DeletionTimestamp.IsZero() && conditions.Has(c, infrav1.SupportServicesReadyCondition) {
-		summary = append(summary, infrav1.SupportServicesReadyCondition)
 	}
 
 	objectstatus.SetReady(c, summary)
@@ -258,6 +253,10 @@ func setEndpointCondition(scope *clusterScope) {
 	case scope.servicesErr != nil:
 		condition.Status = metav1.ConditionFalse
 		condition.Reason, condition.Message = objectstatus.RenderReason(scope.servicesErr)
+	case !ptr.Deref(c.Status.Initialization.Provisioned, false) && !scope.endpointServed():
+		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.WaitingForLoadBalancerReason
+		condition.Message = "Waiting for a load balancer of OLVMSupportServices " + scope.services.Name + " to serve " +
+			"the endpoint; see its status"
 	case unchecked && (known == infrav1.EndpointInUseReason || known == infrav1.EndpointConfiguredReason):
 		return // with the generation that was checked last, so that it is checked again
 	}
@@ -319,10 +318,10 @@ func setClusterDeletingCondition(scope *clusterScope) {
 		}
 	} else {
 		switch {
-		case len(scope.support.left) > 0:
+		case len(scope.supportVMs) > 0 || scope.services != nil:
 			condition.Reason = infrav1.WaitingForMachinesDeletionReason
-			condition.Message = "Waiting for the VMs of support services to be deleted: " +
-				strings.Join(scope.support.left, ", ")
+			condition.Message = "Waiting for OLVMSupportServices " + clusterNameOf(scope) + " to be deleted, with its VMs: " +
+				strings.Join(scope.supportVMs, ", ")
 			if scope.engineErr != nil {
 				_, problem := blocker.EngineReason(scope.engineErr)
 				condition.Reason = infrav1.UnableToDecommissionReason

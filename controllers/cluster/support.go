@@ -1,16 +1,10 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,350 +12,82 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// supportFacts are what a pass knows of the support services of a cluster.
-type supportFacts struct {
-	// err is why nothing can be done for any of them.
-	err error
-	// services that are asked for, in their order.
-	services []*serviceFacts
-	// left are the OLVMMachines of services that are not asked for any more, and soon reports that something is on its
-	// way.
-	left []string
-	soon bool
-}
+// This file has what an OLVMCluster reads of the support services of its Cluster, which have a controller of their own.
 
-// serviceFacts are what a pass knows of one support service.
-type serviceFacts struct {
-	support.Service
-	vms []vmOfService
-	// err is why it cannot be made as it is asked for.
-	err error
-}
-
-// vmOfService is a VM of a support service.
-type vmOfService struct {
-	support.VM
-	// machine is nil where it is still to be made.
-	machine *infrav1.OLVMMachine
-	// report is what the VM has made of its configuration.
-	report userdataserver.Report
-	// outdated is why the VM is to be replaced; empty where it is not.
-	outdated string
-	// foreign reports that the machine is not of the service.
-	foreign bool
-}
-
-// ready reports whether the VM is up, and uses a configuration.
-func (v vmOfService) ready() bool {
-	return v.machine != nil && v.machine.DeletionTimestamp.IsZero() &&
-		conditions.IsTrue(v.machine, infrav1.ReadyCondition) && v.report.Ever
-}
-
-// supportFactsChanged passes what changes the configuration or the state of support services.
-var supportFactsChanged = predicate.Funcs{
+// servicesChanged passes what an OLVMCluster reads of an OLVMSupportServices.
+var servicesChanged = predicate.Or[client.Object](objectstatus.IgnoreStatus, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*infrav1.OLVMMachine)
-		after, too := e.ObjectNew.(*infrav1.OLVMMachine)
-		if !ok || !too {
+		before, ok := e.ObjectOld.(*infrav1alpha1.OLVMSupportServices)
+		after, too := e.ObjectNew.(*infrav1alpha1.OLVMSupportServices)
+
+		return ok && too && (before.Status.ObservedGeneration != after.Status.ObservedGeneration ||
+			conditions.GetReason(before, infrav1.DeletingCondition) !=
+				conditions.GetReason(after, infrav1.DeletingCondition) ||
+			!slices.EqualFunc(before.Status.Services, after.Status.Services,
+				func(a, b infrav1alpha1.SupportServiceStatus) bool {
+					return a.Name == b.Name && (a.ReadyMachines > 0) == (b.ReadyMachines > 0)
+				}))
+	},
+})
+
+// servicesToCluster wakes the OLVMCluster of support services, which have the name of the Cluster.
+func (r *Reconciler) servicesToCluster(ctx context.Context, services client.Object) []ctrl.Request {
+	return r.ofCluster(ctx, client.ObjectKeyFromObject(services))
+}
+
+// findServices reads the support services of the Cluster.
+func (r *Reconciler) findServices(ctx context.Context, scope *clusterScope) error {
+	key := client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: clusterNameOf(scope)}
+	found, err := support.Find(ctx, r.Client, key)
+	scope.services = found
+
+	return err
+}
+
+// endpointServed reports whether the control plane endpoint can be reached, as far as a load balancer makes it.
+func (s *clusterScope) endpointServed() bool {
+	for _, service := range support.Services(s.services) {
+		if !service.ServesEndpoint(s.olvmCluster.Spec) {
+			continue
+		}
+
+		serves := slices.ContainsFunc(s.services.Status.Services, func(of infrav1alpha1.SupportServiceStatus) bool {
+			return of.Name == service.Name && of.ReadyMachines > 0
+		})
+		if !serves || s.services.Status.ObservedGeneration != s.services.Generation {
 			return false
 		}
+	}
 
-		was, is := conditions.Get(before, infrav1.ReadyCondition), conditions.Get(after, infrav1.ReadyCondition)
-		turned := (was == nil) != (is == nil) || was != nil && (was.Status != is.Status || was.Reason != is.Reason)
-
-		return before.Annotations[infrav1.AddressesAnnotation] != after.Annotations[infrav1.AddressesAnnotation] ||
-			!slices.Equal(before.Status.Addresses, after.Status.Addresses) ||
-			support.ServiceOf(after) != "" && turned
-	},
+	return true
 }
 
-// machineGoes passes Machines that are being deleted: no more connections are sent there.
-var machineGoes = predicate.Funcs{
-	CreateFunc: func(event.CreateEvent) bool { return false },
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
-	},
-}
-
-// toSupported wakes the cluster of a machine, or of a Secret of a support service, if it has such services.
-func (r *Reconciler) toSupported(ctx context.Context, object client.Object) []ctrl.Request {
-	_, isSecret := object.(*metav1.PartialObjectMetadata)
-	if object.GetLabels()[clusterv1.ClusterNameLabel] == "" || isSecret && support.ServiceOf(object) == "" {
-		return nil
-	}
-
-	return r.labelled(ctx, object, func(c *infrav1.OLVMCluster) bool { return c.Spec.SupportServices != nil })
-}
-
-// reconcileSupport keeps the VMs of support services, and tells them what they are to do.
-func (r *Reconciler) reconcileSupport(ctx context.Context, scope *clusterScope) error {
-	machines, err := r.machinesOf(ctx, scope)
-	if err != nil {
-		return err
-	}
-
-	c := scope.olvmCluster
-	if c.Spec.SupportServices != nil && r.Delivery == nil {
-		scope.support.err = blocker.New(infrav1.InfraServiceFailureReason, "spec.supportServices",
-			"their VMs fetch what they are to do from the manager; set its flag --bootstrap-url, which says where VMs "+
-				"reach it")
-
-		return nil // what there is stays as it is
-	}
-
-	services := support.Services(c.Spec)
-	if len(services) == 0 {
-		return r.removeUnasked(ctx, scope, machines, nil)
-	}
-
-	nodes, err := r.nodes(ctx, scope, machines)
-	if err != nil {
-		return err
-	}
-
-	asked, problems := map[string]bool{}, support.Problems(c.Spec)
-
-	for _, service := range services {
-		facts := &serviceFacts{Service: service}
-		scope.support.services = append(scope.support.services, facts)
-
-		for _, vm := range service.VMs(c.Name) {
-			asked[vm.Name] = true
-			facts.vms = append(facts.vms, vmOfService{VM: vm, machine: find(machines, vm.Name)})
-		}
-
-		if facts.err = problems[service.Name]; facts.err == nil { // else what there is of it stays as it is
-			facts.err = r.reconcileService(ctx, scope, facts, nodes)
-		}
-
-		var field *blocker.Error
-		if facts.err != nil && !errors.As(facts.err, &field) {
-			return facts.err
-		}
-	}
-
-	return r.removeUnasked(ctx, scope, machines, asked)
-}
-
-// machinesOf are the OLVMMachines of the cluster, by name. They are those of the cache, and must not be changed.
-func (r *Reconciler) machinesOf(ctx context.Context, scope *clusterScope) ([]infrav1.OLVMMachine, error) {
-	name := clusterNameOf(scope)
-	if name == "" {
-		return nil, nil
-	}
-
-	return r.machinesNamed(ctx, scope, name)
-}
-
-// machinesNamed are the OLVMMachines of the Cluster of that name, as machinesOf returns them.
-func (r *Reconciler) machinesNamed(
-	ctx context.Context, scope *clusterScope, name string,
-) ([]infrav1.OLVMMachine, error) {
-	var list infrav1.OLVMMachineList
-	err := r.Client.List(ctx, &list, client.InNamespace(scope.olvmCluster.Namespace), client.MatchingLabels{
-		clusterv1.ClusterNameLabel: name,
-	}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, fmt.Errorf("failed to list the machines of OLVMCluster %s: %w",
-			client.ObjectKeyFromObject(scope.olvmCluster), err)
-	}
-
-	slices.SortFunc(list.Items, func(a, b infrav1.OLVMMachine) int { return strings.Compare(a.Name, b.Name) })
-
-	return list.Items, nil
-}
-
-// find is the machine of a name, of those of machinesOf; nil where there is none.
-func find(machines []infrav1.OLVMMachine, name string) *infrav1.OLVMMachine {
-	at, found := slices.BinarySearchFunc(machines, name, func(m infrav1.OLVMMachine, name string) int {
-		return strings.Compare(m.Name, name)
-	})
-	if !found {
-		return nil
-	}
-
-	return &machines[at]
-}
-
-// reconcileService makes the VMs that a service lacks, tells each its configuration, and replaces those that are not as
-// the service asks for. The error is a *blocker.Error where a person is asked for.
-func (r *Reconciler) reconcileService(
-	ctx context.Context, scope *clusterScope, service *serviceFacts, nodes []support.Node,
-) error {
-	// One that cannot be made keeps no other from following its machines.
-	var unmade, unconfigured error
-	keep := func(first *error, err error) error {
-		var field *blocker.Error
-		if err != nil && !errors.As(err, &field) {
-			return err
-		}
-
-		*first = cmp.Or(*first, err)
-
-		return nil
-	}
-
-	for i := range service.vms {
-		err := r.ensureVM(ctx, scope, service, &service.vms[i])
-		service.vms[i].foreign = err != nil
-		if err := keep(&unmade, err); err != nil {
-			return err
-		}
-	}
-
-	for i := range service.vms {
-		if err := keep(&unconfigured, r.configure(ctx, scope, service, &service.vms[i], nodes)); err != nil {
-			return err
-		}
-	}
-
-	if unmade != nil {
-		return unmade
-	}
-
-	// What is wrong with a VM may be why it is to be replaced.
-	return cmp.Or(r.replaceOutdated(ctx, scope, service), unconfigured)
-}
-
-// ensureVM makes the OLVMMachine of a VM where there is none.
-func (r *Reconciler) ensureVM(
-	ctx context.Context, scope *clusterScope, service *serviceFacts, vm *vmOfService,
-) error {
-	if vm.machine != nil {
-		if support.MachineOf(vm.machine) == nil || support.ServiceOf(vm.machine) != service.Name {
-			return blocker.New(infrav1.InfraServiceFailureReason, service.Field,
-				"OLVMMachine %s exists, and is not of this service; delete it, or give the service another name",
-				vm.Name)
-		}
-
-		return nil
-	}
-
-	made, err := r.newMachine(ctx, scope, service, vm)
-	if err != nil {
-		return err
-	}
-
-	if err := r.Client.Create(ctx, made); apierrors.IsAlreadyExists(err) {
-		return r.ours(ctx, scope, service, made)
-	} else if err != nil {
-		return fmt.Errorf("failed to create OLVMMachine %s: %w", made.Name, err)
-	}
-
-	ctrl.LoggerFrom(ctx).Info("Made a VM of a support service", "OLVMMachine", made.Name)
-	vm.machine = made
-
-	return nil
-}
-
-// newMachine is the OLVMMachine of a VM, as its template has it. The error is a *blocker.Error where there can be none.
-func (r *Reconciler) newMachine(
-	ctx context.Context, scope *clusterScope, service *serviceFacts, vm *vmOfService,
-) (*infrav1.OLVMMachine, error) {
-	template := &infrav1.OLVMMachineTemplate{}
-	key := client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: service.VM.MachineTemplateName}
-	if err := r.Client.Get(ctx, key, template); apierrors.IsNotFound(err) {
-		return nil, service.Invalid("machineTemplateName",
-			"there is no OLVMMachineTemplate %q in namespace %s; create it, or correct the name", key.Name,
-			key.Namespace)
-	} else if err != nil {
-		return nil, fmt.Errorf("failed to get OLVMMachineTemplate %s: %w", key, err)
-	}
-
-	if err := workspace.MoveWith(ctx, r.Client, template); err != nil {
-		return nil, err
-	}
-
-	return service.NewMachine(scope.olvmCluster, vm.VM, template)
-}
-
-// ours says whose the OLVMMachine is that exists, and that the cache does not have as one of the cluster.
-func (r *Reconciler) ours(
-	ctx context.Context, scope *clusterScope, service *serviceFacts, made *infrav1.OLVMMachine,
-) error {
-	found := &infrav1.OLVMMachine{}
-	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(made), found); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("failed to get OLVMMachine %s: %w", made.Name, err)
-	}
-
-	if found.Name != "" && !metav1.IsControlledBy(found, scope.olvmCluster) {
-		return blocker.New(infrav1.InfraServiceFailureReason, service.Field,
-			"OLVMMachine %s exists, and is another's; delete it, or give the service another name", made.Name)
-	}
-
-	scope.support.soon = true // the cache has not seen it yet
-
-	return nil
-}
-
-// replaceOutdated deletes a VM of a service that is not as the service asks for, or that the engine has lost, so that
-// it is made again: one at a time, and only where the others serve.
-func (r *Reconciler) replaceOutdated(ctx context.Context, scope *clusterScope, service *serviceFacts) error {
-	for i := range service.vms {
-		vm := &service.vms[i]
-		if vm.machine == nil || !vm.machine.DeletionTimestamp.IsZero() {
-			continue
-		}
-
-		if why := service.Outdated(vm.machine, vm.VM); why != "" {
-			vm.outdated = why
-		}
-
-		running := conditions.Get(vm.machine, infrav1.VirtualMachineRunningCondition)
-		if running != nil && running.Reason == infrav1.VirtualMachineNotFoundReason {
-			vm.outdated = "the engine does not have its VM any more"
-		}
-	}
-
-	for i := range service.vms {
-		vm := &service.vms[i]
-		othersServe := !slices.ContainsFunc(service.vms, func(other vmOfService) bool {
-			return other.Name != vm.Name && !other.ready()
-		})
-		if vm.outdated == "" || vm.ready() && !othersServe {
-			continue
-		}
-
-		// What cannot be made anew is not deleted.
-		if _, err := r.newMachine(ctx, scope, service, vm); err != nil {
-			return err
-		}
-
-		ctrl.LoggerFrom(ctx).Info("Replacing a VM of a support service", "OLVMMachine", vm.Name, "because", vm.outdated)
-		if err := r.Client.Delete(ctx, vm.machine); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("failed to delete OLVMMachine %s: %w", vm.Name, err)
-		}
-
-		return nil // one at a time
-	}
-
-	return nil
-}
-
-// removeUnasked deletes the VMs of services that are not asked for any more.
-func (r *Reconciler) removeUnasked(
-	ctx context.Context, scope *clusterScope, machines []infrav1.OLVMMachine, asked map[string]bool,
+// deleteServices deletes the support services of a cluster without nodes, and finds their VMs that are left.
+func (r *Reconciler) deleteServices(
+	ctx context.Context, scope *clusterScope, machines []infrav1.OLVMMachine,
 ) error {
 	for i := range machines {
-		m := &machines[i]
-		if asked[m.Name] || support.MachineOf(m) == nil {
-			continue
+		if support.MachineOf(&machines[i]) != nil {
+			scope.supportVMs = append(scope.supportVMs, machines[i].Name)
 		}
+	}
 
-		scope.support.left = append(scope.support.left, m.Name)
-		if !m.DeletionTimestamp.IsZero() {
-			continue
-		}
+	if err := r.findServices(ctx, scope); err != nil || scope.services == nil {
+		return err
+	}
 
-		if err := r.Client.Delete(ctx, m); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("failed to delete OLVMMachine %s: %w", m.Name, err)
-		}
+	if !scope.services.DeletionTimestamp.IsZero() || workspace.Moving(scope.olvmCluster) {
+		return nil
+	}
+
+	if err := r.Client.Delete(ctx, scope.services); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to delete OLVMSupportServices %s: %w", client.ObjectKeyFromObject(scope.services), err)
 	}
 
 	return nil

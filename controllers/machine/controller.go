@@ -313,6 +313,11 @@ func (r *Reconciler) findOwners(ctx context.Context, scope *machineScope) error 
 		return fmt.Errorf("failed to get the Cluster of OLVMMachine %s: %w", scope.workspace.Key(), err)
 	}
 
+	scope.services, err = support.Find(ctx, r.Client, addressing.ClusterOf(scope.olvmMachine))
+	if err != nil {
+		return err
+	}
+
 	if scope.cluster == nil {
 		return r.findOLVMCluster(ctx, scope)
 	}

@@ -224,8 +224,8 @@ func TestFindOwners(t *testing.T) {
 		"the OLVMCluster is gone": {func(o *objects) { o.olvmCluster = nil }, "m", "demo", ""},
 		"it has no Cluster":       {func(o *objects) { o.olvmMachine.Labels = nil }, "m", "", ""},
 		"it is of a support service": {func(o *objects) {
-			o.olvmMachine.Labels[infrav1.SupportServiceLabel] = "lb-api"
-			o.olvmMachine.OwnerReferences = []metav1.OwnerReference{{Kind: "OLVMCluster", Name: "demo",
+			o.olvmMachine.Labels[infrav1alpha1.SupportServiceLabel] = "lb-api"
+			o.olvmMachine.OwnerReferences = []metav1.OwnerReference{{Kind: "OLVMSupportServices", Name: "demo",
 				Controller: ptr.To(true)}}
 			o.machine = nil
 		}, "m", "demo", "demo"},

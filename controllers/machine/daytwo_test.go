@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -117,13 +118,17 @@ func TestOtherUserDataLeavesNodesAlone(t *testing.T) {
 // TestOtherSupportServicesLeaveNodesAlone adds a load balancer, and changes its ports.
 func TestOtherSupportServicesLeaveNodesAlone(t *testing.T) {
 	b := node(t, nil)
-	balancer := infrav1.SupportLoadBalancer{Name: "w", Role: infrav1.WorkerRole, Ports: []string{"443"}}
+	balancer := infrav1alpha1.SupportLoadBalancer{Name: "w", Role: infrav1.WorkerRole, Ports: []string{"443"}}
 	balancer.MachineTemplateName = "lb"
 
+	of := &infrav1alpha1.OLVMSupportServices{ObjectMeta: named("demo")}
+	of.Spec.ClusterName = "demo"
+	check.Error(t, b.api.Create(t.Context(), of), "")
+
 	for _, ports := range [][]string{{"443"}, {"80", "443"}} {
-		change(b, &infrav1.OLVMCluster{ObjectMeta: named("demo")}, func(c *infrav1.OLVMCluster) {
+		change(b, of, func(of *infrav1alpha1.OLVMSupportServices) {
 			balancer.Ports = ports
-			c.Spec.SupportServices = &infrav1.SupportServices{LoadBalancers: []infrav1.SupportLoadBalancer{balancer}}
+			of.Spec.LoadBalancers = []infrav1alpha1.SupportLoadBalancer{balancer}
 		})
 		b.staysAsItIs("another load balancer")
 	}

@@ -48,7 +48,7 @@ func (r *Reconciler) affinityGroups(
 		return nil, err
 	}
 
-	wanted := placement.Groups(placement.AffinityGroups(scope.olvmCluster.Spec), members, hosts, nil)
+	wanted := placement.Groups(placement.AffinityGroups(scope.olvmCluster.Spec, scope.services), members, hosts, nil)
 
 	return ids, checkGroups(self, placement.RoleOf(scope.machine), wanted,
 		scope.olvmCluster.Status.AffinityGroups)

@@ -583,6 +583,7 @@ func (r *Reconciler) input(ctx context.Context, scope *machineScope) (*desired.I
 	return &desired.Input{
 		Role:              placement.RoleOf(scope.machine),
 		Service:           support.ServiceOf(scope.machine),
+		SupportServices:   scope.services,
 		ControlPlaneNodes: nodes,
 		RouterIDs:         ids,
 		KubernetesVersion: scope.machine.Spec.Version,

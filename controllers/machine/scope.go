@@ -6,6 +6,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
@@ -24,6 +25,7 @@ type machineScope struct {
 	machine     *clusterv1.Machine
 	olvmCluster *infrav1.OLVMCluster // nil where it does not exist
 	olvmMachine *infrav1.OLVMMachine
+	services    *infrav1alpha1.OLVMSupportServices // of the Cluster; nil for none
 
 	// workspace has the state, how the last run ended, and the action that was decided on.
 	workspace *workspace.Workspace

@@ -208,7 +208,8 @@ func (s *machineScope) machineAddresses() []netip.Addr {
 
 	var out, endpoint []netip.Addr
 	if s.olvmCluster != nil {
-		for _, virtual := range addressing.VirtualAddresses(s.olvmCluster.Spec) {
+		for _, virtual := range slices.Concat(addressing.VirtualAddresses(s.olvmCluster.Spec),
+			addressing.SupportAddresses(s.olvmCluster.Spec, s.services)) {
 			endpoint = append(endpoint, virtual.Address)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
@@ -29,9 +30,9 @@ func removed(m *infrav1.OLVMMachine) {
 
 // ofService assigns a machine to a support service.
 func ofService(m *infrav1.OLVMMachine) *infrav1.OLVMMachine {
-	m.Labels[infrav1.SupportServiceLabel] = "lb-api"
+	m.Labels[infrav1alpha1.SupportServiceLabel] = "lb-api"
 	m.OwnerReferences = []metav1.OwnerReference{{
-		Kind: "OLVMCluster", Name: "demo", Controller: ptr.To(true),
+		Kind: "OLVMSupportServices", Name: "demo", Controller: ptr.To(true),
 	}}
 
 	return m

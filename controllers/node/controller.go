@@ -34,6 +34,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
 )
 
@@ -393,7 +394,12 @@ func (r *Reconciler) reconcileServingCertificates(ctx context.Context, scope *no
 		return fmt.Errorf("failed to list the certificate signing requests of the workload cluster: %w", err)
 	}
 
-	taken := reservedBy(scope.cluster, scope.olvmCluster, scope.all)
+	services, err := support.Find(ctx, r.Client, client.ObjectKeyFromObject(scope.cluster))
+	if err != nil {
+		return err
+	}
+
+	taken := reservedBy(scope.cluster, scope.olvmCluster, services, scope.all)
 
 	var errs []error
 

@@ -16,6 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 )
 
@@ -199,9 +200,12 @@ type reservedNetwork struct {
 // defaultServices is what kubeadm gives to Services where the Cluster does not say.
 const defaultServices = "10.96.0.0/12"
 
-// reservedBy are the addresses of a cluster that no guest may claim. olvmCluster may be nil.
+// reservedBy are the addresses of a cluster that no guest may claim. olvmCluster and support may be nil.
 func reservedBy(
-	cluster *clusterv1.Cluster, olvmCluster *infrav1.OLVMCluster, machines []*infrav1.OLVMMachine,
+	cluster *clusterv1.Cluster,
+	olvmCluster *infrav1.OLVMCluster,
+	support *infrav1alpha1.OLVMSupportServices,
+	machines []*infrav1.OLVMMachine,
 ) reserved {
 	out := reserved{machines: machines}
 	add := func(what string, blocks []string) {
@@ -228,6 +232,7 @@ func reservedBy(
 
 	if olvmCluster != nil {
 		out.virtual = append(out.virtual, addressing.VirtualAddresses(olvmCluster.Spec)...)
+		out.virtual = append(out.virtual, addressing.SupportAddresses(olvmCluster.Spec, support)...)
 	}
 
 	return out

@@ -222,7 +222,7 @@ func TestClaimsOfAGuest(t *testing.T) {
 		}
 
 		csr := testcsr.CSR(t, machine.Name, testcsr.Request(machine.Name, address))
-		_, problem := checkServing(csr, machines, reservedBy(cluster, olvm, machines))
+		_, problem := checkServing(csr, machines, reservedBy(cluster, olvm, nil, machines))
 		if (problem == "") != (test.problem == "") || !strings.Contains(problem, test.problem) {
 			t.Errorf("%s for %s: got %q, want %q", address, machine.Name, problem, test.problem)
 		}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
@@ -104,14 +105,13 @@ func TestRow53AJumpHost(t *testing.T) {
 	listed, other, late, nodeKey := newKey(t, "listed"), newKey(t, "other"), newKey(t, "late"), newKey(t, "node")
 	s.sshNode("cp-1", "10.99.0.11", nodeKey)
 
-	spec := infrav1.OLVMClusterSpec{SupportServices: &infrav1.SupportServices{JumpHost: &infrav1.SupportJumpHost{
-		AuthorizedKeys: []string{listed.public}, NodeUser: "root",
-	}}}
+	of := &infrav1alpha1.OLVMSupportServices{}
+	of.Spec.JumpHost = &infrav1alpha1.SupportJumpHost{AuthorizedKeys: []string{listed.public}, NodeUser: "root"}
 	v := s.supportVM("j-jump-host-0", "10.99.0.41")
 	configure := func(nodes ...support.Node) {
 		t.Helper()
-		check.Error(t, support.Validate(spec), "")
-		jump := support.Services(spec)[0].NewJumpHost(spec, nodes)
+		check.Error(t, support.Validate(infrav1.OLVMClusterSpec{}, of), "")
+		jump := support.Services(of)[0].NewJumpHost(infrav1.OLVMClusterSpec{}, nodes)
 		jump.NodeKeys = map[string][]byte{"cluster": nodeKey.private}
 		jump.Kubeconfig = []byte("kind: Config\n")
 		v.configure(jump.Files())
@@ -165,7 +165,7 @@ func TestRow53AJumpHost(t *testing.T) {
 	}
 
 	// Keys and machines come and go.
-	spec.SupportServices.JumpHost.AuthorizedKeys = []string{late.public}
+	of.Spec.JumpHost.AuthorizedKeys = []string{late.public}
 	configure(support.Node{Name: "cp-2", Address: netip.MustParseAddr("10.99.0.11")})
 	l.eventually("the later key logs in", func() error {
 		_, err := s.ssh(late, "jump", "whoami")

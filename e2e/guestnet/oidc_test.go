@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/servingcert"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
@@ -75,12 +76,13 @@ func (s *site) issuerAt(name, address string, dex string) *issuer {
 func (i *issuer) files(connectors string) (out []bootstrap.File) {
 	t := i.site.lan.t
 	t.Helper()
-	spec := infrav1.OLVMClusterSpec{SupportServices: &infrav1.SupportServices{OIDC: &infrav1.SupportOIDC{
+	of := &infrav1alpha1.OLVMSupportServices{}
+	of.Spec.OIDC = &infrav1alpha1.SupportOIDC{
 		Issuer:  i.url,
-		Clients: []infrav1.SupportOIDCClient{{ID: "kubernetes"}},
-	}}}
-	check.Error(t, support.Validate(spec), "")
-	oidc, err := support.Services(spec)[0].NewOIDC([]byte(connectors))
+		Clients: []infrav1alpha1.SupportOIDCClient{{ID: "kubernetes"}},
+	}
+	check.Error(t, support.Validate(infrav1.OLVMClusterSpec{}, of), "")
+	oidc, err := support.Services(of)[0].NewOIDC([]byte(connectors))
 	check.Error(t, err, "")
 	made, err := i.authority.Sign(oidc.Host)
 	check.Error(t, err, "")

@@ -27,6 +27,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/api"
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
@@ -118,7 +119,7 @@ func (s *site) supportVM(name string, address string) *supportVM {
 	s.lan.t.Helper()
 	m := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: name, UID: types.UID(name),
-		Labels: map[string]string{infrav1.SupportServiceLabel: "lb"},
+		Labels: map[string]string{infrav1alpha1.SupportServiceLabel: "lb"},
 	}}
 	n := &node{cluster: s.cluster, name: name, address: netip.MustParseAddr(address), worker: true}
 	n.namespace = s.lan.namespace(name)
@@ -171,17 +172,18 @@ type pair struct {
 	vms     []*supportVM
 	service support.Service
 	spec    infrav1.OLVMClusterSpec
+	asked   *infrav1alpha1.OLVMSupportServices
 	nodes   []support.Node
 }
 
 // newPair writes down two load balancers of the control plane.
 func newPair(s *site) *pair {
-	p := &pair{site: s}
+	p := &pair{site: s, asked: &infrav1alpha1.OLVMSupportServices{}}
 	p.spec.ControlPlaneEndpoint = infrav1.APIEndpoint{Host: "10.99.0.5", Port: 6443}
-	p.spec.SupportServices = &infrav1.SupportServices{LoadBalancers: []infrav1.SupportLoadBalancer{
+	p.asked.Spec.LoadBalancers = []infrav1alpha1.SupportLoadBalancer{
 		{Name: "api", Role: infrav1.ControlPlaneRole, Replicas: 2, VirtualIP: "10.99.0.5"},
-	}}
-	p.service = support.Services(p.spec)[0]
+	}
+	p.service = support.Services(p.asked)[0]
 
 	for i, address := range []string{"10.99.0.31", "10.99.0.32"} {
 		p.vms = append(p.vms, s.supportVM(fmt.Sprintf("%s-lb-%d", s.name, i), address))
@@ -383,7 +385,7 @@ func TestAConfigurationThatIsRefusedChangesNothing(t *testing.T) {
 	// What haproxy itself finds right, and cannot do.
 	other, err := listenIn(p.vms[0].namespace, ":6444")
 	check.Error(t, err, "")
-	p.spec.SupportServices.LoadBalancers[0].Ports = []string{"6443", "6444"}
+	p.asked.Spec.LoadBalancers[0].Ports = []string{"6443", "6444"}
 	l.eventually("the VM says that a port is another's", func() error {
 		report := p.vms[0].configure(p.files(p.vms[0]))
 		if report.Current || !strings.Contains(report.Problem, "does not come up") {
@@ -395,7 +397,7 @@ func TestAConfigurationThatIsRefusedChangesNothing(t *testing.T) {
 	check.Lacks(t, "the configuration that is used", p.vms[0].config("haproxy/haproxy.cfg"), "6444")
 	s.answers(one.name)
 	check.Error(t, other.Close(), "")
-	p.spec.SupportServices.LoadBalancers[0].Ports = []string{"6443-6444"} // what was refused is not tried again at once
+	p.asked.Spec.LoadBalancers[0].Ports = []string{"6443-6444"} // what was refused is not tried again at once
 	p.serve(one, s.backend("10.99.0.12"))
 }
 
@@ -404,10 +406,10 @@ func TestRow52IdleConnectionsOutliveAChange(t *testing.T) {
 	l := newLAN(t)
 	s := newSupported(l, "w")
 	p := newPair(s)
-	balancer := &p.spec.SupportServices.LoadBalancers[0]
+	balancer := &p.asked.Spec.LoadBalancers[0]
 	balancer.Role, balancer.Ports = infrav1.WorkerRole, []string{"30002-30011"}
 	p.spec.ControlPlaneEndpoint.Host = "10.99.0.7"
-	p.service = support.Services(p.spec)[0]
+	p.service = support.Services(p.asked)[0]
 
 	one, two := s.greeter("10.99.0.11", 30002, 30011), s.greeter("10.99.0.12", 30002, 30011)
 	p.begin(one)
@@ -458,10 +460,10 @@ func TestALargeLoadBalancerOnOneVM(t *testing.T) {
 	l := newLAN(t)
 	s := newSupported(l, "l")
 	p := newPair(s)
-	balancer := &p.spec.SupportServices.LoadBalancers[0]
+	balancer := &p.asked.Spec.LoadBalancers[0]
 	balancer.Role, balancer.Ports, balancer.Replicas = infrav1.WorkerRole, []string{"443", "30002-30011", "31000-31039"}, 1
 	p.spec.ControlPlaneEndpoint.Host = "10.99.0.7"
-	p.service, p.vms = support.Services(p.spec)[0], p.vms[:1]
+	p.service, p.vms = support.Services(p.asked)[0], p.vms[:1]
 
 	nodes := []*node{s.greeter("10.99.0.11", 443)}
 	for i := range 60 {
@@ -487,8 +489,8 @@ func TestALargeLoadBalancerOnOneVM(t *testing.T) {
 
 		return nil
 	})
-	p.spec.SupportServices.LoadBalancers[0].VirtualIP = ""
-	p.service = support.Services(p.spec)[0]
+	p.asked.Spec.LoadBalancers[0].VirtualIP = ""
+	p.service = support.Services(p.asked)[0]
 	p.serve(nodes[:1]...)
 	l.eventually("it has it no more", func() error {
 		if p.vms[0].has(s.endpoint) {

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
@@ -21,9 +22,6 @@ func TestASupportServiceMovesWithItsCluster(t *testing.T) {
 	t.Parallel()
 	here, there := planesOf(t, func(c *infrav1.OLVMCluster) {
 		withoutGroups(c)
-		balancer := infrav1.SupportLoadBalancer{Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}}
-		balancer.MachineTemplateName = "lb"
-		c.Spec.SupportServices = &infrav1.SupportServices{LoadBalancers: []infrav1.SupportLoadBalancer{balancer}}
 	}, func() []string {
 		ports, err := localplane.FreePorts(1)
 		check.Error(t, err, "")
@@ -36,6 +34,14 @@ func TestASupportServiceMovesWithItsCluster(t *testing.T) {
 	template.Spec.Template.Spec = s.MachineSpec()
 	template.Spec.Template.Spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.30"}
 	s.Create(template)
+	balancer := infrav1alpha1.SupportLoadBalancer{Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}}
+	balancer.MachineTemplateName = "lb"
+	s.Create(&infrav1alpha1.OLVMSupportServices{
+		ObjectMeta: s.Meta("demo"),
+		Spec: infrav1alpha1.OLVMSupportServicesSpec{
+			ClusterName: "demo", LoadBalancers: []infrav1alpha1.SupportLoadBalancer{balancer},
+		},
+	})
 	m := s.Machine("one", nil)
 	here.settle(here.site, m)
 	first := here.balancer(t)
@@ -58,6 +64,9 @@ func TestASupportServiceMovesWithItsCluster(t *testing.T) {
 	left := &infrav1.OLVMMachineList{}
 	check.Error(t, here.api.Client.List(t.Context(), left, client.InNamespace(here.site.Namespace)), "")
 	check.Length(t, "OLVMMachines that are left behind", left.Items, 0)
+	services := &infrav1alpha1.OLVMSupportServicesList{}
+	check.Error(t, here.api.Client.List(t.Context(), services, client.InNamespace(here.site.Namespace)), "")
+	check.Length(t, "OLVMSupportServices that are left behind", services.Items, 0)
 
 	there.site.Delete(m)
 	there.site.ExpectGone(m)
@@ -71,11 +80,11 @@ func TestASupportServiceMovesWithItsCluster(t *testing.T) {
 func (p *plane) balancer(t *testing.T) string {
 	t.Helper()
 	s := p.site.In(t)
-	infra, machine := &infrav1.OLVMCluster{ObjectMeta: s.Meta("demo")}, &infrav1.OLVMMachine{}
+	services, machine := &infrav1alpha1.OLVMSupportServices{ObjectMeta: s.Meta("demo")}, &infrav1.OLVMMachine{}
 	s.Eventually("the load balancer serves", func() error {
-		err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(infra), infra)
-		if err == nil && !conditions.IsTrue(infra, infrav1.SupportServicesReadyCondition) {
-			err = fmt.Errorf("it does not: %s", conditions.GetMessage(infra, infrav1.SupportServicesReadyCondition))
+		err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(services), services)
+		if err == nil && !conditions.IsTrue(services, infrav1.ReadyCondition) {
+			err = fmt.Errorf("it does not: %s", conditions.GetMessage(services, infrav1.ReadyCondition))
 		}
 
 		return err

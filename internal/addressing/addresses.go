@@ -93,11 +93,26 @@ func VirtualAddresses(spec infrav1.OLVMClusterSpec) []VirtualAddress {
 			"controlPlaneServices.additionalIngressVirtualIP")
 	}
 
-	if spec.SupportServices != nil {
-		for i, balancer := range spec.SupportServices.LoadBalancers {
-			if balancer.VirtualIP != spec.ControlPlaneEndpoint.Host {
-				add(balancer.VirtualIP, "the address of load balancer "+balancer.Name,
-					fmt.Sprintf("supportServices.loadBalancers[%d].virtualIP", i))
+	return out
+}
+
+// SupportAddresses are the virtual addresses of the load balancers of a cluster, except for its endpoint. of is nil for
+// a cluster without support services.
+func SupportAddresses(
+	cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices,
+) []VirtualAddress {
+	if of == nil {
+		return nil
+	}
+
+	var out []VirtualAddress
+	endpoint := ipam.ParseAll([]string{cluster.ControlPlaneEndpoint.Host})
+
+	for i, balancer := range of.Spec.LoadBalancers {
+		for _, address := range ipam.ParseAll([]string{balancer.VirtualIP}) {
+			if !slices.Contains(endpoint, address) {
+				out = append(out, VirtualAddress{address, "the address of load balancer " + balancer.Name,
+					fmt.Sprintf("spec.loadBalancers[%d].virtualIP", i)})
 			}
 		}
 	}
@@ -105,10 +120,31 @@ func VirtualAddresses(spec infrav1.OLVMClusterSpec) []VirtualAddress {
 	return out
 }
 
-// AddEndpoint adds the virtual addresses of a cluster, for messages in a namespace.
-func (h Held) AddEndpoint(cluster *infrav1.OLVMCluster, namespace string) {
+// AddEndpoint adds the virtual addresses of a cluster and of its load balancers, for messages in a namespace. of is nil
+// for a cluster without support services.
+func (h Held) AddEndpoint(
+	cluster *infrav1.OLVMCluster, of *infrav1alpha1.OLVMSupportServices, namespace string,
+) {
 	for _, virtual := range VirtualAddresses(cluster.Spec) {
 		h.Add("", virtual.Address, virtual.What+" of "+named("OLVMCluster", cluster, namespace))
+	}
+
+	h.AddSupportAddresses(cluster, of, namespace, nil)
+}
+
+// AddSupportAddresses adds those of the load balancers of a cluster, each on the networks of the cluster, or on any if
+// they are not known.
+func (h Held) AddSupportAddresses(
+	cluster *infrav1.OLVMCluster, of *infrav1alpha1.OLVMSupportServices, namespace string, networks []string,
+) {
+	if len(networks) == 0 {
+		networks = []string{""}
+	}
+
+	for _, virtual := range SupportAddresses(cluster.Spec, of) {
+		for _, network := range networks {
+			h.Add(network, virtual.Address, virtual.What+" of "+named("OLVMSupportServices", of, namespace))
+		}
 	}
 }
 

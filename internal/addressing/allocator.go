@@ -47,7 +47,7 @@ type Allocator struct {
 	// recorded are machines as they are written after their allocation, until the cache has them; nil before the first
 	// look.
 	recorded map[client.ObjectKey]*infrav1.OLVMMachine
-	// admitted are the OLVMClusters whose virtual addresses this process found free.
+	// admitted are the OLVMClusters and OLVMSupportServices whose virtual addresses this process found free.
 	admitted map[types.UID]bool
 	// compared are the machines whose record this process has compared with those of others, by their UIDs.
 	compared map[client.ObjectKey]types.UID
@@ -299,6 +299,11 @@ func (a *Allocator) held(ctx context.Context, self seeker, where connection.Engi
 		return nil, err
 	}
 
+	services, err := a.supportServices(ctx)
+	if err != nil {
+		return nil, err
+	}
+
 	out, known := Held{}, map[client.ObjectKey]bool{}
 	holding := letInBy(where, machines)
 
@@ -307,7 +312,7 @@ func (a *Allocator) held(ctx context.Context, self seeker, where connection.Engi
 		known[ClusterOf(c)] = true
 		if where.Has(connection.ClusterEngine(c), self.Namespace) || holding[ClusterOf(c)] {
 			holding[ClusterOf(c)] = true
-			out.AddEndpoint(c, self.Namespace)
+			out.AddEndpoint(c, services.Of(c), self.Namespace)
 		}
 	}
 

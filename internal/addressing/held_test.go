@@ -310,6 +310,7 @@ func TestTheFirstLookIsPastTheCache(t *testing.T) {
 	check.Equal(t, "lists", lists, map[string]int{
 		"server *v1.OLVMMachineList": 1, "cache *v1.OLVMMachineList": 1,
 		"cache *v1.OLVMClusterList": 2, "cache *v1alpha1.OLVMInventoryList": 2,
+		"cache *v1alpha1.OLVMSupportServicesList": 2,
 	})
 }
 

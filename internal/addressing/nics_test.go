@@ -361,9 +361,6 @@ func TestVirtualAddressesOfACluster(t *testing.T) {
 		ControlPlaneServices: &infrav1.ControlPlaneServices{
 			AdditionalVirtualIP: "fd00::5", IngressVirtualIP: "10.0.0.6", AdditionalIngressVirtualIP: "fd00::6",
 		},
-		SupportServices: &infrav1.SupportServices{LoadBalancers: []infrav1.SupportLoadBalancer{
-			{Name: "api", VirtualIP: "10.0.0.5"}, {Name: "apps", VirtualIP: "10.0.0.7"}, {Name: "none"},
-		}},
 	}
 
 	describe := func(spec infrav1.OLVMClusterSpec) []string {
@@ -379,13 +376,25 @@ func TestVirtualAddressesOfACluster(t *testing.T) {
 		"fd00::5 the additional address of the control plane endpoint",
 		"10.0.0.6 the ingress address",
 		"fd00::6 the additional ingress address",
-		"10.0.0.7 the address of load balancer apps",
 	})
 
-	spec.ControlPlaneServices, spec.SupportServices = nil, nil
+	spec.ControlPlaneServices = nil
 	check.Equal(t, "the endpoint alone", describe(spec), []string{"10.0.0.5 the control plane endpoint"})
 	spec.ControlPlaneEndpoint.Host = "api.example.com"
 	check.Equal(t, "a name", describe(spec), nil)
+}
+
+// TestAddressesOfLoadBalancers leaves out the endpoint, however it is written.
+func TestAddressesOfLoadBalancers(t *testing.T) {
+	of := &infrav1alpha1.OLVMSupportServices{}
+	of.Spec.LoadBalancers = []infrav1alpha1.SupportLoadBalancer{
+		{Name: "api", VirtualIP: "FD00::5"}, {Name: "apps", VirtualIP: "10.0.0.7"}, {Name: "none"},
+	}
+	spec := infrav1.OLVMClusterSpec{ControlPlaneEndpoint: infrav1.APIEndpoint{Host: "fd00::5"}}
+	check.Equal(t, "addresses", SupportAddresses(spec, of), []VirtualAddress{{
+		netip.MustParseAddr("10.0.0.7"), "the address of load balancer apps", "spec.loadBalancers[1].virtualIP",
+	}})
+	check.Length(t, "without support services", SupportAddresses(spec, nil), 0)
 }
 
 func TestRecordedAddresses(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 )
@@ -47,46 +49,107 @@ func (a *Allocator) CheckVirtualAddresses(
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	held, networks, err := a.heldBeside(ctx, c, where)
+	held, networks, err := a.heldBeside(ctx, c, c, where)
 	if err != nil {
 		return nil, err
 	}
 
-	if taken := FindTaken(c.Spec, networks, held); taken != nil {
-		delete(a.admitted, c.UID) // for what it asks now
-		return taken, nil
-	}
+	taken := FindTaken(VirtualAddresses(c.Spec), networks, held)
+	a.admit(c, len(taken) == 0)
 
-	if a.admitted == nil {
-		a.admitted = map[types.UID]bool{}
+	if len(taken) > 0 {
+		return &taken[0], nil
 	}
-
-	a.admitted[c.UID] = true
 
 	return nil, nil
 }
 
-// FindTaken returns the first virtual address that another object has on one of the networks; no networks mean any.
-func FindTaken(spec infrav1.OLVMClusterSpec, networks []string, held Held) *Taken {
+// CheckSupportAddresses returns the virtual addresses of load balancers that another object of the engine has: another
+// cluster or its load balancers, or a machine, also one of the cluster itself. The control plane endpoint is checked
+// with the cluster.
+func (a *Allocator) CheckSupportAddresses(
+	ctx context.Context, c *infrav1.OLVMCluster, of *infrav1alpha1.OLVMSupportServices, where connection.EngineID,
+) ([]Taken, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	wanted := SupportAddresses(c.Spec, of)
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+
+	held, networks, err := a.heldBeside(ctx, c, of, where)
+	if err != nil {
+		return nil, err
+	}
+
+	taken := FindTaken(wanted, networks, held)
+	a.admit(of, len(taken) == 0)
+
+	return taken, nil
+}
+
+// admit keeps whether the virtual addresses that an object asks for now were free; mu is held.
+func (a *Allocator) admit(object client.Object, free bool) {
+	if a.admitted == nil {
+		a.admitted = map[types.UID]bool{}
+	}
+
+	if a.admitted[object.GetUID()] = free; !free {
+		delete(a.admitted, object.GetUID())
+	}
+}
+
+// FindTaken returns the virtual addresses that another object has on one of the networks; no networks mean any.
+func FindTaken(wanted []VirtualAddress, networks []string, held Held) []Taken {
 	if len(networks) == 0 {
 		networks = []string{""}
 	}
 
-	for _, virtual := range VirtualAddresses(spec) {
+	var out []Taken
+
+	for _, virtual := range wanted {
 		for _, network := range networks {
 			if holder := held.On(network)[virtual.Address]; holder != "" {
-				return &Taken{virtual, holder}
+				out = append(out, Taken{virtual, holder})
+				break
 			}
 		}
 	}
 
-	return nil
+	return out
 }
 
-// heldBeside returns who has which address beside a cluster and its machines, and the networks of the cluster. mu is
-// held.
+// ServicesOf returns the support services of a cluster; nil if it has none.
+type ServicesOf func(*infrav1.OLVMCluster) *infrav1alpha1.OLVMSupportServices
+
+// Services are OLVMSupportServices by their Clusters, whose names they have.
+type Services map[client.ObjectKey]*infrav1alpha1.OLVMSupportServices
+
+// Of returns those of a cluster, by its label; nil if it has none.
+func (s Services) Of(c *infrav1.OLVMCluster) *infrav1alpha1.OLVMSupportServices {
+	return s[ClusterOf(c)]
+}
+
+// supportServices returns the OLVMSupportServices of all clusters.
+func (a *Allocator) supportServices(ctx context.Context) (Services, error) {
+	var list infrav1alpha1.OLVMSupportServicesList
+	if err := a.lists().List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("failed to list OLVMSupportServices: %w", err)
+	}
+
+	out := Services{}
+	for i := range list.Items {
+		out[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i]
+	}
+
+	return out, nil
+}
+
+// heldBeside returns who has which address beside a cluster, and the networks of the cluster. self is the cluster, whose
+// machines do not count, or its OLVMSupportServices, whose machines do not. mu is held.
 func (a *Allocator) heldBeside(
-	ctx context.Context, c *infrav1.OLVMCluster, where connection.EngineID,
+	ctx context.Context, c *infrav1.OLVMCluster, self client.Object, where connection.EngineID,
 ) (held Held, own []string, err error) {
 	var clusters infrav1.OLVMClusterList
 	if err := a.lists().List(ctx, &clusters); err != nil {
@@ -103,10 +166,15 @@ func (a *Allocator) heldBeside(
 		return nil, nil, err
 	}
 
+	services, err := a.supportServices(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+
 	held = Held{}
 	holding := letInBy(where, machines)
 
-	a.prune(clusters.Items)
+	a.prune(clusters.Items, services)
 
 	for i := range clusters.Items {
 		other := &clusters.Items[i]
@@ -117,55 +185,80 @@ func (a *Allocator) heldBeside(
 		}
 
 		holding[ClusterOf(other)] = true
-		if a.admitted[other.UID] || Precedes(other, c) {
-			held.AddVirtualAddresses(other, c, networks[ClusterOf(other)])
+		if a.admitted[other.UID] || Precedes(other, self) {
+			held.AddVirtualAddresses(other, c, services.Of, networks[ClusterOf(other)])
+		}
+
+		if of := services.Of(other); of != nil && (a.admitted[of.UID] || SupportPrecedes(of, self)) {
+			held.AddSupportAddresses(other, of, c.Namespace, networks[ClusterOf(other)])
 		}
 	}
 
 	for i := range machines {
 		m := &machines[i]
-		if of := ClusterOf(m); holding[of] && of != ClusterOf(c) {
+		node := self != client.Object(c) && m.Labels[infrav1alpha1.SupportServiceLabel] == ""
+		if of := ClusterOf(m); holding[of] && of != ClusterOf(c) || node && of == ClusterOf(c) {
 			held.AddRunning(m, Holder(m, c.Namespace))
 		}
 	}
 
-	self := seeker{Namespace: c.Namespace, Cluster: ClusterOf(c).Name}
+	seeks := seeker{Namespace: c.Namespace, Cluster: ClusterOf(c).Name}
 
-	return held, networks[ClusterOf(c)], a.holdProvisioned(ctx, held, self, where)
+	return held, networks[ClusterOf(c)], a.holdProvisioned(ctx, held, seeks, where)
 }
 
-// prune forgets clusters that are gone; mu is held.
-func (a *Allocator) prune(clusters []infrav1.OLVMCluster) {
+// prune forgets objects that are gone; mu is held.
+func (a *Allocator) prune(clusters []infrav1.OLVMCluster, services Services) {
 	there := map[types.UID]bool{}
 	for i := range clusters {
 		there[clusters[i].UID] = true
 	}
 
+	for _, of := range services {
+		there[of.UID] = true
+	}
+
 	maps.DeleteFunc(a.admitted, func(uid types.UID, _ bool) bool { return !there[uid] })
 }
 
-// Precedes reports whether another cluster keeps an address that both want: one that may have machines and was not
-// refused the address, else the older one.
-func Precedes(other, c *infrav1.OLVMCluster) bool {
+// Precedes reports whether another cluster keeps an address that it and an object want: one that may have machines and
+// was not refused the address, else the older one.
+func Precedes(other *infrav1.OLVMCluster, object client.Object) bool {
 	refused := conditions.GetReason(other, infrav1.EndpointConfiguredCondition) == infrav1.EndpointInUseReason
 	if ptr.Deref(other.Status.Initialization.Provisioned, false) && !refused {
 		return true
 	}
 
-	age := other.CreationTimestamp.Compare(c.CreationTimestamp.Time)
+	return older(other, object)
+}
 
-	return cmp.Or(age, cmp.Compare(other.Namespace, c.Namespace), cmp.Compare(other.Name, c.Name)) < 0
+// SupportPrecedes reports whether load balancers keep an address that they and an object want: those that serve with
+// it, else the older object.
+func SupportPrecedes(other *infrav1alpha1.OLVMSupportServices, object client.Object) bool {
+	return slices.ContainsFunc(other.Spec.LoadBalancers, func(b infrav1alpha1.SupportLoadBalancer) bool {
+		return slices.ContainsFunc(other.Status.Services, func(s infrav1alpha1.SupportServiceStatus) bool {
+			return s.Name == "lb-"+b.Name && s.Address == b.VirtualIP && conditions.IsTrue(&s, infrav1.ReadyCondition)
+		})
+	}) || older(other, object)
+}
+
+// older reports whether an object is older than another, or the first by name of two of the same second.
+func older(other, object client.Object) bool {
+	age := other.GetCreationTimestamp().Compare(object.GetCreationTimestamp().Time)
+
+	return cmp.Or(age, cmp.Compare(other.GetNamespace(), object.GetNamespace()),
+		cmp.Compare(other.GetName(), object.GetName())) < 0
 }
 
 // AddVirtualAddresses adds those of a cluster, each on the networks of that cluster, or on any if they are not known.
 // Clusters behind one load balancer that is not on their machines may share an address with different ports.
-func (h Held) AddVirtualAddresses(other, c *infrav1.OLVMCluster, networks []string) {
+func (h Held) AddVirtualAddresses(other, c *infrav1.OLVMCluster, services ServicesOf, networks []string) {
 	if len(networks) == 0 {
 		networks = []string{""}
 	}
 
 	holder := named("OLVMCluster", other, c.Namespace)
-	shares := isExternal(other.Spec) && isExternal(c.Spec) &&
+	shares := isExternal(other.Spec, services(other)) && isExternal(c.Spec, services(c)) &&
 		other.Spec.ControlPlaneEndpoint.Port != c.Spec.ControlPlaneEndpoint.Port
 
 	for _, virtual := range VirtualAddresses(other.Spec) {
@@ -180,11 +273,11 @@ func (h Held) AddVirtualAddresses(other, c *infrav1.OLVMCluster, networks []stri
 }
 
 // isExternal reports whether the cluster has its endpoint served by others.
-func isExternal(spec infrav1.OLVMClusterSpec) bool {
+func isExternal(spec infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices) bool {
 	services := spec.ControlPlaneServices
 	own := services != nil && services.VirtualIP != "" && services.VirtualIP != "External"
 
-	return !own && (spec.SupportServices == nil || len(spec.SupportServices.LoadBalancers) == 0)
+	return !own && (of == nil || len(of.Spec.LoadBalancers) == 0)
 }
 
 // networks returns the networks of the machines of clusters, by the templates that belong to a cluster. "" is any

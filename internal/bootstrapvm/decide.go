@@ -14,12 +14,14 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
 // apiServerPort is the port of the API server in the VM.
@@ -36,8 +38,10 @@ type Options struct {
 
 // parts are the objects of a cluster that its bootstrap VM is made like.
 type parts struct {
-	cluster      clusterv1.Cluster
-	olvmCluster  infrav1.OLVMCluster
+	cluster     clusterv1.Cluster
+	olvmCluster infrav1.OLVMCluster
+	// services is nil where the manifests have none.
+	services     *infrav1alpha1.OLVMSupportServices
 	controlPlane controlplanev1.KubeadmControlPlane
 	template     infrav1.OLVMMachineTemplate
 }
@@ -104,6 +108,11 @@ func partsOf(o Options) (parts, error) {
 			"another management cluster")
 	}
 
+	var services infrav1alpha1.OLVMSupportServices
+	if find(o, support.Kind, o.Cluster, &services) == nil {
+		out.services = &services
+	}
+
 	return out, err
 }
 
@@ -158,7 +167,7 @@ func failureDomainOf(cluster infrav1.OLVMClusterSpec) string {
 func clusterOf(of infrav1.OLVMClusterSpec) infrav1.OLVMClusterSpec {
 	out := *of.DeepCopy()
 	out.ControlPlaneEndpoint = infrav1.APIEndpoint{}
-	out.ControlPlaneServices, out.SupportServices = nil, nil
+	out.ControlPlaneServices = nil
 	inline(out.UserData)
 
 	return out
@@ -181,7 +190,8 @@ func (v *VM) decideAddresses(o Options, found parts) error {
 		return err
 	}
 
-	for _, virtual := range addressing.VirtualAddresses(found.olvmCluster.Spec) {
+	for _, virtual := range slices.Concat(addressing.VirtualAddresses(found.olvmCluster.Spec),
+		addressing.SupportAddresses(found.olvmCluster.Spec, found.services)) {
 		used = append(used, virtual.Address)
 	}
 

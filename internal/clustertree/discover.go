@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
@@ -49,9 +50,7 @@ func Discover(ctx context.Context, reader client.Reader, cluster *clusterv1.Clus
 		})
 	}
 
-	for i := range found.olvmCluster.Status.SupportServices {
-		root.Children = append(root.Children, found.supportService(&found.olvmCluster.Status.SupportServices[i]))
-	}
+	root.Children = append(root.Children, found.supportServices()...)
 
 	for i := range found.controlPlanes.Items {
 		root.Children = append(root.Children, found.controlPlane(&found.controlPlanes.Items[i]))
@@ -70,7 +69,9 @@ func Discover(ctx context.Context, reader client.Reader, cluster *clusterv1.Clus
 type parts struct {
 	cluster *clusterv1.Cluster
 	// olvmCluster has no name where there is none.
-	olvmCluster   infrav1.OLVMCluster
+	olvmCluster infrav1.OLVMCluster
+	// services is nil for a cluster without support services.
+	services      *infrav1alpha1.OLVMSupportServices
 	controlPlanes controlplanev1.KubeadmControlPlaneList
 	deployments   clusterv1.MachineDeploymentList
 	machines      clusterv1.MachineList
@@ -91,6 +92,11 @@ func partsOf(ctx context.Context, reader client.Reader, cluster *clusterv1.Clust
 		key := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Spec.InfrastructureRef.Name}
 		if err := reader.Get(ctx, key, &out.olvmCluster); client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("failed to get the OLVMCluster: %w", err)
+		}
+
+		var err error
+		if out.services, err = support.Find(ctx, reader, client.ObjectKeyFromObject(cluster)); err != nil {
+			return nil, err
 		}
 	}
 
@@ -140,8 +146,31 @@ func (c *parts) take(version string, belongs func(*clusterv1.Machine) bool) []No
 // supportKind is the kind of the nodes of support services.
 const supportKind = "SupportService"
 
+// supportServices describes the support services, and the object that asks for them where it has a problem that none of
+// them has.
+func (c *parts) supportServices() []Node {
+	if c.services == nil {
+		return nil
+	}
+
+	var out []Node
+	explained := false
+
+	for i := range c.services.Status.Services {
+		node := c.supportService(&c.services.Status.Services[i])
+		explained = explained || node.Problem != ""
+		out = append(out, node)
+	}
+
+	if trouble := problem(c.services, infrav1.ReadyCondition); trouble != "" && !explained {
+		out = append(out, Node{Kind: support.Kind, Name: c.services.Name, Problem: trouble})
+	}
+
+	return out
+}
+
 // supportService describes a support service with its VMs.
-func (c *parts) supportService(service *infrav1.SupportServiceStatus) Node {
+func (c *parts) supportService(service *infrav1alpha1.SupportServiceStatus) Node {
 	out := Node{
 		Kind:    supportKind,
 		Name:    service.Name,

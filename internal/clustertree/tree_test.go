@@ -19,6 +19,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/api"
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -78,7 +79,9 @@ func prod() (*clusterv1.Cluster, []client.Object) {
 	infra.Spec.OLVMOvirtAPIServer.ServerURL = "https://engine.example.com/ovirt-engine"
 	infra.Status.Conditions = condition(infrav1.ReadyCondition, true, "Ready", "")
 
-	infra.Status.SupportServices = []infrav1.SupportServiceStatus{{
+	services := &infrav1alpha1.OLVMSupportServices{ObjectMeta: meta("prod", nil)}
+	services.Status.Conditions = condition(infrav1.ReadyCondition, false, "Progressing", "lb-api: it is on its way")
+	services.Status.Services = []infrav1alpha1.SupportServiceStatus{{
 		Name:     "lb-api",
 		Address:  "10.0.0.5",
 		Machines: []string{"prod-lb-api-0"},
@@ -86,9 +89,9 @@ func prod() (*clusterv1.Cluster, []client.Object) {
 			"VM prod-lb-api-0 has not used a configuration yet"),
 	}}
 	balancer := &infrav1.OLVMMachine{ObjectMeta: meta("prod-lb-api-0", map[string]string{
-		infrav1.SupportServiceLabel: "lb-api",
+		infrav1alpha1.SupportServiceLabel: "lb-api",
 	})}
-	balancer.OwnerReferences = []metav1.OwnerReference{{Kind: "OLVMCluster", Name: "prod", Controller: ptr.To(true)}}
+	balancer.OwnerReferences = []metav1.OwnerReference{{Kind: "OLVMSupportServices", Name: "prod", Controller: ptr.To(true)}}
 	balancer.Spec.ProviderID = "olvm://0194"
 
 	kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: meta("cp", nil)}
@@ -121,7 +124,7 @@ func prod() (*clusterv1.Cluster, []client.Object) {
 	waiting := condition(clusterv1.MachineReadyCondition, false, "WaitingForBootstrapData", "")
 
 	return cluster, []client.Object{
-		cluster, infra, kcp, md, vm, balancer,
+		cluster, infra, services, kcp, md, vm, balancer,
 		machine("cp-1", "cp-1-infra", "Running", map[string]string{clusterv1.MachineControlPlaneLabel: ""}, ready),
 		machine("md-1", "md-1-infra", "Pending", map[string]string{clusterv1.MachineDeploymentNameLabel: "md"}, waiting),
 		machine("lone", "", "Running", nil, ready),

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
@@ -55,10 +56,11 @@ type Input struct {
 	// NamePools puts the names of IPAM providers' pools in the place of addresses: for a preview, which claims none.
 	NamePools bool
 	// Role of the machine; empty for a VM of a support service, which is no node, and which Service names.
-	// ControlPlaneNodes are the addresses of the control plane's machines that are known. RouterIDs are those of the
-	// cluster.
+	// SupportServices are those of the cluster; nil for none. ControlPlaneNodes are the addresses of the control plane's
+	// machines that are known. RouterIDs are those of the cluster.
 	Role              infrav1.MachineRole
 	Service           string
+	SupportServices   *infrav1alpha1.OLVMSupportServices
 	ControlPlaneNodes []netip.Addr
 	RouterIDs         RouterIDs
 	// Bootstrap is what the user data is made of; nil for none.
@@ -217,7 +219,8 @@ func (r *machineResolver) place(ctx context.Context) error {
 
 // groups resolves the affinity groups that the machine is to be in.
 func (r *machineResolver) groups(ctx context.Context) error {
-	names, err := placement.GroupNames(placement.AffinityGroups(r.in.Cluster), r.in.Spec, r.in.Role, r.in.Service)
+	names, err := placement.GroupNames(placement.AffinityGroups(r.in.Cluster, r.in.SupportServices), r.in.Spec,
+		r.in.Role, r.in.Service)
 	if err != nil || len(names) == 0 || r.in.FindGroups == nil {
 		return err
 	}

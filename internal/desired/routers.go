@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 )
 
@@ -69,13 +70,15 @@ const maxRouterID = 255
 // virtualRouter is one that a cluster needs.
 type virtualRouter struct {
 	name string
-	// field of the OLVMCluster that may have its ID, and the ID that is written there; 0 for none.
+	// field that may have its ID, and the ID that is written there; 0 for none.
 	field   string
 	written int32
 }
 
 // virtualRouters are those that a cluster needs.
-func virtualRouters(cluster infrav1.OLVMClusterSpec) []virtualRouter {
+func virtualRouters(
+	cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices,
+) []virtualRouter {
 	var out []virtualRouter
 
 	if services := cluster.ControlPlaneServices; services != nil && services.VirtualIP == keepalived {
@@ -88,13 +91,13 @@ func virtualRouters(cluster infrav1.OLVMClusterSpec) []virtualRouter {
 			services.IngressVirtualRouterID})
 	}
 
-	if cluster.SupportServices == nil {
+	if of == nil {
 		return out
 	}
 
-	for i, balancer := range cluster.SupportServices.LoadBalancers {
+	for i, balancer := range of.Spec.LoadBalancers {
 		if balancer.VirtualIP != "" {
-			field := fmt.Sprintf("spec.supportServices.loadBalancers[%d].virtualRouterID", i)
+			field := fmt.Sprintf("OLVMSupportServices spec.loadBalancers[%d].virtualRouterID", i)
 			out = append(out, virtualRouter{BalancerRouter(balancer.Name), field, balancer.VirtualRouterID})
 		}
 	}
@@ -105,10 +108,12 @@ func virtualRouters(cluster infrav1.OLVMClusterSpec) []virtualRouter {
 // ChooseRouterIDs gives a cluster the virtual router IDs that it needs: those that are written, else those that it has,
 // else free ones, which are hashed from its name so that clusters of different managers hardly have the same ones.
 // inUse are those of other clusters.
-func ChooseRouterIDs(name string, cluster infrav1.OLVMClusterSpec, has RouterIDs, inUse []int) (RouterIDs, error) {
+func ChooseRouterIDs(
+	name string, cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices, has RouterIDs, inUse []int,
+) (RouterIDs, error) {
 	out := RouterIDs{}
 
-	for _, router := range virtualRouters(cluster) {
+	for _, router := range virtualRouters(cluster, of) {
 		id, err := chooseRouterID(name, router, has, slices.Concat(inUse, out.All()))
 		if err != nil {
 			return out, err

@@ -5,23 +5,24 @@ import (
 	"testing"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // routed is a cluster with a virtual router of each kind.
-func routed() infrav1.OLVMClusterSpec {
+func routed() (infrav1.OLVMClusterSpec, *infrav1alpha1.OLVMSupportServices) {
+	of := &infrav1alpha1.OLVMSupportServices{}
+	of.Spec.LoadBalancers = []infrav1alpha1.SupportLoadBalancer{{Name: "a", VirtualIP: "10.0.0.7"}, {Name: "b"}}
+
 	return infrav1.OLVMClusterSpec{
 		ControlPlaneServices: &infrav1.ControlPlaneServices{VirtualIP: "Keepalived", IngressVirtualIP: "10.0.0.6"},
-		SupportServices: &infrav1.SupportServices{LoadBalancers: []infrav1.SupportLoadBalancer{
-			{Name: "a", VirtualIP: "10.0.0.7"}, {Name: "b"},
-		}},
-	}
+	}, of
 }
 
 func TestRouterIDsAreChosenOnceAndFreeOfCollisions(t *testing.T) {
 	t.Parallel()
-	asked := routed()
-	first, err := ChooseRouterIDs("ns/a", asked, nil, nil)
+	asked, of := routed()
+	first, err := ChooseRouterIDs("ns/a", asked, of, nil, nil)
 	check.Error(t, err, "")
 	check.Length(t, "routers", first.All(), 3)
 	distinct := slices.Compact(slices.Sorted(slices.Values(first.All())))
@@ -31,41 +32,41 @@ func TestRouterIDsAreChosenOnceAndFreeOfCollisions(t *testing.T) {
 		t.Errorf("the IDs are %v", distinct)
 	}
 
-	again, err := ChooseRouterIDs("ns/a", asked, nil, nil)
+	again, err := ChooseRouterIDs("ns/a", asked, of, nil, nil)
 	check.Error(t, err, "")
 	check.Equal(t, "the same cluster elsewhere", again, first)
 
-	other, err := ChooseRouterIDs("ns/a", asked, nil, first.All())
+	other, err := ChooseRouterIDs("ns/a", asked, of, nil, first.All())
 	check.Error(t, err, "")
 	check.Length(t, "IDs beside the others", slices.Compact(slices.Sorted(
 		slices.Values(slices.Concat(first.All(), other.All())))), 6)
 
 	has := RouterIDs{APIRouter: 7, IngressRouter: 9, BalancerRouter("a"): 11}
-	kept, err := ChooseRouterIDs("ns/a", asked, has, []int{7})
+	kept, err := ChooseRouterIDs("ns/a", asked, of, has, []int{7})
 	check.Error(t, err, "")
 	check.Equal(t, "IDs that machines have", kept, has)
 
 	asked.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "KubeVIP"}
-	asked.SupportServices.LoadBalancers[0].VirtualIP = ""
-	none, err := ChooseRouterIDs("ns/a", asked, has, nil)
+	of.Spec.LoadBalancers[0].VirtualIP = ""
+	none, err := ChooseRouterIDs("ns/a", asked, of, has, nil)
 	check.Error(t, err, "")
 	check.Equal(t, "nobody needs any", none, RouterIDs{})
 }
 
 func TestRouterIDsThatAreWritten(t *testing.T) {
 	t.Parallel()
-	asked := routed()
+	asked, of := routed()
 	asked.ControlPlaneServices.VirtualRouterID = 51
-	got, err := ChooseRouterIDs("ns/a", asked, RouterIDs{APIRouter: 7}, nil)
+	got, err := ChooseRouterIDs("ns/a", asked, of, RouterIDs{APIRouter: 7}, nil)
 	check.Error(t, err, "")
 	check.Equal(t, "the ID that is written", got[APIRouter], 51)
 
-	_, err = ChooseRouterIDs("ns/a", asked, nil, []int{51})
+	_, err = ChooseRouterIDs("ns/a", asked, of, nil, []int{51})
 	check.Error(t, err, "spec.controlPlaneServices.virtualRouterID: 51 is the ID of another virtual router")
 
-	asked.SupportServices.LoadBalancers[0].VirtualRouterID = 51
-	_, err = ChooseRouterIDs("ns/a", asked, nil, nil)
-	check.Error(t, err, "spec.supportServices.loadBalancers[0].virtualRouterID: 51 is the ID of another virtual router")
+	of.Spec.LoadBalancers[0].VirtualRouterID = 51
+	_, err = ChooseRouterIDs("ns/a", asked, of, nil, nil)
+	check.Error(t, err, "OLVMSupportServices spec.loadBalancers[0].virtualRouterID: 51 is the ID of another virtual router")
 }
 
 func TestRouterIDsAreUsedUp(t *testing.T) {
@@ -76,10 +77,11 @@ func TestRouterIDsAreUsedUp(t *testing.T) {
 		all = append(all, id)
 	}
 
-	_, err := ChooseRouterIDs("ns/a", routed(), nil, all)
+	asked, of := routed()
+	_, err := ChooseRouterIDs("ns/a", asked, of, nil, all)
 	check.Error(t, err, "all 255 IDs are in use")
 
-	got, err := ChooseRouterIDs("ns/a", routed(), nil, slices.Delete(all, 99, 100))
+	got, err := ChooseRouterIDs("ns/a", asked, of, nil, slices.Delete(all, 99, 100))
 	check.Error(t, err, "all 255 IDs are in use")
 	check.Equal(t, "the one that is free", got[APIRouter], 100)
 }

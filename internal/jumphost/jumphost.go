@@ -1,5 +1,5 @@
 // Package jumphost does what the command host of a jump host asks for: it lists the machines of the cluster, reboots
-// them and opens their consoles, as an engine's user whom the OLVMCluster names for it. The jump host has neither that
+// them and opens their consoles, as an engine's user whom the OLVMSupportServices names for it. The jump host has neither that
 // user's password nor a way to machines of other clusters.
 package jumphost
 
@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -108,26 +107,21 @@ func (h *Hosts) Console(ctx context.Context, jumpHost client.ObjectKey, name str
 // explain tells the person who asked what the engine said. It holds no secrets of the manager.
 func explain(err error) error { return refuse("%v", err) }
 
-// machines are those of the cluster of a jump host, by name, and the OLVMCluster.
+// machines are those of the cluster of a jump host, by name, and its Cluster.
 func (h *Hosts) machines(
 	ctx context.Context, jumpHost client.ObjectKey,
-) ([]infrav1.OLVMMachine, *infrav1.OLVMCluster, error) {
+) ([]infrav1.OLVMMachine, client.ObjectKey, error) {
+	none := client.ObjectKey{}
 	self := &infrav1.OLVMMachine{}
 	if err := h.Client.Get(ctx, jumpHost, self); apierrors.IsNotFound(err) {
-		return nil, nil, refuse("there is no jump host %s any more", jumpHost.Name)
+		return nil, none, refuse("there is no jump host %s any more", jumpHost.Name)
 	} else if err != nil {
-		return nil, nil, fmt.Errorf("failed to get OLVMMachine %s: %w", jumpHost, err)
+		return nil, none, fmt.Errorf("failed to get OLVMMachine %s: %w", jumpHost, err)
 	}
 
 	cluster := self.Labels[clusterv1.ClusterNameLabel]
 	if support.MachineOf(self) == nil || support.ServiceOf(self) != support.JumpHostName || cluster == "" {
-		return nil, nil, refuse("%s is no jump host", jumpHost.Name)
-	}
-
-	infra := &infrav1.OLVMCluster{}
-	key := client.ObjectKey{Namespace: self.Namespace, Name: metav1.GetControllerOf(self).Name} // MachineOf has seen it
-	if err := h.Client.Get(ctx, key, infra); err != nil {
-		return nil, nil, fmt.Errorf("failed to get OLVMCluster %s: %w", key, err)
+		return nil, none, refuse("%s is no jump host", jumpHost.Name)
 	}
 
 	var list infrav1.OLVMMachineList
@@ -135,13 +129,40 @@ func (h *Hosts) machines(
 		clusterv1.ClusterNameLabel: cluster,
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("failed to list the machines of Cluster %s: %w", cluster, err)
+		return nil, none, fmt.Errorf("failed to list the machines of Cluster %s: %w", cluster, err)
 	}
 
 	nodes := slices.DeleteFunc(list.Items, func(m infrav1.OLVMMachine) bool { return support.MachineOf(&m) != nil })
 	slices.SortFunc(nodes, func(a, b infrav1.OLVMMachine) int { return strings.Compare(nameOf(&a), nameOf(&b)) })
 
-	return nodes, infra, nil
+	return nodes, client.ObjectKey{Namespace: self.Namespace, Name: cluster}, nil
+}
+
+// infrastructure returns the OLVMCluster of a Cluster, and the engine's user whom its jump host has: the name of a
+// Secret.
+func (h *Hosts) infrastructure(ctx context.Context, key client.ObjectKey) (*infrav1.OLVMCluster, string, error) {
+	services, err := support.Find(ctx, h.Client, key)
+	if err != nil {
+		return nil, "", err
+	}
+
+	if services == nil || services.Spec.JumpHost == nil || services.Spec.JumpHost.EngineCredentialsSecretName == "" {
+		return nil, "", refuse("no user of the engine is given for it: set jumpHost.engineCredentialsSecretName of the " +
+			support.Kind)
+	}
+
+	cluster := &clusterv1.Cluster{}
+	if err := h.Client.Get(ctx, key, cluster); err != nil {
+		return nil, "", fmt.Errorf("failed to get Cluster %s: %w", key, err)
+	}
+
+	infra := &infrav1.OLVMCluster{}
+	name := client.ObjectKey{Namespace: key.Namespace, Name: cluster.Spec.InfrastructureRef.Name}
+	if err := h.Client.Get(ctx, name, infra); err != nil {
+		return nil, "", fmt.Errorf("failed to get OLVMCluster %s: %w", name, err)
+	}
+
+	return infra, services.Spec.JumpHost.EngineCredentialsSecretName, nil
 }
 
 // nameOf is what a machine is called in the engine, which is the name of its Machine.
@@ -158,7 +179,7 @@ func nameOf(m *infrav1.OLVMMachine) string {
 func (h *Hosts) find(
 	ctx context.Context, jumpHost client.ObjectKey, name string,
 ) (*infrav1.OLVMMachine, *engine.Client, engine.ID, error) {
-	machines, infra, err := h.machines(ctx, jumpHost)
+	machines, cluster, err := h.machines(ctx, jumpHost)
 	if err != nil {
 		return nil, nil, "", err
 	}
@@ -170,17 +191,16 @@ func (h *Hosts) find(
 
 	m := &machines[at]
 	id, made := strings.CutPrefix(m.Spec.ProviderID, bootstrap.ProviderIDPrefix)
-	services := infra.Spec.SupportServices
-
-	switch {
-	case !made:
+	if !made {
 		return nil, nil, "", refuse("the VM of %s is not made yet", name)
-	case services == nil || services.JumpHost == nil || services.JumpHost.EngineCredentialsSecretName == "":
-		return nil, nil, "", refuse("no user of the engine is given for it: set engineCredentialsSecretName of the " +
-			"OLVMCluster's jumpHost")
 	}
 
-	session, err := h.Engines.As(ctx, connection.ClusterEngine(infra), services.JumpHost.EngineCredentialsSecretName)
+	infra, user, err := h.infrastructure(ctx, cluster)
+	if err != nil {
+		return nil, nil, "", err
+	}
+
+	session, err := h.Engines.As(ctx, connection.ClusterEngine(infra), user)
 	if err != nil {
 		return nil, nil, "", explain(err)
 	}

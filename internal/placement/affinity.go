@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/util"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -42,8 +43,11 @@ func wantsDefaultGroups(spec infrav1.OLVMClusterSpec) bool {
 	return spec.DefaultAffinityGroups == infrav1.DefaultAffinityGroupsEnabled
 }
 
-// AffinityGroups are the groups that an OLVMCluster asks for: its own, and the default ones unless it does without.
-func AffinityGroups(spec infrav1.OLVMClusterSpec) []infrav1.AffinityGroup {
+// AffinityGroups are the groups that an OLVMCluster asks for: its own, the default ones unless it does without, and
+// those of its support services. of is nil for a cluster without them.
+func AffinityGroups(
+	spec infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices,
+) []infrav1.AffinityGroup {
 	out := slices.Clone(spec.AffinityGroups)
 	if wantsDefaultGroups(spec) {
 		for _, group := range defaultGroups() {
@@ -58,7 +62,7 @@ func AffinityGroups(spec infrav1.OLVMClusterSpec) []infrav1.AffinityGroup {
 		return out // none are wanted
 	}
 
-	for _, service := range support.Services(spec) {
+	for _, service := range support.Services(of) {
 		named := func(g infrav1.AffinityGroup) bool { return g.Name == service.Name }
 		if service.Replicas > 1 && !slices.ContainsFunc(out, named) {
 			out = append(out, infrav1.AffinityGroup{

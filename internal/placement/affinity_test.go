@@ -274,7 +274,7 @@ func TestWhichGroupsAMachineIsIn(t *testing.T) {
 	} {
 		spec := infrav1.OLVMMachineSpec{}
 		spec.VirtualMachine.Placement.AffinityGroupNames = test.named
-		got, err := GroupNames(AffinityGroups(test.cluster), spec, test.role, test.service)
+		got, err := GroupNames(AffinityGroups(test.cluster, nil), spec, test.role, test.service)
 		if err != nil || !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
@@ -282,7 +282,7 @@ func TestWhichGroupsAMachineIsIn(t *testing.T) {
 
 	spec := infrav1.OLVMMachineSpec{}
 	spec.VirtualMachine.Placement.AffinityGroupNames = []string{"dB"}
-	_, err := GroupNames(AffinityGroups(own), spec, infrav1.WorkerRole, "")
+	_, err := GroupNames(AffinityGroups(own, nil), spec, infrav1.WorkerRole, "")
 	var field *blocker.Error
 	check.Equal(t, "errors.As(err, &field)", errors.As(err, &field), true)
 	check.Equal(t, "field.Reason", field.Reason, infrav1.AffinityGroupNotFoundReason)

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
@@ -27,6 +28,11 @@ func Members(
 	if err := reader.List(ctx, &owners, inCluster...); err != nil {
 		return nil, false, fmt.Errorf("failed to list the Machines of Cluster %s/%s: %w", cluster.Namespace,
 			clusterName, err)
+	}
+
+	services, err := support.Find(ctx, reader, client.ObjectKey{Namespace: cluster.Namespace, Name: clusterName})
+	if err != nil {
+		return nil, false, err
 	}
 
 	byName := map[string]*clusterv1.Machine{}
@@ -58,11 +64,12 @@ func Members(
 		}
 
 		member, err := MemberOf(ctx, session, cluster.Spec, Candidate{
-			Name:          m.Name,
-			Spec:          m.Spec,
-			Role:          RoleOf(owner),
-			Service:       support.ServiceOf(owner),
-			FailureDomain: owner.Spec.FailureDomain,
+			Name:            m.Name,
+			Spec:            m.Spec,
+			Role:            RoleOf(owner),
+			Service:         support.ServiceOf(owner),
+			SupportServices: services,
+			FailureDomain:   owner.Spec.FailureDomain,
 		})
 		var field *blocker.Error
 		if errors.As(err, &field) {
@@ -100,13 +107,15 @@ type Candidate struct {
 	Role          infrav1.MachineRole
 	Service       string
 	FailureDomain string
+	// SupportServices of the cluster; nil for none.
+	SupportServices *infrav1alpha1.OLVMSupportServices
 }
 
 // MemberOf is a machine as affinity groups see it. The error is a *blocker.Error where it cannot be placed.
 func MemberOf(
 	ctx context.Context, session *engine.Client, cluster infrav1.OLVMClusterSpec, machine Candidate,
 ) (Member, error) {
-	names, err := GroupNames(AffinityGroups(cluster), machine.Spec, machine.Role, machine.Service)
+	names, err := GroupNames(AffinityGroups(cluster, machine.SupportServices), machine.Spec, machine.Role, machine.Service)
 	if err != nil {
 		return Member{}, err
 	}

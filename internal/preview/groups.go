@@ -68,11 +68,12 @@ func (m *Manifests) checkGroups(
 		}
 
 		found, err := placement.MemberOf(ctx, session, c.Spec, placement.Candidate{
-			Name:          machine.Name,
-			Spec:          machine.spec,
-			Role:          machine.role,
-			Service:       machine.service,
-			FailureDomain: machine.failureDomain,
+			Name:            machine.Name,
+			Spec:            machine.spec,
+			Role:            machine.role,
+			Service:         machine.service,
+			SupportServices: machine.services,
+			FailureDomain:   machine.failureDomain,
 		})
 		if blocker.OfEngine(err) {
 			return nil, machine.explainEngine(err, credentials.Places)
@@ -87,7 +88,8 @@ func (m *Manifests) checkGroups(
 	}
 
 	for c, inCluster := range members {
-		if err := checkHosts(ctx, engines[c], c, inCluster, refused, credentials.Places); err != nil {
+		groups := placement.AffinityGroups(c.Spec, m.servicesOfCluster(c))
+		if err := checkHosts(ctx, engines[c], c, groups, inCluster, refused, credentials.Places); err != nil {
 			return nil, err
 		}
 	}
@@ -100,6 +102,7 @@ func checkHosts(
 	ctx context.Context,
 	session *engine.Client,
 	c *infrav1.OLVMCluster,
+	groups []infrav1.AffinityGroup,
 	members []placement.Member,
 	refused refusals,
 	at blocker.Places,
@@ -109,7 +112,7 @@ func checkHosts(
 		return fmt.Errorf("OLVMCluster %s/%s: %w", c.Namespace, c.Name, blocker.Explain(err, at))
 	}
 
-	for _, g := range placement.Groups(placement.AffinityGroups(c.Spec), members, hosts, nil) {
+	for _, g := range placement.Groups(groups, members, hosts, nil) {
 		if !g.Hard || !g.Short {
 			continue
 		}

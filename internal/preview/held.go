@@ -11,13 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
 // heldAddresses says who has which address on each engine.
@@ -81,6 +84,38 @@ func (m *Manifests) withRecord(cluster *infrav1.OLVMCluster) *infrav1.OLVMCluste
 	return &out
 }
 
+// recordOf is withRecord for the support services of a cluster.
+func (m *Manifests) recordOf(of *infrav1alpha1.OLVMSupportServices) *infrav1alpha1.OLVMSupportServices {
+	live := m.liveServices[types.NamespacedName{Namespace: of.Namespace, Name: of.Name}]
+	out := *of // it is only read
+
+	switch {
+	case live != nil:
+		out.Status, out.CreationTimestamp = live.Status, live.CreationTimestamp
+	case out.CreationTimestamp.IsZero():
+		out.CreationTimestamp = notCreated
+	}
+
+	return &out
+}
+
+// servicesOfCluster are the support services of a cluster of the manifests or of another namespace; nil for none.
+func (m *Manifests) servicesOfCluster(c *infrav1.OLVMCluster) *infrav1alpha1.OLVMSupportServices {
+	for key, of := range m.services {
+		if found, err := m.olvmClusterOf(key.Namespace, key.Name); err == nil && found == c {
+			return of
+		}
+	}
+
+	for i := range m.elsewhere.services {
+		if of := &m.elsewhere.services[i]; client.ObjectKeyFromObject(of) == addressing.ClusterOf(c) {
+			return of
+		}
+	}
+
+	return nil
+}
+
 // identifyEngines asks every engine which installation it is. The error is of an engine that is another one than the
 // machines of a cluster are on. An engine that cannot be asked is left to what uses it.
 func (m *Manifests) identifyEngines(
@@ -125,7 +160,7 @@ func (m *Manifests) held(machines []Machine) *heldAddresses {
 	out := &heldAddresses{}
 
 	for _, cluster := range m.olvmClusters {
-		out.on(m.engineOfCluster(cluster)).AddEndpoint(cluster, cluster.Namespace)
+		out.on(m.engineOfCluster(cluster)).AddEndpoint(cluster, m.servicesOfCluster(cluster), cluster.Namespace)
 	}
 
 	for _, machine := range machines {
@@ -148,7 +183,7 @@ func (m *Manifests) held(machines []Machine) *heldAddresses {
 func (m *Manifests) holdElsewhere(out *heldAddresses) {
 	for i := range m.elsewhere.clusters {
 		cluster := &m.elsewhere.clusters[i]
-		out.on(connection.EngineOf(cluster)).AddEndpoint(cluster, cluster.Namespace)
+		out.on(connection.EngineOf(cluster)).AddEndpoint(cluster, m.servicesOfCluster(cluster), cluster.Namespace)
 	}
 
 	m.eachElsewhere(func(id connection.EngineID, machine *infrav1.OLVMMachine) {
@@ -190,16 +225,46 @@ func (m *Manifests) checkEndpoints(machines []Machine) map[*infrav1.OLVMCluster]
 		}
 
 		out[c] = desired.CheckEndpoints(machine.Cluster, asked, spec.ControlPlaneEndpoint)
+		if out[c] == nil {
+			out[c] = m.checkSupportAddresses(machine, machines)
+		}
+
 		if out[c] != nil || ptr.Deref(m.withRecord(c).Status.Initialization.Provisioned, false) {
 			continue
 		}
 
-		if taken := addressing.FindTaken(spec, networksOf(machines, c), m.heldBeside(c, machines)); taken != nil {
-			out[c] = taken.Problem()
+		held := m.heldBeside(c, m.withRecord(c), machines)
+		taken := addressing.FindTaken(addressing.VirtualAddresses(spec), networksOf(machines, c), held)
+		if len(taken) > 0 {
+			out[c] = taken[0].Problem()
 		}
 	}
 
 	return out
+}
+
+// checkSupportAddresses returns why the load balancers of a machine's cluster cannot have their addresses: another
+// object has one.
+func (m *Manifests) checkSupportAddresses(machine Machine, machines []Machine) error {
+	c, of := machine.olvmCluster, machine.services
+	wanted := addressing.SupportAddresses(c.Spec, of)
+	if len(wanted) == 0 {
+		return nil
+	}
+
+	held := m.heldBeside(c, m.recordOf(of), machines)
+
+	for _, other := range machines {
+		if other.olvmCluster == c && other.service == "" {
+			held.AddMachine(other.spec, other.recorded, "machine "+other.Name)
+		}
+	}
+
+	if taken := addressing.FindTaken(wanted, networksOf(machines, c), held); len(taken) > 0 {
+		return fmt.Errorf("%s %s/%s: %w", support.Kind, of.Namespace, of.Name, taken[0].Problem())
+	}
+
+	return nil
 }
 
 // endpointOfCluster returns the endpoint that the Cluster of a machine names.
@@ -218,14 +283,25 @@ func (m *Manifests) endpointOfCluster(machine Machine) clusterv1.APIEndpoint {
 	return clusterv1.APIEndpoint{}
 }
 
-// heldBeside returns who has which address on the engine of a cluster, beside the cluster and its machines.
-func (m *Manifests) heldBeside(c *infrav1.OLVMCluster, machines []Machine) addressing.Held {
-	own, out := m.withRecord(c), addressing.Held{}
+// heldBeside returns who has which address on the engine of a cluster, beside the cluster and its machines. own is the
+// object that asks: the cluster, or its OLVMSupportServices.
+func (m *Manifests) heldBeside(
+	c *infrav1.OLVMCluster, own client.Object, machines []Machine,
+) addressing.Held {
+	out := addressing.Held{}
 	where := m.engineOfCluster(c)
 
 	for _, other := range m.olvmClusters {
-		if other != c && m.engineOfCluster(other).Is(where) && addressing.Precedes(m.withRecord(other), own) {
-			out.AddVirtualAddresses(other, c, networksOf(machines, other))
+		if other == c || !m.engineOfCluster(other).Is(where) {
+			continue
+		}
+
+		if addressing.Precedes(m.withRecord(other), own) {
+			out.AddVirtualAddresses(other, c, m.servicesOfCluster, networksOf(machines, other))
+		}
+
+		if of := m.servicesOfCluster(other); of != nil && addressing.SupportPrecedes(m.recordOf(of), own) {
+			out.AddSupportAddresses(other, of, c.Namespace, networksOf(machines, other))
 		}
 	}
 
@@ -244,8 +320,16 @@ func (m *Manifests) heldBeside(c *infrav1.OLVMCluster, machines []Machine) addre
 
 	for i := range m.elsewhere.clusters {
 		other := &m.elsewhere.clusters[i]
-		if connection.EngineOf(other).Is(where) && addressing.Precedes(other, own) {
-			out.AddVirtualAddresses(other, other, nil)
+		if !connection.EngineOf(other).Is(where) {
+			continue
+		}
+
+		if addressing.Precedes(other, own) {
+			out.AddVirtualAddresses(other, other, m.servicesOfCluster, nil)
+		}
+
+		if of := m.servicesOfCluster(other); of != nil && addressing.SupportPrecedes(of, own) {
+			out.AddSupportAddresses(other, of, of.Namespace, nil)
 		}
 	}
 

@@ -17,6 +17,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
 // liveKinds are what is read of a management cluster.
@@ -35,6 +36,7 @@ var liveKinds = []schema.GroupVersionKind{
 	infrav1.GroupVersion.WithKind("OLVMMachineTemplate"),
 	infrav1alpha1.GroupVersion.WithKind("OLVMInventory"),
 	infrav1alpha1.GroupVersion.WithKind("OLVMInventoryVM"),
+	infrav1alpha1.GroupVersion.WithKind(support.Kind),
 }
 
 // AddLive adds what a management cluster has beside the manifests, which go before it: of the namespace, where one is
@@ -95,24 +97,32 @@ func (m *Manifests) addElsewhere(ctx context.Context, c client.Reader, read []st
 		return nil
 	}
 
-	if m.elsewhere.clusters, err = listBeyond[infrav1.OLVMCluster](ctx, c, "OLVMCluster", read); err != nil {
+	kind := infrav1.GroupVersion.WithKind
+	if m.elsewhere.clusters, err = listBeyond[infrav1.OLVMCluster](ctx, c, kind("OLVMCluster"), read); err != nil {
 		return err
 	}
 
-	m.elsewhere.machines, err = listBeyond[infrav1.OLVMMachine](ctx, c, "OLVMMachine", read)
+	if m.elsewhere.machines, err = listBeyond[infrav1.OLVMMachine](ctx, c, kind("OLVMMachine"), read); err != nil {
+		return err
+	}
+
+	m.elsewhere.services, err = listBeyond[infrav1alpha1.OLVMSupportServices](ctx, c,
+		infrav1alpha1.GroupVersion.WithKind(support.Kind), read)
 
 	return err
 }
 
 // listBeyond lists the objects of a kind that are in none of some namespaces. A user who may not list them sees none.
-func listBeyond[T any](ctx context.Context, c client.Reader, kind string, namespaces []string) ([]T, error) {
+func listBeyond[T any](
+	ctx context.Context, c client.Reader, kind schema.GroupVersionKind, namespaces []string,
+) ([]T, error) {
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(infrav1.GroupVersion.WithKind(kind))
+	list.SetGroupVersionKind(kind)
 
 	if err := c.List(ctx, list); apierrors.IsForbidden(err) {
 		return nil, nil
 	} else if err != nil {
-		return nil, fmt.Errorf("failed to list objects of kind %s in the management cluster: %w", kind, err)
+		return nil, fmt.Errorf("failed to list objects of kind %s in the management cluster: %w", kind.Kind, err)
 	}
 
 	var out []T
@@ -124,7 +134,7 @@ func listBeyond[T any](ctx context.Context, c client.Reader, kind string, namesp
 
 		var one T
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &one); err != nil {
-			return nil, fmt.Errorf("failed to read %s %s: %w", kind, client.ObjectKeyFromObject(&list.Items[i]), err)
+			return nil, fmt.Errorf("failed to read %s %s: %w", kind.Kind, client.ObjectKeyFromObject(&list.Items[i]), err)
 		}
 
 		out = append(out, one)
@@ -156,6 +166,10 @@ func (m *Manifests) namespaces() []string {
 		note(key.Namespace)
 	}
 
+	for key := range m.services {
+		note(key.Namespace)
+	}
+
 	if len(out) == 0 {
 		return []string{""}
 	}
@@ -178,13 +192,8 @@ func (m *Manifests) addLive(object *unstructured.Unstructured) error {
 	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 	m.live[liveKey(object)] = object
 
-	if object.GetKind() == "OLVMCluster" {
-		live := &infrav1.OLVMCluster{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, live); err != nil {
-			return fmt.Errorf("failed to read OLVMCluster %s: %w", key, err)
-		}
-
-		m.liveClusters[key] = live
+	if err := m.addRecord(object, key); err != nil {
+		return err
 	}
 
 	known := func(list []*unstructured.Unstructured) bool {
@@ -194,6 +203,7 @@ func (m *Manifests) addLive(object *unstructured.Unstructured) error {
 	}
 	switch {
 	case known(m.clusters), known(m.owners),
+		m.services[key] != nil && object.GetKind() == support.Kind,
 		m.inventories[key] != nil && object.GetKind() == "OLVMInventory",
 		m.olvmClusters[key] != nil && object.GetKind() == "OLVMCluster",
 		m.olvmMachines[key] != nil && object.GetKind() == "OLVMMachine":
@@ -225,6 +235,28 @@ func (m *Manifests) addLive(object *unstructured.Unstructured) error {
 	m.count = count // of the manifests
 
 	return err
+}
+
+// addRecord keeps an object of the management cluster whose status or age decides who has an address.
+func (m *Manifests) addRecord(object *unstructured.Unstructured, key types.NamespacedName) error {
+	var into any
+
+	switch object.GetKind() {
+	case "OLVMCluster":
+		live := &infrav1.OLVMCluster{}
+		into, m.liveClusters[key] = live, live
+	case support.Kind:
+		live := &infrav1alpha1.OLVMSupportServices{}
+		into, m.liveServices[key] = live, live
+	default:
+		return nil
+	}
+
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into); err != nil {
+		return fmt.Errorf("failed to read %s %s: %w", object.GetKind(), key, err)
+	}
+
+	return nil
 }
 
 // OwnerChange is what would become of the machines of a control plane or a MachineDeployment.

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 
@@ -26,6 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
 // Manifests are the objects that a preview depends on.
@@ -35,6 +35,7 @@ type Manifests struct {
 	olvmMachines map[types.NamespacedName]*infrav1.OLVMMachine
 	inventories  map[types.NamespacedName]*infrav1alpha1.OLVMInventory
 	inventoryVMs map[types.NamespacedName]*infrav1alpha1.OLVMInventoryVM
+	services     map[types.NamespacedName]*infrav1alpha1.OLVMSupportServices
 	// written is what the manifests say of access to engines, and running what the management cluster has. They never
 	// mix: who writes manifests must not decide where a Secret of the management cluster is sent.
 	written, running access
@@ -45,12 +46,14 @@ type Manifests struct {
 	owners   []*unstructured.Unstructured
 	// live are the objects of a management cluster, as liveOf finds them.
 	live map[string]*unstructured.Unstructured
-	// liveClusters are the OLVMClusters of the management cluster.
+	// liveClusters are the OLVMClusters of the management cluster, and liveServices the OLVMSupportServices.
 	liveClusters map[types.NamespacedName]*infrav1.OLVMCluster
+	liveServices map[types.NamespacedName]*infrav1alpha1.OLVMSupportServices
 	// elsewhere is what the management cluster has in other namespaces, as far as addresses are concerned.
 	elsewhere struct {
 		clusters []infrav1.OLVMCluster
 		machines []infrav1.OLVMMachine
+		services []infrav1alpha1.OLVMSupportServices
 	}
 	// installations are the IDs that engines said of themselves, by host.
 	installations map[string]string
@@ -160,11 +163,13 @@ func newManifests() *Manifests {
 		olvmMachines: map[types.NamespacedName]*infrav1.OLVMMachine{},
 		inventories:  map[types.NamespacedName]*infrav1alpha1.OLVMInventory{},
 		inventoryVMs: map[types.NamespacedName]*infrav1alpha1.OLVMInventoryVM{},
+		services:     map[types.NamespacedName]*infrav1alpha1.OLVMSupportServices{},
 		written:      newAccess(),
 		running:      newAccess(),
 		live:         map[string]*unstructured.Unstructured{},
 
 		liveClusters:  map[types.NamespacedName]*infrav1.OLVMCluster{},
+		liveServices:  map[types.NamespacedName]*infrav1alpha1.OLVMSupportServices{},
 		installations: map[string]string{},
 
 		kubeadmConfigs: map[kubeadmConfigKey]*unstructured.Unstructured{},
@@ -220,6 +225,8 @@ func (m *Manifests) addOwn(object *unstructured.Unstructured, key types.Namespac
 		return decode(object, key, m.inventories)
 	case "OLVMInventoryVM":
 		return decode(object, key, m.inventoryVMs)
+	case support.Kind:
+		return decode(object, key, m.services)
 	case "OLVMClusterIdentity":
 		return decode(object, types.NamespacedName{Name: key.Name}, m.written.identities)
 	default:
@@ -268,8 +275,10 @@ type Machine struct {
 	infraName string    // of the OLVMMachine
 	uid       types.UID // of the OLVMMachine; empty where none is there yet
 	// role and failureDomain as the Machine would have them.
-	role          infrav1.MachineRole
-	service       string // of support; empty for a node
+	role    infrav1.MachineRole
+	service string // of support; empty for a node
+	// services are the support services of the cluster; nil for none.
+	services      *infrav1alpha1.OLVMSupportServices
 	failureDomain string
 	version       string // of Kubernetes
 	// format that its bootstrap data will have; empty where the manifests do not say.
@@ -289,10 +298,7 @@ type Machine struct {
 
 // AskForMachines reports whether anything in the manifests, or beside them in the management cluster, makes machines.
 func (m *Manifests) AskForMachines() bool {
-	return len(m.owners) > 0 || len(m.provisioning()) > 0 ||
-		slices.ContainsFunc(slices.Collect(maps.Values(m.olvmClusters)), func(c *infrav1.OLVMCluster) bool {
-			return c.Spec.SupportServices != nil
-		})
+	return len(m.owners) > 0 || len(m.provisioning()) > 0 || len(m.services) > 0
 }
 
 // Machines lists the machines that the manifests ask for, in their order. The Machines of a dump of a running cluster
@@ -379,6 +385,7 @@ func (m *Manifests) machinesOf(
 		From:        owner.GetKind() + "/" + owner.GetName(),
 		Namespace:   owner.GetNamespace(),
 		olvmCluster: cluster,
+		services:    m.services[types.NamespacedName{Namespace: owner.GetNamespace(), Name: clusterName}],
 		role:        infrav1.WorkerRole,
 		version:     versionOf(owner),
 		format:      m.formatOf(owner),

@@ -305,6 +305,7 @@ func (machine *Machine) input(held addressing.Held) (desired.Input, error) {
 		Pooled:            machine.pool != nil,
 		Role:              machine.role,
 		Service:           machine.service,
+		SupportServices:   machine.services,
 		NICs:              nics,
 		Addresses:         addresses,
 		NamePools:         true,

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
 // gitOps finds the GitOps tool that has applied an object, as its labels or annotations say; "" for none.
@@ -226,6 +228,10 @@ func (m *Manifests) goes(machine Machine) string {
 			}
 		case "Machine":
 			if pruned.Name == machine.Name && machine.From == "Machine/"+machine.Name {
+				return reason
+			}
+		case support.Kind:
+			if machine.service != "" && pruned.Name == machine.Cluster {
 				return reason
 			}
 		default:

@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
@@ -38,8 +39,11 @@ func TestTheRoleOfAPlanReadsAllThatAPlanReads(t *testing.T) {
 
 	for _, kind := range liveKinds {
 		resource := strings.ToLower(kind.Kind) + "s"
-		if kind.Kind == "OLVMInventory" {
+		switch kind.Kind {
+		case "OLVMInventory":
 			resource = "olvminventories"
+		case support.Kind:
+			resource = "olvmsupportservices"
 		}
 
 		check.Equal(t, kind.Kind+" can be listed", slices.Contains(granted[kind.Group+"/"+resource], "list"), true)

@@ -2,12 +2,16 @@ package preview
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
@@ -17,19 +21,34 @@ import (
 func (m *Manifests) supportMachines() ([]Machine, error) {
 	var out []Machine
 
+	for _, key := range slices.SortedFunc(maps.Keys(m.services), byKey) {
+		of := m.services[key]
+		if m.liveServices[key] == nil && !m.hasCluster(key) { // one that there is says so in its status
+			return nil, fmt.Errorf("%s %s: spec.clusterName: Cluster %s is neither in the manifests nor "+
+				"in the management cluster; add it, or correct the name", support.Kind, key, of.Spec.ClusterName)
+		}
+	}
+
 	for _, cluster := range m.clusters {
-		if kind, _, _ := unstructured.NestedString(cluster.Object, "spec", "infrastructureRef", "kind"); kind == "" {
-			continue // of a topology
+		of := m.services[types.NamespacedName{Namespace: cluster.GetNamespace(), Name: cluster.GetName()}]
+		kind, _, _ := unstructured.NestedString(cluster.Object, "spec", "infrastructureRef", "kind")
+		if of == nil || kind == "" {
+			continue // without support services, or of a topology
 		}
 
 		infra, err := m.olvmClusterOf(cluster.GetNamespace(), cluster.GetName())
-		if err != nil || infra == nil || infra.Spec.SupportServices == nil {
-			continue // where a machine needs it, that one says what is missing
+		if err == nil && infra == nil {
+			err = fmt.Errorf("spec.clusterName: the infrastructure of Cluster %s is an %s, and no OLVMCluster",
+				of.Spec.ClusterName, kind)
 		}
 
-		machines, err := m.supportMachinesOf(cluster.GetName(), infra)
+		var machines []Machine
+		if err == nil {
+			machines, err = m.supportMachinesOf(of, infra)
+		}
+
 		if err != nil {
-			return nil, fmt.Errorf("OLVMCluster %s/%s: %w", infra.Namespace, infra.Name, err)
+			return nil, fmt.Errorf("%s %s/%s: %w", support.Kind, of.Namespace, of.Name, err)
 		}
 
 		out = append(out, machines...)
@@ -38,35 +57,51 @@ func (m *Manifests) supportMachines() ([]Machine, error) {
 	return out, nil
 }
 
+func byKey(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }
+
+// hasCluster reports whether there is a Cluster of that name.
+func (m *Manifests) hasCluster(key types.NamespacedName) bool {
+	for _, cluster := range m.clusters {
+		if cluster.GetNamespace() == key.Namespace && cluster.GetName() == key.Name {
+			return true
+		}
+	}
+
+	return false
+}
+
 // supportMachinesOf are the VMs of the support services of one cluster.
-func (m *Manifests) supportMachinesOf(name string, infra *infrav1.OLVMCluster) ([]Machine, error) {
-	if err := support.Validate(infra.Spec); err != nil {
+func (m *Manifests) supportMachinesOf(
+	of *infrav1alpha1.OLVMSupportServices, infra *infrav1.OLVMCluster,
+) ([]Machine, error) {
+	if err := support.Validate(infra.Spec, of); err != nil {
 		return nil, err
 	}
 
 	var out []Machine
 
-	for _, service := range support.Services(infra.Spec) {
-		key := types.NamespacedName{Namespace: infra.Namespace, Name: service.VM.MachineTemplateName}
+	for _, service := range support.Services(of) {
+		key := types.NamespacedName{Namespace: of.Namespace, Name: service.VM.MachineTemplateName}
 		template := m.templates[key]
 		if template == nil {
 			return nil, fmt.Errorf("%s.machineTemplateName: OLVMMachineTemplate %s is neither in the manifests nor in "+
 				"the management cluster; add it, or correct the name", service.Field, key)
 		}
 
-		for _, vm := range service.VMs(infra.Name) {
-			made, err := service.NewMachine(infra, vm, template)
+		for _, vm := range service.VMs(of.Spec.ClusterName) {
+			made, err := service.NewMachine(of, vm, template)
 			if err != nil {
 				return nil, err
 			}
 
 			machine := Machine{
-				Cluster:       name,
-				From:          "OLVMCluster/" + infra.Name + " " + service.Name,
-				Namespace:     infra.Namespace,
+				Cluster:       of.Spec.ClusterName,
+				From:          support.Kind + "/" + of.Name + " " + service.Name,
+				Namespace:     of.Namespace,
 				Name:          vm.Name,
 				infraName:     vm.Name,
 				service:       service.Name,
+				services:      of,
 				failureDomain: vm.FailureDomain,
 				format:        bootstrap.CloudConfig,
 				spec:          made.Spec,

@@ -20,9 +20,14 @@ metadata: {name: demo}
 spec:
   olvmDatacenterName: Default
   olvmOvirtAPIServer: {serverURL: "https://engine.example.com/ovirt-engine", credentialsSecret: {name: creds}}
-  supportServices:
-    loadBalancers:
-    - {name: api, role: ControlPlane, replicas: 2, virtualIP: 10.0.0.5, machineTemplateName: lb}
+---
+apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1
+kind: OLVMSupportServices
+metadata: {name: demo}
+spec:
+  clusterName: demo
+  loadBalancers:
+  - {name: api, role: ControlPlane, replicas: 2, virtualIP: 10.0.0.5, machineTemplateName: lb}
 ---
 apiVersion: infrastructure.cluster.x-k8s.io/v1
 kind: OLVMMachineTemplate
@@ -64,7 +69,7 @@ func TestVMsOfSupportServicesArePlanned(t *testing.T) {
 		"it is of OLVMMachineTemplate old, and lb is asked for")
 	check.Equal(t, "the second", results[1].Name, "demo-lb-api-1")
 	check.Equal(t, "its addresses", results[1].Addresses, []string{"10.0.0.30"})
-	check.Equal(t, "what asks for it", results[1].From, "OLVMCluster/demo lb-api")
+	check.Equal(t, "what asks for it", results[1].From, "OLVMSupportServices/demo lb-api")
 	check.Contains(t, "what it is", results[1].Text, "2GB of memory")
 }
 
@@ -72,8 +77,11 @@ func TestSupportServicesThatCannotBeAreNamed(t *testing.T) {
 	t.Parallel()
 
 	for _, test := range []struct{ old, changed, want string }{
-		{"machineTemplateName: lb}", "machineTemplateName: none}", "OLVMCluster default/demo: " +
-			"spec.supportServices.loadBalancers[0].machineTemplateName: OLVMMachineTemplate default/none is neither"},
+		{"machineTemplateName: lb}", "machineTemplateName: none}", "OLVMSupportServices default/demo: " +
+			"spec.loadBalancers[0].machineTemplateName: OLVMMachineTemplate default/none is neither"},
+		{"metadata: {name: demo}\nspec: {infra", "metadata: {name: other}\nspec: {infra", "OLVMSupportServices default/demo: " +
+			"spec.clusterName: Cluster demo is neither in the manifests nor in the management cluster"},
+		{"{kind: OLVMCluster,", "{kind: OCICluster,", "the infrastructure of Cluster demo is an OCICluster"},
 		{"role: ControlPlane,", `role: ControlPlane, ports: ["1-3", "2"],`, "ports[1]: 1-3 and 2 both have port 2"},
 	} {
 		m, err := Load([]string{"-"}, strings.NewReader(strings.Replace(supported, test.old, test.changed, 1)))

@@ -10,6 +10,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
 // Taken looks for guests of other VMs that report an address of a cluster: its endpoint, or one that its machines may
@@ -130,7 +131,8 @@ func (m *Manifests) taken(
 // isOf reports whether a VM is one of the cluster for which a machine is asked.
 func (m *Machine) isOf(vm *engine.VM) bool {
 	owner, ok := ownermark.OwnerOf(vm.CommentText())
-	return ok && owner.Namespace == m.Namespace && strings.HasPrefix(owner.Name, m.olvmCluster.Name+"-")
+	return ok && owner.Namespace == m.Namespace && (strings.HasPrefix(owner.Name, m.olvmCluster.Name+"-") ||
+		m.Cluster != "" && strings.HasPrefix(owner.Name, m.Cluster+"-"))
 }
 
 // wanting are the fields that ask for an address.
@@ -140,6 +142,12 @@ func wanting(machine Machine, nics []addressing.NIC, address netip.Addr) []strin
 	for _, virtual := range addressing.VirtualAddresses(machine.olvmCluster.Spec) {
 		if virtual.Address == address {
 			out = append(out, fmt.Sprintf("%s of OLVMCluster %s", virtual.What, machine.olvmCluster.Name))
+		}
+	}
+
+	for _, virtual := range addressing.SupportAddresses(machine.olvmCluster.Spec, machine.services) {
+		if virtual.Address == address {
+			out = append(out, fmt.Sprintf("%s of %s %s", virtual.What, support.Kind, machine.services.Name))
 		}
 	}
 

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 )
 
@@ -39,19 +40,14 @@ func (s Service) checkKeys() error {
 	return nil
 }
 
-// SecretsOf are the Secrets that the support services of a cluster name.
-func SecretsOf(cluster *infrav1.OLVMCluster) []client.ObjectKey {
-	services := cluster.Spec.SupportServices
-	if services == nil {
-		return nil
-	}
-
+// SecretsOf are the Secrets that an OLVMSupportServices names.
+func SecretsOf(of *infrav1alpha1.OLVMSupportServices) []client.ObjectKey {
 	var names []string
-	if host := services.JumpHost; host != nil {
+	if host := of.Spec.JumpHost; host != nil {
 		names = append(names, host.NodeKeysSecretName, host.KubeconfigSecretName, host.EngineCredentialsSecretName)
 	}
 
-	if oidc := services.OIDC; oidc != nil {
+	if oidc := of.Spec.OIDC; oidc != nil {
 		names = append(names, oidc.ConnectorsSecretName, oidc.CASecretName)
 	}
 
@@ -59,7 +55,7 @@ func SecretsOf(cluster *infrav1.OLVMCluster) []client.ObjectKey {
 
 	for _, name := range names {
 		if name != "" {
-			out = append(out, client.ObjectKey{Namespace: cluster.Namespace, Name: name})
+			out = append(out, client.ObjectKey{Namespace: of.Namespace, Name: name})
 		}
 	}
 

@@ -7,21 +7,25 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // issuing is a cluster with an issuer.
-func issuing(issuer string) infrav1.OLVMClusterSpec {
-	return infrav1.OLVMClusterSpec{SupportServices: &infrav1.SupportServices{OIDC: &infrav1.SupportOIDC{
+func issuing(issuer string) *infrav1alpha1.OLVMSupportServices {
+	of := &infrav1alpha1.OLVMSupportServices{}
+	of.Spec.OIDC = &infrav1alpha1.SupportOIDC{
 		Issuer:               issuer,
-		Clients:              []infrav1.SupportOIDCClient{{ID: "kubernetes", RedirectURIs: []string{"http://localhost:1/"}}},
+		Clients:              []infrav1alpha1.SupportOIDCClient{{ID: "kubernetes", RedirectURIs: []string{"http://localhost:1/"}}},
 		ConnectorsSecretName: "connectors",
-	}}}
+	}
+
+	return of
 }
 
 func TestIssuers(t *testing.T) {
 	t.Parallel()
-	const wrong = `spec.supportServices.oidc.issuer: "`
+	const wrong = `spec.oidc.issuer: "`
 
 	for issuer, want := range map[string]string{
 		"https://10.0.0.9:5556/dex":   "",
@@ -34,14 +38,14 @@ func TestIssuers(t *testing.T) {
 		"https://10.0.0.9:123456/dex": `"123456" is no port`,
 		"https://dex.münchen.example": `"dex.münchen.example" is not how certificates write a name`,
 	} {
-		check.Error(t, Validate(issuing(issuer)), want)
+		check.Error(t, Validate(infrav1.OLVMClusterSpec{}, issuing(issuer)), want)
 	}
 }
 
 func TestConnectors(t *testing.T) {
 	t.Parallel()
 	service := Services(issuing("https://10.0.0.9:5556/dex"))[0]
-	const field = "spec.supportServices.oidc.connectorsSecretName: Secret connectors: connectors.yaml: "
+	const field = "spec.oidc.connectorsSecretName: Secret connectors: connectors.yaml: "
 
 	for text, want := range map[string]string{
 		"- {type: ldap, id: ldap, name: LDAP, config: {host: ldap}}": "",

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -147,8 +148,9 @@ func TestAnAddressOfIPv6ThatAllHearOfHasOneOfTheLinkBeforeIt(t *testing.T) {
 // TestSSHKnowsNodesByTheirNames because their addresses are given to other machines, whose keys are others.
 func TestSSHKnowsNodesByTheirNames(t *testing.T) {
 	needProgram(t, "ssh", "openssh-client")
-	cluster := infrav1.OLVMClusterSpec{SupportServices: &infrav1.SupportServices{JumpHost: &infrav1.SupportJumpHost{}}}
-	jump := Services(cluster)[0].NewJumpHost(cluster, []Node{
+	of := &infrav1alpha1.OLVMSupportServices{}
+	of.Spec.JumpHost = &infrav1alpha1.SupportJumpHost{}
+	jump := Services(of)[0].NewJumpHost(infrav1.OLVMClusterSpec{}, []Node{
 		{"cp-0", netip.MustParseAddr("10.0.0.2"), true}, {"md-0", netip.MustParseAddr("10.0.0.3"), false},
 	})
 	path := filepath.Join(t.TempDir(), "ssh.conf")

@@ -12,57 +12,61 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 )
 
 // Service is one support service of a cluster.
 type Service struct {
-	// Name as status.supportServices has it, and Field of the OLVMCluster that asks for it.
+	// Name as status.services has it, and Field of the OLVMSupportServices that asks for it.
 	Name, Field string
 	// Replicas is how many VMs it has.
 	Replicas int
-	VM       infrav1.SupportVM
+	VM       infrav1alpha1.SupportVM
 	// One of them is set: Balancer for a load balancer, JumpHost for a jump host, OIDC for Dex.
-	Balancer *infrav1.SupportLoadBalancer
-	JumpHost *infrav1.SupportJumpHost
-	OIDC     *infrav1.SupportOIDC
+	Balancer *infrav1alpha1.SupportLoadBalancer
+	JumpHost *infrav1alpha1.SupportJumpHost
+	OIDC     *infrav1alpha1.SupportOIDC
 }
 
 // JumpHostName is the name of the service that is a jump host.
 const JumpHostName = "jump-host"
 
-// Services are those that a cluster asks for, in their order.
-func Services(cluster infrav1.OLVMClusterSpec) []Service {
-	if cluster.SupportServices == nil {
+// Kind of the objects that ask for support services.
+const Kind = "OLVMSupportServices"
+
+// Services are those that an OLVMSupportServices asks for, in their order; none for nil.
+func Services(of *infrav1alpha1.OLVMSupportServices) []Service {
+	if of == nil {
 		return nil
 	}
 
 	var out []Service
 
-	for i := range cluster.SupportServices.LoadBalancers {
-		balancer := &cluster.SupportServices.LoadBalancers[i]
+	for i := range of.Spec.LoadBalancers {
+		balancer := &of.Spec.LoadBalancers[i]
 		out = append(out, Service{
 			Name:     "lb-" + balancer.Name,
-			Field:    fmt.Sprintf("spec.supportServices.loadBalancers[%d]", i),
+			Field:    fmt.Sprintf("spec.loadBalancers[%d]", i),
 			Replicas: max(int(balancer.Replicas), 1),
 			VM:       balancer.SupportVM,
 			Balancer: balancer,
 		})
 	}
 
-	if host := cluster.SupportServices.JumpHost; host != nil {
+	if host := of.Spec.JumpHost; host != nil {
 		out = append(out, Service{
 			Name:     JumpHostName,
-			Field:    "spec.supportServices.jumpHost",
+			Field:    "spec.jumpHost",
 			Replicas: 1,
 			VM:       host.SupportVM,
 			JumpHost: host,
 		})
 	}
 
-	if oidc := cluster.SupportServices.OIDC; oidc != nil {
+	if oidc := of.Spec.OIDC; oidc != nil {
 		out = append(out, Service{
 			Name:     "oidc",
-			Field:    "spec.supportServices.oidc",
+			Field:    "spec.oidc",
 			Replicas: 1,
 			VM:       oidc.SupportVM,
 			OIDC:     oidc,
@@ -80,7 +84,7 @@ type VM struct {
 	FailureDomain string
 }
 
-// VMs are those of a service.
+// VMs are those of a service of a Cluster.
 func (s Service) VMs(cluster string) []VM {
 	var out []VM
 
@@ -110,7 +114,7 @@ func sorted(nodes []Node) []Node {
 
 // NewMachine is the OLVMMachine of a VM. The template must be for VMs that are made.
 func (s Service) NewMachine(
-	cluster *infrav1.OLVMCluster, vm VM, template *infrav1.OLVMMachineTemplate,
+	of *infrav1alpha1.OLVMSupportServices, vm VM, template *infrav1.OLVMMachineTemplate,
 ) (*infrav1.OLVMMachine, error) {
 	if template.Spec.Template.Spec.FromInventory != nil {
 		return nil, s.Invalid("machineTemplateName", "OLVMMachineTemplate %s takes VMs of an inventory, which are for "+
@@ -123,11 +127,11 @@ func (s Service) NewMachine(
 	}
 
 	maps.Copy(labels, map[string]string{
-		clusterv1.ClusterNameLabel:  cluster.Labels[clusterv1.ClusterNameLabel],
-		infrav1.SupportServiceLabel: s.Name,
+		clusterv1.ClusterNameLabel:        of.Spec.ClusterName,
+		infrav1alpha1.SupportServiceLabel: s.Name,
 	})
 
-	if filter, ok := cluster.Labels[clusterv1.WatchLabel]; ok {
+	if filter, ok := of.Labels[clusterv1.WatchLabel]; ok {
 		labels[clusterv1.WatchLabel] = filter
 	}
 
@@ -140,17 +144,17 @@ func (s Service) NewMachine(
 	annotations[clusterv1.TemplateClonedFromGroupKindAnnotation] =
 		infrav1.GroupVersion.WithKind("OLVMMachineTemplate").GroupKind().String()
 	if vm.FailureDomain != "" {
-		annotations[infrav1.SupportDomainAnnotation] = vm.FailureDomain
+		annotations[infrav1alpha1.SupportDomainAnnotation] = vm.FailureDomain
 	}
 
 	return &infrav1.OLVMMachine{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:   cluster.Namespace,
+			Namespace:   of.Namespace,
 			Name:        vm.Name,
 			Labels:      labels,
 			Annotations: annotations,
 			OwnerReferences: []metav1.OwnerReference{
-				*metav1.NewControllerRef(cluster, infrav1.GroupVersion.WithKind("OLVMCluster")),
+				*metav1.NewControllerRef(of, infrav1alpha1.GroupVersion.WithKind(Kind)),
 			},
 		},
 		Spec: *template.Spec.Template.Spec.DeepCopy(),
@@ -162,7 +166,7 @@ func (s Service) Outdated(machine *infrav1.OLVMMachine, vm VM) string {
 	switch from := machine.Annotations[clusterv1.TemplateClonedFromNameAnnotation]; {
 	case from != s.VM.MachineTemplateName:
 		return fmt.Sprintf("it is of OLVMMachineTemplate %s, and %s is asked for", from, s.VM.MachineTemplateName)
-	case machine.Annotations[infrav1.SupportDomainAnnotation] != vm.FailureDomain:
+	case machine.Annotations[infrav1alpha1.SupportDomainAnnotation] != vm.FailureDomain:
 		return fmt.Sprintf("failure domain %q is asked for", vm.FailureDomain)
 	}
 
@@ -170,13 +174,15 @@ func (s Service) Outdated(machine *infrav1.OLVMMachine, vm VM) string {
 }
 
 // ServiceOf is the support service that the label of an object names; empty for none.
-func ServiceOf(object metav1.Object) string { return object.GetLabels()[infrav1.SupportServiceLabel] }
+func ServiceOf(object metav1.Object) string {
+	return object.GetLabels()[infrav1alpha1.SupportServiceLabel]
+}
 
 // MachineOf stands for the Machine of an OLVMMachine that is of a support service: no Machine owns it, so that Cluster
 // API counts no node that never comes. It is nil for other OLVMMachines.
 func MachineOf(m *infrav1.OLVMMachine) *clusterv1.Machine {
 	owner := metav1.GetControllerOf(m)
-	if ServiceOf(m) == "" || owner == nil || owner.Kind != "OLVMCluster" {
+	if ServiceOf(m) == "" || owner == nil || owner.Kind != Kind {
 		return nil
 	}
 
@@ -185,7 +191,7 @@ func MachineOf(m *infrav1.OLVMMachine) *clusterv1.Machine {
 		Spec: clusterv1.MachineSpec{
 			ClusterName:   m.Labels[clusterv1.ClusterNameLabel],
 			Bootstrap:     clusterv1.Bootstrap{DataSecretName: ptr.To(SecretName(m.Name))},
-			FailureDomain: m.Annotations[infrav1.SupportDomainAnnotation],
+			FailureDomain: m.Annotations[infrav1alpha1.SupportDomainAnnotation],
 		},
 	}
 }

@@ -14,29 +14,42 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// with is a cluster with these load balancers.
-func with(balancers ...infrav1.SupportLoadBalancer) infrav1.OLVMClusterSpec {
-	return infrav1.OLVMClusterSpec{
-		ControlPlaneEndpoint: infrav1.APIEndpoint{Host: "10.0.0.5", Port: 6443},
-		SupportServices:      &infrav1.SupportServices{LoadBalancers: balancers},
-	}
+// asked is a cluster with support services.
+type asked struct {
+	infrav1.OLVMClusterSpec
+	services *infrav1alpha1.OLVMSupportServices
 }
 
-func worker(ports ...string) infrav1.SupportLoadBalancer {
-	return infrav1.SupportLoadBalancer{Name: "w", Role: infrav1.WorkerRole, Ports: ports}
+// with is a cluster with these load balancers.
+func with(balancers ...infrav1alpha1.SupportLoadBalancer) asked {
+	of := &infrav1alpha1.OLVMSupportServices{}
+	of.Spec.LoadBalancers = balancers
+
+	return asked{infrav1.OLVMClusterSpec{
+		ControlPlaneEndpoint: infrav1.APIEndpoint{Host: "10.0.0.5", Port: 6443},
+	}, of}
+}
+
+func (a asked) validate() error { return Validate(a.OLVMClusterSpec, a.services) }
+
+func (a asked) endpoint() string { return Endpoint(a.OLVMClusterSpec, a.services) }
+
+func worker(ports ...string) infrav1alpha1.SupportLoadBalancer {
+	return infrav1alpha1.SupportLoadBalancer{Name: "w", Role: infrav1.WorkerRole, Ports: ports}
 }
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	virtual := func(b infrav1.SupportLoadBalancer, address string) infrav1.SupportLoadBalancer {
+	virtual := func(b infrav1alpha1.SupportLoadBalancer, address string) infrav1alpha1.SupportLoadBalancer {
 		b.VirtualIP = address
 		return b
 	}
-	api := infrav1.SupportLoadBalancer{Name: "api", Role: infrav1.ControlPlaneRole}
+	api := infrav1alpha1.SupportLoadBalancer{Name: "api", Role: infrav1.ControlPlaneRole}
 	held := with(virtual(api, "10.0.0.5"))
 	held.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "Keepalived"}
 	ingress := with(virtual(worker("1"), "10.0.0.7"))
@@ -51,10 +64,10 @@ func TestValidate(t *testing.T) {
 	elsewhere.Ports = []string{"8443"}
 
 	for name, test := range map[string]struct {
-		cluster infrav1.OLVMClusterSpec
+		cluster asked
 		want    string
 	}{
-		"none":                        {infrav1.OLVMClusterSpec{}, ""},
+		"none":                        {asked{}, ""},
 		"all is well":                 {with(worker("30002-30011", "443"), virtual(api, "10.0.0.5")), ""},
 		"no port":                     {with(worker("http")), `loadBalancers[0].ports[0]: "http" is no port`},
 		"half a range":                {with(worker("443", "30002-")), `ports[1]: "30002-" is no port`},
@@ -76,39 +89,39 @@ func TestValidate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			check.Error(t, Validate(test.cluster), test.want)
+			check.Error(t, test.cluster.validate(), test.want)
 		})
 	}
 }
 
 func TestEndpoint(t *testing.T) {
 	t.Parallel()
-	api := infrav1.SupportLoadBalancer{Name: "api", Role: infrav1.ControlPlaneRole, VirtualIP: "10.0.0.5"}
+	api := infrav1alpha1.SupportLoadBalancer{Name: "api", Role: infrav1.ControlPlaneRole, VirtualIP: "10.0.0.5"}
 	other := api
 	other.VirtualIP = "10.0.0.6"
-	check.Equal(t, "the only one", Endpoint(with(api, worker("1"))), "10.0.0.5")
-	check.Equal(t, "two", Endpoint(with(api, other)), "")
-	check.Equal(t, "none", Endpoint(with(worker("1"))), "")
+	check.Equal(t, "the only one", with(api, worker("1")).endpoint(), "10.0.0.5")
+	check.Equal(t, "two", with(api, other).endpoint(), "")
+	check.Equal(t, "none", with(worker("1")).endpoint(), "")
 
 	api.VirtualIP = "10.20.30.555"
-	check.Equal(t, "one that is no address", Endpoint(with(api)), "")
+	check.Equal(t, "one that is no address", with(api).endpoint(), "")
 	api.VirtualIP, api.Ports = "10.0.0.5", []string{"8443"}
-	check.Equal(t, "one without the endpoint's port", Endpoint(with(api)), "")
+	check.Equal(t, "one without the endpoint's port", with(api).endpoint(), "")
 	api.VirtualIP, api.Ports = "FD00::5", nil
-	check.Equal(t, "one that is written otherwise", Endpoint(with(api)), "fd00::5")
+	check.Equal(t, "one that is written otherwise", with(api).endpoint(), "fd00::5")
 }
 
 // TestPortsOfAPIServers sends connections where the API servers listen.
 func TestPortsOfAPIServers(t *testing.T) {
 	t.Parallel()
-	cluster := with(infrav1.SupportLoadBalancer{Name: "api", Role: infrav1.ControlPlaneRole})
+	cluster := with(infrav1alpha1.SupportLoadBalancer{Name: "api", Role: infrav1.ControlPlaneRole})
 	backend := []Node{
 		{"b", netip.MustParseAddr("fd00::2"), true}, {"a", netip.MustParseAddr("10.0.0.2"), true},
 		{"worker", netip.MustParseAddr("10.0.0.3"), false},
 	}
 	config := func() string {
 		t.Helper()
-		balancer, err := Services(cluster)[0].NewBalancer(cluster, backend)
+		balancer, err := Services(cluster.services)[0].NewBalancer(cluster.OLVMClusterSpec, backend)
 		check.Error(t, err, "")
 
 		for _, file := range balancer.Files() {
@@ -125,10 +138,10 @@ func TestPortsOfAPIServers(t *testing.T) {
 	check.Contains(t, "behind the nodes' own load balancers", config(), "server a 10.0.0.2:6444\n")
 	cluster.ControlPlaneServices.APIServerPort = 7000
 	check.Contains(t, "at a port of their own", config(), "server a 10.0.0.2:7000\n")
-	cluster.SupportServices.LoadBalancers[0].BackendPort = 8000
+	cluster.services.Spec.LoadBalancers[0].BackendPort = 8000
 	check.Contains(t, "at the port that is written", config(), "server a 10.0.0.2:8000\n")
 
-	cluster.SupportServices.LoadBalancers[0].BackendPort, cluster.ControlPlaneEndpoint.Port = 0, 8443
+	cluster.services.Spec.LoadBalancers[0].BackendPort, cluster.ControlPlaneEndpoint.Port = 0, 8443
 	for holder, server := range map[string]string{
 		"KubeVIP": "server a 10.0.0.2:8443\n", "Keepalived": "server a 10.0.0.2:8443\n",
 		"External": "server a 10.0.0.2:6443\n",
@@ -141,15 +154,15 @@ func TestPortsOfAPIServers(t *testing.T) {
 // TestMachineOf stands for a Machine where there is none, and nowhere else.
 func TestMachineOf(t *testing.T) {
 	t.Parallel()
-	cluster := &infrav1.OLVMCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "demo", UID: "uid",
-		Labels: map[string]string{"cluster.x-k8s.io/cluster-name": "demo"}}}
+	of := &infrav1alpha1.OLVMSupportServices{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "demo", UID: "uid"}}
+	of.Spec.ClusterName = "demo"
 	template := &infrav1.OLVMMachineTemplate{ObjectMeta: metav1.ObjectMeta{Name: "lb"}}
 	balancer := worker("443")
 	balancer.MachineTemplateName, balancer.FailureDomains, balancer.Replicas = "lb", []string{"a", "b"}, 2
-	cluster.Spec = with(balancer)
-	service := Services(cluster.Spec)[0]
-	vm := service.VMs(cluster.Name)[1]
-	m, err := service.NewMachine(cluster, vm, template)
+	of.Spec.LoadBalancers = []infrav1alpha1.SupportLoadBalancer{balancer}
+	service := Services(of)[0]
+	vm := service.VMs("demo")[1]
+	m, err := service.NewMachine(of, vm, template)
 	check.Error(t, err, "")
 
 	machine := MachineOf(m)
@@ -157,17 +170,17 @@ func TestMachineOf(t *testing.T) {
 	check.Equal(t, "failure domain", machine.Spec.FailureDomain, "b")
 	check.Equal(t, "data", *machine.Spec.Bootstrap.DataSecretName, "demo-lb-w-1-support")
 	check.Equal(t, "up to date", service.Outdated(m, vm), "")
-	check.Contains(t, "another domain", service.Outdated(m, service.VMs(cluster.Name)[0]), `"a" is asked for`)
+	check.Contains(t, "another domain", service.Outdated(m, service.VMs("demo")[0]), `"a" is asked for`)
 
 	labelled := m.DeepCopy()
 	labelled.OwnerReferences[0].Kind = "Machine"
 	check.Equal(t, "one that a Machine owns", MachineOf(labelled) == nil, true)
-	delete(m.Labels, infrav1.SupportServiceLabel)
+	delete(m.Labels, infrav1alpha1.SupportServiceLabel)
 	check.Equal(t, "a node", MachineOf(m) == nil, true)
 
 	template.Spec.Template.Spec.FromInventory = &infrav1.FromInventory{}
-	_, err = service.NewMachine(cluster, vm, template)
-	check.Error(t, err, "spec.supportServices.loadBalancers[0].machineTemplateName: OLVMMachineTemplate lb takes VMs of")
+	_, err = service.NewMachine(of, vm, template)
+	check.Error(t, err, "spec.loadBalancers[0].machineTemplateName: OLVMMachineTemplate lb takes VMs of")
 }
 
 // TestNodeKeys refuses what no ssh could use there.
@@ -201,17 +214,15 @@ func TestNodeKeys(t *testing.T) {
 // TestJumpHostOfACluster has its user where none is written, and names the Secrets that go with the cluster.
 func TestJumpHostOfACluster(t *testing.T) {
 	t.Parallel()
-	cluster := infrav1.OLVMClusterSpec{
-		UserData: &infrav1.UserData{SSH: &infrav1.SSHAccess{User: "opc"}},
-		SupportServices: &infrav1.SupportServices{JumpHost: &infrav1.SupportJumpHost{
-			NodeKeysSecretName: "keys", EngineCredentialsSecretName: "creds",
-		}},
+	cluster := infrav1.OLVMClusterSpec{UserData: &infrav1.UserData{SSH: &infrav1.SSHAccess{User: "opc"}}}
+	of := &infrav1alpha1.OLVMSupportServices{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}}
+	of.Spec.JumpHost = &infrav1alpha1.SupportJumpHost{
+		NodeKeysSecretName: "keys", EngineCredentialsSecretName: "creds",
 	}
-	jump := Services(cluster)[0].NewJumpHost(cluster, nil)
+	jump := Services(of)[0].NewJumpHost(cluster, nil)
 	check.Equal(t, "users", jump.User+" "+jump.NodeUser, "jump opc")
-	named := SecretsOf(&infrav1.OLVMCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: cluster})
-	check.Equal(t, "Secrets", named, []client.ObjectKey{{Namespace: "ns", Name: "keys"}, {Namespace: "ns", Name: "creds"}})
-	check.Equal(t, "Secrets of others", SecretsOf(&infrav1.OLVMCluster{Spec: with(worker("1"))}), nil)
+	check.Equal(t, "Secrets", SecretsOf(of), []client.ObjectKey{{Namespace: "ns", Name: "keys"}, {Namespace: "ns", Name: "creds"}})
+	check.Equal(t, "Secrets of others", SecretsOf(with(worker("1")).services), nil)
 
 	for _, file := range jump.Files() {
 		if file.Path == "ssh.conf" {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 )
 
@@ -22,10 +23,10 @@ const versionPort = 1936
 const defaultPort = 6443
 
 // Validate says what is wrong with the first support service of a cluster that cannot be, whatever its machines are.
-func Validate(cluster infrav1.OLVMClusterSpec) error {
-	problems := Problems(cluster)
+func Validate(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices) error {
+	problems := Problems(cluster, of)
 
-	for _, service := range Services(cluster) {
+	for _, service := range Services(of) {
 		if err := problems[service.Name]; err != nil {
 			return err
 		}
@@ -35,10 +36,10 @@ func Validate(cluster infrav1.OLVMClusterSpec) error {
 }
 
 // Problems says what is wrong with the support services of a cluster, by their names.
-func Problems(cluster infrav1.OLVMClusterSpec) map[string]error {
+func Problems(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices) map[string]error {
 	out, taken := map[string]error{}, nodeAddresses(cluster)
 
-	for _, service := range Services(cluster) {
+	for _, service := range Services(of) {
 		if err := service.check(cluster, taken); err != nil {
 			out[service.Name] = err
 		}
@@ -74,7 +75,7 @@ func (s Service) check(cluster infrav1.OLVMClusterSpec, taken map[netip.Addr]str
 		named := func(d infrav1.OLVMFailureDomain) bool { return d.Name == name }
 		if !slices.ContainsFunc(cluster.FailureDomains, named) {
 			return s.Invalid(fmt.Sprintf("failureDomains[%d]", i), "the cluster has no failure domain %q; add it to "+
-				"spec.failureDomains, or correct the name", name)
+				"spec.failureDomains of the OLVMCluster, or correct the name", name)
 		}
 	}
 
@@ -191,8 +192,8 @@ func (s Service) checkVirtualIP(
 	case !slices.Contains(ports, endpoint):
 		return s.Invalid("ports", "the port %d of the control plane endpoint is missing; add it", endpoint)
 	case services != nil && (services.VirtualIP == "KubeVIP" || services.VirtualIP == "Keepalived"):
-		return s.Invalid(field, "%s is held by the nodes of the control plane; set controlPlaneServices.virtualIP to "+
-			"External, or write another address", address)
+		return s.Invalid(field, "%s is held by the nodes of the control plane; set controlPlaneServices.virtualIP of the "+
+			"OLVMCluster to External, or write another address", address)
 	}
 
 	return nil
@@ -200,10 +201,10 @@ func (s Service) checkVirtualIP(
 
 // Endpoint is the address of the load balancer that becomes the control plane endpoint where none is set: the only one
 // of the control plane with an address of its own. It is empty for none, and for one that cannot be: an endpoint stays.
-func Endpoint(cluster infrav1.OLVMClusterSpec) string {
+func Endpoint(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices) string {
 	var out []netip.Addr
 
-	for _, service := range Services(cluster) {
+	for _, service := range Services(of) {
 		if service.Balancer == nil {
 			continue
 		}
@@ -218,7 +219,7 @@ func Endpoint(cluster infrav1.OLVMClusterSpec) string {
 	}
 
 	cluster.ControlPlaneEndpoint.Host = out[0].String()
-	if Validate(cluster) != nil {
+	if Validate(cluster, of) != nil {
 		return ""
 	}
 

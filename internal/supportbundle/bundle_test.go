@@ -173,7 +173,7 @@ func TestEveryFieldOfOursIsDecided(t *testing.T) {
 	}
 	for _, object := range []any{
 		infrav1.OLVMCluster{}, infrav1.OLVMClusterTemplate{}, infrav1.OLVMMachine{}, infrav1.OLVMMachineTemplate{},
-		infrav1alpha1.OLVMInventory{}, infrav1alpha1.OLVMInventoryVM{},
+		infrav1alpha1.OLVMInventory{}, infrav1alpha1.OLVMInventoryVM{}, infrav1alpha1.OLVMSupportServices{},
 	} {
 		walk(reflect.TypeOf(object), "")
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/go-logr/logr"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
@@ -178,8 +179,8 @@ func (s *Server) keep(
 	} else {
 		secret.Namespace, secret.Name = machine.Namespace, support.SecretName(machine.Name)
 		secret.Labels = map[string]string{
-			clusterv1.ClusterNameLabel:  machine.Labels[clusterv1.ClusterNameLabel],
-			infrav1.SupportServiceLabel: support.ServiceOf(machine),
+			clusterv1.ClusterNameLabel:        machine.Labels[clusterv1.ClusterNameLabel],
+			infrav1alpha1.SupportServiceLabel: support.ServiceOf(machine),
 		}
 		secret.OwnerReferences = ownedBy(machine)
 		err = s.client.Create(ctx, secret)

@@ -85,15 +85,7 @@ func SetPaused(object conditions.Setter, causes ...string) {
 // is paused ends here: it writes that condition, and lets clusterctl move the object. cluster is nil where the object
 // has no Cluster.
 func (w *Workspace) Paused(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
-	var causes []string
-	if cluster != nil && ptr.Deref(cluster.Spec.Paused, false) {
-		causes = append(causes, "Cluster spec.paused is set to true")
-	}
-
-	if annotations.HasPaused(w.object) {
-		causes = append(causes, fmt.Sprintf("%s has the %s annotation", w.kind.Name, clusterv1.PausedAnnotation))
-	}
-
+	causes := causesOfPause(w.object, w.kind.Name, cluster)
 	if len(causes) == 0 {
 		SetPaused(w.object)
 		return false, nil
@@ -107,10 +99,48 @@ func (w *Workspace) Paused(ctx context.Context, cluster *clusterv1.Cluster) (boo
 		causes = append(causes, Shorten(steadytext.Of(cause), longestMessage))
 	}
 
-	err := w.pass.Write(ctx, func() { SetPaused(w.object, causes...) })
+	return true, errors.Join(writePaused(ctx, w.pass, w.object, causes), unsaved)
+}
+
+// pausable is an object with the Paused condition.
+type pausable interface {
+	metav1.Object
+	conditions.Setter
+}
+
+// PausedWithoutState is Paused for an object that has no workspace.
+func PausedWithoutState(
+	ctx context.Context, this *pass.Pass, object pausable, kind string, cluster *clusterv1.Cluster,
+) (bool, error) {
+	causes := causesOfPause(object, kind, cluster)
+	if len(causes) == 0 {
+		SetPaused(object)
+		return false, nil
+	}
+
+	return true, writePaused(ctx, this, object, causes)
+}
+
+// causesOfPause says why an object of a kind is paused; none if it is not.
+func causesOfPause(object metav1.Object, kind string, cluster *clusterv1.Cluster) []string {
+	var out []string
+	if cluster != nil && ptr.Deref(cluster.Spec.Paused, false) {
+		out = append(out, "Cluster spec.paused is set to true")
+	}
+
+	if annotations.HasPaused(object) {
+		out = append(out, fmt.Sprintf("%s has the %s annotation", kind, clusterv1.PausedAnnotation))
+	}
+
+	return out
+}
+
+// writePaused writes a paused object, which may have gone meanwhile.
+func writePaused(ctx context.Context, this *pass.Pass, object conditions.Setter, causes []string) error {
+	err := this.Write(ctx, func() { SetPaused(object, causes...) })
 	if errors.Is(err, pass.ErrGone) {
 		err = nil
 	}
 
-	return true, errors.Join(client.IgnoreNotFound(err), unsaved)
+	return client.IgnoreNotFound(err)
 }

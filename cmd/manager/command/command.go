@@ -47,6 +47,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machinetemplate"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/node"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/state"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/supportservices"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -581,6 +582,18 @@ func addControllers(
 		Runs:             runs,
 		Addresses:        addresses,
 		Recorder:         mgr.GetEventRecorder("olvmcluster-controller"),
+		WatchFilterValue: o.watchFilter,
+	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency})
+	if err != nil {
+		return err
+	}
+
+	err = (&supportservices.Reconciler{
+		Client:           mgr.GetClient(),
+		APIReader:        reader,
+		Runs:             runs,
+		Addresses:        addresses,
+		Recorder:         mgr.GetEventRecorder("olvmsupportservices-controller"),
 		WatchFilterValue: o.watchFilter,
 		Delivery:         userData,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency})

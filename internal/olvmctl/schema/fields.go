@@ -36,6 +36,7 @@ var types = map[schema.GroupVersionKind]reflect.Type{
 	infrav1alpha1.GroupVersion.WithKind("OLVMClusterIdentity"):  reflect.TypeFor[infrav1alpha1.OLVMClusterIdentity](),
 	infrav1alpha1.GroupVersion.WithKind("OLVMInventory"):        reflect.TypeFor[infrav1alpha1.OLVMInventory](),
 	infrav1alpha1.GroupVersion.WithKind("OLVMInventoryVM"):      reflect.TypeFor[infrav1alpha1.OLVMInventoryVM](),
+	infrav1alpha1.GroupVersion.WithKind("OLVMSupportServices"):  reflect.TypeFor[infrav1alpha1.OLVMSupportServices](),
 	infrav1.GroupVersion.WithKind("OLVMMachine"):                reflect.TypeFor[infrav1.OLVMMachine](),
 	infrav1.GroupVersion.WithKind("OLVMMachineTemplate"):        reflect.TypeFor[infrav1.OLVMMachineTemplate](),
 }

@@ -1,4 +1,4 @@
-package cluster
+package supportservices
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/servingcert"
@@ -22,9 +23,9 @@ const connectorsKey = "connectors.yaml"
 
 // oidc is what the VM of an OIDC provider is told.
 func (r *Reconciler) oidc(
-	ctx context.Context, scope *clusterScope, service *serviceFacts, vm *vmOfService,
+	ctx context.Context, s *scope, service *serviceFacts, vm *vmOfService,
 ) ([]bootstrap.File, error) {
-	connectors, err := r.wantedSecret(ctx, scope, service, "connectorsSecretName", service.OIDC.ConnectorsSecretName)
+	connectors, err := r.wantedSecret(ctx, s, service, "connectorsSecretName", service.OIDC.ConnectorsSecretName)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +41,7 @@ func (r *Reconciler) oidc(
 			out.Host, address, service.VM.MachineTemplateName)
 	}
 
-	ca, err := r.wantedSecret(ctx, scope, service, "caSecretName", service.OIDC.CASecretName)
+	ca, err := r.wantedSecret(ctx, s, service, "caSecretName", service.OIDC.CASecretName)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +53,7 @@ func (r *Reconciler) oidc(
 	}
 
 	out.Authority = authority.PEM
-	if err := r.serve(ctx, scope, &out, authority); err != nil {
+	if err := r.serve(ctx, s, &out, authority); err != nil {
 		return nil, err
 	}
 
@@ -61,9 +62,9 @@ func (r *Reconciler) oidc(
 
 // wantedSecret reads a Secret that a service names.
 func (r *Reconciler) wantedSecret(
-	ctx context.Context, scope *clusterScope, service *serviceFacts, field, name string,
+	ctx context.Context, s *scope, service *serviceFacts, field, name string,
 ) (map[string][]byte, error) {
-	key := client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: name}
+	key := client.ObjectKey{Namespace: s.object.Namespace, Name: name}
 	data, err := r.secretData(ctx, key)
 	if err == nil && data == nil {
 		err = service.Invalid(field,
@@ -73,20 +74,19 @@ func (r *Reconciler) wantedSecret(
 	return data, err
 }
 
-// serve gives an OIDC provider its certificate. It is in a Secret of the OLVMCluster until another one is due.
+// serve gives an OIDC provider its certificate. It is in a Secret of the object until another one is due.
 func (r *Reconciler) serve(
-	ctx context.Context, scope *clusterScope, out *support.OIDC, authority *servingcert.Authority,
+	ctx context.Context, s *scope, out *support.OIDC, authority *servingcert.Authority,
 ) error {
-	c := scope.olvmCluster
 	secret := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-oidc-serving"}
+	key := client.ObjectKey{Namespace: s.object.Namespace, Name: s.object.Spec.ClusterName + "-oidc-serving"}
 	err := r.APIReader.Get(ctx, key, secret)
 	there := err == nil
 
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
 		return fmt.Errorf("failed to get Secret %s: %w", key, err)
-	case there && !metav1.IsControlledBy(secret, c):
+	case there && !metav1.IsControlledBy(secret, s.object):
 		return blocker.New(infrav1.InfraServiceFailureReason, "Secret "+key.Name,
 			"it has the name of the one with the certificate of the cluster's issuer, and is another; remove it")
 	}
@@ -112,9 +112,9 @@ func (r *Reconciler) serve(
 		err = r.Client.Patch(ctx, secret, client.MergeFrom(before))
 	} else {
 		secret.Namespace, secret.Name, secret.Type = key.Namespace, key.Name, corev1.SecretTypeTLS
-		secret.Labels = map[string]string{clusterv1.ClusterNameLabel: clusterNameOf(scope)}
+		secret.Labels = map[string]string{clusterv1.ClusterNameLabel: s.object.Spec.ClusterName}
 		secret.OwnerReferences = []metav1.OwnerReference{
-			*metav1.NewControllerRef(c, infrav1.GroupVersion.WithKind("OLVMCluster")),
+			*metav1.NewControllerRef(s.object, infrav1alpha1.GroupVersion.WithKind(support.Kind)),
 		}
 		err = r.Client.Create(ctx, secret)
 	}

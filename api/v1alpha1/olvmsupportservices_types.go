@@ -1,17 +1,30 @@
-package v1
+package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+// SupportServicesFinalizer lets the OLVMSupportServices outlive the VMs of its services.
+const SupportServicesFinalizer = "olvmsupportservices.infrastructure.cluster.x-k8s.io"
 
 // SupportServiceLabel is on the OLVMMachines of support services, which no Machine owns, and names their service as
-// status.supportServices of the OLVMCluster does.
+// status.services of the OLVMSupportServices does.
 const SupportServiceLabel = "infrastructure.cluster.x-k8s.io/support-service"
 
 // SupportDomainAnnotation is on an OLVMMachine of a support service: the failure domain in which it is made.
 const SupportDomainAnnotation = "infrastructure.cluster.x-k8s.io/support-failure-domain"
 
-// SupportServices are VMs beside the nodes of a cluster. They need the flag --bootstrap-url of the manager, from which
-// they get what they serve, and images with cloud-init.
-type SupportServices struct {
+// OLVMSupportServicesSpec says which support services a cluster has.
+type OLVMSupportServicesSpec struct {
+	// clusterName is the Cluster in the same namespace, whose infrastructureRef names an OLVMCluster. It is the name of
+	// this object, too, so that a cluster has one OLVMSupportServices, and neither can be changed.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	ClusterName string `json:"clusterName,omitempty"`
+
 	// loadBalancers spread connections over the machines of a role, with haproxy.
 	// +optional
 	// +listType=map
@@ -142,14 +155,14 @@ type SupportLoadBalancer struct {
 	// Worker, whose ports are tried.
 	// +required
 	// +kubebuilder:validation:Enum=ControlPlane;Worker
-	Role MachineRole `json:"role,omitempty"`
+	Role infrav1.MachineRole `json:"role,omitempty"`
 
 	// ports at which it listens: numbers, or ranges such as 30002-30011. A worker gets a connection at the same port.
 	// For the role ControlPlane, empty means the port of the control plane endpoint.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
-	Ports []PortRange `json:"ports,omitempty"`
+	Ports []infrav1.PortRange `json:"ports,omitempty"`
 
 	// backendPort is the port of the API servers. 0 means controlPlaneServices.apiServerPort where the nodes have load
 	// balancers themselves, else 6443.
@@ -162,7 +175,7 @@ type SupportLoadBalancer struct {
 	// plane endpoint, and becomes it where that is not set and this is the only one with the role ControlPlane. Absent
 	// means: the address of the VM itself.
 	// +optional
-	VirtualIP VirtualIPAddress `json:"virtualIP,omitempty"`
+	VirtualIP infrav1.VirtualIPAddress `json:"virtualIP,omitempty"`
 
 	// virtualRouterID of VRRP for virtualIP. 0 means one that no other cluster of the engine has.
 	// +optional
@@ -188,9 +201,10 @@ type SupportVM struct {
 	// +kubebuilder:validation:MaxLength=253
 	MachineTemplateName string `json:"machineTemplateName,omitempty"`
 
-	// failureDomains of the cluster in which the VMs are, one after the other. Empty means where the template says.
+	// failureDomains of the cluster in which the VMs are: the first VM is in the first one, the second in the second.
+	// Empty means where the template says.
 	// +optional
-	// +listType=set
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=256
@@ -216,6 +230,11 @@ type SupportServiceStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Machines []string `json:"machines,omitempty"`
 
+	// readyMachines is how many of them are up and use a configuration.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ReadyMachines int32 `json:"readyMachines,omitempty"`
+
 	// conditions of the service: Ready.
 	// +optional
 	// +listType=map
@@ -230,4 +249,73 @@ func (s *SupportServiceStatus) GetConditions() []metav1.Condition { return s.Con
 // SetConditions replaces the conditions, as Cluster API's helpers expect.
 func (s *SupportServiceStatus) SetConditions(conditions []metav1.Condition) {
 	s.Conditions = conditions
+}
+
+// OLVMSupportServicesStatus is what the controller saw.
+type OLVMSupportServicesStatus struct {
+	// conditions of the OLVMSupportServices: Ready, Paused, Deleting.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the generation of the spec for which services was written.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// services are the support services of the cluster.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	Services []SupportServiceStatus `json:"services,omitempty"`
+}
+
+// OLVMSupportServices are the support services of a Cluster on Oracle Linux Virtualization Manager or oVirt: VMs beside
+// its nodes. They need the flag --bootstrap-url of the manager, from which they get what they serve, and images with
+// cloud-init.
+//
+// The object has the name of its Cluster, which owns it; it owns the OLVMMachines of the services. The deletion of the
+// cluster deletes it once the nodes are gone. Deleting it alone deletes the VMs of a cluster that goes on.
+// +kubebuilder:object:root=true
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
+// +kubebuilder:resource:path=olvmsupportservices,singular=olvmsupportservices,scope=Namespaced,categories=cluster-api,shortName=olvmss
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == self.spec.clusterName",message="metadata.name must be that of the Cluster, as spec.clusterName is: a cluster has one OLVMSupportServices"
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,description="Cluster this belongs to"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True if all services are usable"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why they are or are not ready"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type OLVMSupportServices struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// spec is what is asked for.
+	// +required
+	Spec OLVMSupportServicesSpec `json:"spec,omitempty,omitzero"`
+
+	// status is what was seen.
+	// +optional
+	Status OLVMSupportServicesStatus `json:"status,omitempty,omitzero"`
+}
+
+// GetConditions returns the conditions, as Cluster API's helpers expect.
+func (s *OLVMSupportServices) GetConditions() []metav1.Condition { return s.Status.Conditions }
+
+// SetConditions replaces the conditions, as Cluster API's helpers expect.
+func (s *OLVMSupportServices) SetConditions(conditions []metav1.Condition) {
+	s.Status.Conditions = conditions
+}
+
+// OLVMSupportServicesList is a list of OLVMSupportServices.
+// +kubebuilder:object:root=true
+type OLVMSupportServicesList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []OLVMSupportServices `json:"items"`
 }

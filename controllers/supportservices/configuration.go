@@ -1,4 +1,4 @@
-package cluster
+package supportservices
 
 import (
 	"context"
@@ -19,14 +19,14 @@ import (
 
 // nodes are the machines of the cluster that are not being deleted, and whose address is known.
 func (r *Reconciler) nodes(
-	ctx context.Context, scope *clusterScope, machines []infrav1.OLVMMachine,
+	ctx context.Context, s *scope, machines []infrav1.OLVMMachine,
 ) ([]support.Node, error) {
 	var owners clusterv1.MachineList
-	err := r.Client.List(ctx, &owners, client.InNamespace(scope.olvmCluster.Namespace), client.MatchingLabels{
-		clusterv1.ClusterNameLabel: clusterNameOf(scope),
+	err := r.Client.List(ctx, &owners, client.InNamespace(s.object.Namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: s.object.Spec.ClusterName,
 	}, client.UnsafeDisableDeepCopy) // they are only read
 	if err != nil {
-		return nil, fmt.Errorf("failed to list the Machines of Cluster %s: %w", clusterNameOf(scope), err)
+		return nil, fmt.Errorf("failed to list the Machines of Cluster %s: %w", s.object.Spec.ClusterName, err)
 	}
 
 	var out []support.Node
@@ -79,8 +79,8 @@ func recordedAddress(m *infrav1.OLVMMachine, wanted func(netip.Addr) bool) netip
 }
 
 // ownAddresses are those of a VM. Unspecified ones stand for those that it gets from elsewhere.
-func ownAddresses(scope *clusterScope, m *infrav1.OLVMMachine) ([]netip.Addr, error) {
-	nics, err := addressing.NICs(m.Spec, scope.olvmCluster.Spec)
+func ownAddresses(s *scope, m *infrav1.OLVMMachine) ([]netip.Addr, error) {
+	nics, err := addressing.NICs(m.Spec, s.olvmCluster.Spec)
 	if err != nil {
 		return nil, err
 	}
@@ -112,13 +112,13 @@ func ownAddresses(scope *clusterScope, m *infrav1.OLVMMachine) ([]netip.Addr, er
 
 // configure tells a VM what it is to do.
 func (r *Reconciler) configure(
-	ctx context.Context, scope *clusterScope, service *serviceFacts, vm *vmOfService, nodes []support.Node,
+	ctx context.Context, s *scope, service *serviceFacts, vm *vmOfService, nodes []support.Node,
 ) error {
 	if vm.machine == nil || vm.foreign || !vm.machine.DeletionTimestamp.IsZero() {
 		return nil
 	}
 
-	files, err := r.configurationOf(ctx, scope, service, vm, nodes)
+	files, err := r.configurationOf(ctx, s, service, vm, nodes)
 	if err != nil || files == nil {
 		return err
 	}
@@ -145,27 +145,27 @@ func (r *Reconciler) configure(
 
 // configurationOf is what a VM is told; nil while it is not known yet.
 func (r *Reconciler) configurationOf(
-	ctx context.Context, scope *clusterScope, service *serviceFacts, vm *vmOfService, nodes []support.Node,
+	ctx context.Context, s *scope, service *serviceFacts, vm *vmOfService, nodes []support.Node,
 ) ([]bootstrap.File, error) {
 	switch {
 	case service.JumpHost != nil:
-		return r.jumpHost(ctx, scope, service, nodes)
+		return r.jumpHost(ctx, s, service, nodes)
 	case service.OIDC != nil:
-		return r.oidc(ctx, scope, service, vm)
+		return r.oidc(ctx, s, service, vm)
 	}
 
-	balancer, err := service.NewBalancer(scope.olvmCluster.Spec, nodes)
+	balancer, err := service.NewBalancer(s.olvmCluster.Spec, nodes)
 	if err != nil {
 		return nil, err
 	}
 
 	balancer.Name = vm.Name
-	if balancer.Own, err = ownAddresses(scope, vm.machine); err != nil {
+	if balancer.Own, err = ownAddresses(s, vm.machine); err != nil {
 		return nil, err
 	}
 
 	if balancer.VirtualIP.IsValid() {
-		waiting, err := virtualIPOf(scope, service, vm.machine, &balancer)
+		waiting, err := virtualIPOf(s, service, vm.machine, &balancer)
 		if err != nil || waiting {
 			return nil, err
 		}
@@ -176,9 +176,9 @@ func (r *Reconciler) configurationOf(
 
 // virtualIPOf fills in what keepalived has to know. It reports whether addresses are still to be allocated.
 func virtualIPOf(
-	scope *clusterScope, service *serviceFacts, machine *infrav1.OLVMMachine, balancer *support.Balancer,
+	s *scope, service *serviceFacts, machine *infrav1.OLVMMachine, balancer *support.Balancer,
 ) (waiting bool, err error) {
-	c := scope.olvmCluster
+	c := s.olvmCluster
 	ids, err := desired.RecordedRouterIDs(c)
 	if err != nil {
 		return false, err

@@ -1,4 +1,4 @@
-package cluster
+package supportservices
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
@@ -24,61 +25,87 @@ const (
 	maxSupportMessage = 4096
 )
 
-// endpointServed reports whether the control plane endpoint can be reached, as far as it is made by a service.
-func (s *clusterScope) endpointServed() bool {
-	for _, service := range s.support.services {
-		if service.ServesEndpoint(s.olvmCluster.Spec) &&
-			!slices.ContainsFunc(service.vms, func(vm vmOfService) bool { return vm.report.Ever }) {
-			return false
-		}
-	}
-
-	return s.support.err == nil
-}
-
-// setSupport reports how the support services are.
-func setSupport(scope *clusterScope) {
-	c := scope.olvmCluster
-	if c.Spec.SupportServices == nil && len(scope.support.left) == 0 {
-		c.Status.SupportServices = nil
-		conditions.Delete(c, infrav1.SupportServicesReadyCondition)
+// updateStatus turns the facts of a pass into status.
+func updateStatus(s *scope) {
+	if !s.object.DeletionTimestamp.IsZero() {
+		setDeleting(s)
+		objectstatus.SetReady(s.object, []string{infrav1.DeletingCondition})
 
 		return
 	}
 
-	summary := metav1.Condition{
-		Type:   infrav1.SupportServicesReadyCondition,
+	conditions.Set(s.object, metav1.Condition{
+		Type:   infrav1.DeletingCondition,
+		Status: metav1.ConditionFalse,
+		Reason: infrav1.NotDeletingReason,
+	})
+	setServices(s)
+}
+
+// setDeleting says what the deletion waits for.
+func setDeleting(s *scope) {
+	condition := metav1.Condition{
+		Type:   infrav1.DeletingCondition,
 		Status: metav1.ConditionTrue,
-		Reason: infrav1.SupportServicesReadyReason,
+		Reason: infrav1.DeletingReason,
 	}
-	if err := scope.support.err; err != nil {
-		summary.Status, summary.Reason, summary.Message = metav1.ConditionFalse, infrav1.InfraServiceFailureReason,
-			err.Error()
-		conditions.Set(c, summary)
+
+	switch {
+	case workspace.Moving(s.object):
+		condition.Message = "The object is being moved to another management cluster; its VMs stay"
+	case len(s.nodes) > 0:
+		condition.Reason = infrav1.WaitingForMachinesDeletionReason
+		condition.Message = "The cluster is being deleted, and its nodes go first: " + strings.Join(s.nodes, ", ")
+	case len(s.left) > 0:
+		condition.Reason = infrav1.WaitingForMachinesDeletionReason
+		condition.Message = "Waiting for the VMs of support services to be deleted: " + strings.Join(s.left, ", ")
+
+		if s.olvmCluster != nil && conditions.IsFalse(s.olvmCluster, infrav1.EngineAvailableCondition) {
+			condition.Reason = infrav1.UnableToDecommissionReason
+			condition.Message += "; the engine cannot be used, and they are deleted when it is back: " +
+				conditions.GetMessage(s.olvmCluster, infrav1.EngineAvailableCondition)
+		}
+	}
+
+	condition.Message = workspace.Shorten(condition.Message, maxSupportMessage)
+	conditions.Set(s.object, condition)
+}
+
+// setServices reports how the services are, and Ready as their sum.
+func setServices(s *scope) {
+	summary := metav1.Condition{
+		Type:   infrav1.ReadyCondition,
+		Status: metav1.ConditionTrue,
+		Reason: clusterv1.ReadyReason,
+	}
+	if s.err != nil { // what was known of the services stays
+		summary.Status = metav1.ConditionFalse
+		summary.Reason, summary.Message = objectstatus.RenderReason(s.err)
+		conditions.Set(s.object, summary)
 
 		return
 	}
 
 	var messages []string
-	if len(scope.support.left) > 0 {
+	if len(s.left) > 0 {
 		summary.Status, summary.Reason = metav1.ConditionFalse, infrav1.SupportServicesProgressingReason
 		messages = append(messages, "VMs that are not asked for any more are being deleted: "+
-			strings.Join(scope.support.left, ", "))
+			strings.Join(s.left, ", "))
 	}
 
-	before := c.Status.SupportServices
-	c.Status.SupportServices = nil
+	before := s.object.Status.Services
+	s.object.Status.Services = nil
+	s.object.Status.ObservedGeneration = s.object.Generation
 
-	for _, service := range scope.support.services {
+	for _, service := range s.services {
 		status := service.status(before)
-		c.Status.SupportServices = append(c.Status.SupportServices, status)
+		s.object.Status.Services = append(s.object.Status.Services, status)
 		ready := conditions.Get(&status, infrav1.ReadyCondition)
 		if ready.Status == metav1.ConditionTrue {
 			continue
 		}
 
-		summary.Status = metav1.ConditionFalse
-		if summary.Reason != infrav1.InfraServiceFailureReason {
+		if summary.Status = metav1.ConditionFalse; summary.Reason != infrav1.InfraServiceFailureReason {
 			summary.Reason = ready.Reason
 		}
 
@@ -86,17 +113,17 @@ func setSupport(scope *clusterScope) {
 	}
 
 	summary.Message = workspace.Shorten(strings.Join(messages, "; "), maxSupportMessage)
-	conditions.Set(c, summary)
+	conditions.Set(s.object, summary)
 }
 
 // status of a service, with the times of the conditions that it had.
-func (s *serviceFacts) status(before []infrav1.SupportServiceStatus) infrav1.SupportServiceStatus {
-	out := infrav1.SupportServiceStatus{Name: s.Name}
+func (s *serviceFacts) status(before []infrav1alpha1.SupportServiceStatus) infrav1alpha1.SupportServiceStatus {
+	out := infrav1alpha1.SupportServiceStatus{Name: s.Name}
 	if s.Balancer != nil {
 		out.Address = s.Balancer.VirtualIP
 	}
 
-	if at := slices.IndexFunc(before, func(b infrav1.SupportServiceStatus) bool { return b.Name == s.Name }); at >= 0 {
+	if at := slices.IndexFunc(before, func(b infrav1alpha1.SupportServiceStatus) bool { return b.Name == s.Name }); at >= 0 {
 		out.Conditions = slices.Clone(before[at].Conditions)
 	}
 
@@ -106,6 +133,10 @@ func (s *serviceFacts) status(before []infrav1.SupportServiceStatus) infrav1.Sup
 		}
 
 		out.Machines = append(out.Machines, vm.Name)
+		if vm.ready() {
+			out.ReadyMachines++
+		}
+
 		if address := addressOf(vm.machine); out.Address == "" && address.IsValid() {
 			out.Address = address.String()
 		}

@@ -1,4 +1,4 @@
-package cluster
+package supportservices
 
 import (
 	"context"
@@ -12,17 +12,18 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
 )
 
 // jumpHost is what the VM of a jump host is told.
 func (r *Reconciler) jumpHost(
-	ctx context.Context, scope *clusterScope, service *serviceFacts, nodes []support.Node,
+	ctx context.Context, s *scope, service *serviceFacts, nodes []support.Node,
 ) ([]bootstrap.File, error) {
-	out := service.NewJumpHost(scope.olvmCluster.Spec, nodes)
+	out := service.NewJumpHost(s.olvmCluster.Spec, nodes)
 
 	if name := service.JumpHost.NodeKeysSecretName; name != "" {
 		const field = "nodeKeysSecretName"
-		keys, err := r.wantedSecret(ctx, scope, service, field, name)
+		keys, err := r.wantedSecret(ctx, s, service, field, name)
 		if err != nil {
 			return nil, err
 		}
@@ -34,7 +35,7 @@ func (r *Reconciler) jumpHost(
 		out.NodeKeys = keys
 	}
 
-	kubeconfig, err := r.kubeconfigOfJumpHost(ctx, scope, service)
+	kubeconfig, err := r.kubeconfigOfJumpHost(ctx, s, service)
 	out.Kubeconfig = kubeconfig
 
 	return out.Files(), err
@@ -43,7 +44,7 @@ func (r *Reconciler) jumpHost(
 // kubeconfigOfJumpHost is the kubeconfig that people have there; nil while the cluster has none. Nothing but a
 // kubeconfig is handed out: Secrets of other kinds have something under that key, too.
 func (r *Reconciler) kubeconfigOfJumpHost(
-	ctx context.Context, scope *clusterScope, service *serviceFacts,
+	ctx context.Context, s *scope, service *serviceFacts,
 ) ([]byte, error) {
 	const field = "kubeconfigSecretName"
 	name := service.JumpHost.KubeconfigSecretName
@@ -51,8 +52,9 @@ func (r *Reconciler) kubeconfigOfJumpHost(
 	var data map[string][]byte
 	var err error
 	if name != "" {
-		data, err = r.wantedSecret(ctx, scope, service, field, name)
-	} else if own, known := kubeconfigOf(scope.olvmCluster); known { // it comes with the cluster's first machine
+		data, err = r.wantedSecret(ctx, s, service, field, name)
+	} else { // it comes with the cluster's first machine
+		own := workload.SecretOf(s.clusterKey())
 		name = own.Name
 		data, err = r.secretData(ctx, own)
 	}

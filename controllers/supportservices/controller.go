@@ -1,0 +1,440 @@
+// Package supportservices reconciles OLVMSupportServices: it makes the VMs of a cluster's support services, tells them
+// what they are to do, replaces them, and keeps the object until they are gone.
+package supportservices
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/cluster-api/util/labels"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/holder"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+)
+
+const (
+	// steady is how often services are looked at of which nothing is heard: certificates end, and VMs may be late.
+	steady = time.Minute
+	// retry is when to look again at what a deletion waits for.
+	retry = 10 * time.Second
+	// cacheLag is when to look again for an object that the cache does not have yet.
+	cacheLag = time.Second
+	// jitter spreads periodic work, so that a restart does not line all objects up.
+	jitter = 0.2
+)
+
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmsupportservices,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmsupportservices/status,verbs=patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmsupportservices/finalizers,verbs=update
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachinetemplates,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch
+
+// Reconciler reconciles OLVMSupportServices.
+type Reconciler struct {
+	Client client.Client
+	// APIReader reads past the cache, where an old answer would do harm.
+	APIReader client.Reader
+	// Runs are shared by all controllers, and Addresses by all that give some.
+	Runs             *workspace.RunQueue
+	Addresses        *addressing.Allocator
+	Recorder         events.EventRecorder
+	WatchFilterValue string
+	// Delivery tells the VMs what they are to do; nil where the manager serves nothing to VMs.
+	Delivery *userdataserver.Server
+
+	passes pass.Tracker
+}
+
+// SetupWithManager adds the controller to the manager.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil || r.APIReader == nil || r.Runs == nil || r.Addresses == nil || r.Recorder == nil {
+		return errors.New("fields Client, APIReader, Runs, Addresses and Recorder must be set")
+	}
+
+	err := mgr.GetFieldIndexer().IndexField(ctx, &infrav1alpha1.OLVMSupportServices{}, secretIndex, secretsOf)
+	if err != nil {
+		return fmt.Errorf("failed to index OLVMSupportServices: %w", err)
+	}
+
+	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmsupportservices")
+	err = capicontrollerutil.NewControllerManagedBy(mgr, log).
+		For(&infrav1alpha1.OLVMSupportServices{}, builder.WithPredicates(r.passes.Changed())).
+		WithOptions(options).
+		WithEventFilter(predicate.Or[client.Object](isSecret,
+			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(sameName), objectstatus.IgnoreStatus).
+		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(toServices), clusterFactsChanged).
+		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(toServices),
+			predicate.Or[client.Object](objectstatus.IgnoreStatus, machineFactsChanged)).
+		Watches(&infrav1.OLVMMachineTemplate{}, handler.EnqueueRequestsFromMapFunc(r.naming), comes).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(toServices), machineGoes).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.secretToServices)).
+		Complete(ctx, r)
+	if err != nil {
+		return fmt.Errorf("failed to set up the OLVMSupportServices controller: %w", err)
+	}
+
+	return nil
+}
+
+// isSecret lets Secrets through, which need no watch label: the objects that name them have it.
+var isSecret = predicate.NewPredicateFuncs(func(o client.Object) bool {
+	_, ok := o.(*metav1.PartialObjectMetadata)
+	return ok
+})
+
+// comes passes new objects.
+var comes = predicate.Funcs{
+	UpdateFunc: func(event.UpdateEvent) bool { return false },
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
+// clusterFactsChanged passes what decides the services of an OLVMCluster.
+var clusterFactsChanged = predicate.Or[client.Object](objectstatus.IgnoreStatus, predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*infrav1.OLVMCluster)
+		after, too := e.ObjectNew.(*infrav1.OLVMCluster)
+
+		return ok && too && (before.Annotations[infrav1.RouterIDsAnnotation] !=
+			after.Annotations[infrav1.RouterIDsAnnotation] ||
+			conditions.IsTrue(before, infrav1.EngineAvailableCondition) !=
+				conditions.IsTrue(after, infrav1.EngineAvailableCondition))
+	},
+})
+
+// machineFactsChanged passes what changes the configuration or the state of support services.
+var machineFactsChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*infrav1.OLVMMachine)
+		after, too := e.ObjectNew.(*infrav1.OLVMMachine)
+		if !ok || !too {
+			return false
+		}
+
+		was, is := conditions.Get(before, infrav1.ReadyCondition), conditions.Get(after, infrav1.ReadyCondition)
+		turned := (was == nil) != (is == nil) || was != nil && (was.Status != is.Status || was.Reason != is.Reason)
+
+		return before.Annotations[infrav1.AddressesAnnotation] != after.Annotations[infrav1.AddressesAnnotation] ||
+			!slices.Equal(before.Status.Addresses, after.Status.Addresses) ||
+			support.ServiceOf(after) != "" && turned
+	},
+}
+
+// machineGoes passes Machines that are being deleted: no more connections are sent there.
+var machineGoes = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+	},
+}
+
+// sameName wakes the support services of a Cluster.
+func sameName(_ context.Context, object client.Object) []ctrl.Request {
+	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
+}
+
+// toServices wakes the support services of the Cluster that the label of an object names.
+func toServices(_ context.Context, object client.Object) []ctrl.Request {
+	key := addressing.ClusterOf(object)
+	if key.Name == "" {
+		return nil
+	}
+
+	return []ctrl.Request{{NamespacedName: key}}
+}
+
+// naming wakes the support services that name a template.
+func (r *Reconciler) naming(ctx context.Context, template client.Object) []ctrl.Request {
+	var list infrav1alpha1.OLVMSupportServicesList
+	err := r.Client.List(ctx, &list, client.InNamespace(template.GetNamespace()), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil
+	}
+
+	names := func(s support.Service) bool { return s.VM.MachineTemplateName == template.GetName() }
+
+	return requestsFor(list.Items, func(of *infrav1alpha1.OLVMSupportServices) bool {
+		return slices.ContainsFunc(support.Services(of), names)
+	})
+}
+
+// secretIndex is the index of OLVMSupportServices by the Secrets that they name.
+const secretIndex = "namedSecrets"
+
+// secretsOf are the keys of the Secrets on which an OLVMSupportServices depends.
+func secretsOf(object client.Object) []string {
+	of, ok := object.(*infrav1alpha1.OLVMSupportServices)
+	if !ok {
+		return nil
+	}
+
+	var out []string
+	for _, key := range append(support.SecretsOf(of), workload.SecretOf(client.ObjectKeyFromObject(of))) {
+		out = append(out, key.String())
+	}
+
+	return out
+}
+
+// secretToServices wakes the support services that name a Secret, or of which a VM has it.
+func (r *Reconciler) secretToServices(ctx context.Context, secret client.Object) []ctrl.Request {
+	if support.ServiceOf(secret) != "" {
+		return toServices(ctx, secret)
+	}
+
+	var list infrav1alpha1.OLVMSupportServicesList
+	err := r.Client.List(ctx, &list, client.MatchingFields{secretIndex: client.ObjectKeyFromObject(secret).String()},
+		client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil
+	}
+
+	return requestsFor(list.Items, func(*infrav1alpha1.OLVMSupportServices) bool { return true })
+}
+
+func requestsFor(
+	list []infrav1alpha1.OLVMSupportServices, wanted func(*infrav1alpha1.OLVMSupportServices) bool,
+) []ctrl.Request {
+	var out []ctrl.Request
+
+	for i := range list {
+		if wanted(&list[i]) {
+			out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list[i])})
+		}
+	}
+
+	return out
+}
+
+// scope holds the facts of one pass.
+type scope struct {
+	pass *pass.Pass
+
+	object *infrav1alpha1.OLVMSupportServices
+	// cluster and olvmCluster are nil where they do not exist.
+	cluster     *clusterv1.Cluster
+	olvmCluster *infrav1.OLVMCluster
+	// err is why nothing can be done for any service: a *blocker.Error.
+	err error
+	// services that are asked for, in their order.
+	services []*serviceFacts
+	// left are the OLVMMachines of services that are not asked for any more, and soon reports that something is on its
+	// way.
+	left []string
+	soon bool
+	// nodes are those that may need the services until they are gone. Set by reconcileDelete.
+	nodes []string
+}
+
+// Reconcile brings one OLVMSupportServices forward.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
+	object := &infrav1alpha1.OLVMSupportServices{}
+	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, object)
+	if apierrors.IsNotFound(err) {
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return pass.Unbegun(err)
+	}
+
+	defer this.End(&result, &reterr)
+
+	if r.WatchFilterValue != "" && !labels.HasWatchLabel(object, r.WatchFilterValue) {
+		return ctrl.Result{}, nil // the event filter saw the object that woke this one
+	}
+
+	s := &scope{pass: this, object: object}
+	if err := r.findCluster(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	if s.cluster != nil && object.DeletionTimestamp.IsZero() {
+		adopt(s)
+	}
+
+	if paused, err := workspace.PausedWithoutState(ctx, this, object, support.Kind, s.cluster); err != nil || paused {
+		return ctrl.Result{}, err
+	}
+
+	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.write(ctx, s)}) }()
+
+	switch {
+	case !object.DeletionTimestamp.IsZero():
+		return r.reconcileDelete(ctx, s)
+	case s.err != nil:
+		return ctrl.Result{}, nil // what it waits for wakes it, and what there is stays as it is
+	}
+
+	if err := this.WriteObject(ctx); err != nil { // before there is anything that the finalizer is for
+		return ctrl.Result{}, err
+	}
+
+	if err := r.reconcileServices(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	if s.soon {
+		return ctrl.Result{RequeueAfter: cacheLag}, nil
+	}
+
+	return ctrl.Result{RequeueAfter: wait.Jitter(steady, jitter)}, nil
+}
+
+// adopt has the object belong to its Cluster, as clusterctl move and the deletion of the Cluster want it.
+func adopt(s *scope) {
+	controllerutil.AddFinalizer(s.object, infrav1alpha1.SupportServicesFinalizer)
+	metav1.SetMetaDataLabel(&s.object.ObjectMeta, clusterv1.ClusterNameLabel, s.cluster.Name)
+	s.object.OwnerReferences = util.EnsureOwnerRef(s.object.OwnerReferences, metav1.OwnerReference{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: s.cluster.Name, UID: s.cluster.UID,
+	})
+}
+
+// findCluster finds the Cluster and its OLVMCluster, or why there is none that may have support services.
+func (r *Reconciler) findCluster(ctx context.Context, s *scope) error {
+	key := client.ObjectKey{Namespace: s.object.Namespace, Name: s.object.Spec.ClusterName}
+	cluster := &clusterv1.Cluster{}
+	if err := r.Client.Get(ctx, key, cluster); apierrors.IsNotFound(err) {
+		s.err = blocker.New(infrav1.NoClusterReason, "spec.clusterName",
+			"there is no Cluster %q in namespace %s; create it, or delete this object", key.Name, key.Namespace)
+
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("failed to get Cluster %s: %w", key, err)
+	}
+
+	s.cluster = cluster
+
+	switch ref := cluster.Spec.InfrastructureRef; {
+	case !ref.IsDefined():
+		s.err = waiting("Cluster %s does not name its infrastructure yet", key.Name)
+		return nil
+	case ref.Kind != "OLVMCluster" || ref.APIGroup != infrav1.GroupVersion.Group:
+		s.err = blocker.New(infrav1.ClusterOfOtherProviderReason, "spec.clusterName",
+			"the infrastructure of Cluster %s is the %s %s, and only clusters with an OLVMCluster have support "+
+				"services; delete this object", key.Name, ref.Kind, ref.Name)
+
+		return nil
+	}
+
+	return r.findOLVMCluster(ctx, s)
+}
+
+// findOLVMCluster finds the OLVMCluster that the Cluster names, unless another Cluster has it.
+func (r *Reconciler) findOLVMCluster(ctx context.Context, s *scope) error {
+	key := client.ObjectKey{Namespace: s.object.Namespace, Name: s.cluster.Spec.InfrastructureRef.Name}
+	found := &infrav1.OLVMCluster{}
+	if err := r.Client.Get(ctx, key, found); apierrors.IsNotFound(err) {
+		s.err = waiting("there is no OLVMCluster %s yet, which Cluster %s names", key.Name, s.cluster.Name)
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("failed to get OLVMCluster %s: %w", key, err)
+	}
+
+	claims, err := holder.Find(ctx, r.Client, found)
+	if err != nil {
+		return err
+	}
+
+	switch {
+	case claims.Excludes(s.cluster):
+		s.err = claims.Problem()
+	case found.Labels[clusterv1.ClusterNameLabel] != s.cluster.Name && found.DeletionTimestamp.IsZero():
+		s.err = waiting("OLVMCluster %s does not belong to Cluster %s yet", key.Name, s.cluster.Name)
+	default:
+		s.olvmCluster = found
+	}
+
+	return nil
+}
+
+func waiting(format string, args ...any) error {
+	return &blocker.Error{
+		Reason: infrav1.WaitingForClusterInfrastructureReason, Message: fmt.Sprintf(format, args...),
+	}
+}
+
+// write writes the object and its status, and records events.
+func (r *Reconciler) write(ctx context.Context, s *scope) error {
+	steps := func() map[string]string { return nil }
+	err := objectstatus.Write(ctx, s.pass, r.Recorder, s.object, func() { updateStatus(s) }, steps)
+
+	return objectstatus.IgnoreGone(err)
+}
+
+// reconcileDelete deletes the VMs, after the nodes where the cluster goes.
+func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if workspace.Moving(s.object) {
+		return ctrl.Result{}, nil // all that was made for it stays
+	}
+
+	machines, err := support.Machines(ctx, r.Client, s.clusterKey())
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+
+	if s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero() {
+		for i := range machines {
+			m := &machines[i]
+			begun := controllerutil.ContainsFinalizer(m, infrav1.MachineFinalizer) || addressing.MayHaveVM(m)
+			if support.MachineOf(m) == nil && (len(m.OwnerReferences) > 0 || begun) {
+				s.nodes = append(s.nodes, m.Name)
+			}
+		}
+	}
+
+	if len(s.nodes) > 0 {
+		ctrl.LoggerFrom(ctx).Info("Waiting for nodes to be deleted", "machines", strings.Join(s.nodes, ", "))
+		return ctrl.Result{RequeueAfter: retry}, nil
+	}
+
+	if err := r.removeUnasked(ctx, s, machines, nil); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	if len(s.left) > 0 {
+		return ctrl.Result{RequeueAfter: retry}, nil
+	}
+
+	controllerutil.RemoveFinalizer(s.object, infrav1alpha1.SupportServicesFinalizer)
+
+	return ctrl.Result{}, nil
+}
+
+// clusterKey is the Cluster of the services, whether it exists or not.
+func (s *scope) clusterKey() client.ObjectKey {
+	return client.ObjectKey{Namespace: s.object.Namespace, Name: s.object.Spec.ClusterName}
+}

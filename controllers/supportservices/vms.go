@@ -1,0 +1,319 @@
+package supportservices
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+)
+
+// serviceFacts are what a pass knows of one support service.
+type serviceFacts struct {
+	support.Service
+	vms []vmOfService
+	// err is why it cannot be made as it is asked for.
+	err error
+}
+
+// vmOfService is a VM of a support service.
+type vmOfService struct {
+	support.VM
+	// machine is nil where it is still to be made.
+	machine *infrav1.OLVMMachine
+	// report is what the VM has made of its configuration.
+	report userdataserver.Report
+	// outdated is why the VM is to be replaced; empty where it is not.
+	outdated string
+	// foreign reports that the machine is not of the service.
+	foreign bool
+}
+
+// ready reports whether the VM is up, and uses a configuration.
+func (v vmOfService) ready() bool {
+	return v.machine != nil && v.machine.DeletionTimestamp.IsZero() &&
+		conditions.IsTrue(v.machine, infrav1.ReadyCondition) && v.report.Ever
+}
+
+// reconcileServices keeps the VMs of support services, and tells them what they are to do.
+func (r *Reconciler) reconcileServices(ctx context.Context, s *scope) error {
+	if r.Delivery == nil {
+		s.err = blocker.New(infrav1.InfraServiceFailureReason, "spec",
+			"the VMs of support services fetch what they are to do from the manager; set its flag --bootstrap-url, "+
+				"which says where VMs reach it")
+
+		return nil // what there is stays as it is
+	}
+
+	machines, err := support.Machines(ctx, r.Client, s.clusterKey())
+	if err != nil {
+		return err
+	}
+
+	nodes, err := r.nodes(ctx, s, machines)
+	if err != nil {
+		return err
+	}
+
+	problems, err := r.problems(ctx, s)
+	if err != nil {
+		return err
+	}
+
+	asked := map[string]bool{}
+
+	for _, service := range support.Services(s.object) {
+		facts := &serviceFacts{Service: service}
+		s.services = append(s.services, facts)
+
+		for _, vm := range service.VMs(s.cluster.Name) {
+			asked[vm.Name] = true
+			facts.vms = append(facts.vms, vmOfService{VM: vm, machine: find(machines, vm.Name)})
+		}
+
+		if facts.err = problems[service.Name]; facts.err == nil { // else what there is of it stays as it is
+			facts.err = r.reconcileService(ctx, s, facts, nodes)
+		}
+
+		var field *blocker.Error
+		if facts.err != nil && !errors.As(facts.err, &field) {
+			return facts.err
+		}
+	}
+
+	return r.removeUnasked(ctx, s, machines, asked)
+}
+
+// problems says what is wrong with services whatever their machines are, by their names: with their fields, or that
+// another object has an address.
+func (r *Reconciler) problems(ctx context.Context, s *scope) (map[string]error, error) {
+	out := support.Problems(s.olvmCluster.Spec, s.object)
+	if s.served() {
+		return out, nil
+	}
+
+	taken, err := r.Addresses.CheckSupportAddresses(ctx, s.olvmCluster, s.object, connection.EngineOf(s.olvmCluster))
+	if err != nil {
+		return nil, err
+	}
+
+	for _, service := range support.Services(s.object) {
+		for i := range taken {
+			if taken[i].Field == service.Field+".virtualIP" && out[service.Name] == nil {
+				out[service.Name] = taken[i].Problem()
+			}
+		}
+	}
+
+	return out, nil
+}
+
+// served reports that all services are as they are asked for: who has their addresses does not matter any more.
+func (s *scope) served() bool {
+	return s.object.Status.ObservedGeneration == s.object.Generation &&
+		conditions.IsTrue(s.object, infrav1.ReadyCondition)
+}
+
+// find is the machine of a name, of those of support.Machines; nil where there is none.
+func find(machines []infrav1.OLVMMachine, name string) *infrav1.OLVMMachine {
+	at, found := slices.BinarySearchFunc(machines, name, func(m infrav1.OLVMMachine, name string) int {
+		return strings.Compare(m.Name, name)
+	})
+	if !found {
+		return nil
+	}
+
+	return &machines[at]
+}
+
+// reconcileService makes the VMs that a service lacks, tells each its configuration, and replaces those that are not as
+// the service asks for. The error is a *blocker.Error where a person is asked for.
+func (r *Reconciler) reconcileService(
+	ctx context.Context, s *scope, service *serviceFacts, nodes []support.Node,
+) error {
+	// One that cannot be made keeps no other from following its machines.
+	var unmade, unconfigured error
+	keep := func(first *error, err error) error {
+		var field *blocker.Error
+		if err != nil && !errors.As(err, &field) {
+			return err
+		}
+
+		*first = cmp.Or(*first, err)
+
+		return nil
+	}
+
+	for i := range service.vms {
+		err := r.ensureVM(ctx, s, service, &service.vms[i])
+		service.vms[i].foreign = err != nil
+		if err := keep(&unmade, err); err != nil {
+			return err
+		}
+	}
+
+	for i := range service.vms {
+		if err := keep(&unconfigured, r.configure(ctx, s, service, &service.vms[i], nodes)); err != nil {
+			return err
+		}
+	}
+
+	if unmade != nil {
+		return unmade
+	}
+
+	// What is wrong with a VM may be why it is to be replaced.
+	return cmp.Or(r.replaceOutdated(ctx, s, service), unconfigured)
+}
+
+// ensureVM makes the OLVMMachine of a VM where there is none.
+func (r *Reconciler) ensureVM(
+	ctx context.Context, s *scope, service *serviceFacts, vm *vmOfService,
+) error {
+	if vm.machine != nil {
+		if support.MachineOf(vm.machine) == nil || support.ServiceOf(vm.machine) != service.Name {
+			return blocker.New(infrav1.InfraServiceFailureReason, service.Field,
+				"OLVMMachine %s exists, and is not of this service; delete it, or give the service another name",
+				vm.Name)
+		}
+
+		return nil
+	}
+
+	made, err := r.newMachine(ctx, s, service, vm)
+	if err != nil {
+		return err
+	}
+
+	if err := r.Client.Create(ctx, made); apierrors.IsAlreadyExists(err) {
+		return r.ours(ctx, s, service, made)
+	} else if err != nil {
+		return fmt.Errorf("failed to create OLVMMachine %s: %w", made.Name, err)
+	}
+
+	ctrl.LoggerFrom(ctx).Info("Made a VM of a support service", "OLVMMachine", made.Name)
+	vm.machine = made
+
+	return nil
+}
+
+// newMachine is the OLVMMachine of a VM, as its template has it. The error is a *blocker.Error where there can be none.
+func (r *Reconciler) newMachine(
+	ctx context.Context, s *scope, service *serviceFacts, vm *vmOfService,
+) (*infrav1.OLVMMachine, error) {
+	template := &infrav1.OLVMMachineTemplate{}
+	key := client.ObjectKey{Namespace: s.object.Namespace, Name: service.VM.MachineTemplateName}
+	if err := r.Client.Get(ctx, key, template); apierrors.IsNotFound(err) {
+		return nil, service.Invalid("machineTemplateName",
+			"there is no OLVMMachineTemplate %q in namespace %s; create it, or correct the name", key.Name,
+			key.Namespace)
+	} else if err != nil {
+		return nil, fmt.Errorf("failed to get OLVMMachineTemplate %s: %w", key, err)
+	}
+
+	if err := workspace.MoveWith(ctx, r.Client, template); err != nil {
+		return nil, err
+	}
+
+	return service.NewMachine(s.object, vm.VM, template)
+}
+
+// ours says whose the OLVMMachine is that exists, and that the cache does not have as one of the cluster.
+func (r *Reconciler) ours(
+	ctx context.Context, s *scope, service *serviceFacts, made *infrav1.OLVMMachine,
+) error {
+	found := &infrav1.OLVMMachine{}
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(made), found); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to get OLVMMachine %s: %w", made.Name, err)
+	}
+
+	if found.Name != "" && !metav1.IsControlledBy(found, s.object) {
+		return blocker.New(infrav1.InfraServiceFailureReason, service.Field,
+			"OLVMMachine %s exists, and is another's; delete it, or give the service another name", made.Name)
+	}
+
+	s.soon = true // the cache has not seen it yet
+
+	return nil
+}
+
+// replaceOutdated deletes a VM of a service that is not as the service asks for, or that the engine has lost, so that
+// it is made again: one at a time, and only where the others serve.
+func (r *Reconciler) replaceOutdated(ctx context.Context, s *scope, service *serviceFacts) error {
+	for i := range service.vms {
+		vm := &service.vms[i]
+		if vm.machine == nil || !vm.machine.DeletionTimestamp.IsZero() {
+			continue
+		}
+
+		if why := service.Outdated(vm.machine, vm.VM); why != "" {
+			vm.outdated = why
+		}
+
+		running := conditions.Get(vm.machine, infrav1.VirtualMachineRunningCondition)
+		if running != nil && running.Reason == infrav1.VirtualMachineNotFoundReason {
+			vm.outdated = "the engine does not have its VM any more"
+		}
+	}
+
+	for i := range service.vms {
+		vm := &service.vms[i]
+		othersServe := !slices.ContainsFunc(service.vms, func(other vmOfService) bool {
+			return other.Name != vm.Name && !other.ready()
+		})
+		if vm.outdated == "" || vm.ready() && !othersServe {
+			continue
+		}
+
+		// What cannot be made anew is not deleted.
+		if _, err := r.newMachine(ctx, s, service, vm); err != nil {
+			return err
+		}
+
+		ctrl.LoggerFrom(ctx).Info("Replacing a VM of a support service", "OLVMMachine", vm.Name, "because", vm.outdated)
+		if err := r.Client.Delete(ctx, vm.machine); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("failed to delete OLVMMachine %s: %w", vm.Name, err)
+		}
+
+		return nil // one at a time
+	}
+
+	return nil
+}
+
+// removeUnasked deletes the VMs of services that are not asked for any more.
+func (r *Reconciler) removeUnasked(
+	ctx context.Context, s *scope, machines []infrav1.OLVMMachine, asked map[string]bool,
+) error {
+	for i := range machines {
+		m := &machines[i]
+		if asked[m.Name] || support.MachineOf(m) == nil {
+			continue
+		}
+
+		s.left = append(s.left, m.Name)
+		if !m.DeletionTimestamp.IsZero() {
+			continue
+		}
+
+		if err := r.Client.Delete(ctx, m); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("failed to delete OLVMMachine %s: %w", m.Name, err)
+		}
+	}
+
+	return nil
+}
