@@ -320,8 +320,11 @@ func setClusterDeletingCondition(scope *clusterScope) {
 		switch {
 		case len(scope.supportVMs) > 0 || scope.services != nil:
 			condition.Reason = infrav1.WaitingForMachinesDeletionReason
-			condition.Message = "Waiting for OLVMSupportServices " + clusterNameOf(scope) + " to be deleted, with its VMs: " +
-				strings.Join(scope.supportVMs, ", ")
+			condition.Message = "Waiting for OLVMSupportServices " + clusterNameOf(scope) + " to be deleted"
+			if len(scope.supportVMs) > 0 {
+				condition.Message += ", with its VMs: " + strings.Join(scope.supportVMs, ", ")
+			}
+
 			if scope.engineErr != nil {
 				_, problem := blocker.EngineReason(scope.engineErr)
 				condition.Reason = infrav1.UnableToDecommissionReason

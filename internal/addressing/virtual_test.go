@@ -229,6 +229,85 @@ func TestAVirtualAddressThatAnotherHasIsRefused(t *testing.T) {
 	}
 }
 
+// TestAddressesOfLoadBalancersThatOthersHave has a load balancer of one cluster, and who may have its address.
+func TestAddressesOfLoadBalancersThatOthersHave(t *testing.T) {
+	balanced := func(cluster string, minutes int, serves bool) *infrav1alpha1.OLVMSupportServices {
+		out := &infrav1alpha1.OLVMSupportServices{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: cluster, UID: types.UID("services-" + cluster),
+			CreationTimestamp: metav1.NewTime(time.Date(2026, 1, 1, 0, minutes, 0, 0, time.UTC)),
+		}}
+		out.Spec.ClusterName = cluster
+		out.Spec.LoadBalancers = []infrav1alpha1.SupportLoadBalancer{{Name: "apps", VirtualIP: wantedAddress}}
+
+		if serves {
+			out.Status.Services = []infrav1alpha1.SupportServiceStatus{{
+				Name: "lb-apps", Address: wantedAddress, ReadyMachines: 1,
+				Conditions: []metav1.Condition{{Type: infrav1.ReadyCondition, Status: metav1.ConditionTrue}},
+			}}
+		}
+
+		return out
+	}
+	elsewhere := func(c *infrav1.OLVMCluster) { c.Spec.ControlPlaneEndpoint.Host = "10.0.0.9" }
+	provisioned := func(c *infrav1.OLVMCluster) { c.Status.Initialization.Provisioned = ptr.To(true) }
+	machine := func(cluster, service string) *infrav1.OLVMMachine {
+		return &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "m",
+			Labels: map[string]string{
+				clusterv1.ClusterNameLabel: cluster, infrav1alpha1.SupportServiceLabel: service,
+			},
+			Annotations: map[string]string{infrav1.AddressesAnnotation: `{"nic1":["` + wantedAddress + `"]}`},
+		}}
+	}
+	other := newCluster("default", "other", elsewhere, provisioned)
+
+	for name, test := range map[string]struct {
+		objects []client.Object
+		want    string
+	}{
+		"nobody":                         {},
+		"an older load balancer":         {[]client.Object{other, balanced("other", 0, false)}, "OLVMSupportServices default/other"},
+		"a younger load balancer":        {[]client.Object{other, balanced("other", 9, false)}, ""},
+		"a younger one that serves":      {[]client.Object{other, balanced("other", 9, true)}, "OLVMSupportServices default/other"},
+		"the endpoint of a cluster":      {[]client.Object{newCluster("default", "other", provisioned)}, "OLVMCluster default/other"},
+		"a node of another cluster":      {[]client.Object{other, machine("other", "")}, "OLVMMachine default/m"},
+		"a node of the cluster itself":   {[]client.Object{machine("new", "")}, "OLVMMachine default/m"},
+		"the load balancer's own VM":     {[]client.Object{machine("new", "lb-apps")}, ""},
+		"the VM of another's service":    {[]client.Object{other, machine("other", "lb-apps")}, "OLVMMachine default/m"},
+		"a load balancer without a VIP":  {[]client.Object{other, &infrav1alpha1.OLVMSupportServices{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other"}}}, ""},
+		"a load balancer of no cluster":  {[]client.Object{balanced("gone", 0, true)}, ""},
+		"another namespace of that name": {[]client.Object{newCluster("far", "other", elsewhere, provisioned), balanced("other", 0, true)}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newAddressBook(t)
+
+			for _, object := range test.objects {
+				object = object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // it is a copy
+				object.SetResourceVersion("")
+				b.create(object)
+			}
+
+			c, of := newCluster("default", "new", elsewhere), balanced("new", 5, false)
+			b.create(c)
+			b.create(of)
+			taken, err := b.allocator.CheckSupportAddresses(t.Context(), c, of, connection.EngineOf(c))
+			check.Error(t, err, "")
+
+			holder := ""
+			if len(taken) > 0 {
+				holder = taken[0].Holder
+				check.Equal(t, "field", taken[0].Field, "spec.loadBalancers[0].virtualIP")
+			}
+
+			if test.want == "" {
+				check.Equal(t, "holder", holder, "")
+			}
+
+			check.Contains(t, "holder", holder, test.want)
+		})
+	}
+}
+
 // TestOneOfTwoNewClustersKeepsTheAddress asks for two clusters in either order, while nothing of them is written.
 func TestOneOfTwoNewClustersKeepsTheAddress(t *testing.T) {
 	for _, order := range [][]string{{"one", "two"}, {"two", "one"}} {
