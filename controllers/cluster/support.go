@@ -87,7 +87,8 @@ func (r *Reconciler) deleteServices(
 	}
 
 	if err := r.Client.Delete(ctx, scope.services); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("failed to delete OLVMSupportServices %s: %w", client.ObjectKeyFromObject(scope.services), err)
+		return fmt.Errorf("failed to delete OLVMSupportServices %s: %w",
+			client.ObjectKeyFromObject(scope.services), err)
 	}
 
 	return nil

@@ -123,7 +123,8 @@ func (s *serviceFacts) status(before []infrav1alpha1.SupportServiceStatus) infra
 		out.Address = s.Balancer.VirtualIP
 	}
 
-	if at := slices.IndexFunc(before, func(b infrav1alpha1.SupportServiceStatus) bool { return b.Name == s.Name }); at >= 0 {
+	was := func(b infrav1alpha1.SupportServiceStatus) bool { return b.Name == s.Name }
+	if at := slices.IndexFunc(before, was); at >= 0 {
 		out.Conditions = slices.Clone(before[at].Conditions)
 	}
 

@@ -21,33 +21,24 @@ import (
 func Members(
 	ctx context.Context, reader client.Reader, session *engine.Client, cluster *infrav1.OLVMCluster, clusterName string,
 ) (members []Member, incomplete bool, err error) {
-	inCluster := []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingLabels{
-		clusterv1.ClusterNameLabel: clusterName,
-	}, client.UnsafeDisableDeepCopy} // they are only read
-	var owners clusterv1.MachineList
-	if err := reader.List(ctx, &owners, inCluster...); err != nil {
-		return nil, false, fmt.Errorf("failed to list the Machines of Cluster %s/%s: %w", cluster.Namespace,
-			clusterName, err)
-	}
-
-	services, err := support.Find(ctx, reader, client.ObjectKey{Namespace: cluster.Namespace, Name: clusterName})
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: clusterName}
+	byName, err := owners(ctx, reader, key)
 	if err != nil {
 		return nil, false, err
 	}
 
-	byName := map[string]*clusterv1.Machine{}
-	for i := range owners.Items {
-		byName[owners.Items[i].Name] = &owners.Items[i]
+	services, err := support.Find(ctx, reader, key)
+	if err != nil {
+		return nil, false, err
 	}
 
-	var machines infrav1.OLVMMachineList
-	if err := reader.List(ctx, &machines, inCluster...); err != nil {
-		return nil, false, fmt.Errorf("failed to list the OLVMMachines of Cluster %s/%s: %w", cluster.Namespace,
-			clusterName, err)
+	machines, err := support.Machines(ctx, reader, key)
+	if err != nil {
+		return nil, false, err
 	}
 
-	for i := range machines.Items {
-		m := &machines.Items[i]
+	for i := range machines {
+		m := &machines[i]
 		owner := support.MachineOf(m)
 		if owner == nil {
 			owner = byName[ownerMachine(m)]
@@ -85,6 +76,26 @@ func Members(
 	}
 
 	return members, incomplete, nil
+}
+
+// owners are the Machines of a Cluster by their names.
+func owners(
+	ctx context.Context, reader client.Reader, cluster client.ObjectKey,
+) (map[string]*clusterv1.Machine, error) {
+	var list clusterv1.MachineList
+	err := reader.List(ctx, &list, client.InNamespace(cluster.Namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: cluster.Name,
+	}, client.UnsafeDisableDeepCopy) // they are only read
+	if err != nil {
+		return nil, fmt.Errorf("failed to list the Machines of Cluster %s: %w", cluster, err)
+	}
+
+	out := map[string]*clusterv1.Machine{}
+	for i := range list.Items {
+		out[list.Items[i].Name] = &list.Items[i]
+	}
+
+	return out, nil
 }
 
 // ownerMachine is the name of the Machine that owns the object.

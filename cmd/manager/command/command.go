@@ -588,16 +588,7 @@ func addControllers(
 		return err
 	}
 
-	err = (&supportservices.Reconciler{
-		Client:           mgr.GetClient(),
-		APIReader:        reader,
-		Runs:             runs,
-		Addresses:        addresses,
-		Recorder:         mgr.GetEventRecorder("olvmsupportservices-controller"),
-		WatchFilterValue: o.watchFilter,
-		Delivery:         userData,
-	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency})
-	if err != nil {
+	if err := addSupportServices(ctx, mgr, reader, runs, addresses, userData, o); err != nil {
 		return err
 	}
 
@@ -647,6 +638,27 @@ func serveJumpHosts(mgr ctrl.Manager, engines *enginepool.Pool, userData *userda
 			Recorder: mgr.GetEventRecorder("jump-host"),
 		})
 	}
+}
+
+// addSupportServices adds the controller of support services. userData is nil where nothing is served to VMs.
+func addSupportServices(
+	ctx context.Context,
+	mgr ctrl.Manager,
+	reader client.Reader,
+	runs *workspace.RunQueue,
+	addresses *addressing.Allocator,
+	userData *userdataserver.Server,
+	o options,
+) error {
+	return (&supportservices.Reconciler{
+		Client:           mgr.GetClient(),
+		APIReader:        reader,
+		Runs:             runs,
+		Addresses:        addresses,
+		Recorder:         mgr.GetEventRecorder("olvmsupportservices-controller"),
+		WatchFilterValue: o.watchFilter,
+		Delivery:         userData,
+	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency})
 }
 
 // addPools adds the controllers of pools of VMs.
