@@ -146,8 +146,8 @@ func (a *Allocator) supportServices(ctx context.Context) (Services, error) {
 	return out, nil
 }
 
-// heldBeside returns who has which address beside a cluster, and the networks of the cluster. self is the cluster, whose
-// machines do not count, or its OLVMSupportServices, whose machines do not. mu is held.
+// heldBeside returns who has which address beside a cluster, and the networks of the cluster. self is the cluster, of
+// which no machine counts, or its OLVMSupportServices, beside which its nodes count. mu is held.
 func (a *Allocator) heldBeside(
 	ctx context.Context, c *infrav1.OLVMCluster, self client.Object, where connection.EngineID,
 ) (held Held, own []string, err error) {

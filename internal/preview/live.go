@@ -134,7 +134,8 @@ func listBeyond[T any](
 
 		var one T
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &one); err != nil {
-			return nil, fmt.Errorf("failed to read %s %s: %w", kind.Kind, client.ObjectKeyFromObject(&list.Items[i]), err)
+			return nil, fmt.Errorf("failed to read %s %s: %w", kind.Kind,
+				client.ObjectKeyFromObject(&list.Items[i]), err)
 		}
 
 		out = append(out, one)

@@ -192,8 +192,8 @@ func (s Service) checkVirtualIP(
 	case !slices.Contains(ports, endpoint):
 		return s.Invalid("ports", "the port %d of the control plane endpoint is missing; add it", endpoint)
 	case services != nil && (services.VirtualIP == "KubeVIP" || services.VirtualIP == "Keepalived"):
-		return s.Invalid(field, "%s is held by the nodes of the control plane; set controlPlaneServices.virtualIP of the "+
-			"OLVMCluster to External, or write another address", address)
+		return s.Invalid(field, "%s is held by the nodes of the control plane; set virtualIP in controlPlaneServices "+
+			"of the OLVMCluster to External, or write another address", address)
 	}
 
 	return nil
