@@ -57,7 +57,7 @@ func TestTheNameOfAMachineIsAHostName(t *testing.T) {
 		"localhost.localdomain.eu": "",
 	} {
 		m := &infrav1.OLVMMachine{ObjectMeta: s.Meta(name)}
-		m.Spec.FromInventory = &infrav1.FromInventory{Inventory: "lab"}
+		m.Spec.FromInventory = &infrav1.FromInventory{InventoryName: "lab"}
 
 		err := suite.client.Create(t.Context(), m, client.DryRunAll)
 		check.Error(t, err, want)

@@ -55,7 +55,7 @@ func TestKubectlSaysWhatAMachineIsAndWhyItIsNotReady(t *testing.T) {
 
 	// Made when the other one has its address: of two at once, either may have the first of the range.
 	wrong := s.Machine("wrong", func(spec *infrav1.OLVMMachineSpec) { spec.VMTemplateName = "ol9-k9s" })
-	s.Expect(wrong, infrav1.ReadyCondition, "False/"+infrav1.TemplateNotFoundReason)
+	s.Expect(wrong, infrav1.ReadyCondition, "False/"+infrav1.VMTemplateNotFoundReason)
 
 	for name, want := range map[string]map[string]string{
 		"runs": {
@@ -67,7 +67,7 @@ func TestKubectlSaysWhatAMachineIsAndWhyItIsNotReady(t *testing.T) {
 			"VMStatus": "up",
 			"Host":     "host-3",
 		},
-		"wrong": {"Ready": "False", "Reason": infrav1.TemplateNotFoundReason, "UpToDate": "False"},
+		"wrong": {"Ready": "False", "Reason": infrav1.VMTemplateNotFoundReason, "UpToDate": "False"},
 	} {
 		var got map[string]string
 		s.Eventually("the columns are filled", func() (err error) {

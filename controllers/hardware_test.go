@@ -238,7 +238,7 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 		"data disks": {hardware(func(vm *infrav1.VirtualMachine) {
 			vm.RootDisk = &infrav1.RootDisk{Size: "25GB"}
 			vm.DataDisks = []infrav1.DataDisk{
-				{Name: "etcd", Size: "10GB", Format: "raw", StorageDomainName: "olvm-data-2", Interface: "virtio"},
+				{Name: "etcd", Size: "10GB", Format: "raw", StorageDomainName: "olvm-data-2", InterfaceType: "virtio"},
 				{Name: "images", Size: "50GB"},
 			}
 		}), func(_ *site, got seen) bool {
@@ -425,7 +425,7 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 			[]string{"dataDisks[0].storageDomainName", `"tape"`, "olvm-data, olvm-data-2"}},
 		"an unknown version of the template": {func(s *infrav1.OLVMMachineSpec) {
 			s.VMTemplateVersion = 3
-		}, infrav1.TemplateNotFoundReason, []string{"vmTemplate", `"3"`, "it has 1"}},
+		}, infrav1.VMTemplateNotFoundReason, []string{"vmTemplate", `"3"`, "it has 1"}},
 		"an unknown tag": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.Tags = []string{"red"}
 		}, infrav1.TagNotFoundReason, []string{"tags[0]", `"red"`, "blue, prod"}},

@@ -278,7 +278,7 @@ func TestMachinesWithBadInputHealWhenTheyAreCorrected(t *testing.T) {
 			},
 			func(s *infrav1.OLVMMachineSpec) { s.VMTemplateName = "ol9-k8s" },
 			infrav1.InfrastructureAppliedCondition,
-			infrav1.TemplateNotFoundReason,
+			infrav1.VMTemplateNotFoundReason,
 			[]string{"spec.vmTemplateName", `"ol9-k9s"`, "ol9-k8s", "correct the name"},
 		},
 		"unknown cluster": {
@@ -287,7 +287,7 @@ func TestMachinesWithBadInputHealWhenTheyAreCorrected(t *testing.T) {
 			},
 			func(s *infrav1.OLVMMachineSpec) { s.OLVMOvirtClusterName = "Default" },
 			infrav1.InfrastructureAppliedCondition,
-			infrav1.ClusterNotFoundReason,
+			infrav1.OvirtClusterNotFoundReason,
 			[]string{"spec.olvmOvirtClusterName", `"prod"`, "it has Default"},
 		},
 		"unknown network": {
@@ -312,7 +312,7 @@ func TestMachinesWithBadInputHealWhenTheyAreCorrected(t *testing.T) {
 			func(s *infrav1.OLVMMachineSpec) { network(s).IPAddresses = []string{"10.0.0.1-10.0.0.9"} },
 			func(s *infrav1.OLVMMachineSpec) { network(s).IPAddresses = []string{"10.0.0.6-10.0.0.9"} },
 			infrav1.AddressesAllocatedCondition,
-			infrav1.EndpointInAddressPoolReason,
+			infrav1.EndpointInAddressRangeReason,
 			[]string{"ipv4.ipAddresses", "10.0.0.5", "take it out"},
 		},
 	}
@@ -348,7 +348,7 @@ func TestAddressPoolExhausted(t *testing.T) {
 	first := s.Machine("first", one)
 	s.ExpectProvisioned(first)
 	second := s.Machine("second", one)
-	message := s.Expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.AddressPoolExhaustedReason)
+	message := s.Expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.AddressRangeExhaustedReason)
 	if !strings.Contains(message, "add addresses, delete machines") {
 		t.Errorf("message: %s", message)
 	}

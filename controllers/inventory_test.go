@@ -69,7 +69,7 @@ func (p *pool) machine(name string, change func(*infrav1.OLVMMachineSpec)) *infr
 	p.T.Helper()
 
 	return p.Machine(name, func(spec *infrav1.OLVMMachineSpec) {
-		*spec = infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{Inventory: "lab"}}
+		*spec = infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{InventoryName: "lab"}}
 		if change != nil {
 			change(spec)
 		}
@@ -229,7 +229,7 @@ func TestRow46AVMWithoutAnAddress(t *testing.T) {
 	p := newPool(t, "vm-a", "vm-b", "vm-c")
 	_, err := p.Session().UpdateVM(t.Context(), p.ids["vm-a"], &engine.VM{Initialization: &engine.Initialization{}})
 	check.Error(t, err, "")
-	m := p.machine("m-0", func(spec *infrav1.OLVMMachineSpec) { spec.FromInventory.Network = "kvm-vlan" })
+	m := p.machine("m-0", func(spec *infrav1.OLVMMachineSpec) { spec.FromInventory.NetworkName = "kvm-vlan" })
 	p.ExpectProvisioned(m)
 	p.expectPhases(map[string]string{
 		"vm-a": "Ineligible/NoAddress", "vm-b": "Claimed m-0", "vm-c": "Available",
@@ -255,7 +255,7 @@ func TestRow46AVMWithoutAnAddress(t *testing.T) {
 // made, and a change of where the VM comes from.
 func TestRow42MachinesSayWhereTheirVMComesFrom(t *testing.T) {
 	s := newSite(t, nil)
-	pooled := infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{Inventory: "lab"}}
+	pooled := infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{InventoryName: "lab"}}
 	made := s.MachineSpec()
 
 	for name, c := range map[string]struct {
@@ -282,7 +282,7 @@ func TestRow42MachinesSayWhereTheirVMComesFrom(t *testing.T) {
 			return out
 		}(), "only network and shutdown can be set"},
 		"no inventory": {infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{TopologyKey: "a"}},
-			"spec.fromInventory.inventory"},
+			"spec.fromInventory.inventoryName"},
 		"a VM that is made": {made, ""},
 		"a VM of a pool":    {pooled, ""},
 		"network of its own": {infrav1.OLVMMachineSpec{
@@ -299,7 +299,7 @@ func TestRow42MachinesSayWhereTheirVMComesFrom(t *testing.T) {
 
 	m := &infrav1.OLVMMachine{ObjectMeta: s.Meta("m"), Spec: pooled}
 	s.Create(m)
-	m.Spec.FromInventory = &infrav1.FromInventory{Inventory: "other"}
+	m.Spec.FromInventory = &infrav1.FromInventory{InventoryName: "other"}
 	check.Error(t, suite.client.Update(t.Context(), m, client.DryRunAll), "fromInventory is immutable")
 
 	lab := poolvm.Inventory(s.OLVM, "lab")
@@ -324,7 +324,7 @@ func TestRow49AStandbyIsClaimedAndPoweredOff(t *testing.T) {
 	testsite.Change(p.Site, p.OLVM, func(c *infrav1.OLVMCluster) {
 		c.Spec.Standby = []infrav1.Standby{{
 			Name: "spare", Role: infrav1.RoleWorker, Count: new(int32(1)),
-			FromInventory: infrav1.FromInventory{Inventory: "lab"},
+			FromInventory: infrav1.FromInventory{InventoryName: "lab"},
 		}}
 	})
 	p.expectPhases(map[string]string{"vm-a": "Claimed ", "vm-b": "Available"})
@@ -363,7 +363,7 @@ func TestRow50NothingChangesTwice(t *testing.T) {
 
 		out := map[string]string{}
 		for _, vm := range list.Items {
-			out[vm.Name] = vm.ResourceVersion + " " + vm.Status.Power
+			out[vm.Name] = vm.ResourceVersion + " " + vm.Status.VMStatus
 		}
 
 		return out
@@ -453,7 +453,7 @@ func TestRow55EachReasonIsSaid(t *testing.T) {
 	expect(p.inventory, infrav1.ScheduledCondition, "True/Scheduled")
 	expect(p.inventory, infrav1.DeletingCondition, "False/NotDeleting")
 
-	nowhere := p.machine("nowhere", func(spec *infrav1.OLVMMachineSpec) { spec.FromInventory.Inventory = "none" })
+	nowhere := p.machine("nowhere", func(spec *infrav1.OLVMMachineSpec) { spec.FromInventory.InventoryName = "none" })
 	expect(nowhere, infrav1.VirtualMachineClaimedCondition, "False/InventoryNotFound")
 	picky := p.machine("picky", func(spec *infrav1.OLVMMachineSpec) {
 		spec.FromInventory.Selector.MatchLabels = map[string]string{"a": "b"}

@@ -337,7 +337,7 @@ func TestNetworksThatContradictThemselvesAreNamed(t *testing.T) {
 		}, infrav1.IPProfileNotFoundReason, []string{"network.ipProfileName", `"lap"`, `["bad"]`}},
 		"the endpoint in the IPv6 ranges": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.1-10.0.0.9"}
-		}, infrav1.EndpointInAddressPoolReason, []string{"ipv4.ipAddresses", "10.0.0.5"}},
+		}, infrav1.EndpointInAddressRangeReason, []string{"ipv4.ipAddresses", "10.0.0.5"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -71,7 +71,7 @@ func (s *site) expectGroup(name string, hard bool, members ...string) {
 		}
 
 		for _, told := range s.OLVM.Status.AffinityGroups {
-			if told.Name == name && ptr.Deref(told.Enforcing, !hard) != hard {
+			if told.Name == name && ptr.Deref(told.Enforced, !hard) != hard {
 				return fmt.Errorf("the status has %+v", told)
 			}
 		}
@@ -287,7 +287,7 @@ func TestAGroupThatWasDeletedIsMadeAgainWithItsMembers(t *testing.T) {
 		t.Fatalf("status.affinityGroups: %+v", status)
 	}
 
-	err := s.Session().DeleteAffinityGroup(t.Context(), engine.ID(status[0].ClusterID), engine.ID(status[0].ID))
+	err := s.Session().DeleteAffinityGroup(t.Context(), engine.ID(status[0].OLVMOvirtClusterID), engine.ID(status[0].ID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +299,8 @@ func TestAGroupThatWasDeletedIsMadeAgainWithItsMembers(t *testing.T) {
 	// A VM that was taken out of its group is put back.
 	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
 	status = s.OLVM.Status.AffinityGroups
-	err = s.Session().RemoveFromAffinityGroup(t.Context(), engine.ID(status[0].ClusterID), engine.ID(status[0].ID),
+	group := status[0]
+	err = s.Session().RemoveFromAffinityGroup(t.Context(), engine.ID(group.OLVMOvirtClusterID), engine.ID(group.ID),
 		engine.ID(strings.TrimPrefix(m.Spec.ProviderID, "olvm://")))
 	if err != nil {
 		t.Fatal(err)
@@ -429,19 +430,19 @@ func TestMachinesLandInTheirFailureDomains(t *testing.T) {
 	s := newSiteIn(t, inventory, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.FailureDomains = []infrav1.OLVMFailureDomain{
 			{
-				Name:              "a",
-				ClusterName:       "Default",
-				StorageDomainName: "olvm-data-2",
-				Hosts:             infrav1.FailureDomainHosts{Names: []string{"host-2"}},
+				Name:                 "a",
+				OLVMOvirtClusterName: "Default",
+				StorageDomainName:    "olvm-data-2",
+				Hosts:                infrav1.FailureDomainHosts{Names: []string{"host-2"}},
 			},
-			{Name: "b", ClusterName: "Other", Hosts: infrav1.FailureDomainHosts{AffinityLabel: "rack-b"}},
-			{Name: "c", ClusterName: "Other", ControlPlane: ptr.To(false)},
-			{Name: "gone", ClusterName: "Nowhere"},
+			{Name: "b", OLVMOvirtClusterName: "Other", Hosts: infrav1.FailureDomainHosts{AffinityLabel: "rack-b"}},
+			{Name: "c", OLVMOvirtClusterName: "Other", ControlPlane: ptr.To(false)},
+			{Name: "gone", OLVMOvirtClusterName: "Nowhere"},
 			{Name: "tape", StorageDomainName: "tape"},
 		}
 	})
 	message := s.Expect(s.OLVM, infrav1.FailureDomainsAvailableCondition, "False/"+infrav1.FailureDomainInvalidReason)
-	check.Contains(t, "message", message, "spec.failureDomains[gone].clusterName")
+	check.Contains(t, "message", message, "spec.failureDomains[gone].olvmOvirtClusterName")
 	check.Contains(t, "message", message, `"Nowhere"`)
 	check.Contains(t, "message", message, "spec.failureDomains[tape].storageDomainName")
 
@@ -630,7 +631,7 @@ func TestADeletionDoesNotMissGroupsThatTheEngineHasLost(t *testing.T) {
 	group := s.OLVM.Status.AffinityGroups[0]
 	s.Delete(s.OLVM)
 	s.Expect(s.OLVM, infrav1.DeletingCondition, "True/"+infrav1.WaitingForMachinesDeletionReason)
-	err := s.Session().DeleteAffinityGroup(t.Context(), engine.ID(group.ClusterID), engine.ID(group.ID))
+	err := s.Session().DeleteAffinityGroup(t.Context(), engine.ID(group.OLVMOvirtClusterID), engine.ID(group.ID))
 	if err != nil {
 		t.Fatal(err)
 	}

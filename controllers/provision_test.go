@@ -311,7 +311,7 @@ func TestProvisionSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
 	p.template("claims", func(spec *infrav1.OLVMMachineSpec) {
-		*spec = infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{Inventory: "lab"}}
+		*spec = infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{InventoryName: "lab"}}
 	})
 	p.template("mac", func(spec *infrav1.OLVMMachineSpec) { spec.OLVMNetwork.MACAddress = "56:6f:00:00:01:00" })
 	p.template("wrong", func(spec *infrav1.OLVMMachineSpec) { spec.VMTemplateName = "ol9-k9s" })

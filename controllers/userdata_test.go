@@ -119,12 +119,12 @@ func TestExtraUserDataIsWaitedFor(t *testing.T) {
 	s := newSite(t, nil)
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 		c.Spec.UserData = &infrav1.UserData{
-			Extra: []infrav1.ExtraUserData{{ConfigMap: &infrav1.KeyReference{Name: "extra", Key: "user-data"}}},
+			Extra: []infrav1.ExtraUserData{{ConfigMapKeyRef: &infrav1.KeyReference{Name: "extra", Key: "user-data"}}},
 		}
 	})
 	m := s.Machine("m", func(spec *infrav1.OLVMMachineSpec) {
 		spec.UserData = &infrav1.UserData{
-			Extra: []infrav1.ExtraUserData{{Secret: &infrav1.KeyReference{Name: "extra", Key: "user-data"}}},
+			Extra: []infrav1.ExtraUserData{{SecretKeyRef: &infrav1.KeyReference{Name: "extra", Key: "user-data"}}},
 		}
 	})
 	waits := func(want string) {
@@ -211,9 +211,9 @@ func TestNodesMakeTheEndpointOfTheirCluster(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.ControlPlaneEndpoint = infrav1.APIEndpoint{Host: "10.0.0.5", Port: 6443}
 		c.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{
-			VirtualIP:        "Keepalived",
-			LoadBalancer:     "HAProxy",
-			IngressVirtualIP: "10.0.0.6",
+			VirtualIPProvider:    "Keepalived",
+			LoadBalancerProvider: "HAProxy",
+			IngressVirtualIP:     "10.0.0.6",
 		}
 	})
 	s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
@@ -266,7 +266,7 @@ func TestNodesMakeTheEndpointOfTheirCluster(t *testing.T) {
 	inRange := s.Machine("in-range", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.6-10.0.0.9"}
 	})
-	message := s.Expect(inRange, infrav1.AddressesAllocatedCondition, "False/"+infrav1.EndpointInAddressPoolReason)
+	message := s.Expect(inRange, infrav1.AddressesAllocatedCondition, "False/"+infrav1.EndpointInAddressRangeReason)
 	if !strings.Contains(message, "the ingress address 10.0.0.6 is inside") {
 		t.Error(message)
 	}
@@ -277,7 +277,7 @@ func TestTheEndpointWithKubeVIP(t *testing.T) {
 
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.ControlPlaneEndpoint = infrav1.APIEndpoint{Host: "10.0.0.5", Port: 6443}
-		c.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "KubeVIP"}
+		c.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIPProvider: "KubeVIP"}
 	})
 	for name, test := range map[string]struct{ kind, path, config string }{
 		"init": {"InitConfiguration", "/run/kubeadm/kubeadm.yaml", "/etc/kubernetes/super-admin.conf"},
@@ -311,7 +311,7 @@ func TestNodesAnswerForTheNamesOfTheirDualStackCluster(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.ControlPlaneEndpoint = infrav1.APIEndpoint{Host: "10.0.0.5", Port: 6443}
 		c.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{
-			VirtualIP:                  "Keepalived",
+			VirtualIPProvider:          "Keepalived",
 			AdditionalVirtualIP:        "fd00::5",
 			IngressVirtualIP:           "10.0.0.6",
 			AdditionalIngressVirtualIP: "fd00::6",
@@ -385,13 +385,15 @@ func TestServicesOfTheControlPlaneThatCannotBe(t *testing.T) {
 	s := newSite(t, nil)
 
 	for name, services := range map[string]infrav1.ControlPlaneServices{
-		"loadBalancer needs virtualIP Keepalived": {VirtualIP: "KubeVIP", LoadBalancer: "HAProxy"},
-		"set loadBalancer, or remove it":          {VirtualIP: "Keepalived", APIServerPort: 6445},
-		"nginxImage needs loadBalancer Nginx":     {VirtualIP: "Keepalived", NginxImage: "nginx"},
-		"kubeVIPImage needs virtualIP KubeVIP":    {VirtualIP: "Keepalived", KubeVIPImage: "kube-vip"},
-		"additionalVirtualIP needs virtualIP":     {AdditionalVirtualIP: "fd00::5"},
-		"IP needs ingressVirtualIP":               {AdditionalIngressVirtualIP: "fd00::6"},
-		"dns.domain":                              {DNS: &infrav1.ClusterDNS{Domain: "Example.com"}},
+		"loadBalancerProvider needs virtualIPProvider Keepalived": {
+			VirtualIPProvider: "KubeVIP", LoadBalancerProvider: "HAProxy",
+		},
+		"set loadBalancerProvider, or remove it":       {VirtualIPProvider: "Keepalived", APIServerPort: 6445},
+		"nginxImage needs loadBalancerProvider Nginx":  {VirtualIPProvider: "Keepalived", NginxImage: "nginx"},
+		"kubeVIPImage needs virtualIPProvider KubeVIP": {VirtualIPProvider: "Keepalived", KubeVIPImage: "kube-vip"},
+		"additionalVirtualIP needs virtualIPProvider":  {AdditionalVirtualIP: "fd00::5"},
+		"IP needs ingressVirtualIP":                    {AdditionalIngressVirtualIP: "fd00::6"},
+		"dns.domain":                                   {DNS: &infrav1.ClusterDNS{Domain: "Example.com"}},
 	} {
 		c := &infrav1.OLVMCluster{ObjectMeta: s.Meta("refused"), Spec: s.OLVM.Spec}
 		c.Spec.ControlPlaneServices = &services

@@ -710,7 +710,7 @@ func (w *workload) expectDescribed(controlPlanes, workers int) {
 			// a manager that is killed loses count of runs
 			vm, ok := vms[m.Machine.VMID]
 			if !ok || vm.Name != m.Name || m.Machine.Phase != "Running" || m.Machine.Node == "" || m.Problem != "" ||
-				len(m.Machine.Addresses) != 1 || m.Machine.Terraform.StateSecret == "" {
+				len(m.Machine.Addresses) != 1 || m.Machine.Terraform.StateSecretName == "" {
 				w.t.Errorf("olvmctl describe says of a machine: %+v, %+v", m, m.Machine)
 			}
 		}

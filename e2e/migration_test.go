@@ -579,7 +579,7 @@ func (o *takeover) expectTaken(before map[string]engine.VM, since int, touched .
 					conditions.GetMessage(m, infrav1.ReadyCondition)) //nolint:staticcheck // a kind
 			} else if err := o.plane.Client.Get(o.t.Context(), client.ObjectKey{
 				Namespace: o.namespace,
-				Name:      m.Status.Terraform.StateSecret,
+				Name:      m.Status.Terraform.StateSecretName,
 			}, &state); err != nil {
 				return err
 			}

@@ -44,7 +44,7 @@ func takeFrom(template *unstructured.Unstructured, inventory string) error {
 	}
 
 	return unstructured.SetNestedMap(template.Object, map[string]any{
-		"fromInventory":  map[string]any{"inventory": inventory},
+		"fromInventory":  map[string]any{"inventoryName": inventory},
 		"virtualMachine": map[string]any{"network": network},
 	}, path...)
 }
@@ -80,7 +80,7 @@ func newPoolWorkload(t *testing.T, name string, subnet int) *workload {
 				}
 			case "OLVMCluster":
 				err := unstructured.SetNestedSlice(object.Object, []any{map[string]any{
-					"name": "spare", "role": "Worker", "inventory": "workers", "count": int64(1),
+					"name": "spare", "role": "Worker", "inventoryName": "workers", "count": int64(1),
 				}}, "spec", "standby")
 				if err != nil {
 					return err
@@ -295,11 +295,12 @@ func TestRow42AClusterClassOfAPool(t *testing.T) {
 				subnet = ipv4.Subnet
 			}
 
-			if got, ok := want[spec.FromInventory.Inventory]; !ok || got != subnet {
-				return fmt.Errorf("template %s is of %s with %q", templates.Items[i].Name, spec.FromInventory.Inventory, subnet)
+			if got, ok := want[spec.FromInventory.InventoryName]; !ok || got != subnet {
+				return fmt.Errorf("template %s is of %s with %q", templates.Items[i].Name,
+					spec.FromInventory.InventoryName, subnet)
 			}
 
-			delete(want, spec.FromInventory.Inventory)
+			delete(want, spec.FromInventory.InventoryName)
 		}
 
 		if len(want) > 0 {
@@ -312,7 +313,7 @@ func TestRow42AClusterClassOfAPool(t *testing.T) {
 	var clusters infrav1.OLVMClusterList
 	check.Error(t, w.plane.Client.List(t.Context(), &clusters, client.InNamespace(w.namespace)), "")
 	check.Length(t, "OLVMClusters", clusters.Items, 1)
-	check.Equal(t, "what is kept", clusters.Items[0].Spec.Standby[0].Inventory, "workers")
+	check.Equal(t, "what is kept", clusters.Items[0].Spec.Standby[0].InventoryName, "workers")
 	w.delete()
 }
 
@@ -325,16 +326,16 @@ func takeFromPools(cluster *unstructured.Unstructured) error {
 	}
 
 	pools := map[string]any{
-		"controlPlaneMachines": map[string]any{"fromInventory": map[string]any{"inventory": "masters"}},
+		"controlPlaneMachines": map[string]any{"fromInventory": map[string]any{"inventoryName": "masters"}},
 		"workerMachines": map[string]any{
-			"fromInventory": map[string]any{"inventory": "workers", "topologyKey": "example.com/rack"},
+			"fromInventory": map[string]any{"inventoryName": "workers", "topologyKey": "example.com/rack"},
 			"network": map[string]any{"ipv4": map[string]any{
 				"subnet": "10.0.0.0/24", "ipAddresses": []any{"10.0.0.10-10.0.0.19"},
 			}},
 		},
 	}
 	out := []any{map[string]any{"name": "standby", "value": []any{map[string]any{
-		"name": "spare", "role": "Worker", "inventory": "workers", "count": int64(1),
+		"name": "spare", "role": "Worker", "inventoryName": "workers", "count": int64(1),
 	}}}}
 
 	for _, variable := range variables {

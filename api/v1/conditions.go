@@ -234,8 +234,8 @@ const (
 	AddressesAllocatedReason = "AddressesAllocated"
 	// AddressRangeInvalidReason surfaces when subnet, gateway or a range cannot be parsed or contradict each other.
 	AddressRangeInvalidReason = "AddressRangeInvalid"
-	// AddressPoolExhaustedReason surfaces when every address of the ranges is in use.
-	AddressPoolExhaustedReason = "AddressPoolExhausted"
+	// AddressRangeExhaustedReason surfaces when every address of the ranges is in use.
+	AddressRangeExhaustedReason = "AddressRangeExhausted"
 	// IPProfileNotFoundReason surfaces when the OLVMCluster has no IP profile of that name.
 	IPProfileNotFoundReason = "IPProfileNotFound"
 	// WaitingForIPAddressesReason surfaces when an IPAM provider has not given an address yet. In InfrastructureApplied
@@ -246,8 +246,8 @@ const (
 	// IPAddressConflictReason surfaces when an IPAM provider gave an address that another machine, or the control plane
 	// endpoint, has.
 	IPAddressConflictReason = "IPAddressConflict"
-	// EndpointInAddressPoolReason surfaces when the control plane endpoint lies inside the machine ranges.
-	EndpointInAddressPoolReason = "ControlPlaneEndpointInAddressPool"
+	// EndpointInAddressRangeReason surfaces when the control plane endpoint lies inside the machine ranges.
+	EndpointInAddressRangeReason = "ControlPlaneEndpointInAddressRange"
 )
 
 // UpToDateCondition is true if the VM is what the spec of its OLVMMachine asks for. It is no part of Ready: an edit
@@ -291,10 +291,10 @@ const (
 	StorageDomainNotFoundReason = "StorageDomainNotFound"
 	// TagNotFoundReason surfaces when the engine has no tag of that name.
 	TagNotFoundReason = "TagNotFound"
-	// TemplateNotFoundReason surfaces when the engine has no template of that name.
-	TemplateNotFoundReason = "TemplateNotFound"
-	// ClusterNotFoundReason surfaces when the engine has no cluster of that name in the data center.
-	ClusterNotFoundReason = "OvirtClusterNotFound"
+	// VMTemplateNotFoundReason surfaces when the engine has no template of that name.
+	VMTemplateNotFoundReason = "VMTemplateNotFound"
+	// OvirtClusterNotFoundReason surfaces when the engine has no cluster of that name in the data center.
+	OvirtClusterNotFoundReason = "OvirtClusterNotFound"
 	// NetworkNotFoundReason surfaces when the data center has no network of that name.
 	NetworkNotFoundReason = "NetworkNotFound"
 	// VNICProfileNotFoundReason surfaces when the network has no vNIC profile of that name.

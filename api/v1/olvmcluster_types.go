@@ -30,9 +30,9 @@ const RouterIDsAnnotation = "infrastructure.cluster.x-k8s.io/olvm-virtual-router
 // was restored to an earlier time.
 const AcceptEngineAnnotation = "infrastructure.cluster.x-k8s.io/olvm-accept-engine"
 
-// GroupsRequestedAnnotation is on an OLVMCluster before the first run that may create affinity groups. While it is
-// there, a deletion looks for groups in the engine, whatever else was lost.
-const GroupsRequestedAnnotation = "infrastructure.cluster.x-k8s.io/olvm-groups-requested"
+// AffinityGroupsRequestedAnnotation is on an OLVMCluster before the first run that may create affinity groups. While it
+// is there, a deletion looks for groups in the engine, whatever else was lost.
+const AffinityGroupsRequestedAnnotation = "infrastructure.cluster.x-k8s.io/olvm-affinity-groups-requested"
 
 // OLVMClusterSpec is the desired infrastructure of a cluster.
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.controlPlaneEndpoint) || !has(oldSelf.controlPlaneEndpoint.host) || oldSelf.controlPlaneEndpoint.host == \"\" || (has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.host) && self.controlPlaneEndpoint.host in [oldSelf.controlPlaneEndpoint.host, \"\"])",message="controlPlaneEndpoint.host is immutable once set: nodes and kubeconfigs hold it; create a new cluster instead"
@@ -244,7 +244,7 @@ type OLVMClusterStatus struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=name
-	// +listMapKey=clusterID
+	// +listMapKey=olvmOvirtClusterID
 	// +kubebuilder:validation:MaxItems=1000
 	AffinityGroups []AffinityGroupStatus `json:"affinityGroups,omitempty"`
 

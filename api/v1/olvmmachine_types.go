@@ -94,11 +94,11 @@ type OLVMMachineSpec struct {
 
 // FromInventory says which VM of a pool a machine takes.
 type FromInventory struct {
-	// inventory is the name of the OLVMInventory, in the namespace of the machine.
+	// inventoryName is the name of the OLVMInventory, in the namespace of the machine.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	Inventory string `json:"inventory,omitempty"`
+	InventoryName string `json:"inventoryName,omitempty"`
 
 	// selector chooses by the labels of the OLVMInventoryVMs. If omitted or empty, it chooses all.
 	// +optional
@@ -111,10 +111,10 @@ type FromInventory struct {
 	// +kubebuilder:validation:MaxLength=317
 	TopologyKey string `json:"topologyKey,omitempty"`
 
-	// network is the name of a network on which the VM must have an address of its own. Empty means: any VM will do.
+	// networkName is the name of a network on which the VM must have an address of its own. Empty means: any VM will do.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
-	Network string `json:"network,omitempty"`
+	NetworkName string `json:"networkName,omitempty"`
 }
 
 // RootDisk says how the template's bootable disk becomes the VM's.
@@ -180,11 +180,11 @@ type DataDisk struct {
 	// +kubebuilder:validation:MaxLength=255
 	StorageDomainName string `json:"storageDomainName,omitempty"`
 
-	// interface of the disk: virtio_scsi, virtio or sata. If omitted, it is virtio_scsi. Changes are refused while the
+	// interfaceType of the disk: virtio_scsi, virtio or sata. If omitted, it is virtio_scsi. Changes are refused while the
 	// VM runs.
 	// +optional
 	// +kubebuilder:validation:Enum=virtio_scsi;virtio;sata
-	Interface string `json:"interface,omitempty"`
+	InterfaceType string `json:"interfaceType,omitempty"`
 }
 
 // VirtualMachine sizes a VM and configures its network.
@@ -548,11 +548,11 @@ type VirtualMachineStatus struct {
 
 // TerraformStatus says what the Terraform runs for an object did.
 type TerraformStatus struct {
-	// stateSecret is the name of the Secret that holds the Terraform state.
+	// stateSecretName is the name of the Secret that holds the Terraform state.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	StateSecret string `json:"stateSecret,omitempty"`
+	StateSecretName string `json:"stateSecretName,omitempty"`
 	// stateLineage and stateSerial are those of the newest state that was seen. One of the same lineage and a lower
 	// serial was restored over it, and is not used.
 	// +optional

@@ -70,7 +70,7 @@ const (
 // +kubebuilder:resource:path=olvmmachinetemplates,scope=Namespaced,categories=cluster-api,shortName=olvmmt
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
-// +kubebuilder:printcolumn:name="Template",type=string,JSONPath=`.spec.template.spec.vmTemplateName`
+// +kubebuilder:printcolumn:name="VMTemplate",type=string,JSONPath=`.spec.template.spec.vmTemplateName`
 // +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.spec.template.spec.virtualMachine.memory`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type OLVMMachineTemplate struct {

@@ -76,25 +76,25 @@ type AffinityGroupStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name,omitempty"`
-	// clusterID is the engine's UUID of the cluster in which the group is.
+	// olvmOvirtClusterID is the engine's UUID of the cluster in which the group is.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
-	ClusterID string `json:"clusterID,omitempty"`
+	OLVMOvirtClusterID string `json:"olvmOvirtClusterID,omitempty"`
 	// id is the engine's UUID of the group.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	ID string `json:"id,omitempty"`
-	// enforcing is true while the rule is hard.
+	// enforced is true while the rule is hard.
 	// +optional
-	Enforcing *bool `json:"enforcing,omitempty"`
-	// machines counts the machines of the group.
+	Enforced *bool `json:"enforced,omitempty"`
+	// machineCount counts the machines of the group.
 	// +optional
-	Machines int32 `json:"machines,omitempty"`
-	// hosts counts the hosts of the engine's cluster that are up.
+	MachineCount int32 `json:"machineCount,omitempty"`
+	// hostCount counts the hosts of the engine's cluster that are up.
 	// +optional
-	Hosts int32 `json:"hosts,omitempty"`
+	HostCount int32 `json:"hostCount,omitempty"`
 }
 
 // OLVMFailureDomain is a part of the engine's site that fails independently of others: a cluster of hosts, or some of
@@ -111,11 +111,11 @@ type OLVMFailureDomain struct {
 	// +optional
 	ControlPlane *bool `json:"controlPlane,omitempty"`
 
-	// clusterName is the name of the engine's cluster. Empty means the one that the machine names in
+	// olvmOvirtClusterName is the name of the engine's cluster. Empty means the one that the machine names in
 	// olvmOvirtClusterName.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
-	ClusterName string `json:"clusterName,omitempty"`
+	OLVMOvirtClusterName string `json:"olvmOvirtClusterName,omitempty"`
 
 	// storageDomainName is the storage domain of the disks of the domain's machines that do not name one. Disks of a
 	// template that are on another storage domain are copied. If omitted, disks are where the template's are. Changes

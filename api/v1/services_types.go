@@ -1,35 +1,35 @@
 package v1
 
 // ControlPlaneServices are what the nodes do for the endpoints of their cluster.
-// +kubebuilder:validation:XValidation:rule="!has(self.additionalVirtualIP) || size(self.additionalVirtualIP) == 0 || (has(self.virtualIP) && self.virtualIP in ['KubeVIP', 'Keepalived'])",message="additionalVirtualIP needs virtualIP KubeVIP or Keepalived"
+// +kubebuilder:validation:XValidation:rule="!has(self.additionalVirtualIP) || size(self.additionalVirtualIP) == 0 || (has(self.virtualIPProvider) && self.virtualIPProvider in ['KubeVIP', 'Keepalived'])",message="additionalVirtualIP needs virtualIPProvider KubeVIP or Keepalived"
 // +kubebuilder:validation:XValidation:rule="!has(self.additionalIngressVirtualIP) || size(self.additionalIngressVirtualIP) == 0 || (has(self.ingressVirtualIP) && size(self.ingressVirtualIP) > 0)",message="additionalIngressVirtualIP needs ingressVirtualIP"
-// +kubebuilder:validation:XValidation:rule="!(has(self.loadBalancer) && size(self.loadBalancer) > 0 && self.loadBalancer != 'None') || (has(self.virtualIP) && self.virtualIP == 'Keepalived')",message="loadBalancer needs virtualIP Keepalived"
-// +kubebuilder:validation:XValidation:rule="!has(self.apiServerPort) || self.apiServerPort == 0 || (has(self.loadBalancer) && size(self.loadBalancer) > 0 && self.loadBalancer != 'None')",message="apiServerPort is where API servers listen behind a load balancer; set loadBalancer, or remove it"
-// +kubebuilder:validation:XValidation:rule="!has(self.nginxImage) || size(self.nginxImage) == 0 || (has(self.loadBalancer) && self.loadBalancer == 'Nginx')",message="nginxImage needs loadBalancer Nginx"
-// +kubebuilder:validation:XValidation:rule="!has(self.kubeVIPImage) || size(self.kubeVIPImage) == 0 || (has(self.virtualIP) && self.virtualIP == 'KubeVIP')",message="kubeVIPImage needs virtualIP KubeVIP"
-// +kubebuilder:validation:XValidation:rule=`!has(self.kubeVIPLease) || (has(self.virtualIP) && self.virtualIP == 'KubeVIP')`,message="kubeVIPLease needs virtualIP KubeVIP"
+// +kubebuilder:validation:XValidation:rule="!(has(self.loadBalancerProvider) && size(self.loadBalancerProvider) > 0 && self.loadBalancerProvider != 'None') || (has(self.virtualIPProvider) && self.virtualIPProvider == 'Keepalived')",message="loadBalancerProvider needs virtualIPProvider Keepalived"
+// +kubebuilder:validation:XValidation:rule="!has(self.apiServerPort) || self.apiServerPort == 0 || (has(self.loadBalancerProvider) && size(self.loadBalancerProvider) > 0 && self.loadBalancerProvider != 'None')",message="apiServerPort is where API servers listen behind a load balancer; set loadBalancerProvider, or remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.nginxImage) || size(self.nginxImage) == 0 || (has(self.loadBalancerProvider) && self.loadBalancerProvider == 'Nginx')",message="nginxImage needs loadBalancerProvider Nginx"
+// +kubebuilder:validation:XValidation:rule="!has(self.kubeVIPImage) || size(self.kubeVIPImage) == 0 || (has(self.virtualIPProvider) && self.virtualIPProvider == 'KubeVIP')",message="kubeVIPImage needs virtualIPProvider KubeVIP"
+// +kubebuilder:validation:XValidation:rule=`!has(self.kubeVIPLease) || (has(self.virtualIPProvider) && self.virtualIPProvider == 'KubeVIP')`,message="kubeVIPLease needs virtualIPProvider KubeVIP"
 // +kubebuilder:validation:XValidation:rule=`!has(self.virtualRouterID) || self.virtualRouterID == 0 || !has(self.ingressVirtualRouterID) || self.virtualRouterID != self.ingressVirtualRouterID`,message="virtualRouterID and ingressVirtualRouterID are the same; routers of one network have different ones: change or remove one",fieldPath=".ingressVirtualRouterID"
 // +kubebuilder:validation:XValidation:rule=`!has(self.ingressVirtualRouterID) || self.ingressVirtualRouterID == 0 || has(self.ingressVirtualIP)`,message="ingressVirtualRouterID needs ingressVirtualIP",fieldPath=".ingressVirtualRouterID"
 // +kubebuilder:validation:XValidation:rule=`!has(self.ingressVirtualIP) || !has(self.additionalIngressVirtualIP) || !isIP(self.ingressVirtualIP) || !isIP(self.additionalIngressVirtualIP) || ip(self.ingressVirtualIP).family() != ip(self.additionalIngressVirtualIP).family()`,message="additionalIngressVirtualIP is of the same family as ingressVirtualIP; write an address of the other family, or remove it",fieldPath=".additionalIngressVirtualIP"
 // +kubebuilder:validation:XValidation:rule=`!has(self.additionalVirtualIP) || !isIP(self.additionalVirtualIP) || (!has(self.ingressVirtualIP) || self.ingressVirtualIP.lowerAscii() != self.additionalVirtualIP.lowerAscii()) && (!has(self.additionalIngressVirtualIP) || self.additionalIngressVirtualIP.lowerAscii() != self.additionalVirtualIP.lowerAscii())`,message="additionalVirtualIP is an address of ingress, too; they need addresses of their own",fieldPath=".additionalVirtualIP"
 type ControlPlaneServices struct {
-	// virtualIP says who holds controlPlaneEndpoint.host, which is an IP address then: KubeVIP, a static pod on the
+	// virtualIPProvider says who holds controlPlaneEndpoint.host, which is an IP address then: KubeVIP, a static pod on the
 	// nodes of the control plane, which elect its holder with a lease; Keepalived, which must be in the image, as it is
 	// in Oracle's; or External. Absent means External.
 	// +optional
 	// +kubebuilder:validation:Enum=External;KubeVIP;Keepalived
-	VirtualIP string `json:"virtualIP,omitempty"`
+	VirtualIPProvider string `json:"virtualIPProvider,omitempty"`
 
 	// additionalVirtualIP is an IP address of the other family, for dual stack. The node with controlPlaneEndpoint.host
 	// has it, too. API servers need it in apiServer.certSANs of the KubeadmControlPlane. If omitted, there is none.
 	// +optional
 	AdditionalVirtualIP VirtualIPAddress `json:"additionalVirtualIP,omitempty"`
 
-	// loadBalancer on each node of the control plane spreads connections over all API servers: HAProxy or Nginx, which
+	// loadBalancerProvider on each node of the control plane spreads connections over all API servers: HAProxy or Nginx, which
 	// must be in the image; or None, with which the node that holds the address serves all. If omitted, it is None.
 	// +optional
 	// +kubebuilder:validation:Enum=None;HAProxy;Nginx
-	LoadBalancer string `json:"loadBalancer,omitempty"`
+	LoadBalancerProvider string `json:"loadBalancerProvider,omitempty"`
 
 	// apiServerPort is the port of the API servers behind the load balancer. If omitted or 0, it is 6444.
 	// +optional

@@ -66,7 +66,7 @@ type SSHAccess struct {
 }
 
 // ExtraUserData is a configuration to merge.
-// +kubebuilder:validation:XValidation:rule="[has(self.inline), has(self.configMap), has(self.secret)].filter(x, x).size() == 1",message="set exactly one of inline, configMap and secret"
+// +kubebuilder:validation:XValidation:rule="[has(self.inline), has(self.configMapKeyRef), has(self.secretKeyRef)].filter(x, x).size() == 1",message="set exactly one of inline, configMapKeyRef and secretKeyRef"
 type ExtraUserData struct {
 	// inline is the configuration. Omit it if it is in a ConfigMap or a Secret.
 	// +optional
@@ -74,13 +74,13 @@ type ExtraUserData struct {
 	// +kubebuilder:validation:MaxLength=65536
 	Inline string `json:"inline,omitempty"`
 
-	// configMap of the same namespace that has the configuration. Omit it if it is inline or in a Secret.
+	// configMapKeyRef names the ConfigMap of the same namespace that has the configuration. Omit it if it is inline or in a Secret.
 	// +optional
-	ConfigMap *KeyReference `json:"configMap,omitempty"`
+	ConfigMapKeyRef *KeyReference `json:"configMapKeyRef,omitempty"`
 
-	// secret of the same namespace that has the configuration. Omit it if it is inline or in a ConfigMap.
+	// secretKeyRef names the Secret of the same namespace that has the configuration. Omit it if it is inline or in a ConfigMap.
 	// +optional
-	Secret *KeyReference `json:"secret,omitempty"`
+	SecretKeyRef *KeyReference `json:"secretKeyRef,omitempty"`
 }
 
 // KeyReference names a key of a ConfigMap or Secret.

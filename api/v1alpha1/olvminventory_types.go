@@ -25,7 +25,7 @@ const (
 	LabelFromHostTag           = "HostTag"
 	LabelFromHostAffinityLabel = "HostAffinityLabel"
 	LabelFromAffinityLabel     = "AffinityLabel"
-	LabelFromTemplate          = "Template"
+	LabelFromVMTemplate        = "VMTemplate"
 	LabelFromCustomProperty    = "CustomProperty"
 	LabelFromNetworks          = "Networks"
 )
@@ -54,13 +54,13 @@ type OLVMInventorySpec struct {
 	// +required
 	VirtualMachines InventoryVMs `json:"virtualMachines,omitempty,omitzero"`
 
-	// labels of the OLVMInventoryVMs. If omitted, each has the labels inventory.infrastructure.cluster.x-k8s.io/host,
-	// .../template, and .../network-NAME for each network.
+	// labelRules make the labels of the OLVMInventoryVMs. If omitted, each has the labels inventory.infrastructure.cluster.x-k8s.io/host,
+	// .../vm-template, and .../network-NAME for each network.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:XValidation:rule=`self.all(a, self.exists_one(b, a.key == b.key))`,message="a key is there twice; remove one of the two"
-	Labels []InventoryLabel `json:"labels,omitempty"`
+	LabelRules []InventoryLabel `json:"labelRules,omitempty"`
 
 	// recycle says what becomes of a VM whose machine is gone. Rebuild replaces its root disk from its template, so
 	// that no cluster boots the node of another. Retain leaves it Ineligible until a person clears it. If omitted, it
@@ -153,10 +153,10 @@ type InventoryLabel struct {
 	Key string `json:"key,omitempty"`
 
 	// from is where the value comes from: Host (the host that the VM runs on, or the only one that it is bound to),
-	// HostTag or HostAffinityLabel (of that host), AffinityLabel (of the VM), Template, CustomProperty, or Networks (of
-	// the VM's network interfaces).
+	// HostTag or HostAffinityLabel (of that host), AffinityLabel (of the VM), VMTemplate, CustomProperty, or Networks
+	// (of the VM's network interfaces).
 	// +required
-	// +kubebuilder:validation:Enum=Host;HostTag;HostAffinityLabel;AffinityLabel;Template;CustomProperty;Networks
+	// +kubebuilder:validation:Enum=Host;HostTag;HostAffinityLabel;AffinityLabel;VMTemplate;CustomProperty;Networks
 	From string `json:"from,omitempty"`
 
 	// prefix that names must have. It is not part of the value: with the prefix rack- the tag rack-8 is the value 8. If
@@ -235,8 +235,7 @@ type UnschedulableGroup struct {
 	Group string `json:"group,omitempty"`
 	// role of the machines: ControlPlane or Worker.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Enum=ControlPlane;Worker
 	Role string `json:"role,omitempty"`
 	// wanted is how many VMs the group needs beside those that it has.
 	// +required
@@ -321,9 +320,9 @@ type OLVMInventoryVMSpec struct {
 	// +kubebuilder:validation:MaxLength=36
 	VMID string `json:"vmID,omitempty"`
 
-	// provisioned says what the VM is made of; omitted for a VM that somebody else made.
+	// fromProvision says what the VM is made of; omitted for a VM that somebody else made.
 	// +optional
-	Provisioned *ProvisionedVM `json:"provisioned,omitempty"`
+	FromProvision *ProvisionedVM `json:"fromProvision,omitempty"`
 
 	// claimRef is who has the VM; omitted while nobody has.
 	// +optional
@@ -332,11 +331,11 @@ type OLVMInventoryVMSpec struct {
 
 // ProvisionedVM is what was decided for a VM before it was made.
 type ProvisionedVM struct {
-	// name of the provision of the OLVMInventory.
+	// provisionName is the name of the provision of the OLVMInventory.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=40
-	Name string `json:"name,omitempty"`
+	ProvisionName string `json:"provisionName,omitempty"`
 
 	// machineTemplateName is the name of the OLVMMachineTemplate that the VM is made of.
 	// +required
@@ -378,12 +377,12 @@ type ProvisionedNIC struct {
 	// +kubebuilder:validation:MaxLength=17
 	MACAddress string `json:"macAddress,omitempty"`
 
-	// addresses that the guest gets; omitted if the template says where they come from.
+	// ipAddresses that the guest gets; omitted if the template says where they come from.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=4
 	// +kubebuilder:validation:items:MaxLength=45
-	Addresses []string `json:"addresses,omitempty"`
+	IPAddresses []string `json:"ipAddresses,omitempty"`
 }
 
 // InventoryClaim is the claim on a VM.
@@ -462,21 +461,21 @@ type OLVMInventoryVMStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	VMName string `json:"vmName,omitempty"`
-	// power is the VM's status as the engine spells it, such as down.
+	// vmStatus is the VM's status as the engine spells it, such as down.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
-	Power string `json:"power,omitempty"`
-	// host is the name of the host that the VM runs on, or the only one that it is bound to.
+	VMStatus string `json:"vmStatus,omitempty"`
+	// hostName is the name of the host that the VM runs on, or the only one that it is bound to.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
-	Host string `json:"host,omitempty"`
-	// template is the name of the VM's template.
+	HostName string `json:"hostName,omitempty"`
+	// vmTemplateName is the name of the VM's template.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
-	Template string `json:"template,omitempty"`
+	VMTemplateName string `json:"vmTemplateName,omitempty"`
 	// networks of the VM, with the addresses that it is configured with.
 	// +optional
 	// +listType=atomic
@@ -491,12 +490,12 @@ type InventoryNetwork struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	Name string `json:"name,omitempty"`
-	// addresses of the VM on it.
+	// ipAddresses of the VM on it.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=64
-	Addresses []string `json:"addresses,omitempty"`
+	IPAddresses []string `json:"ipAddresses,omitempty"`
 }
 
 // OLVMInventoryVM is one VM of an OLVMInventory. Its labels say what and where it is.
@@ -511,8 +510,8 @@ type InventoryNetwork struct {
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`,description="Why"
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.claimRef.clusterName`,description="Cluster that has it"
 // +kubebuilder:printcolumn:name="Machine",type=string,JSONPath=`.spec.claimRef.machineName`,description="OLVMMachine that has it"
-// +kubebuilder:printcolumn:name="Power",type=string,JSONPath=`.status.power`,description="Status of the VM in the engine"
-// +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.host`,description="Host that it runs on or is bound to"
+// +kubebuilder:printcolumn:name="VMStatus",type=string,JSONPath=`.status.vmStatus`,description="Status of the VM in the engine"
+// +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.hostName`,description="Host that it runs on or is bound to"
 // +kubebuilder:printcolumn:name="VM",type=string,JSONPath=`.status.vmName`,description="Name of the VM in the engine",priority=2
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type OLVMInventoryVM struct {
@@ -524,8 +523,8 @@ type OLVMInventoryVM struct {
 	// spec names the VM and who has it.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="(!has(oldSelf.vmID) || has(self.vmID) && self.vmID == oldSelf.vmID) && self.inventoryName == oldSelf.inventoryName",message="vmID and inventoryName are immutable"
-	// +kubebuilder:validation:XValidation:rule="!has(oldSelf.provisioned) || has(self.provisioned) && self.provisioned == oldSelf.provisioned",message="provisioned is immutable: delete the object, and the VM is made again"
-	// +kubebuilder:validation:XValidation:rule="has(self.vmID) || has(self.provisioned)",message="vmID says which VM it is"
+	// +kubebuilder:validation:XValidation:rule="!has(oldSelf.fromProvision) || has(self.fromProvision) && self.fromProvision == oldSelf.fromProvision",message="fromProvision is immutable: delete the object, and the VM is made again"
+	// +kubebuilder:validation:XValidation:rule="has(self.vmID) || has(self.fromProvision)",message="vmID says which VM it is"
 	Spec OLVMInventoryVMSpec `json:"spec,omitempty,omitzero"`
 
 	// status is what the controller has observed.

@@ -44,7 +44,7 @@ func TestPlanOfMachinesOfAPool(t *testing.T) {
 	s.poolVM("vm-b")
 	at := strings.LastIndex(s.manifests, "      olvmOvirtClusterName:")
 	end := at + strings.Index(s.manifests[at:], "---")
-	manifests := s.manifests[:at] + "      fromInventory: {inventory: lab}\n" + s.manifests[end:]
+	manifests := s.manifests[:at] + "      fromInventory: {inventoryName: lab}\n" + s.manifests[end:]
 
 	code, _, problems := s.run(manifests, "plan", "-f", "-", "--ca-file", s.caFile)
 	check.Equal(t, "exit code without the inventory", code, 1)

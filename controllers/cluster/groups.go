@@ -156,7 +156,7 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *clusterScope) erro
 		},
 		Engine: connection.EngineOf(scope.olvmCluster).Key(),
 		// That groups may exist must be known before anything can create one.
-		Annotations: map[string]string{infrav1.GroupsRequestedAnnotation: "true"},
+		Annotations: map[string]string{infrav1.AffinityGroupsRequestedAnnotation: "true"},
 		Subject:     func() workspace.Subject { return subjectOf(scope) },
 	})
 	if err != nil || scope.workspace.Action.Kind != workspace.Apply {
@@ -181,7 +181,7 @@ func (r *Reconciler) reconcileDestroy(
 	}
 
 	// Without groups no engine is needed.
-	_, requested := scope.olvmCluster.Annotations[infrav1.GroupsRequestedAnnotation]
+	_, requested := scope.olvmCluster.Annotations[infrav1.AffinityGroupsRequestedAnnotation]
 	ready := false
 	if requested || !scope.workspace.State.Empty() {
 		r.reconcileEngine(ctx, scope)

@@ -162,12 +162,12 @@ func groupStatus(scope *clusterScope) []infrav1.AffinityGroupStatus {
 		}
 
 		out = append(out, infrav1.AffinityGroupStatus{
-			Name:      g.Name,
-			ClusterID: g.ClusterID.String(),
-			ID:        instance.ID,
-			Enforcing: ptr.To(instance.Enforcing),
-			Machines:  int32(g.Machines),
-			Hosts:     int32(g.Hosts),
+			Name:               g.Name,
+			OLVMOvirtClusterID: g.ClusterID.String(),
+			ID:                 instance.ID,
+			Enforced:           ptr.To(instance.Enforcing),
+			MachineCount:       int32(g.Machines),
+			HostCount:          int32(g.Hosts),
 		})
 	}
 

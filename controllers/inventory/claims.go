@@ -326,7 +326,7 @@ func (r *Reconciler) recycle(ctx context.Context, s *scope, e *entry, marker *in
 		return err
 	}
 
-	if inventory.Recycling(s.inventory, *e.vm, e.object.Spec.Provisioned != nil) == infrav1alpha1.RecycleRetain {
+	if inventory.Recycling(s.inventory, *e.vm, e.object.Spec.FromProvision != nil) == infrav1alpha1.RecycleRetain {
 		if err := inventory.Retain(ctx, s.session, e.vm.ID); err != nil {
 			return err
 		}
@@ -334,7 +334,7 @@ func (r *Reconciler) recycle(ctx context.Context, s *scope, e *entry, marker *in
 		return r.end(ctx, e, marker)
 	}
 
-	if e.object.Spec.Provisioned != nil {
+	if e.object.Spec.FromProvision != nil {
 		return r.makeAgain(ctx, s, e, marker)
 	}
 

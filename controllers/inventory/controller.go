@@ -130,7 +130,7 @@ func machineToInventory(_ context.Context, object client.Object) []ctrl.Request 
 	}
 
 	return []ctrl.Request{
-		{NamespacedName: types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.FromInventory.Inventory}},
+		{NamespacedName: types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.FromInventory.InventoryName}},
 	}
 }
 

@@ -94,7 +94,7 @@ func (s *scope) standby(olvmClusters map[string]*infrav1.OLVMCluster) []inventor
 
 		for _, kept := range c.Spec.Standby {
 			selector, err := metav1.LabelSelectorAsSelector(&kept.Selector)
-			if kept.Inventory != s.inventory.Name || err != nil { // a selector that cannot be read keeps nothing
+			if kept.InventoryName != s.inventory.Name || err != nil { // a selector that cannot be read keeps nothing
 				continue
 			}
 
@@ -105,7 +105,7 @@ func (s *scope) standby(olvmClusters map[string]*infrav1.OLVMCluster) []inventor
 				Replicas:    int(ptr.Deref(kept.Count, 0)),
 				Selector:    selector,
 				TopologyKey: kept.TopologyKey,
-				Network:     kept.Network,
+				Network:     kept.NetworkName,
 				Standby:     true,
 			})
 		}
@@ -155,7 +155,7 @@ func (r *Reconciler) members(
 
 	for i := range list.Items {
 		m := &list.Items[i]
-		if m.Spec.FromInventory == nil || m.Spec.FromInventory.Inventory != s.inventory.Name {
+		if m.Spec.FromInventory == nil || m.Spec.FromInventory.InventoryName != s.inventory.Name {
 			continue
 		}
 
@@ -263,7 +263,7 @@ func newGroup(members []member, replicas int) (inventory.Group, error) {
 		Replicas:    replicas,
 		Selector:    selector,
 		TopologyKey: want.TopologyKey,
-		Network:     want.Network,
+		Network:     want.NetworkName,
 	}
 	if util.IsControlPlaneMachine(members[0].machine) {
 		out.Role = infrav1.RoleControlPlane

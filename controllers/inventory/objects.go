@@ -126,7 +126,7 @@ func (r *Reconciler) keep(ctx context.Context, s *scope, object *infrav1alpha1.O
 // that is to be recycled, or that was made for the pool, is only forgotten where the engine has no such VM.
 func (s *scope) forgotten(ctx context.Context, e *entry) (bool, error) {
 	claim := e.object.Spec.ClaimRef
-	provisioned := e.object.Spec.Provisioned != nil
+	provisioned := e.object.Spec.FromProvision != nil
 	if e.vm != nil || s.session == nil || claim != nil && !claim.Released || !inventory.Made(e.object) {
 		return false, nil
 	}

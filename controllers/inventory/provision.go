@@ -44,7 +44,7 @@ func (s *scope) provisions() bool {
 	return len(s.inventory.Spec.Provision) > 0 || slices.ContainsFunc(s.objects, isProvisioned)
 }
 
-func isProvisioned(vm infrav1alpha1.OLVMInventoryVM) bool { return vm.Spec.Provisioned != nil }
+func isProvisioned(vm infrav1alpha1.OLVMInventoryVM) bool { return vm.Spec.FromProvision != nil }
 
 // reconcileProvision makes an OLVMInventoryVM for each VM that the inventory lacks, and deletes those of VMs that are
 // too many. Their own controller makes and deletes the VMs. What goes wrong keeps no machine from its claim.
@@ -202,7 +202,7 @@ func (r *Reconciler) makeProvisioned(
 		}
 
 		object := s.newObject(vm.Name)
-		object.Spec.Provisioned = decided
+		object.Spec.FromProvision = decided
 		if err := r.Client.Create(ctx, object); apierrors.IsAlreadyExists(err) {
 			s.soon = true // the cache has not seen it yet
 			return nil
@@ -228,7 +228,7 @@ func (r *Reconciler) macAddresses(ctx context.Context, namespace string) (map[st
 	out := map[string]bool{}
 
 	for i := range all.Items {
-		if of := all.Items[i].Spec.Provisioned; of != nil {
+		if of := all.Items[i].Spec.FromProvision; of != nil {
 			for _, nic := range of.NICs {
 				out[nic.MACAddress] = true
 			}

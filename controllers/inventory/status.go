@@ -73,10 +73,10 @@ func (s *scope) describe(e *entry) {
 	}
 
 	if e.vm != nil {
-		status.VMName, status.Power, status.Template = e.vm.Name, string(e.vm.Status), e.vm.Template.Name
-		status.Networks, status.Host = inventory.Networks(*e.vm), ""
+		status.VMName, status.VMStatus, status.VMTemplateName = e.vm.Name, string(e.vm.Status), e.vm.Template.Name
+		status.Networks, status.HostName = inventory.Networks(*e.vm), ""
 		if host := inventory.Host(*e.vm, s.pool.Hosts); host != nil {
-			status.Host = host.Name
+			status.HostName = host.Name
 		}
 	}
 
@@ -122,7 +122,7 @@ func (s *scope) phase(e *entry) (phase, reason, message string) {
 	case !inventory.Made(e.object):
 		return infrav1alpha1.InventoryVMIneligible, inventory.ReasonProvisioning, messageOf(e.object,
 			infrav1.InfrastructureAppliedCondition)
-	case e.vm == nil && e.object.Spec.Provisioned != nil:
+	case e.vm == nil && e.object.Spec.FromProvision != nil:
 		return infrav1alpha1.InventoryVMIneligible, inventory.ReasonAbsent, "The VM does not match spec.virtualMachines of " +
 			"the inventory any more. Give its tag back, or delete this object, and another one is made in its place"
 	case e.vm == nil:

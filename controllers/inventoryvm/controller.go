@@ -163,7 +163,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 
 	defer this.End(&result, &reterr)
 
-	if vm.Spec.Provisioned == nil {
+	if vm.Spec.FromProvision == nil {
 		return ctrl.Result{}, nil // somebody else made the VM
 	}
 
@@ -307,7 +307,7 @@ func (s *scope) stateSecret() string {
 		return ""
 	}
 
-	return s.vm.Status.Terraform.StateSecret
+	return s.vm.Status.Terraform.StateSecretName
 }
 
 // reconcileLost lets an object go whose VM somebody has deleted before it was complete: another one is made with
@@ -353,7 +353,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) {
 
 // reconcileConfiguration decides what is to be made.
 func (r *Reconciler) reconcileConfiguration(ctx context.Context, s *scope) error {
-	decided := *s.vm.Spec.Provisioned
+	decided := *s.vm.Spec.FromProvision
 	if err := r.reconcileSpec(ctx, s); err != nil {
 		return err
 	}
@@ -386,11 +386,11 @@ func (r *Reconciler) reconcileConfiguration(ctx context.Context, s *scope) error
 
 // reconcileSpec reads what the VM is to be out of its template.
 func (r *Reconciler) reconcileSpec(ctx context.Context, s *scope) error {
-	decided := *s.vm.Spec.Provisioned
+	decided := *s.vm.Spec.FromProvision
 	template := &infrav1.OLVMMachineTemplate{}
 	key := client.ObjectKey{Namespace: s.vm.Namespace, Name: decided.MachineTemplateName}
 	if err := r.Client.Get(ctx, key, template); apierrors.IsNotFound(err) {
-		return blocker.New(infrav1.MachineTemplateNotFoundReason, "spec.provisioned.machineTemplateName",
+		return blocker.New(infrav1.MachineTemplateNotFoundReason, "spec.fromProvision.machineTemplateName",
 			"there is no OLVMMachineTemplate %q; make it again, or delete this object", key.Name)
 	} else if err != nil {
 		return fmt.Errorf("failed to get OLVMMachineTemplate %s: %w", key, err)

@@ -118,7 +118,7 @@ func (s *vmSubject) recordVM(ctx context.Context, address, id string) {
 func (s *vmSubject) Outdated(current client.Object) bool {
 	vm, ok := current.(*infrav1alpha1.OLVMInventoryVM)
 
-	return !ok || !equality.Semantic.DeepEqual(vm.Spec.Provisioned, s.vm.Spec.Provisioned)
+	return !ok || !equality.Semantic.DeepEqual(vm.Spec.FromProvision, s.vm.Spec.FromProvision)
 }
 
 // RenderDestroy renders the provider alone. It looks once more whether nobody has the VM: the run may have waited.

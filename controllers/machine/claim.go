@@ -121,14 +121,14 @@ func (r *Reconciler) reconcileClaim(ctx context.Context, scope *machineScope) (t
 
 // whyUnclaimed is why a machine has no VM.
 func (r *Reconciler) whyUnclaimed(ctx context.Context, scope *machineScope) (*blocker.Error, error) {
-	const field = "spec.fromInventory.inventory"
+	const field = "spec.fromInventory.inventoryName"
 	m := scope.olvmMachine
 	if m.Spec.ProviderID != "" { // nothing is to be claimed any more
 		return nil, nil
 	}
 
 	pool := &infrav1alpha1.OLVMInventory{}
-	key := client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.FromInventory.Inventory}
+	key := client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.FromInventory.InventoryName}
 	if err := r.Client.Get(ctx, key, pool); apierrors.IsNotFound(err) {
 		return &blocker.Error{Reason: infrav1.InventoryNotFoundReason, Field: field, Message: fmt.Sprintf(
 			"there is no OLVMInventory %q in namespace %s; create it, or correct the name in the template", key.Name,

@@ -143,9 +143,12 @@ func TestWhyUnclaimed(t *testing.T) {
 			func(o *objects, _ *infrav1alpha1.OLVMInventory) { o.olvmMachine.Spec.ProviderID = providerID }, "", "",
 		},
 		"its inventory does not exist": {
-			func(o *objects, _ *infrav1alpha1.OLVMInventory) { o.olvmMachine.Spec.FromInventory.Inventory = "lap" },
+			func(o *objects, _ *infrav1alpha1.OLVMInventory) {
+				o.olvmMachine.Spec.FromInventory.InventoryName = "lap"
+			},
 			infrav1.InventoryNotFoundReason,
-			`spec.fromInventory.inventory: there is no OLVMInventory "lap" in namespace ns; create it, or correct the name`,
+			`spec.fromInventory.inventoryName: there is no OLVMInventory "lap" in namespace ns; create it, or correct ` +
+				`the name`,
 		},
 		"its selector is none": {
 			func(o *objects, _ *infrav1alpha1.OLVMInventory) {

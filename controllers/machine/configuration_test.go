@@ -75,7 +75,7 @@ func TestWhatCannotBeConfigured(t *testing.T) {
 	}{
 		"a name that the engine does not know": {
 			change: func(o *objects) { o.olvmMachine.Spec.VMTemplateName = "ol9-k9s" },
-			reason: infrav1.TemplateNotFoundReason, err: "spec.vmTemplateName", after: engineRetry,
+			reason: infrav1.VMTemplateNotFoundReason, err: "spec.vmTemplateName", after: engineRetry,
 		},
 		"bootstrap data that is none": {
 			change: func(o *objects) { o.bootstrap.Data["value"] = []byte("#!/bin/sh\n") },
@@ -168,7 +168,7 @@ func TestControlPlaneNodes(t *testing.T) {
 	}
 	services := func(o *objects) {
 		nodes(o)
-		o.olvmCluster.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "Keepalived"}
+		o.olvmCluster.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIPProvider: "Keepalived"}
 	}
 	controlPlane := func(o *objects) { o.machine.Labels[clusterv1.MachineControlPlaneLabel] = "" }
 	const all = "10.0.0.11 10.0.0.12 fd00::11"
@@ -224,7 +224,7 @@ func TestControlPlaneNodes(t *testing.T) {
 // TestNodesThatCannotBeListedStopThePass verifies that nothing is resolved if the nodes are unknown.
 func TestNodesThatCannotBeListedStopThePass(t *testing.T) {
 	b := withEngine(t, func(o *objects) {
-		o.olvmCluster.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "Keepalived"}
+		o.olvmCluster.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIPProvider: "Keepalived"}
 		o.machine.Labels[clusterv1.MachineControlPlaneLabel] = ""
 	})
 	scope := b.connected()

@@ -42,26 +42,28 @@ func (b *bench) staysAsItIs(what string) {
 // TestOtherServicesOfAClusterLeaveItsNodesAlone changes each field. A node is told once, at its first boot: only machines
 // that are made later have what is asked for then.
 func TestOtherServicesOfAClusterLeaveItsNodesAlone(t *testing.T) {
-	b := node(t, &infrav1.ControlPlaneServices{VirtualIP: "Keepalived", LoadBalancer: "HAProxy"})
+	b := node(t, &infrav1.ControlPlaneServices{VirtualIPProvider: "Keepalived", LoadBalancerProvider: "HAProxy"})
 
 	for _, step := range []struct {
 		what  string
 		apply func(*infrav1.ControlPlaneServices)
 	}{
 		{"apiServerPort", func(s *infrav1.ControlPlaneServices) { s.APIServerPort = 7443 }},
-		{"loadBalancer", func(s *infrav1.ControlPlaneServices) { s.LoadBalancer = "Nginx" }},
+		{"loadBalancerProvider", func(s *infrav1.ControlPlaneServices) { s.LoadBalancerProvider = "Nginx" }},
 		{"nginxImage", func(s *infrav1.ControlPlaneServices) { s.NginxImage = "nginx" }},
 		{"virtualRouterID", func(s *infrav1.ControlPlaneServices) { s.VirtualRouterID = 77 }},
 		{"ingressVirtualIP", func(s *infrav1.ControlPlaneServices) { s.IngressVirtualIP = "10.0.0.6" }},
 		{"ingressVirtualRouterID", func(s *infrav1.ControlPlaneServices) { s.IngressVirtualRouterID = 78 }},
 		{"additionalIngressVirtualIP", func(s *infrav1.ControlPlaneServices) { s.AdditionalIngressVirtualIP = "fd00::6" }},
 		{"additionalVirtualIP", func(s *infrav1.ControlPlaneServices) { s.AdditionalVirtualIP = "fd00::5" }},
-		{"virtualIP", func(s *infrav1.ControlPlaneServices) { *s = infrav1.ControlPlaneServices{VirtualIP: "KubeVIP"} }},
+		{"virtualIPProvider", func(s *infrav1.ControlPlaneServices) {
+			*s = infrav1.ControlPlaneServices{VirtualIPProvider: "KubeVIP"}
+		}},
 		{"kubeVIPImage", func(s *infrav1.ControlPlaneServices) { s.KubeVIPImage = "kube-vip:2" }},
 		{"kubeVIPLease", func(s *infrav1.ControlPlaneServices) {
 			s.KubeVIPLease = &infrav1.KubeVIPLease{DurationSeconds: 60}
 		}},
-		{"an endpoint of others", func(s *infrav1.ControlPlaneServices) { s.VirtualIP = "External" }},
+		{"an endpoint of others", func(s *infrav1.ControlPlaneServices) { s.VirtualIPProvider = "External" }},
 	} {
 		change(b, &infrav1.OLVMCluster{ObjectMeta: named("demo")}, func(c *infrav1.OLVMCluster) {
 			step.apply(c.Spec.ControlPlaneServices)
@@ -73,7 +75,7 @@ func TestOtherServicesOfAClusterLeaveItsNodesAlone(t *testing.T) {
 // TestNamesOfAClusterLeaveItsNodesAlone has a run, for the guest's DNS servers are in its configuration, which asks for no
 // change: what a guest has read is ignored.
 func TestNamesOfAClusterLeaveItsNodesAlone(t *testing.T) {
-	b := node(t, &infrav1.ControlPlaneServices{VirtualIP: "Keepalived"})
+	b := node(t, &infrav1.ControlPlaneServices{VirtualIPProvider: "Keepalived"})
 	changes := len(b.changes())
 	b.executor.run = saves(stateOf(7, "ovirt_vm="+vmID))
 

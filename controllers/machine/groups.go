@@ -29,7 +29,7 @@ func (r *Reconciler) affinityGroups(
 	}
 
 	for _, g := range scope.olvmCluster.Status.AffinityGroups {
-		if g.ClusterID == self.ClusterID.String() && slices.Contains(self.Groups, g.Name) {
+		if g.OLVMOvirtClusterID == self.ClusterID.String() && slices.Contains(self.Groups, g.Name) {
 			ids[g.Name] = g.ID
 		}
 	}
@@ -70,7 +70,7 @@ func checkGroups(
 
 	for _, name := range self.Groups {
 		at := slices.IndexFunc(there, func(g infrav1.AffinityGroupStatus) bool {
-			return g.Name == name && g.ClusterID == self.ClusterID.String()
+			return g.Name == name && g.OLVMOvirtClusterID == self.ClusterID.String()
 		})
 		is := slices.IndexFunc(wanted, func(g placement.Group) bool {
 			return g.Name == name &&
@@ -91,7 +91,7 @@ func checkGroups(
 				Field:   field,
 				Message: "waiting for the group to be made in the engine; see AffinitySatisfied of the OLVMCluster",
 			}
-		case is >= 0 && !wanted[is].Hard && ptr.Deref(there[at].Enforcing, false):
+		case is >= 0 && !wanted[is].Hard && ptr.Deref(there[at].Enforced, false):
 			return &blocker.Error{
 				Reason:  infrav1.WaitingForAffinityGroupReason,
 				Field:   field,

@@ -31,7 +31,7 @@ func TestCheckGroups(t *testing.T) {
 		}
 	}
 	there := func(cluster string, hard bool) []infrav1.AffinityGroupStatus {
-		return []infrav1.AffinityGroupStatus{{Name: "g", ClusterID: cluster, ID: "x", Enforcing: &hard}}
+		return []infrav1.AffinityGroupStatus{{Name: "g", OLVMOvirtClusterID: cluster, ID: "x", Enforced: &hard}}
 	}
 	elsewhere := wanted(true, "m")
 	elsewhere[0].ClusterID = "d"
@@ -53,7 +53,7 @@ func TestCheckGroups(t *testing.T) {
 			infrav1.WaitingForAffinityGroupReason,
 		},
 		"another one is made": {
-			wanted(true), []infrav1.AffinityGroupStatus{{Name: "h", ClusterID: "c", ID: "x"}},
+			wanted(true), []infrav1.AffinityGroupStatus{{Name: "h", OLVMOvirtClusterID: "c", ID: "x"}},
 			infrav1.WaitingForAffinityGroupReason,
 		},
 		"it is hard and is to become soft": {
@@ -62,7 +62,7 @@ func TestCheckGroups(t *testing.T) {
 			infrav1.WaitingForAffinityGroupReason,
 		},
 		"nobody knows how hard it is, and it is to become soft": {
-			wanted(false), []infrav1.AffinityGroupStatus{{Name: "g", ClusterID: "c", ID: "x"}}, "",
+			wanted(false), []infrav1.AffinityGroupStatus{{Name: "g", OLVMOvirtClusterID: "c", ID: "x"}}, "",
 		},
 		"it is not wanted any more, and is there": {nil, there("c", true), ""},
 		"there is never room": {
@@ -115,7 +115,7 @@ func inGroups(t *testing.T, members ...string) *bench {
 		o.hasVM()
 		o.olvmCluster.Spec.AffinityGroups = []infrav1.AffinityGroup{{Name: "workers", Role: infrav1.WorkerRole}}
 		o.olvmCluster.Status.AffinityGroups = []infrav1.AffinityGroupStatus{
-			{Name: "workers", ID: groupID, ClusterID: engineClusterID},
+			{Name: "workers", ID: groupID, OLVMOvirtClusterID: engineClusterID},
 		}
 	})
 	b.store(stateOf(1, "ovirt_vm="+vmID), "digest")
@@ -147,8 +147,8 @@ func TestAffinityGroups(t *testing.T) {
 		}, known, ""},
 		"others' groups, and those of other clusters, are not its": {func(s *machineScope) {
 			s.olvmCluster.Status.AffinityGroups = []infrav1.AffinityGroupStatus{
-				{Name: "others", ID: otherGroupID, ClusterID: engineClusterID}, {Name: "workers", ID: "x",
-					ClusterID: "other"},
+				{Name: "others", ID: otherGroupID, OLVMOvirtClusterID: engineClusterID}, {Name: "workers", ID: "x",
+					OLVMOvirtClusterID: "other"},
 			}
 		}, map[string]string{}, ""},
 		"a machine without a VM has its group": {func(s *machineScope) { withoutVM(s) }, known, ""},
@@ -159,7 +159,7 @@ func TestAffinityGroups(t *testing.T) {
 		"it waits for a group that is to make room": {func(s *machineScope) {
 			withoutVM(s)
 			s.olvmCluster.Spec.AffinityGroups[0].Enforcing = infrav1.AffinityNever
-			s.olvmCluster.Status.AffinityGroups[0].Enforcing = new(true)
+			s.olvmCluster.Status.AffinityGroups[0].Enforced = new(true)
 		}, known, infrav1.WaitingForAffinityGroupReason},
 		"who manages the cluster elsewhere makes its groups": {func(s *machineScope) {
 			withoutVM(s)

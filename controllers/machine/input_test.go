@@ -60,7 +60,7 @@ func TestHardwareThatCannotBeIsNamed(t *testing.T) {
 		}, infrav1.HostNotFoundReason, []string{"has no host host-9; it has host-1, host-2, host-3"}},
 		"an unknown version of the template": {func(s *infrav1.OLVMMachineSpec, _ *infrav1.VirtualMachine) {
 			s.VMTemplateVersion = 3
-		}, infrav1.TemplateNotFoundReason, []string{"vmTemplate", `"3"`, "it has 1"}},
+		}, infrav1.VMTemplateNotFoundReason, []string{"vmTemplate", `"3"`, "it has 1"}},
 		"an unknown tag": {func(_ *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine) {
 			vm.Tags = []string{"red"}
 		}, infrav1.TagNotFoundReason, []string{"tags[0]", `"red"`, "blue, prod"}},
@@ -116,13 +116,13 @@ func TestMachinesWithBadInputHealWhenTheyAreCorrected(t *testing.T) {
 		"an unknown template": {
 			func(s *infrav1.OLVMMachineSpec) { s.VMTemplateName = "ol9-k9s" },
 			func(s *infrav1.OLVMMachineSpec) { s.VMTemplateName = "ol9-k8s" },
-			infrav1.InfrastructureAppliedCondition, infrav1.TemplateNotFoundReason,
+			infrav1.InfrastructureAppliedCondition, infrav1.VMTemplateNotFoundReason,
 			[]string{"spec.vmTemplateName", `"ol9-k9s"`, "ol9-k8s", "correct the name"},
 		},
 		"an unknown cluster": {
 			func(s *infrav1.OLVMMachineSpec) { s.OLVMOvirtClusterName = "prod" },
 			func(s *infrav1.OLVMMachineSpec) { s.OLVMOvirtClusterName = "Default" },
-			infrav1.InfrastructureAppliedCondition, infrav1.ClusterNotFoundReason,
+			infrav1.InfrastructureAppliedCondition, infrav1.OvirtClusterNotFoundReason,
 			[]string{"spec.olvmOvirtClusterName", `"prod"`, "it has Default"},
 		},
 		"an unknown network": {
@@ -145,7 +145,7 @@ func TestMachinesWithBadInputHealWhenTheyAreCorrected(t *testing.T) {
 		},
 		"the endpoint inside the pool": {
 			ranges("10.0.0.1-10.0.0.9"), ranges("10.0.0.6-10.0.0.9"),
-			infrav1.AddressesAllocatedCondition, infrav1.EndpointInAddressPoolReason,
+			infrav1.AddressesAllocatedCondition, infrav1.EndpointInAddressRangeReason,
 			[]string{"ipv4.ipAddresses", "10.0.0.5", "take it out"},
 		},
 		"a range outside the subnet": {
@@ -171,7 +171,7 @@ func TestAnAddressPoolThatIsExhausted(t *testing.T) {
 		o.more = append(o.more, first)
 		o.olvmMachine.Spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.10"}
 	})
-	b.expectNamed(infrav1.AddressesAllocatedCondition, infrav1.AddressPoolExhaustedReason,
+	b.expectNamed(infrav1.AddressesAllocatedCondition, infrav1.AddressRangeExhaustedReason,
 		"add addresses, delete machines")
 	b.expectHealed(func(s *infrav1.OLVMMachineSpec) {
 		s.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.10", "10.0.0.11"}
@@ -197,7 +197,7 @@ func TestNetworksThatCannotBeAreNamed(t *testing.T) {
 		}},
 		"the ingress address in the ranges": {func(n *infrav1.GuestNetwork) {
 			n.IPv4.IPAddresses = []string{"10.0.0.6-10.0.0.9"}
-		}, infrav1.EndpointInAddressPoolReason, []string{"the ingress address 10.0.0.6 is inside"}},
+		}, infrav1.EndpointInAddressRangeReason, []string{"the ingress address 10.0.0.6 is inside"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := withEngine(t, func(o *objects) {
@@ -205,7 +205,7 @@ func TestNetworksThatCannotBeAreNamed(t *testing.T) {
 					IPv4: &infrav1.IPv4Network{Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.10", "10.0.1.5"}},
 				}}}
 				o.olvmCluster.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{
-					VirtualIP: "Keepalived", IngressVirtualIP: "10.0.0.6",
+					VirtualIPProvider: "Keepalived", IngressVirtualIP: "10.0.0.6",
 				}
 				tt.ask(&o.olvmMachine.Spec.VirtualMachine.Network)
 			})
@@ -274,8 +274,8 @@ func TestBootstrapDataThatDoesNotFit(t *testing.T) {
 func TestExtraUserDataIsWaitedFor(t *testing.T) {
 	b := withEngine(t, func(o *objects) {
 		reference := &infrav1.KeyReference{Name: "extra", Key: "user-data"}
-		o.olvmCluster.Spec.UserData = &infrav1.UserData{Extra: []infrav1.ExtraUserData{{ConfigMap: reference}}}
-		o.olvmMachine.Spec.UserData = &infrav1.UserData{Extra: []infrav1.ExtraUserData{{Secret: reference}}}
+		o.olvmCluster.Spec.UserData = &infrav1.UserData{Extra: []infrav1.ExtraUserData{{ConfigMapKeyRef: reference}}}
+		o.olvmMachine.Spec.UserData = &infrav1.UserData{Extra: []infrav1.ExtraUserData{{SecretKeyRef: reference}}}
 	})
 	waits := func(text string) {
 		t.Helper()
@@ -364,7 +364,7 @@ func TestTheEndpointWithKubeVIP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := withEngine(t, func(o *objects) {
-				o.olvmCluster.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "KubeVIP"}
+				o.olvmCluster.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIPProvider: "KubeVIP"}
 				o.machine.Labels[clusterv1.MachineControlPlaneLabel] = ""
 				o.bootstrap.Data["value"] = []byte("#cloud-config\nwrite_files:\n- path: " + tt.path +
 					"\n  content: |\n    apiVersion: kubeadm.k8s.io/v1beta4\n    kind: " + tt.kind + "\n")

@@ -189,7 +189,7 @@ func (r *Reconciler) extraUserData(
 	var out []bootstrap.Extra
 
 	for i, extra := range desired.UserDataOf(scope.olvmMachine.Spec, scope.olvmCluster.Spec).Extra {
-		if extra.Secret == nil && extra.ConfigMap == nil {
+		if extra.SecretKeyRef == nil && extra.ConfigMapKeyRef == nil {
 			source := fmt.Sprintf("userData.extra[%d].inline", i)
 			out = append(out, bootstrap.Extra{Source: source, Data: []byte(extra.Inline)})
 
@@ -212,9 +212,9 @@ func (r *Reconciler) readExtra(
 	ctx context.Context, namespace string, extra infrav1.ExtraUserData,
 ) (bootstrap.Extra, *blocker.Error, error) {
 	secret, configMap := &corev1.Secret{}, &corev1.ConfigMap{}
-	object, kind, from := client.Object(secret), "Secret", extra.Secret
-	if extra.ConfigMap != nil {
-		object, kind, from = configMap, "ConfigMap", extra.ConfigMap
+	object, kind, from := client.Object(secret), "Secret", extra.SecretKeyRef
+	if extra.ConfigMapKeyRef != nil {
+		object, kind, from = configMap, "ConfigMap", extra.ConfigMapKeyRef
 	}
 
 	source := fmt.Sprintf("%s %s (userData.extra)", kind, from.Name)

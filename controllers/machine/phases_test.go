@@ -141,7 +141,7 @@ func TestReconcileBootstrapData(t *testing.T) {
 		"what it is added to is missing": {
 			change: func(o *objects) {
 				o.olvmMachine.Spec.UserData = &infrav1.UserData{Extra: []infrav1.ExtraUserData{
-					{Secret: &infrav1.KeyReference{Name: "extra", Key: "a"}},
+					{SecretKeyRef: &infrav1.KeyReference{Name: "extra", Key: "a"}},
 				}}
 			},
 			reason: infrav1.WaitingForBootstrapDataReason, message: "Secret extra (userData.extra) does not exist",
@@ -190,9 +190,9 @@ func TestWhatUserDataIsMadeOf(t *testing.T) {
 		o.cluster.Spec.ClusterNetwork = network
 		o.olvmCluster.Spec.UserData = &infrav1.UserData{Extra: []infrav1.ExtraUserData{{Inline: "a: 1\n"}}}
 		o.olvmMachine.Spec.UserData = &infrav1.UserData{Extra: []infrav1.ExtraUserData{
-			{Secret: &infrav1.KeyReference{Name: "extra", Key: "key"}},
-			{ConfigMap: &infrav1.KeyReference{Name: "extra", Key: "text"}},
-			{ConfigMap: &infrav1.KeyReference{Name: "extra", Key: "binary"}},
+			{SecretKeyRef: &infrav1.KeyReference{Name: "extra", Key: "key"}},
+			{ConfigMapKeyRef: &infrav1.KeyReference{Name: "extra", Key: "text"}},
+			{ConfigMapKeyRef: &infrav1.KeyReference{Name: "extra", Key: "binary"}},
 		}}
 		o.more = append(o.more,
 			&corev1.Secret{ObjectMeta: named("extra"), Data: map[string][]byte{"key": []byte("secret")}},
@@ -220,9 +220,9 @@ func TestWhatUserDataIsMadeOf(t *testing.T) {
 		`Secret extra (userData.extra) has no key "gone"; add it, or correct the key`:    "Secret",
 		`ConfigMap extra (userData.extra) has no key "gone"; add it, or correct the key`: "ConfigMap",
 	} {
-		extra := infrav1.ExtraUserData{Secret: &infrav1.KeyReference{Name: "extra", Key: "gone"}}
+		extra := infrav1.ExtraUserData{SecretKeyRef: &infrav1.KeyReference{Name: "extra", Key: "gone"}}
 		if key == "ConfigMap" {
-			extra = infrav1.ExtraUserData{ConfigMap: extra.Secret}
+			extra = infrav1.ExtraUserData{ConfigMapKeyRef: extra.SecretKeyRef}
 		}
 
 		scope.olvmMachine.Spec.UserData.Extra = []infrav1.ExtraUserData{extra}
@@ -242,7 +242,7 @@ func TestWhatUserDataIsMadeOf(t *testing.T) {
 func TestUserDataThatCannotBeRead(t *testing.T) {
 	extra := func(o *objects) {
 		o.olvmMachine.Spec.UserData = &infrav1.UserData{Extra: []infrav1.ExtraUserData{
-			{ConfigMap: &infrav1.KeyReference{Name: "extra", Key: "a"}},
+			{ConfigMapKeyRef: &infrav1.KeyReference{Name: "extra", Key: "a"}},
 		}}
 	}
 
@@ -319,7 +319,7 @@ func TestReconcileAddresses(t *testing.T) {
 		"others have all of them": {func(o *objects) {
 			used(o)
 			o.olvmMachine.Spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.10"}
-		}, "", infrav1.AddressPoolExhaustedReason, vmSteady},
+		}, "", infrav1.AddressRangeExhaustedReason, vmSteady},
 		"its ranges contradict its subnet": {func(o *objects) {
 			o.olvmMachine.Spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.1.9"}
 		}, "", infrav1.AddressRangeInvalidReason, vmSteady},

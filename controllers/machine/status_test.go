@@ -66,7 +66,7 @@ func provisioned(m *infrav1.OLVMMachine) *infrav1.OLVMMachine {
 
 func fromInventory(m *infrav1.OLVMMachine) *infrav1.OLVMMachine {
 	m.Spec = infrav1.OLVMMachineSpec{
-		ProviderID: m.Spec.ProviderID, FromInventory: &infrav1.FromInventory{Inventory: "lab"},
+		ProviderID: m.Spec.ProviderID, FromInventory: &infrav1.FromInventory{InventoryName: "lab"},
 	}
 
 	return m
@@ -207,7 +207,7 @@ func TestSetRunningCondition(t *testing.T) {
 func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 	var (
 		conflict = blocker.New(infrav1.IPAddressConflictReason, "spec.networkDevices[0]", "192.0.2.7 is of machine b")
-		noName   = blocker.New(infrav1.TemplateNotFoundReason, "spec.vmTemplateName", "there is no ol9")
+		noName   = blocker.New(infrav1.VMTemplateNotFoundReason, "spec.vmTemplateName", "there is no ol9")
 		waiting  = &blocker.Error{Reason: infrav1.WaitingForBootstrapDataReason, Message: "no Secret"}
 		failed   = workspace.Failure{Count: 2, Err: errors.New("exit status 1")}
 	)
@@ -231,7 +231,7 @@ func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 		"a name is wrong": {
 			scope:     machineScope{desired: desiredFacts{err: noName}},
 			workspace: workspace.Workspace{Failure: failed},
-			reason:    infrav1.TemplateNotFoundReason,
+			reason:    infrav1.VMTemplateNotFoundReason,
 			message:   "spec.vmTemplateName: there is no ol9",
 		},
 		"a run has failed": {
@@ -307,7 +307,7 @@ func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 // TestAnEditThatIsNotAppliedIsToldByUpToDate verifies that what was applied stays applied, with the generation of its
 // spec, and that UpToDate judges the spec of now. It was applied as generation 3, and has been edited since.
 func TestAnEditThatIsNotAppliedIsToldByUpToDate(t *testing.T) {
-	gone := blocker.New(infrav1.TemplateNotFoundReason, "spec.vmTemplateName", "there is no ol9")
+	gone := blocker.New(infrav1.VMTemplateNotFoundReason, "spec.vmTemplateName", "there is no ol9")
 	profile := blocker.New(infrav1.IPProfileNotFoundReason, "spec.virtualMachine.network.ipProfileName",
 		"there is no lab")
 	away := errors.New("HTTP 500")

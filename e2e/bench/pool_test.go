@@ -150,7 +150,7 @@ func (s *stage) claimant(t *testing.T, name string) {
 		}}
 		s.site.Create(owner)
 		m := &infrav1.OLVMMachine{ObjectMeta: meta(machine), Spec: infrav1.OLVMMachineSpec{
-			FromInventory: &infrav1.FromInventory{Inventory: "pool"},
+			FromInventory: &infrav1.FromInventory{InventoryName: "pool"},
 		}}
 		m.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine, UID: owner.UID,

@@ -638,10 +638,10 @@ func TestAClusterWithKubeVIP(t *testing.T) {
 func TestAClusterWithKeepalived(t *testing.T) {
 	c := newCluster(t, "alive")
 	c.apply("cluster-template-machine-health-check.yaml", map[string]string{
-		"CONTROL_PLANE_VIRTUAL_IP": "Keepalived",
-		"KUBERNETES_VERSION":       suite.before.Kubernetes,
-		"NODE_LOST_SECONDS":        "1",
-		"NODES_LOST_AT_MOST":       "100%",
+		"CONTROL_PLANE_VIRTUAL_IP_PROVIDER": "Keepalived",
+		"KUBERNETES_VERSION":                suite.before.Kubernetes,
+		"NODE_LOST_SECONDS":                 "1",
+		"NODES_LOST_AT_MOST":                "100%",
 	})
 	c.connect()
 	c.expectMachines(1, 1, suite.before.Kubernetes)
@@ -674,12 +674,12 @@ func TestAClusterWithKeepalived(t *testing.T) {
 func TestAClusterWithHAProxy(t *testing.T) {
 	c := newCluster(t, "spread")
 	c.apply("cluster-template.yaml", map[string]string{
-		"CONTROL_PLANE_VIRTUAL_IP":    "Keepalived",
-		"CONTROL_PLANE_MACHINE_COUNT": "3",
-		"WORKER_MACHINE_COUNT":        "2",
+		"CONTROL_PLANE_VIRTUAL_IP_PROVIDER": "Keepalived",
+		"CONTROL_PLANE_MACHINE_COUNT":       "3",
+		"WORKER_MACHINE_COUNT":              "2",
 	}, func(object *unstructured.Unstructured) {
 		if object.GetKind() == "OLVMCluster" {
-			fields := []string{"spec", "controlPlaneServices", "loadBalancer"}
+			fields := []string{"spec", "controlPlaneServices", "loadBalancerProvider"}
 			_ = unstructured.SetNestedField(object.Object, "HAProxy", fields...)
 		}
 	})
@@ -839,8 +839,8 @@ func TestAnIPv6Cluster(t *testing.T) {
 func TestAClusterThatAnswersForItsNames(t *testing.T) {
 	c := newCluster(t, "names")
 	c.apply("cluster-template-dns.yaml", map[string]string{
-		"CONTROL_PLANE_VIRTUAL_IP": "Keepalived",
-		"CLUSTER_DOMAIN":           "names.example.com",
+		"CONTROL_PLANE_VIRTUAL_IP_PROVIDER": "Keepalived",
+		"CLUSTER_DOMAIN":                    "names.example.com",
 	}, func(object *unstructured.Unstructured) {
 		if object.GetKind() == "OLVMCluster" { // the image that is there
 			fields := []string{"spec", "controlPlaneServices", "dns", "image"}

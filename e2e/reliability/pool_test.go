@@ -194,7 +194,7 @@ func (p *plane) expectNoPool(t *testing.T) {
 func pooled(spec *infrav1.OLVMMachineSpec) {
 	network := spec.VirtualMachine.Network
 	*spec = infrav1.OLVMMachineSpec{
-		FromInventory:  &infrav1.FromInventory{Inventory: "lab"},
+		FromInventory:  &infrav1.FromInventory{InventoryName: "lab"},
 		VirtualMachine: infrav1.VirtualMachine{Network: network},
 	}
 }

@@ -85,7 +85,7 @@ func TestS1(t *testing.T) {
 
 	m := start(t, s, "", "--confinement=required")
 	machine := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
-		*spec = infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{Inventory: "lab"}}
+		*spec = infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{InventoryName: "lab"}}
 	})
 	s.ExpectProvisioned(machine)
 
@@ -133,7 +133,7 @@ func TestS2(t *testing.T) {
 		start(t, s, "")
 		machine := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
 			*spec = infrav1.OLVMMachineSpec{
-				FromInventory: &infrav1.FromInventory{Inventory: "there-is-none"},
+				FromInventory: &infrav1.FromInventory{InventoryName: "there-is-none"},
 				ProviderID:    "olvm://" + before.ID.String(),
 			}
 		})
@@ -169,7 +169,7 @@ func TestS2(t *testing.T) {
 		s.UpdateStatus(claim)
 		s.UserData = "## template: jinja\n#cloud-config\nruncmd: [echo attacker]\n"
 		machine := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
-			*spec = infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{Inventory: "there-is-none"}}
+			*spec = infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{InventoryName: "there-is-none"}}
 		})
 		expectLeftAlone(t, s, machine, before)
 	})

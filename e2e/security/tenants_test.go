@@ -79,7 +79,7 @@ func TestM3Names(t *testing.T) {
 	a.ExpectProvisioned(first)
 	b.Expect(b.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
 	second := b.Machine("curious", one)
-	message := b.Expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.AddressPoolExhaustedReason)
+	message := b.Expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.AddressRangeExhaustedReason)
 	if strings.Contains(message, "secret-project") || strings.Contains(message, a.Namespace+"/") {
 		t.Errorf("the message names what is not theirs: %s", message)
 	}

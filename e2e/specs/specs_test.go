@@ -219,7 +219,7 @@ func withoutRecords(object client.Object) clusterv1.ObjectMeta {
 
 	switch object.GetObjectKind().GroupVersionKind().Kind {
 	case "OLVMCluster":
-		records = append(records, infrav1.GroupsRequestedAnnotation, infrav1.RouterIDsAnnotation)
+		records = append(records, infrav1.AffinityGroupsRequestedAnnotation, infrav1.RouterIDsAnnotation)
 	case "OLVMMachine":
 		records = append(records, infrav1.AddressesAnnotation, infrav1.CreateRequestedAnnotation)
 	}

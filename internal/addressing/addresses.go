@@ -52,7 +52,7 @@ func Provisioned(vm infrav1alpha1.ProvisionedVM) Addresses {
 	out := Addresses{}
 
 	for _, nic := range vm.NICs {
-		if list := ipam.ParseAll(nic.Addresses); len(list) > 0 {
+		if list := ipam.ParseAll(nic.IPAddresses); len(list) > 0 {
 			out[nic.Name] = list
 		}
 	}
@@ -212,7 +212,7 @@ func (h Held) AddRunning(m *infrav1.OLVMMachine, holder string) {
 // AddProvisioned adds the addresses of a VM of a pool with their networks.
 func (h Held) AddProvisioned(vm infrav1alpha1.ProvisionedVM, holder string) {
 	for _, nic := range vm.NICs {
-		for _, address := range ipam.ParseAll(nic.Addresses) {
+		for _, address := range ipam.ParseAll(nic.IPAddresses) {
 			h.Add(nic.NetworkName, address, holder)
 		}
 	}
@@ -397,7 +397,7 @@ func (a Allocation) addFree(held Held, out Addresses) error {
 				var err error
 				if address, err = pool.Free(slices.Collect(maps.Keys(held.On(nic.NetworkName)))); err != nil {
 					return &blocker.Error{
-						Reason: infrav1.AddressPoolExhaustedReason,
+						Reason: infrav1.AddressRangeExhaustedReason,
 						Field:  nic.Guest.Field,
 						Message: fmt.Sprintf(
 							"all %s addresses of a range are taken; add addresses, delete "+

@@ -374,8 +374,8 @@ func (a *Allocator) holdProvisioned(ctx context.Context, out Held, self seeker, 
 		pool := client.ObjectKey{Namespace: vm.Namespace, Name: vm.Spec.InventoryName}
 		own := vm.Namespace == self.Namespace && (vm.Name == self.InventoryVM ||
 			self.Cluster != "" && vm.Spec.ClaimRef != nil && vm.Spec.ClaimRef.ClusterName == self.Cluster)
-		if vm.Spec.Provisioned != nil && holding[pool] && !own {
-			out.AddProvisioned(*vm.Spec.Provisioned, named("OLVMInventoryVM", vm, self.Namespace))
+		if vm.Spec.FromProvision != nil && holding[pool] && !own {
+			out.AddProvisioned(*vm.Spec.FromProvision, named("OLVMInventoryVM", vm, self.Namespace))
 		}
 	}
 
@@ -529,7 +529,7 @@ func (a *Allocator) claimed(
 	if ready != nil && ready.Status == metav1.ConditionFalse {
 		waiting.Message += ": " + ready.Message
 		if ready.Reason == ipamv1.IPAddressClaimReadyPoolExhaustedReason {
-			waiting.Reason = infrav1.AddressPoolExhaustedReason
+			waiting.Reason = infrav1.AddressRangeExhaustedReason
 		}
 	}
 

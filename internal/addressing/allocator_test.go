@@ -274,7 +274,7 @@ func TestAddressesThatAreNotWrittenYetAreHeld(t *testing.T) {
 	first, second := b.allocated(one)["nic1"][0], b.allocated(two)["nic1"][0]
 	check.Equal(t, "the first two", []string{first, second}, []string{"10.0.0.10", "10.0.0.11"})
 	check.Equal(t, "writes of the allocator", written, 0)
-	b.refused(three, infrav1.AddressPoolExhaustedReason)
+	b.refused(three, infrav1.AddressRangeExhaustedReason)
 
 	// The pass over the first one failed before it wrote, and another one begins.
 	check.Error(t, b.api.Get(t.Context(), client.ObjectKeyFromObject(one), one), "")
@@ -436,7 +436,7 @@ func TestNoAddressIsEverGivenTwice(t *testing.T) {
 							given, err := b.allocate(m)
 							var missing *blocker.Error
 							if errors.As(err, &missing) &&
-								(missing.Reason == infrav1.AddressPoolExhaustedReason ||
+								(missing.Reason == infrav1.AddressRangeExhaustedReason ||
 									missing.Reason == infrav1.WaitingForIPAddressesReason) {
 								return
 							}
@@ -589,7 +589,7 @@ func TestAClaimThatCannotBeFulfilledSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if message := b.refused(m, infrav1.AddressPoolExhaustedReason); !strings.Contains(message, "the pool is full") {
+	if message := b.refused(m, infrav1.AddressRangeExhaustedReason); !strings.Contains(message, "the pool is full") {
 		t.Error(message)
 	}
 }

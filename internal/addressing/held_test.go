@@ -77,14 +77,14 @@ func TestWhatOthersHold(t *testing.T) {
 	pooled := func(namespace, name string) *infrav1alpha1.OLVMInventoryVM {
 		out := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		out.Spec.InventoryName = "pool"
-		out.Spec.Provisioned = &infrav1alpha1.ProvisionedVM{NICs: []infrav1alpha1.ProvisionedNIC{
-			{Name: "nic1", NetworkName: "vlan", Addresses: []string{"10.0.0.60"}},
+		out.Spec.FromProvision = &infrav1alpha1.ProvisionedVM{NICs: []infrav1alpha1.ProvisionedNIC{
+			{Name: "nic1", NetworkName: "vlan", IPAddresses: []string{"10.0.0.60"}},
 		}}
 
 		return out
 	}
 	unprovisioned := pooled("default", "vm")
-	unprovisioned.Spec.Provisioned = nil
+	unprovisioned.Spec.FromProvision = nil
 	running := machine("default", "10.0.0.50")
 	running.Annotations = nil
 	running.Spec.ProviderID = "olvm://x"
@@ -365,7 +365,7 @@ func TestAddressesOfAFullRange(t *testing.T) {
 	b := newAddressBook(t)
 	network := infrav1.GuestNetwork{Addressing: ranges(1)}
 	b.allocated(b.machine("one", "a", network, nil))
-	message := b.refused(b.machine("two", "b", network, nil), infrav1.AddressPoolExhaustedReason)
+	message := b.refused(b.machine("two", "b", network, nil), infrav1.AddressRangeExhaustedReason)
 	check.Contains(t, "message", message, "spec.virtualMachine.network: all 1 addresses of a range are taken")
 
 	b.allocated(b.machine("three", "c", network, nil)) // of another engine

@@ -364,7 +364,7 @@ func (g *GuestNIC) excludes(virtual []VirtualAddress, addressing infrav1.Address
 			}
 
 			return &blocker.Error{
-				Reason: infrav1.EndpointInAddressPoolReason,
+				Reason: infrav1.EndpointInAddressRangeReason,
 				Field:  source + field,
 				Message: fmt.Sprintf(
 					"%s %s is inside the machine ranges %s; take it out of the ranges", v.What, v.Address,

@@ -308,16 +308,16 @@ func TestNetworkConfigurationsThatAreRefused(t *testing.T) {
 		},
 		"the control plane endpoint in a range": {
 			static(func(n *infrav1.GuestNetwork) { n.IPv6 = nil }),
-			infrav1.EndpointInAddressPoolReason, at + ".ipv4.ipAddresses",
+			infrav1.EndpointInAddressRangeReason, at + ".ipv4.ipAddresses",
 			"the control plane endpoint 10.0.0.13 is inside the machine ranges 10.0.0.10-10.0.0.13",
 		},
 		"its additional address in a range of a profile": {
 			specOf(infrav1.GuestNetwork{IPProfileName: "two"}),
-			infrav1.EndpointInAddressPoolReason, "OLVMCluster spec.ipProfiles[1].ipv4.ipAddresses", "10.0.0.13",
+			infrav1.EndpointInAddressRangeReason, "OLVMCluster spec.ipProfiles[1].ipv4.ipAddresses", "10.0.0.13",
 		},
 		"its additional address in a range of IPv6": {
 			static(func(n *infrav1.GuestNetwork) { n.IPv4 = nil }),
-			infrav1.EndpointInAddressPoolReason, at + ".ipv6.ipAddresses",
+			infrav1.EndpointInAddressRangeReason, at + ".ipv6.ipAddresses",
 			"the additional address of the control plane endpoint fd00::11 is inside the machine ranges fd00::10-fd00::13",
 		},
 	}
@@ -340,7 +340,7 @@ func TestNetworkConfigurationsThatAreRefused(t *testing.T) {
 // TestAVMOfAPoolKeepsItsNetwork has a machine that takes a VM over, and one that says what the network is to be.
 func TestAVMOfAPoolKeepsItsNetwork(t *testing.T) {
 	spec := specOf(infrav1.GuestNetwork{})
-	spec.FromInventory = &infrav1.FromInventory{Inventory: "pool"}
+	spec.FromInventory = &infrav1.FromInventory{InventoryName: "pool"}
 	nics, err := NICs(spec, infrav1.OLVMClusterSpec{})
 	check.Error(t, err, "")
 	check.Length(t, "interfaces", nics, 1)
@@ -423,8 +423,8 @@ func TestRecordedAddresses(t *testing.T) {
 
 func TestAddressesOfAProvisionedVM(t *testing.T) {
 	got := Provisioned(infrav1alpha1.ProvisionedVM{NICs: []infrav1alpha1.ProvisionedNIC{
-		{Name: "nic1", Addresses: []string{"fd00::7", "10.0.0.7"}}, {Name: "nic2"},
-		{Name: "nic3", Addresses: []string{"x"}},
+		{Name: "nic1", IPAddresses: []string{"fd00::7", "10.0.0.7"}}, {Name: "nic2"},
+		{Name: "nic3", IPAddresses: []string{"x"}},
 	}})
 	check.Equal(t, "interfaces with addresses", len(got), 1)
 	check.Equal(t, "addresses", fmt.Sprint(got["nic1"]), "[10.0.0.7 fd00::7]")

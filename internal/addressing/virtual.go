@@ -275,7 +275,7 @@ func (h Held) AddVirtualAddresses(other, c *infrav1.OLVMCluster, services Servic
 // isExternal reports whether the cluster has its endpoint served by others.
 func isExternal(spec infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices) bool {
 	services := spec.ControlPlaneServices
-	own := services != nil && services.VirtualIP != "" && services.VirtualIP != "External"
+	own := services != nil && services.VirtualIPProvider != "" && services.VirtualIPProvider != "External"
 
 	return !own && (of == nil || len(of.Spec.LoadBalancers) == 0)
 }

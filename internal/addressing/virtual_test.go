@@ -99,8 +99,8 @@ func TestAVirtualAddressThatAnotherHasIsRefused(t *testing.T) {
 	pool.Spec.OLVMOvirtAPIServer.ServerURL = urlOne
 	pooled := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "vm"}}
 	pooled.Spec.InventoryName = "pool"
-	pooled.Spec.Provisioned = &infrav1alpha1.ProvisionedVM{NICs: []infrav1alpha1.ProvisionedNIC{
-		{Name: "nic1", NetworkName: "vlan", Addresses: []string{wantedAddress}},
+	pooled.Spec.FromProvision = &infrav1alpha1.ProvisionedVM{NICs: []infrav1alpha1.ProvisionedNIC{
+		{Name: "nic1", NetworkName: "vlan", IPAddresses: []string{wantedAddress}},
 	}}
 
 	const theirs = "the control plane endpoint of an OLVMCluster of another namespace"
@@ -158,7 +158,7 @@ func TestAVirtualAddressThatAnotherHasIsRefused(t *testing.T) {
 		},
 		"the endpoint of a cluster whose nodes hold it, at another port": {
 			objects: []client.Object{newCluster("default", "other", provisioned, endpoint(wantedAddress, 7443),
-				services(infrav1.ControlPlaneServices{VirtualIP: "KubeVIP"}))},
+				services(infrav1.ControlPlaneServices{VirtualIPProvider: "KubeVIP"}))},
 			want: "the control plane endpoint of OLVMCluster default/other",
 		},
 		"the endpoint of a cluster on another network": {

@@ -207,7 +207,7 @@ func setBindPort(root *yaml.Node, kind string, port int32, balancer LoadBalancer
 	if balancer == NoLoadBalancer {
 		return false, fmt.Errorf(
 			"localAPIEndpoint.bindPort is %s, and without a load balancer API servers are at port %s of the control "+
-				"plane endpoint; remove it, or set controlPlaneServices.loadBalancer",
+				"plane endpoint; remove it, or set controlPlaneServices.loadBalancerProvider",
 			there.Value,
 			wanted,
 		)

@@ -174,7 +174,7 @@ func TestWhatABootstrapVMCannotBeMadeOf(t *testing.T) {
 		}, "has no ranges of addresses"},
 		"VMs of an inventory": {"10.0.0.10-10.0.0.20", func(t *testing.T, o *Options) {
 			o.change(t, "OLVMMachineTemplate", "trip-control-plane", "spec.template.spec.fromInventory",
-				map[string]any{"inventory": "pool"})
+				map[string]any{"inventoryName": "pool"})
 		}, "take their VMs from an inventory"},
 		"no pods": {"10.0.0.10-10.0.0.20", func(t *testing.T, o *Options) {
 			o.change(t, "Cluster", "trip", "spec.clusterNetwork.pods", map[string]any{})

@@ -250,10 +250,10 @@ func extraOf(o Options, machine infrav1.OLVMMachineSpec, cluster infrav1.OLVMClu
 		var err error
 
 		switch {
-		case extra.Secret != nil:
-			data, err = valueOf(o, "Secret", extra.Secret.Name, extra.Secret.Key)
-		case extra.ConfigMap != nil:
-			data, err = valueOf(o, "ConfigMap", extra.ConfigMap.Name, extra.ConfigMap.Key)
+		case extra.SecretKeyRef != nil:
+			data, err = valueOf(o, "Secret", extra.SecretKeyRef.Name, extra.SecretKeyRef.Key)
+		case extra.ConfigMapKeyRef != nil:
+			data, err = valueOf(o, "ConfigMap", extra.ConfigMapKeyRef.Name, extra.ConfigMapKeyRef.Key)
 		}
 
 		if err != nil {

@@ -218,8 +218,8 @@ func TestFlavorsOfAClusterFile(t *testing.T) {
 
 	cluster := decoded[infrav1.OLVMCluster](t, objects, "OLVMCluster", "demo").Spec
 	check.Length(t, "cluster.FailureDomains", cluster.FailureDomains, 3)
-	if cluster.ControlPlaneServices.VirtualIP == "Keepalived" {
-		t.Errorf("cluster.ControlPlaneServices.VirtualIP == \"Keepalived\": %v", cluster.ControlPlaneServices.VirtualIP)
+	if cluster.ControlPlaneServices.VirtualIPProvider == "Keepalived" {
+		t.Errorf("VirtualIPProvider == \"Keepalived\": %v", cluster.ControlPlaneServices.VirtualIPProvider)
 	}
 
 	check.Equal(t, "cluster.OLVMDatacenterName", cluster.OLVMDatacenterName, "Default")

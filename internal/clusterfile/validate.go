@@ -589,9 +589,9 @@ func (s *Source) clusterSpec() infrav1.OLVMClusterSpec {
 		ControlPlaneEndpoint: infrav1.APIEndpoint{Host: s.VirtualIP, Port: s.KubeAPIServerBindPort},
 		OLVMDatacenterName:   o.DatacenterName,
 		ControlPlaneServices: &infrav1.ControlPlaneServices{
-			VirtualIP:     "Keepalived",
-			LoadBalancer:  "Nginx",
-			APIServerPort: o.LocalAPIEndpoint.BindPort,
+			VirtualIPProvider:    "Keepalived",
+			LoadBalancerProvider: "Nginx",
+			APIServerPort:        o.LocalAPIEndpoint.BindPort,
 		},
 		OLVMOvirtAPIServer: infrav1.OvirtAPIServer{
 			ServerURL: s.EngineURL(), InsecureSkipTLSVerify: o.OvirtAPIServer.InsecureSkipTLSVerify,

@@ -308,7 +308,7 @@ func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, ver
 		}
 
 		if from := infra.Spec.FromInventory; from != nil {
-			d.Inventory = from.Inventory
+			d.Inventory = from.InventoryName
 		}
 
 		addresses = infra.Status.Addresses

@@ -181,14 +181,14 @@ func TestAMachineThatCannotComeSaysWhy(t *testing.T) {
 		{
 			Type:   infrav1.ReadyCondition,
 			Status: metav1.ConditionFalse,
-			Reason: infrav1.TemplateNotFoundReason,
+			Reason: infrav1.VMTemplateNotFoundReason,
 			Message: "* InfrastructureApplied: spec.vmTemplateName: no such template\n" +
 				"* VirtualMachineRunning: WaitingForVirtualMachine",
 		},
 		{
 			Type:    infrav1.InfrastructureAppliedCondition,
 			Status:  metav1.ConditionFalse,
-			Reason:  infrav1.TemplateNotFoundReason,
+			Reason:  infrav1.VMTemplateNotFoundReason,
 			Message: "spec.vmTemplateName: no such template",
 		},
 	}
@@ -230,13 +230,13 @@ func TestAMachineThatCannotComeSaysWhy(t *testing.T) {
 	}{
 		"a name that the engine does not have": {
 			infra:   refused,
-			trouble: "Machine new: TemplateNotFound: spec.vmTemplateName: no such template",
+			trouble: "Machine new: VMTemplateNotFound: spec.vmTemplateName: no such template",
 			stuck:   true,
 		},
 		"a rollout replaces the machine that has it": {
 			infra:   refused,
 			change:  outdated,
-			trouble: "Machine new: TemplateNotFound: spec.vmTemplateName: no such template",
+			trouble: "Machine new: VMTemplateNotFound: spec.vmTemplateName: no such template",
 		},
 		"a VM that boots": {
 			infra:   booting,

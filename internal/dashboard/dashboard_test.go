@@ -137,10 +137,11 @@ func site() []client.Object {
 	out = append(out, machineOf("shop-md-9qwzt", "Pending", ofWorkers, vmWith("", "",
 		waiting(infrav1.BootstrapDataAvailableCondition, infrav1.WaitingForBootstrapDataReason, "")))...)
 	out = append(out, machineOf("shop-md-tzx4c", "Pending", ofWorkers, vmWith("", "",
-		waiting(infrav1.InfrastructureAppliedCondition, infrav1.TemplateNotFoundReason, "spec.vmTemplateName: "+hostile)))...)
+		waiting(infrav1.InfrastructureAppliedCondition, infrav1.VMTemplateNotFoundReason,
+			"spec.vmTemplateName: "+hostile)))...)
 
 	return append(out, &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "e1"}, Type: "Warning", Reason: "TemplateNotFound",
+		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "e1"}, Type: "Warning", Reason: "VMTemplateNotFound",
 		EventTime: metav1.NewMicroTime(noon.Time), Note: "there is no template " + hostile,
 	})
 }
@@ -463,7 +464,7 @@ func TestScreenshots(t *testing.T) {
 	objects := site()
 	for _, object := range objects {
 		if vm, ok := object.(*infrav1.OLVMMachine); ok && vm.Name == "shop-md-tzx4c" {
-			vm.Status.Conditions = waiting(infrav1.InfrastructureAppliedCondition, infrav1.TemplateNotFoundReason,
+			vm.Status.Conditions = waiting(infrav1.InfrastructureAppliedCondition, infrav1.VMTemplateNotFoundReason,
 				`spec.vmTemplateName: there is no template "ol9-k8s-1.36" in data center "Default"; it has ol9-k8s`)
 		}
 

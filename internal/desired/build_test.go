@@ -364,7 +364,7 @@ func TestWhatAFieldMakesOfAMachine(t *testing.T) {
 			vm(func(v *infrav1.VirtualMachine) {
 				v.DataDisks = []infrav1.DataDisk{
 					{
-						Name: "a", Size: "10GB", Format: "raw", Interface: "virtio",
+						Name: "a", Size: "10GB", Format: "raw", InterfaceType: "virtio",
 						StorageDomainName: "olvm-data-2",
 					},
 					{Name: "b", Size: "1GB", Format: "raw", Sparse: ptr.To(true)},
@@ -413,7 +413,7 @@ func TestWhatAFieldMakesOfAMachine(t *testing.T) {
 			func(in *Input) {
 				in.FailureDomain = "fd"
 				in.Cluster.FailureDomains = []infrav1.OLVMFailureDomain{{
-					Name: "fd", ClusterName: "Default", StorageDomainName: "olvm-data-2",
+					Name: "fd", OLVMOvirtClusterName: "Default", StorageDomainName: "olvm-data-2",
 				}}
 				in.Spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "a", Size: "1GB"}}
 			},
@@ -524,7 +524,7 @@ func TestAMachineThatIsRefused(t *testing.T) {
 		},
 		"a cluster that the engine does not have": {
 			func(in *Input) { in.Spec.OLVMOvirtClusterName = "else" },
-			infrav1.ClusterNotFoundReason, "spec.olvmOvirtClusterName", "else",
+			infrav1.OvirtClusterNotFoundReason, "spec.olvmOvirtClusterName", "else",
 		},
 		"devices of any host": {
 			vm(func(v *infrav1.VirtualMachine) { v.HostDevices = []string{"pci_0"} }),
@@ -572,11 +572,11 @@ func TestAMachineThatIsRefused(t *testing.T) {
 		},
 		"a template that needs a version": {
 			func(in *Input) { in.Spec.VMTemplateName, in.KubernetesVersion = "ock-${KUBERNETES_VERSION}", "" },
-			infrav1.TemplateNotFoundReason, "spec.vmTemplateName", "set the Machine's spec.version",
+			infrav1.VMTemplateNotFoundReason, "spec.vmTemplateName", "set the Machine's spec.version",
 		},
 		"a template that is not there": {
 			func(in *Input) { in.Spec.VMTemplateName = "ock-${KUBERNETES_VERSION}" },
-			infrav1.TemplateNotFoundReason, "spec.vmTemplateName", "ock-v1.36.1",
+			infrav1.VMTemplateNotFoundReason, "spec.vmTemplateName", "ock-v1.36.1",
 		},
 		"a network that is not there": {
 			func(in *Input) { in.Spec.OLVMNetwork.NetworkName = "else" },

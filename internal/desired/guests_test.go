@@ -227,7 +227,7 @@ func TestANodeAsksItsOwnNameServerFirst(t *testing.T) {
 // TestTheServicesOfANode has what each kind of node does for the endpoints of its cluster.
 func TestTheServicesOfANode(t *testing.T) {
 	all := infrav1.ControlPlaneServices{
-		VirtualIP: keepalived, AdditionalVirtualIP: "fd00::5", LoadBalancer: "HAProxy", APIServerPort: 7443,
+		VirtualIPProvider: keepalived, AdditionalVirtualIP: "fd00::5", LoadBalancerProvider: "HAProxy", APIServerPort: 7443,
 		NginxImage: "nginx", IngressVirtualIP: "10.0.0.6", AdditionalIngressVirtualIP: "fd00::6",
 		DNS: &infrav1.ClusterDNS{Domain: "c.example.com", Image: "dns"},
 	}
@@ -271,7 +271,7 @@ func TestTheServicesOfANode(t *testing.T) {
 		},
 		"kube-vip needs no address of the node": {
 			in: serving(infrav1.ControlPlaneRole, infrav1.ControlPlaneServices{
-				VirtualIP: kubeVIP, KubeVIPImage: "vip", LoadBalancer: noLoadBalancer,
+				VirtualIPProvider: kubeVIP, KubeVIPImage: "vip", LoadBalancerProvider: noLoadBalancer,
 			}),
 			change: func(in *Input) {
 				in.Cluster.ControlPlaneEndpoint.Port = 443
@@ -284,7 +284,7 @@ func TestTheServicesOfANode(t *testing.T) {
 		},
 		"names alone, of an endpoint that others hold": {
 			in: serving(infrav1.ControlPlaneRole, infrav1.ControlPlaneServices{
-				VirtualIP: "External", DNS: &infrav1.ClusterDNS{Domain: "c.example.com"},
+				VirtualIPProvider: "External", DNS: &infrav1.ClusterDNS{Domain: "c.example.com"},
 			}, "10.0.0.7/24"),
 			want: &bootstrap.Services{HostName: "demo-1", Interface: "eth0", DNS: &bootstrap.DNS{
 				Domain: "c.example.com", Image: defaultCoreDNSImage, ControlPlane: true,
@@ -301,10 +301,10 @@ func TestTheServicesOfANode(t *testing.T) {
 			},
 		},
 		"an endpoint that others hold": {
-			in: serving(infrav1.ControlPlaneRole, infrav1.ControlPlaneServices{VirtualIP: "External"}, "10.0.0.7/24"),
+			in: serving(infrav1.ControlPlaneRole, infrav1.ControlPlaneServices{VirtualIPProvider: "External"}, "10.0.0.7/24"),
 		},
 		"a worker of an endpoint that nodes hold": {
-			in: serving(infrav1.WorkerRole, infrav1.ControlPlaneServices{VirtualIP: keepalived}, "10.0.0.7/24"),
+			in: serving(infrav1.WorkerRole, infrav1.ControlPlaneServices{VirtualIPProvider: keepalived}, "10.0.0.7/24"),
 		},
 		"a VM that is no node": {in: serving("", all, "10.0.0.7/24")},
 		"a cluster without services": {
@@ -332,7 +332,7 @@ func TestServicesOfANodeThatAreRefused(t *testing.T) {
 		problem string
 	}{
 		"keepalived without an address of the node": {
-			in:      serving(infrav1.ControlPlaneRole, infrav1.ControlPlaneServices{VirtualIP: keepalived}, "fd00::7/64"),
+			in:      serving(infrav1.ControlPlaneRole, infrav1.ControlPlaneServices{VirtualIPProvider: keepalived}, "fd00::7/64"),
 			problem: "spec.olvmNetwork: the first network interface has no static address of the family of the control",
 		},
 		"an ingress without an address of the node": {

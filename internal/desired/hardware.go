@@ -326,7 +326,7 @@ func dataDisk(
 	out := render.DataDisk{
 		Name:      d.Name,
 		Format:    cmp.Or(d.Format, engine.FormatCow),
-		Interface: cmp.Or(d.Interface, "virtio_scsi"),
+		Interface: cmp.Or(d.InterfaceType, "virtio_scsi"),
 	}
 	var err error
 	if out.Size, err = ParseMemory(d.Size); err != nil {

@@ -241,7 +241,7 @@ func (r *machineResolver) template(ctx context.Context) error {
 	name := r.in.Spec.VMTemplateName
 	if strings.Contains(name, versionVariable) && r.in.KubernetesVersion == "" {
 		return &blocker.Error{
-			Reason: infrav1.TemplateNotFoundReason,
+			Reason: infrav1.VMTemplateNotFoundReason,
 			Field:  field,
 			Message: fmt.Sprintf(
 				"it contains %s and the Machine has no version; set the Machine's spec.version", versionVariable),
@@ -251,7 +251,7 @@ func (r *machineResolver) template(ctx context.Context) error {
 	name = strings.ReplaceAll(name, versionVariable, r.in.KubernetesVersion)
 	found, err := r.client.TemplateVersion(ctx, r.dc, name, int(r.in.Spec.VMTemplateVersion))
 	if err != nil {
-		return blocker.NotFound(err, infrav1.TemplateNotFoundReason, field)
+		return blocker.NotFound(err, infrav1.VMTemplateNotFoundReason, field)
 	}
 
 	r.from = found

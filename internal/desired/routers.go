@@ -81,7 +81,7 @@ func virtualRouters(
 ) []virtualRouter {
 	var out []virtualRouter
 
-	if services := cluster.ControlPlaneServices; services != nil && services.VirtualIP == keepalived {
+	if services := cluster.ControlPlaneServices; services != nil && services.VirtualIPProvider == keepalived {
 		out = append(out, virtualRouter{APIRouter, "spec.controlPlaneServices.virtualRouterID",
 			services.VirtualRouterID})
 	}

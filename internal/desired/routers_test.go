@@ -15,7 +15,7 @@ func routed() (infrav1.OLVMClusterSpec, *infrav1alpha1.OLVMSupportServices) {
 	of.Spec.LoadBalancers = []infrav1alpha1.SupportLoadBalancer{{Name: "a", VirtualIP: "10.0.0.7"}, {Name: "b"}}
 
 	return infrav1.OLVMClusterSpec{
-		ControlPlaneServices: &infrav1.ControlPlaneServices{VirtualIP: "Keepalived", IngressVirtualIP: "10.0.0.6"},
+		ControlPlaneServices: &infrav1.ControlPlaneServices{VirtualIPProvider: "Keepalived", IngressVirtualIP: "10.0.0.6"},
 	}, of
 }
 
@@ -46,7 +46,7 @@ func TestRouterIDsAreChosenOnceAndFreeOfCollisions(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "IDs that machines have", kept, has)
 
-	asked.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "KubeVIP"}
+	asked.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIPProvider: "KubeVIP"}
 	of.Spec.LoadBalancers[0].VirtualIP = ""
 	none, err := ChooseRouterIDs("ns/a", asked, of, has, nil)
 	check.Error(t, err, "")

@@ -49,15 +49,15 @@ func invalidServices(field, format string, args ...any) error {
 
 // checkEndpointHolder checks that an endpoint that a node is to hold is an address.
 func checkEndpointHolder(cluster infrav1.OLVMClusterSpec) error {
-	holder := cluster.ControlPlaneServices.VirtualIP
+	holder := cluster.ControlPlaneServices.VirtualIPProvider
 	_, err := netip.ParseAddr(cluster.ControlPlaneEndpoint.Host)
 	if err == nil || holder != kubeVIP && holder != keepalived {
 		return nil
 	}
 
 	return invalidServices("spec.controlPlaneEndpoint.host",
-		"%q is not an IP address, which %s could give to a node; write one, or set controlPlaneServices.virtualIP to "+
-			"External",
+		"%q is not an IP address, which %s could give to a node; write one, or set "+
+			"controlPlaneServices.virtualIPProvider to External",
 		cluster.ControlPlaneEndpoint.Host, holder)
 }
 
@@ -65,7 +65,7 @@ func checkEndpointHolder(cluster infrav1.OLVMClusterSpec) error {
 func checkAPIServerPort(cluster infrav1.OLVMClusterSpec) error {
 	services := cluster.ControlPlaneServices
 	port := cmp.Or(services.APIServerPort, bootstrap.DefaultAPIServerPort)
-	if services.LoadBalancer == "" || services.LoadBalancer == noLoadBalancer ||
+	if services.LoadBalancerProvider == "" || services.LoadBalancerProvider == noLoadBalancer ||
 		port != cmp.Or(cluster.ControlPlaneEndpoint.Port, DefaultEndpointPort) {
 		return nil
 	}
@@ -214,7 +214,7 @@ func services(in Input, dnsServers []netip.Addr) (*bootstrap.Services, error) {
 		return nil, err
 	}
 
-	if asked.VirtualIP == keepalived && in.RouterIDs[APIRouter] == 0 ||
+	if asked.VirtualIPProvider == keepalived && in.RouterIDs[APIRouter] == 0 ||
 		asked.IngressVirtualIP != "" && in.RouterIDs[IngressRouter] == 0 {
 		return nil, &blocker.Error{
 			Reason:  infrav1.WaitingForClusterInfrastructureReason,
@@ -267,7 +267,7 @@ type nodeServices struct {
 
 // endpointHeld reports whether the nodes of the control plane hold the endpoint.
 func (s *nodeServices) endpointHeld() bool {
-	return s.endpoint != nil && (s.asked.VirtualIP == kubeVIP || s.asked.VirtualIP == keepalived)
+	return s.endpoint != nil && (s.asked.VirtualIPProvider == kubeVIP || s.asked.VirtualIPProvider == keepalived)
 }
 
 // self is the node's own address of the family of a virtual address. keepalived needs one to hold it.
@@ -282,7 +282,7 @@ func (s *nodeServices) self(what string, virtual netip.Addr) (netip.Addr, error)
 		Field:  s.NICs[0].Field[:len(s.NICs[0].Field)-1],
 		Message: fmt.Sprintf(
 			"the first network interface has no static address of the family of %s %s, which keepalived is "+
-				"to hold; give it one, or use virtualIP KubeVIP",
+				"to hold; give it one, or use virtualIPProvider KubeVIP",
 			what,
 			virtual,
 		),
@@ -300,11 +300,11 @@ func (s *nodeServices) addAPI() error {
 		ServerPort:     cmp.Or(s.asked.APIServerPort, bootstrap.DefaultAPIServerPort),
 		NginxImage:     s.asked.NginxImage,
 	}
-	if s.asked.LoadBalancer != noLoadBalancer {
-		api.LoadBalancer = bootstrap.LoadBalancer(s.asked.LoadBalancer)
+	if s.asked.LoadBalancerProvider != noLoadBalancer {
+		api.LoadBalancer = bootstrap.LoadBalancer(s.asked.LoadBalancerProvider)
 	}
 
-	if s.asked.VirtualIP == kubeVIP {
+	if s.asked.VirtualIPProvider == kubeVIP {
 		api.KubeVIPImage = cmp.Or(s.asked.KubeVIPImage, defaultKubeVIPImage)
 		api.KubeVIPLease = kubeVIPLease(s.asked)
 	} else {

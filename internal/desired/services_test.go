@@ -15,15 +15,15 @@ func TestServicesThatCannotWork(t *testing.T) {
 		want     string
 	}{
 		"kube-vip without an address": {"api.example.com", infrav1.ControlPlaneServices{
-			VirtualIP: "KubeVIP",
+			VirtualIPProvider: "KubeVIP",
 		}, `spec.controlPlaneEndpoint.host: "api.example.com" is not an IP address`},
 		"keepalived without an address": {"", infrav1.ControlPlaneServices{
-			VirtualIP: "Keepalived",
+			VirtualIPProvider: "Keepalived",
 		}, "spec.controlPlaneEndpoint.host"},
 		"the same port twice": {"10.0.0.5", infrav1.ControlPlaneServices{
-			VirtualIP:     "Keepalived",
-			LoadBalancer:  "HAProxy",
-			APIServerPort: 6443,
+			VirtualIPProvider:    "Keepalived",
+			LoadBalancerProvider: "HAProxy",
+			APIServerPort:        6443,
 		}, "spec.controlPlaneServices.apiServerPort: the load balancer listens at port 6443 itself"},
 		"no ingress address": {"10.0.0.5", infrav1.ControlPlaneServices{
 			IngressVirtualIP: "apps",
@@ -32,11 +32,11 @@ func TestServicesThatCannotWork(t *testing.T) {
 			IngressVirtualIP: "10.0.0.5",
 		}, "10.0.0.5 is that of controlPlaneEndpoint.host, too"},
 		"not an address of IPv6": {"10.0.0.5", infrav1.ControlPlaneServices{
-			VirtualIP:           "Keepalived",
+			VirtualIPProvider:   "Keepalived",
 			AdditionalVirtualIP: "fd00",
 		}, `additionalVirtualIP: "fd00" is not an IP address`},
 		"two of one family": {"10.0.0.5", infrav1.ControlPlaneServices{
-			VirtualIP:                  "Keepalived",
+			VirtualIPProvider:          "Keepalived",
 			IngressVirtualIP:           "fd00::6",
 			AdditionalIngressVirtualIP: "fd00::7",
 		}, "additionalIngressVirtualIP: fd00::7 is of the same family as fd00::6"},
@@ -44,23 +44,23 @@ func TestServicesThatCannotWork(t *testing.T) {
 			DNS: &infrav1.ClusterDNS{Domain: "a.example.com"},
 		}, "to which controlPlaneServices.dns could resolve api.a.example.com"},
 		"a lease that ends before it is renewed": {"10.0.0.5", infrav1.ControlPlaneServices{
-			VirtualIP:    "KubeVIP",
-			KubeVIPLease: &infrav1.KubeVIPLease{DurationSeconds: 10},
+			VirtualIPProvider: "KubeVIP",
+			KubeVIPLease:      &infrav1.KubeVIPLease{DurationSeconds: 10},
 		}, "spec.controlPlaneServices.kubeVIPLease.durationSeconds: it is 10, and renewDeadlineSeconds is 10"},
 		"a lease that is not tried in time": {"10.0.0.5", infrav1.ControlPlaneServices{
-			VirtualIP:    "KubeVIP",
-			KubeVIPLease: &infrav1.KubeVIPLease{RetryPeriodSeconds: 9},
+			VirtualIPProvider: "KubeVIP",
+			KubeVIPLease:      &infrav1.KubeVIPLease{RetryPeriodSeconds: 9},
 		}, "kubeVIPLease.renewDeadlineSeconds: it is 10, and retryPeriodSeconds is 9"},
 		"a short lease": {"10.0.0.5", infrav1.ControlPlaneServices{
-			VirtualIP: "KubeVIP",
+			VirtualIPProvider: "KubeVIP",
 			KubeVIPLease: &infrav1.KubeVIPLease{
 				DurationSeconds: 5, RenewDeadlineSeconds: 3, RetryPeriodSeconds: 1,
 			},
 		}, ""},
-		"an external name": {"api.example.com", infrav1.ControlPlaneServices{VirtualIP: "External"}, ""},
+		"an external name": {"api.example.com", infrav1.ControlPlaneServices{VirtualIPProvider: "External"}, ""},
 		"all of it": {"10.0.0.5", infrav1.ControlPlaneServices{
-			VirtualIP:                  "Keepalived",
-			LoadBalancer:               "Nginx",
+			VirtualIPProvider:          "Keepalived",
+			LoadBalancerProvider:       "Nginx",
 			IngressVirtualIP:           "10.0.0.6",
 			AdditionalVirtualIP:        "fd00::5",
 			AdditionalIngressVirtualIP: "fd00::6",
@@ -83,13 +83,13 @@ func TestServicesThatCannotWork(t *testing.T) {
 func TestServicesWaitForTheirRouterIDs(t *testing.T) {
 	in := Input{Role: infrav1.ControlPlaneRole, NICs: []addressing.NIC{{}}}
 	in.Cluster.ControlPlaneEndpoint.Host = "10.0.0.5"
-	in.Cluster.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "Keepalived"}
+	in.Cluster.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIPProvider: "Keepalived"}
 	_, err := services(in, nil)
 	if err == nil || !strings.Contains(err.Error(), "the virtual router IDs are not chosen yet") {
 		t.Errorf("keepalived without an ID: %v", err)
 	}
 
-	in.Cluster.ControlPlaneServices.VirtualIP = "KubeVIP"
+	in.Cluster.ControlPlaneServices.VirtualIPProvider = "KubeVIP"
 	if made, err := services(in, nil); err != nil || made.API.KubeVIPImage != defaultKubeVIPImage {
 		t.Errorf("kube-vip needs none: %+v, %v", made, err)
 	}

@@ -552,8 +552,8 @@ func (l *look) endpoint() {
 		l.add(check, doctor.Warning, "install haproxy, or podman for nginx in a container",
 			"keepalived holds the endpoint, without a load balancer: there is no %s", strings.Join(missing, " and no "))
 	default:
-		l.add(check, doctor.Warning, "install keepalived and haproxy, or use virtualIP: KubeVIP or External",
-			"there is no %s, without which nodes do not hold the endpoint with virtualIP: Keepalived",
+		l.add(check, doctor.Warning, "install keepalived and haproxy, or use virtualIPProvider: KubeVIP or External",
+			"there is no %s, without which nodes do not hold the endpoint with virtualIPProvider: Keepalived",
 			strings.Join(missing, " and no "))
 	}
 }

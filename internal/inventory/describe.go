@@ -20,7 +20,7 @@ const maxLabel = 63
 // defaultLabels are those of an inventory that says none.
 var defaultLabels = []infrav1alpha1.InventoryLabel{
 	{Key: infrav1alpha1.InventoryLabelPrefix + "host", From: infrav1alpha1.LabelFromHost},
-	{Key: infrav1alpha1.InventoryLabelPrefix + "template", From: infrav1alpha1.LabelFromTemplate},
+	{Key: infrav1alpha1.InventoryLabelPrefix + "vm-template", From: infrav1alpha1.LabelFromVMTemplate},
 	{Key: infrav1alpha1.InventoryLabelPrefix + "network", From: infrav1alpha1.LabelFromNetworks},
 }
 
@@ -43,7 +43,7 @@ func Host(vm engine.DescribedVM, hosts map[engine.ID]engine.DescribedHost) *engi
 func Labels(
 	inventory *infrav1alpha1.OLVMInventory, vm engine.DescribedVM, hosts map[engine.ID]engine.DescribedHost,
 ) map[string]string {
-	wanted := inventory.Spec.Labels
+	wanted := inventory.Spec.LabelRules
 	if len(wanted) == 0 {
 		wanted = defaultLabels
 	}
@@ -79,7 +79,7 @@ func Labels(
 // candidates are the names that a label may be made of, always in the same order.
 func candidates(label infrav1alpha1.InventoryLabel, vm engine.DescribedVM, host *engine.DescribedHost) []string {
 	switch label.From {
-	case infrav1alpha1.LabelFromTemplate:
+	case infrav1alpha1.LabelFromVMTemplate:
 		return []string{vm.Template.Name}
 	case infrav1alpha1.LabelFromNetworks:
 		return networkNames(vm)
@@ -201,7 +201,7 @@ func Networks(vm engine.DescribedVM) []infrav1alpha1.InventoryNetwork {
 			at = len(out) - 1
 		}
 
-		out[at].Addresses = append(out[at].Addresses, configured(vm, i)...)
+		out[at].IPAddresses = append(out[at].IPAddresses, configured(vm, i)...)
 	}
 
 	return out

@@ -139,10 +139,10 @@ func TestRow43PoolDiscovery(t *testing.T) {
 			IP: &engine.IP{Address: "10.0.0.5", Netmask: "255.255.255.0"},
 		}},
 	}}})
-	pool := &infrav1alpha1.OLVMInventory{Spec: infrav1alpha1.OLVMInventorySpec{Labels: []infrav1alpha1.InventoryLabel{
+	pool := &infrav1alpha1.OLVMInventory{Spec: infrav1alpha1.OLVMInventorySpec{LabelRules: []infrav1alpha1.InventoryLabel{
 		{Key: "example.com/rack", From: infrav1alpha1.LabelFromHostAffinityLabel, Prefix: "rack-"},
 		{Key: "example.com/host", From: infrav1alpha1.LabelFromHost},
-		{Key: "example.com/flavor", From: infrav1alpha1.LabelFromTemplate, Prefix: "k8s-"},
+		{Key: "example.com/flavor", From: infrav1alpha1.LabelFromVMTemplate, Prefix: "k8s-"},
 		{Key: "example.com/net", From: infrav1alpha1.LabelFromNetworks},
 	}}}
 	pool.Name = "pool"
@@ -162,7 +162,7 @@ func TestRow43PoolDiscovery(t *testing.T) {
 	}
 
 	check.Equal(t, "networks", Networks(vms[0]), []infrav1alpha1.InventoryNetwork{
-		{Name: "nodes", Addresses: []string{"10.0.0.5"}},
+		{Name: "nodes", IPAddresses: []string{"10.0.0.5"}},
 	})
 
 	s.update("vm-00", &engine.VM{PlacementPolicy: &engine.PlacementPolicy{
@@ -182,7 +182,7 @@ func TestLabelsHaveWhatLabelsCanHave(t *testing.T) {
 	vm := engine.DescribedVM{}
 	vm.Template.Name = "ol9 (größer)/" + string(make([]byte, 80))
 	labels := Labels(pool, vm, nil)
-	check.Equal(t, "label", labels[infrav1alpha1.InventoryLabelPrefix+"template"], "ol9-gr-er")
+	check.Equal(t, "label", labels[infrav1alpha1.InventoryLabelPrefix+"vm-template"], "ol9-gr-er")
 }
 
 // TestRow47RacesForTheLastVM has two management clusters claim the last VM of a pool at once, a hundred times: one of

@@ -36,10 +36,10 @@ type OverviewVM struct {
 	VMID  string `json:"vmID"`
 	Phase string `json:"phase"`
 	// Reason and Message of the phase; empty where it needs none.
-	Reason  string `json:"reason,omitempty"`
-	Message string `json:"message,omitempty"`
-	Power   string `json:"power,omitempty"`
-	Host    string `json:"host,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	Message  string `json:"message,omitempty"`
+	VMStatus string `json:"vmStatus,omitempty"`
+	HostName string `json:"hostName,omitempty"`
 	// Cluster and Machine that have the VM; empty for none.
 	Cluster  string                           `json:"cluster,omitempty"`
 	Machine  string                           `json:"machine,omitempty"`
@@ -111,8 +111,8 @@ func overviewOf(pool *infrav1alpha1.OLVMInventory, vms []infrav1alpha1.OLVMInven
 			Phase:    vm.Status.Phase,
 			Reason:   vm.Status.Reason,
 			Message:  vm.Status.Message,
-			Power:    vm.Status.Power,
-			Host:     vm.Status.Host,
+			VMStatus: vm.Status.VMStatus,
+			HostName: vm.Status.HostName,
 			Networks: vm.Status.Networks,
 			Labels:   vm.Labels,
 		}
@@ -144,11 +144,11 @@ func Print(out io.Writer, list []Overview, vms bool) error {
 
 	for _, i := range list {
 		_, _ = fmt.Fprintln(table)
-		_, _ = fmt.Fprintln(table, "VM\tPHASE\tCLUSTER\tMACHINE\tPOWER\tHOST\tADDRESSES\tWHY")
+		_, _ = fmt.Fprintln(table, "VM\tPHASE\tCLUSTER\tMACHINE\tVMSTATUS\tHOST\tADDRESSES\tWHY")
 
 		for _, vm := range i.VMs {
 			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", vm.Name, dash(vm.Phase), dash(vm.Cluster),
-				dash(vm.Machine), dash(vm.Power), dash(vm.Host), dash(vm.addresses()), dash(vm.why()))
+				dash(vm.Machine), dash(vm.VMStatus), dash(vm.HostName), dash(vm.addresses()), dash(vm.why()))
 		}
 	}
 
@@ -158,7 +158,7 @@ func Print(out io.Writer, list []Overview, vms bool) error {
 func (v OverviewVM) addresses() string {
 	var out []string
 	for _, network := range v.Networks {
-		out = append(out, network.Addresses...)
+		out = append(out, network.IPAddresses...)
 	}
 
 	return strings.Join(out, ", ")

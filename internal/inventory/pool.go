@@ -86,7 +86,7 @@ func clustersOf(
 		found, err := session.Cluster(ctx, center, name)
 		if err != nil {
 			const field = "spec.virtualMachines.olvmOvirtClusterName"
-			return nil, blocker.NotFound(err, infrav1.ClusterNotFoundReason, field)
+			return nil, blocker.NotFound(err, infrav1.OvirtClusterNotFoundReason, field)
 		}
 
 		out[found.ID] = true
@@ -176,7 +176,7 @@ func (p *Pool) Candidate(
 	}
 
 	for _, network := range Networks(vm) {
-		if len(network.Addresses) > 0 {
+		if len(network.IPAddresses) > 0 {
 			out.Networks = append(out.Networks, network.Name)
 		}
 	}

@@ -56,8 +56,8 @@ func PlanProvision(
 	}
 
 	for i := range there {
-		if of := there[i].Spec.Provisioned; of != nil {
-			key := bucket{of.Name, of.HostName}
+		if of := there[i].Spec.FromProvision; of != nil {
+			key := bucket{of.ProvisionName, of.HostName}
 			p.left[key] = append(p.left[key], &there[i])
 			p.busy = p.busy || !there[i].DeletionTimestamp.IsZero() || !Made(&there[i])
 		}
@@ -124,7 +124,7 @@ func (p *provisioner) fill(index int, host string, count *int32) {
 	}
 
 	for _, vm := range has[:min(len(has), wanted)] {
-		switch current := vm.Spec.Provisioned.MachineTemplateName == provision.MachineTemplateName; {
+		switch current := vm.Spec.FromProvision.MachineTemplateName == provision.MachineTemplateName; {
 		case current || p.kept(vm):
 		case !Made(vm): // nobody can claim it yet
 			p.remove(vm)
@@ -176,7 +176,7 @@ func compareNames(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), 
 
 // Made reports whether the VM of an OLVMInventoryVM is there, with all that it is to have. What others made is.
 func Made(vm *infrav1alpha1.OLVMInventoryVM) bool {
-	if vm.Spec.Provisioned == nil {
+	if vm.Spec.FromProvision == nil {
 		return true
 	}
 
@@ -271,7 +271,7 @@ func (in ProvisionInputs) Decide(
 	template := in.Templates[provision.MachineTemplateName]
 	field := fmt.Sprintf("spec.provision[%d].", vm.Index)
 	out := &infrav1alpha1.ProvisionedVM{
-		Name:                provision.Name,
+		ProvisionName:       provision.Name,
 		MachineTemplateName: provision.MachineTemplateName,
 		HostName:            vm.HostName,
 	}
@@ -292,10 +292,10 @@ func (in ProvisionInputs) Decide(
 		}
 
 		for _, address := range addresses[nic.VNICName] {
-			decided.Addresses = append(decided.Addresses, address.String())
+			decided.IPAddresses = append(decided.IPAddresses, address.String())
 		}
 
-		if decided.MACAddress != "" || len(decided.Addresses) > 0 {
+		if decided.MACAddress != "" || len(decided.IPAddresses) > 0 {
 			out.NICs = append(out.NICs, decided)
 		}
 	}

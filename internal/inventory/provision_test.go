@@ -28,7 +28,7 @@ func provisioning(provisions ...infrav1alpha1.InventoryProvision) *infrav1alpha1
 func madeVM(name string, change func(*infrav1alpha1.OLVMInventoryVM)) infrav1alpha1.OLVMInventoryVM {
 	out := infrav1alpha1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	out.Spec.VMID = name
-	out.Spec.Provisioned = &infrav1alpha1.ProvisionedVM{Name: "p", MachineTemplateName: "t"}
+	out.Spec.FromProvision = &infrav1alpha1.ProvisionedVM{ProvisionName: "p", MachineTemplateName: "t"}
 	out.Status.Conditions = []metav1.Condition{
 		{Type: infrav1.InfrastructureAppliedCondition, Status: metav1.ConditionTrue},
 	}
@@ -45,7 +45,7 @@ func claimedVM(vm *infrav1alpha1.OLVMInventoryVM) {
 }
 func deletedVM(vm *infrav1alpha1.OLVMInventoryVM) { vm.DeletionTimestamp = &metav1.Time{} }
 func unmadeVM(vm *infrav1alpha1.OLVMInventoryVM)  { vm.Spec.VMID, vm.Status.Conditions = "", nil }
-func otherVM(vm *infrav1alpha1.OLVMInventoryVM)   { vm.Spec.Provisioned.MachineTemplateName = "old" }
+func otherVM(vm *infrav1alpha1.OLVMInventoryVM)   { vm.Spec.FromProvision.MachineTemplateName = "old" }
 func bothOf(a, b func(*infrav1alpha1.OLVMInventoryVM)) func(*infrav1alpha1.OLVMInventoryVM) {
 	return func(vm *infrav1alpha1.OLVMInventoryVM) {
 		a(vm)
@@ -61,7 +61,7 @@ func TestPlanProvision(t *testing.T) {
 		return infrav1alpha1.InventoryProvision{Name: "p", MachineTemplateName: "t", CountPerHost: &n}
 	}
 	on := func(host string) func(*infrav1alpha1.OLVMInventoryVM) {
-		return func(vm *infrav1alpha1.OLVMInventoryVM) { vm.Spec.Provisioned.HostName = host }
+		return func(vm *infrav1alpha1.OLVMInventoryVM) { vm.Spec.FromProvision.HostName = host }
 	}
 
 	for name, c := range map[string]struct {
@@ -139,7 +139,7 @@ func TestPlanProvision(t *testing.T) {
 		"VMs of others": {
 			pool: provisioning(count(0)),
 			there: []infrav1alpha1.OLVMInventoryVM{
-				madeVM("found", func(vm *infrav1alpha1.OLVMInventoryVM) { vm.Spec.Provisioned = nil }),
+				madeVM("found", func(vm *infrav1alpha1.OLVMInventoryVM) { vm.Spec.FromProvision = nil }),
 			},
 		},
 	} {
@@ -201,7 +201,7 @@ func TestProvisionInRandomLives(t *testing.T) {
 				}
 
 				there[vm.Name] = madeVM(vm.Name, func(made *infrav1alpha1.OLVMInventoryVM) {
-					made.Spec.Provisioned.MachineTemplateName = pool.Spec.Provision[0].MachineTemplateName
+					made.Spec.FromProvision.MachineTemplateName = pool.Spec.Provision[0].MachineTemplateName
 				})
 			}
 
@@ -237,7 +237,7 @@ func TestProvisionInRandomLives(t *testing.T) {
 		check.Equal(t, "VMs at the end", len(there), int(*pool.Spec.Provision[0].Count))
 
 		for name, vm := range there {
-			check.Equal(t, "template of "+name, vm.Spec.Provisioned.MachineTemplateName,
+			check.Equal(t, "template of "+name, vm.Spec.FromProvision.MachineTemplateName,
 				pool.Spec.Provision[0].MachineTemplateName)
 		}
 	}
@@ -285,7 +285,7 @@ func TestDecideGivesEachVMItsOwn(t *testing.T) {
 		decided, err := inputs.Decide(pool, NewVM{Name: "vm"}, macs, held)
 		check.Error(t, err, "")
 		check.Equal(t, "decided", decided.NICs, []infrav1alpha1.ProvisionedNIC{{
-			Name: "nic1", NetworkName: "net", MACAddress: fmt.Sprintf("56:6f:00:00:00:0%d", i), Addresses: []string{want},
+			Name: "nic1", NetworkName: "net", MACAddress: fmt.Sprintf("56:6f:00:00:00:0%d", i), IPAddresses: []string{want},
 		}})
 	}
 

@@ -47,7 +47,7 @@ func sayOfAddresses(
 		for _, pool := range nic.Guest.Pools {
 			if size := pool.Size(); size.Cmp(big.NewInt(int64(machines))) < 0 {
 				say(fmt.Sprintf("warning: OLVMMachineTemplate %s has %s addresses for network interface %s, and there "+
-					"are to be %d machines; the others wait for one (AddressPoolExhausted)", template.Name, size,
+					"are to be %d machines; the others wait for one (AddressRangeExhausted)", template.Name, size,
 					nic.VNICName, machines))
 			}
 		}

@@ -40,9 +40,9 @@ func TestReadyHasTheReasonOfItsCause(t *testing.T) {
 		"a mistake comes before what waits for it": {
 			[]metav1.Condition{
 				condition(addresses, metav1.ConditionFalse, infrav1.WaitingForIPAddressesReason, "no address yet"),
-				condition(applied, metav1.ConditionFalse, infrav1.TemplateNotFoundReason, "correct the name"), waits, alive,
+				condition(applied, metav1.ConditionFalse, infrav1.VMTemplateNotFoundReason, "correct the name"), waits, alive,
 			},
-			infrav1.TemplateNotFoundReason,
+			infrav1.VMTemplateNotFoundReason,
 		},
 		"a run that failed comes before what waits for it": {
 			[]metav1.Condition{

@@ -43,15 +43,15 @@ func TestAnnouncements(t *testing.T) {
 			},
 		},
 		"another problem": {
-			condition(applied, "False", infrav1.TemplateNotFoundReason),
+			condition(applied, "False", infrav1.VMTemplateNotFoundReason),
 			condition(applied, "False", infrav1.InvalidMemoryReason),
 			[]announcement{
 				{"Warning", infrav1.InvalidMemoryReason, "message of InvalidMemory"},
 			},
 		},
 		"the same problem again": {
-			condition(applied, "False", infrav1.TemplateNotFoundReason),
-			condition(applied, "False", infrav1.TemplateNotFoundReason),
+			condition(applied, "False", infrav1.VMTemplateNotFoundReason),
+			condition(applied, "False", infrav1.VMTemplateNotFoundReason),
 			nil,
 		},
 		"a group that is soft while a rollout has one machine more than there are hosts": {
@@ -85,7 +85,7 @@ func TestAnnouncements(t *testing.T) {
 		},
 		"the summary says it already": {
 			nil,
-			condition(infrav1.ReadyCondition, "False", infrav1.TemplateNotFoundReason),
+			condition(infrav1.ReadyCondition, "False", infrav1.VMTemplateNotFoundReason),
 			nil,
 		},
 	}

@@ -39,7 +39,7 @@ func TestWriteOfAnObjectThatIsGone(t *testing.T) {
 	recorder := events.NewFakeRecorder(1)
 	fail := func() {
 		conditions.Set(machine, metav1.Condition{
-			Type: infrav1.InfrastructureAppliedCondition, Status: "False", Reason: infrav1.TemplateNotFoundReason,
+			Type: infrav1.InfrastructureAppliedCondition, Status: "False", Reason: infrav1.VMTemplateNotFoundReason,
 			Message: "m",
 		})
 	}

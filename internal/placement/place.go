@@ -84,8 +84,8 @@ func Place(
 	}
 
 	name, clusterField := spec.OLVMOvirtClusterName, "spec.olvmOvirtClusterName"
-	if domain.ClusterName != "" {
-		name, clusterField = domain.ClusterName, domainField(domain)+".clusterName"
+	if domain.OLVMOvirtClusterName != "" {
+		name, clusterField = domain.OLVMOvirtClusterName, domainField(domain)+".olvmOvirtClusterName"
 	}
 
 	dc, err := client.DataCenter(ctx, cluster.OLVMDatacenterName)
@@ -96,7 +96,7 @@ func Place(
 
 	if name == "" {
 		return Placement{}, &blocker.Error{
-			Reason:  infrav1.ClusterNotFoundReason,
+			Reason:  infrav1.OvirtClusterNotFoundReason,
 			Field:   clusterField,
 			Message: "it is empty; name a cluster of the data center",
 		}
@@ -104,7 +104,7 @@ func Place(
 
 	found, err := client.Cluster(ctx, dc, name)
 	if err != nil {
-		return Placement{}, blocker.NotFound(err, infrav1.ClusterNotFoundReason, clusterField)
+		return Placement{}, blocker.NotFound(err, infrav1.OvirtClusterNotFoundReason, clusterField)
 	}
 
 	out := Placement{Cluster: *found, Domain: failureDomain, StorageDomainName: domain.StorageDomainName}
@@ -353,10 +353,10 @@ func FailureDomains(
 
 func checkDomain(ctx context.Context, client *engine.Client, dc *engine.DataCenter, d infrav1.OLVMFailureDomain) error {
 	var cluster *engine.Cluster
-	if d.ClusterName != "" {
+	if d.OLVMOvirtClusterName != "" {
 		var err error
-		if cluster, err = client.Cluster(ctx, dc, d.ClusterName); err != nil {
-			return blocker.NotFound(err, infrav1.FailureDomainInvalidReason, domainField(d)+".clusterName")
+		if cluster, err = client.Cluster(ctx, dc, d.OLVMOvirtClusterName); err != nil {
+			return blocker.NotFound(err, infrav1.FailureDomainInvalidReason, domainField(d)+".olvmOvirtClusterName")
 		}
 	}
 
@@ -375,8 +375,8 @@ func checkDomain(ctx context.Context, client *engine.Client, dc *engine.DataCent
 
 func domainAttributes(d infrav1.OLVMFailureDomain) map[string]string {
 	out := map[string]string{}
-	if d.ClusterName != "" {
-		out["clusterName"] = d.ClusterName
+	if d.OLVMOvirtClusterName != "" {
+		out["olvmOvirtClusterName"] = d.OLVMOvirtClusterName
 	}
 
 	if d.StorageDomainName != "" {
@@ -388,7 +388,7 @@ func domainAttributes(d infrav1.OLVMFailureDomain) map[string]string {
 	}
 
 	if len(d.Hosts.Names) > 0 {
-		out["hosts"] = strings.Join(d.Hosts.Names, ",")
+		out["hostNames"] = strings.Join(d.Hosts.Names, ",")
 	}
 
 	if len(out) == 0 {

@@ -35,7 +35,7 @@ func (m *Manifests) claims(
 
 	for _, machine := range machines {
 		if from := machine.spec.FromInventory; from != nil && refused[machine.key()] == nil {
-			key := types.NamespacedName{Namespace: machine.Namespace, Name: from.Inventory}
+			key := types.NamespacedName{Namespace: machine.Namespace, Name: from.InventoryName}
 			byPool[key] = append(byPool[key], machine)
 		}
 	}
@@ -47,7 +47,7 @@ func (m *Manifests) claims(
 		if pool == nil {
 			for _, machine := range wanting {
 				refused[machine.key()] = machine.explain(blocker.New(infrav1.InventoryNotFoundReason,
-					"spec.fromInventory.inventory", "OLVMInventory %s is neither in the manifests nor in the "+
+					"spec.fromInventory.inventoryName", "OLVMInventory %s is neither in the manifests nor in the "+
 						"management cluster; add it, or correct the name", key), credentials.Places)
 			}
 
@@ -132,7 +132,7 @@ func newClaim(entry string, vm engine.DescribedVM, machine Machine) claim {
 	}
 
 	for _, network := range inventory.Networks(vm) {
-		out.addresses = append(out.addresses, network.Addresses...)
+		out.addresses = append(out.addresses, network.IPAddresses...)
 	}
 
 	return out
@@ -199,7 +199,7 @@ func groupsOf(machines []Machine) []inventory.Group {
 				Name:        machine.From,
 				Selector:    selector,
 				TopologyKey: want.TopologyKey,
-				Network:     want.Network,
+				Network:     want.NetworkName,
 			})
 			at = len(out) - 1
 		}

@@ -169,8 +169,8 @@ func (m *Manifests) held(machines []Machine) *heldAddresses {
 
 	for key, vm := range m.inventoryVMs {
 		pool := m.inventories[types.NamespacedName{Namespace: key.Namespace, Name: vm.Spec.InventoryName}]
-		if pool != nil && vm.Spec.Provisioned != nil {
-			out.on(m.identified(connection.InventoryEngine(pool))).AddProvisioned(*vm.Spec.Provisioned, "VM "+vm.Name)
+		if pool != nil && vm.Spec.FromProvision != nil {
+			out.on(m.identified(connection.InventoryEngine(pool))).AddProvisioned(*vm.Spec.FromProvision, "VM "+vm.Name)
 		}
 	}
 

@@ -468,7 +468,7 @@ func Offline(m *Manifests, machines []Machine) []*Result {
 		result.compared = m.connected
 
 		if from := machine.spec.FromInventory; from != nil {
-			result.Text = "A VM of OLVMInventory " + from.Inventory + "."
+			result.Text = "A VM of OLVMInventory " + from.InventoryName + "."
 			out = append(out, result)
 
 			continue

@@ -175,11 +175,11 @@ func (m *Manifests) inventoryVMsOf(
 			there = append(there, *vm)
 		}
 
-		if vm.Spec.Provisioned == nil {
+		if vm.Spec.FromProvision == nil {
 			continue
 		}
 
-		for _, nic := range vm.Spec.Provisioned.NICs {
+		for _, nic := range vm.Spec.FromProvision.NICs {
 			macs[nic.MACAddress] = true
 		}
 	}

@@ -64,9 +64,9 @@ func apiServerPort(cluster infrav1.OLVMClusterSpec) int32 {
 	switch {
 	case services == nil:
 		return defaultPort
-	case services.LoadBalancer != "" && services.LoadBalancer != "None":
+	case services.LoadBalancerProvider != "" && services.LoadBalancerProvider != "None":
 		return cmp.Or(services.APIServerPort, bootstrap.DefaultAPIServerPort)
-	case services.VirtualIP == "KubeVIP" || services.VirtualIP == "Keepalived":
+	case services.VirtualIPProvider == "KubeVIP" || services.VirtualIPProvider == "Keepalived":
 		return cmp.Or(cluster.ControlPlaneEndpoint.Port, defaultPort)
 	}
 

@@ -51,7 +51,7 @@ func TestValidate(t *testing.T) {
 	}
 	api := infrav1alpha1.SupportLoadBalancer{Name: "api", Role: infrav1.ControlPlaneRole}
 	held := with(virtual(api, "10.0.0.5"))
-	held.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "Keepalived"}
+	held.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIPProvider: "Keepalived"}
 	ingress := with(virtual(worker("1"), "10.0.0.7"))
 	ingress.ControlPlaneServices = &infrav1.ControlPlaneServices{IngressVirtualIP: "10.0.0.7"}
 	capital := with(virtual(worker("1"), "FD00::5"))
@@ -134,7 +134,7 @@ func TestPortsOfAPIServers(t *testing.T) {
 	}
 	check.Contains(t, "in their order", config(), "    server a 10.0.0.2:6443\n    server b [fd00::2]:6443\n")
 
-	cluster.ControlPlaneServices = &infrav1.ControlPlaneServices{LoadBalancer: "HAProxy"}
+	cluster.ControlPlaneServices = &infrav1.ControlPlaneServices{LoadBalancerProvider: "HAProxy"}
 	check.Contains(t, "behind the nodes' own load balancers", config(), "server a 10.0.0.2:6444\n")
 	cluster.ControlPlaneServices.APIServerPort = 7000
 	check.Contains(t, "at a port of their own", config(), "server a 10.0.0.2:7000\n")
@@ -146,7 +146,7 @@ func TestPortsOfAPIServers(t *testing.T) {
 		"KubeVIP": "server a 10.0.0.2:8443\n", "Keepalived": "server a 10.0.0.2:8443\n",
 		"External": "server a 10.0.0.2:6443\n",
 	} {
-		cluster.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: holder}
+		cluster.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIPProvider: holder}
 		check.Contains(t, "an endpoint at another port, held by "+holder, config(), server)
 	}
 }

@@ -46,7 +46,7 @@ spec:
     featureGates: {some: true}
   proxy: {httpProxy: "http://me:secret@proxy", noProxy: [10.0.0.0/8]}
   variables: [{name: registry, value: {password: a secret, host: registry.example.com}}]
-  userData: {extra: [{inline: a secret}, {secret: {name: login, key: user-data}}]}
+  userData: {extra: [{inline: a secret}, {secretKeyRef: {name: login, key: user-data}}]}
   somethingNew: a secret
   olvmOvirtAPIServer: {serverURL: "https://me:a secret@engine.example.com:8443/ovirt-engine"}
   verbosity: 5
@@ -76,7 +76,7 @@ spec:
     featureGates: {some: true}
   proxy: {httpProxy: (redacted), noProxy: [10.0.0.0/8]}
   variables: [{name: registry, value: {password: (redacted), host: (redacted)}}]
-  userData: {extra: [{inline: (redacted)}, {secret: {name: login, key: user-data}}]}
+  userData: {extra: [{inline: (redacted)}, {secretKeyRef: {name: login, key: user-data}}]}
   somethingNew: (redacted)
   olvmOvirtAPIServer: {serverURL: "https://(redacted)@engine.example.com:8443/ovirt-engine"}
   verbosity: 5

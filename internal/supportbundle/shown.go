@@ -39,21 +39,23 @@ var shownFields = sets.New(
 	// Providers of clusterctl.
 	"providerName", "watchedNamespace",
 	// Clusters of this provider.
-	"serverURL", "engineID", "olvmDatacenterName", "dataCenterID", "dataCenterName", "clusterID", "affinityGroupNames",
+	"serverURL", "engineID", "olvmDatacenterName", "dataCenterID", "dataCenterName", "clusterID", "olvmOvirtClusterID",
+	"affinityGroupNames",
 	"description", "enforcing", "topologyKey", "hostNames", "affinityLabel", "role", "machines", "virtualIP",
-	"ingressVirtualIP", "additionalVirtualIP", "additionalIngressVirtualIP", "loadBalancer", "kubeVIPImage",
+	"virtualIPProvider",
+	"ingressVirtualIP", "additionalVirtualIP", "additionalIngressVirtualIP", "loadBalancerProvider", "kubeVIPImage",
 	"nginxImage", "image", "domain", "issuer", "caSecretName", "connectorsSecretName", "engineCredentialsSecretName",
 	"kubeconfigSecretName", "nodeKeysSecretName", "nodeUser", "user", "bootstrapDelivery", "allowedServerURLs",
 	"list", "redirectURIs", "ports", "id", "defaultAffinityGroups",
 	// Machines of this provider.
-	"olvmOvirtClusterName", "vmTemplateName", "vmTemplateID", "networkName", "network", "networkID", "vnicName",
+	"olvmOvirtClusterName", "vmTemplateName", "vmTemplateID", "networkName", "networkID", "vnicName",
 	"vnicID", "vnicProfileName", "vnicProfileID", "ipProfileName", "memory", "guaranteedMemory", "maximumMemory",
 	"instanceType", "autoPinningPolicy", "biosType", "osType", "mode", "action", "from", "size", "interfaceType",
 	"storageDomainName", "storageErrorResume", "leaseStorageDomainName", "graphicsConsoles", "hostDevices",
-	"property", "tag", "tags", "vmID", "vmName", "hostName", "power", "operation", "result", "changes", "stateSecret",
-	"stateLineage",
+	"property", "tag", "tags", "vmID", "vmName", "hostName", "vmStatus", "operation", "result", "changes",
+	"stateSecretName", "stateLineage",
 	// Pools of this provider.
-	"inventory", "inventoryName", "search", "recycle", "template", "machineTemplateName", "machineName", "claimID",
+	"inventoryName", "provisionName", "search", "recycle", "machineTemplateName", "machineName", "claimID",
 	"names",
 )
 

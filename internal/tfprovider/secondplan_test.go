@@ -99,7 +99,7 @@ var choices = map[string][]func(*infrav1.OLVMMachineSpec){
 		func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.RootDisk = &infrav1.RootDisk{Sparse: ptr.To(true)} }},
 	"dataDisks": {nothing, func(s *infrav1.OLVMMachineSpec) {
 		s.VirtualMachine.DataDisks = []infrav1.DataDisk{
-			{Name: "etcd", Size: "1GB", Format: "raw", Interface: "virtio"},
+			{Name: "etcd", Size: "1GB", Format: "raw", InterfaceType: "virtio"},
 			{Name: "images", Size: "2GB"},
 		}
 	}, func(s *infrav1.OLVMMachineSpec) {

@@ -23,7 +23,7 @@ func recordRun(status *infrav1.TerraformStatus, stateSecret string, run terrafor
 		Destroyed:      int32(run.Summary.Destroyed), //nolint:gosec // a handful
 		Changes:        listed(run.Summary.Planned),
 	}
-	status.StateSecret = stateSecret
+	status.StateSecretName = stateSecret
 	status.Runs++
 	status.Failures++
 	status.LastRun = report
@@ -58,7 +58,7 @@ func recordState(status *infrav1.TerraformStatus, secret string, state *tfstate.
 			serial, status.StateSerial)}
 	}
 
-	status.StateSecret = secret
+	status.StateSecretName = secret
 	status.StateLineage = state.Lineage
 	status.StateSerial = serial
 

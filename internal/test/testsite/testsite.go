@@ -449,7 +449,7 @@ type Object interface {
 }
 
 // Expect waits for a condition of an object and returns its message. want is the status and the reason:
-// "False/AddressPoolExhausted".
+// "False/AddressRangeExhausted".
 func (s *Site) Expect(o Object, conditionType, want string) string {
 	s.T.Helper()
 	message := ""

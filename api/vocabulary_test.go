@@ -1,0 +1,298 @@
+package api_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// field is a field of spec or status of a kind.
+type field struct {
+	// path begins with the kind; lists are [] in it: OLVMCluster.spec.standby[].role.
+	path string
+	// name is the last element of path.
+	name   string
+	schema apiextensionsv1.JSONSchemaProps
+}
+
+// shape is the type of a field, with that of the items of a list.
+func (f field) shape() string {
+	if f.schema.Items != nil && f.schema.Items.Schema != nil {
+		return "[]" + f.schema.Items.Schema.Type
+	}
+
+	return f.schema.Type
+}
+
+// crds reads the CRDs of the provider.
+func crds(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
+	files, err := filepath.Glob("../config/crd/bases/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d CRDs, %v", len(files), err)
+	}
+
+	out := make([]apiextensionsv1.CustomResourceDefinition, len(files))
+	for i, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if err := yaml.UnmarshalStrict(content, &out[i]); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+	}
+
+	return out
+}
+
+// fields are those of all kinds.
+func fields(t *testing.T) []field {
+	var out []field
+
+	for _, crd := range crds(t) {
+		for _, version := range crd.Spec.Versions {
+			for _, part := range []string{"spec", "status"} {
+				out = append(out, within(crd.Spec.Names.Kind+"."+part, version.Schema.OpenAPIV3Schema.Properties[part])...)
+			}
+		}
+	}
+
+	return out
+}
+
+// within are the fields below a schema.
+func within(path string, schema apiextensionsv1.JSONSchemaProps) []field {
+	if schema.Items != nil && schema.Items.Schema != nil {
+		path, schema = path+"[]", *schema.Items.Schema
+	}
+
+	var out []field
+
+	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
+		next := field{path + "." + name, name, schema.Properties[name]}
+		out = append(append(out, next), within(next.path, next.schema)...)
+	}
+
+	return out
+}
+
+// TestANameHasOneShape has fields of one name be of one type in all kinds.
+func TestANameHasOneShape(t *testing.T) {
+	excepted := map[string]string{
+		"id":              "events of the engine have numbers, other things have texts",
+		"failureDomains":  "support VMs name those of the cluster",
+		"supportServices": "an object of each kind is asked for; the status lists all",
+	}
+	shapes := map[string]map[string]string{}
+
+	for _, f := range fields(t) {
+		if shapes[f.name] == nil {
+			shapes[f.name] = map[string]string{}
+		}
+
+		shapes[f.name][f.shape()] = f.path
+	}
+
+	for name, found := range shapes {
+		if len(found) > 1 && excepted[name] == "" {
+			t.Errorf("%s is several things: %v", name, found)
+		}
+	}
+}
+
+// TestTheEndOfANameSaysWhatAFieldIs has, for example, every virtual IP be an address.
+func TestTheEndOfANameSaysWhatAFieldIs(t *testing.T) {
+	const address = 45
+
+	keys := func(s apiextensionsv1.JSONSchemaProps) []string { return slices.Sorted(maps.Keys(s.Properties)) }
+	text := func(f field) bool { return f.shape() == "string" }
+	rules := []struct {
+		end, is string
+		holds   func(f field) bool
+	}{
+		{"VirtualIP", "an address", func(f field) bool {
+			return text(f) && f.schema.Enum == nil && f.schema.MaxLength != nil && *f.schema.MaxLength == address
+		}},
+		{"Provider", "one of a few programs", func(f field) bool { return text(f) && len(f.schema.Enum) > 1 }},
+		{"SecretName", "the name of a Secret of the same namespace", text},
+		{"Secret", "a name with a namespace", func(f field) bool {
+			return slices.Equal(keys(f.schema), []string{"name", "namespace"})
+		}},
+		{"ConfigMap", "a name with a namespace", func(f field) bool {
+			return slices.Equal(keys(f.schema), []string{"name", "namespace"})
+		}},
+		{"KeyRef", "a name with a key", func(f field) bool {
+			return slices.Equal(keys(f.schema), []string{"key", "name"})
+		}},
+		{"Name", "a name", text},
+		{"Names", "names", func(f field) bool { return f.shape() == "[]string" }},
+		{"Count", "a number", func(f field) bool { return f.shape() == "integer" }},
+		{"Seconds", "a number", func(f field) bool { return f.shape() == "integer" }},
+		{"Port", "a number", func(f field) bool { return f.shape() == "integer" }},
+		{"Time", "a time", func(f field) bool { return text(f) && f.schema.Format == "date-time" }},
+		{"URL", "a URL", text},
+		{"URLs", "URLs", func(f field) bool { return f.shape() == "[]string" }},
+		{"Provisioned", "whether something is provisioned", func(f field) bool { return f.shape() == "boolean" }},
+	}
+	seen := map[string]bool{}
+
+	for _, f := range fields(t) {
+		for _, rule := range rules {
+			if !strings.HasSuffix(strings.ToUpper(f.name[:1])+f.name[1:], rule.end) {
+				continue
+			}
+
+			seen[rule.end] = true
+			if !rule.holds(f) {
+				t.Errorf("%s is not %s: %s of %d keys, enum %v", f.path, rule.is, f.shape(), len(f.schema.Properties),
+					f.schema.Enum)
+			}
+		}
+	}
+
+	for _, rule := range rules {
+		if !seen[rule.end] {
+			t.Errorf("no field ends in %s", rule.end)
+		}
+	}
+}
+
+// TestAWordMeansOneThing has words that clusters, hosts, networks and pools share with others.
+func TestAWordMeansOneThing(t *testing.T) {
+	words := []struct {
+		name, means string
+		at          string
+	}{
+		{"clusterName", "the Cluster of Cluster API; in what Oracle has, the engine's cluster",
+			`^(OLVMMachine\.status\.olvm|OLVMInventory\.status\.unschedulable\[\]|OLVMInventoryVM\.spec\.claimRef)\.`},
+		{"clusterID", "the engine's cluster, in what Oracle has", `^OLVMMachine\.status\.olvm\.`},
+		{"host", "the host of a URL", `\.controlPlaneEndpoint\.`},
+		{"network", "the network configuration of a guest, as Oracle has it", `\.virtualMachine\.`},
+		{"template", "what a kind of template holds", `^OLVM(Machine|Cluster)Template\.spec\.`},
+		{"interface", "the guest's name of a network interface, as Oracle has it", `\.(network|guest)\.`},
+		{"loadBalancers", "VMs that are load balancers", `\.supportServices\.`},
+		{"enforcing", "how a rule is to be enforced", `\.spec\.`},
+		{"labels", "labels as Kubernetes has them", `\.metadata\.`},
+		{"inventory", "no field: references end in Name", `^$`},
+		{"loadBalancer", "no field: loadBalancerProvider is the program", `^$`},
+		{"secret", "no field: secretKeyRef names a key", `^$`},
+		{"configMap", "no field: configMapKeyRef names a key", `^$`},
+		{"power", "no field: vmStatus is what the engine says", `^$`},
+	}
+
+	for _, f := range fields(t) {
+		for _, word := range words {
+			if f.name == word.name && !regexp.MustCompile(word.at).MatchString(f.path) {
+				t.Errorf("%s: %s is %s", f.path, f.name, word.means)
+			}
+		}
+
+		// The pools are those of IPAM providers; the addresses that machines may take are ranges.
+		if strings.Contains(strings.ToLower(f.name), "pool") && f.name != "addressesFromPools" {
+			t.Errorf("%s: a pool is one of an IPAM provider", f.path)
+		}
+	}
+}
+
+// TestAColumnShowsOneField has columns of one name show fields of one name.
+func TestAColumnShowsOneField(t *testing.T) {
+	shown := map[string]string{}
+	// Oracle has two names of one thing.
+	oracles := map[string]string{"olvmDatacenterName": "dataCenterName", "status": "vmStatus"}
+	// The Cluster of Cluster API is in a label of what belongs to one, and in the claim of a VM.
+	label := regexp.MustCompile(`^\.metadata\.labels\['cluster\\\.x-k8s\\\.io/cluster-name'\]$`)
+
+	for _, crd := range crds(t) {
+		for _, column := range crd.Spec.Versions[0].AdditionalPrinterColumns {
+			at := label.ReplaceAllString(column.JSONPath, ".clusterName")
+			at = at[strings.LastIndex(at, ".")+1:]
+
+			if other := oracles[at]; other != "" {
+				at = other
+			}
+
+			if before, ok := shown[column.Name]; ok && before != at {
+				t.Errorf("%s: column %s shows %s, and %s elsewhere", crd.Name, column.Name, at, before)
+			}
+
+			shown[column.Name] = at
+		}
+	}
+}
+
+// TestReasonsAndAnnotationsHaveTheWordsOfTheFields has the names that the engine and Cluster API share.
+func TestReasonsAndAnnotationsHaveTheWordsOfTheFields(t *testing.T) {
+	refused := map[string]*regexp.Regexp{
+		"a pool is one of an IPAM provider":             regexp.MustCompile(`(?i)pool`),
+		"a template is a VM template or a kind's":       regexp.MustCompile(`(^|[^Me])Template`),
+		"a cluster that is not found is the engine's":   regexp.MustCompile(`^ClusterNotFound`),
+		"groups that are asked for are affinity groups": regexp.MustCompile(`(^|/olvm-)groups`),
+	}
+	checked := 0
+
+	for name, value := range constants(t) {
+		if !strings.HasSuffix(name, "Reason") && !strings.HasSuffix(name, "Annotation") &&
+			!strings.HasPrefix(name, "LabelFrom") {
+			continue
+		}
+
+		checked++
+
+		for why, words := range refused {
+			if words.MatchString(path.Base(value)) || words.MatchString(value) {
+				t.Errorf("%s = %q: %s", name, value, why)
+			}
+		}
+	}
+
+	if checked < 100 {
+		t.Errorf("only %d constants", checked)
+	}
+}
+
+// constants are the texts that the packages of the API export, by their names.
+func constants(t *testing.T) map[string]string {
+	files, err := filepath.Glob("v1*/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+
+	out := map[string]string{}
+
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		ast.Inspect(parsed, func(node ast.Node) bool {
+			spec, ok := node.(*ast.ValueSpec)
+			if !ok || len(spec.Values) != len(spec.Names) {
+				return true
+			}
+
+			for i, name := range spec.Names {
+				if literal, ok := spec.Values[i].(*ast.BasicLit); ok && literal.Kind == token.STRING {
+					out[name.Name], _ = strconv.Unquote(literal.Value)
+				}
+			}
+
+			return true
+		})
+	}
+
+	return out
+}
