@@ -342,6 +342,7 @@ type OLVMRelease struct {
 // +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.spec.controlPlaneEndpoint.host`,description="Control plane endpoint"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="OLVMServerURL",type=string,JSONPath=`.spec.olvmOvirtAPIServer.serverURL`,priority=2
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.olvmDatacenter) || self.spec.olvmDatacenterName == oldSelf.spec.olvmDatacenterName",message="spec.olvmDatacenterName is immutable once the engine's data center was found: the machines are there; write the name that it had, or create a new cluster"
 type OLVMCluster struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.

@@ -47,8 +47,8 @@ type OLVMClusterIdentitySpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	AllowedServerURLs []infrav1.EngineURL `json:"allowedServerURLs,omitempty"`
 
-	// allowedNamespaces are those whose OLVMClusters and OLVMInventories may use the identity. Without it none may; an
-	// empty one means all.
+	// allowedNamespaces are those whose OLVMClusters and OLVMInventories may use the identity. Without it none may;
+	// selector: {} means all.
 	// +optional
 	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
 }
@@ -68,18 +68,22 @@ type ObjectOfNamespace struct {
 	Name string `json:"name,omitempty"`
 }
 
-// AllowedNamespaces are namespaces by their names or their labels. One that either has is allowed.
+// AllowedNamespaces are namespaces by their names or their labels. One that either has is allowed. What is emptied is
+// refused, because who takes the last namespace out does not mean all.
+// +kubebuilder:validation:MinProperties=1
 type AllowedNamespaces struct {
 	// list of names. If omitted, selector alone chooses.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
 	List []string `json:"list,omitempty"`
 
-	// selector chooses by labels. An empty one chooses all. If omitted, list alone chooses.
+	// selector chooses by labels. selector: {} chooses all; if it is omitted, it chooses none.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || size(self.matchLabels) > 0) && (!has(self.matchExpressions) || size(self.matchExpressions) > 0)",message="matchLabels and matchExpressions must not be empty; write selector: {} to allow all namespaces, or remove selector"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 

@@ -523,7 +523,7 @@ type OLVMInventoryVM struct {
 	// spec names the VM and who has it.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="(!has(oldSelf.vmID) || has(self.vmID) && self.vmID == oldSelf.vmID) && self.inventoryName == oldSelf.inventoryName",message="vmID and inventoryName are immutable"
-	// +kubebuilder:validation:XValidation:rule="!has(oldSelf.fromProvision) || has(self.fromProvision) && self.fromProvision == oldSelf.fromProvision",message="fromProvision is immutable: delete the object, and the VM is made again"
+	// +kubebuilder:validation:XValidation:rule="has(oldSelf.fromProvision) == has(self.fromProvision) && (!has(self.fromProvision) || self.fromProvision == oldSelf.fromProvision)",message="fromProvision is immutable: a VM that was made is made again when the object is deleted, and one that others made is never the manager's to delete"
 	// +kubebuilder:validation:XValidation:rule="has(self.vmID) || has(self.fromProvision)",message="vmID says which VM it is"
 	Spec OLVMInventoryVMSpec `json:"spec,omitempty,omitzero"`
 

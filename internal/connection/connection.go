@@ -243,25 +243,37 @@ func checkTrust(server infrav1.OvirtAPIServer, owner string) error {
 }
 
 // forEngine reports whether a Secret may be sent to an engine. A user who may write an OLVMCluster chooses its URL, and
-// would be sent the password of any Secret that they may name.
+// would be sent the password of any Secret that they may name. A key without a URL in it is for no engine.
 func forEngine(secret *corev1.Secret, base *url.URL, unbound bool) bool {
 	if secret.Namespace == "" { // it comes from a command line
 		return true
 	}
 
-	urls := AllowedServerURLs(secret)
-	if len(urls) == 0 {
+	if !namesEngines(secret) {
 		return unbound
 	}
 
-	return listsEngine(urls, base)
+	return listsEngine(AllowedServerURLs(secret), base)
+}
+
+// engineKeys are the keys of a credentials Secret that name engines.
+var engineKeys = []string{infrav1.AllowedServerURLsKey, "ovirt_url"}
+
+// namesEngines reports whether a Secret has a key for the engines to which it may be sent, whatever is in it.
+func namesEngines(secret *corev1.Secret) bool {
+	return slices.ContainsFunc(engineKeys, func(key string) bool {
+		_, data := secret.Data[key]
+		_, text := secret.StringData[key]
+
+		return data || text
+	})
 }
 
 // AllowedServerURLs returns the engines to which the owner of a Secret has its credentials sent.
 func AllowedServerURLs(secret *corev1.Secret) []string {
 	var listed strings.Builder
 
-	for _, key := range []string{infrav1.AllowedServerURLsKey, "ovirt_url"} {
+	for _, key := range engineKeys {
 		listed.WriteString(string(secret.Data[key]) + "\n" + secret.StringData[key] + "\n")
 	}
 

@@ -176,13 +176,6 @@ func TestTheConnectionToAnEngine(t *testing.T) {
 			},
 			engine.Config{URL: server, Username: "admin@internal", Password: "p", CA: []byte(ca)},
 		},
-		"a list of no URLs is the same as none": {
-			worldOfOwn, func(w *world) {
-				w.objects.Secret.Data[infrav1.AllowedServerURLsKey] = []byte(" \n")
-				w.objects.Unbound = true
-			},
-			engine.Config{URL: server, Username: "admin@internal", Password: "p", CA: []byte(ca)},
-		},
 		"objects of a command line have no namespace and need no consent": {
 			worldOfVault, func(w *world) {
 				w.objects.Secret.Namespace, w.objects.Secret.Annotations = "", nil
@@ -260,6 +253,26 @@ func TestAConnectionThatIsRefused(t *testing.T) {
 		"a Secret that names no engine": {
 			worldOfOwn, func(w *world) { delete(w.objects.Secret.Data, infrav1.AllowedServerURLsKey) },
 			infrav1.EngineNotAllowedReason, secret, "can add that URL to its key allowedServerURLs",
+		},
+		"a Secret whose list of engines was emptied, though the manager allows those that name none": {
+			worldOfOwn, func(w *world) {
+				w.objects.Secret.Data[infrav1.AllowedServerURLsKey] = []byte(" \n")
+				w.objects.Unbound = true
+			},
+			infrav1.EngineNotAllowedReason, secret, "can add that URL to its key allowedServerURLs",
+		},
+		"an identity whose list of engines was emptied": {
+			worldOfIdentity, func(w *world) {
+				w.objects.Identity.Spec.AllowedServerURLs = []string{}
+				w.objects.Unbound = true
+			},
+			infrav1.EngineNotAllowedReason, ref, "can add that URL to its allowedServerURLs",
+		},
+		"an identity whose namespaces were emptied": {
+			worldOfIdentity, func(w *world) {
+				w.objects.Identity.Spec.AllowedNamespaces = &infrav1alpha1.AllowedNamespaces{List: []string{}}
+			},
+			infrav1.CredentialsNotAllowedReason, ref, "add the namespace to its allowedNamespaces",
 		},
 		"a Secret without a user name": {
 			worldOfOwn, func(w *world) { delete(w.objects.Secret.Data, "username") },
@@ -510,6 +523,7 @@ func TestWhichNamespacesMayUseAnObject(t *testing.T) {
 		"its own":                     {"team-a", "", true},
 		"an object of a command line": {"", "", true},
 		"nobody is listed":            {"vault", "", false},
+		"the list was emptied":        {"vault", " , ", false},
 		"it is listed":                {"vault", "team-b,team-a", true},
 		"it is listed with spaces":    {"vault", "team-b , team-a ", true},
 		"another is listed":           {"vault", "team-b", false},

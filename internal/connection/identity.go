@@ -127,25 +127,30 @@ func checkIdentityNamespace(identity *infrav1alpha1.OLVMClusterIdentity, namespa
 	return nil
 }
 
-// MayUse reports whether a namespace may use an identity. The namespace's object is nil where its labels are not known:
-// then no selector chooses it.
+// MayUse reports whether a namespace may use an identity. The namespace's object is nil if its labels are not known:
+// then no selector chooses it. What is empty allows none, except an empty selector.
 func MayUse(identity *infrav1alpha1.OLVMClusterIdentity, namespace string, object *corev1.Namespace) bool {
 	allowed := identity.Spec.AllowedNamespaces
 
 	switch {
 	case allowed == nil:
 		return false
-	case len(allowed.List) == 0 && allowed.Selector == nil:
-		return true
 	case slices.Contains(allowed.List, namespace):
 		return true
-	case allowed.Selector == nil || object == nil:
+	case allowed.Selector == nil || object == nil || isEmptied(*allowed.Selector):
 		return false
 	}
 
 	selector, err := metav1.LabelSelectorAsSelector(allowed.Selector)
 
 	return err == nil && selector.Matches(labels.Set(object.Labels))
+}
+
+// isEmptied reports whether a selector has a part without anything in it: who takes the last label out does not mean all
+// namespaces.
+func isEmptied(selector metav1.LabelSelector) bool {
+	return selector.MatchLabels != nil && len(selector.MatchLabels) == 0 ||
+		selector.MatchExpressions != nil && len(selector.MatchExpressions) == 0
 }
 
 // ListsEngine reports whether one of some URLs is that of an engine.

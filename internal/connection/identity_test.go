@@ -40,8 +40,15 @@ func TestWhoMayUseAnIdentity(t *testing.T) {
 		object  *corev1.Namespace
 		want    bool
 	}{
-		"nobody is named":               {nil, labelled, false},
-		"all":                           {&infrav1alpha1.AllowedNamespaces{}, nil, true},
+		"nobody is named":            {nil, labelled, false},
+		"an object without anything": {&infrav1alpha1.AllowedNamespaces{}, labelled, false},
+		"an emptied list":            {&infrav1alpha1.AllowedNamespaces{List: []string{}}, labelled, false},
+		"emptied labels": {&infrav1alpha1.AllowedNamespaces{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{}},
+		}, labelled, false},
+		"emptied expressions": {&infrav1alpha1.AllowedNamespaces{
+			Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{}},
+		}, labelled, false},
 		"by name":                       {&infrav1alpha1.AllowedNamespaces{List: []string{"b", "team-a"}}, nil, true},
 		"another by name":               {&infrav1alpha1.AllowedNamespaces{List: []string{"team-b"}}, labelled, false},
 		"by label":                      {&infrav1alpha1.AllowedNamespaces{Selector: byLabel}, labelled, true},

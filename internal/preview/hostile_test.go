@@ -193,7 +193,8 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 				return []client.Object{secretOf("prod", "credentials", real), &infrav1alpha1.OLVMClusterIdentity{
 					ObjectMeta: metav1.ObjectMeta{Name: "evil"}, Spec: infrav1alpha1.OLVMClusterIdentitySpec{
 						CredentialsSecret: infrav1alpha1.ObjectOfNamespace{Namespace: "prod", Name: "credentials"},
-						AllowedServerURLs: []string{real}, AllowedNamespaces: &infrav1alpha1.AllowedNamespaces{},
+						AllowedServerURLs: []string{real}, AllowedNamespaces: &infrav1alpha1.AllowedNamespaces{
+							Selector: &metav1.LabelSelector{}},
 					}}}
 			},
 			func(t *testing.T, s *thief) string {

@@ -1,0 +1,117 @@
+package controllers
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// TestAnAllowListThatIsEmptiedIsRefused takes the last namespace out, in the ways in which people and templates do.
+func TestAnAllowListThatIsEmptiedIsRefused(t *testing.T) {
+	s := newSite(t, nil)
+	identity := &infrav1alpha1.OLVMClusterIdentity{
+		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace},
+		Spec: infrav1alpha1.OLVMClusterIdentitySpec{
+			CredentialsSecret: infrav1alpha1.ObjectOfNamespace{Namespace: managerNamespace, Name: "none"},
+			AllowedServerURLs: []string{"https://engine.example.com/ovirt-engine"},
+			AllowedNamespaces: &infrav1alpha1.AllowedNamespaces{
+				List:     []string{"team-a"},
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}},
+			},
+		},
+	}
+	s.Create(identity)
+
+	const (
+		none = "should have at least 1 "
+		part = "matchLabels and matchExpressions must not be empty"
+	)
+
+	for allowed, want := range map[string]string{
+		`{"list":null,"selector":null}`:                 none + "properties",
+		`{"list":[]}`:                                   none + "items",
+		`{"list":[],"selector":null}`:                   none + "items",
+		`{"selector":{"matchLabels":{"team":null}}}`:    part,
+		`{"selector":{"matchExpressions":[]}}`:          part,
+		`{"list":null}`:                                 "",
+		`{"selector":null}`:                             "",
+		`{"list":null,"selector":{"matchLabels":null}}`: "", // selector: {} means all
+		`null`: "", // nobody
+	} {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"allowedNamespaces":`+allowed+`}}`))
+		err := suite.client.Patch(t.Context(), identity.DeepCopy(), patch, client.DryRunAll)
+		check.Error(t, err, want)
+	}
+
+	engines := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"allowedServerURLs":[]}}`))
+	check.Error(t, suite.client.Patch(t.Context(), identity, engines, client.DryRunAll), none+"items")
+}
+
+// TestALiveClusterStaysInItsDataCenter has the data center changed before and after the engine had it.
+func TestALiveClusterStaysInItsDataCenter(t *testing.T) {
+	const refused = "spec.olvmDatacenterName is immutable once the engine's data center was found"
+
+	other := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"olvmDatacenterName":"Other"}}`))
+	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+		c.Spec.OLVMDatacenterName = "Defult"
+	})
+	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.DataCenterNotFoundReason)
+	check.Error(t, suite.client.Patch(t.Context(), s.OLVM.DeepCopy(), other, client.DryRunAll), "")
+
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.OLVMDatacenterName = "Default" })
+	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
+	check.Error(t, suite.client.Patch(t.Context(), s.OLVM.DeepCopy(), other, client.DryRunAll), refused)
+
+	// The engine may get another name, which is checked by its UUID; and the status is written as before.
+	url := client.RawPatch(types.MergePatchType,
+		[]byte(`{"spec":{"olvmOvirtAPIServer":{"serverURL":"https://new.example.com/ovirt-engine"}}}`))
+	check.Error(t, suite.client.Patch(t.Context(), s.OLVM.DeepCopy(), url, client.DryRunAll), "")
+}
+
+// TestAVMThatOthersMadeIsNeverTheManagersToDelete has a user say afterwards that the manager made it, or did not.
+func TestAVMThatOthersMadeIsNeverTheManagersToDelete(t *testing.T) {
+	s := newSite(t, nil)
+	const made = `{"spec":{"fromProvision":{"provisionName":"p","machineTemplateName":"t"}}}`
+
+	for name, object := range map[string]struct {
+		spec  infrav1alpha1.OLVMInventoryVMSpec
+		patch string
+	}{
+		"others": {infrav1alpha1.OLVMInventoryVMSpec{VMID: "0e4d7f4e-0000-4000-8000-000000000001"}, made},
+		"manager": {infrav1alpha1.OLVMInventoryVMSpec{
+			VMID:          "0e4d7f4e-0000-4000-8000-000000000002",
+			FromProvision: &infrav1alpha1.ProvisionedVM{ProvisionName: "p", MachineTemplateName: "t"},
+		}, `{"spec":{"fromProvision":null}}`},
+	} {
+		vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: s.Meta(name), Spec: object.spec}
+		vm.Spec.InventoryName = "none"
+		s.Create(vm)
+
+		patch := client.RawPatch(types.MergePatchType, []byte(object.patch))
+		err := suite.client.Patch(t.Context(), vm, patch, client.DryRunAll)
+		check.Error(t, err, "fromProvision is immutable")
+	}
+}
+
+// TestATemplateHasNoProviderID has one that names a VM: each machine would be that VM.
+func TestATemplateHasNoProviderID(t *testing.T) {
+	s := newSite(t, nil)
+
+	for id, want := range map[string]string{
+		"olvm://0e4d7f4e-0000-4000-8000-000000000001": "providerID names the VM of one machine",
+		"": "",
+	} {
+		template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta("template")}
+		template.Spec.Template.Spec = infrav1.OLVMMachineSpec{
+			ProviderID: id, FromInventory: &infrav1.FromInventory{InventoryName: "lab"},
+		}
+		check.Error(t, suite.client.Create(t.Context(), template, client.DryRunAll), want)
+	}
+}
