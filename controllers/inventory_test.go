@@ -503,9 +503,11 @@ func TestClaimsOfMachinesThatAreGone(t *testing.T) {
 	disk := p.disk("vm-b")
 	vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "vm-b"}}
 	err = p.Client.Patch(t.Context(), vm, client.RawPatch(types.MergePatchType,
-		[]byte(`{"spec":{"claimRef":{"released":true}}}`)))
+		[]byte(`{"metadata":{"annotations":{"`+infrav1alpha1.ReleaseClaimAnnotation+`":"b"}}}`)))
 	check.Error(t, err, "")
 	p.expectPhases(map[string]string{"vm-a": "Available", "vm-b": "Available"})
+	check.Error(t, p.Client.Get(t.Context(), client.ObjectKeyFromObject(vm), vm), "")
+	check.Equal(t, "the request is done", vm.Annotations[infrav1alpha1.ReleaseClaimAnnotation], "")
 	check.Equal(t, "it has another disk", p.disk("vm-b") != disk, true)
 }
 

@@ -1,15 +1,21 @@
 package controllers
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -114,4 +120,103 @@ func TestATemplateHasNoProviderID(t *testing.T) {
 		}
 		check.Error(t, suite.client.Create(t.Context(), template, client.DryRunAll), want)
 	}
+}
+
+// TestOnlyTheManagerWritesClaims has the users who meet OLVMInventoryVMs write them: the manager, an administrator who
+// moves or restores clusters, the garbage collector, and people with all rights in the namespace.
+func TestOnlyTheManagerWritesClaims(t *testing.T) {
+	s := newSite(t, nil)
+	grant(s, "admins", []string{"*"}, "tenant-admin")
+	grant(s, "collector", []string{"get", "patch", "update"}, "collector")
+	bindManager(s)
+
+	claim := &infrav1alpha1.InventoryClaim{
+		ID: "c-1", ClusterName: "demo", Role: infrav1.RoleWorker, Group: "MachineSet/md", MachineName: "m",
+	}
+	object := func(name string, claim *infrav1alpha1.InventoryClaim) *infrav1alpha1.OLVMInventoryVM {
+		out := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: s.Meta(name)}
+		out.Spec.InventoryName, out.Spec.VMID = "none", "0e4d7f4e-0000-4000-8000-000000000003"
+		out.Spec.ClaimRef = claim
+
+		return out
+	}
+	claimed, free := object("claimed", claim), object("free", nil)
+	s.Create(claimed)
+	s.Create(free)
+
+	tenant, manager := as(t, s.Namespace+"-tenant-admin"), as(t, s.Namespace+"-manager")
+	patch := func(c client.Client, vm client.Object, body string) error {
+		raw := client.RawPatch(types.MergePatchType, []byte(body))
+
+		return c.Patch(t.Context(), vm.DeepCopyObject().(client.Object), raw, client.DryRunAll)
+	}
+
+	const (
+		refused  = "only the manager writes spec.claimRef"
+		released = `{"spec":{"claimRef":{"released":true}}}`
+		gone     = `{"spec":{"claimRef":null}}`
+		another  = `{"spec":{"claimRef":{"machineName":"other"}}}`
+		all      = `{"spec":{"claimRef":{"id":"c","clusterName":"demo","role":"Worker","group":"MachineSet/x"}}}`
+		asked    = `{"metadata":{"annotations":{"infrastructure.cluster.x-k8s.io/olvm-release-claim":"c-1"}}}`
+	)
+
+	// The API server takes a moment to learn of a policy, and of rights.
+	s.Eventually("a person is refused", func() error {
+		if err := patch(tenant, claimed, released); err == nil || !strings.Contains(err.Error(), refused) {
+			return fmt.Errorf("got %w", err)
+		}
+
+		return patch(manager, claimed, released)
+	})
+
+	check.Error(t, patch(tenant, claimed, gone), refused)
+	check.Error(t, patch(tenant, claimed, another), refused)
+	check.Error(t, patch(tenant, free, all), refused)
+	check.Error(t, tenant.Create(t.Context(), object("new", claim), client.DryRunAll), refused)
+	check.Error(t, patch(tenant, claimed, asked), "")
+	check.Error(t, tenant.Create(t.Context(), object("new", nil), client.DryRunAll), "")
+	check.Error(t, patch(as(t, s.Namespace+"-collector"), claimed, `{"metadata":{"ownerReferences":null}}`), "")
+
+	for name, c := range map[string]client.Client{"manager": manager, "administrator": suite.client} {
+		check.Error(t, patch(c, claimed, gone), "")
+		check.Error(t, patch(c, free, all), "")
+		check.Error(t, c.Create(t.Context(), object("moved-by-"+name, claim), client.DryRunAll), "")
+	}
+}
+
+// as is a client of a user without groups.
+func as(t *testing.T, user string) client.Client {
+	t.Helper()
+
+	config := rest.CopyConfig(suite.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+
+	c, err := client.New(config, client.Options{Scheme: suite.client.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return c
+}
+
+// grant gives a user of the namespace rights on all of its objects.
+func grant(s *site, name string, verbs []string, user string) {
+	s.Create(&rbacv1.Role{
+		ObjectMeta: s.Meta(name),
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: verbs}},
+	})
+	s.Create(&rbacv1.RoleBinding{
+		ObjectMeta: s.Meta(name),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: s.Namespace + "-" + user}},
+	})
+}
+
+// bindManager gives a user the rights that config/rbac gives the manager.
+func bindManager(s *site) {
+	s.T.Helper()
+
+	manifests, err := manifest.ReadFiles("../config/rbac")
+	check.Error(s.T, err, "")
+	check.Error(s.T, localplane.BindRoles(s.T.Context(), suite.client, manifests, s.Namespace+"-manager"), "")
 }

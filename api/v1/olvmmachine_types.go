@@ -585,9 +585,12 @@ type DriftStatus struct {
 	// that differ, such as "ovirt_vm.this (memory)".
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MaxLength=1024
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=256
 	Differences []string `json:"differences,omitempty"`
+	// differenceCount is how many differences there are; differences has the first of them.
+	// +optional
+	DifferenceCount int32 `json:"differenceCount,omitempty"`
 	// error is why the check could not be made.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -626,9 +629,12 @@ type TerraformRun struct {
 	// ovirt_vm.this". A run that failed or was refused did not do all of them.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MaxLength=1024
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=256
 	Changes []string `json:"changes,omitempty"`
+	// changeCount is how many changes the plan had; changes has the first of them.
+	// +optional
+	ChangeCount int32 `json:"changeCount,omitempty"`
 }
 
 // OLVMMachine is a VM on Oracle Linux Virtualization Manager or oVirt that becomes a node.

@@ -13,6 +13,10 @@ const (
 	// InventoryVMFinalizer lets an OLVMInventoryVM outlive the VM that was made for it.
 	InventoryVMFinalizer = "olvminventoryvm.infrastructure.cluster.x-k8s.io"
 
+	// ReleaseClaimAnnotation on an OLVMInventoryVM asks the manager to end the claim whose ID is its value. The manager
+	// does so if the machine or the Cluster that has the VM does not exist any more. It alone writes spec.claimRef.
+	ReleaseClaimAnnotation = "infrastructure.cluster.x-k8s.io/olvm-release-claim"
+
 	// InventoryLabelPrefix is before the keys of labels of OLVMInventoryVMs where an OLVMInventory does not say others.
 	InventoryLabelPrefix = "inventory.infrastructure.cluster.x-k8s.io/"
 	// InventoryNameLabel names the OLVMInventory of an OLVMInventoryVM.
@@ -219,6 +223,10 @@ type OLVMInventoryStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Unschedulable []UnschedulableGroup `json:"unschedulable,omitempty"`
+
+	// unschedulableCount is how many such groups there are; unschedulable has the first of them.
+	// +optional
+	UnschedulableCount int32 `json:"unschedulableCount,omitempty"`
 }
 
 // UnschedulableGroup is a group of machines for which there are not enough VMs; none was claimed for it.
@@ -245,6 +253,7 @@ type UnschedulableGroup struct {
 	Found int32 `json:"found"`
 	// message says why others were passed over.
 	// +optional
+	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32768
 	Message string `json:"message,omitempty"`
@@ -324,7 +333,8 @@ type OLVMInventoryVMSpec struct {
 	// +optional
 	FromProvision *ProvisionedVM `json:"fromProvision,omitempty"`
 
-	// claimRef is who has the VM; omitted while nobody has.
+	// claimRef is who has the VM; absent while nobody has. Only the manager writes it, and who may write it everywhere:
+	// an administrator who moves or restores clusters (config/policy).
 	// +optional
 	ClaimRef *InventoryClaim `json:"claimRef,omitempty"`
 }
@@ -417,7 +427,8 @@ type InventoryClaim struct {
 	// +kubebuilder:validation:MaxLength=253
 	MachineName string `json:"machineName,omitempty"`
 
-	// released is true once the machine has let the VM go: it is recycled, and the claim ends. Omitted before.
+	// released is true once the machine has let the VM go: it is recycled, and the claim ends. Only the manager writes
+	// it; the annotation infrastructure.cluster.x-k8s.io/olvm-release-claim asks it to.
 	// +optional
 	Released bool `json:"released,omitempty"`
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -47,6 +48,10 @@ func (r *Reconciler) reconcileClaims(ctx context.Context, s *scope) error {
 	}
 
 	if err := r.unassign(ctx, s); err != nil {
+		return err
+	}
+
+	if err := r.releaseAsked(ctx, s); err != nil {
 		return err
 	}
 
@@ -140,6 +145,72 @@ func (r *Reconciler) unassign(ctx context.Context, s *scope) error {
 	return nil
 }
 
+// releaseAsked ends the claims that a person asks to end, by their IDs, so that an old request does not end a later
+// claim. A VM whose machine exists is released with that machine alone.
+func (r *Reconciler) releaseAsked(ctx context.Context, s *scope) error {
+	for _, e := range s.entries {
+		claim := e.object.Spec.ClaimRef
+		if claim == nil || claim.Released || !isReleaseAsked(e.object) || !s.isClaimantGone(*claim) {
+			continue
+		}
+
+		gone, err := r.isGone(ctx, e.object.Namespace, *claim)
+		if err != nil {
+			return err
+		}
+
+		if !gone {
+			continue // the cache does not have it yet
+		}
+
+		released := claim.DeepCopy()
+		released.Released = true
+		if err := r.claim(ctx, e, released); err != nil {
+			return err
+		}
+
+		ctrl.LoggerFrom(ctx).Info("Released a VM, as its annotation asks", "OLVMInventoryVM", e.object.Name,
+			"OLVMMachine", claim.MachineName)
+	}
+
+	return nil
+}
+
+// isReleaseAsked reports whether a person asks for the end of the claim that a VM has now.
+func isReleaseAsked(vm *infrav1alpha1.OLVMInventoryVM) bool {
+	id, asked := vm.Annotations[infrav1alpha1.ReleaseClaimAnnotation]
+
+	return asked && vm.Spec.ClaimRef != nil && id == vm.Spec.ClaimRef.ID
+}
+
+// isClaimantGone reports whether the machine that has a VM does not exist any more, or the Cluster that reserves it.
+func (s *scope) isClaimantGone(claim infrav1alpha1.InventoryClaim) bool {
+	if claim.MachineName != "" {
+		return s.machines[claim.MachineName] == nil
+	}
+
+	return !s.clusters[claim.ClusterName]
+}
+
+// isGone is isClaimantGone past the cache.
+func (r *Reconciler) isGone(
+	ctx context.Context, namespace string, claim infrav1alpha1.InventoryClaim,
+) (bool, error) {
+	var claimant client.Object = &clusterv1.Cluster{}
+
+	key := client.ObjectKey{Namespace: namespace, Name: claim.ClusterName}
+	if claim.MachineName != "" {
+		claimant, key.Name = &infrav1.OLVMMachine{}, claim.MachineName
+	}
+
+	err := r.APIReader.Get(ctx, key, claimant)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("failed to get %T %s: %w", claimant, key, err)
+	}
+
+	return err != nil, nil
+}
+
 // claim records who has a VM; nil for nobody. It fails where somebody else has changed the object since it was read.
 func (r *Reconciler) claim(ctx context.Context, e *entry, claim *infrav1alpha1.InventoryClaim) error {
 	before := e.object.DeepCopy()
@@ -148,6 +219,7 @@ func (r *Reconciler) claim(ctx context.Context, e *entry, claim *infrav1alpha1.I
 
 	if claim == nil {
 		controllerutil.RemoveFinalizer(after, infrav1alpha1.InventoryFinalizer)
+		delete(after.Annotations, infrav1alpha1.ReleaseClaimAnnotation)
 	} else {
 		controllerutil.AddFinalizer(after, infrav1alpha1.InventoryFinalizer)
 	}

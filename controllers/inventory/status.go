@@ -74,7 +74,7 @@ func (s *scope) describe(e *entry) {
 
 	if e.vm != nil {
 		status.VMName, status.VMStatus, status.VMTemplateName = e.vm.Name, string(e.vm.Status), e.vm.Template.Name
-		status.Networks, status.HostName = inventory.Networks(*e.vm), ""
+		status.Networks, status.HostName = networks(inventory.Networks(*e.vm)), ""
 		if host := inventory.Host(*e.vm, s.pool.Hosts); host != nil {
 			status.HostName = host.Name
 		}
@@ -105,6 +105,19 @@ func setReady(vm *infrav1alpha1.OLVMInventoryVM) {
 	}
 
 	conditions.Set(vm, condition)
+}
+
+// networks are those of a VM as the status lists them.
+func networks(all []infrav1alpha1.InventoryNetwork) []infrav1alpha1.InventoryNetwork {
+	// The limits of the API.
+	const most, mostAddresses = 64, 64
+
+	kept, _ := workspace.Limited(all, most)
+	for i := range kept {
+		kept[i].IPAddresses, _ = workspace.Limited(kept[i].IPAddresses, mostAddresses)
+	}
+
+	return kept
 }
 
 // phase of a VM, and why.
@@ -142,7 +155,9 @@ func (s *scope) phase(e *entry) (phase, reason, message string) {
 }
 
 // release is how a person ends a claim.
-const release = `write {"spec":{"claimRef":{"released":true}}} to this object`
+func release(claim *infrav1alpha1.InventoryClaim) string {
+	return fmt.Sprintf("set the annotation %s of this object to %s", infrav1alpha1.ReleaseClaimAnnotation, claim.ID)
+}
 
 // claimProblem is what a person should know of a claim; both are empty where all is well.
 func (s *scope) claimProblem(e *entry) (reason, message string) {
@@ -156,10 +171,16 @@ func (s *scope) claimProblem(e *entry) (reason, message string) {
 		return inventory.ReasonAbsent, "The engine has no such VM in the pool any more"
 	case claim.MachineName != "" && s.machines[claim.MachineName] == nil:
 		return inventory.ReasonClaimant, fmt.Sprintf("OLVMMachine %s does not exist. When its VM may be used again, %s",
-			claim.MachineName, release)
+			claim.MachineName, release(claim))
+	case !s.clusters[claim.ClusterName] && claim.MachineName != "":
+		return inventory.ReasonClaimant, fmt.Sprintf("Cluster %s does not exist, and OLVMMachine %s has its VM. Create "+
+			"the Cluster again, or delete the OLVMMachine", claim.ClusterName, claim.MachineName)
 	case !s.clusters[claim.ClusterName]:
 		return inventory.ReasonClaimant, fmt.Sprintf("Cluster %s does not exist. When its VM may be used again, %s",
-			claim.ClusterName, release)
+			claim.ClusterName, release(claim))
+	case isReleaseAsked(e.object):
+		return "", fmt.Sprintf("The annotation %s asks for the VM that OLVMMachine %s has; delete its Machine to "+
+			"release it", infrav1alpha1.ReleaseClaimAnnotation, claim.MachineName)
 	case !e.confirmed:
 		return inventory.ReasonUnmarked, cmp.Or(e.waiting, "Waiting for the engine to have the claim")
 	}
@@ -214,7 +235,22 @@ func updateStatus(s *scope) {
 		}
 	}
 
-	status.Unschedulable = s.plan.Unschedulable
+	status.Unschedulable, status.UnschedulableCount = unschedulable(s.plan.Unschedulable)
+}
+
+// unschedulable are groups as the status lists them, and how many there are.
+func unschedulable(groups []infrav1alpha1.UnschedulableGroup) ([]infrav1alpha1.UnschedulableGroup, int32) {
+	// The limits of the API.
+	const most, longest = 256, 1024
+
+	kept, count := workspace.Limited(groups, most)
+	kept = slices.Clone(kept)
+
+	for i := range kept {
+		kept[i].Message = workspace.Shortened(kept[i].Message, longest)
+	}
+
+	return kept, count
 }
 
 func setEngineCondition(s *scope) {

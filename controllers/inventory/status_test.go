@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"strings"
 	"testing"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -29,7 +30,23 @@ func TestWhatIsWrongWithAClaim(t *testing.T) {
 		},
 		"the Cluster is gone": {
 			func(s *scope, e *entry) { s.clusters, e.confirmed = nil, false },
-			"ClaimantGone", "Cluster prod does not exist",
+			"ClaimantGone", "Cluster prod does not exist, and OLVMMachine one has its VM",
+		},
+		"the Cluster of a reserved VM is gone": {
+			func(s *scope, e *entry) { s.clusters, e.object.Spec.ClaimRef.MachineName = nil, "" },
+			"ClaimantGone", "set the annotation infrastructure.cluster.x-k8s.io/olvm-release-claim of this object to c-1",
+		},
+		"the release of a VM that a machine has is asked for": {
+			func(_ *scope, e *entry) {
+				e.object.Annotations = map[string]string{infrav1alpha1.ReleaseClaimAnnotation: "c-1"}
+			},
+			"", "asks for the VM that OLVMMachine one has; delete its Machine to release it",
+		},
+		"the release of an earlier claim is asked for": {
+			func(_ *scope, e *entry) {
+				e.object.Annotations = map[string]string{infrav1alpha1.ReleaseClaimAnnotation: "c-0"}
+			},
+			"", "",
 		},
 		"the OLVMMachine is gone": {
 			func(s *scope, e *entry) { s.machines, s.clusters = nil, nil },
@@ -53,7 +70,7 @@ func TestWhatIsWrongWithAClaim(t *testing.T) {
 				machines: map[string]*infrav1.OLVMMachine{"one": {}},
 			}
 			e := &entry{object: &infrav1alpha1.OLVMInventoryVM{}, vm: &engine.DescribedVM{}, confirmed: true}
-			e.object.Spec.ClaimRef = &infrav1alpha1.InventoryClaim{ClusterName: "prod", MachineName: "one"}
+			e.object.Spec.ClaimRef = &infrav1alpha1.InventoryClaim{ID: "c-1", ClusterName: "prod", MachineName: "one"}
 			test.change(s, e)
 
 			reason, message := s.claimProblem(e)
@@ -61,4 +78,23 @@ func TestWhatIsWrongWithAClaim(t *testing.T) {
 			check.Contains(t, "message", message, test.message)
 		})
 	}
+}
+
+// TestWhatAStatusListsFits has more groups, networks and addresses, and longer messages, than the API takes.
+func TestWhatAStatusListsFits(t *testing.T) {
+	t.Parallel()
+
+	groups := make([]infrav1alpha1.UnschedulableGroup, 300)
+	groups[0].Message = strings.Repeat("x", 2000)
+	listed, count := unschedulable(groups)
+	check.Length(t, "groups", listed, 256)
+	check.Equal(t, "the count", int(count), 300)
+	check.Equal(t, "the length of a message", len(listed[0].Message), 1024)
+	check.Equal(t, "what was decided stays", len(groups[0].Message), 2000)
+
+	all := make([]infrav1alpha1.InventoryNetwork, 100)
+	all[0].IPAddresses = make([]string, 100)
+	kept := networks(all)
+	check.Length(t, "networks", kept, 64)
+	check.Length(t, "addresses", kept[0].IPAddresses, 64)
 }

@@ -183,8 +183,11 @@ func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 	if len(addresses) > 0 && scope.machine != nil && (complete || len(m.Status.Addresses) == 0) {
 		ensureOLVM(m).IPAddress = addresses[0].String()
 
+		// A guest may report any number; the API takes 256 with the name.
+		listed, _ := workspace.Limited(addresses, 255)
+
 		m.Status.Addresses = nil
-		for _, address := range addresses {
+		for _, address := range listed {
 			m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{
 				Type:    clusterv1.MachineInternalIP,
 				Address: address.String(),

@@ -26,8 +26,9 @@ const (
 	checkTurn = 15 * time.Second
 	// checkLimit is how long a check may take, and how long it may wait in the queue while others want a check.
 	checkLimit = 2 * time.Minute
-	// mostListed and longestText, in bytes, bound a list in a status; the API takes 64 texts of 1,024 characters.
-	mostListed, longestText = 64, 1000
+	// mostListed and longestListed, in bytes, bound a list in a status, and longestText another text of it. They are the
+	// limits of the API.
+	mostListed, longestListed, longestText = 16, 256, 1024
 )
 
 // check submits a check where one is due, and sets when to look again. It is called where nothing else is to be done.
@@ -108,7 +109,8 @@ func (w *Workspace) recordCheck(ctx context.Context, run terraform.Status) {
 	first := w.runs().noticed(w.key, run)
 
 	if run.Err != nil {
-		found.Error, found.Differences = Shorten(run.Err.Error(), longestText), before.Differences
+		found.Error = Shortened(run.Err.Error(), longestText)
+		found.Differences, found.DifferenceCount = before.Differences, before.DifferenceCount
 		if first {
 			countRun(run, "Failed")
 			ctrl.LoggerFrom(ctx).Error(run.Err, "The check for drift failed")
@@ -117,7 +119,7 @@ func (w *Workspace) recordCheck(ctx context.Context, run terraform.Status) {
 		return
 	}
 
-	found.Differences = listed(run.Summary.Drift)
+	found.Differences, found.DifferenceCount = listed(run.Summary.Drift)
 	if first {
 		countRun(run, "Succeeded")
 	}
@@ -127,15 +129,14 @@ func (w *Workspace) recordCheck(ctx context.Context, run terraform.Status) {
 	}
 }
 
-// listed are things as a status lists them.
-func listed[T fmt.Stringer](things []T) []string {
-	var out []string
-
-	for _, thing := range things[:min(len(things), mostListed)] {
-		out = append(out, Shorten(thing.String(), longestText))
+// listed are things as a status lists them, and how many there are.
+func listed[T fmt.Stringer](things []T) (out []string, count int32) {
+	kept, count := Limited(things, mostListed)
+	for _, thing := range kept {
+		out = append(out, Shortened(thing.String(), longestListed))
 	}
 
-	return out
+	return out, count
 }
 
 // announceDrift says what a check found that the one before did not.

@@ -21,8 +21,8 @@ func recordRun(status *infrav1.TerraformStatus, stateSecret string, run terrafor
 		Added:          int32(run.Summary.Added),
 		Changed:        int32(run.Summary.Changed),
 		Destroyed:      int32(run.Summary.Destroyed), //nolint:gosec // a handful
-		Changes:        listed(run.Summary.Planned),
 	}
+	report.Changes, report.ChangeCount = listed(run.Summary.Planned)
 	status.StateSecretName = stateSecret
 	status.Runs++
 	status.Failures++
