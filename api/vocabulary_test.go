@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// field is a field of spec or status of a kind.
-type field struct {
+// namedField is a field of spec or status of a kind.
+type namedField struct {
 	// path begins with the kind; lists are [] in it: OLVMCluster.spec.standby[].role.
 	path string
 	// name is the last element of path.
@@ -27,8 +27,8 @@ type field struct {
 	schema apiextensionsv1.JSONSchemaProps
 }
 
-// shape is the type of a field, with that of the items of a list.
-func (f field) shape() string {
+// shape is the type of a namedField, with that of the items of a list.
+func (f namedField) shape() string {
 	if f.schema.Items != nil && f.schema.Items.Schema != nil {
 		return "[]" + f.schema.Items.Schema.Type
 	}
@@ -36,8 +36,8 @@ func (f field) shape() string {
 	return f.schema.Type
 }
 
-// crds reads the CRDs of the provider.
-func crds(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
+// readCRDs reads the CRDs of the provider.
+func readCRDs(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
 	files, err := filepath.Glob("../config/crd/bases/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d CRDs, %v", len(files), err)
@@ -58,11 +58,11 @@ func crds(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
 	return out
 }
 
-// fields are those of all kinds.
-func fields(t *testing.T) []field {
-	var out []field
+// namedFields are those of all kinds.
+func namedFields(t *testing.T) []namedField {
+	var out []namedField
 
-	for _, crd := range crds(t) {
+	for _, crd := range readCRDs(t) {
 		for _, version := range crd.Spec.Versions {
 			for _, part := range []string{"spec", "status"} {
 				out = append(out, within(crd.Spec.Names.Kind+"."+part, version.Schema.OpenAPIV3Schema.Properties[part])...)
@@ -74,15 +74,15 @@ func fields(t *testing.T) []field {
 }
 
 // within are the fields below a schema.
-func within(path string, schema apiextensionsv1.JSONSchemaProps) []field {
+func within(path string, schema apiextensionsv1.JSONSchemaProps) []namedField {
 	if schema.Items != nil && schema.Items.Schema != nil {
 		path, schema = path+"[]", *schema.Items.Schema
 	}
 
-	var out []field
+	var out []namedField
 
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
-		next := field{path + "." + name, name, schema.Properties[name]}
+		next := namedField{path + "." + name, name, schema.Properties[name]}
 		out = append(append(out, next), within(next.path, next.schema)...)
 	}
 
@@ -98,7 +98,7 @@ func TestANameHasOneShape(t *testing.T) {
 	}
 	shapes := map[string]map[string]string{}
 
-	for _, f := range fields(t) {
+	for _, f := range namedFields(t) {
 		if shapes[f.name] == nil {
 			shapes[f.name] = map[string]string{}
 		}
@@ -118,38 +118,38 @@ func TestTheEndOfANameSaysWhatAFieldIs(t *testing.T) {
 	const address = 45
 
 	keys := func(s apiextensionsv1.JSONSchemaProps) []string { return slices.Sorted(maps.Keys(s.Properties)) }
-	text := func(f field) bool { return f.shape() == "string" }
+	text := func(f namedField) bool { return f.shape() == "string" }
 	rules := []struct {
 		end, is string
-		holds   func(f field) bool
+		holds   func(f namedField) bool
 	}{
-		{"VirtualIP", "an address", func(f field) bool {
+		{"VirtualIP", "an address", func(f namedField) bool {
 			return text(f) && f.schema.Enum == nil && f.schema.MaxLength != nil && *f.schema.MaxLength == address
 		}},
-		{"Provider", "one of a few programs", func(f field) bool { return text(f) && len(f.schema.Enum) > 1 }},
+		{"Provider", "one of a few programs", func(f namedField) bool { return text(f) && len(f.schema.Enum) > 1 }},
 		{"SecretName", "the name of a Secret of the same namespace", text},
-		{"Secret", "a name with a namespace", func(f field) bool {
+		{"Secret", "a name with a namespace", func(f namedField) bool {
 			return slices.Equal(keys(f.schema), []string{"name", "namespace"})
 		}},
-		{"ConfigMap", "a name with a namespace", func(f field) bool {
+		{"ConfigMap", "a name with a namespace", func(f namedField) bool {
 			return slices.Equal(keys(f.schema), []string{"name", "namespace"})
 		}},
-		{"KeyRef", "a name with a key", func(f field) bool {
+		{"KeyRef", "a name with a key", func(f namedField) bool {
 			return slices.Equal(keys(f.schema), []string{"key", "name"})
 		}},
 		{"Name", "a name", text},
-		{"Names", "names", func(f field) bool { return f.shape() == "[]string" }},
-		{"Count", "a number", func(f field) bool { return f.shape() == "integer" }},
-		{"Seconds", "a number", func(f field) bool { return f.shape() == "integer" }},
-		{"Port", "a number", func(f field) bool { return f.shape() == "integer" }},
-		{"Time", "a time", func(f field) bool { return text(f) && f.schema.Format == "date-time" }},
+		{"Names", "names", func(f namedField) bool { return f.shape() == "[]string" }},
+		{"Count", "a number", func(f namedField) bool { return f.shape() == "integer" }},
+		{"Seconds", "a number", func(f namedField) bool { return f.shape() == "integer" }},
+		{"Port", "a number", func(f namedField) bool { return f.shape() == "integer" }},
+		{"Time", "a time", func(f namedField) bool { return text(f) && f.schema.Format == "date-time" }},
 		{"URL", "a URL", text},
-		{"URLs", "URLs", func(f field) bool { return f.shape() == "[]string" }},
-		{"Provisioned", "whether something is provisioned", func(f field) bool { return f.shape() == "boolean" }},
+		{"URLs", "URLs", func(f namedField) bool { return f.shape() == "[]string" }},
+		{"Provisioned", "whether something is provisioned", func(f namedField) bool { return f.shape() == "boolean" }},
 	}
 	seen := map[string]bool{}
 
-	for _, f := range fields(t) {
+	for _, f := range namedFields(t) {
 		for _, rule := range rules {
 			if !strings.HasSuffix(strings.ToUpper(f.name[:1])+f.name[1:], rule.end) {
 				continue
@@ -193,7 +193,7 @@ func TestAWordMeansOneThing(t *testing.T) {
 		{"power", "no field: vmStatus is what the engine says", `^$`},
 	}
 
-	for _, f := range fields(t) {
+	for _, f := range namedFields(t) {
 		for _, word := range words {
 			if f.name == word.name && !regexp.MustCompile(word.at).MatchString(f.path) {
 				t.Errorf("%s: %s is %s", f.path, f.name, word.means)
@@ -215,7 +215,7 @@ func TestAColumnShowsOneField(t *testing.T) {
 	// The Cluster of Cluster API is in a label of what belongs to one, and in the claim of a VM.
 	label := regexp.MustCompile(`^\.metadata\.labels\['cluster\\\.x-k8s\\\.io/cluster-name'\]$`)
 
-	for _, crd := range crds(t) {
+	for _, crd := range readCRDs(t) {
 		for _, column := range crd.Spec.Versions[0].AdditionalPrinterColumns {
 			at := label.ReplaceAllString(column.JSONPath, ".clusterName")
 			at = at[strings.LastIndex(at, ".")+1:]

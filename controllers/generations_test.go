@@ -30,7 +30,7 @@ func TestEachConditionHasTheGenerationOfItsVerdict(t *testing.T) {
 		edit       func(*infrav1.OLVMMachineSpec)
 		fault      *ovirtsim.Fault
 	}{
-		{"an invalid edit", infrav1.TemplateNotFoundReason, func(spec *infrav1.OLVMMachineSpec) {
+		{"an invalid edit", infrav1.VMTemplateNotFoundReason, func(spec *infrav1.OLVMMachineSpec) {
 			spec.VMTemplateName = "ol9-k9s"
 		}, nil},
 		{"an edit that contradicts the network", infrav1.AddressRangeInvalidReason, func(spec *infrav1.OLVMMachineSpec) {

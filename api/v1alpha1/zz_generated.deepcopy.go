@@ -553,7 +553,7 @@ func (in *OLVMSupportServicesStatus) DeepCopyInto(out *OLVMSupportServicesStatus
 	*out = *in
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
-		*out = make([]v1.Condition, len(*in))
+		*out = make([]metav1.Condition, len(*in))
 		for i := range *in {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
@@ -660,7 +660,7 @@ func (in *SupportLoadBalancer) DeepCopyInto(out *SupportLoadBalancer) {
 	*out = *in
 	if in.Ports != nil {
 		in, out := &in.Ports, &out.Ports
-		*out = make([]string, len(*in))
+		*out = make([]v1.PortRange, len(*in))
 		copy(*out, *in)
 	}
 	in.SupportVM.DeepCopyInto(&out.SupportVM)
@@ -729,7 +729,7 @@ func (in *SupportServiceStatus) DeepCopyInto(out *SupportServiceStatus) {
 	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
-		*out = make([]v1.Condition, len(*in))
+		*out = make([]metav1.Condition, len(*in))
 		for i := range *in {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}

@@ -330,12 +330,12 @@ func TestAnEditThatIsNotAppliedIsToldByUpToDate(t *testing.T) {
 		},
 		"it names a template that does not exist": {
 			scope: machineScope{desired: desiredFacts{err: gone}}, action: wait,
-			want:    "False/" + infrav1.TemplateNotFoundReason,
+			want:    "False/" + infrav1.VMTemplateNotFoundReason,
 			message: "no change of this machine can be applied: spec.vmTemplateName", applied: 3,
 		},
 		"it is wrong, and an earlier one was refused": {
 			scope: machineScope{desired: desiredFacts{err: gone}}, action: wait, failure: refusal,
-			want: "False/" + infrav1.TemplateNotFoundReason, applied: 3,
+			want: "False/" + infrav1.VMTemplateNotFoundReason, applied: 3,
 		},
 		"it names an IP profile that does not exist": {
 			scope: machineScope{network: networkFacts{err: profile}}, action: wait,
@@ -413,7 +413,7 @@ func TestAnEditThatIsNotAppliedIsToldByUpToDate(t *testing.T) {
 // TestAVerdictOnThisSpecStaysWhileNothingElseIsKnown verifies that neither an engine that is away nor a template that is
 // gone from it makes a machine outdated whose spec nobody has edited.
 func TestAVerdictOnThisSpecStaysWhileNothingElseIsKnown(t *testing.T) {
-	gone := blocker.New(infrav1.TemplateNotFoundReason, "spec.vmTemplateName", "there is no ol9")
+	gone := blocker.New(infrav1.VMTemplateNotFoundReason, "spec.vmTemplateName", "there is no ol9")
 	settled := workspace.Action{Kind: workspace.None, Reason: infrav1.AppliedReason}
 	upToDate := infrav1.UpToDateCondition
 
@@ -436,7 +436,7 @@ func TestAVerdictOnThisSpecStaysWhileNothingElseIsKnown(t *testing.T) {
 
 	m.Generation = 4
 	setUpToDateConditions(scope)
-	check.Equal(t, "an edit comes", condition(m, upToDate), "False/"+infrav1.TemplateNotFoundReason)
+	check.Equal(t, "an edit comes", condition(m, upToDate), "False/"+infrav1.VMTemplateNotFoundReason)
 }
 
 // TestAChangeThatFailedHalfWayLeavesTheMachineApplied covers a state that is marked as being changed.

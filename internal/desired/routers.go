@@ -158,7 +158,7 @@ func chooseRouterID(cluster string, router virtualRouter, has RouterIDs, inUse [
 	return 0, &blocker.Error{
 		Reason: infrav1.VirtualRouterIDInUseReason,
 		Field:  router.field,
-		Message: fmt.Sprintf("all %d IDs are in use by other clusters of this engine; use virtualIP KubeVIP",
+		Message: fmt.Sprintf("all %d IDs are in use by other clusters of this engine; use virtualIPProvider KubeVIP",
 			maxRouterID),
 	}
 }

@@ -239,7 +239,7 @@ func TestTheDefaultGroupsAreAskedForByAFieldOfTheirOwn(t *testing.T) {
 		var got []string
 		for _, g := range AffinityGroups(infrav1.OLVMClusterSpec{
 			DefaultAffinityGroups: test.asked, AffinityGroups: test.list,
-		}) {
+		}, nil) {
 			got = append(got, fmt.Sprintf("%s/%d", g.Name, g.Priority))
 		}
 
