@@ -98,6 +98,9 @@ func (p *planFlags) addPlanFlags(command *cobra.Command) {
 }
 
 func (p *planFlags) run(ctx context.Context, s streams) error {
+	p.mayBeEmpty = p.kubeconfig != "" && (!p.pruneSet || p.prune)
+	p.emptyFolder = p.mayBeEmpty && p.prune
+
 	manifests, err := p.load(s)
 	if err != nil {
 		return err
@@ -111,6 +114,10 @@ func (p *planFlags) run(ctx context.Context, s streams) error {
 
 	if err != nil {
 		return err
+	}
+
+	if p.isEmpty && len(manifests.Pruned()) == 0 {
+		return p.emptyError(", and nothing would be pruned (" + manifests.Deletions() + ")")
 	}
 
 	machines, owners, err := manifests.Expand()

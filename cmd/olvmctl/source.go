@@ -22,6 +22,9 @@ type sourceFlags struct {
 	flux           bool
 	substitute     map[string]string
 	accessFlags
+	// mayBeEmpty leaves it to the caller what manifests mean that ask for no machine: load sets isEmpty if there are
+	// only such. emptyFolder lets a folder have no manifests at all.
+	mayBeEmpty, emptyFolder, isEmpty bool
 	// cluster is how a cluster file is read, if it is one.
 	cluster clusterFileFlags
 }
@@ -70,7 +73,7 @@ func (f *sourceFlags) load(s streams) (*preview.Manifests, error) {
 
 // loadManifests reads manifests, and tells how where that is not plain.
 func (f *sourceFlags) loadManifests(s streams) (*preview.Manifests, error) {
-	options := source.Options{Kustomizations: f.kustomizations, Note: func(note string) {
+	options := source.Options{Kustomizations: f.kustomizations, MayBeEmpty: f.emptyFolder, Note: func(note string) {
 		_, _ = fmt.Fprintln(s.err, preview.Printable(note))
 	}}
 	if f.flux || len(f.substitute) > 0 {
@@ -82,11 +85,19 @@ func (f *sourceFlags) loadManifests(s streams) (*preview.Manifests, error) {
 
 	manifests, err := preview.LoadWith(f.files, s.in, options)
 	if err == nil && len(f.files)+len(f.kustomizations) > 0 && !manifests.AskForMachines() {
-		err = fmt.Errorf("nothing in %s asks for a machine; give the manifests of a Cluster, with its control plane "+
-			"or a MachineDeployment", strings.Join(slices.Concat(f.files, f.kustomizations), ", "))
+		f.isEmpty = true
+		if !f.mayBeEmpty {
+			err = f.emptyError("")
+		}
 	}
 
 	return manifests, err
+}
+
+// emptyError is that of manifests that ask for no machine.
+func (f *sourceFlags) emptyError(more string) error {
+	return fmt.Errorf("nothing in %s asks for a machine%s; give the manifests of a Cluster, with its control plane or a "+
+		"MachineDeployment", strings.Join(slices.Concat(f.files, f.kustomizations), ", "), more)
 }
 
 // clusterFileAmong is the cluster file among paths, empty where all are manifests.

@@ -97,7 +97,7 @@ func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (work
 		Secrets: []string{s.config.Password, s.built.Machine.UserData},
 		Names:   []string{s.built.Machine.Name},
 		Fresh:   state == nil && !hadVM,
-		Guard:   guardLiveMachine(hadVM || state.VMID() != ""),
+		Guard:   guardLiveMachine(hadVM || state.VMID() != "", state.Undoes(s.digest)),
 		Applied: s.recordVM,
 		Keeps:   keepsVM,
 	}
@@ -106,7 +106,6 @@ func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (work
 	}
 
 	if state.Undoes(s.digest) {
-		out.Guard = allowUndo(out.Guard)
 		out.Prepare = func(ctx context.Context) error { return s.detachUnwanted(ctx, state) }
 	}
 
@@ -171,38 +170,10 @@ func (s *machineSubject) existing(ctx context.Context, state *tfstate.State) (*d
 	return found.Beside(state), err
 }
 
-// guardLiveMachine refuses to delete or replace what a machine has, and to create its VM again: machines are immutable,
-// and a change is a rollout.
-func guardLiveMachine(hadVM bool) func(terraform.Change) string {
+// guardLiveMachine refuses what desired.Refuses does.
+func guardLiveMachine(hadVM, undoes bool) func(terraform.Change) string {
 	return func(change terraform.Change) string {
-		switch {
-		case change.Type == "ovirt_vm_affinity_group":
-			return "" // leaving or changing a group touches no VM
-		case change.Action == "delete" || change.Action == "replace":
-			return change.Action
-		case change.Action == "create" && change.Type == "ovirt_vm" && hadVM:
-			return "create again"
-		}
-
-		return ""
-	}
-}
-
-// undoable are the types of what a change can add to a VM.
-var undoable = []string{
-	"ovirt_nic", "ovirt_disk", "ovirt_disk_attachment", "ovirt_vm_tag", "ovirt_vm_watchdog", "ovirt_vm_host_device",
-	"ovirt_vm_mediated_device", "ovirt_vm_disks_resize",
-}
-
-// allowUndo lets a run delete what a change has added that did not reach its end and is taken back. The last
-// configuration that was applied in full is asked for again, and had nothing of it.
-func allowUndo(guard func(terraform.Change) string) func(terraform.Change) string {
-	return func(change terraform.Change) string {
-		if change.Action == "delete" && slices.Contains(undoable, change.Type) {
-			return ""
-		}
-
-		return guard(change)
+		return desired.Refuses(change.Action, change.Type, hadVM, undoes)
 	}
 }
 

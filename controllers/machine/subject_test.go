@@ -45,7 +45,7 @@ func TestGuardLiveMachine(t *testing.T) {
 		"an adoption": {true, terraform.Change{Type: "ovirt_vm", Action: "import"}, false},
 	}
 	for name, test := range tests {
-		if refusal := guardLiveMachine(test.hadVM)(test.change); (refusal != "") != test.refused {
+		if refusal := guardLiveMachine(test.hadVM, false)(test.change); (refusal != "") != test.refused {
 			t.Errorf("%s: %q", name, refusal)
 		}
 	}

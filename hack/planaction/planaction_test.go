@@ -136,6 +136,7 @@ const (
 	nothing = "### Plan: 0 to create, 0 to update, 0 to replace, 0 to destroy\n\nx\n"
 	create  = "### Plan: 1,003 to create, 0 to update, 0 to replace, 0 to destroy\n\nx\n"
 	replace = "### Plan: 0 to create, 0 to update, 2 to replace, 0 to destroy\n\nx\n"
+	objects = "### Plan: 0 to create, 0 to update, 0 to replace, 0 to destroy, 2 objects to delete\n\nx\n"
 	offline = "### Plan: what would become of 3 machines is not known offline, 0 to destroy\n\nx\n"
 	destroy = "### Plan: 0 to create, 1 to update, 0 to replace, 1,000 to destroy, 1 refused\n\nx\n"
 )
@@ -183,6 +184,8 @@ func TestAPlanFailsOnWhatIsNamed(t *testing.T) {
 		"nothing is named":           {"", destroy, "2", 0},
 		"destroys, and there are":    {"destroy", destroy, "2", 3},
 		"destroys, and there are no": {"destroy", replace, "2", 0},
+		"destroys, and objects go":   {"destroy", objects, "2", 3},
+		"replacements, and they go":  {"replace", objects, "2", 3},
 		"replacements":               {"replace", replace, "2", 3},
 		"replacements, and destroys": {"replace", destroy, "2", 3},
 		"replacements, and creates":  {"replace", create, "2", 0},

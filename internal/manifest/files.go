@@ -42,7 +42,7 @@ func Files(path string) ([]string, error) {
 	}
 
 	if len(files) == 0 {
-		return nil, fmt.Errorf("no manifests in %s: it has no .yaml, .yml or .json file", path)
+		return nil, noKind{fmt.Errorf("no manifests in %s: it has no .yaml, .yml or .json file", path)}
 	}
 
 	return files, nil

@@ -67,7 +67,13 @@ func (m *Manifests) AddLive(ctx context.Context, c client.Reader, namespace stri
 		return err
 	}
 
-	return m.addAccess(ctx, c)
+	if err := m.addAccess(ctx, c); err != nil {
+		return err
+	}
+
+	m.findPrunedAccess()
+
+	return nil
 }
 
 // addNamespaces reads what namespaces have.

@@ -103,7 +103,7 @@ func LoadWith(paths []string, stdin io.Reader, options source.Options) (*Manifes
 
 	m.sources = objects
 
-	if named := slices.Concat(paths, options.Kustomizations); m.count == 0 && len(named) > 0 {
+	if named := slices.Concat(paths, options.Kustomizations); m.count == 0 && len(named) > 0 && !options.MayBeEmpty {
 		return nil, fmt.Errorf("there are no objects in %s; give manifests, or a cluster file",
 			strings.Join(named, ", "))
 	}
@@ -288,6 +288,8 @@ type Machine struct {
 	live     bool // it exists
 	// deleting reports that its Machine is being deleted, and provisioned that it has had a VM.
 	deleting, provisioned bool
+	// undoes reports that what is asked for takes back a change that was not applied to its end.
+	undoes bool
 	// pool is the inventory that makes the VM; nil for a machine of a cluster. Such a VM is of no cluster: olvmCluster
 	// has its data center alone.
 	pool *infrav1alpha1.OLVMInventory
@@ -348,6 +350,8 @@ func (m *Manifests) Expand() ([]Machine, []OwnerChange, error) {
 	changes = slices.DeleteFunc(changes, func(c OwnerChange) bool {
 		return slices.Contains(m.pruning.alone, c.Namespace)
 	})
+
+	supported = append(supported, m.unaskedSupport(supported)...)
 
 	return m.markDestroyed(append(out, supported...), changes), changes, err
 }

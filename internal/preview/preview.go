@@ -81,13 +81,14 @@ func (m *Manifests) renderAll(
 	sessions *engine.Sessions,
 ) (out []Rendered, refused []Refused, err error) {
 	isGoing := func(machine Machine) bool { return machine.Destroyed != "" }
-	for _, machine := range machines {
+	for _, machine := range slices.Concat(machines, pooled) {
 		if isGoing(machine) {
 			out = append(out, Rendered{Machine: machine})
 		}
 	}
 
 	machines = slices.DeleteFunc(slices.Clone(machines), isGoing)
+	pooled = slices.DeleteFunc(slices.Clone(pooled), isGoing)
 
 	unplaced, err := m.checkGroups(ctx, machines, credentials, sessions)
 	if err != nil {
@@ -255,6 +256,13 @@ func (m *Manifests) render(
 
 	if state.VMID() != "" {
 		out.State, existing = state.Raw, besides(state, existing)
+
+		digest, err := render.MachineDigest(built.Machine)
+		if err != nil {
+			return Rendered{}, err
+		}
+
+		out.undoes = state.Undoes(digest)
 	}
 
 	out.Configuration, err = built.Configuration(ctx, session, existing)

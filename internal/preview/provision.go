@@ -26,6 +26,11 @@ func (m *Manifests) provisioned(
 	ctx context.Context, credentials Credentials, sessions *engine.Sessions, held *heldAddresses,
 ) (out []Machine, refused []Refused, err error) {
 	for _, pool := range m.provisioning() {
+		if reason := m.whyPruned(pool); reason != "" { // it makes none, and its engine is not asked
+			out = append(out, m.goingPoolVMs(pool, nil, reason)...)
+			continue
+		}
+
 		session, _, err := m.session(connection.InventoryEngine(pool), credentials, sessions)
 		if err != nil {
 			return nil, nil, fmt.Errorf("OLVMInventory %s: %w", keyOf(pool), blocker.Explain(err, credentials.Places))
@@ -36,16 +41,19 @@ func (m *Manifests) provisioned(
 			return nil, nil, fmt.Errorf("OLVMInventory %s: %w", keyOf(pool), blocker.Explain(err, credentials.Places))
 		}
 
-		made, wrong := m.provision(pool, held, func(template infrav1.OLVMMachineSpec) ([]string, error) {
-			return there.HostNames(ctx, session, pool, template)
-		})
+		made, wrong := m.provision(pool, held, m.inUse(pool, there.VMs),
+			func(template infrav1.OLVMMachineSpec) ([]string, error) {
+				return there.HostNames(ctx, session, pool, template)
+			})
 
 		if err := expectTag(ctx, session, pool, made); err != nil {
 			return nil, nil, fmt.Errorf("OLVMInventory %s: %w", keyOf(pool), blocker.Explain(err, credentials.Places))
 		}
 
 		for _, vm := range there.VMs { // without a management cluster, the engine alone knows which are made
-			made = slices.DeleteFunc(made, func(machine Machine) bool { return machine.Name == vm.Name })
+			made = slices.DeleteFunc(made, func(machine Machine) bool {
+				return machine.Destroyed == "" && machine.Name == vm.Name
+			})
 		}
 
 		out, refused = append(out, made...), append(refused, wrong...)
@@ -74,7 +82,12 @@ func expectTag(ctx context.Context, session *engine.Client, pool *infrav1alpha1.
 // provisionedOffline is provisioned as far as no engine is asked: hosts are those that templates name.
 func (m *Manifests) provisionedOffline(held *heldAddresses) (out []Machine, refused []Refused) {
 	for _, pool := range m.provisioning() {
-		made, wrong := m.provision(pool, held, func(template infrav1.OLVMMachineSpec) ([]string, error) {
+		if reason := m.whyPruned(pool); reason != "" {
+			out = append(out, m.goingPoolVMs(pool, nil, reason)...)
+			continue
+		}
+
+		made, wrong := m.provision(pool, held, nil, func(template infrav1.OLVMMachineSpec) ([]string, error) {
 			return template.VirtualMachine.Placement.HostNames, nil
 		})
 		out, refused = append(out, made...), append(refused, wrong...)
@@ -83,12 +96,12 @@ func (m *Manifests) provisionedOffline(held *heldAddresses) (out []Machine, refu
 	return out, refused
 }
 
-// provisioning are the inventories that make VMs, by their names.
+// provisioning are the inventories that make VMs, or have made some, by their names.
 func (m *Manifests) provisioning() []*infrav1alpha1.OLVMInventory {
 	var out []*infrav1alpha1.OLVMInventory
 
 	for _, pool := range m.inventories {
-		if len(pool.Spec.Provision) > 0 {
+		if len(pool.Spec.Provision) > 0 || len(m.goingPoolVMs(pool, nil, "")) > 0 {
 			out = append(out, pool)
 		}
 	}
@@ -104,10 +117,12 @@ func keyOf(pool *infrav1alpha1.OLVMInventory) types.NamespacedName {
 	return types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
 }
 
-// provision are the VMs that one inventory lacks.
+// provision are the VMs that one inventory lacks, and those that it has made and is not to have any more. inUse are the
+// names of those that somebody has; nil if no engine was asked.
 func (m *Manifests) provision(
 	pool *infrav1alpha1.OLVMInventory,
 	held *heldAddresses,
+	inUse map[string]bool,
 	hostNames func(infrav1.OLVMMachineSpec) ([]string, error),
 ) (out []Machine, refused []Refused) {
 	none := &infrav1.OLVMCluster{Spec: inventory.ClusterSpec(pool)}
@@ -135,7 +150,13 @@ func (m *Manifests) provision(
 	there, taken, macs := m.inventoryVMsOf(pool)
 	taking := held.on(m.identified(connection.InventoryEngine(pool)))
 
-	for _, vm := range inventory.PlanProvision(pool, inputs.Hosts, there, taken, nil).Make {
+	plan := inventory.PlanProvision(pool, inputs.Hosts, there, taken, inUse)
+	if len(plan.Remove) > 0 {
+		reason := fmt.Sprintf("OLVMInventory %s is not to have it any more, or of another template", keyOf(pool))
+		out = m.goingPoolVMs(pool, plan.Remove, reason)
+	}
+
+	for _, vm := range plan.Make {
 		template := inputs.Templates[pool.Spec.Provision[vm.Index].MachineTemplateName]
 		decided, err := inputs.Decide(pool, vm, macs, taking)
 		if err != nil {
@@ -185,4 +206,68 @@ func (m *Manifests) inventoryVMsOf(
 	}
 
 	return there, taken, macs
+}
+
+// whyPruned says why an inventory is deleted; "" if it stays.
+func (m *Manifests) whyPruned(pool *infrav1alpha1.OLVMInventory) string {
+	for _, pruned := range m.pruning.objects {
+		if pruned.Kind == "OLVMInventory" && pruned.Namespace == pool.Namespace && pruned.Name == pool.Name {
+			return pruned.reason()
+		}
+	}
+
+	return ""
+}
+
+// inUse are the names of the OLVMInventoryVMs of an inventory whose VMs somebody has, as the engine says.
+func (m *Manifests) inUse(
+	pool *infrav1alpha1.OLVMInventory, vms map[engine.ID]engine.DescribedVM,
+) map[string]bool {
+	out := map[string]bool{}
+	there, _, _ := m.inventoryVMsOf(pool)
+
+	for _, vm := range vms {
+		for i := range there {
+			if there[i].Spec.VMID == vm.ID.String() && inventory.InUse(vm) {
+				out[there[i].Name] = true
+			}
+		}
+	}
+
+	return out
+}
+
+// goingPoolVMs are VMs that an inventory has made, as machines that are destroyed for a reason: those of some names, or
+// all. One that a machine has claimed goes after that machine.
+func (m *Manifests) goingPoolVMs(pool *infrav1alpha1.OLVMInventory, names []string, reason string) []Machine {
+	var out []Machine
+
+	there, _, _ := m.inventoryVMsOf(pool)
+	slices.SortFunc(there, func(a, b infrav1alpha1.OLVMInventoryVM) int { return cmp.Compare(a.Name, b.Name) })
+
+	for i := range there {
+		made := there[i].Spec.Provisioned
+		if made == nil || names != nil && !slices.Contains(names, there[i].Name) {
+			continue
+		}
+
+		machine := Machine{
+			Namespace: pool.Namespace, Name: there[i].Name, From: "OLVMInventory/" + pool.Name,
+			Destroyed: reason, live: true, pool: pool,
+			olvmCluster: &infrav1.OLVMCluster{Spec: inventory.ClusterSpec(pool)},
+		}
+
+		key := types.NamespacedName{Namespace: pool.Namespace, Name: made.MachineTemplateName}
+		if template := m.templates[key]; template != nil {
+			machine.spec = template.Spec.Template.Spec
+		}
+
+		if claim := there[i].Spec.ClaimRef; claim != nil {
+			machine.Destroyed += "; it goes as soon as machine " + claim.MachineName + " is deleted"
+		}
+
+		out = append(out, machine)
+	}
+
+	return out
 }

@@ -15,50 +15,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// gitOps finds the GitOps tool that has applied an object, as its labels or annotations say; "" for none.
-func gitOps(object *unstructured.Unstructured) string {
-	labels, annotations := object.GetLabels(), object.GetAnnotations()
-	if name := labels["kustomize.toolkit.fluxcd.io/name"]; name != "" {
-		return "Flux Kustomization " + labels["kustomize.toolkit.fluxcd.io/namespace"] + "/" + name
-	}
-
-	if name := labels["helm.toolkit.fluxcd.io/name"]; name != "" {
-		return "Flux HelmRelease " + labels["helm.toolkit.fluxcd.io/namespace"] + "/" + name
-	}
-
-	if tracking, _, found := strings.Cut(annotations["argocd.argoproj.io/tracking-id"], ":"); found {
-		return "Argo CD Application " + tracking
-	}
-
-	for _, known := range []struct{ key, name string }{
-		{"argocd.argoproj.io/instance", "Argo CD Application"},
-		{"app.kubernetes.io/instance", "Argo CD Application"},
-		{"applyset.kubernetes.io/part-of", "apply set"},
-		{"kapp.k14s.io/app", "kapp"},
-		{"objectset.rio.cattle.io/hash", "Fleet bundle"},
-	} {
-		if value := labels[known.key]; value != "" {
-			return known.name + " " + value
-		}
-	}
-
-	if value := annotations["config.k8s.io/owning-inventory"]; value != "" {
-		return "inventory " + value
-	}
-
-	return ""
-}
-
-// keeps reports whether an object tells its GitOps tool not to prune it.
-func keeps(object *unstructured.Unstructured) bool {
-	const flux = "kustomize.toolkit.fluxcd.io/prune"
-
-	options := object.GetAnnotations()["argocd.argoproj.io/sync-options"]
-
-	return object.GetLabels()[flux] == "disabled" || object.GetAnnotations()[flux] == "disabled" ||
-		strings.Contains(options, "Prune=false") || strings.Contains(options, "Delete=false")
-}
-
 // Pruned is an object of the management cluster that is not in the manifests, and would be deleted.
 type Pruned struct {
 	Kind      string `json:"kind"`
@@ -70,7 +26,19 @@ type Pruned struct {
 	object *unstructured.Unstructured
 }
 
-func (p Pruned) String() string { return p.Kind + " " + p.Namespace + "/" + p.Name }
+// reason says why what depends on the object goes, too.
+func (p Pruned) reason() string {
+	out := fmt.Sprintf("%s is not in the manifests any more", p)
+	if p.By != "" {
+		out += ", and " + p.By + " prunes it"
+	}
+
+	return out
+}
+
+func (p Pruned) String() string {
+	return p.Kind + " " + strings.TrimPrefix(p.Namespace+"/"+p.Name, "/")
+}
 
 // pruning is what a plan knows of deletions.
 type pruning struct {
@@ -83,6 +51,9 @@ type pruning struct {
 	line    string
 	// alone are namespaces of which nothing matters but what goes.
 	alone []string
+	// tools are those of which everything that they have applied is in scope; none if all of the namespaces is.
+	tools []string
+	marks instanceMarks
 }
 
 // Prune has deletions looked at, or not. Without a call they are if a GitOps tool has applied what the manifests have.
@@ -127,15 +98,20 @@ func isApplied(object *unstructured.Unstructured) bool {
 func (m *Manifests) findPruned(ctx context.Context, c client.Reader, namespaces []string) error {
 	p := &m.pruning
 
+	if err := m.readInstanceMarks(ctx, c); err != nil {
+		return err
+	}
+
 	var tools []string
 
 	for _, object := range p.written {
-		if tool := gitOps(object); tool != "" && !slices.Contains(tools, tool) {
+		if tool := p.marks.gitOps(object); tool != "" && !slices.Contains(tools, tool) {
 			tools = append(tools, tool)
 		}
 	}
 
 	slices.Sort(tools)
+	p.tools = tools
 
 	switch asked := p.asked; {
 	case asked != nil && !*asked:
@@ -146,12 +122,16 @@ func (m *Manifests) findPruned(ctx context.Context, c client.Reader, namespaces 
 		return nil
 	case len(tools) == 0 && asked == nil:
 		p.line = "Deletions were not looked at: no GitOps tool has applied what the manifests have; --prune looks at " +
-			"all objects of their namespaces"
+			"all objects of their namespaces" + p.marks.note
 		return nil
 	case len(tools) == 0:
 		p.line = "Deletions were looked at: all objects of namespace " + strings.Join(namespaces, ", ")
 		if slices.Contains(namespaces, "") {
 			p.line = "Deletions were looked at: all objects of all namespaces"
+		}
+
+		if m.count == 0 {
+			p.line += ", because there are no manifests; -n looks at one namespace"
 		}
 	default:
 		p.line = "Deletions were looked at: all that " + strings.Join(tools, ", ") + " has applied"
@@ -161,7 +141,7 @@ func (m *Manifests) findPruned(ctx context.Context, c client.Reader, namespaces 
 	}
 
 	for _, object := range p.others {
-		tool := gitOps(object)
+		tool := p.marks.gitOps(object)
 		if !isApplied(object) || keeps(object) || len(tools) > 0 && !slices.Contains(tools, tool) {
 			continue
 		}
@@ -198,7 +178,7 @@ func (m *Manifests) addOtherNamespaces(
 
 		for i := range list.Items {
 			object := &list.Items[i]
-			if slices.Contains(tools, gitOps(object)) && !slices.Contains(namespaces, object.GetNamespace()) &&
+			if slices.Contains(tools, m.pruning.marks.gitOps(object)) && !slices.Contains(namespaces, object.GetNamespace()) &&
 				!slices.Contains(m.pruning.alone, object.GetNamespace()) {
 				m.pruning.alone = append(m.pruning.alone, object.GetNamespace())
 			}
@@ -216,16 +196,15 @@ func (m *Manifests) goes(machine Machine) string {
 			continue
 		}
 
-		reason := fmt.Sprintf("%s is not in the manifests any more", pruned)
-		if pruned.By != "" {
-			reason += ", and " + pruned.By + " prunes it"
-		}
+		reason := pruned.reason()
 
 		switch pruned.Kind {
 		case "Cluster":
 			if pruned.Name == machine.Cluster {
 				return reason
 			}
+		case "OLVMInventory", "OLVMInventoryVM", "Secret", "ConfigMap", "OLVMClusterIdentity":
+			continue // see goingPoolVMs; nothing is made of the others
 		case "Machine":
 			if pruned.Name == machine.Name && machine.From == "Machine/"+machine.Name {
 				return reason
@@ -279,6 +258,7 @@ func (m *Manifests) markDestroyed(machines []Machine, changes []OwnerChange) []M
 		}
 
 		switch reason := m.goes(*machine); {
+		case machine.Destroyed != "": // it is known already
 		case reason != "":
 			machine.Destroyed = reason
 		case machine.deleting:
@@ -295,6 +275,10 @@ func (m *Manifests) markDestroyed(machines []Machine, changes []OwnerChange) []M
 	}
 
 	return slices.DeleteFunc(machines, func(machine Machine) bool {
+		if !machine.live && m.goes(machine) != "" {
+			return true // it is not made any more
+		}
+
 		return machine.Destroyed == "" && slices.Contains(m.pruning.alone, machine.Namespace)
 	})
 }

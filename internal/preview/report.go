@@ -51,6 +51,7 @@ func NewReport(machines []*Result, owners []OwnerChange, capacity []Capacity, of
 // About adds what is known of the manifests beside their machines.
 func (r *Report) About(m *Manifests) {
 	r.Pruned, r.Deletions, r.CheckedBy = m.Pruned(), m.Deletions(), m.checkedBy
+	r.Summary.Objects = int64(len(r.Pruned))
 
 	switch {
 	case m.connected && r.offline:

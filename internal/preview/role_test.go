@@ -49,6 +49,8 @@ func TestTheRoleOfAPlanReadsAllThatAPlanReads(t *testing.T) {
 		check.Equal(t, kind.Kind+" can be listed", slices.Contains(granted[kind.Group+"/"+resource], "list"), true)
 	}
 
+	check.Equal(t, "Applications can be listed", slices.Contains(granted["argoproj.io/applications"], "list"), true)
+
 	for _, resource := range []string{"/secrets", "/configmaps", "/namespaces",
 		"infrastructure.cluster.x-k8s.io/olvmclusteridentities"} {
 		check.Equal(t, resource+" can be read", slices.Contains(granted[resource], "get"), true)

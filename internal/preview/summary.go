@@ -5,7 +5,9 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
 
@@ -18,6 +20,8 @@ type Summary struct {
 	Destroy int64 `json:"destroy"`
 	// Refused are those that cannot be made as they are asked for.
 	Refused int64 `json:"refused"`
+	// Objects are those of the management cluster that would be deleted, because the manifests do not have them.
+	Objects int64 `json:"objects,omitempty"`
 	// Unknown are those of which nothing is known, because neither an engine nor a management cluster was asked.
 	Unknown int64 `json:"unknown,omitempty"`
 }
@@ -29,6 +33,10 @@ func (s Summary) String() string {
 	if s.Unknown > 0 {
 		text = fmt.Sprintf("Plan: what would become of %s machines is not known offline, %s to destroy",
 			humanize.Comma(s.Unknown), humanize.Comma(s.Destroy))
+	}
+
+	if s.Objects > 0 {
+		text += ", " + english.Plural(int(s.Objects), "object", "") + " to delete"
 	}
 
 	if s.Refused > 0 {
@@ -112,10 +120,11 @@ func (r *Result) judge(machine Machine) {
 	}
 
 	for _, change := range r.Changes {
-		if change.Type == "ovirt_vm" && (change.Action == "replace" || change.Action == "delete") {
+		refused := desired.Refuses(change.Action, change.Type, machine.provisioned, machine.undoes)
+		if refused != "" && r.Refused == "" {
 			r.Refused = fmt.Sprintf("machine %s/%s (%s): the plan would %s %s, which the controllers refuse "+
 				"(ReplaceRefused); give the change to a new OLVMMachineTemplate, so that machines are rolled out",
-				r.Namespace, r.Name, r.From, change.Action, change.Address)
+				r.Namespace, r.Name, r.From, refused, change.Address)
 		}
 	}
 }

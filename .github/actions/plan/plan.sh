@@ -110,6 +110,7 @@ if [ -n "$failed" ]; then
 fi
 
 summary=$(grep -m 1 '^### Plan: ' "$work/plan.md")
+deletes() { grep -Eq ', [0-9,]+ objects? to delete' <<<"$summary"; }
 number() { sed -n "s/.*[ ,:]\([0-9,]*\) to $1.*/\1/p" <<<"$summary" | tr -d ,; }
 
 if [ -n "${FAIL_ON:-}" ] && grep -q ' is not known offline' <<<"$summary"; then
@@ -119,6 +120,6 @@ fi
 
 case "${FAIL_ON:-}" in
 any) [ "$code" = 0 ] || { echo "the plan has changes" >&2; exit 3; } ;;
-replace) [ "$(number replace)" = 0 ] && [ "$(number destroy)" = 0 ] || { echo "the plan replaces or destroys machines" >&2; exit 3; } ;;
-destroy) [ "$(number destroy)" = 0 ] || { echo "the plan destroys machines" >&2; exit 3; } ;;
+replace) [ "$(number replace)" = 0 ] && [ "$(number destroy)" = 0 ] && ! deletes || { echo "the plan replaces or destroys machines, or deletes objects" >&2; exit 3; } ;;
+destroy) [ "$(number destroy)" = 0 ] && ! deletes || { echo "the plan destroys machines, or deletes objects" >&2; exit 3; } ;;
 esac

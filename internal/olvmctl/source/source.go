@@ -26,6 +26,8 @@ type Options struct {
 	Kustomizations []string
 	// Variables are those that Flux would substitute; nil substitutes nothing.
 	Variables map[string]string
+	// MayBeEmpty has a folder without manifests mean that there are none, as after the deletion of the last one.
+	MayBeEmpty bool
 	// Note is called with what a person should know of how manifests were read; nil for nobody.
 	Note func(string)
 }
@@ -105,6 +107,11 @@ func (r *reader) path(path string, stdin io.Reader) error {
 	}
 
 	info, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s does not exist; git keeps no folder without files: if the last manifest was deleted, make "+
+			"the folder, and plan with --kubeconfig and --prune: %w", path, err)
+	}
+
 	if err != nil {
 		return fmt.Errorf("failed to read manifests: %w", err)
 	}
@@ -173,6 +180,11 @@ func (r *reader) folder(dir string) error {
 	}
 
 	files, err := manifest.Files(dir)
+	if errors.Is(err, manifest.ErrNoObject) && len(built) == 0 && r.MayBeEmpty {
+		r.Note(dir + " has no manifests: everything that was in it would be deleted")
+		return nil
+	}
+
 	if err != nil && len(built) == 0 {
 		return err
 	}

@@ -1,0 +1,177 @@
+package preview
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// instanceLabel is the label by which Argo CD finds what it has applied, if its tracking is by label. Charts of Helm
+// set it, too, and so do people: it says nothing by itself.
+const instanceLabel = "app.kubernetes.io/instance"
+
+// instanceMarks says what the label of instances means.
+type instanceMarks struct {
+	// applications are the Argo CD Applications of the management cluster.
+	applications []string
+	// written are the values that the manifests themselves have: what is applied from there has them, too.
+	written []string
+	// note says why the label was not taken for a tool's; empty if no live object has it, or if it was.
+	note string
+}
+
+// readInstanceMarks learns what the label of instances means, if a live object has it. A user who may not list
+// Applications, and a management cluster without Argo CD, have none.
+func (m *Manifests) readInstanceMarks(ctx context.Context, c client.Reader) error {
+	marks := &m.pruning.marks
+
+	for _, object := range m.sources {
+		if value := object.GetLabels()[instanceLabel]; value != "" && !slices.Contains(marks.written, value) {
+			marks.written = append(marks.written, value)
+		}
+	}
+
+	isMarked := func(o *unstructured.Unstructured) bool { return o.GetLabels()[instanceLabel] != "" }
+	if !slices.ContainsFunc(m.pruning.written, isMarked) {
+		return nil
+	}
+
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Application"})
+
+	err := c.List(ctx, list)
+	if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("failed to list Applications of Argo CD in the management cluster: %w", err)
+	}
+
+	for i := range list.Items {
+		marks.applications = append(marks.applications, list.Items[i].GetName())
+	}
+
+	marks.note = "; " + instanceLabel + " alone does not name one, because no Application of Argo CD that you may list " +
+		"has that name"
+
+	return nil
+}
+
+// gitOps finds the GitOps tool that has applied an object, as its labels or annotations say; "" for none.
+func (i instanceMarks) gitOps(object client.Object) string {
+	labels, annotations := object.GetLabels(), object.GetAnnotations()
+	if name := labels["kustomize.toolkit.fluxcd.io/name"]; name != "" {
+		return "Flux Kustomization " + labels["kustomize.toolkit.fluxcd.io/namespace"] + "/" + name
+	}
+
+	if name := labels["helm.toolkit.fluxcd.io/name"]; name != "" {
+		return "Flux HelmRelease " + labels["helm.toolkit.fluxcd.io/namespace"] + "/" + name
+	}
+
+	if application := trackedBy(object); application != "" {
+		return "Argo CD Application " + application
+	}
+
+	for _, known := range []struct{ key, name string }{
+		{"argocd.argoproj.io/instance", "Argo CD Application"},
+		{"applyset.kubernetes.io/part-of", "apply set"},
+		{"kapp.k14s.io/app", "kapp"},
+		{"objectset.rio.cattle.io/hash", "Fleet bundle"},
+	} {
+		if value := labels[known.key]; value != "" {
+			return known.name + " " + value
+		}
+	}
+
+	if value := annotations["config.k8s.io/owning-inventory"]; value != "" {
+		return "inventory " + value
+	}
+
+	if name := annotations["meta.helm.sh/release-name"]; name != "" {
+		return "Helm release " + annotations["meta.helm.sh/release-namespace"] + "/" + name
+	}
+
+	switch value := labels[instanceLabel]; {
+	case value != "" && slices.Contains(i.applications, value):
+		return "Argo CD Application " + value
+	case value != "" && slices.Contains(i.written, value):
+		return "instance " + value
+	}
+
+	return ""
+}
+
+// trackedBy is the Application in an object's tracking ID; "" for none. An ID is of one object: a copy of another's
+// annotations, as controllers make them, has none of its own, and Argo CD does not prune it.
+func trackedBy(object client.Object) string {
+	application, tracked, found := strings.Cut(object.GetAnnotations()["argocd.argoproj.io/tracking-id"], ":")
+
+	kind, name, named := strings.Cut(tracked, ":")
+	kind = kind[strings.LastIndex(kind, "/")+1:]
+	own := object.GetObjectKind().GroupVersionKind().Kind
+
+	if !found || !named || own != "" && own != kind || name != object.GetNamespace()+"/"+object.GetName() {
+		return ""
+	}
+
+	return application
+}
+
+// keeps reports whether an object tells its GitOps tool not to prune it. Delete=false of Argo CD does not: it is for
+// the deletion of the Application.
+func keeps(object client.Object) bool {
+	labels, annotations := object.GetLabels(), object.GetAnnotations()
+
+	for _, key := range []string{"kustomize.toolkit.fluxcd.io/prune", "kustomize.toolkit.fluxcd.io/reconcile"} {
+		if labels[key] == "disabled" || annotations[key] == "disabled" {
+			return true
+		}
+	}
+
+	for _, option := range strings.Split(annotations["argocd.argoproj.io/sync-options"], ",") {
+		if strings.TrimSpace(option) == "Prune=false" {
+			return true
+		}
+	}
+
+	return annotations["helm.sh/resource-policy"] == "keep" || annotations["kapp.k14s.io/delete-strategy"] == "orphan" ||
+		annotations["client.lifecycle.config.k8s.io/deletion"] == "detach"
+}
+
+// findPrunedAccess adds what a tool has applied of the access to engines, and the manifests do not have: a cluster that
+// stays without its Secret cannot be changed or deleted any more. People make such objects by hand, too, so that those
+// of no tool are left out.
+func (m *Manifests) findPrunedAccess() {
+	p := &m.pruning
+	consider := func(kind string, object client.Object, written bool) {
+		tool := p.marks.gitOps(object)
+		if written || !slices.Contains(p.tools, tool) || keeps(object) || len(object.GetOwnerReferences()) > 0 ||
+			p.asked != nil && !*p.asked {
+			return
+		}
+
+		p.objects = append(p.objects, Pruned{
+			Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), By: tool,
+		})
+	}
+
+	before := len(p.objects)
+
+	for key, secret := range m.running.secrets {
+		consider("Secret", secret, m.written.secrets[key] != nil || m.written.encrypted[key] != "")
+	}
+
+	for key, configMap := range m.running.configMaps {
+		consider("ConfigMap", configMap, m.written.configMaps[key] != nil)
+	}
+
+	for key, identity := range m.running.identities {
+		consider("OLVMClusterIdentity", identity, m.written.identities[key] != nil)
+	}
+
+	slices.SortFunc(p.objects[before:], func(a, b Pruned) int { return strings.Compare(a.String(), b.String()) })
+}

@@ -1,0 +1,48 @@
+package preview
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
+)
+
+// unaskedSupport are the VMs of support services that the management cluster has and that no service asks for any more.
+// asked are those that are.
+func (m *Manifests) unaskedSupport(asked []Machine) []Machine {
+	var out []Machine
+
+	keys := slices.SortedFunc(maps.Keys(m.olvmMachines), func(a, b types.NamespacedName) int {
+		return strings.Compare(a.String(), b.String())
+	})
+
+	for _, key := range keys {
+		machine := m.olvmMachines[key]
+		service := support.ServiceOf(machine)
+		isAsked := slices.ContainsFunc(asked, func(other Machine) bool { return other.key() == key })
+
+		if service == "" || isAsked {
+			continue
+		}
+
+		cluster := machine.Labels[clusterv1.ClusterNameLabel]
+
+		infra, err := m.olvmClusterOf(key.Namespace, cluster)
+		if err != nil || infra == nil {
+			infra = &infrav1.OLVMCluster{} // it is deleted, and nothing is asked of its engine
+		}
+
+		out = append(out, Machine{
+			Cluster: cluster, From: "OLVMCluster/" + infra.Name + " " + service, Namespace: key.Namespace, Name: key.Name,
+			infraName: key.Name, uid: machine.UID, service: service, spec: machine.Spec, live: true, olvmCluster: infra,
+			Destroyed: "support service " + service + " does not ask for it any more",
+		})
+	}
+
+	return out
+}
