@@ -624,7 +624,7 @@ func TestAPlanForAPullRequest(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, problems)
 	}
 
-	for _, want := range []string{"### Plan: 3 to create, 0 to update, 0 to replace, 0 to destroy\n", "| default/demo-md-0-1 | " +
+	for _, want := range []string{"### Plan: 3 to create, 0 to update, 0 to replace, 0 to destroy\n", "default/demo-md-0-1 | " +
 		"MachineDeployment/demo-md-0 | demo | 127.20.30.",
 		"<details><summary>default/demo-control-plane-0</summary>\n\n```\n", "| create "} {
 		if !strings.Contains(out, want) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 )
 
@@ -114,7 +115,7 @@ func (c *comment) owners(owners []OwnerChange) {
 	}
 }
 
-// table has a row for each machine: first those that are refused, then those that change.
+// table has a row for the machines of which the same becomes: first those that are refused, then those that change.
 func (c *comment) table(machines []*Result) {
 	rank := func(m *Result) int {
 		switch {
@@ -128,15 +129,20 @@ func (c *comment) table(machines []*Result) {
 
 		return 3
 	}
-	sorted := slices.Clone(machines)
-	slices.SortStableFunc(sorted, func(a, b *Result) int { return cmp.Compare(rank(a), rank(b)) })
-	c.text.WriteString("| machine | of | cluster | addresses | what |\n|---|---|---|---|---|\n")
+	sorted := groupSame(machines)
+	slices.SortStableFunc(sorted, func(a, b same) int { return cmp.Compare(rank(a[0]), rank(b[0])) })
+	c.text.WriteString("| machines | of | cluster | addresses | what |\n|---|---|---|---|---|\n")
 
 	left := 0
 
-	for _, m := range sorted {
-		row := fmt.Sprintf("| %s/%s | %s | %s | %s | %s |\n", escapeCell(m.Namespace), escapeCell(m.Name),
-			escapeCell(m.From), escapeCell(m.Cluster), escapeCell(strings.Join(m.Addresses, ", ")), m.markdownSummary())
+	for _, group := range sorted {
+		first, names := group[0], group.names()
+		if len(group) > 1 {
+			names = humanize.Comma(int64(len(group))) + ": " + names
+		}
+
+		row := fmt.Sprintf("| %s | %s | %s | %s | %s |\n", escapeCell(names), escapeCell(first.From),
+			escapeCell(first.Cluster), escapeCell(group.addresses()), first.markdownSummary())
 		if !c.add(maxTable, row) {
 			left++
 		}
@@ -145,25 +151,25 @@ func (c *comment) table(machines []*Result) {
 	c.leave(left, "row of the table", "rows of the table")
 }
 
-// plans has the plan of each machine that changes, and one for all that have the same.
+// plans has one plan for all machines that change in the same way.
 func (c *comment) plans(machines []*Result) {
 	left := 0
 
-	for _, same := range equalPlans(machines) {
-		first, fence := same[0], "```"
+	for _, group := range groupSame(machines) {
+		if len(group[0].Changes) == 0 {
+			continue
+		}
+
+		first, fence := group[0], "```"
 		for strings.Contains(first.Text, fence) {
 			fence += "`"
 		}
 
-		var others []string
-		for _, m := range same[1:] {
-			others = append(others, escapeCell(m.Name))
-		}
-
 		title, note := escapeCell(first.Namespace+"/"+first.Name), ""
-		if len(others) > 0 {
+		if others := group[1:]; len(others) > 0 {
 			title += fmt.Sprintf(" and %d more", len(others))
-			note = "The same but for names and addresses: " + strings.Join(others, ", ") + "\n\n"
+			note = "The same but for names and addresses: " +
+				escapeCell(others.list(", ", func(m *Result) string { return m.Name })) + "\n\n"
 		}
 
 		part := fmt.Sprintf("\n<details><summary>%s</summary>\n\n%s%s\n%s\n%s\n\n</details>\n", title, note, fence,
@@ -189,29 +195,6 @@ func (c *comment) last(link string) {
 
 	left := english.WordSeries(c.left, "and")
 	fmt.Fprintf(&c.text, "\nLeft out, for a comment has no room for it: %s; %s.\n", left, where)
-}
-
-// equalPlans groups the machines that change by their plans, without what is each machine's own.
-func equalPlans(machines []*Result) [][]*Result {
-	var out [][]*Result
-	at := map[string]int{}
-
-	for _, m := range machines {
-		if len(m.Changes) == 0 {
-			continue
-		}
-
-		key := m.impersonal()
-		if i, known := at[key]; known {
-			out[i] = append(out[i], m)
-			continue
-		}
-
-		at[key] = len(out)
-		out = append(out, []*Result{m})
-	}
-
-	return out
 }
 
 // impersonal is the plan with its owner, without names and addresses of the machine. Spaces that align columns depend

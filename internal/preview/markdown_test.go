@@ -47,8 +47,11 @@ func TestEqualPlansAreWrittenOnce(t *testing.T) {
 	check.Contains(t, "plans", out, "<summary>default/a-2</summary>")
 	check.Lacks(t, "plans", out, "Left out")
 
+	check.Equal(t, "rows", strings.Count(out, "\n| "), 4)
+	check.Contains(t, "table", out, "\n| 2: default/a-1, default/a-12 | MachineDeployment/a | prod | 10.0.0.1; 10.0.0.12 | ")
+
 	for _, name := range []string{"a-1", "a-12", "b-1", "a-2"} {
-		check.Contains(t, "table", out, "| default/"+name+" | ")
+		check.Contains(t, "table", out, "default/"+name)
 	}
 }
 
@@ -72,6 +75,11 @@ func TestAPlanFitsIntoAComment(t *testing.T) {
 
 		check.Contains(t, name, out, "### Plan: 3,000 to create, 0 to update, 0 to replace, 0 to destroy, 1 refused\n")
 		check.Contains(t, name, out, "| default/z-1 | MachineDeployment/z | prod | 10.0.0.1 | **refused**: spec.")
+		if name == "equal" { // it fits
+			check.Contains(t, name, out, "default/a-9 and 2,990 more | ")
+			continue
+		}
+
 		check.Contains(t, name, out, " rows of the table")
 		check.Contains(t, name, out, "[all of it](https://ci.example.com/1)")
 	}
@@ -91,7 +99,50 @@ func TestAMachineThatStaysIsOneLine(t *testing.T) {
 
 	var out strings.Builder
 	check.Error(t, NewReport(machines, nil, nil, false).WriteText(&out), "")
-	check.Contains(t, "the report", out.String(), "default/a-1 of MachineDeployment/a (cluster prod, addresses: 10.0.0.1): "+
-		"nothing would change\n\ndefault/a-2 of ")
-	check.Contains(t, "the report", out.String(), "10.0.0.3): nothing would change\n\nPlan: 1 to create, 0 to update, 0 to replace, 0 to destroy\n")
+	check.Contains(t, "the report", out.String(), "2 machines: default/a-1, default/a-3 of "+
+		"MachineDeployment/a (cluster prod, addresses: 10.0.0.1; 10.0.0.3): nothing would change\n\ndefault/a-2 of ")
+	check.Contains(t, "the report", out.String(), "\n\nPlan: 1 to create, 0 to update, 0 to replace, 0 to destroy\n")
+}
+
+// TestAPlanHasOneBlockForMachinesOfWhichTheSameBecomes has new machines, and others that go, for two reasons.
+func TestAPlanHasOneBlockForMachinesOfWhichTheSameBecomes(t *testing.T) {
+	var machines []*Result
+	for i := range 1000 {
+		machines = append(machines, planned("a", i, "small"))
+	}
+
+	for i := range 12 {
+		gone := planned("b", i, "")
+		gone.Changes, gone.Destroyed, gone.Disks = nil, "it is not asked for", []string{"root 20GB"}
+		machines = append(machines, gone)
+	}
+
+	machines[1001].Destroyed = "it is being deleted"
+
+	var text strings.Builder
+	check.Error(t, NewReport(machines, nil, nil, false).WriteText(&text), "")
+	check.Equal(t, "blocks of new machines", strings.Count(text.String(), "of MachineDeployment/a"), 1)
+	check.Contains(t, "text", text.String(), "1,000 machines: default/a-0, ")
+	check.Contains(t, "text", text.String(), "default/a-9 and 990 more of MachineDeployment/a")
+	check.Equal(t, "plans", strings.Count(text.String(), "will be created"), 1)
+	check.Equal(t, "blocks of machines that go", strings.Count(text.String(), "DESTROYED"), 2)
+
+	out := markdown(t, "", machines...)
+	check.Equal(t, "rows", strings.Count(out, "\n| "), 4)
+
+	for i := range 12 { // each that is lost is named
+		name := fmt.Sprintf("default/b-%d", i)
+		check.Contains(t, "text", text.String(), name)
+		check.Contains(t, "Markdown", out, name)
+	}
+}
+
+func TestAPlanHasNamesAndSizesForPeople(t *testing.T) {
+	const id, other = "00000000-0000-0000-0000-0000000000aa", "00000000-0000-0000-0000-0000000000bb"
+
+	text := readable("  + cluster_id = \""+id+"\"\n  + template_id = \""+other+"\"\n  ~ memory         = 17179869184 -> 34359738368\n"+
+		"  + size = 20000000000 # forces replacement\n  + comment = \"size = 17179869184\"\n  + size = 512\n",
+		map[string]string{id: "Default"})
+	check.Equal(t, "text", text, "  + cluster_id = \"Default\"\n  + template_id = \""+other+"\"\n  ~ memory         = 16 GiB -> 32 GiB\n"+
+		"  + size = 20 GB # forces replacement\n  + comment = \"size = 17179869184\"\n  + size = 512\n")
 }

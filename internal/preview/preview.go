@@ -38,6 +38,8 @@ type Rendered struct {
 	Secrets []string
 	// Needs are what its VM takes of the engine.
 	Needs Needs
+	// names of what its VM is made of, by UUID.
+	names map[string]string
 	// State of Terraform, as the management cluster keeps it; nil where there is none at hand. What exists is then
 	// imported.
 	State []byte
@@ -249,7 +251,7 @@ func (m *Manifests) render(
 		built.Machine.UserData = userData
 	}
 
-	out := Rendered{Machine: machine, Secrets: []string{config.Password}}
+	out := Rendered{Machine: machine, Secrets: []string{config.Password}, names: nameIDs(built)}
 	if built.Names != nil && machine.spec.FromInventory == nil { // a VM of a pool takes nothing more
 		out.Needs = needsOf(built.Machine, built.Names.ClusterName)
 	}
@@ -641,7 +643,7 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 	mask(plan.JSON)
 
 	result := resultOf(machine.Machine)
-	result.Text, result.Plan, result.Outside = plan.Text, plan.JSON, plan.Outside
+	result.Text, result.Plan, result.Outside = readable(plan.Text, machine.names), plan.JSON, plan.Outside
 
 	for _, change := range plan.Changes {
 		// Without a state, what exists is imported into the plan's own, which is not kept. How a VM will be stopped is

@@ -142,9 +142,8 @@ func (r Report) WriteText(out io.Writer) error {
 		p.line("")
 	}
 
-	shown := map[string]string{} // the first machine of each plan
-	for _, m := range r.Machines {
-		m.write(p, shown)
+	for _, group := range groupSame(r.Machines) {
+		group.write(p)
 	}
 
 	for _, pruned := range r.Pruned {
@@ -171,56 +170,6 @@ func (r Report) WriteText(out io.Writer) error {
 	_, err := io.WriteString(out, p.text.String())
 
 	return err
-}
-
-// title names the machine.
-func (r *Result) title() string {
-	cluster := "cluster " + r.Cluster
-	if r.Cluster == "" {
-		cluster = "of no cluster"
-	}
-
-	title := fmt.Sprintf("%s/%s of %s (%s, addresses: %s)", r.Namespace, r.Name, r.From, cluster,
-		strings.Join(r.Addresses, ", "))
-	if r.VM != "" {
-		title += ", on VM " + r.VM + " of the inventory"
-	}
-
-	if r.Replaces != "" {
-		title += ", in place of " + r.Replaces
-	}
-
-	return oneLine(title)
-}
-
-// write writes the machine, and its plan unless an equal one is shown already.
-func (r *Result) write(p *paper, shown map[string]string) {
-	title := r.title()
-
-	switch {
-	case r.Destroyed != "":
-		p.alarm(title + ": DESTROYED: " + oneLine(r.Destroyed+r.lost()))
-		return
-	case r.MayGo != "":
-		p.alarm(title + ": may be destroyed: " + oneLine(r.MayGo+r.lost()))
-	case r.Refused == "" && !r.Changed() && !r.Gone && r.Plan != nil:
-		p.line(title + ": nothing would change\n" + r.outside())
-		return
-	}
-
-	plan := r.impersonal()
-	if first := shown[plan]; first != "" && len(r.Changes) > 0 && r.Replaces == "" {
-		p.line(fmt.Sprintf("%s: as %s, but for its own name and addresses\n%s", title, first, r.outside()))
-		return
-	}
-
-	shown[plan] = r.Namespace + "/" + r.Name
-	body := strings.TrimRight(r.Text, "\n")
-	if r.Refused != "" {
-		body = "REFUSED: " + oneLine(r.Refused)
-	}
-
-	p.line(fmt.Sprintf("%s\n%s\n%s\n%s", title, strings.Repeat("-", len(title)), body, r.outside()))
 }
 
 // outside is a line about what was changed in the engine; empty where nothing was.

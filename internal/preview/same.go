@@ -1,0 +1,210 @@
+package preview
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
+)
+
+const (
+	// maxNamed is how many machines of a group are named, and maxLost how many if they are destroyed.
+	maxNamed = 10
+	maxLost  = 100
+)
+
+// same are machines of which the same becomes, but for their names and addresses. There is at least one.
+type same []*Result
+
+// groupSame groups machines, in their order.
+func groupSame(machines []*Result) []same {
+	var out []same
+	at := map[string]int{}
+
+	for _, m := range machines {
+		key := m.group()
+		if i, known := at[key]; known {
+			out[i] = append(out[i], m)
+			continue
+		}
+
+		at[key] = len(out)
+		out = append(out, same{m})
+	}
+
+	return out
+}
+
+// group is all that is shown of a machine, without what is its own.
+func (r *Result) group() string {
+	pairs := []string{}
+	for _, own := range []string{r.Name, r.Replaces, r.VM} {
+		if own != "" {
+			pairs = append(pairs, own, "OWN")
+		}
+	}
+
+	impersonal := strings.NewReplacer(pairs...).Replace(r.summary() + "\n" + r.outside())
+
+	return fmt.Sprintf("%s\n%s\n%s %v %v %v\n%s\n%s", r.Namespace, r.Cluster, r.verdict(), r.Replaces != "", r.VM != "",
+		r.Plan == nil, impersonal, r.impersonal())
+}
+
+// named is how many of the machines are named: all that are destroyed, unless they are very many.
+func (g same) named() int {
+	if g[0].Destroyed != "" || g[0].MayGo != "" || g[0].Gone {
+		return min(len(g), maxLost)
+	}
+
+	return min(len(g), maxNamed)
+}
+
+// list joins what is each machine's own, and counts the machines that are not named.
+func (g same) list(separator string, own func(*Result) string) string {
+	var out []string
+
+	for _, m := range g[:g.named()] {
+		if text := own(m); text != "" {
+			out = append(out, text)
+		}
+	}
+
+	text := strings.Join(out, separator)
+	if more := len(g) - g.named(); more > 0 && text != "" {
+		text += fmt.Sprintf(" and %s more", humanize.Comma(int64(more)))
+	}
+
+	return text
+}
+
+// names are those of the machines, each with what it takes the place of.
+func (g same) names() string {
+	return g.list(", ", func(m *Result) string {
+		name := m.Namespace + "/" + m.Name
+		if m.VM != "" {
+			name += " on VM " + m.VM + " of the inventory"
+		}
+
+		if m.Replaces != "" {
+			name += " in place of " + m.Replaces
+		}
+
+		return name
+	})
+}
+
+// addresses of the machines.
+func (g same) addresses() string {
+	return g.list("; ", func(m *Result) string { return strings.Join(m.Addresses, ", ") })
+}
+
+// title names the machines.
+func (g same) title() string {
+	first := g[0]
+
+	cluster := "cluster " + first.Cluster
+	if first.Cluster == "" {
+		cluster = "of no cluster"
+	}
+
+	title := fmt.Sprintf("%s of %s (%s, addresses: %s)", g.names(), first.From, cluster, g.addresses())
+	if len(g) > 1 {
+		title = humanize.Comma(int64(len(g))) + " machines: " + title
+	}
+
+	return oneLine(title)
+}
+
+// write writes the machines, with the plan of one.
+func (g same) write(p *paper) {
+	title, first := g.title(), g[0]
+
+	switch {
+	case first.Destroyed != "":
+		p.alarm(title + ": DESTROYED: " + oneLine(first.Destroyed+first.lost()))
+		return
+	case first.MayGo != "":
+		p.alarm(title + ": may be destroyed: " + oneLine(first.MayGo+first.lost()))
+	case first.Refused == "" && !first.Changed() && !first.Gone && first.Plan != nil:
+		p.line(title + ": nothing would change\n" + first.outside())
+		return
+	}
+
+	body := strings.TrimRight(first.Text, "\n")
+	if first.Refused != "" {
+		body = "REFUSED: " + oneLine(first.Refused)
+	}
+
+	if len(g) > 1 && len(first.Changes) > 0 {
+		body = "The plan of " + oneLine(first.Name) + "; those of the others differ in names and addresses alone:\n\n" + body
+	}
+
+	p.line(fmt.Sprintf("%s\n%s\n%s\n%s", title, strings.Repeat("-", min(len(title), 120)), body, first.outside()))
+}
+
+// nameIDs are the names of what a machine is made of, by the UUIDs that a plan has for them.
+func nameIDs(built *desired.Built) map[string]string {
+	out := map[string]string{}
+	if names := built.Names; names != nil {
+		out[names.ClusterID], out[names.VMTemplateID] = names.ClusterName, names.VMTemplateName
+		out[names.NetworkID], out[names.VNICProfileID] = names.NetworkName, names.VNICProfileName
+	}
+
+	for name, id := range built.Machine.AffinityGroups {
+		out[id] = name
+	}
+
+	delete(out, "")
+	delete(out, notMade)
+
+	return out
+}
+
+var (
+	// quotedID is a UUID in the text of a plan, and byteSize an attribute that is a number of bytes there.
+	quotedID = regexp.MustCompile(`"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"`)
+	byteSize = regexp.MustCompile(`(?m)^[ +~-]*\b(?:memory|maximum_memory|guaranteed_memory|size) += .*$`)
+	number   = regexp.MustCompile(`\b[0-9]{7,}\b`)
+)
+
+// readable has names in the text of a plan instead of UUIDs, and sizes with units. Plans for programs keep both.
+func readable(text string, names map[string]string) string {
+	text = quotedID.ReplaceAllStringFunc(text, func(quoted string) string {
+		if name := names[strings.Trim(quoted, `"`)]; name != "" {
+			return strconv.Quote(name)
+		}
+
+		return quoted
+	})
+
+	return byteSize.ReplaceAllStringFunc(text, func(line string) string {
+		return number.ReplaceAllStringFunc(line, func(bytes string) string {
+			count, err := strconv.ParseUint(bytes, 10, 64)
+			if err != nil {
+				return bytes
+			}
+
+			return exactSize(count)
+		})
+	})
+}
+
+// exactSize is a number of bytes with the largest unit of which it is a whole number.
+func exactSize(bytes uint64) string {
+	for _, unit := range []struct {
+		name string
+		size uint64
+	}{
+		{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6},
+	} {
+		if bytes > 0 && bytes%unit.size == 0 {
+			return fmt.Sprintf("%d %s", bytes/unit.size, unit.name)
+		}
+	}
+
+	return humanize.Comma(int64(bytes)) + " B" //nolint:gosec // no disk is larger
+}
