@@ -64,6 +64,77 @@ func (m *Manifests) followGenerations(ctx context.Context, c client.Reader, name
 	return nil
 }
 
+// FollowGenerations returns the objects of a cluster file as olvmctl upgrade would apply them to a management cluster: a
+// template that differs from the one that runs has the next name, because templates cannot be changed.
+func FollowGenerations(
+	ctx context.Context, objects []*unstructured.Unstructured, c client.Reader,
+) ([]*unstructured.Unstructured, error) {
+	copies := make([]*unstructured.Unstructured, 0, len(objects))
+	for _, object := range objects {
+		copies = append(copies, object.DeepCopy())
+	}
+
+	m, err := LoadClusterFile(copies)
+	if err != nil {
+		return nil, err
+	}
+
+	before := map[*unstructured.Unstructured]string{}
+
+	for _, owner := range m.owners {
+		_, ref := machineRefs(owner)
+		before[owner] = ref.name
+	}
+
+	if err := m.followGenerations(ctx, c, m.namespaces()); err != nil {
+		return nil, err
+	}
+
+	var out []*unstructured.Unstructured
+
+	for _, object := range copies {
+		if object.GetKind() == "OLVMMachineTemplate" {
+			out = append(out, m.generationsOf(object, before)...)
+			continue
+		}
+
+		out = append(out, object)
+	}
+
+	return out, nil
+}
+
+// generationsOf are a template under the names by which owners of machines refer to it now; before has the names by
+// which they did. One that no owner has given up stays.
+func (m *Manifests) generationsOf(
+	template *unstructured.Unstructured, before map[*unstructured.Unstructured]string,
+) []*unstructured.Unstructured {
+	var names []string
+
+	for _, owner := range m.owners {
+		_, ref := machineRefs(owner)
+		isOwners := owner.GetNamespace() == template.GetNamespace() && before[owner] == template.GetName()
+
+		if isOwners && !slices.Contains(names, ref.name) {
+			names = append(names, ref.name)
+		}
+	}
+
+	if len(names) == 0 {
+		return []*unstructured.Unstructured{template}
+	}
+
+	var out []*unstructured.Unstructured
+
+	for _, name := range names {
+		renamed := template.DeepCopy()
+		renamed.SetName(name)
+		out = append(out, renamed)
+	}
+
+	return out
+}
+
 // followGeneration renames the template of one owner of machines, if there are templates of its name already.
 func (m *Manifests) followGeneration(owner *unstructured.Unstructured, there []unstructured.Unstructured) error {
 	_, ref := machineRefs(owner)

@@ -75,6 +75,39 @@ func TestAClusterFileIsPlannedWithTheTemplatesOfAnUpgrade(t *testing.T) {
 	check.Equal(t, "back to the memory before", back.Summary, Summary{Replace: 2})
 }
 
+// TestTheManifestsOfAClusterFileCanBeAppliedAfterAChange applies them as the API server lets it.
+func TestTheManifestsOfAClusterFileCanBeAppliedAfterAChange(t *testing.T) {
+	names := func(manifests string) (out, refs []string) {
+		objects, err := FollowGenerations(t.Context(), must(manifest.Read([]byte(manifests))), management(t))
+		check.Error(t, err, "")
+
+		for _, object := range objects {
+			if object.GetKind() == "OLVMMachineTemplate" {
+				out = append(out, object.GetName())
+			}
+
+			if _, ref := machineRefs(object); ref.kind == "OLVMMachineTemplate" {
+				refs = append(refs, ref.name)
+			}
+		}
+
+		slices.Sort(out)
+		slices.Sort(refs)
+
+		return out, refs
+	}
+
+	first := []string{"demo-control-plane", "demo-md-0"}
+	templates, refs := names(sample(t))
+	check.Equal(t, "nothing has changed", templates, first)
+	check.Equal(t, "references", refs, first)
+
+	templates, refs = names(sample(t, "memory: 16GB", "memory: 32GB"))
+	check.Equal(t, "more memory: the references are those of the templates", templates, refs)
+	check.Equal(t, "the control plane's stays", templates[0], "demo-control-plane")
+	check.Equal(t, "the workers' is of the next generation", generation.MatchString(templates[1]), true)
+}
+
 func must[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
