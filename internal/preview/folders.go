@@ -6,6 +6,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
 // gitignore keeps secrets and Terraform's own files out of git.
@@ -36,6 +41,10 @@ func (r Rendered) WriteFolder(dir string) (string, error) {
 	files := map[string][]byte{".gitignore": []byte(gitignore)}
 	maps.Copy(files, r.Files)
 
+	if backend := r.backend(); backend != nil {
+		files["backend.tf"] = backend
+	}
+
 	for name, content := range files {
 		file := path.Join(inside, name)
 		if err := root.MkdirAll(path.Dir(file), 0o755); err != nil {
@@ -48,4 +57,20 @@ func (r Rendered) WriteFolder(dir string) (string, error) {
 	}
 
 	return folder, nil
+}
+
+// backend has Terraform go on with the state that the management cluster has of the machine: its kubernetes backend
+// reads the same Secret. It is nil if there is no such state; what exists is imported then.
+func (r Rendered) backend() []byte {
+	if r.State == nil || r.Kubeconfig == "" {
+		return nil
+	}
+
+	file := hclwrite.NewEmptyFile()
+	body := file.Body().AppendNewBlock("terraform", nil).Body().AppendNewBlock("backend", []string{"kubernetes"}).Body()
+	body.SetAttributeValue("secret_suffix", cty.StringVal(tfstate.BackendSuffix(r.infraName)))
+	body.SetAttributeValue("namespace", cty.StringVal(r.Namespace))
+	body.SetAttributeValue("config_path", cty.StringVal(r.Kubeconfig))
+
+	return hclwrite.Format(file.Bytes())
 }

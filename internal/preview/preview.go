@@ -43,6 +43,8 @@ type Rendered struct {
 	// State of Terraform, as the management cluster keeps it; nil where there is none at hand. What exists is then
 	// imported.
 	State []byte
+	// Kubeconfig of the management cluster, for a folder that goes on with the state; empty for none.
+	Kubeconfig string
 }
 
 // Refused is a machine that cannot be made as it is asked for.

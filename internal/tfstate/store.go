@@ -56,6 +56,9 @@ type begun struct {
 // which is also a label value and so at most 63 characters long.
 func SecretName(owner client.Object) string { return namePrefix + suffix(owner.GetName()) }
 
+// BackendSuffix is the secret_suffix by which Terraform's kubernetes backend finds the state of an owner of that name.
+func BackendSuffix(owner string) string { return suffix(owner) }
+
 // key is the name of the Secret with its namespace.
 func (s *Store) key(owner client.Object) client.ObjectKey {
 	return client.ObjectKey{Namespace: owner.GetNamespace(), Name: s.SecretName(owner)}
