@@ -33,12 +33,12 @@ Pause the Cluster before you apply anything there: docs/user/terraform-in-a-cont
 		},
 	}
 	r.addFlags(command)
-	command.MarkFlagsOneRequired("filename", "kustomize", "kubeconfig")
 	command.Flags().StringVar(&r.kubeconfig, "kubeconfig", "",
 		"kubeconfig of the management cluster whose states the folders go on with")
 	command.Flags().StringVarP(&r.namespace, "namespace", "n", "",
 		"namespace of the management cluster; empty means those of the manifests, or all")
 	command.Flags().StringVarP(&r.dir, "output", "o", "", "folder to write to; it gets one folder per machine")
+	command.MarkFlagsOneRequired("filename", "kustomize", "kubeconfig")
 	_ = command.MarkFlagRequired("output")
 
 	return command
