@@ -246,7 +246,7 @@ func (m *Manifests) goingPoolVMs(pool *infrav1alpha1.OLVMInventory, names []stri
 	slices.SortFunc(there, func(a, b infrav1alpha1.OLVMInventoryVM) int { return cmp.Compare(a.Name, b.Name) })
 
 	for i := range there {
-		made := there[i].Spec.Provisioned
+		made := there[i].Spec.FromProvision
 		if made == nil || names != nil && !slices.Contains(names, there[i].Name) {
 			continue
 		}

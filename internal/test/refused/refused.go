@@ -107,6 +107,7 @@ const (
 	cluster   = "OLVMCluster"
 	inventory = "OLVMInventory"
 	identity  = "OLVMClusterIdentity"
+	services  = "OLVMSupportServices"
 )
 
 const machineSpec = `olvmOvirtClusterName: Default
@@ -146,6 +147,12 @@ spec:
     credentialsSecret: {name: engine}
   virtualMachines: {tag: pool}
   provision: [{name: a, machineTemplateName: a, count: 1}]
+`,
+	services: v1alpha1 + `kind: OLVMSupportServices
+metadata: {name: refused}
+spec:
+  clusterName: refused
+  loadBalancers: [{name: a, role: ControlPlane, machineTemplateName: a}]
 `,
 	identity: v1alpha1 + `kind: OLVMClusterIdentity
 metadata: {name: refused}

@@ -26,7 +26,8 @@ var Values = append(append(append(sizes(), hardware()...), networks()...), appen
 func sizes() []Value {
 	var out []Value
 
-	for _, field := range []string{"memory", "guaranteedMemory", "maximumMemory", "rootDisk.size", "dataDisks[0].size"} {
+	for _, field := range []string{"memory", "guaranteedMemory", "maximumMemory", "rootDisk.size",
+		"dataDisks[0].size"} {
 		for _, wrong := range []string{
 			"16", "-16GB", "0GB", "0", "16XB", "16 GBB", "255MB", "13TB", "262145KB", "1.0001GB", "1e9", "16,5GB",
 			"99999999999999999999GB", "256i", "16Gib i",
@@ -86,7 +87,8 @@ func hardware() []Value {
 	out := []Value{
 		{machine, vm, "{instanceType: Large, guaranteedMemory: 1GB, network: {ipv4: {dhcp: true}}}", ".instanceType",
 			"remove guaranteedMemory and maximumMemory, or instanceType"},
-		{machine, vm, "{instanceType: Large, cpu: {topology: {cores: 1}}, network: {ipv4: {dhcp: true}}}", ".instanceType",
+		{machine, vm, "{instanceType: Large, cpu: {topology: {cores: 1}}, network: {ipv4: {dhcp: true}}}",
+			".instanceType",
 			"remove cpu.topology, or instanceType"},
 		{machine, vm, "{instanceType: Large, cpu: {topology: {cores: 0, sockets: 0, threads: 0}}, " +
 			"network: {ipv4: {dhcp: true}}}", "", ""},
@@ -130,7 +132,8 @@ func hardware() []Value {
 	}
 
 	return append(out,
-		Value{machine, vm, "{memory: 8GB, type: high_performance, graphicsConsoles: Keep, network: {ipv4: {dhcp: true}}}",
+		Value{machine, vm,
+			"{memory: 8GB, type: high_performance, graphicsConsoles: Keep, network: {ipv4: {dhcp: true}}}",
 			".graphicsConsoles", "write Remove, or remove graphicsConsoles"},
 		Value{machine, vm, "{memory: 8GB, hostDevices: [a], placement: {hostNames: [a, b]}, " +
 			"network: {ipv4: {dhcp: true}}}", ".hostDevices", "name that one alone in placement.hostNames"},
@@ -153,12 +156,16 @@ func networks() []Value {
 		{machine, net + ".interfaceType", `""`, "", ""},     // of Oracle's
 		{machine, "spec.olvmNetwork.macAddress", `"56:6f"`, "", "write a MAC address such as"},
 		{machine, "spec.olvmNetwork.macAddress", `""`, "", "write a MAC address such as"},
-		{machine, "spec.olvmNetwork.macAddress", `"01:00:5e:00:00:01"`, "", "write the MAC address of one network interface"},
-		{machine, "spec.olvmNetwork.macAddress", `"ff:ff:ff:ff:ff:ff"`, "", "write the MAC address of one network interface"},
-		{machine, "spec.olvmNetwork.macAddress", `"00:00:00:00:00:00"`, "", "write the MAC address of one network interface"},
+		{machine, "spec.olvmNetwork.macAddress", `"01:00:5e:00:00:01"`, "",
+			"write the MAC address of one network interface"},
+		{machine, "spec.olvmNetwork.macAddress", `"ff:ff:ff:ff:ff:ff"`, "",
+			"write the MAC address of one network interface"},
+		{machine, "spec.olvmNetwork.macAddress", `"00:00:00:00:00:00"`, "",
+			"write the MAC address of one network interface"},
 		{machine, "spec.olvmNetwork.macAddress", `"56:6F:00:00:00:01"`, "", ""},
 		{machine, more, "[{networkName: a, vnicName: nic1}]", "", "a vnicName is there twice"},
-		{machine, more, "[{networkName: a, vnicName: a}, {networkName: b, vnicName: a}]", "", "a vnicName is there twice"},
+		{machine, more, "[{networkName: a, vnicName: a}, {networkName: b, vnicName: a}]", "",
+			"a vnicName is there twice"},
 		{machine, more, "[{networkName: a, vnicName: nic3}, {networkName: b}]", "", "a vnicName is there twice"},
 		{machine, more, "[{networkName: a}, {networkName: b}]", "", ""},
 		{machine, more, "[{networkName: a, guest: {interface: enp1s0, ipv4: {dhcp: true}}}]", "",
@@ -198,16 +205,19 @@ func networks() []Value {
 		{cluster, "spec.ipProfiles", `[{name: a, ipv6: {gateway: "fd00::1", autoConf: true}}]`, "[0].ipv6.gateway",
 			"add ipv6.ipAddresses, or remove it"},
 		{cluster, "spec.ipProfiles", `[{name: a}]`, "[0]", "set ipv4 or ipv6"},
-		{cluster, "spec.ipProfiles", "[{name: a, gateway: 10.0.1.1, ipv4: {subnet: 10.0.0.0/24, ipAddresses: [10.0.0.5]}}]",
+		{cluster, "spec.ipProfiles",
+			"[{name: a, gateway: 10.0.1.1, ipv4: {subnet: 10.0.0.0/24, ipAddresses: [10.0.0.5]}}]",
 			"[0].gateway", "the gateway is outside ipv4.subnet"},
 	}
 
 	return append(append(out, ranges()...),
-		Value{machine, "spec", `{vmTemplateName: a, olvmNetwork: {networkName: a, interfaceType: e1000}, virtualMachine: ` +
-			`{memory: 8GB, network: {interfaceType: virtio, ipv4: {dhcp: true}}}}`, ".olvmNetwork.interfaceType",
+		Value{machine, "spec",
+			`{vmTemplateName: a, olvmNetwork: {networkName: a, interfaceType: e1000}, virtualMachine: ` +
+				`{memory: 8GB, network: {interfaceType: virtio, ipv4: {dhcp: true}}}}`, ".olvmNetwork.interfaceType",
 			"differ; remove one of the two"},
-		Value{machine, "spec", `{vmTemplateName: a, olvmNetwork: {networkName: a, interfaceType: e1000}, virtualMachine: ` +
-			`{memory: 8GB, network: {interfaceType: E1000, ipv4: {dhcp: true}}}}`, "", ""},
+		Value{machine, "spec",
+			`{vmTemplateName: a, olvmNetwork: {networkName: a, interfaceType: e1000}, virtualMachine: ` +
+				`{memory: 8GB, network: {interfaceType: E1000, ipv4: {dhcp: true}}}}`, "", ""},
 	)
 }
 
@@ -281,14 +291,17 @@ func clusters() []Value {
 		{cluster, service, "{virtualIPProvider: Keepalived, virtualRouterID: 5, ingressVirtualIP: 10.20.30.161, " +
 			"ingressVirtualRouterID: 5}", ".ingressVirtualRouterID", "change or remove one"},
 		{cluster, service, "{ingressVirtualRouterID: 5}", ".ingressVirtualRouterID", "needs ingressVirtualIP"},
-		{cluster, service, "{virtualIPProvider: Keepalived, virtualRouterID: 256}", ".virtualRouterID", "less than or equal to 255"},
+		{cluster, service, "{virtualIPProvider: Keepalived, virtualRouterID: 256}", ".virtualRouterID",
+			"less than or equal to 255"},
 		{cluster, service, "{virtualIPProvider: Keepalived, loadBalancerProvider: HAProxy, apiServerPort: 6443}", ".apiServerPort",
 			"choose another apiServerPort"},
-		{cluster, "spec", "{olvmDatacenterName: a, controlPlaneEndpoint: {host: api.example.com}, controlPlaneServices: " +
-			"{virtualIPProvider: KubeVIP}, olvmOvirtAPIServer: {serverURL: 'https://a', credentialsSecret: {name: a}}}",
+		{cluster, "spec",
+			"{olvmDatacenterName: a, controlPlaneEndpoint: {host: api.example.com}, controlPlaneServices: " +
+				"{virtualIPProvider: KubeVIP}, olvmOvirtAPIServer: {serverURL: 'https://a', credentialsSecret: {name: a}}}",
 			"spec.controlPlaneEndpoint.host", "write one, or set controlPlaneServices.virtualIPProvider to External"},
-		{cluster, "spec", "{olvmDatacenterName: a, controlPlaneEndpoint: {host: api.example.com}, controlPlaneServices: " +
-			"{dns: {domain: a}}, olvmOvirtAPIServer: {serverURL: 'https://a', credentialsSecret: {name: a}}}",
+		{cluster, "spec",
+			"{olvmDatacenterName: a, controlPlaneEndpoint: {host: api.example.com}, controlPlaneServices: " +
+				"{dns: {domain: a}}, olvmOvirtAPIServer: {serverURL: 'https://a', credentialsSecret: {name: a}}}",
 			"spec.controlPlaneEndpoint.host", "write one, or remove controlPlaneServices.dns"},
 		{cluster, "spec.affinityGroups", "[{name: a}, {name: a}]", "[1]", "Duplicate value"},
 		{cluster, "spec.affinityGroups", "[{name: a, priority: 0}]", "[0].priority", "greater than or equal to 1"},
@@ -341,7 +354,7 @@ func others() []Value {
 		data = "spec.userData"
 		name = "write the name of an object"
 		aURL = "write the URL of a proxy, such as http://proxy.example.com:3128"
-		lbs  = "spec.supportServices.loadBalancers[0]"
+		lbs  = "spec.loadBalancers[0]"
 
 		aPort = "write a port from 1 to 65535, or a range of them"
 
@@ -349,21 +362,24 @@ func others() []Value {
 	)
 
 	return []Value{
-		{cluster, lbs, "{name: a, machineTemplateName: a, role: Worker, ports: ['99999']}", ".ports[0]", aPort},
-		{cluster, lbs, "{name: a, machineTemplateName: a, role: Worker, ports: ['0']}", ".ports[0]", aPort},
-		{cluster, lbs, "{name: a, machineTemplateName: a, role: Worker, ports: ['443-']}", ".ports[0]", aPort},
-		{cluster, lbs, "{name: a, machineTemplateName: a, role: Worker, ports: ['30002-30001']}", ".ports[0]", reversed},
-		{cluster, lbs, "{name: a, machineTemplateName: a, role: Worker, ports: ['443', '443']}", ".ports[1]",
+		{services, lbs, "{name: a, machineTemplateName: a, role: Worker, ports: ['99999']}", ".ports[0]", aPort},
+		{services, lbs, "{name: a, machineTemplateName: a, role: Worker, ports: ['0']}", ".ports[0]", aPort},
+		{services, lbs, "{name: a, machineTemplateName: a, role: Worker, ports: ['443-']}", ".ports[0]", aPort},
+		{services, lbs, "{name: a, machineTemplateName: a, role: Worker, ports: ['30002-30001']}", ".ports[0]",
+			reversed},
+		{services, lbs, "{name: a, machineTemplateName: a, role: Worker, ports: ['443', '443']}", ".ports[1]",
 			"Duplicate value"},
-		{cluster, lbs, "{name: a, machineTemplateName: a, role: Worker, ports: ['443', '30002-30011']}", "", ""},
-		{cluster, lbs, "{name: a, machineTemplateName: a, role: ControlPlane, virtualIP: 10.0.0.555}", ".virtualIP", anIP},
-		{cluster, lbs, "{name: a, machineTemplateName: a, role: ControlPlane, virtualIP: '::1'}", ".virtualIP",
+		{services, lbs, "{name: a, machineTemplateName: a, role: Worker, ports: ['443', '30002-30011']}", "", ""},
+		{services, lbs, "{name: a, machineTemplateName: a, role: ControlPlane, virtualIP: 10.0.0.555}", ".virtualIP",
+			anIP},
+		{services, lbs, "{name: a, machineTemplateName: a, role: ControlPlane, virtualIP: '::1'}", ".virtualIP",
 			"a loopback address"},
 		{inventory, "spec.recycle", `""`, "", among},
 		{inventory, macs, "['56:6f:00:00:00']", "[0]", "write a MAC address such as"},
 		{inventory, macs, "['56:6f:00:00:00:0f-56:6f:00:00:00:01']", "[0]", reversed},
 		{inventory, macs, "['56:6f:00:00:00:01-56:6F:00:00:00:0F', '56:6f:00:00:01:00']", "", ""},
-		{inventory, macs, "['01:00:5e:00:00:01-01:00:5e:00:00:0f']", "[0]", "the second digit of a group's address is odd"},
+		{inventory, macs, "['01:00:5e:00:00:01-01:00:5e:00:00:0f']", "[0]",
+			"the second digit of a group's address is odd"},
 		{inventory, "spec.labels", "[{key: a, from: Host}, {key: a, from: Template}]", "", "a key is there twice"},
 		{inventory, "spec.provision[0].machineTemplateName", "My Template", "", name},
 		{inventory, "spec.provision[0].count", "-1", "", "greater than or equal to 0"},
@@ -373,10 +389,13 @@ func others() []Value {
 		{cluster, data, "{proxy: {httpsProxy: 'ftp://proxy:3128'}}", ".proxy.httpsProxy", aURL},
 		{cluster, data, "{proxy: {httpsProxy: 'http://'}}", ".proxy.httpsProxy", aURL},
 		{cluster, data, "{proxy: {httpsProxy: 'http://user:pass@proxy.example.com:3128'}}", "", ""},
-		{cluster, data, "{ssh: {authorizedKeys: ['-----BEGIN OPENSSH PRIVATE KEY-----']}}", ".ssh.authorizedKeys[0]", key},
-		{cluster, data, `{ssh: {authorizedKeys: ["ssh-ed25519 AAAA a\nssh-ed25519 BBBB b"]}}`, ".ssh.authorizedKeys[0]", key},
+		{cluster, data, "{ssh: {authorizedKeys: ['-----BEGIN OPENSSH PRIVATE KEY-----']}}", ".ssh.authorizedKeys[0]",
+			key},
+		{cluster, data, `{ssh: {authorizedKeys: ["ssh-ed25519 AAAA a\nssh-ed25519 BBBB b"]}}`,
+			".ssh.authorizedKeys[0]", key},
 		{cluster, data, "{ssh: {authorizedKeys: ['from=\"10.0.0.0/8\" ssh-ed25519 AAAA me']}}", "", ""},
-		{cluster, data, "{ssh: {user: Root, authorizedKeys: ['ssh-ed25519 AAAA me']}}", ".ssh.user", "write a user's name"},
+		{cluster, data, "{ssh: {user: Root, authorizedKeys: ['ssh-ed25519 AAAA me']}}", ".ssh.user",
+			"write a user's name"},
 		{cluster, data, "{extra: [{secret: {name: A_b, key: a}}]}", ".extra[0].secret.name", name},
 	}
 }
