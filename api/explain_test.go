@@ -197,7 +197,7 @@ var attributes = map[string]string{
 	"virtualMachine.dataDisks.format":                        "ovirt_disk.format",
 	"virtualMachine.dataDisks.sparse":                        "ovirt_disk.sparse",
 	"virtualMachine.dataDisks.storageDomainName":             "ovirt_disk.storage_domain_id",
-	"virtualMachine.dataDisks.interface":                     "ovirt_disk_attachment.disk_interface",
+	"virtualMachine.dataDisks.interfaceType":                 "ovirt_disk_attachment.disk_interface",
 	"virtualMachine.highAvailability":                        "ovirt_vm.high_availability",
 	"virtualMachine.highAvailability.priority":               "ovirt_vm.high_availability_priority",
 	"virtualMachine.highAvailability.leaseStorageDomainName": "ovirt_vm.lease_storage_domain_id",

@@ -177,13 +177,14 @@ func TestAWordMeansOneThing(t *testing.T) {
 		at          string
 	}{
 		{"clusterName", "the Cluster of Cluster API; in what Oracle has, the engine's cluster",
-			`^(OLVMMachine\.status\.olvm|OLVMInventory\.status\.unschedulable\[\]|OLVMInventoryVM\.spec\.claimRef)\.`},
+			`^(OLVMSupportServices\.spec|OLVMMachine\.status\.olvm|OLVMInventory\.status\.unschedulable\[\]|` +
+				`OLVMInventoryVM\.spec\.claimRef)\.`},
 		{"clusterID", "the engine's cluster, in what Oracle has", `^OLVMMachine\.status\.olvm\.`},
 		{"host", "the host of a URL", `\.controlPlaneEndpoint\.`},
 		{"network", "the network configuration of a guest, as Oracle has it", `\.virtualMachine\.`},
 		{"template", "what a kind of template holds", `^OLVM(Machine|Cluster)Template\.spec\.`},
 		{"interface", "the guest's name of a network interface, as Oracle has it", `\.(network|guest)\.`},
-		{"loadBalancers", "VMs that are load balancers", `\.supportServices\.`},
+		{"loadBalancers", "VMs that are load balancers", `^OLVMSupportServices\.`},
 		{"enforcing", "how a rule is to be enforced", `\.spec\.`},
 		{"labels", "labels as Kubernetes has them", `\.metadata\.`},
 		{"inventory", "no field: references end in Name", `^$`},

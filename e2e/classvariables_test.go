@@ -70,12 +70,29 @@ func checkVariablesAreValidated(t *testing.T, w *workload) {
 		`engine: {serverURL: "https://e/ovirt-engine", identityRef: {name: shared}}`: "",
 		`engine: {serverURL: "https://e/ovirt-engine", identityRef: {name: shared}, credentialsSecret: {name: own}}`: "" +
 			"and not both",
-		`network: {vnicName: nic1}`:                             "set networkName, vnicProfileName or both",
-		`workerMachines: {virtualMachine: {}, memory: 8GB}`:     "set one of memory, virtualMachine",
-		`workerMachines: {virtualMachine: {memory: 8GB}}`:       "set exactly one of ipAddresses",
-		`workerMachines: {memory: 8GB, ipAddresses: [a], x: 1}`: "are not specified in the variable schema",
+		`network: {vnicName: nic1}`:                                    "set networkName, vnicProfileName or both",
+		`workerMachines: {virtualMachine: {}, memory: 8GB}`:            "set one of memory, virtualMachine",
+		`workerMachines: {virtualMachine: {memory: 8GB}}`:              "set exactly one of ipAddresses",
+		`workerMachines: {memory: 8GB, ipAddresses: [10.0.0.1], x: 1}`: "are not specified in the variable schema",
 		`workerMachines: {virtualMachine: {memory: 8GB}, rootDisk: {size: 50GB}, ipAddresses: [10.0.0.1]}`: "" +
 			"virtualMachine has rootDisk",
+
+		// The rules of the fields.
+		`engine: {serverURL: "http://e/ovirt-engine", identityRef: {name: shared}}`:                  "begins with https://",
+		`engine: {serverURL: "https://e:0/ovirt-engine", identityRef: {name: shared}}`:               "a port from 1 to 65535",
+		`engine: {serverURL: "https://e/ovirt-engine?a=b", identityRef: {name: shared}}`:             "without a user, a query",
+		`engine: {serverURL: "https://e/ovirt-engine/webadmin", identityRef: {name: shared}}`:        "a page of the engine",
+		`engine: {serverURL: "https://e/ovirt-engine", identityRef: {name: Shared}}`:                 "write the name of an object",
+		`network: {networkName: a, macAddress: "56:6F:00:00:00:01", interfaceType: e1000}`:           "",
+		`network: {networkName: a, macAddress: ""}`:                                                  "write a MAC address",
+		`network: {networkName: a, macAddress: "01:00:5e:00:00:01"}`:                                 "of one network interface",
+		`network: {networkName: a, interfaceType: ""}`:                                               "supported values",
+		`subnet: {cidr: 10.0.0.0/24, gateway: "", dnsServers: [10.0.0.1, "fd00::5"]}`:                "",
+		`subnet: {cidr: 10.0.0.0/24, dnsServers: [10.0.0.1, 10.0.0.1]}`:                              "an address is there twice",
+		`subnet: {cidr: 10.0.0.0/24, dnsServers: [224.0.0.1]}`:                                       "the IP address of one machine",
+		`workerMachines: {memory: 8GB, ipAddresses: ["10.0.0.1 - 10.0.0.9", 10.0.1.0/28, 10.0.2.1]}`: "",
+		`workerMachines: {memory: 8GB, ipAddresses: ["fd00::5"]}`:                                    "write an IPv4 address",
+		`controlPlaneMachines: {memory: 8GB, ipAddresses: [10.0.0.9-10.0.0.1]}`:                      "swap its ends",
 	} {
 		cluster, err := w.cluster()
 		check.Error(t, err, "")

@@ -95,18 +95,21 @@ func (n GuestNetwork) Configured() bool { return !equality.Semantic.DeepEqual(n,
 // +kubebuilder:validation:XValidation:rule=`!has(self.ipv6) || !has(self.ipv6.gateway) || size(self.ipv6.gateway) == 0 || has(self.ipv6.ipAddresses) && size(self.ipv6.ipAddresses) > 0 || has(self.addressesFromPools)`,message="the gateway is for static addresses; add ipv6.ipAddresses or addressesFromPools, or remove it",fieldPath=".ipv6.gateway"
 // +kubebuilder:validation:XValidation:rule=`has(self.ipv4) || has(self.ipv6) && (has(self.ipv6.autoConf) && self.ipv6.autoConf || has(self.ipv6.dhcp) && self.ipv6.dhcp || has(self.ipv6.ipAddresses) && size(self.ipv6.ipAddresses) > 0) || has(self.ipProfileName) && size(self.ipProfileName) > 0 || has(self.addressesFromPools)`,message="the network says nothing about addresses; set ipv4 or ipv6, ipProfileName, or addressesFromPools"
 type AdditionalGuestNetwork struct {
-	// interface is the guest's name of the network interface.
+	// interface is the guest's name of the network interface. If omitted, the object is refused once something is
+	// configured in the guest. Changes take effect on new machines.
 	// +optional
 	// +kubebuilder:validation:MaxLength=15
 	Interface string `json:"interface,omitempty"`
 
-	// ipProfileName is the name of one of the OLVMCluster's ipProfiles.
+	// ipProfileName is the name of one of the OLVMCluster's ipProfiles. If omitted, the other fields say where
+	// addresses come from. Changes take effect on new machines.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	IPProfileName string `json:"ipProfileName,omitempty"`
 
 	// addressesFromPools are pools of Cluster API's IPAM providers, such as an InClusterIPPool. The interface gets one
-	// address of each. The default route is that of the first interface's pools.
+	// address of each. The default route is that of the first interface's pools. If omitted, addresses come from
+	// elsewhere. Changes take effect on new machines.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1

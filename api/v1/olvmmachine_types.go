@@ -111,7 +111,8 @@ type FromInventory struct {
 	// +kubebuilder:validation:MaxLength=317
 	TopologyKey string `json:"topologyKey,omitempty"`
 
-	// networkName is the name of a network on which the VM must have an address of its own. Empty means: any VM will do.
+	// networkName is the name of a network on which the VM must have an address of its own. If
+	// omitted, any VM will do.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	NetworkName string `json:"networkName,omitempty"`

@@ -111,7 +111,7 @@ type OLVMFailureDomain struct {
 	// +optional
 	ControlPlane *bool `json:"controlPlane,omitempty"`
 
-	// olvmOvirtClusterName is the name of the engine's cluster. Empty means the one that the machine names in
+	// olvmOvirtClusterName is the name of the engine's cluster. If omitted, it is the one that the machine names in
 	// olvmOvirtClusterName.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255

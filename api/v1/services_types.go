@@ -15,7 +15,7 @@ package v1
 type ControlPlaneServices struct {
 	// virtualIPProvider says who holds controlPlaneEndpoint.host, which is an IP address then: KubeVIP, a static pod on the
 	// nodes of the control plane, which elect its holder with a lease; Keepalived, which must be in the image, as it is
-	// in Oracle's; or External. Absent means External.
+	// in Oracle's; or External. If omitted, it is External.
 	// +optional
 	// +kubebuilder:validation:Enum=External;KubeVIP;Keepalived
 	VirtualIPProvider string `json:"virtualIPProvider,omitempty"`

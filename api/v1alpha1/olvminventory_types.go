@@ -333,7 +333,7 @@ type OLVMInventoryVMSpec struct {
 	// +optional
 	FromProvision *ProvisionedVM `json:"fromProvision,omitempty"`
 
-	// claimRef is who has the VM; absent while nobody has. Only the manager writes it, and who may write it everywhere:
+	// claimRef is who has the VM; omitted while nobody has. Only the manager writes it, and who may write it everywhere:
 	// an administrator who moves or restores clusters (config/policy).
 	// +optional
 	ClaimRef *InventoryClaim `json:"claimRef,omitempty"`
@@ -428,7 +428,7 @@ type InventoryClaim struct {
 	MachineName string `json:"machineName,omitempty"`
 
 	// released is true once the machine has let the VM go: it is recycled, and the claim ends. Only the manager writes
-	// it; the annotation infrastructure.cluster.x-k8s.io/olvm-release-claim asks it to.
+	// it; the annotation infrastructure.cluster.x-k8s.io/olvm-release-claim asks it to. Omitted before.
 	// +optional
 	Released bool `json:"released,omitempty"`
 }

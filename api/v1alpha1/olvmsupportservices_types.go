@@ -25,18 +25,18 @@ type OLVMSupportServicesSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	ClusterName string `json:"clusterName,omitempty"`
 
-	// loadBalancers spread connections over the machines of a role, with haproxy.
+	// loadBalancers spread connections over the machines of a role, with haproxy. If omitted, there are none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	LoadBalancers []SupportLoadBalancer `json:"loadBalancers,omitempty"`
 
-	// jumpHost is a VM from which people reach the nodes.
+	// jumpHost is a VM from which people reach the nodes. If omitted, there is none.
 	// +optional
 	JumpHost *SupportJumpHost `json:"jumpHost,omitempty"`
 
-	// oidc is a VM with Dex, whose tokens the API servers of the cluster can accept.
+	// oidc is a VM with Dex, whose tokens the API servers of the cluster can accept. If omitted, there is none.
 	// +optional
 	OIDC *SupportOIDC `json:"oidc,omitempty"`
 }
@@ -83,7 +83,7 @@ type SupportOIDCClient struct {
 	// +kubebuilder:validation:MaxLength=128
 	ID string `json:"id,omitempty"`
 
-	// redirectURIs to which people may come back. Empty means any port of localhost.
+	// redirectURIs to which people may come back. If omitted, any port of localhost.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -104,34 +104,34 @@ type SupportJumpHost struct {
 	// +kubebuilder:validation:items:MaxLength=16384
 	AuthorizedKeys []string `json:"authorizedKeys,omitempty"`
 
-	// user as whom they do. Empty means jump.
+	// user as whom they log in. If omitted, it is jump.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([a-z_][-a-z0-9_]*)?$`
 	User string `json:"user,omitempty"`
 
 	// nodeKeysSecretName is a Secret of the namespace, each value of which is a private key for the nodes, without a
-	// passphrase. Empty means none: people bring their own, as with an agent.
+	// passphrase. If omitted, there is none: people bring their own, as with an agent.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	NodeKeysSecretName string `json:"nodeKeysSecretName,omitempty"`
 
-	// nodeUser is the user of the nodes. Empty means userData.ssh.user of the cluster, else core.
+	// nodeUser is the user of the nodes. If omitted, it is userData.ssh.user of the cluster, else core.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([a-z_][-a-z0-9_]*)?$`
 	NodeUser string `json:"nodeUser,omitempty"`
 
-	// kubeconfigSecretName is a Secret of the namespace with a kubeconfig in its key value. Empty means
-	// CLUSTER-kubeconfig, which makes everybody who logs in an administrator of the cluster.
+	// kubeconfigSecretName is a Secret of the namespace with a kubeconfig in its key value. If omitted,
+	// it is CLUSTER-kubeconfig, which makes everybody who logs in an administrator of the cluster.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	KubeconfigSecretName string `json:"kubeconfigSecretName,omitempty"`
 
 	// engineCredentialsSecretName is a Secret of the namespace with the username and password of an engine's user, as
 	// credentialsSecret has them, as whom the command host reboots machines and opens consoles: never as the manager.
-	// The manager does it for the machines of the cluster alone, and the VM does not have the password. Empty means
-	// that host only lists.
+	// The manager does it for the machines of the cluster alone, and the VM does not have the password. If omitted,
+	// host only lists.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	EngineCredentialsSecretName string `json:"engineCredentialsSecretName,omitempty"`
@@ -164,26 +164,27 @@ type SupportLoadBalancer struct {
 	// +kubebuilder:validation:MaxItems=64
 	Ports []infrav1.PortRange `json:"ports,omitempty"`
 
-	// backendPort is the port of the API servers. 0 means controlPlaneServices.apiServerPort where the nodes have load
-	// balancers themselves, else 6443.
+	// backendPort is the port of the API servers. If omitted or 0, it is controlPlaneServices.apiServerPort if the nodes
+	// have load balancers themselves, else 6443.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
 	BackendPort int32 `json:"backendPort,omitempty"`
 
 	// virtualIP is an address that keepalived gives to one of the VMs whose haproxy answers. It may be the control
-	// plane endpoint, and becomes it where that is not set and this is the only one with the role ControlPlane. Absent
-	// means: the address of the VM itself.
+	// plane endpoint, and becomes it if that is not set and this is the only one with the role ControlPlane. If
+	// omitted, the load balancer has the address of its VM.
 	// +optional
 	VirtualIP infrav1.VirtualIPAddress `json:"virtualIP,omitempty"`
 
-	// virtualRouterID of VRRP for virtualIP. 0 means one that no other cluster of the engine has.
+	// virtualRouterID of VRRP for virtualIP. If omitted or 0, it is one that no other cluster of the engine has.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=255
 	VirtualRouterID int32 `json:"virtualRouterID,omitempty"`
 
-	// replicas is how many VMs it has: 1, or 2, which are kept on different hosts while there are enough. 0 means 1.
+	// replicas is how many VMs it has: 1, or 2, which are kept on different hosts while there are enough. If
+	// omitted or 0, it is 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2
@@ -202,7 +203,7 @@ type SupportVM struct {
 	MachineTemplateName string `json:"machineTemplateName,omitempty"`
 
 	// failureDomains of the cluster in which the VMs are: the first VM is in the first one, the second in the second.
-	// Empty means where the template says.
+	// If omitted, the template says where they are.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100

@@ -137,7 +137,11 @@ func MayUse(identity *infrav1alpha1.OLVMClusterIdentity, namespace string, objec
 		return false
 	case slices.Contains(allowed.List, namespace):
 		return true
-	case allowed.Selector == nil || object == nil || isEmptied(*allowed.Selector):
+	case allowed.Selector == nil || isEmptied(*allowed.Selector):
+		return false
+	case allowed.Selector.MatchLabels == nil && allowed.Selector.MatchExpressions == nil:
+		return true // selector: {} is all namespaces, also one whose labels are not known
+	case object == nil:
 		return false
 	}
 

@@ -156,7 +156,7 @@ func identityIn(s *thief) string {
 	return "---\napiVersion: infrastructure.cluster.x-k8s.io/v1alpha1\nkind: OLVMClusterIdentity\nmetadata: {name: evil}\n" +
 		"spec:\n  credentialsSecret: {namespace: prod, name: credentials}\n" +
 		"  caConfigMap: {namespace: default, name: evil-ca}\n  allowedServerURLs: [" + s.engine() + "]\n" +
-		"  allowedNamespaces: {}\n"
+		"  allowedNamespaces: {selector: {}}\n"
 }
 
 const baitCluster = `---

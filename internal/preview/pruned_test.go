@@ -37,7 +37,7 @@ func withPool(t *testing.T, c client.Client) client.Client {
 	for number, claim := range []string{"", ", claimRef: {id: x, clusterName: demo, role: Worker, group: a, machineName: w}"} {
 		text += fmt.Sprintf("---\napiVersion: infrastructure.cluster.x-k8s.io/v1alpha1\nkind: OLVMInventoryVM\nmetadata:\n"+
 			"  {name: pool-small-%d, namespace: default, ownerReferences: [{kind: OLVMInventory, name: pool, uid: u, apiVersion: x}]}\n"+
-			"spec: {inventoryName: pool, provisioned: {name: small, machineTemplateName: demo-md-0}%s}\n", number, claim)
+			"spec: {inventoryName: pool, fromProvision: {provisionName: small, machineTemplateName: demo-md-0}%s}\n", number, claim)
 	}
 
 	for _, object := range must(manifest.Read([]byte(text))) {

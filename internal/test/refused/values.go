@@ -140,7 +140,7 @@ func hardware() []Value {
 		Value{machine, vm + ".cpu.architecture", `""`, "", ""}, // of Oracle's
 		Value{machine, "spec.userData.bootstrapDelivery", `""`, "", among},
 		Value{machine, "spec.olvmNetwork.interfaceType", `""`, "", among},
-		Value{machine, vm + ".dataDisks", `[{name: a, size: 1GB, interface: ""}]`, "[0].interface", among},
+		Value{machine, vm + ".dataDisks", `[{name: a, size: 1GB, interfaceType: ""}]`, "[0].interfaceType", among},
 	)
 }
 
@@ -267,7 +267,7 @@ func clusters() []Value {
 		{cluster, host, `""`, "", ""}, // of Oracle's
 		{cluster, "spec.controlPlaneEndpoint.port", "-1", "", "greater than or equal to 0"},
 		{cluster, "spec.controlPlaneEndpoint.port", "65536", "", "less than or equal to 65535"},
-		{cluster, service, "{virtualIP: ''}", ".virtualIP", among},
+		{cluster, service, "{virtualIPProvider: ''}", ".virtualIPProvider", among},
 		{cluster, service, "{virtualIPProvider: Keepalived, loadBalancerProvider: ''}", ".loadBalancerProvider", among},
 		{cluster, service, "{virtualIPProvider: Keepalived, kubeVIPLease: {durationSeconds: 20}}", "", "kubeVIPLease needs"},
 		{cluster, service, "{kubeVIPLease: {}}", "", "kubeVIPLease needs"},
@@ -380,7 +380,7 @@ func others() []Value {
 		{inventory, macs, "['56:6f:00:00:00:01-56:6F:00:00:00:0F', '56:6f:00:00:01:00']", "", ""},
 		{inventory, macs, "['01:00:5e:00:00:01-01:00:5e:00:00:0f']", "[0]",
 			"the second digit of a group's address is odd"},
-		{inventory, "spec.labels", "[{key: a, from: Host}, {key: a, from: Template}]", "", "a key is there twice"},
+		{inventory, "spec.labelRules", "[{key: a, from: Host}, {key: a, from: VMTemplate}]", "", "a key is there twice"},
 		{inventory, "spec.provision[0].machineTemplateName", "My Template", "", name},
 		{inventory, "spec.provision[0].count", "-1", "", "greater than or equal to 0"},
 		{cluster, "spec.olvmOvirtAPIServer", "{serverURL: 'https://a', identityRef: {name: My_Identity}}",
@@ -396,6 +396,6 @@ func others() []Value {
 		{cluster, data, "{ssh: {authorizedKeys: ['from=\"10.0.0.0/8\" ssh-ed25519 AAAA me']}}", "", ""},
 		{cluster, data, "{ssh: {user: Root, authorizedKeys: ['ssh-ed25519 AAAA me']}}", ".ssh.user",
 			"write a user's name"},
-		{cluster, data, "{extra: [{secret: {name: A_b, key: a}}]}", ".extra[0].secret.name", name},
+		{cluster, data, "{extra: [{secretKeyRef: {name: A_b, key: a}}]}", ".extra[0].secretKeyRef.name", name},
 	}
 }
