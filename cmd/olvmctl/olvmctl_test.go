@@ -186,7 +186,7 @@ func TestPlanOfNetworks(t *testing.T) {
 			`boot_protocol = "dhcp"`},
 		"two kinds": {"ipv4: {subnet: 127.20.30.0/24, ipAddresses: [127.20.30.7-127.20.30.8]}\n          " +
 			"ipv6: {autoConf: true}\n",
-			"addresses: 127.20.30.8, IPv6 of the network's choice for enp1s0)", `"127.20.30.7"`},
+			"; 127.20.30.8, IPv6 of the network's choice for enp1s0)", `"127.20.30.7"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, problems := s.run(network(test.yaml), "plan", "-f", "-", "--ca-file", s.caFile)

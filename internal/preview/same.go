@@ -3,6 +3,7 @@ package preview
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -97,8 +98,13 @@ func (g same) names() string {
 	})
 }
 
-// addresses of the machines.
+// addresses of the machines; a text that all of them share is there once.
 func (g same) addresses() string {
+	shared := strings.Join(g[0].Addresses, ", ")
+	if !slices.ContainsFunc(g, func(m *Result) bool { return strings.Join(m.Addresses, ", ") != shared }) {
+		return shared
+	}
+
 	return g.list("; ", func(m *Result) string { return strings.Join(m.Addresses, ", ") })
 }
 
