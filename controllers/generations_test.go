@@ -33,9 +33,6 @@ func TestEachConditionHasTheGenerationOfItsVerdict(t *testing.T) {
 		{"an invalid edit", infrav1.VMTemplateNotFoundReason, func(spec *infrav1.OLVMMachineSpec) {
 			spec.VMTemplateName = "ol9-k9s"
 		}, nil},
-		{"an edit that contradicts the network", infrav1.AddressRangeInvalidReason, func(spec *infrav1.OLVMMachineSpec) {
-			spec.VirtualMachine.Network.Gateway = "10.99.0.1"
-		}, nil},
 		{"a refused edit", infrav1.ReplaceRefusedReason, func(spec *infrav1.OLVMMachineSpec) {
 			spec.VirtualMachine.DataDisks = nil
 		}, nil},

@@ -366,13 +366,13 @@ func TestPortsAndAddressesOfLoadBalancersAreChecked(t *testing.T) {
 	}{
 		"good":             {[]string{"1", "65535", "30002-30011", "7-7"}, "10.0.0.7", ""},
 		"IPv6":             {[]string{"1"}, "fd00::7", ""},
-		"port 0":           {[]string{"0"}, "", "a port is between 1 and 65535"},
-		"a high port":      {[]string{"443", "70000"}, "", "a port is between 1 and 65535"},
-		"the end too high": {[]string{"30002-65536"}, "", "a port is between 1 and 65535"},
-		"reversed":         {[]string{"30002-30001"}, "", "a range begins with its lower port"},
-		"a name":           {[]string{"443"}, "here", "virtualIP must be an IP address"},
-		"a prefix":         {[]string{"443"}, "10.0.0.0/24", "virtualIP must be an IP address"},
-		"a zone":           {[]string{"443"}, "fe80::1%eth0", "virtualIP must be an IP address"},
+		"port 0":           {[]string{"0"}, "", "write a port from 1 to 65535"},
+		"a high port":      {[]string{"443", "70000"}, "", "write a port from 1 to 65535"},
+		"the end too high": {[]string{"30002-65536"}, "", "write a port from 1 to 65535"},
+		"reversed":         {[]string{"30002-30001"}, "", "the range ends before it begins"},
+		"a name":           {[]string{"443"}, "here", "write the IP address of one machine"},
+		"a prefix":         {[]string{"443"}, "10.0.0.0/24", "write the IP address of one machine"},
+		"a zone":           {[]string{"443"}, "fe80::1%eth0", "write the IP address of one machine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			of := s.services()

@@ -28,6 +28,7 @@ func TestEachAnnotationAndLabelIsDocumented(t *testing.T) {
 	check.Error(t, err, "")
 
 	documented := map[string]bool{}
+
 	for _, match := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(string(content), -1) {
 		if key := strings.TrimSuffix(match[1], "..."); ownKey.MatchString(key) {
 			documented[key] = true

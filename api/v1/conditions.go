@@ -251,8 +251,8 @@ const (
 )
 
 // UpToDateCondition is true if the VM is what the spec of its OLVMMachine asks for. It is no part of Ready: an edit
-// that is invalid, that is refused or that waits leaves a healthy node as it is. Before the VM is made, it has the reason of
-// InfrastructureApplied; after that, it has the reasons of an edit that is not applied.
+// that is invalid, that is refused or that waits leaves a healthy node as it is. Before the VM is made, it has the
+// reason of InfrastructureApplied; after that, it has the reasons of an edit that is not applied.
 const (
 	UpToDateCondition = "UpToDate"
 

@@ -181,8 +181,8 @@ type DataDisk struct {
 	// +kubebuilder:validation:MaxLength=255
 	StorageDomainName string `json:"storageDomainName,omitempty"`
 
-	// interfaceType of the disk: virtio_scsi, virtio or sata. If omitted, it is virtio_scsi. Changes are refused while the
-	// VM runs.
+	// interfaceType of the disk: virtio_scsi, virtio or sata. If omitted, it is virtio_scsi. Changes are refused while
+	// the VM runs.
 	// +optional
 	// +kubebuilder:validation:Enum=virtio_scsi;virtio;sata
 	InterfaceType string `json:"interfaceType,omitempty"`
@@ -417,7 +417,8 @@ type CPUTopology struct {
 // OLVMMachineStatus is what the controller has observed.
 type OLVMMachineStatus struct {
 	// conditions of the OLVMMachine: Ready, UpToDate, BootstrapDataAvailable, VirtualMachineClaimed,
-	// AddressesAllocated, InfrastructureApplied, VirtualMachineRunning, DriftDetected, UserDataRemoved, Paused, Deleting.
+	// AddressesAllocated, InfrastructureApplied, VirtualMachineRunning, DriftDetected, UserDataRemoved, Paused,
+	// Deleting.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

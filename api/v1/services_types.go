@@ -13,9 +13,9 @@ package v1
 // +kubebuilder:validation:XValidation:rule=`!has(self.ingressVirtualIP) || !has(self.additionalIngressVirtualIP) || !isIP(self.ingressVirtualIP) || !isIP(self.additionalIngressVirtualIP) || ip(self.ingressVirtualIP).family() != ip(self.additionalIngressVirtualIP).family()`,message="additionalIngressVirtualIP is of the same family as ingressVirtualIP; write an address of the other family, or remove it",fieldPath=".additionalIngressVirtualIP"
 // +kubebuilder:validation:XValidation:rule=`!has(self.additionalVirtualIP) || !isIP(self.additionalVirtualIP) || (!has(self.ingressVirtualIP) || self.ingressVirtualIP.lowerAscii() != self.additionalVirtualIP.lowerAscii()) && (!has(self.additionalIngressVirtualIP) || self.additionalIngressVirtualIP.lowerAscii() != self.additionalVirtualIP.lowerAscii())`,message="additionalVirtualIP is an address of ingress, too; they need addresses of their own",fieldPath=".additionalVirtualIP"
 type ControlPlaneServices struct {
-	// virtualIPProvider says who holds controlPlaneEndpoint.host, which is an IP address then: KubeVIP, a static pod on the
-	// nodes of the control plane, which elect its holder with a lease; Keepalived, which must be in the image, as it is
-	// in Oracle's; or External. If omitted, it is External.
+	// virtualIPProvider says who holds controlPlaneEndpoint.host, which is an IP address then: KubeVIP, a static pod on
+	// the nodes of the control plane, which elect its holder with a lease; Keepalived, which must be in the image, as
+	// it is in Oracle's; or External. If omitted, it is External.
 	// +optional
 	// +kubebuilder:validation:Enum=External;KubeVIP;Keepalived
 	VirtualIPProvider string `json:"virtualIPProvider,omitempty"`
@@ -25,8 +25,9 @@ type ControlPlaneServices struct {
 	// +optional
 	AdditionalVirtualIP VirtualIPAddress `json:"additionalVirtualIP,omitempty"`
 
-	// loadBalancerProvider on each node of the control plane spreads connections over all API servers: HAProxy or Nginx, which
-	// must be in the image; or None, with which the node that holds the address serves all. If omitted, it is None.
+	// loadBalancerProvider on each node of the control plane spreads connections over all API servers: HAProxy or
+	// Nginx, which must be in the image; or None, with which the node that holds the address serves all. If omitted, it
+	// is None.
 	// +optional
 	// +kubebuilder:validation:Enum=None;HAProxy;Nginx
 	LoadBalancerProvider string `json:"loadBalancerProvider,omitempty"`

@@ -74,11 +74,13 @@ type ExtraUserData struct {
 	// +kubebuilder:validation:MaxLength=65536
 	Inline string `json:"inline,omitempty"`
 
-	// configMapKeyRef names the ConfigMap of the same namespace that has the configuration. Omit it if it is inline or in a Secret.
+	// configMapKeyRef names the ConfigMap of the same namespace that has the configuration. Omit it if it is inline or
+	// in a Secret.
 	// +optional
 	ConfigMapKeyRef *KeyReference `json:"configMapKeyRef,omitempty"`
 
-	// secretKeyRef names the Secret of the same namespace that has the configuration. Omit it if it is inline or in a ConfigMap.
+	// secretKeyRef names the Secret of the same namespace that has the configuration. Omit it if it is inline or in a
+	// ConfigMap.
 	// +optional
 	SecretKeyRef *KeyReference `json:"secretKeyRef,omitempty"`
 }

@@ -58,8 +58,8 @@ type OLVMInventorySpec struct {
 	// +required
 	VirtualMachines InventoryVMs `json:"virtualMachines,omitempty,omitzero"`
 
-	// labelRules make the labels of the OLVMInventoryVMs. If omitted, each has the labels inventory.infrastructure.cluster.x-k8s.io/host,
-	// .../vm-template, and .../network-NAME for each network.
+	// labelRules make the labels of the OLVMInventoryVMs. If omitted, each has the labels
+	// inventory.infrastructure.cluster.x-k8s.io/host, .../vm-template, and .../network-NAME for each network.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -333,8 +333,8 @@ type OLVMInventoryVMSpec struct {
 	// +optional
 	FromProvision *ProvisionedVM `json:"fromProvision,omitempty"`
 
-	// claimRef is who has the VM; omitted while nobody has. Only the manager writes it, and who may write it everywhere:
-	// an administrator who moves or restores clusters (config/policy).
+	// claimRef is who has the VM; omitted while nobody has. Only the manager writes it, and who may write it
+	// everywhere: an administrator who moves or restores clusters (config/policy).
 	// +optional
 	ClaimRef *InventoryClaim `json:"claimRef,omitempty"`
 }

@@ -164,8 +164,8 @@ type SupportLoadBalancer struct {
 	// +kubebuilder:validation:MaxItems=64
 	Ports []infrav1.PortRange `json:"ports,omitempty"`
 
-	// backendPort is the port of the API servers. If omitted or 0, it is controlPlaneServices.apiServerPort if the nodes
-	// have load balancers themselves, else 6443.
+	// backendPort is the port of the API servers. If omitted or 0, it is controlPlaneServices.apiServerPort if the
+	// nodes have load balancers themselves, else 6443.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535

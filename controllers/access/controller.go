@@ -208,7 +208,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	}
 
 	if r.IdentityNamespace != "" && (r.Kind == Secrets || r.Kind == ConfigMaps) {
-		build = build.Watches(&infrav1alpha1.OLVMClusterIdentity{}, handler.EnqueueRequestsFromMapFunc(r.identityToObject))
+		build = build.Watches(
+			&infrav1alpha1.OLVMClusterIdentity{}, handler.EnqueueRequestsFromMapFunc(r.identityToObject))
 	}
 
 	if err := build.WithOptions(options).Complete(ctx, r); err != nil {

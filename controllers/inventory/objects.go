@@ -98,7 +98,8 @@ func (r *Reconciler) keep(ctx context.Context, s *scope, object *infrav1alpha1.O
 	}
 
 	if forgotten || object.Spec.ClaimRef == nil && !object.DeletionTimestamp.IsZero() {
-		if controllerutil.ContainsFinalizer(object, infrav1alpha1.InventoryVMFinalizer) { // its status says what it waits for
+		// With the finalizer, its status says what it waits for.
+		if controllerutil.ContainsFinalizer(object, infrav1alpha1.InventoryVMFinalizer) {
 			e.vm = nil
 			s.entries = append(s.entries, e)
 		}
@@ -145,7 +146,8 @@ func (s *scope) forgotten(ctx context.Context, e *entry) (bool, error) {
 
 // remove deletes an OLVMInventoryVM. Where somebody has deleted it already, its finalizer goes.
 func (r *Reconciler) remove(ctx context.Context, object *infrav1alpha1.OLVMInventoryVM) error {
-	if !object.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(object, infrav1alpha1.InventoryFinalizer) {
+	if !object.DeletionTimestamp.IsZero() &&
+		!controllerutil.ContainsFinalizer(object, infrav1alpha1.InventoryFinalizer) {
 		return nil // its VM is being deleted
 	}
 

@@ -131,15 +131,18 @@ func (s *scope) phase(e *entry) (phase, reason, message string) {
 		reason, message = s.claimProblem(e)
 		return infrav1alpha1.InventoryVMClaimed, reason, message
 	case !e.object.DeletionTimestamp.IsZero():
-		return infrav1alpha1.InventoryVMIneligible, inventory.ReasonDeleting, messageOf(e.object, infrav1.DeletingCondition)
+		return infrav1alpha1.InventoryVMIneligible, inventory.ReasonDeleting,
+			messageOf(e.object, infrav1.DeletingCondition)
 	case !inventory.Made(e.object):
 		return infrav1alpha1.InventoryVMIneligible, inventory.ReasonProvisioning, messageOf(e.object,
 			infrav1.InfrastructureAppliedCondition)
 	case e.vm == nil && e.object.Spec.FromProvision != nil:
-		return infrav1alpha1.InventoryVMIneligible, inventory.ReasonAbsent, "The VM does not match spec.virtualMachines of " +
-			"the inventory any more. Give its tag back, or delete this object, and another one is made in its place"
+		return infrav1alpha1.InventoryVMIneligible, inventory.ReasonAbsent,
+			"The VM does not match spec.virtualMachines of " +
+				"the inventory any more. Give its tag back, or delete this object, and another one is made in its place"
 	case e.vm == nil:
-		return infrav1alpha1.InventoryVMIneligible, inventory.ReasonAbsent, "The engine has no such VM in the pool any more"
+		return infrav1alpha1.InventoryVMIneligible, inventory.ReasonAbsent,
+			"The engine has no such VM in the pool any more"
 	}
 
 	if reason, message = s.pool.WhyUnclaimable(*e.vm); reason != "" {

@@ -107,7 +107,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 }
 
 func terraformStatus(object client.Object) **infrav1.TerraformStatus {
-	return &object.(*infrav1alpha1.OLVMInventoryVM).Status.Terraform //nolint:forcetypeassert,errcheck // New makes no others
+	//nolint:forcetypeassert,errcheck // New makes no others
+	return &object.(*infrav1alpha1.OLVMInventoryVM).Status.Terraform
 }
 
 // scope holds the facts of one pass.
@@ -167,7 +168,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		return ctrl.Result{}, nil // somebody else made the VM
 	}
 
-	s := &scope{pass: this, vm: vm, inventory: &infrav1alpha1.OLVMInventory{}, workspace: r.workspaces.Open(this, vm, "")}
+	s := &scope{
+		pass: this, vm: vm, inventory: &infrav1alpha1.OLVMInventory{}, workspace: r.workspaces.Open(this, vm, ""),
+	}
 	key := client.ObjectKey{Namespace: vm.Namespace, Name: vm.Spec.InventoryName}
 	if err := r.Client.Get(ctx, key, s.inventory); apierrors.IsNotFound(err) {
 		s.inventory = nil

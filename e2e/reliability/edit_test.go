@@ -165,7 +165,10 @@ func (b *bench) editLife(t *testing.T, name string, undo bool) {
 			spec.ProviderID = provider
 		})
 		// What was applied in full before it was taken back stays: machines are immutable.
-		b.expectHardware(s, m, map[string]hardware{"applied": before, infrav1.ReplaceRefusedReason: after})
+		// Memory that the VM has got already goes at its next start.
+		b.expectHardware(s, m, map[string]hardware{
+			"applied": before, infrav1.WaitingForRestartReason: before, infrav1.ReplaceRefusedReason: after,
+		})
 	} else {
 		b.expectHardware(s, m, map[string]hardware{"applied": after})
 	}

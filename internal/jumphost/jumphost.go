@@ -1,6 +1,6 @@
 // Package jumphost does what the command host of a jump host asks for: it lists the machines of the cluster, reboots
-// them and opens their consoles, as an engine's user whom the OLVMSupportServices names for it. The jump host has neither that
-// user's password nor a way to machines of other clusters.
+// them and opens their consoles, as an engine's user whom the OLVMSupportServices names for it. The jump host has
+// neither that user's password nor a way to machines of other clusters.
 package jumphost
 
 import (
@@ -147,7 +147,8 @@ func (h *Hosts) infrastructure(ctx context.Context, key client.ObjectKey) (*infr
 	}
 
 	if services == nil || services.Spec.JumpHost == nil || services.Spec.JumpHost.EngineCredentialsSecretName == "" {
-		return nil, "", refuse("no user of the engine is given for it: set jumpHost.engineCredentialsSecretName of the " +
+		return nil, "", refuse("no user of the engine is given for it: " +
+			"set jumpHost.engineCredentialsSecretName of the " +
 			support.Kind)
 	}
 

@@ -126,7 +126,8 @@ type Candidate struct {
 func MemberOf(
 	ctx context.Context, session *engine.Client, cluster infrav1.OLVMClusterSpec, machine Candidate,
 ) (Member, error) {
-	names, err := GroupNames(AffinityGroups(cluster, machine.SupportServices), machine.Spec, machine.Role, machine.Service)
+	groups := AffinityGroups(cluster, machine.SupportServices)
+	names, err := GroupNames(groups, machine.Spec, machine.Role, machine.Service)
 	if err != nil {
 		return Member{}, err
 	}

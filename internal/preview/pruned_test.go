@@ -81,6 +81,7 @@ func TestAnInventoryThatIsToHaveFewerVMsDestroysThem(t *testing.T) {
 
 func TestASupportVMThatNothingAsksForIsDestroyed(t *testing.T) {
 	c := management(t)
+
 	for _, object := range must(manifest.Read([]byte(supported))) {
 		if object.GetKind() == "OLVMMachine" {
 			object.SetNamespace("default")
@@ -144,6 +145,7 @@ func TestWhatNamesAGitOpsTool(t *testing.T) {
 	mark := func(labels, annotations map[string]string) func(*unstructured.Unstructured) {
 		return func(o *unstructured.Unstructured) {
 			o.SetLabels(maps.Clone(labels))
+
 			own := map[string]string{}
 			for key, value := range annotations {
 				own[key] = strings.ReplaceAll(value, "SELF", o.GetKind()+":"+o.GetNamespace()+"/"+o.GetName())

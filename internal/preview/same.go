@@ -43,6 +43,7 @@ func groupSame(machines []*Result) []same {
 // group is all that is shown of a machine, without what is its own.
 func (r *Result) group() string {
 	pairs := []string{}
+
 	for _, own := range []string{r.Name, r.Replaces, r.VM} {
 		if own != "" {
 			pairs = append(pairs, own, "OWN")
