@@ -96,7 +96,8 @@ func (f *sourceFlags) loadManifests(s streams) (*preview.Manifests, error) {
 
 // emptyError is that of manifests that ask for no machine.
 func (f *sourceFlags) emptyError(more string) error {
-	return fmt.Errorf("nothing in %s asks for a machine%s; give the manifests of a Cluster, with its control plane or a "+
+	return fmt.Errorf("nothing in %s asks for a machine%s; "+
+		"give the manifests of a Cluster, with its control plane or a "+
 		"MachineDeployment", strings.Join(slices.Concat(f.files, f.kustomizations), ", "), more)
 }
 

@@ -176,8 +176,9 @@ func (s *scope) claimProblem(e *entry) (reason, message string) {
 		return inventory.ReasonClaimant, fmt.Sprintf("OLVMMachine %s does not exist. When its VM may be used again, %s",
 			claim.MachineName, release(claim))
 	case !s.clusters[claim.ClusterName] && claim.MachineName != "":
-		return inventory.ReasonClaimant, fmt.Sprintf("Cluster %s does not exist, and OLVMMachine %s has its VM. Create "+
-			"the Cluster again, or delete the OLVMMachine", claim.ClusterName, claim.MachineName)
+		return inventory.ReasonClaimant, fmt.Sprintf(
+			"Cluster %s does not exist, and OLVMMachine %s has its VM. Create "+
+				"the Cluster again, or delete the OLVMMachine", claim.ClusterName, claim.MachineName)
 	case !s.clusters[claim.ClusterName]:
 		return inventory.ReasonClaimant, fmt.Sprintf("Cluster %s does not exist. When its VM may be used again, %s",
 			claim.ClusterName, release(claim))

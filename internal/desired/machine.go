@@ -56,8 +56,8 @@ type Input struct {
 	// NamePools puts the names of IPAM providers' pools in the place of addresses: for a preview, which claims none.
 	NamePools bool
 	// Role of the machine; empty for a VM of a support service, which is no node, and which Service names.
-	// SupportServices are those of the cluster; nil for none. ControlPlaneNodes are the addresses of the control plane's
-	// machines that are known. RouterIDs are those of the cluster.
+	// SupportServices are those of the cluster; nil for none. ControlPlaneNodes are the addresses of the control
+	// plane's machines that are known. RouterIDs are those of the cluster.
 	Role              infrav1.MachineRole
 	Service           string
 	SupportServices   *infrav1alpha1.OLVMSupportServices

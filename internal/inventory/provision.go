@@ -200,7 +200,8 @@ func MachineSpec(
 	}
 
 	for i, network := range addressing.Networks(out) {
-		at := slices.IndexFunc(decided.NICs, func(n infrav1alpha1.ProvisionedNIC) bool { return n.Name == network.VNICName })
+		named := func(n infrav1alpha1.ProvisionedNIC) bool { return n.Name == network.VNICName }
+		at := slices.IndexFunc(decided.NICs, named)
 		if at < 0 || decided.NICs[at].MACAddress == "" {
 			continue
 		}

@@ -64,8 +64,8 @@ func (m *Manifests) followGenerations(ctx context.Context, c client.Reader, name
 	return nil
 }
 
-// FollowGenerations returns the objects of a cluster file as olvmctl upgrade would apply them to a management cluster: a
-// template that differs from the one that runs has the next name, because templates cannot be changed.
+// FollowGenerations returns the objects of a cluster file as olvmctl upgrade would apply them to a management cluster:
+// a template that differs from the one that runs has the next name, because templates cannot be changed.
 func FollowGenerations(
 	ctx context.Context, objects []*unstructured.Unstructured, c client.Reader,
 ) ([]*unstructured.Unstructured, error) {

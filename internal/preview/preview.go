@@ -245,13 +245,7 @@ func (m *Manifests) render(
 		return Rendered{}, err
 	}
 
-	if machine.newTag {
-		built.Machine.TagIDs = append(built.Machine.TagIDs, newTag)
-	}
-
-	if machine.pool == nil {
-		built.Machine.UserData = userData
-	}
+	machine.standIn(built)
 
 	out := Rendered{Machine: machine, Secrets: []string{config.Password}, names: nameIDs(built)}
 	if built.Names != nil && machine.spec.FromInventory == nil { // a VM of a pool takes nothing more
@@ -261,17 +255,35 @@ func (m *Manifests) render(
 	if state.VMID() != "" {
 		out.State, existing = state.Raw, besides(state, existing)
 
-		digest, err := render.MachineDigest(built.Machine)
-		if err != nil {
+		if out.undoes, err = undoes(state, built); err != nil {
 			return Rendered{}, err
 		}
-
-		out.undoes = state.Undoes(digest)
 	}
 
 	out.Configuration, err = built.Configuration(ctx, session, existing)
 
 	return out, err
+}
+
+// standIn puts in what only a management cluster has: the tag that is made with a pool, and user data.
+func (m Machine) standIn(built *desired.Built) {
+	if m.newTag {
+		built.Machine.TagIDs = append(built.Machine.TagIDs, newTag)
+	}
+
+	if m.pool == nil {
+		built.Machine.UserData = userData
+	}
+}
+
+// undoes reports whether a machine goes back to what it was before a change that did not end.
+func undoes(state *tfstate.State, built *desired.Built) (bool, error) {
+	digest, err := render.MachineDigest(built.Machine)
+	if err != nil {
+		return false, err
+	}
+
+	return state.Undoes(digest), nil
 }
 
 // besides is what the engine may have beside a state: after a change that was interrupted.
@@ -533,7 +545,7 @@ func PlanAll(
 	if err != nil {
 		return nil, nil, err
 	}
-	defer scratch.Close()
+	defer func() { _ = scratch.Close() }()
 
 	rendered, refused, err := Render(ctx, m, machines, credentials, sessions)
 	if err != nil {
@@ -630,7 +642,7 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 	if err != nil {
 		return nil, fmt.Errorf("failed to make a folder for the plan: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 
 	plan, err := executor.Plan(ctx, terraform.Request{
 		Configuration: machine.Configuration,

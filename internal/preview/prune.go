@@ -178,7 +178,8 @@ func (m *Manifests) addOtherNamespaces(
 
 		for i := range list.Items {
 			object := &list.Items[i]
-			if slices.Contains(tools, m.pruning.marks.gitOps(object)) && !slices.Contains(namespaces, object.GetNamespace()) &&
+			if slices.Contains(tools, m.pruning.marks.gitOps(object)) &&
+				!slices.Contains(namespaces, object.GetNamespace()) &&
 				!slices.Contains(m.pruning.alone, object.GetNamespace()) {
 				m.pruning.alone = append(m.pruning.alone, object.GetNamespace())
 			}

@@ -55,7 +55,8 @@ func (m *Manifests) readInstanceMarks(ctx context.Context, c client.Reader) erro
 		marks.applications = append(marks.applications, list.Items[i].GetName())
 	}
 
-	marks.note = "; " + instanceLabel + " alone does not name one, because no Application of Argo CD that you may list " +
+	marks.note = "; " + instanceLabel + " alone does not name one, " +
+		"because no Application of Argo CD that you may list " +
 		"has that name"
 
 	return nil
@@ -138,7 +139,8 @@ func keeps(object client.Object) bool {
 		}
 	}
 
-	return annotations["helm.sh/resource-policy"] == "keep" || annotations["kapp.k14s.io/delete-strategy"] == "orphan" ||
+	return annotations["helm.sh/resource-policy"] == "keep" ||
+		annotations["kapp.k14s.io/delete-strategy"] == "orphan" ||
 		annotations["client.lifecycle.config.k8s.io/deletion"] == "detach"
 }
 

@@ -38,7 +38,8 @@ func (m *Manifests) unaskedSupport(asked []Machine) []Machine {
 		}
 
 		out = append(out, Machine{
-			Cluster: cluster, From: "OLVMCluster/" + infra.Name + " " + service, Namespace: key.Namespace, Name: key.Name,
+			Cluster: cluster, From: "OLVMCluster/" + infra.Name + " " + service,
+			Namespace: key.Namespace, Name: key.Name,
 			infraName: key.Name, uid: machine.UID, service: service, spec: machine.Spec, live: true, olvmCluster: infra,
 			Destroyed: "support service " + service + " does not ask for it any more",
 		})

@@ -192,7 +192,8 @@ func (s Service) checkVirtualIP(
 	case !slices.Contains(ports, endpoint):
 		return s.Invalid("ports", "the port %d of the control plane endpoint is missing; add it", endpoint)
 	case services != nil && (services.VirtualIPProvider == "KubeVIP" || services.VirtualIPProvider == "Keepalived"):
-		return s.Invalid(field, "%s is held by the nodes of the control plane; set virtualIPProvider in controlPlaneServices "+
+		return s.Invalid(field, "%s is held by the nodes of the control plane; "+
+			"set virtualIPProvider in controlPlaneServices "+
 			"of the OLVMCluster to External, or write another address", address)
 	}
 

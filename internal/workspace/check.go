@@ -26,8 +26,8 @@ const (
 	checkTurn = 15 * time.Second
 	// checkLimit is how long a check may take, and how long it may wait in the queue while others want a check.
 	checkLimit = 2 * time.Minute
-	// mostListed and longestListed, in bytes, bound a list in a status, and longestText another text of it. They are the
-	// limits of the API.
+	// mostListed and longestListed, in bytes, bound a list in a status, and longestText another text of it. They are
+	// the limits of the API.
 	mostListed, longestListed, longestText = 16, 256, 1024
 )
 

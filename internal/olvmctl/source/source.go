@@ -108,7 +108,8 @@ func (r *reader) path(path string, stdin io.Reader) error {
 
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%s does not exist; git keeps no folder without files: if the last manifest was deleted, make "+
+		return fmt.Errorf("%s does not exist; "+
+			"git keeps no folder without files: if the last manifest was deleted, make "+
 			"the folder, and plan with --kubeconfig and --prune: %w", path, err)
 	}
 

@@ -145,7 +145,12 @@ func hardware() []Value {
 }
 
 func networks() []Value {
-	out := []Value{
+	return append(append(interfaces(), subnets()...), ranges()...)
+}
+
+// interfaces are values about network interfaces.
+func interfaces() []Value {
+	return []Value{
 		{machine, net, "{interface: enp1s0}", "", silent},
 		{machine, net, "{ipv6: {autoConf: false}}", "", silent},
 		{machine, net, "{ipv6: {autoConf: true}}", "", ""},
@@ -174,6 +179,19 @@ func networks() []Value {
 		{machine, more, "[{networkName: a, macAddress: '56:6f:00:00:00:0a'}, " +
 			"{networkName: b, macAddress: '56:6f:00:00:00:0A'}]", "", "a macAddress is there twice"},
 		{machine, "spec.olvmNetwork", "{networkName: a, interfaceType: e1000}", "", ""},
+		{machine, "spec",
+			`{vmTemplateName: a, olvmNetwork: {networkName: a, interfaceType: e1000}, virtualMachine: ` +
+				`{memory: 8GB, network: {interfaceType: virtio, ipv4: {dhcp: true}}}}`, ".olvmNetwork.interfaceType",
+			"differ; remove one of the two"},
+		{machine, "spec",
+			`{vmTemplateName: a, olvmNetwork: {networkName: a, interfaceType: e1000}, virtualMachine: ` +
+				`{memory: 8GB, network: {interfaceType: E1000, ipv4: {dhcp: true}}}}`, "", ""},
+	}
+}
+
+// subnets are values about DNS servers, gateways and subnets.
+func subnets() []Value {
+	return []Value{
 		{machine, net + ".dnsServers", "[10.20.30.300]", "[0]", anIP},
 		{machine, net + ".dnsServers", "[dns.example.com]", "[0]", anIP},
 		{machine, net + ".dnsServers", `["fe80::1%eth0"]`, "[0]", anIP},
@@ -209,16 +227,6 @@ func networks() []Value {
 			"[{name: a, gateway: 10.0.1.1, ipv4: {subnet: 10.0.0.0/24, ipAddresses: [10.0.0.5]}}]",
 			"[0].gateway", "the gateway is outside ipv4.subnet"},
 	}
-
-	return append(append(out, ranges()...),
-		Value{machine, "spec",
-			`{vmTemplateName: a, olvmNetwork: {networkName: a, interfaceType: e1000}, virtualMachine: ` +
-				`{memory: 8GB, network: {interfaceType: virtio, ipv4: {dhcp: true}}}}`, ".olvmNetwork.interfaceType",
-			"differ; remove one of the two"},
-		Value{machine, "spec",
-			`{vmTemplateName: a, olvmNetwork: {networkName: a, interfaceType: e1000}, virtualMachine: ` +
-				`{memory: 8GB, network: {interfaceType: E1000, ipv4: {dhcp: true}}}}`, "", ""},
-	)
 }
 
 func ranges() []Value {
