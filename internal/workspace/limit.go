@@ -7,9 +7,9 @@ import "unicode/utf8"
 
 // Limited is the beginning of a list that a status takes at most that many items of, and the length of the whole list.
 func Limited[T any](list []T, most int) (kept []T, total int32) {
-	kept := min(len(list), most)
+	end := min(len(list), most)
 
-	return list[:kept:kept], int32(min(len(list), 1<<30)) //nolint:gosec // it is limited
+	return list[:end:end], int32(min(len(list), 1<<30)) //nolint:gosec // it is limited
 }
 
 // Shortened cuts a text to a length in bytes, and marks the cut.
