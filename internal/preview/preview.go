@@ -545,6 +545,7 @@ func PlanAll(
 	if err != nil {
 		return nil, nil, err
 	}
+
 	defer func() { _ = scratch.Close() }()
 
 	rendered, refused, err := Render(ctx, m, machines, credentials, sessions)
@@ -642,6 +643,7 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 	if err != nil {
 		return nil, fmt.Errorf("failed to make a folder for the plan: %w", err)
 	}
+
 	defer func() { _ = os.RemoveAll(dir) }()
 
 	plan, err := executor.Plan(ctx, terraform.Request{
