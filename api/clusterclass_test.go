@@ -140,12 +140,8 @@ func specs(t *testing.T) map[string]apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	out := map[string]apiextensionsv1.JSONSchemaProps{}
 
-	for kind, file := range map[string]string{"OLVMCluster": "olvmclusters", "OLVMMachine": "olvmmachines"} {
-		content, err := os.ReadFile("../config/crd/bases/infrastructure.cluster.x-k8s.io_" + file + ".yaml")
-		check.Error(t, err, "")
-		var crd apiextensionsv1.CustomResourceDefinition
-		check.Error(t, yaml.UnmarshalStrict(content, &crd), "")
-		out[kind] = crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	for _, crd := range readCRDs(t) {
+		out[crd.Spec.Names.Kind] = crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
 	}
 
 	return out

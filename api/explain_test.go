@@ -4,8 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,7 +11,6 @@ import (
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfchange"
@@ -30,17 +27,10 @@ type field struct {
 // fields returns what kubectl explain shows of our own types: those of Kubernetes and Cluster API have their texts.
 func fields(t *testing.T) []field {
 	t.Helper()
-	files, err := filepath.Glob("../config/crd/bases/*.yaml")
-	check.Error(t, err, "")
 
 	var out []field
 
-	for _, file := range files {
-		content, err := os.ReadFile(file)
-		check.Error(t, err, "")
-		var crd apiextensionsv1.CustomResourceDefinition
-		check.Error(t, yaml.UnmarshalStrict(content, &crd), "")
-
+	for _, crd := range readCRDs(t) {
 		for _, version := range crd.Spec.Versions {
 			for _, part := range []string{"spec", "status"} {
 				if schema, ok := version.Schema.OpenAPIV3Schema.Properties[part]; ok {

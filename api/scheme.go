@@ -2,8 +2,11 @@
 package api
 
 import (
+	"sync"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
@@ -21,16 +24,19 @@ func AddToScheme(scheme *runtime.Scheme) error {
 
 // GroupVersionOf returns the group and version that serve a kind, and false if the kind is not one of this provider.
 func GroupVersionOf(kind string) (schema.GroupVersion, bool) {
-	scheme := runtime.NewScheme()
-	if err := AddToScheme(scheme); err != nil {
-		return schema.GroupVersion{}, false
-	}
-
 	for _, version := range []schema.GroupVersion{infrav1.GroupVersion, infrav1alpha1.GroupVersion} {
-		if scheme.Recognizes(version.WithKind(kind)) {
+		if known().Recognizes(version.WithKind(kind)) {
 			return version, true
 		}
 	}
 
 	return schema.GroupVersion{}, false
 }
+
+// known has the kinds of all versions.
+var known = sync.OnceValue(func() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(AddToScheme(scheme))
+
+	return scheme
+})

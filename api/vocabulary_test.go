@@ -5,7 +5,6 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -15,7 +14,6 @@ import (
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
 )
 
 // namedField is a field of spec or status of a kind.
@@ -27,35 +25,13 @@ type namedField struct {
 	schema apiextensionsv1.JSONSchemaProps
 }
 
-// shape is the type of a namedField, with that of the items of a list.
+// shape is the type of a field, with that of the items of a list.
 func (f namedField) shape() string {
 	if f.schema.Items != nil && f.schema.Items.Schema != nil {
 		return "[]" + f.schema.Items.Schema.Type
 	}
 
 	return f.schema.Type
-}
-
-// readCRDs reads the CRDs of the provider.
-func readCRDs(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
-	files, err := filepath.Glob("../config/crd/bases/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d CRDs, %v", len(files), err)
-	}
-
-	out := make([]apiextensionsv1.CustomResourceDefinition, len(files))
-	for i, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		if err := yaml.UnmarshalStrict(content, &out[i]); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-	}
-
-	return out
 }
 
 // namedFields are those of all kinds.
@@ -65,7 +41,8 @@ func namedFields(t *testing.T) []namedField {
 	for _, crd := range readCRDs(t) {
 		for _, version := range crd.Spec.Versions {
 			for _, part := range []string{"spec", "status"} {
-				out = append(out, within(crd.Spec.Names.Kind+"."+part, version.Schema.OpenAPIV3Schema.Properties[part])...)
+				schema := version.Schema.OpenAPIV3Schema.Properties[part]
+				out = append(out, within(crd.Spec.Names.Kind+"."+part, schema)...)
 			}
 		}
 	}

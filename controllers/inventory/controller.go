@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	"sigs.k8s.io/cluster-api/util/predicates"
@@ -219,11 +218,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		return ctrl.Result{}, nil
 	}
 
-	if annotations.HasPaused(pool) {
-		cause := "OLVMInventory has the " + clusterv1.PausedAnnotation + " annotation"
-		paused := func() { workspace.SetPaused(pool, cause) }
-
-		return ctrl.Result{}, objectstatus.IgnoreGone(this.Write(ctx, paused))
+	if paused, err := workspace.PausedWithoutState(ctx, this, pool, "OLVMInventory", nil); err != nil || paused {
+		return ctrl.Result{}, err
 	}
 
 	if pool.DeletionTimestamp.IsZero() {

@@ -207,7 +207,6 @@ func (r *Reconciler) reconcileDelete(s *scope) {
 
 // updateStatus turns the facts of a pass into the status of the inventory.
 func updateStatus(s *scope) {
-	workspace.SetPaused(s.inventory)
 	setEngineCondition(s)
 	setProvisionedCondition(s)
 	setScheduledCondition(s)
@@ -251,7 +250,7 @@ func unschedulable(groups []infrav1alpha1.UnschedulableGroup) ([]infrav1alpha1.U
 	kept = slices.Clone(kept)
 
 	for i := range kept {
-		kept[i].Message = workspace.Shortened(kept[i].Message, longest)
+		kept[i].Message = workspace.Fit(kept[i].Message, longest)
 	}
 
 	return kept, count

@@ -184,9 +184,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 
 	if s.inventory != nil && annotations.HasPaused(s.inventory) {
 		cause := fmt.Sprintf("OLVMInventory %s has the %s annotation", s.inventory.Name, clusterv1.PausedAnnotation)
-		paused := func() { workspace.SetPaused(vm, cause) }
 
-		return ctrl.Result{}, objectstatus.IgnoreGone(this.Write(ctx, paused))
+		return ctrl.Result{}, workspace.WritePaused(ctx, this, vm, cause)
 	}
 
 	return r.reconcile(ctx, s)

@@ -295,7 +295,7 @@ func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.scope.olvmMachine, tt.scope.workspace = &infrav1.OLVMMachine{}, &tt.workspace
-			setAppliedCondition(&tt.scope)
+			setAppliedCondition(&tt.scope, tt.scope.judge())
 			check.Equal(t, "the condition", condition(tt.scope.olvmMachine, infrav1.InfrastructureAppliedCondition),
 				"False/"+tt.reason)
 			check.Contains(t, "the message", message(tt.scope.olvmMachine, infrav1.InfrastructureAppliedCondition),
@@ -456,7 +456,7 @@ func TestAChangeThatFailedHalfWayLeavesTheMachineApplied(t *testing.T) {
 func TestAStateThatNoRunHasFinishedIsNotApplied(t *testing.T) {
 	scope := &machineScope{olvmMachine: newMachine(vmID), engine: engineFacts{err: errors.New("HTTP 500")}}
 	scope.workspace = &workspace.Workspace{State: parsed(t, "", "ovirt_vm="+vmID)}
-	setAppliedCondition(scope)
+	setAppliedCondition(scope, scope.judge())
 	check.Equal(t, "the condition", condition(scope.olvmMachine, infrav1.InfrastructureAppliedCondition),
 		"False/"+infrav1.WaitingForEngineReason)
 }

@@ -25,12 +25,13 @@ type verdict struct {
 // of Ready: an edit that cannot be applied leaves a healthy node as it is. InfrastructureApplied is about the last spec
 // that was applied in full, and has its generation.
 func setUpToDateConditions(scope *machineScope) {
-	setUpToDateCondition(scope)
-	setAppliedCondition(scope)
+	found := scope.judge()
+	setUpToDateCondition(scope, found)
+	setAppliedCondition(scope, found)
 }
 
-func setUpToDateCondition(scope *machineScope) {
-	m, found := scope.olvmMachine, scope.judge()
+func setUpToDateCondition(scope *machineScope, found verdict) {
+	m := scope.olvmMachine
 	condition := metav1.Condition{
 		Type:    infrav1.UpToDateCondition,
 		Status:  found.status,
@@ -52,7 +53,7 @@ func setUpToDateCondition(scope *machineScope) {
 	conditions.Set(m, condition)
 }
 
-func setAppliedCondition(scope *machineScope) {
+func setAppliedCondition(scope *machineScope, found verdict) {
 	m := scope.olvmMachine
 	condition := metav1.Condition{
 		Type:   infrav1.InfrastructureAppliedCondition,
@@ -67,7 +68,6 @@ func setAppliedCondition(scope *machineScope) {
 		objectstatus.SetOfEarlierGeneration(m, condition)
 		return
 	default:
-		found := scope.judge()
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, found.reason, found.message
 	}
 

@@ -113,7 +113,7 @@ func (r *Reconciler) problems(ctx context.Context, s *scope) (map[string]error, 
 
 	for _, service := range support.Services(s.object) {
 		for i := range taken {
-			if taken[i].Field == service.Field+".virtualIP" && out[service.Name] == nil {
+			if taken[i].Field == service.VirtualIPField() && out[service.Name] == nil {
 				out[service.Name] = taken[i].Problem()
 			}
 		}

@@ -62,12 +62,14 @@ func TestM5(t *testing.T) {
 				})
 			}})
 			m := start(t, s, "")
-			message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineUnreachableReason)
-			// On a machine that reads slowly, the time-out ends the answer before its limit does. That limit has a
-			// test in internal/engine.
-			if !strings.Contains(message, test.says) && !strings.Contains(message, "does not answer in time") {
-				t.Errorf("the condition says %q", message)
-			}
+			s.Eventually("the answer is refused", func() error { // a busy machine may need a second try within the time-out
+				message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineUnreachableReason)
+				if !strings.Contains(message, test.says) {
+					return fmt.Errorf("the condition says %q", message)
+				}
+
+				return nil
+			})
 
 			mebibytes := peakMemory(t, m.Process.PID())
 			t.Logf("the peak was %d MiB", mebibytes)

@@ -13,6 +13,7 @@ import (
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
 // Addresses of the network interfaces of a machine, by the interfaces' names in the engine.
@@ -101,18 +102,19 @@ func VirtualAddresses(spec infrav1.OLVMClusterSpec) []VirtualAddress {
 func SupportAddresses(
 	cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices,
 ) []VirtualAddress {
-	if of == nil {
-		return nil
-	}
-
 	var out []VirtualAddress
 	endpoint := ipam.ParseAll([]string{cluster.ControlPlaneEndpoint.Host})
 
-	for i, balancer := range of.Spec.LoadBalancers {
-		for _, address := range ipam.ParseAll([]string{balancer.VirtualIP}) {
+	for _, service := range support.Services(of) {
+		if service.Balancer == nil {
+			continue
+		}
+
+		for _, address := range ipam.ParseAll([]string{service.Balancer.VirtualIP}) {
 			if !slices.Contains(endpoint, address) {
-				out = append(out, VirtualAddress{address, "the address of load balancer " + balancer.Name,
-					fmt.Sprintf("spec.loadBalancers[%d].virtualIP", i)})
+				out = append(out, VirtualAddress{
+					address, "the address of load balancer " + service.Balancer.Name, service.VirtualIPField(),
+				})
 			}
 		}
 	}

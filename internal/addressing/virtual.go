@@ -18,6 +18,7 @@ import (
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
 // VirtualAddress is an address of a cluster that moves between machines, and what it is.
@@ -91,13 +92,16 @@ func (a *Allocator) CheckSupportAddresses(
 
 // admit keeps whether the virtual addresses that an object asks for now were free; mu is held.
 func (a *Allocator) admit(object client.Object, free bool) {
+	if !free {
+		delete(a.admitted, object.GetUID())
+		return
+	}
+
 	if a.admitted == nil {
 		a.admitted = map[types.UID]bool{}
 	}
 
-	if a.admitted[object.GetUID()] = free; !free {
-		delete(a.admitted, object.GetUID())
-	}
+	a.admitted[object.GetUID()] = true
 }
 
 // FindTaken returns the virtual addresses that another object has on one of the networks; no networks mean any.
@@ -196,7 +200,7 @@ func (a *Allocator) heldBeside(
 
 	for i := range machines {
 		m := &machines[i]
-		node := self != client.Object(c) && m.Labels[infrav1alpha1.SupportServiceLabel] == ""
+		node := self != client.Object(c) && support.ServiceOf(m) == ""
 		if of := ClusterOf(m); holding[of] && of != ClusterOf(c) || node && of == ClusterOf(c) {
 			held.AddRunning(m, Holder(m, c.Namespace))
 		}
@@ -235,11 +239,15 @@ func Precedes(other *infrav1.OLVMCluster, object client.Object) bool {
 // SupportPrecedes reports whether load balancers keep an address that they and an object want: those that serve with
 // it, else the older object.
 func SupportPrecedes(other *infrav1alpha1.OLVMSupportServices, object client.Object) bool {
-	return slices.ContainsFunc(other.Spec.LoadBalancers, func(b infrav1alpha1.SupportLoadBalancer) bool {
-		return slices.ContainsFunc(other.Status.Services, func(s infrav1alpha1.SupportServiceStatus) bool {
-			return s.Name == "lb-"+b.Name && s.Address == b.VirtualIP && conditions.IsTrue(&s, infrav1.ReadyCondition)
-		})
-	}) || older(other, object)
+	serves := slices.ContainsFunc(support.Services(other), func(service support.Service) bool {
+		return service.Balancer != nil &&
+			slices.ContainsFunc(other.Status.Services, func(s infrav1alpha1.SupportServiceStatus) bool {
+				return s.Name == service.Name && s.Address == service.Balancer.VirtualIP &&
+					conditions.IsTrue(&s, infrav1.ReadyCondition)
+			})
+	})
+
+	return serves || older(other, object)
 }
 
 // older reports whether an object is older than another, or the first by name of two of the same second.

@@ -1,22 +1,23 @@
 package pass
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // filledIn are the fields that the manager fills in where a manifest leaves them empty.
-var filledIn = [][]string{
-	{"spec", "controlPlaneEndpoint", "host"},
-	{"spec", "controlPlaneEndpoint", "port"},
-	{"spec", "providerID"},
+var filledIn = []fieldpath.Path{
+	fieldpath.MakePathOrDie("spec", "controlPlaneEndpoint", "host"),
+	fieldpath.MakePathOrDie("spec", "controlPlaneEndpoint", "port"),
+	fieldpath.MakePathOrDie("spec", "providerID"),
 }
 
 // disown gives up the ownership of fields that a write has filled in. Who applies an empty one again, with server-side
@@ -27,18 +28,21 @@ func (p *Pass) disown(ctx context.Context, object client.Object, content []byte,
 		return fmt.Errorf("failed to read the patch of %s: %w", p.key, err)
 	}
 
-	entries := object.GetManagedFields()
-	var owned bool
+	filled := fieldpath.NewSet()
 
 	for _, path := range filledIn {
 		if isIn(changes, path) {
-			owned = true
-			entries = withoutField(entries, path)
+			filled.Insert(path)
 		}
 	}
 
-	if !owned || len(object.GetManagedFields()) == 0 {
+	if filled.Empty() || len(object.GetManagedFields()) == 0 {
 		return nil
+	}
+
+	entries, err := withoutFields(object.GetManagedFields(), filled)
+	if err != nil {
+		return fmt.Errorf("failed to read the owners of %s: %w", p.key, err)
 	}
 
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
@@ -62,51 +66,43 @@ func (p *Pass) disown(ctx context.Context, object client.Object, content []byte,
 }
 
 // isIn reports whether a merge patch sets a field.
-func isIn(changes map[string]any, path []string) bool {
-	for _, name := range path[:len(path)-1] {
-		changes, _ = changes[name].(map[string]any)
+func isIn(changes map[string]any, path fieldpath.Path) bool {
+	for _, element := range path[:len(path)-1] {
+		changes, _ = changes[*element.FieldName].(map[string]any)
 	}
 
-	return changes[path[len(path)-1]] != nil
+	return changes[*path[len(path)-1].FieldName] != nil
 }
 
-// withoutField takes a field from who has written it. The last write has changed it, so nobody else owns it.
-func withoutField(entries []metav1.ManagedFieldsEntry, path []string) []metav1.ManagedFieldsEntry {
-	out := slices.Clone(entries)
+// withoutFields takes fields from who has written them. The last write has changed them, so nobody else owns them.
+func withoutFields(entries []metav1.ManagedFieldsEntry, fields *fieldpath.Set) ([]metav1.ManagedFieldsEntry, error) {
+	var out []metav1.ManagedFieldsEntry
 
-	for i := range out {
-		var fields map[string]any
-		if out[i].FieldsV1 == nil || out[i].Operation != metav1.ManagedFieldsOperationUpdate ||
-			json.Unmarshal(out[i].FieldsV1.GetRawBytes(), &fields) != nil || !take(fields, path) {
+	for _, entry := range entries {
+		if entry.FieldsV1 == nil || entry.Operation != metav1.ManagedFieldsOperationUpdate {
+			out = append(out, entry)
 			continue
 		}
 
-		if raw, err := json.Marshal(fields); err == nil {
-			out[i].FieldsV1 = &metav1.FieldsV1{}
-			out[i].FieldsV1.SetRawBytes(raw)
+		owned := fieldpath.NewSet()
+		if err := owned.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
+			return nil, fmt.Errorf("fields of %s: %w", entry.Manager, err)
 		}
+
+		left := owned.Difference(fields)
+		if left.Empty() {
+			continue
+		}
+
+		raw, err := left.ToJSON()
+		if err != nil {
+			return nil, fmt.Errorf("fields of %s: %w", entry.Manager, err)
+		}
+
+		entry.FieldsV1 = &metav1.FieldsV1{}
+		entry.FieldsV1.SetRawBytes(raw)
+		out = append(out, entry)
 	}
 
-	return slices.DeleteFunc(out, func(entry metav1.ManagedFieldsEntry) bool {
-		return entry.FieldsV1 != nil && entry.FieldsV1.GetRawString() == "{}"
-	})
-}
-
-// take takes a field out of a set of fields, with parents that have no other, and reports whether it was there.
-func take(fields map[string]any, path []string) bool {
-	name := "f:" + path[0]
-	below, ok := fields[name].(map[string]any)
-
-	switch {
-	case !ok:
-		return false
-	case len(path) > 1 && !take(below, path[1:]):
-		return false
-	case len(path) > 1 && len(below) > 0:
-		return true
-	}
-
-	delete(fields, name)
-
-	return true
+	return out, nil
 }

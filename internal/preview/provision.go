@@ -226,11 +226,9 @@ func (m *Manifests) inUse(
 	out := map[string]bool{}
 	there, _, _ := m.inventoryVMsOf(pool)
 
-	for _, vm := range vms {
-		for i := range there {
-			if there[i].Spec.VMID == vm.ID.String() && inventory.InUse(vm) {
-				out[there[i].Name] = true
-			}
+	for i := range there {
+		if vm, found := vms[engine.ID(there[i].Spec.VMID)]; found && inventory.InUse(vm) {
+			out[there[i].Name] = true
 		}
 	}
 

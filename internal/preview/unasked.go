@@ -3,9 +3,7 @@ package preview
 import (
 	"maps"
 	"slices"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -17,16 +15,12 @@ import (
 func (m *Manifests) unaskedSupport(asked []Machine) []Machine {
 	var out []Machine
 
-	keys := slices.SortedFunc(maps.Keys(m.olvmMachines), func(a, b types.NamespacedName) int {
-		return strings.Compare(a.String(), b.String())
-	})
-
-	for _, key := range keys {
+	for _, key := range slices.SortedFunc(maps.Keys(m.olvmMachines), byKey) {
 		machine := m.olvmMachines[key]
-		service := support.ServiceOf(machine)
-		isAsked := slices.ContainsFunc(asked, func(other Machine) bool { return other.key() == key })
+		isIt := func(other Machine) bool { return other.key() == key }
 
-		if service == "" || isAsked {
+		service := support.ServiceOf(machine)
+		if service == "" || slices.ContainsFunc(asked, isIt) {
 			continue
 		}
 

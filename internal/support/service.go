@@ -28,6 +28,9 @@ type Service struct {
 	OIDC     *infrav1alpha1.SupportOIDC
 }
 
+// VirtualIPField is the field with the virtual address of a load balancer.
+func (s Service) VirtualIPField() string { return s.Field + ".virtualIP" }
+
 // JumpHostName is the name of the service that is a jump host.
 const JumpHostName = "jump-host"
 

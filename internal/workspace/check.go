@@ -109,7 +109,7 @@ func (w *Workspace) recordCheck(ctx context.Context, run terraform.Status) {
 	first := w.runs().noticed(w.key, run)
 
 	if run.Err != nil {
-		found.Error = Shortened(run.Err.Error(), longestText)
+		found.Error = Fit(run.Err.Error(), longestText)
 		found.Differences, found.DifferenceCount = before.Differences, before.DifferenceCount
 		if first {
 			countRun(run, "Failed")
@@ -133,7 +133,7 @@ func (w *Workspace) recordCheck(ctx context.Context, run terraform.Status) {
 func listed[T fmt.Stringer](things []T) (out []string, count int32) {
 	kept, count := Limited(things, mostListed)
 	for _, thing := range kept {
-		out = append(out, Shortened(thing.String(), longestListed))
+		out = append(out, Fit(thing.String(), longestListed))
 	}
 
 	return out, count

@@ -69,7 +69,10 @@ func (f Failure) Reason() string {
 	return infrav1.ApplyFailedReason
 }
 
-// Shorten cuts a text for a condition or an event to a length in bytes, and marks the cut.
+// cutMark is at the end of a text that was cut.
+const cutMark = " ..."
+
+// Shorten cuts a text for a condition or an event to a length in bytes, and adds a mark of the cut.
 func Shorten(text string, length int) string {
 	if len(text) <= length {
 		return text
@@ -79,5 +82,5 @@ func Shorten(text string, length int) string {
 		length--
 	}
 
-	return text[:length] + " ..."
+	return text[:length] + cutMark
 }

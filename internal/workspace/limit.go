@@ -1,7 +1,5 @@
 package workspace
 
-import "unicode/utf8"
-
 // A status with a list that is longer than its CRD takes is refused as a whole, and so is one with such a text: what an
 // engine, a guest or a plan has a lot of must not keep a condition from being written.
 
@@ -12,17 +10,11 @@ func Limited[T any](list []T, most int) (kept []T, total int32) {
 	return list[:end:end], int32(min(len(list), 1<<30)) //nolint:gosec // it is limited
 }
 
-// Shortened cuts a text to a length in bytes, and marks the cut.
-func Shortened(text string, length int) string {
-	const mark = " ..."
+// Fit cuts a text to a length in bytes that has room for the mark of the cut, too, as the limit of a field needs it.
+func Fit(text string, length int) string {
 	if len(text) <= length {
 		return text
 	}
 
-	length = max(length-len(mark), 0)
-	for length > 0 && !utf8.RuneStart(text[length]) {
-		length--
-	}
-
-	return text[:length] + mark
+	return Shorten(text, max(length-len(cutMark), 0))
 }

@@ -66,8 +66,8 @@ func (w *Workspace) unblockMove() {
 	w.object.SetAnnotations(has)
 }
 
-// SetPaused sets the Paused condition of an object; without a cause it is not paused.
-func SetPaused(object conditions.Setter, causes ...string) {
+// setPaused sets the Paused condition of an object; without a cause it is not paused.
+func setPaused(object conditions.Setter, causes ...string) {
 	condition := metav1.Condition{
 		Type:   clusterv1.PausedCondition,
 		Status: metav1.ConditionFalse,
@@ -87,7 +87,7 @@ func SetPaused(object conditions.Setter, causes ...string) {
 func (w *Workspace) Paused(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
 	causes := causesOfPause(w.object, w.kind.Name, cluster)
 	if len(causes) == 0 {
-		SetPaused(w.object)
+		setPaused(w.object)
 		return false, nil
 	}
 
@@ -99,7 +99,7 @@ func (w *Workspace) Paused(ctx context.Context, cluster *clusterv1.Cluster) (boo
 		causes = append(causes, Shorten(steadytext.Of(cause), longestMessage))
 	}
 
-	return true, errors.Join(writePaused(ctx, w.pass, w.object, causes), unsaved)
+	return true, errors.Join(WritePaused(ctx, w.pass, w.object, causes...), unsaved)
 }
 
 // pausable is an object with the Paused condition.
@@ -114,11 +114,11 @@ func PausedWithoutState(
 ) (bool, error) {
 	causes := causesOfPause(object, kind, cluster)
 	if len(causes) == 0 {
-		SetPaused(object)
+		setPaused(object)
 		return false, nil
 	}
 
-	return true, writePaused(ctx, this, object, causes)
+	return true, WritePaused(ctx, this, object, causes...)
 }
 
 // causesOfPause says why an object of a kind is paused; none if it is not.
@@ -135,9 +135,9 @@ func causesOfPause(object metav1.Object, kind string, cluster *clusterv1.Cluster
 	return out
 }
 
-// writePaused writes a paused object, which may have gone meanwhile.
-func writePaused(ctx context.Context, this *pass.Pass, object conditions.Setter, causes []string) error {
-	err := this.Write(ctx, func() { SetPaused(object, causes...) })
+// WritePaused writes a paused object, which may have gone meanwhile, with the causes.
+func WritePaused(ctx context.Context, this *pass.Pass, object conditions.Setter, causes ...string) error {
+	err := this.Write(ctx, func() { setPaused(object, causes...) })
 	if errors.Is(err, pass.ErrGone) {
 		err = nil
 	}
