@@ -23,7 +23,7 @@ type ControlPlaneServices struct {
 	// additionalVirtualIP is an IP address of the other family, for dual stack. The node with controlPlaneEndpoint.host
 	// has it, too. API servers need it in apiServer.certSANs of the KubeadmControlPlane. If omitted, there is none.
 	// +optional
-	AdditionalVirtualIP VirtualIPAddress `json:"additionalVirtualIP,omitempty"`
+	AdditionalVirtualIP IPAddress `json:"additionalVirtualIP,omitempty"`
 
 	// loadBalancerProvider on each node of the control plane spreads connections over all API servers: HAProxy or
 	// Nginx, which must be in the image; or None, with which the node that holds the address serves all. If omitted, it
@@ -48,12 +48,12 @@ type ControlPlaneServices struct {
 	// ingressVirtualIP is an IP address that keepalived, which must be in the image, gives to a node on which something
 	// answers at the ports 443 or 80. If omitted, there is none.
 	// +optional
-	IngressVirtualIP VirtualIPAddress `json:"ingressVirtualIP,omitempty"`
+	IngressVirtualIP IPAddress `json:"ingressVirtualIP,omitempty"`
 
 	// additionalIngressVirtualIP is an IP address of the other family, for dual stack, which the same node has. If
 	// omitted, there is none.
 	// +optional
-	AdditionalIngressVirtualIP VirtualIPAddress `json:"additionalIngressVirtualIP,omitempty"`
+	AdditionalIngressVirtualIP IPAddress `json:"additionalIngressVirtualIP,omitempty"`
 
 	// ingressVirtualRouterID of VRRP for ingressVirtualIP. If omitted or 0, it is one that no other cluster of the
 	// engine has.

@@ -8,19 +8,12 @@ package v1
 // +kubebuilder:validation:XValidation:rule=`size(self) == 0 || (self.matches('^ *[0-9]+([.][0-9]+)? *([kKmMgGtT][iI]?)?[bB]? *$') && [double(self.find('[0-9.]+')) * {"": 0.00000095367431640625, 'K': 0.0009765625, 'M': 1.0, 'G': 1024.0, 'T': 1048576.0}[self.find('[kKmMgGtT]').upperAscii()]].all(mb, mb >= 256.0 && mb <= 12582912.0 && mb == double(int(mb))))`,message="write a number with a unit, such as 16GB or 16Gi: a whole number of MB from 256MB to 12TB, with units that are powers of 1024"
 type Size = string
 
-// IPAddress is an address of one interface, of either family.
+// IPAddress is an address of one interface or service, of either family. Loopback is right: machines of the simulator
+// have such addresses.
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=45
 // +kubebuilder:validation:XValidation:rule=`isIP(self) && !ip(self).isUnspecified() && !cidr('224.0.0.0/3').containsIP(self) && !cidr('ff00::/8').containsIP(self)`,message="write the IP address of one machine, such as 10.20.30.5 or fd00::5, without port, prefix length or zone"
 type IPAddress = string
-
-// VirtualIPAddress is an address that machines hold for a service. The generator does not read a type through another,
-// so it repeats the rule of IPAddress.
-// +kubebuilder:validation:MinLength=1
-// +kubebuilder:validation:MaxLength=45
-// +kubebuilder:validation:XValidation:rule=`isIP(self) && !ip(self).isUnspecified() && !cidr('224.0.0.0/3').containsIP(self) && !cidr('ff00::/8').containsIP(self)`,message="write the IP address of one machine, such as 10.20.30.5 or fd00::5, without port, prefix length or zone"
-// +kubebuilder:validation:XValidation:rule=`!isIP(self) || !ip(self).isLoopback()`,message="write an address that others reach; a loopback address is every machine's own"
-type VirtualIPAddress = string
 
 // IPv4Range is a single address, an inclusive range a-b, or a CIDR block.
 // +kubebuilder:validation:MaxLength=39

@@ -175,7 +175,7 @@ type SupportLoadBalancer struct {
 	// plane endpoint, and becomes it if that is not set and this is the only one with the role ControlPlane. If
 	// omitted, the load balancer has the address of its VM.
 	// +optional
-	VirtualIP infrav1.VirtualIPAddress `json:"virtualIP,omitempty"`
+	VirtualIP infrav1.IPAddress `json:"virtualIP,omitempty"`
 
 	// virtualRouterID of VRRP for virtualIP. If omitted or 0, it is one that no other cluster of the engine has.
 	// +optional

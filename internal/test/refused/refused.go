@@ -37,15 +37,22 @@ func (v Value) At() string {
 	}
 }
 
-// Object with the value, in a namespace; empty is none.
-func (v Value) Object(namespace string) (*unstructured.Unstructured, error) {
-	base, err := yaml.YAMLToJSON([]byte(objects[v.Kind]))
+// Base is an object of a kind without anything wrong.
+func Base(kind string) (*unstructured.Unstructured, error) {
+	base, err := yaml.YAMLToJSON([]byte(objects[kind]))
 	if err != nil {
 		return nil, err
 	}
 
 	out := &unstructured.Unstructured{}
-	if err := out.UnmarshalJSON(base); err != nil {
+
+	return out, out.UnmarshalJSON(base)
+}
+
+// Object with the value, in a namespace; empty is none.
+func (v Value) Object(namespace string) (*unstructured.Unstructured, error) {
+	out, err := Base(v.Kind)
+	if err != nil {
 		return nil, err
 	}
 
