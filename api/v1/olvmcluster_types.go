@@ -270,10 +270,13 @@ type EngineEvent struct {
 	// id of the event. Later events have greater ones.
 	// +optional
 	ID int64 `json:"id,omitempty"`
+	// time of the event. A restored engine gives the same IDs again, at other times.
+	// +optional
+	Time metav1.Time `json:"time,omitempty,omitzero"`
 	// recorded is when it was the newest event.
 	// +optional
 	Recorded metav1.Time `json:"recorded,omitempty,omitzero"`
-	// gone is true once the engine's newest event was an earlier one.
+	// gone is true once the engine did not have the event any more.
 	// +optional
 	Gone bool `json:"gone,omitempty"`
 }
@@ -286,8 +289,8 @@ type OLVMDatacenterStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	EngineID string `json:"engineID,omitempty"`
 
-	// lastEvent of the engine that was recorded; it is at most about an hour old while the engine answers. An engine
-	// whose newest event is an earlier one was restored to an earlier time, and is refused.
+	// lastEvent of the engine that was recorded; while the engine answers, it is at most about an hour old, and about two
+	// minutes after a run for a machine. An engine that does not have it was restored to an earlier time, and is refused.
 	// +optional
 	LastEvent *EngineEvent `json:"lastEvent,omitempty"`
 

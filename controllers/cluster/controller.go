@@ -586,8 +586,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *clusterScope) {
 	}
 
 	if err == nil {
-		scope.lastEvent, err = enginepool.LastEvent(ctx, session, connection.ClusterEngine(scope.olvmCluster),
-			time.Now())
+		scope.lastEvent, err = r.lastEvent(ctx, scope)
 	}
 
 	if err == nil { // what is recorded is what was compared
@@ -600,6 +599,22 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *clusterScope) {
 	}
 
 	scope.engineErr = err
+}
+
+// lastEvent returns the event of the engine that is to be recorded.
+func (r *Reconciler) lastEvent(ctx context.Context, scope *clusterScope) (*infrav1.EngineEvent, error) {
+	machines, err := r.machinesOf(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+
+	var lastRun time.Time
+
+	for i := range machines {
+		lastRun = workspace.LaterRun(machines[i].Status.Terraform, lastRun)
+	}
+
+	return enginepool.LastEvent(ctx, scope.session, connection.ClusterEngine(scope.olvmCluster), lastRun, time.Now())
 }
 
 // checkIdentity compares the engine that has answered with the recorded one.

@@ -326,6 +326,17 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) {
 	}
 }
 
+// lastRun returns when the last run for a VM of the pool ended; zero if none has.
+func lastRun(vms []infrav1alpha1.OLVMInventoryVM) time.Time {
+	var last time.Time
+
+	for i := range vms {
+		last = workspace.LaterRun(vms[i].Status.Terraform, last)
+	}
+
+	return last
+}
+
 // recordEngine records which engine has the VMs of the pool. A pool that has VMs, and no record yet, gets one when one
 // of them is found.
 func recordEngine(ctx context.Context, s *scope) error {
@@ -344,7 +355,7 @@ func recordEngine(ctx context.Context, s *scope) error {
 	}
 
 	of := connection.InventoryEngine(s.inventory)
-	s.inventory.Status.LastEvent, err = enginepool.LastEvent(ctx, s.session, of, time.Now())
+	s.inventory.Status.LastEvent, err = enginepool.LastEvent(ctx, s.session, of, lastRun(s.objects), time.Now())
 	s.inventory.Status.EngineID = identity.Installation
 
 	return err

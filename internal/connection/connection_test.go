@@ -708,10 +708,9 @@ func TestAnEngineMustBeTheRecordedOneAndNotEarlier(t *testing.T) {
 		"an engine that was accepted":             {recorded: one, accepted: two, seen: engine.Identity{Installation: two}},
 		"the cluster accepted it, a machine lags": {recorded: two, machine: one, seen: engine.Identity{Installation: two}},
 		"a later event":                           {recorded: one, last: event(7, false), seen: engine.Identity{Installation: one, NewestEvent: 8}},
-		"the same event":                          {recorded: one, last: event(7, false), seen: engine.Identity{Installation: one, NewestEvent: 7}},
 		"a user who sees no events":               {recorded: one, last: event(7, false), seen: engine.Identity{Installation: one}},
 		"an earlier event": {
-			recorded: one, last: event(7, false), seen: engine.Identity{Installation: one, NewestEvent: 6},
+			recorded: one, last: event(7, false), seen: engine.Identity{Installation: one, Forgot: true},
 			want: infrav1.EngineRestoredReason,
 		},
 		"it has made as many events again": {
@@ -719,10 +718,10 @@ func TestAnEngineMustBeTheRecordedOneAndNotEarlier(t *testing.T) {
 			want: infrav1.EngineRestoredReason,
 		},
 		"the earlier time is accepted": {
-			recorded: one, last: event(7, true), accepted: one + "/7", seen: engine.Identity{Installation: one, NewestEvent: 6},
+			recorded: one, last: event(7, true), accepted: one + "/7", seen: engine.Identity{Installation: one, Forgot: true},
 		},
 		"another time was accepted once": {
-			recorded: one, last: event(9, false), accepted: one + "/7", seen: engine.Identity{Installation: one, NewestEvent: 6},
+			recorded: one, last: event(9, false), accepted: one + "/7", seen: engine.Identity{Installation: one, Forgot: true},
 			want: infrav1.EngineRestoredReason,
 		},
 		"the events of another engine that was accepted": {

@@ -71,14 +71,19 @@ func (e EngineID) Has(c Engine, namespace string) bool {
 }
 
 // Identify returns what the engine of a cluster says of itself. The session may have begun before the cluster recorded
-// its last event: the engine is asked again before it looks restored.
+// its last event: the engine is asked for that event once in each session.
 func Identify(ctx context.Context, session *engine.Client, of Engine) (engine.Identity, error) {
 	seen, err := session.Identity(ctx)
-	if err == nil && IsRestored(of, seen) {
-		return session.FetchIdentity(ctx, of.Recorded.LastEvent.ID)
+	if err != nil || of.Recorded == nil || of.Recorded.LastEvent == nil || of.Recorded.EngineID != seen.Installation {
+		return seen, err
 	}
 
-	return seen, err
+	last := of.Recorded.LastEvent
+	if session.HasSeenEvent(last.ID, last.Time.Time) {
+		return seen, nil
+	}
+
+	return session.FetchIdentity(ctx, last.ID, last.Time.Time)
 }
 
 // CheckEngine returns a *blocker.Error if an engine is another one than that on which the VMs of a cluster are: the one
@@ -116,12 +121,12 @@ func CheckEngine(of Engine, ofMachine string, seen engine.Identity) error {
 }
 
 // IsRestored reports whether an engine is the recorded one at an earlier time than was seen, whether or not that is
-// accepted.
+// accepted. seen is what Identify returned.
 func IsRestored(of Engine, seen engine.Identity) bool {
 	recorded := of.Recorded
 	if recorded == nil || recorded.LastEvent == nil || recorded.EngineID != seen.Installation {
 		return false
 	}
 
-	return recorded.LastEvent.Gone || seen.NewestEvent != 0 && seen.NewestEvent < recorded.LastEvent.ID
+	return recorded.LastEvent.Gone || seen.Forgot
 }

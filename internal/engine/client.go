@@ -143,7 +143,8 @@ type Client struct {
 	token, refused string   // refused is the last token that the engine did not accept
 	identity       Identity // of the engine that made the session of the token identityOf
 	identityOf     string
-	changed        error // why the client must not be used any more; nil if it may
+	seenEvents     map[int64]time.Time // that the session of identityOf has got, with their times
+	changed        error               // why the client must not be used any more; nil if it may
 	answers        origin
 
 	// loggingIn is held during a login and guards what follows.

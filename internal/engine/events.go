@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 )
 
 // Event is a line of the engine's log of events.
@@ -21,6 +22,16 @@ type Event struct {
 	// VM and Host that it is about; nil where it is about none.
 	VM   *Ref `xml:"vm"`
 	Host *Ref `xml:"host"`
+}
+
+// at returns when the event was; zero if the engine does not say it.
+func (e *Event) at() time.Time {
+	at, err := time.Parse(time.RFC3339, e.Time)
+	if err != nil {
+		return time.Time{}
+	}
+
+	return at
 }
 
 // Events are the newest events, newest first, at most that many. search is an expression of the engine; empty means

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
@@ -19,7 +21,12 @@ type log struct {
 	// listed is the newest event of the list; dismissed are there, and not listed.
 	listed    int64
 	dismissed int64
-	sessions  int
+	// restored is the first event that another one has replaced since; 0 if none was.
+	restored int64
+	sessions int
+	asked    int // for an event by its ID
+	// cleaned is the last event that is too old to be there.
+	cleaned int64
 }
 
 func (l *log) set(change func()) {
@@ -43,14 +50,33 @@ func (l *log) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/api":
 		fmt.Fprintf(w, `<api><product_info><instance_id>%s</instance_id></product_info></api>`, l.installation)
 	case path == "/api/events":
-		fmt.Fprintf(w, `<events><event id="%d"><index>%d</index></event></events>`, l.listed, l.listed)
-	case path == fmt.Sprintf("/api/events/%d", l.dismissed):
-		fmt.Fprintf(w, `<event id="%d"><index>%d</index></event>`, l.dismissed, l.dismissed)
+		fmt.Fprintf(w, `<events>%s</events>`, l.event(l.listed))
+	case strings.HasPrefix(path, "/api/events/"):
+		id, _ := strconv.ParseInt(strings.TrimPrefix(path, "/api/events/"), 10, 64)
+		if l.asked++; id > l.listed && id != l.dismissed || id <= l.cleaned {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+
+		fmt.Fprint(w, l.event(id))
 	case path == "/api/vms":
 		fmt.Fprint(w, `<vms/>`)
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}
+}
+
+// eventTime is when an event of an ID was.
+func eventTime(id int64) time.Time { return time.Date(2026, 11, 9, 3, 0, int(id), 5e6, time.UTC) }
+
+// event is the document of an event.
+func (l *log) event(id int64) string {
+	at := eventTime(id)
+	if l.restored != 0 && id >= l.restored {
+		at = at.Add(time.Hour)
+	}
+
+	return fmt.Sprintf(`<event id="%d"><index>%d</index><time>%s</time></event>`, id, id, at.Format(time.RFC3339Nano))
 }
 
 func startLog(t *testing.T) (*log, *engine.Sessions, engine.Config) {
@@ -71,14 +97,46 @@ func TestAnEventThatIsDismissedIsStillThere(t *testing.T) {
 	check.Error(t, err, "")
 
 	l.set(func() { l.listed, l.dismissed = 5, 7 })
-	seen, err := c.FetchIdentity(t.Context(), 7)
+	seen, err := c.FetchIdentity(t.Context(), 7, eventTime(7))
 	check.Error(t, err, "")
 	check.Equal(t, "newest event", seen.NewestEvent, 7)
+	check.Equal(t, "it is forgotten", seen.Forgot, false)
 
 	l.set(func() { l.dismissed = 0 })
-	seen, err = c.FetchIdentity(t.Context(), 7)
+	seen, err = c.FetchIdentity(t.Context(), 7, eventTime(7))
 	check.Error(t, err, "")
 	check.Equal(t, "newest event of an engine that has forgotten it", seen.NewestEvent, 5)
+	check.Equal(t, "it is forgotten", seen.Forgot, true)
+}
+
+// TestARestoredEngineIsNotTheSameWithAsManyEventsAgain has an engine whose restored database gave the IDs of events again:
+// only their times tell.
+func TestARestoredEngineIsNotTheSameWithAsManyEventsAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*log)
+		at     time.Time
+		want   bool
+	}{
+		"nothing happened":              {func(*log) {}, eventTime(7), false},
+		"later events":                  {func(l *log) { l.listed = 9 }, eventTime(7), false},
+		"as recorded, in seconds":       {func(l *log) { l.listed = 9 }, eventTime(7).Truncate(time.Second), false},
+		"a record without a time":       {func(l *log) { l.listed, l.restored = 9, 5 }, time.Time{}, false},
+		"it was cleaned up":             {func(l *log) { l.listed, l.cleaned = 9, 8 }, eventTime(7), false},
+		"restored, with fewer events":   {func(l *log) { l.listed, l.restored = 6, 5 }, eventTime(7), true},
+		"restored, with as many events": {func(l *log) { l.restored = 5 }, eventTime(7), true},
+		"restored, with more events":    {func(l *log) { l.listed, l.restored = 9, 5 }, eventTime(7), true},
+	} {
+		l, sessions, config := startLog(t)
+		c, err := sessions.Get(config)
+		check.Error(t, err, "")
+
+		l.set(func() { test.change(l) })
+
+		seen, err := c.FetchIdentity(t.Context(), 7, test.at)
+		check.Error(t, err, "")
+		check.Equal(t, name+" is told as forgotten", seen.Forgot, test.want)
+		check.Equal(t, name+" is asked once", c.HasSeenEvent(7, test.at), !test.want)
+	}
 }
 
 // TestAClientDoesNotGoOnWithAnotherEngine ends the session, and has another engine, or an earlier one, answer at the same
@@ -91,6 +149,7 @@ func TestAClientDoesNotGoOnWithAnotherEngine(t *testing.T) {
 		"the engine restarts":            {func(l *log) { l.listed = 9 }, false},
 		"another engine":                 {func(l *log) { l.installation = "two" }, true},
 		"the database is restored":       {func(l *log) { l.listed = 3 }, true},
+		"restored, with more events":     {func(l *log) { l.listed, l.restored = 9, 5 }, true},
 		"the newest event was dismissed": {func(l *log) { l.listed, l.dismissed = 3, 7 }, false},
 	} {
 		l, sessions, config := startLog(t)

@@ -156,14 +156,19 @@ func (p *Pool) For(ctx context.Context, of connection.Engine) (*engine.Client, e
 	return session, config, nil
 }
 
-// recordPeriod is how often the newest event of an engine is recorded: each record is a write to the API server.
-const recordPeriod = time.Hour
+const (
+	// recordPeriod is how often the newest event of an engine is recorded: each record is a write to the API server, and
+	// wakes the machines. recordAfterRun is how often if runs have changed what is on the engine.
+	recordPeriod   = time.Hour
+	recordAfterRun = time.Minute
+)
 
-// LastEvent returns what a cluster that uses an engine is to record as the engine's last event.
+// LastEvent returns what a cluster that uses an engine is to record as the engine's last event. lastRun is when the last
+// run for an object of the cluster ended; zero if none has.
 func LastEvent(
-	ctx context.Context, session *engine.Client, of connection.Engine, now time.Time,
+	ctx context.Context, session *engine.Client, of connection.Engine, lastRun, now time.Time,
 ) (*infrav1.EngineEvent, error) {
-	seen, err := session.Identity(ctx)
+	seen, err := connection.Identify(ctx, session, of)
 	if err != nil {
 		return nil, err
 	}
@@ -174,20 +179,34 @@ func LastEvent(
 	}
 
 	restored := connection.IsRestored(of, seen) // and accepted
-	if recorded != nil && !restored && now.Sub(recorded.Recorded.Time) < recordPeriod {
+	if recorded != nil && !restored && !isRecordDue(recorded, lastRun, now) {
 		return recorded, nil
 	}
 
-	before := int64(0)
+	before := infrav1.EngineEvent{}
 	if recorded != nil && !restored {
-		before = recorded.ID
+		before = *recorded
 	}
 
-	if seen, err = session.FetchIdentity(ctx, before); err != nil || seen.NewestEvent == 0 {
+	if seen, err = session.FetchIdentity(ctx, before.ID, before.Time.Time); err != nil || seen.NewestEvent == 0 {
 		return recorded, err
 	}
 
-	return &infrav1.EngineEvent{ID: seen.NewestEvent, Recorded: metav1.NewTime(now)}, nil
+	if seen.Forgot {
+		return recorded, connection.CheckEngine(of, "", seen)
+	}
+
+	return &infrav1.EngineEvent{
+		ID: seen.NewestEvent, Time: metav1.NewTime(seen.NewestTime), Recorded: metav1.NewTime(now),
+	}, nil
+}
+
+// isRecordDue reports whether a newer event is to be recorded. What a run made is known only to an engine that has the
+// events of that run.
+func isRecordDue(recorded *infrav1.EngineEvent, lastRun, now time.Time) bool {
+	age := now.Sub(recorded.Recorded.Time)
+
+	return age >= recordPeriod || age >= recordAfterRun && !lastRun.Before(recorded.Recorded.Time)
 }
 
 // MarkRestored notes on the last event that its engine has forgotten it, if that is the error. The engine may have as

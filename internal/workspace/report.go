@@ -3,6 +3,7 @@ package workspace
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -39,6 +40,15 @@ func recordRun(status *infrav1.TerraformStatus, stateSecret string, run terrafor
 	}
 
 	return report
+}
+
+// LaterRun returns when the last run of an object ended, or another time if that is later.
+func LaterRun(status *infrav1.TerraformStatus, other time.Time) time.Time {
+	if status == nil || status.LastRun == nil || !status.LastRun.CompletionTime.After(other) {
+		return other
+	}
+
+	return status.LastRun.CompletionTime.Time
 }
 
 // recordState writes down which state was read. It refuses one that is older than what was read before: a backup of the
