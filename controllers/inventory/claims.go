@@ -19,7 +19,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 )
 
 // reconcileGroups finds the machines that want VMs of the pool, and claims again that the engine has.
@@ -321,7 +320,7 @@ func (r *Reconciler) reconcileMarks(ctx context.Context, s *scope) {
 		group.Go(func() error {
 			if err := step(ctx, s, e, marker); err != nil {
 				// One VM that the engine refuses to change must not keep the others waiting.
-				e.waiting, e.soon, e.failed = steadytext.Of(err.Error()), false, true
+				e.waiting, e.soon, e.failed = err.Error(), false, true
 				ctrl.LoggerFrom(ctx).Error(err, "Failed to change a VM of the pool", "OLVMInventoryVM", e.object.Name)
 			}
 

@@ -20,6 +20,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
@@ -28,6 +29,8 @@ func (r *Reconciler) reconcileStatuses(ctx context.Context, s *scope) error {
 	for _, e := range s.entries {
 		before := e.object.DeepCopy()
 		s.describe(e)
+		steadytext.InMessages(e.object)
+
 		if equality.Semantic.DeepEqual(before.Status, e.object.Status) {
 			continue
 		}

@@ -13,7 +13,6 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
@@ -150,7 +149,7 @@ func (s *serviceFacts) status(before []infrav1alpha1.SupportServiceStatus) infra
 	}
 	if reason, message := s.trouble(); reason != "" {
 		condition.Status, condition.Reason = metav1.ConditionFalse, reason
-		condition.Message = workspace.Shorten(steadytext.Of(message), maxSupportMessage)
+		condition.Message = workspace.Shorten(message, maxSupportMessage)
 	}
 
 	conditions.Set(&out, condition)

@@ -7,7 +7,6 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 )
 
 // Places are where a person corrects the connection to an engine; an empty one is that of OLVMClusters.
@@ -23,17 +22,14 @@ var OfManifests = Places{
 	URL:         "spec.olvmOvirtAPIServer.serverURL",
 }
 
-// EngineReason is the condition reason and message of a failed call to the engine. The message is the same for each
-// try.
+// EngineReason is the condition reason and message of a failed call to the engine.
 func EngineReason(err error) (reason, message string) {
 	var field *Error
 	if errors.As(err, &field) {
-		return field.Reason, steadytext.Of(field.Error())
+		return field.Reason, field.Error()
 	}
 
-	reason, message = OfManifests.reason(err)
-
-	return reason, steadytext.Of(message)
+	return OfManifests.reason(err)
 }
 
 // reason is why an engine cannot be used, and with the message what to do about it.

@@ -15,8 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 )
 
 // CertificateProblem is why an engine's certificate is refused. Each has another remedy.
@@ -303,7 +301,7 @@ func causeText(err error) string {
 		return "it answers with something that is not HTTP"
 	}
 
-	return steadytext.Of(err.Error())
+	return err.Error()
 }
 
 // isClosed reports whether a server ended the connection. Which of these errors comes is a matter of chance.

@@ -11,7 +11,6 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 )
 
 // SetReady summarises the conditions; those that are absent count as unknown.
@@ -78,15 +77,14 @@ func readyReason(issues, unknown, _ []conditions.ConditionWithOwnerInfo) string 
 	return clusterv1.ReadyReason
 }
 
-// RenderReason is the condition reason and message of why a configuration cannot be rendered. The message is the same
-// for each try.
+// RenderReason is the condition reason and message of why a configuration cannot be rendered.
 func RenderReason(err error) (reason, message string) {
 	var field *blocker.Error
 	if errors.As(err, &field) {
-		return field.Reason, steadytext.Of(field.Error())
+		return field.Reason, field.Error()
 	}
 
-	message = steadytext.Of(err.Error())
+	message = err.Error()
 
 	var fault *engine.Fault
 	if blocker.OfEngine(err) || engine.IsCancelled(err) || errors.As(err, &fault) {
@@ -94,12 +92,4 @@ func RenderReason(err error) (reason, message string) {
 	}
 
 	return infrav1.RenderFailedReason, message
-}
-
-// steady takes out of the messages of an object's conditions what differs from try to try.
-func steady(object conditions.Getter) {
-	all := object.GetConditions()
-	for i := range all {
-		all[i].Message = steadytext.Of(all[i].Message)
-	}
 }

@@ -33,8 +33,7 @@ type object interface {
 }
 
 // Write writes an object at the end of its pass, and announces the conditions that have changed. conclude sets the
-// status, and steps are those of announce. Write takes out of the conditions what differs from try to try. An object
-// that is gone is not announced; see IgnoreGone for its error.
+// status, and steps are those of announce. An object that is gone is not announced; see IgnoreGone for its error.
 func Write(
 	ctx context.Context,
 	of *pass.Pass,
@@ -43,11 +42,7 @@ func Write(
 	conclude func(),
 	steps func() map[string]string,
 ) error {
-	err := of.Write(ctx, func() {
-		conclude()
-		steady(to)
-	})
-	if err != nil {
+	if err := of.Write(ctx, conclude); err != nil {
 		return err
 	}
 

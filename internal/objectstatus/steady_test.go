@@ -7,23 +7,32 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/capolvm/cluster-api-provider-olvm/api"
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
@@ -126,22 +135,69 @@ func TestNoConditionDiffersFromTryToTry(t *testing.T) {
 		"that of a run": func(err error, n int) string {
 			return workspace.Failure{Err: err, Count: n}.Message()
 		},
-		"any other, at the end of a pass": func(err error, _ int) string { return written(err.Error()) },
+		"any other":  func(err error, _ int) string { return err.Error() },
+		"a long one": func(err error, _ int) string { return workspace.Shorten(strings.Repeat(err.Error()+" ", 50), 777) },
 	}
 	for kind, make := range conditionErrors() {
 		for way, text := range ways {
-			check.Equal(t, kind+": "+way, text(make(second, 4), 4), text(make(first, 3), 3))
+			check.Equal(t, kind+": "+way, written(t, text(make(second, 10), 10)), written(t, text(make(first, 3), 3)))
 		}
 	}
 }
 
-// written is the message of a condition at the end of a pass.
-func written(message string) string {
-	machine := &infrav1.OLVMMachine{}
-	machine.Status.Conditions = []metav1.Condition{{Type: infrav1.UserDataRemovedCondition, Message: message}}
-	steady(machine)
+var schemeOfAPI = sync.OnceValue(func() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(api.AddToScheme(scheme))
+
+	return scheme
+})
+
+// written is the message of a condition as it is written at the end of a pass.
+func written(t *testing.T, message string) string {
+	t.Helper()
+
+	machine := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m"}}
+	c := fake.NewClientBuilder().WithScheme(schemeOfAPI()).WithObjects(machine).WithStatusSubresource(machine).Build()
+	this, err := (&pass.Tracker{}).Begin(t.Context(), c, client.ObjectKeyFromObject(machine), machine)
+	check.Error(t, err, "")
+
+	err = this.Write(t.Context(), func() {
+		machine.Status.Conditions = []metav1.Condition{{Type: infrav1.UserDataRemovedCondition, Message: message}}
+	})
+	check.Error(t, err, "")
+	check.Error(t, c.Get(t.Context(), client.ObjectKeyFromObject(machine), machine), "")
 
 	return machine.Status.Conditions[0].Message
+}
+
+var writesStatus = regexp.MustCompile(`\.Status\(\)\.(Patch|Update|Apply)\(`)
+
+// TestEveryStatusIsWrittenSteadily finds whoever writes a status other than at the end of a pass: that has to call
+// steadytext.InMessages, too.
+func TestEveryStatusIsWrittenSteadily(t *testing.T) {
+	var writers []string
+
+	for _, root := range []string{"../../controllers", ".."} {
+		check.Error(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+				strings.HasPrefix(path, "../test/") {
+				return err
+			}
+
+			content, err := os.ReadFile(path)
+			if writesStatus.Match(content) {
+				if !strings.Contains(string(content), "steadytext.InMessages(") {
+					t.Errorf("%s writes a status without steadytext.InMessages", path)
+				}
+
+				writers = append(writers, filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path))
+			}
+
+			return err
+		}), "")
+	}
+
+	check.Equal(t, "files that write a status", writers, []string{"inventory/status.go", "pass/pass.go"})
 }
 
 // packagesOfTheManager make errors that can reach a condition.

@@ -14,6 +14,8 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 )
 
 // ErrGone is why a status is not written: with the last finalizer the object went.
@@ -52,7 +54,8 @@ func (p *Pass) WriteObject(ctx context.Context) error {
 }
 
 // Write writes what has changed of the object, and then of its status. In between it calls conclude, which may set the
-// status: conditions name the generation that the object has by then. The error is ErrGone where the object went with
+// status: conditions name the generation that the object has by then. Write takes out of the messages what differs from
+// try to try. The error is ErrGone where the object went with
 // its last finalizer.
 func (p *Pass) Write(ctx context.Context, conclude func()) error {
 	if err := p.WriteObject(ctx); err != nil {
@@ -60,6 +63,7 @@ func (p *Pass) Write(ctx context.Context, conclude func()) error {
 	}
 
 	conclude()
+	steadytext.InMessages(p.object)
 
 	if !p.object.GetDeletionTimestamp().IsZero() && len(p.object.GetFinalizers()) == 0 {
 		return ErrGone

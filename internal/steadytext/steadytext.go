@@ -4,6 +4,7 @@
 package steadytext
 
 import (
+	"reflect"
 	"regexp"
 	"strings"
 )
@@ -50,6 +51,42 @@ var rules = []rule{
 	{regexp.MustCompile(`(?i)\b` + length + `(\s+(?:ago|elapsed|left)\b)`), gap + "${1}"},
 	{regexp.MustCompile(`(?i)\b(after|took|in)(\s+)\d+(?:\.\d+)?(\s*(?:milliseconds|seconds|minutes|hours))\b`),
 		"${1}${2}" + gap + "${3}"},
+}
+
+// InMessages takes what differs from try to try out of each field Message in a status, such as those of its conditions.
+// It is called wherever a status is written, so that who makes a message does not have to think of it. It does not look
+// into maps.
+func InMessages(object any) {
+	status := reflect.Indirect(reflect.ValueOf(object)).FieldByName("Status")
+	if status.IsValid() {
+		steady(status)
+	}
+}
+
+// steady is InMessages for any part of a status.
+func steady(value reflect.Value) {
+	switch value.Kind() { //nolint:exhaustive // no other kind has fields
+	case reflect.Pointer:
+		if !value.IsNil() {
+			steady(value.Elem())
+		}
+	case reflect.Slice:
+		for i := range value.Len() {
+			steady(value.Index(i))
+		}
+	case reflect.Struct:
+		for i := range value.NumField() {
+			field := value.Field(i)
+
+			switch {
+			case !field.CanSet():
+			case field.Kind() == reflect.String && value.Type().Field(i).Name == "Message":
+				field.SetString(Of(field.String()))
+			default:
+				steady(field)
+			}
+		}
+	}
 }
 
 // Of returns a text without what differs from try to try.

@@ -69,3 +69,33 @@ func TestWhatNamesThingsStays(t *testing.T) {
 	long := strings.Repeat("a:1 ", 10_000)
 	check.Equal(t, "a long text", steadytext.Of(long), long)
 }
+
+// TestEachMessageOfAStatusIsSteady has messages at every depth of a status, and texts that are none.
+func TestEachMessageOfAStatusIsSteady(t *testing.T) {
+	type condition struct{ Reason, Message string }
+	type part struct {
+		Conditions []condition
+		Message    string
+	}
+	type status struct {
+		Part  *part
+		None  *part
+		Parts []part
+		Time  time.Time
+	}
+	const noisy, steady = "attempt 3 failed", "attempt … failed"
+	noisyPart := part{Conditions: []condition{{Reason: noisy, Message: noisy}}, Message: noisy}
+	object := struct {
+		Message string
+		Status  status
+	}{noisy, status{Part: &noisyPart, Parts: []part{{Message: noisy}}, Time: time.Unix(5, 0)}}
+
+	steadytext.InMessages(&object)
+	check.Equal(t, "message of no status", object.Message, noisy)
+	check.Equal(t, "message", noisyPart.Message, steady)
+	check.Equal(t, "condition", noisyPart.Conditions[0], condition{Reason: noisy, Message: steady})
+	check.Equal(t, "message in a list", object.Status.Parts[0].Message, steady)
+	check.Equal(t, "time", object.Status.Time, time.Unix(5, 0))
+
+	steadytext.InMessages(&struct{}{}) // without a status
+}
