@@ -37,7 +37,9 @@ func Recorded(m *infrav1.OLVMMachine) (Addresses, error) {
 	}
 
 	for _, addresses := range out {
-		for _, address := range addresses {
+		for i, address := range addresses {
+			addresses[i] = address.Unmap() // ::ffff:10.0.0.1 is the address 10.0.0.1 of others
+
 			if address.Zone() != "" { // it may be any text, and addresses go into files of guests
 				return nil, unusable("metadata.annotations["+infrav1.AddressesAnnotation+"]",
 					"%q has a zone; write it without", address)

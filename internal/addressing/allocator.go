@@ -49,8 +49,8 @@ type Allocator struct {
 	recorded map[client.ObjectKey]*infrav1.OLVMMachine
 	// admitted are the OLVMClusters and OLVMSupportServices whose virtual addresses this process found free.
 	admitted map[types.UID]bool
-	// compared are the machines whose record this process has compared with those of others, by their UIDs.
-	compared map[client.ObjectKey]types.UID
+	// compared are the records that this process has compared with those of others.
+	compared map[client.ObjectKey]comparedRecord
 }
 
 // Allocate returns the static addresses of the machine's network interfaces, and writes down those that are new: in
@@ -145,12 +145,23 @@ func (a *Allocator) recall(
 }
 
 // isCompared reports whether the record of a machine was compared with those of others in this process. A predecessor
-// that was halted may have written one that is taken.
+// that was halted may have written one that is taken, and so may whoever edits the annotation.
 func (a *Allocator) isCompared(machine *infrav1.OLVMMachine) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	return a.compared[client.ObjectKeyFromObject(machine)] == machine.UID
+	return a.compared[client.ObjectKeyFromObject(machine)] == recordOf(machine)
+}
+
+// comparedRecord is what a machine of a UID has recorded.
+type comparedRecord struct {
+	uid  types.UID
+	text string
+}
+
+// recordOf returns the record of a machine.
+func recordOf(m *infrav1.OLVMMachine) comparedRecord {
+	return comparedRecord{uid: m.UID, text: m.Annotations[infrav1.AddressesAnnotation]}
 }
 
 // setCompared notes the comparison of a record, unless it has failed; mu is held.
@@ -160,10 +171,15 @@ func (a *Allocator) setCompared(machine *infrav1.OLVMMachine, failed *error) {
 	}
 
 	if a.compared == nil {
-		a.compared = map[client.ObjectKey]types.UID{}
+		a.compared = map[client.ObjectKey]comparedRecord{}
 	}
 
-	a.compared[client.ObjectKeyFromObject(machine)] = machine.UID
+	key := client.ObjectKeyFromObject(machine)
+
+	a.compared[key] = recordOf(machine)
+	if a.recorded[key] != nil { // an edited record is in the cache, and the one that this process wrote never will be
+		a.recorded[key] = machine.DeepCopy()
+	}
 }
 
 // settle lets go of what is recorded where another has recorded it too. Both may do so; they try again.

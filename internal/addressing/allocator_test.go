@@ -309,6 +309,58 @@ func TestARecordOfAHaltedLeaderIsComparedBeforeItsFirstUse(t *testing.T) {
 	check.Equal(t, "one that may have a VM keeps it", b.allocated(one)["nic1"][0], mine)
 }
 
+// TestARecordThatSomebodyEditsIsComparedAgain has a person write the address of another machine into the record of one
+// whose record was compared before.
+func TestARecordThatSomebodyEditsIsComparedAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		edited string
+		// late reports that the cache did not have the machine's own record when it was edited.
+		late bool
+	}{
+		"the cache has its own record": {`{"nic1":["10.0.0.10","fd00::10"]}`, false},
+		"the cache is behind":          {`{"nic1":["10.0.0.10","fd00::10"]}`, true},
+		"as an address of IPv6":        {`{"nic1":["::ffff:10.0.0.10","fd00::13"]}`, false},
+	} {
+		b := newAddressBook(t)
+		b.allocator.CacheHasAll = true
+		network := infrav1.GuestNetwork{Addressing: ranges(4)}
+		one, two := b.machine("one", "a", network, nil), b.machine("two", "a", network, nil)
+		first := b.allocated(one)["nic1"][0]
+		check.Error(t, b.api.Update(t.Context(), one), "")
+		b.allocated(two)
+
+		if !test.late {
+			check.Error(t, b.api.Update(t.Context(), two), "")
+			b.allocated(b.machine("three", "a", network, nil))
+		}
+
+		metav1.SetMetaDataAnnotation(&two.ObjectMeta, infrav1.AddressesAnnotation, test.edited)
+		check.Error(t, b.api.Update(t.Context(), two), "")
+
+		_, err := b.allocate(two)
+		check.Error(t, err, first+" too")
+		check.Equal(t, name+": each has its own", b.allocated(two)["nic1"][0] != first, true)
+	}
+}
+
+// TestAnEditedRecordIsHeld has a person choose another free address before the cache has the one that was chosen first.
+func TestAnEditedRecordIsHeld(t *testing.T) {
+	b := newAddressBook(t)
+	b.allocator.CacheHasAll = true
+	network := infrav1.GuestNetwork{Addressing: ranges(3)}
+	one := b.machine("one", "a", network, nil)
+	b.allocated(one)
+
+	metav1.SetMetaDataAnnotation(&one.ObjectMeta, infrav1.AddressesAnnotation, `{"nic1":["10.0.0.11","fd00::11"]}`)
+	check.Error(t, b.api.Update(t.Context(), one), "")
+	check.Equal(t, "it has what was chosen", b.allocated(one)["nic1"], []string{"10.0.0.11", "fd00::11"})
+
+	two := b.allocated(b.machine("two", "a", network, nil))["nic1"]
+	check.Equal(t, "the next one has another", two, []string{"10.0.0.10", "fd00::10"})
+	three := b.allocated(b.machine("three", "a", network, nil))["nic1"]
+	check.Equal(t, "and so has the one after", three, []string{"10.0.0.12", "fd00::12"})
+}
+
 // fulfil plays the IPAM provider: every claim gets the next address of 10.0.0.100 and following.
 func (b *addressBook) fulfil() {
 	b.t.Helper()

@@ -286,7 +286,10 @@ func (c *Client) VNICProfiles(ctx context.Context, dc *DataCenter, name string) 
 		return nil, nil, err
 	}
 
-	var networks []Network
+	var (
+		there    []VNICProfile
+		networks []Network
+	)
 
 	for _, p := range found {
 		network, err := c.networkByID(ctx, p.Network.ID)
@@ -294,10 +297,12 @@ func (c *Client) VNICProfiles(ctx context.Context, dc *DataCenter, name string) 
 			return nil, nil, err
 		}
 
-		networks = append(networks, *network)
+		if network != nil { // it may have gone, or the engine lists a profile of no network
+			there, networks = append(there, p), append(networks, *network)
+		}
 	}
 
-	return found, networks, nil
+	return there, networks, nil
 }
 
 // ProfileChoiceError reports that a network does not decide which of its vNIC profiles to take.

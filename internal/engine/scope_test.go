@@ -2,7 +2,11 @@ package engine_test
 
 import (
 	"errors"
+	"io"
+	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -197,5 +201,26 @@ func TestALookUpFailsWithItsEngine(t *testing.T) {
 		var unknown *engine.NameError
 		check.Equal(t, kind+": fails", err != nil, true)
 		check.Equal(t, kind+": blames a name", errors.As(err, &unknown), false)
+	}
+}
+
+// TestAProfileWhoseNetworkIsNotListedIsLeftOut has an engine that lists vNIC profiles, and none of their networks.
+func TestAProfileWhoseNetworkIsNotListedIsLeftOut(t *testing.T) {
+	c, _ := proxied(t, func(answer *http.Response) error {
+		if strings.HasSuffix(answer.Request.URL.Path, "/networks") {
+			const none = "<networks/>"
+
+			answer.Body, answer.ContentLength = io.NopCloser(strings.NewReader(none)), int64(len(none))
+			answer.Header.Set("Content-Length", strconv.Itoa(len(none)))
+		}
+
+		return nil
+	})
+
+	for _, dc := range []*engine.DataCenter{nil, {ID: "5ea7cafe-0000-4000-8000-000000000001"}} {
+		profiles, networks, err := c.VNICProfiles(t.Context(), dc, "ovirtmgmt")
+		check.Error(t, err, "")
+		check.Length(t, "profiles", profiles, 0)
+		check.Length(t, "networks", networks, 0)
 	}
 }
