@@ -350,13 +350,23 @@ func (c *Client) borrow(ctx context.Context) (string, error) {
 }
 
 // Token returns the token of the session, for a process that has no credentials, and logs in if there is none. refused
-// is a token that the engine did not accept, or empty.
+// is a token that the engine did not accept, or empty. The new one is of the same engine: that process does not know
+// another one.
 func (c *Client) Token(ctx context.Context, refused string) (string, error) {
 	if refused != "" {
 		c.dropToken(refused)
 	}
 
-	return c.login(ctx)
+	token, err := c.login(ctx)
+	if err != nil {
+		return "", err
+	}
+
+	if err := c.checkSession(ctx, token); err != nil {
+		return "", err
+	}
+
+	return token, nil
 }
 
 // refuse remembers a refusal of the credentials; loggingIn is held.

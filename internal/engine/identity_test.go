@@ -139,6 +139,36 @@ func TestARestoredEngineIsNotTheSameWithAsManyEventsAgain(t *testing.T) {
 	}
 }
 
+// TestARunGetsNoTokenOfAnotherEngine has a Terraform run whose token is refused in the middle: the new one must be of the
+// engine with which it began. Another engine would answer that the run's VM is gone.
+func TestARunGetsNoTokenOfAnotherEngine(t *testing.T) {
+	for name, test := range map[string]struct {
+		swap    func(*log)
+		refused bool
+	}{
+		"the engine restarts":      {func(l *log) { l.listed = 9 }, false},
+		"another engine":           {func(l *log) { l.installation = "two" }, true},
+		"the database is restored": {func(l *log) { l.listed, l.restored = 9, 5 }, true},
+	} {
+		l, sessions, config := startLog(t)
+		c, err := sessions.Get(config)
+		check.Error(t, err, "")
+		_, err = c.Identity(t.Context())
+		check.Error(t, err, "")
+		token, err := c.Token(t.Context(), "")
+		check.Error(t, err, "")
+		check.Equal(t, "token", token, "token-0")
+
+		l.set(func() { l.sessions++; test.swap(l) })
+
+		for range 2 { // also not the second time
+			token, err = c.Token(t.Context(), "token-0")
+			check.Equal(t, name+" is refused", err != nil, test.refused)
+			check.Equal(t, name+" gives a token", token != "", !test.refused)
+		}
+	}
+}
+
 // TestAClientDoesNotGoOnWithAnotherEngine ends the session, and has another engine, or an earlier one, answer at the same
 // URL.
 func TestAClientDoesNotGoOnWithAnotherEngine(t *testing.T) {

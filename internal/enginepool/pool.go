@@ -157,14 +157,14 @@ func (p *Pool) For(ctx context.Context, of connection.Engine) (*engine.Client, e
 }
 
 const (
-	// recordPeriod is how often the newest event of an engine is recorded: each record is a write to the API server, and
-	// wakes the machines. recordAfterRun is how often if runs have changed what is on the engine.
+	// recordPeriod is how often the newest event of an engine is recorded: each record is a write to the API server,
+	// and wakes the machines. recordAfterRun is how often if runs have changed what is on the engine.
 	recordPeriod   = time.Hour
 	recordAfterRun = time.Minute
 )
 
-// LastEvent returns what a cluster that uses an engine is to record as the engine's last event. lastRun is when the last
-// run for an object of the cluster ended; zero if none has.
+// LastEvent returns what a cluster that uses an engine is to record as the engine's last event. lastRun is when the
+// last run for an object of the cluster ended; zero if none has.
 func LastEvent(
 	ctx context.Context, session *engine.Client, of connection.Engine, lastRun, now time.Time,
 ) (*infrav1.EngineEvent, error) {

@@ -29,8 +29,8 @@ type Failure struct {
 // OfDestroy reports whether it was a destruction that failed.
 func (f Failure) OfDestroy() bool { return f.Count > 0 && f.Digest == destroyDigest }
 
-// Message says what went wrong, and when the run is tried again. It does not say how often it failed: the object's status
-// counts that.
+// Message says what went wrong, and when the run is tried again. It does not say how often it failed: the object's
+// status counts that.
 func (f Failure) Message() string {
 	return Shorten(f.Err.Error(), longestMessage) +
 		" (it is tried again after a pause, or when the object changes; status.terraform counts the failures)"
@@ -72,8 +72,8 @@ func (f Failure) Reason() string {
 // cutMark is at the end of a text that was cut.
 const cutMark = " ..."
 
-// Shorten cuts a text for a condition or an event to a length in bytes, and adds a mark of the cut. What differs from try
-// to try is taken out first: it would move the cut.
+// Shorten cuts a text for a condition or an event to a length in bytes, and adds a mark of the cut. What differs from
+// try to try is taken out first: it would move the cut.
 func Shorten(text string, length int) string {
 	if len(text) <= length {
 		return text
