@@ -2,6 +2,8 @@ package api_test
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,11 +18,41 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/refused"
 )
 
 // rulesFrom is the version of the oldest API server that must take the CRDs, less one: a new rule may use what the
 // version before could compile, for a rollback of the server.
 var rulesFrom = version.MajorMinor(1, 30)
+
+// ofChanges begins what a rule says of a change to an object that exists; TestTheAPIServerRefusesWhatMustNotChange and
+// its like have those.
+var ofChanges = regexp.MustCompile(`\b(is|are) immutable\b`)
+
+// TestEveryRuleHasAValueThatItRefuses compares the rules with the values with which API servers and olvmctl are tried.
+func TestEveryRuleHasAValueThatItRefuses(t *testing.T) {
+	for name, crd := range internalCRDs(t) {
+		checkRefused(t, name, schemaOf(t, crd))
+	}
+}
+
+func checkRefused(t *testing.T, path string, schema *apiextensions.JSONSchemaProps) {
+	for _, rule := range schema.XValidations {
+		if !ofChanges.MatchString(rule.Message) && !slices.ContainsFunc(refused.Values, func(v refused.Value) bool {
+			return v.Message != "" && strings.Contains(rule.Message, v.Message)
+		}) {
+			t.Errorf("%s: no value is refused because %s", path, rule.Message)
+		}
+	}
+
+	for name, property := range schema.Properties {
+		checkRefused(t, path+"."+name, &property)
+	}
+
+	if schema.Items != nil {
+		checkRefused(t, path+"[]", schema.Items.Schema)
+	}
+}
 
 // share of a limit of the API server that rules may take. The rest is for fields to come: a CRD above the limit is
 // refused as a whole.

@@ -352,7 +352,7 @@ func TestAClusterHasOneOLVMSupportServices(t *testing.T) {
 	of.Spec.ClusterName = "demo"
 	s.Create(of)
 	of.Spec.ClusterName = "other"
-	check.Error(t, s.Client.Update(t.Context(), of), rule)
+	check.Error(t, s.Client.Update(t.Context(), of), "clusterName is immutable")
 }
 
 // TestPortsAndAddressesOfLoadBalancersAreChecked at admission.

@@ -23,6 +23,7 @@ type OLVMSupportServicesSpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterName is immutable: the VMs are those of that Cluster; create another OLVMSupportServices"
 	ClusterName string `json:"clusterName,omitempty"`
 
 	// loadBalancers spread connections over the machines of a role, with haproxy. If omitted, there are none.
@@ -285,7 +286,7 @@ type OLVMSupportServicesStatus struct {
 // +kubebuilder:resource:path=olvmsupportservices,singular=olvmsupportservices,scope=Namespaced,categories=cluster-api,shortName=olvmss
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
-// +kubebuilder:validation:XValidation:rule="self.metadata.name == self.spec.clusterName",message="metadata.name must be that of the Cluster, as spec.clusterName is: a cluster has one OLVMSupportServices"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name == self.spec.clusterName",message="metadata.name must be that of the Cluster, as spec.clusterName is: a cluster has one OLVMSupportServices",optionalOldSelf=true
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,description="Cluster this belongs to"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True if all services are usable"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why they are or are not ready"

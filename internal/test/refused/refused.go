@@ -115,6 +115,8 @@ const (
 	inventory = "OLVMInventory"
 	identity  = "OLVMClusterIdentity"
 	services  = "OLVMSupportServices"
+
+	inventoryVM = "OLVMInventoryVM"
 )
 
 const machineSpec = `olvmOvirtClusterName: Default
@@ -160,6 +162,10 @@ metadata: {name: refused}
 spec:
   clusterName: refused
   loadBalancers: [{name: a, role: ControlPlane, machineTemplateName: a}]
+`,
+	inventoryVM: v1alpha1 + `kind: OLVMInventoryVM
+metadata: {name: refused}
+spec: {inventoryName: refused, vmID: 123e4567-e89b-12d3-a456-426614174000}
 `,
 	identity: v1alpha1 + `kind: OLVMClusterIdentity
 metadata: {name: refused}

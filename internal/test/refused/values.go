@@ -1,5 +1,10 @@
 package refused
 
+import (
+	"slices"
+	"strings"
+)
+
 const (
 	vm      = "spec.virtualMachine"
 	net     = vm + ".network"
@@ -21,7 +26,7 @@ const (
 )
 
 // Values that are refused, and such beside them that are not.
-var Values = append(append(append(sizes(), hardware()...), networks()...), append(clusters(), others()...)...)
+var Values = slices.Concat(sizes(), hardware(), networks(), clusters(), others(), unions())
 
 func sizes() []Value {
 	var out []Value
@@ -412,5 +417,71 @@ func others() []Value {
 		{cluster, data, "{ssh: {user: Root, authorizedKeys: ['ssh-ed25519 AAAA me']}}", ".ssh.user",
 			"write a user's name"},
 		{cluster, data, "{extra: [{secretKeyRef: {name: A_b, key: a}}]}", ".extra[0].secretKeyRef.name", name},
+	}
+}
+
+// unions are values of which exactly one, or each of several, belongs to the others.
+func unions() []Value {
+	const (
+		spec    = "spec"
+		made    = "vmTemplateName: ol9, olvmNetwork: {networkName: a}, "
+		address = "network: {ipv4: {dhcp: true}}"
+		lbs     = "spec.loadBalancers[0]"
+		engine  = "spec.olvmOvirtAPIServer"
+		anURL   = "serverURL: 'https://a'"
+	)
+
+	return []Value{
+		{machine, "metadata.name", strings.Repeat("x", 64), "metadata.name", "at most 63 characters"},
+		{machine, spec, "{virtualMachine: {memory: 8GB, " + address + "}}", "", "set vmTemplateName, olvmNetwork and"},
+		{machine, spec, "{" + made + "virtualMachine: {memory: 8GB}}", "", "virtualMachine with its network"},
+		{machine, spec, "{" + made + "virtualMachine: {" + address + "}}", "", "exactly one of virtualMachine.memory"},
+		{machine, spec, "{" + made + "virtualMachine: {memory: 8GB, instanceType: Large, " + address + "}}", "",
+			"exactly one of virtualMachine.memory"},
+		{machine, spec, "{vmTemplateName: ol9, fromInventory: {inventoryName: a}}", "", "remove vmTemplateName,"},
+		{machine, spec, "{fromInventory: {inventoryName: a}, virtualMachine: {memory: 8GB}}", "",
+			"only network and shutdown can be set"},
+		{machine, spec, "{fromInventory: {inventoryName: a}, virtualMachine: {shutdown: {mode: Stop}}}", "", ""},
+		{machine, vm, "{instanceType: Large, cpu: {autoPinningPolicy: resize_and_pin}, " + address + "}",
+			".instanceType", "remove cpu.autoPinningPolicy"},
+		{machine, more, "[{networkName: a, guest: {ipv4: {dhcp: true}}}]", "[0]", "set guest.interface"},
+		{machine, more, "[{vnicName: nic2}]", "[0]", "set networkName, vnicProfileName or both"},
+		{machine, net, "{ipProfileName: a, ipv4: {dhcp: true}}", "", "ipProfileName says where addresses come from"},
+		{machine, net, "{ipv4: {dhcp: true}, addressesFromPools: [{apiGroup: a, kind: B, name: c}]}", "",
+			"addressesFromPools says where addresses come from"},
+		{machine, net, "{ipv4: {dhcp: true, subnet: 10.0.0.0/24}}", ".ipv4", "set subnet and ipAddresses, or dhcp"},
+		{machine, net, "{ipv4: {subnet: 10.0.0.0/24}}", ".ipv4", "set subnet and ipAddresses, or dhcp"},
+		{machine, net, "{ipv6: {autoConf: true, dhcp: true}}", ".ipv6", "set one of autoConf and dhcp"},
+		{machine, net, "{ipv6: {ipAddresses: ['fd00::5'], dhcp: true}}", ".ipv6", "set one of ipAddresses and dhcp"},
+		{machine, "spec.userData.extra", "[{}]", "[0]", "set exactly one of inline, configMapKeyRef"},
+		{machine, "spec.userData.extra", "[{inline: a, secretKeyRef: {name: a, key: b}}]", "[0]", "set exactly one of"},
+		{machine, "spec.userData.proxy", "{noProxy: [a]}", "", "set httpProxy, httpsProxy or both"},
+		{cluster, "spec.controlPlaneEndpoint", "{host: 'https://a'}", "", "host must be an IP address or a DNS name"},
+		{cluster, "spec.failureDomains", "[{name: a, hosts: {names: [a], affinityLabel: b}}]", "[0].hosts",
+			"either by names or by affinityLabel"},
+		{cluster, engine, "{" + anURL + "}", "", "set credentialsSecret for a Secret, or identityRef"},
+		{cluster, engine, "{" + anURL + ", credentialsSecret: {name: a}, identityRef: {name: a}}", "", "and not both"},
+		{cluster, engine, "{" + anURL + ", identityRef: {name: a}, insecureSkipTLSVerify: true}", "",
+			"remove caConfigMap and insecureSkipTLSVerify"},
+		{cluster, service, "{additionalVirtualIP: 'fd00::5'}", "", "additionalVirtualIP needs virtualIPProvider"},
+		{cluster, service, "{loadBalancerProvider: Nginx}", "", "loadBalancerProvider needs virtualIPProvider"},
+		{cluster, service, "{nginxImage: a}", "", "nginxImage needs loadBalancerProvider Nginx"},
+		{cluster, service, "{kubeVIPImage: a}", "", "kubeVIPImage needs virtualIPProvider KubeVIP"},
+		{inventory, "spec.provision", "[{name: a, machineTemplateName: a}]", "[0]", "set count or countPerHost"},
+		{inventory, "spec.provision", "[{name: a, machineTemplateName: a, count: 1, countPerHost: 1}]", "[0]",
+			"set count or countPerHost"},
+		{inventory, "spec.labelRules", "[{key: a, from: CustomProperty}]", "[0]", "set property for"},
+		{inventory, "spec.labelRules", "[{key: a, from: Host, property: b}]", "[0]", "and for no other"},
+		{inventoryVM, spec, "{inventoryName: a}", "", "vmID says which VM it is"},
+		{identity, "spec.allowedNamespaces", "{}", "", "at least 1 properties"},
+		{identity, "spec.allowedNamespaces", "{list: []}", ".list", "at least 1 items"},
+		{identity, "spec.allowedNamespaces", "{selector: {matchLabels: {}}}", ".selector", "must not be empty"},
+		{identity, "spec.allowedNamespaces", "{selector: {}}", "", ""},
+		{services, "spec.clusterName", "another", "metadata.name", "metadata.name must be that of the Cluster"},
+		{services, lbs, "{name: a, machineTemplateName: a, role: ControlPlane, replicas: 2}", "",
+			"replicas 2 needs virtualIP"},
+		{services, lbs, "{name: a, machineTemplateName: a, role: Worker}", "", "ports must be set for the role Worker"},
+		{services, lbs, "{name: a, machineTemplateName: a, role: Worker, ports: ['443'], backendPort: 443}", "",
+			"backendPort is for the role ControlPlane"},
 	}
 }
