@@ -129,8 +129,8 @@ func (b *bench) expectHardware(s *testsite.Site, m *infrav1.OLVMMachine, results
 	})
 }
 
-// rest has all gates let calls pass.
-func (b *bench) rest(resting bool) {
+// ignoreCalls has all gates let calls pass without counting them, or ends that.
+func (b *bench) ignoreCalls(resting bool) {
 	for _, g := range b.gates() {
 		g.rest(resting)
 	}
@@ -145,12 +145,12 @@ func (b *bench) undoneLife(t *testing.T, name string) { b.editLife(t, name, true
 func (b *bench) editLife(t *testing.T, name string, undo bool) {
 	t.Helper()
 	s := b.site.In(t)
-	b.rest(true)
+	b.ignoreCalls(true)
 	m := s.Machine(name, full)
 	b.expectReady(s, m)
 	original := m.Spec.DeepCopy()
 
-	b.rest(false)
+	b.ignoreCalls(false)
 	b.change(s, m, edit)
 	if sprung := b.sprung(); undo && sprung != nil {
 		select {
@@ -173,7 +173,7 @@ func (b *bench) editLife(t *testing.T, name string, undo bool) {
 		b.expectHardware(s, m, map[string]hardware{"applied": after})
 	}
 
-	b.rest(true)
+	b.ignoreCalls(true)
 	s.Delete(m)
 	s.ExpectGone(m)
 	b.expectNone(s)
@@ -193,6 +193,17 @@ func (b *bench) sprung() <-chan struct{} {
 // editBench is a bench whose hosts have mediated devices.
 func editBench(t *testing.T, live func(*bench) func(*testing.T, string)) *bench {
 	t.Helper()
+	b := newColdBenchIn(t, editInventory(), withoutGroups)
+	b.live = live(b)
+	if err := b.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	return b
+}
+
+// editInventory has mediated devices and a tag.
+func editInventory() ovirtsim.Inventory {
 	inventory := ovirtsim.DefaultInventory()
 
 	for c := range inventory.DataCenters[0].Clusters {
@@ -203,13 +214,7 @@ func editBench(t *testing.T, live func(*bench) func(*testing.T, string)) *bench 
 
 	inventory.Tags = append(inventory.Tags, "prod")
 
-	b := newColdBenchIn(t, inventory, withoutGroups)
-	b.live = live(b)
-	if err := b.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-
-	return b
+	return inventory
 }
 
 // duringEdits are the calls that change something of a machine that is edited.

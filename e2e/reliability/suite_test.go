@@ -6,6 +6,7 @@ package reliability
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -138,6 +139,19 @@ type bench struct {
 	engine *gate
 	// live plays a life with that name from its beginning to its end.
 	live func(t *testing.T, name string)
+	// args are those that its managers have in common.
+	args []string
+	// rests, which may be nil, is called by a life when there is nothing to do.
+	rests func(*testsite.Site)
+}
+
+// rest tells that a life has nothing to do until it goes on.
+func (b *bench) rest(s *testsite.Site) {
+	s.T.Helper()
+
+	if b.rests != nil {
+		b.rests(s)
+	}
 }
 
 func newBench(t *testing.T, change func(*infrav1.OLVMCluster), args ...string) *bench {
@@ -174,7 +188,8 @@ func newColdBenchIn(
 		},
 	})
 	provider(t, suite.API, b.site.Namespace)
-	b.manager = newManager(t, append(args, "--namespace="+b.site.Namespace)...)
+	b.args = append(slices.Clone(args), "--namespace="+b.site.Namespace)
+	b.manager = newManager(t, b.args...)
 
 	return b
 }

@@ -323,6 +323,10 @@ func (x *Executor) openPrepared(
 		return nil, err
 	}
 
+	if err := recordOrigin(request.Dir, request.State); err != nil {
+		return nil, err
+	}
+
 	if modules != nil {
 		if err := write(request.Dir, ".terraform/modules/modules.json", modules); err != nil {
 			return nil, err

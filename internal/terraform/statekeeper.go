@@ -125,6 +125,7 @@ func (k *stateKeeper) save(state []byte, done bool) {
 	ctx, cancel := context.WithTimeout(k.ctx, 30*time.Second)
 	defer cancel()
 	begin := time.Now()
+	addOrigin(k.run.Dir, state)
 	if k.err = k.run.SaveState(ctx, state, done); k.err == nil {
 		k.last = slices.Clone(state)
 	}

@@ -54,7 +54,7 @@ func (x *Executor) prepare(request Request) (state []byte, resumed bool, _ error
 	}
 
 	for _, entry := range entries {
-		if entry.Name() == keep {
+		if keep != "" && (entry.Name() == keep || entry.Name() == originFile) {
 			continue
 		}
 
@@ -99,7 +99,7 @@ func Unfinished(dir string) bool {
 // CheckReadable returns an error if a state that a run left cannot be read. Nothing of the directory may be removed
 // then: a disk that fails may be read later.
 func CheckReadable(dir string) error {
-	for _, name := range stateFiles {
+	for _, name := range append([]string{originFile}, stateFiles...) {
 		if _, err := readWithin(dir, name); unreadable(err) {
 			return fmt.Errorf("failed to read the state %s that a run left: %w", name, err)
 		}
@@ -119,9 +119,14 @@ func Leftover(dir string, saved []byte) []byte {
 }
 
 // leftover is the newest of the states in a working directory and the one that was saved. file is the name of its file,
-// and empty where it is the saved one.
+// and empty where it is the saved one. If another process has saved a state since, that one counts: it has what that
+// process made, and what is missing in it is looked for in the engine.
 func leftover(dir string, saved []byte) (state []byte, file string) {
 	state = saved
+
+	if !comesFrom(dir, saved) {
+		return state, ""
+	}
 
 	for _, name := range stateFiles {
 		content, err := readWithin(dir, name)
@@ -135,7 +140,7 @@ func leftover(dir string, saved []byte) (state []byte, file string) {
 
 // Clean removes what may have secrets in it from a working directory: the states, the plan and the values of the
 // secret variables. The configuration stays for people.
-func Clean(dir string) error { return clean(dir, unsavedFile) }
+func Clean(dir string) error { return clean(dir, unsavedFile, originFile) }
 
 // clean is Clean, except that it keeps a state that could not be saved, unless that is among more.
 func clean(dir string, more ...string) error {
@@ -144,6 +149,10 @@ func clean(dir string, more ...string) error {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("failed to clean the working directory: %w", err)
 		}
+	}
+
+	if _, err := os.Lstat(filepath.Join(dir, unsavedFile)); errors.Is(err, fs.ErrNotExist) {
+		_ = os.Remove(filepath.Join(dir, originFile)) // it has no secrets, and nothing that it is about is left
 	}
 
 	return nil
@@ -155,8 +164,8 @@ func removeAllButUnsaved(dir string) {
 	kept := false
 
 	for _, entry := range entries {
-		if entry.Name() == unsavedFile {
-			kept = true
+		if entry.Name() == unsavedFile || entry.Name() == originFile {
+			kept = kept || entry.Name() == unsavedFile
 			continue
 		}
 

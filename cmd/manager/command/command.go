@@ -335,7 +335,7 @@ func run(ctx context.Context, o options) error {
 	runs.DriftInterval = o.driftInterval
 	if leads != nil {
 		leads.mayAct = leads.fence(mgr.GetAPIReader())
-		runs.Fence, runs.States = leads.mayAct, leads.unfenced
+		runs.Fence, runs.States = leads.mayAct, leads.states
 	}
 
 	provider := newProvider(mgr, runs.Fence, o)

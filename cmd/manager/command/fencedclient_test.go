@@ -137,3 +137,42 @@ func TestAnAnswerAboutTheLeaseEndsByEitherClock(t *testing.T) {
 		check.Equal(t, name, answer.speaks(now, time.Second), tt.want)
 	}
 }
+
+// TestAStateIsSavedUnlessAnotherProcessLeads saves what was made before the lease was lost, and nothing after another
+// process has gone on.
+func TestAStateIsSavedUnlessAnotherProcessLeads(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lease *coordinationv1.Lease
+		want  string
+	}{
+		"it leads":              {leaseOf("me", time.Second), ""},
+		"its lease has run out": {leaseOf("me", time.Hour), ""},
+		"it released the lease": {leaseOf("", time.Second), ""},
+		"nobody can tell":       {nil, ""},
+		"another one leads":     {leaseOf("other", time.Second), "another manager leads: other"},
+		"another one has led":   {leaseOf("other", time.Hour), "another manager leads: other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := fake.NewClientBuilder()
+			if tt.lease != nil {
+				api = api.WithObjects(tt.lease)
+			}
+
+			l := &leadership{identity: "me", namespace: "system", name: "lease", fresh: 5 * time.Second}
+			l.mayAct = l.fence(api.Build())
+			states := &fencedClient{Client: fake.NewClientBuilder().Build(), mayAct: l.checkSuperseded}
+			state := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "tfstate-default-one"}}
+			check.Error(t, states.Create(t.Context(), state), tt.want)
+		})
+	}
+}
+
+// leaseOf is a lease of 15 seconds.
+func leaseOf(holder string, renewed time.Duration) *coordinationv1.Lease {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "lease"}}
+	lease.Spec.HolderIdentity = &holder
+	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.Now().Add(-renewed)))
+	lease.Spec.LeaseDurationSeconds = ptr.To[int32](15)
+
+	return lease
+}

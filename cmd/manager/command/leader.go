@@ -35,9 +35,10 @@ type leadership struct {
 	lock      resourcelock.Interface
 	fresh     time.Duration // how old an answer about the lease may be
 
-	// mayAct is the fence, and unfenced the manager's client without it. Both are set with the manager.
-	mayAct   func(context.Context) error
-	unfenced client.Client
+	// mayAct is the fence. states is the manager's client for states, which checkSuperseded alone keeps from writing. Both
+	// are set with the manager.
+	mayAct func(context.Context) error
+	states client.Client
 }
 
 // newClient is the client of the manager, which asks the fence before it writes. It has the signature of
@@ -48,9 +49,20 @@ func (l *leadership) newClient(config *rest.Config, options client.Options) (cli
 		return nil, fmt.Errorf("failed to make the client of the manager: %w", err)
 	}
 
-	l.unfenced = plain
+	l.states = &fencedClient{Client: plain, mayAct: l.checkSuperseded}
 
 	return &fencedClient{Client: plain, mayAct: func(ctx context.Context) error { return l.mayAct(ctx) }}, nil
+}
+
+// checkSuperseded returns an error if another process leads. One that has lost its lease, or cannot see who leads, may
+// still save what it has made: nobody has gone on from the state that is stored.
+func (l *leadership) checkSuperseded(ctx context.Context) error {
+	err := l.mayAct(ctx)
+	if errors.Is(err, engine.ErrSuperseded) && !errors.Is(err, errReleased) {
+		return err
+	}
+
+	return nil
 }
 
 // newLeadership makes the lock that leader election works with. Beside it the identity must be known, for the fence.
@@ -204,8 +216,12 @@ func (l *leadership) fence(reader client.Reader) func(context.Context) error {
 				return fmt.Errorf("failed to see who leads: %w", err)
 			}
 
-			if holder := lease.Spec.HolderIdentity; holder == nil || *holder != l.identity {
-				return fmt.Errorf("%w: %s", engine.ErrSuperseded, ptr.Deref(holder, "none yet"))
+			switch holder := ptr.Deref(lease.Spec.HolderIdentity, ""); holder {
+			case l.identity:
+			case "":
+				return errReleased
+			default:
+				return fmt.Errorf("%w: %s", engine.ErrSuperseded, holder)
 			}
 
 			until := leaseEnd(&lease)
@@ -220,6 +236,9 @@ func (l *leadership) fence(reader client.Reader) func(context.Context) error {
 		}
 	}
 }
+
+// errReleased is the answer of a fence whose lease this process has released at its end, and that nobody has taken yet.
+var errReleased = fmt.Errorf("%w: none yet", engine.ErrSuperseded)
 
 // errNotRenewed is the answer of a fence whose lease has run out, and that nobody else has yet. The elector renews it,
 // or ends this process.

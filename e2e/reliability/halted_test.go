@@ -1,0 +1,472 @@
+package reliability
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/poolvm"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
+)
+
+const (
+	// haltManager stops the manager alone, as kill -STOP does; haltAll stops what it runs, too, as a suspended machine
+	// does.
+	haltManager fault = "halt the manager"
+	haltAll     fault = "halt the manager and what it runs"
+)
+
+// losingSoon are the flags of managers that notice early that they have lost their lease: each case waits for it.
+var losingSoon = append(slices.Clone(electing),
+	"--leader-elect-lease-duration=15s",
+	"--leader-elect-renew-deadline=12s")
+
+// halt is a case: the leader of a bench is halted at a call, its successor does the work, and the leader goes on.
+type halt struct {
+	bench *bench
+	point point
+
+	stopped   []int // processes, the manager first
+	reached   chan struct{}
+	goOn      chan struct{}
+	sprung    <-chan struct{} // the call is over
+	successor *manager        // valid when started is closed
+	started   chan struct{}
+	compared  bool
+}
+
+// haltAt arms a bench. The test's end lets all go on.
+func (b *bench) haltAt(t *testing.T, p point) *halt {
+	t.Helper()
+	h := &halt{bench: b, point: p, reached: make(chan struct{}), goOn: make(chan struct{}), started: make(chan struct{})}
+	hit := &trap{at: p.at, after: p.after, act: func() bool {
+		h.stop()
+		b.freeLease(t)
+		close(h.reached)
+		<-h.goOn
+
+		return false
+	}}
+
+	for _, g := range b.gates() {
+		g.set(nil)
+	}
+
+	b.gates()[p.gate].set(hit)
+	h.sprung = hit.sprung
+
+	ended, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+
+		select {
+		case <-ended:
+		case <-h.reached:
+			h.successor = newManager(t, b.args...)
+			if err := h.successor.Start(context.Background()); err != nil {
+				t.Error(err)
+			}
+
+			close(h.started)
+		}
+	}()
+	t.Cleanup(func() {
+		close(ended)
+		<-watched
+		h.release()
+	})
+
+	return h
+}
+
+// stop halts the leader.
+func (h *halt) stop() {
+	h.stopped = append(h.stopped, h.bench.Process.PID())
+	_ = syscall.Kill(h.stopped[0], syscall.SIGSTOP)
+
+	if h.point.fault == haltManager {
+		return
+	}
+
+	for _, pid := range h.bench.Process.Children() {
+		h.stopped = append(h.stopped, pid)
+		_ = syscall.Kill(pid, syscall.SIGSTOP)
+	}
+}
+
+// release lets the call go on, and the leader after it: the call was under way, and no leader can call it back.
+func (h *halt) release() {
+	select {
+	case <-h.goOn:
+		return
+	default:
+		close(h.goOn)
+	}
+
+	select {
+	case <-h.sprung:
+	case <-time.After(10 * time.Second):
+	}
+
+	for _, pid := range h.stopped {
+		_ = syscall.Kill(pid, syscall.SIGCONT)
+	}
+}
+
+// freeLease ends the lease of the halted leader, which so need not be waited for. The leader's own clock does not tell
+// it: the fence alone does.
+func (b *bench) freeLease(t *testing.T) {
+	t.Helper()
+	lease := &coordinationv1.Lease{}
+	key := client.ObjectKey{Namespace: "capolvm-system", Name: fmt.Sprintf(
+		"controller-leader-election-capolvm-%.4x", sha256.Sum256(fmt.Appendf(nil, "%q %q", "", b.site.Namespace)))}
+	if err := suite.API.Client.Get(context.Background(), key, lease); err != nil {
+		t.Error(err)
+		return
+	}
+
+	lease.Spec.HolderIdentity = ptr.To("")
+	if err := suite.API.Client.Update(context.Background(), lease); err != nil {
+		t.Error(err)
+	}
+}
+
+// atRest is called by a life when an object has come to its end: nothing is to be done until the life goes on. If the
+// leader was halted on the way, it goes on now, and must change nothing.
+func (h *halt) atRest(s *testsite.Site) {
+	s.T.Helper()
+
+	select {
+	case <-h.reached:
+	default:
+		return
+	}
+
+	if h.compared {
+		return
+	}
+
+	h.compared = true
+	<-h.started
+	leader := h.bench.manager
+	writes := h.waitUntilQuiet(s)
+	engineBefore, apiBefore := h.snapshot(s)
+
+	h.release()
+	ends(s.T, leader)
+	engineAfter, apiAfter := h.snapshot(s)
+	same := true
+	for what, pair := range map[string][2]string{
+		"the engine": {engineBefore, engineAfter}, "the objects": {apiBefore, apiAfter},
+	} {
+		if pair[0] != pair[1] {
+			same = false
+			s.T.Errorf("the leader that went on has changed %s:%s", what, differences(pair[0], pair[1]))
+		}
+	}
+
+	if !same {
+		s.T.Logf("calls after the successor was done: engine %v, leader %v, successor %v",
+			h.bench.engine.seen()[writes[0]:], leader.api.seen(), h.successor.api.seen()[writes[1]:])
+	}
+
+	h.bench.manager = h.successor
+}
+
+// waitUntilQuiet waits until the successor has nothing to do and writes nothing, and returns how many calls there were,
+// of the engine and its own.
+func (h *halt) waitUntilQuiet(s *testsite.Site) [2]int {
+	s.T.Helper()
+	const quiet = 2 * time.Second
+	count := func() [2]int { return [2]int{len(h.bench.engine.seen()), len(h.successor.api.seen())} }
+	last, since := count(), time.Now()
+	wait.Until(s.T, "the successor is done", func() bool {
+		if now := count(); now != last || h.successor.jobs(s.T) != 0 {
+			last, since = now, time.Now()
+		}
+
+		return time.Since(since) >= quiet
+	})
+
+	return last
+}
+
+// snapshot is what the engine has, and what the API server has in the namespace of a site, each as lines of JSON.
+func (h *halt) snapshot(s *testsite.Site) (inEngine, inAPI string) {
+	s.T.Helper()
+	state := s.Sim.State()
+	state.Time, state.Requests, state.Events = time.Time{}, nil, nil
+	text, err := json.MarshalIndent(state, "", " ")
+	check.Error(s.T, err, "")
+
+	var objects []string
+
+	for _, list := range []client.ObjectList{
+		&infrav1.OLVMClusterList{}, &infrav1.OLVMMachineList{}, &infrav1alpha1.OLVMInventoryList{},
+		&infrav1alpha1.OLVMInventoryVMList{}, &infrav1alpha1.OLVMSupportServicesList{}, &clusterv1.MachineList{},
+		&ipamv1.IPAddressClaimList{}, &ipamv1.IPAddressList{}, &corev1.SecretList{}, &corev1.ConfigMapList{},
+	} {
+		check.Error(s.T, s.Client.List(context.Background(), list, client.InNamespace(s.Namespace)), "")
+		content, err := json.MarshalIndent(list, "", " ")
+		check.Error(s.T, err, "")
+		objects = append(objects, withoutListVersion(s.T, content))
+	}
+
+	return string(text), strings.Join(objects, "\n")
+}
+
+// withoutListVersion drops the version of a list, which goes on with each write of any object.
+func withoutListVersion(t *testing.T, content []byte) string {
+	t.Helper()
+	list := map[string]any{}
+	check.Error(t, json.Unmarshal(content, &list), "")
+	out, err := json.MarshalIndent(list["items"], "", " ")
+	check.Error(t, err, "")
+
+	return string(out)
+}
+
+// differences are the lines of two texts that only one has.
+func differences(a, b string) string {
+	was, is := strings.Split(a, "\n"), strings.Split(b, "\n")
+
+	var out strings.Builder
+
+	for _, line := range was {
+		if !slices.Contains(is, line) {
+			fmt.Fprintf(&out, "\n- %s", line)
+		}
+	}
+
+	for _, line := range is {
+		if !slices.Contains(was, line) {
+			fmt.Fprintf(&out, "\n+ %s", line)
+		}
+	}
+
+	return out.String()
+}
+
+// haltPoints are the cases that follow from the calls of a life without faults: each call that changes something is
+// under way when the leader halts, or has been done and not answered.
+// One that only one of two lives has is a matter of time.
+func haltPoints(b, again *bench) []point {
+	var out []point
+
+	for name, g := range b.gates() {
+		common := again.gates()[name].seen()
+
+		for _, c := range g.seen() {
+			if !slices.Contains(common, c) || strings.HasPrefix(c.name, "GET ") || strings.Contains(c.name, "/sso/") ||
+				name == "api" && c.nth > 3 {
+				continue
+			}
+
+			out = append(out, point{name, c, false, haltAll}, point{name, c, true, haltAll})
+			if g.probed[c] { // Terraform runs
+				out = append(out, point{name, c, false, haltManager})
+			}
+		}
+	}
+
+	slices.SortFunc(out, func(a, b point) int { return cmp.Compare(a.String(), b.String()) })
+
+	return out
+}
+
+// dryLife is a bench that has played its life without faults.
+func dryLife(t *testing.T, newOne func(*testing.T) *bench) *bench {
+	t.Helper()
+	b := newOne(t)
+	probe := func() bool { return b.Process != nil && len(b.Executors()) > 0 }
+	b.engine.probe, b.api.probe = probe, probe
+	b.engine.set(nil)
+	b.api.set(nil)
+	check.Error(t, b.Start(t.Context()), "")
+	b.live(t, "dry")
+	b.Process.Kill()
+
+	return b
+}
+
+// haltMatrix plays lives, halts the leader at each of their calls, and has it go on when its successor is done. In
+// short mode it plays the chosen cases, which are independent of what a life without faults shows.
+func haltMatrix(t *testing.T, newOne func(*testing.T) *bench, chosen ...point) {
+	t.Helper()
+	t.Parallel()
+
+	cases := chosen
+	if !testing.Short() {
+		cases = haltPoints(dryLife(t, newOne), dryLife(t, newOne))
+	}
+
+	for _, p := range cases {
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+
+			for ; p.at.nth > 0; p.at.nth-- { // how often something is written is a matter of time
+				b := newOne(t)
+				h := b.haltAt(t, p)
+				b.rests = h.atRest
+				if err := b.Start(t.Context()); err != nil && !isClosed(h.reached) {
+					t.Fatal(err)
+				}
+
+				b.live(t, fmt.Sprintf("m-%d", p.at.nth))
+
+				if isClosed(h.reached) || t.Failed() {
+					h.atRest(b.site.In(t))
+					return
+				}
+
+				b.Process.Kill()
+			}
+
+			t.Errorf("no life has had %s", p.at.name)
+		})
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// ownedLife is that of a cluster and its machine: it is made, edited and deleted, and then the cluster is.
+func (b *bench) ownedLife(t *testing.T, name string) {
+	t.Helper()
+	s := b.site.In(t)
+	s.Label = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
+	m := s.Machine(name, full)
+	b.expectReady(s, m)
+	b.expectOne(s, m)
+	b.rest(s)
+
+	b.change(s, m, edit)
+	s.Eventually("the machine is as it is asked for", func() error {
+		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
+			return err
+		}
+
+		has, err := b.hardwareOf(s)
+		if c := conditions.Get(m, infrav1.UpToDateCondition); c == nil || c.Status != "True" ||
+			c.ObservedGeneration != m.Generation || has != after {
+			err = errors.Join(err, fmt.Errorf("it has %+v, condition %+v", has, c))
+		}
+
+		return err
+	})
+	b.rest(s)
+
+	s.Delete(m)
+	s.ExpectGone(m)
+	b.rest(s)
+	s.Delete(s.OLVM)
+	s.ExpectGone(s.OLVM)
+	b.rest(s)
+	b.expectNone(s)
+}
+
+// claimedLife is that of a machine with a VM of a pool, and of the pool.
+func (b *bench) claimedLife(t *testing.T, name string) {
+	t.Helper()
+	s := b.site.In(t)
+	lab := poolvm.Inventory(s.OLVM, "lab")
+	s.Create(lab)
+	b.expectFreePool(t)
+	b.rest(s)
+
+	m := s.Machine(name, pooled)
+	b.expectReady(s, m)
+	b.rest(s)
+	s.Delete(m)
+	s.ExpectGone(m)
+	b.expectFreePool(t)
+	b.rest(s)
+	s.Delete(lab)
+	s.ExpectGone(lab)
+	b.rest(s)
+}
+
+// suppliedLife is that of a pool that makes its VM.
+func (b *bench) suppliedLife(t *testing.T, name string) {
+	t.Helper()
+	s := b.site.In(t)
+	lab := b.provisioned(t, name)
+	b.expectProvisioned(s, lab)
+	b.rest(s)
+	s.Delete(lab)
+	s.ExpectGone(lab)
+	b.rest(s)
+	b.expectNone(s)
+}
+
+// haltBench is a bench that is not started, with devices and tags for edit, and with the default affinity groups.
+func haltBench(live func(*bench) func(*testing.T, string)) func(*testing.T) *bench {
+	return func(t *testing.T) *bench {
+		t.Helper()
+		b := newColdBenchIn(t, editInventory(), nil, losingSoon...)
+		b.live = live(b)
+
+		return b
+	}
+}
+
+// TestALeaderThatWasHaltedChangesNothing halts the leader at each write to an engine or to the API server in the life
+// of a cluster with its machine.
+func TestALeaderThatWasHaltedChangesNothing(t *testing.T) {
+	haltMatrix(t, haltBench(func(b *bench) func(*testing.T, string) { return b.ownedLife }),
+		point{"engine", call{"POST /disks", 2}, false, haltAll},
+		point{"engine", call{"DELETE /vms/ID", 1}, true, haltManager},
+		point{"api", call{"PUT secrets", 1}, false, haltAll},
+		point{"api", call{"PATCH olvmmachines/status", 1}, false, haltAll},
+	)
+}
+
+// TestALeaderThatWasHaltedChangesNothingOfAPool does the same with a machine that claims a VM of a pool.
+func TestALeaderThatWasHaltedChangesNothingOfAPool(t *testing.T) {
+	haltMatrix(t, func(t *testing.T) *bench {
+		t.Helper()
+		b := haltBench(func(b *bench) func(*testing.T, string) { return b.claimedLife })(t)
+
+		for i := range 2 {
+			poolvm.Make(t, b.site.Session(), poolvm.Tag, fmt.Sprintf("vm-%d", i), ownAddress)
+		}
+
+		return b
+	},
+		point{"engine", call{"POST /tags", 1}, false, haltAll},
+		point{"api", call{"PATCH olvminventoryvms", 1}, false, haltAll},
+	)
+}
+
+// TestALeaderThatWasHaltedChangesNothingOfASuppliedPool does the same with a pool that makes its VM.
+func TestALeaderThatWasHaltedChangesNothingOfASuppliedPool(t *testing.T) {
+	haltMatrix(t, haltBench(func(b *bench) func(*testing.T, string) { return b.suppliedLife }),
+		point{"api", call{"POST olvminventoryvms", 1}, false, haltAll},
+	)
+}
