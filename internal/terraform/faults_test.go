@@ -300,13 +300,28 @@ func TestALookForExecutorsLeavesTheUserAlone(t *testing.T) {
 const fullDisk = "CAPOLVM_TEST_FULL_DISK"
 
 // TestADiskThatIsFull works on a disk of a few MiB, in a mount namespace of its own so that no right is needed for it.
-func TestADiskThatIsFull(t *testing.T) {
+func TestADiskThatIsFull(t *testing.T) { onASmallDisk(t, onAFullDisk) }
+
+// TestAFullDiskAndAnAPIServerThatIsDownLoseNoState has no place for the state of a new VM: the disk fills up at the
+// first save, and no save succeeds. When the disk has room again, the state is found there, whoever looks.
+func TestAFullDiskAndAnAPIServerThatIsDownLoseNoState(t *testing.T) { onASmallDisk(t, onAFullDiskWithoutSaves) }
+
+// onASmallDisk runs a test again, in a process with a mount namespace of its own, on a disk of 20 MiB.
+func onASmallDisk(t *testing.T, test func(t *testing.T, dir string)) {
+	t.Helper()
+
 	if dir := os.Getenv(fullDisk); dir != "" {
-		onAFullDisk(t, dir)
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=20m"); err != nil {
+			t.Fatal(err)
+		}
+
+		defer func() { _ = unix.Unmount(dir, 0) }()
+		test(t, dir)
+
 		return
 	}
 
-	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestADiskThatIsFull$", "-test.v")
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	command.Env = append(os.Environ(), fullDisk+"="+t.TempDir())
 	command.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
@@ -319,11 +334,7 @@ func TestADiskThatIsFull(t *testing.T) {
 }
 
 func onAFullDisk(t *testing.T, dir string) {
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=20m"); err != nil {
-		t.Fatal(err)
-	}
-
-	defer func() { _ = unix.Unmount(dir, 0) }()
+	t.Helper()
 	w := newWorld(t)
 	x := terraform.NewExecutor(testenv.Executable(t), tfprovider.InProcess{
 		Options: tfprovider.Options{ReturnOnStart: true},
@@ -366,6 +377,41 @@ func onAFullDisk(t *testing.T, dir string) {
 	if vms := w.sim.VMs(); len(vms) != 1 || vms[0].ID != id || !strings.Contains(string(w.state()), id) {
 		t.Errorf("the engine has %+v, the state %d bytes", vms, len(w.state()))
 	}
+}
+
+func onAFullDiskWithoutSaves(t *testing.T, dir string) {
+	t.Helper()
+	w := newWorld(t)
+	x := terraform.NewExecutor(testenv.Executable(t), tfprovider.InProcess{
+		Options: tfprovider.Options{ReturnOnStart: true},
+	}, filepath.Join(dir, ".init"))
+	request := w.request(t)
+	request.Dir = filepath.Join(dir, "work")
+	save := request.SaveState
+	request.SaveState = func(context.Context, []byte, bool) error {
+		_ = os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 32<<20), 0o600)
+		return errors.New("the API server is down")
+	}
+	_, err := x.Apply(t.Context(), request)
+	check.Equal(t, "the run fails", err != nil, true)
+	check.Length(t, "VMs", w.sim.VMs(), 1)
+	check.Equal(t, "a run is unfinished", terraform.Unfinished(request.Dir), true)
+
+	// Nothing begins on a full disk, and nothing is removed from it.
+	var full *terraform.DiskFullError
+	_, err = x.Apply(t.Context(), request)
+	check.Equal(t, "errors.As(err, &full)", errors.As(err, &full), true)
+	check.Equal(t, "a run is still unfinished", terraform.Unfinished(request.Dir), true)
+
+	id := w.sim.VMs()[0].ID
+	check.Contains(t, "the state that was left", string(terraform.Leftover(request.Dir, nil)), id)
+	check.Error(t, os.Remove(filepath.Join(dir, "filler")), "")
+
+	request.SaveState = save
+	_, err = x.Apply(t.Context(), request)
+	check.Error(t, err, "")
+	check.Length(t, "VMs", w.sim.VMs(), 1)
+	check.Contains(t, "the state", string(w.state()), id)
 }
 
 // TestARunThatIsCancelledAtItsStartIsWaitedFor cancels runs as early as can be: no process outlives its run.

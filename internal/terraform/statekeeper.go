@@ -78,7 +78,8 @@ func (k *stateKeeper) finish(done bool) error {
 		return fmt.Errorf("failed to read the state: %w", err)
 	}
 
-	if !json.Valid(state) { // the disk was full, or the executor was killed while it wrote
+	whole := json.Valid(state)
+	if !whole { // the disk was full, or the executor was killed while it wrote
 		state, done = k.seen, false
 	}
 
@@ -87,7 +88,10 @@ func (k *stateKeeper) finish(done bool) error {
 	k.mu.Unlock()
 	k.save(state, done)
 	if k.err != nil {
-		k.setAside(file)
+		if whole || !k.keepSeen() {
+			k.setAside(file)
+		}
+
 		return fmt.Errorf("failed to save the state: %w", k.err)
 	}
 
@@ -108,6 +112,21 @@ func (k *stateKeeper) left() (state []byte, file string, err error) {
 	}
 
 	return state, stateFile, err
+}
+
+// keepSeen keeps the last state that was whole for the next run, if there was one and nothing is kept yet. The disk may
+// be full: what the executor could not write to its end makes room, as does the plan.
+func (k *stateKeeper) keepSeen() bool {
+	_, err := os.Lstat(filepath.Join(k.run.Dir, unsavedFile))
+	if len(k.seen) == 0 || !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+
+	for _, name := range []string{stateFile, stateFile + ".backup", erroredFile, planFile} {
+		_ = os.Remove(filepath.Join(k.run.Dir, name))
+	}
+
+	return write(k.run.Dir, unsavedFile, k.seen) == nil
 }
 
 // setAside keeps a state for the next run. It is renamed, not written anew: the disk may be full, or fail.

@@ -79,3 +79,34 @@ func CommandBlocks(text string) []string {
 
 	return out
 }
+
+// shell is a block of commands in a document, maybe within an item of a list.
+var shell = regexp.MustCompile("(?ms)^( *)```sh\n(.*?)^ *```$")
+
+// Section returns the blocks of commands below a heading of a document, one after the other.
+func Section(t *testing.T, document, heading string) []string {
+	t.Helper()
+	_, section, found := strings.Cut(Documents(t)[document], "\n## "+heading+"\n")
+	if !found {
+		t.Fatalf("%s has no section %q", document, heading)
+	}
+
+	section, _, _ = strings.Cut(section, "\n## ")
+
+	var out []string
+
+	for _, block := range shell.FindAllStringSubmatch(section, -1) {
+		var commands strings.Builder
+		for line := range strings.Lines(block[2]) {
+			commands.WriteString(strings.TrimPrefix(line, block[1]))
+		}
+
+		out = append(out, commands.String())
+	}
+
+	if len(out) == 0 {
+		t.Fatalf("section %q of %s has no commands", heading, document)
+	}
+
+	return out
+}
