@@ -20,12 +20,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// edit changes a machine that full has made: its memory, a data disk, a network interface, a tag, a mediated device, an
-// affinity label. Its CPU is no part of it: another one is another VM.
+// edit changes a machine that full has made: its memory, a data disk, a network interface, a tag, mediated devices, an
+// affinity group. Its CPU is no part of it: another one is another VM.
 func edit(spec *infrav1.OLVMMachineSpec) {
 	spec.VirtualMachine.Memory = "5GB"
 	spec.VirtualMachine.DataDisks = append(spec.VirtualMachine.DataDisks, infrav1.DataDisk{Name: "images", Size: "1GB"})
 	spec.VirtualMachine.Tags = []string{"prod"}
+	spec.VirtualMachine.Placement = infrav1.Placement{AffinityGroupNames: []string{"near"}}
 	spec.VirtualMachine.MediatedDevices = []infrav1.MediatedDevice{{Type: "nvidia-63"}, {Type: "nvidia-63"}}
 	spec.AdditionalNetworks = append(spec.AdditionalNetworks, infrav1.AdditionalNetwork{
 		OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt", VNICName: "backup"},
@@ -34,14 +35,14 @@ func edit(spec *infrav1.OLVMMachineSpec) {
 
 // hardware is what a VM has of what edit changes.
 type hardware struct {
-	memory                   int64
-	nics, disks, tags, mdevs int
+	memory                           int64
+	nics, disks, tags, mdevs, groups int
 }
 
 // before and after are the hardware of a machine of full, and that of one that was edited.
 var (
 	before = hardware{memory: 4 << 30, nics: 2, disks: 2}
-	after  = hardware{memory: 5 << 30, nics: 3, disks: 3, tags: 1, mdevs: 2}
+	after  = hardware{memory: 5 << 30, nics: 3, disks: 3, tags: 1, mdevs: 2, groups: 1}
 )
 
 // hardwareOf looks at the only VM of the engine, and counts all disks, also those that no VM has.
@@ -64,8 +65,28 @@ func (b *bench) hardwareOf(s *testsite.Site) (hardware, error) {
 
 	return hardware{
 		memory: ptr.Deref(settings.Next.Memory, 0), // an engine takes memory from a VM at its next start
-		nics:   len(nics), disks: s.Sim.Summary().Disks, tags: len(tags), mdevs: len(devices),
+		nics:   len(nics), disks: s.Sim.Summary().Disks, tags: len(tags), mdevs: len(devices), groups: memberships(s),
 	}, errors.Join(nicErr, tagErr, deviceErr)
+}
+
+// memberships counts the VMs in the affinity group that edit names.
+func memberships(s *testsite.Site) (count int) {
+	for _, dc := range s.Sim.State().DataCenters {
+		for _, c := range dc.Clusters {
+			for _, group := range c.AffinityGroups {
+				if strings.Contains(group.Name, "_near_") {
+					count += len(group.VMs)
+				}
+			}
+		}
+	}
+
+	return count
+}
+
+// nearGroup is the group that edit names.
+func nearGroup(c *infrav1.OLVMCluster) {
+	c.Spec.AffinityGroups = []infrav1.AffinityGroup{{Name: "near"}}
 }
 
 // change edits the spec of a machine.
@@ -193,7 +214,7 @@ func (b *bench) sprung() <-chan struct{} {
 // editBench is a bench whose hosts have mediated devices.
 func editBench(t *testing.T, live func(*bench) func(*testing.T, string)) *bench {
 	t.Helper()
-	b := newColdBenchIn(t, editInventory(), withoutGroups)
+	b := newColdBenchIn(t, editInventory(), nearGroup)
 	b.live = live(b)
 	if err := b.Start(t.Context()); err != nil {
 		t.Fatal(err)

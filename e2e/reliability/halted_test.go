@@ -15,6 +15,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
@@ -140,13 +141,16 @@ func (b *bench) freeLease(t *testing.T) {
 	lease := &coordinationv1.Lease{}
 	key := client.ObjectKey{Namespace: "capolvm-system", Name: fmt.Sprintf(
 		"controller-leader-election-capolvm-%.4x", sha256.Sum256(fmt.Appendf(nil, "%q %q", "", b.site.Namespace)))}
-	if err := suite.API.Client.Get(context.Background(), key, lease); err != nil {
-		t.Error(err)
-		return
-	}
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error { // a renewal may be under way
+		if err := suite.API.Client.Get(context.Background(), key, lease); err != nil {
+			return err
+		}
 
-	lease.Spec.HolderIdentity = ptr.To("")
-	if err := suite.API.Client.Update(context.Background(), lease); err != nil {
+		lease.Spec.HolderIdentity = ptr.To("")
+
+		return suite.API.Client.Update(context.Background(), lease)
+	})
+	if err != nil {
 		t.Error(err)
 	}
 }
@@ -216,7 +220,10 @@ func (h *halt) snapshot(s *testsite.Site) (inEngine, inAPI string) {
 	s.T.Helper()
 	state := s.Sim.State()
 	state.Time, state.Requests, state.Events = time.Time{}, nil, nil
-	text, err := json.MarshalIndent(state, "", " ")
+	state.Summary.Sessions, state.Summary.Logins = 0, 0
+	tags, err := s.Session().Tags(context.Background())
+	check.Error(s.T, err, "")
+	text, err := json.MarshalIndent([]any{state, tags}, "", " ")
 	check.Error(s.T, err, "")
 
 	var objects []string
@@ -425,11 +432,16 @@ func (b *bench) suppliedLife(t *testing.T, name string) {
 	b.expectNone(s)
 }
 
-// haltBench is a bench that is not started, with devices and tags for edit, and with the default affinity groups.
+// haltBench is a bench that is not started, with what edit asks for, and a group for machines of the control plane.
 func haltBench(live func(*bench) func(*testing.T, string)) func(*testing.T) *bench {
 	return func(t *testing.T) *bench {
 		t.Helper()
-		b := newColdBenchIn(t, editInventory(), nil, losingSoon...)
+		b := newColdBenchIn(t, editInventory(), func(c *infrav1.OLVMCluster) {
+			nearGroup(c)
+			c.Spec.AffinityGroups = append(c.Spec.AffinityGroups, infrav1.AffinityGroup{
+				Name: "control-plane", Role: infrav1.ControlPlaneRole,
+			})
+		}, losingSoon...)
 		b.live = live(b)
 
 		return b
@@ -468,5 +480,7 @@ func TestALeaderThatWasHaltedChangesNothingOfAPool(t *testing.T) {
 func TestALeaderThatWasHaltedChangesNothingOfASuppliedPool(t *testing.T) {
 	haltMatrix(t, haltBench(func(b *bench) func(*testing.T, string) { return b.suppliedLife }),
 		point{"api", call{"POST olvminventoryvms", 1}, false, haltAll},
+		point{"engine", call{"POST /disks", 1}, true, haltAll},
+		point{"engine", call{"POST /tags", 2}, false, haltAll},
 	)
 }

@@ -131,7 +131,8 @@ func (c *Client) FindDisks(ctx context.Context, dc *DataCenter, alias string) ([
 }
 
 // DisksMadeFor returns the disks of the whole engine with the mark of an owner, which CreateDiskOnce has made, and the
-// copies that the engine made of them; see MadeFor and WithoutTemplateCopies.
+// copies that the engine made of them; see MadeFor and WithoutTemplateCopies. It lists all disks: no engine was recorded
+// that searches descriptions, and the aliases of what a change has added may be unknown by now.
 func (c *Client) DisksMadeFor(ctx context.Context, owner string) ([]Disk, error) {
 	var list struct {
 		XMLName xml.Name `xml:"disks"`
@@ -379,7 +380,7 @@ func (c *Client) ReleaseDisks(ctx context.Context, vmID ID, own func(*DiskAttach
 //
 // mayAct, which may be nil, is asked before each request, and again after the disk was made: a process that was halted
 // in between has made a disk that another process may have made already. Where mayAct says ErrSuperseded then, the disk
-// is removed, as far as there is time, and the refusal returned.
+// is removed, as far as there is time, unless a VM has got it, and the refusal returned.
 func (c *Client) CreateDiskOnce(
 	ctx context.Context, owner string, wanted *Disk, mayAct func(context.Context) error, report func(seen string),
 ) (*Disk, error) {
@@ -415,10 +416,21 @@ func (c *Client) CreateDiskOnce(
 	// An interrupt is no reason to lose a disk, nor is an API server that cannot be asked.
 	ctx = context.WithoutCancel(ctx)
 	if refused := within(ctx, askLimit, mayAct); errors.Is(refused, ErrSuperseded) {
-		return nil, errors.Join(refused, c.RemoveDisk(context.WithValue(ctx, tidying{}, true), made.ID, report))
+		return nil, errors.Join(refused, c.tidyDisk(ctx, made, report))
 	}
 
 	return made, nil
+}
+
+// tidyDisk removes a disk that a process has made that no longer may act. The one that acts now may have found it by its
+// mark and given it to its VM: an engine deletes the disk of a VM that is down.
+func (c *Client) tidyDisk(ctx context.Context, made *Disk, report func(seen string)) error {
+	left, err := c.WithoutUsed(ctx, []Disk{*made})
+	if err != nil || len(left) == 0 {
+		return err
+	}
+
+	return c.RemoveDisk(context.WithValue(ctx, tidying{}, true), made.ID, report)
 }
 
 // ErrSuperseded is what a process is told that may no longer act, because another one does.

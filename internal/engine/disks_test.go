@@ -60,3 +60,44 @@ func TestADiskOfAProcessThatMayNoLongerAct(t *testing.T) {
 		})
 	}
 }
+
+// TestADiskThatTheSuccessorHasTakenStays has the process that acts now find the disk by its mark, and give it to its VM,
+// before the one that made it learns that it may no longer act. An engine would delete the disk of a VM that is down.
+func TestADiskThatTheSuccessorHasTakenStays(t *testing.T) {
+	_, config := start(t, ovirtsim.Options{})
+	c := client(t, config)
+	dc, cluster := home(t, c)
+	domain, err := c.StorageDomain(t.Context(), dc, "olvm-data")
+	check.Error(t, err, "")
+	vm, err := c.CreateVM(t.Context(), &engine.VM{
+		Name: "one", Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(engine.BlankTemplateID),
+	}, nil)
+	check.Error(t, err, "")
+
+	asked := 0
+	mayAct := func(ctx context.Context) error {
+		if asked++; asked == 1 {
+			return nil
+		}
+
+		made, err := c.DisksMadeFor(ctx, "owner")
+		check.Error(t, err, "")
+		check.Error(t, c.WaitDisk(ctx, made[0].ID, nil), "")
+		_, err = c.AttachDisk(ctx, vm.ID, &engine.DiskAttachment{
+			Disk: &engine.Disk{ID: made[0].ID}, Interface: "virtio_scsi", Active: ptr.To(true),
+		})
+		check.Error(t, err, "")
+
+		return engine.ErrSuperseded
+	}
+
+	_, err = c.CreateDiskOnce(t.Context(), "owner", &engine.Disk{
+		Alias: ptr.To("etcd"), Format: engine.FormatCow, Sparse: ptr.To(true), ProvisionedSize: 1 << 30,
+		StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: domain.ID}}},
+	}, mayAct, nil)
+	check.Error(t, err, "another manager leads")
+
+	attached, err := c.DiskAttachments(t.Context(), vm.ID)
+	check.Error(t, err, "")
+	check.Length(t, "disks of the VM", attached, 1)
+}
