@@ -122,7 +122,7 @@ func TestDrillOfAnEngineThatIsLost(t *testing.T) {
 
 			if begun {
 				s.Delete(m)
-				s.Expect(m, infrav1.DeletingCondition, "True/UnableToDecommission")
+				s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.WaitingForEngineReason)
 			}
 
 			drill(t, s, "Finalizers, in order", m.Name)

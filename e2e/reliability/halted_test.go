@@ -179,7 +179,9 @@ func (h *halt) atRest(s *testsite.Site) {
 	h.release()
 	ends(s.T, leader)
 	engineAfter, apiAfter := h.snapshot(s)
+
 	same := true
+
 	for what, pair := range map[string][2]string{
 		"the engine": {engineBefore, engineAfter}, "the objects": {apiBefore, apiAfter},
 	} {
@@ -294,6 +296,10 @@ func haltPoints(b, again *bench) []point {
 				out = append(out, point{name, c, false, haltManager})
 			}
 		}
+	}
+
+	if b.leaves != nil {
+		out = slices.DeleteFunc(out, b.leaves)
 	}
 
 	slices.SortFunc(out, func(a, b point) int { return cmp.Compare(a.String(), b.String()) })
@@ -468,6 +474,9 @@ func TestALeaderThatWasHaltedChangesNothingOfAPool(t *testing.T) {
 		for i := range 2 {
 			poolvm.Make(t, b.site.Session(), poolvm.Tag, fmt.Sprintf("vm-%d", i), ownAddress)
 		}
+
+		// The VM whose disk a rebuilt one gets. Its request cannot be called back, and its disk is not ready to be removed.
+		b.leaves = func(p point) bool { return p.gate == "engine" && p.at.name == "POST /vms" && !p.after }
 
 		return b
 	},

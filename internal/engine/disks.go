@@ -131,8 +131,8 @@ func (c *Client) FindDisks(ctx context.Context, dc *DataCenter, alias string) ([
 }
 
 // DisksMadeFor returns the disks of the whole engine with the mark of an owner, which CreateDiskOnce has made, and the
-// copies that the engine made of them; see MadeFor and WithoutTemplateCopies. It lists all disks: no engine was recorded
-// that searches descriptions, and the aliases of what a change has added may be unknown by now.
+// copies that the engine made of them; see MadeFor and WithoutTemplateCopies. It lists all disks: no engine was
+// recorded that searches descriptions, and the aliases of what a change has added may be unknown by now.
 func (c *Client) DisksMadeFor(ctx context.Context, owner string) ([]Disk, error) {
 	var list struct {
 		XMLName xml.Name `xml:"disks"`
@@ -422,8 +422,8 @@ func (c *Client) CreateDiskOnce(
 	return made, nil
 }
 
-// tidyDisk removes a disk that a process has made that no longer may act. The one that acts now may have found it by its
-// mark and given it to its VM: an engine deletes the disk of a VM that is down.
+// tidyDisk removes a disk that a process has made that no longer may act. The one that acts now may have found it by
+// its mark and given it to its VM: an engine deletes the disk of a VM that is down.
 func (c *Client) tidyDisk(ctx context.Context, made *Disk, report func(seen string)) error {
 	left, err := c.WithoutUsed(ctx, []Disk{*made})
 	if err != nil || len(left) == 0 {

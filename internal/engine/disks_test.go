@@ -101,3 +101,46 @@ func TestADiskThatTheSuccessorHasTakenStays(t *testing.T) {
 	check.Error(t, err, "")
 	check.Length(t, "disks of the VM", attached, 1)
 }
+
+// TestATagOfAProcessThatMayNoLongerActIsRemovedUnlessAVMHasIt has a process lose its right to act while it makes a tag.
+func TestATagOfAProcessThatMayNoLongerActIsRemovedUnlessAVMHasIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		halted, used bool
+		left         int
+	}{
+		"it acts":              {left: 1},
+		"it was halted":        {halted: true},
+		"its successor has it": {halted: true, used: true, left: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, config := start(t, ovirtsim.Options{})
+			successor := client(t, config)
+			_, cluster := home(t, successor)
+			vm, err := successor.CreateVM(t.Context(), &engine.VM{
+				Name: "one", Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(engine.BlankTemplateID),
+			}, nil)
+			check.Error(t, err, "")
+
+			asked := 0
+			config.MayAct = func(ctx context.Context) error {
+				if asked++; asked == 1 || !test.halted {
+					return nil
+				}
+
+				if test.used {
+					tags, err := successor.TagsNamed(ctx, "pool")
+					check.Error(t, err, "")
+					check.Error(t, successor.TagVM(ctx, vm.ID, tags[0].ID), "")
+				}
+
+				return engine.ErrSuperseded
+			}
+			_, err = client(t, config).CreateTag(t.Context(), &engine.Tag{Name: "pool"})
+			check.Equal(t, "it is refused", errors.Is(err, engine.ErrSuperseded), test.halted)
+
+			tags, err := successor.TagsNamed(t.Context(), "pool")
+			check.Error(t, err, "")
+			check.Length(t, "tags", tags, test.left)
+		})
+	}
+}

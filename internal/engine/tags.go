@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -51,14 +52,29 @@ func (c *Client) TagsNamed(ctx context.Context, name string) ([]Tag, error) {
 	return slices.DeleteFunc(all, func(tag Tag) bool { return tag.Name != name }), nil
 }
 
-// CreateTag makes a tag.
+// CreateTag makes a tag. A process that was halted on the way, and may no longer act, removes it again unless a VM has
+// it: the process that acts now may have been done with a tag of that name.
 func (c *Client) CreateTag(ctx context.Context, tag *Tag) (*Tag, error) {
 	var created Tag
 	if err := c.do(ctx, http.MethodPost, "/tags", nil, tag, &created); err != nil {
 		return nil, fmt.Errorf("failed to create tag %q: %w", tag.Name, err)
 	}
 
+	if refused := c.checkMayAct(ctx, http.MethodPost); errors.Is(refused, ErrSuperseded) {
+		return nil, errors.Join(refused, c.tidyTag(context.WithoutCancel(ctx), &created))
+	}
+
 	return &created, nil
+}
+
+// tidyTag removes a tag that a process has made that no longer may act, unless a VM has it.
+func (c *Client) tidyTag(ctx context.Context, made *Tag) error {
+	used, err := c.SearchVMs(ctx, "tag="+made.Name)
+	if err != nil || len(used) > 0 {
+		return err
+	}
+
+	return c.DeleteTag(context.WithValue(ctx, tidying{}, true), made.ID)
 }
 
 // UpdateTag gives a tag another name and description. The VMs that have it keep it.

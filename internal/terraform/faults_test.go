@@ -304,7 +304,9 @@ func TestADiskThatIsFull(t *testing.T) { onASmallDisk(t, onAFullDisk) }
 
 // TestAFullDiskAndAnAPIServerThatIsDownLoseNoState has no place for the state of a new VM: the disk fills up at the
 // first save, and no save succeeds. When the disk has room again, the state is found there, whoever looks.
-func TestAFullDiskAndAnAPIServerThatIsDownLoseNoState(t *testing.T) { onASmallDisk(t, onAFullDiskWithoutSaves) }
+func TestAFullDiskAndAnAPIServerThatIsDownLoseNoState(t *testing.T) {
+	onASmallDisk(t, onAFullDiskWithoutSaves)
+}
 
 // onASmallDisk runs a test again, in a process with a mount namespace of its own, on a disk of 20 MiB.
 func onASmallDisk(t *testing.T, test func(t *testing.T, dir string)) {

@@ -35,8 +35,8 @@ type leadership struct {
 	lock      resourcelock.Interface
 	fresh     time.Duration // how old an answer about the lease may be
 
-	// mayAct is the fence. states is the manager's client for states, which checkSuperseded alone keeps from writing. Both
-	// are set with the manager.
+	// mayAct is the fence. states is the manager's client for states, which checkSuperseded alone keeps from writing.
+	// Both are set with the manager.
 	mayAct func(context.Context) error
 	states client.Client
 }
