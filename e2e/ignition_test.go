@@ -10,8 +10,8 @@ import (
 	"github.com/vincent-petithory/dataurl"
 )
 
-// expectFollowers looks at what the engine gives to the guests of the control plane: Ignition of the third generation,
-// with which each node knows those that were there before it.
+// expectFollowers looks at what the engine gives to the guests of the control plane: Ignition of the first version
+// of the third generation, with which each node knows those that were there before it.
 func (w *workload) expectFollowers(subnet int) {
 	w.t.Helper()
 	known := map[int]bool{} // by the number of nodes

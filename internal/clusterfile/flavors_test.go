@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coreos/ignition/v2/config/v3_0"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 
 	"github.com/capolvm/cluster-api-provider-olvm/config/templates"
@@ -104,6 +106,41 @@ func TestAClusterFileAsksForWhatItsFlavorAsksFor(t *testing.T) {
 			var text strings.Builder
 			check.Error(t, manifest.Write(&text, objects), "")
 			compare(t, leaves(t, []byte(text.String())), leaves(t, content))
+		})
+	}
+}
+
+// TestTheFirstIgnition3ReadsTheNodesOfOCK keeps what nodes are told in the oldest words that say it: a newer version of
+// Butane in the flavor, or in what a cluster file adds, would keep images with an older Ignition from booting.
+func TestTheFirstIgnition3ReadsTheNodesOfOCK(t *testing.T) {
+	for name, change := range map[string]func(*Source){
+		"the flavor":     func(*Source) {},
+		"a password":     func(s *Source) { s.Password = "$6$salt$hash" },
+		"system updates": func(s *Source) { s.OSTransport = "ostree-unverified-registry" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := minimal(t, "ock")
+			change(s)
+			objects, err := s.Manifests("ock", none)
+			check.Error(t, err, "")
+
+			var guest bootstrap.Guest
+
+			for _, object := range objects {
+				extras, _, _ := unstructured.NestedSlice(object.Object, "spec", "userData", "extra")
+				for _, extra := range extras {
+					text, _ := extra.(map[string]any)["inline"].(string)
+					guest.Extra = append(guest.Extra, bootstrap.Extra{Source: object.GetName(), Data: []byte(text)})
+				}
+			}
+
+			merged, err := bootstrap.Merge([]byte(`{"ignition":{"version":"2.3.0"}}`), bootstrap.Ignition, guest)
+			check.Error(t, err, "")
+			check.Contains(t, "user data", string(merged), "ocne.service")
+
+			_, report, err := v3_0.Parse(merged)
+			check.Error(t, err, "")
+			check.Equal(t, "report", report.String(), "")
 		})
 	}
 }

@@ -372,7 +372,7 @@ func (s *Source) extra(ignition bool) ([]any, error) {
 
 // ignitionExtra is what all machines with Ignition get, in the words of Butane; nil for nothing.
 func (s *Source) ignitionExtra(keys []string) object {
-	out := object{"variant": "fcos", "version": "1.5.0"}
+	out := object{"variant": "fcos", "version": "1.0.0"}
 	if s.OSTransport != "" {
 		update := fmt.Sprintf("registry: %s\ntag: %q\ntransport: %s\n", s.OSRegistry, s.osTag(), s.OSTransport)
 		out["storage"] = object{"files": []any{butaneFile("/etc/ocne/update.yaml", 0o400, update)}}
