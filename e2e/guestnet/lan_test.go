@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -29,6 +30,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/cloudinit"
 
@@ -198,6 +200,8 @@ type cluster struct {
 
 	mu    sync.Mutex
 	nodes []*node
+	// applied are objects that nodes have applied, by their paths.
+	applied map[string][]byte
 }
 
 // node is a VM of the control plane.
@@ -346,17 +350,22 @@ func (n *node) installUserData(stock []byte, guest bootstrap.Guest) {
 	kubeconfig := fmt.Sprintf(
 		"apiVersion: v1\nkind: Config\nclusters:\n- name: c\n  cluster: {server: 'https://%s', "+
 			"insecure-skip-tls-verify: true}\ncontexts:\n- name: c\n  context: {cluster: c, user: "+
-			"c}\ncurrent-context: c\nusers: [{name: c, user: {token: t}}]\n",
-		netip.AddrPortFrom(n.cluster.endpoint, 6443),
+			"c}\ncurrent-context: c\nusers: [{name: c, user: {token: %s}}]\n",
+		netip.AddrPortFrom(n.cluster.endpoint, 6443), "%s",
 	)
+	n.write("etc/kubernetes/kubelet.conf", fmt.Sprintf(kubeconfig, kubeletToken), false)
 	if !n.worker {
-		n.write("etc/kubernetes/admin.conf", kubeconfig, false)
+		n.write("etc/kubernetes/admin.conf", fmt.Sprintf(kubeconfig, "admin"), false)
 	}
 
-	if !n.cluster.joining {
-		n.write("etc/capolvm/joined", "", false)
+	for _, file := range []string{"etc/capolvm/joined", "etc/capolvm/joined-ingress"} {
+		if n.cluster.joining {
+			break
+		}
+
+		n.write(file, "", false)
 		long := time.Now().Add(-time.Hour)
-		if err := os.Chtimes(filepath.Join(n.root, "etc/capolvm/joined"), long, long); err != nil {
+		if err := os.Chtimes(filepath.Join(n.root, file), long, long); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -537,6 +546,13 @@ func (n *node) fail() {
 
 func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
+	if r.Header.Get("Authorization") == "Bearer "+kubeletToken && !n.cluster.allowsKubelets(r) {
+		w.WriteHeader(http.StatusForbidden)
+		_ = json.NewEncoder(w).Encode(failure(metav1.StatusReasonForbidden, http.StatusForbidden))
+
+		return
+	}
+
 	var out any
 
 	switch r.URL.Path {
@@ -546,23 +562,119 @@ func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/api":
 		out = metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}
 	case "/apis":
-		out = metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
+		version := metav1.GroupVersionForDiscovery{GroupVersion: rbacv1.SchemeGroupVersion.String(), Version: "v1"}
+		out = metav1.APIGroupList{
+			TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
+			Groups: []metav1.APIGroup{
+				{Name: rbacv1.GroupName, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version},
+			},
+		}
+	case "/apis/rbac.authorization.k8s.io/v1":
+		out = metav1.APIResourceList{
+			TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+			GroupVersion: rbacv1.SchemeGroupVersion.String(),
+			APIResources: []metav1.APIResource{
+				{Name: "roles", SingularName: "role", Kind: "Role", Namespaced: true, Verbs: []string{"get", "patch"}},
+				{
+					Name: "rolebindings", SingularName: "rolebinding", Kind: "RoleBinding", Namespaced: true,
+					Verbs: []string{"get", "patch"},
+				},
+			},
+		}
 	case "/api/v1":
 		out = metav1.APIResourceList{
 			TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
 			GroupVersion: "v1",
 			APIResources: []metav1.APIResource{
 				{Name: "nodes", SingularName: "node", Kind: "Node", Verbs: []string{"get", "list"}},
+				{
+					Name: "configmaps", SingularName: "configmap", Kind: "ConfigMap", Namespaced: true,
+					Verbs: []string{"get", "patch"},
+				},
 			},
 		}
 	case "/api/v1/nodes":
 		out = n.cluster.nodeList()
 	default:
-		http.NotFound(w, r)
+		n.cluster.serveObject(w, r)
 		return
 	}
 
 	_ = json.NewEncoder(w).Encode(out)
+}
+
+// kubeletToken is that of kubelets; nodes of the control plane have that of an administrator, too.
+const kubeletToken = "kubelet"
+
+func failure(reason metav1.StatusReason, code int32) metav1.Status {
+	return metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: reason, Code: code,
+	}
+}
+
+// serveObject serves objects that are applied by name.
+func (c *cluster) serveObject(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.Method == http.MethodPatch && r.Header.Get("Content-Type") == "application/apply-patch+yaml" {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+
+		if c.applied == nil {
+			c.applied = map[string][]byte{}
+		}
+
+		c.applied[r.URL.Path] = body
+	}
+
+	if body, ok := c.applied[r.URL.Path]; ok {
+		_, _ = w.Write(body)
+		return
+	}
+
+	w.WriteHeader(http.StatusNotFound)
+	_ = json.NewEncoder(w).Encode(failure(metav1.StatusReasonNotFound, http.StatusNotFound))
+}
+
+// allowsKubelets reports whether a kubelet may do that: since Kubernetes 1.32 it reads no Node but its own, and no
+// ConfigMap that its pods do not use, unless a Role allows it.
+func (c *cluster) allowsKubelets(r *http.Request) bool {
+	if !strings.Contains(r.URL.Path, "/nodes") && !strings.Contains(r.URL.Path, "/namespaces/") {
+		return true // discovery
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	const rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/"
+
+	for path, content := range c.applied {
+		name, ok := strings.CutPrefix(path, rbac+"rolebindings/")
+		if !ok {
+			continue
+		}
+
+		var binding rbacv1.RoleBinding
+		var role rbacv1.Role
+		if json.Unmarshal(content, &binding) != nil || json.Unmarshal(c.applied[rbac+"roles/"+binding.RoleRef.Name], &role) != nil ||
+			binding.RoleRef.Kind != "Role" || name != binding.Name ||
+			!slices.Contains(binding.Subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "Group", Name: "system:nodes"}) {
+			continue
+		}
+
+		for _, rule := range role.Rules {
+			for _, resource := range rule.ResourceNames {
+				if r.Method == http.MethodGet && slices.Equal(rule.Verbs, []string{"get"}) &&
+					slices.Equal(rule.Resources, []string{"configmaps"}) && slices.Equal(rule.APIGroups, []string{""}) &&
+					r.URL.Path == "/api/v1/namespaces/kube-system/configmaps/"+resource {
+					return true
+				}
+			}
+		}
+	}
+
+	return false
 }
 
 func (c *cluster) nodeList() corev1.NodeList {
@@ -607,7 +719,7 @@ func (c *cluster) holder(address netip.Addr) (*node, error) {
 	var found *node
 
 	for _, n := range c.nodes {
-		if n.worker || !n.has(address) {
+		if !n.has(address) {
 			continue
 		}
 

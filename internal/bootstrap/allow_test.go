@@ -1,10 +1,12 @@
 package bootstrap
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,12 +51,15 @@ echo "semanage $*" >>"$STATE/changes"`,
     case "$argument" in
     --state | --quiet | --permanent | --add-protocol=vrrp) ;;
     --add-port=[0-9]*/tcp | --add-port=[0-9]*/udp) ;;
+    --zone=trusted | --add-source=[0-9a-f]*/[0-9]*) ;;
+    '--add-rich-rule=rule family="ipv'[46]'" source address="'*/*'" port port="'[0-9]*'" protocol="'???'" accept') ;;
+    '--add-rich-rule=rule family="ipv'[46]'" source address="'*/*'" protocol value="4" accept') ;;
     *) exit 2 ;;
     esac
 done
 case "$*" in
 --state) exit 0 ;;
-*--add-port*--add-protocol*) exit 2 ;;
+*--add-port*--add-protocol* | *--add-port*--add-rich-rule* | *--zone*--add-port*) exit 2 ;;
 esac
 echo "firewall-cmd $*" >>"$STATE/changes"`,
 }
@@ -182,6 +187,83 @@ func TestSELinuxAndTheFirewallAllowTheServicesOfANode(t *testing.T) {
 			check.Error(t, err, "")
 			check.Lacks(t, "a second time", strings.Join(changes, "\n"), "se")
 		})
+	}
+}
+
+// TestTheFirewallLetsInWhatKubernetesNeeds on each kind of node, and overlays of pods from networks of nodes alone: they
+// trust whoever sends them a packet.
+func TestTheFirewallLetsInWhatKubernetesNeeds(t *testing.T) {
+	every := []string{"10250/tcp", "10256/tcp", "30000-32767/tcp", "30000-32767/udp"}
+	overlays := []string{"8472/udp", "4789/udp", "6081/udp", "51820-51821/udp", "179/tcp", "5473/tcp", "4240/tcp"}
+	v4, v6 := netip.MustParsePrefix("10.20.30.0/24"), netip.MustParsePrefix("fd00::/64")
+
+	for name, test := range map[string]struct {
+		services *Services
+		// ports are open for all.
+		ports []string
+	}{
+		"a worker": {&Services{Node: &Node{}}, every},
+		"a control plane behind an endpoint of others": {
+			&Services{Node: &Node{ControlPlane: true}}, append(slices.Clone(every), "6443/tcp", "2379-2380/tcp"),
+		},
+		"a control plane with a load balancer": {
+			served(HAProxy, func(s *Services) { s.Node, s.API.Port = &Node{ControlPlane: true}, 443 }),
+			append([]string{"443/tcp", "6444/tcp", "2379-2380/tcp"}, every...),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.services.Node.Neighbors = []netip.Prefix{v4, v6}
+			test.services.Node.Pods = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}
+			changes, output, err := newNode(t, programs()).run(t, test.services.allowed().Script())
+			check.Error(t, err, "")
+			check.Equal(t, "output", output, "")
+
+			var open, trusted []string
+			rules := map[string]int{}
+
+			for _, change := range changes {
+				if strings.Contains(change, "--zone") {
+					trusted = append(trusted, change)
+				}
+
+				for _, option := range strings.Split(change, " --") {
+					port, isPort := strings.CutPrefix(option, "add-port=")
+					rule, isRule := strings.CutPrefix(option, "add-rich-rule=")
+
+					switch {
+					case strings.Contains(change, "--permanent") && isPort:
+						open = append(open, port)
+					case isRule:
+						rules[rule]++
+					}
+				}
+			}
+
+			slices.Sort(open)
+			slices.Sort(test.ports)
+			check.Equal(t, "ports that are open for all", open, test.ports)
+			check.Equal(t, "trusted", trusted, firewall("--zone=trusted --add-source=10.244.0.0/16"))
+
+			for _, from := range []string{`family="ipv4" source address="10.20.30.0/24"`, `family="ipv6" source address="fd00::/64"`} {
+				for _, each := range overlays {
+					port, protocol, _ := strings.Cut(each, "/")
+					rule := fmt.Sprintf("rule %s port port=%q protocol=%q accept", from, port, protocol)
+					check.Equal(t, rule, rules[rule], 2) // now, and after a reboot
+				}
+
+				check.Equal(t, "IP in IP", rules["rule "+from+` protocol value="4" accept`], 2)
+			}
+		})
+	}
+}
+
+// TestTheDocumentationHasEachPortThatIsOpen because administrators of networks between nodes read it.
+func TestTheDocumentationHasEachPortThatIsOpen(t *testing.T) {
+	text, err := os.ReadFile("../../docs/user/endpoints.md")
+	check.Error(t, err, "")
+
+	for _, each := range nodePorts {
+		check.Contains(t, "docs/user/endpoints.md", string(text), "| "+each.port+" | ")
 	}
 }
 

@@ -52,8 +52,12 @@ type Services struct {
 	API *APIEndpoint
 	// Ingress is the virtual address of whatever serves the ports 80 and 443; nil for none.
 	Ingress *VirtualAddress
+	// IngressSelf is the node's own address of the family of Ingress; invalid if that is Self.
+	IngressSelf netip.Addr
 	// DNS answers for the names of the cluster; nil for none.
 	DNS *DNS
+	// Node has the firewall let in what Kubernetes needs; nil leaves that to the image.
+	Node *Node
 }
 
 // DefaultAPIServerPort is that of API servers behind load balancers of the nodes, where none is set.
@@ -192,6 +196,7 @@ func (s *Services) files(superAdmin bool) []File {
 	out = append(out, s.DNS.files(s.HostName)...)
 	if s.Ingress != nil {
 		add("/etc/keepalived/capolvm-check-ingress.sh", 0o755, renderFile("check-ingress.sh", s.ingressHosts()))
+		add("/etc/capolvm/nodes", 0o644, s.ingressSelf().String()+"\n")
 	}
 
 	api := s.API
@@ -249,12 +254,21 @@ func (s *Services) ingressHosts() []string {
 
 	if s.Ingress.HasIPv6() {
 		out = append(out, "::1")
-		if s.Self.Is6() {
-			out = append(out, s.Self.String())
+		if self := s.ingressSelf(); self.Is6() {
+			out = append(out, self.String())
 		}
 	}
 
 	return out
+}
+
+// ingressSelf is the node's own address, with which it talks to the others that may hold the ingress address.
+func (s *Services) ingressSelf() netip.Addr {
+	if s.IngressSelf.IsValid() {
+		return s.IngressSelf
+	}
+
+	return s.Self
 }
 
 func (s *Services) keepalivedConfig() string {
@@ -272,7 +286,7 @@ func (s *Services) keepalivedConfig() string {
 	}
 
 	if s.Ingress != nil {
-		values.Ingress = &instance{*s.Ingress, s.Interface, s.Self}
+		values.Ingress = &instance{*s.Ingress, s.Interface, s.ingressSelf()}
 	}
 
 	return renderFile("keepalived.conf", values)
@@ -282,6 +296,13 @@ func (s *Services) followScript() string {
 	values := map[string]any{"Self": s.Self, "Separator": ".", "Open": "", "Close": "", "Keepalived": s.keepalived()}
 	if s.DNS != nil && s.DNS.ControlPlane {
 		values["Domain"] = s.DNS.Domain
+	}
+
+	if s.Ingress != nil {
+		values["Ingress"], values["IngressSelf"], values["IngressSeparator"] = true, s.ingressSelf(), "."
+		if s.ingressSelf().Is6() {
+			values["IngressSeparator"] = ":"
+		}
 	}
 
 	if s.Self.Is6() {
@@ -344,8 +365,8 @@ func (s *Services) units() []Unit {
 		allowing(before + " capolvm-follow.service"),
 		{
 			Name: "capolvm-follow.service",
-			Contents: "[Unit]\nDescription=Follow the nodes of the control " +
-				"plane\nAfter=network-online.target\nWants=network-online.target\nBefore=" + before +
+			Contents: "[Unit]\nDescription=Follow the nodes of the " +
+				"cluster\nAfter=network-online.target\nWants=network-online.target\nBefore=" + before +
 				"\n[Service]\nType=oneshot\nExecStart=/bin/bash " +
 				"/etc/capolvm/follow.sh\n[Install]\nWantedBy=multi-user.target\n",
 		},
@@ -355,10 +376,10 @@ func (s *Services) units() []Unit {
 		out = append(out, Unit{Name: "keepalived.service"})
 	}
 
-	if s.API != nil || s.DNS != nil && s.DNS.ControlPlane {
+	if s.API != nil || s.Ingress != nil || s.DNS != nil && s.DNS.ControlPlane {
 		out = append(out, Unit{
 			Name: "capolvm-follow.timer",
-			Contents: "[Unit]\nDescription=Follow the nodes of the control plane\n" +
+			Contents: "[Unit]\nDescription=Follow the nodes of the cluster\n" +
 				"[Timer]\nOnActiveSec=10s\nOnUnitInactiveSec=10s\nAccuracySec=1s\n[Install]\nWantedBy=timers.target\n",
 		})
 	}

@@ -300,6 +300,19 @@ func TestTheServicesOfANode(t *testing.T) {
 				Ingress: &bootstrap.VirtualAddress{Address: ip("fd00::6"), RouterID: 52},
 			},
 		},
+		"an ingress of the family that the endpoint does not have": {
+			in: serving(infrav1.ControlPlaneRole, infrav1.ControlPlaneServices{
+				VirtualIPProvider: keepalived, IngressVirtualIP: "fd00::6",
+			}, "10.0.0.7/24", "fd00::7/64"),
+			want: &bootstrap.Services{
+				HostName: "demo-1", Interface: "eth0", Self: ip("10.0.0.7"), IngressSelf: ip("fd00::7"),
+				API: &bootstrap.APIEndpoint{
+					VirtualAddress: bootstrap.VirtualAddress{Address: ip("10.0.0.5"), RouterID: 51}, Port: 6443,
+					Nodes: []netip.Addr{ip("10.0.0.11"), ip("10.0.0.13")}, ServerPort: 6444,
+				},
+				Ingress: &bootstrap.VirtualAddress{Address: ip("fd00::6"), RouterID: 52},
+			},
+		},
 		"an endpoint that others hold": {
 			in: serving(infrav1.ControlPlaneRole, infrav1.ControlPlaneServices{VirtualIPProvider: "External"}, "10.0.0.7/24"),
 		},
@@ -325,12 +338,75 @@ func TestTheServicesOfANode(t *testing.T) {
 	}
 }
 
+// TestTheFirewallOfEachNodeKnowsTheNetworksOfTheCluster also on nodes that do nothing else for its endpoints.
+func TestTheFirewallOfEachNodeKnowsTheNetworksOfTheCluster(t *testing.T) {
+	prefixes := func(texts ...string) (out []netip.Prefix) {
+		for _, text := range texts {
+			out = append(out, netip.MustParsePrefix(text))
+		}
+
+		return out
+	}
+	external := infrav1.ControlPlaneServices{VirtualIPProvider: "External"}
+
+	for name, test := range map[string]struct {
+		in     Input
+		change func(*Input)
+		want   *bootstrap.Node
+	}{
+		"a control plane": {
+			in:   serving(infrav1.ControlPlaneRole, external, "10.0.0.7/24", "fd00::7/64"),
+			want: &bootstrap.Node{ControlPlane: true, Neighbors: prefixes("10.0.0.0/24", "fd00::/64")},
+		},
+		"a worker whose neighbors have other profiles": {
+			in: serving(infrav1.WorkerRole, external, "10.0.0.7/24"),
+			change: func(in *Input) {
+				in.Bootstrap.Network.Pods.CIDRBlocks = []string{"10.244.0.0/16", "none"}
+				in.Cluster.IPProfiles = []infrav1.IPProfile{
+					{Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{Subnet: " 10.0.0.0/24"}}},
+					{Addressing: infrav1.Addressing{
+						IPv4: &infrav1.IPv4Network{DHCP: true}, IPv6: &infrav1.IPv6Network{Subnet: "fd01::/64"},
+					}},
+				}
+			},
+			want: &bootstrap.Node{Neighbors: prefixes("10.0.0.0/24", "fd01::/64"), Pods: prefixes("10.244.0.0/16")},
+		},
+		"a worker with DHCP":   {in: serving(infrav1.WorkerRole, external), want: &bootstrap.Node{}},
+		"a VM that is no node": {in: serving("", external, "10.0.0.7/24")},
+		"a cluster that asks for no services": {
+			in:     serving(infrav1.WorkerRole, external, "10.0.0.7/24"),
+			change: func(in *Input) { in.Cluster.ControlPlaneServices = nil },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.in.Bootstrap = &Bootstrap{}
+			if test.change != nil {
+				test.change(&test.in)
+			}
+
+			var got *bootstrap.Node
+			if services := asNode(test.in, nil); services != nil {
+				got = services.Node
+			}
+
+			check.Equal(t, "node", got, test.want)
+		})
+	}
+}
+
 func TestServicesOfANodeThatAreRefused(t *testing.T) {
 	tests := map[string]struct {
 		in      Input
 		change  func(*Input)
 		problem string
 	}{
+		"an ingress of a family of which the node has no address": {
+			in: serving(infrav1.ControlPlaneRole, infrav1.ControlPlaneServices{
+				VirtualIPProvider: keepalived, IngressVirtualIP: "fd00::6",
+			}, "10.0.0.7/24"),
+			problem: "no static address of the family of the ingress address fd00::6, which keepalived is to hold; give it " +
+				"one, or remove controlPlaneServices.ingressVirtualIP",
+		},
 		"keepalived without an address of the node": {
 			in:      serving(infrav1.ControlPlaneRole, infrav1.ControlPlaneServices{VirtualIPProvider: keepalived}, "fd00::7/64"),
 			problem: "spec.olvmNetwork: the first network interface has no static address of the family of the control",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
@@ -253,6 +254,49 @@ func services(in Input, dnsServers []netip.Addr) (*bootstrap.Services, error) {
 	return s.out, nil
 }
 
+// asNode has the firewall of a node let in what Kubernetes needs, with the services that it has or without any.
+func asNode(in Input, services *bootstrap.Services) *bootstrap.Services {
+	if in.Cluster.ControlPlaneServices == nil || in.Role == "" {
+		return services
+	}
+
+	if services == nil {
+		services = &bootstrap.Services{HostName: in.VMName}
+	}
+
+	node := &bootstrap.Node{ControlPlane: in.Role == infrav1.ControlPlaneRole}
+	for _, cidr := range in.Bootstrap.Network.Pods.CIDRBlocks {
+		if network, err := netip.ParsePrefix(cidr); err == nil { // else it is Cluster API's to refuse
+			node.Pods = union(node.Pods, []netip.Prefix{network.Masked()})
+		}
+	}
+
+	for _, address := range in.Addresses[in.NICs[0].VNICName] {
+		node.Neighbors = union(node.Neighbors, []netip.Prefix{address.Prefix.Masked()})
+	}
+
+	for _, profile := range in.Cluster.IPProfiles {
+		var subnets []string
+		if profile.IPv4 != nil {
+			subnets = append(subnets, profile.IPv4.Subnet)
+		}
+
+		if profile.IPv6 != nil {
+			subnets = append(subnets, profile.IPv6.Subnet)
+		}
+
+		for _, subnet := range subnets {
+			if network, err := netip.ParsePrefix(strings.TrimSpace(subnet)); err == nil { // else it is refused elsewhere
+				node.Neighbors = union(node.Neighbors, []netip.Prefix{network.Masked()})
+			}
+		}
+	}
+
+	services.Node = node
+
+	return services
+}
+
 // nodeServices collects the services of one node.
 type nodeServices struct {
 	Input
@@ -270,8 +314,9 @@ func (s *nodeServices) endpointHeld() bool {
 	return s.endpoint != nil && (s.asked.VirtualIPProvider == kubeVIP || s.asked.VirtualIPProvider == keepalived)
 }
 
-// self is the node's own address of the family of a virtual address. keepalived needs one to hold it.
-func (s *nodeServices) self(what string, virtual netip.Addr) (netip.Addr, error) {
+// self is the node's own address of the family of a virtual address. keepalived needs one to hold it;
+// otherwise is what to do without one.
+func (s *nodeServices) self(what string, virtual netip.Addr, otherwise string) (netip.Addr, error) {
 	at := slices.IndexFunc(s.own, func(a netip.Addr) bool { return a.Is4() == virtual.Is4() })
 	if at >= 0 {
 		return s.own[at], nil
@@ -282,9 +327,10 @@ func (s *nodeServices) self(what string, virtual netip.Addr) (netip.Addr, error)
 		Field:  s.NICs[0].Field[:len(s.NICs[0].Field)-1],
 		Message: fmt.Sprintf(
 			"the first network interface has no static address of the family of %s %s, which keepalived is "+
-				"to hold; give it one, or use virtualIPProvider KubeVIP",
+				"to hold; give it one, or %s",
 			what,
 			virtual,
+			otherwise,
 		),
 	}
 }
@@ -308,7 +354,7 @@ func (s *nodeServices) addAPI() error {
 		api.KubeVIPImage = cmp.Or(s.asked.KubeVIPImage, defaultKubeVIPImage)
 		api.KubeVIPLease = kubeVIPLease(s.asked)
 	} else {
-		self, err := s.self("the control plane endpoint", s.endpoint.Address)
+		self, err := s.self("the control plane endpoint", s.endpoint.Address, "use virtualIPProvider KubeVIP")
 		if err != nil {
 			return err
 		}
@@ -332,15 +378,19 @@ func (s *nodeServices) addIngress() error {
 		return nil
 	}
 
-	s.out.Ingress = s.ingress
-	if s.out.Self.IsValid() {
-		return nil
+	self, err := s.self("the ingress address", s.ingress.Address, "remove controlPlaneServices.ingressVirtualIP")
+	if err != nil {
+		return err
 	}
 
-	var err error
-	s.out.Self, err = s.self("the ingress address", s.ingress.Address)
+	s.out.Ingress = s.ingress
+	if !s.out.Self.IsValid() {
+		s.out.Self = self
+	} else if s.out.Self != self {
+		s.out.IngressSelf = self
+	}
 
-	return err
+	return nil
 }
 
 func (s *nodeServices) addDNS(dnsServers []netip.Addr) {

@@ -85,6 +85,7 @@ func userData(in Input, template *engine.Template, machine render.Machine) (stri
 		return "", err
 	}
 
+	guest.Services = asNode(in, guest.Services)
 	merged, err := bootstrap.Merge(in.Bootstrap.Data, in.Bootstrap.Format, guest)
 	if err != nil {
 		return "", invalidData(in.Bootstrap.Source, "%v", err)

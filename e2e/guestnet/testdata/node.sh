@@ -11,4 +11,5 @@ mkdir /run/sshd
 ip link set lo up
 /bin/bash "$ROOT/commands.sh"
 echo started
-exec cat >/dev/null # until the test ends, however it does
+# Until the test ends, however it does. The shell stays, because somebody must wait for processes whose parents were killed.
+cat >/dev/null

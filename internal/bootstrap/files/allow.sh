@@ -41,7 +41,7 @@ if command -v getenforce >/dev/null && [ "$(getenforce)" != Disabled ]; then
 {{- end}}
 fi
 {{- end}}
-{{- if or .Ports .Protocols}}
+{{- if or .Ports .Protocols .NeighborRules .Trusted}}
 
 # open OPTION... has the firewall let something in now, and after a reboot. A call takes rules of one kind.
 open() {
@@ -54,6 +54,13 @@ if command -v firewall-cmd >/dev/null && firewall-cmd --state >/dev/null 2>&1; t
 {{- end}}
 {{- range .Protocols}}
     open --add-protocol={{.}}
+{{- end}}
+{{- with .NeighborRules}}
+    open{{range .}} \
+        --add-rich-rule='{{.}}'{{end}}
+{{- end}}
+{{- range .Trusted}}
+    open --zone=trusted --add-source={{.}}
 {{- end}}
 fi
 {{- end}}

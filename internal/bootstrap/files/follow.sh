@@ -4,19 +4,60 @@
 set -euo pipefail
 umask 022
 
-# Name, labels as JSON, and addresses of each node; nothing where there is no answer.
+# Name, labels as JSON, and addresses of each node; nothing where there is no answer. A kubelet may report any text as its
+# address: what is none is left out.
 ask() {
     kubectl --kubeconfig /etc/kubernetes/admin.conf --request-timeout 5s "$@" get nodes \
-        --output 'jsonpath={range .items[*]}{.metadata.name} {.metadata.labels}{range .status.addresses[?(@.type=="InternalIP")]} {.address}{end}{"\n"}{end}' 2>/dev/null || true
+        --output 'jsonpath={range .items[*]}{.metadata.name} {.metadata.labels}{range .status.addresses[?(@.type=="InternalIP")]} {.address}{end}{"\n"}{end}' 2>/dev/null |
+        awk '{
+            line = $1 " " $2
+            for (i = 3; i <= NF; i++) if ($i ~ /^([0-9]+\.[0-9]+\.[0-9]+\.[0-9]+|[0-9a-f]*:[0-9a-f:]*:[0-9a-f.]*)$/) line = line " " $i
+            print line
+        }' || true
 }
-nodes=""
+nodes="" server=()
 if [ -f /etc/kubernetes/admin.conf ]; then
 {{- if .OwnPort}}
     # This node's own API server first: the endpoint may have no holder until this node has learned that it may be one.
-    nodes=$(ask --server https://{{.Open}}{{.Self}}{{.Close}}:{{.OwnPort}})
+    server=(--server https://{{.Open}}{{.Self}}{{.Close}}:{{.OwnPort}})
+    nodes=$(ask "${server[@]}")
 {{- end}}
-    nodes=${nodes:-$(ask)}
+    if [ -z "$nodes" ]; then
+        server=()
+        nodes=$(ask)
+    fi
 fi
+{{- if .Ingress}}
+
+# publish ADDRESSES has each kubelet read them.
+publish() {
+    local kube=(kubectl --kubeconfig /etc/kubernetes/admin.conf --request-timeout 5s "${server[@]}" --namespace kube-system)
+    local told
+    if [ -z "$1" ]; then return 0; fi
+    told=$("${kube[@]}" get configmap/capolvm-nodes role/capolvm-nodes rolebinding/capolvm-nodes \
+        --output 'jsonpath={.items[*].data.addresses}' 2>/dev/null) || told=""
+    if [ "$told" = "$1" ]; then return 0; fi
+    "${kube[@]}" apply --server-side --force-conflicts --field-manager capolvm --validate=false --filename - >/dev/null <<END
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: capolvm-nodes, namespace: kube-system}
+data: {addresses: "$1"}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: capolvm-nodes, namespace: kube-system}
+rules:
+- {apiGroups: [""], resources: [configmaps], resourceNames: [capolvm-nodes], verbs: [get]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: capolvm-nodes, namespace: kube-system}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: capolvm-nodes}
+subjects:
+- {apiGroup: rbac.authorization.k8s.io, kind: Group, name: "system:nodes"}
+END
+}
+{{- end}}
 {{- if .Domain}}
 
 # Who does not hold the endpoint's address answers at it as soon as it does.
@@ -57,38 +98,75 @@ if printf '%s\n' "$found" | grep -qxF "$self"; then
     printf '%s\n' "$found" >"$known"
 fi
 
-# write FILE TEMPLATE LINE [SELF] puts LINE for each address but SELF, in which % is the address, where the template has a
-# word with @. It fails where nothing has changed.
-write() {
-    local lines="" address
-    mkdir -p -m 755 "$(dirname "$1")"
-    while read -r address; do
-        if [ -n "$address" ] && [ "$address" != "${4:-}" ]; then
-            lines="$lines${3//%/$address}"$'\n'
-        fi
-    done <"$known"
-    LINES="$lines" awk '/^@[A-Z]+@$/ { printf "%s", ENVIRON["LINES"]; next } { print }' "$2" >"$1.new"
-    if cmp --silent "$1.new" "$1"; then
-        rm "$1.new"
-        return 1
+{{- if .Ingress}}
+
+# The nodes that may hold the ingress address, of its family. A kubelet may not list nodes: those of the control plane keep the
+# addresses in a ConfigMap that it may read.
+all=/etc/capolvm/nodes                   # one address per line
+joined_ingress=/etc/capolvm/joined-ingress # since when this node is one of them
+if [ -f /etc/kubernetes/admin.conf ]; then
+    members=$(while read -r _ _ addresses; do
+        for address in $addresses; do echo "$address"; done
+    done <<<"$nodes" | sort -u | paste -s -d ' ')
+    publish "$members" || echo "the nodes cannot be told of each other" >&2
+else
+    members=$(kubectl --kubeconfig /etc/kubernetes/kubelet.conf --request-timeout 5s --namespace kube-system get configmap \
+        capolvm-nodes --output 'jsonpath={.data.addresses}' 2>/dev/null || true)
+fi
+members=$(tr ' ' '\n' <<<"$members" | grep -F '{{.IngressSeparator}}' || true)
+if printf '%s\n' "$members" | grep -qxF {{.IngressSelf}}; then
+    if ! [ -f "$joined_ingress" ]; then
+        if [ "$members" = {{.IngressSelf}} ]; then touch --date '1 hour ago' "$joined_ingress"; else touch "$joined_ingress"; fi
     fi
-    chmod 644 "$1.new"
-    mv "$1.new" "$1"
+    printf '%s\n' "$members" >"$all"
+fi
+{{- end}}
+
+# lines FILE LINE [BUT] writes LINE for each address of a file but one. In LINE % is the address.
+lines() {
+    local address
+    while read -r address; do
+        if [ -n "$address" ] && [ "$address" != "${3:-}" ]; then printf '%s\n' "${2//%/$address}"; fi
+    done <"$1"
 }
 
-if write /etc/keepalived/keepalived.conf /etc/capolvm/keepalived.conf '        %' "$self"; then
+# write FILE TEMPLATE WORD LINES... puts the lines where the template has @WORD@. It fails where nothing has changed.
+write() {
+    local file=$1 template=$2
+    shift 2
+    mkdir -p -m 755 "$(dirname "$file")"
+    cp "$template" "$file.new"
+    while [ $# -gt 0 ]; do
+        LINES=$2 awk -v word="@$1@" '$0 == word { if (ENVIRON["LINES"] != "") print ENVIRON["LINES"]; next } { print }' \
+            "$file.new" >"$file.newer"
+        mv "$file.newer" "$file.new"
+        shift 2
+    done
+    if cmp --silent "$file.new" "$file"; then
+        rm "$file.new"
+        return 1
+    fi
+    chmod 644 "$file.new"
+    mv "$file.new" "$file"
+}
+
+if write /etc/keepalived/keepalived.conf /etc/capolvm/keepalived.conf \
+    PEERS "$(lines "$known" '        %' "$self")"{{if .Ingress}} \
+    NODES "$(lines "$all" '        %' {{.IngressSelf}})"{{end}}; then
     systemctl --no-block reload-or-restart keepalived.service
 fi
 {{- end}}
 {{- if .HAProxy}}
 
-if write /etc/haproxy/haproxy.cfg /etc/capolvm/haproxy.cfg '    server % {{.Open}}%{{.Close}}:{{.BackendPort}}'; then
+if write /etc/haproxy/haproxy.cfg /etc/capolvm/haproxy.cfg \
+    BACKENDS "$(lines "$known" '    server % {{.Open}}%{{.Close}}:{{.BackendPort}}')"; then
     systemctl --no-block reload-or-restart haproxy.service
 fi
 {{- end}}
 {{- if .Nginx}}
 
-if write /etc/capolvm/nginx/nginx.conf /etc/capolvm/nginx.conf '        server {{.Open}}%{{.Close}}:{{.BackendPort}} max_fails=1 fail_timeout=5s;'; then
+if write /etc/capolvm/nginx/nginx.conf /etc/capolvm/nginx.conf \
+    BACKENDS "$(lines "$known" '        server {{.Open}}%{{.Close}}:{{.BackendPort}} max_fails=1 fail_timeout=5s;')"; then
     systemctl --no-block reload-or-restart capolvm-nginx.service
 fi
 {{- end}}
