@@ -318,7 +318,7 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 			[]string{"namespace: olvm-cluster", "namespace: olvm-cluster\n    namespace: other"},
 			[]string{"cluster.yaml:11: providers.olvm.namespace: it is in line 10 already"}},
 		"a word for a number": {"current", []string{"controlPlaneNodes: 3", "controlPlaneNodes: three"},
-			[]string{"cannot unmarshal"}},
+			[]string{`cluster.yaml:3: controlPlaneNodes: "three" is not a whole number`}},
 		"an even control plane": {"current", []string{"controlPlaneNodes: 3", "controlPlaneNodes: 2"},
 			[]string{"cluster.yaml:3: controlPlaneNodes: 2 is even"}},
 		"fewer than none": {"current", []string{"workerNodes: 2", "workerNodes: -1"},
@@ -345,8 +345,8 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 			[]string{`virtualIp: "api.example.com" is not an IP address`}},
 		"too few addresses": {"current",
 			[]string{"ipAddresses: 10.20.30.210-10.20.30.220", "ipAddresses: 10.20.30.210"},
-			[]string{"providers.olvm.workerMachine.virtualMachine.network.ipv4.ipAddresses: it has 1 " +
-				"addresses for 2 machines"}},
+			[]string{"providers.olvm.workerMachine.virtualMachine.network.ipv4.ipAddresses: it has 1 address " +
+				"for 2 machines"}},
 		"no address for an upgrade": {"current",
 			[]string{"ipAddresses: 10.20.30.210-10.20.30.220", "ipAddresses: 10.20.30.210-10.20.30.211"},
 			[]string{"warning: providers.olvm.workerMachine.virtualMachine.network.ipv4.ipAddresses: " +

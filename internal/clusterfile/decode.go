@@ -200,6 +200,9 @@ func syntax(name string, err error) Problem {
 	if match := inLine.FindStringSubmatch(err.Error()); match != nil {
 		p.Line, _ = strconv.Atoi(match[1])
 		p.Message = "it is not valid YAML: " + match[2]
+		if strings.Contains(match[2], "cannot start any token") {
+			p.Message += "; indent with spaces, not with tabs, and put texts with signs in quotes"
+		}
 	}
 
 	return p
@@ -264,19 +267,128 @@ func (s *Source) decode() error {
 		}
 
 		s.problems = append(s.problems, unknown(d.name, d.root, reflect.TypeFor[File](), "")...)
+		s.problems = append(s.problems, fractions(d.name, d.root, reflect.TypeFor[File](), "")...)
 		merge(merged, d.root)
 	}
 
 	var problem *yaml.TypeError
 	if err := merged.Decode(&s.File); errors.As(err, &problem) {
 		for _, text := range problem.Errors {
-			s.problems = append(s.problems, Problem{File: s.documents[0].name, Path: "file", Message: text})
+			s.problems = append(s.problems, s.wrongType(text))
 		}
 	} else if err != nil {
 		return syntax(s.documents[0].name, err)
 	}
 
 	return nil
+}
+
+// wrongTypeOf is the message of the library for a value of another type than its key has.
+var wrongTypeOf = regexp.MustCompile("^line ([0-9]+): cannot unmarshal !!([a-z]+)(?: `(.*)`)? into (.+)$")
+
+// typesOf are the words for types of Go.
+var typesOf = []struct{ prefix, words string }{
+	{"int", "a whole number"},
+	{"bool", "true or false"},
+	{"*bool", "true or false"},
+	{"string", "a text"},
+	{"[]", "a list"},
+	{"map[", "a mapping of keys"},
+	{"clusterfile.", "a mapping of keys"},
+	{"struct", "a mapping of keys"},
+}
+
+// shapesOf are the words for tags of YAML.
+var shapesOf = map[string]string{"map": "a mapping of keys", "seq": "a list"}
+
+// wrongType is a value of another type than its key has, with the key.
+func (s *Source) wrongType(text string) Problem {
+	match := wrongTypeOf.FindStringSubmatch(text)
+	if match == nil {
+		return Problem{File: s.documents[0].name, Path: "file", Message: text}
+	}
+
+	out := Problem{File: s.documents[0].name, Path: "file"}
+	out.Line, _ = strconv.Atoi(match[1])
+
+	for _, d := range s.documents {
+		if path := keyAt(d.root, out.Line, match[2], strings.TrimSuffix(match[3], "..."), ""); path != "" {
+			out.File, out.Path = d.name, path
+			break
+		}
+	}
+
+	wanted := match[4]
+
+	for _, t := range typesOf {
+		if strings.HasPrefix(match[4], t.prefix) {
+			wanted = t.words
+			break
+		}
+	}
+
+	out.Message = fmt.Sprintf("%q is not %s", match[3], wanted)
+	if shape, ok := shapesOf[match[2]]; ok {
+		out.Message = "it is " + shape + ", and must be " + wanted
+		if match[2] == "seq" && match[4] == "string" {
+			out.Message += ", with commas between the entries"
+		}
+	}
+
+	return out
+}
+
+// keyAt is the path of the key whose value is in a line, is of a tag, and begins with a text; empty for none.
+func keyAt(node *yaml.Node, line int, tag, text, path string) string {
+	isWhole := node.Kind == yaml.ScalarNode || tag == "map" && node.Kind == yaml.MappingNode ||
+		tag == "seq" && node.Kind == yaml.SequenceNode
+	if isWhole && node.Line == line && strings.HasPrefix(node.Value, text) {
+		return path
+	}
+
+	switch node.Kind {
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			full := strings.TrimPrefix(path+"."+node.Content[i].Value, ".")
+			if found := keyAt(node.Content[i+1], line, tag, text, full); found != "" {
+				return found
+			}
+		}
+	case yaml.SequenceNode:
+		for _, entry := range node.Content {
+			if found := keyAt(entry, line, tag, text, path); found != "" {
+				return found
+			}
+		}
+	}
+
+	return ""
+}
+
+// fractions are the numbers with a fraction of keys that have whole numbers: the library cuts them off.
+func fractions(file string, node *yaml.Node, t reflect.Type, path string) []Problem {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice && node.Kind != yaml.SequenceNode {
+		t = t.Elem()
+	}
+
+	var out []Problem
+
+	switch {
+	case node.Kind == yaml.ScalarNode && node.Tag == "!!float" && t.Kind() >= reflect.Int && t.Kind() <= reflect.Int64:
+		return []Problem{{File: file, Line: node.Line, Path: path, Message: fmt.Sprintf("%q is not a whole number", node.Value)}}
+	case node.Kind == yaml.SequenceNode && t.Kind() == reflect.Slice:
+		for _, entry := range node.Content {
+			out = append(out, fractions(file, entry, t.Elem(), path)...)
+		}
+	case node.Kind == yaml.MappingNode && t.Kind() == reflect.Struct && t != reflect.TypeFor[yaml.Node]():
+		for i := range t.NumField() {
+			key := t.Field(i).Tag.Get("yaml")
+			full := strings.TrimPrefix(path+"."+key, ".")
+			out = append(out, fractions(file, at(node, key), t.Field(i).Type, full)...)
+		}
+	}
+
+	return out
 }
 
 // passedOver are keys of Oracle's command that mean nothing here, with what to do instead. Files that have them work.
@@ -468,7 +580,7 @@ func (s *Source) noteEntry(warning bool, list string, i int, field, format strin
 		Warning: warning,
 	}
 	for _, d := range slices.Backward(s.documents) { // as merge puts them
-		entries := at(d.root, list).Content
+		entries := at(d.root, strings.Split(list, ".")...).Content
 		if i >= len(entries) {
 			i -= len(entries)
 			continue

@@ -85,7 +85,7 @@ func TestWhatIsWrongWithIPv6Alone(t *testing.T) {
 		},
 		"too few": {
 			"fd00:20:30::100-fd00:20:30::109", "fd00:20:30::100",
-			"network.ipv6.ipAddresses: it has 1 addresses for 2 machines",
+			"network.ipv6.ipAddresses: it has 1 address for 2 machines",
 		},
 	} {
 		s := read(t, "current.yaml", append(sixOnly, test.old, test.now)...)

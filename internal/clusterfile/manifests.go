@@ -71,11 +71,16 @@ func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([
 
 	variables := s.variables()
 	content, err = yamlprocessor.NewSimpleProcessor().Process(content, func(name string) (string, error) {
-		if value, ok := variables[name]; ok {
-			return value, nil
+		value, ok := variables[name]
+		if !ok {
+			value, ok = lookup(name)
 		}
 
-		if value, ok := lookup(name); ok {
+		if ok && strings.Contains(string(content), "'${"+name) { // a text in single quotes
+			value = strings.ReplaceAll(value, "'", "''")
+		}
+
+		if ok {
 			return value, nil
 		}
 

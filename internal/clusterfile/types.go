@@ -237,7 +237,9 @@ type VirtualMachine struct {
 			Threads int32 `yaml:"threads"`
 		} `yaml:"topology"`
 	} `yaml:"cpu"`
-	Network GuestNetwork `yaml:"network"`
+	Network   GuestNetwork `yaml:"network"`
+	RootDisk  RootDisk     `yaml:"rootDisk"`
+	DataDisks []DataDisk   `yaml:"dataDisks"`
 }
 
 // GuestNetwork is what the guest of a virtual machine has of its network.

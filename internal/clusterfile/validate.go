@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"k8s.io/apimachinery/pkg/util/validation"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
@@ -103,7 +104,7 @@ func (s *Source) Validate() []Problem {
 		}
 	}
 
-	if s.WorkerNodes == 0 && at(s.documents[0].root, "workerNodes").Kind != 0 {
+	if at(s.documents[0].root, "workerNodes").Value == "0" {
 		s.note(
 			true, "workerNodes",
 			"0 means 1, as for ocne; a cluster without workers is what olvmctl scale --workers 0 makes of it",
@@ -203,16 +204,28 @@ func (s *Source) required() {
 	slices.SortFunc(fields, func(a, b struct{ path, value string }) int { return strings.Compare(a.path, b.path) })
 
 	for _, f := range fields {
-		if strings.TrimSpace(f.value) == "" {
+		if strings.TrimSpace(f.value) == "" && !s.isNoted(f.path) {
 			s.note(false, f.path, "it is required")
 		}
 	}
 }
 
-// checkDNSServers refuses what are no addresses.
+// isNoted reports whether a problem is known of a key, or of one that it is below: of a list in place of a text, nothing
+// else is worth saying.
+func (s *Source) isNoted(path string) bool {
+	return slices.ContainsFunc(s.problems, func(p Problem) bool {
+		return !p.Warning && (p.Path == path || strings.HasPrefix(path, p.Path+"."))
+	})
+}
+
+// checkDNSServers refuses what are no addresses, and warns of machines without any.
 func (s *Source) checkDNSServers() {
 	for name, m := range s.machines() {
 		path := name + "virtualMachine.network.dnsServers"
+		if len(split(m.VirtualMachine.Network.DNSServers)) == 0 && !s.older && !s.writesDNS() {
+			s.note(true, path, "there is none: the nodes resolve no names and pull no images, unless their image brings "+
+				"DNS servers of its own; write the address of one, such as 10.20.30.53")
+		}
 
 		for _, server := range split(m.VirtualMachine.Network.DNSServers) {
 			if _, err := netip.ParseAddr(server); err != nil {
@@ -220,6 +233,15 @@ func (s *Source) checkDNSServers() {
 			}
 		}
 	}
+}
+
+// writesDNS reports whether the user data of the file seems to write DNS servers itself.
+func (s *Source) writesDNS() bool {
+	extra, err := s.extraIgnition()
+	text := strings.ToLower(string(extra))
+
+	return err == nil && (strings.Contains(text, "resolv") || strings.Contains(text, "nameserver") ||
+		strings.Contains(text, "dns"))
 }
 
 // machines by the path of their settings.
@@ -262,17 +284,34 @@ func (f *File) BootImage() (image, tag string, err error) {
 	return cmp.Or(f.Registry, defaultRegistry) + "/olcne/ock:" + match[1], match[1], nil
 }
 
+// labelHelp is what a name has that is a label of DNS.
+const labelHelp = "write up to 63 lower case letters, digits and hyphens, with a letter or a digit first and last"
+
+// oldestMinor is the oldest minor version of Kubernetes that Cluster API makes clusters of.
+const oldestMinor = 31
+
+// checkAge warns of versions that Cluster API does not support any more.
+func (s *Source) checkAge() {
+	parsed, err := utilversion.ParseGeneric(s.Version())
+	if err == nil && parsed.Major() == 1 && parsed.Minor() < oldestMinor {
+		s.note(true, "kubernetesVersion", "Cluster API does not support %s any more; write 1.%d or newer",
+			strings.TrimPrefix(s.Version(), "v"), oldestMinor)
+	}
+}
+
 func (s *Source) checkTop() {
+	s.checkAge()
+
 	if _, known := s.providers()[s.ProviderName()]; !known {
 		s.note(false, "provider", "%q is not supported; write %s", s.Provider, s.providerNames())
 	}
 
 	if problems := validation.IsDNS1123Label(s.Name); len(problems) > 0 {
-		s.note(false, "name", "%q is not a name of a cluster: %s", s.Name, strings.Join(problems, "; "))
+		s.note(false, "name", "%q is not a name of a cluster: %s", s.Name, labelHelp)
 	}
 
 	if problems := validation.IsDNS1123Label(s.Namespace()); len(problems) > 0 {
-		s.note(false, s.NamespaceKey(), "%q is not a namespace: %s", s.Namespace(), strings.Join(problems, "; "))
+		s.note(false, s.NamespaceKey(), "%q is not a namespace: %s", s.Namespace(), labelHelp)
 	}
 
 	if s.ControlPlaneNodes%2 == 0 {
@@ -345,6 +384,7 @@ func (s *Source) checkNetworks() {
 	}
 	var all []network
 	families := map[string]string{}
+	unread := false
 
 	for _, each := range []struct{ path, value string }{
 		{"podSubnet", s.PodSubnet},
@@ -355,7 +395,11 @@ func (s *Source) checkNetworks() {
 		for _, text := range split(each.value) {
 			prefix, err := netip.ParsePrefix(text)
 			if err != nil {
-				s.note(false, each.path, "%q is not a network in CIDR notation", text)
+				s.note(false, each.path, "%q is not a network in CIDR notation; write for example %s", text,
+					defaultPodSubnet)
+
+				unread = true
+
 				continue
 			}
 
@@ -371,7 +415,7 @@ func (s *Source) checkNetworks() {
 		families[each.path] = seen
 	}
 
-	if families["podSubnet"] != families["serviceSubnet"] {
+	if !unread && families["podSubnet"] != families["serviceSubnet"] {
 		s.note(false, "serviceSubnet", "it has networks of other families than podSubnet, or in another order")
 	}
 
@@ -638,6 +682,7 @@ func (s *Source) machineSpec(m *Machine) infrav1.OLVMMachineSpec {
 			},
 		},
 	}
+	out.VirtualMachine.RootDisk, out.VirtualMachine.DataDisks = vm.disks()
 	network := &out.VirtualMachine.Network
 	network.Gateway = vm.Network.Gateway
 	network.Interface = vm.Network.Interface

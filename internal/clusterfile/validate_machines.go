@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
 	"go4.org/netipx"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -38,27 +39,34 @@ func (s *Source) machineKinds() []machineKind {
 // checkMachines has the rules of machines and endpoints checked where the controller has them.
 func (s *Source) checkMachines() {
 	cluster := s.clusterSpec()
-	if err := desired.ValidateServices(cluster); err != nil && s.VirtualIP != "" {
+
+	vip, err := netip.ParseAddr(s.VirtualIP)
+	if err != nil && s.VirtualIP != "" {
+		s.note(false, "virtualIp", "%q is not an IP address; write one that is free, such as 10.20.30.5, which a node of "+
+			"the control plane holds", s.VirtualIP)
+	} else if err := desired.ValidateServices(cluster); err != nil && s.VirtualIP != "" {
 		s.noteField("virtualIp", "", err)
 	}
 
-	vip, _ := netip.ParseAddr(s.VirtualIP) // noted by ValidateServices
-	pools := 0
+	var pools []*ipam.Pool
 
 	for _, kind := range s.machineKinds() {
 		s.checkSize(kind)
+		s.checkDisks(kind)
+		s.checkTemplate(kind)
 		pool := s.checkNetwork(kind, cluster, vip)
 		if pool == nil {
 			continue
 		}
 
-		pools++
+		pools = append(pools, pool)
 		s.checkVirtualIP(kind, pool, vip)
 		s.checkPool(kind, pool)
 	}
 
-	if pools == 2 {
+	if len(pools) == 2 {
 		s.checkSharedPool()
+		s.checkRanges(pools[0], pools[1])
 	}
 }
 
@@ -132,10 +140,40 @@ func (s *Source) checkPool(kind machineKind, pool *ipam.Pool) {
 
 	switch pool.Size().Cmp(big.NewInt(int64(kind.count))) {
 	case -1:
-		s.note(false, path, "it has %s addresses for %d machines", pool.Size(), kind.count)
+		has := english.Plural(int(pool.Size().Int64()), "address", "addresses") // fewer than machines
+		s.note(false, path, "it has %s for %d machines", has, kind.count)
 	case 0:
 		s.note(true, path, "it has as many addresses as there are machines; an upgrade makes a machine before it "+
 			"takes one away, and needs one more")
+	}
+}
+
+// versionInName is a version of Kubernetes in the name of a VM template, such as ock-1.33 and ol9-k8s-v1.36.1.
+var versionInName = regexp.MustCompile(`(?:^|[^0-9.])v?(1\.[2-9][0-9])(?:\.[0-9]+)?(?:[^0-9]|$)`)
+
+// checkTemplate compares the version with that in the name of the VM template: its image has that kubelet.
+func (s *Source) checkTemplate(kind machineKind) {
+	own, of := minor.FindStringSubmatch(s.Version()), versionInName.FindStringSubmatch(kind.machine.VMTemplateName)
+	if own == nil || of == nil || own[1] == of[1] {
+		return
+	}
+
+	s.note(true, kind.prefix+"vmTemplateName", "%q looks like a template for Kubernetes %s, and kubernetesVersion is %s: "+
+		"machines whose image has another kubelet do not become nodes; name another template, or write that version",
+		kind.machine.VMTemplateName, of[1], strings.TrimPrefix(s.Version(), "v"))
+}
+
+// checkRanges warns of addresses that both kinds of machines may take: one of them may then have none left.
+func (s *Source) checkRanges(control, worker *ipam.Pool) {
+	kinds := s.machineKinds()
+	own := s.family(kinds[1].machine.VirtualMachine.Network)
+	other := s.family(kinds[0].machine.VirtualMachine.Network)
+
+	if address, both := control.Common(worker); both && !s.older { // which has one profile for both
+		s.note(true, kinds[1].prefix+"virtualMachine.network."+own.field+".ipAddresses",
+			"%s is also in the ranges of the control plane (%s): machines of both take from what they share, and either "+
+				"can run out of addresses because of the other; write ranges that do not overlap", address,
+			kinds[0].prefix+"virtualMachine.network."+other.field+".ipAddresses")
 	}
 }
 

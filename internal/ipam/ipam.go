@@ -134,6 +134,20 @@ func (f family) subnet(text string) (netip.Prefix, error) {
 	return prefix.Masked(), nil
 }
 
+// Common is the first address that two pools share, if there is one.
+func (p *Pool) Common(other *Pool) (netip.Addr, bool) {
+	var builder netipx.IPSetBuilder
+	builder.AddSet(p.addresses)
+	builder.Intersect(other.addresses)
+
+	both, err := builder.IPSet()
+	if err != nil || len(both.Ranges()) == 0 {
+		return netip.Addr{}, false
+	}
+
+	return both.Ranges()[0].From(), true
+}
+
 // fill collects the addresses of the ranges, without those that no machine can have.
 func (p *Pool) fill(f family, subnet netip.Prefix, ranges []string) error {
 	var builder netipx.IPSetBuilder

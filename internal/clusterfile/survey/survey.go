@@ -196,9 +196,9 @@ func (s *survey) run(ctx context.Context) (*Written, error) {
 // prepare finds what would make all answers useless.
 func (s *survey) prepare() error {
 	if info, err := os.Stat(filepath.Dir(s.Output)); err != nil {
-		return fmt.Errorf("--output: %w", err)
+		return fmt.Errorf("--out: %w", err)
 	} else if !info.IsDir() {
-		return fmt.Errorf("--output: %s is not a folder", filepath.Dir(s.Output))
+		return fmt.Errorf("--out: %s is not a folder", filepath.Dir(s.Output))
 	}
 
 	if err := s.free(filepath.Base(s.Output)); err != nil {

@@ -23,11 +23,13 @@ import (
 // Written is what a survey left.
 type Written struct {
 	// ClusterFile, CA and Credentials are paths; CA is empty where the system's CAs are used.
-	ClusterFile, CA, Credentials string
+	ClusterFile string `json:"clusterFile"`
+	CA          string `json:"ca,omitempty"`
+	Credentials string `json:"credentials"`
 	// NoTemplate reports that the engine does not have the template yet.
-	NoTemplate bool
+	NoTemplate bool `json:"noTemplate,omitempty"`
 	// Warnings about the cluster file.
-	Warnings []clusterfile.Problem
+	Warnings []clusterfile.Problem `json:"warnings,omitempty"`
 }
 
 func (a *Answers) caFile(name string) string     { return name + "-ca.crt" }
@@ -163,7 +165,7 @@ func (s *survey) write(ctx context.Context) (*Written, error) {
 	dir := filepath.Dir(s.Output)
 	staging, err := os.MkdirTemp(dir, ".olvmctl-init-")
 	if err != nil {
-		return nil, fmt.Errorf("--output: %w", err)
+		return nil, fmt.Errorf("--out: %w", err)
 	}
 
 	defer func() { _ = os.RemoveAll(staging) }()

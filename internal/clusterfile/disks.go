@@ -1,0 +1,123 @@
+package clusterfile
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
+)
+
+// RootDisk says how the bootable disk of the VM template becomes that of a VM. It is not Oracle's.
+type RootDisk struct {
+	// Size to which the disk is grown, such as 100GB; empty leaves it.
+	Size              string `yaml:"size"`
+	StorageDomainName string `yaml:"storageDomainName"`
+	// Format is cow or raw; empty means the template's.
+	Format string `yaml:"format"`
+	Sparse *bool  `yaml:"sparse"`
+	Clone  *bool  `yaml:"clone"`
+}
+
+// DataDisk is a disk beside those of the VM template. It is not Oracle's.
+type DataDisk struct {
+	Name              string `yaml:"name"`
+	Size              string `yaml:"size"`
+	StorageDomainName string `yaml:"storageDomainName"`
+	// Format is cow or raw; empty means cow.
+	Format string `yaml:"format"`
+	Sparse *bool  `yaml:"sparse"`
+	// InterfaceType is virtio_scsi, virtio or sata; empty means virtio_scsi.
+	InterfaceType string `yaml:"interfaceType"`
+}
+
+var (
+	diskFormats    = []string{"cow", "raw"}
+	diskInterfaces = []string{"virtio_scsi", "virtio", "sata"}
+	// diskName is what the CRD takes.
+	diskName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,50}$`)
+)
+
+// disks are those that the settings of machines ask for.
+func (vm *VirtualMachine) disks() (*infrav1.RootDisk, []infrav1.DataDisk) {
+	var root *infrav1.RootDisk
+
+	if d := vm.RootDisk; d != (RootDisk{}) {
+		root = &infrav1.RootDisk{
+			Size: d.Size, StorageDomainName: d.StorageDomainName, Format: d.Format, Sparse: d.Sparse, Clone: d.Clone,
+		}
+	}
+
+	var data []infrav1.DataDisk
+
+	for _, d := range vm.DataDisks {
+		data = append(data, infrav1.DataDisk{
+			Name: d.Name, Size: d.Size, StorageDomainName: d.StorageDomainName, Format: d.Format, Sparse: d.Sparse,
+			InterfaceType: d.InterfaceType,
+		})
+	}
+
+	return root, data
+}
+
+// checkDisks has the rules of disks that the API server has.
+func (s *Source) checkDisks(kind machineKind) {
+	vm := kind.machine.VirtualMachine
+	s.checkRootDisk(kind.prefix+"virtualMachine.rootDisk.", vm.RootDisk)
+
+	list := kind.prefix + "virtualMachine.dataDisks"
+	seen := map[string]bool{}
+
+	for i, d := range vm.DataDisks {
+		switch {
+		case d.Name == "":
+			s.noteEntry(false, list, i, "name", "it is required; write for example data")
+		case !diskName.MatchString(d.Name):
+			s.noteEntry(false, list, i, "name",
+				"%q is not a name of a disk; write up to 50 letters, digits, dots, hyphens and underscores", d.Name)
+		case seen[d.Name]:
+			s.noteEntry(false, list, i, "name", "another disk has the name %q already; write another one", d.Name)
+		}
+
+		seen[d.Name] = true
+
+		if d.Size == "" {
+			s.noteEntry(false, list, i, "size", "it is required; write for example 100GB")
+		} else if _, err := desired.ParseMemory(d.Size); err != nil {
+			s.noteEntry(false, list, i, "size", "%s", ofDisk(err))
+		}
+
+		if d.Format != "" && !slices.Contains(diskFormats, d.Format) {
+			s.noteEntry(false, list, i, "format", "it is %q, and must be %s", d.Format, strings.Join(diskFormats, " or "))
+		}
+
+		if d.InterfaceType != "" && !slices.Contains(diskInterfaces, d.InterfaceType) {
+			s.noteEntry(false, list, i, "interfaceType", "it is %q, and must be one of %s", d.InterfaceType,
+				strings.Join(diskInterfaces, ", "))
+		}
+	}
+}
+
+func (s *Source) checkRootDisk(path string, d RootDisk) {
+	if d.Size != "" {
+		if _, err := desired.ParseMemory(d.Size); err != nil {
+			s.note(false, path+"size", "%s", ofDisk(err))
+		}
+	}
+
+	if d.Format != "" && !slices.Contains(diskFormats, d.Format) {
+		s.note(false, path+"format", "it is %q, and must be %s", d.Format, strings.Join(diskFormats, " or "))
+	}
+
+	needsCopy := d.Format == "raw" || d.Sparse != nil && !*d.Sparse
+	if d.Clone != nil && !*d.Clone && needsCopy {
+		s.note(false, path+"clone", "format raw and a disk that is not sparse need a copy of the template's disk; "+
+			"write true, or remove it")
+	}
+}
+
+// ofDisk is an error about a size, of a disk: nothing boots from less is said of memory.
+func ofDisk(err error) string {
+	return strings.Replace(err.Error(), ", with which no node boots", "", 1)
+}

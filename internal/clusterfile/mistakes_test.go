@@ -1,0 +1,134 @@
+package clusterfile
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+const (
+	control = "providers.olvm.controlPlaneMachine."
+	worker  = "providers.olvm.workerMachine."
+)
+
+// TestAMistakeIsSaidByItsKey has a mistake in each line, and all that is said of it.
+func TestAMistakeIsSaidByItsKey(t *testing.T) {
+	const ranges = "ipAddresses: 10.20.30.210-10.20.30.220"
+
+	for change, want := range map[[2]string][]string{
+		{"workerNodes: 2", "workerNodes: two"}: {`cluster.yaml:4: workerNodes: "two" is not a whole number`},
+		{"workerNodes: 2", "workerNodes: 2.5"}: {`cluster.yaml:4: workerNodes: "2.5" is not a whole number`},
+		{"workerNodes: 2", "workerNodes: [2]"}: {"cluster.yaml:4: workerNodes: it is a list, and must be a whole number"},
+		{"workerNodes: 2", "workerNodes: -1"}:  {"cluster.yaml:4: workerNodes: -1 is less than 0"},
+		{"workerNodes: 2", "workerNodes: {a: 2}"}: {
+			"cluster.yaml:4: workerNodes: it is a mapping of keys, and must be a whole number"},
+		{"virtualIp: 10.20.30.160", "virtualIp: x"}:             {`cluster.yaml:5: virtualIp: "x" is not an IP address; write one`},
+		{"virtualIp: 10.20.30.160", "virtualIp: 127.20.90.555"}: {`virtualIp: "127.20.90.555" is not an IP address`},
+		{"virtualIp: 10.20.30.160", "virtualIp: [10.20.30.160]"}: {
+			"cluster.yaml:5: virtualIp: it is a list, and must be a text"},
+		{"kubernetesVersion: 1.33", "kubernetesVersion: 1.19.1"}: {
+			"warning: kubernetesVersion: Cluster API does not support 1.19.1 any more; write 1.31 or newer",
+			"warning: " + control + `vmTemplateName: "ock-1.33" looks like a template for Kubernetes 1.33, and`,
+			"warning: " + worker + `vmTemplateName: "ock-1.33" looks like a template for Kubernetes 1.33, and`},
+		{"kubernetesVersion: 1.33", "kubernetesVersion: 1.36.1"}: {
+			"and kubernetesVersion is 1.36.1: machines whose image", "and kubernetesVersion is 1.36.1: machines"},
+		{ranges, "ipAddresses: 10.20.30.200-10.20.30.220"}: {
+			"warning: " + worker + "virtualMachine.network.ipv4.ipAddresses: 10.20.30.200 is also in the ranges of the"},
+		{ranges, "ipAddresses: 10.20.30.210"}: {"ipv4.ipAddresses: it has 1 address for 2 machines"},
+		{ranges, "ipAddresses: [10.20.30.210, 10.20.30.211]"}: {
+			"it is a list, and must be a text, with commas between the entries"},
+		{ranges, "ipAddresses: 10.20.30.220-10.20.30.210"}: {"ends before it begins; swap its ends"},
+		{"cores: 2", "cores: many"}:                        {`cpu.topology.cores: "many" is not a whole number`},
+		{"cores: 2", "cores: 1.5"}:                         {`cpu.topology.cores: "1.5" is not a whole number`},
+		{"autoConf: true", "autoConf: maybe"}:              {`ipv6.autoConf: "maybe" is not true or false`},
+		{"name: demo", "name: My Cluster"}:                 {`name: "My Cluster" is not a name of a cluster: write up to 63`},
+		{"namespace: olvm", "namespace: OLVM"}:             {`namespace: "OLVM" is not a namespace: write up to 63 lower`},
+		{"podSubnet: 10.244.0.0/16,fd01::/48", "podSubnet: 10.244.0.0"}: {
+			`podSubnet: "10.244.0.0" is not a network in CIDR notation; write for example 10.244.0.0/16`},
+		{"provider: olvm", "provider: [olvm]"}: {"provider: it is a list, and must be a text"},
+		{"      memory: 7GB", "      memory: 7GB\n        rootDisk: 100GB"}: {
+			control + `virtualMachine.rootDisk: "100GB" is not a mapping of keys`},
+		{"      memory: 7GB", "      memory: 7GB\n        dataDisks: {name: a}"}: {
+			"cluster.yaml:46: " + control + "virtualMachine.dataDisks: it is a mapping of keys, and must be a list"},
+		{"      memory: 7GB", "      memory: 7GB\n        rootDisk: {size: big, format: raw, clone: false}"}: {
+			control + `virtualMachine.rootDisk.size: "big" is not a size`,
+			control + "virtualMachine.rootDisk.clone: format raw and a disk that is not sparse need a copy"},
+		{"      memory: 7GB", "      memory: 7GB\n        dataDisks: [{name: a, size: 1GB}, {name: a, size: 10}, {}]"}: {
+			`dataDisks.name: another disk has the name "a" already`, `dataDisks.size: "10" is less than 256MB`,
+			"dataDisks.name: it is required; write for example data", "dataDisks.size: it is required; write for"},
+		{"      memory: 7GB", "      memory: 7GB\n        dataDisks: [{name: x y, size: 1GB, format: qcow2, interfaceType: ide}]"}: {
+			`dataDisks.name: "x y" is not a name of a disk`, `dataDisks.format: it is "qcow2", and must be cow or raw`,
+			`dataDisks.interfaceType: it is "ide", and must be one of virtio_scsi, virtio, sata`},
+		{"nameserver 10.20.30.53", "nothing"}: {}, // it names resolv.conf
+		{"/etc/resolv.conf", "/etc/motd"}:     {}, // it names a nameserver
+		{"- path: /etc/resolv.conf\n      mode: 0644\n      overwrite: true\n      contents:\n        inline: |\n          " +
+			"nameserver 10.20.30.53", "- path: /etc/motd"}: {
+			"warning: " + control + "virtualMachine.network.dnsServers: there is none: the nodes resolve no names",
+			"warning: " + worker + "virtualMachine.network.dnsServers: there is none"},
+	} {
+		t.Run(change[1], func(t *testing.T) {
+			got := read(t, "current.yaml", change[0], change[1]).Validate()
+			said := texts(got)
+
+			for _, text := range want {
+				check.Contains(t, change[1], said, text)
+			}
+
+			check.Length(t, "problems:\n"+said+"\nproblems", got, len(want))
+		})
+	}
+
+	_, err := Parse(filepath.Join(t.TempDir(), "cluster.yaml"), []byte("name: demo\nproviders:\n\tolvm: {}\n"), "")
+	check.Contains(t, "tabs", err.Error(), "indent with spaces, not with tabs")
+}
+
+// TestFourMistakesAreSaidAtOnce has one in each corner of the file.
+func TestFourMistakesAreSaidAtOnce(t *testing.T) {
+	s := read(t, "current.yaml", "workerNodes: 2", "workerNodes: two", "virtualIp: 10.20.30.160", "virtualIp: x",
+		"vnicProfileName: kvm-vlan", "vnicProfilName: kvm-vlan", "memory: 16GB", "memory: 16 apples")
+	said := texts(s.Validate())
+
+	for _, want := range []string{
+		"cluster.yaml:4: workerNodes: ", "cluster.yaml:5: virtualIp: ", "did you mean vnicProfileName?",
+		worker + `virtualMachine.memory: "16 apples" is not a size`,
+	} {
+		check.Contains(t, "what is said", said, want)
+	}
+}
+
+// TestDisksOfAClusterFileComeToTheMachines has them in every flavor.
+func TestDisksOfAClusterFileComeToTheMachines(t *testing.T) {
+	for _, flavor := range []string{"default", "ock"} {
+		s := read(t, "current.yaml", "        memory: 16GB", `        memory: 16GB
+        rootDisk: {size: 100GB, storageDomainName: fast, format: raw, sparse: false, clone: true}
+        dataDisks:
+        - {name: data, size: 200GB}
+        - {name: log, size: 10GB, storageDomainName: slow, format: raw, sparse: true, interfaceType: virtio}`,
+			"extraIgnitionInline:", "clusterfile:")
+		if flavor == "default" {
+			s.ExtraIgnitionInline.Kind = 0
+		}
+
+		check.Equal(t, flavor+": mistakes", strings.Contains(texts(s.Validate()), "Disk"), false)
+		objects, err := s.Manifests(flavor, none)
+		check.Error(t, err, "")
+
+		yes, no := true, false
+		vm := decoded[infrav1.OLVMMachineTemplate](t, objects, "OLVMMachineTemplate", "demo-md-0").
+			Spec.Template.Spec.VirtualMachine
+		check.Equal(t, flavor+": root disk", vm.RootDisk, &infrav1.RootDisk{
+			Size: "100GB", StorageDomainName: "fast", Format: "raw", Sparse: &no, Clone: &yes,
+		})
+		check.Equal(t, flavor+": data disks", vm.DataDisks, []infrav1.DataDisk{
+			{Name: "data", Size: "200GB"},
+			{Name: "log", Size: "10GB", StorageDomainName: "slow", Format: "raw", Sparse: &yes, InterfaceType: "virtio"},
+		})
+
+		vm = decoded[infrav1.OLVMMachineTemplate](t, objects, "OLVMMachineTemplate", "demo-control-plane").
+			Spec.Template.Spec.VirtualMachine
+		check.Equal(t, flavor+": no disks of the control plane", vm.RootDisk == nil && len(vm.DataDisks) == 0, true)
+	}
+}
