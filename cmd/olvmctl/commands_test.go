@@ -36,7 +36,7 @@ func TestClusterToDelete(t *testing.T) {
 		"by both":                         {args: []string{"prod"}, file: file, fail: "not both"},
 		"by nothing":                      {fail: "a cluster file with -f"},
 		"by a file that is not there":     {file: "none.yaml", fail: "none.yaml"},
-		"in another namespace":            {file: file, namespace: "a", fail: "is in namespace ns; leave --namespace away"},
+		"in another namespace":            {file: file, namespace: "a", fail: "is in namespace ns; omit --namespace"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			management := mgmtcluster.Options{Namespace: test.namespace}

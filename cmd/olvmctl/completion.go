@@ -2,73 +2,112 @@ package main
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/clustertree"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 )
 
 // completionLimit is how long a shell waits for names.
 const completionLimit = 3 * time.Second
 
-// completeClusters are the names of clusters, for a shell.
+// completeClusters are the names of clusters for the first argument.
 func (f *managementFlags) completeClusters(
 	command *cobra.Command, args []string, _ string,
 ) ([]string, cobra.ShellCompDirective) {
-	return f.complete(command, args, func(ctx context.Context, in *mgmtcluster.Cluster) ([]string, error) {
-		list, err := clustertree.List(ctx, in.Client, in.Namespace)
-
-		var names []string
-		for _, c := range list {
-			names = append(names, c.Name)
-		}
-
-		return names, err
-	})
+	return f.completeNames(command, args, 1, &clusterv1.ClusterList{}, clusterWords)
 }
 
-// completeMachines are the names of Machines, for a shell.
+// completeMachines are the names of Machines for the first argument.
 func (f *managementFlags) completeMachines(
 	command *cobra.Command, args []string, _ string,
 ) ([]string, cobra.ShellCompDirective) {
-	return f.complete(command, args, func(ctx context.Context, in *mgmtcluster.Cluster) ([]string, error) {
-		var list clusterv1.MachineList
-		err := in.List(ctx, &list, client.InNamespace(in.Namespace))
-
-		var names []string
-		for i := range list.Items {
-			names = append(names, list.Items[i].Name)
-		}
-
-		return names, err
-	})
+	return f.completeNames(command, args, 1, &clusterv1.MachineList{}, machineWords)
 }
 
-// complete asks the management cluster for the names of the first argument. Errors complete nothing: a shell has no
-// place for them.
-func (f *managementFlags) complete(
-	command *cobra.Command, args []string, names func(context.Context, *mgmtcluster.Cluster) ([]string, error),
+// completeManyClusters are the names of clusters for every argument.
+func (f *managementFlags) completeManyClusters(
+	command *cobra.Command, args []string, _ string,
 ) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
+	return f.completeNames(command, args, len(args)+1, &clusterv1.ClusterList{}, nil)
+}
+
+// completeManyMachines are the names of Machines for every argument.
+func (f *managementFlags) completeManyMachines(
+	command *cobra.Command, args []string, _ string,
+) ([]string, cobra.ShellCompDirective) {
+	return f.completeNames(command, args, len(args)+1, &clusterv1.MachineList{}, nil)
+}
+
+// completeNames are names of objects in the namespace, up to a number of arguments, without those that are there. words
+// may stand before the name.
+func (f *managementFlags) completeNames(
+	command *cobra.Command, args []string, most int, list client.ObjectList, words []string,
+) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 && slices.Contains(words, args[0]) {
+		args = args[1:]
+	}
+
+	if len(args) >= most {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 
+	names := f.askForNames(command, list, true)
+
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }),
+		cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeNamespaces are the names of namespaces.
+func (f *managementFlags) completeNamespaces(command *cobra.Command) []string {
+	return f.askForNames(command, &corev1.NamespaceList{}, false)
+}
+
+// completeContexts are the names of contexts of the kubeconfig.
+func (f *managementFlags) completeContexts(*cobra.Command) []string {
+	names, err := f.Contexts()
+	if err != nil {
+		return nil
+	}
+
+	return names
+}
+
+// askForNames asks the management cluster for names of objects. An error completes nothing: a shell has no place for
+// it.
+func (f *managementFlags) askForNames(command *cobra.Command, list client.ObjectList, namespaced bool) []string {
 	in, err := mgmtcluster.Connect(f.Options)
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
+		return nil
 	}
 
 	ctx, cancel := context.WithTimeout(command.Context(), completionLimit)
 	defer cancel()
 
-	found, err := names(ctx, in)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
+	var of []client.ListOption
+	if namespaced {
+		of = append(of, client.InNamespace(in.Namespace))
 	}
 
-	return found, cobra.ShellCompDirectiveNoFileComp
+	names, err := in.Names(ctx, list, of...)
+	if err != nil {
+		return nil
+	}
+
+	return names
+}
+
+// complete has a shell complete the value of a flag.
+func complete(command *cobra.Command, flag string, values func(*cobra.Command) []string) {
+	_ = command.RegisterFlagCompletionFunc(
+		flag,
+		func(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return values(command), cobra.ShellCompDirectiveNoFileComp
+		},
+	)
 }

@@ -18,6 +18,7 @@ func newDeleteCommand(s streams) *cobra.Command {
 	var file clusterFileFlags
 	var to mgmtcluster.Options
 	var yes bool
+	var output outputFlag
 	command := &cobra.Command{
 		Use:   "delete CLUSTER | -f FILE",
 		Short: "Delete a cluster with its VMs, and wait until all is gone",
@@ -38,7 +39,6 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
 		Example: `  olvmctl delete prod -n prod --kubeconfig management.kubeconfig
   olvmctl delete -f cluster.yaml
   olvmctl delete prod -n prod --kubeconfig ~/.kube/kubeconfig.prod --to-kubeconfig other.kubeconfig --yes`,
-		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: management.completeClusters,
 		RunE: func(command *cobra.Command, args []string) error {
 			name, err := clusterToDelete(args, file, &management.Options)
@@ -46,7 +46,7 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
 				return err
 			}
 
-			return lifecycle.Delete(command.Context(), lifecycle.DeleteOptions{
+			err = lifecycle.Delete(command.Context(), lifecycle.DeleteOptions{
 				Common: management.common(s),
 				Name:   name,
 				To:     to,
@@ -55,15 +55,24 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
 					return confirm(command.Context(), s, yes, question, word)
 				},
 			})
+			if err != nil {
+				return err
+			}
+
+			done := outcome{Namespace: management.Namespace, Name: name, Done: "deleted"}
+
+			return output.print(s.out, done, func() error { return nil })
 		},
 	}
 	set := command.Flags()
-	management.addFlags(set)
+	management.addFlags(command)
+	output.addFlag(command, formatText)
 	management.addProviderFlags(set)
-	management.addDriverFlags(set)
+	management.addDriverFlags(command)
 	access.addFlags(set)
 	set.StringVarP(&file.path, "filename", "f", "", "cluster file, in place of the name")
 	file.addDefaultsFlag(set)
+	set.StringVar(&to.Context, "to-context", "", "context of --to-kubeconfig; empty means its current one")
 	set.StringVar(&to.Kubeconfig, "to-kubeconfig", "",
 		"kubeconfig of the management cluster that deletes a cluster that manages itself")
 	set.BoolVarP(&yes, "yes", "y", false, "do not ask")
@@ -74,10 +83,16 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
 // clusterToDelete is the name of the cluster: the argument, or that of a cluster file, which has the namespace, too. A
 // file that has become invalid still names the cluster.
 func clusterToDelete(args []string, file clusterFileFlags, management *mgmtcluster.Options) (string, error) {
+	names, err := namesOf(args, clusterWords)
+
 	switch {
-	case len(args) == 1 && file.path == "":
-		return args[0], nil
-	case len(args) == 1:
+	case err != nil:
+		return "", err
+	case len(names) > 1:
+		return "", fmt.Errorf("delete takes one CLUSTER, and %q is one more", names[1])
+	case len(names) == 1 && file.path == "":
+		return names[0], nil
+	case len(names) == 1:
 		return "", errors.New("give the name of a cluster or a cluster file with -f, not both")
 	case file.path == "":
 		return "", errors.New("give the name of a cluster, or a cluster file with -f")
@@ -90,12 +105,13 @@ func clusterToDelete(args []string, file clusterFileFlags, management *mgmtclust
 
 	namespace := source.Namespace()
 
-	switch {
-	case source.Name == "":
+	if source.Name == "" {
 		return "", fmt.Errorf("%s: name: it is needed", file.path)
-	case management.Namespace != "" && management.Namespace != namespace:
-		return "", fmt.Errorf("--namespace %s: the cluster of %s is in namespace %s; leave --namespace away",
-			management.Namespace, file.path, namespace)
+	}
+
+	given := managementFlags{Options: *management}
+	if err := given.checkNamespace(file.path, namespace); err != nil {
+		return "", err
 	}
 
 	management.Namespace = namespace

@@ -10,29 +10,25 @@ import (
 
 func newDescribeCommand(s streams) *cobra.Command {
 	var management managementFlags
-	var output string
+	var output outputFlag
 	command := &cobra.Command{
 		Use:               "describe CLUSTER",
 		Short:             "Show a cluster with its machines, their VMs and Terraform runs",
-		Args:              cobra.ExactArgs(1),
+		Args:              named("CLUSTER", "the name of a cluster", clusterWords),
 		ValidArgsFunction: management.completeClusters,
 		RunE: func(command *cobra.Command, args []string) error {
-			if err := checkOutput(output, "table", "json", "yaml"); err != nil {
-				return err
-			}
-
-			return describe(command.Context(), s, management.Options, args[0], output)
+			return describe(command.Context(), s, management.Options, nameOf(args, clusterWords), output)
 		},
 	}
-	management.addFlags(command.Flags())
-	command.Flags().StringVarP(&output, "output", "o", "table", "output: table (a tree), json or yaml")
+	management.addFlags(command)
+	output.addFlag(command, formatTable)
 
 	return command
 }
 
 // describe prints the tree of a cluster.
-func describe(ctx context.Context, s streams, management mgmtcluster.Options, name, output string) error {
-	in, err := mgmtcluster.Connect(management)
+func describe(ctx context.Context, s streams, management mgmtcluster.Options, name string, output outputFlag) error {
+	in, err := mgmtcluster.ConnectInstalled(ctx, management)
 	if err != nil {
 		return err
 	}
@@ -42,9 +38,12 @@ func describe(ctx context.Context, s streams, management mgmtcluster.Options, na
 		return err
 	}
 
-	if output != "table" {
-		return encode(s.out, output, tree)
+	warnOfManager(ctx, s, in)
+
+	show := tree.Print
+	if isColored(s.out) {
+		show = tree.PrintColored
 	}
 
-	return tree.Print(s.out)
+	return output.print(s.out, tree, func() error { return show(s.out) })
 }

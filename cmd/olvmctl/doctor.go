@@ -19,13 +19,13 @@ var errUnwell = errors.New("something has to be mended first")
 type doctorFlags struct {
 	file clusterFileFlags
 	accessFlags
-	output string
+	output outputFlag
 }
 
 func newDoctorCommand(s streams) *cobra.Command {
 	var d doctorFlags
 	command := &cobra.Command{
-		Use:   "doctor -f FILE",
+		Use:   "doctor FILE",
 		Short: "Look at all that can be known before the first VM",
 		Long: `doctor looks at a cluster file and at the engine, makes nothing, and says of each check what
 it found and what to do: the file itself; certificate, clock, login and version of the engine; the
@@ -35,20 +35,15 @@ templates report their addresses; addresses in use; and what the hosts have free
 ` + credentialsHelp + `
 
 Exit codes: 0 nothing has to be mended, perhaps with warnings; 1 something has, or an error.`,
-		Example: `  OLVM_USERNAME=admin@internal OLVM_PASSWORD=... olvmctl doctor -f cluster.yaml
+		Example: `  OLVM_USERNAME=admin@internal OLVM_PASSWORD=... olvmctl doctor cluster.yaml
   olvmctl doctor -f cluster.yaml --credentials secret.yaml -o json`,
-		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := checkOutput(d.output, "text", "json"); err != nil {
-				return err
-			}
-
 			return d.run(command.Context(), s)
 		},
 	}
 	d.file.addFlags(command)
 	d.addFlags(command.Flags())
-	command.Flags().StringVarP(&d.output, "output", "o", "text", "output: text or json")
+	d.output.addFlag(command, formatText)
 
 	return command
 }
@@ -63,14 +58,10 @@ func (d *doctorFlags) run(ctx context.Context, s streams) error {
 }
 
 // showFindings prints findings, and fails where one has to be mended.
-func showFindings(s streams, output string, findings []doctor.Finding) error {
-	var err error
-	if output == "text" {
-		err = printFindings(s.out, findings)
-	} else {
-		err = encode(s.out, output, map[string]any{"findings": findings})
-	}
-
+func showFindings(s streams, output outputFlag, findings []doctor.Finding) error {
+	err := output.print(s.out, map[string]any{"findings": findings}, func() error {
+		return printFindings(s.out, findings)
+	})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"regexp"
 	"strings"
@@ -8,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
@@ -18,7 +21,7 @@ import (
 )
 
 const managementHelp = `The management cluster is the one of --kubeconfig, of KUBECONFIG or of kubectl's own
-file. Where there is none (--driver process: in any case) start runs one as processes of this
+file. Without one (--driver process: in any case) start runs one as processes of this
 machine; see olvmctl local.`
 
 // managementFlags are about the management cluster.
@@ -29,15 +32,42 @@ type managementFlags struct {
 	timeout                                   time.Duration
 }
 
-func (f *managementFlags) addFlags(set *pflag.FlagSet) {
-	f.addKubeconfigFlag(set)
-	set.StringVarP(&f.Namespace, "namespace", "n", "",
-		"namespace of the cluster; empty means that of the kubeconfig")
+// addFlags adds what says which management cluster, and which namespace of it.
+func (f *managementFlags) addFlags(command *cobra.Command) {
+	flags := &genericclioptions.ConfigFlags{KubeConfig: &f.Kubeconfig, Context: &f.Context, Namespace: &f.Namespace}
+	flags.AddFlags(command.Flags())
+
+	for name, usage := range usages {
+		command.Flags().Lookup(name).Usage = usage
+	}
+
+	complete(command, "context", f.completeContexts)
+	complete(command, "namespace", f.completeNamespaces)
 }
 
-func (f *managementFlags) addKubeconfigFlag(set *pflag.FlagSet) {
-	set.StringVar(&f.Kubeconfig, "kubeconfig", "",
-		"kubeconfig of the management cluster; empty means that of kubectl")
+// isGiven reports whether a flag says which management cluster.
+func (f *managementFlags) isGiven() bool { return f.Kubeconfig != "" || f.Context != "" }
+
+// connectAnywhere connects to the management cluster; objects of any namespace of it are meant.
+func (f *managementFlags) connectAnywhere(ctx context.Context) (*mgmtcluster.Cluster, error) {
+	return mgmtcluster.ConnectInstalled(ctx, mgmtcluster.Options{Kubeconfig: f.Kubeconfig, Context: f.Context})
+}
+
+// checkNamespace refuses a namespace that is not that of the cluster file.
+func (f *managementFlags) checkNamespace(path, namespace string) error {
+	if f.Namespace == "" || f.Namespace == namespace {
+		return nil
+	}
+
+	return fmt.Errorf("--namespace %s: the cluster of %s is in namespace %s; omit --namespace", f.Namespace, path,
+		namespace)
+}
+
+// usages are what flags of kubectl mean here.
+var usages = map[string]string{
+	"kubeconfig": "kubeconfig of the management cluster; empty means that of kubectl, or of the local one",
+	"context":    "context of the kubeconfig; empty means its current one",
+	"namespace":  "namespace of the cluster; empty means that of the cluster file, or of the kubeconfig",
 }
 
 func (f *managementFlags) addTimeoutFlag(set *pflag.FlagSet) {
@@ -54,11 +84,13 @@ func (f *managementFlags) addProviderFlags(set *pflag.FlagSet) {
 }
 
 // addDriverFlags are for commands that may start a management cluster.
-func (f *managementFlags) addDriverFlags(set *pflag.FlagSet) {
+func (f *managementFlags) addDriverFlags(command *cobra.Command) {
+	set := command.Flags()
 	set.StringVar(&f.driver, "driver", mgmtcluster.DriverAuto,
 		"management cluster: existing, process (of this machine), or auto: process where there is no kubeconfig")
 	set.BoolVar(&f.preserve, "preserve", false,
 		"keep the local management cluster when no cluster is left in it")
+	complete(command, "driver", func(*cobra.Command) []string { return mgmtcluster.Drivers })
 }
 
 // common are the options that the flags mean.
@@ -85,22 +117,38 @@ type clusterFileFlags struct {
 	path, defaults, flavor string
 }
 
+// addFlags adds -f, which may also be the argument of the command.
 func (f *clusterFileFlags) addFlags(command *cobra.Command) {
-	command.Flags().StringVarP(&f.path, "filename", "f", "", "cluster file")
+	command.Flags().StringVarP(&f.path, "filename", "f", "", "cluster file, in place of the argument")
 	f.addFormatFlags(command)
-	_ = command.MarkFlagRequired("filename")
+	command.Args = f.takeArgument
+}
+
+// takeArgument takes the file of -f or of the argument.
+func (f *clusterFileFlags) takeArgument(command *cobra.Command, args []string) error {
+	switch {
+	case len(args) > 1:
+		return fmt.Errorf("%s takes one cluster file, and %q is one more%s", command.CommandPath(), args[1],
+			seeHelp(command))
+	case len(args) == 1 && command.Flags().Changed("filename"):
+		return fmt.Errorf("%q is a cluster file, and so is that of -f; give one of them", args[0])
+	case len(args) == 1:
+		f.path = args[0]
+	}
+
+	if f.path == "" {
+		return fmt.Errorf("FILE is missing: %s FILE needs a cluster file; olvmctl init makes one%s",
+			command.CommandPath(), seeHelp(command))
+	}
+
+	return nil
 }
 
 func (f *clusterFileFlags) addFormatFlags(command *cobra.Command) {
 	f.addDefaultsFlag(command.Flags())
 	command.Flags().StringVar(&f.flavor, "flavor", clusterfile.DefaultFlavor,
 		"template for a cluster file: "+strings.Join(clusterfile.Flavors(), ", "))
-	_ = command.RegisterFlagCompletionFunc(
-		"flavor",
-		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return clusterfile.Flavors(), cobra.ShellCompDirectiveNoFileComp
-		},
-	)
+	complete(command, "flavor", func(*cobra.Command) []string { return clusterfile.Flavors() })
 }
 
 func (f *clusterFileFlags) addDefaultsFlag(set *pflag.FlagSet) {

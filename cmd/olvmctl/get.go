@@ -2,43 +2,84 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/cli-runtime/pkg/printers"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kyaml "sigs.k8s.io/yaml"
 
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clustertree"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 )
 
 func newGetCommand(s streams) *cobra.Command {
-	command := &cobra.Command{Use: "get", Short: "Get clusters, or the kubeconfig of one"}
-	command.AddCommand(newGetKubeconfigCommand(s), newGetClustersCommand(s))
+	var f getFlags
+	command := &cobra.Command{
+		Use:   "get",
+		Short: "Get clusters or machines, or the kubeconfig of a cluster",
+		Example: `  olvmctl get clusters -A
+  olvmctl get machines -n prod -o wide
+  olvmctl get cluster prod -n prod -o json
+  olvmctl get machines -n prod -l cluster.x-k8s.io/control-plane -w`,
+		RunE: func(command *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return command.Help()
+			}
+
+			kind, _, _ := strings.Cut(args[0], "/") // get cluster/prod
+
+			switch {
+			case args[0] == kind:
+			case slices.Contains(clusterWords, kind):
+				return get(command.Context(), s, &f, args, clusterListing)
+			case slices.Contains(machineWords, kind):
+				return get(command.Context(), s, &f, args, machineListing)
+			}
+
+			return unknownCommand(command, args)
+		},
+	}
+	f.addFlags(command)
+	command.AddCommand(newGetKubeconfigCommand(s), newGetClustersCommand(s), newGetMachinesCommand(s))
 
 	return command
 }
 
 func newGetKubeconfigCommand(s streams) *cobra.Command {
 	var management managementFlags
+	var output outputFlag
 	command := &cobra.Command{
 		Use:               "kubeconfig CLUSTER",
 		Short:             "Print the kubeconfig of a cluster",
-		Args:              cobra.ExactArgs(1),
+		Args:              named("CLUSTER", "the name of a cluster", clusterWords),
 		ValidArgsFunction: management.completeClusters,
 		RunE: func(command *cobra.Command, args []string) error {
-			return getKubeconfig(command.Context(), s, management.Options, args[0])
+			return getKubeconfig(command.Context(), s, management.Options, nameOf(args, clusterWords), output)
 		},
 	}
-	management.addFlags(command.Flags())
+	management.addFlags(command)
+	output.addFlag(command, formatYAML)
 
 	return command
 }
 
-func getKubeconfig(ctx context.Context, s streams, management mgmtcluster.Options, name string) error {
-	in, err := mgmtcluster.Connect(management)
+func getKubeconfig(
+	ctx context.Context, s streams, management mgmtcluster.Options, name string, output outputFlag,
+) error {
+	in, err := mgmtcluster.ConnectInstalled(ctx, management)
 	if err != nil {
 		return err
 	}
@@ -50,9 +91,17 @@ func getKubeconfig(ctx context.Context, s streams, management mgmtcluster.Option
 	content, err := kubeconfig.FromSecret(ctx, in.Client, client.ObjectKey{Namespace: in.Namespace, Name: name})
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("cluster %[1]s has no kubeconfig yet; its control plane is not initialised "+
-			"(olvmctl describe %[1]s)", name)
+			"(olvmctl describe %[1]s -n %[2]s)", name, in.Namespace)
 	} else if err != nil {
 		return fmt.Errorf("failed to get the kubeconfig: %w", err)
+	}
+
+	if output.format == formatJSON {
+		if content, err = kyaml.YAMLToJSON(content); err != nil {
+			return fmt.Errorf("failed to encode the kubeconfig: %w", err)
+		}
+
+		content = append(content, '\n')
 	}
 
 	_, err = s.out.Write(content)
@@ -60,44 +109,237 @@ func getKubeconfig(ctx context.Context, s streams, management mgmtcluster.Option
 	return err
 }
 
-func newGetClustersCommand(s streams) *cobra.Command {
-	var management managementFlags
-	var all bool
-	var output string
-	command := &cobra.Command{
-		Use:   "clusters",
-		Short: "List the clusters of a management cluster",
-		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			if err := checkOutput(output, "table", "json", "yaml"); err != nil {
-				return err
-			}
+// getFlags are those of commands that list objects.
+type getFlags struct {
+	managementFlags
+	all, watch, noHeaders, showLabels bool
+	selector                          string
+	output                            outputFlag
+}
 
-			return getClusters(command.Context(), s, management.Options, all, output)
+func (f *getFlags) addFlags(command *cobra.Command) {
+	f.managementFlags.addFlags(command)
+	set := command.Flags()
+	set.BoolVarP(&f.all, "all-namespaces", "A", false, "those of all namespaces")
+	set.StringVarP(&f.selector, "selector", "l", "", "those with these labels, such as -l key=value,other!=value")
+	set.BoolVarP(&f.watch, "watch", "w", false, "go on with what changes from now on")
+	set.BoolVar(&f.noHeaders, "no-headers", false, "print tables without their first line")
+	set.BoolVar(&f.showLabels, "show-labels", false, "print the labels as the last column of tables")
+	f.output.addFlag(command, formatTable, formatWide, formatName)
+}
+
+func newGetClustersCommand(s streams) *cobra.Command {
+	var f getFlags
+	command := &cobra.Command{
+		Use:               "clusters [CLUSTER...]",
+		Aliases:           clusterWords[1:],
+		Short:             "List the clusters of a management cluster",
+		ValidArgsFunction: f.completeManyClusters,
+		RunE: func(command *cobra.Command, args []string) error {
+			return get(command.Context(), s, &f, args, clusterListing)
 		},
 	}
-	set := command.Flags()
-	management.addFlags(set)
-	set.BoolVarP(&all, "all-namespaces", "A", false, "the clusters of all namespaces")
-	set.StringVarP(&output, "output", "o", "table", "output: table, json or yaml")
+	f.addFlags(command)
 
 	return command
 }
 
-func getClusters(ctx context.Context, s streams, management mgmtcluster.Options, all bool, output string) error {
-	in, err := mgmtcluster.Connect(management)
+func newGetMachinesCommand(s streams) *cobra.Command {
+	var f getFlags
+	command := &cobra.Command{
+		Use:               "machines [MACHINE...]",
+		Aliases:           machineWords[1:],
+		Short:             "List the machines of clusters, with their VMs",
+		ValidArgsFunction: f.completeManyMachines,
+		RunE: func(command *cobra.Command, args []string) error {
+			return get(command.Context(), s, &f, args, machineListing)
+		},
+	}
+	f.addFlags(command)
+
+	return command
+}
+
+// listing is how objects of a kind are listed.
+type listing[T any] struct {
+	what  string
+	words []string
+	// watched are the objects that a list is made of.
+	watched []client.Object
+	list    func(context.Context, client.Reader, string, client.ListOption) ([]T, error)
+	table   func([]T, time.Time) *metav1.Table
+	key     func(T) client.ObjectKey
+}
+
+var clusterListing = listing[clustertree.Overview]{
+	what: "clusters", words: clusterWords,
+	watched: []client.Object{&clusterv1.Cluster{}, &controlplanev1.KubeadmControlPlane{}},
+	list: func(
+		ctx context.Context, from client.Reader, namespace string, of client.ListOption,
+	) ([]clustertree.Overview, error) {
+		return clustertree.List(ctx, from, client.InNamespace(namespace), of)
+	},
+	table: clustertree.ClusterTable,
+	key: func(c clustertree.Overview) client.ObjectKey {
+		return client.ObjectKey{Namespace: c.Namespace, Name: c.Name}
+	},
+}
+
+var machineListing = listing[clustertree.ListedMachine]{
+	what: "machines", words: machineWords,
+	watched: []client.Object{&clusterv1.Machine{}, &infrav1.OLVMMachine{}},
+	list: func(
+		ctx context.Context, from client.Reader, namespace string, of client.ListOption,
+	) ([]clustertree.ListedMachine, error) {
+		return clustertree.ListMachines(ctx, from, namespace, of)
+	},
+	table: clustertree.MachineTable,
+	key: func(m clustertree.ListedMachine) client.ObjectKey {
+		return client.ObjectKey{Namespace: m.Namespace, Name: m.Name}
+	},
+}
+
+// getting is a get that runs.
+type getting[T any] struct {
+	*getFlags
+	listing[T]
+	s     streams
+	in    *mgmtcluster.Cluster
+	names []string
+	of    client.ListOption
+	// printer is one for the whole output: its columns have their headers once.
+	printer printers.ResourcePrinter
+}
+
+// get lists objects, and goes on with their changes if that was asked for.
+func get[T any](ctx context.Context, s streams, f *getFlags, args []string, what listing[T]) error {
+	names, err := namesOf(args, what.words)
 	if err != nil {
 		return err
 	}
 
-	list, err := clustertree.List(ctx, in.Client, namespaceOf(in, all))
-	if err != nil {
+	switch selector, err := labels.Parse(f.selector); {
+	case err != nil:
+		return fmt.Errorf("--selector: %w", err)
+	case len(names) > 0 && f.all:
+		return errors.New("a name is one of a namespace: give -n in place of -A, or no name")
+	case len(names) > 0 && f.selector != "":
+		return errors.New("--selector: give names or a selector, not both")
+	default:
+		g := &getting[T]{
+			getFlags: f, listing: what, s: s, names: names, of: client.MatchingLabelsSelector{Selector: selector},
+		}
+
+		return g.run(ctx)
+	}
+}
+
+func (g *getting[T]) run(ctx context.Context) error {
+	var err error
+	if g.in, err = mgmtcluster.ConnectInstalled(ctx, g.Options); err != nil {
 		return err
 	}
 
-	return printList(s, "clusters", namespaceOf(in, all), output, list, func(list []clustertree.Overview) error {
-		return clustertree.PrintList(s.out, list, time.Now())
+	g.printer = printers.NewTablePrinter(printers.PrintOptions{
+		NoHeaders: g.noHeaders, Wide: g.output.format == formatWide, WithNamespace: g.all, ShowLabels: g.showLabels,
 	})
+
+	list, err := g.find(ctx, g.in)
+	if err != nil {
+		return err
+	}
+
+	warnOfManager(ctx, g.s, g.in)
+
+	if err := g.print(list, len(g.names) == 1); err != nil {
+		return err
+	}
+
+	if !g.watch {
+		return nil
+	}
+
+	return g.follow(ctx, list)
+}
+
+// find lists the objects that are asked for. One that a name is given of and that is not there is an error.
+func (g *getting[T]) find(ctx context.Context, from client.Reader) ([]T, error) {
+	all, err := g.list(ctx, from, namespaceOf(g.in, g.all), g.of)
+	if err != nil || len(g.names) == 0 {
+		return all, err
+	}
+
+	var out []T
+
+	for _, name := range g.names {
+		at := slices.IndexFunc(all, func(one T) bool { return g.key(one).Name == name })
+		if at < 0 {
+			return nil, g.in.NotFound(ctx, name, kindsOf[g.what])
+		}
+
+		out = append(out, all[at])
+	}
+
+	return out, nil
+}
+
+// kindsOf has the kind of what is listed.
+var kindsOf = map[string]string{"clusters": clustertree.ClusterKind.Kind, "machines": clustertree.MachineKind.Kind}
+
+// print writes objects; alone writes one for programs as an object, not as a list.
+func (g *getting[T]) print(list []T, alone bool) error {
+	switch g.output.format {
+	case formatTable, formatWide:
+		if len(list) == 0 {
+			return noneFound(g.s, g.what, namespaceOf(g.in, g.all))
+		}
+
+		return g.printer.PrintObj(g.table(list, time.Now()), g.s.out)
+	case formatName:
+		return printNames(g.s.out, g.table(list, time.Now()))
+	}
+
+	if alone && len(list) == 1 {
+		return encode(g.s.out, g.output.format, list[0])
+	}
+
+	return encode(g.s.out, g.output.format, list)
+}
+
+// printNames writes the names of the objects of a table, as kubectl does.
+func printNames(out io.Writer, table *metav1.Table) error {
+	printer := &printers.NamePrinter{ShortOutput: true}
+
+	for i := range table.Rows {
+		if err := printer.PrintObj(table.Rows[i].Object.Object, out); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// printList writes a list as it was asked for, or that a namespace has none. table writes it for people.
+func printList[T any](s streams, what, namespace string, output outputFlag, list []T, table func([]T) error) error {
+	return output.print(s.out, list, func() error {
+		if len(list) > 0 {
+			return table(list)
+		}
+
+		return noneFound(s, what, namespace)
+	})
+}
+
+// noneFound says that a list is empty; the namespace is empty for all of them.
+func noneFound(s streams, what, namespace string) error {
+	where := ""
+	if namespace != "" {
+		where = " in namespace " + namespace + "; -A lists those of all"
+	}
+
+	_, err := fmt.Fprintf(s.err, "there are no %s%s\n", what, where)
+
+	return err
 }
 
 // namespaceOf is the namespace of which a command lists objects; empty for all of them.
@@ -109,15 +351,14 @@ func namespaceOf(in *mgmtcluster.Cluster, all bool) string {
 	return in.Namespace
 }
 
-// printList writes a list as it was asked for, or that a namespace has none. table writes it for people.
-func printList[T any](s streams, what, namespace, output string, list []T, table func([]T) error) error {
-	switch {
-	case output != "table":
-		return encode(s.out, output, list)
-	case len(list) == 0 && namespace != "":
-		_, err := fmt.Fprintf(s.err, "there are no %s in namespace %s; -A lists those of all\n", what, namespace)
-		return err
+// warnOfManager says that what is shown does not change, because no manager of this provider is alive.
+func warnOfManager(ctx context.Context, s streams, in *mgmtcluster.Cluster) {
+	trouble, err := in.ManagerTrouble(ctx)
+	if err != nil {
+		trouble = "whether a manager of this provider is alive is not known: " + err.Error()
 	}
 
-	return table(list)
+	if trouble != "" {
+		_, _ = fmt.Fprintln(s.err, "WARNING:", trouble)
+	}
 }

@@ -33,7 +33,7 @@ func TestANameThatIsAPathReachesNoFolderOfTheUser(t *testing.T) {
 		args []string
 	}{
 		"plan":   {"x/../../" + upwards + "/repo", []string{"plan"}},
-		"render": {"../../repo", []string{"render", "-o", filepath.Join(dir, "out")}},
+		"render": {"../../repo", []string{"render", "--out", filepath.Join(dir, "out")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, problems := s.run(s.rename(test.name), append(test.args, "-f", "-", "--ca-file", s.caFile)...)

@@ -10,7 +10,8 @@ import (
 )
 
 func newImageCheckCommand(s streams, f *engineFlags) *cobra.Command {
-	var version, output string
+	var version string
+	var output outputFlag
 	command := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Look into an image file, and say what nodes lack",
@@ -23,24 +24,22 @@ must not share.
 Exit codes: 0 nothing has to be mended, perhaps with warnings; 1 something has, or an error.`,
 		Example: `  olvmctl image check ol9.qcow2 --version 1.36
   olvmctl image check ock-1.33.qcow2 -f cluster.yaml -o json`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArgument("FILE", "an image file"),
 		RunE: func(command *cobra.Command, args []string) error {
-			if err := checkOutput(output, "text", "json"); err != nil {
-				return err
-			}
-
 			return f.checkImage(command.Context(), s, args[0], version, output)
 		},
 	}
 	command.Flags().StringVar(&version, "version", "",
 		"version of Kubernetes, with or without its patch (default that of the cluster file)")
-	command.Flags().StringVarP(&output, "output", "o", "text", "output: text or json")
+	output.addFlag(command, formatText)
 
 	return command
 }
 
 // checkImage prints what the image of a file has and lacks.
-func (f *engineFlags) checkImage(ctx context.Context, s streams, path, version, output string) error {
+func (f *engineFlags) checkImage(
+	ctx context.Context, s streams, path, version string, output outputFlag,
+) error {
 	if version == "" && f.file.path != "" {
 		file, err := clusterfile.Read(f.file.path, f.file.defaults)
 		if err != nil {

@@ -20,6 +20,7 @@ var bootArchs = []string{"amd64", "arm64"}
 
 func newImageCreateCommand(s streams, f *engineFlags) *cobra.Command {
 	var version string
+	output := outputFlag{file: "--out"}
 	var o image.Options
 	command := &cobra.Command{
 		Use:   "create",
@@ -33,11 +34,11 @@ The registry of a cluster file is asked in place of Oracle's. A login is that of
 proxy comes from HTTPS_PROXY and NO_PROXY. guestfish (libguestfs) edits the image. Where it fails,
 or is interrupted, nothing is left behind.`,
 		Example: `  olvmctl image create -f cluster.yaml
-  olvmctl image create --version 1.33 --arch arm64 --kernel-arg console=ttyAMA0 -o ock-arm.qcow2
-  olvmctl image create --from boot.qcow2 -o ock-1.33.qcow2`,
-		Args: cobra.NoArgs,
+  olvmctl image create --version 1.33 --arch arm64 --kernel-arg console=ttyAMA0 --out ock-arm.qcow2
+  olvmctl image create --from boot.qcow2 --out ock-1.33.qcow2`,
+		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return f.createImage(command.Context(), s, version, o)
+			return f.createImage(command.Context(), s, version, o, output)
 		},
 	}
 	set := command.Flags()
@@ -51,15 +52,18 @@ or is interrupted, nothing is left behind.`,
 	set.StringArrayVar(&o.Arguments.More, "kernel-arg", nil, "further argument of the kernel; can be repeated")
 	set.StringVar(&o.Arguments.Platform, "ignition-platform", "openstack",
 		"where Ignition gets its configuration, as it spells it")
-	set.StringVarP(&o.Output, "output", "o", "", "file to make (default ock-VERSION-ARCH.qcow2; needed with --from)")
+	set.StringVar(&o.Output, "out", "", "file to make (default ock-VERSION-ARCH.qcow2; needed with --from)")
 	set.BoolVar(&o.Force, "force", false, "replace a file that is there")
+	output.addFlag(command, formatText)
 	command.MarkFlagsMutuallyExclusive("version", "from")
 
 	return command
 }
 
 // createImage makes the image, and prints the name of its file.
-func (f *engineFlags) createImage(ctx context.Context, s streams, version string, o image.Options) error {
+func (f *engineFlags) createImage(
+	ctx context.Context, s streams, version string, o image.Options, output outputFlag,
+) error {
 	if !slices.Contains(bootArchs, o.Arch) {
 		return fmt.Errorf("--arch: %q is not known; write %s", o.Arch, strings.Join(bootArchs, " or "))
 	}
@@ -73,7 +77,7 @@ func (f *engineFlags) createImage(ctx context.Context, s streams, version string
 
 		o.Output = cmp.Or(o.Output, fmt.Sprintf("ock-%s-%s.qcow2", tag, o.Arch))
 	case o.Output == "": // there is no version to name it after
-		return errors.New("--output: with --from, say which file to make")
+		return errors.New("--out: with --from, say which file to make")
 	}
 
 	o.Say = func(format string, args ...any) { _, _ = fmt.Fprintf(s.err, format+"\n", args...) }
@@ -82,9 +86,10 @@ func (f *engineFlags) createImage(ctx context.Context, s streams, version string
 		return err
 	}
 
-	_, err := fmt.Fprintln(s.out, o.Output)
-
-	return err
+	return output.print(s.out, map[string]string{"file": o.Output}, func() error {
+		_, err := fmt.Fprintln(s.out, o.Output)
+		return err
+	})
 }
 
 // bootImage is the one of the version, else of the cluster file.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +11,7 @@ import (
 )
 
 func newImageTemplateCommand(s streams, f *engineFlags) *cobra.Command {
+	var output outputFlag
 	command := &cobra.Command{
 		Use:   "template",
 		Short: "Make a template of virtual machines from a disk, or from an image file",
@@ -23,15 +23,16 @@ killed is removed by the next image template on the same machine.`,
 		Example: `  olvmctl image template --file ock-1.33.qcow2 -f cluster.yaml
   olvmctl image template --disk ol9 --name ol9-v1.36.1 \
     --cluster Default --os-type other_linux --server https://engine.example.com/ovirt-engine --ca-file ca.pem`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return f.atEngine(command.Context(), func(session *engineSession) error {
-				return f.makeTemplate(command.Context(), s, session)
+				return f.makeTemplate(command.Context(), s, session, output)
 			})
 		},
 	}
 	set := command.Flags()
 	f.addUploadFlags(set)
+	output.addFlag(command, formatText)
 	set.StringVar(&f.template.Name, "name", "", "name of the template")
 	set.StringVar(&f.template.Cluster, "cluster", "", "name of the engine's cluster")
 	set.StringVar(&f.template.Path, "file", "", "image file to upload")
@@ -42,7 +43,9 @@ killed is removed by the next image template on the same machine.`,
 }
 
 // makeTemplate makes the template, and prints its UUID.
-func (f *engineFlags) makeTemplate(ctx context.Context, s streams, session *engineSession) error {
+func (f *engineFlags) makeTemplate(
+	ctx context.Context, s streams, session *engineSession, output outputFlag,
+) error {
 	scratch, err := preview.NewScratch(ctx, session.sessions)
 	if err != nil {
 		return err
@@ -56,7 +59,5 @@ func (f *engineFlags) makeTemplate(ctx context.Context, s streams, session *engi
 		return err
 	}
 
-	_, err = fmt.Fprintln(s.out, id)
-
-	return err
+	return printID(s, output, string(id))
 }

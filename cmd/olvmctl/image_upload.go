@@ -8,6 +8,7 @@ import (
 )
 
 func newImageUploadCommand(s streams, f *engineFlags) *cobra.Command {
+	var output outputFlag
 	command := &cobra.Command{
 		Use:   "upload FILE",
 		Short: "Make a disk of an image file",
@@ -19,7 +20,7 @@ ten minutes; one that was killed in its first or last second names the disk to d
 fails, or is interrupted, no disk is left behind. A disk that has the image already stays as it is.`,
 		Example: "  olvmctl image upload ock-1.33.qcow2 --server https://engine.example.com/ovirt-engine --ca-file " +
 			"ca.pem --storage-domain data --disk ock-1.33",
-		Args: cobra.ExactArgs(1),
+		Args: oneArgument("FILE", "an image file"),
 		RunE: func(command *cobra.Command, args []string) error {
 			return f.atEngine(command.Context(), func(session *engineSession) error {
 				f.template.Path, f.template.Out = args[0], s.err
@@ -28,15 +29,22 @@ fails, or is interrupted, no disk is left behind. A disk that has the image alre
 					return err
 				}
 
-				_, err = fmt.Fprintln(s.out, disk.ID)
-
-				return err
+				return printID(s, output, string(disk.ID))
 			})
 		},
 	}
 	f.addUploadFlags(command.Flags())
+	output.addFlag(command, formatText)
 
 	return command
+}
+
+// printID writes the ID of what was made in the engine.
+func printID(s streams, output outputFlag, id string) error {
+	return output.print(s.out, map[string]string{"id": id}, func() error {
+		_, err := fmt.Fprintln(s.out, id)
+		return err
+	})
 }
 
 func (f *engineFlags) addUploadFlags(set *pflag.FlagSet) {

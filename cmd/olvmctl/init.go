@@ -22,8 +22,9 @@ func newInitCommand(s streams) *cobra.Command {
 	var options survey.Options
 	var file clusterFileFlags
 	var answers string
+	output := outputFlag{file: "--out"}
 	command := &cobra.Command{
-		Use:   "init [-o FILE]",
+		Use:   "init [FILE]",
 		Short: "Ask for what a cluster file needs, and write it",
 		Long: `init asks for the engine, for names in it, and for the addresses and the size of a
 cluster. Choices are what the engine has, every answer is checked at once, and Shift+Tab goes back to
@@ -35,24 +36,33 @@ With --answers it asks nothing: the file has a key for each question (docs/user/
 out comes from OLVM_USERNAME and OLVM_PASSWORD, or is the default.
 
 The questions are put by lines of text where ACCESSIBLE is set or TERM is dumb.`,
-		Example: `  olvmctl init -o prod.yaml
-  OLVM_PASSWORD=... olvmctl init -o prod.yaml --answers answers.yaml`,
-		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
+		Example: `  olvmctl init prod.yaml
+  OLVM_PASSWORD=... olvmctl init prod.yaml --answers answers.yaml`,
+		Args: atMostOne("FILE", "the cluster file to write"),
+		RunE: func(command *cobra.Command, args []string) error {
 			options.Defaults = file.defaults
-			return initialise(command.Context(), s, answers, options)
+			if len(args) > 0 && command.Flags().Changed("out") {
+				return fmt.Errorf("%q is the file to write, and so is that of --out; give one of them", args[0])
+			} else if len(args) > 0 {
+				options.Output = args[0]
+			}
+
+			return initialise(command.Context(), s, answers, options, output)
 		},
 	}
 	file.addDefaultsFlag(command.Flags())
-	command.Flags().StringVarP(&options.Output, "output", "o", "cluster.yaml",
+	command.Flags().StringVar(&options.Output, "out", "cluster.yaml",
 		"cluster file to write; the CA and the credentials go to its folder")
+	output.addFlag(command, formatText)
 	command.Flags().BoolVar(&options.Force, "force", false, "overwrite files that exist")
 	command.Flags().StringVar(&answers, "answers", "", "file with the answers, in YAML")
 
 	return command
 }
 
-func initialise(ctx context.Context, s streams, answers string, options survey.Options) error {
+func initialise(
+	ctx context.Context, s streams, answers string, options survey.Options, output outputFlag,
+) error {
 	var asker survey.Asker
 	if answers != "" {
 		file, err := survey.ReadFile(answers)
@@ -79,7 +89,7 @@ func initialise(ctx context.Context, s streams, answers string, options survey.O
 		_, _ = fmt.Fprintln(s.err, p)
 	}
 
-	return printNext(s.out, written)
+	return output.print(s.out, written, func() error { return printNext(s.out, written) })
 }
 
 // printNext says what there is, and what to do with it.
@@ -100,7 +110,7 @@ func printNext(out io.Writer, w *survey.Written) error {
 
 	fmt.Fprintf(
 		&text,
-		"  olvmctl validate -f %[1]s --credentials %[2]s --engine\n  olvmctl start -f %[1]s --credentials %[2]s\n",
+		"  olvmctl validate %[1]s --credentials %[2]s --engine\n  olvmctl start %[1]s --credentials %[2]s\n",
 		w.ClusterFile, w.Credentials,
 	)
 	_, err := io.WriteString(out, text.String())

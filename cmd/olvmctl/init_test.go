@@ -589,7 +589,7 @@ func TestInitOffersTheVersionOfTheTemplate(t *testing.T) {
 
 func TestWhatInitWrites(t *testing.T) {
 	b := newBench(t)
-	code, out, problems := b.run("init", "-o", "site.yaml", "--answers", b.file("gateway", "10.20.30.254"))
+	code, out, problems := b.run("init", "--out", "site.yaml", "--answers", b.file("gateway", "10.20.30.254"))
 	if code != 0 || problems != "" {
 		t.Fatalf("exit code %d: %s", code, problems)
 	}
@@ -1040,7 +1040,7 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if name == "another password" {
 				// or the user is locked one day
-				defer b.run("init", "--answers", b.file(), "-o", filepath.Join(t.TempDir(), "x.yaml"))
+				defer b.run("init", "--answers", b.file(), "--out", filepath.Join(t.TempDir(), "x.yaml"))
 			}
 
 			code, out, problems := b.run("init", "--answers", b.file(test.changes...))
@@ -1056,7 +1056,7 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 	b.refused("no password", code, problems, "answers.yaml: password: it is missing; set OLVM_PASSWORD")
 	code, _, problems = b.run("init", "--answers", "none.yaml")
 	b.refused("no file", code, problems, "--answers: open none.yaml")
-	code, _, problems = b.run("init", "--answers", b.file(), "-o", "none/cluster.yaml")
+	code, _, problems = b.run("init", "--answers", b.file(), "--out", "none/cluster.yaml")
 	b.refused("no folder", code, problems, "--output: stat none")
 	code, _, problems = b.run("init")
 	b.refused("no terminal", code, problems, "asks questions on a terminal", "--answers FILE")
@@ -1100,7 +1100,7 @@ func TestInitOverwritesNothing(t *testing.T) {
 		}
 	}
 
-	code, _, problems := b.run("init", "--answers", b.file(), "-o", "prod-ca.crt")
+	code, _, problems := b.run("init", "--answers", b.file(), "--out", "prod-ca.crt")
 	b.refused("two files of one name", code, problems, "name: prod-ca.crt is the cluster file's name")
 	if err := os.Mkdir("cluster.yaml", 0o755); err != nil {
 		t.Fatal(err)

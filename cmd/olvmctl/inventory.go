@@ -12,16 +12,12 @@ import (
 func newInventoryCommand(s streams) *cobra.Command {
 	var management managementFlags
 	var all bool
-	var output string
+	var output outputFlag
 	command := &cobra.Command{
 		Use:   "inventory [NAME]",
 		Short: "List the pools of VMs that clusters claim machines from, or the VMs of one",
-		Args:  cobra.MaximumNArgs(1),
+		Args:  atMostOne("NAME", "the name of an inventory"),
 		RunE: func(command *cobra.Command, args []string) error {
-			if err := checkOutput(output, "table", "json", "yaml"); err != nil {
-				return err
-			}
-
 			name := ""
 			if len(args) > 0 {
 				name = args[0]
@@ -31,17 +27,17 @@ func newInventoryCommand(s streams) *cobra.Command {
 		},
 	}
 	set := command.Flags()
-	management.addFlags(set)
+	management.addFlags(command)
 	set.BoolVarP(&all, "all-namespaces", "A", false, "the inventories of all namespaces")
-	set.StringVarP(&output, "output", "o", "table", "output: table, json or yaml")
+	output.addFlag(command, formatTable)
 
 	return command
 }
 
 func listInventories(
-	ctx context.Context, s streams, management mgmtcluster.Options, name string, all bool, output string,
+	ctx context.Context, s streams, management mgmtcluster.Options, name string, all bool, output outputFlag,
 ) error {
-	in, err := mgmtcluster.Connect(management)
+	in, err := mgmtcluster.ConnectInstalled(ctx, management)
 	if err != nil {
 		return err
 	}

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
@@ -16,7 +18,7 @@ import (
 type logsFlags struct {
 	managementFlags
 	follow, manager bool
-	output          string
+	output          outputFlag
 }
 
 func newLogsCommand(s streams) *cobra.Command {
@@ -30,31 +32,27 @@ events for an hour; the last run is kept with the machine, and is shown always.
 
 With --manager the lines of the manager's log about the machine are among them.`,
 		Example:           "  olvmctl logs prod-md-0-x7k2p-9qwzt -n prod --follow",
-		Args:              cobra.ExactArgs(1),
+		Args:              named("MACHINE", "the name of a Machine", machineWords),
 		ValidArgsFunction: f.completeMachines,
 		RunE: func(command *cobra.Command, args []string) error {
-			if err := checkOutput(f.output, "text", "json"); err != nil {
-				return err
+			if f.follow && !f.output.forPeople() {
+				return errors.New("--follow: its output is text; omit -o " + f.output.format)
 			}
 
-			if f.follow && f.output == "json" {
-				return errors.New("--follow: its output is text; leave -o json away")
-			}
-
-			return f.run(command.Context(), s, args[0])
+			return f.run(command.Context(), s, nameOf(args, machineWords))
 		},
 	}
 	set := command.Flags()
-	f.addFlags(set)
+	f.addFlags(command)
 	set.BoolVarP(&f.follow, "follow", "f", false, "go on with what happens from now on")
 	set.BoolVar(&f.manager, "manager", false, "show the lines of the manager's log about the machine, too")
-	set.StringVarP(&f.output, "output", "o", "text", "output: text or json")
+	f.output.addFlag(command, formatText)
 
 	return command
 }
 
 func (f *logsFlags) run(ctx context.Context, s streams, name string) error {
-	in, err := mgmtcluster.Connect(f.Options)
+	in, err := mgmtcluster.ConnectInstalled(ctx, f.Options)
 	if err != nil {
 		return err
 	}
@@ -70,8 +68,13 @@ func (f *logsFlags) run(ctx context.Context, s streams, name string) error {
 		return err
 	}
 
-	if f.output == "json" {
-		return encode(s.out, f.output, append([]mgmtcluster.HistoryEntry{}, entries...))
+	if !f.output.forPeople() {
+		return encode(s.out, f.output.format, append([]mgmtcluster.HistoryEntry{}, entries...))
+	}
+
+	if len(entries) == 0 {
+		_, _ = fmt.Fprintf(s.err, "nothing has happened to %s yet, as far as events tell; olvmctl describe %s -n %s says what "+
+			"it waits for\n", name, cmp.Or(machine.Labels[clusterv1.ClusterNameLabel], "CLUSTER"), in.Namespace)
 	}
 
 	printed := map[mgmtcluster.HistoryEntry]bool{}

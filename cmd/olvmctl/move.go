@@ -10,6 +10,7 @@ import (
 func newMoveCommand(s streams) *cobra.Command {
 	var from managementFlags
 	var to mgmtcluster.Options
+	var output outputFlag
 	command := &cobra.Command{
 		Use:   "move --to-kubeconfig FILE",
 		Short: "Move the clusters of a namespace to another management cluster",
@@ -21,14 +22,23 @@ interrupted goes on when it is started again.
 To make a cluster manage itself, move it to its own kubeconfig.`,
 		Example: `  olvmctl move -n prod --to-kubeconfig other.kubeconfig
   olvmctl get kubeconfig prod -n prod >prod.kubeconfig && olvmctl move -n prod --to-kubeconfig prod.kubeconfig`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return lifecycle.Move(command.Context(), lifecycle.MoveOptions{Common: from.common(s), To: to})
+			err := lifecycle.Move(command.Context(), lifecycle.MoveOptions{Common: from.common(s), To: to})
+			if err != nil {
+				return err
+			}
+
+			done := outcome{Namespace: from.Namespace, Done: "moved"}
+
+			return output.print(s.out, done, func() error { return nil })
 		},
 	}
 	set := command.Flags()
-	from.addFlags(set)
+	from.addFlags(command)
+	output.addFlag(command, formatText)
 	from.addProviderFlags(set)
+	set.StringVar(&to.Context, "to-context", "", "context of --to-kubeconfig; empty means its current one")
 	set.StringVar(&to.Kubeconfig, "to-kubeconfig", "", "kubeconfig of the management cluster to move to")
 	_ = command.MarkFlagRequired("to-kubeconfig")
 

@@ -600,7 +600,7 @@ func TestRemediesOfAClusterFileNameNoSecret(t *testing.T) {
 				t.Setenv("OLVM_USERNAME", "")
 			}
 
-			for _, command := range []string{"validate --engine", "plan", "render -o " + t.TempDir(), "image list"} {
+			for _, command := range []string{"validate --engine", "plan", "render --out " + t.TempDir(), "image list"} {
 				path := s.clusterFile(test.changes...)
 				code, out, problems := s.run("", append(strings.Fields(command), "-f", path)...)
 				check.Equal(t, command+": the exit code", code, 1)
@@ -652,7 +652,7 @@ func TestAPlanWithoutAnEngine(t *testing.T) {
 	}
 
 	if code, _, problems := s.run(s.manifests, "plan", "-f", "-", "--offline", "--kubeconfig",
-		"none"); code != 1 || !strings.Contains(problems, "--kubeconfig: ") {
+		"none"); code != 1 || !strings.Contains(problems, "--kubeconfig none: ") {
 		t.Errorf("no such file: %d, %s", code, problems)
 	}
 }

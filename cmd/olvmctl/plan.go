@@ -9,28 +9,27 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
 )
 
 // planFlags are those of the plan command.
 type planFlags struct {
 	sourceFlags
-	output string
+	output outputFlag
 	// link to the whole plan, in a comment that has no room for it; empty for none.
 	link    string
 	offline bool
 	// prune looks at deletions; unset leaves that to the labels of what runs.
 	prune    bool
 	pruneSet bool
-	// kubeconfig of the management cluster, and the namespace in it; empty for none, and for those that matter.
-	kubeconfig, namespace string
+	// management is the cluster to compare with, if it is given.
+	management managementFlags
 }
 
 func newPlanCommand(s streams) *cobra.Command {
 	var p planFlags
 	command := &cobra.Command{
-		Use:   "plan -f FILE|DIR|- | -k DIR | --kubeconfig FILE",
+		Use:   "plan FILE|DIR|-... | -k DIR | --kubeconfig FILE",
 		Short: "Show what manifests would change, as Terraform plans",
 		Long: `plan resolves the names of the manifests against the engine and runs a real
 Terraform plan for each machine that they ask for. Replicas are expanded. A machine whose VM exists
@@ -60,13 +59,8 @@ Exit codes: 0 nothing would change, 2 something would change, 1 error, or a mach
 		Example: `  olvmctl plan -f clusters/
   kustomize build . | olvmctl plan -f - -o json
   olvmctl plan -f clusters/ --kubeconfig management.kubeconfig -o markdown >plan.md`,
-		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := checkOutput(p.output, "text", "json", "markdown"); err != nil {
-				return err
-			}
-
-			if len(p.files)+len(p.kustomizations) == 0 && p.kubeconfig == "" {
+			if len(p.files)+len(p.kustomizations) == 0 && !p.management.isGiven() {
 				return errors.New(
 					"there is nothing to plan; give manifests or a cluster file with -f, or a management " +
 						"cluster with --kubeconfig",
@@ -85,20 +79,22 @@ Exit codes: 0 nothing would change, 2 something would change, 1 error, or a mach
 
 func (p *planFlags) addPlanFlags(command *cobra.Command) {
 	p.addFlags(command)
-	command.Flags().StringVarP(&p.output, "output", "o", "text", "output: text, json or markdown")
+	p.output.addFlag(command, formatText, formatMarkdown)
 	command.Flags().StringVar(&p.link, "link", "",
 		"where the whole plan is, such as the log of a job: for -o markdown, which has no more than a comment holds")
 	command.Flags().BoolVar(&p.offline, "offline", false, "ask no engine and run no Terraform")
 	command.Flags().BoolVar(&p.prune, "prune", false,
 		"list what the management cluster has and the manifests have not, and what goes with it (default: if a GitOps "+
 			"tool has applied what the manifests have)")
-	command.Flags().StringVar(&p.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster to compare with")
-	command.Flags().StringVarP(&p.namespace, "namespace", "n", "",
-		"namespace of the management cluster to compare with; empty means those of the manifests, or all")
+	p.management.addFlags(command)
+	command.Flags().Lookup("kubeconfig").Usage = "kubeconfig of the management cluster to compare with"
+	command.Flags().Lookup("context").Usage = "context of the management cluster to compare with, in the kubeconfig"
+	command.Flags().Lookup("namespace").Usage =
+		"namespace of the management cluster to compare with; empty means those of the manifests, or all"
 }
 
 func (p *planFlags) run(ctx context.Context, s streams) error {
-	p.mayBeEmpty = p.kubeconfig != "" && (!p.pruneSet || p.prune)
+	p.mayBeEmpty = p.management.isGiven() && (!p.pruneSet || p.prune)
 	p.emptyFolder = p.mayBeEmpty && p.prune
 
 	manifests, err := p.load(s)
@@ -106,7 +102,7 @@ func (p *planFlags) run(ctx context.Context, s streams) error {
 		return err
 	}
 
-	if p.kubeconfig != "" {
+	if p.management.isGiven() {
 		err = p.addLive(ctx, manifests)
 	} else {
 		err = manifests.CheckServed(ctx, nil)
@@ -132,7 +128,7 @@ func (p *planFlags) run(ctx context.Context, s streams) error {
 
 	report := preview.NewReport(results, owners, capacity, p.offline)
 	report.About(manifests)
-	report.Color = isTerminal(s.out) && os.Getenv("NO_COLOR") == ""
+	report.Color = isColored(s.out)
 
 	if err := p.print(s, report); err != nil {
 		return err
@@ -157,7 +153,7 @@ func isTerminal(out io.Writer) bool {
 
 // addLive adds what the management cluster has.
 func (p *planFlags) addLive(ctx context.Context, manifests *preview.Manifests) error {
-	live, err := mgmtcluster.Connect(mgmtcluster.Options{Kubeconfig: p.kubeconfig})
+	live, err := p.management.connectAnywhere(ctx)
 	if err != nil {
 		return err
 	}
@@ -166,7 +162,7 @@ func (p *planFlags) addLive(ctx context.Context, manifests *preview.Manifests) e
 		manifests.Prune(p.prune)
 	}
 
-	if err := manifests.AddLive(ctx, live, p.namespace); err != nil {
+	if err := manifests.AddLive(ctx, live, p.management.Namespace); err != nil {
 		return err
 	}
 
@@ -194,12 +190,12 @@ func (p *planFlags) results(
 }
 
 func (p *planFlags) print(s streams, report preview.Report) error {
-	switch p.output {
-	case "text":
+	switch p.output.format {
+	case formatText:
 		return report.WriteText(s.out)
-	case "markdown":
+	case formatMarkdown:
 		return report.WriteMarkdown(s.out, p.link)
 	}
 
-	return encode(s.out, p.output, report.WithoutIdlePlans())
+	return encode(s.out, p.output.format, report.WithoutIdlePlans())
 }

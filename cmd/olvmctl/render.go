@@ -3,20 +3,19 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"path/filepath"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
 )
 
 func newRenderCommand(s streams) *cobra.Command {
 	var r renderFlags
 	command := &cobra.Command{
-		Use:   "render -f FILE|DIR|- | -k DIR | --kubeconfig FILE -o DIR",
+		Use:   "render FILE|DIR|-... | -k DIR | --kubeconfig FILE --out DIR",
 		Short: "Write the Terraform configuration of each machine to a folder",
 		Long: `render resolves the names of the manifests against the engine and writes one folder per machine, in which
 terraform init and terraform plan can be run by hand. The file terraform.tfvars.json in it holds the engine's
@@ -27,19 +26,20 @@ stopped: its backend is the Secret with the state of the machine, or what exists
 Pause the Cluster before you apply anything there: docs/user/terraform-in-a-controller.md has the steps.
 
 ` + credentialsHelp,
-		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return r.run(command.Context(), s)
 		},
 	}
 	r.addFlags(command)
-	command.Flags().StringVar(&r.kubeconfig, "kubeconfig", "",
-		"kubeconfig of the management cluster whose states the folders go on with")
-	command.Flags().StringVarP(&r.namespace, "namespace", "n", "",
-		"namespace of the management cluster; empty means those of the manifests, or all")
-	command.Flags().StringVarP(&r.dir, "output", "o", "", "folder to write to; it gets one folder per machine")
-	command.MarkFlagsOneRequired("filename", "kustomize", "kubeconfig")
-	_ = command.MarkFlagRequired("output")
+	r.management.addFlags(command)
+	command.Flags().Lookup("kubeconfig").Usage =
+		"kubeconfig of the management cluster whose states the folders go on with"
+	command.Flags().Lookup("namespace").Usage =
+		"namespace of the management cluster; empty means those of the manifests, or all"
+	command.Flags().StringVar(&r.dir, "out", "", "folder to write to; it gets one folder per machine")
+	r.output.file = "--out"
+	r.output.addFlag(command, formatText)
+	_ = command.MarkFlagRequired("out")
 
 	return command
 }
@@ -47,30 +47,40 @@ Pause the Cluster before you apply anything there: docs/user/terraform-in-a-cont
 // renderFlags are those of the render command.
 type renderFlags struct {
 	sourceFlags
-	dir string
-	// kubeconfig of the management cluster, and the namespace in it; empty for none, and for those that matter.
-	kubeconfig, namespace string
+	dir    string
+	output outputFlag
+	// management is the cluster whose states the folders go on with, if it is given.
+	management managementFlags
+	// kubeconfig is its file, with the whole path, because Terraform runs in another folder; context is one of it.
+	kubeconfig, context string
 }
 
 // manifests loads the manifests, and what the management cluster has.
 func (r *renderFlags) manifests(ctx context.Context, s streams) (*preview.Manifests, error) {
+	if len(r.files)+len(r.kustomizations) == 0 && !r.management.isGiven() {
+		return nil, errors.New("there is nothing to render; give manifests or a cluster file, or a management " +
+			"cluster with --kubeconfig")
+	}
+
 	manifests, err := r.load(s)
-	if err != nil || r.kubeconfig == "" {
+	if err != nil || !r.management.isGiven() {
 		return manifests, err
 	}
 
-	if r.kubeconfig, err = filepath.Abs(r.kubeconfig); err != nil { // Terraform runs in another folder
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
-	}
-
-	live, err := mgmtcluster.Connect(mgmtcluster.Options{Kubeconfig: r.kubeconfig})
+	live, err := r.management.connectAnywhere(ctx)
 	if err != nil {
 		return nil, err
 	}
 
+	if r.kubeconfig, err = live.KubeconfigFile(); err != nil {
+		return nil, err
+	}
+
+	r.context = live.Context
+
 	manifests.Prune(false)
 
-	if err := manifests.AddLive(ctx, live, r.namespace); err != nil {
+	if err := manifests.AddLive(ctx, live, r.management.Namespace); err != nil {
 		return nil, err
 	}
 
@@ -106,21 +116,24 @@ func (r *renderFlags) run(ctx context.Context, s streams) error {
 		return err
 	}
 
+	folders := []string{}
+
 	for _, machine := range rendered {
 		if machine.Destroyed != "" { // nothing is asked for
 			continue
 		}
 
-		machine.Kubeconfig = r.kubeconfig
+		machine.Kubeconfig, machine.Context = r.kubeconfig, r.context
 		folder, err := machine.WriteFolder(r.dir)
 		if err != nil {
 			return err
 		}
 
-		if _, err := fmt.Fprintln(s.out, folder); err != nil {
-			return err
-		}
+		folders = append(folders, folder)
 	}
 
-	return nil
+	return r.output.print(s.out, map[string][]string{"folders": folders}, func() error {
+		_, err := io.WriteString(s.out, strings.Join(append(folders, ""), "\n"))
+		return err
+	})
 }

@@ -58,6 +58,8 @@ func newCommand(s streams) *cobra.Command {
 		newVersionCommand(s),
 		simcommand.New("olvmctl sim", s.out),
 	)
+	root.SetFlagErrorFunc(flagError)
+	finish(root)
 
 	return root
 }

@@ -11,6 +11,7 @@ import (
 func newScaleCommand(s streams) *cobra.Command {
 	var management managementFlags
 	var o lifecycle.ScaleOptions
+	var output outputFlag
 	var controlPlane, workers int32
 	command := &cobra.Command{
 		Use:   "scale CLUSTER [--control-plane N] [--workers N]",
@@ -18,10 +19,10 @@ func newScaleCommand(s streams) *cobra.Command {
 		Long: `scale writes replicas of the KubeadmControlPlane and of a MachineDeployment, or of
 the topology of a Cluster with a ClusterClass. It does not wait; see olvmctl describe.`,
 		Example:           "  olvmctl scale prod --workers 5",
-		Args:              cobra.ExactArgs(1),
+		Args:              named("CLUSTER", "the name of a cluster", clusterWords),
 		ValidArgsFunction: management.completeClusters,
 		RunE: func(command *cobra.Command, args []string) error {
-			o.Management, o.Name = management.Options, args[0]
+			o.Management, o.Name = management.Options, nameOf(args, clusterWords)
 			if command.Flags().Changed("control-plane") {
 				o.ControlPlane = &controlPlane
 			}
@@ -30,11 +31,24 @@ the topology of a Cluster with a ClusterClass. It does not wait; see olvmctl des
 				o.Workers = &workers
 			}
 
-			return lifecycle.Scale(command.Context(), o, func(line string) { _, _ = fmt.Fprintln(s.out, line) })
+			done := outcome{Namespace: o.Management.Namespace, Name: o.Name, Done: "scaled"}
+
+			err := lifecycle.Scale(command.Context(), o, func(line string) {
+				done.Messages = append(done.Messages, line)
+				if output.forPeople() {
+					_, _ = fmt.Fprintln(s.out, line)
+				}
+			})
+			if err != nil {
+				return err
+			}
+
+			return output.print(s.out, done, func() error { return nil })
 		},
 	}
 	set := command.Flags()
-	management.addFlags(set)
+	management.addFlags(command)
+	output.addFlag(command, formatText)
 	set.Int32Var(&controlPlane, "control-plane", 0, "number of control plane machines, which is odd")
 	set.Int32Var(&workers, "workers", 0, "number of workers")
 	set.StringVar(&o.Deployment, "machine-deployment", "", "whose workers; needed where there are several")

@@ -31,7 +31,8 @@ type sourceFlags struct {
 
 func (f *sourceFlags) addFlags(command *cobra.Command) {
 	command.Flags().StringSliceVarP(&f.files, "filename", "f", nil,
-		"manifests: a file, a folder, or - for standard input; can be repeated. Or one cluster file. A folder with a "+
+		"as the arguments: a file with manifests, a folder, or - for standard input; can be repeated. Or one "+
+			"cluster file. A folder with a "+
 			"kustomization.yaml is built as kubectl kustomize does")
 	command.Flags().StringSliceVarP(&f.kustomizations, "kustomize", "k", nil,
 		"folder with a kustomization.yaml, as -f; an error if it has none")
@@ -39,6 +40,12 @@ func (f *sourceFlags) addFlags(command *cobra.Command) {
 	command.Flags().StringToStringVar(&f.substitute, "substitute", nil,
 		"values for --flux, as NAME=VALUE; implies --flux")
 	f.cluster.addFormatFlags(command)
+
+	command.Args = func(_ *cobra.Command, args []string) error {
+		f.files = append(f.files, args...)
+		return nil
+	}
+
 	f.bound = true
 	f.accessFlags.addFlags(command.Flags())
 }

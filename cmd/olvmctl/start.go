@@ -27,13 +27,13 @@ type startFlags struct {
 	bootstrap     string
 	kubeconfigOut string
 	force         bool
-	output        string
+	output        outputFlag
 }
 
 func newStartCommand(s streams) *cobra.Command {
 	var f startFlags
 	command := &cobra.Command{
-		Use:   "start -f FILE",
+		Use:   "start FILE",
 		Short: "Make the cluster of a cluster file, from nothing to nodes that are ready",
 		Long: `start asks the engine whether all that the cluster file names is there, installs
 Cluster API and its providers into a management cluster without them, applies the manifests of
@@ -55,12 +55,7 @@ itself. It is made like a machine of the control plane, with the last address of
 		Example: `  olvmctl start -f cluster.yaml --kubeconfig management.kubeconfig
   olvmctl start -f cluster.yaml --image ock-1.33.qcow2 --cni calico --self-managed
   olvmctl start -f cluster.yaml --bootstrap vm`,
-		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := checkOutput(f.output, "text", "json"); err != nil {
-				return err
-			}
-
 			if f.bootstrap != "" && f.bootstrap != bootstrapByVM {
 				return fmt.Errorf("--bootstrap: %q is not known; write %s, or leave it away", f.bootstrap,
 					bootstrapByVM)
@@ -77,9 +72,9 @@ itself. It is made like a machine of the control plane, with the last address of
 func (f *startFlags) addFlags(command *cobra.Command) {
 	set := command.Flags()
 	f.file.addFlags(command)
-	f.management.addKubeconfigFlag(set)
+	f.management.addFlags(command)
 	f.management.addProviderFlags(set)
-	f.management.addDriverFlags(set)
+	f.management.addDriverFlags(command)
 	f.access.addFlags(set)
 	set.StringVar(&f.addOns.CNI, "cni", "",
 		"network plugin: flannel or calico, with @VERSION for another one than olvmctl knows; a file or an https URL "+
@@ -98,12 +93,16 @@ func (f *startFlags) addFlags(command *cobra.Command) {
 	set.StringVar(&f.kubeconfigOut, "kubeconfig-out", "",
 		"file for the kubeconfig of the cluster (default ~/.kube/kubeconfig.NAME)")
 	set.BoolVar(&f.force, "force-conflicts", false, "take back fields that others have changed since, such as replicas")
-	set.StringVarP(&f.output, "output", "o", "text", "output: text or json")
+	f.output.addFlag(command, formatText)
 }
 
 func (f *startFlags) run(ctx context.Context, s streams) error {
 	file, err := f.file.load(s.err)
 	if err != nil {
+		return err
+	}
+
+	if err := f.management.checkNamespace(f.file.path, file.Namespace()); err != nil {
 		return err
 	}
 
@@ -139,12 +138,11 @@ func (f *startFlags) run(ctx context.Context, s streams) error {
 		return err
 	}
 
-	if f.output == "json" {
-		return encode(s.out, f.output, created)
-	}
+	return f.output.print(s.out, created, func() error {
+		_, err := fmt.Fprintf(s.out, "The cluster %[1]s has %[2]s. Look at it with:\n"+
+			"  olvmctl describe %[1]s -n %[3]s\n  export KUBECONFIG=%[4]s\n",
+			created.Name, english.Plural(created.Nodes, "node", ""), file.Namespace(), created.Kubeconfig)
 
-	_, err = fmt.Fprintf(s.out, "The cluster %s has %s. Look at it with:\n  export KUBECONFIG=%s\n",
-		created.Name, english.Plural(created.Nodes, "node", ""), created.Kubeconfig)
-
-	return err
+		return err
+	})
 }

@@ -17,6 +17,7 @@ import (
 type supportBundleFlags struct {
 	managementFlags
 	out         string
+	output      outputFlag
 	engine, yes bool
 }
 
@@ -30,23 +31,25 @@ happened to its machines, what Terraform's states know, the manager's log, and, 
 disks and events of the engine. Values of Secrets and user data are not in it, and are taken out of what
 repeats them. It lists what it has gathered, and asks before it writes. Nothing is changed.`,
 		Example:           "  olvmctl support-bundle prod -n prod --engine",
-		Args:              cobra.ExactArgs(1),
+		Args:              named("CLUSTER", "the name of a cluster", clusterWords),
 		ValidArgsFunction: f.completeClusters,
 		RunE: func(command *cobra.Command, args []string) error {
-			return f.run(command.Context(), s, args[0])
+			return f.run(command.Context(), s, nameOf(args, clusterWords))
 		},
 	}
 	set := command.Flags()
-	f.addFlags(set)
+	f.addFlags(command)
 	set.StringVar(&f.out, "out", "", "archive to write (default CLUSTER-support-TIME.tar.gz)")
 	set.BoolVar(&f.engine, "engine", false, "ask the engine, too, with the credentials of the cluster")
-	set.BoolVar(&f.yes, "yes", false, "do not ask")
+	set.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
+	f.output.file = "--out"
+	f.output.addFlag(command, formatText)
 
 	return command
 }
 
 func (f *supportBundleFlags) run(ctx context.Context, s streams, name string) error {
-	in, err := mgmtcluster.Connect(f.Options)
+	in, err := mgmtcluster.ConnectInstalled(ctx, f.Options)
 	if err != nil {
 		return err
 	}
@@ -81,9 +84,10 @@ func (f *supportBundleFlags) run(ctx context.Context, s streams, name string) er
 		return err
 	}
 
-	_, err = fmt.Fprintln(s.out, f.out)
-
-	return err
+	return f.output.print(s.out, map[string]string{"file": f.out}, func() error {
+		_, err := fmt.Fprintln(s.out, f.out)
+		return err
+	})
 }
 
 // writeArchive writes a new file, which is not left half written.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/lifecycle"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
@@ -11,9 +12,10 @@ import (
 
 func newTemplateCommand(s streams) *cobra.Command {
 	var file clusterFileFlags
-	var kubeconfig string
+	var management managementFlags
+	var output outputFlag
 	command := &cobra.Command{
-		Use:   "template -f FILE",
+		Use:   "template FILE",
 		Short: "Print the manifests that a cluster file asks for",
 		Long: `template checks a cluster file as validate does, and prints the Cluster API
 manifests that it asks for, in the shape of a flavor of config/templates. Variables of the flavor
@@ -25,13 +27,16 @@ The Secret with the credentials of the engine is not among the manifests, so tha
 OLVMMachineTemplates cannot be changed. With --kubeconfig, a template that differs from the one that runs has the
 next name, and its machines are rolled out when the manifests are applied, as olvmctl upgrade does it. Without it,
 templates have their first names, and the API server refuses a change of one.`,
-		Example: `  olvmctl template -f cluster.yaml >manifests/prod.yaml
-  olvmctl template -f cluster.yaml --flavor default | kubectl apply -f -
-  olvmctl template -f cluster.yaml --kubeconfig management.kubeconfig | kubectl apply -f -`,
-		Args: cobra.NoArgs,
+		Example: `  olvmctl template cluster.yaml >manifests/prod.yaml
+  olvmctl template cluster.yaml --flavor default | kubectl apply -f -
+  olvmctl template cluster.yaml --kubeconfig management.kubeconfig | kubectl apply -f -`,
 		RunE: func(command *cobra.Command, _ []string) error {
 			cluster, err := file.load(s.err)
 			if err != nil {
+				return err
+			}
+
+			if err := management.checkNamespace(file.path, cluster.Namespace()); err != nil {
 				return err
 			}
 
@@ -45,8 +50,8 @@ templates have their first names, and the API server refuses a change of one.`,
 				return err
 			}
 
-			if kubeconfig != "" {
-				live, err := mgmtcluster.Connect(mgmtcluster.Options{Kubeconfig: kubeconfig})
+			if management.isGiven() {
+				live, err := mgmtcluster.ConnectInstalled(command.Context(), management.Options)
 				if err != nil {
 					return err
 				}
@@ -56,12 +61,28 @@ templates have their first names, and the API server refuses a change of one.`,
 				}
 			}
 
+			if !output.forPeople() {
+				return encode(s.out, output.format, listOf(objects))
+			}
+
 			return manifest.Write(s.out, objects)
 		},
 	}
 	file.addFlags(command)
-	command.Flags().StringVar(&kubeconfig, "kubeconfig", "",
-		"kubeconfig of the management cluster to which the manifests will be applied, for the names of its templates")
+	management.addFlags(command)
+	command.Flags().Lookup("kubeconfig").Usage =
+		"kubeconfig of the management cluster to which the manifests will be applied, for the names of its templates"
+	output.addFlag(command, formatYAML)
 
 	return command
+}
+
+// listOf are objects as kubectl prints several.
+func listOf(objects []*unstructured.Unstructured) map[string]any {
+	items := make([]any, len(objects))
+	for i, object := range objects {
+		items[i] = object.Object
+	}
+
+	return map[string]any{"apiVersion": "v1", "kind": "List", "items": items}
 }

@@ -21,6 +21,7 @@ func newUICommand(s streams) *cobra.Command {
 	var f uiFlags
 	command := &cobra.Command{
 		Use:   "ui",
+		Args:  noArguments,
 		Short: "Show the management cluster on a page of this machine",
 		Long: `ui serves a page with the clusters of a management cluster, their machines and VMs, what waits for
 what, conditions and Terraform runs as they come, and events. It watches with the rights of the
@@ -30,13 +31,12 @@ know it sees nothing. Ctrl-C ends it.
 With --engine it shows beside that what the engines say of the VMs, with the credentials of the
 clusters; you need the right to read their Secrets.`,
 		Example: "  olvmctl ui -A --engine",
-		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return f.run(command.Context(), s)
 		},
 	}
 	set := command.Flags()
-	f.addFlags(set)
+	f.addFlags(command)
 	set.BoolVarP(&f.all, "all-namespaces", "A", false, "the clusters of all namespaces")
 	set.BoolVar(&f.engine, "engine", false, "ask the engines, too, with the credentials of the clusters")
 	set.StringVar(&f.address, "address", "127.0.0.1:0", "HOST:PORT of loopback for the page; port 0 is a free one")
@@ -45,7 +45,7 @@ clusters; you need the right to read their Secrets.`,
 }
 
 func (f *uiFlags) run(ctx context.Context, s streams) error {
-	in, err := mgmtcluster.Connect(f.Options)
+	in, err := mgmtcluster.ConnectInstalled(ctx, f.Options)
 	if err != nil {
 		return err
 	}

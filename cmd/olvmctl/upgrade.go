@@ -19,6 +19,8 @@ type upgradeFlags struct {
 	version, vmTemplate string
 	images              []string
 	yes, dryRun         bool
+	output              outputFlag
+	changes             []string // that were shown
 }
 
 func newUpgradeCommand(s streams) *cobra.Command {
@@ -39,18 +41,19 @@ follows the version by itself.
 Exit codes: 0 done, or nothing to do; 2 with --dry-run where something would change; 1 error.`,
 		Example: `  olvmctl upgrade prod -n prod --kubernetes-version v1.34.1 --vm-template ock-1.34 --dry-run
   olvmctl upgrade prod -n prod --kubernetes-version v1.34.1 --vm-template ock-1.34 --yes`,
-		Args:              cobra.ExactArgs(1),
+		Args:              named("CLUSTER", "the name of a cluster", clusterWords),
 		ValidArgsFunction: f.management.completeClusters,
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := f.validate(); err != nil {
 				return err
 			}
 
-			return f.run(command.Context(), s, args[0])
+			return f.run(command.Context(), s, nameOf(args, clusterWords))
 		},
 	}
 	set := command.Flags()
-	f.management.addFlags(set)
+	f.management.addFlags(command)
+	f.output.addFlag(command, formatText)
 	f.management.addTimeoutFlag(set)
 	set.StringVarP(&f.file.path, "filename", "f", "", "cluster file")
 	f.file.addFormatFlags(command)
@@ -109,13 +112,29 @@ func (f *upgradeFlags) run(ctx context.Context, s streams, name string) error {
 		o.File = &file
 	}
 
-	if err := lifecycle.Upgrade(ctx, o); err != nil || f.dryRun {
+	err := lifecycle.Upgrade(ctx, o)
+	if err != nil && !errors.Is(err, errChanges) {
 		return err
 	}
 
-	_, err := fmt.Fprintf(s.out, "%s is up to date\n", name)
+	done := outcome{Namespace: f.management.Namespace, Name: name, Done: "upgraded", Messages: f.changes}
 
-	return err
+	switch {
+	case len(f.changes) == 0:
+		done.Done = "unchanged"
+	case f.dryRun:
+		done.Done = "planned"
+	}
+
+	return errors.Join(err, f.output.print(s.out, done, func() error {
+		if err != nil {
+			return nil //nolint:nilerr // the changes are shown, and the exit code says that there are some
+		}
+
+		_, err := fmt.Fprintf(s.out, "%s is up to date\n", name)
+
+		return err
+	}))
 }
 
 // agree shows what would be replaced, and asks whether it is to be. A dry run ends with errChanges where there is
@@ -123,8 +142,15 @@ func (f *upgradeFlags) run(ctx context.Context, s streams, name string) error {
 func (f *upgradeFlags) agree(
 	ctx context.Context, s streams, name, where string, changes []string,
 ) (bool, error) {
+	f.changes = changes
+
+	to := s.out
+	if !f.output.forPeople() { // which is for what programs read
+		to = s.err
+	}
+
 	for _, change := range changes {
-		if _, err := fmt.Fprintln(s.out, change); err != nil {
+		if _, err := fmt.Fprintln(to, change); err != nil {
 			return false, err
 		}
 	}

@@ -20,13 +20,13 @@ type validateFlags struct {
 	file clusterFileFlags
 	accessFlags
 	engine bool
-	output string
+	output outputFlag
 }
 
 func newValidateCommand(s streams) *cobra.Command {
 	var v validateFlags
 	command := &cobra.Command{
-		Use:   "validate -f FILE",
+		Use:   "validate FILE",
 		Short: "Say what is wrong in a cluster file",
 		Long: `validate checks a cluster file: unknown keys, every rule that can be checked without
 the engine, and with --engine the rest: the login, each name, and whether addresses are free; on
@@ -35,28 +35,23 @@ OCI the compartment and the images. All that is wrong is said at once.
 ` + credentialsHelp + `
 
 Exit codes: 0 valid, perhaps with warnings; 1 not valid, or an error.`,
-		Example: `  olvmctl validate -f cluster.yaml
-  OLVM_USERNAME=admin@internal OLVM_PASSWORD=... olvmctl validate -f cluster.yaml --engine -o json`,
-		Args: cobra.NoArgs,
+		Example: `  olvmctl validate cluster.yaml
+  OLVM_USERNAME=admin@internal OLVM_PASSWORD=... olvmctl validate cluster.yaml --engine -o json`,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := checkOutput(v.output, "text", "json"); err != nil {
-				return err
-			}
-
 			return v.run(command.Context(), s)
 		},
 	}
 	v.file.addFlags(command)
 	command.Flags().BoolVar(&v.engine, "engine", false, "ask the engine, or the cloud, too")
 	v.addFlags(command.Flags())
-	command.Flags().StringVarP(&v.output, "output", "o", "text", "output: text or json")
+	v.output.addFlag(command, formatText)
 
 	return command
 }
 
 func (v *validateFlags) run(ctx context.Context, s streams) error {
 	cluster, problems, err := clusterfile.Load(v.file.path, v.file.defaults, v.file.flavor)
-	if err != nil && v.output != "json" {
+	if err != nil && v.output.forPeople() {
 		return err
 	}
 
@@ -100,8 +95,8 @@ func (v *validateFlags) askEngine(ctx context.Context, cluster clusterfile.Loade
 }
 
 func (v *validateFlags) print(out io.Writer, problems []clusterfile.Problem) error {
-	if v.output == "json" {
-		return encode(out, v.output, map[string]any{
+	if !v.output.forPeople() {
+		return encode(out, v.output.format, map[string]any{
 			"valid":    !clusterfile.Failed(problems),
 			"problems": append([]clusterfile.Problem{}, problems...),
 		})

@@ -21,25 +21,21 @@ type versions struct {
 }
 
 func newVersionCommand(s streams) *cobra.Command {
-	var output string
+	var output outputFlag
 	command := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, and the Terraform or OpenTofu that is found",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := checkOutput(output, "text", "json", "yaml"); err != nil {
-				return err
-			}
-
 			return printVersion(command.Context(), s, output)
 		},
 	}
-	command.Flags().StringVarP(&output, "output", "o", "text", "output: text, json or yaml")
+	output.addFlag(command, formatText)
 
 	return command
 }
 
-func printVersion(ctx context.Context, s streams, output string) error {
+func printVersion(ctx context.Context, s streams, output outputFlag) error {
 	out := versions{
 		Version:  version.Version,
 		Go:       runtime.Version(),
@@ -56,8 +52,8 @@ func printVersion(ctx context.Context, s streams, output string) error {
 		out.Executor = executor.String()
 	}
 
-	if output != "text" {
-		return encode(s.out, output, out)
+	if !output.forPeople() {
+		return encode(s.out, output.format, out)
 	}
 
 	if _, err := fmt.Fprintln(s.out, version.Line("olvmctl")); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -75,8 +76,7 @@ type parts struct {
 	controlPlanes controlplanev1.KubeadmControlPlaneList
 	deployments   clusterv1.MachineDeploymentList
 	machines      clusterv1.MachineList
-	// olvmMachines by their names.
-	olvmMachines map[string]*infrav1.OLVMMachine
+	olvmMachines  map[client.ObjectKey]*infrav1.OLVMMachine
 	// taken are the names of the machines that are in the tree already.
 	taken map[string]bool
 }
@@ -86,7 +86,7 @@ const olvmCluster = "OLVMCluster"
 
 // partsOf reads the objects of a cluster.
 func partsOf(ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster) (*parts, error) {
-	out := &parts{cluster: cluster, olvmMachines: map[string]*infrav1.OLVMMachine{}, taken: map[string]bool{}}
+	out := &parts{cluster: cluster, taken: map[string]bool{}}
 	ours := !cluster.Spec.InfrastructureRef.IsDefined() || cluster.Spec.InfrastructureRef.Kind == olvmCluster
 	if ours && cluster.Spec.InfrastructureRef.IsDefined() {
 		key := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Spec.InfrastructureRef.Name}
@@ -100,25 +100,47 @@ func partsOf(ctx context.Context, reader client.Reader, cluster *clusterv1.Clust
 		}
 	}
 
-	var olvmMachines infrav1.OLVMMachineList
 	lists := []client.ObjectList{&out.controlPlanes, &out.deployments, &out.machines}
-	if ours {
-		lists = append(lists, &olvmMachines)
-	}
-
 	of := []client.ListOption{
 		client.InNamespace(cluster.Namespace),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name},
 	}
 
 	for _, list := range lists {
-		if err := reader.List(ctx, list, of...); err != nil {
+		err := reader.List(ctx, list, of...)
+		if list == &out.controlPlanes && apimeta.IsNoMatchError(err) {
+			continue // its control plane is of another provider
+		}
+
+		if err != nil {
 			return nil, fmt.Errorf("failed to list what the cluster has: %w", err)
 		}
 	}
 
-	for i := range olvmMachines.Items {
-		out.olvmMachines[olvmMachines.Items[i].Name] = &olvmMachines.Items[i]
+	if !ours {
+		return out, nil
+	}
+
+	var err error
+	out.olvmMachines, err = olvmMachines(ctx, reader, of...)
+
+	return out, err
+}
+
+// olvmMachines reads those that the options select.
+func olvmMachines(
+	ctx context.Context, reader client.Reader, of ...client.ListOption,
+) (map[client.ObjectKey]*infrav1.OLVMMachine, error) {
+	var list infrav1.OLVMMachineList
+	if err := reader.List(ctx, &list, of...); apimeta.IsNoMatchError(err) {
+		return nil, err // callers ask what it is
+	} else if err != nil {
+		return nil, fmt.Errorf("failed to list the OLVMMachines: %w", err)
+	}
+
+	out := map[client.ObjectKey]*infrav1.OLVMMachine{}
+	for i := range list.Items {
+		out[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i]
 	}
 
 	return out, nil
@@ -136,8 +158,8 @@ func (c *parts) take(version string, belongs func(*clusterv1.Machine) bool) []No
 		}
 
 		c.taken[machine.Name] = true
-		infra := c.olvmMachines[machine.Spec.InfrastructureRef.Name]
-		out = append(out, describeMachine(machine, infra, cmp.Or(version, machine.Spec.Version)))
+		key := client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.InfrastructureRef.Name}
+		out = append(out, describeMachine(machine, c.olvmMachines[key], cmp.Or(version, machine.Spec.Version)))
 	}
 
 	return out
@@ -179,7 +201,7 @@ func (c *parts) supportService(service *infrav1alpha1.SupportServiceStatus) Node
 	}
 
 	for _, name := range service.Machines {
-		infra := c.olvmMachines[name]
+		infra := c.olvmMachines[client.ObjectKey{Namespace: c.services.Namespace, Name: name}]
 		if infra == nil || support.MachineOf(infra) == nil {
 			continue
 		}

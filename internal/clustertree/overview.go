@@ -3,14 +3,19 @@ package clustertree
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
-	"text/tabwriter"
+	"strings"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -19,13 +24,21 @@ type Overview struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Phase     string `json:"phase"`
-	// Endpoint of the API server; empty where it is not known yet.
+	// Version of Kubernetes that the control plane has, or is to have as long as it has none; empty if nothing says so.
+	Version string `json:"version,omitempty"`
+	// DesiredVersion is the one that the control plane is to have.
+	DesiredVersion string `json:"desiredVersion,omitempty"`
+	// Endpoint of the API server; empty as long as it is not known.
 	Endpoint     string   `json:"endpoint,omitempty"`
 	ControlPlane Replicas `json:"controlPlane"`
 	Workers      Replicas `json:"workers"`
-	// Problem is why the Cluster is not available; empty where it is.
-	Problem string    `json:"problem,omitempty"`
-	Created time.Time `json:"created"`
+	Available    bool     `json:"available"`
+	// Updating reports that machines are replaced by those of another version or template.
+	Updating bool `json:"updating"`
+	// Problem is why the Cluster is not available; empty if it is.
+	Problem string            `json:"problem,omitempty"`
+	Created time.Time         `json:"created"`
+	Labels  map[string]string `json:"-"`
 }
 
 // Replicas are numbers of machines.
@@ -36,37 +49,24 @@ type Replicas struct {
 
 func (r Replicas) String() string { return fmt.Sprintf("%d/%d", r.Ready, r.Desired) }
 
-// List reads the Clusters of a namespace, or of all for "", by namespace and name.
-func List(ctx context.Context, reader client.Reader, namespace string) ([]Overview, error) {
+// List reads the Clusters that the options select, by namespace and name.
+func List(ctx context.Context, reader client.Reader, of ...client.ListOption) ([]Overview, error) {
 	var clusters clusterv1.ClusterList
-	if err := reader.List(ctx, &clusters, client.InNamespace(namespace)); err != nil {
+	if err := reader.List(ctx, &clusters, of...); err != nil {
 		return nil, fmt.Errorf("failed to list the Clusters: %w", err)
+	}
+
+	planes, err := controlPlanes(ctx, reader, clusters.Items)
+	if err != nil {
+		return nil, err
 	}
 
 	out := []Overview{}
 
 	for i := range clusters.Items {
 		c := &clusters.Items[i]
-		next := Overview{
-			Namespace: c.Namespace,
-			Name:      c.Name,
-			Phase:     c.Status.Phase,
-			Problem:   problem(c, clusterv1.ClusterAvailableCondition),
-			Created:   c.CreationTimestamp.Time,
-		}
-		if c.Spec.ControlPlaneEndpoint.IsValid() {
-			next.Endpoint = c.Spec.ControlPlaneEndpoint.String()
-		}
-
-		if s := c.Status.ControlPlane; s != nil {
-			next.ControlPlane = Replicas{ptr.Deref(s.ReadyReplicas, 0), ptr.Deref(s.DesiredReplicas, 0)}
-		}
-
-		if s := c.Status.Workers; s != nil {
-			next.Workers = Replicas{ptr.Deref(s.ReadyReplicas, 0), ptr.Deref(s.DesiredReplicas, 0)}
-		}
-
-		out = append(out, next)
+		plane := client.ObjectKey{Namespace: c.Namespace, Name: c.Spec.ControlPlaneRef.Name}
+		out = append(out, overview(c, planes[plane]))
 	}
 
 	slices.SortFunc(out, func(a, b Overview) int {
@@ -76,20 +76,218 @@ func List(ctx context.Context, reader client.Reader, namespace string) ([]Overvi
 	return out, nil
 }
 
-// PrintList writes a table for a terminal; now is when ages end.
-func PrintList(out io.Writer, list []Overview, now time.Time) error {
-	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	_, _ = fmt.Fprintln(table, "NAMESPACE\tNAME\tPHASE\tCONTROL PLANE\tWORKERS\tAVAILABLE\tENDPOINT\tAGE")
+// controlPlanes are the KubeadmControlPlanes of Clusters; none if Cluster API has no such kind.
+func controlPlanes(
+	ctx context.Context, reader client.Reader, clusters []clusterv1.Cluster,
+) (map[client.ObjectKey]*controlplanev1.KubeadmControlPlane, error) {
+	out := map[client.ObjectKey]*controlplanev1.KubeadmControlPlane{}
+	namespaces := map[string]bool{}
 
-	for _, c := range list {
-		available := "yes"
-		if c.Problem != "" {
-			available = "no"
+	for i := range clusters {
+		if clusters[i].Spec.ControlPlaneRef.Kind == "KubeadmControlPlane" {
+			namespaces[clusters[i].Namespace] = true
 		}
-
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Namespace, c.Name, c.Phase, c.ControlPlane,
-			c.Workers, available, c.Endpoint, duration.HumanDuration(now.Sub(c.Created)))
 	}
 
-	return table.Flush()
+	var where []client.ListOption // of all namespaces
+	for namespace := range namespaces {
+		where = append(where, client.InNamespace(namespace))
+	}
+
+	switch {
+	case len(namespaces) == 0:
+		return out, nil
+	case len(namespaces) > 1:
+		where = nil
+	}
+
+	var list controlplanev1.KubeadmControlPlaneList
+	if err := reader.List(ctx, &list, where...); apimeta.IsNoMatchError(err) {
+		return out, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("failed to list the KubeadmControlPlanes: %w", err)
+	}
+
+	for i := range list.Items {
+		out[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i]
+	}
+
+	return out, nil
 }
+
+// overview of a Cluster; plane is nil if there is no KubeadmControlPlane of it.
+func overview(c *clusterv1.Cluster, plane *controlplanev1.KubeadmControlPlane) Overview {
+	out := Overview{
+		Namespace:      c.Namespace,
+		Name:           c.Name,
+		Phase:          c.Status.Phase,
+		Problem:        problem(c, clusterv1.ClusterAvailableCondition),
+		Created:        c.CreationTimestamp.Time,
+		Labels:         c.Labels,
+		DesiredVersion: c.Spec.Topology.Version,
+		Updating:       conditions.IsTrue(c, clusterv1.ClusterRollingOutCondition),
+	}
+	out.Available = out.Problem == ""
+
+	if c.Spec.ControlPlaneEndpoint.IsValid() {
+		out.Endpoint = c.Spec.ControlPlaneEndpoint.String()
+	}
+
+	if s := c.Status.ControlPlane; s != nil {
+		out.ControlPlane = Replicas{ptr.Deref(s.ReadyReplicas, 0), ptr.Deref(s.DesiredReplicas, 0)}
+	}
+
+	if s := c.Status.Workers; s != nil {
+		out.Workers = Replicas{ptr.Deref(s.ReadyReplicas, 0), ptr.Deref(s.DesiredReplicas, 0)}
+	}
+
+	if plane != nil {
+		out.Version = plane.Status.Version
+		if out.DesiredVersion == "" {
+			out.DesiredVersion = plane.Spec.Version
+		}
+	}
+
+	if out.Version == "" {
+		out.Version = out.DesiredVersion
+	}
+
+	out.Updating = out.Updating || out.Version != out.DesiredVersion
+
+	return out
+}
+
+// ListedMachine is a Machine in a list.
+type ListedMachine struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Cluster   string `json:"cluster"`
+	// Role is control-plane or worker.
+	Role string `json:"role"`
+	Machine
+	Ready bool `json:"ready"`
+	// Problem is why it is not ready; empty if it is.
+	Problem string            `json:"problem,omitempty"`
+	Created time.Time         `json:"created"`
+	Labels  map[string]string `json:"-"`
+}
+
+// ListMachines reads the Machines that the options select in a namespace, or in all for "", by namespace and name.
+func ListMachines(
+	ctx context.Context, reader client.Reader, namespace string, of ...client.ListOption,
+) ([]ListedMachine, error) {
+	var machines clusterv1.MachineList
+	if err := reader.List(ctx, &machines, append(of, client.InNamespace(namespace))...); err != nil {
+		return nil, fmt.Errorf("failed to list the Machines: %w", err)
+	}
+
+	infra, err := olvmMachines(ctx, reader, client.InNamespace(namespace))
+	if err != nil && !apimeta.IsNoMatchError(err) { // a management cluster of OCI alone
+		return nil, err
+	}
+
+	out := []ListedMachine{}
+
+	for i := range machines.Items {
+		m := &machines.Items[i]
+		node := describeMachine(m, infra[client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.InfrastructureRef.Name}],
+			m.Spec.Version)
+		next := ListedMachine{
+			Namespace: m.Namespace, Name: m.Name, Cluster: m.Spec.ClusterName, Role: "worker", Machine: *node.Machine,
+			Ready: node.Problem == "", Problem: node.Problem, Created: m.CreationTimestamp.Time, Labels: m.Labels,
+		}
+		if _, control := m.Labels[clusterv1.MachineControlPlaneLabel]; control {
+			next.Role = "control-plane"
+		}
+
+		out = append(out, next)
+	}
+
+	slices.SortFunc(out, func(a, b ListedMachine) int {
+		return slices.Compare([]string{a.Namespace, a.Name}, []string{b.Namespace, b.Name})
+	})
+
+	return out, nil
+}
+
+// Kinds of what is listed, as kubectl names it.
+var (
+	ClusterKind = clusterv1.GroupVersion.WithKind("Cluster")
+	MachineKind = clusterv1.GroupVersion.WithKind("Machine")
+)
+
+// ClusterTable is a list as a table for printers of kubectl; now is when ages end.
+func ClusterTable(list []Overview, now time.Time) *metav1.Table {
+	out := newTable("Name", "Phase", "Available", "Control Plane", "Workers", "Version", "Age", "+Endpoint", "+Problem")
+
+	for i := range list {
+		c := &list[i]
+		version := c.Version
+
+		switch {
+		case c.DesiredVersion != c.Version:
+			version += " -> " + c.DesiredVersion
+		case c.Updating:
+			version += " (updating)"
+		}
+
+		addRow(out, ClusterKind, c.Namespace, c.Name, c.Labels, c.Name, c.Phase, yesOrNo(c.Available),
+			c.ControlPlane.String(), c.Workers.String(), version, duration.HumanDuration(now.Sub(c.Created)),
+			c.Endpoint, oneLine(c.Problem))
+	}
+
+	return out
+}
+
+// MachineTable is a list as a table for printers of kubectl; now is when ages end.
+func MachineTable(list []ListedMachine, now time.Time) *metav1.Table {
+	out := newTable("Name", "Cluster", "Node", "Ready", "Phase", "VM", "Age", "Version", "+Addresses", "+Host", "+VM ID",
+		"+Problem")
+
+	for i := range list {
+		m := &list[i]
+		addRow(out, MachineKind, m.Namespace, m.Name, m.Labels, m.Name, m.Cluster, m.Node, yesOrNo(m.Ready), m.Phase,
+			m.VMStatus, duration.HumanDuration(now.Sub(m.Created)), m.Version, strings.Join(m.Addresses, ","), m.Host,
+			m.VMID, oneLine(m.Problem))
+	}
+
+	return out
+}
+
+// newTable has columns of these names; those with a + are of -o wide alone.
+func newTable(columns ...string) *metav1.Table {
+	out := &metav1.Table{}
+
+	for _, column := range columns {
+		name, wide := strings.CutPrefix(column, "+")
+		next := metav1.TableColumnDefinition{Name: name, Type: "string"}
+		if wide {
+			next.Priority = 1
+		}
+
+		out.ColumnDefinitions = append(out.ColumnDefinitions, next)
+	}
+
+	return out
+}
+
+func addRow(
+	table *metav1.Table, kind schema.GroupVersionKind, namespace, name string, labels map[string]string, cells ...any,
+) {
+	of := &metav1.PartialObjectMetadata{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+	}
+	of.SetGroupVersionKind(kind)
+	table.Rows = append(table.Rows, metav1.TableRow{Cells: cells, Object: runtime.RawExtension{Object: of}})
+}
+
+func yesOrNo(is bool) string {
+	if is {
+		return "yes"
+	}
+
+	return "no"
+}
+
+// oneLine is a text in a cell.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -8,9 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 func TestListOfClusters(t *testing.T) {
@@ -37,24 +41,23 @@ func TestListOfClusters(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(ready, cluster("a", "new")).Build()
 
 	for name, test := range map[string]struct{ namespace, want string }{
-		"all namespaces": {"", `NAMESPACE   NAME   PHASE         CONTROL PLANE   WORKERS   AVAILABLE   ENDPOINT        AGE
-a           new                  0/0             0/0       no                          3h
-b           prod   Provisioned   3/3             1/2       yes         10.0.0.5:6443   3h
+		"all namespaces": {"", `NAMESPACE   NAME   PHASE         AVAILABLE   CONTROL PLANE   WORKERS   VERSION   AGE   ENDPOINT        PROBLEM
+a           new                  no          0/0             0/0                 3h                    Available is not known yet
+b           prod   Provisioned   yes         3/3             1/2                 3h    10.0.0.5:6443   
 `},
-		"one namespace": {"a", `NAMESPACE   NAME   PHASE   CONTROL PLANE   WORKERS   AVAILABLE   ENDPOINT   AGE
-a           new            0/0             0/0       no                     3h
+		"one namespace": {"a", `NAMESPACE   NAME   PHASE   AVAILABLE   CONTROL PLANE   WORKERS   VERSION   AGE   ENDPOINT   PROBLEM
+a           new            no          0/0             0/0                 3h               Available is not known yet
 `},
 	} {
 		t.Run(name, func(t *testing.T) {
-			list, err := List(t.Context(), c, test.namespace)
+			list, err := List(t.Context(), c, client.InNamespace(test.namespace))
 			if err != nil {
 				t.Fatal(err)
 			}
 
 			var out bytes.Buffer
-			if err := PrintList(&out, list, now); err != nil {
-				t.Fatal(err)
-			}
+			printer := printers.NewTablePrinter(printers.PrintOptions{WithNamespace: true, Wide: true})
+			check.Error(t, printer.PrintObj(ClusterTable(list, now), &out), "")
 
 			if diff := cmp.Diff(test.want, out.String()); diff != "" {
 				t.Error(diff)

@@ -112,16 +112,34 @@ func (n *Node) StuckAt() string {
 }
 
 // Print writes the tree for people.
-func (n *Node) Print(out io.Writer) error {
+func (n *Node) Print(out io.Writer) error { return n.printWith(out, painter{}) }
+
+// PrintColored writes the tree for people at a terminal with colors: what is wrong in red, what is waited for in yellow.
+func (n *Node) PrintColored(out io.Writer) error {
+	return n.printWith(out, painter{"!": "\x1b[31m", "…": "\x1b[33m"})
+}
+
+func (n *Node) printWith(out io.Writer, paint painter) error {
 	var text strings.Builder
-	n.print(&text, "", "")
+	n.print(&text, paint, "", "")
 	_, err := io.WriteString(out, text.String())
 
 	return err
 }
 
+// painter has the colors of lines by the signs that they begin with; it is empty without colors.
+type painter map[string]string
+
+func (p painter) line(sign, text string) string {
+	if color := p[sign]; color != "" {
+		return color + sign + " " + text + "\x1b[0m"
+	}
+
+	return sign + " " + text
+}
+
 // print writes an object, and what is below it. first and rest are the prefixes of its first and later lines.
-func (n *Node) print(out *strings.Builder, first, rest string) {
+func (n *Node) print(out *strings.Builder, paint painter, first, rest string) {
 	fmt.Fprintf(out, "%s%s/%s  %s\n", first, n.Kind, n.Name, n.Summary)
 
 	below, sign, text := "  ", "!", n.Problem
@@ -134,14 +152,14 @@ func (n *Node) print(out *strings.Builder, first, rest string) {
 	}
 
 	for line := range strings.Lines(text) {
-		fmt.Fprintf(out, "%s%s  %s %s\n", rest, below, sign, strings.TrimRight(line, "\n"))
+		fmt.Fprintf(out, "%s%s  %s\n", rest, below, paint.line(sign, strings.TrimRight(line, "\n")))
 	}
 
 	for i := range n.Children {
 		if i == len(n.Children)-1 {
-			n.Children[i].print(out, rest+"└─", rest+"  ")
+			n.Children[i].print(out, paint, rest+"└─", rest+"  ")
 		} else {
-			n.Children[i].print(out, rest+"├─", rest+"│ ")
+			n.Children[i].print(out, paint, rest+"├─", rest+"│ ")
 		}
 	}
 }

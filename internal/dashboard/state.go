@@ -41,6 +41,8 @@ type State struct {
 	Events []Event `json:"events"`
 	// Problems are why the page does not show everything, or shows what was.
 	Problems []string `json:"problems,omitempty"`
+	// Manager is why nothing changes, if no manager of this provider is alive; empty otherwise.
+	Manager string `json:"manager,omitempty"`
 	// Engines, where they are asked.
 	Engines []Engine `json:"engines,omitempty"`
 }
@@ -93,6 +95,7 @@ func (w *watcher) state(ctx context.Context) State {
 		note("Events", err)
 	}
 
+	out.Manager = w.managerTrouble()
 	out.Events = append(out.Events, events[:min(len(events), mostEvents)]...)
 
 	if w.engines != nil {
@@ -104,7 +107,7 @@ func (w *watcher) state(ctx context.Context) State {
 
 // clusters are all of them with their trees, by namespace and name.
 func (w *watcher) clusters(ctx context.Context) ([]Cluster, error) {
-	overviews, err := clustertree.List(ctx, w.reader, w.Namespace)
+	overviews, err := clustertree.List(ctx, w.reader, client.InNamespace(w.Namespace))
 	if err != nil {
 		return nil, err
 	}

@@ -66,6 +66,8 @@ type watcher struct {
 	unseen map[string]string
 
 	mu sync.Mutex
+	// manager is why no manager of this provider is alive; empty if one is.
+	manager string
 	// lost is why kinds cannot be watched now, by their names.
 	lost map[string]error
 }
@@ -101,6 +103,8 @@ func watch(ctx context.Context, o Options) (*watcher, error) {
 	if err := w.followAll(ctx, objects, seen); err != nil {
 		return nil, err
 	}
+
+	go w.followManager(ctx)
 
 	if o.Engines {
 		w.engines = newEngines(w)

@@ -326,7 +326,7 @@ func (l *look) provisioning() bool {
 			l.add(check, doctor.Failed, "add ignition.platform.id=openstack to the arguments of the kernel",
 				"there is Ignition, and the boot loader does not say where it finds its configuration")
 		case platform[1] != "openstack":
-			l.add(check, doctor.Failed, "make it anew: olvmctl image create --from FILE -o OTHER",
+			l.add(check, doctor.Failed, "make it anew: olvmctl image create --from FILE --out OTHER",
 				"Ignition looks for its configuration as on %s, and the engine has it on a config drive: openstack",
 				platform[1])
 		default:

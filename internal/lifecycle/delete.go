@@ -273,9 +273,13 @@ func (d *deletion) find(ctx context.Context) error {
 
 	cluster, err := d.management.GetCluster(ctx, d.Name)
 	var missing *mgmtcluster.NotFoundError
-	if !errors.As(err, &missing) {
+	if err != nil && !errors.As(err, &missing) {
+		return cmp.Or(d.management.CheckInstalled(ctx), err)
+	}
+
+	if err == nil {
 		d.cluster, d.provider = cluster, providerOf(cluster)
-		return err
+		return nil
 	}
 
 	for _, one := range providers() {

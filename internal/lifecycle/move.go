@@ -34,6 +34,10 @@ func Move(ctx context.Context, o MoveOptions) error {
 		return err
 	}
 
+	if err := from.CheckInstalled(ctx); err != nil {
+		return err
+	}
+
 	o.To.Namespace = from.Namespace
 	to, err := newManagement(o.To, mgmtcluster.DriverExisting)
 	if err != nil {

@@ -49,7 +49,7 @@ func Scale(ctx context.Context, o ScaleOptions, say func(line string)) error {
 		return err
 	}
 
-	in, err := mgmtcluster.Connect(o.Management)
+	in, err := mgmtcluster.ConnectInstalled(ctx, o.Management)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ type upgrade struct {
 // Upgrade rolls a cluster out with another Kubernetes version or other VMs: the control plane first, then the workers,
 // each owner of machines until all of its machines are new and ready.
 func Upgrade(ctx context.Context, o UpgradeOptions) error {
-	in, err := mgmtcluster.Connect(o.Management)
+	in, err := mgmtcluster.ConnectInstalled(ctx, o.Management)
 	if err != nil {
 		return err
 	}

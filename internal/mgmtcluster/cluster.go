@@ -3,11 +3,20 @@
 package mgmtcluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -54,6 +63,22 @@ type Cluster struct {
 	Namespace string
 	config    *rest.Config
 	read      *clientcmdapi.Config
+	clock     *serverClock
+}
+
+// errNoKubeconfig reports that nothing says which management cluster is meant.
+var errNoKubeconfig = errors.New("there is no kubeconfig, and no local management cluster; give --kubeconfig FILE or " +
+	"set KUBECONFIG, or make a management cluster with olvmctl start -f FILE or olvmctl local start")
+
+// ConnectInstalled makes a client of a management cluster, and asks it for Cluster API and a provider, which commands
+// need that look after clusters.
+func ConnectInstalled(ctx context.Context, o Options) (*Cluster, error) {
+	c, err := Connect(o)
+	if err != nil {
+		return nil, err
+	}
+
+	return c, c.CheckInstalled(ctx)
 }
 
 // Connect makes a client. Nothing is asked yet.
@@ -65,7 +90,7 @@ func Connect(o Options) (*Cluster, error) {
 
 	config, err := o.loader().ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
+		return nil, o.explain(err)
 	}
 
 	if err := LocalOfUser().checkRuns(config.Host); err != nil {
@@ -73,6 +98,10 @@ func Connect(o Options) (*Cluster, error) {
 	}
 
 	config.QPS, config.Burst = clientQPS, clientBurst
+	clock := &serverClock{}
+
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return clock.through(next) })
+
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -85,6 +114,7 @@ func Connect(o Options) (*Cluster, error) {
 
 	return &Cluster{
 		Client: c, Kubeconfig: o.Kubeconfig, Context: o.Context, Namespace: o.Namespace, config: config, read: o.read,
+		clock: clock,
 	}, nil
 }
 
@@ -122,6 +152,29 @@ func (c *Cluster) NewCache(namespace string, failed toolscache.WatchErrorHandler
 	return out, nil
 }
 
+// KubeconfigFile is the kubeconfig as a whole path, for programs of others, which take one file.
+func (c *Cluster) KubeconfigFile() (string, error) {
+	path := c.Kubeconfig
+	if path == "" {
+		paths := filepath.SplitList(os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
+		if len(paths) > 1 {
+			return "", errors.New("KUBECONFIG names several files; name the one that is meant with --kubeconfig")
+		}
+
+		path = clientcmd.RecommendedHomeFile
+		if len(paths) > 0 {
+			path = paths[0]
+		}
+	}
+
+	out, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("--kubeconfig: %w", err)
+	}
+
+	return out, nil
+}
+
 // Server is the URL of its API server.
 func (c *Cluster) Server() string { return c.config.Host }
 
@@ -145,12 +198,12 @@ func (o Options) Read() (Options, error) {
 	loader := o.loader()
 	config, err := loader.RawConfig()
 	if err != nil {
-		return o, fmt.Errorf("--kubeconfig: %w", err)
+		return o, o.explain(err)
 	}
 
 	if o.Namespace == "" {
 		if o.Namespace, _, err = loader.Namespace(); err != nil {
-			return o, fmt.Errorf("--kubeconfig: %w", err)
+			return o, o.explain(err)
 		}
 	}
 
@@ -163,12 +216,49 @@ func (o Options) Read() (Options, error) {
 	}
 
 	if err := clientcmdapi.MinifyConfig(&config); err != nil {
-		return o, fmt.Errorf("--kubeconfig: %w", err)
+		return o, o.explain(err)
 	}
 
 	o.Context, o.read = config.CurrentContext, &config
 
 	return o, nil
+}
+
+// origin is where the kubeconfig comes from, as people say it.
+func (o Options) origin() string {
+	switch {
+	case o.Kubeconfig != "":
+		return "--kubeconfig " + o.Kubeconfig
+	case os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "":
+		return clientcmd.RecommendedConfigPathEnvVar + "=" + os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	}
+
+	return clientcmd.RecommendedHomeFile
+}
+
+// explain is an error of the kubeconfig for people: it says of which file an error is, and of a context that it does not have, which it has.
+func (o Options) explain(err error) error {
+	if clientcmd.IsEmptyConfig(err) && o.Context == "" {
+		return errNoKubeconfig
+	}
+
+	all, failed := Options{Kubeconfig: o.Kubeconfig}.loader().RawConfig()
+	if _, known := all.Contexts[o.Context]; failed == nil && o.Context != "" && !known {
+		return fmt.Errorf("--context %s: %s has no such context (it has %s)", o.Context, o.origin(),
+			cmp.Or(strings.Join(slices.Sorted(maps.Keys(all.Contexts)), ", "), "none"))
+	}
+
+	return fmt.Errorf("%s: %w", o.origin(), err)
+}
+
+// Contexts are the names of those of the kubeconfig.
+func (o Options) Contexts() ([]string, error) {
+	all, err := Options{Kubeconfig: o.orLocal().Kubeconfig}.loader().RawConfig()
+	if err != nil {
+		return nil, err
+	}
+
+	return slices.Sorted(maps.Keys(all.Contexts)), nil
 }
 
 // loader of what was read, or of the file.
@@ -205,23 +295,93 @@ func (o Options) ServerURL() (string, error) {
 	return config.Host, nil
 }
 
-// NotFoundError reports that there is no such Cluster.
-type NotFoundError struct{ Name, Namespace string }
+// NotFoundError reports that there is no such object.
+type NotFoundError struct {
+	// Kind of the object; empty for a Cluster.
+	Kind, Name, Namespace string
+	// There are those of the kind, as namespace/name.
+	There []string
+}
+
+// shownAtMost bounds how many names an error has.
+const shownAtMost = 10
 
 func (e *NotFoundError) Error() string {
-	return fmt.Sprintf("there is no Cluster %s in namespace %s; say which with -n", e.Name, e.Namespace)
+	kind := cmp.Or(e.Kind, "Cluster")
+	out := fmt.Sprintf("there is no %s %s in namespace %s", kind, e.Name, e.Namespace)
+
+	shown, more := e.There, ""
+	if len(shown) > shownAtMost {
+		shown, more = shown[:shownAtMost], fmt.Sprintf(" and %d more", len(shown)-shownAtMost)
+	}
+
+	for _, one := range e.There {
+		if namespace, name, _ := strings.Cut(one, "/"); name == e.Name {
+			return fmt.Sprintf("%s; there is %s: say so with -n %s", out, one, namespace)
+		}
+	}
+
+	if len(shown) == 0 {
+		return fmt.Sprintf("%s, nor any other that you may see; say which namespace with -n", out)
+	}
+
+	return fmt.Sprintf("%s; there are %s%s: say which namespace with -n", out, strings.Join(shown, ", "), more)
+}
+
+// NotFound is the error for an object that is not there. It has those that are, of all namespaces or else of this one,
+// as far as they may be read.
+func (c *Cluster) NotFound(ctx context.Context, name, kind string) *NotFoundError {
+	out := &NotFoundError{Kind: kind, Name: name, Namespace: c.Namespace}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(kind + "List"))
+
+	for _, in := range []client.ListOption{client.InNamespace(""), client.InNamespace(c.Namespace)} {
+		if err := c.List(ctx, list, in); err != nil {
+			continue
+		}
+
+		for i := range list.Items {
+			out.There = append(out.There, client.ObjectKeyFromObject(&list.Items[i]).String())
+		}
+
+		break
+	}
+
+	slices.Sort(out.There)
+
+	return out
 }
 
 // GetCluster reads a Cluster. The error for one that is not there is a NotFoundError.
 func (c *Cluster) GetCluster(ctx context.Context, name string) (*clusterv1.Cluster, error) {
 	var cluster clusterv1.Cluster
 	if err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, &cluster); apierrors.IsNotFound(err) {
-		return nil, &NotFoundError{name, c.Namespace}
+		return nil, c.NotFound(ctx, name, "Cluster")
 	} else if err != nil {
 		return nil, fmt.Errorf("failed to get Cluster %s: %w", name, err)
 	}
 
 	return &cluster, nil
+}
+
+// Names are those of the objects of a list.
+func (c *Cluster) Names(ctx context.Context, list client.ObjectList, of ...client.ListOption) ([]string, error) {
+	if err := c.List(ctx, list, of...); err != nil {
+		return nil, err
+	}
+
+	var out []string
+
+	err := meta.EachListItem(list, func(object runtime.Object) error {
+		named, err := meta.Accessor(object)
+		if err == nil {
+			out = append(out, named.GetName())
+		}
+
+		return err
+	})
+
+	return out, err
 }
 
 // Describe discovers the tree of a Cluster.

@@ -12,6 +12,9 @@ const (
 	DriverProcess  = "process"
 )
 
+// Drivers are all of them.
+var Drivers = []string{DriverAuto, DriverExisting, DriverProcess}
+
 // IsLocal reports whether a driver means the local management cluster. An unknown driver is an error, and so is one
 // that contradicts the kubeconfig.
 func (o Options) IsLocal(driver string) (bool, error) {

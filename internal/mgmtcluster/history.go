@@ -67,9 +67,7 @@ func (c *Cluster) Machine(ctx context.Context, name string) (*infrav1.OLVMMachin
 	var out infrav1.OLVMMachine
 	key := client.ObjectKey{Namespace: c.Namespace, Name: cmp.Or(machine.Spec.InfrastructureRef.Name, name)}
 	if err := c.Get(ctx, key, &out); apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf(
-			"there is no Machine %s in namespace %s; say which with -n, and see olvmctl describe for the names",
-			name, c.Namespace)
+		return nil, c.NotFound(ctx, name, "Machine")
 	} else if err != nil {
 		return nil, fmt.Errorf("failed to get OLVMMachine %s: %w", name, err)
 	}

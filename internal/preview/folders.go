@@ -71,6 +71,9 @@ func (r Rendered) backend() []byte {
 	body.SetAttributeValue("secret_suffix", cty.StringVal(tfstate.BackendSuffix(r.infraName)))
 	body.SetAttributeValue("namespace", cty.StringVal(r.Namespace))
 	body.SetAttributeValue("config_path", cty.StringVal(r.Kubeconfig))
+	if r.Context != "" {
+		body.SetAttributeValue("config_context", cty.StringVal(r.Context))
+	}
 
 	return hclwrite.Format(file.Bytes())
 }

@@ -45,6 +45,8 @@ type Rendered struct {
 	State []byte
 	// Kubeconfig of the management cluster, for a folder that goes on with the state; empty for none.
 	Kubeconfig string
+	// Context of it; empty for its current one.
+	Context string
 }
 
 // Refused is a machine that cannot be made as it is asked for.

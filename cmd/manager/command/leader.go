@@ -19,13 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-const (
-	leaseName = "controller-leader-election-capolvm"
-	// podNamespace is where a pod finds the name of its namespace.
-	podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-)
+// podNamespace is where a pod finds the name of its namespace.
+const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // leadership is this process's part in the election: who it is, and which lease it is about.
 type leadership struct {
@@ -187,10 +185,11 @@ func (o options) identityNamespace() string {
 // --namespace elect a leader of their own.
 func (o options) leaseName() string {
 	if o.watchFilter == "" && o.namespace == "" {
-		return leaseName
+		return version.LeaseName
 	}
 
-	return fmt.Sprintf("%s-%.4x", leaseName, sha256.Sum256(fmt.Appendf(nil, "%q %q", o.watchFilter, o.namespace)))
+	return fmt.Sprintf("%s-%.4x", version.LeaseName,
+		sha256.Sum256(fmt.Appendf(nil, "%q %q", o.watchFilter, o.namespace)))
 }
 
 // answerSpeaks is how long an answer about the lease speaks for other writes.

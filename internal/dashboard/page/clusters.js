@@ -182,6 +182,7 @@ function makeEvent() {
 
 function trouble(state) {
   const all = (state.problems || []).map(p => [p, 'This page', 'is not whole: ' + p])
+  if (state.manager) all.unshift(['manager', 'The manager', state.manager])
   for (const cluster of state.clusters) {
     for (const part of cluster.tree.children || [])
       if (part.stuck && !part.machine) all.push([part.kind + part.name, title(part), part.problem, link({ ...part, namespace: cluster.namespace })])

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Names that people write before the name of an object, as kubectl takes them.
+var (
+	clusterWords = []string{
+		"clusters", "cluster", "cl", "clusters.cluster.x-k8s.io", "cluster.cluster.x-k8s.io",
+	}
+	machineWords = []string{
+		"machines", "machine", "ma", "machines.cluster.x-k8s.io", "machine.cluster.x-k8s.io",
+	}
+)
+
+// noArguments refuses arguments of a command that takes none.
+func noArguments(command *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s takes no argument, and %q is one%s", command.CommandPath(), args[0], seeHelp(command))
+	}
+
+	return nil
+}
+
+// oneArgument takes the argument that the usage calls name; what says what it is.
+func oneArgument(name, what string) cobra.PositionalArgs {
+	return func(command *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return fmt.Errorf("%s is missing: %s %s needs %s%s", name, command.CommandPath(), name, what,
+				seeHelp(command))
+		case len(args) > 1:
+			return fmt.Errorf("%s takes one %s, and %q is one more%s", command.CommandPath(), name, args[1],
+				seeHelp(command))
+		}
+
+		return nil
+	}
+}
+
+// atMostOne takes the argument that the usage calls name, or none.
+func atMostOne(name, what string) cobra.PositionalArgs {
+	return func(command *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+
+		return oneArgument(name, what)(command, args)
+	}
+}
+
+// named takes one object, as NAME, KIND NAME or KIND/NAME. words are the names of the kind.
+func named(name, what string, words []string) cobra.PositionalArgs {
+	return func(command *cobra.Command, args []string) error {
+		names, err := namesOf(args, words)
+		if err != nil {
+			return err
+		}
+
+		return oneArgument(name, what)(command, names)
+	}
+}
+
+// namesOf are the names of objects among the arguments, without the kind that people may write before them. One that a
+// kind stands before alone is an object of that name.
+func namesOf(args, words []string) ([]string, error) {
+	if len(args) > 1 && slices.Contains(words, strings.ToLower(args[0])) {
+		args = args[1:]
+	}
+
+	out := make([]string, 0, len(args))
+
+	for _, arg := range args {
+		kind, name, ok := strings.Cut(arg, "/")
+		if !ok {
+			kind, name = words[0], arg
+		}
+
+		if !slices.Contains(words, strings.ToLower(kind)) || name == "" {
+			return nil, fmt.Errorf("%q does not name a %s; write its name, or %s/NAME", arg, words[1], words[1])
+		}
+
+		out = append(out, name)
+	}
+
+	return out, nil
+}
+
+// nameOf is the only name among arguments that named has taken.
+func nameOf(args, words []string) string {
+	names, err := namesOf(args, words)
+	if err != nil || len(names) == 0 {
+		return ""
+	}
+
+	return names[0]
+}
+
+func seeHelp(command *cobra.Command) string { return "; see " + command.CommandPath() + " --help" }
+
+// finish has all commands below root behave alike: one that only has others refuses what none of them is.
+func finish(command *cobra.Command) {
+	if command.HasSubCommands() && !command.Runnable() && command.HasParent() {
+		command.Args = unknownCommand
+		command.RunE = func(command *cobra.Command, _ []string) error { return command.Help() }
+	}
+
+	for _, below := range command.Commands() {
+		finish(below)
+	}
+}
+
+// unknownCommand refuses a command that is none of those below another.
+func unknownCommand(command *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+
+	command.SuggestionsMinimumDistance = 2
+	out := fmt.Sprintf("%s has no command %q", command.CommandPath(), args[0])
+	if like := command.SuggestionsFor(args[0]); len(like) > 0 {
+		return errors.New(out + "; did you mean " + strings.Join(like, " or ") + "?")
+	}
+
+	var names []string
+
+	for _, below := range command.Commands() {
+		if below.IsAvailableCommand() {
+			names = append(names, below.Name())
+		}
+	}
+
+	return fmt.Errorf("%s; it has %s", out, strings.Join(names, ", "))
+}
+
+// flagError is the error of a flag: of a command that is none, where that comes before the flag.
+func flagError(command *cobra.Command, err error) error {
+	if args := command.Flags().Args(); command.HasSubCommands() && len(args) > 0 {
+		return unknownCommand(command, args)
+	}
+
+	var format *formatError
+	if errors.As(err, &format) {
+		return format
+	}
+
+	return fmt.Errorf("%w%s", err, seeHelp(command))
+}

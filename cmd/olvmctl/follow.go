@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// settleTime is how long a watch waits for more changes: one of an object is mostly followed by one of another.
+const settleTime = 300 * time.Millisecond
+
+// follow prints what changes in a list until the command is interrupted. Objects that go are not printed. An API server
+// that is lost is said on standard error once, and the watch goes on when it is back.
+func (g *getting[T]) follow(ctx context.Context, list []T) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	changed := make(chan struct{}, 1)
+	note := func(any) {
+		select {
+		case changed <- struct{}{}:
+		default: // who prints has not looked yet
+		}
+	}
+	if err := g.watchObjects(ctx, note); err != nil {
+		return err
+	}
+
+	lost := ""
+	before := g.byKey(list)
+
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(settleTime):
+		}
+
+		now, err := g.findChanged(ctx)
+		if err != nil {
+			if ctx.Err() == nil && err.Error() != lost {
+				lost = err.Error()
+				_, _ = fmt.Fprintln(g.s.err, "olvmctl:", lost)
+			}
+
+			note(nil) // for another try
+
+			continue
+		}
+
+		lost = ""
+		for _, one := range now {
+			if old, known := before[g.key(one)]; known && reflect.DeepEqual(old, one) {
+				continue
+			}
+
+			if err := g.print([]T{one}, true); err != nil {
+				return err
+			}
+		}
+
+		before = g.byKey(now)
+	}
+}
+
+// findChanged lists the objects again. A named one that has gone is none any more.
+func (g *getting[T]) findChanged(ctx context.Context) ([]T, error) {
+	all, err := g.list(ctx, g.in, namespaceOf(g.in, g.all), g.of)
+	if err != nil || len(g.names) == 0 {
+		return all, err
+	}
+
+	named := g.byKey(all)
+
+	var out []T
+
+	for _, name := range g.names {
+		if one, there := named[client.ObjectKey{Namespace: g.in.Namespace, Name: name}]; there {
+			out = append(out, one)
+		}
+	}
+
+	return out, nil
+}
+
+// watchObjects calls note with each change of the objects that a list is made of.
+func (g *getting[T]) watchObjects(ctx context.Context, note func(any)) error {
+	objects, err := g.in.NewCache(namespaceOf(g.in, g.all), func(context.Context, *toolscache.Reflector, error) {
+		note(nil) // the list fails, too, and says why
+	})
+	if err != nil {
+		return err
+	}
+
+	go func() { _ = objects.Start(ctx) }()
+
+	for _, object := range g.watched {
+		kind, err := apiutil.GVKForObject(object, g.in.Scheme())
+		if err != nil {
+			return fmt.Errorf("failed to watch %s: %w", g.what, err)
+		}
+
+		if _, err := g.in.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err != nil {
+			continue // it is not served, so there is none
+		}
+
+		informer, err := objects.GetInformer(ctx, object)
+		if err != nil {
+			return fmt.Errorf("failed to watch %s: %w", g.what, err)
+		}
+
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: note, DeleteFunc: note, UpdateFunc: func(_, now any) { note(now) },
+		})
+		if err != nil {
+			return fmt.Errorf("failed to watch %s: %w", g.what, err)
+		}
+	}
+
+	return nil
+}
+
+func (g *getting[T]) byKey(list []T) map[client.ObjectKey]T {
+	out := map[client.ObjectKey]T{}
+	for _, one := range list {
+		out[g.key(one)] = one
+	}
+
+	return out
+}

@@ -1,0 +1,154 @@
+package mgmtcluster
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+// reachLimit is how long a command waits for the first answer of an API server.
+const reachLimit = 20 * time.Second
+
+// infrastructures are the kinds of infrastructure that olvmctl makes clusters on.
+var infrastructures = []schema.GroupVersionKind{
+	infrav1.GroupVersion.WithKind("OLVMCluster"),
+	{Group: infrav1.GroupVersion.Group, Version: "v1beta2", Kind: "OCICluster"},
+}
+
+// unusableError reports that a management cluster cannot do what a command asks of it, and what to do.
+type unusableError struct {
+	message string
+	err     error
+}
+
+func (e *unusableError) Error() string { return e.message }
+
+func (e *unusableError) Unwrap() error { return e.err }
+
+// unusable is the error for this management cluster: %s of the problem is what and where it is.
+func (c *Cluster) unusable(err error, problem, remedy string) error {
+	return &unusableError{message: fmt.Sprintf(problem, c.Where()) + "; " + remedy, err: err}
+}
+
+// CheckInstalled asks the API server whether it serves Cluster API and an infrastructure that olvmctl knows. The error
+// is for people: what is missing, where, and the command that helps.
+func (c *Cluster) CheckInstalled(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, reachLimit)
+	defer cancel()
+
+	capi, err := c.kindsOf(ctx, clusterv1.GroupVersion)
+
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil // the request that follows says what may not be done
+	case err != nil:
+		return c.unreachable(err)
+	case len(capi) == 0:
+		return c.unusable(nil, "Cluster API "+clusterv1.GroupVersion.Version+" is not installed in %s",
+			"olvmctl start -f FILE installs it, and so does clusterctl init; or give another management cluster with "+
+				"--kubeconfig or --context")
+	}
+
+	for _, kind := range infrastructures {
+		found, err := c.kindsOf(ctx, kind.GroupVersion())
+		if err != nil {
+			return c.unreachable(err)
+		}
+
+		if slices.Contains(found, kind.Kind) {
+			return nil
+		}
+	}
+
+	return c.unusable(nil, "Cluster API is installed in %s, and the provider olvm is not",
+		"olvmctl start -f FILE installs it, and so does clusterctl init --infrastructure olvm")
+}
+
+// kindsOf are the kinds of a version of an API group; none if it is not served.
+func (c *Cluster) kindsOf(ctx context.Context, version schema.GroupVersion) ([]string, error) {
+	discoverer, err := discovery.NewDiscoveryClientForConfig(c.config)
+	if err != nil {
+		return nil, fmt.Errorf("failed to make a client of the management cluster: %w", err)
+	}
+
+	answer, err := discoverer.RESTClient().Get().AbsPath("/apis", version.Group, version.Version).DoRaw(ctx)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+
+	var list metav1.APIResourceList
+	if err := json.Unmarshal(answer, &list); err != nil {
+		return nil, fmt.Errorf("it is no Kubernetes API server: %w", err)
+	}
+
+	var out []string
+	for i := range list.APIResources {
+		out = append(out, list.APIResources[i].Kind)
+	}
+
+	return out, nil
+}
+
+// unreachable is the error for an API server that does not answer as one.
+func (c *Cluster) unreachable(err error) error {
+	var (
+		authority x509.UnknownAuthorityError
+		name      x509.HostnameError
+		network   net.Error
+		said      *apierrors.StatusError
+	)
+
+	why := strings.TrimSpace(err.Error())
+
+	var request *url.Error
+	if errors.As(err, &request) { // without the request, which nobody has asked for
+		why = request.Err.Error()
+	}
+
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case apierrors.IsUnauthorized(err):
+		return c.unusable(err, "%s refuses the credentials of the kubeconfig",
+			"log in again, or give another one with --kubeconfig or --context")
+	case errors.As(err, &authority), errors.As(err, &name):
+		return c.unusable(err, "%s has a certificate that the kubeconfig does not trust ("+escaped(why)+")",
+			"get a new kubeconfig of it, or give another one with --kubeconfig or --context")
+	case errors.As(err, &said) && said.ErrStatus.Code < 500 && said.ErrStatus.Code > 0:
+		return c.unusable(err, "%s does not answer as a Kubernetes API server ("+escaped(why)+")",
+			"correct the server in the kubeconfig")
+	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), errors.As(err, &said):
+		return c.unusable(err, "%s cannot be reached ("+escaped(why)+")", c.reachRemedy())
+	}
+
+	return c.unusable(err, "%s does not answer as a Kubernetes API server ("+escaped(why)+")",
+		"correct the server in the kubeconfig")
+}
+
+// escaped is a text in a format.
+func escaped(text string) string { return strings.ReplaceAll(text, "%", "%%") }
+
+func (c *Cluster) reachRemedy() string {
+	if c.Kubeconfig == LocalOfUser().Kubeconfig() {
+		return "see olvmctl local status, and start it anew with olvmctl local stop and olvmctl local start"
+	}
+
+	return "check that it runs and that this machine reaches it, or give another one with --kubeconfig or --context"
+}

@@ -1,0 +1,121 @@
+package mgmtcluster
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
+)
+
+// serverClock is how far the clock of an API server is ahead of that of this machine, as its answers say.
+type serverClock struct{ ahead atomic.Int64 }
+
+// through is the transport that looks at the answers of next.
+func (c *serverClock) through(next http.RoundTripper) http.RoundTripper { return &observer{c, next} }
+
+// observer is a transport that looks at the clock of each answer.
+type observer struct {
+	clock *serverClock
+	next  http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *observer) RoundTrip(request *http.Request) (*http.Response, error) {
+	answer, err := c.next.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+
+	if date, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
+		if ahead := time.Until(date); ahead.Abs() > time.Second { // the header has whole seconds
+			c.clock.ahead.Store(int64(ahead))
+		} else {
+			c.clock.ahead.Store(0)
+		}
+	}
+
+	return answer, nil
+}
+
+// ManagerTrouble says that no manager of this provider is alive, since when, and how to look at it: it is empty if one
+// is, and if nobody here may know. A manager is alive while its Lease of leader election is fresh. Managers of several
+// namespaces have a Lease each; that one of them is alive is enough, because a Lease does not name its namespaces.
+func (c *Cluster) ManagerTrouble(ctx context.Context) (string, error) {
+	var leases coordinationv1.LeaseList
+	if err := c.List(ctx, &leases); apierrors.IsForbidden(err) {
+		return "", nil
+	} else if err != nil {
+		return "", fmt.Errorf("failed to list the Leases of managers: %w", err)
+	}
+
+	now := time.Now()
+	if c.clock != nil {
+		now = now.Add(time.Duration(c.clock.ahead.Load()))
+	}
+
+	return managerTrouble(leases.Items, now, c.Kubeconfig == LocalOfUser().Kubeconfig()), nil
+}
+
+// managerTrouble is what the Leases of a management cluster say; local reports that it is the local one.
+func managerTrouble(leases []coordinationv1.Lease, now time.Time, local bool) string {
+	var newest *coordinationv1.Lease
+
+	for i := range leases {
+		lease := &leases[i]
+		if lease.Name != version.LeaseName && !strings.HasPrefix(lease.Name, version.LeaseName+"-") {
+			continue
+		}
+
+		if isFresh(lease, now) {
+			return ""
+		}
+
+		if newest == nil || newest.Spec.RenewTime.Before(lease.Spec.RenewTime) {
+			newest = lease
+		}
+	}
+
+	const stands = "; nothing here changes until one runs"
+
+	remedy := "; olvmctl local stop and olvmctl local start start it anew"
+
+	switch {
+	case newest == nil && local:
+		return "no manager of this provider has run here yet" + stands + remedy
+	case newest == nil:
+		return "no manager of this provider has run here yet: there is no Lease " + version.LeaseName + stands +
+			"; look for it with kubectl get deployments -A -l control-plane=" + managerPods["control-plane"]
+	case !local:
+		remedy = fmt.Sprintf("; look at it with kubectl -n %s describe pods -l control-plane=%s", newest.Namespace,
+			managerPods["control-plane"])
+	}
+
+	since := ""
+	if newest.Spec.RenewTime != nil {
+		since = fmt.Sprintf(" since %s (%s ago)", newest.Spec.RenewTime.UTC().Format(time.RFC3339),
+			duration.HumanDuration(now.Sub(newest.Spec.RenewTime.Time)))
+	}
+
+	return fmt.Sprintf("no manager of this provider is alive: Lease %s/%s was not renewed%s%s%s", newest.Namespace,
+		newest.Name, since, stands, remedy)
+}
+
+// isFresh reports whether somebody holds a Lease. Whoever lets it go leaves it without a holder.
+func isFresh(lease *coordinationv1.Lease, now time.Time) bool {
+	if ptr.Deref(lease.Spec.HolderIdentity, "") == "" || lease.Spec.RenewTime == nil {
+		return false
+	}
+
+	seconds := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))
+
+	return now.Before(lease.Spec.RenewTime.Add(seconds * time.Second))
+}
