@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -46,7 +47,7 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
 				return err
 			}
 
-			err = lifecycle.Delete(command.Context(), lifecycle.DeleteOptions{
+			options := lifecycle.DeleteOptions{
 				Common: management.common(s),
 				Name:   name,
 				To:     to,
@@ -54,14 +55,9 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
 				Confirm: func(question, word string) error {
 					return confirm(command.Context(), s, yes, question, word)
 				},
-			})
-			if err != nil {
-				return err
 			}
 
-			done := outcome{Namespace: management.Namespace, Name: name, Done: "deleted"}
-
-			return output.print(s.out, done, func() error { return nil })
+			return deleteCluster(command.Context(), s, options, output)
 		},
 	}
 	set := command.Flags()
@@ -78,6 +74,17 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
 	set.BoolVarP(&yes, "yes", "y", false, "do not ask")
 
 	return command
+}
+
+// deleteCluster deletes a cluster, and tells programs so.
+func deleteCluster(ctx context.Context, s streams, o lifecycle.DeleteOptions, output outputFlag) error {
+	if err := lifecycle.Delete(ctx, o); err != nil {
+		return err
+	}
+
+	done := outcome{Namespace: o.Management.Namespace, Name: o.Name, Done: "deleted"}
+
+	return output.print(s.out, done, func() error { return nil })
 }
 
 // clusterToDelete is the name of the cluster: the argument, or that of a cluster file, which has the namespace, too. A

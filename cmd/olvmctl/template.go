@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -31,41 +33,7 @@ templates have their first names, and the API server refuses a change of one.`,
   olvmctl template cluster.yaml --flavor default | kubectl apply -f -
   olvmctl template cluster.yaml --kubeconfig management.kubeconfig | kubectl apply -f -`,
 		RunE: func(command *cobra.Command, _ []string) error {
-			cluster, err := file.load(s.err)
-			if err != nil {
-				return err
-			}
-
-			if err := management.checkNamespace(file.path, cluster.Namespace()); err != nil {
-				return err
-			}
-
-			provider, err := lifecycle.NewProvider(cluster.ProviderName(), lifecycle.ProviderOptions{})
-			if err != nil {
-				return err
-			}
-
-			objects, err := lifecycle.Template(command.Context(), cluster, provider)
-			if err != nil {
-				return err
-			}
-
-			if management.isGiven() {
-				live, err := mgmtcluster.ConnectInstalled(command.Context(), management.Options)
-				if err != nil {
-					return err
-				}
-
-				if objects, err = preview.FollowGenerations(command.Context(), objects, live); err != nil {
-					return err
-				}
-			}
-
-			if !output.forPeople() {
-				return encode(s.out, output.format, listOf(objects))
-			}
-
-			return manifest.Write(s.out, objects)
+			return printTemplate(command.Context(), s, file, management, output)
 		},
 	}
 	file.addFlags(command)
@@ -75,6 +43,47 @@ templates have their first names, and the API server refuses a change of one.`,
 	output.addFlag(command, formatYAML)
 
 	return command
+}
+
+// printTemplate prints the manifests of a cluster file, with the names of templates that a management cluster needs.
+func printTemplate(
+	ctx context.Context, s streams, file clusterFileFlags, management managementFlags, output outputFlag,
+) error {
+	cluster, err := file.load(s.err)
+	if err != nil {
+		return err
+	}
+
+	if err := management.checkNamespace(file.path, cluster.Namespace()); err != nil {
+		return err
+	}
+
+	provider, err := lifecycle.NewProvider(cluster.ProviderName(), lifecycle.ProviderOptions{})
+	if err != nil {
+		return err
+	}
+
+	objects, err := lifecycle.Template(ctx, cluster, provider)
+	if err != nil {
+		return err
+	}
+
+	if management.isGiven() {
+		live, err := mgmtcluster.ConnectInstalled(ctx, management.Options)
+		if err != nil {
+			return err
+		}
+
+		if objects, err = preview.FollowGenerations(ctx, objects, live); err != nil {
+			return err
+		}
+	}
+
+	if !output.forPeople() {
+		return encode(s.out, output.format, listOf(objects))
+	}
+
+	return manifest.Write(s.out, objects)
 }
 
 // listOf are objects as kubectl prints several.

@@ -317,6 +317,7 @@ func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, ver
 		Stuck:   stuck,
 		Machine: &Machine{
 			Phase: machine.Status.Phase, Version: machine.Spec.Version, Node: machine.Status.NodeRef.Name,
+			Deleting: !machine.DeletionTimestamp.IsZero(),
 		},
 	}
 	d, addresses := out.Machine, machine.Status.Addresses

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/utils/ptr"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -64,4 +65,44 @@ a           new            no          0/0             0/0                 3h   
 			}
 		})
 	}
+}
+
+// TestAMachineThatGoesIsNoProblem has the sign of what is waited for, and the colors of a terminal.
+func TestAMachineThatGoesIsNoProblem(t *testing.T) {
+	tree := &Node{Kind: "Cluster", Name: "demo", Children: []Node{
+		{Kind: "Machine", Name: "old", Problem: "NotReady: Deleting", Machine: &Machine{Deleting: true}},
+		{Kind: "Machine", Name: "stuck", Problem: "NotReady: x", Machine: &Machine{Deleting: true}, Stuck: true},
+		{Kind: "Machine", Name: "new", Problem: "NotReady: y", Machine: &Machine{}},
+	}}
+
+	var plain, colored bytes.Buffer
+	check.Error(t, tree.Print(&plain), "")
+	check.Error(t, tree.PrintColored(&colored), "")
+
+	for _, want := range []string{"… NotReady: Deleting\n", "! NotReady: x\n", "! NotReady: y\n"} {
+		check.Contains(t, "tree", plain.String(), want)
+	}
+
+	check.Lacks(t, "plain tree", plain.String(), "\x1b")
+
+	for _, want := range []string{"\x1b[33m… NotReady: Deleting\x1b[0m\n", "\x1b[31m! NotReady: x\x1b[0m\n"} {
+		check.Contains(t, "colored tree", colored.String(), want)
+	}
+}
+
+// TestAnOverviewHasTheVersionAndWhetherItChanges has a control plane that is upgraded.
+func TestAnOverviewHasTheVersionAndWhetherItChanges(t *testing.T) {
+	cluster := &clusterv1.Cluster{}
+	plane := &controlplanev1.KubeadmControlPlane{}
+	plane.Spec.Version, plane.Status.Version = "v1.36.2", "v1.36.1"
+
+	got := overview(cluster, plane)
+	check.Equal(t, "versions", []any{got.Version, got.DesiredVersion, got.Updating}, []any{"v1.36.1", "v1.36.2", true})
+
+	plane.Status.Version = "v1.36.2"
+	got = overview(cluster, plane)
+	check.Equal(t, "versions", []any{got.Version, got.DesiredVersion, got.Updating}, []any{"v1.36.2", "v1.36.2", false})
+
+	cluster.Status.Conditions = condition(clusterv1.ClusterRollingOutCondition, true, "RollingOut", "")
+	check.Equal(t, "updating", overview(cluster, plane).Updating, true)
 }

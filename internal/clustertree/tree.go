@@ -31,7 +31,9 @@ type Node struct {
 
 // Machine is what a tree has of a machine beside its problem.
 type Machine struct {
-	Phase    string `json:"phase"`
+	Phase string `json:"phase"`
+	// Deleting reports that the machine goes: that it is not ready is no problem then.
+	Deleting bool   `json:"deleting,omitempty"`
 	Version  string `json:"version,omitempty"`
 	Node     string `json:"node,omitempty"`
 	VMID     string `json:"vmID,omitempty"`
@@ -147,8 +149,11 @@ func (n *Node) print(out *strings.Builder, paint painter, first, rest string) {
 		below = "│ "
 	}
 
-	if text == "" {
+	switch {
+	case text == "":
 		sign, text = "…", n.Waiting
+	case n.Machine != nil && n.Machine.Deleting && !n.Stuck:
+		sign = "…"
 	}
 
 	for line := range strings.Lines(text) {
