@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -257,4 +259,112 @@ func TestACommentOfAnotherTokenIsKeptUpToDate(t *testing.T) {
 	content, err := os.ReadFile("../../.github/actions/plan/action.yaml")
 	check.Error(t, err, "")
 	check.Contains(t, "the action", string(content), "COMMENT_AUTHOR: ${{ inputs.comment-author }}")
+}
+
+// TestAPlanWithoutAPullRequestIsOnThePageOfTheRun is the nightly check for drift: nothing is asked of the API.
+func TestAPlanWithoutAPullRequestIsOnThePageOfTheRun(t *testing.T) {
+	for name, test := range map[string]struct {
+		plan, code, want string
+		exit             int
+	}{
+		"drift":    {replace, "2", "### Plan: 0 to create, 0 to update, 2 to replace", 3},
+		"no drift": {nothing, "0", "### Plan: 0 to create", 0},
+		"an error": {"", "1", "### The plan failed", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			page := filepath.Join(t.TempDir(), "summary.md")
+			p := newPlatform(t, "github-actions[bot]")
+			environment := append(p.environment(false), "PULL_REQUEST=", "FAIL_ON=any", "GITHUB_STEP_SUMMARY="+page)
+
+			exit, out := run(t, environment, test.plan, "", test.code)
+			check.Equal(t, "exit code, after "+out, exit, test.exit)
+			check.Equal(t, "requests", p.asked, 0)
+
+			content, err := os.ReadFile(page)
+			check.Error(t, err, "")
+			check.Contains(t, "the page", string(content), test.want)
+		})
+	}
+}
+
+// component is a GitLab component: what it takes, and its jobs.
+type component struct {
+	Spec struct {
+		Inputs map[string]struct{ Default *string }
+	}
+	jobs map[string]struct {
+		Rules     []struct{ If string }
+		Variables map[string]string
+		Script    []string
+	}
+}
+
+// readComponent reads both documents of a component.
+func readComponent(t *testing.T, path string) (out component) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	check.Error(t, err, "")
+	spec, jobs, _ := strings.Cut(string(content), "\n---\n")
+	check.Error(t, yaml.Unmarshal([]byte(spec), &out), "")
+	check.Error(t, yaml.Unmarshal([]byte(jobs), &out.jobs), "")
+
+	return out
+}
+
+// TestTheComponentForDriftRunsInSchedulesAlone runs the last command of each component, as GitLab does after it has put
+// the inputs in, and what fails the job is the code of the plan.
+func TestTheComponentForDriftRunsInSchedulesAlone(t *testing.T) {
+	for name, source := range map[string]string{"plan": "merge_request_event", "drift": "schedule"} {
+		c := readComponent(t, "../../templates/"+name+".yml")
+		job := c.jobs["olvmctl-"+name]
+		check.Length(t, name+": rules", job.Rules, 1)
+		check.Equal(t, name+": rule", job.Rules[0].If, `$CI_PIPELINE_SOURCE == "`+source+`"`)
+
+		for variable, input := range map[string]string{"PLAN_ARGS": "args", "FAIL_ON": "fail-on", "REF": "ref"} {
+			check.Equal(t, name+": "+variable, job.Variables[variable], "$[[ inputs."+input+" ]]")
+		}
+
+		check.Contains(t, name+": the last command", job.Script[len(job.Script)-1], "/.github/actions/plan/plan.sh")
+
+		for _, line := range job.Script {
+			check.Lacks(t, name+": a folder that others can make first", line, "/tmp/")
+		}
+	}
+
+	drift := readComponent(t, "../../templates/drift.yml").Spec.Inputs
+	check.Equal(t, "arguments", *drift["args"].Default, "--kubeconfig\n$KUBECONFIG")
+	check.Equal(t, "fail-on", *drift["fail-on"].Default, "any")
+}
+
+// TestTheWorkflowForDriftCallsTheAction reads the workflow; actionlint checks what it means to GitHub.
+func TestTheWorkflowForDriftCallsTheAction(t *testing.T) {
+	content, err := os.ReadFile("../../.github/workflows/drift.yaml")
+	check.Error(t, err, "")
+
+	var workflow struct {
+		Permissions map[string]string
+		Jobs        map[string]struct {
+			Steps []struct {
+				Uses, Run string
+				With, Env map[string]string
+			}
+		}
+	}
+	check.Error(t, yaml.Unmarshal(content, &workflow), "")
+	check.Equal(t, "permissions", len(workflow.Permissions), 1)
+	check.Equal(t, "permission", workflow.Permissions["contents"], "read")
+
+	called := false
+
+	for _, step := range workflow.Jobs["drift"].Steps {
+		check.Lacks(t, "a command with an expression", step.Run, "${{")
+
+		if step.Uses == "./capolvm/.github/actions/plan" {
+			called = true
+			check.Equal(t, "arguments", step.With["args"],
+				"--kubeconfig\n${{ runner.temp }}/olvmctl.kubeconfig\n${{ inputs.args }}\n")
+		}
+	}
+
+	check.Equal(t, "the action is called", called, true)
 }

@@ -56,6 +56,11 @@ fi
     cat "$work/plan.md"
   fi
 } >"$work/body.md"
+# The page of the workflow run shows it, also if there is no pull request to comment on.
+if [ -n "${GITHUB_STEP_SUMMARY:-}" ]; then
+  cat "$work/body.md" >>"$GITHUB_STEP_SUMMARY"
+fi
+
 jq --raw-input --slurp '{body: .}' "$work/body.md" >"$work/body.json"
 
 # call METHOD URL [FILE] asks the API with the token in a file: all processes of the machine see arguments.
