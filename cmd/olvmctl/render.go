@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -84,7 +86,33 @@ func (r *renderFlags) manifests(ctx context.Context, s streams) (*preview.Manife
 		return nil, err
 	}
 
-	return manifests, manifests.AddStates(ctx, live)
+	if err := manifests.AddStates(ctx, live); err != nil {
+		return nil, err
+	}
+
+	return manifests, noteStates(s.err, manifests)
+}
+
+// noteStates says where two could write one state, and where none goes on.
+func noteStates(out io.Writer, manifests *preview.Manifests) error {
+	var notes []string
+	for _, cluster := range manifests.Unpaused() {
+		notes = append(notes, "Cluster "+cluster+" is not paused: its controllers write the same states; pause it before "+
+			"you apply anything")
+	}
+
+	for _, machine := range manifests.DropUnreadableStates() {
+		notes = append(notes, "OLVMMachine "+machine+": Terraform's kubernetes backend takes no name that ends in a "+
+			"number; its folder imports what exists, into a state of its own")
+	}
+
+	for _, note := range notes {
+		if _, err := fmt.Fprintln(out, "note: "+note); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // run writes the folder of each machine, and prints its name.

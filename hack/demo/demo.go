@@ -145,6 +145,10 @@ func (d *demo) show(ctx context.Context) error {
 		return err
 	}
 
+	if err := d.showPlans(ctx); err != nil {
+		return err
+	}
+
 	if !d.real {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -175,6 +176,38 @@ func (m *Manifests) AddStates(ctx context.Context, c client.Reader) error {
 	}
 
 	return nil
+}
+
+// DropUnreadableStates drops the states of machines whose names Terraform's kubernetes backend does not take, and names
+// these machines: what exists is imported then.
+func (m *Manifests) DropUnreadableStates() []string {
+	var out []string
+
+	for key, machine := range m.olvmMachines {
+		if _, ok := tfstate.BackendSuffix(machine.Name); !ok && m.running.secrets[stateKey(machine)] != nil {
+			delete(m.running.secrets, stateKey(machine))
+			out = append(out, key.String())
+		}
+	}
+
+	slices.Sort(out)
+
+	return out
+}
+
+// Unpaused names the Clusters whose controllers work on the states of their machines.
+func (m *Manifests) Unpaused() []string {
+	var out []string
+
+	for _, cluster := range m.clusters {
+		if paused, _, _ := unstructured.NestedBool(cluster.Object, "spec", "paused"); !paused {
+			out = append(out, cluster.GetNamespace()+"/"+cluster.GetName())
+		}
+	}
+
+	slices.Sort(out)
+
+	return out
 }
 
 // stateKey is the name of the Secret with the Terraform state of a machine.

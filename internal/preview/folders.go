@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -11,7 +12,11 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
+
+// backendFile says where the state of a folder is.
+const backendFile = "backend.tf"
 
 // gitignore keeps secrets and Terraform's own files out of git.
 const gitignore = "terraform.tfvars.json\n.terraform/\n*.tfstate*\n*.tfplan\n"
@@ -42,7 +47,7 @@ func (r Rendered) WriteFolder(dir string) (string, error) {
 	maps.Copy(files, r.Files)
 
 	if backend := r.backend(); backend != nil {
-		files["backend.tf"] = backend
+		files[backendFile] = backend
 	}
 
 	for name, content := range files {
@@ -56,6 +61,17 @@ func (r Rendered) WriteFolder(dir string) (string, error) {
 		}
 	}
 
+	// What an earlier folder had of these would decide where the state of this one is.
+	for _, name := range []string{backendFile, render.ImportsFile} {
+		if files[name] != nil {
+			continue
+		}
+
+		if err := root.Remove(path.Join(inside, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return "", fmt.Errorf("failed to remove an old file: %w", err)
+		}
+	}
+
 	return folder, nil
 }
 
@@ -66,9 +82,10 @@ func (r Rendered) backend() []byte {
 		return nil
 	}
 
+	suffix, _ := tfstate.BackendSuffix(r.infraName) // DropUnreadableStates has left out the others
 	file := hclwrite.NewEmptyFile()
 	body := file.Body().AppendNewBlock("terraform", nil).Body().AppendNewBlock("backend", []string{"kubernetes"}).Body()
-	body.SetAttributeValue("secret_suffix", cty.StringVal(tfstate.BackendSuffix(r.infraName)))
+	body.SetAttributeValue("secret_suffix", cty.StringVal(suffix))
 	body.SetAttributeValue("namespace", cty.StringVal(r.Namespace))
 	body.SetAttributeValue("config_path", cty.StringVal(r.Kubeconfig))
 	if r.Context != "" {

@@ -3,14 +3,22 @@ package preview
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// TestAFolderGoesOnWithTheStateOfTheManagementCluster checks what is written. Terraform's own backend does not read it
-// here.
+// TestAFolderGoesOnWithTheStateOfTheManagementCluster checks what is written. Terraform's own backend reads it in
+// TestARunningClusterIsTakenOverAndGivenBack of e2e.
 func TestAFolderGoesOnWithTheStateOfTheManagementCluster(t *testing.T) {
 	for name, test := range map[string]struct {
 		state      []byte
@@ -25,6 +33,10 @@ func TestAFolderGoesOnWithTheStateOfTheManagementCluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
+			stale := filepath.Join(dir, "team-a", "prod-md-0-m", "backend.tf")
+			check.Error(t, os.MkdirAll(filepath.Dir(stale), 0o700), "")
+			check.Error(t, os.WriteFile(stale, []byte("# of an earlier folder"), 0o600), "")
+
 			machine := Rendered{
 				Machine:       Machine{Namespace: "team-a", Name: "prod-md-0-m", infraName: "prod-md-0-x"},
 				Configuration: render.Configuration{Files: map[string][]byte{"main.tf": []byte("# x\n")}},
@@ -40,4 +52,39 @@ func TestAFolderGoesOnWithTheStateOfTheManagementCluster(t *testing.T) {
 			check.Equal(t, "there is none", os.IsNotExist(err), test.want == "")
 		})
 	}
+}
+
+func TestStatesThatTerraformCannotReadAreLeftOutAndNamed(t *testing.T) {
+	t.Parallel()
+
+	m := &Manifests{running: newAccess(), olvmMachines: map[types.NamespacedName]*infrav1.OLVMMachine{}}
+	for name, readable := range map[string]bool{
+		"prod-md-0-x7k2p": true, "prod-1a": true, "prod-a1": true, "prod-1.a": true,
+		"prod-1": false, "prod-md-0-22457": false, "prod-01": false,
+	} {
+		machine := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}}
+		m.olvmMachines[client.ObjectKeyFromObject(machine)] = machine
+		m.running.secrets[stateKey(machine)] = &corev1.Secret{}
+
+		_, ok := tfstate.BackendSuffix(name)
+		check.Equal(t, name, ok, readable)
+	}
+
+	check.Equal(t, "left out", strings.Join(m.DropUnreadableStates(), " "),
+		"team-a/prod-01 team-a/prod-1 team-a/prod-md-0-22457")
+	check.Equal(t, "kept", len(m.running.secrets), 4)
+	check.Equal(t, "left out again", len(m.DropUnreadableStates()), 0)
+}
+
+func TestClustersThatAreNotPausedAreNamed(t *testing.T) {
+	t.Parallel()
+
+	m, err := Load([]string{"-"}, strings.NewReader(sample(t)))
+	check.Error(t, err, "")
+	check.Equal(t, "not paused", strings.Join(m.Unpaused(), " "), "default/demo")
+
+	m, err = Load([]string{"-"}, strings.NewReader(sample(t, "spec:\n  clusterNetwork:",
+		"spec:\n  paused: true\n  clusterNetwork:")))
+	check.Error(t, err, "")
+	check.Equal(t, "not paused", strings.Join(m.Unpaused(), " "), "")
 }

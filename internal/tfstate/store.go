@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"sync"
 
@@ -56,8 +57,14 @@ type begun struct {
 // which is also a label value and so at most 63 characters long.
 func SecretName(owner client.Object) string { return namePrefix + suffix(owner.GetName()) }
 
+// numbered is a suffix that Terraform's kubernetes backend takes for that of one part of a larger state.
+var numbered = regexp.MustCompile(`(^|-)[0-9]+$`)
+
 // BackendSuffix is the secret_suffix by which Terraform's kubernetes backend finds the state of an owner of that name.
-func BackendSuffix(owner string) string { return suffix(owner) }
+// ok is false if the backend takes no such suffix.
+func BackendSuffix(owner string) (_ string, ok bool) {
+	return suffix(owner), !numbered.MatchString(suffix(owner))
+}
 
 // key is the name of the Secret with its namespace.
 func (s *Store) key(owner client.Object) client.ObjectKey {

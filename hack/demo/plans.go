@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
+)
+
+// This file has the plans of changes that the demo does not make.
+
+// change is one that somebody could make to the manifests.
+type change struct {
+	// what somebody does, in words.
+	what string
+	make func(manifests string) (string, error)
+}
+
+// changes to the manifests of a sample: more workers, larger workers, and none.
+var changes = []change{
+	{"another worker: replicas of demo-md-0 become 3", func(manifests string) (string, error) {
+		return edited(manifests, "MachineDeployment", func(document string) string {
+			return strings.Replace(document, "replicas: 2", "replicas: 3", 1)
+		})
+	}},
+	{"larger workers: demo-md-0 gets a template with more memory", func(manifests string) (string, error) {
+		larger, err := edited(manifests, "MachineDeployment", func(document string) string {
+			return strings.Replace(document, "kind: OLVMMachineTemplate\n        name: demo-md-0",
+				"kind: OLVMMachineTemplate\n        name: demo-md-0-large", 1)
+		})
+		if err != nil {
+			return "", err
+		}
+
+		return edited(larger, "OLVMMachineTemplate\nmetadata:\n  name: demo-md-0", func(document string) string {
+			return document + "\n---\n" + strings.NewReplacer("name: demo-md-0", "name: demo-md-0-large",
+				"memory: 16GB", "memory: 24GB").Replace(document)
+		})
+	}},
+	{"no workers: demo-md-0 is removed from the file", func(manifests string) (string, error) {
+		return edited(manifests, "MachineDeployment", func(string) string { return "" })
+	}},
+}
+
+// edited changes the document whose kind, and what follows it, is as given. An edit that changes nothing is an error.
+func edited(manifests, kind string, edit func(document string) string) (string, error) {
+	documents := strings.Split(manifests, "---\n")
+
+	for i, document := range documents {
+		if !strings.Contains(document, "\nkind: "+kind+"\n") && !strings.HasPrefix(document, "kind: "+kind+"\n") {
+			continue
+		}
+
+		if documents[i] = edit(document); documents[i] != document {
+			return strings.Join(documents, "---\n"), nil
+		}
+	}
+
+	return "", fmt.Errorf("no %s of the sample can be changed", kind)
+}
+
+// showPlans shows what changes would do, as olvmctl plan does, without the plan of each new VM. Nothing is changed.
+func (d *demo) showPlans(ctx context.Context) error {
+	manifests, err := os.ReadFile(d.manifestFile())
+	if err != nil {
+		return fmt.Errorf("failed to read the manifests: %w", err)
+	}
+
+	d.say("plans of three changes, none of which is made")
+
+	for _, one := range changes {
+		changed, err := one.make(string(manifests))
+		if err != nil {
+			return err
+		}
+
+		begin := time.Now()
+		report, err := d.plan(ctx, changed)
+		if err != nil {
+			return fmt.Errorf("failed to plan %s: %w", one.what, err)
+		}
+
+		d.say("%s (%.1f s)\n%s", one.what, time.Since(begin).Seconds(), brief(report))
+	}
+
+	return nil
+}
+
+// plan compares manifests with what runs, and looks at deletions as for a GitOps tool that prunes.
+func (d *demo) plan(ctx context.Context, manifests string) (preview.Report, error) {
+	m, err := preview.Load([]string{"-"}, strings.NewReader(manifests))
+	if err != nil {
+		return preview.Report{}, err
+	}
+
+	m.Prune(true)
+
+	if err := m.AddLive(ctx, d.plane.Client, ""); err != nil {
+		return preview.Report{}, err
+	}
+
+	if err := m.AddStates(ctx, d.plane.Client); err != nil {
+		return preview.Report{}, err
+	}
+
+	machines, owners, err := m.Expand()
+	if err != nil {
+		return preview.Report{}, err
+	}
+
+	results, capacity, err := preview.PlanAll(ctx, m, machines, preview.Credentials{}, io.Discard)
+	if err != nil {
+		return preview.Report{}, err
+	}
+
+	report := preview.NewReport(results, owners, capacity, false)
+	report.About(m)
+
+	return report, nil
+}
+
+// brief is what a report says, without the machines that stay and without the plan of each VM.
+func brief(report preview.Report) string {
+	var lines []string
+
+	for _, object := range report.Pruned {
+		lines = append(lines, "deleted: "+object.String())
+	}
+
+	for _, owner := range report.Owners {
+		lines = append(lines, owner.String())
+		for _, difference := range owner.Differences {
+			lines = append(lines, "    "+difference)
+		}
+	}
+
+	for _, machine := range report.Machines {
+		addresses := strings.Join(machine.Addresses, ", ")
+
+		switch {
+		case machine.Refused != "":
+			lines = append(lines, "refused: "+machine.Refused)
+		case machine.Destroyed != "":
+			lines = append(lines, fmt.Sprintf("- %s, with its disks: %s", machine.Name, strings.Join(machine.Disks, ", ")))
+		case machine.Replaces != "":
+			lines = append(lines, fmt.Sprintf("+ %s, %s, in place of %s", machine.Name, addresses, machine.Replaces))
+		case machine.Replaced == "" && len(machine.Changes) > 0:
+			lines = append(lines, fmt.Sprintf("+ %s, %s: %s", machine.Name, addresses, count(len(machine.Changes), "resource")))
+		}
+	}
+
+	lines = append(lines, report.Summary.String())
+
+	return preview.Printable("        " + strings.Join(lines, "\n        "))
+}
