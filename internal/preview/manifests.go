@@ -273,6 +273,7 @@ type Machine struct {
 	Destroyed, MayGo string
 
 	infraName string    // of the OLVMMachine
+	template  string    // name of the OLVMMachineTemplate of a machine that is still to be made
 	uid       types.UID // of the OLVMMachine; empty where none is there yet
 	// role and failureDomain as the Machine would have them.
 	role    infrav1.MachineRole
@@ -456,7 +457,7 @@ func (m *Manifests) replicasOf(
 	}
 
 	base.failureDomain, _, _ = unstructured.NestedString(owner.Object, "spec", "template", "spec", "failureDomain")
-	base.spec = template.Spec.Template.Spec
+	base.spec, base.template = template.Spec.Template.Spec, key.Name
 	change := m.ownerChange(owner, base, replicas, replaced)
 	kept := change.kept
 	domains := base.domains()

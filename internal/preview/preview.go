@@ -110,6 +110,10 @@ func (m *Manifests) renderAll(
 
 	for _, machine := range slices.Concat(machines, pooled) {
 		err := unplaced[machine.key()]
+		if wrong := m.checkNeeded(machine); wrong != nil {
+			err = machine.explain(wrong, credentials.Places)
+		}
+
 		if wrong := endpoints[machine.olvmCluster]; wrong != nil {
 			err = machine.explain(wrong, credentials.Places)
 		}
@@ -480,7 +484,7 @@ func Offline(m *Manifests, machines []Machine) []*Result {
 		}
 
 		nics, err := addressing.NICs(machine.spec, machine.olvmCluster.Spec)
-		err = cmp.Or(endpoints[machine.olvmCluster], err)
+		err = cmp.Or(m.checkNeeded(machine), endpoints[machine.olvmCluster], err)
 		if err == nil {
 			_, err = machine.allocate(nics, held.on(m.engineOf(&machine)))
 		}

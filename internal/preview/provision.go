@@ -169,6 +169,7 @@ func (m *Manifests) provision(
 			Name:        vm.Name,
 			From:        "OLVMInventory/" + pool.Name,
 			infraName:   vm.Name,
+			template:    pool.Spec.Provision[vm.Index].MachineTemplateName,
 			spec:        inventory.MachineSpec(template, pool.Spec.VirtualMachines.Tag, *decided),
 			recorded:    addressing.Provisioned(*decided),
 			pool:        pool,

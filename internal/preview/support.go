@@ -100,6 +100,7 @@ func (m *Manifests) supportMachinesOf(
 				Namespace:     of.Namespace,
 				Name:          vm.Name,
 				infraName:     vm.Name,
+				template:      key.Name,
 				service:       service.Name,
 				services:      of,
 				failureDomain: vm.FailureDomain,

@@ -1,0 +1,56 @@
+package preview
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+)
+
+// checkNeeded returns why the controllers cannot make a new machine: something that it needs would be deleted, because
+// the manifests do not have it any more. Machines that are there have it already.
+func (m *Manifests) checkNeeded(machine Machine) error {
+	if machine.live {
+		return nil
+	}
+
+	needed := m.needed(machine)
+
+	for _, pruned := range m.pruning.objects {
+		key := types.NamespacedName{Namespace: pruned.Namespace, Name: pruned.Name}
+		if needed[pruned.Kind] == key {
+			return fmt.Errorf("it needs %s, which would be deleted: %s; keep it in the manifests, or name another one",
+				pruned, pruned.reason())
+		}
+	}
+
+	return nil
+}
+
+// needed are the objects without which a machine is not made, by their kinds.
+func (m *Manifests) needed(machine Machine) map[string]types.NamespacedName {
+	named := func(name string) types.NamespacedName {
+		return types.NamespacedName{Namespace: machine.Namespace, Name: name}
+	}
+	out := map[string]types.NamespacedName{"OLVMMachineTemplate": named(machine.template)}
+	of := machine.engine()
+
+	switch {
+	case machine.pool != nil:
+		out["OLVMInventory"] = keyOf(machine.pool)
+	case machine.spec.FromInventory != nil:
+		out["OLVMInventory"] = named(machine.spec.FromInventory.InventoryName)
+	}
+
+	if machine.pool == nil {
+		out["OLVMCluster"] = named(machine.olvmCluster.Name)
+	}
+
+	identity := types.NamespacedName{Name: connection.IdentityOf(of)}
+	out["OLVMClusterIdentity"] = identity
+	out["Secret"], _ = connection.CredentialsKey(of, m.running.identities[identity])
+	out["ConfigMap"], _ = connection.CAKey(of, m.running.identities[identity])
+
+	return out
+}
