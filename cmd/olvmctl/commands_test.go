@@ -94,6 +94,16 @@ func TestStatusOfTheLocalManagementCluster(t *testing.T) {
 	if code, out, _ := s.run("", "local", "status"); code != 0 || !strings.Contains(out, "is stopped") {
 		t.Errorf("it is stopped: exit code %d: %s", code, out)
 	}
+
+	if err := os.WriteFile(filepath.Join(folder, "pid"), []byte("999999999\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	code, _, problems := s.run("", "local", "status")
+	check.Equal(t, "exit code of one that was killed", code, 1)
+	check.Contains(t, "what it says", problems, "has ended by itself on ")
+	check.Contains(t, "what it says", problems, "its process 999999999 was killed")
+	check.Contains(t, "what it says", problems, "olvmctl local start starts it again")
 }
 
 // TestAPlanWhoseTerminalGoesLeavesNothing ends a plan as a terminal does that is closed, while the engine does not

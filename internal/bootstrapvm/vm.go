@@ -17,6 +17,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/atomicfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
@@ -200,15 +201,8 @@ func (v *VM) forget() error {
 	return nil
 }
 
-// writeFile writes a file of secrets whole: an interrupt leaves the one of before.
-func writeFile(path string, content []byte) error {
-	temporary := path + ".tmp"
-	if err := os.WriteFile(temporary, content, 0o600); err != nil {
-		return err
-	}
-
-	return os.Rename(temporary, path)
-}
+// writeFile writes a file of secrets whole: an interrupt, or a power cut, leaves the one of before.
+func writeFile(path string, content []byte) error { return atomicfile.Write(path, content, 0o600) }
 
 // said is an error about what a bootstrap VM needs and the manifests do not have.
 func said(format string, args ...any) error {

@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/otherprovider"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/scratchdir"
 )
 
 // URL of the releases of our provider, as clusterctl's configuration has it.
@@ -450,12 +451,12 @@ func (p *Providers) configuration(variables map[string]string) (path string, don
 		return "", nil, fmt.Errorf("failed to encode clusterctl's configuration: %w", err)
 	}
 
-	dir, err := os.MkdirTemp("", "olvmctl-")
+	dir, remove, err := scratchdir.Make()
 	if err != nil {
-		return "", nil, fmt.Errorf("failed to make a folder for clusterctl's configuration: %w", err)
+		return "", nil, err
 	}
 
-	done = func() { _ = os.RemoveAll(dir) }
+	done = func() { _ = remove() }
 	path = filepath.Join(dir, "clusterctl.yaml")
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		done()

@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/doctor"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/scratchdir"
 )
 
 // maxFetched bounds a file that is taken out of an image, in bytes: package databases and programs are smaller.
@@ -38,12 +39,12 @@ func Check(ctx context.Context, file, version string) (findings []doctor.Finding
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 
-	scratch, err := os.MkdirTemp("", "olvmctl-image-")
+	scratch, remove, err := scratchdir.Make()
 	if err != nil {
-		return nil, fmt.Errorf("failed to make a folder for temporary files: %w", err)
+		return nil, err
 	}
 
-	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 
 	session, err := startGuestfish(ctx, guestfish, file, format, "--ro")
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/atomicfile"
 )
 
 const (
@@ -93,32 +95,11 @@ func lock(path string) (unlock func(), err error) {
 }
 
 // replace puts a file with that content in the place of another one, whose mode it gets.
-func replace(path string, content []byte) (err error) {
+func replace(path string, content []byte) error {
 	mode := os.FileMode(0o600)
 	if info, err := os.Stat(path); err == nil {
 		mode = info.Mode().Perm()
 	}
 
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
-	if err != nil {
-		return fmt.Errorf("failed to write %s: %w", path, err)
-	}
-
-	defer func() {
-		if err != nil {
-			_ = os.Remove(file.Name())
-		}
-	}()
-
-	_, err = file.Write(content)
-	err = errors.Join(err, file.Chmod(mode), file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-
-	if err != nil {
-		return fmt.Errorf("failed to write %s: %w", path, err)
-	}
-
-	return nil
+	return atomicfile.Write(path, content, mode)
 }

@@ -88,7 +88,13 @@ func (m *management) start(display *progress.Display, of func() Provider) []Step
 		{
 			name:   "Starting a local management cluster",
 			needed: stopped,
-			run:    m.local.Launch,
+			run: func(ctx context.Context) error {
+				if end := m.local.Died(); end != nil {
+					display.Say("the local management cluster %s; it goes on with what is in it", end)
+				}
+
+				return m.local.Launch(ctx)
+			},
 		},
 		{
 			name:   "Looking whether the infrastructure runs",
@@ -181,8 +187,19 @@ func StartLocal(ctx context.Context, display *progress.Display) error {
 	}
 
 	if m.local.Runs() {
-		display.Say("the local management cluster runs, as process %d", m.local.PID())
-		return nil
+		_, damaged := mgmtcluster.ServerOf(m.local.Kubeconfig())
+		if damaged == nil {
+			display.Say("the local management cluster runs, as process %d", m.local.PID())
+			return nil
+		}
+
+		display.Say("its kubeconfig is damaged, and is written when it starts: %v", damaged)
+
+		if err := display.Step("Stopping the local management cluster", func() error {
+			return m.local.Stop(ctx)
+		}); err != nil {
+			return err
+		}
 	}
 
 	return runSteps(ctx, display, m.start(display, nil))

@@ -51,6 +51,11 @@ func Move(ctx context.Context, o MoveOptions) error {
 	var connected []string
 
 	return runSteps(ctx, o.Display, []Step{
+		{
+			name:  "Comparing both management clusters",
+			quiet: true,
+			run:   func(ctx context.Context) error { return o.checkMovable(ctx, from, to) },
+		},
 		ensureProviders(&o.Common, to, func() ([]Provider, error) { return providersIn(ctx, from.Cluster) }),
 		{
 			name:  "Looking which clusters are there",

@@ -41,6 +41,12 @@ type move struct {
 	interrupted bool
 }
 
+// checkMovable fails where a move would: nothing is installed in a cluster for a move that is refused.
+func (o *Common) checkMovable(ctx context.Context, from, to *management) error {
+	m := &move{Common: o, from: from, to: to}
+	return m.look(ctx)
+}
+
 // move moves all clusters of the namespace to another management cluster, or continues a move that was interrupted.
 func (o *Common) move(ctx context.Context, from, to *management) error {
 	m := &move{Common: o, from: from, to: to}

@@ -3,6 +3,7 @@ package localplane
 import (
 	"context"
 	"crypto"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	"sigs.k8s.io/cluster-api/util/certs"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/atomicfile"
 )
 
 // This file has the certificates of a plane, which may run for years. CAs live for ten years, and each start makes new
@@ -104,13 +107,7 @@ func (l *leaf) write() error {
 		return fmt.Errorf("failed to sign the certificate of %s: %w", l.config.CommonName, err)
 	}
 
-	next := l.file + ".next"
-	err = os.WriteFile(next, certs.EncodeCertPEM(signed), 0o600)
-	if err == nil {
-		err = os.Rename(next, l.file)
-	}
-
-	if err != nil {
+	if err := atomicfile.Write(l.file, certs.EncodeCertPEM(signed), 0o600); err != nil {
 		return fmt.Errorf("failed to write the certificate of %s: %w", l.config.CommonName, err)
 	}
 
@@ -234,8 +231,14 @@ func (p *Plane) serveWith(server *envtest.APIServer) error {
 	server.CA = servers.PEM()
 	server.Authn = &users{p, clients}
 
-	if _, err := os.Stat(in("sa-signer.key")); err == nil {
-		return nil // tokens stay valid over restarts
+	return keepTokenKey(in("sa-signer.crt"), in("sa-signer.key"))
+}
+
+// keepTokenKey makes the key of tokens, unless there is one: tokens stay valid over restarts. What is no key, as an old
+// version may have left it in a power cut, is made anew: kube-apiserver would not start with it.
+func keepTokenKey(file, keyFile string) error {
+	if _, err := tls.LoadX509KeyPair(file, keyFile); err == nil {
+		return nil
 	}
 
 	tokens, err := newAuthority("tokens")
@@ -248,8 +251,7 @@ func (p *Plane) serveWith(server *envtest.APIServer) error {
 		return fmt.Errorf("failed to encode the key of tokens: %w", err)
 	}
 
-	err = errors.Join(os.WriteFile(in("sa-signer.crt"), tokens.PEM(), 0o600),
-		os.WriteFile(in("sa-signer.key"), key, 0o600))
+	err = errors.Join(atomicfile.Write(file, tokens.PEM(), 0o600), atomicfile.Write(keyFile, key, 0o600))
 	if err != nil {
 		return fmt.Errorf("failed to write the key of tokens: %w", err)
 	}

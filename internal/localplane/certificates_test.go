@@ -62,3 +62,33 @@ func TestACAOfAPlaneOutlivesWhatItSigns(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "whether it lives for nine years", by.certificate.NotAfter.After(time.Now().AddDate(9, 0, 0)), true)
 }
+
+// TestAKeyOfTokensThatAPowerCutHasSpoiltIsMadeAnew has files as file systems leave them that were not told to write:
+// kube-apiserver would never start again.
+func TestAKeyOfTokensThatAPowerCutHasSpoiltIsMadeAnew(t *testing.T) {
+	dir := t.TempDir()
+	file, keyFile := filepath.Join(dir, "sa-signer.crt"), filepath.Join(dir, "sa-signer.key")
+	check.Error(t, keepTokenKey(file, keyFile), "")
+	before, err := os.ReadFile(keyFile)
+	check.Error(t, err, "")
+
+	check.Error(t, keepTokenKey(file, keyFile), "")
+	after, err := os.ReadFile(keyFile)
+	check.Error(t, err, "")
+	check.Equal(t, "the key after a second start", string(after), string(before))
+
+	for name, spoil := range map[string]func() error{
+		"the key is empty":         func() error { return os.WriteFile(keyFile, nil, 0o600) },
+		"the key is cut":           func() error { return os.WriteFile(keyFile, before[:20], 0o600) },
+		"the key has zeros":        func() error { return os.WriteFile(keyFile, make([]byte, len(before)), 0o600) },
+		"the certificate is empty": func() error { return os.WriteFile(file, nil, 0o600) },
+		"the certificate is gone":  func() error { return os.Remove(file) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			check.Error(t, spoil(), "")
+			check.Error(t, keepTokenKey(file, keyFile), "")
+			_, err := tls.LoadX509KeyPair(file, keyFile)
+			check.Error(t, err, "")
+		})
+	}
+}

@@ -14,6 +14,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/atomicfile"
 )
 
 // kubeconfigName is that of the context, the cluster and the user in a kubeconfig of a plane.
@@ -31,7 +33,7 @@ func KeepToLoopback(server *envtest.APIServer) {
 // startControlPlane starts etcd and kube-apiserver, and makes the users.
 func (p *Plane) startControlPlane(ctx context.Context) error {
 	if p.options.DataDir != "" { // nobody else runs this plane now
-		if ended, err := endOrphans(p.tools, p.options.Dir); err != nil {
+		if ended, err := endOrphans(p.options.Dir); err != nil {
 			return err
 		} else if ended > 0 {
 			p.say("ended %d processes of an earlier start that was killed", ended)
@@ -187,9 +189,10 @@ func (p *Plane) userKubeconfig(name string, groups ...string) (string, error) {
 	config.Contexts[kubeconfigName] = &clientcmdapi.Context{Cluster: kubeconfigName, AuthInfo: kubeconfigName}
 
 	path := filepath.Join(p.options.Dir, name+".kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		return "", fmt.Errorf("failed to write the kubeconfig of %s: %w", name, err)
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		return "", fmt.Errorf("failed to encode the kubeconfig of %s: %w", name, err)
 	}
 
-	return path, nil
+	return path, atomicfile.Write(path, content, 0o600)
 }

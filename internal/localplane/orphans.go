@@ -11,39 +11,64 @@ import (
 	"time"
 )
 
-// orphanGrace is how long a process that outlived its plane may take to end.
-const orphanGrace = 10 * time.Second
+// orphanGrace is how long a process that outlived its plane may take to end, and killGrace how long the system may take
+// to end one that is killed.
+const (
+	orphanGrace = 10 * time.Second
+	killGrace   = 5 * time.Second
+)
 
-// endOrphans ends the processes of an earlier plane in a folder that was killed: they hold locks and ports. A process
-// is one of them if it runs one of the programs and an argument names the folder. It returns their number.
-func endOrphans(programs, dir string) (int, error) {
-	found := orphans(programs, dir)
+// servers are the programs that hold what is in a plane. They end last: a manager saves its states in them.
+var servers = []string{"etcd", "kube-apiserver"}
 
-	for _, pid := range found {
+// endOrphans ends the processes of an earlier plane in a folder that was killed: they hold locks and ports. It returns
+// their number.
+func endOrphans(dir string) (int, error) {
+	all := func(string) bool { return true }
+	managers := func(program string) bool { return !slices.Contains(servers, program) }
+	count := len(orphans(dir, all))
+
+	if err := end(dir, managers, stopGrace); err != nil {
+		return 0, err
+	}
+
+	return count, end(dir, all, orphanGrace)
+}
+
+// end asks those of the orphans to end that are meant, and kills them after the grace period.
+func end(dir string, meant func(program string) bool, grace time.Duration) error {
+	for _, pid := range orphans(dir, meant) {
 		_ = syscall.Kill(pid, syscall.SIGTERM)
 	}
 
-	for begin := time.Now(); time.Since(begin) < orphanGrace; time.Sleep(100 * time.Millisecond) {
-		if len(orphans(programs, dir)) == 0 {
-			return len(found), nil
-		}
+	if waitForOrphans(dir, meant, grace) {
+		return nil
 	}
 
-	for _, pid := range orphans(programs, dir) {
+	for _, pid := range orphans(dir, meant) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 
-	time.Sleep(100 * time.Millisecond)
-
-	if left := orphans(programs, dir); len(left) > 0 {
-		return 0, fmt.Errorf("processes %v of an earlier start do not end; end them with kill -9", left)
+	if waitForOrphans(dir, meant, killGrace) {
+		return nil
 	}
 
-	return len(found), nil
+	return fmt.Errorf("processes %v of an earlier start do not end; end them with kill -9", orphans(dir, meant))
 }
 
-// orphans are the IDs of such processes; none where there is no /proc.
-func orphans(programs, dir string) []int {
+// waitForOrphans reports whether they have ended in time.
+func waitForOrphans(dir string, meant func(program string) bool, limit time.Duration) bool {
+	for begin := time.Now(); time.Since(begin) < limit; time.Sleep(100 * time.Millisecond) {
+		if len(orphans(dir, meant)) == 0 {
+			return true
+		}
+	}
+
+	return false
+}
+
+// orphans are the IDs of such processes whose program is meant; none where there is no /proc.
+func orphans(dir string, meant func(program string) bool) []int {
 	var out []int
 
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -55,17 +80,30 @@ func orphans(programs, dir string) []int {
 
 		arguments := strings.Split(strings.TrimRight(string(content), "\x00"), "\x00")
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if err != nil || pid == os.Getpid() || filepath.Dir(arguments[0]) != programs {
+		if err != nil || pid == os.Getpid() || !isOf(dir, arguments) || !meant(filepath.Base(arguments[0])) {
 			continue
 		}
 
-		if slices.ContainsFunc(arguments[1:], func(argument string) bool {
-			_, value, _ := strings.Cut(argument, "=")
-			return strings.HasPrefix(value, dir+string(filepath.Separator))
-		}) {
-			out = append(out, pid)
-		}
+		out = append(out, pid)
 	}
 
 	return out
+}
+
+// isOf reports whether a command line is that of a process of a plane in a folder: a program that planes run, from the
+// tools of whatever version, with a file of the folder, or a manager of ours that works there.
+func isOf(dir string, arguments []string) bool {
+	if slices.Contains(arguments[1:], "--work-dir="+workDirIn(dir)) {
+		return true
+	}
+
+	program := filepath.Base(arguments[0])
+	if !slices.Contains(Programs, program) && !slices.Contains(otherPrograms, program) {
+		return false
+	}
+
+	return slices.ContainsFunc(arguments[1:], func(argument string) bool {
+		_, value, _ := strings.Cut(argument, "=")
+		return strings.HasPrefix(value, dir+string(filepath.Separator))
+	})
 }

@@ -14,9 +14,17 @@ import (
 
 // This file has providers of others, each a tools module of its own.
 
+const (
+	ipamProgram = "capi-ipam-in-cluster"
+	ociProgram  = "capoci"
+)
+
+// otherPrograms are the programs of all of them.
+var otherPrograms = []string{ipamProgram, ociProgram}
+
 // StartIPAM installs and starts the in-cluster IPAM provider, which `make tools-ipam` has built.
 func (p *Plane) StartIPAM(ctx context.Context) error {
-	const name = "capi-ipam-in-cluster"
+	const name = ipamProgram
 	program, err := p.options.Tools.Path("ipam", name)
 	if err != nil {
 		return err
@@ -79,7 +87,7 @@ type Other struct {
 // StartOCI installs and starts Cluster API Provider OCI, which `make tools-oci` has built. It has no credentials of its
 // own: clusters name an OCIClusterIdentity. env adds to its environment.
 func (p *Plane) StartOCI(ctx context.Context, env ...string) error {
-	const name = "capoci"
+	const name = ociProgram
 	program, err := p.options.Tools.Path("oci", name)
 	if err != nil {
 		return err

@@ -93,6 +93,9 @@ type Options struct {
 	Progress func(format string, args ...any)
 }
 
+// workDirIn is that of our manager in the folder of a plane.
+func workDirIn(dir string) string { return filepath.Join(dir, "terraform") }
+
 // managerUser has the rights of our manager.
 const managerUser = "capolvm-manager"
 
@@ -154,7 +157,7 @@ func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 		return nil, err
 	}
 
-	p := &Plane{options: options, WorkDir: filepath.Join(options.Dir, "terraform")}
+	p := &Plane{options: options, WorkDir: workDirIn(options.Dir)}
 	if p.tools, err = options.Tools.Dir("plane"); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/atomicfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
@@ -53,8 +55,15 @@ func LocalOfUser() Local { return Local{filepath.Join(xdg.StateHome, "capolvm", 
 // Kubeconfig is the file for its administrator.
 func (l Local) Kubeconfig() string { return filepath.Join(l.dir, "admin.kubeconfig") }
 func (l Local) data() string       { return filepath.Join(l.dir, "data") }
-func (l Local) pidFile() string    { return filepath.Join(l.dir, "pid") }
-func (l Local) readyFile() string  { return filepath.Join(l.dir, "ready") }
+
+// pidFile has the number of the process that runs it, and a lock of that. Its time is when the process was seen last.
+func (l Local) pidFile() string { return filepath.Join(l.dir, "pid") }
+
+// readyFile has the number of the process that serves.
+func (l Local) readyFile() string { return filepath.Join(l.dir, "ready") }
+
+// removedDir is the folder while it is removed.
+func (l Local) removedDir() string { return l.dir + ".removed" }
 
 // LogFile has what its process says.
 func (l Local) LogFile() string { return filepath.Join(l.dir, "local.log") }
@@ -110,8 +119,14 @@ func (l Local) Add(ctx context.Context, name string, say func(format string, arg
 // Exists reports whether there is one, running or not.
 func (l Local) Exists() bool { return exists(l.data()) }
 
-// Runs reports whether a process runs it and it serves.
-func (l Local) Runs() bool { return l.PID() != 0 && exists(l.readyFile()) }
+// Runs reports whether a process runs it and it serves. A file of a process that was killed does not count.
+func (l Local) Runs() bool {
+	pid := l.PID()
+	content, err := os.ReadFile(l.readyFile())
+	said := strings.TrimSpace(string(content)) // older versions of this program say nothing
+
+	return pid != 0 && err == nil && (said == "" || said == strconv.Itoa(pid))
+}
 
 // PID of the process that runs it; 0 for none.
 func (l Local) PID() int {
@@ -126,11 +141,27 @@ func (l Local) PID() int {
 	}
 
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // the number may be another process's by now
-	if err != nil || !strings.Contains(string(line), "\x00"+strings.Join(ServeArguments, "\x00")) {
+	if err != nil || !strings.Contains(string(line), "\x00"+strings.Join(ServeArguments, "\x00")) ||
+		!hasOpen(pid, l.pidFile()) { // that of another folder, or of another user
 		return 0
 	}
 
 	return pid
+}
+
+// hasOpen reports whether a process has a file open.
+func hasOpen(pid int, path string) bool {
+	file, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+
+	open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+
+	return slices.ContainsFunc(open, func(one string) bool {
+		info, err := os.Stat(one)
+		return err == nil && os.SameFile(info, file)
+	})
 }
 
 // checkRuns fails where the server is that of the local management cluster, and no process runs it.
@@ -141,6 +172,10 @@ func (l Local) checkRuns(server string) error {
 
 	if own, err := ServerOf(l.Kubeconfig()); err != nil || server != own {
 		return nil //nolint:nilerr // it is another management cluster
+	}
+
+	if end := l.Died(); end != nil {
+		return fmt.Errorf("the local management cluster %s; start it with olvmctl local start", end)
 	}
 
 	return errors.New("the local management cluster is stopped; start it with olvmctl local start")
@@ -186,20 +221,19 @@ func (l Local) Launch(ctx context.Context) error {
 
 		go func() { ended <- command.Wait() }()
 	} else { // a command that was interrupted has begun it
-		go func() {
-			for l.PID() != 0 {
-				time.Sleep(filePollInterval)
-			}
-
-			ended <- nil
-		}()
+		go l.waitForEnd(ended)
 	}
 
 	deadline := time.After(localStartLimit)
 
-	for !exists(l.readyFile()) {
+	for !l.Runs() {
 		select {
 		case err := <-ended:
+			if l.PID() != 0 { // another command has begun it at the same time
+				go l.waitForEnd(ended)
+				continue
+			}
+
 			return fmt.Errorf("the local management cluster has ended before it was ready (%w); %s ends with\n%s",
 				cmp.Or(err, errEnded), l.LogFile(), localplane.Tail(l.LogFile()))
 		case <-deadline:
@@ -214,6 +248,15 @@ func (l Local) Launch(ctx context.Context) error {
 	return nil
 }
 
+// waitForEnd tells when the process that another command has begun is gone.
+func (l Local) waitForEnd(ended chan<- error) {
+	for l.PID() != 0 {
+		time.Sleep(filePollInterval)
+	}
+
+	ended <- nil
+}
+
 // begin starts the process that runs it.
 func (l Local) begin() (*exec.Cmd, error) {
 	program, err := os.Executable()
@@ -225,7 +268,6 @@ func (l Local) begin() (*exec.Cmd, error) {
 		return nil, fmt.Errorf("failed to make a folder for the local management cluster: %w", err)
 	}
 
-	_ = os.Remove(l.readyFile())
 	log, err := os.OpenFile(l.LogFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("failed to open the log of the local management cluster: %w", err)
@@ -272,7 +314,22 @@ func (l Local) Remove(ctx context.Context) error {
 		return err
 	}
 
-	if err := os.RemoveAll(l.dir); err != nil {
+	// Half of the data is none that etcd starts with: if this is interrupted, there is nothing under the name.
+	err := l.removeRest()
+	if err == nil {
+		err = os.Rename(l.dir, l.removedDir())
+	}
+
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("failed to remove the local management cluster: %w", err)
+	}
+
+	return l.removeRest()
+}
+
+// removeRest removes what an interrupted Remove has left.
+func (l Local) removeRest() error {
+	if err := os.RemoveAll(l.removedDir()); err != nil {
 		return fmt.Errorf("failed to remove the local management cluster: %w", err)
 	}
 
@@ -324,7 +381,7 @@ func (l Local) CountUses(ctx context.Context) (Uses, error) {
 // for people.
 func (l Local) Serve(
 	ctx context.Context, managerArguments []string, say func(format string, args ...any),
-) error {
+) (err error) {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return fmt.Errorf("failed to make a folder: %w", err)
 	}
@@ -334,6 +391,7 @@ func (l Local) Serve(
 		return err
 	}
 	defer lock.Close()
+	defer func() { l.noteEnd(lock, err) }()
 
 	program, err := os.Executable()
 	if err != nil {
@@ -354,6 +412,10 @@ func (l Local) Serve(
 		FeatureGates: []string{"KubeadmBootstrapFormatIgnition"},
 		Progress:     say,
 	})
+	if err != nil && ctx.Err() != nil { // it was stopped
+		return nil
+	}
+
 	if err != nil {
 		return err
 	}
@@ -361,7 +423,7 @@ func (l Local) Serve(
 
 	l.startOthers(ctx, plane, say)
 
-	if err := os.WriteFile(l.readyFile(), nil, 0o600); err != nil {
+	if err := atomicfile.Write(l.readyFile(), fmt.Appendln(nil, os.Getpid()), 0o600); err != nil {
 		return fmt.Errorf("failed to say that it is ready: %w", err)
 	}
 
@@ -373,6 +435,8 @@ func (l Local) Serve(
 			return nil
 		case <-time.After(localCheckInterval):
 		}
+
+		l.seen()
 
 		if err := plane.Failed(); err != nil {
 			return err
@@ -409,8 +473,18 @@ func (l Local) lock() (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("another process runs it: %w", err), file.Close())
 	}
 
-	if err = file.Truncate(0); err == nil {
+	// What an earlier process has said does not hold for this one.
+	err = errors.Join(removeIfThere(l.readyFile()), removeIfThere(l.endFile()), l.removeRest())
+	if err == nil {
+		err = file.Truncate(0)
+	}
+
+	if err == nil {
 		_, err = fmt.Fprintln(file, os.Getpid())
+	}
+
+	if err == nil { // after a power cut, an empty file would mean that it was stopped
+		err = file.Sync()
 	}
 
 	if err != nil {

@@ -18,7 +18,12 @@ import (
 // runs has a process that looks like the one that runs it.
 func (l Local) runs(t *testing.T) (end func()) {
 	t.Helper()
+	file, err := os.Create(l.pidFile())
+	check.Error(t, err, "")
+	defer file.Close()
+
 	command := exec.CommandContext(t.Context(), "sh", "-c", "read line", "local", "serve")
+	command.ExtraFiles = []*os.File{file}
 	input, err := command.StdinPipe() // it reads for ever
 	if err != nil {
 		t.Fatal(err)

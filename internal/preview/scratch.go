@@ -2,11 +2,10 @@ package preview
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/scratchdir"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
@@ -16,7 +15,8 @@ import (
 type Scratch struct {
 	Executor *terraform.Executor
 	// Dir is a folder that is there until Close.
-	Dir string
+	Dir    string
+	remove func() error
 }
 
 // NewScratch finds an executor on PATH, or the one that olvmctl start has built, and makes a folder. Sessions are those
@@ -32,14 +32,16 @@ func NewScratch(ctx context.Context, sessions *engine.Sessions) (*Scratch, error
 		return nil, err
 	}
 
-	dir, err := os.MkdirTemp("", "olvmctl-")
+	dir, remove, err := scratchdir.Make()
 	if err != nil {
-		return nil, fmt.Errorf("failed to make a working directory: %w", err)
+		return nil, err
 	}
 
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions}}
 
-	return &Scratch{Executor: terraform.NewExecutor(executable, provider, filepath.Join(dir, "init")), Dir: dir}, nil
+	executor := terraform.NewExecutor(executable, provider, filepath.Join(dir, "init"))
+
+	return &Scratch{Executor: executor, Dir: dir, remove: remove}, nil
 }
 
 // AtEngine calls do with a session of an engine, and an executor whose provider has it. Both end with the call.
@@ -62,4 +64,4 @@ func AtEngine(ctx context.Context, config engine.Config, do func(*engine.Client,
 }
 
 // Close removes the folder.
-func (s *Scratch) Close() error { return os.RemoveAll(s.Dir) }
+func (s *Scratch) Close() error { return s.remove() }

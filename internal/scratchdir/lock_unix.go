@@ -1,0 +1,50 @@
+//go:build unix
+
+package scratchdir
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// hold makes a file with a lock on it, which ends with the process. The lock is there before the name is: another
+// process never sees the file without it.
+func hold(path string) (*os.File, error) {
+	next := path + ".next"
+	file, err := os.OpenFile(next, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+
+	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+
+	return file, nil
+}
+
+// isAbandoned reports whether a lock is of this user, and nobody holds it. A link is of a stranger.
+func isAbandoned(path string) bool {
+	file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+
+	if of, ok := info.Sys().(*syscall.Stat_t); !ok || int(of.Uid) != os.Getuid() {
+		return false
+	}
+
+	return syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
+}

@@ -1,0 +1,49 @@
+// Package scratchdir makes temporary folders that do not outlive their process for long: those of processes that were
+// killed are removed by the next one. They may have secrets.
+package scratchdir
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+const (
+	// prefix of the names of folders.
+	prefix = "olvmctl-"
+	// lockName is the file of a folder that its process holds a lock on.
+	lockName = ".lock"
+)
+
+// Make makes a folder among temporary files, and removes those that killed processes of this user have left there.
+// remove removes it.
+func Make() (dir string, remove func() error, err error) {
+	removeAbandoned(os.TempDir())
+
+	dir, err = os.MkdirTemp("", prefix)
+	if err != nil {
+		return "", nil, fmt.Errorf("failed to make a folder for temporary files: %w", err)
+	}
+
+	held, err := hold(filepath.Join(dir, lockName))
+	if err != nil {
+		_ = os.RemoveAll(dir)
+		return "", nil, fmt.Errorf("failed to make a folder for temporary files: %w", err)
+	}
+
+	return dir, func() error {
+		defer held.Close()
+		return os.RemoveAll(dir)
+	}, nil
+}
+
+// removeAbandoned removes the folders whose locks nobody holds. A folder without one is of something else, or is just
+// made.
+func removeAbandoned(in string) {
+	found, _ := filepath.Glob(filepath.Join(in, prefix+"*", lockName))
+	for _, lock := range found {
+		if isAbandoned(lock) {
+			_ = os.RemoveAll(filepath.Dir(lock))
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package scratchdir
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// holding has the test's program make a folder, say where, and wait.
+const holding = "SCRATCHDIR_TEST_HOLDS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(holding) == "" {
+		os.Exit(m.Run())
+	}
+
+	dir, _, err := Make()
+	fmt.Println(dir, err)
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+}
+
+// holder is another process with a folder.
+func holder(t *testing.T) (dir string, kill func()) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), os.Args[0])
+	command.Env = append(os.Environ(), holding+"=1")
+	_, err := command.StdinPipe() // it reads for ever
+	check.Error(t, err, "")
+	said, err := command.StdoutPipe()
+	check.Error(t, err, "")
+	check.Error(t, command.Start(), "")
+
+	line, err := bufio.NewReader(said).ReadString('\n')
+	check.Error(t, err, "")
+	dir, problem, _ := strings.Cut(strings.TrimSpace(line), " ")
+	check.Equal(t, "the error", problem, "<nil>")
+	check.Error(t, os.WriteFile(filepath.Join(dir, "password"), []byte("secret"), 0o600), "")
+
+	return dir, func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func TestTheFolderOfAKilledProcessIsRemovedByTheNext(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	killed, kill := holder(t)
+	alive, end := holder(t)
+	t.Cleanup(end)
+	kill()
+
+	dir, remove, err := Make()
+	check.Error(t, err, "")
+	check.Equal(t, "whether the folder of the killed process is there", exists(killed), false)
+	check.Equal(t, "whether the folder of the other process is there", exists(filepath.Join(alive, "password")), true)
+
+	check.Error(t, remove(), "")
+	check.Equal(t, "whether the folder is there after its end", exists(dir), false)
+}
+
+func TestFoldersOfOthersStay(t *testing.T) {
+	root := t.TempDir()
+	t.Setenv("TMPDIR", root)
+	another := filepath.Join(root, "olvmctl-without-a-lock")
+	check.Error(t, os.Mkdir(another, 0o700), "")
+	linked := filepath.Join(root, "olvmctl-with-a-link")
+	check.Error(t, os.Mkdir(linked, 0o700), "")
+	check.Error(t, os.Symlink("/etc/hostname", filepath.Join(linked, lockName)), "")
+
+	_, remove, err := Make()
+	check.Error(t, err, "")
+	check.Error(t, remove(), "")
+	check.Equal(t, "whether a folder without a lock is there", exists(another), true)
+	check.Equal(t, "whether a folder with a link is there", exists(linked), true)
+}
