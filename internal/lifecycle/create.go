@@ -75,6 +75,8 @@ type creation struct {
 	// own is the Cluster that the cluster itself has; nil for none. answers reports that its API server has none.
 	own     *clusterv1.Cluster
 	answers bool
+	// elsewhere is its kubeconfig, where that has another server than the manifests; nil else.
+	elsewhere *elsewhere
 	// exists reports that the management cluster has the cluster.
 	exists bool
 	nodes  int
@@ -184,6 +186,11 @@ func (c *creation) findSteps() []Step {
 		quiet:  true,
 		needed: func() bool { return !c.managesItself },
 		run:    c.find,
+	}, Step{
+		name:   "Comparing the cluster of the kubeconfig",
+		quiet:  true,
+		needed: func() bool { return c.elsewhere != nil },
+		run:    c.checkElsewhere,
 	})
 }
 

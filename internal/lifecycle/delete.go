@@ -107,7 +107,7 @@ func (d *deletion) steps() []Step {
 	out = append(out, d.findMovedSteps()...)
 	out = append(out,
 		Step{name: "Looking whether it manages itself", quiet: true, needed: d.exists, run: d.checkOwn},
-		Step{name: "Asking the user", quiet: true, run: d.confirm},
+		Step{name: "Asking the user", quiet: true, asks: true, run: d.confirm},
 	)
 	out = append(out, d.endMoveSteps()...)
 	out = append(out, only(func() bool { return d.managesItself }, d.moveSteps()...)...)
@@ -136,6 +136,11 @@ func (d *deletion) moveSteps() []Step {
 
 				return nil
 			},
+		},
+		Step{
+			name:  "Comparing both management clusters",
+			quiet: true,
+			run:   func(ctx context.Context) error { return d.checkMovable(ctx, d.management, d.to) },
 		},
 		ensureProviders(&d.Common, d.to, func() ([]Provider, error) { return []Provider{d.provider}, nil }),
 		Step{

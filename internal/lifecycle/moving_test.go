@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlconfig "sigs.k8s.io/cluster-api/cmd/clusterctl/config"
@@ -452,4 +453,72 @@ func TestAMoveOfNothingIsAnError(t *testing.T) {
 	m.namespace += "-empty"
 	_, err := m.move(&gate{}, 0, 1)
 	check.Error(t, err, "there is no Cluster in namespace")
+}
+
+// TestNothingIsInstalledForAMoveThatIsRefused has the target without Cluster API: a Provider is the first that clusterctl
+// would write.
+func TestNothingIsInstalledForAMoveThatIsRefused(t *testing.T) {
+	m := newMoving(t)
+
+	for name, test := range map[string]struct {
+		to              int
+		namespace, want string
+	}{
+		"to itself by another URL": {to: 0, namespace: m.namespace, want: "are the same cluster"},
+		"of nothing":               {to: 1, namespace: m.namespace + "-empty", want: "there is no Cluster in namespace"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from, target := &gate{}, &gate{}
+			o := MoveOptions{Common: Common{Display: progress.To(&bytes.Buffer{}), Timeout: time.Minute}}
+			o.Management = m.open(0, from).options
+			o.Management.Namespace = test.namespace
+			o.To = m.open(test.to, target).options
+			// Whatever would be installed would come from there.
+			o.Providers.Config = filepath.Join(t.TempDir(), "there is no such file")
+
+			check.Error(t, Move(t.Context(), o), test.want)
+			check.Equal(t, "writes", from.writes.Load()+target.writes.Load(), 0)
+		})
+	}
+}
+
+// TestAStartBehindATunnelKnowsItsCluster has a kubeconfig of the user with another server than the cluster file.
+func TestAStartBehindATunnelKnowsItsCluster(t *testing.T) {
+	for name, test := range map[string]struct {
+		recorded func(id string) string
+		to       int
+		problem  string
+	}{
+		"the identity is the recorded one": {recorded: func(id string) string { return id }, to: 1},
+		"it is another cluster":            {recorded: func(string) string { return "another" }, to: 1, problem: "another cluster"},
+		"nothing is recorded":              {recorded: func(string) string { return "" }, to: 1, problem: "another cluster"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMoving(t)
+			in, tunnel := m.open(0, &gate{}), m.open(test.to, &gate{})
+			id, err := tunnel.Identity(t.Context())
+			check.Error(t, err, "")
+
+			if recorded := test.recorded(string(id)); recorded != "" {
+				check.Error(t, in.RecordIdentity(t.Context(), "prod", types.UID(recorded)), "")
+			}
+
+			content, err := os.ReadFile(tunnel.options.Kubeconfig)
+			check.Error(t, err, "")
+			path := filepath.Join(t.TempDir(), "kubeconfig.prod")
+			check.Error(t, os.WriteFile(path, content, 0o600), "")
+
+			c := &creation{management: in, workload: &management{options: mgmtcluster.Options{
+				Kubeconfig: path, Namespace: m.namespace,
+			}}}
+			c.Management.Namespace = m.namespace
+			c.File, c.KubeconfigOut = clusterNamed("prod", "127.0.0.2", 1), path
+			managesItself, unsure, err := c.asksItself(t.Context())
+			check.Error(t, err, "")
+			check.Error(t, unsure, "")
+			check.Equal(t, "whether it manages itself", managesItself, false)
+			check.Set(t, "what is to be compared", c.elsewhere != nil)
+			check.Error(t, c.checkElsewhere(t.Context()), test.problem)
+		})
+	}
 }

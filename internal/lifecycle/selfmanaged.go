@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -87,13 +88,18 @@ func (c *creation) asksItself(ctx context.Context) (own bool, unsure, err error)
 	switch {
 	case err == nil && (wanted == "" || wanted == server || wanted == mgmtcluster.ServerAt(&found)):
 		c.own = &found
-		return true, nil, nil
+		return true, nil, c.checkRecorded(limited)
 	case wanted != "" && wanted != server && at != contextName(c.File.Name) &&
 		filepath.Base(c.KubeconfigOut) != dedicatedName(c.File.Name):
 		return false, nil, nil // the only context of the file is another cluster's, beside which this one will be
 	case wanted != "" && wanted != server:
-		return false, nil, otherServerError(c.KubeconfigOut, &clientcmdapi.Cluster{Server: server}, c.File.Name,
+		other := otherServerError(c.KubeconfigOut, &clientcmdapi.Cluster{Server: server}, c.File.Name,
 			&clientcmdapi.Cluster{Server: wanted})
+		if err == nil {
+			return false, nil, other
+		}
+
+		return false, nil, c.askElsewhere(limited, other)
 	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
 		c.answers = true
 		return false, nil, nil // it has another management cluster
@@ -102,6 +108,56 @@ func (c *creation) asksItself(ctx context.Context) (own bool, unsure, err error)
 	return false, fmt.Errorf(
 		"whether %s manages itself is not known, for the server of %s does not answer: %w; delete or move that file "+
 			"if the cluster is gone", c.File.Name, c.KubeconfigOut, err), nil
+}
+
+// checkRecorded fails where a cluster has the Cluster of another one.
+func (c *creation) checkRecorded(ctx context.Context) error {
+	recorded := c.own.Annotations[mgmtcluster.IdentityAnnotation]
+	if recorded == "" {
+		return nil
+	}
+
+	id, err := c.workload.Identity(ctx)
+	if err == nil && string(id) != recorded {
+		err = fmt.Errorf("%s does not lead to %s, but to another cluster, which has a Cluster of that name: the UID of "+
+			"its namespace kube-system is %s, and not %s; name another file with --kubeconfig-out", c.KubeconfigOut,
+			c.File.Name, id, recorded)
+	}
+
+	return err
+}
+
+// elsewhere is a kubeconfig whose server is not that of the manifests: it leads through a tunnel, or to another
+// cluster. The identity tells.
+type elsewhere struct {
+	id    types.UID
+	other error
+}
+
+// askElsewhere asks for the identity. Without an answer, it is another cluster.
+func (c *creation) askElsewhere(ctx context.Context, other error) error {
+	id, err := c.workload.Identity(ctx)
+	if err != nil {
+		return other
+	}
+
+	c.elsewhere = &elsewhere{id, other}
+
+	return nil
+}
+
+// checkElsewhere fails unless the management cluster knows the cluster of the kubeconfig as this one.
+func (c *creation) checkElsewhere(ctx context.Context) error {
+	if c.management.Cluster == nil { // nobody knows it
+		return c.elsewhere.other
+	}
+
+	cluster, err := c.management.GetCluster(ctx, c.File.Name)
+	if err != nil || cluster.Annotations[mgmtcluster.IdentityAnnotation] != string(c.elsewhere.id) {
+		return c.elsewhere.other
+	}
+
+	return nil
 }
 
 // wantedServer is the server of the cluster of manifests, which the object of its infrastructure has; empty where they

@@ -39,8 +39,8 @@ func (o *Common) wait(check func(context.Context) error) func(context.Context) e
 type Step struct {
 	// name for people.
 	name string
-	// quiet steps have no line of their own: they are over at once, or ask the user.
-	quiet bool
+	// quiet steps have no line of their own: they are over at once. Those that ask the user say nothing at all.
+	quiet, asks bool
 	// needed reports whether there is something to do; nil means always. It is asked when the turn of the step comes,
 	// so it may use what the steps before have found.
 	needed func() bool
@@ -55,12 +55,16 @@ func runSteps(ctx context.Context, display *progress.Display, steps []Step) erro
 			continue
 		}
 
-		run := func() error { return s.run(ctx) }
-		if !s.quiet {
-			run = func() error { return display.Step(s.name, func() error { return s.run(ctx) }) }
+		show := display.Step
+
+		switch {
+		case s.asks:
+			show = func(_ string, run func() error) error { return run() }
+		case s.quiet:
+			show = display.Quietly
 		}
 
-		if err := run(); err != nil {
+		if err := show(s.name, func() error { return s.run(ctx) }); err != nil {
 			return err
 		}
 	}

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/heartbeat"
 )
 
 const (
@@ -28,8 +31,11 @@ var ErrInterrupted = errors.New("interrupted")
 // Display writes the steps of one command.
 type Display struct {
 	out io.Writer
+	mu  sync.Mutex
 	// open reports that the line of the step has no end yet.
 	open bool
+	// said is when something was written last.
+	said time.Time
 }
 
 // To returns a display that writes to out.
@@ -38,33 +44,95 @@ func To(out io.Writer) *Display { return &Display{out: out} }
 // Step runs a step, and writes its name and how it ended.
 func (d *Display) Step(name string, run func() error) error {
 	begin := time.Now()
-	_, _ = fmt.Fprintf(d.out, "%s: ", name)
+	d.mu.Lock()
+	d.write("%s: ", name)
 	d.open = true
+	d.mu.Unlock()
 
-	err := run()
+	err := d.Quietly(name, run)
 	result := fmt.Sprintf("ok (%.0f s)", time.Since(begin).Seconds())
 	if err != nil {
 		result = "failed"
 	}
 
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
 	if !d.open {
-		_, _ = fmt.Fprintf(d.out, "%s: ", name)
+		d.write("%s: ", name)
 	}
 
-	_, _ = fmt.Fprintln(d.out, result)
+	d.write("%s\n", result)
 	d.open = false
 
 	return err
 }
 
+// Quietly runs a step without a line of its own. If nothing is said for a while, it says that the step goes on: whoever
+// watches a silent command takes it for one that hangs.
+func (d *Display) Quietly(name string, run func() error) error {
+	ended, done := make(chan struct{}), make(chan struct{})
+	begin := time.Now()
+	d.mu.Lock()
+	d.said = begin
+	d.mu.Unlock()
+
+	go func() {
+		defer close(done)
+
+		for {
+			d.mu.Lock()
+			left := time.Until(d.said.Add(heartbeat.Interval))
+			d.mu.Unlock()
+
+			select {
+			case <-ended:
+				return
+			case <-time.After(max(left, time.Millisecond)):
+				d.beat(name, begin)
+			}
+		}
+	}()
+
+	defer func() {
+		close(ended)
+		<-done
+	}()
+
+	return run()
+}
+
+// beat says that a step goes on, unless something was said meanwhile.
+func (d *Display) beat(name string, begin time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	if time.Since(d.said) >= heartbeat.Interval {
+		d.say("%s: %.0f s so far", name, time.Since(begin).Seconds())
+	}
+}
+
+// write writes as it is; d.mu is held.
+func (d *Display) write(format string, args ...any) {
+	_, _ = fmt.Fprintf(d.out, format, args...)
+	d.said = time.Now()
+}
+
 // Say writes a line below the step.
 func (d *Display) Say(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.say(format, args...)
+}
+
+// say is Say while d.mu is held.
+func (d *Display) say(format string, args ...any) {
 	if d.open {
-		_, _ = fmt.Fprintln(d.out)
+		d.write("\n")
 		d.open = false
 	}
 
-	_, _ = fmt.Fprintf(d.out, "  "+format+"\n", args...)
+	d.write("  "+format+"\n", args...)
 }
 
 // Write implements io.Writer: each line of the text is said.

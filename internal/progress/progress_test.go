@@ -118,3 +118,53 @@ func TestWaitShowsWhatItWaitsForInALine(t *testing.T) {
 		}
 	})
 }
+
+func TestNoStepIsSilentFor15Seconds(t *testing.T) {
+	for name, test := range map[string]struct {
+		run  func(d *Display, step func() error) error
+		step func(d *Display) error
+		want string
+	}{
+		"a step that says nothing": {
+			run: func(d *Display, step func() error) error { return d.Step("Asking", step) },
+			step: func(*Display) error {
+				time.Sleep(25 * time.Second)
+				return nil
+			},
+			want: "Asking: \n  Asking: 10 s so far\n  Asking: 20 s so far\nAsking: ok (25 s)\n",
+		},
+		"a quiet step": {
+			run: func(d *Display, step func() error) error { return d.Quietly("Looking", step) },
+			step: func(*Display) error {
+				time.Sleep(12 * time.Second)
+				return nil
+			},
+			want: "  Looking: 10 s so far\n",
+		},
+		"a step that says something itself": {
+			run: func(d *Display, step func() error) error { return d.Step("Asking", step) },
+			step: func(d *Display) error {
+				for range 4 {
+					time.Sleep(8 * time.Second)
+					d.Say("one more")
+				}
+
+				return nil
+			},
+			want: "Asking: \n  one more\n  one more\n  one more\n  one more\nAsking: ok (32 s)\n",
+		},
+		"a quick quiet step": {
+			run:  func(d *Display, step func() error) error { return d.Quietly("Looking", step) },
+			step: func(*Display) error { return nil },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out bytes.Buffer
+				d := To(&out)
+				check.Error(t, test.run(d, func() error { return test.step(d) }), "")
+				check.Equal(t, "what is said", out.String(), test.want)
+			})
+		})
+	}
+}
