@@ -799,7 +799,7 @@ func (j *journey) expectManagerLogs() {
 // expectScaledNumberIsKept scales the workers to none, and starts the cluster with a file that asks for one.
 func (j *journey) expectScaledNumberIsKept() {
 	j.t.Helper()
-	j.does("scale", j.name, "-n", j.namespace, "--workers", "0")
+	j.does("scale", j.name, "-n", j.namespace, "--workers", "0", "--yes")
 
 	_, problems := j.does("start", "-f", j.file, "--timeout", patience)
 	check.Contains(j.t, "what it says", problems, "keeps its replicas, 0, which olvmctl scale has written; "+j.file+

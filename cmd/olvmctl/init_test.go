@@ -46,7 +46,9 @@ func TestMain(m *testing.M) {
 		main()
 	}
 
-	os.Exit(m.Run())
+	code := m.Run()
+	stopManagementClusters()
+	os.Exit(code)
 }
 
 const ownKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIO2v6BH6hDHKL1y1WHWv+IVpfKc01C2e3xgOx5xR/+v ops@example.com"

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,11 +14,15 @@ func newScaleCommand(s streams) *cobra.Command {
 	var o lifecycle.ScaleOptions
 	var output outputFlag
 	var controlPlane, workers int32
+	var yes bool
 	command := &cobra.Command{
 		Use:   "scale CLUSTER [--control-plane N] [--workers N]",
 		Short: "Change the number of machines of a cluster",
 		Long: `scale writes replicas of the KubeadmControlPlane and of a MachineDeployment, or of
-the topology of a Cluster with a ClusterClass. It does not wait; see olvmctl describe.`,
+the topology of a Cluster with a ClusterClass. It does not wait; see olvmctl describe.
+
+It asks before machines go, before there are more than ten times as many as today, and before there
+are more machines than addresses; --yes answers, and is needed where there is no terminal.`,
 		Example:           "  olvmctl scale prod --workers 5",
 		Args:              named("CLUSTER", "the name of a cluster", clusterWords),
 		ValidArgsFunction: management.completeClusters,
@@ -29,6 +34,11 @@ the topology of a Cluster with a ClusterClass. It does not wait; see olvmctl des
 
 			if command.Flags().Changed("workers") { // also to 0
 				o.Workers = &workers
+			}
+
+			o.Agree = func(alarms []string) error {
+				return confirm(command.Context(), s, yes, strings.Join(alarms, "\n")+"\nScale "+o.Name+"? Type its name: ",
+					o.Name)
 			}
 
 			done := outcome{Namespace: o.Management.Namespace, Name: o.Name, Done: "scaled"}
@@ -51,6 +61,7 @@ the topology of a Cluster with a ClusterClass. It does not wait; see olvmctl des
 	output.addFlag(command, formatText)
 	set.Int32Var(&controlPlane, "control-plane", 0, "number of control plane machines, which is odd")
 	set.Int32Var(&workers, "workers", 0, "number of workers")
+	set.BoolVarP(&yes, "yes", "y", false, "do not ask")
 	set.StringVar(&o.Deployment, "machine-deployment", "", "whose workers; needed where there are several")
 
 	return command

@@ -26,7 +26,7 @@ type startFlags struct {
 	selfManaged   bool
 	bootstrap     string
 	kubeconfigOut string
-	force         bool
+	force, yes    bool
 	output        outputFlag
 }
 
@@ -39,7 +39,8 @@ func newStartCommand(s streams) *cobra.Command {
 Cluster API and its providers into a management cluster without them, applies the manifests of
 the cluster file, waits for the control plane, writes its kubeconfig, installs add-ons, and waits
 for the nodes. It can be run again at any time: what is done already stays as it is, and where it
-was interrupted it goes on.
+was interrupted it goes on. A cluster file with fewer machines than the cluster has takes machines
+away: it asks before; --yes answers, and is needed where there is no terminal.
 
 ` + managementHelp + `
 
@@ -94,6 +95,7 @@ func (f *startFlags) addFlags(command *cobra.Command) {
 		"file for the kubeconfig of the cluster (default ~/.kube/kubeconfig.NAME)")
 	set.BoolVar(&f.force, "force-conflicts", false, "take back fields that others have changed since, such as replicas")
 	f.output.addFlag(command, formatText)
+	set.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 }
 
 func (f *startFlags) run(ctx context.Context, s streams) error {
@@ -133,6 +135,9 @@ func (f *startFlags) run(ctx context.Context, s streams) error {
 		BootstrapVM:    f.bootstrap == bootstrapByVM,
 		KubeconfigOut:  f.kubeconfigOut,
 		ForceConflicts: f.force,
+		Confirm: func(question, word string) error {
+			return confirm(ctx, s, f.yes, question, word)
+		},
 	})
 	if err != nil {
 		return err

@@ -46,6 +46,8 @@ type CreateOptions struct {
 	BootstrapVM bool
 	// KubeconfigOut is the file for the kubeconfig of the cluster; empty means KubeconfigPath.
 	KubeconfigOut string
+	// Confirm asks the user to type a word before machines go; an error ends the operation. nil agrees.
+	Confirm func(question, word string) error
 	// ForceConflicts takes back fields that others have changed.
 	ForceConflicts bool
 }
@@ -217,6 +219,11 @@ func (c *creation) prepareSteps() []Step {
 // makeSteps apply the manifests and connect to the cluster.
 func (c *creation) makeSteps() []Step {
 	return []Step{
+		{
+			name: "Asking about machines that go", quiet: true, asks: true,
+			needed: func() bool { return c.exists && c.Confirm != nil },
+			run:    c.askAboutGoners,
+		},
 		{name: "Applying the manifests", run: c.apply},
 		{
 			name: "Waiting for the control plane",

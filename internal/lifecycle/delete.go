@@ -3,11 +3,13 @@ package lifecycle
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
@@ -187,6 +189,7 @@ func (d *deletion) deleteSteps() []Step {
 	out := []Step{
 		{name: "Looking for the kubeconfig", quiet: true, needed: d.exists, run: d.findKubeconfig},
 		{name: "Looking for the credentials", quiet: true, needed: d.exists, run: d.findKept},
+		{name: "Noting how it is reached", quiet: true, needed: d.exists, run: d.noteKubeconfig},
 		{
 			name:   "Releasing what the cluster has made",
 			quiet:  true,
@@ -290,6 +293,7 @@ func (d *deletion) find(ctx context.Context) error {
 	for _, one := range providers() {
 		d.provider = one
 		if err := d.findKept(ctx); err != nil || len(d.kept) > 0 {
+			d.recallKubeconfig()
 			return err
 		}
 	}
@@ -474,6 +478,45 @@ func (d *deletion) removeKubeconfig(path string) error {
 	}
 
 	return nil
+}
+
+// reachedAnnotation of what Create has made says how a cluster that is deleted was reached: the kubeconfigs of users are
+// known by that.
+const reachedAnnotation = "olvmctl.cluster.x-k8s.io/reached"
+
+// reached is what the annotation has.
+type reached struct {
+	Server string `json:"server,omitempty"`
+	CA     []byte `json:"ca,omitempty"`
+}
+
+// noteKubeconfig notes how the cluster is reached: a second Delete does not find the Cluster any more.
+func (d *deletion) noteKubeconfig(ctx context.Context) error {
+	text, err := json.Marshal(reached{d.kubeconfig.Server, d.kubeconfig.CertificateAuthorityData})
+	if err != nil {
+		return fmt.Errorf("failed to encode how %s is reached: %w", d.Name, err)
+	}
+
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, reachedAnnotation, text)
+
+	for _, object := range d.kept {
+		err := d.management.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("failed to note in %s how %s is reached: %w", nameOf(object), d.Name, err)
+		}
+	}
+
+	return nil
+}
+
+// recallKubeconfig takes what an interrupted Delete has noted.
+func (d *deletion) recallKubeconfig() {
+	for _, object := range d.kept {
+		var noted reached
+		if json.Unmarshal([]byte(object.GetAnnotations()[reachedAnnotation]), &noted) == nil {
+			d.kubeconfig = &clientcmdapi.Cluster{Server: noted.Server, CertificateAuthorityData: noted.CA}
+		}
+	}
 }
 
 // findKubeconfig finds how the cluster is reached, while it can be asked.

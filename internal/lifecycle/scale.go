@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/dustin/go-humanize/english"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +28,55 @@ type ScaleOptions struct {
 	ControlPlane, Workers *int32
 	// Deployment is the MachineDeployment of the workers; empty means the only one.
 	Deployment string
+	// Agree is called before anything is written with what a user may not want, one line each; an error ends it. nil
+	// agrees.
+	Agree func(alarms []string) error
+}
+
+// growthLimit is how many times as many machines are more than a user is taken to mean.
+const growthLimit = 10
+
+// sizing is an owner of machines that gets another number of them.
+type sizing struct {
+	name     string
+	from, to int32
+	template clusterv1.ContractVersionedObjectReference
+}
+
+// alarms are what a user may not want: machines that go, and many more than today.
+func (s sizing) alarms() []string {
+	switch {
+	case s.to < s.from:
+		return []string{fmt.Sprintf("%s is to have %s instead of %d: %d go for good, with their VMs and disks", s.name,
+			english.Plural(int(s.to), "machine", ""), s.from, s.from-s.to)}
+	case int64(s.to) > growthLimit*int64(max(s.from, 1)):
+		return []string{fmt.Sprintf("%s is to have %d machines instead of %d, which is more than %d times as many",
+			s.name, s.to, s.from, growthLimit)}
+	}
+
+	return nil
+}
+
+// agree asks the user where there is something to ask about.
+func (o ScaleOptions) agree(
+	ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cluster, list []sizing, say func(line string),
+) error {
+	var alarms []string
+
+	for _, one := range list {
+		alarms = append(alarms, one.alarms()...)
+		sayOfAddresses(ctx, in, cluster, one.template, one.to, func(line string) { alarms = append(alarms, line) })
+	}
+
+	if len(alarms) > 0 && o.Agree != nil {
+		return o.Agree(alarms)
+	}
+
+	for _, line := range alarms {
+		say(line)
+	}
+
+	return nil
 }
 
 func (o ScaleOptions) validate() error {
@@ -67,35 +116,52 @@ func Scale(ctx context.Context, o ScaleOptions, say func(line string)) error {
 		return o.scaleTopology(ctx, in, cluster, say)
 	}
 
-	var workers *clusterv1.MachineDeployment
-	if o.Workers != nil { // which one is decided before anything is written
-		if workers, err = o.deployment(ctx, in); err != nil {
-			return err
-		}
-	}
-
-	if o.ControlPlane != nil {
-		controlPlane := &controlplanev1.KubeadmControlPlane{
-			ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: cluster.Spec.ControlPlaneRef.Name},
-		}
-		if err := scaleObject(ctx, in, controlPlane, *o.ControlPlane, say); err != nil {
-			return err
-		}
-
-		sayOfAddresses(ctx, in, cluster, controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef, *o.ControlPlane, say)
-	}
-
-	if workers == nil {
-		return nil
-	}
-
-	if err := scaleObject(ctx, in, workers, *o.Workers, say); err != nil {
+	objects, sizes, err := o.find(ctx, in, cluster)
+	if err != nil {
 		return err
 	}
 
-	sayOfAddresses(ctx, in, cluster, workers.Spec.Template.Spec.InfrastructureRef, *o.Workers, say)
+	if err := o.agree(ctx, in, cluster, sizes, say); err != nil {
+		return err
+	}
+
+	for i, object := range objects {
+		if err := scaleObject(ctx, in, object, sizes[i].to, say); err != nil {
+			return err
+		}
+	}
 
 	return nil
+}
+
+// find finds what is to be scaled, before anything is written.
+func (o ScaleOptions) find(
+	ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cluster,
+) (objects []client.Object, sizes []sizing, err error) {
+	if o.ControlPlane != nil {
+		found := &controlplanev1.KubeadmControlPlane{}
+		key := client.ObjectKey{Namespace: in.Namespace, Name: cluster.Spec.ControlPlaneRef.Name}
+		if err := in.Get(ctx, key, found); err != nil {
+			return nil, nil, fmt.Errorf("failed to get the control plane: %w", err)
+		}
+
+		objects = append(objects, found)
+		sizes = append(sizes, sizing{found.Name, ptr.Deref(found.Spec.Replicas, 1), *o.ControlPlane,
+			found.Spec.MachineTemplate.Spec.InfrastructureRef})
+	}
+
+	if o.Workers != nil {
+		found, err := o.deployment(ctx, in)
+		if err != nil {
+			return nil, nil, err
+		}
+
+		objects = append(objects, found)
+		sizes = append(sizes, sizing{found.Name, ptr.Deref(found.Spec.Replicas, 1), *o.Workers,
+			found.Spec.Template.Spec.InfrastructureRef})
+	}
+
+	return objects, sizes, nil
 }
 
 // deployment is the MachineDeployment of the workers. One that the cluster autoscaler scales is an error.
@@ -134,7 +200,11 @@ func (o ScaleOptions) scaleTopology(
 ) error {
 	before := cluster.DeepCopy()
 	topology := &cluster.Spec.Topology
+	var sizes []sizing
+
 	if o.ControlPlane != nil {
+		sizes = append(sizes, sizing{name: "the control plane", from: ptr.Deref(topology.ControlPlane.Replicas, 1),
+			to: *o.ControlPlane})
 		topology.ControlPlane.Replicas = o.ControlPlane
 	}
 
@@ -149,7 +219,13 @@ func (o ScaleOptions) scaleTopology(
 			return err
 		}
 
+		sizes = append(sizes, sizing{name: names[at], to: *o.Workers,
+			from: ptr.Deref(topology.Workers.MachineDeployments[at].Replicas, 1)})
 		topology.Workers.MachineDeployments[at].Replicas = o.Workers
+	}
+
+	if err := o.agree(ctx, in, cluster, sizes, say); err != nil {
+		return err
 	}
 
 	if err := in.Patch(ctx, cluster, client.MergeFrom(before), fieldOwnerOfScale); err != nil {

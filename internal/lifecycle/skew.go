@@ -45,7 +45,7 @@ func (u *upgrade) checkSkew(ctx context.Context, now string, deployments []*unst
 		return fmt.Errorf("failed to list the machines: %w", err)
 	}
 
-	controlPlane := []string{now}
+	var controlPlane []string
 	pools := map[string]*pool{}
 
 	for _, one := range deployments {
@@ -58,7 +58,7 @@ func (u *upgrade) checkSkew(ctx context.Context, now string, deployments []*unst
 		_, controls := machine.Labels[clusterv1.MachineControlPlaneLabel]
 
 		switch {
-		case machine.Spec.Version == "" || !machine.DeletionTimestamp.IsZero():
+		case machine.Spec.Version == "" || !machine.DeletionTimestamp.IsZero() || isToCome(machine, u.Version):
 		case controls:
 			controlPlane = append(controlPlane, machine.Spec.Version)
 		case pools[name] != nil:
@@ -68,12 +68,39 @@ func (u *upgrade) checkSkew(ctx context.Context, now string, deployments []*unst
 		}
 	}
 
+	// A version that no machine has yet can be taken back.
+	if !isOlder(u.Version, now) || len(controlPlane) == 0 || slices.Contains(controlPlane, now) {
+		controlPlane = slices.Insert(controlPlane, 0, now)
+	}
+
 	var list []pool
 	for _, name := range slices.Sorted(maps.Keys(pools)) { // the same error each time
 		list = append(list, *pools[name])
 	}
 
 	return skewed(controlPlane, list, u.Version)
+}
+
+// isToCome reports whether a machine is to have a newer version than that, and does not have it: it is no node yet, or
+// its kubelet is another one, as where the VM template does not have the version.
+func isToCome(machine *clusterv1.Machine, version string) bool {
+	if !isOlder(version, machine.Spec.Version) {
+		return false
+	}
+
+	if machine.Status.NodeInfo != nil && machine.Status.NodeInfo.KubeletVersion != "" {
+		return !isOlder(version, machine.Status.NodeInfo.KubeletVersion)
+	}
+
+	return machine.Status.NodeRef.Name == ""
+}
+
+// isOlder reports whether a version is older than another one.
+func isOlder(version, than string) bool {
+	one, err := semver.ParseTolerant(version)
+	other, otherErr := semver.ParseTolerant(than)
+
+	return err == nil && otherErr == nil && one.LT(other)
 }
 
 // skewed says why a control plane and its pools cannot be upgraded to a version.

@@ -5,8 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 
+	"github.com/blang/semver/v4"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -158,6 +162,14 @@ func (u *upgrade) plan(ctx context.Context) (changes []string, steps []Step, err
 		return nil, nil, err
 	}
 
+	if len(changes) > 0 {
+		for _, one := range owners {
+			if warning := one.imageWarning(u.Version); warning != "" {
+				changes = append(changes, warning)
+			}
+		}
+	}
+
 	for _, one := range owners {
 		steps = append(steps, Step{
 			name: "Rolling out " + one.name,
@@ -196,6 +208,34 @@ type owner struct {
 	patch map[string]any
 	// template is what its new machines are made of; nil where it is there.
 	template *unstructured.Unstructured
+	// image is what its new machines start from; keptImage reports that it stays while the version changes.
+	image     string
+	keptImage bool
+}
+
+// minorInName is a minor version of Kubernetes in the name of a VM template.
+var minorInName = regexp.MustCompile(`(?:^|[^\d.])v?1\.(\d{2})(?:$|\D)`)
+
+// imageWarning says where the image may not have the version; empty for no warning. The engine does not know which
+// version is in a template: its name is all there is to go by.
+func (o *owner) imageWarning(version string) string {
+	if version == "" || o.image == "" || strings.Contains(o.image, "${KUBERNETES_VERSION}") {
+		return ""
+	}
+
+	const remedy = "; without it, new machines do not become nodes (OtherKubelet), and the version can be taken back"
+
+	to, err := semver.ParseTolerant(version)
+	named := minorInName.FindStringSubmatch(o.image)
+
+	switch {
+	case err == nil && named != nil && named[1] != strconv.FormatUint(to.Minor, 10):
+		return fmt.Sprintf("warning: %s: by its name, %s does not have Kubernetes %s%s", o.name, o.image, version, remedy)
+	case o.keptImage:
+		return fmt.Sprintf("warning: %s keeps %s, which has to have Kubernetes %s%s", o.name, o.image, version, remedy)
+	}
+
+	return ""
 }
 
 // owners are the control plane and the MachineDeployments of the cluster, as they are to be.
@@ -264,6 +304,11 @@ func (u *upgrade) owner(ctx context.Context, object *unstructured.Unstructured) 
 	if of, ok := u.wanted[object.GetName()]; ok {
 		spec = machineSpec(of)
 	}
+
+	field := u.of.Components().ImageField
+	out.image, _ = spec[field].(string)
+	out.keptImage = u.Version != "" && u.Version != now && equality.Semantic.DeepEqual(spec[field],
+		machineSpec(template)[field])
 
 	if equality.Semantic.DeepEqual(spec, machineSpec(template)) {
 		return out, nil

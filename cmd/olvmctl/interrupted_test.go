@@ -1,0 +1,637 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlconfig "sigs.k8s.io/cluster-api/cmd/clusterctl/config"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
+)
+
+// This file kills commands, as processes of their own, before and after each of their writes to a Kubernetes API, and
+// runs them again, or delete instead. The API servers are real and the engine is the simulator's; a stand-in takes the
+// place of Cluster API's controllers, so that a cluster takes a second. e2e kills commands with the real ones.
+
+// managementClusters are two API servers with all kinds and no controllers.
+var managementClusters struct {
+	sync.Once
+	servers [2]*testsite.APIServer
+	err     error
+}
+
+func stopManagementClusters() {
+	for _, server := range managementClusters.servers {
+		server.Stop()
+	}
+}
+
+func startManagementClusters(t *testing.T) [2]*testsite.APIServer {
+	t.Helper()
+	managementClusters.Do(func() {
+		ctrllog.SetLogger(logr.Discard())
+
+		managementClusters.err = func() error {
+			tools := testenv.Toolchain(t)
+			objects, err := manifest.Read(clusterctlconfig.ClusterctlAPIManifest)
+			if err != nil {
+				return err
+			}
+
+			dir, err := tools.Dir("plane")
+			if err != nil {
+				return err
+			}
+
+			for _, name := range []string{"capi-bootstrap-kubeadm", "capi-controlplane-kubeadm"} {
+				crds, err := manifest.ReadFiles(filepath.Join(dir, "manifests", name, "crd"))
+				if err != nil {
+					return err
+				}
+
+				objects = append(objects, crds...)
+			}
+
+			for i := range managementClusters.servers {
+				if managementClusters.servers[i], err = newManagementCluster(tools, objects); err != nil {
+					return err
+				}
+			}
+
+			return nil
+		}()
+	})
+	check.Error(t, managementClusters.err, "")
+
+	return managementClusters.servers
+}
+
+// stand is a place with two management clusters, of which the second is the workload cluster, too, and a stand-in for
+// the controllers of both.
+type stand struct {
+	*site
+	servers         [2]*testsite.APIServer
+	gate            *writeGate
+	dir, file       string
+	name, namespace string
+	// kubeconfigs of both management clusters, and the one that start writes.
+	kubeconfigs [2]string
+	out         string
+}
+
+// writeGate sends a signal to a process at one of its requests that write.
+type writeGate struct {
+	mu     sync.Mutex
+	writes int
+	// at is the number of the write; 0 for none. after has it reach the API server before.
+	at      int
+	after   bool
+	signal  syscall.Signal
+	process *os.Process
+	gone    chan struct{}
+	what    string
+}
+
+// begin watches a process that begins.
+func (g *writeGate) begin(process *os.Process, gone chan struct{}) {
+	g.process, g.gone = process, gone
+	g.mu.Unlock()
+}
+
+func (g *writeGate) wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}, r.Method) ||
+			strings.Contains(r.URL.Path, "selfsubject") {
+			next.ServeHTTP(w, r)
+			return
+		}
+
+		g.mu.Lock()
+		g.writes++
+		now := g.at != 0 && g.writes == g.at
+		if now {
+			g.what = r.Method + " " + r.URL.Path
+		}
+
+		process, gone := g.process, g.gone
+		g.mu.Unlock()
+
+		if !now {
+			next.ServeHTTP(w, r)
+			return
+		}
+
+		if g.after {
+			next.ServeHTTP(&lost{}, r)
+		}
+
+		_ = process.Signal(g.signal)
+		if g.signal == syscall.SIGKILL || g.after {
+			if g.signal == syscall.SIGKILL {
+				<-gone
+			}
+
+			panic(http.ErrAbortHandler)
+		}
+
+		time.Sleep(50 * time.Millisecond)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// lost is an answer that never comes.
+type lost struct{ header http.Header }
+
+func (l *lost) Header() http.Header {
+	if l.header == nil {
+		l.header = http.Header{}
+	}
+
+	return l.header
+}
+func (*lost) Write(content []byte) (int, error) { return len(content), nil }
+func (*lost) WriteHeader(int)                   {}
+
+// standNumber makes names and addresses unique.
+var standNumber atomic.Int32
+
+func newStand(t *testing.T) *stand {
+	t.Helper()
+	number := standNumber.Add(1)
+	s := &stand{
+		site: newSite(t), servers: startManagementClusters(t), gate: &writeGate{}, dir: t.TempDir(), name: "prod",
+		namespace: fmt.Sprintf("interrupted-%d", number),
+	}
+	s.out = filepath.Join(s.dir, ".kube", "kubeconfig."+s.name)
+	subnet := fmt.Sprintf("127.77.%d", number%250)
+
+	for i := range s.servers {
+		s.kubeconfigs[i] = filepath.Join(s.dir, fmt.Sprintf("management-%d", i))
+		content := testsite.Kubeconfig(t, s.servers[i].Config, s.gate.wrap)
+		check.Error(t, os.WriteFile(s.kubeconfigs[i], content, 0o600), "")
+	}
+
+	s.file = filepath.Join(s.dir, "cluster.yaml")
+	machine := func(first int) string {
+		return fmt.Sprintf(`
+      olvmOvirtClusterName: Default
+      vmTemplateName: ock-1.36
+      olvmNetwork: {networkName: kvm-vlan, vnicProfileName: kvm-vlan}
+      virtualMachine:
+        memory: 4GB
+        network:
+          ipv4: {subnet: %[1]s.0/24, ipAddresses: %[1]s.%[2]d-%[1]s.%[3]d}`, subnet, first, first+9)
+	}
+	check.Error(t, os.WriteFile(s.file, fmt.Appendf(nil, `name: %s
+provider: olvm
+virtualIp: %s.5
+kubernetesVersion: 1.36.1
+providers:
+  olvm:
+    namespace: %s
+    olvmDatacenterName: Default
+    olvmOvirtAPIServer: {serverURL: %s, serverCAPath: %s}
+    controlPlaneMachine:%s
+    workerMachine:%s
+`, s.name, subnet, s.namespace, s.sim.URL(), s.caFile, machine(10), machine(20)), 0o600), "")
+
+	controllers := &standIn{stand: s, kubeconfig: s.serve(subnet + ".5:6443")}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { controllers.run(ctx) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+		s.clear()
+	})
+
+	return s
+}
+
+// serve has the API server of the workload cluster at its endpoint, and returns the kubeconfig that Cluster API would
+// make.
+func (s *stand) serve(address string) []byte {
+	s.t.Helper()
+	config := s.servers[1].Config
+	target, err := url.Parse(config.Host)
+	check.Error(s.t, err, "")
+	transport, err := rest.TransportFor(config)
+	check.Error(s.t, err, "")
+
+	server := httptest.NewUnstartedServer(s.gate.wrap(&httputil.ReverseProxy{
+		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:    transport,
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}))
+	host, _, err := net.SplitHostPort(address)
+	check.Error(s.t, err, "")
+	certificate, key, err := certutil.GenerateSelfSignedCertKey(host, nil, nil)
+	check.Error(s.t, err, "")
+	pair, err := tls.X509KeyPair(certificate, key)
+	check.Error(s.t, err, "")
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	_ = server.Listener.Close()
+	server.Listener, err = (&net.ListenConfig{}).Listen(s.t.Context(), "tcp", address)
+	check.Error(s.t, err, "")
+	server.StartTLS()
+	s.t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+
+	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"%[1]s-admin@%[1]s",
+"contexts":[{"name":"%[1]s-admin@%[1]s","context":{"cluster":%[1]q,"user":"%[1]s-admin"}}],
+"clusters":[{"name":%[1]q,"cluster":{"server":%[2]q,"certificate-authority-data":%[3]q}}],
+"users":[{"name":"%[1]s-admin","user":{"token":"t"}}]}`, s.name, "https://"+address, base64.StdEncoding.EncodeToString(certificate))
+}
+
+// olvmctl runs a command as a process of its own, to its end or to that of the gate.
+func (s *stand) olvmctl(g *writeGate, args ...string) (code int, said string) {
+	s.t.Helper()
+	executable, err := os.Executable()
+	check.Error(s.t, err, "")
+
+	var out bytes.Buffer
+	process := exec.CommandContext(context.WithoutCancel(s.t.Context()), executable, args...)
+	process.Stdout, process.Stderr = &out, &out
+	process.Env = append(os.Environ(), asOlvmctl+"=1", "HOME="+s.dir, "KUBECONFIG=", "OCNE_DEFAULTS=",
+		"XDG_CONFIG_HOME="+s.dir, "XDG_STATE_HOME="+filepath.Join(s.dir, "state"), "TMPDIR="+s.tmp())
+
+	gone := make(chan struct{})
+	s.gate.mu.Lock()
+	s.gate.writes, s.gate.at, s.gate.after, s.gate.signal, s.gate.what = 0, g.at, g.after, g.signal, ""
+	check.Error(s.t, process.Start(), "")
+	s.gate.begin(process.Process, gone)
+	_ = process.Wait()
+	close(gone)
+
+	s.gate.mu.Lock()
+	defer s.gate.mu.Unlock()
+	g.writes, g.what = s.gate.writes, s.gate.what
+
+	return process.ProcessState.ExitCode(), out.String()
+}
+
+// does runs a command that has to succeed.
+func (s *stand) does(args ...string) string {
+	s.t.Helper()
+	code, said := s.olvmctl(&writeGate{}, args...)
+	if code != 0 {
+		s.t.Fatalf("olvmctl %s: exit code %d\n%s", strings.Join(args, " "), code, said)
+	}
+
+	return said
+}
+
+func (s *stand) tmp() string {
+	path := filepath.Join(s.dir, "tmp")
+	_ = os.Mkdir(path, 0o700)
+
+	return path
+}
+
+// The commands.
+func (s *stand) start(more ...string) []string {
+	return append([]string{"start", "-f", s.file, "--kubeconfig", s.kubeconfigs[0], "--cni", "none", "--timeout", "60s"},
+		more...)
+}
+
+func (s *stand) delete(kubeconfig string, more ...string) []string {
+	return append([]string{"delete", s.name, "-n", s.namespace, "--kubeconfig", kubeconfig, "--yes", "--timeout", "60s"},
+		more...)
+}
+
+func (s *stand) move() []string {
+	return []string{"move", "-n", s.namespace, "--kubeconfig", s.kubeconfigs[0], "--to-kubeconfig", s.kubeconfigs[1],
+		"--timeout", "60s"}
+}
+
+func (s *stand) upgrade() []string {
+	return []string{"upgrade", s.name, "-n", s.namespace, "--kubeconfig", s.kubeconfigs[0], "--kubernetes-version",
+		"v1.36.2", "--yes", "--timeout", "60s"}
+}
+
+// managers are the ends whose Cluster goes on, and clusters those that have one.
+func (s *stand) managers() (managers, clusters []int) {
+	s.t.Helper()
+
+	for end := range s.servers {
+		var list clusterv1.ClusterList
+		check.Error(s.t, s.servers[end].Client.List(s.t.Context(), &list, client.InNamespace(s.namespace)), "")
+
+		for i := range list.Items {
+			clusters = append(clusters, end)
+			if !ptr.Deref(list.Items[i].Spec.Paused, false) {
+				managers = append(managers, end)
+			}
+		}
+	}
+
+	return managers, clusters
+}
+
+// left is what a command has left that is none of a cluster: temporary files, locks, half of files, and in an end
+// without the cluster its objects.
+func (s *stand) left(end int) []string {
+	s.t.Helper()
+
+	var out []string
+
+	for _, pattern := range []string{"tmp/*", "tmp/.*", ".kube/.*", ".kube/*.lock", "state/capolvm/*/*"} {
+		found, err := filepath.Glob(filepath.Join(s.dir, pattern))
+		check.Error(s.t, err, "")
+		out = append(out, found...)
+	}
+
+	for other := range s.servers {
+		if other == end {
+			continue
+		}
+
+		for _, object := range s.objects(s.t.Context(), other) {
+			out = append(out, fmt.Sprintf("end %d: %s %s", other, object.GetKind(), object.GetName()))
+		}
+	}
+
+	return out
+}
+
+// clear removes all that a test has left: a cluster that manages others is not deleted.
+func (s *stand) clear() {
+	for end := range s.servers {
+		c, ctx := s.servers[end].Client, context.WithoutCancel(s.t.Context())
+		for _, object := range s.objects(ctx, end) {
+			object.SetFinalizers(nil)
+			_ = c.Update(ctx, &object)
+			_ = c.Delete(ctx, &object)
+		}
+	}
+}
+
+// objects are those of the namespace that olvmctl and Cluster API make.
+func (s *stand) objects(ctx context.Context, end int) []unstructured.Unstructured {
+	s.t.Helper()
+
+	var out []unstructured.Unstructured
+
+	for _, kind := range append(slices.Clone(kindsOfClusters),
+		clusterv1.GroupVersion.WithKind("Cluster"), corev1.SchemeGroupVersion.WithKind("Secret")) {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		check.Error(s.t, s.servers[end].Client.List(ctx, list, client.InNamespace(s.namespace)), "")
+		out = append(out, list.Items...)
+	}
+
+	return out
+}
+
+// expectOne looks for one cluster with one manager, at that end, and for nothing beside it.
+func (s *stand) expectOne(end int) {
+	s.t.Helper()
+	managers, clusters := s.managers()
+	check.Equal(s.t, "management clusters that go on", managers, []int{end})
+	check.Equal(s.t, "management clusters with the Cluster", clusters, []int{end})
+	check.Equal(s.t, "what is left over", s.left(end), nil)
+
+	config, err := clientcmd.LoadFromFile(s.out)
+	check.Error(s.t, err, "")
+	check.Equal(s.t, "contexts of the kubeconfig", len(config.Contexts), 1)
+}
+
+// expectNone looks for nothing.
+func (s *stand) expectNone() {
+	s.t.Helper()
+	_, clusters := s.managers()
+	check.Equal(s.t, "management clusters with the Cluster", clusters, nil)
+	check.Equal(s.t, "what is left over", s.left(-1), nil)
+
+	if _, err := os.Stat(s.out); !errors.Is(err, os.ErrNotExist) {
+		s.t.Errorf("the kubeconfig is left: %v", err)
+	}
+}
+
+// interruption is one command of the matrix.
+type interruption struct {
+	// prepare is what is there before.
+	prepare func(s *stand)
+	command func(s *stand) []string
+	// end has the cluster after the command: 0 or 1, or -1 for none.
+	end int
+	// sample are the writes of the fast tier.
+	sample []int
+}
+
+var interruptions = map[string]interruption{
+	"start": {
+		prepare: func(*stand) {},
+		command: func(s *stand) []string { return s.start() },
+		sample:  []int{5},
+	},
+	"start --self-managed": {
+		prepare: func(*stand) {},
+		command: func(s *stand) []string { return s.start("--self-managed") },
+		end:     1,
+		sample:  []int{20},
+	},
+	"move": {
+		prepare: func(s *stand) { s.does(s.start()...) },
+		command: func(s *stand) []string { return s.move() },
+		end:     1,
+	},
+	"upgrade": {
+		prepare: func(s *stand) { s.does(s.start()...) },
+		command: func(s *stand) []string { return s.upgrade() },
+		sample:  []int{1},
+	},
+	"delete": {
+		prepare: func(s *stand) { s.does(s.start()...) },
+		command: func(s *stand) []string { return s.delete(s.kubeconfigs[0]) },
+		end:     -1,
+		sample:  []int{2, 3},
+	},
+	"delete of a cluster that manages itself": {
+		prepare: func(s *stand) { s.does(s.start("--self-managed")...) },
+		command: func(s *stand) []string { return s.delete(s.out, "--to-kubeconfig", s.kubeconfigs[0]) },
+		end:     -1,
+	},
+}
+
+// TestACommandThatIsInterruptedGoesOn kills each command before and after each of its writes, and runs it again, or
+// delete instead: then there is one cluster with one manager, or none, and nothing is left over.
+func TestACommandThatIsInterruptedGoesOn(t *testing.T) {
+	for name, one := range interruptions {
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() && len(one.sample) == 0 {
+				testenv.SkipInShort(t, "internal/lifecycle interrupts moves in the fast tier")
+			}
+
+			whole := &writeGate{}
+			t.Run("to its end", func(t *testing.T) { // whose clusters are gone before the next
+				s := newStand(t)
+				one.prepare(s)
+				code, said := s.olvmctl(whole, one.command(s)...)
+				check.Equal(t, "exit code, after "+said, code, 0)
+				s.expect(one.end)
+				t.Logf("%s writes %d times", name, whole.writes)
+			})
+
+			for at := 1; at <= whole.writes; at++ {
+				if testing.Short() && !slices.Contains(one.sample, at) {
+					continue
+				}
+
+				for number, g := range []*writeGate{
+					{at: at, signal: syscall.SIGKILL}, {at: at, signal: syscall.SIGKILL, after: true},
+					{at: at, signal: syscall.SIGINT}, {at: at, signal: syscall.SIGINT, after: true},
+				} {
+					for _, then := range []string{"again", "delete"} {
+						if testing.Short() && (number != at%4 || (then == "delete") != (at%2 == 0)) {
+							continue
+						}
+
+						one.interrupt(t, g, then)
+					}
+				}
+			}
+		})
+	}
+}
+
+func (s *stand) expect(end int) {
+	s.t.Helper()
+	if end < 0 {
+		s.expectNone()
+	} else {
+		s.expectOne(end)
+	}
+}
+
+// interrupt is one case of the matrix.
+func (i interruption) interrupt(t *testing.T, g *writeGate, then string) {
+	t.Helper()
+	when := "before"
+	if g.after {
+		when = "after"
+	}
+
+	t.Run(fmt.Sprintf("%s write %d %s then %s", when, g.at, g.signal, then), func(t *testing.T) {
+		s := newStand(t)
+		i.prepare(s)
+		one := &writeGate{at: g.at, after: g.after, signal: g.signal}
+		code, said := s.olvmctl(one, i.command(s)...)
+		check.Set(t, "the write at which it was interrupted", one.what)
+		t.Logf("at %s: exit code %d\n%s", one.what, code, said)
+
+		if managers, _ := s.managers(); len(managers) > 1 {
+			t.Errorf("management clusters %v go on with the cluster", managers)
+		}
+
+		if then == "delete" {
+			s.deletes(i.command(s))
+			s.expectNone()
+
+			return
+		}
+
+		again, said := s.olvmctl(&writeGate{}, i.command(s)...)
+		if again != 0 && !i.isOver(said) {
+			t.Fatalf("again: exit code %d\n%s", again, said)
+		}
+
+		s.expect(i.end)
+	})
+}
+
+// isOver reports whether the first command had done all, so that the second finds nothing to do.
+func (i interruption) isOver(said string) bool {
+	return i.end != 0 && strings.Contains(said, "there is no Cluster") ||
+		i.end < 0 && strings.Contains(said, "no such file")
+}
+
+// deletes deletes what an interrupted command has left. Where delete says that a move has to end first, it is ended.
+func (s *stand) deletes(interrupted []string) {
+	s.t.Helper()
+	code, said := s.olvmctl(&writeGate{}, s.delete(s.kubeconfigs[0])...)
+	s.t.Logf("delete: exit code %d\n%s", code, said)
+
+	if code == 0 {
+		return
+	}
+
+	if strings.Contains(said, "was interrupted") { // it says what to do
+		check.Contains(s.t, "what delete says", said, "run the command that has begun it again")
+		_, said := s.olvmctl(&writeGate{}, interrupted...)
+		s.t.Logf("the command again:\n%s", said)
+	}
+
+	managers, _ := s.managers()
+
+	switch {
+	case len(managers) == 0: // nothing was made
+	case managers[0] == 1 && fileIsThere(s.out):
+		s.does(s.delete(s.out, "--to-kubeconfig", s.kubeconfigs[0])...)
+	default:
+		s.does(s.delete(s.kubeconfigs[managers[0]])...)
+	}
+}
+
+func fileIsThere(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// newManagementCluster starts an API server that has these kinds, too, and clusterctl's inventory with all providers.
+func newManagementCluster(tools toolchainOf, objects []*unstructured.Unstructured) (*testsite.APIServer, error) {
+	ctx := context.Background()
+	server, err := testsite.StartAPIServer(ctx, tools)
+	if err != nil {
+		return server, err
+	}
+
+	for _, object := range objects {
+		object = object.DeepCopy()
+		labels := object.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+
+		labels["clusterctl.cluster.x-k8s.io"] = ""
+		object.SetLabels(labels)
+
+		if err := localplane.Apply(ctx, server.Client, object); err != nil {
+			return server, err
+		}
+	}
+
+	return server, installProviders(ctx, server.Client)
+}
