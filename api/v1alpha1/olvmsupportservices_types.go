@@ -230,6 +230,7 @@ type SupportServiceStatus struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=253
 	Machines []string `json:"machines,omitempty"`
 
 	// readyMachines is how many of them are up and use a configuration.

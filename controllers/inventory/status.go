@@ -30,6 +30,7 @@ func (r *Reconciler) reconcileStatuses(ctx context.Context, s *scope) error {
 		before := e.object.DeepCopy()
 		s.describe(e)
 		steadytext.InMessages(e.object)
+		objectstatus.Bound(e.object)
 
 		if equality.Semantic.DeepEqual(before.Status, e.object.Status) {
 			continue
