@@ -6,9 +6,8 @@ import (
 	"sync"
 	"testing"
 
-	ctrl "sigs.k8s.io/controller-runtime"
-
 	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"

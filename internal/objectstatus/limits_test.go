@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -97,7 +98,7 @@ func expectFits(t *testing.T, at string, value reflect.Value, schema apiextensio
 		if value.Len() == 0 {
 			return 0
 		} else if schema.MaxItems == nil || int64(value.Len()) > *schema.MaxItems {
-			t.Errorf("%s: %d items are kept, and the CRD takes %v", at, value.Len(), schema.MaxItems)
+			t.Errorf("%s: %d items are kept, and the CRD takes %d", at, value.Len(), ptr.Deref(schema.MaxItems, 0))
 			return 0
 		}
 
