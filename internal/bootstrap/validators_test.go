@@ -197,6 +197,7 @@ func configurations(t *testing.T, balancer LoadBalancer, path, backend string) m
 			s.API.Address = netip.MustParseAddr(addresses[0])
 			if s.API.Address.Is6() {
 				s.Self, peer = netip.MustParseAddr("fd00::7"), "fd00::8"
+				s.IngressSelf = netip.MustParseAddr("10.20.30.7")
 			}
 
 			s.Ingress = &VirtualAddress{Address: netip.MustParseAddr("127.0.0.6"), RouterID: 52}
@@ -207,7 +208,8 @@ func configurations(t *testing.T, balancer LoadBalancer, path, backend string) m
 		}).files(false))
 		check.Set(t, path, files[path])
 		lines := strings.ReplaceAll(backend, "%", "10.20.30.7") + "\n" + strings.ReplaceAll(backend, "%", "10.20.30.8")
-		out[name] = strings.NewReplacer("\n@BACKENDS@\n", "\n"+lines+"\n", "\n@PEERS@\n", "\n        "+peer+"\n").
+		out[name] = strings.NewReplacer("\n@BACKENDS@\n", "\n"+lines+"\n", "\n@PEERS@\n", "\n        "+peer+"\n",
+			"\n@NODES@\n", "\n        10.20.30.8\n").
 			Replace(files[path])
 	}
 

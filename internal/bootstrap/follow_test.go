@@ -1,0 +1,82 @@
+package bootstrap
+
+import (
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// following runs follow.sh of a node of the control plane below a folder, with a kubectl that lists these nodes, and
+// returns what it writes into keepalived's configuration, and what it applies.
+func following(t *testing.T, services *Services, nodes string) (keepalived, applied string) {
+	t.Helper()
+	root := t.TempDir()
+	write := func(path, content string) {
+		path = filepath.Join(root, path)
+		check.Error(t, os.MkdirAll(filepath.Dir(path), 0o700), "")
+		check.Error(t, os.WriteFile(path, []byte(content), 0o700), "")
+	}
+
+	for path, content := range written(services.files(false)) {
+		write(path, strings.ReplaceAll(content, "/etc/", root+"/etc/"))
+	}
+
+	write("etc/kubernetes/admin.conf", "")
+	write("bin/systemctl", "#!/bin/bash\n")
+	write("nodes", nodes)
+	write("bin/kubectl", "#!/bin/bash\ncase \"$*\" in\n*' get nodes '*) cat "+root+"/nodes ;;\n"+
+		"*' apply '*) cat >"+root+"/applied ;;\n*) exit 1 ;;\nesac\n")
+
+	command := exec.CommandContext(t.Context(), "bash", filepath.Join(root, "etc/capolvm/follow.sh"))
+	command.Env = []string{"PATH=" + filepath.Join(root, "bin") + ":" + os.Getenv("PATH")}
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+
+	config, err := os.ReadFile(filepath.Join(root, "etc/keepalived/keepalived.conf"))
+	check.Error(t, err, "")
+
+	told, _ := os.ReadFile(filepath.Join(root, "applied"))
+
+	return string(config), string(told)
+}
+
+// TestATextThatIsNoAddressGoesIntoNoConfiguration because a kubelet may report any text as the address of its node.
+func TestATextThatIsNoAddressGoesIntoNoConfiguration(t *testing.T) {
+	services := served(NoLoadBalancer, func(s *Services) {
+		s.Ingress = &VirtualAddress{Address: netip.MustParseAddr("10.20.30.6"), RouterID: 52}
+	})
+	const controlPlane = `{"node-role.kubernetes.io/control-plane":""}`
+	config, applied := following(t, services,
+		"demo-1 "+controlPlane+" 10.20.30.7 fd00::7\n"+
+			"demo-2 "+controlPlane+" 10.20.30.8 fd00::8\n"+
+			`worker-1 {"a":"b"} 10.20.30.9 include/tmp/a.conf 10.20.30.10} 10.20.30.11"} a.b`+"\n")
+
+	_, instances, _ := strings.Cut(config, "vrrp_instance api")
+	api, ingress, _ := strings.Cut(instances, "vrrp_instance ingress")
+	check.Contains(t, "peers of the endpoint", api, "unicast_peer {\n        10.20.30.8\n    }")
+	check.Contains(t, "peers of the ingress address", ingress, "unicast_peer {\n        10.20.30.8\n        10.20.30.9\n    }")
+	check.Contains(t, "what kubelets are told", applied,
+		`data: {addresses: "10.20.30.7 10.20.30.8 10.20.30.9 fd00::7 fd00::8"}`)
+	check.Lacks(t, "configuration", config+applied, "a.conf")
+}
+
+// TestANodeWithAnIngressOfTheOtherFamilyHasPeersOfBoth because VRRP of an instance is of one family.
+func TestANodeWithAnIngressOfTheOtherFamilyHasPeersOfBoth(t *testing.T) {
+	services := served(NoLoadBalancer, func(s *Services) {
+		s.Ingress = &VirtualAddress{Address: netip.MustParseAddr("fd00::6"), RouterID: 52}
+		s.IngressSelf = netip.MustParseAddr("fd00::7")
+	})
+	const controlPlane = `{"node-role.kubernetes.io/control-plane":""}`
+	config, _ := following(t, services,
+		"demo-1 "+controlPlane+" 10.20.30.7 fd00::7\ndemo-2 "+controlPlane+" 10.20.30.8 fd00::8\n")
+
+	check.Contains(t, "the endpoint", config, "unicast_src_ip 10.20.30.7\n    unicast_peer {\n        10.20.30.8\n    }")
+	check.Contains(t, "the ingress address", config, "unicast_src_ip fd00::7\n    unicast_peer {\n        fd00::8\n    }")
+}
