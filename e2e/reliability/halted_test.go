@@ -411,6 +411,7 @@ func (b *bench) claimedLife(t *testing.T, name string) {
 	lab := poolvm.Inventory(s.OLVM, "lab")
 	s.Create(lab)
 	b.expectFreePool(t)
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	b.rest(s)
 
 	m := s.Machine(name, pooled)
@@ -431,6 +432,7 @@ func (b *bench) suppliedLife(t *testing.T, name string) {
 	s := b.site.In(t)
 	lab := b.provisioned(t, name)
 	b.expectProvisioned(s, lab)
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	b.rest(s)
 	s.Delete(lab)
 	s.ExpectGone(lab)

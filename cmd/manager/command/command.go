@@ -339,7 +339,7 @@ func run(ctx context.Context, o options) error {
 	}
 
 	provider := newProvider(mgr, runs.Fence, o)
-	userData, err := addUserDataServer(ctx, mgr, o)
+	userData, err := addUserDataServer(ctx, mgr, runs.Fence, o)
 	if err != nil {
 		return err
 	}
@@ -505,7 +505,9 @@ func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Man
 }
 
 // addUserDataServer has the manager serve user data, where VMs reach it; nil where they do not.
-func addUserDataServer(ctx context.Context, mgr ctrl.Manager, o options) (*userdataserver.Server, error) {
+func addUserDataServer(
+	ctx context.Context, mgr ctrl.Manager, fence func(context.Context) error, o options,
+) (*userdataserver.Server, error) {
 	if o.bootstrapURL == "" {
 		return nil, nil
 	}
@@ -521,6 +523,10 @@ func addUserDataServer(ctx context.Context, mgr ctrl.Manager, o options) (*userd
 	secrets, err := client.New(own, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("failed to make the client of the server of user data: %w", err)
+	}
+
+	if fence != nil { // it writes what the controllers offer
+		secrets = &fencedClient{Client: secrets, mayAct: fence}
 	}
 
 	server, err := userdataserver.New(ctx, userdataserver.Options{
