@@ -120,7 +120,7 @@ func (r *Reconciler) keep(ctx context.Context, s *scope, object *infrav1alpha1.O
 	before := object.DeepCopy()
 	object.Labels = wanted
 
-	return r.Client.Patch(ctx, object, client.MergeFrom(before))
+	return r.Client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
 // forgotten reports whether an OLVMInventoryVM is for a VM that is not of the pool any more and that nobody has. One

@@ -109,7 +109,7 @@ func (r *Reconciler) serve(
 	secret.Data = map[string][]byte{corev1.TLSCertKey: out.Certificate, corev1.TLSPrivateKeyKey: out.Key}
 
 	if there {
-		err = r.Client.Patch(ctx, secret, client.MergeFrom(before))
+		err = r.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	} else {
 		secret.Namespace, secret.Name, secret.Type = key.Namespace, key.Name, corev1.SecretTypeTLS
 		secret.Labels = map[string]string{clusterv1.ClusterNameLabel: s.object.Spec.ClusterName}

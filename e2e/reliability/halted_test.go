@@ -483,7 +483,7 @@ func TestALeaderThatWasHaltedChangesNothingOfAPool(t *testing.T) {
 		return b
 	},
 		point{"engine", call{"POST /tags", 1}, false, haltAll},
-		point{"api", call{"PATCH olvminventoryvms", 1}, false, haltAll},
+		point{"api", call{"PATCH olvminventoryvms", 2}, false, haltAll},
 	)
 }
 

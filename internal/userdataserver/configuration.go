@@ -175,7 +175,7 @@ func (s *Server) keep(
 
 	var err error
 	if before.ResourceVersion != "" {
-		err = s.client.Patch(ctx, secret, client.MergeFrom(before))
+		err = s.client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	} else {
 		secret.Namespace, secret.Name = machine.Namespace, support.SecretName(machine.Name)
 		secret.Labels = map[string]string{
