@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -372,6 +373,17 @@ func (s *machineScope) whyNoGuestAddress() string {
 	)
 }
 
+// replacement is the advice to have a machine replaced. The only machine of a control plane has the only etcd: who
+// deletes it loses the cluster.
+func replacement(machine *clusterv1.Machine, advice string) string {
+	if machine == nil || !util.IsControlPlaneMachine(machine) {
+		return advice
+	}
+
+	return "if the control plane has other machines with a quorum of etcd, " + advice +
+		"; the only one has the only etcd: keep it, and restore etcd from a backup if its VM is lost"
+}
+
 func setRunningCondition(scope *machineScope) {
 	condition := metav1.Condition{Type: infrav1.VirtualMachineRunningCondition, Status: metav1.ConditionFalse}
 
@@ -383,9 +395,8 @@ func setRunningCondition(scope *machineScope) {
 	case scope.vm.missing && scope.olvmMachine.Spec.ProviderID != "":
 		condition.Reason = infrav1.VirtualMachineNotFoundReason
 		condition.Message = fmt.Sprintf(
-			"VM %s does not exist in the engine any more; it is not made again: delete the Machine, or let a "+
-				"MachineHealthCheck replace it",
-			scope.vmID(),
+			"VM %s does not exist in the engine any more; it is not made again: %s", scope.vmID(),
+			replacement(scope.machine, "delete the Machine, or let a MachineHealthCheck replace it"),
 		)
 	case vm == nil && scope.olvmMachine.Spec.ProviderID == "":
 		condition.Reason = infrav1.WaitingForVirtualMachineReason
@@ -416,11 +427,12 @@ func setRunningCondition(scope *machineScope) {
 		)
 	case vm.Status.Asleep():
 		condition.Reason = infrav1.VirtualMachineNotRunningReason
-		condition.Message = fmt.Sprintf("VM is %s; resume it in the engine, or delete the Machine",
-			vm.Status)
+		condition.Message = fmt.Sprintf("VM is %s; resume it in the engine, or %s", vm.Status,
+			replacement(scope.machine, "delete the Machine"))
 	default:
 		condition.Reason = infrav1.VirtualMachineNotRunningReason
-		condition.Message = fmt.Sprintf("VM is %s; start it in the engine, or delete the Machine", vm.Status)
+		condition.Message = fmt.Sprintf("VM is %s; start it in the engine, or %s", vm.Status,
+			replacement(scope.machine, "delete the Machine"))
 	}
 
 	conditions.Set(scope.olvmMachine, condition)

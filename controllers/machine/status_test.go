@@ -2,6 +2,7 @@ package machine
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -1025,5 +1026,32 @@ func TestVMIDOfAMachine(t *testing.T) {
 		scope := &machineScope{olvmMachine: tt.machine, claim: tt.claim,
 			workspace: &workspace.Workspace{State: tt.state}}
 		check.Equal(t, name, scope.vmID(), tt.want)
+	}
+}
+
+// TestTheOnlyMachineOfAControlPlaneIsNotToBeDeleted reads each advice to delete a Machine, as it is told to a machine of
+// a control plane and to a worker.
+func TestTheOnlyMachineOfAControlPlaneIsNotToBeDeleted(t *testing.T) {
+	for name, vm := range map[string]vmFacts{
+		"the VM is gone":      {missing: true},
+		"the VM is down":      {seen: &engine.VM{Status: engine.VMDown}},
+		"the VM is suspended": {seen: &engine.VM{Status: engine.VMSuspended}},
+	} {
+		for control, want := range map[bool]string{
+			true:  "the only one has the only etcd: keep it",
+			false: "delete the Machine",
+		} {
+			t.Run(fmt.Sprintf("%s, control plane %t", name, control), func(t *testing.T) {
+				scope := &machineScope{olvmMachine: provisioned(newMachine(vmID)), vm: vm, machine: &clusterv1.Machine{}}
+				if control {
+					scope.machine.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
+				}
+
+				setRunningCondition(scope)
+				said := message(scope.olvmMachine, infrav1.VirtualMachineRunningCondition)
+				check.Contains(t, "the message", said, want)
+				check.Equal(t, "whether etcd is spoken of", strings.Contains(said, "etcd"), control)
+			})
+		}
 	}
 }

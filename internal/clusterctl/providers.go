@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -277,7 +278,31 @@ func (p *Providers) install(
 
 	_, err = library.Init(ctx, options)
 
-	return err
+	return p.explainFetch(err)
+}
+
+// explainFetch adds to an error of the network that releases are fetched, and what works without the internet.
+func (p *Providers) explainFetch(err error) error {
+	if err == nil || p.Config != "" || !isOfNetwork(err) {
+		return err
+	}
+
+	return fmt.Errorf("%w; their releases are fetched from the internet: without it, give --clusterctl-config a file "+
+		"that says where they are, as in docs/operate/install.md#without-the-internet", err)
+}
+
+// isOfNetwork reports whether an error says that a server on the internet was not reached. clusterctl loses the types
+// of some.
+func isOfNetwork(err error) bool {
+	var network net.Error
+	if errors.As(err, &network) {
+		return true
+	}
+
+	return slices.ContainsFunc([]string{
+		"dial tcp", "no such host", "i/o timeout", "TLS handshake timeout", "proxyconnect", "rate limit",
+		"network is unreachable",
+	}, func(text string) bool { return strings.Contains(err.Error(), text) })
 }
 
 // wait waits for the Deployments of all providers.

@@ -147,7 +147,7 @@ func lost(o observed) (Action, bool) {
 	return Action{
 		Kind:    Block,
 		Reason:  infrav1.VirtualMachineNotFoundReason,
-		Message: "The VM is gone from the engine, and is not made again; delete the Machine",
+		Message: "The VM is gone from the engine, and is not made again; VirtualMachineRunning says what to do",
 	}, o.MayExist && o.Lost
 }
 
