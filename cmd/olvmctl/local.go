@@ -71,8 +71,8 @@ func printLocalStatus(ctx context.Context, s streams, local mgmtcluster.Local) e
 	case !local.Exists():
 		_, err = fmt.Fprintln(s.out, "there is no local management cluster; olvmctl local start makes one")
 	case local.PID() != 0 && !local.Runs():
-		_, err = fmt.Fprintf(s.out, "the local management cluster starts or stops, as process %d; see %s\n", local.PID(),
-			local.LogFile())
+		_, err = fmt.Fprintf(s.out, "the local management cluster starts or stops, as process %d; see %s\n",
+			local.PID(), local.LogFile())
 	case local.Died() != nil:
 		err = fmt.Errorf("the local management cluster %s\nolvmctl local start starts it again, with all that is in it",
 			local.Died())

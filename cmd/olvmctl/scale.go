@@ -37,8 +37,9 @@ are more machines than addresses; --yes answers, and is needed where there is no
 			}
 
 			o.Agree = func(alarms []string) error {
-				return confirm(command.Context(), s, yes, strings.Join(alarms, "\n")+"\nScale "+o.Name+"? Type its name: ",
-					o.Name)
+				question := strings.Join(alarms, "\n") + "\nScale " + o.Name + "? Type its name: "
+
+				return confirm(command.Context(), s, yes, question, o.Name)
 			}
 
 			done := outcome{Namespace: o.Management.Namespace, Name: o.Name, Done: "scaled"}

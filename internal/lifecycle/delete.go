@@ -480,7 +480,7 @@ func (d *deletion) removeKubeconfig(path string) error {
 	return nil
 }
 
-// reachedAnnotation of what Create has made says how a cluster that is deleted was reached: the kubeconfigs of users are
+// reachedAnnotation of what Create has made says how a cluster that is deleted was reached: kubeconfigs of users are
 // known by that.
 const reachedAnnotation = "olvmctl.cluster.x-k8s.io/reached"
 

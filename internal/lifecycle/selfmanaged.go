@@ -119,8 +119,8 @@ func (c *creation) checkRecorded(ctx context.Context) error {
 
 	id, err := c.workload.Identity(ctx)
 	if err == nil && string(id) != recorded {
-		err = fmt.Errorf("%s does not lead to %s, but to another cluster, which has a Cluster of that name: the UID of "+
-			"its namespace kube-system is %s, and not %s; name another file with --kubeconfig-out", c.KubeconfigOut,
+		err = fmt.Errorf("%s does not lead to %s, but to another cluster, which has a Cluster of that name: the UID "+
+			"of its namespace kube-system is %s, and not %s; name another file with --kubeconfig-out", c.KubeconfigOut,
 			c.File.Name, id, recorded)
 	}
 

@@ -21,9 +21,10 @@ func (c *creation) askAboutGoners(ctx context.Context) error {
 		return err
 	}
 
-	return c.Confirm(fmt.Sprintf("%s has fewer machines than %s in namespace %s of %s:\n  %s\nType the name of the "+
-		"cluster to go on: ", c.File.Path, c.File.Name, c.namespace(), c.management.Where(), strings.Join(gone, "\n  ")),
-		c.File.Name)
+	question := fmt.Sprintf("%s has fewer machines than %s in namespace %s of %s:\n  %s\nType the name of the cluster "+
+		"to go on: ", c.File.Path, c.File.Name, c.namespace(), c.management.Where(), strings.Join(gone, "\n  "))
+
+	return c.Confirm(question, c.File.Name)
 }
 
 // goners are the machines that go, one line for each of their owners.

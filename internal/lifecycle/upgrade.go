@@ -230,7 +230,8 @@ func (o *owner) imageWarning(version string) string {
 
 	switch {
 	case err == nil && named != nil && named[1] != strconv.FormatUint(to.Minor, 10):
-		return fmt.Sprintf("warning: %s: by its name, %s does not have Kubernetes %s%s", o.name, o.image, version, remedy)
+		return fmt.Sprintf("warning: %s: by its name, %s does not have Kubernetes %s%s", o.name, o.image, version,
+			remedy)
 	case o.keptImage:
 		return fmt.Sprintf("warning: %s keeps %s, which has to have Kubernetes %s%s", o.name, o.image, version, remedy)
 	}

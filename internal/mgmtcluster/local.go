@@ -429,6 +429,11 @@ func (l Local) Serve(
 
 	defer os.Remove(l.readyFile())
 
+	return l.watch(ctx, plane)
+}
+
+// watch looks at the processes until the context ends, or one of them.
+func (l Local) watch(ctx context.Context, plane *localplane.Plane) error {
 	for {
 		select {
 		case <-ctx.Done():
