@@ -23,14 +23,26 @@ providers:
     namespace: tour
     olvmDatacenterName: Default
     olvmOvirtAPIServer: {serverURL: %s, serverCAPath: %s}
-    controlPlaneMachine: &machine
+    controlPlaneMachine:
       olvmOvirtClusterName: Default
       vmTemplateName: ock-1.36
       olvmNetwork: {networkName: kvm-vlan, vnicProfileName: kvm-vlan}
       virtualMachine:
         memory: 8GB
-        network: {gateway: 10.198.0.1, ipv4: {subnet: 10.198.0.0/24, ipAddresses: 10.198.0.10-10.198.0.19}}
-    workerMachine: *machine
+        network:
+          dnsServers: 10.198.0.53
+          gateway: 10.198.0.1
+          ipv4: {subnet: 10.198.0.0/24, ipAddresses: 10.198.0.10-10.198.0.19}
+    workerMachine:
+      olvmOvirtClusterName: Default
+      vmTemplateName: ock-1.36
+      olvmNetwork: {networkName: kvm-vlan, vnicProfileName: kvm-vlan}
+      virtualMachine:
+        memory: 8GB
+        network:
+          dnsServers: 10.198.0.53
+          gateway: 10.198.0.1
+          ipv4: {subnet: 10.198.0.0/24, ipAddresses: 10.198.0.20-10.198.0.29}
 `
 
 // examined is what doctor says of a cluster at an engine with an inventory, by the names of checks.

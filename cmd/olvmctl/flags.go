@@ -121,7 +121,17 @@ type clusterFileFlags struct {
 func (f *clusterFileFlags) addFlags(command *cobra.Command) {
 	command.Flags().StringVarP(&f.path, "filename", "f", "", "cluster file, in place of the argument")
 	f.addFormatFlags(command)
-	command.Args = f.takeArgument
+	command.Args, command.PreRunE = f.takeArgument, f.checkGiven
+}
+
+// checkGiven fails if no file is named.
+func (f *clusterFileFlags) checkGiven(command *cobra.Command, _ []string) error {
+	if f.path == "" {
+		return fmt.Errorf("FILE is missing: %s FILE needs a cluster file; olvmctl init makes one%s",
+			command.CommandPath(), seeHelp(command))
+	}
+
+	return nil
 }
 
 // takeArgument takes the file of -f or of the argument.
@@ -134,11 +144,6 @@ func (f *clusterFileFlags) takeArgument(command *cobra.Command, args []string) e
 		return fmt.Errorf("%q is a cluster file, and so is that of -f; give one of them", args[0])
 	case len(args) == 1:
 		f.path = args[0]
-	}
-
-	if f.path == "" {
-		return fmt.Errorf("FILE is missing: %s FILE needs a cluster file; olvmctl init makes one%s",
-			command.CommandPath(), seeHelp(command))
 	}
 
 	return nil

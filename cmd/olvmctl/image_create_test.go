@@ -66,7 +66,7 @@ func TestImagesOfOCKAreMade(t *testing.T) {
 		"an unknown architecture": {[]string{"--arch", "x86_64"},
 			`--arch: "x86_64" is not known; write amd64 or arm64`},
 		"no name for another": {[]string{"--from", host + "/olcne/ock:1.33"},
-			"--output: with --from, say which file to make"},
+			"--out: with --from, say which file to make"},
 		"two sources":                      {[]string{"--from", "a", "--version", "1.33"}, "none of the others can be"},
 		"two arguments in one":             {[]string{"--kernel-arg", "a b"}, `"a b" is not one argument of a kernel`},
 		"a platform that is none":          {[]string{"--ignition-platform", ""}, `"" is not a platform of Ignition`},

@@ -105,7 +105,7 @@ func newBenchOf(t *testing.T, options ovirtsim.Options) *bench {
 		"network":       "kvm-vlan",
 		"vnicProfile":   "kvm-vlan",
 		"storageDomain": "olvm-data-2",
-		"name":          "prod", "kubernetesVersion": "1.30", "subnet": "10.20.30.0/24", "virtualIp": "10.20.30.5",
+		"name":          "prod", "kubernetesVersion": "1.36.1", "subnet": "10.20.30.0/24", "virtualIp": "10.20.30.5",
 		"dnsServers":            "10.20.30.53, 10.20.30.54",
 		"controlPlaneAddresses": "10.20.30.10-10.20.30.19", "workerAddresses": "10.20.30.100-10.20.30.149",
 		"controlPlaneNodes": "3",
@@ -449,7 +449,7 @@ func (b *bench) steps(until string) []step {
 		{prompt: `For images, in data center "Default"`, answer: pick, choice: 2},
 		{prompt: "Small letters, digits and -", text: "Prod"},
 		{prompt: `"Prod" is not a name of a cluster`, answer: fix, text: "prod"},
-		{prompt: "as the template has it", text: "1.30"},
+		{prompt: "as the template has it", text: "1.36.1"},
 		{prompt: "Of all machines", text: "10.96.30.0/24"},
 		{prompt: "overlaps with 10.96", answer: fix, text: "10.20.30.0/24"},
 		{prompt: "Of the subnet", text: ""},
@@ -662,7 +662,7 @@ func TestWhatInitWrites(t *testing.T) {
 	}
 	if want := []any{
 		"prod",
-		"v1.30.3",
+		"v1.36.1",
 		3,
 		2,
 		"10.20.30.5",
@@ -1059,7 +1059,7 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 	code, _, problems = b.run("init", "--answers", "none.yaml")
 	b.refused("no file", code, problems, "--answers: open none.yaml")
 	code, _, problems = b.run("init", "--answers", b.file(), "--out", "none/cluster.yaml")
-	b.refused("no folder", code, problems, "--output: stat none")
+	b.refused("no folder", code, problems, "--out: stat none")
 	code, _, problems = b.run("init")
 	b.refused("no terminal", code, problems, "asks questions on a terminal", "--answers FILE")
 	t.Setenv("OCNE_DEFAULTS", b.file("name", ""))

@@ -282,7 +282,7 @@ func TestBadInputNamesTheFieldAndTheRemedy(t *testing.T) {
 		"an unknown output": {
 			s.manifests,
 			[]string{"--ca-file", s.caFile, "-o", "xml"},
-			[]string{"-o xml", "text, json or markdown"},
+			[]string{"-o xml", "text, markdown, json or yaml"},
 		},
 	}
 	for name, test := range tests {
@@ -527,7 +527,7 @@ func TestWhatIsWrongWithAClusterFileIsSaidAtOnce(t *testing.T) {
 		"a template that the engine does not have": {
 			[]string{"ock-1.36", "ock-1.37"},
 			[]string{"validate", "--engine"},
-			[]string{"spec.vmTemplateName", "ock-1.36"},
+			[]string{"cluster.yaml:", "Machine.vmTemplateName: ", "ock-1.36"},
 		},
 		"a template with cloud-init under a flavor with Ignition": {
 			[]string{"ock-1.36", "ol9-k8s"},
@@ -671,7 +671,7 @@ func TestItIsAPluginOfKubectl(t *testing.T) {
 		command := newCommand(streams{out: &out, err: &out})
 		command.SetArgs([]string{"plan", "--help"})
 		err := command.ExecuteContext(t.Context())
-		if err != nil || !strings.Contains(out.String(), "\n  "+want+" -f FILE") {
+		if err != nil || !strings.Contains(out.String(), "\n  "+want+" FILE") {
 			t.Errorf("%s: %v\n%s", program, err, out.String())
 		}
 	}

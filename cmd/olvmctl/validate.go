@@ -61,11 +61,7 @@ func (v *validateFlags) run(ctx context.Context, s streams) error {
 
 	if v.engine && !clusterfile.Failed(problems) {
 		for _, err := range v.askEngine(ctx, cluster) {
-			problems = append(problems, clusterfile.Problem{
-				File:    v.file.path,
-				Path:    "engine",
-				Message: err.Error(),
-			})
+			problems = append(problems, cluster.EngineProblem(err))
 		}
 	}
 

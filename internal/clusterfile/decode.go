@@ -556,6 +556,11 @@ func with(root, olvm *yaml.Node) *yaml.Node {
 // note adds a problem of a key, once: both kinds of machines may have it. Where the settings have the older format, the
 // path is the one that the user wrote.
 func (s *Source) note(warning bool, path, format string, args ...any) {
+	s.add(s.problemAt(warning, path, format, args...))
+}
+
+// problemAt is a problem of a key.
+func (s *Source) problemAt(warning bool, path, format string, args ...any) Problem {
 	if s.older {
 		path = olderPath(path)
 	}
@@ -568,7 +573,7 @@ func (s *Source) note(warning bool, path, format string, args ...any) {
 		}
 	}
 
-	s.add(p)
+	return p
 }
 
 // noteEntry adds a problem of an entry of a list, at its field where that is there; an empty field means the entry.

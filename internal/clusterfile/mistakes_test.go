@@ -1,11 +1,14 @@
 package clusterfile
 
 import (
+	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -131,4 +134,25 @@ func TestDisksOfAClusterFileComeToTheMachines(t *testing.T) {
 			Spec.Template.Spec.VirtualMachine
 		check.Equal(t, flavor+": no disks of the control plane", vm.RootDisk == nil && len(vm.DataDisks) == 0, true)
 	}
+}
+
+// TestWhatTheEngineRefusesIsSaidByItsKey has errors as plans of machines have them.
+func TestWhatTheEngineRefusesIsSaidByItsKey(t *testing.T) {
+	s := read(t, "current.yaml")
+	check.Equal(t, "failed", Failed(s.Validate()), false)
+
+	for machine, want := range map[string]string{
+		"demo-control-plane-0": `cluster.yaml:39: ` + control + `vmTemplateName: there is no template "ock-1.33"`,
+		"demo-md-0-1":          `cluster.yaml:57: ` + worker + `vmTemplateName: there is no template "ock-1.33"`,
+	} {
+		err := fmt.Errorf("OLVMMachine olvm/%s: %w", machine,
+			blocker.New("TemplateNotFound", "spec.vmTemplateName", "there is no template %q", "ock-1.33"))
+		check.Equal(t, machine, texts([]Problem{s.EngineProblem(err)}), want)
+	}
+
+	err := blocker.New("DataCenterNotFound", "spec.olvmDatacenterName", "there is none")
+	check.Contains(t, "of the cluster", texts([]Problem{s.EngineProblem(err)}),
+		"cluster.yaml:29: providers.olvm.olvmDatacenterName: there is none")
+	check.Equal(t, "of no key", texts([]Problem{s.EngineProblem(errors.New("it does not answer"))}),
+		"cluster.yaml: engine: it does not answer")
 }

@@ -194,6 +194,27 @@ func (s *Source) checkSharedPool() {
 	}
 }
 
+// EngineProblem is an error of the engine about what the file asks for: at the key that it is about, if that is known.
+func (s *Source) EngineProblem(err error) Problem {
+	var field *blocker.Error
+	if errors.As(err, &field) && strings.HasPrefix(field.Field, "spec.") {
+		key := regexp.MustCompile(`\[[0-9]+\]`).ReplaceAllString(strings.TrimPrefix(field.Field, "spec."), "")
+
+		kind := s.machineKinds()[1]
+		if strings.Contains(err.Error(), s.Name+"-control-plane") {
+			kind = s.machineKinds()[0]
+		}
+
+		for _, path := range []string{kind.prefix + key, "providers.olvm." + key} {
+			if p := s.problemAt(false, path, "%s", field.Message); p.Line > 0 {
+				return p
+			}
+		}
+	}
+
+	return Problem{File: s.documents[0].name, Path: "engine", Message: err.Error()}
+}
+
 // noteField notes an error about a field of an object by the key that it came from.
 func (s *Source) noteField(fallback, prefix string, err error) {
 	var field *blocker.Error
