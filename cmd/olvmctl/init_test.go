@@ -596,8 +596,8 @@ func TestWhatInitWrites(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, problems)
 	}
 
-	for _, want := range []string{"olvmctl validate -f site.yaml --credentials " +
-		"prod-credentials.yaml --engine\n", "olvmctl start -f site.yaml --credentials prod-credentials.yaml\n"} {
+	for _, want := range []string{"olvmctl validate site.yaml --credentials " +
+		"prod-credentials.yaml --engine\n", "olvmctl start site.yaml --credentials prod-credentials.yaml\n"} {
 		if !strings.Contains(out, want) || strings.Contains(out, "image template") {
 			t.Errorf("no %q, or an image, in\n%s", want, out)
 		}
