@@ -47,7 +47,7 @@ func StartProcess(name, logDir, program string, args, env []string) (*Process, e
 		},
 		env...)
 	p.command.SysProcAttr = apart()
-	if err := p.command.Start(); err != nil {
+	if err := start(p.command); err != nil {
 		return nil, fmt.Errorf("failed to start %s: %w", name, err)
 	}
 
