@@ -155,7 +155,7 @@ func (s *standIn) reconcile(ctx context.Context, c client.Client, cluster *clust
 			}
 		}
 
-		return complete(ctx, c, object, owner)
+		return completeObject(ctx, c, object, owner)
 	})
 	if err != nil || ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false) {
 		return err
@@ -184,8 +184,8 @@ func takeEndpoint(
 	return c.Patch(ctx, cluster, client.MergeFrom(before))
 }
 
-// complete gives an object its owner, and one that has machines all of them.
-func complete(ctx context.Context, c client.Client, object *unstructured.Unstructured, owner metav1.OwnerReference) error {
+// completeObject gives an object its owner, and one that has machines all of them.
+func completeObject(ctx context.Context, c client.Client, object *unstructured.Unstructured, owner metav1.OwnerReference) error {
 	if len(object.GetOwnerReferences()) == 0 {
 		before := object.DeepCopy()
 		object.SetOwnerReferences([]metav1.OwnerReference{owner})

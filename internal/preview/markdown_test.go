@@ -142,7 +142,7 @@ func TestAPlanHasNamesAndSizesForPeople(t *testing.T) {
 
 	text := readable("  + cluster_id = \""+id+"\"\n  + template_id = \""+other+"\"\n  ~ memory         = 17179869184 -> 34359738368\n"+
 		"  + size = 20000000000 # forces replacement\n  + comment = \"size = 17179869184\"\n  + size = 512\n",
-		map[string]string{id: "Default"})
+		Rendered{names: map[string]string{id: "Default"}}.nameOf)
 	check.Equal(t, "text", text, "  + cluster_id = \"Default\"\n  + template_id = \""+other+"\"\n  ~ memory         = 16 GiB -> 32 GiB\n"+
 		"  + size = 20 GB # forces replacement\n  + comment = \"size = 17179869184\"\n  + size = 512\n")
 }

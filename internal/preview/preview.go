@@ -38,8 +38,9 @@ type Rendered struct {
 	Secrets []string
 	// Needs are what its VM takes of the engine.
 	Needs Needs
-	// names of what its VM is made of, by UUID.
-	names map[string]string
+	// names of what its VM is made of, by UUID, and of what the engine has beside that.
+	names     map[string]string
+	knownName func(id string) string
 	// State of Terraform, as the management cluster keeps it; nil where there is none at hand. What exists is then
 	// imported.
 	State []byte
@@ -254,6 +255,8 @@ func (m *Manifests) render(
 	machine.standIn(built)
 
 	out := Rendered{Machine: machine, Secrets: []string{config.Password}, names: nameIDs(built)}
+	out.knownName = func(id string) string { return session.KnownName(context.WithoutCancel(ctx), engine.ID(id)) }
+
 	if built.Names != nil && machine.spec.FromInventory == nil { // a VM of a pool takes nothing more
 		out.Needs = needsOf(built.Machine, built.Names.ClusterName)
 	}
@@ -665,7 +668,7 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 	mask(plan.JSON)
 
 	result := resultOf(machine.Machine)
-	result.Text, result.Plan, result.Outside = readable(plan.Text, machine.names), plan.JSON, plan.Outside
+	result.Text, result.Plan, result.Outside = readable(plan.Text, machine.nameOf), plan.JSON, plan.Outside
 
 	for _, change := range plan.Changes {
 		// Without a state, what exists is imported into the plan's own, which is not kept. How a VM will be stopped is

@@ -179,10 +179,19 @@ var (
 	number   = regexp.MustCompile(`\b[0-9]{7,}\b`)
 )
 
+// nameOf is the name of what has a UUID in the plan of a machine; empty if it is not known.
+func (r Rendered) nameOf(id string) string {
+	if name := r.names[id]; name != "" || r.knownName == nil {
+		return name
+	}
+
+	return r.knownName(id)
+}
+
 // readable has names in the text of a plan instead of UUIDs, and sizes with units. Plans for programs keep both.
-func readable(text string, names map[string]string) string {
+func readable(text string, nameOf func(id string) string) string {
 	text = quotedID.ReplaceAllStringFunc(text, func(quoted string) string {
-		if name := names[strings.Trim(quoted, `"`)]; name != "" {
+		if name := nameOf(strings.Trim(quoted, `"`)); name != "" {
 			return strconv.Quote(name)
 		}
 
