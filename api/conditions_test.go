@@ -31,8 +31,8 @@ var ofClusterAPI = map[string]string{
 
 // elsewhere are reasons that users read and that are no constants of the API, by the file that has them.
 var elsewhere = map[string]string{
-	"../internal/clustertree/trouble.go": `"(OtherKubelet): `,
-	"../internal/inventory/describe.go":  `Reason\w+ += "(\w+)"`,
+	"../internal/olvmctl/clustertree/trouble.go": `"(OtherKubelet): `,
+	"../internal/inventory/describe.go":          `Reason\w+ += "(\w+)"`,
 }
 
 // constants are the values of the constants of conditions.go whose names end so.

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
 // confirm asks for a word on a terminal; yes answers. An interrupt ends it at once.

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/doctor"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/doctor"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )

@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/image"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/image"
 )
 
 func newImageCheckCommand(s streams, f *engineFlags) *cobra.Command {

@@ -11,7 +11,7 @@ import (
 // TestAnImageFileIsCheckedWithoutBooting has a stand-in of guestfish, with a filesystem that lacks nearly everything.
 func TestAnImageFileIsCheckedWithoutBooting(t *testing.T) {
 	t.Setenv("OCNE_DEFAULTS", "")
-	bin, err := filepath.Abs("../../internal/image/testdata/tree")
+	bin, err := filepath.Abs("../../internal/olvmctl/image/testdata/tree")
 	check.Error(t, err, "")
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	t.Chdir(t.TempDir())

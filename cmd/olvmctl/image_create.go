@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/image"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/image"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
 // bootArchs are those for which there are boot images.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/image/ocktest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/image/ocktest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -22,7 +22,7 @@ func TestImagesOfOCKAreMade(t *testing.T) {
 	})))
 
 	// A guestfish that knows one entry, and puts what becomes of it in the place of the disk; e2e/image has a real one.
-	bin, err := filepath.Abs("../../internal/image/testdata/bin")
+	bin, err := filepath.Abs("../../internal/olvmctl/image/testdata/bin")
 	if err != nil {
 		t.Fatal(err)
 	}

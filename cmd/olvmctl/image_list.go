@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/image"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/image"
 )
 
 func newImageListCommand(s streams, f *engineFlags) *cobra.Command {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile/survey"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile/survey"
 )
 
 // errNoTerminal ends a survey that has no terminal to ask at.

@@ -35,8 +35,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
@@ -492,7 +492,7 @@ func TestACommandThatIsInterruptedGoesOn(t *testing.T) {
 	for name, one := range interruptions {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && len(one.sample) == 0 {
-				testenv.SkipInShort(t, "internal/lifecycle interrupts moves in the fast tier")
+				testenv.SkipInShort(t, "internal/olvmctl/lifecycle interrupts moves in the fast tier")
 			}
 
 			whole := &writeGate{}

@@ -13,9 +13,9 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capolvm/cluster-api-provider-olvm/cmd/manager/command"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/providerprocess"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
 func TestErrorsAfterAnInterrupt(t *testing.T) {

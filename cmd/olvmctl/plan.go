@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 )
 
 // planFlags are those of the plan command.

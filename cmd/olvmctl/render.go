@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 )
 
 func newRenderCommand(s streams) *cobra.Command {

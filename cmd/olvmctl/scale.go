@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/lifecycle"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/lifecycle"
 )
 
 func newScaleCommand(s streams) *cobra.Command {

@@ -8,9 +8,9 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/addon"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/lifecycle"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/addon"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/lifecycle"
 )
 
 // bootstrapByVM is the value of --bootstrap for a bootstrap VM.

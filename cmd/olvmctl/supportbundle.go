@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/supportbundle"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/supportbundle"
 )
 
 // supportBundleFlags are those of the support-bundle command.

@@ -9,7 +9,7 @@ import (
 	"github.com/blang/semver/v4"
 	"github.com/spf13/cobra"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/lifecycle"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/lifecycle"
 )
 
 // upgradeFlags are those of the upgrade command.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/lifecycle"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/lifecycle"
 )
 
 // errInvalid ends a command whose problems were printed already.

@@ -129,7 +129,7 @@ func TestTheSamplesAreRolledOutBeforeTheirCertificatesExpire(t *testing.T) {
 
 	planes := 0
 
-	for _, file := range append(files, "../../internal/clusterfile/oci.yaml") {
+	for _, file := range append(files, "../../internal/olvmctl/clusterfile/oci.yaml") {
 		content, err := os.ReadFile(file)
 		check.Error(t, err, "")
 

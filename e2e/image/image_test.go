@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/image"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/image/ocktest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/image"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/image/ocktest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 

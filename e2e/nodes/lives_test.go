@@ -32,7 +32,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/nodeimage"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/nodeimage"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 

@@ -27,8 +27,8 @@ import (
 	"helm.sh/helm/v4/pkg/engine"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/nodeimage"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/nodeimage"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 

@@ -20,8 +20,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/nodeimage"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/nodeimage"
 )
 
 // This file has what the demo does with real nodes: VMs that are Linux machines, and pods that run in them.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 )
 
 // This file has the plans of changes that the demo does not make.

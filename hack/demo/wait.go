@@ -12,8 +12,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/clustertree"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/heartbeat"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clustertree"
 )
 
 // This file has how the demo waits, and what it says when it waits in vain.

@@ -12,7 +12,7 @@ import (
 	"os/signal"
 	"time"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/nodeimage"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/nodeimage"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/kustomization"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
 // Options say how manifests are read.

@@ -1,0 +1,257 @@
+// Package addon reads what is installed in a cluster once it has an API server, manifests and Helm charts, and installs
+// it.
+package addon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
+)
+
+// downloadLimit bounds how large manifests from the network may be, in bytes.
+const downloadLimit = 32 << 20
+
+// AddOn is one that was read: manifests or a chart.
+type AddOn struct {
+	// Name for people.
+	Name    string
+	objects []*unstructured.Unstructured
+	chart   *chart
+	// fallback is a network plugin that is not installed where the cluster has another one.
+	fallback bool
+}
+
+// Of returns an add-on of manifests that are at hand.
+func Of(name string, objects []*unstructured.Unstructured) AddOn {
+	return AddOn{Name: name, objects: objects}
+}
+
+// Objects are its manifests; none for a chart.
+func (a AddOn) Objects() []*unstructured.Unstructured { return a.objects }
+
+// Target is the cluster that add-ons are installed in.
+type Target struct {
+	Client client.Client
+	// Kubeconfig is a file for the same cluster, and Context the one of it: Helm makes its own client. An empty Context
+	// means the current one of the file.
+	Kubeconfig, Context string
+}
+
+// Sources are where add-ons come from.
+type Sources struct {
+	// CNI is the network plugin: flannel or calico, with @VERSION for another than the known one, manifests as in
+	// Manifests, or none; empty means the default, where nothing else in Manifests or in the cluster is one. Pods are
+	// the networks of pods that it is for.
+	CNI  string
+	Pods []string
+	// Manifests are files, folders and https URLs.
+	Manifests []string
+	// List is a file with more add-ons, charts among them; empty for none.
+	List string
+}
+
+// Load reads all of them, and the applications of a cluster file, so that a mistake shows before anything is made.
+// Its errors have no users and passwords of URLs.
+func (s Sources) Load(ctx context.Context, applications []clusterfile.Chart) ([]AddOn, error) {
+	out, err := s.loadAll(ctx, applications)
+	if err != nil && withoutUsers(err.Error()) != err.Error() {
+		return nil, errors.New(withoutUsers(err.Error()))
+	}
+
+	return out, err
+}
+
+// user of a URL, with its password.
+var user = regexp.MustCompile(`://[^/\n]*@`)
+
+// withoutUsers is a text without users and passwords of URLs in it.
+func withoutUsers(text string) string { return user.ReplaceAllLiteralString(text, "://") }
+
+func (s Sources) loadAll(ctx context.Context, applications []clusterfile.Chart) ([]AddOn, error) {
+	out, err := s.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, one := range applications {
+		loaded, err := loadChart(listEntry{
+			Name:       one.Release,
+			Chart:      one.Name,
+			Repository: one.Repository,
+			Version:    one.Version,
+			Namespace:  one.Namespace,
+			Values:     one.Values,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("applications: %s: %w", one.Name, err)
+		}
+
+		out = append(out, AddOn{Name: one.Release, chart: loaded})
+	}
+
+	return s.withNetwork(ctx, out)
+}
+
+// withNetwork adds the network plugin before the others, whose hooks may wait for pods. There is no default where
+// another add-on is one.
+func (s Sources) withNetwork(ctx context.Context, others []AddOn) ([]AddOn, error) {
+	if s.CNI == "" && slices.ContainsFunc(others, AddOn.isNetworkPlugin) {
+		return others, nil
+	}
+
+	plugin, err := networkPlugin(ctx, s.CNI, s.Pods)
+	if err != nil {
+		return nil, fmt.Errorf("--cni: %w", err)
+	}
+
+	return append(plugin, others...), nil
+}
+
+// read reads the manifests and the list.
+func (s Sources) read(ctx context.Context) ([]AddOn, error) {
+	var out []AddOn
+
+	for _, from := range s.Manifests {
+		objects, err := readManifests(ctx, from)
+		if err != nil {
+			return nil, fmt.Errorf("--add-on %s: %w", from, err)
+		}
+
+		out = append(out, Of(withoutUsers(from), objects))
+	}
+
+	if s.List == "" {
+		return out, nil
+	}
+
+	list, err := readList(s.List)
+	if err != nil {
+		return nil, fmt.Errorf("--add-ons: %w", err)
+	}
+
+	for _, entry := range list {
+		next := AddOn{Name: entry.Name}
+		for _, from := range entry.Manifests {
+			objects, err := readManifests(ctx, from)
+			if err != nil {
+				return nil, fmt.Errorf("--add-ons: %s: %s: %w", entry.Name, from, err)
+			}
+
+			next.objects = append(next.objects, objects...)
+		}
+
+		if entry.Chart != "" {
+			if next.chart, err = loadChart(entry); err != nil {
+				return nil, fmt.Errorf("--add-ons: %s: %s: %w", entry.Name, entry.Chart, err)
+			}
+		}
+
+		out = append(out, next)
+	}
+
+	return out, nil
+}
+
+// readManifests reads those of a file, a folder or a URL.
+func readManifests(ctx context.Context, from string) (objects []*unstructured.Unstructured, err error) {
+	switch {
+	case strings.HasPrefix(from, "https://"):
+		var content []byte
+		if content, err = download(ctx, from); err == nil {
+			objects, err = manifest.Read(content)
+		}
+	case strings.Contains(from, "://"):
+		err = errors.New("only https is known")
+	default:
+		objects, err = manifest.ReadFiles(from)
+	}
+
+	if err == nil && len(objects) == 0 {
+		err = errors.New("there are no manifests in it")
+	}
+
+	return objects, err
+}
+
+func download(ctx context.Context, url string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, errors.New(response.Status)
+	}
+
+	content, err := io.ReadAll(io.LimitReader(response.Body, downloadLimit+1))
+	if err == nil && len(content) > downloadLimit {
+		err = fmt.Errorf("it has more than %d MiB", downloadLimit>>20)
+	}
+
+	return content, err
+}
+
+// Install installs the add-on, and waits until the API server has taken it.
+func (a AddOn) Install(ctx context.Context, to Target, timeout time.Duration, display *progress.Display) error {
+	if a.chart != nil {
+		return a.chart.install(ctx, to, timeout, display.Say)
+	}
+
+	if a.fallback {
+		other, err := a.otherPlugin(ctx, to.Client)
+		if err != nil {
+			return err
+		}
+
+		if other != "" {
+			display.Say("%s is not installed: the cluster has %s, which is a network plugin", a.Name, other)
+			return nil
+		}
+	}
+
+	manifest.KindsFirst(a.objects, "Namespace", "CustomResourceDefinition") // others need them
+
+	// Kinds that the add-on brings may not be served at once.
+	return display.Wait(ctx, timeout, func(ctx context.Context) error {
+		return manifest.Apply(ctx, to.Client, inNamespace(to.Client, a.objects), manifest.FieldOwner,
+			client.ForceOwnership)
+	})
+}
+
+// inNamespace puts objects that say none into the namespace default, as kubectl does.
+func inNamespace(c client.Client, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	for _, object := range objects {
+		if object.GetNamespace() != "" {
+			continue
+		}
+
+		mapping, err := c.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind(),
+			object.GroupVersionKind().Version)
+		if err == nil && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+			object.SetNamespace("default")
+		}
+	}
+
+	return objects
+}

@@ -1,0 +1,267 @@
+package bootstrapvm
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
+)
+
+// apiServerPort is the port of the API server in the VM.
+const apiServerPort = 6443
+
+// Options say which cluster a VM is for.
+type Options struct {
+	Namespace, Cluster string
+	// Manifests of the cluster.
+	Manifests []*unstructured.Unstructured
+	// Engine that the cluster is made in. Its credentials are not kept.
+	Engine engine.Config
+}
+
+// parts are the objects of a cluster that its bootstrap VM is made like.
+type parts struct {
+	cluster     clusterv1.Cluster
+	olvmCluster infrav1.OLVMCluster
+	// services is nil where the manifests have none.
+	services     *infrav1alpha1.OLVMSupportServices
+	controlPlane controlplanev1.KubeadmControlPlane
+	template     infrav1.OLVMMachineTemplate
+}
+
+// Decide decides what the VM of a cluster is made of. Nothing is kept, and no engine is asked. The error names what the
+// manifests do not have.
+func Decide(o Options) (*VM, error) {
+	found, err := partsOf(o)
+	if err != nil {
+		return nil, err
+	}
+
+	config := found.controlPlane.Spec.KubeadmConfigSpec
+	v := &VM{dir: folderOf(o.Namespace, o.Cluster), record: record{
+		Namespace:     o.Namespace,
+		Cluster:       o.Cluster,
+		UID:           uuid.NewString(),
+		URL:           o.Engine.URL,
+		CA:            o.Engine.CA,
+		Insecure:      o.Engine.Insecure,
+		Version:       found.controlPlane.Spec.Version,
+		Machine:       machineOf(found.template),
+		OLVMCluster:   clusterOf(found.olvmCluster.Spec),
+		Network:       found.cluster.Spec.ClusterNetwork,
+		FailureDomain: failureDomainOf(found.olvmCluster.Spec),
+		Format:        cmp.Or(bootstrap.Format(config.Format), bootstrap.CloudConfig),
+	}}
+
+	if err := v.decideAddresses(o, found); err != nil {
+		return nil, err
+	}
+
+	if v.Extra, err = extraOf(o, v.Machine, v.OLVMCluster); err != nil {
+		return nil, err
+	}
+
+	return v, v.decideUserData(o, found)
+}
+
+// partsOf finds the objects of the cluster.
+func partsOf(o Options) (parts, error) {
+	var out parts
+	if err := find(o, "Cluster", o.Cluster, &out.cluster); err != nil {
+		return out, err
+	}
+
+	owner := out.cluster.Spec.ControlPlaneRef
+	if owner.Kind != "KubeadmControlPlane" {
+		return out, said("spec.controlPlaneRef of Cluster %s names no KubeadmControlPlane, and the VM is made like a "+
+			"machine of one; use another management cluster", o.Cluster)
+	}
+
+	if err := find(o, owner.Kind, owner.Name, &out.controlPlane); err != nil {
+		return out, err
+	}
+
+	template := out.controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef.Name
+	err := errors.Join(
+		find(o, "OLVMCluster", out.cluster.Spec.InfrastructureRef.Name, &out.olvmCluster),
+		find(o, "OLVMMachineTemplate", template, &out.template),
+	)
+	if err == nil && out.template.Spec.Template.Spec.FromInventory != nil {
+		err = said("the control plane's machines take their VMs from an inventory, and none is known for the VM; use " +
+			"another management cluster")
+	}
+
+	var services infrav1alpha1.OLVMSupportServices
+	if find(o, support.Kind, o.Cluster, &services) == nil {
+		out.services = &services
+	}
+
+	return out, err
+}
+
+// find reads the manifest of an object.
+func find(o Options, kind, name string, into any) error {
+	for _, object := range o.Manifests {
+		if object.GetKind() != kind || object.GetName() != name {
+			continue
+		}
+
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into)
+		if err != nil {
+			return said("%s %s in %s cannot be read: %w", kind, name, object.GetAPIVersion(), err)
+		}
+
+		return nil
+	}
+
+	return said("there is no %s %s among the manifests", kind, name)
+}
+
+// machineOf is a machine of the control plane, without what it shares with others and what pods alone would use.
+func machineOf(template infrav1.OLVMMachineTemplate) infrav1.OLVMMachineSpec {
+	out := *template.Spec.Template.Spec.DeepCopy()
+	out.AdditionalNetworks = nil
+	out.VirtualMachine.DataDisks = nil
+	inline(out.UserData)
+
+	return out
+}
+
+// inline has user data delivered by the engine: there is no manager yet that could.
+func inline(data *infrav1.UserData) {
+	if data != nil {
+		data.BootstrapDelivery = ""
+	}
+}
+
+// failureDomainOf is the first one of the control plane; empty for none.
+func failureDomainOf(cluster infrav1.OLVMClusterSpec) string {
+	for _, domain := range cluster.FailureDomains {
+		if domain.ForControlPlane() {
+			return domain.Name
+		}
+	}
+
+	return ""
+}
+
+// clusterOf is the infrastructure of the VM's own cluster: that of the cluster to make, without its endpoints, which no
+// machine may have as an address.
+func clusterOf(of infrav1.OLVMClusterSpec) infrav1.OLVMClusterSpec {
+	out := *of.DeepCopy()
+	out.ControlPlaneEndpoint = infrav1.APIEndpoint{}
+	out.ControlPlaneServices = nil
+	inline(out.UserData)
+
+	return out
+}
+
+// decideAddresses takes the last addresses of the control plane's ranges: managers give machines the lowest.
+func (v *VM) decideAddresses(o Options, found parts) error {
+	nics, err := addressing.NICs(v.Machine, found.olvmCluster.Spec)
+	if err != nil {
+		return said("%w", err)
+	}
+
+	if nics[0].Guest == nil || len(nics[0].Guest.Pools) == 0 {
+		return said("the first network of OLVMMachineTemplate %s has no ranges of addresses (ipAddresses), and the VM "+
+			"takes the last address; add one", found.template.Name)
+	}
+
+	used, err := addressesOf(o)
+	if err != nil {
+		return err
+	}
+
+	for _, virtual := range slices.Concat(addressing.VirtualAddresses(found.olvmCluster.Spec),
+		addressing.SupportAddresses(found.olvmCluster.Spec, found.services)) {
+		used = append(used, virtual.Address)
+	}
+
+	v.NIC = nics[0].VNICName
+
+	for _, pool := range nics[0].Guest.Pools {
+		last, err := pool.Last(used)
+		if err != nil {
+			return said("%s of OLVMMachineTemplate %s: the machines need all addresses, and the VM one more; add one",
+				nics[0].Guest.Field, found.template.Name)
+		}
+
+		v.Addresses = append(v.Addresses, pool.Address(last))
+	}
+
+	// The API server is at the first one: of the family in which the cluster is reached, too.
+	endpoint, err := netip.ParseAddr(found.olvmCluster.Spec.ControlPlaneEndpoint.Host)
+	if err == nil && v.Addresses[0].Is4() != endpoint.Is4() {
+		slices.Reverse(v.Addresses)
+	}
+
+	return nil
+}
+
+// addressesOf are those that the machines of the cluster will have.
+func addressesOf(o Options) ([]netip.Addr, error) {
+	manifests, err := preview.LoadObjects(o.Manifests)
+	if err != nil {
+		return nil, err
+	}
+
+	machines, err := manifests.Machines()
+	if err != nil {
+		return nil, err
+	}
+
+	var out []netip.Addr
+
+	for _, result := range preview.Offline(manifests, machines) {
+		if result.Refused != "" {
+			return nil, errors.New(result.Refused)
+		}
+
+		out = append(out, ipam.ParseAll(result.Addresses)...)
+	}
+
+	return out, nil
+}
+
+// extraOf are the configurations that users add. Objects that they are in must be among the manifests.
+func extraOf(o Options, machine infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([]bootstrap.Extra, error) {
+	var out []bootstrap.Extra
+
+	for i, extra := range desired.UserDataOf(machine, cluster).Extra {
+		source, data := fmt.Sprintf("userData.extra[%d]", i), []byte(extra.Inline)
+		var err error
+
+		switch {
+		case extra.SecretKeyRef != nil:
+			data, err = valueOf(o, "Secret", extra.SecretKeyRef.Name, extra.SecretKeyRef.Key)
+		case extra.ConfigMapKeyRef != nil:
+			data, err = valueOf(o, "ConfigMap", extra.ConfigMapKeyRef.Name, extra.ConfigMapKeyRef.Key)
+		}
+
+		if err != nil {
+			return nil, said("%s: %w", source, err)
+		}
+
+		out = append(out, bootstrap.Extra{Source: source, Data: data})
+	}
+
+	return out, nil
+}

@@ -1,0 +1,231 @@
+package bootstrapvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// Make has Terraform make the VM, or what an interrupted call has left of that to do. All that it is made of is kept
+// before.
+func (v *VM) Make(ctx context.Context, config engine.Config) error {
+	if err := v.keep(); err != nil {
+		return err
+	}
+
+	return v.run(ctx, config, func(root *workspace.Root, s *subject) error {
+		if err := s.build(ctx); err != nil {
+			return err
+		}
+
+		_, err := root.Apply(ctx, s, v.UID)
+
+		return err
+	})
+}
+
+// Remove has Terraform destroy the VM, and removes what is kept of it. The error says where something is left.
+func (v *VM) Remove(ctx context.Context, config engine.Config) error {
+	err := v.run(ctx, config, func(root *workspace.Root, s *subject) error {
+		_, err := root.Destroy(ctx, s)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("the bootstrap VM %s is left: %w", v.Name(), err)
+	}
+
+	return v.forget()
+}
+
+// run calls do with what runs Terraform. One process at a time does that.
+func (v *VM) run(ctx context.Context, config engine.Config, do func(*workspace.Root, *subject) error) error {
+	lock, err := os.OpenFile(v.lockFile(), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("failed to lock the bootstrap VM: %w", err)
+	}
+	defer lock.Close()
+
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return errors.New("another olvmctl makes or removes the bootstrap VM; wait until it has ended")
+	}
+
+	return preview.AtEngine(ctx, config, func(session *engine.Client, scratch *preview.Scratch) error {
+		root := &workspace.Root{Executor: scratch.Executor, Keeper: keeper{v}, Dir: filepath.Join(scratch.Dir, "vm")}
+
+		return do(root, &subject{vm: v, session: session, config: config})
+	})
+}
+
+// subject is the VM as a run of Terraform makes it.
+type subject struct {
+	vm      *VM
+	session *engine.Client
+	config  engine.Config
+	built   *desired.Built
+}
+
+// build asks the engine for what the VM names.
+func (s *subject) build(ctx context.Context) error {
+	v := s.vm
+	nics, err := addressing.NICs(v.Machine, v.OLVMCluster)
+	if err != nil {
+		return err
+	}
+
+	s.built, err = desired.Build(ctx, s.session, desired.Input{
+		Spec:              v.Machine,
+		Cluster:           v.OLVMCluster,
+		KubernetesVersion: v.Version,
+		VMName:            v.Name(),
+		Owner:             v.owner(),
+		NICs:              nics,
+		Addresses:         map[string][]ipam.Address{v.NIC: v.Addresses},
+		Role:              infrav1.ControlPlaneRole,
+		FailureDomain:     v.FailureDomain,
+		Config:            s.config,
+		Bootstrap: &desired.Bootstrap{
+			Source:  "the bootstrap VM",
+			Data:    v.Data,
+			Format:  v.Format,
+			Extra:   v.Extra,
+			Network: v.Network,
+		},
+	})
+
+	return err
+}
+
+// Render renders the VM. What an interrupted run has made of it is adopted.
+func (s *subject) Render(ctx context.Context, state *tfstate.State) (workspace.Configuration, error) {
+	out := workspace.Configuration{
+		Owner:   s.vm.owner().Comment(),
+		Secrets: []string{s.config.Password, s.built.Machine.UserData, string(s.vm.Data)},
+		Names:   []string{s.vm.Name()},
+		Guard:   s.guard,
+	}
+
+	var found *desired.Existing
+
+	if !state.Complete() {
+		existing, err := desired.FindExisting(ctx, s.session, s.vm.OLVMCluster.OLVMDatacenterName, s.vm.Name(),
+			s.vm.Machine)
+		if err != nil {
+			return out, err
+		}
+
+		if found, err = existing.Of(s.vm.owner().Comment(), engine.ID(state.VMID())); err != nil {
+			return out, err
+		}
+
+		found = found.Beside(state)
+	}
+
+	out.Fresh = state == nil && found == nil
+	var err error
+	out.Configuration, err = s.built.Configuration(ctx, s.session, found)
+
+	return out, err
+}
+
+// guard refuses to replace a VM that may know machines of the cluster.
+func (s *subject) guard(change terraform.Change) string {
+	switch {
+	case !s.vm.Asked:
+		return ""
+	case change.Action == "delete" || change.Action == "replace":
+		return change.Action
+	case change.Action == "create" && change.Type == "ovirt_vm":
+		return "create again"
+	}
+
+	return ""
+}
+
+// RenderDestroy renders the provider alone.
+func (s *subject) RenderDestroy(context.Context) (workspace.Configuration, error) {
+	configuration, err := render.DestroyConfiguration(connection.RenderEngine(s.session, s.config), render.OwnVM)
+
+	return workspace.Configuration{
+		Configuration: configuration,
+		Owner:         s.vm.owner().Comment(),
+		Secrets:       []string{s.config.Password, string(s.vm.Data)},
+	}, err
+}
+
+// Outdated is false: the VM is what was decided.
+func (s *subject) Outdated(client.Object) bool { return false }
+
+// RemoveOrphans removes a VM that a killed run has made and the state does not have.
+func (s *subject) RemoveOrphans(
+	ctx context.Context, operation terraform.Operation, before *tfstate.State, _ workspace.LoadFunc,
+) error {
+	if operation != terraform.Destroy || !before.Empty() {
+		return nil
+	}
+
+	return desired.Orphan{
+		DataCenter: s.vm.OLVMCluster.OLVMDatacenterName,
+		Name:       s.vm.Name(),
+		Comment:    s.vm.owner().Comment(),
+	}.Remove(ctx, s.session)
+}
+
+// keeper keeps the state in a file.
+type keeper struct{ vm *VM }
+
+// Load reads the state; nil where there is none.
+func (k keeper) Load(context.Context) (*tfstate.State, error) {
+	raw, err := os.ReadFile(k.vm.stateFile())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("failed to read the state of the bootstrap VM: %w", err)
+	}
+
+	state, err := tfstate.Parse(raw)
+	if err == nil && k.vm.Made {
+		state.AppliedDigest = k.vm.UID
+	}
+
+	return state, err
+}
+
+// Save writes the state.
+func (k keeper) Save(_ context.Context, raw []byte, _ string) error {
+	if err := writeFile(k.vm.stateFile(), raw); err != nil {
+		return fmt.Errorf("failed to keep the state of the bootstrap VM: %w", err)
+	}
+
+	return nil
+}
+
+// MarkApplied notes that all of the VM is made.
+func (k keeper) MarkApplied(context.Context, string) error {
+	k.vm.Made = true
+	return k.vm.keep()
+}
+
+// MarkChanging notes that the VM may have more than the state.
+func (k keeper) MarkChanging(context.Context, string, string) error {
+	k.vm.Made = false
+	return k.vm.keep()
+}

@@ -1,0 +1,492 @@
+// Package clusterctl installs Cluster API and its providers into management
+// clusters, and moves clusters between these. It is clusterctl's own library,
+// with the one provider that clusterctl does not know by itself, and with what
+// others have installed taken as it is.
+package clusterctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/adrg/xdg"
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	clusterctl "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
+	clusterctllog "sigs.k8s.io/cluster-api/cmd/clusterctl/log"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/scratchdir"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/otherprovider"
+)
+
+// URL of the releases of our provider, as clusterctl's configuration has it.
+const URL = "https://github.com/capolvm/cluster-api-provider-olvm/releases/latest/infrastructure-components.yaml"
+
+// InfrastructureGroup is the API group of all infrastructure providers.
+const InfrastructureGroup = "infrastructure.cluster.x-k8s.io"
+
+// Infrastructure is an infrastructure provider.
+type Infrastructure struct {
+	// Name that clusterctl has for it.
+	Name string
+	// ClusterKind and MachineKind are kinds that it brings.
+	ClusterKind, MachineKind string
+	// ImageField of its machines names what they start from.
+	ImageField string
+	// Variables of its components that are set where clusterctl's configuration says nothing.
+	Variables map[string]string
+}
+
+// OLVM is our provider.
+var OLVM = Infrastructure{
+	Name:        "olvm",
+	ClusterKind: "OLVMCluster",
+	MachineKind: "OLVMMachine",
+	ImageField:  "vmTemplateName",
+}
+
+// OCI is Oracle's provider for its cloud. Its manager has no credentials of its own: clusters name an
+// OCIClusterIdentity.
+var OCI = Infrastructure{
+	Name:        "oci",
+	ClusterKind: "OCICluster",
+	MachineKind: "OCIMachine",
+	ImageField:  "imageId",
+	Variables:   map[string]string{"INIT_OCI_CLIENTS_ON_STARTUP": "false"},
+}
+
+// featureGates are variables of Cluster API's own providers, for images with Ignition and for ClusterClasses.
+var featureGates = map[string]string{"EXP_KUBEADM_BOOTSTRAP_FORMAT_IGNITION": "true", "CLUSTER_TOPOLOGY": "true"}
+
+// clusterctlManager is the field manager of what clusterctl makes, and its library: the name of their user agent.
+const clusterctlManager = "clusterctl"
+
+// pollInterval is how often Deployments and moves are looked at.
+const pollInterval = time.Second
+
+// Providers knows where providers come from.
+type Providers struct {
+	// Config is clusterctl's configuration file; empty means clusterctl's own.
+	Config string
+	// Version of our provider, such as v0.1.0; empty means the newest.
+	Version string
+	// Timeout of everything that is waited for.
+	Timeout time.Duration
+	// Progress is called with lines for people; nil says nothing.
+	Progress func(format string, args ...any)
+}
+
+// Management is a management cluster.
+type Management struct {
+	// Kubeconfig is a file; empty means where kubectl looks.
+	Kubeconfig string
+	// Config is what was read of it; nil leaves that to clusterctl, which reads it again and again.
+	Config *clientcmdapi.Config
+	Client client.Client
+}
+
+// file is a kubeconfig that nobody changes; done removes it.
+func (m Management) file() (_ clusterctl.Kubeconfig, done func(), err error) {
+	if m.Config == nil {
+		return clusterctl.Kubeconfig{Path: m.Kubeconfig}, func() {}, nil
+	}
+
+	content, err := clientcmd.Write(*m.Config)
+	if err != nil {
+		return clusterctl.Kubeconfig{}, nil, fmt.Errorf("failed to encode a kubeconfig: %w", err)
+	}
+
+	path, done, err := secretFile(content)
+	if err != nil {
+		return clusterctl.Kubeconfig{}, nil, fmt.Errorf("failed to write a kubeconfig: %w", err)
+	}
+
+	return clusterctl.Kubeconfig{Path: path, Context: m.Config.CurrentContext}, done, nil
+}
+
+// provider is one that is needed, by a kind that it brings.
+type provider struct {
+	label, name, group, kind string
+}
+
+var needed = []provider{
+	{"cluster-api", "cluster-api", "cluster.x-k8s.io", "Cluster"},
+	{"bootstrap-kubeadm", "kubeadm", "bootstrap.cluster.x-k8s.io", "KubeadmConfig"},
+	{"control-plane-kubeadm", "kubeadm", "controlplane.cluster.x-k8s.io", "KubeadmControlPlane"},
+}
+
+func (p *Providers) say(format string, args ...any) {
+	if p.Progress != nil {
+		p.Progress(format, args...)
+	}
+}
+
+// Ensure installs the providers that are missing in a cluster, and waits until the managers of all are available. Those
+// that are there stay as they are, no matter who has installed them. It says which it has installed.
+func (p *Providers) Ensure(ctx context.Context, m Management, on ...Infrastructure) ([]string, error) {
+	var missing []provider
+	all := slices.Clone(needed)
+	variables := maps.Clone(featureGates)
+
+	for _, one := range on {
+		if one.Name == OLVM.Name {
+			if err := otherprovider.Refuse(ctx, m.Client); err != nil {
+				return nil, err
+			}
+		}
+
+		all = append(all, provider{"infrastructure-" + one.Name, one.Name, InfrastructureGroup, one.ClusterKind})
+		maps.Copy(variables, one.Variables)
+	}
+
+	for _, wanted := range all {
+		there, err := installed(ctx, m.Client, wanted)
+		if err != nil {
+			return nil, err
+		}
+
+		if !there {
+			missing = append(missing, wanted)
+		}
+	}
+
+	if len(missing) > 0 {
+		if err := p.install(ctx, m, missing, variables); err != nil {
+			return nil, fmt.Errorf("failed to install %s: %w", strings.Join(labels(missing), ", "), err)
+		}
+	}
+
+	return labels(missing), p.wait(ctx, m.Client)
+}
+
+func labels(list []provider) []string {
+	var out []string
+	for _, one := range list {
+		out = append(out, one.label)
+	}
+
+	return out
+}
+
+// serves reports whether the API server knows a provider's kind.
+func serves(c client.Client, wanted provider) (bool, error) {
+	_, err := c.RESTMapper().RESTMapping(schema.GroupKind{Group: wanted.group, Kind: wanted.kind})
+	switch {
+	case err == nil:
+		return true, nil
+	case meta.IsNoMatchError(err):
+		return false, nil
+	}
+
+	return false, fmt.Errorf("failed to ask the management cluster for its kinds: %w", err)
+}
+
+// installed reports whether a provider is there: its kind is served, and clusterctl's inventory has it, or others have
+// made a Deployment of it. clusterctl makes the kinds first and the entry of its inventory last, so that kinds and
+// Deployments of its own without an entry are what an interrupted installation has left.
+func installed(ctx context.Context, c client.Client, wanted provider) (bool, error) {
+	served, err := serves(c, wanted)
+	if err != nil || !served {
+		return false, err
+	}
+
+	entries, err := labelled(ctx, c, clusterctlv1.GroupVersion.WithKind("Provider"), wanted)
+	if err != nil || len(entries) > 0 {
+		return err == nil, err
+	}
+
+	deployments, err := labelled(ctx, c, appsv1.SchemeGroupVersion.WithKind("Deployment"), wanted)
+
+	return slices.ContainsFunc(deployments, func(one metav1.PartialObjectMetadata) bool {
+		return !slices.ContainsFunc(one.ManagedFields, func(by metav1.ManagedFieldsEntry) bool {
+			return by.Manager == clusterctlManager && by.Subresource == ""
+		})
+	}), err
+}
+
+// labelled are the objects of a provider of one kind; none where the kind is not served.
+func labelled(
+	ctx context.Context, c client.Client, kind schema.GroupVersionKind, of provider,
+) ([]metav1.PartialObjectMetadata, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind)
+	err := c.List(ctx, list, client.MatchingLabels{clusterv1.ProviderNameLabel: of.label})
+	if err != nil && !meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("failed to look for provider %s: %w", of.label, err)
+	}
+
+	return list.Items, nil
+}
+
+// install has clusterctl install them, with cert-manager where there is none.
+func (p *Providers) install(
+	ctx context.Context, m Management, missing []provider, variables map[string]string,
+) error {
+	library, done, err := p.clusterctl(ctx, variables)
+	if err != nil {
+		return err
+	}
+	defer done()
+
+	kubeconfig, remove, err := m.file()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	options := clusterctl.InitOptions{
+		Kubeconfig: kubeconfig, WaitProviders: false,
+		// Nothing but what is missing: on its first run clusterctl would install all.
+		CoreProvider:          clusterctl.NoopProvider,
+		BootstrapProviders:    []string{clusterctl.NoopProvider},
+		ControlPlaneProviders: []string{clusterctl.NoopProvider},
+	}
+
+	for _, one := range missing {
+		switch one.label {
+		case "cluster-api":
+			options.CoreProvider = one.name
+		case "bootstrap-kubeadm":
+			options.BootstrapProviders = []string{one.name}
+		case "control-plane-kubeadm":
+			options.ControlPlaneProviders = []string{one.name}
+		default:
+			name := one.name
+			if p.Version != "" && name == OLVM.Name {
+				name += ":" + p.Version
+			}
+
+			options.InfrastructureProviders = append(options.InfrastructureProviders, name)
+		}
+	}
+
+	_, err = library.Init(ctx, options)
+
+	return p.explainFetch(err)
+}
+
+// explainFetch adds to an error of the network that releases are fetched, and what works without the internet.
+func (p *Providers) explainFetch(err error) error {
+	if err == nil || p.Config != "" || !isOfNetwork(err) {
+		return err
+	}
+
+	return fmt.Errorf("%w; their releases are fetched from the internet: without it, give --clusterctl-config a file "+
+		"that says where they are, as in docs/operate/install.md#without-the-internet", err)
+}
+
+// isOfNetwork reports whether an error says that a server on the internet was not reached. clusterctl loses the types
+// of some.
+func isOfNetwork(err error) bool {
+	var network net.Error
+	if errors.As(err, &network) {
+		return true
+	}
+
+	return slices.ContainsFunc([]string{
+		"dial tcp", "no such host", "i/o timeout", "TLS handshake timeout", "proxyconnect", "rate limit",
+		"network is unreachable",
+	}, func(text string) bool { return strings.Contains(err.Error(), text) })
+}
+
+// wait waits for the Deployments of all providers.
+func (p *Providers) wait(ctx context.Context, c client.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	said := ""
+
+	for {
+		waiting, err := unavailable(ctx, c)
+		if err == nil && len(waiting) == 0 {
+			return nil
+		}
+
+		if names := strings.Join(waiting, ", "); names != said {
+			said = names
+			p.say("Waiting for %s", names)
+		}
+
+		select {
+		case <-ctx.Done():
+			if err != nil {
+				return err
+			}
+
+			return fmt.Errorf("not available after %s: %s; kubectl describe says why", p.Timeout,
+				strings.Join(waiting, ", "))
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// unavailable are the Deployments of providers that do not run, with why.
+func unavailable(ctx context.Context, c client.Client) ([]string, error) {
+	var list appsv1.DeploymentList
+	if err := c.List(ctx, &list, client.HasLabels{clusterv1.ProviderNameLabel}); err != nil {
+		return nil, fmt.Errorf("failed to list the managers: %w", err)
+	}
+
+	var out []string
+
+	for i := range list.Items {
+		d := &list.Items[i]
+
+		at := slices.IndexFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+			return c.Type == appsv1.DeploymentAvailable
+		})
+		switch {
+		case at < 0:
+			out = append(out, fmt.Sprintf("Deployment %s/%s", d.Namespace, d.Name))
+		case d.Status.Conditions[at].Status != corev1.ConditionTrue:
+			out = append(
+				out,
+				fmt.Sprintf("Deployment %s/%s (%s)", d.Namespace, d.Name, d.Status.Conditions[at].Message),
+			)
+		}
+	}
+
+	return out, nil
+}
+
+// Move moves all clusters of a namespace. While one of their parts is not provisioned yet clusterctl does not begin:
+// that is tried again until the timeout. One that was interrupted leaves Clusters that are paused, which it refuses.
+func (p *Providers) Move(ctx context.Context, from, to Management, namespace string) error {
+	library, done, err := p.clusterctl(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer done()
+
+	source, removeSource, err := from.file()
+	if err != nil {
+		return err
+	}
+	defer removeSource()
+
+	target, removeTarget, err := to.file()
+	if err != nil {
+		return err
+	}
+	defer removeTarget()
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+
+	for {
+		err := library.Move(ctx, clusterctl.MoveOptions{
+			FromKubeconfig: source,
+			ToKubeconfig:   target,
+			Namespace:      namespace,
+		})
+		if err == nil {
+			return nil
+		}
+
+		if !strings.Contains(err.Error(), "cannot start the move operation") {
+			return fmt.Errorf("failed to move namespace %s: %w", namespace, err)
+		}
+
+		p.say("Waiting to move: %v", err)
+
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("failed to move namespace %s within %s: %w", namespace, p.Timeout, err)
+		case <-time.After(5 * pollInterval):
+		}
+	}
+}
+
+// clusterctl is its library; done removes what it needs.
+func (p *Providers) clusterctl(
+	ctx context.Context, variables map[string]string,
+) (_ clusterctl.Client, done func(), err error) {
+	clusterctllog.SetLogger(logr.New(&sink{say: p.say}))
+	path, done, err := p.configuration(variables)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	library, err := clusterctl.New(ctx, path)
+	if err != nil {
+		done()
+		return nil, nil, fmt.Errorf("failed to read clusterctl's configuration: %w", err)
+	}
+
+	return library, done, nil
+}
+
+// configuration is a copy of clusterctl's file, with our provider and with variables that it does not set.
+func (p *Providers) configuration(variables map[string]string) (path string, done func(), err error) {
+	path = p.Config
+	if path == "" {
+		path, _ = xdg.SearchConfigFile("cluster-api/clusterctl.yaml") // as clusterctl does
+	}
+
+	if strings.HasPrefix(path, "https://") {
+		return path, func() {}, nil
+	}
+
+	content := map[string]any{}
+	if path != "" {
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = yaml.Unmarshal(text, &content)
+		}
+
+		if err != nil {
+			return "", nil, fmt.Errorf("failed to read clusterctl's configuration: %w", err)
+		}
+	}
+
+	list, _ := content["providers"].([]any)
+	if !slices.ContainsFunc(list, func(entry any) bool {
+		fields, _ := entry.(map[string]any)
+		return fields["name"] == OLVM.Name && fields["type"] == "InfrastructureProvider"
+	}) {
+		content["providers"] = append(list, map[string]any{
+			"name": OLVM.Name,
+			"type": "InfrastructureProvider",
+			"url":  URL,
+		})
+	}
+
+	for name, value := range variables {
+		if _, set := content[name]; !set {
+			content[name] = value
+		}
+	}
+
+	text, err := yaml.Marshal(content)
+	if err != nil {
+		return "", nil, fmt.Errorf("failed to encode clusterctl's configuration: %w", err)
+	}
+
+	dir, remove, err := scratchdir.Make()
+	if err != nil {
+		return "", nil, err
+	}
+
+	done = func() { _ = remove() }
+	path = filepath.Join(dir, "clusterctl.yaml")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		done()
+		return "", nil, errors.Join(errors.New("failed to write clusterctl's configuration"), err)
+	}
+
+	return path, done, nil
+}

@@ -1,0 +1,610 @@
+package clusterfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/agext/levenshtein"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+)
+
+// Problem is something that is wrong in a cluster file.
+type Problem struct {
+	// File and Line of it; Line is zero for what is missing.
+	File string `json:"file"`
+	Line int    `json:"line,omitempty"`
+	// Path of the key, such as providers.olvm.olvmDatacenterName.
+	Path    string `json:"path"`
+	Message string `json:"message"`
+	// Warning reports that it does not stop anything.
+	Warning bool `json:"warning,omitempty"`
+}
+
+// Error implements error.
+func (p Problem) Error() string {
+	where := p.File
+	if p.Line > 0 {
+		where = fmt.Sprintf("%s:%d", p.File, p.Line)
+	}
+
+	if p.Warning {
+		where += ": warning"
+	}
+
+	return fmt.Sprintf("%s: %s: %s", where, p.Path, p.Message)
+}
+
+// Source is a cluster file that was read, with where its keys stand.
+type Source struct {
+	File
+	// dir is the folder that paths in the file start from.
+	dir string
+	// documents are the file, then the defaults.
+	documents []document
+	// older reports that the settings of the provider have the older format.
+	older    bool
+	problems []Problem
+}
+
+type document struct {
+	name string
+	root *yaml.Node
+}
+
+// readText reads a file in UTF-8.
+func readText(path string) ([]byte, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+
+	if content, err = manifest.Text(content); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+
+	return content, nil
+}
+
+// IsClusterFile reports whether the first YAML document looks like a cluster file, and not like a manifest.
+func IsClusterFile(content []byte) bool {
+	var node yaml.Node
+	if yaml.Unmarshal(content, &node) != nil || len(node.Content) == 0 {
+		return false
+	}
+
+	has := func(key string) bool { return at(node.Content[0], key).Kind != 0 }
+
+	return !has("apiVersion") && !has("kind") && (has("provider") || has("providers"))
+}
+
+// DefaultsPath is the file with defaults of a user: what OCNE_DEFAULTS names, else ~/.ocne/defaults.yaml where that is.
+func DefaultsPath() string {
+	if path, ok := os.LookupEnv("OCNE_DEFAULTS"); ok {
+		return path
+	}
+
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+
+	path := filepath.Join(home, ".ocne", "defaults.yaml")
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+
+	return path
+}
+
+// Read reads a cluster file, and a file of defaults, which is empty for none. An error is one of the file system, or a
+// Problem where there are no keys to read; what else is wrong is in Validate.
+func Read(path, defaults string) (*Source, error) {
+	content, err := readText(path)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read a cluster file: %w", err)
+	}
+
+	return Parse(path, content, defaults)
+}
+
+// Parse is Read for a cluster file that is not written yet; path is where it is to be.
+func Parse(path string, content []byte, defaults string) (*Source, error) {
+	s := &Source{dir: filepath.Dir(path)}
+	if err := s.parse(path, content); err != nil {
+		return nil, err
+	}
+
+	if defaults != "" {
+		content, err := readText(defaults)
+		if err != nil {
+			return nil, fmt.Errorf("failed to read a cluster file: %w", err)
+		}
+
+		if err := s.parse(defaults, content); err != nil {
+			return nil, err
+		}
+	}
+
+	return s, s.decode()
+}
+
+// parse adds a document. Keys that are there twice are problems, of which the first is kept.
+func (s *Source) parse(name string, content []byte) error {
+	var root *yaml.Node
+
+	for decoder := yaml.NewDecoder(bytes.NewReader(content)); ; {
+		var node yaml.Node
+		err := decoder.Decode(&node)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+
+		if err != nil {
+			return syntax(name, err)
+		}
+
+		next := node.Content[0]
+		switch {
+		case next.Tag == "!!null":
+			continue // only comments
+		case root != nil:
+			return Problem{
+				File:    name,
+				Line:    next.Line,
+				Path:    "file",
+				Message: "a second YAML document is there; remove it, for a cluster file has one",
+			}
+		case next.Kind != yaml.MappingNode:
+			return Problem{
+				File:    name,
+				Line:    next.Line,
+				Path:    "file",
+				Message: "it is not a mapping of keys; write for example name: demo",
+			}
+		}
+
+		root = next
+	}
+
+	if root == nil {
+		root = &yaml.Node{Kind: yaml.MappingNode}
+	}
+
+	s.problems = append(s.problems, twice(name, root, "")...)
+	s.documents = append(s.documents, document{name, root})
+
+	return nil
+}
+
+var inLine = regexp.MustCompile(`^yaml: line ([0-9]+): (.*)$`)
+
+// syntax is an error of YAML as a problem.
+func syntax(name string, err error) Problem {
+	p := Problem{
+		File:    name,
+		Path:    "file",
+		Message: "it is not valid YAML: " + strings.TrimPrefix(err.Error(), "yaml: "),
+	}
+	if match := inLine.FindStringSubmatch(err.Error()); match != nil {
+		p.Line, _ = strconv.Atoi(match[1])
+		p.Message = "it is not valid YAML: " + match[2]
+		if strings.Contains(match[2], "cannot start any token") {
+			p.Message += "; indent with spaces, not with tabs, and put texts with signs in quotes"
+		}
+	}
+
+	return p
+}
+
+// twice are the keys that a mapping, or one in it, has more than once; it takes out all but the first.
+func twice(file string, node *yaml.Node, path string) []Problem {
+	var out []Problem
+	if node.Kind == yaml.SequenceNode {
+		for _, entry := range node.Content {
+			out = append(out, twice(file, entry, path)...)
+		}
+	}
+
+	if node.Kind != yaml.MappingNode {
+		return out
+	}
+
+	first := map[string]int{}
+	var kept []*yaml.Node
+
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		full := strings.TrimPrefix(path+"."+key.Value, ".")
+		if line, ok := first[key.Value]; ok && key.Kind == yaml.ScalarNode {
+			out = append(out, Problem{
+				File:    file,
+				Line:    key.Line,
+				Path:    full,
+				Message: fmt.Sprintf("it is in line %d already; remove one of them", line),
+			})
+			continue
+		}
+
+		first[key.Value] = key.Line
+		kept = append(kept, key, value)
+		out = append(out, twice(file, value, full)...)
+	}
+
+	node.Content = kept
+
+	return out
+}
+
+// decode reads the documents, the first of which goes before the others.
+func (s *Source) decode() error {
+	merged := &yaml.Node{Kind: yaml.MappingNode}
+
+	for _, d := range s.documents {
+		provider := at(d.root, "providers", "olvm")
+		if isOlder(provider) {
+			s.older = true
+			s.problems = append(
+				s.problems,
+				unknown(d.name, provider, reflect.TypeFor[olderOLVM](), "providers.olvm")...)
+			converted, err := convert(provider)
+			if err != nil {
+				return Problem{File: d.name, Path: "providers.olvm", Message: err.Error()}
+			}
+
+			d.root = with(d.root, converted)
+		}
+
+		s.problems = append(s.problems, unknown(d.name, d.root, reflect.TypeFor[File](), "")...)
+		s.problems = append(s.problems, fractions(d.name, d.root, reflect.TypeFor[File](), "")...)
+		merge(merged, d.root)
+	}
+
+	var problem *yaml.TypeError
+	if err := merged.Decode(&s.File); errors.As(err, &problem) {
+		for _, text := range problem.Errors {
+			s.problems = append(s.problems, s.wrongType(text))
+		}
+	} else if err != nil {
+		return syntax(s.documents[0].name, err)
+	}
+
+	return nil
+}
+
+// wrongTypeOf is the message of the library for a value of another type than its key has.
+var wrongTypeOf = regexp.MustCompile("^line ([0-9]+): cannot unmarshal !!([a-z]+)(?: `(.*)`)? into (.+)$")
+
+// typesOf are the words for types of Go.
+var typesOf = []struct{ prefix, words string }{
+	{"int", "a whole number"},
+	{"bool", "true or false"},
+	{"*bool", "true or false"},
+	{"string", "a text"},
+	{"[]", "a list"},
+	{"map[", "a mapping of keys"},
+	{"clusterfile.", "a mapping of keys"},
+	{"struct", "a mapping of keys"},
+}
+
+// shapesOf are the words for tags of YAML.
+var shapesOf = map[string]string{"map": "a mapping of keys", "seq": "a list"}
+
+// wrongType is a value of another type than its key has, with the key.
+func (s *Source) wrongType(text string) Problem {
+	match := wrongTypeOf.FindStringSubmatch(text)
+	if match == nil {
+		return Problem{File: s.documents[0].name, Path: "file", Message: text}
+	}
+
+	out := Problem{File: s.documents[0].name, Path: "file"}
+	out.Line, _ = strconv.Atoi(match[1])
+
+	for _, d := range s.documents {
+		if path := keyAt(d.root, out.Line, match[2], strings.TrimSuffix(match[3], "..."), ""); path != "" {
+			out.File, out.Path = d.name, path
+			break
+		}
+	}
+
+	wanted := match[4]
+
+	for _, t := range typesOf {
+		if strings.HasPrefix(match[4], t.prefix) {
+			wanted = t.words
+			break
+		}
+	}
+
+	out.Message = fmt.Sprintf("%q is not %s", match[3], wanted)
+	if shape, ok := shapesOf[match[2]]; ok {
+		out.Message = "it is " + shape + ", and must be " + wanted
+		if match[2] == "seq" && match[4] == "string" {
+			out.Message += ", with commas between the entries"
+		}
+	}
+
+	return out
+}
+
+// keyAt is the path of the key whose value is in a line, is of a tag, and begins with a text; empty for none.
+func keyAt(node *yaml.Node, line int, tag, text, path string) string {
+	isWhole := node.Kind == yaml.ScalarNode || tag == "map" && node.Kind == yaml.MappingNode ||
+		tag == "seq" && node.Kind == yaml.SequenceNode
+	if isWhole && node.Line == line && strings.HasPrefix(node.Value, text) {
+		return path
+	}
+
+	switch node.Kind {
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			full := strings.TrimPrefix(path+"."+node.Content[i].Value, ".")
+			if found := keyAt(node.Content[i+1], line, tag, text, full); found != "" {
+				return found
+			}
+		}
+	case yaml.SequenceNode:
+		for _, entry := range node.Content {
+			if found := keyAt(entry, line, tag, text, path); found != "" {
+				return found
+			}
+		}
+	}
+
+	return ""
+}
+
+// fractions are the numbers with a fraction of keys that have whole numbers: the library cuts them off.
+func fractions(file string, node *yaml.Node, t reflect.Type, path string) []Problem {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice && node.Kind != yaml.SequenceNode {
+		t = t.Elem()
+	}
+
+	var out []Problem
+
+	switch {
+	case node.Kind == yaml.ScalarNode && node.Tag == "!!float" && t.Kind() >= reflect.Int && t.Kind() <= reflect.Int64:
+		return []Problem{{File: file, Line: node.Line, Path: path, Message: fmt.Sprintf("%q is not a whole number", node.Value)}}
+	case node.Kind == yaml.SequenceNode && t.Kind() == reflect.Slice:
+		for _, entry := range node.Content {
+			out = append(out, fractions(file, entry, t.Elem(), path)...)
+		}
+	case node.Kind == yaml.MappingNode && t.Kind() == reflect.Struct && t != reflect.TypeFor[yaml.Node]():
+		for i := range t.NumField() {
+			key := t.Field(i).Tag.Get("yaml")
+			full := strings.TrimPrefix(path+"."+key, ".")
+			out = append(out, fractions(file, at(node, key), t.Field(i).Type, full)...)
+		}
+	}
+
+	return out
+}
+
+// passedOver are keys of Oracle's command that mean nothing here, with what to do instead. Files that have them work.
+var passedOver = map[string]string{
+	"autoStartUI": "it is not used: no user interface is installed; leave it out",
+	"bootVolumeContainerImage": "it is not used: nodes boot from vmTemplateName; make its image " +
+		"with olvmctl image create",
+	"catalog": "it is not used: Oracle's catalog is not installed; name " +
+		"repositories of charts in catalogs",
+	"certificateInformation": "it is not used: kubeadm makes the certificates, under names of its own; leave it out",
+	"communityCatalog":       "it is not used: no catalog is installed; name repositories of charts in catalogs",
+	"directory":              "it is not used; leave it out",
+	"ephemeralCluster": "it is not used: without --kubeconfig olvmctl runs the management " +
+		"cluster as processes of its own",
+	"kubeconfig": "it is not used: name the management cluster with --kubeconfig",
+	"kubeProxyMode": "it is not used: kube-proxy has kubeadm's default, iptables; change the ConfigMap " +
+		"kube-proxy of the cluster that runs",
+	"providers.oci.kubeconfig": "it is not used: name the management cluster with --kubeconfig",
+	"quiet":                    "it is not used: progress goes to the error output; send that elsewhere",
+}
+
+// Unknown are the keys of a YAML mapping that a type does not have, with the nearest that it has.
+func Unknown[T any](file string, mapping *yaml.Node) []Problem {
+	return unknown(file, mapping, reflect.TypeFor[T](), "")
+}
+
+func unknown(file string, node *yaml.Node, t reflect.Type, path string) []Problem {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+
+	if node.Kind == yaml.SequenceNode && t.Kind() == reflect.Slice {
+		var out []Problem
+		for _, entry := range node.Content {
+			out = append(out, unknown(file, entry, t.Elem(), path)...)
+		}
+
+		return out
+	}
+
+	if node.Kind != yaml.MappingNode || t.Kind() != reflect.Struct || t == reflect.TypeFor[yaml.Node]() {
+		return nil
+	}
+
+	known := map[string]reflect.Type{}
+	for i := range t.NumField() {
+		known[t.Field(i).Tag.Get("yaml")] = t.Field(i).Type
+	}
+
+	var out []Problem
+
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, full := node.Content[i], strings.TrimPrefix(path+"."+node.Content[i].Value, ".")
+		if field, ok := known[key.Value]; ok {
+			out = append(out, unknown(file, node.Content[i+1], field, full)...)
+		} else if answer, ok := passedOver[full]; ok && (path != "" || t == reflect.TypeFor[File]()) {
+			out = append(out, Problem{File: file, Line: key.Line, Path: full, Message: answer, Warning: true})
+		} else {
+			out = append(out, Problem{
+				File:    file,
+				Line:    key.Line,
+				Path:    full,
+				Message: "there is no such key" + nearest(key.Value, known),
+			})
+		}
+	}
+
+	return out
+}
+
+// nearest is the key that was meant, as far as one can guess.
+func nearest(key string, known map[string]reflect.Type) string {
+	return DidYouMean(key, slices.Collect(maps.Keys(known)))
+}
+
+// DidYouMean ends a sentence about a name that there is not: with the nearest of those that there are, or with all.
+func DidYouMean(key string, names []string) string {
+	names = slices.Sorted(slices.Values(names))
+
+	best, distance := "", len(key)/2+1
+	for _, name := range names {
+		if d := levenshtein.Distance(strings.ToLower(key), strings.ToLower(name), nil); d < distance {
+			best, distance = name, d
+		}
+	}
+
+	if best != "" {
+		return fmt.Sprintf("; did you mean %s?", best)
+	}
+
+	return "; there are " + strings.Join(names, ", ")
+}
+
+// at is the value at a path; a node without a kind where there is none.
+func at(node *yaml.Node, path ...string) *yaml.Node {
+	for _, key := range path {
+		next := &yaml.Node{}
+		if node.Kind == yaml.MappingNode {
+			for i := 0; i+1 < len(node.Content); i += 2 {
+				if node.Content[i].Value == key {
+					next = node.Content[i+1]
+				}
+			}
+		}
+
+		node = next
+	}
+
+	return node
+}
+
+// merge adds what a mapping lacks, also in the mappings in it, and puts the entries of lists before those that are
+// there.
+func merge(into, from *yaml.Node) {
+	for i := 0; i+1 < len(from.Content); i += 2 {
+		key, value := from.Content[i], from.Content[i+1]
+
+		there := at(into, key.Value)
+		switch {
+		case there.Kind == 0:
+			switch value.Kind { // its own, for others merge into it
+			case yaml.MappingNode:
+				own := &yaml.Node{Kind: yaml.MappingNode, Line: value.Line}
+				merge(own, value)
+				value = own
+			case yaml.SequenceNode:
+				value = &yaml.Node{Kind: yaml.SequenceNode, Line: value.Line, Content: value.Content}
+			}
+
+			into.Content = append(into.Content, key, value)
+		case there.Kind == yaml.MappingNode && value.Kind == yaml.MappingNode:
+			merge(there, value)
+		case there.Kind == yaml.SequenceNode && value.Kind == yaml.SequenceNode:
+			there.Content = slices.Concat(value.Content, there.Content)
+		}
+	}
+}
+
+// with is a document with other settings of the provider.
+func with(root, olvm *yaml.Node) *yaml.Node {
+	out := &yaml.Node{Kind: yaml.MappingNode}
+
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key, value := root.Content[i], root.Content[i+1]
+		if key.Value == "providers" {
+			providers := &yaml.Node{Kind: yaml.MappingNode}
+
+			for j := 0; j+1 < len(value.Content); j += 2 {
+				if value.Content[j].Value == "olvm" {
+					providers.Content = append(providers.Content, value.Content[j], olvm)
+				} else {
+					providers.Content = append(providers.Content, value.Content[j], value.Content[j+1])
+				}
+			}
+
+			value = providers
+		}
+
+		out.Content = append(out.Content, key, value)
+	}
+
+	return out
+}
+
+// note adds a problem of a key, once: both kinds of machines may have it. Where the settings have the older format, the
+// path is the one that the user wrote.
+func (s *Source) note(warning bool, path, format string, args ...any) {
+	s.add(s.problemAt(warning, path, format, args...))
+}
+
+// problemAt is a problem of a key.
+func (s *Source) problemAt(warning bool, path, format string, args ...any) Problem {
+	if s.older {
+		path = olderPath(path)
+	}
+
+	p := Problem{File: s.documents[0].name, Path: path, Message: fmt.Sprintf(format, args...), Warning: warning}
+	for _, d := range s.documents {
+		if found := at(d.root, strings.Split(path, ".")...); found.Kind != 0 {
+			p.File, p.Line = d.name, found.Line
+			break
+		}
+	}
+
+	return p
+}
+
+// noteEntry adds a problem of an entry of a list, at its field where that is there; an empty field means the entry.
+func (s *Source) noteEntry(warning bool, list string, i int, field, format string, args ...any) {
+	p := Problem{
+		File:    s.documents[0].name,
+		Path:    strings.TrimSuffix(list+"."+field, "."),
+		Message: fmt.Sprintf(format, args...),
+		Warning: warning,
+	}
+	for _, d := range slices.Backward(s.documents) { // as merge puts them
+		entries := at(d.root, strings.Split(list, ".")...).Content
+		if i >= len(entries) {
+			i -= len(entries)
+			continue
+		}
+
+		p.File, p.Line = d.name, entries[i].Line
+		if found := at(entries[i], field); found.Kind != 0 {
+			p.Line = found.Line
+		}
+
+		break
+	}
+
+	s.add(p)
+}
+
+// add adds a problem that is not there yet.
+func (s *Source) add(p Problem) {
+	if !slices.Contains(s.problems, p) {
+		s.problems = append(s.problems, p)
+	}
+}

@@ -1,0 +1,139 @@
+package clusterfile
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+)
+
+// Loaded is a cluster file with the manifests that it asks for.
+type Loaded struct {
+	*Source
+	// Path of the file, and Flavor of the manifests.
+	Path, Flavor string
+	// Objects are the manifests; none where the file is not valid, or where they depend on what only the cloud knows.
+	Objects []*unstructured.Unstructured
+}
+
+// Load reads a cluster file, checks it, and makes its manifests in the shape of a flavor. defaults is a file of
+// defaults; empty for none. Variables of the flavor that the file does not set come from the environment.
+func Load(path, defaults, flavor string) (Loaded, []Problem, error) {
+	source, err := Read(path, defaults)
+	if err != nil {
+		return Loaded{}, nil, err
+	}
+
+	out := Loaded{Source: source, Path: path, Flavor: flavor}
+	problems := source.Validate()
+	if Failed(problems) {
+		return out, problems, nil
+	}
+
+	if out.Objects, err = source.definition(); err != nil || out.Objects != nil {
+		return out, problems, err
+	}
+
+	if manifests := source.provider().manifests; manifests != nil {
+		out.Objects, err = manifests(source, flavor)
+	}
+
+	return out, problems, err
+}
+
+// olvmManifests are the manifests of a flavor, with variables of the environment.
+func (s *Source) olvmManifests(flavor string) ([]*unstructured.Unstructured, error) {
+	return s.Manifests(flavor, os.LookupEnv)
+}
+
+// definition are the manifests that the file has in place of those that it asks for; nil for none.
+func (s *Source) definition() ([]*unstructured.Unstructured, error) {
+	key, content, err := "clusterDefinitionInline", []byte(nil), error(nil)
+
+	switch {
+	case s.ClusterDefinition != "":
+		key = "clusterDefinition"
+		content, err = os.ReadFile(s.path(s.ClusterDefinition))
+	default:
+		content, err = inline(s.ClusterDefinitionInline)
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+
+	if len(content) == 0 {
+		return nil, nil
+	}
+
+	objects, err := manifest.Read(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+
+	for _, object := range objects {
+		if object.GetKind() == "Cluster" && object.GetName() == s.Name && object.GetNamespace() == s.Namespace() {
+			return objects, nil
+		}
+	}
+
+	return nil, fmt.Errorf("%s: there is no Cluster %s of namespace %s in it, which %s and %s name", key, s.Name,
+		s.Namespace(), "name", s.NamespaceKey())
+}
+
+// inline is a value that is written as text or as YAML.
+func inline(node yaml.Node) ([]byte, error) {
+	if node.IsZero() {
+		return nil, nil
+	}
+
+	var text string
+	if node.Decode(&text) == nil {
+		return bytes.TrimSpace([]byte(text)), nil
+	}
+
+	var out bytes.Buffer
+	if err := encode(&out, &node); err != nil {
+		return nil, err
+	}
+
+	return out.Bytes(), nil
+}
+
+// EngineURL is the URL of the engine as it is used; as it is written if it cannot be used, which Validate notes.
+func (s *Source) EngineURL() string {
+	written := s.Providers.OLVM.OvirtAPIServer.ServerURL
+	if base, err := engine.BaseURL(written); err == nil {
+		return base.String()
+	}
+
+	return written
+}
+
+// CompleteEngine sets what a configuration of the engine leaves empty: the URL, and the CA unless nothing is verified.
+func (s *Source) CompleteEngine(config *engine.Config) error {
+	server := s.Providers.OLVM.OvirtAPIServer
+	if config.URL == "" {
+		config.URL = s.EngineURL()
+	}
+
+	config.Insecure = config.Insecure || server.InsecureSkipTLSVerify
+	if len(config.CA) > 0 || config.Insecure {
+		return nil
+	}
+
+	certificates, err := s.CA()
+	if err != nil {
+		return fmt.Errorf("the CA of the engine: %w", err)
+	}
+
+	config.CA = slices.Concat(certificates...)
+
+	return nil
+}

@@ -1,0 +1,512 @@
+package clusterfile
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+
+	"github.com/capolvm/cluster-api-provider-olvm/config/templates"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+)
+
+// user is who logs in to a node.
+const user = "ocne"
+
+// DefaultFlavor is the template that cluster files are for: images with Ignition, keepalived and nginx.
+const DefaultFlavor = "ock"
+
+// Flavors are the names of the templates; the one without a name is default.
+func Flavors() []string {
+	files, err := fs.Glob(templates.Files, "cluster-template*.yaml")
+	if err != nil {
+		panic(err) // a pattern of ours
+	}
+
+	var out []string
+
+	for _, file := range files {
+		name := strings.TrimPrefix(strings.TrimSuffix(strings.TrimPrefix(file, "cluster-template"), ".yaml"), "-")
+		switch name {
+		case "":
+			out = append(out, "default")
+		case "topology": // its machines are variables of a class
+		default:
+			out = append(out, name)
+		}
+	}
+
+	slices.Sort(out)
+
+	return out
+}
+
+// Manifests are the objects that a valid cluster file asks for, by a flavor's template. lookup has the values of
+// variables that the file says nothing about, as clusterctl takes them from the environment.
+func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([]*unstructured.Unstructured, error) {
+	if !slices.Contains(Flavors(), flavor) {
+		return nil, fmt.Errorf("there is no flavor %q; there are %s", flavor, strings.Join(Flavors(), ", "))
+	}
+
+	file := "cluster-template.yaml"
+	if flavor != "default" {
+		file = "cluster-template-" + flavor + ".yaml"
+	}
+
+	content, err := templates.Files.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read a template: %w", err)
+	}
+
+	variables := s.variables()
+	content, err = yamlprocessor.NewSimpleProcessor().Process(content, func(name string) (string, error) {
+		value, ok := variables[name]
+		if !ok {
+			value, ok = lookup(name)
+		}
+
+		if ok && strings.Contains(string(content), "'${"+name) { // a text in single quotes
+			value = strings.ReplaceAll(value, "'", "''")
+		}
+
+		if ok {
+			return value, nil
+		}
+
+		return "", fmt.Errorf("the flavor %s needs the variable %s; set it in the environment", flavor, name)
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	objects, err := manifest.Read(content)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read the template of flavor %s: %w", flavor, err)
+	}
+
+	for _, object := range objects {
+		withoutNulls(object.Object)
+	}
+
+	patches, err := s.patches(objects, flavor == DefaultFlavor)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := s.applyPatches(objects, patches); err != nil {
+		return nil, err
+	}
+
+	manifest.KindsFirst(objects, "Cluster", "OLVMCluster", "KubeadmControlPlane")
+	ca, err := s.caConfigMap()
+	if err != nil || ca == nil {
+		return objects, err
+	}
+
+	return append([]*unstructured.Unstructured{ca}, objects...), nil
+}
+
+// applyPatches applies patches by kind and by what the name has after the cluster's.
+func (s *Source) applyPatches(objects []*unstructured.Unstructured, patches map[string]object) error {
+	for _, object := range objects {
+		if patch, ok := patches[object.GetKind()+"/"+strings.TrimPrefix(object.GetName(), s.Name)]; ok {
+			if err := apply(object, patch); err != nil {
+				return fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
+			}
+		}
+	}
+
+	return nil
+}
+
+// only has one field of an object.
+func only(value any, field string) object {
+	from, _ := value.(object)
+	return object{field: from[field]}
+}
+
+// withoutNulls drops the fields whose variables are empty, alone or as the one entry of a list.
+func withoutNulls(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, field := range value {
+			list, ok := field.([]any)
+			if field == nil || ok && len(list) == 1 && list[0] == nil {
+				delete(value, key)
+			}
+
+			withoutNulls(field)
+		}
+	case []any:
+		for _, entry := range value {
+			withoutNulls(entry)
+		}
+	}
+}
+
+// variables of templates that the file has.
+func (s *Source) variables() map[string]string {
+	o := s.Providers.OLVM
+	control, worker := o.ControlPlaneMachine, o.WorkerMachine
+	pods, services := split(s.PodSubnet), split(s.ServiceSubnet)
+	out := map[string]string{
+		"CLUSTER_NAME": s.Name, "NAMESPACE": o.Namespace, "KUBERNETES_VERSION": s.Version(),
+		"CONTROL_PLANE_MACHINE_COUNT":  strconv.Itoa(s.ControlPlaneNodes),
+		"WORKER_MACHINE_COUNT":         strconv.Itoa(s.WorkerNodes),
+		"CONTROL_PLANE_ENDPOINT_HOST":  s.VirtualIP,
+		"CONTROL_PLANE_ENDPOINT_PORT":  strconv.Itoa(int(s.KubeAPIServerBindPort)),
+		"OLVM_DATA_CENTER":             o.DatacenterName,
+		"OLVM_SERVER_URL":              s.EngineURL(),
+		"OLVM_CLUSTER":                 control.OvirtClusterName,
+		"OLVM_VM_TEMPLATE":             control.VMTemplateName,
+		"OLVM_CREDENTIALS_SECRET":      o.OvirtAPIServer.CredentialsSecret.Name,
+		"OLVM_CA_CONFIGMAP":            o.OvirtAPIServer.CAConfigMap.Name,
+		"OLVM_NETWORK":                 control.Network.NetworkName,
+		"OLVM_VNIC_PROFILE":            control.Network.VNICProfileName,
+		"OLVM_SUBNET":                  control.VirtualMachine.Network.IPv4.Subnet,
+		"OLVM_GATEWAY":                 control.VirtualMachine.Network.Gateway,
+		"OLVM_DNS_SERVER":              first(control.VirtualMachine.Network.DNSServers),
+		"OLVM_CONTROL_PLANE_ADDRESSES": control.VirtualMachine.Network.IPv4.IPAddresses,
+		"OLVM_WORKER_ADDRESSES":        worker.VirtualMachine.Network.IPv4.IPAddresses,
+		"OLVM_CONTROL_PLANE_MEMORY":    control.VirtualMachine.Memory,
+		"OLVM_WORKER_MEMORY":           worker.VirtualMachine.Memory,
+		"OLVM_REGISTRY":                s.Registry,
+	}
+	if len(pods) > 0 && len(services) > 0 {
+		out["POD_CIDR"], out["SERVICE_CIDR"] = pods[0], services[0]
+	}
+
+	if s.isIPv6Only() {
+		out["POD_CIDR_IPV6"], out["SERVICE_CIDR_IPV6"] = first(s.PodSubnet), first(s.ServiceSubnet)
+		out["CONTROL_PLANE_ENDPOINT_IPV6"] = s.VirtualIP
+		out["OLVM_SUBNET_IPV6"] = control.VirtualMachine.Network.IPv6.Subnet
+		out["OLVM_GATEWAY_IPV6"] = control.VirtualMachine.Network.IPv6.Gateway
+		out["OLVM_CONTROL_PLANE_ADDRESSES_IPV6"] = control.VirtualMachine.Network.IPv6.IPAddresses
+		out["OLVM_WORKER_ADDRESSES_IPV6"] = worker.VirtualMachine.Network.IPv6.IPAddresses
+	}
+
+	return out
+}
+
+// first is the first entry of a list with commas between; empty where there is none.
+func first(list string) string {
+	entries := split(list)
+	if len(entries) == 0 {
+		return ""
+	}
+
+	return entries[0]
+}
+
+// object is one of JSON.
+type object = map[string]any
+
+// patches say what the file asks for beyond variables, by kind and by what the name has after the cluster's. They are
+// merged into the objects (RFC 7386).
+func (s *Source) patches(objects []*unstructured.Unstructured, ignition bool) (map[string]object, error) {
+	cluster, err := s.clusterPatch(objects, ignition)
+	if err != nil {
+		return nil, err
+	}
+
+	control, err := asObject(s.machineSpec(&s.Providers.OLVM.ControlPlaneMachine))
+	if err != nil {
+		return nil, err
+	}
+
+	worker, err := asObject(s.machineSpec(&s.Providers.OLVM.WorkerMachine))
+	if err != nil {
+		return nil, err
+	}
+
+	for _, spec := range []object{control, worker} { // that of the template may be the other machines'
+		network := spec["virtualMachine"].(object)["network"].(object)
+		for _, field := range []string{"dnsServers", "ipv4"} {
+			if _, ok := network[field]; !ok {
+				network[field] = nil
+			}
+		}
+	}
+
+	for _, o := range objects { // a flavor whose machines have their addresses from elsewhere
+		network, found, _ := unstructured.NestedMap(o.Object, "spec", "template", "spec", "virtualMachine", "network")
+		if found && network["ipv4"] == nil && network["ipv6"] == nil {
+			for _, spec := range []object{control, worker} {
+				vm := spec["virtualMachine"].(object)
+				vm["network"] = only(vm["network"], "dnsServers")
+			}
+		}
+	}
+
+	networks := func(list string) object { return object{"cidrBlocks": split(list)} }
+	out := map[string]object{
+		"Cluster/": {
+			"spec": object{
+				"clusterNetwork": object{"pods": networks(s.PodSubnet), "services": networks(s.ServiceSubnet)},
+			},
+		},
+		"OLVMCluster/":                       {"spec": cluster},
+		"OLVMMachineTemplate/-control-plane": {"spec": object{"template": object{"spec": control}}},
+		"OLVMMachineTemplate/-md-0":          {"spec": object{"template": object{"spec": worker}}},
+		"KubeadmControlPlane/-control-plane": {"spec": object{"kubeadmConfigSpec": s.kubeadm()}},
+	}
+
+	for _, o := range objects { // dual stack has its own networks where the file has one
+		blocks, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "clusterNetwork", "pods", "cidrBlocks")
+		if len(blocks) > len(split(s.PodSubnet)) {
+			delete(out, "Cluster/")
+		}
+	}
+
+	return out, nil
+}
+
+// clusterPatch is the spec of the OLVMCluster. What the flavor adds to user data stays before what the file adds.
+func (s *Source) clusterPatch(objects []*unstructured.Unstructured, ignition bool) (object, error) {
+	cluster, err := asObject(s.clusterSpec())
+	if err != nil {
+		return nil, err
+	}
+
+	if !ignition {
+		delete(cluster, "controlPlaneServices") // the flavor's
+	}
+
+	if _, ok := cluster["olvmOvirtAPIServer"].(object)["caConfigMap"]; !ok {
+		cluster["olvmOvirtAPIServer"].(object)["caConfigMap"] = nil
+	}
+
+	extra, err := s.extra(ignition)
+	if err != nil || len(extra) == 0 {
+		return cluster, err
+	}
+
+	data, _ := cluster["userData"].(object)
+	if data == nil {
+		data = object{}
+	}
+
+	for _, o := range objects {
+		if of, _, _ := unstructured.NestedSlice(o.Object, "spec", "userData", "extra"); o.GetKind() == "OLVMCluster" {
+			extra = append(of, extra...)
+		}
+	}
+
+	data["extra"], cluster["userData"] = extra, data
+
+	return cluster, nil
+}
+
+// kubeadm is the configuration of the control plane.
+func (s *Source) kubeadm() object {
+	args := func(name, value string) []any { return []any{object{"name": name, "value": value}} }
+	cluster := object{}
+
+	if s.CipherSuites != "" {
+		suites := args("tls-cipher-suites", s.CipherSuites)
+		cluster["apiServer"] = object{"extraArgs": suites}
+		cluster["controllerManager"] = object{"extraArgs": suites}
+		cluster["scheduler"] = object{"extraArgs": suites}
+		cluster["etcd"] = object{"local": object{"extraArgs": args("cipher-suites", s.CipherSuites)}}
+	}
+
+	control := object{}
+	if len(cluster) > 0 {
+		control["clusterConfiguration"] = cluster
+	}
+
+	if address := s.Providers.OLVM.LocalAPIEndpoint.AdvertiseAddress; address != "" {
+		endpoint := object{"advertiseAddress": address}
+		control["initConfiguration"] = object{"localAPIEndpoint": endpoint}
+		control["joinConfiguration"] = object{"controlPlane": object{"localAPIEndpoint": endpoint}}
+	}
+
+	return control
+}
+
+// extra are configurations for all machines: the user, where the operating system is updated from, and what the user
+// adds.
+func (s *Source) extra(ignition bool) ([]any, error) {
+	keys, err := s.sshKeys()
+	if err != nil {
+		return nil, err
+	}
+
+	config, head := s.cloudConfigExtra(keys), "#cloud-config\n"
+	if ignition {
+		config, head = s.ignitionExtra(keys), ""
+	}
+
+	var out []any
+	if config != nil {
+		text, err := yaml.Marshal(config)
+		if err != nil {
+			return nil, fmt.Errorf("failed to encode user data: %w", err)
+		}
+
+		out = append(out, object{"inline": head + string(text)})
+	}
+
+	more, err := s.extraIgnition()
+	if err != nil {
+		return nil, err
+	}
+
+	if len(more) > 0 && !ignition {
+		return nil, fmt.Errorf("extraIgnition is for images with Ignition; use the flavor %s, or remove it",
+			DefaultFlavor)
+	}
+
+	if len(more) > 0 {
+		out = append(out, object{"inline": string(more)})
+	}
+
+	return out, nil
+}
+
+// ignitionExtra is what all machines with Ignition get, in the words of Butane; nil for nothing.
+func (s *Source) ignitionExtra(keys []string) object {
+	out := object{"variant": "fcos", "version": "1.0.0"}
+	if s.OSTransport != "" {
+		update := fmt.Sprintf("registry: %s\ntag: %q\ntransport: %s\n", s.OSRegistry, s.osTag(), s.OSTransport)
+		out["storage"] = object{"files": []any{butaneFile("/etc/ocne/update.yaml", 0o400, update)}}
+	}
+
+	if s.Password == "" && len(keys) == 0 {
+		if s.OSTransport == "" {
+			return nil
+		}
+
+		return out
+	}
+
+	account := object{"name": user, "groups": []any{"wheel"}}
+	if s.Password != "" {
+		account["password_hash"] = s.Password
+	}
+
+	if len(keys) > 0 {
+		account["ssh_authorized_keys"] = keys
+	}
+
+	out["passwd"] = object{"users": []any{account}}
+
+	return out
+}
+
+// cloudConfigExtra is what all machines with cloud-init get; nil for nothing.
+func (s *Source) cloudConfigExtra(keys []string) object {
+	if s.Password == "" && len(keys) == 0 {
+		return nil
+	}
+
+	account := object{"name": user, "groups": "wheel", "sudo": "ALL=(ALL) ALL", "lock_passwd": s.Password == ""}
+	if s.Password != "" {
+		account["passwd"] = s.Password
+	}
+
+	if len(keys) > 0 {
+		account["ssh_authorized_keys"] = keys
+	}
+
+	return object{"users": []any{"default", account}}
+}
+
+func butaneFile(path string, mode int, content string) object {
+	return object{"path": path, "mode": mode, "overwrite": true, "contents": object{"inline": content}}
+}
+
+// osTag is the version of the operating system: that of Kubernetes without its patch, unless it is written.
+func (s *Source) osTag() string {
+	if s.OSTag != "" {
+		return s.OSTag
+	}
+
+	return minor.FindStringSubmatch(s.Version())[1]
+}
+
+// caConfigMap has the certificates of the engine's authorities; nil for none.
+func (s *Source) caConfigMap() (*unstructured.Unstructured, error) {
+	certificates, err := s.CA()
+	if err != nil || len(certificates) == 0 {
+		return nil, err
+	}
+
+	o := s.Providers.OLVM
+	configMap := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.OvirtAPIServer.CAConfigMap.Name},
+		Data:       map[string]string{},
+	}
+	if configured := o.OvirtAPIServer.CAConfigMap.Namespace; configured != "" {
+		configMap.Namespace = configured
+	}
+
+	for i, certificate := range certificates {
+		key := "ca.crt"
+		if i > 0 {
+			key += strconv.Itoa(i)
+		}
+
+		configMap.Data[key] = string(certificate)
+	}
+
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(configMap)
+	if err != nil {
+		return nil, fmt.Errorf("failed to encode a ConfigMap: %w", err)
+	}
+
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+
+	return &unstructured.Unstructured{Object: content}, nil
+}
+
+func asObject(from any) (object, error) {
+	text, err := json.Marshal(from)
+	if err != nil {
+		return nil, fmt.Errorf("failed to encode: %w", err)
+	}
+
+	var out object
+	if err := json.Unmarshal(text, &out); err != nil {
+		return nil, fmt.Errorf("failed to encode: %w", err)
+	}
+
+	return out, nil
+}
+
+func apply(target *unstructured.Unstructured, patch object) error {
+	before, err := json.Marshal(target.Object)
+	if err != nil {
+		return err
+	}
+
+	change, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+
+	after, err := jsonpatch.MergePatch(before, change)
+	if err != nil {
+		return err
+	}
+
+	return target.UnmarshalJSON(after)
+}
+
+func encode(out io.Writer, node *yaml.Node) error {
+	encoder := yaml.NewEncoder(out)
+	encoder.SetIndent(2)
+	return encoder.Encode(node)
+}

@@ -1,0 +1,357 @@
+package clusterfile
+
+import (
+	"cmp"
+	_ "embed"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+)
+
+// The defaults of the settings of oci.
+const (
+	defaultControlShape = "VM.Standard.A1.Flex"
+	defaultWorkerShape  = "VM.Standard.E4.Flex"
+	defaultControlOCPUs = "2"
+	defaultWorkerOCPUs  = "4"
+	defaultBootVolume   = "50"
+	defaultImageBucket  = "ocne-images"
+	defaultProfile      = "DEFAULT"
+)
+
+// maxOCIName is the most characters that Cluster API Provider OCI lets the name of a cluster have.
+const maxOCIName = 44
+
+// Principals of OCI.
+const (
+	// UserPrincipal is a user with a key.
+	UserPrincipal = "User"
+	// InstancePrincipal is the instance that asks.
+	InstancePrincipal = "Instance"
+)
+
+// setOCIDefaults fills in what the settings of oci leave out.
+func (f *File) setOCIDefaults() {
+	o := &f.Providers.OCI
+	setText(&o.Profile, defaultProfile)
+	setText(&o.Principal, UserPrincipal)
+	setText(&o.ImageBucket, defaultImageBucket)
+	setText(&o.ControlPlaneShape.Shape, defaultControlShape)
+	setText(&o.ControlPlaneShape.OCPUs, defaultControlOCPUs)
+	setText(&o.WorkerShape.Shape, defaultWorkerShape)
+	setText(&o.WorkerShape.OCPUs, defaultWorkerOCPUs)
+	setText(&o.ControlPlaneShape.BootVolumeSizeInGBs, defaultBootVolume)
+	setText(&o.WorkerShape.BootVolumeSizeInGBs, defaultBootVolume)
+}
+
+// OCICredentialsOf is the name of the Secret with the key for OCI of a cluster.
+func OCICredentialsOf(cluster string) string { return cluster + "-oci-credentials" }
+
+// OCIKubernetes is the version that the tags of images have: without a v.
+func (f *File) OCIKubernetes() string { return strings.TrimPrefix(f.Version(), "v") }
+
+// imageOCID is what OCIDs of images look like.
+var imageOCID = regexp.MustCompile(`^ocid1\.image\.`)
+
+// checkOCI checks the settings of oci.
+func (s *Source) checkOCI() {
+	const path = "providers.oci."
+	o := s.Providers.OCI
+	if o.Compartment == "" {
+		s.note(false, path+"compartment", "it is required; write an OCID, or a path such as parent/child")
+	}
+
+	if len(s.Name) > maxOCIName {
+		s.note(false, "name", "%q has more than %d characters, the most that a cluster on OCI has", s.Name, maxOCIName)
+	}
+
+	switch o.Principal {
+	case UserPrincipal, InstancePrincipal:
+	default:
+		s.note(false, path+"principal", "it is %q, and must be %s or %s", o.Principal, UserPrincipal, InstancePrincipal)
+	}
+
+	for key, id := range map[string]string{"amd64": o.Images.AMD64, "arm64": o.Images.ARM64} {
+		if id != "" && !imageOCID.MatchString(id) {
+			s.note(false, path+"images."+key, "%q is no OCID of an image, which begins with ocid1.image", id)
+		}
+	}
+
+	s.checkShape(path+"controlPlaneShape.", o.ControlPlaneShape)
+	s.checkShape(path+"workerShape.", o.WorkerShape)
+	s.checkEndpoints()
+	s.checkUnusedByOCI()
+}
+
+// checkShape checks the numbers of a size.
+func (s *Source) checkShape(path string, shape OCIShape) {
+	for key, value := range map[string]string{
+		"ocpus": shape.OCPUs, "memoryInGBs": shape.MemoryInGBs, "bootVolumeSizeInGBs": shape.BootVolumeSizeInGBs,
+	} {
+		number, err := strconv.ParseFloat(value, 64)
+		if value != "" && (err != nil || number <= 0) {
+			s.note(false, path+key, "%q is not a number greater than 0", value)
+		}
+	}
+
+	size, err := strconv.ParseFloat(shape.BootVolumeSizeInGBs, 64)
+	if err == nil && size > 0 && size < 50 {
+		s.note(false, path+"bootVolumeSizeInGBs", "%s is less than 50, the least that OCI has",
+			shape.BootVolumeSizeInGBs)
+	}
+}
+
+// endpoints are those of the settings of oci, by their keys.
+func (o OCIEndpoints) endpoints() map[string]string {
+	return map[string]string{
+		"compute": o.Compute, "network": o.Network, "networkLoadBalancer": o.NetworkLoadBalancer,
+		"identity": o.Identity, "objectStorage": o.ObjectStorage, "workRequests": o.WorkRequests,
+	}
+}
+
+func (s *Source) checkEndpoints() {
+	for key, value := range s.Providers.OCI.Endpoints.endpoints() {
+		parsed, err := url.Parse(value)
+		if value != "" && (err != nil || parsed.Scheme != "https" || parsed.Host == "") {
+			s.note(false, "providers.oci.endpoints."+key, "%q is not a URL with https", value)
+		}
+	}
+}
+
+// checkUnusedByOCI names what means nothing on OCI.
+func (s *Source) checkUnusedByOCI() {
+	for path, used := range map[string]bool{
+		"extraIgnition":       s.ExtraIgnition != "",
+		"extraIgnitionInline": !s.ExtraIgnitionInline.IsZero(),
+	} {
+		if used {
+			s.note(false, path, "machines on OCI have cloud-init, because Cluster API writes Ignition 2 alone, which "+
+				"current images do not read; remove it")
+		}
+	}
+
+	for path, value := range map[string]string{
+		"virtualIp":   s.VirtualIP,
+		"osTransport": s.OSTransport,
+	} {
+		if value != "" {
+			s.note(true, path, "it is not used on OCI, where a network load balancer is in front of the API servers")
+		}
+	}
+
+	if s.KubeAPIServerBindPortAlt != 0 {
+		s.note(true, "kubeApiServerBindPortAlt", "it is not used on OCI")
+	}
+}
+
+// OCIFacts are what only the cloud knows of a cluster.
+type OCIFacts struct {
+	// Compartment is its OCID.
+	Compartment string
+	// ControlPlaneImage and WorkerImage are OCIDs.
+	ControlPlaneImage, WorkerImage string
+}
+
+//go:embed oci.yaml
+var ociTemplate []byte
+
+// OCIManifests are the objects that a valid cluster file asks for on OCI.
+func (s *Source) OCIManifests(facts OCIFacts) ([]*unstructured.Unstructured, error) {
+	variables := map[string]string{
+		"CLUSTER_NAME":                s.Name,
+		"NAMESPACE":                   s.Namespace(),
+		"PRINCIPAL":                   s.Providers.OCI.Principal + "Principal",
+		"CREDENTIALS_SECRET":          OCICredentialsOf(s.Name),
+		"COMPARTMENT_ID":              facts.Compartment,
+		"KUBERNETES_VERSION":          s.Version(),
+		"API_SERVER_PORT":             strconv.Itoa(int(s.KubeAPIServerBindPort)),
+		"CONTROL_PLANE_MACHINE_COUNT": strconv.Itoa(s.ControlPlaneNodes),
+		"WORKER_MACHINE_COUNT":        strconv.Itoa(s.WorkerNodes),
+	}
+	content, err := yamlprocessor.NewSimpleProcessor().Process(ociTemplate, func(name string) (string, error) {
+		if value, ok := variables[name]; ok {
+			return value, nil
+		}
+
+		return "", fmt.Errorf("the template of oci has no variable %s", name)
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	objects, err := manifest.Read(content)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read the template of oci: %w", err)
+	}
+
+	patches, err := s.ociPatches(facts)
+	if err != nil {
+		return nil, err
+	}
+
+	return objects, s.applyPatches(objects, patches)
+}
+
+// ociPatches say what the file asks for beyond variables, by kind and by what the name has after the cluster's.
+func (s *Source) ociPatches(facts OCIFacts) (map[string]object, error) {
+	o := s.Providers.OCI
+	keys, err := s.sshKeys()
+	if err != nil {
+		return nil, err
+	}
+
+	identity := object{"type": o.Principal + "Principal"}
+	if o.Principal == InstancePrincipal {
+		identity["principalSecret"] = nil
+	}
+
+	cluster := object{"networkSpec": networkOfOCI(s.KubeAPIServerBindPort)}
+	if overrides := o.Endpoints.overrides(); len(overrides) > 0 {
+		cluster["clientOverrides"] = overrides
+	}
+
+	networks := func(list string) object { return object{"cidrBlocks": split(list)} }
+	control := s.ociKubeadm(keys)
+	control["clusterConfiguration"] = s.ociClusterConfiguration()
+	if s.KubeAPIServerBindPort != defaultPort { // Cluster API tells the load balancer alone
+		endpoint := object{"localAPIEndpoint": object{"bindPort": s.KubeAPIServerBindPort}}
+		control["initConfiguration"] = endpoint
+		control["joinConfiguration"] = object{"controlPlane": endpoint}
+	}
+
+	return map[string]object{
+		"OCIClusterIdentity/": {"spec": identity},
+		"Cluster/": {"spec": object{
+			"clusterNetwork": object{"pods": networks(s.PodSubnet), "services": networks(s.ServiceSubnet)},
+		}},
+		"OCICluster/":                        {"spec": cluster},
+		"OCIMachineTemplate/-control-plane":  machineOfOCI(facts, facts.ControlPlaneImage, o.ControlPlaneShape, keys),
+		"OCIMachineTemplate/-md-0":           machineOfOCI(facts, facts.WorkerImage, o.WorkerShape, keys),
+		"KubeadmControlPlane/-control-plane": {"spec": object{"kubeadmConfigSpec": control}},
+		"KubeadmConfigTemplate/-md-0": {"spec": object{"template": object{
+			"spec": s.ociKubeadm(keys),
+		}}},
+	}, nil
+}
+
+// machineOfOCI is the template of machines of a size.
+func machineOfOCI(facts OCIFacts, image string, shape OCIShape, keys []string) object {
+	config := object{"ocpus": shape.OCPUs}
+	if shape.MemoryInGBs != "" {
+		config["memoryInGBs"] = shape.MemoryInGBs
+	}
+
+	spec := object{
+		"imageId":                        image,
+		"compartmentId":                  facts.Compartment,
+		"shape":                          shape.Shape,
+		"shapeConfig":                    config,
+		"bootVolumeSizeInGBs":            shape.BootVolumeSizeInGBs,
+		"isPvEncryptionInTransitEnabled": false,
+	}
+	if len(keys) > 0 {
+		spec["metadata"] = object{"ssh_authorized_keys": strings.Join(keys, "\n")}
+	}
+
+	return object{"spec": object{"template": object{"spec": spec}}}
+}
+
+// ociKubeadm is what all machines have: a user, and the proxy.
+func (s *Source) ociKubeadm(keys []string) object {
+	out := object{}
+	if s.Password != "" || len(keys) > 0 {
+		account := object{
+			"name": user, "groups": "wheel", "sudo": "ALL=(ALL) ALL", "lockPassword": s.Password == "",
+		}
+		if s.Password != "" {
+			account["passwd"] = s.Password
+		}
+
+		if len(keys) > 0 {
+			account["sshAuthorizedKeys"] = keys
+		}
+
+		out["users"] = []any{account}
+	}
+
+	if s.Proxy.HTTPProxy == "" && s.Proxy.HTTPSProxy == "" {
+		return out
+	}
+
+	var files []any
+	for _, service := range []string{"containerd", "crio"} { // kubelets reach the API servers without a proxy
+		files = append(files, object{
+			"path":        "/etc/systemd/system/" + service + ".service.d/proxy.conf",
+			"owner":       "root:root",
+			"permissions": "0644",
+			"content":     s.proxyUnit(),
+		})
+	}
+
+	out["files"] = files
+	out["preKubeadmCommands"] = []any{
+		"systemctl daemon-reload",
+		"systemctl try-restart containerd.service crio.service",
+	}
+
+	return out
+}
+
+// instanceMetadata is the address at which instances ask about themselves.
+const instanceMetadata = "169.254.169.254"
+
+// proxyUnit is a drop-in for services that fetch images.
+func (s *Source) proxyUnit() string {
+	without := append(split(s.Proxy.NoProxy), "localhost", "127.0.0.1", instanceMetadata, vcnNetwork)
+	without = append(append(without, split(s.PodSubnet)...), split(s.ServiceSubnet)...)
+
+	return fmt.Sprintf("[Service]\nEnvironment=\"HTTP_PROXY=%s\" \"HTTPS_PROXY=%s\" \"NO_PROXY=%s\"\n",
+		cmp.Or(s.Proxy.HTTPProxy, s.Proxy.HTTPSProxy), cmp.Or(s.Proxy.HTTPSProxy, s.Proxy.HTTPProxy),
+		strings.Join(without, ","))
+}
+
+// ociClusterConfiguration is what kubeadm is told of the whole cluster.
+func (s *Source) ociClusterConfiguration() object {
+	out, server := object{}, object{"certSANs": []any{"localhost", "127.0.0.1"}}
+	if at(s.documents[0].root, "registry").Kind != 0 {
+		out["imageRepository"] = s.Registry + "/olcne"
+	}
+
+	if s.CipherSuites != "" {
+		suites := func(name string) []any { return []any{object{"name": name, "value": s.CipherSuites}} }
+		server["extraArgs"] = suites("tls-cipher-suites")
+		out["controllerManager"] = object{"extraArgs": suites("tls-cipher-suites")}
+		out["scheduler"] = object{"extraArgs": suites("tls-cipher-suites")}
+		out["etcd"] = object{"local": object{"extraArgs": suites("cipher-suites")}}
+	}
+
+	out["apiServer"] = server
+
+	return out
+}
+
+// overrides are the endpoints as Cluster API Provider OCI takes them.
+func (o OCIEndpoints) overrides() object {
+	out := object{}
+
+	for key, value := range map[string]string{
+		"computeClientUrl":             o.Compute,
+		"vCNClientUrl":                 o.Network,
+		"networkLoadBalancerClientUrl": o.NetworkLoadBalancer,
+		"identityClientUrl":            o.Identity,
+		"workrequestClientUrl":         o.WorkRequests,
+	} {
+		if value != "" {
+			out[key] = value
+		}
+	}
+
+	return out
+}

@@ -1,0 +1,131 @@
+package survey
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
+)
+
+// File is an Asker that has its answers from a file.
+type File struct {
+	path   string
+	values map[string]*yaml.Node
+}
+
+// ReadFile reads a file with answers. Keys that there are not are errors.
+func ReadFile(path string) (*File, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("--answers: %w", err)
+	}
+
+	var document yaml.Node
+	if err := yaml.Unmarshal(content, &document); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+
+	f := &File{path: path, values: map[string]*yaml.Node{}}
+	if len(document.Content) == 0 {
+		return f, nil
+	}
+
+	root := document.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("%s: it is not a mapping of keys", path)
+	}
+
+	var wrong []error
+	for _, p := range clusterfile.Unknown[Answers](path, root) {
+		wrong = append(wrong, p)
+	}
+
+	var answers Answers
+	if err := root.Decode(&answers); err != nil { // keys that are there twice, and values that are not text
+		wrong = append(wrong, fmt.Errorf("%s: %w", path, err))
+	}
+
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if value := root.Content[i+1]; value.Tag != "!!null" && value.Value != "" {
+			f.values[root.Content[i].Value] = value
+		}
+	}
+
+	return f, errors.Join(wrong...)
+}
+
+// problem is one with an answer.
+func (f *File) problem(key, format string, args ...any) error {
+	p := clusterfile.Problem{File: f.path, Path: key, Message: fmt.Sprintf(format, args...)}
+	if value := f.values[key]; value != nil {
+		p.Line = value.Line
+	}
+
+	return p
+}
+
+// value is the answer to a question as it is written, and whether there is one.
+func (f *File) value(key string) (string, bool) {
+	if value := f.values[key]; value != nil {
+		return value.Value, true
+	}
+
+	return "", false
+}
+
+// Ask implements Asker.
+func (f *File) Ask(_ context.Context, q Question) (string, error) {
+	text, given := f.value(q.Key)
+	switch {
+	case given || q.Default != "" || q.Optional:
+	case q.Given != "":
+		text = q.Given
+	case q.Sole && len(q.Choices) == 1:
+		text = q.Choices[0]
+	case len(q.Choices) > 0:
+		return "", f.problem(q.Key, "it is missing; there are %s", strings.Join(q.Choices, ", "))
+	case q.Secret:
+		return "", f.problem(q.Key, "it is missing; set %s, or write it", q.From)
+	default:
+		return "", f.problem(q.Key, "it is missing. %s", q.Help)
+	}
+
+	text, err := q.accept(text)
+	if err != nil {
+		return "", f.problem(q.Key, "%v", err)
+	}
+
+	return text, nil
+}
+
+// Confirm implements Asker: the file has the fingerprint of the CA.
+func (f *File) Confirm(_ context.Context, ca *x509.Certificate) error {
+	const key = "caFingerprint"
+	subject, validity, fingerprint := describe(ca)
+	text, given := f.value(key)
+
+	plain := func(text string) string { return strings.ToUpper(strings.NewReplacer(":", "", " ", "").Replace(text)) }
+	switch {
+	case !given:
+		return f.problem(
+			key,
+			"it is missing; the engine has a CA that the system does not know: %s, valid %s, SHA-256 %s. Compare "+
+				"that with the engine's own, and write it",
+			subject, validity, fingerprint,
+		)
+	case plain(text) != plain(fingerprint):
+		return f.problem(key, "the engine has a CA with the SHA-256 %s, and not %s; this may not be the engine",
+			fingerprint, text)
+	}
+
+	return nil
+}
+
+// Again implements Asker: a file has one answer.
+func (f *File) Again(key string, reason error) error { return f.problem(key, "%v", reason) }

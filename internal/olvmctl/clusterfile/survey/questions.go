@@ -1,0 +1,528 @@
+package survey
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
+)
+
+// askEngine finds the engine, and what its certificate is verified with.
+func (s *survey) askEngine(ctx context.Context) error {
+	var trusted bool
+
+	for {
+		err := s.ask(ctx, &s.answers.Engine, Question{
+			Key: "engine", Title: "Engine", Help: "Its name with or without a port, or its URL: engine.example.com",
+			Check: func(text string) error { _, err := engine.BaseURL(text); return err },
+		})
+		if err != nil {
+			return err
+		}
+
+		if s.ca, trusted, err = engine.Authority(ctx, s.answers.Engine); err == nil {
+			break
+		}
+
+		err = s.again(ctx, "engine", fmt.Errorf("%w; correct its name, and see that it can be reached from here", err))
+		if err != nil {
+			return err
+		}
+	}
+
+	if trusted {
+		s.ca = nil
+		return nil
+	}
+
+	if err := s.asker.Confirm(ctx, s.ca); err != nil {
+		return err
+	}
+
+	s.answers.CAFingerprint = Fingerprint(s.ca)
+
+	return untrusted(engine.Verify(ctx, s.answers.Engine, s.ca))
+}
+
+// untrusted adds what to do about an engine that the confirmed CA does not verify.
+func untrusted(err error) error {
+	var refused *engine.TLSError
+
+	switch {
+	case !errors.As(err, &refused):
+		return err
+	case refused.Problem != engine.CertificateOfUnknownAuthority:
+		return blocker.Explain(err, blocker.Places{CA: "the trust store of this system", URL: "engine"})
+	}
+
+	return fmt.Errorf(
+		"%w; the CA did not sign the certificate that was shown, so this may not be the "+
+			"engine: no password was sent. "+
+			"If another CA signed it on purpose, make the system trust that CA",
+		err,
+	)
+}
+
+// again is the asker's, unless the user ended the survey.
+func (s *survey) again(ctx context.Context, key string, reason error) error {
+	if ctx.Err() != nil {
+		return ErrInterrupted
+	}
+
+	return s.asker.Again(key, reason)
+}
+
+// askLogin asks for user and password until the engine takes them: for another user if the profile is wrong, with the
+// same password, and else for another password.
+func (s *survey) askLogin(ctx context.Context) error {
+	password := Question{Key: "password", Title: "Password", Secret: true, From: "OLVM_PASSWORD"}
+	if s.refusals == 0 {
+		password.Given = os.Getenv(password.From)
+	}
+
+	if err := s.askUser(ctx); err != nil {
+		return err
+	}
+
+	for {
+		if err := s.ask(ctx, &s.answers.Password, password); err != nil {
+			return err
+		}
+
+		err := s.login(ctx)
+		var refused *engine.AuthError
+
+		switch {
+		case !errors.As(err, &refused):
+			return untrusted(err)
+		case refused.Closed():
+			return blocker.Explain(refused, blocker.Places{})
+		case refused.NoProfile():
+			if password.Given == "" {
+				password.Given, password.From = s.answers.Password, "the first try"
+			}
+
+			told := blocker.Explain(refused, blocker.Places{Credentials: "the answer"})
+			if err := s.again(ctx, "user", told); err != nil {
+				return err
+			}
+
+			if err := s.askUser(ctx); err != nil {
+				return err
+			}
+
+			continue
+		}
+
+		if s.refusals++; s.refusals == logins {
+			return fmt.Errorf("%w; these were %d tries, and more of them may lock the user", refused, logins)
+		}
+
+		if err := s.again(ctx, "password", refused); err != nil {
+			return err
+		}
+
+		password.Given = ""
+	}
+}
+
+// askUser asks for the user.
+func (s *survey) askUser(ctx context.Context) error {
+	return s.ask(ctx, &s.answers.User, Question{
+		Key:     "user",
+		Title:   "User",
+		Help:    "With its domain: admin@internal, or admin@ovirt@internalsso at an engine with Keycloak",
+		Default: cmp.Or(os.Getenv("OLVM_USERNAME"), "admin@internal"),
+	})
+}
+
+// login tries user and password.
+func (s *survey) login(ctx context.Context) error {
+	s.answers.User, s.answers.Password = engine.CleanLogin(s.answers.User, s.answers.Password)
+	config := engine.Config{URL: s.answers.Engine, Username: s.answers.User, Password: s.answers.Password}
+	if s.ca != nil {
+		config.CA = encodeCA(s.ca)
+	}
+
+	client, err := engine.New(config)
+	if err != nil {
+		return err
+	}
+
+	s.logout(ctx)
+	s.client = client
+	_, err = client.Product(ctx)
+
+	return err
+}
+
+// named are the names of items, sorted, each once.
+func named[T any](items []T, name func(T) string) []string {
+	var out []string
+	for _, item := range items {
+		out = append(out, name(item))
+	}
+
+	slices.Sort(out)
+
+	return slices.Compact(out)
+}
+
+// choose asks for one of the items by its name.
+func choose[T any](
+	ctx context.Context, s *survey, field *string, items []T, name func(T) string, q Question,
+) (*T, error) {
+	if q.Choices = named(items, name); len(q.Choices) == 0 {
+		return nil, fmt.Errorf("%s: the engine has none that can be used; make one (%s)", q.Key, q.Help)
+	}
+
+	if err := s.ask(ctx, field, q); err != nil {
+		return nil, err
+	}
+
+	return &items[slices.IndexFunc(items, func(item T) bool { return name(item) == *field })], nil
+}
+
+// askPlacement asks where in the engine the cluster is to be, and of which template.
+func (s *survey) askPlacement(ctx context.Context) error {
+	a := &s.answers
+	centers, err := s.client.DataCenters(ctx)
+	if err != nil {
+		return err
+	}
+
+	dc, err := choose(ctx, s, &a.DataCenter, centers, func(d engine.DataCenter) string { return d.Name }, Question{
+		Key:   "dataCenter",
+		Title: "Data center",
+		Help:  "The engine's",
+	})
+	if err != nil {
+		return err
+	}
+
+	clusters, err := s.client.Clusters(ctx, dc)
+	if err != nil {
+		return err
+	}
+
+	cluster, err := choose(ctx, s, &a.Cluster, clusters, func(c engine.Cluster) string { return c.Name }, Question{
+		Key:   "cluster",
+		Title: "Cluster",
+		Help:  fmt.Sprintf("Hosts of data center %q, on which the machines run", dc.Name),
+	})
+	if err != nil {
+		return err
+	}
+
+	if err := s.askTemplate(ctx, cluster); err != nil {
+		return err
+	}
+
+	if err := s.askNICs(ctx, cluster); err != nil {
+		return err
+	}
+
+	domains, err := s.client.StorageDomains(ctx, dc)
+	if err != nil {
+		return err
+	}
+
+	_, err = choose(ctx, s, &a.StorageDomain, domains, func(d engine.StorageDomain) string { return d.Name }, Question{
+		Key:   "storageDomain",
+		Title: "Storage domain",
+		Help:  fmt.Sprintf("For images, in data center %q", dc.Name),
+	})
+
+	return err
+}
+
+// askTemplate asks for the template. One that is not there yet may be named.
+func (s *survey) askTemplate(ctx context.Context, cluster *engine.Cluster) error {
+	templates, err := s.client.ClusterTemplates(ctx, cluster)
+	if err != nil {
+		return err
+	}
+
+	names := named(templates, func(t engine.Template) string { return t.Name })
+	help := "Of which the machines are made"
+	if s.noTemplate = len(names) == 0; s.noTemplate {
+		help = fmt.Sprintf("Cluster %q has none yet. Name the one that olvmctl image template is to make of an image "+
+			"afterwards: ock-1.33", cluster.Name)
+	}
+
+	return s.ask(ctx, &s.answers.Template, Question{
+		Key:     "template",
+		Title:   "Template",
+		Help:    help,
+		Choices: names,
+	})
+}
+
+// askNICs asks for the network and its vNIC profile.
+func (s *survey) askNICs(ctx context.Context, cluster *engine.Cluster) error {
+	networks, err := s.client.ClusterNetworks(ctx, cluster)
+	if err != nil {
+		return err
+	}
+
+	profiles, err := s.client.NetworkProfiles(ctx)
+	if err != nil {
+		return err
+	}
+
+	networks = slices.DeleteFunc(networks, func(n engine.Network) bool { return len(profiles[n.ID]) == 0 })
+	network, err := choose(ctx, s, &s.answers.Network, networks, func(n engine.Network) string {
+		return n.Name
+	}, Question{
+		Key:   "network",
+		Title: "Network",
+		Help:  fmt.Sprintf("A network of cluster %q for VMs, with a vNIC profile", cluster.Name),
+	})
+	if err != nil {
+		return err
+	}
+
+	_, err = choose(ctx, s, &s.answers.VNICProfile, profiles[network.ID], func(p engine.VNICProfile) string {
+		return p.Name
+	}, Question{
+		Key: "vnicProfile", Title: "vNIC profile", Help: fmt.Sprintf("Of network %q", network.Name), Sole: true})
+
+	return err
+}
+
+// askCluster asks for the cluster's name and version, and for its addresses.
+func (s *survey) askCluster(ctx context.Context) error {
+	a := &s.answers
+	for _, q := range []struct {
+		field *string
+		Question
+	}{
+		{&a.Name, Question{
+			Key:   "name",
+			Title: "Name of the cluster",
+			Help:  "Small letters, digits and -: prod",
+			Check: func(text string) error {
+				return s.freeBeside(text)
+			},
+		}},
+		{&a.KubernetesVersion, s.versionQuestion()},
+		{&a.Subnet, Question{Key: "subnet", Title: "Subnet", Help: "Of all machines: 10.20.30.0/24"}},
+	} {
+		if err := s.ask(ctx, q.field, q.Question); err != nil {
+			return err
+		}
+	}
+
+	first := ""
+	if pool, err := ipam.NewIPv4(a.Subnet, "", []string{a.Subnet}); err == nil {
+		first = pool.Gateway.String()
+	}
+
+	for _, q := range []struct {
+		field *string
+		Question
+	}{
+		{&a.Gateway, Question{Key: "gateway", Title: "Gateway", Help: "Of the subnet", Default: first}},
+		{&a.DNSServers, Question{
+			Key:      "dnsServers",
+			Title:    "DNS servers",
+			Help:     "Addresses; without one the machines know no names, unless their image has one: 10.20.30.53",
+			Optional: true,
+		}},
+		{&a.VirtualIP, Question{
+			Key:   "virtualIp",
+			Title: "Control plane endpoint",
+			Help:  "An address of the subnet that nothing else has: 10.20.30.5",
+		}},
+		{&a.ControlPlaneAddresses, Question{
+			Key:   "controlPlaneAddresses",
+			Title: "Addresses of the control plane",
+			Help:  "Addresses, ranges and CIDR blocks, one more than machines: 10.20.30.10-10.20.30.19",
+		}},
+		{&a.WorkerAddresses, Question{
+			Key:   "workerAddresses",
+			Title: "Addresses of the workers",
+			Help:  "Addresses, ranges and CIDR blocks, one more than machines: 10.20.30.100-10.20.30.149",
+		}},
+	} {
+		if err := s.ask(ctx, q.field, q.Question); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// versionInName is a version of Kubernetes in the name of a template.
+var versionInName = regexp.MustCompile(`(?:^|[^0-9.])v?(1\.[0-9]{2}(?:\.[0-9]+)?)(?:$|[^0-9.])`)
+
+// versionQuestion asks for the version of Kubernetes. Its default is that of the template, where the name has one, and
+// never another minor version: nodes would not be made of it. Where nobody knows the patch, there is no default.
+func (s *survey) versionQuestion() Question {
+	q := Question{
+		Key:     "kubernetesVersion",
+		Title:   "Kubernetes version",
+		Help:    "With or without the patch, as the template has it",
+		Default: s.defaults.KubernetesVersion,
+	}
+
+	of := versionIn(s.answers.Template)
+	if of == "" || q.Default == of || strings.HasPrefix(q.Default, of+".") {
+		return q
+	}
+
+	q.Default = of
+	before, with := s.problems(s.answers), s.answers
+	with.KubernetesVersion = of
+	if newProblems(before, s.problems(with)) != nil {
+		q.Default = ""
+		q.Help = fmt.Sprintf("With the patch, as the template has it; %s is of %s", s.answers.Template, of)
+	}
+
+	return q
+}
+
+// versionIn is the version of Kubernetes that the name of a template has, such as ock-1.36; empty where it has none.
+func versionIn(template string) string {
+	if found := versionInName.FindStringSubmatch(template); found != nil {
+		return found[1]
+	}
+
+	return ""
+}
+
+// number reports whether a text is a number of things; zero stands for the default in a cluster file.
+func number(text string) error {
+	if n, err := strconv.ParseInt(text, 10, 32); err != nil || n < 1 {
+		return fmt.Errorf("%q is not a number from 1 on", text)
+	}
+
+	return nil
+}
+
+// askMachines asks for how many machines there are, how large, and who logs in to them.
+func (s *survey) askMachines(ctx context.Context) error {
+	a := &s.answers
+	control := s.defaults.Providers.OLVM.ControlPlaneMachine.VirtualMachine
+	worker := s.defaults.Providers.OLVM.WorkerMachine.VirtualMachine
+
+	cores := func(of clusterfile.VirtualMachine) string {
+		return strconv.Itoa(int(of.CPU.Topology.Cores * of.CPU.Topology.Sockets))
+	}
+	for _, q := range []struct {
+		field *string
+		Question
+	}{
+		{&a.ControlPlaneNodes, Question{
+			Key:     "controlPlaneNodes",
+			Title:   "Machines of the control plane",
+			Help:    "An odd number",
+			Default: strconv.Itoa(s.defaults.ControlPlaneNodes),
+			Check:   number,
+		}},
+		{&a.WorkerNodes, Question{
+			Key:     "workerNodes",
+			Title:   "Workers",
+			Help:    "How many",
+			Default: strconv.Itoa(s.defaults.WorkerNodes),
+			Check:   number,
+		}},
+		{&a.ControlPlaneMemory, Question{
+			Key:     "controlPlaneMemory",
+			Title:   "Memory of a control plane machine",
+			Help:    "A number with a unit",
+			Default: control.Memory,
+		}},
+		{&a.ControlPlaneCores, Question{
+			Key:     "controlPlaneCores",
+			Title:   "Cores of a control plane machine",
+			Help:    "How many",
+			Default: cores(control),
+			Check:   number,
+		}},
+		{&a.WorkerMemory, Question{
+			Key:     "workerMemory",
+			Title:   "Memory of a worker",
+			Help:    "A number with a unit",
+			Default: worker.Memory,
+		}},
+		{&a.WorkerCores, Question{
+			Key:     "workerCores",
+			Title:   "Cores of a worker",
+			Help:    "How many",
+			Default: cores(worker),
+			Check:   number,
+		}},
+	} {
+		if err := s.ask(ctx, q.field, q.Question); err != nil {
+			return err
+		}
+	}
+
+	return s.askKey(ctx)
+}
+
+// askKey asks for the key itself or for a file with it; the cluster file has the key.
+func (s *survey) askKey(ctx context.Context) error {
+	field := &s.answers.SSHPublicKey
+	before := s.problems(s.answers)
+	text, err := s.asker.Ask(ctx, Question{
+		Key:   "sshPublicKey",
+		Title: "SSH key",
+		Help: "Public key for the user ocne of the machines, or a file with it; empty for " +
+			"none: ~/.ssh/id_ed25519.pub",
+		Optional: true,
+		Check: func(text string) error {
+			key, err := sshKey(text)
+			if err != nil {
+				return err
+			}
+
+			*field = key
+			after := s.problems(s.answers)
+			*field = ""
+
+			return newProblems(before, after)
+		},
+	})
+	if err == nil && text != "" {
+		*field, err = sshKey(text)
+	}
+
+	return err
+}
+
+// sshKey is a key, or what a file with one has: a key has spaces.
+func sshKey(text string) (string, error) {
+	if strings.Contains(text, " ") {
+		return text, nil
+	}
+
+	path := text
+	if rest, ok := strings.CutPrefix(text, "~/"); ok {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+
+		path = filepath.Join(home, rest)
+	}
+
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("%w; write the public key itself, or a file with it", err)
+	}
+
+	return strings.TrimSpace(string(content)), nil
+}

@@ -1,0 +1,267 @@
+package survey
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	tea "github.com/charmbracelet/bubbletea"
+	"github.com/charmbracelet/huh"
+	"golang.org/x/term"
+
+	_ "github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile/survey/plain" // before Bubble Tea
+)
+
+// tall is how many choices are shown at once.
+const tall = 12
+
+// Terminal is an Asker that asks a person.
+type Terminal struct {
+	in, out *os.File
+	// lines asks by lines of text, for screen readers and for terminals that cannot move their cursor.
+	lines bool
+	// introduced reports that it was said how to go back.
+	introduced bool
+}
+
+// goBack is the line that goes back to the question before.
+const goBack = "<"
+
+// NewTerminal returns the terminal that both streams are; nil where one of them is none. The environment variables
+// ACCESSIBLE and TERM=dumb make it ask by lines.
+func NewTerminal(in io.Reader, out io.Writer) *Terminal {
+	from, ok1 := in.(*os.File)
+	to, ok2 := out.(*os.File)
+	if !ok1 || !ok2 || !term.IsTerminal(int(from.Fd())) || !term.IsTerminal(int(to.Fd())) {
+		return nil
+	}
+
+	return &Terminal{in: from, out: to, lines: os.Getenv("ACCESSIBLE") != "" || os.Getenv("TERM") == "dumb"}
+}
+
+// Ask implements Asker.
+func (t *Terminal) Ask(ctx context.Context, q Question) (string, error) {
+	switch {
+	case q.Given != "":
+		_, err := fmt.Fprintf(t.out, "%s: that of %s\n", q.Title, q.From)
+		return q.Given, err
+	case q.decided():
+		_, err := fmt.Fprintf(t.out, "%s: %s, the only one\n", q.Title, q.Choices[0])
+		return q.Choices[0], err
+	}
+
+	if err := t.introduce(); err != nil {
+		return "", err
+	}
+
+	var answer string
+	if slices.Contains(q.Choices, q.Default) {
+		answer = q.Default
+	}
+
+	title := q.Title
+	if t.lines { // which has neither help nor placeholders
+		if _, err := fmt.Fprintln(t.out, q.Help); err != nil {
+			return "", err
+		}
+
+		if q.Default != "" {
+			title += " [" + q.Default + "]"
+		}
+
+		title += ":"
+	}
+
+	if err := t.put(ctx, t.field(q, title, &answer)); err != nil {
+		return "", err
+	}
+
+	if answer == goBack {
+		return "", ErrBack
+	}
+
+	answer, err := q.accept(answer)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", q.Key, err) // it changed since it was accepted
+	}
+
+	if !t.lines { // the question is gone from the screen
+		shown := answer
+		if q.Secret {
+			shown = "(hidden)"
+		}
+
+		_, err = fmt.Fprintf(t.out, "%s: %s\n", q.Title, shown)
+	}
+
+	return answer, err
+}
+
+// introduce says once how to go back.
+func (t *Terminal) introduce() error {
+	if t.introduced {
+		return nil
+	}
+
+	t.introduced = true
+	how := "Shift+Tab goes"
+	if t.lines {
+		how = "A line with " + goBack + " goes"
+	}
+
+	_, err := fmt.Fprintln(t.out, how+" back to the question before. Ctrl-C ends, and nothing is written.")
+
+	return err
+}
+
+// field is what huh asks with.
+func (t *Terminal) field(q Question, title string, answer *string) huh.Field {
+	if len(q.Choices) > 0 {
+		field := huh.NewSelect[string]().Title(title).Description(q.Help).Options(huh.NewOptions(q.Choices...)...).
+			Value(answer)
+		if len(q.Choices) > tall {
+			field.Height(tall + 2)
+		}
+
+		return field
+	}
+
+	echo := huh.EchoModeNormal
+	if q.Secret {
+		echo = huh.EchoModePassword
+	}
+
+	return huh.NewInput().Title(title).Description(q.Help).Placeholder(q.Default).EchoMode(echo).
+		Value(answer).Validate(func(text string) error {
+		if text == goBack { // by lines; it is no answer to any question
+			return nil
+		}
+
+		_, err := q.accept(text)
+
+		return err
+	})
+}
+
+// put has a field answered.
+func (t *Terminal) put(ctx context.Context, field huh.Field) error {
+	if t.lines {
+		return t.putLine(ctx, field)
+	}
+
+	// Signals end ctx. Bubble Tea's handler of them would wait for the program that ctx has ended already, and the
+	// program for it.
+	back := false
+	leave := func(_ tea.Model, message tea.Msg) tea.Msg {
+		if key, is := message.(tea.KeyMsg); is && key.Type == tea.KeyShiftTab {
+			back = true
+			return tea.Quit() // not as Ctrl-C: after that Bubble Tea may read what is for the next question
+		}
+
+		return message
+	}
+	form := huh.NewForm(huh.NewGroup(field)).WithTheme(huh.ThemeBase16()).WithProgramOptions(tea.WithInput(t.in),
+		tea.WithOutput(t.out), tea.WithoutSignalHandler(), tea.WithFilter(leave))
+
+	err := form.RunWithContext(ctx)
+	switch {
+	case ctx.Err() == nil && back:
+		return ErrBack
+	case ctx.Err() != nil || errors.Is(err, huh.ErrUserAborted):
+		return ErrInterrupted
+	case err != nil:
+		return fmt.Errorf("failed to ask on the terminal: %w", err)
+	}
+
+	return nil
+}
+
+// ending notes the end of a terminal's input, which huh takes for an empty answer, and a line that goes back, which is
+// no choice for it.
+type ending struct {
+	*os.File // its descriptor, of which passwords are read
+
+	ended, back bool
+}
+
+// Read reads a line at most: that is what a terminal gives.
+func (e *ending) Read(p []byte) (int, error) {
+	n, err := e.File.Read(p)
+	e.ended = e.ended || err != nil
+
+	if strings.TrimSpace(string(p[:n])) == goBack {
+		e.back = true
+		return 0, io.EOF
+	}
+
+	return n, err
+}
+
+// putLine has a field answered by a line. huh cannot be interrupted there: whoever reads is left behind, for the
+// program ends.
+func (t *Terminal) putLine(ctx context.Context, field huh.Field) error {
+	state, err := term.GetState(int(t.in.Fd()))
+	if err != nil {
+		return fmt.Errorf("failed to ask on the terminal: %w", err)
+	}
+
+	in, done := &ending{File: t.in}, make(chan error, 1)
+	go func() { done <- field.WithTheme(huh.ThemeBase()).RunAccessible(t.out, in) }()
+
+	select {
+	case <-ctx.Done():
+		_ = term.Restore(int(t.in.Fd()), state) // a password was not to be seen
+		return ErrInterrupted
+	case err := <-done:
+		if in.back {
+			return ErrBack
+		}
+
+		if in.ended || errors.Is(err, io.EOF) {
+			return ErrInterrupted
+		}
+
+		return err
+	}
+}
+
+// Confirm implements Asker.
+func (t *Terminal) Confirm(ctx context.Context, ca *x509.Certificate) error {
+	subject, validity, fingerprint := describe(ca)
+	_, err := fmt.Fprintf(
+		t.out,
+		`The system does not know who signed the engine's certificate. The engine says that it was this CA:
+  subject  %s
+  valid    %s
+  SHA-256  %s
+On the engine: openssl x509 -noout -sha256 -fingerprint -in /etc/pki/ovirt-engine/ca.pem
+`,
+		subject, validity, fingerprint,
+	)
+	if err != nil {
+		return err
+	}
+
+	var is bool
+	err = t.put(ctx, huh.NewConfirm().Title("Is it the same fingerprint?").Affirmative("Yes").Negative("No").Value(&is))
+	if err != nil {
+		return err
+	}
+
+	if !is {
+		return errors.New("the engine's CA is not confirmed; nothing is written")
+	}
+
+	return nil
+}
+
+// Again implements Asker.
+func (t *Terminal) Again(_ string, reason error) error {
+	_, err := fmt.Fprintln(t.out, reason)
+	return err
+}

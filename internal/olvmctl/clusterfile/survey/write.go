@@ -1,0 +1,295 @@
+package survey
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+)
+
+// Written is what a survey left.
+type Written struct {
+	// ClusterFile, CA and Credentials are paths; CA is empty where the system's CAs are used.
+	ClusterFile string `json:"clusterFile"`
+	CA          string `json:"ca,omitempty"`
+	Credentials string `json:"credentials"`
+	// NoTemplate reports that the engine does not have the template yet.
+	NoTemplate bool `json:"noTemplate,omitempty"`
+	// Warnings about the cluster file.
+	Warnings []clusterfile.Problem `json:"warnings,omitempty"`
+}
+
+func (a *Answers) caFile(name string) string     { return name + "-ca.crt" }
+func (a *Answers) secretFile(name string) string { return name + "-credentials.yaml" }
+
+// keys is a mapping of YAML that is written in the order of its keys.
+type keys yaml.Node
+
+// add adds a key with a value: text, a number as text, or keys. Nothing is added for what is empty. The comment goes
+// above it.
+func (k *keys) add(key string, value any, comment string) *keys {
+	var node *yaml.Node
+
+	switch value := value.(type) {
+	case string:
+		node = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
+	case count:
+		node = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: string(value)}
+	case *keys:
+		node = (*yaml.Node)(value)
+	}
+
+	if node.Value == "" && len(node.Content) == 0 {
+		return k
+	}
+
+	if strings.Contains(node.Value, "\n") {
+		node.Style = yaml.LiteralStyle
+	}
+
+	k.Content = append(k.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key, HeadComment: comment}, node)
+
+	return k
+}
+
+// count is a number as it was answered.
+type count string
+
+func block() *keys { return &keys{Kind: yaml.MappingNode} }
+func line() *keys  { return &keys{Kind: yaml.MappingNode, Style: yaml.FlowStyle} }
+
+// file is the cluster file that the answers make, also while some of them are not there. ca is its file, empty for
+// none.
+func (a *Answers) file(ca string) ([]byte, error) {
+	server := ""
+	if a.Engine != "" {
+		base, err := engine.BaseURL(a.Engine)
+		if err != nil {
+			return nil, err
+		}
+
+		server = base.String()
+	}
+
+	machine := func(memory, cores, addresses string) *keys {
+		topology := line()
+		if cores != "" {
+			topology.add("cores", count(cores), "").add("sockets", count("1"), "")
+		}
+
+		return block().
+			add("olvmOvirtClusterName", a.Cluster, "").
+			add("vmTemplateName", a.Template, "").
+			add("olvmNetwork", line().add("networkName", a.Network, "").add("vnicProfileName", a.VNICProfile, ""), "").
+			add("virtualMachine", block().
+				add("memory", memory, "").
+				add("cpu", line().add("topology", topology, ""), "").
+				add("network", block().add("gateway", a.Gateway, "").
+					add("dnsServers", a.DNSServers, "").
+					add("ipv4", line().add("subnet", a.Subnet, "").add("ipAddresses", addresses, ""), ""), ""),
+				"")
+	}
+	root := block().
+		add("name", a.Name, "").
+		add("provider", "olvm", "").
+		add("kubernetesVersion", a.KubernetesVersion, "").
+		add("controlPlaneNodes", count(a.ControlPlaneNodes), "").
+		add("workerNodes", count(a.WorkerNodes), "").
+		add("virtualIp", a.VirtualIP, "# The control plane endpoint, which one of its machines holds.").
+		add("sshPublicKey", a.SSHPublicKey, "# Of the user ocne on the machines.").
+		add("providers", block().add("olvm", block().
+			add("olvmDatacenterName", a.DataCenter, "").
+			add("olvmOvirtAPIServer", block().add("serverURL", server, "").add("serverCAPath", ca, ""), "").
+			add("olvmOCK", line().add("storageDomainName", a.StorageDomain, ""),
+				"# Where olvmctl image puts the disks of images.").
+			add("controlPlaneMachine", machine(a.ControlPlaneMemory, a.ControlPlaneCores, a.ControlPlaneAddresses), "").
+			add("workerMachine", machine(a.WorkerMemory, a.WorkerCores, a.WorkerAddresses), ""), ""), "")
+	var out bytes.Buffer
+	out.WriteString("# By olvmctl init. What is not here has its default; see docs/user/cluster-file.md.\n")
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	if err := encoder.Encode((*yaml.Node)(root)); err != nil {
+		return nil, fmt.Errorf("failed to encode the cluster file: %w", err)
+	}
+
+	return out.Bytes(), nil
+}
+
+// secret has the credentials under the name by which the cluster file's manifests refer to it.
+func (s *survey) secret(file *clusterfile.Source) ([]byte, error) {
+	namespace, reference := file.Providers.OLVM.Namespace, file.Providers.OLVM.OvirtAPIServer.CredentialsSecret
+	if reference.Namespace != "" {
+		namespace = reference.Namespace
+	}
+
+	var out bytes.Buffer
+	err := manifest.Write(&out, []*unstructured.Unstructured{{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret",
+		"metadata": map[string]any{
+			"name":      reference.Name,
+			"namespace": namespace,
+			"labels":    map[string]any{clusterctlv1.ClusterctlMoveLabel: ""},
+		},
+		"stringData": map[string]any{
+			"username":                   s.answers.User,
+			"password":                   s.answers.Password,
+			"scope":                      "ovirt-app-api",
+			infrav1.AllowedServerURLsKey: file.EngineURL()},
+	}}})
+
+	return out.Bytes(), err
+}
+
+// output is a file that is written.
+type output struct {
+	name    string
+	content []byte
+}
+
+// write makes the files in a folder of their own beside the output, has the cluster file checked there as olvmctl
+// validate does, and only then puts them in their places.
+func (s *survey) write(ctx context.Context) (*Written, error) {
+	dir := filepath.Dir(s.Output)
+	staging, err := os.MkdirTemp(dir, ".olvmctl-init-")
+	if err != nil {
+		return nil, fmt.Errorf("--out: %w", err)
+	}
+
+	defer func() { _ = os.RemoveAll(staging) }()
+	a := &s.answers
+	out := &Written{
+		ClusterFile: s.Output,
+		Credentials: filepath.Join(dir, a.secretFile(a.Name)),
+		NoTemplate:  s.noTemplate,
+	}
+	var files []output
+	ca := ""
+	if s.ca != nil {
+		ca = a.caFile(a.Name)
+		out.CA = filepath.Join(dir, ca)
+		files = append(files, output{ca, encodeCA(s.ca)})
+	}
+
+	content, err := a.file(ca)
+	if err != nil {
+		return nil, err
+	}
+
+	files = append(files, output{filepath.Base(s.Output), content})
+	if err := stage(staging, files); err != nil {
+		return nil, err
+	}
+
+	read, err := s.valid(filepath.Join(staging, filepath.Base(s.Output)), out)
+	if err != nil {
+		return nil, err
+	}
+
+	secret, err := s.secret(read)
+	if err != nil {
+		return nil, err
+	}
+
+	files = append(files, output{a.secretFile(a.Name), secret})
+	if err := stage(staging, files[len(files)-1:]); err != nil {
+		return nil, err
+	}
+
+	if ctx.Err() != nil {
+		return nil, ErrInterrupted
+	}
+
+	if err := s.publish(staging, files); err != nil {
+		return nil, err
+	}
+
+	return out, nil
+}
+
+func stage(dir string, files []output) error {
+	for _, f := range files {
+		if err := os.WriteFile(filepath.Join(dir, f.name), f.content, 0o600); err != nil {
+			return fmt.Errorf("failed to write %s: %w", f.name, err)
+		}
+	}
+
+	return nil
+}
+
+// valid reads the cluster file at a path and checks all of it; problems name it by the output.
+func (s *survey) valid(path string, out *Written) (*clusterfile.Source, error) {
+	read, err := clusterfile.Read(path, s.Defaults)
+	if err != nil {
+		return nil, err
+	}
+
+	var wrong []error
+
+	for _, p := range read.Validate() {
+		if p.File == path {
+			p.File = s.Output
+		}
+
+		if p.Warning {
+			out.Warnings = append(out.Warnings, p)
+		} else {
+			wrong = append(wrong, p)
+		}
+	}
+
+	if len(wrong) == 0 {
+		_, err = read.Manifests(clusterfile.DefaultFlavor, os.LookupEnv)
+		wrong = append(wrong, err)
+	}
+
+	return read, errors.Join(wrong...)
+}
+
+// publish puts files in their places: all of them, or none. Without Force it takes no place that has a file by now.
+func (s *survey) publish(staging string, files []output) (err error) {
+	var undo []func()
+	defer func() {
+		if err == nil {
+			return
+		}
+
+		for _, back := range slices.Backward(undo) {
+			back()
+		}
+	}()
+
+	for _, f := range files {
+		if err := s.free(f.name); err != nil {
+			return err
+		}
+
+		path, before := filepath.Join(filepath.Dir(s.Output), f.name), filepath.Join(staging, f.name+".before")
+		switch err := os.Rename(path, before); {
+		case err == nil:
+			undo = append(undo, func() { _ = os.Rename(before, path) })
+		case !errors.Is(err, os.ErrNotExist):
+			return fmt.Errorf("failed to overwrite %s: %w", path, err)
+		}
+
+		if err := os.Rename(filepath.Join(staging, f.name), path); err != nil {
+			return fmt.Errorf("failed to write %s: %w", path, err)
+		}
+
+		undo = append(undo, func() { _ = os.Remove(path) })
+	}
+
+	return nil
+}

@@ -1,0 +1,175 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clustertree"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
+)
+
+// mostEvents are the latest that the page has.
+const mostEvents = 200
+
+// Ref names an object, or what else is waited for: an engine, a guest.
+type Ref struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
+
+// State is what the page shows of a management cluster.
+type State struct {
+	// Version of this program.
+	Version string `json:"version"`
+	// Server is the URL of the API server.
+	Server string `json:"server"`
+	// Namespace that is shown; empty for all.
+	Namespace string    `json:"namespace,omitempty"`
+	Clusters  []Cluster `json:"clusters"`
+	// Events are the latest, the newest first.
+	Events []Event `json:"events"`
+	// Problems are why the page does not show everything, or shows what was.
+	Problems []string `json:"problems,omitempty"`
+	// Manager is why nothing changes, if no manager of this provider is alive; empty otherwise.
+	Manager string `json:"manager,omitempty"`
+	// Engines, where they are asked.
+	Engines []Engine `json:"engines,omitempty"`
+}
+
+// Cluster is one with what it consists of.
+type Cluster struct {
+	clustertree.Overview
+
+	Paused bool              `json:"paused,omitempty"`
+	Tree   *clustertree.Node `json:"tree"`
+	Waits  []Wait            `json:"waits,omitempty"`
+}
+
+// Event is one of Kubernetes.
+type Event struct {
+	Time    time.Time `json:"time"`
+	About   Ref       `json:"about"`
+	Warning bool      `json:"warning,omitempty"`
+	Reason  string    `json:"reason"`
+	Note    string    `json:"note"`
+}
+
+func (w *watcher) state(ctx context.Context) State {
+	out := State{
+		Version:   version.Version,
+		Server:    w.server,
+		Namespace: w.Namespace,
+		Clusters:  []Cluster{},
+		Events:    []Event{},
+	}
+
+	note := func(what string, err error) { out.Problems = append(out.Problems, fmt.Sprintf("%s: %v", what, err)) }
+	if err := w.lostBy(); err != nil {
+		note("Not everything can be watched now; this is what was", err)
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(w.unseen)) {
+		out.Problems = append(out.Problems, fmt.Sprintf("No %s: %s", name, w.unseen[name]))
+	}
+
+	clusters, err := w.clusters(ctx)
+	if err != nil {
+		note("Clusters", err)
+	}
+
+	out.Clusters = append(out.Clusters, clusters...)
+
+	events, err := w.events(ctx)
+	if err != nil {
+		note("Events", err)
+	}
+
+	out.Manager = w.managerTrouble()
+	out.Events = append(out.Events, events[:min(len(events), mostEvents)]...)
+
+	if w.engines != nil {
+		out.Engines = w.engines.seen()
+	}
+
+	return out
+}
+
+// clusters are all of them with their trees, by namespace and name.
+func (w *watcher) clusters(ctx context.Context) ([]Cluster, error) {
+	overviews, err := clustertree.List(ctx, w.reader, client.InNamespace(w.Namespace))
+	if err != nil {
+		return nil, err
+	}
+
+	var out []Cluster
+
+	for _, overview := range overviews {
+		var cluster clusterv1.Cluster
+		key := client.ObjectKey{Namespace: overview.Namespace, Name: overview.Name}
+		if err := w.reader.Get(ctx, key, &cluster); client.IgnoreNotFound(err) != nil {
+			return nil, err
+		} else if err != nil {
+			continue // it has just gone
+		}
+
+		tree, err := clustertree.Discover(ctx, w.reader, &cluster)
+		if err != nil {
+			return nil, err
+		}
+
+		waits, err := waitsOf(ctx, w.reader, &cluster, tree)
+		if err != nil {
+			return nil, err
+		}
+
+		out = append(out, Cluster{
+			Overview: overview,
+			Paused:   cluster.Spec.Paused != nil && *cluster.Spec.Paused,
+			Tree:     tree,
+			Waits:    waits,
+		})
+	}
+
+	return out, nil
+}
+
+// events are all that are there, the newest first.
+func (w *watcher) events(ctx context.Context) ([]Event, error) {
+	var list eventsv1.EventList
+	if err := w.reader.List(ctx, &list, client.InNamespace(w.Namespace)); err != nil {
+		return nil, err
+	}
+
+	out := make([]Event, 0, len(list.Items))
+
+	for i := range list.Items {
+		e := &list.Items[i]
+		out = append(out, Event{
+			Time:    mgmtcluster.TimeOf(e),
+			About:   Ref{Kind: e.Regarding.Kind, Namespace: e.Regarding.Namespace, Name: e.Regarding.Name},
+			Warning: e.Type == "Warning",
+			Reason:  e.Reason,
+			Note:    e.Note,
+		})
+	}
+
+	slices.SortStableFunc(out, func(a, b Event) int {
+		return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.About.Name, b.About.Name), cmp.Compare(a.Reason, b.Reason))
+	})
+
+	return out, nil
+}
+
+// kindOf is the kind of an object that is watched: what a cache has does not say it.
+func kindOf(object client.Object) string { return reflect.TypeOf(object).Elem().Name() }

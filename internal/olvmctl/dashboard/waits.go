@@ -1,0 +1,194 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clustertree"
+)
+
+// sameRun is how far an event of a run may be from its end.
+const sameRun = 5 * time.Second
+
+// Wait says that some wait for something.
+type Wait struct {
+	Who []Ref  `json:"who"`
+	For Ref    `json:"for"`
+	Why string `json:"why"`
+}
+
+// Kinds of what is waited for and is no object.
+const (
+	kindEngine    = "engine"
+	kindGuest     = "guest"
+	kindTerraform = "Terraform"
+	kindIPAM      = "IPAM provider"
+	kindBootstrap = "bootstrap provider"
+	kindPerson    = "you"
+)
+
+// waiter finds out what waits for what in a cluster.
+type waiter struct {
+	cluster *clusterv1.Cluster
+	engine  string
+	// machines are the OLVMMachines of the cluster, by the names of their Machines.
+	machines map[string]*infrav1.OLVMMachine
+	out      []Wait
+}
+
+// waitsOf are what waits for what in a cluster: its parts for their machines, and these for what their conditions name.
+func waitsOf(
+	ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster, tree *clustertree.Node,
+) ([]Wait, error) {
+	var list infrav1.OLVMMachineList
+	err := reader.List(ctx, &list, client.InNamespace(cluster.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
+	if err != nil {
+		return nil, err
+	}
+
+	w := &waiter{cluster: cluster, machines: map[string]*infrav1.OLVMMachine{}}
+
+	for i := range list.Items {
+		for _, owner := range list.Items[i].OwnerReferences {
+			if owner.Kind == "Machine" {
+				w.machines[owner.Name] = &list.Items[i]
+			}
+		}
+	}
+
+	for i := range tree.Children {
+		if tree.Children[i].Kind == "OLVMCluster" {
+			w.engine = tree.Children[i].Summary
+		}
+	}
+
+	for i := range tree.Children {
+		w.part(tree, &tree.Children[i])
+	}
+
+	return w.out, nil
+}
+
+func (w *waiter) ref(node *clustertree.Node) Ref {
+	return Ref{Kind: node.Kind, Namespace: w.cluster.Namespace, Name: node.Name}
+}
+
+// add notes a wait. Those who wait for the same, for the same reason, are in one.
+func (w *waiter) add(who, what Ref, why string) {
+	why = strings.TrimSpace(why)
+
+	for i := range w.out {
+		same := &w.out[i]
+		if same.For == what && same.Why == why && same.Who[0].Kind == who.Kind {
+			same.Who = append(same.Who, who)
+			return
+		}
+	}
+
+	w.out = append(w.out, Wait{Who: []Ref{who}, For: what, Why: why})
+}
+
+// part notes what a part of a cluster, and its machines, wait for.
+func (w *waiter) part(cluster, part *clustertree.Node) {
+	if part.Machine != nil { // it has no owner but the Cluster
+		w.machine(part, part.Name)
+		return
+	}
+
+	if part.Problem != "" && cluster.Problem != "" {
+		w.add(w.ref(cluster), w.ref(part), part.Problem)
+	}
+
+	if part.Problem != "" && len(part.Children) == 0 && part.Waiting == "" {
+		w.add(w.ref(part), w.target(part.Problem, ""), part.Problem)
+	}
+
+	for i := range part.Children {
+		machine := &part.Children[i]
+		if machine.Problem == "" {
+			continue
+		}
+
+		w.add(w.ref(part), w.ref(machine), cmp.Or(part.Waiting, part.Problem, part.Name+" is ready without it"))
+		w.machine(machine, part.Name)
+	}
+
+	if len(part.Children) == 0 && part.Waiting != "" {
+		w.add(w.ref(part), w.target(part.Problem, ""), part.Waiting)
+	}
+}
+
+// machine notes what a machine of an owner waits for.
+func (w *waiter) machine(machine *clustertree.Node, owner string) {
+	if machine.Problem == "" {
+		return
+	}
+
+	inventory := ""
+	if machine.Machine != nil {
+		inventory = machine.Machine.Inventory
+	}
+
+	switch infra := w.machines[machine.Name]; {
+	case machine.Stuck:
+		w.add(w.ref(machine), Ref{Kind: kindPerson, Name: "mend it"}, machine.Problem)
+	case infra != nil && conditions.IsTrue(infra, infrav1.ReadyCondition):
+		w.add(w.ref(machine), Ref{Kind: kindGuest, Name: infra.Name}, machine.Problem)
+	default:
+		target := w.target(machine.Problem, inventory)
+		if target.Name == owner { // nobody waits for itself
+			target = Ref{Kind: kindBootstrap, Name: w.cluster.Name}
+		}
+
+		w.add(w.ref(machine), target, machine.Problem)
+	}
+}
+
+// target is what somebody waits for whose problem begins with a reason.
+func (w *waiter) target(problem, inventory string) Ref {
+	reason, _, _ := strings.Cut(problem, ":")
+
+	switch reason {
+	case infrav1.WaitingForClusterInfrastructureReason, infrav1.WaitingForAffinityGroupReason:
+		return w.infrastructure()
+	case infrav1.WaitingForBootstrapDataReason:
+		return w.bootstrap()
+	case infrav1.WaitingForIPAddressesReason:
+		return Ref{Kind: kindIPAM, Name: w.cluster.Name}
+	case infrav1.WaitingForGuestAddressesReason:
+		return Ref{Kind: kindGuest, Name: w.cluster.Name}
+	case infrav1.WaitingForClaimReason:
+		return Ref{Kind: "OLVMInventory", Namespace: w.cluster.Namespace, Name: inventory}
+	case infrav1.ApplyingReason:
+		return Ref{Kind: kindTerraform, Name: "a run"}
+	}
+
+	return Ref{Kind: kindEngine, Name: w.engine}
+}
+
+func (w *waiter) infrastructure() Ref {
+	return Ref{Kind: "OLVMCluster", Namespace: w.cluster.Namespace, Name: w.cluster.Spec.InfrastructureRef.Name}
+}
+
+// bootstrap is what bootstrap data waits for: for the first control plane node, and else for nobody but its provider.
+func (w *waiter) bootstrap() Ref {
+	ready := conditions.Get(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition)
+	if w.cluster.Spec.ControlPlaneRef.IsDefined() && (ready == nil || ready.Status != metav1.ConditionTrue) {
+		return Ref{
+			Kind:      w.cluster.Spec.ControlPlaneRef.Kind,
+			Namespace: w.cluster.Namespace,
+			Name:      w.cluster.Spec.ControlPlaneRef.Name,
+		}
+	}
+
+	return Ref{Kind: kindBootstrap, Name: w.cluster.Name}
+}

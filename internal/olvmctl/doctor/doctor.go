@@ -1,0 +1,350 @@
+// Package doctor looks at everything about a cluster that can be known before its first VM is made.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
+)
+
+// Verdict on a check.
+type Verdict string
+
+// The verdicts.
+const (
+	OK      Verdict = "ok"
+	Warning Verdict = "warning"
+	Failed  Verdict = "failed"
+	// Unknown is what could not be found out.
+	Unknown Verdict = "unknown"
+)
+
+// Finding is what one check found.
+type Finding struct {
+	Check   string  `json:"check"`
+	Verdict Verdict `json:"verdict"`
+	Message string  `json:"message"`
+	// Remedy says what to do; empty where nothing is, or where the message says it.
+	Remedy string `json:"remedy,omitempty"`
+}
+
+const (
+	// certificateWarning is how long before its end a certificate is told of.
+	certificateWarning = 30 * 24 * time.Hour
+	// clockWarning is how far clocks may be apart. Certificates that a control plane makes are valid from now on.
+	clockWarning = 10 * time.Second
+)
+
+// examination is one use of the package.
+type examination struct {
+	findings    []Finding
+	credentials preview.Credentials
+	sessions    *engine.Sessions
+	manifests   *preview.Manifests
+	machines    []preview.Machine
+}
+
+// Examine makes all checks of the manifests of a cluster. One that fails does not hide the others, unless they depend
+// on it. say is called before each.
+func Examine(
+	ctx context.Context, objects []*unstructured.Unstructured, credentials preview.Credentials, say func(check string),
+) ([]Finding, error) {
+	manifests, err := preview.LoadObjects(objects)
+	if err != nil {
+		return nil, err
+	}
+
+	machines, err := manifests.Machines()
+	if err != nil {
+		return nil, err
+	}
+
+	e := &examination{
+		credentials: credentials, sessions: &engine.Sessions{}, manifests: manifests, machines: machines,
+	}
+	defer e.sessions.Close(context.WithoutCancel(ctx))
+
+	for _, use := range manifests.Uses(machines, credentials, e.sessions) {
+		say("asking " + engine.ShownURL(use.Cluster.Spec.OLVMOvirtAPIServer.ServerURL))
+
+		if !e.engine(ctx, use) {
+			return e.findings, ctx.Err() // it knows nothing
+		}
+
+		e.rights(ctx, use)
+	}
+
+	say("looking up what the machines are made of")
+	if e.names(ctx) {
+		e.templates(ctx)
+		e.capacity(ctx)
+	}
+
+	say("looking for addresses in use")
+	e.addresses(ctx)
+
+	return e.findings, ctx.Err()
+}
+
+func (e *examination) add(check string, verdict Verdict, remedy, format string, args ...any) {
+	e.findings = append(e.findings, Finding{
+		Check: check, Verdict: verdict, Message: fmt.Sprintf(format, args...), Remedy: remedy,
+	})
+}
+
+// engine checks certificate, clock, login and version, and reports whether the engine can be used.
+func (e *examination) engine(ctx context.Context, use preview.Use) bool {
+	const check = "engine"
+	if use.Err != nil {
+		e.add(check, Failed, "", "%v", blocker.Explain(use.Err, e.credentials.Places))
+		return false
+	}
+
+	e.appearance(ctx, use)
+
+	supported, product, err := use.Session.Supports(ctx, 4, 4, 0)
+	if err != nil {
+		e.add(check, Failed, "", "%v", blocker.Explain(err, e.credentials.Places))
+		return false
+	}
+
+	if !supported {
+		e.add(check, Warning, "use an engine of version 4.4 or later",
+			"%s has version %s, which was never tried", connection.EngineOf(use.Cluster).Host, product.Version)
+
+		return true
+	}
+
+	e.add(check, OK, "", "%s %s answers at %s", product.Name, product.Version, connection.EngineOf(use.Cluster).Host)
+
+	return true
+}
+
+// appearance checks the engine's certificate and its clock.
+func (e *examination) appearance(ctx context.Context, use preview.Use) {
+	seen, err := use.Session.Appearance(ctx)
+	if err != nil && seen.CertificateEnds.IsZero() {
+		return // the login says so
+	}
+
+	switch left := time.Until(seen.CertificateEnds); {
+	case use.Config.Insecure:
+		e.add("certificate", Warning, "name the CA in caConfigMap, or serverCA in a cluster file, and verify it",
+			"the engine's certificate is not verified: who is between could read the password")
+	case left < certificateWarning:
+		e.add("certificate", Warning, "renew it with engine-setup; where the CA changes, give the new one",
+			"the engine's certificate ends at %s", seen.CertificateEnds.UTC().Format(time.RFC3339))
+	default:
+		e.add("certificate", OK, "", "the engine's is good until %s", seen.CertificateEnds.UTC().Format(time.DateOnly))
+	}
+
+	switch {
+	case err != nil:
+		e.add("clock", Unknown, "", "%v", err)
+	case seen.Ahead.Abs() > clockWarning:
+		e.add("clock", Warning, "synchronise both with NTP: nodes take their time from hosts, and refuse certificates "+
+			"that are not valid yet", "the engine's clock is %s apart from this machine's", seen.Ahead.Abs())
+	default:
+		e.add("clock", OK, "", "the engine's is this machine's")
+	}
+}
+
+// rights checks the roles of the user against what was seen at an engine.
+func (e *examination) rights(ctx context.Context, use preview.Use) {
+	const check, remedy = "rights", "compare with docs/operate/rights.md"
+	grants, err := use.Session.Grants(ctx)
+	if err != nil {
+		e.add(check, Unknown, remedy, "what the user may do is not known: %v", err)
+		return
+	}
+
+	var names []string
+
+	for _, grant := range grants {
+		if !slices.Contains(names, grant.Role) {
+			names = append(names, grant.Role)
+		}
+	}
+
+	tagged := e.anyMachine(areTagged)
+	isSuperUser := func(g engine.Grant) bool { return g.Role == "SuperUser" && g.On == "" }
+
+	switch only := strings.Join(names, ", "); {
+	case slices.ContainsFunc(grants, isSuperUser):
+		e.add(check, OK, "", "the user is a SuperUser, which is more than is needed")
+	case only == "DataCenterAdmin" && tagged:
+		e.add(check, Failed, remedy, "the user is a DataCenterAdmin, which may not tag VMs, and machines have tags")
+	case only == "DataCenterAdmin":
+		e.add(check, OK, "", "the user is a DataCenterAdmin")
+	case only == "ClusterAdmin":
+		e.add(check, Failed, remedy, "the user is a ClusterAdmin, which may not make VMs")
+	case only == "":
+		e.add(check, Unknown, remedy, "the user has no administrator's role by name; groups were not looked at")
+	default:
+		e.permits(only, grants)
+	}
+}
+
+// permits compares what roles allow with what was tried at an engine.
+func (e *examination) permits(roles string, grants []engine.Grant) {
+	const check, remedy = "rights", "give the user a role with these permits, see docs/operate/rights.md"
+
+	var lacking []string
+
+	has := func(permit string) bool {
+		return slices.ContainsFunc(grants, func(g engine.Grant) bool { return slices.Contains(g.Permits, permit) })
+	}
+
+	for _, permit := range permits {
+		if !has(permit.number) && (permit.needs == nil || e.anyMachine(permit.needs)) {
+			lacking = append(lacking, permit.number+" ("+permit.text+")")
+		}
+	}
+
+	switch {
+	case len(lacking) > 0:
+		e.add(check, Failed, remedy, "the user has %s, which lacks %s", roles, strings.Join(lacking, ", "))
+	case !has(configureNetworks):
+		e.add(check, Warning, remedy, "the user has %s, which lacks %s (configure_vm_network): network interfaces can "+
+			"use only vNIC profiles that everyone may use", roles, configureNetworks)
+	default:
+		e.add(check, OK, "", "the user has %s with the permits that the machines need; on which objects was not "+
+			"checked", roles)
+	}
+}
+
+func (e *examination) anyMachine(isSo func(infrav1.OLVMMachineSpec) bool) bool {
+	return slices.ContainsFunc(e.machines, func(m preview.Machine) bool { return isSo(m.Spec()) })
+}
+
+func areTagged(spec infrav1.OLVMMachineSpec) bool {
+	return len(spec.VirtualMachine.Tags) > 0 || spec.FromInventory != nil
+}
+
+// configureNetworks is the permit for network interfaces. Who makes a VM has it there; on a vNIC profile everyone has
+// it, unless an administrator took that away. No recording has that, it is in the engine's sources.
+const configureNetworks = "9"
+
+// permits are those that were tried at an engine 4.5.8, with the machines that need them; nil are all.
+var permits = []struct {
+	number, text string
+	needs        func(infrav1.OLVMMachineSpec) bool
+}{
+	{"1300", "login", nil},
+	{"1", "create_vm", nil},
+	{"1550", "manipulate_affinity_groups", nil},
+	{"1301", "tag_management", areTagged},
+	{"1100", "create_disk", func(spec infrav1.OLVMMachineSpec) bool { return len(spec.VirtualMachine.DataDisks) > 0 }},
+	{"14", "change_vm_custom_properties", func(spec infrav1.OLVMMachineSpec) bool {
+		return len(spec.VirtualMachine.CustomProperties) > 0 || spec.VirtualMachine.HugePages > 0
+	}},
+	{"15", "edit_admin_vm_properties", func(spec infrav1.OLVMMachineSpec) bool {
+		return len(spec.VirtualMachine.Placement.HostNames) > 0
+	}},
+}
+
+// names checks everything that the machines name in the engine, and reports whether all is there.
+func (e *examination) names(ctx context.Context) bool {
+	errs := preview.CheckNames(ctx, e.manifests, e.machines, e.credentials, e.sessions)
+	for _, err := range errs {
+		e.add("names", Failed, "", "%v", err)
+	}
+
+	if len(errs) == 0 {
+		e.add("names", OK, "", "the engine has all that the %d machines name, and their options fit together",
+			len(e.machines))
+	}
+
+	return len(errs) == 0
+}
+
+// addresses checks that no other guest reports those of the cluster.
+func (e *examination) addresses(ctx context.Context) {
+	errs := preview.Taken(ctx, e.manifests, e.machines, e.credentials, e.sessions)
+	for _, err := range errs {
+		e.add("addresses", Failed, "", "%v", err)
+	}
+
+	if len(errs) == 0 {
+		e.add("addresses", OK, "", "no guest of the engine reports an address of the cluster; others were not asked")
+	}
+}
+
+// capacity checks that the VMs fit.
+func (e *examination) capacity(ctx context.Context) {
+	rendered, _, err := preview.Render(ctx, e.manifests, e.machines, e.credentials, e.sessions)
+	if err == nil {
+		var capacities []preview.Capacity
+
+		capacities, err = preview.Capacities(ctx, e.manifests, rendered, e.credentials, e.sessions)
+		for _, c := range capacities {
+			verdict, remedy := OK, ""
+			if c.Lacks() != "" {
+				verdict, remedy = Warning, "ask for fewer or smaller machines, or add hosts: those that do not fit wait"
+			}
+
+			e.add("capacity", verdict, remedy, "%s", c)
+		}
+	}
+
+	if err != nil {
+		e.add("capacity", Unknown, "", "%v", err)
+	}
+}
+
+// templates checks whether guests of the templates report to the engine.
+func (e *examination) templates(ctx context.Context) {
+	type question struct{ engine, dataCenter, template string }
+
+	var asked []question
+
+	for i := range e.machines {
+		use := e.manifests.UseOf(&e.machines[i], e.credentials, e.sessions)
+		spec, cluster := e.machines[i].Spec(), use.Cluster
+		one := question{connection.EngineOf(cluster).Host, cluster.Spec.OLVMDatacenterName, spec.VMTemplateName}
+
+		if use.Err == nil && spec.FromInventory == nil && !slices.Contains(asked, one) {
+			asked = append(asked, one)
+			e.template(ctx, use, spec)
+		}
+	}
+}
+
+func (e *examination) template(ctx context.Context, use preview.Use, spec infrav1.OLVMMachineSpec) {
+	const check, remedy = "guest agent", "have qemu-guest-agent in the template: without it addresses by DHCP are " +
+		"never known, a guest is not seen to shut down, and addresses in use are not found"
+
+	dc, err := use.Session.DataCenter(ctx, use.Cluster.Spec.OLVMDatacenterName)
+	if err != nil {
+		e.add(check, Unknown, "", "%v", err)
+		return
+	}
+
+	template, err := use.Session.TemplateVersion(ctx, dc, spec.VMTemplateName, int(spec.VMTemplateVersion))
+	if err != nil {
+		e.add(check, Unknown, remedy, "%v", err) // the name has the version in it
+		return
+	}
+
+	switch reports, known, err := preview.TemplateReports(ctx, use, template.ID); {
+	case err != nil:
+		e.add(check, Unknown, remedy, "%v", err)
+	case reports:
+		e.add(check, OK, "", "a guest of template %s reports its addresses", template.Name)
+	case known:
+		e.add(check, Warning, remedy, "VMs of template %s run, and no guest of them reports an address", template.Name)
+	default:
+		e.add(check, Unknown, remedy, "no VM of template %s runs, so that it is not known whether guests report",
+			template.Name)
+	}
+}

@@ -1,0 +1,234 @@
+package image
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/doctor"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// tree are the files of an image by their paths, whose first part is the device. A path that ends in a slash is a folder.
+type tree map[string]string
+
+// with adds files to others, and takes those away whose content is "gone".
+func (t tree) with(files tree) tree {
+	out := maps.Clone(t)
+	maps.Copy(out, files)
+	maps.DeleteFunc(out, func(_, content string) bool { return content == "gone" })
+
+	return out
+}
+
+// looked are the findings for an image with files, by a guestfish that has these.
+func looked(t *testing.T, files tree, version string) (map[string]string, error) {
+	t.Helper()
+	dir := t.TempDir()
+
+	devices := map[string]bool{}
+
+	for name, content := range files {
+		path := filepath.Join(dir, "dev", name)
+		device, _, _ := strings.Cut(name, "/")
+		devices[device] = true
+		folder := filepath.Dir(path)
+		if strings.HasSuffix(name, "/") {
+			folder = path
+		}
+
+		check.Error(t, os.MkdirAll(folder, 0o700), "")
+		if folder != path {
+			check.Error(t, os.WriteFile(path, []byte(content), 0o600), "")
+		}
+	}
+
+	list := "/dev/sda9: swap\n"
+	for device := range devices {
+		list += "/dev/" + device + ": ext4\n"
+	}
+
+	disk := filepath.Join(dir, "disk.qcow2")
+	check.Error(t, os.WriteFile(filepath.Join(dir, "filesystems"), []byte(list), 0o600), "")
+	check.Error(t, os.WriteFile(disk, qcow2("disk"), 0o600), "")
+
+	bin, err := filepath.Abs("testdata/tree")
+	check.Error(t, err, "")
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	t.Setenv("GUESTFISH_TREE", dir)
+	t.Setenv("TMPDIR", t.TempDir())
+
+	findings, err := Check(t.Context(), disk, version)
+	left, globbed := filepath.Glob(filepath.Join(os.TempDir(), "*"))
+	check.Error(t, globbed, "")
+	check.Length(t, "what is left behind", left, 0)
+
+	out := map[string]string{}
+	for _, f := range findings {
+		out[f.Check] += fmt.Sprintf("%s: %s -> %s\n", f.Verdict, f.Message, f.Remedy)
+	}
+
+	return out, err
+}
+
+const wants = "sda2/etc/systemd/system/multi-user.target.wants/"
+
+// linux is an image with cloud-init that has all that nodes need.
+var linux = tree{
+	"sda1/EFI/BOOT/grub.cfg": "", "sda2/usr/lib/os-release": "ID=\"debian\"\nVERSION_ID=\"12\"\n",
+	"sda2/usr/bin/cloud-init": "", "sda2/etc/cloud/cloud.cfg": "datasource_list: [NoCloud, ConfigDrive]\n",
+	"sda2/usr/bin/kubeadm": "", "sda2/usr/bin/kubelet": "", "sda2/usr/bin/containerd": "",
+	wants + "kubelet.service": "", wants + "containerd.service": "", "sda2/usr/sbin/keepalived": "",
+	"sda2/usr/sbin/haproxy": "", "sda2/usr/sbin/qemu-ga": "", "sda2/etc/machine-id": "uninitialized\n",
+	"sda2/var/lib/dpkg/status": "Package: kubeadm-tools\nVersion: 9.9.9-1\n\nPackage: kubeadm\nStatus: install ok installed\n" +
+		"Version: 1.33.5-1.1\n\nPackage: kubelet\nDescription: a\n b\nVersion: 1.33.5-1.1\n\nPackage: z\nVersion: 2.0.0\n",
+}
+
+// ock is an image of OCK: OSTree, presets, and the boot loader on a filesystem of its own.
+var ock = tree{
+	"sda1/loader.1/entries/ostree-1-ock.conf":                                           "options rw ignition.platform.id=openstack ignition.firstboot=1\n",
+	"sda2/ostree/deploy/ock/deploy/a.0/usr/lib/os-release":                              "ID=\"ol\"\nVERSION_ID=\"8.10\"\n",
+	"sda2/ostree/deploy/ock/deploy/a.0/usr/bin/kubeadm":                                 "",
+	"sda2/ostree/deploy/ock/deploy/a.0/usr/bin/kubelet":                                 "",
+	"sda2/ostree/deploy/ock/deploy/a.0/usr/bin/crio":                                    "",
+	"sda2/ostree/deploy/ock/deploy/a.0/usr/bin/podman":                                  "",
+	"sda2/ostree/deploy/ock/deploy/a.0/usr/bin/qemu-ga":                                 "",
+	"sda2/ostree/deploy/ock/deploy/a.0/usr/sbin/keepalived":                             "",
+	"sda2/ostree/deploy/ock/deploy/a.0/usr/sbin/setsebool":                              "",
+	"sda2/ostree/deploy/ock/deploy/a.0/etc/selinux/config":                              "SELINUX=enforcing\n",
+	"sda2/ostree/deploy/ock/deploy/a.0/usr/lib/systemd/system-preset/80-ocne.preset":    "enable ocne.service\n",
+	"sda2/ostree/deploy/ock/deploy/a.0/usr/lib/systemd/system-preset/99-default.preset": "disable *\n",
+	"sda2/ostree/deploy/ock/deploy/a.0/usr/share/rpm/rpmdb.sqlite": "\x00C\x00kubeadm\x001.33.5\x001.el8\x00" +
+		"\x00C\x00kubelet\x001.33.5\x001.el8\x00",
+}
+
+const deployed = "sda2/ostree/deploy/ock/deploy/a.0/"
+
+// TestWhatAnImageOfNodesLacksIsTold changes one thing at a time in images that have everything.
+func TestWhatAnImageOfNodesLacksIsTold(t *testing.T) {
+	for name, tt := range map[string]struct {
+		base, change tree
+		version      string
+		check, want  string
+	}{
+		"the system":               {linux, nil, "1.33", "system", "ok: debian 12"},
+		"the version":              {linux, nil, "v1.33.5", "kubeadm", "ok: version 1.33.5"},
+		"no version asked for":     {linux, nil, "", "kubelet", "ok: version 1.33.5"},
+		"another patch":            {linux, nil, "1.33.4", "kubeadm", "warning: it has version 1.33.5, not 1.33.4"},
+		"another version":          {linux, nil, "1.34", "kubelet", "failed: it has version 1.33.5, not 1.34"},
+		"a version that begins so": {linux, nil, "1.3", "kubeadm", "failed: it has version 1.33.5, not 1.3"},
+		"no kubeadm":               {linux, tree{"sda2/usr/bin/kubeadm": "gone"}, "1.33", "kubeadm", "failed: there is no kubeadm"},
+		"no kubelet":               {linux, tree{"sda2/usr/bin/kubelet": "gone"}, "1.33", "kubelet", "failed: there is no kubelet"},
+		"a kubeadm of no package":  {linux, tree{"sda2/var/lib/dpkg/status": "gone"}, "1.33", "kubeadm", "unknown: its version"},
+		"a runtime":                {linux, nil, "1.33", "runtime", "ok: containerd.service starts at every boot"},
+		"no runtime":               {linux, tree{"sda2/usr/bin/containerd": "gone"}, "1.33", "runtime", "failed: there is no container"},
+		"a runtime that is off":    {linux, tree{wants + "containerd.service": "gone"}, "1.33", "runtime", "failed: containerd.service does"},
+		"a kubelet that is off":    {linux, tree{wants + "kubelet.service": "gone"}, "1.33", "kubelet", "warning: kubelet.service is not"},
+		"cloud-init":               {linux, nil, "1.33", "user data", "ok: cloud-init reads the config drive"},
+		"cloud-init as it comes":   {linux, tree{"sda2/etc/cloud/cloud.cfg": "a: b\n"}, "1.33", "user data", "ok: cloud-init"},
+		"no cloud-init":            {linux, tree{"sda2/usr/bin/cloud-init": "gone"}, "1.33", "user data", "failed: nothing reads"},
+		"cloud-init that is off":   {linux, tree{"sda2/etc/cloud/cloud-init.disabled": ""}, "1.33", "user data", "failed: cloud-init is turned off"},
+		"cloud-init of a cloud":    {linux, tree{"sda2/etc/cloud/cloud.cfg.d/90_dpkg.cfg": "datasource_list: [ Ec2, None ]\n"}, "1.33", "user data", "failed: cloud-init does not look at the config drive"},
+		"data sources, one a line": {linux, tree{"sda2/etc/cloud/cloud.cfg": "datasource_list:\n  - NoCloud\n  - ConfigDrive\n"},
+			"1.33", "user data", "ok: cloud-init reads the config drive"},
+		"data sources in two lines": {linux, tree{"sda2/etc/cloud/cloud.cfg": "datasource_list: [ NoCloud,\n  ConfigDrive ]\n"},
+			"1.33", "user data", "ok: cloud-init reads the config drive"},
+		"data sources of a cloud, one a line": {linux, tree{"sda2/etc/cloud/cloud.cfg": "datasource_list:\n- Ec2\n# ConfigDrive\n- None\n"},
+			"1.33", "user data", "failed: cloud-init does not look at the config drive"},
+		"a data source in a comment": {linux, tree{"sda2/etc/cloud/cloud.cfg": "datasource_list: [Ec2] # not ConfigDrive\n"},
+			"1.33", "user data", "failed: cloud-init does not look at the config drive"},
+		"the last file counts": {linux, tree{"sda2/etc/cloud/cloud.cfg.d/90_dpkg.cfg": "datasource_list: [Ec2]\n",
+			"sda2/etc/cloud/cloud.cfg.d/95_ours.cfg": "datasource_list: [ConfigDrive]\n", "sda2/etc/cloud/cloud.cfg.d/99_z.cfg": "\t: no YAML"},
+			"1.33", "user data", "ok: cloud-init reads the config drive"},
+		"containerd as Docker packs it": {linux, tree{"sda2/etc/containerd/config.toml": "# a\ndisabled_plugins = [\"cri\"]\n"},
+			"1.33", "runtime", "failed: containerd does not serve Kubernetes"},
+		"containerd with the long name": {linux, tree{"sda2/etc/containerd/config.toml": "disabled_plugins = [\n  'a', 'io.containerd.grpc.v1.cri',\n]\n"},
+			"1.33", "runtime", "failed: containerd does not serve Kubernetes"},
+		"containerd that has it on": {linux, tree{"sda2/etc/containerd/config.toml": "# disabled_plugins = [\"cri\"]\ndisabled_plugins = []\n[a.cri]\nb = [\"cri\"]\n"},
+			"1.33", "runtime", "ok: containerd.service"},
+		"keepalived and haproxy":     {linux, nil, "1.33", "endpoint", "ok: keepalived, haproxy"},
+		"keepalived alone":           {linux, tree{"sda2/usr/sbin/haproxy": "gone"}, "1.33", "endpoint", "warning: keepalived holds the endpoint, without"},
+		"no keepalived":              {linux, tree{"sda2/usr/sbin/keepalived": "gone"}, "1.33", "endpoint", "warning: there is no keepalived"},
+		"no SELinux":                 {linux, nil, "1.33", "selinux", "ok: there is none"},
+		"SELinux that is off":        {linux, tree{"sda2/etc/selinux/config": "# SELINUX=enforcing\nSELINUX=disabled\n"}, "1.33", "selinux", "ok: there is none"},
+		"SELinux without its tools":  {linux, tree{"sda2/etc/selinux/config": "SELINUX=enforcing\n"}, "1.33", "selinux", "failed: it is enforcing"},
+		"a guest agent":              {linux, nil, "1.33", "agent", "ok: qemu-ga"},
+		"no guest agent":             {linux, tree{"sda2/usr/sbin/qemu-ga": "gone"}, "1.33", "agent", "warning: there is no guest agent"},
+		"a machine ID":               {linux, tree{"sda2/etc/machine-id": "0123456789abcdef0123456789abcdef\n"}, "1.33", "identity", "failed: the image has a machine ID"},
+		"host keys":                  {linux, tree{"sda2/etc/ssh/ssh_host_rsa_key": ""}, "1.33", "identity", "warning: the image has host keys"},
+		"a name that is none":        {linux, tree{"sda2/usr/lib/os-release": "ID=\"\x1b[2J\"\nVERSION_ID=1\n"}, "1.33", "system", "ok: 1 ->"},
+		"OCK":                        {ock, nil, "1.33", "system", "ok: ol 8.10"},
+		"OCK's version":              {ock, nil, "1.33", "kubeadm", "ok: version 1.33.5"},
+		"OCK's Ignition":             {ock, nil, "1.33", "user data", "ok: Ignition reads the config drive"},
+		"OCK made for QEMU":          {ock, tree{"sda1/loader.1/entries/ostree-1-ock.conf": "options ignition.platform.id=qemu\n"}, "1.33", "user data", "failed: Ignition looks for its configuration as on qemu"},
+		"Ignition without arguments": {ock, tree{"sda1/loader.1/entries/ostree-1-ock.conf": "options rw\n", deployed + "usr/lib/dracut/modules.d/30ignition/": ""}, "1.33", "user data", "failed: there is Ignition, and the boot loader"},
+		"OCK's own cluster":          {ock, nil, "1.33", "ocne", "warning: ocne.service starts by itself"},
+		"OCK whose ocne is off":      {ock, tree{deployed + "etc/systemd/system-preset/10-ours.preset": "disable ocne.service\n"}, "1.33", "ocne", ""},
+		"OCK's runtime":              {ock, nil, "1.33", "runtime", "warning: crio.service does not start by itself"},
+		"OCK's runtime by preset":    {ock, tree{deployed + "etc/systemd/system-preset/10-ours.preset": "enable cri*\n"}, "1.33", "runtime", "ok: crio.service"},
+		"OCK's endpoint":             {ock, nil, "1.33", "endpoint", "ok: keepalived, podman"},
+		"OCK's SELinux":              {ock, nil, "1.33", "selinux", "ok: enforcing"},
+		"Flatcar": {tree{"sda1/flatcar/grub/grub.cfg": "linux flatcar.oem.id=openstack\n", "sda3/lib/os-release": "ID=flatcar\n",
+			"sda3/bin/containerd": ""}, nil, "1.33", "system", "ok: flatcar"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			findings, err := looked(t, tt.base.with(tt.change), tt.version)
+			check.Error(t, err, "")
+			check.Contains(t, tt.check, findings[tt.check], tt.want)
+			if tt.want == "" {
+				check.Equal(t, tt.check, findings[tt.check], "")
+			}
+		})
+	}
+}
+
+func TestAnImageWithEverythingLacksNothing(t *testing.T) {
+	findings, err := looked(t, linux, "1.33.5")
+	check.Error(t, err, "")
+
+	for name, finding := range findings {
+		check.Contains(t, name, finding, string(doctor.OK)+": ")
+		check.Lacks(t, name, finding, string(doctor.Warning)+": ")
+	}
+
+	check.Equal(t, "how many checks there are", len(findings), 8)
+}
+
+// TestTheVersionOfAProgramIsRead has what the linker notes in a program, as in those that Kubernetes releases. One that was
+// built without such notes is not guessed at.
+func TestTheVersionOfAProgramIsRead(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"main.go": "package main\n\nfunc main() {}\n", "go.mod": "module example.com/a\n\ngo 1.24\n",
+	} {
+		check.Error(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600), "")
+	}
+
+	for flags, want := range map[string]string{
+		"-X k8s.io/component-base/version.gitVersion=v1.33.5": "ok: version 1.33.5",
+		"-X k8s.io/component-base/version.gitVersion=v1.34.0": "failed: it has version 1.34.0, not 1.33",
+		"-s": "unknown: its version cannot be told",
+	} {
+		build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-ldflags="+flags, "-o", "kubeadm", ".")
+		build.Dir = dir
+		output, err := build.CombinedOutput()
+		check.Error(t, err, "")
+		check.Equal(t, "output", string(output), "")
+		content, err := os.ReadFile(filepath.Join(dir, "kubeadm"))
+		check.Error(t, err, "")
+		findings, err := looked(t, linux.with(tree{
+			"sda2/var/lib/dpkg/status": "gone", "sda2/usr/bin/kubeadm": string(content),
+		}), "1.33")
+		check.Error(t, err, "")
+		check.Contains(t, flags, findings["kubeadm"], want)
+	}
+}
+
+func TestAnImageWithoutASystemIsRefused(t *testing.T) {
+	_, err := looked(t, tree{"sda1/data/a": ""}, "1.33")
+	check.Error(t, err, "the image has no operating system")
+}

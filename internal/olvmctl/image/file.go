@@ -1,0 +1,240 @@
+package image
+
+import (
+	"bufio"
+	"compress/bzip2"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
+)
+
+// leastDisk is how many bytes the disk of a node has at least; what is smaller is something else.
+const leastDisk = 1 << 20
+
+// diskFile is the image of a disk, to upload.
+type diskFile struct {
+	// File has the image. It is source itself, or what was decompressed of it, which has no name any more.
+	*os.File
+	// source is the file that the user has named.
+	source *os.File
+	header engine.Image
+	sum    string // SHA-256 of the image
+}
+
+// openFile opens the image of a disk, and decompresses it where it is compressed. given is the SHA-256 that the file
+// should have, in hexadecimal; empty for any. The caller closes what is returned.
+func openFile(ctx context.Context, path, given string, out io.Writer) (_ *diskFile, err error) {
+	source, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("failed to open the image: %w", err)
+	}
+
+	file := &diskFile{File: source, source: source}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, file.Close())
+		}
+	}()
+
+	decompress, err := compressionOf(source)
+	if err != nil {
+		return nil, err
+	}
+
+	if decompress == nil || given != "" {
+		if file.sum, err = sumOf(ctx, source); err != nil {
+			return nil, err
+		}
+	}
+
+	if given != "" && !strings.EqualFold(file.sum, given) {
+		return nil, fmt.Errorf("%s has the SHA-256 %s, and not %s; get it again", path, file.sum, given)
+	}
+
+	if decompress != nil {
+		if err := file.decompress(ctx, decompress, out); err != nil {
+			return nil, err
+		}
+	}
+
+	if file.header, err = engine.IdentifyImage(file.File, file.name()); err != nil {
+		return nil, err
+	}
+
+	return file, file.checkDisk()
+}
+
+// Close closes the files.
+func (f *diskFile) Close() error {
+	err := f.File.Close()
+	if f.source != f.File {
+		err = errors.Join(err, f.source.Close())
+	}
+
+	return err
+}
+
+// lock locks the file that the user has named, as every upload does: one that was left unfinished goes on. It fails
+// where another process has it locked.
+func (f *diskFile) lock(how int) error { return syscall.Flock(int(f.source.Fd()), how|syscall.LOCK_NB) }
+
+// name of the image: that of the file, without the ending that says how it is compressed.
+func (f *diskFile) name() string {
+	name := f.source.Name()
+	if f.File == f.source {
+		return name
+	}
+
+	return strings.TrimSuffix(name, filepath.Ext(name))
+}
+
+// checkDisk refuses what a machine cannot boot from. Of a qcow2 image only the size is looked at.
+func (f *diskFile) checkDisk() error {
+	if f.header.VirtualSize < leastDisk {
+		return fmt.Errorf("%s: it is no disk of a node, for it has %d bytes; give a qcow2 or raw image", f.name(),
+			f.header.VirtualSize)
+	}
+
+	if f.header.Format != engine.FormatRaw {
+		return nil
+	}
+
+	signature := make([]byte, 2)
+	if _, err := f.ReadAt(signature, 510); err != nil {
+		return fmt.Errorf("failed to read the image: %w", err)
+	}
+
+	if signature[0] != 0x55 || signature[1] != 0xaa {
+		return fmt.Errorf("%s: it is no qcow2 image, and no raw disk either: its first sector is no boot sector (MBR, "+
+			"or that of a GPT); give an image of a whole disk", f.name())
+	}
+
+	return nil
+}
+
+// compressions are known by how a file begins.
+var compressions = []struct {
+	begin string
+	open  func(io.Reader) (io.Reader, error)
+}{
+	{"\x1f\x8b", func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }},
+	{"\xfd7zXZ\x00", func(r io.Reader) (io.Reader, error) { return xz.NewReader(bufio.NewReaderSize(r, 1<<20)) }},
+	{"BZh", func(r io.Reader) (io.Reader, error) { return bzip2.NewReader(r), nil }},
+	{"\x28\xb5\x2f\xfd", func(r io.Reader) (io.Reader, error) { return zstd.NewReader(r) }},
+}
+
+// compressionOf is what decompresses a file; nil where it is not compressed.
+func compressionOf(file *os.File) (func(io.Reader) (io.Reader, error), error) {
+	begin := make([]byte, 6)
+	n, err := file.ReadAt(begin, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("failed to read the image: %w", err)
+	}
+
+	for _, c := range compressions {
+		if strings.HasPrefix(string(begin[:n]), c.begin) {
+			return c.open, nil
+		}
+	}
+
+	return nil, nil
+}
+
+// decompress decompresses the source into a file that nobody else sees, and that is gone when it is closed.
+func (f *diskFile) decompress(
+	ctx context.Context, open func(io.Reader) (io.Reader, error), out io.Writer,
+) error {
+	info, err := f.source.Stat()
+	if err != nil {
+		return fmt.Errorf("failed to read the image: %w", err)
+	}
+
+	image, err := unnamedFile(filepath.Dir(f.source.Name()))
+	if err != nil {
+		return err
+	}
+
+	f.File = image
+	read := &counter{
+		Reader: engine.ReaderUntil(ctx, io.NewSectionReader(f.source, 0, info.Size())),
+		total:  info.Size(),
+		show:   progress.Transfer(out, "decompressing "+filepath.Base(f.source.Name())),
+	}
+	hash := sha256.New()
+
+	content, err := open(read)
+	if err == nil {
+		_, err = io.Copy(io.MultiWriter(image, hash), content)
+	}
+
+	if err != nil {
+		return fmt.Errorf("failed to decompress %s: %w", f.source.Name(), err)
+	}
+
+	f.sum = hex.EncodeToString(hash.Sum(nil))
+
+	return nil
+}
+
+// counter shows how much was read.
+type counter struct {
+	io.Reader
+	done, total int64
+	show        func(done, total int64)
+}
+
+func (c *counter) Read(into []byte) (int, error) {
+	n, err := c.Reader.Read(into)
+	c.done += int64(n)
+	c.show(c.done, c.total)
+
+	return n, err
+}
+
+// unnamedFile makes a file beside the image, or in the folder for temporary files where that is not allowed, and
+// removes its name: the file is gone with the process, however that ends.
+func unnamedFile(dir string) (*os.File, error) {
+	file, err := os.CreateTemp(dir, ".olvmctl-")
+	if err != nil {
+		file, err = os.CreateTemp("", "olvmctl-")
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("failed to make a file for the decompressed image: %w", err)
+	}
+
+	if err := os.Remove(file.Name()); err != nil {
+		return nil, errors.Join(fmt.Errorf("failed to make a file for the decompressed image: %w", err), file.Close())
+	}
+
+	return file, nil
+}
+
+// sumOf is the SHA-256 of a file, in hexadecimal.
+func sumOf(ctx context.Context, file *os.File) (string, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return "", fmt.Errorf("failed to read the image: %w", err)
+	}
+
+	hash := sha256.New()
+	if _, err := io.Copy(hash, engine.ReaderUntil(ctx, io.NewSectionReader(file, 0, info.Size()))); err != nil {
+		return "", fmt.Errorf("failed to read the image: %w", err)
+	}
+
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}

@@ -1,0 +1,129 @@
+package image
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// NodeTemplate says which template of virtual machines is made of which disk.
+type NodeTemplate struct {
+	// Upload makes the disk; with an empty Path the disk is there.
+	Upload
+	// Name of the template, and Cluster of the engine that it is for.
+	Name, Cluster string
+	// OSType as the engine spells it.
+	OSType string
+}
+
+// Complete sets the names that are empty to those of a cluster file.
+func (t *NodeTemplate) Complete(file *clusterfile.Source) {
+	o := file.Providers.OLVM
+
+	for name, value := range map[*string]string{
+		&t.DataCenter:    o.DatacenterName,
+		&t.Cluster:       o.ControlPlaneMachine.OvirtClusterName,
+		&t.StorageDomain: o.OCK.StorageDomainName,
+		&t.Disk:          o.OCK.DiskName,
+		&t.Size:          o.OCK.DiskSize,
+		&t.Name:          o.ControlPlaneMachine.VMTemplateName,
+	} {
+		*name = cmp.Or(*name, value)
+	}
+}
+
+// Make makes the template with Terraform, and returns its UUID. A disk that it uploads goes again: the template has a
+// copy. Where it fails, or the context ends, nothing is left behind, or the error says what. dir is an empty folder.
+func (t NodeTemplate) Make(
+	ctx context.Context, client *engine.Client, at render.Engine, executor workspace.Executor, dir string,
+) (string, error) {
+	if t.Disk == "" && t.Path != "" {
+		t.Disk = t.Name
+	}
+
+	if err := checkFlags(map[string]string{"name": t.Name, "cluster": t.Cluster, "disk": t.Disk}); err != nil {
+		return "", err
+	}
+
+	dc, err := client.DataCenter(ctx, cmp.Or(t.DataCenter, defaultDataCenter))
+	if err != nil {
+		return "", err
+	}
+
+	cluster, err := client.Cluster(ctx, dc, t.Cluster)
+	if err != nil {
+		return "", err
+	}
+
+	begun, err := beginRun()
+	if err != nil {
+		return "", err
+	}
+	defer begun.end()
+
+	if err := t.removeLeftovers(ctx, client, dc); err != nil {
+		return "", err
+	}
+
+	if err := checkFree(ctx, client, dc, t.Name); err != nil { // before an upload
+		return "", err
+	}
+
+	t.run = begun.id
+
+	diskID, sent, err := t.disk(ctx, client, dc)
+	if err != nil {
+		return "", err
+	}
+
+	_, _ = fmt.Fprintf(t.Out, "making the template %s\n", t.Name)
+	id, err := MakeTemplate(ctx, client, executor, at, Template{
+		Name:        t.Name,
+		Description: "Image of nodes, by olvmctl",
+		DataCenter:  dc,
+		ClusterID:   cluster.ID.String(),
+		DiskID:      diskID.String(),
+		OSType:      t.OSType,
+		Run:         begun.id,
+	}, filepath.Join(dir, "image"))
+	if sent { // the template has a copy, or there is none
+		if removed := client.RemoveDisk(context.WithoutCancel(ctx), diskID, nil); removed != nil {
+			err = errors.Join(err, fmt.Errorf("the disk %s is left behind: %w", diskID, removed))
+		}
+	}
+
+	return id, err
+}
+
+// disk is the one to make the template of. sent reports that it was uploaded for that.
+func (t NodeTemplate) disk(
+	ctx context.Context, client *engine.Client, dc *engine.DataCenter,
+) (id engine.ID, sent bool, err error) {
+	if t.Path != "" {
+		disk, sent, err := t.Run(ctx, client)
+		if err != nil {
+			return "", false, err
+		}
+
+		return disk.ID, sent, nil
+	}
+
+	there, err := client.FindImageDisks(ctx, dc, t.Disk)
+	if err != nil {
+		return "", false, err
+	}
+
+	if len(there) != 1 {
+		return "", false, fmt.Errorf("--disk: %s has %d disks named %q, not one; upload it, or give it a name of "+
+			"its own", engine.ScopeName(dc), len(there), t.Disk)
+	}
+
+	return there[0].ID, false, nil
+}

@@ -1,0 +1,187 @@
+package image
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
+)
+
+const (
+	// uploadIdle is for how long an upload can be broken off.
+	uploadIdle = 10 * time.Minute
+	// defaultDataCenter is the one that an engine begins with.
+	defaultDataCenter = "Default"
+)
+
+// Upload says which file becomes which disk.
+type Upload struct {
+	// Path of a qcow2 or raw file, which may be compressed, and its SHA-256 in hexadecimal; empty takes any.
+	Path, SHA256 string
+	// DataCenter, StorageDomain and Disk are names in the engine. An empty DataCenter means Default.
+	DataCenter, StorageDomain, Disk string
+	// Size to which the disk is grown, such as 50GB; empty leaves it.
+	Size string
+	// Out gets lines for people.
+	Out io.Writer
+
+	// run is what the disk goes with; empty for one that stays.
+	run string
+}
+
+// Run makes the disk, unless there is one with the image. sent reports that this one was sent now. Where it fails,
+// or the context ends, no disk is left behind.
+func (u Upload) Run(ctx context.Context, client *engine.Client) (disk *engine.Disk, sent bool, err error) {
+	if err := checkFlags(map[string]string{"storage-domain": u.StorageDomain, "disk": u.Disk}); err != nil {
+		return nil, false, err
+	}
+
+	file, err := openFile(ctx, u.Path, u.SHA256, u.Out)
+	if err != nil {
+		return nil, false, err
+	}
+	defer file.Close()
+
+	size, err := u.diskSize(file)
+	if err != nil {
+		return nil, false, err
+	}
+
+	_ = file.lock(syscall.LOCK_SH) // some file systems cannot
+	options, err := u.options(ctx, client, file)
+	if err != nil {
+		return nil, false, err
+	}
+
+	disk, sent, err = client.UploadImage(ctx, options,
+		progress.Transfer(u.Out, "uploading "+filepath.Base(u.Path)))
+	if err != nil {
+		return nil, false, err
+	}
+
+	if size > disk.ProvisionedSize {
+		if err := growDisk(ctx, client, disk, size, sent); err != nil {
+			return nil, false, err
+		}
+	}
+
+	if !sent {
+		_, err = fmt.Fprintf(u.Out, "the disk %s has the image already\n", u.Disk)
+	}
+
+	return disk, sent, err
+}
+
+// diskSize is the size in bytes to which the disk is to be grown; 0 where it is not said.
+func (u Upload) diskSize(file *diskFile) (int64, error) {
+	if u.Size == "" {
+		return 0, nil
+	}
+
+	size, err := desired.ParseMemory(u.Size)
+	if err != nil {
+		return 0, fmt.Errorf("--size: %w", err)
+	}
+
+	if size < file.header.VirtualSize {
+		return 0, fmt.Errorf("--size: %s is less than the image has, which is %d bytes", u.Size,
+			file.header.VirtualSize)
+	}
+
+	return size, nil
+}
+
+// options resolves the names, and refuses to write beside a disk that has something else in it.
+func (u Upload) options(ctx context.Context, client *engine.Client, file *diskFile) (engine.UploadOptions, error) {
+	dc, err := client.DataCenter(ctx, cmp.Or(u.DataCenter, defaultDataCenter))
+	if err != nil {
+		return engine.UploadOptions{}, err
+	}
+
+	domain, sparse, err := client.PlaceDisk(ctx, dc, engine.DiskPlace{
+		Domain: u.StorageDomain,
+		Format: file.header.Format,
+	})
+
+	var inactive *engine.InactiveError
+	if errors.As(err, &inactive) {
+		err = fmt.Errorf("--storage-domain: %w; activate it in the engine, or name another one", err)
+	}
+
+	if err != nil {
+		return engine.UploadOptions{}, err
+	}
+
+	options := engine.UploadOptions{
+		Image:           file,
+		Size:            file.header.FileSize,
+		StorageDomainID: domain.ID,
+		Alias:           u.Disk,
+		Sparse:          sparse,
+		Fingerprint:     "sha256=" + file.sum,
+		Run:             u.run,
+		Idle:            uploadIdle,
+		Resume: func(sent int64) error {
+			if errors.Is(file.lock(syscall.LOCK_EX), syscall.EWOULDBLOCK) {
+				return fmt.Errorf("%s is being uploaded already, by another process", file.source.Name())
+			}
+
+			_, err := fmt.Fprintf(u.Out, "going on with an upload that was broken off: %d MiB are there\n", sent>>20)
+
+			return err
+		},
+	}
+
+	there, err := client.FindImageDisks(ctx, dc, u.Disk)
+	if err != nil {
+		return engine.UploadOptions{}, err
+	}
+
+	for i := range there {
+		if !options.Earlier(&there[i]) {
+			return engine.UploadOptions{}, fmt.Errorf("there is a disk %q already in data center %q (%s), with "+
+				"something else in it; choose another name with --disk, or delete it", u.Disk, dc.Name, there[i].ID)
+		}
+	}
+
+	return options, nil
+}
+
+// growDisk grows a disk to a size in bytes. Where that fails, a disk that was just made does not stay.
+func growDisk(ctx context.Context, client *engine.Client, disk *engine.Disk, size int64, made bool) error {
+	err := client.GrowDisk(ctx, disk.ID, size, nil)
+	if err != nil && made {
+		err = errors.Join(err, client.RemoveDisk(context.WithoutCancel(ctx), disk.ID, nil))
+	}
+
+	return err
+}
+
+// checkFlags names the flags that are missing.
+func checkFlags(flags map[string]string) error {
+	var missing []string
+
+	for name, value := range flags {
+		if value == "" {
+			missing = append(missing, "--"+name)
+		}
+	}
+
+	if len(missing) == 0 {
+		return nil
+	}
+
+	slices.Sort(missing)
+
+	return fmt.Errorf("give %s, or a cluster file that says it with -f", strings.Join(missing, ", "))
+}

@@ -1,0 +1,55 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+)
+
+// sayOfAddresses says where the OLVMMachineTemplate of machines has fewer addresses than there are to be machines:
+// those beyond wait. Nothing is said of what is not known: templates of others, addresses by DHCP and of IPAM
+// providers.
+func sayOfAddresses(
+	ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cluster,
+	ref clusterv1.ContractVersionedObjectReference, machines int32, say func(line string),
+) {
+	var (
+		infrastructure infrav1.OLVMCluster
+		template       infrav1.OLVMMachineTemplate
+	)
+
+	key := client.ObjectKey{Namespace: in.Namespace, Name: cluster.Spec.InfrastructureRef.Name}
+	if ref.Kind != "OLVMMachineTemplate" || in.Get(ctx, key, &infrastructure) != nil {
+		return
+	}
+
+	if err := in.Get(ctx, client.ObjectKey{Namespace: in.Namespace, Name: ref.Name}, &template); err != nil {
+		return
+	}
+
+	nics, err := addressing.NICs(template.Spec.Template.Spec, infrastructure.Spec)
+	if err != nil {
+		return // the machines say so themselves
+	}
+
+	for _, nic := range nics {
+		if nic.Guest == nil {
+			continue
+		}
+
+		for _, pool := range nic.Guest.Pools {
+			if size := pool.Size(); size.Cmp(big.NewInt(int64(machines))) < 0 {
+				say(fmt.Sprintf("warning: OLVMMachineTemplate %s has %s addresses for network interface %s, and there "+
+					"are to be %d machines; the others wait for one (AddressRangeExhausted)", template.Name, size,
+					nic.VNICName, machines))
+			}
+		}
+	}
+}

@@ -1,0 +1,300 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/bootstrapvm"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+)
+
+// This file has bootstrap VMs: management clusters of one cluster each, which go when that manages itself.
+
+// findVM finds the bootstrap VM that an earlier Create has begun, or decides what a new one is made of. It is the
+// management cluster then.
+func (c *creation) findVM() (err error) {
+	c.vm, err = bootstrapvm.Find(c.namespace(), c.File.Name)
+	if err != nil || c.vm == nil && !c.BootstrapVM {
+		return err
+	}
+
+	if c.Management.Kubeconfig != "" || c.Driver == mgmtcluster.DriverProcess {
+		return fmt.Errorf("the management cluster of %s is a bootstrap VM; leave --kubeconfig and --driver away",
+			c.File.Name)
+	}
+
+	options, err := c.Provider.Bootstrap(c)
+	if err != nil {
+		return err
+	}
+
+	c.engine = options.Engine
+	if c.vm == nil {
+		if c.vm, err = bootstrapvm.Decide(options); err != nil {
+			return err
+		}
+	}
+
+	c.SelfManaged = true
+	c.Management.Kubeconfig, c.Driver = c.vm.KubeconfigFile(), mgmtcluster.DriverExisting
+
+	return nil
+}
+
+// vmSteps make the bootstrap VM, and wait until its API server has a node that is ready.
+func (c *creation) vmSteps() []Step {
+	if c.vm == nil {
+		return nil
+	}
+
+	return []Step{
+		{
+			name:   "Making the bootstrap VM " + c.vm.Name(),
+			needed: func() bool { return !c.vm.Asked },
+			run: func(ctx context.Context) error {
+				c.Display.Say("its address is %s, its kubeconfig will be %s", c.vm.Address(), c.vm.KubeconfigFile())
+
+				return c.vm.Make(ctx, c.engine)
+			},
+		},
+		{
+			name: "Waiting for the bootstrap VM",
+			run:  c.wait(c.checkVM),
+		},
+	}
+}
+
+// checkVM succeeds when the node of the bootstrap VM is ready.
+func (c *creation) checkVM(ctx context.Context) error {
+	if err := c.management.connect(ctx); err != nil {
+		return err
+	}
+
+	limited, cancel := context.WithTimeout(ctx, ownLimit)
+	defer cancel()
+
+	var nodes corev1.NodeList
+	if err := c.management.List(limited, &nodes); err != nil {
+		return fmt.Errorf("the API server of VM %s does not answer yet: %w", c.vm.Name(), err)
+	}
+
+	for i := range nodes.Items {
+		for _, condition := range nodes.Items[i].Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+	}
+
+	return fmt.Errorf("the node of VM %s is not ready yet", c.vm.Name())
+}
+
+// removeVM are the steps that remove a bootstrap VM, where there is one.
+func removeVM(vm *bootstrapvm.VM, at engine.Config) []Step {
+	if vm == nil {
+		return nil
+	}
+
+	return []Step{{
+		name: "Removing the bootstrap VM " + vm.Name(),
+		run:  func(ctx context.Context) error { return vm.Remove(ctx, at) },
+	}}
+}
+
+// moveInterrupted reports whether a move of the cluster into itself has begun and not ended: the cluster has its own
+// objects, which are paused. Where a bootstrap VM has lost the last of them, it ends the move.
+func (c *creation) moveInterrupted(ctx context.Context) (bool, error) {
+	if c.vm == nil { // which management cluster it comes from is not known yet
+		return ptr.Deref(c.own.Spec.Paused, false) && c.own.Annotations[movingAnnotation] != "", nil
+	}
+
+	if err := c.management.connect(ctx); err != nil {
+		return false, err
+	}
+
+	return interruptedMove(ctx, c.management, c.workload, c.File.Name)
+}
+
+// interruptedMove is what moveInterrupted does, with the management clusters of both ends.
+func interruptedMove(ctx context.Context, from, to *management, name string) (bool, error) {
+	moved, err := to.GetCluster(ctx, name)
+	if err != nil || !ptr.Deref(moved.Spec.Paused, false) {
+		return false, err
+	}
+
+	_, err = from.GetCluster(ctx, name)
+	var missing *mgmtcluster.NotFoundError
+	if !errors.As(err, &missing) {
+		return err == nil, err
+	}
+
+	return false, endMove(ctx, to.Cluster, moved)
+}
+
+// moveOut moves a cluster out of its bootstrap VM, or ends a move that was interrupted.
+func (o *Common) moveOut(ctx context.Context, vm *bootstrapvm.VM, from, to *management) error {
+	if err := vm.MarkMoved(); err != nil {
+		return err
+	}
+
+	return o.move(ctx, from, to)
+}
+
+// remindOfVM says after an error that there is a bootstrap VM.
+func (c *creation) remindOfVM() {
+	if c.vm != nil && c.vm.Exists() {
+		c.Display.Say("the bootstrap VM %s is left: start goes on with it, and delete removes it", c.vm.Name())
+	}
+}
+
+// findVM finds the bootstrap VM of a cluster that was not completed. Unless the user names another one, it is the
+// management cluster then; else it is left alone, for it may know machines that the other one does not.
+func (d *deletion) findVM() (err error) {
+	d.vm, err = bootstrapvm.Find(d.Management.Namespace, d.Name)
+	if err != nil || d.vm == nil {
+		return err
+	}
+
+	if d.Management.Kubeconfig != "" {
+		other, err := filepath.Abs(d.Management.Kubeconfig)
+		if err != nil {
+			return fmt.Errorf("--kubeconfig: %w", err)
+		}
+
+		if other != d.vm.Workload {
+			d.vm = nil
+			return nil
+		}
+	}
+
+	given, err := d.Engine()
+	if err != nil {
+		return err
+	}
+
+	if given.Username == "" {
+		return errNoLogin("the bootstrap VM " + d.vm.Name())
+	}
+
+	d.engine = d.vm.Engine()
+	d.engine.Username, d.engine.Password = given.Username, given.Password
+	if len(given.CA) > 0 {
+		d.engine.CA = given.CA
+	}
+
+	d.managesFromVM = true
+	d.Management = mgmtcluster.Options{Kubeconfig: d.vm.KubeconfigFile(), Namespace: d.vm.Namespace}
+	d.To, d.Driver = d.Management, mgmtcluster.DriverExisting
+
+	return nil
+}
+
+// findBeside finds the Cluster in the bootstrap VM, or in itself where it was moved already. Before the manifests were
+// applied there is none.
+func (d *deletion) findBeside(ctx context.Context) error {
+	if !d.vm.Asked {
+		return nil
+	}
+
+	if err := d.management.connect(ctx); err != nil {
+		return err
+	}
+
+	limited, cancel := context.WithTimeout(ctx, ownLimit)
+	defer cancel()
+
+	cluster, err := d.management.GetCluster(limited, d.Name)
+	var missing *mgmtcluster.NotFoundError
+
+	switch {
+	case err == nil:
+		d.cluster, d.provider = cluster, providerOf(cluster)
+	case !errors.As(err, &missing):
+		return fmt.Errorf("the bootstrap VM %s does not answer at %s, and it may know machines of the cluster: %w",
+			d.vm.Name(), d.vm.Address(), err)
+	}
+
+	return d.findOwn(ctx)
+}
+
+// findOwn turns to the cluster itself, if that has its own objects. It may have some of them, where a move was
+// interrupted.
+func (d *deletion) findOwn(ctx context.Context) error {
+	if !fileExists(d.vm.Workload) {
+		if d.cluster == nil && d.vm.Moved {
+			return fmt.Errorf("the Cluster %s was moved into itself, and its kubeconfig %s is not there; put it back, "+
+				"or delete the cluster with --kubeconfig", d.Name, d.vm.Workload)
+		}
+
+		return nil // no move has begun: that needs the file
+	}
+
+	own, err := newManagement(mgmtcluster.Options{Kubeconfig: d.vm.Workload, Namespace: d.vm.Namespace},
+		mgmtcluster.DriverExisting)
+	if err != nil {
+		return err
+	}
+
+	if err := own.connect(ctx); err != nil {
+		return err
+	}
+
+	limited, cancel := context.WithTimeout(ctx, ownLimit)
+	defer cancel()
+
+	moved, err := own.GetCluster(limited, d.Name)
+	var missing *mgmtcluster.NotFoundError
+
+	switch {
+	case errors.As(err, &missing) && d.cluster != nil && checkSettled(d.cluster) != nil:
+		d.own, d.interrupted = own, true // before its first copy
+
+		return nil
+	case errors.As(err, &missing), meta.IsNoMatchError(err):
+		return nil // no move has begun
+	case err != nil && d.cluster != nil && !ptr.Deref(d.cluster.Spec.Paused, false):
+		return nil // nor here: a move pauses the Cluster first
+	case err != nil:
+		return fmt.Errorf("whether %s manages itself is not known, for the server of %s does not answer: %w; move "+
+			"that file away if the cluster is gone", d.Name, d.vm.Workload, err)
+	}
+
+	d.own = own
+	if d.interrupted, err = interruptedMove(ctx, d.management, own, d.Name); err != nil || d.interrupted {
+		return err
+	}
+
+	d.cluster, d.provider = moved, providerOf(moved)
+	d.management = own
+
+	return nil
+}
+
+// endMoveSteps end a move of the cluster into itself that was interrupted.
+func (d *deletion) endMoveSteps() []Step {
+	return only(func() bool { return d.interrupted },
+		Step{
+			name: "Ending the move that was interrupted",
+			run:  func(ctx context.Context) error { return d.moveOut(ctx, d.vm, d.management, d.own) },
+		},
+		Step{
+			name:  "Turning to the cluster itself",
+			quiet: true,
+			run: func(ctx context.Context) (err error) {
+				d.management = d.own
+				if d.cluster, err = d.own.GetCluster(ctx, d.Name); err != nil {
+					return err
+				}
+
+				return d.checkOwn(ctx)
+			},
+		},
+	)
+}

@@ -1,0 +1,77 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+)
+
+// replicas is the field that Scale changes.
+var replicas = []string{"spec", "replicas"}
+
+// keepScale takes the number of replicas out of the manifest that was refused for the one that Scale has written, so
+// that it stays. Where something else was refused, it reports false.
+func (c *creation) keepScale(ctx context.Context, err error) bool {
+	var conflict *manifest.ConflictError
+	if !errors.As(err, &conflict) || !slices.Equal(conflict.Fields, []manifest.ConflictField{{
+		Path:    strings.Join(replicas, "."),
+		Manager: string(fieldOwnerOfScale),
+	}}) {
+		return false
+	}
+
+	object := conflict.Object
+	c.Display.Say("%s %s keeps its replicas, %s, which olvmctl scale has written; %s asks for %s, which it gets with "+
+		"--force-conflicts", object.GetKind(), object.GetName(), valueAt(c.live(ctx, object), replicas), c.File.Path,
+		valueAt(object.Object, replicas))
+	unstructured.RemoveNestedField(object.Object, replicas...)
+
+	return true
+}
+
+// live is what the management cluster has of an object; nil where that cannot be read.
+func (c *creation) live(ctx context.Context, object *unstructured.Unstructured) map[string]any {
+	out := object.DeepCopy()
+	if err := c.management.Get(ctx, client.ObjectKeyFromObject(object), out); err != nil {
+		return nil
+	}
+
+	return out.Object
+}
+
+// explainConflict names the fields that others have changed since Create wrote them, and what to do about it.
+func (c *creation) explainConflict(ctx context.Context, err error) error {
+	var conflict *manifest.ConflictError
+	if !errors.As(err, &conflict) || len(conflict.Fields) == 0 {
+		return err
+	}
+
+	live := c.live(ctx, conflict.Object)
+	var lines []string
+
+	for _, field := range conflict.Fields {
+		path := strings.Split(field.Path, ".")
+		lines = append(lines, fmt.Sprintf("%s: %s has made it %s, and %s asks for %s", field.Path, field.Manager,
+			valueAt(live, path), c.File.Path, valueAt(conflict.Object.Object, path)))
+	}
+
+	return fmt.Errorf("%w\n%s\nwrite into %s what you want to keep, or give --force-conflicts to have what it says",
+		conflict, strings.Join(lines, "\n"), c.File.Path)
+}
+
+// valueAt is a value in words.
+func valueAt(object map[string]any, path []string) string {
+	value, found, err := unstructured.NestedFieldNoCopy(object, path...)
+	if !found || err != nil { // there are more than names in the path
+		return "something else"
+	}
+
+	return fmt.Sprint(value)
+}

@@ -1,0 +1,492 @@
+package lifecycle
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/kubeconfig"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/addon"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/bootstrapvm"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+)
+
+const (
+	// managedBy is the label of what Create makes beside the manifests, and Delete takes away.
+	managedBy      = "app.kubernetes.io/managed-by"
+	managedByValue = "olvmctl"
+)
+
+// CreateOptions say which cluster to make, and how.
+type CreateOptions struct {
+	Common
+	// File is the cluster file. Its namespace takes the place of that of Management.
+	File clusterfile.Loaded
+	// Provider is the infrastructure of the cluster file.
+	Provider Provider
+	// AddOns are installed beside the applications of the cluster file.
+	AddOns addon.Sources
+	// SelfManaged moves the cluster into itself, as does the cluster file.
+	SelfManaged bool
+	// BootstrapVM has a temporary VM in the infrastructure manage the cluster until that manages itself. It takes the
+	// place of Management, also where an earlier Create has begun to make it.
+	BootstrapVM bool
+	// KubeconfigOut is the file for the kubeconfig of the cluster; empty means KubeconfigPath.
+	KubeconfigOut string
+	// Confirm asks the user to type a word before machines go; an error ends the operation. nil agrees.
+	Confirm func(question, word string) error
+	// ForceConflicts takes back fields that others have changed.
+	ForceConflicts bool
+}
+
+// Created is a cluster with its nodes.
+type Created struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	// Kubeconfig is the file for the cluster; Management, for its management cluster: the same where it manages itself.
+	Kubeconfig string `json:"kubeconfig"`
+	Management string `json:"managementKubeconfig"`
+	Nodes      int    `json:"nodes"`
+}
+
+// creation is a Create that runs, with what its steps have found.
+type creation struct {
+	CreateOptions
+	// addOns are those to install.
+	addOns []addon.AddOn
+	// objects are the manifests of the cluster.
+	objects []*unstructured.Unstructured
+	// management is the management cluster, and workload the cluster itself.
+	management, workload *management
+	// managesItself reports that the cluster has its own objects already. Where that cannot be known, unsure is why.
+	managesItself bool
+	unsure        error
+	// own is the Cluster that the cluster itself has; nil for none. answers reports that its API server has none.
+	own     *clusterv1.Cluster
+	answers bool
+	// elsewhere is its kubeconfig, where that has another server than the manifests; nil else.
+	elsewhere *elsewhere
+	// exists reports that the management cluster has the cluster.
+	exists bool
+	nodes  int
+	// vm is the bootstrap VM, and engine where it is made; nil for none. interrupted reports that a move out of it has
+	// begun.
+	vm          *bootstrapvm.VM
+	engine      engine.Config
+	interrupted bool
+}
+
+// Create makes the cluster of a cluster file, from nothing to nodes that are ready.
+func Create(ctx context.Context, o CreateOptions) (*Created, error) {
+	c, err := newCreation(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+
+	defer func() { c.management.remind(ctx, o.Display) }()
+
+	if err := runSteps(ctx, o.Display, c.steps()); err != nil {
+		c.remindOfVM()
+		return nil, err
+	}
+
+	return &Created{
+		Name:       c.File.Name,
+		Namespace:  c.namespace(),
+		Kubeconfig: c.KubeconfigOut,
+		Management: c.management.Kubeconfig,
+		Nodes:      c.nodes,
+	}, nil
+}
+
+// newCreation reads what the options name, and finds mistakes before anything is made.
+func newCreation(ctx context.Context, o CreateOptions) (*creation, error) {
+	c := &creation{CreateOptions: o}
+	c.Management.Namespace = o.File.Namespace()
+	c.SelfManaged = o.SelfManaged || o.File.SelfManaged()
+
+	charts, err := o.File.Charts()
+	if err != nil {
+		return nil, err
+	}
+
+	sources := o.AddOns
+	sources.CNI, sources.Pods = cmp.Or(sources.CNI, o.File.NetworkPlugin()), o.File.PodNetworks()
+
+	if c.addOns, err = sources.Load(ctx, charts); err != nil {
+		return nil, err
+	}
+
+	if c.KubeconfigOut == "" {
+		c.KubeconfigOut, err = KubeconfigPath(o.File.Name)
+	} else if c.KubeconfigOut, err = filepath.Abs(c.KubeconfigOut); err != nil {
+		err = fmt.Errorf("--kubeconfig-out: %w", err)
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	if err := c.findVM(); err != nil {
+		return nil, err
+	}
+
+	if c.management, err = newManagement(c.Management, c.Driver); err != nil {
+		return nil, err
+	}
+
+	c.workload, err = newManagement(mgmtcluster.Options{
+		Kubeconfig: c.KubeconfigOut,
+		Context:    contextInFile(c.KubeconfigOut, o.File.Name),
+		Namespace:  c.namespace(),
+	}, mgmtcluster.DriverExisting)
+
+	return c, err
+}
+
+// infrastructure is that of the cluster file.
+func (c *creation) infrastructure() ([]Provider, error) { return []Provider{c.Provider}, nil }
+
+func (c *creation) namespace() string { return c.Management.Namespace }
+
+// steps from nothing to nodes that are ready.
+func (c *creation) steps() []Step {
+	var out []Step
+
+	out = append(out, c.findSteps()...)
+	out = append(out, c.prepareSteps()...)
+	out = append(out, only(func() bool { return !c.interrupted }, append(c.makeSteps(), c.addOnSteps()...)...)...)
+	out = append(out, c.pivotSteps()...)
+	out = append(out, removeVM(c.vm, c.engine)...)
+
+	return append(out, Step{name: "Counting the nodes", quiet: true, run: c.countNodes})
+}
+
+// findSteps look for the cluster, for one that is there already is treated otherwise.
+func (c *creation) findSteps() []Step {
+	out := []Step{{name: "Looking whether the cluster manages itself", quiet: true, run: c.findOwn}}
+
+	// A local management cluster that has stopped may have the cluster.
+	out = append(out, only(func() bool { return !c.managesItself && c.management.local.Exists() },
+		c.management.start(c.Display, nil)...)...)
+
+	return append(out, Step{
+		name:   "Looking for the cluster in its management cluster",
+		quiet:  true,
+		needed: func() bool { return !c.managesItself },
+		run:    c.find,
+	}, Step{
+		name:   "Comparing the cluster of the kubeconfig",
+		quiet:  true,
+		needed: func() bool { return c.elsewhere != nil },
+		run:    c.checkElsewhere,
+	})
+}
+
+// prepareSteps ask the infrastructure, and have a management cluster with all providers. A cluster that is there has
+// its images already.
+func (c *creation) prepareSteps() []Step {
+	out := only(func() bool { return !c.exists }, c.Provider.EnsureImages(c)...)
+	out = append(out, c.Provider.Validate(c)...)
+
+	out = append(out, only(func() bool { return !c.managesItself },
+		append(append(c.vmSteps(), c.management.start(c.Display, func() Provider { return c.Provider })...),
+			Step{name: "Connecting to the management cluster", quiet: true, run: c.management.connect},
+			ensureProviders(&c.Common, c.management, c.infrastructure),
+		)...)...)
+
+	return append(out, Step{
+		name:   "Looking for other clusters of the namespace",
+		quiet:  true,
+		needed: c.pivots,
+		run:    c.checkAlone,
+	})
+}
+
+// makeSteps apply the manifests and connect to the cluster.
+func (c *creation) makeSteps() []Step {
+	return []Step{
+		{
+			name: "Asking about machines that go", quiet: true, asks: true,
+			needed: func() bool { return c.exists && c.Confirm != nil },
+			run:    c.askAboutGoners,
+		},
+		{name: "Applying the manifests", run: c.apply},
+		{
+			name: "Waiting for the control plane",
+			run: c.wait(func(ctx context.Context) error {
+				return checkControlPlane(ctx, c.management.Cluster, c.File.Name)
+			}),
+		},
+		{name: "Writing the kubeconfig", quiet: true, run: c.writeKubeconfig},
+		{
+			name: "Waiting for the API server",
+			run: c.wait(func(ctx context.Context) error {
+				if err := c.workload.connect(ctx); err != nil {
+					return err
+				}
+
+				return c.workload.List(ctx, &corev1.NodeList{})
+			}),
+		},
+		{name: "Comparing the identity of the cluster", quiet: true, run: c.recordIdentity},
+	}
+}
+
+// addOnSteps install the add-ons, a CNI among them, and wait for the nodes, which are not ready without one.
+func (c *creation) addOnSteps() []Step {
+	var out []Step
+	for _, one := range c.addOns {
+		out = append(out, Step{
+			name: "Installing " + one.Name,
+			run:  func(ctx context.Context) error { return c.install(ctx, one) },
+		})
+	}
+
+	out = append(out, c.Provider.Addons(c)...)
+
+	return append(out, Step{
+		name: "Waiting for the nodes",
+		run: c.wait(func(ctx context.Context) error {
+			return checkReady(ctx, c.management.Cluster, c.File.Name)
+		}),
+	})
+}
+
+func (c *creation) install(ctx context.Context, one addon.AddOn) error {
+	to := addon.Target{Client: c.workload.Client, Kubeconfig: c.workload.Kubeconfig, Context: c.workload.Context}
+	return one.Install(ctx, to, c.Timeout, c.Display)
+}
+
+// installLoadBalancers installs what gives Services of type LoadBalancer addresses.
+func (c *creation) installLoadBalancers(ctx context.Context) error {
+	objects, err := c.File.LoadBalancers()
+	if err != nil {
+		return err
+	}
+
+	return c.install(ctx, addon.Of("load balancers for Services", objects))
+}
+
+// find connects to the management cluster, if there is one, and looks whether it has the cluster.
+func (c *creation) find(ctx context.Context) error {
+	if c.vm != nil && !c.vm.Asked || c.management.isLocal && !c.management.local.Exists() {
+		return c.checkUnmanaged()
+	}
+
+	if err := c.management.connect(ctx); err != nil {
+		return err
+	}
+
+	found, err := c.isIn(ctx, c.management)
+	if !found { // also where the API server of a cluster that kubectl uses cannot say it
+		if local, problem := c.turnToLocal(ctx); local || err == nil {
+			found, err = local, problem
+		}
+	}
+
+	if err != nil {
+		return err
+	}
+
+	if !found {
+		return c.checkUnmanaged()
+	}
+
+	c.exists = true
+
+	return nil
+}
+
+// isIn reports whether a management cluster has the cluster, or had it before a move that has not ended.
+func (c *creation) isIn(ctx context.Context, in *management) (bool, error) {
+	key := client.ObjectKey{Namespace: c.namespace(), Name: c.File.Name}
+	var found clusterv1.Cluster
+	err := in.Get(ctx, key, &found)
+
+	switch {
+	case err == nil && !c.interrupted && !c.SelfManaged: // which would go on with the move
+		return true, checkSettled(&found)
+	case err == nil && !c.interrupted:
+		return true, nil
+	case err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err):
+		return false, fmt.Errorf("failed to ask the management cluster for Cluster %s: %w", c.File.Name, err)
+	case !c.interrupted:
+		return false, nil
+	}
+
+	return movesFrom(ctx, c.own, in)
+}
+
+// turnToLocal takes the local management cluster, where that has the cluster and the one of kubectl does not: users
+// have kubectl use the cluster that was made.
+func (c *creation) turnToLocal(ctx context.Context) (bool, error) {
+	m := c.management
+	if m.isLocal || !m.local.Runs() || c.Management.Kubeconfig != "" || c.Driver == mgmtcluster.DriverExisting {
+		return false, nil
+	}
+
+	local, err := newManagement(mgmtcluster.Options{Namespace: c.namespace()}, mgmtcluster.DriverProcess)
+	if err != nil {
+		return false, err
+	}
+
+	if err := local.connect(ctx); err != nil {
+		return false, err
+	}
+
+	found, err := c.isIn(ctx, local)
+	if err == nil && found {
+		c.Display.Say("the local management cluster has %s", c.File.Name)
+		*m = *local // which the steps have
+	}
+
+	return found, err
+}
+
+// checkUnmanaged fails where a cluster that its management cluster does not have runs: another one manages it, and two
+// would make its machines twice.
+func (c *creation) checkUnmanaged() error {
+	in := c.management
+	runs := c.answers || c.interrupted
+
+	switch {
+	case in.Cluster != nil && in.Server() == wantedServer(c.File.Objects): // it is the cluster itself
+	case !runs:
+		return c.unsure // it may be its own management cluster
+	}
+
+	remedy := "name its management cluster with --kubeconfig"
+	if in.local.Exists() {
+		remedy += "; that may be the local one: olvmctl local start, and then --driver " + mgmtcluster.DriverProcess
+	}
+
+	if c.interrupted {
+		return fmt.Errorf("the move of %s into itself was interrupted, and this is not the management cluster that it "+
+			"comes from (%s, by the UIDs of the namespaces kube-system); %s", c.File.Name,
+			c.own.Annotations[movingAnnotation], remedy)
+	}
+
+	return fmt.Errorf("%s runs already, and this management cluster does not manage it: it does not have its Cluster; "+
+		"a second one would make its machines again; %s", c.File.Name, remedy)
+}
+
+// recordIdentity records which cluster was made. One that is not the recorded one is not touched.
+func (c *creation) recordIdentity(ctx context.Context) error {
+	id, err := c.workload.Identity(ctx)
+	if err != nil {
+		return err
+	}
+
+	return c.management.RecordIdentity(ctx, c.File.Name, id)
+}
+
+// apply makes the namespace and the objects with the credentials, and applies the manifests.
+func (c *creation) apply(ctx context.Context) (err error) {
+	labels := map[string]string{managedBy: managedByValue}
+	if err := c.makeNamespace(ctx, c.namespace(), labels); err != nil {
+		return err
+	}
+
+	if c.objects, err = c.Provider.Manifests(ctx, c); err != nil {
+		return err
+	}
+
+	if c.vm != nil {
+		if err := c.vm.MarkAsked(c.KubeconfigOut); err != nil {
+			return err
+		}
+	}
+
+	if err := c.Provider.Secrets(ctx, c, labels); err != nil {
+		return err
+	}
+
+	if err := c.followTemplates(ctx); err != nil {
+		return err
+	}
+
+	options := []client.ApplyOption{manifest.FieldOwner}
+	if c.ForceConflicts {
+		options = append(options, client.ForceOwnership)
+	}
+
+	for {
+		err := manifest.Apply(ctx, c.management.Client, c.objects, options...)
+		if !c.keepScale(ctx, err) {
+			return c.explainConflict(ctx, err)
+		}
+	}
+}
+
+// makeNamespace makes a namespace where there is none. One that Delete has just deleted has to go first.
+func (c *creation) makeNamespace(ctx context.Context, name string, labels map[string]string) error {
+	err := c.Display.Wait(ctx, c.Timeout, func(ctx context.Context) error {
+		return checkNotTerminating(ctx, c.management.Cluster, name)
+	})
+	if err != nil {
+		return err
+	}
+
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	if err := c.management.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("failed to make namespace %s: %w", name, err)
+	}
+
+	return nil
+}
+
+// writeKubeconfig writes the kubeconfig of the cluster to its file.
+func (c *creation) writeKubeconfig(ctx context.Context) error {
+	key := client.ObjectKey{Namespace: c.namespace(), Name: c.File.Name}
+	content, err := kubeconfig.FromSecret(ctx, c.management.Client, key)
+	if err != nil {
+		return fmt.Errorf("failed to get the kubeconfig: %w", err)
+	}
+
+	err = keepKubeconfig(c.KubeconfigOut, c.File.Name, content, c.management.Kubeconfig == c.KubeconfigOut)
+	if err != nil {
+		return err
+	}
+
+	c.workload.use(contextInFile(c.KubeconfigOut, c.File.Name))
+
+	return nil
+}
+
+func (c *creation) countNodes(ctx context.Context) error {
+	var nodes corev1.NodeList
+	if err := c.workload.List(ctx, &nodes); err != nil {
+		return fmt.Errorf("failed to list the nodes: %w", err)
+	}
+
+	c.nodes = len(nodes.Items)
+
+	return nil
+}
+
+// checkAlone succeeds when a move of the namespace moves no other cluster.
+func (c *creation) checkAlone(ctx context.Context) error {
+	others, err := c.management.Others(ctx, c.File.Name, client.InNamespace(c.namespace()))
+	if err != nil || len(others) == 0 {
+		return err
+	}
+
+	return fmt.Errorf(
+		"a cluster that manages itself takes all Clusters of its namespace along, and beside %s there is %s; give "+
+			"it a namespace of its own with %s, or let it be managed from here",
+		c.File.Name, strings.Join(others, ", "), c.File.NamespaceKey())
+}

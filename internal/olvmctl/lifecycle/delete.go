@@ -1,0 +1,541 @@
+package lifecycle
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/kubeconfig"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/bootstrapvm"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
+)
+
+// DeleteOptions say which cluster to delete.
+type DeleteOptions struct {
+	Common
+	// Name of the Cluster.
+	Name string
+	// To is the management cluster that deletes a cluster that manages itself; without a kubeconfig that is a local
+	// one.
+	To mgmtcluster.Options
+	// Engine are the credentials of the engine, for the bootstrap VM of a cluster that was not completed.
+	Engine func() (preview.Credentials, error)
+	// Confirm asks the user to type a word; an error ends the operation.
+	Confirm func(question, word string) error
+}
+
+// deletion is a Delete that runs, with what its steps have found.
+type deletion struct {
+	DeleteOptions
+	management *management
+	// cluster is nil where an interrupted Delete has deleted it.
+	cluster *clusterv1.Cluster
+	// managesItself reports that the management cluster is the cluster itself. It is moved to the management cluster
+	// to.
+	managesItself bool
+	to            *management
+	// provider is the infrastructure of the cluster, and kept what Create has made in the management cluster for it.
+	provider Provider
+	kept     []client.Object
+	// vm is the bootstrap VM of a cluster that was not completed; nil for none. engine is where it is, and
+	// managesFromVM reports that it is the management cluster.
+	vm            *bootstrapvm.VM
+	engine        engine.Config
+	managesFromVM bool
+	// kubeconfig is how the cluster is reached; nil where that is not known.
+	kubeconfig *clientcmdapi.Cluster
+	// missing is why the cluster was not found where it was looked for first.
+	missing error
+	// own is the cluster itself, where it has its own objects; interrupted reports that it does not have all of them.
+	own         *management
+	interrupted bool
+}
+
+// Delete deletes a cluster with its VMs, waits until all is gone, and removes what Create made beside it.
+func Delete(ctx context.Context, o DeleteOptions) error {
+	d, err := newDeletion(o)
+	if err != nil {
+		return err
+	}
+
+	defer func() { d.management.remind(ctx, o.Display) }()
+
+	return runSteps(ctx, o.Display, d.steps())
+}
+
+func newDeletion(o DeleteOptions) (*deletion, error) {
+	d := &deletion{DeleteOptions: o, provider: providerOf(nil)}
+	err := d.findVM()
+	if err != nil {
+		return nil, err
+	}
+
+	if d.management, err = newManagement(d.Management, d.Driver); err != nil {
+		return nil, err
+	}
+
+	driver := d.Driver
+	if d.To.Kubeconfig == "" {
+		driver = mgmtcluster.DriverProcess
+	}
+
+	d.to, err = newManagement(d.To, driver)
+
+	return d, err
+}
+
+// steps from a cluster to nothing.
+func (d *deletion) steps() []Step {
+	var out []Step
+
+	out = append(out, only(d.management.local.Exists, d.management.start(d.Display, nil)...)...)
+	out = append(out,
+		Step{name: "Looking for the cluster", quiet: true, run: d.find},
+	)
+	out = append(out, d.findMovedSteps()...)
+	out = append(out,
+		Step{name: "Looking whether it manages itself", quiet: true, needed: d.exists, run: d.checkOwn},
+		Step{name: "Asking the user", quiet: true, asks: true, run: d.confirm},
+	)
+	out = append(out, d.endMoveSteps()...)
+	out = append(out, only(func() bool { return d.managesItself }, d.moveSteps()...)...)
+
+	out = append(out, only(func() bool { return !d.onlyVM() }, d.deleteSteps()...)...)
+
+	return append(out, removeVM(d.vm, d.engine)...)
+}
+
+// onlyVM reports that there is nothing but a bootstrap VM.
+func (d *deletion) onlyVM() bool { return d.managesFromVM && !d.exists() }
+
+// moveSteps move a cluster that manages itself to another management cluster, which deletes it then.
+func (d *deletion) moveSteps() []Step {
+	out := d.to.start(d.Display, func() Provider { return d.provider })
+
+	return append(out,
+		Step{
+			name:  "Connecting to the other management cluster",
+			quiet: true,
+			run: func(ctx context.Context) error {
+				d.to.options.Namespace = d.management.Namespace
+				if err := d.to.connect(ctx); err != nil {
+					return fmt.Errorf("--to-kubeconfig: %w", err)
+				}
+
+				return nil
+			},
+		},
+		Step{
+			name:  "Comparing both management clusters",
+			quiet: true,
+			run:   func(ctx context.Context) error { return d.checkMovable(ctx, d.management, d.to) },
+		},
+		ensureProviders(&d.Common, d.to, func() ([]Provider, error) { return []Provider{d.provider}, nil }),
+		Step{
+			name: movingName,
+			// Its end is known when its turn comes: a cluster in a bootstrap VM may have been moved into itself.
+			run: d.moveAway,
+		},
+		Step{
+			name:  "Turning to the other management cluster",
+			quiet: true,
+			run: func(context.Context) error {
+				d.management = d.to
+				return nil
+			},
+		},
+		// Cluster API connects to clusters whose infrastructure it has seen, and deletes a control plane with a
+		// connection alone.
+		Step{
+			name: "Waiting for Cluster API to know it",
+			run: d.wait(func(ctx context.Context) error {
+				return checkKnown(ctx, d.management.Cluster, d.Name)
+			}),
+		},
+	)
+}
+
+// moveAway moves a cluster out of itself. Its identity tells a second Delete which cluster the other management cluster
+// has then.
+func (d *deletion) moveAway(ctx context.Context) error {
+	id, err := d.management.Identity(ctx)
+	if err == nil {
+		err = d.management.RecordIdentity(ctx, d.Name, id)
+	}
+
+	if err != nil {
+		return err
+	}
+
+	return d.move(ctx, d.management, d.to)
+}
+
+// deleteSteps delete the cluster, and remove what Create made for it.
+func (d *deletion) deleteSteps() []Step {
+	out := []Step{
+		{name: "Looking for the kubeconfig", quiet: true, needed: d.exists, run: d.findKubeconfig},
+		{name: "Looking for the credentials", quiet: true, needed: d.exists, run: d.findKept},
+		{name: "Noting how it is reached", quiet: true, needed: d.exists, run: d.noteKubeconfig},
+		{
+			name:   "Releasing what the cluster has made",
+			quiet:  true,
+			needed: func() bool { return d.exists() && d.cluster.DeletionTimestamp.IsZero() },
+			run:    func(ctx context.Context) error { return runSteps(ctx, d.Display, d.provider.Release(d)) },
+		},
+		{
+			name:   "Deleting " + d.Name,
+			needed: d.exists,
+			run: func(ctx context.Context) error {
+				// Cluster API deletes in the order that infrastructures need. The garbage collector, asked to wait for
+				// all dependents, would delete the network of a cluster on OCI before its machines.
+				err := d.management.Delete(ctx, d.cluster)
+				if client.IgnoreNotFound(err) != nil {
+					return fmt.Errorf("failed to delete Cluster %s: %w", d.Name, err)
+				}
+
+				return d.wait(func(ctx context.Context) error {
+					return checkGone(ctx, d.management.Cluster, d.provider, d.Name)
+				})(ctx)
+			},
+		},
+		{
+			name: "Removing what was made for it",
+			run: func(ctx context.Context) error {
+				err := d.Display.Wait(ctx, d.Timeout, func(ctx context.Context) error {
+					return checkMachinesGone(ctx, d.management.Cluster, d.provider, d.Name)
+				})
+				if err != nil {
+					return err
+				}
+
+				return d.tidy(ctx)
+			},
+		},
+	}
+
+	return append(out, d.leaveSteps()...)
+}
+
+// leaveSteps remove the local management cluster that is not needed any more.
+func (d *deletion) leaveSteps() []Step {
+	own := only(func() bool { return d.management != d.to }, d.management.leave(&d.Common)...)
+	other := only(func() bool { return d.management == d.to }, d.to.leave(&d.Common)...)
+
+	return append(own, other...)
+}
+
+// guarded reads the kubeconfigs of a management cluster, which tenants may write, without what runs programs here.
+func guarded(in *management) client.Reader {
+	return workload.Secrets{Reader: in.Client, Clusters: in.Client}
+}
+
+// workload connects to the cluster itself.
+func (d *deletion) workload(ctx context.Context) (client.Client, error) {
+	key := client.ObjectKey{Namespace: d.management.Namespace, Name: d.Name}
+	content, err := kubeconfig.FromSecret(ctx, guarded(d.management), key)
+	if err != nil {
+		return nil, fmt.Errorf("failed to get the kubeconfig: %w", err)
+	}
+
+	config, err := clientcmd.RESTConfigFromKubeConfig(content)
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig of %s: %w", d.Name, err)
+	}
+
+	config.Timeout = ownLimit
+
+	return client.New(config, client.Options{})
+}
+
+func (d *deletion) exists() bool { return d.cluster != nil }
+
+// find reads the Cluster. Where an interrupted Delete has deleted it, its Secret is left: without that there is nothing
+// to know it from.
+func (d *deletion) find(ctx context.Context) error {
+	if d.managesFromVM {
+		return d.findBeside(ctx)
+	}
+
+	if d.management.isLocal && !d.management.local.Exists() {
+		return fmt.Errorf("there is no Cluster %s, for there is no management cluster: kubectl has no kubeconfig, and "+
+			"no local management cluster was started; say where it is managed with --kubeconfig", d.Name)
+	}
+
+	if err := d.management.connect(ctx); err != nil {
+		return err
+	}
+
+	cluster, err := d.management.GetCluster(ctx, d.Name)
+	var missing *mgmtcluster.NotFoundError
+	if err != nil && !errors.As(err, &missing) {
+		return cmp.Or(d.management.CheckInstalled(ctx), err)
+	}
+
+	if err == nil {
+		d.cluster, d.provider = cluster, providerOf(cluster)
+		return nil
+	}
+
+	for _, one := range providers() {
+		d.provider = one
+		if err := d.findKept(ctx); err != nil || len(d.kept) > 0 {
+			d.recallKubeconfig()
+			return err
+		}
+	}
+
+	d.missing = missing
+
+	return nil
+}
+
+// findMovedSteps look for a cluster that an interrupted Delete has moved out of itself, in the management cluster that
+// it was moved to.
+func (d *deletion) findMovedSteps() []Step {
+	wanted := func() bool {
+		return d.missing != nil && d.to != nil && (!d.to.isLocal || d.to.local.Exists() && !d.management.isLocal)
+	}
+	out := only(wanted, d.to.start(d.Display, nil)...)
+	out = append(out, only(wanted, Step{
+		name:  "Looking for it in the other management cluster",
+		quiet: true,
+		run:   d.findMoved,
+	})...)
+
+	return append(out, Step{
+		name:   "Looking whether it was found",
+		quiet:  true,
+		needed: func() bool { return d.missing != nil },
+		run:    func(context.Context) error { return d.missing },
+	})
+}
+
+// findMoved turns to the other management cluster, where that has the cluster from this one.
+func (d *deletion) findMoved(ctx context.Context) error {
+	d.to.options.Namespace = d.management.Namespace
+	if err := d.to.connect(ctx); err != nil {
+		return fmt.Errorf("--to-kubeconfig: %w", err)
+	}
+
+	cluster, err := d.to.GetCluster(ctx, d.Name)
+	var missing *mgmtcluster.NotFoundError
+	if errors.As(err, &missing) || meta.IsNoMatchError(err) {
+		return nil
+	}
+
+	if err != nil {
+		return err
+	}
+
+	// The identity of a cluster that managed itself is that of the management cluster which was asked first.
+	id, err := d.management.Identity(ctx)
+	if err != nil {
+		return err
+	}
+
+	if cluster.Annotations[mgmtcluster.IdentityAnnotation] != string(id) {
+		return nil
+	}
+
+	if ptr.Deref(cluster.Spec.Paused, false) {
+		if err := d.move(ctx, d.management, d.to); err != nil {
+			return err
+		}
+	}
+
+	d.Display.Say("an earlier command has moved %s to %s", d.Name, d.to.Server())
+	d.cluster, err = d.to.GetCluster(ctx, d.Name)
+	d.management, d.provider, d.missing = d.to, providerOf(d.cluster), nil
+
+	return err
+}
+
+// findKept finds what Create has made for the cluster, while its infrastructure names it.
+func (d *deletion) findKept(ctx context.Context) (err error) {
+	d.kept, err = d.provider.Kept(ctx, d.management.Cluster, d.Name, d.cluster)
+	return err
+}
+
+// checkOwn finds whether the cluster manages itself, and checks that it can be deleted then.
+func (d *deletion) checkOwn(ctx context.Context) (err error) {
+	if d.management.isLocal { // processes are no cluster of machines
+		return d.checkSettled()
+	}
+
+	if d.managesItself, err = d.management.Is(ctx, d.cluster); err != nil {
+		return fmt.Errorf("%w; a cluster that is deleted in itself loses its controllers before its machines: make "+
+			"its API server reachable from here", err)
+	}
+
+	if !d.managesItself {
+		return d.checkSettled()
+	}
+
+	if d.To.Kubeconfig == "" && d.Driver == mgmtcluster.DriverExisting {
+		return fmt.Errorf(
+			"%s manages itself, and cannot delete itself; name another management cluster with --to-kubeconfig", d.Name)
+	}
+
+	// Other clusters would have no controllers any more, and those of the namespace would be moved, too.
+	others, err := d.management.Others(ctx, d.Name)
+	if err != nil {
+		return err
+	}
+
+	if len(others) > 0 {
+		return fmt.Errorf("%s manages other clusters, too: %s; delete these first, or move them with olvmctl move",
+			d.Name, strings.Join(others, ", "))
+	}
+
+	return nil
+}
+
+// checkSettled fails where a move was interrupted that this deletion does not end itself.
+func (d *deletion) checkSettled() error {
+	if d.interrupted {
+		return nil
+	}
+
+	return checkSettled(d.cluster)
+}
+
+// tidy removes what Create made, as far as nothing else needs it.
+func (d *deletion) tidy(ctx context.Context) error {
+	if path, err := KubeconfigPath(d.Name); err == nil && fileExists(path) {
+		if err := d.removeKubeconfig(path); err != nil {
+			return err
+		}
+	}
+
+	namespace, err := d.emptyNamespace(ctx)
+	if err != nil {
+		return err
+	}
+
+	// What is kept comes last: it is what a second Delete knows the cluster by.
+	if namespace != nil {
+		if err := d.management.Delete(ctx, namespace); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("failed to delete namespace %s: %w", namespace.Name, err)
+		}
+
+		d.Display.Say("deleted namespace %s", namespace.Name)
+	}
+
+	for _, object := range d.kept {
+		if err := d.management.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("failed to delete %s: %w", nameOf(object), err)
+		}
+
+		d.Display.Say("deleted %s", nameOf(object))
+	}
+
+	return nil
+}
+
+// nameOf is an object for people.
+func nameOf(object client.Object) string {
+	kind := object.GetObjectKind().GroupVersionKind().Kind
+
+	return fmt.Sprintf("%s %s", cmp.Or(kind, "Secret"), client.ObjectKeyFromObject(object))
+}
+
+// removeKubeconfig removes the kubeconfig of the cluster from a file.
+func (d *deletion) removeKubeconfig(path string) error {
+	found, err := mgmtcluster.Options{Kubeconfig: path, Context: contextInFile(path, d.Name)}.ServerURL()
+	switch {
+	case err != nil:
+		d.Display.Say("left %s: %v", path, err)
+		return nil
+	case d.kubeconfig == nil:
+		d.Display.Say("left %s: its server is %s; remove it if that was the cluster's", path, found)
+		return nil
+	}
+
+	removed, err := dropKubeconfig(path, d.Name, d.kubeconfig)
+	switch {
+	case err != nil:
+		return fmt.Errorf("failed to remove the kubeconfig: %w", err)
+	case !removed:
+		d.Display.Say("left %s: its server is %s, that of the cluster was %s", path, found, d.kubeconfig.Server)
+	case fileExists(path):
+		d.Display.Say("removed %s from %s", d.Name, path)
+	default:
+		d.Display.Say("removed %s", path)
+	}
+
+	return nil
+}
+
+// reachedAnnotation of what Create has made says how a cluster that is deleted was reached: kubeconfigs of users are
+// known by that.
+const reachedAnnotation = "olvmctl.cluster.x-k8s.io/reached"
+
+// reached is what the annotation has.
+type reached struct {
+	Server string `json:"server,omitempty"`
+	CA     []byte `json:"ca,omitempty"`
+}
+
+// noteKubeconfig notes how the cluster is reached: a second Delete does not find the Cluster any more.
+func (d *deletion) noteKubeconfig(ctx context.Context) error {
+	text, err := json.Marshal(reached{d.kubeconfig.Server, d.kubeconfig.CertificateAuthorityData})
+	if err != nil {
+		return fmt.Errorf("failed to encode how %s is reached: %w", d.Name, err)
+	}
+
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, reachedAnnotation, text)
+
+	for _, object := range d.kept {
+		err := d.management.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("failed to note in %s how %s is reached: %w", nameOf(object), d.Name, err)
+		}
+	}
+
+	return nil
+}
+
+// recallKubeconfig takes what an interrupted Delete has noted.
+func (d *deletion) recallKubeconfig() {
+	for _, object := range d.kept {
+		var noted reached
+		if json.Unmarshal([]byte(object.GetAnnotations()[reachedAnnotation]), &noted) == nil {
+			d.kubeconfig = &clientcmdapi.Cluster{Server: noted.Server, CertificateAuthorityData: noted.CA}
+		}
+	}
+}
+
+// findKubeconfig finds how the cluster is reached, while it can be asked.
+func (d *deletion) findKubeconfig(ctx context.Context) error {
+	d.kubeconfig = &clientcmdapi.Cluster{Server: mgmtcluster.ServerAt(d.cluster)}
+
+	content, err := kubeconfig.FromSecret(ctx, d.management.Client, client.ObjectKeyFromObject(d.cluster))
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+
+	config, err := clientcmd.Load(content)
+	if err != nil {
+		return nil //nolint:nilerr // a tenant may have spoilt it: the endpoint is known
+	}
+
+	if context := config.Contexts[config.CurrentContext]; context != nil && config.Clusters[context.Cluster] != nil {
+		d.kubeconfig.CertificateAuthorityData = config.Clusters[context.Cluster].CertificateAuthorityData
+	}
+
+	return nil
+}

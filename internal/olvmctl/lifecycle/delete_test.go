@@ -1,0 +1,126 @@
+package lifecycle
+
+import (
+	"bytes"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+)
+
+func TestRemoveKubeconfig(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kubeconfig.prod")
+
+	for name, test := range map[string]struct {
+		server, says string
+		removed      bool
+	}{
+		"the server is not known": {"", "left " + path + ": its server is https://prod:6443; remove it if", false},
+		"the server is another's": {"https://other:6443", "that of the cluster was https://other:6443", false},
+		"it is the cluster's":     {"https://prod:6443", "removed " + path, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testenv.WriteKubeconfig(t, path, "https://prod:6443")
+			var said bytes.Buffer
+			d := &deletion{}
+			d.Name, d.Display = "prod", progress.To(&said)
+			if test.server != "" {
+				d.kubeconfig = &clientcmdapi.Cluster{Server: test.server}
+			}
+
+			check.Error(t, d.removeKubeconfig(path), "")
+			check.Contains(t, "what it says", said.String(), test.says)
+			check.Equal(t, "whether it is removed", !fileExists(path), test.removed)
+		})
+	}
+}
+
+func TestStepsOfDelete(t *testing.T) {
+	const (
+		build     = "What a local management cluster needs"
+		launch    = "Starting a local management cluster"
+		providers = "Cluster API and its providers"
+		moving    = "Moving the namespace"
+		knowing   = "Waiting for Cluster API to know it"
+		deleting  = "Deleting prod"
+		removing  = "Removing what was made for it"
+	)
+
+	for name, test := range map[string]struct {
+		existing bool // a management cluster that is not local
+		stopped  bool // a local management cluster that does not run
+		change   func(*deletion)
+		want     []string
+	}{
+		"a cluster of a management cluster": {
+			existing: true,
+			change:   func(d *deletion) { d.cluster = &clusterv1.Cluster{} },
+			want:     []string{deleting, removing},
+		},
+		"a cluster of a local management cluster that has stopped": {
+			stopped: true,
+			change:  func(d *deletion) { d.cluster = &clusterv1.Cluster{} },
+			want:    []string{build, launch, deleting, removing},
+		},
+		"a cluster that an earlier command has deleted": {
+			existing: true,
+			want:     []string{removing},
+		},
+		"a cluster that manages itself is moved to a local management cluster": {
+			existing: true,
+			change:   func(d *deletion) { d.cluster, d.managesItself = &clusterv1.Cluster{}, true },
+			want:     []string{build, launch, providers, moving, knowing, deleting, removing},
+		},
+		"no management cluster is started for a cluster that cannot be there": {
+			want: []string{removing}, // which is not come to: looking for the cluster fails
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			emptyHome(t)
+			if test.stopped {
+				localThatStopped(t)
+			}
+
+			o := DeleteOptions{Name: "prod"}
+			o.Display = progress.To(&bytes.Buffer{})
+			if test.existing {
+				o.Management.Kubeconfig = filepath.Join(t.TempDir(), "management")
+				testenv.WriteKubeconfig(t, o.Management.Kubeconfig, "https://127.0.0.1:1")
+			}
+
+			d, err := newDeletion(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if test.change != nil {
+				test.change(d)
+			}
+
+			if diff := cmp.Diff(test.want, neededSteps(d.steps())); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestDeleteStartsNothingForAClusterThatCannotBeThere(t *testing.T) {
+	emptyHome(t)
+	var said bytes.Buffer
+	o := DeleteOptions{Name: "prod"}
+	o.Display = progress.To(&said)
+
+	err := Delete(t.Context(), o)
+	wantError(t, "error", err, "there is no management cluster")
+
+	if said.Len() > 0 || mgmtcluster.LocalOfUser().Exists() {
+		t.Errorf("a management cluster was started: %s", said.String())
+	}
+}

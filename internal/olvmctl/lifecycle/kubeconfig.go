@@ -1,0 +1,214 @@
+package lifecycle
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/kubeconfigfile"
+)
+
+// KubeconfigPath is where Create puts the kubeconfig of a cluster: ~/.kube/kubeconfig.NAME.
+func KubeconfigPath(cluster string) (string, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("--kubeconfig-out: %w", err)
+	}
+
+	return filepath.Join(home, ".kube", dedicatedName(cluster)), nil
+}
+
+// dedicatedName is the name of a file for the kubeconfig of one cluster. Others may have several.
+func dedicatedName(cluster string) string { return "kubeconfig." + cluster }
+
+// contextName is the context that Cluster API makes for a cluster.
+func contextName(cluster string) string { return cluster + "-admin@" + cluster }
+
+// contextIn is the context of a cluster in a kubeconfig: the one that Cluster API names, or the only one of a file for
+// that cluster alone; empty for none.
+func contextIn(config *clientcmdapi.Config, path, cluster string) string {
+	if _, ok := config.Contexts[contextName(cluster)]; ok {
+		return contextName(cluster)
+	}
+
+	_, current := config.Contexts[config.CurrentContext]
+	if current && (filepath.Base(path) == dedicatedName(cluster) || len(config.Contexts) == 1) {
+		return config.CurrentContext
+	}
+
+	return ""
+}
+
+// contextInFile is contextIn of a file; empty also where there is no file, or it is none.
+func contextInFile(path, cluster string) string {
+	config, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		return ""
+	}
+
+	return contextIn(config, path, cluster)
+}
+
+// keepKubeconfig adds the kubeconfig of a cluster to a file. Entries of others stay, and so does what users have
+// changed in ours: the server, a proxy, another user. own reports that the file is known to lead to the cluster.
+func keepKubeconfig(path, name string, content []byte, own bool) error {
+	ours, err := clientcmd.Load(content)
+	if err == nil {
+		err = clientcmdapi.MinifyConfig(ours)
+	}
+
+	if err != nil {
+		return fmt.Errorf("the kubeconfig of %s: %w", name, err)
+	}
+
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("--kubeconfig-out: %w", err)
+	}
+
+	err = kubeconfigfile.Edit(path, func(there *clientcmdapi.Config) error {
+		if own && contextIn(there, path, name) != "" {
+			return nil
+		}
+
+		return merge(there, ours, path, name)
+	})
+	if err != nil {
+		return fmt.Errorf("--kubeconfig-out: %w", err)
+	}
+
+	return nil
+}
+
+// merge adds the only context of one kubeconfig to another one, or renews it there.
+func merge(there, ours *clientcmdapi.Config, path, name string) error {
+	context := ours.Contexts[ours.CurrentContext]
+	cluster, user := ours.Clusters[context.Cluster], ours.AuthInfos[context.AuthInfo]
+	if at := contextIn(there, path, name); at != "" {
+		found := there.Contexts[at]
+		if isSame(there.Clusters[found.Cluster], cluster) {
+			renew(there.Clusters[found.Cluster], there.AuthInfos[found.AuthInfo], cluster, user)
+			return nil
+		}
+
+		if at == ours.CurrentContext || filepath.Base(path) == dedicatedName(name) {
+			return otherServerError(path, there.Clusters[found.Cluster], name, cluster)
+		}
+	}
+
+	if found, ok := there.Clusters[context.Cluster]; ok && !isSame(found, cluster) {
+		return otherServerError(path, found, name, cluster)
+	}
+
+	if found, ok := there.AuthInfos[context.AuthInfo]; ok && !equality.Semantic.DeepEqual(found, user) {
+		return fmt.Errorf("%s has another user %s already; name another file", path, context.AuthInfo)
+	}
+
+	there.Clusters[context.Cluster], there.AuthInfos[context.AuthInfo] = cluster, user
+	there.Contexts[ours.CurrentContext] = context
+	if there.CurrentContext == "" {
+		there.CurrentContext = ours.CurrentContext
+	}
+
+	return nil
+}
+
+// renew takes new certificates over, where those before came from Cluster API, too.
+func renew(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo, from *clientcmdapi.Cluster,
+	by *clientcmdapi.AuthInfo,
+) {
+	if len(cluster.CertificateAuthorityData) > 0 && len(from.CertificateAuthorityData) > 0 {
+		cluster.CertificateAuthorityData = from.CertificateAuthorityData
+	}
+
+	if user != nil && len(user.ClientCertificateData) > 0 && len(by.ClientCertificateData) > 0 {
+		user.ClientCertificateData, user.ClientKeyData = by.ClientCertificateData, by.ClientKeyData
+	}
+}
+
+// isSame reports whether two entries are of one cluster: their CAs are the same, however it is reached. Where one says
+// no CA, the server decides.
+func isSame(a, b *clientcmdapi.Cluster) bool {
+	if a == nil || b == nil {
+		return false
+	}
+
+	one, other := caOf(a), caOf(b)
+	if len(one) > 0 && len(other) > 0 {
+		return bytes.Equal(one, other)
+	}
+
+	return a.Server == b.Server
+}
+
+// caOf is the CA of a cluster; empty for none.
+func caOf(cluster *clientcmdapi.Cluster) []byte {
+	out := cluster.CertificateAuthorityData
+	if len(out) == 0 && cluster.CertificateAuthority != "" {
+		out, _ = os.ReadFile(cluster.CertificateAuthority) // without it, the server decides
+	}
+
+	return bytes.TrimSpace(out)
+}
+
+// otherServerError reports that a kubeconfig is that of another cluster.
+func otherServerError(path string, found *clientcmdapi.Cluster, name string, wanted *clientcmdapi.Cluster) error {
+	differs := "its CA is another one"
+	if found == nil {
+		found = &clientcmdapi.Cluster{}
+	}
+
+	if found.Server != wanted.Server {
+		differs = fmt.Sprintf("its server is %s, that of %s is %s", found.Server, name, wanted.Server)
+	}
+
+	return fmt.Errorf("%s is the kubeconfig of another cluster: %s; name another file with --kubeconfig-out, or "+
+		"move it elsewhere", path, differs)
+}
+
+// errNotOurs ends an edit that would remove what is not ours.
+var errNotOurs = errors.New("it is not the cluster's")
+
+// dropKubeconfig removes the entries of a cluster from a file, and the file if nothing else is in it. It reports
+// whether it has removed them.
+func dropKubeconfig(path, name string, of *clientcmdapi.Cluster) (bool, error) {
+	err := kubeconfigfile.Edit(path, func(there *clientcmdapi.Config) error {
+		at := contextIn(there, path, name)
+		if at == "" || !isSame(there.Clusters[there.Contexts[at].Cluster], of) {
+			return errNotOurs
+		}
+
+		gone := there.Contexts[at]
+		delete(there.Contexts, at)
+
+		for _, left := range there.Contexts {
+			if left.Cluster == gone.Cluster || left.AuthInfo == gone.AuthInfo {
+				return errNotOurs // a context that a user has made goes on with it
+			}
+		}
+
+		delete(there.Clusters, gone.Cluster)
+		delete(there.AuthInfos, gone.AuthInfo)
+
+		if there.CurrentContext == at {
+			there.CurrentContext = ""
+		}
+
+		return nil
+	})
+	if errors.Is(err, errNotOurs) {
+		return false, nil
+	}
+
+	return err == nil, err
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

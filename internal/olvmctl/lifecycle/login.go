@@ -1,0 +1,210 @@
+package lifecycle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/image"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
+)
+
+const (
+	// apiScope is what tokens of the engine are for.
+	apiScope = "ovirt-app-api"
+	// cloudInitOS is the operating system of templates for images with cloud-init.
+	cloudInitOS = "other_linux"
+)
+
+// secretKey is the Secret with the credentials of the engine.
+func (*OLVM) secretKey(c *creation) client.ObjectKey {
+	ref := c.File.Providers.OLVM.OvirtAPIServer.CredentialsSecret
+	return client.ObjectKey{Namespace: cmp.Or(ref.Namespace, c.namespace()), Name: ref.Name}
+}
+
+// compareLogin looks whether the credentials that are given are those in the Secret. Wrong ones must not take the place
+// of these: Cluster API and the storage driver could do nothing with them.
+func (o *OLVM) compareLogin(ctx context.Context, c *creation) error {
+	if o.Engine.Username == "" {
+		return nil
+	}
+
+	var secret corev1.Secret
+	if err := c.management.Get(ctx, o.secretKey(c), &secret); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to get the credentials of the engine: %w", err)
+	}
+
+	username, password := connection.Login(&secret)
+	o.loginChanges = username != o.Engine.Username || password != o.Engine.Password
+
+	return nil
+}
+
+// tryLogin logs in with the credentials that are given. It tries once: engines lock users out after some failures.
+func (o *OLVM) tryLogin(ctx context.Context, c *creation) error {
+	config, err := o.engineConfig(c)
+	if err != nil {
+		return err
+	}
+
+	if len(config.CA) == 0 && !config.Insecure { // then the management cluster may have it
+		if config.CA, err = o.knownCA(ctx, c); err != nil {
+			return err
+		}
+	}
+
+	sessions := &engine.Sessions{}
+	defer sessions.Close(context.WithoutCancel(ctx))
+
+	session, err := sessions.Get(config)
+	if err != nil {
+		return fmt.Errorf("the connection to the engine: %w", err)
+	}
+
+	_, err = session.DataCenters(ctx)
+	var refused *engine.AuthError
+
+	switch {
+	case errors.As(err, &refused) && (refused.Closed() || refused.NoProfile()):
+		return blocker.Explain(err, o.Engine.Places)
+	case errors.As(err, &refused):
+		return fmt.Errorf("%s: %w; correct it, or leave it away to go on with the Secret %s", o.EngineFrom, refused,
+			o.secretKey(c))
+	case err != nil:
+		return fmt.Errorf("failed to try the credentials: %w", err)
+	}
+
+	return nil
+}
+
+// engineConfig is how the cluster file and the credentials that are given reach the engine.
+func (o *OLVM) engineConfig(c *creation) (engine.Config, error) {
+	config := engine.Config{Username: o.Engine.Username, Password: o.Engine.Password, CA: o.Engine.CA}
+	if err := c.File.CompleteEngine(&config); err != nil {
+		return engine.Config{}, fmt.Errorf("%s: %w", c.File.Path, err)
+	}
+
+	return config, nil
+}
+
+// knownCA is the CA of the engine that the management cluster has; nil for none.
+func (*OLVM) knownCA(ctx context.Context, c *creation) ([]byte, error) {
+	ref := c.File.Providers.OLVM.OvirtAPIServer.CAConfigMap
+	key := client.ObjectKey{Namespace: cmp.Or(ref.Namespace, c.namespace()), Name: ref.Name}
+	var ca corev1.ConfigMap
+	if err := c.management.Get(ctx, key, &ca); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("failed to get the CA of the engine: %w", err)
+	}
+
+	var out []byte
+	for _, certificate := range ca.Data {
+		out = append(out, strings.TrimSpace(certificate)+"\n"...)
+	}
+
+	return out, nil
+}
+
+// writeLogin writes the Secret with the credentials of the engine, where some are given; else the Secret has to be
+// there.
+func (o *OLVM) writeLogin(
+	ctx context.Context, c *creation, key client.ObjectKey, labels map[string]string,
+) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	err := c.management.Get(ctx, key, secret)
+
+	if o.Engine.Username == "" {
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf("there is no Secret %s with the credentials of the engine; set OLVM_USERNAME and "+
+				"OLVM_PASSWORD, or give --credentials", key)
+		}
+
+		return err
+	}
+
+	login := map[string][]byte{
+		"username": []byte(o.Engine.Username), "password": []byte(o.Engine.Password), "scope": []byte(apiScope),
+	}
+
+	switch {
+	case apierrors.IsNotFound(err):
+		secret.Labels, secret.Data = labels, login
+		secret.Data[infrav1.AllowedServerURLsKey] = []byte(c.File.EngineURL())
+		err = c.management.Create(ctx, secret)
+	case err == nil: // other clusters, with engines of their own, may have the same
+		before := secret.DeepCopy()
+		if secret.Data == nil {
+			secret.Data = map[string][]byte{}
+		}
+
+		maps.Copy(secret.Data, login)
+		secret.Data[infrav1.AllowedServerURLsKey] = withURL(secret.Data[infrav1.AllowedServerURLsKey],
+			c.File.EngineURL())
+		err = c.management.Patch(ctx, secret, client.MergeFrom(before))
+	}
+
+	if err != nil {
+		return fmt.Errorf("failed to keep the credentials of the engine in Secret %s: %w", key, err)
+	}
+
+	return nil
+}
+
+// withURL adds a URL to a list of a Secret, unless it is there.
+func withURL(list []byte, added string) []byte {
+	known := strings.FieldsFunc(string(list), func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	if slices.Contains(known, added) {
+		return list
+	}
+
+	return []byte(strings.Join(append(known, added), "\n"))
+}
+
+// makeTemplate makes the template of the control plane's machines, if there is none of its name.
+func (o *OLVM) makeTemplate(ctx context.Context, c *creation) error {
+	if o.Engine.Username == "" {
+		return errNoLogin("--image")
+	}
+
+	config, err := o.engineConfig(c)
+	if err != nil {
+		return err
+	}
+
+	template := image.NodeTemplate{
+		Upload: image.Upload{Path: o.Image, Out: c.Display},
+		OSType: desired.IgnitionOS,
+	}
+	if c.File.Flavor != clusterfile.DefaultFlavor {
+		template.OSType = cloudInitOS
+	}
+
+	template.Complete(c.File.Source)
+	err = preview.AtEngine(ctx, config, func(session *engine.Client, scratch *preview.Scratch) error {
+		_, err := template.Make(ctx, session, connection.RenderEngine(session, config), scratch.Executor, scratch.Dir)
+		return err
+	})
+
+	var exists *image.ExistsError
+	if errors.As(err, &exists) {
+		c.Display.Say("it is there already")
+		return nil
+	}
+
+	return blocker.Explain(err, o.Engine.Places)
+}

@@ -1,0 +1,206 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterctl"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
+)
+
+// management is the management cluster of an operation, which may have to be started first.
+type management struct {
+	options mgmtcluster.Options
+	// isLocal reports that it is the local one; unused, that no cluster is left in it.
+	isLocal, unused bool
+	local           mgmtcluster.Local
+	// Cluster is nil before connect.
+	*mgmtcluster.Cluster
+}
+
+func newManagement(options mgmtcluster.Options, driver string) (_ *management, err error) {
+	if options.Kubeconfig != "" { // another command, in another folder, may find it in what is kept
+		if options.Kubeconfig, err = filepath.Abs(options.Kubeconfig); err != nil {
+			return nil, fmt.Errorf("--kubeconfig: %w", err)
+		}
+	}
+
+	isLocal, err := options.IsLocal(driver)
+	if err != nil {
+		return nil, err
+	}
+
+	m := &management{options: options, isLocal: isLocal, local: mgmtcluster.LocalOfUser()}
+	if isLocal {
+		m.options.Kubeconfig = m.local.Kubeconfig()
+	} else if read, err := options.Read(); err == nil { // else the connection says what is wrong
+		m.options = read
+	}
+
+	return m, nil
+}
+
+// connect makes the client. Which context of the kubeconfig is meant is decided once. That of a local management
+// cluster has one context, and is written at each start.
+func (m *management) connect(context.Context) (err error) {
+	options := m.options
+	if !m.isLocal {
+		if options, err = options.Read(); err != nil {
+			return err
+		}
+
+		m.options = options
+	}
+
+	m.Cluster, err = mgmtcluster.Connect(options)
+
+	return err
+}
+
+// use has the next connection read the file again, and take that context of it.
+func (m *management) use(context string) {
+	m.options = mgmtcluster.Options{
+		Kubeconfig: m.options.Kubeconfig, Context: context, Namespace: m.options.Namespace,
+	}
+}
+
+// start are the steps that start a local management cluster; of is the infrastructure that it is to know, and nil for
+// ours alone. It is asked when the turn of the steps comes.
+func (m *management) start(display *progress.Display, of func() Provider) []Step {
+	stopped := func() bool { return m.isLocal && !m.local.Runs() }
+	name := func() string { return of().Components().Name }
+
+	return []Step{
+		{
+			name:   "Adding the infrastructure to the local management cluster",
+			needed: func() bool { return of != nil && m.isLocal && m.local.Lacks(name()) },
+			run:    func(ctx context.Context) error { return m.local.Add(ctx, name(), display.Say) },
+		},
+		{
+			name:   "What a local management cluster needs",
+			needed: stopped,
+			run:    func(ctx context.Context) error { return m.local.Build(ctx, display.Say) },
+		},
+		{
+			name:   "Starting a local management cluster",
+			needed: stopped,
+			run: func(ctx context.Context) error {
+				if end := m.local.Died(); end != nil {
+					display.Say("the local management cluster %s; it goes on with what is in it", end)
+				}
+
+				return m.local.Launch(ctx)
+			},
+		},
+		{
+			name:   "Looking whether the infrastructure runs",
+			quiet:  true,
+			needed: func() bool { return of != nil && m.isLocal },
+			run:    func(ctx context.Context) error { return m.checkServes(ctx, of()) },
+		},
+	}
+}
+
+// checkServes fails where the local management cluster does not know an infrastructure: its manager has not started.
+func (m *management) checkServes(ctx context.Context, of Provider) error {
+	if err := m.connect(ctx); err != nil {
+		return err
+	}
+
+	_, err := servedKind(m.Cluster, of.Components().ClusterKind)
+	if meta.IsNoMatchError(err) {
+		return fmt.Errorf("provider %s does not run in the local management cluster; see %s", of.Components().Name,
+			m.local.LogFile())
+	}
+
+	return err
+}
+
+// leave are the steps that remove a local management cluster without clusters.
+func (m *management) leave(o *Common) []Step {
+	return only(func() bool { return m.isLocal && !o.Preserve },
+		Step{
+			name:  "Counting what is left",
+			quiet: true,
+			run: func(ctx context.Context) error {
+				left, err := m.local.CountUses(ctx)
+				if !left.None() {
+					o.Display.Say("the local management cluster goes on: it has %s more", left)
+				}
+
+				m.unused = err == nil && left.None()
+
+				return err
+			},
+		},
+		Step{
+			name:   "Stopping the local management cluster",
+			needed: func() bool { return m.unused },
+			run:    m.local.Remove,
+		},
+	)
+}
+
+// remind says after an interrupt that the local management cluster still runs.
+func (m *management) remind(ctx context.Context, display *progress.Display) {
+	if ctx.Err() != nil && m.isLocal && m.local.PID() != 0 {
+		display.Say("the local management cluster goes on; olvmctl local stop ends it")
+	}
+}
+
+// ensureProviders is the step that installs the providers that are missing in a management cluster, and waits for all.
+// Which infrastructures are needed is asked when its turn comes.
+func ensureProviders(o *Common, in *management, needed func() ([]Provider, error)) Step {
+	return Step{
+		name: "Cluster API and its providers",
+		run: func(ctx context.Context) error {
+			list, err := needed()
+			if err != nil {
+				return err
+			}
+
+			var infrastructures []clusterctl.Infrastructure
+			for _, one := range list {
+				infrastructures = append(infrastructures, one.Components())
+			}
+
+			providers := o.providers()
+			installed, err := providers.Ensure(ctx, in.Access(), infrastructures...)
+			if err == nil && len(installed) == 0 {
+				o.Display.Say("they are there")
+			}
+
+			return err
+		},
+	}
+}
+
+// StartLocal starts the local management cluster of the user, where it does not run.
+func StartLocal(ctx context.Context, display *progress.Display) error {
+	m, err := newManagement(mgmtcluster.Options{}, mgmtcluster.DriverProcess)
+	if err != nil {
+		return err
+	}
+
+	if m.local.Runs() {
+		_, damaged := mgmtcluster.ServerOf(m.local.Kubeconfig())
+		if damaged == nil {
+			display.Say("the local management cluster runs, as process %d", m.local.PID())
+			return nil
+		}
+
+		display.Say("its kubeconfig is damaged, and is written when it starts: %v", damaged)
+
+		if err := display.Step("Stopping the local management cluster", func() error {
+			return m.local.Stop(ctx)
+		}); err != nil {
+			return err
+		}
+	}
+
+	return runSteps(ctx, display, m.start(display, nil))
+}

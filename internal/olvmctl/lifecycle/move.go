@@ -1,0 +1,126 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterctl"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+)
+
+// MoveOptions say what moves where.
+type MoveOptions struct {
+	Common
+	// To is the management cluster that the namespace moves to.
+	To mgmtcluster.Options
+}
+
+// Move moves all clusters of a namespace to another management cluster, which gets the providers that are missing
+// there.
+func Move(ctx context.Context, o MoveOptions) error {
+	from, err := newManagement(o.Management, mgmtcluster.DriverExisting)
+	if err != nil {
+		return err
+	}
+
+	if err := from.connect(ctx); err != nil {
+		return err
+	}
+
+	if err := from.CheckInstalled(ctx); err != nil {
+		return err
+	}
+
+	o.To.Namespace = from.Namespace
+	to, err := newManagement(o.To, mgmtcluster.DriverExisting)
+	if err != nil {
+		return err
+	}
+
+	if err := to.connect(ctx); err != nil {
+		return fmt.Errorf("--to-kubeconfig: %w", err)
+	}
+
+	var connected []string
+
+	return runSteps(ctx, o.Display, []Step{
+		{
+			name:  "Comparing both management clusters",
+			quiet: true,
+			run:   func(ctx context.Context) error { return o.checkMovable(ctx, from, to) },
+		},
+		ensureProviders(&o.Common, to, func() ([]Provider, error) { return providersIn(ctx, from.Cluster) }),
+		{
+			name:  "Looking which clusters are there",
+			quiet: true,
+			run: func(ctx context.Context) (err error) {
+				connected, err = provisionedIn(ctx, from.Cluster)
+				return err
+			},
+		},
+		{name: movingName, run: func(ctx context.Context) error { return o.move(ctx, from, to) }},
+		{
+			// Until then Cluster API has no connection to them, without which it cannot delete a control plane.
+			name: "Waiting for Cluster API to know them",
+			run: o.wait(func(ctx context.Context) error {
+				var problems []error
+				for _, name := range connected {
+					problems = append(problems, checkKnown(ctx, to.Cluster, name))
+				}
+
+				return errors.Join(problems...)
+			}),
+		},
+	})
+}
+
+// provisionedIn are the clusters of a namespace whose infrastructure Cluster API has seen.
+func provisionedIn(ctx context.Context, in *mgmtcluster.Cluster) ([]string, error) {
+	list, err := clustersIn(ctx, in)
+	var out []string
+
+	for i := range list {
+		if ptr.Deref(list[i].Status.Initialization.InfrastructureProvisioned, false) {
+			out = append(out, list[i].Name)
+		}
+	}
+
+	return out, err
+}
+
+// providersIn are those of the clusters of a namespace.
+func providersIn(ctx context.Context, in *mgmtcluster.Cluster) ([]Provider, error) {
+	list, err := clustersIn(ctx, in)
+	found := map[string]Provider{}
+
+	for i := range list {
+		one := providerOf(&list[i])
+		found[one.Components().Name] = one
+	}
+
+	return slices.Collect(maps.Values(found)), err
+}
+
+func clustersIn(ctx context.Context, in *mgmtcluster.Cluster) ([]clusterv1.Cluster, error) {
+	var list clusterv1.ClusterList
+	if err := in.List(ctx, &list, client.InNamespace(in.Namespace)); err != nil {
+		return nil, fmt.Errorf("failed to list the Clusters: %w", err)
+	}
+
+	return list.Items, nil
+}
+
+// providers are those of the options, with what they wait for shown below the step.
+func (o *Common) providers() clusterctl.Providers {
+	out := o.Providers
+	out.Timeout, out.Progress = o.Timeout, o.Display.Say
+
+	return out
+}

@@ -1,0 +1,364 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterctl"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+)
+
+// This file moves namespaces from one management cluster to another. clusterctl pauses the Clusters, copies all
+// objects, deletes them at the source, and has the copies go on. A move that was interrupted is continued from where it
+// is: before all is copied the copies are removed and it begins again; after that the rest of the source is removed.
+
+const (
+	// movingName is the name of steps that move.
+	movingName = "Moving the namespace"
+	// movingAnnotation is on a Cluster that moves: the identities of both management clusters.
+	movingAnnotation = "olvmctl.cluster.x-k8s.io/moving"
+	// shownInTheWay is how many objects an error names.
+	shownInTheWay = 5
+)
+
+// move is one of a namespace.
+type move struct {
+	*Common
+	from, to *management
+	// fromID and toID are the identities of both.
+	fromID, toID types.UID
+	// source and target are the Clusters of the namespace at both ends.
+	source, target []clusterv1.Cluster
+	// interrupted reports that an earlier one has not ended.
+	interrupted bool
+}
+
+// checkMovable fails where a move would: nothing is installed in a cluster for a move that is refused.
+func (o *Common) checkMovable(ctx context.Context, from, to *management) error {
+	m := &move{Common: o, from: from, to: to}
+	return m.look(ctx)
+}
+
+// move moves all clusters of the namespace to another management cluster, or continues a move that was interrupted.
+func (o *Common) move(ctx context.Context, from, to *management) error {
+	m := &move{Common: o, from: from, to: to}
+	if err := m.look(ctx); err != nil {
+		return err
+	}
+
+	if m.interrupted {
+		ended, err := m.resume(ctx)
+		if err != nil || ended {
+			return err
+		}
+
+		if m.source, err = clustersIn(ctx, from.Cluster); err != nil {
+			return err
+		}
+	}
+
+	if err := m.checkNothingInTheWay(ctx); err != nil {
+		return err
+	}
+
+	if err := mark(ctx, from.Cluster, m.source, m.sign()); err != nil {
+		return err
+	}
+
+	var moved []string
+	for i := range m.source {
+		moved = append(moved, client.ObjectKeyFromObject(&m.source[i]).String())
+	}
+
+	o.Display.Say("%s, with its clusters: %s", from.Namespace, strings.Join(moved, ", "))
+	providers := o.providers()
+	if err := providers.Move(ctx, from.Access(), to.Access(), from.Namespace); err != nil {
+		return err
+	}
+
+	return m.release(ctx, to.Cluster)
+}
+
+// sign is what movingAnnotation has.
+func (m *move) sign() string { return signOf(m.fromID, m.toID) }
+
+func signOf(from, to types.UID) string { return fmt.Sprintf("from %s to %s", from, to) }
+
+// look finds which management clusters they are, and how far an earlier move has come.
+func (m *move) look(ctx context.Context) (err error) {
+	if m.fromID, err = m.from.Identity(ctx); err != nil {
+		return err
+	}
+
+	if m.toID, err = m.to.Identity(ctx); err != nil {
+		return err
+	}
+
+	if m.fromID == m.toID {
+		return fmt.Errorf("%s and %s are the same cluster: the UID of namespace kube-system is %s in both; name "+
+			"another management cluster to move to", m.from.Server(), m.to.Server(), m.fromID)
+	}
+
+	if m.source, err = clustersIn(ctx, m.from.Cluster); err != nil {
+		return err
+	}
+
+	m.target, err = clustersOfNamespace(ctx, m.to.Cluster, m.from.Namespace)
+	if err != nil {
+		return err
+	}
+
+	for i := range m.target {
+		if m.isCopy(&m.target[i]) {
+			m.interrupted = true
+		}
+	}
+
+	for i := range m.source {
+		if err := m.lookAtSource(&m.source[i]); err != nil {
+			return err
+		}
+	}
+
+	if len(m.source) == 0 && !m.interrupted {
+		return fmt.Errorf("there is no Cluster in namespace %s of %s to move; say which with -n", m.from.Namespace,
+			m.from.Server())
+	}
+
+	return nil
+}
+
+// lookAtSource finds whether a Cluster of the source is in a move, and refuses those that others have paused.
+func (m *move) lookAtSource(cluster *clusterv1.Cluster) error {
+	if !ptr.Deref(cluster.Spec.Paused, false) {
+		return nil
+	}
+
+	sign := cluster.Annotations[movingAnnotation]
+
+	switch {
+	case sign == m.sign(), m.interrupted:
+		m.interrupted = true
+		return nil
+	case sign != "":
+		return fmt.Errorf("a move of Cluster %s was interrupted, and it had another end: %s, by the UIDs of the "+
+			"namespaces kube-system; name that management cluster to continue it", cluster.Name, sign)
+	}
+
+	return fmt.Errorf("the Cluster %s is paused, and no move by olvmctl has done that; set spec.paused to false first",
+		cluster.Name)
+}
+
+// isCopy reports whether a Cluster of the target was copied by a move from the source that has not ended.
+func (m *move) isCopy(cluster *clusterv1.Cluster) bool {
+	if !ptr.Deref(cluster.Spec.Paused, false) {
+		return false
+	}
+
+	if sign := cluster.Annotations[movingAnnotation]; sign != "" {
+		return sign == m.sign()
+	}
+
+	for i := range m.source {
+		if of := &m.source[i]; of.Name == cluster.Name {
+			return ptr.Deref(of.Spec.Paused, false) && sameCluster(of, cluster)
+		}
+	}
+
+	return false
+}
+
+// sameCluster reports whether two Clusters stand for one workload cluster.
+func sameCluster(a, b *clusterv1.Cluster) bool {
+	one, other := a.Annotations[mgmtcluster.IdentityAnnotation], b.Annotations[mgmtcluster.IdentityAnnotation]
+	if one != "" && other != "" {
+		return one == other
+	}
+
+	return a.Spec.ControlPlaneEndpoint.IsValid() && a.Spec.ControlPlaneEndpoint == b.Spec.ControlPlaneEndpoint
+}
+
+// resume ends a move that had copied all objects. One that had not is undone, and begins again then.
+func (m *move) resume(ctx context.Context) (ended bool, err error) {
+	from, to, namespace := m.from.Access(), m.to.Access(), m.from.Namespace
+
+	copied := len(m.source) == 0
+	if !copied {
+		if copied, err = clusterctl.Copied(ctx, from, to, namespace, m.names()); err != nil {
+			return false, err
+		}
+	}
+
+	if copied {
+		m.Display.Say("an earlier move of %s was interrupted after it had copied all; it is ended now", namespace)
+
+		if err := clusterctl.Discard(ctx, from, to, namespace); err != nil {
+			return false, err
+		}
+
+		return true, m.release(ctx, m.to.Cluster)
+	}
+
+	m.Display.Say("an earlier move of %s was interrupted before it had copied all; it begins again", namespace)
+
+	// The source goes on for a moment: copies of what it deletes by then must not be left.
+	if err := clusterctl.Discard(ctx, to, from, namespace); err != nil {
+		return false, err
+	}
+
+	m.interrupted = false
+
+	return false, m.release(ctx, m.from.Cluster)
+}
+
+// release has the Clusters of the move go on in one of its ends.
+func (m *move) release(ctx context.Context, in *mgmtcluster.Cluster) error {
+	classes := &metav1.PartialObjectMetadataList{}
+	classes.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("ClusterClass"))
+	err := in.List(ctx, classes, client.InNamespace(m.from.Namespace))
+	if err != nil && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("failed to list the ClusterClasses: %w", err)
+	}
+
+	free := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, clusterv1.PausedAnnotation)
+	for i := range classes.Items {
+		err := in.Patch(ctx, &classes.Items[i], client.RawPatch(types.MergePatchType, free))
+		if err != nil {
+			return fmt.Errorf("failed to end the move of ClusterClass %s: %w", classes.Items[i].Name, err)
+		}
+	}
+
+	list, err := clustersOfNamespace(ctx, in, m.from.Namespace)
+	if err != nil {
+		return err
+	}
+
+	for i := range list {
+		if sign := list[i].Annotations[movingAnnotation]; sign != m.sign() && !m.knows(list[i].Name) {
+			continue
+		}
+
+		if err := endMove(ctx, in, &list[i]); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// names are the Clusters that move: those of the source, and the copies.
+func (m *move) names() []string {
+	var out []string
+	for i := range m.source {
+		out = append(out, m.source[i].Name)
+	}
+
+	for i := range m.target {
+		if m.isCopy(&m.target[i]) {
+			out = append(out, m.target[i].Name)
+		}
+	}
+
+	return out
+}
+
+// knows reports whether the source has or had a Cluster of that name.
+func (m *move) knows(name string) bool {
+	for i := range m.source {
+		if m.source[i].Name == name {
+			return true
+		}
+	}
+
+	return false
+}
+
+// checkNothingInTheWay fails where the target has objects that clusterctl would write over: those of another cluster.
+func (m *move) checkNothingInTheWay(ctx context.Context) error {
+	found, err := clusterctl.InTheWay(ctx, m.from.Access(), m.to.Access(), m.from.Namespace)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+
+	named := strings.Join(found[:min(len(found), shownInTheWay)], ", ")
+	if more := len(found) - shownInTheWay; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+
+	return fmt.Errorf("namespace %s of %s has objects of the same names already, which the move would write over: %s; "+
+		"move to another management cluster, or delete them there", m.from.Namespace, m.to.Server(), named)
+}
+
+// mark signs Clusters that begin to move.
+func mark(ctx context.Context, in *mgmtcluster.Cluster, clusters []clusterv1.Cluster, sign string) error {
+	for i := range clusters {
+		cluster := &clusters[i]
+		before := cluster.DeepCopy()
+		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, movingAnnotation, sign)
+		if err := in.Patch(ctx, cluster, client.MergeFrom(before)); err != nil {
+			return fmt.Errorf("failed to begin the move of Cluster %s: %w", cluster.Name, err)
+		}
+	}
+
+	return nil
+}
+
+// endMove has the controllers of a Cluster that was moved go on.
+func endMove(ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cluster) error {
+	before := cluster.DeepCopy()
+	cluster.Spec.Paused = nil
+	delete(cluster.Annotations, movingAnnotation)
+	if err := in.Patch(ctx, cluster, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("failed to end the move of Cluster %s: %w", cluster.Name, err)
+	}
+
+	return nil
+}
+
+// checkSettled fails for a Cluster in a move that has not ended: each end has a part of its objects, and controllers of
+// neither act on them. A deletion here would leave the machines that the other end has.
+func checkSettled(cluster *clusterv1.Cluster) error {
+	sign := cluster.Annotations[movingAnnotation]
+	if sign == "" || !ptr.Deref(cluster.Spec.Paused, false) {
+		return nil
+	}
+
+	return fmt.Errorf("a move of Cluster %s was interrupted: %s, by the UIDs of the namespaces kube-system; run the "+
+		"command that has begun it again, or olvmctl move -n %s with the kubeconfigs of both, and go on where it has "+
+		"moved to", cluster.Name, sign, cluster.Namespace)
+}
+
+// clustersOfNamespace are none where the management cluster does not know the kind yet.
+func clustersOfNamespace(
+	ctx context.Context, in *mgmtcluster.Cluster, namespace string,
+) ([]clusterv1.Cluster, error) {
+	var list clusterv1.ClusterList
+	if err := in.List(ctx, &list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("failed to list the Clusters of %s: %w", in.Server(), err)
+	}
+
+	return list.Items, nil
+}
+
+// movesFrom reports whether a Cluster is the copy of a move out of a management cluster that has not ended.
+func movesFrom(ctx context.Context, cluster *clusterv1.Cluster, from *management) (bool, error) {
+	sign := cluster.Annotations[movingAnnotation]
+	if sign == "" || !ptr.Deref(cluster.Spec.Paused, false) {
+		return false, nil
+	}
+
+	id, err := from.Identity(ctx)
+	if err != nil {
+		return false, err
+	}
+
+	return strings.HasPrefix(sign, signOf(id, "")), nil
+}

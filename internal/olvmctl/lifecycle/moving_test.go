@@ -1,0 +1,524 @@
+package lifecycle
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlconfig "sigs.k8s.io/cluster-api/cmd/clusterctl/config"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterctl"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
+)
+
+// ends are two management clusters: API servers with the kinds, without controllers. Tests that need them share them.
+var ends struct {
+	sync.Once
+	servers [2]*testsite.APIServer
+	err     error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+
+	for _, server := range ends.servers {
+		server.Stop()
+	}
+
+	os.Exit(code)
+}
+
+// startEnds starts both, once.
+func startEnds(t *testing.T) [2]*testsite.APIServer {
+	t.Helper()
+	ends.Do(func() {
+		tools := testenv.Toolchain(t)
+		inventory, err := manifest.Read(clusterctlconfig.ClusterctlAPIManifest)
+		check.Error(t, err, "")
+
+		for i := range ends.servers {
+			if ends.servers[i], ends.err = testsite.StartAPIServer(context.Background(), tools); ends.err != nil {
+				return
+			}
+
+			if ends.err = localplane.Apply(t.Context(), ends.servers[i].Client, inventory...); ends.err != nil {
+				return
+			}
+		}
+	})
+	check.Error(t, ends.err, "")
+
+	return ends.servers
+}
+
+// gate counts the requests that write, and ends the command at one of them.
+type gate struct {
+	writes atomic.Int32
+	// at is the number of the write before or after which the command is ended; 0 for none.
+	at    int32
+	after bool
+	// kill has no request reach the API server any more, as if the process was gone; without it the command may tidy
+	// up.
+	kill bool
+	end  context.CancelFunc
+	shut atomic.Bool
+}
+
+func (g *gate) wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if g.shut.Load() {
+			panic(http.ErrAbortHandler)
+		}
+
+		if r.Method == http.MethodGet || r.Method == http.MethodHead || g.writes.Add(1) != g.at {
+			next.ServeHTTP(w, r)
+			return
+		}
+
+		if g.after {
+			next.ServeHTTP(w, r)
+		}
+
+		g.shut.Store(g.kill)
+		g.end()
+
+		if !g.after {
+			panic(http.ErrAbortHandler)
+		}
+	})
+}
+
+// moving is a namespace that is moved between both ends.
+type moving struct {
+	t         *testing.T
+	servers   [2]*testsite.APIServer
+	namespace string
+}
+
+// movingNumber makes namespaces unique.
+var movingNumber atomic.Int32
+
+func newMoving(t *testing.T) *moving {
+	t.Helper()
+	m := &moving{t, startEnds(t), fmt.Sprintf("moving-%d", movingNumber.Add(1))}
+	m.populate(0, "prod")
+
+	return m
+}
+
+// populate makes a cluster with machines, as it is after Cluster API has made it.
+func (m *moving) populate(end int, name string) {
+	m.t.Helper()
+	c, ctx := m.servers[end].Client, m.t.Context()
+	_ = c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: m.namespace}})
+
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: name}}
+	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 6443}
+	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: clusterctl.InfrastructureGroup, Kind: clusterctl.OLVM.ClusterKind, Name: name,
+	}
+	check.Error(m.t, c.Create(ctx, cluster), "")
+
+	cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+	cluster.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
+	cluster.Status.Conditions = []metav1.Condition{{
+		Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: "Initialized",
+		LastTransitionTime: metav1.Now(),
+	}}
+	check.Error(m.t, c.Status().Update(ctx, cluster), "")
+
+	owned := func(of string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{
+			Namespace: m.namespace, Name: of, Labels: map[string]string{clusterv1.ClusterNameLabel: name},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: name, UID: cluster.UID,
+			}},
+		}
+	}
+
+	for _, of := range []string{name + "-a", name + "-b"} {
+		machine := &clusterv1.Machine{ObjectMeta: owned(of)}
+		machine.Finalizers = []string{clusterv1.MachineFinalizer}
+		machine.Spec.ClusterName = name
+		machine.Spec.Bootstrap.DataSecretName = ptr.To(of)
+		machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+			APIGroup: clusterctl.InfrastructureGroup, Kind: clusterctl.OLVM.MachineKind, Name: of,
+		}
+		check.Error(m.t, c.Create(ctx, machine), "")
+		machine.Status.NodeRef.Name = of
+		check.Error(m.t, c.Status().Update(ctx, machine), "")
+	}
+
+	check.Error(m.t, c.Create(ctx, &corev1.Secret{ObjectMeta: owned(name + "-kubeconfig")}), "")
+}
+
+// open connects to one end through a gate.
+func (m *moving) open(end int, g *gate) *management {
+	m.t.Helper()
+	path := filepath.Join(m.t.TempDir(), "kubeconfig")
+	content := testsite.Kubeconfig(m.t, m.servers[end].Config, g.wrap)
+	check.Error(m.t, os.WriteFile(path, content, 0o600), "")
+
+	options := mgmtcluster.Options{Kubeconfig: path, Namespace: m.namespace}
+	out, err := newManagement(options, mgmtcluster.DriverExisting)
+	check.Error(m.t, err, "")
+	check.Error(m.t, out.connect(m.t.Context()), "")
+
+	return out
+}
+
+// move moves from one end to the other, until the gate ends it.
+func (m *moving) move(g *gate, from, to int) (string, error) {
+	m.t.Helper()
+	var said bytes.Buffer
+	ctx, cancel := context.WithCancel(m.t.Context())
+	defer cancel()
+	g.end = cancel
+	o := &Common{Display: progress.To(&said), Timeout: time.Minute}
+	err := o.move(ctx, m.open(from, g), m.open(to, g))
+
+	return said.String(), err
+}
+
+// objects are what one end has of the namespace, as kind and name, and its Clusters that go on.
+func (m *moving) objects(end int) (names []string, active int) {
+	m.t.Helper()
+	c, ctx, in := m.servers[end].Client, m.t.Context(), client.InNamespace(m.namespace)
+	var clusters clusterv1.ClusterList
+	var machines clusterv1.MachineList
+	var secrets corev1.SecretList
+	check.Error(m.t, c.List(ctx, &clusters, in), "")
+	check.Error(m.t, c.List(ctx, &machines, in), "")
+	check.Error(m.t, c.List(ctx, &secrets, in), "")
+
+	for i := range clusters.Items {
+		names = append(names, "Cluster/"+clusters.Items[i].Name)
+		if !ptr.Deref(clusters.Items[i].Spec.Paused, false) {
+			active++
+		}
+	}
+
+	for i := range machines.Items {
+		names = append(names, "Machine/"+machines.Items[i].Name)
+	}
+
+	for i := range secrets.Items {
+		names = append(names, "Secret/"+secrets.Items[i].Name)
+	}
+
+	return names, active
+}
+
+// expectMoved looks for one manager of all objects, and for nothing at the other end.
+func (m *moving) expectMoved(to int) {
+	m.t.Helper()
+	left, _ := m.objects(1 - to)
+	check.Equal(m.t, "objects that are left at the source", len(left), 0)
+
+	there, active := m.objects(to)
+	check.Equal(m.t, "objects at the target", fmt.Sprint(there),
+		"[Cluster/prod Machine/prod-a Machine/prod-b Secret/prod-kubeconfig]")
+	check.Equal(m.t, "Clusters that go on", active, 1)
+
+	var cluster clusterv1.Cluster
+	key := client.ObjectKey{Namespace: m.namespace, Name: "prod"}
+	check.Error(m.t, m.servers[to].Client.Get(m.t.Context(), key, &cluster), "")
+	check.Equal(m.t, "the sign of a move", cluster.Annotations[movingAnnotation], "")
+}
+
+// sampleOfMoves are the writes at which each change ends a move: the mark, the pause, the copies, the deletions, the
+// end.
+var sampleOfMoves = []int32{1, 2, 4, 6, 7, 12, 17}
+
+// TestAMoveThatIsInterruptedGoesOn ends a move before and after each of its writes, by Ctrl-C and as a killed process
+// leaves it, and runs it again: then one management cluster has all, and the other one nothing.
+func TestAMoveThatIsInterruptedGoesOn(t *testing.T) {
+	m := newMoving(t)
+	count := &gate{}
+	_, err := m.move(count, 0, 1)
+	check.Error(t, err, "")
+	m.expectMoved(1)
+
+	writes := count.writes.Load()
+	t.Logf("a move writes %d times", writes)
+
+	for at := int32(1); at <= writes; at++ {
+		if testing.Short() && !slices.Contains(sampleOfMoves, at) {
+			continue
+		}
+
+		for _, g := range []*gate{
+			{at: at}, {at: at, after: true}, {at: at, kill: true}, {at: at, after: true, kill: true},
+		} {
+			name := fmt.Sprintf("write %d, after it %t, killed %t", at, g.after, g.kill)
+			if testing.Short() && g.after == (at%2 == 0) {
+				continue
+			}
+
+			t.Run(name, func(t *testing.T) {
+				m := newMoving(t)
+				_, err := m.move(g, 0, 1)
+				m.expectOneManager()
+				said, again := m.move(&gate{}, 0, 1)
+				if again != nil && err == nil { // the first one had come to its end
+					check.Error(t, again, "there is no Cluster in namespace")
+				} else {
+					check.Error(t, again, "")
+				}
+
+				t.Logf("first: %v; then: %s", err, said)
+				m.expectMoved(1)
+			})
+		}
+	}
+}
+
+// TestAMoveBesideAnotherClusterLosesNothing moves into a namespace that has a cluster of its own already. The move ends
+// between two of its copies: that the target has more than the source does not tell that all is copied.
+func TestAMoveBesideAnotherClusterLosesNothing(t *testing.T) {
+	for at := int32(3); at <= 8; at++ {
+		if testing.Short() && at != 5 {
+			continue
+		}
+
+		t.Run(fmt.Sprintf("write %d", at), func(t *testing.T) {
+			m := newMoving(t)
+			m.populate(1, "other")
+			_, err := m.move(&gate{at: at, kill: true}, 0, 1)
+			check.Set(t, "the error", err != nil)
+
+			said, err := m.move(&gate{}, 0, 1)
+			check.Error(t, err, "")
+			t.Log(said)
+
+			left, _ := m.objects(0)
+			check.Equal(t, "objects that are left at the source", fmt.Sprint(left), "[]")
+			there, active := m.objects(1)
+			check.Equal(t, "objects at the target", fmt.Sprint(there), "[Cluster/other Cluster/prod Machine/other-a "+
+				"Machine/other-b Machine/prod-a Machine/prod-b Secret/other-kubeconfig Secret/prod-kubeconfig]")
+			check.Equal(t, "Clusters that go on", active, 2)
+		})
+	}
+}
+
+// expectOneManager looks whether no two management clusters work on the cluster.
+func (m *moving) expectOneManager() {
+	m.t.Helper()
+	_, one := m.objects(0)
+	_, other := m.objects(1)
+	if one+other > 1 {
+		m.t.Errorf("%d management clusters go on with the cluster", one+other)
+	}
+}
+
+// TestNothingIsDoneToAHalfMovedCluster runs other commands at both ends of a move that was killed between its copies.
+func TestNothingIsDoneToAHalfMovedCluster(t *testing.T) {
+	m := newMoving(t)
+	_, err := m.move(&gate{at: 5, kill: true}, 0, 1)
+	check.Set(t, "the error", err != nil)
+
+	for end := range 2 {
+		in := m.open(end, &gate{})
+		cluster, err := in.GetCluster(t.Context(), "prod")
+		check.Error(t, err, "")
+
+		for name, run := range map[string]func() error{
+			"delete": func() error { return (&deletion{management: in, cluster: cluster}).checkSettled() },
+			"delete in a local management cluster": func() error {
+				local := *in
+				local.isLocal = true
+
+				return (&deletion{management: &local, cluster: cluster}).checkOwn(t.Context())
+			},
+			"upgrade": func() error {
+				return Upgrade(t.Context(), UpgradeOptions{
+					Common: Common{Management: in.options}, Name: "prod", Version: "v1.34.0",
+				})
+			},
+			"scale": func() error {
+				one := int32(1)
+				o := ScaleOptions{Management: in.options, Name: "prod", ControlPlane: &one}
+
+				return Scale(t.Context(), o, func(string) {})
+			},
+			"start": func() error {
+				c := &creation{management: in}
+				c.Management.Namespace, c.File = m.namespace, clusterNamed("prod", "127.0.0.2", 1)
+				_, err := c.isIn(t.Context(), in)
+
+				return err
+			},
+		} {
+			t.Run(fmt.Sprintf("%s, end %d", name, end), func(t *testing.T) {
+				check.Error(t, run(), "a move of Cluster prod was interrupted: from ")
+			})
+		}
+	}
+}
+
+func TestAMoveThatWasInterruptedGoesToItsOwnEndAlone(t *testing.T) {
+	m := newMoving(t)
+	_, err := m.move(&gate{at: 4, kill: true}, 0, 1)
+	check.Set(t, "the error", err != nil)
+
+	// Another management cluster: the mark is of a move to elsewhere.
+	var cluster clusterv1.Cluster
+	key := client.ObjectKey{Namespace: m.namespace, Name: "prod"}
+	check.Error(t, m.servers[0].Client.Get(t.Context(), key, &cluster), "")
+	before := cluster.DeepCopy()
+	cluster.Annotations[movingAnnotation] = "from a to b"
+	check.Error(t, m.servers[0].Client.Patch(t.Context(), &cluster, client.MergeFrom(before)), "")
+	_ = m.servers[1].Client.Delete(t.Context(), &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Namespace: m.namespace, Name: "prod",
+	}})
+
+	_, err = m.move(&gate{}, 0, 1)
+	check.Error(t, err, "it had another end: from a to b")
+}
+
+func TestAClusterThatAUserHasPausedIsNotMoved(t *testing.T) {
+	m := newMoving(t)
+	var cluster clusterv1.Cluster
+	key := client.ObjectKey{Namespace: m.namespace, Name: "prod"}
+	check.Error(t, m.servers[0].Client.Get(t.Context(), key, &cluster), "")
+	cluster.Spec.Paused = ptr.To(true)
+	check.Error(t, m.servers[0].Client.Update(t.Context(), &cluster), "")
+
+	_, err := m.move(&gate{}, 0, 1)
+	check.Error(t, err, "the Cluster prod is paused")
+	there, _ := m.objects(1)
+	check.Equal(t, "objects at the target", len(there), 0)
+}
+
+// TestAMoveWritesOverNothing has another cluster of the same name at the target.
+func TestAMoveWritesOverNothing(t *testing.T) {
+	m := newMoving(t)
+	m.populate(1, "prod")
+	g := &gate{}
+	_, err := m.move(g, 0, 1)
+	check.Error(t, err, "has objects of the same names already")
+	check.Error(t, err, "Cluster/prod, Machine/prod-a")
+	check.Equal(t, "writes", g.writes.Load(), 0)
+
+	for end := range 2 {
+		there, active := m.objects(end)
+		check.Equal(t, "objects", len(there), 4)
+		check.Equal(t, "Clusters that go on", active, 1)
+	}
+}
+
+// TestOneObjectOfTheSameNameIsInTheWay has a Secret of a user, which no Cluster owns.
+func TestOneObjectOfTheSameNameIsInTheWay(t *testing.T) {
+	m := newMoving(t)
+	c := m.servers[1].Client
+	check.Error(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: m.namespace}}), "")
+	check.Error(t, c.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: "prod-kubeconfig"},
+	}), "")
+	_, err := m.move(&gate{}, 0, 1)
+	check.Error(t, err, "Secret/prod-kubeconfig")
+}
+
+// TestAMoveToItselfIsRefused names one cluster by two URLs: clusterctl would delete what it has just copied.
+func TestAMoveToItselfIsRefused(t *testing.T) {
+	m := newMoving(t)
+	g := &gate{}
+	_, err := m.move(g, 0, 0)
+	check.Error(t, err, "are the same cluster")
+	check.Equal(t, "writes", g.writes.Load(), 0)
+}
+
+func TestAMoveOfNothingIsAnError(t *testing.T) {
+	m := newMoving(t)
+	m.namespace += "-empty"
+	_, err := m.move(&gate{}, 0, 1)
+	check.Error(t, err, "there is no Cluster in namespace")
+}
+
+// TestNothingIsInstalledForAMoveThatIsRefused has the target without Cluster API: a Provider is the first that clusterctl
+// would write.
+func TestNothingIsInstalledForAMoveThatIsRefused(t *testing.T) {
+	m := newMoving(t)
+
+	for name, test := range map[string]struct {
+		to              int
+		namespace, want string
+	}{
+		"to itself by another URL": {to: 0, namespace: m.namespace, want: "are the same cluster"},
+		"of nothing":               {to: 1, namespace: m.namespace + "-empty", want: "there is no Cluster in namespace"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from, target := &gate{}, &gate{}
+			o := MoveOptions{Common: Common{Display: progress.To(&bytes.Buffer{}), Timeout: time.Minute}}
+			o.Management = m.open(0, from).options
+			o.Management.Namespace = test.namespace
+			o.To = m.open(test.to, target).options
+			// Whatever would be installed would come from there.
+			o.Providers.Config = filepath.Join(t.TempDir(), "there is no such file")
+
+			check.Error(t, Move(t.Context(), o), test.want)
+			check.Equal(t, "writes", from.writes.Load()+target.writes.Load(), 0)
+		})
+	}
+}
+
+// TestAStartBehindATunnelKnowsItsCluster has a kubeconfig of the user with another server than the cluster file.
+func TestAStartBehindATunnelKnowsItsCluster(t *testing.T) {
+	for name, test := range map[string]struct {
+		recorded func(id string) string
+		to       int
+		problem  string
+	}{
+		"the identity is the recorded one": {recorded: func(id string) string { return id }, to: 1},
+		"it is another cluster":            {recorded: func(string) string { return "another" }, to: 1, problem: "another cluster"},
+		"nothing is recorded":              {recorded: func(string) string { return "" }, to: 1, problem: "another cluster"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMoving(t)
+			in, tunnel := m.open(0, &gate{}), m.open(test.to, &gate{})
+			id, err := tunnel.Identity(t.Context())
+			check.Error(t, err, "")
+
+			if recorded := test.recorded(string(id)); recorded != "" {
+				check.Error(t, in.RecordIdentity(t.Context(), "prod", types.UID(recorded)), "")
+			}
+
+			content, err := os.ReadFile(tunnel.options.Kubeconfig)
+			check.Error(t, err, "")
+			path := filepath.Join(t.TempDir(), "kubeconfig.prod")
+			check.Error(t, os.WriteFile(path, content, 0o600), "")
+
+			c := &creation{management: in, workload: &management{options: mgmtcluster.Options{
+				Kubeconfig: path, Namespace: m.namespace,
+			}}}
+			c.Management.Namespace = m.namespace
+			c.File, c.KubeconfigOut = clusterNamed("prod", "127.0.0.2", 1), path
+			managesItself, unsure, err := c.asksItself(t.Context())
+			check.Error(t, err, "")
+			check.Error(t, unsure, "")
+			check.Equal(t, "whether it manages itself", managesItself, false)
+			check.Set(t, "what is to be compared", c.elsewhere != nil)
+			check.Error(t, c.checkElsewhere(t.Context()), test.problem)
+		})
+	}
+}

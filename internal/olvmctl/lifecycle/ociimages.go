@@ -1,0 +1,204 @@
+package lifecycle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/oracle/oci-go-sdk/v65/core"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterctl"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/oci"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
+)
+
+// This file has the images of machines on OCI.
+
+// wanted is the image for an architecture.
+func (o *OCI) wanted(c *creation, architecture string) oci.Wanted {
+	return oci.Wanted{Compartment: o.compartment, Architecture: architecture, Kubernetes: c.File.OCIKubernetes()}
+}
+
+// findImages finds the images of the machines: those of the cluster file, or the newest of the compartment. One that is
+// still being imported is unfinished.
+func (o *OCI) findImages(ctx context.Context, c *creation) error {
+	o.images, o.unfinished = map[string]string{}, map[string]*core.Image{}
+	written := writtenImages(c)
+
+	for _, architecture := range architecturesOf(c) {
+		id := written[architecture]
+		if id == "" {
+			found, err := o.cloud.FindImage(ctx, o.wanted(c, architecture))
+			if err != nil {
+				return err
+			}
+
+			if found != nil {
+				id = *found.Id
+			}
+
+			if found != nil && oci.Unfinished(found) {
+				o.unfinished[architecture] = found
+			}
+		}
+
+		o.images[architecture] = id
+	}
+
+	return nil
+}
+
+// checkImages says which images are missing, and have no file to make them of.
+func (o *OCI) checkImages(c *creation) error {
+	var problems []error
+
+	for _, architecture := range architecturesOf(c) {
+		file := o.Files[architecture]
+
+		switch {
+		case o.images[architecture] != "":
+		case file != "":
+			problems = append(problems, oci.Import{Wanted: o.wanted(c, architecture), File: file}.CheckFile())
+		default:
+			problems = append(problems, fmt.Errorf("compartment %s does not have %s; give a disk with --image "+
+				"%s=FILE, or write providers.oci.images.%[3]s", settingsOfOCI(c).Compartment, o.wanted(c, architecture),
+				architecture))
+		}
+	}
+
+	return errors.Join(problems...)
+}
+
+// imagesFor finds the images of a new cluster, and says what is wrong with them. Manifests that the cluster file has
+// itself name theirs.
+func (o *OCI) imagesFor(ctx context.Context, c *creation) error {
+	if c.File.Objects != nil {
+		return checkImageIDs(c.File.Objects)
+	}
+
+	if err := o.findImages(ctx, c); err != nil {
+		return err
+	}
+
+	return o.checkImages(c)
+}
+
+// checkImageIDs says which templates of machines name no image.
+func checkImageIDs(objects []*unstructured.Unstructured) error {
+	var problems []error
+
+	for _, object := range objects {
+		if object.GetKind() != "OCIMachineTemplate" {
+			continue
+		}
+
+		id, _ := machineSpec(object)[clusterctl.OCI.ImageField].(string)
+		if !strings.HasPrefix(id, "ocid1.image") {
+			problems = append(problems, fmt.Errorf("OCIMachineTemplate %s: spec.template.spec.imageId is %q, which is "+
+				"no OCID of an image", object.GetName(), id))
+		}
+	}
+
+	return errors.Join(problems...)
+}
+
+// EnsureImages implements Provider. Nothing is written before all that is missing is known.
+func (o *OCI) EnsureImages(c *creation) []Step {
+	out := o.Validate(c)
+	if c.File.Objects != nil {
+		return out // they name their images
+	}
+
+	for _, architecture := range architecturesOf(c) {
+		out = append(out, Step{
+			name:   "Importing the image for " + architecture,
+			needed: func() bool { return o.images[architecture] == "" },
+			run:    func(ctx context.Context) error { return o.importImage(ctx, c, architecture) },
+		}, Step{
+			name:   "Finishing the image for " + architecture,
+			quiet:  true,
+			needed: func() bool { return o.unfinished[architecture] != nil },
+			run:    func(ctx context.Context) error { return o.finishImage(ctx, c, o.unfinished[architecture]) },
+		})
+	}
+
+	return out
+}
+
+// importImage makes the image for an architecture of its file.
+func (o *OCI) importImage(ctx context.Context, c *creation, architecture string) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+
+	file := o.Files[architecture]
+	o.images[architecture], err = o.cloud.ImportImage(ctx, oci.Import{
+		Wanted:   o.wanted(c, architecture),
+		File:     file,
+		Bucket:   settingsOfOCI(c).ImageBucket,
+		Uploaded: progress.Transfer(c.Display, "uploading "+file),
+		Imported: sayPercents(c.Display, "importing "+file),
+	})
+
+	return err
+}
+
+// finishImage ends the import of an image that an earlier Create has begun.
+func (o *OCI) finishImage(ctx context.Context, c *creation, image *core.Image) error {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+
+	return o.cloud.FinishImage(ctx, image, sayPercents(c.Display, "image "+*image.Id+" is being imported"))
+}
+
+// sayPercents says each percentage once.
+func sayPercents(display *progress.Display, what string) func(percent int) {
+	said := -1
+
+	return func(percent int) {
+		if percent != said {
+			display.Say("%s: %d %%", what, percent)
+		}
+
+		said = percent
+	}
+}
+
+// imagesInUse are the images of the control plane's machines and of workers in the management cluster; empty where
+// there are none yet.
+func imagesInUse(
+	ctx context.Context, c *creation, objects []*unstructured.Unstructured,
+) (controlPlane, workers string, err error) {
+	written, used := writtenImages(c), map[string]string{}
+
+	for _, object := range objects {
+		live, err := liveOwner(ctx, c.management.Cluster, object)
+		if err != nil {
+			return "", "", err
+		}
+
+		if live == nil {
+			continue
+		}
+
+		template, err := templateOf(ctx, c.management.Cluster, live)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+
+		if err != nil {
+			return "", "", err
+		}
+
+		used[object.GetKind()], _ = machineSpec(template)[clusterctl.OCI.ImageField].(string)
+	}
+
+	o := settingsOfOCI(c)
+	controlPlane = cmp.Or(written[oci.ArchitectureOf(o.ControlPlaneShape.Shape)], used["KubeadmControlPlane"])
+	workers = cmp.Or(written[oci.ArchitectureOf(o.WorkerShape.Shape)], used["MachineDeployment"])
+
+	return controlPlane, workers, nil
+}

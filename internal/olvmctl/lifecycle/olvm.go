@@ -1,0 +1,299 @@
+package lifecycle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/addon"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/bootstrapvm"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterctl"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
+)
+
+// OLVM is the infrastructure of an engine.
+type OLVM struct {
+	// Engine are credentials of the engine that take the place of those in the management cluster; empty for none.
+	// EngineFrom is where the user gave them.
+	Engine     preview.Credentials
+	EngineFrom string
+	// StorageDriver are credentials of the engine for the storage driver; empty for none.
+	StorageDriver Login
+	// Image is a file to make the template of, where the engine does not have it yet; empty for none.
+	Image string
+
+	// loginChanges reports that Engine has other credentials than the management cluster.
+	loginChanges bool
+	// driver is the storage driver; nil for none.
+	driver *addon.AddOn
+}
+
+// Login is a user of the engine.
+type Login struct{ Username, Password string }
+
+var _ Provider = &OLVM{}
+
+func newOLVM(o ProviderOptions) (Provider, error) {
+	out := &OLVM{Engine: o.Engine, EngineFrom: o.EngineFrom, StorageDriver: o.StorageDriver}
+	if len(o.Images) > 1 {
+		return nil, errors.New("--image: machines on OLVM have one template; give one file")
+	}
+
+	if len(o.Images) == 1 {
+		out.Image = o.Images[0]
+	}
+
+	return out, nil
+}
+
+// Components implements Provider.
+func (*OLVM) Components() clusterctl.Infrastructure { return clusterctl.OLVM }
+
+// EnsureImages implements Provider.
+func (o *OLVM) EnsureImages(c *creation) []Step {
+	return []Step{
+		{
+			name:  "Checking the storage driver", // before an upload that takes long
+			quiet: true,
+			run:   func(context.Context) error { return o.checkStorageDriver(c) },
+		},
+		{
+			name:   "Making the template " + c.File.Providers.OLVM.ControlPlaneMachine.VMTemplateName,
+			needed: func() bool { return o.Image != "" },
+			run:    func(ctx context.Context) error { return o.makeTemplate(ctx, c) },
+		},
+	}
+}
+
+// Validate implements Provider. The engine is not asked about a cluster that is there: its addresses are taken by
+// itself.
+func (o *OLVM) Validate(c *creation) []Step {
+	return []Step{
+		{
+			name:   "Comparing the credentials of the engine",
+			quiet:  true,
+			needed: func() bool { return c.exists },
+			run:    func(ctx context.Context) error { return o.compareLogin(ctx, c) },
+		},
+		{
+			name:   "Logging in to the engine with other credentials",
+			needed: func() bool { return o.loginChanges },
+			run:    func(ctx context.Context) error { return o.tryLogin(ctx, c) },
+		},
+		{
+			name:   "Asking the engine",
+			needed: func() bool { return !c.exists },
+			run: func(ctx context.Context) error {
+				return errors.Join(preview.CheckEngine(ctx, c.File.Objects, o.Engine)...)
+			},
+		},
+		{
+			name:   "Looking for machines of the cluster in the engine",
+			quiet:  true,
+			needed: func() bool { return !c.exists && c.management != nil },
+			run:    func(ctx context.Context) error { return o.checkNotMade(ctx, c) },
+		},
+	}
+}
+
+// checkNotMade fails where the engine has machines of the cluster, which the management cluster does not have: another
+// one makes them, and two would take the same addresses.
+func (o *OLVM) checkNotMade(ctx context.Context, c *creation) error {
+	made, err := preview.Made(ctx, c.File.Objects, o.Engine)
+	if err != nil {
+		return err
+	}
+
+	var others []string
+
+	for _, one := range made {
+		if c.management.Cluster != nil { // it may be of another cluster of the namespace
+			key := client.ObjectKey{Namespace: one.Namespace, Name: one.Name}
+			err := c.management.Get(ctx, key, &infrav1.OLVMMachine{})
+			if err == nil {
+				continue
+			}
+
+			if !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+				return fmt.Errorf("failed to get OLVMMachine %s: %w", key, err)
+			}
+		}
+
+		others = append(others, one.Name)
+	}
+
+	if len(others) == 0 {
+		return nil
+	}
+
+	remedy := "name its management cluster with --kubeconfig"
+	if c.management.local.Exists() {
+		remedy += "; that may be the local one: olvmctl local start, and then --driver " + mgmtcluster.DriverProcess
+	}
+
+	return fmt.Errorf("the engine has machines of %s already, which another management cluster has made: %s; %s. If "+
+		"that is gone, delete these VMs in the engine first", c.File.Name, listed(others), remedy)
+}
+
+// Bootstrap implements Provider.
+func (o *OLVM) Bootstrap(c *creation) (bootstrapvm.Options, error) {
+	if o.Engine.Username == "" {
+		return bootstrapvm.Options{}, errNoLogin("--bootstrap vm")
+	}
+
+	config, err := o.engineConfig(c)
+
+	return bootstrapvm.Options{
+		Namespace: c.namespace(),
+		Cluster:   c.File.Name,
+		Manifests: c.File.Objects,
+		Engine:    config,
+	}, err
+}
+
+// errNoLogin reports that something needs the credentials of the engine.
+func errNoLogin(what string) error {
+	return fmt.Errorf("%s: the credentials of the engine are not there; set OLVM_USERNAME and OLVM_PASSWORD, or give "+
+		"--credentials", what)
+}
+
+// Manifests implements Provider.
+func (*OLVM) Manifests(_ context.Context, c *creation) ([]*unstructured.Unstructured, error) {
+	return c.File.Objects, nil
+}
+
+// Secrets implements Provider.
+func (o *OLVM) Secrets(ctx context.Context, c *creation, labels map[string]string) error {
+	key := o.secretKey(c)
+	if err := c.makeNamespace(ctx, key.Namespace, labels); err != nil {
+		return err
+	}
+
+	return o.writeLogin(ctx, c, key, labels)
+}
+
+// Addons implements Provider.
+func (o *OLVM) Addons(c *creation) []Step {
+	return []Step{
+		{
+			name:  "Looking for the credentials of the storage driver",
+			quiet: true,
+			run:   func(ctx context.Context) error { return o.findStorageDriver(ctx, c) },
+		},
+		{
+			name:   "Installing " + storageDriverName,
+			needed: func() bool { return o.driver != nil },
+			run:    func(ctx context.Context) error { return c.install(ctx, *o.driver) },
+		},
+		{
+			name:   "Installing load balancers for Services",
+			needed: c.File.WantsLoadBalancers,
+			run:    c.installLoadBalancers,
+		},
+	}
+}
+
+// Rollouts implements Provider. The engine is asked about what is replaced.
+func (*OLVM) Rollouts(ctx context.Context, u *upgrade, owners []*owner) ([]string, error) {
+	manifests, err := u.manifests(ctx, owners...)
+	if err != nil {
+		return nil, err
+	}
+
+	machines, all, err := manifests.Expand()
+	if err != nil {
+		return nil, err
+	}
+
+	var changes []string
+	for _, change := range rollouts(all) {
+		changes = append(changes, change.String())
+	}
+
+	if len(changes) > 0 {
+		err = u.askEngine(ctx, manifests, machines)
+	}
+
+	return changes, err
+}
+
+// Left implements Provider.
+func (*OLVM) Left(ctx context.Context, u *upgrade, one *owner) (string, error) {
+	manifests, err := u.manifests(ctx, one)
+	if err != nil {
+		return "", err
+	}
+
+	_, changes, err := manifests.Expand()
+	if err != nil {
+		return "", err
+	}
+
+	if left := rollouts(changes); len(left) > 0 {
+		return left[0].String(), nil
+	}
+
+	return "", nil
+}
+
+// Release implements Provider.
+func (*OLVM) Release(*deletion) []Step { return nil }
+
+// Kept implements Provider: the Secret with the credentials.
+func (*OLVM) Kept(
+	ctx context.Context, in *mgmtcluster.Cluster, name string, cluster *clusterv1.Cluster,
+) ([]client.Object, error) {
+	key := client.ObjectKey{Namespace: in.Namespace, Name: clusterfile.CredentialsOf(name)}
+
+	var all infrav1.OLVMClusterList
+	if err := in.List(ctx, &all); meta.IsNoMatchError(err) {
+		return nil, nil // no cluster on OLVM was ever there
+	} else if err != nil {
+		return nil, fmt.Errorf("failed to list the OLVMClusters: %w", err)
+	}
+
+	own := slices.IndexFunc(all.Items, func(c infrav1.OLVMCluster) bool {
+		return cluster != nil && c.Namespace == in.Namespace && c.Name == cluster.Spec.InfrastructureRef.Name
+	})
+	if own >= 0 && connection.IdentityOf(connection.ClusterEngine(&all.Items[own])) != "" {
+		return nil, nil // the administrator's
+	}
+
+	if own >= 0 {
+		key = keyOf(in.Namespace, &all.Items[own].Spec.OLVMOvirtAPIServer.CredentialsSecret)
+	}
+
+	users, err := usersOf(ctx, in)
+	if apierrors.IsForbidden(err) {
+		return nil, nil // others may need it, too
+	} else if err != nil {
+		return nil, err
+	}
+
+	for _, one := range users {
+		itself := own >= 0 && one.kind == "OLVMCluster" && one.namespace == in.Namespace &&
+			one.object == all.Items[own].Name
+		if one.uses == key && !itself {
+			return nil, nil // others need it, too
+		}
+	}
+
+	return keptSecret(ctx, in, key)
+}
+
+// keyOf is what a reference of an object in a namespace means.
+func keyOf(namespace string, ref *infrav1.NamespacedName) client.ObjectKey {
+	return client.ObjectKey{Namespace: cmp.Or(ref.Namespace, namespace), Name: ref.Name}
+}

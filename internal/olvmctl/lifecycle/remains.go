@@ -1,0 +1,330 @@
+package lifecycle
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize/english"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+)
+
+// This file says what goes with a cluster, and what stays because others need it.
+
+// shownRemains is how many objects a line names.
+const shownRemains = 5
+
+// confirm asks before anything is deleted.
+func (d *deletion) confirm(ctx context.Context) error {
+	if d.onlyVM() {
+		return d.Confirm(fmt.Sprintf(
+			"There is nothing of the cluster %s in namespace %s but the bootstrap VM %s with its disk, in the engine "+
+				"%s, which is the management cluster at %s.\nRemove that? Type the name of the cluster: ",
+			d.Name, d.vm.Namespace, d.vm.Name(), d.vm.URL, d.vm.Address()), d.Name)
+	}
+
+	where := fmt.Sprintf("in namespace %s of %s", d.management.Namespace, d.management.Where())
+
+	if !d.exists() {
+		lines, err := d.remainsLines(ctx)
+		if err != nil {
+			return err
+		}
+
+		return d.Confirm(fmt.Sprintf("The cluster %s %s is gone. What was made for it goes, too:\n%sType its name: ",
+			d.Name, where, lines), d.Name)
+	}
+
+	if err := d.findKept(ctx); err != nil {
+		return err
+	}
+
+	lines, err := d.machineLines(ctx)
+	if err != nil {
+		return err
+	}
+
+	rest, err := d.remainsLines(ctx)
+	if err != nil {
+		return err
+	}
+
+	if d.managesItself {
+		other := "the local management cluster of this machine"
+		if !d.to.isLocal {
+			other = d.to.options.Kubeconfig
+		}
+
+		rest += fmt.Sprintf("It manages itself: its objects are moved to another management cluster first, %s.\n",
+			other)
+	}
+
+	if d.vm != nil {
+		rest = fmt.Sprintf("  VM %s with its disk, from which it was made\n", d.vm.Name()) + rest
+	}
+
+	return d.Confirm(fmt.Sprintf("Delete the cluster %s %s? These go for good:\n%s%sType its name: ", d.Name, where,
+		lines, rest), d.Name)
+}
+
+// machineLines say which machines go, with their VMs and disks.
+func (d *deletion) machineLines(ctx context.Context) (string, error) {
+	var machines clusterv1.MachineList
+	of := []client.ListOption{
+		client.InNamespace(d.management.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: d.Name},
+	}
+	if err := d.management.List(ctx, &machines, of...); err != nil {
+		return "", fmt.Errorf("failed to list the machines: %w", err)
+	}
+
+	var ours infrav1.OLVMMachineList
+	if err := d.management.List(ctx, &ours, of...); err != nil && !meta.IsNoMatchError(err) {
+		return "", fmt.Errorf("failed to list the OLVMMachines: %w", err)
+	}
+
+	vms, disks, back := 0, 0, 0
+
+	for i := range ours.Items {
+		spec := &ours.Items[i].Spec
+		if spec.FromInventory != nil {
+			back++
+			continue
+		}
+
+		vms, disks = vms+1, disks+1+len(spec.VirtualMachine.DataDisks)
+	}
+
+	var names []string
+	for i := range machines.Items {
+		names = append(names, machines.Items[i].Name)
+	}
+
+	line := "  " + english.Plural(len(names), "machine", "")
+	if len(ours.Items) > 0 || d.provider.Components().Name == (&OLVM{}).Components().Name {
+		line += fmt.Sprintf(" with %s and %s", english.Plural(vms, "VM", ""), english.Plural(disks, "disk", ""))
+	}
+
+	if len(names) > 0 {
+		line += ": " + listed(names)
+	}
+
+	if back > 0 {
+		line += fmt.Sprintf("\n  (%s back to an inventory, and stay)", english.Plural(back, "VM goes", "VMs go"))
+	}
+
+	return line + "\n", nil
+}
+
+// remainsLines say what else goes, and what stays.
+func (d *deletion) remainsLines(ctx context.Context) (string, error) {
+	var lines strings.Builder
+	for _, object := range d.kept {
+		fmt.Fprintf(&lines, "  %s\n", nameOf(object))
+	}
+
+	if d.managesItself || d.interrupted { // its namespace goes with it
+		return lines.String(), nil
+	}
+
+	namespace, stays, err := d.namespaceToGo(ctx)
+	switch {
+	case err != nil:
+		return "", err
+	case namespace != nil:
+		fmt.Fprintf(&lines, "  namespace %s\n", namespace.Name)
+	case len(stays) > 0:
+		fmt.Fprintf(&lines, "  (namespace %s stays: it has %s)\n", d.management.Namespace, listed(stays))
+	}
+
+	return lines.String(), nil
+}
+
+// listed are the first of some names.
+func listed(names []string) string {
+	out := strings.Join(names[:min(len(names), shownRemains)], ", ")
+	if more := len(names) - shownRemains; more > 0 {
+		out += fmt.Sprintf(" and %d more", more)
+	}
+
+	return out
+}
+
+// emptyNamespace is the namespace of the cluster, if Create has made it and nothing of others is in it; else nil.
+func (d *deletion) emptyNamespace(ctx context.Context) (*corev1.Namespace, error) {
+	namespace, stays, err := d.namespaceToGo(ctx)
+	if len(stays) > 0 {
+		d.Display.Say("left namespace %s: it has %s", d.management.Namespace, listed(stays))
+	}
+
+	return namespace, err
+}
+
+// namespaceToGo is the namespace of the cluster, if Create has made it. Where it has something of others it is nil, and
+// stays names that.
+func (d *deletion) namespaceToGo(ctx context.Context) (_ *corev1.Namespace, stays []string, err error) {
+	in := d.management
+	namespace := &corev1.Namespace{}
+	if err := in.Get(ctx, client.ObjectKey{Name: in.Namespace}, namespace); err != nil {
+		if client.IgnoreNotFound(err) != nil {
+			err = fmt.Errorf("failed to get namespace %s: %w", in.Namespace, err)
+		}
+
+		return nil, nil, client.IgnoreNotFound(err)
+	}
+
+	if namespace.Labels[managedBy] != managedByValue {
+		return nil, nil, nil
+	}
+
+	contents, err := in.Contents(ctx, in.Namespace)
+	if err != nil {
+		return staysUnknown(ctx, err)
+	}
+
+	for i := range contents {
+		if object := &contents[i]; !d.isOwn(object) {
+			stays = append(stays, object.Kind+" "+object.Name)
+		}
+	}
+
+	users, err := usersOf(ctx, in.Cluster)
+	if err != nil {
+		return staysUnknown(ctx, err)
+	}
+
+	for _, one := range users {
+		if one.namespace != in.Namespace && one.uses.Namespace == in.Namespace {
+			stays = append(stays, fmt.Sprintf("%s, which %s uses", one.uses.Name, one.name))
+		}
+	}
+
+	if len(stays) > 0 {
+		slices.Sort(stays)
+		return nil, slices.Compact(stays), nil
+	}
+
+	return namespace, nil, nil
+}
+
+// staysUnknown has the namespace stay because what is in it is not known: the cluster can be deleted all the same. An
+// API that an add-on of the management cluster serves may be down, for example.
+func staysUnknown(ctx context.Context, err error) (*corev1.Namespace, []string, error) {
+	switch {
+	case ctx.Err() != nil:
+		return nil, nil, err
+	case apierrors.IsForbidden(err):
+		return nil, []string{"what this user may not list"}, nil
+	}
+
+	return nil, []string{fmt.Sprintf("what cannot be listed: %v", err)}, nil
+}
+
+// isOwn reports whether an object of the namespace goes with the cluster: Kubernetes or the cluster has made it, or
+// Create has applied it. Objects with VMs of their own never do.
+func (d *deletion) isOwn(object *metav1.PartialObjectMetadata) bool {
+	if object.Kind == "OLVMInventory" || object.Kind == "OLVMInventoryVM" {
+		return false
+	}
+
+	if object.Kind == "Cluster" && object.GroupVersionKind().Group == clusterv1.GroupVersion.Group {
+		return object.Name == d.Name
+	}
+
+	if object.Labels[clusterv1.ClusterNameLabel] == d.Name {
+		return true
+	}
+
+	for _, kept := range d.kept {
+		if kind := cmp.Or(kept.GetObjectKind().GroupVersionKind().Kind, "Secret"); kind == object.Kind &&
+			kept.GetName() == object.Name {
+			return true
+		}
+	}
+
+	for i := range object.OwnerReferences {
+		if d.management.IsNamespaced(&object.OwnerReferences[i]) {
+			return true // it goes with its owner, which is looked at itself
+		}
+	}
+
+	return slices.ContainsFunc(object.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == string(manifest.FieldOwner) && f.Operation == metav1.ManagedFieldsOperationApply
+	})
+}
+
+// user is an object that names a Secret or a ConfigMap of the engine.
+type user struct {
+	// name of it for people, with its namespace; empty for those without.
+	name, namespace string
+	// key has its own kind and name.
+	kind, object string
+	uses         client.ObjectKey
+}
+
+// usersOf are all objects of a management cluster that name Secrets or ConfigMaps of engines.
+func usersOf(ctx context.Context, in *mgmtcluster.Cluster) ([]user, error) {
+	var out []user
+
+	add := func(kind, namespace, name string, server *infrav1.OvirtAPIServer) {
+		one := user{
+			name: fmt.Sprintf("%s %s/%s", kind, namespace, name), namespace: namespace, kind: kind, object: name,
+			uses: keyOf(namespace, &server.CredentialsSecret),
+		}
+		if server.CredentialsSecret.Name != "" {
+			out = append(out, one)
+		}
+
+		if server.CAConfigMap != nil {
+			one.uses = keyOf(namespace, server.CAConfigMap)
+			out = append(out, one)
+		}
+	}
+
+	var clusters infrav1.OLVMClusterList
+	var inventories infrav1alpha1.OLVMInventoryList
+	var identities infrav1alpha1.OLVMClusterIdentityList
+
+	for _, list := range []client.ObjectList{&clusters, &inventories, &identities} {
+		if err := in.List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
+			return nil, fmt.Errorf("failed to list who uses Secrets: %w", err)
+		}
+	}
+
+	for i := range clusters.Items {
+		c := &clusters.Items[i]
+		add("OLVMCluster", c.Namespace, c.Name, &c.Spec.OLVMOvirtAPIServer)
+	}
+
+	for i := range inventories.Items {
+		c := &inventories.Items[i]
+		add("OLVMInventory", c.Namespace, c.Name, &c.Spec.OLVMOvirtAPIServer)
+	}
+
+	for i := range identities.Items {
+		spec := &identities.Items[i].Spec
+		one := user{
+			name: "OLVMClusterIdentity " + identities.Items[i].Name, kind: "OLVMClusterIdentity",
+			uses: client.ObjectKey(spec.CredentialsSecret),
+		}
+		out = append(out, one)
+
+		if spec.CAConfigMap != nil {
+			one.uses = client.ObjectKey(*spec.CAConfigMap)
+			out = append(out, one)
+		}
+	}
+
+	return out, nil
+}

@@ -1,0 +1,265 @@
+package lifecycle
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
+)
+
+// errRefused is the answer of a user who does not agree.
+var errRefused = errors.New("it stays as it is")
+
+// deletionIn is a Delete of prod that comes to its question, and what it asks.
+func deletionIn(t *testing.T, m *moving) (d *deletion, asked *string) {
+	t.Helper()
+	emptyHome(t)
+	in := m.open(0, &gate{})
+	asked = new(string)
+	o := DeleteOptions{Name: "prod", Confirm: func(question, word string) error {
+		check.Equal(t, "the word to type", word, "prod")
+		*asked = question
+
+		return errRefused
+	}}
+	o.Management, o.Driver = in.options, mgmtcluster.DriverExisting
+	o.Display = progress.To(&bytes.Buffer{})
+	d, err := newDeletion(o)
+	check.Error(t, err, "")
+	check.Error(t, d.find(t.Context()), "")
+
+	return d, asked
+}
+
+// ours labels the namespace as Create does, and makes the credentials.
+func (m *moving) ours() {
+	m.t.Helper()
+	labels := map[string]string{managedBy: managedByValue}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: m.namespace}}
+	c := m.servers[0].Client
+	check.Error(m.t, c.Get(m.t.Context(), client.ObjectKeyFromObject(namespace), namespace), "")
+	before := namespace.DeepCopy()
+	namespace.Labels = labels
+	check.Error(m.t, c.Patch(m.t.Context(), namespace, client.MergeFrom(before)), "")
+	check.Error(m.t, c.Create(m.t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: "prod-ovirt-credentials", Labels: labels},
+	}), "")
+}
+
+// inventory is one that users have made, with the credentials of the cluster.
+func (m *moving) inventory() {
+	m.t.Helper()
+	check.Error(m.t, localplane.Apply(m.t.Context(), m.servers[0].Client, &unstructured.Unstructured{
+		Object: map[string]any{
+			"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "OLVMInventory",
+			"metadata": map[string]any{"namespace": m.namespace, "name": "lab"},
+			"spec": map[string]any{
+				"olvmDatacenterName": "Default",
+				"olvmOvirtAPIServer": map[string]any{
+					"serverURL":         "https://engine.example.com/ovirt-engine",
+					"credentialsSecret": map[string]any{"name": "prod-ovirt-credentials"},
+				},
+				"virtualMachines": map[string]any{"tag": "k8s-pool"},
+			},
+		},
+	}), "")
+}
+
+// TestTheQuestionBeforeADeletion is what a user sees.
+func TestTheQuestionBeforeADeletion(t *testing.T) {
+	m := newMoving(t)
+	m.ours()
+	d, asked := deletionIn(t, m)
+	check.Error(t, d.confirm(t.Context()), errRefused.Error())
+	check.Equal(t, "the question", *asked, "Delete the cluster prod in namespace "+m.namespace+" of "+
+		d.management.Server()+" (context a of "+d.management.Kubeconfig+")? These go for good:\n"+
+		"  2 machines with 0 VMs and 0 disks: prod-a, prod-b\n"+
+		"  Secret "+m.namespace+"/prod-ovirt-credentials\n"+
+		"  namespace "+m.namespace+"\n"+
+		"Type its name: ")
+}
+
+// TestANamespaceWithAnInventoryStays has an inventory, whose VMs would go with the namespace, and which needs the
+// credentials of the cluster.
+func TestANamespaceWithAnInventoryStays(t *testing.T) {
+	m := newMoving(t)
+	m.ours()
+	m.inventory()
+	d, asked := deletionIn(t, m)
+	check.Error(t, d.confirm(t.Context()), errRefused.Error())
+	check.Contains(t, "the question", *asked, "(namespace "+m.namespace+" stays: it has OLVMInventory lab")
+	check.Equal(t, "Secrets that go", len(d.kept), 0)
+
+	found, err := d.emptyNamespace(t.Context())
+	check.Error(t, err, "")
+	check.Equal(t, "whether the namespace goes", found != nil, false)
+}
+
+func TestANamespaceWithSomethingOfAUserStays(t *testing.T) {
+	for name, object := range map[string]client.Object{
+		"a ConfigMap": &corev1.ConfigMap{},
+		"a Secret":    &corev1.Secret{},
+		"a claim": &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMoving(t)
+			m.ours()
+			object.SetNamespace(m.namespace)
+			object.SetName("theirs")
+			check.Error(t, m.servers[0].Client.Create(t.Context(), object), "")
+
+			d, _ := deletionIn(t, m)
+			check.Error(t, d.findKept(t.Context()), "")
+			_, stays, err := d.namespaceToGo(t.Context())
+			check.Error(t, err, "")
+			check.Length(t, "what stays", stays, 1)
+			check.Contains(t, "what stays", stays[0], "theirs")
+		})
+	}
+}
+
+// TestWhatCannotBeListedKeepsTheNamespaceAndNotTheCluster has an API of the management cluster that is down, and a user
+// who may not list what administrators own.
+func TestWhatCannotBeListedKeepsTheNamespaceAndNotTheCluster(t *testing.T) {
+	for name, test := range map[string]struct {
+		path, want string
+		status     int
+	}{
+		"an API is down":   {"/persistentvolumeclaims", "what cannot be listed: ", http.StatusInternalServerError},
+		"it is forbidden":  {"/persistentvolumeclaims", "what this user may not list", http.StatusForbidden},
+		"so are all users": {"/olvmclusteridentities", "what this user may not list", http.StatusForbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMoving(t)
+			m.ours()
+			d, asked := deletionIn(t, m)
+			path := filepath.Join(t.TempDir(), "kubeconfig")
+			content := testsite.Kubeconfig(t, m.servers[0].Config, func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if strings.HasSuffix(r.URL.Path, test.path) {
+						http.Error(w, "not now", test.status)
+						return
+					}
+
+					next.ServeHTTP(w, r)
+				})
+			})
+			check.Error(t, os.WriteFile(path, content, 0o600), "")
+
+			var err error
+			d.management.Cluster, err = mgmtcluster.Connect(mgmtcluster.Options{
+				Kubeconfig: path, Namespace: m.namespace,
+			})
+			check.Error(t, err, "")
+			check.Error(t, d.confirm(t.Context()), errRefused.Error())
+			check.Contains(t, "the question", *asked, " stays: it has "+test.want)
+			check.Contains(t, "the question", *asked, "Delete the cluster prod")
+		})
+	}
+}
+
+// TestAClusterThatMovesOutOfItselfIsKnownAgain has a cluster whose identity was not recorded when it was made, as one
+// that kubectl has applied.
+func TestAClusterThatMovesOutOfItselfIsKnownAgain(t *testing.T) {
+	m := newMoving(t)
+	d, _ := deletionIn(t, m)
+	d.to = m.open(1, &gate{})
+	d.Timeout = time.Minute
+	check.Error(t, d.moveAway(t.Context()), "")
+
+	again := &deletion{DeleteOptions: d.DeleteOptions, management: m.open(0, &gate{}), to: m.open(1, &gate{})}
+	again.missing = &mgmtcluster.NotFoundError{Name: "prod", Namespace: m.namespace}
+	check.Error(t, again.findMoved(t.Context()), "")
+	check.Set(t, "the cluster", again.exists())
+}
+
+// TestAClusterBehindATunnelIsKnownToManageItself reaches it by a URL that is not its endpoint.
+func TestAClusterBehindATunnelIsKnownToManageItself(t *testing.T) {
+	m := newMoving(t)
+	in := m.open(0, &gate{})
+	id, err := in.Identity(t.Context())
+	check.Error(t, err, "")
+	check.Error(t, in.RecordIdentity(t.Context(), "prod", id), "")
+
+	d, _ := deletionIn(t, m)
+	check.Error(t, d.checkOwn(t.Context()), "name another management cluster with --to-kubeconfig")
+}
+
+// TestAClusterWhoseIdentityIsUnknownIsNotDeleted has a Cluster of whose API server nothing is known.
+func TestAClusterWhoseIdentityIsUnknownIsNotDeleted(t *testing.T) {
+	d, _ := deletionIn(t, newMoving(t))
+	check.Error(t, d.checkOwn(t.Context()), "loses its controllers before its machines")
+}
+
+// TestASecondStartInAnotherManagementClusterIsRefused has the cluster answer, which the management cluster does not
+// have.
+func TestASecondStartInAnotherManagementClusterIsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*creation)
+		want   string
+	}{
+		"the cluster answers": {func(c *creation) { c.answers = true }, "runs already"},
+		"it is the cluster itself": {func(c *creation) {
+			c.File = clusterNamed("prod", "127.0.0.1", 1)
+		}, "runs already"},
+		"nothing is known of it": {func(*creation) {}, ""},
+		"it may have a local manager": {func(c *creation) {
+			c.answers = true
+			localThatStopped(t)
+		}, "olvmctl local start"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			emptyHome(t)
+			path := t.TempDir() + "/management"
+			testenv.WriteKubeconfig(t, path, "https://127.0.0.1:1")
+			in, err := newManagement(mgmtcluster.Options{Kubeconfig: path}, mgmtcluster.DriverExisting)
+			check.Error(t, err, "")
+			check.Error(t, in.connect(t.Context()), "")
+			c := &creation{management: in}
+			c.File = clusterNamed("prod", "127.0.0.2", 1)
+			test.change(c)
+			check.Error(t, c.checkUnmanaged(), test.want)
+		})
+	}
+}
+
+// TestAMoveIntoItselfGoesOnFromItsSourceAlone has start run again with another management cluster.
+func TestAMoveIntoItselfGoesOnFromItsSourceAlone(t *testing.T) {
+	m := newMoving(t)
+	in := m.open(0, &gate{})
+	id, err := in.Identity(t.Context())
+	check.Error(t, err, "")
+
+	for sign, want := range map[string]bool{signOf(id, "b"): true, signOf("a", id): false, "": false} {
+		paused := true
+		cluster := &clusterv1.Cluster{}
+		cluster.Spec.Paused = &paused
+		cluster.Annotations = map[string]string{movingAnnotation: sign}
+		got, err := movesFrom(t.Context(), cluster, in)
+		check.Error(t, err, "")
+		check.Equal(t, sign, got, want)
+	}
+}

@@ -1,0 +1,217 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/kubeconfigfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+)
+
+// ownLimit bounds how long a cluster is asked whether it manages itself.
+const ownLimit = 10 * time.Second
+
+// findOwn looks whether the kubeconfig of an earlier Create is that of a cluster that has its own objects, and connects
+// to it then.
+func (c *creation) findOwn(ctx context.Context) (err error) {
+	c.managesItself, c.unsure, err = c.asksItself(ctx)
+	if err != nil || !c.managesItself {
+		return err
+	}
+
+	if c.interrupted, err = c.moveInterrupted(ctx); err != nil || c.interrupted {
+		c.managesItself, c.SelfManaged = false, true
+		return err
+	}
+
+	c.Display.Say("%s manages itself: its management cluster is the one of %s", c.File.Name, c.KubeconfigOut)
+	local := c.management.local
+	c.exists, c.management = true, c.workload
+
+	if !local.Runs() {
+		return nil
+	}
+
+	if left, err := local.CountUses(ctx); err == nil && left.None() { // a command was interrupted before it removed it
+		c.Display.Say("the local management cluster runs on, and has no cluster; olvmctl local stop ends it")
+	}
+
+	return nil
+}
+
+// asksItself reports whether the cluster of a kubeconfig that was written before has its own objects; unsure is why
+// that cannot be known. A kubeconfig of another cluster is an error, for it would be written over.
+func (c *creation) asksItself(ctx context.Context) (own bool, unsure, err error) {
+	if !fileExists(c.KubeconfigOut) {
+		return false, nil, nil
+	}
+
+	at := contextInFile(c.KubeconfigOut, c.File.Name)
+	if at == "" {
+		// The file has clusters of others alone, or it is none.
+		err := kubeconfigfile.Edit(c.KubeconfigOut, func(*clientcmdapi.Config) error { return nil })
+		if err != nil {
+			return false, nil, fmt.Errorf("--kubeconfig-out: %w", err)
+		}
+
+		return false, nil, nil
+	}
+
+	c.workload.use(at)
+	server, err := c.workload.options.ServerURL()
+	if err != nil {
+		return false, nil, fmt.Errorf("%w; move it elsewhere, or name another file with --kubeconfig-out", err)
+	}
+
+	if err := c.workload.connect(ctx); err != nil {
+		return false, nil, err
+	}
+
+	limited, cancel := context.WithTimeout(ctx, ownLimit)
+	defer cancel()
+
+	var found clusterv1.Cluster
+	key := client.ObjectKey{Namespace: c.namespace(), Name: c.File.Name}
+	err = c.workload.Get(limited, key, &found)
+	wanted := wantedServer(c.File.Objects)
+
+	switch {
+	case err == nil && (wanted == "" || wanted == server || wanted == mgmtcluster.ServerAt(&found)):
+		c.own = &found
+		return true, nil, c.checkRecorded(limited)
+	case wanted != "" && wanted != server && at != contextName(c.File.Name) &&
+		filepath.Base(c.KubeconfigOut) != dedicatedName(c.File.Name):
+		return false, nil, nil // the only context of the file is another cluster's, beside which this one will be
+	case wanted != "" && wanted != server:
+		other := otherServerError(c.KubeconfigOut, &clientcmdapi.Cluster{Server: server}, c.File.Name,
+			&clientcmdapi.Cluster{Server: wanted})
+		if err == nil {
+			return false, nil, other
+		}
+
+		return false, nil, c.askElsewhere(limited, other)
+	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		c.answers = true
+		return false, nil, nil // it has another management cluster
+	}
+
+	return false, fmt.Errorf(
+		"whether %s manages itself is not known, for the server of %s does not answer: %w; delete or move that file "+
+			"if the cluster is gone", c.File.Name, c.KubeconfigOut, err), nil
+}
+
+// checkRecorded fails where a cluster has the Cluster of another one.
+func (c *creation) checkRecorded(ctx context.Context) error {
+	recorded := c.own.Annotations[mgmtcluster.IdentityAnnotation]
+	if recorded == "" {
+		return nil
+	}
+
+	id, err := c.workload.Identity(ctx)
+	if err == nil && string(id) != recorded {
+		err = fmt.Errorf("%s does not lead to %s, but to another cluster, which has a Cluster of that name: the UID "+
+			"of its namespace kube-system is %s, and not %s; name another file with --kubeconfig-out", c.KubeconfigOut,
+			c.File.Name, id, recorded)
+	}
+
+	return err
+}
+
+// elsewhere is a kubeconfig whose server is not that of the manifests: it leads through a tunnel, or to another
+// cluster. The identity tells.
+type elsewhere struct {
+	id    types.UID
+	other error
+}
+
+// askElsewhere asks for the identity. Without an answer, it is another cluster.
+func (c *creation) askElsewhere(ctx context.Context, other error) error {
+	id, err := c.workload.Identity(ctx)
+	if err != nil {
+		return other
+	}
+
+	c.elsewhere = &elsewhere{id, other}
+
+	return nil
+}
+
+// checkElsewhere fails unless the management cluster knows the cluster of the kubeconfig as this one.
+func (c *creation) checkElsewhere(ctx context.Context) error {
+	if c.management.Cluster == nil { // nobody knows it
+		return c.elsewhere.other
+	}
+
+	cluster, err := c.management.GetCluster(ctx, c.File.Name)
+	if err != nil || cluster.Annotations[mgmtcluster.IdentityAnnotation] != string(c.elsewhere.id) {
+		return c.elsewhere.other
+	}
+
+	return nil
+}
+
+// wantedServer is the server of the cluster of manifests, which the object of its infrastructure has; empty where they
+// do not say it.
+func wantedServer(objects []*unstructured.Unstructured) string {
+	for _, object := range objects {
+		host, _, _ := unstructured.NestedString(object.Object, "spec", "controlPlaneEndpoint", "host")
+		port, _, _ := unstructured.NestedInt64(object.Object, "spec", "controlPlaneEndpoint", "port")
+		if host != "" && port != 0 {
+			return "https://" + clusterv1.APIEndpoint{Host: host, Port: int32(port)}.String()
+		}
+	}
+
+	return ""
+}
+
+// pivots reports whether the cluster is to be moved into itself.
+func (c *creation) pivots() bool { return c.SelfManaged && !c.managesItself }
+
+// moveToItself moves the cluster into itself.
+func (c *creation) moveToItself(ctx context.Context) error {
+	if c.vm != nil {
+		return c.moveOut(ctx, c.vm, c.management, c.workload)
+	}
+
+	return c.move(ctx, c.management, c.workload)
+}
+
+// pivotSteps install the providers in the cluster and move its objects there.
+func (c *creation) pivotSteps() []Step {
+	from := c.management // findOwn changes it only where the cluster does not pivot
+	name := c.File.Name
+
+	out := []Step{
+		// Another one may have come in the meantime.
+		{name: "Looking again for other clusters of the namespace", quiet: true, run: c.checkAlone},
+		ensureProviders(&c.Common, c.workload, c.infrastructure),
+		{name: movingName, run: c.moveToItself},
+		{
+			name: "Waiting for the cluster to manage itself",
+			run: c.wait(func(ctx context.Context) error {
+				return checkReady(ctx, c.workload.Cluster, name)
+			}),
+		},
+	}
+	out = append(out, from.leave(&c.Common)...)
+	out = append(out, Step{
+		name:  "Turning to the new management cluster",
+		quiet: true,
+		run: func(context.Context) error {
+			c.management = c.workload
+			return nil
+		},
+	})
+
+	return only(c.pivots, out...)
+}

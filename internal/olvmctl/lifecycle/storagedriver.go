@@ -1,0 +1,119 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/addon"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
+)
+
+// storageDriverName is the storage driver, for people.
+const storageDriverName = "the oVirt CSI driver"
+
+// checkStorageDriver says at once, and not when the cluster is up, that the storage driver of a new cluster has no
+// credentials, or none that it may have.
+func (o *OLVM) checkStorageDriver(c *creation) error {
+	wanted, asked := c.File.WantsStorageDriver()
+	if !wanted || c.File.Providers.OLVM.CSIDriver.Credentials == clusterfile.DriverMachines {
+		return nil
+	}
+
+	if asked && o.StorageDriver.Username == "" && !fileExists(c.KubeconfigOut) {
+		return fmt.Errorf("ovirtCsiDriver: %w", &noDriverLoginError{c.File.StorageDriverSecret()})
+	}
+
+	return o.checkDriverLogin(o.Engine.Username)
+}
+
+// checkDriverLogin refuses credentials of the storage driver that are given and cannot be meant, beside the user of the
+// machines, which may not be known.
+func (o *OLVM) checkDriverLogin(machines string) error {
+	switch given := o.StorageDriver; {
+	case given.Username == "":
+		return nil
+	case given.Password == "":
+		return errors.New("OLVM_CSI_PASSWORD: it is empty, and OLVM_CSI_USERNAME is not; set both")
+	case given.Username == machines:
+		return fmt.Errorf("OLVM_CSI_USERNAME: %s is the user of the machines, and the credentials of the storage "+
+			"driver are on every node; give it another user, or write ovirtCsiDriver: {credentials: %s}",
+			given.Username, clusterfile.DriverMachines)
+	}
+
+	return nil
+}
+
+// noDriverLoginError reports that the storage driver has no user of the engine of its own.
+type noDriverLoginError struct{ key client.ObjectKey }
+
+func (e *noDriverLoginError) Error() string {
+	return fmt.Sprintf("its credentials are on every node, so that it needs a user of the engine of its own: set "+
+		"OLVM_CSI_USERNAME and OLVM_CSI_PASSWORD, or make the Secret %s in the cluster, or write "+
+		"ovirtCsiDriver: {credentials: %s} to give it those of the machines", e.key, clusterfile.DriverMachines)
+}
+
+// findStorageDriver makes the add-on of the storage driver. There is none where the cluster file does not want it, or
+// where it is there by default and has no credentials.
+func (o *OLVM) findStorageDriver(ctx context.Context, c *creation) error {
+	wanted, asked := c.File.WantsStorageDriver()
+	if !wanted {
+		return nil
+	}
+
+	login, err := o.driverLogin(ctx, c)
+	var missing *noDriverLoginError
+	if errors.As(err, &missing) && !asked {
+		c.Display.Say("The oVirt CSI driver is left out: %s", missing)
+		return nil
+	} else if err != nil {
+		return err
+	}
+
+	objects, err := c.File.StorageDriver(login.Username, login.Password)
+	if err != nil {
+		return err
+	}
+
+	driver := addon.Of(storageDriverName, objects)
+	o.driver = &driver
+
+	return nil
+}
+
+// driverLogin is what the storage driver is given; empty where the cluster has credentials for it already, which stay.
+func (o *OLVM) driverLogin(ctx context.Context, c *creation) (Login, error) {
+	var secret corev1.Secret
+	if err := c.management.Get(ctx, o.secretKey(c), &secret); err != nil {
+		return Login{}, fmt.Errorf("failed to get the credentials of the engine: %w", err)
+	}
+
+	var machines Login
+	machines.Username, machines.Password = connection.Login(&secret)
+
+	if c.File.Providers.OLVM.CSIDriver.Credentials == clusterfile.DriverMachines {
+		return machines, nil
+	}
+
+	if err := o.checkDriverLogin(machines.Username); err != nil {
+		return Login{}, err
+	}
+
+	if o.StorageDriver.Username != "" {
+		return o.StorageDriver, nil
+	}
+
+	key := c.File.StorageDriverSecret()
+	if err := c.workload.Get(ctx, key, &corev1.Secret{}); apierrors.IsNotFound(err) {
+		return Login{}, &noDriverLoginError{key}
+	} else if err != nil {
+		return Login{}, fmt.Errorf("failed to look for the credentials of the storage driver: %w", err)
+	}
+
+	return Login{}, nil
+}

@@ -1,0 +1,262 @@
+package lifecycle
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterctl"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+)
+
+// generation is what successor ends names with.
+var generation = regexp.MustCompile(`-[0-9a-f]{8}$`)
+
+// family is the name that a template and all its successors begin with.
+func family(template string) string { return generation.ReplaceAllString(template, "") }
+
+// machineSpec is what a template says of machines.
+func machineSpec(template *unstructured.Unstructured) map[string]any {
+	spec, _, _ := unstructured.NestedMap(template.Object, "spec", "template", "spec")
+	return spec
+}
+
+// sameGeneration is the name of a template or successor with that specification, of which machines may be made already;
+// empty where there is none.
+func sameGeneration(there []unstructured.Unstructured, template string, spec map[string]any) string {
+	for i := range there {
+		if family(there[i].GetName()) == family(template) && there[i].GetDeletionTimestamp().IsZero() &&
+			equality.Semantic.DeepEqual(machineSpec(&there[i]), spec) {
+			return there[i].GetName()
+		}
+	}
+
+	return ""
+}
+
+// successor is a template with another specification, under a name that follows from it: the same again makes no other.
+func successor(template *unstructured.Unstructured, spec map[string]any) (*unstructured.Unstructured, error) {
+	content, err := json.Marshal(spec)
+	if err != nil {
+		return nil, fmt.Errorf("failed to encode a %s: %w", template.GetKind(), err)
+	}
+
+	sum := sha256.Sum256(content)
+
+	out := &unstructured.Unstructured{Object: map[string]any{}}
+	out.SetGroupVersionKind(template.GroupVersionKind())
+	out.SetNamespace(template.GetNamespace())
+	out.SetLabels(template.GetLabels())
+	out.SetName(fmt.Sprintf("%s-%x", family(template.GetName()), sum[:4]))
+	// What the template has beside the specification, such as labels of machines, stays.
+	whole, _, _ := unstructured.NestedMap(template.Object, "spec")
+	if whole == nil {
+		whole = map[string]any{}
+	}
+
+	if err := unstructured.SetNestedMap(whole, spec, "template", "spec"); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", template.GetKind(), template.GetName(), err)
+	}
+
+	return out, unstructured.SetNestedMap(out.Object, whole, "spec")
+}
+
+// templateOf is the template that an owner of machines in the management cluster uses.
+func templateOf(
+	ctx context.Context, in *mgmtcluster.Cluster, owner *unstructured.Unstructured,
+) (*unstructured.Unstructured, error) {
+	_, reference := machineFields(owner.GetKind())
+	name := templateNameOf(owner)
+	kind, _, _ := unstructured.NestedString(owner.Object, append(reference, "kind")...)
+	served, err := servedKind(in, kind)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", owner.GetKind(), owner.GetName(), err)
+	}
+
+	template := &unstructured.Unstructured{}
+	template.SetGroupVersionKind(served)
+	if err := in.Get(ctx, client.ObjectKey{Namespace: in.Namespace, Name: name}, template); err != nil {
+		return nil, fmt.Errorf("%s %s: failed to get its %s: %w", owner.GetKind(), owner.GetName(), kind, err)
+	}
+
+	return template, nil
+}
+
+// isTemplate reports whether an object is what machines of an infrastructure are made of.
+func isTemplate(object *unstructured.Unstructured) bool {
+	return object.GroupVersionKind().Group == clusterctl.InfrastructureGroup &&
+		strings.HasSuffix(object.GetKind(), "MachineTemplate")
+}
+
+// templatesOf are the templates of machines among manifests, with the API server's defaults, by the names of the owners
+// of machines that use them.
+func templatesOf(
+	ctx context.Context, in *mgmtcluster.Cluster, objects []*unstructured.Unstructured,
+) (map[string]*unstructured.Unstructured, error) {
+	templates := map[string]*unstructured.Unstructured{}
+
+	for _, object := range objects {
+		if !isTemplate(object) {
+			continue
+		}
+
+		template := object.DeepCopy()
+		template.SetName("")
+		template.SetGenerateName(object.GetName() + "-")
+		if err := in.Create(ctx, template, client.DryRunAll); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+
+		templates[object.GetName()] = template
+	}
+
+	out := map[string]*unstructured.Unstructured{}
+
+	for _, object := range objects {
+		if _, reference := machineFields(object.GetKind()); reference != nil {
+			used := templateNameOf(object)
+			if out[object.GetName()] = templates[used]; templates[used] == nil {
+				return nil, fmt.Errorf("%s %s: there is no template of machines %s beside it", object.GetKind(),
+					object.GetName(), used)
+			}
+		}
+	}
+
+	return out, nil
+}
+
+// machineFields are where the version of machines and the reference to their template are in a kind; nil where it has
+// none.
+func machineFields(kind string) (version, reference []string) {
+	switch kind {
+	case "KubeadmControlPlane":
+		return []string{"spec", "version"}, []string{"spec", "machineTemplate", "spec", "infrastructureRef"}
+	case "MachineDeployment":
+		return []string{"spec", "template", "spec", "version"},
+			[]string{"spec", "template", "spec", "infrastructureRef"}
+	}
+
+	return nil, nil
+}
+
+// templateNameField is where an owner of machines names their template.
+func templateNameField(owner *unstructured.Unstructured) []string {
+	_, reference := machineFields(owner.GetKind())
+	return append(reference, "name")
+}
+
+// templateNameOf is the name of the template of an owner's machines.
+func templateNameOf(owner *unstructured.Unstructured) string {
+	name, _, _ := unstructured.NestedString(owner.Object, templateNameField(owner)...)
+	return name
+}
+
+// versionOf is the Kubernetes version of an owner's machines.
+func versionOf(owner *unstructured.Unstructured) string {
+	field, _ := machineFields(owner.GetKind())
+	version, _, _ := unstructured.NestedString(owner.Object, field...)
+
+	return version
+}
+
+// liveOwner is an owner of machines among manifests as the management cluster has it; nil where it has none, or the
+// object is no owner.
+func liveOwner(
+	ctx context.Context, in *mgmtcluster.Cluster, object *unstructured.Unstructured,
+) (*unstructured.Unstructured, error) {
+	if version, _ := machineFields(object.GetKind()); version == nil {
+		return nil, nil
+	}
+
+	live := object.DeepCopy()
+	err := in.Get(ctx, client.ObjectKeyFromObject(object), live)
+
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("failed to get %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+
+	return live, nil
+}
+
+// servedKind is a kind of an infrastructure in the version that the management cluster prefers.
+func servedKind(in *mgmtcluster.Cluster, kind string) (schema.GroupVersionKind, error) {
+	mapping, err := in.RESTMapper().RESTMapping(schema.GroupKind{Group: clusterctl.InfrastructureGroup, Kind: kind})
+	if err != nil {
+		return schema.GroupVersionKind{}, fmt.Errorf("failed to ask for kind %s: %w", kind, err)
+	}
+
+	return mapping.GroupVersionKind, nil
+}
+
+// followTemplates has the manifests name the templates that Upgrade has made, where the cluster has been
+// rolled out since it was created. Create itself replaces no machine: a cluster file that asks for that is an error.
+func (c *creation) followTemplates(ctx context.Context) error {
+	in := c.management.Cluster
+
+	err := in.Get(ctx, client.ObjectKey{Namespace: in.Namespace, Name: c.File.Name}, &clusterv1.Cluster{})
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+
+	wanted, err := templatesOf(ctx, in, c.objects)
+	if err != nil {
+		return err
+	}
+
+	for _, object := range c.objects {
+		live, err := liveOwner(ctx, in, object)
+		if err != nil {
+			return err
+		}
+
+		if live == nil {
+			continue
+		}
+
+		template, err := templateOf(ctx, in, live)
+		if err != nil {
+			return err
+		}
+
+		if versionOf(live) != versionOf(object) ||
+			!equality.Semantic.DeepEqual(machineSpec(wanted[object.GetName()]), machineSpec(template)) {
+			return fmt.Errorf("%s %s has other machines than %s asks for; replace them with olvmctl upgrade %s -n %s "+
+				"-f %s", object.GetKind(), object.GetName(), c.File.Path, c.File.Name, in.Namespace, c.File.Path)
+		}
+
+		if err := renameTemplate(c.objects, object, template.GetName()); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// renameTemplate gives the template of an owner of machines among manifests another name.
+func renameTemplate(objects []*unstructured.Unstructured, owner *unstructured.Unstructured, to string) error {
+	from := templateNameOf(owner)
+	if err := unstructured.SetNestedField(owner.Object, to, templateNameField(owner)...); err != nil {
+		return fmt.Errorf("%s %s: %w", owner.GetKind(), owner.GetName(), err)
+	}
+
+	for _, object := range objects {
+		if isTemplate(object) && object.GetName() == from {
+			object.SetName(to)
+		}
+	}
+
+	return nil
+}

@@ -1,0 +1,470 @@
+package lifecycle
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/blang/semver/v4"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
+)
+
+// UpgradeOptions say what a cluster is to become.
+type UpgradeOptions struct {
+	Common
+	// Name of the Cluster.
+	Name string
+	// File is a cluster file that has the version and the VMs, and Provider its infrastructure; nil for none.
+	File     *clusterfile.Loaded
+	Provider Provider
+	// Version of Kubernetes, and VMTemplate of the new machines; empty leaves them.
+	Version, VMTemplate string
+	// Agree is called with what would be replaced, one line for each owner of machines, and where that is. goOn has it
+	// replaced.
+	Agree func(changes []string, where string) (goOn bool, err error)
+}
+
+// upgrade is an Upgrade that runs.
+type upgrade struct {
+	UpgradeOptions
+	*mgmtcluster.Cluster
+	cluster *clusterv1.Cluster
+	// of is the infrastructure of the cluster.
+	of Provider
+	// wanted are the templates of machines of the cluster file, by the names of the owners that use them; nil without
+	// one.
+	wanted map[string]*unstructured.Unstructured
+}
+
+// Upgrade rolls a cluster out with another Kubernetes version or other VMs: the control plane first, then the workers,
+// each owner of machines until all of its machines are new and ready.
+func Upgrade(ctx context.Context, o UpgradeOptions) error {
+	in, err := mgmtcluster.ConnectInstalled(ctx, o.Management)
+	if err != nil {
+		return err
+	}
+
+	u := &upgrade{UpgradeOptions: o, Cluster: in}
+	if u.cluster, err = in.GetCluster(ctx, o.Name); err != nil {
+		return err
+	}
+
+	if err := checkSettled(u.cluster); err != nil {
+		return err
+	}
+
+	u.of = providerOf(u.cluster)
+	if goOn, err := u.readFile(ctx); err != nil || !goOn {
+		return err
+	}
+
+	changes, steps, err := u.plan(ctx)
+	if err != nil {
+		return err
+	}
+
+	goOn, err := o.Agree(changes, u.where())
+	if err != nil || !goOn {
+		return err
+	}
+
+	return runSteps(ctx, o.Display, steps)
+}
+
+// where is the cluster for people.
+func (u *upgrade) where() string { return fmt.Sprintf("in namespace %s of %s", u.Namespace, u.Where()) }
+
+// readFile takes the version and the templates of machines from the cluster file. Where images are still to be made, it
+// asks for that first: what would be replaced can be shown when they are there.
+func (u *upgrade) readFile(ctx context.Context) (goOn bool, err error) {
+	if u.File == nil {
+		return true, nil
+	}
+
+	c := &creation{CreateOptions: CreateOptions{Common: u.Common, File: *u.File, Provider: u.Provider}}
+	kind := u.cluster.Spec.InfrastructureRef.Kind
+
+	switch {
+	case u.File.Name != u.Name:
+		return false, fmt.Errorf("%s: name: it is of cluster %s, not of %s", u.File.Path, u.File.Name, u.Name)
+	case kind != "" && kind != u.Provider.Components().ClusterKind:
+		return false, fmt.Errorf("%s: provider: %s is a cluster of %s", u.File.Path, u.Name, kind)
+	case !u.File.ByTerraform():
+		if goOn, err := u.ensureImages(ctx, c); err != nil || !goOn {
+			return false, err
+		}
+	}
+
+	objects, err := u.Provider.Manifests(ctx, c)
+	if err != nil {
+		return false, err
+	}
+
+	u.Version = u.File.Version()
+	u.wanted, err = templatesOf(ctx, u.Cluster, objects)
+
+	return err == nil, err
+}
+
+// ensureImages has the images of the cluster file, after the user has agreed to make those that are missing.
+func (u *upgrade) ensureImages(ctx context.Context, c *creation) (goOn bool, err error) {
+	steps := u.Provider.EnsureImages(c)
+	if err := runSteps(ctx, u.Display, steps[:1]); err != nil { // which finds out what is missing
+		return false, err
+	}
+
+	var missing []string
+
+	for _, one := range steps[1:] {
+		if !one.quiet && one.needed() {
+			missing = append(missing, one.name+"; then what a rollout replaces is shown")
+		}
+	}
+
+	if len(missing) > 0 {
+		if goOn, err := u.Agree(missing, u.where()); err != nil || !goOn {
+			return false, err
+		}
+	}
+
+	return true, runSteps(ctx, u.Display, steps[1:])
+}
+
+// plan finds what would be replaced, and the steps that do it.
+func (u *upgrade) plan(ctx context.Context) (changes []string, steps []Step, err error) {
+	if u.cluster.Spec.Topology.IsDefined() {
+		return u.planTopology(ctx)
+	}
+
+	owners, err := u.owners(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	if changes, err = u.of.Rollouts(ctx, u, owners); err != nil {
+		return nil, nil, err
+	}
+
+	if len(changes) > 0 {
+		for _, one := range owners {
+			if warning := one.imageWarning(u.Version); warning != "" {
+				changes = append(changes, warning)
+			}
+		}
+	}
+
+	for _, one := range owners {
+		steps = append(steps, Step{
+			name: "Rolling out " + one.name,
+			run:  func(ctx context.Context) error { return u.rollOut(ctx, one) },
+		})
+	}
+
+	return changes, steps, nil
+}
+
+// planTopology is plan for a Cluster with a ClusterClass, whose controller replaces machines in the same order.
+func (u *upgrade) planTopology(ctx context.Context) (changes []string, steps []Step, err error) {
+	if u.VMTemplate != "" {
+		return nil, nil, fmt.Errorf("--vm-template: the VM template of %s is a variable of its ClusterClass; change "+
+			"spec.topology.variables", u.Name)
+	}
+
+	if now := u.cluster.Spec.Topology.Version; now != u.Version {
+		if err := u.checkSkew(ctx, now, nil); err != nil {
+			return nil, nil, err
+		}
+
+		changes = append(changes, fmt.Sprintf("Cluster %s: version %s becomes %s, and all machines are replaced",
+			u.Name, now, u.Version))
+	}
+
+	return changes, []Step{{name: "Rolling out " + u.Name, run: u.rollOutTopology}}, nil
+}
+
+// owner is a control plane or a MachineDeployment in an upgrade.
+type owner struct {
+	// object as it is to be, and name with its kind for people.
+	object *unstructured.Unstructured
+	name   string
+	// patch makes it so; empty where it is so already.
+	patch map[string]any
+	// template is what its new machines are made of; nil where it is there.
+	template *unstructured.Unstructured
+	// image is what its new machines start from; keptImage reports that it stays while the version changes.
+	image     string
+	keptImage bool
+}
+
+// minorInName is a minor version of Kubernetes in the name of a VM template.
+var minorInName = regexp.MustCompile(`(?:^|[^\d.])v?1\.(\d{2})(?:$|\D)`)
+
+// imageWarning says where the image may not have the version; empty for no warning. The engine does not know which
+// version is in a template: its name is all there is to go by.
+func (o *owner) imageWarning(version string) string {
+	if version == "" || o.image == "" || strings.Contains(o.image, "${KUBERNETES_VERSION}") {
+		return ""
+	}
+
+	const remedy = "; without it, new machines do not become nodes (OtherKubelet), and the version can be taken back"
+
+	to, err := semver.ParseTolerant(version)
+	named := minorInName.FindStringSubmatch(o.image)
+
+	switch {
+	case err == nil && named != nil && named[1] != strconv.FormatUint(to.Minor, 10):
+		return fmt.Sprintf("warning: %s: by its name, %s does not have Kubernetes %s%s", o.name, o.image, version,
+			remedy)
+	case o.keptImage:
+		return fmt.Sprintf("warning: %s keeps %s, which has to have Kubernetes %s%s", o.name, o.image, version, remedy)
+	}
+
+	return ""
+}
+
+// owners are the control plane and the MachineDeployments of the cluster, as they are to be.
+func (u *upgrade) owners(ctx context.Context) ([]*owner, error) {
+	controlPlane := &unstructured.Unstructured{}
+	controlPlane.SetGroupVersionKind(controlplanev1.GroupVersion.WithKind("KubeadmControlPlane"))
+	key := client.ObjectKey{Namespace: u.Namespace, Name: u.cluster.Spec.ControlPlaneRef.Name}
+	if err := u.Get(ctx, key, controlPlane); err != nil {
+		return nil, fmt.Errorf("failed to get the control plane: %w", err)
+	}
+
+	deployments := &unstructured.UnstructuredList{}
+	deployments.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineDeployment"))
+	err := u.List(ctx, deployments, client.InNamespace(u.Namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: u.Name,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("failed to list the MachineDeployments: %w", err)
+	}
+
+	objects := []*unstructured.Unstructured{controlPlane}
+	for i := range deployments.Items {
+		objects = append(objects, &deployments.Items[i])
+	}
+
+	if err := u.checkSkew(ctx, versionOf(controlPlane), objects[1:]); err != nil {
+		return nil, err
+	}
+
+	var out []*owner
+
+	for _, object := range objects {
+		next, err := u.owner(ctx, object)
+		if err != nil {
+			return nil, err
+		}
+
+		out = append(out, next)
+	}
+
+	return out, nil
+}
+
+// owner is an owner of machines as it is to be.
+func (u *upgrade) owner(ctx context.Context, object *unstructured.Unstructured) (*owner, error) {
+	version, _ := machineFields(object.GetKind())
+	out := &owner{object: object, name: object.GetKind() + " " + object.GetName(), patch: map[string]any{}}
+
+	now := versionOf(object)
+	if u.Version != "" && u.Version != now {
+		if err := out.set(u.Version, version); err != nil {
+			return nil, err
+		}
+	}
+
+	template, err := templateOf(ctx, u.Cluster, object)
+	if err != nil {
+		return nil, err
+	}
+
+	spec := machineSpec(template)
+	if u.VMTemplate != "" {
+		spec[u.of.Components().ImageField] = u.VMTemplate
+	}
+
+	if of, ok := u.wanted[object.GetName()]; ok {
+		spec = machineSpec(of)
+	}
+
+	field := u.of.Components().ImageField
+	out.image, _ = spec[field].(string)
+	out.keptImage = u.Version != "" && u.Version != now && equality.Semantic.DeepEqual(spec[field],
+		machineSpec(template)[field])
+
+	if equality.Semantic.DeepEqual(spec, machineSpec(template)) {
+		return out, nil
+	}
+
+	return out, u.useTemplate(ctx, out, template, spec)
+}
+
+// useTemplate has an owner refer to a template with another specification: to one that is there, or to a new one.
+func (u *upgrade) useTemplate(
+	ctx context.Context, out *owner, template *unstructured.Unstructured, wanted map[string]any,
+) error {
+	there := &unstructured.UnstructuredList{}
+	there.SetGroupVersionKind(template.GroupVersionKind())
+	if err := u.List(ctx, there, client.InNamespace(u.Namespace)); err != nil {
+		return fmt.Errorf("failed to list the %ss: %w", template.GetKind(), err)
+	}
+
+	if same := sameGeneration(there.Items, template.GetName(), wanted); same != "" {
+		return out.set(same, templateNameField(out.object))
+	}
+
+	var err error
+	if out.template, err = successor(template, wanted); err != nil {
+		return err
+	}
+
+	return out.set(out.template.GetName(), templateNameField(out.object))
+}
+
+// set changes a field of the object, and adds that to the patch.
+func (o *owner) set(value string, path []string) error {
+	if err := unstructured.SetNestedField(o.object.Object, value, path...); err != nil {
+		return fmt.Errorf("%s: %w", o.name, err)
+	}
+
+	return unstructured.SetNestedField(o.patch, value, path...)
+}
+
+// askEngine looks whether the engine has what the new machines are made of: a rollout with a machine that cannot be
+// made does not end, and the next one waits for it. Where the engine cannot be reached from here, the controllers will
+// find out.
+func (u *upgrade) askEngine(ctx context.Context, manifests *preview.Manifests, machines []preview.Machine) error {
+	sessions := &engine.Sessions{}
+	defer sessions.Close(context.WithoutCancel(ctx))
+
+	made := slices.DeleteFunc(machines, func(machine preview.Machine) bool { return machine.Replaces == "" })
+	err := errors.Join(preview.CheckNames(ctx, manifests, made, preview.Credentials{}, sessions)...)
+
+	var unreachable *engine.UnreachableError
+	if errors.As(err, &unreachable) {
+		u.Display.Say("the engine is not asked: %v", err)
+		return nil
+	}
+
+	return err
+}
+
+// rollouts are the changes that replace machines.
+func rollouts(changes []preview.OwnerChange) []preview.OwnerChange {
+	return slices.DeleteFunc(changes, func(change preview.OwnerChange) bool { return len(change.Replaced) == 0 })
+}
+
+// manifests are owners as they are to be, beside what runs.
+func (u *upgrade) manifests(ctx context.Context, owners ...*owner) (*preview.Manifests, error) {
+	objects := make([]*unstructured.Unstructured, 0, 2*len(owners)+1)
+	for _, one := range owners {
+		objects = append(objects, one.object)
+		if one.template != nil {
+			objects = append(objects, one.template)
+		}
+	}
+
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
+	if err := u.Get(ctx, client.ObjectKeyFromObject(u.cluster), live); err != nil {
+		return nil, fmt.Errorf("failed to get Cluster %s: %w", u.Name, err)
+	}
+
+	manifests, err := preview.LoadObjects(append(objects, live))
+	if err != nil {
+		return nil, err
+	}
+
+	return manifests, manifests.AddLive(ctx, u.Client, "")
+}
+
+// rollOut changes an owner and follows it until its machines are new and ready.
+func (u *upgrade) rollOut(ctx context.Context, one *owner) error {
+	if one.template != nil {
+		if err := u.Create(ctx, one.template); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("failed to make %s %s: %w", one.template.GetKind(), one.template.GetName(), err)
+		}
+	}
+
+	if len(one.patch) > 0 {
+		patch, err := json.Marshal(one.patch)
+		if err != nil {
+			return fmt.Errorf("failed to encode a patch: %w", err)
+		}
+
+		err = u.Patch(ctx, one.object.DeepCopy(), client.RawPatch(types.MergePatchType, patch), manifest.FieldOwner)
+		if err != nil {
+			return fmt.Errorf("failed to change %s: %w", one.name, err)
+		}
+	}
+
+	return u.Display.Wait(ctx, u.Timeout, func(ctx context.Context) error { return u.checkRolledOut(ctx, one) })
+}
+
+// checkRolledOut succeeds when all machines of an owner are new and ready. Until then its error says what is missing.
+func (u *upgrade) checkRolledOut(ctx context.Context, one *owner) error {
+	tree, err := u.Describe(ctx, u.Name)
+	if err != nil {
+		return err
+	}
+
+	for i := range tree.Children {
+		child := &tree.Children[i]
+		if child.Kind+" "+child.Name == one.name && child.Waiting != "" {
+			return waiting(child.Waiting, child) // what else is stuck may wait for this upgrade
+		}
+	}
+
+	// The machines themselves decide: numbers in a status may be older than the change.
+	left, err := u.of.Left(ctx, u, one)
+	if err != nil || left == "" {
+		return err
+	}
+
+	return errors.New(left)
+}
+
+// rollOutTopology changes the version of the topology and follows the cluster until all machines have it.
+func (u *upgrade) rollOutTopology(ctx context.Context) error {
+	if u.cluster.Spec.Topology.Version != u.Version {
+		before := u.cluster.DeepCopy()
+		u.cluster.Spec.Topology.Version = u.Version
+		if err := u.Patch(ctx, u.cluster, client.MergeFrom(before), manifest.FieldOwner); err != nil {
+			return fmt.Errorf("failed to change Cluster %s: %w", u.Name, err)
+		}
+	}
+
+	return u.Display.Wait(ctx, u.Timeout, func(ctx context.Context) error {
+		tree, err := u.Describe(ctx, u.Name)
+		if err != nil {
+			return err
+		}
+
+		for _, child := range tree.Children {
+			if child.Version != "" && child.Version != u.Version {
+				return fmt.Errorf("%s %s has version %s", child.Kind, child.Name, child.Version)
+			}
+		}
+
+		return checkReady(ctx, u.Cluster, u.Name)
+	})
+}

@@ -1,0 +1,260 @@
+package localplane
+
+import (
+	"context"
+	"crypto"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	"sigs.k8s.io/cluster-api/util/certs"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/atomicfile"
+)
+
+// This file has the certificates of a plane, which may run for years. CAs live for ten years, and each start makes new
+// ones. What they sign lives for one, and is renewed in its file while the plane runs: all that read it, read it again.
+
+const (
+	// renewBefore is how long before its end a certificate is renewed.
+	renewBefore = certs.DefaultCertDuration / 3
+	// renewInterval is how often the certificates are looked at.
+	renewInterval = time.Hour
+)
+
+// authority is a CA of the plane. Its key is not kept.
+type authority struct {
+	certificate *x509.Certificate
+	signer      crypto.Signer
+}
+
+func newAuthority(name string) (*authority, error) {
+	signer, err := certs.NewSigner(bootstrapv1.EncryptionAlgorithmECDSAP256)
+	if err != nil {
+		return nil, fmt.Errorf("failed to make the key of CA %s: %w", name, err)
+	}
+
+	certificate, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: "capolvm-" + name}, signer)
+	if err != nil {
+		return nil, fmt.Errorf("failed to make CA %s: %w", name, err)
+	}
+
+	return &authority{certificate, signer}, nil
+}
+
+// PEM is its certificate.
+func (a *authority) PEM() []byte { return certs.EncodeCertPEM(a.certificate) }
+
+// leaf is a certificate that a CA has signed, in a pair of files.
+type leaf struct {
+	by     *authority
+	config *certs.Config
+	// file and keyFile are its files. The key stays when it is renewed, so that they fit together at any time.
+	file, keyFile string
+	key           crypto.Signer
+	until         time.Time
+}
+
+// certificates are all that are renewed.
+type certificates struct {
+	mu     sync.Mutex
+	leaves []*leaf
+}
+
+// issue writes a certificate, and its key, and renews it from then on.
+func (c *certificates) issue(by *authority, config certs.Config, file, keyFile string) error {
+	key, err := certs.NewSigner(bootstrapv1.EncryptionAlgorithmECDSAP256)
+	if err != nil {
+		return fmt.Errorf("failed to make the key of %s: %w", config.CommonName, err)
+	}
+
+	encoded, err := certs.EncodePrivateKeyPEMFromSigner(key)
+	if err != nil {
+		return fmt.Errorf("failed to encode the key of %s: %w", config.CommonName, err)
+	}
+
+	err = errors.Join(os.MkdirAll(filepath.Dir(keyFile), 0o700), os.WriteFile(keyFile, encoded, 0o600))
+	if err != nil {
+		return fmt.Errorf("failed to write the key of %s: %w", config.CommonName, err)
+	}
+
+	one := &leaf{by: by, config: &config, file: file, keyFile: keyFile, key: key}
+	if err := one.write(); err != nil {
+		return err
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leaves = append(c.leaves, one)
+
+	return nil
+}
+
+// write signs the certificate and puts it in the place of the one before.
+func (l *leaf) write() error {
+	signed, err := l.config.NewSignedCert(l.key, l.by.certificate, l.by.signer)
+	if err != nil {
+		return fmt.Errorf("failed to sign the certificate of %s: %w", l.config.CommonName, err)
+	}
+
+	if err := atomicfile.Write(l.file, certs.EncodeCertPEM(signed), 0o600); err != nil {
+		return fmt.Errorf("failed to write the certificate of %s: %w", l.config.CommonName, err)
+	}
+
+	l.until = signed.NotAfter
+
+	return nil
+}
+
+// renew writes those anew that end soon, and returns how many these were.
+func (c *certificates) renew(now time.Time) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	count := 0
+	var problems []error
+
+	for _, one := range c.leaves {
+		if one.until.Sub(now) > renewBefore {
+			continue
+		}
+
+		problems = append(problems, one.write())
+		count++
+	}
+
+	return count, errors.Join(problems...)
+}
+
+// keepRenewing renews certificates until the context ends.
+func (p *Plane) keepRenewing(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(renewInterval):
+		}
+
+		switch count, err := p.certificates.renew(time.Now()); {
+		case err != nil:
+			p.say("failed to renew certificates, which is tried again in %s: %v", renewInterval, err)
+		case count > 0:
+			p.say("renewed %d certificates", count)
+		}
+	}
+}
+
+// loopback are the names of servers of the plane.
+func loopback() certs.AltNames {
+	return certs.AltNames{DNSNames: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}}
+}
+
+// users makes users of the API server, who are known by certificates in files.
+type users struct {
+	plane *Plane
+	by    *authority
+}
+
+var _ envtest.Authn = &users{}
+
+func (u *users) authorityFile() string {
+	return filepath.Join(u.plane.options.Dir, "user-certs", "ca.crt")
+}
+
+// Configure implements envtest.Authn.
+func (u *users) Configure(_ string, arguments *envtest.Arguments) error {
+	arguments.Set("client-ca-file", u.authorityFile())
+	return nil
+}
+
+// Start implements envtest.Authn.
+func (u *users) Start() error {
+	err := os.MkdirAll(filepath.Dir(u.authorityFile()), 0o700)
+	if err == nil {
+		err = os.WriteFile(u.authorityFile(), u.by.PEM(), 0o600)
+	}
+
+	if err != nil {
+		return fmt.Errorf("failed to write the CA of users: %w", err)
+	}
+
+	return nil
+}
+
+// AddUser implements envtest.Authn.
+func (u *users) AddUser(user envtest.User, base *rest.Config) (*rest.Config, error) {
+	pair := filepath.Join(filepath.Dir(u.authorityFile()), user.Name)
+	out := rest.CopyConfig(base)
+	out.CertFile, out.KeyFile = pair+".crt", pair+".key"
+
+	return out, u.plane.certificates.issue(u.by, certs.Config{
+		CommonName: user.Name, Organization: user.Groups, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, out.CertFile, out.KeyFile)
+}
+
+// Stop implements envtest.Authn.
+func (*users) Stop() error { return nil }
+
+// serveWith has kube-apiserver serve with a certificate of the plane, sign tokens of service accounts, and know its
+// users.
+func (p *Plane) serveWith(server *envtest.APIServer) error {
+	server.CertDir = filepath.Join(p.options.Dir, "apiserver-certs")
+	in := func(name string) string { return filepath.Join(server.CertDir, name) }
+
+	servers, err := newAuthority("server-ca")
+	if err != nil {
+		return err
+	}
+
+	clients, err := newAuthority("client-ca")
+	if err != nil {
+		return err
+	}
+
+	err = p.certificates.issue(servers, certs.Config{
+		CommonName: "kube-apiserver", AltNames: loopback(), Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}, in("apiserver.crt"), in("apiserver.key"))
+	if err != nil {
+		return err
+	}
+
+	server.CA = servers.PEM()
+	server.Authn = &users{p, clients}
+
+	return keepTokenKey(in("sa-signer.crt"), in("sa-signer.key"))
+}
+
+// keepTokenKey makes the key of tokens, unless there is one: tokens stay valid over restarts. What is no key, as an old
+// version may have left it in a power cut, is made anew: kube-apiserver would not start with it.
+func keepTokenKey(file, keyFile string) error {
+	if _, err := tls.LoadX509KeyPair(file, keyFile); err == nil {
+		return nil
+	}
+
+	tokens, err := newAuthority("tokens")
+	if err != nil {
+		return err
+	}
+
+	key, err := certs.EncodePrivateKeyPEMFromSigner(tokens.signer)
+	if err != nil {
+		return fmt.Errorf("failed to encode the key of tokens: %w", err)
+	}
+
+	err = errors.Join(atomicfile.Write(file, tokens.PEM(), 0o600), atomicfile.Write(keyFile, key, 0o600))
+	if err != nil {
+		return fmt.Errorf("failed to write the key of tokens: %w", err)
+	}
+
+	return nil
+}

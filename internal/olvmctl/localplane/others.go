@@ -1,0 +1,163 @@
+package localplane
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+)
+
+// This file has providers of others, each a tools module of its own.
+
+const (
+	ipamProgram = "capi-ipam-in-cluster"
+	ociProgram  = "capoci"
+)
+
+// otherPrograms are the programs of all of them.
+var otherPrograms = []string{ipamProgram, ociProgram}
+
+// StartIPAM installs and starts the in-cluster IPAM provider, which `make tools-ipam` has built.
+func (p *Plane) StartIPAM(ctx context.Context) error {
+	const name = ipamProgram
+	program, err := p.options.Tools.Path("ipam", name)
+	if err != nil {
+		return err
+	}
+
+	crds, err := manifest.ReadFiles(filepath.Join(filepath.Dir(program), "manifests", name, "crd"))
+	if err != nil {
+		return err
+	}
+
+	if err := p.installCRDs(ctx, crds); err != nil {
+		return err
+	}
+
+	ports, err := FreePorts(2)
+	if err != nil {
+		return err
+	}
+
+	process, err := p.runOther(name, program, []string{
+		"--kubeconfig=" + p.Kubeconfig, "--webhook-port=0", fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d",
+			ports[0]),
+		fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[1]), "--insecure-diagnostics",
+	})
+	if err != nil {
+		return err
+	}
+
+	return process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
+}
+
+// Others are providers of others that a local plane can run, by their names: how each is built, and started.
+var Others = map[string]Other{
+	"oci": {Module: "oci", Start: func(ctx context.Context, p *Plane) error { return p.StartOCI(ctx, network()...) }},
+}
+
+// network are the settings of this process that say how the cloud is reached.
+func network() []string {
+	var out []string
+
+	for _, name := range []string{
+		"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy",
+		"SSL_CERT_FILE", "SSL_CERT_DIR",
+	} {
+		if value, ok := os.LookupEnv(name); ok {
+			out = append(out, name+"="+value)
+		}
+	}
+
+	return out
+}
+
+// Other is a provider of others.
+type Other struct {
+	// Module of the tools that has it.
+	Module string
+	Start  func(context.Context, *Plane) error
+}
+
+// StartOCI installs and starts Cluster API Provider OCI, which `make tools-oci` has built. It has no credentials of its
+// own: clusters name an OCIClusterIdentity. env adds to its environment.
+func (p *Plane) StartOCI(ctx context.Context, env ...string) error {
+	const name = ociProgram
+	program, err := p.options.Tools.Path("oci", name)
+	if err != nil {
+		return err
+	}
+
+	manifests := filepath.Join(filepath.Dir(program), "manifests", name)
+	crds, err := manifest.ReadFiles(filepath.Join(manifests, "crd"))
+	if err != nil {
+		return err
+	}
+
+	hooks, err := manifest.ReadFiles(filepath.Join(manifests, "webhook"))
+	if err != nil {
+		return err
+	}
+
+	ports, err := FreePorts(3)
+	if err != nil {
+		return err
+	}
+
+	certDir := filepath.Join(p.options.Dir, name+"-certs")
+	ca, err := p.writeWebhookCertificate(certDir)
+	if err != nil {
+		return err
+	}
+
+	hooks = only(hooks, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+	webhooks(hooks, name, ports[0], ca)
+	ociContract(crds)
+	webhooks(crds, name, ports[0], ca)
+	if err := p.installCRDs(ctx, crds); err != nil {
+		return err
+	}
+
+	if err := p.startOCIManager(ctx, name, program, certDir, ports, env); err != nil {
+		return err
+	}
+
+	if err := Apply(ctx, p.Client, hooks...); err != nil {
+		return err
+	}
+
+	return p.addToInventory(ctx, provider{
+		name: "oci", kind: string(clusterctlv1.InfrastructureProviderType),
+		namespace: "cluster-api-provider-oci-system",
+		version:   p.options.Tools.Version("oci", "github.com/oracle/cluster-api-provider-oci"),
+	})
+}
+
+// startOCIManager starts its manager, and waits until it is ready. Its ports are those of webhooks, probes and metrics.
+func (p *Plane) startOCIManager(ctx context.Context, name, program, certDir string, ports []int, env []string) error {
+	process, err := p.runOther(name, program, []string{
+		"--kubeconfig=" + p.Kubeconfig,
+		"--webhook-cert-dir=" + certDir,
+		fmt.Sprintf("--webhook-port=%d", ports[0]),
+		fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d", ports[1]),
+		fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", ports[2]),
+		"--init-oci-clients-on-startup=false",
+	}, env...)
+	if err != nil {
+		return err
+	}
+
+	return process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[1])))
+}
+
+// ociContract labels CRDs as the kustomization of Cluster API Provider OCI does: all versions serve contract v1beta1.
+func ociContract(crds []*unstructured.Unstructured) {
+	for _, crd := range crds {
+		label(crd, "cluster.x-k8s.io/v1beta1", "v1beta1_v1beta2")
+	}
+}

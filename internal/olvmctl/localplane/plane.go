@@ -1,0 +1,741 @@
+package localplane
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	clusterctlconfig "sigs.k8s.io/cluster-api/cmd/clusterctl/config"
+	"sigs.k8s.io/cluster-api/util/certs"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capolvm/cluster-api-provider-olvm/api"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/heartbeat"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
+)
+
+// Programs are those of the plane that run in it, by their names among the tools.
+var Programs = []string{
+	"etcd", "kube-apiserver", "kube-controller-manager", "capi-core", "capi-bootstrap-kubeadm",
+	"capi-controlplane-kubeadm",
+}
+
+const (
+	// startLimit is how long a process may take to serve, on machines that are very busy. One that ends is not waited
+	// for.
+	startLimit = 5 * time.Minute
+	// stopGrace is how long a process may take to end; our manager saves states meanwhile.
+	stopGrace = 60 * time.Second
+	// brokenGrace is how long it may take if etcd or kube-apiserver has ended.
+	brokenGrace = 3 * time.Second
+)
+
+// Options say what to run.
+type Options struct {
+	// Tools that are built already.
+	Tools *toolchain.Toolchain
+	// Dir for logs, kubeconfigs and data.
+	Dir string
+	// BinDir has our manager and ovirtsim.
+	BinDir string
+	// Manager is the command of our manager, to be used instead of the one in BinDir.
+	Manager []string
+	// ManagerArgs are more arguments of our manager, such as --drift-interval=20s.
+	ManagerArgs []string
+	// DataDir keeps what is in the plane over restarts; empty forgets it.
+	DataDir string
+	// OnlyAPI runs etcd and kube-apiserver, and nothing else.
+	OnlyAPI bool
+	// NoSimulator leaves the engine simulator out.
+	NoSimulator bool
+	// NoProvider leaves Cluster API Provider OLVM out; RunProvider can start its manager later.
+	NoProvider bool
+	// SimSpeed is how much faster than usual the simulator's asynchronous operations go; 0 means 1.
+	SimSpeed float64
+	// Inventory is what is in the simulated engine at the beginning; nil means the simulator's own.
+	Inventory *ovirtsim.Inventory
+	// SimArgs are more arguments of the simulator, such as --guests=nodes.
+	SimArgs []string
+	// Simulator is that of another plane, to be used instead of an own one.
+	Simulator *Plane
+	// FeatureGates of Cluster API to turn on beside ClusterTopology.
+	FeatureGates []string
+	// Progress is called with lines for people, one at a time; nil says nothing.
+	Progress func(format string, args ...any)
+}
+
+// workDirIn is that of our manager in the folder of a plane.
+func workDirIn(dir string) string { return filepath.Join(dir, "terraform") }
+
+// managerUser has the rights of our manager.
+const managerUser = "capolvm-manager"
+
+// Plane is a management plane that runs.
+type Plane struct {
+	options Options
+	control *envtest.ControlPlane
+	undo    []func()
+	// certificates are renewed while it runs.
+	certificates certificates
+	// processes that were started; those that were stopped on purpose are no failure.
+	mu        sync.Mutex
+	processes []*Process
+	tools     string
+	// saying is held while a line is said.
+	saying sync.Mutex
+
+	// Config and Client have all rights.
+	Config *rest.Config
+	Client client.Client
+	// Kubeconfig is a file with all rights; ManagerKubeconfig has the rights of our manager.
+	Kubeconfig, ManagerKubeconfig string
+	// Engine is the connection to the simulator.
+	Engine ovirtsim.Connection
+	// EngineCA is its CA.
+	EngineCA []byte
+	// WorkDir of our manager.
+	WorkDir string
+	// Manager and Sim are our processes.
+	Manager, Sim *Process
+	executor     terraform.Executable
+}
+
+// Scheme knows every type that the plane serves.
+func Scheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	err := errors.Join(
+		clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), bootstrapv1.AddToScheme(scheme),
+		controlplanev1.AddToScheme(scheme), ipamv1.AddToScheme(scheme), api.AddToScheme(scheme),
+	)
+
+	return scheme, err
+}
+
+// step of starting a plane, as it is said.
+type step struct {
+	phrase string
+	run    func(context.Context) error
+}
+
+const (
+	startSimulator  = "start the engine simulator"
+	installProvider = "install Cluster API Provider OLVM and start its manager"
+)
+
+// Start runs everything, step by step. On an error what was started is stopped again.
+func Start(ctx context.Context, options Options) (_ *Plane, err error) {
+	if err := CheckPlatform(goruntime.GOOS); err != nil {
+		return nil, err
+	}
+
+	p := &Plane{options: options, WorkDir: workDirIn(options.Dir)}
+	if p.tools, err = options.Tools.Dir("plane"); err != nil {
+		return nil, err
+	}
+
+	if err := os.MkdirAll(options.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("failed to make %s: %w", options.Dir, err)
+	}
+
+	defer func() {
+		if err != nil {
+			p.Stop()
+		}
+	}()
+	steps := []step{
+		{"start etcd and kube-apiserver", p.startControlPlane},
+		{"start kube-controller-manager", p.startControllerManager},
+		{"install Cluster API and start its managers", p.startClusterAPI},
+		{startSimulator, p.startSim},
+		{installProvider, p.startProvider},
+	}
+
+	if options.OnlyAPI {
+		steps = steps[:1]
+	}
+
+	steps = slices.DeleteFunc(steps, func(s step) bool {
+		return options.NoSimulator && s.phrase == startSimulator || options.NoProvider && s.phrase == installProvider
+	})
+	for _, step := range steps {
+		if err := p.take(ctx, step); err != nil {
+			return nil, err
+		}
+	}
+
+	return p, nil
+}
+
+// take takes a step, and says how long it took.
+func (p *Plane) take(ctx context.Context, step step) error {
+	begin := time.Now()
+	stop := heartbeat.Start(func(since time.Duration) { p.say("  %s: %.0f s so far", step.phrase, since.Seconds()) })
+	err := step.run(ctx)
+
+	stop()
+
+	if err != nil {
+		// It may have failed because another process is not there any more.
+		return fmt.Errorf("failed to %s: %w", step.phrase, cmp.Or(p.Failed(), err))
+	}
+
+	p.say("%s: %.1f s", step.phrase, time.Since(begin).Seconds())
+
+	return nil
+}
+
+func (p *Plane) say(format string, args ...any) {
+	p.saying.Lock()
+	defer p.saying.Unlock()
+
+	if p.options.Progress != nil {
+		p.options.Progress(format, args...)
+	}
+}
+
+// Stop undoes the steps backwards.
+func (p *Plane) Stop() {
+	stop := heartbeat.Start(func(since time.Duration) {
+		p.say("  stopping all processes: %.0f s so far", since.Seconds())
+	})
+	defer stop()
+
+	for i := len(p.undo) - 1; i >= 0; i-- {
+		p.undo[i]()
+	}
+
+	p.undo = nil
+}
+
+// run starts a process and remembers to stop it.
+func (p *Plane) run(name, program string, args []string, env ...string) (*Process, error) {
+	process, err := StartProcess(name, p.options.Dir, program, args, env)
+	if err != nil {
+		return nil, err
+	}
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.processes = append(p.processes, process)
+	p.undo = append(p.undo, func() { process.Stop(p.grace()) })
+
+	return process, nil
+}
+
+// grace is how long a process may take to end now. Without an API server there is nothing left to save.
+func (p *Plane) grace() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	for _, process := range p.processes {
+		if process.command != nil { // not of envtest
+			continue
+		}
+
+		select {
+		case <-process.Done():
+			return brokenGrace
+		default:
+		}
+	}
+
+	return stopGrace
+}
+
+// runOther is run for a program that others wrote. GOGC of this process holds for it too, as it does for etcd and
+// kube-apiserver; our manager cares for its memory itself where nobody has set it.
+func (p *Plane) runOther(name, program string, args []string, env ...string) (*Process, error) {
+	if percent, set := os.LookupEnv("GOGC"); set {
+		env = append(env, "GOGC="+percent)
+	}
+
+	return p.run(name, program, args, env...)
+}
+
+func (p *Plane) startControllerManager(ctx context.Context) error {
+	ports, err := FreePorts(1)
+	if err != nil {
+		return err
+	}
+
+	process, err := p.runOther("kube-controller-manager", filepath.Join(p.tools, "kube-controller-manager"), []string{
+		"--kubeconfig=" + p.Kubeconfig,
+		"--controllers=garbage-collector-controller,namespace-controller",
+		"--leader-elect=false",
+		"--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d",
+			ports[0]),
+		"--cert-dir=" + filepath.Join(p.options.Dir, "kcm-certs"),
+		"--kube-api-qps=100",
+		"--kube-api-burst=200",
+	})
+	if err != nil {
+		return err
+	}
+
+	return process.WaitUntil(ctx, "listening", func() bool {
+		connection, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", ports[0]), time.Second)
+		if err != nil {
+			return false
+		}
+
+		_ = connection.Close()
+
+		return true
+	})
+}
+
+// startClusterAPI installs the CRDs and webhooks of all three managers, then starts them.
+func (p *Plane) startClusterAPI(ctx context.Context) error {
+	names := []string{"capi-core", "capi-bootstrap-kubeadm", "capi-controlplane-kubeadm"}
+	ports, err := FreePorts(3 * len(names))
+	if err != nil {
+		return err
+	}
+
+	certDir := filepath.Join(p.options.Dir, "webhook-certs")
+	ca, err := p.writeWebhookCertificate(certDir)
+	if err != nil {
+		return err
+	}
+
+	crds, err := manifest.Read(clusterctlconfig.ClusterctlAPIManifest)
+	if err != nil {
+		return fmt.Errorf("failed to read the kind of clusterctl's inventory: %w", err)
+	}
+
+	var hooks []*unstructured.Unstructured
+
+	for i, name := range names {
+		definitions, err := manifest.ReadFiles(filepath.Join(p.tools, "manifests", name, "crd"))
+		if err != nil {
+			return err
+		}
+
+		configurations, err := manifest.ReadFiles(filepath.Join(p.tools, "manifests", name, "webhook"))
+		if err != nil {
+			return err
+		}
+
+		configurations = only(configurations, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+		ownContract(definitions)
+		webhooks(definitions, name, ports[3*i], ca)
+		webhooks(configurations, name, ports[3*i], ca)
+		crds, hooks = append(crds, definitions...), append(hooks, configurations...)
+	}
+
+	if err := p.installCRDs(ctx, crds); err != nil {
+		return err
+	}
+
+	for i, name := range names {
+		if err := p.startManager(ctx, name, certDir, ports[3*i:3*i+3]); err != nil {
+			return err
+		}
+	}
+
+	if err := Apply(ctx, p.Client, hooks...); err != nil {
+		return err
+	}
+
+	return p.addToInventory(ctx, p.clusterAPI()...)
+}
+
+// startManager starts a manager of Cluster API, and waits until it is ready. Its ports are those of webhooks, probes
+// and diagnostics.
+func (p *Plane) startManager(ctx context.Context, name, certDir string, ports []int) error {
+	process, err := p.runOther(name, filepath.Join(p.tools, name), []string{
+		"--kubeconfig=" + p.Kubeconfig,
+		"--webhook-cert-dir=" + certDir,
+		fmt.Sprintf("--webhook-port=%d", ports[0]),
+		fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[1]),
+		fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[2]),
+		"--insecure-diagnostics",
+		"--leader-elect=false",
+		"--v=2",
+		"--feature-gates=" + featureGates(p.options.FeatureGates),
+	})
+	if err != nil {
+		return err
+	}
+
+	return process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[1])))
+}
+
+// featureGates turns on what the project needs, and more.
+func featureGates(more []string) string {
+	gates := "ClusterTopology=true"
+	for _, gate := range more {
+		gates += "," + gate + "=true"
+	}
+
+	return gates
+}
+
+func only(objects []*unstructured.Unstructured, kinds ...string) []*unstructured.Unstructured {
+	var out []*unstructured.Unstructured
+
+	for _, object := range objects {
+		for _, kind := range kinds {
+			if object.GetKind() == kind {
+				out = append(out, object)
+			}
+		}
+	}
+
+	return out
+}
+
+// writeWebhookCertificate writes the certificate of webhooks, and returns its CA.
+func (p *Plane) writeWebhookCertificate(dir string) ([]byte, error) {
+	by, err := newAuthority("webhook-ca")
+	if err != nil {
+		return nil, err
+	}
+
+	return by.PEM(), p.certificates.issue(by, certs.Config{
+		CommonName: "webhooks", AltNames: loopback(), Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}, filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+}
+
+// installCRDs applies CRDs, with the label by which clusterctl knows what it may move, and waits until they are served:
+// managers end when a kind is missing.
+func (p *Plane) installCRDs(ctx context.Context, crds []*unstructured.Unstructured) error {
+	for _, crd := range crds {
+		label(crd, "clusterctl.cluster.x-k8s.io", "")
+	}
+
+	if err := Apply(ctx, p.Client, crds...); err != nil {
+		return err
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+
+	for _, crd := range crds {
+		for {
+			current := crd.DeepCopy()
+			if err := p.Client.Get(ctx, client.ObjectKeyFromObject(crd), current); err == nil && established(current) {
+				break
+			}
+
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("CRD %s was not established: %w", crd.GetName(), ctx.Err())
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+
+	return nil
+}
+
+func established(crd *unstructured.Unstructured) bool {
+	list, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	for _, entry := range list {
+		if c, ok := entry.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
+			return true
+		}
+	}
+
+	return false
+}
+
+func (p *Plane) startSim(ctx context.Context) error {
+	if other := p.options.Simulator; other != nil {
+		p.Engine, p.EngineCA = other.Engine, other.EngineCA
+		return nil
+	}
+
+	connection := filepath.Join(p.options.Dir, "ovirtsim.json")
+	_ = os.Remove(connection)
+	speed := p.options.SimSpeed
+	if speed == 0 {
+		speed = 1
+	}
+
+	args := []string{"--connection=" + connection, fmt.Sprintf("--speed=%g", speed), "--verbose", "--ui=127.0.0.1:0"}
+	if p.options.Inventory != nil {
+		inventory := filepath.Join(p.options.Dir, "inventory.yaml")
+		content, err := yaml.Marshal(p.options.Inventory)
+		if err != nil {
+			return fmt.Errorf("failed to encode the inventory: %w", err)
+		}
+
+		if err := os.WriteFile(inventory, content, 0o600); err != nil {
+			return fmt.Errorf("failed to write the inventory: %w", err)
+		}
+
+		args = append(args, "--inventory="+inventory)
+	}
+
+	args = append(args, p.options.SimArgs...)
+
+	var err error
+	if p.Sim, err = p.run("ovirtsim", filepath.Join(p.options.BinDir, "ovirtsim"), args); err != nil {
+		return err
+	}
+
+	err = p.Sim.WaitUntil(ctx, "serving", func() bool { _, err := os.Stat(connection); return err == nil })
+	if err != nil {
+		return err
+	}
+
+	content, err := os.ReadFile(connection)
+	if err != nil {
+		return fmt.Errorf("failed to read the connection: %w", err)
+	}
+
+	if err := json.Unmarshal(content, &p.Engine); err != nil {
+		return fmt.Errorf("failed to parse the connection: %w", err)
+	}
+
+	if p.EngineCA, err = os.ReadFile(p.Engine.CAFile); err != nil {
+		return fmt.Errorf("failed to read the engine's CA: %w", err)
+	}
+
+	p.say("the engine simulator can be looked at on %s", p.Engine.UIURL)
+
+	return nil
+}
+
+// EngineClient is a session with the simulator beside the manager's.
+func (p *Plane) EngineClient() (*engine.Client, error) {
+	return engine.New(engine.Config{
+		URL:      p.Engine.URL,
+		Username: p.Engine.Username,
+		Password: p.Engine.Password,
+		CA:       p.EngineCA,
+	})
+}
+
+// Control calls the simulator's control API: in is sent and the answer goes to out, each where it is not nil.
+func (p *Plane) Control(ctx context.Context, method, path string, in, out any) error {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(p.EngineCA)
+	c := http.Client{
+		Timeout:   time.Minute,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
+	}
+	defer c.CloseIdleConnections()
+	var body []byte
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return fmt.Errorf("failed to encode the body: %w", err)
+		}
+	}
+
+	request, err := http.NewRequestWithContext(ctx, method, p.Engine.ControlURL+path, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("failed to build the request: %w", err)
+	}
+
+	response, err := c.Do(request)
+	if err != nil {
+		return fmt.Errorf("the simulator did not answer: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the simulator answered %s %s with %s", method, path, response.Status)
+	}
+
+	if out == nil {
+		return nil
+	}
+
+	return json.NewDecoder(response.Body).Decode(out)
+}
+
+// startProvider installs our CRDs, policies and roles, and starts our manager with no more rights than they give.
+func (p *Plane) startProvider(ctx context.Context) error {
+	config := filepath.Join(p.options.Tools.Root(), "config")
+	crds, err := manifest.ReadFiles(filepath.Join(config, "crd", "bases"))
+	if err != nil {
+		return err
+	}
+
+	if err := p.installCRDs(ctx, crds); err != nil {
+		return err
+	}
+
+	policies, err := manifest.ReadFiles(filepath.Join(config, "policy"))
+	if err != nil {
+		return err
+	}
+
+	if err := Apply(ctx, p.Client, policies...); err != nil {
+		return err
+	}
+
+	own := provider{"olvm", string(clusterctlv1.InfrastructureProviderType), ManagerNamespace, version.Version}
+	if err := p.addToInventory(ctx, own); err != nil {
+		return err
+	}
+
+	return p.RunProvider(ctx)
+}
+
+// RunProvider gives our roles to our manager's user and starts the manager. CRDs and policies must be there.
+func (p *Plane) RunProvider(ctx context.Context) error {
+	roles, err := manifest.ReadFiles(filepath.Join(p.options.Tools.Root(), "config", "rbac"))
+	if err != nil {
+		return err
+	}
+
+	if err := BindRoles(ctx, p.Client, roles, managerUser); err != nil {
+		return err
+	}
+
+	if p.executor, err = p.options.Tools.FindExecutor(ctx); err != nil {
+		return err
+	}
+
+	return p.StartManager(ctx)
+}
+
+// ManagerNamespace is where our manager keeps its lease.
+const ManagerNamespace = "capolvm-system"
+
+// BindRoles applies the roles among our manifests, and binds them to a user instead of the manager's service account.
+func BindRoles(ctx context.Context, c client.Client, manifests []*unstructured.Unstructured, user string) error {
+	ns := &unstructured.Unstructured{
+		Object: map[string]any{
+			"apiVersion": "v1",
+			"kind":       "Namespace",
+			"metadata":   map[string]any{"name": ManagerNamespace},
+		},
+	}
+	if err := Apply(ctx, c, ns); err != nil {
+		return err
+	}
+
+	for _, object := range only(manifests, "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding") {
+		if object.GetKind() == "ClusterRoleBinding" || object.GetKind() == "RoleBinding" {
+			subject := map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+			if err := unstructured.SetNestedSlice(object.Object, []any{subject}, "subjects"); err != nil {
+				return fmt.Errorf("failed to rewrite a binding: %w", err)
+			}
+		}
+
+		if err := Apply(ctx, c, object); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// managerName is that of the process of our manager.
+const managerName = "capolvm-manager"
+
+// ManagerLog is the log of our manager in a plane that runs in a folder.
+func ManagerLog(dir string) string { return filepath.Join(dir, managerName+".log") }
+
+// StartManager starts our manager; after StopManager it starts it again.
+func (p *Plane) StartManager(ctx context.Context) error {
+	ports, err := FreePorts(3)
+	if err != nil {
+		return err
+	}
+
+	userData := fmt.Sprintf("127.0.0.1:%d", ports[2])
+	command := p.options.Manager
+	if len(command) == 0 {
+		command = []string{filepath.Join(p.options.BinDir, "manager")}
+	}
+
+	p.Manager, err = p.run(managerName, command[0], append(
+		slices.Concat(command[1:], p.options.ManagerArgs),
+		"--kubeconfig="+p.ManagerKubeconfig,
+		"--leader-elect",
+		"--leader-elect-namespace="+ManagerNamespace,
+		"--work-dir="+p.WorkDir,
+		fmt.Sprintf(
+			"--health-addr=127.0.0.1:%d",
+			ports[0],
+		),
+		fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[1]),
+		"--insecure-diagnostics",
+		"--v=2",
+		"--bootstrap-url=https://"+userData,
+		"--bootstrap-listen="+userData,
+	), terraform.ExecutableEnv+"="+p.executor.Path)
+	if err != nil {
+		return err
+	}
+
+	return p.Manager.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
+}
+
+// Failed names the process that was the first to end without being stopped. Others may have ended because of it. It
+// returns nil while all processes run.
+func (p *Plane) Failed() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	var first *Process
+
+	for _, process := range p.processes {
+		select {
+		case <-process.Done():
+			if !process.stopped.Load() && (first == nil || process.endedAt.Before(first.endedAt)) {
+				first = process
+			}
+		default:
+		}
+	}
+
+	if first == nil {
+		return nil
+	}
+
+	return first.ended()
+}
+
+// GuestErrors asks the simulator why guests did not come up. It returns a line for each of their VMs.
+func (p *Plane) GuestErrors(ctx context.Context) ([]string, error) {
+	var vms []ovirtsim.VMInfo
+	if err := p.Control(ctx, http.MethodGet, "/vms", nil, &vms); err != nil {
+		return nil, err
+	}
+
+	var out []string
+
+	for _, vm := range vms {
+		if vm.GuestError != "" {
+			out = append(out, fmt.Sprintf("the guest of VM %s did not come up: %s", vm.Name, vm.GuestError))
+		}
+	}
+
+	return out, nil
+}

@@ -1,0 +1,428 @@
+// Package mgmtcluster connects to management clusters: to those that there are, and to the local one, which runs as
+// processes of this machine.
+package mgmtcluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/api"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterctl"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clustertree"
+)
+
+// Requests per second of a client: a tree of a large cluster is many objects.
+const (
+	clientQPS   = 50
+	clientBurst = 100
+)
+
+// Options say which management cluster, and which namespace of it.
+type Options struct {
+	// Kubeconfig is a file; empty means that of kubectl, or else that of the local management cluster.
+	Kubeconfig string
+	// Context of the kubeconfig; empty means its current one.
+	Context string
+	// Namespace of the clusters; empty means that of the kubeconfig.
+	Namespace string
+	// read is what Read has read; nil before.
+	read *clientcmdapi.Config
+}
+
+// Cluster is a management cluster, or a workload cluster that may become one.
+type Cluster struct {
+	client.Client
+	// Kubeconfig is a file; empty means that of kubectl.
+	Kubeconfig string
+	// Context of it.
+	Context string
+	// Namespace of the Clusters that the methods name.
+	Namespace string
+	config    *rest.Config
+	read      *clientcmdapi.Config
+	clock     *serverClock
+}
+
+// errNoKubeconfig reports that nothing says which management cluster is meant.
+var errNoKubeconfig = errors.New("there is no kubeconfig, and no local management cluster; give --kubeconfig FILE or " +
+	"set KUBECONFIG, or make a management cluster with olvmctl start -f FILE or olvmctl local start")
+
+// ConnectInstalled makes a client of a management cluster, and asks it for Cluster API and a provider, which commands
+// need that look after clusters.
+func ConnectInstalled(ctx context.Context, o Options) (*Cluster, error) {
+	c, err := Connect(o)
+	if err != nil {
+		return nil, err
+	}
+
+	return c, c.CheckInstalled(ctx)
+}
+
+// Connect makes a client. Nothing is asked yet.
+func Connect(o Options) (*Cluster, error) {
+	o, err := o.Read()
+	if err != nil {
+		return nil, err
+	}
+
+	config, err := o.loader().ClientConfig()
+	if err != nil {
+		return nil, o.explain(err)
+	}
+
+	if err := LocalOfUser().checkRuns(config.Host); err != nil {
+		return nil, err
+	}
+
+	config.QPS, config.Burst = clientQPS, clientBurst
+	clock := &serverClock{}
+
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return clock.through(next) })
+
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("failed to make a client of the management cluster: %w", err)
+	}
+
+	return &Cluster{
+		Client: c, Kubeconfig: o.Kubeconfig, Context: o.Context, Namespace: o.Namespace, config: config, read: o.read,
+		clock: clock,
+	}, nil
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme),
+		controlplanev1.AddToScheme(scheme), api.AddToScheme(scheme))
+	if err != nil {
+		return nil, fmt.Errorf("failed to build the scheme: %w", err)
+	}
+
+	return scheme, nil
+}
+
+// NewCache makes a cache that watches the objects of a namespace, or of all for "". failed is called when a watch ends.
+// Whoever reads from it does not change what is read.
+func (c *Cluster) NewCache(namespace string, failed toolscache.WatchErrorHandlerWithContext) (cache.Cache, error) {
+	options := cache.Options{
+		Scheme:                       c.Scheme(),
+		Mapper:                       c.RESTMapper(),
+		ReaderFailOnMissingInformer:  true,
+		DefaultTransform:             cache.TransformStripManagedFields(),
+		DefaultUnsafeDisableDeepCopy: ptr.To(true),
+		DefaultWatchErrorHandler:     failed,
+	}
+	if namespace != "" {
+		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	}
+
+	out, err := cache.New(c.config, options)
+	if err != nil {
+		return nil, fmt.Errorf("failed to set up watching of the management cluster: %w", err)
+	}
+
+	return out, nil
+}
+
+// KubeconfigFile is the kubeconfig as a whole path, for programs of others, which take one file.
+func (c *Cluster) KubeconfigFile() (string, error) {
+	path := c.Kubeconfig
+	if path == "" {
+		paths := filepath.SplitList(os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
+		if len(paths) > 1 {
+			return "", errors.New("KUBECONFIG names several files; name the one that is meant with --kubeconfig")
+		}
+
+		path = clientcmd.RecommendedHomeFile
+		if len(paths) > 0 {
+			path = paths[0]
+		}
+	}
+
+	out, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("--kubeconfig: %w", err)
+	}
+
+	return out, nil
+}
+
+// Server is the URL of its API server.
+func (c *Cluster) Server() string { return c.config.Host }
+
+// orLocal means the local management cluster where kubectl would find none.
+func (o Options) orLocal() Options {
+	if local := LocalOfUser(); o.Kubeconfig == "" && isEmpty(loaderOf("")) && local.Exists() {
+		o.Kubeconfig = local.Kubeconfig()
+	}
+
+	return o
+}
+
+// Read reads the kubeconfig, once: who switches contexts while a command runs does not turn it to another cluster.
+// Without any kubeconfig nothing is kept: the command may run in a pod.
+func (o Options) Read() (Options, error) {
+	if o.read != nil {
+		return o, nil
+	}
+
+	o = o.orLocal()
+	loader := o.loader()
+	config, err := loader.RawConfig()
+	if err != nil {
+		return o, o.explain(err)
+	}
+
+	if o.Namespace == "" {
+		if o.Namespace, _, err = loader.Namespace(); err != nil {
+			return o, o.explain(err)
+		}
+	}
+
+	if o.Context != "" {
+		config.CurrentContext = o.Context
+	}
+
+	if config.CurrentContext == "" { // there is none, or the error of a connection says so
+		return o, nil
+	}
+
+	if err := clientcmdapi.MinifyConfig(&config); err != nil {
+		return o, o.explain(err)
+	}
+
+	o.Context, o.read = config.CurrentContext, &config
+
+	return o, nil
+}
+
+// origin is where the kubeconfig comes from, as people say it.
+func (o Options) origin() string {
+	switch {
+	case o.Kubeconfig != "":
+		return "--kubeconfig " + o.Kubeconfig
+	case os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "":
+		return clientcmd.RecommendedConfigPathEnvVar + "=" + os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	}
+
+	return clientcmd.RecommendedHomeFile
+}
+
+// explain is an error of the kubeconfig for people: it says of which file an error is, and of a context that it does not have, which it has.
+func (o Options) explain(err error) error {
+	if clientcmd.IsEmptyConfig(err) && o.Context == "" {
+		return errNoKubeconfig
+	}
+
+	all, failed := Options{Kubeconfig: o.Kubeconfig}.loader().RawConfig()
+	if _, known := all.Contexts[o.Context]; failed == nil && o.Context != "" && !known {
+		return fmt.Errorf("--context %s: %s has no such context (it has %s)", o.Context, o.origin(),
+			cmp.Or(strings.Join(slices.Sorted(maps.Keys(all.Contexts)), ", "), "none"))
+	}
+
+	return fmt.Errorf("%s: %w", o.origin(), err)
+}
+
+// Contexts are the names of those of the kubeconfig.
+func (o Options) Contexts() ([]string, error) {
+	all, err := Options{Kubeconfig: o.orLocal().Kubeconfig}.loader().RawConfig()
+	if err != nil {
+		return nil, err
+	}
+
+	return slices.Sorted(maps.Keys(all.Contexts)), nil
+}
+
+// loader of what was read, or of the file.
+func (o Options) loader() clientcmd.ClientConfig {
+	if o.read != nil {
+		return clientcmd.NewDefaultClientConfig(*o.read, nil)
+	}
+
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.Kubeconfig
+
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: o.Context})
+}
+
+func loaderOf(path string) clientcmd.ClientConfig { return Options{Kubeconfig: path}.loader() }
+
+// isEmpty reports whether kubectl would find no cluster.
+func isEmpty(config clientcmd.ClientConfig) bool {
+	_, err := config.ClientConfig()
+	return clientcmd.IsEmptyConfig(err)
+}
+
+// ServerOf is the URL of the server in a kubeconfig file.
+func ServerOf(path string) (string, error) { return Options{Kubeconfig: path}.ServerURL() }
+
+// ServerURL is the URL of the server that is meant.
+func (o Options) ServerURL() (string, error) {
+	config, err := o.loader().ClientConfig()
+	if err != nil {
+		return "", fmt.Errorf("%s is not a kubeconfig: %w", o.Kubeconfig, err)
+	}
+
+	return config.Host, nil
+}
+
+// NotFoundError reports that there is no such object.
+type NotFoundError struct {
+	// Kind of the object; empty for a Cluster.
+	Kind, Name, Namespace string
+	// There are those of the kind, as namespace/name.
+	There []string
+}
+
+// shownAtMost bounds how many names an error has.
+const shownAtMost = 10
+
+func (e *NotFoundError) Error() string {
+	kind := cmp.Or(e.Kind, "Cluster")
+	out := fmt.Sprintf("there is no %s %s in namespace %s", kind, e.Name, e.Namespace)
+
+	shown, more := e.There, ""
+	if len(shown) > shownAtMost {
+		shown, more = shown[:shownAtMost], fmt.Sprintf(" and %d more", len(shown)-shownAtMost)
+	}
+
+	for _, one := range e.There {
+		if namespace, name, _ := strings.Cut(one, "/"); name == e.Name {
+			return fmt.Sprintf("%s; there is %s: say so with -n %s", out, one, namespace)
+		}
+	}
+
+	if len(shown) == 0 {
+		return fmt.Sprintf("%s, nor any other that you may see; say which namespace with -n", out)
+	}
+
+	return fmt.Sprintf("%s; there are %s%s: say which namespace with -n", out, strings.Join(shown, ", "), more)
+}
+
+// NotFound is the error for an object that is not there. It has those that are, of all namespaces or else of this one,
+// as far as they may be read.
+func (c *Cluster) NotFound(ctx context.Context, name, kind string) *NotFoundError {
+	out := &NotFoundError{Kind: kind, Name: name, Namespace: c.Namespace}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(kind + "List"))
+
+	for _, in := range []client.ListOption{client.InNamespace(""), client.InNamespace(c.Namespace)} {
+		if err := c.List(ctx, list, in); err != nil {
+			continue
+		}
+
+		for i := range list.Items {
+			out.There = append(out.There, client.ObjectKeyFromObject(&list.Items[i]).String())
+		}
+
+		break
+	}
+
+	slices.Sort(out.There)
+
+	return out
+}
+
+// GetCluster reads a Cluster. The error for one that is not there is a NotFoundError.
+func (c *Cluster) GetCluster(ctx context.Context, name string) (*clusterv1.Cluster, error) {
+	var cluster clusterv1.Cluster
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, &cluster); apierrors.IsNotFound(err) {
+		return nil, c.NotFound(ctx, name, "Cluster")
+	} else if err != nil {
+		return nil, fmt.Errorf("failed to get Cluster %s: %w", name, err)
+	}
+
+	return &cluster, nil
+}
+
+// Names are those of the objects of a list.
+func (c *Cluster) Names(ctx context.Context, list client.ObjectList, of ...client.ListOption) ([]string, error) {
+	if err := c.List(ctx, list, of...); err != nil {
+		return nil, err
+	}
+
+	var out []string
+
+	err := meta.EachListItem(list, func(object runtime.Object) error {
+		named, err := meta.Accessor(object)
+		if err == nil {
+			out = append(out, named.GetName())
+		}
+
+		return err
+	})
+
+	return out, err
+}
+
+// Describe discovers the tree of a Cluster.
+func (c *Cluster) Describe(ctx context.Context, name string) (*clustertree.Node, error) {
+	cluster, err := c.GetCluster(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+
+	return clustertree.Discover(ctx, c.Client, cluster)
+}
+
+// Others are the Clusters beside one, as namespace/name: all of them, or those that the options select.
+func (c *Cluster) Others(ctx context.Context, name string, in ...client.ListOption) ([]string, error) {
+	var list clusterv1.ClusterList
+	if err := c.List(ctx, &list, in...); err != nil {
+		return nil, fmt.Errorf("failed to list the Clusters: %w", err)
+	}
+
+	var out []string
+
+	for i := range list.Items {
+		key := client.ObjectKeyFromObject(&list.Items[i])
+		if key != (client.ObjectKey{Namespace: c.Namespace, Name: name}) {
+			out = append(out, key.String())
+		}
+	}
+
+	return out, nil
+}
+
+// Access is how clusterctl reaches it.
+func (c *Cluster) Access() clusterctl.Management {
+	return clusterctl.Management{Kubeconfig: c.Kubeconfig, Config: c.read, Client: c.Client}
+}
+
+// ServerAt is the URL of the API server of a Cluster; empty where it has no endpoint yet.
+func ServerAt(cluster *clusterv1.Cluster) string {
+	if !cluster.Spec.ControlPlaneEndpoint.IsValid() {
+		return ""
+	}
+
+	return "https://" + cluster.Spec.ControlPlaneEndpoint.String()
+}

@@ -1,0 +1,109 @@
+package mgmtcluster
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/atomicfile"
+)
+
+// This file tells how a local management cluster has ended: who finds it dead asks when and why.
+
+// endFile says why its process has ended by itself.
+func (l Local) endFile() string { return filepath.Join(l.dir, "ended") }
+
+// End is the end of one that nobody has stopped.
+type End struct {
+	// At is when its process was seen last.
+	At  time.Time
+	Why string
+}
+
+func (e *End) String() string {
+	return fmt.Sprintf("has ended by itself on %s (%s): %s", e.At.Local().Format(time.DateTime),
+		humanize.Time(e.At), e.Why)
+}
+
+// Died is when and why it has ended; nil if it runs, or was stopped.
+func (l Local) Died() *End {
+	if !l.Exists() || l.PID() != 0 {
+		return nil
+	}
+
+	if why, err := os.ReadFile(l.endFile()); err == nil {
+		return &End{At: modified(l.endFile()), Why: strings.TrimSpace(string(why))}
+	}
+
+	content, err := os.ReadFile(l.pidFile())
+	pid := strings.TrimSpace(string(content))
+	if err != nil || pid == "" { // it was stopped
+		return nil
+	}
+
+	at := modified(l.pidFile())
+	if up := bootTime(); up.After(at) {
+		return &End{At: at, Why: "the machine has lost power, or was reset; it is up since " +
+			up.Local().Format(time.DateTime)}
+	}
+
+	return &End{At: at, Why: fmt.Sprintf("its process %s was killed; see %s, and the kernel's log for a lack of memory",
+		pid, l.LogFile())}
+}
+
+// seen notes that the process runs.
+func (l Local) seen() {
+	now := time.Now()
+	_ = os.Chtimes(l.pidFile(), now, now)
+}
+
+// noteEnd notes why the process ends, or that it was stopped.
+func (l Local) noteEnd(lock *os.File, why error) {
+	l.seen()
+
+	if why != nil {
+		_ = atomicfile.Write(l.endFile(), fmt.Appendln(nil, why), 0o600)
+		return
+	}
+
+	_ = errors.Join(lock.Truncate(0), lock.Sync())
+}
+
+// modified is when a file was written last; the zero time where it is not there.
+func modified(path string) time.Time {
+	info, err := os.Stat(path)
+	if err != nil {
+		return time.Time{}
+	}
+
+	return info.ModTime()
+}
+
+// bootTime is when this machine has started; the zero time where that is not known.
+func bootTime() time.Time {
+	content, _ := os.ReadFile("/proc/stat")
+	for line := range strings.Lines(string(content)) {
+		if text, ok := strings.CutPrefix(line, "btime "); ok {
+			if seconds, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64); err == nil {
+				return time.Unix(seconds, 0)
+			}
+		}
+	}
+
+	return time.Time{}
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+
+	return nil
+}

@@ -1,0 +1,505 @@
+package mgmtcluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/adrg/xdg"
+	"github.com/dustin/go-humanize/english"
+	"k8s.io/apimachinery/pkg/api/meta"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/atomicfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
+)
+
+const (
+	// localStartLimit bounds how long the processes take until they serve. One that dies ends the wait at once.
+	localStartLimit = 15 * time.Minute
+	// localStopLimit is longer than the manager takes to interrupt its runs.
+	localStopLimit = 2 * time.Minute
+	// localCheckInterval is how often the processes are looked at.
+	localCheckInterval = 2 * time.Second
+	// filePollInterval is how often the files of another process are looked at.
+	filePollInterval = 100 * time.Millisecond
+)
+
+// errEnded stands for the exit status of a process that another command began.
+var errEnded = errors.New("its exit status is not known")
+
+// ServeArguments have olvmctl call Serve. A process that runs a local management cluster is known by them.
+var ServeArguments = []string{"local", "serve"}
+
+// Local is the management cluster that runs as processes of this machine, one for each user. What is in it outlives
+// them.
+type Local struct{ dir string }
+
+// LocalOfUser is the one of the user.
+func LocalOfUser() Local { return Local{filepath.Join(xdg.StateHome, "capolvm", "local")} }
+
+// Kubeconfig is the file for its administrator.
+func (l Local) Kubeconfig() string { return filepath.Join(l.dir, "admin.kubeconfig") }
+func (l Local) data() string       { return filepath.Join(l.dir, "data") }
+
+// pidFile has the number of the process that runs it, and a lock of that. Its time is when the process was seen last.
+func (l Local) pidFile() string { return filepath.Join(l.dir, "pid") }
+
+// readyFile has the number of the process that serves.
+func (l Local) readyFile() string { return filepath.Join(l.dir, "ready") }
+
+// removedDir is the folder while it is removed.
+func (l Local) removedDir() string { return l.dir + ".removed" }
+
+// LogFile has what its process says.
+func (l Local) LogFile() string { return filepath.Join(l.dir, "local.log") }
+
+// othersDir has a file for each provider of others that runs in it.
+func (l Local) othersDir() string { return filepath.Join(l.dir, "providers") }
+
+// Others are the providers of others that run in it.
+func (l Local) Others() []string {
+	entries, err := os.ReadDir(l.othersDir())
+	if err != nil {
+		return nil // there are none yet
+	}
+
+	var out []string
+	for _, entry := range entries {
+		out = append(out, entry.Name())
+	}
+
+	return out
+}
+
+// Lacks reports whether it can run a provider of others, and does not.
+func (l Local) Lacks(name string) bool {
+	_, can := localplane.Others[name]
+	return can && !slices.Contains(l.Others(), name)
+}
+
+// Add has it run a provider of others from the next Launch on; where it runs, it is stopped. Nothing changes where the
+// provider cannot be built. say is called with lines for people.
+func (l Local) Add(ctx context.Context, name string, say func(format string, args ...any)) error {
+	tools, err := toolchain.Embedded()
+	if err != nil {
+		return err
+	}
+
+	tools.Progress = say
+	if err := tools.Build(ctx, localplane.Others[name].Module); err != nil {
+		return err
+	}
+
+	if err := os.MkdirAll(l.othersDir(), 0o700); err != nil {
+		return fmt.Errorf("failed to add provider %s to the local management cluster: %w", name, err)
+	}
+
+	if err := os.WriteFile(filepath.Join(l.othersDir(), name), nil, 0o600); err != nil {
+		return fmt.Errorf("failed to add provider %s to the local management cluster: %w", name, err)
+	}
+
+	return l.Stop(ctx)
+}
+
+// Exists reports whether there is one, running or not.
+func (l Local) Exists() bool { return exists(l.data()) }
+
+// Runs reports whether a process runs it and it serves. A file of a process that was killed does not count.
+func (l Local) Runs() bool {
+	pid := l.PID()
+	content, err := os.ReadFile(l.readyFile())
+	said := strings.TrimSpace(string(content)) // older versions of this program say nothing
+
+	return pid != 0 && err == nil && (said == "" || said == strconv.Itoa(pid))
+}
+
+// PID of the process that runs it; 0 for none.
+func (l Local) PID() int {
+	content, err := os.ReadFile(l.pidFile())
+	if err != nil {
+		return 0
+	}
+
+	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil {
+		return 0
+	}
+
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // the number may be another process's by now
+	if err != nil || !strings.Contains(string(line), "\x00"+strings.Join(ServeArguments, "\x00")) ||
+		!hasOpen(pid, l.pidFile()) { // that of another folder, or of another user
+		return 0
+	}
+
+	return pid
+}
+
+// hasOpen reports whether a process has a file open.
+func hasOpen(pid int, path string) bool {
+	file, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+
+	open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+
+	return slices.ContainsFunc(open, func(one string) bool {
+		info, err := os.Stat(one)
+		return err == nil && os.SameFile(info, file)
+	})
+}
+
+// checkRuns fails where the server is that of the local management cluster, and no process runs it.
+func (l Local) checkRuns(server string) error {
+	if !l.Exists() || l.PID() != 0 {
+		return nil
+	}
+
+	if own, err := ServerOf(l.Kubeconfig()); err != nil || server != own {
+		return nil //nolint:nilerr // it is another management cluster
+	}
+
+	if end := l.Died(); end != nil {
+		return fmt.Errorf("the local management cluster %s; start it with olvmctl local start", end)
+	}
+
+	return errors.New("the local management cluster is stopped; start it with olvmctl local start")
+}
+
+// Build has the programs that it needs; say is called with lines for people.
+func (l Local) Build(ctx context.Context, say func(format string, args ...any)) error {
+	tools, err := toolchain.Embedded()
+	if err != nil {
+		return err
+	}
+
+	if err := localplane.CheckPlatform(runtime.GOOS); err != nil {
+		return err
+	}
+
+	tools.Progress = say
+	if err := tools.Build(ctx, "plane", localplane.Programs...); err != nil {
+		return fmt.Errorf("%w; it is built with Go: install that, or give a management cluster with --kubeconfig", err)
+	}
+
+	for _, name := range l.Others() {
+		if other, known := localplane.Others[name]; known {
+			if err := tools.Build(ctx, other.Module); err != nil {
+				return err
+			}
+		}
+	}
+
+	_, err = tools.EnsureExecutor(ctx)
+
+	return err
+}
+
+// Launch starts the process that runs it, unless there is one already, and waits until it serves.
+func (l Local) Launch(ctx context.Context) error {
+	ended := make(chan error, 1)
+	if l.PID() == 0 {
+		command, err := l.begin()
+		if err != nil {
+			return err
+		}
+
+		go func() { ended <- command.Wait() }()
+	} else { // a command that was interrupted has begun it
+		go l.waitForEnd(ended)
+	}
+
+	deadline := time.After(localStartLimit)
+
+	for !l.Runs() {
+		select {
+		case err := <-ended:
+			if l.PID() != 0 { // another command has begun it at the same time
+				go l.waitForEnd(ended)
+				continue
+			}
+
+			return fmt.Errorf("the local management cluster has ended before it was ready (%w); %s ends with\n%s",
+				cmp.Or(err, errEnded), l.LogFile(), localplane.Tail(l.LogFile()))
+		case <-deadline:
+			return fmt.Errorf("the local management cluster is not ready after %s; %s ends with\n%s", localStartLimit,
+				l.LogFile(), localplane.Tail(l.LogFile()))
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(filePollInterval):
+		}
+	}
+
+	return nil
+}
+
+// waitForEnd tells when the process that another command has begun is gone.
+func (l Local) waitForEnd(ended chan<- error) {
+	for l.PID() != 0 {
+		time.Sleep(filePollInterval)
+	}
+
+	ended <- nil
+}
+
+// begin starts the process that runs it.
+func (l Local) begin() (*exec.Cmd, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("failed to find this program: %w", err)
+	}
+
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("failed to make a folder for the local management cluster: %w", err)
+	}
+
+	log, err := os.OpenFile(l.LogFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("failed to open the log of the local management cluster: %w", err)
+	}
+	defer log.Close()
+
+	command := exec.Command(program, ServeArguments...) //nolint:noctx // it outlives this command
+	command.Stdout, command.Stderr, command.SysProcAttr = log, log, &syscall.SysProcAttr{Setsid: true}
+	if err := command.Start(); err != nil {
+		return nil, fmt.Errorf("failed to start the local management cluster: %w", err)
+	}
+
+	return command, nil
+}
+
+// Stop ends its processes. What is in it stays.
+func (l Local) Stop(ctx context.Context) error {
+	pid := l.PID()
+	if pid == 0 {
+		return nil
+	}
+
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		return fmt.Errorf("failed to stop the local management cluster: %w", err)
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, localStopLimit)
+	defer cancel()
+
+	for l.PID() == pid {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the local management cluster has not stopped: process %d", pid)
+		case <-time.After(filePollInterval):
+		}
+	}
+
+	return nil
+}
+
+// Remove ends its processes and removes what is in it.
+func (l Local) Remove(ctx context.Context) error {
+	if err := l.Stop(ctx); err != nil {
+		return err
+	}
+
+	// Half of the data is none that etcd starts with: if this is interrupted, there is nothing under the name.
+	err := l.removeRest()
+	if err == nil {
+		err = os.Rename(l.dir, l.removedDir())
+	}
+
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("failed to remove the local management cluster: %w", err)
+	}
+
+	return l.removeRest()
+}
+
+// removeRest removes what an interrupted Remove has left.
+func (l Local) removeRest() error {
+	if err := os.RemoveAll(l.removedDir()); err != nil {
+		return fmt.Errorf("failed to remove the local management cluster: %w", err)
+	}
+
+	return nil
+}
+
+// Uses are what it is needed for.
+type Uses struct{ Clusters, Inventories int }
+
+// None reports that nothing needs it.
+func (u Uses) None() bool { return u == Uses{} }
+
+func (u Uses) String() string {
+	out := english.Plural(u.Clusters, "cluster", "")
+	if u.Inventories > 0 {
+		out += " and " + english.Plural(u.Inventories, "inventory", "inventories")
+	}
+
+	return out
+}
+
+// CountUses counts what it is needed for. Inventories have VMs of their own.
+func (l Local) CountUses(ctx context.Context) (Uses, error) {
+	c, err := Connect(Options{Kubeconfig: l.Kubeconfig()})
+	if err != nil {
+		return Uses{}, err
+	}
+
+	var clusters clusterv1.ClusterList
+	if err := c.List(ctx, &clusters); err != nil {
+		return Uses{}, fmt.Errorf("failed to list the clusters of the local management cluster: %w", err)
+	}
+
+	// Those of ours whose Cluster was forced away still have machines.
+	var ours infrav1.OLVMClusterList
+	if err := c.List(ctx, &ours); err != nil && !meta.IsNoMatchError(err) {
+		return Uses{}, fmt.Errorf("failed to list the clusters of the local management cluster: %w", err)
+	}
+
+	var inventories infrav1alpha1.OLVMInventoryList
+	if err := c.List(ctx, &inventories); err != nil && !meta.IsNoMatchError(err) {
+		return Uses{}, fmt.Errorf("failed to list the inventories of the local management cluster: %w", err)
+	}
+
+	return Uses{max(len(clusters.Items), len(ours.Items)), len(inventories.Items)}, nil
+}
+
+// Serve runs it until the context ends. managerArguments have this program run the manager; say is called with lines
+// for people.
+func (l Local) Serve(
+	ctx context.Context, managerArguments []string, say func(format string, args ...any),
+) (err error) {
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return fmt.Errorf("failed to make a folder: %w", err)
+	}
+
+	lock, err := l.lock()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	defer func() { l.noteEnd(lock, err) }()
+
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("failed to find this program: %w", err)
+	}
+
+	tools, err := toolchain.Embedded()
+	if err != nil {
+		return err
+	}
+
+	plane, err := localplane.Start(ctx, localplane.Options{
+		Tools:        tools,
+		Dir:          l.dir,
+		DataDir:      l.data(),
+		NoSimulator:  true,
+		Manager:      append([]string{program}, managerArguments...),
+		FeatureGates: []string{"KubeadmBootstrapFormatIgnition"},
+		Progress:     say,
+	})
+	if err != nil && ctx.Err() != nil { // it was stopped
+		return nil
+	}
+
+	if err != nil {
+		return err
+	}
+	defer plane.Stop()
+
+	l.startOthers(ctx, plane, say)
+
+	if err := atomicfile.Write(l.readyFile(), fmt.Appendln(nil, os.Getpid()), 0o600); err != nil {
+		return fmt.Errorf("failed to say that it is ready: %w", err)
+	}
+
+	defer os.Remove(l.readyFile())
+
+	return l.watch(ctx, plane)
+}
+
+// watch looks at the processes until the context ends, or one of them.
+func (l Local) watch(ctx context.Context, plane *localplane.Plane) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(localCheckInterval):
+		}
+
+		l.seen()
+
+		if err := plane.Failed(); err != nil {
+			return err
+		}
+	}
+}
+
+// startOthers starts the providers of others. The clusters of our own do not wait for one that fails.
+func (l Local) startOthers(ctx context.Context, plane *localplane.Plane, say func(format string, args ...any)) {
+	for _, name := range l.Others() {
+		other, known := localplane.Others[name]
+		if !known {
+			continue // of another version of this program
+		}
+
+		if err := other.Start(ctx, plane); err != nil {
+			say("provider %s has failed: %v", name, err)
+			continue
+		}
+
+		say("start provider %s", name)
+	}
+}
+
+// lock writes the file with the number of this process, and keeps other processes from running the same cluster until
+// the file is closed.
+func (l Local) lock() (*os.File, error) {
+	file, err := os.OpenFile(l.pidFile(), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("failed to open the file of the process: %w", err)
+	}
+
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("another process runs it: %w", err), file.Close())
+	}
+
+	// What an earlier process has said does not hold for this one.
+	err = errors.Join(removeIfThere(l.readyFile()), removeIfThere(l.endFile()), l.removeRest())
+	if err == nil {
+		err = file.Truncate(0)
+	}
+
+	if err == nil {
+		_, err = fmt.Fprintln(file, os.Getpid())
+	}
+
+	if err == nil { // after a power cut, an empty file would mean that it was stopped
+		err = file.Sync()
+	}
+
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("failed to write the number of the process: %w", err), file.Close())
+	}
+
+	return file, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

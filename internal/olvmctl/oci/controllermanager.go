@@ -1,0 +1,102 @@
+package oci
+
+import (
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"slices"
+
+	"github.com/blang/semver/v4"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+)
+
+// managerImage is the container image of the cloud controller manager, and managerVersions those of its versions that
+// are known to be published; each is for the Kubernetes of its minor version.
+const managerImage = "ghcr.io/oracle/cloud-provider-oci:"
+
+var managerVersions = []string{"v1.30.0", "v1.32.0", "v1.33.1", "v1.34.0"}
+
+// ControllerManager says what the cloud controller manager of a cluster is told.
+type ControllerManager struct {
+	// Kubernetes is the version of the cluster.
+	Kubernetes string
+	// Region, and OCIDs of the compartment, the network and the subnets of load balancers of Services.
+	Region, Compartment, VCN string
+	Subnets                  []string
+}
+
+//go:embed controllermanager.yaml
+var managerManifests []byte
+
+// Manifests are its objects, for the cluster itself.
+func (m ControllerManager) Manifests() ([]*unstructured.Unstructured, error) {
+	objects, err := manifest.Read(managerManifests)
+	if err != nil {
+		return nil, fmt.Errorf("the cloud controller manager: %w", err)
+	}
+
+	// It opens the ports of Services in the security lists of both subnets, and closes them again.
+	balancer := map[string]any{"securityListManagementMode": "All"}
+	for i, subnet := range m.Subnets {
+		balancer[fmt.Sprintf("subnet%d", i+1)] = subnet
+	}
+
+	configuration, err := yaml.Marshal(map[string]any{
+		"useInstancePrincipals": true,
+		"auth":                  map[string]any{"region": m.Region},
+		"compartment":           m.Compartment,
+		"vcn":                   m.VCN,
+		"loadBalancer":          balancer,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the cloud controller manager: %w", err)
+	}
+
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "Secret":
+			err = unstructured.SetNestedField(object.Object, base64.StdEncoding.EncodeToString(configuration),
+				"data", "cloud-provider.yaml")
+		case "DaemonSet":
+			err = m.setImage(object)
+		}
+
+		if err != nil {
+			return nil, fmt.Errorf("the cloud controller manager: %w", err)
+		}
+	}
+
+	return objects, nil
+}
+
+// setImage has the DaemonSet run the version for the cluster.
+func (m ControllerManager) setImage(object *unstructured.Unstructured) error {
+	path := []string{"spec", "template", "spec", "containers"}
+	containers, _, err := unstructured.NestedSlice(object.Object, path...)
+	if err != nil {
+		return err
+	}
+
+	containers[0].(map[string]any)["image"] = managerImage + managerVersion(m.Kubernetes)
+
+	return unstructured.SetNestedSlice(object.Object, containers, path...)
+}
+
+// managerVersion is the newest that is not of a later minor version than Kubernetes; the oldest where all are.
+func managerVersion(kubernetes string) string {
+	wanted, err := semver.ParseTolerant(kubernetes)
+	if err != nil {
+		return managerVersions[len(managerVersions)-1]
+	}
+
+	for _, version := range slices.Backward(managerVersions) {
+		if has, err := semver.ParseTolerant(version); err == nil && has.Minor <= wanted.Minor {
+			return version
+		}
+	}
+
+	return managerVersions[0]
+}

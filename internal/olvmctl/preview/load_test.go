@@ -1,0 +1,43 @@
+package preview
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// TestAnObjectThatIsThereTwiceIsRefused has a copy of a file beside it: each machine would be counted twice.
+func TestAnObjectThatIsThereTwiceIsRefused(t *testing.T) {
+	t.Parallel()
+
+	content, err := os.ReadFile("../../../config/samples/pool.yaml")
+	check.Error(t, err, "")
+
+	dir := t.TempDir()
+	for _, name := range []string{"a.yaml", "b.yaml"} {
+		check.Error(t, os.WriteFile(filepath.Join(dir, name), content, 0o600), "")
+	}
+
+	_, err = Load([]string{filepath.Join(dir, "a.yaml")}, nil)
+	check.Error(t, err, "")
+
+	_, err = Load([]string{dir}, nil)
+	check.Error(t, err, "a.yaml: line 3 already; remove one of them")
+	check.Contains(t, "the kinds", err.Error(), "MachineDeployment default/lab-pool")
+}
+
+func TestAPlanWithoutAnEngineCountsNothingThatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+
+	machines := []*Result{{Name: "one"}, {Name: "two"}}
+	for offline, want := range map[bool]string{
+		true:  "Plan: what would become of 2 machines is not known offline, 0 to destroy",
+		false: "Plan: 0 to create, 0 to update, 0 to replace, 0 to destroy",
+	} {
+		report := NewReport(machines, nil, nil, offline)
+		report.About(newManifests())
+		check.Equal(t, "the summary", report.Summary.String(), want)
+	}
+}

@@ -1,0 +1,67 @@
+package preview
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/scratchdir"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
+)
+
+// Scratch is an executor with a folder for it, for one command.
+type Scratch struct {
+	Executor *terraform.Executor
+	// Dir is a folder that is there until Close.
+	Dir    string
+	remove func() error
+}
+
+// NewScratch finds an executor on PATH, or the one that olvmctl start has built, and makes a folder. Sessions are those
+// of its provider.
+func NewScratch(ctx context.Context, sessions *engine.Sessions) (*Scratch, error) {
+	tools, err := toolchain.Embedded()
+	if err != nil {
+		return nil, err
+	}
+
+	executable, err := tools.FindExecutor(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	dir, remove, err := scratchdir.Make()
+	if err != nil {
+		return nil, err
+	}
+
+	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions}}
+
+	executor := terraform.NewExecutor(executable, provider, filepath.Join(dir, "init"))
+
+	return &Scratch{Executor: executor, Dir: dir, remove: remove}, nil
+}
+
+// AtEngine calls do with a session of an engine, and an executor whose provider has it. Both end with the call.
+func AtEngine(ctx context.Context, config engine.Config, do func(*engine.Client, *Scratch) error) error {
+	sessions := &engine.Sessions{}
+	defer sessions.Close(context.WithoutCancel(ctx))
+
+	session, err := sessions.Get(config)
+	if err != nil {
+		return err
+	}
+
+	scratch, err := NewScratch(ctx, sessions)
+	if err != nil {
+		return err
+	}
+	defer scratch.Close()
+
+	return do(session, scratch)
+}
+
+// Close removes the folder.
+func (s *Scratch) Close() error { return s.remove() }

@@ -1,0 +1,160 @@
+package supportbundle
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/redact"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
+)
+
+// Options say what is gathered.
+type Options struct {
+	// In is the management cluster, and the namespace of the cluster.
+	In *mgmtcluster.Cluster
+	// Name of the cluster.
+	Name string
+	// Engine asks the engine for the VMs of the cluster, with the credentials that the cluster has.
+	Engine bool
+	// Now is the time.
+	Now time.Time
+}
+
+// File is one of a bundle.
+type File struct {
+	// Path in the archive, with slashes.
+	Path    string
+	Content []byte
+}
+
+// Bundle is what was gathered.
+type Bundle struct {
+	Files []File
+	// Problems are why something is not in it.
+	Problems []error
+}
+
+// gathering makes a bundle.
+type gathering struct {
+	Options
+
+	cluster *clusterv1.Cluster
+	bundle  Bundle
+	objects []*unstructured.Unstructured
+	// secrets are values that are taken out of everything; names are words that may be shown all the same.
+	secrets, names []string
+}
+
+// Gather asks for everything. What cannot be had is a problem of the bundle; an error is that there is no such cluster.
+func Gather(ctx context.Context, o Options) (*Bundle, error) {
+	cluster, err := o.In.GetCluster(ctx, o.Name)
+	if err != nil {
+		return nil, err
+	}
+
+	g := &gathering{Options: o, cluster: cluster}
+
+	// Secrets first, for what they hold is taken out of all that follows.
+	for _, step := range []struct {
+		what string
+		run  func(context.Context) error
+	}{
+		{"the Secrets", g.secretsOf},
+		{"the objects", g.objectsOf},
+		{"the tree", g.tree},
+		{"the events", g.events},
+		{"the states of Terraform", g.states},
+		{"what happened to the machines", g.histories},
+		{"the logs of managers", g.logs},
+		{"the engine", g.engine},
+	} {
+		if err := step.run(ctx); err != nil {
+			g.problem(step.what, err)
+		}
+
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+
+	g.redact()
+	g.readme()
+	slices.SortFunc(g.bundle.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+
+	return &g.bundle, nil
+}
+
+func (g *gathering) problem(what string, err error) {
+	g.bundle.Problems = append(g.bundle.Problems, fmt.Errorf("%s: %w", what, err))
+}
+
+func (g *gathering) add(name string, content []byte) {
+	g.bundle.Files = append(g.bundle.Files, File{Path: name, Content: content})
+}
+
+// redact takes secrets out of all files, and out of the problems.
+func (g *gathering) redact() {
+	redactor := redact.New(g.secrets, g.names...)
+
+	for i := range g.bundle.Files {
+		file := &g.bundle.Files[i]
+		file.Content = []byte(redactor.Text(string(file.Content)))
+	}
+
+	for i, problem := range g.bundle.Problems {
+		g.bundle.Problems[i] = errors.New(redactor.Text(problem.Error()))
+	}
+}
+
+// readme says what the bundle is, and what is missing.
+func (g *gathering) readme() {
+	var out strings.Builder
+
+	fmt.Fprintf(&out, "Cluster %s/%s at %s, gathered by olvmctl %s.\n\n", g.In.Namespace, g.Name,
+		g.Now.UTC().Format(time.RFC3339), version.Version)
+	out.WriteString("Values of Secrets, user data, and whatever repeats them are taken out: " + redact.Mark + ".\n" +
+		"Names, addresses and the structure of the site are in it. Look before you pass it on.\n")
+
+	if len(g.bundle.Problems) > 0 {
+		out.WriteString("\nNot in it:\n")
+	}
+
+	for _, problem := range g.bundle.Problems {
+		fmt.Fprintf(&out, "- %v\n", problem)
+	}
+
+	g.add("README.txt", []byte(out.String()))
+}
+
+// Write writes a bundle as a compressed archive, in a folder of that name.
+func (b *Bundle) Write(to io.Writer, folder string, now time.Time) error {
+	packed := gzip.NewWriter(to)
+	archive := tar.NewWriter(packed)
+
+	for _, file := range b.Files {
+		header := &tar.Header{
+			Name: path.Join(folder, file.Path), Mode: 0o600, Size: int64(len(file.Content)), ModTime: now,
+		}
+		if err := archive.WriteHeader(header); err != nil {
+			return err
+		}
+
+		if _, err := archive.Write(file.Content); err != nil {
+			return err
+		}
+	}
+
+	return errors.Join(archive.Close(), packed.Close())
+}

@@ -1,0 +1,443 @@
+package nodeimage
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
+)
+
+// suite of Debian.
+const suite = "bookworm"
+
+// packages of Debian, beside those that it cannot be without: systemd as PID 1, cloud-init, what kubeadm and kubelets
+// call, and what user data of this provider configures. python3-cffi-backend is named, for debootstrap does not resolve
+// the virtual package by which cloud-init needs it.
+var packages = []string{
+	"systemd", "systemd-sysv", "systemd-resolved", "dbus", "udev", "kmod", "libpam-systemd", "procps", "util-linux",
+	"mount", "netbase", "ca-certificates", "sudo", "curl", "openssh-server", "iproute2", "iputils-ping", "nftables",
+	"iptables", "conntrack", "ethtool", "socat", "runc", "cloud-init", "python3-cffi-backend", "keepalived", "haproxy",
+	"nginx-light", "libnginx-mod-stream", "network-manager",
+}
+
+// files of the image, beside those of packages and programs.
+//
+//go:embed files
+var files embed.FS
+
+// Hello is the container image of a program that answers over HTTP on port 8080 with the name of its pod.
+const Hello = "localhost/hello:v1"
+
+// layout changes with what is done with the inputs of an image.
+const layout = "3"
+
+// pauseImage in the configuration of containerd stands for the image of sandboxes.
+const pauseImage = "PAUSE_IMAGE"
+
+// Image is one that was built.
+type Image struct {
+	dir string
+	// Kubernetes is the version of its programs, such as v1.36.3.
+	Kubernetes string `json:"kubernetes"`
+	// Pause is the name of a container image that does nothing.
+	Pause string `json:"pause"`
+	// CoreDNS is the name of that of the cluster's DNS.
+	CoreDNS string `json:"coreDNS"`
+	// Ignition reports that it has Ignition, too: where it was built there was libblkid.
+	Ignition bool `json:"ignition"`
+}
+
+// Open reads what the image in a folder is.
+func Open(dir string) (Image, error) {
+	image := Image{dir: dir}
+	content, err := os.ReadFile(image.record())
+	if err == nil {
+		err = json.Unmarshal(content, &image)
+	}
+
+	if err != nil {
+		return Image{}, fmt.Errorf("%s is no image of a node, which make node-image builds: %w", dir, err)
+	}
+
+	return image, nil
+}
+
+// keep writes down what the image is.
+func (i Image) keep() error {
+	content, err := json.Marshal(i)
+	if err != nil {
+		return err
+	}
+
+	return os.WriteFile(i.record(), content, 0o600)
+}
+
+func (i Image) record() string { return filepath.Join(i.dir, "image.json") }
+
+// Dir is the folder of the image.
+func (i Image) Dir() string { return i.dir }
+
+// RootFS is the folder of the root file system. Nobody writes to it.
+func (i Image) RootFS() string { return filepath.Join(i.dir, "rootfs") }
+
+// Store is the folder that machines get a copy of as /var/lib/containerd.
+func (i Image) Store() string { return filepath.Join(i.dir, "store") }
+
+// Builder builds images.
+type Builder struct {
+	Tools *toolchain.Toolchain
+	// Kubernetes is the tools module that Kubernetes is built from; empty means node, and nodebefore is the patch
+	// version before it.
+	Kubernetes string
+	// Say is called with lines for people.
+	Say func(format string, args ...any)
+}
+
+// Check says why this machine cannot build an image, or run machines of one; nil where it can.
+func Check() error { return machine.Check("debootstrap", "unshare", "chroot") }
+
+// EnsureTested builds the images that tests boot, the newest and that of the patch version before it, and what else
+// tests run on them.
+func EnsureTested(ctx context.Context, builder Builder) (newest, before Image, err error) {
+	for _, module := range []string{"certmanager", "csi"} {
+		if err := builder.Tools.Build(ctx, module); err != nil {
+			return newest, before, err
+		}
+	}
+
+	if newest, err = builder.Ensure(ctx); err != nil {
+		return newest, before, err
+	}
+
+	builder.Kubernetes = "nodebefore"
+	before, err = builder.Ensure(ctx)
+
+	return newest, before, err
+}
+
+// Ensure builds the image where the cache does not have it. It needs root.
+func (b *Builder) Ensure(ctx context.Context) (Image, error) {
+	if err := Check(); err != nil {
+		return Image{}, err
+	}
+
+	// What is in an image is for all users of a machine.
+	defer syscall.Umask(syscall.Umask(0o022))
+
+	programs, err := b.programs(ctx)
+	if err != nil {
+		return Image{}, err
+	}
+
+	base, err := b.step(ctx, "debian", []string{suite, strings.Join(packages, " ")}, b.debian)
+	if err != nil {
+		return Image{}, err
+	}
+
+	names, err := imageNames(ctx, programs)
+	if err != nil {
+		return Image{}, err
+	}
+
+	kubeVIP := "ghcr.io/kube-vip/kube-vip:" + b.Tools.Version("kubevip", "github.com/kube-vip/kube-vip")
+	cloud := "ghcr.io/kube-vip/kube-vip-cloud-provider:" +
+		b.Tools.Version("kubevipcloud", "github.com/kube-vip/kube-vip-cloud-provider")
+	names = append(names, kubeVIP, cloud, Hello)
+
+	inputs := append([]string{base}, programs.inputs()...)
+	inputs = append(inputs, strings.Join(names, " "), contentOf(files), layout)
+
+	dir, err := b.step(ctx, "image", inputs, func(ctx context.Context, dir string) error {
+		build := &build{Builder: b, base: filepath.Join(base, "rootfs"), dir: dir, programs: programs, images: names}
+		if err := build.run(ctx); err != nil {
+			return err
+		}
+
+		return Image{
+			dir:        dir,
+			Kubernetes: versionOf(names),
+			Pause:      nameOf(names, "pause"),
+			CoreDNS:    nameOf(names, "coredns"),
+			Ignition:   programs["ignition"] != "",
+		}.keep()
+	})
+	if err != nil {
+		return Image{}, err
+	}
+
+	return Open(dir)
+}
+
+// step makes a folder of the cache by what goes into it, unless it is there. An interrupt leaves none that looks made.
+func (b *Builder) step(
+	ctx context.Context, name string, inputs []string, make func(ctx context.Context, dir string) error,
+) (string, error) {
+	sum := sha256.Sum256([]byte(strings.Join(inputs, "\n")))
+	dir := filepath.Join(toolchain.CacheDir(), "node", name+"-"+hex.EncodeToString(sum[:6]))
+	if _, err := os.Stat(dir); err == nil {
+		return dir, os.Chtimes(dir, time.Now(), time.Now()) // see prune
+	}
+
+	temporary := fmt.Sprintf("%s.%d", dir, os.Getpid())
+	defer os.RemoveAll(temporary)
+
+	if err := os.MkdirAll(temporary, 0o755); err != nil {
+		return "", fmt.Errorf("failed to make a folder for images of machines: %w", err)
+	}
+
+	begin := time.Now()
+	b.Say("making %s", filepath.Base(dir))
+	if err := make(ctx, temporary); err != nil {
+		return "", fmt.Errorf("failed to make %s: %w", filepath.Base(dir), err)
+	}
+
+	if err := os.Rename(temporary, dir); err != nil {
+		return "", fmt.Errorf("failed to keep %s: %w", filepath.Base(dir), err)
+	}
+
+	b.Say("made %s in %.0f s", filepath.Base(dir), time.Since(begin).Seconds())
+
+	return dir, prune(filepath.Dir(dir), name)
+}
+
+// kept is how many results of a step stay, however long they were not used, and unused from when on others go: an image
+// has more than a gigabyte, and machines may run on it for as long as a day.
+const (
+	kept   = 4
+	unused = 24 * time.Hour
+)
+
+// prune removes those results of a step that were not used for longest.
+func prune(cache, name string) error {
+	found, err := filepath.Glob(filepath.Join(cache, name+"-*"))
+	if err != nil {
+		return err
+	}
+
+	used := func(path string) time.Time {
+		info, err := os.Stat(path)
+		if err != nil {
+			return time.Time{}
+		}
+
+		return info.ModTime()
+	}
+	slices.SortFunc(found, func(a, b string) int { return used(b).Compare(used(a)) })
+
+	for _, path := range found[min(kept, len(found)):] {
+		if time.Since(used(path)) < unused {
+			continue
+		}
+
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("failed to remove what is no longer used: %w", err)
+		}
+	}
+
+	return nil
+}
+
+// debian unpacks and configures the packages, in namespaces of its own: what a package starts or mounts ends with it.
+func (b *Builder) debian(ctx context.Context, dir string) error {
+	return run(ctx, "unshare", "--mount", "--pid", "--fork", "--mount-proc", "debootstrap", "--variant=minbase",
+		"--include="+strings.Join(packages, ","), suite, filepath.Join(dir, "rootfs"))
+}
+
+// programs are executables by their names.
+type programs map[string]string
+
+// inputs are the folders that programs are in, which change with their versions.
+func (p programs) inputs() []string {
+	var out []string
+	for _, name := range []string{
+		"kubelet", "containerd", "coredns", "etcd", "kube-vip", "kube-vip-cloud-provider", "ignition", "pause", "hello",
+	} {
+		out = append(out, p[name])
+	}
+
+	return out
+}
+
+const (
+	// bin and plugins are folders of the root file system.
+	bin     = "/usr/bin"
+	plugins = "/opt/cni/bin"
+	// contained is the place of programs that are in container images alone.
+	contained = ""
+)
+
+// nodePrograms are those of a node with their places, by the module of tools that has them; "" is that of Kubernetes.
+var nodePrograms = map[string]map[string]string{
+	"": {
+		"kube-apiserver":          contained,
+		"kube-controller-manager": contained,
+		"kube-proxy":              contained,
+		"kube-scheduler":          contained,
+		"kubeadm":                 bin,
+		"kubectl":                 bin,
+		"kubelet":                 bin,
+	},
+	"containerd": {
+		"containerd":              bin,
+		"containerd-shim-runc-v2": bin,
+		"ctr":                     bin,
+		"bridge":                  plugins,
+		"host-local":              plugins,
+		"loopback":                plugins,
+		"portmap":                 plugins,
+	},
+	"dns":          {"coredns": contained},
+	"plane":        {"etcd": contained},
+	"kubevip":      {"kube-vip": contained},
+	"kubevipcloud": {"kube-vip-cloud-provider": contained},
+	"ignition":     {"ignition": bin},
+}
+
+// canBuildIgnition reports whether this machine has the C library that Ignition needs.
+func canBuildIgnition() bool {
+	_, header := os.Stat("/usr/include/blkid/blkid.h")
+	_, compiler := exec.LookPath("cc")
+
+	return header == nil && compiler == nil
+}
+
+// programs builds what is not Debian's.
+func (b *Builder) programs(ctx context.Context) (programs, error) {
+	out := programs{}
+
+	for module, places := range nodePrograms {
+		if module == "" {
+			module = cmp.Or(b.Kubernetes, "node")
+		}
+
+		if module == "ignition" && !canBuildIgnition() {
+			b.Say("without libblkid-dev and a C compiler the image has no Ignition")
+			continue
+		}
+
+		if err := b.Tools.Build(ctx, module, slices.Collect(maps.Keys(places))...); err != nil {
+			return nil, err
+		}
+
+		for name := range places {
+			path, err := b.Tools.Path(module, name)
+			if err != nil {
+				return nil, err
+			}
+
+			out[name] = path
+		}
+	}
+
+	for _, name := range ownPrograms {
+		path, err := b.own(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+
+		out[name] = path
+	}
+
+	return out, nil
+}
+
+// ownPrograms are those of container images whose source is beside this file.
+var ownPrograms = []string{"pause", "hello"}
+
+// own builds one of them.
+func (b *Builder) own(ctx context.Context, name string) (string, error) {
+	source, err := os.ReadFile(filepath.Join(b.Tools.Root(), "internal", "ovirtsim", "nodeimage", name, "main.go"))
+	if err != nil {
+		return "", fmt.Errorf("failed to read the source of %s: %w", name, err)
+	}
+
+	dir, err := b.step(ctx, name, []string{string(source)}, func(ctx context.Context, dir string) error {
+		command := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", filepath.Join(dir, name),
+			"./internal/ovirtsim/nodeimage/"+name)
+		command.Dir, command.Env = b.Tools.Root(), append(os.Environ(), "CGO_ENABLED=0")
+
+		return finish(command)
+	})
+
+	return filepath.Join(dir, name), err
+}
+
+// imageNames are the container images that kubeadm asks for.
+func imageNames(ctx context.Context, p programs) ([]string, error) {
+	version, err := exec.CommandContext(ctx, p["kubeadm"], "version", "-o", "short").Output()
+	if err != nil {
+		return nil, fmt.Errorf("failed to ask kubeadm for its version: %w", err)
+	}
+
+	list, err := exec.CommandContext(ctx, p["kubeadm"], "config", "images", "list", "--kubernetes-version",
+		strings.TrimSpace(string(version))).Output()
+	if err != nil {
+		return nil, fmt.Errorf("failed to ask kubeadm for its images: %w", err)
+	}
+
+	return strings.Fields(string(list)), nil
+}
+
+// versionOf is the version of Kubernetes that images are of.
+func versionOf(names []string) string {
+	_, tag, _ := strings.Cut(nameOf(names, "kube-apiserver"), ":")
+	return tag
+}
+
+// nameOf is the whole name of one of the container images; empty where it is none of them.
+func nameOf(names []string, program string) string {
+	for _, name := range names {
+		if repository, _, _ := strings.Cut(name, ":"); filepath.Base(repository) == program {
+			return name
+		}
+	}
+
+	return ""
+}
+
+// contentOf is all of the files as one text.
+func contentOf(of fs.FS) string {
+	var out strings.Builder
+
+	_ = fs.WalkDir(of, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+
+		content, err := fs.ReadFile(of, path)
+		fmt.Fprintf(&out, "%s\n%s\n", path, content)
+
+		return err
+	})
+
+	return out.String()
+}
+
+// run runs a program, whose output is in the error where it fails.
+func run(ctx context.Context, name string, args ...string) error {
+	return finish(exec.CommandContext(ctx, name, args...))
+}
+
+func finish(command *exec.Cmd) error {
+	output, err := command.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(command.Args, " "), err, output[max(0, len(output)-2000):])
+	}
+
+	return nil
+}
