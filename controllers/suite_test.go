@@ -34,6 +34,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/providerprocess"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
@@ -130,7 +131,7 @@ func runSuite(m *testing.M) (int, error) {
 		Reader: mgr.GetAPIReader(), Metadata: mgr.GetCache(), Sessions: suite.sessions,
 		Policy: connection.Policy{IdentityNamespace: managerNamespace},
 	}
-	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: suite.sessions, ReturnOnStart: true}}
+	provider := providerprocess.InProcess{Options: tfprovider.Options{Sessions: suite.sessions, ReturnOnStart: true}}
 	executor := terraform.NewExecutor(executable, provider, filepath.Join(suite.workDir, ".init"))
 	runs := workspace.NewRunQueue(4, time.Minute)
 	runs.Executor, runs.WorkDir = executor, suite.workDir

@@ -156,7 +156,7 @@ func (r *Reconciler) init() {
 
 		ChecksDrift: true,
 	})
-	r.watcher = &enginepool.VMWatcher{Pool: r.Engines, Wake: r.Runs.Wake}
+	r.watcher = &enginepool.VMWatcher[workspace.Key]{Pool: r.Engines, Wake: r.Runs.Wake}
 }
 
 func machineTerraformStatus(object client.Object) **infrav1.TerraformStatus {

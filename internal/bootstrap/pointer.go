@@ -11,6 +11,10 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// MaxDeliveredData is the largest size, in bytes, of user data that a VM fetches by pointer: what fits into a Secret with
+// its token.
+const MaxDeliveredData = 1<<20 - 1024
+
 // Pointer says where the real user data of a VM is.
 type Pointer struct {
 	// URL of it, which is https, and the token that its server wants.

@@ -11,7 +11,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
@@ -94,7 +93,7 @@ func userData(in Input, template *engine.Template, machine render.Machine) (stri
 	pointer := UserDataOf(in.Spec, in.Cluster).BootstrapDelivery == byPointer
 	most := maxUserData
 	if pointer {
-		most = userdataserver.MaxData
+		most = bootstrap.MaxDeliveredData
 	}
 
 	if len(merged) > most {

@@ -16,7 +16,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
@@ -117,7 +116,7 @@ func TestUserDataIsNoLargerThanWhatCanBeGiven(t *testing.T) {
 		most     int
 	}{
 		"in the state of Terraform": {"", maxUserData},
-		"from the manager":          {byPointer, userdataserver.MaxData},
+		"from the manager":          {byPointer, bootstrap.MaxDeliveredData},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
 // watchedSite is an engine whose requests are noted, and VMs on it.
@@ -278,12 +278,12 @@ func TestEventsThatNameNoVM(t *testing.T) {
 func TestAChangeBeforeTheFirstWatchWakes(t *testing.T) {
 	s, pool := newWatchedSite(t, 2), &Pool{now: frozen()}
 	var woken []string
-	w := &VMWatcher{Pool: pool, Wake: func(key workspace.Key) { woken = append(woken, key.Name) }}
+	w := &VMWatcher[types.NamespacedName]{Pool: pool, Wake: func(key types.NamespacedName) { woken = append(woken, key.Name) }}
 	watch := func(at int) {
 		t.Helper()
 		vm, err := pool.VM(t.Context(), s.session, s.ids[at], steadyPeriod)
 		check.Error(t, err, "")
-		w.Watch(workspace.Key{Name: vm.Name}, WatchedVM{Session: s.session, ID: s.ids[at], Seen: vm})
+		w.Watch(types.NamespacedName{Name: vm.Name}, WatchedVM{Session: s.session, ID: s.ids[at], Seen: vm})
 	}
 	look := func() {
 		t.Helper()
@@ -298,7 +298,7 @@ func TestAChangeBeforeTheFirstWatchWakes(t *testing.T) {
 	look()
 	check.Equal(t, "woken by a VM that nobody watches", len(woken), 0)
 
-	w.Watch(workspace.Key{Name: "vm-1"}, WatchedVM{Session: s.session, ID: s.ids[1], Seen: &before})
+	w.Watch(types.NamespacedName{Name: "vm-1"}, WatchedVM{Session: s.session, ID: s.ids[1], Seen: &before})
 	look()
 	check.Equal(t, "woken", woken, []string{"vm-1"})
 	look()

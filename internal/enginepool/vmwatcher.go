@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
 const (
@@ -20,14 +19,14 @@ const (
 )
 
 // VMWatcher looks at the VMs of each engine at intervals, and wakes the machines whose VM has changed. A machine whose
-// VM stays as it is costs nothing, however many there are.
-type VMWatcher struct {
+// VM stays as it is costs nothing, however many there are. K identifies a machine.
+type VMWatcher[K comparable] struct {
 	Pool *Pool
 	// Wake enqueues a machine.
-	Wake func(workspace.Key)
+	Wake func(K)
 
 	mu       sync.Mutex
-	machines map[workspace.Key]WatchedVM
+	machines map[K]WatchedVM
 	engines  map[*engine.Client]*watchedEngine
 }
 
@@ -53,11 +52,11 @@ type watchedEngine struct {
 }
 
 // Watch has the machine woken when its VM is not what it has seen.
-func (w *VMWatcher) Watch(machine workspace.Key, vm WatchedVM) {
+func (w *VMWatcher[K]) Watch(machine K, vm WatchedVM) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.machines == nil {
-		w.machines = map[workspace.Key]WatchedVM{}
+		w.machines = map[K]WatchedVM{}
 		w.engines = map[*engine.Client]*watchedEngine{}
 	}
 
@@ -69,14 +68,14 @@ func (w *VMWatcher) Watch(machine workspace.Key, vm WatchedVM) {
 }
 
 // Unwatch stops watching the VM of a machine.
-func (w *VMWatcher) Unwatch(machine workspace.Key) {
+func (w *VMWatcher[K]) Unwatch(machine K) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.machines, machine)
 }
 
 // Start watches until the context ends. It is a Runnable of the manager.
-func (w *VMWatcher) Start(ctx context.Context) error {
+func (w *VMWatcher[K]) Start(ctx context.Context) error {
 	ticker := time.NewTicker(fastPeriod / 2)
 	defer ticker.Stop()
 	var group sync.WaitGroup
@@ -97,7 +96,7 @@ func (w *VMWatcher) Start(ctx context.Context) error {
 }
 
 // due are the engines to look at now. They are marked as busy until look has ended.
-func (w *VMWatcher) due(now time.Time) []*engine.Client {
+func (w *VMWatcher[K]) due(now time.Time) []*engine.Client {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	booting := map[*engine.Client]int{} // an engine that machines use is in it
@@ -134,7 +133,7 @@ func (w *VMWatcher) due(now time.Time) []*engine.Client {
 
 // look looks at the VMs of an engine, and wakes the machines whose VM has changed. The OLVMCluster reports an engine
 // that does not answer.
-func (w *VMWatcher) look(ctx context.Context, session *engine.Client) {
+func (w *VMWatcher[K]) look(ctx context.Context, session *engine.Client) {
 	view := w.Pool.view(session)
 	err := view.renew(ctx, session)
 	if booting := w.booting(session); err == nil && len(booting) > 0 {
@@ -147,7 +146,7 @@ func (w *VMWatcher) look(ctx context.Context, session *engine.Client) {
 }
 
 // booting are the VMs of an engine that machines wait for.
-func (w *VMWatcher) booting(session *engine.Client) []engine.ID {
+func (w *VMWatcher[K]) booting(session *engine.Client) []engine.ID {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -164,7 +163,7 @@ func (w *VMWatcher) booting(session *engine.Client) []engine.ID {
 
 // changed compares what was read since the last time, and returns the machines whose VM is not what they have seen.
 // While the view is asked, which may wait for the engine, machines of others can be watched.
-func (w *VMWatcher) changed(session *engine.Client, view *vmView, err error) []workspace.Key {
+func (w *VMWatcher[K]) changed(session *engine.Client, view *vmView, err error) []K {
 	if err != nil {
 		w.looked(session, 0)
 		return nil
@@ -176,7 +175,7 @@ func (w *VMWatcher) changed(session *engine.Client, view *vmView, err error) []w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	var out []workspace.Key
+	var out []K
 
 	for key, watched := range w.machines {
 		vm, read := vms[watched.ID]
@@ -195,7 +194,7 @@ func (w *VMWatcher) changed(session *engine.Client, view *vmView, err error) []w
 
 // compared are the VMs of an engine that machines have, true for those whose machine has seen them since the last look:
 // what was read in between is compared then, whenever it was. And it is how many changes were compared.
-func (w *VMWatcher) compared(session *engine.Client) (ids map[engine.ID]bool, changes int) {
+func (w *VMWatcher[K]) compared(session *engine.Client) (ids map[engine.ID]bool, changes int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ids = map[engine.ID]bool{}
@@ -214,7 +213,7 @@ func (w *VMWatcher) compared(session *engine.Client) (ids map[engine.ID]bool, ch
 }
 
 // looked ends a look at an engine; changes are those that were compared, 0 where none were.
-func (w *VMWatcher) looked(session *engine.Client, changes int) {
+func (w *VMWatcher[K]) looked(session *engine.Client, changes int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e := w.engines[session]

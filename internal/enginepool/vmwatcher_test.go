@@ -10,11 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
 // TestVMWatcherWakesTheMachinesWhoseVMHasChanged follows many VMs of one engine, of which one starts and one is
@@ -56,7 +57,7 @@ func TestVMWatcherWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	pool := &Pool{}
 	woken := make(chan string, 100)
-	f := &VMWatcher{Pool: pool, Wake: func(key workspace.Key) { woken <- key.Name }}
+	f := &VMWatcher[types.NamespacedName]{Pool: pool, Wake: func(key types.NamespacedName) { woken <- key.Name }}
 	dc, err := session.DataCenter(ctx, "Default")
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +101,7 @@ func TestVMWatcherWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 			t.Fatalf("%s: %v, %v", name, vm, err)
 		}
 
-		f.Watch(workspace.Key{
+		f.Watch(types.NamespacedName{
 			Namespace: "ns",
 			Name:      name,
 		}, WatchedVM{Session: session, ID: engine.ID(id), Booting: name == "vm-0", Seen: vm})
@@ -124,7 +125,7 @@ func TestVMWatcherWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 	}
 
 	expect("vm-3")
-	f.Unwatch(workspace.Key{Namespace: "ns", Name: "vm-4"})
+	f.Unwatch(types.NamespacedName{Namespace: "ns", Name: "vm-4"})
 	if err := session.DeleteVM(ctx, engine.ID(ids["vm-4"])); err != nil {
 		t.Fatal(err)
 	}
@@ -149,9 +150,9 @@ func TestHowOftenAnEngineIsLookedAt(t *testing.T) {
 		"but as often as events are read":    {10_000, 0, eventPeriod},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, session := &VMWatcher{}, &engine.Client{}
+			w, session := &VMWatcher[types.NamespacedName]{}, &engine.Client{}
 			for i := range test.booting + test.others {
-				w.Watch(workspace.Key{Name: strconv.Itoa(i)}, WatchedVM{Session: session, Booting: i < test.booting})
+				w.Watch(types.NamespacedName{Name: strconv.Itoa(i)}, WatchedVM{Session: session, Booting: i < test.booting})
 			}
 
 			last := w.engines[session].at

@@ -15,6 +15,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/providerprocess"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
@@ -85,7 +86,7 @@ func newWorld(t *testing.T) *world {
 	}
 
 	w := &world{sim: sim, client: client, dir: filepath.Join(t.TempDir(), "work")}
-	w.executor = terraform.NewExecutor(testenv.Executable(t), tfprovider.InProcess{
+	w.executor = terraform.NewExecutor(testenv.Executable(t), providerprocess.InProcess{
 		Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true},
 	}, t.TempDir())
 	w.machine = render.Machine{

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/providerprocess"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
@@ -338,7 +339,7 @@ func onASmallDisk(t *testing.T, test func(t *testing.T, dir string)) {
 func onAFullDisk(t *testing.T, dir string) {
 	t.Helper()
 	w := newWorld(t)
-	x := terraform.NewExecutor(testenv.Executable(t), tfprovider.InProcess{
+	x := terraform.NewExecutor(testenv.Executable(t), providerprocess.InProcess{
 		Options: tfprovider.Options{ReturnOnStart: true},
 	}, filepath.Join(dir, ".init"))
 	request := w.request(t)

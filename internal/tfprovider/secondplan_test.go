@@ -19,6 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/providerprocess"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
@@ -282,7 +283,7 @@ func newFactory(t *testing.T) *factory {
 		t.Fatal(err)
 	}
 
-	f.executor = terraform.NewExecutor(testenv.Executable(t), tfprovider.InProcess{
+	f.executor = terraform.NewExecutor(testenv.Executable(t), providerprocess.InProcess{
 		Options: tfprovider.Options{Sessions: sessions},
 	}, t.TempDir())
 

@@ -24,7 +24,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
 
 // Endpoint is a provider that runs in this process, for one Terraform run.
@@ -476,23 +475,3 @@ func Logout(sessions *engine.Sessions) {
 	defer cancel()
 	sessions.Close(ctx)
 }
-
-// InProcess serves endpoints in this process: the Provider of internal/terraform.
-type InProcess struct{ Options Options }
-
-// Serve starts an endpoint for one run.
-func (p InProcess) Serve(ctx context.Context, use terraform.Use) (*plugin.ReattachConfig, func(), error) {
-	options := p.Options
-	options.Owner, options.Types, options.StateVMs, options.Approved = use.Owner, use.Types, use.StateVMs, use.Approved
-	options.Engine = &Engine{URL: use.Engine.URL, CA: use.Engine.CA, Insecure: use.Engine.Insecure}
-
-	endpoint, err := Serve(ctx, options)
-	if err != nil {
-		return nil, nil, err
-	}
-
-	return endpoint.Config, endpoint.Close, nil
-}
-
-// Address of the provider in configurations.
-func (p InProcess) Address() string { return Address }

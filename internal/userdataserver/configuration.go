@@ -107,10 +107,10 @@ func (s *Server) Publish(
 		first = had
 	}
 
-	if len(configuration)+len(first) > MaxData {
+	if len(configuration)+len(first) > bootstrap.MaxDeliveredData {
 		return Report{}, blocker.New(infrav1.InfraServiceFailureReason, "OLVMMachine "+machine.Name,
 			"its configuration has %d bytes, and can have %d; the Secrets that its service names are too large",
-			len(configuration), MaxData-len(first))
+			len(configuration), bootstrap.MaxDeliveredData-len(first))
 	}
 
 	if !stranded {

@@ -36,9 +36,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
 )
 
-// MaxData is how many bytes of user data can be delivered: what fits into a Secret with its token.
-const MaxData = 1<<20 - 1024
-
 // secretType is that of the Secrets with user data.
 const secretType corev1.SecretType = "infrastructure.cluster.x-k8s.io/user-data"
 

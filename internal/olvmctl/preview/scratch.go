@@ -6,6 +6,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/scratchdir"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/providerprocess"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
@@ -37,7 +38,7 @@ func NewScratch(ctx context.Context, sessions *engine.Sessions) (*Scratch, error
 		return nil, err
 	}
 
-	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions}}
+	provider := providerprocess.InProcess{Options: tfprovider.Options{Sessions: sessions}}
 
 	executor := terraform.NewExecutor(executable, provider, filepath.Join(dir, "init"))
 
