@@ -13,7 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/simplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
@@ -23,7 +23,7 @@ import (
 type bootstrapping struct {
 	*journey
 	// inVM is what runs in the bootstrap VM, and own in the cluster itself.
-	inVM, own *localplane.Plane
+	inVM, own *simplane.Plane
 }
 
 // killed calls olvmctl and kills it, as a power cut of the laptop would, once something is the case.
@@ -75,7 +75,7 @@ func (b *bootstrapping) key() client.ObjectKey {
 }
 
 // moves reports whether a plane has got the Cluster by a move that goes on.
-func (b *bootstrapping) moves(in *localplane.Plane) bool {
+func (b *bootstrapping) moves(in *simplane.Plane) bool {
 	var cluster clusterv1.Cluster
 	err := in.Client.Get(b.t.Context(), b.key(), &cluster)
 
@@ -117,7 +117,7 @@ func (b *bootstrapping) expectNothingLeft() {
 		b.t.Errorf("files are left: %v, %v", left, err)
 	}
 
-	for _, in := range []*localplane.Plane{b.inVM, b.own} {
+	for _, in := range []*simplane.Plane{b.inVM, b.own} {
 		if err := in.Client.Get(b.t.Context(), b.key(), &clusterv1.Cluster{}); !apierrors.IsNotFound(err) {
 			b.t.Errorf("a Cluster is left: %v", err)
 		}

@@ -33,6 +33,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/simplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
@@ -48,7 +49,7 @@ var featureGates = []string{"KubeadmBootstrapFormatIgnition"}
 
 // suite is the management plane that all tests share.
 var suite struct {
-	plane  *localplane.Plane
+	plane  *simplane.Plane
 	tools  *toolchain.Toolchain
 	binDir string
 	engine *engine.Client
@@ -82,15 +83,17 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 
-	suite.plane, err = localplane.Start(ctx, localplane.Options{
-		Tools:        suite.tools,
-		Dir:          dir,
-		BinDir:       suite.binDir,
-		SimSpeed:     3,
-		Inventory:    inventory(),
-		FeatureGates: featureGates,
-		ManagerArgs:  []string{"--drift-interval=20s"}, // nothing that these tests do is drift, but in one of them
-		Progress:     func(format string, args ...any) { fmt.Printf("e2e: "+format+"\n", args...) },
+	suite.plane, err = simplane.Start(ctx, simplane.Options{
+		Options: localplane.Options{
+			Tools:        suite.tools,
+			Dir:          dir,
+			BinDir:       suite.binDir,
+			FeatureGates: featureGates,
+			ManagerArgs:  []string{"--drift-interval=20s"}, // only one of these tests makes drift
+			Progress:     func(format string, args ...any) { fmt.Printf("e2e: "+format+"\n", args...) },
+		},
+		SimSpeed:  3,
+		Inventory: inventory(),
 	})
 	if err != nil {
 		return 0, err
@@ -121,7 +124,7 @@ func run(m *testing.M) (int, error) {
 // workload is a cluster under test, in a namespace of its own.
 type workload struct {
 	t               *testing.T
-	plane           *localplane.Plane
+	plane           *simplane.Plane
 	namespace, name string
 	manifests       string
 	// support is how many VMs the support services of the cluster have.
@@ -172,7 +175,7 @@ func prepare(t *testing.T, name string) *workload {
 }
 
 // prepareIn is prepare in another plane, for the same engine.
-func prepareIn(t *testing.T, plane *localplane.Plane, name string) *workload {
+func prepareIn(t *testing.T, plane *simplane.Plane, name string) *workload {
 	t.Helper()
 	w := &workload{t: t, plane: plane, namespace: "e2e-" + name, name: name}
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})

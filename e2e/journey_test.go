@@ -31,6 +31,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/simplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
@@ -53,7 +54,7 @@ type journey struct {
 
 // newJourney starts an engine whose workload clusters have the API server of a plane behind them. more are flags of the
 // simulator.
-func newJourney(t *testing.T, behind *localplane.Plane, more ...string) *journey {
+func newJourney(t *testing.T, behind *simplane.Plane, more ...string) *journey {
 	t.Helper()
 	j := &journey{t: t, dir: t.TempDir()}
 	var err error
@@ -277,7 +278,7 @@ func (j *journey) chart(name, text string) string {
 }
 
 // neighbour makes another Cluster, which waits for its infrastructure for ever; remove deletes it.
-func (j *journey) neighbour(in *localplane.Plane, namespace string) (remove func()) {
+func (j *journey) neighbour(in *simplane.Plane, namespace string) (remove func()) {
 	j.t.Helper()
 	err := in.Client.Create(j.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -312,7 +313,7 @@ func (j *journey) neighbour(in *localplane.Plane, namespace string) (remove func
 }
 
 // expectRelease compares what a chart has made, and how many revisions of its release there are.
-func (j *journey) expectRelease(in *localplane.Plane, text string, revisions int) {
+func (j *journey) expectRelease(in *simplane.Plane, text string, revisions int) {
 	j.t.Helper()
 	var made corev1.ConfigMap
 	err := in.Client.Get(j.t.Context(), client.ObjectKey{Namespace: "talk", Name: "said"}, &made)
@@ -391,7 +392,7 @@ func (j *journey) expectUpgrade(kubeconfig string) {
 }
 
 // expectNoWarnings looks for events of our manager that a person would take for a problem, of which there was none.
-func (j *journey) expectNoWarnings(in *localplane.Plane) {
+func (j *journey) expectNoWarnings(in *simplane.Plane) {
 	j.t.Helper()
 	var list eventsv1.EventList
 	if err := in.Client.List(j.t.Context(), &list, client.InNamespace(j.namespace)); err != nil {
@@ -434,7 +435,7 @@ func (j *journey) expectUpgradeStopsAtAnOldImage(kubeconfig string) {
 }
 
 // expectRefusal starts the cluster with a wrong password, which changes nothing in its management cluster.
-func (j *journey) expectRefusal(in *localplane.Plane) {
+func (j *journey) expectRefusal(in *simplane.Plane) {
 	j.t.Helper()
 	secret := func() (out corev1.Secret) {
 		if in != nil {
@@ -478,7 +479,7 @@ func (j *journey) foreignKubeconfig() (path string) {
 }
 
 // expectRest has delete finish what an interrupted one has left of a cluster.
-func (j *journey) expectRest(in *localplane.Plane) {
+func (j *journey) expectRest(in *simplane.Plane) {
 	j.t.Helper()
 	j.name, j.namespace = "gone", "journey-gone"
 	foreign := j.foreignKubeconfig()
@@ -554,7 +555,7 @@ func (j *journey) expectLogs(kubeconfig string) {
 }
 
 // expectBundle gathers all that there is to know of the cluster, and looks for its secrets there.
-func (j *journey) expectBundle(in *localplane.Plane) {
+func (j *journey) expectBundle(in *simplane.Plane) {
 	j.t.Helper()
 	path := filepath.Join(j.dir, "bundle.tar.gz")
 	run := []string{"support-bundle", j.name, "-n", j.namespace, "--kubeconfig", in.Kubeconfig, "--engine", "--out", path}

@@ -32,6 +32,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/simplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
@@ -86,7 +87,7 @@ type takeover struct {
 // newTakeover starts a management cluster with the old provider's CRDs instead of ours, and writes a cluster to it.
 func newTakeover(t *testing.T, name string, subnet int) *takeover {
 	t.Helper()
-	plane := secondPlane(t, "old", func(o *localplane.Options) { o.NoProvider = true })
+	plane := secondPlane(t, "old", func(o *simplane.Options) { o.NoProvider = true })
 	o := &takeover{
 		workload:  prepareIn(t, plane, name),
 		dir:       t.TempDir(),

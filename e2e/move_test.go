@@ -13,25 +13,28 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/simplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
 // secondPlane is another management plane for the same engine.
-func secondPlane(t *testing.T, name string, change ...func(*localplane.Options)) *localplane.Plane {
+func secondPlane(t *testing.T, name string, change ...func(*simplane.Options)) *simplane.Plane {
 	t.Helper()
 
-	options := localplane.Options{
-		Tools:        suite.tools,
-		Dir:          filepath.Join(filepath.Dir(suite.binDir), name),
-		BinDir:       suite.binDir,
-		Simulator:    suite.plane,
-		FeatureGates: featureGates,
+	options := simplane.Options{
+		Options: localplane.Options{
+			Tools:        suite.tools,
+			Dir:          filepath.Join(filepath.Dir(suite.binDir), name),
+			BinDir:       suite.binDir,
+			FeatureGates: featureGates,
+		},
+		Simulator: suite.plane,
 	}
 	for _, c := range change {
 		c(&options)
 	}
 
-	plane, err := localplane.Start(t.Context(), options)
+	plane, err := simplane.Start(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +46,7 @@ func secondPlane(t *testing.T, name string, change ...func(*localplane.Options))
 }
 
 // move moves the cluster with clusterctl, and goes on in the other plane.
-func (w *workload) move(to *localplane.Plane) {
+func (w *workload) move(to *simplane.Plane) {
 	w.t.Helper()
 	from := w.plane
 	command, err := localplane.Move(w.t.Context(), suite.tools, from.Kubeconfig, to.Kubeconfig, w.namespace,

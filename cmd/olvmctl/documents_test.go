@@ -120,7 +120,6 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 		"local start",
 		"local stop",
 		"local status",
-		"sim",
 		"ui",
 	}
 	makefile, err := os.ReadFile(filepath.Join(testenv.Toolchain(t).Root(), "Makefile"))

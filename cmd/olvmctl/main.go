@@ -15,7 +15,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/cmd/manager/command"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/providerprocess"
 )
 
@@ -26,7 +25,6 @@ const managerCommand = "manager"
 var errChanges = errors.New("there are changes")
 
 func main() {
-	machine.Main()
 	providerprocess.Main()
 	syscall.Umask(0o077)                                  // rendered secrets are for this user alone
 	if len(os.Args) > 1 && os.Args[1] == managerCommand { // in local management clusters

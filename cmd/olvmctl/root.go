@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/simcommand"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
@@ -56,7 +55,6 @@ func newCommand(s streams) *cobra.Command {
 		newDeleteCommand(s),
 		newLocalCommand(s),
 		newVersionCommand(s),
-		simcommand.New("olvmctl sim", s.out),
 	)
 	root.SetFlagErrorFunc(flagError)
 	finish(root)

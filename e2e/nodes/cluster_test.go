@@ -30,6 +30,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/nodeimage"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/simplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
@@ -103,21 +104,23 @@ func startPlane(t *testing.T) {
 	if suite.plane == nil {
 		var err error
 
-		suite.plane, err = localplane.Start(context.Background(), localplane.Options{
-			Tools:        suite.tools,
-			Dir:          suite.dir,
-			BinDir:       suite.binDir,
-			FeatureGates: []string{"KubeadmBootstrapFormatIgnition"},
+		suite.plane, err = simplane.Start(context.Background(), simplane.Options{
+			Options: localplane.Options{
+				Tools:        suite.tools,
+				Dir:          suite.dir,
+				BinDir:       suite.binDir,
+				FeatureGates: []string{"KubeadmBootstrapFormatIgnition"},
+				// The nodes have the processors too, and a manager whose lease runs out ends.
+				ManagerArgs: []string{
+					"--drift-interval=30s", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s",
+				},
+				Progress: say,
+			},
 			SimArgs: []string{
 				"--listen=" + machine.SiteAddress + ":0", "--guests=nodes", "--node-netns=this",
 				"--node-image=" + suite.image.Dir(), "--node-image=" + suite.before.Dir(),
 			},
-			// The nodes have the processors too, and a manager whose lease runs out ends.
-			ManagerArgs: []string{
-				"--drift-interval=30s", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s",
-			},
 			Inventory: inventory(),
-			Progress:  say,
 		})
 		check.Error(t, err, "")
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/nodeimage"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/simplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
@@ -39,7 +40,7 @@ var suite struct {
 	site machine.Site
 	// plane is started by the first test that needs it, under the lock.
 	starting sync.Mutex
-	plane    *localplane.Plane
+	plane    *simplane.Plane
 }
 
 // inside tells the process that runs in a network namespace of its own, and has the folder of the suite.

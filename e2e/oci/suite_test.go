@@ -135,11 +135,10 @@ func run(m *testing.M) (code int, err error) {
 
 func startPlane(ctx context.Context, name string) (*localplane.Plane, error) {
 	return localplane.Start(ctx, localplane.Options{
-		Tools:       suite.tools,
-		Dir:         filepath.Join(suite.dir, name),
-		NoSimulator: true,
-		NoProvider:  true,
-		Progress:    func(format string, args ...any) { fmt.Printf("e2e/oci: "+format+"\n", args...) },
+		Tools:      suite.tools,
+		Dir:        filepath.Join(suite.dir, name),
+		NoProvider: true,
+		Progress:   func(format string, args ...any) { fmt.Printf("e2e/oci: "+format+"\n", args...) },
 	})
 }
 

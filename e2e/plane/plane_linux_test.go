@@ -47,7 +47,7 @@ func TestAPlaneOnLoopbackAlone(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	dir := t.TempDir()
 	plane, err := localplane.Start(t.Context(), localplane.Options{
-		Tools: testenv.Toolchain(t), Dir: dir, NoSimulator: true, NoProvider: true, Progress: t.Logf,
+		Tools: testenv.Toolchain(t), Dir: dir, NoProvider: true, Progress: t.Logf,
 	})
 	check.Error(t, err, "")
 	t.Cleanup(plane.Stop)

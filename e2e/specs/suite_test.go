@@ -25,6 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/api"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/simplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
@@ -54,7 +55,7 @@ type shared struct {
 
 var (
 	// plane is set in the first process only.
-	plane *localplane.Plane
+	plane *simplane.Plane
 	// suite is what all processes know.
 	suite      shared
 	management framework.ClusterProxy
@@ -112,11 +113,14 @@ func start(ctx context.Context) shared {
 	bin := filepath.Join(dir, "bin")
 	gomega.Expect(tools.BuildProject(ctx, bin, "manager", "ovirtsim")).To(gomega.Succeed())
 	inventory := inventory()
-	plane, err = localplane.Start(ctx, localplane.Options{
-		Tools: tools, Dir: dir, BinDir: bin, SimSpeed: 5, Inventory: &inventory,
-		// Two specs look for taints on Nodes.
-		FeatureGates: []string{"MachineTaintPropagation"},
-		Progress:     func(format string, args ...any) { fmt.Printf("specs: "+format+"\n", args...) },
+	plane, err = simplane.Start(ctx, simplane.Options{
+		Options: localplane.Options{
+			Tools: tools, Dir: dir, BinDir: bin,
+			// Two specs look for taints on Nodes.
+			FeatureGates: []string{"MachineTaintPropagation"},
+			Progress:     func(format string, args ...any) { fmt.Printf("specs: "+format+"\n", args...) },
+		},
+		SimSpeed: 5, Inventory: &inventory,
 	})
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	fmt.Printf("specs: the logs of all processes are in %s\n", dir)

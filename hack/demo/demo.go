@@ -25,6 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/nodeimage"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/simplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
@@ -52,7 +53,7 @@ type demo struct {
 	binDir string
 	// dir is for this run alone.
 	dir   string
-	plane *localplane.Plane
+	plane *simplane.Plane
 	// executor is the Terraform or OpenTofu that was found.
 	executor terraform.Executable
 	// explained reports that the failure of the demo is explained already.
@@ -83,12 +84,14 @@ func (d *demo) run(ctx context.Context) error {
 
 	d.dir = dir
 
-	options := localplane.Options{Tools: d.tools, Dir: d.dir, BinDir: d.binDir, Progress: d.say}
+	options := simplane.Options{
+		Options: localplane.Options{Tools: d.tools, Dir: d.dir, BinDir: d.binDir, Progress: d.say},
+	}
 	if d.real {
 		options.SimArgs = []string{"--guests=nodes", "--node-image=" + d.image.Dir(), "--node-netns=this"}
 	}
 
-	if d.plane, err = localplane.Start(ctx, options); err != nil {
+	if d.plane, err = simplane.Start(ctx, options); err != nil {
 		return err
 	}
 

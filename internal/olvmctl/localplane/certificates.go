@@ -147,9 +147,9 @@ func (p *Plane) keepRenewing(ctx context.Context) {
 
 		switch count, err := p.certificates.renew(time.Now()); {
 		case err != nil:
-			p.say("failed to renew certificates, which is tried again in %s: %v", renewInterval, err)
+			p.Say("failed to renew certificates, which is tried again in %s: %v", renewInterval, err)
 		case count > 0:
-			p.say("renewed %d certificates", count)
+			p.Say("renewed %d certificates", count)
 		}
 	}
 }

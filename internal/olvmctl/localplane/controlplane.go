@@ -36,7 +36,7 @@ func (p *Plane) startControlPlane(ctx context.Context) error {
 		if ended, err := endOrphans(p.options.Dir); err != nil {
 			return err
 		} else if ended > 0 {
-			p.say("ended %d processes of an earlier start that was killed", ended)
+			p.Say("ended %d processes of an earlier start that was killed", ended)
 		}
 	}
 

@@ -1,9 +1,7 @@
-// Package localplane runs a Cluster API management plane as local processes on
-// loopback: etcd and kube-apiserver (through controller-runtime's envtest),
-// kube-controller-manager, the Cluster API managers, and beside them the engine
-// simulator and our own manager. The demo and the end-to-end tests use it.
+// Package localplane runs a Cluster API management plane as local processes on loopback: etcd and kube-apiserver
+// (through controller-runtime's envtest), kube-controller-manager, the managers of Cluster API, and our own manager.
+// `olvmctl local`, the demo and the end-to-end tests use it.
 //
-// A plane is an ordered list of steps, undone backwards. Every process is a
-// child of this one and is stopped by its ID. All but etcd and kube-apiserver,
-// which envtest starts, also die when this process is killed.
+// A plane is an ordered list of steps, undone backwards. Every process is a child of this one and is stopped by its ID.
+// All but etcd and kube-apiserver, which envtest starts, also die when this process is killed.
 package localplane

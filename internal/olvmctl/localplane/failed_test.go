@@ -1,15 +1,12 @@
 package localplane
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
@@ -20,7 +17,7 @@ func TestFailedNamesTheFirst(t *testing.T) {
 	t.Cleanup(p.Stop)
 
 	start := func(name, script string) *Process {
-		process, err := p.run(name, "/bin/sh", []string{"-c", script})
+		process, err := p.Run(name, "/bin/sh", []string{"-c", script})
 		check.Error(t, err, "")
 
 		return process
@@ -82,38 +79,4 @@ func TestAProcessOfEnvtestThatFails(t *testing.T) {
 	content, err := os.ReadFile(log)
 	check.Error(t, err, "")
 	check.Contains(t, "the log", string(content), "I have no fsync\n")
-}
-
-// brokenGuest does not come up.
-type brokenGuest struct{ ovirtsim.Guest }
-
-func (brokenGuest) Boot(context.Context, ovirtsim.GuestVM, func(ovirtsim.AgentReport)) error {
-	return errors.New("kube-apiserver: address already in use")
-}
-func (brokenGuest) Node(string) (ovirtsim.GuestNode, bool) { return ovirtsim.GuestNode{}, false }
-func (brokenGuest) Halted(string)                          {}
-func (brokenGuest) Close()                                 {}
-
-func TestGuestErrors(t *testing.T) {
-	inventory := ovirtsim.DefaultInventory()
-	inventory.DataCenters[0].VMs = []ovirtsim.VM{
-		{Name: "demo-1", Cluster: "Default", Template: "Blank", Up: true},
-		{Name: "demo-2", Cluster: "Default", Template: "Blank"},
-	}
-
-	sim, err := ovirtsim.New(ovirtsim.Options{Inventory: inventory, Guest: brokenGuest{}})
-	check.Error(t, err, "")
-	t.Cleanup(sim.Close)
-
-	p := &Plane{Engine: ovirtsim.Connection{ControlURL: sim.ControlURL()}, EngineCA: sim.CA()}
-
-	var got []string
-	for len(got) == 0 && t.Context().Err() == nil { // the guest boots beside this
-		got, err = p.GuestErrors(t.Context())
-		check.Error(t, err, "")
-	}
-
-	check.Equal(t, "guest errors", got, []string{
-		"the guest of VM demo-1 did not come up: kube-apiserver: address already in use",
-	})
 }

@@ -1,16 +1,12 @@
 package localplane
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
@@ -31,13 +27,10 @@ import (
 	"sigs.k8s.io/cluster-api/util/certs"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/capolvm/cluster-api-provider-olvm/api"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/heartbeat"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
@@ -65,7 +58,7 @@ type Options struct {
 	Tools *toolchain.Toolchain
 	// Dir for logs, kubeconfigs and data.
 	Dir string
-	// BinDir has our manager and ovirtsim.
+	// BinDir has our manager.
 	BinDir string
 	// Manager is the command of our manager, to be used instead of the one in BinDir.
 	Manager []string
@@ -75,18 +68,8 @@ type Options struct {
 	DataDir string
 	// OnlyAPI runs etcd and kube-apiserver, and nothing else.
 	OnlyAPI bool
-	// NoSimulator leaves the engine simulator out.
-	NoSimulator bool
-	// NoProvider leaves Cluster API Provider OLVM out; RunProvider can start its manager later.
+	// NoProvider leaves Cluster API Provider OLVM out; InstallProvider can add it later, and RunProvider its manager.
 	NoProvider bool
-	// SimSpeed is how much faster than usual the simulator's asynchronous operations go; 0 means 1.
-	SimSpeed float64
-	// Inventory is what is in the simulated engine at the beginning; nil means the simulator's own.
-	Inventory *ovirtsim.Inventory
-	// SimArgs are more arguments of the simulator, such as --guests=nodes.
-	SimArgs []string
-	// Simulator is that of another plane, to be used instead of an own one.
-	Simulator *Plane
 	// FeatureGates of Cluster API to turn on beside ClusterTopology.
 	FeatureGates []string
 	// Progress is called with lines for people, one at a time; nil says nothing.
@@ -118,15 +101,11 @@ type Plane struct {
 	Client client.Client
 	// Kubeconfig is a file with all rights; ManagerKubeconfig has the rights of our manager.
 	Kubeconfig, ManagerKubeconfig string
-	// Engine is the connection to the simulator.
-	Engine ovirtsim.Connection
-	// EngineCA is its CA.
-	EngineCA []byte
 	// WorkDir of our manager.
 	WorkDir string
-	// Manager and Sim are our processes.
-	Manager, Sim *Process
-	executor     terraform.Executable
+	// Manager is the process of our manager.
+	Manager  *Process
+	executor terraform.Executable
 }
 
 // Scheme knows every type that the plane serves.
@@ -145,11 +124,6 @@ type step struct {
 	phrase string
 	run    func(context.Context) error
 }
-
-const (
-	startSimulator  = "start the engine simulator"
-	installProvider = "install Cluster API Provider OLVM and start its manager"
-)
 
 // Start runs everything, step by step. On an error what was started is stopped again.
 func Start(ctx context.Context, options Options) (_ *Plane, err error) {
@@ -175,45 +149,45 @@ func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 		{"start etcd and kube-apiserver", p.startControlPlane},
 		{"start kube-controller-manager", p.startControllerManager},
 		{"install Cluster API and start its managers", p.startClusterAPI},
-		{startSimulator, p.startSim},
-		{installProvider, p.startProvider},
 	}
 
 	if options.OnlyAPI {
 		steps = steps[:1]
 	}
 
-	steps = slices.DeleteFunc(steps, func(s step) bool {
-		return options.NoSimulator && s.phrase == startSimulator || options.NoProvider && s.phrase == installProvider
-	})
 	for _, step := range steps {
-		if err := p.take(ctx, step); err != nil {
+		if err := p.Step(ctx, step.phrase, step.run); err != nil {
 			return nil, err
 		}
 	}
 
-	return p, nil
+	if options.OnlyAPI || options.NoProvider {
+		return p, nil
+	}
+
+	return p, p.InstallProvider(ctx)
 }
 
-// take takes a step, and says how long it took.
-func (p *Plane) take(ctx context.Context, step step) error {
+// Step runs a step of starting the plane, and says how long it took. The phrase is an imperative, such as "start etcd".
+func (p *Plane) Step(ctx context.Context, phrase string, run func(context.Context) error) error {
 	begin := time.Now()
-	stop := heartbeat.Start(func(since time.Duration) { p.say("  %s: %.0f s so far", step.phrase, since.Seconds()) })
-	err := step.run(ctx)
+	stop := heartbeat.Start(func(since time.Duration) { p.Say("  %s: %.0f s so far", phrase, since.Seconds()) })
+	err := run(ctx)
 
 	stop()
 
 	if err != nil {
 		// It may have failed because another process is not there any more.
-		return fmt.Errorf("failed to %s: %w", step.phrase, cmp.Or(p.Failed(), err))
+		return fmt.Errorf("failed to %s: %w", phrase, cmp.Or(p.Failed(), err))
 	}
 
-	p.say("%s: %.1f s", step.phrase, time.Since(begin).Seconds())
+	p.Say("%s: %.1f s", phrase, time.Since(begin).Seconds())
 
 	return nil
 }
 
-func (p *Plane) say(format string, args ...any) {
+// Say reports a line to the one who started the plane.
+func (p *Plane) Say(format string, args ...any) {
 	p.saying.Lock()
 	defer p.saying.Unlock()
 
@@ -225,7 +199,7 @@ func (p *Plane) say(format string, args ...any) {
 // Stop undoes the steps backwards.
 func (p *Plane) Stop() {
 	stop := heartbeat.Start(func(since time.Duration) {
-		p.say("  stopping all processes: %.0f s so far", since.Seconds())
+		p.Say("  stopping all processes: %.0f s so far", since.Seconds())
 	})
 	defer stop()
 
@@ -236,8 +210,8 @@ func (p *Plane) Stop() {
 	p.undo = nil
 }
 
-// run starts a process and remembers to stop it.
-func (p *Plane) run(name, program string, args []string, env ...string) (*Process, error) {
+// Run starts a process that belongs to the plane: Stop stops it, and Failed reports if it ends before.
+func (p *Plane) Run(name, program string, args []string, env ...string) (*Process, error) {
 	process, err := StartProcess(name, p.options.Dir, program, args, env)
 	if err != nil {
 		return nil, err
@@ -278,7 +252,7 @@ func (p *Plane) runOther(name, program string, args []string, env ...string) (*P
 		env = append(env, "GOGC="+percent)
 	}
 
-	return p.run(name, program, args, env...)
+	return p.Run(name, program, args, env...)
 }
 
 func (p *Plane) startControllerManager(ctx context.Context) error {
@@ -470,114 +444,12 @@ func established(crd *unstructured.Unstructured) bool {
 	return false
 }
 
-func (p *Plane) startSim(ctx context.Context) error {
-	if other := p.options.Simulator; other != nil {
-		p.Engine, p.EngineCA = other.Engine, other.EngineCA
-		return nil
-	}
-
-	connection := filepath.Join(p.options.Dir, "ovirtsim.json")
-	_ = os.Remove(connection)
-	speed := p.options.SimSpeed
-	if speed == 0 {
-		speed = 1
-	}
-
-	args := []string{"--connection=" + connection, fmt.Sprintf("--speed=%g", speed), "--verbose", "--ui=127.0.0.1:0"}
-	if p.options.Inventory != nil {
-		inventory := filepath.Join(p.options.Dir, "inventory.yaml")
-		content, err := yaml.Marshal(p.options.Inventory)
-		if err != nil {
-			return fmt.Errorf("failed to encode the inventory: %w", err)
-		}
-
-		if err := os.WriteFile(inventory, content, 0o600); err != nil {
-			return fmt.Errorf("failed to write the inventory: %w", err)
-		}
-
-		args = append(args, "--inventory="+inventory)
-	}
-
-	args = append(args, p.options.SimArgs...)
-
-	var err error
-	if p.Sim, err = p.run("ovirtsim", filepath.Join(p.options.BinDir, "ovirtsim"), args); err != nil {
-		return err
-	}
-
-	err = p.Sim.WaitUntil(ctx, "serving", func() bool { _, err := os.Stat(connection); return err == nil })
-	if err != nil {
-		return err
-	}
-
-	content, err := os.ReadFile(connection)
-	if err != nil {
-		return fmt.Errorf("failed to read the connection: %w", err)
-	}
-
-	if err := json.Unmarshal(content, &p.Engine); err != nil {
-		return fmt.Errorf("failed to parse the connection: %w", err)
-	}
-
-	if p.EngineCA, err = os.ReadFile(p.Engine.CAFile); err != nil {
-		return fmt.Errorf("failed to read the engine's CA: %w", err)
-	}
-
-	p.say("the engine simulator can be looked at on %s", p.Engine.UIURL)
-
-	return nil
+// InstallProvider installs our CRDs, policies and roles, and starts our manager with no more rights than they give.
+func (p *Plane) InstallProvider(ctx context.Context) error {
+	return p.Step(ctx, "install Cluster API Provider OLVM and start its manager", p.installProvider)
 }
 
-// EngineClient is a session with the simulator beside the manager's.
-func (p *Plane) EngineClient() (*engine.Client, error) {
-	return engine.New(engine.Config{
-		URL:      p.Engine.URL,
-		Username: p.Engine.Username,
-		Password: p.Engine.Password,
-		CA:       p.EngineCA,
-	})
-}
-
-// Control calls the simulator's control API: in is sent and the answer goes to out, each where it is not nil.
-func (p *Plane) Control(ctx context.Context, method, path string, in, out any) error {
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(p.EngineCA)
-	c := http.Client{
-		Timeout:   time.Minute,
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
-	}
-	defer c.CloseIdleConnections()
-	var body []byte
-	if in != nil {
-		var err error
-		if body, err = json.Marshal(in); err != nil {
-			return fmt.Errorf("failed to encode the body: %w", err)
-		}
-	}
-
-	request, err := http.NewRequestWithContext(ctx, method, p.Engine.ControlURL+path, bytes.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("failed to build the request: %w", err)
-	}
-
-	response, err := c.Do(request)
-	if err != nil {
-		return fmt.Errorf("the simulator did not answer: %w", err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("the simulator answered %s %s with %s", method, path, response.Status)
-	}
-
-	if out == nil {
-		return nil
-	}
-
-	return json.NewDecoder(response.Body).Decode(out)
-}
-
-// startProvider installs our CRDs, policies and roles, and starts our manager with no more rights than they give.
-func (p *Plane) startProvider(ctx context.Context) error {
+func (p *Plane) installProvider(ctx context.Context) error {
 	config := filepath.Join(p.options.Tools.Root(), "config")
 	crds, err := manifest.ReadFiles(filepath.Join(config, "crd", "bases"))
 	if err != nil {
@@ -674,7 +546,7 @@ func (p *Plane) StartManager(ctx context.Context) error {
 		command = []string{filepath.Join(p.options.BinDir, "manager")}
 	}
 
-	p.Manager, err = p.run(managerName, command[0], append(
+	p.Manager, err = p.Run(managerName, command[0], append(
 		slices.Concat(command[1:], p.options.ManagerArgs),
 		"--kubeconfig="+p.ManagerKubeconfig,
 		"--leader-elect",
@@ -720,22 +592,4 @@ func (p *Plane) Failed() error {
 	}
 
 	return first.ended()
-}
-
-// GuestErrors asks the simulator why guests did not come up. It returns a line for each of their VMs.
-func (p *Plane) GuestErrors(ctx context.Context) ([]string, error) {
-	var vms []ovirtsim.VMInfo
-	if err := p.Control(ctx, http.MethodGet, "/vms", nil, &vms); err != nil {
-		return nil, err
-	}
-
-	var out []string
-
-	for _, vm := range vms {
-		if vm.GuestError != "" {
-			out = append(out, fmt.Sprintf("the guest of VM %s did not come up: %s", vm.Name, vm.GuestError))
-		}
-	}
-
-	return out, nil
 }

@@ -407,7 +407,6 @@ func (l Local) Serve(
 		Tools:        tools,
 		Dir:          l.dir,
 		DataDir:      l.data(),
-		NoSimulator:  true,
 		Manager:      append([]string{program}, managerArguments...),
 		FeatureGates: []string{"KubeadmBootstrapFormatIgnition"},
 		Progress:     say,

@@ -1,5 +1,4 @@
-// Package simcommand is the command line of the engine simulator, as a program of its own and as olvmctl sim.
-package simcommand
+package main
 
 import (
 	"context"
@@ -65,32 +64,32 @@ The control API is below the control URL. GET requests, summary, state, vms, dis
 expire-sessions, users/NAME/unlock, vms/NAME/crash, vms/NAME/node, hosts/NAME/fail, hosts/NAME/recover,
 hosts/NAME/maintenance; DELETE faults. It needs no login: do not serve it to people whom you do not trust.`
 
-// example has NAME where the name of the command goes.
+// example shows the help's examples.
 const example = `  # A simulator whose connection is in ovirtsim.json, with a page to look at
-  NAME --listen 127.0.0.1:8443 --connection ovirtsim.json --ui 127.0.0.1:8080
+  ovirtsim --listen 127.0.0.1:8443 --connection ovirtsim.json --ui 127.0.0.1:8080
 
   # What is in it
   curl -s --cacert $(jq -r .ca_file ovirtsim.json) $(jq -r .control_url ovirtsim.json)/vms
 
   # An inventory of your own that is kept over restarts
-  NAME --print-inventory >site.yaml
-  NAME --inventory site.yaml --state ./site
+  ovirtsim --print-inventory >site.yaml
+  ovirtsim --inventory site.yaml --state ./site
 
   # The second request for a VM is cut off after the VM was made; every fifth read fails
-  NAME --fault '{"method":"POST","path":"/api/vms$","nth":2,"count":1,"action":"cut-after"}' \
+  ovirtsim --fault '{"method":"POST","path":"/api/vms$","nth":2,"count":1,"action":"cut-after"}' \
            --fault '{"method":"GET","path":"/api/","probability":0.2,"status":503}'
 
   # VMs whose names begin with bad- never boot
-  NAME --fault '{"guest":"never-boots","vm":"^bad-"}'`
+  ovirtsim --fault '{"guest":"never-boots","vm":"^bad-"}'`
 
-// New returns the command, which writes to out; name is what it is called by, such as ovirtsim or olvmctl sim.
-func New(name string, out io.Writer) *cobra.Command {
+// newCommand builds the command, which writes to out.
+func newCommand(out io.Writer) *cobra.Command {
 	var f flags
 	command := &cobra.Command{
-		Use:          name[strings.LastIndex(name, " ")+1:],
+		Use:          "ovirtsim",
 		Short:        "Simulate an oVirt engine",
 		Long:         long,
-		Example:      strings.ReplaceAll(example, "NAME", name),
+		Example:      example,
 		Args:         cobra.NoArgs,
 		Version:      version.Version,
 		SilenceUsage: true,

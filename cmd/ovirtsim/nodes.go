@@ -1,4 +1,4 @@
-package simcommand
+package main
 
 import (
 	"errors"
