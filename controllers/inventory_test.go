@@ -122,8 +122,9 @@ func (p *pool) disk(name string) engine.ID {
 	return attached[0].DiskID()
 }
 
-// TestRow48AMachineOfAPool takes a VM from an inventory, runs on it, and gives it back with another disk.
-func TestRow48AMachineOfAPool(t *testing.T) {
+// TestAMachineTakesAVMFromAnInventoryAndGivesItBack (row 48) takes a VM from an inventory, runs on it, and gives it
+// back with another disk.
+func TestAMachineTakesAVMFromAnInventoryAndGivesItBack(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a", "vm-b")
 	p.expectPhases(map[string]string{"vm-a": "Available", "vm-b": "Available"})
@@ -169,8 +170,9 @@ func TestRow48AMachineOfAPool(t *testing.T) {
 	check.Equal(t, "provider ID", again.Spec.ProviderID, m.Spec.ProviderID)
 }
 
-// TestRow45NotEnoughVMs has a group of three machines and two VMs: none is claimed before there is a third.
-func TestRow45NotEnoughVMs(t *testing.T) {
+// TestAGroupClaimsNothingUntilAllItsVMsAreThere (row 45) has a group of three machines and two VMs: none is claimed
+// before there is a third.
+func TestAGroupClaimsNothingUntilAllItsVMsAreThere(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a", "vm-b")
 	set := &clusterv1.MachineSet{ObjectMeta: p.Meta("workers"), Spec: clusterv1.MachineSetSpec{
@@ -222,9 +224,9 @@ func wake(p *pool) {
 	})
 }
 
-// TestRow46AVMWithoutAnAddress has machines that want an address on a network: the VM without one is passed over with
-// an event, and one replacement is taken.
-func TestRow46AVMWithoutAnAddress(t *testing.T) {
+// TestAVMWithoutAnAddressIsPassedOver (row 46) has machines that want an address on a network: the VM without one is
+// passed over with an event, and one replacement is taken.
+func TestAVMWithoutAnAddressIsPassedOver(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a", "vm-b", "vm-c")
 	_, err := p.Session().UpdateVM(t.Context(), p.ids["vm-a"], &engine.VM{Initialization: &engine.Initialization{}})
@@ -251,9 +253,9 @@ func TestRow46AVMWithoutAnAddress(t *testing.T) {
 	})
 }
 
-// TestRow42MachinesSayWhereTheirVMComesFrom has the API server refuse machines that mix a VM of a pool with one that is
-// made, and a change of where the VM comes from.
-func TestRow42MachinesSayWhereTheirVMComesFrom(t *testing.T) {
+// TestAMachineSaysWhereItsVMComesFrom (row 42) has the API server refuse machines that mix a VM of a pool with one that
+// is made, and a change of where the VM comes from.
+func TestAMachineSaysWhereItsVMComesFrom(t *testing.T) {
 	s := newSite(t, nil)
 	pooled := infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{InventoryName: "lab"}}
 	made := s.MachineSpec()
@@ -317,8 +319,8 @@ func TestRow42MachinesSayWhereTheirVMComesFrom(t *testing.T) {
 	check.Error(t, err, "spec.standby[0].count: Required value")
 }
 
-// TestRow49AStandbyIsClaimedAndPoweredOff keeps a VM for later, which a new machine takes.
-func TestRow49AStandbyIsClaimedAndPoweredOff(t *testing.T) {
+// TestAStandbyIsClaimedAndPoweredOff (row 49) keeps a VM for later, which a new machine takes.
+func TestAStandbyIsClaimedAndPoweredOff(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a", "vm-b")
 	testsite.Change(p.Site, p.OLVM, func(c *infrav1.OLVMCluster) {
@@ -347,9 +349,9 @@ func TestRow49AStandbyIsClaimedAndPoweredOff(t *testing.T) {
 	p.expectPhases(map[string]string{"vm-a": "Available", "vm-b": "Available"})
 }
 
-// TestRow50NothingChangesTwice looks at a pool fifty times in which all is as it should be: nothing is written, neither
-// to the engine nor to the API server.
-func TestRow50NothingChangesTwice(t *testing.T) {
+// TestASteadyInventoryWritesNothing (row 50) looks at a pool fifty times in which all is as it should be: nothing is
+// written, neither to the engine nor to the API server.
+func TestASteadyInventoryWritesNothing(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a", "vm-b")
 	m := p.machine("m-0", nil)
@@ -429,9 +431,9 @@ func TestAPausedInventorySaysSo(t *testing.T) {
 	p.Expect(p.inventory, clusterv1.PausedCondition, "False/NotPaused")
 }
 
-// TestRow55EachReasonIsSaid reaches each reason of pools and their machines that this suite can; those of an engine that
-// is away are in e2e/reliability. Each condition is of the object's generation.
-func TestRow55EachReasonIsSaid(t *testing.T) {
+// TestAnInventoryReportsEachReason (row 55) reaches each reason of pools and their machines that this suite can; those
+// of an engine that is away are in e2e/reliability. Each condition is of the object's generation.
+func TestAnInventoryReportsEachReason(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a")
 	expect := func(o testsite.Object, condition, want string) {

@@ -69,8 +69,9 @@ func (s *site) host(machine, method, path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-// TestRow53JumpHost has a jump host know the machines of its cluster, and reboot them as a user of its own.
-func TestRow53JumpHost(t *testing.T) {
+// TestAJumpHostKnowsTheMachinesOfItsCluster (row 53) has a jump host know the machines of its cluster, and reboot them
+// as a user of its own.
+func TestAJumpHostKnowsTheMachinesOfItsCluster(t *testing.T) {
 	public, private := testssh.NewKey(t)
 	s := withJumpHost(t, public)
 	s.expectServiceFailure(`spec.jumpHost.nodeKeysSecretName: there is no Secret "node-keys"`)

@@ -22,9 +22,9 @@ func (s *site) authoritySecret(name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: s.Meta(name), Data: map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM}}
 }
 
-// TestRow54Issuer has a VM with Dex get its connectors and a certificate of the tenant's authority. That kube-apiserver
-// takes its tokens is in e2e/guestnet.
-func TestRow54Issuer(t *testing.T) {
+// TestAnIssuerGetsItsConnectorsAndCertificate (row 54) has a VM with Dex get its connectors and a certificate of the
+// tenant's authority. That kube-apiserver takes its tokens is in e2e/guestnet.
+func TestAnIssuerGetsItsConnectorsAndCertificate(t *testing.T) {
 	s := newSite(t, nil)
 	s.support(infrav1alpha1.OLVMSupportServicesSpec{OIDC: &infrav1alpha1.SupportOIDC{
 		Issuer:               "https://10.0.0.40:5556/dex",

@@ -86,9 +86,9 @@ func (p *pool) expectNoVMs() {
 	})
 }
 
-// TestRow57ProvisionOfAPool makes VMs of two flavors, one of each on each host, with MAC addresses and addresses of
-// ranges; claims one, deletes the inventory, and has what is claimed stay until it is released.
-func TestRow57ProvisionOfAPool(t *testing.T) {
+// TestAnInventoryProvisionsItsVMs (row 57) makes VMs of two flavors, one of each on each host, with MAC addresses and
+// addresses of ranges; claims one, deletes the inventory, and has what is claimed stay until it is released.
+func TestAnInventoryProvisionsItsVMs(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
 	one := int32(1)

@@ -165,9 +165,9 @@ func (s *site) expectConfigured(machine, file string, texts ...string) {
 	})
 }
 
-// TestRow51LoadBalancerOfTheControlPlane has a pair of load balancers that make the control plane endpoint: the cluster
-// is provisioned when one serves, machines come and go, and no Machine counts the VMs as nodes.
-func TestRow51LoadBalancerOfTheControlPlane(t *testing.T) {
+// TestAPairOfLoadBalancersMakesTheEndpoint (row 51) has a pair of load balancers that make the control plane endpoint:
+// the cluster is provisioned when one serves, machines come and go, and no Machine counts the VMs as nodes.
+func TestAPairOfLoadBalancersMakesTheEndpoint(t *testing.T) {
 	s := supported(t, infrav1alpha1.SupportLoadBalancer{
 		Name: "api", Role: infrav1.ControlPlaneRole, Replicas: 2, VirtualIP: "10.0.0.5",
 	})
@@ -210,8 +210,8 @@ func TestRow51LoadBalancerOfTheControlPlane(t *testing.T) {
 	s.ExpectEmptyEngine()
 }
 
-// TestRow52LoadBalancerOfWorkers spreads a range of ports over workers.
-func TestRow52LoadBalancerOfWorkers(t *testing.T) {
+// TestALoadBalancerSpreadsPortsOverWorkers (row 52) spreads a range of ports over workers.
+func TestALoadBalancerSpreadsPortsOverWorkers(t *testing.T) {
 	s := supported(t, infrav1alpha1.SupportLoadBalancer{
 		Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"30002-30011", "443"},
 	})
@@ -307,9 +307,9 @@ func TestVMsOfSupportServicesAreReplaced(t *testing.T) {
 	check.Length(t, "VMs", s.Sim.VMs(), 2)
 }
 
-// TestRow56DecommissionWhileTheEngineIsAway deletes a cluster with a support service: it says that it cannot, and goes on
-// when the engine is back.
-func TestRow56DecommissionWhileTheEngineIsAway(t *testing.T) {
+// TestAServiceIsDeletedWhenTheEngineIsBack (row 56) deletes a cluster with a support service: it says that it cannot,
+// and goes on when the engine is back.
+func TestAServiceIsDeletedWhenTheEngineIsBack(t *testing.T) {
 	s := supported(t, infrav1alpha1.SupportLoadBalancer{Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}})
 	s.service("lb-apps")
 	check.Error(t, s.Sim.Inject(ovirtsim.Fault{Path: ".*", Status: 503}), "")

@@ -19,7 +19,7 @@ var onExistingNodes = map[string][]string{
 	"nodes join or leave the control plane":          {"TestLoadBalancersFollowTheControlPlane", "TestEachNodeKnowsTheNamesOfItsCluster"},
 	"the holder of the endpoint dies":                {"TestTheEndpointMovesWhenItsHolderDies"},
 	"a VM migrates":                                  {"TestLabelsOfANode"},
-	"OLVMSupportServices": {"TestRow51ALoadBalancerOfItsOwnFollowsTheControlPlane",
+	"OLVMSupportServices": {"TestALoadBalancerFollowsTheControlPlane",
 		"TestOtherSupportServicesLeaveNodesAlone"},
 	"certificates of kubeadm have three weeks left": {"TestControlPlanesAreRolledOutBeforeTheirCertificatesExpire"},
 	"serving certificate of a kubelet":              {"TestServingCertificatesOfMachinesAreApprovedAndOthersAreLeftAlone"},

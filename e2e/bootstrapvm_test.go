@@ -124,9 +124,9 @@ func (b *bootstrapping) expectNothingLeft() {
 	}
 }
 
-// TestRow20BootstrapVM makes a cluster from a bootstrap VM, with olvmctl killed at each of its stages, and deletes
-// others that were left at these stages.
-func TestRow20BootstrapVM(t *testing.T) {
+// TestABootstrapVMSurvivesAKillAtEachStage (row 20) makes a cluster from a bootstrap VM, with olvmctl killed at each of
+// its stages, and deletes others that were left at these stages.
+func TestABootstrapVMSurvivesAKillAtEachStage(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster from a bootstrap VM, which is killed at each stage")
 	t.Parallel()
 	own := secondPlane(t, "own-of-vm")

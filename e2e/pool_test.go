@@ -174,9 +174,10 @@ func (w *workload) expectNodes(count int, pool map[string]bool) {
 	}
 }
 
-// TestRow49ARolloutTakesTheStandby runs a cluster on VMs of pools, with Cluster API's managers: a rollout of the workers
-// takes the VM that is kept for it and another is kept afterwards; fewer replicas and the deletion give VMs back.
-func TestRow49ARolloutTakesTheStandby(t *testing.T) {
+// TestARolloutTakesTheStandby (row 49) runs a cluster on VMs of pools, with Cluster API's managers: a rollout of the
+// workers takes the VM that is kept for it and another is kept afterwards; fewer replicas and the deletion give VMs
+// back.
+func TestARolloutTakesTheStandby(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster of a pool")
 	t.Parallel()
 	const name = "pooled"
@@ -261,9 +262,9 @@ func (w *workload) expectAllDown(ids map[string]bool) {
 	check.Equal(w.t, "VMs that are there", found, len(ids))
 }
 
-// TestRow42AClusterClassOfAPool has the shipped ClusterClass make a cluster whose machines take their VMs from
-// inventories, and keep one for later.
-func TestRow42AClusterClassOfAPool(t *testing.T) {
+// TestAClusterClassTakesVMsFromInventories (row 42) has the shipped ClusterClass make a cluster whose machines take
+// their VMs from inventories, and keep one for later.
+func TestAClusterClassTakesVMsFromInventories(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster of a pool")
 	t.Parallel()
 	const name = "pooled-class"

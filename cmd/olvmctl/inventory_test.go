@@ -143,9 +143,9 @@ func TestPlanOfAProvision(t *testing.T) {
 	check.Contains(t, "offline, after "+problems, out, "default/lab-small-1 of OLVMInventory/lab")
 }
 
-// TestRow42TheSampleOfSIP plans the manifests of docs/user/inventory.md on a pool of the two flavors: three servers in
-// three racks have a VM of each, and one rack has a second worker.
-func TestRow42TheSampleOfSIP(t *testing.T) {
+// TestTheSampleOfSIPIsPlanned (row 42) plans the manifests of docs/user/inventory.md on a pool of the two flavors:
+// three servers in three racks have a VM of each, and one rack has a second worker.
+func TestTheSampleOfSIPIsPlanned(t *testing.T) {
 	center := ovirtsim.DataCenter{
 		Name:           "Default",
 		Networks:       []ovirtsim.Network{{Name: "nodes", VNICProfiles: []string{"nodes"}}},

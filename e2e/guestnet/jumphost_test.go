@@ -97,8 +97,8 @@ func (s *site) sshNode(name, address string, key keyPair) {
 	t.Cleanup(n.off)
 }
 
-// TestRow53AJumpHost has real sshd on a jump host and on a node.
-func TestRow53AJumpHost(t *testing.T) {
+// TestAJumpHostLetsItsUsersIn (row 53) has real sshd on a jump host and on a node.
+func TestAJumpHostLetsItsUsersIn(t *testing.T) {
 	l := newLAN(t, "sshd", "ssh")
 	s := newSupported(l, "j")
 	s.server.Serve(fakeHosts{})

@@ -236,8 +236,9 @@ func whoAmI(server *rest.Config, token string) (authenticationv1.UserInfo, error
 	return review.Status.UserInfo, nil
 }
 
-// TestRow54AnIssuerOfTheCluster has real Dex on VMs, and a real kube-apiserver that takes the tokens of one of them.
-func TestRow54AnIssuerOfTheCluster(t *testing.T) {
+// TestKubeAPIServerTakesTokensOfTheIssuer (row 54) has real Dex on VMs, and a real kube-apiserver that takes the tokens
+// of one of them.
+func TestKubeAPIServerTakesTokensOfTheIssuer(t *testing.T) {
 	l := newLAN(t, "cc", "openssl")
 	dex, kubeAPIServer, etcd := l.tool("oidc", "dex"), l.tool("plane", "kube-apiserver"), l.tool("plane", "etcd")
 	s := newSupported(l, "o")

@@ -298,9 +298,9 @@ func (s *site) idle(port int) (net.Conn, string, error) {
 	return c, strings.TrimSpace(name), nil
 }
 
-// TestRow51ALoadBalancerOfItsOwnFollowsTheControlPlane has real haproxy and keepalived on two VMs in front of three API
+// TestALoadBalancerFollowsTheControlPlane (row 51) has real haproxy and keepalived on two VMs in front of three API
 // servers: machines come and go, the manager goes away and comes back, and the VM that holds the address dies.
-func TestRow51ALoadBalancerOfItsOwnFollowsTheControlPlane(t *testing.T) {
+func TestALoadBalancerFollowsTheControlPlane(t *testing.T) {
 	l := newLAN(t)
 	s := newSupported(l, "s")
 	p := newPair(s)
@@ -401,8 +401,8 @@ func TestAConfigurationThatIsRefusedChangesNothing(t *testing.T) {
 	p.serve(one, s.backend("10.99.0.12"))
 }
 
-// TestRow52IdleConnectionsOutliveAChange holds connections through a range of ports while workers come and go.
-func TestRow52IdleConnectionsOutliveAChange(t *testing.T) {
+// TestIdleConnectionsOutliveAChange (row 52) holds connections through a range of ports while workers come and go.
+func TestIdleConnectionsOutliveAChange(t *testing.T) {
 	l := newLAN(t)
 	s := newSupported(l, "w")
 	p := newPair(s)

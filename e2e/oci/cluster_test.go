@@ -19,9 +19,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// TestRow38AClusterOnOCI makes a cluster from nothing to ready nodes, with a cloud that fails now and then. It is upgraded,
-// scaled by editing (row 39), changed by a second start, moved and deleted, and nothing is left.
-func TestRow38AClusterOnOCI(t *testing.T) {
+// TestAClusterOnOracleCloudLivesAndIsDeleted (row 38) makes a cluster from nothing to ready nodes, with a cloud that
+// fails now and then. It is upgraded, scaled by editing (row 39), changed by a second start, moved and deleted, and
+// nothing is left.
+func TestAClusterOnOracleCloudLivesAndIsDeleted(t *testing.T) {
 	s := siteOn(t, suite.cloud)
 	in := s.cloud.Compartment("parent/my")
 	s.cloud.AddImage(in, "arm64", "1.36.1", time.Now())
@@ -203,9 +204,9 @@ func (s *site) move(management []string) {
 	}
 }
 
-// TestRow34WithoutAManagementCluster makes a cluster where there is no management cluster, and deletes it with the one
-// that start has made.
-func TestRow34WithoutAManagementCluster(t *testing.T) {
+// TestAClusterOnOracleCloudWithoutAManagementCluster (row 34) makes a cluster where there is no management cluster, and
+// deletes it with the one that start has made.
+func TestAClusterOnOracleCloudWithoutAManagementCluster(t *testing.T) {
 	s := siteOn(t, suite.cloud)
 	in := s.cloud.Compartment("parent/my/child")
 	s.cloud.AddImage(in, "arm64", "1.36.1", time.Now())

@@ -25,8 +25,9 @@ var update = flag.Bool("update", false, "write the golden files")
 // writes are the calls that change the cloud.
 const writes = `^(POST|PUT|DELETE|PATCH) `
 
-// TestRow33ConfigurationOfOCI finds compartments by OCID and by path, and says what is wrong before anything is written.
-func TestRow33ConfigurationOfOCI(t *testing.T) {
+// TestTheConfigurationOfOracleCloudIsCheckedFirst (row 33) finds compartments by OCID and by path, and says what is
+// wrong before anything is written.
+func TestTheConfigurationOfOracleCloudIsCheckedFirst(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	child := s.cloud.Compartment("parent/my/child")
@@ -98,8 +99,9 @@ func (s *site) startUpToManifests(cluster string) []string {
 	return []string{"start", "-f", s.file, "--kubeconfig", suite.plane.Kubeconfig}
 }
 
-// TestRow36ImagesOfOCI imports what the compartment lacks, uses the newest of what it has, and says why an import fails.
-func TestRow36ImagesOfOCI(t *testing.T) {
+// TestMissingImagesAreImportedIntoOracleCloud (row 36) imports what the compartment lacks, uses the newest of what it
+// has, and says why an import fails.
+func TestMissingImagesAreImportedIntoOracleCloud(t *testing.T) {
 	t.Parallel()
 
 	t.Run("none is there", func(t *testing.T) {
@@ -172,8 +174,8 @@ func TestRow36ImagesOfOCI(t *testing.T) {
 	})
 }
 
-// TestRow37TemplateOfOCI is what the seed shows, and what it prints can be given back.
-func TestRow37TemplateOfOCI(t *testing.T) {
+// TestTheTemplateOfOracleCloudCanBeGivenBack (row 37) is what the seed shows, and what it prints can be given back.
+func TestTheTemplateOfOracleCloudCanBeGivenBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	in := s.cloud.Compartment("parent/my")

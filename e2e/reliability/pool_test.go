@@ -298,9 +298,9 @@ func TestCrashMatrixOfAPool(t *testing.T) {
 	})
 }
 
-// TestRow56TheEngineIsAwayWhenAMachineOfAPoolIsDeleted deletes a machine and its inventory while the engine does not
-// answer. Both go on when it is back, and the VM stays.
-func TestRow56TheEngineIsAwayWhenAMachineOfAPoolIsDeleted(t *testing.T) {
+// TestAMachineOfAnInventoryIsDeletedWhenTheEngineIsBack (row 56) deletes a machine and its inventory while the engine
+// does not answer. Both go on when it is back, and the VM stays.
+func TestAMachineOfAnInventoryIsDeletedWhenTheEngineIsBack(t *testing.T) {
 	t.Parallel()
 	b := newPoolBench(t)
 	m := b.site.Machine("one", pooled)

@@ -14,9 +14,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// TestM1 has an engine send the manager elsewhere, with its password on the way to the login and with its session on
-// the others: to plain HTTP, and to another server.
-func TestM1(t *testing.T) {
+// TestAClientFollowsNoRedirects (row M1 of docs/operate/security.md) has an engine send the manager elsewhere, with its
+// password on the way to the login and with its session on the others: to plain HTTP, and to another server.
+func TestAClientFollowsNoRedirects(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} {
 		t.Run(scheme, func(t *testing.T) {
 			var asked atomic.Int32
@@ -41,8 +41,9 @@ func TestM1(t *testing.T) {
 	}
 }
 
-// TestM2 has somebody who may write OLVMClusters, and may read no Secret, name a server of theirs.
-func TestM2(t *testing.T) {
+// TestATenantCannotSendASecretElsewhere (row M2 of docs/operate/security.md) has somebody who may write OLVMClusters,
+// and may read no Secret, name a server of theirs.
+func TestATenantCannotSendASecretElsewhere(t *testing.T) {
 	var told atomic.Value
 	told.Store("")
 	attacker := newAttacker(t, func(r *http.Request) {

@@ -20,9 +20,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// TestH3 has 8,000 strangers ask for user data at once, while a machine is made. None of them has the manager ask the
-// API server, and the saves of states do not wait for them.
-func TestH3(t *testing.T) {
+// TestStrangersDoNotSlowTheUserDataServer (row H3 of docs/operate/security.md) has 8,000 strangers ask for user data at
+// once, while a machine is made. None of them has the manager ask the API server, and the saves of states do not wait
+// for them.
+func TestStrangersDoNotSlowTheUserDataServer(t *testing.T) {
 	const strangers = 8000
 	var reads atomic.Int32
 	gate := func(next http.Handler) http.Handler {

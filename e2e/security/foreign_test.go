@@ -68,9 +68,10 @@ func (n *namer) gate(next http.Handler) http.Handler {
 	})
 }
 
-// TestS1 has an engine call the VM of a pool by a name that ends a comment and goes on as HCL: a resource that uploads
-// the manager's token. The machine gets the VM, and the engine gets nothing.
-func TestS1(t *testing.T) {
+// TestAVMNameNeverBecomesHCL (row S1 of docs/operate/security.md) has an engine call the VM of a pool by a name that
+// ends a comment and goes on as HCL: a resource that uploads the manager's token. The machine gets the VM, and the
+// engine gets nothing.
+func TestAVMNameNeverBecomesHCL(t *testing.T) {
 	e := &namer{}
 	s := testsite.New(t, suite.API.Client, testsite.Options{Gate: e.gate})
 	poolvm.Make(t, s.Session(), poolvm.Tag, "vm-a", "10.0.0.100")
@@ -125,8 +126,9 @@ func victim(t *testing.T, s *testsite.Site, comment string) *engine.VM {
 	return before
 }
 
-// TestS2 has tenants who write the IDs of VMs that are not theirs.
-func TestS2(t *testing.T) {
+// TestATenantCannotTakeAVMOfOthers (row S2 of docs/operate/security.md) has tenants who write the IDs of VMs that are
+// not theirs.
+func TestATenantCannotTakeAVMOfOthers(t *testing.T) {
 	t.Run("a VM is not started by a provider ID", func(t *testing.T) {
 		s := testsite.New(t, suite.API.Client, testsite.Options{})
 		before := victim(t, s, "")

@@ -87,10 +87,10 @@ func requestFor(t *testing.T, node, address string) *certificatesv1.CertificateS
 	}
 }
 
-// TestH2 has a guest that reports, beside the address that it has from a DHCP server, that of the Service "kubernetes"
-// and that of another machine, and whose kubelet asks for serving certificates for them. The API server is its own
-// workload cluster here.
-func TestH2(t *testing.T) {
+// TestAGuestGetsNoCertificatesForOtherAddresses (row H2 of docs/operate/security.md) has a guest that reports, beside
+// the address that it has from a DHCP server, that of the Service "kubernetes" and that of another machine, and whose
+// kubelet asks for serving certificates for them. The API server is its own workload cluster here.
+func TestAGuestGetsNoCertificatesForOtherAddresses(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	inventory.DataCenters[0].Networks = append(inventory.DataCenters[0].Networks, ovirtsim.Network{
 		Name:         "dynamic",

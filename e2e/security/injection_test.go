@@ -52,9 +52,9 @@ func everywhere(t *testing.T, s *testsite.Site, m *testsite.Manager) string {
 // survive those around it: the name is the key of an object, the slash is the beginning of a path.
 const tokenInHCL = `${file(join(substr(abspath(path.root),0,1),[dirname(dirname(dirname(abspath(path.root)))),keys({token=1})[0]]))}`
 
-// TestC1 has an engine name a tag by an ID that is HCL. The machine's VM is there and its state is not, so that the
-// manager imports what the VM has.
-func TestC1(t *testing.T) {
+// TestAnIDOfAnEngineNeverBecomesHCL (row C1 of docs/operate/security.md) has an engine name a tag by an ID that is HCL.
+// The machine's VM is there and its state is not, so that the manager imports what the VM has.
+func TestAnIDOfAnEngineNeverBecomesHCL(t *testing.T) {
 	for name, executor := range executors(t) {
 		t.Run(name, func(t *testing.T) {
 			var hostileID atomic.Value
@@ -115,9 +115,9 @@ func TestC1(t *testing.T) {
 	}
 }
 
-// TestM7 has code in the place of the executor: whatever an engine or a tenant makes it do, it has nothing to give
-// away.
-func TestM7(t *testing.T) {
+// TestAHostileExecutorHasNothingToTake (row M7 of docs/operate/security.md) has code in the place of the executor:
+// whatever an engine or a tenant makes it do, it has nothing to give away.
+func TestAHostileExecutorHasNothingToTake(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -168,8 +168,9 @@ func TestM7(t *testing.T) {
 	}
 }
 
-// TestC2 gives the manager kubeconfigs that would have it send its token, run programs, or talk to somebody else.
-func TestC2(t *testing.T) {
+// TestAHostileKubeconfigIsNotUsed (row C2 of docs/operate/security.md) gives the manager kubeconfigs that would have it
+// send its token, run programs, or talk to somebody else.
+func TestAHostileKubeconfigIsNotUsed(t *testing.T) {
 	var asked atomic.Int32
 	var authorization atomic.Value
 	attacker := newAttacker(t, func(r *http.Request) {

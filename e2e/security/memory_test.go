@@ -37,8 +37,9 @@ func peakMemory(t *testing.T, pid int) int {
 	return kilobytes >> 10
 }
 
-// TestM5 has engines that answer lists without an end: of items that are nothing, and of one text.
-func TestM5(t *testing.T) {
+// TestAnEndlessAnswerIsCutOff (row M5 of docs/operate/security.md) has engines that answer lists without an end: of
+// items that are nothing, and of one text.
+func TestAnEndlessAnswerIsCutOff(t *testing.T) {
 	for name, test := range map[string]struct{ begin, again, says string }{
 		"items":      {"<data_centers>", strings.Repeat("<data_center/>", 4000), "more than 50000 items"},
 		"elements":   {"<data_centers><data_center>", strings.Repeat("<a/>", 8000), "4000000 elements"},

@@ -55,9 +55,9 @@ func namespaced(t *testing.T, namespace string) []*unstructured.Unstructured {
 	return objects
 }
 
-// TestM7Namespaced runs a manager with the Roles of config/namespaced: it makes and deletes a machine, and may read no
-// Secret of another namespace.
-func TestM7Namespaced(t *testing.T) {
+// TestANamespacedManagerReadsNoOtherSecrets (row M7 of docs/operate/security.md) runs a manager with the Roles of
+// config/namespaced: it makes and deletes a machine, and may read no Secret of another namespace.
+func TestANamespacedManagerReadsNoOtherSecrets(t *testing.T) {
 	s := testsite.New(t, suite.API.Client, testsite.Options{})
 	objects := namespaced(t, s.Namespace)
 	const user = "namespaced-manager"

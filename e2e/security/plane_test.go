@@ -56,9 +56,10 @@ func argument(line []string, name string) string {
 	return strings.TrimPrefix(line[at], "--"+name+"=")
 }
 
-// TestH1 looks at the etcd of local planes as any process of the machine can: at its arguments, and by asking it. That
-// of a plane whose data stay must write them to the disk.
-func TestH1(t *testing.T) {
+// TestEtcdOfALocalPlaneAnswersNobodyElse (row H1 of docs/operate/security.md) looks at the etcd of local planes as any
+// process of the machine can: at its arguments, and by asking it. That of a plane whose data stay must write them to
+// the disk.
+func TestEtcdOfALocalPlaneAnswersNobodyElse(t *testing.T) {
 	for name, persistent := range map[string]bool{"one that stays": true, "one for a while": false} {
 		t.Run(name, func(t *testing.T) {
 			options := localplane.Options{

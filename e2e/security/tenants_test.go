@@ -13,9 +13,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// TestM3 has somebody of another namespace write down the addresses of a cluster: as endpoints of OLVMClusters that
-// were never connected to the engine, and as records of machines that are nobody's.
-func TestM3(t *testing.T) {
+// TestATenantCannotReserveAddressesOfOthers (row M3 of docs/operate/security.md) has somebody of another namespace
+// write down the addresses of a cluster: as endpoints of OLVMClusters that were never connected to the engine, and as
+// records of machines that are nobody's.
+func TestATenantCannotReserveAddressesOfOthers(t *testing.T) {
 	s := testsite.New(t, suite.API.Client, testsite.Options{})
 	thief := "thief-" + s.Namespace
 	s.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: thief}})
@@ -49,9 +50,9 @@ func TestM3(t *testing.T) {
 	}
 }
 
-// TestM3Names has two namespaces share an engine and a range, so that one has what the other wants. The message says
-// so, and not whose it is.
-func TestM3Names(t *testing.T) {
+// TestAnAddressConflictDoesNotNameOtherTenants (row M3 of docs/operate/security.md) has two namespaces share an engine
+// and a range, so that one has what the other wants. The message says so, and not whose it is.
+func TestAnAddressConflictDoesNotNameOtherTenants(t *testing.T) {
 	a := testsite.New(t, suite.API.Client, testsite.Options{})
 	b := testsite.New(
 		t,

@@ -240,9 +240,9 @@ func FuzzMergeCloudConfig(f *testing.F) {
 	})
 }
 
-// TestM6 merges as many small parts as there is room for: each is looked up, and not compared with all others.
-// Quadratic, each of them takes minutes.
-func TestM6(t *testing.T) {
+// TestManySmallPartsMergeInLinearTime (row M6 of docs/operate/security.md) merges as many small parts as there is room
+// for: each is looked up, and not compared with all others. Quadratic, each of them takes minutes.
+func TestManySmallPartsMergeInLinearTime(t *testing.T) {
 	many := func(begin string, part func(int) string, end string) []byte {
 		var out strings.Builder
 		out.WriteString(begin)

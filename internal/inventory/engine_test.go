@@ -125,9 +125,9 @@ func bound(host engine.ID) *engine.PlacementPolicy {
 	return &engine.PlacementPolicy{Affinity: "migratable", Hosts: &engine.HostSet{Hosts: []engine.Ref{{ID: host}}}}
 }
 
-// TestRow43PoolDiscovery describes twelve VMs on four hosts in two racks, and one of them after it was started and
-// migrated. A VM without the tag is not listed.
-func TestRow43PoolDiscovery(t *testing.T) {
+// TestAnInventoryListsItsVMsWithTheirHosts (row 43) describes twelve VMs on four hosts in two racks, and one of them
+// after it was started and migrated. A VM without the tag is not listed.
+func TestAnInventoryListsItsVMsWithTheirHosts(t *testing.T) {
 	s := newSite(t, 12)
 	for i := range 12 {
 		s.update(fmt.Sprintf("vm-%02d", i), &engine.VM{PlacementPolicy: bound(s.hosts[fmt.Sprintf("host%d", i/3)])})
@@ -185,9 +185,9 @@ func TestLabelsHaveWhatLabelsCanHave(t *testing.T) {
 	check.Equal(t, "label", labels[infrav1alpha1.InventoryLabelPrefix+"vm-template"], "ol9-gr-er")
 }
 
-// TestRow47RacesForTheLastVM has two management clusters claim the last VM of a pool at once, a hundred times: one of
-// them has it in the end, and the other knows it.
-func TestRow47RacesForTheLastVM(t *testing.T) {
+// TestOnlyOneOfTwoClaimsTheLastVM (row 47) has two management clusters claim the last VM of a pool at once, a hundred
+// times: one of them has it in the end, and the other knows it.
+func TestOnlyOneOfTwoClaimsTheLastVM(t *testing.T) {
 	s := newSite(t, 1)
 	other := newSession(t, s.sim)
 	// Requests that overlap: the engine makes both tags then.

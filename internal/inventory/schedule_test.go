@@ -78,8 +78,8 @@ func claims(plan Plan) map[string]string {
 	return out
 }
 
-// TestRow44ScheduleLikeSIP has the cases of the tests of the SIP operator.
-func TestRow44ScheduleLikeSIP(t *testing.T) {
+// TestVMsAreScheduledLikeSIP (row 44) has the cases of the tests of the SIP operator.
+func TestVMsAreScheduledLikeSIP(t *testing.T) {
 	for name, c := range map[string]struct {
 		vms      []VM
 		topology string
@@ -244,9 +244,9 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// TestRow49Standby has a role with a VM that is kept for later: a new machine takes it, another VM is claimed in its
-// place, and one that cannot be used any more is exchanged.
-func TestRow49Standby(t *testing.T) {
+// TestANewMachineTakesTheStandby (row 49) has a role with a VM that is kept for later: a new machine takes it, another
+// VM is claimed in its place, and one that cannot be used any more is exchanged.
+func TestANewMachineTakesTheStandby(t *testing.T) {
 	groups := func(kept int, machines ...string) []Group {
 		return []Group{
 			{

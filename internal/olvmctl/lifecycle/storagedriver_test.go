@@ -25,9 +25,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
-// TestH4 asks which credentials of the engine every node of a cluster would get with the storage driver: not those that
-// make and delete machines, unless the cluster file says so.
-func TestH4(t *testing.T) {
+// TestTheStorageDriverGetsItsOwnCredentials (row H4 of docs/operate/security.md) asks which credentials of the engine
+// every node of a cluster would get with the storage driver: not those that make and delete machines, unless the
+// cluster file says so.
+func TestTheStorageDriverGetsItsOwnCredentials(t *testing.T) {
 	engine := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ocne", Name: "creds"},
 		Data:       map[string][]byte{"username": []byte("admin@internal"), "password": []byte("of-the-engine")},
