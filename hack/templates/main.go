@@ -17,15 +17,9 @@ import (
 // base is the flavor that has no name.
 const base = "base"
 
-// Kustomize reads the variables of clusterctl as texts, and writes them without quotes and one to a line. Lists that a
-// variable is all of, with commas, and texts that look like numbers once the variable is filled in, get back what they
-// need. So do names of the engine, which may look like anything: 010, on, kvm #2.
-var (
-	lists   = regexp.MustCompile(`(?m)^( +)((?:ipAddresses|addresses):)\n +- (\$\{[A-Z0-9_]+\})$`)
-	numbers = regexp.MustCompile(`(?m)^( +cluster\.x-k8s\.io/[a-z-]+: )(\$\{[^}]+\})$`)
-	names   = regexp.MustCompile(`(?m)^( +(?:- )?[A-Za-z]+: )(\$\{(?:OLVM_(?:DATA_CENTER|CLUSTER|NETWORK|VNIC_PROFILE|` +
-		`VM_TEMPLATE|LOAD_BALANCER_TEMPLATE|FAILURE_DOMAIN_[A-Z])|OIDC_VM_TEMPLATE)(?::=[^}]*)?\})$`)
-)
+// lists are those that a variable is all of, with commas between the elements. Kustomize reads such a variable as the one
+// element of a list.
+var lists = regexp.MustCompile(`(?m)^( +)((?:ipAddresses|addresses):)\n +- (\$\{[A-Z0-9_]+\})$`)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -93,9 +87,11 @@ func build(ctx context.Context, kubectl, flavor string) ([]byte, error) {
 		return nil, fmt.Errorf("kubectl kustomize %s: %w", flavor, err)
 	}
 
+	if text, err = quote(text); err != nil {
+		return nil, fmt.Errorf("%s: %w", flavor, err)
+	}
+
 	text = lists.ReplaceAll(text, []byte("$1$2 [$3]"))
-	text = numbers.ReplaceAll(text, []byte(`$1"$2"`))
-	text = names.ReplaceAll(text, []byte(`$1'$2'`))
 	about = append(
 		about,
 		"# It refers to a Secret and a ConfigMap with the credentials and the CA of the engine, see README.md. "+
