@@ -5,11 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
@@ -143,65 +141,4 @@ func TestTheSamplesAreRolledOutBeforeTheirCertificatesExpire(t *testing.T) {
 	}
 
 	check.Equal(t, "control planes", planes, 4)
-}
-
-// TestNamesOfTheEngineStayAsTheyAre fills in names that YAML takes for numbers, truth, comments and mappings unless they
-// are in quotes.
-func TestNamesOfTheEngineStayAsTheyAre(t *testing.T) {
-	isName := regexp.MustCompile(`^(OLVM_(DATA_CENTER|CLUSTER|NETWORK|VNIC_PROFILE|VM_TEMPLATE|LOAD_BALANCER_TEMPLATE|` +
-		`FAILURE_DOMAIN_[A-Z])|OIDC_VM_TEMPLATE)$`)
-	fields := []string{
-		"olvmDatacenterName", "networkName", "vnicProfileName", "olvmOvirtClusterName", "vmTemplateName", "affinityLabel",
-	}
-	names, err := fs.Glob(Files, "cluster-template*.yaml")
-	check.Error(t, err, "")
-
-	for _, name := range names {
-		text, err := fs.ReadFile(Files, name)
-		check.Error(t, err, "")
-
-		for _, value := range []string{"010", "120", "20261101", "on", "no", "null", "~", "1e3", "kvm #2", "Prod: A", "- a"} {
-			filled, err := yamlprocessor.NewSimpleProcessor().Process(text, func(variable string) (string, error) {
-				if isName.MatchString(variable) {
-					return value, nil
-				}
-
-				return "1", nil
-			})
-			check.Error(t, err, "")
-
-			seen := 0
-
-			for document := range strings.SplitSeq(string(filled), "\n---\n") {
-				var object any
-				if err := yaml.Unmarshal([]byte(document), &object); err != nil {
-					t.Fatalf("%s with %q: %v", name, value, err)
-				}
-
-				each(object, func(key string, got any) {
-					if slices.Contains(fields, key) {
-						seen++
-						check.Equal(t, name+": "+key, got, any(value))
-					}
-				})
-			}
-
-			check.Equal(t, name+": has names", seen > 0, true)
-		}
-	}
-}
-
-// each calls do with each field of an object, and of those in it.
-func each(object any, do func(key string, value any)) {
-	switch object := object.(type) {
-	case map[string]any:
-		for key, value := range object {
-			do(key, value)
-			each(value, do)
-		}
-	case []any:
-		for _, value := range object {
-			each(value, do)
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package clusterfile
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -60,7 +61,7 @@ func leaves(t *testing.T, content []byte) map[string]string {
 	}
 
 	for _, object := range objects {
-		withoutNulls(object.Object)
+		dropOmitted(object.Object)
 		walk(object.GetKind()+"/"+object.GetName(), object.Object)
 	}
 
@@ -88,9 +89,16 @@ func TestAClusterFileAsksForWhatItsFlavorAsksFor(t *testing.T) {
 
 			content, err := templates.Files.ReadFile(file)
 			check.Error(t, err, "")
-			content, err = yamlprocessor.NewSimpleProcessor().Process(content, func(name string) (string, error) {
+			processor := yamlprocessor.NewSimpleProcessor()
+			defaults, err := processor.GetVariableMap(content)
+			check.Error(t, err, "")
+			content, err = processor.Process(content, func(name string) (string, error) {
 				if strings.HasPrefix(name, "OLVM_REGISTRY") { // clusterctl's default
 					return "", fmt.Errorf("%s is not set", name)
+				}
+
+				if defaults[name] == nil {
+					return cmp.Or(given[name], omitted), nil
 				}
 
 				return given[name], nil
@@ -208,4 +216,24 @@ func minimal(t *testing.T, flavor string) *Source {
 	s.SSHPublicKey, s.SSHPublicKeyPath = "", "" // that of whoever runs the tests
 
 	return s
+}
+
+// TestANameOfTheEngineIsTheTextOfTheClusterFile has names that YAML reads as something else unless they are quoted.
+func TestANameOfTheEngineIsTheTextOfTheClusterFile(t *testing.T) {
+	for _, name := range []string{"010", "kvm #2", "it's", "true", "null", "a: b"} {
+		s := minimal(t, "default")
+		s.Providers.OLVM.ControlPlaneMachine.Network.NetworkName = name
+
+		objects, err := s.Manifests("default", func(string) (string, bool) { return "", false })
+		check.Error(t, err, "")
+
+		for _, object := range objects {
+			if object.GetName() == "demo-control-plane" && object.GetKind() == "OLVMMachineTemplate" {
+				got, _, err := unstructured.NestedString(
+					object.Object, "spec", "template", "spec", "olvmNetwork", "networkName")
+				check.Error(t, err, "")
+				check.Equal(t, "the network", got, name)
+			}
+		}
+	}
 }

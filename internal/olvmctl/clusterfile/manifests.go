@@ -69,24 +69,7 @@ func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([
 		return nil, fmt.Errorf("failed to read a template: %w", err)
 	}
 
-	variables := s.variables()
-	content, err = yamlprocessor.NewSimpleProcessor().Process(content, func(name string) (string, error) {
-		value, ok := variables[name]
-		if !ok {
-			value, ok = lookup(name)
-		}
-
-		if ok && strings.Contains(string(content), "'${"+name) { // a text in single quotes
-			value = strings.ReplaceAll(value, "'", "''")
-		}
-
-		if ok {
-			return value, nil
-		}
-
-		return "", fmt.Errorf("the flavor %s needs the variable %s; set it in the environment", flavor, name)
-	})
-	if err != nil {
+	if content, err = s.fill(content, flavor, lookup); err != nil {
 		return nil, err
 	}
 
@@ -96,7 +79,7 @@ func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([
 	}
 
 	for _, object := range objects {
-		withoutNulls(object.Object)
+		dropOmitted(object.Object)
 	}
 
 	patches, err := s.patches(objects, flavor == DefaultFlavor)
@@ -115,6 +98,39 @@ func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([
 	}
 
 	return append([]*unstructured.Unstructured{ca}, objects...), nil
+}
+
+// fill fills in the variables of a template as clusterctl does. The values of the cluster file override those of lookup.
+func (s *Source) fill(content []byte, flavor string, lookup func(string) (string, bool)) ([]byte, error) {
+	processor := yamlprocessor.NewSimpleProcessor()
+
+	defaults, err := processor.GetVariableMap(content)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read the variables of flavor %s: %w", flavor, err)
+	}
+
+	variables := s.variables()
+
+	return processor.Process(content, func(name string) (string, error) {
+		value, ok := variables[name]
+		if ok && value == "" && defaults[name] == nil {
+			return omitted, nil
+		}
+
+		if !ok {
+			value, ok = lookup(name)
+		}
+
+		if ok && strings.Contains(string(content), "'${"+name) { // a text in single quotes
+			value = strings.ReplaceAll(value, "'", "''")
+		}
+
+		if ok {
+			return value, nil
+		}
+
+		return "", fmt.Errorf("the flavor %s needs the variable %s; set it in the environment", flavor, name)
+	})
 }
 
 // applyPatches applies patches by kind and by what the name has after the cluster's.
@@ -136,21 +152,25 @@ func only(value any, field string) object {
 	return object{field: from[field]}
 }
 
-// withoutNulls drops the fields whose variables are empty, alone or as the one entry of a list.
-func withoutNulls(value any) {
+// omitted is the value of a variable that the cluster file does not set. Its field is dropped. Empty text cannot stand
+// for it, because templates have fields that are empty on purpose.
+const omitted = "<omitted>"
+
+// dropOmitted drops the fields whose variables are omitted, alone or as the only entry of a list.
+func dropOmitted(value any) {
 	switch value := value.(type) {
 	case map[string]any:
 		for key, field := range value {
 			list, ok := field.([]any)
-			if field == nil || ok && len(list) == 1 && list[0] == nil {
+			if field == omitted || ok && len(list) == 1 && list[0] == omitted {
 				delete(value, key)
 			}
 
-			withoutNulls(field)
+			dropOmitted(field)
 		}
 	case []any:
 		for _, entry := range value {
-			withoutNulls(entry)
+			dropOmitted(entry)
 		}
 	}
 }
