@@ -289,8 +289,8 @@ type OLVMDatacenterStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	EngineID string `json:"engineID,omitempty"`
 
-	// lastEvent of the engine that was recorded; while the engine answers, it is at most about an hour old, and about two
-	// minutes after a run for a machine. An engine that does not have it was restored to an earlier time, and is refused.
+	// lastEvent is the last recorded event of the engine. It is at most about an hour old while the engine answers, and
+	// two minutes after a run for a machine. An engine without it was restored to an earlier time, and is refused.
 	// +optional
 	LastEvent *EngineEvent `json:"lastEvent,omitempty"`
 

@@ -60,6 +60,7 @@ func (g *getting[T]) follow(ctx context.Context, list []T) error {
 		}
 
 		lost = ""
+
 		for _, one := range now {
 			if old, known := before[g.key(one)]; known && reflect.DeepEqual(old, one) {
 				continue

@@ -59,5 +59,5 @@ func (f *engineFlags) makeTemplate(
 		return err
 	}
 
-	return printID(s, output, string(id))
+	return printID(s, output, id)
 }

@@ -73,8 +73,8 @@ func (f *logsFlags) run(ctx context.Context, s streams, name string) error {
 	}
 
 	if len(entries) == 0 {
-		_, _ = fmt.Fprintf(s.err, "nothing has happened to %s yet, as far as events tell; olvmctl describe %s -n %s says what "+
-			"it waits for\n", name, cmp.Or(machine.Labels[clusterv1.ClusterNameLabel], "CLUSTER"), in.Namespace)
+		_, _ = fmt.Fprintf(s.err, "there are no events of %s yet; olvmctl describe %s -n %s shows what it waits for\n",
+			name, cmp.Or(machine.Labels[clusterv1.ClusterNameLabel], "CLUSTER"), in.Namespace)
 	}
 
 	printed := map[mgmtcluster.HistoryEntry]bool{}

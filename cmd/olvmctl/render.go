@@ -96,8 +96,8 @@ func (r *renderFlags) manifests(ctx context.Context, s streams) (*preview.Manife
 func noteStates(out io.Writer, manifests *preview.Manifests) error {
 	var notes []string
 	for _, cluster := range manifests.Unpaused() {
-		notes = append(notes, "Cluster "+cluster+" is not paused: its controllers write the same states; pause it before "+
-			"you apply anything")
+		notes = append(notes, "Cluster "+cluster+" is not paused: its controllers write the same states; "+
+			"pause it before you apply anything")
 	}
 
 	for _, machine := range manifests.DropUnreadableStates() {

@@ -92,6 +92,7 @@ func (c *cluster) killsTheHolder(address netip.Addr) {
 func TestAnEndpointHasOneHolderAfterKeepalivedWasKilled(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "k", "10.99.0.5", 51, bootstrap.NoLoadBalancer)
+
 	for i := range 3 {
 		c.start(fmt.Sprintf("10.99.0.%d", 11+i))
 	}
@@ -109,6 +110,7 @@ func TestAnEndpointHasOneHolderAfterKeepalivedWasKilled(t *testing.T) {
 func TestAnEndpointAnswersAfterHAProxyWasKilled(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "h", "10.99.0.5", 61, bootstrap.HAProxy)
+
 	for i := range 2 {
 		c.start(fmt.Sprintf("10.99.0.%d", 11+i))
 	}

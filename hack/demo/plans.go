@@ -145,11 +145,13 @@ func brief(report preview.Report) string {
 		case machine.Refused != "":
 			lines = append(lines, "refused: "+machine.Refused)
 		case machine.Destroyed != "":
-			lines = append(lines, fmt.Sprintf("- %s, with its disks: %s", machine.Name, strings.Join(machine.Disks, ", ")))
+			lines = append(lines, fmt.Sprintf("- %s, with its disks: %s", machine.Name,
+				strings.Join(machine.Disks, ", ")))
 		case machine.Replaces != "":
 			lines = append(lines, fmt.Sprintf("+ %s, %s, in place of %s", machine.Name, addresses, machine.Replaces))
 		case machine.Replaced == "" && len(machine.Changes) > 0:
-			lines = append(lines, fmt.Sprintf("+ %s, %s: %s", machine.Name, addresses, count(len(machine.Changes), "resource")))
+			lines = append(lines, fmt.Sprintf("+ %s, %s: %s", machine.Name, addresses,
+				count(len(machine.Changes), "resource")))
 		}
 	}
 

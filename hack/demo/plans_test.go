@@ -50,6 +50,7 @@ func TestTheBriefOfAPlanHasNoMachineThatStays(t *testing.T) {
 	text := brief(report)
 	check.Lacks(t, "the text", text, "stays")
 	check.Lacks(t, "the text", text, "\x1b")
+
 	for _, want := range []string{
 		"rolls out 1 of 1 machines (template a becomes b)", "memory: 16GB -> 24GB", "with its disks: root 50GB, data 20GB",
 		"refused: no host", "+ c, 10.0.0.7, in place of d",

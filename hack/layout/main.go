@@ -1,9 +1,9 @@
-// Command layout counts how functions are laid out, and fails where they read worse than we agreed on.
+// Command layout counts what makes code and documents hard to read, and fails if a figure is worse than its limit.
 //
 //	go run ./hack/layout
 //
-// It looks at functions of five lines or more, in files that are neither tests nor generated. CONTRIBUTING.md has the
-// limits. Wide lines and entangled functions are the linters' (lll, gocognit).
+// It looks at functions of five lines or more, and at names and prose, in files that are neither tests nor generated.
+// CONTRIBUTING.md has the limits of functions. Wide lines and entangled functions are the linters' (lll, gocognit).
 package main
 
 import (
@@ -36,13 +36,20 @@ type count struct {
 	functions, blank, code int
 	// solids and talls name functions.
 	solids, talls []string
+	comments      prose
+	names         names
 }
 
 func main() {
 	var c count
 	err := c.folder(".")
+	var documents prose
 	if err == nil {
-		err = c.check()
+		err = documents.documents(".")
+	}
+
+	if err == nil {
+		err = errors.Join(c.check(), checkWords(c.comments, documents, c.names))
 	}
 
 	if err != nil {
@@ -80,9 +87,13 @@ func (c *count) file(path string) error {
 	}
 
 	set := token.NewFileSet()
-	file, err := parser.ParseFile(set, path, content, parser.SkipObjectResolution)
+	file, err := parser.ParseFile(set, path, content, parser.SkipObjectResolution|parser.ParseComments)
 	if err != nil {
 		return err
+	}
+
+	for _, comment := range file.Comments {
+		c.comments.add(comment.Text())
 	}
 
 	lines := strings.Split(string(content), "\n")
@@ -92,6 +103,8 @@ func (c *count) file(path string) error {
 		if !ok || function.Body == nil {
 			continue
 		}
+
+		c.names.add(function)
 
 		first, last := set.Position(function.Body.Lbrace).Line, set.Position(function.Body.Rbrace).Line
 		if last-first > smallest {

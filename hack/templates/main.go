@@ -17,8 +17,8 @@ import (
 // base is the flavor that has no name.
 const base = "base"
 
-// lists are those that a variable is all of, with commas between the elements. Kustomize reads such a variable as the one
-// element of a list.
+// lists are those that a variable is all of, with commas between the elements. Kustomize reads such a variable as the
+// one element of a list.
 var lists = regexp.MustCompile(`(?m)^( +)((?:ipAddresses|addresses):)\n +- (\$\{[A-Z0-9_]+\})$`)
 
 func main() {

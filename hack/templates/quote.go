@@ -13,7 +13,8 @@ import (
 )
 
 // numbers are the variables of fields that are not texts.
-var numbers = regexp.MustCompile(`^\$\{(?:[A-Z_]+_(?:COUNT|PORT|CORES|SOCKETS|SECONDS|BITS)|NODES_LOST_AT_MOST)(?:[:=][^}]*)?\}$`)
+var numbers = regexp.MustCompile(
+	`^\$\{(?:[A-Z_]+_(?:COUNT|PORT|CORES|SOCKETS|SECONDS|BITS)|NODES_LOST_AT_MOST)(?:[:=][^}]*)?\}$`)
 
 // listElement is a variable that becomes several elements of a list, see lists.
 var listElement = regexp.MustCompile(`^\$\{[A-Z0-9_]*ADDRESSES(?:_IPV6)?\}$`)

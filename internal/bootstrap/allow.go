@@ -92,6 +92,7 @@ func (a *Allowed) NeighborRules() []string {
 		}
 
 		rule := fmt.Sprintf("rule family=%q source address=%q ", family, network)
+
 		for _, each := range a.NeighborPorts {
 			port, protocol, _ := strings.Cut(each, "/")
 			out = append(out, rule+fmt.Sprintf("port port=%q protocol=%q accept", port, protocol))

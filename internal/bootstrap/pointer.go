@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// MaxDeliveredData is the largest size, in bytes, of user data that a VM fetches by pointer: what fits into a Secret with
-// its token.
+// MaxDeliveredData is the largest size, in bytes, of user data that a VM fetches by pointer: what fits into a Secret
+// with its token.
 const MaxDeliveredData = 1<<20 - 1024
 
 // Pointer says where the real user data of a VM is.

@@ -286,7 +286,7 @@ func asNode(in Input, services *bootstrap.Services) *bootstrap.Services {
 		}
 
 		for _, subnet := range subnets {
-			if network, err := netip.ParsePrefix(strings.TrimSpace(subnet)); err == nil { // else it is refused elsewhere
+			if network, err := netip.ParsePrefix(strings.TrimSpace(subnet)); err == nil { // else refused elsewhere
 				node.Neighbors = union(node.Neighbors, []netip.Prefix{network.Masked()})
 			}
 		}

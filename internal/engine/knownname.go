@@ -29,6 +29,7 @@ func knownIn[T any](ctx context.Context, list *cachedList[T], read func(T) (ID, 
 		if err := list.mu.acquire(ctx); err != nil {
 			return ""
 		}
+
 		defer list.mu.release()
 
 		for _, item := range list.items {

@@ -33,8 +33,8 @@ type object interface {
 }
 
 // Write writes an object at the end of its pass, and announces the conditions that have changed. conclude sets the
-// status, which Write bounds, and steps are those of announce. An object that is gone is not announced; see IgnoreGone for
-// its error.
+// status, which Write bounds, and steps are those of announce. An object that is gone is not announced; see IgnoreGone
+// for its error.
 func Write(
 	ctx context.Context,
 	of *pass.Pass,

@@ -8,8 +8,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// limits of the fields of statuses, as the CRDs have them: the length of a text, or of each text of a list; and how many
-// items a list has.
+// limits of status fields in the CRDs: the length of a text, or of each text of a list, and the number of items of a
+// list.
 var limits = map[string]struct{ length, items int }{
 	"OLVMClusterStatus.AffinityGroups": {0, 1000}, "OLVMInventoryStatus.ServerURL": {2048, 0},
 	"OLVMInventoryStatus.EngineID": {64, 0}, "OLVMInventoryStatus.Unschedulable": {0, 256},

@@ -385,7 +385,7 @@ func onAFullDisk(t *testing.T, dir string) {
 func onAFullDiskWithoutSaves(t *testing.T, dir string) {
 	t.Helper()
 	w := newWorld(t)
-	x := terraform.NewExecutor(testenv.Executable(t), tfprovider.InProcess{
+	x := terraform.NewExecutor(testenv.Executable(t), providerprocess.InProcess{
 		Options: tfprovider.Options{ReturnOnStart: true},
 	}, filepath.Join(dir, ".init"))
 	request := w.request(t)

@@ -156,8 +156,9 @@ func (r *nicResource) takeOfTemplate(
 	}
 
 	if !fromTemplate && !r.mayTake(there.ID.String()) || r.made.has(there.ID.String()) {
-		return nil, fmt.Errorf("network interface %s of VM %s exists already, and was not made for this resource: remove "+
-			"it from the VM, choose another name, or import it with the ID %s/%s", there.Name, vmID, vmID, there.ID)
+		return nil, fmt.Errorf("network interface %s of VM %s exists already, and was not made for this resource: "+
+			"remove it from the VM, choose another name, or import it with the ID %s/%s", there.Name, vmID,
+			vmID, there.ID)
 	}
 
 	if err := r.change(ctx, vmID, there.ID, wanted); err != nil {

@@ -20,8 +20,8 @@ type RunQueue struct {
 	WorkDir string
 	// Client writes annotations, and states where States is nil.
 	Client client.Client
-	// States writes states. Its fence keeps nothing from being saved by the process that made it, unless another process
-	// leads: that one may have made the object's end.
+	// States writes states. Its fence keeps nothing from being saved by the process that made it, unless another
+	// process leads: that one may have made the object's end.
 	States client.Client
 	// APIReader reads past the cache, where an old answer would do harm.
 	APIReader client.Reader

@@ -375,7 +375,9 @@ func fractions(file string, node *yaml.Node, t reflect.Type, path string) []Prob
 
 	switch {
 	case node.Kind == yaml.ScalarNode && node.Tag == "!!float" && t.Kind() >= reflect.Int && t.Kind() <= reflect.Int64:
-		return []Problem{{File: file, Line: node.Line, Path: path, Message: fmt.Sprintf("%q is not a whole number", node.Value)}}
+		return []Problem{{
+			File: file, Line: node.Line, Path: path, Message: fmt.Sprintf("%q is not a whole number", node.Value),
+		}}
 	case node.Kind == yaml.SequenceNode && t.Kind() == reflect.Slice:
 		for _, entry := range node.Content {
 			out = append(out, fractions(file, entry, t.Elem(), path)...)

@@ -89,7 +89,8 @@ func (s *Source) checkDisks(kind machineKind) {
 		}
 
 		if d.Format != "" && !slices.Contains(diskFormats, d.Format) {
-			s.noteEntry(false, list, i, "format", "it is %q, and must be %s", d.Format, strings.Join(diskFormats, " or "))
+			s.noteEntry(false, list, i, "format", "it is %q, and must be %s", d.Format,
+				strings.Join(diskFormats, " or "))
 		}
 
 		if d.InterfaceType != "" && !slices.Contains(diskInterfaces, d.InterfaceType) {

@@ -100,7 +100,7 @@ func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([
 	return append([]*unstructured.Unstructured{ca}, objects...), nil
 }
 
-// fill fills in the variables of a template as clusterctl does. The values of the cluster file override those of lookup.
+// fill replaces the variables of a template as clusterctl does. The cluster file overrides lookup.
 func (s *Source) fill(content []byte, flavor string, lookup func(string) (string, bool)) ([]byte, error) {
 	processor := yamlprocessor.NewSimpleProcessor()
 

@@ -210,8 +210,8 @@ func (s *Source) required() {
 	}
 }
 
-// isNoted reports whether a problem is known of a key, or of one that it is below: of a list in place of a text, nothing
-// else is worth saying.
+// isNoted reports whether there is an error about a key or about one of its parents. If a key has the wrong type, no
+// other error about it helps.
 func (s *Source) isNoted(path string) bool {
 	return slices.ContainsFunc(s.problems, func(p Problem) bool {
 		return !p.Warning && (p.Path == path || strings.HasPrefix(path, p.Path+"."))
@@ -223,8 +223,8 @@ func (s *Source) checkDNSServers() {
 	for name, m := range s.machines() {
 		path := name + "virtualMachine.network.dnsServers"
 		if len(split(m.VirtualMachine.Network.DNSServers)) == 0 && !s.older && !s.writesDNS() {
-			s.note(true, path, "there is none: the nodes resolve no names and pull no images, unless their image brings "+
-				"DNS servers of its own; write the address of one, such as 10.20.30.53")
+			s.note(true, path, "there is none: nodes resolve no names and pull no images, unless their image has DNS "+
+				"servers of its own; write the address of one, such as 10.20.30.53")
 		}
 
 		for _, server := range split(m.VirtualMachine.Network.DNSServers) {

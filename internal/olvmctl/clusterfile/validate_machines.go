@@ -42,8 +42,8 @@ func (s *Source) checkMachines() {
 
 	vip, err := netip.ParseAddr(s.VirtualIP)
 	if err != nil && s.VirtualIP != "" {
-		s.note(false, "virtualIp", "%q is not an IP address; write one that is free, such as 10.20.30.5, which a node of "+
-			"the control plane holds", s.VirtualIP)
+		s.note(false, "virtualIp", "%q is not an IP address; write one that is free, such as 10.20.30.5, which a node "+
+			"of the control plane holds", s.VirtualIP)
 	} else if err := desired.ValidateServices(cluster); err != nil && s.VirtualIP != "" {
 		s.noteField("virtualIp", "", err)
 	}
@@ -158,8 +158,8 @@ func (s *Source) checkTemplate(kind machineKind) {
 		return
 	}
 
-	s.note(true, kind.prefix+"vmTemplateName", "%q looks like a template for Kubernetes %s, and kubernetesVersion is %s: "+
-		"machines whose image has another kubelet do not become nodes; name another template, or write that version",
+	s.note(true, kind.prefix+"vmTemplateName", "%q looks like a template for Kubernetes %s, and kubernetesVersion is "+
+		"%s: machines with another kubelet do not become nodes; name another template or write that version",
 		kind.machine.VMTemplateName, of[1], strings.TrimPrefix(s.Version(), "v"))
 }
 
@@ -171,8 +171,8 @@ func (s *Source) checkRanges(control, worker *ipam.Pool) {
 
 	if address, both := control.Common(worker); both && !s.older { // which has one profile for both
 		s.note(true, kinds[1].prefix+"virtualMachine.network."+own.field+".ipAddresses",
-			"%s is also in the ranges of the control plane (%s): machines of both take from what they share, and either "+
-				"can run out of addresses because of the other; write ranges that do not overlap", address,
+			"%s is also in the ranges of the control plane (%s): machines of both take from what they share, and "+
+				"either can run out of addresses because of the other; write ranges that do not overlap", address,
 			kinds[0].prefix+"virtualMachine.network."+other.field+".ipAddresses")
 	}
 }

@@ -142,7 +142,7 @@ func overview(c *clusterv1.Cluster, plane *controlplanev1.KubeadmControlPlane) O
 	}
 
 	if plane != nil {
-		out.Version = plane.Status.Version
+		out.Version = plane.Status.Version //nolint:staticcheck // the only one of Cluster API before 1.14
 		if out.DesiredVersion == "" {
 			out.DesiredVersion = plane.Spec.Version
 		}
@@ -241,7 +241,8 @@ func ClusterTable(list []Overview, now time.Time) *metav1.Table {
 
 // MachineTable is a list as a table for printers of kubectl; now is when ages end.
 func MachineTable(list []ListedMachine, now time.Time) *metav1.Table {
-	out := newTable("Name", "Cluster", "Node", "Ready", "Phase", "VM", "Age", "Version", "+Addresses", "+Host", "+VM ID",
+	out := newTable("Name", "Cluster", "Node", "Ready", "Phase", "VM", "Age", "Version", "+Addresses", "+Host",
+		"+VM ID",
 		"+Problem")
 
 	for i := range list {

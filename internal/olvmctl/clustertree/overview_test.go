@@ -94,12 +94,13 @@ func TestAMachineThatGoesIsNoProblem(t *testing.T) {
 func TestAnOverviewHasTheVersionAndWhetherItChanges(t *testing.T) {
 	cluster := &clusterv1.Cluster{}
 	plane := &controlplanev1.KubeadmControlPlane{}
-	plane.Spec.Version, plane.Status.Version = "v1.36.2", "v1.36.1"
+	plane.Spec.Version = "v1.36.2"
+	plane.Status.Version = "v1.36.1" //nolint:staticcheck // see overview
 
 	got := overview(cluster, plane)
 	check.Equal(t, "versions", []any{got.Version, got.DesiredVersion, got.Updating}, []any{"v1.36.1", "v1.36.2", true})
 
-	plane.Status.Version = "v1.36.2"
+	plane.Status.Version = "v1.36.2" //nolint:staticcheck // see overview
 	got = overview(cluster, plane)
 	check.Equal(t, "versions", []any{got.Version, got.DesiredVersion, got.Updating}, []any{"v1.36.2", "v1.36.2", false})
 

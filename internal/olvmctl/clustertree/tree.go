@@ -116,7 +116,8 @@ func (n *Node) StuckAt() string {
 // Print writes the tree for people.
 func (n *Node) Print(out io.Writer) error { return n.printWith(out, painter{}) }
 
-// PrintColored writes the tree for people at a terminal with colors: what is wrong in red, what is waited for in yellow.
+// PrintColored writes the tree for people at a terminal with colors: what is wrong in red, what is waited for in
+// yellow.
 func (n *Node) PrintColored(out io.Writer) error {
 	return n.printWith(out, painter{"!": "\x1b[31m", "…": "\x1b[33m"})
 }

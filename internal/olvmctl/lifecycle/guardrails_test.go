@@ -180,7 +180,7 @@ func TestASmallerClusterFileIsAskedAbout(t *testing.T) {
 			if test.scaled {
 				live.SetManagedFields([]metav1.ManagedFieldsEntry{{
 					Manager: string(fieldOwnerOfScale), Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
-					FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:replicas":{}}}`)},
+					FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:replicas":{}}}`),
 				}})
 			}
 

@@ -60,7 +60,7 @@ func shrinks(live, object *unstructured.Unstructured, force bool) (sizing, bool)
 	to, wanted, _ := unstructured.NestedInt64(object.Object, replicas...)
 	kept := !force && slices.ContainsFunc(live.GetManagedFields(), func(by metav1.ManagedFieldsEntry) bool {
 		return by.Manager == string(fieldOwnerOfScale) && by.FieldsV1 != nil &&
-			strings.Contains(string(by.FieldsV1.Raw), `"f:replicas"`)
+			strings.Contains(by.FieldsV1.GetRawString(), `"f:replicas"`)
 	})
 
 	return sizing{name: object.GetKind() + " " + object.GetName(), from: int32(from), to: int32(to)},

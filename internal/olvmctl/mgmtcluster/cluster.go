@@ -236,7 +236,8 @@ func (o Options) origin() string {
 	return clientcmd.RecommendedHomeFile
 }
 
-// explain is an error of the kubeconfig for people: it says of which file an error is, and of a context that it does not have, which it has.
+// explain rewords an error of the kubeconfig. It names the file, and lists the contexts if the requested one is
+// missing.
 func (o Options) explain(err error) error {
 	if clientcmd.IsEmptyConfig(err) && o.Context == "" {
 		return errNoKubeconfig

@@ -418,6 +418,7 @@ func (l Local) Serve(
 	if err != nil {
 		return err
 	}
+
 	defer plane.Stop()
 
 	l.startOthers(ctx, plane, say)

@@ -115,7 +115,7 @@ func isFresh(lease *coordinationv1.Lease, now time.Time) bool {
 		return false
 	}
 
-	seconds := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))
+	duration := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
 
-	return now.Before(lease.Spec.RenewTime.Add(seconds * time.Second))
+	return now.Before(lease.Spec.RenewTime.Add(duration))
 }

@@ -58,6 +58,7 @@ func TestStatesThatTerraformCannotReadAreLeftOutAndNamed(t *testing.T) {
 	t.Parallel()
 
 	m := &Manifests{running: newAccess(), olvmMachines: map[types.NamespacedName]*infrav1.OLVMMachine{}}
+
 	for name, readable := range map[string]bool{
 		"prod-md-0-x7k2p": true, "prod-1a": true, "prod-a1": true, "prod-1.a": true,
 		"prod-1": false, "prod-md-0-22457": false, "prod-01": false,

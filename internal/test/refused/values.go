@@ -26,7 +26,7 @@ const (
 )
 
 // Values that are refused, and such beside them that are not.
-var Values = slices.Concat(sizes(), hardware(), networks(), clusters(), others(), unions())
+var Values = slices.Concat(sizes(), hardware(), networks(), clusters(), others(), unions(), unionsOfOthers())
 
 func sizes() []Value {
 	var out []Value
@@ -420,15 +420,12 @@ func others() []Value {
 	}
 }
 
-// unions are values of which exactly one, or each of several, belongs to the others.
+// unions are values of machines of which exactly one, or each of several, belongs to the others.
 func unions() []Value {
 	const (
 		spec    = "spec"
 		made    = "vmTemplateName: ol9, olvmNetwork: {networkName: a}, "
 		address = "network: {ipv4: {dhcp: true}}"
-		lbs     = "spec.loadBalancers[0]"
-		engine  = "spec.olvmOvirtAPIServer"
-		anURL   = "serverURL: 'https://a'"
 	)
 
 	return []Value{
@@ -456,6 +453,19 @@ func unions() []Value {
 		{machine, "spec.userData.extra", "[{}]", "[0]", "set exactly one of inline, configMapKeyRef"},
 		{machine, "spec.userData.extra", "[{inline: a, secretKeyRef: {name: a, key: b}}]", "[0]", "set exactly one of"},
 		{machine, "spec.userData.proxy", "{noProxy: [a]}", "", "set httpProxy, httpsProxy or both"},
+	}
+}
+
+// unionsOfOthers are those of clusters, inventories, identities and services.
+func unionsOfOthers() []Value {
+	const (
+		spec   = "spec"
+		lbs    = "spec.loadBalancers[0]"
+		engine = "spec.olvmOvirtAPIServer"
+		anURL  = "serverURL: 'https://a'"
+	)
+
+	return []Value{
 		{cluster, "spec.controlPlaneEndpoint", "{host: 'https://a'}", "", "host must be an IP address or a DNS name"},
 		{cluster, "spec.failureDomains", "[{name: a, hosts: {names: [a], affinityLabel: b}}]", "[0].hosts",
 			"either by names or by affinityLabel"},
