@@ -21,8 +21,11 @@ var onExistingNodes = map[string][]string{
 	"a VM migrates":                                  {"TestLabelsOfANode"},
 	"OLVMSupportServices": {"TestALoadBalancerFollowsTheControlPlane",
 		"TestOtherSupportServicesLeaveNodesAlone"},
-	"certificates of kubeadm have three weeks left": {"TestControlPlanesAreRolledOutBeforeTheirCertificatesExpire"},
-	"serving certificate of a kubelet":              {"TestServingCertificatesOfMachinesAreApprovedAndOthersAreLeftAlone"},
+	"certificates of kubeadm have three weeks left":     {"TestControlPlanesAreRolledOutBeforeTheirCertificatesExpire"},
+	"any node joins or leaves, with `ingressVirtualIP`": {"TestAnIngressAddressHasOneHolderWhileWorkersJoin"},
+	"keepalived or haproxy of a node crashes": {"TestAnEndpointHasOneHolderAfterKeepalivedWasKilled",
+		"TestAnEndpointAnswersAfterHAProxyWasKilled"},
+	"serving certificate of a kubelet": {"TestServingCertificatesOfMachinesAreApprovedAndOthersAreLeftAlone"},
 }
 
 // TestEachRowOfWhatChangesOnNodesHasATest compares the table with the tests that prove it.
