@@ -175,7 +175,7 @@ func (s *Server) keep(
 
 	var err error
 	if before.ResourceVersion != "" {
-		err = s.client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		err = s.writer.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	} else {
 		secret.Namespace, secret.Name = machine.Namespace, support.SecretName(machine.Name)
 		secret.Labels = map[string]string{
@@ -183,7 +183,7 @@ func (s *Server) keep(
 			infrav1alpha1.SupportServiceLabel: support.ServiceOf(machine),
 		}
 		secret.OwnerReferences = ownedBy(machine)
-		err = s.client.Create(ctx, secret)
+		err = s.writer.Create(ctx, secret)
 	}
 
 	if err != nil {

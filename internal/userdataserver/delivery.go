@@ -2,6 +2,7 @@ package userdataserver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -74,6 +75,7 @@ func secretKey(machine client.ObjectKey) client.ObjectKey {
 // Server hands out user data.
 type Server struct {
 	client    client.Client
+	writer    client.Client
 	metadata  client.Reader
 	recorder  events.EventRecorder
 	url       *url.URL
@@ -88,6 +90,9 @@ type Server struct {
 type Options struct {
 	// Client reads Secrets from the API server, not from a cache. Its rate is one that others do not need.
 	Client client.Client
+	// Writer writes what controllers offer, and may refuse if this process does not lead. All replicas answer VMs, so the
+	// writes of answers use Client. The default is Client.
+	Writer client.Client
 	// Metadata is a cache of the metadata of Secrets. Strangers are refused by it.
 	Metadata client.Reader
 	// Recorder of events about machines.
@@ -118,6 +123,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 
 	return &Server{
 		client:    o.Client,
+		writer:    cmp.Or(o.Writer, o.Client),
 		metadata:  o.Metadata,
 		limits:    newLimits(),
 		recorder:  o.Recorder,
@@ -193,11 +199,11 @@ func (s *Server) Offer(ctx context.Context, machine *infrav1.OLVMMachine, data [
 	s.extend(&secret)
 	delete(secret.Annotations, deliveredAnnotation)
 	if there {
-		err = s.client.Update(ctx, &secret)
+		err = s.writer.Update(ctx, &secret)
 	} else {
 		secret.Labels = map[string]string{clusterv1.ClusterNameLabel: machine.Labels[clusterv1.ClusterNameLabel]}
 		secret.OwnerReferences = ownedBy(machine)
-		err = s.client.Create(ctx, &secret)
+		err = s.writer.Create(ctx, &secret)
 	}
 
 	if err != nil {
@@ -224,7 +230,7 @@ func (s *Server) Renew(ctx context.Context, machine client.ObjectKey) error {
 
 		s.extend(&secret)
 
-		return s.client.Update(ctx, &secret)
+		return s.writer.Update(ctx, &secret)
 	})
 	if err != nil {
 		return fmt.Errorf("failed to renew the pointer in Secret %s: %w", key, err)

@@ -525,12 +525,14 @@ func addUserDataServer(
 		return nil, fmt.Errorf("failed to make the client of the server of user data: %w", err)
 	}
 
-	if fence != nil { // it writes what the controllers offer
-		secrets = &fencedClient{Client: secrets, mayAct: fence}
+	writer := secrets
+	if fence != nil {
+		writer = &fencedClient{Client: secrets, mayAct: fence}
 	}
 
 	server, err := userdataserver.New(ctx, userdataserver.Options{
 		Client:    secrets,
+		Writer:    writer,
 		Metadata:  mgr.GetCache(),
 		Recorder:  mgr.GetEventRecorder("user-data"),
 		URL:       o.bootstrapURL,

@@ -26,7 +26,7 @@ var makers = map[string][]string{
 // fencedMakers are the places that may call them, because they put the fence in front, or write nothing.
 var fencedMakers = map[string]string{
 	"cmd/manager/command/leader.go":     "newClient wraps it in a fencedClient",
-	"cmd/manager/command/command.go":    "the client of user data is wrapped in a fencedClient",
+	"cmd/manager/command/command.go":    "controllers write user data with a fencedClient; all replicas answer VMs",
 	"internal/providerprocess/child.go": "MayAct asks the manager",
 	"internal/engine/sessions.go":       "MayAct is that of the sessions",
 	"internal/connection/connection.go": "it is made to be checked, and dropped",
