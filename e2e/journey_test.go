@@ -77,9 +77,8 @@ func newJourney(t *testing.T, behind *simplane.Plane, more ...string) *journey {
 	sim, err := localplane.StartProcess(
 		"sim",
 		j.dir,
-		filepath.Join(suite.binDir, "olvmctl"),
+		filepath.Join(suite.binDir, "ovirtsim"),
 		append([]string{
-			"sim",
 			"--connection=" + path,
 			"--speed=3",
 			"--verbose",

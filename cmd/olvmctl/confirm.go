@@ -22,6 +22,8 @@ func confirm(ctx context.Context, s streams, yes bool, question, word string) er
 
 	input, ok := s.in.(*os.File)
 	if !ok || !term.IsTerminal(int(input.Fd())) {
+		_, _ = fmt.Fprintln(s.err, question)
+
 		return errors.New("there is no terminal to ask on; give --yes")
 	}
 

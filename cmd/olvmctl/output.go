@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -60,12 +59,7 @@ func (f *outputFlag) Set(format string) error {
 		return nil
 	}
 
-	err := &formatError{Format: format, Formats: f.formats}
-	if filepath.Ext(format) != "" || strings.ContainsRune(format, '/') {
-		err.File = f.file
-	}
-
-	return err
+	return &formatError{Format: format, Formats: f.formats, File: f.file}
 }
 
 // forPeople reports whether the output is the default of the command.
@@ -93,7 +87,7 @@ type outcome struct {
 type formatError struct {
 	Format  string
 	Formats []string
-	// File is the flag for a file; empty if the format looks like none, or the command writes none.
+	// File is the flag for the file that the command writes; empty if it writes none.
 	File string
 }
 

@@ -37,6 +37,12 @@ are more machines than addresses; --yes answers, and is needed where there is no
 			}
 
 			o.Agree = func(alarms []string) error {
+				if yes {
+					_, _ = fmt.Fprintln(s.err, strings.Join(alarms, "\n"))
+
+					return nil
+				}
+
 				question := strings.Join(alarms, "\n") + "\nScale " + o.Name + "? Type its name: "
 
 				return confirm(command.Context(), s, yes, question, o.Name)

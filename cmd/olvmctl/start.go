@@ -144,9 +144,14 @@ func (f *startFlags) run(ctx context.Context, s streams) error {
 	}
 
 	return f.output.print(s.out, created, func() error {
+		at := ""
+		if created.Management != "" {
+			at = " --kubeconfig " + created.Management
+		}
+
 		_, err := fmt.Fprintf(s.out, "The cluster %[1]s has %[2]s. Look at it with:\n"+
-			"  olvmctl describe %[1]s -n %[3]s\n  export KUBECONFIG=%[4]s\n",
-			created.Name, english.Plural(created.Nodes, "node", ""), file.Namespace(), created.Kubeconfig)
+			"  olvmctl describe %[1]s -n %[3]s%[5]s\n  export KUBECONFIG=%[4]s\n",
+			created.Name, english.Plural(created.Nodes, "node", ""), file.Namespace(), created.Kubeconfig, at)
 
 		return err
 	})

@@ -100,7 +100,7 @@ func writeRepository(root, dir string) string {
 		flavorFile(flavorMDRemediation): plain + healthCheck,
 		flavorFile(flavorTaints): edit(plain,
 			after{"  machineTemplate:\n    spec:\n", taints, 6},
-			after{"          name: ${CLUSTER_NAME}-md-0\n      clusterName: ${CLUSTER_NAME}\n", taints, 6}),
+			after{"          name: '${CLUSTER_NAME}-md-0'\n      clusterName: '${CLUSTER_NAME}'\n", taints, 6}),
 		flavorFile(flavorRollout): edit(strings.Replace(topology, "name: olvm\n", "name: olvm-rollout\n", 1),
 			after{"    controlPlane:\n", taints, 6},
 			after{"        name: md-0\n", taints, 8}),

@@ -16,8 +16,12 @@ type refusing struct{ client.Client }
 
 var errNotLeading = errors.New("another process leads")
 
-func (refusing) Create(context.Context, client.Object, ...client.CreateOption) error { return errNotLeading }
-func (refusing) Update(context.Context, client.Object, ...client.UpdateOption) error { return errNotLeading }
+func (refusing) Create(context.Context, client.Object, ...client.CreateOption) error {
+	return errNotLeading
+}
+func (refusing) Update(context.Context, client.Object, ...client.UpdateOption) error {
+	return errNotLeading
+}
 func (refusing) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
 	return errNotLeading
 }

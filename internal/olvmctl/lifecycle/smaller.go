@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
 // This file asks before a cluster file that was made smaller takes machines away.
@@ -29,9 +31,14 @@ func (c *creation) askAboutGoners(ctx context.Context) error {
 
 // goners are the machines that go, one line for each of their owners.
 func (c *creation) goners(ctx context.Context) ([]string, error) {
+	objects, err := c.Provider.Manifests(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+
 	var gone []string
 
-	for _, object := range c.File.Objects {
+	for _, object := range objects {
 		if !slices.Contains([]string{"KubeadmControlPlane", "MachineDeployment"}, object.GetKind()) {
 			continue
 		}
@@ -54,12 +61,13 @@ func (c *creation) goners(ctx context.Context) ([]string, error) {
 	return gone, nil
 }
 
-// shrinks is how an owner of machines gets fewer. The number that Scale has written stays, unless it is taken back.
+// shrinks reports whether an owner of machines gets fewer, from which number to which. A number that others have
+// written, as Scale does, stays unless the user forces conflicts.
 func shrinks(live, object *unstructured.Unstructured, force bool) (sizing, bool) {
 	from, known, _ := unstructured.NestedInt64(live.Object, replicas...)
 	to, wanted, _ := unstructured.NestedInt64(object.Object, replicas...)
 	kept := !force && slices.ContainsFunc(live.GetManagedFields(), func(by metav1.ManagedFieldsEntry) bool {
-		return by.Manager == string(fieldOwnerOfScale) && by.FieldsV1 != nil &&
+		return by.Manager != string(manifest.FieldOwner) && by.Subresource != "status" && by.FieldsV1 != nil &&
 			strings.Contains(by.FieldsV1.GetRawString(), `"f:replicas"`)
 	})
 

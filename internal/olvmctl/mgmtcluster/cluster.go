@@ -180,7 +180,7 @@ func (c *Cluster) Server() string { return c.config.Host }
 
 // orLocal means the local management cluster where kubectl would find none.
 func (o Options) orLocal() Options {
-	if local := LocalOfUser(); o.Kubeconfig == "" && isEmpty(loaderOf("")) && local.Exists() {
+	if local := LocalOfUser(); o.Kubeconfig == "" && o.kubectlFindsNothing() && local.Exists() {
 		o.Kubeconfig = local.Kubeconfig()
 	}
 
@@ -239,11 +239,16 @@ func (o Options) origin() string {
 // explain rewords an error of the kubeconfig. It names the file, and lists the contexts if the requested one is
 // missing.
 func (o Options) explain(err error) error {
+	all, failed := Options{Kubeconfig: o.Kubeconfig}.loader().RawConfig()
+	if clientcmd.IsEmptyConfig(err) && o.Context == "" && len(all.Contexts) > 0 {
+		return fmt.Errorf("%s has no current context; give one with --context (it has %s)", o.origin(),
+			strings.Join(slices.Sorted(maps.Keys(all.Contexts)), ", "))
+	}
+
 	if clientcmd.IsEmptyConfig(err) && o.Context == "" {
 		return errNoKubeconfig
 	}
 
-	all, failed := Options{Kubeconfig: o.Kubeconfig}.loader().RawConfig()
 	if _, known := all.Contexts[o.Context]; failed == nil && o.Context != "" && !known {
 		return fmt.Errorf("--context %s: %s has no such context (it has %s)", o.Context, o.origin(),
 			cmp.Or(strings.Join(slices.Sorted(maps.Keys(all.Contexts)), ", "), "none"))
@@ -281,6 +286,19 @@ func loaderOf(path string) clientcmd.ClientConfig { return Options{Kubeconfig: p
 func isEmpty(config clientcmd.ClientConfig) bool {
 	_, err := config.ClientConfig()
 	return clientcmd.IsEmptyConfig(err)
+}
+
+// kubectlFindsNothing reports whether kubectl would find no cluster. If the user names a context, a kubeconfig without a
+// current context counts.
+func (o Options) kubectlFindsNothing() bool {
+	loader := loaderOf("")
+	if o.Context == "" {
+		return isEmpty(loader)
+	}
+
+	config, err := loader.RawConfig()
+
+	return err == nil && len(config.Contexts) == 0 && isEmpty(loader)
 }
 
 // ServerOf is the URL of the server in a kubeconfig file.

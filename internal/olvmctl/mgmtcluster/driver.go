@@ -24,7 +24,7 @@ func (o Options) IsLocal(driver string) (bool, error) {
 	case DriverExisting:
 		return false, nil
 	case DriverAuto, "":
-		return o.Kubeconfig == own || o.Kubeconfig == "" && isEmpty(loaderOf("")), nil
+		return o.Kubeconfig == own || o.Kubeconfig == "" && o.kubectlFindsNothing(), nil
 	case DriverProcess:
 		if o.Kubeconfig != "" && o.Kubeconfig != own {
 			return false, errors.New("--driver process: it has a kubeconfig of its own; leave --kubeconfig away")
