@@ -42,10 +42,6 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
   olvmctl delete prod -n prod --kubeconfig ~/.kube/kubeconfig.prod --to-kubeconfig other.kubeconfig --yes`,
 		ValidArgsFunction: management.completeClusters,
 		RunE: func(command *cobra.Command, args []string) error {
-			if to.Context != "" && to.Kubeconfig == "" {
-				return errors.New("--to-context: name its file with --to-kubeconfig")
-			}
-
 			name, err := clusterToDelete(args, file, &management.Options)
 			if err != nil {
 				return err
@@ -82,6 +78,10 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
 
 // deleteCluster deletes a cluster, and tells programs so.
 func deleteCluster(ctx context.Context, s streams, o lifecycle.DeleteOptions, output outputFlag) error {
+	if o.To.Context != "" && o.To.Kubeconfig == "" {
+		return errors.New("--to-context: name its file with --to-kubeconfig")
+	}
+
 	if err := lifecycle.Delete(ctx, o); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -36,17 +37,7 @@ are more machines than addresses; --yes answers, and is needed where there is no
 				o.Workers = &workers
 			}
 
-			o.Agree = func(alarms []string) error {
-				if yes {
-					_, _ = fmt.Fprintln(s.err, strings.Join(alarms, "\n"))
-
-					return nil
-				}
-
-				question := strings.Join(alarms, "\n") + "\nScale " + o.Name + "? Type its name: "
-
-				return confirm(command.Context(), s, yes, question, o.Name)
-			}
+			o.Agree = func(alarms []string) error { return confirmScale(command.Context(), s, yes, o.Name, alarms) }
 
 			done := outcome{Namespace: o.Management.Namespace, Name: o.Name, Done: "scaled"}
 
@@ -72,4 +63,14 @@ are more machines than addresses; --yes answers, and is needed where there is no
 	set.StringVar(&o.Deployment, "machine-deployment", "", "whose workers; needed where there are several")
 
 	return command
+}
+
+// confirmScale asks whether to scale a cluster in spite of alarms. If the answer is yes already, it prints them.
+func confirmScale(ctx context.Context, s streams, yes bool, name string, alarms []string) error {
+	lines := strings.Join(alarms, "\n")
+	if yes {
+		_, _ = fmt.Fprintln(s.err, lines)
+	}
+
+	return confirm(ctx, s, yes, lines+"\nScale "+name+"? Type its name: ", name)
 }

@@ -41,6 +41,10 @@ func subjectOf(scope *clusterScope) *clusterSubject {
 
 // Render adopts the groups that an interrupted run made.
 func (s *clusterSubject) Render(ctx context.Context, state *tfstate.State) (workspace.Configuration, error) {
+	if err := s.checkEngine(ctx); err != nil {
+		return workspace.Configuration{}, err
+	}
+
 	var inState []placement.GroupKey
 	for key := range stateGroups(state) {
 		inState = append(inState, key)
@@ -59,6 +63,13 @@ func (s *clusterSubject) Render(ctx context.Context, state *tfstate.State) (work
 	}, nil
 }
 
+// checkEngine returns an error if another engine answers: the run may have waited.
+func (s *clusterSubject) checkEngine(ctx context.Context) error {
+	_, err := s.session.Identity(ctx)
+
+	return err
+}
+
 // guardGroups refuses to delete a group while the OLVMCluster lives: its members would lose it.
 func guardGroups(change terraform.Change) string {
 	if change.Action == "delete" || change.Action == "replace" {
@@ -72,7 +83,11 @@ func guardGroups(change terraform.Change) string {
 func (s *clusterSubject) Outdated(client.Object) bool { return false }
 
 // RenderDestroy renders the provider alone.
-func (s *clusterSubject) RenderDestroy(context.Context) (workspace.Configuration, error) {
+func (s *clusterSubject) RenderDestroy(ctx context.Context) (workspace.Configuration, error) {
+	if err := s.checkEngine(ctx); err != nil {
+		return workspace.Configuration{}, err
+	}
+
 	from := connection.RenderEngine(s.session, s.config)
 	configuration, err := render.DestroyConfiguration(from, render.ClusterGroups)
 

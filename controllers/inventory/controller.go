@@ -355,7 +355,12 @@ func recordEngine(ctx context.Context, s *scope) error {
 	}
 
 	of := connection.InventoryEngine(s.inventory)
-	s.inventory.Status.LastEvent, err = enginepool.LastEvent(ctx, s.session, of, lastRun(s.objects), time.Now())
+
+	last, err := enginepool.LastEvent(ctx, s.session, of, lastRun(s.objects), time.Now())
+	if err == nil {
+		s.inventory.Status.LastEvent = last
+	}
+
 	s.inventory.Status.EngineID = identity.Installation
 
 	return err

@@ -86,6 +86,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 		"docs/user/terraform-in-a-controller.md", // TestARunningClusterIsTakenOverAndGivenBack
 		"docs/operate/emergencies.md",            // TestDrillOfARestore, and the drills of e2e/reliability
 	}
+
 	for path, text := range texts {
 		if slices.Contains(elsewhere, path) {
 			continue

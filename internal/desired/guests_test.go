@@ -371,6 +371,13 @@ func TestTheFirewallOfEachNodeKnowsTheNetworksOfTheCluster(t *testing.T) {
 			},
 			want: &bootstrap.Node{Neighbors: prefixes("10.0.0.0/24", "fd01::/64"), Pods: prefixes("10.244.0.0/16")},
 		},
+		"pods in the network of the nodes": {
+			in: serving(infrav1.WorkerRole, external, "192.168.10.7/24"),
+			change: func(in *Input) {
+				in.Bootstrap.Network.Pods.CIDRBlocks = []string{"192.168.0.0/16", "10.244.0.0/16"}
+			},
+			want: &bootstrap.Node{Neighbors: prefixes("192.168.10.0/24"), Pods: prefixes("10.244.0.0/16")},
+		},
 		"a worker with DHCP":   {in: serving(infrav1.WorkerRole, external), want: &bootstrap.Node{}},
 		"a VM that is no node": {in: serving("", external, "10.0.0.7/24")},
 		"a cluster that asks for no services": {

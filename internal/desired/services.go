@@ -292,6 +292,10 @@ func asNode(in Input, services *bootstrap.Services) *bootstrap.Services {
 		}
 	}
 
+	// Pods whose network overlaps that of the nodes are not trusted: else every host of the site would be.
+	node.Pods = slices.DeleteFunc(node.Pods, func(pods netip.Prefix) bool {
+		return slices.ContainsFunc(node.Neighbors, pods.Overlaps)
+	})
 	services.Node = node
 
 	return services

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -16,7 +17,19 @@ import (
 const originFile = "origin.sha256"
 
 // recordOrigin begins the record, before a run can change the state.
-func recordOrigin(dir string, state []byte) error { return write(dir, originFile, checksum(state)) }
+// The file is renamed, so that the record is whole and no link is followed.
+func recordOrigin(dir string, state []byte) error {
+	const next = originFile + ".new"
+	if err := write(dir, next, checksum(state)); err != nil {
+		return err
+	}
+
+	if err := os.Rename(filepath.Join(dir, next), filepath.Join(dir, originFile)); err != nil {
+		return fmt.Errorf("failed to record where the state comes from: %w", err)
+	}
+
+	return nil
+}
 
 // addOrigin adds a state to the record, before it is saved. A state that cannot be added, because the disk is full, has
 // no leftovers: the next run looks for what the engine has.
@@ -33,7 +46,7 @@ func addOrigin(dir string, state []byte) {
 	}
 	defer file.Close()
 
-	_, _ = file.Write(checksum(state))
+	_, _ = file.Write(append([]byte("\n"), checksum(state)...)) // an earlier line may be torn
 }
 
 // comesFrom reports whether the states of a working directory come from the one that is stored. Without a record, the

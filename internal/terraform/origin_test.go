@@ -86,3 +86,32 @@ func TestALinkInPlaceOfTheRecordIsNotFollowed(t *testing.T) {
 	check.Error(t, os.Symlink(elsewhere, filepath.Join(dir, originFile)), "")
 	check.Equal(t, "nothing is left over", Leftover(dir, stateOf(1, "l", "")) == nil, true)
 }
+
+// TestARecordOfOriginsFollowsNoLink has an executor leave a link where the record goes.
+func TestARecordOfOriginsFollowsNoLink(t *testing.T) {
+	dir, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
+	check.Error(t, os.WriteFile(victim, []byte("keep"), 0o600), "")
+	check.Error(t, os.Symlink(victim, filepath.Join(dir, originFile)), "")
+
+	check.Error(t, recordOrigin(dir, []byte("state")), "")
+
+	content, err := os.ReadFile(victim)
+	check.Error(t, err, "")
+	check.Equal(t, "the other file", string(content), "keep")
+	check.Equal(t, "whether it comes from the state", comesFrom(dir, []byte("state")), true)
+}
+
+// TestATornLineSpoilsNoLaterOne has a process end while it adds a checksum.
+func TestATornLineSpoilsNoLaterOne(t *testing.T) {
+	dir := t.TempDir()
+	check.Error(t, recordOrigin(dir, []byte("first")), "")
+
+	file, err := os.OpenFile(filepath.Join(dir, originFile), os.O_APPEND|os.O_WRONLY, 0o600)
+	check.Error(t, err, "")
+	_, err = file.WriteString("0123")
+	check.Error(t, err, "")
+	check.Error(t, file.Close(), "")
+
+	addOrigin(dir, []byte("second"))
+	check.Equal(t, "whether it comes from the second state", comesFrom(dir, []byte("second")), true)
+}

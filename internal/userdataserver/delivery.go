@@ -90,8 +90,8 @@ type Server struct {
 type Options struct {
 	// Client reads Secrets from the API server, not from a cache. Its rate is one that others do not need.
 	Client client.Client
-	// Writer writes what controllers offer, and may refuse if this process does not lead. All replicas answer VMs, so the
-	// writes of answers use Client. The default is Client.
+	// Writer writes what controllers offer, and may refuse if this process does not lead. All replicas answer VMs, so
+	// answers use Client. The default is Client.
 	Writer client.Client
 	// Metadata is a cache of the metadata of Secrets. Strangers are refused by it.
 	Metadata client.Reader

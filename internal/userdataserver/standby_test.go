@@ -31,7 +31,7 @@ func TestAReplicaThatDoesNotLeadAnswersVMsAndOffersNothing(t *testing.T) {
 	s := newSite(t)
 	pointer := s.offer("data")
 
-	s.Server.writer = refusing{s.client}
+	s.writer = refusing{s.client}
 
 	code, body := s.fetch(pointer)
 	check.Equal(t, "the answer", code, http.StatusOK)
@@ -40,7 +40,7 @@ func TestAReplicaThatDoesNotLeadAnswersVMsAndOffersNothing(t *testing.T) {
 	code, _ = s.fetch(pointer)
 	check.Equal(t, "the second answer", code, http.StatusForbidden)
 
-	_, err := s.Server.Offer(t.Context(), s.machine, []byte("other"))
+	_, err := s.Offer(t.Context(), s.machine, []byte("other"))
 	check.Error(t, err, errNotLeading.Error())
 }
 

@@ -3,8 +3,10 @@
 #
 # A node that joins others may hold the address only when they have had the time to learn of it: until then they do not tell
 # it that one of them holds it.
-joined=/etc/capolvm/joined-ingress
-if ! [ -f "$joined" ] || [ $(($(date +%s) - $(stat --format %Y "$joined"))) -lt 25 ]; then
+joined=/etc/capolvm/joined-ingress wait=25
+# Control planes of earlier releases, and of other bootstrap providers, tell of no nodes. Without peers keepalived multicasts.
+if ! [ -f "$joined" ]; then joined=/etc/capolvm/nodes wait=300; fi
+if ! [ -f "$joined" ] || [ $(($(date +%s) - $(stat --format %Y "$joined"))) -lt $wait ]; then
     exit 1
 fi
 for at in{{range .}} {{.}}{{end}}; do

@@ -5,13 +5,13 @@ set -euo pipefail
 umask 022
 
 # Name, labels as JSON, and addresses of each node; nothing where there is no answer. A kubelet may report any text as its
-# address: what is none is left out.
+# address, and any number of them: what is none is left out, and so is what comes after four.
 ask() {
     kubectl --kubeconfig /etc/kubernetes/admin.conf --request-timeout 5s "$@" get nodes \
         --output 'jsonpath={range .items[*]}{.metadata.name} {.metadata.labels}{range .status.addresses[?(@.type=="InternalIP")]} {.address}{end}{"\n"}{end}' 2>/dev/null |
         awk '{
             line = $1 " " $2
-            for (i = 3; i <= NF; i++) if ($i ~ /^([0-9]+\.[0-9]+\.[0-9]+\.[0-9]+|[0-9a-f]*:[0-9a-f:]*:[0-9a-f.]*)$/) line = line " " $i
+            for (i = 3; i <= NF && i <= 6; i++) if ($i ~ /^([0-9]+\.[0-9]+\.[0-9]+\.[0-9]+|[0-9a-f]*:[0-9a-f:]*:[0-9a-f.]*)$/) line = line " " $i
             print line
         }' || true
 }
@@ -138,7 +138,7 @@ write() {
     cp "$template" "$file.new"
     while [ $# -gt 0 ]; do
         LINES=$2 awk -v word="@$1@" '$0 == word { if (ENVIRON["LINES"] != "") print ENVIRON["LINES"]; next } { print }' \
-            "$file.new" >"$file.newer"
+            "$file.new" >"$file.newer" || { rm -f "$file.new" "$file.newer"; return 1; }
         mv "$file.newer" "$file.new"
         shift 2
     done

@@ -37,7 +37,7 @@ func TestAMistakeIsSaidByItsKey(t *testing.T) {
 			"warning: " + control + `vmTemplateName: "ock-1.33" looks like a template for Kubernetes 1.33, and`,
 			"warning: " + worker + `vmTemplateName: "ock-1.33" looks like a template for Kubernetes 1.33, and`},
 		{"kubernetesVersion: 1.33", "kubernetesVersion: 1.36.1"}: {
-			"and kubernetesVersion is 1.36.1: machines whose image", "and kubernetesVersion is 1.36.1: machines"},
+			"and kubernetesVersion is 1.36.1: machines with another kubelet", "and kubernetesVersion is 1.36.1: machines"},
 		{ranges, "ipAddresses: 10.20.30.200-10.20.30.220"}: {
 			"warning: " + worker + "virtualMachine.network.ipv4.ipAddresses: 10.20.30.200 is also in the ranges of the"},
 		{ranges, "ipAddresses: 10.20.30.210"}: {"ipv4.ipAddresses: it has 1 address for 2 machines"},
@@ -69,7 +69,7 @@ func TestAMistakeIsSaidByItsKey(t *testing.T) {
 		{"/etc/resolv.conf", "/etc/motd"}:     {}, // it names a nameserver
 		{"- path: /etc/resolv.conf\n      mode: 0644\n      overwrite: true\n      contents:\n        inline: |\n          " +
 			"nameserver 10.20.30.53", "- path: /etc/motd"}: {
-			"warning: " + control + "virtualMachine.network.dnsServers: there is none: the nodes resolve no names",
+			"warning: " + control + "virtualMachine.network.dnsServers: there is none: nodes resolve no names",
 			"warning: " + worker + "virtualMachine.network.dnsServers: there is none"},
 	} {
 		t.Run(change[1], func(t *testing.T) {

@@ -147,6 +147,7 @@ func TestAnUpgradeWarnsOfATemplateWithoutTheVersion(t *testing.T) {
 // TestTheMachinesThatGoAreFoundInTheManagementCluster has a file with one worker for a cluster with three.
 func TestTheMachinesThatGoAreFoundInTheManagementCluster(t *testing.T) {
 	c := &creation{management: &management{Cluster: clusterWith(t, deployment(3))}}
+	c.Provider = &OLVM{}
 	c.File = clusterNamed("prod", "127.0.0.1", 1)
 	pool := deployment(1) // which the cluster does not have yet
 	pool.SetName("prod-new")

@@ -288,8 +288,8 @@ func isEmpty(config clientcmd.ClientConfig) bool {
 	return clientcmd.IsEmptyConfig(err)
 }
 
-// kubectlFindsNothing reports whether kubectl would find no cluster. If the user names a context, a kubeconfig without a
-// current context counts.
+// kubectlFindsNothing reports whether kubectl would find no cluster. If the user names a context, it need not be the
+// current one.
 func (o Options) kubectlFindsNothing() bool {
 	loader := loaderOf("")
 	if o.Context == "" {
