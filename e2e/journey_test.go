@@ -968,8 +968,8 @@ func TestTheQuickStart(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 
-	for _, want := range []string{"quickstart.yaml is valid", "3 machines; what would " +
-		"change is not known offline", "The cluster quick has 3 nodes.", "├─KubeadmControlPlane/quick-control-plane",
+	for _, want := range []string{"quickstart.yaml is valid",
+		"what would become of 3 machines is not known offline", "The cluster quick has 3 nodes.", "├─KubeadmControlPlane/quick-control-plane",
 		"SuccessfulApply", "deleted namespace quick"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output lacks %q:\n%s", want, out.String())

@@ -11,6 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/addon"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/lifecycle"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
 // bootstrapByVM is the value of --bootstrap for a bootstrap VM.
@@ -145,7 +146,7 @@ func (f *startFlags) run(ctx context.Context, s streams) error {
 
 	return f.output.print(s.out, created, func() error {
 		at := ""
-		if created.Management != "" {
+		if created.Management != "" && created.Management != mgmtcluster.LocalOfUser().Kubeconfig() {
 			at = " --kubeconfig " + created.Management
 		}
 
