@@ -47,7 +47,7 @@ func (g *getting[T]) follow(ctx context.Context, list []T) error {
 		case <-time.After(settleTime):
 		}
 
-		now, err := g.findChanged(ctx)
+		now, _, err := g.fetch(ctx) // a named one may have gone
 		if err != nil {
 			if ctx.Err() == nil && err.Error() != lost {
 				lost = err.Error()
@@ -73,26 +73,6 @@ func (g *getting[T]) follow(ctx context.Context, list []T) error {
 
 		before = g.byKey(now)
 	}
-}
-
-// findChanged lists the objects again. A named one that has gone is none any more.
-func (g *getting[T]) findChanged(ctx context.Context) ([]T, error) {
-	all, err := g.list(ctx, g.in, namespaceOf(g.in, g.all), g.of)
-	if err != nil || len(g.names) == 0 {
-		return all, err
-	}
-
-	named := g.byKey(all)
-
-	var out []T
-
-	for _, name := range g.names {
-		if one, there := named[client.ObjectKey{Namespace: g.in.Namespace, Name: name}]; there {
-			out = append(out, one)
-		}
-	}
-
-	return out, nil
 }
 
 // watchObjects calls note with each change of the objects that a list is made of.

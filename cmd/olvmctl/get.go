@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/printers"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -163,6 +164,7 @@ func newGetMachinesCommand(s streams) *cobra.Command {
 // listing is how objects of a kind are listed.
 type listing[T any] struct {
 	what  string
+	kind  schema.GroupVersionKind
 	words []string
 	// watched are the objects that a list is made of.
 	watched []client.Object
@@ -172,7 +174,7 @@ type listing[T any] struct {
 }
 
 var clusterListing = listing[clustertree.Overview]{
-	what: "clusters", words: clusterWords,
+	what: "clusters", kind: clustertree.ClusterKind, words: clusterWords,
 	watched: []client.Object{&clusterv1.Cluster{}, &controlplanev1.KubeadmControlPlane{}},
 	list: func(
 		ctx context.Context, from client.Reader, namespace string, of client.ListOption,
@@ -186,7 +188,7 @@ var clusterListing = listing[clustertree.Overview]{
 }
 
 var machineListing = listing[clustertree.ListedMachine]{
-	what: "machines", words: machineWords,
+	what: "machines", kind: clustertree.MachineKind, words: machineWords,
 	watched: []client.Object{&clusterv1.Machine{}, &infrav1.OLVMMachine{}},
 	list: func(
 		ctx context.Context, from client.Reader, namespace string, of client.ListOption,
@@ -244,7 +246,7 @@ func (g *getting[T]) run(ctx context.Context) error {
 		NoHeaders: g.noHeaders, Wide: g.output.format == formatWide, WithNamespace: g.all, ShowLabels: g.showLabels,
 	})
 
-	list, err := g.find(ctx, g.in)
+	list, err := g.find(ctx)
 	if err != nil {
 		return err
 	}
@@ -262,29 +264,35 @@ func (g *getting[T]) run(ctx context.Context) error {
 	return g.follow(ctx, list)
 }
 
-// find lists the objects that are asked for. One that a name is given of and that is not there is an error.
-func (g *getting[T]) find(ctx context.Context, from client.Reader) ([]T, error) {
-	all, err := g.list(ctx, from, namespaceOf(g.in, g.all), g.of)
-	if err != nil || len(g.names) == 0 {
-		return all, err
+// find lists the objects that are asked for. A name without an object is an error.
+func (g *getting[T]) find(ctx context.Context) ([]T, error) {
+	found, missing, err := g.fetch(ctx)
+	if err == nil && missing != "" {
+		err = g.in.NotFound(ctx, missing, g.kind.Kind)
 	}
 
-	var out []T
+	return found, err
+}
+
+// fetch lists the objects that are asked for, in the order of their names if they have been named. missing is the first
+// name without an object.
+func (g *getting[T]) fetch(ctx context.Context) (found []T, missing string, err error) {
+	all, err := g.list(ctx, g.in, namespaceOf(g.in, g.all), g.of)
+	if err != nil || len(g.names) == 0 {
+		return all, "", err
+	}
 
 	for _, name := range g.names {
 		at := slices.IndexFunc(all, func(one T) bool { return g.key(one).Name == name })
-		if at < 0 {
-			return nil, g.in.NotFound(ctx, name, kindsOf[g.what])
+		if at >= 0 {
+			found = append(found, all[at])
+		} else if missing == "" {
+			missing = name
 		}
-
-		out = append(out, all[at])
 	}
 
-	return out, nil
+	return found, missing, nil
 }
-
-// kindsOf has the kind of what is listed.
-var kindsOf = map[string]string{"clusters": clustertree.ClusterKind.Kind, "machines": clustertree.MachineKind.Kind}
 
 // print writes objects; alone writes one for programs as an object, not as a list.
 func (g *getting[T]) print(list []T, alone bool) error {

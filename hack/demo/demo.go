@@ -14,6 +14,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -298,22 +299,13 @@ func (d *demo) waitAvailable(ctx context.Context) error {
 			}
 
 			seen := fmt.Sprintf("Cluster is %s: %s, %s, %d running", cmp.Or(cluster.Status.Phase, "new"),
-				count(len(machines), "machine"), count(nodes, "node"), running)
+				english.Plural(len(machines), "machine", ""), english.Plural(nodes, "node", ""), running)
 
 			available := conditions.IsTrue(&cluster, clusterv1.ClusterAvailableCondition)
 
 			return seen, available && running == wantedMachines, nil
 		},
 	})
-}
-
-// count is a number of things: 1 machine, 2 machines.
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 func (d *demo) machines(ctx context.Context) ([]clusterv1.Machine, error) {
@@ -473,7 +465,7 @@ func (d *demo) waitDeleted(ctx context.Context, cluster *clusterv1.Cluster) erro
 
 			machines, err := d.machines(ctx)
 
-			return count(len(machines), "machine") + " left", false, err
+			return english.Plural(len(machines), "machine", "") + " left", false, err
 		},
 	})
 }

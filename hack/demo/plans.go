@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 )
 
@@ -151,7 +153,7 @@ func brief(report preview.Report) string {
 			lines = append(lines, fmt.Sprintf("+ %s, %s, in place of %s", machine.Name, addresses, machine.Replaces))
 		case machine.Replaced == "" && len(machine.Changes) > 0:
 			lines = append(lines, fmt.Sprintf("+ %s, %s: %s", machine.Name, addresses,
-				count(len(machine.Changes), "resource")))
+				english.Plural(len(machine.Changes), "resource", "")))
 		}
 	}
 

@@ -1,11 +1,14 @@
 package engine
 
-import "context"
+import (
+	"cmp"
+	"context"
+)
 
 // KnownName is the name of what has a UUID, if a list that was read already has it; empty if not. Nothing is asked of
 // the engine. It is for people: the name may have changed since.
 func (c *Client) KnownName(ctx context.Context, id ID) string {
-	for _, find := range []func() string{
+	return cmp.Or(
 		knownIn(ctx, &c.lists.storage, func(d StorageDomain) (ID, string) { return d.ID, d.Name }, id),
 		knownIn(ctx, &c.lists.tags, func(t Tag) (ID, string) { return t.ID, t.Name }, id),
 		knownIn(ctx, &c.lists.hosts, func(h Host) (ID, string) { return h.ID, h.Name }, id),
@@ -14,30 +17,22 @@ func (c *Client) KnownName(ctx context.Context, id ID) string {
 		knownIn(ctx, &c.lists.types, func(t InstanceType) (ID, string) { return t.ID, t.Name }, id),
 		knownIn(ctx, &c.lists.clusters, func(l Cluster) (ID, string) { return l.ID, l.Name }, id),
 		knownIn(ctx, &c.lists.templates, func(t Template) (ID, string) { return t.ID, t.Name }, id),
-	} {
-		if name := find(); name != "" {
+	)
+}
+
+// knownIn looks for an ID in a list. It returns the name, or "".
+func knownIn[T any](ctx context.Context, list *cachedList[T], read func(T) (ID, string), id ID) string {
+	if err := list.mu.acquire(ctx); err != nil {
+		return ""
+	}
+
+	defer list.mu.release()
+
+	for _, item := range list.items {
+		if found, name := read(item); found == id {
 			return name
 		}
 	}
 
 	return ""
-}
-
-// knownIn looks for an ID in a list.
-func knownIn[T any](ctx context.Context, list *cachedList[T], read func(T) (ID, string), id ID) func() string {
-	return func() string {
-		if err := list.mu.acquire(ctx); err != nil {
-			return ""
-		}
-
-		defer list.mu.release()
-
-		for _, item := range list.items {
-			if found, name := read(item); found == id {
-				return name
-			}
-		}
-
-		return ""
-	}
 }

@@ -280,25 +280,17 @@ func (o Options) loader() clientcmd.ClientConfig {
 		&clientcmd.ConfigOverrides{CurrentContext: o.Context})
 }
 
-func loaderOf(path string) clientcmd.ClientConfig { return Options{Kubeconfig: path}.loader() }
-
-// isEmpty reports whether kubectl would find no cluster.
-func isEmpty(config clientcmd.ClientConfig) bool {
-	_, err := config.ClientConfig()
-	return clientcmd.IsEmptyConfig(err)
-}
-
 // kubectlFindsNothing reports whether kubectl would find no cluster. If the user names a context, it need not be the
 // current one.
 func (o Options) kubectlFindsNothing() bool {
-	loader := loaderOf("")
-	if o.Context == "" {
-		return isEmpty(loader)
+	loader := Options{}.loader()
+	if _, err := loader.ClientConfig(); !clientcmd.IsEmptyConfig(err) {
+		return false
 	}
 
 	config, err := loader.RawConfig()
 
-	return err == nil && len(config.Contexts) == 0 && isEmpty(loader)
+	return o.Context == "" || err == nil && len(config.Contexts) == 0
 }
 
 // ServerOf is the URL of the server in a kubeconfig file.

@@ -51,10 +51,6 @@ func (c *observer) RoundTrip(request *http.Request) (*http.Response, error) {
 // is, and if nobody here may know. A manager is alive while its Lease of leader election is fresh. Managers of several
 // namespaces have a Lease each; that one of them is alive is enough, because a Lease does not name its namespaces.
 func (c *Cluster) ManagerTrouble(ctx context.Context) (string, error) {
-	if kinds, err := c.kindsOf(ctx, infrav1.GroupVersion); err == nil && len(kinds) == 0 {
-		return "", nil // clusters of Oracle Cloud alone have another manager
-	}
-
 	var leases coordinationv1.LeaseList
 	if err := c.List(ctx, &leases); apierrors.IsForbidden(err) {
 		return "", nil
@@ -67,7 +63,16 @@ func (c *Cluster) ManagerTrouble(ctx context.Context) (string, error) {
 		now = now.Add(time.Duration(c.clock.ahead.Load()))
 	}
 
-	return managerTrouble(leases.Items, now, c.Kubeconfig == LocalOfUser().Kubeconfig()), nil
+	trouble := managerTrouble(leases.Items, now, c.Kubeconfig == LocalOfUser().Kubeconfig())
+	if trouble == "" {
+		return "", nil
+	}
+
+	if kinds, err := c.kindsOf(ctx, infrav1.GroupVersion); err == nil && len(kinds) == 0 {
+		return "", nil // clusters of Oracle Cloud alone have another manager
+	}
+
+	return trouble, nil
 }
 
 // managerTrouble is what the Leases of a management cluster say; local reports that it is the local one.
