@@ -159,7 +159,7 @@ func TestAWordMeansOneThing(t *testing.T) {
 		{"clusterID", "the engine's cluster, in what Oracle has", `^OLVMMachine\.status\.olvm\.`},
 		{"host", "the host of a URL", `\.controlPlaneEndpoint\.`},
 		{"network", "the network configuration of a guest, as Oracle has it", `\.virtualMachine\.`},
-		{"template", "what a kind of template holds", `^OLVM(Machine|Cluster)Template\.spec\.`},
+		{"template", "what a kind of template holds", `^OLVM(Machine|Cluster|Remediation)Template\.spec\.`},
 		{"interface", "the guest's name of a network interface, as Oracle has it", `\.(network|guest)\.`},
 		{"loadBalancers", "VMs that are load balancers", `^OLVMSupportServices\.`},
 		{"enforcing", "how a rule is to be enforced", `\.spec\.`},

@@ -26,6 +26,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machinetemplate"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/node"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/remediation"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/state"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/supportservices"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
@@ -211,6 +212,13 @@ func runSuite(m *testing.M) (int, error) {
 		Addresses: addresses,
 		Recorder:  mgr.GetEventRecorder("test"),
 	}).SetupWithManager(ctx, mgr, suite.passes.options(4))
+	if err != nil {
+		return 0, err
+	}
+
+	err = (&remediation.Reconciler{
+		Client: mgr.GetClient(), Engines: engines, Runs: runs, Recorder: mgr.GetEventRecorder("test"),
+	}).SetupWithManager(ctx, mgr, suite.passes.options(1))
 	if err != nil {
 		return 0, err
 	}

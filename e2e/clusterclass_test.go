@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
@@ -18,9 +20,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // newTopologyWorkload applies the shipped ClusterClass and a cluster of it with one worker, whose machines are replaced
@@ -185,6 +189,70 @@ func (w *workload) loseAWorker() {
 		}
 
 		return err
+	})
+}
+
+// rebootAWorker powers a worker's VM off behind everyone's back, and waits for the remediation of its
+// MachineHealthCheck to start it: the same Machine is healthy again.
+func (w *workload) rebootAWorker() {
+	w.t.Helper()
+	ctx := context.Background()
+	template := &infrav1alpha1.OLVMRemediationTemplate{}
+	template.Namespace, template.Name = w.namespace, "reboot-first"
+	template.Spec.Template.Spec.Strategy.Type = infrav1alpha1.RebootStrategy
+	w.must(w.plane.Client.Create(ctx, template))
+	w.remediateWith(clusterv1.MachineHealthCheckRemediationTemplateReference{
+		APIVersion: infrav1alpha1.GroupVersion.String(), Kind: "OLVMRemediationTemplate", Name: template.Name,
+	})
+
+	lost, err := w.worker()
+	w.must(err)
+	id := engine.ID(strings.TrimPrefix(lost.Spec.ProviderID, "olvm://"))
+	w.must(suite.engine.StopVM(ctx, id, true))
+
+	remediation := &infrav1alpha1.OLVMRemediation{}
+	key := client.ObjectKey{Namespace: w.namespace, Name: lost.Name}
+	w.eventually("Cluster API asks for the remediation", func() error {
+		return w.plane.Client.Get(ctx, key, remediation)
+	})
+	w.eventually("the node is healthy, and the remediation ends", func() error {
+		err := w.plane.Client.Get(ctx, key, remediation)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+
+		return cmp.Or(err, fmt.Errorf("its status is %+v", remediation.Status))
+	})
+
+	healed, err := w.worker()
+	w.must(err)
+	check.Equal(w.t, "the UID of the Machine", healed.UID, lost.UID)
+	w.remediateWith(clusterv1.MachineHealthCheckRemediationTemplateReference{})
+}
+
+// must ends the test with an error.
+func (w *workload) must(err error) {
+	w.t.Helper()
+
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// remediateWith sets the template of the MachineHealthCheck of the workers. Without one it replaces machines.
+func (w *workload) remediateWith(template clusterv1.MachineHealthCheckRemediationTemplateReference) {
+	w.t.Helper()
+
+	health := &clusterv1.MachineHealthCheck{}
+	key := client.ObjectKey{Namespace: w.namespace, Name: w.name + "-md-0"}
+	w.eventually("the MachineHealthCheck is written", func() error {
+		if err := w.plane.Client.Get(context.Background(), key, health); err != nil {
+			return err
+		}
+
+		health.Spec.Remediation.TemplateRef = template
+
+		return w.plane.Client.Update(context.Background(), health)
 	})
 }
 

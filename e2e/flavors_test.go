@@ -126,6 +126,7 @@ var flavors = []flavor{
 		subnet:    76,
 		variables: map[string]string{"NODE_LOST_SECONDS": "1", "NODES_LOST_AT_MOST": "100%"},
 		expect: func(w *workload) {
+			w.rebootAWorker()
 			w.loseAWorker()
 			w.expectMachines(1, 1)
 		},

@@ -375,3 +375,23 @@ const (
 	// ServingCertificateNotApprovedReason surfaces when such a request is left to others.
 	ServingCertificateNotApprovedReason = "ServingCertificateNotApproved"
 )
+
+// RemediatedCondition says how far the remediation of a machine is. It is never true: Cluster API deletes the
+// OLVMRemediation of a machine when the machine is healthy again.
+const RemediatedCondition = "Remediated"
+
+// The reasons of the Remediated condition. Others are those of the OLVMMachine, such as VMNotOwned.
+const (
+	// MachineNotFoundReason surfaces if no Machine of the object's name owns it, or if the Machine has no OLVMMachine.
+	MachineNotFoundReason = "MachineNotFound"
+	// MachineHealthyReason surfaces if no MachineHealthCheck has found the Machine unhealthy.
+	MachineHealthyReason = "MachineHealthy"
+	// PoweringOffReason surfaces while the VM is being powered off.
+	PoweringOffReason = "PoweringOff"
+	// StartingReason surfaces while the VM is being started.
+	StartingReason = "Starting"
+	// WaitingForHealthyNodeReason surfaces from the start of the VM until the Machine is healthy or the time is over.
+	WaitingForHealthyNodeReason = "WaitingForHealthyNode"
+	// RetriesExhaustedReason surfaces if the reboots did not help: the owner of the Machine replaces it.
+	RetriesExhaustedReason = "RetriesExhausted"
+)

@@ -21,6 +21,8 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&OLVMClusterIdentity{}, &OLVMClusterIdentityList{},
 		&OLVMInventory{}, &OLVMInventoryList{},
 		&OLVMInventoryVM{}, &OLVMInventoryVMList{},
+		&OLVMRemediation{}, &OLVMRemediationList{},
+		&OLVMRemediationTemplate{}, &OLVMRemediationTemplateList{},
 		&OLVMSupportServices{}, &OLVMSupportServicesList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)

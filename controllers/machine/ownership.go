@@ -11,14 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// isOwned reports whether the mark on a VM names the machine. Whoever may write an OLVMMachine, or the Secret with its
-// state, can write the ID of any VM there. Only the mark says whose a VM is. Its UID is another after a move or a
-// restore, so namespace and name decide.
-func isOwned(owner ownermark.Owner, vm *engine.VM) bool {
-	found, marked := ownermark.OwnerOf(vm.CommentText())
-
-	return marked && found.SameObject(owner)
-}
+// isOwned reports whether the mark on a VM names the machine.
+func isOwned(owner ownermark.Owner, vm *engine.VM) bool { return owner.Marks(vm.CommentText()) }
 
 // notOwnedError says why the controller does not change a VM. It does not describe the VM, because tenants must not
 // learn about VMs of others.

@@ -30,6 +30,15 @@ func (o Owner) SameObject(other Owner) bool {
 	return o.Namespace == other.Namespace && o.Name == other.Name
 }
 
+// Marks reports whether a comment names the owner. Whoever may write an OLVMMachine, or the Secret with its state, can
+// write the ID of any VM there. Only the mark says whose a VM is. Its UID is another after a move or a restore, so
+// namespace and name decide.
+func (o Owner) Marks(comment string) bool {
+	found, marked := OwnerOf(comment)
+
+	return marked && found.SameObject(o)
+}
+
 // OwnerOf reads the marker of a machine or cluster in a comment; false where there is none.
 func OwnerOf(comment string) (Owner, bool) { return read("owner", comment) }
 

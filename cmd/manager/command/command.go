@@ -46,6 +46,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machinetemplate"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/node"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/remediation"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/state"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/supportservices"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
@@ -600,7 +601,7 @@ func addControllers(
 		return err
 	}
 
-	if err := addPools(ctx, mgr, reader, engines, runs, addresses, o); err != nil {
+	if err := addVMControllers(ctx, mgr, reader, engines, runs, addresses, o); err != nil {
 		return err
 	}
 
@@ -669,8 +670,8 @@ func addSupportServices(
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency})
 }
 
-// addPools adds the controllers of pools of VMs.
-func addPools(
+// addVMControllers adds the controllers of pools of VMs and of remediations.
+func addVMControllers(
 	ctx context.Context,
 	mgr ctrl.Manager,
 	reader client.Reader,
@@ -691,13 +692,24 @@ func addPools(
 		return err
 	}
 
-	return (&inventoryvm.Reconciler{
+	err = (&inventoryvm.Reconciler{
 		Client:           mgr.GetClient(),
 		APIReader:        reader,
 		Engines:          engines,
 		Runs:             runs,
 		Addresses:        addresses,
 		Recorder:         mgr.GetEventRecorder("olvminventoryvm-controller"),
+		WatchFilterValue: o.watchFilter,
+	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.machineConcurrency})
+	if err != nil {
+		return err
+	}
+
+	return (&remediation.Reconciler{
+		Client:           mgr.GetClient(),
+		Engines:          engines,
+		Runs:             runs,
+		Recorder:         mgr.GetEventRecorder("olvmremediation-controller"),
 		WatchFilterValue: o.watchFilter,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.machineConcurrency})
 }

@@ -32,7 +32,7 @@ var kinds = map[string][]string{
 	"bootstrap.cluster.x-k8s.io":    {"KubeadmConfig", "KubeadmConfigTemplate"},
 	"infrastructure.cluster.x-k8s.io": {
 		"OLVMCluster", "OLVMClusterTemplate", "OLVMMachine", "OLVMMachineTemplate", "OLVMInventory", "OLVMInventoryVM",
-		"OLVMSupportServices",
+		"OLVMSupportServices", "OLVMRemediationTemplate", "OLVMRemediation",
 	},
 	"ipam.cluster.x-k8s.io":       {"IPAddressClaim", "IPAddress"},
 	"clusterctl.cluster.x-k8s.io": {"Provider"},

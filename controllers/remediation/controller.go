@@ -1,0 +1,446 @@
+// Package remediation reconciles OLVMRemediations: it reboots the VMs of machines that a MachineHealthCheck has found
+// unhealthy, and has Cluster API replace those that a reboot does not heal.
+package remediation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	utilwait "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/cluster-api/util/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+)
+
+const (
+	// poll is how often a VM is looked at while it goes down or starts.
+	poll = 5 * time.Second
+	// steady is how often all else is looked at again that wakes nobody.
+	steady = 15 * time.Second
+	// jitter spreads periodic work, as a share.
+	jitter = 0.2
+)
+
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmremediations,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmremediations/status,verbs=patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines;olvmclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines/status,verbs=patch
+
+// Reconciler reconciles OLVMRemediations.
+type Reconciler struct {
+	Client  client.Client
+	Engines *enginepool.Pool
+	// Runs are shared by all controllers. A VM is not rebooted while Terraform changes it.
+	Runs     *workspace.RunQueue
+	Recorder events.EventRecorder
+	// WatchFilterValue selects the OLVMMachines that are remediated; empty selects all.
+	WatchFilterValue string
+
+	passes pass.Tracker
+	// stops are when VMs were asked to stop, by the UIDs of the OLVMRemediations.
+	stops sync.Map
+}
+
+// SetupWithManager adds the controller to the manager.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil || r.Engines == nil || r.Runs == nil || r.Recorder == nil {
+		return errors.New("fields Client, Engines, Runs and Recorder must be set")
+	}
+
+	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmremediation")
+	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
+		For(&infrav1alpha1.OLVMRemediation{}, builder.WithPredicates(r.passes.Changed())).
+		WithOptions(options).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToRemediation),
+			objectstatus.IgnoreStatus).
+		Complete(ctx, r)
+	if err != nil {
+		return fmt.Errorf("failed to set up the OLVMRemediation controller: %w", err)
+	}
+
+	return nil
+}
+
+// machineToRemediation wakes the remediation of a Machine, which has the same name.
+func machineToRemediation(_ context.Context, object client.Object) []ctrl.Request {
+	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
+}
+
+// scope holds the facts of one pass.
+type scope struct {
+	pass        *pass.Pass
+	remediation *infrav1alpha1.OLVMRemediation
+
+	// The owners are nil if they do not exist.
+	machine     *clusterv1.Machine
+	cluster     *clusterv1.Cluster
+	olvmMachine *infrav1.OLVMMachine
+	olvmCluster *infrav1.OLVMCluster
+	// session and vm are nil if the engine cannot be used, or has no such VM.
+	session *engine.Client
+	vm      *engine.VM
+	// blocked is why nothing is done now; nil if nothing is in the way.
+	blocked *blocker.Error
+}
+
+// Reconcile brings one OLVMRemediation forward.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
+	remediation := &infrav1alpha1.OLVMRemediation{}
+	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, remediation)
+	if apierrors.IsNotFound(err) {
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return pass.Unbegun(err)
+	}
+
+	defer this.End(&result, &reterr)
+
+	s := &scope{pass: this, remediation: remediation}
+	if err := r.findOwners(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	if s.olvmMachine != nil && r.WatchFilterValue != "" && !labels.HasWatchLabel(s.olvmMachine, r.WatchFilterValue) {
+		return ctrl.Result{}, nil // another manager does it
+	}
+
+	paused, err := workspace.PausedWithoutState(ctx, this, remediation, "OLVMRemediation", s.cluster)
+	if err != nil || paused {
+		return ctrl.Result{}, err
+	}
+
+	after, err := r.reconcile(ctx, s)
+	writeErr := objectstatus.Write(ctx, this, r.Recorder, remediation, func() { updateStatus(s) },
+		func() map[string]string { return nil })
+
+	return ctrl.Result{RequeueAfter: utilwait.Jitter(after, jitter)},
+		kerrors.NewAggregate([]error{err, objectstatus.IgnoreGone(writeErr)})
+}
+
+// reconcile does the next step. It returns when to look again.
+func (r *Reconciler) reconcile(ctx context.Context, s *scope) (time.Duration, error) {
+	if !s.remediation.DeletionTimestamp.IsZero() {
+		return r.reconcileDelete(ctx, s)
+	}
+
+	s.blocked = whyNotRemediated(s)
+	if s.blocked == nil {
+		r.reconcileVM(ctx, s)
+	}
+
+	if s.blocked != nil {
+		return steady, nil
+	}
+
+	// Its object may be deleted while the VM is off.
+	controllerutil.AddFinalizer(s.remediation, infrav1alpha1.RemediationFinalizer)
+
+	return r.act(ctx, s)
+}
+
+// findOwners gets the Machine that owns the object, its Cluster, and their infrastructure. A Machine counts only if it
+// has the name and the UID that the owner reference has.
+func (r *Reconciler) findOwners(ctx context.Context, s *scope) error {
+	machine := &clusterv1.Machine{}
+	if found, err := r.fetch(ctx, s, s.remediation.Name, machine); err != nil || !found {
+		return err
+	}
+
+	for _, owner := range s.remediation.OwnerReferences {
+		if owner.Kind == "Machine" && owner.UID == machine.UID {
+			s.machine = machine
+		}
+	}
+
+	if s.machine == nil {
+		return nil
+	}
+
+	cluster := &clusterv1.Cluster{}
+	if found, err := r.fetch(ctx, s, machine.Spec.ClusterName, cluster); err != nil || !found {
+		return err
+	}
+
+	s.cluster = cluster
+
+	olvmMachine := &infrav1.OLVMMachine{}
+	ref := machine.Spec.InfrastructureRef
+	if ref.APIGroup == infrav1.GroupVersion.Group && ref.Kind == "OLVMMachine" {
+		found, err := r.fetch(ctx, s, ref.Name, olvmMachine)
+		if err != nil {
+			return err
+		}
+
+		if found && metav1.IsControlledBy(olvmMachine, machine) {
+			s.olvmMachine = olvmMachine
+		}
+	}
+
+	olvmCluster := &infrav1.OLVMCluster{}
+	if found, err := r.fetch(ctx, s, cluster.Spec.InfrastructureRef.Name, olvmCluster); err != nil || !found {
+		return err
+	}
+
+	s.olvmCluster = olvmCluster
+
+	return nil
+}
+
+// fetch gets an object of the namespace. It reports whether there is one.
+func (r *Reconciler) fetch(ctx context.Context, s *scope, name string, object client.Object) (bool, error) {
+	key := client.ObjectKey{Namespace: s.remediation.Namespace, Name: name}
+	if err := r.Client.Get(ctx, key, object); apierrors.IsNotFound(err) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("failed to get %T %s: %w", object, key, err)
+	}
+
+	return true, nil
+}
+
+// whyNotRemediated returns why a machine is not remediated, whatever its VM does; nil if it may be.
+func whyNotRemediated(s *scope) *blocker.Error {
+	switch {
+	case s.machine == nil:
+		return &blocker.Error{
+			Reason: infrav1.MachineNotFoundReason, Field: "metadata.ownerReferences", Message: fmt.Sprintf(
+				"no Machine %s owns this object; Cluster API makes OLVMRemediations, so delete this one",
+				s.remediation.Name),
+		}
+	case s.olvmMachine == nil || s.olvmCluster == nil:
+		return &blocker.Error{
+			Reason:  infrav1.MachineNotFoundReason,
+			Message: fmt.Sprintf("Machine %s has no OLVMMachine or no OLVMCluster", s.machine.Name),
+		}
+	case !s.machine.DeletionTimestamp.IsZero() || !s.olvmMachine.DeletionTimestamp.IsZero():
+		return &blocker.Error{Reason: infrav1.DeletingReason, Message: "The Machine is being deleted"}
+	case !conditions.IsFalse(s.machine, clusterv1.MachineHealthCheckSucceededCondition):
+		return &blocker.Error{
+			Reason:  infrav1.MachineHealthyReason,
+			Message: "No MachineHealthCheck has found the Machine unhealthy",
+		}
+	}
+
+	return nil
+}
+
+// reconcileVM finds the VM of the machine in the engine. Whoever may write an OLVMMachine can write the ID of any VM
+// there, so that only a VM with the mark of the machine is touched.
+func (r *Reconciler) reconcileVM(ctx context.Context, s *scope) {
+	key := workspace.Key{Kind: workspace.MachineKind, Namespace: s.olvmMachine.Namespace, Name: s.olvmMachine.Name}
+	if r.Runs.IsInFlight(key) {
+		s.blocked = &blocker.Error{
+			Reason: infrav1.WaitingForTerraformReason, Message: "Waiting for the Terraform run of the machine to end",
+		}
+
+		return
+	}
+
+	if err := r.findVM(ctx, s); err != nil && !errors.As(err, &s.blocked) {
+		s.blocked = &blocker.Error{Reason: infrav1.WaitingForEngineReason, Message: err.Error()}
+	}
+}
+
+// findVM sets the session, and the VM if the engine has it. A *blocker.Error says why the VM must not be touched.
+func (r *Reconciler) findVM(ctx context.Context, s *scope) error {
+	of := connection.ClusterEngine(s.olvmCluster)
+	session, _, err := r.Engines.For(ctx, of)
+	if err != nil {
+		return err
+	}
+
+	identity, err := session.Identity(ctx)
+	if err != nil {
+		return err
+	}
+
+	if err := connection.CheckEngine(of, connection.EngineOfMachine(s.olvmMachine).Installation, identity); err != nil {
+		return err
+	}
+
+	id, made := strings.CutPrefix(s.olvmMachine.Spec.ProviderID, bootstrap.ProviderIDPrefix)
+	if !made {
+		s.session = session
+		return nil
+	}
+
+	vm, err := session.VM(ctx, engine.ID(id))
+	if engine.IsNotFound(err) {
+		s.session = session
+		return nil
+	} else if err != nil {
+		return err
+	}
+
+	owner := ownermark.Owner{
+		Namespace: s.olvmMachine.Namespace, Name: s.olvmMachine.Name, UID: string(s.olvmMachine.UID),
+	}
+	if !owner.Marks(vm.CommentText()) {
+		return &blocker.Error{Reason: infrav1.VMNotOwnedReason, Message: fmt.Sprintf(
+			"VM %s does not have the mark of OLVMMachine %s, so the controller does not reboot it", id,
+			s.olvmMachine.Name)}
+	}
+
+	s.session, s.vm = session, vm
+
+	return nil
+}
+
+// act does the next step of the remediation.
+func (r *Reconciler) act(ctx context.Context, s *scope) (time.Duration, error) {
+	status, now := &s.remediation.Status, time.Now()
+
+	switch decide(s.remediation, s.vm, now) {
+	case begin:
+		status.Step, status.LastAttemptTime = infrav1alpha1.PoweringOffStep, metav1.NewTime(now.Truncate(time.Second))
+		status.Attempts++
+		r.announce(s, "Rebooting", fmt.Sprintf("Powering VM %s off and on: reboot %d of %d", s.vm.Name,
+			status.Attempts, s.remediation.Spec.Strategy.Retries()))
+
+		return time.Millisecond, nil
+	case powerOff:
+		r.powerOff(ctx, s)
+		return poll, nil
+	case recordOff:
+		r.stops.Delete(s.remediation.UID)
+		status.Step = infrav1alpha1.StartingStep
+		return time.Millisecond, nil
+	case start:
+		report(s, s.session.StartVM(ctx, s.vm.ID, false))
+		return poll, nil
+	case recordStart:
+		status.Step = infrav1alpha1.WaitingStep
+		return poll, nil
+	case giveUp:
+		return 0, r.handOver(ctx, s)
+	}
+
+	if status.Step == infrav1alpha1.WaitingStep {
+		return steady, nil
+	}
+
+	return poll, nil
+}
+
+// powerOff asks for the VM to stop. A VM may read as if it had not been stopped for a while, and a second stop is
+// refused then.
+func (r *Reconciler) powerOff(ctx context.Context, s *scope) {
+	asked, ok := r.stops.Load(s.remediation.UID)
+	if since, is := asked.(time.Time); ok && is && time.Since(since) < engine.StopPatience {
+		return
+	}
+
+	err := s.session.StopVM(ctx, s.vm.ID, true)
+	if err == nil {
+		r.stops.Store(s.remediation.UID, time.Now())
+	}
+
+	report(s, err)
+}
+
+// report tells users what the engine answered, if it is an error. The request is made again.
+func report(s *scope, err error) {
+	if err != nil {
+		s.blocked = &blocker.Error{Reason: infrav1.WaitingForEngineReason, Message: err.Error()}
+	}
+}
+
+func (r *Reconciler) announce(s *scope, reason, text string) {
+	r.Recorder.Eventf(s.remediation, s.olvmMachine, corev1.EventTypeNormal, reason, "Remediate", "%s", text)
+	r.Recorder.Eventf(s.olvmMachine, s.remediation, corev1.EventTypeNormal, reason, "Remediate", "%s", text)
+}
+
+// handOver asks the owner of the Machine to replace it, as a MachineHealthCheck without a template does.
+func (r *Reconciler) handOver(ctx context.Context, s *scope) error {
+	if s.remediation.Status.Step != infrav1alpha1.GivenUpStep {
+		s.remediation.Status.Step = infrav1alpha1.GivenUpStep
+		r.announce(s, "RemediationGivenUp", "The owner of the Machine replaces it: "+whyGivenUp(s))
+	}
+
+	if conditions.IsFalse(s.machine, clusterv1.MachineOwnerRemediatedCondition) {
+		return nil // its owner writes it from now on
+	}
+
+	before := s.machine.DeepCopy()
+	machine := s.machine.DeepCopy()
+	v1beta1conditions.MarkFalse(machine, clusterv1.MachineOwnerRemediatedV1Beta1Condition,
+		clusterv1.WaitingForRemediationV1Beta1Reason, clusterv1.ConditionSeverityWarning, "")
+	conditions.Set(machine, metav1.Condition{
+		Type:    clusterv1.MachineOwnerRemediatedCondition,
+		Status:  metav1.ConditionFalse,
+		Reason:  clusterv1.MachineOwnerRemediatedWaitingForRemediationReason,
+		Message: "OLVMRemediation " + s.remediation.Name + " has given up: " + whyGivenUp(s),
+	})
+
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, machine, patch); err != nil {
+		return fmt.Errorf("failed to ask the owner of Machine %s to replace it: %w", machine.Name, err)
+	}
+
+	return nil
+}
+
+// reconcileDelete starts the VM if the controller has powered it off, and lets the object go. A Machine that is being
+// deleted needs no VM.
+func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (time.Duration, error) {
+	going := s.machine == nil || !s.machine.DeletionTimestamp.IsZero() || s.olvmMachine == nil ||
+		!s.olvmMachine.DeletionTimestamp.IsZero() || s.olvmCluster == nil
+	if going || !owesStart(s.remediation) {
+		controllerutil.RemoveFinalizer(s.remediation, infrav1alpha1.RemediationFinalizer)
+		return 0, nil
+	}
+
+	r.stops.Delete(s.remediation.UID)
+	r.reconcileVM(ctx, s)
+	if s.blocked != nil && s.blocked.Reason != infrav1.VMNotOwnedReason {
+		return steady, nil
+	}
+
+	if s.vm != nil && toStart(s.vm.Status) == start {
+		report(s, s.session.StartVM(ctx, s.vm.ID, false))
+		return poll, nil
+	}
+
+	if s.vm != nil && s.remediation.Status.Step == infrav1alpha1.PoweringOffStep && !isLongPast(s) {
+		return poll, nil // a request to stop it may take its time
+	}
+
+	controllerutil.RemoveFinalizer(s.remediation, infrav1alpha1.RemediationFinalizer)
+
+	return 0, nil
+}
+
+// isLongPast reports whether a VM that was asked to stop before the deletion would be down by now.
+func isLongPast(s *scope) bool {
+	return time.Since(s.remediation.DeletionTimestamp.Time) > 2*engine.StopPatience
+}

@@ -1,0 +1,58 @@
+package remediation
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+)
+
+// updateStatus turns the facts of a pass into the Remediated condition.
+func updateStatus(s *scope) {
+	condition := metav1.Condition{
+		Type:   infrav1.RemediatedCondition,
+		Status: metav1.ConditionFalse,
+		Reason: infrav1.PoweringOffReason,
+	}
+	status, strategy := s.remediation.Status, s.remediation.Spec.Strategy
+	attempt := fmt.Sprintf("reboot %d of %d", status.Attempts, strategy.Retries())
+
+	switch {
+	case status.Step == infrav1alpha1.GivenUpStep && s.blocked != nil:
+		return // the reason does not change any more
+	case status.Step == infrav1alpha1.GivenUpStep:
+		condition.Reason = infrav1.RetriesExhaustedReason
+		condition.Message = "The owner of the Machine replaces it: " + whyGivenUp(s)
+	case s.blocked != nil:
+		condition.Reason, condition.Message = s.blocked.Reason, s.blocked.Error()
+	case status.Step == infrav1alpha1.StartingStep:
+		condition.Reason, condition.Message = infrav1.StartingReason, "The VM is being started: "+attempt
+	case status.Step == infrav1alpha1.WaitingStep:
+		condition.Reason = infrav1.WaitingForHealthyNodeReason
+		condition.Message = fmt.Sprintf("The VM was started; the node has %d seconds from the beginning of %s to be "+
+			"healthy", int(strategy.Timeout().Seconds()), attempt)
+	default:
+		condition.Message = "The VM is being powered off: " + attempt
+	}
+
+	conditions.Set(s.remediation, condition)
+}
+
+// whyGivenUp says why the machine is not rebooted any more.
+func whyGivenUp(s *scope) string {
+	attempts := s.remediation.Status.Attempts
+	if s.session != nil && s.vm == nil {
+		return "the engine has no VM of it"
+	}
+
+	times := "reboots"
+	if attempts == 1 {
+		times = "reboot"
+	}
+
+	return fmt.Sprintf("it is unhealthy after %d %s of %d seconds", attempts, times,
+		int(s.remediation.Spec.Strategy.Timeout().Seconds()))
+}

@@ -1,0 +1,191 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
+)
+
+// setHealth writes the verdict of a MachineHealthCheck about a Machine.
+func (s *site) setHealth(name string, healthy bool) *clusterv1.Machine {
+	s.T.Helper()
+
+	machine := &clusterv1.Machine{}
+	key := client.ObjectKey{Namespace: s.Namespace, Name: name}
+	s.Eventually("the health of the Machine is written", func() error {
+		if err := suite.client.Get(context.Background(), key, machine); err != nil {
+			return err
+		}
+
+		condition := metav1.Condition{
+			Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse,
+			Reason: clusterv1.MachineHealthCheckUnhealthyNodeReason,
+		}
+		if healthy {
+			condition.Status, condition.Reason = metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason
+		}
+
+		conditions.Set(machine, condition)
+
+		return suite.client.Status().Update(context.Background(), machine)
+	})
+
+	return machine
+}
+
+// remediate makes the OLVMRemediation of a Machine, as a MachineHealthCheck does.
+func (s *site) remediate(machine *clusterv1.Machine) *infrav1alpha1.OLVMRemediation {
+	s.T.Helper()
+
+	r := &infrav1alpha1.OLVMRemediation{ObjectMeta: s.Meta(machine.Name)}
+	r.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID,
+	}}
+	r.Spec.Strategy.Type = infrav1alpha1.RebootStrategy
+	s.Create(r)
+
+	return r
+}
+
+// actions counts the requests that start and stop VMs.
+func (s *site) actions(verb string) int {
+	n := 0
+
+	for _, request := range s.Sim.Requests() {
+		if request.Method == http.MethodPost && request.Status == http.StatusOK &&
+			len(request.Path) > len(verb) && request.Path[len(request.Path)-len(verb)-1:] == "/"+verb {
+			n++
+		}
+	}
+
+	return n
+}
+
+func (s *site) expectStep(r *infrav1alpha1.OLVMRemediation, want infrav1alpha1.RemediationStep) {
+	s.T.Helper()
+	s.Eventually("the step "+string(want), func() error {
+		if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(r), r); err != nil {
+			return err
+		}
+
+		if r.Status.Step != want {
+			return fmt.Errorf("step %q, conditions %v", r.Status.Step, r.Status.Conditions)
+		}
+
+		return nil
+	})
+}
+
+func TestAnUnhealthyMachineIsRebootedBeforeItIsReplaced(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.Machine("hung", nil)
+	s.ExpectProvisioned(m)
+
+	starts := s.actions("start")
+	r := s.remediate(s.setHealth("hung", false))
+	s.expectStep(r, infrav1alpha1.WaitingStep)
+	check.Equal(t, "stops", s.actions("stop"), 1)
+	check.Equal(t, "starts", s.actions("start"), starts+1)
+	check.Equal(t, "r.Status.Attempts", r.Status.Attempts, 1)
+	s.Expect(r, infrav1.RemediatedCondition, "False/"+infrav1.WaitingForHealthyNodeReason)
+
+	owned := &clusterv1.Machine{ObjectMeta: s.Meta("hung")}
+	check.Error(t, suite.client.Get(context.Background(), client.ObjectKeyFromObject(owned), owned), "")
+	check.Equal(t, "its owner is not asked yet", conditions.Has(owned, clusterv1.MachineOwnerRemediatedCondition), false)
+
+	// The node does not become healthy in time.
+	r.Status.LastAttemptTime = metav1.NewTime(time.Now().Add(-time.Hour))
+	s.UpdateStatus(r)
+	s.touch(r)
+	s.expectStep(r, infrav1alpha1.GivenUpStep)
+	s.Expect(r, infrav1.RemediatedCondition, "False/"+infrav1.RetriesExhaustedReason)
+	s.Eventually("the owner of the Machine is asked to replace it", func() error {
+		if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(owned), owned); err != nil {
+			return err
+		}
+
+		if !conditions.IsFalse(owned, clusterv1.MachineOwnerRemediatedCondition) ||
+			!v1beta1conditions.IsFalse(owned, clusterv1.MachineOwnerRemediatedV1Beta1Condition) {
+			return fmt.Errorf("conditions %v", owned.Status.Conditions)
+		}
+
+		return nil
+	})
+	check.Equal(t, "it is not rebooted again", s.actions("stop"), 1)
+
+	s.Delete(r)
+	s.ExpectGone(r)
+}
+
+// touch wakes the controller of an object.
+func (s *site) touch(r *infrav1alpha1.OLVMRemediation) {
+	s.T.Helper()
+	change(s, r, func(r *infrav1alpha1.OLVMRemediation) {
+		r.Annotations = map[string]string{"touched": time.Now().String()}
+	})
+}
+
+func TestOnlyAnUnhealthyMachineOfOursIsRebooted(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+
+	healthy := s.remediate(s.setHealth("one", true))
+	s.Expect(healthy, infrav1.RemediatedCondition, "False/"+infrav1.MachineHealthyReason)
+	s.Delete(healthy)
+	s.ExpectGone(healthy)
+
+	machine := s.setHealth("one", false)
+	stranger := machine.DeepCopy()
+	stranger.UID = "another"
+	forged := s.remediate(stranger)
+	s.Expect(forged, infrav1.RemediatedCondition, "False/"+infrav1.MachineNotFoundReason)
+	s.Delete(forged)
+	s.ExpectGone(forged)
+
+	// A tenant writes the ID of another VM, and an administrator takes the mark from ours: it looks the same.
+	vm, err := s.Session().VM(context.Background(), engine.ID(s.Sim.VMs()[0].ID))
+	check.Error(t, err, "")
+	_, err = s.Session().UpdateVM(context.Background(), vm.ID, &engine.VM{Comment: ptr.To("somebody's")})
+	check.Error(t, err, "")
+
+	foreign := s.remediate(machine)
+	s.Expect(foreign, infrav1.RemediatedCondition, "False/"+infrav1.VMNotOwnedReason)
+	check.Equal(t, "stops", s.actions("stop"), 0)
+	s.Delete(foreign)
+	s.ExpectGone(foreign)
+}
+
+func TestAVMThatARemediationPoweredOffIsStartedWhenTheRemediationGoes(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	check.Error(t, s.Sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/start$", Status: 409}), "")
+
+	r := s.remediate(s.setHealth("one", false))
+	s.expectStep(r, infrav1alpha1.StartingStep)
+	s.Delete(r)
+	tried := s.Sim.Hits()
+	wait.Until(t, "a pass sees the deletion", func() bool { return s.Sim.Hits() > tried })
+	check.Error(t, suite.client.Get(context.Background(), client.ObjectKeyFromObject(r), r), "")
+
+	s.Sim.ClearFaults()
+	s.ExpectGone(r)
+	check.Equal(t, "status of the VM", s.Sim.VMs()[0].Status != "down", true)
+}
