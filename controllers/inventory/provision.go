@@ -22,6 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
@@ -300,7 +301,7 @@ func setProvisionedCondition(s *scope) {
 	case facts.made < facts.wanted || facts.left != facts.made:
 		condition.Status = metav1.ConditionFalse
 		condition.Reason, condition.Message = s.provisioning()
-		condition.Message = workspace.Shorten(condition.Message, objectstatus.MaxMessage)
+		condition.Message = steadytext.Shorten(condition.Message, objectstatus.MaxMessage)
 	}
 
 	conditions.Set(s.inventory, condition)

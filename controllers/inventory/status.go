@@ -30,7 +30,7 @@ func (r *Reconciler) reconcileStatuses(ctx context.Context, s *scope) error {
 		before := e.object.DeepCopy()
 		s.describe(e)
 		steadytext.InMessages(e.object)
-		objectstatus.Bound(e.object)
+		steadytext.Bound(e.object)
 
 		if equality.Semantic.DeepEqual(before.Status, e.object.Status) {
 			continue
@@ -101,7 +101,7 @@ func setReady(vm *infrav1alpha1.OLVMInventoryVM) {
 		Type:    infrav1.ReadyCondition,
 		Status:  metav1.ConditionFalse,
 		Reason:  cmp.Or(status.Reason, status.Phase),
-		Message: workspace.Shorten(status.Message, objectstatus.MaxMessage),
+		Message: steadytext.Shorten(status.Message, objectstatus.MaxMessage),
 	}
 	useful := []string{infrav1alpha1.InventoryVMAvailable, infrav1alpha1.InventoryVMClaimed}
 	if status.Reason == "" && slices.Contains(useful, status.Phase) {
@@ -254,7 +254,7 @@ func unschedulable(groups []infrav1alpha1.UnschedulableGroup) ([]infrav1alpha1.U
 	kept = slices.Clone(kept)
 
 	for i := range kept {
-		kept[i].Message = workspace.Fit(kept[i].Message, longest)
+		kept[i].Message = steadytext.Fit(kept[i].Message, longest)
 	}
 
 	return kept, count
@@ -293,7 +293,7 @@ func setScheduledCondition(s *scope) {
 		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.WaitingForEngineReason
 	case len(short) > 0:
 		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.UnschedulableReason
-		condition.Message = workspace.Shorten(strings.Join(short, ". "), objectstatus.MaxMessage)
+		condition.Message = steadytext.Shorten(strings.Join(short, ". "), objectstatus.MaxMessage)
 	}
 
 	conditions.Set(s.inventory, condition)

@@ -21,6 +21,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
@@ -42,7 +43,7 @@ func recordCreation(m *infrav1.OLVMMachine, run terraform.Status) {
 	case run.Err == nil:
 		vm.CreationStatus, vm.CreationError, vm.LastGeneration = "Created", "", strconv.FormatInt(m.Generation, 10)
 	case m.Spec.ProviderID == "":
-		vm.CreationStatus, vm.CreationError = "Failed", workspace.Shorten(run.Err.Error(), 1024)
+		vm.CreationStatus, vm.CreationError = "Failed", steadytext.Shorten(run.Err.Error(), 1024)
 	}
 }
 
@@ -89,7 +90,7 @@ func setDriftCondition(scope *machineScope) {
 		condition.Message = drift.Error
 	case len(drift.Differences) > 0:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.DriftDetectedReason
-		condition.Message = workspace.Shorten(workspace.DriftMessage(drift.Differences), objectstatus.MaxMessage)
+		condition.Message = steadytext.Shorten(workspace.DriftMessage(drift.Differences), objectstatus.MaxMessage)
 	}
 
 	if scope.settled() {

@@ -11,7 +11,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 )
 
 // userDataRetry is when to try again what the engine or the API server has refused.
@@ -73,7 +73,7 @@ func setUserDataCondition(scope *machineScope) {
 			Type:    infrav1.UserDataRemovedCondition,
 			Status:  metav1.ConditionFalse,
 			Reason:  infrav1.UserDataNotRemovedReason,
-			Message: workspace.Shorten(scope.userData.err.Error(), objectstatus.MaxMessage),
+			Message: steadytext.Shorten(scope.userData.err.Error(), objectstatus.MaxMessage),
 		})
 	case !scope.joined():
 		conditions.Set(m, metav1.Condition{

@@ -25,6 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 )
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachinetemplates,verbs=get;list;watch
@@ -107,6 +108,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	}
 
 	defer func() {
+		steadytext.Bound(template)
 		if err := helper.Patch(ctx, template); err != nil {
 			reterr = kerrors.NewAggregate([]error{reterr, objectstatus.IgnoreGone(err)})
 		}

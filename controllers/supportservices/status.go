@@ -13,6 +13,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
@@ -66,7 +67,7 @@ func setDeleting(s *scope) {
 		}
 	}
 
-	condition.Message = workspace.Shorten(condition.Message, maxSupportMessage)
+	condition.Message = steadytext.Shorten(condition.Message, maxSupportMessage)
 	conditions.Set(s.object, condition)
 }
 
@@ -111,7 +112,7 @@ func setServices(s *scope) {
 		messages = append(messages, service.Name+": "+ready.Message)
 	}
 
-	summary.Message = workspace.Shorten(strings.Join(messages, "; "), maxSupportMessage)
+	summary.Message = steadytext.Shorten(strings.Join(messages, "; "), maxSupportMessage)
 	conditions.Set(s.object, summary)
 }
 
@@ -149,7 +150,7 @@ func (s *serviceFacts) status(before []infrav1alpha1.SupportServiceStatus) infra
 	}
 	if reason, message := s.trouble(); reason != "" {
 		condition.Status, condition.Reason = metav1.ConditionFalse, reason
-		condition.Message = workspace.Shorten(message, maxSupportMessage)
+		condition.Message = steadytext.Shorten(message, maxSupportMessage)
 	}
 
 	conditions.Set(&out, condition)

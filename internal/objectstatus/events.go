@@ -17,7 +17,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 )
 
 // MaxMessage bounds the message of a condition, in bytes; the API server takes 32 KiB.
@@ -33,8 +33,7 @@ type object interface {
 }
 
 // Write writes an object at the end of its pass, and announces the conditions that have changed. conclude sets the
-// status, which Write bounds, and steps are those of announce. An object that is gone is not announced; see IgnoreGone
-// for its error.
+// status, and steps are those of announce. An object that is gone is not announced; see IgnoreGone for its error.
 func Write(
 	ctx context.Context,
 	of *pass.Pass,
@@ -43,11 +42,7 @@ func Write(
 	conclude func(),
 	steps func() map[string]string,
 ) error {
-	err := of.Write(ctx, func() {
-		conclude()
-		Bound(to)
-	})
-	if err != nil {
+	if err := of.Write(ctx, conclude); err != nil {
 		return err
 	}
 
@@ -80,7 +75,7 @@ func announce(
 			continue
 		}
 
-		recorder.Eventf(object, nil, a.kind, a.reason, "Reconcile", "%s", workspace.Shorten(a.text, 900))
+		recorder.Eventf(object, nil, a.kind, a.reason, "Reconcile", "%s", steadytext.Shorten(a.text, 900))
 	}
 }
 

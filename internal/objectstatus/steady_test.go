@@ -33,6 +33,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
@@ -136,7 +137,7 @@ func TestNoConditionDiffersFromTryToTry(t *testing.T) {
 			return workspace.Failure{Err: err, Count: n}.Message()
 		},
 		"any other":  func(err error, _ int) string { return err.Error() },
-		"a long one": func(err error, _ int) string { return workspace.Shorten(strings.Repeat(err.Error()+" ", 50), 777) },
+		"a long one": func(err error, _ int) string { return steadytext.Shorten(strings.Repeat(err.Error()+" ", 50), 777) },
 	}
 	for kind, make := range conditionErrors() {
 		for way, text := range ways {

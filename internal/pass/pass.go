@@ -55,8 +55,8 @@ func (p *Pass) WriteObject(ctx context.Context) error {
 
 // Write writes what has changed of the object, and then of its status. In between it calls conclude, which may set the
 // status: conditions name the generation that the object has by then. Write takes out of the messages what differs from
-// try to try. The error is ErrGone where the object went with
-// its last finalizer.
+// try to try, and cuts texts and lists to what the API server takes. The error is ErrGone if the object went with its
+// last finalizer.
 func (p *Pass) Write(ctx context.Context, conclude func()) error {
 	if err := p.WriteObject(ctx); err != nil {
 		return err
@@ -64,6 +64,7 @@ func (p *Pass) Write(ctx context.Context, conclude func()) error {
 
 	conclude()
 	steadytext.InMessages(p.object)
+	steadytext.Bound(p.object)
 
 	if !p.object.GetDeletionTimestamp().IsZero() && len(p.object.GetFinalizers()) == 0 {
 		return ErrGone

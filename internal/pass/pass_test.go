@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -126,6 +127,21 @@ func TestAPassWritesEachPartOnce(t *testing.T) {
 	check.Error(t, this.Write(t.Context(), func() {}), "")
 	this.End(&result, &err)
 	check.Equal(t, "writes of a pass that changes nothing", len(b.writes), 0)
+}
+
+// TestAPassWritesNoMoreThanAStatusTakes has a write of a controller that does not think of it, as one of a paused object,
+// or of a cluster that others manage.
+func TestAPassWritesNoMoreThanAStatusTakes(t *testing.T) {
+	b := newBook(t)
+	this := b.begin()
+	check.Error(t, this.Write(t.Context(), func() {
+		b.machine.Status.OLVM.ClusterName = strings.Repeat("é", 40000)
+		b.machine.Status.Conditions = []metav1.Condition{{
+			Type: "Paused", Message: strings.Repeat("é", 40000) + " at 03:04:05",
+		}}
+	}), "")
+	check.Equal(t, "a name fits", len(b.stored().Status.OLVM.ClusterName) <= 255, true)
+	check.Equal(t, "a message fits", len(b.stored().Status.Conditions[0].Message) <= 32768, true)
 }
 
 func TestOwnWritesBeginNoPass(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
 
@@ -109,7 +110,7 @@ func (w *Workspace) recordCheck(ctx context.Context, run terraform.Status) {
 	first := w.runs().noticed(w.key, run)
 
 	if run.Err != nil {
-		found.Error = Fit(run.Err.Error(), longestText)
+		found.Error = steadytext.Fit(run.Err.Error(), longestText)
 		found.Differences, found.DifferenceCount = before.Differences, before.DifferenceCount
 		if first {
 			countRun(run, "Failed")
@@ -133,7 +134,7 @@ func (w *Workspace) recordCheck(ctx context.Context, run terraform.Status) {
 func listed[T fmt.Stringer](things []T) (out []string, count int32) {
 	kept, count := Limited(things, mostListed)
 	for _, thing := range kept {
-		out = append(out, Fit(thing.String(), longestListed))
+		out = append(out, steadytext.Fit(thing.String(), longestListed))
 	}
 
 	return out, count
@@ -149,7 +150,7 @@ func (w *Workspace) announceDrift(ctx context.Context, differences []string) {
 	}
 
 	ctrl.LoggerFrom(ctx).Info(text)
-	w.kind.Recorder.Eventf(w.object, nil, kind, reason, "Check", "%s", Shorten(text, longestEvent))
+	w.kind.Recorder.Eventf(w.object, nil, kind, reason, "Check", "%s", steadytext.Shorten(text, longestEvent))
 }
 
 // DriftMessage says what differs, for people.

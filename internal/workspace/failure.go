@@ -3,7 +3,6 @@ package workspace
 import (
 	"errors"
 	"time"
-	"unicode/utf8"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
@@ -32,7 +31,7 @@ func (f Failure) OfDestroy() bool { return f.Count > 0 && f.Digest == destroyDig
 // Message says what went wrong, and when the run is tried again. It does not say how often it failed: the object's
 // status counts that.
 func (f Failure) Message() string {
-	return Shorten(f.Err.Error(), longestMessage) +
+	return steadytext.Shorten(f.Err.Error(), longestMessage) +
 		" (it is tried again after a pause, or when the object changes; status.terraform counts the failures)"
 }
 
@@ -67,25 +66,4 @@ func (f Failure) Reason() string {
 	}
 
 	return infrav1.ApplyFailedReason
-}
-
-// cutMark is at the end of a text that was cut.
-const cutMark = " ..."
-
-// Shorten cuts a text for a condition or an event to a length in bytes, and adds a mark of the cut. What differs from
-// try to try is taken out first: it would move the cut.
-func Shorten(text string, length int) string {
-	if len(text) <= length {
-		return text
-	}
-
-	if text = steadytext.Of(text); len(text) <= length {
-		return text
-	}
-
-	for length > 0 && !utf8.RuneStart(text[length]) {
-		length--
-	}
-
-	return text[:length] + cutMark
 }

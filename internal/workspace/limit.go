@@ -9,12 +9,3 @@ func Limited[T any](list []T, most int) (kept []T, total int32) {
 
 	return list[:end:end], int32(min(len(list), 1<<30)) //nolint:gosec // it is limited
 }
-
-// Fit cuts a text to a length in bytes that has room for the mark of the cut, too, as the limit of a field needs it.
-func Fit(text string, length int) string {
-	if len(text) <= length {
-		return text
-	}
-
-	return Shorten(text, max(length-len(cutMark), 0))
-}

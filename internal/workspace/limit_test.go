@@ -24,19 +24,6 @@ func TestAListIsCutAndCounted(t *testing.T) {
 	}
 }
 
-func TestATextIsCutBetweenItsCharacters(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                        "",
-		"12345678":                "12345678",
-		"123456789":               "1234 ...",
-		"ääääää":                  "ää ...",
-		"aäääää":                  "aä ...",
-		strings.Repeat("x", 2000): "xxxx ...",
-	} {
-		check.Equal(t, text, Fit(text, 8), want)
-	}
-}
-
 // long is a thing with a long name.
 type long int
 

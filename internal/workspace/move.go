@@ -16,6 +16,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 )
 
 // Moving reports whether clusterctl is moving an object to another management cluster: it is deleted here, and all that
@@ -95,7 +96,7 @@ func (w *Workspace) Paused(ctx context.Context, cluster *clusterv1.Cluster) (boo
 		w.unblockMove()
 	} else { // it is paused all the same, and may not be moved
 		cause := "the state that a run left is not saved, so that clusterctl cannot move the object: " + unsaved.Error()
-		causes = append(causes, Shorten(cause, longestMessage))
+		causes = append(causes, steadytext.Shorten(cause, longestMessage))
 	}
 
 	return true, errors.Join(WritePaused(ctx, w.pass, w.object, causes...), unsaved)

@@ -18,6 +18,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
@@ -228,7 +229,7 @@ func (w *Workspace) announce(ctx context.Context, run terraform.Status, report *
 	if run.Err != nil {
 		log.Error(run.Err, "Terraform run failed")
 		w.kind.Recorder.Eventf(w.object, nil, corev1.EventTypeWarning, "Failed"+operation, operation,
-			"%s", Shorten(run.Err.Error(), longestEvent))
+			"%s", steadytext.Shorten(run.Err.Error(), longestEvent))
 
 		return
 	}

@@ -1,11 +1,9 @@
-package objectstatus
+package steadytext
 
 import (
 	"reflect"
 	"strings"
 	"unicode"
-
-	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
 // limits of status fields in the CRDs: the length of a text, or of each text of a list, and the number of items of a
@@ -42,6 +40,8 @@ var limits = map[string]struct{ length, items int }{
 	"OLVMInventoryVMStatus.VMStatus": {255, 0}, "OLVMInventoryVMStatus.HostName": {255, 0},
 	"OLVMInventoryVMStatus.VMTemplateName": {255, 0}, "OLVMInventoryVMStatus.Networks": {0, 64},
 	"InventoryNetwork.Name": {255, 0}, "InventoryNetwork.IPAddresses": {64, 64},
+
+	"NodeInfo.OperatingSystem": {256, 0}, "Condition.Message": {32768, 0}, // of Kubernetes
 
 	"SupportServiceStatus.Name": {63, 0}, "SupportServiceStatus.Address": {45, 0},
 	"SupportServiceStatus.Machines": {253, 16},
@@ -80,13 +80,13 @@ func boundField(value reflect.Value, name string) {
 	case !ok:
 		bound(value)
 	case value.Kind() == reflect.String:
-		value.SetString(workspace.Fit(clean(value.String()), most.length))
+		value.SetString(Fit(clean(value.String()), most.length))
 	case value.Kind() == reflect.Slice:
 		value.SetLen(min(value.Len(), most.items))
 
 		for i := range value.Len() {
 			if item := value.Index(i); item.Kind() == reflect.String {
-				item.SetString(workspace.Fit(clean(item.String()), most.length))
+				item.SetString(Fit(clean(item.String()), most.length))
 			} else {
 				bound(item)
 			}
