@@ -48,7 +48,7 @@ func fields(t *testing.T) []field {
 }
 
 // foreign are fields whose own fields are those of types of Kubernetes and Cluster API.
-var foreign = regexp.MustCompile(`(^|\.)(selector|conditions|metadata|addressesFromPools|capacity)$|` +
+var foreign = regexp.MustCompile(`(^|\.)(conditions|metadata|addressesFromPools|capacity)$|` +
 	`^status\.(addresses|failureDomains)$`)
 
 func appendFields(out []field, f field, schema apiextensionsv1.JSONSchemaProps) []field {

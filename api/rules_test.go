@@ -184,6 +184,54 @@ func TestEveryPatternOfTheCRDsIsOneOfJSONSchema(t *testing.T) {
 	}
 }
 
+// TestWhatIsRefusedByItsFormIsToldWithTheRemedy has no pattern in our own fields: the API server shows a pattern as it
+// is, and says nothing of what to write. A rule has a message.
+func TestWhatIsRefusedByItsFormIsToldWithTheRemedy(t *testing.T) {
+	for name, crd := range internalCRDs(t) {
+		for part, schema := range schemaOf(t, crd).Properties {
+			checkUnpatterned(t, name, part, &schema)
+		}
+	}
+}
+
+func checkUnpatterned(t *testing.T, crd, path string, schema *apiextensions.JSONSchemaProps) {
+	if schema.Pattern != "" {
+		t.Errorf("%s: %s has the pattern %s; write a rule with a message", crd, path, schema.Pattern)
+	}
+
+	if foreign.MatchString(path) {
+		return
+	}
+
+	for name, property := range schema.Properties {
+		checkUnpatterned(t, crd, path+"."+name, &property)
+	}
+
+	if schema.Items != nil && schema.Items.Schema.Type == "string" {
+		checkUnpatterned(t, crd, path+"[]", schema.Items.Schema)
+	} else if schema.Items != nil {
+		checkUnpatterned(t, crd, path, schema.Items.Schema)
+	}
+}
+
+// TestARuleAboutAWholeObjectAsksForTheStoredOne has the rules at the top of the schemas. The API server evaluates those
+// with each write, also of a label or a status: what is stored would fail for ever. Others hold for what has changed.
+func TestARuleAboutAWholeObjectAsksForTheStoredOne(t *testing.T) {
+	found := 0
+
+	for name, crd := range internalCRDs(t) {
+		for _, rule := range schemaOf(t, crd).XValidations {
+			found++
+
+			if !strings.Contains(rule.Rule, "oldSelf") {
+				t.Errorf("%s: the rule is for what is stored, too; begin it with oldSelf.hasValue() ||: %s", name, rule.Rule)
+			}
+		}
+	}
+
+	check.Equal(t, "there are such rules", found > 3, true)
+}
+
 // isJSONSchemaPattern reports whether a pattern means the same to Go and to ECMA 262. What that ignores is spelled out:
 // to it \A is the letter A.
 func isJSONSchemaPattern(pattern string) bool {

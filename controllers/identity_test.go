@@ -58,7 +58,7 @@ func TestAnIdentityUsesTheManagersNamespaceAlone(t *testing.T) {
 	s := newSite(t, withIdentity)
 	identity := identityOf(s, s.Namespace+"-other")
 	before := identity.DeepCopy()
-	identity.Spec.AllowedNamespaces = &infrav1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{}}
+	identity.Spec.AllowedNamespaces = &infrav1alpha1.AllowedNamespaces{Selector: &infrav1.LabelSelector{}}
 	check.Error(t, s.Client.Patch(t.Context(), identity, client.MergeFrom(before)), "")
 
 	s.Eventually("the reason is the namespace", func() error {
@@ -160,7 +160,7 @@ func TestAnIdentityIsForTheNamespacesAndEnginesThatItNames(t *testing.T) {
 
 	allow(func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
 		spec.AllowedServerURLs = []string{s.Sim.URL()}
-		spec.AllowedNamespaces = &infrav1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{
+		spec.AllowedNamespaces = &infrav1alpha1.AllowedNamespaces{Selector: &infrav1.LabelSelector{
 			MatchLabels: map[string]string{"team": "a"},
 		}}
 	})
@@ -172,7 +172,7 @@ func TestAnIdentityIsForTheNamespacesAndEnginesThatItNames(t *testing.T) {
 	connected()
 
 	allow(func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
-		spec.AllowedNamespaces = &infrav1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{}}
+		spec.AllowedNamespaces = &infrav1alpha1.AllowedNamespaces{Selector: &infrav1.LabelSelector{}}
 	})
 	connected()
 

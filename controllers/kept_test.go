@@ -29,7 +29,7 @@ func TestAnAllowListThatIsEmptiedIsRefused(t *testing.T) {
 			AllowedServerURLs: []string{"https://engine.example.com/ovirt-engine"},
 			AllowedNamespaces: &infrav1alpha1.AllowedNamespaces{
 				List:     []string{"team-a"},
-				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}},
+				Selector: &infrav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}},
 			},
 		},
 	}

@@ -14,8 +14,7 @@ type HighAvailability struct {
 	// if its host cannot be fenced: two hosts never run it. If omitted, there is no lease. Changes take effect at once;
 	// from one storage domain to another, they are refused.
 	// +optional
-	// +kubebuilder:validation:MaxLength=255
-	LeaseStorageDomainName string `json:"leaseStorageDomainName,omitempty"`
+	LeaseStorageDomainName EngineName `json:"leaseStorageDomainName,omitempty"`
 
 	// storageErrorResume is what becomes of a VM that its host paused for an error of its storage, once the storage is
 	// back: auto_resume, leave_paused or kill. A VM with a lease is always killed. If omitted, it is kill with a lease,
@@ -55,8 +54,7 @@ type MediatedDevice struct {
 	// type of the device as the host names it, such as nvidia-63.
 	// +required
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=255
-	Type string `json:"type,omitempty"`
+	Type EngineName `json:"type,omitempty"`
 }
 
 // CustomProperty is a custom property of a VM, which the engine's administrator has defined, or which every engine
@@ -68,6 +66,7 @@ type CustomProperty struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('[\\s=;]')`,message="write the name of one property, without its value, spaces and semicolons"
 	Name string `json:"name,omitempty"`
 
 	// value of the property.

@@ -11,21 +11,17 @@ type OLVMNetwork struct {
 	// networkName is the name of the network. If omitted, it is that of the vNIC profile, whose name must be unique
 	// then. Changes take effect at once.
 	// +optional
-	// +kubebuilder:validation:MaxLength=255
-	NetworkName string `json:"networkName,omitempty"`
+	NetworkName EngineName `json:"networkName,omitempty"`
 
 	// vnicName is the name of the VM's network interface in the engine. If omitted, it is nic1. Changes take effect at
 	// once.
 	// +optional
-	// +kubebuilder:validation:MaxLength=50
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]*$`
-	VNICName string `json:"vnicName,omitempty"`
+	VNICName DeviceName `json:"vnicName,omitempty"`
 
 	// vnicProfileName is the name of the vNIC profile. If omitted, it is the one that has the network's name, or its
 	// only one. Changes take effect at once.
 	// +optional
-	// +kubebuilder:validation:MaxLength=255
-	VNICProfileName string `json:"vnicProfileName,omitempty"`
+	VNICProfileName EngineName `json:"vnicProfileName,omitempty"`
 
 	// macAddress of the network interface. If omitted, it is one of the engine's pool. A template gives it to every
 	// machine, so it is for single machines. Changes take effect on new machines.
@@ -58,8 +54,7 @@ type AdditionalNetwork struct {
 type GuestNetwork struct {
 	// interface is the guest's name of the network interface. If omitted, it is enp1s0.
 	// +optional
-	// +kubebuilder:validation:MaxLength=15
-	Interface string `json:"interface,omitempty"`
+	Interface InterfaceName `json:"interface,omitempty"`
 
 	// interfaceType is the emulated hardware of the network interface. If omitted, it is virtio.
 	// +optional
@@ -80,6 +75,7 @@ type GuestNetwork struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:XValidation:rule=`self.all(a, self.exists_one(b, a == b))`,message="a pool is there twice; remove one of the two"
 	AddressesFromPools []ipamv1.IPPoolReference `json:"addressesFromPools,omitempty"`
 
 	Addressing `json:",inline"`
@@ -98,8 +94,7 @@ type AdditionalGuestNetwork struct {
 	// interface is the guest's name of the network interface. If omitted, the object is refused once something is
 	// configured in the guest. Changes take effect on new machines.
 	// +optional
-	// +kubebuilder:validation:MaxLength=15
-	Interface string `json:"interface,omitempty"`
+	Interface InterfaceName `json:"interface,omitempty"`
 
 	// ipProfileName is the name of one of the OLVMCluster's ipProfiles. If omitted, the other fields say where
 	// addresses come from. Changes take effect on new machines.
@@ -114,6 +109,7 @@ type AdditionalGuestNetwork struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:XValidation:rule=`self.all(a, self.exists_one(b, a == b))`,message="a pool is there twice; remove one of the two"
 	AddressesFromPools []ipamv1.IPPoolReference `json:"addressesFromPools,omitempty"`
 
 	Addressing `json:",inline"`

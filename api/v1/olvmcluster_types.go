@@ -54,8 +54,7 @@ type OLVMClusterSpec struct {
 	// changed once the data center was found.
 	// +required
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=255
-	OLVMDatacenterName string `json:"olvmDatacenterName,omitempty"`
+	OLVMDatacenterName EngineName `json:"olvmDatacenterName,omitempty"`
 
 	// olvmOvirtAPIServer says how to reach the engine. Changes take effect at once; the engine behind it must remain
 	// the same.
@@ -119,10 +118,7 @@ type OLVMClusterSpec struct {
 type Standby struct {
 	// name of the entry, unique within the cluster.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	Name string `json:"name,omitempty"`
+	Name LabelName `json:"name,omitempty"`
 
 	// role of the machines that take the VMs: ControlPlane or Worker.
 	// +required
@@ -208,13 +204,12 @@ type OLVMClusterIdentityReference struct {
 type NamespacedName struct {
 	// name of the object.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name,omitempty"`
+	Name ObjectName `json:"name,omitempty"`
 
 	// namespace of the object. If omitted, it is the namespace of the referring object.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule=`size(self) == 0 || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')`,message="write the name of a namespace: lower case letters, digits and dashes, with a letter or digit at both ends"
 	Namespace string `json:"namespace,omitempty"`
 }
 

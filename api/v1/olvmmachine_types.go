@@ -41,13 +41,13 @@ type OLVMMachineSpec struct {
 	// then.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule=`size(self) == 0 || self.matches('^olvm://[^/ ]+$')`,message="write olvm:// and the engine's UUID of the VM, or remove it: the controller sets it"
 	ProviderID string `json:"providerID,omitempty"`
 
 	// olvmOvirtClusterName is the name of the engine's cluster in which the VM is made. That of the machine's failure
 	// domain goes before it. If omitted, the failure domain must name one. Changes are refused while the VM runs.
 	// +optional
-	// +kubebuilder:validation:MaxLength=255
-	OLVMOvirtClusterName string `json:"olvmOvirtClusterName,omitempty"`
+	OLVMOvirtClusterName EngineName `json:"olvmOvirtClusterName,omitempty"`
 
 	// fromInventory takes the machine's VM from a pool, instead of one that is made. Omit the fields that make hardware
 	// then. If omitted, a VM is made. It cannot be changed.
@@ -59,8 +59,8 @@ type OLVMMachineSpec struct {
 	// variables). Omit it with fromInventory only. Changes take effect on new machines.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=255
-	VMTemplateName string `json:"vmTemplateName,omitempty"`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[^$]*([$][{]KUBERNETES_VERSION[}][^$]*)*$')`,message="of variables, only that of KUBERNETES_VERSION is replaced, with one dollar sign; substitute others before you apply the object"
+	VMTemplateName EngineName `json:"vmTemplateName,omitempty"`
 
 	// vmTemplateVersion is the version of the template, as the engine counts them. If omitted or 0, it is the newest
 	// one. Changes take effect on new machines.
@@ -96,26 +96,22 @@ type OLVMMachineSpec struct {
 type FromInventory struct {
 	// inventoryName is the name of the OLVMInventory, in the namespace of the machine.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	InventoryName string `json:"inventoryName,omitempty"`
+	InventoryName ObjectName `json:"inventoryName,omitempty"`
 
 	// selector chooses by the labels of the OLVMInventoryVMs. If omitted or empty, it chooses all.
 	// +optional
-	Selector metav1.LabelSelector `json:"selector,omitempty,omitzero"`
+	Selector LabelSelector `json:"selector,omitempty,omitzero"`
 
 	// topologyKey is the key of a label. The machines of a role (control plane, or workers) have one VM for each value
 	// of the label at most. An example is inventory.infrastructure.cluster.x-k8s.io/host. VMs without the label are not
 	// bound by it. If omitted, there is no such rule.
 	// +optional
-	// +kubebuilder:validation:MaxLength=317
-	TopologyKey string `json:"topologyKey,omitempty"`
+	TopologyKey LabelKey `json:"topologyKey,omitempty"`
 
 	// networkName is the name of a network on which the VM must have an address of its own. If
 	// omitted, any VM will do.
 	// +optional
-	// +kubebuilder:validation:MaxLength=255
-	NetworkName string `json:"networkName,omitempty"`
+	NetworkName EngineName `json:"networkName,omitempty"`
 }
 
 // RootDisk says how the template's bootable disk becomes the VM's.
@@ -145,8 +141,7 @@ type RootDisk struct {
 	// storageDomainName is the storage domain of the disk. If omitted, it is the template's. Changes take effect on new
 	// machines.
 	// +optional
-	// +kubebuilder:validation:MaxLength=255
-	StorageDomainName string `json:"storageDomainName,omitempty"`
+	StorageDomainName EngineName `json:"storageDomainName,omitempty"`
 }
 
 // DataDisk is a disk that the VM gets beside those of its template.
@@ -155,9 +150,7 @@ type DataDisk struct {
 	// disk.
 	// +required
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=50
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]+$`
-	Name string `json:"name,omitempty"`
+	Name DeviceName `json:"name,omitempty"`
 
 	// size of the disk: a number with a unit, such as 100GB, which is 100 * 2^30 bytes. A smaller size is refused.
 	// Changes take effect at once.
@@ -178,8 +171,7 @@ type DataDisk struct {
 	// storageDomainName is the storage domain of the disk. If omitted, it is that of the template's bootable disk.
 	// Changes take effect on new disks.
 	// +optional
-	// +kubebuilder:validation:MaxLength=255
-	StorageDomainName string `json:"storageDomainName,omitempty"`
+	StorageDomainName EngineName `json:"storageDomainName,omitempty"`
 
 	// interfaceType of the disk: virtio_scsi, virtio or sata. If omitted, it is virtio_scsi. Changes are refused while
 	// the VM runs.
@@ -230,8 +222,7 @@ type VirtualMachine struct {
 	// instanceType is the name of an instance type of the engine, which sizes memory and CPU instead of memory and
 	// cpu.topology. If omitted, those say the sizes. Changes take effect at the next start of the VM.
 	// +optional
-	// +kubebuilder:validation:MaxLength=255
-	InstanceType string `json:"instanceType,omitempty"`
+	InstanceType EngineName `json:"instanceType,omitempty"`
 
 	// type of the VM: server, desktop or high_performance. If omitted, it is the template's. For high_performance VMs,
 	// cpu.mode is host_passthrough, the serial console is on, and sound card, ballooning and graphics consoles are off,
@@ -243,8 +234,7 @@ type VirtualMachine struct {
 	// osType is the operating system as the engine spells it, for example ol_9x64. With rhcos_x64, the engine hands the
 	// user data to Ignition. If omitted, it is the template's. Changes take effect on new machines.
 	// +optional
-	// +kubebuilder:validation:MaxLength=64
-	OSType string `json:"osType,omitempty"`
+	OSType EngineName `json:"osType,omitempty"`
 
 	// serialConsole gives the VM a serial console. If omitted, it is on for high_performance VMs and the engine's
 	// choice for others. Changes take effect at the next start of the VM.
@@ -287,9 +277,7 @@ type VirtualMachine struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=50
-	Tags []string `json:"tags,omitempty"`
+	Tags []EngineTag `json:"tags,omitempty"`
 
 	// highAvailability has the engine restart the VM elsewhere when its host is lost. If omitted, the engine leaves the
 	// VM as its template is. Changes take effect at once.
@@ -311,8 +299,7 @@ type VirtualMachine struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=255
-	HostDevices []string `json:"hostDevices,omitempty"`
+	HostDevices []EngineName `json:"hostDevices,omitempty"`
 
 	// mediatedDevices are parts of devices of hosts, such as virtual GPUs. The VM runs on hosts that have them. If
 	// omitted, it gets none. Changes take effect on new machines.

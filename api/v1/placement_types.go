@@ -36,10 +36,7 @@ type AffinityGroup struct {
 	// name of the group; unique within the OLVMCluster. In the engine it is called NAMESPACE_CLUSTER_NAME_ID: ID is the
 	// first eight characters of the UUID of the engine's cluster.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	Name string `json:"name,omitempty"`
+	Name LabelName `json:"name,omitempty"`
 
 	// role of the machines that are in the group without naming it. If omitted, only machines that name the group in
 	// spec.virtualMachine.placement.affinityGroupNames are in it.
@@ -114,15 +111,13 @@ type OLVMFailureDomain struct {
 	// olvmOvirtClusterName is the name of the engine's cluster. If omitted, it is the one that the machine names in
 	// olvmOvirtClusterName.
 	// +optional
-	// +kubebuilder:validation:MaxLength=255
-	OLVMOvirtClusterName string `json:"olvmOvirtClusterName,omitempty"`
+	OLVMOvirtClusterName EngineName `json:"olvmOvirtClusterName,omitempty"`
 
 	// storageDomainName is the storage domain of the disks of the domain's machines that do not name one. Disks of a
 	// template that are on another storage domain are copied. If omitted, disks are where the template's are. Changes
 	// take effect on new machines.
 	// +optional
-	// +kubebuilder:validation:MaxLength=255
-	StorageDomainName string `json:"storageDomainName,omitempty"`
+	StorageDomainName EngineName `json:"storageDomainName,omitempty"`
 
 	// hosts of that cluster on which the VMs of the domain run. If omitted, they run on any. Changes take effect at
 	// once.
@@ -143,15 +138,13 @@ type FailureDomainHosts struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=255
-	Names []string `json:"names,omitempty"`
+	Names []EngineName `json:"names,omitempty"`
 
 	// affinityLabel is the name of an affinity label of the engine. Hosts that get it later belong to the domain too.
 	// If omitted, names says which they are.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=255
-	AffinityLabel string `json:"affinityLabel,omitempty"`
+	AffinityLabel EngineName `json:"affinityLabel,omitempty"`
 }
 
 // Placement says where a VM runs.
@@ -164,8 +157,7 @@ type Placement struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=255
-	HostNames []string `json:"hostNames,omitempty"`
+	HostNames []EngineName `json:"hostNames,omitempty"`
 
 	// affinityGroupNames are groups of OLVMCluster spec.affinityGroups in which the VM is, besides those of its role.
 	// If omitted, it is in those of its role alone.
@@ -173,7 +165,5 @@ type Placement struct {
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=63
-	AffinityGroupNames []string `json:"affinityGroupNames,omitempty"`
+	AffinityGroupNames []LabelName `json:"affinityGroupNames,omitempty"`
 }

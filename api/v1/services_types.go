@@ -36,6 +36,7 @@ type ControlPlaneServices struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
+	// +kubebuilder:validation:XValidation:rule=`!(self in [22, 2379, 2380, 2381, 10248, 10249, 10250, 10256, 10257, 10259])`,message="ssh or a component of Kubernetes listens at this port of each node; choose another, such as 6444"
 	APIServerPort int32 `json:"apiServerPort,omitempty"`
 
 	// virtualRouterID of VRRP for the control plane endpoint. If omitted or 0, it is one that no other cluster of the
@@ -64,13 +65,11 @@ type ControlPlaneServices struct {
 
 	// nginxImage is a container image with which podman runs nginx. If omitted, it is the nginx of the VM's image.
 	// +optional
-	// +kubebuilder:validation:MaxLength=512
-	NginxImage string `json:"nginxImage,omitempty"`
+	NginxImage ContainerImage `json:"nginxImage,omitempty"`
 
 	// kubeVIPImage is the container image of kube-vip. If omitted, it is ghcr.io/kube-vip/kube-vip:v0.9.1.
 	// +optional
-	// +kubebuilder:validation:MaxLength=512
-	KubeVIPImage string `json:"kubeVIPImage,omitempty"`
+	KubeVIPImage ContainerImage `json:"kubeVIPImage,omitempty"`
 
 	// kubeVIPLease is how nodes elect the one that holds the address with kube-vip. If omitted, each part has its
 	// default.
@@ -115,13 +114,10 @@ type ClusterDNS struct {
 	// domain of the cluster, below which the names are; all of it is the cluster's own. api.DOMAIN and api-int.DOMAIN
 	// need to be in apiServer.certSANs of the KubeadmControlPlane.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=200
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`
-	Domain string `json:"domain,omitempty"`
+	// +kubebuilder:validation:XValidation:rule=`size(self) <= 200`,message="the names of the cluster are below the domain; write one of at most 200 characters"
+	Domain DomainName `json:"domain,omitempty"`
 
 	// image is the container image of CoreDNS. If omitted, it is registry.k8s.io/coredns/coredns:v1.12.1.
 	// +optional
-	// +kubebuilder:validation:MaxLength=512
-	Image string `json:"image,omitempty"`
+	Image ContainerImage `json:"image,omitempty"`
 }

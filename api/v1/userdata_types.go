@@ -46,9 +46,7 @@ type ProxySettings struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=253
-	NoProxy []string `json:"noProxy,omitempty"`
+	NoProxy []NoProxyEntry `json:"noProxy,omitempty"`
 }
 
 // SSHAccess is a user of the guest and the keys with which to log in.
@@ -93,7 +91,5 @@ type KeyReference struct {
 
 	// key in its data.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Key string `json:"key,omitempty"`
+	Key DataKey `json:"key,omitempty"`
 }

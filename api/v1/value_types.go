@@ -1,5 +1,7 @@
 package v1
 
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 // The types here are texts with the rules that hold wherever one of them is a field.
 
 // Size is an amount of memory or storage: a number with a unit, such as 16GB, 16G, 16GiB or 16Gi, which are all
@@ -33,6 +35,7 @@ type IPv6Range = string
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=253
 // +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')`,message="write a domain of lower case letters, digits, dashes and dots, such as lab.example.com"
+// +kubebuilder:validation:XValidation:rule=`!self.matches('[^.]{64}')`,message="a domain has parts of 1 to 63 characters between its dots; correct it"
 type DomainName = string
 
 // MACAddress is that of one network interface.
@@ -66,7 +69,7 @@ type PortRange = string
 // ProxyURL is the URL of an HTTP proxy.
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=2048
-// +kubebuilder:validation:XValidation:rule=`self.matches('^(?i:https?)://([^/?#@ ]*@)?[^/?#@: ][^/?#@ ]*(/[^ ]*)?$')`,message="write the URL of a proxy, such as http://proxy.example.com:3128"
+// +kubebuilder:validation:XValidation:rule=`self.matches('^(?i:https?)://([^/?#@\\s]*@)?([^]/?#@:\\[\\s]+|[[][0-9a-fA-F:.]+[]])(:(0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?)?(/[^\\s]*)?$')`,message="write the URL of a proxy, such as http://proxy.example.com:3128, with a port from 1 to 65535 or none"
 type ProxyURL = string
 
 // ObjectName is the name of a Kubernetes object.
@@ -86,3 +89,136 @@ type UserName = string
 // +kubebuilder:validation:MaxLength=8192
 // +kubebuilder:validation:XValidation:rule=`!self.trim().matches('[\\n\\r]') && self.matches('(^|[ ,])(ssh|ecdsa|sk)-[^ ]+ +[A-Za-z0-9+/]')`,message="write one public key on one line, such as ssh-ed25519 AAAA... me@example.com"
 type AuthorizedKey = string
+
+// NamespaceName is the name of a namespace.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')`,message="write the name of a namespace: lower case letters, digits and dashes, with a letter or digit at both ends"
+type NamespaceName = string
+
+// LabelName is a name that becomes part of names of VMs and of objects.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')`,message="write lower case letters, digits and dashes, with a letter or digit at both ends"
+type LabelName = string
+
+// EngineName is the name of an object of the engine.
+// +kubebuilder:validation:MaxLength=255
+// +kubebuilder:validation:XValidation:rule=`!self.startsWith(' ') && !self.endsWith(' ') && !self.endsWith('\n')`,message="write a name without spaces and line breaks at its ends"
+type EngineName = string
+
+// EngineTag is a tag of the engine.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=50
+// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z0-9_-]+$')`,message="write a tag of the engine: letters, digits, dashes and underscores"
+type EngineTag = string
+
+// DeviceName is the name of a network interface or a disk in the engine.
+// +kubebuilder:validation:MaxLength=50
+// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z0-9._-]*$')`,message="write letters, digits, dots, dashes and underscores"
+type DeviceName = string
+
+// InterfaceName is the name of a network interface in a guest.
+// +kubebuilder:validation:MaxLength=15
+// +kubebuilder:validation:XValidation:rule=`self.matches('^[!-.0-9;-~]*$') && !(self in ['.', '..'])`,message="write what the guest calls the network interface, such as enp1s0: without spaces, slashes and colons"
+type InterfaceName = string
+
+// ContainerImage is the name of a container image.
+// +kubebuilder:validation:MaxLength=512
+// +kubebuilder:validation:XValidation:rule=`size(self) == 0 || self.matches('^([a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?(:[0-9]{1,5})?/)?[a-z0-9]+(([.]|_|__|-+|/)[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$')`,message="write a container image such as registry.example.com/project/image:v1.2.3, without scheme and spaces"
+type ContainerImage = string
+
+// NoProxyEntry is a name, a domain, an address or a network that is asked without a proxy.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=253
+// +kubebuilder:validation:XValidation:rule=`self.contains('/') ? isCIDR(self) : self.matches('^([*]|[*]?[.]?[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?(:[0-9]{1,5})?|[[]?[0-9a-fA-F]*:[0-9a-fA-F:.]*[]]?(:[0-9]{1,5})?)$') && (!self.matches('^[0-9]+[.][0-9.]+$') || isIP(self))`,message="write one name, domain, IP address or network in each item, such as .example.com, 10.20.30.5 or 10.20.0.0/16: no URL and no list"
+type NoProxyEntry = string
+
+// LabelKey is the key of a label.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=317
+// +kubebuilder:validation:XValidation:rule=`self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$')`,message="write the key of a label, such as inventory.infrastructure.cluster.x-k8s.io/host: at most 63 letters, digits, dashes, dots and underscores after the slash"
+type LabelKey = string
+
+// LabelValue is the value of a label.
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:XValidation:rule=`size(self) == 0 || self.matches('^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$')`,message="write the value of a label: letters, digits, dashes, dots and underscores, with a letter or digit at both ends"
+type LabelValue = string
+
+// DataKey is a key in the data of a ConfigMap or a Secret.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=253
+// +kubebuilder:validation:XValidation:rule=`self.matches('^[-._A-Za-z0-9]+$') && self != '.' && !self.startsWith('..')`,message="write a key of the object's data: letters, digits, dashes, dots and underscores"
+type DataKey = string
+
+// EngineUUID identifies an object of the engine.
+// +kubebuilder:validation:MinLength=36
+// +kubebuilder:validation:MaxLength=36
+// +kubebuilder:validation:XValidation:rule=`self.matches('^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$')`,message="write the engine's UUID of the VM, such as 123e4567-e89b-12d3-a456-426614174000"
+type EngineUUID = string
+
+// IssuerURL is the URL of a provider of OpenID Connect.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=512
+// +kubebuilder:validation:XValidation:rule=`self.matches('^https://([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[[][0-9a-fA-F:.]+[]])(:0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?(/[^?#\\s]*)?$')`,message="write the URL of the issuer, such as https://10.20.30.9:5556/dex: with a port from 1 to 65535 or none, and without user, query and fragment"
+// +kubebuilder:validation:XValidation:rule=`!self.matches('^https://[0-9.]+(:|/|$)') || isIP(self.find('[0-9.]+'))`,message="the host looks like an IP address and is none; write one such as https://10.20.30.9:5556/dex, or a DNS name"
+type IssuerURL = string
+
+// RedirectURI is where a program gets its token.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=256
+// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z][A-Za-z0-9+.-]*:[^#\\s]+$')`,message="write a whole URI without a fragment, such as http://localhost:8000 or https://app.example.com/callback"
+// +kubebuilder:validation:XValidation:rule=`!self.matches('^https?:') || self.matches('^https?://([^]/?#@:\\[\\s]+|[[][0-9a-fA-F:.]+[]])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?([/?]|$)')`,message="write a URL with a host, and with a port from 1 to 65535 or none, such as https://app.example.com/callback"
+type RedirectURI = string
+
+// LabelSelector chooses objects by their labels, as the selectors of Kubernetes do. All that is set must match.
+// +structType=atomic
+type LabelSelector struct {
+	// matchLabels are labels with the values that objects have. If omitted, matchExpressions alone choose.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule=`self.all(key, size(key) <= 317 && key.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$'))`,message="a key cannot be that of a label; write one such as inventory.infrastructure.cluster.x-k8s.io/host"
+	// +kubebuilder:validation:XValidation:rule=`self.all(key, size(self[key]) <= 63)`,message="the value of a label has at most 63 characters; shorten it"
+	MatchLabels map[string]string `json:"matchLabels,omitempty"`
+
+	// matchExpressions are rules about labels. If omitted, matchLabels alone choose.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	MatchExpressions []LabelRule `json:"matchExpressions,omitempty"`
+}
+
+// LabelRule is a rule about the label of a key.
+// +kubebuilder:validation:XValidation:rule=`(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)`,message="In and NotIn need values, and Exists and DoesNotExist have none; add or remove values",fieldPath=".values"
+type LabelRule struct {
+	// key of the label.
+	// +required
+	Key LabelKey `json:"key,omitempty"`
+
+	// operator is In, NotIn, Exists or DoesNotExist.
+	// +required
+	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
+	Operator string `json:"operator,omitempty"`
+
+	// values for In and NotIn. Omit them with Exists and DoesNotExist.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Values []LabelValue `json:"values,omitempty"`
+}
+
+// Kubernetes returns the selector as libraries of Kubernetes have it.
+func (s *LabelSelector) Kubernetes() *metav1.LabelSelector {
+	if s == nil {
+		return nil
+	}
+
+	out := &metav1.LabelSelector{MatchLabels: s.MatchLabels}
+	for _, rule := range s.MatchExpressions {
+		out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: rule.Key, Operator: metav1.LabelSelectorOperator(rule.Operator), Values: rule.Values,
+		})
+	}
+
+	return out
+}

@@ -57,15 +57,11 @@ type OLVMClusterIdentitySpec struct {
 type ObjectOfNamespace struct {
 	// namespace of the object.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	Namespace string `json:"namespace,omitempty"`
+	Namespace infrav1.NamespaceName `json:"namespace,omitempty"`
 
 	// name of the object.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name,omitempty"`
+	Name infrav1.ObjectName `json:"name,omitempty"`
 }
 
 // AllowedNamespaces are namespaces by their names or their labels. One that either has is allowed. What is emptied is
@@ -77,14 +73,13 @@ type AllowedNamespaces struct {
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=1024
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=63
-	List []string `json:"list,omitempty"`
+	// +kubebuilder:validation:XValidation:rule=`!('*' in self)`,message="* is no namespace; write selector: {} to allow all namespaces, and remove it"
+	List []infrav1.NamespaceName `json:"list,omitempty"`
 
 	// selector chooses by labels. selector: {} chooses all; if it is omitted, it chooses none.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || size(self.matchLabels) > 0) && (!has(self.matchExpressions) || size(self.matchExpressions) > 0)",message="matchLabels and matchExpressions must not be empty; write selector: {} to allow all namespaces, or remove selector"
-	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+	Selector *infrav1.LabelSelector `json:"selector,omitempty"`
 }
 
 // OLVMClusterIdentityList is a list of OLVMClusterIdentities.

@@ -46,9 +46,7 @@ const (
 type OLVMInventorySpec struct {
 	// olvmDatacenterName is the name of the engine's data center in which the VMs live.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=255
-	OLVMDatacenterName string `json:"olvmDatacenterName,omitempty"`
+	OLVMDatacenterName EngineName `json:"olvmDatacenterName,omitempty"`
 
 	// olvmOvirtAPIServer says how to reach the engine. Clusters that claim VMs must name the same engine.
 	// +required
@@ -91,10 +89,8 @@ type InventoryProvision struct {
 	// name of this kind of VM. The VMs have the names INVENTORY-NAME-NUMBER, or INVENTORY-NAME-HOST-NUMBER with
 	// countPerHost.
 	// +required
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=40
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	Name string `json:"name,omitempty"`
+	Name LabelName `json:"name,omitempty"`
 
 	// machineTemplateName is the name of the OLVMMachineTemplate in the same namespace that says what the VMs are:
 	// their template, hardware, networks, and the ranges of their addresses. VMs of another one than is named here are
@@ -120,6 +116,7 @@ type InventoryProvision struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule=`self.all(a, self.exists_one(b, a.lowerAscii() == b.lowerAscii()))`,message="a MAC address or a range is there twice; remove one of the two"
 	MACAddresses []infrav1.MACAddressRange `json:"macAddresses,omitempty"`
 }
 
@@ -127,16 +124,11 @@ type InventoryProvision struct {
 type InventoryVMs struct {
 	// tag of the engine that the VMs carry themselves.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=50
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]+$`
-	Tag string `json:"tag,omitempty"`
+	Tag infrav1.EngineTag `json:"tag,omitempty"`
 
 	// olvmOvirtClusterName is the name of the engine's cluster of the VMs. If omitted, it is any of the data center.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=255
-	OLVMOvirtClusterName string `json:"olvmOvirtClusterName,omitempty"`
+	OLVMOvirtClusterName EngineName `json:"olvmOvirtClusterName,omitempty"`
 
 	// search narrows the VMs further, in the engine's query language, such as name=pool-*. If omitted, it does not.
 	// +optional
@@ -151,10 +143,8 @@ type InventoryVMs struct {
 type InventoryLabel struct {
 	// key of the label. For Networks it begins the keys of one label for each network, KEY-NAME.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`
-	Key string `json:"key,omitempty"`
+	// +kubebuilder:validation:XValidation:rule=`self != 'inventory.infrastructure.cluster.x-k8s.io/name'`,message="the manager itself has this label for the name of the inventory; write another key"
+	Key infrav1.LabelKey `json:"key,omitempty"`
 
 	// from is where the value comes from: Host (the host that the VM runs on, or the only one that it is bound to),
 	// HostTag or HostAffinityLabel (of that host), AffinityLabel (of the VM), VMTemplate, CustomProperty, or Networks
@@ -172,9 +162,7 @@ type InventoryLabel struct {
 
 	// property is the name of a custom property of the VM. Omit it unless from is CustomProperty.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=255
-	Property string `json:"property,omitempty"`
+	Property EngineName `json:"property,omitempty"`
 }
 
 // OLVMInventoryStatus is what the controller has observed.
@@ -274,6 +262,7 @@ type UnschedulableGroup struct {
 // +kubebuilder:printcolumn:name="Recycling",type=integer,JSONPath=`.status.recycling`,description="VMs that are made ready for the next claim"
 // +kubebuilder:printcolumn:name="Ineligible",type=integer,JSONPath=`.status.ineligible`,description="VMs that cannot be claimed"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule=`!has(self.spec.provision) || oldSelf.hasValue() && has(oldSelf.value().spec.provision) && oldSelf.value().spec.provision == self.spec.provision || self.spec.provision.all(p, size(self.metadata.name) + size(p.name) <= 58)`,message="VMs have the names INVENTORY-NAME-NUMBER, which are host names of at most 63 characters; shorten the name of the provision, or that of the inventory",fieldPath=".spec.provision",optionalOldSelf=true
 type OLVMInventory struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.
@@ -318,15 +307,11 @@ const (
 type OLVMInventoryVMSpec struct {
 	// inventoryName is the name of the OLVMInventory.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	InventoryName string `json:"inventoryName,omitempty"`
+	InventoryName infrav1.ObjectName `json:"inventoryName,omitempty"`
 
 	// vmID is the engine's UUID of the VM; omitted while the VM is still to be made.
 	// +optional
-	// +kubebuilder:validation:MinLength=36
-	// +kubebuilder:validation:MaxLength=36
-	VMID string `json:"vmID,omitempty"`
+	VMID infrav1.EngineUUID `json:"vmID,omitempty"`
 
 	// fromProvision says what the VM is made of; omitted for a VM that somebody else made.
 	// +optional
@@ -342,15 +327,12 @@ type OLVMInventoryVMSpec struct {
 type ProvisionedVM struct {
 	// provisionName is the name of the provision of the OLVMInventory.
 	// +required
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=40
-	ProvisionName string `json:"provisionName,omitempty"`
+	ProvisionName LabelName `json:"provisionName,omitempty"`
 
 	// machineTemplateName is the name of the OLVMMachineTemplate that the VM is made of.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	MachineTemplateName string `json:"machineTemplateName,omitempty"`
+	MachineTemplateName infrav1.ObjectName `json:"machineTemplateName,omitempty"`
 
 	// hostName is the name of the only host of the VM; omitted if it may run on several.
 	// +optional
@@ -382,9 +364,7 @@ type ProvisionedNIC struct {
 
 	// macAddress of the network interface; omitted if it is one of the engine's pool.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=17
-	MACAddress string `json:"macAddress,omitempty"`
+	MACAddress infrav1.MACAddress `json:"macAddress,omitempty"`
 
 	// ipAddresses that the guest gets; omitted if the template says where they come from.
 	// +optional
@@ -400,13 +380,12 @@ type InventoryClaim struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z0-9_-]+$')`,message="write the id of a claim: letters, digits, dashes and underscores"
 	ID string `json:"id,omitempty"`
 
 	// clusterName is the name of the Cluster in the same namespace.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	ClusterName string `json:"clusterName,omitempty"`
+	ClusterName infrav1.ObjectName `json:"clusterName,omitempty"`
 
 	// role is ControlPlane or Worker.
 	// +required
@@ -422,9 +401,7 @@ type InventoryClaim struct {
 
 	// machineName is the name of the OLVMMachine; omitted while the VM is reserved for one that does not exist yet.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	MachineName string `json:"machineName,omitempty"`
+	MachineName infrav1.ObjectName `json:"machineName,omitempty"`
 
 	// released is true once the machine has let the VM go: it is recycled, and the claim ends. Only the manager writes
 	// it; the annotation infrastructure.cluster.x-k8s.io/olvm-release-claim asks it to. Omitted before.

@@ -17,6 +17,11 @@ const SupportServiceLabel = "infrastructure.cluster.x-k8s.io/support-service"
 const SupportDomainAnnotation = "infrastructure.cluster.x-k8s.io/support-failure-domain"
 
 // OLVMSupportServicesSpec says which support services a cluster has.
+// +kubebuilder:validation:XValidation:rule=`!has(self.loadBalancers) || self.loadBalancers.all(a, !has(a.virtualIP) || !isIP(a.virtualIP) || self.loadBalancers.exists_one(b, has(b.virtualIP) && isIP(b.virtualIP) && ip(a.virtualIP) == ip(b.virtualIP)))`,message="two load balancers have the same virtualIP; give each its own",fieldPath=".loadBalancers"
+// +kubebuilder:validation:XValidation:rule=`!has(self.loadBalancers) || self.loadBalancers.all(a, !has(a.virtualRouterID) || a.virtualRouterID == 0 || self.loadBalancers.exists_one(b, has(b.virtualRouterID) && a.virtualRouterID == b.virtualRouterID))`,message="two load balancers have the same virtualRouterID; routers of one network have different ones: change or remove one",fieldPath=".loadBalancers"
+// +kubebuilder:validation:XValidation:rule=`!has(self.loadBalancers) || self.loadBalancers.all(b, size(self.clusterName) + size(b.name) <= 57)`,message="the VMs have the names CLUSTER-lb-NAME-NUMBER, which are host names of at most 63 characters; shorten the name",fieldPath=".loadBalancers"
+// +kubebuilder:validation:XValidation:rule=`!has(self.jumpHost) || size(self.clusterName) <= 51`,message="the VM has the name CLUSTER-jump-host-0, which is a host name of at most 63 characters; remove the jump host, or name the Cluster shorter",fieldPath=".jumpHost"
+// +kubebuilder:validation:XValidation:rule=`!has(self.oidc) || size(self.clusterName) <= 56`,message="the VM has the name CLUSTER-oidc-0, which is a host name of at most 63 characters; remove oidc, or name the Cluster shorter",fieldPath=".oidc"
 type OLVMSupportServicesSpec struct {
 	// clusterName is the Cluster in the same namespace, whose infrastructureRef names an OLVMCluster. It is the name of
 	// this object, too, so that a cluster has one OLVMSupportServices, and neither can be changed.
@@ -47,9 +52,7 @@ type SupportOIDC struct {
 	// issuer is its URL, such as https://10.20.30.9:5556/dex. The host is the address of the VM, or a name that leads
 	// there.
 	// +required
-	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^https://[^/?#@\s]+(/[^?#\s]*)?$`
-	Issuer string `json:"issuer,omitempty"`
+	Issuer infrav1.IssuerURL `json:"issuer,omitempty"`
 
 	// clients that ask for tokens. They have no secret, as programs on people's machines have none.
 	// +required
@@ -62,16 +65,12 @@ type SupportOIDC struct {
 	// connectorsSecretName is a Secret of the namespace with Dex's connectors, which say who people are, as a YAML list
 	// in its key connectors.yaml.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	ConnectorsSecretName string `json:"connectorsSecretName,omitempty"`
+	ConnectorsSecretName infrav1.ObjectName `json:"connectorsSecretName,omitempty"`
 
 	// caSecretName is a Secret of the namespace with the certificate and the key of an authority in its keys tls.crt
 	// and tls.key. It signs the certificate of the issuer.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	CASecretName string `json:"caSecretName,omitempty"`
+	CASecretName infrav1.ObjectName `json:"caSecretName,omitempty"`
 
 	SupportVM `json:",inline"`
 }
@@ -82,15 +81,14 @@ type SupportOIDCClient struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[!-~]+$')`,message="write the ID of a client without spaces and line breaks"
 	ID string `json:"id,omitempty"`
 
 	// redirectURIs to which people may come back. If omitted, any port of localhost.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=512
-	RedirectURIs []string `json:"redirectURIs,omitempty"`
+	RedirectURIs []infrav1.RedirectURI `json:"redirectURIs,omitempty"`
 }
 
 // SupportJumpHost is a VM from which people reach the nodes of a cluster: with ssh, with kubectl, and with the command
@@ -101,41 +99,32 @@ type SupportJumpHost struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=16384
-	AuthorizedKeys []string `json:"authorizedKeys,omitempty"`
+	AuthorizedKeys []infrav1.AuthorizedKey `json:"authorizedKeys,omitempty"`
 
 	// user as whom they log in. If omitted, it is jump.
 	// +optional
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([a-z_][-a-z0-9_]*)?$`
-	User string `json:"user,omitempty"`
+	User infrav1.UserName `json:"user,omitempty"`
 
 	// nodeKeysSecretName is a Secret of the namespace, each value of which is a private key for the nodes, without a
 	// passphrase. If omitted, there is none: people bring their own, as with an agent.
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	NodeKeysSecretName string `json:"nodeKeysSecretName,omitempty"`
+	NodeKeysSecretName infrav1.ObjectName `json:"nodeKeysSecretName,omitempty"`
 
 	// nodeUser is the user of the nodes. If omitted, it is userData.ssh.user of the cluster, else core.
 	// +optional
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([a-z_][-a-z0-9_]*)?$`
-	NodeUser string `json:"nodeUser,omitempty"`
+	NodeUser infrav1.UserName `json:"nodeUser,omitempty"`
 
 	// kubeconfigSecretName is a Secret of the namespace with a kubeconfig in its key value. If omitted,
 	// it is CLUSTER-kubeconfig, which makes everybody who logs in an administrator of the cluster.
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	KubeconfigSecretName string `json:"kubeconfigSecretName,omitempty"`
+	KubeconfigSecretName infrav1.ObjectName `json:"kubeconfigSecretName,omitempty"`
 
 	// engineCredentialsSecretName is a Secret of the namespace with the username and password of an engine's user, as
 	// credentialsSecret has them, as whom the command host reboots machines and opens consoles: never as the manager.
 	// The manager does it for the machines of the cluster alone, and the VM does not have the password. If omitted,
 	// host only lists.
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	EngineCredentialsSecretName string `json:"engineCredentialsSecretName,omitempty"`
+	EngineCredentialsSecretName infrav1.ObjectName `json:"engineCredentialsSecretName,omitempty"`
 
 	SupportVM `json:",inline"`
 }
@@ -144,13 +133,12 @@ type SupportJumpHost struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas < 2 || (has(self.virtualIP) && size(self.virtualIP) > 0)",message="replicas 2 needs virtualIP, which one of the two holds"
 // +kubebuilder:validation:XValidation:rule="self.role == 'ControlPlane' || (has(self.ports) && size(self.ports) > 0)",message="ports must be set for the role Worker"
 // +kubebuilder:validation:XValidation:rule="!has(self.backendPort) || self.backendPort == 0 || self.role == 'ControlPlane'",message="backendPort is for the role ControlPlane; a worker is reached at the port of the connection"
+// +kubebuilder:validation:XValidation:rule=`!has(self.virtualRouterID) || self.virtualRouterID == 0 || has(self.virtualIP)`,message="virtualRouterID needs virtualIP",fieldPath=".virtualRouterID"
 type SupportLoadBalancer struct {
 	// name of the load balancer, unique within the cluster. Its VMs are called CLUSTER-lb-NAME-NUMBER.
 	// +required
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=20
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	Name string `json:"name,omitempty"`
+	Name LabelName `json:"name,omitempty"`
 
 	// role of the machines that get the connections: ControlPlane, whose API servers are asked for /readyz with TLS; or
 	// Worker, whose ports are tried.
@@ -163,6 +151,9 @@ type SupportLoadBalancer struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule=`!self.all(p, p.matches('^[0-9]{1,5}(-[0-9]{1,5})?$')) || self.all(a, self.exists_one(b, int(a.find('^[0-9]+')) <= int(b.find('[0-9]+$')) && int(b.find('^[0-9]+')) <= int(a.find('[0-9]+$'))) || int(a.find('^[0-9]+')) > int(a.find('[0-9]+$')))`,message="two of the ports and ranges have a port in common; have each port once"
+	// +kubebuilder:validation:XValidation:rule=`!self.exists(p, p.matches('^[0-9]{1,5}(-[0-9]{1,5})?$') && int(p.find('^[0-9]+')) <= 1936 && int(p.find('[0-9]+$')) >= 1936)`,message="the VM uses port 1936 itself; remove it"
+	// +kubebuilder:validation:XValidation:rule=`!self.all(p, p.matches('^[0-9]{1,5}(-[0-9]{1,5})?$')) || self.map(p, int(p.find('[0-9]+$')) - int(p.find('^[0-9]+')) + 1).sum() <= 256`,message="a load balancer has at most 256 ports; spread them over several"
 	Ports []infrav1.PortRange `json:"ports,omitempty"`
 
 	// backendPort is the port of the API servers. If omitted or 0, it is controlPlaneServices.apiServerPort if the
@@ -199,9 +190,7 @@ type SupportVM struct {
 	// machineTemplateName is an OLVMMachineTemplate of the namespace: image, hardware, placement and networks of the
 	// VMs. Another name replaces them, one at a time.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	MachineTemplateName string `json:"machineTemplateName,omitempty"`
+	MachineTemplateName infrav1.ObjectName `json:"machineTemplateName,omitempty"`
 
 	// failureDomains of the cluster in which the VMs are: the first VM is in the first one, the second in the second.
 	// If omitted, the template says where they are.

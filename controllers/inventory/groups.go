@@ -93,7 +93,7 @@ func (s *scope) standby(olvmClusters map[string]*infrav1.OLVMCluster) []inventor
 		}
 
 		for _, kept := range c.Spec.Standby {
-			selector, err := metav1.LabelSelectorAsSelector(&kept.Selector)
+			selector, err := metav1.LabelSelectorAsSelector(kept.Selector.Kubernetes())
 			if kept.InventoryName != s.inventory.Name || err != nil { // a selector that cannot be read keeps nothing
 				continue
 			}
@@ -251,7 +251,7 @@ func (r *Reconciler) groups(ctx context.Context, members []member) ([]inventory.
 // newGroup is a group of machines that all want the same.
 func newGroup(members []member, replicas int) (inventory.Group, error) {
 	want := members[0].olvmMachine.Spec.FromInventory
-	selector, err := metav1.LabelSelectorAsSelector(&want.Selector)
+	selector, err := metav1.LabelSelectorAsSelector(want.Selector.Kubernetes())
 	if err != nil {
 		return inventory.Group{}, err
 	}

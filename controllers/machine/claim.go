@@ -137,7 +137,7 @@ func (r *Reconciler) whyUnclaimed(ctx context.Context, scope *machineScope) (*bl
 		return nil, fmt.Errorf("failed to get OLVMInventory %s: %w", key, err)
 	}
 
-	if _, err := metav1.LabelSelectorAsSelector(&m.Spec.FromInventory.Selector); err != nil {
+	if _, err := metav1.LabelSelectorAsSelector(m.Spec.FromInventory.Selector.Kubernetes()); err != nil {
 		return &blocker.Error{Reason: infrav1.InventoryInvalidReason, Field: "spec.fromInventory.selector",
 			Message: err.Error()}, nil
 	}

@@ -152,7 +152,7 @@ func TestWhyUnclaimed(t *testing.T) {
 		},
 		"its selector is none": {
 			func(o *objects, _ *infrav1alpha1.OLVMInventory) {
-				o.olvmMachine.Spec.FromInventory.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{
+				o.olvmMachine.Spec.FromInventory.Selector.MatchExpressions = []infrav1.LabelRule{
 					{Key: "a", Operator: "Near"},
 				}
 			},

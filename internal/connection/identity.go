@@ -145,14 +145,14 @@ func MayUse(identity *infrav1alpha1.OLVMClusterIdentity, namespace string, objec
 		return false
 	}
 
-	selector, err := metav1.LabelSelectorAsSelector(allowed.Selector)
+	selector, err := metav1.LabelSelectorAsSelector(allowed.Selector.Kubernetes())
 
 	return err == nil && selector.Matches(labels.Set(object.Labels))
 }
 
 // isEmptied reports whether a selector has a part without anything in it: who takes the last label out does not mean
 // all namespaces.
-func isEmptied(selector metav1.LabelSelector) bool {
+func isEmptied(selector infrav1.LabelSelector) bool {
 	return selector.MatchLabels != nil && len(selector.MatchLabels) == 0 ||
 		selector.MatchExpressions != nil && len(selector.MatchExpressions) == 0
 }

@@ -32,8 +32,8 @@ func identity(allowed *infrav1alpha1.AllowedNamespaces) *infrav1alpha1.OLVMClust
 func TestWhoMayUseAnIdentity(t *testing.T) {
 	labels := metav1.ObjectMeta{Name: "team-a", Labels: map[string]string{"engine": "production"}}
 	labelled := &corev1.Namespace{ObjectMeta: labels}
-	byLabel := &metav1.LabelSelector{MatchLabels: labelled.Labels}
-	none := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+	byLabel := &infrav1.LabelSelector{MatchLabels: labelled.Labels}
+	none := &infrav1.LabelSelector{MatchExpressions: []infrav1.LabelRule{{Key: "a", Operator: "Near"}}}
 
 	for name, test := range map[string]struct {
 		allowed *infrav1alpha1.AllowedNamespaces
@@ -44,17 +44,17 @@ func TestWhoMayUseAnIdentity(t *testing.T) {
 		"an object without anything": {&infrav1alpha1.AllowedNamespaces{}, labelled, false},
 		"an emptied list":            {&infrav1alpha1.AllowedNamespaces{List: []string{}}, labelled, false},
 		"emptied labels": {&infrav1alpha1.AllowedNamespaces{
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{}},
+			Selector: &infrav1.LabelSelector{MatchLabels: map[string]string{}},
 		}, labelled, false},
 		"emptied expressions": {&infrav1alpha1.AllowedNamespaces{
-			Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{}},
+			Selector: &infrav1.LabelSelector{MatchExpressions: []infrav1.LabelRule{}},
 		}, labelled, false},
 		"by name":                       {&infrav1alpha1.AllowedNamespaces{List: []string{"b", "team-a"}}, nil, true},
 		"another by name":               {&infrav1alpha1.AllowedNamespaces{List: []string{"team-b"}}, labelled, false},
 		"by label":                      {&infrav1alpha1.AllowedNamespaces{Selector: byLabel}, labelled, true},
 		"by a label that it lacks":      {&infrav1alpha1.AllowedNamespaces{Selector: byLabel}, &corev1.Namespace{}, false},
 		"labels that are not known":     {&infrav1alpha1.AllowedNamespaces{Selector: byLabel}, nil, false},
-		"an empty selector":             {&infrav1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{}}, labelled, true},
+		"an empty selector":             {&infrav1alpha1.AllowedNamespaces{Selector: &infrav1.LabelSelector{}}, labelled, true},
 		"a selector that means nothing": {&infrav1alpha1.AllowedNamespaces{Selector: none}, labelled, false},
 	} {
 		check.Equal(t, name, connection.MayUse(identity(test.allowed), "team-a", test.object), test.want)

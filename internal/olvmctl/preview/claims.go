@@ -188,7 +188,7 @@ func groupsOf(machines []Machine) []inventory.Group {
 
 		if at < 0 {
 			want := machine.spec.FromInventory
-			selector, err := metav1.LabelSelectorAsSelector(&want.Selector)
+			selector, err := metav1.LabelSelectorAsSelector(want.Selector.Kubernetes())
 			if err != nil {
 				continue // the machine is refused: nothing is found for it
 			}

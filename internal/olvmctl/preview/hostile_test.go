@@ -194,7 +194,7 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 					ObjectMeta: metav1.ObjectMeta{Name: "evil"}, Spec: infrav1alpha1.OLVMClusterIdentitySpec{
 						CredentialsSecret: infrav1alpha1.ObjectOfNamespace{Namespace: "prod", Name: "credentials"},
 						AllowedServerURLs: []string{real}, AllowedNamespaces: &infrav1alpha1.AllowedNamespaces{
-							Selector: &metav1.LabelSelector{}},
+							Selector: &infrav1.LabelSelector{}},
 					}}}
 			},
 			func(t *testing.T, s *thief) string {
@@ -212,7 +212,7 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 					ObjectMeta: metav1.ObjectMeta{Name: "evil"}, Spec: infrav1alpha1.OLVMClusterIdentitySpec{
 						CredentialsSecret: infrav1alpha1.ObjectOfNamespace{Namespace: "prod", Name: "credentials"},
 						AllowedServerURLs: []string{s.engine()}, AllowedNamespaces: &infrav1alpha1.AllowedNamespaces{
-							Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "prod"}}},
+							Selector: &infrav1.LabelSelector{MatchLabels: map[string]string{"team": "prod"}}},
 					}}}
 			},
 			func(t *testing.T, s *thief) string {

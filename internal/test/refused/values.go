@@ -26,7 +26,9 @@ const (
 )
 
 // Values that are refused, and such beside them that are not.
-var Values = slices.Concat(sizes(), hardware(), networks(), clusters(), others(), unions(), unionsOfOthers())
+var Values = slices.Concat(sizes(), hardware(), networks(), clusters(), others(), unions(), unionsOfOthers(),
+	namesOfObjects(), namesInTheEngine(), namesInGuests(), selectors(), images(), proxies(), ofServices(), issuers(),
+	identities())
 
 func sizes() []Value {
 	var out []Value
@@ -493,5 +495,369 @@ func unionsOfOthers() []Value {
 		{services, lbs, "{name: a, machineTemplateName: a, role: Worker}", "", "ports must be set for the role Worker"},
 		{services, lbs, "{name: a, machineTemplateName: a, role: Worker, ports: ['443'], backendPort: 443}", "",
 			"backendPort is for the role ControlPlane"},
+	}
+}
+
+const (
+	anObject  = "write the name of an object"
+	atEnds    = "write a name without spaces and line breaks at its ends"
+	aLabel    = "write lower case letters, digits and dashes"
+	aLabelKey = "write the key of a label"
+)
+
+// namesOfObjects are names of objects of Kubernetes.
+func namesOfObjects() []Value {
+	const (
+		engine = "spec.olvmOvirtAPIServer"
+		lb     = "spec.loadBalancers[0]"
+		jump   = "spec.jumpHost"
+		login  = "{machineTemplateName: a, authorizedKeys: ['ssh-ed25519 AAAA me'], "
+		claim  = "{id: a, clusterName: a, role: Worker, group: MachineSet/a, "
+		uuid   = "{inventoryName: a, vmID: 123e4567-e89b-12d3-a456-426614174000, "
+	)
+
+	return []Value{
+		{cluster, engine, "{serverURL: 'https://a', credentialsSecret: {name: My_Secret}}", ".credentialsSecret.name",
+			anObject},
+		{cluster, engine, "{serverURL: 'https://a', credentialsSecret: {name: a, namespace: My.Team}}",
+			".credentialsSecret.namespace", "write the name of a namespace"},
+		{cluster, engine, "{serverURL: 'https://a', credentialsSecret: {name: a, namespace: ''}}", "", ""}, // of Oracle's
+		{cluster, engine, "{serverURL: 'https://a', credentialsSecret: {name: a}, caConfigMap: {name: 'ca.'}}",
+			".caConfigMap.name", anObject},
+		{inventory, engine, "{serverURL: 'https://a', credentialsSecret: {name: a/b}}", ".credentialsSecret.name", anObject},
+		{cluster, "spec.standby", "[{name: a, role: Worker, count: 1, inventoryName: My Pool}]", "[0].inventoryName",
+			anObject},
+		{cluster, "spec.standby", "[{name: A, role: Worker, count: 1, inventoryName: a}]", "[0].name", aLabel},
+		{machine, "spec", "{fromInventory: {inventoryName: Pool}}", ".fromInventory.inventoryName", anObject},
+		{services, lb, "{name: a, role: ControlPlane, machineTemplateName: A}", ".machineTemplateName", anObject},
+		{services, lb, "{name: a_b, role: ControlPlane, machineTemplateName: a}", ".name", aLabel},
+		{services, jump, "{machineTemplateName: a, authorizedKeys: [me]}", ".authorizedKeys[0]", "write one public key"},
+		{services, jump, login + "user: Root}", ".user", "write a user's name"},
+		{services, jump, login + "nodeUser: 'a b'}", ".nodeUser", "write a user's name"},
+		{services, jump, login + "nodeKeysSecretName: A}", ".nodeKeysSecretName", anObject},
+		{services, jump, login + "kubeconfigSecretName: a_b}", ".kubeconfigSecretName", anObject},
+		{services, jump, login + "engineCredentialsSecretName: default/a}", ".engineCredentialsSecretName", anObject},
+		{services, jump, login + "user: ops, nodeUser: core, nodeKeysSecretName: a.b}", "", ""},
+		{inventory, "spec.provision[0].name", "My_VMs", "", aLabel},
+		{inventoryVM, "spec", "{inventoryName: A, vmID: 123e4567-e89b-12d3-a456-426614174000}", ".inventoryName", anObject},
+		{inventoryVM, "spec.vmID", "vm-1/../../../../users/1234567890123", "", "write the engine's UUID of the VM"},
+		{inventoryVM, "spec.vmID", "123e4567-e89b-12d3-a456-42661417400g", "", "write the engine's UUID of the VM"},
+		{inventoryVM, "spec.vmID", "123E4567-E89B-12D3-A456-426614174000", "", ""},
+		{inventoryVM, "spec", uuid + "claimRef: " + claim + "machineName: A}}", ".claimRef.machineName", anObject},
+		{inventoryVM, "spec", uuid + "claimRef: {id: 'a b', clusterName: a, role: Worker, group: a}}", ".claimRef.id",
+			"write the id of a claim"},
+		{inventoryVM, "spec", uuid + "claimRef: {id: a, clusterName: A, role: Worker, group: a}}",
+			".claimRef.clusterName", anObject},
+		{inventoryVM, "spec", uuid + "claimRef: " + claim + "machineName: a}}", "", ""},
+		{inventoryVM, "spec", uuid + "fromProvision: {provisionName: A, machineTemplateName: a}}",
+			".fromProvision.provisionName", aLabel},
+		{inventoryVM, "spec", uuid + "fromProvision: {provisionName: a, machineTemplateName: A}}",
+			".fromProvision.machineTemplateName", anObject},
+		{inventoryVM, "spec", uuid + "fromProvision: {provisionName: a, machineTemplateName: a, " +
+			"nics: [{name: nic1, macAddress: '56:6f'}]}}", ".fromProvision.nics[0].macAddress", "write a MAC address"},
+	}
+}
+
+// namesInTheEngine are names that the engine could not have.
+func namesInTheEngine() []Value {
+	const tag = "write a tag of the engine"
+
+	var out []Value
+
+	for _, wrong := range []string{`" a"`, `"a "`, `"a\n"`} {
+		for _, field := range []string{
+			"olvmOvirtClusterName", "vmTemplateName", "olvmNetwork.networkName", "olvmNetwork.vnicProfileName",
+			"virtualMachine.rootDisk.storageDomainName", "virtualMachine.osType",
+			"virtualMachine.highAvailability.leaseStorageDomainName",
+		} {
+			out = append(out, Value{machine, "spec." + field, wrong, "", atEnds})
+		}
+
+		for _, field := range []string{"hostDevices", "placement.hostNames"} {
+			out = append(out, Value{machine, vm + "." + field, "[" + wrong + "]", "[0]", atEnds})
+		}
+
+		out = append(out,
+			Value{machine, vm + ".mediatedDevices", "[{type: " + wrong + "}]", "[0].type", atEnds},
+			Value{machine, vm + ".dataDisks", "[{name: a, size: 1GB, storageDomainName: " + wrong + "}]",
+				"[0].storageDomainName", atEnds},
+			Value{cluster, "spec.olvmDatacenterName", wrong, "", atEnds},
+			Value{cluster, "spec.failureDomains", "[{name: a, hosts: {names: [" + wrong + "]}}]", "[0].hosts.names[0]", atEnds},
+			Value{cluster, "spec.failureDomains", "[{name: a, olvmOvirtClusterName: " + wrong + "}]",
+				"[0].olvmOvirtClusterName", atEnds},
+			Value{inventory, "spec.olvmDatacenterName", wrong, "", atEnds},
+			Value{inventory, "spec.virtualMachines.olvmOvirtClusterName", wrong, "", atEnds})
+	}
+
+	return append(out,
+		Value{machine, "spec.vmTemplateName", "ol9-${VERSION}", "", "only that of KUBERNETES_VERSION is replaced"},
+		Value{machine, "spec.vmTemplateName", "ol9-$${KUBERNETES_VERSION}", "", "only that of KUBERNETES_VERSION is replaced"},
+		Value{machine, "spec.vmTemplateName", "ol9-${KUBERNETES_VERSION}", "", ""},
+		Value{machine, "spec.vmTemplateName", "Oracle Linux 9", "", ""},
+		Value{machine, "spec.providerID", "aws:///eu-1/i-0123", "", "write olvm:// and the engine's UUID"},
+		Value{machine, "spec.providerID", "olvm://", "", "write olvm:// and the engine's UUID"},
+		Value{machine, "spec.providerID", `""`, "", ""}, // of Oracle's
+		Value{machine, vm + ".tags", "['my tag']", "[0]", tag},
+		Value{machine, vm + ".tags", "[my-tag_1]", "", ""},
+		Value{inventory, "spec.virtualMachines.tag", "a/b", "", tag},
+		Value{machine, "spec.olvmNetwork.vnicName", "nic 1", "", "write letters, digits, dots"},
+		Value{machine, vm + ".dataDisks", "[{name: 'a b', size: 1GB}]", "[0].name", "write letters, digits, dots"},
+		Value{machine, vm + ".customProperties", "[{name: 'a=b', value: c}]", "[0].name", "write the name of one property"},
+		Value{cluster, "spec.affinityGroups", "[{name: My Group}]", "[0].name", aLabel},
+		Value{machine, vm + ".placement.affinityGroupNames", "[My Group]", "[0]", aLabel},
+		Value{machine, vm + ".placement.affinityGroupNames", "[etcd]", "", ""},
+	)
+}
+
+// namesInGuests are names of network interfaces and domains.
+func namesInGuests() []Value {
+	const anInterface = "write what the guest calls the network interface"
+
+	var out []Value
+
+	for text, message := range map[string]string{
+		"en p1": anInterface, "eth0/1": anInterface, "eth0:1": anInterface, "..": anInterface, "enpü": anInterface,
+		"enp2s0": "", "bond0.100": "", "br-lan": "",
+	} {
+		out = append(out,
+			Value{machine, net, `{interface: "` + text + `", ipv4: {dhcp: true}}`, ".interface", message},
+			Value{machine, more, `[{networkName: a, guest: {interface: "` + text + `", ipv4: {dhcp: true}}}]`,
+				"[0].guest.interface", message})
+	}
+
+	return append(out,
+		Value{machine, net + ".interface", `""`, "", ""}, // of Oracle's
+		Value{machine, net + ".searchDomains", "[" + strings.Repeat("a", 64) + ".b]", "[0]", "parts of 1 to 63 characters"},
+		Value{cluster, service, "{dns: {domain: Lab.example.com}}", ".dns.domain", "write a domain of lower case letters"},
+		Value{cluster, service, "{dns: {domain: " + strings.Repeat("a.", 100) + "bc}}", ".dns.domain",
+			"at most 200 characters"},
+		Value{cluster, service, "{dns: {domain: lab.example.com}}", "", ""},
+		Value{machine, net, "{addressesFromPools: [{apiGroup: a, kind: B, name: c}, {apiGroup: a, kind: B, name: c}]}",
+			".addressesFromPools", "a pool is there twice"},
+	)
+}
+
+// selectors choose by labels.
+func selectors() []Value {
+	const needs = "In and NotIn need values, and Exists and DoesNotExist have none"
+
+	var out []Value
+
+	for text, at := range map[string]Value{
+		"{matchExpressions: [{key: a, operator: Equals, values: [b]}]}": {Field: "matchExpressions[0].operator",
+			Message: among},
+		"{matchExpressions: [{key: a, operator: In}]}":                  {Field: "matchExpressions[0].values", Message: needs},
+		"{matchExpressions: [{key: a, operator: In, values: []}]}":      {Field: "matchExpressions[0].values", Message: needs},
+		"{matchExpressions: [{key: a, operator: Exists, values: [b]}]}": {Field: "matchExpressions[0].values", Message: needs},
+		"{matchExpressions: [{key: 'a b', operator: Exists}]}": {Field: "matchExpressions[0].key",
+			Message: aLabelKey},
+		"{matchExpressions: [{key: a, operator: In, values: ['b c']}]}": {Field: "matchExpressions[0].values[0]",
+			Message: "write the value of a label"},
+		"{matchLabels: {'a b': c}}": {Field: "matchLabels", Message: "a key cannot be that of a label"},
+		"{matchLabels: {a: " + strings.Repeat("b", 64) + "}}": {Field: "matchLabels",
+			Message: "the value of a label has at most 63 characters"},
+		"{matchLabels: {example.com/a: b}, matchExpressions: [{key: c, operator: NotIn, values: [d, '']}]}": {},
+	} {
+		out = append(out,
+			Value{machine, "spec", "{fromInventory: {inventoryName: a, selector: " + text + "}}",
+				".fromInventory.selector." + at.Field, at.Message},
+			Value{cluster, "spec.standby", "[{name: a, role: Worker, count: 1, inventoryName: a, selector: " + text + "}]",
+				"[0].selector." + at.Field, at.Message},
+			Value{identity, "spec.allowedNamespaces", "{selector: " + text + "}", ".selector." + at.Field, at.Message})
+	}
+
+	return append(out,
+		Value{machine, "spec", "{fromInventory: {inventoryName: a, topologyKey: rack/}}", ".fromInventory.topologyKey",
+			aLabelKey},
+		Value{machine, "spec", "{fromInventory: {inventoryName: a, topologyKey: my rack}}", ".fromInventory.topologyKey",
+			aLabelKey},
+		Value{machine, "spec", "{fromInventory: {inventoryName: a, topologyKey: ''}}", ".fromInventory.topologyKey",
+			"at least 1 chars"},
+		Value{machine, "spec", "{fromInventory: {inventoryName: a, networkName: ' a'}}", ".fromInventory.networkName",
+			atEnds},
+		Value{inventory, "spec.labelRules", "[{key: a b, from: Host}]", "[0].key", aLabelKey},
+		Value{inventory, "spec.labelRules", "[{key: inventory.infrastructure.cluster.x-k8s.io/name, from: Host}]", "[0].key",
+			"write another key"},
+		Value{inventory, "spec.labelRules", "[{key: a, from: CustomProperty, property: ' b'}]", "[0].property", atEnds},
+	)
+}
+
+// images are names of container images, and ports of nodes.
+func images() []Value {
+	const anImage = "write a container image such as"
+
+	var out []Value
+
+	for text, message := range map[string]string{
+		"https://registry.example.com/nginx": anImage, "nginx latest": anImage, "registry.example.com/Nginx": anImage,
+		"nginx:": anImage, "nginx@sha256:0123": anImage, "/nginx": anImage, "registry.example.com/nginx:v1:v2": anImage,
+		"nginx": "", "nginx:1.27-alpine": "", "registry.example.com:5000/a/b_c/nginx:v1": "",
+		"localhost:5000/nginx@sha256:" + strings.Repeat("0a", 32): "",
+	} {
+		quoted := `"` + text + `"`
+		out = append(out,
+			Value{cluster, service, "{virtualIPProvider: Keepalived, loadBalancerProvider: Nginx, nginxImage: " + quoted +
+				"}", ".nginxImage", message},
+			Value{cluster, service, "{virtualIPProvider: KubeVIP, kubeVIPImage: " + quoted + "}", ".kubeVIPImage", message},
+			Value{cluster, service, "{dns: {domain: a, image: " + quoted + "}}", ".dns.image", message})
+	}
+
+	for _, port := range []string{"22", "2379", "2380", "10250", "10257", "10259"} {
+		out = append(out, Value{cluster, service, "{virtualIPProvider: Keepalived, loadBalancerProvider: HAProxy, " +
+			"apiServerPort: " + port + "}", ".apiServerPort", "choose another, such as 6444"})
+	}
+
+	return out
+}
+
+// proxies are URLs of proxies, and what goes to none.
+func proxies() []Value {
+	const (
+		aURL  = "write the URL of a proxy, such as http://proxy.example.com:3128"
+		entry = "write one name, domain, IP address or network in each item"
+		data  = "spec.userData"
+	)
+
+	var out []Value
+
+	for text, message := range map[string]string{
+		"http://proxy.example.com:99999": aURL, "http://proxy.example.com:port": aURL, "http://proxy example.com": aURL,
+		"http://proxy.example.com:0": aURL, "http://[fd00::5]:3128": "", "http://proxy.example.com": "",
+		"https://user:p%40ss@proxy.example.com:3128/": "",
+	} {
+		out = append(out, Value{cluster, data, `{proxy: {httpProxy: "` + text + `"}}`, ".proxy.httpProxy", message})
+	}
+
+	for text, message := range map[string]string{
+		"http://example.com": entry, "a.example.com,b.example.com": entry, "a b": entry, "10.0.0.0/33": entry,
+		"10.20.30.300": entry, "10.20.30.*": entry, "/24": entry, "example.com/path": entry,
+		".example.com": "", "*.example.com": "", "example.com": "", "10.20.30.5": "", "10.20.0.0/16": "",
+		"fd00::/64": "", "fd00::5": "", "[fd00::5]:443": "", "engine.example.com:443": "", "*": "", ".svc": "",
+	} {
+		out = append(out, Value{machine, data, `{proxy: {httpProxy: "http://a", noProxy: ["` + text + `"]}}`,
+			".proxy.noProxy[0]", message})
+	}
+
+	for text, message := range map[string]string{"a b": "write a key of the object's data", "..": "write a key of the",
+		"a/b": "write a key of the", "user-data_1.yaml": ""} {
+		out = append(out,
+			Value{machine, data, `{extra: [{secretKeyRef: {name: a, key: "` + text + `"}}]}`, ".extra[0].secretKeyRef.key",
+				message},
+			Value{cluster, data, `{extra: [{configMapKeyRef: {name: a, key: "` + text + `"}}]}`,
+				".extra[0].configMapKeyRef.key", message})
+	}
+
+	return out
+}
+
+// ofServices are values of load balancers, and of provisions, whose VMs have names.
+func ofServices() []Value {
+	const (
+		balancers = "spec.loadBalancers"
+		worker    = "{machineTemplateName: a, role: Worker, ports: ['443'], "
+		named     = "which are host names of at most 63 characters; shorten"
+	)
+
+	ports := func(list, message string) Value {
+		return Value{services, balancers, "[{name: a, machineTemplateName: a, role: Worker, ports: " + list + "}]",
+			"[0].ports", message}
+	}
+	of := func(name, spec, at, message string) Value {
+		return Value{services, "spec", "{clusterName: " + name + ", " + spec + "}", at, message}
+	}
+	long := strings.Repeat("c", 52)
+
+	return []Value{
+		ports("['443', '400-500']", "have each port once"),
+		ports("['400-500', '450-460']", "have each port once"),
+		ports("['1900-2000']", "the VM uses port 1936 itself"),
+		ports("['1936']", "the VM uses port 1936 itself"),
+		ports("['30000-30256']", "a load balancer has at most 256 ports"),
+		ports("['30000-30255']", ""),
+		ports("['1935', '1937', '443', '80']", ""),
+		{services, balancers, "[" + worker + "name: a, virtualIP: 10.0.0.5}, " + worker + "name: b, virtualIP: 10.0.0.5}]",
+			"", "give each its own"},
+		{services, balancers, "[" + worker + "name: a, virtualIP: 'fd00::5'}, " + worker +
+			"name: b, virtualIP: 'fd00:0::5'}]", "", "give each its own"},
+		{services, balancers, "[" + worker + "name: a, virtualIP: 10.0.0.5, virtualRouterID: 7}, " + worker +
+			"name: b, virtualIP: 10.0.0.6, virtualRouterID: 7}]", "", "change or remove one"},
+		{services, balancers, "[" + worker + "name: a, virtualIP: 10.0.0.5, virtualRouterID: 7}, " + worker +
+			"name: b, virtualIP: 10.0.0.6, virtualRouterID: 8}]", "", ""},
+		{services, balancers, "[" + worker + "name: a, virtualRouterID: 7}]", "[0].virtualRouterID", "needs virtualIP"},
+		of(long, "loadBalancers: [{name: abcdef, machineTemplateName: a, role: ControlPlane}]", ".loadBalancers", named),
+		of(long, "jumpHost: {machineTemplateName: a, authorizedKeys: ['ssh-ed25519 AAAA me']}", ".jumpHost",
+			"name the Cluster shorter"),
+		of(long+"ccccc", "oidc: {issuer: 'https://a', clients: [{id: a}], connectorsSecretName: a, caSecretName: a, "+
+			"machineTemplateName: a}", ".oidc", "name the Cluster shorter"),
+		{inventory, "metadata.name", strings.Repeat("i", 58), "spec.provision", named},
+		{inventory, "metadata.name", strings.Repeat("i", 57), "", ""},
+		{inventory, "spec.provision[0].macAddresses", "['56:6f:00:00:00:0A', '56:6f:00:00:00:0a']", "", "is there twice"},
+	}
+}
+
+// issuers are values of a provider of OpenID Connect.
+func issuers() []Value {
+	const (
+		anIssuer = "write the URL of the issuer"
+		back     = "spec.oidc"
+	)
+
+	with := func(issuer, client, at, message string) Value {
+		return Value{services, back, "{machineTemplateName: a, connectorsSecretName: a, caSecretName: a, issuer: '" +
+			issuer + "', clients: [" + client + "]}", at, message}
+	}
+
+	var out []Value
+
+	for text, message := range map[string]string{
+		"http://10.20.30.9:5556/dex": anIssuer, "https://10.20.30.9:99999/dex": anIssuer, "https://a:0": anIssuer,
+		"https://a:port/dex": anIssuer, "https://user@a/dex": anIssuer, "https://a/dex?b=c": anIssuer,
+		"https:///dex": anIssuer, "https://-a/dex": anIssuer, "https://ü.example.com": anIssuer, "10.20.30.9": anIssuer,
+		"https://10.20.30.300:5556/dex": "the host looks like an IP address and is none",
+		"https://10.20.30.9:5556/dex":   "", "https://login.example.com": "", "https://[fd00::9]:5556/dex": "",
+	} {
+		out = append(out, with(text, "{id: a}", ".issuer", message))
+	}
+
+	for text, message := range map[string]string{
+		"localhost:8000/callback#a": "write a whole URI", "/callback": "write a whole URI", "http://a b": "write a whole URI",
+		"http://": "write a URL with a host", "https://a:99999/b": "write a URL with a host",
+		"http:/a":               "write a URL with a host",
+		"http://localhost:8000": "", "https://app.example.com/callback?a=b": "", "urn:ietf:wg:oauth:2.0:oob": "",
+		"com.example.app:/callback": "",
+	} {
+		out = append(out, with("https://a", `{id: a, redirectURIs: ["`+text+`"]}`, ".clients[0].redirectURIs[0]", message))
+	}
+
+	return append(out,
+		with("https://a", "{id: my client}", ".clients[0].id", "write the ID of a client"),
+		with("https://a", "{id: a}, {id: a}", ".clients[1]", "Duplicate value"),
+		Value{services, back, "{machineTemplateName: a, connectorsSecretName: A, caSecretName: a, issuer: 'https://a', " +
+			"clients: [{id: a}]}", ".connectorsSecretName", anObject},
+		Value{services, back, "{machineTemplateName: a, connectorsSecretName: a, caSecretName: A, issuer: 'https://a', " +
+			"clients: [{id: a}]}", ".caSecretName", anObject},
+	)
+}
+
+// identities are values of OLVMClusterIdentities.
+func identities() []Value {
+	const (
+		list   = "spec.allowedNamespaces"
+		secret = "spec.credentialsSecret"
+		ca     = "spec.caConfigMap"
+		space  = "write the name of a namespace"
+	)
+
+	return []Value{
+		{identity, list, "{list: ['*']}", ".list", "write selector: {} to allow all namespaces"},
+		{identity, list, "{list: [Team]}", ".list[0]", space},
+		{identity, list, "{list: ['team-a,team-b']}", ".list[0]", space},
+		{identity, list, "{list: ['']}", ".list[0]", "at least 1 chars"},
+		{identity, list, "{list: [team-a, team-b]}", "", ""},
+		{identity, secret, "{namespace: A, name: a}", ".namespace", space},
+		{identity, secret, "{namespace: a, name: A}", ".name", anObject},
+		{identity, ca, "{namespace: A, name: a}", ".namespace", space},
+		{identity, ca, "{namespace: a, name: a_b}", ".name", anObject},
+		{identity, ca, "{namespace: a, name: a.b}", "", ""},
 	}
 }
