@@ -267,7 +267,7 @@ func runSuite(m *testing.M) (int, error) {
 
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
-	code := m.Run()
+	code := testenv.RunAfterSetup(m)
 	cancel()
 	err = <-ended
 	connections.Shutdown() // its watches would keep the API server up

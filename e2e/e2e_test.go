@@ -111,7 +111,7 @@ func run(m *testing.M) (int, error) {
 		}
 	}
 
-	code := m.Run()
+	code := testenv.RunAfterSetup(m)
 	if code != 0 {
 		fmt.Printf("e2e: the logs of all processes are in %s\n", dir)
 	} else {

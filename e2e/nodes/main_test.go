@@ -94,7 +94,7 @@ func run(m *testing.M) (code int, err error) {
 
 	defer func() { err = errors.Join(err, clean()) }()
 
-	code = m.Run()
+	code = testenv.RunAfterSetup(m)
 	if suite.plane != nil {
 		suite.plane.Stop()
 	}

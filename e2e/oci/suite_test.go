@@ -124,7 +124,7 @@ func run(m *testing.M) (code int, err error) {
 		}
 	}
 
-	if code = m.Run(); code != 0 {
+	if code = testenv.RunAfterSetup(m); code != 0 {
 		fmt.Printf("e2e/oci: the logs of all processes are in %s\n", suite.dir)
 	} else {
 		_ = os.RemoveAll(suite.dir)

@@ -201,7 +201,7 @@ func TestMain(m *testing.M) {
 	}
 
 	releases.made = map[string]string{}
-	code := m.Run()
+	code := testenv.RunAfterSetup(m)
 	_ = os.RemoveAll(releases.dir)
 
 	os.Exit(code)

@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
@@ -64,7 +65,7 @@ func (s *Suite) run(m *testing.M, name string, prepare func(context.Context) err
 		defer tidy()
 	}
 
-	code := m.Run()
+	code := testenv.RunAfterSetup(m)
 	if code != 0 {
 		fmt.Printf("%s: the logs of all managers are in %s\n", name, s.Dir)
 	} else {
