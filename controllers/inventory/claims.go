@@ -295,6 +295,8 @@ func (r *Reconciler) reconcileMarks(ctx context.Context, s *scope) {
 		return
 	}
 
+	r.removeLateDonors(ctx, s)
+
 	marker := inventory.NewMarker(ctx, s.session, s.inventory.Namespace)
 
 	var group errgroup.Group
@@ -333,6 +335,16 @@ func (r *Reconciler) reconcileMarks(ctx context.Context, s *scope) {
 	for _, e := range s.entries {
 		s.soon, s.failed = s.soon || e.soon, s.failed || e.failed
 	}
+}
+
+// removeLateDonors deletes what a manager that was halted has made too late. It keeps no claim waiting.
+func (r *Reconciler) removeLateDonors(ctx context.Context, s *scope) {
+	left, err := inventory.RemoveLateDonors(ctx, s.session, s.pool)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to remove what a rebuild of an earlier manager has left")
+	}
+
+	s.soon, s.failed = s.soon || left, s.failed || err != nil
 }
 
 // mark tells the engine of a claim. One that another was faster with ends, unless the machine has the VM already.

@@ -143,8 +143,9 @@ type bench struct {
 	args []string
 	// rests, which may be nil, is called by a life when there is nothing to do.
 	rests func(*testsite.Site)
-	// leaves, which may be nil, reports that a leader that is halted there may leave something that nobody uses.
-	leaves func(point) bool
+	// tidies, which may be nil, reports that a leader that is halted there makes something late, which its successor
+	// removes.
+	tidies func(point) bool
 }
 
 // rest tells that a life has nothing to do until it goes on.

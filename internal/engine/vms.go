@@ -114,6 +114,19 @@ func (c *Client) FindVMs(ctx context.Context, dc *DataCenter, name string) ([]VM
 	return found, nil
 }
 
+// VMsWithPrefix lists the VMs of a data center whose names begin with a text, as VMs returns them; nil means the whole
+// engine.
+func (c *Client) VMsWithPrefix(ctx context.Context, dc *DataCenter, prefix string) ([]VM, error) {
+	name := "name=" + strings.ReplaceAll(prefix, `"`, "") + "*"
+
+	all, err := c.listVMs(ctx, url.Values{"search": {uncached(name)}})
+	if err != nil {
+		return nil, err
+	}
+
+	return Within(ctx, c, dc, kept(all, func(vm VM) bool { return strings.HasPrefix(vm.Name, prefix) }))
+}
+
 // VM returns the VM of that ID, without its initialization; IsNotFound reports that there is none.
 func (c *Client) VM(ctx context.Context, id ID) (*VM, error) {
 	return c.vm(ctx, vmPath(id), id, nil)

@@ -3,6 +3,7 @@ package inventory
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -512,6 +513,77 @@ func TestADonorWithoutItsDiskIsMadeAgain(t *testing.T) {
 			check.Equal(t, "it is another disk", after.ID != before.ID, true)
 			_, err = s.session.VM(ctx, donor.ID)
 			check.Equal(t, "the donor is gone", engine.IsNotFound(err), true)
+		})
+	}
+}
+
+// TestALateDonorGoesUnlessARebuildUsesIt has donors that a halted manager has made late, and others that are in use.
+func TestALateDonorGoesUnlessARebuildUsesIt(t *testing.T) {
+	const claim, next = "claim-1234567890", "claim-0987654321"
+	owner := ownermark.Owner{Namespace: "ns", Name: "m", UID: "uid"}.Comment()
+	tagged := func(description string) func(*site) {
+		return func(s *site) {
+			id := s.vm("vm-00").ID
+			check.Error(s.t, tagVM(s.t.Context(), s.session, id, TagName(id), description), "")
+		}
+	}
+	markOf := func(id string) string {
+		return Mark{ID: id, Namespace: "ns", Cluster: "c", Group: "g", Role: infrav1.RoleWorker}.text()
+	}
+
+	for name, test := range map[string]struct {
+		prepare func(*site)
+		spoil   func(*engine.VM)
+		goes    bool
+	}{
+		"nobody has the VM":                         {goes: true},
+		"the VM has another claim":                  {prepare: tagged(markOf(next)), goes: true},
+		"the VM has the claim":                      {prepare: tagged(markOf(claim))},
+		"the claim cannot be read":                  {prepare: tagged("no mark")},
+		"somebody took the tag of the claim away":   {prepare: func(s *site) { s.update("vm-00", &engine.VM{Comment: &owner}) }},
+		"it is the donor of a VM of another pool":   {spoil: func(vm *engine.VM) { vm.Comment = new("capolvm rebuild=7 claim=" + claim) }},
+		"a person made it by the name of a donor":   {spoil: func(vm *engine.VM) { vm.Comment = nil }},
+		"a person made it with the mark of a donor": {spoil: func(vm *engine.VM) { vm.Name = donorPrefix + "mine" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, 2)
+			r := Rebuilder{Session: s.session, VM: s.vm("vm-00"), ClaimID: claim, DataCenter: s.dc}
+			donor := &engine.VM{
+				Name: r.donor(), Comment: new(r.comment()), Cluster: r.VM.Cluster,
+				Template: &engine.Ref{ID: r.VM.Template.ID},
+			}
+
+			if test.prepare != nil {
+				test.prepare(s)
+			}
+
+			if test.spoil != nil {
+				test.spoil(donor)
+			}
+
+			made, err := s.session.CreateVM(t.Context(), donor, nil)
+			check.Error(t, err, "")
+
+			read := func() *Pool {
+				spec := infrav1alpha1.OLVMInventorySpec{OLVMDatacenterName: "Default"}
+				spec.VirtualMachines.Tag = "pool"
+				pool, err := Read(t.Context(), s.session, spec)
+				check.Error(t, err, "")
+
+				return pool
+			}
+			wait.For(t, "no donor is waited for", func() error {
+				left, err := RemoveLateDonors(t.Context(), s.session, read())
+				if err == nil && left {
+					err = errors.New("one is left")
+				}
+
+				return err
+			})
+			_, err = s.session.VM(t.Context(), made.ID)
+			check.Equal(t, "the donor is gone", engine.IsNotFound(err), test.goes)
+			check.Length(t, "VMs of the pool", s.pool(), 2)
 		})
 	}
 }

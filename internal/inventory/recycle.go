@@ -38,8 +38,11 @@ type Rebuilder struct {
 
 func (r Rebuilder) short() string { return r.ClaimID[:min(len(r.ClaimID), 8)] }
 
+// donorPrefix begins the names of donors.
+const donorPrefix = "capolvm-rebuild-"
+
 // donor is the name of the VM that gives its disk.
-func (r Rebuilder) donor() string { return "capolvm-rebuild-" + r.VM.ID.String()[:8] + "-" + r.short() }
+func (r Rebuilder) donor() string { return donorPrefix + r.VM.ID.String()[:8] + "-" + r.short() }
 
 // alias of the new disk, for people. The name of the VM is not in it: a person may change that.
 func (r Rebuilder) alias() string { return "capolvm-root-" + r.VM.ID.String()[:8] + "-" + r.short() }
@@ -47,6 +50,11 @@ func (r Rebuilder) alias() string { return "capolvm-root-" + r.VM.ID.String()[:8
 // comment of the donor.
 func (r Rebuilder) comment() string {
 	return "capolvm rebuild=" + r.VM.ID.String() + " claim=" + r.ClaimID
+}
+
+// isDonor reports whether a VM is the donor.
+func (r Rebuilder) isDonor(vm *engine.VM) bool {
+	return vm.Name == r.donor() && vm.CommentText() == r.comment() && engine.RefID(vm.Template) == r.VM.Template.ID
 }
 
 // givenPrefix begins the description of a donor that has chosen its disk; the ID of the disk follows.
@@ -132,7 +140,7 @@ func (r Rebuilder) findDonor(ctx context.Context) (*engine.VM, error) {
 		return nil, err
 	}
 
-	if donor.CommentText() != r.comment() || engine.RefID(donor.Template) != r.VM.Template.ID {
+	if !r.isDonor(donor) {
 		return nil, fmt.Errorf("VM %s has the name that rebuilding VM %s needs; rename it", donor.Name, r.VM.Name)
 	}
 
