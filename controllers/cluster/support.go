@@ -86,7 +86,8 @@ func (r *Reconciler) deleteServices(
 		return nil
 	}
 
-	if err := r.Client.Delete(ctx, scope.services); client.IgnoreNotFound(err) != nil {
+	same := client.Preconditions{UID: &scope.services.UID}
+	if err := r.Client.Delete(ctx, scope.services, same); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("failed to delete OLVMSupportServices %s: %w",
 			client.ObjectKeyFromObject(scope.services), err)
 	}

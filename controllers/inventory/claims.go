@@ -439,7 +439,7 @@ func (r *Reconciler) recycle(ctx context.Context, s *scope, e *entry, marker *in
 // goes, and a tag tells other management clusters, so that nobody claims the VM, which has the disk of a node.
 func (r *Reconciler) makeAgain(ctx context.Context, s *scope, e *entry, marker *inventory.Marker) error {
 	if e.object.DeletionTimestamp.IsZero() {
-		if err := r.Client.Delete(ctx, e.object); err != nil {
+		if err := r.Client.Delete(ctx, e.object, client.Preconditions{UID: &e.object.UID}); err != nil {
 			return fmt.Errorf("failed to delete OLVMInventoryVM %s: %w", e.object.Name, err)
 		}
 

@@ -160,7 +160,8 @@ func (r *Reconciler) remove(ctx context.Context, object *infrav1alpha1.OLVMInven
 		}
 	}
 
-	if err := r.Client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+	lock := client.Preconditions{UID: &object.UID, ResourceVersion: &object.ResourceVersion}
+	if err := r.Client.Delete(ctx, object, lock); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("failed to delete OLVMInventoryVM %s: %w", object.Name, err)
 	}
 

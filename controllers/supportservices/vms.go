@@ -285,11 +285,8 @@ func (r *Reconciler) replaceOutdated(ctx context.Context, s *scope, service *ser
 		}
 
 		ctrl.LoggerFrom(ctx).Info("Replacing a VM of a support service", "OLVMMachine", vm.Name, "because", vm.outdated)
-		if err := r.Client.Delete(ctx, vm.machine); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("failed to delete OLVMMachine %s: %w", vm.Name, err)
-		}
 
-		return nil // one at a time
+		return r.deleteMachine(ctx, vm.machine) // one at a time
 	}
 
 	return nil
@@ -310,9 +307,18 @@ func (r *Reconciler) removeUnasked(
 			continue
 		}
 
-		if err := r.Client.Delete(ctx, m); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("failed to delete OLVMMachine %s: %w", m.Name, err)
+		if err := r.deleteMachine(ctx, m); err != nil {
+			return err
 		}
+	}
+
+	return nil
+}
+
+// deleteMachine deletes a machine, and none that was made by its name since.
+func (r *Reconciler) deleteMachine(ctx context.Context, m *infrav1.OLVMMachine) error {
+	if err := r.Client.Delete(ctx, m, client.Preconditions{UID: &m.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to delete OLVMMachine %s: %w", m.Name, err)
 	}
 
 	return nil

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/poolvm"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
@@ -54,6 +56,8 @@ type halt struct {
 	successor *manager        // valid when started is closed
 	started   chan struct{}
 	compared  bool
+	// forget ends the care for the managers.
+	forget func()
 }
 
 // haltAt arms a bench. The test's end lets all go on.
@@ -80,24 +84,57 @@ func (b *bench) haltAt(t *testing.T, p point) *halt {
 	go func() {
 		defer close(watched)
 
-		select {
-		case <-ended:
-		case <-h.reached:
-			h.successor = newManager(t, b.args...)
-			if err := h.successor.Start(context.Background()); err != nil {
-				t.Error(err)
-			}
-
-			close(h.started)
+		if !b.keep(t, b.manager, ended, h.reached) {
+			return
 		}
+
+		h.successor = b.another(t)
+		if err := h.successor.Start(context.Background()); err != nil {
+			t.Error(err)
+		}
+
+		close(h.started)
+		b.keep(t, h.successor, ended, nil)
 	}()
-	t.Cleanup(func() {
+	h.forget = sync.OnceFunc(func() {
 		close(ended)
 		<-watched
+	})
+	t.Cleanup(func() {
+		h.forget()
 		h.release()
 	})
 
 	return h
+}
+
+// keep starts a manager again that has ended by itself, as a kubelet does: on a machine that is busy, a leader may lose
+// its lease before the test halts it. It reports whether the manager was halted before the case ended.
+func (b *bench) keep(t *testing.T, m *manager, ended, halted <-chan struct{}) bool {
+	t.Helper()
+
+	for {
+		var gone <-chan struct{}
+		if m.Process != nil {
+			gone = m.Process.Done()
+		}
+
+		select {
+		case <-ended:
+			return false
+		case <-halted:
+			return true
+		case <-time.After(time.Second): // the life may have started the manager by now
+		case <-gone:
+			if isClosed(ended) || isClosed(halted) {
+				continue
+			}
+
+			if err := m.Start(context.Background()); err != nil && !isClosed(halted) {
+				t.Logf("a manager that has lost its lease does not start again: %v", err)
+			}
+		}
+	}
 }
 
 // stop halts the leader.
@@ -244,6 +281,7 @@ func (h *halt) snapshot(s *testsite.Site) (inEngine, inAPI string) {
 	for _, list := range []client.ObjectList{
 		&infrav1.OLVMClusterList{}, &infrav1.OLVMMachineList{}, &infrav1alpha1.OLVMInventoryList{},
 		&infrav1alpha1.OLVMInventoryVMList{}, &infrav1alpha1.OLVMSupportServicesList{}, &clusterv1.MachineList{},
+		&infrav1.OLVMMachineTemplateList{},
 		&ipamv1.IPAddressClaimList{}, &ipamv1.IPAddressList{}, &corev1.SecretList{}, &corev1.ConfigMapList{},
 	} {
 		check.Error(s.T, s.Client.List(context.Background(), list, client.InNamespace(s.Namespace)), "")
@@ -323,7 +361,12 @@ func dryLife(t *testing.T, newOne func(*testing.T) *bench) *bench {
 	b.engine.set(nil)
 	b.api.set(nil)
 	check.Error(t, b.Start(t.Context()), "")
+
+	ended, kept := make(chan struct{}), make(chan bool)
+	go func() { kept <- b.keep(t, b.manager, ended, nil) }()
 	b.live(t, "dry")
+	close(ended)
+	<-kept
 	b.Process.Kill()
 
 	return b
@@ -359,6 +402,7 @@ func haltMatrix(t *testing.T, newOne func(*testing.T) *bench, chosen ...point) {
 					return
 				}
 
+				h.forget()
 				b.Process.Kill()
 			}
 
@@ -447,6 +491,29 @@ func (b *bench) suppliedLife(t *testing.T, name string) {
 	b.expectNone(s)
 }
 
+// supportLife is that of support services: they are made, edited and deleted.
+func (b *bench) supportLife(t *testing.T, _ string) {
+	t.Helper()
+	s := b.site.In(t)
+	services := createBalancer(s)
+	expectServing(s, services)
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	b.rest(s)
+
+	testsite.Change(s, services, func(services *infrav1alpha1.OLVMSupportServices) {
+		services.Spec.LoadBalancers[0].Ports = []string{"443", "80"}
+	})
+	expectServing(s, services)
+	b.rest(s)
+
+	s.Delete(services)
+	s.ExpectGone(services)
+	b.rest(s)
+	s.Delete(s.OLVM)
+	s.ExpectGone(s.OLVM)
+	b.expectNone(s)
+}
+
 // haltBench is a bench that is not started, with what edit asks for, and a group for machines of the control plane.
 func haltBench(live func(*bench) func(*testing.T, string)) func(*testing.T) *bench {
 	return func(t *testing.T) *bench {
@@ -501,5 +568,33 @@ func TestALeaderThatWasHaltedChangesNothingOfASuppliedPool(t *testing.T) {
 		point{"api", call{"POST olvminventoryvms", 1}, false, haltAll},
 		point{"engine", call{"POST /disks", 1}, true, haltAll},
 		point{"engine", call{"POST /tags", 2}, false, haltAll},
+	)
+}
+
+// TestALeaderThatWasHaltedChangesNothingOfSupportServices does the same with the load balancer of a cluster.
+func TestALeaderThatWasHaltedChangesNothingOfSupportServices(t *testing.T) {
+	haltMatrix(t, func(t *testing.T) *bench {
+		t.Helper()
+		at := newFront(t)
+		args := append([]string{"--bootstrap-url=https://" + at.listener.Addr().String()}, losingSoon...)
+		b := newColdBench(t, withoutGroups, args...)
+		b.own = func(t *testing.T) []string {
+			t.Helper()
+			ports, err := localplane.FreePorts(1)
+			check.Error(t, err, "")
+
+			listen := fmt.Sprintf("127.0.0.1:%d", ports[0])
+			at.leadTo(listen)
+
+			return []string{"--bootstrap-listen=" + listen}
+		}
+		b.manager = b.another(t)
+		b.live = b.supportLife
+
+		return b
+	},
+		point{"api", call{"POST olvmmachines", 1}, false, haltAll},
+		point{"api", call{"POST secrets", 1}, true, haltAll},
+		point{"engine", call{"POST /vms", 1}, false, haltAll},
 	)
 }

@@ -139,8 +139,9 @@ type bench struct {
 	engine *gate
 	// live plays a life with that name from its beginning to its end.
 	live func(t *testing.T, name string)
-	// args are those that its managers have in common.
+	// args are those that its managers have in common, and own, which may be nil, those that each has alone.
 	args []string
+	own  func(*testing.T) []string
 	// rests, which may be nil, is called by a life when there is nothing to do.
 	rests func(*testsite.Site)
 	// tidies, which may be nil, reports that a leader that is halted there makes something late, which its successor
@@ -192,7 +193,19 @@ func newColdBenchIn(
 	})
 	provider(t, suite.API, b.site.Namespace)
 	b.args = append(slices.Clone(args), "--namespace="+b.site.Namespace)
-	b.manager = newManager(t, b.args...)
+	b.manager = b.another(t)
 
 	return b
+}
+
+// another makes a manager for the objects of the bench, which is not started.
+func (b *bench) another(t *testing.T) *manager {
+	t.Helper()
+
+	args := slices.Clone(b.args)
+	if b.own != nil {
+		args = append(args, b.own(t)...)
+	}
+
+	return newManager(t, args...)
 }

@@ -3,6 +3,9 @@ package reliability
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
+	"sync"
 	"testing"
 
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -13,6 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
 // TestASupportServiceMovesWithItsCluster moves a cluster with a load balancer to another management plane, with
@@ -30,18 +34,7 @@ func TestASupportServiceMovesWithItsCluster(t *testing.T) {
 		return []string{"--bootstrap-url=https://" + at, "--bootstrap-listen=" + at, "--leader-elect-namespace=default"}
 	})
 	s := here.site.In(t)
-	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta("lb")}
-	template.Spec.Template.Spec = s.MachineSpec()
-	template.Spec.Template.Spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.30"}
-	s.Create(template)
-	balancer := infrav1alpha1.SupportLoadBalancer{Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}}
-	balancer.MachineTemplateName = "lb"
-	s.Create(&infrav1alpha1.OLVMSupportServices{
-		ObjectMeta: s.Meta("demo"),
-		Spec: infrav1alpha1.OLVMSupportServicesSpec{
-			ClusterName: "demo", LoadBalancers: []infrav1alpha1.SupportLoadBalancer{balancer},
-		},
-	})
+	createBalancer(s)
 	m := s.Machine("one", nil)
 	here.settle(here.site, m)
 	first := here.balancer(t)
@@ -76,19 +69,117 @@ func TestASupportServiceMovesWithItsCluster(t *testing.T) {
 	there.expectNone(there.site)
 }
 
+// createBalancer asks for a load balancer with one VM.
+func createBalancer(s *testsite.Site) *infrav1alpha1.OLVMSupportServices {
+	s.T.Helper()
+	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta("lb")}
+	template.Spec.Template.Spec = s.MachineSpec()
+	template.Spec.Template.Spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.30"}
+	s.Create(template)
+
+	balancer := infrav1alpha1.SupportLoadBalancer{Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}}
+	balancer.MachineTemplateName = "lb"
+	services := &infrav1alpha1.OLVMSupportServices{
+		ObjectMeta: s.Meta("demo"),
+		Spec: infrav1alpha1.OLVMSupportServicesSpec{
+			ClusterName: "demo", LoadBalancers: []infrav1alpha1.SupportLoadBalancer{balancer},
+		},
+	}
+	s.Create(services)
+
+	return services
+}
+
+// expectServing waits until support services are as they are asked for.
+func expectServing(s *testsite.Site, services *infrav1alpha1.OLVMSupportServices) {
+	s.T.Helper()
+	s.Eventually("the load balancer serves", func() error {
+		err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(services), services)
+		ready := conditions.Get(services, infrav1.ReadyCondition)
+
+		if err == nil && (ready == nil || ready.Status != "True" || ready.ObservedGeneration != services.Generation) {
+			err = fmt.Errorf("it does not: %+v", ready)
+		}
+
+		return err
+	})
+}
+
+// front is where VMs reach the managers of a bench. It leads them to the manager that was made last.
+type front struct {
+	listener net.Listener
+	mu       sync.Mutex
+	to       string
+	open     []net.Conn
+}
+
+// newFront listens until the test ends.
+func newFront(t *testing.T) *front {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	check.Error(t, err, "")
+
+	f := &front{listener: listener}
+	t.Cleanup(func() {
+		_ = listener.Close()
+		f.leadTo("")
+	})
+
+	go func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+
+			go f.carry(from)
+		}
+	}()
+
+	return f
+}
+
+// leadTo leads new connections to an address, and ends the others.
+func (f *front) leadTo(address string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	for _, conn := range f.open {
+		_ = conn.Close()
+	}
+
+	f.to, f.open = address, nil
+}
+
+// carry connects one side with the other.
+func (f *front) carry(from net.Conn) {
+	defer from.Close()
+
+	f.mu.Lock()
+	to, err := (&net.Dialer{}).Dial("tcp", f.to)
+	if err == nil {
+		f.open = append(f.open, from, to)
+	}
+	f.mu.Unlock()
+
+	if err != nil {
+		return
+	}
+	defer to.Close()
+
+	go func() {
+		defer from.Close()
+		_, _ = io.Copy(from, to)
+	}()
+	_, _ = io.Copy(to, from)
+}
+
 // balancer waits until the load balancer serves, and returns the ID of its VM.
 func (p *plane) balancer(t *testing.T) string {
 	t.Helper()
 	s := p.site.In(t)
 	services, machine := &infrav1alpha1.OLVMSupportServices{ObjectMeta: s.Meta("demo")}, &infrav1.OLVMMachine{}
-	s.Eventually("the load balancer serves", func() error {
-		err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(services), services)
-		if err == nil && !conditions.IsTrue(services, infrav1.ReadyCondition) {
-			err = fmt.Errorf("it does not: %s", conditions.GetMessage(services, infrav1.ReadyCondition))
-		}
-
-		return err
-	})
+	expectServing(s, services)
 	check.Error(t, s.Client.Get(t.Context(), client.ObjectKey{Namespace: s.Namespace, Name: "demo-lb-apps-0"}, machine), "")
 
 	for _, vm := range s.Sim.VMs() {

@@ -632,13 +632,13 @@ func (a *Allocator) forEachClaim(
 	return kerrors.NewAggregate(errs)
 }
 
-// giveBack deletes a claim.
+// giveBack deletes a claim, and none that a later machine of the same name has made.
 func (a *Allocator) giveBack(ctx context.Context, claim *ipamv1.IPAddressClaim) error {
 	if err := a.letGo(ctx, claim); err != nil {
 		return err
 	}
 
-	if err := a.Client.Delete(ctx, claim); client.IgnoreNotFound(err) != nil {
+	if err := a.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("failed to delete IPAddressClaim %s: %w", claim.Name, err)
 	}
 

@@ -623,6 +623,31 @@ func TestAddressesOfPoolsAreClaimedAndGivenBack(t *testing.T) {
 	}
 }
 
+// TestAClaimOfALaterMachineOfTheSameNameIsNotGivenBack has the request of a halted leader arrive when its successor has
+// given the claim back, and another machine of the same name has claimed again.
+func TestAClaimOfALaterMachineOfTheSameNameIsNotGivenBack(t *testing.T) {
+	b := newAddressBook(t)
+	m := b.machine("one", "a", infrav1.GuestNetwork{AddressesFromPools: pool}, nil)
+	b.refused(m, infrav1.WaitingForIPAddressesReason)
+	claim := b.claim("one-0-0")
+	claim.UID = "first"
+	check.Error(t, b.api.Update(t.Context(), claim), "")
+
+	b.allocator.Client = interceptor.NewClient(b.api, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			var asked client.DeleteOptions
+			asked.ApplyOptions(opts)
+
+			if p := asked.Preconditions; p == nil || p.UID == nil || *p.UID != "first" {
+				t.Errorf("the deletion is of whatever has the name: %+v", p)
+			}
+
+			return c.Delete(ctx, o, opts...)
+		},
+	})
+	check.Error(t, b.allocator.Release(t.Context(), m), "")
+}
+
 func TestAClaimThatCannotBeFulfilledSaysWhy(t *testing.T) {
 	b := newAddressBook(t)
 	m := b.machine("one", "a", infrav1.GuestNetwork{AddressesFromPools: pool}, nil)

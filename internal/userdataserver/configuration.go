@@ -287,7 +287,12 @@ func (s *Server) record(r *http.Request, known *metav1.PartialObjectMetadata, ha
 	after := known.DeepCopy()
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, appliedAnnotation, has)
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, problemAnnotation, text)
-	if err := s.client.Patch(r.Context(), after, client.MergeFrom(known)); client.IgnoreNotFound(err) != nil {
+
+	// A Secret that has changed since may be that of a later machine of the same name. The VM reports again.
+	lock := client.MergeFromWithOptions(known, client.MergeFromWithOptimisticLock{})
+	err = s.client.Patch(r.Context(), after, lock)
+
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("failed to record the report: %w", err)
 	}
 

@@ -1,6 +1,7 @@
 package userdataserver
 
 import (
+	"context"
 	"encoding/base64"
 	"net/http"
 	"strings"
@@ -106,6 +107,39 @@ func TestAConfigurationOfAnEarlierMachine(t *testing.T) {
 	check.Equal(t, "its owner", metav1.IsControlledBy(s.configuration(), s.machine), true)
 	code, _ := s.poll(first, "", "")
 	check.Equal(t, "the earlier token", code, http.StatusForbidden)
+}
+
+// patching does something before each patch.
+type patching struct {
+	client.Client
+	before func()
+}
+
+func (p patching) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	p.before()
+	return p.Client.Patch(ctx, o, patch, opts...)
+}
+
+// TestAReportThatComesLateIsNotThatOfALaterMachine has another machine of the same name get the Secret between the look
+// at a VM's token and the record of its report.
+func TestAReportThatComesLateIsNotThatOfALaterMachine(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	first, _ := s.publish("one")
+	late := false
+	s.Server.client = patching{s.client, func() {
+		if !late {
+			late = true
+			s.machine = s.machine.DeepCopy()
+			s.machine.UID = "another"
+			s.publish("one")
+		}
+	}}
+
+	s.poll(first, hashOf("one"), "")
+	check.Equal(t, "the report was late", late, true)
+	_, report := s.publish("one")
+	check.Equal(t, "the earlier one's report counts", report.Ever, false)
 }
 
 // TestAVMThatWasToldOfAnotherManager keeps what it was told, and is said to be stranded.

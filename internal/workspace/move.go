@@ -35,7 +35,8 @@ func MoveWith(ctx context.Context, c client.Client, template *infrav1.OLVMMachin
 
 	before := template.DeepCopy()
 	metav1.SetMetaDataLabel(&template.ObjectMeta, clusterctlv1.ClusterctlMoveLabel, "")
-	if err := c.Patch(ctx, template, client.MergeFrom(before)); err != nil {
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Patch(ctx, template, patch); err != nil {
 		return fmt.Errorf("failed to label OLVMMachineTemplate %s: %w", template.Name, err)
 	}
 
