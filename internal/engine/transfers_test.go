@@ -163,6 +163,8 @@ type storage struct {
 	breakAt int // the chunk that fails once; 0 for none
 	refuse  bool
 	auth    bool // a chunk came with a session
+	// foreign answers a request for data in place of the host; it reports whether it did.
+	foreign func(http.ResponseWriter, *http.Request) bool
 }
 
 func newStorage(t *testing.T) *storage {
@@ -201,6 +203,7 @@ func (s *storage) serve(w http.ResponseWriter, r *http.Request) {
 	}
 
 	switch key := r.Method + " " + path; {
+	case path == "/data" && s.foreign != nil && s.foreign(w, r):
 	case strings.HasPrefix(path, "/sso/"):
 		fmt.Fprint(w, `{"access_token":"x"}`)
 	case key == "POST /api/disks":
@@ -291,6 +294,53 @@ func TestUploadImage(t *testing.T) {
 				t.Errorf("left behind: disk %t, transfer %s", s.disk, s.phase)
 			}
 		})
+	}
+}
+
+// TestAnAnswerThatIsNotTheHostsSendsNoImage has a proxy answer the requests for data in place of the host.
+func TestAnAnswerThatIsNotTheHostsSendsNoImage(t *testing.T) {
+	content := bytes.Repeat([]byte("0123456789"), 100)
+
+	for _, method := range []string{http.MethodOptions, http.MethodPut} {
+		for _, status := range []int{200, 201, 202, 301, 404, 502, 503} {
+			for media, body := range foreignBodies {
+				if body == "" && status < 300 {
+					continue // a host says no more
+				}
+
+				if status >= 500 && (testing.Short() || media != "text/html") {
+					continue // these are tried for seconds
+				}
+
+				t.Run(fmt.Sprintf("%s, %d, %s", method, status, media), func(t *testing.T) {
+					t.Parallel()
+					s := newStorage(t)
+					s.foreign = func(w http.ResponseWriter, r *http.Request) bool {
+						// A refusal of OPTIONS says that a server is there; what it then says to the data counts.
+						if r.Method != method && (method == http.MethodPut || status < 300) {
+							return false
+						}
+
+						w.Header().Set("Content-Type", media)
+						w.WriteHeader(status)
+						_, _ = io.WriteString(w, body)
+
+						return true
+					}
+					_, _, err := s.client(t).UploadImage(t.Context(), engine.UploadOptions{
+						Image: bytes.NewReader(content), Size: int64(len(content)), StorageDomainID: engine.ID(uuidOf(3)),
+					}, nil)
+
+					if err == nil {
+						t.Error("it counted as written")
+					}
+
+					if s.disk || s.phase == "transferring" {
+						t.Errorf("left behind: disk %t, transfer %s", s.disk, s.phase)
+					}
+				})
+			}
+		}
 	}
 }
 

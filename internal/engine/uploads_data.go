@@ -25,13 +25,16 @@ func (u *upload) endpoint(ctx context.Context, transfer *ImageTransfer) (string,
 
 		answer, err := u.data(ctx, http.MethodOptions, target, nil, nil)
 		var refused *Fault
-		if err == nil || errors.As(err, &refused) && refused.StatusCode < 500 {
-			var can struct {
-				Features []string `json:"features"`
-			}
-			u.zeroes = json.Unmarshal(answer, &can) == nil && slices.Contains(can.Features, "zero")
-
+		if errors.As(err, &refused) && refused.StatusCode < 500 {
 			return target, nil // a server answers, even if not to this
+		}
+
+		if err == nil {
+			u.zeroes, err = canZero(answer)
+		}
+
+		if err == nil {
+			return target, nil
 		}
 
 		problems = append(problems, err)
@@ -39,6 +42,25 @@ func (u *upload) endpoint(ctx context.Context, transfer *ImageTransfer) (string,
 
 	return "", fmt.Errorf("no data endpoint can be reached: %w", errors.Join(problems...))
 }
+
+// canZero reads what a data endpoint can do: JSON, or nothing from an old one.
+func canZero(answer []byte) (bool, error) {
+	var can struct {
+		Features []string `json:"features"`
+	}
+	if len(answer) == 0 {
+		return false, nil
+	}
+
+	if err := json.Unmarshal(answer, &can); err != nil || can.Features == nil {
+		return false, errNoEndpoint
+	}
+
+	return slices.Contains(can.Features, "zero"), nil
+}
+
+// errNoEndpoint reports an answer that no data endpoint gives, such as the page of a proxy.
+var errNoEndpoint = errors.New("something before the data endpoint has answered in its place")
 
 // send sends the image in chunks.
 func (u *upload) send(ctx context.Context, target string) error {
@@ -107,11 +129,9 @@ func (u *upload) sendOnce(ctx context.Context, target string, begin, end int64, 
 			return fmt.Errorf("failed to build the request: %w", err)
 		}
 
-		_, err = u.data(ctx, http.MethodPatch, target, http.Header{
+		return u.write(ctx, http.MethodPatch, target, http.Header{
 			"Content-Type": {"application/json"},
 		}, io.NewSectionReader(bytes.NewReader(text), 0, int64(len(text))))
-
-		return err
 	}
 
 	flush, separator := "n", "?"
@@ -123,10 +143,20 @@ func (u *upload) sendOnce(ctx context.Context, target string, begin, end int64, 
 		separator = "&"
 	}
 
-	_, err := u.data(ctx, http.MethodPut, target+separator+"flush="+flush, http.Header{
+	return u.write(ctx, http.MethodPut, target+separator+"flush="+flush, http.Header{
 		"Content-Type":  {"application/octet-stream"},
 		"Content-Range": {fmt.Sprintf("bytes %d-%d/*", begin, end-1)},
 	}, io.NewSectionReader(u.options.Image, begin, end-begin))
+}
+
+// write sends a request that writes. A data endpoint confirms it without a body (imageio 2.5; no recording has it).
+func (u *upload) write(
+	ctx context.Context, method, target string, header http.Header, body *io.SectionReader,
+) error {
+	answer, err := u.data(ctx, method, target, header, body)
+	if err == nil && len(answer) > 0 {
+		err = errNoEndpoint
+	}
 
 	return err
 }
