@@ -390,6 +390,7 @@ func haltMatrix(t *testing.T, newOne func(*testing.T) *bench, chosen ...point) {
 			for ; p.at.nth > 0; p.at.nth-- { // how often something is written is a matter of time
 				b := newOne(t)
 				h := b.haltAt(t, p)
+				defer h.forget() // before the managers are killed
 				b.rests = h.atRest
 				if err := b.Start(t.Context()); err != nil && !isClosed(h.reached) {
 					t.Fatal(err)
@@ -477,7 +478,7 @@ func (b *bench) claimedLife(t *testing.T, name string) {
 	b.rest(s)
 }
 
-// suppliedLife is that of a pool that makes its VM.
+// suppliedLife is that of a pool that makes its VM, and makes it again after a machine has had it.
 func (b *bench) suppliedLife(t *testing.T, name string) {
 	t.Helper()
 	s := b.site.In(t)
@@ -485,13 +486,33 @@ func (b *bench) suppliedLife(t *testing.T, name string) {
 	b.expectProvisioned(s, lab)
 	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	b.rest(s)
+
+	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
+		pooled(spec)
+		spec.FromInventory.InventoryName = lab.Name
+	})
+	b.expectReady(s, m)
+	b.rest(s)
+
+	s.Delete(m)
+	s.ExpectGone(m)
+	s.Eventually("another VM is made", func() error {
+		if vms := s.Sim.VMs(); len(vms) != 1 || m.Spec.ProviderID == "olvm://"+vms[0].ID {
+			return fmt.Errorf("the engine has %+v", vms)
+		}
+
+		return nil
+	})
+	b.expectProvisioned(s, lab)
+	b.rest(s)
+
 	s.Delete(lab)
 	s.ExpectGone(lab)
 	b.rest(s)
 	b.expectNone(s)
 }
 
-// supportLife is that of support services: they are made, edited and deleted.
+// supportLife is that of support services: they are made, told something else, replaced and deleted.
 func (b *bench) supportLife(t *testing.T, _ string) {
 	t.Helper()
 	s := b.site.In(t)
@@ -504,6 +525,22 @@ func (b *bench) supportLife(t *testing.T, _ string) {
 		services.Spec.LoadBalancers[0].Ports = []string{"443", "80"}
 	})
 	expectServing(s, services)
+	b.rest(s)
+
+	vm := balancerVM(s)
+	createBalancerTemplate(s, "lb-2")
+	testsite.Change(s, services, func(services *infrav1alpha1.OLVMSupportServices) {
+		services.Spec.LoadBalancers[0].MachineTemplateName = "lb-2"
+	})
+	s.Eventually("the VM is replaced", func() error {
+		if now := s.Sim.VMs(); len(now) != 1 || now[0].ID == vm {
+			return fmt.Errorf("the engine has %+v", now)
+		}
+
+		return nil
+	})
+	expectServing(s, services)
+	check.Equal(t, "it is replaced once", balancerVM(s) == vm, false)
 	b.rest(s)
 
 	s.Delete(services)
@@ -565,6 +602,7 @@ func TestALeaderThatWasHaltedChangesNothingOfAPool(t *testing.T) {
 // TestALeaderThatWasHaltedChangesNothingOfASuppliedPool does the same with a pool that makes its VM.
 func TestALeaderThatWasHaltedChangesNothingOfASuppliedPool(t *testing.T) {
 	haltMatrix(t, haltBench(func(b *bench) func(*testing.T, string) { return b.suppliedLife }),
+		point{"api", call{"DELETE olvminventoryvms", 1}, false, haltAll},
 		point{"api", call{"POST olvminventoryvms", 1}, false, haltAll},
 		point{"engine", call{"POST /disks", 1}, true, haltAll},
 		point{"engine", call{"POST /tags", 2}, false, haltAll},
@@ -594,6 +632,7 @@ func TestALeaderThatWasHaltedChangesNothingOfSupportServices(t *testing.T) {
 		return b
 	},
 		point{"api", call{"POST olvmmachines", 1}, false, haltAll},
+		point{"api", call{"DELETE olvmmachines", 1}, false, haltAll},
 		point{"api", call{"POST secrets", 1}, true, haltAll},
 		point{"engine", call{"POST /vms", 1}, false, haltAll},
 	)

@@ -72,11 +72,7 @@ func TestASupportServiceMovesWithItsCluster(t *testing.T) {
 // createBalancer asks for a load balancer with one VM.
 func createBalancer(s *testsite.Site) *infrav1alpha1.OLVMSupportServices {
 	s.T.Helper()
-	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta("lb")}
-	template.Spec.Template.Spec = s.MachineSpec()
-	template.Spec.Template.Spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.30"}
-	s.Create(template)
-
+	createBalancerTemplate(s, "lb")
 	balancer := infrav1alpha1.SupportLoadBalancer{Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}}
 	balancer.MachineTemplateName = "lb"
 	services := &infrav1alpha1.OLVMSupportServices{
@@ -88,6 +84,15 @@ func createBalancer(s *testsite.Site) *infrav1alpha1.OLVMSupportServices {
 	s.Create(services)
 
 	return services
+}
+
+// createBalancerTemplate creates a template for the VM of a load balancer.
+func createBalancerTemplate(s *testsite.Site, name string) {
+	s.T.Helper()
+	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta(name)}
+	template.Spec.Template.Spec = s.MachineSpec()
+	template.Spec.Template.Spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.30"}
+	s.Create(template)
 }
 
 // expectServing waits until support services are as they are asked for.
@@ -178,9 +183,17 @@ func (f *front) carry(from net.Conn) {
 func (p *plane) balancer(t *testing.T) string {
 	t.Helper()
 	s := p.site.In(t)
-	services, machine := &infrav1alpha1.OLVMSupportServices{ObjectMeta: s.Meta("demo")}, &infrav1.OLVMMachine{}
-	expectServing(s, services)
-	check.Error(t, s.Client.Get(t.Context(), client.ObjectKey{Namespace: s.Namespace, Name: "demo-lb-apps-0"}, machine), "")
+	expectServing(s, &infrav1alpha1.OLVMSupportServices{ObjectMeta: s.Meta("demo")})
+
+	return balancerVM(s)
+}
+
+// balancerVM returns the ID of the VM of the load balancer.
+func balancerVM(s *testsite.Site) string {
+	s.T.Helper()
+
+	machine := &infrav1.OLVMMachine{ObjectMeta: s.Meta("demo-lb-apps-0")}
+	check.Error(s.T, s.Client.Get(context.Background(), client.ObjectKeyFromObject(machine), machine), "")
 
 	for _, vm := range s.Sim.VMs() {
 		if machine.Spec.ProviderID == "olvm://"+vm.ID {
@@ -188,7 +201,7 @@ func (p *plane) balancer(t *testing.T) string {
 		}
 	}
 
-	t.Fatalf("VM %s is not in the engine", machine.Spec.ProviderID)
+	s.T.Fatalf("VM %s is not in the engine", machine.Spec.ProviderID)
 
 	return ""
 }
