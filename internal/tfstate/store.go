@@ -414,34 +414,17 @@ func (s *Store) MarkChanging(ctx context.Context, owner client.Object, from, add
 
 // setMarks writes annotations of the Secret; nil removes one. A Secret that does not exist needs none.
 func (s *Store) setMarks(ctx context.Context, owner client.Object, marks map[string]any) error {
-	saved, _ := s.unnote(owner)
+	saved, err := s.toMark(ctx, owner)
 	s.mu.Lock()
 	known, ok := s.held[s.key(owner)]
 	s.mu.Unlock()
 	s.forget(owner)
-	secret := &metav1.PartialObjectMetadata{}
-	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	secret.Namespace, secret.Name = owner.GetNamespace(), s.SecretName(owner)
 
-	// What is stored now is what the run left: there is one run at a time. Without a Secret nothing was made. What is
-	// remembered stays good only where no other process wrote since.
-	ok = ok && saved != nil && known.uid == saved.UID && known.version == saved.ResourceVersion
-	metadata := map[string]any{"annotations": marks}
-	if saved != nil {
-		metadata["resourceVersion"] = saved.ResourceVersion
+	if err != nil || saved == nil {
+		return err
 	}
 
-	err := s.mark(ctx, secret, metadata)
-	if apierrors.IsConflict(err) {
-		ok = false
-		if err = s.checkSame(ctx, owner, saved); err != nil {
-			return err
-		}
-
-		delete(metadata, "resourceVersion")
-		err = s.mark(ctx, secret, metadata)
-	}
-
+	secret, err := s.markSame(ctx, owner, saved, marks)
 	if apierrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
@@ -450,11 +433,13 @@ func (s *Store) setMarks(ctx context.Context, owner client.Object, marks map[str
 
 	s.update(owner, func(run *begun) {
 		if run.secret != nil {
-			run.secret.Annotations = secret.Annotations
+			run.secret.Annotations, run.secret.ResourceVersion = secret.Annotations, secret.ResourceVersion
 		}
 	})
 
-	if ok {
+	// What is stored now is what the run left: there is one run at a time. What is remembered stays good only if no other
+	// process wrote since.
+	if ok && known.uid == saved.UID && known.version == saved.ResourceVersion {
 		marked := *known.state
 		marked.readMarks(secret.Annotations)
 		s.remember(owner, secret, &marked)
@@ -463,14 +448,65 @@ func (s *Store) setMarks(ctx context.Context, owner client.Object, marks map[str
 	return nil
 }
 
-// checkSame returns an error if the Secret has another state by now, or other marks.
-func (s *Store) checkSame(ctx context.Context, owner client.Object, saved *corev1.Secret) error {
-	current, err := s.get(ctx, owner)
-	if err != nil || current == nil || sameState(saved, current) {
-		return err
+// toMark is the Secret that a run has saved last, or from which it began; nil if there is none. Without a run it is the
+// one that is there.
+func (s *Store) toMark(ctx context.Context, owner client.Object) (*corev1.Secret, error) {
+	if saved, _ := s.unnote(owner); saved != nil {
+		return saved, nil
 	}
 
-	return &ConflictError{Secret: s.key(owner).String(), Reason: "another process has changed it meanwhile"}
+	s.mu.Lock()
+	run, began := s.begun[s.key(owner)]
+	s.mu.Unlock()
+
+	if run.secret != nil {
+		return run.secret.DeepCopy(), nil
+	}
+
+	current, err := s.get(ctx, owner)
+	if err == nil && current != nil && began {
+		return nil, &ConflictError{Secret: s.key(owner).String(), Reason: "another process has made it meanwhile"}
+	}
+
+	return current, err
+}
+
+// markSame writes annotations of the Secret as long as it has the state and the marks of saved. If others have written
+// the rest of it, saved becomes what they wrote.
+func (s *Store) markSame(
+	ctx context.Context, owner client.Object, saved *corev1.Secret, marks map[string]any,
+) (*metav1.PartialObjectMetadata, error) {
+	var marked *metav1.PartialObjectMetadata
+
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		marked = &metav1.PartialObjectMetadata{}
+		marked.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+		marked.Namespace, marked.Name = owner.GetNamespace(), s.SecretName(owner)
+
+		conflict := s.mark(ctx, marked, map[string]any{
+			"annotations": marks, "resourceVersion": saved.ResourceVersion,
+		})
+		if !apierrors.IsConflict(conflict) {
+			return conflict
+		}
+
+		current, err := s.get(ctx, owner)
+
+		switch {
+		case err != nil:
+			return err
+		case current == nil:
+			return apierrors.NewNotFound(corev1.Resource("secrets"), marked.Name)
+		case !sameState(saved, current):
+			return &ConflictError{Secret: s.key(owner).String(), Reason: "another process has changed it meanwhile"}
+		}
+
+		current.DeepCopyInto(saved)
+
+		return conflict
+	})
+
+	return marked, err
 }
 
 // sameState reports whether two versions of a Secret have the same state and the same marks. If not, another process

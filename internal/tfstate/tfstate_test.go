@@ -893,6 +893,85 @@ func TestAHaltedLeaderMarksNothingThatItsSuccessorHasChanged(t *testing.T) {
 	check.Equal(t, "changing from", loaded.ChangingFrom, "a")
 }
 
+// TestAMarkThatIsHaltedOnItsWayChangesNothingOfItsSuccessor has a leader halted with the request of a mark under way, at
+// different places of its run. The request arrives when its successor has begun a change.
+func TestAMarkThatIsHaltedOnItsWayChangesNothingOfItsSuccessor(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T, halted *Store, owner client.Object){
+		"the run has saved a state": func(*testing.T, *Store, client.Object) {},
+		"another write has come between": func(t *testing.T, halted *Store, owner client.Object) {
+			t.Helper()
+			secret, err := halted.get(t.Context(), owner)
+			check.Error(t, err, "")
+			metav1.SetMetaDataLabel(&secret.ObjectMeta, "a", "b")
+			check.Error(t, halted.Client.Update(t.Context(), secret), "")
+		},
+		"the run has marked a change, and saved nothing": func(t *testing.T, halted *Store, owner client.Object) {
+			t.Helper()
+			check.Error(t, halted.MarkChanging(t.Context(), owner, "", ""), "")
+		},
+		"no run is known": func(t *testing.T, halted *Store, owner client.Object) {
+			t.Helper()
+			halted.EndJob(owner)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			halted, api, owner := newStore(t)
+			ctx := t.Context()
+			check.Error(t, halted.Save(ctx, owner, "demo", state("l", 1, "vm-1")), "")
+			prepare(t, halted, owner)
+
+			successor := &Store{Client: api, Reader: api}
+			begin := func() {
+				_, err := successor.Load(ctx, owner)
+				check.Error(t, err, "")
+				check.Error(t, successor.MarkChanging(ctx, owner, "a", "adds"), "")
+			}
+			halted.Client = &haltedClient{Client: api, meanwhile: begin, arrives: map[bool]int{true: 2, false: 1}[name ==
+				"another write has come between"]}
+
+			var conflict *ConflictError
+			check.Equal(t, "it is refused", errors.As(halted.MarkApplied(ctx, owner, "b"), &conflict), true)
+
+			loaded, err := successor.Load(ctx, owner)
+			check.Error(t, err, "")
+			check.Equal(t, "applied", loaded.AppliedDigest, "")
+			check.Equal(t, "changing from", loaded.ChangingFrom, "a")
+		})
+	}
+}
+
+// haltedClient is that of a process that is halted before one of its patches arrives.
+type haltedClient struct {
+	client.Client
+	meanwhile func()
+	arrives   int
+}
+
+func (c *haltedClient) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	if c.arrives--; c.arrives == 0 {
+		c.meanwhile()
+	}
+
+	return c.Client.Patch(ctx, o, p, opts...)
+}
+
+// TestAMarkOfARunThatBeganWithoutAStateIsNotThatOfAnother has another process make the Secret meanwhile.
+func TestAMarkOfARunThatBeganWithoutAStateIsNotThatOfAnother(t *testing.T) {
+	halted, api, owner := newStore(t)
+	ctx := t.Context()
+	_, err := halted.Load(ctx, owner)
+	check.Error(t, err, "")
+	check.Error(t, halted.MarkApplied(ctx, owner, "b"), "")
+
+	_, err = halted.Load(ctx, owner)
+	check.Error(t, err, "")
+	successor := &Store{Client: api, Reader: api}
+	check.Error(t, successor.Save(ctx, owner, "demo", state("l", 1, "vm-1")), "")
+
+	var conflict *ConflictError
+	check.Equal(t, "it is refused", errors.As(halted.MarkApplied(ctx, owner, "b"), &conflict), true)
+}
+
 // TestAHaltedLeaderSavesNothingOverItsSuccessorsState has two managers go on from one state. That of the halted one has
 // other resources, and a serial that is as high as the successor's.
 func TestAHaltedLeaderSavesNothingOverItsSuccessorsState(t *testing.T) {
