@@ -161,7 +161,7 @@ func (f *front) carry(from net.Conn) {
 	defer from.Close()
 
 	f.mu.Lock()
-	to, err := (&net.Dialer{}).Dial("tcp", f.to)
+	to, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", f.to)
 	if err == nil {
 		f.open = append(f.open, from, to)
 	}

@@ -896,9 +896,11 @@ func TestAHaltedLeaderMarksNothingThatItsSuccessorHasChanged(t *testing.T) {
 // TestAMarkThatIsHaltedOnItsWayChangesNothingOfItsSuccessor has a leader halted with the request of a mark under way, at
 // different places of its run. The request arrives when its successor has begun a change.
 func TestAMarkThatIsHaltedOnItsWayChangesNothingOfItsSuccessor(t *testing.T) {
+	const conflicts = "another write has come between"
+
 	for name, prepare := range map[string]func(t *testing.T, halted *Store, owner client.Object){
 		"the run has saved a state": func(*testing.T, *Store, client.Object) {},
-		"another write has come between": func(t *testing.T, halted *Store, owner client.Object) {
+		conflicts: func(t *testing.T, halted *Store, owner client.Object) {
 			t.Helper()
 			secret, err := halted.get(t.Context(), owner)
 			check.Error(t, err, "")
@@ -926,8 +928,12 @@ func TestAMarkThatIsHaltedOnItsWayChangesNothingOfItsSuccessor(t *testing.T) {
 				check.Error(t, err, "")
 				check.Error(t, successor.MarkChanging(ctx, owner, "a", "adds"), "")
 			}
-			halted.Client = &haltedClient{Client: api, meanwhile: begin, arrives: map[bool]int{true: 2, false: 1}[name ==
-				"another write has come between"]}
+			late := &haltedClient{Client: api, meanwhile: begin, arrives: 1}
+			if name == conflicts {
+				late.arrives = 2 // the first one is refused
+			}
+
+			halted.Client = late
 
 			var conflict *ConflictError
 			check.Equal(t, "it is refused", errors.As(halted.MarkApplied(ctx, owner, "b"), &conflict), true)
