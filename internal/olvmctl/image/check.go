@@ -135,7 +135,7 @@ func (l *look) mounted(device string, do func()) {
 // as Flatcar has. It notes the arguments of kernels, too.
 func (l *look) systems(device string) []place {
 	for _, config := range l.find("", append(slices.Clone(entryGlobs), "/grub.cfg", "/boot/grub*/grub.cfg",
-		"/grub*/grub.cfg", "/*/grub/grub.cfg")...) {
+		"/grub*/grub.cfg", "/*/grub/grub.cfg", "/boot/grub*/grubenv", "/grub*/grubenv", "/EFI/*/grubenv")...) {
 		l.bootArguments.WriteString(l.textAt(config) + "\n")
 	}
 
@@ -273,6 +273,7 @@ func (l *look) examine() {
 	ignition := l.provisioning()
 	l.kubernetes()
 	l.runtime(ignition)
+	l.cgroups(release["ID"], release["VERSION_ID"])
 	l.endpoint()
 	l.security()
 	l.agent()
@@ -530,6 +531,42 @@ func (l *look) runtime(ignition bool) {
 	}
 }
 
+// unified are the first releases of systems that have control groups of version 2 without an argument of the kernel.
+var unified = map[string]int{
+	"ol": 9, "rhel": 9, "centos": 9, "rocky": 9, "almalinux": 9, "ubuntu": 22, "debian": 11,
+}
+
+var (
+	unifiedArgument = regexp.MustCompile(`\bsystemd\.unified_cgroup_hierarchy(?:=(?:1|yes|true|on))?(?:\s|$)`)
+	minorRelease    = regexp.MustCompile(`^1\.([0-9]+)`)
+	majorRelease    = regexp.MustCompile(`^[0-9]+`)
+)
+
+// cgroups looks for control groups of version 2: since Kubernetes 1.35, kubelets do not start with version 1.
+func (l *look) cgroups(system, release string) {
+	version := l.asked
+	if found := l.program("kubelet"); found != "" {
+		version = cmp.Or(l.version("kubelet", found), version)
+	}
+
+	minor := minorRelease.FindStringSubmatch(version)
+	major, err := strconv.Atoi(majorRelease.FindString(release))
+	first, known := unified[system]
+	if minor == nil || err != nil || !known || major >= first ||
+		unifiedArgument.MatchString(l.bootArguments.String()) {
+		return
+	}
+
+	if number, err := strconv.Atoi(minor[1]); err != nil || number < 35 {
+		return
+	}
+
+	l.add("cgroups", doctor.Failed, "add systemd.unified_cgroup_hierarchy=1 to the arguments of the kernel "+
+		"(olvmctl image create --kernel-arg, for images of OCK)",
+		"%s %s has control groups of version 1, with which the kubelet of Kubernetes %s does not start", system, release,
+		version)
+}
+
 // endpoint looks for what nodes of the control plane hold the endpoint with.
 func (l *look) endpoint() {
 	const check = "endpoint"
@@ -546,7 +583,18 @@ func (l *look) endpoint() {
 
 	has := func(name string) bool { return slices.Contains(there, name) }
 
+	var asking []string
+
+	for _, name := range []string{"curl", "kubectl"} {
+		if l.program(name) == "" {
+			asking = append(asking, name)
+		}
+	}
+
 	switch {
+	case has("keepalived") && len(asking) > 0:
+		l.add(check, doctor.Failed, "install "+strings.Join(asking, " and "),
+			"there is no %s, with which nodes that have keepalived ask the API server", strings.Join(asking, " and no "))
 	case has("keepalived") && (has("haproxy") || has("podman")):
 		l.add(check, doctor.OK, "", "%s", strings.Join(there, ", "))
 	case has("keepalived"):
