@@ -5,6 +5,13 @@ user=$(cat user)
 home=/etc/capolvm/jump
 
 {{template "install_new.sh"}}
+# include_first FILE FOLDER has the files of a folder go before all else: the first value of a setting counts. It fails where
+# that is so already.
+include_first() {
+    local line="Include $2/*.conf"
+    if [ "$(grep --extended-regexp --invert-match --max-count 1 '^[[:space:]]*(#|$)' "$1")" = "$line" ]; then return 1; fi
+    sed -i "1i $line" "$1"
+}
 if ! id "$user" >/dev/null 2>&1; then
     # A password that nothing matches; a locked account could not log in with a key either.
     useradd --create-home --shell /bin/bash --password '*' "$user"
@@ -37,9 +44,7 @@ install_new host /usr/local/bin/host 755 || true
 
 # Names of the nodes.
 install_new ssh.conf /etc/ssh/ssh_config.d/10-capolvm.conf 644 || true
-if ! grep --quiet '^Include /etc/ssh/ssh_config.d/' /etc/ssh/ssh_config; then
-    sed -i '1i Include /etc/ssh/ssh_config.d/*.conf' /etc/ssh/ssh_config
-fi
+include_first /etc/ssh/ssh_config /etc/ssh/ssh_config.d || true
 sed '/ # capolvm$/d' /etc/hosts >hosts.new
 cat hosts >>hosts.new
 cat hosts.new >/etc/hosts # it may be a mount
@@ -47,13 +52,16 @@ cat hosts.new >/etc/hosts # it may be a mount
 # sshd last: whoever is there stays there.
 install_new authorized_keys "$home/authorized_keys" 644 || true
 cp /etc/ssh/sshd_config.d/10-capolvm.conf before.conf 2>/dev/null || true
-if ! grep --quiet '^Include /etc/ssh/sshd_config.d/' /etc/ssh/sshd_config; then
-    sed -i '1i Include /etc/ssh/sshd_config.d/*.conf' /etc/ssh/sshd_config
-fi
-if install_new sshd.conf /etc/ssh/sshd_config.d/10-capolvm.conf 600; then
+cp --preserve /etc/ssh/sshd_config sshd_config.before
+changed=no
+if include_first /etc/ssh/sshd_config /etc/ssh/sshd_config.d; then changed=yes; fi
+if install_new sshd.conf /etc/ssh/sshd_config.d/10-capolvm.conf 600; then changed=yes; fi
+if [ $changed = yes ]; then
     if ! sshd -t; then
+        echo "sshd refuses its configuration; one older than OpenSSH 8.2 may not know Include: update it in the image" >&2
         rm -f /etc/ssh/sshd_config.d/10-capolvm.conf
         if [ -f before.conf ]; then install --mode 600 before.conf /etc/ssh/sshd_config.d/10-capolvm.conf; fi
+        cat sshd_config.before >/etc/ssh/sshd_config # it keeps its label
         exit 1
     fi
     unit=sshd.service

@@ -1,0 +1,118 @@
+package support
+
+import (
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// jumpVM is the folder of a VM whose programs are stand-ins: useradd does nothing, and sshd refuses what it is told to.
+type jumpVM struct {
+	t    *testing.T
+	root string
+}
+
+// newJumpVM is a VM whose sshd is configured so.
+func newJumpVM(t *testing.T, sshd string) *jumpVM {
+	t.Helper()
+	vm := &jumpVM{t, t.TempDir()}
+
+	for path, content := range map[string]string{
+		"etc/hosts": "127.0.0.1 localhost\n", "etc/ssh/ssh_config": "# none\n",
+		"etc/ssh/sshd_config":               strings.ReplaceAll(sshd, "/etc/", vm.root+"/etc/"),
+		"etc/capolvm/service/authority.pem": "CA\n",
+		"etc/capolvm/service/request": "url = \"https://10.0.0.1:9445/v1/configuration/a/b\"\n" +
+			"header = \"Authorization: Bearer a\"\n",
+		"bin/useradd": "#!/bin/bash\n",
+		// It refuses what it does not know, as OpenSSH before 8.2 does not know Include.
+		"bin/sshd":      "#!/bin/bash\n! grep -q -f " + vm.root + "/refused " + vm.root + "/etc/ssh/sshd_config\n",
+		"bin/systemctl": "#!/bin/bash\necho \"$*\" >>" + vm.root + "/told\n",
+		"refused":       "^NothingOfTheKind\n", "told": "",
+	} {
+		vm.write(path, content)
+	}
+
+	return vm
+}
+
+func (vm *jumpVM) write(path, content string) {
+	vm.t.Helper()
+	path = filepath.Join(vm.root, path)
+	check.Error(vm.t, os.MkdirAll(filepath.Dir(path), 0o700), "")
+	check.Error(vm.t, os.WriteFile(path, []byte(content), 0o700), "")
+}
+
+func (vm *jumpVM) read(path string) string {
+	vm.t.Helper()
+	content, err := os.ReadFile(filepath.Join(vm.root, path))
+	check.Error(vm.t, err, "")
+
+	return strings.ReplaceAll(string(content), vm.root, "")
+}
+
+// apply runs what the VM runs for a jump host, and returns its output.
+func (vm *jumpVM) apply() (string, error) {
+	vm.t.Helper()
+	self, err := user.Current()
+	check.Error(vm.t, err, "")
+
+	for _, file := range (JumpHost{User: self.Username}).Files() {
+		vm.write("etc/capolvm/service/next/"+file.Path,
+			strings.NewReplacer("/etc/", vm.root+"/etc/", "/usr/local/", vm.root+"/usr/local/").Replace(file.Content))
+	}
+
+	command := exec.CommandContext(vm.t.Context(), "bash", "./"+applyFile)
+	command.Dir = filepath.Join(vm.root, "etc/capolvm/service/next")
+	command.Env = []string{"PATH=" + filepath.Join(vm.root, "bin") + ":" + os.Getenv("PATH")}
+	out, err := command.CombinedOutput()
+
+	return string(out), err
+}
+
+// TestSettingsOfAJumpHostGoBeforeThoseOfTheImage because the first value of a setting counts: in images that are hardened,
+// such as OCK's, other settings go before Include.
+func TestSettingsOfAJumpHostGoBeforeThoseOfTheImage(t *testing.T) {
+	t.Parallel()
+
+	const include = "Include /etc/ssh/sshd_config.d/*.conf\n"
+	for name, tt := range map[string]struct{ image, want string }{
+		"as it comes":          {"# a\n\n" + include + "PermitRootLogin no\n", "# a\n\n" + include + "PermitRootLogin no\n"},
+		"without Include":      {"PasswordAuthentication yes\n", include + "PasswordAuthentication yes\n"},
+		"with Include at last": {"PasswordAuthentication yes\n" + include, include + "PasswordAuthentication yes\n" + include},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			vm := newJumpVM(t, tt.image)
+			out, err := vm.apply()
+			check.Error(t, err, "")
+			check.Equal(t, "output", out, "")
+			check.Equal(t, "configuration of sshd", vm.read("etc/ssh/sshd_config"), tt.want)
+			check.Contains(t, "what systemd is told", vm.read("told"), "reload-or-restart sshd.service")
+
+			vm.write("told", "")
+			_, err = vm.apply()
+			check.Error(t, err, "")
+			check.Equal(t, "what systemd is told again", vm.read("told"), "")
+		})
+	}
+}
+
+// TestAnSSHDThatKnowsNoIncludeKeepsItsConfiguration, as OpenSSH 8.0 of Oracle Linux 8: it would not start again.
+func TestAnSSHDThatKnowsNoIncludeKeepsItsConfiguration(t *testing.T) {
+	t.Parallel()
+
+	vm := newJumpVM(t, "PasswordAuthentication yes\n")
+	vm.write("refused", "^Include\n")
+	out, err := vm.apply()
+	check.Error(t, err, "exit status 1")
+	check.Contains(t, "output", out, "one older than OpenSSH 8.2 may not know Include")
+	check.Equal(t, "configuration of sshd", vm.read("etc/ssh/sshd_config"), "PasswordAuthentication yes\n")
+	check.Equal(t, "what systemd is told", vm.read("told"), "")
+	_, err = os.Stat(filepath.Join(vm.root, "etc/ssh/sshd_config.d/10-capolvm.conf"))
+	check.Error(t, err, "no such file")
+}
