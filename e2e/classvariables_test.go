@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -93,6 +94,11 @@ func checkVariablesAreValidated(t *testing.T, w *workload) {
 		`workerMachines: {memory: 8GB, ipAddresses: ["10.0.0.1 - 10.0.0.9", 10.0.1.0/28, 10.0.2.1]}`: "",
 		`workerMachines: {memory: 8GB, ipAddresses: ["fd00::5"]}`:                                    "write an IPv4 address",
 		`controlPlaneMachines: {memory: 8GB, ipAddresses: [10.0.0.9-10.0.0.1]}`:                      "swap its ends",
+		`bootstrapFormat: ignition`:                                                                  "",
+		`bootstrapFormat: json`:                                                                      "supported values",
+		`ock: {registry: "registry.example.com:5000/mirror", etcdTag: 3.5.15}`:                       "",
+		`ock: {registry: 'a"] #'}`:                                                                   "should match",
+		`ock: {nginxImage: "a\nb: c"}`:                                                               "should match",
 	} {
 		cluster, err := w.cluster()
 		check.Error(t, err, "")
@@ -105,11 +111,14 @@ func checkVariablesAreValidated(t *testing.T, w *workload) {
 			json, err := yaml.YAMLToJSON(text)
 			check.Error(t, err, "")
 
-			for i := range cluster.Spec.Topology.Variables {
-				if v := &cluster.Spec.Topology.Variables[i]; v.Name == name {
-					v.Value.Raw = json
-				}
+			variables := &cluster.Spec.Topology.Variables
+			at := slices.IndexFunc(*variables, func(v clusterv1.ClusterVariable) bool { return v.Name == name })
+			if at < 0 {
+				at = len(*variables)
+				*variables = append(*variables, clusterv1.ClusterVariable{Name: name})
 			}
+
+			(*variables)[at].Value.Raw = json
 		}
 
 		// The version of the object does not count: its controllers write it.
@@ -121,7 +130,7 @@ func checkVariablesAreValidated(t *testing.T, w *workload) {
 	}
 }
 
-// setVariable replaces the value of a variable of a Cluster.
+// setVariable sets a variable of a Cluster; null takes it out.
 func setVariable(t *testing.T, cluster *unstructured.Unstructured, name, value string) {
 	t.Helper()
 	path := []string{"spec", "topology", "variables"}
@@ -130,10 +139,15 @@ func setVariable(t *testing.T, cluster *unstructured.Unstructured, name, value s
 	var said any
 	check.Error(t, yaml.Unmarshal([]byte(value), &said), "")
 
-	for _, entry := range list {
-		if v := entry.(map[string]any); v["name"] == name {
-			v["value"] = said
-		}
+	at := slices.IndexFunc(list, func(entry any) bool { return entry.(map[string]any)["name"] == name })
+
+	switch {
+	case said == nil && at >= 0:
+		list = slices.Delete(list, at, at+1)
+	case at < 0:
+		list = append(list, map[string]any{"name": name, "value": said})
+	default:
+		list[at].(map[string]any)["value"] = said
 	}
 
 	check.Error(t, unstructured.SetNestedSlice(cluster.Object, list, path...), "")

@@ -48,6 +48,23 @@ func (w *workload) applyTemplates(
 	subnet int, more map[string]string, change func(*unstructured.Unstructured), files ...string,
 ) {
 	w.t.Helper()
+
+	for _, file := range files {
+		objects := w.readTemplate(subnet, more, file)
+		for _, object := range objects {
+			object.SetNamespace(w.namespace)
+			change(object)
+		}
+
+		w.eventually(file+" is applied", func() error { // the webhook of Clusters waits until the class was looked at
+			return localplane.Apply(w.t.Context(), suite.plane.Client, objects...)
+		})
+	}
+}
+
+// readTemplate is what a shipped template has, with the variables that most templates have and more.
+func (w *workload) readTemplate(subnet int, more map[string]string, file string) []*unstructured.Unstructured {
+	w.t.Helper()
 	variables := map[string]string{
 		"CLUSTER_NAME":                 w.name,
 		"NAMESPACE":                    w.namespace,
@@ -67,46 +84,37 @@ func (w *workload) applyTemplates(
 	}
 	maps.Copy(variables, more)
 
-	for _, file := range files {
-		content, err := os.ReadFile(filepath.Join(suite.tools.Root(), "config", "templates", file))
-		if err != nil {
-			w.t.Fatal(err)
-		}
+	content, err := os.ReadFile(filepath.Join(suite.tools.Root(), "config", "templates", file))
+	if err != nil {
+		w.t.Fatal(err)
+	}
 
-		text := string(content)
+	text := string(content)
 
-		// a class is for many clusters and has no variables of this kind
-		if strings.HasPrefix(file, "cluster-template") {
-			text = expand(text, func(name, fallback string) string {
-				value, ok := variables[name]
-				if !ok && fallback == "" {
-					w.t.Errorf("%s asks for %s", file, name)
-				}
+	// a class is for many clusters and has no variables of this kind
+	if strings.HasPrefix(file, "cluster-template") {
+		text = expand(text, func(name, fallback string) string {
+			value, ok := variables[name]
+			if !ok && fallback == "" {
+				w.t.Errorf("%s asks for %s", file, name)
+			}
 
-				if !ok {
-					value = fallback
-				}
+			if !ok {
+				value = fallback
+			}
 
-				return strings.NewReplacer("127.20.S.", fmt.Sprintf("127.20.%d.", subnet), "fd00:S:",
-					fmt.Sprintf("fd00:%d:", subnet)).
-					Replace(value)
-			})
-		}
-
-		objects, err := manifest.Read([]byte(text))
-		if err != nil {
-			w.t.Fatal(err)
-		}
-
-		for _, object := range objects {
-			object.SetNamespace(w.namespace)
-			change(object)
-		}
-
-		w.eventually(file+" is applied", func() error { // the webhook of Clusters waits until the class was looked at
-			return localplane.Apply(w.t.Context(), suite.plane.Client, objects...)
+			return strings.NewReplacer("127.20.S.", fmt.Sprintf("127.20.%d.", subnet), "fd00:S:",
+				fmt.Sprintf("fd00:%d:", subnet)).
+				Replace(value)
 		})
 	}
+
+	objects, err := manifest.Read([]byte(text))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+
+	return objects
 }
 
 // variable of a template, with the value that it has where nobody gives it one.

@@ -1,17 +1,21 @@
-// Package image edits an image of a node with real guestfish.
+// Package image edits images of nodes, and looks into them, with real guestfish.
 package image
 
 import (
 	"bytes"
 	"cmp"
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/image"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/image/ocktest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
@@ -77,7 +81,9 @@ mount-ro /dev/sda3 /
 glob-expand /ostree/deploy/*/deploy/*/etc/*
 `
 
-func TestAnImageOfANodeIsEdited(t *testing.T) {
+// needGuestfish skips a test where guestfish is not installed.
+func needGuestfish(t *testing.T) {
+	t.Helper()
 	testenv.SkipInShort(t, "boots the appliance of guestfish")
 
 	if _, err := exec.LookPath("guestfish"); err != nil {
@@ -87,6 +93,10 @@ func TestAnImageOfANodeIsEdited(t *testing.T) {
 	// Not every machine that says it has KVM can run it.
 	t.Setenv("LIBGUESTFS_BACKEND_SETTINGS", cmp.Or(os.Getenv("LIBGUESTFS_BACKEND_SETTINGS"), "force_tcg"))
 	t.Setenv("LIBGUESTFS_BACKEND", cmp.Or(os.Getenv("LIBGUESTFS_BACKEND"), "direct"))
+}
+
+func TestAnImageOfANodeIsEdited(t *testing.T) {
+	needGuestfish(t)
 	dir := t.TempDir()
 	disk := filepath.Join(dir, "boot.qcow2")
 	guestfish(t, strings.ReplaceAll(layout, "DISK", disk))
@@ -133,4 +143,77 @@ func TestAnImageOfANodeIsEdited(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
+}
+
+// system are the files of a node that Oracle Linux 8 has on two filesystems. It lacks what the test
+// expects to be told.
+var system = map[string]map[string]string{
+	"/dev/sda1": {"/grub2/grubenv": "kernelopts=root=/dev/sda2 ro"},
+	"/dev/sda2": {
+		"/usr/lib/os-release": "ID=ol\nVERSION_ID=8.10", "/usr/bin/cloud-init": "", "/usr/bin/kubeadm": "",
+		"/usr/bin/kubelet": "", "/usr/bin/kubectl": "", "/usr/bin/containerd": "", "/usr/sbin/keepalived": "",
+		"/usr/sbin/haproxy": "", "/usr/sbin/setsebool": "", "/usr/bin/qemu-ga": "",
+		"/etc/systemd/system/multi-user.target.wants/kubelet.service": "",
+		"/etc/cloud/cloud.cfg":              "datasource_list: [ NoCloud, ConfigDrive ]",
+		"/etc/selinux/config":               "SELINUX=enforcing",
+		"/etc/machine-id":                   "0123456789abcdef0123456789abcdef",
+		"/etc/ssh/ssh_host_ed25519_key":     "",
+		"/usr/share/rpm/rpmdb.sqlite":       "a\x00kubeadm\x001.36.1\x001.el8\x00kubelet\x001.36.1\x001.el8\x00",
+		"/var/lib/containers/a b/$(reboot)": "",
+	},
+}
+
+// makeSystem is the script of guestfish that makes it, of files in a folder.
+func makeSystem(t *testing.T, disk, folder string) string {
+	t.Helper()
+	var out strings.Builder
+	fmt.Fprintf(&out, "disk-create %s qcow2 400M\nadd %s format:qcow2\nrun\npart-init /dev/sda gpt\n"+
+		"part-add /dev/sda p 2048 100000\npart-add /dev/sda p 102400 800000\n", disk, disk)
+
+	for _, device := range slices.Sorted(maps.Keys(system)) {
+		fmt.Fprintf(&out, "mkfs ext4 %s\nmount %s /\n", device, device)
+
+		for _, name := range slices.Sorted(maps.Keys(system[device])) {
+			local := filepath.Join(folder, fmt.Sprint(out.Len()))
+			check.Error(t, os.WriteFile(local, []byte(system[device][name]), 0o600), "")
+			fmt.Fprintf(&out, "mkdir-p \"%s\"\nupload %s \"%s\"\n", filepath.Dir(name), local, name)
+		}
+
+		out.WriteString("umount /\n")
+	}
+
+	return out.String() + "shutdown\n"
+}
+
+func TestAnImageOfANodeIsLookedInto(t *testing.T) {
+	needGuestfish(t)
+
+	dir := t.TempDir()
+	disk := filepath.Join(dir, "node.qcow2")
+	guestfish(t, makeSystem(t, disk, dir))
+	before, err := os.ReadFile(disk)
+	check.Error(t, err, "")
+
+	findings, err := image.Check(t.Context(), disk, "1.36.1")
+	check.Error(t, err, "")
+
+	got := map[string]string{}
+	for _, f := range findings {
+		got[f.Check] += fmt.Sprintf("%s: %s\n", f.Verdict, f.Message)
+	}
+
+	for what, want := range map[string]string{
+		"system": "ok: ol 8.10", "user data": "ok: cloud-init reads the config drive",
+		"kubeadm": "ok: version 1.36.1", "kubelet": "ok: version 1.36.1",
+		"runtime":  "failed: containerd.service does not start at a boot",
+		"cgroups":  "failed: ol 8.10 has control groups of version 1",
+		"endpoint": "failed: there is no curl", "selinux": "ok: enforcing", "agent": "ok: qemu-ga",
+		"identity": "failed: the image has a machine ID, which all machines would share\nwarning: the image has host keys",
+	} {
+		check.Contains(t, what, got[what], want)
+	}
+
+	after, err := os.ReadFile(disk)
+	check.Error(t, err, "")
+	check.Equal(t, "the image is as it was", bytes.Equal(before, after), true)
 }
