@@ -15,6 +15,13 @@ import (
 // returns what it writes into keepalived's configuration, and what it applies.
 func following(t *testing.T, services *Services, nodes string) (keepalived, applied string) {
 	t.Helper()
+
+	return followingWith(t, "bin/kubectl", services, nodes)
+}
+
+// followingWith has kubectl at a path.
+func followingWith(t *testing.T, kubectl string, services *Services, nodes string) (keepalived, applied string) {
+	t.Helper()
 	root := t.TempDir()
 	write := func(path, content string) {
 		path = filepath.Join(root, path)
@@ -23,17 +30,25 @@ func following(t *testing.T, services *Services, nodes string) (keepalived, appl
 	}
 
 	for path, content := range written(services.files(false)) {
-		write(path, strings.ReplaceAll(content, "/etc/", root+"/etc/"))
+		write(path, strings.NewReplacer("/etc/", root+"/etc/", "/opt/", root+"/opt/").Replace(content))
 	}
 
 	write("etc/kubernetes/admin.conf", "")
 	write("bin/systemctl", "#!/bin/bash\n")
 	write("nodes", nodes)
-	write("bin/kubectl", "#!/bin/bash\ncase \"$*\" in\n*' get nodes '*) cat "+root+"/nodes ;;\n"+
+	write(kubectl, "#!/bin/bash\ncase \"$*\" in\n*' get nodes '*) cat "+root+"/nodes ;;\n"+
 		"*' apply '*) cat >"+root+"/applied ;;\n*) exit 1 ;;\nesac\n")
 
+	// This machine may have a kubectl.
+	for _, name := range strings.Fields("awk bash cat chmod cmp cp date dirname grep head mkdir mv paste rm sed sort " +
+		"tail touch tr wc") {
+		path, err := exec.LookPath(name)
+		check.Error(t, err, "")
+		check.Error(t, os.Symlink(path, filepath.Join(root, "bin", name)), "")
+	}
+
 	command := exec.CommandContext(t.Context(), "bash", filepath.Join(root, "etc/capolvm/follow.sh"))
-	command.Env = []string{"PATH=" + filepath.Join(root, "bin") + ":" + os.Getenv("PATH")}
+	command.Env = []string{"PATH=" + filepath.Join(root, "bin")}
 	out, err := command.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -79,4 +94,12 @@ func TestANodeWithAnIngressOfTheOtherFamilyHasPeersOfBoth(t *testing.T) {
 
 	check.Contains(t, "the endpoint", config, "unicast_src_ip 10.20.30.7\n    unicast_peer {\n        10.20.30.8\n    }")
 	check.Contains(t, "the ingress address", config, "unicast_src_ip fd00::7\n    unicast_peer {\n        fd00::8\n    }")
+}
+
+// TestANodeFindsItsPeersWithAKubectlBelowOpt because services of Flatcar have no /opt/bin on their PATH.
+func TestANodeFindsItsPeersWithAKubectlBelowOpt(t *testing.T) {
+	config, _ := followingWith(t, "opt/bin/kubectl", served(NoLoadBalancer, nil),
+		`demo-1 {"node-role.kubernetes.io/control-plane":""} 10.20.30.7`+"\n"+
+			`demo-2 {"node-role.kubernetes.io/control-plane":""} 10.20.30.8`+"\n")
+	check.Contains(t, "configuration", config, "unicast_peer {\n        10.20.30.8\n    }")
 }

@@ -230,7 +230,7 @@ func (c *ignitionConfig) overlay(guest Guest) (map[string]any, error) {
 	}
 
 	files := slices.Concat(guest.networkFiles(), guest.Files, guest.Services.files(superAdmin),
-		guest.Proxy.files(guest.Services.pulling()))
+		guest.Proxy.files(slices.Concat(updatingServices, guest.Services.pulling())))
 	units := ignitionUnits(slices.Concat(guest.Units, guest.Services.units()))
 	if len(commands) > 0 {
 		files = append(files, File{

@@ -9,6 +9,9 @@ import (
 // proxiedServices are those that reach out of a node. Images have one of the container runtimes.
 var proxiedServices = []string{"containerd.service", "crio.service", "kubelet.service"}
 
+// updatingServices pull operating systems from a registry, in images of OCK.
+var updatingServices = []string{"ocne-update.service", "rpm-ostreed.service"}
+
 // files are drop-ins of the services, and of units that pull images themselves; none without a proxy.
 func (p *Proxy) files(pulling []string) []File {
 	if p == nil || p.HTTP == "" && p.HTTPS == "" {

@@ -167,6 +167,14 @@ func TestTheProxyReachesEachUnitThatPulls(t *testing.T) {
 	})
 	check.Error(t, err, "")
 	check.Contains(t, "user data", string(merged), "path: /etc/systemd/system/capolvm-nginx.service.d/10-capolvm-proxy.conf")
+
+	// Images of OCK pull their updates themselves.
+	merged, err = Merge([]byte(`{"ignition":{"version":"3.0.0"}}`), Ignition, Guest{HostName: "demo-1", Proxy: proxy})
+	check.Error(t, err, "")
+
+	for _, unit := range []string{"crio", "ocne-update", "rpm-ostreed"} {
+		check.Contains(t, "Ignition", string(merged), "/etc/systemd/system/"+unit+".service.d/10-capolvm-proxy.conf")
+	}
 }
 
 // TestKubeVIPOutlivesAStallOfEtcd has the times that kube-vip and other providers came to, unless others are asked for.

@@ -3,6 +3,7 @@
 # and reloads what changed. A timer runs it.
 set -euo pipefail
 umask 022
+PATH=$PATH:/opt/bin # Flatcar's programs of Kubernetes are there
 
 # Name, labels as JSON, and addresses of each node; nothing where there is no answer. A kubelet may report any text as its
 # address, and any number of them: what is none is left out, and so is what comes after four.
