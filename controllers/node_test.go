@@ -222,6 +222,21 @@ func TestNodesSayWhereTheirMachinesAre(t *testing.T) {
 
 	expect("a label that was removed is back")
 	check.Equal(t, "the zone that the kubelet has set", node.Labels[corev1.LabelTopologyZone], "rack-7")
+
+	left := m.Status.OLVM.VirtualMachine.HostName
+	check.Error(t, s.Sim.MaintainHost(left), "") // which moves the VMs to other hosts
+	s.Eventually("the machine says that its VM has moved", func() error {
+		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
+			return err
+		}
+
+		if m.Status.OLVM.VirtualMachine.HostName == left {
+			return errors.New("it runs on " + left)
+		}
+
+		return nil
+	})
+	expect("the label follows the VM")
 }
 
 func TestServingCertificatesOfMachinesAreApprovedAndOthersAreLeftAlone(t *testing.T) {

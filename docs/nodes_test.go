@@ -8,7 +8,8 @@ import (
 
 // onExistingNodes are the tests of each row of the table in user/nodes.md, by the row's first cell.
 var onExistingNodes = map[string][]string{
-	"OLVMMachineTemplate":                            {"TestTemplatesAreImmutableButForDryRunsOfTheTopologyController"},
+	"OLVMMachineTemplate": {"TestTemplatesAreImmutableButForDryRunsOfTheTopologyController",
+		"TestClustersAtOnce"},
 	"`controlPlaneEndpoint` of the OLVMCluster":      {"TestTheAPIServerRefusesWhatMustNotChange"},
 	"`controlPlaneServices`, except `dns`":           {"TestOtherServicesOfAClusterLeaveItsNodesAlone"},
 	"`controlPlaneServices.dns`":                     {"TestNamesOfAClusterLeaveItsNodesAlone"},
@@ -18,7 +19,7 @@ var onExistingNodes = map[string][]string{
 	"hosts of a failure domain":                      {"TestADomainThatGetsHostsGivesThemToItsMachinesInPlace"},
 	"nodes join or leave the control plane":          {"TestLoadBalancersFollowTheControlPlane", "TestEachNodeKnowsTheNamesOfItsCluster"},
 	"the holder of the endpoint dies":                {"TestTheEndpointMovesWhenItsHolderDies"},
-	"a VM migrates":                                  {"TestLabelsOfANode"},
+	"a VM migrates":                                  {"TestNodesSayWhereTheirMachinesAre"},
 	"OLVMSupportServices": {"TestALoadBalancerFollowsTheControlPlane",
 		"TestOtherSupportServicesLeaveNodesAlone"},
 	"certificates of kubeadm have three weeks left":     {"TestControlPlanesAreRolledOutBeforeTheirCertificatesExpire"},

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,49 @@ func TestAnEndpointAnswersAfterHAProxyWasKilled(t *testing.T) {
 
 		return nil
 	})
+}
+
+// drained is how long connections may go to a node that is unreachable: its health check fails three times, two seconds
+// apart, and each takes up to three seconds.
+const drained = 20 * time.Second
+
+// TestANodeThatIsUnreachableIsDrained (row 24) cuts one off the network, as a host that loses its power: nothing refuses
+// connections, and each that goes there takes the five seconds in which haproxy gives up.
+func TestANodeThatIsUnreachableIsDrained(t *testing.T) {
+	l := newLAN(t)
+	c := newCluster(l, "d", "10.99.0.5", 62, bootstrap.HAProxy)
+
+	for i := range 3 {
+		c.start(fmt.Sprintf("10.99.0.%d", 11+i))
+	}
+
+	l.eventually("all know each other", func() error { return c.knowEachOther(c.nodes, "haproxy/haproxy.cfg") })
+	l.eventually("all API servers get connections", func() error { return c.spread(c.nodes) })
+
+	holder := c.settled(c.endpoint)
+	lost := c.nodes[slices.IndexFunc(c.nodes, func(n *node) bool { return n != holder })]
+	run(t, "ip", "netns", "exec", lost.namespace, "ip", "link", "set", "enp1s0", "down")
+
+	var until time.Duration
+
+	begun := time.Now()
+	l.eventually("no connection goes to "+lost.name, func() error {
+		until = time.Since(begun)
+
+		for range 10 { // of three servers each gets some
+			asked := time.Now()
+			if by := l.ask(c.endpoint.String() + ":6443"); by == "" || by == lost.name || time.Since(asked) > 3*time.Second {
+				return fmt.Errorf("%q answers after %s", by, time.Since(asked))
+			}
+		}
+
+		return nil
+	})
+	t.Logf("%s was drained %.1f s after it became unreachable", lost.name, until.Seconds())
+
+	if until > drained {
+		t.Errorf("%s was drained after %s", lost.name, until)
+	}
 }
 
 // ingressOf has something answer at the ingress port of a node.
