@@ -274,6 +274,8 @@ func (l *look) examine() {
 	l.kubernetes()
 	l.runtime(ignition)
 	l.cgroups(release["ID"], release["VERSION_ID"])
+	l.swap()
+	l.updates(ignition)
 	l.endpoint()
 	l.security()
 	l.agent()
@@ -565,6 +567,43 @@ func (l *look) cgroups(system, release string) {
 		"(olvmctl image create --kernel-arg, for images of OCK)",
 		"%s %s has control groups of version 1, with which the kubelet of Kubernetes %s does not start", system, release,
 		version)
+}
+
+// swap looks for what is swapped to at a boot.
+func (l *look) swap() {
+	for line := range strings.Lines(l.text("/etc/fstab")) {
+		words := strings.Fields(line)
+		if len(words) < 3 || strings.HasPrefix(words[0], "#") || words[2] != "swap" {
+			continue
+		}
+
+		l.add("swap", doctor.Warning, "remove it from /etc/fstab, or set failSwapOn: false for the kubelet",
+			"there is swap, with which the kubelet does not start by default")
+
+		return
+	}
+}
+
+// updaters are units that replace or restart what runs on a node, or reboot it.
+var updaters = []string{
+	"locksmithd.service", "update-engine.service", "zincati.service", "dnf-automatic.timer",
+	"dnf-automatic-install.timer", "unattended-upgrades.service",
+}
+
+// updates looks for what changes nodes by itself: Cluster API replaces them, and drains only those that it replaces.
+func (l *look) updates(ignition bool) {
+	var on []string
+
+	for _, unit := range updaters {
+		if l.enabled(unit, ignition) && !l.has("/etc/systemd/system/"+unit) { // a link to /dev/null masks it
+			on = append(on, unit)
+		}
+	}
+
+	if len(on) > 0 {
+		l.add("updates", doctor.Warning, "systemctl mask "+strings.Join(on, " "),
+			"%s updates or reboots nodes, which are not drained before", strings.Join(on, ", "))
+	}
 }
 
 // endpoint looks for what nodes of the control plane hold the endpoint with.
