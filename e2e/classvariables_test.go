@@ -94,11 +94,11 @@ func checkVariablesAreValidated(t *testing.T, w *workload) {
 		`workerMachines: {memory: 8GB, ipAddresses: ["10.0.0.1 - 10.0.0.9", 10.0.1.0/28, 10.0.2.1]}`: "",
 		`workerMachines: {memory: 8GB, ipAddresses: ["fd00::5"]}`:                                    "write an IPv4 address",
 		`controlPlaneMachines: {memory: 8GB, ipAddresses: [10.0.0.9-10.0.0.1]}`:                      "swap its ends",
-		`bootstrapFormat: ignition`:                                                                  "",
-		`bootstrapFormat: json`:                                                                      "supported values",
-		`ock: {registry: "registry.example.com:5000/mirror", etcdTag: 3.5.15}`:                       "",
-		`ock: {registry: 'a"] #'}`:                                                                   "should match",
-		`ock: {nginxImage: "a\nb: c"}`:                                                               "should match",
+		`bootstrapFormat: ignition`: "",
+		`bootstrapFormat: json`:     "supported values",
+		`ock: {registry: "registry.example.com:5000/mirror", etcdTag: 3.5.15}`: "",
+		`ock: {registry: 'a"] #'}`:     "should match",
+		`ock: {nginxImage: "a\nb: c"}`: "should match",
 	} {
 		cluster, err := w.cluster()
 		check.Error(t, err, "")

@@ -565,8 +565,8 @@ func (l *look) cgroups(system, release string) {
 
 	l.add("cgroups", doctor.Failed, "add systemd.unified_cgroup_hierarchy=1 to the arguments of the kernel "+
 		"(olvmctl image create --kernel-arg, for images of OCK)",
-		"%s %s has control groups of version 1, with which the kubelet of Kubernetes %s does not start", system, release,
-		version)
+		"%s %s has control groups of version 1, with which the kubelet of Kubernetes %s does not start",
+		system, release, version)
 }
 
 // swap looks for what is swapped to at a boot.
@@ -633,7 +633,8 @@ func (l *look) endpoint() {
 	switch {
 	case has("keepalived") && len(asking) > 0:
 		l.add(check, doctor.Failed, "install "+strings.Join(asking, " and "),
-			"there is no %s, with which nodes that have keepalived ask the API server", strings.Join(asking, " and no "))
+			"there is no %s, with which nodes that have keepalived ask the API server",
+			strings.Join(asking, " and no "))
 	case has("keepalived") && (has("haproxy") || has("podman")):
 		l.add(check, doctor.OK, "", "%s", strings.Join(there, ", "))
 	case has("keepalived"):
