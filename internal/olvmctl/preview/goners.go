@@ -9,10 +9,11 @@ import (
 )
 
 // goners are the machines that Cluster API deletes first if an owner is to have fewer: those that are annotated for it,
-// then those that its policy says. It returns fewer than count if the policy leaves the choice open. That unhealthy
-// machines go before others is not looked at.
-func goners(owner *unstructured.Unstructured, machines []*unstructured.Unstructured, count int64) []string {
-	var out []string
+// then unhealthy ones, then those that its policy says. If that leaves the choice open, out has fewer than count, and the
+// rest is of candidates.
+func goners(
+	owner *unstructured.Unstructured, machines []*unstructured.Unstructured, count int64,
+) (out, candidates []string) {
 
 	rest := slices.Clone(machines)
 	take := func(chosen *unstructured.Unstructured) {
@@ -30,16 +31,47 @@ func goners(owner *unstructured.Unstructured, machines []*unstructured.Unstructu
 		}
 	}
 
+	unhealthy := unhealthyOf(owner, rest)
+	if int64(len(out)) == count {
+		return out, nil
+	}
+
+	if int64(len(out)+len(unhealthy)) > count {
+		return out, namesOf(unhealthy)
+	}
+
+	for _, machine := range unhealthy {
+		take(machine)
+	}
+
 	for int64(len(out)) < count && len(rest) > 0 {
 		chosen := next(owner, rest)
 		if chosen == nil && int64(len(rest)) > count-int64(len(out)) {
-			return out
+			return out, namesOf(rest)
 		}
 
 		take(cmp.Or(chosen, rest[0]))
 	}
 
+	return out, nil
+}
+
+func namesOf(objects []*unstructured.Unstructured) []string {
+	var out []string
+	for _, object := range objects {
+		out = append(out, object.GetName())
+	}
+
 	return out
+}
+
+// unhealthyOf are the machines that go before others because they are unhealthy. A control plane does not look at that.
+func unhealthyOf(owner *unstructured.Unstructured, machines []*unstructured.Unstructured) []*unstructured.Unstructured {
+	if owner.GetKind() == "KubeadmControlPlane" {
+		return nil
+	}
+
+	return slices.DeleteFunc(slices.Clone(machines), func(m *unstructured.Unstructured) bool { return !isUnhealthy(m) })
 }
 
 // next is the machine that the policy of an owner chooses among those that there are, sorted by age; nil if it may be

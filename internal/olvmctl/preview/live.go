@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -218,22 +219,8 @@ func (m *Manifests) addLive(object *unstructured.Unstructured) error {
 		return nil // the manifest's
 	case m.templates[key] != nil && object.GetKind() == "OLVMMachineTemplate":
 		m.pruning.written = append(m.pruning.written, object)
-		// Compared as they are written: defaults of the API server are no differences.
-		into := map[types.NamespacedName]*infrav1.OLVMMachineTemplate{}
-		if err := decode(object, key, into); err != nil {
-			return err
-		}
 
-		if path := differs(asMap(m.templates[key].Spec), asMap(into[key].Spec), "spec"); path != "" {
-			return fmt.Errorf(
-				"OLVMMachineTemplate %s: %s is another one than in the management cluster, and templates cannot be "+
-					"changed; give it a new name, and refer to that",
-				key,
-				path,
-			)
-		}
-
-		return nil
+		return m.checkTemplate(object, key)
 	}
 
 	m.pruning.others = append(m.pruning.others, object)
@@ -242,6 +229,31 @@ func (m *Manifests) addLive(object *unstructured.Unstructured) error {
 	m.count = count // of the manifests
 
 	return err
+}
+
+// checkTemplate refuses a template of the manifests that is another one than that of the management cluster.
+func (m *Manifests) checkTemplate(live *unstructured.Unstructured, key types.NamespacedName) error {
+	into := map[types.NamespacedName]*infrav1.OLVMMachineTemplate{}
+	if err := decode(live, key, into); err != nil {
+		return err
+	}
+
+	asked, err := defaultedSpec(asMap(m.templates[key].Spec))
+	if err != nil {
+		return err
+	}
+
+	has, err := defaultedSpec(asMap(into[key].Spec))
+	if err != nil {
+		return err
+	}
+
+	if path := cmp.Or(differs(asked, has, "spec"), differs(has, asked, "spec")); path != "" {
+		return fmt.Errorf("OLVMMachineTemplate %s: %s is another one than in the management cluster, and templates "+
+			"cannot be changed; give it a new name, and refer to that", key, path)
+	}
+
+	return nil
 }
 
 // addRecord keeps an object of the management cluster whose status or age decides who has an address.
@@ -319,110 +331,11 @@ func (c OwnerChange) String() string {
 	return text
 }
 
-// outdated says why machines of an owner would be replaced, by their names. Only machines that the management cluster
-// has can be: Cluster API compares the same.
-func (m *Manifests) outdated(owner *unstructured.Unstructured) map[string]string {
-	live := m.liveOf(owner)
-	if live == nil {
-		return nil
-	}
-
-	_, template := machineRefs(owner)
-	version := versionOf(owner)
-	common := ""
-
-	paths := [][]string{
-		{"spec", "kubeadmConfigSpec"},
-		{"spec", "template", "spec", "bootstrap", "configRef", "name"},
-		{"spec", "template", "spec", "failureDomain"},
-	}
-	for _, path := range paths {
-		asked, found, _ := unstructured.NestedFieldNoCopy(owner.Object, path...)
-		there, _, _ := unstructured.NestedFieldNoCopy(live.Object, path...)
-		if found && owner.GetAPIVersion() == live.GetAPIVersion() && common == "" {
-			common = differs(asked, there, strings.Join(path, "."))
-		}
-	}
-
-	out := map[string]string{}
-
-	for _, machine := range m.machinesMadeBy(owner) {
-		reason := ""
-		if has := versionOf(machine); version != "" && has != "" && has != version {
-			reason = fmt.Sprintf("version %s becomes %s", has, version)
-		}
-
-		_, ref := machineRefs(machine)
-		infra := m.olvmMachines[types.NamespacedName{Namespace: machine.GetNamespace(), Name: ref.name}]
-		if infra != nil && reason == "" {
-			from := infra.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
-			if from != "" && template.name != "" && from != template.name {
-				reason = fmt.Sprintf("template %s becomes %s", from, template.name)
-			}
-		}
-
-		if reason == "" && common != "" {
-			reason = common + " changes"
-		}
-
-		if reason != "" {
-			out[machine.GetName()] = reason
-		}
-	}
-
-	return out
-}
-
 func versionOf(owner *unstructured.Unstructured) string {
 	for _, path := range [][]string{{"spec", "template", "spec", "version"}, {"spec", "version"}} {
 		if version, _, _ := unstructured.NestedString(owner.Object, path...); version != "" {
-			return version
+			return "v" + strings.TrimPrefix(version, "v") // as Cluster API fills it in
 		}
-	}
-
-	return ""
-}
-
-// differs is the first path at which what is asked for is not what is there; empty where all of it is. What is there
-// beyond it are defaults.
-func differs(asked, there any, path string) string {
-	switch asked := asked.(type) {
-	case map[string]any:
-		live, _ := there.(map[string]any)
-
-		var keys []string
-		for key := range asked {
-			keys = append(keys, key)
-		}
-
-		slices.Sort(keys)
-
-		for _, key := range keys {
-			if found := differs(asked[key], live[key], path+"."+key); found != "" {
-				return found
-			}
-		}
-
-		return ""
-	case []any:
-		live, _ := there.([]any)
-		if len(asked) != len(live) {
-			return path
-		}
-
-		for i := range asked {
-			if found := differs(asked[i], live[i], fmt.Sprintf("%s[%d]", path, i)); found != "" {
-				return found
-			}
-		}
-
-		return ""
-	case nil:
-		return ""
-	}
-
-	if fmt.Sprint(asked) != fmt.Sprint(there) && (there != nil || fmt.Sprint(asked) != "") {
-		return path
 	}
 
 	return ""

@@ -66,6 +66,8 @@ type Manifests struct {
 	pruning pruning
 	// connected reports that a management cluster was read.
 	connected bool
+	// notes are lines that every output has.
+	notes []string
 	// count of the objects that were read, of all kinds.
 	count int
 }
@@ -328,6 +330,8 @@ func (m *Manifests) Expand() ([]Machine, []OwnerChange, error) {
 	var out []Machine
 	var changes []OwnerChange
 	replaced := map[types.NamespacedName]string{}
+	m.notes = nil
+	m.noteWaiting()
 
 	for _, owner := range m.owners {
 		for name, reason := range m.outdated(owner) {
@@ -354,7 +358,36 @@ func (m *Manifests) Expand() ([]Machine, []OwnerChange, error) {
 
 	supported = append(supported, m.unaskedSupport(supported)...)
 
-	return m.markDestroyed(append(out, supported...), changes), changes, err
+	out = append(out, supported...)
+	giveNames(out)
+
+	return m.markDestroyed(out, changes), changes, err
+}
+
+// giveNames gives machines that are still to be made other names than those that machines have: a control plane and a
+// MachineDeployment may have the same name, and a Machine that of another owner and a number.
+func giveNames(machines []Machine) {
+	used := map[types.NamespacedName]bool{}
+
+	for i := range machines {
+		if machines[i].live {
+			used[machines[i].key()] = true
+		}
+	}
+
+	for i := range machines {
+		machine := &machines[i]
+		if machine.live {
+			continue
+		}
+
+		for name, n := machine.Name, 2; used[machine.key()]; n++ {
+			machine.Name = fmt.Sprintf("%s-%d", name, n)
+			machine.infraName = machine.Name
+		}
+
+		used[machine.key()] = true
+	}
 }
 
 // maxReplicas bounds what one slip of a finger makes of a preview.
@@ -569,18 +602,8 @@ func (c *OwnerChange) chooseDestroyed(owner *unstructured.Unstructured, kept []*
 	c.Destroyed, c.Replaced = append([]string{}, c.Replaced[places:]...), c.Replaced[:places]
 
 	more := c.Deleted - int64(len(c.Destroyed))
-	chosen := goners(owner, kept, more)
-	c.Destroyed = append(c.Destroyed, chosen...)
-
-	if int64(len(chosen)) == more {
-		return
-	}
-
-	for _, machine := range kept {
-		if !slices.Contains(chosen, machine.GetName()) {
-			c.candidates = append(c.candidates, machine.GetName())
-		}
-	}
+	chosen, candidates := goners(owner, kept, more)
+	c.Destroyed, c.candidates = append(c.Destroyed, chosen...), candidates
 }
 
 // controlled reports whether another object of the manifests makes this one, as in a dump of a running cluster.

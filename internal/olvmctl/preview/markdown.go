@@ -27,11 +27,15 @@ func (r Report) WriteMarkdown(out io.Writer, link string) error {
 	c := &comment{}
 	c.add(maxMarkdown, fmt.Sprintf("### %s\n\n", r.Summary))
 
-	for _, line := range []string{r.ComparedWith, r.Deletions, r.CheckedBy} {
-		if line != "" {
-			c.add(maxTable, escapeCell(line)+".\n\n")
+	left := 0
+
+	for _, line := range r.preface() {
+		if !c.add(maxTable/4, escapeCell(line)+".\n\n") {
+			left++
 		}
 	}
+
+	c.leave(left, "note", "notes")
 
 	if r.Summary.Destroy > 0 {
 		c.add(maxTable, fmt.Sprintf("> [!CAUTION]\n> **%s destroyed.** Their VMs and disks are deleted.\n\n",

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -90,7 +91,7 @@ func (m *Manifests) renderAll(
 	isGoing := func(machine Machine) bool { return machine.Destroyed != "" }
 	for _, machine := range slices.Concat(machines, pooled) {
 		if isGoing(machine) {
-			out = append(out, Rendered{Machine: machine})
+			out = append(out, Rendered{Machine: machine.asRecorded()})
 		}
 	}
 
@@ -110,6 +111,13 @@ func (m *Manifests) renderAll(
 	endpoints := m.checkEndpoints(machines)
 
 	for _, machine := range slices.Concat(machines, pooled) {
+		if machine.Replaced != "" { // whether it could be made again does not matter
+			machine.VM = claims[machine.key()].entry
+			out = append(out, Rendered{Machine: machine.asRecorded()})
+
+			continue
+		}
+
 		err := unplaced[machine.key()]
 		if wrong := m.checkNeeded(machine); wrong != nil {
 			err = machine.explain(wrong, credentials.Places)
@@ -142,6 +150,18 @@ func (m *Manifests) renderAll(
 	}
 
 	return out, refused, nil
+}
+
+// asRecorded is the machine with the addresses that it has.
+func (machine Machine) asRecorded() Machine {
+	machine.Addresses = nil
+	for _, name := range slices.Sorted(maps.Keys(machine.recorded)) {
+		for _, address := range machine.recorded[name] {
+			machine.Addresses = append(machine.Addresses, address.String())
+		}
+	}
+
+	return machine
 }
 
 // key of the machine among all of the manifests.
@@ -481,8 +501,8 @@ func Offline(m *Manifests, machines []Machine) []*Result {
 	endpoints := m.checkEndpoints(machines)
 
 	for _, machine := range slices.Concat(machines, pooled) {
-		if machine.Destroyed != "" {
-			out = append(out, destroyed(machine))
+		if machine.Destroyed != "" || machine.Replaced != "" {
+			out = append(out, going(machine.asRecorded()))
 			continue
 		}
 
@@ -525,10 +545,14 @@ func Offline(m *Manifests, machines []Machine) []*Result {
 	return out
 }
 
-// destroyed is the result of a machine that is deleted.
-func destroyed(machine Machine) *Result {
+// going is the result of a machine that is deleted, or replaced.
+func going(machine Machine) *Result {
 	out := resultOf(machine)
-	out.Text = "It is destroyed: " + machine.Destroyed + out.lost() + "."
+	out.Text = "It is replaced: " + machine.Replaced + "."
+
+	if machine.Destroyed != "" {
+		out.Text = "It is destroyed: " + machine.Destroyed + out.lost() + "."
+	}
 
 	return out
 }
@@ -637,14 +661,8 @@ func (r *Result) addsVM() bool {
 
 // Plan runs a real Terraform plan for a machine, in a folder below scratch that is removed afterwards.
 func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, scratch string) (*Result, error) {
-	if machine.Destroyed != "" {
-		return destroyed(machine.Machine), nil
-	}
-
-	if machine.Replaced != "" {
-		result := resultOf(machine.Machine)
-		result.Text = "It is replaced: " + machine.Replaced + "."
-		return result, nil
+	if machine.Destroyed != "" || machine.Replaced != "" {
+		return going(machine.Machine), nil
 	}
 
 	// Its name is no part of the path: who writes manifests must not decide which folder is removed.

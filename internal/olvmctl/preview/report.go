@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
@@ -17,6 +18,8 @@ type Report struct {
 	Deletions    string `json:"deletions,omitempty"`
 	// CheckedBy says who has checked the manifests.
 	CheckedBy string `json:"checkedBy,omitempty"`
+	// Notes say what the controllers do later, or not at all.
+	Notes []string `json:"notes,omitempty"`
 	// Pruned are the objects that would be deleted, because they are not in the manifests.
 	Pruned   []Pruned      `json:"pruned,omitempty"`
 	Machines []*Result     `json:"machines"`
@@ -50,7 +53,7 @@ func NewReport(machines []*Result, owners []OwnerChange, capacity []Capacity, of
 
 // About adds what is known of the manifests beside their machines.
 func (r *Report) About(m *Manifests) {
-	r.Pruned, r.Deletions, r.CheckedBy = m.Pruned(), m.Deletions(), m.checkedBy
+	r.Pruned, r.Deletions, r.CheckedBy, r.Notes = m.Pruned(), m.Deletions(), m.checkedBy, m.notes
 	r.Summary.Objects = int64(len(r.Pruned))
 
 	switch {
@@ -128,14 +131,19 @@ func (p *paper) alarm(text string) {
 	p.line(text)
 }
 
+// preface are the lines before the machines.
+func (r Report) preface() []string {
+	lines := append([]string{r.ComparedWith, r.Deletions, r.CheckedBy}, r.Notes...)
+
+	return slices.DeleteFunc(lines, func(line string) bool { return line == "" })
+}
+
 // WriteText writes the report for a terminal.
 func (r Report) WriteText(out io.Writer) error {
 	p := &paper{color: r.Color}
 
-	for _, line := range []string{r.ComparedWith, r.Deletions, r.CheckedBy} {
-		if line != "" {
-			p.line(oneLine(line) + ".")
-		}
+	for _, line := range r.preface() {
+		p.line(oneLine(line) + ".")
 	}
 
 	if r.ComparedWith != "" {

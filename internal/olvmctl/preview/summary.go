@@ -2,6 +2,7 @@ package preview
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -69,10 +70,34 @@ func summarize(machines []*Result, owners []OwnerChange) Summary {
 	}
 
 	for _, owner := range owners {
-		out.Destroy += owner.Deleted - int64(len(owner.Destroyed))
+		unnamed := owner.Deleted - int64(len(owner.Destroyed))
+		out.Destroy += unnamed
+		out.Update -= countedTwice(machines, owner, unnamed)
 	}
 
 	return out
+}
+
+// countedTwice is how many machines of an owner count as updated, although they are among those of which some are
+// destroyed, and at most the others can be updated.
+func countedTwice(machines []*Result, owner OwnerChange, destroyed int64) int64 {
+	updated, stay := int64(0), -destroyed
+
+	for _, m := range machines {
+		if m.Namespace != owner.Namespace || !slices.Contains(owner.candidates, m.Name) {
+			continue
+		}
+
+		switch m.verdict() {
+		case toUpdate:
+			updated, stay = updated+1, stay+1
+		case isRefused: // it is counted already
+		default:
+			stay++
+		}
+	}
+
+	return max(0, updated-max(0, stay))
 }
 
 // verdict is what would become of a machine.

@@ -1,0 +1,289 @@
+package preview
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize/english"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// outdated says why machines of an owner would be replaced, by their names. Only machines that the management cluster
+// has can be: Cluster API compares the same.
+func (m *Manifests) outdated(owner *unstructured.Unstructured) map[string]string {
+	live := m.liveOf(owner)
+	if live == nil {
+		return nil
+	}
+
+	common, waiting := changeForAll(owner, live), 0
+	out := map[string]string{}
+
+	for _, machine := range m.machinesMadeBy(owner) {
+		if isRemediated(machine) {
+			out[machine.GetName()] = "a MachineHealthCheck has found it unhealthy"
+			continue
+		}
+
+		reason := cmp.Or(m.changeFor(owner, machine), common, scheduled(owner, machine))
+
+		switch {
+		case reason == "":
+		case isOnDelete(owner):
+			waiting++
+		default:
+			out[machine.GetName()] = reason
+		}
+	}
+
+	if waiting > 0 {
+		m.note(fmt.Sprintf("%s: its strategy is OnDelete: %s replaced only when you delete them", ownerName(owner),
+			english.Plural(waiting, "outdated machine is", "outdated machines are")))
+	}
+
+	return out
+}
+
+// changeForAll is what differs for all machines of an owner; empty for nothing.
+func changeForAll(owner, live *unstructured.Unstructured) string {
+	if owner.GetAPIVersion() != live.GetAPIVersion() {
+		return ""
+	}
+
+	asked, there := rolloutFields(owner), rolloutFields(live)
+	for _, path := range []string{
+		"spec.kubeadmConfigSpec", "spec.template.spec.bootstrap", "spec.template.spec.failureDomain",
+	} {
+		if _, isAsked := asked[path].(map[string]any); !isAsked && strings.HasSuffix(path, "kubeadmConfigSpec") {
+			continue // no control plane
+		}
+
+		if found := cmp.Or(differs(asked[path], there[path], path), differs(there[path], asked[path], path)); found != "" {
+			return found + " changes"
+		}
+	}
+
+	return ""
+}
+
+// rolloutFields are the fields whose change rolls machines out, by their paths, without what Cluster API fills in or
+// changes in place.
+func rolloutFields(owner *unstructured.Unstructured) map[string]any {
+	spec := owner.DeepCopy()
+	for _, field := range []string{"dns", "controlPlaneEndpoint"} {
+		unstructured.RemoveNestedField(spec.Object, "spec", "kubeadmConfigSpec", "clusterConfiguration", field)
+	}
+
+	removeDefault(spec, "cloud-config", "spec", "kubeadmConfigSpec", "format")
+
+	for _, when := range []string{"initConfiguration", "joinConfiguration"} {
+		removeDefault(spec, "IfNotPresent", "spec", "kubeadmConfigSpec", when, "nodeRegistration", "imagePullPolicy")
+	}
+
+	out := map[string]any{}
+	for _, path := range []string{
+		"spec.kubeadmConfigSpec", "spec.template.spec.bootstrap", "spec.template.spec.failureDomain",
+	} {
+		out[path], _, _ = unstructured.NestedFieldNoCopy(spec.Object, strings.Split(path, ".")...)
+	}
+
+	if bootstrap, ok := out["spec.template.spec.bootstrap"].(map[string]any); ok {
+		ref, _, _ := unstructured.NestedString(bootstrap, "configRef", "name")
+		secret, _, _ := unstructured.NestedString(bootstrap, "dataSecretName")
+		out["spec.template.spec.bootstrap"] = map[string]any{
+			"configRef": map[string]any{"name": ref}, "dataSecretName": secret,
+		}
+	}
+
+	return out
+}
+
+// removeDefault removes a field that has its default.
+func removeDefault(object *unstructured.Unstructured, value string, path ...string) {
+	if has, _, _ := unstructured.NestedString(object.Object, path...); has == value {
+		unstructured.RemoveNestedField(object.Object, path...)
+	}
+}
+
+// changeFor is what differs for one machine of an owner; empty for nothing.
+func (m *Manifests) changeFor(owner, machine *unstructured.Unstructured) string {
+	has, version := versionOf(machine), versionOf(owner)
+	if version != "" && has != "" && has != version {
+		return fmt.Sprintf("version %s becomes %s", has, version)
+	}
+
+	_, template := machineRefs(owner)
+	_, ref := machineRefs(machine)
+
+	infra := m.olvmMachines[types.NamespacedName{Namespace: machine.GetNamespace(), Name: ref.name}]
+	if infra == nil {
+		return ""
+	}
+
+	from := infra.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
+	if from == "" || template.name == "" || from == template.name {
+		return ""
+	}
+
+	return fmt.Sprintf("template %s becomes %s", from, template.name)
+}
+
+// scheduled says that a machine is older than the time after which all machines are rolled out; empty if it is not.
+func scheduled(owner, machine *unstructured.Unstructured) string {
+	after, made := rolloutAfter(owner), machine.GetCreationTimestamp()
+	if after.IsZero() || after.After(time.Now()) || made.IsZero() || !made.Time.Before(after) {
+		return ""
+	}
+
+	return "spec.rollout.after " + after.UTC().Format(time.RFC3339) + " has passed"
+}
+
+// rolloutAfter is the time after which an owner replaces all machines that are older; zero for none.
+func rolloutAfter(owner *unstructured.Unstructured) time.Time {
+	for _, path := range [][]string{{"spec", "rollout", "after"}, {"spec", "rolloutAfter"}} {
+		text, _, _ := unstructured.NestedString(owner.Object, path...)
+		if after, err := time.Parse(time.RFC3339, text); err == nil {
+			return after
+		}
+	}
+
+	return time.Time{}
+}
+
+// isOnDelete reports whether an owner replaces outdated machines only when a person deletes them.
+func isOnDelete(owner *unstructured.Unstructured) bool {
+	for _, path := range [][]string{{"spec", "rollout", "strategy", "type"}, {"spec", "strategy", "type"}} {
+		if kind, _, _ := unstructured.NestedString(owner.Object, path...); kind == "OnDelete" {
+			return true
+		}
+	}
+
+	return false
+}
+
+// isRemediated reports whether a MachineHealthCheck has the owner of a machine replace it.
+func isRemediated(machine *unstructured.Unstructured) bool {
+	return conditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition) == "False" &&
+		conditionOf(machine, clusterv1.MachineOwnerRemediatedCondition) == "False"
+}
+
+// isUnhealthy reports whether Cluster API counts a machine as unhealthy when it chooses one to delete. Of a machine
+// without a status nothing is known.
+func isUnhealthy(machine *unstructured.Unstructured) bool {
+	status, found, _ := unstructured.NestedMap(machine.Object, "status")
+	if !found || len(status) == 0 {
+		return false
+	}
+
+	node, _, _ := unstructured.NestedString(status, "nodeRef", "name")
+
+	return node == "" || conditionOf(machine, clusterv1.MachineNodeHealthyCondition) == "False" ||
+		conditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition) == "False"
+}
+
+// conditionOf is the status of a condition; empty if there is none.
+func conditionOf(object *unstructured.Unstructured, kind string) string {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, condition := range conditions {
+		if fields, ok := condition.(map[string]any); ok && fields["type"] == kind {
+			return fmt.Sprint(fields["status"])
+		}
+	}
+
+	return ""
+}
+
+func ownerName(owner *unstructured.Unstructured) string {
+	return fmt.Sprintf("%s %s/%s", owner.GetKind(), owner.GetNamespace(), owner.GetName())
+}
+
+// note remembers a line that every output has.
+func (m *Manifests) note(line string) { m.notes = append(m.notes, line) }
+
+// noteWaiting remembers what the controllers do not do now: nothing becomes of objects that are paused, and a rollout
+// may be for later.
+func (m *Manifests) noteWaiting() {
+	for _, cluster := range m.clusters {
+		if m.isPaused(cluster) {
+			m.note(ownerName(cluster) + " is paused: what is listed of it happens only when it is resumed")
+		}
+	}
+
+	for _, owner := range m.owners {
+		if owner.GetKind() == "Machine" {
+			continue
+		}
+
+		if m.isPaused(owner) {
+			m.note(ownerName(owner) + " is paused: what is listed of it happens only when it is resumed")
+		}
+
+		if after := rolloutAfter(owner); after.After(time.Now()) && len(m.machinesMadeBy(owner)) > 0 {
+			m.note(fmt.Sprintf("%s: all machines that it has are replaced after %s (spec.rollout.after)",
+				ownerName(owner), after.UTC().Format(time.RFC3339)))
+		}
+	}
+}
+
+// isPaused reports whether an object is paused: by its manifest, else by what the management cluster has.
+func (m *Manifests) isPaused(object *unstructured.Unstructured) bool {
+	for _, one := range []*unstructured.Unstructured{object, m.liveOf(object)} {
+		if one == nil {
+			continue
+		}
+
+		if _, annotated := one.GetAnnotations()[clusterv1.PausedAnnotation]; annotated {
+			return true
+		}
+
+		if paused, found, _ := unstructured.NestedBool(one.Object, "spec", "paused"); found {
+			return paused
+		}
+	}
+
+	return false
+}
+
+// differs is the first path at which what is asked for is not what is there; empty where all of it is. What is there
+// beyond it are defaults.
+func differs(asked, there any, path string) string {
+	switch asked := asked.(type) {
+	case map[string]any:
+		live, _ := there.(map[string]any)
+
+		for _, key := range slices.Sorted(maps.Keys(asked)) {
+			if found := differs(asked[key], live[key], path+"."+key); found != "" {
+				return found
+			}
+		}
+
+		return ""
+	case []any:
+		live, _ := there.([]any)
+		if len(asked) != len(live) {
+			return path
+		}
+
+		for i := range asked {
+			if found := differs(asked[i], live[i], fmt.Sprintf("%s[%d]", path, i)); found != "" {
+				return found
+			}
+		}
+
+		return ""
+	case nil:
+		return ""
+	}
+
+	if fmt.Sprint(asked) != fmt.Sprint(there) && (there != nil || fmt.Sprint(asked) != "") {
+		return path
+	}
+
+	return ""
+}

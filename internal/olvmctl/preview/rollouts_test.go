@@ -1,0 +1,143 @@
+package preview
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// TestAPlanSeesWhatElseRollsMachinesOut has changes that name no other version and no other template. Every output says
+// them.
+func TestAPlanSeesWhatElseRollsMachinesOut(t *testing.T) {
+	const rollout, workers = "\n  rollout:\n", "spec:\n  clusterName: demo\n  replicas: 2\n"
+
+	for name, test := range map[string]struct {
+		from, to string
+		live     func(*unstructured.Unstructured)
+		want     Summary
+		line     string
+	}{
+		"kubeadm's configuration loses a field": {"    clusterConfiguration:\n      apiServer:\n        certSANs: [localhost, 127.0.0.1]\n",
+			"    clusterConfiguration: {}\n", nil, Summary{Replace: 1}, "apiServer"},
+		"kubeadm's configuration has its defaults": {"kubeadmConfigSpec:\n", "kubeadmConfigSpec:\n    format: cloud-config\n", nil,
+			Summary{}, ""},
+		"CoreDNS is updated in place": {"clusterConfiguration:\n", "clusterConfiguration:\n      dns: {imageTag: v1.12.0}\n", nil,
+			Summary{}, ""},
+		"a version without its v": {"version: v1.36.1", "version: 1.36.1", nil, Summary{}, ""},
+		"a time has passed": {rollout, rollout + "    after: '2026-02-01T00:00:00Z'\n", nil, Summary{Replace: 1},
+			"spec.rollout.after 2026-02-01T00:00:00Z has passed"},
+		"a time is still to come": {rollout, rollout + "    after: '2999-01-01T00:00:00Z'\n", nil, Summary{},
+			"all machines that it has are replaced after 2999-01-01T00:00:00Z"},
+		"a machine is unhealthy": {"replicas: 2", "replicas: 2", func(o *unstructured.Unstructured) {
+			if o.GetName() == "demo-md-0-b" {
+				o.Object["status"] = map[string]any{"conditions": []any{
+					map[string]any{"type": "HealthCheckSucceeded", "status": "False"},
+					map[string]any{"type": "OwnerRemediated", "status": "False"}}}
+			}
+		}, Summary{Replace: 1}, "a MachineHealthCheck has found it unhealthy"},
+		"a machine is outdated, and stays until it is deleted": {workers, "spec:\n  clusterName: demo\n  replicas: 2\n" +
+			"  rollout: {after: '2026-02-01T00:00:00Z', strategy: {type: OnDelete}}\n", nil, Summary{},
+			"2 outdated machines are replaced only when you delete them"},
+		"a cluster is paused": {"spec:\n  clusterNetwork:", "spec:\n  paused: true\n  clusterNetwork:", nil, Summary{},
+			"Cluster default/demo is paused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := management(t)
+			change(t, c, []string{"Machine"}, func(o *unstructured.Unstructured) {
+				check.Error(t, unstructured.SetNestedField(o.Object, "2026-01-01T00:00:00Z", "metadata", "creationTimestamp"), "")
+
+				if test.live != nil {
+					test.live(o)
+				}
+			})
+
+			text := sample(t)
+			check.Contains(t, "the sample", text, test.from)
+
+			report := reported(t, strings.Replace(text, test.from, test.to, 1), c, nil)
+			check.Equal(t, "summary", report.Summary, test.want)
+
+			for output, text := range outputs(t, report) {
+				check.Contains(t, output, text, test.line)
+			}
+		})
+	}
+}
+
+// TestUnhealthyMachinesGoFirst has three workers of which one is to stay.
+func TestUnhealthyMachinesGoFirst(t *testing.T) {
+	for name, test := range map[string]struct {
+		unhealthy string
+		want      []string
+		of        int
+	}{
+		"one is unhealthy": {"b", []string{"b"}, 2},
+		"two are":          {"ab", []string{"a", "b"}, 0},
+		"all are":          {"abc", nil, 3},
+		"none is":          {"", nil, 3},
+		"nothing is known": {"?", nil, 3},
+	} {
+		var machines []*unstructured.Unstructured
+
+		for _, letter := range "abc" {
+			machine := &unstructured.Unstructured{Object: map[string]any{}}
+			machine.SetName(string(letter))
+
+			if test.unhealthy != "?" {
+				node := "node"
+				if strings.ContainsRune(test.unhealthy, letter) {
+					node = ""
+				}
+
+				machine.Object["status"] = map[string]any{"phase": "Running", "nodeRef": map[string]any{"name": node}}
+			}
+
+			machines = append(machines, machine)
+		}
+
+		owner := &unstructured.Unstructured{Object: map[string]any{"kind": "MachineDeployment"}}
+		chosen, candidates := goners(owner, machines, 2)
+		check.Equal(t, name, chosen, test.want)
+		check.Length(t, name+": candidates", candidates, test.of)
+	}
+}
+
+// TestMachinesToComeHaveNamesOfTheirOwn has a control plane and workers of one name.
+func TestMachinesToComeHaveNamesOfTheirOwn(t *testing.T) {
+	text := strings.NewReplacer("name: demo-control-plane", "name: same", "name: demo-md-0\n  namespace: default\nspec:\n  clusterName",
+		"name: same\n  namespace: default\nspec:\n  clusterName").Replace(sample(t))
+	m, err := Load([]string{"-"}, strings.NewReader(text))
+	check.Error(t, err, "")
+	machines, err := m.Machines()
+	check.Error(t, err, "")
+	check.Length(t, "machines", machines, 3)
+
+	names := map[string]string{}
+
+	for _, machine := range machines {
+		check.Equal(t, machine.Name+" is also of "+names[machine.Name], names[machine.Name], "")
+		names[machine.Name] = machine.From
+	}
+}
+
+// TestAReplacedMachineIsNotRefused has a rollout that is the remedy: the template of the machines that run has no
+// addresses any more.
+func TestAReplacedMachineIsNotRefused(t *testing.T) {
+	c := management(t)
+	change(t, c, []string{"OLVMMachine"}, func(o *unstructured.Unstructured) {
+		unstructured.RemoveNestedField(o.Object, "spec", "virtualMachine", "network")
+	})
+
+	report := reported(t, strings.ReplaceAll(sample(t), "v1.36.1", "v1.36.2"), c, nil)
+	check.Equal(t, "summary", report.Summary, Summary{Replace: 3})
+}
+
+// TestATemplateThatLosesAFieldIsRefused as one that changes a field.
+func TestATemplateThatLosesAFieldIsRefused(t *testing.T) {
+	m, err := Load([]string{"-"}, strings.NewReader(sample(t, "        cpu:\n          topology: {cores: 2, sockets: 1, threads: 1}\n", "")))
+	check.Error(t, err, "")
+	check.Error(t, m.AddLive(t.Context(), management(t), ""), "templates cannot be changed")
+}
