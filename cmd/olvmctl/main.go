@@ -13,6 +13,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capolvm/cluster-api-provider-olvm/cmd/manager/command"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/providerprocess"
@@ -26,7 +27,7 @@ var errChanges = errors.New("there are changes")
 
 func main() {
 	providerprocess.Main()
-	syscall.Umask(0o077)                                  // rendered secrets are for this user alone
+	hostos.KeepFilesPrivate()                             // rendered secrets are for this user alone
 	if len(os.Args) > 1 && os.Args[1] == managerCommand { // in local management clusters
 		os.Args = os.Args[1:]
 		os.Exit(command.Main())

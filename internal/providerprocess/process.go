@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -25,6 +24,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/confine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
@@ -452,7 +452,7 @@ func start(ports []uint16, log logr.Logger) (*process, error) {
 			Path: executable, Args: []string{executable, argument}, Dir: dir, Env: childEnvironment(dir),
 			Stderr:      os.Stderr,
 			ExtraFiles:  theirs,
-			SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+			SysProcAttr: hostos.OwnGroup(),
 		},
 		calls: rpc.NewClient(calls),
 		ports: ports,
@@ -570,21 +570,10 @@ func childEnvironment(dir string) []string {
 
 // socketPair returns two sockets that are connected: one for this process, and one for a child.
 func socketPair() (net.Conn, *os.File, error) {
-	syscall.ForkLock.RLock() // so that no other child inherits them
-
-	both, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err == nil {
-		syscall.CloseOnExec(both[0])
-		syscall.CloseOnExec(both[1])
-	}
-
-	syscall.ForkLock.RUnlock()
-
+	own, theirs, err := hostos.SocketPair()
 	if err != nil {
-		return nil, nil, fmt.Errorf("failed to make a pair of sockets: %w", err)
+		return nil, nil, err
 	}
-
-	own, theirs := os.NewFile(uintptr(both[0]), "own"), os.NewFile(uintptr(both[1]), "theirs")
 	defer own.Close()
 
 	connection, err := net.FileConn(own)

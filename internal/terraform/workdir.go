@@ -10,8 +10,8 @@ import (
 	"slices"
 
 	"github.com/hashicorp/go-version"
-	"golang.org/x/sys/unix"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
@@ -217,12 +217,12 @@ func enoughSpace(dir string) error {
 		return err
 	}
 
-	var disk unix.Statfs_t
-	if err := unix.Statfs(dir, &disk); err != nil {
+	free, err := hostos.FreeBytes(dir)
+	if err != nil {
 		return fmt.Errorf("failed to look at the disk of the working directories: %w", err)
 	}
 
-	if free := disk.Bavail * uint64(disk.Bsize); free < needsSpace {
+	if free < needsSpace {
 		return &DiskFullError{
 			Dir: dir,
 			Err: fmt.Errorf("%d MiB are free and a run begins with at least %d", free>>20, needsSpace>>20),
@@ -243,7 +243,7 @@ func makeDir(dir string) error {
 
 // diskError says it where an error means that the disk is full.
 func diskError(dir string, err error) error {
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+	if hostos.IsDiskFull(err) {
 		return &DiskFullError{Dir: dir, Err: err}
 	}
 

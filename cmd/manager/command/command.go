@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	goruntime "runtime"
-	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -53,6 +52,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/otherprovider"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/providerprocess"
@@ -267,7 +267,7 @@ func Flags() *pflag.FlagSet {
 // Main runs the manager with the arguments of the process until it is interrupted, and returns the exit code.
 func Main() int {
 	liftEmptyMemoryLimit()
-	syscall.Umask(0o077) // state and user data are on disk while Terraform works
+	hostos.KeepFilesPrivate() // state and user data are on disk while Terraform works
 
 	var o options
 	o.addFlags(pflag.CommandLine)

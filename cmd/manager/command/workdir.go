@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"syscall"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 )
 
 // takeFolder makes a folder that is only this user's. One that is there must be such a folder: another user may have
@@ -20,8 +21,7 @@ func takeFolder(path string) error {
 		return fmt.Errorf("failed to look at the work folder: %w", err)
 	}
 
-	owner, known := info.Sys().(*syscall.Stat_t)
-	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 || !known || int(owner.Uid) != os.Getuid() {
+	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 || !hostos.IsOwn(info) {
 		return fmt.Errorf(
 			"the work folder %s is not a folder that only this user may open (%s); remove it, or "+
 				"name another with --work-dir",

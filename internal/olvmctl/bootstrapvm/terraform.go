@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/filelock"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
@@ -26,11 +26,15 @@ import (
 // Make has Terraform make the VM, or what an interrupted call has left of that to do. All that it is made of is kept
 // before.
 func (v *VM) Make(ctx context.Context, config engine.Config) error {
-	if err := v.keep(); err != nil {
-		return err
-	}
-
 	return v.run(ctx, config, func(root *workspace.Root, s *subject) error {
+		if err := v.checkOnly(); err != nil {
+			return err
+		}
+
+		if err := v.keep(); err != nil {
+			return err
+		}
+
 		if err := s.build(ctx); err != nil {
 			return err
 		}
@@ -39,6 +43,17 @@ func (v *VM) Make(ctx context.Context, config engine.Config) error {
 
 		return err
 	})
+}
+
+// checkOnly fails where another command has decided what the VM is made of since this one looked for it.
+func (v *VM) checkOnly() error {
+	kept, err := Find(v.Namespace, v.Cluster)
+	if err == nil && kept != nil && kept.UID != v.UID {
+		err = fmt.Errorf("another olvmctl has begun to make the bootstrap VM %s; run the command again to go on with it",
+			v.Name())
+	}
+
+	return err
 }
 
 // Remove has Terraform destroy the VM, and removes what is kept of it. The error says where something is left.
@@ -56,15 +71,15 @@ func (v *VM) Remove(ctx context.Context, config engine.Config) error {
 
 // run calls do with what runs Terraform. One process at a time does that.
 func (v *VM) run(ctx context.Context, config engine.Config, do func(*workspace.Root, *subject) error) error {
-	lock, err := os.OpenFile(v.lockFile(), os.O_CREATE|os.O_RDWR, 0o600)
+	release, err := filelock.Take(v.lockFile())
+	if errors.Is(err, filelock.ErrHeld) {
+		return errors.New("another olvmctl makes or removes the bootstrap VM; wait until it has ended")
+	}
+
 	if err != nil {
 		return fmt.Errorf("failed to lock the bootstrap VM: %w", err)
 	}
-	defer lock.Close()
-
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return errors.New("another olvmctl makes or removes the bootstrap VM; wait until it has ended")
-	}
+	defer release()
 
 	return preview.AtEngine(ctx, config, func(session *engine.Client, scratch *preview.Scratch) error {
 		root := &workspace.Root{Executor: scratch.Executor, Keeper: keeper{v}, Dir: filepath.Join(scratch.Dir, "vm")}

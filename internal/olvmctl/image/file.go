@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
@@ -90,7 +89,7 @@ func (f *diskFile) Close() error {
 
 // lock locks the file that the user has named, as every upload does: one that was left unfinished goes on. It fails
 // where another process has it locked.
-func (f *diskFile) lock(how int) error { return syscall.Flock(int(f.source.Fd()), how|syscall.LOCK_NB) }
+func (f *diskFile) lock(how func(*os.File) error) error { return how(f.source) }
 
 // name of the image: that of the file, without the ending that says how it is compressed.
 func (f *diskFile) name() string {

@@ -14,10 +14,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 )
 
 // grace is how long guestfish may take to end its virtual machine, where it has to.
@@ -202,7 +203,7 @@ func startGuestfish(
 	}
 
 	// Ctrl-C on a terminal is for us alone: guestfish cleans up after itself only at the end of its input.
-	g.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	g.command.SysProcAttr = hostos.OwnGroup()
 	g.command.WaitDelay = grace
 	stdin, err := g.command.StdinPipe()
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/google/uuid"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/filelock"
 )
 
 // This file removes what runs have left that were killed before they could.
@@ -61,7 +61,7 @@ func beginRun() (*run, error) {
 	}
 
 	if err == nil {
-		err = syscall.Flock(int(out.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		err = filelock.Exclusive(out.lock)
 	}
 
 	if err != nil {
@@ -94,7 +94,7 @@ func stateOfRun(id string) runState {
 	}
 	defer file.Close()
 
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := filelock.Exclusive(file); err != nil {
 		return runAlive
 	}
 

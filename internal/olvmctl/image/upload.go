@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/filelock"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
@@ -57,7 +57,7 @@ func (u Upload) Run(ctx context.Context, client *engine.Client) (disk *engine.Di
 		return nil, false, err
 	}
 
-	_ = file.lock(syscall.LOCK_SH) // some file systems cannot
+	_ = file.lock(filelock.Shared) // some file systems cannot
 	options, err := u.options(ctx, client, file)
 	if err != nil {
 		return nil, false, err
@@ -132,7 +132,7 @@ func (u Upload) options(ctx context.Context, client *engine.Client, file *diskFi
 		Run:             u.run,
 		Idle:            uploadIdle,
 		Resume: func(sent int64) error {
-			if errors.Is(file.lock(syscall.LOCK_EX), syscall.EWOULDBLOCK) {
+			if errors.Is(file.lock(filelock.Exclusive), filelock.ErrHeld) {
 				return fmt.Errorf("%s is being uploaded already, by another process", file.source.Name())
 			}
 

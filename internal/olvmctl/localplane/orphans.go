@@ -7,8 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 )
 
 // orphanGrace is how long a process that outlived its plane may take to end, and killGrace how long the system may take
@@ -38,7 +39,7 @@ func endOrphans(dir string) (int, error) {
 // end asks those of the orphans to end that are meant, and kills them after the grace period.
 func end(dir string, meant func(program string) bool, grace time.Duration) error {
 	for _, pid := range orphans(dir, meant) {
-		_ = syscall.Kill(pid, syscall.SIGTERM)
+		_ = hostos.EndProcess(pid)
 	}
 
 	if waitForOrphans(dir, meant, grace) {
@@ -46,7 +47,7 @@ func end(dir string, meant func(program string) bool, grace time.Duration) error
 	}
 
 	for _, pid := range orphans(dir, meant) {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
+		_ = hostos.KillProcess(pid)
 	}
 
 	if waitForOrphans(dir, meant, killGrace) {

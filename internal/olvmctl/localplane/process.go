@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 )
 
 // Process is a child process whose output goes to a file.
@@ -114,7 +116,7 @@ func (p *Process) Children() []int {
 func (p *Process) KillChildren() bool {
 	found := p.Children()
 	for _, pid := range found {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
+		_ = hostos.KillProcess(pid)
 	}
 
 	return len(found) > 0

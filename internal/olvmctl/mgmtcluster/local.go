@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/adrg/xdg"
@@ -23,7 +22,9 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/atomicfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/filelock"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
@@ -183,12 +184,12 @@ func (l Local) checkRuns(server string) error {
 
 // Build has the programs that it needs; say is called with lines for people.
 func (l Local) Build(ctx context.Context, say func(format string, args ...any)) error {
-	tools, err := toolchain.Embedded()
-	if err != nil {
+	if err := localplane.CheckPlatform(runtime.GOOS); err != nil {
 		return err
 	}
 
-	if err := localplane.CheckPlatform(runtime.GOOS); err != nil {
+	tools, err := toolchain.Embedded()
+	if err != nil {
 		return err
 	}
 
@@ -275,7 +276,7 @@ func (l Local) begin() (*exec.Cmd, error) {
 	defer log.Close()
 
 	command := exec.Command(program, ServeArguments...) //nolint:noctx // it outlives this command
-	command.Stdout, command.Stderr, command.SysProcAttr = log, log, &syscall.SysProcAttr{Setsid: true}
+	command.Stdout, command.Stderr, command.SysProcAttr = log, log, hostos.OwnSession()
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("failed to start the local management cluster: %w", err)
 	}
@@ -290,7 +291,7 @@ func (l Local) Stop(ctx context.Context) error {
 		return nil
 	}
 
-	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+	if err := hostos.EndProcess(pid); err != nil {
 		return fmt.Errorf("failed to stop the local management cluster: %w", err)
 	}
 
@@ -474,7 +475,7 @@ func (l Local) lock() (*os.File, error) {
 		return nil, fmt.Errorf("failed to open the file of the process: %w", err)
 	}
 
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := filelock.Exclusive(file); err != nil {
 		return nil, errors.Join(fmt.Errorf("another process runs it: %w", err), file.Close())
 	}
 

@@ -1,0 +1,62 @@
+package filelock
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+func TestALockIsHeldByOne(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "locks", "one")
+	release, err := Take(path)
+	check.Error(t, err, "")
+
+	_, err = Take(path)
+	check.Equal(t, "whether it is held", errors.Is(err, ErrHeld), true)
+	release()
+
+	_, err = os.Stat(path)
+	check.Equal(t, "whether its file is left", err == nil, false)
+
+	release, err = Take(path)
+	check.Error(t, err, "")
+	release()
+}
+
+func TestAFileIsSharedByMany(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "image")
+	check.Error(t, os.WriteFile(path, []byte("x"), 0o600), "")
+
+	var files [2]*os.File
+
+	for i := range files {
+		file, err := os.Open(path)
+		check.Error(t, err, "")
+		t.Cleanup(func() { _ = file.Close() })
+		check.Error(t, Shared(file), "")
+		files[i] = file
+	}
+
+	check.Equal(t, "whether it is held", errors.Is(Exclusive(files[0]), ErrHeld), true)
+	check.Error(t, files[1].Close(), "")
+	check.Error(t, Exclusive(files[0]), "")
+}
+
+// TestALockOfARemovedFileIsNone has a lock on a file that its holder has removed: another one has that name by now.
+func TestALockOfARemovedFileIsNone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "one")
+	file, err := os.Create(path)
+	check.Error(t, err, "")
+	t.Cleanup(func() { _ = file.Close() })
+	check.Equal(t, "whether it is at its name", isAt(file, path), true)
+	check.Error(t, os.Remove(path), "")
+	check.Equal(t, "whether it is at its name", isAt(file, path), false)
+
+	other, err := os.Create(path)
+	check.Error(t, err, "")
+	check.Error(t, other.Close(), "")
+	check.Equal(t, "whether it is at its name", isAt(file, path), false)
+}

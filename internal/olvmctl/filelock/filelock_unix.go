@@ -1,0 +1,28 @@
+//go:build unix
+
+package filelock
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+func lock(file *os.File, alone bool) error {
+	how := syscall.LOCK_SH
+	if alone {
+		how = syscall.LOCK_EX
+	}
+
+	err := syscall.Flock(int(file.Fd()), how|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return ErrHeld
+	}
+
+	if err != nil { // some file systems cannot
+		return fmt.Errorf("failed to lock %s: %w", file.Name(), err)
+	}
+
+	return nil
+}

@@ -1,0 +1,30 @@
+package filelock
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+func lock(file *os.File, alone bool) error {
+	how := uint32(windows.LOCKFILE_FAIL_IMMEDIATELY)
+	if alone {
+		how |= windows.LOCKFILE_EXCLUSIVE_LOCK
+	}
+
+	// The last byte that a file can have: Windows refuses others to read what is locked.
+	at := &windows.Overlapped{Offset: math.MaxUint32 - 1, OffsetHigh: math.MaxInt32}
+	err := windows.LockFileEx(windows.Handle(file.Fd()), how, 0, 1, 0, at)
+	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
+		return ErrHeld
+	}
+
+	if err != nil {
+		return fmt.Errorf("failed to lock %s: %w", file.Name(), err)
+	}
+
+	return nil
+}
