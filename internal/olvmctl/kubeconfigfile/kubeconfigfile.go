@@ -3,6 +3,7 @@
 package kubeconfigfile
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -76,7 +77,8 @@ func lock(path string) (unlock func(), err error) {
 	for begin := time.Now(); ; time.Sleep(lockInterval) {
 		file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if err == nil {
-			return func() { _ = os.Remove(name) }, file.Close()
+			own, err := file.Stat()
+			return func() { unlockOwn(name, own) }, errors.Join(err, file.Close())
 		}
 
 		if !errors.Is(err, os.ErrExist) {
@@ -84,7 +86,7 @@ func lock(path string) (unlock func(), err error) {
 		}
 
 		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > abandonedAfter {
-			_ = os.Remove(name)
+			removeAbandoned(name, info)
 			continue
 		}
 
@@ -92,6 +94,29 @@ func lock(path string) (unlock func(), err error) {
 			return nil, fmt.Errorf("another program writes %s; if none does, remove %s", path, name)
 		}
 	}
+}
+
+// unlockOwn removes the lock file that this process has made, and not one that another process has made since it took
+// that for abandoned.
+func unlockOwn(name string, own os.FileInfo) {
+	if found, err := os.Stat(name); err == nil && os.SameFile(found, own) {
+		_ = os.Remove(name)
+	}
+}
+
+// removeAbandoned removes a lock file that was seen to be old. Another process may have done that meanwhile, and made
+// its own: that one is put back.
+func removeAbandoned(name string, seen os.FileInfo) {
+	aside := name + "." + rand.Text()
+	if err := os.Rename(name, aside); err != nil {
+		return // another process has removed it
+	}
+
+	if found, err := os.Stat(aside); err == nil && !os.SameFile(found, seen) {
+		_ = os.Link(aside, name) // unless yet another process has made one
+	}
+
+	_ = os.Remove(aside)
 }
 
 // replace puts a file with that content in the place of another one, whose mode it gets.

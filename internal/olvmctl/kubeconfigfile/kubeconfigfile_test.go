@@ -147,3 +147,26 @@ func TestTheLockOfACommandThatWasKilledIsTakenOver(t *testing.T) {
 	check.Error(t, Edit(path, adds("ours")), "")
 	expectAlone(t, path)
 }
+
+// TestALockThatOthersHaveMadeMeanwhileStays has two commands find the lock of a third that was killed: the second one
+// has taken it over already when the first comes to that.
+func TestALockThatOthersHaveMadeMeanwhileStays(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config")
+	killed, err := lock(path)
+	check.Error(t, err, "")
+	seen, err := os.Stat(path + lockSuffix)
+	check.Error(t, err, "")
+	check.Error(t, os.Rename(path+lockSuffix, path+".gone"), "")
+
+	unlock, err := lock(path)
+	check.Error(t, err, "")
+	removeAbandoned(path+lockSuffix, seen)
+	killed() // it was slow, and not killed at all
+
+	_, err = os.Stat(path + lockSuffix)
+	check.Error(t, err, "")
+	unlock()
+	check.Error(t, os.Remove(path+".gone"), "")
+	check.Error(t, Edit(path, adds("ours")), "")
+	expectAlone(t, path)
+}

@@ -18,7 +18,7 @@ const (
 // Make makes a folder among temporary files, and removes those that killed processes of this user have left there.
 // remove removes it.
 func Make() (dir string, remove func() error, err error) {
-	removeAbandoned(os.TempDir())
+	Tidy()
 
 	dir, err = os.MkdirTemp("", prefix)
 	if err != nil {
@@ -36,6 +36,10 @@ func Make() (dir string, remove func() error, err error) {
 		return os.RemoveAll(dir)
 	}, nil
 }
+
+// Tidy removes the folders that killed processes of this user have left among temporary files. Commands do that which
+// go on where another one was interrupted.
+func Tidy() { removeAbandoned(os.TempDir()) }
 
 // removeAbandoned removes the folders whose locks nobody holds. A folder without one is of something else, or is just
 // made.
