@@ -574,8 +574,7 @@ func (i interruption) interrupt(t *testing.T, g *writeGate, then string) {
 
 // isOver reports whether the first command had done all, so that the second finds nothing to do.
 func (i interruption) isOver(said string) bool {
-	return i.end != 0 && strings.Contains(said, "there is no Cluster") ||
-		i.end < 0 && strings.Contains(said, "no such file")
+	return i.end != 0 && strings.Contains(said, "there is no Cluster")
 }
 
 // deletes deletes what an interrupted command has left. Where delete says that a move has to end first, it is ended.
@@ -594,10 +593,12 @@ func (s *stand) deletes(interrupted []string) {
 		s.t.Logf("the command again:\n%s", said)
 	}
 
-	managers, _ := s.managers()
+	managers, clusters := s.managers()
 
 	switch {
-	case len(managers) == 0: // nothing was made
+	case len(clusters) == 0: // nothing was made
+	case len(managers) == 0: // a move out of the only one that has it has just begun
+		s.does(s.delete(s.out, "--to-kubeconfig", s.kubeconfigs[0])...)
 	case managers[0] == 1 && fileIsThere(s.out):
 		s.does(s.delete(s.out, "--to-kubeconfig", s.kubeconfigs[0])...)
 	default:

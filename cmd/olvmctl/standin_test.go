@@ -129,13 +129,11 @@ func (s *standIn) reconcile(ctx context.Context, c client.Client, cluster *clust
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
 	}
 
-	err := c.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.namespace, Name: s.name + "-kubeconfig", OwnerReferences: []metav1.OwnerReference{owner},
-			Labels: map[string]string{clusterv1.ClusterNameLabel: s.name},
-		},
-		Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": s.kubeconfig},
-	})
+	var err error
+	if cluster.Spec.ControlPlaneEndpoint.IsValid() { // else its infrastructure was not applied yet
+		err = c.Create(ctx, s.kubeconfigSecret(owner))
+	}
+
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
@@ -157,7 +155,8 @@ func (s *standIn) reconcile(ctx context.Context, c client.Client, cluster *clust
 
 		return completeObject(ctx, c, object, owner)
 	})
-	if err != nil || ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false) {
+	if err != nil || ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false) ||
+		!cluster.Spec.ControlPlaneEndpoint.IsValid() {
 		return err
 	}
 
@@ -170,6 +169,17 @@ func (s *standIn) reconcile(ctx context.Context, c client.Client, cluster *clust
 	}}
 
 	return c.Status().Patch(ctx, cluster, client.MergeFrom(before))
+}
+
+// kubeconfigSecret is what Cluster API makes of how the cluster is reached.
+func (s *standIn) kubeconfigSecret(owner metav1.OwnerReference) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.namespace, Name: s.name + "-kubeconfig", OwnerReferences: []metav1.OwnerReference{owner},
+			Labels: map[string]string{clusterv1.ClusterNameLabel: s.name},
+		},
+		Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": s.kubeconfig},
+	}
 }
 
 // takeEndpoint gives a Cluster the endpoint of its infrastructure.

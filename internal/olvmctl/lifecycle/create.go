@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,8 +21,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/addon"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/bootstrapvm"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/scratchdir"
 )
 
 const (
@@ -91,6 +94,8 @@ type creation struct {
 
 // Create makes the cluster of a cluster file, from nothing to nodes that are ready.
 func Create(ctx context.Context, o CreateOptions) (*Created, error) {
+	scratchdir.Tidy()
+
 	c, err := newCreation(ctx, o)
 	if err != nil {
 		return nil, err
@@ -146,6 +151,12 @@ func newCreation(ctx context.Context, o CreateOptions) (*creation, error) {
 
 	if c.management, err = newManagement(c.Management, c.Driver); err != nil {
 		return nil, err
+	}
+
+	if c.management.isLocal { // before an image is uploaded in vain
+		if err := localplane.CheckPlatform(runtime.GOOS); err != nil {
+			return nil, err
+		}
 	}
 
 	c.workload, err = newManagement(mgmtcluster.Options{
@@ -457,7 +468,7 @@ func (c *creation) writeKubeconfig(ctx context.Context) error {
 		return fmt.Errorf("failed to get the kubeconfig: %w", err)
 	}
 
-	err = keepKubeconfig(c.KubeconfigOut, c.File.Name, content, c.management.Kubeconfig == c.KubeconfigOut)
+	err = keepKubeconfig(c.KubeconfigOut, c.File.Name, content, c.managesItself)
 	if err != nil {
 		return err
 	}

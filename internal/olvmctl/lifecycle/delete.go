@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
@@ -21,6 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/bootstrapvm"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/scratchdir"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
 )
 
@@ -63,10 +65,14 @@ type deletion struct {
 	// own is the cluster itself, where it has its own objects; interrupted reports that it does not have all of them.
 	own         *management
 	interrupted bool
+	// source is the cluster itself, where an earlier Delete has not ended the move out of it; nil else.
+	source *management
 }
 
 // Delete deletes a cluster with its VMs, waits until all is gone, and removes what Create made beside it.
 func Delete(ctx context.Context, o DeleteOptions) error {
+	scratchdir.Tidy()
+
 	d, err := newDeletion(o)
 	if err != nil {
 		return err
@@ -112,6 +118,11 @@ func (d *deletion) steps() []Step {
 		Step{name: "Asking the user", quiet: true, asks: true, run: d.confirm},
 	)
 	out = append(out, d.endMoveSteps()...)
+	out = append(out, Step{
+		name:   movingName,
+		needed: func() bool { return d.source != nil },
+		run:    d.endMoveAway,
+	})
 	out = append(out, only(func() bool { return d.managesItself }, d.moveSteps()...)...)
 
 	out = append(out, only(func() bool { return !d.onlyVM() }, d.deleteSteps()...)...)
@@ -153,9 +164,11 @@ func (d *deletion) moveSteps() []Step {
 		Step{
 			name:  "Turning to the other management cluster",
 			quiet: true,
-			run: func(context.Context) error {
+			run: func(ctx context.Context) (err error) {
 				d.management = d.to
-				return nil
+				d.cluster, err = d.to.GetCluster(ctx, d.Name)
+
+				return err
 			},
 		},
 		// Cluster API connects to clusters whose infrastructure it has seen, and deletes a control plane with a
@@ -202,9 +215,8 @@ func (d *deletion) deleteSteps() []Step {
 			run: func(ctx context.Context) error {
 				// Cluster API deletes in the order that infrastructures need. The garbage collector, asked to wait for
 				// all dependents, would delete the network of a cluster on OCI before its machines.
-				err := d.management.Delete(ctx, d.cluster)
-				if client.IgnoreNotFound(err) != nil {
-					return fmt.Errorf("failed to delete Cluster %s: %w", d.Name, err)
+				if err := d.deleteCluster(ctx); err != nil {
+					return err
 				}
 
 				return d.wait(func(ctx context.Context) error {
@@ -228,6 +240,22 @@ func (d *deletion) deleteSteps() []Step {
 	}
 
 	return append(out, d.leaveSteps()...)
+}
+
+// deleteCluster deletes the Cluster that the user was asked about. While the question waited, another command may have
+// deleted it, and made another one of its name.
+func (d *deletion) deleteCluster(ctx context.Context) error {
+	err := d.management.Delete(ctx, d.cluster, client.Preconditions{UID: &d.cluster.UID})
+	if apierrors.IsConflict(err) {
+		return fmt.Errorf("the Cluster %s is another one by now: it was deleted and made again in the meantime; run "+
+			"the command again to delete that", d.Name)
+	}
+
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to delete Cluster %s: %w", d.Name, err)
+	}
+
+	return nil
 }
 
 // leaveSteps remove the local management cluster that is not needed any more.
@@ -276,6 +304,10 @@ func (d *deletion) find(ctx context.Context) error {
 	}
 
 	if err := d.management.connect(ctx); err != nil {
+		if d.turnToOther() {
+			return d.find(ctx)
+		}
+
 		return err
 	}
 
@@ -283,6 +315,11 @@ func (d *deletion) find(ctx context.Context) error {
 	var missing *mgmtcluster.NotFoundError
 	if err != nil && !errors.As(err, &missing) {
 		return cmp.Or(d.management.CheckInstalled(ctx), err)
+	}
+
+	if err == nil && isRest(cluster) {
+		d.missing = checkSettled(cluster)
+		return nil
 	}
 
 	if err == nil {
@@ -301,6 +338,26 @@ func (d *deletion) find(ctx context.Context) error {
 	d.missing = missing
 
 	return nil
+}
+
+// turnToOther turns to the other management cluster where the kubeconfig of the cluster is not there any more: an
+// earlier Delete has removed that, and was interrupted.
+func (d *deletion) turnToOther() bool {
+	if d.Management.Kubeconfig == "" || fileExists(d.Management.Kubeconfig) || d.To.Kubeconfig == "" ||
+		d.management == d.to {
+		return false
+	}
+
+	d.Display.Say("%s is not there; the cluster is looked for in the management cluster of %s", d.Management.Kubeconfig,
+		d.To.Kubeconfig)
+
+	if d.Management.Namespace != "" {
+		d.to.options.Namespace = d.Management.Namespace
+	}
+
+	d.management = d.to
+
+	return true
 }
 
 // findMovedSteps look for a cluster that an interrupted Delete has moved out of itself, in the management cluster that
@@ -351,15 +408,24 @@ func (d *deletion) findMoved(ctx context.Context) error {
 		return nil
 	}
 
-	if ptr.Deref(cluster.Spec.Paused, false) {
-		if err := d.move(ctx, d.management, d.to); err != nil {
-			return err
-		}
+	if ptr.Deref(cluster.Spec.Paused, false) { // the move ends when the user has agreed
+		d.source = d.management
 	}
 
 	d.Display.Say("an earlier command has moved %s to %s", d.Name, d.to.Server())
+	d.cluster, d.management, d.provider, d.missing = cluster, d.to, providerOf(cluster), nil
+
+	return nil
+}
+
+// endMoveAway ends the move of an earlier Delete.
+func (d *deletion) endMoveAway(ctx context.Context) error {
+	err := d.move(ctx, d.source, d.to)
+	if err != nil {
+		return err
+	}
+
 	d.cluster, err = d.to.GetCluster(ctx, d.Name)
-	d.management, d.provider, d.missing = d.to, providerOf(d.cluster), nil
 
 	return err
 }
@@ -406,7 +472,7 @@ func (d *deletion) checkOwn(ctx context.Context) (err error) {
 
 // checkSettled fails where a move was interrupted that this deletion does not end itself.
 func (d *deletion) checkSettled() error {
-	if d.interrupted {
+	if d.interrupted || d.source != nil {
 		return nil
 	}
 
@@ -436,6 +502,11 @@ func (d *deletion) tidy(ctx context.Context) error {
 	}
 
 	for _, object := range d.kept {
+		if by := d.userOf(ctx, object); by != "" {
+			d.Display.Say("left %s: %s", nameOf(object), by)
+			continue
+		}
+
 		if err := d.management.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("failed to delete %s: %w", nameOf(object), err)
 		}
@@ -444,6 +515,27 @@ func (d *deletion) tidy(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// userOf says who uses a Secret that was made for the cluster, which is gone; empty for nobody. A cluster that takes
+// long to go leaves time for others to begin.
+func (d *deletion) userOf(ctx context.Context, object client.Object) string {
+	users, err := usersOf(ctx, d.management.Cluster)
+	if apierrors.IsForbidden(err) && object.GetObjectKind().GroupVersionKind().Kind != "" {
+		return "" // not a Secret of an engine
+	}
+
+	if err != nil {
+		return fmt.Sprintf("who uses it is not known: %v", err)
+	}
+
+	for _, one := range users {
+		if one.uses == client.ObjectKeyFromObject(object) {
+			return one.name + " uses it"
+		}
+	}
+
+	return ""
 }
 
 // nameOf is an object for people.

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -192,6 +193,75 @@ func TestASmallerClusterFileIsAskedAbout(t *testing.T) {
 				check.Contains(t, "the question", one.alarms()[0], "MachineDeployment prod-md-0 is to have")
 				check.Contains(t, "the question", one.alarms()[0], "with their VMs and disks")
 			}
+		})
+	}
+}
+
+// topology is a Cluster with a ClusterClass; workers have the numbers of machines of its MachineDeployments, and -1
+// stands for none that is said.
+func topology(controlPlane int64, workers map[string]int64) *unstructured.Unstructured {
+	part := func(number int64) map[string]any {
+		if number < 0 {
+			return map[string]any{}
+		}
+
+		return map[string]any{"replicas": number}
+	}
+
+	var deployments []any
+
+	for name, number := range workers {
+		one := part(number)
+		one["name"], one["class"] = name, "worker"
+		deployments = append(deployments, one)
+	}
+
+	out := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"topology": map[string]any{
+		"classRef": map[string]any{"name": "olvm"}, "version": "v1.36.1", "controlPlane": part(controlPlane),
+		"workers": map[string]any{"machineDeployments": deployments},
+	}}}}
+	out.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
+	out.SetNamespace("prod")
+	out.SetName("prod")
+
+	return out
+}
+
+// TestASmallerTopologyIsAskedAbout has a cluster of a ClusterClass with 3 machines of the control plane and two groups
+// of workers.
+func TestASmallerTopologyIsAskedAbout(t *testing.T) {
+	const (
+		fewer = "the control plane is to have 1 machine instead of 3: 2 go for good, with their VMs and disks"
+		lost  = "MachineDeployment b of the topology is to have 0 machines instead of 2: 2 go for good, with their VMs " +
+			"and disks"
+		one = "MachineDeployment a of the topology is to have 1 machine instead of 4: 3 go for good, with their VMs " +
+			"and disks"
+	)
+
+	for name, test := range map[string]struct {
+		controlPlane int64
+		workers      map[string]int64
+		asks         []string
+	}{
+		"as many":                     {3, map[string]int64{"a": 4, "b": 2}, nil},
+		"more":                        {5, map[string]int64{"a": 5, "b": 3, "c": 1}, nil},
+		"a control plane of one":      {1, map[string]int64{"a": 4, "b": 2}, []string{fewer}},
+		"fewer workers":               {3, map[string]int64{"a": 1, "b": 2}, []string{one}},
+		"a group of workers is left":  {3, map[string]int64{"a": 4}, []string{lost}},
+		"a group with no machines":    {3, map[string]int64{"a": 4, "b": 0}, []string{lost}},
+		"all of it":                   {1, map[string]int64{"a": 1}, []string{one, lost, fewer}},
+		"numbers that are not said":   {-1, map[string]int64{"a": -1, "b": -1}, nil},
+		"one group, without a number": {3, map[string]int64{"a": -1}, []string{lost}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &creation{management: &management{Cluster: clusterWith(t, topology(3, map[string]int64{"a": 4, "b": 2}))}}
+			c.Provider = &OLVM{}
+			c.File = clusterNamed("prod", "127.0.0.1", 1)
+			c.File.Objects = append(c.File.Objects, topology(test.controlPlane, test.workers))
+
+			gone, err := c.goners(t.Context())
+			check.Error(t, err, "")
+			check.Equal(t, "machines that go", gone, test.asks)
 		})
 	}
 }

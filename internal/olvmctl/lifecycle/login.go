@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -125,10 +126,8 @@ func (*OLVM) knownCA(ctx context.Context, c *creation) ([]byte, error) {
 func (o *OLVM) writeLogin(
 	ctx context.Context, c *creation, key client.ObjectKey, labels map[string]string,
 ) error {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	err := c.management.Get(ctx, key, secret)
-
 	if o.Engine.Username == "" {
+		err := c.management.Get(ctx, key, &corev1.Secret{})
 		if apierrors.IsNotFound(err) {
 			return fmt.Errorf("there is no Secret %s with the credentials of the engine; set OLVM_USERNAME and "+
 				"OLVM_PASSWORD, or give --credentials", key)
@@ -137,32 +136,45 @@ func (o *OLVM) writeLogin(
 		return err
 	}
 
-	login := map[string][]byte{
-		"username": []byte(o.Engine.Username), "password": []byte(o.Engine.Password), "scope": []byte(apiScope),
-	}
-
-	switch {
-	case apierrors.IsNotFound(err):
-		secret.Labels, secret.Data = labels, login
-		secret.Data[infrav1.AllowedServerURLsKey] = []byte(c.File.EngineURL())
-		err = c.management.Create(ctx, secret)
-	case err == nil: // other clusters, with engines of their own, may have the same
-		before := secret.DeepCopy()
-		if secret.Data == nil {
-			secret.Data = map[string][]byte{}
-		}
-
-		maps.Copy(secret.Data, login)
-		secret.Data[infrav1.AllowedServerURLsKey] = withURL(secret.Data[infrav1.AllowedServerURLsKey],
-			c.File.EngineURL())
-		err = c.management.Patch(ctx, secret, client.MergeFrom(before))
-	}
-
+	// Another command may add the URL of another cluster's engine at the same time.
+	err := retry.OnError(retry.DefaultBackoff, func(err error) bool {
+		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+	}, func() error { return o.mergeLogin(ctx, c, key, labels) })
 	if err != nil {
 		return fmt.Errorf("failed to keep the credentials of the engine in Secret %s: %w", key, err)
 	}
 
 	return nil
+}
+
+// mergeLogin makes the Secret, or changes what is ours in the one that is there: other clusters, with engines of their
+// own, may have the same.
+func (o *OLVM) mergeLogin(ctx context.Context, c *creation, key client.ObjectKey, labels map[string]string) error {
+	login := map[string][]byte{
+		"username": []byte(o.Engine.Username), "password": []byte(o.Engine.Password), "scope": []byte(apiScope),
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	err := c.management.Get(ctx, key, secret)
+
+	switch {
+	case apierrors.IsNotFound(err):
+		secret.Labels, secret.Data = labels, login
+		secret.Data[infrav1.AllowedServerURLsKey] = []byte(c.File.EngineURL())
+
+		return c.management.Create(ctx, secret)
+	case err != nil:
+		return err
+	}
+
+	before := secret.DeepCopy()
+	if secret.Data == nil {
+		secret.Data = map[string][]byte{}
+	}
+
+	maps.Copy(secret.Data, login)
+	secret.Data[infrav1.AllowedServerURLsKey] = withURL(secret.Data[infrav1.AllowedServerURLsKey], c.File.EngineURL())
+
+	return c.management.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
 // withURL adds a URL to a list of a Secret, unless it is there.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/scratchdir"
 )
 
 // MoveOptions say what moves where.
@@ -25,6 +26,8 @@ type MoveOptions struct {
 // Move moves all clusters of a namespace to another management cluster, which gets the providers that are missing
 // there.
 func Move(ctx context.Context, o MoveOptions) error {
+	scratchdir.Tidy()
+
 	from, err := newManagement(o.Management, mgmtcluster.DriverExisting)
 	if err != nil {
 		return err

@@ -2,7 +2,10 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -10,9 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterctl"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/filelock"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
@@ -54,6 +59,17 @@ func (o *Common) move(ctx context.Context, from, to *management) error {
 		return err
 	}
 
+	release, err := m.lock()
+	if err != nil {
+		return err
+	}
+	defer release()
+
+	m = &move{Common: o, from: from, to: to}
+	if err := m.look(ctx); err != nil { // another move may have ended since
+		return err
+	}
+
 	if m.interrupted {
 		ended, err := m.resume(ctx)
 		if err != nil || ended {
@@ -85,6 +101,40 @@ func (o *Common) move(ctx context.Context, from, to *management) error {
 	}
 
 	return m.release(ctx, to.Cluster)
+}
+
+// lock keeps other commands of this user, in other terminals, from moving the namespace into or out of either management
+// cluster at the same time: each would take the copies of the other for those of a move that was interrupted.
+func (m *move) lock() (release func(), err error) {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return nil, fmt.Errorf("failed to find the folder for locks: %w", err)
+	}
+
+	var held []func()
+
+	release = func() {
+		for _, one := range held {
+			one()
+		}
+	}
+
+	for _, id := range []types.UID{m.fromID, m.toID} {
+		one, err := filelock.Take(filepath.Join(base, "capolvm", "moves", string(id)+"_"+m.from.Namespace))
+		if errors.Is(err, filelock.ErrHeld) {
+			err = fmt.Errorf("another olvmctl moves namespace %s from %s to %s, or the other way; wait until it has "+
+				"ended", m.from.Namespace, m.from.Server(), m.to.Server())
+		}
+
+		if err != nil {
+			release()
+			return nil, err
+		}
+
+		held = append(held, one)
+	}
+
+	return release, nil
 }
 
 // sign is what movingAnnotation has.
@@ -323,9 +373,22 @@ func endMove(ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cl
 	return nil
 }
 
+// isRest reports whether a Cluster is the rest of a move that had copied all. clusterctl marks what it deletes at the
+// source so, and takes all other annotations away with that.
+func isRest(cluster *clusterv1.Cluster) bool {
+	_, goes := cluster.Annotations[clusterctlv1.DeleteForMoveAnnotation]
+	return goes && ptr.Deref(cluster.Spec.Paused, false)
+}
+
 // checkSettled fails for a Cluster in a move that has not ended: each end has a part of its objects, and controllers of
 // neither act on them. A deletion here would leave the machines that the other end has.
 func checkSettled(cluster *clusterv1.Cluster) error {
+	if isRest(cluster) {
+		return fmt.Errorf("a move of Cluster %s was interrupted after it had copied all to another management cluster; "+
+			"run the command that has begun it again, or olvmctl move -n %s with the kubeconfigs of both, and go on "+
+			"where it has moved to", cluster.Name, cluster.Namespace)
+	}
+
 	sign := cluster.Annotations[movingAnnotation]
 	if sign == "" || !ptr.Deref(cluster.Spec.Paused, false) {
 		return nil

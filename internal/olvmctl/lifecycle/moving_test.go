@@ -15,12 +15,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	clusterctlconfig "sigs.k8s.io/cluster-api/cmd/clusterctl/config"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
@@ -521,4 +524,237 @@ func TestAStartBehindATunnelKnowsItsCluster(t *testing.T) {
 			check.Error(t, c.checkElsewhere(t.Context()), test.problem)
 		})
 	}
+}
+
+// TestTwoMovesAtATimeLoseNothing has a second terminal begin the same move, or the way back, while the first one copies,
+// and while it deletes what it has copied.
+func TestTwoMovesAtATimeLoseNothing(t *testing.T) {
+	for _, at := range []int32{4, 7, 12} {
+		for name, from := range map[string]int{"the same": 0, "the way back": 1} {
+			t.Run(fmt.Sprintf("%s, at write %d", name, at), func(t *testing.T) {
+				m := newMoving(t)
+				var second error
+
+				g := &gate{at: at, after: true, end: func() { _, second = m.move(&gate{}, from, 1-from) }}
+				o := &Common{Display: progress.To(&bytes.Buffer{}), Timeout: time.Minute}
+				check.Error(t, o.move(t.Context(), m.open(0, g), m.open(1, g)), "")
+				check.Error(t, second, "another olvmctl moves namespace "+m.namespace)
+				m.expectMoved(1)
+			})
+		}
+	}
+}
+
+// TestAManagementClusterIsNotTakenForItsCluster has a first start that was interrupted before it wrote the kubeconfig:
+// the only context of the file of kubectl is that of the management cluster, which has the Cluster.
+func TestAManagementClusterIsNotTakenForItsCluster(t *testing.T) {
+	for name, test := range map[string]struct {
+		recorded func(own string) string
+		itself   bool
+	}{
+		"it has made another cluster":   {func(string) string { return "another" }, false},
+		"it is the cluster by a tunnel": {func(own string) string { return own }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMoving(t)
+			in := m.open(0, &gate{})
+			id, err := in.Identity(t.Context())
+			check.Error(t, err, "")
+			check.Error(t, in.RecordIdentity(t.Context(), "prod", types.UID(test.recorded(string(id)))), "")
+
+			path := in.options.Kubeconfig
+			c := &creation{management: in, workload: &management{options: mgmtcluster.Options{
+				Kubeconfig: path, Namespace: m.namespace,
+			}}}
+			c.Management.Namespace = m.namespace
+			c.File, c.KubeconfigOut = clusterNamed("prod", "127.0.0.1", 6443), path
+			itself, unsure, err := c.asksItself(t.Context())
+			check.Error(t, err, "")
+			check.Error(t, unsure, "")
+			check.Equal(t, "whether it manages itself", itself, test.itself)
+		})
+	}
+}
+
+// TestTheKubeconfigIsWrittenBesideThatOfTheManagementCluster names the same file with --kubeconfig and
+// --kubeconfig-out.
+func TestTheKubeconfigIsWrittenBesideThatOfTheManagementCluster(t *testing.T) {
+	m := newMoving(t)
+	in := m.open(0, &gate{})
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: m.namespace, Name: "prod-kubeconfig"}
+	check.Error(t, in.Get(t.Context(), key, secret), "")
+	secret.Data = map[string][]byte{"value": merged(t, "prod", "https://127.0.0.1:6443", "ca", "first")}
+	check.Error(t, in.Update(t.Context(), secret), "")
+
+	c := &creation{management: in, workload: &management{options: in.options}}
+	c.Management.Namespace = m.namespace
+	c.File, c.KubeconfigOut = clusterNamed("prod", "127.0.0.1", 6443), in.options.Kubeconfig
+	check.Error(t, c.writeKubeconfig(t.Context()), "")
+	check.Equal(t, "the context of the cluster", c.workload.options.Context, "prod-admin@prod")
+}
+
+// TestAStartGoesOnWithoutATemplateThatWasNotAppliedYet was interrupted between an owner of machines and its template.
+func TestAStartGoesOnWithoutATemplateThatWasNotAppliedYet(t *testing.T) {
+	owner := func(template string) *unstructured.Unstructured {
+		out := deployment(1)
+		out.SetNamespace("ocne")
+		check.Error(t, unstructured.SetNestedField(out.Object, template, templateNameField(out)...), "")
+		check.Error(t, unstructured.SetNestedField(out.Object, "OLVMMachineTemplate", "spec", "template", "spec",
+			"infrastructureRef", "kind"), "")
+
+		return out
+	}
+
+	for applied, problem := range map[string]string{"prod-md-0": "", "another": "failed to get its OLVMMachineTemplate"} {
+		t.Run(applied, func(t *testing.T) {
+			template := &unstructured.Unstructured{Object: map[string]any{}}
+			template.SetGroupVersionKind(infrav1.GroupVersion.WithKind("OLVMMachineTemplate"))
+			template.SetNamespace("ocne")
+			template.SetName("prod-md-0")
+
+			live := owner(applied)
+			in := clusterWith(t, live, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ocne", Name: "prod"}})
+			c := &creation{management: &management{Cluster: in}}
+			c.File = clusterNamed("prod", "127.0.0.1", 1)
+			c.objects = []*unstructured.Unstructured{template, owner("prod-md-0")}
+			check.Error(t, c.followTemplates(t.Context()), problem)
+		})
+	}
+}
+
+// deployment makes a group of workers.
+func (m *moving) deployment(replicas int32) *clusterv1.MachineDeployment {
+	m.t.Helper()
+	out := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: m.namespace, Name: "prod-md-0", Labels: map[string]string{clusterv1.ClusterNameLabel: "prod"},
+	}}
+	out.Spec.ClusterName, out.Spec.Replicas = "prod", &replicas
+	out.Spec.Selector.MatchLabels = map[string]string{"pool": "md-0"}
+	out.Spec.Template.Labels = map[string]string{"pool": "md-0"}
+	out.Spec.Template.Spec.ClusterName = "prod"
+	out.Spec.Template.Spec.Bootstrap.DataSecretName = ptr.To("none")
+	out.Spec.Template.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: clusterctl.InfrastructureGroup, Kind: "OLVMMachineTemplate", Name: "prod-md-0",
+	}
+	check.Error(m.t, m.servers[0].Client.Create(m.t.Context(), out), "")
+
+	return out
+}
+
+// TestAScaleThatAnotherTerminalHasOvertakenIsRefused has somebody scale to 5 while the question for 2 in place of 3
+// waits: 3 machines would go, and the user has agreed to 1.
+func TestAScaleThatAnotherTerminalHasOvertakenIsRefused(t *testing.T) {
+	for name, other := range map[string]int32{"nobody has": 3, "another terminal has": 5} {
+		t.Run(name, func(t *testing.T) {
+			m := newMoving(t)
+			owner := m.deployment(3)
+			o := ScaleOptions{Name: "prod", Workers: ptr.To[int32](2), Management: m.open(0, &gate{}).options}
+			o.Agree = func(alarms []string) error {
+				check.Contains(t, "the question", fmt.Sprint(alarms), "instead of 3: 1 go for good")
+				before := owner.DeepCopy()
+				owner.Spec.Replicas = &other
+
+				return m.servers[0].Client.Patch(t.Context(), owner, client.MergeFrom(before))
+			}
+
+			err := Scale(t.Context(), o, func(string) {})
+			want := other
+			if other == 3 {
+				check.Error(t, err, "")
+				want = 2
+			} else {
+				check.Error(t, err, "another command has changed how many machines prod-md-0 has")
+			}
+
+			check.Error(t, m.servers[0].Client.Get(t.Context(), client.ObjectKeyFromObject(owner), owner), "")
+			check.Equal(t, "machines", *owner.Spec.Replicas, want)
+		})
+	}
+}
+
+// TestAScaleOfATopologyChangesItsOwnGroupAlone has another terminal scale the other group of workers meanwhile.
+func TestAScaleOfATopologyChangesItsOwnGroupAlone(t *testing.T) {
+	m := newMoving(t)
+	c, key := m.servers[0].Client, client.ObjectKey{Namespace: m.namespace, Name: "classy"}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	cluster.Spec.Topology.ClassRef.Name, cluster.Spec.Topology.Version = "olvm", "v1.36.1"
+
+	for _, name := range []string{"a", "b"} {
+		cluster.Spec.Topology.Workers.MachineDeployments = append(cluster.Spec.Topology.Workers.MachineDeployments,
+			clusterv1.MachineDeploymentTopology{Name: name, Class: "worker", Replicas: ptr.To[int32](3)})
+	}
+
+	check.Error(t, c.Create(t.Context(), cluster), "")
+
+	o := ScaleOptions{Name: key.Name, Workers: ptr.To[int32](2), Deployment: "a", Management: m.open(0, &gate{}).options}
+	o.Agree = func([]string) error {
+		cluster.Spec.Topology.Workers.MachineDeployments[1].Replicas = ptr.To[int32](9)
+		return c.Update(t.Context(), cluster)
+	}
+	check.Error(t, Scale(t.Context(), o, func(string) {}), "")
+	check.Error(t, c.Get(t.Context(), key, cluster), "")
+
+	var got []int32
+	for _, one := range cluster.Spec.Topology.Workers.MachineDeployments {
+		got = append(got, *one.Replicas)
+	}
+
+	check.Equal(t, "machines of both groups", got, []int32{2, 9})
+}
+
+// TestTheRestOfAMoveIsKnownWithoutItsSign has the Cluster of the source as clusterctl leaves it that was killed while it
+// deleted: it has taken all annotations away, and no command may act on it.
+func TestTheRestOfAMoveIsKnownWithoutItsSign(t *testing.T) {
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "prod"}}
+	cluster.Spec.Paused = ptr.To(true)
+	cluster.Annotations = map[string]string{clusterctlv1.DeleteForMoveAnnotation: ""}
+	check.Error(t, checkSettled(cluster), "a move of Cluster prod was interrupted after it had copied all")
+}
+
+// TestADeletionAsksBeforeItEndsAMove has an earlier one that was killed when it had moved the cluster out of itself.
+func TestADeletionAsksBeforeItEndsAMove(t *testing.T) {
+	m := newMoving(t)
+	d, _ := deletionIn(t, m)
+	d.to, d.Timeout = m.open(1, &gate{}), time.Minute
+	check.Error(t, d.moveAway(t.Context()), "")
+
+	copied, err := d.to.GetCluster(t.Context(), "prod")
+	check.Error(t, err, "")
+	from, err := d.management.Identity(t.Context())
+	check.Error(t, err, "")
+	to, err := d.to.Identity(t.Context())
+	check.Error(t, err, "")
+
+	copied.Spec.Paused = ptr.To(true)
+	copied.Annotations[movingAnnotation] = signOf(from, to)
+	check.Error(t, d.to.Update(t.Context(), copied), "")
+
+	source, target := &gate{}, &gate{}
+	again := &deletion{DeleteOptions: d.DeleteOptions, management: m.open(0, source), to: m.open(1, target)}
+	again.missing = &mgmtcluster.NotFoundError{Name: "prod", Namespace: m.namespace}
+	check.Error(t, again.findMoved(t.Context()), "")
+	check.Equal(t, "writes before the question", source.writes.Load()+target.writes.Load(), 0)
+	check.Error(t, again.checkOwn(t.Context()), "")
+	check.Set(t, "the move that is to end", again.source != nil)
+	check.Error(t, again.endMoveAway(t.Context()), "")
+	m.expectMoved(1)
+}
+
+// TestADeletionGoesOnWithoutTheKubeconfigThatItHasRemoved was killed between the kubeconfig and the Secret.
+func TestADeletionGoesOnWithoutTheKubeconfigThatItHasRemoved(t *testing.T) {
+	emptyHome(t)
+	m := newMoving(t)
+	m.ours()
+	check.Error(t, m.servers[0].Client.Delete(t.Context(), &clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: "prod"},
+	}), "")
+
+	o := DeleteOptions{Name: "prod", To: m.open(0, &gate{}).options}
+	o.Management = mgmtcluster.Options{Kubeconfig: filepath.Join(t.TempDir(), "gone"), Namespace: m.namespace}
+	o.Driver, o.Display = mgmtcluster.DriverExisting, progress.To(&bytes.Buffer{})
+	d, err := newDeletion(o)
+	check.Error(t, err, "")
+	check.Error(t, d.find(t.Context()), "")
+	check.Length(t, "Secrets that go", d.kept, 1)
 }

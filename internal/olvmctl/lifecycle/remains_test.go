@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -262,4 +264,84 @@ func TestAMoveIntoItselfGoesOnFromItsSourceAlone(t *testing.T) {
 		check.Error(t, err, "")
 		check.Equal(t, sign, got, want)
 	}
+}
+
+// TestAClusterThatWasMadeAgainMeanwhileIsNotDeleted has another terminal delete the cluster and make it again while the
+// question waits.
+func TestAClusterThatWasMadeAgainMeanwhileIsNotDeleted(t *testing.T) {
+	m := newMoving(t)
+	d, _ := deletionIn(t, m)
+	c := m.servers[0].Client
+	asked := d.cluster.DeepCopy()
+	check.Error(t, c.Delete(t.Context(), d.cluster), "")
+
+	again := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: "prod"}}
+	again.Spec = asked.Spec
+	check.Error(t, c.Create(t.Context(), again), "")
+
+	for i, step := range d.deleteSteps() {
+		if step.name == "Deleting prod" {
+			d.cluster, d.Timeout = asked, time.Millisecond
+			check.Error(t, d.deleteSteps()[i].run(t.Context()), "is another one by now")
+		}
+	}
+
+	check.Error(t, c.Get(t.Context(), client.ObjectKeyFromObject(again), again), "")
+	check.Equal(t, "whether the new one goes", again.DeletionTimestamp != nil, false)
+}
+
+// TestCredentialsThatAnotherClusterHasBegunToUseStay has another terminal start a cluster with the Secret while the
+// first one goes.
+func TestCredentialsThatAnotherClusterHasBegunToUseStay(t *testing.T) {
+	m := newMoving(t)
+	m.ours()
+	d, _ := deletionIn(t, m)
+	check.Error(t, d.findKept(t.Context()), "")
+	check.Length(t, "Secrets that go", d.kept, 1)
+
+	m.inventory()
+	check.Error(t, m.servers[0].Client.Delete(t.Context(), d.cluster), "")
+	check.Error(t, d.tidy(t.Context()), "")
+	key := client.ObjectKey{Namespace: m.namespace, Name: "prod-ovirt-credentials"}
+	check.Error(t, m.servers[0].Client.Get(t.Context(), key, &corev1.Secret{}), "")
+}
+
+// TestTwoCommandsThatAddEnginesToASecretLoseNone has another terminal add the URL of its engine to the Secret between
+// the read and the write of the first one.
+func TestTwoCommandsThatAddEnginesToASecretLoseNone(t *testing.T) {
+	m := newMoving(t)
+	m.ours()
+	key := client.ObjectKey{Namespace: m.namespace, Name: "prod-ovirt-credentials"}
+	add := sync.OnceFunc(func() {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"stringData":{"allowedServerURLs":"https://b/ovirt-engine"}}`))
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+		check.Error(t, m.servers[0].Client.Patch(t.Context(), secret, patch), "")
+	})
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	content := testsite.Kubeconfig(t, m.servers[0].Config, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPatch {
+				add()
+			}
+
+			next.ServeHTTP(w, r)
+		})
+	})
+	check.Error(t, os.WriteFile(path, content, 0o600), "")
+	in, err := newManagement(mgmtcluster.Options{Kubeconfig: path, Namespace: m.namespace}, mgmtcluster.DriverExisting)
+	check.Error(t, err, "")
+	check.Error(t, in.connect(t.Context()), "")
+
+	c := &creation{management: in}
+	c.File = clusterNamed("prod", "127.0.0.1", 1)
+	c.File.Providers.OLVM.OvirtAPIServer.ServerURL = "https://a/ovirt-engine"
+	o := &OLVM{}
+	o.Engine.Username, o.Engine.Password = "admin@internal", "secret"
+	check.Error(t, o.writeLogin(t.Context(), c, key, nil), "")
+
+	secret := &corev1.Secret{}
+	check.Error(t, in.Get(t.Context(), key, secret), "")
+	check.Equal(t, "the engines", strings.Fields(string(secret.Data["allowedServerURLs"])), []string{
+		"https://b/ovirt-engine", "https://a/ovirt-engine",
+	})
 }

@@ -2,10 +2,13 @@ package lifecycle
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/dustin/go-humanize/english"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -198,14 +201,14 @@ func (o ScaleOptions) deployment(ctx context.Context, in *mgmtcluster.Cluster) (
 func (o ScaleOptions) scaleTopology(
 	ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cluster, say func(line string),
 ) error {
-	before := cluster.DeepCopy()
 	topology := &cluster.Spec.Topology
 	var sizes []sizing
+	var changes []change
 
 	if o.ControlPlane != nil {
-		sizes = append(sizes, sizing{name: "the control plane", from: ptr.Deref(topology.ControlPlane.Replicas, 1),
-			to: *o.ControlPlane})
-		topology.ControlPlane.Replicas = o.ControlPlane
+		now := topology.ControlPlane.Replicas
+		sizes = append(sizes, sizing{name: "the control plane", from: ptr.Deref(now, 1), to: *o.ControlPlane})
+		changes = append(changes, replacement("/spec/topology/controlPlane/replicas", now, *o.ControlPlane)...)
 	}
 
 	if o.Workers != nil {
@@ -219,17 +222,19 @@ func (o ScaleOptions) scaleTopology(
 			return err
 		}
 
-		sizes = append(sizes, sizing{name: names[at], to: *o.Workers,
-			from: ptr.Deref(topology.Workers.MachineDeployments[at].Replicas, 1)})
-		topology.Workers.MachineDeployments[at].Replicas = o.Workers
+		now := topology.Workers.MachineDeployments[at].Replicas
+		sizes = append(sizes, sizing{name: names[at], to: *o.Workers, from: ptr.Deref(now, 1)})
+		path := fmt.Sprintf("/spec/topology/workers/machineDeployments/%d/", at)
+		changes = append(changes, change{"test", path + "name", names[at]})
+		changes = append(changes, replacement(path+"replicas", now, *o.Workers)...)
 	}
 
 	if err := o.agree(ctx, in, cluster, sizes, say); err != nil {
 		return err
 	}
 
-	if err := in.Patch(ctx, cluster, client.MergeFrom(before), fieldOwnerOfScale); err != nil {
-		return fmt.Errorf("failed to scale the topology: %w", err)
+	if err := writeScale(ctx, in, cluster, changes); err != nil {
+		return err
 	}
 
 	say(fmt.Sprintf("the topology of %s is changed", cluster.Name))
@@ -249,14 +254,62 @@ func (o ScaleOptions) pick(names []string, where string) (int, error) {
 }
 
 func scaleObject(
-	ctx context.Context, in *mgmtcluster.Cluster, object client.Object, replicas int32, say func(line string),
+	ctx context.Context, in *mgmtcluster.Cluster, object client.Object, to int32, say func(line string),
 ) error {
-	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
-	if err := in.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), fieldOwnerOfScale); err != nil {
-		return fmt.Errorf("failed to scale %s: %w", object.GetName(), err)
+	if err := writeScale(ctx, in, object, replacement("/spec/replicas", replicasOf(object), to)); err != nil {
+		return err
 	}
 
-	say(fmt.Sprintf("%s is to have %s", object.GetName(), english.Plural(int(replicas), "machine", "")))
+	say(fmt.Sprintf("%s is to have %s", object.GetName(), english.Plural(int(to), "machine", "")))
+
+	return nil
+}
+
+// replicasOf is the number of machines that an owner of them asks for; nil for none.
+func replicasOf(object client.Object) *int32 {
+	switch owner := object.(type) {
+	case *controlplanev1.KubeadmControlPlane:
+		return owner.Spec.Replicas
+	case *clusterv1.MachineDeployment:
+		return owner.Spec.Replicas
+	}
+
+	return nil
+}
+
+// change is an operation of a JSON patch.
+type change struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// replacement writes a number in the place of the one that the user was asked about, and of no other.
+func replacement(path string, from *int32, to int32) []change {
+	if from == nil {
+		return []change{{"add", path, to}}
+	}
+
+	return []change{{"test", path, *from}, {"replace", path, to}}
+}
+
+// writeScale applies a JSON patch. The API server refuses it where another command has written in the meantime.
+func writeScale(ctx context.Context, in *mgmtcluster.Cluster, object client.Object, changes []change) error {
+	name := object.GetName()
+	patch, err := json.Marshal(changes)
+	if err != nil {
+		return fmt.Errorf("failed to encode how to scale %s: %w", name, err)
+	}
+
+	err = in.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch), fieldOwnerOfScale)
+
+	switch {
+	case apierrors.IsInvalid(err) && strings.Contains(err.Error(), "the server rejected our request"):
+		return fmt.Errorf("another command has changed how many machines %s has since this one looked; run it again: %w",
+			name, err)
+	case err != nil:
+		return fmt.Errorf("failed to scale %s: %w", name, err)
+	}
 
 	return nil
 }

@@ -84,13 +84,33 @@ func (c *creation) asksItself(ctx context.Context) (own bool, unsure, err error)
 	key := client.ObjectKey{Namespace: c.namespace(), Name: c.File.Name}
 	err = c.workload.Get(limited, key, &found)
 	wanted := wantedServer(c.File.Objects)
+	itself := err == nil && (wanted == "" || wanted == server)
 
-	switch {
-	case err == nil && (wanted == "" || wanted == server || wanted == mgmtcluster.ServerAt(&found)):
+	if err == nil && !itself && wanted == mgmtcluster.ServerAt(&found) {
+		// It is behind a tunnel, or its management cluster.
+		if itself, err = c.workload.Is(limited, &found); err != nil {
+			return false, nil, err
+		}
+	}
+
+	if itself {
 		c.own = &found
 		return true, nil, c.checkRecorded(limited)
+	}
+
+	return c.asksOther(limited, at, server, err)
+}
+
+// asksOther is what asksItself finds where the context of the kubeconfig has no objects of the cluster in itself. err is
+// why they were not found there.
+func (c *creation) asksOther(ctx context.Context, at, server string, err error) (own bool, unsure, problem error) {
+	wanted := wantedServer(c.File.Objects)
+
+	switch {
 	case wanted != "" && wanted != server && at != contextName(c.File.Name) &&
 		filepath.Base(c.KubeconfigOut) != dedicatedName(c.File.Name):
+		c.workload.use("") // until the context of the cluster is written
+
 		return false, nil, nil // the only context of the file is another cluster's, beside which this one will be
 	case wanted != "" && wanted != server:
 		other := otherServerError(c.KubeconfigOut, &clientcmdapi.Cluster{Server: server}, c.File.Name,
@@ -99,7 +119,7 @@ func (c *creation) asksItself(ctx context.Context) (own bool, unsure, err error)
 			return false, nil, other
 		}
 
-		return false, nil, c.askElsewhere(limited, other)
+		return false, nil, c.askElsewhere(ctx, other)
 	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
 		c.answers = true
 		return false, nil, nil // it has another management cluster

@@ -33,6 +33,17 @@ v1.34.0-rc.1 | v1.33.5 | v1.34.0 | ok | from a candidate to its release
 v1.34.0-rc.1 | - | v1.34.0-rc.2 | ok | from a candidate to a later one
 v1.34.0 | - | v1.34.0-rc.1 | cannot go back | from a release to its candidate
 v1.33.5+1.el8 | - | v1.33.5+2.el8 | ok | a build of the same version
+v1.33.5 | - | v1.33.6-rc.0 | ok | to a candidate of the next patch
+v1.33.5 | - | v1.33.5-rc.1 | cannot go back | from a release to the candidate of its own patch
+v1.34.0-beta.0 | - | v1.35.0-alpha.1 | ok | from one early version to the next
+v1.33.5 | v1.34.0-rc.1 | v1.34.0 | ok | a pool ahead with a candidate
+v1.33.5 | v1.30.0-rc.1 | v1.34.0 | upgrade to v1.33.5 first | a pool with a candidate would lag by four
+v1.34.1 | v1.33.5 | v1.33.9 | cannot go back | back to what a pool has
+v1.33.5 | v1.35.0 | v1.34.0 | ok | a pool ahead by two comes back to what the control plane gets
+v1.28.0 | v1.25.9 | v1.28.5 | ok | kubelets of v1.25 lag by three since v1.28
+v1.27.5 | v1.25.0 | v1.28.0 | ok | they come to lag by three
+v1.28.0 | v1.25.9 | v1.29.0 | up to v1.28 | they would lag by four
+v1.26.0 | v1.24.9 | v1.26.3 | ok | early kubelets lag by two still
 v1.33.5 v1.32.9 | - | v1.34.0 | from v1.32.9 to v1.34.0 | a rollout of the control plane that has not ended
 v1.33.5 v1.32.9 | - | v1.33.5 | ok | such a rollout goes on
 v1.33.5 | - | new | --kubernetes-version | a version that is none

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -39,7 +40,7 @@ func (c *creation) goners(ctx context.Context) ([]string, error) {
 	var gone []string
 
 	for _, object := range objects {
-		if !slices.Contains([]string{"KubeadmControlPlane", "MachineDeployment"}, object.GetKind()) {
+		if !slices.Contains([]string{"KubeadmControlPlane", "MachineDeployment", "Cluster"}, object.GetKind()) {
 			continue
 		}
 
@@ -54,6 +55,10 @@ func (c *creation) goners(ctx context.Context) ([]string, error) {
 		}
 
 		if one, ok := shrinks(live, object, c.ForceConflicts); ok {
+			gone = append(gone, one.alarms()...)
+		}
+
+		for _, one := range shrunkTopology(live, object) {
 			gone = append(gone, one.alarms()...)
 		}
 	}
@@ -73,4 +78,74 @@ func shrinks(live, object *unstructured.Unstructured, force bool) (sizing, bool)
 
 	return sizing{name: object.GetKind() + " " + object.GetName(), from: int32(from), to: int32(to)},
 		known && wanted && to < from && !kept
+}
+
+// shrunkTopology are the parts of a Cluster with a ClusterClass that get fewer machines, or go with all of theirs. The
+// API server refuses the numbers that Scale has written, and the user is asked all the same: once too often is better.
+func shrunkTopology(live, object *unstructured.Unstructured) []sizing {
+	before, after := topologyParts(live), topologyParts(object)
+	if len(after) == 0 { // it has no ClusterClass
+		return nil
+	}
+
+	var out []sizing
+
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		one := sizing{name: name, from: before[name].orOne()}
+		if next, stays := after[name]; stays {
+			one.to = next.orOne()
+			if !next.known { // it leaves the number as it is
+				continue
+			}
+		}
+
+		if one.to < one.from {
+			out = append(out, one)
+		}
+	}
+
+	return out
+}
+
+// count is the number of machines of a part of a topology, if it says one.
+type count struct {
+	number int32
+	known  bool
+}
+
+func (c count) orOne() int32 {
+	if !c.known {
+		return 1
+	}
+
+	return c.number
+}
+
+// topologyParts are the control plane and the groups of workers in the topology of a Cluster, by names for people; none
+// without a ClusterClass.
+func topologyParts(cluster *unstructured.Unstructured) map[string]count {
+	topology, found, _ := unstructured.NestedMap(cluster.Object, "spec", "topology")
+	if !found {
+		return nil
+	}
+
+	countOf := func(part map[string]any) count {
+		number, known, _ := unstructured.NestedInt64(part, "replicas")
+		return count{int32(number), known}
+	}
+	controlPlane, _, _ := unstructured.NestedMap(topology, "controlPlane")
+	out := map[string]count{"the control plane": countOf(controlPlane)}
+
+	for group, kind := range map[string]string{
+		"machineDeployments": "MachineDeployment", "machinePools": "MachinePool",
+	} {
+		list, _, _ := unstructured.NestedSlice(topology, "workers", group)
+		for _, entry := range list {
+			if part, ok := entry.(map[string]any); ok {
+				out[fmt.Sprintf("%s %v of the topology", kind, part["name"])] = countOf(part)
+			}
+		}
+	}
+
+	return out
 }

@@ -227,6 +227,10 @@ func (c *creation) followTemplates(ctx context.Context) error {
 		}
 
 		template, err := templateOf(ctx, in, live)
+		if apierrors.IsNotFound(err) && templateNameOf(live) == templateNameOf(object) {
+			continue // an earlier command was interrupted before it had applied the template
+		}
+
 		if err != nil {
 			return err
 		}

@@ -90,6 +90,10 @@ func (e *otherClusterError) Error() string {
 // Is reports whether the management cluster is the workload cluster of a Cluster, which manages itself then. An answer
 // that nothing proves is an error.
 func (c *Cluster) Is(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
+	if cluster.Annotations[IdentityAnnotation] == "" && !cluster.Spec.ControlPlaneEndpoint.IsValid() {
+		return false, nil // it has no API server yet
+	}
+
 	own, unknown := c.Identity(ctx)
 	if unknown == nil {
 		of, err := c.identityOf(ctx, cluster)

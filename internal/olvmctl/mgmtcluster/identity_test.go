@@ -72,6 +72,8 @@ func TestWhetherAClusterManagesItself(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: rootCAName},
 		Data:       map[string]string{"ca.crt": string(own)},
 	}
+	first := prod("") // an interrupted command has applied its Cluster, and not its infrastructure
+	first.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
 	young := prod("")
 	young.Status.Initialization.ControlPlaneInitialized = nil
 
@@ -88,6 +90,7 @@ func TestWhetherAClusterManagesItself(t *testing.T) {
 		"its identity is that of the management cluster":  {prod(ownUID), nil, true, ""},
 		"its identity is another one, at the same server": {prod("other"), nil, false, ""},
 		"it has no API server yet":                        {young, nil, false, ""},
+		"it has no endpoint yet":                          {first, nil, false, ""},
 		"nothing says it":                                 {prod(""), nil, false, unknown},
 		"its CA is another one":                           {prod(""), with(rootCA, ofProd(other)), false, ""},
 		"an equal CA proves nothing":                      {prod(""), with(rootCA, ofProd(own)), false, unknown},
