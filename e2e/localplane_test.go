@@ -1,0 +1,141 @@
+package e2e
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
+)
+
+// localDir is the folder of the local management cluster.
+func (j *journey) localDir() string { return filepath.Join(j.dir, "capolvm", "local") }
+
+// processes are those of the local management cluster by their IDs, with the names of their programs.
+func (j *journey) processes() map[int]string {
+	j.t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	check.Error(j.t, err, "")
+
+	out := map[int]string{}
+
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		pid, failed := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil || failed != nil || !strings.Contains(string(line), "="+j.localDir()+"/") {
+			continue
+		}
+
+		program, _, _ := strings.Cut(string(line), "\x00")
+		out[pid] = filepath.Base(program)
+	}
+
+	// Its own process names no file of the folder.
+	content, _ := os.ReadFile(filepath.Join(j.localDir(), "pid"))
+	if pid, err := strconv.Atoi(strings.TrimSpace(string(content))); err == nil {
+		line, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+		if strings.Contains(string(line), "local\x00serve") {
+			out[pid] = "serve"
+		}
+	}
+
+	return out
+}
+
+// programs are the names of the processes, sorted.
+func (j *journey) programs() []string {
+	j.t.Helper()
+
+	var out []string
+	for _, name := range j.processes() {
+		out = append(out, name)
+	}
+
+	slices.Sort(out)
+
+	return out
+}
+
+// cutPower kills all processes at once, as kill -9 and a lack of memory do, until none is left.
+func (j *journey) cutPower() {
+	j.t.Helper()
+	wait.Until(j.t, "all processes are gone", func() bool {
+		left := j.processes()
+		for pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+
+		return len(left) == 0
+	})
+}
+
+// TestALocalManagementClusterSurvivesAKillOfAllItsProcesses kills them while it starts for the first time, at each of
+// its programs; then with a cluster in it, while it runs and while it starts again. At the end it has the same
+// cluster with the same machines, and each of its programs once.
+func TestALocalManagementClusterSurvivesAKillOfAllItsProcesses(t *testing.T) {
+	testenv.SkipInShort(t, "starts a local management cluster many times")
+	t.Parallel()
+	j := newJourney(t, suite.plane)
+	t.Cleanup(func() { j.olvmctl("local", "stop") })
+	j.clusterFile("struck", 87, 1, "")
+
+	stages := []string{
+		"serve", "etcd", "kube-apiserver", "kube-controller-manager", "capi-core", "capi-bootstrap-kubeadm",
+		"capi-controlplane-kubeadm", "olvmctl",
+	}
+	struckAt := func(stage string) {
+		t.Helper()
+		command := j.command(io.Discard, io.Discard, "local", "start")
+		check.Error(t, command.Start(), "")
+		wait.Until(t, stage+" runs", func() bool { return slices.Contains(j.programs(), stage) })
+		_ = command.Process.Kill()
+		j.cutPower()
+		_ = command.Wait()
+	}
+
+	for _, stage := range stages {
+		struckAt(stage)
+	}
+
+	j.does("start", "-f", j.file, "--timeout", patience)
+	before, programs := j.vms(), j.programs()
+	check.Equal(t, "VMs", len(before), 2)
+	check.Equal(t, "programs that run twice", len(slices.Compact(slices.Clone(programs))), len(programs))
+
+	j.cutPower()
+	code, _, problems := j.olvmctl("local", "status")
+	check.Equal(t, "exit code of status", code, 1)
+	check.Contains(t, "what status says", problems, "was killed")
+
+	for _, stage := range []string{"etcd", "kube-apiserver", "capi-core"} {
+		struckAt(stage)
+	}
+
+	_, problems = j.does("local", "start")
+	check.Contains(t, "what start says", problems, "it goes on with what is in it")
+	check.Equal(t, "programs", j.programs(), programs)
+
+	out, _ := j.does("describe", "struck", "-n", j.namespace)
+	check.Equal(t, "VMs that describe names", strings.Count(out, ", VM "), 2)
+
+	_, problems = j.does("start", "-f", j.file, "--timeout", patience)
+	t.Log(problems)
+
+	after := j.vms()
+	check.Equal(t, "VMs", len(after), 2)
+
+	for id, vm := range after {
+		check.Equal(t, "when VM "+vm.Name+" was started", before[id].StartTime, vm.StartTime)
+	}
+
+	j.does("delete", "struck", "-n", j.namespace, "--timeout", patience, "--yes")
+	check.Equal(t, "VMs that are left", len(j.vms()), 0)
+	check.Equal(t, "processes that are left", j.programs(), nil)
+}
