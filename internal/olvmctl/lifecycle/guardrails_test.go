@@ -265,3 +265,15 @@ func TestASmallerTopologyIsAskedAbout(t *testing.T) {
 		})
 	}
 }
+
+// TestScaleFindsAllBeforeItWrites names a group of workers that is not there, beside a control plane that is.
+func TestScaleFindsAllBeforeItWrites(t *testing.T) {
+	in := scaled(t)
+	cluster, err := in.GetCluster(t.Context(), "prod")
+	check.Error(t, err, "")
+
+	o := ScaleOptions{Name: "prod", ControlPlane: ptr.To[int32](5), Workers: ptr.To[int32](3), Deployment: "typo"}
+	objects, _, err := o.find(t.Context(), in, cluster)
+	check.Error(t, err, "say which with --machine-deployment")
+	check.Equal(t, "owners to write", len(objects), 0)
+}

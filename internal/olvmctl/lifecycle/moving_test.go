@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +23,7 @@ import (
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	clusterctlconfig "sigs.k8s.io/cluster-api/cmd/clusterctl/config"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterctl"
@@ -530,15 +532,21 @@ func TestAStartBehindATunnelKnowsItsCluster(t *testing.T) {
 // and while it deletes what it has copied.
 func TestTwoMovesAtATimeLoseNothing(t *testing.T) {
 	for _, at := range []int32{4, 7, 12} {
-		for name, from := range map[string]int{"the same": 0, "the way back": 1} {
+		for name, test := range map[string]struct {
+			from    int
+			problem string
+		}{
+			"the same":     {0, "another olvmctl moves namespace moving-"},
+			"the way back": {1, "it had another end"},
+		} {
 			t.Run(fmt.Sprintf("%s, at write %d", name, at), func(t *testing.T) {
 				m := newMoving(t)
 				var second error
 
-				g := &gate{at: at, after: true, end: func() { _, second = m.move(&gate{}, from, 1-from) }}
+				g := &gate{at: at, after: true, end: func() { _, second = m.move(&gate{}, test.from, 1-test.from) }}
 				o := &Common{Display: progress.To(&bytes.Buffer{}), Timeout: time.Minute}
 				check.Error(t, o.move(t.Context(), m.open(0, g), m.open(1, g)), "")
-				check.Error(t, second, "another olvmctl moves namespace "+m.namespace)
+				check.Error(t, second, test.problem)
 				m.expectMoved(1)
 			})
 		}
@@ -613,9 +621,13 @@ func TestAStartGoesOnWithoutATemplateThatWasNotAppliedYet(t *testing.T) {
 			template.SetNamespace("ocne")
 			template.SetName("prod-md-0")
 
-			live := owner(applied)
-			in := clusterWith(t, live, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ocne", Name: "prod"}})
-			c := &creation{management: &management{Cluster: in}}
+			known := clusterWith(t)
+			live := fake.NewClientBuilder().WithScheme(known.Scheme()).
+				WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(known.Scheme())).
+				WithObjects(owner(applied), &clusterv1.Cluster{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "ocne", Name: "prod"},
+				}).Build()
+			c := &creation{management: &management{Cluster: &mgmtcluster.Cluster{Client: live, Namespace: "ocne"}}}
 			c.File = clusterNamed("prod", "127.0.0.1", 1)
 			c.objects = []*unstructured.Unstructured{template, owner("prod-md-0")}
 			check.Error(t, c.followTemplates(t.Context()), problem)
