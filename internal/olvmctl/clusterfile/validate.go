@@ -22,6 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 )
 
 // The defaults of keys that are not there.
@@ -523,12 +524,7 @@ func (s *Source) CA() ([][]byte, error) {
 
 // path of a file, which starts at the folder of the cluster file; ~ is the user's home.
 func (s *Source) path(name string) string {
-	if rest, ok := strings.CutPrefix(name, "~/"); ok {
-		if home, err := os.UserHomeDir(); err == nil {
-			return filepath.Join(home, rest)
-		}
-	}
-
+	name = hostos.ExpandHome(name)
 	if filepath.IsAbs(name) {
 		return name
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 )
@@ -509,17 +509,7 @@ func sshKey(text string) (string, error) {
 		return text, nil
 	}
 
-	path := text
-	if rest, ok := strings.CutPrefix(text, "~/"); ok {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return "", err
-		}
-
-		path = filepath.Join(home, rest)
-	}
-
-	content, err := os.ReadFile(path)
+	content, err := os.ReadFile(hostos.ExpandHome(text))
 	if err != nil {
 		return "", fmt.Errorf("%w; write the public key itself, or a file with it", err)
 	}

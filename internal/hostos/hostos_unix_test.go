@@ -1,0 +1,58 @@
+//go:build unix
+
+package hostos
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+func TestADiskOrAQuotaThatIsFull(t *testing.T) {
+	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT} {
+		check.Equal(t, full.Error(), IsDiskFull(fmt.Errorf("failed to write: %w", full)), true)
+	}
+}
+
+func TestSocketsOfAPairAreConnected(t *testing.T) {
+	one, other, err := SocketPair()
+	check.Error(t, err, "")
+	_, err = one.WriteString("hello")
+	check.Error(t, err, "")
+	check.Error(t, one.Close(), "")
+
+	said, err := io.ReadAll(other)
+	check.Error(t, err, "")
+	check.Equal(t, "what arrives", string(said), "hello")
+	check.Error(t, other.Close(), "")
+}
+
+func TestAProcessThatIsAskedToEndEnds(t *testing.T) {
+	for name, end := range map[string]func(int) error{"asked": EndProcess, "killed": KillProcess} {
+		t.Run(name, func(t *testing.T) {
+			command := exec.CommandContext(t.Context(), "sleep", "600")
+			command.SysProcAttr = OwnGroup()
+			check.Error(t, command.Start(), "")
+
+			group, err := syscall.Getpgid(command.Process.Pid)
+			check.Error(t, err, "")
+			check.Equal(t, "its group", group, command.Process.Pid)
+			check.Error(t, end(command.Process.Pid), "")
+			check.Set(t, "its end", command.Wait() != nil)
+		})
+	}
+}
+
+func TestAFileIsItsOwners(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	check.Error(t, os.WriteFile(path, nil, 0o600), "")
+	info, err := os.Stat(path)
+	check.Error(t, err, "")
+	check.Equal(t, "whether it is ours", IsOwn(info), true)
+}
