@@ -141,7 +141,7 @@ generate: ## Generate deepcopy functions, CRDs, roles, cluster templates and the
 	cp hack/tools/plane/kube-controller-manager/main.go internal/toolchain/modules/plane.kube-controller-manager.txt
 	"$$($(TOOLS) -path apidocs/crd-ref-docs)" --source-path=api --config=hack/tools/apidocs/config.yaml --renderer=markdown --output-path=docs/user/api.md --max-depth=20 --log-level=ERROR
 	# Types that only name a kind of text have no section of their own.
-	sed -E -i.old 's/\[(Size|IPAddress|IPv4Range|IPv6Range|DomainName|MACAddress|MACAddressRange|EngineURL|PortRange|ProxyURL|ObjectName|UserName|AuthorizedKey)\]\(#[a-z0-9]+\)/string/g' docs/user/api.md && rm docs/user/api.md.old
+	sed -E -i.old 's/\[(Size|IPAddress|IPv4Range|IPv6Range|DomainName|MACAddress|MACAddressRange|EngineURL|PortRange|ProxyURL|ObjectName|UserName|AuthorizedKey|NamespaceName|LabelName|EngineName|EngineTag|DeviceName|InterfaceName|ContainerImage|NoProxyEntry|LabelKey|LabelValue|DataKey|EngineUUID|IssuerURL|RedirectURI)\]\(#[a-z0-9]+\)/string/g' docs/user/api.md && rm docs/user/api.md.old
 
 .PHONY: verify
 verify: generate ## Fail when generated files or go.mod are not up to date

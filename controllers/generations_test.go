@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -92,4 +94,107 @@ func (s *site) expectVerdict(m *infrav1.OLVMMachine, want string) {
 	for _, c := range m.Status.Conditions {
 		check.Equal(s.T, c.Type+" is of a spec that was there", c.ObservedGeneration <= m.Generation, true)
 	}
+}
+
+// TestEachConditionOfEachKindHasTheGenerationOfItsVerdict edits objects of the other kinds: each condition is about the
+// spec of now, until the object is paused. An edit of a paused object is judged by the Paused condition alone.
+func TestEachConditionOfEachKindHasTheGenerationOfItsVerdict(t *testing.T) {
+	t.Run("OLVMCluster", func(t *testing.T) {
+		s := newSite(t, nil)
+		s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+		expectGenerations(s, s.OLVM, func(c *infrav1.OLVMCluster, count int) {
+			c.Spec.IPProfiles = []infrav1.IPProfile{
+				{Name: fmt.Sprint("a", count), Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}}},
+			}
+		})
+	})
+	t.Run("OLVMInventory", func(t *testing.T) {
+		p := newPool(t, "vm-a")
+		p.Expect(p.inventory, infrav1.ReadyCondition, "True/Ready")
+		expectGenerations(&site{Site: p.Site}, p.inventory, func(i *infrav1alpha1.OLVMInventory, count int) {
+			i.Spec.LabelRules = []infrav1alpha1.InventoryLabel{
+				{Key: fmt.Sprint("example.com/a", count), From: infrav1alpha1.LabelFromHost},
+			}
+		})
+	})
+	t.Run("OLVMInventoryVM", func(t *testing.T) {
+		p := newPool(t, "vm-a")
+		p.ExpectProvisioned(p.machine("one", nil)) // the claim is the edit
+
+		var list infrav1alpha1.OLVMInventoryVMList
+		check.Error(t, p.Client.List(t.Context(), &list, client.InNamespace(p.Namespace)), "")
+		check.Length(t, "VMs", list.Items, 1)
+		check.Equal(t, "the spec has changed", list.Items[0].Generation > 1, true)
+		expectOfNow(&site{Site: p.Site}, &list.Items[0])
+	})
+	t.Run("OLVMSupportServices", func(t *testing.T) {
+		s := supported(t)
+		expectGenerations(s, s.services(), func(o *infrav1alpha1.OLVMSupportServices, count int) {
+			o.Spec.LoadBalancers = []infrav1alpha1.SupportLoadBalancer{{
+				Name: fmt.Sprint("a", count), Role: infrav1.WorkerRole, Ports: []string{"443"},
+				SupportVM: infrav1alpha1.SupportVM{MachineTemplateName: "there-is-none"},
+			}}
+		})
+	})
+}
+
+// conditioned is an object with conditions.
+type conditioned interface {
+	client.Object
+	conditions.Getter
+}
+
+// expectGenerations edits an object, pauses it and edits it again.
+func expectGenerations[T conditioned](s *site, object T, edit func(T, int)) {
+	s.T.Helper()
+	change(s, object, func(object T) { edit(object, 0) })
+	expectOfNow(s, object)
+	change(s, object, func(object T) {
+		annotations := object.GetAnnotations()
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+
+		annotations[clusterv1.PausedAnnotation] = ""
+		object.SetAnnotations(annotations)
+		edit(object, 1)
+	})
+	s.Eventually("it is paused", func() error {
+		if err := s.Client.Get(s.T.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+
+		if !conditions.IsTrue(object, clusterv1.PausedCondition) {
+			return fmt.Errorf("it has %+v", object.GetConditions())
+		}
+
+		return nil
+	})
+
+	for _, c := range object.GetConditions() {
+		check.Equal(s.T, c.Type+" is of the paused spec", c.ObservedGeneration == object.GetGeneration(),
+			c.Type == clusterv1.PausedCondition)
+	}
+}
+
+// expectOfNow waits until each condition is about the spec of now.
+func expectOfNow[T conditioned](s *site, object T) {
+	s.T.Helper()
+	s.Eventually("each condition is of the spec of now", func() error {
+		if err := s.Client.Get(s.T.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+
+		if len(object.GetConditions()) == 0 {
+			return errors.New("it has no conditions")
+		}
+
+		for _, c := range object.GetConditions() {
+			if c.ObservedGeneration != object.GetGeneration() {
+				return fmt.Errorf("%+v of generation %d", c, object.GetGeneration())
+			}
+		}
+
+		return nil
+	})
 }

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -178,4 +179,54 @@ func TestAnIdentityIsForTheNamespacesAndEnginesThatItNames(t *testing.T) {
 
 	s.Delete(m)
 	s.ExpectGone(m)
+}
+
+// TestAnIdentitySaysWhetherItCanBeUsed follows the condition of an identity while its administrator mends it: each
+// verdict is about the spec of now.
+func TestAnIdentitySaysWhetherItCanBeUsed(t *testing.T) {
+	s := newSite(t, withIdentity)
+	identity := identityOf(s, managerNamespace)
+	expect := func(want, text string) {
+		t.Helper()
+		s.Eventually("the identity says "+want, func() error {
+			if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(identity), identity); err != nil {
+				return err
+			}
+
+			got := conditions.Get(identity, infrav1.ReadyCondition)
+			if got == nil || string(got.Status)+"/"+got.Reason != want || got.ObservedGeneration != identity.Generation ||
+				!strings.Contains(got.Message, text) {
+				return fmt.Errorf("it is %+v, and the object of generation %d", got, identity.Generation)
+			}
+
+			return nil
+		})
+	}
+	edit := func(apply func(*infrav1alpha1.OLVMClusterIdentitySpec)) {
+		t.Helper()
+		change(s, identity, func(i *infrav1alpha1.OLVMClusterIdentity) { apply(&i.Spec) })
+	}
+
+	expect("False/"+infrav1.NoNamespaceAllowedReason, "spec.allowedNamespaces")
+	edit(func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
+		spec.AllowedNamespaces = &infrav1alpha1.AllowedNamespaces{List: []string{s.Namespace + "-none"}}
+	})
+	expect("True/Ready", "")
+	edit(func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
+		spec.CredentialsSecret.Name = s.Namespace + "-other"
+	})
+	expect("False/"+infrav1.CredentialsNotFoundReason, "does not exist")
+
+	other := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: s.Namespace + "-other"},
+		StringData: map[string]string{"username": s.Sim.Username()},
+	}
+	s.Create(other)
+	expect("False/"+infrav1.CredentialsNotFoundReason, "password")
+	change(s, other, func(secret *corev1.Secret) {
+		secret.StringData = map[string]string{"password": s.Sim.Password()}
+	})
+	expect("True/Ready", "")
+	edit(func(spec *infrav1alpha1.OLVMClusterIdentitySpec) { spec.CAConfigMap.Namespace = s.Namespace })
+	expect("False/"+infrav1.CredentialsNotAllowedReason, "must be in namespace "+managerNamespace)
 }

@@ -43,6 +43,8 @@ const (
 	// EngineNotAllowedReason surfaces when the credentials Secret does not name the engine among those to which it may
 	// be sent.
 	EngineNotAllowedReason = "EngineNotAllowed"
+	// NoNamespaceAllowedReason surfaces on an OLVMClusterIdentity that allows no namespace, or whose selector is invalid.
+	NoNamespaceAllowedReason = "NoNamespaceAllowed"
 	// CAConfigMapInvalidReason surfaces when the CA ConfigMap is missing or holds no certificate.
 	CAConfigMapInvalidReason = "CAConfigMapInvalid"
 	// AuthenticationFailedReason surfaces when the engine refuses the user name or password.

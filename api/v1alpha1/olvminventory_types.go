@@ -44,20 +44,22 @@ const (
 
 // OLVMInventorySpec says which VMs of an engine are a pool that clusters claim machines from.
 type OLVMInventorySpec struct {
-	// olvmDatacenterName is the name of the engine's data center in which the VMs live.
+	// olvmDatacenterName is the name of the engine's data center in which the VMs live. It cannot be changed.
 	// +required
 	OLVMDatacenterName EngineName `json:"olvmDatacenterName,omitempty"`
 
-	// olvmOvirtAPIServer says how to reach the engine. Clusters that claim VMs must name the same engine.
+	// olvmOvirtAPIServer says how to reach the engine. Clusters that claim VMs must name the same engine. Changes take
+	// effect at once; the engine behind it must remain the same.
 	// +required
 	OLVMOvirtAPIServer infrav1.OvirtAPIServer `json:"olvmOvirtAPIServer,omitempty,omitzero"`
 
-	// virtualMachines are the VMs of the pool. Others are neither listed nor touched.
+	// virtualMachines are the VMs of the pool. Others are neither listed nor touched. Changes take effect at once.
 	// +required
 	VirtualMachines InventoryVMs `json:"virtualMachines,omitempty,omitzero"`
 
 	// labelRules make the labels of the OLVMInventoryVMs. If omitted, each has the labels
-	// inventory.infrastructure.cluster.x-k8s.io/host, .../vm-template, and .../network-NAME for each network.
+	// inventory.infrastructure.cluster.x-k8s.io/host, .../vm-template, and .../network-NAME for each network. Changes
+	// take effect at once.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -66,13 +68,14 @@ type OLVMInventorySpec struct {
 
 	// recycle says what becomes of a VM whose machine is gone. Rebuild replaces its root disk from its template, so
 	// that no cluster boots the node of another. Retain leaves it Ineligible until a person clears it. If omitted, it
-	// is Rebuild for VMs whose template the engine knows, and Retain for others.
+	// is Rebuild for VMs whose template the engine knows, and Retain for others. Changes take effect at once, on VMs
+	// whose machines go later.
 	// +optional
 	// +kubebuilder:validation:Enum=Rebuild;Retain
 	Recycle string `json:"recycle,omitempty"`
 
-	// provision says which VMs are made for the pool. They get its tag, and are not started before they are claimed. If
-	// omitted, the pool has what others made.
+	// provision says which VMs are made for the pool. They get its tag, and are not started before they are claimed.
+	// If omitted, the pool has what others made. Changes take effect at once: VMs are made and deleted.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -87,7 +90,7 @@ type OLVMInventorySpec struct {
 // +kubebuilder:validation:XValidation:rule="has(self.count) != has(self.countPerHost)",message="set count or countPerHost"
 type InventoryProvision struct {
 	// name of this kind of VM. The VMs have the names INVENTORY-NAME-NUMBER, or INVENTORY-NAME-HOST-NUMBER with
-	// countPerHost.
+	// countPerHost. Another name is another kind: VMs of the earlier one are deleted once nobody has them.
 	// +required
 	// +kubebuilder:validation:MaxLength=40
 	Name LabelName `json:"name,omitempty"`
@@ -111,8 +114,8 @@ type InventoryProvision struct {
 	// +kubebuilder:validation:Maximum=100
 	CountPerHost *int32 `json:"countPerHost,omitempty"`
 
-	// macAddresses that the network interfaces of the VMs take: single ones, and inclusive ranges a-b. If omitted, they
-	// are those of the engine's pool.
+	// macAddresses that the network interfaces of the VMs take: single ones, and inclusive ranges a-b. If omitted,
+	// they are those of the engine's pool. Changes take effect on new VMs.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -122,7 +125,7 @@ type InventoryProvision struct {
 
 // InventoryVMs are the VMs of a pool: those that match all that is set.
 type InventoryVMs struct {
-	// tag of the engine that the VMs carry themselves.
+	// tag of the engine that the VMs carry themselves. It cannot be changed.
 	// +required
 	Tag infrav1.EngineTag `json:"tag,omitempty"`
 
@@ -305,20 +308,21 @@ const (
 
 // OLVMInventoryVMSpec names a VM and who has it. The controller writes it; spec, because clusterctl move drops status.
 type OLVMInventoryVMSpec struct {
-	// inventoryName is the name of the OLVMInventory.
+	// inventoryName is the name of the OLVMInventory. It cannot be changed.
 	// +required
 	InventoryName infrav1.ObjectName `json:"inventoryName,omitempty"`
 
-	// vmID is the engine's UUID of the VM; omitted while the VM is still to be made.
+	// vmID is the engine's UUID of the VM. Omitted while the VM is still to be made. It cannot be changed once it is
+	// set.
 	// +optional
 	VMID infrav1.EngineUUID `json:"vmID,omitempty"`
 
-	// fromProvision says what the VM is made of; omitted for a VM that somebody else made.
+	// fromProvision says what the VM is made of; omitted for a VM that somebody else made. It cannot be changed.
 	// +optional
 	FromProvision *ProvisionedVM `json:"fromProvision,omitempty"`
 
 	// claimRef is who has the VM; omitted while nobody has. Only the manager writes it, and who may write it
-	// everywhere: an administrator who moves or restores clusters (config/policy).
+	// everywhere: an administrator who moves or restores clusters (config/policy). Changes take effect at once.
 	// +optional
 	ClaimRef *InventoryClaim `json:"claimRef,omitempty"`
 }

@@ -23,26 +23,29 @@ const SupportDomainAnnotation = "infrastructure.cluster.x-k8s.io/support-failure
 // +kubebuilder:validation:XValidation:rule=`!has(self.jumpHost) || size(self.clusterName) <= 51`,message="the VM has the name CLUSTER-jump-host-0, which is a host name of at most 63 characters; remove the jump host, or name the Cluster shorter",fieldPath=".jumpHost"
 // +kubebuilder:validation:XValidation:rule=`!has(self.oidc) || size(self.clusterName) <= 56`,message="the VM has the name CLUSTER-oidc-0, which is a host name of at most 63 characters; remove oidc, or name the Cluster shorter",fieldPath=".oidc"
 type OLVMSupportServicesSpec struct {
-	// clusterName is the Cluster in the same namespace, whose infrastructureRef names an OLVMCluster. It is the name of
-	// this object, too, so that a cluster has one OLVMSupportServices, and neither can be changed.
+	// clusterName is the Cluster in the same namespace, whose infrastructureRef names an OLVMCluster. It is the name
+	// of this object, too, so that a cluster has one OLVMSupportServices. It cannot be changed.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterName is immutable: the VMs are those of that Cluster; create another OLVMSupportServices"
 	ClusterName string `json:"clusterName,omitempty"`
 
-	// loadBalancers spread connections over the machines of a role, with haproxy. If omitted, there are none.
+	// loadBalancers spread connections over the machines of a role, with haproxy. If omitted, there are none. Changes
+	// take effect at once: the VMs fetch their configuration again.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	LoadBalancers []SupportLoadBalancer `json:"loadBalancers,omitempty"`
 
-	// jumpHost is a VM from which people reach the nodes. If omitted, there is none.
+	// jumpHost is a VM from which people reach the nodes. If omitted, there is none. Changes take effect at once: the
+	// VMs fetch their configuration again.
 	// +optional
 	JumpHost *SupportJumpHost `json:"jumpHost,omitempty"`
 
 	// oidc is a VM with Dex, whose tokens the API servers of the cluster can accept. If omitted, there is none.
+	// Changes take effect at once: the VMs fetch their configuration again.
 	// +optional
 	OIDC *SupportOIDC `json:"oidc,omitempty"`
 }
@@ -84,7 +87,7 @@ type SupportOIDCClient struct {
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[!-~]+$')`,message="write the ID of a client without spaces and line breaks"
 	ID string `json:"id,omitempty"`
 
-	// redirectURIs to which people may come back. If omitted, any port of localhost.
+	// redirectURIs to which people may come back. If omitted, they are all ports of localhost.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -135,7 +138,8 @@ type SupportJumpHost struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.backendPort) || self.backendPort == 0 || self.role == 'ControlPlane'",message="backendPort is for the role ControlPlane; a worker is reached at the port of the connection"
 // +kubebuilder:validation:XValidation:rule=`!has(self.virtualRouterID) || self.virtualRouterID == 0 || has(self.virtualIP)`,message="virtualRouterID needs virtualIP",fieldPath=".virtualRouterID"
 type SupportLoadBalancer struct {
-	// name of the load balancer, unique within the cluster. Its VMs are called CLUSTER-lb-NAME-NUMBER.
+	// name of the load balancer, unique within the cluster. Its VMs are called CLUSTER-lb-NAME-NUMBER. Another name is
+	// another load balancer.
 	// +required
 	// +kubebuilder:validation:MaxLength=20
 	Name LabelName `json:"name,omitempty"`
@@ -147,7 +151,7 @@ type SupportLoadBalancer struct {
 	Role infrav1.MachineRole `json:"role,omitempty"`
 
 	// ports at which it listens: numbers, or ranges such as 30002-30011. A worker gets a connection at the same port.
-	// For the role ControlPlane, empty means the port of the control plane endpoint.
+	// The role Worker needs some. If omitted, it is the port of the control plane endpoint.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -188,12 +192,13 @@ type SupportLoadBalancer struct {
 // SupportVM says what the VMs of a support service are.
 type SupportVM struct {
 	// machineTemplateName is an OLVMMachineTemplate of the namespace: image, hardware, placement and networks of the
-	// VMs. Another name replaces them, one at a time.
+	// VMs. Changes take effect on new machines: the VMs are replaced, one at a time.
 	// +required
 	MachineTemplateName infrav1.ObjectName `json:"machineTemplateName,omitempty"`
 
 	// failureDomains of the cluster in which the VMs are: the first VM is in the first one, the second in the second.
-	// If omitted, the template says where they are.
+	// If omitted, the template says where they are. Changes take effect on new machines: the VMs are replaced, one at
+	// a time.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100

@@ -82,7 +82,8 @@ type Reconciler struct {
 	IdentityNamespace string
 }
 
-// AddAll adds the controllers of all kinds to the manager. identityNamespace is that of Reconciler.
+// AddAll adds the controllers of all kinds to the manager, and that of the status of identities. identityNamespace is
+// that of Reconciler.
 func AddAll(
 	ctx context.Context, mgr ctrl.Manager, reader client.Reader, identityNamespace string, options controller.Options,
 ) error {
@@ -100,7 +101,14 @@ func AddAll(
 		}
 	}
 
-	return nil
+	if identityNamespace == "" {
+		return nil
+	}
+
+	return (&IdentityReconciler{
+		Client: mgr.GetClient(), APIReader: reader, Recorder: mgr.GetEventRecorder("olvmclusteridentity-controller"),
+		Namespace: identityNamespace,
+	}).SetupWithManager(ctx, mgr, options)
 }
 
 // user is an object that uses an engine: an OLVMCluster or an OLVMInventory.

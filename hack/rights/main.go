@@ -53,6 +53,7 @@ var reasons = map[string]string{ //nolint:gosec // no credentials
 	"olvmremediations/status":        "report the steps of a remediation",
 	"olvmsupportservices":            "read support services; set metadata; delete them with their cluster",
 	"olvmsupportservices/finalizers": "set owner references with `blockOwnerDeletion`",
+	"olvmclusteridentities/status":   "report whether what they name can be used",
 	"olvmsupportservices/status":     "report conditions, addresses and machines",
 	"ipaddressclaims":                "claim addresses from IPAM providers",
 	"ipaddresses":                    "read the addresses that IPAM providers allocate",

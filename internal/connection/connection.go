@@ -2,6 +2,7 @@
 package connection
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -64,8 +65,13 @@ func Config(of Engine, objects Objects) (engine.Config, error) {
 		return engine.Config{}, err
 	}
 
-	secret := objects.Secret
-	config := engine.Config{URL: server.ServerURL, Insecure: server.InsecureSkipTLSVerify}
+	return configOf(of, objects, server.ServerURL)
+}
+
+// configOf is the connection to an engine with objects that may be used for it.
+func configOf(of Engine, objects Objects, serverURL string) (engine.Config, error) {
+	server, secret := of.Server, objects.Secret
+	config := engine.Config{URL: serverURL, Insecure: server.InsecureSkipTLSVerify}
 	config.Username, config.Password = Login(secret)
 
 	if err := checkLogin(config, place(of, "credentialsSecret"), secret.Name); err != nil {
@@ -104,7 +110,12 @@ func withCA(of Engine, config engine.Config, objects Objects) (engine.Config, er
 	}
 
 	config.CA = bundleOf(objects.CA)
-	if _, err := engine.New(config); err != nil {
+	_, err := engine.New(config)
+	if len(config.CA) == 0 { // else the trust store of the image would take its place
+		err = errors.New("it is empty")
+	}
+
+	if err != nil {
 		return engine.Config{}, &blocker.Error{
 			Reason: infrav1.CAConfigMapInvalidReason,
 			Field:  place(of, "caConfigMap"),

@@ -1,6 +1,7 @@
 package connection
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
@@ -83,7 +85,7 @@ func checkIdentity(of Engine, objects Objects, base *url.URL) error {
 				"credentialsSecret, caConfigMap and insecureSkipTLSVerify")
 	}
 
-	if err := checkIdentityNamespace(identity, objects.IdentityNamespace); err != nil {
+	if err := checkIdentityNamespace(identity, objects.IdentityNamespace, identityPath); err != nil {
 		return err
 	}
 
@@ -109,8 +111,8 @@ func checkIdentity(of Engine, objects Objects, base *url.URL) error {
 }
 
 // checkIdentityNamespace checks that what an identity names is in a namespace; an empty one allows all. Whoever may
-// write identities could otherwise use the Secret of any tenant.
-func checkIdentityNamespace(identity *infrav1alpha1.OLVMClusterIdentity, namespace string) error {
+// write identities could otherwise use the Secret of any tenant. The error is in a field of who uses it.
+func checkIdentityNamespace(identity *infrav1alpha1.OLVMClusterIdentity, namespace, field string) error {
 	named := []infrav1alpha1.ObjectOfNamespace{identity.Spec.CredentialsSecret}
 	if ca := identity.Spec.CAConfigMap; ca != nil {
 		named = append(named, *ca)
@@ -118,9 +120,72 @@ func checkIdentityNamespace(identity *infrav1alpha1.OLVMClusterIdentity, namespa
 
 	for _, object := range named {
 		if namespace != "" && object.Namespace != namespace {
-			return blocker.New(infrav1.CredentialsNotAllowedReason, identityPath,
+			return blocker.New(infrav1.CredentialsNotAllowedReason, field,
 				"the Secret and the ConfigMap of OLVMClusterIdentity %q must be in namespace %s, that of the manager; "+
 					"an administrator can move them there", identity.Name, namespace)
+		}
+	}
+
+	return nil
+}
+
+// CheckIdentity reads what an identity names, and says why nobody can use it, whatever the engine is: a *blocker.Error,
+// whose field is one of the identity. What it names in another namespace than that of the policy is not read.
+func CheckIdentity(
+	ctx context.Context, reader client.Reader, identity *infrav1alpha1.OLVMClusterIdentity, policy Policy,
+) error {
+	if err := checkIdentityNamespace(identity, policy.IdentityNamespace, "spec.credentialsSecret"); err != nil {
+		return err
+	}
+
+	of := Engine{Server: infrav1.OvirtAPIServer{
+		IdentityRef: &infrav1.OLVMClusterIdentityReference{Name: identity.Name},
+	}}
+	objects := Objects{Identity: identity, Policy: policy}
+	if err := objects.readNamed(ctx, reader, of); err != nil {
+		return err
+	}
+
+	if err := checkUsers(identity); err != nil {
+		return err
+	}
+
+	switch {
+	case objects.Secret == nil:
+		return blocker.New(infrav1.CredentialsNotFoundReason, "spec.credentialsSecret",
+			"Secret %s does not exist; create it with the keys username and password", identity.Spec.CredentialsSecret.Name)
+	case identity.Spec.CAConfigMap != nil && objects.CA == nil:
+		return blocker.New(infrav1.CAConfigMapInvalidReason, "spec.caConfigMap",
+			"ConfigMap %s does not exist; create it with the engine's CA certificate under the key ca.crt",
+			identity.Spec.CAConfigMap.Name)
+	}
+
+	_, err := configOf(of, objects, identity.Spec.AllowedServerURLs[0])
+
+	return err
+}
+
+// checkUsers checks that an identity is for a namespace, and for engines.
+func checkUsers(identity *infrav1alpha1.OLVMClusterIdentity) error {
+	const field = "spec.allowedNamespaces"
+
+	switch allowed := identity.Spec.AllowedNamespaces; {
+	case allowed == nil, len(allowed.List) == 0 && (allowed.Selector == nil || isEmptied(*allowed.Selector)):
+		return blocker.New(infrav1.NoNamespaceAllowedReason, field,
+			"no namespace may use it; list some, or write selector: {} to allow all")
+	default:
+		if _, err := metav1.LabelSelectorAsSelector(allowed.Selector.Kubernetes()); err != nil {
+			return blocker.New(infrav1.NoNamespaceAllowedReason, field+".selector", "it cannot be read: %v; correct it", err)
+		}
+	}
+
+	if len(identity.Spec.AllowedServerURLs) == 0 {
+		return blocker.New(infrav1.EngineNotAllowedReason, "spec.allowedServerURLs", "it is for no engine; list some")
+	}
+
+	for i, url := range identity.Spec.AllowedServerURLs {
+		if _, err := engine.BaseURL(url); err != nil {
+			return blocker.New(infrav1.EngineNotAllowedReason, fmt.Sprintf("spec.allowedServerURLs[%d]", i), "%v", err)
 		}
 	}
 
@@ -174,7 +239,9 @@ func listsEngine(urls []string, base *url.URL) bool {
 
 // place says in messages where a part of the connection comes from: the field of the cluster, or its identity.
 func place(of Engine, field string) string {
-	if name := IdentityOf(of); name != "" {
+	if name := IdentityOf(of); name != "" && of.Key.Name == "" {
+		return "spec." + field // of the identity itself
+	} else if name != "" {
 		return fmt.Sprintf("%s (OLVMClusterIdentity %s)", identityPath, name)
 	}
 

@@ -1,6 +1,7 @@
 package connection_test
 
 import (
+	"errors"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/api"
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -118,4 +120,81 @@ func TestAnotherUserOfAClusterWithAnIdentity(t *testing.T) {
 			key, _ := connection.CredentialsKey(connection.ClusterEngine(cluster), objects.Identity)
 			return key
 		}())
+}
+
+// TestAnIdentitySaysWhatKeepsOthersFromUsingIt has each thing that an administrator can forget.
+func TestAnIdentitySaysWhatKeepsOthersFromUsingIt(t *testing.T) {
+	const own = "manager"
+
+	secret := func(data map[string]string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "engine"}, Data: bytesOf(data)}
+	}
+	ca := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "ca"}}
+	login := map[string]string{"username": "admin@internal", "password": "secret"}
+
+	for name, test := range map[string]struct {
+		change       func(*infrav1alpha1.OLVMClusterIdentitySpec)
+		there        []client.Object
+		reason, want string
+	}{
+		"all is there": {nil, []client.Object{secret(login)}, "", ""},
+		"its Secret is missing": {nil, nil, infrav1.CredentialsNotFoundReason,
+			"spec.credentialsSecret: Secret engine does not exist; create it"},
+		"a key is missing": {nil, []client.Object{secret(map[string]string{"username": "admin@internal"})},
+			infrav1.CredentialsNotFoundReason, "spec.credentialsSecret: "},
+		"its Secret is in another namespace": {func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
+			spec.CredentialsSecret.Namespace = "tenant"
+		}, []client.Object{secret(login)}, infrav1.CredentialsNotAllowedReason, "must be in namespace manager"},
+		"its CA is in another namespace": {func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
+			spec.CAConfigMap = &infrav1alpha1.ObjectOfNamespace{Namespace: "tenant", Name: "ca"}
+		}, []client.Object{secret(login)}, infrav1.CredentialsNotAllowedReason, "must be in namespace manager"},
+		"its CA is missing": {func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
+			spec.CAConfigMap = &infrav1alpha1.ObjectOfNamespace{Namespace: own, Name: "ca"}
+		}, []client.Object{secret(login)}, infrav1.CAConfigMapInvalidReason, "spec.caConfigMap: ConfigMap ca does not exist"},
+		"its CA is empty": {func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
+			spec.CAConfigMap = &infrav1alpha1.ObjectOfNamespace{Namespace: own, Name: "ca"}
+		}, []client.Object{secret(login), ca}, infrav1.CAConfigMapInvalidReason, "spec.caConfigMap: "},
+		"it is for no namespace": {func(spec *infrav1alpha1.OLVMClusterIdentitySpec) { spec.AllowedNamespaces = nil },
+			[]client.Object{secret(login)}, infrav1.NoNamespaceAllowedReason, "spec.allowedNamespaces: no namespace may use it"},
+		"its list is empty": {func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
+			spec.AllowedNamespaces = &infrav1alpha1.AllowedNamespaces{}
+		}, []client.Object{secret(login)}, infrav1.NoNamespaceAllowedReason, "no namespace may use it"},
+		"its selector is none": {func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
+			spec.AllowedNamespaces.Selector = &infrav1.LabelSelector{
+				MatchExpressions: []infrav1.LabelRule{{Key: "a", Operator: "Near"}},
+			}
+		}, []client.Object{secret(login)}, infrav1.NoNamespaceAllowedReason, "spec.allowedNamespaces.selector: "},
+		"an engine is none": {func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
+			spec.AllowedServerURLs = append(spec.AllowedServerURLs, "ftp://engine")
+		}, []client.Object{secret(login)}, infrav1.EngineNotAllowedReason, "spec.allowedServerURLs[1]: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := identity(&infrav1alpha1.AllowedNamespaces{List: []string{"team"}})
+			of.Spec.CredentialsSecret.Namespace = own
+
+			if test.change != nil {
+				test.change(&of.Spec)
+			}
+
+			reader := fake.NewClientBuilder().WithObjects(test.there...).Build()
+			err := connection.CheckIdentity(t.Context(), reader, of, connection.Policy{IdentityNamespace: own})
+			check.Error(t, err, test.want)
+
+			var problem *blocker.Error
+			if errors.As(err, &problem) {
+				check.Equal(t, "the reason", problem.Reason, test.reason)
+			} else {
+				check.Equal(t, "the reason", "", test.reason)
+			}
+		})
+	}
+}
+
+func bytesOf(data map[string]string) map[string][]byte {
+	out := map[string][]byte{}
+	for key, value := range data {
+		out[key] = []byte(value)
+	}
+
+	return out
 }

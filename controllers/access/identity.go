@@ -1,0 +1,138 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
+)
+
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusteridentities/status,verbs=patch
+
+// IdentityReconciler says in the status of OLVMClusterIdentities whether what they name can be used. Those who use one
+// are told no more than that they may not.
+type IdentityReconciler struct {
+	Client client.Client
+	// APIReader reads Secrets and ConfigMaps.
+	APIReader client.Reader
+	Recorder  events.EventRecorder
+	// Namespace of what OLVMClusterIdentities name.
+	Namespace string
+
+	passes pass.Tracker
+}
+
+// SetupWithManager adds the controller to the manager.
+func (r *IdentityReconciler) SetupWithManager(
+	ctx context.Context, mgr ctrl.Manager, options controller.Options,
+) error {
+	if r.Client == nil || r.APIReader == nil || r.Recorder == nil || r.Namespace == "" {
+		return errors.New("fields Client, APIReader, Recorder and Namespace must be set")
+	}
+
+	const name = "olvmclusteridentity"
+	log := ctrl.LoggerFrom(ctx).WithValues("controller", name)
+	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
+		Named(name).
+		For(&infrav1alpha1.OLVMClusterIdentity{}, builder.WithPredicates(r.passes.Changed())).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.secretToIdentities)).
+		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToIdentities)).
+		WithOptions(options).
+		Complete(ctx, r)
+	if err != nil {
+		return fmt.Errorf("failed to set up the %s controller: %w", name, err)
+	}
+
+	return nil
+}
+
+// secretToIdentities wakes the identities that name a Secret.
+func (r *IdentityReconciler) secretToIdentities(ctx context.Context, secret client.Object) []ctrl.Request {
+	return r.naming(ctx, secret, func(spec infrav1alpha1.OLVMClusterIdentitySpec) *infrav1alpha1.ObjectOfNamespace {
+		return &spec.CredentialsSecret
+	})
+}
+
+// configMapToIdentities wakes the identities that name a ConfigMap.
+func (r *IdentityReconciler) configMapToIdentities(ctx context.Context, ca client.Object) []ctrl.Request {
+	return r.naming(ctx, ca, func(spec infrav1alpha1.OLVMClusterIdentitySpec) *infrav1alpha1.ObjectOfNamespace {
+		return spec.CAConfigMap
+	})
+}
+
+// naming are the identities that name an object; named is what they name.
+func (r *IdentityReconciler) naming(
+	ctx context.Context,
+	object client.Object,
+	named func(infrav1alpha1.OLVMClusterIdentitySpec) *infrav1alpha1.ObjectOfNamespace,
+) []ctrl.Request {
+	if object.GetNamespace() != r.Namespace {
+		return nil
+	}
+
+	var list infrav1alpha1.OLVMClusterIdentityList
+	if err := r.Client.List(ctx, &list); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to list OLVMClusterIdentities")
+		return nil
+	}
+
+	var out []ctrl.Request
+
+	for i := range list.Items {
+		it := named(list.Items[i].Spec)
+		if it != nil && it.Namespace == object.GetNamespace() && it.Name == object.GetName() {
+			out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+
+	return out
+}
+
+// Reconcile says whether what an identity names can be used.
+func (r *IdentityReconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
+	identity := &infrav1alpha1.OLVMClusterIdentity{}
+	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, identity)
+	if apierrors.IsNotFound(err) {
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return pass.Unbegun(err)
+	}
+
+	defer this.End(&result, &reterr)
+
+	condition := metav1.Condition{
+		Type: infrav1.ReadyCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReadyCondition,
+	}
+	policy := connection.Policy{IdentityNamespace: r.Namespace}
+	var problem *blocker.Error
+
+	if err := connection.CheckIdentity(ctx, r.APIReader, identity, policy); errors.As(err, &problem) {
+		condition.Status, condition.Reason = metav1.ConditionFalse, problem.Reason
+		condition.Message = problem.Error()
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to read what OLVMClusterIdentity %s names: %w", identity.Name, err)
+	}
+
+	err = objectstatus.Write(ctx, this, r.Recorder, identity,
+		func() { conditions.Set(identity, condition) }, func() map[string]string { return nil })
+
+	return ctrl.Result{}, objectstatus.IgnoreGone(err)
+}
