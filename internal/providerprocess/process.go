@@ -25,6 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/confine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/scratchdir"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
@@ -246,6 +247,7 @@ type process struct {
 	calls   *rpc.Client
 	ports   []uint16
 	dir     string
+	remove  func() error
 	ended   chan struct{}
 
 	mu       sync.Mutex
@@ -436,15 +438,14 @@ func start(ports []uint16, log logr.Logger) (*process, error) {
 		return nil, fmt.Errorf("failed to find this program: %w", err)
 	}
 
-	dir, err := os.MkdirTemp("", "capolvm-provider-")
+	dir, remove, err := scratchdir.Make(scratchdir.Provider) // for its sockets
 	if err != nil {
-		return nil, fmt.Errorf("failed to make a folder for the provider's sockets: %w", err)
+		return nil, err
 	}
 
 	requests, calls, theirs, err := socketPairs()
 	if err != nil {
-		_ = os.RemoveAll(dir)
-		return nil, err
+		return nil, errors.Join(err, remove())
 	}
 
 	c := &process{
@@ -454,11 +455,12 @@ func start(ports []uint16, log logr.Logger) (*process, error) {
 			ExtraFiles:  theirs,
 			SysProcAttr: hostos.OwnGroup(),
 		},
-		calls: rpc.NewClient(calls),
-		ports: ports,
-		dir:   dir,
-		ended: make(chan struct{}),
-		runs:  map[uint64]*run{},
+		calls:  rpc.NewClient(calls),
+		ports:  ports,
+		dir:    dir,
+		remove: remove,
+		ended:  make(chan struct{}),
+		runs:   map[uint64]*run{},
 	}
 
 	err = startConfined(executable, dir, ports, c.command.Start)
@@ -468,7 +470,7 @@ func start(ports []uint16, log logr.Logger) (*process, error) {
 	}
 
 	if err != nil {
-		_ = errors.Join(requests.Close(), calls.Close(), os.RemoveAll(dir))
+		_ = errors.Join(requests.Close(), calls.Close(), remove())
 		return nil, fmt.Errorf("failed to start the provider: %w", err)
 	}
 
@@ -512,7 +514,7 @@ func (c *process) wait(requests net.Conn, log logr.Logger) {
 		log.Error(err, "The provider process ended; runs that use it fail, and the next one starts a new process")
 	}
 
-	_ = errors.Join(c.calls.Close(), requests.Close(), os.RemoveAll(c.dir))
+	_ = errors.Join(c.calls.Close(), requests.Close(), c.remove())
 
 	close(c.ended)
 }

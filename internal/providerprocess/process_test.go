@@ -1,6 +1,7 @@
 package providerprocess
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/go-logr/logr"
+
 	"github.com/capolvm/cluster-api-provider-olvm/internal/confine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
@@ -29,8 +32,23 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
+// holding has this program start a process of the provider, say where its folder is, and wait.
+const holding = "PROVIDERPROCESS_TEST_HOLDS"
+
 func TestMain(m *testing.M) {
 	Main()
+
+	if os.Getenv(holding) != "" {
+		child, err := start(nil, logr.Discard())
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+
+		fmt.Println(child.dir)
+
+		select {}
+	}
 
 	if len(os.Args) > 2 && os.Args[1] == "try" {
 		fmt.Print(strings.Join(hostile.Try(os.Args[2:]...), "\x00"))
@@ -371,6 +389,32 @@ func TestTheProcessEndsWithTheManager(t *testing.T) {
 }
 
 // TestARefusedPlanChangesNothing has a plan with something that nobody declared. The child hears why.
+func TestTheFolderOfAKilledManagerIsRemovedByTheNext(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+
+	killed := exec.CommandContext(t.Context(), os.Args[0])
+	killed.Env = append(os.Environ(), holding+"=1")
+	said, err := killed.StdoutPipe()
+	check.Error(t, err, "")
+	check.Error(t, killed.Start(), "")
+
+	line, err := bufio.NewReader(said).ReadString('\n')
+	check.Error(t, err, "")
+	check.Error(t, killed.Process.Kill(), "")
+	check.Error(t, killed.Wait(), "signal: killed")
+
+	folder := strings.TrimSpace(line)
+	_, err = os.Stat(folder)
+	check.Error(t, err, "")
+
+	next, err := start(nil, logr.Discard())
+	check.Error(t, err, "")
+	t.Cleanup(func() { next.kill(); <-next.ended })
+
+	_, err = os.Stat(folder)
+	check.Equal(t, "whether the folder is gone", errors.Is(err, os.ErrNotExist), true)
+}
+
 func TestARefusedPlanChangesNothing(t *testing.T) {
 	s := newSite(t, ovirtsim.Options{})
 

@@ -32,8 +32,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/scratchdir"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/otherprovider"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/scratchdir"
 )
 
 // URL of the releases of our provider, as clusterctl's configuration has it.
@@ -476,7 +476,7 @@ func (p *Providers) configuration(variables map[string]string) (path string, don
 		return "", nil, fmt.Errorf("failed to encode clusterctl's configuration: %w", err)
 	}
 
-	dir, remove, err := scratchdir.Make()
+	dir, remove, err := scratchdir.Make(scratchdir.Command)
 	if err != nil {
 		return "", nil, err
 	}

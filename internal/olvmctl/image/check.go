@@ -17,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/doctor"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/scratchdir"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/scratchdir"
 )
 
 // maxFetched bounds a file that is taken out of an image, in bytes: package databases and programs are smaller.
@@ -39,7 +39,7 @@ func Check(ctx context.Context, file, version string) (findings []doctor.Finding
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 
-	scratch, remove, err := scratchdir.Make()
+	scratch, remove, err := scratchdir.Make(scratchdir.Command)
 	if err != nil {
 		return nil, err
 	}

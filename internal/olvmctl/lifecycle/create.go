@@ -24,7 +24,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/scratchdir"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/scratchdir"
 )
 
 const (
@@ -94,7 +94,7 @@ type creation struct {
 
 // Create makes the cluster of a cluster file, from nothing to nodes that are ready.
 func Create(ctx context.Context, o CreateOptions) (*Created, error) {
-	scratchdir.Tidy()
+	scratchdir.Tidy(scratchdir.Command)
 
 	c, err := newCreation(ctx, o)
 	if err != nil {

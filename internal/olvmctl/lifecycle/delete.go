@@ -22,7 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/bootstrapvm"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/scratchdir"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/scratchdir"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
 )
 
@@ -71,7 +71,7 @@ type deletion struct {
 
 // Delete deletes a cluster with its VMs, waits until all is gone, and removes what Create made beside it.
 func Delete(ctx context.Context, o DeleteOptions) error {
-	scratchdir.Tidy()
+	scratchdir.Tidy(scratchdir.Command)
 
 	d, err := newDeletion(o)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/scratchdir"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/scratchdir"
 )
 
 // MoveOptions say what moves where.
@@ -26,7 +26,7 @@ type MoveOptions struct {
 // Move moves all clusters of a namespace to another management cluster, which gets the providers that are missing
 // there.
 func Move(ctx context.Context, o MoveOptions) error {
-	scratchdir.Tidy()
+	scratchdir.Tidy(scratchdir.Command)
 
 	from, err := newManagement(o.Management, mgmtcluster.DriverExisting)
 	if err != nil {

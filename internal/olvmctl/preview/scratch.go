@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/scratchdir"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/providerprocess"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/scratchdir"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
@@ -33,7 +33,7 @@ func NewScratch(ctx context.Context, sessions *engine.Sessions) (*Scratch, error
 		return nil, err
 	}
 
-	dir, remove, err := scratchdir.Make()
+	dir, remove, err := scratchdir.Make(scratchdir.Command)
 	if err != nil {
 		return nil, err
 	}

@@ -101,6 +101,8 @@ type Manager struct {
 	Process *localplane.Process
 
 	program *Program
+	// temp is its folder for temporary files. Paths of sockets are short, and that of Dir may be long.
+	temp string
 }
 
 // New starts nothing yet; the test's end kills what was started. gate is put in front of the API server; nil means
@@ -111,6 +113,13 @@ func (p *Program) New(t *testing.T, gate func(http.Handler) http.Handler, args .
 	if err := os.MkdirAll(m.Dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
+	temp, err := os.MkdirTemp("", "capolvm-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	m.temp = temp
 
 	kubeconfig, err := p.user.KubeConfig()
 	if err != nil {
@@ -131,6 +140,8 @@ func (p *Program) New(t *testing.T, gate func(http.Handler) http.Handler, args .
 		if m.Process != nil {
 			m.Process.Kill()
 		}
+
+		_ = os.RemoveAll(m.temp) // a killed process leaves the sockets of its provider
 	})
 
 	return m
@@ -193,7 +204,7 @@ func (m *Manager) start(ctx context.Context) error {
 	m.Process, err = localplane.StartProcess(
 		"manager", m.Dir, line[0],
 		line[1:],
-		[]string{terraform.ExecutableEnv + "=" + cmp.Or(m.Executor, m.program.Executor.Path)},
+		[]string{terraform.ExecutableEnv + "=" + cmp.Or(m.Executor, m.program.Executor.Path), "TMPDIR=" + m.temp},
 	)
 	if err != nil {
 		return err

@@ -8,17 +8,19 @@ import (
 	"path/filepath"
 )
 
+// The beginnings of the names of folders.
 const (
-	// prefix of the names of folders.
-	prefix = "olvmctl-"
-	// lockName is the file of a folder that its process holds a lock on.
-	lockName = ".lock"
+	Command  = "olvmctl-"
+	Provider = "capolvm-provider-"
 )
 
-// Make makes a folder among temporary files, and removes those that killed processes of this user have left there.
-// remove removes it.
-func Make() (dir string, remove func() error, err error) {
-	Tidy()
+// lockName is the file of a folder that its process holds a lock on.
+const lockName = ".lock"
+
+// Make makes a folder among temporary files, and removes those with this prefix that killed processes of this user have
+// left there. remove removes it.
+func Make(prefix string) (dir string, remove func() error, err error) {
+	Tidy(prefix)
 
 	dir, err = os.MkdirTemp("", prefix)
 	if err != nil {
@@ -37,13 +39,13 @@ func Make() (dir string, remove func() error, err error) {
 	}, nil
 }
 
-// Tidy removes the folders that killed processes of this user have left among temporary files. Commands do that which
+// Tidy removes the folders with this prefix that killed processes of this user have left among temporary files. Commands do that which
 // go on where another one was interrupted.
-func Tidy() { removeAbandoned(os.TempDir()) }
+func Tidy(prefix string) { removeAbandoned(os.TempDir(), prefix) }
 
 // removeAbandoned removes the folders whose locks nobody holds. A folder without one is of something else, or is just
 // made.
-func removeAbandoned(in string) {
+func removeAbandoned(in, prefix string) {
 	found, _ := filepath.Glob(filepath.Join(in, prefix+"*", lockName))
 	for _, lock := range found {
 		if isAbandoned(lock) {

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 
-	dir, _, err := Make()
+	dir, _, err := Make(Command)
 	fmt.Println(dir, err)
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 }
@@ -60,7 +60,7 @@ func TestTheFolderOfAKilledProcessIsRemovedByTheNext(t *testing.T) {
 	t.Cleanup(end)
 	kill()
 
-	dir, remove, err := Make()
+	dir, remove, err := Make(Command)
 	check.Error(t, err, "")
 	check.Equal(t, "whether the folder of the killed process is there", exists(killed), false)
 	check.Equal(t, "whether the folder of the other process is there", exists(filepath.Join(alive, "password")), true)
@@ -78,7 +78,7 @@ func TestFoldersOfOthersStay(t *testing.T) {
 	check.Error(t, os.Mkdir(linked, 0o700), "")
 	check.Error(t, os.Symlink("/etc/hostname", filepath.Join(linked, lockName)), "")
 
-	_, remove, err := Make()
+	_, remove, err := Make(Command)
 	check.Error(t, err, "")
 	check.Error(t, remove(), "")
 	check.Equal(t, "whether a folder without a lock is there", exists(another), true)
