@@ -74,7 +74,7 @@ func flood(value reflect.Value) {
 		} else if of := value.Type().Elem(); of.Kind() == reflect.String || isOurs(of) {
 			value.Set(reflect.MakeSlice(value.Type(), 1100, 1100))
 
-			for i := range 3 {
+			for i := range 2 {
 				flood(value.Index(i))
 			}
 		}

@@ -10,14 +10,13 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
 // maxOwners bounds how many owners an object has above it: those of a loop have no end.
@@ -208,9 +207,10 @@ func objectsIn(ctx context.Context, c client.Client, namespace string) ([]metav1
 	return out, nil
 }
 
-// movedKinds are those of the providers, with Secrets and ConfigMaps.
+// movedKinds are those of the providers, with Secrets and ConfigMaps. The CRDs themselves are megabytes: discovery says
+// the same.
 func movedKinds(ctx context.Context, c client.Client) ([]schema.GroupVersionKind, error) {
-	list := &unstructured.UnstructuredList{}
+	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinitionList"))
 	if err := c.List(ctx, list, client.HasLabels{clusterctlv1.ClusterctlLabel}); err != nil {
 		return nil, fmt.Errorf("failed to list the kinds of providers: %w", err)
@@ -219,18 +219,24 @@ func movedKinds(ctx context.Context, c client.Client) ([]schema.GroupVersionKind
 	out := []schema.GroupVersionKind{{Version: "v1", Kind: "Secret"}, {Version: "v1", Kind: "ConfigMap"}}
 
 	for i := range list.Items {
-		var crd apiextensionsv1.CustomResourceDefinition
-		err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &crd)
-		if err != nil {
-			return nil, fmt.Errorf("failed to read CRD %s: %w", list.Items[i].GetName(), err)
+		resource, group, _ := strings.Cut(list.Items[i].Name, ".")
+
+		kind, err := c.RESTMapper().KindFor(schema.GroupVersionResource{Group: group, Resource: resource})
+		if meta.IsNoMatchError(err) {
+			continue
 		}
 
-		for _, version := range crd.Spec.Versions {
-			if version.Storage && crd.Spec.Scope == apiextensionsv1.NamespaceScoped {
-				out = append(out, schema.GroupVersionKind{
-					Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind,
-				})
-			}
+		if err != nil {
+			return nil, fmt.Errorf("failed to find the kind of CRD %s: %w", list.Items[i].Name, err)
+		}
+
+		namespaced, err := apiutil.IsGVKNamespaced(kind, c.RESTMapper())
+		if err != nil {
+			return nil, fmt.Errorf("failed to find the scope of CRD %s: %w", list.Items[i].Name, err)
+		}
+
+		if namespaced {
+			out = append(out, kind)
 		}
 	}
 
