@@ -198,6 +198,7 @@ func TestThreeControlPlanesOnThreeHostsAreKeptApart(t *testing.T) {
 }
 
 func TestTwoHostsCarryThreeControlPlanesUntilThereIsAThird(t *testing.T) {
+	skipProved(t, "TestHowHardAGroupIs of internal/placement")
 	s := newSite(t, nil)
 	if err := s.Sim.FailHost("host-3"); err != nil {
 		t.Fatal(err)
@@ -238,6 +239,7 @@ func TestTwoHostsCarryThreeControlPlanesUntilThereIsAThird(t *testing.T) {
 }
 
 func TestAGroupThatIsAlwaysEnforcedCreatesNothingThatCannotRun(t *testing.T) {
+	skipProved(t, "TestCheckGroups of controllers/machine")
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.AffinityGroups = []infrav1.AffinityGroup{
 			{Name: "masters", Role: infrav1.ControlPlaneRole, Enforcing: infrav1.AffinityAlways},

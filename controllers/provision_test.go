@@ -186,6 +186,7 @@ func (p *pool) expectNoMarks() {
 
 // TestProvisionedVMsAreKeptAtCount deletes VMs behind the inventory's back, and lowers and raises its count.
 func TestProvisionedVMsAreKeptAtCount(t *testing.T) {
+	skipProved(t, "TestPlanProvision of internal/inventory")
 	t.Parallel()
 	p := newProvision(t, 2)
 	p.expectPhases(available("lab-small-0", "lab-small-1"))
@@ -276,6 +277,7 @@ func TestAPoolThatIsMovedAwayIsNotListedAgain(t *testing.T) {
 
 // TestProvisionedVMsOfAnotherTemplate are made again when nobody has them.
 func TestProvisionedVMsOfAnotherTemplate(t *testing.T) {
+	skipProved(t, "TestPlanProvision of internal/inventory")
 	t.Parallel()
 	p := newProvision(t, 2)
 	p.expectPhases(available("lab-small-0", "lab-small-1"))

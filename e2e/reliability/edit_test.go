@@ -16,6 +16,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
@@ -260,6 +261,7 @@ func TestCrashMatrixOfAnEdit(t *testing.T) {
 
 // TestCrashMatrixOfAnEditThatIsTakenBack does the same, and takes the edit back: nothing of it is left.
 func TestCrashMatrixOfAnEditThatIsTakenBack(t *testing.T) {
+	testenv.SkipInShort(t, "repeats the calls of TestCrashMatrixOfAnEdit")
 	crashMatrix(t, func(t *testing.T) *bench {
 		t.Helper()
 		return editBench(t, func(b *bench) func(*testing.T, string) { return b.undoneLife })

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
 // children are the command lines of the processes that this one has started, of that program.
@@ -62,6 +63,10 @@ func argument(line []string, name string) string {
 func TestEtcdOfALocalPlaneAnswersNobodyElse(t *testing.T) {
 	for name, persistent := range map[string]bool{"one that stays": true, "one for a while": false} {
 		t.Run(name, func(t *testing.T) {
+			if !persistent {
+				testenv.SkipInShort(t, "starts etcd with the arguments of the other one, but for where its data are")
+			}
+
 			options := localplane.Options{
 				Tools:   suite.Tools,
 				Dir:     filepath.Join(suite.Dir, fmt.Sprintf("plane-%t", persistent)),

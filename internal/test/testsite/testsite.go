@@ -19,15 +19,16 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -69,13 +70,15 @@ func StartAPIServer(ctx context.Context, tools *toolchain.Toolchain) (*APIServer
 		return nil, err
 	}
 
+	crds, err := readCRDs(
+		filepath.Join(tools.Root(), "config", "crd", "bases"), filepath.Join(assets, "manifests", "capi-core", "crd"))
+	if err != nil {
+		return nil, err
+	}
+
 	a := &APIServer{Assets: assets, Scheme: runtime.NewScheme(), Env: &envtest.Environment{
-		BinaryAssetsDirectory: assets,
-		CRDDirectoryPaths: []string{
-			filepath.Join(tools.Root(), "config", "crd", "bases"),
-			filepath.Join(assets, "manifests", "capi-core", "crd"),
-		},
-		ErrorIfCRDPathMissing:    true,
+		BinaryAssetsDirectory:    assets,
+		CRDs:                     crds,
 		ControlPlaneStartTimeout: wait.Limit,
 		ControlPlaneStopTimeout:  wait.Limit,
 	}}
@@ -99,10 +102,6 @@ func StartAPIServer(ctx context.Context, tools *toolchain.Toolchain) (*APIServer
 		return a, fmt.Errorf("failed to make a client: %w", err)
 	}
 
-	if err := a.labelCRDs(ctx); err != nil {
-		return a, err
-	}
-
 	policies, err := manifest.ReadFiles(filepath.Join(tools.Root(), "config", "policy"))
 	if err != nil {
 		return a, err
@@ -111,30 +110,33 @@ func StartAPIServer(ctx context.Context, tools *toolchain.Toolchain) (*APIServer
 	return a, localplane.Apply(ctx, a.Client, policies...)
 }
 
-// labelCRDs labels the CRDs as clusterctl init does, and our own manifests.
-func (a *APIServer) labelCRDs(ctx context.Context) error {
-	var crds metav1.PartialObjectMetadataList
-	crds.SetGroupVersionKind(schema.GroupVersionKind{
-		Group:   "apiextensions.k8s.io",
-		Version: "v1",
-		Kind:    "CustomResourceDefinitionList",
-	})
-	if err := a.Client.List(ctx, &crds); err != nil {
-		return fmt.Errorf("failed to list the CRDs: %w", err)
-	}
+// readCRDs reads ours and those of Cluster API, and labels them as clusterctl init does. A label that is added later has
+// the API server compile the rules of the CRD again.
+func readCRDs(folders ...string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	var out []*apiextensionsv1.CustomResourceDefinition
 
-	for i := range crds.Items { // as clusterctl init does, and our own manifests
-		err := a.Client.Patch(
-			ctx,
-			&crds.Items[i],
-			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"clusterctl.cluster.x-k8s.io":""}}}`)),
-		)
+	for _, folder := range folders {
+		objects, err := manifest.ReadFiles(folder)
 		if err != nil {
-			return fmt.Errorf("failed to label a CRD: %w", err)
+			return nil, err
+		}
+
+		for _, object := range objects {
+			crd := &apiextensionsv1.CustomResourceDefinition{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, crd); err != nil {
+				return nil, fmt.Errorf("failed to read CRD %s: %w", object.GetName(), err)
+			}
+
+			metav1.SetMetaDataLabel(&crd.ObjectMeta, clusterctlv1.ClusterctlLabel, "")
+			out = append(out, crd)
 		}
 	}
 
-	return nil
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s have no CRDs", strings.Join(folders, " and "))
+	}
+
+	return out, nil
 }
 
 // Stop ends both, also what a start that failed half way left running.
