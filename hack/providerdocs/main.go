@@ -122,7 +122,11 @@ func schemaOf(ctx context.Context, tools *toolchain.Toolchain, dir string) (stri
 	}
 
 	// The generator knows providers by the namespace that is Terraform's own.
-	content := bytes.Replace(schema.Bytes(), []byte(`"`+source+`":`), []byte(`"ovirt":`), 1)
+	content, err := addNewer(ctx, bytes.Replace(schema.Bytes(), []byte(`"`+source+`":`), []byte(`"ovirt":`), 1))
+	if err != nil {
+		return "", err
+	}
+
 	path := filepath.Join(dir, "schema.json")
 
 	return path, os.WriteFile(path, content, 0o600)

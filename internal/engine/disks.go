@@ -110,6 +110,19 @@ func (c *Client) Disk(ctx context.Context, id ID) (*Disk, error) {
 	return &disk, nil
 }
 
+// Disks returns all disks, also those of templates.
+func (c *Client) Disks(ctx context.Context) ([]Disk, error) {
+	var list struct {
+		XMLName xml.Name `xml:"disks"`
+		Items   []Disk   `xml:"disk"`
+	}
+	if err := c.get(ctx, "/disks", nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to list disks: %w", err)
+	}
+
+	return list.Items, nil
+}
+
 // FindDisks returns the disks of that alias in the data center; nil means the whole engine. An alias is not unique.
 func (c *Client) FindDisks(ctx context.Context, dc *DataCenter, alias string) ([]Disk, error) {
 	var list struct {

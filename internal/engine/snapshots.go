@@ -5,16 +5,86 @@ import (
 	"encoding/xml"
 	"fmt"
 	"net/http"
+	"slices"
 )
 
 // Snapshot of a VM. Every VM has one of type "active", which is the VM as it is.
 type Snapshot struct {
-	ID          ID     `xml:"id,attr"`
-	Description string `xml:"description"`
-	// Type is "regular" for one that a user made.
-	Type string `xml:"snapshot_type"`
-	// Status is ok, locked or in_preview.
-	Status string `xml:"snapshot_status"`
+	XMLName     xml.Name `xml:"snapshot"`
+	ID          ID       `xml:"id,attr,omitempty"`
+	Description string   `xml:"description"`
+	// Date is when it was made; only in answers.
+	Date string `xml:"date,omitempty"`
+	// Memory reports that it has the memory of a VM that ran.
+	Memory *bool `xml:"persist_memorystate"`
+	// Type is SnapshotRegular for one that a user made.
+	Type string `xml:"snapshot_type,omitempty"`
+	// Status is SnapshotOK, locked or in_preview.
+	Status string `xml:"snapshot_status,omitempty"`
+}
+
+// Kind and status of a snapshot that is made.
+const (
+	SnapshotRegular = "regular"
+	SnapshotOK      = "ok"
+	SnapshotLocked  = "locked"
+)
+
+func snapshotPath(vmID, id ID) string { return vmPath(vmID) + "/snapshots/" + id.segment() }
+
+// Snapshot returns a snapshot of a VM; IsNotFound reports that there is none.
+func (c *Client) Snapshot(ctx context.Context, vmID, id ID) (*Snapshot, error) {
+	var snapshot Snapshot
+	if err := c.get(ctx, snapshotPath(vmID, id), nil, &snapshot); err != nil {
+		return nil, fmt.Errorf("failed to get snapshot %s of VM %s: %w", id, vmID, err)
+	}
+
+	return &snapshot, nil
+}
+
+// CreateSnapshot begins to make a snapshot of a VM. It does not wait.
+func (c *Client) CreateSnapshot(ctx context.Context, vmID ID, description string, memory bool) (*Snapshot, error) {
+	wanted := Snapshot{Description: description, Memory: &memory}
+
+	var made Snapshot
+	if err := c.do(ctx, http.MethodPost, vmPath(vmID)+"/snapshots", nil, &wanted, &made); err != nil {
+		return nil, fmt.Errorf("failed to make snapshot %q of VM %s: %w", description, vmID, err)
+	}
+
+	return &made, nil
+}
+
+// CreateSnapshotOnce makes a snapshot of a VM, and looks it up if the answer is lost. It does not wait until it is made.
+func (c *Client) CreateSnapshotOnce(
+	ctx context.Context, vmID ID, description string, memory bool, report func(seen string),
+) (*Snapshot, error) {
+	before, err := c.Snapshots(ctx, vmID)
+	if err != nil {
+		return nil, err
+	}
+
+	return CreateOnce(ctx, "snapshot "+description, report,
+		func(ctx context.Context) (*Snapshot, error) { return c.CreateSnapshot(ctx, vmID, description, memory) },
+		func(ctx context.Context) (*Snapshot, error) {
+			now, err := c.Snapshots(ctx, vmID)
+			for i := range now {
+				isNew := !slices.ContainsFunc(before, func(s Snapshot) bool { return s.ID == now[i].ID })
+				if isNew && now[i].Description == description {
+					return &now[i], nil
+				}
+			}
+
+			return nil, err
+		})
+}
+
+// DeleteSnapshot begins to remove a snapshot. It does not wait.
+func (c *Client) DeleteSnapshot(ctx context.Context, vmID, id ID) error {
+	if err := c.do(ctx, http.MethodDelete, snapshotPath(vmID, id), nil, nil, nil); err != nil {
+		return fmt.Errorf("failed to remove snapshot %s of VM %s: %w", id, vmID, err)
+	}
+
+	return nil
 }
 
 // Snapshots lists the snapshots of a VM that users made.
@@ -30,7 +100,7 @@ func (c *Client) Snapshots(ctx context.Context, vmID ID) ([]Snapshot, error) {
 	var out []Snapshot
 
 	for _, snapshot := range list.Items {
-		if snapshot.Type == "regular" {
+		if snapshot.Type == SnapshotRegular {
 			out = append(out, snapshot)
 		}
 	}
@@ -54,9 +124,8 @@ func (c *Client) RemoveSnapshots(ctx context.Context, vmID ID, report func(seen 
 			return false, first.Description + " is " + first.Status, nil
 		}
 
-		err = c.do(ctx, http.MethodDelete, vmPath(vmID)+"/snapshots/"+first.ID.segment(), nil, nil, nil)
-		if err != nil && !IsNotFound(err) {
-			return false, "", fmt.Errorf("failed to remove snapshot %q of VM %s: %w", first.Description, vmID, err)
+		if err = c.DeleteSnapshot(ctx, vmID, first.ID); err != nil && !IsNotFound(err) {
+			return false, "", fmt.Errorf("snapshot %q: %w", first.Description, err)
 		}
 
 		asked = first.ID

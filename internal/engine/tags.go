@@ -9,6 +9,9 @@ import (
 	"slices"
 )
 
+// RootTagID is the ID of the tag that all tags are below. It can be neither changed nor deleted.
+const RootTagID = "00000000-0000-0000-0000-000000000000"
+
 // Tag marks VMs. Its name is unique on the engine.
 type Tag struct {
 	XMLName     xml.Name `xml:"tag"`

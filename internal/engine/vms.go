@@ -26,6 +26,8 @@ type action struct {
 	OptimizeCPU *bool `xml:"optimize_cpu_settings"`
 	// UseInitialization is read by start alone.
 	UseInitialization *bool `xml:"use_initialization"`
+	// Host is read by migrate alone.
+	Host *Ref `xml:"host"`
 	// StorageDomain is read by move alone.
 	StorageDomain *Ref `xml:"storage_domain"`
 }
@@ -283,6 +285,11 @@ func (c *Client) ShutdownVM(ctx context.Context, id ID, force bool) error {
 // RebootVM asks the guest to reboot. It does not wait, and the guest may ignore it.
 func (c *Client) RebootVM(ctx context.Context, id ID) error {
 	return c.act(ctx, id, "reboot", action{})
+}
+
+// MigrateVM moves a VM that runs to another host, the one of that ID unless it is empty. It does not wait.
+func (c *Client) MigrateVM(ctx context.Context, id, host ID) error {
+	return c.act(ctx, id, "migrate", action{Host: NewRef(host)})
 }
 
 func (c *Client) act(ctx context.Context, id ID, verb string, body action) error {

@@ -24,7 +24,8 @@ import (
 // or a removal plans to replace the object.
 
 var (
-	uuid = stringvalidator.RegexMatches(regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`),
+	uuidPattern = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	uuid        = stringvalidator.RegexMatches(uuidPattern,
 		"must be a UUID in lower case, as the engine writes it")
 	// name is what the engine accepts for VMs and templates.
 	objectName = stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9._-]+$`),

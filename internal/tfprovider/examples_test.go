@@ -3,11 +3,14 @@ package tfprovider
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/hcl/v2/hclparse"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov5"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -46,6 +49,7 @@ func TestEachResourceHasAnExampleAndAnImportSection(t *testing.T) {
 			check.Error(t, err, "")
 			check.Contains(t, folder, string(content), "terraform import "+name.TypeName+".")
 			page("resources", name.TypeName, "## Import")
+			page("resources", name.TypeName, "### Identity Schema")
 		}
 	}
 
@@ -54,5 +58,44 @@ func TestEachResourceHasAnExampleAndAnImportSection(t *testing.T) {
 		make().Metadata(t.Context(), datasource.MetadataRequest{}, &name)
 		has(filepath.Join(examples, "data-sources", name.TypeName, "data-source.tf"), "data", name.TypeName)
 		page("data-sources", name.TypeName, "## Example Usage")
+	}
+}
+
+// TestEachActionListFunctionAndEphemeralResourceHasAnExample reads what the pages of the registry are made of.
+func TestEachActionListFunctionAndEphemeralResourceHasAnExample(t *testing.T) {
+	t.Parallel()
+	const examples, pages = "../../cmd/terraform-provider-ovirt/examples", "../../docs/terraform-provider"
+	schemas, err := providerserver.NewProtocol5(New(Options{}))().
+		GetProviderSchema(t.Context(), &tfprotov5.GetProviderSchemaRequest{})
+	check.Error(t, err, "")
+
+	has := func(folder, file, name, text string) {
+		t.Helper()
+		path := filepath.Join(examples, folder, name, file)
+		content, err := os.ReadFile(path)
+		check.Error(t, err, "")
+		_, problems := hclparse.NewParser().ParseHCL(content, path)
+		check.Equal(t, path+" is HCL", problems.HasErrors(), false)
+		check.Contains(t, path, string(content), text)
+
+		content, err = os.ReadFile(filepath.Join(pages, folder, strings.TrimPrefix(name, "ovirt_")+".md"))
+		check.Error(t, err, "")
+		check.Contains(t, name, string(content), "## Example Usage")
+	}
+
+	for name := range schemas.ActionSchemas {
+		has("actions", "action.tf", name, `action "`+name+`"`)
+	}
+
+	for name := range schemas.ListResourceSchemas {
+		has("list-resources", "list-resource.tfquery.hcl", name, `list "`+name+`"`)
+	}
+
+	for name := range schemas.EphemeralResourceSchemas {
+		has("ephemeral-resources", "ephemeral-resource.tf", name, `ephemeral "`+name+`"`)
+	}
+
+	for name := range schemas.Functions {
+		has("functions", "function.tf", name, "provider::ovirt::"+name+"(")
 	}
 }

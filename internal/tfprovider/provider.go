@@ -60,6 +60,13 @@ type Engine struct {
 	Insecure bool
 }
 
+var (
+	_ provider.ProviderWithActions            = (*ovirtProvider)(nil)
+	_ provider.ProviderWithEphemeralResources = (*ovirtProvider)(nil)
+	_ provider.ProviderWithFunctions          = (*ovirtProvider)(nil)
+	_ provider.ProviderWithListResources      = (*ovirtProvider)(nil)
+)
+
 // New returns the provider.
 func New(options Options) provider.Provider {
 	if options.Sessions == nil {
@@ -195,7 +202,8 @@ func (p *ovirtProvider) Configure(
 		fence:         p.options.Fence,
 		made:          &madeNow{},
 	}
-	resp.DataSourceData = resp.ResourceData
+	resp.DataSourceData, resp.EphemeralResourceData = resp.ResourceData, resp.ResourceData
+	resp.ListResourceData, resp.ActionData = resp.ResourceData, resp.ResourceData
 }
 
 // connect returns the session with the engine that the block names; it sends nothing.
@@ -310,25 +318,44 @@ func (m *providerModel) ca(ctx context.Context) ([]byte, error) {
 	return bundle.Bytes(), nil
 }
 
+// Resources implements provider.Provider. A run that is restricted has no identities: nothing of it imports by one.
 func (p *ovirtProvider) Resources(context.Context) []func() resource.Resource {
+	all := resources()
+	if p.options.Types != nil {
+		return all
+	}
+
+	for i, construct := range all {
+		all[i] = withIdentity(construct)
+	}
+
+	return all
+}
+
+func resources() []func() resource.Resource {
 	return []func() resource.Resource{
 		newAdoptedVMResource,
 		newAffinityGroupResource,
+		newAffinityLabelResource,
 		newDiskResource,
 		newDiskAttachmentResource,
 		newDiskAttachmentsResource,
 		newDiskFromImageResource,
 		newDiskResizeResource,
+		newHostAffinityLabelResource,
 		newNICResource,
 		newTagResource,
 		newTemplateResource,
 		newVMResource,
 		newVMAffinityGroupResource,
+		newVMAffinityLabelResource,
+		newVMCDROMResource,
 		newVMDisksResizeResource,
 		newVMGraphicsConsolesResource,
 		newVMHostDeviceResource,
 		newVMMediatedDeviceResource,
 		newVMOptimizeCPUResource,
+		newVMSnapshotResource,
 		newVMStartResource,
 		newVMTagResource,
 		newVMWatchdogResource,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -18,6 +19,7 @@ import (
 var (
 	_ resource.ResourceWithConfigure   = (*adoptedVMResource)(nil)
 	_ resource.ResourceWithImportState = (*adoptedVMResource)(nil)
+	_ resource.ResourceWithModifyPlan  = (*adoptedVMResource)(nil)
 )
 
 func newAdoptedVMResource() resource.Resource {
@@ -29,34 +31,38 @@ type adoptedVMResource struct{ base }
 
 // Schema implements resource.Resource.
 func (r *adoptedVMResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	script := initText("User data that cloud-init or Ignition gets at the next start that asks for it.")
-	script.Sensitive = true
-	script.Computed = true // a configuration that Terraform writes of an import leaves out what is sensitive
-	script.PlanModifiers = append(
-		[]planmodifier.String{stringplanmodifier.UseStateForUnknown()}, script.PlanModifiers...,
-	)
+	attributes := map[string]schema.Attribute{
+		"id":                            computedText("UUID of the VM."),
+		"vm_id":                         ownerID("UUID of the VM."),
+		"initialization_hostname":       initText("Host name of the guest."),
+		"initialization_dns_servers":    initTexts("IP addresses of the guest's DNS servers."),
+		"initialization_search_domains": initTexts("Domains in which the guest looks for names without one."),
+		"previous": schema.StringAttribute{
+			Computed:            true,
+			Sensitive:           true,
+			MarkdownDescription: "The initialization that the VM had before, as JSON.",
+			PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+		},
+	}
+	maps.Copy(attributes, scriptAttributes(
+		"User data that cloud-init or Ignition gets at the next start that asks for it.",
+	))
 	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "Takes over a virtual machine that exists: gives it the initialization of a guest " +
 			"while it is down, and gives it back with the user data, host name and network configuration that it had " +
 			"(the engine does not tell passwords). The VM itself is neither " +
 			"made nor deleted, and nothing else of it is changed. The guest gets the initialization where " +
 			"`ovirt_vm_start` has `use_initialization`. Not in the released provider.",
-		Attributes: map[string]schema.Attribute{
-			"id":                            computedText("UUID of the VM."),
-			"vm_id":                         ownerID("UUID of the VM."),
-			"initialization_custom_script":  script,
-			"initialization_hostname":       initText("Host name of the guest."),
-			"initialization_dns_servers":    initTexts("IP addresses of the guest's DNS servers."),
-			"initialization_search_domains": initTexts("Domains in which the guest looks for names without one."),
-			"previous": schema.StringAttribute{
-				Computed:            true,
-				Sensitive:           true,
-				MarkdownDescription: "The initialization that the VM had before, as JSON.",
-				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
-			},
-		},
-		Blocks: map[string]schema.Block{"initialization_nic": initNICBlock()},
-	}, "initialization_custom_script", "initialization_hostname")
+		Attributes: attributes,
+		Blocks:     map[string]schema.Block{"initialization_nic": initNICBlock()},
+	}, scriptAttribute, writeOnlyScriptVersion, "initialization_hostname")
+}
+
+// ModifyPlan implements resource.ResourceWithModifyPlan.
+func (r *adoptedVMResource) ModifyPlan(
+	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
+) {
+	planScript(ctx, req, resp)
 }
 
 type adoptedVMModel struct {
@@ -65,6 +71,8 @@ type adoptedVMModel struct {
 	ID            types.String   `tfsdk:"id"`
 	VMID          types.String   `tfsdk:"vm_id"`
 	CustomScript  types.String   `tfsdk:"initialization_custom_script"`
+	WriteOnly     types.String   `tfsdk:"initialization_custom_script_wo"`
+	ScriptVersion types.Int64    `tfsdk:"initialization_custom_script_wo_version"`
 	Hostname      types.String   `tfsdk:"initialization_hostname"`
 	DNSServers    types.List     `tfsdk:"initialization_dns_servers"`
 	SearchDomains types.List     `tfsdk:"initialization_search_domains"`
@@ -109,7 +117,9 @@ func (r *adoptedVMResource) Create(ctx context.Context, req resource.CreateReque
 		return
 	}
 
-	previous, err := r.initialize(ctx, model)
+	asked := *model
+	asked.CustomScript = scriptOf(ctx, req.Config, model.CustomScript, &resp.Diagnostics)
+	previous, err := r.initialize(ctx, &asked)
 	if err != nil {
 		resp.Diagnostics.AddError("The VM was not taken over", err.Error())
 		return
@@ -256,7 +266,9 @@ func (r *adoptedVMResource) Update(ctx context.Context, req resource.UpdateReque
 		return
 	}
 
-	if _, err := r.initialize(ctx, plan); err != nil {
+	asked := *plan
+	asked.CustomScript = scriptOf(ctx, req.Config, plan.CustomScript, &resp.Diagnostics)
+	if _, err := r.initialize(ctx, &asked); err != nil {
 		resp.Diagnostics.AddError("The VM has kept its initialization", err.Error())
 		return
 	}

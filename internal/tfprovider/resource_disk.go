@@ -17,6 +17,7 @@ import (
 
 var (
 	_ resource.ResourceWithConfigure   = (*diskResource)(nil)
+	_ resource.ResourceWithMoveState   = (*diskResource)(nil)
 	_ resource.ResourceWithImportState = (*diskResource)(nil)
 	_ resource.ResourceWithModifyPlan  = (*diskResource)(nil)
 )
@@ -219,7 +220,10 @@ func (r *diskResource) Read(ctx context.Context, req resource.ReadRequest, resp 
 		return
 	}
 
-	resp.Diagnostics.Append(readLayout(ctx, req.Private, resp.Private, model, disk)...)
+	if req.Private != nil { // a list has none
+		resp.Diagnostics.Append(readLayout(ctx, req.Private, resp.Private, model, disk)...)
+	}
+
 	model.observe(disk)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -306,4 +310,26 @@ func (r *diskResource) ImportState(
 ) {
 	importParts(ctx, req, resp, "id")
 	resp.Diagnostics.Append(resp.Private.SetKey(ctx, importedSize, []byte("true"))...)
+}
+
+// MoveState takes over a disk of ovirt_disk_from_image. The image is forgotten, and the disk stays as it is.
+func (r *diskResource) MoveState(ctx context.Context) []resource.StateMover {
+	const source = "ovirt_disk_from_image"
+
+	var made resource.SchemaResponse
+	newDiskFromImageResource().Schema(ctx, resource.SchemaRequest{}, &made)
+
+	return []resource.StateMover{{
+		SourceSchema: &made.Schema,
+		StateMover: func(ctx context.Context, req resource.MoveStateRequest, resp *resource.MoveStateResponse) {
+			if req.SourceTypeName != source || req.SourceState == nil {
+				return // Terraform says that there is no way
+			}
+
+			model, ok := load[diskFromImageModel](ctx, req.SourceState, &resp.Diagnostics)
+			if ok {
+				resp.Diagnostics.Append(resp.TargetState.Set(ctx, &model.diskModel)...)
+			}
+		},
+	}}
 }

@@ -41,6 +41,9 @@ func (r *nicResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 				"Emulated hardware, such as `virtio` or `e1000`. Not in the released provider.",
 				notEmpty,
 			),
+			"linked": enginesFlag("Whether the cable of the network interface is in. Not in the released provider."),
+			"plugged": enginesFlag("Whether the VM has the network interface plugged in. A guest loses and gets it " +
+				"while it runs. Not in the released provider."),
 		},
 	})
 }
@@ -54,6 +57,8 @@ type nicModel struct {
 	VNICProfileID types.String `tfsdk:"vnic_profile_id"`
 	MAC           types.String `tfsdk:"mac"`
 	Interface     types.String `tfsdk:"interface"`
+	Linked        types.Bool   `tfsdk:"linked"`
+	Plugged       types.Bool   `tfsdk:"plugged"`
 }
 
 // toEngine is the request that makes it.
@@ -62,6 +67,8 @@ func (m *nicModel) toEngine() *engine.NIC {
 		Name:        m.Name.ValueString(),
 		VNICProfile: engine.NewRef(idOf(m.VNICProfileID)),
 		Interface:   m.Interface.ValueString(),
+		Linked:      flag(m.Linked),
+		Plugged:     flag(m.Plugged),
 	}
 	if isKnown(m.MAC) {
 		nic.MAC = &engine.MAC{Address: m.MAC.ValueString()}
@@ -74,6 +81,8 @@ func (m *nicModel) observe(nic *engine.NIC) {
 	m.ID, m.Name = idValue(nic.ID), types.StringValue(nic.Name)
 	m.VNICProfileID = idValue(engine.RefID(nic.VNICProfile))
 	m.Interface = optional(nic.Interface)
+	m.Linked = unlessAbsent(m.Linked, types.BoolPointerValue(nic.Linked))
+	m.Plugged = unlessAbsent(m.Plugged, types.BoolPointerValue(nic.Plugged))
 	if nic.MAC == nil {
 		m.MAC = types.StringNull()
 	} else if !strings.EqualFold(m.MAC.ValueString(), nic.MAC.Address) { // an address is the same in both cases
@@ -122,10 +131,23 @@ func (r *nicResource) create(ctx context.Context, vmID engine.ID, wanted *engine
 
 	what := "network interface " + wanted.Name
 
-	return engine.CreateOnce(ctx, what, progress(ctx, what),
+	made, err := engine.CreateOnce(ctx, what, progress(ctx, what),
 		func(ctx context.Context) (*engine.NIC, error) { return r.client.CreateNIC(ctx, vmID, wanted) },
 		func(ctx context.Context) (*engine.NIC, error) { return r.named(ctx, vmID, wanted.Name) })
+	if err != nil || isAs(made.Linked, wanted.Linked) && isAs(made.Plugged, wanted.Plugged) {
+		return made, err
+	}
+
+	// No recording shows a new interface that is unlinked or unplugged; one that exists is recorded.
+	if err := r.change(ctx, vmID, made.ID, wanted); err != nil {
+		return nil, fmt.Errorf("%w; import the interface with the ID %s/%s, or remove it from the VM", err, vmID, made.ID)
+	}
+
+	return r.client.NIC(context.WithoutCancel(ctx), vmID, made.ID)
 }
+
+// isAs reports whether a flag that was seen is the wanted one; nil wants nothing.
+func isAs(seen, wanted *bool) bool { return wanted == nil || seen != nil && *seen == *wanted }
 
 // nicLocks let one of several resources of one name look for it and make it before the next one looks.
 var nicLocks = keyedLocks{held: map[string]chan struct{}{}}
@@ -194,6 +216,15 @@ type nicChange struct {
 	unplugged bool
 }
 
+// plugs reports whether the interface is plugged at the end. Unless that is wanted, it is as it was.
+func (c *nicChange) plugs(now bool) bool {
+	if c.wanted.Plugged != nil {
+		return *c.wanted.Plugged
+	}
+
+	return now || c.unplugged
+}
+
 // try makes one try. It is not interrupted, which would leave the interface unplugged.
 func (c *nicChange) try(ctx context.Context) (done bool, seen string, err error) {
 	ctx = context.WithoutCancel(ctx)
@@ -209,6 +240,16 @@ func (c *nicChange) try(ctx context.Context) (done bool, seen string, err error)
 	}
 
 	plugged := isSet(there.Plugged)
+	atEnd := c.plugs(plugged)
+	wanted.Plugged = nil // the engine has actions for it, which a guest that runs notices
+
+	if plugged && !atEnd {
+		if err := c.client.UnplugNIC(ctx, c.vmID, c.id); err != nil {
+			return false, "", err
+		}
+
+		plugged = false
+	}
 
 	_, err = c.client.UpdateNIC(ctx, c.vmID, c.id, &wanted)
 	if plugged && engine.IsConflict(err) && !engine.IsTransient(err) && needsUnplugged(there, &wanted) {
@@ -218,7 +259,7 @@ func (c *nicChange) try(ctx context.Context) (done bool, seen string, err error)
 		}
 	}
 
-	if c.unplugged && !plugged {
+	if atEnd && !plugged {
 		err = errors.Join(err, c.client.PlugNIC(ctx, c.vmID, c.id))
 	}
 
@@ -258,6 +299,17 @@ func (r *nicResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	if err := r.change(ctx, idOf(model.VMID), idOf(model.ID), model.toEngine()); err != nil {
 		resp.Diagnostics.AddError("The network interface was not updated", err.Error())
 		return
+	}
+
+	if model.Linked.IsUnknown() || model.Plugged.IsUnknown() { // a state of before has neither
+		nic, err := r.client.NIC(context.WithoutCancel(ctx), idOf(model.VMID), idOf(model.ID))
+		if err != nil {
+			resp.Diagnostics.AddError("The network interface cannot be read", err.Error())
+			return
+		}
+
+		settle(&model.Linked, types.BoolPointerValue(nic.Linked))
+		settle(&model.Plugged, types.BoolPointerValue(nic.Plugged))
 	}
 
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)

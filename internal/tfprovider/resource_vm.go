@@ -85,6 +85,7 @@ func (r *vmResource) ModifyPlan(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) {
 	r.refusePlaces(ctx, req, &resp.Diagnostics)
+	planScript(ctx, req, resp)
 
 	if req.Plan.Raw.IsNull() || req.State.Raw.IsNull() {
 		return
@@ -196,7 +197,9 @@ func (r *vmResource) Create(ctx context.Context, req resource.CreateRequest, res
 		return
 	}
 
-	wanted, diags := model.toEngine(ctx)
+	asked := *model
+	asked.CustomScript = scriptOf(ctx, req.Config, model.CustomScript, &resp.Diagnostics)
+	wanted, diags := asked.toEngine(ctx)
 	resp.Diagnostics.Append(diags...)
 	if resp.Diagnostics.HasError() {
 		return

@@ -46,6 +46,8 @@ type vmModel struct {
 	TPM                 types.Bool          `tfsdk:"tpm_enabled"`
 	CustomProperties    types.Map           `tfsdk:"custom_properties"`
 	CustomScript        types.String        `tfsdk:"initialization_custom_script"`
+	WriteOnlyScript     types.String        `tfsdk:"initialization_custom_script_wo"`
+	ScriptVersion       types.Int64         `tfsdk:"initialization_custom_script_wo_version"`
 	Hostname            types.String        `tfsdk:"initialization_hostname"`
 	DNSServers          types.List          `tfsdk:"initialization_dns_servers"`
 	SearchDomains       types.List          `tfsdk:"initialization_search_domains"`

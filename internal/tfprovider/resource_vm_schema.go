@@ -13,7 +13,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/mapplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/setplanmodifier"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
@@ -21,13 +20,6 @@ import (
 )
 
 func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	// The user data holds the keys of clusters. In the released provider a plan shows it.
-	script := initText("User data for cloud-init or Ignition. It is read back from the engine on import only.")
-	script.Sensitive = true
-	script.Computed = true // a configuration that Terraform writes of an import leaves out what is sensitive
-	script.PlanModifiers = append(
-		[]planmodifier.String{stringplanmodifier.UseStateForUnknown()}, script.PlanModifiers...,
-	)
 	attributes := map[string]schema.Attribute{
 		"id": computedText("UUID of the VM."),
 		"name": schema.StringAttribute{
@@ -49,12 +41,14 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 			PlanModifiers:       []planmodifier.Bool{boolplanmodifier.UseStateForUnknown()}},
 		"serial_console":                enginesFlag("Serial console."),
 		"soundcard_enabled":             enginesFlag("Sound card."),
-		"initialization_custom_script":  script,
 		"initialization_hostname":       initText("Host name of the guest."),
 		"initialization_dns_servers":    initTexts("IP addresses of the guest's DNS servers."),
 		"initialization_search_domains": initTexts("Domains in which the guest looks for names without one."),
 	}
 	maps.Copy(attributes, hardwareAttributes())
+	maps.Copy(attributes, scriptAttributes(
+		"User data for cloud-init or Ignition. It is read back from the engine on import only.",
+	))
 	maps.Copy(attributes, availabilityAttributes())
 	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "A virtual machine, made from a template. What the configuration leaves out is the " +
@@ -64,7 +58,7 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 			"initialization_nic":                initNICBlock(),
 			"template_disk_attachment_override": diskOverrideBlock(),
 		},
-	}, "template_id", "clone", "initialization_custom_script", "initialization_hostname")
+	}, "template_id", "clone", scriptAttribute, writeOnlyScriptVersion, "initialization_hostname")
 }
 
 // hardwareAttributes are those of CPU, memory, placement and kind of a VM.

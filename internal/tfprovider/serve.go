@@ -144,6 +144,15 @@ func packed(value *tfprotov5.DynamicValue) []byte {
 	return append(slices.Clone(value.MsgPack), value.JSON...)
 }
 
+// packedIdentity are the bytes of an identity.
+func packedIdentity(identity *tfprotov5.ResourceIdentityData) []byte {
+	if identity == nil {
+		return nil
+	}
+
+	return packed(identity.IdentityData)
+}
+
 // once answers a question, and remembers the answer where it is good.
 func once[T any](
 	s *restricted,
@@ -206,7 +215,7 @@ func (s *restricted) PlanResourceChange(
 	}
 
 	key := question([]byte(request.TypeName), packed(request.PriorState), packed(request.ProposedNewState),
-		packed(request.Config), request.PriorPrivate)
+		packed(request.Config), request.PriorPrivate, packedIdentity(request.PriorIdentity))
 
 	return once(s, &s.planned, key, func() (*tfprotov5.PlanResourceChangeResponse, []*tfprotov5.Diagnostic, error) {
 		response, err := s.ProviderServer.PlanResourceChange(ctx, request)
@@ -395,6 +404,7 @@ func (s *restricted) GetProviderSchema(
 	}
 
 	out := *all
+	out.Functions, out.EphemeralResourceSchemas, out.ListResourceSchemas, out.ActionSchemas = nil, nil, nil, nil
 	others := func(name string, _ *tfprotov5.Schema) bool { return !slices.Contains(s.types, name) }
 	out.ResourceSchemas, out.DataSourceSchemas = maps.Clone(out.ResourceSchemas), maps.Clone(out.DataSourceSchemas)
 	maps.DeleteFunc(out.ResourceSchemas, others)

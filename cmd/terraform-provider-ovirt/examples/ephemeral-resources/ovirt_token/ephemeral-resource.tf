@@ -1,0 +1,5 @@
+ephemeral "ovirt_token" "t" {}
+
+provider "http-full" {
+  headers = { Authorization = "Bearer ${ephemeral.ovirt_token.t.token}" }
+}

@@ -1,0 +1,3 @@
+output "memory" {
+  value = provider::ovirt::size(ovirt_vm.a.memory)
+}

@@ -1,0 +1,3 @@
+list "ovirt_disk" "all" {
+  provider = ovirt
+}

@@ -1,0 +1,3 @@
+list "ovirt_tag" "all" {
+  provider = ovirt
+}

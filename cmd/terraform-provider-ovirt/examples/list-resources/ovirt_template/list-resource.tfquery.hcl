@@ -1,0 +1,3 @@
+list "ovirt_template" "all" {
+  provider = ovirt
+}

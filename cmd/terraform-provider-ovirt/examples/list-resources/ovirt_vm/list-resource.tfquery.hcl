@@ -1,0 +1,3 @@
+list "ovirt_vm" "all" {
+  provider = ovirt
+}

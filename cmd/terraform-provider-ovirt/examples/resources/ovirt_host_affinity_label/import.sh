@@ -1,0 +1,2 @@
+# The ID is LABEL/HOST.
+terraform import ovirt_host_affinity_label.h 00000000-0000-4000-8000-000000000001/00000000-0000-4000-8000-000000000002

@@ -1,0 +1,2 @@
+# The ID is LABEL/VM.
+terraform import ovirt_vm_affinity_label.a 00000000-0000-4000-8000-000000000001/00000000-0000-4000-8000-000000000002

@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"net/http"
+)
+
+type labelList struct {
+	XMLName xml.Name `xml:"affinity_labels"`
+	Items   []Label  `xml:"affinity_label"`
+}
+
+// Label is an affinity label without its members. With an implicit affinity group it binds its VMs to its hosts.
+type Label struct {
+	XMLName  xml.Name `xml:"affinity_label"`
+	ID       ID       `xml:"id,attr,omitempty"`
+	Name     string   `xml:"name,omitempty"`
+	Implicit *bool    `xml:"has_implicit_affinity_group"`
+}
+
+// LabelOwner is a kind of object that can have affinity labels.
+type LabelOwner string
+
+// The kinds of objects that can have affinity labels, as in paths.
+const (
+	LabelledVM   LabelOwner = "vms"
+	LabelledHost LabelOwner = "hosts"
+)
+
+func (o LabelOwner) path(id ID) string {
+	return "/" + string(o) + "/" + id.segment() + "/affinitylabels"
+}
+
+// AffinityLabelByID returns an affinity label; IsNotFound reports that there is none.
+func (c *Client) AffinityLabelByID(ctx context.Context, id ID) (*Label, error) {
+	var label Label
+	if err := c.get(ctx, "/affinitylabels/"+id.segment(), nil, &label); err != nil {
+		return nil, fmt.Errorf("failed to get affinity label %s: %w", id, err)
+	}
+
+	return &label, nil
+}
+
+// AffinityLabelsNamed lists the affinity labels of that name.
+func (c *Client) AffinityLabelsNamed(ctx context.Context, name string) ([]Label, error) {
+	var list labelList
+	if err := c.get(ctx, "/affinitylabels", nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to list affinity labels: %w", err)
+	}
+
+	var out []Label
+
+	for _, label := range list.Items {
+		if label.Name == name {
+			out = append(out, label)
+		}
+	}
+
+	return out, nil
+}
+
+// CreateAffinityLabel makes an affinity label.
+func (c *Client) CreateAffinityLabel(ctx context.Context, label *Label) (*Label, error) {
+	var made Label
+	if err := c.do(ctx, http.MethodPost, "/affinitylabels", nil, label, &made); err != nil {
+		return nil, fmt.Errorf("failed to create affinity label %q: %w", label.Name, err)
+	}
+
+	return &made, nil
+}
+
+// UpdateAffinityLabel changes name and kind of an affinity label. No recording has its answer.
+func (c *Client) UpdateAffinityLabel(ctx context.Context, id ID, change *Label) error {
+	if err := c.do(ctx, http.MethodPut, "/affinitylabels/"+id.segment(), nil, change, nil); err != nil {
+		return fmt.Errorf("failed to update affinity label %s: %w", id, err)
+	}
+
+	return nil
+}
+
+// DeleteAffinityLabel deletes an affinity label, which nothing may have. An engine answers 400 if it is gone; the error
+// is then one that IsNotFound knows.
+func (c *Client) DeleteAffinityLabel(ctx context.Context, id ID) error {
+	err := c.do(ctx, http.MethodDelete, "/affinitylabels/"+id.segment(), nil, nil, nil)
+	if IsRefused(err) {
+		if _, look := c.AffinityLabelByID(ctx, id); IsNotFound(look) {
+			err = look
+		}
+	}
+
+	if err != nil {
+		return fmt.Errorf("failed to delete affinity label %s: %w", id, err)
+	}
+
+	return nil
+}
+
+// AffinityLabelsOf lists the affinity labels of a VM or a host. The list is empty if there is no such object.
+func (c *Client) AffinityLabelsOf(ctx context.Context, kind LabelOwner, id ID) ([]Label, error) {
+	var list labelList
+	if err := c.get(ctx, kind.path(id), nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to list the affinity labels of %s/%s: %w", kind, id, err)
+	}
+
+	return list.Items, nil
+}
+
+// AddAffinityLabel gives an affinity label to a VM or a host.
+func (c *Client) AddAffinityLabel(ctx context.Context, kind LabelOwner, id, label ID) error {
+	if err := c.do(ctx, http.MethodPost, kind.path(id), nil, &Label{ID: label}, nil); err != nil {
+		return fmt.Errorf("failed to give affinity label %s to %s/%s: %w", label, kind, id, err)
+	}
+
+	return nil
+}
+
+// RemoveAffinityLabel takes an affinity label from a VM or a host.
+func (c *Client) RemoveAffinityLabel(ctx context.Context, kind LabelOwner, id, label ID) error {
+	if err := c.do(ctx, http.MethodDelete, kind.path(id)+"/"+label.segment(), nil, nil, nil); err != nil {
+		return fmt.Errorf("failed to take affinity label %s from %s/%s: %w", label, kind, id, err)
+	}
+
+	return nil
+}

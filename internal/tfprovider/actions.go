@@ -1,0 +1,207 @@
+package tfprovider
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/hashicorp/terraform-plugin-framework/action"
+	"github.com/hashicorp/terraform-plugin-framework/action/schema"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// Actions implements provider.ProviderWithActions.
+func (p *ovirtProvider) Actions(context.Context) []func() action.Action {
+	all := []vmAction{startAction, stopAction, rebootAction, migrateAction, snapshotAction}
+	out := make([]func() action.Action, 0, len(all))
+
+	for _, kind := range all {
+		out = append(out, func() action.Action {
+			made := kind
+			return &made
+		})
+	}
+
+	return out
+}
+
+// vmAction is something that is done to a VM, and leaves no state.
+type vmAction struct {
+	*configured
+	typeName, description string
+	// attributes beside vm_id.
+	attributes map[string]schema.Attribute
+	run        func(ctx context.Context, client *engine.Client, id engine.ID, config tfsdk.Config) error
+}
+
+var _ action.ActionWithConfigure = (*vmAction)(nil)
+
+// Metadata implements action.Action.
+func (a *vmAction) Metadata(_ context.Context, _ action.MetadataRequest, resp *action.MetadataResponse) {
+	resp.TypeName = a.typeName
+}
+
+// Schema implements action.Action.
+func (a *vmAction) Schema(_ context.Context, _ action.SchemaRequest, resp *action.SchemaResponse) {
+	attributes := map[string]schema.Attribute{
+		"vm_id": schema.StringAttribute{Required: true, MarkdownDescription: "UUID of the VM.",
+			Validators: []validator.String{uuid}},
+	}
+	maps.Copy(attributes, a.attributes)
+	resp.Schema = schema.Schema{MarkdownDescription: a.description, Attributes: attributes}
+}
+
+// Configure implements action.ActionWithConfigure.
+func (a *vmAction) Configure(_ context.Context, req action.ConfigureRequest, resp *action.ConfigureResponse) {
+	a.configured = clientFrom(req.ProviderData, &resp.Diagnostics)
+}
+
+// Invoke implements action.Action.
+func (a *vmAction) Invoke(ctx context.Context, req action.InvokeRequest, resp *action.InvokeResponse) {
+	var vmID types.String
+	if resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("vm_id"), &vmID)...); resp.Diagnostics.HasError() {
+		return
+	}
+
+	resp.SendProgress(action.InvokeProgressEvent{Message: a.typeName + " of VM " + vmID.ValueString()})
+
+	if err := a.run(ctx, a.client, idOf(vmID), req.Config); err != nil {
+		resp.Diagnostics.AddError("The action "+a.typeName+" failed",
+			a.client.ExplainMissing(ctx, idOf(vmID), err).Error())
+	}
+}
+
+// flagOf is a flag of a configuration; false if it is not set.
+func flagOf(ctx context.Context, config tfsdk.Config, name string) bool {
+	var value types.Bool
+	_ = config.GetAttribute(ctx, path.Root(name), &value) // the schema has it
+
+	return value.ValueBool()
+}
+
+// textIn is a text of a configuration; empty if it is not set.
+func textIn(ctx context.Context, config tfsdk.Config, name string) string {
+	var value types.String
+	_ = config.GetAttribute(ctx, path.Root(name), &value) // the schema has it
+
+	return value.ValueString()
+}
+
+var startAction = vmAction{
+	typeName:    "ovirt_vm_start",
+	description: "Starts a virtual machine, or resumes it, and waits until it is up. One that is up is left alone.",
+	run: func(ctx context.Context, client *engine.Client, id engine.ID, _ tfsdk.Config) error {
+		start := vmStartResource{base{configured: &configured{client: client}}}
+		return start.start(ctx, id, false)
+	},
+}
+
+var stopAction = vmAction{
+	typeName: "ovirt_vm_stop",
+	description: "Asks the guest to shut down, and waits until the virtual machine is down. A guest that did not hear it " +
+		"is asked again.",
+	attributes: map[string]schema.Attribute{
+		"power_off": schema.BoolAttribute{Optional: true, MarkdownDescription: "Power off without asking the guest."},
+		"force":     schema.BoolAttribute{Optional: true, MarkdownDescription: "Stop also while a backup is made."},
+	},
+	run: func(ctx context.Context, client *engine.Client, id engine.ID, config tfsdk.Config) error {
+		if _, err := client.VM(ctx, id); err != nil {
+			return err
+		}
+
+		return powerOff(ctx, client, id, !flagOf(ctx, config, "power_off"), flagOf(ctx, config, "force"))
+	},
+}
+
+var rebootAction = vmAction{
+	typeName: "ovirt_vm_reboot",
+	description: "Asks the guest to reboot. It does not wait: nothing tells a guest that has rebooted from one that has " +
+		"not heard it.",
+	run: func(ctx context.Context, client *engine.Client, id engine.ID, _ tfsdk.Config) error {
+		return client.RebootVM(ctx, id)
+	},
+}
+
+var migrateAction = vmAction{
+	typeName: "ovirt_vm_migrate",
+	description: "Moves a virtual machine that runs to another host, and waits until it runs there. No recording of a real " +
+		"engine has a migration that succeeds.",
+	attributes: map[string]schema.Attribute{
+		"host_id": schema.StringAttribute{Optional: true, Validators: []validator.String{uuid},
+			MarkdownDescription: "UUID of the host to move to; the engine chooses one by default."},
+	},
+	run: func(ctx context.Context, client *engine.Client, id engine.ID, config tfsdk.Config) error {
+		move := migration{client: client, id: id, to: engine.ID(textIn(ctx, config, "host_id"))}
+		return poll(ctx, "VM "+id.String()+" to run on another host", move.look)
+	},
+}
+
+// migration is a VM on its way to another host.
+type migration struct {
+	client   *engine.Client
+	id, to   engine.ID
+	from     engine.ID
+	isAsked  bool
+	hasMoved bool // it was seen on its way
+}
+
+// look asks for the migration, and reports whether it has ended.
+func (m *migration) look(ctx context.Context) (bool, string, error) {
+	vm, err := m.client.VM(ctx, m.id)
+	if err != nil {
+		return false, "", err
+	}
+
+	on, seen := engine.RefID(vm.Host), string(vm.Status)
+	if m.from == "" {
+		m.from = on
+	}
+
+	switch {
+	case vm.Status == engine.VMMigrating:
+		m.hasMoved = true
+		return false, seen, nil
+	case on == m.to && on != "" || m.to == "" && m.isAsked && on != m.from:
+		return true, seen, nil
+	case m.hasMoved:
+		return false, "", fmt.Errorf("VM %s was on its way, and is %s on host %s again: see the events of the engine",
+			m.id, seen, on)
+	case m.isAsked:
+		return false, seen, nil
+	}
+
+	m.isAsked = true // also if the answer is lost
+	if err := m.client.MigrateVM(ctx, m.id, m.to); err != nil {
+		m.isAsked = !engine.IsRefused(err)
+		return false, seen, err
+	}
+
+	return false, seen, nil
+}
+
+var snapshotAction = vmAction{
+	typeName: "ovirt_vm_snapshot",
+	description: "Makes a snapshot of a virtual machine, and waits until it is made. Nothing removes it; " +
+		"the resource `ovirt_vm_snapshot` is for one that a configuration has.",
+	attributes: map[string]schema.Attribute{
+		"description": schema.StringAttribute{Required: true, MarkdownDescription: "Description of the snapshot.",
+			Validators: []validator.String{notEmpty, description}},
+		"memory": schema.BoolAttribute{Optional: true, MarkdownDescription: "Keep the memory of a VM that runs, too."},
+	},
+	run: func(ctx context.Context, client *engine.Client, id engine.ID, config tfsdk.Config) error {
+		text := textIn(ctx, config, "description")
+
+		made, err := client.CreateSnapshotOnce(ctx, id, text, flagOf(ctx, config, "memory"),
+			progress(ctx, "snapshot "+text))
+		if err != nil {
+			return err
+		}
+
+		return waitSnapshot(ctx, client, id, made.ID)
+	},
+}

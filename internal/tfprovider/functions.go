@@ -1,0 +1,130 @@
+package tfprovider
+
+import (
+	"context"
+	"math"
+	"regexp"
+	"strconv"
+
+	"github.com/hashicorp/terraform-plugin-framework/function"
+)
+
+// Functions implements provider.ProviderWithFunctions.
+func (p *ovirtProvider) Functions(context.Context) []func() function.Function {
+	return []func() function.Function{
+		func() function.Function { return bytesFunction{} },
+		func() function.Function { return sizeFunction{} },
+	}
+}
+
+// units of sizes, each 1024 times the one before.
+var units = []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+
+var sizePattern = regexp.MustCompile(`^([0-9]{1,18}) ?(B|KiB|MiB|GiB|TiB|PiB)$`)
+
+// bytesOf is a size such as 40GiB in bytes; false if it is none, or more than a number of 64 bits holds.
+func bytesOf(text string) (int64, bool) {
+	found := sizePattern.FindStringSubmatch(text)
+	if found == nil {
+		return 0, false
+	}
+
+	bytes, err := strconv.ParseInt(found[1], 10, 64)
+	for _, unit := range units {
+		if unit == found[2] {
+			return bytes, err == nil
+		}
+
+		if bytes > math.MaxInt64/1024 {
+			return 0, false
+		}
+
+		bytes *= 1024
+	}
+
+	return 0, false
+}
+
+// sizeOf is a number of bytes in the largest unit that divides it.
+func sizeOf(bytes int64) string {
+	unit := 0
+	for ; bytes != 0 && bytes%1024 == 0 && unit < len(units)-1; unit++ {
+		bytes /= 1024
+	}
+
+	return strconv.FormatInt(bytes, 10) + units[unit]
+}
+
+// bytesFunction makes bytes of a size.
+type bytesFunction struct{}
+
+// Metadata implements function.Function.
+func (bytesFunction) Metadata(_ context.Context, _ function.MetadataRequest, resp *function.MetadataResponse) {
+	resp.Name = "bytes"
+}
+
+// Definition implements function.Function.
+func (bytesFunction) Definition(_ context.Context, _ function.DefinitionRequest, resp *function.DefinitionResponse) {
+	resp.Definition = function.Definition{
+		Summary: "A size in bytes",
+		MarkdownDescription: "Returns a size such as `40GiB` in bytes, as the attributes for memory and disks take it. " +
+			"The units are B, KiB, MiB, GiB, TiB and PiB.",
+		Parameters: []function.Parameter{function.StringParameter{
+			Name: "size", MarkdownDescription: "A whole number and a unit, with or without a blank between them.",
+		}},
+		Return: function.Int64Return{},
+	}
+}
+
+// Run implements function.Function.
+func (bytesFunction) Run(ctx context.Context, req function.RunRequest, resp *function.RunResponse) {
+	var text string
+	if resp.Error = req.Arguments.Get(ctx, &text); resp.Error != nil {
+		return
+	}
+
+	bytes, ok := bytesOf(text)
+	if !ok {
+		resp.Error = function.NewArgumentFuncError(0, strconv.Quote(text)+
+			" is no size: write a whole number and one of B, KiB, MiB, GiB, TiB and PiB, below 8192PiB.")
+		return
+	}
+
+	resp.Error = resp.Result.Set(ctx, bytes)
+}
+
+// sizeFunction makes a size of bytes.
+type sizeFunction struct{}
+
+// Metadata implements function.Function.
+func (sizeFunction) Metadata(_ context.Context, _ function.MetadataRequest, resp *function.MetadataResponse) {
+	resp.Name = "size"
+}
+
+// Definition implements function.Function.
+func (sizeFunction) Definition(_ context.Context, _ function.DefinitionRequest, resp *function.DefinitionResponse) {
+	resp.Definition = function.Definition{
+		Summary: "Bytes as a size",
+		MarkdownDescription: "Returns a number of bytes as a size such as `40GiB`, in the largest unit that needs no " +
+			"fraction. It is the reverse of `bytes`.",
+		Parameters: []function.Parameter{function.Int64Parameter{
+			Name: "bytes", MarkdownDescription: "A number of bytes, 0 or more.",
+		}},
+		Return: function.StringReturn{},
+	}
+}
+
+// Run implements function.Function.
+func (sizeFunction) Run(ctx context.Context, req function.RunRequest, resp *function.RunResponse) {
+	var bytes int64
+	if resp.Error = req.Arguments.Get(ctx, &bytes); resp.Error != nil {
+		return
+	}
+
+	if bytes < 0 {
+		resp.Error = function.NewArgumentFuncError(0, strconv.FormatInt(bytes, 10)+" is no size: write 0 or more.")
+		return
+	}
+
+	resp.Error = resp.Result.Set(ctx, sizeOf(bytes))
+}

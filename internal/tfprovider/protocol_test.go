@@ -1,0 +1,197 @@
+package tfprovider_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov5"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
+)
+
+// This file shows what needs Terraform 1.14, by the calls that it makes: no such Terraform is at hand when tests run.
+
+// client is the other end of the protocol.
+type client struct {
+	tfprotov5.ProviderServer
+	schemas *tfprotov5.GetProviderSchemaResponse
+}
+
+// configured is a provider that has its provider block.
+func configured(t *testing.T, s *site) client {
+	t.Helper()
+	server := providerserver.NewProtocol5(tfprovider.New(tfprovider.Options{}))()
+	schemas, err := server.GetProviderSchema(t.Context(), &tfprotov5.GetProviderSchemaRequest{})
+	must(t, err)
+	c := client{server, schemas}
+
+	got, err := server.ConfigureProvider(t.Context(), &tfprotov5.ConfigureProviderRequest{
+		Config: c.config(t, schemas.Provider, map[string]any{
+			"url": s.sim.URL() + "/api", "username": s.sim.Username(), "password": s.sim.Password(),
+			"tls_ca_bundle": string(s.sim.CA()),
+		}),
+	})
+	must(t, err)
+	check.Length(t, "the problems", got.Diagnostics, 0)
+
+	return c
+}
+
+// config is a configuration with some attributes; the others are null.
+func (c client) config(t *testing.T, schema *tfprotov5.Schema, set map[string]any) *tfprotov5.DynamicValue {
+	t.Helper()
+	object, isObject := schema.ValueType().(tftypes.Object)
+	check.Equal(t, "the schema is an object", isObject, true)
+
+	values := map[string]tftypes.Value{}
+	for name, kind := range object.AttributeTypes {
+		values[name] = tftypes.NewValue(kind, set[name])
+	}
+
+	out, err := tfprotov5.NewDynamicValue(object, tftypes.NewValue(object, values))
+	must(t, err)
+
+	return &out
+}
+
+// invoke invokes an action, and returns the problems.
+func (c client) invoke(t *testing.T, action string, set map[string]any) []*tfprotov5.Diagnostic {
+	t.Helper()
+	server, ok := c.ProviderServer.(tfprotov5.ActionServer)
+	check.Equal(t, "there are actions", ok, true)
+	config := c.config(t, c.schemas.ActionSchemas[action].Schema, set)
+
+	valid, err := server.ValidateActionConfig(t.Context(),
+		&tfprotov5.ValidateActionConfigRequest{ActionType: action, Config: config})
+	must(t, err)
+	if len(valid.Diagnostics) > 0 {
+		return valid.Diagnostics
+	}
+
+	stream, err := server.InvokeAction(t.Context(), &tfprotov5.InvokeActionRequest{ActionType: action, Config: config})
+	must(t, err)
+
+	for event := range stream.Events {
+		if done, ok := event.Type.(tfprotov5.CompletedInvokeActionEventType); ok {
+			return done.Diagnostics
+		}
+	}
+
+	t.Fatalf("%s did not complete", action)
+
+	return nil
+}
+
+func TestActionsOfVMs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, quick)
+	w := newWorkspace(t, s).config(plainVM)
+	w.apply()
+	vm := s.vm(t, "a").ID
+	c := configured(t, s)
+	does := func(action string, set map[string]any) {
+		t.Helper()
+		set["vm_id"] = vm.String()
+		check.Length(t, "the problems of "+action, c.invoke(t, action, set), 0)
+	}
+
+	does("ovirt_vm_start", map[string]any{})
+	check.Equal(t, "the status", s.vm(t, "a").Status, engine.VMUp)
+	does("ovirt_vm_start", map[string]any{}) // one that is up is left alone
+	does("ovirt_vm_reboot", map[string]any{})
+	wait.Until(t, "the VM is up again", func() bool { return s.vm(t, "a").Status == engine.VMUp })
+
+	from := engine.RefID(s.vm(t, "a").Host)
+	does("ovirt_vm_migrate", map[string]any{})
+	check.Equal(t, "it is on another host", engine.RefID(s.vm(t, "a").Host) != from, true)
+	does("ovirt_vm_migrate", map[string]any{"host_id": from.String()})
+	check.Equal(t, "the host", engine.RefID(s.vm(t, "a").Host), from)
+	does("ovirt_vm_migrate", map[string]any{"host_id": from.String()}) // where it is already
+
+	must(t, s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/snapshots$", Action: "cut-after", Count: 1}))
+	does("ovirt_vm_snapshot", map[string]any{"description": "nightly", "memory": true})
+	all, err := s.client.Snapshots(t.Context(), vm)
+	must(t, err)
+	check.Length(t, "the snapshots", all, 1)
+	check.Equal(t, "its memory", *all[0].Memory, true)
+
+	does("ovirt_vm_stop", map[string]any{"power_off": true})
+	check.Equal(t, "the status", s.vm(t, "a").Status, engine.VMDown)
+	does("ovirt_vm_stop", map[string]any{})
+}
+
+func TestAnActionOfAVMThatIsGoneFails(t *testing.T) {
+	t.Parallel()
+	c := configured(t, newSite(t, quick))
+	gone := "00000000-0000-4000-8000-000000000001"
+
+	for name := range c.schemas.ActionSchemas {
+		problems := c.invoke(t, name, map[string]any{"vm_id": gone, "description": map[string]any{
+			"ovirt_vm_snapshot": "x",
+		}[name]})
+		check.Length(t, "the problems of "+name, problems, 1)
+	}
+
+	problems := c.invoke(t, "ovirt_vm_stop", map[string]any{"vm_id": "a"})
+	check.Length(t, "the problems", problems, 1)
+	check.Equal(t, "the path", problems[0].Attribute.String(), `AttributeName("vm_id")`)
+}
+
+// list lists the objects of a resource: their names, and their resources if they are asked for.
+func (c client) list(t *testing.T, typeName string, set map[string]any, limit int64) map[string]map[string]tftypes.Value {
+	t.Helper()
+	server, ok := c.ProviderServer.(tfprotov5.ListResourceServer)
+	check.Equal(t, "there are lists", ok, true)
+	stream, err := server.ListResource(t.Context(), &tfprotov5.ListResourceRequest{
+		TypeName: typeName, Config: c.config(t, c.schemas.ListResourceSchemas[typeName], set),
+		IncludeResource: true, Limit: limit,
+	})
+	must(t, err)
+	out := map[string]map[string]tftypes.Value{}
+
+	for result := range stream.Results {
+		check.Length(t, "the problems with "+result.DisplayName, result.Diagnostics, 0)
+		resource, err := result.Resource.Unmarshal(c.schemas.ResourceSchemas[typeName].ValueType())
+		must(t, err)
+
+		attributes := map[string]tftypes.Value{}
+		must(t, resource.As(&attributes))
+		check.Equal(t, "there is an identity", result.Identity != nil, true)
+		out[result.DisplayName] = attributes
+	}
+
+	return out
+}
+
+func TestListsHaveWhatAnImportWouldRead(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, quick)
+	w := newWorkspace(t, s).config(plainVM + disk + "resource \"ovirt_tag\" \"t\" { name = \"blue\" }\n")
+	w.apply()
+	c := configured(t, s)
+
+	vms := c.list(t, "ovirt_vm", nil, 0)
+	var template string
+	must(t, vms["a"]["template_id"].As(&template))
+	check.Equal(t, "the template of the VM", template, s.ids["$template"])
+
+	check.Equal(t, "the disks", slices.Sorted(maps.Keys(c.list(t, "ovirt_disk", nil, 0)))[0], "data <1> & more")
+	check.Equal(t, "how many", len(c.list(t, "ovirt_disk", nil, 0)), 1) // and none of a template, or of a VM of one
+	check.Equal(t, "the tags", len(c.list(t, "ovirt_tag", nil, 0)), 1)  // without the root of all tags
+
+	templates := c.list(t, "ovirt_template", nil, 0)
+	_, hasBlank := templates["Blank"]
+	check.Equal(t, "Blank is a template", hasBlank, false)
+	check.Equal(t, "there are templates", len(templates) > 0, true)
+
+	check.Equal(t, "one by its name", len(c.list(t, "ovirt_vm", map[string]any{"name": "a"}, 0)), 1)
+	check.Equal(t, "none of that name", len(c.list(t, "ovirt_vm", map[string]any{"name": "b"}, 0)), 0)
+	check.Equal(t, "no more than the limit", len(c.list(t, "ovirt_template", nil, 1)), 1)
+}

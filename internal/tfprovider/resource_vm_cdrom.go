@@ -1,0 +1,175 @@
+package tfprovider
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*vmCDROMResource)(nil)
+	_ resource.ResourceWithImportState = (*vmCDROMResource)(nil)
+)
+
+func newVMCDROMResource() resource.Resource {
+	return &vmCDROMResource{base{typeName: "ovirt_vm_cdrom"}}
+}
+
+// vmCDROMResource is the image in the drive of a VM. Each VM has one drive, so nothing is made and nothing deleted.
+type vmCDROMResource struct{ base }
+
+// Schema implements resource.Resource.
+func (r *vmCDROMResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	resp.Schema = r.planned(schema.Schema{
+		MarkdownDescription: "The image in the CD-ROM drive of a virtual machine. A VM that runs gets it at once, and " +
+			"keeps it over its next start. Destroying the resource takes the image out. Not in the released provider.",
+		Attributes: map[string]schema.Attribute{
+			"id":      computedText("UUID of the VM."),
+			"vm_id":   ownerID("UUID of the VM."),
+			"disk_id": ownerID("UUID of a disk whose content is an ISO image."),
+		},
+	})
+}
+
+type vmCDROMModel struct {
+	timed
+
+	ID     types.String `tfsdk:"id"`
+	VMID   types.String `tfsdk:"vm_id"`
+	DiskID types.String `tfsdk:"disk_id"`
+}
+
+// Create implements resource.Resource. An image that is in the drive is another resource's, or a person's.
+func (r *vmCDROMResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
+	model, ok := load[vmCDROMModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	vmID := idOf(model.VMID)
+	err := r.refuseMember(ctx, "an image in the CD-ROM drive of VM "+vmID.String(), vmID.String(),
+		func(ctx context.Context) (bool, error) {
+			drive, err := r.client.CDROMOf(ctx, vmID)
+			return err == nil && drive.Image() != "", err
+		})
+	if err == nil {
+		err = insert(ctx, r.client, vmID, idOf(model.DiskID))
+	}
+
+	if err != nil {
+		resp.Diagnostics.AddError("The image was not put into the drive",
+			r.client.ExplainMissing(ctx, vmID, err).Error())
+		return
+	}
+
+	r.made.add(vmID.String())
+	model.ID = model.VMID
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+// insert puts an image into the drive of a VM, or takes out what is in it. A VM that runs has two images: the one in
+// its drive, and that of its next start.
+func insert(ctx context.Context, client *engine.Client, vmID, image engine.ID) error {
+	what := fmt.Sprintf("the CD-ROM drive of VM %s to be changed", vmID)
+
+	return poll(ctx, what, func(ctx context.Context) (bool, string, error) {
+		vm, err := client.VM(ctx, vmID)
+		if err != nil {
+			return false, "", err
+		}
+
+		drive, err := client.CDROMOf(ctx, vmID)
+		if err != nil {
+			return false, "", err
+		}
+
+		if drive.Image() != image {
+			if err := client.ChangeCDROM(ctx, vmID, drive.ID, image, false); err != nil {
+				return false, "", err
+			}
+		}
+
+		if vm.Status == engine.VMUp {
+			err = client.ChangeCDROM(ctx, vmID, drive.ID, image, true)
+		}
+
+		return err == nil, string(vm.Status), err
+	})
+}
+
+// Read implements resource.Resource. A drive that somebody has emptied is planned anew.
+func (r *vmCDROMResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	model, ok := load[vmCDROMModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	drive, err := r.client.CDROMOf(ctx, idOf(model.VMID))
+	if unread(ctx, err, "The CD-ROM drive", resp) {
+		return
+	}
+
+	if drive.Image() == "" {
+		resp.State.RemoveResource(ctx)
+		return
+	}
+
+	model.ID, model.DiskID = model.VMID, idValue(drive.Image())
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+// Update implements resource.Resource.
+func (r *vmCDROMResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	if onlyTimeouts(req, resp) {
+		return
+	}
+
+	ctx, cancel := within(ctx, req.Plan, updating)
+	defer cancel()
+
+	model, ok := load[vmCDROMModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	if err := insert(ctx, r.client, idOf(model.VMID), idOf(model.DiskID)); err != nil {
+		resp.Diagnostics.AddError("The image was not changed", err.Error())
+		return
+	}
+
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+// Delete implements resource.Resource.
+func (r *vmCDROMResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	ctx, cancel := within(ctx, req.State, deleting)
+	defer cancel()
+
+	model, ok := load[vmCDROMModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	if r.made.keeps(model.VMID.ValueString(), "image in the drive", &resp.Diagnostics) {
+		return
+	}
+
+	if err := insert(ctx, r.client, idOf(model.VMID), ""); err != nil && !engine.IsNotFound(err) {
+		resp.Diagnostics.AddError("The image was not taken out of the drive", err.Error())
+	}
+}
+
+// ImportState takes the UUID of the VM.
+func (r *vmCDROMResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
+	importParts(ctx, req, resp, "vm_id")
+}

@@ -1,0 +1,196 @@
+package tfprovider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*vmSnapshotResource)(nil)
+	_ resource.ResourceWithImportState = (*vmSnapshotResource)(nil)
+)
+
+func newVMSnapshotResource() resource.Resource {
+	return &vmSnapshotResource{fixed{base{typeName: "ovirt_vm_snapshot"}}}
+}
+
+type vmSnapshotResource struct{ fixed }
+
+// Schema implements resource.Resource.
+func (r *vmSnapshotResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	resp.Schema = r.planned(schema.Schema{
+		MarkdownDescription: "A snapshot of a virtual machine: its disks as they are, and with `memory` what runs in it. " +
+			"It is no backup. Destroying the snapshot merges it into the disks; the VM goes on. Not in the released " +
+			"provider.",
+		Attributes: map[string]schema.Attribute{
+			"id":          computedText("UUID of the snapshot."),
+			"vm_id":       ownerID("UUID of the VM."),
+			"description": requiredText("Description of the snapshot, which is its name.", notEmpty, description),
+			"memory": schema.BoolAttribute{
+				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
+				MarkdownDescription: "Keep the memory of a VM that runs, too.",
+			},
+			"created_at": computedText("When the snapshot was made."),
+		},
+	})
+}
+
+type vmSnapshotModel struct {
+	timed
+
+	ID          types.String `tfsdk:"id"`
+	VMID        types.String `tfsdk:"vm_id"`
+	Description types.String `tfsdk:"description"`
+	Memory      types.Bool   `tfsdk:"memory"`
+	CreatedAt   types.String `tfsdk:"created_at"`
+}
+
+func (m *vmSnapshotModel) observe(snapshot *engine.Snapshot) {
+	m.ID, m.Description = idValue(snapshot.ID), types.StringValue(snapshot.Description)
+	m.CreatedAt = unlessAbsent(m.CreatedAt, optional(snapshot.Date))
+
+	// An engine keeps no memory of a VM that is down, whatever is asked for.
+	if m.Memory.IsNull() || m.Memory.IsUnknown() {
+		m.Memory = types.BoolValue(isSet(snapshot.Memory))
+	}
+}
+
+// Create implements resource.Resource.
+func (r *vmSnapshotResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
+	model, ok := load[vmSnapshotModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	vmID, what := idOf(model.VMID), "snapshot "+model.Description.ValueString()
+	made, err := r.client.CreateSnapshotOnce(ctx, vmID, model.Description.ValueString(), model.Memory.ValueBool(),
+		progress(ctx, what))
+	if err != nil {
+		resp.Diagnostics.AddError("The snapshot was not made", r.client.ExplainMissing(ctx, vmID, err).Error())
+		return
+	}
+
+	// It exists now: whatever happens later, the state has it.
+	model.observe(made)
+	settle(&model.CreatedAt, optional(made.Date))
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+
+	err = waitSnapshot(ctx, r.client, vmID, made.ID)
+
+	var early *engine.WaitError
+
+	switch {
+	case errors.As(err, &early):
+		resp.Diagnostics.AddWarning("The snapshot is not ready yet",
+			err.Error()+". Until then, the engine refuses to start the VM if it is down.")
+	case err != nil:
+		resp.Diagnostics.AddError("The snapshot is not ready", err.Error())
+	}
+}
+
+// waitSnapshot waits until a snapshot is made.
+func waitSnapshot(ctx context.Context, client *engine.Client, vmID, id engine.ID) error {
+	return poll(ctx, "snapshot "+id.String()+" to be made", func(ctx context.Context) (bool, string, error) {
+		seen, err := client.Snapshot(ctx, vmID, id)
+		if err != nil {
+			return false, "", err
+		}
+
+		return seen.Status == engine.SnapshotOK, seen.Status, nil
+	})
+}
+
+// Read implements resource.Resource.
+func (r *vmSnapshotResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	model, ok := load[vmSnapshotModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	seen, err := r.client.Snapshot(ctx, idOf(model.VMID), idOf(model.ID))
+	if unread(ctx, err, "The snapshot", resp) {
+		return
+	}
+
+	if seen.Type != engine.SnapshotRegular {
+		resp.Diagnostics.AddAttributeError(path.Root("id"), "This is no snapshot that a user made",
+			fmt.Sprintf("Snapshot %s is of the type %q, which the engine keeps for itself.", seen.ID, seen.Type))
+		return
+	}
+
+	model.observe(seen)
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+// Delete implements resource.Resource. An engine that could not merge the disks of a VM that runs shows the snapshot as
+// it was: to ask again would only try the same.
+func (r *vmSnapshotResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	ctx, cancel := within(ctx, req.State, deleting)
+	defer cancel()
+
+	model, ok := load[vmSnapshotModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	removal := snapshotRemoval{client: r.client, vmID: idOf(model.VMID), id: idOf(model.ID)}
+	if err := poll(ctx, "snapshot "+removal.id.String()+" to go", removal.look); err != nil {
+		resp.Diagnostics.AddError("The snapshot was not removed", err.Error())
+	}
+}
+
+// snapshotRemoval is a snapshot on its way out.
+type snapshotRemoval struct {
+	client   *engine.Client
+	vmID, id engine.ID
+	// isAsked reports that the engine has accepted the removal, and isLocked that it was seen at work.
+	isAsked, isLocked bool
+}
+
+// look asks for the removal once the snapshot is settled, and reports whether it is gone.
+func (s *snapshotRemoval) look(ctx context.Context) (bool, string, error) {
+	seen, err := s.client.Snapshot(ctx, s.vmID, s.id)
+	if engine.IsNotFound(err) {
+		return true, "", nil
+	} else if err != nil {
+		return false, "", err
+	}
+
+	switch {
+	case seen.Status == engine.SnapshotLocked:
+		s.isLocked = s.isAsked
+		return false, seen.Status, nil
+	case s.isLocked:
+		return false, "", fmt.Errorf("the engine began to remove snapshot %s and has kept it: see its events, and try "+
+			"again, or with the VM down", s.id)
+	case s.isAsked:
+		return false, seen.Status, nil
+	}
+
+	if err := s.client.DeleteSnapshot(ctx, s.vmID, s.id); err != nil && !engine.IsNotFound(err) {
+		return false, "", err
+	}
+
+	s.isAsked = true
+
+	return false, "removal asked for", nil
+}
+
+// ImportState takes VM-UUID/SNAPSHOT-UUID.
+func (r *vmSnapshotResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
+	importParts(ctx, req, resp, "vm_id", "id")
+}

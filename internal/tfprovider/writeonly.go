@@ -1,0 +1,93 @@
+package tfprovider
+
+import (
+	"context"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+)
+
+// The attributes that have the user data of a guest. No plan and no state has the second one: Terraform 1.11 and
+// OpenTofu 1.11 hand it over with the configuration alone. The third one says when it is another.
+const (
+	scriptAttribute        = "initialization_custom_script"
+	writeOnlyScript        = scriptAttribute + "_wo"
+	writeOnlyScriptVersion = writeOnlyScript + "_version"
+)
+
+// scriptAttributes are the three attributes of the user data. when says when a guest reads it.
+func scriptAttributes(when string) map[string]schema.Attribute {
+	script := initText(when)
+	script.Sensitive = true // it holds the keys of clusters; in the released provider a plan shows it
+	script.Computed = true  // a configuration that Terraform writes of an import leaves out what is sensitive
+	script.PlanModifiers = append(
+		[]planmodifier.String{stringplanmodifier.UseStateForUnknown()}, script.PlanModifiers...,
+	)
+
+	return map[string]schema.Attribute{
+		scriptAttribute: script,
+		writeOnlyScript: schema.StringAttribute{
+			Optional:  true,
+			WriteOnly: true,
+			Sensitive: true,
+			MarkdownDescription: "As `" + scriptAttribute + "`, and in no plan and no state. It needs Terraform 1.11 or " +
+				"OpenTofu 1.11. Not in the released provider.",
+			Validators: []validator.String{
+				stringvalidator.ConflictsWith(path.MatchRoot(scriptAttribute)),
+				stringvalidator.AlsoRequires(path.MatchRoot(writeOnlyScriptVersion)),
+			},
+		},
+		writeOnlyScriptVersion: schema.Int64Attribute{
+			Optional: true,
+			MarkdownDescription: "Version of `" + writeOnlyScript + "`. Raise it when the user data is another: " +
+				"nothing else can tell. Not in the released provider.",
+			Validators: []validator.Int64{int64validator.AlsoRequires(path.MatchRoot(writeOnlyScript))},
+		},
+	}
+}
+
+// scriptOf is the user data of a configuration, from whichever attribute has it. planned is that of the plan.
+func scriptOf(ctx context.Context, config attributeReader, planned types.String, diags *diag.Diagnostics) types.String {
+	var secret types.String
+	diags.Append(config.GetAttribute(ctx, path.Root(writeOnlyScript), &secret)...)
+	if isKnown(secret) {
+		return secret
+	}
+
+	return planned
+}
+
+// planScript plans write-only user data. The state loses what it has, and another version needs another object. User
+// data that moves from the state to the configuration, and is the same, needs none.
+func planScript(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	if req.Plan.Raw.IsNull() {
+		return
+	}
+
+	var secret, before types.String
+	var version, versionBefore types.Int64
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(writeOnlyScript), &secret)...)
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(writeOnlyScriptVersion), &version)...)
+	if version.IsNull() || resp.Diagnostics.HasError() {
+		return
+	}
+
+	resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root(scriptAttribute), types.StringNull())...)
+	if req.State.Raw.IsNull() {
+		return
+	}
+
+	resp.Diagnostics.Append(req.State.GetAttribute(ctx, path.Root(scriptAttribute), &before)...)
+	resp.Diagnostics.Append(req.State.GetAttribute(ctx, path.Root(writeOnlyScriptVersion), &versionBefore)...)
+	if moved := isKnown(before) && isKnown(secret) && before.Equal(secret); !moved && !version.Equal(versionBefore) {
+		resp.RequiresReplace = append(resp.RequiresReplace, path.Root(writeOnlyScriptVersion))
+	}
+}
