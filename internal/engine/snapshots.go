@@ -54,7 +54,8 @@ func (c *Client) CreateSnapshot(ctx context.Context, vmID ID, description string
 	return &made, nil
 }
 
-// CreateSnapshotOnce makes a snapshot of a VM, and looks it up if the answer is lost. It does not wait until it is made.
+// CreateSnapshotOnce makes a snapshot of a VM, and looks it up if the answer is lost. It does not wait until the engine
+// is done.
 func (c *Client) CreateSnapshotOnce(
 	ctx context.Context, vmID ID, description string, memory bool, report func(seen string),
 ) (*Snapshot, error) {

@@ -98,7 +98,7 @@ var table = map[string]map[string]Change{
 		"use_initialization": {Local, "", ""},
 	},
 	"ovirt_adopted_vm": {
-		"vm_id":                                   {Replacement, "", "another VM is taken over, and this one given back"},
+		"vm_id":                                   {Replacement, "", "another VM is taken over, this one given back"},
 		"initialization_custom_script":            {Replacement, "", firstBoot},
 		"initialization_custom_script_wo":         {Local, "", ""},
 		"initialization_custom_script_wo_version": {Replacement, "", firstBoot},

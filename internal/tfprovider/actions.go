@@ -64,7 +64,8 @@ func (a *vmAction) Configure(_ context.Context, req action.ConfigureRequest, res
 // Invoke implements action.Action.
 func (a *vmAction) Invoke(ctx context.Context, req action.InvokeRequest, resp *action.InvokeResponse) {
 	var vmID types.String
-	if resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("vm_id"), &vmID)...); resp.Diagnostics.HasError() {
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("vm_id"), &vmID)...)
+	if resp.Diagnostics.HasError() {
 		return
 	}
 
@@ -103,8 +104,8 @@ var startAction = vmAction{
 
 var stopAction = vmAction{
 	typeName: "ovirt_vm_stop",
-	description: "Asks the guest to shut down, and waits until the virtual machine is down. A guest that did not hear it " +
-		"is asked again.",
+	description: "Asks the guest to shut down, and waits until the virtual machine is down. A guest that did not " +
+		"hear it is asked again.",
 	attributes: map[string]schema.Attribute{
 		"power_off": schema.BoolAttribute{Optional: true, MarkdownDescription: "Power off without asking the guest."},
 		"force":     schema.BoolAttribute{Optional: true, MarkdownDescription: "Stop also while a backup is made."},
@@ -120,8 +121,8 @@ var stopAction = vmAction{
 
 var rebootAction = vmAction{
 	typeName: "ovirt_vm_reboot",
-	description: "Asks the guest to reboot. It does not wait: nothing tells a guest that has rebooted from one that has " +
-		"not heard it.",
+	description: "Asks the guest to reboot. It does not wait: nothing tells a guest that has rebooted from one " +
+		"that has not heard it.",
 	run: func(ctx context.Context, client *engine.Client, id engine.ID, _ tfsdk.Config) error {
 		return client.RebootVM(ctx, id)
 	},
@@ -129,8 +130,8 @@ var rebootAction = vmAction{
 
 var migrateAction = vmAction{
 	typeName: "ovirt_vm_migrate",
-	description: "Moves a virtual machine that runs to another host, and waits until it runs there. No recording of a real " +
-		"engine has a migration that succeeds.",
+	description: "Moves a virtual machine that runs to another host, and waits until it runs there. No recording of " +
+		"a real engine has a migration that succeeds.",
 	attributes: map[string]schema.Attribute{
 		"host_id": schema.StringAttribute{Optional: true, Validators: []validator.String{uuid},
 			MarkdownDescription: "UUID of the host to move to; the engine chooses one by default."},

@@ -43,8 +43,8 @@ func (e *tokenEphemeral) Metadata(_ context.Context, _ ephemeral.MetadataRequest
 // Schema implements ephemeral.EphemeralResource.
 func (e *tokenEphemeral) Schema(_ context.Context, _ ephemeral.SchemaRequest, resp *ephemeral.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "The token of the provider's session on the engine, for another program of the same run, such " +
-			"as a provider that calls the API. It ends with the run, and may do all that the user may do. Not in the " +
+		MarkdownDescription: "The token of the provider's session on the engine, for another program of the same run, " +
+			"such as a provider that calls the API. It ends with the run, and may do all that the user may do. Not in the " +
 			"released provider.",
 		Attributes: map[string]schema.Attribute{
 			"url": schema.StringAttribute{Computed: true, MarkdownDescription: "URL of the engine's API."},
@@ -79,8 +79,8 @@ func (e *consoleEphemeral) Metadata(_ context.Context, _ ephemeral.MetadataReque
 // Schema implements ephemeral.EphemeralResource.
 func (e *consoleEphemeral) Schema(_ context.Context, _ ephemeral.SchemaRequest, resp *ephemeral.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "The connection file of virt-viewer for the graphics console of a VM that runs. It has a " +
-			"ticket, which is good for some minutes. Not in the released provider.",
+		MarkdownDescription: "The connection file of virt-viewer for the graphics console of a VM that runs. It has " +
+			"a ticket, which is good for some minutes. Not in the released provider.",
 		Attributes: map[string]schema.Attribute{
 			"vm_id": schema.StringAttribute{Required: true, MarkdownDescription: "UUID of the VM.",
 				Validators: []validator.String{uuid}},

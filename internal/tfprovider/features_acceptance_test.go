@@ -3,6 +3,7 @@ package tfprovider_test
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"io"
 	"net/http"
 	"os"
@@ -151,6 +152,39 @@ func TestANetworkInterfaceIsUnlinkedAndUnplugged(t *testing.T) {
 	w.settled()
 }
 
+// TestAStateOfBeforeShowsNoDrift has a state that was written before ovirt_nic had linked and plugged: the manager
+// takes what a read adds to a state for a change by hand.
+func TestAStateOfBeforeShowsNoDrift(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, quick)
+	w := newWorkspace(t, s).config(plainVM + plainNIC)
+	w.apply()
+
+	path := filepath.Join(w.dir, "terraform.tfstate")
+	content, err := os.ReadFile(path)
+	must(t, err)
+	before := strings.NewReplacer(`"linked": true,`, "", `"plugged": true,`, "").Replace(string(content))
+	check.Equal(t, "the state has changed", len(before) < len(content), true)
+	must(t, os.WriteFile(path, []byte(before), 0o600))
+
+	w.succeed("plan", "-out=plan.tfplan", "-no-color", "-input=false")
+	var plan struct {
+		Drift []struct{ Address string } `json:"resource_drift"`
+	}
+	must(t, json.Unmarshal([]byte(w.succeed("show", "-json", "plan.tfplan")), &plan))
+
+	for _, change := range plan.Drift {
+		check.Equal(t, "what was changed outside", change.Address, "ovirt_vm.a") // its status
+	}
+
+	w.settled()
+
+	w.config(plainVM+nicWith("linked = false")).wants("ovirt_nic.a", "update")
+	w.apply()
+	w.settled()
+	check.Equal(t, "linked", *s.nics(t, w.text("ovirt_vm.a", "id"))[0].Linked, false)
+}
+
 const snapshot = `
 resource "ovirt_vm_snapshot" "s" {
   vm_id       = ovirt_vm.a.id
@@ -235,7 +269,9 @@ func (s *site) request(t *testing.T, method, path, body string) string {
 
 	trust := x509.NewCertPool()
 	trust.AppendCertsFromPEM(s.sim.CA())
-	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12}}}
+	client := http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12},
+	}}
 	answer, err := client.Do(request)
 	must(t, err)
 	defer answer.Body.Close()
@@ -321,7 +357,9 @@ resource "ovirt_host_affinity_label" "h" {
 }
 `
 	w := newWorkspace(t, s).config(config)
-	must(t, s.sim.Inject(ovirtsim.Fault{Method: http.MethodPost, Path: "/affinitylabels$", Action: "cut-after", Count: 2}))
+	must(t, s.sim.Inject(ovirtsim.Fault{
+		Method: http.MethodPost, Path: "/affinitylabels$", Action: "cut-after", Count: 2,
+	}))
 	w.apply()
 	w.settled()
 	label, vm := w.text("ovirt_affinity_label.l", "id"), w.text("ovirt_vm.a", "id")
@@ -385,7 +423,9 @@ resource "ovirt_vm" "b" {
   name        = "b"
   cluster_id  = "$cluster"
   template_id = "$template"
-  initialization_custom_script_wo         = "${ephemeral.ovirt_token.t.token}\n${ephemeral.ovirt_vm_console.c.viewer_file}"
+  initialization_custom_script_wo = join("\n", [
+    ephemeral.ovirt_token.t.token, ephemeral.ovirt_vm_console.c.viewer_file,
+  ])
   initialization_custom_script_wo_version = 1
 }
 `

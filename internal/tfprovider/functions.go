@@ -67,8 +67,8 @@ func (bytesFunction) Metadata(_ context.Context, _ function.MetadataRequest, res
 func (bytesFunction) Definition(_ context.Context, _ function.DefinitionRequest, resp *function.DefinitionResponse) {
 	resp.Definition = function.Definition{
 		Summary: "A size in bytes",
-		MarkdownDescription: "Returns a size such as `40GiB` in bytes, as the attributes for memory and disks take it. " +
-			"The units are B, KiB, MiB, GiB, TiB and PiB.",
+		MarkdownDescription: "Returns a size such as `40GiB` in bytes, as the attributes for memory and disks take " +
+			"it. The units are B, KiB, MiB, GiB, TiB and PiB.",
 		Parameters: []function.Parameter{function.StringParameter{
 			Name: "size", MarkdownDescription: "A whole number and a unit, with or without a blank between them.",
 		}},

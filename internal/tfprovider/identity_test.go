@@ -41,7 +41,8 @@ func TestEachResourceHasAnIdentityOfItsAttributes(t *testing.T) {
 		var names []string
 		for _, attribute := range seen[typeName].IdentityAttributes {
 			names = append(names, attribute.Name)
-			check.Equal(t, typeName+"."+attribute.Name+" is an attribute", schema.Attributes[attribute.Name] != nil, true)
+			check.Equal(t, typeName+"."+attribute.Name+" is an attribute", schema.Attributes[attribute.Name] != nil,
+				true)
 		}
 
 		check.Equal(t, typeName+" has an identity", len(names) > 0, true)
@@ -213,7 +214,8 @@ func TestSizesAndBytesAreReverses(t *testing.T) {
 	}
 
 	for _, text := range []string{
-		"", "1", "GiB", "-1GiB", "1.5GiB", "1GB", "1gib", "1  GiB", " 1GiB", "1GiB\n", "8192PiB", "999999999999999999KiB",
+		"", "1", "GiB", "-1GiB", "1.5GiB", "1GB", "1gib", "1  GiB", " 1GiB", "1GiB\n", "8192PiB",
+		"999999999999999999KiB",
 	} {
 		_, ok := bytesOf(text)
 		check.Equal(t, text+" is a size", ok, false)

@@ -56,7 +56,8 @@ func (l *listed) ListResourceConfigSchema(
 	_ context.Context, _ list.ListResourceSchemaRequest, resp *list.ListResourceSchemaResponse,
 ) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "Lists the objects that the resource `" + l.typeName + "` could have, and the user may see.",
+		MarkdownDescription: "Lists the objects that the resource `" + l.typeName +
+			"` could have, and the user may see.",
 		Attributes: map[string]schema.Attribute{
 			"name": schema.StringAttribute{Optional: true,
 				MarkdownDescription: "Only objects of exactly this name; all by default."},

@@ -145,7 +145,9 @@ func TestAnActionOfAVMThatIsGoneFails(t *testing.T) {
 }
 
 // list lists the objects of a resource: their names, and their resources if they are asked for.
-func (c client) list(t *testing.T, typeName string, set map[string]any, limit int64) map[string]map[string]tftypes.Value {
+func (c client) list(
+	t *testing.T, typeName string, set map[string]any, limit int64,
+) map[string]map[string]tftypes.Value {
 	t.Helper()
 	server, ok := c.ProviderServer.(tfprotov5.ListResourceServer)
 	check.Equal(t, "there are lists", ok, true)

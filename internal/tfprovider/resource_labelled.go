@@ -39,7 +39,8 @@ func (r *labelledResource) Schema(_ context.Context, _ resource.SchemaRequest, r
 	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "An affinity label on a " + r.word + ". Not in the released provider.",
 		Attributes: map[string]schema.Attribute{
-			"id":       computedText("UUID of the label and UUID of the " + r.word + ", with an underscore between them."),
+			"id": computedText("UUID of the label and UUID of the " + r.word +
+				", with an underscore between them."),
 			"label_id": ownerID("UUID of the affinity label."),
 			r.owner:    ownerID("UUID of the " + r.word + "."),
 		},
@@ -52,7 +53,9 @@ type labelMembership struct{ label, owner engine.ID }
 func (m labelMembership) importID() string { return m.label.String() + "/" + m.owner.String() }
 
 // membership reads a plan or a state.
-func (r *labelledResource) membership(ctx context.Context, source attributeReader, diags *diag.Diagnostics) labelMembership {
+func (r *labelledResource) membership(
+	ctx context.Context, source attributeReader, diags *diag.Diagnostics,
+) labelMembership {
 	var label, owner types.String
 	diags.Append(source.GetAttribute(ctx, path.Root("label_id"), &label)...)
 	diags.Append(source.GetAttribute(ctx, path.Root(r.owner), &owner)...)

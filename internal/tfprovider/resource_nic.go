@@ -78,15 +78,26 @@ func (m *nicModel) toEngine() *engine.NIC {
 }
 
 func (m *nicModel) observe(nic *engine.NIC) {
+	m.observePlug(nic, m.Name.IsNull())
 	m.ID, m.Name = idValue(nic.ID), types.StringValue(nic.Name)
 	m.VNICProfileID = idValue(engine.RefID(nic.VNICProfile))
 	m.Interface = optional(nic.Interface)
-	m.Linked = unlessAbsent(m.Linked, types.BoolPointerValue(nic.Linked))
-	m.Plugged = unlessAbsent(m.Plugged, types.BoolPointerValue(nic.Plugged))
 	if nic.MAC == nil {
 		m.MAC = types.StringNull()
 	} else if !strings.EqualFold(m.MAC.ValueString(), nic.MAC.Address) { // an address is the same in both cases
 		m.MAC = optional(nic.MAC.Address)
+	}
+}
+
+// observePlug takes over whether the interface is linked and plugged. A state that was written before the provider had
+// these attributes does not get them by a read, which would look like a change by hand; an import does.
+func (m *nicModel) observePlug(nic *engine.NIC, isImported bool) {
+	if isImported || !m.Linked.IsNull() {
+		m.Linked = unlessAbsent(m.Linked, types.BoolPointerValue(nic.Linked))
+	}
+
+	if isImported || !m.Plugged.IsNull() {
+		m.Plugged = unlessAbsent(m.Plugged, types.BoolPointerValue(nic.Plugged))
 	}
 }
 
@@ -140,7 +151,8 @@ func (r *nicResource) create(ctx context.Context, vmID engine.ID, wanted *engine
 
 	// No recording shows a new interface that is unlinked or unplugged; one that exists is recorded.
 	if err := r.change(ctx, vmID, made.ID, wanted); err != nil {
-		return nil, fmt.Errorf("%w; import the interface with the ID %s/%s, or remove it from the VM", err, vmID, made.ID)
+		return nil, fmt.Errorf("%w; import the interface with the ID %s/%s, or remove it from the VM", err, vmID,
+			made.ID)
 	}
 
 	return r.client.NIC(context.WithoutCancel(ctx), vmID, made.ID)

@@ -38,8 +38,8 @@ func scriptAttributes(when string) map[string]schema.Attribute {
 			Optional:  true,
 			WriteOnly: true,
 			Sensitive: true,
-			MarkdownDescription: "As `" + scriptAttribute + "`, and in no plan and no state. It needs Terraform 1.11 or " +
-				"OpenTofu 1.11. Not in the released provider.",
+			MarkdownDescription: "As `" + scriptAttribute + "`, and in no plan and no state. It needs Terraform " +
+				"1.11 or OpenTofu 1.11. Not in the released provider.",
 			Validators: []validator.String{
 				stringvalidator.ConflictsWith(path.MatchRoot(scriptAttribute)),
 				stringvalidator.AlsoRequires(path.MatchRoot(writeOnlyScriptVersion)),
