@@ -1,15 +1,17 @@
 package tfprovider_test
 
 import (
+	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
@@ -181,7 +183,7 @@ resource "ovirt_vm_affinity_group" "a" {
 
 // deviates are the attributes of the released schema that behave otherwise, and where that is said and shown.
 var deviates = map[string]string{
-	"resource ovirt_vm_graphics_consoles.console":    "no block is accepted; TestMistakesAreFoundBeforeAnythingIsPlanned",
+	"resource ovirt_vm_graphics_consoles.console":    "no block is accepted; TestTheSchemaIsThatOfTheReleasedProvider",
 	"resource ovirt_vm_graphics_consoles.console.id": "no block is accepted",
 }
 
@@ -248,10 +250,31 @@ func (w *workspace) valuesInState() map[string]bool {
 	return out
 }
 
+// talkingGuest has an agent that reports addresses.
+type talkingGuest struct{}
+
+func (talkingGuest) Boot(ctx context.Context, _ ovirtsim.GuestVM, ready func(ovirtsim.AgentReport)) error {
+	ready(ovirtsim.AgentReport{Interfaces: []ovirtsim.ReportedInterface{
+		{Name: "enp1s0", Addresses: []string{"10.0.0.9", "fd00::9"}},
+	}})
+	<-ctx.Done()
+
+	return nil
+}
+
+func (talkingGuest) Shutdown(string) bool                      { return false }
+func (talkingGuest) Halted(string)                             {}
+func (talkingGuest) Removed(string)                            {}
+func (talkingGuest) SetDisks(string, []ovirtsim.GuestDisk)     {}
+func (talkingGuest) DiskRemoved(string)                        {}
+func (talkingGuest) Node(string) (ovirtsim.GuestNode, bool)    { return ovirtsim.GuestNode{}, false }
+func (talkingGuest) SetNodeReady(string, string, string) error { return nil }
+func (talkingGuest) Close()                                    {}
+
 // audited applies allReleased at an engine of its own.
 func audited(t *testing.T) (*site, *workspace) {
 	t.Helper()
-	s := newSite(t, quick)
+	s := newSiteWith(t, ovirtsim.Options{Timings: quick, Guest: talkingGuest{}})
 	medium, err := s.client.InstanceType(t.Context(), "Medium")
 	must(t, err)
 	s.ids["$medium"], s.ids["$image"] = medium.ID.String(), image(t, 20<<20, gib)
@@ -272,7 +295,7 @@ func TestEveryAttributeOfTheReleasedProviderIsAsDocumented(t *testing.T) {
 	seen, looked := w.valuesInState(), 0
 
 	for kind, block := range all {
-		if kind == "provider" { // each has a test of its own in configuration_acceptance_test.go and vm_acceptance_test.go
+		if kind == "provider" { // each has a test of its own, in configuration_acceptance_test.go above all
 			continue
 		}
 
@@ -320,10 +343,11 @@ func (w *workspace) importsAll(s *site, t *testing.T) {
 	w.config(config + blocks.String())
 
 	remembered := []string{ // what an import cannot know, in the words of docs/develop/terraform-provider.md
-		"ovirt_vm.a",       // the way in which the disks of its template were copied
-		"ovirt_vm_start.a", // how to stop the VM
-		"ovirt_template.b", // the VM that it was made of
-		"ovirt_disk.d",     // a size that a resize has changed
+		"ovirt_vm.a",               // the way in which the disks of its template were copied
+		"ovirt_vm_start.a",         // how to stop the VM
+		"ovirt_template.b",         // the VM that it was made of
+		"ovirt_disk.d",             // a size that a resize has changed
+		"ovirt_disk_attachments.b", // which of its disks the configuration has
 	}
 
 	for address, action := range w.plans() {
@@ -334,95 +358,132 @@ func (w *workspace) importsAll(s *site, t *testing.T) {
 
 	w.apply()
 	w.settled()
+	attached, err := s.client.DiskAttachments(t.Context(), engine.ID(b))
+	must(t, err)
+	check.Length(t, "the disks of VM b", attached, 2) // also the one that it boots from, which has no block
 }
 
-// drift is a change by hand of one attribute.
+// changes are the attributes that a plan would change, by address; of what it would create, "created".
+func (w *workspace) changes() map[string][]string {
+	w.t.Helper()
+	w.succeed("plan", "-out=plan.tfplan", "-no-color", "-input=false")
+	var plan struct {
+		Changes []struct {
+			Address string
+			Change  struct {
+				Actions       []string
+				Before, After map[string]any
+			}
+		} `json:"resource_changes"`
+	}
+	must(w.t, json.Unmarshal([]byte(w.succeed("show", "-json", "plan.tfplan")), &plan))
+	out := map[string][]string{}
+
+	for _, c := range plan.Changes {
+		switch action := strings.Join(c.Change.Actions, "+"); action {
+		case "no-op", "read":
+		case "update":
+			for name, value := range c.Change.After {
+				if !reflect.DeepEqual(value, c.Change.Before[name]) {
+					out[c.Address] = append(out[c.Address], name)
+				}
+			}
+
+			slices.Sort(out[c.Address])
+		default:
+			out[c.Address] = []string{action}
+		}
+	}
+
+	return out
+}
+
+// drift is a change by hand, and what a plan would change of it.
 type drift struct {
 	address string
-	// change makes it; replaces says that the plan makes another object instead of changing the one that there is.
-	change   func() error
-	replaces bool
+	want    []string
+	change  func() error
 }
 
-func (s *site) changeVM(t *testing.T, id string, change engine.VM) func() error {
-	t.Helper()
+// drifts are changes by hand of the objects of allReleased, of all that an administrator can change.
+func (w *workspace) drifts(s *site) []drift {
+	ctx := w.t.Context()
+	a, b := engine.ID(w.text("ovirt_vm.a", "id")), engine.ID(w.text("ovirt_vm.b", "id"))
+	nic, disk := engine.ID(w.text("ovirt_nic.a", "id")), engine.ID(w.text("ovirt_disk.d", "id"))
+	cluster, group := engine.ID(s.ids["$cluster"]), engine.ID(w.text("ovirt_affinity_group.g", "id"))
+	tag, other := engine.ID(w.text("ovirt_tag.t", "id")), "changed by hand"
+	flag := func(value bool) *bool { return &value }
 
-	return func() error {
-		_, err := s.client.ChangeVM(t.Context(), engine.ID(id), &change)
-		return err
+	return []drift{
+		{"ovirt_vm.a", []string{
+			"comment", "cpu_cores", "huge_pages", "memory_ballooning", "name", "os_type", "placement_policy_affinity",
+			"placement_policy_host_ids", "serial_console", "soundcard_enabled", "vm_type",
+		}, func() error {
+			_, err := s.client.ChangeVM(ctx, a, &engine.VM{
+				Name: "renamed", Comment: &other, OS: &engine.OS{Type: "rhel_9x64"}, Type: "server",
+				CPU:     &engine.CPU{Topology: &engine.Topology{Cores: 1, Sockets: 2, Threads: 1}},
+				Console: &engine.Console{}, Soundcard: flag(true), Properties: &engine.Properties{},
+				MemoryPolicy:    &engine.MemoryPolicy{Ballooning: flag(true)},
+				PlacementPolicy: &engine.PlacementPolicy{Affinity: "migratable"},
+			})
+
+			return err
+		}},
+		{"ovirt_nic.a", []string{"name"}, func() error {
+			_, err := s.client.UpdateNIC(ctx, a, nic, &engine.NIC{Name: "renamed"})
+			return err
+		}},
+		{"ovirt_disk.d", []string{"alias"}, func() error {
+			return s.client.UpdateDisk(ctx, disk, &engine.Disk{Alias: &other})
+		}},
+		{"ovirt_disk_attachment.d", []string{"active"}, func() error {
+			return s.client.UpdateAttachment(ctx, a, disk, &engine.DiskAttachment{Active: flag(false)})
+		}},
+		{"ovirt_tag.t", []string{"description", "name"}, func() error {
+			return s.client.UpdateTag(ctx, tag, "red", other)
+		}},
+		{"ovirt_vm_tag.a", []string{"create"}, func() error { return s.client.UntagVM(ctx, a, tag) }},
+		{"ovirt_vm_affinity_group.a", []string{"create"}, func() error {
+			return s.client.RemoveFromAffinityGroup(ctx, cluster, group, b)
+		}},
+		{"ovirt_affinity_group.g", []string{"description", "name"}, func() error {
+			_, err := s.client.UpdateAffinityGroup(ctx, cluster, group,
+				&engine.AffinityGroup{Name: "renamed", Description: &other})
+			return err
+		}},
+		{"ovirt_template.b", []string{"description", "name"}, func() error {
+			_, err := s.client.UpdateTemplate(ctx, engine.ID(w.text("ovirt_template.b", "id")), "renamed", other)
+			return err
+		}},
 	}
 }
 
-// TestDriftOfEachAttributeIsChangedBack changes by hand what an administrator can change of each object, one after the
-// other, and expects a plan that changes it back in place, and nothing else.
+// TestDriftOfEachAttributeIsChangedBack changes all objects by hand, and expects a plan that changes back each
+// attribute, replaces nothing, and changes nothing else.
 func TestDriftOfEachAttributeIsChangedBack(t *testing.T) {
 	t.Parallel()
 	s, w := audited(t)
-	ctx := t.Context()
-	text := func(address, name string) string { return w.text(address, name) }
-	a, nic := text("ovirt_vm.a", "id"), engine.ID(text("ovirt_nic.a", "id"))
-	disk, tag := engine.ID(text("ovirt_disk.d", "id")), engine.ID(text("ovirt_tag.t", "id"))
-	cluster, group := engine.ID(s.ids["$cluster"]), engine.ID(text("ovirt_affinity_group.g", "id"))
-	template := engine.ID(text("ovirt_template.b", "id"))
-	other := "changed by hand"
-	flag := func(value bool) *bool { return &value }
-	ofVM := func(change engine.VM) drift {
-		return drift{address: "ovirt_vm.a", change: s.changeVM(t, a, change)}
-	}
-	ofGroup := func(change engine.AffinityGroup) drift {
-		return drift{address: "ovirt_affinity_group.g", change: func() error {
-			_, err := s.client.UpdateAffinityGroup(ctx, cluster, group, &change)
-			return err
-		}}
+	a, want := w.text("ovirt_vm.a", "id"), map[string][]string{}
+
+	for _, d := range w.drifts(s) {
+		wait.For(t, d.address+" is changed", d.change)
+		want[d.address] = d.want
 	}
 
-	for name, d := range map[string]drift{
-		"comment of a VM":    ofVM(engine.VM{Comment: &other}),
-		"name of a VM":       ofVM(engine.VM{Name: "renamed"}),
-		"system of a VM":     ofVM(engine.VM{OS: &engine.OS{Type: "rhel_9x64"}}),
-		"kind of a VM":       ofVM(engine.VM{Type: "server"}),
-		"console of a VM":    ofVM(engine.VM{Console: &engine.Console{}}),
-		"sound card of a VM": ofVM(engine.VM{Soundcard: flag(true)}),
-		"huge pages of a VM": ofVM(engine.VM{Properties: &engine.Properties{}}),
-		"ballooning of a VM": ofVM(engine.VM{MemoryPolicy: &engine.MemoryPolicy{Ballooning: flag(true)}}),
-		"placement of a VM":  ofVM(engine.VM{PlacementPolicy: &engine.PlacementPolicy{Affinity: "migratable"}}),
-		"name of a NIC": {"ovirt_nic.a", func() error {
-			_, err := s.client.UpdateNIC(ctx, engine.ID(a), nic, &engine.NIC{Name: "renamed"})
-			return err
-		}, false},
-		"alias of a disk": {"ovirt_disk.d", func() error {
-			return s.client.UpdateDisk(ctx, disk, &engine.Disk{Alias: &other})
-		}, false},
-		"an attachment": {"ovirt_disk_attachment.d", func() error {
-			return s.client.UpdateAttachment(ctx, engine.ID(a), disk, &engine.DiskAttachment{Active: flag(false)})
-		}, false},
-		"name of a tag":        {"ovirt_tag.t", func() error { return s.client.UpdateTag(ctx, tag, "red", "as documented") }, false},
-		"description of a tag": {"ovirt_tag.t", func() error { return s.client.UpdateTag(ctx, tag, "blue", other) }, false},
-		"a tag of a VM":        {"ovirt_vm_tag.a", func() error { return s.client.UntagVM(ctx, engine.ID(a), tag) }, true},
-		"a member of a group": {"ovirt_vm_affinity_group.a", func() error {
-			return s.client.RemoveFromAffinityGroup(ctx, cluster, group, engine.ID(text("ovirt_vm.b", "id")))
-		}, true},
-		"description of a group": ofGroup(engine.AffinityGroup{Description: &other}),
-		"name of a group":        ofGroup(engine.AffinityGroup{Name: "renamed"}),
-		"a template": {"ovirt_template.b", func() error {
-			_, err := s.client.UpdateTemplate(ctx, template, "golden", other)
-			return err
-		}, false},
-		"a VM that was stopped": {"ovirt_vm_start.a", func() error {
-			if err := s.client.StopVM(ctx, engine.ID(a), true); err != nil {
-				return err
-			}
-
-			wait.Until(t, "the VM is down", func() bool { return s.vm(t, "a").Status == engine.VMDown })
-
-			return nil
-		}, false},
-	} {
-		wait.For(t, name+" is changed", d.change)
-		w.wants(d.address, map[bool]string{true: "create", false: "update"}[d.replaces])
-		w.apply()
-		w.settled()
-		check.Equal(t, "VM a after "+name, s.vm(t, "a").ID.String(), a)
-		check.Equal(t, "the VM has its name after "+name, fmt.Sprint(s.vm(t, "a").Name), "a")
+	got := w.changes()
+	for address, attributes := range want {
+		check.Equal(t, "what is changed of "+address, strings.Join(got[address], " "), strings.Join(attributes, " "))
+		delete(got, address)
 	}
+
+	check.Equal(t, "what else is changed", len(got), 0)
+	w.apply()
+	w.settled()
+	check.Equal(t, "the VM", s.vm(t, "a").ID.String(), a)
+
+	must(t, s.client.StopVM(t.Context(), engine.ID(a), true))
+	wait.Until(t, "the VM is down", func() bool { return s.vm(t, "a").Status == engine.VMDown })
+	check.Equal(t, "what is changed of the start", strings.Join(w.changes()["ovirt_vm_start.a"], " "), "status")
+	w.apply()
+	w.settled()
 }

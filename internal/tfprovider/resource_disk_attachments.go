@@ -202,8 +202,33 @@ func (r *diskAttachmentsResource) Update(
 		return
 	}
 
+	imported, unread := req.Private.GetKey(ctx, importedBlocks)
+	resp.Diagnostics.Append(unread...)
+	if string(imported) == "true" {
+		before.forgetWithout(plan, &resp.Diagnostics)
+	}
+
 	r.apply(ctx, plan, before, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
+	resp.Diagnostics.Append(resp.Private.SetKey(ctx, importedBlocks, nil)...)
+}
+
+// importedBlocks is the key under which a resource remembers that its blocks are those of an import: of all disks that
+// the VM had, also of those that nobody wants to manage, such as the one that it boots from.
+const importedBlocks = "imported_attachments"
+
+// forgetWithout forgets the blocks of an import that a plan does not have: nobody has removed them from a
+// configuration, so that their disks are detached only if unmanaged ones are.
+func (m *diskAttachmentsModel) forgetWithout(plan *diskAttachmentsModel, diags *diag.Diagnostics) {
+	all := len(m.Attachments)
+	m.Attachments = slices.DeleteFunc(m.Attachments, func(a attachedDiskModel) bool {
+		return plan.find(idOf(a.DiskID)) == nil
+	})
+
+	if len(m.Attachments) < all && !plan.DetachUnmanaged.ValueBool() && !plan.RemoveUnmanaged.ValueBool() {
+		diags.AddWarning("Disks without a block stay attached",
+			"The import had all disks of the VM. Set detach_unmanaged to detach those without a block.")
+	}
 }
 
 // apply brings the VM's disks to what is planned, and leaves in the model those that are attached.
@@ -409,4 +434,5 @@ func (r *diskAttachmentsResource) ImportState(
 	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
 ) {
 	importParts(ctx, req, resp, "vm_id")
+	resp.Diagnostics.Append(resp.Private.SetKey(ctx, importedBlocks, []byte("true"))...)
 }
