@@ -52,7 +52,7 @@ func TestTheRoleOfAPlanReadsAllThatAPlanReads(t *testing.T) {
 	check.Equal(t, "Applications can be listed", slices.Contains(granted["argoproj.io/applications"], "list"), true)
 
 	for _, resource := range []string{"/secrets", "/configmaps", "/namespaces",
-		"infrastructure.cluster.x-k8s.io/olvmclusteridentities"} {
+		"infrastructure.cluster.x-k8s.io/olvmclusteridentities", "apiextensions.k8s.io/customresourcedefinitions"} {
 		check.Equal(t, resource+" can be read", slices.Contains(granted[resource], "get"), true)
 	}
 }

@@ -4,15 +4,45 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capolvm/cluster-api-provider-olvm/api"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/schema"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
 )
+
+// checkKinds refuses kinds that no API server has: those that a plan would pass over because they are written in
+// another case, or have a version that Cluster API does not serve.
+func checkKinds(objects []source.Object) error {
+	var errs []error
+
+	for _, object := range objects {
+		kind := object.GroupVersionKind()
+
+		for _, known := range schema.Kinds() {
+			if !strings.EqualFold(known.Group+"/"+known.Kind, kind.Group+"/"+kind.Kind) {
+				continue
+			}
+
+			isServed := slices.Contains([]string{known.Version, "v1beta1"}, kind.Version) || known.Group == api.Group
+			if known.GroupKind() != kind.GroupKind() || !isServed {
+				message := fmt.Sprintf("there is no such kind; write apiVersion: %s and kind: %s", known.GroupVersion(),
+					known.Kind)
+				errs = append(errs, problemOf(object, schema.Problem{Message: message}))
+			}
+		}
+	}
+
+	return errors.Join(errs...)
+}
 
 // checkFields refuses fields that kinds do not have.
 func checkFields(objects []source.Object) error {
@@ -38,18 +68,26 @@ func problemOf(object source.Object, problem schema.Problem) error {
 		object.GetName(), problem)))
 }
 
+const (
+	byServer  = "The API server of the management cluster has checked the manifests in a dry run"
+	byLive    = "The manifests were checked by the CRDs of the management cluster"
+	byRelease = "The manifests were checked by the CRDs of this release"
+	noDryRun  = "; a dry run by the API server needs the right to write them"
+)
+
 // CheckServed says what an API server would refuse of the manifests: the one of the management cluster in a dry run, if
-// the user may write there, else the CRDs of this release. c is nil for no management cluster. It remembers a line that
-// says which.
+// the user may write there, else its CRDs, else the CRDs of this release. c is nil for no management cluster. It
+// remembers a line that says which.
 func (m *Manifests) CheckServed(ctx context.Context, c client.Client) error {
 	if len(m.sources) == 0 {
 		return nil
 	}
 
-	dryRun := c != nil
-	m.checkedBy = "The manifests were checked by the CRDs of this release"
-
 	var errs []error
+
+	var live schema.CRDs
+
+	dryRun := c != nil
 
 	for _, object := range m.sources {
 		if !strings.HasSuffix(object.GroupVersionKind().Group, "cluster.x-k8s.io") {
@@ -60,7 +98,6 @@ func (m *Manifests) CheckServed(ctx context.Context, c client.Client) error {
 			switch err := serverSays(ctx, c, object); {
 			case apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, "FieldValueForbidden"):
 				dryRun = false
-				m.checkedBy += "; a dry run by the API server needs the right to write them"
 			case apierrors.IsNotFound(err), meta.IsNoMatchError(err): // the namespace or the kind is still to come
 			case err != nil:
 				problem := schema.Problem{Message: "the API server refuses it: " + err.Error()}
@@ -72,7 +109,14 @@ func (m *Manifests) CheckServed(ctx context.Context, c client.Client) error {
 			}
 		}
 
-		problems, err := schema.Violations(ctx, object.Unstructured, m.liveOf(object.Unstructured), object.Node)
+		if c != nil && !dryRun && live == nil {
+			var err error
+			if live, err = m.readCRDs(ctx, c); err != nil {
+				return err
+			}
+		}
+
+		problems, err := schema.Violations(ctx, live, object.Unstructured, m.liveOf(object.Unstructured), object.Node)
 		if err != nil {
 			return err
 		}
@@ -82,11 +126,66 @@ func (m *Manifests) CheckServed(ctx context.Context, c client.Client) error {
 		}
 	}
 
-	if dryRun {
-		m.checkedBy = "The API server of the management cluster has checked the manifests in a dry run"
-	}
+	m.checkedBy = checkedBy(c != nil, dryRun, live)
 
 	return errors.Join(errs...)
+}
+
+// checkedBy is the line that says who has checked the manifests.
+func checkedBy(connected, dryRun bool, live schema.CRDs) string {
+	switch {
+	case dryRun:
+		return byServer
+	case len(live) > 0:
+		return byLive + noDryRun
+	case connected:
+		return byRelease + noDryRun + ", and the rules of the management cluster the right to read CRDs"
+	}
+
+	return byRelease
+}
+
+// readCRDs reads the CRDs of the kinds of the manifests. Of those that the management cluster does not have, or that
+// the user may not read, there are none.
+func (m *Manifests) readCRDs(ctx context.Context, c client.Client) (schema.CRDs, error) {
+	out, seen := schema.CRDs{}, map[string]bool{}
+
+	for _, object := range m.sources {
+		kind := object.GroupVersionKind()
+		if seen[kind.String()] || !strings.HasSuffix(kind.Group, "cluster.x-k8s.io") {
+			continue
+		}
+
+		seen[kind.String()] = true
+
+		resource, _ := meta.UnsafeGuessKindToResource(kind)
+		if mapping, err := c.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err == nil {
+			resource = mapping.Resource
+		}
+
+		read := &unstructured.Unstructured{}
+		read.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+
+		err := c.Get(ctx, client.ObjectKey{Name: resource.GroupResource().String()}, read)
+		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+			continue
+		}
+
+		if err != nil {
+			return nil, fmt.Errorf("failed to read the CRD of %s in the management cluster: %w", kind.Kind, err)
+		}
+
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(read.Object, &crd); err != nil {
+			return nil, fmt.Errorf("failed to read the CRD of %s in the management cluster: %w", kind.Kind, err)
+		}
+
+		if err := out.Add(&crd); err != nil {
+			return nil, err
+		}
+	}
+
+	return out, nil
 }
 
 // serverSays applies an object in a dry run: nothing is written.

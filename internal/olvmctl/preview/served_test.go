@@ -7,9 +7,11 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -76,6 +78,21 @@ type server struct {
 	client.Client
 	err   error
 	asked int
+	// crds are what it serves, by name; a user who may read none gets errors.
+	crds map[string]string
+}
+
+func (s *server) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if object.GetObjectKind().GroupVersionKind().Kind != "CustomResourceDefinition" {
+		return s.Client.Get(ctx, key, object, options...)
+	}
+
+	crd, found := s.crds[key.Name]
+	if !found {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, key.Name, nil)
+	}
+
+	return yaml.Unmarshal([]byte(crd), &object.(*unstructured.Unstructured).Object)
 }
 
 func (s *server) Apply(_ context.Context, _ runtime.ApplyConfiguration, options ...client.ApplyOption) error {
@@ -117,6 +134,51 @@ func TestTheAPIServerIsAskedInADryRun(t *testing.T) {
 			check.Error(t, err, test.problem)
 			check.Contains(t, "the line", m.checkedBy, test.line)
 			check.Equal(t, "asked once", asked.asked == 1, test.onlyOnce)
+		})
+	}
+}
+
+// TestTheCRDsOfTheManagementClusterCheckManifests has a user who may not write there: the kinds of Cluster API have rules,
+// too, and those of this release do not count for a kind that is served otherwise.
+func TestTheCRDsOfTheManagementClusterCheckManifests(t *testing.T) {
+	crd := func(group, version, kind, properties, rules string) string {
+		return "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: x}, spec: {group: " + group +
+			", names: {kind: " + kind + "}, versions: [{name: " + version + ", schema: {openAPIV3Schema: {type: object, properties: " +
+			"{apiVersion: {type: string}, kind: {type: string}, metadata: {type: object}, spec: {type: object, properties: " +
+			properties + ", x-kubernetes-validations: [" + rules + "]}}}}}]}}"
+	}
+	deployment := func(rules string) map[string]string {
+		return map[string]string{"machinedeployments.cluster.x-k8s.io": crd("cluster.x-k8s.io", "v1beta2", "MachineDeployment",
+			"{clusterName: {type: string}, replicas: {type: integer}, template: {type: object, x-kubernetes-preserve-unknown-fields: true}, "+
+				"selector: {type: object, x-kubernetes-preserve-unknown-fields: true}}", rules)}
+	}
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "machinedeployments"}, "a", nil)
+
+	for name, test := range map[string]struct {
+		crds          map[string]string
+		from, to      string
+		problem, line string
+	}{
+		"nothing is against it": {deployment(""), "", "", "", "by the CRDs of the management cluster; a dry run"},
+		"a rule of Cluster API's kind": {deployment(`{rule: "self.replicas < 2", message: too many}`), "", "",
+			"standard input: line 133: MachineDeployment default/demo-md-0: spec: Invalid value: too many", ""},
+		"a field that is not served": {deployment(""), "  replicas: 2\n", "  replicas: 2\n  machineNaming: {template: a}\n",
+			"spec.machineNaming: the management cluster has no such field", ""},
+		"another type":          {deployment(""), "  replicas: 2\n", "  replicas: two\n", "spec.replicas", ""},
+		"an even control plane": {deployment(""), "spec:\n  replicas: 1\n", "spec:\n  replicas: 2\n", "spec.replicas: 2 is even", ""},
+		"one may not read them": {nil, "", "", "", "by the CRDs of this release; a dry run by the API server needs the right to write " +
+			"them, and the rules of the management cluster the right to read CRDs"},
+		"a kind of ours, which is not read": {deployment(""), "memory: 16GB", "memory: 16GB\n        dataDisks: [{name: a, size: 1GB}, {name: a, size: 2GB}]",
+			"dataDisks[1]: Duplicate value", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(strings.ReplaceAll(sample(t), "ENGINE_URL", realEngine), test.from, test.to, 1)
+			m, err := Load([]string{"-"}, strings.NewReader(text))
+			check.Error(t, err, "")
+
+			err = m.CheckServed(t.Context(), &server{Client: management(t), err: forbidden, crds: test.crds})
+			check.Error(t, err, test.problem)
+			check.Contains(t, "the line", m.checkedBy, test.line)
 		})
 	}
 }

@@ -41,6 +41,9 @@ var types = map[schema.GroupVersionKind]reflect.Type{
 	infrav1.GroupVersion.WithKind("OLVMMachineTemplate"):        reflect.TypeFor[infrav1.OLVMMachineTemplate](),
 }
 
+// Kinds are those that a plan depends on, each in the version that is written now.
+func Kinds() []schema.GroupVersionKind { return slices.Collect(maps.Keys(types)) }
+
 // Problem is what is wrong in an object.
 type Problem struct {
 	// Line of the file; 0 if it is not known.

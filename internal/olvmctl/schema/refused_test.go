@@ -25,7 +25,7 @@ func TestAPlanRefusesWhatAnAPIServerRefuses(t *testing.T) {
 			var node yaml.Node
 			check.Error(t, yaml.Unmarshal(content, &node), "")
 
-			problems, err := Violations(t.Context(), object, nil, node.Content[0])
+			problems, err := Violations(t.Context(), nil, object, nil, node.Content[0])
 			check.Error(t, err, "")
 
 			if value.Message == "" {

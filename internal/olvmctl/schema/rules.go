@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -31,14 +32,17 @@ type rules struct {
 	cel        *cel.Validator
 }
 
-// ofRelease are the rules of the CRDs of this release, by kind and version.
-var ofRelease = sync.OnceValues(func() (map[string]*rules, error) {
+// CRDs are the rules of CustomResourceDefinitions, by group, version and kind.
+type CRDs map[string]*rules
+
+// ofRelease are the rules of the CRDs of this release.
+var ofRelease = sync.OnceValues(func() (CRDs, error) {
 	files, err := fs.Glob(config.Files, "crd/bases/*.yaml")
 	if err != nil {
 		return nil, err
 	}
 
-	out := map[string]*rules{}
+	out := CRDs{}
 
 	for _, file := range files {
 		content, err := fs.ReadFile(config.Files, file)
@@ -51,18 +55,31 @@ var ofRelease = sync.OnceValues(func() (map[string]*rules, error) {
 			return nil, fmt.Errorf("failed to read %s: %w", file, err)
 		}
 
-		for _, version := range crd.Spec.Versions {
-			read, err := rulesOf(version.Schema.OpenAPIV3Schema)
-			if err != nil {
-				return nil, fmt.Errorf("failed to read %s: %w", file, err)
-			}
-
-			out[crd.Spec.Group+"/"+version.Name+"/"+crd.Spec.Names.Kind] = read
+		if err := out.Add(&crd); err != nil {
+			return nil, err
 		}
 	}
 
 	return out, nil
 })
+
+// Add adds the rules of a CustomResourceDefinition.
+func (c CRDs) Add(crd *apiextensionsv1.CustomResourceDefinition) error {
+	for _, version := range crd.Spec.Versions {
+		if version.Schema == nil || version.Schema.OpenAPIV3Schema == nil {
+			continue
+		}
+
+		read, err := rulesOf(version.Schema.OpenAPIV3Schema)
+		if err != nil {
+			return fmt.Errorf("failed to read CustomResourceDefinition %s: %w", crd.Name, err)
+		}
+
+		c[crd.Spec.Group+"/"+version.Name+"/"+crd.Spec.Names.Kind] = read
+	}
+
+	return nil
+}
 
 func rulesOf(props *apiextensionsv1.JSONSchemaProps) (*rules, error) {
 	internal := &apiextensions.JSONSchemaProps{}
@@ -85,37 +102,62 @@ func rulesOf(props *apiextensionsv1.JSONSchemaProps) (*rules, error) {
 	return &rules{structural, fields, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
-// Violations are what the CRDs of this release do not allow in an object, also beside the one that it replaces, which
-// is nil for none. Kinds of others have no rules here, but for an even number of control plane machines, which their
-// webhook refuses.
-func Violations(ctx context.Context, object, old *unstructured.Unstructured, node *yaml.Node) ([]Problem, error) {
+// Violations are what CRDs do not allow in an object, also beside the one that it replaces, which is nil for none. live
+// are the CRDs of a management cluster; those of this release stand in for what it does not have. Kinds of others have
+// no rules in these, but for an even number of control plane machines, which their webhook refuses.
+func Violations(
+	ctx context.Context, live CRDs, object, old *unstructured.Unstructured, node *yaml.Node,
+) ([]Problem, error) {
 	all, err := ofRelease()
 	if err != nil {
 		return nil, err
 	}
 
-	rule := all[object.GetAPIVersion()+"/"+object.GetKind()]
-	if rule == nil {
-		return evenControlPlane(object, node), nil
+	out := evenControlPlane(object, node)
+	key := object.GetAPIVersion() + "/" + object.GetKind()
+
+	if rule := live[key]; rule != nil {
+		return append(out, append(rule.unknownFields(object, node), rule.broken(ctx, object, old, node)...)...), nil
 	}
 
+	if rule := all[key]; rule != nil {
+		out = append(out, rule.broken(ctx, object, old, node)...)
+	}
+
+	return out, nil
+}
+
+// broken are the rules that an object breaks.
+func (r *rules) broken(ctx context.Context, object, old *unstructured.Unstructured, node *yaml.Node) []Problem {
 	wanted := object.DeepCopy().Object
-	defaulting.Default(wanted, rule.structural)
+	defaulting.Default(wanted, r.structural)
 
 	var before any
 	if old != nil {
 		before = old.Object
 	}
 
-	errs := validation.ValidateCustomResource(nil, wanted, rule.fields)
-	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, rule.structural, wanted)...)
+	errs := validation.ValidateCustomResource(nil, wanted, r.fields)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, r.structural, wanted)...)
 
 	if len(errs) == 0 { // rules may rely on the types of fields
-		broken, _ := rule.cel.Validate(ctx, nil, rule.structural, wanted, before, celconfig.RuntimeCELCostBudget)
-		errs = broken
+		errs, _ = r.cel.Validate(ctx, nil, r.structural, wanted, before, celconfig.RuntimeCELCostBudget)
 	}
 
-	return problemsOf(errs, node), nil
+	return problemsOf(errs, node)
+}
+
+// unknownFields are the fields of an object that the kind does not have in the management cluster.
+func (r *rules) unknownFields(object *unstructured.Unstructured, node *yaml.Node) []Problem {
+	var out []Problem
+
+	for _, path := range pruning.PruneWithOptions(object.DeepCopy().Object, r.structural, true,
+		structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
+		out = append(out, Problem{Line: LineOf(node, path), Path: path, Message: "the management cluster has no such " +
+			"field; upgrade what serves " + object.GetKind() + " there, or remove the field"})
+	}
+
+	return out
 }
 
 func problemsOf(errs field.ErrorList, node *yaml.Node) []Problem {
