@@ -9,8 +9,8 @@ import (
 )
 
 // goners are the machines that Cluster API deletes first if an owner is to have fewer: those that are annotated for it,
-// then unhealthy ones, then those that its policy says. If that leaves the choice open, out has fewer than count, and the
-// rest is of candidates.
+// then unhealthy ones, then those that its policy says. If that leaves the choice open, out has fewer than count, and
+// the rest is of candidates.
 func goners(
 	owner *unstructured.Unstructured, machines []*unstructured.Unstructured, count int64,
 ) (out, candidates []string) {
@@ -66,7 +66,9 @@ func namesOf(objects []*unstructured.Unstructured) []string {
 }
 
 // unhealthyOf are the machines that go before others because they are unhealthy. A control plane does not look at that.
-func unhealthyOf(owner *unstructured.Unstructured, machines []*unstructured.Unstructured) []*unstructured.Unstructured {
+func unhealthyOf(
+	owner *unstructured.Unstructured, machines []*unstructured.Unstructured,
+) []*unstructured.Unstructured {
 	if owner.GetKind() == "KubeadmControlPlane" {
 		return nil
 	}

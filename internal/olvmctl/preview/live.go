@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -209,6 +210,9 @@ func (m *Manifests) addLive(object *unstructured.Unstructured) error {
 			return o.GetKind() == object.GetKind() && o.GetName() == key.Name && o.GetNamespace() == key.Namespace
 		})
 	}
+
+	m.keepRecord(object, key)
+
 	switch {
 	case known(m.clusters), known(m.owners),
 		m.services[key] != nil && object.GetKind() == support.Kind,
@@ -229,6 +233,52 @@ func (m *Manifests) addLive(object *unstructured.Unstructured) error {
 	m.count = count // of the manifests
 
 	return err
+}
+
+// keepRecord has the manifest of a machine that runs keep what controllers have recorded of it: whose it is, its age
+// and its state. Whoever writes a manifest cannot change that by it, and could hide what is destroyed.
+func (m *Manifests) keepRecord(live *unstructured.Unstructured, key types.NamespacedName) {
+	for _, written := range m.owners {
+		isIt := written.GetKind() == live.GetKind() && written.GetName() == key.Name &&
+			written.GetNamespace() == key.Namespace
+
+		if isIt && slices.Contains([]string{"Machine", "MachineSet"}, live.GetKind()) {
+			written.Object["metadata"] = recordedMetadata(written, live)
+			written.Object["status"] = live.Object["status"]
+		}
+	}
+
+	written := m.olvmMachines[key]
+	if live.GetKind() != "OLVMMachine" || written == nil {
+		return
+	}
+
+	var recorded infrav1.OLVMMachine
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, &recorded) == nil {
+		written.ObjectMeta, written.Status = recorded.ObjectMeta, recorded.Status
+	}
+}
+
+// recordedMetadata are the metadata of a live object, with the labels and annotations that its manifest adds.
+func recordedMetadata(written, live *unstructured.Unstructured) map[string]any {
+	out := live.DeepCopy()
+	labels, annotations := written.GetLabels(), written.GetAnnotations()
+
+	if labels == nil {
+		labels = map[string]string{}
+	}
+
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+
+	maps.Copy(labels, live.GetLabels())
+	maps.Copy(annotations, live.GetAnnotations())
+	out.SetLabels(labels)
+	out.SetAnnotations(annotations)
+	metadata, _, _ := unstructured.NestedMap(out.Object, "metadata")
+
+	return metadata
 }
 
 // checkTemplate refuses a template of the manifests that is another one than that of the management cluster.

@@ -93,7 +93,7 @@ func LoadWith(paths []string, stdin io.Reader, options source.Options) (*Manifes
 		}
 	}
 
-	if err := errors.Join(checkFields(objects), checkOnce(objects)); err != nil {
+	if err := errors.Join(checkKinds(objects), checkFields(objects), checkOnce(objects)); err != nil {
 		return nil, err
 	}
 
@@ -203,9 +203,9 @@ func (m *Manifests) add(object *unstructured.Unstructured) error {
 		m.written.add(object, key)
 	case gvk.Group == clusterv1.GroupVersion.Group && gvk.Kind == "Cluster":
 		m.clusters = append(m.clusters, object)
-	case gvk.Kind == "KubeadmConfig", gvk.Kind == "KubeadmConfigTemplate":
+	case strings.HasPrefix(gvk.Kind, "KubeadmConfig") && gvk.Group == "bootstrap."+clusterv1.GroupVersion.Group:
 		m.kubeadmConfigs[kubeadmConfigKey{gvk.Kind, key.Namespace, key.Name}] = object
-	case gvk.Kind == "KubeadmControlPlane",
+	case gvk.Kind == "KubeadmControlPlane" && gvk.Group == "controlplane."+clusterv1.GroupVersion.Group,
 		gvk.Group == clusterv1.GroupVersion.Group &&
 			slices.Contains([]string{"MachineDeployment", "MachineSet", "Machine"}, gvk.Kind):
 		m.owners = append(m.owners, object)
@@ -345,7 +345,11 @@ func (m *Manifests) Expand() ([]Machine, []OwnerChange, error) {
 			return nil, nil, fmt.Errorf("%s %s/%s: %w", owner.GetKind(), owner.GetNamespace(), owner.GetName(), err)
 		}
 
-		out = append(out, machines...)
+		if out = append(out, machines...); len(out) > maxMachines {
+			return nil, nil, fmt.Errorf("%s: the manifests ask for more than %d machines together; plan fewer of them "+
+				"at once", ownerName(owner), maxMachines)
+		}
+
 		if change != nil && (len(change.Replaced)+len(change.Destroyed) > 0 || change.Machines != change.Replicas) {
 			changes = append(changes, *change)
 		}
@@ -390,8 +394,12 @@ func giveNames(machines []Machine) {
 	}
 }
 
-// maxReplicas bounds what one slip of a finger makes of a preview.
-const maxReplicas = 10_000
+const (
+	// maxReplicas bounds what one slip of a finger makes of a preview.
+	maxReplicas = 10_000
+	// maxMachines bounds what many owners make of it together.
+	maxMachines = 20_000
+)
 
 func (m *Manifests) machinesOf(
 	owner *unstructured.Unstructured, replaced map[types.NamespacedName]string,
@@ -695,6 +703,23 @@ func (m *Manifests) clusterOfControlPlane(owner *unstructured.Unstructured) stri
 	return ""
 }
 
+// checkProvider refuses a cluster that runs on this provider, and is of another one in its manifest: its machines would
+// be in no plan.
+func (m *Manifests) checkProvider(cluster *unstructured.Unstructured) error {
+	live := m.liveOf(cluster)
+	if live == nil {
+		return nil
+	}
+
+	kind, _, _ := unstructured.NestedString(live.Object, "spec", "infrastructureRef", "kind")
+	if kind != "OLVMCluster" {
+		return nil
+	}
+
+	return fmt.Errorf("%s: spec.infrastructureRef: it is an OLVMCluster in the management cluster, and a cluster "+
+		"cannot change its provider; write back what it was", ownerName(cluster))
+}
+
 // olvmClusterOf returns the infrastructure of a cluster; nil for a cluster of another provider.
 func (m *Manifests) olvmClusterOf(namespace, name string) (*infrav1.OLVMCluster, error) {
 	for _, cluster := range m.clusters {
@@ -705,7 +730,7 @@ func (m *Manifests) olvmClusterOf(namespace, name string) (*infrav1.OLVMCluster,
 		kind, _, _ := unstructured.NestedString(cluster.Object, "spec", "infrastructureRef", "kind")
 		ref, _, _ := unstructured.NestedString(cluster.Object, "spec", "infrastructureRef", "name")
 		if kind != "OLVMCluster" {
-			return nil, nil
+			return nil, m.checkProvider(cluster)
 		}
 
 		if found := m.olvmClusters[types.NamespacedName{Namespace: namespace, Name: ref}]; found != nil {

@@ -118,16 +118,12 @@ func (m *Manifests) renderAll(
 			continue
 		}
 
-		err := unplaced[machine.key()]
-		if wrong := m.checkNeeded(machine); wrong != nil {
-			err = machine.explain(wrong, credentials.Places)
+		wrong := cmp.Or(endpoints[machine.olvmCluster], m.checkNeeded(machine))
+		if wrong != nil {
+			wrong = machine.explain(wrong, credentials.Places)
 		}
 
-		if wrong := endpoints[machine.olvmCluster]; wrong != nil {
-			err = machine.explain(wrong, credentials.Places)
-		}
-
-		if err != nil {
+		if err := cmp.Or(wrong, unplaced[machine.key()]); err != nil {
 			refused = append(refused, Refused{machine, err})
 			continue
 		}

@@ -64,7 +64,8 @@ func changeForAll(owner, live *unstructured.Unstructured) string {
 			continue // no control plane
 		}
 
-		if found := cmp.Or(differs(asked[path], there[path], path), differs(there[path], asked[path], path)); found != "" {
+		found := cmp.Or(differs(asked[path], there[path], path), differs(there[path], asked[path], path))
+		if found != "" {
 			return found + " changes"
 		}
 	}
@@ -127,6 +128,10 @@ func (m *Manifests) changeFor(owner, machine *unstructured.Unstructured) string 
 	}
 
 	from := infra.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
+	if template.kind != "" && template.kind != "OLVMMachineTemplate" {
+		return fmt.Sprintf("its template becomes %s %s, which is not of this provider", template.kind, template.name)
+	}
+
 	if from == "" || template.name == "" || from == template.name {
 		return ""
 	}
