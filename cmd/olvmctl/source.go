@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
 )
@@ -121,9 +121,9 @@ func clusterFileAmong(paths []string) (string, error) {
 			continue // an error of the reader of manifests, too
 		}
 
-		content, err := os.ReadFile(path)
+		content, err := manifest.ReadNamed(path)
 		if err != nil {
-			continue // a folder, or an error of the reader of manifests
+			continue // a folder, a pipe, or an error of the reader of manifests
 		}
 
 		if clusterfile.IsClusterFile(content) {

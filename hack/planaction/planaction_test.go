@@ -178,6 +178,19 @@ func TestACommandInAMessageIsNone(t *testing.T) {
 	check.Contains(t, "what is before it", before, "::stop-commands::")
 }
 
+// TestACommandToGitLabIsNone has a message that closes the fence as GitLab looks for it, which is shorter than the fence.
+func TestACommandToGitLabIsNone(t *testing.T) {
+	for name, gitlab := range map[string]bool{"GitHub": false, "GitLab": true} {
+		p := newPlatform(t, map[bool]string{false: "github-actions[bot]", true: "plan-bot"}[gitlab])
+		run(t, p.environment(gitlab), "", "olvmctl: a\n```\n/merge\n/approve\n", "1")
+		check.Length(t, name+": comments", p.comments, 1)
+
+		body := p.comments[0]["body"].(string)
+		check.Contains(t, name+": the message is there", body, " /merge")
+		check.Lacks(t, name+": the comment", body, "\n/")
+	}
+}
+
 func TestAPlanFailsOnWhatIsNamed(t *testing.T) {
 	for name, test := range map[string]struct {
 		on, plan, code string

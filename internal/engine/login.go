@@ -73,13 +73,16 @@ type known struct {
 // standIns are texts that tools put in the place of a secret, in forms that nobody chooses for a password.
 var standIns = []known{
 	{regexp.MustCompile(`^ENC\[[A-Za-z0-9_]+,.*\]$`), "encrypted (ENC[...])"},
+	{regexp.MustCompile(`^(ENC\(.+\)|\{cipher\}.+)$`), "encrypted"},
 	{regexp.MustCompile(`^-----BEGIN (PGP MESSAGE|AGE ENCRYPTED FILE|PKCS7)-----`), "encrypted"},
 	{regexp.MustCompile(`^(\$ANSIBLE_VAULT;|age-encryption\.org/|vault:v[0-9]+:)`), "encrypted"},
 	{regexp.MustCompile(`^\$\$?\{[A-Za-z_][A-Za-z0-9_.]*([:/#%^,=?+-].*)?\}(@[^@]*)?$`), aVariable},
 	{regexp.MustCompile(`^\$\([A-Za-z_][A-Za-z0-9_.]*\)(@[^@]*)?$`), aVariable},
-	{regexp.MustCompile(`^\{\{.*\}\}(@[^@]*)?$`), aTemplate},
+	{regexp.MustCompile(`^\$?\{\{.*\}\}(@[^@]*)?$`), aTemplate},
+	{regexp.MustCompile(`^(<%=.*%>|#\{[A-Za-z_][A-Za-z0-9_.]*\}#?)(@[^@]*)?$`), aTemplate},
 	{regexp.MustCompile(`^((op|vault|bao|awssm|gcpsm|azkv|doppler|secretref)|ref\+[a-z0-9]+)://`), aReference},
 	{regexp.MustCompile(`^(vault:[A-Za-z0-9_./-]+#|<path:[^<>]+>$)`), aReference},
+	{regexp.MustCompile(`^(arn:aws:(secretsmanager|ssm|kms):|projects/[^/]+/secrets/[^/]+)`), aReference},
 }
 
 // fillIns are those that people and tools put there for somebody to fill in. A weak password may look like one.
@@ -88,6 +91,8 @@ var fillIns = []known{
 	{regexp.MustCompile(`^(\(\([^()]+\)\)|\[\[[^\[\]]+\]\])(@[^@]*)?$`), aTemplate},
 	{regexp.MustCompile(`^(%[A-Za-z_]+%|__[A-Za-z_]+__|@@?[A-Z_]{3,}@@?)(@[^@]*)?$`), aTemplate},
 	{regexp.MustCompile(`^<[A-Za-z][^<>]*>(@[^@]*)?$`), "a placeholder"},
+	{regexp.MustCompile(`^[a-z][a-z0-9+.-]*://`), aReference},
+	{regexp.MustCompile(`^\{?env[:.][A-Za-z_][A-Za-z0-9_]*\}?$`), aVariable},
 	{regexp.MustCompile(`^(\*{3,}|[xX]{3,}|\.{3,}|…)$`), "a placeholder"},
 }
 
@@ -95,6 +100,9 @@ var fillIns = []known{
 var placeholders = []string{
 	"changeme", "changethis", "replaceme", "replacethis", "placeholder", "redacted", "todo", "tbd", "fixme", "fillmein",
 	"yourpassword", "yourusername", "yourpasswordhere", "insertpasswordhere", "passwordhere", "sensitivevalue",
+	"enteryourpassword", "enterpasswordhere", "putpasswordhere", "addpasswordhere", "passwordgoeshere", "setme",
+	"editme",
+	"insertyourpassword", "replacewithyourpassword", "replacewithpassword", "yoursecret", "yoursecrethere", "masked",
 }
 
 // notLetters are what is written between the letters of a placeholder.

@@ -13,12 +13,14 @@ var forms = struct{ never, weak, real []string }{
 		"-----BEGIN AGE ENCRYPTED FILE-----\nx", "$ANSIBLE_VAULT;1.1;AES256", "vault:v1:8SDd3WHDOjf7", "${OLVM_PASSWORD}",
 		"$${OLVM_PASSWORD}", "${OLVM_PASSWORD:=x}", "${PASS:?not set}", "${USER}@internal", "$(PASSWORD)",
 		"{{ .Values.password }}", "{{password}}", "<path:secret/data/olvm#password>", "op://vault/item/password",
-		"vault:secret/data/olvm#password", "ref+vault://secret/olvm#/password",
+		"vault:secret/data/olvm#password", "ref+vault://secret/olvm#/password", "ENC(Zm9vYmFy)", "{cipher}Zm9v", "${{ secrets.PASSWORD }}",
+		"<%= ENV['PASSWORD'] %>", "#{Password}#", "arn:aws:secretsmanager:eu-west-1:1:secret:olvm", "projects/x/secrets/olvm/versions/1",
 	},
 	weak: []string{
 		"$OLVM_PASSWORD", "((password))", "%PASSWORD%", "__PASSWORD__", "@@PASSWORD@@", "<password>", "changeme", "CHANGE_ME",
 		"change-me!", "REPLACE_ME", "<REDACTED>", "[redacted]", "***", "xxxx", "XXXXXXXX", "...", "TODO", "your-password",
-		"changeme@internal", "(sensitive value)",
+		"changeme@internal", "(sensitive value)", "sm://project/olvm", "env:PASSWORD", "{env.PASSWORD}", "Enter your password",
+		"PASSWORD_GOES_HERE",
 	},
 	real: []string{
 		"hunter2", `p@ss:w&rd=+%41 $HOME "q" #ü🙂`, "a${b}c", "$6$salt$hash", "x", "xx", "**", "quick-start", "{{", "<3 kubernetes",

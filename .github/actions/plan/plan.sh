@@ -55,7 +55,7 @@ fi
   else
     cat "$work/plan.md"
   fi
-} >"$work/body.md"
+} | sed 's#^/# /#' >"$work/body.md" # a line that begins with a slash may be a command to GitLab
 # The page of the workflow run shows it, also if there is no pull request to comment on.
 if [ -n "${GITHUB_STEP_SUMMARY:-}" ]; then
   cat "$work/body.md" >>"$GITHUB_STEP_SUMMARY"

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
@@ -13,6 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/util/validation"
 	kyaml "sigs.k8s.io/yaml"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
 // helm is the protocol of catalogs that are repositories of charts.
@@ -84,7 +85,7 @@ func (s *Source) values(a *Application) (map[string]any, error) {
 		return nil, errors.New("config and configFrom are there; remove one of them")
 	case a.ConfigFrom != "":
 		from = "configFrom"
-		text, err = os.ReadFile(s.path(a.ConfigFrom))
+		text, err = manifest.ReadNamed(s.path(a.ConfigFrom))
 	case a.Config.Kind == yaml.ScalarNode:
 		text = []byte(a.Config.Value)
 	case !a.Config.IsZero():

@@ -59,7 +59,7 @@ func (s *Source) definition() ([]*unstructured.Unstructured, error) {
 	switch {
 	case s.ClusterDefinition != "":
 		key = "clusterDefinition"
-		content, err = os.ReadFile(s.path(s.ClusterDefinition))
+		content, err = manifest.ReadNamed(s.path(s.ClusterDefinition))
 	default:
 		content, err = inline(s.ClusterDefinitionInline)
 	}

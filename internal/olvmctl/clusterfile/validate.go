@@ -23,6 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
 // The defaults of keys that are not there.
@@ -500,7 +501,7 @@ func (s *Source) CA() ([][]byte, error) {
 	}
 
 	for _, path := range split(server.ServerCAPath) {
-		content, err := os.ReadFile(s.path(path))
+		content, err := manifest.ReadNamed(s.path(path))
 		if err != nil {
 			return nil, err
 		}
@@ -581,7 +582,7 @@ func (s *Source) checkUser() {
 func (s *Source) sshKeys() ([]string, error) {
 	text := s.SSHPublicKey
 	if s.SSHPublicKeyPath != "" {
-		content, err := os.ReadFile(s.path(s.SSHPublicKeyPath))
+		content, err := manifest.ReadNamed(s.path(s.SSHPublicKeyPath))
 		if err != nil {
 			return nil, err
 		}
@@ -603,7 +604,7 @@ func (s *Source) sshKeys() ([]string, error) {
 // extraIgnition is Ignition or Butane of the user.
 func (s *Source) extraIgnition() ([]byte, error) {
 	if s.ExtraIgnition != "" {
-		return os.ReadFile(s.path(s.ExtraIgnition))
+		return manifest.ReadNamed(s.path(s.ExtraIgnition))
 	}
 
 	return inline(s.ExtraIgnitionInline)

@@ -88,13 +88,18 @@ func Unreadable(bound, file string) string {
 		return ""
 	case !isWithin(bound, real):
 		return "it is a link that leads out of " + bound + "; copy the file to where the link is"
-	case slices.Contains(strings.Split(filepath.ToSlash(strings.TrimPrefix(real, bound)), "/"), ".git"):
+	case slices.ContainsFunc(strings.Split(filepath.ToSlash(strings.TrimPrefix(real, bound)), "/"), isGits):
 		return "it is a file of git's own, which no manifests are in; remove it"
 	case !info.IsDir() && !info.Mode().IsRegular():
 		return "it is neither a file nor a folder; remove it"
 	}
 
 	return ""
+}
+
+// isGits reports whether a name is that of git's own folder, also on a file system with short names, or without case.
+func isGits(name string) bool {
+	return strings.EqualFold(name, ".git") || strings.EqualFold(name, "git~1")
 }
 
 func (w *walker) walk(dir string) error {

@@ -27,6 +27,7 @@ func TestABuildDoesNothingForAStranger(t *testing.T) {
 		"in capitals":                   {"resources:\n- GitHub.com/evil/repo\n", "line 2: "},
 		"a folder by the name of one":   {"resources:\n- git@github.com/evil/repo\n", "line 2: "},
 		"git's own file":                {"configMapGenerator:\n- name: a\n  files: [a=.git]\n", "line 3: "},
+		"git's own file, in capitals":   {"configMapGenerator:\n- name: a\n  files: [a=.GIT/config]\n", "line 3: "},
 		"a link to git's own file":      {"configMapGenerator:\n- name: a\n  files: [a=token]\n", "line 3: "},
 		"a device":                      {"resources:\n- zero.yaml\n", "line 2: "},
 		"a base by ssh":                 {"resources:\n- git@evil.example.com:evil/repo.git\n", "line 2: "},
@@ -71,6 +72,7 @@ func TestABuildDoesNothingForAStranger(t *testing.T) {
 			for file, content := range map[string]string{
 				"repository/kustomization.yaml":       text,
 				"repository/.git":                     "gitdir: x\n",
+				"repository/.GIT/config":              "[http]\n",
 				"repository/inner/kustomization.yaml": "resources:\n- " + server.URL + "/x\n",
 				"outside/kustomization.yaml":          "resources: []\n",
 

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -48,6 +49,44 @@ func Files(path string) ([]string, error) {
 	return files, nil
 }
 
+// maxSize bounds the files that are read: who wrote them must not take the memory of who reads them.
+const maxSize = 64 << 20
+
+// ReadAll reads a stream to its end, unless it is very long.
+func ReadAll(from io.Reader) ([]byte, error) {
+	content, err := io.ReadAll(io.LimitReader(from, maxSize+1))
+	if err == nil && len(content) > maxSize {
+		err = fmt.Errorf("it is larger than %d MiB; split it", maxSize>>20)
+	}
+
+	return content, err
+}
+
+// ReadFile reads a file, unless it is very large, or a device without an end.
+func ReadFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+
+	content, err := ReadAll(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+
+	return content, nil
+}
+
+// ReadNamed reads a file that another file names: it must be one, and no pipe, which may have no end.
+func ReadNamed(path string) ([]byte, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no file", path)
+	}
+
+	return ReadFile(path)
+}
+
 // ReadFiles reads all objects of a file or a folder.
 func ReadFiles(path string) ([]*unstructured.Unstructured, error) {
 	files, err := Files(path)
@@ -58,7 +97,7 @@ func ReadFiles(path string) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 
 	for _, file := range files {
-		content, err := os.ReadFile(file)
+		content, err := ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("failed to read a manifest: %w", err)
 		}

@@ -3,6 +3,8 @@ package preview
 import (
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
+	"html"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -457,4 +459,81 @@ func TestSensitiveValuesOfAPlanAreMasked(t *testing.T) {
 	check.Contains(t, "what is no secret", string(encoded), "shown")
 	mask(nil)
 	mask(&tfjson.Plan{Variables: map[string]*tfjson.PlanVariable{"v": {Value: canary}}})
+}
+
+// TestAKindThatNoServerHasIsNoKindOfAnother has kinds that a plan would pass over, and an API server refuse.
+func TestAKindThatNoServerHasIsNoKindOfAnother(t *testing.T) {
+	for name, test := range map[string]struct{ object, want string }{
+		"another case": {"apiVersion: cluster.x-k8s.io/v1beta2\nkind: machinedeployment\n", "write apiVersion: cluster.x-k8s.io/v1beta2 and kind: MachineDeployment"},
+		"another case of the group": {"apiVersion: Infrastructure.cluster.x-k8s.io/v1\nkind: OLVMCluster\n",
+			"write apiVersion: infrastructure.cluster.x-k8s.io/v1 and kind: OLVMCluster"},
+		"a version that was":                {"apiVersion: cluster.x-k8s.io/v1alpha4\nkind: Cluster\n", "write apiVersion: cluster.x-k8s.io/v1beta2"},
+		"a version of our own that is none": {"apiVersion: infrastructure.cluster.x-k8s.io/v9\nkind: OLVMCluster\n", "has apiVersion"},
+		"the version before":                {"apiVersion: cluster.x-k8s.io/v1beta1\nkind: Cluster\n", ""},
+		"a kind of others":                  {"apiVersion: example.com/v1\nkind: cluster\n", ""},
+	} {
+		_, err := Load([]string{"-"}, strings.NewReader(test.object+"metadata: {name: a}\nspec: {}\n"))
+		check.Error(t, err, test.want)
+		check.Equal(t, name, err == nil, test.want == "")
+	}
+}
+
+// TestManifestsAskForNoMillionMachines has a hundred owners that are each within the bound.
+func TestManifestsAskForNoMillionMachines(t *testing.T) {
+	text := sample(t)
+	_, md, _ := strings.Cut(text, "kind: MachineDeployment\n")
+
+	for i := range 100 {
+		text += "\n---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\n" +
+			strings.Replace(strings.Replace(md, "name: demo-md-0", "name: other-"+strings.Repeat("a", i+1), 1), "replicas: 2", "replicas: 9999", 1)
+	}
+
+	m, err := Load([]string{"-"}, strings.NewReader(text))
+	check.Error(t, err, "")
+	_, err = m.Machines()
+	check.Error(t, err, "the manifests ask for more than 20000 machines together")
+}
+
+// TestWhatAReaderDoesNotSeeIsShown has characters of each table that hides something.
+func TestWhatAReaderDoesNotSeeIsShown(t *testing.T) {
+	for _, hidden := range []string{"\u202e", "\u2066", "\u200b", "\ufeff", "\u00ad", "\u2028", "\x1b", "\u009b", "\x7f", "\r", "\ufe0f",
+		"\u3164", "\u115f", "\uffa0", "\u2800", "\u034f", "\U000e0041", "\ue000", "\u17b4"} {
+		check.Equal(t, fmt.Sprintf("%+q", hidden), Printable("a"+hidden+"b"), "a\ufffdb")
+	}
+
+	check.Equal(t, "a name", Printable("Zürich-東京 1"), "Zürich-東京 1")
+}
+
+// TestACellMentionsNobody has what GitHub and GitLab look for in the text that Markdown has become.
+func TestACellMentionsNobody(t *testing.T) {
+	for _, text := range []string{"@admin", "@org/team", "#12", "org/repo#12", "!34", "~label", "$5", "%6"} {
+		shown := html.UnescapeString(escapeCell(text))
+		check.Equal(t, text+" has a space behind its sign", strings.ContainsRune(shown, '\u200b'), true)
+		check.Equal(t, text+" is there", strings.ReplaceAll(shown, "\u200b", ""), text)
+	}
+}
+
+// TestCredentialsGoToNoURLThatLooksLikeTheirs has URLs of a stranger, and other spellings of the engine's own.
+func TestCredentialsGoToNoURLThatLooksLikeTheirs(t *testing.T) {
+	own := Credentials{Username: "u", Password: "p", ServerURLs: []string{"https://engine.example.com/ovirt-engine"}}
+
+	for _, url := range []string{
+		"https://engine.example.com.evil.org/ovirt-engine", "https://engine.example.com@evil.org/ovirt-engine",
+		"https://evil.org/engine.example.com/ovirt-engine", "https://evil.org#@engine.example.com/ovirt-engine",
+		"https://evil.org?engine.example.com/ovirt-engine", `https://evil.org\\@engine.example.com/ovirt-engine`,
+		"https://engine.example.com:8443/ovirt-engine", "https://engine.example.com./ovirt-engine",
+		"https://engine.example.com%2eevil.org/ovirt-engine", "https://engine.example.com/ovirt-engine/../evil",
+		"https://engine.example.com%00.evil.org/ovirt-engine", "https://engine.example.com\t.evil.org/ovirt-engine",
+		"http://engine.example.com/ovirt-engine", "//evil.org/ovirt-engine", "https:evil.org", "https://[::1]/ovirt-engine",
+		"https://engine.example.com:443@evil.org/ovirt-engine", "https://еngine.example.com/ovirt-engine", "https://engine.example.com。evil.org/ovirt-engine",
+		"https://user:x@engine.example.com/ovirt-engine", "https://engine.example.com,evil.org/ovirt-engine", "",
+	} {
+		err := own.CheckServer(url)
+		check.Equal(t, url+" is refused", err != nil, true)
+	}
+
+	for _, url := range []string{"https://engine.example.com", "https://ENGINE.example.com/ovirt-engine/", "https://engine.example.com/ovirt-engine/api",
+		" https://engine.example.com/ovirt-engine ", "engine.example.com"} {
+		check.Error(t, own.CheckServer(url), "")
+	}
 }

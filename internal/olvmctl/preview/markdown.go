@@ -236,7 +236,8 @@ func (r *Result) markdownSummary() string {
 
 // escapeCell keeps a text inside of its cell, and has Markdown and HTML in it shown as they are written. Names,
 // versions and errors may be those of a stranger, who would forge the rest of the comment, or mention people. Entities
-// mean the same in Markdown and in HTML.
+// mean the same in Markdown and in HTML. Mentions and references are looked for in what Markdown has become: behind the
+// character that begins one is a space of no width.
 func escapeCell(text string) string { return entities.Replace(oneLine(text)) }
 
 // entities are what stands for characters that begin something.
@@ -244,6 +245,10 @@ var entities = func() *strings.Replacer {
 	pairs := []string{"://", "&#58;//", "www.", "www&#46;"}
 	for _, c := range "&<>|`*_[]~!#@\\$" {
 		pairs = append(pairs, string(c), fmt.Sprintf("&#%d;", c))
+	}
+
+	for _, c := range "@#!~$%^" { // of people, issues, merge requests, labels, snippets, milestones
+		pairs = append([]string{string(c), fmt.Sprintf("&#%d;&#8203;", c)}, pairs...)
 	}
 
 	return strings.NewReplacer(pairs...)

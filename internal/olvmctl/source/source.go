@@ -39,6 +39,8 @@ type Object struct {
 	From string
 	// Node is the document as it is written, with its lines; nil if that is not known.
 	Node *yaml.Node
+
+	depth int // of the Lists that it is in
 }
 
 // Where says where an object is from, for people.
@@ -94,7 +96,7 @@ func Read(paths []string, stdin io.Reader, options Options) ([]Object, error) {
 
 func (r *reader) path(path string, stdin io.Reader) error {
 	if path == "-" {
-		content, err := io.ReadAll(stdin)
+		content, err := manifest.ReadAll(stdin)
 		if err != nil {
 			return fmt.Errorf("failed to read standard input: %w", err)
 		}
@@ -121,7 +123,7 @@ func (r *reader) path(path string, stdin io.Reader) error {
 		return r.folder(path)
 	}
 
-	content, err := os.ReadFile(path)
+	content, err := manifest.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("failed to read a manifest: %w", err)
 	}
@@ -290,7 +292,7 @@ func (r *reader) build(dir string) error {
 
 // file adds the objects of a file in a folder, in which there may be other YAML, too.
 func (r *reader) file(path string) error {
-	content, err := os.ReadFile(path)
+	content, err := manifest.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("failed to read a manifest: %w", err)
 	}
@@ -322,6 +324,13 @@ func (r *reader) add(from string, content []byte) error {
 	nodes := nodesOf(content)
 	if strings.HasPrefix(filepath.Base(from), "kustomization") || filepath.Base(from) == "Kustomization" {
 		nodes = nil // the lines of a build are in no file
+	}
+
+	for _, node := range nodes {
+		if key, line := repeatedKey(node); key != "" {
+			return fmt.Errorf("%s: line %d: the key %q is there already; tools differ in which of them counts: remove "+
+				"one", from, line, key)
+		}
 	}
 
 	err := manifest.Each(bytes.NewReader(content), func(object *unstructured.Unstructured) error {
@@ -356,15 +365,67 @@ func nodesOf(content []byte) []*yaml.Node {
 	}
 }
 
+// repeatedKey is a key that a mapping has twice, with the line of the second; "" if there is none.
+func repeatedKey(node *yaml.Node) (key string, line int) {
+	seen := map[string]bool{}
+
+	for i, child := range node.Content {
+		if isKey := node.Kind == yaml.MappingNode && i%2 == 0; isKey && child.Kind == yaml.ScalarNode {
+			if seen[child.Value] {
+				return child.Value, child.Line
+			}
+
+			seen[child.Value] = true
+		}
+
+		if key, line = repeatedKey(child); key != "" {
+			return key, line
+		}
+	}
+
+	return "", 0
+}
+
+// maxDepth bounds how deep Lists are in Lists.
+const maxDepth = 10
+
+// checkList refuses what only looks like a List: it would be passed over, or its items would.
+func checkList(list Object) error {
+	if !strings.HasSuffix(list.GetKind(), "List") {
+		return fmt.Errorf("%s: %s has items, which only a List has; remove them", list.Where(), list.GetKind())
+	}
+
+	if list.depth > maxDepth {
+		return fmt.Errorf("%s: it has Lists in Lists more than %d deep; write the objects as documents", list.Where(),
+			maxDepth)
+	}
+
+	items, _, _ := unstructured.NestedSlice(list.Object, "items")
+	for i, item := range items {
+		fields, _ := item.(map[string]any)
+		for _, key := range []string{"apiVersion", "kind"} {
+			if text, _ := fields[key].(string); text == "" {
+				return fmt.Errorf("%s: items[%d].%s: it is missing; write that of the object", list.Where(), i, key)
+			}
+		}
+	}
+
+	return nil
+}
+
 func (r *reader) object(object Object) error {
 	if object.IsList() {
+		if err := checkList(object); err != nil {
+			return err
+		}
+
 		return object.EachListItem(func(item runtime.Object) error {
 			one, ok := item.(*unstructured.Unstructured)
 			if !ok {
 				return errors.New("an item of a List is no object")
 			}
 
-			return r.object(Object{Unstructured: one, From: object.From, Node: nil})
+			return r.object(Object{Unstructured: one, From: object.From, depth: object.depth + 1})
 		})
 	}
 

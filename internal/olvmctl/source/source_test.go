@@ -239,3 +239,46 @@ func TestALinkReachesNoFileOfTheUser(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatToolsReadDifferentlyIsRefused has manifests of which another tool would apply something else.
+func TestWhatToolsReadDifferentlyIsRefused(t *testing.T) {
+	const md = "{apiVersion: cluster.x-k8s.io/v1beta2, kind: MachineDeployment, metadata: {name: md}, spec: {replicas: 1}}"
+
+	nested := md
+	for range 20 {
+		nested = "{apiVersion: v1, kind: List, items: [" + nested + "]}"
+	}
+
+	for name, test := range map[string]struct{ text, want string }{
+		"a key twice": {strings.Replace(deployment, "{replicas: 1,", "{replicas: 1, replicas: 9,", 1),
+			`a.yaml: line 4: the key "replicas" is there already`},
+		"a key of a mapping twice": {"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nspec:\n  a: 1\n---\nkind: X\napiVersion: v1\nkind: Y\n",
+			`line 9: the key "kind" is there already`},
+		"a key of JSON twice":           {`{"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "name": "b"}}`, `the key "name"`},
+		"an object that looks like one": {strings.Replace(md, "spec:", "items: [], spec:", 1), "MachineDeployment has items, which only a List has"},
+		"an item without a kind":        {"{apiVersion: v1, kind: List, items: [{apiVersion: v1, metadata: {name: a}}]}", "items[0].kind: it is missing"},
+		"an item that is no object":     {"{apiVersion: v1, kind: List, items: [a]}", ""},
+		"Lists in Lists in Lists":       {nested, "Lists in Lists more than 10 deep"},
+		"a List in a List":              {"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: List, items: [" + md + "]}]}", "-"},
+		"aliases of aliases": {"a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n" +
+			"d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n" +
+			"apiVersion: v1\nkind: X\ng: [*f,*f,*f,*f,*f,*f,*f,*f,*f]\n", "excessive aliasing"},
+		"an alias of itself": {"apiVersion: v1\nkind: X\na: &a [*a]\n", "it is not valid YAML or JSON"},
+		"very deep":          {"apiVersion: v1\nkind: X\na: " + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000), "it is not valid YAML or JSON"},
+		"a very large file":  {deployment + "# " + strings.Repeat("x", 65<<20), "larger than 64 MiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			replicas, _, err := read(t, write(t, map[string]string{"a.yaml": test.text}), Options{})
+
+			switch test.want {
+			case "-":
+				check.Error(t, err, "")
+				check.Equal(t, "replicas", replicas, []int64{1})
+			case "":
+				check.Equal(t, "it is refused", err != nil, true)
+			default:
+				check.Error(t, err, test.want)
+			}
+		})
+	}
+}
