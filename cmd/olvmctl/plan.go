@@ -116,18 +116,18 @@ func (p *planFlags) run(ctx context.Context, s streams) error {
 		return p.emptyError(", and nothing would be pruned (" + manifests.Deletions() + ")")
 	}
 
-	machines, owners, err := manifests.Expand()
+	how := preview.Request{Offline: p.offline, Progress: s.err}
+	if !p.offline {
+		if how.Credentials, err = p.read(p.cluster.path); err != nil {
+			return err
+		}
+	}
+
+	report, err := manifests.ReportOn(ctx, how)
 	if err != nil {
 		return err
 	}
 
-	results, capacity, err := p.results(ctx, s, manifests, machines)
-	if err != nil {
-		return err
-	}
-
-	report := preview.NewReport(results, owners, capacity, p.offline)
-	report.About(manifests)
 	report.Color = isColored(s.out)
 
 	if err := p.print(s, report); err != nil {
@@ -162,31 +162,7 @@ func (p *planFlags) addLive(ctx context.Context, manifests *preview.Manifests) e
 		manifests.Prune(p.prune)
 	}
 
-	if err := manifests.AddLive(ctx, live, p.management.Namespace); err != nil {
-		return err
-	}
-
-	if err := manifests.CheckServed(ctx, live); err != nil || p.offline {
-		return err
-	}
-
-	return manifests.AddStates(ctx, live)
-}
-
-// results runs Terraform for each machine, unless it is offline.
-func (p *planFlags) results(
-	ctx context.Context, s streams, manifests *preview.Manifests, machines []preview.Machine,
-) ([]*preview.Result, []preview.Capacity, error) {
-	if p.offline {
-		return preview.Offline(manifests, machines), nil, nil
-	}
-
-	credentials, err := p.read(p.cluster.path)
-	if err != nil {
-		return nil, nil, err
-	}
-
-	return preview.PlanAll(ctx, manifests, machines, credentials, s.err)
+	return manifests.Compare(ctx, live, p.management.Namespace, p.offline)
 }
 
 func (p *planFlags) print(s streams, report preview.Report) error {

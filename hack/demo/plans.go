@@ -101,28 +101,11 @@ func (d *demo) plan(ctx context.Context, manifests string) (preview.Report, erro
 
 	m.Prune(true)
 
-	if err := m.AddLive(ctx, d.plane.Client, ""); err != nil {
+	if err := m.Compare(ctx, d.plane.Client, "", false); err != nil {
 		return preview.Report{}, err
 	}
 
-	if err := m.AddStates(ctx, d.plane.Client); err != nil {
-		return preview.Report{}, err
-	}
-
-	machines, owners, err := m.Expand()
-	if err != nil {
-		return preview.Report{}, err
-	}
-
-	results, capacity, err := preview.PlanAll(ctx, m, machines, preview.Credentials{}, io.Discard)
-	if err != nil {
-		return preview.Report{}, err
-	}
-
-	report := preview.NewReport(results, owners, capacity, false)
-	report.About(m)
-
-	return report, nil
+	return m.ReportOn(ctx, preview.Request{Progress: io.Discard})
 }
 
 // brief is what a report says, without the machines that stay and without the plan of each VM.
