@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/adrg/xdg"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
@@ -295,4 +296,20 @@ func TestWhichChangesAreRefusedOnceTheVMKnowsMachines(t *testing.T) {
 		s := &subject{vm: &VM{record: record{Asked: asked}}}
 		check.Equal(t, "refusals", [3]string{s.guard(vm), s.guard(nic), s.guard(replaced)}, want)
 	}
+}
+
+// TestASecondCommandDoesNotWriteOverABootstrapVM has two commands that found no bootstrap VM, and decided one each.
+func TestASecondCommandDoesNotWriteOverABootstrapVM(t *testing.T) {
+	t.Cleanup(xdg.Reload) // after the environment is back
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	xdg.Reload()
+
+	decided := func(uid string) *VM {
+		return &VM{dir: folderOf("tour", "trip"), record: record{Namespace: "tour", Cluster: "trip", UID: uid}}
+	}
+	first, second := decided("one"), decided("two")
+	check.Error(t, first.checkOnly(), "")
+	check.Error(t, first.keep(), "")
+	check.Error(t, second.checkOnly(), "another olvmctl has begun to make the bootstrap VM trip-bootstrap")
+	check.Error(t, first.checkOnly(), "") // which goes on
 }

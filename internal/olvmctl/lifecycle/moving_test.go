@@ -612,7 +612,9 @@ func TestAStartGoesOnWithoutATemplateThatWasNotAppliedYet(t *testing.T) {
 		return out
 	}
 
-	for applied, problem := range map[string]string{"prod-md-0": "", "another": "failed to get its OLVMMachineTemplate"} {
+	for applied, problem := range map[string]string{
+		"prod-md-0": "", "another": "failed to get its OLVMMachineTemplate",
+	} {
 		t.Run(applied, func(t *testing.T) {
 			template := &unstructured.Unstructured{Object: map[string]any{}}
 			template.SetGroupVersionKind(infrav1.GroupVersion.WithKind("OLVMMachineTemplate"))

@@ -313,7 +313,8 @@ func TestTwoCommandsThatAddEnginesToASecretLoseNone(t *testing.T) {
 	m.ours()
 	key := client.ObjectKey{Namespace: m.namespace, Name: "prod-ovirt-credentials"}
 	add := sync.OnceFunc(func() {
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"stringData":{"allowedServerURLs":"https://b/ovirt-engine"}}`))
+		patch := client.RawPatch(types.MergePatchType,
+			[]byte(`{"stringData":{"allowedServerURLs":"https://b/ovirt-engine"}}`))
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 		check.Error(t, m.servers[0].Client.Patch(t.Context(), secret, patch), "")
 	})
