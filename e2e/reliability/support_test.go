@@ -165,11 +165,13 @@ func (f *front) carry(from net.Conn) {
 	if err == nil {
 		f.open = append(f.open, from, to)
 	}
+
 	f.mu.Unlock()
 
 	if err != nil {
 		return
 	}
+
 	defer to.Close()
 
 	go func() {

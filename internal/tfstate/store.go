@@ -437,8 +437,8 @@ func (s *Store) setMarks(ctx context.Context, owner client.Object, marks map[str
 		}
 	})
 
-	// What is stored now is what the run left: there is one run at a time. What is remembered stays good only if no other
-	// process wrote since.
+	// What is stored now is what the run left: there is one run at a time. What is remembered stays good only if no
+	// other process wrote since.
 	if ok && known.uid == saved.UID && known.version == saved.ResourceVersion {
 		marked := *known.state
 		marked.readMarks(secret.Annotations)
