@@ -217,6 +217,7 @@ type SupportServiceStatus struct {
 
 	// address at which it is reached: its virtualIP, or that of its VM; empty where it is not known yet.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=45
 	Address string `json:"address,omitempty"`
 

@@ -141,7 +141,7 @@ module.machine ovirt_vm.this
 
 // secretFields are the texts of our own objects that a bundle hides.
 var secretFields = []string{
-	"authorizedKeys", "httpProxy", "httpsProxy", "inline", "value",
+	"authorizedKeys", "httpProxy", "httpsProxy", "inline", "value", "values",
 }
 
 // TestEveryFieldOfOursIsDecided has each field of our objects that holds texts: it is shown, or known to be secret.
