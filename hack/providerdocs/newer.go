@@ -14,8 +14,8 @@ import (
 // An object of JSON.
 type object map[string]any
 
-// addNewer adds identities, actions and lists to a schema as Terraform prints it. Terraform 1.12 and later print them by
-// themselves: the pages must not depend on the version that is found.
+// addNewer adds identities, actions and lists to a schema as Terraform prints it. Terraform 1.12 and later print them
+// by themselves: the pages must not depend on the version that is found.
 func addNewer(ctx context.Context, printed []byte) ([]byte, error) {
 	var all struct {
 		FormatVersion string            `json:"format_version"`

@@ -43,9 +43,9 @@ func (e *tokenEphemeral) Metadata(_ context.Context, _ ephemeral.MetadataRequest
 // Schema implements ephemeral.EphemeralResource.
 func (e *tokenEphemeral) Schema(_ context.Context, _ ephemeral.SchemaRequest, resp *ephemeral.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "The token of the provider's session on the engine, for another program of the same run, " +
-			"such as a provider that calls the API. It ends with the run, and may do all that the user may do. Not in the " +
-			"released provider.",
+		MarkdownDescription: "The token of the provider's session on the engine, for another program of the same " +
+			"run, such as a provider that calls the API. It ends with the run, and may do all that the user may do. " +
+			"Not in the released provider.",
 		Attributes: map[string]schema.Attribute{
 			"url": schema.StringAttribute{Computed: true, MarkdownDescription: "URL of the engine's API."},
 			"token": schema.StringAttribute{Computed: true, Sensitive: true,

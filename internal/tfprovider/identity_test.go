@@ -87,6 +87,7 @@ func importBy(
 ) (map[string]tftypes.Value, []*tfprotov5.Diagnostic) {
 	t.Helper()
 	kinds, values := map[string]tftypes.Type{}, map[string]tftypes.Value{}
+
 	for name, value := range identity {
 		kinds[name], values[name] = tftypes.String, tftypes.NewValue(tftypes.String, value)
 	}

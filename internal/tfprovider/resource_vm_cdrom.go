@@ -27,7 +27,8 @@ type vmCDROMResource struct{ base }
 func (r *vmCDROMResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "The image in the CD-ROM drive of a virtual machine. A VM that runs gets it at once, " +
-			"and keeps it over its next start. Destroying the resource takes the image out. Not in the released provider.",
+			"and keeps it over its next start. Destroying the resource takes the image out. Not in the " +
+			"released provider.",
 		Attributes: map[string]schema.Attribute{
 			"id":      computedText("UUID of the VM."),
 			"vm_id":   ownerID("UUID of the VM."),

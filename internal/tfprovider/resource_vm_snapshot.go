@@ -29,8 +29,8 @@ type vmSnapshotResource struct{ fixed }
 func (r *vmSnapshotResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "A snapshot of a virtual machine: its disks as they are, and with `memory` what runs in " +
-			"it. It is no backup. Destroying the snapshot merges it into the disks; the VM goes on. Not in the released " +
-			"provider.",
+			"it. It is no backup. Destroying the snapshot merges it into the disks; the VM goes on. Not in the " +
+			"released provider.",
 		Attributes: map[string]schema.Attribute{
 			"id":          computedText("UUID of the snapshot."),
 			"vm_id":       ownerID("UUID of the VM."),

@@ -13,8 +13,8 @@ import (
 // others have, a token is good for all that the user may do, and an action changes what no plan has shown.
 
 var (
-	_ tfprotov5.ProviderServerWithActions      = (*restricted)(nil)
-	_ tfprotov5.ProviderServerWithListResource = (*restricted)(nil)
+	_ tfprotov5.ActionServer       = (*restricted)(nil)
+	_ tfprotov5.ListResourceServer = (*restricted)(nil)
 )
 
 // isRestricted reports whether the run is for an owner, or for some types alone.
