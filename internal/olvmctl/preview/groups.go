@@ -18,13 +18,26 @@ import (
 // notMade stands in for the UUID of an affinity group that is made with the cluster.
 const notMade = "(made with the cluster)"
 
+// groupsKey is a cluster of an engine.
+type groupsKey struct {
+	session *engine.Client
+	cluster engine.ID
+}
+
 // affinityGroups are the UUIDs of the machine's groups by their names, as far as the engine has them.
-func affinityGroups(
+func (m *Manifests) affinityGroups(
 	ctx context.Context, session *engine.Client, machine Machine, self placement.Member,
 ) (map[string]string, error) {
-	there, err := session.AffinityGroups(ctx, self.ClusterID)
-	if err != nil {
-		return nil, err
+	of := groupsKey{session, self.ClusterID}
+	there, known := m.groupsThere[of]
+
+	if !known {
+		var err error
+		if there, err = session.AffinityGroups(ctx, self.ClusterID); err != nil {
+			return nil, err
+		}
+
+		m.groupsThere[of] = there
 	}
 
 	owner := ownermark.Owner{Namespace: machine.Namespace, Name: machine.olvmCluster.Name}

@@ -24,6 +24,7 @@ import (
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
@@ -68,6 +69,8 @@ type Manifests struct {
 	connected bool
 	// notes are lines that every output has.
 	notes []string
+	// groupsThere are the affinity groups of the engines, each asked once.
+	groupsThere map[groupsKey][]engine.AffinityGroup
 	// count of the objects that were read, of all kinds.
 	count int
 }
@@ -173,6 +176,7 @@ func newManifests() *Manifests {
 		liveClusters:  map[types.NamespacedName]*infrav1.OLVMCluster{},
 		liveServices:  map[types.NamespacedName]*infrav1alpha1.OLVMSupportServices{},
 		installations: map[string]string{},
+		groupsThere:   map[groupsKey][]engine.AffinityGroup{},
 
 		kubeadmConfigs: map[kubeadmConfigKey]*unstructured.Unstructured{},
 	}

@@ -260,7 +260,7 @@ func (m *Manifests) render(
 	}
 
 	in.FindGroups = func(ctx context.Context, self placement.Member) (map[string]string, error) {
-		return affinityGroups(ctx, session, machine, self)
+		return m.affinityGroups(ctx, session, machine, self)
 	}
 
 	built, err := desired.Build(ctx, session, in)
