@@ -153,7 +153,8 @@ func CheckIdentity(
 	switch {
 	case objects.Secret == nil:
 		return blocker.New(infrav1.CredentialsNotFoundReason, "spec.credentialsSecret",
-			"Secret %s does not exist; create it with the keys username and password", identity.Spec.CredentialsSecret.Name)
+			"Secret %s does not exist; create it with the keys username and password",
+			identity.Spec.CredentialsSecret.Name)
 	case identity.Spec.CAConfigMap != nil && objects.CA == nil:
 		return blocker.New(infrav1.CAConfigMapInvalidReason, "spec.caConfigMap",
 			"ConfigMap %s does not exist; create it with the engine's CA certificate under the key ca.crt",
@@ -175,7 +176,8 @@ func checkUsers(identity *infrav1alpha1.OLVMClusterIdentity) error {
 			"no namespace may use it; list some, or write selector: {} to allow all")
 	default:
 		if _, err := metav1.LabelSelectorAsSelector(allowed.Selector.Kubernetes()); err != nil {
-			return blocker.New(infrav1.NoNamespaceAllowedReason, field+".selector", "it cannot be read: %v; correct it", err)
+			return blocker.New(infrav1.NoNamespaceAllowedReason, field+".selector", "it cannot be read: %v; correct it",
+				err)
 		}
 	}
 

@@ -521,17 +521,20 @@ func namesOfObjects() []Value {
 			anObject},
 		{cluster, engine, "{serverURL: 'https://a', credentialsSecret: {name: a, namespace: My.Team}}",
 			".credentialsSecret.namespace", "write the name of a namespace"},
-		{cluster, engine, "{serverURL: 'https://a', credentialsSecret: {name: a, namespace: ''}}", "", ""}, // of Oracle's
+		{cluster, engine, "{serverURL: 'https://a', credentialsSecret: {name: a, namespace: ''}}", "", ""},
+		// of Oracle's
 		{cluster, engine, "{serverURL: 'https://a', credentialsSecret: {name: a}, caConfigMap: {name: 'ca.'}}",
 			".caConfigMap.name", anObject},
-		{inventory, engine, "{serverURL: 'https://a', credentialsSecret: {name: a/b}}", ".credentialsSecret.name", anObject},
+		{inventory, engine, "{serverURL: 'https://a', credentialsSecret: {name: a/b}}", ".credentialsSecret.name",
+			anObject},
 		{cluster, "spec.standby", "[{name: a, role: Worker, count: 1, inventoryName: My Pool}]", "[0].inventoryName",
 			anObject},
 		{cluster, "spec.standby", "[{name: A, role: Worker, count: 1, inventoryName: a}]", "[0].name", aLabel},
 		{machine, "spec", "{fromInventory: {inventoryName: Pool}}", ".fromInventory.inventoryName", anObject},
 		{services, lb, "{name: a, role: ControlPlane, machineTemplateName: A}", ".machineTemplateName", anObject},
 		{services, lb, "{name: a_b, role: ControlPlane, machineTemplateName: a}", ".name", aLabel},
-		{services, jump, "{machineTemplateName: a, authorizedKeys: [me]}", ".authorizedKeys[0]", "write one public key"},
+		{services, jump, "{machineTemplateName: a, authorizedKeys: [me]}", ".authorizedKeys[0]",
+			"write one public key"},
 		{services, jump, login + "user: Root}", ".user", "write a user's name"},
 		{services, jump, login + "nodeUser: 'a b'}", ".nodeUser", "write a user's name"},
 		{services, jump, login + "nodeKeysSecretName: A}", ".nodeKeysSecretName", anObject},
@@ -539,7 +542,8 @@ func namesOfObjects() []Value {
 		{services, jump, login + "engineCredentialsSecretName: default/a}", ".engineCredentialsSecretName", anObject},
 		{services, jump, login + "user: ops, nodeUser: core, nodeKeysSecretName: a.b}", "", ""},
 		{inventory, "spec.provision[0].name", "My_VMs", "", aLabel},
-		{inventoryVM, "spec", "{inventoryName: A, vmID: 123e4567-e89b-12d3-a456-426614174000}", ".inventoryName", anObject},
+		{inventoryVM, "spec", "{inventoryName: A, vmID: 123e4567-e89b-12d3-a456-426614174000}", ".inventoryName",
+			anObject},
 		{inventoryVM, "spec.vmID", "vm-1/../../../../users/1234567890123", "", "write the engine's UUID of the VM"},
 		{inventoryVM, "spec.vmID", "123e4567-e89b-12d3-a456-42661417400g", "", "write the engine's UUID of the VM"},
 		{inventoryVM, "spec.vmID", "123E4567-E89B-12D3-A456-426614174000", "", ""},
@@ -582,7 +586,8 @@ func namesInTheEngine() []Value {
 			Value{machine, vm + ".dataDisks", "[{name: a, size: 1GB, storageDomainName: " + wrong + "}]",
 				"[0].storageDomainName", atEnds},
 			Value{cluster, "spec.olvmDatacenterName", wrong, "", atEnds},
-			Value{cluster, "spec.failureDomains", "[{name: a, hosts: {names: [" + wrong + "]}}]", "[0].hosts.names[0]", atEnds},
+			Value{cluster, "spec.failureDomains", "[{name: a, hosts: {names: [" + wrong + "]}}]", "[0].hosts.names[0]",
+				atEnds},
 			Value{cluster, "spec.failureDomains", "[{name: a, olvmOvirtClusterName: " + wrong + "}]",
 				"[0].olvmOvirtClusterName", atEnds},
 			Value{inventory, "spec.olvmDatacenterName", wrong, "", atEnds},
@@ -591,7 +596,8 @@ func namesInTheEngine() []Value {
 
 	return append(out,
 		Value{machine, "spec.vmTemplateName", "ol9-${VERSION}", "", "only that of KUBERNETES_VERSION is replaced"},
-		Value{machine, "spec.vmTemplateName", "ol9-$${KUBERNETES_VERSION}", "", "only that of KUBERNETES_VERSION is replaced"},
+		Value{machine, "spec.vmTemplateName", "ol9-$${KUBERNETES_VERSION}", "",
+			"only that of KUBERNETES_VERSION is replaced"},
 		Value{machine, "spec.vmTemplateName", "ol9-${KUBERNETES_VERSION}", "", ""},
 		Value{machine, "spec.vmTemplateName", "Oracle Linux 9", "", ""},
 		Value{machine, "spec.providerID", "aws:///eu-1/i-0123", "", "write olvm:// and the engine's UUID"},
@@ -602,7 +608,8 @@ func namesInTheEngine() []Value {
 		Value{inventory, "spec.virtualMachines.tag", "a/b", "", tag},
 		Value{machine, "spec.olvmNetwork.vnicName", "nic 1", "", "write letters, digits, dots"},
 		Value{machine, vm + ".dataDisks", "[{name: 'a b', size: 1GB}]", "[0].name", "write letters, digits, dots"},
-		Value{machine, vm + ".customProperties", "[{name: 'a=b', value: c}]", "[0].name", "write the name of one property"},
+		Value{machine, vm + ".customProperties", "[{name: 'a=b', value: c}]", "[0].name",
+			"write the name of one property"},
 		Value{cluster, "spec.affinityGroups", "[{name: My Group}]", "[0].name", aLabel},
 		Value{machine, vm + ".placement.affinityGroupNames", "[My Group]", "[0]", aLabel},
 		Value{machine, vm + ".placement.affinityGroupNames", "[etcd]", "", ""},
@@ -627,8 +634,10 @@ func namesInGuests() []Value {
 
 	return append(out,
 		Value{machine, net + ".interface", `""`, "", ""}, // of Oracle's
-		Value{machine, net + ".searchDomains", "[" + strings.Repeat("a", 64) + ".b]", "[0]", "parts of 1 to 63 characters"},
-		Value{cluster, service, "{dns: {domain: Lab.example.com}}", ".dns.domain", "write a domain of lower case letters"},
+		Value{machine, net + ".searchDomains", "[" + strings.Repeat("a", 64) + ".b]", "[0]",
+			"parts of 1 to 63 characters"},
+		Value{cluster, service, "{dns: {domain: Lab.example.com}}", ".dns.domain",
+			"write a domain of lower case letters"},
 		Value{cluster, service, "{dns: {domain: " + strings.Repeat("a.", 100) + "bc}}", ".dns.domain",
 			"at most 200 characters"},
 		Value{cluster, service, "{dns: {domain: lab.example.com}}", "", ""},
@@ -646,9 +655,12 @@ func selectors() []Value {
 	for text, at := range map[string]Value{
 		"{matchExpressions: [{key: a, operator: Equals, values: [b]}]}": {Field: "matchExpressions[0].operator",
 			Message: among},
-		"{matchExpressions: [{key: a, operator: In}]}":                  {Field: "matchExpressions[0].values", Message: needs},
-		"{matchExpressions: [{key: a, operator: In, values: []}]}":      {Field: "matchExpressions[0].values", Message: needs},
-		"{matchExpressions: [{key: a, operator: Exists, values: [b]}]}": {Field: "matchExpressions[0].values", Message: needs},
+		"{matchExpressions: [{key: a, operator: In}]}": {Field: "matchExpressions[0].values",
+			Message: needs},
+		"{matchExpressions: [{key: a, operator: In, values: []}]}": {Field: "matchExpressions[0].values",
+			Message: needs},
+		"{matchExpressions: [{key: a, operator: Exists, values: [b]}]}": {Field: "matchExpressions[0].values",
+			Message: needs},
 		"{matchExpressions: [{key: 'a b', operator: Exists}]}": {Field: "matchExpressions[0].key",
 			Message: aLabelKey},
 		"{matchExpressions: [{key: a, operator: In, values: ['b c']}]}": {Field: "matchExpressions[0].values[0]",
@@ -661,7 +673,8 @@ func selectors() []Value {
 		out = append(out,
 			Value{machine, "spec", "{fromInventory: {inventoryName: a, selector: " + text + "}}",
 				".fromInventory.selector." + at.Field, at.Message},
-			Value{cluster, "spec.standby", "[{name: a, role: Worker, count: 1, inventoryName: a, selector: " + text + "}]",
+			Value{cluster, "spec.standby", "[{name: a, role: Worker, count: 1, inventoryName: a, selector: " + text +
+				"}]",
 				"[0].selector." + at.Field, at.Message},
 			Value{identity, "spec.allowedNamespaces", "{selector: " + text + "}", ".selector." + at.Field, at.Message})
 	}
@@ -669,14 +682,16 @@ func selectors() []Value {
 	return append(out,
 		Value{machine, "spec", "{fromInventory: {inventoryName: a, topologyKey: rack/}}", ".fromInventory.topologyKey",
 			aLabelKey},
-		Value{machine, "spec", "{fromInventory: {inventoryName: a, topologyKey: my rack}}", ".fromInventory.topologyKey",
+		Value{machine, "spec", "{fromInventory: {inventoryName: a, topologyKey: my rack}}",
+			".fromInventory.topologyKey",
 			aLabelKey},
 		Value{machine, "spec", "{fromInventory: {inventoryName: a, topologyKey: ''}}", ".fromInventory.topologyKey",
 			"at least 1 chars"},
 		Value{machine, "spec", "{fromInventory: {inventoryName: a, networkName: ' a'}}", ".fromInventory.networkName",
 			atEnds},
 		Value{inventory, "spec.labelRules", "[{key: a b, from: Host}]", "[0].key", aLabelKey},
-		Value{inventory, "spec.labelRules", "[{key: inventory.infrastructure.cluster.x-k8s.io/name, from: Host}]", "[0].key",
+		Value{inventory, "spec.labelRules", "[{key: inventory.infrastructure.cluster.x-k8s.io/name, from: Host}]",
+			"[0].key",
 			"write another key"},
 		Value{inventory, "spec.labelRules", "[{key: a, from: CustomProperty, property: ' b'}]", "[0].property", atEnds},
 	)
@@ -696,9 +711,11 @@ func images() []Value {
 	} {
 		quoted := `"` + text + `"`
 		out = append(out,
-			Value{cluster, service, "{virtualIPProvider: Keepalived, loadBalancerProvider: Nginx, nginxImage: " + quoted +
+			Value{cluster, service, "{virtualIPProvider: Keepalived, loadBalancerProvider: Nginx, nginxImage: " +
+				quoted +
 				"}", ".nginxImage", message},
-			Value{cluster, service, "{virtualIPProvider: KubeVIP, kubeVIPImage: " + quoted + "}", ".kubeVIPImage", message},
+			Value{cluster, service, "{virtualIPProvider: KubeVIP, kubeVIPImage: " + quoted + "}", ".kubeVIPImage",
+				message},
 			Value{cluster, service, "{dns: {domain: a, image: " + quoted + "}}", ".dns.image", message})
 	}
 
@@ -741,7 +758,8 @@ func proxies() []Value {
 	for text, message := range map[string]string{"a b": "write a key of the object's data", "..": "write a key of the",
 		"a/b": "write a key of the", "user-data_1.yaml": ""} {
 		out = append(out,
-			Value{machine, data, `{extra: [{secretKeyRef: {name: a, key: "` + text + `"}}]}`, ".extra[0].secretKeyRef.key",
+			Value{machine, data, `{extra: [{secretKeyRef: {name: a, key: "` + text + `"}}]}`,
+				".extra[0].secretKeyRef.key",
 				message},
 			Value{cluster, data, `{extra: [{configMapKeyRef: {name: a, key: "` + text + `"}}]}`,
 				".extra[0].configMapKeyRef.key", message})
@@ -775,7 +793,8 @@ func ofServices() []Value {
 		ports("['30000-30256']", "a load balancer has at most 256 ports"),
 		ports("['30000-30255']", ""),
 		ports("['1935', '1937', '443', '80']", ""),
-		{services, balancers, "[" + worker + "name: a, virtualIP: 10.0.0.5}, " + worker + "name: b, virtualIP: 10.0.0.5}]",
+		{services, balancers, "[" + worker + "name: a, virtualIP: 10.0.0.5}, " + worker +
+			"name: b, virtualIP: 10.0.0.5}]",
 			"", "give each its own"},
 		{services, balancers, "[" + worker + "name: a, virtualIP: 'fd00::5'}, " + worker +
 			"name: b, virtualIP: 'fd00:0::5'}]", "", "give each its own"},
@@ -784,14 +803,16 @@ func ofServices() []Value {
 		{services, balancers, "[" + worker + "name: a, virtualIP: 10.0.0.5, virtualRouterID: 7}, " + worker +
 			"name: b, virtualIP: 10.0.0.6, virtualRouterID: 8}]", "", ""},
 		{services, balancers, "[" + worker + "name: a, virtualRouterID: 7}]", "[0].virtualRouterID", "needs virtualIP"},
-		of(long, "loadBalancers: [{name: abcdef, machineTemplateName: a, role: ControlPlane}]", ".loadBalancers", named),
+		of(long, "loadBalancers: [{name: abcdef, machineTemplateName: a, role: ControlPlane}]", ".loadBalancers",
+			named),
 		of(long, "jumpHost: {machineTemplateName: a, authorizedKeys: ['ssh-ed25519 AAAA me']}", ".jumpHost",
 			"name the Cluster shorter"),
 		of(long+"ccccc", "oidc: {issuer: 'https://a', clients: [{id: a}], connectorsSecretName: a, caSecretName: a, "+
 			"machineTemplateName: a}", ".oidc", "name the Cluster shorter"),
 		{inventory, "metadata.name", strings.Repeat("i", 58), "spec.provision", named},
 		{inventory, "metadata.name", strings.Repeat("i", 57), "", ""},
-		{inventory, "spec.provision[0].macAddresses", "['56:6f:00:00:00:0A', '56:6f:00:00:00:0a']", "", "is there twice"},
+		{inventory, "spec.provision[0].macAddresses", "['56:6f:00:00:00:0A', '56:6f:00:00:00:0a']", "",
+			"is there twice"},
 	}
 }
 
@@ -820,22 +841,26 @@ func issuers() []Value {
 	}
 
 	for text, message := range map[string]string{
-		"localhost:8000/callback#a": "write a whole URI", "/callback": "write a whole URI", "http://a b": "write a whole URI",
-		"http://": "write a URL with a host", "https://a:99999/b": "write a URL with a host",
+		"localhost:8000/callback#a": "write a whole URI", "/callback": "write a whole URI",
+		"http://a b": "write a whole URI",
+		"http://":    "write a URL with a host", "https://a:99999/b": "write a URL with a host",
 		"http:/a":               "write a URL with a host",
 		"http://localhost:8000": "", "https://app.example.com/callback?a=b": "", "urn:ietf:wg:oauth:2.0:oob": "",
 		"com.example.app:/callback": "",
 	} {
-		out = append(out, with("https://a", `{id: a, redirectURIs: ["`+text+`"]}`, ".clients[0].redirectURIs[0]", message))
+		out = append(out, with("https://a", `{id: a, redirectURIs: ["`+text+`"]}`, ".clients[0].redirectURIs[0]",
+			message))
 	}
 
 	return append(out,
 		with("https://a", "{id: my client}", ".clients[0].id", "write the ID of a client"),
 		with("https://a", "{id: a}, {id: a}", ".clients[1]", "Duplicate value"),
-		Value{services, back, "{machineTemplateName: a, connectorsSecretName: A, caSecretName: a, issuer: 'https://a', " +
-			"clients: [{id: a}]}", ".connectorsSecretName", anObject},
-		Value{services, back, "{machineTemplateName: a, connectorsSecretName: a, caSecretName: A, issuer: 'https://a', " +
-			"clients: [{id: a}]}", ".caSecretName", anObject},
+		Value{services, back,
+			"{machineTemplateName: a, connectorsSecretName: A, caSecretName: a, issuer: 'https://a', " +
+				"clients: [{id: a}]}", ".connectorsSecretName", anObject},
+		Value{services, back,
+			"{machineTemplateName: a, connectorsSecretName: a, caSecretName: A, issuer: 'https://a', " +
+				"clients: [{id: a}]}", ".caSecretName", anObject},
 	)
 }
 
