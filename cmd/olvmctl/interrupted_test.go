@@ -496,7 +496,6 @@ func TestACommandThatIsInterruptedGoesOn(t *testing.T) {
 			}
 
 			for _, at := range one.writes(t) {
-
 				for number, g := range []*writeGate{
 					{at: at, signal: syscall.SIGKILL}, {at: at, signal: syscall.SIGKILL, after: true},
 					{at: at, signal: syscall.SIGINT}, {at: at, signal: syscall.SIGINT, after: true},

@@ -110,7 +110,7 @@ func StartAPIServer(ctx context.Context, tools *toolchain.Toolchain) (*APIServer
 	return a, localplane.Apply(ctx, a.Client, policies...)
 }
 
-// readCRDs reads ours and those of Cluster API, and labels them as clusterctl init does. A label that is added later has
+// readCRDs reads ours and those of Cluster API, and labels them as clusterctl init does. A label that comes later has
 // the API server compile the rules of the CRD again.
 func readCRDs(folders ...string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	var out []*apiextensionsv1.CustomResourceDefinition
