@@ -43,7 +43,7 @@ const (
 	// EngineNotAllowedReason surfaces when the credentials Secret does not name the engine among those to which it may
 	// be sent.
 	EngineNotAllowedReason = "EngineNotAllowed"
-	// NoNamespaceAllowedReason surfaces on an OLVMClusterIdentity that allows no namespace, or whose selector is invalid.
+	// NoNamespaceAllowedReason surfaces on an OLVMClusterIdentity that allows no namespace, or has an invalid selector.
 	NoNamespaceAllowedReason = "NoNamespaceAllowed"
 	// CAConfigMapInvalidReason surfaces when the CA ConfigMap is missing or holds no certificate.
 	CAConfigMapInvalidReason = "CAConfigMapInvalid"

@@ -71,6 +71,7 @@ const (
 )
 
 // OLVMRemediationStatus says how far the remediation is.
+// +kubebuilder:validation:MinProperties=1
 type OLVMRemediationStatus struct {
 	// conditions of the OLVMRemediation: Remediated, Paused.
 	// +optional

@@ -38,19 +38,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// asOlvmctl makes the test binary be olvmctl, for what a process alone has: a terminal of its own, signals, trust.
-const asOlvmctl = "TEST_AS_OLVMCTL"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asOlvmctl) != "" {
-		main()
-	}
-
-	code := m.Run()
-	stopManagementClusters()
-	os.Exit(code)
-}
-
 const ownKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIO2v6BH6hDHKL1y1WHWv+IVpfKc01C2e3xgOx5xR/+v ops@example.com"
 
 // bench is an engine with two data centers, one of which has no template, and a folder to write to.

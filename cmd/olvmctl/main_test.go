@@ -4,10 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
+
+// asOlvmctl makes the test binary be olvmctl, for what a process alone has: a terminal of its own, signals, trust.
+const asOlvmctl = "TEST_AS_OLVMCTL"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asOlvmctl) != "" {
+		main()
+	}
+
+	code := m.Run()
+	stopManagementClusters()
+	os.Exit(code)
+}
 
 func TestErrorsAfterAnInterrupt(t *testing.T) {
 	interruptedContext, cancel := context.WithCancel(t.Context())

@@ -39,8 +39,8 @@ func Make(prefix string) (dir string, remove func() error, err error) {
 	}, nil
 }
 
-// Tidy removes the folders with this prefix that killed processes of this user have left among temporary files. Commands do that which
-// go on where another one was interrupted.
+// Tidy removes the folders with this prefix that killed processes of this user have left among temporary files.
+// Commands call it that go on after an interrupted one.
 func Tidy(prefix string) { removeAbandoned(os.TempDir(), prefix) }
 
 // removeAbandoned removes the folders whose locks nobody holds. A folder without one is of something else, or is just

@@ -49,8 +49,8 @@ func (v *VM) Make(ctx context.Context, config engine.Config) error {
 func (v *VM) checkOnly() error {
 	kept, err := Find(v.Namespace, v.Cluster)
 	if err == nil && kept != nil && kept.UID != v.UID {
-		err = fmt.Errorf("another olvmctl has begun to make the bootstrap VM %s; run the command again to go on with it",
-			v.Name())
+		err = fmt.Errorf(
+			"another olvmctl has begun to make the bootstrap VM %s; run the command again to go on with it", v.Name())
 	}
 
 	return err
@@ -79,6 +79,7 @@ func (v *VM) run(ctx context.Context, config engine.Config, do func(*workspace.R
 	if err != nil {
 		return fmt.Errorf("failed to lock the bootstrap VM: %w", err)
 	}
+
 	defer release()
 
 	return preview.AtEngine(ctx, config, func(session *engine.Client, scratch *preview.Scratch) error {

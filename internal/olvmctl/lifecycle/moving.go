@@ -103,8 +103,8 @@ func (o *Common) move(ctx context.Context, from, to *management) error {
 	return m.release(ctx, to.Cluster)
 }
 
-// lock keeps other commands of this user, in other terminals, from moving the namespace into or out of either management
-// cluster at the same time: each would take the copies of the other for those of a move that was interrupted.
+// lock keeps other commands of this user, in other terminals, from moving the namespace into or out of either
+// management cluster at the same time: each would take the copies of the other for those of an interrupted move.
 func (m *move) lock() (release func(), err error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
@@ -384,9 +384,9 @@ func isRest(cluster *clusterv1.Cluster) bool {
 // neither act on them. A deletion here would leave the machines that the other end has.
 func checkSettled(cluster *clusterv1.Cluster) error {
 	if isRest(cluster) {
-		return fmt.Errorf("a move of Cluster %s was interrupted after it had copied all to another management cluster; "+
-			"run the command that has begun it again, or olvmctl move -n %s with the kubeconfigs of both, and go on "+
-			"where it has moved to", cluster.Name, cluster.Namespace)
+		return fmt.Errorf("a move of Cluster %s was interrupted after it had copied all to another management "+
+			"cluster; run the command that has begun it again, or olvmctl move -n %s with the kubeconfigs of both, "+
+			"and go on where it has moved to", cluster.Name, cluster.Namespace)
 	}
 
 	sign := cluster.Annotations[movingAnnotation]

@@ -305,8 +305,8 @@ func writeScale(ctx context.Context, in *mgmtcluster.Cluster, object client.Obje
 
 	switch {
 	case apierrors.IsInvalid(err) && strings.Contains(err.Error(), "the server rejected our request"):
-		return fmt.Errorf("another command has changed how many machines %s has since this one looked; run it again: %w",
-			name, err)
+		return fmt.Errorf(
+			"another command has changed how many machines %s has since this one looked; run it again: %w", name, err)
 	case err != nil:
 		return fmt.Errorf("failed to scale %s: %w", name, err)
 	}

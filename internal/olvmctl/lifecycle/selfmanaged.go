@@ -101,7 +101,7 @@ func (c *creation) asksItself(ctx context.Context) (own bool, unsure, err error)
 	return c.asksOther(limited, at, server, err)
 }
 
-// asksOther is what asksItself finds where the context of the kubeconfig has no objects of the cluster in itself. err is
+// asksOther is what asksItself finds if the context of the kubeconfig has no objects of the cluster in itself. err is
 // why they were not found there.
 func (c *creation) asksOther(ctx context.Context, at, server string, err error) (own bool, unsure, problem error) {
 	wanted := wantedServer(c.File.Objects)

@@ -14,7 +14,6 @@ import (
 func goners(
 	owner *unstructured.Unstructured, machines []*unstructured.Unstructured, count int64,
 ) (out, candidates []string) {
-
 	rest := slices.Clone(machines)
 	take := func(chosen *unstructured.Unstructured) {
 		out = append(out, chosen.GetName())
