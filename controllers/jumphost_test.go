@@ -148,16 +148,10 @@ func TestAKeyThatIsNoneIsNamedByItsIndex(t *testing.T) {
 	public, _ := testssh.NewKey(t)
 	s := withJumpHost(t, public, "ssh-ed25519 nonsense")
 
-	for _, test := range []struct{ key, want string }{
-		{"ssh-ed25519 nonsense", "spec.jumpHost.authorizedKeys[1]: it is no line of authorized_keys"},
-		{public + public, "authorizedKeys[1]: it has several lines"},
-		{`command="sh" ` + public, `authorizedKeys[1]: it has the options command="sh"`},
-	} {
-		change(s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) {
-			of.Spec.JumpHost.AuthorizedKeys[1] = test.key
-		})
-		s.expectServiceFailure(test.want)
-	}
-
+	s.expectServiceFailure("spec.jumpHost.authorizedKeys[1]: it is no line of authorized_keys")
+	change(s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) {
+		of.Spec.JumpHost.AuthorizedKeys[1] = `command="sh" ` + public
+	})
+	s.expectServiceFailure(`authorizedKeys[1]: it has the options command="sh"`)
 	s.ExpectEmptyEngine()
 }

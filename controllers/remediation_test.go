@@ -110,7 +110,7 @@ func TestAnUnhealthyMachineIsRebootedBeforeItIsReplaced(t *testing.T) {
 	check.Equal(t, "its owner is not asked yet", conditions.Has(owned, clusterv1.MachineOwnerRemediatedCondition), false)
 
 	// The node does not become healthy in time.
-	r.Status.LastAttemptTime = metav1.NewTime(time.Now().Add(-time.Hour))
+	r.Status.StepTime = metav1.NewTime(time.Now().Add(-time.Hour))
 	s.UpdateStatus(r)
 	s.touch(r)
 	s.expectStep(r, infrav1alpha1.GivenUpStep)
@@ -127,6 +127,8 @@ func TestAnUnhealthyMachineIsRebootedBeforeItIsReplaced(t *testing.T) {
 
 		return nil
 	})
+	check.Equal(t, "the verdict of the health check stays",
+		conditions.IsFalse(owned, clusterv1.MachineHealthCheckSucceededCondition), true)
 	check.Equal(t, "it is not rebooted again", s.actions("stop"), 1)
 
 	s.Delete(r)
@@ -147,7 +149,7 @@ func TestOnlyAnUnhealthyMachineOfOursIsRebooted(t *testing.T) {
 	s.ExpectProvisioned(m)
 
 	healthy := s.remediate(s.setHealth("one", true))
-	s.Expect(healthy, infrav1.RemediatedCondition, "False/"+infrav1.MachineHealthyReason)
+	s.Expect(healthy, infrav1.RemediatedCondition, "False/"+infrav1.WaitingForHealthCheckReason)
 	s.Delete(healthy)
 	s.ExpectGone(healthy)
 
@@ -170,6 +172,42 @@ func TestOnlyAnUnhealthyMachineOfOursIsRebooted(t *testing.T) {
 	check.Equal(t, "stops", s.actions("stop"), 0)
 	s.Delete(foreign)
 	s.ExpectGone(foreign)
+}
+
+func TestARemediationThatNobodyAsksForGoes(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+
+	r := s.remediate(s.setHealth("one", true))
+	s.Expect(r, infrav1.RemediatedCondition, "False/"+infrav1.WaitingForHealthCheckReason)
+	check.Equal(t, "it stays for a while", r.DeletionTimestamp.IsZero(), true)
+
+	conditionsOf := r.Status.Conditions
+	for i := range conditionsOf {
+		conditionsOf[i].LastTransitionTime = metav1.NewTime(time.Now().Add(-time.Hour))
+	}
+
+	s.UpdateStatus(r)
+	s.touch(r)
+	s.ExpectGone(r)
+	check.Equal(t, "stops", s.actions("stop"), 0)
+}
+
+func TestAMachineThatIsPausedIsNotRebooted(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	machine := s.setHealth("one", false)
+	change(s, machine, func(machine *clusterv1.Machine) {
+		machine.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
+	})
+
+	r := s.remediate(machine)
+	s.Expect(r, infrav1.RemediatedCondition, "False/"+infrav1.RemediationSkippedReason)
+	check.Equal(t, "stops", s.actions("stop"), 0)
+	s.Delete(r)
+	s.ExpectGone(r)
 }
 
 func TestAVMThatARemediationPoweredOffIsStartedWhenTheRemediationGoes(t *testing.T) {

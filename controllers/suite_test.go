@@ -15,10 +15,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/cmd/manager/command"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/access"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/cluster"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/inventory"
@@ -118,6 +120,7 @@ func runSuite(m *testing.M) (int, error) {
 		Scheme:                  api.Scheme,
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: ptr.To(wait.Limit),
+		Cache:                   cache.Options{ByObject: command.LeanCache()},
 		Client: client.Options{
 			Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}},
 		},
@@ -217,7 +220,8 @@ func runSuite(m *testing.M) (int, error) {
 	}
 
 	err = (&remediation.Reconciler{
-		Client: mgr.GetClient(), Engines: engines, Runs: runs, Recorder: mgr.GetEventRecorder("test"),
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Runs: runs,
+		Recorder: mgr.GetEventRecorder("test"),
 	}).SetupWithManager(ctx, mgr, suite.passes.options(1))
 	if err != nil {
 		return 0, err

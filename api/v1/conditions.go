@@ -386,14 +386,16 @@ const RemediatedCondition = "Remediated"
 const (
 	// MachineNotFoundReason surfaces if no Machine of the object's name owns it, or if the Machine has no OLVMMachine.
 	MachineNotFoundReason = "MachineNotFound"
-	// MachineHealthyReason surfaces if no MachineHealthCheck has found the Machine unhealthy.
-	MachineHealthyReason = "MachineHealthy"
-	// PoweringOffReason surfaces while the VM is being powered off.
-	PoweringOffReason = "PoweringOff"
-	// StartingReason surfaces while the VM is being started.
-	StartingReason = "Starting"
+	// WaitingForHealthCheckReason surfaces if no MachineHealthCheck has found the Machine unhealthy.
+	WaitingForHealthCheckReason = "WaitingForHealthCheck"
+	// WaitingForPowerOffReason surfaces while the VM is being powered off.
+	WaitingForPowerOffReason = "WaitingForPowerOff"
+	// WaitingForStartReason surfaces while the VM is being started.
+	WaitingForStartReason = "WaitingForStart"
 	// WaitingForHealthyNodeReason surfaces from the start of the VM until the Machine is healthy or the time is over.
 	WaitingForHealthyNodeReason = "WaitingForHealthyNode"
+	// RemediationSkippedReason surfaces if an annotation pauses the machine, or excludes it from remediation.
+	RemediationSkippedReason = "RemediationSkipped"
 	// RetriesExhaustedReason surfaces if the reboots did not help: the owner of the Machine replaces it.
 	RetriesExhaustedReason = "RetriesExhausted"
 )

@@ -125,13 +125,13 @@ type InterfaceName = string
 
 // ContainerImage is the name of a container image.
 // +kubebuilder:validation:MaxLength=512
-// +kubebuilder:validation:XValidation:rule=`size(self) == 0 || self.matches('^([a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?(:[0-9]{1,5})?/)?[a-z0-9]+(([.]|_|__|-+|/)[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$')`,message="write a container image such as registry.example.com/project/image:v1.2.3, without scheme and spaces"
+// +kubebuilder:validation:XValidation:rule=`size(self) == 0 || self.matches('^(([a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?|[[][0-9a-fA-F:]+[]])(:[0-9]{1,5})?/)?[a-z0-9]+(([.]|_|__|-+|/)[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}))?$')`,message="write a container image such as registry.example.com/project/image:v1.2.3, without scheme and spaces"
 type ContainerImage = string
 
 // NoProxyEntry is a name, a domain, an address or a network that is asked without a proxy.
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=253
-// +kubebuilder:validation:XValidation:rule=`self.contains('/') ? isCIDR(self) : self.matches('^([*]|[*]?[.]?[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?(:[0-9]{1,5})?|[[]?[0-9a-fA-F]*:[0-9a-fA-F:.]*[]]?(:[0-9]{1,5})?)$') && (!self.matches('^[0-9]+[.][0-9.]+$') || isIP(self))`,message="write one name, domain, IP address or network in each item, such as .example.com, 10.20.30.5 or 10.20.0.0/16: no URL and no list"
+// +kubebuilder:validation:XValidation:rule=`self.contains('/') ? isCIDR(self) : self.matches('^([*]|[*]?[.]?[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?[.]?(:[0-9]{1,5})?|[[]?[0-9a-fA-F]*:[0-9a-fA-F:.]*[]]?(:[0-9]{1,5})?)$') && (!self.matches('^[0-9]+[.][0-9.]+$') || isIP(self))`,message="write one name, domain, IP address or network in each item, such as .example.com, 10.20.30.5 or 10.20.0.0/16: no URL and no list"
 type NoProxyEntry = string
 
 // LabelKey is the key of a label.

@@ -19,20 +19,20 @@ const RebootStrategy OLVMRemediationStrategyType = "Reboot"
 
 // OLVMRemediationStrategy says how a machine is remediated.
 type OLVMRemediationStrategy struct {
-	// type of the strategy. Reboot powers the VM off through the engine and starts it again. A change applies to
-	// remediations that begin later.
+	// type of the strategy. Reboot powers the VM off through the engine and starts it again. Changes take effect
+	// at once.
 	// +required
 	Type OLVMRemediationStrategyType `json:"type,omitempty"`
 
 	// retryLimit is how many times the VM is rebooted, 1 to 10, before the owner of the Machine replaces it. If
-	// omitted, it is 1. A change applies to remediations that begin later.
+	// omitted, it is 1. Changes take effect at once.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10
 	RetryLimit int32 `json:"retryLimit,omitempty"`
 
-	// timeoutSeconds is how many seconds one reboot may take until the node is healthy, 60 to 86400. The time includes
-	// powering the VM off and starting it. If omitted, it is 600. A change applies to remediations that begin later.
+	// timeoutSeconds is how many seconds the node may take to be healthy after its VM was started, 60 to 86400. As long
+	// are refusals of the engine to power the VM off or to start it asked again. If omitted, it is 600. Changes take effect at once.
 	// +optional
 	// +kubebuilder:validation:Minimum=60
 	// +kubebuilder:validation:Maximum=86400
@@ -49,7 +49,7 @@ func (s OLVMRemediationStrategy) Timeout() time.Duration {
 
 // OLVMRemediationSpec says how the machine is remediated.
 type OLVMRemediationSpec struct {
-	// strategy of the remediation. A change applies to remediations that begin later.
+	// strategy of the remediation. Changes take effect at once.
 	// +required
 	Strategy OLVMRemediationStrategy `json:"strategy,omitempty,omitzero"`
 }
@@ -89,9 +89,13 @@ type OLVMRemediationStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Attempts int32 `json:"attempts,omitempty"`
 
-	// lastAttemptTime is when the latest reboot began.
+	// stepTime is when the step began. The time during which the cluster was paused does not count.
 	// +optional
-	LastAttemptTime metav1.Time `json:"lastAttemptTime,omitempty,omitzero"`
+	StepTime metav1.Time `json:"stepTime,omitempty,omitzero"`
+
+	// powerOffTime is when the engine agreed to power the VM off for this reboot. It is omitted until then.
+	// +optional
+	PowerOffTime metav1.Time `json:"powerOffTime,omitempty,omitzero"`
 }
 
 // OLVMRemediation is the request of a MachineHealthCheck to remediate one machine. Cluster API makes it from an

@@ -207,7 +207,7 @@ type SupportVM struct {
 	FailureDomains []string `json:"failureDomains,omitempty"`
 }
 
-// SupportServiceStatus is what was seen of a support service.
+// SupportServiceStatus is the state of a support service.
 type SupportServiceStatus struct {
 	// name of the service: lb-NAME for a load balancer, jump-host, oidc.
 	// +required
@@ -293,11 +293,11 @@ type OLVMSupportServices struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is what is asked for.
+	// spec has the support services of the Cluster.
 	// +required
 	Spec OLVMSupportServicesSpec `json:"spec,omitempty,omitzero"`
 
-	// status is what was seen.
+	// status says which services run, and where.
 	// +optional
 	Status OLVMSupportServicesStatus `json:"status,omitempty,omitzero"`
 }

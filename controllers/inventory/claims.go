@@ -337,14 +337,15 @@ func (r *Reconciler) reconcileMarks(ctx context.Context, s *scope) {
 	}
 }
 
-// removeLateDonors deletes what a manager that was halted has made too late. It keeps no claim waiting.
+// removeLateDonors deletes what a manager that was halted has made too late. It keeps no claim waiting. A donor that
+// cannot go yet is looked at by a later pass.
 func (r *Reconciler) removeLateDonors(ctx context.Context, s *scope) {
-	left, err := inventory.RemoveLateDonors(ctx, s.session, s.pool)
+	err := inventory.RemoveLateDonors(ctx, s.session, s.pool)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Failed to remove what a rebuild of an earlier manager has left")
 	}
 
-	s.soon, s.failed = s.soon || left, s.failed || err != nil
+	s.failed = s.failed || err != nil
 }
 
 // mark tells the engine of a claim. One that another was faster with ends, unless the machine has the VM already.

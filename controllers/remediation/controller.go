@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +16,7 @@ import (
 	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
@@ -46,11 +46,14 @@ const (
 	poll = 5 * time.Second
 	// steady is how often all else is looked at again that wakes nobody.
 	steady = 15 * time.Second
+	// unasked is how long an object stays for which no MachineHealthCheck has found its Machine unhealthy. A
+	// MachineHealthCheck does not look further at a Machine that has one, so that a moved or restored one is in the way.
+	unasked = 2 * time.Minute
 	// jitter spreads periodic work, as a share.
 	jitter = 0.2
 )
 
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmremediations,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmremediations,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmremediations/status,verbs=patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines;olvmclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
@@ -58,8 +61,10 @@ const (
 
 // Reconciler reconciles OLVMRemediations.
 type Reconciler struct {
-	Client  client.Client
-	Engines *enginepool.Pool
+	Client client.Client
+	// APIReader reads Machines, whose conditions the cache does not hold.
+	APIReader client.Reader
+	Engines   *enginepool.Pool
 	// Runs are shared by all controllers. A VM is not rebooted while Terraform changes it.
 	Runs     *workspace.RunQueue
 	Recorder events.EventRecorder
@@ -67,14 +72,12 @@ type Reconciler struct {
 	WatchFilterValue string
 
 	passes pass.Tracker
-	// stops are when VMs were asked to stop, by the UIDs of the OLVMRemediations.
-	stops sync.Map
 }
 
 // SetupWithManager adds the controller to the manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.Engines == nil || r.Runs == nil || r.Recorder == nil {
-		return errors.New("fields Client, Engines, Runs and Recorder must be set")
+	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Runs == nil || r.Recorder == nil {
+		return errors.New("fields Client, APIReader, Engines, Runs and Recorder must be set")
 	}
 
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmremediation")
@@ -111,7 +114,12 @@ type scope struct {
 	vm      *engine.VM
 	// blocked is why nothing is done now; nil if nothing is in the way.
 	blocked *blocker.Error
+	// news is the event of what the pass does; nil for none.
+	news *news
 }
+
+// news is an event.
+type news struct{ kind, reason, text string }
 
 // Reconcile brings one OLVMRemediation forward.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
@@ -130,22 +138,45 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		return ctrl.Result{}, err
 	}
 
-	if s.olvmMachine != nil && r.WatchFilterValue != "" && !labels.HasWatchLabel(s.olvmMachine, r.WatchFilterValue) {
+	if r.WatchFilterValue != "" && (s.watched() == nil || !labels.HasWatchLabel(s.watched(), r.WatchFilterValue)) {
 		return ctrl.Result{}, nil // another manager does it
 	}
 
+	wasPaused := conditions.IsTrue(remediation, clusterv1.PausedCondition)
 	paused, err := workspace.PausedWithoutState(ctx, this, remediation, "OLVMRemediation", s.cluster)
 	if err != nil || paused {
-		return ctrl.Result{}, err
+		return ctrl.Result{RequeueAfter: utilwait.Jitter(steady, jitter)}, err
+	}
+
+	if wasPaused && remediation.Status.Step != "" { // Cluster API did not look at the node meanwhile
+		remediation.Status.StepTime = now()
 	}
 
 	after, err := r.reconcile(ctx, s)
 	writeErr := objectstatus.Write(ctx, this, r.Recorder, remediation, func() { updateStatus(s) },
 		func() map[string]string { return nil })
+	if err == nil && writeErr == nil && s.news != nil {
+		r.Recorder.Eventf(remediation, s.machine, s.news.kind, s.news.reason, "Remediate", "%s", s.news.text)
+	}
 
 	return ctrl.Result{RequeueAfter: utilwait.Jitter(after, jitter)},
 		kerrors.NewAggregate([]error{err, objectstatus.IgnoreGone(writeErr)})
 }
+
+// watched is the object whose label decides which manager remediates; nil if there is none.
+func (s *scope) watched() metav1.Object {
+	switch {
+	case s.olvmMachine != nil:
+		return s.olvmMachine
+	case s.machine != nil:
+		return s.machine
+	}
+
+	return nil
+}
+
+// now is the time, as a status stores it.
+func now() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
 
 // reconcile does the next step. It returns when to look again.
 func (r *Reconciler) reconcile(ctx context.Context, s *scope) (time.Duration, error) {
@@ -159,7 +190,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (time.Duration, er
 	}
 
 	if s.blocked != nil {
-		return steady, nil
+		return steady, r.deleteUnasked(ctx, s)
 	}
 
 	// Its object may be deleted while the VM is off.
@@ -168,16 +199,36 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (time.Duration, er
 	return r.act(ctx, s)
 }
 
+// deleteUnasked deletes an object that no MachineHealthCheck asks for any more. If it does, it makes another one.
+func (r *Reconciler) deleteUnasked(ctx context.Context, s *scope) error {
+	reason := s.blocked.Reason
+	known := conditions.Get(s.remediation, infrav1.RemediatedCondition)
+	if reason != infrav1.WaitingForHealthCheckReason && reason != infrav1.MachineNotFoundReason ||
+		known == nil || known.Reason != reason || time.Since(known.LastTransitionTime.Time) < unasked {
+		return nil
+	}
+
+	err := r.Client.Delete(ctx, s.remediation, client.Preconditions{
+		UID: &s.remediation.UID, ResourceVersion: &s.remediation.ResourceVersion,
+	})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("failed to delete OLVMRemediation %s: %w", s.remediation.Name, err)
+	}
+
+	return nil
+}
+
 // findOwners gets the Machine that owns the object, its Cluster, and their infrastructure. A Machine counts only if it
 // has the name and the UID that the owner reference has.
 func (r *Reconciler) findOwners(ctx context.Context, s *scope) error {
 	machine := &clusterv1.Machine{}
-	if found, err := r.fetch(ctx, s, s.remediation.Name, machine); err != nil || !found {
+	if found, err := fetch(ctx, r.APIReader, s, s.remediation.Name, machine); err != nil || !found {
 		return err
 	}
 
 	for _, owner := range s.remediation.OwnerReferences {
-		if owner.Kind == "Machine" && owner.UID == machine.UID {
+		if owner.Kind == "Machine" && owner.UID == machine.UID &&
+			strings.HasPrefix(owner.APIVersion, clusterv1.GroupVersion.Group+"/") {
 			s.machine = machine
 		}
 	}
@@ -187,7 +238,7 @@ func (r *Reconciler) findOwners(ctx context.Context, s *scope) error {
 	}
 
 	cluster := &clusterv1.Cluster{}
-	if found, err := r.fetch(ctx, s, machine.Spec.ClusterName, cluster); err != nil || !found {
+	if found, err := fetch(ctx, r.Client, s, machine.Spec.ClusterName, cluster); err != nil || !found {
 		return err
 	}
 
@@ -196,7 +247,7 @@ func (r *Reconciler) findOwners(ctx context.Context, s *scope) error {
 	olvmMachine := &infrav1.OLVMMachine{}
 	ref := machine.Spec.InfrastructureRef
 	if ref.APIGroup == infrav1.GroupVersion.Group && ref.Kind == "OLVMMachine" {
-		found, err := r.fetch(ctx, s, ref.Name, olvmMachine)
+		found, err := fetch(ctx, r.Client, s, ref.Name, olvmMachine)
 		if err != nil {
 			return err
 		}
@@ -207,7 +258,11 @@ func (r *Reconciler) findOwners(ctx context.Context, s *scope) error {
 	}
 
 	olvmCluster := &infrav1.OLVMCluster{}
-	if found, err := r.fetch(ctx, s, cluster.Spec.InfrastructureRef.Name, olvmCluster); err != nil || !found {
+	if ref := cluster.Spec.InfrastructureRef; ref.APIGroup != infrav1.GroupVersion.Group || ref.Kind != "OLVMCluster" {
+		return nil
+	}
+
+	if found, err := fetch(ctx, r.Client, s, cluster.Spec.InfrastructureRef.Name, olvmCluster); err != nil || !found {
 		return err
 	}
 
@@ -217,9 +272,11 @@ func (r *Reconciler) findOwners(ctx context.Context, s *scope) error {
 }
 
 // fetch gets an object of the namespace. It reports whether there is one.
-func (r *Reconciler) fetch(ctx context.Context, s *scope, name string, object client.Object) (bool, error) {
+func fetch(
+	ctx context.Context, from client.Reader, s *scope, name string, object client.Object,
+) (bool, error) {
 	key := client.ObjectKey{Namespace: s.remediation.Namespace, Name: name}
-	if err := r.Client.Get(ctx, key, object); apierrors.IsNotFound(err) {
+	if err := from.Get(ctx, key, object); apierrors.IsNotFound(err) {
 		return false, nil
 	} else if err != nil {
 		return false, fmt.Errorf("failed to get %T %s: %w", object, key, err)
@@ -243,10 +300,17 @@ func whyNotRemediated(s *scope) *blocker.Error {
 			Message: fmt.Sprintf("Machine %s has no OLVMMachine or no OLVMCluster", s.machine.Name),
 		}
 	case !s.machine.DeletionTimestamp.IsZero() || !s.olvmMachine.DeletionTimestamp.IsZero():
-		return &blocker.Error{Reason: infrav1.DeletingReason, Message: "The Machine is being deleted"}
+		return &blocker.Error{Reason: infrav1.WaitingForMachinesDeletionReason, Message: "The Machine is being deleted"}
+	case annotations.HasPaused(s.machine) || annotations.HasPaused(s.olvmMachine) ||
+		annotations.HasSkipRemediation(s.machine):
+		return &blocker.Error{
+			Reason: infrav1.RemediationSkippedReason,
+			Message: fmt.Sprintf("The Machine or its OLVMMachine has the annotation %s or %s", clusterv1.PausedAnnotation,
+				clusterv1.MachineSkipRemediationAnnotation),
+		}
 	case !conditions.IsFalse(s.machine, clusterv1.MachineHealthCheckSucceededCondition):
 		return &blocker.Error{
-			Reason:  infrav1.MachineHealthyReason,
+			Reason:  infrav1.WaitingForHealthCheckReason,
 			Message: "No MachineHealthCheck has found the Machine unhealthy",
 		}
 	}
@@ -257,18 +321,27 @@ func whyNotRemediated(s *scope) *blocker.Error {
 // reconcileVM finds the VM of the machine in the engine. Whoever may write an OLVMMachine can write the ID of any VM
 // there, so that only a VM with the mark of the machine is touched.
 func (r *Reconciler) reconcileVM(ctx context.Context, s *scope) {
-	key := workspace.Key{Kind: workspace.MachineKind, Namespace: s.olvmMachine.Namespace, Name: s.olvmMachine.Name}
-	if r.Runs.IsInFlight(key) {
-		s.blocked = &blocker.Error{
-			Reason: infrav1.WaitingForTerraformReason, Message: "Waiting for the Terraform run of the machine to end",
-		}
-
+	if r.isRunning(s) {
 		return
 	}
 
 	if err := r.findVM(ctx, s); err != nil && !errors.As(err, &s.blocked) {
 		s.blocked = &blocker.Error{Reason: infrav1.WaitingForEngineReason, Message: err.Error()}
 	}
+}
+
+// isRunning reports whether Terraform changes the machine, and notes that nothing is done meanwhile.
+func (r *Reconciler) isRunning(s *scope) bool {
+	key := workspace.Key{Kind: workspace.MachineKind, Namespace: s.olvmMachine.Namespace, Name: s.olvmMachine.Name}
+	if !r.Runs.IsInFlight(key) {
+		return false
+	}
+
+	s.blocked = &blocker.Error{
+		Reason: infrav1.WaitingForTerraformReason, Message: "Waiting for the Terraform run of the machine to end",
+	}
+
+	return true
 }
 
 // findVM sets the session, and the VM if the engine has it. A *blocker.Error says why the VM must not be touched.
@@ -297,7 +370,7 @@ func (r *Reconciler) findVM(ctx context.Context, s *scope) error {
 	vm, err := session.VM(ctx, engine.ID(id))
 	if engine.IsNotFound(err) {
 		s.session = session
-		return nil
+		return checkMissing(s.olvmMachine)
 	} else if err != nil {
 		return err
 	}
@@ -316,33 +389,44 @@ func (r *Reconciler) findVM(ctx context.Context, s *scope) error {
 	return nil
 }
 
+// checkMissing returns an error unless the controller of machines has missed the VM, too: one answer of the engine costs
+// no machine.
+func checkMissing(m *infrav1.OLVMMachine) error {
+	running := conditions.Get(m, infrav1.VirtualMachineRunningCondition)
+	if running != nil && running.Reason == infrav1.VirtualMachineNotFoundReason {
+		return nil
+	}
+
+	return &blocker.Error{
+		Reason:  infrav1.WaitingForVirtualMachineReason,
+		Message: "The engine has no VM of that ID; waiting for the condition VirtualMachineRunning to say so, too",
+	}
+}
+
 // act does the next step of the remediation.
 func (r *Reconciler) act(ctx context.Context, s *scope) (time.Duration, error) {
-	status, now := &s.remediation.Status, time.Now()
+	status := &s.remediation.Status
 
-	switch decide(s.remediation, s.vm, now) {
+	switch decide(s.remediation, s.vm, time.Now()) {
 	case begin:
-		status.Step, status.LastAttemptTime = infrav1alpha1.PoweringOffStep, metav1.NewTime(now.Truncate(time.Second))
+		status.Step, status.StepTime, status.PowerOffTime = infrav1alpha1.PoweringOffStep, now(), metav1.Time{}
 		status.Attempts++
-		r.announce(s, "Rebooting", fmt.Sprintf("Powering VM %s off and on: reboot %d of %d", s.vm.Name,
-			status.Attempts, s.remediation.Spec.Strategy.Retries()))
+		s.news = &news{corev1.EventTypeNormal, "Rebooting", fmt.Sprintf("Powering VM %s off and on: reboot %d of %d",
+			s.vm.Name, status.Attempts, s.remediation.Spec.Strategy.Retries())}
 
 		return time.Millisecond, nil
 	case powerOff:
-		r.powerOff(ctx, s)
-		return poll, nil
+		return poll, r.powerOff(ctx, s)
 	case recordOff:
-		r.stops.Delete(s.remediation.UID)
-		status.Step = infrav1alpha1.StartingStep
+		status.Step, status.StepTime = infrav1alpha1.StartingStep, now()
 		return time.Millisecond, nil
 	case start:
-		report(s, s.session.StartVM(ctx, s.vm.ID, false))
-		return poll, nil
+		return poll, r.start(ctx, s)
 	case recordStart:
-		status.Step = infrav1alpha1.WaitingStep
+		status.Step, status.StepTime = infrav1alpha1.WaitingStep, now()
 		return poll, nil
 	case giveUp:
-		return 0, r.handOver(ctx, s)
+		return steady, r.giveUp(ctx, s)
 	}
 
 	if status.Step == infrav1alpha1.WaitingStep {
@@ -352,20 +436,46 @@ func (r *Reconciler) act(ctx context.Context, s *scope) (time.Duration, error) {
 	return poll, nil
 }
 
-// powerOff asks for the VM to stop. A VM may read as if it had not been stopped for a while, and a second stop is
-// refused then.
-func (r *Reconciler) powerOff(ctx context.Context, s *scope) {
-	asked, ok := r.stops.Load(s.remediation.UID)
-	if since, is := asked.(time.Time); ok && is && time.Since(since) < engine.StopPatience {
-		return
+// powerOff asks the engine to power the VM off, once for each reboot.
+func (r *Reconciler) powerOff(ctx context.Context, s *scope) error {
+	if r.isRunning(s) { // it may have begun since the VM was looked at
+		return nil
+	}
+
+	if err := r.Runs.MayAct(ctx); err != nil {
+		return err
 	}
 
 	err := s.session.StopVM(ctx, s.vm.ID, true)
 	if err == nil {
-		r.stops.Store(s.remediation.UID, time.Now())
+		s.remediation.Status.PowerOffTime = now()
+		return nil
+	}
+
+	if engine.IsRefused(err) && isOver(s.remediation, time.Now()) {
+		return r.giveUp(ctx, s)
 	}
 
 	report(s, err)
+
+	return nil
+}
+
+// start asks the engine to start the VM. If it refuses for too long, the owner of the Machine is asked to replace it,
+// and the engine is asked again all the same: some owners do not.
+func (r *Reconciler) start(ctx context.Context, s *scope) error {
+	if err := r.Runs.MayAct(ctx); err != nil {
+		return err
+	}
+
+	err := s.session.StartVM(ctx, s.vm.ID, false)
+	report(s, err)
+
+	if err != nil && isOver(s.remediation, time.Now()) && s.remediation.DeletionTimestamp.IsZero() {
+		return r.askOwner(ctx, s)
+	}
+
+	return nil
 }
 
 // report tells users what the engine answered, if it is an error. The request is made again.
@@ -375,23 +485,23 @@ func report(s *scope, err error) {
 	}
 }
 
-func (r *Reconciler) announce(s *scope, reason, text string) {
-	r.Recorder.Eventf(s.remediation, s.olvmMachine, corev1.EventTypeNormal, reason, "Remediate", "%s", text)
-	r.Recorder.Eventf(s.olvmMachine, s.remediation, corev1.EventTypeNormal, reason, "Remediate", "%s", text)
-}
-
-// handOver asks the owner of the Machine to replace it, as a MachineHealthCheck without a template does.
-func (r *Reconciler) handOver(ctx context.Context, s *scope) error {
+// giveUp ends the remediation, and has the owner of the Machine replace it.
+func (r *Reconciler) giveUp(ctx context.Context, s *scope) error {
 	if s.remediation.Status.Step != infrav1alpha1.GivenUpStep {
 		s.remediation.Status.Step = infrav1alpha1.GivenUpStep
-		r.announce(s, "RemediationGivenUp", "The owner of the Machine replaces it: "+whyGivenUp(s))
+		s.news = &news{corev1.EventTypeWarning, infrav1.RetriesExhaustedReason,
+			"The owner of the Machine is asked to replace it: " + whyGivenUp(s)}
 	}
 
+	return r.askOwner(ctx, s)
+}
+
+// askOwner asks the owner of the Machine to replace it, as a MachineHealthCheck without a template does.
+func (r *Reconciler) askOwner(ctx context.Context, s *scope) error {
 	if conditions.IsFalse(s.machine, clusterv1.MachineOwnerRemediatedCondition) {
 		return nil // its owner writes it from now on
 	}
 
-	before := s.machine.DeepCopy()
 	machine := s.machine.DeepCopy()
 	v1beta1conditions.MarkFalse(machine, clusterv1.MachineOwnerRemediatedV1Beta1Condition,
 		clusterv1.WaitingForRemediationV1Beta1Reason, clusterv1.ConditionSeverityWarning, "")
@@ -402,8 +512,11 @@ func (r *Reconciler) handOver(ctx context.Context, s *scope) error {
 		Message: "OLVMRemediation " + s.remediation.Name + " has given up: " + whyGivenUp(s),
 	})
 
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Status().Patch(ctx, machine, patch); err != nil {
+	// The Machine is read from the API server: a patch replaces all conditions, and the cache does not hold them.
+	patch := client.MergeFromWithOptions(s.machine, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, machine, patch); apierrors.IsConflict(err) {
+		return nil // the next pass reads it again
+	} else if err != nil {
 		return fmt.Errorf("failed to ask the owner of Machine %s to replace it: %w", machine.Name, err)
 	}
 
@@ -416,31 +529,31 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (time.Durati
 	going := s.machine == nil || !s.machine.DeletionTimestamp.IsZero() || s.olvmMachine == nil ||
 		!s.olvmMachine.DeletionTimestamp.IsZero() || s.olvmCluster == nil
 	if going || !owesStart(s.remediation) {
-		controllerutil.RemoveFinalizer(s.remediation, infrav1alpha1.RemediationFinalizer)
-		return 0, nil
+		return release(s)
 	}
 
-	r.stops.Delete(s.remediation.UID)
+	since := time.Since(s.remediation.DeletionTimestamp.Time)
 	r.reconcileVM(ctx, s)
-	if s.blocked != nil && s.blocked.Reason != infrav1.VMNotOwnedReason {
-		return steady, nil
+
+	switch {
+	case s.vm != nil && toStart(s.vm.Status) == start:
+		return poll, r.start(ctx, s)
+	case s.vm != nil && !s.remediation.Status.PowerOffTime.IsZero() && since < engine.StopPatience:
+		return poll, nil // what was asked for may still come
+	case s.blocked == nil:
+		return release(s)
+	case since > s.remediation.Spec.Strategy.Timeout(): // Cluster API remediates nothing while the object is there
+		s.news = &news{corev1.EventTypeWarning, s.blocked.Reason,
+			"The VM may be off; start it in the engine. It could not be looked at: " + s.blocked.Error()}
+
+		return release(s)
 	}
 
-	if s.vm != nil && toStart(s.vm.Status) == start {
-		report(s, s.session.StartVM(ctx, s.vm.ID, false))
-		return poll, nil
-	}
-
-	if s.vm != nil && s.remediation.Status.Step == infrav1alpha1.PoweringOffStep && !isLongPast(s) {
-		return poll, nil // a request to stop it may take its time
-	}
-
-	controllerutil.RemoveFinalizer(s.remediation, infrav1alpha1.RemediationFinalizer)
-
-	return 0, nil
+	return steady, nil
 }
 
-// isLongPast reports whether a VM that was asked to stop before the deletion would be down by now.
-func isLongPast(s *scope) bool {
-	return time.Since(s.remediation.DeletionTimestamp.Time) > 2*engine.StopPatience
+// release lets the object go.
+func release(s *scope) (time.Duration, error) {
+	controllerutil.RemoveFinalizer(s.remediation, infrav1alpha1.RemediationFinalizer)
+	return 0, nil
 }

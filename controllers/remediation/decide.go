@@ -3,6 +3,8 @@ package remediation
 import (
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
@@ -27,47 +29,53 @@ const (
 
 // decide returns what to do next. The VM is nil if the engine has none.
 func decide(remediation *infrav1alpha1.OLVMRemediation, vm *engine.VM, now time.Time) action {
-	status, strategy := remediation.Status, remediation.Spec.Strategy
+	status := remediation.Status
 
 	switch {
-	case status.Step == infrav1alpha1.GivenUpStep:
+	case status.Step == infrav1alpha1.GivenUpStep || vm == nil:
 		return giveUp
-	case vm == nil:
-		return giveUp // there is nothing to reboot
-	case status.Step == "":
-		return begin
-	}
-
-	over := now.Sub(status.LastAttemptTime.Time) >= strategy.Timeout()
-	if over && status.Attempts >= strategy.Retries() {
-		return giveUp
-	} else if over {
-		return begin
-	}
-
-	switch status.Step {
-	case infrav1alpha1.PoweringOffStep:
-		return toPowerOff(vm.Status)
-	case infrav1alpha1.StartingStep:
+	case status.Step == infrav1alpha1.PoweringOffStep:
+		return toPowerOff(remediation, vm.Status, now)
+	case status.Step == infrav1alpha1.StartingStep:
 		return toStart(vm.Status)
+	case status.Step == infrav1alpha1.WaitingStep && !isOver(remediation, now):
+		return wait
+	case status.Attempts >= remediation.Spec.Strategy.Retries():
+		return giveUp
+	default:
+		return begin
 	}
-
-	return wait
 }
 
-// toPowerOff returns what ends the step PoweringOff.
-func toPowerOff(status engine.VMStatus) action {
+// isOver reports whether the time of the step is over.
+func isOver(remediation *infrav1alpha1.OLVMRemediation, now time.Time) bool {
+	return now.Sub(remediation.Status.StepTime.Time) >= remediation.Spec.Strategy.Timeout()
+}
+
+// toPowerOff returns what to do until the VM is down. The engine is asked once: if the VM runs after that, somebody has
+// started it.
+func toPowerOff(remediation *infrav1alpha1.OLVMRemediation, status engine.VMStatus, now time.Time) action {
+	asked := remediation.Status.PowerOffTime
+
 	switch {
 	case status == engine.VMDown:
 		return recordOff
-	case status.Off(), status.Busy():
-		return wait // an engine refuses to stop it
+	case !asked.IsZero() && (status.Starting() || now.Sub(asked.Time) >= engine.StopPatience):
+		return recordStart
+	case !asked.IsZero():
+		return wait
+	case status.Off(), status.Busy(): // an engine refuses to stop it
+		if isOver(remediation, now) {
+			return giveUp
+		}
+
+		return wait
 	default:
 		return powerOff
 	}
 }
 
-// toStart returns what ends the step Starting.
+// toStart returns what to do until the VM starts. It has no end: the controller has powered the VM off.
 func toStart(status engine.VMStatus) action {
 	switch {
 	case status == engine.VMDown:
@@ -79,9 +87,15 @@ func toStart(status engine.VMStatus) action {
 	}
 }
 
-// owesStart reports whether the controller has powered the VM off, or is about to, and has not seen it start.
+// owesStart reports whether the controller may have powered the VM off and has not seen it start. An object that was
+// moved or restored has its finalizer, and no status.
 func owesStart(remediation *infrav1alpha1.OLVMRemediation) bool {
-	step := remediation.Status.Step
+	switch remediation.Status.Step {
+	case infrav1alpha1.PoweringOffStep, infrav1alpha1.StartingStep:
+		return true
+	case "":
+		return controllerutil.ContainsFinalizer(remediation, infrav1alpha1.RemediationFinalizer)
+	}
 
-	return step == infrav1alpha1.PoweringOffStep || step == infrav1alpha1.StartingStep
+	return false
 }

@@ -15,7 +15,7 @@ func updateStatus(s *scope) {
 	condition := metav1.Condition{
 		Type:   infrav1.RemediatedCondition,
 		Status: metav1.ConditionFalse,
-		Reason: infrav1.PoweringOffReason,
+		Reason: infrav1.WaitingForPowerOffReason,
 	}
 	status, strategy := s.remediation.Status, s.remediation.Spec.Strategy
 	attempt := fmt.Sprintf("reboot %d of %d", status.Attempts, strategy.Retries())
@@ -29,11 +29,11 @@ func updateStatus(s *scope) {
 	case s.blocked != nil:
 		condition.Reason, condition.Message = s.blocked.Reason, s.blocked.Error()
 	case status.Step == infrav1alpha1.StartingStep:
-		condition.Reason, condition.Message = infrav1.StartingReason, "The VM is being started: "+attempt
+		condition.Reason, condition.Message = infrav1.WaitingForStartReason, "The VM is being started: "+attempt
 	case status.Step == infrav1alpha1.WaitingStep:
 		condition.Reason = infrav1.WaitingForHealthyNodeReason
-		condition.Message = fmt.Sprintf("The VM was started; the node has %d seconds from the beginning of %s to be "+
-			"healthy", int(strategy.Timeout().Seconds()), attempt)
+		condition.Message = fmt.Sprintf("The VM was started; the node has %d seconds to be healthy: %s",
+			int(strategy.Timeout().Seconds()), attempt)
 	default:
 		condition.Message = "The VM is being powered off: " + attempt
 	}
@@ -44,8 +44,13 @@ func updateStatus(s *scope) {
 // whyGivenUp says why the machine is not rebooted any more.
 func whyGivenUp(s *scope) string {
 	attempts := s.remediation.Status.Attempts
-	if s.session != nil && s.vm == nil {
+	switch {
+	case s.session != nil && s.vm == nil:
 		return "the engine has no VM of it"
+	case s.remediation.Status.Step == infrav1alpha1.StartingStep:
+		return "its VM cannot be started"
+	case s.remediation.Status.PowerOffTime.IsZero():
+		return "its VM cannot be powered off"
 	}
 
 	times := "reboots"
@@ -53,6 +58,6 @@ func whyGivenUp(s *scope) string {
 		times = "reboot"
 	}
 
-	return fmt.Sprintf("it is unhealthy after %d %s of %d seconds", attempts, times,
+	return fmt.Sprintf("it is unhealthy %[3]d seconds after %[1]d %[2]s", attempts, times,
 		int(s.remediation.Spec.Strategy.Timeout().Seconds()))
 }

@@ -54,7 +54,7 @@ func TestTheHelmChartIsTheKustomization(t *testing.T) {
 		}
 	}
 
-	check.Equal(t, "kinds that stay when the release is removed", crds, 8)
+	check.Equal(t, "kinds that stay when the release is removed", crds, 10)
 	check.Equal(t, "objects", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
 
 	for name := range want {

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -10,12 +11,15 @@ import (
 )
 
 // RemoveLateDonors deletes the donors of VMs of a pool that no rebuild uses. A manager was halted while it created one,
-// and went on after its successor had rebuilt the VM. The result reports whether a donor is left that cannot go yet.
-func RemoveLateDonors(ctx context.Context, session *engine.Client, pool *Pool) (left bool, err error) {
+// and went on after its successor had rebuilt the VM. One that runs or is locked stays. One that the engine does not let
+// go keeps no other.
+func RemoveLateDonors(ctx context.Context, session *engine.Client, pool *Pool) error {
 	found, err := session.VMsWithPrefix(ctx, pool.DataCenter, donorPrefix)
 	if err != nil {
-		return false, err
+		return err
 	}
+
+	var errs []error
 
 	for i := range found {
 		r, ok := rebuilderOf(session, pool, &found[i])
@@ -24,23 +28,16 @@ func RemoveLateDonors(ctx context.Context, session *engine.Client, pool *Pool) (
 		}
 
 		used, err := r.isUsed(ctx)
-		if err != nil {
-			return left, err
+		if err == nil && !used {
+			_, err = r.removeDonor(ctx, &found[i])
 		}
 
-		if used {
-			continue
+		if !engine.IsNotFound(err) {
+			errs = append(errs, err)
 		}
-
-		gone, err := r.removeDonor(ctx, &found[i])
-		if err != nil {
-			return left, err
-		}
-
-		left = left || !gone
 	}
 
-	return left, nil
+	return errors.Join(errs...)
 }
 
 // rebuilderOf is the rebuild that made a donor; false for a VM that is no donor of a VM of the pool.

@@ -86,7 +86,7 @@ func (w *Workspace) job(
 func (w *Workspace) checkStillWanted(
 	ctx context.Context, reader client.Reader, owner client.Object, subject Subject, operation terraform.Operation,
 ) error {
-	if err := w.runs().mayAct(ctx); err != nil {
+	if err := w.runs().MayAct(ctx); err != nil {
 		return err
 	}
 

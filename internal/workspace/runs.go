@@ -89,8 +89,8 @@ func (r *RunQueue) Busy() bool {
 	return queued+running > 0
 }
 
-// mayAct asks the fence.
-func (r *RunQueue) mayAct(ctx context.Context) error {
+// MayAct asks the fence.
+func (r *RunQueue) MayAct(ctx context.Context) error {
 	if r.Fence == nil {
 		return nil
 	}

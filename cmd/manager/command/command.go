@@ -489,7 +489,7 @@ func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Man
 			DefaultNamespaces: namespaces,
 			SyncPeriod:        &o.syncPeriod,
 			DefaultTransform:  cache.TransformStripManagedFields(),
-			ByObject:          map[client.Object]cache.ByObject{&clusterv1.Machine{}: {Transform: leanMachine}},
+			ByObject:          LeanCache(),
 		},
 		NewClient: newClient,
 		Client: client.Options{Cache: &client.CacheOptions{
@@ -707,6 +707,7 @@ func addVMControllers(
 
 	return (&remediation.Reconciler{
 		Client:           mgr.GetClient(),
+		APIReader:        reader,
 		Engines:          engines,
 		Runs:             runs,
 		Recorder:         mgr.GetEventRecorder("olvmremediation-controller"),

@@ -707,7 +707,8 @@ func images() []Value {
 		"https://registry.example.com/nginx": anImage, "nginx latest": anImage, "registry.example.com/Nginx": anImage,
 		"nginx:": anImage, "nginx@sha256:0123": anImage, "/nginx": anImage, "registry.example.com/nginx:v1:v2": anImage,
 		"nginx": "", "nginx:1.27-alpine": "", "registry.example.com:5000/a/b_c/nginx:v1": "",
-		"localhost:5000/nginx@sha256:" + strings.Repeat("0a", 32): "",
+		"localhost:5000/nginx@sha256:" + strings.Repeat("0a", 32): "", "[fd00::1]:5000/nginx": "",
+		"nginx@sha512:" + strings.Repeat("0a", 64): "",
 	} {
 		quoted := `"` + text + `"`
 		out = append(out,
@@ -750,6 +751,7 @@ func proxies() []Value {
 		"10.20.30.300": entry, "10.20.30.*": entry, "/24": entry, "example.com/path": entry,
 		".example.com": "", "*.example.com": "", "example.com": "", "10.20.30.5": "", "10.20.0.0/16": "",
 		"fd00::/64": "", "fd00::5": "", "[fd00::5]:443": "", "engine.example.com:443": "", "*": "", ".svc": "",
+		"example.com.": "",
 	} {
 		out = append(out, Value{machine, data, `{proxy: {httpProxy: "http://a", noProxy: ["` + text + `"]}}`,
 			".proxy.noProxy[0]", message})
