@@ -104,9 +104,11 @@ func (c *Cluster) Is(ctx context.Context, cluster *clusterv1.Cluster) (bool, err
 		unknown = err
 	}
 
+	// It has no API server yet. Its kubeconfig may come before, and the management cluster answers.
 	var none *noKubeconfigError
-	if errors.As(unknown, &none) && !ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false) {
-		return false, nil // it has no API server yet
+	if !ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false) &&
+		(errors.As(unknown, &none) || own != "" && cluster.Annotations[IdentityAnnotation] == "") {
+		return false, nil
 	}
 
 	differs, err := c.hasOtherCA(ctx, cluster)

@@ -91,6 +91,8 @@ func TestWhetherAClusterManagesItself(t *testing.T) {
 		"its identity is another one, at the same server": {prod("other"), nil, false, ""},
 		"it has no API server yet":                        {young, nil, false, ""},
 		"it has no endpoint yet":                          {first, nil, false, ""},
+		"its kubeconfig comes before its API server":      {young, with(young.DeepCopy(), unanswered(t)), false, ""},
+		"its API server is down":                          {prod(""), with(prod(""), unanswered(t)), false, unknown},
 		"nothing says it":                                 {prod(""), nil, false, unknown},
 		"its CA is another one":                           {prod(""), with(rootCA, ofProd(other)), false, ""},
 		"an equal CA proves nothing":                      {prod(""), with(rootCA, ofProd(own)), false, unknown},
@@ -102,6 +104,21 @@ func TestWhetherAClusterManagesItself(t *testing.T) {
 			check.Equal(t, "whether it is", got, test.want)
 		})
 	}
+}
+
+// unanswered is the kubeconfig of prod, whose server is down.
+func unanswered(t *testing.T) client.Object {
+	t.Helper()
+
+	config := clientcmdapi.NewConfig()
+	config.CurrentContext = "a"
+	config.Clusters["a"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
+	config.AuthInfos["a"] = &clientcmdapi.AuthInfo{Token: "a"}
+	config.Contexts["a"] = &clientcmdapi.Context{Cluster: "a", AuthInfo: "a"}
+	content, err := clientcmd.Write(*config)
+	check.Error(t, err, "")
+
+	return secretOf("kubeconfig", "value", content)
 }
 
 // TestTheKubeconfigOfATenantRunsNoPrograms has a tenant write the Secret that is read to ask a cluster who it is.
