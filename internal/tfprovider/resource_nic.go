@@ -111,19 +111,23 @@ func (r *nicResource) Create(ctx context.Context, req resource.CreateRequest, re
 	}
 
 	nic, err := r.create(ctx, idOf(model.VMID), model.toEngine())
-	if err != nil {
-		resp.Diagnostics.AddError("The network interface was not created",
-			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
-		return
+	if nic != nil { // also after an error: the state has what the engine has
+		r.made.add(nic.ID.String())
+		model.observe(nic)
+		resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 	}
 
-	r.made.add(nic.ID.String())
-	model.observe(nic)
-	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+	switch {
+	case err != nil && nic != nil:
+		resp.Diagnostics.AddError("The network interface was created, but not as planned", err.Error())
+	case err != nil:
+		resp.Diagnostics.AddError("The network interface was not created",
+			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
+	}
 }
 
 // create makes the interface once, or takes the one of that name that the VM has from its template. Any other one is
-// another resource's, or a person's: names are unique within a VM.
+// another resource's, or a person's: names are unique within a VM. With an error, it returns an interface that it made.
 func (r *nicResource) create(ctx context.Context, vmID engine.ID, wanted *engine.NIC) (*engine.NIC, error) {
 	unlock, err := nicLocks.lock(ctx, vmID.String()+"/"+wanted.Name)
 	if err != nil {
@@ -151,11 +155,15 @@ func (r *nicResource) create(ctx context.Context, vmID engine.ID, wanted *engine
 
 	// No recording shows a new interface that is unlinked or unplugged; one that exists is recorded.
 	if err := r.change(ctx, vmID, made.ID, wanted); err != nil {
-		return nil, fmt.Errorf("%w; import the interface with the ID %s/%s, or remove it from the VM", err, vmID,
-			made.ID)
+		return made, err
 	}
 
-	return r.client.NIC(context.WithoutCancel(ctx), vmID, made.ID)
+	seen, err := r.client.NIC(context.WithoutCancel(ctx), vmID, made.ID)
+	if err != nil {
+		return made, err
+	}
+
+	return seen, nil
 }
 
 // isAs reports whether a flag that was seen is the wanted one; nil wants nothing.

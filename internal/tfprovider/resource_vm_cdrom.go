@@ -55,29 +55,40 @@ func (r *vmCDROMResource) Create(ctx context.Context, req resource.CreateRequest
 		return
 	}
 
-	vmID := idOf(model.VMID)
+	vmID, image := idOf(model.VMID), idOf(model.DiskID)
 	err := r.refuseMember(ctx, "an image in the CD-ROM drive of VM "+vmID.String(), vmID.String(),
 		func(ctx context.Context) (bool, error) {
 			drive, err := r.client.CDROMOf(ctx, vmID)
 			return err == nil && drive.Image() != "", err
 		})
+	isIn := false
 	if err == nil {
-		err = insert(ctx, r.client, vmID, idOf(model.DiskID))
+		err = insert(ctx, r.client, vmID, image)
+		isIn = err == nil || r.hasImage(ctx, vmID, image)
+	}
+
+	// An image that only the next start of the VM has belongs to the state, too.
+	if isIn {
+		r.made.add(vmID.String())
+		model.ID = model.VMID
+		resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 	}
 
 	if err != nil {
 		resp.Diagnostics.AddError("The image was not put into the drive",
 			r.client.ExplainMissing(ctx, vmID, err).Error())
-		return
 	}
+}
 
-	r.made.add(vmID.String())
-	model.ID = model.VMID
-	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+// hasImage reports whether the drive has an image, also if the time of the operation is over.
+func (r *vmCDROMResource) hasImage(ctx context.Context, vmID, image engine.ID) bool {
+	drive, err := r.client.CDROMOf(context.WithoutCancel(ctx), vmID)
+
+	return err == nil && drive.Image() == image
 }
 
 // insert puts an image into the drive of a VM, or takes out what is in it. A VM that runs has two images: the one in
-// its drive, and that of its next start.
+// its drive, and that of its next start. It changes none while the VM is between two statuses.
 func insert(ctx context.Context, client *engine.Client, vmID, image engine.ID) error {
 	what := fmt.Sprintf("the CD-ROM drive of VM %s to be changed", vmID)
 
@@ -85,6 +96,10 @@ func insert(ctx context.Context, client *engine.Client, vmID, image engine.ID) e
 		vm, err := client.VM(ctx, vmID)
 		if err != nil {
 			return false, "", err
+		}
+
+		if betweenStatuses(vm.Status) {
+			return false, string(vm.Status), nil
 		}
 
 		drive, err := client.CDROMOf(ctx, vmID)
@@ -98,12 +113,29 @@ func insert(ctx context.Context, client *engine.Client, vmID, image engine.ID) e
 			}
 		}
 
-		if vm.Status == engine.VMUp {
+		if hasGuest(vm.Status) {
 			err = client.ChangeCDROM(ctx, vmID, drive.ID, image, true)
 		}
 
 		return err == nil, string(vm.Status), err
 	})
+}
+
+// betweenStatuses reports whether a VM is on its way to a status in which its drive can be changed. No recording has a
+// change in such a VM.
+func betweenStatuses(status engine.VMStatus) bool {
+	switch status {
+	case engine.VMMigrating, engine.VMPoweringDown, engine.VMSavingState, engine.VMRestoringState:
+		return true
+	default:
+		return status.Starting()
+	}
+}
+
+// hasGuest reports whether a VM has a guest that keeps its image until a change at once. No recording has such a change,
+// in a VM that is up or in any other. A VM that is suspended, or whose disks are copied, is on no host.
+func hasGuest(status engine.VMStatus) bool {
+	return !status.Off() && status != engine.VMSuspended && status != engine.VMImageLocked
 }
 
 // Read implements resource.Resource. A drive that somebody has emptied is planned anew.
