@@ -214,20 +214,22 @@ func (r *diskAttachmentsResource) Update(
 }
 
 // importedBlocks is the key under which a resource remembers that its blocks are those of an import: of all disks that
-// the VM had, also of those that nobody wants to manage, such as the one that it boots from.
+// the VM had, also of those that nobody wants to manage, such as the boot disk. It is there until the first update,
+// which may come months later: Terraform does not save what a plan without changes says.
 const importedBlocks = "imported_attachments"
 
-// forgetWithout forgets the blocks of an import that a plan does not have: nobody has removed them from a
-// configuration, so that their disks are detached only if unmanaged ones are.
+// forgetWithout forgets the block of a boot disk that an import had and a plan does not have. The disk is detached only
+// if unmanaged ones are. Other disks without a block are detached: somebody may have removed their blocks on purpose.
 func (m *diskAttachmentsModel) forgetWithout(plan *diskAttachmentsModel, diags *diag.Diagnostics) {
 	all := len(m.Attachments)
 	m.Attachments = slices.DeleteFunc(m.Attachments, func(a attachedDiskModel) bool {
-		return plan.find(idOf(a.DiskID)) == nil
+		return a.Bootable.ValueBool() && plan.find(idOf(a.DiskID)) == nil
 	})
 
 	if len(m.Attachments) < all && !plan.DetachUnmanaged.ValueBool() && !plan.RemoveUnmanaged.ValueBool() {
-		diags.AddWarning("Disks without a block stay attached",
-			"The import had all disks of the VM. Set detach_unmanaged to detach those without a block.")
+		diags.AddWarning("The boot disk stays attached",
+			"The import had all disks of the VM, and the configuration has no block for the boot disk. Set "+
+				"detach_unmanaged to detach disks without a block.")
 	}
 }
 
