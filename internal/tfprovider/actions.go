@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/action"
 	"github.com/hashicorp/terraform-plugin-framework/action/schema"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
@@ -36,7 +37,11 @@ type vmAction struct {
 	typeName, description string
 	// attributes beside vm_id.
 	attributes map[string]schema.Attribute
-	run        func(ctx context.Context, client *engine.Client, id engine.ID, config tfsdk.Config) error
+	// isInstant reports that it waits for nothing.
+	isInstant bool
+	// run does it. What it adds to diags is beside its error.
+	run func(ctx context.Context, client *engine.Client, id engine.ID, config tfsdk.Config,
+		diags *diag.Diagnostics) error
 }
 
 var _ action.ActionWithConfigure = (*vmAction)(nil)
@@ -53,6 +58,10 @@ func (a *vmAction) Schema(_ context.Context, _ action.SchemaRequest, resp *actio
 			Validators: []validator.String{uuid}},
 	}
 	maps.Copy(attributes, a.attributes)
+	if !a.isInstant {
+		attributes[timeoutAttribute] = actionTimeout
+	}
+
 	resp.Schema = schema.Schema{MarkdownDescription: a.description, Attributes: attributes}
 }
 
@@ -69,9 +78,12 @@ func (a *vmAction) Invoke(ctx context.Context, req action.InvokeRequest, resp *a
 		return
 	}
 
+	ctx, cancel := limited(ctx, textIn(ctx, req.Config, timeoutAttribute))
+	defer cancel()
+
 	resp.SendProgress(action.InvokeProgressEvent{Message: a.typeName + " of VM " + vmID.ValueString()})
 
-	if err := a.run(ctx, a.client, idOf(vmID), req.Config); err != nil {
+	if err := a.run(ctx, a.client, idOf(vmID), req.Config, &resp.Diagnostics); err != nil {
 		resp.Diagnostics.AddError("The action "+a.typeName+" failed",
 			a.client.ExplainMissing(ctx, idOf(vmID), err).Error())
 	}
@@ -93,10 +105,22 @@ func textIn(ctx context.Context, config tfsdk.Config, name string) string {
 	return value.ValueString()
 }
 
+// timeoutAttribute is the attribute that says how long an action may take.
+const timeoutAttribute = "timeout"
+
+// actionTimeout is the schema of the attribute.
+var actionTimeout = schema.StringAttribute{
+	Optional: true,
+	MarkdownDescription: "How long the action may take, such as `30m` or `1h30m`; `" +
+		shortDuration(engine.WaitLimit) + "` by default.",
+	Validators: []validator.String{isDuration},
+}
+
 var startAction = vmAction{
 	typeName:    "ovirt_vm_start",
 	description: "Starts a virtual machine, or resumes it, and waits until it is up. One that is up is left alone.",
-	run: func(ctx context.Context, client *engine.Client, id engine.ID, _ tfsdk.Config) error {
+	run: func(ctx context.Context, client *engine.Client, id engine.ID, _ tfsdk.Config,
+		_ *diag.Diagnostics) error {
 		start := vmStartResource{base{configured: &configured{client: client}}}
 		return start.start(ctx, id, false)
 	},
@@ -110,7 +134,8 @@ var stopAction = vmAction{
 		"power_off": schema.BoolAttribute{Optional: true, MarkdownDescription: "Power off without asking the guest."},
 		"force":     schema.BoolAttribute{Optional: true, MarkdownDescription: "Stop also while a backup is made."},
 	},
-	run: func(ctx context.Context, client *engine.Client, id engine.ID, config tfsdk.Config) error {
+	run: func(ctx context.Context, client *engine.Client, id engine.ID, config tfsdk.Config,
+		_ *diag.Diagnostics) error {
 		if _, err := client.VM(ctx, id); err != nil {
 			return err
 		}
@@ -121,9 +146,11 @@ var stopAction = vmAction{
 
 var rebootAction = vmAction{
 	typeName: "ovirt_vm_reboot",
-	description: "Asks the guest to reboot. It does not wait: nothing tells a guest that has rebooted from one " +
-		"that has not heard it.",
-	run: func(ctx context.Context, client *engine.Client, id engine.ID, _ tfsdk.Config) error {
+	description: "Asks the guest to reboot. It does not wait, because the engine does not show whether the guest " +
+		"rebooted or ignored the request.",
+	isInstant: true,
+	run: func(ctx context.Context, client *engine.Client, id engine.ID, _ tfsdk.Config,
+		_ *diag.Diagnostics) error {
 		return client.RebootVM(ctx, id)
 	},
 }
@@ -136,7 +163,8 @@ var migrateAction = vmAction{
 		"host_id": schema.StringAttribute{Optional: true, Validators: []validator.String{uuid},
 			MarkdownDescription: "UUID of the host to move to; the engine chooses one by default."},
 	},
-	run: func(ctx context.Context, client *engine.Client, id engine.ID, config tfsdk.Config) error {
+	run: func(ctx context.Context, client *engine.Client, id engine.ID, config tfsdk.Config,
+		_ *diag.Diagnostics) error {
 		move := migration{client: client, id: id, to: engine.ID(textIn(ctx, config, "host_id"))}
 		return poll(ctx, "VM "+id.String()+" to run on another host", move.look)
 	},
@@ -167,7 +195,9 @@ func (m *migration) look(ctx context.Context) (bool, string, error) {
 	case vm.Status == engine.VMMigrating:
 		m.hasMoved = true
 		return false, seen, nil
-	case on == m.to && on != "" || m.to == "" && m.isAsked && on != m.from:
+	case vm.Status.Off():
+		return false, "", fmt.Errorf("VM %s is %s: only a VM that runs can move to another host", m.id, seen)
+	case on != "" && (on == m.to || m.to == "" && m.isAsked && on != m.from):
 		return true, seen, nil
 	case m.hasMoved:
 		return false, "", fmt.Errorf("VM %s was on its way, and is %s on host %s again: see the events of the engine",
@@ -187,14 +217,16 @@ func (m *migration) look(ctx context.Context) (bool, string, error) {
 
 var snapshotAction = vmAction{
 	typeName: "ovirt_vm_snapshot",
-	description: "Makes a snapshot of a virtual machine, and waits until it is made. Nothing removes it; " +
-		"the resource `ovirt_vm_snapshot` is for one that a configuration has.",
+	description: "Makes a snapshot of a virtual machine, and waits until it is made. One that is not ready in time " +
+		"is a warning. Nothing removes the snapshot; the resource `ovirt_vm_snapshot` is for one that a " +
+		"configuration has.",
 	attributes: map[string]schema.Attribute{
 		"description": schema.StringAttribute{Required: true, MarkdownDescription: "Description of the snapshot.",
 			Validators: []validator.String{notEmpty, description}},
 		"memory": schema.BoolAttribute{Optional: true, MarkdownDescription: "Keep the memory of a VM that runs, too."},
 	},
-	run: func(ctx context.Context, client *engine.Client, id engine.ID, config tfsdk.Config) error {
+	run: func(ctx context.Context, client *engine.Client, id engine.ID, config tfsdk.Config,
+		diags *diag.Diagnostics) error {
 		text := textIn(ctx, config, "description")
 
 		made, err := client.CreateSnapshotOnce(ctx, id, text, flagOf(ctx, config, "memory"),
@@ -203,6 +235,8 @@ var snapshotAction = vmAction{
 			return err
 		}
 
-		return waitSnapshot(ctx, client, id, made.ID)
+		waitSnapshot(ctx, client, id, made.ID, diags)
+
+		return nil
 	},
 }

@@ -2,8 +2,10 @@ package tfprovider_test
 
 import (
 	"maps"
+	"net/http"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov5"
@@ -125,6 +127,91 @@ func TestActionsOfVMs(t *testing.T) {
 	does("ovirt_vm_stop", map[string]any{"power_off": true})
 	check.Equal(t, "the status", s.vm(t, "a").Status, engine.VMDown)
 	does("ovirt_vm_stop", map[string]any{})
+}
+
+// migratesUntil migrates a VM, does something while it is on its way, and returns the problems of the action.
+func migratesUntil(t *testing.T, interrupt func(s *site, vm engine.ID)) []*tfprotov5.Diagnostic {
+	t.Helper()
+	slow := quick
+	slow.Migrate = time.Minute
+	s := newSite(t, slow)
+	w := newWorkspace(t, s)
+	vm := startPlainVM(t, s, w)
+	wait.Until(t, "the VM is up", func() bool { return s.vm(t, "a").Status == engine.VMUp })
+
+	c, problems := configured(t, s), make(chan []*tfprotov5.Diagnostic, 1)
+	go func() { problems <- c.invoke(t, "ovirt_vm_migrate", map[string]any{"vm_id": vm.String()}) }()
+
+	wait.Until(t, "the VM migrates", func() bool { return s.vm(t, "a").Status == engine.VMMigrating })
+	interrupt(s, vm)
+
+	return <-problems
+}
+
+func TestAMigrationOfAVMThatGoesDownFails(t *testing.T) {
+	t.Parallel()
+	problems := migratesUntil(t, func(s *site, vm engine.ID) { must(t, s.client.StopVM(t.Context(), vm, false)) })
+	check.Length(t, "the problems", problems, 1)
+	check.Contains(t, "the problem", problems[0].Detail, "is down")
+}
+
+// TestAMigrationThatTheEngineSendsBackFails cancels a migration once the action has seen it.
+func TestAMigrationThatTheEngineSendsBackFails(t *testing.T) {
+	t.Parallel()
+	problems := migratesUntil(t, func(s *site, vm engine.ID) {
+		asked := s.count(http.MethodGet, "/vms/"+vm.String())
+		wait.Until(t, "the action has seen it", func() bool {
+			return s.count(http.MethodGet, "/vms/"+vm.String()) > asked
+		})
+		s.request(t, http.MethodPost, "/vms/"+vm.String()+"/cancelmigration", "<action/>")
+	})
+	check.Length(t, "the problems", problems, 1)
+	check.Contains(t, "the problem", problems[0].Detail, "was on its way, and is up on host")
+}
+
+func TestAVMThatIsDownDoesNotMigrate(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, quick)
+	newWorkspace(t, s).config(plainVM).apply()
+	wait.Until(t, "the disks are copied", func() bool { return s.vm(t, "a").Status == engine.VMDown })
+
+	problems := configured(t, s).invoke(t, "ovirt_vm_migrate", map[string]any{"vm_id": s.vm(t, "a").ID.String()})
+	check.Length(t, "the problems", problems, 1)
+	check.Contains(t, "the problem", problems[0].Detail, "is down")
+	check.Equal(t, "the requests to migrate", s.count(http.MethodPost, "/migrate"), 0)
+}
+
+func TestAnActionEndsAfterItsTimeout(t *testing.T) {
+	t.Parallel()
+	slow := quick
+	slow.PowerUp = time.Minute
+	s := newSite(t, slow)
+	newWorkspace(t, s).config(plainVM).apply()
+	c, vm := configured(t, s), s.vm(t, "a").ID.String()
+
+	problems := c.invoke(t, "ovirt_vm_start", map[string]any{"vm_id": vm, "timeout": "2s"})
+	check.Length(t, "the problems", problems, 1)
+	check.Contains(t, "the problem", problems[0].Detail, "gave up waiting")
+
+	problems = c.invoke(t, "ovirt_vm_start", map[string]any{"vm_id": vm, "timeout": "soon"})
+	check.Length(t, "the problems", problems, 1)
+	check.Equal(t, "the path", problems[0].Attribute.String(), `AttributeName("timeout")`)
+}
+
+func TestASnapshotThatIsNotReadyInTimeIsAWarning(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, quick)
+	newWorkspace(t, s).config(plainVM).apply()
+	wait.Until(t, "the disks are copied", func() bool { return s.vm(t, "a").Status == engine.VMDown })
+	must(t, s.sim.Inject(ovirtsim.Fault{
+		Method: http.MethodGet, Path: "/snapshots/[^/]+$", Status: http.StatusServiceUnavailable,
+	}))
+
+	problems := configured(t, s).invoke(t, "ovirt_vm_snapshot", map[string]any{
+		"vm_id": s.vm(t, "a").ID.String(), "description": "nightly", "timeout": "3s",
+	})
+	check.Length(t, "the problems", problems, 1)
+	check.Equal(t, "the problem is a warning", problems[0].Severity, tfprotov5.DiagnosticSeverityWarning)
 }
 
 func TestAnActionOfAVMThatIsGoneFails(t *testing.T) {

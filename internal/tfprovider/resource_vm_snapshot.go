@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -87,22 +88,12 @@ func (r *vmSnapshotResource) Create(ctx context.Context, req resource.CreateRequ
 	settle(&model.CreatedAt, optional(made.Date))
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 
-	err = waitSnapshot(ctx, r.client, vmID, made.ID)
-
-	var early *engine.WaitError
-
-	switch {
-	case errors.As(err, &early):
-		resp.Diagnostics.AddWarning("The snapshot is not ready yet",
-			err.Error()+". Until then, the engine refuses to start the VM if it is down.")
-	case err != nil:
-		resp.Diagnostics.AddError("The snapshot is not ready", err.Error())
-	}
+	waitSnapshot(ctx, r.client, vmID, made.ID, &resp.Diagnostics)
 }
 
-// waitSnapshot waits until a snapshot is made.
-func waitSnapshot(ctx context.Context, client *engine.Client, vmID, id engine.ID) error {
-	return poll(ctx, "snapshot "+id.String()+" to be made", func(ctx context.Context) (bool, string, error) {
+// waitSnapshot waits until a snapshot is made. One that takes longer is a warning: the engine goes on with it.
+func waitSnapshot(ctx context.Context, client *engine.Client, vmID, id engine.ID, diags *diag.Diagnostics) {
+	err := poll(ctx, "snapshot "+id.String()+" to be made", func(ctx context.Context) (bool, string, error) {
 		seen, err := client.Snapshot(ctx, vmID, id)
 		if err != nil {
 			return false, "", err
@@ -110,6 +101,16 @@ func waitSnapshot(ctx context.Context, client *engine.Client, vmID, id engine.ID
 
 		return seen.Status == engine.SnapshotOK, seen.Status, nil
 	})
+
+	var early *engine.WaitError
+
+	switch {
+	case errors.As(err, &early):
+		diags.AddWarning("The snapshot is not ready yet",
+			err.Error()+". Until then, the engine refuses to start the VM if it is down.")
+	case err != nil:
+		diags.AddError("The snapshot is not ready", err.Error())
+	}
 }
 
 // Read implements resource.Resource.

@@ -76,8 +76,14 @@ func (v durationValidator) ValidateString(
 func within(ctx context.Context, source attributeReader, operation string) (context.Context, context.CancelFunc) {
 	var text types.String
 
-	diags := source.GetAttribute(ctx, path.Root(timeoutsBlock).AtName(operation), &text)
-	if limit, err := time.ParseDuration(text.ValueString()); err == nil && limit > 0 && !diags.HasError() {
+	_ = source.GetAttribute(ctx, path.Root(timeoutsBlock).AtName(operation), &text) // the schema has it
+
+	return limited(ctx, text.ValueString())
+}
+
+// limited bounds an operation by a time-out; a text that is none bounds nothing.
+func limited(ctx context.Context, text string) (context.Context, context.CancelFunc) {
+	if limit, err := time.ParseDuration(text); err == nil && limit > 0 {
 		return engine.WithWaitLimit(ctx, limit)
 	}
 
