@@ -191,10 +191,13 @@ func (r importable) ImportState(
 			var value types.String
 			resp.Diagnostics.Append(req.Identity.GetAttribute(ctx, path.Root(name), &value)...)
 			part := value.ValueString()
-			if isID := name == "id" || strings.HasSuffix(name, "_id"); part == "" ||
-				isID && !uuidPattern.MatchString(strings.ToLower(part)) {
+
+			switch isID := name == "id" || strings.HasSuffix(name, "_id"); {
+			case isID && !uuidPattern.MatchString(strings.ToLower(part)):
 				resp.Diagnostics.AddAttributeError(path.Root(name), "Invalid identity",
 					fmt.Sprintf("%s must be a UUID; it is %q.", name, part))
+			case part == "":
+				resp.Diagnostics.AddAttributeError(path.Root(name), "Invalid identity", name+" is missing.")
 			}
 
 			parts = append(parts, part)

@@ -151,6 +151,15 @@ func TestAnIdentityThatIsNoneIsRefusedWithItsAttribute(t *testing.T) {
 	}
 }
 
+func TestAnIdentityWithoutANameIsToldAsMissing(t *testing.T) {
+	t.Parallel()
+	server := providerserver.NewProtocol5(New(Options{}))()
+
+	_, problems := importBy(t, server, "ovirt_vm_host_device", map[string]string{"vm_id": someID, "name": ""})
+	check.Length(t, "the problems", problems, 1)
+	check.Equal(t, "the problem", problems[0].Detail, "name is missing.")
+}
+
 // TestARunOfTheManagerHasNothingThatItDoesNotNeed calls what a restricted run must not get.
 func TestARunOfTheManagerHasNothingThatItDoesNotNeed(t *testing.T) {
 	t.Parallel()

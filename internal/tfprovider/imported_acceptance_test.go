@@ -6,6 +6,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // This file shows what applies do after the import of all disks of a VM.
@@ -79,4 +80,22 @@ func TestAnImportKeepsTheBootDiskThatHasNoBlock(t *testing.T) {
 	all, err = s.client.DiskAttachments(t.Context(), engine.ID(vm))
 	must(t, err)
 	check.Length(t, "the disks", all, 2)
+}
+
+func TestASnapshotWithMemoryIsImportedWithoutMemoryInTheConfiguration(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, quick)
+	w := newWorkspace(t, s)
+	vm := startPlainVM(t, s, w)
+	wait.Until(t, "the VM is up", func() bool { return s.vm(t, "a").Status == engine.VMUp })
+	w.config(plainVM + strings.Replace(snapshot, "}\n", "  memory = true\n}\n", 1)).apply()
+	id := w.text("ovirt_vm_snapshot.s", "id")
+
+	w.config(plainVM+snapshot).succeed("state", "rm", "ovirt_vm_snapshot.s")
+	w.importID("ovirt_vm_snapshot.s", vm.String()+"/"+id)
+	w.settled()
+	check.Equal(t, "its memory", w.value("ovirt_vm_snapshot.s", "memory"), any(true))
+
+	w.config(plainVM+strings.Replace(snapshot, "}\n", "  memory = false\n}\n", 1)).
+		wants("ovirt_vm_snapshot.s", "delete+create")
 }

@@ -139,3 +139,23 @@ func TestAVMThatStartsGetsItsImageOnceItIsUp(t *testing.T) {
 	check.Equal(t, "changes of a VM that starts", early.Load(), int32(0))
 	w.settled()
 }
+
+func TestUserDataThatIsUnknownWhenItMovesOutOfTheStateReplacesNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, quick)
+	w := newWorkspace(t, s).
+		config(strings.TrimSuffix(plainVM, "}\n") + "  initialization_custom_script = \"#cloud-config canary\"\n}\n")
+	w.apply()
+	id := s.vm(t, "a").ID
+
+	// The ID of a tag is known after the apply that makes it.
+	unknown := strings.Replace(secretVM("x", "1"), `"x"`,
+		`ovirt_tag.t.id == "" ? "" : "#cloud-config canary"`, 1) +
+		"resource \"ovirt_tag\" \"t\" { name = \"blue\" }\n"
+	check.Contains(t, "the message", w.config(unknown).fail(), "initialization_custom_script_wo is not known yet")
+
+	w.config(secretVM("#cloud-config canary", "1")).apply()
+	w.config(unknown).apply()
+	w.settled()
+	check.Equal(t, "the VM", s.vm(t, "a").ID, id)
+}

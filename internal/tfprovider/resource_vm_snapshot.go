@@ -9,7 +9,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -36,11 +35,8 @@ func (r *vmSnapshotResource) Schema(_ context.Context, _ resource.SchemaRequest,
 			"id":          computedText("UUID of the snapshot."),
 			"vm_id":       ownerID("UUID of the VM."),
 			"description": requiredText("Description of the snapshot, which is its name.", notEmpty, description),
-			"memory": schema.BoolAttribute{
-				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
-				MarkdownDescription: "Keep the memory of a VM that runs, too.",
-			},
-			"created_at": computedText("When the snapshot was made."),
+			"memory":      enginesFlag("Keep the memory of a VM that runs, too."),
+			"created_at":  computedText("When the snapshot was made."),
 		},
 	})
 }

@@ -39,7 +39,8 @@ func scriptAttributes(when string) map[string]schema.Attribute {
 			WriteOnly: true,
 			Sensitive: true,
 			MarkdownDescription: "As `" + scriptAttribute + "`, and in no plan and no state. It needs Terraform " +
-				"1.11 or OpenTofu 1.11. Not in the released provider.",
+				"1.11 or OpenTofu 1.11. If you move unchanged user data from `" + scriptAttribute + "` to this " +
+				"attribute, the resource is not replaced. Not in the released provider.",
 			Validators: []validator.String{
 				stringvalidator.ConflictsWith(path.MatchRoot(scriptAttribute)),
 				stringvalidator.AlsoRequires(path.MatchRoot(writeOnlyScriptVersion)),
@@ -47,8 +48,8 @@ func scriptAttributes(when string) map[string]schema.Attribute {
 		},
 		writeOnlyScriptVersion: schema.Int64Attribute{
 			Optional: true,
-			MarkdownDescription: "Version of `" + writeOnlyScript + "`. Raise it when the user data is another: " +
-				"nothing else can tell. Not in the released provider.",
+			MarkdownDescription: "Version of `" + writeOnlyScript + "`. The provider cannot see when that value " +
+				"changes. Raise the version each time you change it. Not in the released provider.",
 			Validators: []validator.Int64{int64validator.AlsoRequires(path.MatchRoot(writeOnlyScript))},
 		},
 	}
@@ -66,7 +67,8 @@ func scriptOf(ctx context.Context, config attributeReader, planned types.String,
 }
 
 // planScript plans write-only user data. The state loses what it has, and another version needs another object. User
-// data that moves from the state to the configuration, and is the same, needs none.
+// data that moves from the state to the configuration, and is the same, needs none. If it is not known yet, that is an
+// error: a replacement would lose the disks.
 func planScript(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	if req.Plan.Raw.IsNull() {
 		return
@@ -87,7 +89,15 @@ func planScript(ctx context.Context, req resource.ModifyPlanRequest, resp *resou
 
 	resp.Diagnostics.Append(req.State.GetAttribute(ctx, path.Root(scriptAttribute), &before)...)
 	resp.Diagnostics.Append(req.State.GetAttribute(ctx, path.Root(writeOnlyScriptVersion), &versionBefore)...)
-	if moved := isKnown(before) && isKnown(secret) && before.Equal(secret); !moved && !version.Equal(versionBefore) {
+
+	switch {
+	case version.Equal(versionBefore), isKnown(before) && before.Equal(secret):
+	case isKnown(before) && secret.IsUnknown(): // it may be what the state has
+		resp.Diagnostics.AddAttributeError(path.Root(writeOnlyScript), writeOnlyScript+" is not known yet",
+			"Whether the user data of "+scriptAttribute+" only moves to this attribute cannot be told, and other user "+
+				"data replaces the resource. Apply once with a value that is known at plan time, such as the user "+
+				"data of before.")
+	default:
 		resp.RequiresReplace = append(resp.RequiresReplace, path.Root(writeOnlyScriptVersion))
 	}
 }
