@@ -25,8 +25,8 @@ type affinityLabelResource struct{ base }
 // Schema implements resource.Resource.
 func (r *affinityLabelResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = r.planned(schema.Schema{
-		MarkdownDescription: "An affinity label for virtual machines and hosts. The engine keeps one that something " +
-			"has. Not in the released provider.",
+		MarkdownDescription: "An affinity label for virtual machines and hosts. The engine refuses to delete a " +
+			"label while a VM or a host has it. Not in the released provider.",
 		Attributes: map[string]schema.Attribute{
 			"id":   computedText("UUID of the affinity label."),
 			"name": requiredText("Name of the affinity label; unique on the engine.", tagName),

@@ -1,5 +1,10 @@
 ephemeral "ovirt_token" "t" {}
 
-provider "http-full" {
-  headers = { Authorization = "Bearer ${ephemeral.ovirt_token.t.token}" }
+# Mastercard/restapi sends these headers with each request.
+provider "restapi" {
+  uri = ephemeral.ovirt_token.t.url
+  headers = {
+    Accept        = "application/json"
+    Authorization = "Bearer ${ephemeral.ovirt_token.t.token}"
+  }
 }
