@@ -132,8 +132,8 @@ func betweenStatuses(status engine.VMStatus) bool {
 	}
 }
 
-// hasGuest reports whether a VM has a guest that keeps its image until a change at once. No recording has such a change,
-// in a VM that is up or in any other. A VM that is suspended, or whose disks are copied, is on no host.
+// hasGuest reports whether a VM has a guest, which keeps its image until a change at once. No recording has such a
+// change, in a VM that is up or in any other. A VM that is suspended, or whose disks are copied, is on no host.
 func hasGuest(status engine.VMStatus) bool {
 	return !status.Off() && status != engine.VMSuspended && status != engine.VMImageLocked
 }
