@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -305,7 +306,7 @@ func (d *deletion) find(ctx context.Context) error {
 
 	if err := d.management.connect(ctx); err != nil {
 		if d.turnToOther() {
-			return d.find(ctx)
+			return d.findRemains(ctx, err)
 		}
 
 		return err
@@ -340,11 +341,20 @@ func (d *deletion) find(ctx context.Context) error {
 	return nil
 }
 
-// turnToOther turns to the other management cluster where the kubeconfig of the cluster is not there any more: an
-// earlier Delete has removed that, and was interrupted.
+// turnToOther turns to the other management cluster if the kubeconfig is the one that tidy removes, and is gone: an
+// earlier Delete may have removed it, and was interrupted.
 func (d *deletion) turnToOther() bool {
-	if d.Management.Kubeconfig == "" || fileExists(d.Management.Kubeconfig) || d.To.Kubeconfig == "" ||
-		d.management == d.to {
+	if d.To.Kubeconfig == "" || d.management == d.to || fileExists(d.Management.Kubeconfig) {
+		return false
+	}
+
+	removed, err := KubeconfigPath(d.Name)
+	if err != nil {
+		return false
+	}
+
+	named, err := filepath.Abs(d.Management.Kubeconfig)
+	if err != nil || d.Management.Kubeconfig == "" || named != removed {
 		return false
 	}
 
@@ -358,6 +368,22 @@ func (d *deletion) turnToOther() bool {
 	d.management = d.to
 
 	return true
+}
+
+// findRemains finds what an interrupted Delete has left in the other management cluster. unreachable is why the first
+// one was not reached. Delete removes the kubeconfig after the Cluster, and has noted before how that was reached: a
+// Cluster that is there, or a Secret without the note, belongs to another cluster.
+func (d *deletion) findRemains(ctx context.Context, unreachable error) error {
+	if err := d.find(ctx); err != nil {
+		return err
+	}
+
+	if d.exists() || len(d.kept) == 0 || d.kubeconfig == nil {
+		return fmt.Errorf("%w; no earlier command has deleted %s from %s; to delete a cluster there, name that "+
+			"management cluster with --kubeconfig", unreachable, d.Name, d.To.Kubeconfig)
+	}
+
+	return nil
 }
 
 // findMovedSteps look for a cluster that an interrupted Delete has moved out of itself, in the management cluster that

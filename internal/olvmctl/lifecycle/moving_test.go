@@ -753,20 +753,59 @@ func TestADeletionAsksBeforeItEndsAMove(t *testing.T) {
 	m.expectMoved(1)
 }
 
-// TestADeletionGoesOnWithoutTheKubeconfigThatItHasRemoved was killed between the kubeconfig and the Secret.
+// TestADeletionGoesOnWithoutTheKubeconfigThatItHasRemoved was killed between the kubeconfig and the Secret. A kubeconfig
+// that is missing for another reason leads to no other cluster of that name.
 func TestADeletionGoesOnWithoutTheKubeconfigThatItHasRemoved(t *testing.T) {
-	emptyHome(t)
-	m := newMoving(t)
-	m.ours()
-	check.Error(t, m.servers[0].Client.Delete(t.Context(), &clusterv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: "prod"},
-	}), "")
+	for name, test := range map[string]struct {
+		mistyped, lives, unnoted bool
+		problem                  string
+	}{
+		"it was killed":                      {},
+		"a path is mistyped":                 {mistyped: true, problem: "no such file"},
+		"a path is mistyped for a live one":  {mistyped: true, lives: true, problem: "no such file"},
+		"the other one has a live cluster":   {lives: true, problem: "no such file"},
+		"no deletion has noted how to reach": {unnoted: true, problem: "no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			emptyHome(t)
+			m := newMoving(t)
+			m.ours()
 
-	o := DeleteOptions{Name: "prod", To: m.open(0, &gate{}).options}
-	o.Management = mgmtcluster.Options{Kubeconfig: filepath.Join(t.TempDir(), "gone"), Namespace: m.namespace}
-	o.Driver, o.Display = mgmtcluster.DriverExisting, progress.To(&bytes.Buffer{})
-	d, err := newDeletion(o)
-	check.Error(t, err, "")
-	check.Error(t, d.find(t.Context()), "")
-	check.Length(t, "Secrets that go", d.kept, 1)
+			if !test.unnoted {
+				m.noted()
+			}
+
+			if !test.lives {
+				check.Error(t, m.servers[0].Client.Delete(t.Context(), &clusterv1.Cluster{
+					ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: "prod"},
+				}), "")
+			}
+
+			path, err := KubeconfigPath("prod")
+			check.Error(t, err, "")
+
+			if test.mistyped {
+				path = filepath.Join(t.TempDir(), "gone")
+			}
+
+			o := DeleteOptions{Name: "prod", To: m.open(0, &gate{}).options}
+			o.Management = mgmtcluster.Options{Kubeconfig: path, Namespace: m.namespace}
+			o.Driver, o.Display = mgmtcluster.DriverExisting, progress.To(&bytes.Buffer{})
+			d, err := newDeletion(o)
+			check.Error(t, err, "")
+			check.Error(t, d.find(t.Context()), test.problem)
+
+			if test.problem == "" {
+				check.Length(t, "Secrets that go", d.kept, 1)
+			}
+		})
+	}
+}
+
+// noted has the Secret of the cluster say how it is reached, as a deletion leaves it.
+func (m *moving) noted() {
+	m.t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: "prod-ovirt-credentials"}}
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"{\"server\":\"https://127.0.0.1:6443\"}"}}}`, reachedAnnotation)
+	check.Error(m.t, m.servers[0].Client.Patch(m.t.Context(), secret, client.RawPatch(types.MergePatchType, patch)), "")
 }
