@@ -212,24 +212,36 @@ func (f *fleet) change(owner map[string]any, kind string, machines int64) (repli
 
 // expect adds the machines of an owner, and what becomes of them.
 func (f *fleet) expect(kind, name, cluster string, machines, replicas int64, rollsOut, onDelete, goes bool) {
-	outdated, deleting := int64(0), int64(0)
+	outdated, deleting, remediated, unhealthy := int64(0), int64(0), int64(0), int64(0)
 	drifted := f.maybe()
 	f.drifted[kind+"/"+name] = drifted
 
 	for i := range machines {
 		isDeleting := f.random.IntN(6) == 0
 		isRemediated := !isDeleting && f.random.IntN(6) == 0
-		f.addMachine(kind, name, cluster, i, isDeleting, isRemediated)
+		hasNode := f.addMachine(kind, name, cluster, i, isDeleting, isRemediated)
 
 		switch {
 		case isDeleting:
 			deleting++
-		case rollsOut || isRemediated && !goes:
-			outdated++
+		case isRemediated:
+			remediated++
+			unhealthy++
+		case !hasNode:
+			unhealthy++
 		}
 	}
 
 	there := machines - deleting
+
+	switch {
+	case rollsOut:
+		outdated = there
+	case goes, kind == "KubeadmControlPlane" && (there < 3 || unhealthy != 1): // Cluster API remediates none
+	default:
+		outdated = remediated
+	}
+
 	if onDelete && there-outdated > 0 {
 		f.onDelete++
 	}
@@ -246,8 +258,8 @@ func (f *fleet) expect(kind, name, cluster string, machines, replicas int64, rol
 	}
 }
 
-// addMachine adds a machine of an owner. Some are marked to be deleted first, or unhealthy.
-func (f *fleet) addMachine(kind, name, cluster string, i int64, isDeleting, isRemediated bool) {
+// addMachine adds a machine of an owner. Some are marked to be deleted first, or unhealthy, or have no node.
+func (f *fleet) addMachine(kind, name, cluster string, i int64, isDeleting, isRemediated bool) (hasNode bool) {
 	own := fmt.Sprintf("%s-%c", name, 'v'+rune(i))
 	if kind == "MachineDeployment" {
 		own = fmt.Sprintf("%s-set-%c", name, 'v'+rune(i))
@@ -276,11 +288,12 @@ func (f *fleet) addMachine(kind, name, cluster string, i int64, isDeleting, isRe
 		conditions = `, conditions: [{type: HealthCheckSucceeded, status: "False"}, {type: OwnerRemediated, status: "False"}]`
 	}
 
+	node := []string{own, `""`}[f.random.IntN(4)/3]
 	f.add(fmt.Sprintf(`{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: %s, namespace: default, labels: {%s}, `+
 		`creationTimestamp: "2025-0%d-01T00:00:00Z", ownerReferences: [{apiVersion: %s/v1beta2, kind: %s, name: %s, uid: u, controller: true}]}, `+
 		`spec: {clusterName: %s, version: v1.36.1, infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: OLVMMachine, name: %s}}, `+
 		`status: {nodeRef: {name: %s}%s}}`, own, labels, i+1, group, kind, name, cluster, own,
-		[]string{own, `""`}[f.random.IntN(4)/3], conditions))
+		node, conditions))
 
 	machine := f.live[len(f.live)-1].(*unstructured.Unstructured)
 	if isDeleting {
@@ -291,6 +304,8 @@ func (f *fleet) addMachine(kind, name, cluster string, i int64, isDeleting, isRe
 	if f.random.IntN(6) == 0 {
 		machine.SetAnnotations(map[string]string{"cluster.x-k8s.io/delete-machine": ""})
 	}
+
+	return node == own
 }
 
 // drift has the machines that stay differ in the engine, as a plan with Terraform would find.

@@ -22,11 +22,12 @@ func (m *Manifests) outdated(owner *unstructured.Unstructured) map[string]string
 		return nil
 	}
 
-	common, waiting := changeForAll(owner, live), 0
+	common, waiting := m.changeForAll(owner, live), 0
 	out := map[string]string{}
+	machines := m.machinesMadeBy(owner)
 
-	for _, machine := range m.machinesMadeBy(owner) {
-		if isRemediated(machine) {
+	for _, machine := range machines {
+		if m.isRemediated(owner, machine, machines) {
 			out[machine.GetName()] = "a MachineHealthCheck has found it unhealthy"
 			continue
 		}
@@ -50,8 +51,9 @@ func (m *Manifests) outdated(owner *unstructured.Unstructured) map[string]string
 	return out
 }
 
-// changeForAll is what differs for all machines of an owner; empty for nothing.
-func changeForAll(owner, live *unstructured.Unstructured) string {
+// changeForAll is what differs for all machines of an owner; empty for nothing. A field that the manifest lacks is
+// removed only if a manifest has set it before.
+func (m *Manifests) changeForAll(owner, live *unstructured.Unstructured) string {
 	if owner.GetAPIVersion() != live.GetAPIVersion() {
 		return ""
 	}
@@ -64,7 +66,13 @@ func changeForAll(owner, live *unstructured.Unstructured) string {
 			continue // no control plane
 		}
 
-		found := cmp.Or(differs(asked[path], there[path], path), differs(there[path], asked[path], path))
+		removable, foreign := removableFields(live, asked[path], there[path], path)
+		for _, field := range foreign {
+			m.note(fmt.Sprintf("%s: %s is not in its manifest, and no manifest has set it: it stays, and no machine is "+
+				"replaced for it", ownerName(owner), field))
+		}
+
+		found := cmp.Or(differs(asked[path], there[path], path), differs(removable, asked[path], path))
 		if found != "" {
 			return found + " changes"
 		}
@@ -172,10 +180,56 @@ func isOnDelete(owner *unstructured.Unstructured) bool {
 	return false
 }
 
-// isRemediated reports whether a MachineHealthCheck has the owner of a machine replace it.
-func isRemediated(machine *unstructured.Unstructured) bool {
-	return conditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition) == "False" &&
-		conditionOf(machine, clusterv1.MachineOwnerRemediatedCondition) == "False"
+// leastForRemediation is how many machines a control plane needs for one of them to be replaced as unhealthy: etcd keeps
+// its quorum without it.
+const leastForRemediation = 3
+
+// isRemediated reports whether a MachineHealthCheck has the owner of a machine replace it. It notes a machine that is
+// unhealthy and not replaced now: Cluster API refuses to remediate a control plane that is too small or has more
+// machines without health, and a MachineHealthCheck with a template has another controller remediate the machine first.
+func (m *Manifests) isRemediated(owner, machine *unstructured.Unstructured, all []*unstructured.Unstructured) bool {
+	if machine.GetDeletionTimestamp() != nil ||
+		conditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition) != "False" {
+		return false
+	}
+
+	if conditionOf(machine, clusterv1.MachineOwnerRemediatedCondition) != "False" {
+		if conditionOf(machine, clusterv1.MachineExternallyRemediatedCondition) == "False" {
+			m.note(fmt.Sprintf("Machine %s/%s is unhealthy: its MachineHealthCheck has it remediated by a template first; "+
+				"an OLVMRemediation reboots it, and has it replaced if that does not help", machine.GetNamespace(),
+				machine.GetName()))
+		}
+
+		return false
+	}
+
+	if owner.GetKind() != "KubeadmControlPlane" {
+		return true
+	}
+
+	machines, unhealthy := 0, 0
+
+	for _, one := range all {
+		if one.GetDeletionTimestamp() != nil {
+			continue
+		}
+
+		machines++
+
+		if isUnhealthy(one) {
+			unhealthy++
+		}
+	}
+
+	if machines >= leastForRemediation && unhealthy == 1 {
+		return true
+	}
+
+	m.note(fmt.Sprintf("%s: Machine %s is unhealthy, and may not be replaced: %d of %s unhealthy, and Cluster API "+
+		"replaces one of at least %d", ownerName(owner), machine.GetName(), unhealthy,
+		english.Plural(machines, "machine is", "machines are"), leastForRemediation))
+
+	return false
 }
 
 // isUnhealthy reports whether Cluster API counts a machine as unhealthy when it chooses one to delete. Of a machine

@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -140,4 +141,126 @@ func TestATemplateThatLosesAFieldIsRefused(t *testing.T) {
 	m, err := Load([]string{"-"}, strings.NewReader(sample(t, "        cpu:\n          topology: {cores: 2, sockets: 1, threads: 1}\n", "")))
 	check.Error(t, err, "")
 	check.Error(t, m.AddLive(t.Context(), management(t), ""), "templates cannot be changed")
+}
+
+// TestAFieldThatOthersHaveSetIsNotRemoved has fields in a control plane that its manifest lacks.
+func TestAFieldThatOthersHaveSetIsNotRemoved(t *testing.T) {
+	const (
+		ref    = `"f:machineTemplate":{"f:spec":{"f:infrastructureRef":{"f:name":{}}}}`
+		ntp    = `"f:kubeadmConfigSpec":{"f:ntp":{"f:enabled":{}}}`
+		count  = `"f:kubeadmConfigSpec":{"f:verbosity":{}}`
+		note   = "spec.kubeadmConfigSpec.ntp is not in its manifest"
+		change = "spec.kubeadmConfigSpec.ntp.enabled changes"
+	)
+	by := func(manager, operation, fields string) any {
+		var tree map[string]any
+		check.Error(t, json.Unmarshal([]byte(`{"f:spec":{`+fields+`}}`), &tree), "")
+
+		return map[string]any{"manager": manager, "operation": operation, "fieldsType": "FieldsV1", "fieldsV1": tree,
+			"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2"}
+	}
+
+	for name, test := range map[string]struct {
+		managers   []any
+		last       string
+		want, note string
+	}{
+		"nothing tells":         {want: change},
+		"kubectl edit":          {managers: []any{by("gitops", "Apply", ref+","+count), by("kubectl-edit", "Update", ntp)}, note: note},
+		"a policy applies it":   {managers: []any{by("gitops", "Apply", ref), by("policy", "Apply", ntp)}, note: note},
+		"the applier has it":    {managers: []any{by("gitops", "Apply", ref+","+ntp)}, want: change},
+		"the applier has all":   {managers: []any{by("gitops", "Apply", ref+`,"f:kubeadmConfigSpec":{}`)}, want: change},
+		"another version":       {managers: []any{map[string]any{"manager": "m", "operation": "Apply", "apiVersion": "a/v1"}}, want: change},
+		"kubectl has noted it":  {last: `"ntp":{"enabled":true}`, want: change},
+		"kubectl has noted not": {last: `"verbosity":5`, note: note},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live := &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
+				"metadata": map[string]any{"name": "demo", "namespace": "default"},
+				"spec":     map[string]any{"kubeadmConfigSpec": map[string]any{"verbosity": int64(5)}},
+			}}
+			owner := live.DeepCopy()
+			check.Error(t, unstructured.SetNestedField(live.Object, true, "spec", "kubeadmConfigSpec", "ntp", "enabled"), "")
+
+			if test.managers != nil {
+				check.Error(t, unstructured.SetNestedSlice(live.Object, test.managers, "metadata", "managedFields"), "")
+			}
+
+			if test.last != "" {
+				live.SetAnnotations(map[string]string{"kubectl.kubernetes.io/last-applied-configuration": `{"spec":{` +
+					`"machineTemplate":{"spec":{"infrastructureRef":{"name":"a"}}},"kubeadmConfigSpec":{` + test.last + `}}}`})
+			}
+
+			m := &Manifests{}
+			check.Equal(t, "what changes", m.changeForAll(owner, live), test.want)
+			check.Contains(t, "the notes", strings.Join(m.notes, "\n"), test.note)
+			check.Length(t, "notes", m.notes, min(len(test.note), 1))
+		})
+	}
+}
+
+// TestOnlyWhatClusterAPIRemediatesIsReplaced: it leaves a control plane that would lose its etcd.
+func TestOnlyWhatClusterAPIRemediatesIsReplaced(t *testing.T) {
+	const refused, rebooted = "is unhealthy, and may not be replaced", "remediated by a template first"
+
+	for name, test := range map[string]struct {
+		kind                        string
+		machines, unhealthy, others int
+		template, handedOver        bool
+		want                        int
+		note                        string
+	}{
+		"workers":                        {kind: "MachineDeployment", machines: 1, unhealthy: 1, want: 1},
+		"all workers":                    {kind: "MachineDeployment", machines: 2, unhealthy: 2, want: 2},
+		"the only one":                   {kind: "KubeadmControlPlane", machines: 1, unhealthy: 1, note: refused},
+		"one of two":                     {kind: "KubeadmControlPlane", machines: 2, unhealthy: 1, note: refused},
+		"one of three":                   {kind: "KubeadmControlPlane", machines: 3, unhealthy: 1, want: 1},
+		"two of five":                    {kind: "KubeadmControlPlane", machines: 5, unhealthy: 2, note: refused},
+		"one, and another has no node":   {kind: "KubeadmControlPlane", machines: 3, unhealthy: 1, others: 1, note: refused},
+		"a template":                     {kind: "MachineDeployment", machines: 2, unhealthy: 1, template: true, note: rebooted},
+		"a template for a control plane": {kind: "KubeadmControlPlane", machines: 3, unhealthy: 1, template: true, note: rebooted},
+		"a template that gave up":        {kind: "MachineDeployment", machines: 2, unhealthy: 1, template: true, handedOver: true, want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			owner := &unstructured.Unstructured{Object: map[string]any{"kind": test.kind}}
+			var machines []*unstructured.Unstructured
+
+			for i := range test.machines {
+				var conditions []any
+				add := func(kind string) { conditions = append(conditions, map[string]any{"type": kind, "status": "False"}) }
+				node := "node"
+
+				switch {
+				case i < test.unhealthy:
+					add("HealthCheckSucceeded")
+
+					if test.template {
+						add("ExternallyRemediated")
+					}
+
+					if !test.template || test.handedOver {
+						add("OwnerRemediated")
+					}
+				case i < test.unhealthy+test.others:
+					node = ""
+				}
+
+				machines = append(machines, &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{
+					"nodeRef": map[string]any{"name": node}, "conditions": conditions}}})
+			}
+
+			m, replaced := &Manifests{}, 0
+
+			for _, machine := range machines {
+				if m.isRemediated(owner, machine, machines) {
+					replaced++
+				}
+			}
+
+			check.Equal(t, "machines that are replaced", replaced, test.want)
+			check.Contains(t, "the notes", strings.Join(m.notes, "\n"), test.note)
+			check.Equal(t, "whether something is noted", len(m.notes) > 0, test.note != "")
+		})
+	}
 }
