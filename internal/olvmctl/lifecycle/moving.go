@@ -16,6 +16,7 @@ import (
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/filelock"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
@@ -104,11 +105,12 @@ func (o *Common) move(ctx context.Context, from, to *management) error {
 }
 
 // lock keeps other commands of this user, in other terminals, from moving the namespace into or out of either
-// management cluster at the same time: each would take the copies of the other for those of an interrupted move.
+// management cluster at the same time: each would take the copies of the other for those of an interrupted move. A
+// machine that cannot lock moves without.
 func (m *move) lock() (release func(), err error) {
-	base, err := os.UserCacheDir()
+	folder, err := lockFolder()
 	if err != nil {
-		return nil, fmt.Errorf("failed to find the folder for locks: %w", err)
+		return m.goOnUnlocked(err), nil
 	}
 
 	var held []func()
@@ -120,21 +122,54 @@ func (m *move) lock() (release func(), err error) {
 	}
 
 	for _, id := range []types.UID{m.fromID, m.toID} {
-		one, err := filelock.Take(filepath.Join(base, "capolvm", "moves", string(id)+"_"+m.from.Namespace))
+		one, err := filelock.Take(filepath.Join(folder, string(id)+"_"+m.from.Namespace))
 		if errors.Is(err, filelock.ErrHeld) {
-			err = fmt.Errorf("another olvmctl moves namespace %s from %s to %s, or the other way; wait until it has "+
-				"ended", m.from.Namespace, m.from.Server(), m.to.Server())
+			release()
+
+			return nil, fmt.Errorf("another olvmctl moves namespace %s from %s to %s, or the other way; wait until it "+
+				"has ended", m.from.Namespace, m.from.Server(), m.to.Server())
 		}
 
 		if err != nil {
-			release()
-			return nil, err
+			one = m.goOnUnlocked(err)
 		}
 
 		held = append(held, one)
 	}
 
 	return release, nil
+}
+
+// goOnUnlocked says that a move is not locked, and releases nothing.
+func (m *move) goOnUnlocked(err error) (release func()) {
+	m.Display.Say("the move of namespace %s is not locked: %v; let no other command move it until this one has ended",
+		m.from.Namespace, err)
+
+	return func() {}
+}
+
+// lockFolder is the folder for locks of this user: among caches, or among temporary files if the user has no folder for
+// caches. Others can write among temporary files.
+func lockFolder() (string, error) {
+	if base, err := os.UserCacheDir(); err == nil {
+		return filepath.Join(base, "capolvm", "moves"), nil
+	}
+
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("capolvm-%d", os.Getuid()))
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", fmt.Errorf("failed to make a folder for locks: %w", err)
+	}
+
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return "", fmt.Errorf("failed to look at the folder for locks: %w", err)
+	}
+
+	if !info.IsDir() || !hostos.IsOwn(info) || info.Mode().Perm() != 0o700 {
+		return "", fmt.Errorf("%s is not a folder for this user alone; remove it", dir)
+	}
+
+	return filepath.Join(dir, "moves"), nil
 }
 
 // sign is what movingAnnotation has.

@@ -715,6 +715,150 @@ func TestAScaleOfATopologyChangesItsOwnGroupAlone(t *testing.T) {
 	check.Equal(t, "machines of both groups", got, []int32{2, 9})
 }
 
+// TestAScaleOfTheControlPlaneOfATopology has a topology without the block of the control plane, and with one that leaves
+// the number to its default.
+func TestAScaleOfTheControlPlaneOfATopology(t *testing.T) {
+	for name, test := range map[string]struct {
+		block clusterv1.ControlPlaneTopology
+		other *int32
+	}{
+		"without the block":            {},
+		"with the block":               {block: clusterv1.ControlPlaneTopology{Replicas: ptr.To[int32](1)}},
+		"with a block without number":  {block: clusterv1.ControlPlaneTopology{Metadata: clusterv1.ObjectMeta{Labels: map[string]string{"a": "b"}}}},
+		"without the block, overtaken": {other: ptr.To[int32](5)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMoving(t)
+			c, key := m.servers[0].Client, client.ObjectKey{Namespace: m.namespace, Name: "classy"}
+			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+			cluster.Spec.Topology.ClassRef.Name, cluster.Spec.Topology.Version = "olvm", "v1.36.1"
+			cluster.Spec.Topology.ControlPlane = test.block
+			check.Error(t, c.Create(t.Context(), cluster), "")
+
+			overtake := func() {
+				if test.other != nil {
+					cluster.Spec.Topology.ControlPlane.Replicas = test.other
+					check.Error(t, c.Update(t.Context(), cluster), "")
+				}
+			}
+			o := ScaleOptions{Name: key.Name, ControlPlane: ptr.To[int32](3), Management: m.overtaken(overtake)}
+			err := Scale(t.Context(), o, func(string) {})
+			want := int32(3)
+
+			if test.other != nil {
+				want = *test.other
+				check.Error(t, err, "another command has changed how many machines classy has")
+			} else {
+				check.Error(t, err, "")
+			}
+
+			check.Error(t, c.Get(t.Context(), key, cluster), "")
+			check.Equal(t, "machines", ptr.Deref(cluster.Spec.Topology.ControlPlane.Replicas, 0), want)
+			check.Equal(t, "labels", cluster.Spec.Topology.ControlPlane.Metadata.Labels, test.block.Metadata.Labels)
+		})
+	}
+}
+
+// overtaken has another command write just before the first patch of this one arrives.
+func (m *moving) overtaken(write func()) mgmtcluster.Options {
+	m.t.Helper()
+	var once sync.Once
+	path := filepath.Join(m.t.TempDir(), "kubeconfig")
+	content := testsite.Kubeconfig(m.t, m.servers[0].Config, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPatch {
+				once.Do(write)
+			}
+
+			next.ServeHTTP(w, r)
+		})
+	})
+	check.Error(m.t, os.WriteFile(path, content, 0o600), "")
+
+	return mgmtcluster.Options{Kubeconfig: path, Namespace: m.namespace}
+}
+
+// TestAScaleOfADefaultThatAnotherTerminalHasOvertakenIsRefused has an owner without a number: none can be compared.
+func TestAScaleOfADefaultThatAnotherTerminalHasOvertakenIsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		change  func(*clusterv1.MachineDeployment)
+		problem string
+	}{
+		"another number": {func(o *clusterv1.MachineDeployment) { o.Spec.Replicas = ptr.To[int32](5) },
+			"another command has changed how many machines prod-md-0 has"},
+		"another label": {func(o *clusterv1.MachineDeployment) { o.Labels["a"] = "b" }, "failed to scale prod-md-0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMoving(t)
+			owner := m.deployment(3)
+			c := m.servers[0].Client
+			owner.Spec.Replicas = nil
+			check.Error(t, c.Update(t.Context(), owner), "")
+
+			o := ScaleOptions{Name: "prod", Workers: ptr.To[int32](2), Management: m.overtaken(func() {
+				test.change(owner)
+				check.Error(t, c.Update(t.Context(), owner), "")
+			})}
+			want := owner.DeepCopy()
+			test.change(want)
+			err := Scale(t.Context(), o, func(string) {})
+			check.Error(t, err, test.problem)
+			check.Error(t, c.Get(t.Context(), client.ObjectKeyFromObject(owner), owner), "")
+			check.Equal(t, "the number", owner.Spec.Replicas, want.Spec.Replicas)
+
+			if want.Spec.Replicas == nil {
+				check.Lacks(t, "the error", err.Error(), "another command")
+			}
+		})
+	}
+}
+
+// TestAMoveWithoutACacheIsLocked has no folder for caches: others can write to that for temporary files.
+func TestAMoveWithoutACacheIsLocked(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(t *testing.T, dir string)
+		says    string
+	}{
+		"it is made":  {prepare: func(*testing.T, string) {}},
+		"it is there": {prepare: func(t *testing.T, dir string) { check.Error(t, os.Mkdir(dir, 0o700), "") }},
+		"others may write to it": {func(t *testing.T, dir string) {
+			check.Error(t, os.Mkdir(dir, 0o700), "")
+			check.Error(t, os.Chmod(dir, 0o777), "")
+		}, "is not locked"},
+		"a link is in its place": {func(t *testing.T, dir string) { check.Error(t, os.Symlink(t.TempDir(), dir), "") }, "is not locked"},
+		"locks cannot be made": {func(t *testing.T, dir string) {
+			check.Error(t, os.MkdirAll(filepath.Join(dir, "moves", "one_prod"), 0o700), "")
+		}, "is not locked"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := newMoving(t).open(0, &gate{})
+			at.Namespace = "prod"
+			temporary := t.TempDir()
+			t.Setenv("HOME", "")
+			t.Setenv("XDG_CACHE_HOME", "")
+			t.Setenv("TMPDIR", temporary)
+			test.prepare(t, filepath.Join(temporary, fmt.Sprintf("capolvm-%d", os.Getuid())))
+
+			var said bytes.Buffer
+			m := &move{Common: &Common{Display: progress.To(&said)}, from: at, to: at, fromID: "one", toID: "two"}
+			release, err := m.lock()
+			check.Error(t, err, "")
+			check.Contains(t, "what it says", said.String(), test.says)
+
+			if test.says == "" {
+				check.Equal(t, "what it says", said.String(), "")
+				_, err := m.lock()
+				check.Error(t, err, "another olvmctl moves namespace prod")
+			}
+
+			release()
+			release, err = m.lock()
+			check.Error(t, err, "")
+			release()
+		})
+	}
+}
+
 // TestTheRestOfAMoveIsKnownWithoutItsSign has the Cluster of the source as clusterctl leaves it that was killed while it
 // deleted: it has taken all annotations away, and no command may act on it.
 func TestTheRestOfAMoveIsKnownWithoutItsSign(t *testing.T) {

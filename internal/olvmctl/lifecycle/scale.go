@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -129,7 +131,7 @@ func Scale(ctx context.Context, o ScaleOptions, say func(line string)) error {
 	}
 
 	for i, object := range objects {
-		if err := scaleObject(ctx, in, object, sizes[i].to, say); err != nil {
+		if err := scaleObject(ctx, in, object, sizes[i], say); err != nil {
 			return err
 		}
 	}
@@ -201,14 +203,40 @@ func (o ScaleOptions) deployment(ctx context.Context, in *mgmtcluster.Cluster) (
 func (o ScaleOptions) scaleTopology(
 	ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cluster, say func(line string),
 ) error {
-	topology := &cluster.Spec.Topology
-	var sizes []sizing
-	var changes []change
+	sizes, _, err := o.changeTopology(cluster)
+	if err != nil {
+		return err
+	}
+
+	if err := o.agree(ctx, in, cluster, sizes, say); err != nil {
+		return err
+	}
+
+	err = writeScale(ctx, in, cluster, sizes, func() ([]sizing, []change, error) { return o.changeTopology(cluster) })
+	if err != nil {
+		return err
+	}
+
+	say(fmt.Sprintf("the topology of %s is changed", cluster.Name))
+
+	return nil
+}
+
+// changeTopology says what is to change in the topology of a Cluster.
+func (o ScaleOptions) changeTopology(cluster *clusterv1.Cluster) (sizes []sizing, changes []change, err error) {
+	topology, version := &cluster.Spec.Topology, cluster.ResourceVersion
 
 	if o.ControlPlane != nil {
 		now := topology.ControlPlane.Replicas
 		sizes = append(sizes, sizing{name: "the control plane", from: ptr.Deref(now, 1), to: *o.ControlPlane})
-		changes = append(changes, replacement("/spec/topology/controlPlane/replicas", now, *o.ControlPlane)...)
+
+		if equality.Semantic.DeepEqual(topology.ControlPlane, clusterv1.ControlPlaneTopology{}) {
+			changes = append(changes, addition("/spec/topology/controlPlane",
+				map[string]int32{"replicas": *o.ControlPlane}, version)...)
+		} else {
+			changes = append(changes,
+				replacement("/spec/topology/controlPlane/replicas", now, *o.ControlPlane, version)...)
+		}
 	}
 
 	if o.Workers != nil {
@@ -219,27 +247,17 @@ func (o ScaleOptions) scaleTopology(
 
 		at, err := o.pick(names, "topology")
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 
 		now := topology.Workers.MachineDeployments[at].Replicas
 		sizes = append(sizes, sizing{name: names[at], to: *o.Workers, from: ptr.Deref(now, 1)})
 		path := fmt.Sprintf("/spec/topology/workers/machineDeployments/%d/", at)
 		changes = append(changes, change{"test", path + "name", names[at]})
-		changes = append(changes, replacement(path+"replicas", now, *o.Workers)...)
+		changes = append(changes, replacement(path+"replicas", now, *o.Workers, version)...)
 	}
 
-	if err := o.agree(ctx, in, cluster, sizes, say); err != nil {
-		return err
-	}
-
-	if err := writeScale(ctx, in, cluster, changes); err != nil {
-		return err
-	}
-
-	say(fmt.Sprintf("the topology of %s is changed", cluster.Name))
-
-	return nil
+	return sizes, changes, nil
 }
 
 // pick is the index of the MachineDeployment that the options name, or of the only one. where has them.
@@ -254,13 +272,19 @@ func (o ScaleOptions) pick(names []string, where string) (int, error) {
 }
 
 func scaleObject(
-	ctx context.Context, in *mgmtcluster.Cluster, object client.Object, to int32, say func(line string),
+	ctx context.Context, in *mgmtcluster.Cluster, object client.Object, size sizing, say func(line string),
 ) error {
-	if err := writeScale(ctx, in, object, replacement("/spec/replicas", replicasOf(object), to)); err != nil {
+	err := writeScale(ctx, in, object, []sizing{size}, func() ([]sizing, []change, error) {
+		now, found := size, replicasOf(object)
+		now.from = ptr.Deref(found, 1)
+
+		return []sizing{now}, replacement("/spec/replicas", found, size.to, object.GetResourceVersion()), nil
+	})
+	if err != nil {
 		return err
 	}
 
-	say(fmt.Sprintf("%s is to have %s", object.GetName(), english.Plural(int(to), "machine", "")))
+	say(fmt.Sprintf("%s is to have %s", object.GetName(), english.Plural(int(size.to), "machine", "")))
 
 	return nil
 }
@@ -284,32 +308,74 @@ type change struct {
 	Value any    `json:"value"`
 }
 
-// replacement writes a number in the place of the one that the user was asked about, and of no other.
-func replacement(path string, from *int32, to int32) []change {
+// replacement writes a number in the place of the one that the user was asked about, and of no other. version is that of
+// the object: no number to compare is there if it has its default.
+func replacement(path string, from *int32, to int32, version string) []change {
 	if from == nil {
-		return []change{{"add", path, to}}
+		return addition(path, to, version)
 	}
 
 	return []change{{"test", path, *from}, {"replace", path, to}}
 }
 
-// writeScale applies a JSON patch. The API server refuses it where another command has written in the meantime.
-func writeScale(ctx context.Context, in *mgmtcluster.Cluster, object client.Object, changes []change) error {
+// addition adds a field to the version of an object that lacks it, and to no other.
+func addition(path string, value any, version string) []change {
+	return []change{{"test", "/metadata/resourceVersion", version}, {"add", path, value}}
+}
+
+// writeScale applies a JSON patch. asked are the sizes that the user has agreed to; plan says which the object needs as
+// it is, and how to write them. If another command has written others in the meantime, writeScale refuses, and so does
+// the API server.
+func writeScale(
+	ctx context.Context, in *mgmtcluster.Cluster, object client.Object, asked []sizing,
+	plan func() ([]sizing, []change, error),
+) error {
 	name := object.GetName()
+
+	// The question may have waited for long, and the controllers have written the status meanwhile.
+	changes, err := planAgain(ctx, in, object, asked, plan)
+	if err != nil {
+		return err
+	}
+
 	patch, err := json.Marshal(changes)
 	if err != nil {
 		return fmt.Errorf("failed to encode how to scale %s: %w", name, err)
 	}
 
 	err = in.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch), fieldOwnerOfScale)
+	if apierrors.IsInvalid(err) && strings.Contains(err.Error(), "the server rejected our request") {
+		if _, err := planAgain(ctx, in, object, asked, plan); err != nil {
+			return err
+		}
+	}
 
-	switch {
-	case apierrors.IsInvalid(err) && strings.Contains(err.Error(), "the server rejected our request"):
-		return fmt.Errorf(
-			"another command has changed how many machines %s has since this one looked; run it again: %w", name, err)
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("failed to scale %s: %w", name, err)
 	}
 
 	return nil
+}
+
+// planAgain reads an object again, and plans how to scale it. It fails if the object asks for other numbers by now.
+func planAgain(
+	ctx context.Context, in *mgmtcluster.Cluster, object client.Object, asked []sizing,
+	plan func() ([]sizing, []change, error),
+) ([]change, error) {
+	name := object.GetName()
+	if err := in.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+		return nil, fmt.Errorf("failed to get %s: %w", name, err)
+	}
+
+	now, changes, err := plan()
+	if err != nil {
+		return nil, err
+	}
+
+	if !slices.Equal(now, asked) {
+		return nil, fmt.Errorf("another command has changed how many machines %s has since this one looked; run it again",
+			name)
+	}
+
+	return changes, nil
 }
