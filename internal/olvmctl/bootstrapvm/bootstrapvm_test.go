@@ -313,3 +313,25 @@ func TestASecondCommandDoesNotWriteOverABootstrapVM(t *testing.T) {
 	check.Error(t, second.checkOnly(), "another olvmctl has begun to make the bootstrap VM trip-bootstrap")
 	check.Error(t, first.checkOnly(), "") // which goes on
 }
+
+// TestNoOtherVMIsBegunWhileOneIsForgotten has a second start come while the first command removes what it kept.
+func TestNoOtherVMIsBegunWhileOneIsForgotten(t *testing.T) {
+	testenv.EmptyState(t)
+
+	decided := func(uid string) *VM {
+		return &VM{dir: folderOf("tour", "trip"), record: record{Namespace: "tour", Cluster: "trip", UID: uid}}
+	}
+	first, second := decided("one"), decided("two")
+	check.Error(t, first.keep(), "")
+	check.Error(t, first.doAlone(func() error {
+		check.Error(t, first.forget(), "")
+		check.Error(t, second.doAlone(second.keep), "another olvmctl makes or removes the bootstrap VM")
+
+		return nil
+	}), "")
+
+	_, err := os.Stat(filepath.Dir(first.dir))
+	check.Equal(t, "whether the folder of the namespace is left", err == nil, false)
+	check.Error(t, second.doAlone(second.keep), "")
+	check.Equal(t, "whether the other VM is kept", second.Exists(), true)
+}

@@ -58,19 +58,42 @@ func (v *VM) checkOnly() error {
 
 // Remove has Terraform destroy the VM, and removes what is kept of it. The error says where something is left.
 func (v *VM) Remove(ctx context.Context, config engine.Config) error {
+	destroyed := false
 	err := v.run(ctx, config, func(root *workspace.Root, s *subject) error {
-		_, err := root.Destroy(ctx, s)
-		return err
+		if err := v.checkOnly(); err != nil {
+			return err
+		}
+
+		if _, err := root.Destroy(ctx, s); err != nil {
+			return err
+		}
+
+		destroyed = true
+
+		return v.forget() // while no other command can begin to make one
 	})
-	if err != nil {
+	if err != nil && !destroyed {
 		return fmt.Errorf("the bootstrap VM %s is left: %w", v.Name(), err)
 	}
 
-	return v.forget()
+	return err
 }
 
 // run calls do with what runs Terraform. One process at a time does that.
 func (v *VM) run(ctx context.Context, config engine.Config, do func(*workspace.Root, *subject) error) error {
+	return v.doAlone(func() error {
+		return preview.AtEngine(ctx, config, func(session *engine.Client, scratch *preview.Scratch) error {
+			root := &workspace.Root{
+				Executor: scratch.Executor, Keeper: keeper{v}, Dir: filepath.Join(scratch.Dir, "vm"),
+			}
+
+			return do(root, &subject{vm: v, session: session, config: config})
+		})
+	})
+}
+
+// doAlone calls do while no other process makes or removes the VM.
+func (v *VM) doAlone(do func() error) error {
 	release, err := filelock.Take(v.lockFile())
 	if errors.Is(err, filelock.ErrHeld) {
 		return errors.New("another olvmctl makes or removes the bootstrap VM; wait until it has ended")
@@ -80,13 +103,13 @@ func (v *VM) run(ctx context.Context, config engine.Config, do func(*workspace.R
 		return fmt.Errorf("failed to lock the bootstrap VM: %w", err)
 	}
 
-	defer release()
+	defer func() {
+		release()
 
-	return preview.AtEngine(ctx, config, func(session *engine.Client, scratch *preview.Scratch) error {
-		root := &workspace.Root{Executor: scratch.Executor, Keeper: keeper{v}, Dir: filepath.Join(scratch.Dir, "vm")}
+		_ = os.Remove(filepath.Dir(v.dir)) // of the namespace, if it is empty
+	}()
 
-		return do(root, &subject{vm: v, session: session, config: config})
-	})
+	return do()
 }
 
 // subject is the VM as a run of Terraform makes it.

@@ -78,7 +78,9 @@ func folderOf(namespace, cluster string) string { return filepath.Join(root(), n
 
 func (v *VM) recordFile() string { return filepath.Join(v.dir, "vm.json") }
 func (v *VM) stateFile() string  { return filepath.Join(v.dir, "terraform.tfstate") }
-func (v *VM) lockFile() string   { return filepath.Join(v.dir, "lock") }
+
+// lockFile is beside the folder of the VM: it stays until that is removed.
+func (v *VM) lockFile() string { return v.dir + ".lock" }
 
 // KubeconfigFile is the file for its administrator.
 func (v *VM) KubeconfigFile() string { return filepath.Join(v.dir, "admin.kubeconfig") }
