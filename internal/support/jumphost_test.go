@@ -113,6 +113,37 @@ func TestAnSSHDThatKnowsNoIncludeKeepsItsConfiguration(t *testing.T) {
 	check.Contains(t, "output", out, "one older than OpenSSH 8.2 may not know Include")
 	check.Equal(t, "configuration of sshd", vm.read("etc/ssh/sshd_config"), "PasswordAuthentication yes\n")
 	check.Equal(t, "what systemd is told", vm.read("told"), "")
-	_, err = os.Stat(filepath.Join(vm.root, "etc/ssh/sshd_config.d/10-capolvm.conf"))
+	_, err = os.Stat(filepath.Join(vm.root, "etc/ssh/sshd_config.d/00-capolvm.conf"))
 	check.Error(t, err, "no such file")
+}
+
+// TestTheFileOfAJumpHostGoesBeforeThoseOfAnaconda because the first value of a setting counts, and files are read by their
+// names. The file with the former name goes, unless sshd refuses the new one.
+func TestTheFileOfAJumpHostGoesBeforeThoseOfAnaconda(t *testing.T) {
+	t.Parallel()
+
+	for name, tt := range map[string]struct{ refused, problem, want string }{
+		"sshd takes it":   {refused: "^NothingOfTheKind\n", want: "00-capolvm.conf 01-permitrootlogin.conf"},
+		"sshd refuses it": {refused: "^Include\n", problem: "exit status 1", want: "01-permitrootlogin.conf 10-capolvm.conf"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			vm := newJumpVM(t, "PasswordAuthentication yes\n")
+			vm.write("refused", tt.refused)
+			vm.write("etc/ssh/sshd_config.d/01-permitrootlogin.conf", "PermitRootLogin yes\n")
+			vm.write("etc/ssh/sshd_config.d/10-capolvm.conf", "PermitRootLogin no\n")
+			_, err := vm.apply()
+			check.Error(t, err, tt.problem)
+
+			found, err := os.ReadDir(filepath.Join(vm.root, "etc/ssh/sshd_config.d"))
+			check.Error(t, err, "")
+
+			var names []string
+			for _, one := range found {
+				names = append(names, one.Name())
+			}
+
+			check.Equal(t, "files", strings.Join(names, " "), tt.want)
+		})
+	}
 }

@@ -43,7 +43,8 @@ install_new request "$home/request" 600 "$user" || true
 install_new host /usr/local/bin/host 755 || true
 
 # Names of the nodes.
-install_new ssh.conf /etc/ssh/ssh_config.d/10-capolvm.conf 644 || true
+install_new ssh.conf /etc/ssh/ssh_config.d/00-capolvm.conf 644 || true
+rm -f /etc/ssh/ssh_config.d/10-capolvm.conf # its former name
 include_first /etc/ssh/ssh_config /etc/ssh/ssh_config.d || true
 sed '/ # capolvm$/d' /etc/hosts >hosts.new
 cat hosts >>hosts.new
@@ -51,16 +52,23 @@ cat hosts.new >/etc/hosts # it may be a mount
 
 # sshd last: whoever is there stays there.
 install_new authorized_keys "$home/authorized_keys" 644 || true
-cp /etc/ssh/sshd_config.d/10-capolvm.conf before.conf 2>/dev/null || true
+cp /etc/ssh/sshd_config.d/00-capolvm.conf before.conf 2>/dev/null || true
+cp /etc/ssh/sshd_config.d/10-capolvm.conf former.conf 2>/dev/null || true # its former name
 cp --preserve /etc/ssh/sshd_config sshd_config.before
 changed=no
 if include_first /etc/ssh/sshd_config /etc/ssh/sshd_config.d; then changed=yes; fi
-if install_new sshd.conf /etc/ssh/sshd_config.d/10-capolvm.conf 600; then changed=yes; fi
+# Files are read by their names: that of Anaconda for root's passwords begins with 01.
+if install_new sshd.conf /etc/ssh/sshd_config.d/00-capolvm.conf 600; then changed=yes; fi
+if [ -f former.conf ]; then
+    rm -f /etc/ssh/sshd_config.d/10-capolvm.conf
+    changed=yes
+fi
 if [ $changed = yes ]; then
     if ! sshd -t; then
         echo "sshd refuses its configuration; one older than OpenSSH 8.2 may not know Include: update it in the image" >&2
-        rm -f /etc/ssh/sshd_config.d/10-capolvm.conf
-        if [ -f before.conf ]; then install --mode 600 before.conf /etc/ssh/sshd_config.d/10-capolvm.conf; fi
+        rm -f /etc/ssh/sshd_config.d/00-capolvm.conf
+        if [ -f before.conf ]; then install --mode 600 before.conf /etc/ssh/sshd_config.d/00-capolvm.conf; fi
+        if [ -f former.conf ]; then install --mode 600 former.conf /etc/ssh/sshd_config.d/10-capolvm.conf; fi
         cat sshd_config.before >/etc/ssh/sshd_config # it keeps its label
         exit 1
     fi
