@@ -1,3 +1,3 @@
-// Package hostos has what operating systems do differently. Programs that need more than Windows has run on Linux and
-// macOS.
+// Package hostos has what operating systems do differently. Programs that need what Windows lacks run only on Linux
+// and macOS.
 package hostos

@@ -34,17 +34,24 @@ func TestSocketsOfAPairAreConnected(t *testing.T) {
 }
 
 func TestAProcessThatIsAskedToEndEnds(t *testing.T) {
-	for name, end := range map[string]func(int) error{"asked": EndProcess, "killed": KillProcess} {
+	for name, test := range map[string]struct {
+		end  func(int) error
+		want syscall.Signal
+	}{"asked": {EndProcess, syscall.SIGTERM}, "killed": {KillProcess, syscall.SIGKILL}} {
 		t.Run(name, func(t *testing.T) {
-			command := exec.CommandContext(t.Context(), "sleep", "600")
+			command := exec.CommandContext(t.Context(), "sleep", "30")
 			command.SysProcAttr = OwnGroup()
 			check.Error(t, command.Start(), "")
 
 			group, err := syscall.Getpgid(command.Process.Pid)
 			check.Error(t, err, "")
 			check.Equal(t, "its group", group, command.Process.Pid)
-			check.Error(t, end(command.Process.Pid), "")
+			check.Error(t, test.end(command.Process.Pid), "")
 			check.Set(t, "its end", command.Wait() != nil)
+
+			status, known := command.ProcessState.Sys().(syscall.WaitStatus)
+			check.Equal(t, "whether its status is known", known, true)
+			check.Equal(t, "the signal that has ended it", status.Signal(), test.want)
 		})
 	}
 }
