@@ -6,6 +6,9 @@ import (
 	"errors"
 	"os"
 	"syscall"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/filelock"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 )
 
 // hold makes a file with a lock on it, which ends with the process. The lock is there before the name is: another
@@ -17,7 +20,7 @@ func hold(path string) (*os.File, error) {
 		return nil, err
 	}
 
-	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	err = filelock.Exclusive(file)
 	if err == nil {
 		err = os.Rename(next, path)
 	}
@@ -42,9 +45,5 @@ func isAbandoned(path string) bool {
 		return false
 	}
 
-	if of, ok := info.Sys().(*syscall.Stat_t); !ok || int(of.Uid) != os.Getuid() {
-		return false
-	}
-
-	return syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
+	return hostos.IsOwn(info) && filelock.Exclusive(file) == nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/filelock"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/filelock"
 )
 
 // This file removes what runs have left that were killed before they could.
