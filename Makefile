@@ -150,7 +150,7 @@ verify: generate ## Fail when generated files or go.mod are not up to date
 	@git diff --exit-code -- go.mod go.sum e2e/specs/go.mod e2e/specs/go.sum api config docs internal/toolchain/modules || { echo "run make generate and go mod tidy, and commit the result" >&2; exit 1; }
 
 # Packages that differ between systems, and whose tests compile on Windows, too. Few dependencies are compiled for them.
-PORTABLE := ./internal/hostos ./internal/scratchdir ./internal/olvmctl/filelock ./internal/olvmctl/atomicfile
+PORTABLE := ./internal/hostos ./internal/scratchdir ./internal/filelock ./internal/olvmctl/atomicfile
 
 .PHONY: lint
 lint: ## Run the linters

@@ -308,8 +308,8 @@ type change struct {
 	Value any    `json:"value"`
 }
 
-// replacement writes a number in the place of the one that the user was asked about, and of no other. version is that of
-// the object: no number to compare is there if it has its default.
+// replacement writes a number in the place of the one that the user was asked about, and of no other. A number that is
+// left to its default cannot be compared: the version of the object is.
 func replacement(path string, from *int32, to int32, version string) []change {
 	if from == nil {
 		return addition(path, to, version)
@@ -373,8 +373,8 @@ func planAgain(
 	}
 
 	if !slices.Equal(now, asked) {
-		return nil, fmt.Errorf("another command has changed how many machines %s has since this one looked; run it again",
-			name)
+		return nil, fmt.Errorf("another command has changed how many machines %s has since this one looked; run it "+
+			"again", name)
 	}
 
 	return changes, nil

@@ -68,8 +68,8 @@ func (m *Manifests) changeForAll(owner, live *unstructured.Unstructured) string 
 
 		removable, foreign := removableFields(live, asked[path], there[path], path)
 		for _, field := range foreign {
-			m.note(fmt.Sprintf("%s: %s is not in its manifest, and no manifest has set it: it stays, and no machine is "+
-				"replaced for it", ownerName(owner), field))
+			m.note(fmt.Sprintf("%s: %s is not in its manifest, and no manifest has set it: it stays, and no machine "+
+				"is replaced for it", ownerName(owner), field))
 		}
 
 		found := cmp.Or(differs(asked[path], there[path], path), differs(removable, asked[path], path))
@@ -180,8 +180,8 @@ func isOnDelete(owner *unstructured.Unstructured) bool {
 	return false
 }
 
-// leastForRemediation is how many machines a control plane needs for one of them to be replaced as unhealthy: etcd keeps
-// its quorum without it.
+// leastForRemediation is how many machines a control plane needs for one of them to be replaced as unhealthy: etcd
+// keeps its quorum without it.
 const leastForRemediation = 3
 
 // isRemediated reports whether a MachineHealthCheck has the owner of a machine replace it. It notes a machine that is
@@ -195,9 +195,9 @@ func (m *Manifests) isRemediated(owner, machine *unstructured.Unstructured, all 
 
 	if conditionOf(machine, clusterv1.MachineOwnerRemediatedCondition) != "False" {
 		if conditionOf(machine, clusterv1.MachineExternallyRemediatedCondition) == "False" {
-			m.note(fmt.Sprintf("Machine %s/%s is unhealthy: its MachineHealthCheck has it remediated by a template first; "+
-				"an OLVMRemediation reboots it, and has it replaced if that does not help", machine.GetNamespace(),
-				machine.GetName()))
+			m.note(fmt.Sprintf("Machine %s/%s is unhealthy: its MachineHealthCheck has it remediated by a template "+
+				"first; an OLVMRemediation reboots it, and has it replaced if that does not help",
+				machine.GetNamespace(), machine.GetName()))
 		}
 
 		return false
