@@ -31,8 +31,8 @@ type OLVMRemediationStrategy struct {
 	// +kubebuilder:validation:Maximum=10
 	RetryLimit int32 `json:"retryLimit,omitempty"`
 
-	// timeoutSeconds is how many seconds the node may take to be healthy after its VM was started, 60 to 86400. As long
-	// are refusals of the engine to power the VM off or to start it asked again. If omitted, it is 600. Changes take effect at once.
+	// timeoutSeconds is how many seconds the node may take to be healthy after its VM was started, 60 to 86400. The
+	// engine may refuse to power the VM off for as long. If omitted, it is 600. Changes take effect at once.
 	// +optional
 	// +kubebuilder:validation:Minimum=60
 	// +kubebuilder:validation:Maximum=86400

@@ -46,8 +46,8 @@ const (
 	poll = 5 * time.Second
 	// steady is how often all else is looked at again that wakes nobody.
 	steady = 15 * time.Second
-	// unasked is how long an object stays for which no MachineHealthCheck has found its Machine unhealthy. A
-	// MachineHealthCheck does not look further at a Machine that has one, so that a moved or restored one is in the way.
+	// unasked is how long an object stays if no MachineHealthCheck has found its Machine unhealthy. A
+	// MachineHealthCheck ignores a Machine that has an object, so a moved or restored object is in the way.
 	unasked = 2 * time.Minute
 	// jitter spreads periodic work, as a share.
 	jitter = 0.2
@@ -305,8 +305,8 @@ func whyNotRemediated(s *scope) *blocker.Error {
 		annotations.HasSkipRemediation(s.machine):
 		return &blocker.Error{
 			Reason: infrav1.RemediationSkippedReason,
-			Message: fmt.Sprintf("The Machine or its OLVMMachine has the annotation %s or %s", clusterv1.PausedAnnotation,
-				clusterv1.MachineSkipRemediationAnnotation),
+			Message: fmt.Sprintf("The Machine or its OLVMMachine has the annotation %s or %s",
+				clusterv1.PausedAnnotation, clusterv1.MachineSkipRemediationAnnotation),
 		}
 	case !conditions.IsFalse(s.machine, clusterv1.MachineHealthCheckSucceededCondition):
 		return &blocker.Error{
@@ -389,8 +389,8 @@ func (r *Reconciler) findVM(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// checkMissing returns an error unless the controller of machines has missed the VM, too: one answer of the engine costs
-// no machine.
+// checkMissing returns an error unless the controller of machines has missed the VM, too: one answer of the engine
+// costs no machine.
 func checkMissing(m *infrav1.OLVMMachine) error {
 	running := conditions.Get(m, infrav1.VirtualMachineRunningCondition)
 	if running != nil && running.Reason == infrav1.VirtualMachineNotFoundReason {

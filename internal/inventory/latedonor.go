@@ -11,8 +11,8 @@ import (
 )
 
 // RemoveLateDonors deletes the donors of VMs of a pool that no rebuild uses. A manager was halted while it created one,
-// and went on after its successor had rebuilt the VM. One that runs or is locked stays. One that the engine does not let
-// go keeps no other.
+// and went on after its successor had rebuilt the VM. A donor stays if it runs or is locked. An error of one keeps no
+// other.
 func RemoveLateDonors(ctx context.Context, session *engine.Client, pool *Pool) error {
 	found, err := session.VMsWithPrefix(ctx, pool.DataCenter, donorPrefix)
 	if err != nil {

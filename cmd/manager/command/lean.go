@@ -15,8 +15,8 @@ func LeanCache() map[client.Object]cache.ByObject {
 }
 
 // leanMachine takes from a Machine, before it is cached, what controllers do not read there: managed fields, what
-// kubectl has applied, and the status but for the reference of the Node. That is most of a Machine, and there may be ten
-// thousand. Whoever needs its conditions, or writes them, reads it from the API server.
+// kubectl has applied, and the status but for the reference of the Node. That is most of a Machine, and there may be
+// ten thousand. Whoever needs its conditions, or writes them, reads it from the API server.
 func leanMachine(in any) (any, error) {
 	machine, ok := in.(*clusterv1.Machine)
 	if !ok {
