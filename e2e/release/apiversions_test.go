@@ -52,7 +52,7 @@ func (m *management) expectOldObjectsToValidate(t *testing.T) {
 		}
 	}
 
-	check.Equal(t, "kinds", len(kinds), 8)
+	check.Equal(t, "kinds", len(kinds), 10)
 }
 
 // oraclesProvider is what says that it is there: its chart installs it so.
