@@ -210,6 +210,31 @@ func TestAMachineThatIsPausedIsNotRebooted(t *testing.T) {
 	s.ExpectGone(r)
 }
 
+func TestOneMachineOfAControlPlaneIsRebootedAtATime(t *testing.T) {
+	s := newSite(t, nil)
+	machines := map[string]*clusterv1.Machine{}
+
+	for _, name := range []string{"one", "two"} {
+		s.ExpectProvisioned(s.Machine(name, nil))
+		machines[name] = s.setHealth(name, false)
+		change(s, machines[name], func(m *clusterv1.Machine) { m.Labels[clusterv1.MachineControlPlaneLabel] = "" })
+	}
+
+	check.Error(t, s.Sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/start$", Status: 409}), "")
+
+	first := s.remediate(machines["one"])
+	s.expectStep(first, infrav1alpha1.StartingStep)
+
+	second := s.remediate(machines["two"])
+	s.Expect(second, infrav1.RemediatedCondition, "False/"+infrav1.WaitingForOtherMachineReason)
+	check.Equal(t, "stops", s.actions("stop"), 1)
+
+	s.Sim.ClearFaults()
+	s.expectStep(first, infrav1alpha1.WaitingStep)
+	s.Delete(second)
+	s.ExpectGone(second)
+}
+
 func TestAVMThatARemediationPoweredOffIsStartedWhenTheRemediationGoes(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)

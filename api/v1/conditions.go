@@ -394,6 +394,8 @@ const (
 	WaitingForStartReason = "WaitingForStart"
 	// WaitingForHealthyNodeReason surfaces from the start of the VM until the Machine is healthy or the time is over.
 	WaitingForHealthyNodeReason = "WaitingForHealthyNode"
+	// WaitingForOtherMachineReason surfaces while another machine of the control plane is remediated or deleted.
+	WaitingForOtherMachineReason = "WaitingForOtherMachine"
 	// RemediationSkippedReason surfaces if an annotation pauses the machine, or excludes it from remediation.
 	RemediationSkippedReason = "RemediationSkipped"
 	// RetriesExhaustedReason surfaces if the reboots did not help: the owner of the Machine replaces it.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
@@ -138,7 +140,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		return ctrl.Result{}, err
 	}
 
-	if r.WatchFilterValue != "" && (s.watched() == nil || !labels.HasWatchLabel(s.watched(), r.WatchFilterValue)) {
+	orphan := s.watched() == nil && !remediation.DeletionTimestamp.IsZero() // any manager lets it go
+	if r.WatchFilterValue != "" && !orphan &&
+		(s.watched() == nil || !labels.HasWatchLabel(s.watched(), r.WatchFilterValue)) {
 		return ctrl.Result{}, nil // another manager does it
 	}
 
@@ -155,7 +159,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 	after, err := r.reconcile(ctx, s)
 	writeErr := objectstatus.Write(ctx, this, r.Recorder, remediation, func() { updateStatus(s) },
 		func() map[string]string { return nil })
-	if err == nil && writeErr == nil && s.news != nil {
+	if err == nil && objectstatus.IgnoreGone(writeErr) == nil && s.news != nil {
 		r.Recorder.Eventf(remediation, s.machine, s.news.kind, s.news.reason, "Remediate", "%s", s.news.text)
 	}
 
@@ -193,19 +197,48 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (time.Duration, er
 		return steady, r.deleteUnasked(ctx, s)
 	}
 
+	r.restartClock(s)
+
 	// Its object may be deleted while the VM is off.
 	controllerutil.AddFinalizer(s.remediation, infrav1alpha1.RemediationFinalizer)
 
 	return r.act(ctx, s)
 }
 
-// deleteUnasked deletes an object that no MachineHealthCheck asks for any more. If it does, it makes another one.
+// restartClock gives the step its whole time again if the controller could not act, or Cluster API could not see the
+// node.
+func (r *Reconciler) restartClock(s *scope) {
+	status := &s.remediation.Status
+	if status.Step == "" || status.Step == infrav1alpha1.GivenUpStep {
+		return
+	}
+
+	var reason string
+	if known := conditions.Get(s.remediation, infrav1.RemediatedCondition); known != nil {
+		reason = known.Reason
+	}
+
+	probe := conditions.Get(s.cluster, clusterv1.ClusterRemoteConnectionProbeCondition)
+	isBlind := status.Step == infrav1alpha1.WaitingStep && probe != nil && probe.Status != metav1.ConditionTrue
+	if isBlind || slices.Contains([]string{
+		infrav1.WaitingForEngineReason, infrav1.WaitingForTerraformReason, infrav1.RemediationSkippedReason,
+	}, reason) {
+		status.StepTime = now()
+	}
+}
+
+// deleteUnasked deletes an object that no MachineHealthCheck asks for any more. If it does, it makes another one. A
+// Machine whose OLVMMachine is gone is its owner's to replace.
 func (r *Reconciler) deleteUnasked(ctx context.Context, s *scope) error {
 	reason := s.blocked.Reason
 	known := conditions.Get(s.remediation, infrav1.RemediatedCondition)
 	if reason != infrav1.WaitingForHealthCheckReason && reason != infrav1.MachineNotFoundReason ||
 		known == nil || known.Reason != reason || time.Since(known.LastTransitionTime.Time) < unasked {
 		return nil
+	}
+
+	if s.machine != nil && conditions.IsFalse(s.machine, clusterv1.MachineHealthCheckSucceededCondition) {
+		return r.askOwner(ctx, s)
 	}
 
 	err := r.Client.Delete(ctx, s.remediation, client.Preconditions{
@@ -409,6 +442,10 @@ func (r *Reconciler) act(ctx context.Context, s *scope) (time.Duration, error) {
 
 	switch decide(s.remediation, s.vm, time.Now()) {
 	case begin:
+		if err := r.awaitTurn(ctx, s); err != nil || s.blocked != nil {
+			return steady, err
+		}
+
 		status.Step, status.StepTime, status.PowerOffTime = infrav1alpha1.PoweringOffStep, now(), metav1.Time{}
 		status.Attempts++
 		s.news = &news{corev1.EventTypeNormal, "Rebooting", fmt.Sprintf("Powering VM %s off and on: reboot %d of %d",
@@ -416,12 +453,21 @@ func (r *Reconciler) act(ctx context.Context, s *scope) (time.Duration, error) {
 
 		return time.Millisecond, nil
 	case powerOff:
-		return poll, r.powerOff(ctx, s)
+		err := r.powerOff(ctx, s)
+
+		return s.pause(), err
 	case recordOff:
+		if status.PowerOffTime.IsZero() { // it was down before
+			status.PowerOffTime = now()
+		}
+
 		status.Step, status.StepTime = infrav1alpha1.StartingStep, now()
+
 		return time.Millisecond, nil
 	case start:
-		return poll, r.start(ctx, s)
+		err := r.start(ctx, s)
+
+		return s.pause(), err
 	case recordStart:
 		status.Step, status.StepTime = infrav1alpha1.WaitingStep, now()
 		return poll, nil
@@ -429,11 +475,69 @@ func (r *Reconciler) act(ctx context.Context, s *scope) (time.Duration, error) {
 		return steady, r.giveUp(ctx, s)
 	}
 
+	if isOverdue(s.remediation, time.Now()) {
+		return steady, r.askOwner(ctx, s)
+	}
+
 	if status.Step == infrav1alpha1.WaitingStep {
 		return steady, nil
 	}
 
 	return poll, nil
+}
+
+// pause is when to look again after a request. One that the engine has refused is not repeated at once.
+func (s *scope) pause() time.Duration {
+	if s.blocked != nil {
+		return steady
+	}
+
+	return poll
+}
+
+// awaitTurn notes that a machine of the control plane waits for another one: etcd may not survive two that are off. If
+// two begin at the same time, the first by name does.
+func (r *Reconciler) awaitTurn(ctx context.Context, s *scope) error {
+	if !util.IsControlPlaneMachine(s.machine) {
+		return nil
+	}
+
+	var machines clusterv1.MachineList
+	err := r.Client.List(ctx, &machines, client.InNamespace(s.machine.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: s.machine.Spec.ClusterName},
+		client.HasLabels{clusterv1.MachineControlPlaneLabel})
+	if err != nil {
+		return fmt.Errorf("failed to list the Machines of Cluster %s: %w", s.machine.Spec.ClusterName, err)
+	}
+
+	var remediations infrav1alpha1.OLVMRemediationList
+	if err := r.APIReader.List(ctx, &remediations, client.InNamespace(s.machine.Namespace)); err != nil {
+		return fmt.Errorf("failed to list OLVMRemediations: %w", err)
+	}
+
+	for i := range machines.Items {
+		other := &machines.Items[i]
+		at := slices.IndexFunc(remediations.Items, func(r infrav1alpha1.OLVMRemediation) bool {
+			return r.Name == other.Name && goesFirst(&r, s.remediation.Name)
+		})
+		if other.Name != s.machine.Name && (at >= 0 || !other.DeletionTimestamp.IsZero()) {
+			s.blocked = &blocker.Error{
+				Reason:  infrav1.WaitingForOtherMachineReason,
+				Message: fmt.Sprintf("Waiting for Machine %s of the control plane to be healthy or gone", other.Name),
+			}
+		}
+	}
+
+	return nil
+}
+
+// goesFirst reports whether a remediation has begun, or begins before the one of a name.
+func goesFirst(other *infrav1alpha1.OLVMRemediation, name string) bool {
+	if other.Status.Step == "" {
+		return conditions.Get(other, infrav1.RemediatedCondition) == nil && other.Name < name
+	}
+
+	return other.Status.Step != infrav1alpha1.GivenUpStep
 }
 
 // powerOff asks the engine to power the VM off, once for each reboot.
@@ -461,17 +565,16 @@ func (r *Reconciler) powerOff(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// start asks the engine to start the VM. If it refuses for too long, the owner of the Machine is asked to replace it,
-// and the engine is asked again all the same: some owners do not.
+// start asks the engine to start the VM. If the VM stays down for too long, the owner of the Machine is asked to
+// replace it, and the engine is asked again all the same: some owners do not replace it.
 func (r *Reconciler) start(ctx context.Context, s *scope) error {
 	if err := r.Runs.MayAct(ctx); err != nil {
 		return err
 	}
 
-	err := s.session.StartVM(ctx, s.vm.ID, false)
-	report(s, err)
+	report(s, s.session.StartVM(ctx, s.vm.ID, false))
 
-	if err != nil && isOver(s.remediation, time.Now()) && s.remediation.DeletionTimestamp.IsZero() {
+	if isOver(s.remediation, time.Now()) && s.remediation.DeletionTimestamp.IsZero() {
 		return r.askOwner(ctx, s)
 	}
 
@@ -480,18 +583,18 @@ func (r *Reconciler) start(ctx context.Context, s *scope) error {
 
 // report tells users what the engine answered, if it is an error. The request is made again.
 func report(s *scope, err error) {
-	if err != nil {
+	switch {
+	case err == nil:
+	case engine.IsRefused(err):
+		s.blocked = &blocker.Error{Reason: infrav1.WaitingForVirtualMachineReason, Message: err.Error()}
+	default:
 		s.blocked = &blocker.Error{Reason: infrav1.WaitingForEngineReason, Message: err.Error()}
 	}
 }
 
 // giveUp ends the remediation, and has the owner of the Machine replace it.
 func (r *Reconciler) giveUp(ctx context.Context, s *scope) error {
-	if s.remediation.Status.Step != infrav1alpha1.GivenUpStep {
-		s.remediation.Status.Step = infrav1alpha1.GivenUpStep
-		s.news = &news{corev1.EventTypeWarning, infrav1.RetriesExhaustedReason,
-			"The owner of the Machine is asked to replace it: " + whyGivenUp(s)}
-	}
+	s.remediation.Status.Step = infrav1alpha1.GivenUpStep
 
 	return r.askOwner(ctx, s)
 }
@@ -535,21 +638,25 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (time.Durati
 	since := time.Since(s.remediation.DeletionTimestamp.Time)
 	r.reconcileVM(ctx, s)
 
+	mayGoDown := s.remediation.Status.Step != infrav1alpha1.StartingStep && since < engine.StopPatience
+
 	switch {
-	case s.vm != nil && toStart(s.vm.Status) == start:
-		return poll, r.start(ctx, s)
-	case s.vm != nil && !s.remediation.Status.PowerOffTime.IsZero() && since < engine.StopPatience:
-		return poll, nil // what was asked for may still come
-	case s.blocked == nil:
-		return release(s)
 	case since > s.remediation.Spec.Strategy.Timeout(): // Cluster API remediates nothing while the object is there
-		s.news = &news{corev1.EventTypeWarning, s.blocked.Reason,
-			"The VM may be off; start it in the engine. It could not be looked at: " + s.blocked.Error()}
+		s.news = &news{corev1.EventTypeWarning, "VirtualMachineMayBeOff",
+			"The VM of the machine was powered off and is not seen to run; look at it in the engine"}
 
 		return release(s)
+	case s.blocked != nil:
+		return steady, nil
+	case s.vm == nil || toStart(s.vm.Status) == recordStart && !mayGoDown:
+		return release(s)
+	case toStart(s.vm.Status) == start:
+		err := r.start(ctx, s)
+
+		return s.pause(), err
 	}
 
-	return steady, nil
+	return poll, nil
 }
 
 // release lets the object go.

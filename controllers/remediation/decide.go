@@ -52,18 +52,17 @@ func isOver(remediation *infrav1alpha1.OLVMRemediation, now time.Time) bool {
 	return now.Sub(remediation.Status.StepTime.Time) >= remediation.Spec.Strategy.Timeout()
 }
 
-// toPowerOff returns what to do until the VM is down. The engine is asked once: if the VM runs after that, somebody has
-// started it.
+// toPowerOff returns what to do until the VM is down. The engine is asked once.
 func toPowerOff(remediation *infrav1alpha1.OLVMRemediation, status engine.VMStatus, now time.Time) action {
 	asked := remediation.Status.PowerOffTime
 
 	switch {
 	case status == engine.VMDown:
 		return recordOff
-	case !asked.IsZero() && (status.Starting() || now.Sub(asked.Time) >= engine.StopPatience):
-		return recordStart
+	case !asked.IsZero() && (status.Starting() || status == engine.VMUp && now.Sub(asked.Time) >= engine.StopPatience):
+		return recordStart // somebody has started it
 	case !asked.IsZero():
-		return wait
+		return wait // it may go down at any time
 	case status.Off(), status.Busy(): // an engine refuses to stop it
 		if isOver(remediation, now) {
 			return giveUp
@@ -75,16 +74,25 @@ func toPowerOff(remediation *infrav1alpha1.OLVMRemediation, status engine.VMStat
 	}
 }
 
-// toStart returns what to do until the VM starts. It has no end: the controller has powered the VM off.
+// toStart returns what to do until the VM is on a host again. It has no end: the controller has powered the VM off.
 func toStart(status engine.VMStatus) action {
 	switch {
 	case status == engine.VMDown:
 		return start
-	case status == engine.VMUp, status.Starting():
-		return recordStart
-	default:
+	case status.Off(), status.Busy():
 		return wait
+	default:
+		return recordStart // also if it hangs: another reboot may follow
 	}
+}
+
+// isOverdue reports whether a VM that was powered off, or may be, is not back in time.
+func isOverdue(remediation *infrav1alpha1.OLVMRemediation, now time.Time) bool {
+	status := remediation.Status
+	isOff := status.Step == infrav1alpha1.StartingStep ||
+		status.Step == infrav1alpha1.PoweringOffStep && !status.PowerOffTime.IsZero()
+
+	return isOff && isOver(remediation, now)
 }
 
 // owesStart reports whether the controller may have powered the VM off and has not seen it start. An object that was

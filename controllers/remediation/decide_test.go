@@ -43,9 +43,17 @@ func TestARebootHasItsStepsInOrder(t *testing.T) {
 		"a VM is started however long it takes":        {"Starting", 1, time.Hour, 0, vm(engine.VMDown), start},
 		"a VM that starts is not started twice":        {"Starting", 1, 0, 0, vm(engine.VMWaitForLaunch), recordStart},
 		"a VM that is up has started":                  {"Starting", 1, 0, 0, vm(engine.VMUp), recordStart},
-		"a VM that another locks is waited for":        {"Starting", 1, 0, 0, vm(engine.VMImageLocked), wait},
-		"a node has its time":                          {"Waiting", 1, 599 * time.Second, 0, vm(engine.VMUp), wait},
-		"a VM that goes down again is not started":     {"Waiting", 1, 0, 0, vm(engine.VMDown), wait},
+		"a VM that hangs at its start is on a host":    {"Starting", 1, 0, 0, vm(engine.VMPaused), recordStart},
+		"a VM whose host is lost was on a host":        {"Starting", 1, 0, 0, vm(engine.VMUnknown), recordStart},
+		"a VM that takes its time to go down": {
+			"PoweringOff", 1, time.Minute, time.Minute, vm(engine.VMPoweringDown), wait,
+		},
+		"a VM that hangs after it was asked": {
+			"PoweringOff", 1, time.Minute, time.Minute, vm(engine.VMNotResponding), wait,
+		},
+		"a VM that another locks is waited for":    {"Starting", 1, 0, 0, vm(engine.VMImageLocked), wait},
+		"a node has its time":                      {"Waiting", 1, 599 * time.Second, 0, vm(engine.VMUp), wait},
+		"a VM that goes down again is not started": {"Waiting", 1, 0, 0, vm(engine.VMDown), wait},
 		"a second reboot begins if the first was in vain": {
 			"Waiting", 1, 600 * time.Second, 0, vm(engine.VMUp), begin,
 		},

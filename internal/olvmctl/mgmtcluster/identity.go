@@ -104,15 +104,21 @@ func (c *Cluster) Is(ctx context.Context, cluster *clusterv1.Cluster) (bool, err
 		unknown = err
 	}
 
-	// It has no API server yet. Its kubeconfig may come before, and the management cluster answers.
 	var none *noKubeconfigError
-	if !ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false) &&
-		(errors.As(unknown, &none) || own != "" && cluster.Annotations[IdentityAnnotation] == "") {
-		return false, nil
+	isYoung := !ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false)
+	if errors.As(unknown, &none) && isYoung {
+		return false, nil // it has no API server yet
 	}
 
 	differs, err := c.hasOtherCA(ctx, cluster)
 	if differs {
+		return false, nil
+	}
+
+	// Its kubeconfig may come before its API server. A cluster of kubeadm that manages itself has the ConfigMap of its
+	// CA.
+	isUnnamed := own != "" && cluster.Annotations[IdentityAnnotation] == ""
+	if err == nil && isYoung && isUnnamed && !c.hasRootCA(ctx, cluster) {
 		return false, nil
 	}
 
@@ -178,6 +184,14 @@ func (c *Cluster) hasOtherCA(ctx context.Context, cluster *clusterv1.Cluster) (b
 	}
 
 	return !shareOne(cas, others), nil
+}
+
+// hasRootCA reports whether the management cluster publishes its CA in the namespace of a Cluster, as the controller
+// manager of Kubernetes does. Local management clusters do not.
+func (c *Cluster) hasRootCA(ctx context.Context, cluster *clusterv1.Cluster) bool {
+	err := c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: rootCAName}, &corev1.ConfigMap{})
+
+	return !apierrors.IsNotFound(err)
 }
 
 // shareOne reports whether two bundles have a CA in common.

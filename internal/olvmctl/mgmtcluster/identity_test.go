@@ -92,11 +92,14 @@ func TestWhetherAClusterManagesItself(t *testing.T) {
 		"it has no API server yet":                        {young, nil, false, ""},
 		"it has no endpoint yet":                          {first, nil, false, ""},
 		"its kubeconfig comes before its API server":      {young, with(young.DeepCopy(), unanswered(t)), false, ""},
-		"its API server is down":                          {prod(""), with(prod(""), unanswered(t)), false, unknown},
-		"nothing says it":                                 {prod(""), nil, false, unknown},
-		"its CA is another one":                           {prod(""), with(rootCA, ofProd(other)), false, ""},
-		"an equal CA proves nothing":                      {prod(""), with(rootCA, ofProd(own)), false, unknown},
-		"the management cluster has no CA":                {prod(""), with(ofProd(own)), false, unknown},
+		"a moved cluster may be this one": {
+			young, with(young.DeepCopy(), unanswered(t), rootCA, ofProd(own)), false, unknown,
+		},
+		"its API server is down":           {prod(""), with(prod(""), unanswered(t)), false, unknown},
+		"nothing says it":                  {prod(""), nil, false, unknown},
+		"its CA is another one":            {prod(""), with(rootCA, ofProd(other)), false, ""},
+		"an equal CA proves nothing":       {prod(""), with(rootCA, ofProd(own)), false, unknown},
+		"the management cluster has no CA": {prod(""), with(ofProd(own)), false, unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := clusterAt(t, test.objects...).Is(t.Context(), test.cluster)
