@@ -650,7 +650,7 @@ func (r *Reconciler) reconcileEngineID(ctx context.Context, scope *clusterScope)
 	var ids []engine.ID
 
 	for i := range machines {
-		if id, ok := strings.CutPrefix(machines[i].Spec.ProviderID, bootstrap.ProviderIDPrefix); ok {
+		if id := bootstrap.VMOf(machines[i].Spec.ProviderID); id != "" {
 			ids = append(ids, engine.ID(id))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
@@ -47,7 +48,7 @@ func (r *Reconciler) reconcileGroups(ctx context.Context, scope *clusterScope) {
 	}
 
 	scope.rendered, scope.groupsErr = render.ClusterConfiguration(
-		placement.Cluster(scope.session, scope.config, ownerOf(scope.olvmCluster), scope.groups),
+		placement.Cluster(scope.session, scope.config, ownermark.Of(scope.olvmCluster), scope.groups),
 	)
 	if scope.groupsErr == nil {
 		scope.drifted, scope.groupsErr = r.groupsDrifted(ctx, scope, known)
@@ -97,7 +98,7 @@ func (r *Reconciler) wakeMachines(ctx context.Context, scope *clusterScope) {
 
 	for i := range machines {
 		m := &machines[i]
-		r.Runs.Wake(workspace.Key{Kind: workspace.MachineKind, Namespace: m.Namespace, Name: m.Name})
+		r.Runs.Wake(workspace.MachineKey(m))
 	}
 }
 

@@ -50,14 +50,14 @@ func (s *clusterSubject) Render(ctx context.Context, state *tfstate.State) (work
 		inState = append(inState, key)
 	}
 
-	imports, err := placement.FindGroups(ctx, s.session, ownerOf(s.owner), s.groups, inState)
+	imports, err := placement.FindGroups(ctx, s.session, ownermark.Of(s.owner), s.groups, inState)
 	if err != nil {
 		return workspace.Configuration{}, err
 	}
 
 	return workspace.Configuration{
 		Configuration: s.rendered.Adopting(imports),
-		Owner:         ownerOf(s.owner).Comment(),
+		Owner:         ownermark.Of(s.owner).Comment(),
 		Secrets:       []string{s.config.Password},
 		Guard:         guardGroups,
 	}, nil
@@ -93,7 +93,7 @@ func (s *clusterSubject) RenderDestroy(ctx context.Context) (workspace.Configura
 
 	return workspace.Configuration{
 		Configuration: configuration,
-		Owner:         ownerOf(s.owner).Comment(),
+		Owner:         ownermark.Of(s.owner).Comment(),
 		Secrets:       []string{s.config.Password},
 	}, err
 }
@@ -106,7 +106,7 @@ func (s *clusterSubject) RemoveOrphans(
 		return nil // the next run adopts them
 	}
 
-	return removeOrphanGroups(ctx, s.session, s.dataCenter, ownerOf(s.owner))
+	return removeOrphanGroups(ctx, s.session, s.dataCenter, ownermark.Of(s.owner))
 }
 
 // removeOrphanGroups deletes groups with our whole mark natively: there is no state from which Terraform could do it.
@@ -136,9 +136,4 @@ func removeOrphanGroups(
 	}
 
 	return nil
-}
-
-// ownerOf is the mark of what the cluster owns in the engine.
-func ownerOf(c *infrav1.OLVMCluster) ownermark.Owner {
-	return ownermark.Owner{Namespace: c.Namespace, Name: c.Name, UID: string(c.UID)}
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -354,7 +355,7 @@ func (r *Reconciler) mark(ctx context.Context, s *scope, e *entry, marker *inven
 
 	var owner *ownermark.Owner
 	if m := s.machines[claim.MachineName]; m != nil {
-		owner = &ownermark.Owner{Namespace: m.Namespace, Name: m.Name, UID: string(m.UID)}
+		owner = ptr.To(ownermark.Of(m))
 	}
 
 	settled := e.object.Status.ClaimID == inventory.ConfirmedID(claim)

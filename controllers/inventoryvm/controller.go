@@ -143,7 +143,7 @@ func (s *scope) of() connection.Engine { return connection.InventoryEngine(s.inv
 
 // owner is the mark of the VM.
 func (s *scope) owner() ownermark.Owner {
-	return ownermark.Owner{Namespace: s.vm.Namespace, Name: s.vm.Name, UID: string(s.vm.UID)}
+	return ownermark.Of(s.vm)
 }
 
 // requested reports whether a run may have made something.

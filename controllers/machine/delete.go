@@ -16,6 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
@@ -109,7 +110,7 @@ func (r *Reconciler) reconcileOwnership(ctx context.Context, scope *machineScope
 
 // whyNotDeleted is why a VM must not be deleted for the machine; nil if it may be.
 func whyNotDeleted(scope *machineScope, vm *engine.VM) *blocker.Error {
-	if ours := ownerOf(scope.olvmMachine); !isOwned(ours, vm) {
+	if ours := ownermark.Of(scope.olvmMachine); !isOwned(ours, vm) {
 		return blocker.Deletion(engineRetry, "VM %s (%s) is not marked as this machine's: its comment is %q. "+
 			"To delete it, replace its comment with exactly %q; to keep it, remove the finalizer %s from this object "+
 			"(addresses of IPAM "+

@@ -46,7 +46,7 @@ func checkVMsOwned(ctx context.Context, session *engine.Client, owner ownermark.
 // reconcileVMOwnership checks a VM without the machine's mark again in the engine, because the cached VM may be older
 // than the mark. It also refuses a machine whose records name different VMs.
 func (r *Reconciler) reconcileVMOwnership(ctx context.Context, scope *machineScope) error {
-	owner, ids := ownerOf(scope.olvmMachine), scope.vmIDs()
+	owner, ids := ownermark.Of(scope.olvmMachine), scope.vmIDs()
 	if len(ids) > 1 {
 		scope.vm.foreign = &blocker.Error{
 			Reason: infrav1.VMNotOwnedReason,

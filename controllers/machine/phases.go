@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -305,8 +304,8 @@ func (s *machineScope) givenToVM(ctx context.Context) (addressing.Addresses, err
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case !isOwned(ownerOf(s.olvmMachine), vm):
-		return nil, notOwnedError(ownerOf(s.olvmMachine), id)
+	case !isOwned(ownermark.Of(s.olvmMachine), vm):
+		return nil, notOwnedError(ownermark.Of(s.olvmMachine), id)
 	}
 
 	return addressesIn(vm.Initialization, s.network.nics), nil
@@ -361,24 +360,12 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *machineScope) (
 		return vmSteady, nil
 	}
 
-	session, config, err := r.Engines.For(ctx, connection.ClusterEngine(scope.olvmCluster))
-
-	var identity engine.Identity
-	if err == nil {
-		identity, err = session.Identity(ctx)
-	}
-
-	if err == nil { // an OLVMCluster that others manage has no record of its engine
-		recorded := connection.EngineOfMachine(scope.olvmMachine).Installation
-		err = connection.CheckEngine(connection.ClusterEngine(scope.olvmCluster), recorded, identity)
-	}
-
-	if err != nil {
-		scope.engine.err = err
+	facts := &scope.engine
+	facts.session, facts.config, facts.installation, facts.err = r.Engines.ForMachine(ctx,
+		connection.ClusterEngine(scope.olvmCluster), scope.olvmMachine)
+	if facts.err != nil {
 		return engineRetry, nil
 	}
-
-	scope.engine.session, scope.engine.config, scope.engine.installation = session, config, identity.Installation
 
 	return 0, nil
 }
@@ -590,7 +577,7 @@ func (r *Reconciler) input(ctx context.Context, scope *machineScope) (*desired.I
 		Spec:              scope.olvmMachine.Spec,
 		Cluster:           scope.olvmCluster.Spec,
 		VMName:            scope.machine.Name,
-		Owner:             ownerOf(scope.olvmMachine),
+		Owner:             ownermark.Of(scope.olvmMachine),
 		ClaimedVM:         scope.claimedVM(),
 		NICs:              scope.network.nics,
 		Addresses:         scope.network.addresses,
@@ -647,10 +634,6 @@ func (r *Reconciler) controlPlaneNodes(ctx context.Context, scope *machineScope)
 	return out, nil
 }
 
-func ownerOf(m *infrav1.OLVMMachine) ownermark.Owner {
-	return ownermark.Owner{Namespace: m.Namespace, Name: m.Name, UID: string(m.UID)}
-}
-
 // reconcileRun submits a run where one is needed.
 func (r *Reconciler) reconcileRun(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	state := scope.workspace.State
@@ -679,11 +662,4 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *machineScope) (tim
 }
 
 // providerIDToVM is the UUID in a provider ID; empty where there is none.
-func providerIDToVM(providerID string) engine.ID {
-	id, ok := strings.CutPrefix(providerID, bootstrap.ProviderIDPrefix)
-	if !ok {
-		return ""
-	}
-
-	return engine.ID(id)
-}
+func providerIDToVM(providerID string) engine.ID { return engine.ID(bootstrap.VMOf(providerID)) }

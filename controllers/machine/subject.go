@@ -17,6 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
@@ -81,7 +82,7 @@ func (r *Reconciler) subject(scope *machineScope) *machineSubject {
 func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (workspace.Configuration, error) {
 	// The run may have waited since the VM was looked at.
 	ids := unique(append(s.vmIDs, engine.ID(state.VMID())))
-	if err := checkVMsOwned(ctx, s.session, ownerOf(s.owner), ids); err != nil {
+	if err := checkVMsOwned(ctx, s.session, ownermark.Of(s.owner), ids); err != nil {
 		return workspace.Configuration{}, err
 	}
 
@@ -93,7 +94,7 @@ func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (work
 
 	hadVM := s.owner.Spec.ProviderID != ""
 	out := workspace.Configuration{
-		Owner:   ownerOf(s.owner).Comment(),
+		Owner:   ownermark.Of(s.owner).Comment(),
 		Secrets: []string{s.config.Password, s.built.Machine.UserData},
 		Names:   []string{s.built.Machine.Name},
 		Fresh:   state == nil && !hadVM,
@@ -165,7 +166,7 @@ func (s *machineSubject) existing(ctx context.Context, state *tfstate.State) (*d
 		return nil, err
 	}
 
-	found, err = found.Of(ownerOf(s.owner).Comment(), engine.ID(state.VMID()))
+	found, err = found.Of(ownermark.Of(s.owner).Comment(), engine.ID(state.VMID()))
 
 	return found.Beside(state), err
 }
@@ -247,7 +248,7 @@ func (s *machineSubject) Outdated(current client.Object) bool {
 // RenderDestroy renders the provider alone. It looks once more whether the VMs are the machine's: the run may have
 // waited.
 func (s *machineSubject) RenderDestroy(ctx context.Context) (workspace.Configuration, error) {
-	if err := checkVMsOwned(ctx, s.session, ownerOf(s.owner), s.vmIDs); err != nil {
+	if err := checkVMsOwned(ctx, s.session, ownermark.Of(s.owner), s.vmIDs); err != nil {
 		return workspace.Configuration{}, err
 	}
 
@@ -260,7 +261,7 @@ func (s *machineSubject) RenderDestroy(ctx context.Context) (workspace.Configura
 
 	return workspace.Configuration{
 		Configuration: configuration,
-		Owner:         ownerOf(s.owner).Comment(),
+		Owner:         ownermark.Of(s.owner).Comment(),
 		Secrets:       []string{s.config.Password},
 	}, err
 }
@@ -281,7 +282,7 @@ func (s *machineSubject) RemoveOrphans(
 
 	if s.owner.Spec.FromInventory != nil {
 		if operation == terraform.Destroy && before.Empty() {
-			return giveBack(ctx, s.session, s.vmID, ownerOf(s.owner))
+			return giveBack(ctx, s.session, s.vmID, ownermark.Of(s.owner))
 		}
 
 		return nil
@@ -291,7 +292,7 @@ func (s *machineSubject) RemoveOrphans(
 		ID:         s.vmID,
 		DataCenter: s.dataCenter,
 		Name:       s.vmName(),
-		Comment:    ownerOf(s.owner).Comment(),
+		Comment:    ownermark.Of(s.owner).Comment(),
 		Free:       s.checkOwned,
 		DataDisks:  s.owner.Spec.VirtualMachine.DataDisks,
 
@@ -350,7 +351,7 @@ func (s *machineSubject) added(state *tfstate.State) desired.Additions {
 
 // checkOwned returns an error if the VM is not the machine's.
 func (s *machineSubject) checkOwned(_ context.Context, vm *engine.VM) error {
-	if owner := ownerOf(s.owner); !isOwned(owner, vm) {
+	if owner := ownermark.Of(s.owner); !isOwned(owner, vm) {
 		return notOwnedError(owner, vm.ID)
 	}
 

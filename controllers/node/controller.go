@@ -34,6 +34,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/holder"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
 )
@@ -78,7 +79,7 @@ func NewClusterCache(
 	workloads, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
 		SecretClient:     workload.Secrets{Reader: mgr.GetAPIReader(), Clusters: mgr.GetClient()},
 		WatchFilterValue: watchFilterValue,
-		ClusterFilter:    isOurs,
+		ClusterFilter:    holder.HasOLVMCluster,
 		Client:           clustercache.ClientOptions{UserAgent: userAgent},
 		Cache: clustercache.CacheOptions{
 			DefaultTransform: cache.TransformStripManagedFields(),
@@ -90,11 +91,6 @@ func NewClusterCache(
 	}
 
 	return workloads, nil
-}
-
-func isOurs(cluster *clusterv1.Cluster) bool {
-	ref := cluster.Spec.InfrastructureRef
-	return ref.APIGroup == infrav1.GroupVersion.Group && ref.Kind == "OLVMCluster"
 }
 
 // shrinkNode drops what no controller reads: the images alone are most of a Node.
@@ -166,7 +162,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 
-	if !isOurs(cluster) || !cluster.DeletionTimestamp.IsZero() || annotations.IsPaused(cluster, cluster) {
+	if !holder.HasOLVMCluster(cluster) || !cluster.DeletionTimestamp.IsZero() ||
+		annotations.IsPaused(cluster, cluster) {
 		return ctrl.Result{}, nil
 	}
 

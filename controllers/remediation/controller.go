@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,8 +16,6 @@ import (
 	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util"
-	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
@@ -33,12 +30,9 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
@@ -197,7 +191,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (time.Duration, er
 		return steady, r.deleteUnasked(ctx, s)
 	}
 
-	r.restartClock(s)
+	restartClock(s)
 
 	// Its object may be deleted while the VM is off.
 	controllerutil.AddFinalizer(s.remediation, infrav1alpha1.RemediationFinalizer)
@@ -207,7 +201,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (time.Duration, er
 
 // restartClock gives the step its whole time again if the controller could not act, or Cluster API could not see the
 // node.
-func (r *Reconciler) restartClock(s *scope) {
+func restartClock(s *scope) {
 	status := &s.remediation.Status
 	if status.Step == "" || status.Step == infrav1alpha1.GivenUpStep {
 		return
@@ -249,191 +243,6 @@ func (r *Reconciler) deleteUnasked(ctx context.Context, s *scope) error {
 	}
 
 	return nil
-}
-
-// findOwners gets the Machine that owns the object, its Cluster, and their infrastructure. A Machine counts only if it
-// has the name and the UID that the owner reference has.
-func (r *Reconciler) findOwners(ctx context.Context, s *scope) error {
-	machine := &clusterv1.Machine{}
-	if found, err := fetch(ctx, r.APIReader, s, s.remediation.Name, machine); err != nil || !found {
-		return err
-	}
-
-	for _, owner := range s.remediation.OwnerReferences {
-		if owner.Kind == "Machine" && owner.UID == machine.UID &&
-			strings.HasPrefix(owner.APIVersion, clusterv1.GroupVersion.Group+"/") {
-			s.machine = machine
-		}
-	}
-
-	if s.machine == nil {
-		return nil
-	}
-
-	cluster := &clusterv1.Cluster{}
-	if found, err := fetch(ctx, r.Client, s, machine.Spec.ClusterName, cluster); err != nil || !found {
-		return err
-	}
-
-	s.cluster = cluster
-
-	olvmMachine := &infrav1.OLVMMachine{}
-	ref := machine.Spec.InfrastructureRef
-	if ref.APIGroup == infrav1.GroupVersion.Group && ref.Kind == "OLVMMachine" {
-		found, err := fetch(ctx, r.Client, s, ref.Name, olvmMachine)
-		if err != nil {
-			return err
-		}
-
-		if found && metav1.IsControlledBy(olvmMachine, machine) {
-			s.olvmMachine = olvmMachine
-		}
-	}
-
-	olvmCluster := &infrav1.OLVMCluster{}
-	if ref := cluster.Spec.InfrastructureRef; ref.APIGroup != infrav1.GroupVersion.Group || ref.Kind != "OLVMCluster" {
-		return nil
-	}
-
-	if found, err := fetch(ctx, r.Client, s, cluster.Spec.InfrastructureRef.Name, olvmCluster); err != nil || !found {
-		return err
-	}
-
-	s.olvmCluster = olvmCluster
-
-	return nil
-}
-
-// fetch gets an object of the namespace. It reports whether there is one.
-func fetch(
-	ctx context.Context, from client.Reader, s *scope, name string, object client.Object,
-) (bool, error) {
-	key := client.ObjectKey{Namespace: s.remediation.Namespace, Name: name}
-	if err := from.Get(ctx, key, object); apierrors.IsNotFound(err) {
-		return false, nil
-	} else if err != nil {
-		return false, fmt.Errorf("failed to get %T %s: %w", object, key, err)
-	}
-
-	return true, nil
-}
-
-// whyNotRemediated returns why a machine is not remediated, whatever its VM does; nil if it may be.
-func whyNotRemediated(s *scope) *blocker.Error {
-	switch {
-	case s.machine == nil:
-		return &blocker.Error{
-			Reason: infrav1.MachineNotFoundReason, Field: "metadata.ownerReferences", Message: fmt.Sprintf(
-				"no Machine %s owns this object; Cluster API makes OLVMRemediations, so delete this one",
-				s.remediation.Name),
-		}
-	case s.olvmMachine == nil || s.olvmCluster == nil:
-		return &blocker.Error{
-			Reason:  infrav1.MachineNotFoundReason,
-			Message: fmt.Sprintf("Machine %s has no OLVMMachine or no OLVMCluster", s.machine.Name),
-		}
-	case !s.machine.DeletionTimestamp.IsZero() || !s.olvmMachine.DeletionTimestamp.IsZero():
-		return &blocker.Error{Reason: infrav1.WaitingForMachinesDeletionReason, Message: "The Machine is being deleted"}
-	case annotations.HasPaused(s.machine) || annotations.HasPaused(s.olvmMachine) ||
-		annotations.HasSkipRemediation(s.machine):
-		return &blocker.Error{
-			Reason: infrav1.RemediationSkippedReason,
-			Message: fmt.Sprintf("The Machine or its OLVMMachine has the annotation %s or %s",
-				clusterv1.PausedAnnotation, clusterv1.MachineSkipRemediationAnnotation),
-		}
-	case !conditions.IsFalse(s.machine, clusterv1.MachineHealthCheckSucceededCondition):
-		return &blocker.Error{
-			Reason:  infrav1.WaitingForHealthCheckReason,
-			Message: "No MachineHealthCheck has found the Machine unhealthy",
-		}
-	}
-
-	return nil
-}
-
-// reconcileVM finds the VM of the machine in the engine. Whoever may write an OLVMMachine can write the ID of any VM
-// there, so that only a VM with the mark of the machine is touched.
-func (r *Reconciler) reconcileVM(ctx context.Context, s *scope) {
-	if r.isRunning(s) {
-		return
-	}
-
-	if err := r.findVM(ctx, s); err != nil && !errors.As(err, &s.blocked) {
-		s.blocked = &blocker.Error{Reason: infrav1.WaitingForEngineReason, Message: err.Error()}
-	}
-}
-
-// isRunning reports whether Terraform changes the machine, and notes that nothing is done meanwhile.
-func (r *Reconciler) isRunning(s *scope) bool {
-	key := workspace.Key{Kind: workspace.MachineKind, Namespace: s.olvmMachine.Namespace, Name: s.olvmMachine.Name}
-	if !r.Runs.IsInFlight(key) {
-		return false
-	}
-
-	s.blocked = &blocker.Error{
-		Reason: infrav1.WaitingForTerraformReason, Message: "Waiting for the Terraform run of the machine to end",
-	}
-
-	return true
-}
-
-// findVM sets the session, and the VM if the engine has it. A *blocker.Error says why the VM must not be touched.
-func (r *Reconciler) findVM(ctx context.Context, s *scope) error {
-	of := connection.ClusterEngine(s.olvmCluster)
-	session, _, err := r.Engines.For(ctx, of)
-	if err != nil {
-		return err
-	}
-
-	identity, err := session.Identity(ctx)
-	if err != nil {
-		return err
-	}
-
-	if err := connection.CheckEngine(of, connection.EngineOfMachine(s.olvmMachine).Installation, identity); err != nil {
-		return err
-	}
-
-	id, made := strings.CutPrefix(s.olvmMachine.Spec.ProviderID, bootstrap.ProviderIDPrefix)
-	if !made {
-		s.session = session
-		return nil
-	}
-
-	vm, err := session.VM(ctx, engine.ID(id))
-	if engine.IsNotFound(err) {
-		s.session = session
-		return checkMissing(s.olvmMachine)
-	} else if err != nil {
-		return err
-	}
-
-	owner := ownermark.Owner{
-		Namespace: s.olvmMachine.Namespace, Name: s.olvmMachine.Name, UID: string(s.olvmMachine.UID),
-	}
-	if !owner.Marks(vm.CommentText()) {
-		return &blocker.Error{Reason: infrav1.VMNotOwnedReason, Message: fmt.Sprintf(
-			"VM %s does not have the mark of OLVMMachine %s, so the controller does not reboot it", id,
-			s.olvmMachine.Name)}
-	}
-
-	s.session, s.vm = session, vm
-
-	return nil
-}
-
-// checkMissing returns an error unless the controller of machines has missed the VM, too: one answer of the engine
-// costs no machine.
-func checkMissing(m *infrav1.OLVMMachine) error {
-	running := conditions.Get(m, infrav1.VirtualMachineRunningCondition)
-	if running != nil && running.Reason == infrav1.VirtualMachineNotFoundReason {
-		return nil
-	}
-
-	return &blocker.Error{
-		Reason:  infrav1.WaitingForVirtualMachineReason,
-		Message: "The engine has no VM of that ID; waiting for the condition VirtualMachineRunning to say so, too",
-	}
 }
 
 // act does the next step of the remediation.
@@ -493,103 +302,6 @@ func (s *scope) pause() time.Duration {
 	}
 
 	return poll
-}
-
-// awaitTurn notes that a machine of the control plane waits for another one: etcd may not survive two that are off. If
-// two begin at the same time, the first by name does.
-func (r *Reconciler) awaitTurn(ctx context.Context, s *scope) error {
-	if !util.IsControlPlaneMachine(s.machine) {
-		return nil
-	}
-
-	var machines clusterv1.MachineList
-	err := r.Client.List(ctx, &machines, client.InNamespace(s.machine.Namespace),
-		client.MatchingLabels{clusterv1.ClusterNameLabel: s.machine.Spec.ClusterName},
-		client.HasLabels{clusterv1.MachineControlPlaneLabel})
-	if err != nil {
-		return fmt.Errorf("failed to list the Machines of Cluster %s: %w", s.machine.Spec.ClusterName, err)
-	}
-
-	var remediations infrav1alpha1.OLVMRemediationList
-	if err := r.APIReader.List(ctx, &remediations, client.InNamespace(s.machine.Namespace)); err != nil {
-		return fmt.Errorf("failed to list OLVMRemediations: %w", err)
-	}
-
-	for i := range machines.Items {
-		other := &machines.Items[i]
-		at := slices.IndexFunc(remediations.Items, func(r infrav1alpha1.OLVMRemediation) bool {
-			return r.Name == other.Name && goesFirst(&r, s.remediation.Name)
-		})
-		if other.Name != s.machine.Name && (at >= 0 || !other.DeletionTimestamp.IsZero()) {
-			s.blocked = &blocker.Error{
-				Reason:  infrav1.WaitingForOtherMachineReason,
-				Message: fmt.Sprintf("Waiting for Machine %s of the control plane to be healthy or gone", other.Name),
-			}
-		}
-	}
-
-	return nil
-}
-
-// goesFirst reports whether a remediation has begun, or begins before the one of a name.
-func goesFirst(other *infrav1alpha1.OLVMRemediation, name string) bool {
-	if other.Status.Step == "" {
-		return conditions.Get(other, infrav1.RemediatedCondition) == nil && other.Name < name
-	}
-
-	return other.Status.Step != infrav1alpha1.GivenUpStep
-}
-
-// powerOff asks the engine to power the VM off, once for each reboot.
-func (r *Reconciler) powerOff(ctx context.Context, s *scope) error {
-	if r.isRunning(s) { // it may have begun since the VM was looked at
-		return nil
-	}
-
-	if err := r.Runs.MayAct(ctx); err != nil {
-		return err
-	}
-
-	err := s.session.StopVM(ctx, s.vm.ID, true)
-	if err == nil {
-		s.remediation.Status.PowerOffTime = now()
-		return nil
-	}
-
-	if engine.IsRefused(err) && isOver(s.remediation, time.Now()) {
-		return r.giveUp(ctx, s)
-	}
-
-	report(s, err)
-
-	return nil
-}
-
-// start asks the engine to start the VM. If the VM stays down for too long, the owner of the Machine is asked to
-// replace it, and the engine is asked again all the same: some owners do not replace it.
-func (r *Reconciler) start(ctx context.Context, s *scope) error {
-	if err := r.Runs.MayAct(ctx); err != nil {
-		return err
-	}
-
-	report(s, s.session.StartVM(ctx, s.vm.ID, false))
-
-	if isOver(s.remediation, time.Now()) && s.remediation.DeletionTimestamp.IsZero() {
-		return r.askOwner(ctx, s)
-	}
-
-	return nil
-}
-
-// report tells users what the engine answered, if it is an error. The request is made again.
-func report(s *scope, err error) {
-	switch {
-	case err == nil:
-	case engine.IsRefused(err):
-		s.blocked = &blocker.Error{Reason: infrav1.WaitingForVirtualMachineReason, Message: err.Error()}
-	default:
-		s.blocked = &blocker.Error{Reason: infrav1.WaitingForEngineReason, Message: err.Error()}
-	}
 }
 
 // giveUp ends the remediation, and has the owner of the Machine replace it.

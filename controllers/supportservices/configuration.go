@@ -133,7 +133,7 @@ func (r *Reconciler) configure(
 	}
 
 	if !addressing.MayHaveVM(vm.machine) {
-		r.Runs.Wake(workspace.Key{Kind: workspace.MachineKind, Namespace: vm.machine.Namespace, Name: vm.Name})
+		r.Runs.Wake(workspace.MachineKey(vm.machine))
 	}
 
 	if vm.report.Stranded {

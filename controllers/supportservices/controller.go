@@ -342,7 +342,7 @@ func (r *Reconciler) findCluster(ctx context.Context, s *scope) error {
 	case !ref.IsDefined():
 		s.err = waiting("Cluster %s does not name its infrastructure yet", key.Name)
 		return nil
-	case ref.Kind != "OLVMCluster" || ref.APIGroup != infrav1.GroupVersion.Group:
+	case !holder.HasOLVMCluster(cluster):
 		s.err = blocker.New(infrav1.ClusterOfOtherProviderReason, "spec.clusterName",
 			"the infrastructure of Cluster %s is the %s %s, and only clusters with an OLVMCluster have support "+
 				"services; delete this object", key.Name, ref.Kind, ref.Name)

@@ -15,6 +15,7 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/filelock"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/nodeimage"
@@ -167,7 +168,7 @@ func lockFolder(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("failed to open %s: %w", dir, err)
 	}
 
-	if err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := filelock.Exclusive(folder); err != nil {
 		return nil, errors.Join(fmt.Errorf("another demo uses %s: %w", dir, err), folder.Close())
 	}
 

@@ -34,6 +34,16 @@ const (
 // ProviderIDPrefix precedes the UUID of a VM in a provider ID.
 const ProviderIDPrefix = "olvm://"
 
+// VMOf returns the UUID of the VM in a provider ID; empty if there is none.
+func VMOf(providerID string) string {
+	id, ok := strings.CutPrefix(providerID, ProviderIDPrefix)
+	if !ok {
+		return ""
+	}
+
+	return id
+}
+
 // Guest is what the infrastructure adds to the bootstrap data of a machine.
 type Guest struct {
 	// HostName of the guest. The engine sets it where cloud-init reads the data, Ignition gets it as a file.

@@ -156,6 +156,28 @@ func (p *Pool) For(ctx context.Context, of connection.Engine) (*engine.Client, e
 	return session, config, nil
 }
 
+// ForMachine is For of the engine of a machine's cluster, and the engine's ID of itself. An OLVMCluster that others
+// manage has no record of its engine: then the one that its machine has recorded counts.
+func (p *Pool) ForMachine(
+	ctx context.Context, of connection.Engine, m *infrav1.OLVMMachine,
+) (session *engine.Client, config engine.Config, installation string, err error) {
+	session, config, err = p.For(ctx, of)
+	if err != nil {
+		return nil, engine.Config{}, "", err
+	}
+
+	seen, err := session.Identity(ctx)
+	if err == nil {
+		err = connection.CheckEngine(of, connection.EngineOfMachine(m).Installation, seen)
+	}
+
+	if err != nil {
+		return nil, engine.Config{}, "", err
+	}
+
+	return session, config, seen.Installation, nil
+}
+
 const (
 	// recordPeriod is how often the newest event of an engine is recorded: each record is a write to the API server,
 	// and wakes the machines. recordAfterRun is how often if runs have changed what is on the engine.

@@ -84,9 +84,14 @@ func firstOwner(c *infrav1.OLVMCluster) *metav1.OwnerReference {
 
 // names reports whether a Cluster of the namespace names an OLVMCluster.
 func names(cluster *clusterv1.Cluster, c *infrav1.OLVMCluster) bool {
+	return HasOLVMCluster(cluster) && cluster.Spec.InfrastructureRef.Name == c.Name
+}
+
+// HasOLVMCluster reports whether the infrastructure of a Cluster is an OLVMCluster.
+func HasOLVMCluster(cluster *clusterv1.Cluster) bool {
 	ref := cluster.Spec.InfrastructureRef
 
-	return ref.Name == c.Name && ref.Kind == "OLVMCluster" && ref.APIGroup == infrav1.GroupVersion.Group
+	return ref.Kind == "OLVMCluster" && ref.APIGroup == infrav1.GroupVersion.Group
 }
 
 // Excludes reports whether a Cluster names the OLVMCluster that another Cluster has.

@@ -191,8 +191,8 @@ func (h *Hosts) find(
 	}
 
 	m := &machines[at]
-	id, made := strings.CutPrefix(m.Spec.ProviderID, bootstrap.ProviderIDPrefix)
-	if !made {
+	id := bootstrap.VMOf(m.Spec.ProviderID)
+	if id == "" {
 		return nil, nil, "", refuse("the VM of %s is not made yet", name)
 	}
 
@@ -211,8 +211,7 @@ func (h *Hosts) find(
 		return nil, nil, "", explain(err)
 	}
 
-	found, marked := ownermark.OwnerOf(vm.CommentText())
-	if !marked || !found.SameObject(ownermark.Owner{Namespace: m.Namespace, Name: m.Name, UID: string(m.UID)}) {
+	if !ownermark.Of(m).Marks(vm.CommentText()) {
 		ctrl.LoggerFrom(ctx).Info("A jump host asks for a VM that is not marked as its machine's", "vm", id)
 		return nil, nil, "", refuse("the VM of %s is not marked as this machine's in the engine", name)
 	}

@@ -5,10 +5,17 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Owner of a VM; its marker is in the VM's comment.
 type Owner struct{ Namespace, Name, UID string }
+
+// Of is the owner that an object is.
+func Of(object metav1.Object) Owner {
+	return Owner{Namespace: object.GetNamespace(), Name: object.GetName(), UID: string(object.GetUID())}
+}
 
 // marker is how a comment names the owner.
 var marker = regexp.MustCompile(`^capolvm (owner|inventory-vm)=([^/ ]+)/([^ ]+) uid=([^ ]+)$`)

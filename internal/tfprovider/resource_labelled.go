@@ -52,6 +52,8 @@ type labelMembership struct{ label, owner engine.ID }
 
 func (m labelMembership) importID() string { return m.label.String() + "/" + m.owner.String() }
 
+func (m labelMembership) stateID() string { return m.label.String() + "_" + m.owner.String() }
+
 // membership reads a plan or a state.
 func (r *labelledResource) membership(
 	ctx context.Context, source attributeReader, diags *diag.Diagnostics,
@@ -95,7 +97,7 @@ func (r *labelledResource) Create(ctx context.Context, req resource.CreateReques
 
 	r.made.add(of.importID())
 	resp.State.Raw = req.Plan.Raw
-	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), of.label.String()+"_"+of.owner.String())...)
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), of.stateID())...)
 }
 
 // Read implements resource.Resource.
@@ -115,7 +117,7 @@ func (r *labelledResource) Read(ctx context.Context, req resource.ReadRequest, r
 		return
 	}
 
-	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), of.label.String()+"_"+of.owner.String())...)
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), of.stateID())...)
 }
 
 // Delete implements resource.Resource.

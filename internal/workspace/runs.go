@@ -75,9 +75,6 @@ func (r *RunQueue) Start(ctx context.Context) error {
 	return nil
 }
 
-// IsInFlight reports whether a job of a workspace is queued or running.
-func (r *RunQueue) IsInFlight(key Key) bool { return r.inFlight(key) }
-
 // Shutdown starts no more runs, interrupts those that are going, and waits for as long as the grace until their state
 // is saved. The manager does not wait for its Runnables when it has lost the lease, so main calls this too.
 func (r *RunQueue) Shutdown(grace time.Duration) bool { return r.runner.Shutdown(grace) }
@@ -109,8 +106,8 @@ func (r *RunQueue) submit(job terraform.Job) error {
 	return err
 }
 
-// inFlight reports whether a job of a workspace is queued or running.
-func (r *RunQueue) inFlight(key Key) bool {
+// IsInFlight reports whether a job of a workspace is queued or running.
+func (r *RunQueue) IsInFlight(key Key) bool {
 	status, ok := r.runner.Observe(key.String())
 
 	return ok && status.Phase != terraform.Done

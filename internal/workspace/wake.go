@@ -29,6 +29,11 @@ const (
 // Key names a workspace by the kind, namespace and name of its object.
 type Key struct{ Kind, Namespace, Name string }
 
+// MachineKey is the key of an OLVMMachine.
+func MachineKey(machine client.Object) Key {
+	return Key{Kind: MachineKind, Namespace: machine.GetNamespace(), Name: machine.GetName()}
+}
+
 // String is the key as the runner has it.
 func (k Key) String() string { return k.Kind + "/" + k.Namespace + "/" + k.Name }
 
@@ -65,7 +70,7 @@ func (r *RunQueue) Wake(key Key) {
 // WakeInFlight wakes an object after a while, unless its run has ended by then, which wakes it.
 func (r *RunQueue) WakeInFlight(key Key, after time.Duration) {
 	time.AfterFunc(after, func() {
-		if r.inFlight(key) {
+		if r.IsInFlight(key) {
 			r.Wake(key)
 		}
 	})

@@ -88,7 +88,7 @@ func (k *Kind) Open(of *pass.Pass, object Object, cluster string) *Workspace {
 // keeps its directory, and wakes the object when it ends.
 func (k *Kind) Abandon(object types.NamespacedName) error {
 	key := k.Key(object)
-	if k.Runs.inFlight(key) {
+	if k.Runs.IsInFlight(key) {
 		return nil
 	}
 
@@ -134,7 +134,7 @@ func (w *Workspace) Key() Key { return w.key }
 
 // InFlight reports whether a run of the workspace is queued or running.
 func (w *Workspace) InFlight() bool {
-	return w.runs().inFlight(w.key)
+	return w.runs().IsInFlight(w.key)
 }
 
 // Unfinished reports whether a run left a state in the working directory that may not be anywhere else. The next run

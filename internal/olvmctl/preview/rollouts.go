@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 )
 
 // outdated says why machines of an owner would be replaced, by their names. Only machines that the management cluster
@@ -51,6 +52,11 @@ func (m *Manifests) outdated(owner *unstructured.Unstructured) map[string]string
 	return out
 }
 
+// rolloutPaths are those of the fields whose change rolls all machines of an owner out.
+var rolloutPaths = []string{
+	"spec.kubeadmConfigSpec", "spec.template.spec.bootstrap", "spec.template.spec.failureDomain",
+}
+
 // changeForAll is what differs for all machines of an owner; empty for nothing. A field that the manifest lacks is
 // removed only if a manifest has set it before.
 func (m *Manifests) changeForAll(owner, live *unstructured.Unstructured) string {
@@ -59,9 +65,7 @@ func (m *Manifests) changeForAll(owner, live *unstructured.Unstructured) string 
 	}
 
 	asked, there := rolloutFields(owner), rolloutFields(live)
-	for _, path := range []string{
-		"spec.kubeadmConfigSpec", "spec.template.spec.bootstrap", "spec.template.spec.failureDomain",
-	} {
+	for _, path := range rolloutPaths {
 		if _, isAsked := asked[path].(map[string]any); !isAsked && strings.HasSuffix(path, "kubeadmConfigSpec") {
 			continue // no control plane
 		}
@@ -96,9 +100,7 @@ func rolloutFields(owner *unstructured.Unstructured) map[string]any {
 	}
 
 	out := map[string]any{}
-	for _, path := range []string{
-		"spec.kubeadmConfigSpec", "spec.template.spec.bootstrap", "spec.template.spec.failureDomain",
-	} {
+	for _, path := range rolloutPaths {
 		out[path], _, _ = unstructured.NestedFieldNoCopy(spec.Object, strings.Split(path, ".")...)
 	}
 
@@ -297,7 +299,7 @@ func (m *Manifests) isPaused(object *unstructured.Unstructured) bool {
 			continue
 		}
 
-		if _, annotated := one.GetAnnotations()[clusterv1.PausedAnnotation]; annotated {
+		if annotations.HasPaused(one) {
 			return true
 		}
 

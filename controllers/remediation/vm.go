@@ -1,0 +1,141 @@
+package remediation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+)
+
+// reconcileVM finds the VM of the machine in the engine. Whoever may write an OLVMMachine can write the ID of any VM
+// there, so that only a VM with the mark of the machine is touched.
+func (r *Reconciler) reconcileVM(ctx context.Context, s *scope) {
+	if r.isRunning(s) {
+		return
+	}
+
+	if err := r.findVM(ctx, s); err != nil && !errors.As(err, &s.blocked) {
+		s.blocked = &blocker.Error{Reason: infrav1.WaitingForEngineReason, Message: err.Error()}
+	}
+}
+
+// isRunning reports whether Terraform changes the machine, and notes that nothing is done meanwhile.
+func (r *Reconciler) isRunning(s *scope) bool {
+	if !r.Runs.IsInFlight(workspace.MachineKey(s.olvmMachine)) {
+		return false
+	}
+
+	s.blocked = &blocker.Error{
+		Reason: infrav1.WaitingForTerraformReason, Message: "Waiting for the Terraform run of the machine to end",
+	}
+
+	return true
+}
+
+// findVM sets the session, and the VM if the engine has it. A *blocker.Error says why the VM must not be touched.
+func (r *Reconciler) findVM(ctx context.Context, s *scope) error {
+	session, _, _, err := r.Engines.ForMachine(ctx, connection.ClusterEngine(s.olvmCluster), s.olvmMachine)
+	if err != nil {
+		return err
+	}
+
+	id := bootstrap.VMOf(s.olvmMachine.Spec.ProviderID)
+	if id == "" {
+		s.session = session
+		return nil
+	}
+
+	vm, err := session.VM(ctx, engine.ID(id))
+	if engine.IsNotFound(err) {
+		s.session = session
+		return checkMissing(s.olvmMachine)
+	} else if err != nil {
+		return err
+	}
+
+	if !ownermark.Of(s.olvmMachine).Marks(vm.CommentText()) {
+		return &blocker.Error{Reason: infrav1.VMNotOwnedReason, Message: fmt.Sprintf(
+			"VM %s does not have the mark of OLVMMachine %s, so the controller does not reboot it", id,
+			s.olvmMachine.Name)}
+	}
+
+	s.session, s.vm = session, vm
+
+	return nil
+}
+
+// checkMissing returns an error unless the controller of machines has missed the VM, too: one answer of the engine
+// costs no machine.
+func checkMissing(m *infrav1.OLVMMachine) error {
+	running := conditions.Get(m, infrav1.VirtualMachineRunningCondition)
+	if running != nil && running.Reason == infrav1.VirtualMachineNotFoundReason {
+		return nil
+	}
+
+	return &blocker.Error{
+		Reason:  infrav1.WaitingForVirtualMachineReason,
+		Message: "The engine has no VM of that ID; waiting for the condition VirtualMachineRunning to say so, too",
+	}
+}
+
+// powerOff asks the engine to power the VM off, once for each reboot.
+func (r *Reconciler) powerOff(ctx context.Context, s *scope) error {
+	if r.isRunning(s) { // it may have begun since the VM was looked at
+		return nil
+	}
+
+	if err := r.Runs.MayAct(ctx); err != nil {
+		return err
+	}
+
+	err := s.session.StopVM(ctx, s.vm.ID, true)
+	if err == nil {
+		s.remediation.Status.PowerOffTime = now()
+		return nil
+	}
+
+	if engine.IsRefused(err) && isOver(s.remediation, time.Now()) {
+		return r.giveUp(ctx, s)
+	}
+
+	report(s, err)
+
+	return nil
+}
+
+// start asks the engine to start the VM. If the VM stays down for too long, the owner of the Machine is asked to
+// replace it, and the engine is asked again all the same: some owners do not replace it.
+func (r *Reconciler) start(ctx context.Context, s *scope) error {
+	if err := r.Runs.MayAct(ctx); err != nil {
+		return err
+	}
+
+	report(s, s.session.StartVM(ctx, s.vm.ID, false))
+
+	if isOver(s.remediation, time.Now()) && s.remediation.DeletionTimestamp.IsZero() {
+		return r.askOwner(ctx, s)
+	}
+
+	return nil
+}
+
+// report tells users what the engine answered, if it is an error. The request is made again.
+func report(s *scope, err error) {
+	switch {
+	case err == nil:
+	case engine.IsRefused(err):
+		s.blocked = &blocker.Error{Reason: infrav1.WaitingForVirtualMachineReason, Message: err.Error()}
+	default:
+		s.blocked = &blocker.Error{Reason: infrav1.WaitingForEngineReason, Message: err.Error()}
+	}
+}
