@@ -1,5 +1,6 @@
 // Command test runs go test in modules of the checkout and ends with a summary: what ran, what failed, what was skipped
-// and why. A package in which every test was skipped is reported as skipped, not as ok.
+// and why. A package in which every test was skipped is reported as skipped, not as ok. Test binaries are kept: one whose
+// packages have not changed is not linked again.
 //
 // The modules are tested side by side: what waits in one leaves the processors to the others.
 //
@@ -10,14 +11,19 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
 func main() {
@@ -28,10 +34,14 @@ func main() {
 	cost := flag.Bool("cost", false,
 		"print the tests, wall time and CPU time of each package, and the slowest tests, as Markdown tables")
 	measured := flag.Bool("measure", false, "run the arguments as a command, and print the CPU time that it took")
+	linked := flag.String("link", "", "run the arguments as a tool of Go, and keep in this folder what it links")
 	flag.Parse()
 
-	if *measured {
+	switch {
+	case *measured:
 		os.Exit(measure(flag.Args()))
+	case *linked != "":
+		os.Exit(linkOnce(*linked, flag.Args()))
 	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -53,14 +63,21 @@ func list(text string) []string {
 
 // run tests the modules, prints the summary, and reports whether all tests passed.
 func run(ctx context.Context, modules, alone, early []string, cost bool, args []string) (bool, error) {
-	flags, patterns := split(args)
-	if cost {
-		self, err := os.Executable()
-		if err != nil {
-			return false, fmt.Errorf("failed to find this program: %w", err)
-		}
+	self, err := os.Executable()
+	if err != nil {
+		return false, fmt.Errorf("failed to find this program: %w", err)
+	}
 
-		flags = append(flags, "-exec="+self+" -measure")
+	kept := filepath.Join(toolchain.CacheDir(), "linked")
+	if err := errors.Join(os.MkdirAll(kept, 0o700), deleteOldLinks(kept, time.Now())); err != nil {
+		return false, fmt.Errorf("failed to prepare %s: %w", kept, err)
+	}
+
+	flags, patterns := split(args)
+
+	flags = append(flags, "-toolexec="+join(self, "-link", kept))
+	if cost {
+		flags = append(flags, "-exec="+join(self, "-measure"))
 	}
 
 	var apart, together []call
@@ -148,6 +165,11 @@ func order(all, alone, early []string) (packages, single []string) {
 	})
 
 	return packages, single
+}
+
+// join is a command as flags of go test take it.
+func join(args ...string) string {
+	return "'" + strings.Join(args, "' '") + "'"
 }
 
 // measure runs a command, and prints the CPU time of it and of the processes that it waited for. It returns its exit

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// keepLinked is how long a test binary is kept after its last use.
+const keepLinked = 24 * time.Hour
+
+// linkOnce stands in for a tool of the Go toolchain: go test runs it with the command of the tool (-toolexec). A link
+// whose inputs are those of an earlier one returns the binary of that time: go test itself keeps no test binaries.
+// It returns the exit code.
+func linkOnce(dir string, command []string) int {
+	// The race detector, coverage and cgo give the linker more inputs than those that are compared here.
+	key, output := "", flagValue(command, "-o")
+	if isLink(command) && output != "" {
+		key, _ = inputsOf(command) // which only costs the time of a link
+	}
+
+	kept := filepath.Join(dir, key)
+	if key != "" && copyFile(kept, output) == nil {
+		now := time.Now()
+		_ = os.Chtimes(kept, now, now)
+
+		return 0
+	}
+
+	tool := exec.Command(command[0], command[1:]...) //nolint:noctx // go test ends it
+	tool.Stdin, tool.Stdout, tool.Stderr = os.Stdin, os.Stdout, os.Stderr
+
+	if err := tool.Run(); err != nil {
+		if tool.ProcessState == nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+
+		return tool.ProcessState.ExitCode()
+	}
+
+	if key != "" {
+		if err := copyFile(output, kept); err != nil {
+			fmt.Fprintln(os.Stderr, "test: failed to keep a test binary:", err)
+		}
+	}
+
+	return 0
+}
+
+// isLink reports whether a command links a program by the Go linker alone.
+func isLink(command []string) bool {
+	return strings.TrimSuffix(filepath.Base(command[0]), ".exe") == "link" &&
+		!slices.ContainsFunc(command, func(arg string) bool {
+			return strings.HasPrefix(arg, "-V") || arg == "-race" || arg == "-linkmode=external"
+		})
+}
+
+// flagValue is the value of a flag of a command, or empty.
+func flagValue(command []string, name string) string {
+	if at := slices.Index(command, name); at >= 0 && at+1 < len(command) {
+		return command[at+1]
+	}
+
+	return ""
+}
+
+// inputsOf is a hash of what a link depends on: the linker, its flags, and the compiled packages.
+func inputsOf(command []string) (string, error) {
+	linker, err := os.Stat(command[0])
+	if err != nil {
+		return "", fmt.Errorf("failed to look at the linker: %w", err)
+	}
+
+	output, config, work := flagValue(command, "-o"), flagValue(command, "-importcfg"), ""
+	if config != "" {
+		work = filepath.Dir(filepath.Dir(config))
+	}
+
+	imports, err := os.ReadFile(config)
+	if err != nil {
+		return "", fmt.Errorf("failed to read the packages of a link: %w", err)
+	}
+
+	hash := sha256.New()
+	fmt.Fprintln(hash, linker.Size(), linker.ModTime().UnixNano(), os.Getenv("GOROOT"), os.Getenv("GOEXPERIMENT"))
+
+	for _, arg := range command {
+		if arg == output || arg == config {
+			continue
+		}
+
+		if strings.HasPrefix(arg, work) {
+			arg = filepath.Base(arg)
+		}
+
+		fmt.Fprintln(hash, arg)
+	}
+
+	main := "packagefile main=" + command[len(command)-1]
+
+	for line := range strings.Lines(string(imports) + main) {
+		name, path, _ := strings.Cut(strings.TrimSpace(line), "=")
+
+		if strings.HasPrefix(name, "packagefile ") {
+			if path, err = contentHash(path); err != nil {
+				return "", err
+			}
+		}
+
+		fmt.Fprintln(hash, name, path)
+	}
+
+	return fmt.Sprintf("%x", hash.Sum(nil)), nil
+}
+
+// inBuildCache is the name of a file in the build cache of Go: the SHA-256 of its content.
+var inBuildCache = regexp.MustCompile(`^([0-9a-f]{64})-d$`)
+
+// contentHash is the SHA-256 of a compiled package.
+func contentHash(path string) (string, error) {
+	if match := inBuildCache.FindStringSubmatch(filepath.Base(path)); match != nil {
+		return match[1], nil
+	}
+
+	file, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("failed to read an input of a link: %w", err)
+	}
+	defer file.Close()
+
+	hash := sha256.New()
+	if _, err := io.Copy(hash, file); err != nil {
+		return "", fmt.Errorf("failed to read an input of a link: %w", err)
+	}
+
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// copyFile copies a program. The copy appears at once, and whole.
+func copyFile(from, to string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return fmt.Errorf("failed to open a program: %w", err)
+	}
+	defer source.Close()
+
+	target, err := os.CreateTemp(filepath.Dir(to), ".linked-*")
+	if err != nil {
+		return fmt.Errorf("failed to make a program: %w", err)
+	}
+
+	_, err = io.Copy(target, source)
+	if err = errors.Join(err, target.Chmod(0o755), target.Close()); err == nil {
+		err = os.Rename(target.Name(), to)
+	}
+
+	if err != nil {
+		return errors.Join(fmt.Errorf("failed to copy a program: %w", err), os.Remove(target.Name()))
+	}
+
+	return nil
+}
+
+// deleteOldLinks deletes the test binaries that nothing has used for a while, and what a killed run left half-written.
+func deleteOldLinks(dir string, now time.Time) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("failed to list the test binaries: %w", err)
+	}
+
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+
+		if err == nil && now.Sub(info.ModTime()) > keepLinked {
+			err = os.Remove(filepath.Join(dir, entry.Name()))
+		}
+
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("failed to delete an old test binary: %w", err)
+		}
+	}
+
+	return nil
+}
