@@ -1,6 +1,6 @@
 // Command test runs go test in modules of the checkout and ends with a summary: what ran, what failed, what was skipped
-// and why. A package in which every test was skipped is reported as skipped, not as ok. Test binaries are kept: one whose
-// packages have not changed is not linked again.
+// and why. A package in which every test was skipped is reported as skipped, not as ok. A test binary is linked again
+// only if a package in it has changed.
 //
 // The modules are tested side by side: what waits in one leaves the processors to the others.
 //
