@@ -166,15 +166,21 @@ func TestWhatAnAdministratorDeletesIsMadeAgainAndNeverHoldsADestroy(t *testing.T
 			w.apply()
 			w.settled()
 
-			remove(t, s, w)
-			changed := strings.Replace(everything, `"owner <of> a`, `"another owner <of> a`, 1)
-			w.config(changed).apply()
-			w.settled()
+			if !testing.Short() {
+				remove(t, s, w)
+				changed := strings.Replace(everything, `"owner <of> a`, `"another owner <of> a`, 1)
+				w.config(changed).apply()
+				w.settled()
+			}
 
 			remove(t, s, w)
 			w.succeed("destroy", "-auto-approve", "-no-color", "-input=false", "-refresh=false")
 			if left := s.sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
 				t.Errorf("left in the engine: %+v", left)
+			}
+
+			if testing.Short() { // a destroy that looks first has less to fear
+				return
 			}
 
 			w.apply()
