@@ -15,6 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
 // richInventory has what machines can ask for beside the default.
@@ -304,8 +305,21 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 				engine.RefID(got.nics[1].VNICProfile) != profile.ID
 		}},
 	}
+	// What reaches a VM in one way is shown by one machine: sizes, devices, disks, NICs, and those of a template.
+	fast := []string{
+		"memory with all its limits",
+		"a highly available VM with firmware, a watchdog and devices",
+		"data disks",
+		"several NICs of several kinds",
+		"a template with NICs, which become those of the machine",
+	}
+
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			if !slices.Contains(fast, name) {
+				testenv.SkipInShort(t, "TestASecondPlanIsEmpty of internal/tfprovider makes VMs with these values")
+			}
+
 			s := newSiteIn(t, richInventory(), nil)
 			m := s.Machine("one", test.ask)
 			s.ExpectProvisioned(m)
