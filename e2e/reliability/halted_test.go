@@ -574,7 +574,6 @@ func TestALeaderThatWasHaltedChangesNothing(t *testing.T) {
 		point{"engine", call{"POST /disks", 2}, false, haltAll},
 		point{"engine", call{"DELETE /vms/ID", 1}, true, haltManager},
 		point{"api", call{"PUT secrets", 1}, false, haltAll},
-		point{"api", call{"PATCH olvmmachines/status", 1}, false, haltAll},
 	)
 }
 
@@ -593,8 +592,6 @@ func TestALeaderThatWasHaltedChangesNothingOfAPool(t *testing.T) {
 
 		return b
 	},
-		point{"engine", call{"POST /tags", 1}, false, haltAll},
-		point{"engine", call{"POST /vms", 1}, false, haltAll},
 		point{"api", call{"PATCH olvminventoryvms", 2}, false, haltAll},
 	)
 }
@@ -603,9 +600,6 @@ func TestALeaderThatWasHaltedChangesNothingOfAPool(t *testing.T) {
 func TestALeaderThatWasHaltedChangesNothingOfASuppliedPool(t *testing.T) {
 	haltMatrix(t, haltBench(func(b *bench) func(*testing.T, string) { return b.suppliedLife }),
 		point{"api", call{"DELETE olvminventoryvms", 1}, false, haltAll},
-		point{"api", call{"POST olvminventoryvms", 1}, false, haltAll},
-		point{"engine", call{"POST /disks", 1}, true, haltAll},
-		point{"engine", call{"POST /tags", 2}, false, haltAll},
 	)
 }
 
@@ -632,8 +626,5 @@ func TestALeaderThatWasHaltedChangesNothingOfSupportServices(t *testing.T) {
 		return b
 	},
 		point{"api", call{"POST olvmmachines", 1}, false, haltAll},
-		point{"api", call{"DELETE olvmmachines", 1}, false, haltAll},
-		point{"api", call{"POST secrets", 1}, true, haltAll},
-		point{"engine", call{"POST /vms", 1}, false, haltAll},
 	)
 }

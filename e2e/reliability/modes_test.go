@@ -74,6 +74,10 @@ func TestALeaderThatWasHaltedDoesNoHarm(t *testing.T) {
 	for _, at := range []string{"POST /vms", "POST /vms/ID/nics", "POST /vms/ID/diskattachments",
 		"POST /vms/ID/start"} {
 		t.Run(at, func(t *testing.T) {
+			if at != "POST /vms" {
+				testenv.SkipInShort(t, "has two managers; another request is late in make test")
+			}
+
 			t.Parallel()
 			b := newBench(t, withoutGroups, electing...)
 			s := b.site.In(t)
