@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -214,6 +215,33 @@ func TestUnknownDataCenter(t *testing.T) {
 
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.OLVMDatacenterName = "Default" })
 	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+}
+
+// TestAPortalBeforeTheEngineIsNoWrongPassword has a proxy or a portal answer in place of the engine, to a login and to
+// the API. Nobody has to correct a Secret.
+func TestAPortalBeforeTheEngineIsNoWrongPassword(t *testing.T) {
+	s := newSite(t, nil)
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+
+	for number, fault := range []ovirtsim.Fault{
+		{Path: "^/sso/", Status: http.StatusUnauthorized},
+		{Path: "^/sso/", Status: http.StatusForbidden, MediaType: "application/json", Body: `{"error":"access_denied"}`},
+		{Path: "^/api", Status: http.StatusUnauthorized, MediaType: "text/html", Body: "<html>Sign in</html>"},
+	} {
+		check.Error(t, s.Sim.Inject(fault), "")
+		s.Sim.ExpireSessions()
+		change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, "touched", strings.Repeat("x", number+1))
+		})
+
+		message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineUnreachableReason)
+		check.Contains(t, "message", message, "something before the engine")
+		check.Lacks(t, "message", message, "password")
+		s.expectEvent("demo", infrav1.EngineUnreachableReason, "something before the engine")
+
+		s.Sim.ClearFaults()
+		s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	}
 }
 
 func TestEngineDown(t *testing.T) {

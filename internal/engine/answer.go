@@ -133,10 +133,28 @@ func checkForm(method, path string, response *http.Response, body []byte) error 
 		return nil
 	}
 
+	return foreignFormError(method, path, response.StatusCode)
+}
+
+// apiRealm is in the header by which the engine asks for a login with each 401 of its API, as was recorded.
+const apiRealm = `realm="RESTAPI"`
+
+// foreignFormError reports an answer in a form that the engine's never have.
+func foreignFormError(method, path string, status int) error {
 	return &UnreachableError{Err: fmt.Errorf(
 		"%s %s was answered by something before the engine (HTTP %d, in a form that no engine uses)", method, path,
-		response.StatusCode,
+		status,
 	)}
+}
+
+// fitsRefusal reports whether a refusal that is no page has a form that the engine's have: none at all, or XML with a
+// fault. A proxy refuses with JSON or with plain text.
+func fitsRefusal(response *http.Response, content []byte) bool {
+	media := response.Header.Get("Content-Type")
+
+	return len(content) == 0 && media == "" ||
+		strings.Contains(media, "xml") && (bytes.Contains(content, []byte("<fault")) ||
+			bytes.Contains(content, []byte("<action")) || bytes.Contains(content, []byte("<usage_message")))
 }
 
 // verify returns the result of a request, or an error if it is not the engine's. known reports that the engine gave the

@@ -3,7 +3,6 @@ package engine
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -148,13 +147,15 @@ type Client struct {
 	answers        origin
 
 	// loggingIn is held during a login and guards what follows.
-	loggingIn     lock
-	logins        *loginLimiter // shared by all clients of this process
-	accepted      bool          // reports that the engine has accepted the credentials, now or before a restart
-	authErr       *AuthError    // the last refusal; until its RetryAt no login is tried
-	authFailures  int
-	unreachable   error // the last login that found no engine, at unreachableAt
-	unreachableAt time.Time
+	loggingIn    lock
+	logins       *loginLimiter // shared by all clients of this process
+	accepted     bool          // reports that the engine has accepted the credentials, now or before a restart
+	authErr      *AuthError    // the last refusal; until its RetryAt no login is tried
+	authFailures int
+	unreachable  error // the last login that found no engine; the next one is at unreachableUntil
+	// unreachableUntil is when the next login is tried, and hidden how many answers may have hidden a refusal.
+	unreachableUntil time.Time
+	hidden           int
 
 	lists listCache
 }
@@ -237,7 +238,7 @@ func (c *Client) login(ctx context.Context) (string, error) {
 		return c.borrow(ctx)
 	}
 
-	if c.unreachable != nil && c.now().Sub(c.unreachableAt) < unreachableMemory {
+	if c.unreachable != nil && c.now().Before(c.unreachableUntil) {
 		return "", c.unreachable
 	}
 
@@ -270,7 +271,7 @@ func (c *Client) logIn(ctx context.Context) (string, error) {
 	switch {
 	case err != nil:
 		if ctx.Err() == nil {
-			c.unreachable, c.unreachableAt = err, c.now()
+			c.unreachable, c.unreachableUntil = err, c.now().Add(c.hiddenPause(guess, reply.status))
 		}
 
 		if guess {
@@ -286,12 +287,24 @@ func (c *Client) logIn(ctx context.Context) (string, error) {
 
 	c.accepted = true
 	c.logins.recordSuccess(ctx, reachedKeys(c.base, reply.remote, c.cfg.Username), c.cfg.Password, begun)
-	c.authErr, c.authFailures, c.unreachable = nil, 0, nil
+	c.authErr, c.authFailures, c.unreachable, c.hidden = nil, 0, nil, 0
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.token = reply.AccessToken
 
 	return c.token, nil
+}
+
+// hiddenPause is how long the login rests after one that found no engine; loggingIn is held. An engine refuses
+// passwords with 400. A proxy may put a page of its own in the place of that answer, so that a guess rests for longer.
+func (c *Client) hiddenPause(guess bool, status int) time.Duration {
+	if !guess || status != http.StatusBadRequest {
+		return unreachableMemory
+	}
+
+	c.hidden++
+
+	return directoryRetry[min(c.hidden, len(directoryRetry))-1]
 }
 
 // tokenReply is the engine's answer to a login: a token, or a refusal of the credentials.
@@ -301,13 +314,27 @@ type tokenReply struct {
 	ErrorCode   string `json:"error_code"`
 
 	status int
+	// isJSON reports that the answer says so of itself.
+	isJSON bool
 	// remote is the address that answered.
 	remote string
 }
 
 // message is why the engine refuses the credentials.
-func (r tokenReply) message() string {
-	return cmp.Or(strings.TrimSpace(r.ErrorCode+" "+r.Error), http.StatusText(r.status))
+func (r tokenReply) message() string { return r.ErrorCode + " " + r.Error }
+
+// isRefusal reports whether the answer is the engine's, and about the credentials. An engine refuses with 400 and JSON,
+// a code and words, as was recorded. A proxy or a portal that wants a login of its own answers 401 or 403 with a page,
+// or with JSON that has no such code.
+func (r tokenReply) isRefusal() bool {
+	return r.isJSON && r.status >= 400 && r.status <= 499 && r.Error != "" &&
+		(r.ErrorCode == "access_denied" || r.ErrorCode == "invalid_grant")
+}
+
+// isOfEngine reports whether an answer without a token has the form of the engine's. Some of the engine's have their
+// code in error.
+func (r tokenReply) isOfEngine() bool {
+	return r.isJSON && r.Error != "" && r.status != http.StatusUnauthorized && r.status != http.StatusForbidden
 }
 
 // requestToken sends the credentials. An answer that is about anything else is an error.
@@ -315,20 +342,27 @@ func (c *Client) requestToken(ctx context.Context) (reply tokenReply, err error)
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(got httptrace.GotConnInfo) { reply.remote = got.Conn.RemoteAddr().String() },
 	})
-	reply.status, err = c.postForm(ctx, "/sso/oauth/token", url.Values{
+	const path = "/sso/oauth/token"
+	reply.status, reply.isJSON, err = c.postForm(ctx, path, url.Values{
 		"grant_type": {"password"},
 		"scope":      {"ovirt-app-api"},
 		"username":   {c.cfg.Username},
 		"password":   {c.cfg.Password},
 	}, &reply)
 
-	if err == nil && reply.AccessToken == "" && !refusal(reply.status, reply.ErrorCode) {
-		err = &UnreachableError{
-			Err: fmt.Errorf("%s/sso/oauth/token answered HTTP %d without a token", c.base, reply.status),
-		}
+	switch {
+	case err != nil || reply.AccessToken != "" && reply.status == http.StatusOK || reply.isRefusal():
+		return reply, err
+	case reply.isOfEngine():
+		return reply, &UnreachableError{Err: fmt.Errorf(
+			"%s%s answered HTTP %d without a token: %s", c.base, path, reply.status, abridged(c.shown(reply.Error)),
+		)}
 	}
 
-	return reply, err
+	return reply, &UnreachableError{Err: fmt.Errorf(
+		"%s%s was answered by something before the engine, such as a proxy or a portal (HTTP %d); it is no refusal of "+
+			"the user", c.base, path, reply.status,
+	)}
 }
 
 // borrow takes the token of a session that somebody else holds; loggingIn is held.
@@ -378,44 +412,46 @@ func (c *Client) refuse(message string) *AuthError {
 	return c.authErr
 }
 
-// refusal reports whether an answer to a login is about the credentials, not about the URL or the engine.
-func refusal(status int, code string) bool {
-	return status == http.StatusUnauthorized || status == http.StatusForbidden || code == "access_denied" ||
-		code == "invalid_grant"
-}
-
 func (c *Client) currentToken() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.token
 }
 
-func (c *Client) postForm(ctx context.Context, path string, form url.Values, reply any) (int, error) {
+// postForm sends a form, and reads the answer into reply if it is JSON.
+func (c *Client) postForm(
+	ctx context.Context, path string, form url.Values, reply any,
+) (status int, isJSON bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base.String()+path,
 		strings.NewReader(form.Encode()))
 	if err != nil {
-		return 0, fmt.Errorf("failed to build the request: %w", err)
+		return 0, false, fmt.Errorf("failed to build the request: %w", err)
 	}
 
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	request.Header.Set("Accept", "application/json")
 	response, err := c.http.Do(request)
 	if err != nil {
-		return 0, transportError(ctx, err)
+		return 0, false, transportError(ctx, err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	if err != nil {
-		return 0, transportError(ctx, err)
+		return 0, false, transportError(ctx, err)
 	}
 
-	if err := json.Unmarshal(body, reply); err != nil && response.StatusCode == http.StatusOK {
-		return 0, &UnreachableError{Err: fmt.Errorf("%s answered with something that is not JSON", path)}
+	err = json.Unmarshal(body, reply)
+	if err != nil && response.StatusCode == http.StatusOK {
+		return response.StatusCode, false, &UnreachableError{
+			Err: fmt.Errorf("%s answered with something that is not JSON", path),
+		}
 	}
 
-	return response.StatusCode, nil
+	isJSON = err == nil && strings.HasPrefix(response.Header.Get("Content-Type"), "application/json")
+
+	return response.StatusCode, isJSON, nil
 }
 
 // dropToken forgets a token that the engine no longer accepts, unless another call has already replaced it.
@@ -446,7 +482,7 @@ func (c *Client) Logout(ctx context.Context) error {
 	}
 
 	var reply map[string]any
-	status, err := c.postForm(ctx, "/services/sso-logout", url.Values{
+	status, _, err := c.postForm(ctx, "/services/sso-logout", url.Values{
 		"scope": {"ovirt-app-api"},
 		"token": {token},
 	}, &reply)
@@ -528,6 +564,8 @@ func (c *Client) checkMayAct(ctx context.Context, method string) error {
 type sessionError struct {
 	// page is what the page says.
 	page string
+	// foreign is the error for a 401 that is not the engine's; nil for one that is.
+	foreign error
 }
 
 func (e *sessionError) Error() string { return "the engine does not accept the session: " + e.page }
@@ -535,6 +573,10 @@ func (e *sessionError) Error() string { return "the engine does not accept the s
 // notAdmitted is for a user who gets a token and is refused with it at once: the password is right, and the user
 // may not log in, or has too many sessions.
 func (c *Client) notAdmitted(ctx context.Context, refused *sessionError) error {
+	if refused.foreign != nil {
+		return refused.foreign
+	}
+
 	if err := c.loggingIn.acquire(ctx); err != nil {
 		return err
 	}
@@ -622,7 +664,12 @@ func (c *Client) refusal(
 	}
 
 	if response.StatusCode == http.StatusUnauthorized {
-		return &sessionError{page: c.shown(pageText(content))} // before the content type: it is always a page
+		refused := &sessionError{page: c.shown(pageText(content))} // before the content type: it is always a page
+		if !strings.Contains(response.Header.Get("WWW-Authenticate"), apiRealm) {
+			refused.foreign = foreignFormError(method, path, response.StatusCode)
+		}
+
+		return refused
 	}
 
 	if isPage {
@@ -639,6 +686,10 @@ func (c *Client) refusal(
 			Err: fmt.Errorf("%s %s was answered by something before the engine (HTTP %d with a web page)", method, path,
 				response.StatusCode),
 		}
+	}
+
+	if !fitsRefusal(response, content) {
+		return foreignFormError(method, path, response.StatusCode)
 	}
 
 	fault := faultFrom(method, path, response.StatusCode, content)

@@ -208,8 +208,10 @@ func TestAcceptedCredentialsDoNotWaitForOthers(t *testing.T) {
 
 	sim.ExpireSessions()
 	present = present.Add(time.Hour) // the list of data centers is not asked for each time
-	check.Error(t, sim.Inject(ovirtsim.Fault{Path: "/sso/oauth/token", Status: 401, Count: 1}), "")
-	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "Unauthorized")
+	check.Error(t, sim.Inject(ovirtsim.Fault{
+		Path: "/sso/oauth/token", Status: 400, Body: engineRefusal, MediaType: "application/json", Count: 1,
+	}), "")
+	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "Unable to log in")
 
 	present = present.Add(31 * time.Second)
 	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "")

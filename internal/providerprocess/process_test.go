@@ -340,7 +340,10 @@ func TestARunSaysThatItsUserIsRefused(t *testing.T) {
 		r.Applied = func(_ context.Context, address, _ string) {
 			if address == render.VMAddress.String() {
 				s.sim.ExpireSessions()
-				check.Error(t, s.sim.Inject(ovirtsim.Fault{Path: "/sso/oauth/token", Status: http.StatusUnauthorized}), "")
+				check.Error(t, s.sim.Inject(ovirtsim.Fault{
+					Path: "/sso/oauth/token", Status: http.StatusBadRequest, MediaType: "application/json",
+					Body: `{"error_code":"access_denied","error":"Cannot authenticate user 'admin@internal'"}`,
+				}), "")
 			}
 		}
 	})

@@ -45,8 +45,9 @@ func newThief(t *testing.T) *thief {
 			out.got = append(out.got, r.PostFormValue("username")+" "+password)
 		}
 
-		w.WriteHeader(http.StatusUnauthorized)
-		_ = json.NewEncoder(w).Encode(map[string]string{"error_code": "access_denied"})
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		_ = json.NewEncoder(w).Encode(map[string]string{"error_code": "access_denied", "error": "Cannot authenticate"})
 	}))
 	t.Cleanup(out.Close)
 
