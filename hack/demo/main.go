@@ -168,8 +168,11 @@ func lockFolder(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("failed to open %s: %w", dir, err)
 	}
 
-	if err := filelock.Exclusive(folder); err != nil {
+	switch err := filelock.Exclusive(folder); {
+	case errors.Is(err, filelock.ErrHeld):
 		return nil, errors.Join(fmt.Errorf("another demo uses %s: %w", dir, err), folder.Close())
+	case err != nil:
+		return nil, errors.Join(err, folder.Close())
 	}
 
 	return folder, nil

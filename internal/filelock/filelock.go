@@ -11,11 +11,32 @@ import (
 // ErrHeld reports that another process holds the lock.
 var ErrHeld = errors.New("another process holds the lock")
 
+// system asks the operating system for a lock.
+var system = lock
+
 // Exclusive locks an open file for this process alone. It does not wait.
-func Exclusive(file *os.File) error { return lock(file, true) }
+func Exclusive(file *os.File) error { return explain(file, system(file, true)) }
 
 // Shared locks an open file beside others that share it. It does not wait.
-func Shared(file *os.File) error { return lock(file, false) }
+func Shared(file *os.File) error { return explain(file, system(file, false)) }
+
+// FailForTest has all locks fail, as on a file system that has none, until the function is called that it returns.
+func FailForTest(err error) (restore func()) {
+	before := system
+	system = func(*os.File, bool) error { return err }
+
+	return func() { system = before }
+}
+
+// explain names the folder of a file that cannot be locked, and the remedy.
+func explain(file *os.File, err error) error {
+	if err == nil || errors.Is(err, ErrHeld) {
+		return err
+	}
+
+	return fmt.Errorf("failed to lock %s: %w; the file system of %s may have no locks, as some of NFS: use a folder on "+
+		"a local disk", file.Name(), err, filepath.Dir(file.Name()))
+}
 
 // Take makes a file, and locks it for this process alone. release removes it.
 func Take(path string) (release func(), err error) {
@@ -30,6 +51,10 @@ func Take(path string) (release func(), err error) {
 		}
 
 		if err := Exclusive(file); err != nil {
+			if !errors.Is(err, ErrHeld) { // nobody can hold it
+				err = errors.Join(err, os.Remove(path))
+			}
+
 			return nil, errors.Join(err, file.Close())
 		}
 

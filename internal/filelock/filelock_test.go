@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
@@ -59,4 +60,22 @@ func TestALockOfARemovedFileIsNone(t *testing.T) {
 	check.Error(t, err, "")
 	check.Error(t, other.Close(), "")
 	check.Equal(t, "whether it is at its name", isAt(file, path), false)
+}
+
+// TestAFileSystemWithoutLocksIsTold has the errors of file systems that cannot lock, as some of NFS.
+func TestAFileSystemWithoutLocksIsTold(t *testing.T) {
+	for _, cannot := range []error{syscall.ENOLCK, syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EINVAL, syscall.EIO} {
+		t.Cleanup(FailForTest(cannot))
+
+		dir := t.TempDir()
+		_, err := Take(filepath.Join(dir, "one"))
+		check.Equal(t, "the cause", errors.Is(err, cannot), true)
+		check.Equal(t, "it is held", errors.Is(err, ErrHeld), false)
+		check.Contains(t, "the folder and the remedy", err.Error(), "the file system of "+dir+" may have no locks")
+		check.Contains(t, "the folder and the remedy", err.Error(), "use a folder on a local disk")
+
+		left, err := os.ReadDir(dir)
+		check.Error(t, err, "")
+		check.Length(t, "files that are left", left, 0)
+	}
 }

@@ -4,7 +4,6 @@ package filelock
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"syscall"
 )
@@ -20,9 +19,5 @@ func lock(file *os.File, alone bool) error {
 		return ErrHeld
 	}
 
-	if err != nil { // some file systems cannot
-		return fmt.Errorf("failed to lock %s: %w", file.Name(), err)
-	}
-
-	return nil
+	return err // some file systems cannot
 }

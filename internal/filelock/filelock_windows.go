@@ -2,7 +2,6 @@ package filelock
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"os"
 
@@ -22,9 +21,5 @@ func lock(file *os.File, alone bool) error {
 		return ErrHeld
 	}
 
-	if err != nil {
-		return fmt.Errorf("failed to lock %s: %w", file.Name(), err)
-	}
-
-	return nil
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/adrg/xdg"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/filelock"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
@@ -334,4 +336,17 @@ func TestNoOtherVMIsBegunWhileOneIsForgotten(t *testing.T) {
 	check.Equal(t, "whether the folder of the namespace is left", err == nil, false)
 	check.Error(t, second.doAlone(second.keep), "")
 	check.Equal(t, "whether the other VM is kept", second.Exists(), true)
+}
+
+// TestABootstrapVMIsNotMadeWithoutALock has the state of the user on a file system that has no locks.
+func TestABootstrapVMIsNotMadeWithoutALock(t *testing.T) {
+	testenv.EmptyState(t)
+	t.Cleanup(filelock.FailForTest(syscall.ENOLCK))
+
+	v := &VM{dir: folderOf("tour", "trip"), record: record{Namespace: "tour", Cluster: "trip", UID: "one"}}
+	err := v.doAlone(v.keep)
+	check.Error(t, err, "the file system of "+filepath.Dir(v.dir)+" may have no locks")
+	check.Contains(t, "the remedy", err.Error(), "set XDG_STATE_HOME")
+	check.Lacks(t, "the error", err.Error(), "another olvmctl")
+	check.Equal(t, "whether something is kept", v.Exists(), false)
 }

@@ -100,7 +100,7 @@ func (v *VM) doAlone(do func() error) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("failed to lock the bootstrap VM: %w", err)
+		return fmt.Errorf("failed to lock the bootstrap VM: %w (set XDG_STATE_HOME)", err)
 	}
 
 	defer func() {

@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -60,12 +61,14 @@ func beginRun() (*run, error) {
 		out.lock, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	}
 
-	if err == nil {
-		err = filelock.Exclusive(out.lock)
-	}
-
 	if err != nil {
 		return nil, fmt.Errorf("failed to make the file of the run: %w", err)
+	}
+
+	if err = filelock.Exclusive(out.lock); err != nil {
+		out.end()
+
+		return nil, fmt.Errorf("failed to make the file of the run: %w (set XDG_CACHE_HOME)", err)
 	}
 
 	return out, nil
@@ -94,11 +97,14 @@ func stateOfRun(id string) runState {
 	}
 	defer file.Close()
 
-	if err := filelock.Exclusive(file); err != nil {
+	switch err := filelock.Exclusive(file); {
+	case err == nil:
+		return runDead
+	case errors.Is(err, filelock.ErrHeld):
 		return runAlive
 	}
 
-	return runDead
+	return runElsewhere // it cannot be known
 }
 
 // removeLeftovers removes the VMs and disks of runs that were killed on this machine, and names those of the template

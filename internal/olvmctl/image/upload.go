@@ -57,7 +57,10 @@ func (u Upload) Run(ctx context.Context, client *engine.Client) (disk *engine.Di
 		return nil, false, err
 	}
 
-	_ = file.lock(filelock.Shared) // some file systems cannot
+	if err := file.lock(filelock.Shared); err != nil && !errors.Is(err, filelock.ErrHeld) { // Resume looks who holds it
+		_, _ = fmt.Fprintf(u.Out, "warning: no other command may upload the same image meanwhile: %v\n", err)
+	}
+
 	options, err := u.options(ctx, client, file)
 	if err != nil {
 		return nil, false, err

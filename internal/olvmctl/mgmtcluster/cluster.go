@@ -176,7 +176,13 @@ func (c *Cluster) KubeconfigFile() (string, error) {
 }
 
 // Server is the URL of its API server.
-func (c *Cluster) Server() string { return c.config.Host }
+func (c *Cluster) Server() string {
+	if c.config == nil { // it was made of a client
+		return ""
+	}
+
+	return c.config.Host
+}
 
 // orLocal means the local management cluster where kubectl would find none.
 func (o Options) orLocal() Options {

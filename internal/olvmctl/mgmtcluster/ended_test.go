@@ -5,9 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/filelock"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -139,4 +141,16 @@ func TestARemovalThatWasInterruptedLeavesNothingToStart(t *testing.T) {
 	check.Equal(t, "whether there is one", l.Exists(), false)
 	check.Equal(t, "whether something is left", exists(l.removedDir()), false)
 	check.Error(t, l.Remove(t.Context()), "") // there is none any more
+}
+
+// TestALocalManagementClusterWithoutLocksIsTold has its data on a file system that has no locks: no other process runs
+// it.
+func TestALocalManagementClusterWithoutLocksIsTold(t *testing.T) {
+	t.Cleanup(filelock.FailForTest(syscall.ENOLCK))
+
+	l := localIn(t)
+	_, err := l.lock()
+	check.Error(t, err, "the file system of "+l.dir+" may have no locks")
+	check.Contains(t, "the remedy", err.Error(), "set XDG_STATE_HOME")
+	check.Lacks(t, "the error", err.Error(), "another process")
 }

@@ -475,8 +475,11 @@ func (l Local) lock() (*os.File, error) {
 		return nil, fmt.Errorf("failed to open the file of the process: %w", err)
 	}
 
-	if err := filelock.Exclusive(file); err != nil {
+	switch err := filelock.Exclusive(file); {
+	case errors.Is(err, filelock.ErrHeld):
 		return nil, errors.Join(fmt.Errorf("another process runs it: %w", err), file.Close())
+	case err != nil:
+		return nil, errors.Join(fmt.Errorf("%w (set XDG_STATE_HOME)", err), file.Close())
 	}
 
 	// What an earlier process has said does not hold for this one.
