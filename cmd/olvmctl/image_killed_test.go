@@ -64,7 +64,9 @@ func TestAnInterruptedTemplateLeavesNothing(t *testing.T) {
 
 			said := s.endAt(syscall.SIGINT, ovirtsim.Fault{Method: "POST", Path: path, Action: "hold", Count: 1},
 				s.templateOf(image))
+			t.Log(said)
 			check.Contains(t, "said", said, "interrupted")
+			check.Contains(t, "said", said, "to go on, run it again: olvmctl image template --file "+image)
 			check.Equal(t, "left", s.leftovers(), "")
 
 			_, out, _ := s.run("", "image", "list", "--server", s.sim.URL(), "--ca-file", s.caFile)

@@ -24,7 +24,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -117,9 +120,11 @@ type writeGate struct {
 	mu     sync.Mutex
 	writes int
 	// at is the number of the write; 0 for none. after has it reach the API server before.
-	at      int
-	after   bool
-	signal  syscall.Signal
+	at     int
+	after  bool
+	signal syscall.Signal
+	// again repeats the signal until the process is gone, as impatient people do.
+	again   bool
 	process *os.Process
 	gone    chan struct{}
 	what    string
@@ -133,8 +138,9 @@ func (g *writeGate) begin(process *os.Process, gone chan struct{}) {
 
 func (g *writeGate) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		renewal := r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/leases/") // which time decides
 		if !slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}, r.Method) ||
-			strings.Contains(r.URL.Path, "selfsubject") {
+			strings.Contains(r.URL.Path, "selfsubject") || renewal {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -159,7 +165,11 @@ func (g *writeGate) wrap(next http.Handler) http.Handler {
 		}
 
 		_ = process.Signal(g.signal)
-		if g.signal == syscall.SIGKILL || g.after {
+		if g.again {
+			repeatSignal(process, g.signal, gone)
+		}
+
+		if g.signal == syscall.SIGKILL || g.after || g.again {
 			if g.signal == syscall.SIGKILL {
 				<-gone
 			}
@@ -170,6 +180,18 @@ func (g *writeGate) wrap(next http.Handler) http.Handler {
 		time.Sleep(50 * time.Millisecond)
 		next.ServeHTTP(w, r)
 	})
+}
+
+// repeatSignal sends a signal again until the process is gone.
+func repeatSignal(process *os.Process, signal syscall.Signal, gone <-chan struct{}) {
+	for {
+		select {
+		case <-gone:
+			return
+		case <-time.After(5 * time.Millisecond):
+			_ = process.Signal(signal)
+		}
+	}
 }
 
 // lost is an answer that never comes.
@@ -290,6 +312,7 @@ func (s *stand) olvmctl(g *writeGate, args ...string) (code int, said string) {
 	gone := make(chan struct{})
 	s.gate.mu.Lock()
 	s.gate.writes, s.gate.at, s.gate.after, s.gate.signal, s.gate.what = 0, g.at, g.after, g.signal, ""
+	s.gate.again = g.again
 	check.Error(s.t, process.Start(), "")
 	s.gate.begin(process.Process, gone)
 	_ = process.Wait()
@@ -423,6 +446,12 @@ func (s *stand) expectOne(end int) {
 	check.Equal(s.t, "management clusters with the Cluster", clusters, []int{end})
 	check.Equal(s.t, "what is left over", s.left(end), nil)
 
+	for i := range s.servers {
+		lock := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "olvmctl-move-" + s.namespace}
+		err := s.servers[i].Client.Get(s.t.Context(), lock, &coordinationv1.Lease{})
+		check.Equal(s.t, "the lock of a move is gone", apierrors.IsNotFound(err), true)
+	}
+
 	config, err := clientcmd.LoadFromFile(s.out)
 	check.Error(s.t, err, "")
 	check.Equal(s.t, "contexts of the kubeconfig", len(config.Contexts), 1)
@@ -499,9 +528,10 @@ func TestACommandThatIsInterruptedGoesOn(t *testing.T) {
 				for number, g := range []*writeGate{
 					{at: at, signal: syscall.SIGKILL}, {at: at, signal: syscall.SIGKILL, after: true},
 					{at: at, signal: syscall.SIGINT}, {at: at, signal: syscall.SIGINT, after: true},
+					{at: at, signal: syscall.SIGINT, again: true}, {at: at, signal: syscall.SIGINT, again: true, after: true},
 				} {
 					for _, then := range []string{"again", "delete"} {
-						if testing.Short() && (number != at%4 || (then == "delete") != (at%2 == 0)) {
+						if testing.Short() && (number != at%6 || (then == "delete") != (at%2 == 0)) {
 							continue
 						}
 
@@ -556,13 +586,22 @@ func (i interruption) interrupt(t *testing.T, g *writeGate, then string) {
 		when = "after"
 	}
 
-	t.Run(fmt.Sprintf("%s write %d %s then %s", when, g.at, g.signal, then), func(t *testing.T) {
+	how := g.signal.String()
+	if g.again {
+		how += " again and again"
+	}
+
+	t.Run(fmt.Sprintf("%s write %d %s then %s", when, g.at, how, then), func(t *testing.T) {
 		s := newStand(t)
 		i.prepare(s)
-		one := &writeGate{at: g.at, after: g.after, signal: g.signal}
+		one := &writeGate{at: g.at, after: g.after, signal: g.signal, again: g.again}
 		code, said := s.olvmctl(one, i.command(s)...)
 		check.Set(t, "the write at which it was interrupted", one.what)
 		t.Logf("at %s: exit code %d\n%s", one.what, code, said)
+
+		if code > 0 && g.signal == syscall.SIGINT && !g.again {
+			check.Contains(t, "what it says", said, "to go on, run it again: olvmctl "+i.command(s)[0])
+		}
 
 		if managers, _ := s.managers(); len(managers) > 1 {
 			t.Errorf("management clusters %v go on with the cluster", managers)
@@ -616,6 +655,45 @@ func (s *stand) deletes(interrupted []string) {
 	default:
 		s.does(s.delete(s.kubeconfigs[managers[0]])...)
 	}
+}
+
+// TestEachQuestionBeforeADeletionNamesTheClusterAndWhere has each command that takes machines away, without --yes.
+func TestEachQuestionBeforeADeletionNamesTheClusterAndWhere(t *testing.T) {
+	testenv.SkipInShort(t, "internal/olvmctl/lifecycle asks in the fast tier")
+
+	s := newStand(t)
+	smaller, err := os.ReadFile(s.file)
+	check.Error(t, err, "")
+	check.Error(t, os.WriteFile(s.file, append(slices.Clone(smaller), "workerNodes: 2\n"...), 0o600), "")
+	s.does(s.start()...)
+	check.Error(t, os.WriteFile(s.file, append(smaller, "workerNodes: 1\n"...), 0o600), "")
+
+	without := func(args []string) []string {
+		return slices.DeleteFunc(args, func(arg string) bool { return arg == "--yes" })
+	}
+	config, err := clientcmd.LoadFromFile(s.kubeconfigs[0])
+	check.Error(t, err, "")
+	server := config.Clusters[config.Contexts[config.CurrentContext].Cluster].Server
+
+	for name, args := range map[string][]string{
+		"delete":  without(s.delete(s.kubeconfigs[0])),
+		"start":   s.start(),
+		"upgrade": without(s.upgrade()),
+		"scale":   {"scale", s.name, "-n", s.namespace, "--kubeconfig", s.kubeconfigs[0], "--workers", "0"},
+	} {
+		code, said := s.olvmctl(&writeGate{}, args...)
+		t.Logf("%s:\n%s", name, said)
+		check.Equal(t, name+": exit code", code, 1)
+
+		for _, part := range []string{
+			s.name, "in namespace " + s.namespace + " of " + server,
+			"(context " + config.CurrentContext + " of " + s.kubeconfigs[0], "machine", "VM", "disk", "Type ", "give --yes",
+		} {
+			check.Contains(t, name, said, part)
+		}
+	}
+
+	s.expectOne(0)
 }
 
 func fileIsThere(path string) bool {

@@ -5,9 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"regexp"
+	"slices"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/go-logr/logr"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -41,8 +46,56 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	context.AfterFunc(ctx, stop) // a second signal ends the process
-	err := newCommand(streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}).ExecuteContext(ctx)
-	os.Exit(exitCode(interrupted(ctx, err)))
+	context.AfterFunc(ctx, func() {
+		time.AfterFunc(patience, func() { fmt.Fprintln(os.Stderr, endsSafely) })
+	})
+	ran, err := newCommand(streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}).ExecuteContextC(ctx)
+	code := exitCode(interrupted(ctx, err))
+	if code != 0 && ctx.Err() != nil {
+		_, _ = io.WriteString(os.Stderr, wayOn(ran.CommandPath(), os.Args[1:]))
+	}
+
+	os.Exit(code)
+}
+
+// patience is how long an interrupted command ends without a word.
+const patience = 2 * time.Second
+
+// endsSafely is said of a command that was interrupted and does not end at once.
+const endsSafely = "olvmctl: interrupted; it ends what it is doing, and removes what it may not leave. Another Ctrl-C ends " +
+	"it at once"
+
+// resumable are the commands that go on if they are run again.
+var resumable = []string{
+	"olvmctl start", "olvmctl move", "olvmctl delete", "olvmctl upgrade", "olvmctl scale", "olvmctl local start",
+	"olvmctl local stop", "olvmctl image create", "olvmctl image upload", "olvmctl image template",
+}
+
+// wayOn says how to go on after an interrupt: with the same command. It is empty for a command that leaves nothing to
+// go on with.
+func wayOn(command string, arguments []string) string {
+	if !slices.Contains(resumable, command) {
+		return ""
+	}
+
+	line := "olvmctl"
+	for _, argument := range arguments {
+		line += " " + shellWord(argument)
+	}
+
+	return "olvmctl: to go on, run it again: " + preview.Printable(line) + "\n"
+}
+
+// plainWord has nothing that a shell would change.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// shellWord is an argument as a shell takes it.
+func shellWord(argument string) string {
+	if plainWord.MatchString(argument) {
+		return argument
+	}
+
+	return "'" + strings.ReplaceAll(argument, "'", `'\''`) + "'"
 }
 
 // interrupted says of an error after a signal that it comes from that.

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // asOlvmctl makes the test binary be olvmctl, for what a process alone has: a terminal of its own, signals, trust.
@@ -21,6 +23,34 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	stopManagementClusters()
 	os.Exit(code)
+}
+
+// TestAnInterruptedCommandSaysHowToGoOn has the line that a person copies.
+func TestAnInterruptedCommandSaysHowToGoOn(t *testing.T) {
+	for command, test := range map[string]struct {
+		arguments []string
+		want      string
+	}{
+		"olvmctl start": {[]string{"start", "-f", "my cluster.yaml"}, "olvmctl: to go on, run it again: olvmctl start -f 'my cluster.yaml'\n"},
+		"olvmctl local start": {
+			[]string{"local", "start"}, "olvmctl: to go on, run it again: olvmctl local start\n",
+		},
+		"olvmctl delete": {[]string{"delete", "it's", "$HOME", ""}, "olvmctl: to go on, run it again: olvmctl delete 'it'\\''s' '$HOME' ''\n"},
+		"olvmctl plan":   {[]string{"plan", "x"}, ""},
+	} {
+		check.Equal(t, command, wayOn(command, test.arguments), test.want)
+	}
+}
+
+// TestEachResumableCommandExists has the list of those that say how to go on.
+func TestEachResumableCommandExists(t *testing.T) {
+	root := newCommand(streams{})
+
+	for _, path := range resumable {
+		found, _, err := root.Find(strings.Fields(path)[1:])
+		check.Error(t, err, "")
+		check.Equal(t, path, found.CommandPath(), path)
+	}
 }
 
 func TestErrorsAfterAnInterrupt(t *testing.T) {

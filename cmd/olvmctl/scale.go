@@ -37,7 +37,9 @@ are more machines than addresses; --yes answers, and is needed where there is no
 				o.Workers = &workers
 			}
 
-			o.Agree = func(alarms []string) error { return confirmScale(command.Context(), s, yes, o.Name, alarms) }
+			o.Agree = func(alarms []string, where string) error {
+				return confirmScale(command.Context(), s, yes, o.Name, where, alarms)
+			}
 
 			done := outcome{Namespace: o.Management.Namespace, Name: o.Name, Done: "scaled"}
 
@@ -66,11 +68,11 @@ are more machines than addresses; --yes answers, and is needed where there is no
 }
 
 // confirmScale asks whether to scale a cluster in spite of alarms. If the answer is yes already, it prints them.
-func confirmScale(ctx context.Context, s streams, yes bool, name string, alarms []string) error {
+func confirmScale(ctx context.Context, s streams, yes bool, name, where string, alarms []string) error {
 	lines := strings.Join(alarms, "\n")
 	if yes {
 		_, _ = fmt.Fprintln(s.err, lines)
 	}
 
-	return confirm(ctx, s, yes, lines+"\nScale "+name+"? Type its name: ", name)
+	return confirm(ctx, s, yes, lines+"\nScale "+name+" "+where+"? Type its name: ", name)
 }

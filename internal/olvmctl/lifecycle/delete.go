@@ -235,7 +235,11 @@ func (d *deletion) deleteSteps() []Step {
 					return err
 				}
 
-				return d.tidy(ctx)
+				if err := d.tidy(ctx); err != nil {
+					return err
+				}
+
+				return dropMoveLease(ctx, d.management.Cluster)
 			},
 		},
 	}

@@ -73,8 +73,8 @@ func TestScaleAsksBeforeWhatAUserMayNotWant(t *testing.T) {
 
 			var asked []string
 			o := ScaleOptions{Name: "prod", ControlPlane: test.controlPlane, Workers: test.workers}
-			o.Agree = func(alarms []string) error {
-				asked = alarms
+			o.Agree = func(alarms []string, where string) error {
+				asked = append(alarms, where)
 				return refused
 			}
 
@@ -86,6 +86,7 @@ func TestScaleAsksBeforeWhatAUserMayNotWant(t *testing.T) {
 
 			for _, want := range test.asks {
 				check.Contains(t, "the question", strings.Join(asked, "\n"), want)
+				check.Contains(t, "the question", strings.Join(asked, "\n"), "in namespace ocne of ")
 			}
 		})
 	}

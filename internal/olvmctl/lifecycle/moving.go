@@ -45,6 +45,8 @@ type move struct {
 	source, target []clusterv1.Cluster
 	// interrupted reports that an earlier one has not ended.
 	interrupted bool
+	// notes are the files that say who moves, by management cluster: those that this process has locked.
+	notes map[types.UID]string
 }
 
 // checkMovable fails where a move would: nothing is installed in a cluster for a move that is refused.
@@ -66,7 +68,23 @@ func (o *Common) move(ctx context.Context, from, to *management) error {
 	}
 	defer release()
 
-	m = &move{Common: o, from: from, to: to}
+	held, release, err := m.hold(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+
+	err = (&move{Common: o, from: from, to: to}).run(held)
+	if lost := context.Cause(held); err != nil && ctx.Err() == nil && lost != nil {
+		return lost
+	}
+
+	return err
+}
+
+// run moves, while no other command does.
+func (m *move) run(ctx context.Context) error {
+	o, from, to := m.Common, m.from, m.to
 	if err := m.look(ctx); err != nil { // another move may have ended since
 		return err
 	}
@@ -105,13 +123,15 @@ func (o *Common) move(ctx context.Context, from, to *management) error {
 }
 
 // lock keeps other commands of this user, in other terminals, from moving the namespace into or out of either
-// management cluster at the same time: each would take the copies of the other for those of an interrupted move. A
-// machine that cannot lock moves without.
+// management cluster at the same time. A machine that cannot lock moves without: hold keeps those of other machines
+// from that, too, and needs longer to see that a command was killed.
 func (m *move) lock() (release func(), err error) {
 	folder, err := lockFolder()
 	if err != nil {
 		return m.goOnUnlocked(err), nil
 	}
+
+	m.notes = map[types.UID]string{}
 
 	var held []func()
 
@@ -122,7 +142,8 @@ func (m *move) lock() (release func(), err error) {
 	}
 
 	for _, id := range []types.UID{m.fromID, m.toID} {
-		one, err := filelock.Take(filepath.Join(folder, string(id)+"_"+m.from.Namespace))
+		path := filepath.Join(folder, string(id)+"_"+m.from.Namespace)
+		one, err := filelock.Take(path)
 		if errors.Is(err, filelock.ErrHeld) {
 			release()
 
@@ -132,6 +153,8 @@ func (m *move) lock() (release func(), err error) {
 
 		if err != nil {
 			one = m.goOnUnlocked(err)
+		} else {
+			m.notes[id] = path + ".holder"
 		}
 
 		held = append(held, one)

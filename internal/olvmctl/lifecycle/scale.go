@@ -33,9 +33,9 @@ type ScaleOptions struct {
 	ControlPlane, Workers *int32
 	// Deployment is the MachineDeployment of the workers; empty means the only one.
 	Deployment string
-	// Agree is called before anything is written with what a user may not want, one line each; an error ends it. nil
-	// agrees.
-	Agree func(alarms []string) error
+	// Agree is called before anything is written with what a user may not want, one line each, and where that is; an
+	// error ends it. nil agrees.
+	Agree func(alarms []string, where string) error
 }
 
 // growthLimit is how many times as many machines are more than a user is taken to mean.
@@ -74,7 +74,7 @@ func (o ScaleOptions) agree(
 	}
 
 	if len(alarms) > 0 && o.Agree != nil {
-		return o.Agree(alarms)
+		return o.Agree(alarms, fmt.Sprintf("in namespace %s of %s", in.Namespace, in.Where()))
 	}
 
 	for _, line := range alarms {

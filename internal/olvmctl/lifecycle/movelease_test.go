@@ -1,0 +1,186 @@
+package lifecycle
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// shortLife is the life of a Lease in tests.
+const shortLife = 900 * time.Millisecond
+
+// leased is a management cluster that knows Leases.
+func leased(t *testing.T, funcs interceptor.Funcs) *mgmtcluster.Cluster {
+	t.Helper()
+
+	in := clusterWith(t)
+	known, ok := in.Client.(client.WithWatch)
+	check.Equal(t, "the client watches", ok, true)
+	in.Client, in.Namespace = interceptor.NewClient(known, funcs), "prod"
+
+	return in
+}
+
+// leaseOf is the Lease of a command with a note in that folder, each of which is a machine.
+func leaseOf(in *mgmtcluster.Cluster, machine string) *moveLease {
+	out := newMoveLease(in, "prod", filepath.Join(machine, "note"))
+	out.life = shortLife
+
+	return out
+}
+
+// TestAMoveOfAnotherMachineIsRefusedWhileItGoes has two machines, the first of which renews its Lease.
+func TestAMoveOfAnotherMachineIsRefusedWhileItGoes(t *testing.T) {
+	in := leased(t, interceptor.Funcs{})
+	first, second := leaseOf(in, t.TempDir()), leaseOf(in, t.TempDir())
+	check.Error(t, first.take(t.Context()), "")
+
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- first.keep(ctx) }()
+
+	err := second.take(t.Context())
+	check.Error(t, err, "moves namespace prod into or out of")
+	check.Contains(t, "who moves it", err.Error(), "@")
+	check.Contains(t, "the remedy", err.Error(), "-n kube-system delete lease olvmctl-move-prod")
+
+	stop()
+	check.Error(t, <-ended, "")
+	first.release(t.Context())
+	check.Error(t, second.take(t.Context()), "")
+}
+
+// TestAMoveThatWasKilledIsTakenOver has the next command on the same machine, which does not wait, and one on another
+// machine, which waits for the life of the Lease.
+func TestAMoveThatWasKilledIsTakenOver(t *testing.T) {
+	in, machine := leased(t, interceptor.Funcs{}), t.TempDir()
+	killed := leaseOf(in, machine)
+	check.Error(t, killed.take(t.Context()), "")
+
+	begun := time.Now()
+	check.Error(t, leaseOf(in, machine).take(t.Context()), "")
+	check.Equal(t, "the same machine waits", time.Since(begun) > shortLife/2, false)
+
+	begun = time.Now()
+	other := leaseOf(in, t.TempDir())
+	check.Error(t, other.take(t.Context()), "")
+	check.Equal(t, "another machine waits", time.Since(begun) > shortLife, true)
+
+	check.Error(t, killed.keep(t.Context()), errLeaseLost.Error())
+	killed.release(t.Context())
+
+	found := &coordinationv1.Lease{}
+	check.Error(t, in.Get(t.Context(), other.key(), found), "")
+	check.Equal(t, "the holder", ptr.Deref(found.Spec.HolderIdentity, ""), other.holder)
+}
+
+// TestALeaseThatIsTakenAwayEndsTheMove has somebody delete it, as the error says.
+func TestALeaseThatIsTakenAwayEndsTheMove(t *testing.T) {
+	in := leased(t, interceptor.Funcs{})
+	held := leaseOf(in, t.TempDir())
+	check.Error(t, held.take(t.Context()), "")
+	check.Error(t, in.Delete(t.Context(), held.lease.DeepCopy()), "")
+	check.Error(t, held.keep(t.Context()), "run this one again")
+}
+
+// TestANoteOfAnotherMachineIsNotTaken has a home folder that two machines share, without locks that both know.
+func TestANoteOfAnotherMachineIsNotTaken(t *testing.T) {
+	note := filepath.Join(t.TempDir(), "note")
+	check.Error(t, os.WriteFile(note, []byte("jane@elsewhere 1"), 0o600), "")
+	one := newMoveLease(leased(t, interceptor.Funcs{}), "prod", note)
+	check.Equal(t, "the other's", strings.HasPrefix(one.holder, "jane@elsewhere"), false)
+}
+
+// TestARenewalWithoutAnAnswerIsNoLoss has the answer of each second renewal lost.
+func TestARenewalWithoutAnAnswerIsNoLoss(t *testing.T) {
+	updates := 0
+	in := leased(t, interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, o ...client.UpdateOption) error {
+			if updates++; updates%2 == 1 {
+				return errors.Join(c.Update(ctx, object.DeepCopyObject().(client.Object), o...), //nolint:forcetypeassert // it is one
+					errors.New("the connection was cut"))
+			}
+
+			return c.Update(ctx, object, o...)
+		},
+	})
+	held := leaseOf(in, t.TempDir())
+	check.Error(t, held.take(t.Context()), "")
+
+	ctx, stop := context.WithTimeout(t.Context(), 3*shortLife)
+	defer stop()
+	check.Error(t, held.keep(ctx), "")
+	check.Equal(t, "renewals", updates > 4, true)
+}
+
+// TestAUserWithoutLeasesMoves may not write to kube-system.
+func TestAUserWithoutLeasesMoves(t *testing.T) {
+	in := leased(t, interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "x", nil)
+		},
+	})
+
+	var said bytes.Buffer
+	end := &management{Cluster: in}
+	m := &move{Common: &Common{Display: progress.To(&said)}, from: end, to: end, fromID: "one", toID: "two"}
+	held, release, err := m.hold(t.Context())
+	check.Error(t, err, "")
+	check.Error(t, held.Err(), "")
+	check.Contains(t, "what it says", said.String(), "is not locked")
+	release()
+	check.Error(t, dropMoveLease(t.Context(), in), "")
+}
+
+// TestTwoMachinesDoNotUndoEachOthersMove has a second machine begin the same move, or the way back, while the first one
+// copies, and while it deletes what it has copied. The next one finds no lock.
+func TestTwoMachinesDoNotUndoEachOthersMove(t *testing.T) {
+	for name, test := range map[string]struct {
+		at      int32
+		from    int
+		problem string
+	}{
+		"the same, while it copies":      {8, 0, "moves namespace moving-"},
+		"the same, while it deletes":     {14, 0, "moves namespace moving-"},
+		"the way back, before the pause": {3, 1, "there is no Cluster"},
+		"the way back, while it deletes": {14, 1, "it had another end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMoving(t)
+			t.Setenv("XDG_CACHE_HOME", t.TempDir())
+
+			var second error
+
+			g := &gate{at: test.at, after: true, end: func() {
+				t.Setenv("XDG_CACHE_HOME", t.TempDir()) // as on another machine
+				_, second = m.move(&gate{}, test.from, 1-test.from)
+			}}
+			o := &Common{Display: progress.To(&bytes.Buffer{}), Timeout: time.Minute}
+			check.Error(t, o.move(t.Context(), m.open(0, g), m.open(1, g)), "")
+			check.Error(t, second, test.problem)
+			m.expectMoved(1)
+
+			for end := range m.servers {
+				err := m.servers[end].Client.Get(t.Context(), (&moveLease{namespace: m.namespace}).key(),
+					&coordinationv1.Lease{})
+				check.Equal(t, "a lock is left", apierrors.IsNotFound(err), true)
+			}
+		})
+	}
+}
