@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localroot"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
@@ -41,14 +42,14 @@ func TestMachinesThatAreAlikeArePlannedOnce(t *testing.T) {
 
 	sessions := &engine.Sessions{}
 	defer sessions.Close(t.Context())
-	scratch, err := preview.NewScratch(t.Context(), sessions)
+	local, err := localroot.NewRunner(t.Context(), sessions)
 	check.Error(t, err, "")
-	defer scratch.Close()
+	defer local.Close()
 	rendered, _, err := preview.Render(t.Context(), manifests, machines, credentials, sessions)
 	check.Error(t, err, "")
 
 	for i, machine := range rendered {
-		own, err := preview.Plan(t.Context(), scratch.Executor, machine, scratch.Dir)
+		own, err := preview.Plan(t.Context(), local.Executor, machine, local.Dir)
 		check.Error(t, err, "")
 		check.Equal(t, "name", results[i].Name, own.Name)
 		check.Equal(t, own.Name+": text", results[i].Text, own.Text)

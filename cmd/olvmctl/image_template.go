@@ -7,7 +7,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localroot"
 )
 
 func newImageTemplateCommand(s streams, f *engineFlags) *cobra.Command {
@@ -46,15 +46,15 @@ killed is removed by the next image template on the same machine.`,
 func (f *engineFlags) makeTemplate(
 	ctx context.Context, s streams, session *engineSession, output outputFlag,
 ) error {
-	scratch, err := preview.NewScratch(ctx, session.sessions)
+	local, err := localroot.NewRunner(ctx, session.sessions)
 	if err != nil {
 		return err
 	}
-	defer scratch.Close()
+	defer local.Close()
 
 	f.template.Out = s.err
 	id, err := f.template.Make(ctx, session.Client, connection.RenderEngine(session.Client, session.config),
-		scratch.Executor, scratch.Dir)
+		local.Executor, local.Dir)
 	if err != nil {
 		return err
 	}

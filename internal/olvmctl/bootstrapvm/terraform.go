@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/filelock"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localroot"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
@@ -82,9 +82,9 @@ func (v *VM) Remove(ctx context.Context, config engine.Config) error {
 // run calls do with what runs Terraform. One process at a time does that.
 func (v *VM) run(ctx context.Context, config engine.Config, do func(*workspace.Root, *subject) error) error {
 	return v.doAlone(func() error {
-		return preview.AtEngine(ctx, config, func(session *engine.Client, scratch *preview.Scratch) error {
+		return localroot.AtEngine(ctx, config, func(session *engine.Client, local *localroot.Runner) error {
 			root := &workspace.Root{
-				Executor: scratch.Executor, Keeper: keeper{v}, Dir: filepath.Join(scratch.Dir, "vm"),
+				Executor: local.Executor, Keeper: keeper{v}, Dir: filepath.Join(local.Dir, "vm"),
 			}
 
 			return do(root, &subject{vm: v, session: session, config: config})

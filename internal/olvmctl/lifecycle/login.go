@@ -23,7 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/image"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localroot"
 )
 
 const (
@@ -207,8 +207,8 @@ func (o *OLVM) makeTemplate(ctx context.Context, c *creation) error {
 	}
 
 	template.Complete(c.File.Source)
-	err = preview.AtEngine(ctx, config, func(session *engine.Client, scratch *preview.Scratch) error {
-		_, err := template.Make(ctx, session, connection.RenderEngine(session, config), scratch.Executor, scratch.Dir)
+	err = localroot.AtEngine(ctx, config, func(session *engine.Client, local *localroot.Runner) error {
+		_, err := template.Make(ctx, session, connection.RenderEngine(session, config), local.Executor, local.Dir)
 		return err
 	})
 

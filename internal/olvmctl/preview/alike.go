@@ -10,6 +10,8 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 	tfjson "github.com/hashicorp/terraform-json"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localroot"
 )
 
 // alike are new machines of one owner that are rendered alike but for their names and addresses: Terraform plans the
@@ -121,8 +123,8 @@ func (g alike) String() string {
 }
 
 // plan is what would become of each of the machines.
-func (g alike) plan(ctx context.Context, scratch *Scratch) []*Result {
-	first, err := Plan(ctx, scratch.Executor, g[0], scratch.Dir)
+func (g alike) plan(ctx context.Context, local *localroot.Runner) []*Result {
+	first, err := Plan(ctx, local.Executor, g[0], local.Dir)
 
 	var encoded []byte
 	if err == nil && len(g) > 1 {

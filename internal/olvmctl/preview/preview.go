@@ -22,6 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localroot"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
@@ -570,12 +571,12 @@ func PlanAll(
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
 
-	scratch, err := NewScratch(ctx, sessions)
+	local, err := localroot.NewRunner(ctx, sessions)
 	if err != nil {
 		return nil, nil, err
 	}
 
-	defer func() { _ = scratch.Close() }()
+	defer func() { _ = local.Close() }()
 
 	rendered, refused, err := Render(ctx, m, machines, credentials, sessions)
 	if err != nil {
@@ -587,7 +588,7 @@ func PlanAll(
 		out = append(out, machine.Result())
 	}
 
-	planned, err := planGroups(ctx, scratch, groupAlike(rendered), progress)
+	planned, err := planGroups(ctx, local, groupAlike(rendered), progress)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -612,7 +613,7 @@ func PlanAll(
 // planGroups plans one machine of each group, as many at once as there are processors, and returns the results of all
 // machines.
 func planGroups(
-	ctx context.Context, scratch *Scratch, groups []alike, progress io.Writer,
+	ctx context.Context, local *localroot.Runner, groups []alike, progress io.Writer,
 ) (map[types.NamespacedName]*Result, error) {
 	out := map[types.NamespacedName]*Result{}
 	begun := 0
@@ -628,7 +629,7 @@ func planGroups(
 			_, _ = fmt.Fprintf(progress, "planning %s (%d of %d)\n", group, begun, len(groups))
 			mu.Unlock()
 
-			results := group.plan(inner, scratch)
+			results := group.plan(inner, local)
 
 			mu.Lock()
 			defer mu.Unlock()

@@ -1,4 +1,5 @@
-package preview
+// Package localroot runs Terraform roots on this machine: those of plans, bootstrap VMs and images.
+package localroot
 
 import (
 	"context"
@@ -12,17 +13,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// Scratch is an executor with a folder for it, for one command.
-type Scratch struct {
+// Runner is an executor with a folder for it, for one command.
+type Runner struct {
 	Executor *terraform.Executor
 	// Dir is a folder that is there until Close.
 	Dir    string
 	remove func() error
 }
 
-// NewScratch finds an executor on PATH, or the one that olvmctl start has built, and makes a folder. Sessions are those
+// NewRunner finds an executor on PATH, or the one that olvmctl start has built, and makes a folder. Sessions are those
 // of its provider.
-func NewScratch(ctx context.Context, sessions *engine.Sessions) (*Scratch, error) {
+func NewRunner(ctx context.Context, sessions *engine.Sessions) (*Runner, error) {
 	tools, err := toolchain.Embedded()
 	if err != nil {
 		return nil, err
@@ -42,11 +43,11 @@ func NewScratch(ctx context.Context, sessions *engine.Sessions) (*Scratch, error
 
 	executor := terraform.NewExecutor(executable, provider, filepath.Join(dir, "init"))
 
-	return &Scratch{Executor: executor, Dir: dir, remove: remove}, nil
+	return &Runner{Executor: executor, Dir: dir, remove: remove}, nil
 }
 
 // AtEngine calls do with a session of an engine, and an executor whose provider has it. Both end with the call.
-func AtEngine(ctx context.Context, config engine.Config, do func(*engine.Client, *Scratch) error) error {
+func AtEngine(ctx context.Context, config engine.Config, do func(*engine.Client, *Runner) error) error {
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
 
@@ -55,14 +56,14 @@ func AtEngine(ctx context.Context, config engine.Config, do func(*engine.Client,
 		return err
 	}
 
-	scratch, err := NewScratch(ctx, sessions)
+	runner, err := NewRunner(ctx, sessions)
 	if err != nil {
 		return err
 	}
-	defer scratch.Close()
+	defer runner.Close()
 
-	return do(session, scratch)
+	return do(session, runner)
 }
 
 // Close removes the folder.
-func (s *Scratch) Close() error { return s.remove() }
+func (r *Runner) Close() error { return r.remove() }
