@@ -10,6 +10,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localroot"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
@@ -66,7 +67,7 @@ func sorted(changes []terraform.Change) []terraform.Change {
 }
 
 // planJSON is the plan in Terraform's format, without the time at which it was made.
-func planJSON(t *testing.T, result *preview.Result) string {
+func planJSON(t *testing.T, result *planreport.Result) string {
 	t.Helper()
 	plan := *result.Plan
 	plan.Timestamp = ""

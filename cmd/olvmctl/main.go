@@ -19,7 +19,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/cmd/manager/command"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/providerprocess"
 )
@@ -119,7 +119,7 @@ func exitCode(err error) int {
 	case errors.Is(err, errInvalid), errors.Is(err, errUnwell): // said already
 		return 1
 	default:
-		fmt.Fprintln(os.Stderr, "olvmctl:", preview.Printable(err.Error())) // it may quote manifests of a stranger
+		fmt.Fprintln(os.Stderr, "olvmctl:", plaintext.Printable(err.Error())) // it may quote manifests of a stranger
 		return 1
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 )
 
@@ -165,7 +166,7 @@ func (p *planFlags) addLive(ctx context.Context, manifests *preview.Manifests) e
 	return manifests.Compare(ctx, live, p.management.Namespace, p.offline)
 }
 
-func (p *planFlags) print(s streams, report preview.Report) error {
+func (p *planFlags) print(s streams, report planreport.Report) error {
 	switch p.output.format {
 	case formatText:
 		return report.WriteText(s.out)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
 )
@@ -81,7 +82,7 @@ func (f *sourceFlags) load(s streams) (*preview.Manifests, error) {
 // loadManifests reads manifests, and tells how where that is not plain.
 func (f *sourceFlags) loadManifests(s streams) (*preview.Manifests, error) {
 	options := source.Options{Kustomizations: f.kustomizations, MayBeEmpty: f.emptyFolder, Note: func(note string) {
-		_, _ = fmt.Fprintln(s.err, preview.Printable(note))
+		_, _ = fmt.Fprintln(s.err, plaintext.Printable(note))
 	}}
 	if f.flux || len(f.substitute) > 0 {
 		options.Variables = f.substitute

@@ -10,6 +10,8 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 )
 
@@ -93,23 +95,23 @@ func (d *demo) showPlans(ctx context.Context) error {
 }
 
 // plan compares manifests with what runs, and looks at deletions as for a GitOps tool that prunes.
-func (d *demo) plan(ctx context.Context, manifests string) (preview.Report, error) {
+func (d *demo) plan(ctx context.Context, manifests string) (planreport.Report, error) {
 	m, err := preview.Load([]string{"-"}, strings.NewReader(manifests))
 	if err != nil {
-		return preview.Report{}, err
+		return planreport.Report{}, err
 	}
 
 	m.Prune(true)
 
 	if err := m.Compare(ctx, d.plane.Client, "", false); err != nil {
-		return preview.Report{}, err
+		return planreport.Report{}, err
 	}
 
 	return m.ReportOn(ctx, preview.Request{Progress: io.Discard})
 }
 
 // brief is what a report says, without the machines that stay and without the plan of each VM.
-func brief(report preview.Report) string {
+func brief(report planreport.Report) string {
 	var lines []string
 
 	for _, object := range report.Pruned {
@@ -142,5 +144,5 @@ func brief(report preview.Report) string {
 
 	lines = append(lines, report.Summary.String())
 
-	return preview.Printable("        " + strings.Join(lines, "\n        "))
+	return plaintext.Printable("        " + strings.Join(lines, "\n        "))
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -37,15 +37,15 @@ func TestChangesCanBeMadeToEachSample(t *testing.T) {
 }
 
 func TestTheBriefOfAPlanHasNoMachineThatStays(t *testing.T) {
-	report := preview.NewReport([]*preview.Result{
+	report := planreport.New(planreport.Findings{Machines: []*planreport.Result{
 		{Name: "stays"},
 		{Name: "a\x1b[2J", Destroyed: "its owner goes", Disks: []string{"root 50GB", "data 20GB"}},
 		{Name: "b", Refused: "no host"},
 		{Name: "c", Replaces: "d", Addresses: []string{"10.0.0.7"}},
-	}, []preview.OwnerChange{{
+	}, Owners: []planreport.OwnerChange{{
 		Cluster: "demo", Namespace: "default", From: "MachineDeployment/md", Machines: 1, Replicas: 1,
 		Reasons: []string{"template a becomes b"}, Differences: []string{"memory: 16GB -> 24GB"},
-	}}, nil, false)
+	}}})
 
 	text := brief(report)
 	check.Lacks(t, "the text", text, "stays")

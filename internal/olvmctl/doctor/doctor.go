@@ -14,6 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 )
 
@@ -284,7 +285,7 @@ func (e *examination) addresses(ctx context.Context) {
 func (e *examination) capacity(ctx context.Context) {
 	rendered, _, err := preview.Render(ctx, e.manifests, e.machines, e.credentials, e.sessions)
 	if err == nil {
-		var capacities []preview.Capacity
+		var capacities []planreport.Capacity
 
 		capacities, err = preview.Capacities(ctx, e.manifests, rendered, e.credentials, e.sessions)
 		for _, c := range capacities {

@@ -23,6 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 )
 
@@ -369,8 +370,8 @@ func (u *upgrade) askEngine(ctx context.Context, manifests *preview.Manifests, m
 }
 
 // rollouts are the changes that replace machines.
-func rollouts(changes []preview.OwnerChange) []preview.OwnerChange {
-	return slices.DeleteFunc(changes, func(change preview.OwnerChange) bool { return len(change.Replaced) == 0 })
+func rollouts(changes []planreport.OwnerChange) []planreport.OwnerChange {
+	return slices.DeleteFunc(changes, func(change planreport.OwnerChange) bool { return len(change.Replaced) == 0 })
 }
 
 // manifests are owners as they are to be, beside what runs.

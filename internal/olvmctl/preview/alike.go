@@ -12,6 +12,7 @@ import (
 	tfjson "github.com/hashicorp/terraform-json"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localroot"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 )
 
 // alike are new machines of one owner that are rendered alike but for their names and addresses: Terraform plans the
@@ -94,8 +95,10 @@ func replacer(one, other Machine) func(string) string {
 	}
 }
 
-// as is the plan for a machine that is rendered as the planned one is. encoded is the plan in Terraform's format.
-func (r *Result) as(machine Rendered, replace func(string) string, encoded string) (*Result, error) {
+// resultAs is the plan for a machine that is rendered as the planned one is. encoded is the plan in Terraform's format.
+func resultAs(
+	r *planreport.Result, machine Rendered, replace func(string) string, encoded string,
+) (*planreport.Result, error) {
 	out := resultOf(machine.Machine)
 	out.Text, out.Outside = replace(r.Text), r.Outside
 
@@ -123,7 +126,7 @@ func (g alike) String() string {
 }
 
 // plan is what would become of each of the machines.
-func (g alike) plan(ctx context.Context, local *localroot.Runner) []*Result {
+func (g alike) plan(ctx context.Context, local *localroot.Runner) []*planreport.Result {
 	first, err := Plan(ctx, local.Executor, g[0], local.Dir)
 
 	var encoded []byte
@@ -131,8 +134,8 @@ func (g alike) plan(ctx context.Context, local *localroot.Runner) []*Result {
 		encoded, err = json.Marshal(first.Plan)
 	}
 
-	out := make([]*Result, 0, len(g))
-	add := func(machine Rendered, result *Result, err error) {
+	out := make([]*planreport.Result, 0, len(g))
+	add := func(machine Rendered, result *planreport.Result, err error) {
 		if err != nil {
 			result = Refused{Machine: machine.Machine, Err: err}.Result()
 		}
@@ -143,9 +146,9 @@ func (g alike) plan(ctx context.Context, local *localroot.Runner) []*Result {
 	add(g[0], first, err)
 
 	for _, machine := range g[1:] {
-		result, problem := (*Result)(nil), err
+		result, problem := (*planreport.Result)(nil), err
 		if err == nil {
-			result, problem = first.as(machine, replacer(g[0].Machine, machine.Machine), string(encoded))
+			result, problem = resultAs(first, machine, replacer(g[0].Machine, machine.Machine), string(encoded))
 		}
 
 		add(machine, result, problem)

@@ -3,14 +3,11 @@ package preview
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/dustin/go-humanize"
-	"github.com/dustin/go-humanize/english"
-
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
@@ -34,66 +31,12 @@ func needsOf(machine render.Machine, clusterName string) Needs {
 	}
 }
 
-// Capacity is what new VMs ask for in a cluster of an engine, against what its hosts have.
-type Capacity struct {
-	Engine        string `json:"engine"`
-	EngineCluster string `json:"engineCluster"`
-	// VMs that would be made, their CPUs (threads) and memory in bytes. Unsized are those of them whose size only the
-	// engine knows.
-	VMs     int   `json:"vms"`
-	Unsized int   `json:"unsized,omitempty"`
-	CPUs    int64 `json:"cpus"`
-	Memory  int64 `json:"memory"`
-	// LargestVM is the largest memory of one of them, in bytes.
-	LargestVM int64 `json:"largestVM"`
-	// Hosts that are up, their CPU threads, and the memory in bytes that they can give to more VMs: of all, and of the
-	// one that has most.
-	Hosts       int   `json:"hosts"`
-	HostCPUs    int64 `json:"hostCPUs"`
-	FreeMemory  int64 `json:"freeMemory"`
-	LargestFree int64 `json:"largestFree"`
-}
-
-// Lacks says what surely does not fit; empty where it may. CPUs are shared by VMs, and which host a VM may run on, and
-// how they fill hosts, is the engine's to say.
-func (c Capacity) Lacks() string {
-	switch {
-	case c.Hosts == 0:
-		return "no host of it is up"
-	case c.LargestVM > c.LargestFree:
-		return fmt.Sprintf("no host has %s free for one of them", size(c.LargestVM))
-	case c.Memory > c.FreeMemory:
-		return fmt.Sprintf("%s more than its hosts have free", size(c.Memory-c.FreeMemory))
-	default:
-		return ""
-	}
-}
-
-// String is a line for people.
-func (c Capacity) String() string {
-	text := fmt.Sprintf("Cluster %s of %s: %s with %s and %s; %s up with %s and %s free", c.EngineCluster, c.Engine,
-		english.Plural(c.VMs, "new VM", ""), english.Plural(int(c.CPUs), "CPU", ""), size(c.Memory),
-		english.Plural(c.Hosts, "host is", "hosts are"), english.Plural(int(c.HostCPUs), "CPU thread", ""),
-		size(c.FreeMemory))
-	if c.Unsized > 0 {
-		text += fmt.Sprintf(" (without %d whose size the engine knows)", c.Unsized)
-	}
-
-	if lacks := c.Lacks(); lacks != "" {
-		text += ". They do not fit: " + lacks
-	}
-
-	return text
-}
-
-func size(bytes int64) string { return humanize.IBytes(uint64(max(bytes, 0))) } //nolint:gosec // not negative
-
 // Capacities compares what machines ask for with what their engines have. An engine that does not list its hosts is in
 // the error, and the others are compared all the same.
 func Capacities(
 	ctx context.Context, m *Manifests, machines []Rendered, credentials Credentials, sessions *engine.Sessions,
-) ([]Capacity, error) {
-	var out []*Capacity
+) ([]planreport.Capacity, error) {
+	var out []*planreport.Capacity
 	var errs []error
 
 	for _, machine := range machines {
@@ -107,13 +50,13 @@ func Capacities(
 			continue
 		}
 
-		of := Capacity{Engine: machine.engine().ID().Host, EngineCluster: machine.Needs.ClusterName}
-		at := slices.IndexFunc(out, func(c *Capacity) bool {
+		of := planreport.Capacity{Engine: machine.engine().ID().Host, EngineCluster: machine.Needs.ClusterName}
+		at := slices.IndexFunc(out, func(c *planreport.Capacity) bool {
 			return c.Engine == of.Engine && c.EngineCluster == of.EngineCluster
 		})
 
 		if at < 0 {
-			if err := of.addHosts(ctx, session, machine.Needs.ClusterID); err != nil {
+			if err := addHosts(ctx, &of, session, machine.Needs.ClusterID); err != nil {
 				errs = append(errs, err)
 				continue
 			}
@@ -121,23 +64,23 @@ func Capacities(
 			at, out = len(out), append(out, &of)
 		}
 
-		out[at].add(machine.Needs)
+		addNeeds(out[at], machine.Needs)
 	}
 
-	found := make([]Capacity, 0, len(out))
+	found := make([]planreport.Capacity, 0, len(out))
 	for _, c := range out {
 		found = append(found, *c)
 	}
 
-	slices.SortFunc(found, func(a, b Capacity) int {
+	slices.SortFunc(found, func(a, b planreport.Capacity) int {
 		return strings.Compare(a.Engine+" "+a.EngineCluster, b.Engine+" "+b.EngineCluster)
 	})
 
 	return found, errors.Join(errs...)
 }
 
-// add adds a VM.
-func (c *Capacity) add(needs Needs) {
+// addNeeds adds a VM.
+func addNeeds(c *planreport.Capacity, needs Needs) {
 	c.VMs++
 	c.CPUs += needs.CPUs
 	c.Memory += needs.Memory
@@ -149,7 +92,9 @@ func (c *Capacity) add(needs Needs) {
 }
 
 // addHosts adds the hosts of a cluster that are up.
-func (c *Capacity) addHosts(ctx context.Context, session *engine.Client, clusterID engine.ID) error {
+func addHosts(
+	ctx context.Context, c *planreport.Capacity, session *engine.Client, clusterID engine.ID,
+) error {
 	hosts, err := session.Hosts(ctx)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
@@ -22,7 +23,7 @@ type fleet struct {
 	random    *rand.Rand
 	live      []client.Object
 	manifests []string
-	want      Summary
+	want      planreport.Summary
 	// asked is how many machines there are to be, and has how many there are.
 	asked, has int64
 	// drifted are the owners whose machines somebody has changed in the engine.
@@ -309,9 +310,9 @@ func (f *fleet) addMachine(kind, name, cluster string, i int64, isDeleting, isRe
 }
 
 // drift has the machines that stay differ in the engine, as a plan with Terraform would find.
-func (f *fleet) drift(results []*Result) {
+func (f *fleet) drift(results []*planreport.Result) {
 	for _, r := range results {
-		if !r.isNew && r.Destroyed == "" && r.Replaced == "" && f.drifted[ownerOf(f.live, r.Name)] {
+		if !r.IsNew && r.Destroyed == "" && r.Replaced == "" && f.drifted[ownerOf(f.live, r.Name)] {
 			r.Changes = []terraform.Change{{Address: "ovirt_vm.this", Type: "ovirt_vm", Action: "update"}}
 		}
 	}
@@ -329,7 +330,7 @@ func ownerOf(live []client.Object, machine string) string {
 }
 
 // report is the plan of the fleet.
-func (f *fleet) report(t *testing.T) Report {
+func (f *fleet) report(t *testing.T) planreport.Report {
 	t.Helper()
 
 	m, err := LoadWith([]string{"-"}, strings.NewReader(strings.Join(f.manifests, "\n---\n")), source.Options{MayBeEmpty: true})
@@ -343,8 +344,7 @@ func (f *fleet) report(t *testing.T) Report {
 	results := Offline(m, machines)
 	f.drift(results)
 
-	report := NewReport(results, owners, nil, true)
-	report.About(m)
+	report := m.reportOf(results, owners, nil, true)
 
 	return report
 }
@@ -368,7 +368,7 @@ func TestThePlanAddsUpInEveryCombination(t *testing.T) {
 		check.Equal(t, name, report.Summary, f.want)
 		report.Summary.Objects = objects
 		check.Equal(t, name+": machines after it", report.Summary.Create-report.Summary.Destroy, f.asked-f.has)
-		check.Equal(t, name+": something changes", report.HasChanges(), f.want != Summary{} || objects > 0)
+		check.Equal(t, name+": something changes", report.HasChanges(), f.want != planreport.Summary{} || objects > 0)
 		check.Equal(t, name+": paused", strings.Count(strings.Join(report.Notes, "\n"), " is paused: "), f.paused)
 		check.Equal(t, name+": OnDelete", strings.Count(strings.Join(report.Notes, "\n"), "OnDelete"), f.onDelete)
 
@@ -381,7 +381,7 @@ func TestThePlanAddsUpInEveryCombination(t *testing.T) {
 }
 
 // checkOutputs compares the outputs of a report with its summary.
-func checkOutputs(t *testing.T, name string, report Report) {
+func checkOutputs(t *testing.T, name string, report planreport.Report) {
 	t.Helper()
 
 	outputs := outputs(t, report)
@@ -389,7 +389,7 @@ func checkOutputs(t *testing.T, name string, report Report) {
 	check.Equal(t, name+": Markdown", strings.HasPrefix(outputs["Markdown"], "### "+report.Summary.String()+"\n"), true)
 
 	var decoded struct {
-		Summary  Summary
+		Summary  planreport.Summary
 		Machines []struct {
 			Name, Replaced, Replaces, Destroyed, MayGo string
 			Changes                                    []any
@@ -403,7 +403,7 @@ func checkOutputs(t *testing.T, name string, report Report) {
 	check.Error(t, json.Unmarshal([]byte(outputs["JSON"]), &decoded), "")
 	check.Equal(t, name+": JSON", decoded.Summary, report.Summary)
 
-	listed, names := Summary{Objects: report.Summary.Objects}, map[string]bool{}
+	listed, names := planreport.Summary{Objects: report.Summary.Objects}, map[string]bool{}
 	for _, m := range decoded.Machines {
 		check.Equal(t, name+": "+m.Name+" is there twice", names[m.Name], false)
 		names[m.Name] = true

@@ -11,6 +11,7 @@ import (
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 )
 
 // Credentials that stand in for those of the manifests; empty fields do not.
@@ -57,11 +58,11 @@ func (c Credentials) CheckServer(url string) error {
 		return blocker.New(infrav1.EngineNotAllowedReason, field, "%s may not be sent to %s: it is not said which "+
 			"engine they are for; set OLVM_URL to its URL, or list it in allowedServerURLs of the Secret of "+
 			"--credentials",
-			c.from(), oneLine(url))
+			c.from(), plaintext.OneLine(url))
 	case !connection.ListsEngine(c.ServerURLs, url):
 		return blocker.New(infrav1.EngineNotAllowedReason, field, "%s may be sent to %s, and not to %s; correct the "+
 			"URL, or OLVM_URL, or allowedServerURLs of the Secret of --credentials", c.from(),
-			strings.Join(c.ServerURLs, ", "), oneLine(url))
+			strings.Join(c.ServerURLs, ", "), plaintext.OneLine(url))
 	}
 
 	return nil

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -61,7 +62,7 @@ func byFlux(t *testing.T, c client.Client) client.Client {
 }
 
 // reported is the report of manifests beside a management cluster, without an engine.
-func reported(t *testing.T, manifests string, live client.Reader, prune *bool) Report {
+func reported(t *testing.T, manifests string, live client.Reader, prune *bool) planreport.Report {
 	t.Helper()
 
 	m, err := Load([]string{"-"}, strings.NewReader(manifests))
@@ -76,14 +77,13 @@ func reported(t *testing.T, manifests string, live client.Reader, prune *bool) R
 	machines, owners, err := m.Expand()
 	check.Error(t, err, "")
 
-	report := NewReport(Offline(m, machines), owners, nil, true)
-	report.About(m)
+	report := m.reportOf(Offline(m, machines), owners, nil, true)
 
 	return report
 }
 
 // outputs are the three of a report.
-func outputs(t *testing.T, report Report) map[string]string {
+func outputs(t *testing.T, report planreport.Report) map[string]string {
 	t.Helper()
 
 	var text, comment strings.Builder
@@ -182,22 +182,22 @@ func TestTheSummaryAddsUp(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		manifests string
-		want      Summary
+		want      planreport.Summary
 		// named are those that are known to go, and candidates those of which some do.
 		named, candidates int
 		live              func(*unstructured.Unstructured)
 	}{
-		"nothing":                  {sample(t), Summary{}, 0, 0, nil},
-		"more workers":             {workers("replicas: 2", "replicas: 5"), Summary{Create: 3}, 0, 0, nil},
-		"fewer workers":            {workers("replicas: 2", "replicas: 1"), Summary{Destroy: 1}, 0, 2, nil},
-		"no workers":               {workers("replicas: 2", "replicas: 0"), Summary{Destroy: 2}, 2, 0, nil},
-		"fewer, the newest first":  {workers("replicas: 2", newest), Summary{Destroy: 1}, 1, 0, nil},
-		"a rollout":                {workers("v1.36.1", "v1.36.2"), Summary{Replace: 2}, 0, 0, nil},
-		"a rollout with more":      {workers("v1.36.1", "v1.36.2", "replicas: 2", "replicas: 3"), Summary{Replace: 2, Create: 1}, 0, 0, nil},
-		"a rollout with fewer":     {workers("v1.36.1", "v1.36.2", "replicas: 2", "replicas: 1"), Summary{Replace: 1, Destroy: 1}, 1, 0, nil},
-		"a rollout to none":        {workers("v1.36.1", "v1.36.2", "replicas: 2", "replicas: 0"), Summary{Destroy: 2}, 2, 0, nil},
-		"an upgrade of everything": {strings.ReplaceAll(sample(t), "v1.36.1", "v1.36.2"), Summary{Replace: 3}, 0, 0, nil},
-		"one that is marked goes": {workers("replicas: 2", "replicas: 1"), Summary{Destroy: 1}, 1, 0,
+		"nothing":                  {sample(t), planreport.Summary{}, 0, 0, nil},
+		"more workers":             {workers("replicas: 2", "replicas: 5"), planreport.Summary{Create: 3}, 0, 0, nil},
+		"fewer workers":            {workers("replicas: 2", "replicas: 1"), planreport.Summary{Destroy: 1}, 0, 2, nil},
+		"no workers":               {workers("replicas: 2", "replicas: 0"), planreport.Summary{Destroy: 2}, 2, 0, nil},
+		"fewer, the newest first":  {workers("replicas: 2", newest), planreport.Summary{Destroy: 1}, 1, 0, nil},
+		"a rollout":                {workers("v1.36.1", "v1.36.2"), planreport.Summary{Replace: 2}, 0, 0, nil},
+		"a rollout with more":      {workers("v1.36.1", "v1.36.2", "replicas: 2", "replicas: 3"), planreport.Summary{Replace: 2, Create: 1}, 0, 0, nil},
+		"a rollout with fewer":     {workers("v1.36.1", "v1.36.2", "replicas: 2", "replicas: 1"), planreport.Summary{Replace: 1, Destroy: 1}, 1, 0, nil},
+		"a rollout to none":        {workers("v1.36.1", "v1.36.2", "replicas: 2", "replicas: 0"), planreport.Summary{Destroy: 2}, 2, 0, nil},
+		"an upgrade of everything": {strings.ReplaceAll(sample(t), "v1.36.1", "v1.36.2"), planreport.Summary{Replace: 3}, 0, 0, nil},
+		"one that is marked goes": {workers("replicas: 2", "replicas: 1"), planreport.Summary{Destroy: 1}, 1, 0,
 			func(o *unstructured.Unstructured) {
 				if o.GetName() == "demo-md-0-b" {
 					o.SetAnnotations(map[string]string{"cluster.x-k8s.io/delete-machine": ""})
@@ -259,7 +259,7 @@ func TestAMachineThatIsBeingDeletedIsCountedOnce(t *testing.T) {
 	}
 
 	report := reported(t, sample(t), c, nil)
-	check.Equal(t, "summary", report.Summary, Summary{Create: 1, Destroy: 1})
+	check.Equal(t, "summary", report.Summary, planreport.Summary{Create: 1, Destroy: 1})
 }
 
 func TestARolloutShowsWhatDiffersInTheWordsOfTheUser(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -84,7 +85,7 @@ func TestAPlanRefusesAnEndpointThatAnotherHas(t *testing.T) {
 }
 
 // offline plans machines without an engine.
-func offline(t *testing.T, m *Manifests) []*Result {
+func offline(t *testing.T, m *Manifests) []*planreport.Result {
 	t.Helper()
 	machines, err := m.Machines()
 	check.Error(t, err, "")

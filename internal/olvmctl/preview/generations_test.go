@@ -9,11 +9,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // ofFile is the report of a cluster file that asks for these manifests.
-func ofFile(t *testing.T, manifests string, live client.Reader) (Report, *Manifests) {
+func ofFile(t *testing.T, manifests string, live client.Reader) (planreport.Report, *Manifests) {
 	t.Helper()
 
 	objects, err := manifest.Read([]byte(manifests))
@@ -26,17 +27,17 @@ func ofFile(t *testing.T, manifests string, live client.Reader) (Report, *Manife
 	machines, owners, err := m.Expand()
 	check.Error(t, err, "")
 
-	return NewReport(Offline(m, machines), owners, nil, true), m
+	return m.reportOf(Offline(m, machines), owners, nil, true), m
 }
 
 func TestAClusterFileIsPlannedWithTheTemplatesOfAnUpgrade(t *testing.T) {
 	larger := sample(t, "memory: 16GB", "memory: 32GB")
 
 	same, _ := ofFile(t, sample(t), management(t))
-	check.Equal(t, "nothing has changed", same.Summary, Summary{})
+	check.Equal(t, "nothing has changed", same.Summary, planreport.Summary{})
 
 	rollout, m := ofFile(t, larger, management(t))
-	check.Equal(t, "more memory", rollout.Summary, Summary{Replace: 2})
+	check.Equal(t, "more memory", rollout.Summary, planreport.Summary{Replace: 2})
 	check.Equal(t, "differences", rollout.Owners[0].Differences, []string{"memory: 16GB -> 32GB"})
 
 	// The management cluster after the upgrade: the workers and their template have the next name.
@@ -69,10 +70,10 @@ func TestAClusterFileIsPlannedWithTheTemplatesOfAnUpgrade(t *testing.T) {
 	check.Error(t, after.Create(t.Context(), template), "")
 
 	settled, _ := ofFile(t, larger, after)
-	check.Equal(t, "after the upgrade", settled.Summary, Summary{})
+	check.Equal(t, "after the upgrade", settled.Summary, planreport.Summary{})
 
 	back, _ := ofFile(t, sample(t), after)
-	check.Equal(t, "back to the memory before", back.Summary, Summary{Replace: 2})
+	check.Equal(t, "back to the memory before", back.Summary, planreport.Summary{Replace: 2})
 }
 
 // TestTheManifestsOfAClusterFileCanBeAppliedAfterAChange applies them as the API server lets it.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -28,23 +29,23 @@ func TestAPullRequestHidesNoDestroyedMachine(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		manifests string
-		want      Summary
+		want      planreport.Summary
 		problem   string
 	}{
-		"nothing else": {none(t), Summary{Destroy: 2}, ""},
+		"nothing else": {none(t), planreport.Summary{Destroy: 2}, ""},
 		"manifests of the Machines": {none(t) + machine("demo-md-0-a", "") + machine("demo-md-0-b", ""),
-			Summary{Destroy: 2}, ""},
+			planreport.Summary{Destroy: 2}, ""},
 		"manifests with other labels": {none(t) + machine("demo-md-0-a", ", labels: {cluster.x-k8s.io/deployment-name: x}"),
-			Summary{Destroy: 2}, ""},
+			planreport.Summary{Destroy: 2}, ""},
 		"manifests that are being deleted": {none(t, "replicas: 0", "replicas: 2") +
-			machine("demo-md-0-a", ", deletionTimestamp: '2026-01-01T00:00:00Z'"), Summary{}, ""},
-		"manifests of the OLVMMachines": {none(t) + infra("demo-md-0-a") + infra("demo-md-0-b"), Summary{Destroy: 2}, ""},
+			machine("demo-md-0-a", ", deletionTimestamp: '2026-01-01T00:00:00Z'"), planreport.Summary{}, ""},
+		"manifests of the OLVMMachines": {none(t) + infra("demo-md-0-a") + infra("demo-md-0-b"), planreport.Summary{Destroy: 2}, ""},
 		"a rollout, and manifests of the OLVMMachines": {strings.ReplaceAll(none(t, "replicas: 0", "replicas: 2"),
-			"name: demo-md-0\n", "name: demo-md-1\n") + infra("demo-md-0-a"), Summary{Create: 2}, ""},
+			"name: demo-md-0\n", "name: demo-md-1\n") + infra("demo-md-0-a"), planreport.Summary{Create: 2}, ""},
 		"a template of another provider": {none(t, "replicas: 0", "replicas: 2", "kind: OLVMMachineTemplate\n        name: demo-md-0",
-			"kind: DockerMachineTemplate\n        name: demo-md-0"), Summary{Replace: 2}, ""},
+			"kind: DockerMachineTemplate\n        name: demo-md-0"), planreport.Summary{Replace: 2}, ""},
 		"a cluster of another provider": {none(t, "kind: OLVMCluster\n    name: demo", "kind: DockerCluster\n    name: demo"),
-			Summary{}, "a cluster cannot change its provider"},
+			planreport.Summary{}, "a cluster cannot change its provider"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := Load([]string{"-"}, strings.NewReader(test.manifests))
@@ -58,7 +59,7 @@ func TestAPullRequestHidesNoDestroyedMachine(t *testing.T) {
 				return
 			}
 
-			report := NewReport(Offline(m, machines), owners, nil, true)
+			report := m.reportOf(Offline(m, machines), owners, nil, true)
 			check.Equal(t, "summary", report.Summary, test.want)
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
@@ -133,7 +134,7 @@ func managementOf(t *testing.T, objects ...client.Object) client.Client {
 }
 
 // expand compares manifests with the management cluster.
-func expand(t *testing.T, manifests string) (replaced, replaces []string, owners []OwnerChange, err error) {
+func expand(t *testing.T, manifests string) (replaced, replaces []string, owners []planreport.OwnerChange, err error) {
 	t.Helper()
 	var paths []string
 	if manifests != "" {

@@ -27,17 +27,3 @@ func TestAnObjectThatIsThereTwiceIsRefused(t *testing.T) {
 	check.Error(t, err, "a.yaml: line 3 already; remove one of them")
 	check.Contains(t, "the kinds", err.Error(), "MachineDeployment default/lab-pool")
 }
-
-func TestAPlanWithoutAnEngineCountsNothingThatItDoesNotKnow(t *testing.T) {
-	t.Parallel()
-
-	machines := []*Result{{Name: "one"}, {Name: "two"}}
-	for offline, want := range map[bool]string{
-		true:  "Plan: what would become of 2 machines is not known offline, 0 to destroy",
-		false: "Plan: 0 to create, 0 to update, 0 to replace, 0 to destroy",
-	} {
-		report := NewReport(machines, nil, nil, offline)
-		report.About(newManifests())
-		check.Equal(t, "the summary", report.Summary.String(), want)
-	}
-}

@@ -25,6 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
@@ -318,7 +319,7 @@ func (m *Manifests) Machines() ([]Machine, error) {
 }
 
 // Expand lists the machines that the manifests ask for, and what would become of those that a management cluster has.
-func (m *Manifests) Expand() ([]Machine, []OwnerChange, error) {
+func (m *Manifests) Expand() ([]Machine, []planreport.OwnerChange, error) {
 	for _, cluster := range m.clusters {
 		topology, found, _ := unstructured.NestedMap(cluster.Object, "spec", "topology")
 		if found && len(topology) > 0 && m.liveOf(cluster) != cluster {
@@ -332,7 +333,7 @@ func (m *Manifests) Expand() ([]Machine, []OwnerChange, error) {
 	}
 
 	var out []Machine
-	var changes []OwnerChange
+	var changes []planreport.OwnerChange
 	replaced := map[types.NamespacedName]string{}
 	m.notes = nil
 	m.noteWaiting()
@@ -360,7 +361,7 @@ func (m *Manifests) Expand() ([]Machine, []OwnerChange, error) {
 	}
 
 	supported, err := m.supportMachines()
-	changes = slices.DeleteFunc(changes, func(c OwnerChange) bool {
+	changes = slices.DeleteFunc(changes, func(c planreport.OwnerChange) bool {
 		return slices.Contains(m.pruning.alone, c.Namespace)
 	})
 
@@ -407,7 +408,7 @@ const (
 
 func (m *Manifests) machinesOf(
 	owner *unstructured.Unstructured, replaced map[types.NamespacedName]string,
-) ([]Machine, *OwnerChange, error) {
+) ([]Machine, *planreport.OwnerChange, error) {
 	if owner.GetKind() == "MachineSet" && controlled(owner, m.owners) {
 		return nil, nil, nil // its MachineDeployment is here too and asks for the machines
 	}
@@ -486,7 +487,7 @@ func (m *Manifests) liveMachine(
 // of those that it has made. key names its OLVMMachineTemplate.
 func (m *Manifests) replicasOf(
 	owner *unstructured.Unstructured, base Machine, key types.NamespacedName, replaced map[types.NamespacedName]string,
-) ([]Machine, *OwnerChange, error) {
+) ([]Machine, *planreport.OwnerChange, error) {
 	template := m.templates[key]
 	if template == nil {
 		return nil, nil, fmt.Errorf("its infrastructureRef: OLVMMachineTemplate %s is not in the manifests", key)
@@ -504,7 +505,7 @@ func (m *Manifests) replicasOf(
 	base.failureDomain, _, _ = unstructured.NestedString(owner.Object, "spec", "template", "spec", "failureDomain")
 	base.spec, base.template = template.Spec.Template.Spec, key.Name
 	change := m.ownerChange(owner, base, replicas, replaced)
-	kept := change.kept
+	kept := change.Kept
 	domains := base.domains()
 	var out []Machine
 
@@ -572,8 +573,8 @@ func (machine *Machine) domains() []string {
 // ownerChange is what becomes of the machines that an owner has made.
 func (m *Manifests) ownerChange(
 	owner *unstructured.Unstructured, base Machine, replicas int64, replaced map[types.NamespacedName]string,
-) *OwnerChange {
-	out := &OwnerChange{Cluster: base.Cluster, Namespace: base.Namespace, From: base.From, Replicas: replicas}
+) *planreport.OwnerChange {
+	out := &planreport.OwnerChange{Cluster: base.Cluster, Namespace: base.Namespace, From: base.From, Replicas: replicas}
 
 	var kept []*unstructured.Unstructured
 
@@ -600,22 +601,22 @@ func (m *Manifests) ownerChange(
 	}
 
 	out.Deleted = max(0, out.Machines-replicas)
-	out.chooseDestroyed(owner, kept)
+	chooseDestroyed(out, owner, kept)
 
 	return out
 }
 
 // chooseDestroyed says which machines go without another in their place: of those that a rollout replaces the ones that
 // are too many, and of the others those that Cluster API chooses.
-func (c *OwnerChange) chooseDestroyed(owner *unstructured.Unstructured, kept []*unstructured.Unstructured) {
-	c.kept = int64(len(kept))
+func chooseDestroyed(c *planreport.OwnerChange, owner *unstructured.Unstructured, kept []*unstructured.Unstructured) {
+	c.Kept = int64(len(kept))
 
-	places := min(max(0, c.Replicas-c.kept), int64(len(c.Replaced)))
+	places := min(max(0, c.Replicas-c.Kept), int64(len(c.Replaced)))
 	c.Destroyed, c.Replaced = append([]string{}, c.Replaced[places:]...), c.Replaced[:places]
 
 	more := c.Deleted - int64(len(c.Destroyed))
 	chosen, candidates := goners(owner, kept, more)
-	c.Destroyed, c.candidates = append(c.Destroyed, chosen...), candidates
+	c.Destroyed, c.Candidates = append(c.Destroyed, chosen...), candidates
 }
 
 // controlled reports whether another object of the manifests makes this one, as in a dump of a running cluster.

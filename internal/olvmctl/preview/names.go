@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 )
 
 // checkNames refuses an object whose name or namespace the API server would refuse. Names become names of VMs and parts
@@ -53,6 +55,6 @@ func nameProblems(object *unstructured.Unstructured, name string) []string {
 }
 
 func nameError(object *unstructured.Unstructured, field, value string, problems []string) error {
-	return errors.New(oneLine(fmt.Sprintf("%s: %s: %q cannot be used: %s", object.GetKind(), field, value,
+	return errors.New(plaintext.OneLine(fmt.Sprintf("%s: %s: %q cannot be used: %s", object.GetKind(), field, value,
 		strings.Join(problems, "; "))))
 }

@@ -21,7 +21,7 @@ func (m *Manifests) checkNeeded(machine Machine) error {
 		key := types.NamespacedName{Namespace: pruned.Namespace, Name: pruned.Name}
 		if needed[pruned.Kind] == key {
 			return fmt.Errorf("it needs %s, which would be deleted: %s; keep it in the manifests, or name another one",
-				pruned, pruned.reason())
+				pruned, pruned.Reason())
 		}
 	}
 

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"sync"
 
-	tfjson "github.com/hashicorp/terraform-json"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -23,6 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localroot"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
@@ -408,49 +408,8 @@ func (machine *Machine) owner(existing *desired.Existing, state *tfstate.State) 
 	return owner, nil
 }
 
-// Result is the plan of one machine.
-type Result struct {
-	Cluster   string `json:"cluster"`
-	From      string `json:"from"`
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	// Addresses that it has or would get; what is not known yet is said in words.
-	Addresses []string `json:"addresses"`
-	// VM is the OLVMInventoryVM that it has or would take; empty for a machine whose VM is made.
-	VM string `json:"vm,omitempty"`
-	// Refused says why the machine cannot be made as it is asked for; empty where it can.
-	Refused string `json:"refused,omitempty"`
-	// Replaced says why a rollout replaces the machine, Replaces which one this one replaces.
-	Replaced string `json:"replaced,omitempty"`
-	Replaces string `json:"replaces,omitempty"`
-	// Destroyed says why the machine is deleted, MayGo that it is one of several of which some are. Disks are those
-	// that go with it, or may.
-	Destroyed string   `json:"destroyed,omitempty"`
-	MayGo     string   `json:"mayGo,omitempty"`
-	Disks     []string `json:"disks,omitempty"`
-	// Gone reports that somebody has deleted the VM in the engine, and that none is made in its place.
-	Gone bool `json:"gone,omitempty"`
-	// Changes to resources; empty when the machine is as asked for.
-	Changes []terraform.Change `json:"changes"`
-	// Outside is what was changed in the engine since it was applied, whoever did it.
-	Outside []terraform.Drift `json:"outside,omitempty"`
-	// Text of the plan, for people.
-	Text string `json:"-"`
-	// Plan in Terraform's own format, for programs.
-	Plan *tfjson.Plan `json:"plan,omitempty"`
-
-	// isNew reports that the machine is still to be made, and compared that a management cluster says so.
-	isNew, compared bool
-}
-
-// Changed reports whether something would become of the machine.
-func (r *Result) Changed() bool {
-	return len(r.Changes) > 0 || r.Replaced != "" || r.Replaces != "" || r.Destroyed != "" || r.MayGo != "" ||
-		r.verdict() == toCreate
-}
-
-func resultOf(machine Machine) *Result {
-	out := &Result{
+func resultOf(machine Machine) *planreport.Result {
+	out := &planreport.Result{
 		Cluster:   machine.Cluster,
 		From:      machine.From,
 		Namespace: machine.Namespace,
@@ -458,7 +417,7 @@ func resultOf(machine Machine) *Result {
 		Addresses: machine.Addresses,
 		VM:        machine.VM,
 		Replaced:  machine.Replaced, Replaces: machine.Replaces, Changes: []terraform.Change{},
-		Destroyed: machine.Destroyed, MayGo: machine.MayGo, isNew: !machine.live,
+		Destroyed: machine.Destroyed, MayGo: machine.MayGo, IsNew: !machine.live,
 	}
 	if machine.Destroyed != "" || machine.MayGo != "" {
 		out.Disks = disksOf(machine)
@@ -486,11 +445,11 @@ func disksOf(machine Machine) []string {
 }
 
 // Offline says what machines would be, as far as it can be known without an engine: their sizes, names and addresses.
-func Offline(m *Manifests, machines []Machine) []*Result {
+func Offline(m *Manifests, machines []Machine) []*planreport.Result {
 	held := m.held(machines)
 	pooled, refused := m.provisionedOffline(held)
 
-	var out []*Result
+	var out []*planreport.Result
 	for _, wrong := range refused {
 		out = append(out, wrong.Result())
 	}
@@ -515,7 +474,7 @@ func Offline(m *Manifests, machines []Machine) []*Result {
 		}
 
 		result := resultOf(machine)
-		result.compared = m.connected
+		result.Compared = m.connected
 
 		if from := machine.spec.FromInventory; from != nil {
 			result.Text = "A VM of OLVMInventory " + from.InventoryName + "."
@@ -543,19 +502,19 @@ func Offline(m *Manifests, machines []Machine) []*Result {
 }
 
 // going is the result of a machine that is deleted, or replaced.
-func going(machine Machine) *Result {
+func going(machine Machine) *planreport.Result {
 	out := resultOf(machine)
 	out.Text = "It is replaced: " + machine.Replaced + "."
 
 	if machine.Destroyed != "" {
-		out.Text = "It is destroyed: " + machine.Destroyed + out.lost() + "."
+		out.Text = "It is destroyed: " + machine.Destroyed + out.LostDisks() + "."
 	}
 
 	return out
 }
 
 // Result is the plan of a machine that is refused.
-func (r Refused) Result() *Result {
+func (r Refused) Result() *planreport.Result {
 	out := resultOf(r.Machine)
 	out.Refused = r.Err.Error()
 
@@ -567,7 +526,7 @@ func (r Refused) Result() *Result {
 // used, of an executor that is missing, or of a context that has ended.
 func PlanAll(
 	ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, progress io.Writer,
-) ([]*Result, []Capacity, error) {
+) ([]*planreport.Result, []planreport.Capacity, error) {
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
 
@@ -583,7 +542,7 @@ func PlanAll(
 		return nil, nil, err
 	}
 
-	out := make([]*Result, 0, len(machines))
+	out := make([]*planreport.Result, 0, len(machines))
 	for _, machine := range refused {
 		out = append(out, machine.Result())
 	}
@@ -597,7 +556,7 @@ func PlanAll(
 
 	for _, machine := range rendered {
 		result := planned[machine.key()]
-		if out = append(out, result); result.addsVM() {
+		if out = append(out, result); result.AddsVM() {
 			added = append(added, machine)
 		}
 	}
@@ -614,8 +573,8 @@ func PlanAll(
 // machines.
 func planGroups(
 	ctx context.Context, local *localroot.Runner, groups []alike, progress io.Writer,
-) (map[types.NamespacedName]*Result, error) {
-	out := map[types.NamespacedName]*Result{}
+) (map[types.NamespacedName]*planreport.Result, error) {
+	out := map[types.NamespacedName]*planreport.Result{}
 	begun := 0
 
 	var mu sync.Mutex // for all of these
@@ -649,15 +608,8 @@ func planGroups(
 	return out, nil
 }
 
-// addsVM reports whether a VM would be made.
-func (r *Result) addsVM() bool {
-	return slices.ContainsFunc(r.Changes, func(c terraform.Change) bool {
-		return c.Type == "ovirt_vm" && c.Action == "create"
-	})
-}
-
 // Plan runs a real Terraform plan for a machine, in a folder below scratch that is removed afterwards.
-func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, scratch string) (*Result, error) {
+func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, scratch string) (*planreport.Result, error) {
 	if machine.Destroyed != "" || machine.Replaced != "" {
 		return going(machine.Machine), nil
 	}
@@ -680,10 +632,10 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 		return nil, fmt.Errorf("machine %s/%s: %w", machine.Namespace, machine.Name, err)
 	}
 
-	mask(plan.JSON)
+	planreport.Mask(plan.JSON)
 
 	result := resultOf(machine.Machine)
-	result.Text, result.Plan, result.Outside = readable(plan.Text, machine.nameOf), plan.JSON, plan.Outside
+	result.Text, result.Plan, result.Outside = planreport.Readable(plan.Text, machine.nameOf), plan.JSON, plan.Outside
 
 	for _, change := range plan.Changes {
 		// Without a state, what exists is imported into the plan's own, which is not kept. How a VM will be stopped is
@@ -695,7 +647,7 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 		}
 	}
 
-	result.judge(machine.Machine)
+	judge(result, machine.Machine)
 
 	return result, nil
 }

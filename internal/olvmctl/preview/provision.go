@@ -213,7 +213,7 @@ func (m *Manifests) inventoryVMsOf(
 func (m *Manifests) whyPruned(pool *infrav1alpha1.OLVMInventory) string {
 	for _, pruned := range m.pruning.objects {
 		if pruned.Kind == "OLVMInventory" && pruned.Namespace == pool.Namespace && pruned.Name == pool.Name {
-			return pruned.reason()
+			return pruned.Reason()
 		}
 	}
 

@@ -12,32 +12,14 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// Pruned is an object of the management cluster that is not in the manifests, and would be deleted.
-type Pruned struct {
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	// By is the GitOps tool that has applied it; empty if it is not known.
-	By string `json:"by,omitempty"`
-
+// prunedObject is a live object that would be deleted; nil for what gives access to an engine.
+type prunedObject struct {
+	planreport.Pruned
 	object *unstructured.Unstructured
-}
-
-// reason says why what depends on the object goes, too.
-func (p Pruned) reason() string {
-	out := fmt.Sprintf("%s is not in the manifests any more", p)
-	if p.By != "" {
-		out += ", and " + p.By + " prunes it"
-	}
-
-	return out
-}
-
-func (p Pruned) String() string {
-	return p.Kind + " " + strings.TrimPrefix(p.Namespace+"/"+p.Name, "/")
 }
 
 // pruning is what a plan knows of deletions.
@@ -47,7 +29,7 @@ type pruning struct {
 	// written are the live objects that the manifests have, too, and others those that they do not have.
 	written, others []*unstructured.Unstructured
 	// objects that would go, and the line that says whether deletions were looked at.
-	objects []Pruned
+	objects []prunedObject
 	line    string
 	// alone are namespaces of which nothing matters but what goes.
 	alone []string
@@ -69,7 +51,14 @@ func (m *Manifests) Deletions() string {
 }
 
 // Pruned are the objects that would be deleted.
-func (m *Manifests) Pruned() []Pruned { return m.pruning.objects }
+func (m *Manifests) Pruned() []planreport.Pruned {
+	var out []planreport.Pruned
+	for _, object := range m.pruning.objects {
+		out = append(out, object.Pruned)
+	}
+
+	return out
+}
 
 // isApplied reports whether a person or a tool may have applied an object, and no controller has made it.
 func isApplied(object *unstructured.Unstructured) bool {
@@ -146,8 +135,11 @@ func (m *Manifests) findPruned(ctx context.Context, c client.Reader, namespaces 
 			continue
 		}
 
-		p.objects = append(p.objects, Pruned{
-			Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(), By: tool, object: object,
+		p.objects = append(p.objects, prunedObject{
+			Pruned: planreport.Pruned{
+				Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(), By: tool,
+			},
+			object: object,
 		})
 	}
 
@@ -197,7 +189,7 @@ func (m *Manifests) goes(machine Machine) string {
 			continue
 		}
 
-		reason := pruned.reason()
+		reason := pruned.Reason()
 
 		switch pruned.Kind {
 		case "Cluster":
@@ -228,7 +220,7 @@ func (m *Manifests) goes(machine Machine) string {
 
 // isPruned reports whether an owner of machines, or its cluster, would be deleted: it makes no machines.
 func (m *Manifests) isPruned(owner *unstructured.Unstructured, cluster string) bool {
-	return slices.ContainsFunc(m.pruning.objects, func(p Pruned) bool {
+	return slices.ContainsFunc(m.pruning.objects, func(p prunedObject) bool {
 		return p.Namespace == owner.GetNamespace() && (p.Kind == "Cluster" && p.Name == cluster ||
 			p.Kind == owner.GetKind() && p.Name == owner.GetName())
 	})
@@ -236,7 +228,7 @@ func (m *Manifests) isPruned(owner *unstructured.Unstructured, cluster string) b
 
 // markDestroyed says of machines that they are deleted, and why. It leaves out what else is in namespaces that are read
 // for that alone.
-func (m *Manifests) markDestroyed(machines []Machine, changes []OwnerChange) []Machine {
+func (m *Manifests) markDestroyed(machines []Machine, changes []planreport.OwnerChange) []Machine {
 	why, mayGo := map[types.NamespacedName]string{}, map[types.NamespacedName]string{}
 
 	for _, change := range changes {
@@ -245,10 +237,10 @@ func (m *Manifests) markDestroyed(machines []Machine, changes []OwnerChange) []M
 			why[key] = change.From + " is to have fewer machines"
 		}
 
-		for _, name := range change.candidates {
+		for _, name := range change.Candidates {
 			key := types.NamespacedName{Namespace: change.Namespace, Name: name}
 			mayGo[key] = fmt.Sprintf("%d of these %d machines of %s are destroyed",
-				change.Deleted-int64(len(change.Destroyed)), len(change.candidates), change.From)
+				change.Deleted-int64(len(change.Destroyed)), len(change.Candidates), change.From)
 		}
 	}
 

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
@@ -50,7 +51,7 @@ func withPool(t *testing.T, c client.Client) client.Client {
 func TestAPrunedInventoryTakesItsVMsAndDisksWithIt(t *testing.T) {
 	yes := true
 	report := reported(t, sample(t), withPool(t, management(t)), &yes)
-	check.Equal(t, "summary", report.Summary, Summary{Destroy: 2, Objects: 1})
+	check.Equal(t, "summary", report.Summary, planreport.Summary{Destroy: 2, Objects: 1})
 
 	for output, text := range outputs(t, report) {
 		check.Contains(t, output, text, "pool-small-0")
@@ -60,18 +61,18 @@ func TestAPrunedInventoryTakesItsVMsAndDisksWithIt(t *testing.T) {
 	}
 
 	kept := reported(t, sample(t)+"\n---\n"+pool, withPool(t, management(t)), &yes)
-	check.Equal(t, "with the inventory in the manifests", kept.Summary, Summary{})
+	check.Equal(t, "with the inventory in the manifests", kept.Summary, planreport.Summary{})
 }
 
 func TestAnInventoryThatIsToHaveFewerVMsDestroysThem(t *testing.T) {
 	for name, test := range map[string]struct {
 		manifests string
-		want      Summary
+		want      planreport.Summary
 	}{
-		"one":  {strings.Replace(pool, "count: 2", "count: 1", 1), Summary{Destroy: 1}},
-		"none": {strings.Replace(pool, "count: 2", "count: 0", 1), Summary{Destroy: 1}}, // the other one is claimed
+		"one":  {strings.Replace(pool, "count: 2", "count: 1", 1), planreport.Summary{Destroy: 1}},
+		"none": {strings.Replace(pool, "count: 2", "count: 0", 1), planreport.Summary{Destroy: 1}}, // the other one is claimed
 		"no provision": {strings.Replace(pool, "provision: [{name: small, count: 2, machineTemplateName: demo-md-0}]",
-			"", 1), Summary{Destroy: 1}},
+			"", 1), planreport.Summary{Destroy: 1}},
 	} {
 		report := reported(t, sample(t)+"\n---\n"+test.manifests, withPool(t, management(t)), nil)
 		check.Equal(t, name, report.Summary, test.want)
@@ -92,7 +93,7 @@ func TestASupportVMThatNothingAsksForIsDestroyed(t *testing.T) {
 	}
 
 	report := reported(t, sample(t), c, nil)
-	check.Equal(t, "summary", report.Summary, Summary{Destroy: 1})
+	check.Equal(t, "summary", report.Summary, planreport.Summary{Destroy: 1})
 
 	for output, text := range outputs(t, report) {
 		check.Contains(t, output, text, "demo-lb-api-0")
@@ -125,7 +126,7 @@ func TestAPrunedSecretOfAnEngineIsTold(t *testing.T) {
 			}
 
 			report := reported(t, manifests, c, nil)
-			check.Equal(t, "summary", report.Summary, Summary{Objects: test.want})
+			check.Equal(t, "summary", report.Summary, planreport.Summary{Objects: test.want})
 
 			if test.want > 0 {
 				for output, text := range outputs(t, report) {
@@ -230,9 +231,8 @@ func TestAnEmptyFolderPrunesEverything(t *testing.T) {
 		machines, owners, err := m.Expand()
 		check.Error(t, err, "")
 
-		report := NewReport(Offline(m, machines), owners, nil, true)
-		report.About(m)
-		check.Equal(t, name, report.Summary, Summary{Destroy: 3, Objects: 6})
+		report := m.reportOf(Offline(m, machines), owners, nil, true)
+		check.Equal(t, name, report.Summary, planreport.Summary{Destroy: 3, Objects: 6})
 
 		for output, text := range outputs(t, report) {
 			check.Contains(t, output, text, "all objects of all namespaces, because there are no manifests")
@@ -263,11 +263,11 @@ func TestAPlanAgreesWithTheControllers(t *testing.T) {
 		machine := Machine{Namespace: "default", Name: "a", provisioned: true, live: true, undoes: test.undoes}
 		result := resultOf(machine)
 		result.Changes = []terraform.Change{{Address: "x.y", Type: test.kind, Action: test.action}}
-		result.judge(machine)
+		judge(result, machine)
 		check.Equal(t, name, result.Refused != "", test.refused)
 
 		if test.refused {
-			for output, text := range outputs(t, NewReport([]*Result{result}, nil, nil, false)) {
+			for output, text := range outputs(t, planreport.New(planreport.Findings{Machines: []*planreport.Result{result}})) {
 				check.Contains(t, output, text, "which the controllers refuse")
 			}
 		}

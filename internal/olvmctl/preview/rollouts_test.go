@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -18,19 +19,19 @@ func TestAPlanSeesWhatElseRollsMachinesOut(t *testing.T) {
 	for name, test := range map[string]struct {
 		from, to string
 		live     func(*unstructured.Unstructured)
-		want     Summary
+		want     planreport.Summary
 		line     string
 	}{
 		"kubeadm's configuration loses a field": {"    clusterConfiguration:\n      apiServer:\n        certSANs: [localhost, 127.0.0.1]\n",
-			"    clusterConfiguration: {}\n", nil, Summary{Replace: 1}, "apiServer"},
+			"    clusterConfiguration: {}\n", nil, planreport.Summary{Replace: 1}, "apiServer"},
 		"kubeadm's configuration has its defaults": {"kubeadmConfigSpec:\n", "kubeadmConfigSpec:\n    format: cloud-config\n", nil,
-			Summary{}, ""},
+			planreport.Summary{}, ""},
 		"CoreDNS is updated in place": {"clusterConfiguration:\n", "clusterConfiguration:\n      dns: {imageTag: v1.12.0}\n", nil,
-			Summary{}, ""},
-		"a version without its v": {"version: v1.36.1", "version: 1.36.1", nil, Summary{}, ""},
-		"a time has passed": {rollout, rollout + "    after: '2026-02-01T00:00:00Z'\n", nil, Summary{Replace: 1},
+			planreport.Summary{}, ""},
+		"a version without its v": {"version: v1.36.1", "version: 1.36.1", nil, planreport.Summary{}, ""},
+		"a time has passed": {rollout, rollout + "    after: '2026-02-01T00:00:00Z'\n", nil, planreport.Summary{Replace: 1},
 			"spec.rollout.after 2026-02-01T00:00:00Z has passed"},
-		"a time is still to come": {rollout, rollout + "    after: '2999-01-01T00:00:00Z'\n", nil, Summary{},
+		"a time is still to come": {rollout, rollout + "    after: '2999-01-01T00:00:00Z'\n", nil, planreport.Summary{},
 			"all machines that it has are replaced after 2999-01-01T00:00:00Z"},
 		"a machine is unhealthy": {"replicas: 2", "replicas: 2", func(o *unstructured.Unstructured) {
 			if o.GetName() == "demo-md-0-b" {
@@ -38,11 +39,11 @@ func TestAPlanSeesWhatElseRollsMachinesOut(t *testing.T) {
 					map[string]any{"type": "HealthCheckSucceeded", "status": "False"},
 					map[string]any{"type": "OwnerRemediated", "status": "False"}}}
 			}
-		}, Summary{Replace: 1}, "a MachineHealthCheck has found it unhealthy"},
+		}, planreport.Summary{Replace: 1}, "a MachineHealthCheck has found it unhealthy"},
 		"a machine is outdated, and stays until it is deleted": {workers, "spec:\n  clusterName: demo\n  replicas: 2\n" +
-			"  rollout: {after: '2026-02-01T00:00:00Z', strategy: {type: OnDelete}}\n", nil, Summary{},
+			"  rollout: {after: '2026-02-01T00:00:00Z', strategy: {type: OnDelete}}\n", nil, planreport.Summary{},
 			"2 outdated machines are replaced only when you delete them"},
-		"a cluster is paused": {"spec:\n  clusterNetwork:", "spec:\n  paused: true\n  clusterNetwork:", nil, Summary{},
+		"a cluster is paused": {"spec:\n  clusterNetwork:", "spec:\n  paused: true\n  clusterNetwork:", nil, planreport.Summary{},
 			"Cluster default/demo is paused"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +134,7 @@ func TestAReplacedMachineIsNotRefused(t *testing.T) {
 	})
 
 	report := reported(t, strings.ReplaceAll(sample(t), "v1.36.1", "v1.36.2"), c, nil)
-	check.Equal(t, "summary", report.Summary, Summary{Replace: 3})
+	check.Equal(t, "summary", report.Summary, planreport.Summary{Replace: 3})
 }
 
 // TestATemplateThatLosesAFieldIsRefused as one that changes a field.

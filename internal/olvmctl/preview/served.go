@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/api"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/schema"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
 )
@@ -64,7 +65,7 @@ func problemOf(object source.Object, problem schema.Problem) error {
 		where = fmt.Sprintf("%s: line %d", object.From, problem.Line)
 	}
 
-	return errors.New(oneLine(fmt.Sprintf("%s: %s %s/%s: %s", where, object.GetKind(), object.GetNamespace(),
+	return errors.New(plaintext.OneLine(fmt.Sprintf("%s: %s %s/%s: %s", where, object.GetKind(), object.GetNamespace(),
 		object.GetName(), problem)))
 }
 

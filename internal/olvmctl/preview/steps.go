@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 )
 
 // Compare reads a management cluster: what it has beside the manifests, what its API server says of them, and the
@@ -31,24 +33,32 @@ type Request struct {
 }
 
 // ReportOn plans what the manifests ask for, and reports it.
-func (m *Manifests) ReportOn(ctx context.Context, how Request) (Report, error) {
+func (m *Manifests) ReportOn(ctx context.Context, how Request) (planreport.Report, error) {
 	machines, owners, err := m.Expand()
 	if err != nil {
-		return Report{}, err
+		return planreport.Report{}, err
 	}
 
-	var results []*Result
+	var results []*planreport.Result
 
-	var capacity []Capacity
+	var capacity []planreport.Capacity
 
 	if how.Offline {
 		results = Offline(m, machines)
 	} else if results, capacity, err = PlanAll(ctx, m, machines, how.Credentials, how.Progress); err != nil {
-		return Report{}, err
+		return planreport.Report{}, err
 	}
 
-	report := NewReport(results, owners, capacity, how.Offline)
-	report.About(m)
+	return m.reportOf(results, owners, capacity, how.Offline), nil
+}
 
-	return report, nil
+// reportOf reports what was planned.
+func (m *Manifests) reportOf(
+	results []*planreport.Result, owners []planreport.OwnerChange, capacity []planreport.Capacity, offline bool,
+) planreport.Report {
+	return planreport.New(planreport.Findings{
+		Machines: results, Owners: owners, Capacity: capacity,
+		Pruned: m.Pruned(), Deletions: m.Deletions(), CheckedBy: m.checkedBy, Notes: m.notes,
+		Connected: m.connected, Offline: offline,
+	})
 }

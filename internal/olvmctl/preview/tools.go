@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 )
 
 // instanceLabel is the label by which Argo CD finds what it has applied, if its tracking is by label. Charts of Helm
@@ -156,8 +158,10 @@ func (m *Manifests) findPrunedAccess() {
 			return
 		}
 
-		p.objects = append(p.objects, Pruned{
-			Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), By: tool,
+		p.objects = append(p.objects, prunedObject{
+			Pruned: planreport.Pruned{
+				Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), By: tool,
+			},
 		})
 	}
 
@@ -175,5 +179,5 @@ func (m *Manifests) findPrunedAccess() {
 		consider("OLVMClusterIdentity", identity, m.written.identities[key] != nil)
 	}
 
-	slices.SortFunc(p.objects[before:], func(a, b Pruned) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(p.objects[before:], func(a, b prunedObject) int { return strings.Compare(a.String(), b.String()) })
 }

@@ -1,4 +1,4 @@
-package preview
+package planreport
 
 import (
 	"fmt"
@@ -31,7 +31,7 @@ func planned(owner string, i int, detail string) *Result {
 func markdown(t *testing.T, link string, machines ...*Result) string {
 	t.Helper()
 	var out strings.Builder
-	check.Error(t, NewReport(machines, nil, nil, false).WriteMarkdown(&out, link), "")
+	check.Error(t, New(Findings{Machines: machines}).WriteMarkdown(&out, link), "")
 
 	return out.String()
 }
@@ -98,7 +98,7 @@ func TestAMachineThatStaysIsOneLine(t *testing.T) {
 	}
 
 	var out strings.Builder
-	check.Error(t, NewReport(machines, nil, nil, false).WriteText(&out), "")
+	check.Error(t, New(Findings{Machines: machines}).WriteText(&out), "")
 	check.Contains(t, "the report", out.String(), "2 machines: default/a-1, default/a-3 of "+
 		"MachineDeployment/a (cluster prod, addresses: 10.0.0.1; 10.0.0.3): nothing would change\n\ndefault/a-2 of ")
 	check.Contains(t, "the report", out.String(), "\n\nPlan: 1 to create, 0 to update, 0 to replace, 0 to destroy\n")
@@ -120,7 +120,7 @@ func TestAPlanHasOneBlockForMachinesOfWhichTheSameBecomes(t *testing.T) {
 	machines[1001].Destroyed = "it is being deleted"
 
 	var text strings.Builder
-	check.Error(t, NewReport(machines, nil, nil, false).WriteText(&text), "")
+	check.Error(t, New(Findings{Machines: machines}).WriteText(&text), "")
 	check.Equal(t, "blocks of new machines", strings.Count(text.String(), "of MachineDeployment/a"), 1)
 	check.Contains(t, "text", text.String(), "1,000 machines: default/a-0, ")
 	check.Contains(t, "text", text.String(), "default/a-9 and 990 more of MachineDeployment/a")
@@ -140,9 +140,9 @@ func TestAPlanHasOneBlockForMachinesOfWhichTheSameBecomes(t *testing.T) {
 func TestAPlanHasNamesAndSizesForPeople(t *testing.T) {
 	const id, other = "00000000-0000-0000-0000-0000000000aa", "00000000-0000-0000-0000-0000000000bb"
 
-	text := readable("  + cluster_id = \""+id+"\"\n  + template_id = \""+other+"\"\n  ~ memory         = 17179869184 -> 34359738368\n"+
+	text := Readable("  + cluster_id = \""+id+"\"\n  + template_id = \""+other+"\"\n  ~ memory         = 17179869184 -> 34359738368\n"+
 		"  + size = 20000000000 # forces replacement\n  + comment = \"size = 17179869184\"\n  + size = 512\n",
-		Rendered{names: map[string]string{id: "Default"}}.nameOf)
+		func(asked string) string { return map[string]string{id: "Default"}[asked] })
 	check.Equal(t, "text", text, "  + cluster_id = \"Default\"\n  + template_id = \""+other+"\"\n  ~ memory         = 16 GiB -> 32 GiB\n"+
 		"  + size = 20 GB # forces replacement\n  + comment = \"size = 17179869184\"\n  + size = 512\n")
 }

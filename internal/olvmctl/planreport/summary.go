@@ -1,4 +1,4 @@
-package preview
+package planreport
 
 import (
 	"fmt"
@@ -7,9 +7,6 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
-
-	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
 
 // Summary counts machines by what would become of them. A machine that a rollout replaces is one, although a new one is
@@ -84,7 +81,7 @@ func countedTwice(machines []*Result, owner OwnerChange, destroyed int64) int64 
 	updated, stay := int64(0), -destroyed
 
 	for _, m := range machines {
-		if m.Namespace != owner.Namespace || !slices.Contains(owner.candidates, m.Name) {
+		if m.Namespace != owner.Namespace || !slices.Contains(owner.Candidates, m.Name) {
 			continue
 		}
 
@@ -123,7 +120,7 @@ func (r *Result) verdict() verdict {
 		return toReplace
 	case r.Replaces != "":
 		return stays
-	case r.addsVM(), r.isNew && (r.VM != "" && len(r.Changes) > 0 || r.Plan == nil && r.compared):
+	case r.AddsVM(), r.IsNew && (r.VM != "" && len(r.Changes) > 0 || r.Plan == nil && r.Compared):
 		return toCreate
 	case len(r.Changes) > 0:
 		return toUpdate
@@ -133,29 +130,11 @@ func (r *Result) verdict() verdict {
 }
 
 // Gone is the text for a machine whose VM somebody has deleted: the controllers make none in its place.
-const gone = "its VM does not exist in the engine any more, and is not made again: nothing is created. Delete the " +
+const Gone = "its VM does not exist in the engine any more, and is not made again: nothing is created. Delete the " +
 	"Machine, or let a MachineHealthCheck replace it"
 
-// judge turns changes that the controllers would not make into what they do instead.
-func (r *Result) judge(machine Machine) {
-	if machine.provisioned && r.addsVM() {
-		r.Changes, r.Text, r.Gone = []terraform.Change{}, gone+".", true
-
-		return
-	}
-
-	for _, change := range r.Changes {
-		refused := desired.Refuses(change.Action, change.Type, machine.provisioned, machine.undoes)
-		if refused != "" && r.Refused == "" {
-			r.Refused = fmt.Sprintf("machine %s/%s (%s): the plan would %s %s, which the controllers refuse "+
-				"(ReplaceRefused); give the change to a new OLVMMachineTemplate, so that machines are rolled out",
-				r.Namespace, r.Name, r.From, refused, change.Address)
-		}
-	}
-}
-
-// lost says which disks go with the VM of a machine that is deleted.
-func (r *Result) lost() string {
+// LostDisks says which disks go with the VM of a machine that is deleted.
+func (r *Result) LostDisks() string {
 	if len(r.Disks) == 0 {
 		return ""
 	}

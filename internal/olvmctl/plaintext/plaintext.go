@@ -1,13 +1,14 @@
-package preview
+// Package plaintext makes text of strangers safe for terminals and reports.
+package plaintext
 
 import (
 	"strings"
 	"unicode"
 )
 
-// oneLine returns a text without line breaks and other characters that control a terminal, or that a reader does not
+// OneLine returns a text without line breaks and other characters that control a terminal, or that a reader does not
 // see. A text of manifests, or of an engine, can so forge no line of a report.
-func oneLine(text string) string { return Printable(strings.ReplaceAll(text, "\n", " ")) }
+func OneLine(text string) string { return Printable(strings.ReplaceAll(text, "\n", " ")) }
 
 // unseen are the characters that change the order of others, or that a reader does not see. The empty pattern of
 // Braille is in none of these tables.

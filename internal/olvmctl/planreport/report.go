@@ -1,4 +1,6 @@
-package preview
+// Package planreport is what a plan says: one model, and its text, Markdown and
+// JSON. It asks nobody, and nothing of a stranger can forge a line of it.
+package planreport
 
 import (
 	"errors"
@@ -8,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 )
 
 // Report is what manifests would change.
@@ -33,41 +37,56 @@ type Report struct {
 
 	// Color has what is destroyed written in red.
 	Color bool `json:"-"`
-
-	offline bool
 }
 
-// NewReport counts the changes. offline reports that no engine was asked.
-func NewReport(machines []*Result, owners []OwnerChange, capacity []Capacity, offline bool) Report {
+// Findings are what a plan has found.
+type Findings struct {
+	Machines []*Result
+	Owners   []OwnerChange
+	Capacity []Capacity
+	Pruned   []Pruned
+	// Deletions, CheckedBy and Notes are those of the report.
+	Deletions, CheckedBy string
+	Notes                []string
+	// Connected reports that a management cluster was read, and Offline that no engine was asked.
+	Connected, Offline bool
+}
+
+// New counts what would change.
+func New(found Findings) Report {
 	out := Report{
-		Machines: append([]*Result{}, machines...), // a list in JSON, also where it is empty
-		Owners:   append([]OwnerChange{}, owners...),
-		Capacity: append([]Capacity{}, capacity...),
-		offline:  offline,
+		Machines:     append([]*Result{}, found.Machines...), // a list in JSON, also where it is empty
+		Owners:       append([]OwnerChange{}, found.Owners...),
+		Capacity:     append([]Capacity{}, found.Capacity...),
+		Pruned:       found.Pruned,
+		ComparedWith: found.comparedWith(),
+		Deletions:    found.Deletions,
+		CheckedBy:    found.CheckedBy,
+		Notes:        found.Notes,
 	}
-	out.Summary = summarize(machines, owners)
+	out.Summary = summarize(found.Machines, found.Owners)
+	out.Summary.Objects = int64(len(found.Pruned))
 	out.Changed, out.Refused = out.Summary.Changes(), int(out.Summary.Refused)
+
+	if found.Offline && !found.Connected {
+		out.Summary.Unknown = int64(len(found.Machines)) - out.Summary.Refused - out.Summary.Destroy
+	}
 
 	return out
 }
 
-// About adds what is known of the manifests beside their machines.
-func (r *Report) About(m *Manifests) {
-	r.Pruned, r.Deletions, r.CheckedBy, r.Notes = m.Pruned(), m.Deletions(), m.checkedBy, m.notes
-	r.Summary.Objects = int64(len(r.Pruned))
-
+// comparedWith says what the manifests were compared with.
+func (f *Findings) comparedWith() string {
 	switch {
-	case m.connected && r.offline:
-		r.ComparedWith = "Compared with the management cluster; no engine was asked (--offline)"
-	case m.connected:
-		r.ComparedWith = "Compared with the management cluster and the engine"
-	case r.offline:
-		r.ComparedWith = "Compared with nothing (--offline); what would change is not known"
-		r.Summary.Unknown = int64(len(r.Machines)) - r.Summary.Refused - r.Summary.Destroy
-	default:
-		r.ComparedWith = "Compared with the VMs of the engine alone; no rollout is seen without a management cluster " +
-			"(--kubeconfig)"
+	case f.Connected && f.Offline:
+		return "Compared with the management cluster; no engine was asked (--offline)"
+	case f.Connected:
+		return "Compared with the management cluster and the engine"
+	case f.Offline:
+		return "Compared with nothing (--offline); what would change is not known"
 	}
+
+	return "Compared with the VMs of the engine alone; no rollout is seen without a management cluster (--kubeconfig)"
 }
 
 // HasChanges reports whether something would change.
@@ -119,12 +138,12 @@ type paper struct {
 }
 
 // line adds a line, and what manifests have in it can do nothing to the terminal.
-func (p *paper) line(text string) { p.text.WriteString(Printable(text) + "\n") }
+func (p *paper) line(text string) { p.text.WriteString(plaintext.Printable(text) + "\n") }
 
 // alarm adds a line that nobody should read over.
 func (p *paper) alarm(text string) {
 	if p.color {
-		p.text.WriteString("\x1b[31m" + Printable(text) + "\x1b[0m\n")
+		p.text.WriteString("\x1b[31m" + plaintext.Printable(text) + "\x1b[0m\n")
 		return
 	}
 
@@ -143,7 +162,7 @@ func (r Report) WriteText(out io.Writer) error {
 	p := &paper{color: r.Color}
 
 	for _, line := range r.preface() {
-		p.line(oneLine(line) + ".")
+		p.line(plaintext.OneLine(line) + ".")
 	}
 
 	if r.ComparedWith != "" {
@@ -155,23 +174,23 @@ func (r Report) WriteText(out io.Writer) error {
 	}
 
 	for _, pruned := range r.Pruned {
-		p.alarm(oneLine(pruned.String()) + " would be deleted: it is not in the manifests")
+		p.alarm(plaintext.OneLine(pruned.String()) + " would be deleted: it is not in the manifests")
 	}
 
 	for _, owner := range r.Owners {
 		if owner.Deleted > 0 {
-			p.alarm(oneLine(owner.String()))
+			p.alarm(plaintext.OneLine(owner.String()))
 		} else {
-			p.line(oneLine(owner.String()))
+			p.line(plaintext.OneLine(owner.String()))
 		}
 
 		for _, difference := range owner.Differences {
-			p.line("    " + oneLine(difference))
+			p.line("    " + plaintext.OneLine(difference))
 		}
 	}
 
 	for _, capacity := range r.Capacity {
-		p.line(oneLine(capacity.String()))
+		p.line(plaintext.OneLine(capacity.String()))
 	}
 
 	p.line(r.Summary.String())
@@ -200,11 +219,11 @@ func (r *Result) summary() string {
 	case r.Refused != "":
 		return "refused: " + r.Refused
 	case r.Destroyed != "":
-		return "destroyed: " + r.Destroyed + r.lost()
+		return "destroyed: " + r.Destroyed + r.LostDisks()
 	case r.MayGo != "":
-		return "may be destroyed: " + r.MayGo + r.lost()
+		return "may be destroyed: " + r.MayGo + r.LostDisks()
 	case r.Gone:
-		return gone
+		return Gone
 	case r.Replaced != "":
 		return "replaced: " + r.Replaced
 	case r.Replaces != "":

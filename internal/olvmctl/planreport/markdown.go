@@ -1,4 +1,4 @@
-package preview
+package planreport
 
 import (
 	"cmp"
@@ -9,6 +9,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 )
 
 const (
@@ -177,7 +179,7 @@ func (c *comment) plans(machines []*Result) {
 		}
 
 		part := fmt.Sprintf("\n<details><summary>%s</summary>\n\n%s%s\n%s\n%s\n\n</details>\n", title, note, fence,
-			strings.TrimRight(Printable(first.Text), "\n"), fence)
+			strings.TrimRight(plaintext.Printable(first.Text), "\n"), fence)
 		if !c.add(maxMarkdown-maxLast, part) {
 			left++
 		}
@@ -220,11 +222,11 @@ func (r *Result) markdownSummary() string {
 	case isRefused:
 		what, why = "**refused**: ", r.Refused
 	case toDestroy:
-		what, why = "**destroyed**: ", r.Destroyed+r.lost()
+		what, why = "**destroyed**: ", r.Destroyed+r.LostDisks()
 	}
 
 	if what == "" && r.MayGo != "" {
-		what, why = "**may be destroyed**: ", r.MayGo+r.lost()
+		what, why = "**may be destroyed**: ", r.MayGo+r.LostDisks()
 	}
 
 	if len(r.Outside) > 0 {
@@ -238,7 +240,7 @@ func (r *Result) markdownSummary() string {
 // versions and errors may be those of a stranger, who would forge the rest of the comment, or mention people. Entities
 // mean the same in Markdown and in HTML. Mentions and references are looked for in what Markdown has become: behind the
 // character that begins one is a space of no width.
-func escapeCell(text string) string { return entities.Replace(oneLine(text)) }
+func escapeCell(text string) string { return entities.Replace(plaintext.OneLine(text)) }
 
 // entities are what stands for characters that begin something.
 var entities = func() *strings.Replacer {

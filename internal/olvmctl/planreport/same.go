@@ -1,4 +1,4 @@
-package preview
+package planreport
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 )
 
 const (
@@ -123,7 +123,7 @@ func (g same) title() string {
 		title = humanize.Comma(int64(len(g))) + " machines: " + title
 	}
 
-	return oneLine(title)
+	return plaintext.OneLine(title)
 }
 
 // write writes the machines, with the plan of one.
@@ -132,10 +132,10 @@ func (g same) write(p *paper) {
 
 	switch {
 	case first.Destroyed != "":
-		p.alarm(title + ": DESTROYED: " + oneLine(first.Destroyed+first.lost()))
+		p.alarm(title + ": DESTROYED: " + plaintext.OneLine(first.Destroyed+first.LostDisks()))
 		return
 	case first.MayGo != "":
-		p.alarm(title + ": may be destroyed: " + oneLine(first.MayGo+first.lost()))
+		p.alarm(title + ": may be destroyed: " + plaintext.OneLine(first.MayGo+first.LostDisks()))
 	case first.Refused == "" && !first.Changed() && !first.Gone && first.Plan != nil:
 		p.line(title + ": nothing would change\n" + first.outside())
 		return
@@ -143,33 +143,15 @@ func (g same) write(p *paper) {
 
 	body := strings.TrimRight(first.Text, "\n")
 	if first.Refused != "" {
-		body = "REFUSED: " + oneLine(first.Refused)
+		body = "REFUSED: " + plaintext.OneLine(first.Refused)
 	}
 
 	if len(g) > 1 && len(first.Changes) > 0 {
-		body = "The plan of " + oneLine(first.Name) + "; those of the others differ in names and addresses alone:\n\n" +
+		body = "The plan of " + plaintext.OneLine(first.Name) + "; those of the others differ in names and addresses alone:\n\n" +
 			body
 	}
 
 	p.line(fmt.Sprintf("%s\n%s\n%s\n%s", title, strings.Repeat("-", min(len(title), 120)), body, first.outside()))
-}
-
-// nameIDs are the names of what a machine is made of, by the UUIDs that a plan has for them.
-func nameIDs(built *desired.Built) map[string]string {
-	out := map[string]string{}
-	if names := built.Names; names != nil {
-		out[names.ClusterID], out[names.VMTemplateID] = names.ClusterName, names.VMTemplateName
-		out[names.NetworkID], out[names.VNICProfileID] = names.NetworkName, names.VNICProfileName
-	}
-
-	for name, id := range built.Machine.AffinityGroups {
-		out[id] = name
-	}
-
-	delete(out, "")
-	delete(out, notMade)
-
-	return out
 }
 
 var (
@@ -179,17 +161,8 @@ var (
 	number   = regexp.MustCompile(`\b[0-9]{7,}\b`)
 )
 
-// nameOf is the name of what has a UUID in the plan of a machine; empty if it is not known.
-func (r Rendered) nameOf(id string) string {
-	if name := r.names[id]; name != "" || r.knownName == nil {
-		return name
-	}
-
-	return r.knownName(id)
-}
-
-// readable has names in the text of a plan instead of UUIDs, and sizes with units. Plans for programs keep both.
-func readable(text string, nameOf func(id string) string) string {
+// Readable has names in the text of a plan instead of UUIDs, and sizes with units. Plans for programs keep both.
+func Readable(text string, nameOf func(id string) string) string {
 	text = quotedID.ReplaceAllStringFunc(text, func(quoted string) string {
 		if name := nameOf(strings.Trim(quoted, `"`)); name != "" {
 			return strconv.Quote(name)

@@ -1,4 +1,4 @@
-package preview
+package planreport
 
 import (
 	"encoding/json"
@@ -9,10 +9,10 @@ import (
 // maskedValue stands for a value that Terraform marks as sensitive, as it shows it to people.
 const maskedValue = "(sensitive value)"
 
-// mask replaces all that Terraform marks as sensitive in a plan: what is planned, what the state has, and what differs
+// Mask replaces all that Terraform marks as sensitive in a plan: what is planned, what the state has, and what differs
 // from it in the engine. A mark on the value before a change, or after it, counts for both, and for the same resource
 // in the state.
-func mask(plan *tfjson.Plan) {
+func Mask(plan *tfjson.Plan) {
 	if plan == nil {
 		return
 	}

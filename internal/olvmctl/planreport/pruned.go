@@ -1,0 +1,29 @@
+package planreport
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Pruned is an object of the management cluster that is not in the manifests, and would be deleted.
+type Pruned struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// By is the GitOps tool that has applied it; empty if it is not known.
+	By string `json:"by,omitempty"`
+}
+
+// Reason says why what depends on the object goes, too.
+func (p Pruned) Reason() string {
+	out := fmt.Sprintf("%s is not in the manifests any more", p)
+	if p.By != "" {
+		out += ", and " + p.By + " prunes it"
+	}
+
+	return out
+}
+
+func (p Pruned) String() string {
+	return p.Kind + " " + strings.TrimPrefix(p.Namespace+"/"+p.Name, "/")
+}

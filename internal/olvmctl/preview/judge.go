@@ -1,0 +1,27 @@
+package preview
+
+import (
+	"fmt"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+)
+
+// judge turns changes that the controllers would not make into what they do instead.
+func judge(r *planreport.Result, machine Machine) {
+	if machine.provisioned && r.AddsVM() {
+		r.Changes, r.Text, r.Gone = []terraform.Change{}, planreport.Gone+".", true
+
+		return
+	}
+
+	for _, change := range r.Changes {
+		refused := desired.Refuses(change.Action, change.Type, machine.provisioned, machine.undoes)
+		if refused != "" && r.Refused == "" {
+			r.Refused = fmt.Sprintf("machine %s/%s (%s): the plan would %s %s, which the controllers refuse "+
+				"(ReplaceRefused); give the change to a new OLVMMachineTemplate, so that machines are rolled out",
+				r.Namespace, r.Name, r.From, refused, change.Address)
+		}
+	}
+}
