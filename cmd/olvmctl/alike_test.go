@@ -10,6 +10,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localroot"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
@@ -24,8 +25,9 @@ func TestMachinesThatAreAlikeArePlannedOnce(t *testing.T) {
 	objects, err := manifest.Read([]byte(text))
 	check.Error(t, err, "")
 
-	manifests, err := preview.LoadObjects(objects)
+	input, err := planinput.LoadObjects(objects)
 	check.Error(t, err, "")
+	manifests := preview.Of(input)
 	machines, err := manifests.Machines()
 	check.Error(t, err, "")
 

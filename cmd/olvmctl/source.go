@@ -11,6 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
 )
@@ -76,7 +77,12 @@ func (f *sourceFlags) load(s streams) (*preview.Manifests, error) {
 			"olvmctl template", f.cluster.path, clusterfile.OLVMProvider, cluster.ProviderName())
 	}
 
-	return preview.LoadClusterFile(cluster.Objects)
+	input, err := planinput.LoadClusterFile(cluster.Objects)
+	if err != nil {
+		return nil, err
+	}
+
+	return preview.Of(input), nil
 }
 
 // loadManifests reads manifests, and tells how where that is not plain.
@@ -91,8 +97,13 @@ func (f *sourceFlags) loadManifests(s streams) (*preview.Manifests, error) {
 		}
 	}
 
-	manifests, err := preview.LoadWith(f.files, s.in, options)
-	if err == nil && len(f.files)+len(f.kustomizations) > 0 && !manifests.AskForMachines() {
+	input, err := planinput.LoadWith(f.files, s.in, options)
+	if err != nil {
+		return nil, err
+	}
+
+	manifests := preview.Of(input)
+	if len(f.files)+len(f.kustomizations) > 0 && !manifests.AskForMachines() {
 		f.isEmpty = true
 		if !f.mayBeEmpty {
 			err = f.emptyError("")

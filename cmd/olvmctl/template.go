@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/lifecycle"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 )
 
 func newTemplateCommand(s streams) *cobra.Command {
@@ -74,7 +74,7 @@ func printTemplate(
 			return err
 		}
 
-		if objects, err = preview.FollowGenerations(ctx, objects, live); err != nil {
+		if objects, err = planinput.FollowGenerations(ctx, objects, live); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 )
@@ -96,18 +97,18 @@ func (d *demo) showPlans(ctx context.Context) error {
 
 // plan compares manifests with what runs, and looks at deletions as for a GitOps tool that prunes.
 func (d *demo) plan(ctx context.Context, manifests string) (planreport.Report, error) {
-	m, err := preview.Load([]string{"-"}, strings.NewReader(manifests))
+	input, err := planinput.Load([]string{"-"}, strings.NewReader(manifests))
 	if err != nil {
 		return planreport.Report{}, err
 	}
 
-	m.Prune(true)
+	input.Prune(true)
 
-	if err := m.Compare(ctx, d.plane.Client, "", false); err != nil {
+	if err := input.Compare(ctx, d.plane.Client, "", false); err != nil {
 		return planreport.Report{}, err
 	}
 
-	return m.ReportOn(ctx, preview.Request{Progress: io.Discard})
+	return preview.Of(input).ReportOn(ctx, preview.Request{Progress: io.Discard})
 }
 
 // brief is what a report says, without the machines that stay and without the plan of each VM.

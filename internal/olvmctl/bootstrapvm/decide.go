@@ -20,6 +20,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
@@ -218,10 +219,12 @@ func (v *VM) decideAddresses(o Options, found parts) error {
 
 // addressesOf are those that the machines of the cluster will have.
 func addressesOf(o Options) ([]netip.Addr, error) {
-	manifests, err := preview.LoadObjects(o.Manifests)
+	input, err := planinput.LoadObjects(o.Manifests)
 	if err != nil {
 		return nil, err
 	}
+
+	manifests := preview.Of(input)
 
 	machines, err := manifests.Machines()
 	if err != nil {

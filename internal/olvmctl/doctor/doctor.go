@@ -14,6 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 )
@@ -60,10 +61,12 @@ type examination struct {
 func Examine(
 	ctx context.Context, objects []*unstructured.Unstructured, credentials preview.Credentials, say func(check string),
 ) ([]Finding, error) {
-	manifests, err := preview.LoadObjects(objects)
+	input, err := planinput.LoadObjects(objects)
 	if err != nil {
 		return nil, err
 	}
+
+	manifests := preview.Of(input)
 
 	machines, err := manifests.Machines()
 	if err != nil {

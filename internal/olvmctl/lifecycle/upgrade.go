@@ -23,6 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 )
@@ -390,12 +391,12 @@ func (u *upgrade) manifests(ctx context.Context, owners ...*owner) (*preview.Man
 		return nil, fmt.Errorf("failed to get Cluster %s: %w", u.Name, err)
 	}
 
-	manifests, err := preview.LoadObjects(append(objects, live))
+	input, err := planinput.LoadObjects(append(objects, live))
 	if err != nil {
 		return nil, err
 	}
 
-	return manifests, manifests.AddLive(ctx, u.Client, "")
+	return preview.Of(input), input.AddLive(ctx, u.Client, "")
 }
 
 // rollOut changes an owner and follows it until its machines are new and ready.

@@ -7,15 +7,18 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 )
 
 // CheckEngine looks whether the engine has everything that manifests name, and whether the addresses of their machines
 // are free. It asks for one machine of each owner, and returns all that is wrong.
 func CheckEngine(ctx context.Context, objects []*unstructured.Unstructured, credentials Credentials) []error {
-	manifests, err := LoadObjects(objects)
+	input, err := planinput.LoadObjects(objects)
 	if err != nil {
 		return []error{err}
 	}
+
+	manifests := Of(input)
 
 	machines, err := manifests.Machines()
 	if err != nil {

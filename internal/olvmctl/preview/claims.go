@@ -43,7 +43,7 @@ func (m *Manifests) claims(
 	out := map[types.NamespacedName]claim{}
 
 	for key, wanting := range byPool {
-		pool := m.inventories[key]
+		pool := m.Inventories[key]
 		if pool == nil {
 			for _, machine := range wanting {
 				refused[machine.key()] = machine.explain(blocker.New(infrav1.InventoryNotFoundReason,

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput/fixture"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
@@ -87,7 +88,7 @@ func (f *fleet) addCluster(name string) {
 		name + `}, ` + ref + `}}`)
 	infra := f.add(`{apiVersion: infrastructure.cluster.x-k8s.io/v1, kind: OLVMCluster, metadata: {name: ` + name +
 		`, namespace: default}, spec: {olvmDatacenterName: Default, controlPlaneEndpoint: {host: ` + name +
-		`.example.com, port: 6443}, olvmOvirtAPIServer: {serverURL: ` + realEngine + `}}}`)
+		`.example.com, port: 6443}, olvmOvirtAPIServer: {serverURL: ` + fixture.EngineURL + `}}}`)
 	pruned := f.prune && f.maybe()
 
 	if !pruned && f.maybe() {
@@ -333,10 +334,10 @@ func ownerOf(live []client.Object, machine string) string {
 func (f *fleet) report(t *testing.T) planreport.Report {
 	t.Helper()
 
-	m, err := LoadWith([]string{"-"}, strings.NewReader(strings.Join(f.manifests, "\n---\n")), source.Options{MayBeEmpty: true})
+	m, err := loadWith([]string{"-"}, strings.NewReader(strings.Join(f.manifests, "\n---\n")), source.Options{MayBeEmpty: true})
 	check.Error(t, err, "")
 	m.Prune(f.prune)
-	check.Error(t, m.AddLive(t.Context(), managementOf(t, f.live...), "default"), "")
+	check.Error(t, m.AddLive(t.Context(), fixture.ManagementOf(t, f.live...), "default"), "")
 
 	machines, owners, err := m.Expand()
 	check.Error(t, err, "")

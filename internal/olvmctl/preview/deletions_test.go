@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput/fixture"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -31,7 +33,7 @@ func without(t *testing.T, text string, objects ...string) string {
 func change(t *testing.T, c client.Client, kinds []string, do func(*unstructured.Unstructured)) {
 	t.Helper()
 
-	for _, kind := range liveKinds {
+	for _, kind := range planinput.LiveKinds {
 		if !slices.Contains(kinds, kind.Kind) {
 			continue
 		}
@@ -65,7 +67,7 @@ func byFlux(t *testing.T, c client.Client) client.Client {
 func reported(t *testing.T, manifests string, live client.Reader, prune *bool) planreport.Report {
 	t.Helper()
 
-	m, err := Load([]string{"-"}, strings.NewReader(manifests))
+	m, err := load([]string{"-"}, strings.NewReader(manifests))
 	check.Error(t, err, "")
 
 	if prune != nil {
@@ -103,7 +105,7 @@ func TestDeletionsArePartOfThePlan(t *testing.T) {
 	argo := func(t *testing.T) client.Client {
 		t.Helper()
 
-		c := management(t)
+		c := fixture.Management(t)
 		change(t, c, applied, func(o *unstructured.Unstructured) {
 			o.SetAnnotations(map[string]string{"argocd.argoproj.io/tracking-id": "clusters:x/" + o.GetKind() + ":default/" +
 				o.GetName()})
@@ -111,7 +113,7 @@ func TestDeletionsArePartOfThePlan(t *testing.T) {
 
 		return c
 	}
-	flux := func(t *testing.T) client.Client { t.Helper(); return byFlux(t, management(t)) }
+	flux := func(t *testing.T) client.Client { t.Helper(); return byFlux(t, fixture.Management(t)) }
 
 	for name, test := range map[string]struct {
 		live    func(*testing.T) client.Client
@@ -124,9 +126,9 @@ func TestDeletionsArePartOfThePlan(t *testing.T) {
 		"that Flux prunes":    {flux, []string{workers}, nil, 2, 1, "all that Flux Kustomization flux-system/clusters has applied"},
 		"that Argo CD prunes": {argo, []string{workers}, nil, 2, 1, "all that Argo CD Application clusters has applied"},
 		"with the template":   {flux, []string{workers, "OLVMMachineTemplate/demo-md-0"}, nil, 2, 2, "looked at"},
-		"nobody prunes, and nobody asks": {management, []string{workers}, nil, 0, 0,
+		"nobody prunes, and nobody asks": {fixture.Management, []string{workers}, nil, 0, 0,
 			"Deletions were not looked at: no GitOps tool has applied"},
-		"somebody asks":                  {management, []string{workers}, &yes, 2, 1, "all objects of namespace default"},
+		"somebody asks":                  {fixture.Management, []string{workers}, &yes, 2, 1, "all objects of namespace default"},
 		"somebody does not want to know": {flux, []string{workers}, &no, 0, 0, "not looked at: --prune=false"},
 		"nothing goes":                   {flux, nil, nil, 0, 0, "looked at"},
 		"Flux is told to keep it": {func(t *testing.T) client.Client {
@@ -153,7 +155,7 @@ func TestDeletionsArePartOfThePlan(t *testing.T) {
 			"KubeadmControlPlane/demo-control-plane", "OLVMMachineTemplate/demo-md-0"}, nil, 3, 5, "looked at"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			report := reported(t, without(t, sample(t), test.without...), test.live(t), test.prune)
+			report := reported(t, without(t, fixture.Sample(t), test.without...), test.live(t), test.prune)
 			check.Equal(t, "destroyed", report.Summary.Destroy, test.destroy)
 			check.Length(t, "objects", report.Pruned, test.pruned)
 			check.Contains(t, "the line", report.Deletions, test.line)
@@ -174,7 +176,7 @@ func TestDeletionsArePartOfThePlan(t *testing.T) {
 
 // TestTheSummaryAddsUp has two workers and a control plane, and what is asked for instead.
 func TestTheSummaryAddsUp(t *testing.T) {
-	before, md, _ := strings.Cut(sample(t), "kind: MachineDeployment\n")
+	before, md, _ := strings.Cut(fixture.Sample(t), "kind: MachineDeployment\n")
 	workers := func(pairs ...string) string {
 		return before + "kind: MachineDeployment\n" + strings.NewReplacer(pairs...).Replace(md)
 	}
@@ -187,7 +189,7 @@ func TestTheSummaryAddsUp(t *testing.T) {
 		named, candidates int
 		live              func(*unstructured.Unstructured)
 	}{
-		"nothing":                  {sample(t), planreport.Summary{}, 0, 0, nil},
+		"nothing":                  {fixture.Sample(t), planreport.Summary{}, 0, 0, nil},
 		"more workers":             {workers("replicas: 2", "replicas: 5"), planreport.Summary{Create: 3}, 0, 0, nil},
 		"fewer workers":            {workers("replicas: 2", "replicas: 1"), planreport.Summary{Destroy: 1}, 0, 2, nil},
 		"no workers":               {workers("replicas: 2", "replicas: 0"), planreport.Summary{Destroy: 2}, 2, 0, nil},
@@ -196,7 +198,7 @@ func TestTheSummaryAddsUp(t *testing.T) {
 		"a rollout with more":      {workers("v1.36.1", "v1.36.2", "replicas: 2", "replicas: 3"), planreport.Summary{Replace: 2, Create: 1}, 0, 0, nil},
 		"a rollout with fewer":     {workers("v1.36.1", "v1.36.2", "replicas: 2", "replicas: 1"), planreport.Summary{Replace: 1, Destroy: 1}, 1, 0, nil},
 		"a rollout to none":        {workers("v1.36.1", "v1.36.2", "replicas: 2", "replicas: 0"), planreport.Summary{Destroy: 2}, 2, 0, nil},
-		"an upgrade of everything": {strings.ReplaceAll(sample(t), "v1.36.1", "v1.36.2"), planreport.Summary{Replace: 3}, 0, 0, nil},
+		"an upgrade of everything": {strings.ReplaceAll(fixture.Sample(t), "v1.36.1", "v1.36.2"), planreport.Summary{Replace: 3}, 0, 0, nil},
 		"one that is marked goes": {workers("replicas: 2", "replicas: 1"), planreport.Summary{Destroy: 1}, 1, 0,
 			func(o *unstructured.Unstructured) {
 				if o.GetName() == "demo-md-0-b" {
@@ -205,7 +207,7 @@ func TestTheSummaryAddsUp(t *testing.T) {
 			}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := management(t)
+			c := fixture.Management(t)
 			change(t, c, []string{"Machine"}, func(o *unstructured.Unstructured) {
 				o.SetCreationTimestamp(metav1.NewTime(time.Unix(int64(len(o.GetName()))+int64(o.GetName()[len(o.GetName())-1]), 0)))
 
@@ -245,10 +247,10 @@ func TestTheSummaryAddsUp(t *testing.T) {
 }
 
 func TestAMachineThatIsBeingDeletedIsCountedOnce(t *testing.T) {
-	c := management(t)
+	c := fixture.Management(t)
 	change(t, c, []string{"Machine"}, func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"x/y"}) })
 
-	for _, kind := range liveKinds {
+	for _, kind := range planinput.LiveKinds {
 		if kind.Kind == "Machine" {
 			gone := &unstructured.Unstructured{}
 			gone.SetGroupVersionKind(kind)
@@ -258,23 +260,23 @@ func TestAMachineThatIsBeingDeletedIsCountedOnce(t *testing.T) {
 		}
 	}
 
-	report := reported(t, sample(t), c, nil)
+	report := reported(t, fixture.Sample(t), c, nil)
 	check.Equal(t, "summary", report.Summary, planreport.Summary{Create: 1, Destroy: 1})
 }
 
 func TestARolloutShowsWhatDiffersInTheWordsOfTheUser(t *testing.T) {
 	template := ""
 
-	for _, document := range strings.Split(sample(t), "---\n") {
+	for _, document := range strings.Split(fixture.Sample(t), "---\n") {
 		if strings.Contains(document, "\nkind: OLVMMachineTemplate\n") && strings.Contains(document, "name: demo-md-0\n") {
 			template = strings.NewReplacer("name: demo-md-0\n", "name: demo-md-1\n", "memory: 16GB",
 				"memory: 32GB\n        dataDisks: [{name: data, size: 20GB}]").Replace(document)
 		}
 	}
 
-	manifests := strings.Replace(sample(t), "kind: OLVMMachineTemplate\n        name: demo-md-0",
+	manifests := strings.Replace(fixture.Sample(t), "kind: OLVMMachineTemplate\n        name: demo-md-0",
 		"kind: OLVMMachineTemplate\n        name: demo-md-1", 1) + "\n---\n" + template
-	report := reported(t, manifests, management(t), nil)
+	report := reported(t, manifests, fixture.Management(t), nil)
 	check.Length(t, "owners", report.Owners, 1)
 	check.Equal(t, "differences", report.Owners[0].Differences, []string{"+ dataDisk data 20GB", "memory: 16GB -> 32GB"})
 

@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 )
 
 // maxValue is how long a value may be that is shown as it is, and maxDifferences how many differences are shown.
@@ -37,11 +38,11 @@ func (m *Manifests) rolloutDifferences(owner *unstructured.Unstructured, spec in
 		}
 
 		if old := m.madeOf(machine); old != nil {
-			c.values(asMap(old), asMap(spec), "")
+			c.values(planinput.AsMap(old), planinput.AsMap(spec), "")
 		}
 	}
 
-	if live := m.liveOf(owner); live != nil && owner.GetAPIVersion() == live.GetAPIVersion() {
+	if live := m.LiveOf(owner); live != nil && owner.GetAPIVersion() == live.GetAPIVersion() {
 		asked, found, _ := unstructured.NestedMap(owner.Object, "spec", "kubeadmConfigSpec")
 		there, _, _ := unstructured.NestedMap(live.Object, "spec", "kubeadmConfigSpec")
 
@@ -60,15 +61,15 @@ func (m *Manifests) rolloutDifferences(owner *unstructured.Unstructured, spec in
 
 // madeOf is the template of a machine, or its OLVMMachine if the template is gone.
 func (m *Manifests) madeOf(machine *unstructured.Unstructured) *infrav1.OLVMMachineSpec {
-	_, ref := machineRefs(machine)
+	_, ref := planinput.MachineRefs(machine)
 
-	infra := m.olvmMachines[types.NamespacedName{Namespace: machine.GetNamespace(), Name: ref.name}]
+	infra := m.OLVMMachines[types.NamespacedName{Namespace: machine.GetNamespace(), Name: ref.Name}]
 	if infra == nil {
 		return nil
 	}
 
 	name := infra.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
-	if template := m.templates[types.NamespacedName{Namespace: machine.GetNamespace(), Name: name}]; template != nil {
+	if template := m.Templates[types.NamespacedName{Namespace: machine.GetNamespace(), Name: name}]; template != nil {
 		return &template.Spec.Template.Spec
 	}
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput/fixture"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -66,10 +67,10 @@ func TestAPlanRefusesAnEndpointThatAnotherHas(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			manifests := strings.ReplaceAll(sample(t), "namespace: default", "namespace: new")
-			m, err := Load([]string{"-"}, strings.NewReader(manifests))
+			manifests := strings.ReplaceAll(fixture.Sample(t), "namespace: default", "namespace: new")
+			m, err := load([]string{"-"}, strings.NewReader(manifests))
 			check.Error(t, err, "")
-			check.Error(t, m.AddLive(t.Context(), managementOf(t, test.live...), ""), "")
+			check.Error(t, m.AddLive(t.Context(), fixture.ManagementOf(t, test.live...), ""), "")
 
 			for _, result := range offline(t, m) {
 				if test.want == "" {
@@ -95,7 +96,7 @@ func offline(t *testing.T, m *Manifests) []*planreport.Result {
 
 // TestAPlanNamesTwoEndpoints has a Cluster that names another endpoint than its OLVMCluster.
 func TestAPlanNamesTwoEndpoints(t *testing.T) {
-	m, err := Load([]string{"-"}, strings.NewReader(sample(t, "  infrastructureRef:\n    apiGroup: infra",
+	m, err := load([]string{"-"}, strings.NewReader(fixture.Sample(t, "  infrastructureRef:\n    apiGroup: infra",
 		"  controlPlaneEndpoint:\n    host: 127.20.30.8\n    port: 6443\n  infrastructureRef:\n    apiGroup: infra")))
 	check.Error(t, err, "")
 
@@ -107,8 +108,8 @@ func TestAPlanNamesTwoEndpoints(t *testing.T) {
 
 // TestOneOfTwoNewClustersOfAPlanKeepsTheAddress has the same cluster twice, under two names.
 func TestOneOfTwoNewClustersOfAPlanKeepsTheAddress(t *testing.T) {
-	second := strings.ReplaceAll(sample(t), "demo", "twin")
-	m, err := Load([]string{"-"}, strings.NewReader(sample(t)+"\n---\n"+second))
+	second := strings.ReplaceAll(fixture.Sample(t), "demo", "twin")
+	m, err := load([]string{"-"}, strings.NewReader(fixture.Sample(t)+"\n---\n"+second))
 	check.Error(t, err, "")
 
 	refused := map[string]bool{}

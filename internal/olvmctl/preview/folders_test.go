@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput/fixture"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
@@ -57,15 +59,15 @@ func TestAFolderGoesOnWithTheStateOfTheManagementCluster(t *testing.T) {
 func TestStatesThatTerraformCannotReadAreLeftOutAndNamed(t *testing.T) {
 	t.Parallel()
 
-	m := &Manifests{running: newAccess(), olvmMachines: map[types.NamespacedName]*infrav1.OLVMMachine{}}
+	m := &planinput.Input{Running: planinput.NewAccess(), OLVMMachines: map[types.NamespacedName]*infrav1.OLVMMachine{}}
 
 	for name, readable := range map[string]bool{
 		"prod-md-0-x7k2p": true, "prod-1a": true, "prod-a1": true, "prod-1.a": true,
 		"prod-1": false, "prod-md-0-22457": false, "prod-01": false,
 	} {
 		machine := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}}
-		m.olvmMachines[client.ObjectKeyFromObject(machine)] = machine
-		m.running.secrets[stateKey(machine)] = &corev1.Secret{}
+		m.OLVMMachines[client.ObjectKeyFromObject(machine)] = machine
+		m.Running.Secrets[planinput.StateKey(machine)] = &corev1.Secret{}
 
 		_, ok := tfstate.BackendSuffix(name)
 		check.Equal(t, name, ok, readable)
@@ -73,18 +75,18 @@ func TestStatesThatTerraformCannotReadAreLeftOutAndNamed(t *testing.T) {
 
 	check.Equal(t, "left out", strings.Join(m.DropUnreadableStates(), " "),
 		"team-a/prod-01 team-a/prod-1 team-a/prod-md-0-22457")
-	check.Equal(t, "kept", len(m.running.secrets), 4)
+	check.Equal(t, "kept", len(m.Running.Secrets), 4)
 	check.Equal(t, "left out again", len(m.DropUnreadableStates()), 0)
 }
 
 func TestClustersThatAreNotPausedAreNamed(t *testing.T) {
 	t.Parallel()
 
-	m, err := Load([]string{"-"}, strings.NewReader(sample(t)))
+	m, err := load([]string{"-"}, strings.NewReader(fixture.Sample(t)))
 	check.Error(t, err, "")
 	check.Equal(t, "not paused", strings.Join(m.Unpaused(), " "), "default/demo")
 
-	m, err = Load([]string{"-"}, strings.NewReader(sample(t, "spec:\n  clusterNetwork:",
+	m, err = load([]string{"-"}, strings.NewReader(fixture.Sample(t, "spec:\n  clusterNetwork:",
 		"spec:\n  paused: true\n  clusterNetwork:")))
 	check.Error(t, err, "")
 	check.Equal(t, "not paused", strings.Join(m.Unpaused(), " "), "")

@@ -41,7 +41,7 @@ func FuzzManifests(f *testing.F) {
 
 	f.Add(strings.ReplaceAll(string(sample), "replicas: 1", "replicas: 2000000000"))
 	f.Fuzz(func(t *testing.T, text string) {
-		m, err := Load([]string{"-"}, strings.NewReader(text))
+		m, err := load([]string{"-"}, strings.NewReader(text))
 		if err != nil {
 			return
 		}

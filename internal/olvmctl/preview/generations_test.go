@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -9,9 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput/fixture"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
+
+// generation is the ending of the names of templates that follow others.
+var generation = regexp.MustCompile(`-[0-9a-f]{8}$`)
 
 // ofFile is the report of a cluster file that asks for these manifests.
 func ofFile(t *testing.T, manifests string, live client.Reader) (planreport.Report, *Manifests) {
@@ -20,7 +26,7 @@ func ofFile(t *testing.T, manifests string, live client.Reader) (planreport.Repo
 	objects, err := manifest.Read([]byte(manifests))
 	check.Error(t, err, "")
 
-	m, err := LoadClusterFile(objects)
+	m, err := loadClusterFile(objects)
 	check.Error(t, err, "")
 	check.Error(t, m.AddLive(t.Context(), live, ""), "")
 
@@ -31,19 +37,19 @@ func ofFile(t *testing.T, manifests string, live client.Reader) (planreport.Repo
 }
 
 func TestAClusterFileIsPlannedWithTheTemplatesOfAnUpgrade(t *testing.T) {
-	larger := sample(t, "memory: 16GB", "memory: 32GB")
+	larger := fixture.Sample(t, "memory: 16GB", "memory: 32GB")
 
-	same, _ := ofFile(t, sample(t), management(t))
+	same, _ := ofFile(t, fixture.Sample(t), fixture.Management(t))
 	check.Equal(t, "nothing has changed", same.Summary, planreport.Summary{})
 
-	rollout, m := ofFile(t, larger, management(t))
+	rollout, m := ofFile(t, larger, fixture.Management(t))
 	check.Equal(t, "more memory", rollout.Summary, planreport.Summary{Replace: 2})
 	check.Equal(t, "differences", rollout.Owners[0].Differences, []string{"memory: 16GB -> 32GB"})
 
 	// The management cluster after the upgrade: the workers and their template have the next name.
 	name := ""
 
-	for key := range m.templates {
+	for key := range m.Templates {
 		if strings.HasPrefix(key.Name, "demo-md-0-") {
 			name = key.Name
 		}
@@ -51,7 +57,7 @@ func TestAClusterFileIsPlannedWithTheTemplatesOfAnUpgrade(t *testing.T) {
 
 	check.Equal(t, name+" is of the next generation", generation.MatchString(name), true)
 
-	after := management(t)
+	after := fixture.Management(t)
 	change(t, after, []string{"OLVMMachine", "MachineDeployment"}, func(o *unstructured.Unstructured) {
 		if strings.HasPrefix(o.GetName(), "demo-md-0") && o.GetKind() == "OLVMMachine" {
 			o.SetAnnotations(map[string]string{"cluster.x-k8s.io/cloned-from-name": name})
@@ -72,14 +78,14 @@ func TestAClusterFileIsPlannedWithTheTemplatesOfAnUpgrade(t *testing.T) {
 	settled, _ := ofFile(t, larger, after)
 	check.Equal(t, "after the upgrade", settled.Summary, planreport.Summary{})
 
-	back, _ := ofFile(t, sample(t), after)
+	back, _ := ofFile(t, fixture.Sample(t), after)
 	check.Equal(t, "back to the memory before", back.Summary, planreport.Summary{Replace: 2})
 }
 
 // TestTheManifestsOfAClusterFileCanBeAppliedAfterAChange applies them as the API server lets it.
 func TestTheManifestsOfAClusterFileCanBeAppliedAfterAChange(t *testing.T) {
 	names := func(manifests string) (out, refs []string) {
-		objects, err := FollowGenerations(t.Context(), must(manifest.Read([]byte(manifests))), management(t))
+		objects, err := planinput.FollowGenerations(t.Context(), must(manifest.Read([]byte(manifests))), fixture.Management(t))
 		check.Error(t, err, "")
 
 		for _, object := range objects {
@@ -87,8 +93,8 @@ func TestTheManifestsOfAClusterFileCanBeAppliedAfterAChange(t *testing.T) {
 				out = append(out, object.GetName())
 			}
 
-			if _, ref := machineRefs(object); ref.kind == "OLVMMachineTemplate" {
-				refs = append(refs, ref.name)
+			if _, ref := planinput.MachineRefs(object); ref.Kind == "OLVMMachineTemplate" {
+				refs = append(refs, ref.Name)
 			}
 		}
 
@@ -99,11 +105,11 @@ func TestTheManifestsOfAClusterFileCanBeAppliedAfterAChange(t *testing.T) {
 	}
 
 	first := []string{"demo-control-plane", "demo-md-0"}
-	templates, refs := names(sample(t))
+	templates, refs := names(fixture.Sample(t))
 	check.Equal(t, "nothing has changed", templates, first)
 	check.Equal(t, "references", refs, first)
 
-	templates, refs = names(sample(t, "memory: 16GB", "memory: 32GB"))
+	templates, refs = names(fixture.Sample(t, "memory: 16GB", "memory: 32GB"))
 	check.Equal(t, "more memory: the references are those of the templates", templates, refs)
 	check.Equal(t, "the control plane's stays", templates[0], "demo-control-plane")
 	check.Equal(t, "the workers' is of the next generation", generation.MatchString(templates[1]), true)

@@ -71,7 +71,7 @@ var notCreated = metav1.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 // withRecord returns a cluster of the manifests with what the management cluster has recorded for it. One that the
 // management cluster does not have is younger than all others.
 func (m *Manifests) withRecord(cluster *infrav1.OLVMCluster) *infrav1.OLVMCluster {
-	live := m.liveClusters[types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}]
+	live := m.LiveClusters[types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}]
 	out := *cluster // it is only read
 
 	switch {
@@ -86,7 +86,7 @@ func (m *Manifests) withRecord(cluster *infrav1.OLVMCluster) *infrav1.OLVMCluste
 
 // recordOf is withRecord for the support services of a cluster.
 func (m *Manifests) recordOf(of *infrav1alpha1.OLVMSupportServices) *infrav1alpha1.OLVMSupportServices {
-	live := m.liveServices[types.NamespacedName{Namespace: of.Namespace, Name: of.Name}]
+	live := m.LiveServices[types.NamespacedName{Namespace: of.Namespace, Name: of.Name}]
 	out := *of // it is only read
 
 	switch {
@@ -101,14 +101,14 @@ func (m *Manifests) recordOf(of *infrav1alpha1.OLVMSupportServices) *infrav1alph
 
 // servicesOfCluster are the support services of a cluster of the manifests or of another namespace; nil for none.
 func (m *Manifests) servicesOfCluster(c *infrav1.OLVMCluster) *infrav1alpha1.OLVMSupportServices {
-	for key, of := range m.services {
+	for key, of := range m.Services {
 		if found, err := m.olvmClusterOf(key.Namespace, key.Name); err == nil && found == c {
 			return of
 		}
 	}
 
-	for i := range m.elsewhere.services {
-		if of := &m.elsewhere.services[i]; client.ObjectKeyFromObject(of) == addressing.ClusterOf(c) {
+	for i := range m.Elsewhere.Services {
+		if of := &m.Elsewhere.Services[i]; client.ObjectKeyFromObject(of) == addressing.ClusterOf(c) {
 			return of
 		}
 	}
@@ -159,7 +159,7 @@ func (m *Manifests) identifyEngines(
 func (m *Manifests) held(machines []Machine) *heldAddresses {
 	out := &heldAddresses{}
 
-	for _, cluster := range m.olvmClusters {
+	for _, cluster := range m.OLVMClusters {
 		out.on(m.engineOfCluster(cluster)).AddEndpoint(cluster, m.servicesOfCluster(cluster), cluster.Namespace)
 	}
 
@@ -167,8 +167,8 @@ func (m *Manifests) held(machines []Machine) *heldAddresses {
 		out.on(m.engineOf(&machine)).AddMachine(machine.spec, machine.recorded, "machine "+machine.Name)
 	}
 
-	for key, vm := range m.inventoryVMs {
-		pool := m.inventories[types.NamespacedName{Namespace: key.Namespace, Name: vm.Spec.InventoryName}]
+	for key, vm := range m.InventoryVMs {
+		pool := m.Inventories[types.NamespacedName{Namespace: key.Namespace, Name: vm.Spec.InventoryName}]
 		if pool != nil && vm.Spec.FromProvision != nil {
 			out.on(m.identified(connection.InventoryEngine(pool))).AddProvisioned(*vm.Spec.FromProvision, "VM "+vm.Name)
 		}
@@ -181,8 +181,8 @@ func (m *Manifests) held(machines []Machine) *heldAddresses {
 
 // holdElsewhere adds what other namespaces of the management cluster have.
 func (m *Manifests) holdElsewhere(out *heldAddresses) {
-	for i := range m.elsewhere.clusters {
-		cluster := &m.elsewhere.clusters[i]
+	for i := range m.Elsewhere.Clusters {
+		cluster := &m.Elsewhere.Clusters[i]
 		out.on(connection.EngineOf(cluster)).AddEndpoint(cluster, m.servicesOfCluster(cluster), cluster.Namespace)
 	}
 
@@ -195,13 +195,13 @@ func (m *Manifests) holdElsewhere(out *heldAddresses) {
 func (m *Manifests) eachElsewhere(do func(connection.EngineID, *infrav1.OLVMMachine)) {
 	engines := map[types.NamespacedName]connection.EngineID{}
 
-	for i := range m.elsewhere.clusters {
-		cluster := &m.elsewhere.clusters[i]
+	for i := range m.Elsewhere.Clusters {
+		cluster := &m.Elsewhere.Clusters[i]
 		engines[addressing.ClusterOf(cluster)] = connection.EngineOf(cluster)
 	}
 
-	for i := range m.elsewhere.machines {
-		machine := &m.elsewhere.machines[i]
+	for i := range m.Elsewhere.Machines {
+		machine := &m.Elsewhere.Machines[i]
 		if id, known := engines[addressing.ClusterOf(machine)]; known {
 			do(id, machine)
 		}
@@ -269,7 +269,7 @@ func (m *Manifests) checkSupportAddresses(machine Machine, machines []Machine) e
 
 // endpointOfCluster returns the endpoint that the Cluster of a machine names.
 func (m *Manifests) endpointOfCluster(machine Machine) clusterv1.APIEndpoint {
-	for _, cluster := range m.clusters {
+	for _, cluster := range m.Clusters {
 		if cluster.GetName() != machine.Cluster || cluster.GetNamespace() != machine.Namespace {
 			continue
 		}
@@ -291,7 +291,7 @@ func (m *Manifests) heldBeside(
 	out := addressing.Held{}
 	where := m.engineOfCluster(c)
 
-	for _, other := range m.olvmClusters {
+	for _, other := range m.OLVMClusters {
 		if other == c || !m.engineOfCluster(other).Is(where) {
 			continue
 		}
@@ -313,13 +313,13 @@ func (m *Manifests) heldBeside(
 		out.AddMachine(machine.spec, machine.recorded, "machine "+machine.Name)
 
 		key := types.NamespacedName{Namespace: machine.Namespace, Name: machine.infraName}
-		if live := m.olvmMachines[key]; live != nil {
+		if live := m.OLVMMachines[key]; live != nil {
 			out.AddRunning(live, "machine "+machine.Name)
 		}
 	}
 
-	for i := range m.elsewhere.clusters {
-		other := &m.elsewhere.clusters[i]
+	for i := range m.Elsewhere.Clusters {
+		other := &m.Elsewhere.Clusters[i]
 		if !connection.EngineOf(other).Is(where) {
 			continue
 		}

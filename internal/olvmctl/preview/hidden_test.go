@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput/fixture"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -24,7 +25,7 @@ func TestAPullRequestHidesNoDestroyedMachine(t *testing.T) {
 	}
 	none := func(t *testing.T, pairs ...string) string {
 		t.Helper()
-		return sample(t, append([]string{"replicas: 2", "replicas: 0"}, pairs...)...)
+		return fixture.Sample(t, append([]string{"replicas: 2", "replicas: 0"}, pairs...)...)
 	}
 
 	for name, test := range map[string]struct {
@@ -48,9 +49,9 @@ func TestAPullRequestHidesNoDestroyedMachine(t *testing.T) {
 			planreport.Summary{}, "a cluster cannot change its provider"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, err := Load([]string{"-"}, strings.NewReader(test.manifests))
+			m, err := load([]string{"-"}, strings.NewReader(test.manifests))
 			check.Error(t, err, "")
-			check.Error(t, m.AddLive(t.Context(), management(t), ""), "")
+			check.Error(t, m.AddLive(t.Context(), fixture.Management(t), ""), "")
 
 			machines, owners, err := m.Expand()
 			check.Error(t, err, test.problem)

@@ -22,6 +22,8 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput/fixture"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
@@ -73,7 +75,7 @@ func (s *thief) caMap(t *testing.T, namespace, name string) string {
 func plan(t *testing.T, manifests string, live client.Reader, credentials Credentials) error {
 	t.Helper()
 
-	m, err := Load([]string{"-"}, strings.NewReader(manifests))
+	m, err := load([]string{"-"}, strings.NewReader(manifests))
 	check.Error(t, err, "")
 
 	if live != nil {
@@ -96,7 +98,7 @@ func liveWith(t *testing.T, objects ...client.Object) client.Client {
 	check.Error(t, clientgoscheme.AddToScheme(scheme), "")
 	check.Error(t, api.AddToScheme(scheme), "")
 
-	for _, kind := range liveKinds {
+	for _, kind := range planinput.LiveKinds {
 		if kind.Group == infrav1.GroupVersion.Group {
 			continue
 		}
@@ -137,7 +139,7 @@ func TestCredentialsOfTheEnvironmentGoOnlyToTheEngineTheyAreFor(t *testing.T) {
 				credentials.ServerURLs = append(credentials.ServerURLs, fill(url))
 			}
 
-			err := plan(t, sample(t, "serverURL: ENGINE_URL", "serverURL: "+fill(test.server)), nil, credentials)
+			err := plan(t, fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+fill(test.server)), nil, credentials)
 			check.Error(t, err, test.want)
 			check.Equal(t, "the server has the password", len(stranger.got) > 0, test.sent)
 		})
@@ -183,7 +185,7 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 			func(t *testing.T, s *thief) string {
 				t.Helper()
 
-				return sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()+"\n    identityRef: {name: evil}",
+				return fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()+"\n    identityRef: {name: evil}",
 					ownCredentials, "") + identityIn(s) + s.caMap(t, "default", "evil-ca") + baitCluster
 			},
 			`OLVMClusterIdentity "evil" does not exist`,
@@ -200,7 +202,7 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 			func(t *testing.T, s *thief) string {
 				t.Helper()
 
-				return sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()+"\n    identityRef: {name: evil}",
+				return fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()+"\n    identityRef: {name: evil}",
 					ownCredentials, "") + identityIn(s) + s.caMap(t, "default", "evil-ca")
 			},
 			"may not be sent to",
@@ -218,7 +220,7 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 			func(t *testing.T, s *thief) string {
 				t.Helper()
 
-				return sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()+"\n    identityRef: {name: evil}",
+				return fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()+"\n    identityRef: {name: evil}",
 					ownCredentials, "") + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {team: prod}}\n"
 			},
 			"does not allow namespace",
@@ -230,7 +232,7 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 			func(t *testing.T, s *thief) string {
 				t.Helper()
 
-				return sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()) + s.caMap(t, "default", "demo-ovirt-ca")
+				return fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()) + s.caMap(t, "default", "demo-ovirt-ca")
 			},
 			"does not say that it may be sent to",
 		},
@@ -241,7 +243,7 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 			func(t *testing.T, s *thief) string {
 				t.Helper()
 
-				return sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()) + s.caMap(t, "default", "demo-ovirt-ca") +
+				return fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()) + s.caMap(t, "default", "demo-ovirt-ca") +
 					"---\napiVersion: v1\nkind: Secret\nmetadata: {name: demo-ovirt-credentials, namespace: default}\n" +
 					"stringData: {allowedServerURLs: " + s.engine() + "}\n"
 			},
@@ -254,7 +256,7 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 			func(t *testing.T, s *thief) string {
 				t.Helper()
 
-				return sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()+"\n    insecureSkipTLSVerify: true")
+				return fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()+"\n    insecureSkipTLSVerify: true")
 			},
 			"insecureSkipTLSVerify",
 		},
@@ -265,7 +267,7 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 			func(t *testing.T, s *thief) string {
 				t.Helper()
 
-				return sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()) + s.caMap(t, "default", "demo-ovirt-ca")
+				return fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()) + s.caMap(t, "default", "demo-ovirt-ca")
 			},
 			`ConfigMap "demo-ovirt-ca" does not exist`,
 		},
@@ -292,7 +294,7 @@ func TestASecretOfTheManagementClusterIsUsedWithItsOwnCA(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			named.got = nil
-			err := plan(t, sample(t, "serverURL: ENGINE_URL", "serverURL: "+named.engine())+beside, live, Credentials{})
+			err := plan(t, fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+named.engine())+beside, live, Credentials{})
 			check.Error(t, err, "access_denied")
 			check.Equal(t, "what the engine has", strings.Join(named.got, ""), "admin@internal canary")
 		})
@@ -316,7 +318,7 @@ func TestWhatIsEvidentlyNoPasswordIsNotSent(t *testing.T) {
 			named := newThief(t)
 			secret := "---\napiVersion: v1\nkind: Secret\nmetadata: {name: demo-ovirt-credentials, namespace: default}\n" +
 				strings.ReplaceAll(test.data, "ENGINE", named.engine())
-			err := plan(t, sample(t, "serverURL: ENGINE_URL", "serverURL: "+named.engine())+secret+
+			err := plan(t, fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+named.engine())+secret+
 				named.caMap(t, "default", "demo-ovirt-ca"), nil, Credentials{})
 			check.Error(t, err, test.want)
 			check.Length(t, "what the engine has", named.got, 0)
@@ -332,7 +334,7 @@ func TestAWeakPasswordThatIsInUseIsUsed(t *testing.T) {
 
 	live := liveWith(t, secret, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo-ovirt-ca"}, Data: map[string]string{"ca.crt": named.ca()}})
-	manifests := sample(t, "serverURL: ENGINE_URL", "serverURL: "+named.engine())
+	manifests := fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+named.engine())
 	given := Credentials{Username: "admin@internal", Password: "changeme", CA: []byte(named.ca()), ServerURLs: []string{named.engine()}}
 
 	check.Error(t, plan(t, manifests, live, Credentials{}), "access_denied")
@@ -357,7 +359,7 @@ func TestNamesThatTheAPIServerRefusesAreRefused(t *testing.T) {
 		"a role of RBAC is allowed": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: 'system:a'}\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Load([]string{"-"}, strings.NewReader(test.manifest))
+			_, err := load([]string{"-"}, strings.NewReader(test.manifest))
 			check.Error(t, err, test.want)
 		})
 	}
@@ -390,7 +392,7 @@ func TestAKindThatNoServerHasIsNoKindOfAnother(t *testing.T) {
 		"the version before":                {"apiVersion: cluster.x-k8s.io/v1beta1\nkind: Cluster\n", ""},
 		"a kind of others":                  {"apiVersion: example.com/v1\nkind: cluster\n", ""},
 	} {
-		_, err := Load([]string{"-"}, strings.NewReader(test.object+"metadata: {name: a}\nspec: {}\n"))
+		_, err := load([]string{"-"}, strings.NewReader(test.object+"metadata: {name: a}\nspec: {}\n"))
 		check.Error(t, err, test.want)
 		check.Equal(t, name, err == nil, test.want == "")
 	}
@@ -398,7 +400,7 @@ func TestAKindThatNoServerHasIsNoKindOfAnother(t *testing.T) {
 
 // TestManifestsAskForNoMillionMachines has a hundred owners that are each within the bound.
 func TestManifestsAskForNoMillionMachines(t *testing.T) {
-	text := sample(t)
+	text := fixture.Sample(t)
 	_, md, _ := strings.Cut(text, "kind: MachineDeployment\n")
 
 	for i := range 100 {
@@ -406,7 +408,7 @@ func TestManifestsAskForNoMillionMachines(t *testing.T) {
 			strings.Replace(strings.Replace(md, "name: demo-md-0", "name: other-"+strings.Repeat("a", i+1), 1), "replicas: 2", "replicas: 9999", 1)
 	}
 
-	m, err := Load([]string{"-"}, strings.NewReader(text))
+	m, err := load([]string{"-"}, strings.NewReader(text))
 	check.Error(t, err, "")
 	_, err = m.Machines()
 	check.Error(t, err, "the manifests ask for more than 20000 machines together")

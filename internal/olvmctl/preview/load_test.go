@@ -1,29 +1,32 @@
 package preview
 
 import (
-	"os"
-	"path/filepath"
-	"testing"
+	"io"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
 )
 
-// TestAnObjectThatIsThereTwiceIsRefused has a copy of a file beside it: each machine would be counted twice.
-func TestAnObjectThatIsThereTwiceIsRefused(t *testing.T) {
-	t.Parallel()
+func load(paths []string, stdin io.Reader) (*Manifests, error) {
+	return loadWith(paths, stdin, source.Options{})
+}
 
-	content, err := os.ReadFile("../../../config/samples/pool.yaml")
-	check.Error(t, err, "")
-
-	dir := t.TempDir()
-	for _, name := range []string{"a.yaml", "b.yaml"} {
-		check.Error(t, os.WriteFile(filepath.Join(dir, name), content, 0o600), "")
+func loadWith(paths []string, stdin io.Reader, options source.Options) (*Manifests, error) {
+	input, err := planinput.LoadWith(paths, stdin, options)
+	if err != nil {
+		return nil, err
 	}
 
-	_, err = Load([]string{filepath.Join(dir, "a.yaml")}, nil)
-	check.Error(t, err, "")
+	return Of(input), nil
+}
 
-	_, err = Load([]string{dir}, nil)
-	check.Error(t, err, "a.yaml: line 3 already; remove one of them")
-	check.Contains(t, "the kinds", err.Error(), "MachineDeployment default/lab-pool")
+func loadClusterFile(objects []*unstructured.Unstructured) (*Manifests, error) {
+	input, err := planinput.LoadClusterFile(objects)
+	if err != nil {
+		return nil, err
+	}
+
+	return Of(input), nil
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
@@ -23,10 +24,12 @@ var endings = map[string]*regexp.Regexp{
 func Made(
 	ctx context.Context, objects []*unstructured.Unstructured, credentials Credentials,
 ) ([]ownermark.Owner, error) {
-	manifests, err := LoadObjects(objects)
+	input, err := planinput.LoadObjects(objects)
 	if err != nil {
 		return nil, err
 	}
+
+	manifests := Of(input)
 
 	machines, err := manifests.Machines()
 	if err != nil {

@@ -24,7 +24,7 @@ func TestManifestsWithoutMachines(t *testing.T) {
 			"Secret\nmetadata: {name: a}\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, err := Load(test.paths, strings.NewReader(test.content))
+			m, err := load(test.paths, strings.NewReader(test.content))
 			if test.want != "" {
 				if err == nil || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("%v, want %q", err, test.want)

@@ -17,11 +17,11 @@ func (m *Manifests) checkNeeded(machine Machine) error {
 
 	needed := m.needed(machine)
 
-	for _, pruned := range m.pruning.objects {
-		key := types.NamespacedName{Namespace: pruned.Namespace, Name: pruned.Name}
-		if needed[pruned.Kind] == key {
+	for _, object := range m.Pruned() {
+		key := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
+		if needed[object.Kind] == key {
 			return fmt.Errorf("it needs %s, which would be deleted: %s; keep it in the manifests, or name another one",
-				pruned, pruned.Reason())
+				pruned(object), reasonOf(object))
 		}
 	}
 
@@ -49,8 +49,8 @@ func (m *Manifests) needed(machine Machine) map[string]types.NamespacedName {
 
 	identity := types.NamespacedName{Name: connection.IdentityOf(of)}
 	out["OLVMClusterIdentity"] = identity
-	out["Secret"], _ = connection.CredentialsKey(of, m.running.identities[identity])
-	out["ConfigMap"], _ = connection.CAKey(of, m.running.identities[identity])
+	out["Secret"], _ = connection.CredentialsKey(of, m.Running.Identities[identity])
+	out["ConfigMap"], _ = connection.CAKey(of, m.Running.Identities[identity])
 
 	return out
 }

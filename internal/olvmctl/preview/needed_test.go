@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput/fixture"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -46,12 +47,12 @@ func TestANewMachineThatNeedsWhatIsPrunedIsRefused(t *testing.T) {
 		"what others need": {"OLVMMachineTemplate/demo-control-plane", nil, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := byFlux(t, management(t))
+			c := byFlux(t, fixture.Management(t))
 			if test.live != nil {
 				check.Error(t, c.Create(t.Context(), test.live), "")
 			}
 
-			manifests := sample(t, append([]string{"replicas: 2", "replicas: 3"}, test.changes...)...)
+			manifests := fixture.Sample(t, append([]string{"replicas: 2", "replicas: 3"}, test.changes...)...)
 			if test.changes != nil { // the template of a pool is a new one
 				manifests = strings.ReplaceAll(manifests, "name: demo-md-0\n", "name: demo-md-1\n")
 			}

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 )
 
 // appliedFields are fields of a live object that a manifest has set.
@@ -117,7 +119,7 @@ func withoutForeign(asked, there any, path string, by []appliedFields, foreign *
 	fields, isMap := there.(map[string]any)
 
 	if len(by) == 0 && !isAsked {
-		if differs(there, nil, path) != "" {
+		if planinput.FirstDifference(there, nil, path) != "" {
 			*foreign = append(*foreign, path)
 		}
 

@@ -3,7 +3,6 @@ package preview
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -474,7 +473,7 @@ func Offline(m *Manifests, machines []Machine) []*planreport.Result {
 		}
 
 		result := resultOf(machine)
-		result.Compared = m.connected
+		result.Compared = m.Connected
 
 		if from := machine.spec.FromInventory; from != nil {
 			result.Text = "A VM of OLVMInventory " + from.InventoryName + "."
@@ -650,19 +649,4 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 	judge(result, machine.Machine)
 
 	return result, nil
-}
-
-// asMap is an object as JSON has it.
-func asMap(from any) map[string]any {
-	text, err := json.Marshal(from)
-	if err != nil {
-		panic(fmt.Sprintf("failed to encode %T: %v", from, err)) // an API type
-	}
-
-	var out map[string]any
-	if err := json.Unmarshal(text, &out); err != nil {
-		panic(fmt.Sprintf("failed to decode %T: %v", from, err))
-	}
-
-	return out
 }

@@ -100,7 +100,7 @@ func (m *Manifests) provisionedOffline(held *heldAddresses) (out []Machine, refu
 func (m *Manifests) provisioning() []*infrav1alpha1.OLVMInventory {
 	var out []*infrav1alpha1.OLVMInventory
 
-	for _, pool := range m.inventories {
+	for _, pool := range m.Inventories {
 		if len(pool.Spec.Provision) > 0 || len(m.goingPoolVMs(pool, nil, "")) > 0 {
 			out = append(out, pool)
 		}
@@ -134,7 +134,7 @@ func (m *Manifests) provision(
 	}
 
 	inputs, err := inventory.ReadProvision(pool, func(name string) (infrav1.OLVMMachineSpec, error) {
-		template := m.templates[types.NamespacedName{Namespace: pool.Namespace, Name: name}]
+		template := m.Templates[types.NamespacedName{Namespace: pool.Namespace, Name: name}]
 		if template == nil {
 			return infrav1.OLVMMachineSpec{}, inventory.NoTemplate("OLVMMachineTemplate %s is neither in the "+
 				"manifests nor in the management cluster; add it, or correct the name", name)
@@ -187,7 +187,7 @@ func (m *Manifests) inventoryVMsOf(
 ) (there []infrav1alpha1.OLVMInventoryVM, taken, macs map[string]bool) {
 	taken, macs = map[string]bool{}, map[string]bool{}
 
-	for vm := range maps.Values(m.inventoryVMs) {
+	for vm := range maps.Values(m.InventoryVMs) {
 		if vm.Namespace != pool.Namespace {
 			continue
 		}
@@ -211,9 +211,9 @@ func (m *Manifests) inventoryVMsOf(
 
 // whyPruned says why an inventory is deleted; "" if it stays.
 func (m *Manifests) whyPruned(pool *infrav1alpha1.OLVMInventory) string {
-	for _, pruned := range m.pruning.objects {
-		if pruned.Kind == "OLVMInventory" && pruned.Namespace == pool.Namespace && pruned.Name == pool.Name {
-			return pruned.Reason()
+	for _, object := range m.Pruned() {
+		if object.Kind == "OLVMInventory" && object.Namespace == pool.Namespace && object.Name == pool.Name {
+			return reasonOf(object)
 		}
 	}
 
@@ -257,7 +257,7 @@ func (m *Manifests) goingPoolVMs(pool *infrav1alpha1.OLVMInventory, names []stri
 		}
 
 		key := types.NamespacedName{Namespace: pool.Namespace, Name: made.MachineTemplateName}
-		if template := m.templates[key]; template != nil {
+		if template := m.Templates[key]; template != nil {
 			machine.spec = template.Spec.Template.Spec
 		}
 

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput/fixture"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
@@ -50,7 +51,7 @@ func withPool(t *testing.T, c client.Client) client.Client {
 
 func TestAPrunedInventoryTakesItsVMsAndDisksWithIt(t *testing.T) {
 	yes := true
-	report := reported(t, sample(t), withPool(t, management(t)), &yes)
+	report := reported(t, fixture.Sample(t), withPool(t, fixture.Management(t)), &yes)
 	check.Equal(t, "summary", report.Summary, planreport.Summary{Destroy: 2, Objects: 1})
 
 	for output, text := range outputs(t, report) {
@@ -60,7 +61,7 @@ func TestAPrunedInventoryTakesItsVMsAndDisksWithIt(t *testing.T) {
 		check.Contains(t, output, text, "root")
 	}
 
-	kept := reported(t, sample(t)+"\n---\n"+pool, withPool(t, management(t)), &yes)
+	kept := reported(t, fixture.Sample(t)+"\n---\n"+pool, withPool(t, fixture.Management(t)), &yes)
 	check.Equal(t, "with the inventory in the manifests", kept.Summary, planreport.Summary{})
 }
 
@@ -74,14 +75,14 @@ func TestAnInventoryThatIsToHaveFewerVMsDestroysThem(t *testing.T) {
 		"no provision": {strings.Replace(pool, "provision: [{name: small, count: 2, machineTemplateName: demo-md-0}]",
 			"", 1), planreport.Summary{Destroy: 1}},
 	} {
-		report := reported(t, sample(t)+"\n---\n"+test.manifests, withPool(t, management(t)), nil)
+		report := reported(t, fixture.Sample(t)+"\n---\n"+test.manifests, withPool(t, fixture.Management(t)), nil)
 		check.Equal(t, name, report.Summary, test.want)
 		check.Contains(t, name, outputs(t, report)["text"], "pool-small-0 of OLVMInventory/pool")
 	}
 }
 
 func TestASupportVMThatNothingAsksForIsDestroyed(t *testing.T) {
-	c := management(t)
+	c := fixture.Management(t)
 
 	for _, object := range must(manifest.Read([]byte(supported))) {
 		if object.GetKind() == "OLVMMachine" {
@@ -92,7 +93,7 @@ func TestASupportVMThatNothingAsksForIsDestroyed(t *testing.T) {
 		}
 	}
 
-	report := reported(t, sample(t), c, nil)
+	report := reported(t, fixture.Sample(t), c, nil)
 	check.Equal(t, "summary", report.Summary, planreport.Summary{Destroy: 1})
 
 	for output, text := range outputs(t, report) {
@@ -116,11 +117,11 @@ func TestAPrunedSecretOfAnEngineIsTold(t *testing.T) {
 		"another tool has applied it too": {map[string]string{"kapp.k14s.io/app": "x"}, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := byFlux(t, management(t))
+			c := byFlux(t, fixture.Management(t))
 			check.Error(t, c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "default", Name: "demo-ovirt-credentials", Labels: test.labels}}), "")
 
-			manifests := sample(t)
+			manifests := fixture.Sample(t)
 			if test.written {
 				manifests += "\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: demo-ovirt-credentials, namespace: default}\n"
 			}
@@ -195,14 +196,14 @@ func TestWhatNamesAGitOpsTool(t *testing.T) {
 			"argocd.argoproj.io/sync-options": "Delete=false"}), false, "", 2, "Argo CD"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := management(t)
+			c := fixture.Management(t)
 			change(t, c, applied, test.mark)
 
 			if test.argo {
 				application(t, c)
 			}
 
-			manifests := without(t, sample(t), "MachineDeployment/demo-md-0")
+			manifests := without(t, fixture.Sample(t), "MachineDeployment/demo-md-0")
 			if test.written != "" {
 				manifests += "\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, labels: {" + instance + ": " +
 					test.written + "}}\n"
@@ -218,7 +219,7 @@ func TestWhatNamesAGitOpsTool(t *testing.T) {
 // TestAnEmptyFolderPrunesEverything has a repository whose last manifest was deleted.
 func TestAnEmptyFolderPrunesEverything(t *testing.T) {
 	for name, change := range map[string]bool{"an error": false, "asked for": true} {
-		m, err := LoadWith([]string{t.TempDir()}, nil, source.Options{MayBeEmpty: change})
+		m, err := loadWith([]string{t.TempDir()}, nil, source.Options{MayBeEmpty: change})
 		if !change {
 			check.Error(t, err, "no manifests in")
 			continue
@@ -226,7 +227,7 @@ func TestAnEmptyFolderPrunesEverything(t *testing.T) {
 
 		check.Error(t, err, "")
 		m.Prune(true)
-		check.Error(t, m.AddLive(t.Context(), byFlux(t, management(t)), ""), "")
+		check.Error(t, m.AddLive(t.Context(), byFlux(t, fixture.Management(t)), ""), "")
 
 		machines, owners, err := m.Expand()
 		check.Error(t, err, "")
@@ -240,7 +241,7 @@ func TestAnEmptyFolderPrunesEverything(t *testing.T) {
 		}
 	}
 
-	_, err := LoadWith([]string{t.TempDir() + "/gone"}, nil, source.Options{MayBeEmpty: true})
+	_, err := loadWith([]string{t.TempDir() + "/gone"}, nil, source.Options{MayBeEmpty: true})
 	check.Error(t, err, "git keeps no folder without files")
 }
 

@@ -3,8 +3,6 @@ package preview
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,12 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 )
 
 // outdated says why machines of an owner would be replaced, by their names. Only machines that the management cluster
 // has can be: Cluster API compares the same.
 func (m *Manifests) outdated(owner *unstructured.Unstructured) map[string]string {
-	live := m.liveOf(owner)
+	live := m.LiveOf(owner)
 	if live == nil {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (m *Manifests) changeForAll(owner, live *unstructured.Unstructured) string 
 				"is replaced for it", ownerName(owner), field))
 		}
 
-		found := cmp.Or(differs(asked[path], there[path], path), differs(removable, asked[path], path))
+		found := cmp.Or(planinput.FirstDifference(asked[path], there[path], path), planinput.FirstDifference(removable, asked[path], path))
 		if found != "" {
 			return found + " changes"
 		}
@@ -129,24 +129,24 @@ func (m *Manifests) changeFor(owner, machine *unstructured.Unstructured) string 
 		return fmt.Sprintf("version %s becomes %s", has, version)
 	}
 
-	_, template := machineRefs(owner)
-	_, ref := machineRefs(machine)
+	_, template := planinput.MachineRefs(owner)
+	_, ref := planinput.MachineRefs(machine)
 
-	infra := m.olvmMachines[types.NamespacedName{Namespace: machine.GetNamespace(), Name: ref.name}]
+	infra := m.OLVMMachines[types.NamespacedName{Namespace: machine.GetNamespace(), Name: ref.Name}]
 	if infra == nil {
 		return ""
 	}
 
 	from := infra.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
-	if template.kind != "" && template.kind != "OLVMMachineTemplate" {
-		return fmt.Sprintf("its template becomes %s %s, which is not of this provider", template.kind, template.name)
+	if template.Kind != "" && template.Kind != "OLVMMachineTemplate" {
+		return fmt.Sprintf("its template becomes %s %s, which is not of this provider", template.Kind, template.Name)
 	}
 
-	if from == "" || template.name == "" || from == template.name {
+	if from == "" || template.Name == "" || from == template.Name {
 		return ""
 	}
 
-	return fmt.Sprintf("template %s becomes %s", from, template.name)
+	return fmt.Sprintf("template %s becomes %s", from, template.Name)
 }
 
 // scheduled says that a machine is older than the time after which all machines are rolled out; empty if it is not.
@@ -270,13 +270,13 @@ func (m *Manifests) note(line string) { m.notes = append(m.notes, line) }
 // noteWaiting remembers what the controllers do not do now: nothing becomes of objects that are paused, and a rollout
 // may be for later.
 func (m *Manifests) noteWaiting() {
-	for _, cluster := range m.clusters {
+	for _, cluster := range m.Clusters {
 		if m.isPaused(cluster) {
 			m.note(ownerName(cluster) + " is paused: what is listed of it happens only when it is resumed")
 		}
 	}
 
-	for _, owner := range m.owners {
+	for _, owner := range m.Owners {
 		if owner.GetKind() == "Machine" {
 			continue
 		}
@@ -294,7 +294,7 @@ func (m *Manifests) noteWaiting() {
 
 // isPaused reports whether an object is paused: by its manifest, else by what the management cluster has.
 func (m *Manifests) isPaused(object *unstructured.Unstructured) bool {
-	for _, one := range []*unstructured.Unstructured{object, m.liveOf(object)} {
+	for _, one := range []*unstructured.Unstructured{object, m.LiveOf(object)} {
 		if one == nil {
 			continue
 		}
@@ -311,39 +311,11 @@ func (m *Manifests) isPaused(object *unstructured.Unstructured) bool {
 	return false
 }
 
-// differs is the first path at which what is asked for is not what is there; empty where all of it is. What is there
-// beyond it are defaults.
-func differs(asked, there any, path string) string {
-	switch asked := asked.(type) {
-	case map[string]any:
-		live, _ := there.(map[string]any)
-
-		for _, key := range slices.Sorted(maps.Keys(asked)) {
-			if found := differs(asked[key], live[key], path+"."+key); found != "" {
-				return found
-			}
+func versionOf(owner *unstructured.Unstructured) string {
+	for _, path := range [][]string{{"spec", "template", "spec", "version"}, {"spec", "version"}} {
+		if version, _, _ := unstructured.NestedString(owner.Object, path...); version != "" {
+			return "v" + strings.TrimPrefix(version, "v") // as Cluster API fills it in
 		}
-
-		return ""
-	case []any:
-		live, _ := there.([]any)
-		if len(asked) != len(live) {
-			return path
-		}
-
-		for i := range asked {
-			if found := differs(asked[i], live[i], fmt.Sprintf("%s[%d]", path, i)); found != "" {
-				return found
-			}
-		}
-
-		return ""
-	case nil:
-		return ""
-	}
-
-	if fmt.Sprint(asked) != fmt.Sprint(there) && (there != nil || fmt.Sprint(asked) != "") {
-		return path
 	}
 
 	return ""

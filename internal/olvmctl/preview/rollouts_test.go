@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput/fixture"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -47,7 +49,7 @@ func TestAPlanSeesWhatElseRollsMachinesOut(t *testing.T) {
 			"Cluster default/demo is paused"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := management(t)
+			c := fixture.Management(t)
 			change(t, c, []string{"Machine"}, func(o *unstructured.Unstructured) {
 				check.Error(t, unstructured.SetNestedField(o.Object, "2026-01-01T00:00:00Z", "metadata", "creationTimestamp"), "")
 
@@ -56,7 +58,7 @@ func TestAPlanSeesWhatElseRollsMachinesOut(t *testing.T) {
 				}
 			})
 
-			text := sample(t)
+			text := fixture.Sample(t)
 			check.Contains(t, "the sample", text, test.from)
 
 			report := reported(t, strings.Replace(text, test.from, test.to, 1), c, nil)
@@ -110,8 +112,8 @@ func TestUnhealthyMachinesGoFirst(t *testing.T) {
 // TestMachinesToComeHaveNamesOfTheirOwn has a control plane and workers of one name.
 func TestMachinesToComeHaveNamesOfTheirOwn(t *testing.T) {
 	text := strings.NewReplacer("name: demo-control-plane", "name: same", "name: demo-md-0\n  namespace: default\nspec:\n  clusterName",
-		"name: same\n  namespace: default\nspec:\n  clusterName").Replace(sample(t))
-	m, err := Load([]string{"-"}, strings.NewReader(text))
+		"name: same\n  namespace: default\nspec:\n  clusterName").Replace(fixture.Sample(t))
+	m, err := load([]string{"-"}, strings.NewReader(text))
 	check.Error(t, err, "")
 	machines, err := m.Machines()
 	check.Error(t, err, "")
@@ -128,20 +130,20 @@ func TestMachinesToComeHaveNamesOfTheirOwn(t *testing.T) {
 // TestAReplacedMachineIsNotRefused has a rollout that is the remedy: the template of the machines that run has no
 // addresses any more.
 func TestAReplacedMachineIsNotRefused(t *testing.T) {
-	c := management(t)
+	c := fixture.Management(t)
 	change(t, c, []string{"OLVMMachine"}, func(o *unstructured.Unstructured) {
 		unstructured.RemoveNestedField(o.Object, "spec", "virtualMachine", "network")
 	})
 
-	report := reported(t, strings.ReplaceAll(sample(t), "v1.36.1", "v1.36.2"), c, nil)
+	report := reported(t, strings.ReplaceAll(fixture.Sample(t), "v1.36.1", "v1.36.2"), c, nil)
 	check.Equal(t, "summary", report.Summary, planreport.Summary{Replace: 3})
 }
 
 // TestATemplateThatLosesAFieldIsRefused as one that changes a field.
 func TestATemplateThatLosesAFieldIsRefused(t *testing.T) {
-	m, err := Load([]string{"-"}, strings.NewReader(sample(t, "        cpu:\n          topology: {cores: 2, sockets: 1, threads: 1}\n", "")))
+	m, err := load([]string{"-"}, strings.NewReader(fixture.Sample(t, "        cpu:\n          topology: {cores: 2, sockets: 1, threads: 1}\n", "")))
 	check.Error(t, err, "")
-	check.Error(t, m.AddLive(t.Context(), management(t), ""), "templates cannot be changed")
+	check.Error(t, m.AddLive(t.Context(), fixture.Management(t), ""), "templates cannot be changed")
 }
 
 // TestAFieldThatOthersHaveSetIsNotRemoved has fields in a control plane that its manifest lacks.
@@ -193,7 +195,7 @@ func TestAFieldThatOthersHaveSetIsNotRemoved(t *testing.T) {
 					`"machineTemplate":{"spec":{"infrastructureRef":{"name":"a"}}},"kubeadmConfigSpec":{` + test.last + `}}}`})
 			}
 
-			m := &Manifests{}
+			m := Of(&planinput.Input{})
 			check.Equal(t, "what changes", m.changeForAll(owner, live), test.want)
 			check.Contains(t, "the notes", strings.Join(m.notes, "\n"), test.note)
 			check.Length(t, "notes", m.notes, min(len(test.note), 1))

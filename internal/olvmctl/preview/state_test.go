@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -25,19 +26,19 @@ func TestAStateOfTheManagementClusterIsNotShownToAStrangersEngine(t *testing.T) 
 		used        bool
 	}{
 		"the login is the management cluster's": {
-			func(m *Manifests) { m.running.secrets[login] = secret }, Credentials{}, true,
+			func(m *Manifests) { m.Running.Secrets[login] = secret }, Credentials{}, true,
 		},
 		"the login is that of manifests": {
-			func(m *Manifests) { m.written.secrets[login] = secret }, Credentials{}, false,
+			func(m *Manifests) { m.Written.Secrets[login] = secret }, Credentials{}, false,
 		},
 		"who runs the plan gives the login": {
 			func(*Manifests) {}, Credentials{Username: "admin@internal", Password: "p"}, true,
 		},
 		"no management cluster is read": {
 			func(m *Manifests) {
-				m.connected = false
-				m.written, m.running = m.running, newAccess()
-				m.written.secrets[login] = secret
+				m.Connected = false
+				m.Written, m.Running = m.Running, planinput.NewAccess()
+				m.Written.Secrets[login] = secret
 			}, Credentials{}, true,
 		},
 	}
@@ -47,8 +48,8 @@ func TestAStateOfTheManagementClusterIsNotShownToAStrangersEngine(t *testing.T) 
 
 			cluster := &infrav1.OLVMCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "c"}}
 			cluster.Spec.OLVMOvirtAPIServer.CredentialsSecret.Name = login.Name
-			m := &Manifests{connected: true, written: newAccess(), running: newAccess()}
-			m.running.secrets[stateKey(&infrav1.OLVMMachine{
+			m := Of(&planinput.Input{Connected: true, Written: planinput.NewAccess(), Running: planinput.NewAccess()})
+			m.Running.Secrets[planinput.StateKey(&infrav1.OLVMMachine{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "one"},
 			})] = secret
 			test.change(m)

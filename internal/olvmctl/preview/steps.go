@@ -4,23 +4,27 @@ import (
 	"context"
 	"io"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 )
 
-// Compare reads a management cluster: what it has beside the manifests, what its API server says of them, and the
-// Terraform states of its machines, unless the plan is offline. An empty namespace is those of the manifests, or all.
-func (m *Manifests) Compare(ctx context.Context, live client.Client, namespace string, offline bool) error {
-	if err := m.AddLive(ctx, live, namespace); err != nil {
-		return err
-	}
+// Manifests are what was read, and what the plan of it has learned.
+type Manifests struct {
+	*planinput.Input
+	// notes are lines that every output has.
+	notes []string
+	// installations are the IDs that engines said of themselves, by host.
+	installations map[string]string
+	// groupsThere are the affinity groups of the engines, each asked once.
+	groupsThere map[groupsKey][]engine.AffinityGroup
+}
 
-	if err := m.CheckServed(ctx, live); err != nil || offline {
-		return err
+// Of is the plan of what was read.
+func Of(input *planinput.Input) *Manifests {
+	return &Manifests{
+		Input: input, installations: map[string]string{}, groupsThere: map[groupsKey][]engine.AffinityGroup{},
 	}
-
-	return m.AddStates(ctx, live)
 }
 
 // Request says how machines are planned.
@@ -56,9 +60,14 @@ func (m *Manifests) ReportOn(ctx context.Context, how Request) (planreport.Repor
 func (m *Manifests) reportOf(
 	results []*planreport.Result, owners []planreport.OwnerChange, capacity []planreport.Capacity, offline bool,
 ) planreport.Report {
+	var deleted []planreport.Pruned
+	for _, object := range m.Pruned() {
+		deleted = append(deleted, pruned(object))
+	}
+
 	return planreport.New(planreport.Findings{
 		Machines: results, Owners: owners, Capacity: capacity,
-		Pruned: m.Pruned(), Deletions: m.Deletions(), CheckedBy: m.checkedBy, Notes: m.notes,
-		Connected: m.connected, Offline: offline,
+		Pruned: deleted, Deletions: m.Deletions(), CheckedBy: m.CheckedBy, Notes: m.notes,
+		Connected: m.Connected, Offline: offline,
 	})
 }

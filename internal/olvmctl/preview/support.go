@@ -21,16 +21,16 @@ import (
 func (m *Manifests) supportMachines() ([]Machine, error) {
 	var out []Machine
 
-	for _, key := range slices.SortedFunc(maps.Keys(m.services), byKey) {
-		of := m.services[key]
-		if m.liveServices[key] == nil && !m.hasCluster(key) { // one that there is says so in its status
+	for _, key := range slices.SortedFunc(maps.Keys(m.Services), byKey) {
+		of := m.Services[key]
+		if m.LiveServices[key] == nil && !m.hasCluster(key) { // one that there is says so in its status
 			return nil, fmt.Errorf("%s %s: spec.clusterName: Cluster %s is neither in the manifests nor "+
 				"in the management cluster; add it, or correct the name", support.Kind, key, of.Spec.ClusterName)
 		}
 	}
 
-	for _, cluster := range m.clusters {
-		of := m.services[types.NamespacedName{Namespace: cluster.GetNamespace(), Name: cluster.GetName()}]
+	for _, cluster := range m.Clusters {
+		of := m.Services[types.NamespacedName{Namespace: cluster.GetNamespace(), Name: cluster.GetName()}]
 		kind, _, _ := unstructured.NestedString(cluster.Object, "spec", "infrastructureRef", "kind")
 		if of == nil || kind == "" {
 			continue // without support services, or of a topology
@@ -61,7 +61,7 @@ func byKey(a, b types.NamespacedName) int { return strings.Compare(a.String(), b
 
 // hasCluster reports whether there is a Cluster of that name.
 func (m *Manifests) hasCluster(key types.NamespacedName) bool {
-	for _, cluster := range m.clusters {
+	for _, cluster := range m.Clusters {
 		if cluster.GetNamespace() == key.Namespace && cluster.GetName() == key.Name {
 			return true
 		}
@@ -82,7 +82,7 @@ func (m *Manifests) supportMachinesOf(
 
 	for _, service := range support.Services(of) {
 		key := types.NamespacedName{Namespace: of.Namespace, Name: service.VM.MachineTemplateName}
-		template := m.templates[key]
+		template := m.Templates[key]
 		if template == nil {
 			return nil, fmt.Errorf("%s.machineTemplateName: OLVMMachineTemplate %s is neither in the manifests nor in "+
 				"the management cluster; add it, or correct the name", service.Field, key)
@@ -109,7 +109,7 @@ func (m *Manifests) supportMachinesOf(
 				olvmCluster:   infra,
 			}
 
-			if there := m.olvmMachines[machine.key()]; there != nil && support.ServiceOf(there) == service.Name {
+			if there := m.OLVMMachines[machine.key()]; there != nil && support.ServiceOf(there) == service.Name {
 				machine.uid, machine.spec, machine.live = there.UID, there.Spec, true
 				machine.provisioned = ptr.Deref(there.Status.Initialization.Provisioned, false)
 				machine.Replaced = service.Outdated(there, vm)

@@ -57,7 +57,7 @@ spec:
 
 func TestVMsOfSupportServicesArePlanned(t *testing.T) {
 	t.Parallel()
-	m, err := Load([]string{"-"}, strings.NewReader(supported))
+	m, err := load([]string{"-"}, strings.NewReader(supported))
 	check.Error(t, err, "")
 	machines, err := m.Machines()
 	check.Error(t, err, "")
@@ -84,7 +84,7 @@ func TestSupportServicesThatCannotBeAreNamed(t *testing.T) {
 		{"{kind: OLVMCluster,", "{kind: OCICluster,", "the infrastructure of Cluster demo is an OCICluster"},
 		{"role: ControlPlane,", `role: ControlPlane, ports: ["1-3", "2"],`, "ports[1]: 1-3 and 2 both have port 2"},
 	} {
-		m, err := Load([]string{"-"}, strings.NewReader(strings.Replace(supported, test.old, test.changed, 1)))
+		m, err := load([]string{"-"}, strings.NewReader(strings.Replace(supported, test.old, test.changed, 1)))
 		check.Error(t, err, "")
 		_, err = m.Machines()
 		check.Error(t, err, test.want)

@@ -15,8 +15,8 @@ import (
 func (m *Manifests) unaskedSupport(asked []Machine) []Machine {
 	var out []Machine
 
-	for _, key := range slices.SortedFunc(maps.Keys(m.olvmMachines), byKey) {
-		machine := m.olvmMachines[key]
+	for _, key := range slices.SortedFunc(maps.Keys(m.OLVMMachines), byKey) {
+		machine := m.OLVMMachines[key]
 		isIt := func(other Machine) bool { return other.key() == key }
 
 		service := support.ServiceOf(machine)

@@ -1,4 +1,4 @@
-package preview
+package planinput
 
 import (
 	"cmp"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,8 +20,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// liveKinds are what is read of a management cluster.
-var liveKinds = []schema.GroupVersionKind{
+// LiveKinds are what is read of a management cluster.
+var LiveKinds = []schema.GroupVersionKind{
 	clusterv1.GroupVersion.WithKind(
 		"Cluster",
 	),
@@ -40,10 +39,24 @@ var liveKinds = []schema.GroupVersionKind{
 	infrav1alpha1.GroupVersion.WithKind(support.Kind),
 }
 
+// Compare reads a management cluster: what it has beside the manifests, what its API server says of them, and the
+// Terraform states of its machines, unless the plan is offline. An empty namespace is those of the manifests, or all.
+func (m *Input) Compare(ctx context.Context, live client.Client, namespace string, offline bool) error {
+	if err := m.AddLive(ctx, live, namespace); err != nil {
+		return err
+	}
+
+	if err := m.CheckServed(ctx, live); err != nil || offline {
+		return err
+	}
+
+	return m.AddStates(ctx, live)
+}
+
 // AddLive adds what a management cluster has beside the manifests, which go before it: of the namespace, where one is
 // given, else of the namespaces that the manifests are in, or of all where there are none.
-func (m *Manifests) AddLive(ctx context.Context, c client.Reader, namespace string) error {
-	m.connected = true
+func (m *Input) AddLive(ctx context.Context, c client.Reader, namespace string) error {
+	m.Connected = true
 	namespaces := []string{namespace}
 
 	if namespace == "" {
@@ -78,8 +91,8 @@ func (m *Manifests) AddLive(ctx context.Context, c client.Reader, namespace stri
 }
 
 // addNamespaces reads what namespaces have.
-func (m *Manifests) addNamespaces(ctx context.Context, c client.Reader, namespaces []string) error {
-	for _, kind := range liveKinds {
+func (m *Input) addNamespaces(ctx context.Context, c client.Reader, namespaces []string) error {
+	for _, kind := range LiveKinds {
 		for _, namespace := range namespaces {
 			list := &unstructured.UnstructuredList{}
 			list.SetGroupVersionKind(kind)
@@ -99,21 +112,21 @@ func (m *Manifests) addNamespaces(ctx context.Context, c client.Reader, namespac
 }
 
 // addElsewhere adds what has addresses in namespaces that were not read, if the user may list it.
-func (m *Manifests) addElsewhere(ctx context.Context, c client.Reader, read []string) (err error) {
+func (m *Input) addElsewhere(ctx context.Context, c client.Reader, read []string) (err error) {
 	if slices.Contains(read, "") {
 		return nil
 	}
 
 	kind := infrav1.GroupVersion.WithKind
-	if m.elsewhere.clusters, err = listBeyond[infrav1.OLVMCluster](ctx, c, kind("OLVMCluster"), read); err != nil {
+	if m.Elsewhere.Clusters, err = listBeyond[infrav1.OLVMCluster](ctx, c, kind("OLVMCluster"), read); err != nil {
 		return err
 	}
 
-	if m.elsewhere.machines, err = listBeyond[infrav1.OLVMMachine](ctx, c, kind("OLVMMachine"), read); err != nil {
+	if m.Elsewhere.Machines, err = listBeyond[infrav1.OLVMMachine](ctx, c, kind("OLVMMachine"), read); err != nil {
 		return err
 	}
 
-	m.elsewhere.services, err = listBeyond[infrav1alpha1.OLVMSupportServices](ctx, c,
+	m.Elsewhere.Services, err = listBeyond[infrav1alpha1.OLVMSupportServices](ctx, c,
 		infrav1alpha1.GroupVersion.WithKind(support.Kind), read)
 
 	return err
@@ -152,7 +165,7 @@ func listBeyond[T any](
 }
 
 // namespaces of the manifests; one without a name, which means all, where there are none.
-func (m *Manifests) namespaces() []string {
+func (m *Input) namespaces() []string {
 	var out []string
 	note := func(namespace string) {
 		if !slices.Contains(out, namespace) {
@@ -160,21 +173,21 @@ func (m *Manifests) namespaces() []string {
 		}
 	}
 
-	for _, list := range [][]*unstructured.Unstructured{m.clusters, m.owners} {
+	for _, list := range [][]*unstructured.Unstructured{m.Clusters, m.Owners} {
 		for _, object := range list {
 			note(object.GetNamespace())
 		}
 	}
 
-	for key := range m.olvmClusters {
+	for key := range m.OLVMClusters {
 		note(key.Namespace)
 	}
 
-	for key := range m.templates {
+	for key := range m.Templates {
 		note(key.Namespace)
 	}
 
-	for key := range m.services {
+	for key := range m.Services {
 		note(key.Namespace)
 	}
 
@@ -187,8 +200,8 @@ func (m *Manifests) namespaces() []string {
 	return out
 }
 
-// liveOf is the object that the management cluster has in the place of one; nil for none.
-func (m *Manifests) liveOf(object *unstructured.Unstructured) *unstructured.Unstructured {
+// LiveOf is the object that the management cluster has in the place of one; nil for none.
+func (m *Input) LiveOf(object *unstructured.Unstructured) *unstructured.Unstructured {
 	return m.live[liveKey(object)]
 }
 
@@ -196,7 +209,7 @@ func liveKey(object *unstructured.Unstructured) string {
 	return object.GetKind() + "/" + object.GetNamespace() + "/" + object.GetName()
 }
 
-func (m *Manifests) addLive(object *unstructured.Unstructured) error {
+func (m *Input) addLive(object *unstructured.Unstructured) error {
 	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 	m.live[liveKey(object)] = object
 
@@ -213,14 +226,14 @@ func (m *Manifests) addLive(object *unstructured.Unstructured) error {
 	m.keepRecord(object, key)
 
 	switch {
-	case known(m.clusters), known(m.owners),
-		m.services[key] != nil && object.GetKind() == support.Kind,
-		m.inventories[key] != nil && object.GetKind() == "OLVMInventory",
-		m.olvmClusters[key] != nil && object.GetKind() == "OLVMCluster",
-		m.olvmMachines[key] != nil && object.GetKind() == "OLVMMachine":
+	case known(m.Clusters), known(m.Owners),
+		m.Services[key] != nil && object.GetKind() == support.Kind,
+		m.Inventories[key] != nil && object.GetKind() == "OLVMInventory",
+		m.OLVMClusters[key] != nil && object.GetKind() == "OLVMCluster",
+		m.OLVMMachines[key] != nil && object.GetKind() == "OLVMMachine":
 		m.pruning.written = append(m.pruning.written, object)
 		return nil // the manifest's
-	case m.templates[key] != nil && object.GetKind() == "OLVMMachineTemplate":
+	case m.Templates[key] != nil && object.GetKind() == "OLVMMachineTemplate":
 		m.pruning.written = append(m.pruning.written, object)
 
 		return m.checkTemplate(object, key)
@@ -236,8 +249,8 @@ func (m *Manifests) addLive(object *unstructured.Unstructured) error {
 
 // keepRecord has the manifest of a machine that runs keep what controllers have recorded of it: whose it is, its age
 // and its state. Whoever writes a manifest cannot change that by it, and could hide what is destroyed.
-func (m *Manifests) keepRecord(live *unstructured.Unstructured, key types.NamespacedName) {
-	for _, written := range m.owners {
+func (m *Input) keepRecord(live *unstructured.Unstructured, key types.NamespacedName) {
+	for _, written := range m.Owners {
 		isIt := written.GetKind() == live.GetKind() && written.GetName() == key.Name &&
 			written.GetNamespace() == key.Namespace
 
@@ -247,7 +260,7 @@ func (m *Manifests) keepRecord(live *unstructured.Unstructured, key types.Namesp
 		}
 	}
 
-	written := m.olvmMachines[key]
+	written := m.OLVMMachines[key]
 	if live.GetKind() != "OLVMMachine" || written == nil {
 		return
 	}
@@ -281,23 +294,23 @@ func recordedMetadata(written, live *unstructured.Unstructured) map[string]any {
 }
 
 // checkTemplate refuses a template of the manifests that is another one than that of the management cluster.
-func (m *Manifests) checkTemplate(live *unstructured.Unstructured, key types.NamespacedName) error {
+func (m *Input) checkTemplate(live *unstructured.Unstructured, key types.NamespacedName) error {
 	into := map[types.NamespacedName]*infrav1.OLVMMachineTemplate{}
 	if err := decode(live, key, into); err != nil {
 		return err
 	}
 
-	asked, err := defaultedSpec(asMap(m.templates[key].Spec))
+	asked, err := defaultedSpec(AsMap(m.Templates[key].Spec))
 	if err != nil {
 		return err
 	}
 
-	has, err := defaultedSpec(asMap(into[key].Spec))
+	has, err := defaultedSpec(AsMap(into[key].Spec))
 	if err != nil {
 		return err
 	}
 
-	if path := cmp.Or(differs(asked, has, "spec"), differs(has, asked, "spec")); path != "" {
+	if path := cmp.Or(FirstDifference(asked, has, "spec"), FirstDifference(has, asked, "spec")); path != "" {
 		return fmt.Errorf("OLVMMachineTemplate %s: %s is another one than in the management cluster, and templates "+
 			"cannot be changed; give it a new name, and refer to that", key, path)
 	}
@@ -306,16 +319,16 @@ func (m *Manifests) checkTemplate(live *unstructured.Unstructured, key types.Nam
 }
 
 // addRecord keeps an object of the management cluster whose status or age decides who has an address.
-func (m *Manifests) addRecord(object *unstructured.Unstructured, key types.NamespacedName) error {
+func (m *Input) addRecord(object *unstructured.Unstructured, key types.NamespacedName) error {
 	var into any
 
 	switch object.GetKind() {
 	case "OLVMCluster":
 		live := &infrav1.OLVMCluster{}
-		into, m.liveClusters[key] = live, live
+		into, m.LiveClusters[key] = live, live
 	case support.Kind:
 		live := &infrav1alpha1.OLVMSupportServices{}
-		into, m.liveServices[key] = live, live
+		into, m.LiveServices[key] = live, live
 	default:
 		return nil
 	}
@@ -325,14 +338,4 @@ func (m *Manifests) addRecord(object *unstructured.Unstructured, key types.Names
 	}
 
 	return nil
-}
-
-func versionOf(owner *unstructured.Unstructured) string {
-	for _, path := range [][]string{{"spec", "template", "spec", "version"}, {"spec", "version"}} {
-		if version, _, _ := unstructured.NestedString(owner.Object, path...); version != "" {
-			return "v" + strings.TrimPrefix(version, "v") // as Cluster API fills it in
-		}
-	}
-
-	return ""
 }

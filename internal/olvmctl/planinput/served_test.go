@@ -1,4 +1,4 @@
-package preview
+package planinput_test
 
 import (
 	"context"
@@ -13,11 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput/fixture"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
-
-// realEngine is a URL for manifests whose engine is not asked.
-const realEngine = "https://engine.example.com/ovirt-engine"
 
 func TestAFieldThatAKindDoesNotHaveIsNamedWithItsLine(t *testing.T) {
 	for name, test := range map[string]struct{ from, to, want string }{
@@ -30,8 +29,8 @@ func TestAFieldThatAKindDoesNotHaveIsNamedWithItsLine(t *testing.T) {
 		"in another case":    {"serverURL:", "serverUrl:", "did you mean serverURL?"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := sample(t, test.from, test.to)
-			_, err := Load([]string{"-"}, strings.NewReader(text))
+			text := fixture.Sample(t, test.from, test.to)
+			_, err := planinput.Load([]string{"-"}, strings.NewReader(text))
 			check.Error(t, err, test.want)
 
 			before, _, _ := strings.Cut(text, test.to)
@@ -57,11 +56,11 @@ func TestWhatTheAPIServerWouldRefuseIsRefused(t *testing.T) {
 		"a changed endpoint":      {"host: 127.20.30.5", "host: 127.20.30.6", true, "controlPlaneEndpoint.host is immutable"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := strings.ReplaceAll(sample(t, test.from, test.to), "ENGINE_URL", realEngine)
+			text := strings.ReplaceAll(fixture.Sample(t, test.from, test.to), "ENGINE_URL", fixture.EngineURL)
 
-			m, err := Load([]string{"-"}, strings.NewReader(text))
+			m, err := planinput.Load([]string{"-"}, strings.NewReader(text))
 			if err == nil && test.live {
-				check.Error(t, m.AddLive(t.Context(), management(t), ""), "")
+				check.Error(t, m.AddLive(t.Context(), fixture.Management(t), ""), "")
 			}
 
 			if err == nil {
@@ -125,14 +124,14 @@ func TestTheAPIServerIsAskedInADryRun(t *testing.T) {
 		"the namespace is still to come": {apierrors.NewNotFound(resource, "a"), "", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := strings.ReplaceAll(sample(t), "ENGINE_URL", realEngine)
-			m, err := Load([]string{"-"}, strings.NewReader(text))
+			text := strings.ReplaceAll(fixture.Sample(t), "ENGINE_URL", fixture.EngineURL)
+			m, err := planinput.Load([]string{"-"}, strings.NewReader(text))
 			check.Error(t, err, "")
 
-			asked := &server{Client: management(t), err: test.err}
+			asked := &server{Client: fixture.Management(t), err: test.err}
 			err = m.CheckServed(t.Context(), asked)
 			check.Error(t, err, test.problem)
-			check.Contains(t, "the line", m.checkedBy, test.line)
+			check.Contains(t, "the line", m.CheckedBy, test.line)
 			check.Equal(t, "asked once", asked.asked == 1, test.onlyOnce)
 		})
 	}
@@ -172,13 +171,13 @@ func TestTheCRDsOfTheManagementClusterCheckManifests(t *testing.T) {
 			"dataDisks[1]: Duplicate value", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := strings.Replace(strings.ReplaceAll(sample(t), "ENGINE_URL", realEngine), test.from, test.to, 1)
-			m, err := Load([]string{"-"}, strings.NewReader(text))
+			text := strings.Replace(strings.ReplaceAll(fixture.Sample(t), "ENGINE_URL", fixture.EngineURL), test.from, test.to, 1)
+			m, err := planinput.Load([]string{"-"}, strings.NewReader(text))
 			check.Error(t, err, "")
 
-			err = m.CheckServed(t.Context(), &server{Client: management(t), err: forbidden, crds: test.crds})
+			err = m.CheckServed(t.Context(), &server{Client: fixture.Management(t), err: forbidden, crds: test.crds})
 			check.Error(t, err, test.problem)
-			check.Contains(t, "the line", m.checkedBy, test.line)
+			check.Contains(t, "the line", m.CheckedBy, test.line)
 		})
 	}
 }

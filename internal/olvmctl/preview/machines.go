@@ -1,6 +1,5 @@
-// Package preview says what manifests ask for: which machines, each with the
-// Terraform plan that the controllers would run. It reads manifests and the
-// engine; it needs no management cluster. Names become UUIDs, configurations
+// Package preview computes which machines manifests ask for, each with the
+// Terraform plan that the controllers would run. Names become UUIDs, configurations
 // are rendered and plans are made by the same code that the controllers use.
 package preview
 
@@ -8,257 +7,20 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/yaml"
 
-	"github.com/capolvm/cluster-api-provider-olvm/api"
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
-
-// Manifests are the objects that a preview depends on.
-type Manifests struct {
-	olvmClusters map[types.NamespacedName]*infrav1.OLVMCluster
-	templates    map[types.NamespacedName]*infrav1.OLVMMachineTemplate
-	olvmMachines map[types.NamespacedName]*infrav1.OLVMMachine
-	inventories  map[types.NamespacedName]*infrav1alpha1.OLVMInventory
-	inventoryVMs map[types.NamespacedName]*infrav1alpha1.OLVMInventoryVM
-	services     map[types.NamespacedName]*infrav1alpha1.OLVMSupportServices
-	// written is what the manifests say of access to engines, and running what the management cluster has. They never
-	// mix: who writes manifests must not decide where a Secret of the management cluster is sent.
-	written, running access
-	// kubeadmConfigs are the KubeadmConfigs and KubeadmConfigTemplates.
-	kubeadmConfigs map[kubeadmConfigKey]*unstructured.Unstructured
-	// clusters and owners (control planes, MachineDeployments, MachineSets, Machines) keep the order of the files.
-	clusters []*unstructured.Unstructured
-	owners   []*unstructured.Unstructured
-	// live are the objects of a management cluster, as liveOf finds them.
-	live map[string]*unstructured.Unstructured
-	// liveClusters are the OLVMClusters of the management cluster, and liveServices the OLVMSupportServices.
-	liveClusters map[types.NamespacedName]*infrav1.OLVMCluster
-	liveServices map[types.NamespacedName]*infrav1alpha1.OLVMSupportServices
-	// elsewhere is what the management cluster has in other namespaces, as far as addresses are concerned.
-	elsewhere struct {
-		clusters []infrav1.OLVMCluster
-		machines []infrav1.OLVMMachine
-		services []infrav1alpha1.OLVMSupportServices
-	}
-	// installations are the IDs that engines said of themselves, by host.
-	installations map[string]string
-	// sources are the objects of the manifests with their files, and checkedBy says who has checked them.
-	sources   []source.Object
-	checkedBy string
-	// ofClusterFile reports that the templates of machines have the names of a cluster file.
-	ofClusterFile bool
-	// pruning is what would be deleted of the management cluster.
-	pruning pruning
-	// connected reports that a management cluster was read.
-	connected bool
-	// notes are lines that every output has.
-	notes []string
-	// groupsThere are the affinity groups of the engines, each asked once.
-	groupsThere map[groupsKey][]engine.AffinityGroup
-	// count of the objects that were read, of all kinds.
-	count int
-}
-
-// Load reads manifests as LoadWith does, with no options.
-func Load(paths []string, stdin io.Reader) (*Manifests, error) {
-	return LoadWith(paths, stdin, source.Options{})
-}
-
-// LoadWith reads manifests: files, folders, or "-" for stdin, as the options say. Kinds that decide nothing about VMs
-// are passed over; a field that an OLVM kind does not have is an error, and so are paths without any object.
-func LoadWith(paths []string, stdin io.Reader, options source.Options) (*Manifests, error) {
-	m := newManifests()
-
-	objects, err := source.Read(paths, stdin, options)
-	if err != nil {
-		return nil, err
-	}
-
-	for _, object := range objects {
-		if err := checkNames(object.Unstructured); err != nil {
-			return nil, fmt.Errorf("%s: %w", object.Where(), err)
-		}
-	}
-
-	if err := errors.Join(checkKinds(objects), checkFields(objects), checkOnce(objects)); err != nil {
-		return nil, err
-	}
-
-	for _, object := range objects {
-		if err := m.add(object.Unstructured); err != nil {
-			return nil, fmt.Errorf("%s: %w", object.Where(), err)
-		}
-	}
-
-	m.sources = objects
-
-	if named := slices.Concat(paths, options.Kustomizations); m.count == 0 && len(named) > 0 && !options.MayBeEmpty {
-		return nil, fmt.Errorf("there are no objects in %s; give manifests, or a cluster file",
-			strings.Join(named, ", "))
-	}
-
-	return m, nil
-}
-
-// checkOnce refuses an object that is there twice: only one of them would be applied, and its machines would be counted
-// with both. The objects are no Lists.
-func checkOnce(objects []source.Object) error {
-	type id struct{ group, kind, namespace, name string }
-
-	var problems []error
-
-	first := map[id]string{}
-
-	for _, object := range objects {
-		key := id{object.GroupVersionKind().Group, object.GetKind(), object.GetNamespace(), object.GetName()}
-		if before, found := first[key]; found {
-			problems = append(problems, fmt.Errorf("%s: %s %s is in %s already; remove one of them", object.Where(),
-				key.kind, types.NamespacedName{Namespace: key.namespace, Name: key.name}, before))
-		}
-
-		first[key] = object.Where()
-	}
-
-	return errors.Join(problems...)
-}
-
-// LoadObjects is Load for objects that were read already.
-func LoadObjects(objects []*unstructured.Unstructured) (*Manifests, error) {
-	m := newManifests()
-	for _, object := range objects {
-		if err := m.add(object); err != nil {
-			return nil, err
-		}
-	}
-
-	return m, nil
-}
-
-// LoadClusterFile is LoadObjects for those of a cluster file. Beside a management cluster their templates of machines
-// have the names that olvmctl upgrade gives them.
-func LoadClusterFile(objects []*unstructured.Unstructured) (*Manifests, error) {
-	m, err := LoadObjects(objects)
-	if err == nil {
-		m.ofClusterFile = true
-	}
-
-	return m, err
-}
-
-func newManifests() *Manifests {
-	return &Manifests{
-		olvmClusters: map[types.NamespacedName]*infrav1.OLVMCluster{},
-		templates:    map[types.NamespacedName]*infrav1.OLVMMachineTemplate{},
-		olvmMachines: map[types.NamespacedName]*infrav1.OLVMMachine{},
-		inventories:  map[types.NamespacedName]*infrav1alpha1.OLVMInventory{},
-		inventoryVMs: map[types.NamespacedName]*infrav1alpha1.OLVMInventoryVM{},
-		services:     map[types.NamespacedName]*infrav1alpha1.OLVMSupportServices{},
-		written:      newAccess(),
-		running:      newAccess(),
-		live:         map[string]*unstructured.Unstructured{},
-
-		liveClusters:  map[types.NamespacedName]*infrav1.OLVMCluster{},
-		liveServices:  map[types.NamespacedName]*infrav1alpha1.OLVMSupportServices{},
-		installations: map[string]string{},
-		groupsThere:   map[groupsKey][]engine.AffinityGroup{},
-
-		kubeadmConfigs: map[kubeadmConfigKey]*unstructured.Unstructured{},
-	}
-}
-
-func (m *Manifests) add(object *unstructured.Unstructured) error {
-	if object.IsList() {
-		return object.EachListItem(func(item runtime.Object) error { return m.add(item.(*unstructured.Unstructured)) })
-	}
-
-	m.count++
-
-	if err := checkNames(object); err != nil {
-		return err
-	}
-
-	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
-
-	gvk := object.GroupVersionKind()
-	served, isOwn := api.GroupVersionOf(gvk.Kind)
-
-	switch {
-	case gvk.Group == api.Group && isOwn && gvk.Version != served.Version:
-		return fmt.Errorf("%s %s has apiVersion %s; write %s", gvk.Kind, key, object.GetAPIVersion(), served)
-	case gvk.Group == api.Group:
-		return m.addOwn(object, key)
-	case gvk.Group == "":
-		m.written.add(object, key)
-	case gvk.Group == clusterv1.GroupVersion.Group && gvk.Kind == "Cluster":
-		m.clusters = append(m.clusters, object)
-	case strings.HasPrefix(gvk.Kind, "KubeadmConfig") && gvk.Group == "bootstrap."+clusterv1.GroupVersion.Group:
-		m.kubeadmConfigs[kubeadmConfigKey{gvk.Kind, key.Namespace, key.Name}] = object
-	case gvk.Kind == "KubeadmControlPlane" && gvk.Group == "controlplane."+clusterv1.GroupVersion.Group,
-		gvk.Group == clusterv1.GroupVersion.Group &&
-			slices.Contains([]string{"MachineDeployment", "MachineSet", "Machine"}, gvk.Kind):
-		m.owners = append(m.owners, object)
-	}
-
-	return nil
-}
-
-// addOwn adds an object of one of our kinds.
-func (m *Manifests) addOwn(object *unstructured.Unstructured, key types.NamespacedName) error {
-	switch object.GetKind() {
-	case "OLVMCluster":
-		return decode(object, key, m.olvmClusters)
-	case "OLVMMachineTemplate":
-		return decode(object, key, m.templates)
-	case "OLVMMachine":
-		return decode(object, key, m.olvmMachines)
-	case "OLVMInventory":
-		return decode(object, key, m.inventories)
-	case "OLVMInventoryVM":
-		return decode(object, key, m.inventoryVMs)
-	case support.Kind:
-		return decode(object, key, m.services)
-	case "OLVMClusterIdentity":
-		return decode(object, types.NamespacedName{Name: key.Name}, m.written.identities)
-	default:
-		return nil
-	}
-}
-
-// decode reads an object strictly: a field that the type does not have is a mistake that the API server would drop.
-func decode[T any](
-	object *unstructured.Unstructured, key types.NamespacedName, into map[types.NamespacedName]*T,
-) error {
-	content, err := yaml.Marshal(object.Object)
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", object.GetKind(), key, err)
-	}
-
-	var typed T
-	if err := yaml.UnmarshalStrict(content, &typed); err != nil {
-		return fmt.Errorf("%s %s: %w", object.GetKind(), key, err)
-	}
-
-	into[key] = &typed
-
-	return nil
-}
 
 // Machine is one machine that the manifests ask for.
 type Machine struct {
@@ -308,7 +70,7 @@ type Machine struct {
 
 // AskForMachines reports whether anything in the manifests, or beside them in the management cluster, makes machines.
 func (m *Manifests) AskForMachines() bool {
-	return len(m.owners) > 0 || len(m.provisioning()) > 0 || len(m.services) > 0
+	return len(m.Owners) > 0 || len(m.provisioning()) > 0 || len(m.Services) > 0
 }
 
 // Machines lists the machines that the manifests ask for, in their order. The Machines of a dump of a running cluster
@@ -320,9 +82,9 @@ func (m *Manifests) Machines() ([]Machine, error) {
 
 // Expand lists the machines that the manifests ask for, and what would become of those that a management cluster has.
 func (m *Manifests) Expand() ([]Machine, []planreport.OwnerChange, error) {
-	for _, cluster := range m.clusters {
+	for _, cluster := range m.Clusters {
 		topology, found, _ := unstructured.NestedMap(cluster.Object, "spec", "topology")
-		if found && len(topology) > 0 && m.liveOf(cluster) != cluster {
+		if found && len(topology) > 0 && m.LiveOf(cluster) != cluster {
 			return nil, nil, fmt.Errorf(
 				"topology of Cluster %s/%s: its machines are made by the topology controller and cannot be seen in "+
 					"the manifests; render them first (clusterctl alpha topology plan)",
@@ -338,13 +100,13 @@ func (m *Manifests) Expand() ([]Machine, []planreport.OwnerChange, error) {
 	m.notes = nil
 	m.noteWaiting()
 
-	for _, owner := range m.owners {
+	for _, owner := range m.Owners {
 		for name, reason := range m.outdated(owner) {
 			replaced[types.NamespacedName{Namespace: owner.GetNamespace(), Name: name}] = reason
 		}
 	}
 
-	for _, owner := range m.owners {
+	for _, owner := range m.Owners {
 		machines, change, err := m.machinesOf(owner, replaced)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s %s/%s: %w", owner.GetKind(), owner.GetNamespace(), owner.GetName(), err)
@@ -362,7 +124,7 @@ func (m *Manifests) Expand() ([]Machine, []planreport.OwnerChange, error) {
 
 	supported, err := m.supportMachines()
 	changes = slices.DeleteFunc(changes, func(c planreport.OwnerChange) bool {
-		return slices.Contains(m.pruning.alone, c.Namespace)
+		return m.IsReadForDeletions(c.Namespace)
 	})
 
 	supported = append(supported, m.unaskedSupport(supported)...)
@@ -409,11 +171,11 @@ const (
 func (m *Manifests) machinesOf(
 	owner *unstructured.Unstructured, replaced map[types.NamespacedName]string,
 ) ([]Machine, *planreport.OwnerChange, error) {
-	if owner.GetKind() == "MachineSet" && controlled(owner, m.owners) {
+	if owner.GetKind() == "MachineSet" && controlled(owner, m.Owners) {
 		return nil, nil, nil // its MachineDeployment is here too and asks for the machines
 	}
 
-	clusterName, ref := machineRefs(owner)
+	clusterName, ref := planinput.MachineRefs(owner)
 	if owner.GetKind() == "KubeadmControlPlane" {
 		clusterName = m.clusterOfControlPlane(owner)
 	}
@@ -436,20 +198,20 @@ func (m *Manifests) machinesOf(
 		From:        owner.GetKind() + "/" + owner.GetName(),
 		Namespace:   owner.GetNamespace(),
 		olvmCluster: cluster,
-		services:    m.services[types.NamespacedName{Namespace: owner.GetNamespace(), Name: clusterName}],
+		services:    m.Services[types.NamespacedName{Namespace: owner.GetNamespace(), Name: clusterName}],
 		role:        infrav1.WorkerRole,
 		version:     versionOf(owner),
 		format:      m.formatOf(owner),
 	}
-	key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: ref.name}
+	key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: ref.Name}
 
 	switch {
-	case owner.GetKind() == "Machine" && ref.kind == "OLVMMachine":
+	case owner.GetKind() == "Machine" && ref.Kind == "OLVMMachine":
 		machine, err := m.liveMachine(owner, base, key)
 		machine.Replaced = replaced[types.NamespacedName{Namespace: owner.GetNamespace(), Name: owner.GetName()}]
 
 		return []Machine{machine}, nil, err
-	case owner.GetKind() != "Machine" && ref.kind == "OLVMMachineTemplate":
+	case owner.GetKind() != "Machine" && ref.Kind == "OLVMMachineTemplate":
 		return m.replicasOf(owner, base, key, replaced)
 	}
 
@@ -460,7 +222,7 @@ func (m *Manifests) machinesOf(
 func (m *Manifests) liveMachine(
 	owner *unstructured.Unstructured, machine Machine, key types.NamespacedName,
 ) (Machine, error) {
-	found := m.olvmMachines[key]
+	found := m.OLVMMachines[key]
 	if found == nil {
 		return machine, fmt.Errorf("spec.infrastructureRef: OLVMMachine %s is not in the manifests", key)
 	}
@@ -488,7 +250,7 @@ func (m *Manifests) liveMachine(
 func (m *Manifests) replicasOf(
 	owner *unstructured.Unstructured, base Machine, key types.NamespacedName, replaced map[types.NamespacedName]string,
 ) ([]Machine, *planreport.OwnerChange, error) {
-	template := m.templates[key]
+	template := m.Templates[key]
 	if template == nil {
 		return nil, nil, fmt.Errorf("its infrastructureRef: OLVMMachineTemplate %s is not in the manifests", key)
 	}
@@ -524,7 +286,7 @@ func (m *Manifests) replicasOf(
 		out = append(out, machine)
 	}
 
-	if m.liveOf(owner) == nil {
+	if m.LiveOf(owner) == nil {
 		return out, nil, nil // it is made with all its machines
 	}
 
@@ -538,7 +300,7 @@ func (m *Manifests) replicas(owner *unstructured.Unstructured) (int64, error) {
 		return 0, fmt.Errorf("spec.replicas: %w", err)
 	}
 
-	if live := m.liveOf(owner); !found && live != nil { // another controller or a person scales it
+	if live := m.LiveOf(owner); !found && live != nil { // another controller or a person scales it
 		replicas, found, _ = unstructured.NestedInt64(live.Object, "spec", "replicas")
 	}
 
@@ -637,7 +399,7 @@ func controlled(object *unstructured.Unstructured, owners []*unstructured.Unstru
 func (m *Manifests) machinesMadeBy(owner *unstructured.Unstructured) []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
 
-	for _, machine := range m.owners {
+	for _, machine := range m.Owners {
 		if machine.GetKind() != "Machine" || machine.GetNamespace() != owner.GetNamespace() ||
 			owner.GetKind() == "Machine" {
 			continue
@@ -653,9 +415,6 @@ func (m *Manifests) machinesMadeBy(owner *unstructured.Unstructured) []*unstruct
 	return out
 }
 
-// kubeadmConfigKey is a KubeadmConfig or a KubeadmConfigTemplate.
-type kubeadmConfigKey struct{ kind, namespace, name string }
-
 // formatOf is the format of the bootstrap data of an owner's machines; empty where another bootstrap provider makes it,
 // or the manifests do not have the KubeadmConfig.
 func (m *Manifests) formatOf(owner *unstructured.Unstructured) bootstrap.Format {
@@ -669,7 +428,9 @@ func (m *Manifests) formatOf(owner *unstructured.Unstructured) bootstrap.Format 
 		}
 
 		ref, _, _ := unstructured.NestedStringMap(owner.Object, from...)
-		object = m.kubeadmConfigs[kubeadmConfigKey{ref["kind"], owner.GetNamespace(), ref["name"]}]
+		object = m.KubeadmConfigs[planinput.KubeadmConfigKey{
+			Kind: ref["kind"], Namespace: owner.GetNamespace(), Name: ref["name"],
+		}]
 		if object == nil {
 			return ""
 		}
@@ -680,25 +441,8 @@ func (m *Manifests) formatOf(owner *unstructured.Unstructured) bootstrap.Format 
 	return cmp.Or(bootstrap.Format(format), bootstrap.CloudConfig)
 }
 
-type reference struct{ kind, name string }
-
-// machineRefs reads cluster and infrastructure reference where v1beta2 and v1beta1 have them.
-func machineRefs(owner *unstructured.Unstructured) (clusterName string, ref reference) {
-	clusterName, _, _ = unstructured.NestedString(owner.Object, "spec", "clusterName")
-	for _, path := range [][]string{
-		{"spec", "infrastructureRef"}, {"spec", "template", "spec", "infrastructureRef"},
-		{"spec", "machineTemplate", "spec", "infrastructureRef"}, {"spec", "machineTemplate", "infrastructureRef"},
-	} {
-		if fields, found, _ := unstructured.NestedStringMap(owner.Object, path...); found {
-			return clusterName, reference{kind: fields["kind"], name: fields["name"]}
-		}
-	}
-
-	return clusterName, reference{}
-}
-
 func (m *Manifests) clusterOfControlPlane(owner *unstructured.Unstructured) string {
-	for _, cluster := range m.clusters {
+	for _, cluster := range m.Clusters {
 		ref, _, _ := unstructured.NestedString(cluster.Object, "spec", "controlPlaneRef", "name")
 		if ref == owner.GetName() && cluster.GetNamespace() == owner.GetNamespace() {
 			return cluster.GetName()
@@ -711,7 +455,7 @@ func (m *Manifests) clusterOfControlPlane(owner *unstructured.Unstructured) stri
 // checkProvider refuses a cluster that runs on this provider, and is of another one in its manifest: its machines would
 // be in no plan.
 func (m *Manifests) checkProvider(cluster *unstructured.Unstructured) error {
-	live := m.liveOf(cluster)
+	live := m.LiveOf(cluster)
 	if live == nil {
 		return nil
 	}
@@ -727,7 +471,7 @@ func (m *Manifests) checkProvider(cluster *unstructured.Unstructured) error {
 
 // olvmClusterOf returns the infrastructure of a cluster; nil for a cluster of another provider.
 func (m *Manifests) olvmClusterOf(namespace, name string) (*infrav1.OLVMCluster, error) {
-	for _, cluster := range m.clusters {
+	for _, cluster := range m.Clusters {
 		if cluster.GetName() != name || cluster.GetNamespace() != namespace {
 			continue
 		}
@@ -738,7 +482,7 @@ func (m *Manifests) olvmClusterOf(namespace, name string) (*infrav1.OLVMCluster,
 			return nil, m.checkProvider(cluster)
 		}
 
-		if found := m.olvmClusters[types.NamespacedName{Namespace: namespace, Name: ref}]; found != nil {
+		if found := m.OLVMClusters[types.NamespacedName{Namespace: namespace, Name: ref}]; found != nil {
 			return found, nil
 		}
 

@@ -1,4 +1,4 @@
-package preview
+package planinput
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func family(template string) string { return generation.ReplaceAllString(templat
 
 // followGenerations gives the templates of a cluster file the names that olvmctl upgrade has given them, or would give
 // them: a cluster file has no names of its own for templates that follow.
-func (m *Manifests) followGenerations(ctx context.Context, c client.Reader, namespaces []string) error {
+func (m *Input) followGenerations(ctx context.Context, c client.Reader, namespaces []string) error {
 	kind := infrav1.GroupVersion.WithKind("OLVMMachineTemplate")
 
 	var first []types.NamespacedName // names that owners of machines have given up
@@ -36,28 +36,28 @@ func (m *Manifests) followGenerations(ctx context.Context, c client.Reader, name
 			return fmt.Errorf("failed to list objects of kind %s in the management cluster: %w", kind.Kind, err)
 		}
 
-		for _, owner := range m.owners {
-			_, before := machineRefs(owner)
+		for _, owner := range m.Owners {
+			_, before := MachineRefs(owner)
 			if err := m.followGeneration(owner, list.Items); err != nil {
 				return err
 			}
 
-			if _, after := machineRefs(owner); after != before {
-				first = append(first, types.NamespacedName{Namespace: owner.GetNamespace(), Name: before.name})
+			if _, after := MachineRefs(owner); after != before {
+				first = append(first, types.NamespacedName{Namespace: owner.GetNamespace(), Name: before.Name})
 			}
 		}
 	}
 
 	used := func(key types.NamespacedName) bool {
-		return slices.ContainsFunc(m.owners, func(owner *unstructured.Unstructured) bool {
-			_, ref := machineRefs(owner)
-			return owner.GetNamespace() == key.Namespace && ref.name == key.Name
+		return slices.ContainsFunc(m.Owners, func(owner *unstructured.Unstructured) bool {
+			_, ref := MachineRefs(owner)
+			return owner.GetNamespace() == key.Namespace && ref.Name == key.Name
 		})
 	}
 
 	for _, key := range first { // what has that name is the management cluster's
 		if !used(key) {
-			delete(m.templates, key)
+			delete(m.Templates, key)
 		}
 	}
 
@@ -81,9 +81,9 @@ func FollowGenerations(
 
 	before := map[*unstructured.Unstructured]string{}
 
-	for _, owner := range m.owners {
-		_, ref := machineRefs(owner)
-		before[owner] = ref.name
+	for _, owner := range m.Owners {
+		_, ref := MachineRefs(owner)
+		before[owner] = ref.Name
 	}
 
 	if err := m.followGenerations(ctx, c, m.namespaces()); err != nil {
@@ -106,17 +106,17 @@ func FollowGenerations(
 
 // generationsOf are a template under the names by which owners of machines refer to it now; before has the names by
 // which they did. One that no owner has given up stays.
-func (m *Manifests) generationsOf(
+func (m *Input) generationsOf(
 	template *unstructured.Unstructured, before map[*unstructured.Unstructured]string,
 ) []*unstructured.Unstructured {
 	var names []string
 
-	for _, owner := range m.owners {
-		_, ref := machineRefs(owner)
+	for _, owner := range m.Owners {
+		_, ref := MachineRefs(owner)
 		isOwners := owner.GetNamespace() == template.GetNamespace() && before[owner] == template.GetName()
 
-		if isOwners && !slices.Contains(names, ref.name) {
-			names = append(names, ref.name)
+		if isOwners && !slices.Contains(names, ref.Name) {
+			names = append(names, ref.Name)
 		}
 	}
 
@@ -136,16 +136,16 @@ func (m *Manifests) generationsOf(
 }
 
 // followGeneration renames the template of one owner of machines, if there are templates of its name already.
-func (m *Manifests) followGeneration(owner *unstructured.Unstructured, there []unstructured.Unstructured) error {
-	_, ref := machineRefs(owner)
-	key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: ref.name}
-	template := m.templates[key]
+func (m *Input) followGeneration(owner *unstructured.Unstructured, there []unstructured.Unstructured) error {
+	_, ref := MachineRefs(owner)
+	key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: ref.Name}
+	template := m.Templates[key]
 
 	if template == nil || owner.GetKind() == "Machine" {
 		return nil
 	}
 
-	wanted, err := defaultedSpec(asMap(template.Spec))
+	wanted, err := defaultedSpec(AsMap(template.Spec))
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (m *Manifests) followGeneration(owner *unstructured.Unstructured, there []u
 		spec, _, _ := unstructured.NestedMap(live.Object, "spec")
 		if has, err := defaultedSpec(spec); err != nil {
 			return err
-		} else if differs(wanted, has, "") == "" && differs(has, wanted, "") == "" {
+		} else if FirstDifference(wanted, has, "") == "" && FirstDifference(has, wanted, "") == "" {
 			return m.renameTemplate(owner, key, live.GetName())
 		}
 
@@ -210,10 +210,10 @@ func nextGeneration(name string, spec map[string]any) (string, error) {
 	return fmt.Sprintf("%s-%x", family(name), sum[:4]), nil
 }
 
-func (m *Manifests) renameTemplate(owner *unstructured.Unstructured, key types.NamespacedName, name string) error {
-	template := m.templates[key].DeepCopy()
+func (m *Input) renameTemplate(owner *unstructured.Unstructured, key types.NamespacedName, name string) error {
+	template := m.Templates[key].DeepCopy()
 	template.Name = name
-	m.templates[types.NamespacedName{Namespace: key.Namespace, Name: name}] = template
+	m.Templates[types.NamespacedName{Namespace: key.Namespace, Name: name}] = template
 
 	for _, path := range [][]string{
 		{"spec", "infrastructureRef"}, {"spec", "template", "spec", "infrastructureRef"},

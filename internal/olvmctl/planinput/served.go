@@ -1,4 +1,4 @@
-package preview
+package planinput
 
 import (
 	"context"
@@ -79,7 +79,7 @@ const (
 // CheckServed says what an API server would refuse of the manifests: the one of the management cluster in a dry run, if
 // the user may write there, else its CRDs, else the CRDs of this release. c is nil for no management cluster. It
 // remembers a line that says which.
-func (m *Manifests) CheckServed(ctx context.Context, c client.Client) error {
+func (m *Input) CheckServed(ctx context.Context, c client.Client) error {
 	if len(m.sources) == 0 {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (m *Manifests) CheckServed(ctx context.Context, c client.Client) error {
 			}
 		}
 
-		problems, err := schema.Violations(ctx, live, object.Unstructured, m.liveOf(object.Unstructured), object.Node)
+		problems, err := schema.Violations(ctx, live, object.Unstructured, m.LiveOf(object.Unstructured), object.Node)
 		if err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func (m *Manifests) CheckServed(ctx context.Context, c client.Client) error {
 		}
 	}
 
-	m.checkedBy = checkedBy(c != nil, dryRun, live)
+	m.CheckedBy = checkedBy(c != nil, dryRun, live)
 
 	return errors.Join(errs...)
 }
@@ -148,7 +148,7 @@ func checkedBy(connected, dryRun bool, live schema.CRDs) string {
 
 // readCRDs reads the CRDs of the kinds of the manifests. Of those that the management cluster does not have, or that
 // the user may not read, there are none.
-func (m *Manifests) readCRDs(ctx context.Context, c client.Client) (schema.CRDs, error) {
+func (m *Input) readCRDs(ctx context.Context, c client.Client) (schema.CRDs, error) {
 	out, seen := schema.CRDs{}, map[string]bool{}
 
 	for _, object := range m.sources {

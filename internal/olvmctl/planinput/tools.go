@@ -1,6 +1,7 @@
-package preview
+package planinput
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 )
 
 // instanceLabel is the label by which Argo CD finds what it has applied, if its tracking is by label. Charts of Helm
@@ -31,7 +30,7 @@ type instanceMarks struct {
 
 // readInstanceMarks learns what the label of instances means, if a live object has it. A user who may not list
 // Applications, and a management cluster without Argo CD, have none.
-func (m *Manifests) readInstanceMarks(ctx context.Context, c client.Reader) error {
+func (m *Input) readInstanceMarks(ctx context.Context, c client.Reader) error {
 	marks := &m.pruning.marks
 
 	for _, object := range m.sources {
@@ -149,7 +148,7 @@ func keeps(object client.Object) bool {
 // findPrunedAccess adds what a tool has applied of the access to engines, and the manifests do not have: a cluster that
 // stays without its Secret cannot be changed or deleted any more. People make such objects by hand, too, so that those
 // of no tool are left out.
-func (m *Manifests) findPrunedAccess() {
+func (m *Input) findPrunedAccess() {
 	p := &m.pruning
 	consider := func(kind string, object client.Object, written bool) {
 		tool := p.marks.gitOps(object)
@@ -158,26 +157,27 @@ func (m *Manifests) findPrunedAccess() {
 			return
 		}
 
-		p.objects = append(p.objects, prunedObject{
-			Pruned: planreport.Pruned{
-				Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), By: tool,
-			},
+		p.objects = append(p.objects, Pruned{
+			Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), By: tool,
 		})
 	}
 
 	before := len(p.objects)
 
-	for key, secret := range m.running.secrets {
-		consider("Secret", secret, m.written.secrets[key] != nil || m.written.encrypted[key] != "")
+	for key, secret := range m.Running.Secrets {
+		consider("Secret", secret, m.Written.Secrets[key] != nil || m.Written.Encrypted[key] != "")
 	}
 
-	for key, configMap := range m.running.configMaps {
-		consider("ConfigMap", configMap, m.written.configMaps[key] != nil)
+	for key, configMap := range m.Running.ConfigMaps {
+		consider("ConfigMap", configMap, m.Written.ConfigMaps[key] != nil)
 	}
 
-	for key, identity := range m.running.identities {
-		consider("OLVMClusterIdentity", identity, m.written.identities[key] != nil)
+	for key, identity := range m.Running.Identities {
+		consider("OLVMClusterIdentity", identity, m.Written.Identities[key] != nil)
 	}
 
-	slices.SortFunc(p.objects[before:], func(a, b prunedObject) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(p.objects[before:], func(a, b Pruned) int {
+		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace),
+			strings.Compare(a.Name, b.Name))
+	})
 }

@@ -1,4 +1,4 @@
-package preview
+package planinput_test
 
 import (
 	"os"
@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
@@ -37,7 +38,7 @@ func TestTheRoleOfAPlanReadsAllThatAPlanReads(t *testing.T) {
 		}
 	}
 
-	for _, kind := range liveKinds {
+	for _, kind := range planinput.LiveKinds {
 		resource := strings.ToLower(kind.Kind) + "s"
 		switch kind.Kind {
 		case "OLVMInventory":

@@ -1,0 +1,212 @@
+package planinput
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+)
+
+// Access is what decides how engines are reached, and who may reach them.
+type Access struct {
+	Secrets    map[types.NamespacedName]*corev1.Secret
+	ConfigMaps map[types.NamespacedName]*corev1.ConfigMap
+	// Identities and namespaces belong to no namespace: their keys have a name alone.
+	Identities map[types.NamespacedName]*infrav1alpha1.OLVMClusterIdentity
+	Spaces     map[types.NamespacedName]*corev1.Namespace
+	// Encrypted are the Secrets of manifests that a tool has to decrypt before they are applied, with that tool.
+	Encrypted map[types.NamespacedName]string
+}
+
+// NewAccess is an empty one.
+func NewAccess() Access {
+	return Access{
+		Secrets:    map[types.NamespacedName]*corev1.Secret{},
+		ConfigMaps: map[types.NamespacedName]*corev1.ConfigMap{},
+		Identities: map[types.NamespacedName]*infrav1alpha1.OLVMClusterIdentity{},
+		Spaces:     map[types.NamespacedName]*corev1.Namespace{},
+		Encrypted:  map[types.NamespacedName]string{},
+	}
+}
+
+// add reads an object of the core API, not strictly: a Secret may be encrypted, or carry fields of the tool that made
+// it. One that cannot be read is passed over; the check of what needs it reports that it is missing.
+func (a *Access) add(object *unstructured.Unstructured, key types.NamespacedName) {
+	switch object.GetKind() {
+	case "Namespace":
+		addCore(object, types.NamespacedName{Name: key.Name}, a.Spaces)
+	case "ConfigMap":
+		addCore(object, key, a.ConfigMaps)
+	case "Secret":
+		if _, found := object.Object["sops"]; found {
+			a.Encrypted[key] = "sops"
+		}
+
+		secret := addCore(object, key, a.Secrets)
+		if secret == nil {
+			return
+		}
+
+		for name, text := range secret.StringData {
+			if secret.Data == nil {
+				secret.Data = map[string][]byte{}
+			}
+
+			secret.Data[name] = []byte(text)
+		}
+	}
+}
+
+// addCore adds an object, and returns it; nil if it is not of its type.
+func addCore[T any](
+	object *unstructured.Unstructured, key types.NamespacedName, into map[types.NamespacedName]*T,
+) *T {
+	typed := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
+		return nil
+	}
+
+	into[key] = typed
+
+	return typed
+}
+
+// addAccess reads the Secrets and ConfigMaps with the credentials and CAs of the engines.
+func (m *Input) addAccess(ctx context.Context, c client.Reader) error {
+	engines := make([]connection.Engine, 0, len(m.OLVMClusters)+len(m.Inventories))
+	for _, cluster := range m.OLVMClusters {
+		engines = append(engines, connection.ClusterEngine(cluster))
+	}
+
+	for _, pool := range m.Inventories {
+		engines = append(engines, connection.InventoryEngine(pool))
+	}
+
+	for _, of := range engines {
+		identity, err := m.addIdentity(ctx, c, of)
+		if err != nil {
+			return err
+		}
+
+		// else OLVM_USERNAME may be set
+		if key, ok := connection.CredentialsKey(of, identity); ok {
+			if err := addReadable(ctx, c, key, m.Running.Secrets, &corev1.Secret{}); err != nil {
+				return err
+			}
+		}
+
+		if key, ok := connection.CAKey(of, identity); ok {
+			if err := addReadable(ctx, c, key, m.Running.ConfigMaps, &corev1.ConfigMap{}); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}
+
+// addIdentity reads the OLVMClusterIdentity of a cluster, and the namespace by whose labels it may choose it; nil if
+// there is none. One that does not permit the namespace is as none: the Secret that it names is not read.
+func (m *Input) addIdentity(
+	ctx context.Context, c client.Reader, of connection.Engine,
+) (*infrav1alpha1.OLVMClusterIdentity, error) {
+	key := types.NamespacedName{Name: connection.IdentityOf(of)}
+	if key.Name == "" {
+		return nil, nil
+	}
+
+	err := addReadable(ctx, c, key, m.Running.Identities, &infrav1alpha1.OLVMClusterIdentity{})
+	identity := m.Running.Identities[key]
+
+	if err != nil || identity == nil {
+		return nil, err
+	}
+
+	space := types.NamespacedName{Name: of.Key.Namespace}
+	if err := addReadable(ctx, c, space, m.Running.Spaces, &corev1.Namespace{}); err != nil {
+		return nil, err
+	}
+
+	if !connection.MayUse(identity, of.Key.Namespace, m.Running.Spaces[space]) {
+		return nil, nil
+	}
+
+	return identity, nil
+}
+
+// addReadable reads an object into a map. One that is missing, or that the user may not read, is none.
+func addReadable[T client.Object](
+	ctx context.Context, c client.Reader, key types.NamespacedName, into map[types.NamespacedName]T, object T,
+) error {
+	if err := c.Get(ctx, key, object); apierrors.IsNotFound(err) || apierrors.IsForbidden(err) ||
+		meta.IsNoMatchError(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("failed to get %T %s: %w", object, key, err)
+	}
+
+	into[key] = object
+
+	return nil
+}
+
+// AddStates reads the Terraform states of the machines that run, for plans that begin with them. No Secret is read
+// beside these and those with credentials.
+func (m *Input) AddStates(ctx context.Context, c client.Reader) error {
+	for _, machine := range m.OLVMMachines {
+		if err := addReadable(ctx, c, StateKey(machine), m.Running.Secrets, &corev1.Secret{}); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// DropUnreadableStates drops the states of machines whose names Terraform's kubernetes backend does not take, and names
+// these machines: what exists is imported then.
+func (m *Input) DropUnreadableStates() []string {
+	var out []string
+
+	for key, machine := range m.OLVMMachines {
+		if _, ok := tfstate.BackendSuffix(machine.Name); !ok && m.Running.Secrets[StateKey(machine)] != nil {
+			delete(m.Running.Secrets, StateKey(machine))
+			out = append(out, key.String())
+		}
+	}
+
+	slices.Sort(out)
+
+	return out
+}
+
+// Unpaused names the Clusters whose controllers work on the states of their machines.
+func (m *Input) Unpaused() []string {
+	var out []string
+
+	for _, cluster := range m.Clusters {
+		if paused, _, _ := unstructured.NestedBool(cluster.Object, "spec", "paused"); !paused {
+			out = append(out, cluster.GetNamespace()+"/"+cluster.GetName())
+		}
+	}
+
+	slices.Sort(out)
+
+	return out
+}
+
+// StateKey is the name of the Secret with the Terraform state of a machine.
+func StateKey(machine *infrav1.OLVMMachine) types.NamespacedName {
+	return types.NamespacedName{Namespace: machine.Namespace, Name: tfstate.SecretName(machine)}
+}

@@ -1,0 +1,176 @@
+package planinput
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Pruned is an object of the management cluster that is not in the manifests, and would be deleted.
+type Pruned struct {
+	Kind, Namespace, Name string
+	// By is the GitOps tool that has applied it; empty if it is not known.
+	By string
+	// Object is nil for what gives access to an engine.
+	Object *unstructured.Unstructured
+}
+
+// pruning is what a plan knows of deletions.
+type pruning struct {
+	// asked is whether deletions are to be looked at; nil leaves it to the labels of what runs.
+	asked *bool
+	// written are the live objects that the manifests have, too, and others those that they do not have.
+	written, others []*unstructured.Unstructured
+	// objects that would go, and the line that says whether deletions were looked at.
+	objects []Pruned
+	line    string
+	// alone are namespaces of which nothing matters but what goes.
+	alone []string
+	// tools are those of which everything that they have applied is in scope; none if all of the namespaces is.
+	tools []string
+	marks instanceMarks
+}
+
+// Prune has deletions looked at, or not. Without a call they are if a GitOps tool has applied what the manifests have.
+func (m *Input) Prune(asked bool) { m.pruning.asked = &asked }
+
+// Deletions says in a line whether deletions were looked at.
+func (m *Input) Deletions() string {
+	if !m.Connected {
+		return "Deletions were not looked at: that needs a management cluster (--kubeconfig)"
+	}
+
+	return m.pruning.line
+}
+
+// Pruned are the objects that would be deleted.
+func (m *Input) Pruned() []Pruned { return m.pruning.objects }
+
+// IsReadForDeletions reports whether a namespace was read only for what is deleted there.
+func (m *Input) IsReadForDeletions(namespace string) bool {
+	return slices.Contains(m.pruning.alone, namespace)
+}
+
+// isApplied reports whether a person or a tool may have applied an object, and no controller has made it.
+func isApplied(object *unstructured.Unstructured) bool {
+	marks := []string{clusterv1.ClusterTopologyOwnedLabel}
+	labels, annotations := object.GetLabels(), object.GetAnnotations()
+
+	switch object.GetKind() {
+	case "Machine", "MachineSet", "OLVMMachine", "OLVMInventoryVM":
+		if len(object.GetOwnerReferences()) > 0 {
+			return false
+		}
+
+		marks = append(marks, clusterv1.MachineDeploymentNameLabel, clusterv1.MachineSetNameLabel,
+			clusterv1.MachineControlPlaneNameLabel, clusterv1.TemplateClonedFromNameAnnotation)
+	}
+
+	return object.GetDeletionTimestamp() == nil && !slices.ContainsFunc(marks, func(mark string) bool {
+		_, labelled := labels[mark]
+		_, annotated := annotations[mark]
+
+		return labelled || annotated
+	})
+}
+
+// findPruned decides what would be deleted of the objects that are not in the manifests.
+func (m *Input) findPruned(ctx context.Context, c client.Reader, namespaces []string) error {
+	p := &m.pruning
+
+	if err := m.readInstanceMarks(ctx, c); err != nil {
+		return err
+	}
+
+	var tools []string
+
+	for _, object := range p.written {
+		if tool := p.marks.gitOps(object); tool != "" && !slices.Contains(tools, tool) {
+			tools = append(tools, tool)
+		}
+	}
+
+	slices.Sort(tools)
+	p.tools = tools
+
+	switch asked := p.asked; {
+	case asked != nil && !*asked:
+		p.line = "Deletions were not looked at: --prune=false"
+		return nil
+	case m.count == 0 && asked == nil: // the plan of the management cluster itself
+		p.line = "Deletions were not looked at: there are no manifests"
+		return nil
+	case len(tools) == 0 && asked == nil:
+		p.line = "Deletions were not looked at: no GitOps tool has applied what the manifests have; --prune looks at " +
+			"all objects of their namespaces" + p.marks.note
+		return nil
+	case len(tools) == 0:
+		p.line = "Deletions were looked at: all objects of namespace " + strings.Join(namespaces, ", ")
+		if slices.Contains(namespaces, "") {
+			p.line = "Deletions were looked at: all objects of all namespaces"
+		}
+
+		if m.count == 0 {
+			p.line += ", because there are no manifests; -n looks at one namespace"
+		}
+	default:
+		p.line = "Deletions were looked at: all that " + strings.Join(tools, ", ") + " has applied"
+		if err := m.addOtherNamespaces(ctx, c, tools, namespaces); err != nil {
+			return err
+		}
+	}
+
+	for _, object := range p.others {
+		tool := p.marks.gitOps(object)
+		if !isApplied(object) || keeps(object) || len(tools) > 0 && !slices.Contains(tools, tool) {
+			continue
+		}
+
+		p.objects = append(p.objects, Pruned{
+			Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(), By: tool, Object: object,
+		})
+	}
+
+	return nil
+}
+
+// addOtherNamespaces reads the namespaces in which the same tool has applied something that the manifests do not have.
+func (m *Input) addOtherNamespaces(
+	ctx context.Context, c client.Reader, tools, namespaces []string,
+) error {
+	if slices.Contains(namespaces, "") {
+		return nil
+	}
+
+	for _, kind := range LiveKinds {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+
+		err := c.List(ctx, list)
+		if apierrors.IsForbidden(err) {
+			m.pruning.line += ", in namespace " + strings.Join(namespaces, ", ") + " alone: you may not list all"
+			return nil
+		}
+
+		if err != nil {
+			return fmt.Errorf("failed to list objects of kind %s in the management cluster: %w", kind.Kind, err)
+		}
+
+		for i := range list.Items {
+			object := &list.Items[i]
+			if slices.Contains(tools, m.pruning.marks.gitOps(object)) &&
+				!slices.Contains(namespaces, object.GetNamespace()) &&
+				!slices.Contains(m.pruning.alone, object.GetNamespace()) {
+				m.pruning.alone = append(m.pruning.alone, object.GetNamespace())
+			}
+		}
+	}
+
+	return m.addNamespaces(ctx, c, m.pruning.alone)
+}
