@@ -43,13 +43,7 @@ func (m *Manifests) rolloutDifferences(owner *unstructured.Unstructured, spec in
 	}
 
 	if live := m.LiveOf(owner); live != nil && owner.GetAPIVersion() == live.GetAPIVersion() {
-		asked, found, _ := unstructured.NestedMap(owner.Object, "spec", "kubeadmConfigSpec")
-		there, _, _ := unstructured.NestedMap(live.Object, "spec", "kubeadmConfigSpec")
-
-		if found {
-			c.asked = true
-			c.values(there, asked, "kubeadmConfigSpec")
-		}
+		c.kubeadmConfig(owner, live)
 	}
 
 	if more := len(c.out) - maxDifferences; more > 0 {
@@ -57,6 +51,26 @@ func (m *Manifests) rolloutDifferences(owner *unstructured.Unstructured, spec in
 	}
 
 	return c.out
+}
+
+// kubeadmConfig compares what control planes give to kubeadm.
+func (c *comparison) kubeadmConfig(owner, live *unstructured.Unstructured) {
+	const path = "spec.kubeadmConfigSpec"
+
+	asked, found, _ := unstructured.NestedMap(owner.Object, strings.Split(path, ".")...)
+	there, _, _ := unstructured.NestedMap(live.Object, strings.Split(path, ".")...)
+
+	if !found {
+		return
+	}
+
+	applied := appliedTo(live)
+	lists := keyedListsOf(live, applied, path)
+	splitAsked, splitThere := lists.split(asked, there)
+	_, foreign := removableFields(applied, splitAsked, splitThere, path)
+
+	c.asked = true
+	c.values(lists.without(there, path, foreign), asked, strings.TrimPrefix(path, "spec."))
 }
 
 // madeOf is the template of a machine, or its OLVMMachine if the template is gone.

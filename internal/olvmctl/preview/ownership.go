@@ -32,7 +32,7 @@ func (a appliedFields) child(name string) (below appliedFields, owned bool) {
 	}
 
 	if a.serverSide {
-		name = fieldPrefix + name
+		name = a.managedName(name)
 	}
 
 	value, owned := a.tree[name]
@@ -40,6 +40,25 @@ func (a appliedFields) child(name string) (below appliedFields, owned bool) {
 	below.tree, _ = value.(map[string]any)
 
 	return below, owned
+}
+
+// managedName is what managedFields call a field, or an item as itemName calls it.
+func (a appliedFields) managedName(name string) string {
+	if !strings.HasPrefix(name, "[") {
+		return fieldPrefix + name
+	}
+
+	for managed := range a.tree {
+		key := map[string]any{}
+		text, isItem := strings.CutPrefix(managed, itemPrefix)
+
+		if isItem && json.Unmarshal([]byte(text), &key) == nil &&
+			itemName(key, slices.Sorted(maps.Keys(key))) == name {
+			return managed
+		}
+	}
+
+	return ""
 }
 
 // at has the fields below a path.
@@ -93,9 +112,8 @@ func appliedTo(live *unstructured.Unstructured) []appliedFields {
 // removableFields are the fields at a path of a live object without those that stay if a manifest lacks them: others
 // have set them. foreign are the paths of these. If nothing tells who has set what, each field is removable.
 func removableFields(
-	live *unstructured.Unstructured, asked, there any, path string,
+	applied []appliedFields, asked, there any, path string,
 ) (removable any, foreign []string) {
-	applied := appliedTo(live)
 	if len(applied) == 0 {
 		return there, nil
 	}

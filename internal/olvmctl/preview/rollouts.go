@@ -64,26 +64,32 @@ func (m *Manifests) changeForAll(owner, live *unstructured.Unstructured) string 
 		return ""
 	}
 
-	asked, there := rolloutFields(owner), rolloutFields(live)
+	asked, there, applied := rolloutFields(owner), rolloutFields(live), appliedTo(live)
 	for _, path := range rolloutPaths {
 		if _, isAsked := asked[path].(map[string]any); !isAsked && strings.HasSuffix(path, "kubeadmConfigSpec") {
 			continue // no control plane
 		}
 
-		removable, foreign := removableFields(live, asked[path], there[path], path)
+		has, wants := there[path], asked[path]
+		wants, has = keyedListsOf(live, applied, path).split(wants, has)
+		removable, foreign := removableFields(applied, wants, has, path)
+
 		for _, field := range foreign {
 			m.note(fmt.Sprintf("%s: %s is not in its manifest, and no manifest has set it: it stays, and no machine "+
-				"is replaced for it", ownerName(owner), field))
+				"is replaced for it", ownerName(owner), shownPath(field)))
 		}
 
-		found := cmp.Or(planinput.FirstDifference(asked[path], there[path], path), planinput.FirstDifference(removable, asked[path], path))
+		found := cmp.Or(planinput.FirstDifference(wants, has, path), planinput.FirstDifference(removable, wants, path))
 		if found != "" {
-			return found + " changes"
+			return shownPath(found) + " changes"
 		}
 	}
 
 	return ""
 }
+
+// shownPath has items of lists in brackets alone.
+func shownPath(path string) string { return strings.ReplaceAll(path, ".[", "[") }
 
 // rolloutFields are the fields whose change rolls machines out, by their paths, without what Cluster API fills in or
 // changes in place.

@@ -1,0 +1,226 @@
+package preview
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// itemPrefix is what the names of list items begin with in managedFields.
+const itemPrefix = "k:"
+
+// keyedLists are lists of a live object whose items have keys: a server-side apply merges their items as it merges
+// fields.
+type keyedLists struct {
+	// keys are the names of the fields that identify an item; nil for no such list.
+	keys []string
+	// below are the lists in fields, and each is those in all items.
+	below map[string]*keyedLists
+	each  *keyedLists
+}
+
+// keyedListsOf finds these lists below a path, by what managedFields have. Who applies manifests without the server
+// replaces lists as a whole, so that there are none then.
+func keyedListsOf(live *unstructured.Unstructured, applied []appliedFields, path string) *keyedLists {
+	if len(applied) == 0 || slices.ContainsFunc(applied, func(a appliedFields) bool { return !a.serverSide }) {
+		return nil
+	}
+
+	out := &keyedLists{}
+
+	for _, by := range live.GetManagedFields() {
+		var tree map[string]any
+		if by.FieldsV1 == nil || by.APIVersion != live.GetAPIVersion() ||
+			json.Unmarshal([]byte(by.FieldsV1.GetRawString()), &tree) != nil {
+			continue
+		}
+
+		for _, name := range strings.Split(path, ".") {
+			tree, _ = tree[fieldPrefix+name].(map[string]any)
+		}
+
+		out.add(tree)
+	}
+
+	return out
+}
+
+// add adds the lists of one manager.
+func (k *keyedLists) add(tree map[string]any) {
+	for name, value := range tree {
+		fields, _ := value.(map[string]any)
+
+		if field, isField := strings.CutPrefix(name, fieldPrefix); isField {
+			if k.below == nil {
+				k.below = map[string]*keyedLists{}
+			}
+
+			if k.below[field] == nil {
+				k.below[field] = &keyedLists{}
+			}
+
+			k.below[field].add(fields)
+		}
+
+		text, isItem := strings.CutPrefix(name, itemPrefix)
+		key := map[string]any{}
+
+		if isItem && json.Unmarshal([]byte(text), &key) == nil {
+			k.keys = slices.Sorted(maps.Keys(key))
+			if k.each == nil {
+				k.each = &keyedLists{}
+			}
+
+			k.each.add(fields)
+		}
+	}
+}
+
+// itemName is an item in a path: its keys with their values, in a form that no two items share. It is empty if a key is
+// missing.
+func itemName(item any, keys []string) string {
+	fields, _ := item.(map[string]any)
+
+	var words []string
+
+	for _, key := range keys {
+		value, err := json.Marshal(fields[key])
+		if err != nil || fields[key] == nil {
+			return ""
+		}
+
+		words = append(words, key+"="+string(value))
+	}
+
+	return "[" + strings.Join(words, ",") + "]"
+}
+
+// itemNames are those of a list in its order. It is nil if an item has none, or the same as another.
+func (k *keyedLists) itemNames(list []any) []string {
+	var out []string
+
+	for _, item := range list {
+		name := itemName(item, k.keys)
+		if name == "" || slices.Contains(out, name) {
+			return nil
+		}
+
+		out = append(out, name)
+	}
+
+	return out
+}
+
+// split returns two values with maps in place of lists, by the names of the items, if both values allow it. The order of
+// the items that both have must be the same.
+func (k *keyedLists) split(asked, there any) (splitAsked, splitThere any) {
+	if k == nil {
+		return asked, there
+	}
+
+	askedList, isAskedList := asked.([]any)
+	liveList, isLiveList := there.([]any)
+
+	if len(k.keys) > 0 && (isAskedList || asked == nil) && (isLiveList || there == nil) {
+		askedNames, liveNames := k.itemNames(askedList), k.itemNames(liveList)
+		if len(askedNames) < len(askedList) || len(liveNames) < len(liveList) || !inOneOrder(askedNames, liveNames) {
+			return asked, there
+		}
+
+		return k.splitFields(asMap(askedNames, askedList), asMap(liveNames, liveList),
+			func(string) *keyedLists { return k.each })
+	}
+
+	askedFields, isAskedMap := asked.(map[string]any)
+	liveFields, isLiveMap := there.(map[string]any)
+
+	if !isAskedMap && asked != nil || !isLiveMap && there != nil || len(k.below) == 0 {
+		return asked, there
+	}
+
+	return k.splitFields(askedFields, liveFields, func(name string) *keyedLists { return k.below[name] })
+}
+
+// splitFields splits the values of two maps. A map that is nil stays nil.
+func (k *keyedLists) splitFields(
+	asked, there map[string]any, below func(name string) *keyedLists,
+) (splitAsked, splitThere any) {
+	askedOut, liveOut := map[string]any{}, map[string]any{}
+
+	names := maps.Clone(there)
+	if names == nil {
+		names = map[string]any{}
+	}
+
+	maps.Copy(names, asked)
+
+	for name := range names {
+		askedValue, liveValue := below(name).split(asked[name], there[name])
+		if _, found := asked[name]; found {
+			askedOut[name] = askedValue
+		}
+
+		if _, found := there[name]; found {
+			liveOut[name] = liveValue
+		}
+	}
+
+	if asked != nil {
+		splitAsked = askedOut
+	}
+
+	if there != nil {
+		splitThere = liveOut
+	}
+
+	return splitAsked, splitThere
+}
+
+// without returns a value without the items at some paths.
+func (k *keyedLists) without(value any, path string, items []string) any {
+	if k == nil || len(items) == 0 {
+		return value
+	}
+
+	switch value := value.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for name, field := range value {
+			out[name] = k.below[name].without(field, path+"."+name, items)
+		}
+
+		return out
+	case []any:
+		return slices.DeleteFunc(slices.Clone(value), func(item any) bool {
+			return slices.Contains(items, path+"."+itemName(item, k.keys))
+		})
+	}
+
+	return value
+}
+
+// asMap has items by their names; nil for no list.
+func asMap(names []string, list []any) map[string]any {
+	if list == nil {
+		return nil
+	}
+
+	out := map[string]any{}
+	for i, name := range names {
+		out[name] = list[i]
+	}
+
+	return out
+}
+
+// inOneOrder reports whether what two lists share has the same order in both.
+func inOneOrder(one, other []string) bool {
+	shared := func(list, with []string) []string {
+		return slices.DeleteFunc(slices.Clone(list), func(name string) bool { return !slices.Contains(with, name) })
+	}
+
+	return slices.Equal(shared(one, other), shared(other, one))
+}
