@@ -59,6 +59,9 @@ type Input struct {
 	sources []source.Object
 	// ofClusterFile reports that the templates of machines have the names of a cluster file.
 	ofClusterFile bool
+	// classParts are the ClusterClasses and their templates, and classes those of them that running Clusters are made of.
+	classParts []*unstructured.Unstructured
+	classes    []ClassPart
 	// pruning is what would be deleted of the management cluster.
 	pruning pruning
 	// count of the objects that were read, of all kinds.
@@ -184,6 +187,10 @@ func (m *Input) add(object *unstructured.Unstructured) error {
 	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 
 	gvk := object.GroupVersionKind()
+	if isClassPart(gvk) {
+		m.classParts = append(m.classParts, object)
+	}
+
 	served, isOwn := api.GroupVersionOf(gvk.Kind)
 
 	switch {

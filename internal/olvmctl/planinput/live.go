@@ -87,7 +87,7 @@ func (m *Input) AddLive(ctx context.Context, c client.Reader, namespace string) 
 
 	m.findPrunedAccess()
 
-	return nil
+	return m.addClasses(ctx, c)
 }
 
 // addNamespaces reads what namespaces have.

@@ -53,7 +53,9 @@ func TestTheRoleOfAPlanReadsAllThatAPlanReads(t *testing.T) {
 	check.Equal(t, "Applications can be listed", slices.Contains(granted["argoproj.io/applications"], "list"), true)
 
 	for _, resource := range []string{"/secrets", "/configmaps", "/namespaces",
-		"infrastructure.cluster.x-k8s.io/olvmclusteridentities", "apiextensions.k8s.io/customresourcedefinitions"} {
+		"infrastructure.cluster.x-k8s.io/olvmclusteridentities", "cluster.x-k8s.io/clusterclasses",
+		"bootstrap.cluster.x-k8s.io/kubeadmconfigtemplates", "controlplane.cluster.x-k8s.io/kubeadmcontrolplanetemplates",
+		"infrastructure.cluster.x-k8s.io/olvmclustertemplates", "apiextensions.k8s.io/customresourcedefinitions"} {
 		check.Equal(t, resource+" can be read", slices.Contains(granted[resource], "get"), true)
 	}
 }

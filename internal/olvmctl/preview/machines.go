@@ -82,16 +82,8 @@ func (m *Manifests) Machines() ([]Machine, error) {
 
 // Expand lists the machines that the manifests ask for, and what would become of those that a management cluster has.
 func (m *Manifests) Expand() ([]Machine, []planreport.OwnerChange, error) {
-	for _, cluster := range m.Clusters {
-		topology, found, _ := unstructured.NestedMap(cluster.Object, "spec", "topology")
-		if found && len(topology) > 0 && m.LiveOf(cluster) != cluster {
-			return nil, nil, fmt.Errorf(
-				"topology of Cluster %s/%s: its machines are made by the topology controller and cannot be seen in "+
-					"the manifests; render them first (clusterctl alpha topology plan)",
-				cluster.GetNamespace(),
-				cluster.GetName(),
-			)
-		}
+	if err := m.checkTopologies(); err != nil {
+		return nil, nil, err
 	}
 
 	var out []Machine

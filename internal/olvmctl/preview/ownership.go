@@ -86,13 +86,17 @@ func (a appliedFields) refersToTemplate() bool {
 	return false
 }
 
-// appliedTo are the fields that manifests have set in a live object, server-side or by kubectl. There are none if
-// nothing tells.
+// appliedTo are the fields that manifests of machines' owners have set in a live object. There are none if nothing tells.
 func appliedTo(live *unstructured.Unstructured) []appliedFields {
+	return slices.DeleteFunc(allAppliedTo(live), func(a appliedFields) bool { return !a.refersToTemplate() })
+}
+
+// allAppliedTo are the fields that somebody has applied, server-side or by kubectl.
+func allAppliedTo(live *unstructured.Unstructured) []appliedFields {
 	var out []appliedFields
 	add := func(text string, serverSide bool) {
 		fields := appliedFields{serverSide: serverSide}
-		if json.Unmarshal([]byte(text), &fields.tree) == nil && fields.refersToTemplate() {
+		if json.Unmarshal([]byte(text), &fields.tree) == nil {
 			out = append(out, fields)
 		}
 	}
