@@ -115,7 +115,8 @@ func TestBenchmark(t *testing.T) {
 
 	if *planned > 0 {
 		report.Plan = plan(t, *planned)
-		t.Logf("olvmctl plan of %d new machines takes %.1f s", report.Plan.Machines, report.Plan.Seconds)
+		t.Logf("olvmctl plan of %d new machines takes %.1f s, and %.1f s of CPU time", report.Plan.Machines,
+			report.Plan.Seconds, report.Plan.CPU)
 	}
 
 	report.judge(t)

@@ -32,6 +32,8 @@ const changesPlanned = 2
 type preview struct {
 	Machines int     `json:"machines"`
 	Seconds  float64 `json:"seconds"`
+	// CPU is its time of processors in seconds: what else a machine does lengthens Seconds alone.
+	CPU float64 `json:"cpuSeconds"`
 }
 
 // plan has olvmctl plan a MachineDeployment, from a file with all that it needs.
@@ -69,7 +71,9 @@ func plan(t *testing.T, n int) *preview {
 		t.Fatalf("olvmctl plan: %v: %.2000s", err, out)
 	}
 
-	return &preview{Machines: n, Seconds: took.Seconds()}
+	used := command.ProcessState.UserTime() + command.ProcessState.SystemTime()
+
+	return &preview{Machines: n, Seconds: took.Seconds(), CPU: used.Seconds()}
 }
 
 // deployment is a MachineDeployment of so many machines, with its templates.

@@ -59,7 +59,7 @@ type Input struct {
 	sources []source.Object
 	// ofClusterFile reports that the templates of machines have the names of a cluster file.
 	ofClusterFile bool
-	// classParts are the ClusterClasses and their templates, and classes those of them that running Clusters are made of.
+	// classParts are ClusterClasses and their templates, and classes those of them that running Clusters are made of.
 	classParts []*unstructured.Unstructured
 	classes    []ClassPart
 	// pruning is what would be deleted of the management cluster.

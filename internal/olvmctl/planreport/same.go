@@ -147,8 +147,8 @@ func (g same) write(p *paper) {
 	}
 
 	if len(g) > 1 && len(first.Changes) > 0 {
-		body = "The plan of " + plaintext.OneLine(first.Name) + "; those of the others differ in names and addresses alone:\n\n" +
-			body
+		body = "The plan of " + plaintext.OneLine(first.Name) +
+			"; those of the others differ in names and addresses alone:\n\n" + body
 	}
 
 	p.line(fmt.Sprintf("%s\n%s\n%s\n%s", title, strings.Repeat("-", min(len(title), 120)), body, first.outside()))

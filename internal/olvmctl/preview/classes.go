@@ -28,7 +28,8 @@ func (m *Manifests) checkTopologies() error {
 	for _, part := range m.ClassParts() {
 		if found := changeOfPart(part); found != "" {
 			return fmt.Errorf("%s: %s, and Cluster %s is made of it: what becomes of its machines cannot be seen in "+
-				"the manifests; see it with clusterctl alpha topology plan", ownerName(part.Written), found, part.Cluster)
+				"the manifests; see it with clusterctl alpha topology plan", ownerName(part.Written), found,
+				part.Cluster)
 		}
 	}
 

@@ -114,8 +114,8 @@ func (k *keyedLists) itemNames(list []any) []string {
 	return out
 }
 
-// split returns two values with maps in place of lists, by the names of the items, if both values allow it. The order of
-// the items that both have must be the same.
+// split returns two values with maps in place of lists, by the names of the items, if both values allow it. Items that
+// both have must be in one order.
 func (k *keyedLists) split(asked, there any) (splitAsked, splitThere any) {
 	if k == nil {
 		return asked, there

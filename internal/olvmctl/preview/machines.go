@@ -328,7 +328,9 @@ func (machine *Machine) domains() []string {
 func (m *Manifests) ownerChange(
 	owner *unstructured.Unstructured, base Machine, replicas int64, replaced map[types.NamespacedName]string,
 ) *planreport.OwnerChange {
-	out := &planreport.OwnerChange{Cluster: base.Cluster, Namespace: base.Namespace, From: base.From, Replicas: replicas}
+	out := &planreport.OwnerChange{
+		Cluster: base.Cluster, Namespace: base.Namespace, From: base.From, Replicas: replicas,
+	}
 
 	var kept []*unstructured.Unstructured
 

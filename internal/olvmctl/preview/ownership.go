@@ -86,7 +86,7 @@ func (a appliedFields) refersToTemplate() bool {
 	return false
 }
 
-// appliedTo are the fields that manifests of machines' owners have set in a live object. There are none if nothing tells.
+// appliedTo are the fields that whole manifests have set in an owner of machines. There are none if nothing tells.
 func appliedTo(live *unstructured.Unstructured) []appliedFields {
 	return slices.DeleteFunc(allAppliedTo(live), func(a appliedFields) bool { return !a.refersToTemplate() })
 }

@@ -608,7 +608,9 @@ func planGroups(
 }
 
 // Plan runs a real Terraform plan for a machine, in a folder below scratch that is removed afterwards.
-func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, scratch string) (*planreport.Result, error) {
+func Plan(
+	ctx context.Context, executor *terraform.Executor, machine Rendered, scratch string,
+) (*planreport.Result, error) {
 	if machine.Destroyed != "" || machine.Replaced != "" {
 		return going(machine.Machine), nil
 	}
