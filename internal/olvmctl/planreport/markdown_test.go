@@ -137,6 +137,17 @@ func TestAPlanHasOneBlockForMachinesOfWhichTheSameBecomes(t *testing.T) {
 	}
 }
 
+// TestARolloutNamesEachPairOnce has two new machines in a row: each has the machine that it replaces beside it.
+func TestARolloutNamesEachPairOnce(t *testing.T) {
+	one, two, last := planned("a", 1, ""), planned("a", 2, ""), planned("b", 1, "")
+	one.Replaces, two.Replaces, last.Changes, last.Destroyed = "old-x", "old-y", nil, "it goes"
+
+	out := markdown(t, "", one, two, last)
+	check.Contains(t, "table", out, "| 2: default/a-1 in place of old-x, default/a-2 in place of old-y | ")
+	check.Contains(t, "table", out, "| new, in place of another |\n")
+	check.Contains(t, "the caution", out, "**1 machine is destroyed.** Its VM and disks are deleted.\n")
+}
+
 func TestAPlanHasNamesAndSizesForPeople(t *testing.T) {
 	const id, other = "00000000-0000-0000-0000-0000000000aa", "00000000-0000-0000-0000-0000000000bb"
 

@@ -227,7 +227,7 @@ func (r *Result) summary() string {
 	case r.Replaced != "":
 		return "replaced: " + r.Replaced
 	case r.Replaces != "":
-		return "new, in place of " + r.Replaces
+		return "new, in place of another" // its name is beside that of the machine
 	case len(r.Changes) == 0 && r.Plan == nil:
 		return r.Text // offline
 	case len(r.Changes) == 0:
