@@ -413,7 +413,7 @@ func (c *Client) CreateDiskOnce(
 			return c.CreateDisk(ctx, &marked)
 		},
 		func(ctx context.Context) (*Disk, error) {
-			disks, err := c.FindDisks(ctx, nil, wanted.AliasText()) // a mark tells them apart
+			disks, err := c.Disks(ctx) // a mark tells them apart; the engine may have chosen the alias
 			for i := range disks {
 				if err == nil && disks[i].Description == marked.Description {
 					return &disks[i], nil
@@ -423,6 +423,11 @@ func (c *Client) CreateDiskOnce(
 			return nil, err
 		})
 	if err != nil {
+		var lost *UnansweredError
+		if errors.As(err, &lost) {
+			lost.Mark = marked.Description
+		}
+
 		return nil, err
 	}
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -38,10 +39,32 @@ func CreateOnce[T any](
 			return true, "", nil
 		}
 
-		return false, "", &finalError{err}
+		return false, "", &UnansweredError{Err: err}
 	}, report)
 
 	return made, err
+}
+
+// UnansweredError reports that the engine may have made an object, or may yet make it, although no answer came and the
+// object was not found. No wait is for it: the request must not be repeated.
+type UnansweredError struct {
+	Err error
+	// Mark is the description of the disk that was asked for; empty if it was another object.
+	Mark string
+	// Known are the IDs of the objects alike that were there before.
+	Known []ID
+}
+
+func (e *UnansweredError) Error() string { return e.Err.Error() }
+
+// RememberKnown notes in an UnansweredError which objects alike were there before. It returns err.
+func RememberKnown(err error, known []ID) error {
+	var lost *UnansweredError
+	if errors.As(err, &lost) {
+		lost.Known = known
+	}
+
+	return err
 }
 
 // finalError is an error that no wait is for, whatever it is by itself.

@@ -64,19 +64,25 @@ func (c *Client) CreateSnapshotOnce(
 		return nil, err
 	}
 
-	return CreateOnce(ctx, "snapshot "+description, report,
+	known := make([]ID, 0, len(before))
+	for i := range before {
+		known = append(known, before[i].ID)
+	}
+
+	made, err := CreateOnce(ctx, "snapshot "+description, report,
 		func(ctx context.Context) (*Snapshot, error) { return c.CreateSnapshot(ctx, vmID, description, memory) },
 		func(ctx context.Context) (*Snapshot, error) {
 			now, err := c.Snapshots(ctx, vmID)
 			for i := range now {
-				isNew := !slices.ContainsFunc(before, func(s Snapshot) bool { return s.ID == now[i].ID })
-				if isNew && now[i].Description == description {
+				if !slices.Contains(known, now[i].ID) && now[i].Description == description {
 					return &now[i], nil
 				}
 			}
 
 			return nil, err
 		})
+
+	return made, RememberKnown(err, known)
 }
 
 // DeleteSnapshot begins to remove a snapshot. It does not wait.

@@ -81,6 +81,9 @@ func conditionErrors() map[string]func(at time.Time, n int) error {
 		"engine.WaitError": func(at time.Time, n int) error {
 			return &engine.WaitError{What: "VM a to start", Seen: "down", Last: inner(at, n), Err: context.DeadlineExceeded}
 		},
+		"engine.UnansweredError": func(at time.Time, n int) error {
+			return &engine.UnansweredError{Err: &engine.UnreachableError{Err: inner(at, n)}}
+		},
 		"blocker.Error": func(at time.Time, n int) error {
 			return &blocker.Error{Reason: infrav1.RenderFailedReason, Field: "spec", Message: noisy(at, n)}
 		},

@@ -97,10 +97,10 @@ func flagOf(ctx context.Context, config tfsdk.Config, name string) bool {
 	return value.ValueBool()
 }
 
-// textIn is a text of a configuration; empty if it is not set.
-func textIn(ctx context.Context, config tfsdk.Config, name string) string {
+// textIn is a text of a configuration, a plan or a state; empty if it is not set.
+func textIn(ctx context.Context, source attributeReader, name string) string {
 	var value types.String
-	_ = config.GetAttribute(ctx, path.Root(name), &value) // the schema has it
+	_ = source.GetAttribute(ctx, path.Root(name), &value) // the schema has it
 
 	return value.ValueString()
 }

@@ -3,6 +3,7 @@ package tfprovider
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -109,6 +110,10 @@ func (r identified) identify(
 		return
 	}
 
+	if slices.Contains(r.attributes, "id") && isNullIn(ctx, state, "id") {
+		return // of a create whose answer was lost: an identity must not change
+	}
+
 	for _, name := range r.attributes {
 		var value types.String
 		if diags.Append(state.GetAttribute(ctx, path.Root(name), &value)...); value.IsUnknown() {
@@ -119,6 +124,14 @@ func (r identified) identify(
 	}
 }
 
+// isNullIn reports whether a text of a state is null.
+func isNullIn(ctx context.Context, state tfsdk.State, name string) bool {
+	var text types.String
+	_ = state.GetAttribute(ctx, path.Root(name), &text) // the schema has it
+
+	return text.IsNull()
+}
+
 // Create implements resource.Resource.
 func (r identified) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	r.Resource.Create(ctx, req, resp)
@@ -127,6 +140,13 @@ func (r identified) Create(ctx context.Context, req resource.CreateRequest, resp
 
 // Read implements resource.Resource.
 func (r identified) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	if !r.find(ctx, &req.State, resp.Private, &resp.Diagnostics) {
+		resp.State.RemoveResource(ctx)
+		return
+	} else if resp.Diagnostics.HasError() {
+		return
+	}
+
 	r.Resource.Read(ctx, req, resp)
 	r.identify(ctx, resp.State, req.State, resp.Identity, &resp.Diagnostics)
 }
@@ -135,6 +155,13 @@ func (r identified) Read(ctx context.Context, req resource.ReadRequest, resp *re
 func (r identified) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	r.Resource.Update(ctx, req, resp)
 	r.identify(ctx, resp.State, req.State, resp.Identity, &resp.Diagnostics)
+}
+
+// Delete implements resource.Resource.
+func (r identified) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	if r.find(ctx, &req.State, req.Private, &resp.Diagnostics) && !resp.Diagnostics.HasError() {
+		r.Resource.Delete(ctx, req, resp)
+	}
 }
 
 // Configure implements resource.ResourceWithConfigure.

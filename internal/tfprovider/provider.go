@@ -89,6 +89,8 @@ type configured struct {
 	owner         string
 	fence         func(ctx context.Context) error
 	made          *madeNow
+	// recovers reports that a state may be kept without an ID: see keepAsked. The manager finds by its mark what it made.
+	recovers bool
 }
 
 type providerModel struct {
@@ -201,6 +203,7 @@ func (p *ovirtProvider) Configure(
 		owner:         p.options.Owner,
 		fence:         p.options.Fence,
 		made:          &madeNow{},
+		recovers:      p.options.Types == nil && p.options.Owner == "",
 	}
 	resp.DataSourceData, resp.EphemeralResourceData = resp.ResourceData, resp.ResourceData
 	resp.ListResourceData, resp.ActionData = resp.ResourceData, resp.ResourceData

@@ -3,6 +3,7 @@ package tfprovider
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -120,9 +121,12 @@ func (r *adoptedVMResource) Create(ctx context.Context, req resource.CreateReque
 	asked := *model
 	asked.CustomScript = scriptOf(ctx, req.Config, model.CustomScript, &resp.Diagnostics)
 	previous, err := r.initialize(ctx, &asked)
+	var lost *engine.UnansweredError
 	if err != nil {
 		resp.Diagnostics.AddError("The VM was not taken over", err.Error())
-		return
+		if !errors.As(err, &lost) {
+			return
+		}
 	}
 
 	content, err := json.Marshal(previous)
@@ -131,6 +135,7 @@ func (r *adoptedVMResource) Create(ctx context.Context, req resource.CreateReque
 		return
 	}
 
+	// Also if the answer was lost: the next create would not tell what the VM had before from what this one gave it.
 	model.ID, model.Previous = model.VMID, types.StringValue(string(content))
 	model.settle()
 	r.made.add("adopted/" + model.VMID.ValueString())
@@ -153,7 +158,7 @@ func (m *adoptedVMModel) settle() {
 func (r *adoptedVMResource) initialize(
 	ctx context.Context, model *adoptedVMModel,
 ) (previous *engine.Initialization, err error) {
-	id := idOf(model.VMID)
+	id, lost := idOf(model.VMID), false
 	err = poll(ctx, "VM "+id.String()+" to be taken over", func(ctx context.Context) (bool, string, error) {
 		vm, err := r.client.VMInFull(ctx, id)
 		if err != nil {
@@ -176,11 +181,12 @@ func (r *adoptedVMResource) initialize(
 		}
 
 		_, err = r.client.ChangeVM(ctx, id, &engine.VM{Initialization: wanted})
+		lost = lost || engine.AnswerLost(err)
 
 		return err == nil, string(vm.Status), err
 	})
 
-	return previous, err
+	return previous, unanswered(err, lost)
 }
 
 // given reports whether a VM has the user data and the host name of a guest already.

@@ -239,6 +239,7 @@ func (r *affinityGroupResource) Create(ctx context.Context, req resource.CreateR
 		id: func(group *engine.AffinityGroup) string { return group.ID.String() },
 	}.make(ctx)
 	if err != nil {
+		r.keepAsked(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The affinity group was not created", err.Error())
 		return
 	}

@@ -71,6 +71,7 @@ func (r *affinityLabelResource) Create(ctx context.Context, req resource.CreateR
 		id:     func(l *engine.Label) string { return l.ID.String() },
 	}.make(ctx)
 	if err != nil {
+		r.keepAsked(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The affinity label was not created", err.Error())
 		return
 	}

@@ -182,6 +182,7 @@ func (r *diskResource) Create(ctx context.Context, req resource.CreateRequest, r
 		StorageDomains:  &engine.StorageDomains{Items: []engine.Ref{{ID: idOf(model.StorageDomainID)}}},
 	}, r.fence, progress(ctx, "disk to be created"))
 	if err != nil {
+		r.keepAsked(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The disk was not created", err.Error())
 		return
 	}

@@ -59,6 +59,15 @@ type diskAttachmentModel struct {
 	Bootable  types.Bool   `tfsdk:"bootable"`
 }
 
+// attachment is the ID of the attachment. It is that of the disk, also before the engine has said so.
+func (m *diskAttachmentModel) attachment() engine.ID {
+	if m.ID.IsNull() {
+		return idOf(m.DiskID)
+	}
+
+	return idOf(m.ID)
+}
+
 func isSet(flag *bool) bool { return flag != nil && *flag }
 
 // attach attaches a disk to a VM, also where one of them is locked for a while. A lost answer is looked up. A disk that
@@ -182,6 +191,7 @@ func (r *diskAttachmentResource) Create(
 
 	made, err := r.attach(ctx, idOf(model.VMID), model.toEngine())
 	if err != nil {
+		r.keepAsked(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The disk was not attached",
 			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
 		return
@@ -226,7 +236,7 @@ func (r *diskAttachmentResource) Read(ctx context.Context, req resource.ReadRequ
 		return
 	}
 
-	seen, err := r.client.DiskAttachment(ctx, idOf(model.VMID), idOf(model.ID))
+	seen, err := r.client.DiskAttachment(ctx, idOf(model.VMID), model.attachment())
 	if unread(ctx, err, "The disk attachment", resp) {
 		return
 	}
@@ -260,7 +270,7 @@ func (r *diskAttachmentResource) Delete(
 		"disk "+model.DiskID.ValueString()+" of VM "+model.VMID.ValueString(),
 		&resp.Diagnostics,
 		func(ctx context.Context) error {
-			return r.client.DetachDisk(ctx, idOf(model.VMID), idOf(model.ID))
+			return r.client.DetachDisk(ctx, idOf(model.VMID), model.attachment())
 		},
 	)
 }

@@ -69,6 +69,7 @@ func (r *diskFromImageResource) Create(ctx context.Context, req resource.CreateR
 	}
 
 	if err != nil {
+		r.keepAsked(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The image was not uploaded", err.Error())
 	}
 }

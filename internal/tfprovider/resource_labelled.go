@@ -91,6 +91,7 @@ func (r *labelledResource) Create(ctx context.Context, req resource.CreateReques
 	}
 
 	if err != nil {
+		r.keepAsked(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The "+r.word+" was not labelled", err.Error())
 		return
 	}

@@ -121,6 +121,7 @@ func (r *nicResource) Create(ctx context.Context, req resource.CreateRequest, re
 	case err != nil && nic != nil:
 		resp.Diagnostics.AddError("The network interface was created, but not as planned", err.Error())
 	case err != nil:
+		r.keepAsked(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The network interface was not created",
 			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
 	}

@@ -64,6 +64,7 @@ func (r *tagResource) Create(ctx context.Context, req resource.CreateRequest, re
 		id:     func(tag *engine.Tag) string { return tag.ID.String() },
 	}.make(ctx)
 	if err != nil {
+		r.keepAsked(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The tag was not created", err.Error())
 		return
 	}

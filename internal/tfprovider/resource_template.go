@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -75,6 +76,7 @@ func (r *templateResource) Create(ctx context.Context, req resource.CreateReques
 
 	template, err := r.create(ctx, model)
 	if err != nil {
+		r.keepAsked(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The template was not created", err.Error())
 		return
 	}
@@ -126,10 +128,7 @@ func (r *templateResource) create(ctx context.Context, model *templateModel) (*e
 		return nil, err
 	}
 
-	known := map[engine.ID]bool{}
-	for _, t := range before {
-		known[t.ID] = true
-	}
+	known := idsWhere(before, func(t *engine.Template) engine.ID { return t.ID }, isAny)
 
 	template, err := engine.CreateOnce(ctx, "template "+name, progress(ctx, "template "+name),
 		func(ctx context.Context) (*engine.Template, error) {
@@ -138,7 +137,7 @@ func (r *templateResource) create(ctx context.Context, model *templateModel) (*e
 		func(ctx context.Context) (*engine.Template, error) {
 			now, err := r.client.FindTemplates(ctx, dc, name)
 			for i := range now {
-				if err == nil && !known[now[i].ID] {
+				if err == nil && !slices.Contains(known, now[i].ID) {
 					return &now[i], nil
 				}
 			}
@@ -149,7 +148,7 @@ func (r *templateResource) create(ctx context.Context, model *templateModel) (*e
 		return nil, fmt.Errorf("%w (the name is in use by template %s)", err, before[0].ID)
 	}
 
-	return template, err
+	return template, engine.RememberKnown(err, known)
 }
 
 func (r *templateResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {

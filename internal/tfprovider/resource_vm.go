@@ -219,6 +219,7 @@ func (r *vmResource) Create(ctx context.Context, req resource.CreateRequest, res
 
 	vm, err := r.create(ctx, wanted, flag(model.Clone))
 	if err != nil {
+		r.keepAsked(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The VM was not created", err.Error())
 		return
 	}
@@ -281,10 +282,7 @@ func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool)
 		return nil, err
 	}
 
-	known := map[engine.ID]bool{}
-	for i := range before {
-		known[before[i].ID] = true
-	}
+	known := idsWhere(before, func(vm *engine.VM) engine.ID { return vm.ID }, isAny)
 
 	vm, err := engine.CreateOnce(ctx, "VM "+wanted.Name, progress(ctx, "VM "+wanted.Name),
 		func(ctx context.Context) (*engine.VM, error) { return r.client.CreateVM(ctx, wanted, clone) },
@@ -292,7 +290,7 @@ func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool)
 			vms, err := r.client.FindVMs(ctx, dc, wanted.Name)
 			for i := range vms {
 				vm := &vms[i]
-				if err == nil && !known[vm.ID] && vm.CommentText() == wanted.CommentText() &&
+				if err == nil && !slices.Contains(known, vm.ID) && vm.CommentText() == wanted.CommentText() &&
 					engine.RefID(vm.Cluster) == engine.RefID(wanted.Cluster) {
 					return vm, nil
 				}
@@ -311,7 +309,7 @@ func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool)
 		}
 	}
 
-	return vm, err
+	return vm, engine.RememberKnown(err, known)
 }
 
 func (r *vmResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {

@@ -75,6 +75,10 @@ func (r *vmCDROMResource) Create(ctx context.Context, req resource.CreateRequest
 	}
 
 	if err != nil {
+		if !isIn {
+			r.keepAsked(ctx, err, req.Plan, resp)
+		}
+
 		resp.Diagnostics.AddError("The image was not put into the drive",
 			r.client.ExplainMissing(ctx, vmID, err).Error())
 	}
@@ -91,8 +95,15 @@ func (r *vmCDROMResource) hasImage(ctx context.Context, vmID, image engine.ID) b
 // its drive, and that of its next start. It changes none while the VM is between two statuses.
 func insert(ctx context.Context, client *engine.Client, vmID, image engine.ID) error {
 	what := fmt.Sprintf("the CD-ROM drive of VM %s to be changed", vmID)
+	lost := false
+	change := func(ctx context.Context, drive engine.ID, isAtOnce bool) error {
+		err := client.ChangeCDROM(ctx, vmID, drive, image, isAtOnce)
+		lost = lost || engine.AnswerLost(err)
 
-	return poll(ctx, what, func(ctx context.Context) (bool, string, error) {
+		return err
+	}
+
+	err := poll(ctx, what, func(ctx context.Context) (bool, string, error) {
 		vm, err := client.VM(ctx, vmID)
 		if err != nil {
 			return false, "", err
@@ -108,17 +119,19 @@ func insert(ctx context.Context, client *engine.Client, vmID, image engine.ID) e
 		}
 
 		if drive.Image() != image {
-			if err := client.ChangeCDROM(ctx, vmID, drive.ID, image, false); err != nil {
+			if err := change(ctx, drive.ID, false); err != nil {
 				return false, "", err
 			}
 		}
 
 		if hasGuest(vm.Status) {
-			err = client.ChangeCDROM(ctx, vmID, drive.ID, image, true)
+			err = change(ctx, drive.ID, true)
 		}
 
 		return err == nil, string(vm.Status), err
 	})
+
+	return unanswered(err, lost)
 }
 
 // betweenStatuses reports whether a VM is on its way to a status in which its drive can be changed. No recording has a

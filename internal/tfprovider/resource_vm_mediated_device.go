@@ -76,6 +76,7 @@ func (r *vmMediatedDeviceResource) Create(
 		return
 	}
 
+	known := idsWhere(before, func(d *engine.MediatedDevice) engine.ID { return d.ID }, isAny)
 	what := "mediated device " + kind + " of VM " + vmID.String()
 	made, err := engine.CreateOnce(ctx, what, progress(ctx, what),
 		func(ctx context.Context) (*engine.MediatedDevice, error) {
@@ -84,8 +85,7 @@ func (r *vmMediatedDeviceResource) Create(
 		func(ctx context.Context) (*engine.MediatedDevice, error) {
 			all, err := r.client.MediatedDevices(ctx, vmID)
 			for i := range all {
-				known := slices.ContainsFunc(before, func(d engine.MediatedDevice) bool { return d.ID == all[i].ID })
-				if !known && all[i].Type() == kind {
+				if !slices.Contains(known, all[i].ID) && all[i].Type() == kind {
 					return &all[i], nil
 				}
 			}
@@ -93,6 +93,7 @@ func (r *vmMediatedDeviceResource) Create(
 			return nil, err
 		})
 	if err != nil {
+		r.keepAsked(ctx, engine.RememberKnown(err, known), req.Plan, resp)
 		resp.Diagnostics.AddError("The mediated device was not added", r.client.ExplainMissing(ctx, vmID, err).Error())
 		return
 	}

@@ -75,6 +75,7 @@ func (r *vmSnapshotResource) Create(ctx context.Context, req resource.CreateRequ
 	made, err := r.client.CreateSnapshotOnce(ctx, vmID, model.Description.ValueString(), model.Memory.ValueBool(),
 		progress(ctx, what))
 	if err != nil {
+		r.keepAsked(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The snapshot was not made", r.client.ExplainMissing(ctx, vmID, err).Error())
 		return
 	}

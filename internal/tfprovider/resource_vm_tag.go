@@ -68,6 +68,7 @@ func (r *vmTagResource) Create(ctx context.Context, req resource.CreateRequest, 
 	}
 
 	if err != nil {
+		r.keepAsked(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The VM was not tagged", r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
 		return
 	}

@@ -69,15 +69,17 @@ func (r *vmWatchdogResource) Create(ctx context.Context, req resource.CreateRequ
 		return
 	}
 
-	asked := false
+	asked, lost := false, false
 	what := "the watchdog of VM " + model.VMID.ValueString()
 	err := poll(ctx, what, func(ctx context.Context) (bool, string, error) {
 		ctx = context.WithoutCancel(ctx) // an interrupt would leave one that the state does not know
 		err := r.put(ctx, model, &asked)
+		lost = lost || engine.AnswerLost(err)
 
 		return err == nil, "", err
 	})
 	if err != nil {
+		r.keepAsked(ctx, unanswered(err, asked && lost), req.Plan, resp)
 		resp.Diagnostics.AddError("The watchdog was not added",
 			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
 		return

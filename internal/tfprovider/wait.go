@@ -20,9 +20,11 @@ func poll(ctx context.Context, what string, look engine.Look) error {
 func ensure(
 	ctx context.Context, what string, ask func(context.Context) error, isSo func(context.Context) (bool, error),
 ) error {
-	return poll(ctx, what, func(ctx context.Context) (bool, string, error) {
+	lost := false
+	err := poll(ctx, what, func(ctx context.Context) (bool, string, error) {
 		err := ask(ctx)
 		if err != nil {
+			lost = lost || engine.AnswerLost(err)
 			if so, lookErr := isSo(ctx); lookErr == nil && so {
 				return true, "", nil
 			}
@@ -30,6 +32,18 @@ func ensure(
 
 		return err == nil, "", err
 	})
+
+	return unanswered(err, lost)
+}
+
+// unanswered says of a wait that ended early that the engine may have done what was asked, if an answer was lost.
+func unanswered(err error, lost bool) error {
+	var early *engine.WaitError
+	if !lost || !errors.As(err, &early) {
+		return err
+	}
+
+	return &engine.UnansweredError{Err: err}
 }
 
 // progress reports what a wait sees. Terraform has no channel from a resource to the terminal: it shows that it waits,

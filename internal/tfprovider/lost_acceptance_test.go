@@ -1,0 +1,514 @@
+package tfprovider_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+)
+
+// This file loses the answer to each request of each resource, once or with all that follow until the operation ends.
+
+// losing is a proxy before an engine, which loses answers.
+type losing struct {
+	*httptest.Server
+
+	mu sync.Mutex
+	// nth of the requests loses its answer, counted from 1; 0 loses none.
+	nth int
+	// onlyChanges leaves out requests that only read.
+	onlyChanges bool
+	// staysDown reports that no later request gets through until the proxy is mended.
+	staysDown      bool
+	seen           int
+	isLost, isDown bool
+}
+
+var errCut = errors.New("the connection was cut")
+
+// newLosing puts a proxy between the runs and the engine.
+func newLosing(d *direct) *losing {
+	d.t.Helper()
+	target, err := url.Parse(d.site.sim.URL())
+	must(d.t, err)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(d.site.sim.CA())
+
+	l := &losing{}
+	proxy := &httputil.ReverseProxy{
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: target.Scheme, Host: target.Host}) },
+		Transport:      &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
+		ModifyResponse: func(r *http.Response) error { return l.answer(r.Request) },
+		ErrorHandler:   func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
+	l.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if l.refuses() {
+			panic(http.ErrAbortHandler)
+		}
+
+		proxy.ServeHTTP(w, r)
+	}))
+	d.t.Cleanup(l.Close)
+	d.url = l.URL + "/ovirt-engine/api"
+	d.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: l.Certificate().Raw})
+
+	return l
+}
+
+func (l *losing) refuses() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	return l.isDown
+}
+
+// answer counts an answer, and returns an error if it is to be lost.
+func (l *losing) answer(r *http.Request) error {
+	if !strings.Contains(r.URL.Path, "/api/") || l.onlyChanges && r.Method == http.MethodGet {
+		return nil
+	}
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if l.seen++; l.seen != l.nth {
+		return nil
+	}
+
+	l.isLost, l.isDown = true, l.staysDown
+
+	return errCut
+}
+
+// lose begins to lose the answer to a request; mend ends it and returns how many there were.
+func (l *losing) lose(nth int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.nth, l.seen, l.isLost, l.isDown = nth, 0, false, false
+}
+
+func (l *losing) mend() (seen int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.nth, l.isDown = 0, false
+
+	return l.seen
+}
+
+// lostCase is a resource whose answers are lost.
+type lostCase struct {
+	// prepare makes what the resource needs, and returns its attributes.
+	prepare func(d *direct) set
+	// change are the attributes that change in place; nil if none does.
+	change func(d *direct) set
+	// count counts the objects in the engine; nil if the resource has none of its own.
+	count func(d *direct, of set) int
+}
+
+// one is a fixed change.
+func one(name string, value any) func(*direct) set {
+	return func(*direct) set { return set{name: value} }
+}
+
+// length is how many there are.
+func length[T any](d *direct) func([]T, error) int {
+	return func(all []T, err error) int {
+		d.t.Helper()
+		must(d.t, err)
+
+		return len(all)
+	}
+}
+
+func vmOf(of set) engine.ID {
+	id, _ := of["vm_id"].(string)
+	return engine.ID(id)
+}
+
+// disksOf counts the disks of an alias.
+func disksOf(d *direct, of set) int {
+	alias, _ := of["alias"].(string)
+	return length[engine.Disk](d)(d.site.client.FindDisks(d.t.Context(), nil, alias))
+}
+
+func textOf(of set, name string) string {
+	text, _ := of[name].(string)
+	return text
+}
+
+// lostCases has a case for each resource.
+func lostCases() map[string]lostCase {
+	out := map[string]lostCase{}
+	for _, some := range []map[string]lostCase{lostCasesOfVMs(), lostCasesOfDisks(), lostCasesOfGroups(), lostCasesOfDevices()} {
+		for name, c := range some {
+			out[name] = c
+		}
+	}
+
+	return out
+}
+
+func lostCasesOfVMs() map[string]lostCase {
+	named := func(d *direct, of set) int {
+		return length[engine.VM](d)(d.site.client.FindVMs(d.t.Context(), nil, textOf(of, "name")))
+	}
+
+	return map[string]lostCase{
+		"ovirt_vm": {
+			prepare: func(d *direct) set {
+				return set{"name": "x", "cluster_id": d.site.ids["$cluster"], "template_id": d.site.ids["$template"]}
+			},
+			change: one("description", "changed"), count: named,
+		},
+		"ovirt_adopted_vm": {prepare: func(d *direct) set {
+			vm := d.vm("a", set{"initialization_hostname": "before"})
+			return set{"vm_id": vm, "initialization_hostname": "node-1"}
+		}},
+		"ovirt_vm_start": {
+			prepare: func(d *direct) set { return set{"vm_id": d.vm("a", nil), "stop_behavior": "stop"} },
+			change:  one("force_stop", true),
+		},
+		"ovirt_template": {
+			prepare: func(d *direct) set { return set{"name": "golden", "vm_id": d.vm("a", nil)} },
+			change:  one("description", "changed"),
+			count: func(d *direct, of set) int {
+				return length[engine.Template](d)(d.site.client.FindTemplates(d.t.Context(), nil, "golden"))
+			},
+		},
+		"ovirt_vm_snapshot": {
+			prepare: func(d *direct) set { return set{"vm_id": d.vm("a", nil), "description": "x"} },
+			count: func(d *direct, of set) int {
+				return length[engine.Snapshot](d)(d.site.client.Snapshots(d.t.Context(), vmOf(of)))
+			},
+		},
+		"ovirt_vm_graphics_consoles": {prepare: func(d *direct) set { return set{"vm_id": d.vm("a", nil)} }},
+		"ovirt_vm_optimize_cpu_settings": {prepare: func(d *direct) set {
+			return set{"vm_id": d.vm("a", d.pinned())}
+		}},
+		"ovirt_vm_cdrom": {
+			prepare: func(d *direct) set {
+				return set{"vm_id": d.vm("a", nil), "disk_id": d.site.isoDisk(d.t, "first").String()}
+			},
+			change: func(d *direct) set { return set{"disk_id": d.site.isoDisk(d.t, "second").String()} },
+			count: func(d *direct, of set) int {
+				drive, err := d.site.client.CDROMOf(d.t.Context(), vmOf(of))
+				must(d.t, err)
+
+				return min(len(drive.Image()), 1)
+			},
+		},
+	}
+}
+
+func lostCasesOfDisks() map[string]lostCase {
+	attachment := func(disk, kind string) set { return set{"disk_id": disk, "disk_interface": kind} }
+	attached := func(d *direct, of set) int { // beside the disk that the VM boots from
+		return length[engine.DiskAttachment](d)(d.site.client.DiskAttachments(d.t.Context(), vmOf(of))) - 1
+	}
+
+	return map[string]lostCase{
+		"ovirt_disk": {
+			prepare: func(d *direct) set {
+				return set{"alias": "x", "format": "raw", "size": gib, "storage_domain_id": d.site.ids["$storage"]}
+			},
+			change: one("size", 2*gib), count: disksOf,
+		},
+		"ovirt_disk_from_image": {
+			prepare: func(d *direct) set {
+				return set{
+					"alias": "x", "format": "cow", "source_file": image(d.t, 1<<20, gib),
+					"storage_domain_id": d.site.ids["$storage"],
+				}
+			},
+			change: one("alias", "y"), count: disksOf,
+		},
+		"ovirt_disk_resize": {
+			prepare: func(d *direct) set { return set{"disk_id": d.disk("d"), "size": 2 * gib} },
+			change:  one("size", 3*gib),
+		},
+		"ovirt_vm_disks_resize": {
+			prepare: func(d *direct) set { return set{"vm_id": d.vm("a", nil), "size": 200 * gib} },
+			change:  one("size", 201*gib),
+		},
+		"ovirt_disk_attachment": {
+			prepare: func(d *direct) set {
+				return with(attachment(d.disk("d"), "virtio"), set{"vm_id": d.vm("a", nil)})
+			},
+			change: one("disk_interface", "virtio_scsi"), count: attached,
+		},
+		"ovirt_disk_attachments": {
+			prepare: func(d *direct) set {
+				return set{
+					"vm_id": d.vm("a", nil), "attachment": []set{attachment(d.disk("d"), "virtio"), attachment(d.disk("e"), "virtio")},
+				}
+			},
+			change: one("attachment", []set{}),
+			count:  func(d *direct, of set) int { return min(attached(d, of), 2) / 2 },
+		},
+	}
+}
+
+func lostCasesOfGroups() map[string]lostCase {
+	label := func(d *direct) string { return d.make("ovirt_affinity_label", set{"name": "l"}).text("id") }
+	group := func(d *direct) string {
+		return d.make("ovirt_affinity_group", set{"name": "g", "cluster_id": d.site.ids["$cluster"]}).text("id")
+	}
+
+	return map[string]lostCase{
+		"ovirt_tag": {
+			prepare: func(*direct) set { return set{"name": "x"} }, change: one("description", "changed"),
+			count: func(d *direct, _ set) int {
+				return length[engine.Tag](d)(d.site.client.TagsNamed(d.t.Context(), "x"))
+			},
+		},
+		"ovirt_vm_tag": {
+			prepare: func(d *direct) set {
+				return set{"vm_id": d.vm("a", nil), "tag_id": d.make("ovirt_tag", set{"name": "x"}).text("id")}
+			},
+			count: func(d *direct, of set) int {
+				return length[engine.Tag](d)(d.site.client.VMTags(d.t.Context(), vmOf(of)))
+			},
+		},
+		"ovirt_affinity_label": {
+			prepare: func(*direct) set { return set{"name": "x"} }, change: one("implicit_affinity_group", true),
+			count: func(d *direct, _ set) int {
+				return length[engine.Label](d)(d.site.client.AffinityLabelsNamed(d.t.Context(), "x"))
+			},
+		},
+		"ovirt_vm_affinity_label": {
+			prepare: func(d *direct) set { return set{"vm_id": d.vm("a", nil), "label_id": label(d)} },
+			count: func(d *direct, of set) int {
+				return length[engine.Label](d)(d.site.client.AffinityLabelsOf(d.t.Context(), engine.LabelledVM, vmOf(of)))
+			},
+		},
+		"ovirt_host_affinity_label": {prepare: func(d *direct) set {
+			hosts, err := d.site.client.Hosts(d.t.Context())
+			must(d.t, err)
+
+			return set{"host_id": hosts[0].ID.String(), "label_id": label(d)}
+		}},
+		"ovirt_affinity_group": {
+			prepare: func(d *direct) set { return set{"name": "x", "cluster_id": d.site.ids["$cluster"]} },
+			change:  one("description", "changed"),
+			count: func(d *direct, _ set) int {
+				return length[engine.AffinityGroup](d)(d.site.client.AffinityGroupsNamed(d.t.Context(), "x"))
+			},
+		},
+		"ovirt_vm_affinity_group": {prepare: func(d *direct) set {
+			return set{"vm_id": d.vm("a", nil), "cluster_id": d.site.ids["$cluster"], "affinity_group_id": group(d)}
+		}},
+	}
+}
+
+func lostCasesOfDevices() map[string]lostCase {
+	return map[string]lostCase{
+		"ovirt_nic": {
+			prepare: func(d *direct) set {
+				return set{"vm_id": d.vm("a", nil), "name": "x", "vnic_profile_id": d.site.ids["$profile"], "linked": false}
+			},
+			change: one("interface", "e1000e"),
+			count: func(d *direct, of set) int {
+				return length[engine.NIC](d)(d.site.client.NICs(d.t.Context(), vmOf(of)))
+			},
+		},
+		"ovirt_vm_watchdog": {
+			prepare: func(d *direct) set {
+				return set{"vm_id": d.vm("a", nil), "model": "i6300esb", "action": "reset"}
+			},
+			change: one("action", "pause"),
+			count: func(d *direct, of set) int {
+				return length[engine.Watchdog](d)(d.site.client.Watchdogs(d.t.Context(), vmOf(of)))
+			},
+		},
+		"ovirt_vm_host_device": {
+			prepare: func(d *direct) set { return set{"vm_id": d.vm("a", d.pinned()), "name": "pci_0000_3b_00_0"} },
+			count: func(d *direct, of set) int {
+				return length[string](d)(d.site.client.VMHostDevices(d.t.Context(), vmOf(of)))
+			},
+		},
+		"ovirt_vm_mediated_device": {
+			prepare: func(d *direct) set { return set{"vm_id": d.vm("a", nil), "type": "nvidia-63"} },
+			count: func(d *direct, of set) int {
+				return length[engine.MediatedDevice](d)(d.site.client.MediatedDevices(d.t.Context(), vmOf(of)))
+			},
+		},
+	}
+}
+
+// loss is one answer that is lost.
+type loss struct {
+	typeName, phase string
+	nth             int
+	// staysDown reports that the engine is not reached again before the operation ends.
+	staysDown bool
+	// limit is the time of the operation.
+	limit string
+}
+
+// lostRun is the life of a resource.
+type lostRun struct {
+	*managed
+	losing *losing
+	of     set
+	c      lostCase
+	seen   int
+}
+
+// newLostRun makes a resource as far as a phase needs it.
+func newLostRun(t *testing.T, l loss) *lostRun {
+	t.Helper()
+	d := newDirect(t, newSite(t, quick))
+	c := lostCases()[l.typeName]
+	of := c.prepare(d)
+	between := newLosing(d)
+	between.staysDown, between.onlyChanges = l.staysDown, l.staysDown
+	d.begin()
+	r := &lostRun{d.resource(l.typeName), between, of, c, 0}
+
+	if l.phase != "create" {
+		check.Equal(t, "the problems", strings.Join(r.apply(of), "\n"), "")
+	}
+
+	if l.phase == "update" {
+		r.of = with(of, c.change(d))
+	}
+
+	return r
+}
+
+// run runs the phase, while an answer is lost.
+func (r *lostRun) run(l loss) []string {
+	r.d.t.Helper()
+	of := r.of
+	if l.limit != "" {
+		of = with(of, set{"timeouts": set{"create": l.limit, "update": l.limit, "delete": l.limit}})
+	}
+
+	r.losing.lose(l.nth)
+	defer func() { r.seen = r.losing.mend() }()
+
+	if l.phase == "delete" {
+		return r.destroy()
+	}
+
+	return r.apply(of)
+}
+
+// again repeats the phase with an engine that answers, and looks at what there is.
+func (r *lostRun) again(l loss) {
+	r.d.t.Helper()
+	r.d.begin()
+
+	want := 1
+	if l.phase == "delete" {
+		want = 0
+		check.Equal(r.d.t, "the problems", strings.Join(r.destroy(), "\n"), "")
+	} else {
+		check.Equal(r.d.t, "the problems", strings.Join(r.apply(r.of), "\n"), "")
+		r.settled(r.of)
+	}
+
+	if l.typeName == "ovirt_disk_attachments" && l.phase == "update" {
+		want = 0 // the update detaches
+	}
+
+	if r.c.count != nil {
+		check.Equal(r.d.t, "the objects", r.c.count(r.d, r.of), want)
+	}
+}
+
+// loses has one answer lost, and reports whether there was such an answer.
+func loses(t *testing.T, l loss) {
+	t.Helper()
+	r := newLostRun(t, l)
+	first := r.run(l)
+
+	if !r.losing.isLost {
+		return // how often a status is read differs from run to run
+	}
+
+	if !l.staysDown {
+		check.Equal(t, "the problems of the run itself", strings.Join(first, "\n"), "")
+	}
+
+	r.again(l)
+}
+
+// TestALostAnswerIsMadeUpFor loses answers that were known to lose a state: the run ends without the engine, and the
+// next one finds what the first has made. TestEachLostAnswerIsMadeUpFor has all.
+func TestALostAnswerIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+
+	for _, l := range []loss{
+		{"ovirt_vm_watchdog", "create", 1, true, "1s"},
+		{"ovirt_adopted_vm", "create", 1, true, "1s"},
+		{"ovirt_vm_tag", "create", 1, true, "1s"},
+		{"ovirt_vm_host_device", "create", 1, true, "1s"},
+		{"ovirt_tag", "create", 1, true, ""},
+	} {
+		t.Run(l.typeName, func(t *testing.T) {
+			t.Parallel()
+			loses(t, l)
+		})
+	}
+}
+
+// TestEachLostAnswerIsMadeUpFor loses the answer to each request of each resource.
+func TestEachLostAnswerIsMadeUpFor(t *testing.T) {
+	testenv.SkipInShort(t, "a run for each request of each resource")
+	t.Parallel()
+
+	cases := lostCases()
+	for typeName := range configured(t, newSite(t, quick)).schemas.ResourceSchemas {
+		check.Equal(t, typeName+" has a case", cases[typeName].prepare != nil, true)
+	}
+
+	for typeName, c := range cases {
+		for _, phase := range []string{"create", "update", "delete"} {
+			if phase == "update" && c.change == nil {
+				continue
+			}
+
+			t.Run(typeName+"/"+phase, func(t *testing.T) {
+				t.Parallel()
+				losesEach(t, typeName, phase)
+			})
+		}
+	}
+}
+
+// losesEach counts the requests of a phase in a run without a loss, and then loses each.
+func losesEach(t *testing.T, typeName, phase string) {
+	t.Helper()
+
+	for _, staysDown := range []bool{false, true} {
+		whole := loss{typeName, phase, 0, staysDown, ""}
+		counted := newLostRun(t, whole)
+		check.Equal(t, "the problems without a loss", strings.Join(counted.run(whole), "\n"), "")
+
+		for nth := 1; nth <= counted.seen; nth++ {
+			l := loss{typeName, phase, nth, staysDown, ""}
+			if staysDown {
+				l.limit = "3s"
+			}
+
+			t.Run(fmt.Sprintf("request %d of %d, engine stays down: %v", nth, counted.seen, staysDown), func(t *testing.T) {
+				loses(t, l)
+			})
+		}
+	}
+}
