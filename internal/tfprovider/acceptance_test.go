@@ -291,19 +291,26 @@ func (w *workspace) settled() {
 // plans are the actions that a plan would take, by address.
 func (w *workspace) plans() map[string]string {
 	w.t.Helper()
-	w.succeed("plan", "-out=plan.tfplan", "-no-color", "-input=false")
-	var plan struct {
-		Changes []struct {
-			Address string
-			Change  struct{ Actions []string }
-		} `json:"resource_changes"`
-	}
-	must(w.t, json.Unmarshal([]byte(w.succeed("show", "-json", "plan.tfplan")), &plan))
 	out := map[string]string{}
 
-	for _, c := range plan.Changes {
-		if action := strings.Join(c.Change.Actions, "+"); action != "no-op" && action != "read" {
-			out[c.Address] = action
+	for line := range strings.Lines(w.succeed("plan", "-json", "-input=false")) {
+		var message struct {
+			Type   string
+			Change struct {
+				Resource struct{ Addr string }
+				Action   string
+			}
+		}
+		if json.Unmarshal([]byte(line), &message) != nil || message.Type != "planned_change" {
+			continue
+		}
+
+		switch action := message.Change.Action; action {
+		case "noop", "read", "import", "move":
+		case "replace":
+			out[message.Change.Resource.Addr] = "delete+create"
+		default:
+			out[message.Change.Resource.Addr] = action
 		}
 	}
 

@@ -67,12 +67,9 @@ resource "ovirt_vm_graphics_consoles" "a" {
 }
 `
 
-// TestWhatAnAdministratorDeletesIsMadeAgainAndNeverHoldsADestroy deletes each kind of object behind Terraform's back:
-// B2, B3, P2, P13, M6, m1, m2.
-func TestWhatAnAdministratorDeletesIsMadeAgainAndNeverHoldsADestroy(t *testing.T) {
-	t.Parallel()
-
-	deletions := map[string]func(t *testing.T, s *site, w *workspace){
+// deletions are what an administrator can delete of everything.
+func deletions() map[string]func(t *testing.T, s *site, w *workspace) {
+	return map[string]func(t *testing.T, s *site, w *workspace){
 		"affinity group": func(t *testing.T, s *site, w *workspace) {
 			t.Helper()
 			must(
@@ -154,42 +151,79 @@ func TestWhatAnAdministratorDeletesIsMadeAgainAndNeverHoldsADestroy(t *testing.T
 			s.deleteVM(t, engine.ID(id))
 		},
 	}
-	for name, remove := range deletions {
-		t.Run(name, func(t *testing.T) {
+}
+
+// deletedTogether are deletions that can be made one after the other, each of an object that the ones before leave.
+var deletedTogether = [][]string{
+	{
+		"membership of the group", "tag of the VM", "network interface", "attachment of a disk", "attachment among several",
+	},
+	{"affinity group", "tag", "disk", "VM"},
+}
+
+// TestWhatAnAdministratorDeletesIsMadeAgainAndNeverHoldsADestroy deletes each kind of object behind Terraform's back:
+// B2, B3, P2, P13, M6, m1, m2. The fast tests delete several at once.
+func TestWhatAnAdministratorDeletesIsMadeAgainAndNeverHoldsADestroy(t *testing.T) {
+	t.Parallel()
+
+	all, together := deletions(), deletedTogether
+	count := 0
+	for _, names := range deletedTogether {
+		count += len(names)
+	}
+
+	check.Equal(t, "the deletions", count, len(all))
+
+	if !testing.Short() {
+		for name := range all {
+			together = append(together, []string{name})
+		}
+	}
+
+	for _, names := range together {
+		t.Run(strings.Join(names, ", "), func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, quick)
-			w := newWorkspace(t, s).config(everything)
-			w.apply()
-			w.settled()
-
-			remove(t, s, w)
-			w.apply()
-			w.settled()
-
-			if !testing.Short() {
-				remove(t, s, w)
-				changed := strings.Replace(everything, `"owner <of> a`, `"another owner <of> a`, 1)
-				w.config(changed).apply()
-				w.settled()
-			}
-
-			remove(t, s, w)
-			w.succeed("destroy", "-auto-approve", "-no-color", "-input=false", "-refresh=false")
-			if left := s.sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
-				t.Errorf("left in the engine: %+v", left)
-			}
-
-			if testing.Short() { // a destroy that looks first has less to fear
-				return
-			}
-
-			w.apply()
-			remove(t, s, w)
-			w.destroy()
-			if left := s.sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
-				t.Errorf("left in the engine: %+v", left)
-			}
+			w := newWorkspace(t, s)
+			w.survives(func() {
+				for _, name := range names {
+					all[name](t, s, w)
+				}
+			})
 		})
+	}
+}
+
+// survives fails unless everything is made again, and destroyed, after some of it was deleted.
+func (w *workspace) survives(remove func()) {
+	w.t.Helper()
+	w.config(everything).apply()
+	w.settled()
+
+	remove()
+	w.apply()
+	w.settled()
+
+	remove()
+	changed := strings.Replace(everything, `"owner <of> a`, `"another owner <of> a`, 1)
+	w.config(changed).apply()
+	w.settled()
+
+	remove()
+	w.succeed("destroy", "-auto-approve", "-no-color", "-input=false", "-refresh=false")
+	w.isEmpty()
+
+	w.apply()
+	remove()
+	w.destroy()
+	w.isEmpty()
+}
+
+// isEmpty fails unless the engine has nothing of the configuration.
+func (w *workspace) isEmpty() {
+	w.t.Helper()
+	if left := w.site.sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
+		w.t.Errorf("left in the engine: %+v", left)
 	}
 }
 
