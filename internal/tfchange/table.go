@@ -176,6 +176,13 @@ var table = map[string]map[string]Change{
 		"tag_id": {Replacement, "", membership},
 		"vm_id":  {Replacement, "", membership},
 	},
+	"ovirt_permission": {
+		"object_type": {Replacement, "", ownPath},
+		"object_id":   {Replacement, "", ownPath},
+		"role":        {Replacement, "", "the engine has no request that changes one"},
+		"user_id":     {Replacement, "", "the engine has no request that changes one"},
+		"group_id":    {Replacement, "", "the engine has no request that changes one"},
+	},
 	"ovirt_affinity_group": {
 		"cluster_id":  {Replacement, "", ownPath},
 		"name":        {AtOnce, "", "affinity-groups"},

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tfprotov5"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
@@ -28,6 +29,8 @@ type direct struct {
 	site *site
 	url  string
 	ca   []byte
+	// user is who runs it; nil is the administrator.
+	user *ovirtsim.User
 }
 
 func newDirect(t *testing.T, s *site) *direct {
@@ -46,11 +49,15 @@ func (d *direct) begin() {
 	must(d.t, err)
 	d.client = client{server, schemas}
 
+	block := map[string]any{
+		"url": d.url, "username": d.site.sim.Username(), "password": d.site.sim.Password(), "tls_ca_bundle": string(d.ca),
+	}
+	if d.user != nil {
+		block["username"], block["password"], block["filter"] = d.user.Name, d.user.Password, true
+	}
+
 	got, err := server.ConfigureProvider(d.t.Context(), &tfprotov5.ConfigureProviderRequest{
-		Config: d.config(d.t, schemas.Provider, map[string]any{
-			"url": d.url, "username": d.site.sim.Username(), "password": d.site.sim.Password(),
-			"tls_ca_bundle": string(d.ca),
-		}),
+		Config: d.config(d.t, schemas.Provider, block),
 	})
 	must(d.t, err)
 	check.Length(d.t, "the problems", got.Diagnostics, 0)
@@ -306,6 +313,24 @@ func (m *managed) refresh() []string {
 	m.isTainted = m.isTainted && !m.state.IsNull()
 
 	return nil
+}
+
+// imports imports an object by its ID, and returns the problems.
+func (m *managed) imports(id string) []string {
+	m.d.t.Helper()
+	got, err := m.d.ImportResourceState(m.d.t.Context(), &tfprotov5.ImportResourceStateRequest{
+		TypeName: m.typeName, ID: id,
+	})
+	must(m.d.t, err)
+
+	if wrong := problems(got.Diagnostics); len(wrong) > 0 {
+		return wrong
+	}
+
+	m.state = m.unpacked(got.ImportedResources[0].State)
+	m.private, m.identity = got.ImportedResources[0].Private, got.ImportedResources[0].Identity
+
+	return m.refresh()
 }
 
 // apply refreshes, plans and applies, and returns the problems.

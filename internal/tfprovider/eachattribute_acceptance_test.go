@@ -152,10 +152,7 @@ func (d *direct) otherProfile() string {
 func attributeCasesOfDisks() map[string]attributeCase {
 	attachment := func(d *direct, kind string) set {
 		d.t.Helper()
-		found, err := d.site.client.FindDisks(d.t.Context(), nil, "d")
-		must(d.t, err)
-
-		return set{"attachment": []set{{"disk_id": found[0].ID.String(), "disk_interface": kind}}}
+		return set{"attachment": []set{{"disk_id": d.diskNamed("d"), "disk_interface": kind}}}
 	}
 	grows := map[string]string{"size": "a disk that something else has enlarged is as it was asked for"}
 
@@ -230,6 +227,15 @@ func attributeCasesOfOthers() map[string]attributeCase {
 		"ovirt_tag": {
 			more:   func(*direct) set { return set{"description": "x"} },
 			others: func(*direct) set { return set{"name": "y", "description": "y"} },
+		},
+		"ovirt_permission": {
+			others: func(d *direct) set {
+				return set{"object_id": d.vm("other", nil), "role": "UserRole"}
+			},
+			silent: map[string]string{
+				"object_type": "with object_id", "user_id": "TestAPermissionFromCreationToDestruction",
+				"group_id": "TestAPermissionFromCreationToDestruction",
+			},
 		},
 		"ovirt_vm_tag": {others: func(d *direct) set {
 			return with(otherVM(d), set{"tag_id": d.make("ovirt_tag", set{"name": "y"}).text("id")})

@@ -27,6 +27,7 @@ var identities = map[string][]string{
 	"ovirt_disk_resize":              {"disk_id"},
 	"ovirt_host_affinity_label":      {"label_id", "host_id"},
 	"ovirt_nic":                      {"vm_id", "id"},
+	"ovirt_permission":               {"object_type", "object_id", "id"},
 	"ovirt_tag":                      {"id"},
 	"ovirt_template":                 {"id"},
 	"ovirt_vm":                       {"id"},

@@ -125,8 +125,11 @@ func TestEveryResourceIsImportedByItsIdentity(t *testing.T) {
 			identity[name] = strings.ToUpper([]string{someID, otherID, someID}[i])
 		}
 
-		if typeName == "ovirt_vm_host_device" {
+		switch typeName {
+		case "ovirt_vm_host_device":
 			identity["name"] = "pci_0000_3b_00_0"
+		case "ovirt_permission":
+			identity["object_type"] = "vm"
 		}
 
 		state, problems := importBy(t, server, typeName, identity)

@@ -347,6 +347,7 @@ func resources() []func() resource.Resource {
 		newDiskResizeResource,
 		newHostAffinityLabelResource,
 		newNICResource,
+		newPermissionResource,
 		newTagResource,
 		newTemplateResource,
 		newVMResource,

@@ -57,6 +57,7 @@ var deliberate = map[string]string{
 	"resource ovirt_affinity_label":                    more,
 	"resource ovirt_host_affinity_label":               more,
 	"resource ovirt_vm_affinity_label":                 more,
+	"resource ovirt_permission":                        more,
 	"resource ovirt_vm_cdrom":                          more,
 	"resource ovirt_vm_snapshot":                       more,
 

@@ -245,8 +245,111 @@ func permissionsOf(owner, collection, parameter string) operation {
 			add(u.ID, u.Role, wire.Ref("user", "users", u.ID))
 		}
 
+		if owner == "" {
+			return out, nil
+		}
+
+		on := func(p *store.Permission) bool { return p.Object == c.id(parameter) }
+		for _, p := range c.store.Permissions.Where(on, func(p *store.Permission) string { return p.ID }) {
+			out.Items(permissionOn{owner, collection, parameter, nil}.document(c, p))
+		}
+
 		return out, nil
 	}
+}
+
+// permissionOn is a kind of object on which permissions are given.
+type permissionOn struct {
+	owner, collection, parameter string
+	isThere                      func(s *store.Store, id string) bool
+}
+
+// permissionOns are the kinds of objects on which permissions are given. No recording has the answers to the requests
+// that give them and take them away; that a second one of the same kind is answered with the first is known of a
+// running engine.
+var permissionOns = []permissionOn{
+	{"cluster", "clusters", "cluster", func(s *store.Store, id string) bool { return s.Clusters.Get(id) != nil }},
+	{"data_center", "datacenters", "id", func(s *store.Store, id string) bool { return s.DataCenters.Get(id) != nil }},
+	{"disk", "disks", "id", func(s *store.Store, id string) bool { return s.Disks.Get(id) != nil }},
+	{"storage_domain", "storagedomains", "id", func(s *store.Store, id string) bool {
+		return s.StorageDomains.Get(id) != nil
+	}},
+	{"template", "templates", "template", func(s *store.Store, id string) bool { return s.Templates.Get(id) != nil }},
+	{"vm", "vms", "vm", func(s *store.Store, id string) bool { return s.VMs.Get(id) != nil }},
+	{"vnic_profile", "vnicprofiles", "id", func(s *store.Store, id string) bool { return s.VNICProfiles.Get(id) != nil }},
+}
+
+// givenRoutes are the calls about permissions on one object.
+func givenRoutes() []route {
+	var out []route
+
+	for _, on := range permissionOns {
+		path := "/" + on.collection + "/{" + on.parameter + "}/permissions"
+		list := permissionsOf(on.owner, on.collection, on.parameter)
+		out = append(out, route{"POST", path, on.add}, route{"GET", path + "/{permission}", itemNamed("permission", list)},
+			route{"DELETE", path + "/{permission}", on.remove})
+	}
+
+	return out
+}
+
+func (on permissionOn) document(c *call, p *store.Permission) *wire.Element {
+	id := c.id(on.parameter)
+	out := wire.Object("permission", p.ID, on.collection, id, "permissions", p.ID).
+		Add(wire.Ref(on.owner, on.collection, id), wire.Ref("role", "roles", p.Role))
+
+	if p.Group != "" {
+		return out.Add(wire.Ref("group", "groups", p.Group))
+	}
+
+	return out.Add(wire.Ref("user", "users", p.User))
+}
+
+// add gives a permission. One that is there is the answer to a request for another one.
+func (on permissionOn) add(c *call) (*wire.Element, error) {
+	id := c.id(on.parameter)
+	made := store.Permission{
+		Object: id, Role: wire.RefID(c.body.Get("role")), User: wire.RefID(c.body.Get("user")),
+		Group: wire.RefID(c.body.Get("group")),
+	}
+
+	switch {
+	case !on.isThere(c.store, id):
+		return nil, wire.Gone()
+	case !c.isRole(made.Role):
+		return nil, wire.EntityNotFound("Role: id=" + made.Role)
+	case made.User != "" && c.store.Users.Get(made.User) == nil, made.User == "" && made.Group != c.everyoneID():
+		return nil, wire.EntityNotFound("User: id=" + made.User)
+	}
+
+	for _, other := range c.store.Permissions.Rows {
+		if made.ID = other.ID; made == *other {
+			return c.created(on.document(c, other)), nil
+		}
+	}
+
+	made.ID = store.NewID()
+	c.store.Permissions.Put(made.ID, &made)
+
+	return c.created(on.document(c, &made)), nil
+}
+
+func (on permissionOn) remove(c *call) (*wire.Element, error) {
+	p, err := one(c.store.Permissions, c.id("permission"))
+	if err != nil || p.Object != c.id(on.parameter) {
+		return nil, wire.Gone()
+	}
+
+	c.store.Permissions.Drop(p.ID)
+
+	return c.complete(), nil
+}
+
+// isRole reports whether there is a role of that ID.
+func (c *call) isRole(id string) bool {
+	return slices.ContainsFunc(slices.Concat(catalog().roles, c.ownRoles()), func(r role) bool {
+		return c.store.RoleID(r.name) == id
+	})
 }
 
 // userPermissions lists the permissions of a user.

@@ -204,6 +204,10 @@ type (
 		Made                  time.Time `json:"-"`
 	}
 
+	// Permission gives a user or a group a role on one object. No answer depends on it: what a user may do follows from
+	// the role that the inventory gives the user.
+	Permission struct{ ID, Object, Role, User, Group string }
+
 	// Rule of an affinity group, among its VMs or between its VMs and its hosts.
 	Rule struct{ Enabled, Enforcing, Positive bool }
 

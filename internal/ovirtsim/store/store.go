@@ -79,6 +79,7 @@ type Store struct {
 	Jobs           *Table[Job]
 	Events         *Table[Event]
 	Users          *Table[User]
+	Permissions    *Table[Permission]
 	Counters       *Table[Counter]
 
 	nicsByOwner        *index[NIC]
@@ -125,6 +126,7 @@ func New() *Store {
 	s.Jobs = newTable[Job](s, "jobs")
 	s.Events = newTable[Event](s, "events")
 	s.Users = newTable[User](s, "users")
+	s.Permissions = newTable[Permission](s, "permissions")
 	s.Counters = newTable[Counter](s, "counters")
 	s.nicsByOwner = s.NICs.indexBy(func(n *NIC) string { return n.Owner })
 	s.attachmentsByOwner = s.Attachments.indexBy(func(a *Attachment) string { return a.Owner })

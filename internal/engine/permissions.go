@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"net/http"
+)
+
+// Permission gives a user or a group a role on an object.
+type Permission struct {
+	XMLName xml.Name `xml:"permission"`
+	ID      ID       `xml:"id,attr,omitempty"`
+	Role    *Ref     `xml:"role,omitempty"`
+	User    *Ref     `xml:"user,omitempty"`
+	Group   *Ref     `xml:"group,omitempty"`
+}
+
+// Holder is the user or the group.
+func (p *Permission) Holder() ID {
+	if id := RefID(p.User); id != "" {
+		return id
+	}
+
+	return RefID(p.Group)
+}
+
+// Permitted is an object on which permissions are given.
+type Permitted struct {
+	// Collection of the object in the API, such as vms.
+	Collection string
+	ID         ID
+}
+
+func (p Permitted) path() string { return "/" + p.Collection + "/" + p.ID.segment() + "/permissions" }
+
+// Permissions lists the permissions that hold for an object, also those that were given on what it belongs to. The
+// answer does not tell them apart.
+func (c *Client) Permissions(ctx context.Context, on Permitted) ([]Permission, error) {
+	var list struct {
+		XMLName xml.Name     `xml:"permissions"`
+		Items   []Permission `xml:"permission"`
+	}
+	if err := c.get(ctx, on.path(), nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to list the permissions on %s: %w", on.ID, err)
+	}
+
+	return list.Items, nil
+}
+
+// AddPermission gives a permission. If there is such a permission on the object, the engine answers with it.
+func (c *Client) AddPermission(ctx context.Context, on Permitted, permission Permission) (*Permission, error) {
+	var made Permission
+	if err := c.do(ctx, http.MethodPost, on.path(), nil, permission, &made); err != nil {
+		return nil, fmt.Errorf("failed to give a permission on %s: %w", on.ID, err)
+	}
+
+	return &made, nil
+}
+
+// RemovePermission takes a permission away.
+func (c *Client) RemovePermission(ctx context.Context, on Permitted, id ID) error {
+	if err := c.do(ctx, http.MethodDelete, on.path()+"/"+id.segment(), nil, nil, nil); err != nil {
+		return fmt.Errorf("failed to take permission %s on %s away: %w", id, on.ID, err)
+	}
+
+	return nil
+}
+
+// Role is a set of permits.
+type Role struct {
+	XMLName xml.Name `xml:"role"`
+	ID      ID       `xml:"id,attr"`
+	Name    string   `xml:"name"`
+}
+
+// RoleNamed returns the role of that name.
+func (c *Client) RoleNamed(ctx context.Context, name string) (*Role, error) {
+	all, err := c.roles(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	var known []string
+
+	for i := range all {
+		if all[i].Name == name {
+			return &all[i], nil
+		}
+
+		known = append(known, all[i].Name)
+	}
+
+	return nil, &NameError{Kind: "role", Name: name, Scope: "engine", Known: known}
+}
+
+// RoleName returns the name of a role; empty if there is no such role.
+func (c *Client) RoleName(ctx context.Context, id ID) (string, error) {
+	all, err := c.roles(ctx)
+	for i := range all {
+		if all[i].ID == id {
+			return all[i].Name, nil
+		}
+	}
+
+	return "", err
+}
+
+func (c *Client) roles(ctx context.Context) ([]Role, error) {
+	var list struct {
+		XMLName xml.Name `xml:"roles"`
+		Items   []Role   `xml:"role"`
+	}
+	if err := c.get(ctx, "/roles", nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to list the roles: %w", err)
+	}
+
+	return list.Items, nil
+}

@@ -1,0 +1,227 @@
+package tfprovider
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/resourcevalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*permissionResource)(nil)
+	_ resource.ResourceWithImportState = (*permissionResource)(nil)
+)
+
+func newPermissionResource() resource.Resource {
+	return &permissionResource{fixed{base{typeName: "ovirt_permission"}}}
+}
+
+// permissionResource is a role that a user or a group has on an object. No recording has the answer to a request that
+// gives one or takes it away.
+type permissionResource struct{ fixed }
+
+// permittedKinds are the collections of the API by the kind of the object.
+var permittedKinds = map[string]string{
+	"cluster": "clusters", "data_center": "datacenters", "disk": "disks", "storage_domain": "storagedomains",
+	"template": "templates", "vm": "vms", "vnic_profile": "vnicprofiles",
+}
+
+// Schema implements resource.Resource.
+func (r *permissionResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	holder := func(who string) schema.StringAttribute {
+		return schema.StringAttribute{
+			Optional:            true,
+			MarkdownDescription: "UUID of the " + who + " that has the role. Set this or the other one.",
+			Validators:          []validator.String{uuid},
+		}
+	}
+	resp.Schema = r.planned(schema.Schema{
+		MarkdownDescription: "A role of a user or a group on one object. No real engine has confirmed the requests " +
+			"of this resource. Not in the released provider.",
+		Attributes: map[string]schema.Attribute{
+			"id": computedText("UUID of the permission."),
+			"object_type": requiredText("Kind of the object: `"+strings.Join(sortedKinds(), "`, `")+"`.",
+				stringvalidator.OneOf(sortedKinds()...)),
+			"object_id": ownerID("UUID of the object."),
+			"role":      requiredText("Name of the role, such as `UserVmManager`.", notEmpty),
+			"user_id":   holder("user"),
+			"group_id":  holder("group"),
+		},
+	})
+}
+
+func sortedKinds() []string {
+	var out []string
+	for kind := range permittedKinds {
+		out = append(out, kind)
+	}
+
+	slices.Sort(out)
+
+	return out
+}
+
+// ConfigValidators implements resource.ResourceWithConfigValidators.
+func (r *permissionResource) ConfigValidators(ctx context.Context) []resource.ConfigValidator {
+	return append(r.base.ConfigValidators(ctx),
+		resourcevalidator.ExactlyOneOf(path.MatchRoot("user_id"), path.MatchRoot("group_id")))
+}
+
+type permissionModel struct {
+	timed
+
+	ID         types.String `tfsdk:"id"`
+	ObjectType types.String `tfsdk:"object_type"`
+	ObjectID   types.String `tfsdk:"object_id"`
+	Role       types.String `tfsdk:"role"`
+	UserID     types.String `tfsdk:"user_id"`
+	GroupID    types.String `tfsdk:"group_id"`
+}
+
+func (m *permissionModel) on() engine.Permitted {
+	return engine.Permitted{Collection: permittedKinds[m.ObjectType.ValueString()], ID: idOf(m.ObjectID)}
+}
+
+// Create implements resource.Resource. The engine answers with the permission that is there, and its list also has those
+// of the cluster and the whole system: only the answer tells whether the permission is new.
+func (r *permissionResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	ctx, cancel := within(ctx, req.Plan, creating)
+	defer cancel()
+
+	model, ok := load[permissionModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	made, err := r.create(ctx, model)
+	if err != nil {
+		r.keepAsked(ctx, err, req.Plan, resp)
+		resp.Diagnostics.AddError("The permission was not given", err.Error())
+		return
+	}
+
+	model.ID = idValue(made.ID)
+	r.made.add(made.ID.String())
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *permissionResource) create(ctx context.Context, model *permissionModel) (*engine.Permission, error) {
+	role, err := r.client.RoleNamed(ctx, model.Role.ValueString())
+	if err != nil {
+		return nil, err
+	}
+
+	before, err := r.client.Permissions(ctx, model.on())
+	if err != nil {
+		return nil, err
+	}
+
+	var made *engine.Permission
+	lost := false
+	what := "permission on " + model.ObjectID.ValueString()
+	err = poll(ctx, what, func(ctx context.Context) (bool, string, error) {
+		var err error
+		made, err = r.client.AddPermission(context.WithoutCancel(ctx), model.on(), engine.Permission{
+			Role: engine.NewRef(role.ID), User: engine.NewRef(idOf(model.UserID)), Group: engine.NewRef(idOf(model.GroupID)),
+		})
+		lost = lost || engine.AnswerLost(err)
+
+		return err == nil, "", err
+	})
+
+	known := idsWhere(before, func(p *engine.Permission) engine.ID { return p.ID }, isAny)
+	if err != nil {
+		return nil, engine.RememberKnown(unanswered(err, lost), known)
+	}
+
+	if slices.Contains(known, made.ID) {
+		return nil, fmt.Errorf("the permission is there already: import it with the ID %s/%s/%s",
+			model.ObjectType.ValueString(), model.ObjectID.ValueString(), made.ID)
+	}
+
+	return made, nil
+}
+
+// alike implements locator.
+func (r *permissionResource) alike(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
+	role, err := r.client.RoleNamed(ctx, textIn(ctx, state, "role"))
+	if err != nil {
+		return nil, err
+	}
+
+	on := engine.Permitted{
+		Collection: permittedKinds[textIn(ctx, state, "object_type")], ID: idIn(ctx, state, "object_id"),
+	}
+	holder := max(idIn(ctx, state, "user_id"), idIn(ctx, state, "group_id")) // one is empty
+	all, err := r.client.Permissions(ctx, on)
+
+	return idsWhere(all, func(p *engine.Permission) engine.ID { return p.ID }, func(p *engine.Permission) bool {
+		return engine.RefID(p.Role) == role.ID && p.Holder() == holder
+	}), err
+}
+
+// Read implements resource.Resource.
+func (r *permissionResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	model, ok := load[permissionModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	all, err := r.client.Permissions(ctx, model.on())
+	if unread(ctx, err, "The permissions of the object", resp) {
+		return
+	}
+
+	at := slices.IndexFunc(all, func(p engine.Permission) bool { return p.ID == idOf(model.ID) })
+	if at < 0 {
+		resp.State.RemoveResource(ctx)
+		return
+	}
+
+	role, err := r.client.RoleName(ctx, engine.RefID(all[at].Role))
+	if unread(ctx, err, "The roles", resp) {
+		return
+	}
+
+	model.Role = unlessAbsent(model.Role, optional(role))
+	model.UserID, model.GroupID = optional(engine.RefID(all[at].User).String()), optional(engine.RefID(all[at].Group).String())
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+// Delete implements resource.Resource.
+func (r *permissionResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	ctx, cancel := within(ctx, req.State, deleting)
+	defer cancel()
+
+	model, ok := load[permissionModel](ctx, req.State, &resp.Diagnostics)
+	if !ok || r.made.keeps(model.ID.ValueString(), "permission", &resp.Diagnostics) {
+		return
+	}
+
+	remove(ctx, "Permission "+model.ID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
+		return r.client.RemovePermission(ctx, model.on(), idOf(model.ID))
+	})
+}
+
+// ImportState takes OBJECT-TYPE/OBJECT-UUID/UUID.
+func (r *permissionResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
+	if kind, _, _ := strings.Cut(strings.TrimSpace(req.ID), "/"); permittedKinds[kind] == "" {
+		resp.Diagnostics.AddError("Invalid import ID",
+			"Write OBJECT_TYPE/OBJECT_ID/ID; the type is one of "+strings.Join(sortedKinds(), ", ")+".")
+		return
+	}
+
+	importParts(ctx, req, resp, "object_type", "object_id", "id")
+}
