@@ -304,6 +304,9 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 			return err == nil && len(got.nics) == 2 && engine.RefID(got.nics[0].VNICProfile) == profile.ID &&
 				engine.RefID(got.nics[1].VNICProfile) != profile.ID
 		}},
+		"a template with a NIC that nobody names, which is removed": {func(s *infrav1.OLVMMachineSpec) {
+			s.VMTemplateName, s.RemoveTemplateInterfaces = "with-nics", ptr.To(true)
+		}, func(_ *site, got seen) bool { return len(got.nics) == 1 && got.nics[0].Name == "nic1" }},
 	}
 	// What reaches a VM in one way is shown by one machine: sizes, devices, disks, NICs, and those of a template.
 	fast := []string{
@@ -463,7 +466,7 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 		},
 		"a NIC of the template that nobody names": {func(s *infrav1.OLVMMachineSpec) {
 			s.VMTemplateName = "with-nics"
-		}, infrav1.InvalidHardwareReason, []string{"additionalNetworks", `"nic2"`, "with-nics"}},
+		}, infrav1.InvalidHardwareReason, []string{"additionalNetworks", `"nic2"`, "with-nics", "removeTemplateInterfaces"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

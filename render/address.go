@@ -83,6 +83,7 @@ const (
 	watchdogType          = "ovirt_vm_watchdog"
 	optimizeCPUType       = "ovirt_vm_optimize_cpu_settings"
 	graphicsConsolesType  = "ovirt_vm_graphics_consoles"
+	templateNICsType      = "ovirt_vm_template_nics"
 	hostDeviceType        = "ovirt_vm_host_device"
 	mediatedDeviceType    = "ovirt_vm_mediated_device"
 	affinityGroupType     = "ovirt_affinity_group"
@@ -110,7 +111,7 @@ const (
 // ofVMs are the types that VMs of machines and of pools have in common.
 var ofVMs = []string{
 	vmType, nicType, diskType, attachmentType, resizeType, tagType, watchdogType, optimizeCPUType, graphicsConsolesType,
-	hostDeviceType, mediatedDeviceType,
+	hostDeviceType, mediatedDeviceType, templateNICsType,
 }
 
 var typesOfKinds = map[Kind][]string{
@@ -153,6 +154,7 @@ var (
 
 	resizeAddress             = NewAddress(resizeType, "root")
 	graphicsConsolesAddress   = NewAddress(graphicsConsolesType, "none")
+	templateNICsAddress       = NewAddress(templateNICsType, "removed")
 	tagAddress                = NewAddress(tagType, "this")
 	membershipAddress         = NewAddress(membershipType, "this")
 	dataDiskAddress           = NewAddress(diskType, "data")

@@ -251,6 +251,17 @@ func (w *writer) nics(in Machine) {
 			ignoreChanges(body, "Hardware of a VM that runs is not exchanged.", ignored...)
 		}
 	}
+
+	if in.RemoveTemplateNICs {
+		var kept []string
+		for _, nic := range in.NICs {
+			kept = append(kept, nic.Name)
+		}
+
+		body := w.resource("The template may give the VM other network interfaces; these go.", templateNICsAddress)
+		ofVM(body)
+		body.SetAttributeValue("kept", texts(kept))
+	}
 }
 
 // disks writes the size of the root disk, and the data disks.

@@ -152,6 +152,8 @@ type Machine struct {
 	TagIDs []string
 	// NICs of the VM.
 	NICs []NIC
+	// RemoveTemplateNICs takes those of the template away that are not among NICs.
+	RemoveTemplateNICs bool
 	// Guests are the network interfaces that have a configuration in the guest.
 	Guests []GuestNIC
 	// DNSServers and SearchDomains of the guest.

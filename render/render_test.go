@@ -68,7 +68,7 @@ func TestMachinesMatchTheGoldenFiles(t *testing.T) {
 	rich.OSType = "ol_9x64"
 	rich.SerialConsole = &yes
 	rich.SoundCard = &no
-	rich.RemoveGraphicsConsoles = true
+	rich.RemoveGraphicsConsoles, rich.RemoveTemplateNICs = true, true
 	rich.Description, rich.TagIDs = "made \"by\" ${us} <&&>", []string{"55555555-5555-4555-8555-555555555555"}
 	rich.Clone = &yes
 	rich.TemplateDisks = []TemplateDisk{
@@ -387,7 +387,7 @@ func everyOption(text string) Machine {
 		HostDevices:      []string{text},
 		MediatedDevices:  []string{text},
 		CustomProperties: map[string]string{text: text},
-		OptimizeCPU:      true, RemoveGraphicsConsoles: true, Description: text, Clone: &yes, RootDiskSize: 8,
+		OptimizeCPU:      true, RemoveGraphicsConsoles: true, RemoveTemplateNICs: true, Description: text, Clone: &yes, RootDiskSize: 8,
 		TemplateDisks: []TemplateDisk{{ID: text, Format: text, Provisioning: text, StorageDomainID: text}},
 		DataDisks: []DataDisk{
 			{Name: text, Size: 9, Format: text, Sparse: true, StorageDomainID: text, Interface: text},

@@ -1008,6 +1008,11 @@ func (in *OLVMMachineSpec) DeepCopyInto(out *OLVMMachineSpec) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.RemoveTemplateInterfaces != nil {
+		in, out := &in.RemoveTemplateInterfaces, &out.RemoveTemplateInterfaces
+		*out = new(bool)
+		**out = **in
+	}
 	in.VirtualMachine.DeepCopyInto(&out.VirtualMachine)
 	if in.UserData != nil {
 		in, out := &in.UserData, &out.UserData

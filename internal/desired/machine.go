@@ -11,6 +11,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"k8s.io/utils/ptr"
+
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
@@ -279,6 +281,8 @@ func (r *machineResolver) userData(context.Context) error {
 
 // devices resolves network interfaces, disks and tags.
 func (r *machineResolver) devices(ctx context.Context) error {
+	r.out.RemoveTemplateNICs = ptr.Deref(r.in.Spec.RemoveTemplateInterfaces, false)
+
 	network, profile, err := networks(ctx, r.client, r.dc, r.from, r.in.NICs, &r.out)
 	if err != nil {
 		return err

@@ -106,11 +106,12 @@ func networks(
 	}
 
 	for _, given := range hardware.NICs {
-		if !slices.ContainsFunc(out.NICs, func(n render.NIC) bool { return n.Name == given.Name }) {
+		isNamed := slices.ContainsFunc(out.NICs, func(n render.NIC) bool { return n.Name == given.Name })
+		if !isNamed && !out.RemoveTemplateNICs {
 			return nil, nil, invalid(
 				"spec.additionalNetworks",
 				"template %q gives its VMs a network interface %q, which the machine does not name; name it as "+
-					"vnicName, or remove it from the template",
+					"vnicName, set spec.removeTemplateInterfaces to true, or remove it from the template",
 				template.Name,
 				given.Name,
 			)

@@ -365,6 +365,20 @@ func (c *Client) DeleteNIC(ctx context.Context, vmID, id ID) error {
 	return nil
 }
 
+// DropNIC removes a network interface from a VM, whether it runs or not.
+func (c *Client) DropNIC(ctx context.Context, vmID, id ID) error {
+	err := c.DeleteNIC(ctx, vmID, id)
+	if !IsConflict(err) || IsTransient(err) {
+		return err
+	}
+
+	if err := c.UnplugNIC(ctx, vmID, id); err != nil { // the VM runs
+		return err
+	}
+
+	return c.DeleteNIC(ctx, vmID, id)
+}
+
 // PlugNIC puts a network interface into a VM.
 func (c *Client) PlugNIC(ctx context.Context, vmID, id ID) error {
 	if err := c.do(ctx, http.MethodPost, nicPath(vmID, id)+"/activate", nil, action{}, nil); err != nil {

@@ -201,6 +201,10 @@ var table = map[string]map[string]Change{
 		"vm_id":   {Replacement, "", "destroying it changes nothing"},
 		"console": {Local, "", "no block is accepted"},
 	},
+	"ovirt_vm_template_nics": {
+		"vm_id": {Replacement, "", "destroying it changes nothing"},
+		"kept":  {AtOnce, "", "nics/70; unplugged for it if the VM runs, as ovirt_nic"},
+	},
 	"ovirt_vm_watchdog": {
 		"vm_id":  {Replacement, "", ownPath},
 		"model":  {NextStart, "", "high-availability/107; a device of the VM"},

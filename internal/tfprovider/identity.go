@@ -42,6 +42,7 @@ var identities = map[string][]string{
 	"ovirt_vm_snapshot":              {"vm_id", "id"},
 	"ovirt_vm_start":                 {"vm_id"},
 	"ovirt_vm_tag":                   {"tag_id", "vm_id"},
+	"ovirt_vm_template_nics":         {"vm_id"},
 	"ovirt_vm_watchdog":              {"vm_id", "id"},
 }
 

@@ -362,6 +362,7 @@ func resources() []func() resource.Resource {
 		newVMSnapshotResource,
 		newVMStartResource,
 		newVMTagResource,
+		newVMTemplateNICsResource,
 		newVMWatchdogResource,
 	}
 }

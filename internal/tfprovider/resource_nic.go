@@ -366,14 +366,7 @@ func (r *nicResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	}
 
 	remove(ctx, "network interface "+id.String(), &resp.Diagnostics, func(ctx context.Context) error {
-		err := r.client.DeleteNIC(ctx, vmID, id)
-		if engine.IsConflict(err) && !engine.IsTransient(err) { // the VM runs
-			if err = r.client.UnplugNIC(ctx, vmID, id); err == nil {
-				err = r.client.DeleteNIC(ctx, vmID, id)
-			}
-		}
-
-		return err
+		return r.client.DropNIC(ctx, vmID, id)
 	})
 }
 

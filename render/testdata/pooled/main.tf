@@ -65,6 +65,12 @@ resource "ovirt_nic" "nic2" {
   }
 }
 
+# The template may give the VM other network interfaces; these go.
+resource "ovirt_vm_template_nics" "removed" {
+  vm_id = ovirt_vm.this.id
+  kept  = ["nic1", "storage"]
+}
+
 resource "ovirt_vm_disks_resize" "root" {
   vm_id = ovirt_vm.this.id
   size  = 107374182400
@@ -142,7 +148,7 @@ resource "ovirt_vm_tag" "this" {
   vm_id    = ovirt_vm.this.id
   tag_id   = each.value
 
-  depends_on = [ovirt_nic.nic1, ovirt_nic.nic2, ovirt_vm_disks_resize.root, ovirt_disk.data, ovirt_disk_attachment.data, ovirt_vm_graphics_consoles.none, ovirt_vm_watchdog.this, ovirt_vm_host_device.this, ovirt_vm_mediated_device.this]
+  depends_on = [ovirt_nic.nic1, ovirt_nic.nic2, ovirt_vm_template_nics.removed, ovirt_vm_disks_resize.root, ovirt_disk.data, ovirt_disk_attachment.data, ovirt_vm_graphics_consoles.none, ovirt_vm_watchdog.this, ovirt_vm_host_device.this, ovirt_vm_mediated_device.this]
 }
 
 output "vm_id" {
