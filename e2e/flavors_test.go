@@ -111,6 +111,19 @@ var flavors = []flavor{
 		},
 	},
 	{
+		name:      "ingress",
+		subnet:    80,
+		variables: map[string]string{"CLUSTER_DOMAIN": "apps.example.com", "INGRESS_VIRTUAL_IP": "127.20.S.6"},
+		expect: func(w *workload) {
+			for _, role := range []string{"control-plane", "md-0"} {
+				data := w.userData(role)
+				if !strings.Contains(data, "127.20.80.6") || !strings.Contains(data, "keepalived") {
+					w.t.Errorf("%s cannot hold the ingress address:\n%s", role, data)
+				}
+			}
+		},
+	},
+	{
 		name:    "failure-domains",
 		subnet:  75,
 		workers: 3,

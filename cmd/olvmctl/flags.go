@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -115,6 +116,8 @@ func releasedVersion() string { return released.FindString(version.Version) }
 // clusterFileFlags say which cluster file, and how it is read.
 type clusterFileFlags struct {
 	path, defaults, flavor string
+	// provider stands for a cluster file that names no more than it, if the command has the flag.
+	provider string
 }
 
 // addFlags adds -f, which may also be the argument of the command.
@@ -124,8 +127,27 @@ func (f *clusterFileFlags) addFlags(command *cobra.Command) {
 	command.Args, command.PreRunE = f.takeArgument, f.checkGiven
 }
 
-// checkGiven fails if no file is named.
+// addProviderFlag adds --provider, with which a command needs no file.
+func (f *clusterFileFlags) addProviderFlag(command *cobra.Command) {
+	command.Flags().StringVar(&f.provider, "provider", "",
+		"provider of a cluster of which only the file of --defaults says more, in place of a cluster file: "+
+			strings.Join(clusterfile.ProviderNames(), " or "))
+	complete(command, "provider", func(*cobra.Command) []string { return clusterfile.ProviderNames() })
+}
+
+// checkGiven fails if no file is named, and nothing stands for one.
 func (f *clusterFileFlags) checkGiven(command *cobra.Command, _ []string) error {
+	switch {
+	case f.provider != "" && f.path != "":
+		return fmt.Errorf("--provider is in place of a cluster file; write the provider in %s, or omit one of both%s",
+			f.path, seeHelp(command))
+	case f.provider != "" && !slices.Contains(clusterfile.ProviderNames(), f.provider):
+		return fmt.Errorf("--provider %q is not supported; write %s%s", f.provider,
+			strings.Join(clusterfile.ProviderNames(), " or "), seeHelp(command))
+	case f.provider != "":
+		return nil
+	}
+
 	if f.path == "" {
 		return fmt.Errorf("FILE is missing: %s FILE needs a cluster file; olvmctl init makes one%s",
 			command.CommandPath(), seeHelp(command))
@@ -163,7 +185,7 @@ func (f *clusterFileFlags) addDefaultsFlag(set *pflag.FlagSet) {
 
 // load reads the cluster file, and writes what is wrong with it. One that is not valid ends with errInvalid.
 func (f *clusterFileFlags) load(problemsTo io.Writer) (clusterfile.Loaded, error) {
-	cluster, problems, err := clusterfile.Load(f.path, f.defaults, f.flavor)
+	cluster, problems, err := f.read()
 	if err != nil {
 		return clusterfile.Loaded{}, err
 	}
@@ -177,4 +199,16 @@ func (f *clusterFileFlags) load(problemsTo io.Writer) (clusterfile.Loaded, error
 	}
 
 	return cluster, nil
+}
+
+// read reads the cluster file, or the defaults of a provider in place of it.
+func (f *clusterFileFlags) read() (clusterfile.Loaded, []clusterfile.Problem, error) {
+	if f.provider == "" {
+		return clusterfile.Load(f.path, f.defaults, f.flavor)
+	}
+
+	cluster, problems, err := clusterfile.LoadDefaults(f.provider, f.defaults, f.flavor)
+	f.path = cluster.Path
+
+	return cluster, problems, err
 }

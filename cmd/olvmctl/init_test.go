@@ -93,6 +93,7 @@ func newBenchOf(t *testing.T, options ovirtsim.Options) *bench {
 		"vnicProfile":   "kvm-vlan",
 		"storageDomain": "olvm-data-2",
 		"name":          "prod", "kubernetesVersion": "1.36.1", "subnet": "10.20.30.0/24", "virtualIp": "10.20.30.5",
+		"ingressVirtualIp": "10.20.30.6", "baseDomain": "example",
 		"dnsServers":            "10.20.30.53, 10.20.30.54",
 		"controlPlaneAddresses": "10.20.30.10-10.20.30.19", "workerAddresses": "10.20.30.100-10.20.30.149",
 		"controlPlaneNodes": "3",
@@ -444,6 +445,9 @@ func (b *bench) steps(until string) []step {
 		{prompt: `"dns" is not an address`, answer: fix, text: "10.20.30.53, 10.20.30.54"},
 		{prompt: "that nothing else has", text: "10.20.31.5"},
 		{prompt: "is not in the subnet 10.20.30.0/24", answer: fix, text: "10.20.30.5"},
+		{prompt: "for a node with ingress", text: "10.20.30.5"},
+		{prompt: "is virtualIp, too", answer: fix, text: "10.20.30.6"},
+		{prompt: "answer for names below prod.DOMAIN", text: "example"},
 		{prompt: "one more than machines: 10.20.30.10-10.20.30.19", text: "10.20.30.5-10.20.30.19"},
 		{prompt: "is inside the machine ranges", answer: fix, text: "10.20.30.10-10.20.30.19"},
 		{prompt: "one more than machines: 10.20.30.100-10.20.30.149", text: "10.20.30.100-10.20.30.149"},
@@ -912,7 +916,7 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 	}{
 		"a key that is none": {
 			[]string{"datacenter", "Default"},
-			[]string{"answers.yaml:6: datacenter: there is no such key; did you mean dataCenter?"},
+			[]string{"answers.yaml:7: datacenter: there is no such key; did you mean dataCenter?"},
 		},
 		"a value that is no text": {[]string{"name", "[a]"}, []string{"answers.yaml: ", "cannot unmarshal"}},
 		"no engine": {
@@ -933,7 +937,7 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 		},
 		"another password": {
 			[]string{"password", "other"},
-			[]string{"answers.yaml:11: password: engine refuses user \"admin@internal\""},
+			[]string{"answers.yaml:13: password: engine refuses user \"admin@internal\""},
 		},
 		"no data center": {
 			[]string{"dataCenter", ""},
@@ -992,6 +996,14 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 		"an endpoint that is a name": {
 			[]string{"virtualIp", "api"},
 			[]string{`virtualIp: "api" is not an IP address`},
+		},
+		"an ingress address of another subnet": {
+			[]string{"ingressVirtualIp", "10.20.31.6"},
+			[]string{"ingressVirtualIp: 10.20.31.6 is not in the subnet"},
+		},
+		"a base domain that is none": {
+			[]string{"baseDomain", "_.example"},
+			[]string{`baseDomain: "_.example" is not a domain`},
 		},
 		"ranges elsewhere": {
 			[]string{"controlPlaneAddresses", "10.20.31.10-10.20.31.19"},

@@ -52,11 +52,15 @@ storage driver, which are on every node, are OLVM_CSI_USERNAME and OLVM_CSI_PASS
 With --self-managed, or selfManaged in the cluster file, the cluster gets the providers itself, and
 its objects are moved into it.
 
+With --provider, a cluster file is not needed: names and sizes have their defaults, and the file of
+--defaults says the rest, such as the compartment or the engine.
+
 With --bootstrap vm a temporary VM in the engine is the management cluster until the cluster manages
 itself. It is made like a machine of the control plane, with the last address of these.`,
 		Example: `  olvmctl start -f cluster.yaml --kubeconfig management.kubeconfig
   olvmctl start -f cluster.yaml --image ock-1.33.qcow2 --cni calico --self-managed
-  olvmctl start -f cluster.yaml --bootstrap vm`,
+  olvmctl start -f cluster.yaml --bootstrap vm
+  olvmctl start --provider oci`,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if f.bootstrap != "" && f.bootstrap != bootstrapByVM {
 				return fmt.Errorf("--bootstrap: %q is not known; write %s, or leave it away", f.bootstrap,
@@ -74,6 +78,7 @@ itself. It is made like a machine of the control plane, with the last address of
 func (f *startFlags) addFlags(command *cobra.Command) {
 	set := command.Flags()
 	f.file.addFlags(command)
+	f.file.addProviderFlag(command)
 	f.management.addFlags(command)
 	f.management.addProviderFlags(set)
 	f.management.addDriverFlags(command)

@@ -31,12 +31,14 @@ next name, and its machines are rolled out when the manifests are applied, as ol
 templates have their first names, and the API server refuses a change of one.`,
 		Example: `  olvmctl template cluster.yaml >manifests/prod.yaml
   olvmctl template cluster.yaml --flavor default | kubectl apply -f -
+  olvmctl template --provider oci
   olvmctl template cluster.yaml --kubeconfig management.kubeconfig | kubectl apply -f -`,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return printTemplate(command.Context(), s, file, management, output)
 		},
 	}
 	file.addFlags(command)
+	file.addProviderFlag(command)
 	management.addFlags(command)
 	command.Flags().Lookup("kubeconfig").Usage =
 		"kubeconfig of the management cluster to which the manifests will be applied, for the names of its templates"

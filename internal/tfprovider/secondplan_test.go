@@ -73,8 +73,8 @@ var choices = map[string][]func(*infrav1.OLVMMachineSpec){
 	"type": {nothing, func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Type = "server" },
 		func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Type = "desktop" },
 		func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Type = "high_performance" }},
-	"osType":           {nothing, func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.OSType = "rhel_9x64" }},
-	"graphicsConsoles": {nothing, func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.GraphicsConsoles = "Remove" }},
+	"osType":                   {nothing, func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.OSType = "rhel_9x64" }},
+	"graphicsConsoles":         {nothing, func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.GraphicsConsoles = "Remove" }},
 	"removeTemplateInterfaces": {nothing, func(s *infrav1.OLVMMachineSpec) { s.RemoveTemplateInterfaces = ptr.To(true) }},
 	"description": {nothing, func(s *infrav1.OLVMMachineSpec) {
 		s.VirtualMachine.Description = "made \"by\" <us> && ${you}"

@@ -72,6 +72,14 @@ func texts(problems []Problem) string {
 	return strings.Join(out, "\n")
 }
 
+// ingress and domain are changes of a file that add a key.
+func ingress(text string) []string { return added("ingressVirtualIp: " + text) }
+func domain(text string) []string  { return added("baseDomain: " + text) }
+
+func added(text string) []string {
+	return []string{"\n    olvmDatacenterName:", "\n    " + text + "\n    olvmDatacenterName:"}
+}
+
 func none(string) (string, bool) { return "", false }
 
 func TestTheManifestsOfAClusterFile(t *testing.T) {
@@ -341,6 +349,31 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 		"a DNS server that is none": {"current",
 			[]string{"gateway: 10.20.30.1\n", "gateway: 10.20.30.1\n          dnsServers: 10.20.30.53, dns.example.com\n"},
 			[]string{"controlPlaneMachine.virtualMachine.network.dnsServers: \"dns.example.com\" is not an address"}},
+		"an ingress address that is none": {"current", ingress("apps"),
+			[]string{`providers.olvm.ingressVirtualIp: "apps" is not an IP address`}},
+		"an ingress address that is the endpoint": {"current", ingress("10.20.30.160"),
+			[]string{"providers.olvm.ingressVirtualIp: 10.20.30.160 is virtualIp, too"}},
+		"an ingress address that is the gateway": {"current", ingress("10.20.30.1"),
+			[]string{"providers.olvm.ingressVirtualIp: 10.20.30.1 is the gateway"}},
+		"an ingress address that is the broadcast address": {"current", ingress("10.20.30.255"),
+			[]string{"providers.olvm.ingressVirtualIp: 10.20.30.255 is the network's or the broadcast address"}},
+		"an ingress address in the ranges": {"current", ingress("10.20.30.163"),
+			[]string{"the ingress address 10.20.30.163 is inside the machine ranges"}},
+		"an ingress address of another subnet": {"current", ingress("10.20.31.6"),
+			[]string{"warning: providers.olvm.ingressVirtualIp: 10.20.31.6 is not in the subnet 10.20.30.0/24"}},
+		"an ingress address of another family": {"current", ingress(`"fd00::6"`),
+			[]string{"providers.olvm.ingressVirtualIp: fd00::6 is of a family of which"}},
+		"an ingress address with a zone": {"current", ingress(`"fe80::6%eth0"`),
+			[]string{`providers.olvm.ingressVirtualIp: "fe80::6%eth0" is not an IP address`}},
+		"an ingress address that Services may get": {"current", ingress("10.20.30.6\n    serviceLoadBalancers: " +
+			"{ipAddresses: 10.20.30.5-10.20.30.7}"),
+			[]string{"10.20.30.5-10.20.30.7 has ingressVirtualIp, 10.20.30.6"}},
+		"a base domain that is none": {"current", domain("Example.com"),
+			[]string{`providers.olvm.baseDomain: "Example.com" is not a domain`}},
+		"a base domain that is an address": {"current", domain("10.20.30.5"),
+			[]string{`providers.olvm.baseDomain: "10.20.30.5" is not a domain`}},
+		"a base domain that is too long": {"current", domain(strings.Repeat("a.", 99) + "com"),
+			[]string{"providers.olvm.baseDomain: with the name of the cluster it has 206 characters"}},
 		"a virtual IP that is none": {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: api.example.com"},
 			[]string{`virtualIp: "api.example.com" is not an IP address`}},
 		"too few addresses": {"current",

@@ -126,18 +126,23 @@ func Parse(path string, content []byte, defaults string) (*Source, error) {
 		return nil, err
 	}
 
+	return s, s.addDefaults(defaults)
+}
+
+// addDefaults adds the document of a file of defaults, which is empty for none, and decodes all.
+func (s *Source) addDefaults(defaults string) error {
 	if defaults != "" {
 		content, err := readText(defaults)
 		if err != nil {
-			return nil, fmt.Errorf("failed to read a cluster file: %w", err)
+			return fmt.Errorf("failed to read a cluster file: %w", err)
 		}
 
 		if err := s.parse(defaults, content); err != nil {
-			return nil, err
+			return err
 		}
 	}
 
-	return s, s.decode()
+	return s.decode()
 }
 
 // parse adds a document. Keys that are there twice are problems, of which the first is kept.

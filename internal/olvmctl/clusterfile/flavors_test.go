@@ -24,7 +24,7 @@ import (
 
 // ofFlavors are the values of variables that are a flavor's own, for all flavors.
 var ofFlavors = map[string]string{
-	"CLUSTER_DOMAIN": "a.example.com", "CONTROL_PLANE_ENDPOINT_IPV6": "fd00::5", "OLVM_SUBNET_IPV6": "fd00::/64",
+	"CLUSTER_DOMAIN": "a.example.com", "INGRESS_VIRTUAL_IP": "10.20.30.6", "CONTROL_PLANE_ENDPOINT_IPV6": "fd00::5", "OLVM_SUBNET_IPV6": "fd00::/64",
 	"OLVM_GATEWAY_IPV6": "fd00::1", "OLVM_CONTROL_PLANE_ADDRESSES_IPV6": "fd00::10-fd00::19",
 	"OLVM_WORKER_ADDRESSES_IPV6": "fd00::20-fd00::29", "OLVM_FAILURE_DOMAIN_A": "a", "OLVM_FAILURE_DOMAIN_B": "b",
 	"OLVM_FAILURE_DOMAIN_C": "c", "OLVM_NODE_ADDRESSES": "10.20.30.10-10.20.30.30",

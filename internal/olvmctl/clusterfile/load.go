@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -29,6 +30,40 @@ func Load(path, defaults, flavor string) (Loaded, []Problem, error) {
 	if err != nil {
 		return Loaded{}, nil, err
 	}
+
+	return load(source, path, flavor)
+}
+
+// LoadDefaults is Load for a cluster of which no file says more than its provider: all else is in the defaults. Paths
+// in these start from the folder of their file.
+func LoadDefaults(provider, defaults, flavor string) (Loaded, []Problem, error) {
+	path := defaults
+	if path == "" {
+		path = "--provider " + provider
+	}
+
+	source := &Source{dir: filepath.Dir(defaults)}
+	if err := source.parse(path, []byte("provider: "+provider)); err != nil {
+		return Loaded{}, nil, err
+	}
+
+	if err := source.addDefaults(defaults); err != nil {
+		return Loaded{}, nil, err
+	}
+
+	out, problems, err := load(source, path, flavor)
+	for i := range problems {
+		if problems[i].Line == 0 && !problems[i].Warning {
+			problems[i].Message += "; without a cluster file it comes from the file of --defaults"
+		}
+	}
+
+	return out, problems, err
+}
+
+// load checks what was read, and makes the manifests.
+func load(source *Source, path, flavor string) (Loaded, []Problem, error) {
+	var err error
 
 	out := Loaded{Source: source, Path: path, Flavor: flavor}
 	problems := source.Validate()

@@ -97,6 +97,10 @@ func (s *Source) checkOthersAddresses(wanted netipx.IPRange) {
 		s.note(false, serviceLoadBalancers, "%s has virtualIp, %s", wanted, vip)
 	}
 
+	if ingress, err := netip.ParseAddr(s.Providers.OLVM.IngressVirtualIP); err == nil && wanted.Contains(ingress) {
+		s.note(false, serviceLoadBalancers, "%s has ingressVirtualIp, %s", wanted, ingress)
+	}
+
 	for _, kind := range s.machineKinds() {
 		network := kind.machine.VirtualMachine.Network
 		s.checkGateways(network, wanted)

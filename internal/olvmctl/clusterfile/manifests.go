@@ -203,6 +203,14 @@ func (s *Source) variables() map[string]string {
 		"OLVM_WORKER_MEMORY":           worker.VirtualMachine.Memory,
 		"OLVM_REGISTRY":                s.Registry,
 	}
+	if s.Providers.OLVM.IngressVirtualIP != "" {
+		out["INGRESS_VIRTUAL_IP"] = s.Providers.OLVM.IngressVirtualIP
+	}
+
+	if s.Domain() != "" {
+		out["CLUSTER_DOMAIN"] = s.Domain()
+	}
+
 	if len(pods) > 0 && len(services) > 0 {
 		out["POD_CIDR"], out["SERVICE_CIDR"] = pods[0], services[0]
 	}
@@ -279,7 +287,7 @@ func (s *Source) patches(objects []*unstructured.Unstructured, ignition bool) (m
 		"OLVMCluster/":                       {"spec": cluster},
 		"OLVMMachineTemplate/-control-plane": {"spec": object{"template": object{"spec": control}}},
 		"OLVMMachineTemplate/-md-0":          {"spec": object{"template": object{"spec": worker}}},
-		"KubeadmControlPlane/-control-plane": {"spec": object{"kubeadmConfigSpec": s.kubeadm()}},
+		"KubeadmControlPlane/-control-plane": {"spec": object{"kubeadmConfigSpec": s.kubeadm(objects)}},
 	}
 
 	for _, o := range objects { // dual stack has its own networks where the file has one
@@ -299,8 +307,12 @@ func (s *Source) clusterPatch(objects []*unstructured.Unstructured, ignition boo
 		return nil, err
 	}
 
-	if !ignition {
-		delete(cluster, "controlPlaneServices") // the flavor's
+	if !ignition { // the flavor has its own
+		if names := onlyNames(cluster["controlPlaneServices"].(object)); names != nil {
+			cluster["controlPlaneServices"] = names
+		} else {
+			delete(cluster, "controlPlaneServices")
+		}
 	}
 
 	if _, ok := cluster["olvmOvirtAPIServer"].(object)["caConfigMap"]; !ok {
@@ -329,7 +341,7 @@ func (s *Source) clusterPatch(objects []*unstructured.Unstructured, ignition boo
 }
 
 // kubeadm is the configuration of the control plane.
-func (s *Source) kubeadm() object {
+func (s *Source) kubeadm(objects []*unstructured.Unstructured) object {
 	args := func(name, value string) []any { return []any{object{"name": name, "value": value}} }
 	cluster := object{}
 
@@ -339,6 +351,15 @@ func (s *Source) kubeadm() object {
 		cluster["controllerManager"] = object{"extraArgs": suites}
 		cluster["scheduler"] = object{"extraArgs": suites}
 		cluster["etcd"] = object{"local": object{"extraArgs": args("cipher-suites", s.CipherSuites)}}
+	}
+
+	if names := s.names(objects); len(names) > 0 {
+		server, _ := cluster["apiServer"].(object)
+		if server == nil {
+			server = object{}
+		}
+
+		server["certSANs"], cluster["apiServer"] = names, server
 	}
 
 	control := object{}

@@ -68,9 +68,12 @@ func (f *File) provider() provider {
 	return all[OLVMProvider]
 }
 
+// ProviderNames are all that there are, sorted.
+func ProviderNames() []string { return slices.Sorted(maps.Keys((&File{}).providers())) }
+
 // providerNames are all that there are, for people.
 func (f *File) providerNames() string {
-	return strings.Join(slices.Sorted(maps.Keys(f.providers())), " or ")
+	return strings.Join(ProviderNames(), " or ")
 }
 
 // ProviderName is the provider that makes the cluster.

@@ -117,6 +117,11 @@ type OLVM struct {
 		// IPAddresses are ranges as those of machines; empty means that nothing gives Services addresses.
 		IPAddresses string `yaml:"ipAddresses"`
 	} `yaml:"serviceLoadBalancers"`
+	// IngressVirtualIP is an address of a node on which ingress answers; empty means none.
+	IngressVirtualIP string `yaml:"ingressVirtualIp"`
+	// BaseDomain has the domain of the cluster below it, with the cluster's name; empty means that its nodes answer for
+	// no names.
+	BaseDomain string `yaml:"baseDomain"`
 }
 
 // OCI are the settings of Oracle Cloud Infrastructure.

@@ -638,6 +638,8 @@ func (s *Source) clusterSpec() infrav1.OLVMClusterSpec {
 			CredentialsSecret: infrav1.NamespacedName(o.OvirtAPIServer.CredentialsSecret),
 		},
 	}
+	s.addNames(out.ControlPlaneServices)
+
 	if o.OvirtAPIServer.ServerCA != "" || o.OvirtAPIServer.ServerCAPath != "" {
 		ca := infrav1.NamespacedName(o.OvirtAPIServer.CAConfigMap)
 		out.OLVMOvirtAPIServer.CAConfigMap = &ca

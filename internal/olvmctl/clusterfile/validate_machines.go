@@ -38,13 +38,15 @@ func (s *Source) machineKinds() []machineKind {
 
 // checkMachines has the rules of machines and endpoints checked where the controller has them.
 func (s *Source) checkMachines() {
+	s.checkDomain()
+	ingress := s.ingressAddress()
 	cluster := s.clusterSpec()
 
 	vip, err := netip.ParseAddr(s.VirtualIP)
 	if err != nil && s.VirtualIP != "" {
 		s.note(false, "virtualIp", "%q is not an IP address; write one that is free, such as 10.20.30.5, which a node "+
 			"of the control plane holds", s.VirtualIP)
-	} else if err := desired.ValidateServices(cluster); err != nil && s.VirtualIP != "" {
+	} else if err := desired.ValidateServices(cluster); err != nil && s.VirtualIP != "" && !s.isNoted(ingressVirtualIP) {
 		s.noteField("virtualIp", "", err)
 	}
 
@@ -54,13 +56,15 @@ func (s *Source) checkMachines() {
 		s.checkSize(kind)
 		s.checkDisks(kind)
 		s.checkTemplate(kind)
+		s.checkIngressSubnet(kind, ingress)
 		pool := s.checkNetwork(kind, cluster, vip)
 		if pool == nil {
 			continue
 		}
 
 		pools = append(pools, pool)
-		s.checkVirtualIP(kind, pool, vip)
+		s.checkVirtualIP(kind, pool, vip, "virtualIp")
+		s.checkIngress(kind, pool, ingress)
 		s.checkPool(kind, pool)
 	}
 
@@ -118,8 +122,8 @@ func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec,
 	return pool
 }
 
-// checkVirtualIP checks that the virtual IP address is one that a node can hold.
-func (s *Source) checkVirtualIP(kind machineKind, pool *ipam.Pool, vip netip.Addr) {
+// checkVirtualIP checks that the virtual IP address of a key is one that a node can hold.
+func (s *Source) checkVirtualIP(kind machineKind, pool *ipam.Pool, vip netip.Addr, key string) {
 	subnet, err := netip.ParsePrefix(s.family(kind.machine.VirtualMachine.Network).subnet)
 	if err != nil || !vip.IsValid() {
 		return
@@ -127,9 +131,9 @@ func (s *Source) checkVirtualIP(kind machineKind, pool *ipam.Pool, vip netip.Add
 
 	switch subnet = subnet.Masked(); {
 	case vip == pool.Gateway:
-		s.note(false, "virtualIp", "%s is the gateway of the subnet %s", vip, subnet)
+		s.note(false, key, "%s is the gateway of the subnet %s", vip, subnet)
 	case vip.Is4() && subnet.Bits() < 31 && (vip == subnet.Addr() || vip == netipx.PrefixLastIP(subnet)):
-		s.note(false, "virtualIp", "%s is the network's or the broadcast address of the subnet %s", vip, subnet)
+		s.note(false, key, "%s is the network's or the broadcast address of the subnet %s", vip, subnet)
 	}
 }
 

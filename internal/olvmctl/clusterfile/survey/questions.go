@@ -345,6 +345,19 @@ func (s *survey) askCluster(ctx context.Context) error {
 			Title: "Control plane endpoint",
 			Help:  "An address of the subnet that nothing else has: 10.20.30.5",
 		}},
+		{&a.IngressVirtualIP, Question{
+			Key:      "ingressVirtualIp",
+			Title:    "Ingress address",
+			Help:     "An address of the subnet for a node with ingress; empty for none: 10.20.30.6",
+			Optional: true,
+		}},
+		{&a.BaseDomain, Question{
+			Key:   "baseDomain",
+			Title: "Base domain",
+			Help: fmt.Sprintf("The nodes answer for names below %s.DOMAIN; empty if a DNS of the site does, or nothing: "+
+				"example.com", a.Name),
+			Optional: true,
+		}},
 		{&a.ControlPlaneAddresses, Question{
 			Key:   "controlPlaneAddresses",
 			Title: "Addresses of the control plane",

@@ -53,6 +53,8 @@ type Answers struct {
 	Gateway               string `yaml:"gateway"`
 	DNSServers            string `yaml:"dnsServers"`
 	VirtualIP             string `yaml:"virtualIp"`
+	IngressVirtualIP      string `yaml:"ingressVirtualIp"`
+	BaseDomain            string `yaml:"baseDomain"`
 	ControlPlaneAddresses string `yaml:"controlPlaneAddresses"`
 	WorkerAddresses       string `yaml:"workerAddresses"`
 	ControlPlaneNodes     string `yaml:"controlPlaneNodes"`
@@ -310,7 +312,7 @@ func newProblems(before, after []clusterfile.Problem) error {
 				b.Message == p.Message
 		})
 		// A file may have an endpoint of another subnet; a person is asked for one of this subnet.
-		counts := !p.Warning || p.Path == "virtualIp"
+		counts := !p.Warning || p.Path == "virtualIp" || p.Path == "providers.olvm.ingressVirtualIp"
 		if counts && !known && !slices.Contains(texts, p.Message) { // both kinds of machines have the same
 			texts = append(texts, p.Message)
 		}

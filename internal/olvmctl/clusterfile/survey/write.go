@@ -115,6 +115,8 @@ func (a *Answers) file(ca string) ([]byte, error) {
 			add("olvmOvirtAPIServer", block().add("serverURL", server, "").add("serverCAPath", ca, ""), "").
 			add("olvmOCK", line().add("storageDomainName", a.StorageDomain, ""),
 				"# Where olvmctl image puts the disks of images.").
+			add("ingressVirtualIp", a.IngressVirtualIP, "# A node on which ingress answers holds it.").
+			add("baseDomain", a.BaseDomain, "# Nodes answer for api.NAME.DOMAIN and *.apps.NAME.DOMAIN.").
 			add("controlPlaneMachine", machine(a.ControlPlaneMemory, a.ControlPlaneCores, a.ControlPlaneAddresses), "").
 			add("workerMachine", machine(a.WorkerMemory, a.WorkerCores, a.WorkerAddresses), ""), ""), "")
 	var out bytes.Buffer

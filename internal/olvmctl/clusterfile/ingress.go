@@ -1,0 +1,149 @@
+package clusterfile
+
+import (
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+)
+
+// The paths of the keys.
+const (
+	ingressVirtualIP = "providers.olvm.ingressVirtualIp"
+	baseDomain       = "providers.olvm.baseDomain"
+)
+
+// maxDomain is how long the domain of a cluster may be, as the CRD has it.
+const maxDomain = 200
+
+// topLevel is a name that ends with no letter, such as an address.
+var topLevel = regexp.MustCompile(`[.][0-9]+$`)
+
+// Domain is that of the cluster: its name before the base domain. It is empty if there is no base domain.
+func (s *Source) Domain() string {
+	if s.Providers.OLVM.BaseDomain == "" {
+		return ""
+	}
+
+	return s.Name + "." + s.Providers.OLVM.BaseDomain
+}
+
+// addNames adds the ingress address and the names of the cluster to its services.
+func (s *Source) addNames(services *infrav1.ControlPlaneServices) {
+	if _, err := netip.ParseAddr(s.Providers.OLVM.IngressVirtualIP); err == nil {
+		services.IngressVirtualIP = s.Providers.OLVM.IngressVirtualIP
+	}
+
+	if domain := s.Domain(); domain != "" {
+		services.DNS = &infrav1.ClusterDNS{Domain: domain}
+	}
+}
+
+// onlyNames are the services of which a flavor without Ignition has its own values, but for what the file alone knows;
+// nil if it says nothing.
+func onlyNames(services object) object {
+	out := object{}
+
+	for _, field := range []string{"ingressVirtualIP", "dns"} {
+		if value, ok := services[field]; ok {
+			out[field] = value
+		}
+	}
+
+	if len(out) == 0 {
+		return nil
+	}
+
+	return out
+}
+
+// names are those of the API servers in their certificates: what the flavor has, and the names of the cluster.
+func (s *Source) names(objects []*unstructured.Unstructured) []any {
+	domain := s.Domain()
+	if domain == "" {
+		return nil
+	}
+
+	var out []any
+
+	for _, o := range objects {
+		if o.GetKind() == "KubeadmControlPlane" {
+			out, _, _ = unstructured.NestedSlice(o.Object, "spec", "kubeadmConfigSpec", "clusterConfiguration",
+				"apiServer", "certSANs")
+		}
+	}
+
+	for _, name := range []any{"api." + domain, "api-int." + domain} {
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+
+	return out
+}
+
+// checkDomain checks the base domain.
+func (s *Source) checkDomain() {
+	domain := s.Providers.OLVM.BaseDomain
+	if domain == "" {
+		return
+	}
+
+	switch problems := validation.IsDNS1123Subdomain(domain); {
+	case len(problems) > 0 || topLevel.MatchString("."+domain):
+		s.note(false, baseDomain, "%q is not a domain; write lower case letters, digits, hyphens and dots, such as "+
+			"example.com", domain)
+	case len(s.Domain()) > maxDomain:
+		s.note(false, baseDomain, "with the name of the cluster it has %d characters; write one with which it has at "+
+			"most %d", len(s.Domain()), maxDomain)
+	}
+}
+
+// ingressAddress is the ingress address; the zero value if there is none that can be read, which is noted.
+func (s *Source) ingressAddress() netip.Addr {
+	text := s.Providers.OLVM.IngressVirtualIP
+	if text == "" {
+		return netip.Addr{}
+	}
+
+	address, err := netip.ParseAddr(text)
+	vip, vipErr := netip.ParseAddr(s.VirtualIP)
+
+	switch {
+	case err != nil || address.Zone() != "" || address.Is4In6():
+		s.note(false, ingressVirtualIP, "%q is not an IP address; write one that is free, such as 10.20.30.6, which a "+
+			"node with ingress holds", text)
+		return netip.Addr{}
+	case vipErr == nil && vip == address:
+		s.note(false, ingressVirtualIP, "%s is virtualIp, too; they need addresses of their own", address)
+	}
+
+	return address
+}
+
+// checkIngress checks that the ingress address is one that nodes of a kind can hold.
+func (s *Source) checkIngress(kind machineKind, pool *ipam.Pool, address netip.Addr) {
+	s.checkVirtualIP(kind, pool, address, ingressVirtualIP)
+
+	network := kind.machine.VirtualMachine.Network
+	if address.Is4() && network.IPv4.IPAddresses == "" || address.Is6() && network.IPv6.IPAddresses == "" {
+		s.note(false, ingressVirtualIP, "%s is of a family of which %s has no ipAddresses; write an address of the "+
+			"other family", address, kind.prefix+"virtualMachine.network")
+	}
+}
+
+// checkIngressSubnet warns of an ingress address that is not in the subnet of a kind of machines.
+func (s *Source) checkIngressSubnet(kind machineKind, address netip.Addr) {
+	subnet, err := netip.ParsePrefix(s.family(kind.machine.VirtualMachine.Network).subnet)
+	if err == nil && address.IsValid() && address.Is4() == subnet.Addr().Is4() && !subnet.Contains(address) {
+		s.note(true, ingressVirtualIP, "%s is not in the subnet %s of %s, whose nodes may hold it: clients reach it "+
+			"only if a router sends that address to the network of the nodes", address, subnet.Masked(),
+			strings.TrimSuffix(kind.prefix, "."))
+	}
+}
