@@ -43,6 +43,11 @@ func TestTheConfigurationOfOracleCloudIsCheckedFirst(t *testing.T) {
 		contains(t, "the template", out, "compartmentId: "+child, image, other)
 	}
 
+	s.write(".ocne/defaults.yaml", "kubernetesVersion: 1.36.1\nproviders: {oci: {compartment: parent/my/child}}\n")
+	out, _ := s.does("template", "--provider", "oci")
+	contains(t, "the template of a provider", out, "compartmentId: "+child, image, other, "name: ocne")
+	s.write(".ocne/defaults.yaml", "")
+
 	for compartment, says := range map[string]string{
 		"parent/my/chidl":                    `there is no compartment "chidl" in "my"; it has child`,
 		"parent/mine/child":                  `there is no compartment "mine" in "parent"; it has five, four, my, one, six, three, two`,
