@@ -124,9 +124,8 @@ type FromInventory struct {
 // +kubebuilder:validation:XValidation:rule=`!has(self.clone) || self.clone || !(has(self.format) && self.format == 'raw') && !(has(self.sparse) && !self.sparse)`,message="format raw and a disk that is not sparse need a copy of the template's; set clone to true, or remove it",fieldPath=".clone"
 type RootDisk struct {
 	// size of the disk: a number with a unit, such as 100GB, which is 100 * 2^30 bytes. The disk is grown to it and
-	// never shrunk. It must be at least the template's, which it is if omitted. Changes take effect at once.
+	// never shrunk. It must be at least the template's, which it is if omitted or empty. Changes take effect at once.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
 	Size Size `json:"size,omitempty"`
 
 	// clone copies the template's disk instead of linking to it. If omitted, it is copied if it must be: for format

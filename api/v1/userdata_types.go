@@ -55,10 +55,9 @@ type SSHAccess struct {
 	// +optional
 	User UserName `json:"user,omitempty"`
 
-	// authorizedKeys are public keys, as in the file authorized_keys.
-	// +required
+	// authorizedKeys are public keys, as in the file authorized_keys. If omitted or empty, nobody else may log in.
+	// +optional
 	// +listType=set
-	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	AuthorizedKeys []AuthorizedKey `json:"authorizedKeys,omitempty"`
 }

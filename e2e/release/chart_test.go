@@ -19,6 +19,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/addon"
@@ -69,8 +70,48 @@ func (m *management) components(version string) map[string]*unstructured.Unstruc
 		"infrastructure-components.yaml"))
 	check.Error(m.t, err, "")
 
-	// clusterctl reads $$ as $.
-	return byName(m.t, []byte(strings.ReplaceAll(string(content), "$$", "$")))
+	return byName(m.t, m.fillComponents(content, nil))
+}
+
+// fillComponents has clusterctl fill in the variables of components.
+func (m *management) fillComponents(content []byte, values valuesOfVariables) []byte {
+	m.t.Helper()
+	filled, err := yamlprocessor.NewSimpleProcessor().Process(content, values.Get)
+	check.Error(m.t, err, "")
+
+	return filled
+}
+
+// TestVariablesOfTheComponentsAreFlagsOfTheManager sets each of them, with signs that YAML reads as something else.
+func TestVariablesOfTheComponentsAreFlagsOfTheManager(t *testing.T) {
+	t.Parallel()
+	m := newChart(t)
+	content, err := os.ReadFile(filepath.Join(m.dir, "repository", "infrastructure-olvm", "v0.1.0",
+		"infrastructure-components.yaml"))
+	check.Error(t, err, "")
+
+	values := valuesOfVariables{}
+	want := []string{}
+
+	for flag, variable := range map[string]string{
+		"diagnostics-address": "CAPOLVM_DIAGNOSTICS_ADDRESS", "insecure-diagnostics": "CAPOLVM_INSECURE_DIAGNOSTICS",
+		"tls-min-version": "CAPOLVM_TLS_MIN_VERSION", "confinement": "CAPOLVM_CONFINEMENT",
+		"feature-gates": "CAPOLVM_FEATURE_GATES",
+	} {
+		values[variable] = "a: b #" + variable
+		want = append(want, "--"+flag+"="+values[variable])
+	}
+
+	variables, err := yamlprocessor.NewSimpleProcessor().GetVariables(content)
+	check.Error(t, err, "")
+	check.Equal(t, "variables", variables, slices.Sorted(maps.Keys(values)))
+
+	deployment := typed[appsv1.Deployment](t, byName(t, m.fillComponents(content, values))[deploymentName])
+	args := deployment.Spec.Template.Spec.Containers[0].Args
+
+	for _, arg := range want {
+		check.Equal(t, arg, slices.Contains(args, arg), true)
+	}
 }
 
 // loadChart loads that of a release.

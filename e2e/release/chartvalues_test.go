@@ -115,6 +115,27 @@ podDisruptionBudget: {enabled: true, maxUnavailable: 2}
 		&metav1.LabelSelector{MatchLabels: deployment.Spec.Selector.MatchLabels})
 }
 
+// TestEachShardOfTheChartHasADeployment renders two. Neither selects the Pods of the other.
+func TestEachShardOfTheChartHasADeployment(t *testing.T) {
+	t.Parallel()
+	m := newChart(t)
+	objects := m.render("v0.1.0", valuesOf(t, `{shards: [a, b], watchNamespace: team, replicas: 2}`))
+	check.Equal(t, "a Deployment without a shard", objects[deploymentName] == nil, true)
+
+	for _, name := range []string{"a", "b"} {
+		deployment := typed[appsv1.Deployment](t, objects[deploymentName+"-"+name])
+		template := deployment.Spec.Template
+		check.Equal(t, "flags", template.Spec.Containers[0].Args[:2], []string{"--namespace=team", "--watch-filter=" + name})
+		check.Equal(t, "replicas", *deployment.Spec.Replicas, 2)
+		check.Equal(t, "selector", deployment.Spec.Selector.MatchLabels, map[string]string{
+			"control-plane": "capolvm-controller-manager", "cluster.x-k8s.io/watch-filter": name,
+		})
+		check.Equal(t, "labels", template.Labels, deployment.Spec.Selector.MatchLabels)
+	}
+
+	check.Equal(t, "other objects", len(objects), len(m.render("v0.1.0", valuesOf(t, `{watchNamespace: team}`)))+1)
+}
+
 func namesOf(variables []corev1.EnvVar) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for _, variable := range variables {
@@ -245,6 +266,9 @@ func TestTheSchemaRefusesValuesThatAreWrong(t *testing.T) {
 		`{env: [{name: A, value: 1}]}`:                            "env",
 		`{watchNamespace: [a, b]}`:                                "watchNamespace",
 		`{watchNamespace: "a,b"}`:                                 "watchNamespace",
+		`{shards: a}`:                                             "shards",
+		`{shards: [a, a]}`:                                        "shards",
+		`{shards: [A]}`:                                           "shards",
 		`{podLabels: {control-plane: x}}`:                         "podLabels",
 		`{podAnnotations: {a: true}}`:                             "podAnnotations",
 		`{proxy: {http_proxy: x}}`:                                "http_proxy",

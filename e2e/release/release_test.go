@@ -394,6 +394,8 @@ func TestClusterctlInstallsUpgradesAndRendersReleases(t *testing.T) {
 			t.Errorf("flavor %s has %d objects", flavor, len(objects))
 		}
 	}
+
+	t.Run("no value changes silently", m.expectNoValueToChange)
 }
 
 // TestOlvmctlInstallsWhatLacks has the library of olvmctl start install everything, with no kubelet that would run it.

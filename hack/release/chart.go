@@ -132,6 +132,10 @@ func (h *helmChart) add(manifests []byte, condition func(*unstructured.Unstructu
 			return fmt.Errorf("the chart's %s %s: %w", kind, name, err)
 		}
 
+		if kind == "Deployment" {
+			text = "{{- range $shard := .Values.shards | default (list \"\") }}\n---\n{{- with $ }}\n" + text + "{{- end }}\n{{- end }}\n"
+		}
+
 		if condition != "" {
 			text = "{{- if " + condition + " }}\n" + text + "{{- end }}\n"
 		}

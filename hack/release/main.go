@@ -26,6 +26,15 @@ import (
 // devImage is the image in config/manager, which has the version of a release there.
 const devImage = "ghcr.io/capolvm/cluster-api-provider-olvm:dev"
 
+// flagVariables are the variables of clusterctl for flags of the manager. Their defaults are the values in config/manager.
+var flagVariables = map[string]string{
+	"diagnostics-address":  "CAPOLVM_DIAGNOSTICS_ADDRESS",
+	"insecure-diagnostics": "CAPOLVM_INSECURE_DIAGNOSTICS",
+	"tls-min-version":      "CAPOLVM_TLS_MIN_VERSION",
+	"confinement":          "CAPOLVM_CONFINEMENT",
+	"feature-gates":        "CAPOLVM_FEATURE_GATES",
+}
+
 // variables are what clusterctl takes for the beginning of one.
 var variables = regexp.MustCompile(`\$+\{`)
 
@@ -151,6 +160,15 @@ func manifests(ctx context.Context, tools *toolchain.Toolchain, parsed *utilvers
 		}
 	}
 
+	for name, path := range map[string]string{
+		"kustomize-name-references.yaml": "kustomize/name-references.yaml",
+		"kube-state-metrics.yaml":        "monitoring/kube-state-metrics.yaml",
+	} {
+		if files[name], err = os.ReadFile(filepath.Join(config, path)); err != nil {
+			return fmt.Errorf("failed to read a configuration: %w", err)
+		}
+	}
+
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(r.out, name), content, 0o644); err != nil {
 			return fmt.Errorf("failed to write %s: %w", name, err)
@@ -181,9 +199,20 @@ func (r release) components(rendered []byte) ([]byte, error) {
 	rendered = bytes.Replace(rendered, []byte(devImage), []byte(r.image()), 1)
 
 	// Descriptions speak of variables; clusterctl would ask for their values.
-	return variables.ReplaceAllFunc(rendered, func(match []byte) []byte {
+	rendered = variables.ReplaceAllFunc(rendered, func(match []byte) []byte {
 		return bytes.ReplaceAll(match, []byte("$"), []byte("$$"))
-	}), nil
+	})
+
+	for name, variable := range flagVariables {
+		line := regexp.MustCompile(`(?m)^( +- )(--` + name + `)=(.*)$`)
+		if found := line.FindAllIndex(rendered, -1); len(found) != 1 {
+			return nil, fmt.Errorf("config/default has the flag %s %d times", name, len(found))
+		}
+
+		rendered = line.ReplaceAll(rendered, []byte("$1'$2=$${"+variable+":=$3}'"))
+	}
+
+	return rendered, nil
 }
 
 // kustomization is what kustomize makes of a folder.

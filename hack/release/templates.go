@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
 )
 
@@ -178,8 +179,23 @@ func (m marks) deployment(object *unstructured.Unstructured) error {
 	m.lines("replicas", func(mark string) { spec["replicas"] = mark }, "replicas: {{ .Values.replicas }}")
 	m.entry(nested(spec, "template", "metadata"), "annotations", "podAnnotations")
 	m.entries(nested(spec, "template", "metadata", "labels"), "podLabels")
+	m.shard(object)
 
 	return nil
+}
+
+// shard marks what differs between the Deployments of shards. Each works on the objects that have its label.
+func (m marks) shard(object *unstructured.Unstructured) {
+	m.lines("name", func(mark string) { nested(object.Object, "metadata")["name"] = mark },
+		"name: "+object.GetName()+"{{ with $shard }}-{{ . }}{{ end }}")
+
+	for name, of := range map[string]map[string]any{
+		"shardSelector": nested(object.Object, "spec", "selector", "matchLabels"),
+		"shardLabel":    nested(object.Object, "spec", "template", "metadata", "labels"),
+	} {
+		m.lines(name, func(mark string) { of[mark] = "" },
+			`{{- with $shard }}`, clusterv1.WatchLabel+`: {{ . }}`, `{{- end }}`)
+	}
 }
 
 func (m marks) container(container map[string]any) {
@@ -193,7 +209,8 @@ func (m marks) container(container map[string]any) {
 
 	args, _ := container["args"].([]any)
 	m.lines("watchNamespace", func(mark string) { container["args"] = append([]any{mark}, args...) },
-		`{{- with .Values.watchNamespace }}`, `- --namespace={{ . }}`, `{{- end }}`)
+		`{{- with .Values.watchNamespace }}`, `- --namespace={{ . }}`, `{{- end }}`,
+		`{{- with $shard }}`, `- --watch-filter={{ . }}`, `{{- end }}`)
 
 	// Without a request, what GOMEMLIMIT refers to is 0.
 	m.lines("GOMEMLIMIT", func(mark string) { container["env"] = []any{mark} },

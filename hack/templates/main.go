@@ -19,7 +19,7 @@ const base = "base"
 
 // lists are those that a variable is all of, with commas between the elements. Kustomize reads such a variable as the
 // one element of a list.
-var lists = regexp.MustCompile(`(?m)^( +)((?:ipAddresses|addresses):)\n +- (\$\{[A-Z0-9_]+\})$`)
+var lists = regexp.MustCompile(`(?m)^( +)((?:ipAddresses|addresses|authorizedKeys):)\n +- (\$\{[A-Z0-9_]+(?::= )?\})$`)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

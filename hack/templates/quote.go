@@ -17,16 +17,27 @@ var numbers = regexp.MustCompile(
 	`^\$\{(?:[A-Z_]+_(?:COUNT|PORT|CORES|SOCKETS|SECONDS|BITS)|NODES_LOST_AT_MOST)(?:[:=][^}]*)?\}$`)
 
 // listElement is a variable that becomes several elements of a list, see lists.
-var listElement = regexp.MustCompile(`^\$\{[A-Z0-9_]*ADDRESSES(?:_IPV6)?\}$`)
+var listElement = regexp.MustCompile(`^\$\{(?:[A-Z0-9_]*ADDRESSES(?:_IPV6)?|OLVM_SSH_AUTHORIZED_KEYS:= )\}$`)
 
-// variable is a text with a variable, and its place in a template: line and column, from 1.
+// objectNames are the variables of names of objects, which the API server checks: it refuses what quotes cannot hold.
+var objectNames = regexp.MustCompile(`^(?:CLUSTER_NAME|NAMESPACE|[A-Z_]+_(?:SECRET|CONFIGMAP))$`)
+
+// variableNames finds the variables of a text.
+var variableNames = regexp.MustCompile(`\$\{([A-Z0-9_]+)`)
+
+// blankDefault makes a variable optional: clusterctl asks for those whose default is empty. A block whose indent is not
+// said has no text if it has spaces alone.
+const blankDefault = ":= }"
+
+// variable is a text with a variable, and its place in a template: line and column, from 1. A block of it has the indent.
 type variable struct {
-	text         string
-	line, column int
+	text                 string
+	line, column, indent int
 }
 
-// quote puts quotes around each text with a variable. Without them, clusterctl would fill in 010, true or "kvm #2", and
-// YAML would read a number, a boolean or half of the name.
+// quote has YAML read each text with a variable as a text. As it is, clusterctl would fill in 010, true or "kvm #2", and
+// YAML would read a number, a boolean or half of the name. Names of objects get quotes. All others become a block, in
+// which no character means anything but the end of a line: with a second line the template is no YAML any more.
 func quote(template []byte) ([]byte, error) {
 	var found []variable
 
@@ -40,48 +51,83 @@ func quote(template []byte) ([]byte, error) {
 			return nil, fmt.Errorf("failed to read the template: %w", err)
 		}
 
-		found = append(found, findVariables(&document, false)...)
+		found = append(found, findVariables(&document, 0, false)...)
 	}
 
 	lines := strings.Split(string(template), "\n")
 
-	// Backwards, because quotes move what follows on the line.
+	// Backwards, because what is put in moves what follows on the line.
 	for _, v := range slices.Backward(found) {
-		line := lines[v.line-1]
-		before, rest := line[:v.column-1], line[v.column-1:]
-
-		after, ok := strings.CutPrefix(rest, v.text)
-		if !ok {
-			return nil, fmt.Errorf("line %d: the text %q goes on in the next line; make it shorter", v.line, v.text)
+		line, err := v.quoteIn(lines[v.line-1])
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", v.line, err)
 		}
 
-		lines[v.line-1] = before + "'" + strings.ReplaceAll(v.text, "'", "''") + "'" + after
+		lines[v.line-1] = line
 	}
 
 	return []byte(strings.Join(lines, "\n")), nil
 }
 
-// findVariables lists the texts below a node that have a variable and no quotes. In labels and annotations numbers are
-// texts, too.
-func findVariables(node *yaml.Node, texts bool) []variable {
+// quoteIn is the line with the text as it should be. It becomes two lines if the text becomes a block.
+func (v variable) quoteIn(line string) (string, error) {
+	before, rest := line[:v.column-1], line[v.column-1:]
+	quoted := "'" + strings.ReplaceAll(v.text, "'", "''") + "'"
+
+	for _, as := range []string{v.text, quoted, `"` + v.text + `"`} {
+		after, ok := strings.CutPrefix(rest, as)
+
+		switch {
+		case !ok:
+			continue
+		case v.isObjectName():
+			return before + quoted + after, nil
+		case after != "":
+			return "", fmt.Errorf("the text %q is not at the end of its line; write lists and mappings line by line", v.text)
+		}
+
+		header := "|2-"
+		if strings.HasSuffix(v.text, blankDefault) {
+			header = "|-"
+		}
+
+		return before + header + "\n" + strings.Repeat(" ", v.indent) + v.text, nil
+	}
+
+	return "", fmt.Errorf("the text %q goes on in the next line; make it shorter", v.text)
+}
+
+func (v variable) isObjectName() bool {
+	for _, match := range variableNames.FindAllStringSubmatch(v.text, -1) {
+		if !objectNames.MatchString(match[1]) {
+			return false
+		}
+	}
+
+	return true
+}
+
+// findVariables lists the texts below a node that have a variable, unless they are blocks already. A block there has the
+// indent. In labels and annotations numbers are texts, too.
+func findVariables(node *yaml.Node, indent int, texts bool) []variable {
 	var out []variable
 
 	switch node.Kind {
 	case yaml.ScalarNode:
+		isBlock := node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0
 		isText := texts || !numbers.MatchString(node.Value)
-		if node.Style == 0 && strings.Contains(node.Value, "${") && isText && !listElement.MatchString(node.Value) {
-			out = append(out, variable{text: node.Value, line: node.Line, column: node.Column})
+		if !isBlock && strings.Contains(node.Value, "${") && isText && !listElement.MatchString(node.Value) {
+			out = append(out, variable{text: node.Value, line: node.Line, column: node.Column, indent: indent})
 		}
 	case yaml.MappingNode:
 		for i := 0; i < len(node.Content); i += 2 {
 			key := node.Content[i]
 			inTexts := texts || key.Value == "annotations" || key.Value == "labels" || key.Value == "matchLabels"
-			out = append(out, findVariables(key, true)...)
-			out = append(out, findVariables(node.Content[i+1], inTexts)...)
+			out = append(out, findVariables(node.Content[i+1], key.Column+1, inTexts)...)
 		}
 	default:
 		for _, child := range node.Content {
-			out = append(out, findVariables(child, texts)...)
+			out = append(out, findVariables(child, child.Column-1, texts)...)
 		}
 	}
 

@@ -97,7 +97,7 @@ func TestAClusterFileAsksForWhatItsFlavorAsksFor(t *testing.T) {
 					return "", fmt.Errorf("%s is not set", name)
 				}
 
-				if defaults[name] == nil {
+				if standard := defaults[name]; standard == nil || strings.TrimSpace(*standard) == "" {
 					return cmp.Or(given[name], omitted), nil
 				}
 

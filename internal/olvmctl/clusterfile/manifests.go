@@ -121,6 +121,10 @@ func (s *Source) fill(content []byte, flavor string, lookup func(string) (string
 			value, ok = lookup(name)
 		}
 
+		if standard := defaults[name]; !ok && standard != nil && strings.TrimSpace(*standard) == "" {
+			return omitted, nil
+		}
+
 		if ok && strings.Contains(string(content), "'${"+name) { // a text in single quotes
 			value = strings.ReplaceAll(value, "'", "''")
 		}
@@ -156,23 +160,30 @@ func only(value any, field string) object {
 // for it, because templates have fields that are empty on purpose.
 const omitted = "<omitted>"
 
-// dropOmitted drops the fields whose variables are omitted, alone or as the only entry of a list.
-func dropOmitted(value any) {
+// dropOmitted drops the fields whose variables are omitted, alone or as the only entry of a list. It drops what then has
+// no field any more, and reports whether that is the value itself.
+func dropOmitted(value any) bool {
 	switch value := value.(type) {
 	case map[string]any:
+		dropped := false
+
 		for key, field := range value {
 			list, ok := field.([]any)
-			if field == omitted || ok && len(list) == 1 && list[0] == omitted {
+			if field == omitted || ok && len(list) == 1 && list[0] == omitted || dropOmitted(field) {
 				delete(value, key)
-			}
 
-			dropOmitted(field)
+				dropped = true
+			}
 		}
+
+		return dropped && len(value) == 0
 	case []any:
 		for _, entry := range value {
 			dropOmitted(entry)
 		}
 	}
+
+	return false
 }
 
 // variables of templates that the file has.
