@@ -185,6 +185,27 @@ vuln-image: ## Look for known vulnerabilities in the programs of IMAGE, as they 
 	    "$$($(TOOLS) -path vuln/govulncheck)" $(if $(VULNDB),-db=$(VULNDB)) -mode=binary "$$programs/$${program##*/}" || status=1; \
 	  done; docker rm "$$container" >/dev/null; rm -r "$$programs"; exit $$status
 
+# The programs that build the site, below out: Python 3.11 or newer is needed, and nothing else.
+SITE = out/site-programs/bin/
+
+out/site-programs: hack/site/requirements.txt
+	python3 -m venv $@
+	$(SITE)pip install --quiet --require-hashes -r $<
+	@touch $@
+
+.PHONY: site
+site: out/site-programs ## Build the site of the documents in out/site; a link that leads nowhere is an error
+	$(SITE)mkdocs build --strict -f hack/site/mkdocs.yml
+
+.PHONY: site-publish
+# The newest release is what people find who name no version.
+site-publish: out/site-programs
+	@test -n "$(SITE_VERSION)" || { echo "set SITE_VERSION, such as main or v0.1.0" >&2; exit 1; }
+	PATH="$(CURDIR)/$(SITE):$$PATH" SITE_REF=$(SITE_VERSION) mike deploy -F hack/site/mkdocs.yml --push --update-aliases \
+	  $(SITE_VERSION) $(if $(filter v%,$(SITE_VERSION)),latest)
+	PATH="$(CURDIR)/$(SITE):$$PATH" mike set-default -F hack/site/mkdocs.yml --push \
+	  $(if $(filter v%,$(SITE_VERSION)),latest,--allow-undefined latest)
+
 .PHONY: clean
 clean: ## Remove what was built in the checkout; the cache stays
 	rm -rf bin out
