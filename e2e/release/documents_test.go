@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
@@ -138,7 +140,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 		t.Errorf("%d blocks were run", run)
 	}
 
-	for _, check := range []string{
+	for _, call := range []string{
 		"kubectl get secret prod-ovirt-credentials demo-ovirt-credentials", "kubectl -n docs get " +
 			"secret new-ovirt-credentials", "kubectl get configmap prod-ovirt-ca demo-ovirt-ca",
 		"kubectl get olvmcluster demo",
@@ -146,10 +148,43 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 		"kubectl get clusterrolebinding cluster-autoscaler-olvm",
 		`test "$(kubectl -n vault get secret engine-credentials -o jsonpath='{.metadata.annotations.infrastructure\.cluster\.x-k8s\.io/olvm-allowed-namespaces}')" = team-a,team-b`,
 	} {
-		if out, err := m.shell(dir, check); err != nil {
-			t.Errorf("%s: %v\n%s", check, err, out)
+		if out, err := m.shell(dir, call); err != nil {
+			t.Errorf("%s: %v\n%s", call, err, out)
 		}
 	}
+}
+
+// TestTheChecksumsAreVerifiedAsTheDocumentSays runs the call of install.md in the folder of a release, and once more after
+// somebody has changed a file. Signatures are cosign's; nothing here runs cosign.
+func TestTheChecksumsAreVerifiedAsTheDocumentSays(t *testing.T) {
+	t.Parallel()
+
+	_, text, _ := strings.Cut(testenv.Documents(t)["docs/operate/install.md"], "## Verifying")
+	call := regexp.MustCompile(`(?m)^ +(sha256sum .*)$`).FindStringSubmatch(text)
+	check.Length(t, "calls of sha256sum", call, 2)
+
+	dir := t.TempDir()
+	check.Error(t, os.CopyFS(dir, os.DirFS(makeRelease(t, "v0.1.0"))), "")
+
+	verify := func() ([]byte, error) {
+		command := exec.CommandContext(t.Context(), "bash", "-c", call[1])
+		command.Dir = dir
+
+		return command.CombinedOutput()
+	}
+
+	out, err := verify()
+	check.Error(t, err, "")
+
+	entries, err := os.ReadDir(dir)
+	check.Error(t, err, "")
+	check.Equal(t, "files that are verified", strings.Count(string(out), ": OK"), len(entries)-1)
+
+	check.Error(t, os.WriteFile(filepath.Join(dir, "metadata.yaml"), []byte("changed"), 0o600), "")
+
+	out, err = verify()
+	check.Error(t, err, "exit status 1")
+	check.Contains(t, "sha256sum", string(out), "metadata.yaml: FAILED")
 }
 
 // isOurs reports whether a block of commands has calls that are run here.

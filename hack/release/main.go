@@ -9,12 +9,15 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"time"
 
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
@@ -232,7 +235,8 @@ func kustomization(ctx context.Context, tools *toolchain.Toolchain, folder strin
 	return components, nil
 }
 
-// programs builds the binaries, each with its bill of materials.
+// programs builds the binaries, each with its bill of materials. One call of go build makes those of a platform: it
+// compiles what they share once, and links them at the same time.
 func programs(ctx context.Context, tools *toolchain.Toolchain, version, out string) error {
 	out, err := filepath.Abs(out)
 	if err != nil {
@@ -244,26 +248,72 @@ func programs(ctx context.Context, tools *toolchain.Toolchain, version, out stri
 		return err
 	}
 
-	for name, platforms := range binaries {
-		for _, platform := range platforms {
-			system, architecture, _ := strings.Cut(platform, "/")
-			path := filepath.Join(out, fmt.Sprintf("%s-%s-%s", name, system, architecture))
-			say("building %s", filepath.Base(path))
-			environment := append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+architecture,
-				"GOFLAGS=-buildvcs=false")
+	for platform, names := range programsOf(binaries) {
+		start := time.Now()
+		say("building %s for %s", strings.Join(names, ", "), platform)
 
-			for _, args := range [][]string{
-				{"go", "build", "-trimpath", "-ldflags",
-					"-s -w -X github.com/capolvm/cluster-api-provider-olvm/internal/version.Version=" + version, "-o",
-					path, "./cmd/" + name},
-				{bill, "app", "-json", "-output", path + ".cdx.json", "-main", "cmd/" + name, "."},
-			} {
-				command := exec.CommandContext(ctx, args[0], args[1:]...)
-				command.Dir, command.Env = tools.Root(), environment
-				if output, err := command.CombinedOutput(); err != nil {
-					return fmt.Errorf("%s: %w\n%s", filepath.Base(path), err, output)
-				}
-			}
+		if err := buildPlatform(ctx, tools.Root(), bill, out, version, platform, names); err != nil {
+			return fmt.Errorf("%s: %w", platform, err)
+		}
+
+		say("built for %s in %s", platform, time.Since(start).Round(time.Second))
+	}
+
+	return nil
+}
+
+// programsOf are the names of the programs of each platform.
+func programsOf(binaries map[string][]string) map[string][]string {
+	out := map[string][]string{}
+
+	for _, name := range slices.Sorted(maps.Keys(binaries)) {
+		for _, platform := range binaries[name] {
+			out[platform] = append(out[platform], name)
+		}
+	}
+
+	return out
+}
+
+func buildPlatform(ctx context.Context, root, bill, out, version, platform string, names []string) error {
+	system, architecture, _ := strings.Cut(platform, "/")
+	folder, err := os.MkdirTemp(out, ".build-")
+	if err != nil {
+		return fmt.Errorf("failed to make a folder: %w", err)
+	}
+
+	defer os.RemoveAll(folder)
+
+	build := []string{
+		"go", "build", "-trimpath", "-ldflags",
+		"-s -w -X github.com/capolvm/cluster-api-provider-olvm/internal/version.Version=" + version,
+		"-o", folder + string(filepath.Separator),
+	}
+	calls := [][]string{}
+	target := func(name string) string {
+		return filepath.Join(out, fmt.Sprintf("%s-%s-%s", name, system, architecture))
+	}
+
+	for _, name := range names {
+		build = append(build, "./cmd/"+name)
+		calls = append(calls, []string{
+			bill, "app", "-json", "-output", target(name) + ".cdx.json", "-main", "cmd/" + name, ".",
+		})
+	}
+
+	for _, args := range append([][]string{build}, calls...) {
+		command := exec.CommandContext(ctx, args[0], args[1:]...)
+		command.Dir = root
+		command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+architecture, "GOFLAGS=-buildvcs=false")
+
+		if output, err := command.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", args[0], err, output)
+		}
+	}
+
+	for _, name := range names {
+		if err := os.Rename(filepath.Join(folder, name), target(name)); err != nil {
+			return fmt.Errorf("failed to name a program: %w", err)
 		}
 	}
 

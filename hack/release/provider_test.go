@@ -33,3 +33,14 @@ func TestTheProviderIsPackedAsARegistryHasIt(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "the same program in another file", string(first), string(second))
 }
+
+// TestEachPlatformIsBuiltByOneCall has every program of every platform, and no platform twice.
+func TestEachPlatformIsBuiltByOneCall(t *testing.T) {
+	t.Parallel()
+	check.Equal(t, "programs", programsOf(binaries), map[string][]string{
+		"linux/amd64":  {"manager", "olvmctl", "ovirtsim", "terraform-provider-ovirt"},
+		"linux/arm64":  {"manager", "olvmctl", "ovirtsim", "terraform-provider-ovirt"},
+		"darwin/amd64": {"olvmctl"},
+		"darwin/arm64": {"olvmctl"},
+	})
+}

@@ -79,6 +79,14 @@ var modules = map[string][]tool{
 	"clusterctl": {
 		{name: "clusterctl", pkg: "sigs.k8s.io/cluster-api/cmd/clusterctl", module: "sigs.k8s.io/cluster-api"},
 	},
+	// The manager of the Cluster API operator.
+	"operator": {
+		{
+			name:   "capi-operator",
+			pkg:    "sigs.k8s.io/cluster-api-operator/cmd",
+			module: "sigs.k8s.io/cluster-api-operator",
+		},
+	},
 	"tofu": {
 		{name: "tofu", pkg: "github.com/opentofu/opentofu/cmd/tofu", module: "github.com/opentofu/opentofu"},
 	},

@@ -56,7 +56,7 @@ func sizes() []Value {
 		Value{machine, vm + ".maximumMemory", "7GB", "", "maximumMemory is less than memory; raise it"},
 		Value{machine, vm + ".maximumMemory", "0.5TB", "", ""},
 		Value{template, "spec.template." + vm + ".guaranteedMemory", "9GB", "", "more than memory"},
-		Value{machine, vm + ".rootDisk.size", `""`, "", "at least 1 chars"},
+		Value{machine, vm + ".rootDisk.size", `""`, "", ""},
 		Value{machine, vm + ".dataDisks[0]", `{name: a, size: ""}`, ".size", "at least 1 chars"},
 	)
 }
