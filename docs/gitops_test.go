@@ -14,10 +14,7 @@ import (
 // itself has confirmed none of these answers.
 func TestTheHealthOfAClusterInArgoCD(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("gitops/README.md")
-	check.Error(t, err, "")
-	script := regexp.MustCompile("(?s)```lua\n(.*?)```").FindSubmatch(page)
-	check.Length(t, "scripts", script, 2)
+	script := healthScript(t, "cluster.x-k8s.io_Cluster")
 
 	const (
 		made = `initialization = {controlPlaneInitialized = true}, `
@@ -49,15 +46,78 @@ func TestTheHealthOfAClusterInArgoCD(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			state := lua.NewState()
-			defer state.Close()
-
-			check.Error(t, state.DoString("obj = "+test.object), "")
-			check.Error(t, state.DoString(string(script[1])), "")
-			health, ok := state.Get(-1).(*lua.LTable)
-			check.Equal(t, "a table is returned", ok, true)
-			check.Equal(t, "status", health.RawGetString("status").String(), test.status)
-			check.Equal(t, "message", health.RawGetString("message").String(), test.message)
+			expectHealth(t, script, test.object, test.status, test.message)
 		})
 	}
+}
+
+// TestTheHealthOfAMachineInArgoCD is the same for an OLVMMachine: its last edit counts, and an earlier verdict does not.
+func TestTheHealthOfAMachineInArgoCD(t *testing.T) {
+	t.Parallel()
+	script := healthScript(t, "infrastructure.cluster.x-k8s.io_OLVMMachine")
+
+	machine := func(ready, upToDate string) string {
+		return `{metadata = {generation = 3}, status = {conditions = {{type = "Ready", message = "", ` + ready +
+			`}, {type = "UpToDate", message = "m", ` + upToDate + `}}}}`
+	}
+
+	const ready = `status = "True"`
+
+	for name, test := range map[string]struct{ object, status, message string }{
+		"a machine that is new": {`{metadata = {}}`, "Progressing", "not ready yet"},
+		"a machine that runs": {
+			machine(ready, `status = "True", observedGeneration = 3`), "Healthy", "",
+		},
+		"an edit that is refused": {
+			machine(ready, `status = "False", reason = "ReplaceRefused", observedGeneration = 3`), "Degraded",
+			"ReplaceRefused: m",
+		},
+		"an edit that waits for a restart": {
+			machine(ready, `status = "False", reason = "WaitingForRestart", observedGeneration = 3`), "Suspended", "m",
+		},
+		"a verdict on an earlier edit": {
+			machine(ready, `status = "True", observedGeneration = 2`), "Progressing",
+			"nobody has looked at the last edit yet",
+		},
+		"a machine that nobody can compare": {
+			machine(ready, `status = "Unknown", reason = "StateInvalid", observedGeneration = 3`), "Unknown", "m",
+		},
+		"a machine that is not ready": {
+			machine(`status = "False"`, `status = "False", observedGeneration = 3`), "Progressing", "",
+		},
+		"a machine that goes": {
+			`{metadata = {deletionTimestamp = "2026-01-01T00:00:00Z"}}`, "Progressing", "it is being deleted",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			expectHealth(t, script, test.object, test.status, test.message)
+		})
+	}
+}
+
+// healthScript is the script of gitops/README.md for a kind.
+func healthScript(t *testing.T, kind string) string {
+	t.Helper()
+	page, err := os.ReadFile("gitops/README.md")
+	check.Error(t, err, "")
+
+	script := regexp.MustCompile("(?s)```lua\n-- resource.customizations.health." + regexp.QuoteMeta(kind) + " (.*?)```").
+		FindSubmatch(page)
+	check.Length(t, "scripts for "+kind, script, 2)
+
+	return "-- " + string(script[1])
+}
+
+func expectHealth(t *testing.T, script, object, status, message string) {
+	t.Helper()
+	state := lua.NewState()
+	defer state.Close()
+
+	check.Error(t, state.DoString("obj = "+object), "")
+	check.Error(t, state.DoString(script), "")
+	health, ok := state.Get(-1).(*lua.LTable)
+	check.Equal(t, "a table is returned", ok, true)
+	check.Equal(t, "status", health.RawGetString("status").String(), status)
+	check.Equal(t, "message", health.RawGetString("message").String(), message)
 }
