@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	kyaml "sigs.k8s.io/yaml"
+
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
@@ -104,6 +106,44 @@ func TestStatusOfTheLocalManagementCluster(t *testing.T) {
 	check.Contains(t, "what it says", problems, "has ended by itself on ")
 	check.Contains(t, "what it says", problems, "its process 999999999 was killed")
 	check.Contains(t, "what it says", problems, "olvmctl local start starts it again")
+}
+
+// TestStatusOfTheLocalManagementClusterForPrograms is of one that there is not, one that is stopped, and one that was
+// killed, of which a program learns the same as people.
+func TestStatusOfTheLocalManagementClusterForPrograms(t *testing.T) {
+	testenv.EmptyState(t)
+	s := &site{t: t}
+
+	var status mgmtcluster.LocalStatus
+
+	ask := func(format string) int {
+		t.Helper()
+		code, out, _ := s.run("", "local", "status", "-o", format)
+		status = mgmtcluster.LocalStatus{}
+		check.Error(t, kyaml.UnmarshalStrict([]byte(out), &status), "")
+
+		return code
+	}
+
+	check.Equal(t, "exit code", ask("json"), 0)
+	check.Equal(t, "state", status.State, mgmtcluster.LocalAbsent)
+
+	_, name, _ := s.run("", "local", "status", "-o", "name")
+	check.Equal(t, "name of none", name, "")
+
+	folder := filepath.Dir(mgmtcluster.LocalOfUser().Kubeconfig())
+	check.Error(t, os.MkdirAll(filepath.Join(folder, "data"), 0o700), "")
+	check.Equal(t, "exit code", ask("yaml"), 0)
+	check.Equal(t, "state", status.State, mgmtcluster.LocalStopped)
+	check.Equal(t, "kubeconfig", status.Kubeconfig, mgmtcluster.LocalOfUser().Kubeconfig())
+
+	_, name, _ = s.run("", "local", "status", "-o", "name")
+	check.Equal(t, "name", name, "local\n")
+
+	check.Error(t, os.WriteFile(filepath.Join(folder, "pid"), []byte("999999999\n"), 0o600), "")
+	check.Equal(t, "exit code of one that was killed", ask("json"), 1)
+	check.Equal(t, "state", status.State, mgmtcluster.LocalEnded)
+	check.Contains(t, "why", status.Why, "its process 999999999 was killed")
 }
 
 // TestAPlanWhoseTerminalGoesLeavesNothing ends a plan as a terminal does that is closed, while the engine does not

@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
@@ -42,6 +43,13 @@ func (f *managementFlags) completeManyMachines(
 	command *cobra.Command, args []string, _ string,
 ) ([]string, cobra.ShellCompDirective) {
 	return f.completeNames(command, args, len(args)+1, &clusterv1.MachineList{}, nil)
+}
+
+// completeInventories are the names of inventories, for one argument.
+func (f *managementFlags) completeInventories(
+	command *cobra.Command, args []string, _ string,
+) ([]string, cobra.ShellCompDirective) {
+	return f.completeNames(command, args, 1, &infrav1alpha1.OLVMInventoryList{}, nil)
 }
 
 // completeNames are names of objects in the namespace, up to a number of arguments, without those that are there. words

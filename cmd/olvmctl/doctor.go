@@ -10,6 +10,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/doctor"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 )
 
 // errUnwell ends a command whose findings were printed already.
@@ -119,10 +120,14 @@ func (d *doctorFlags) examine(ctx context.Context, s streams) ([]doctor.Finding,
 	return append(findings, of...), err
 }
 
+// verdictColors are the colors of verdicts on a terminal.
+var verdictColors = map[doctor.Verdict]color{doctor.OK: green, doctor.Warning: yellow, doctor.Failed: red}
+
 // printFindings writes a line for each finding, and one for what to do about it.
 func printFindings(out io.Writer, findings []doctor.Finding) error {
 	for _, f := range findings {
-		if _, err := fmt.Fprintf(out, "%-8s %-12s %s\n", f.Verdict, f.Check, f.Message); err != nil {
+		verdict := paint(out, verdictColors[f.Verdict], fmt.Sprintf("%-8s", f.Verdict))
+		if _, err := fmt.Fprintf(out, "%s %-12s %s\n", verdict, f.Check, preview.Printable(f.Message)); err != nil {
 			return err
 		}
 
@@ -130,7 +135,7 @@ func printFindings(out io.Writer, findings []doctor.Finding) error {
 			continue
 		}
 
-		if _, err := fmt.Fprintf(out, "%21s %s\n", "->", f.Remedy); err != nil {
+		if _, err := fmt.Fprintf(out, "%21s %s\n", "->", preview.Printable(f.Remedy)); err != nil {
 			return err
 		}
 	}

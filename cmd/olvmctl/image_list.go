@@ -1,8 +1,15 @@
 package main
 
 import (
-	"github.com/spf13/cobra"
+	"cmp"
+	"fmt"
+	"io"
 
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clustertree"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/image"
 )
 
@@ -20,11 +27,44 @@ func newImageListCommand(s streams, f *engineFlags) *cobra.Command {
 					return err
 				}
 
-				return output.print(s.out, list, func() error { return image.PrintTemplates(s.out, list) })
+				return printTemplates(s.out, output, list)
 			})
 		},
 	}
-	output.addFlag(command, formatTable)
+	output.addFlag(command, formatTable, formatWide, formatName)
 
 	return command
+}
+
+// printTemplates writes the VM templates of an engine as they were asked for.
+func printTemplates(out io.Writer, output outputFlag, list []image.ListedTemplate) error {
+	switch output.format {
+	case formatName:
+		for _, t := range list {
+			if _, err := fmt.Fprintln(out, t.Name); err != nil {
+				return err
+			}
+		}
+
+		return nil
+	case formatTable, formatWide:
+		printer := printers.NewTablePrinter(printers.PrintOptions{Wide: true})
+
+		return printer.PrintObj(templateTable(list), out)
+	}
+
+	return encode(out, output.format, list)
+}
+
+// templateTable is a list as a table for printers of kubectl.
+func templateTable(list []image.ListedTemplate) *metav1.Table {
+	table := clustertree.NewTable("Name", "Version", "User Data", "OS Type", "Data Center", "ID")
+
+	for _, t := range list {
+		table.Rows = append(table.Rows, metav1.TableRow{
+			Cells: []any{t.Name, t.Version, t.UserData, t.OSType, cmp.Or(t.DataCenter, "all"), t.ID},
+		})
+	}
+
+	return table
 }

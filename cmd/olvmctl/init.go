@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile/survey"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/shellword"
 )
 
 // errNoTerminal ends a survey that has no terminal to ask at.
@@ -103,15 +104,16 @@ func printNext(out io.Writer, w *survey.Written) error {
 	}
 
 	fmt.Fprintf(&text, "\n%s has the password: keep it out of git.\nNext:\n\n", w.Credentials)
+	file, credentials := shellword.QuoteWord(w.ClusterFile), shellword.QuoteWord(w.Credentials)
+
 	if w.NoTemplate {
-		fmt.Fprintf(&text, "  olvmctl image template --file IMAGE -f %s --credentials %s\n", w.ClusterFile,
-			w.Credentials)
+		fmt.Fprintf(&text, "  olvmctl image template --file IMAGE -f %s --credentials %s\n", file, credentials)
 	}
 
 	fmt.Fprintf(
 		&text,
 		"  olvmctl validate %[1]s --credentials %[2]s --engine\n  olvmctl start %[1]s --credentials %[2]s\n",
-		w.ClusterFile, w.Credentials,
+		file, credentials,
 	)
 	_, err := io.WriteString(out, text.String())
 

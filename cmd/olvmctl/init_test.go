@@ -100,6 +100,8 @@ func newBenchOf(t *testing.T, options ovirtsim.Options) *bench {
 		"workerNodes":       "2",
 		"workerMemory":      "24GB",
 		"workerCores":       "8",
+		"controlPlaneDisk":  "60GB",
+		"workerDataDisk":    "200GB",
 		"sshPublicKey":      ownKey,
 	}
 
@@ -457,8 +459,11 @@ func (b *bench) steps(until string) []step {
 		{prompt: "not a number from 1 on", answer: fix, text: "2"},
 		{prompt: "Memory of a control plane machine"},
 		{prompt: "Cores of a control plane machine"},
+		{prompt: "Root disk of a control plane machine", text: "60GB"},
 		{prompt: "Memory of a worker", text: "24GB"},
 		{prompt: "Cores of a worker", text: "8"},
+		{prompt: "Root disk of a worker"},
+		{prompt: "Data disk of a worker", text: "200GB"},
 		{prompt: "empty for none", text: ownKey},
 	}
 	for i, s := range all {
@@ -676,6 +681,10 @@ func TestWhatInitWrites(t *testing.T) {
 	) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
+
+	check.Equal(t, "root disk of the control plane", o.ControlPlaneMachine.VirtualMachine.RootDisk.Size, "60GB")
+	check.Equal(t, "root disk of a worker", worker.RootDisk.Size, "")
+	check.Equal(t, "data disks of a worker", worker.DataDisks, []clusterfile.DataDisk{{Name: "data", Size: "200GB"}})
 
 	for _, silent := range []string{"podSubnet", "namespace", "interface", "registry", b.sim.Password()} {
 		if strings.Contains(files["site.yaml"], silent) {
@@ -1028,6 +1037,10 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 		"memory of nobody's": {
 			[]string{"controlPlaneMemory", "much"},
 			[]string{`controlPlaneMemory: "much" is not a size`},
+		},
+		"a disk of no size": {
+			[]string{"workerDataDisk", "much"},
+			[]string{`workerDataDisk: "much" is not a size`},
 		},
 		"a key of SSH that is none": {
 			[]string{"sshPublicKey", "ssh-ed25519 AAAA"},

@@ -2,10 +2,16 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/printers"
 
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clustertree"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
@@ -14,9 +20,10 @@ func newInventoryCommand(s streams) *cobra.Command {
 	var all bool
 	var output outputFlag
 	command := &cobra.Command{
-		Use:   "inventory [NAME]",
-		Short: "List the pools of VMs that clusters claim machines from, or the VMs of one",
-		Args:  atMostOne("NAME", "the name of an inventory"),
+		Use:               "inventory [NAME]",
+		Short:             "List the pools of VMs that clusters claim machines from, or the VMs of one",
+		Args:              atMostOne("NAME", "the name of an inventory"),
+		ValidArgsFunction: management.completeInventories,
 		RunE: func(command *cobra.Command, args []string) error {
 			name := ""
 			if len(args) > 0 {
@@ -29,7 +36,7 @@ func newInventoryCommand(s streams) *cobra.Command {
 	set := command.Flags()
 	management.addFlags(command)
 	set.BoolVarP(&all, "all-namespaces", "A", false, "the inventories of all namespaces")
-	output.addFlag(command, formatTable)
+	output.addFlag(command, formatTable, formatWide, formatName)
 
 	return command
 }
@@ -47,7 +54,55 @@ func listInventories(
 		return err
 	}
 
+	if output.format == formatName {
+		return printNames(s.out, inventoryTable(list))
+	}
+
 	return printList(s, "inventories", namespaceOf(in, all), output, list, func(list []inventory.Overview) error {
-		return inventory.Print(s.out, list, name != "")
+		printer := printers.NewTablePrinter(printers.PrintOptions{
+			Wide: output.format == formatWide, WithNamespace: all,
+		})
+
+		if err := printer.PrintObj(inventoryTable(list), s.out); err != nil || name == "" || len(list[0].VMs) == 0 {
+			return err
+		}
+
+		_, _ = fmt.Fprintln(s.out)
+
+		return printers.NewTablePrinter(printers.PrintOptions{Wide: true}).PrintObj(vmTable(list[0]), s.out)
 	})
 }
+
+// inventoryTable is a list as a table for printers of kubectl.
+func inventoryTable(list []inventory.Overview) *metav1.Table {
+	out := clustertree.NewTable("Name", "Total", "Available", "Claimed", "Recycling", "Ineligible", "Problem")
+
+	for i := range list {
+		o := &list[i]
+		clustertree.AddRow(out, inventoryKind, o.Namespace, o.Name, nil, o.Name, o.Total, o.Available, o.Claimed,
+			o.Recycling, o.Ineligible, oneLine(o.Problem))
+	}
+
+	return out
+}
+
+// vmTable has the VMs of an inventory.
+func vmTable(of inventory.Overview) *metav1.Table {
+	out := clustertree.NewTable("VM", "Phase", "Cluster", "Machine", "VMStatus", "Host", "Addresses", "Why")
+
+	for _, vm := range of.VMs {
+		clustertree.AddRow(out, inventoryVMKind, of.Namespace, vm.Name, nil, vm.Name, vm.Phase, vm.Cluster, vm.Machine,
+			vm.VMStatus, vm.HostName, vm.AddressList(), oneLine(vm.PhaseProblem()))
+	}
+
+	return out
+}
+
+// Kinds of what is listed, as kubectl names it.
+var (
+	inventoryKind   = infrav1alpha1.GroupVersion.WithKind("OLVMInventory")
+	inventoryVMKind = infrav1alpha1.GroupVersion.WithKind("OLVMInventoryVM")
+)
+
+// oneLine is a text in a cell.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -1,9 +1,8 @@
 package main
 
 import (
-	"context"
+	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +10,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/lifecycle"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/shellword"
 )
 
 func newLocalCommand(s streams) *cobra.Command {
@@ -38,7 +38,7 @@ Clusters that it manages run without it, but nothing looks after their machines 
 				return err
 			}
 
-			_, err := fmt.Fprintf(s.out, "export KUBECONFIG=%s\n", local.Kubeconfig())
+			_, err := fmt.Fprintf(s.out, "export KUBECONFIG=%s\n", shellword.QuoteWord(local.Kubeconfig()))
 
 			return err
 		},
@@ -54,44 +54,59 @@ Clusters that it manages run without it, but nothing looks after their machines 
 				return local.Stop(command.Context())
 			})
 		},
-	}, &cobra.Command{
-		Use: "status", Short: "Say whether it runs, what is in it, its age, versions and sizes", Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			return printLocalStatus(command.Context(), s, local)
-		},
-	})
+	}, newLocalStatusCommand(s, local))
 
 	return command
 }
 
-func printLocalStatus(ctx context.Context, s streams, local mgmtcluster.Local) error {
-	var err error
+func newLocalStatusCommand(s streams, local mgmtcluster.Local) *cobra.Command {
+	var output outputFlag
+	command := &cobra.Command{
+		Use:   "status",
+		Short: "Say whether it runs, what is in it, its age, versions and sizes",
+		Long: `status says whether the local management cluster runs, what is in it, its age, versions and sizes.
+With -o name it prints its name if there is one.
+
+Exit codes: 0; 1 if it has ended although nobody stopped it, or an error.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			status, err := local.Status(command.Context())
+			if err != nil {
+				return err
+			}
+
+			return printLocalStatus(s, output, &status)
+		},
+	}
+	output.addFlag(command, formatText, formatName)
+
+	return command
+}
+
+// printLocalStatus writes a status as it was asked for. One that nobody has stopped is an error.
+func printLocalStatus(s streams, output outputFlag, status *mgmtcluster.LocalStatus) error {
+	ended := status.State == mgmtcluster.LocalEnded
 
 	switch {
-	case !local.Exists():
-		_, err = fmt.Fprintln(s.out, "there is no local management cluster; olvmctl local start makes one")
-	case local.PID() != 0 && !local.Runs():
-		_, err = fmt.Fprintf(s.out, "the local management cluster starts or stops, as process %d; see %s\n",
-			local.PID(), local.LogFile())
-	case local.Died() != nil:
-		err = fmt.Errorf("the local management cluster %s\nolvmctl local start starts it again, with all that is in it",
-			local.Died())
-	case !local.Runs():
-		_, err = fmt.Fprintln(s.out, "the local management cluster is stopped; olvmctl local start starts it")
-	default:
-		uses, failed := local.CountUses(ctx)
-		if failed != nil {
-			return failed
-		}
-
-		lines, failed := local.Status(ctx, time.Now())
-		if failed != nil {
-			return failed
-		}
-
-		_, err = fmt.Fprintf(s.out, "the local management cluster runs, as process %d, with %s\n  %s\n"+
-			"  export KUBECONFIG=%s\n", local.PID(), uses, strings.Join(lines, "\n  "), local.Kubeconfig())
+	case output.forPeople() && ended:
+		return errors.New(status.Text(time.Now()))
+	case output.forPeople():
+		_, err := fmt.Fprintln(s.out, status.Text(time.Now()))
+		return err
+	case output.format == formatName && status.State == mgmtcluster.LocalAbsent:
+		return nil
+	case output.format == formatName:
+		_, err := fmt.Fprintln(s.out, "local")
+		return err
 	}
 
-	return err
+	if err := encode(s.out, output.format, status); err != nil {
+		return err
+	}
+
+	if ended {
+		return errUnwell
+	}
+
+	return nil
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	kyaml "sigs.k8s.io/yaml"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 )
 
 // Formats of outputs. The first of a command is for people, and is its default.
@@ -62,8 +64,8 @@ func (f *outputFlag) Set(format string) error {
 	return &formatError{Format: format, Formats: f.formats, File: f.file}
 }
 
-// forPeople reports whether the output is the default of the command.
-func (f *outputFlag) forPeople() bool { return f.format == f.formats[0] }
+// forPeople reports whether the output is the default of the command, or that with more columns.
+func (f *outputFlag) forPeople() bool { return f.format == f.formats[0] || f.format == formatWide }
 
 // print writes a value for programs, or has people write it for people.
 func (f *outputFlag) print(out io.Writer, value any, people func() error) error {
@@ -129,4 +131,23 @@ func encode(out io.Writer, format string, value any) error {
 // isColored reports whether a person reads an output on a terminal that has colors, and wants them.
 func isColored(out io.Writer) bool {
 	return isTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// color of a text on a terminal.
+type color string
+
+const (
+	red    color = "\x1b[31m"
+	green  color = "\x1b[32m"
+	yellow color = "\x1b[33m"
+)
+
+// paint gives a text a color if a person reads the output on a terminal with colors. The text may be of a stranger.
+func paint(out io.Writer, in color, text string) string {
+	text = preview.Printable(text)
+	if in == "" || text == "" || !isColored(out) {
+		return text
+	}
+
+	return string(in) + text + "\x1b[0m"
 }

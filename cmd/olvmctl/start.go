@@ -12,6 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/addon"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/lifecycle"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/shellword"
 )
 
 // bootstrapByVM is the value of --bootstrap for a bootstrap VM.
@@ -152,12 +153,13 @@ func (f *startFlags) run(ctx context.Context, s streams) error {
 	return f.output.print(s.out, created, func() error {
 		at := ""
 		if created.Management != "" && created.Management != mgmtcluster.LocalOfUser().Kubeconfig() {
-			at = " --kubeconfig " + created.Management
+			at = " --kubeconfig " + shellword.QuoteWord(created.Management)
 		}
 
 		_, err := fmt.Fprintf(s.out, "The cluster %[1]s has %[2]s. Look at it with:\n"+
 			"  olvmctl describe %[1]s -n %[3]s%[5]s\n  export KUBECONFIG=%[4]s\n",
-			created.Name, english.Plural(created.Nodes, "node", ""), file.Namespace(), created.Kubeconfig, at)
+			created.Name, english.Plural(created.Nodes, "node", ""), file.Namespace(),
+			shellword.QuoteWord(created.Kubeconfig), at)
 
 		return err
 	})

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/dashboard"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
@@ -55,6 +57,7 @@ func (f *uiFlags) run(ctx context.Context, s streams) error {
 		Namespace: namespaceOf(in, f.all),
 		Address:   f.address,
 		Engines:   f.engine,
+		Access:    f.access(in),
 	})
 	if err != nil {
 		return err
@@ -68,4 +71,20 @@ func (f *uiFlags) run(ctx context.Context, s streams) error {
 	<-ctx.Done()
 
 	return nil
+}
+
+// access are the flags that say which management cluster, for a command in another terminal.
+func (f *uiFlags) access(in *mgmtcluster.Cluster) []string {
+	var out []string
+
+	path, err := in.KubeconfigFile()
+	if err == nil && (in.Kubeconfig != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "") {
+		out = append(out, "--kubeconfig", path)
+	}
+
+	if f.Context != "" {
+		out = append(out, "--context", f.Context)
+	}
+
+	return out
 }

@@ -102,14 +102,19 @@ func (v *validateFlags) print(out io.Writer, problems []clusterfile.Problem) err
 		return err
 	}
 
-	_, err := fmt.Fprintf(out, "%s is valid\n", v.file.path)
+	_, err := fmt.Fprintln(out, paint(out, green, v.file.path+" is valid"))
 
 	return err
 }
 
 func printProblems(out io.Writer, problems []clusterfile.Problem) error {
 	for _, p := range problems {
-		if _, err := fmt.Fprintln(out, p.Error()); err != nil {
+		in := red
+		if p.Warning {
+			in = yellow
+		}
+
+		if _, err := fmt.Fprintln(out, paint(out, in, p.Error())); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/shellword"
 )
 
 // This file has what a demo that stays up suggests to try.
@@ -29,13 +31,14 @@ func (d *demo) next(ctx context.Context) error {
 		fmt.Fprintf(d.out, "  nsenter --net=/run/netns/%s  # all that follows is in this network namespace\n", d.netns)
 	}
 
-	fmt.Fprintf(d.out, "  . %s  # kubectl, olvmctl, and how to reach this demo\n", environment)
+	fmt.Fprintf(d.out, "  . %s  # kubectl, olvmctl, and how to reach this demo\n", shellword.QuoteWord(environment))
 	if d.real {
 		fmt.Fprintf(d.out, "  kubectl --kubeconfig %s get pods -A -o wide\n", d.workload)
 	}
 
 	fmt.Fprintf(d.out, `  kubectl get clusters,machines,olvmclusters,olvmmachines
   olvmctl describe %s
+  olvmctl ui  # a page with what waits for what
   kubectl scale machinedeployment demo-md-0 --replicas=3  # and watch it come on %s
   olvmctl plan -f "$DEMO/%s" --kubeconfig "$KUBECONFIG" --ca-file "$OLVM_CA_FILE"
 
@@ -64,17 +67,27 @@ func (d *demo) writeEnvironment() (path string, err error) {
 	}
 
 	path = filepath.Join(d.dir, "environment")
-	content := fmt.Sprintf(`export DEMO='%s'
-export PATH='%s':"$PATH"
-export KUBECONFIG='%s'
-export CAPOLVM_TERRAFORM='%s'
-export OLVM_USERNAME='%s' OLVM_PASSWORD='%s' OLVM_CA_FILE='%s' OLVM_URL='%s'
-`, d.dir, commands, d.plane.Kubeconfig, d.executor.Path, d.plane.Engine.Username, d.plane.Engine.Password,
-		d.plane.Engine.CAFile, d.plane.Engine.URL)
+	content := fmt.Sprintf(`export DEMO=%s
+export PATH=%s:"$PATH"
+export KUBECONFIG=%s
+export CAPOLVM_TERRAFORM=%s
+export OLVM_USERNAME=%s OLVM_PASSWORD=%s OLVM_CA_FILE=%s OLVM_URL=%s
+`, quoted(d.dir, commands, d.plane.Kubeconfig, d.executor.Path, d.plane.Engine.Username, d.plane.Engine.Password,
+		d.plane.Engine.CAFile, d.plane.Engine.URL)...)
 
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		return "", fmt.Errorf("failed to write %s: %w", path, err)
 	}
 
 	return path, nil
+}
+
+// quoted are words for a shell.
+func quoted(words ...string) []any {
+	var out []any
+	for _, word := range words {
+		out = append(out, shellword.QuoteWord(word))
+	}
+
+	return out
 }

@@ -3,10 +3,8 @@ package inventory
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -128,34 +126,8 @@ func overviewOf(pool *infrav1alpha1.OLVMInventory, vms []infrav1alpha1.OLVMInven
 	return out
 }
 
-// Print writes a list for a terminal: a table of inventories, and one of the VMs of each with vms.
-func Print(out io.Writer, list []Overview, vms bool) error {
-	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	_, _ = fmt.Fprintln(table, "NAMESPACE\tNAME\tTOTAL\tAVAILABLE\tCLAIMED\tRECYCLING\tINELIGIBLE\tPROBLEM")
-
-	for _, i := range list {
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", i.Namespace, i.Name, i.Total, i.Available,
-			i.Claimed, i.Recycling, i.Ineligible, dash(i.Problem))
-	}
-
-	if err := table.Flush(); err != nil || !vms {
-		return err
-	}
-
-	for _, i := range list {
-		_, _ = fmt.Fprintln(table)
-		_, _ = fmt.Fprintln(table, "VM\tPHASE\tCLUSTER\tMACHINE\tVMSTATUS\tHOST\tADDRESSES\tWHY")
-
-		for _, vm := range i.VMs {
-			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", vm.Name, dash(vm.Phase), dash(vm.Cluster),
-				dash(vm.Machine), dash(vm.VMStatus), dash(vm.HostName), dash(vm.addresses()), dash(vm.why()))
-		}
-	}
-
-	return table.Flush()
-}
-
-func (v OverviewVM) addresses() string {
+// AddressList are those of all networks, as one text.
+func (v OverviewVM) AddressList() string {
 	var out []string
 	for _, network := range v.Networks {
 		out = append(out, network.IPAddresses...)
@@ -164,14 +136,5 @@ func (v OverviewVM) addresses() string {
 	return strings.Join(out, ", ")
 }
 
-// why is reason and message of the phase.
-func (v OverviewVM) why() string { return strings.Trim(v.Reason+": "+v.Message, ": ") }
-
-// dash stands for an empty cell.
-func dash(text string) string {
-	if text == "" {
-		return "-"
-	}
-
-	return text
-}
+// PhaseProblem is reason and message of the phase.
+func (v OverviewVM) PhaseProblem() string { return strings.Trim(v.Reason+": "+v.Message, ": ") }

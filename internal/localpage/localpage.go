@@ -160,7 +160,8 @@ func guarded(next http.Handler) http.Handler {
 		}
 
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; "+
-			"connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+			"connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "+
+			"require-trusted-types-for 'script'; trusted-types 'none'")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Referrer-Policy", "no-referrer")
 		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")

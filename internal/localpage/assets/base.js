@@ -13,8 +13,13 @@ function h(what, ...kids) {
   return node
 }
 
+// visible is a text without what turns the order of others round or is not seen: a name must not look like another one.
+function visible(value) {
+  return String(value).replace(/[\p{Cc}\p{Cf}\u2028\u2029\u115f\u1160\u3164\uffa0\u2800]/gu, c => c === '\n' || c === '\t' ? c : '\ufffd')
+}
+
 // Writing what is there already would lose selections and make work for the browser.
-function text(node, value) { value = String(value); if (node.textContent !== value) node.textContent = value }
+function text(node, value) { value = visible(value); if (node.textContent !== value) node.textContent = value }
 function attr(node, name, value) { value = String(value); if (node.getAttribute(name) !== value) node.setAttribute(name, value) }
 function show(node, visible) { if (node.hidden === visible) node.hidden = !visible }
 
@@ -45,7 +50,7 @@ function list(parent, items, key, make, nodes = parent.nodes ??= new Map()) {
     else if (parent.moveBefore && node.isConnected && parent.isConnected) parent.moveBefore(node, at) // keeps the focus
     else parent.insertBefore(node, at)
   }
-  for (const child of parent.children) if (!wanted.has(child)) doomed.push([parent, child, nodes])
+  for (const child of parent.children) if (child.key && !wanted.has(child)) doomed.push([parent, child, nodes]) // others stay
   return items.length
 }
 
@@ -74,6 +79,27 @@ function size(bytes) {
     if (bytes >= unit) return (bytes / unit).toLocaleString('en', { maximumFractionDigits: 1 }) + ' ' + name
   return bytes + ' B'
 }
+// age is a time as people say it, from now.
+function age(time, now = Date.now()) {
+  const seconds = Math.round((now - new Date(time)) / 1000), past = Math.abs(seconds)
+  const [n, unit] = past < 60 ? [past, 's'] : past < 3600 ? [past / 60, 'min'] : past < 172800 ? [past / 3600, 'h'] : [past / 86400, 'days']
+  if (past < 5) return 'just now'
+  return seconds < 0 ? `in ${Math.floor(n)} ${unit}` : `${Math.floor(n)} ${unit} ago`
+}
+// date is a time with its date and zone.
+function date(time) {
+  return new Date(time).toLocaleString('sv') + ' ' + (new Date(time).toTimeString().match(/GMT[+-]?\d*/) || [''])[0]
+}
+// when makes an element that says how long ago a time was, and its date to those who point at it. It stays right.
+function when(what = 'time') {
+  const node = h(what)
+  node.classList.add('when')
+  node.show = time => { attr(node, 'datetime', time); attr(node, 'title', date(time)); text(node, age(time)) }
+  return node
+}
+setInterval(() => {
+  if (!document.hidden) for (const node of document.querySelectorAll('.when')) text(node, age(node.dateTime))
+}, 5000)
 function clock(time) { return new Date(time).toTimeString().slice(0, 8) }
 function words(status) { return status.replaceAll('_', ' ') }
 
@@ -121,6 +147,7 @@ let pending, current
 function frame() {
   if (pending) current = JSON.parse(pending)
   pending = undefined
+  if (source?.readyState === EventSource.OPEN) connection(...liveness())
   const begin = performance.now()
   update(current)
   document.documentElement.dataset.updateMs = (performance.now() - begin).toFixed(1) // for whoever measures
@@ -133,7 +160,9 @@ function connection(kind, words) {
   text($('connection-text'), words)
   document.body.classList.toggle('stale', kind === 'bad')
 }
-function alive() { heard = Date.now(); connection('ok', 'Live') }
+// liveness is what the connection is called while it is there; pages that follow others say how these are.
+let liveness = () => ['ok', 'Live']
+function alive() { heard = Date.now(); connection(...liveness()) }
 function lost() { connection('bad', heard ? `Disconnected, retrying. This was at ${clock(heard)}.` : 'No connection, retrying') }
 function connect() {
   source?.close()

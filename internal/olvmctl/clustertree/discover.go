@@ -229,6 +229,7 @@ func (c *parts) controlPlane(kcp *controlplanev1.KubeadmControlPlane) Node {
 		Name:    kcp.Name,
 		Summary: count.summary() + ", " + kcp.Spec.Version,
 		Version: kcp.Spec.Version,
+		Desired: ptr.Deref(kcp.Spec.Replicas, 1),
 		Problem: problem(kcp, controlplanev1.KubeadmControlPlaneAvailableCondition),
 		Waiting: count.missing("KubeadmControlPlane "+kcp.Name, kcp),
 		Children: c.take(kcp.Spec.Version, func(machine *clusterv1.Machine) bool {
@@ -253,6 +254,7 @@ func (c *parts) deployment(md *clusterv1.MachineDeployment) Node {
 		Name:    md.Name,
 		Summary: count.summary() + ", " + version,
 		Version: version,
+		Desired: ptr.Deref(md.Spec.Replicas, 1),
 		Problem: problem(md, clusterv1.MachineDeploymentAvailableCondition),
 		Waiting: count.missing("MachineDeployment "+md.Name, md),
 		Children: c.take(version, func(machine *clusterv1.Machine) bool {
@@ -330,6 +332,10 @@ func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, ver
 			d.Host = infra.Status.OLVM.VirtualMachine.HostName
 		}
 
+		if isGone(infra) {
+			d.VMStatus, d.Host = "gone", ""
+		}
+
 		if from := infra.Spec.FromInventory; from != nil {
 			d.Inventory = from.InventoryName
 		}
@@ -346,6 +352,13 @@ func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, ver
 	out.Summary = d.summary()
 
 	return out
+}
+
+// isGone reports whether the engine does not have the VM of a machine any more. What the status has of it is old then.
+func isGone(infra *infrav1.OLVMMachine) bool {
+	running := conditions.Get(infra, infrav1.VirtualMachineRunningCondition)
+
+	return running != nil && running.Reason == infrav1.VirtualMachineNotFoundReason
 }
 
 // summary says what there is to say of a machine.

@@ -218,7 +218,7 @@ var (
 
 // ClusterTable is a list as a table for printers of kubectl; now is when ages end.
 func ClusterTable(list []Overview, now time.Time) *metav1.Table {
-	out := newTable("Name", "Phase", "Available", "Control Plane", "Workers", "Version", "Age", "+Endpoint", "+Problem")
+	out := NewTable("Name", "Phase", "Available", "Control Plane", "Workers", "Version", "Age", "+Endpoint", "+Problem")
 
 	for i := range list {
 		c := &list[i]
@@ -231,7 +231,7 @@ func ClusterTable(list []Overview, now time.Time) *metav1.Table {
 			version += " (updating)"
 		}
 
-		addRow(out, ClusterKind, c.Namespace, c.Name, c.Labels, c.Name, c.Phase, yesOrNo(c.Available),
+		AddRow(out, ClusterKind, c.Namespace, c.Name, c.Labels, c.Name, c.Phase, yesOrNo(c.Available),
 			c.ControlPlane.String(), c.Workers.String(), version, duration.HumanDuration(now.Sub(c.Created)),
 			c.Endpoint, oneLine(c.Problem))
 	}
@@ -241,13 +241,13 @@ func ClusterTable(list []Overview, now time.Time) *metav1.Table {
 
 // MachineTable is a list as a table for printers of kubectl; now is when ages end.
 func MachineTable(list []ListedMachine, now time.Time) *metav1.Table {
-	out := newTable("Name", "Cluster", "Node", "Ready", "Phase", "VM", "Age", "Version", "+Addresses", "+Host",
+	out := NewTable("Name", "Cluster", "Node", "Ready", "Phase", "VM", "Age", "Version", "+Addresses", "+Host",
 		"+VM ID",
 		"+Problem")
 
 	for i := range list {
 		m := &list[i]
-		addRow(out, MachineKind, m.Namespace, m.Name, m.Labels, m.Name, m.Cluster, m.Node, yesOrNo(m.Ready), m.Phase,
+		AddRow(out, MachineKind, m.Namespace, m.Name, m.Labels, m.Name, m.Cluster, m.Node, yesOrNo(m.Ready), m.Phase,
 			m.VMStatus, duration.HumanDuration(now.Sub(m.Created)), m.Version, strings.Join(m.Addresses, ","), m.Host,
 			m.VMID, oneLine(m.Problem))
 	}
@@ -255,8 +255,8 @@ func MachineTable(list []ListedMachine, now time.Time) *metav1.Table {
 	return out
 }
 
-// newTable has columns of these names; those with a + are of -o wide alone.
-func newTable(columns ...string) *metav1.Table {
+// NewTable has columns of these names; those with a + are of -o wide alone.
+func NewTable(columns ...string) *metav1.Table {
 	out := &metav1.Table{}
 
 	for _, column := range columns {
@@ -272,7 +272,8 @@ func newTable(columns ...string) *metav1.Table {
 	return out
 }
 
-func addRow(
+// AddRow adds an object of a kind to a table.
+func AddRow(
 	table *metav1.Table, kind schema.GroupVersionKind, namespace, name string, labels map[string]string, cells ...any,
 ) {
 	of := &metav1.PartialObjectMetadata{

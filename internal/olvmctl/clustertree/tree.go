@@ -27,6 +27,8 @@ type Node struct {
 	Waiting string `json:"waiting,omitempty"`
 	// Version of Kubernetes that an owner of machines is to have.
 	Version string `json:"-"`
+	// Desired is how many machines their owner is to have.
+	Desired int32 `json:"-"`
 }
 
 // Machine is what a tree has of a machine beside its problem.

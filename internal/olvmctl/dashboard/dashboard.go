@@ -24,6 +24,8 @@ type Options struct {
 	Address string
 	// Engines asks the engines of the clusters, with the credentials that the clusters have.
 	Engines bool
+	// Access are the flags of olvmctl and kubectl that say which management cluster, for commands that the page shows.
+	Access []string
 }
 
 // source is what the page asks for.

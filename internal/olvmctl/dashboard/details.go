@@ -6,11 +6,15 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kyaml "sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/supportbundle"
 )
 
 // Details are what the page shows of one object.
@@ -18,6 +22,12 @@ type Details struct {
 	Ref
 	// Found reports that it is there.
 	Found bool `json:"found"`
+	// Facts are what people look for first.
+	Facts []Fact `json:"facts,omitempty"`
+	// Commands are those that people may want next.
+	Commands []Command `json:"commands,omitempty"`
+	// LastRun is the last Terraform run of a machine, with its plan.
+	LastRun *infrav1.TerraformRun `json:"lastRun,omitempty"`
 	// Objects are the object and, of a Machine, its OLVMMachine.
 	Objects []Conditions `json:"objects,omitempty"`
 	// Steps are what happened to them, the newest first.
@@ -28,10 +38,12 @@ type Details struct {
 	Engine *VM `json:"engine,omitempty"`
 }
 
-// Conditions are those of an object.
+// Conditions are those of an object, and the object itself.
 type Conditions struct {
 	Ref
 	Conditions []metav1.Condition `json:"conditions"`
+	// YAML of the object. Texts that may be secret are replaced, as in a support bundle.
+	YAML string `json:"yaml"`
 }
 
 // details are empty for what is not there, and for kinds that are not shown.
@@ -44,11 +56,12 @@ func (w *watcher) details(ctx context.Context, of Ref) Details {
 	}
 
 	out.Found = true
+	out.Facts, out.Commands = factsOf(objects), w.commandsOf(ctx, objects)
 	events, _ := w.events(ctx) // what cannot be read is said by the state
 
 	for _, object := range objects {
 		self := Ref{Kind: kindOf(object), Namespace: object.GetNamespace(), Name: object.GetName()}
-		shown := Conditions{Ref: self, Conditions: []metav1.Condition{}}
+		shown := Conditions{Ref: self, Conditions: []metav1.Condition{}, YAML: yamlOf(object)}
 
 		if with, ok := object.(conditions.Getter); ok {
 			shown.Conditions = append(shown.Conditions, with.GetConditions()...)
@@ -73,11 +86,37 @@ func (w *watcher) details(ctx context.Context, of Ref) Details {
 func (d *Details) ofMachine(machine *infrav1.OLVMMachine, asked *engines) {
 	if machine.Status.Terraform != nil {
 		d.Drift = machine.Status.Terraform.Drift
+		d.LastRun = machine.Status.Terraform.LastRun
 	}
 
 	if asked != nil {
 		d.Engine = asked.vm(machine)
 	}
+}
+
+// yamlOf is an object as YAML, without what may be secret.
+func yamlOf(object client.Object) string {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return "# " + err.Error()
+	}
+
+	shown := &unstructured.Unstructured{Object: content}
+
+	for _, kind := range watchedKinds {
+		if kindOf(kind.object) == kindOf(object) {
+			shown.SetGroupVersionKind(kind.group.WithKind(kindOf(object)))
+		}
+	}
+
+	supportbundle.Hide(shown)
+
+	out, err := kyaml.Marshal(shown.Object)
+	if err != nil {
+		return "# " + err.Error()
+	}
+
+	return string(out)
 }
 
 // objects are the object of that name and, of a Machine, its OLVMMachine; none where there is no such object.

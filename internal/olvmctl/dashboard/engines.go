@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -28,6 +29,8 @@ type Engine struct {
 	URL string `json:"url"`
 	// Error is why it does not answer; what is shown is older then.
 	Error string `json:"error,omitempty"`
+	// Unasked is why it cannot be asked: the management cluster does not give its credentials.
+	Unasked string `json:"unasked,omitempty"`
 	// At is when it answered last.
 	At time.Time `json:"at,omitzero"`
 	// VMs are those with an owner's mark.
@@ -78,6 +81,10 @@ func (e *engines) follow(ctx context.Context) {
 
 // askAll asks each engine once, all beside each other, and shows each answer when it comes.
 func (e *engines) askAll(ctx context.Context) {
+	if e.of.isAway() {
+		return // nothing gives the credentials
+	}
+
 	var clusters infrav1.OLVMClusterList
 	if err := e.of.reader.List(ctx, &clusters, client.InNamespace(e.of.Namespace)); err != nil {
 		return // the state says so
@@ -110,6 +117,7 @@ func (e *engines) askAll(ctx context.Context) {
 // askFor asks the engine of some clusters: the first whose credentials can be read asks for all.
 func (e *engines) askFor(ctx context.Context, url string, clusters []*infrav1.OLVMCluster) Engine {
 	var problem error
+	var unread *readError
 
 	for _, cluster := range clusters {
 		session, err := e.session(ctx, cluster)
@@ -129,7 +137,13 @@ func (e *engines) askFor(ctx context.Context, url string, clusters []*infrav1.OL
 	}
 
 	answer := e.last(url)
-	answer.Error = problem.Error()
+	answer.Error, answer.Unasked = "", ""
+
+	if errors.As(problem, &unread) { // nothing is known of the engine
+		answer.Unasked = problem.Error()
+	} else {
+		answer.Error = problem.Error()
+	}
 
 	return answer
 }
@@ -153,11 +167,19 @@ func (e *engines) last(url string) Engine {
 	return Engine{URL: url, VMs: []VM{}}
 }
 
+// readError reports that the management cluster does not give the credentials of an engine.
+type readError struct{ error }
+
+func (e *readError) Unwrap() error { return e.error }
+
 // session is one with the credentials of a cluster. They are read anew each time, since they may change.
 func (e *engines) session(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, engineLimit)
+	defer cancel()
+
 	objects, err := connection.Read(ctx, e.of.In, connection.ClusterEngine(cluster))
 	if err != nil {
-		return nil, err
+		return nil, &readError{err}
 	}
 
 	config, err := connection.Config(connection.ClusterEngine(cluster), objects)

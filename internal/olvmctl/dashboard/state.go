@@ -45,15 +45,33 @@ type State struct {
 	Manager string `json:"manager,omitempty"`
 	// Engines, where they are asked.
 	Engines []Engine `json:"engines,omitempty"`
+	// Away is why the API server does not answer, and AwaySince since when; empty if it does.
+	Away      string    `json:"away,omitempty"`
+	AwaySince time.Time `json:"awaySince,omitzero"`
+	// Watches are how the page follows each kind.
+	Watches []Watch `json:"watches"`
+	// Troubles of all clusters, and of what they need.
+	Troubles []Trouble `json:"troubles"`
+	// Counts are of the clusters, Machines of their machines.
+	Counts   Count `json:"counts"`
+	Machines Count `json:"machines"`
 }
 
 // Cluster is one with what it consists of.
 type Cluster struct {
 	clustertree.Overview
 
+	// Kind of its state: bad, busy, off or ok. State is a word for it.
+	Kind   string            `json:"kind"`
+	State  string            `json:"state"`
 	Paused bool              `json:"paused,omitempty"`
 	Tree   *clustertree.Node `json:"tree"`
 	Waits  []Wait            `json:"waits,omitempty"`
+	// Kinds of the states of its machines, by KIND/NAME.
+	Kinds map[string]string `json:"kinds"`
+	// Machines counts those of Kinds that are nodes.
+	Machines Count     `json:"machines"`
+	Troubles []Trouble `json:"troubles,omitempty"`
 }
 
 // Event is one of Kubernetes.
@@ -72,10 +90,13 @@ func (w *watcher) state(ctx context.Context) State {
 		Namespace: w.Namespace,
 		Clusters:  []Cluster{},
 		Events:    []Event{},
+		Troubles:  []Trouble{},
+		Watches:   w.watches(),
 	}
+	out.Away, out.AwaySince = w.awayText()
 
 	note := func(what string, err error) { out.Problems = append(out.Problems, fmt.Sprintf("%s: %v", what, err)) }
-	if err := w.lostBy(); err != nil {
+	if err := w.lostBy(); err != nil && out.Away == "" {
 		note("Not everything can be watched now; this is what was", err)
 	}
 
@@ -102,10 +123,12 @@ func (w *watcher) state(ctx context.Context) State {
 		out.Engines = w.engines.seen()
 	}
 
+	out.sum()
+
 	return out
 }
 
-// clusters are all of them with their trees, by namespace and name.
+// clusters are all of them with their trees, those in trouble first.
 func (w *watcher) clusters(ctx context.Context) ([]Cluster, error) {
 	overviews, err := clustertree.List(ctx, w.reader, client.InNamespace(w.Namespace))
 	if err != nil {
@@ -133,13 +156,17 @@ func (w *watcher) clusters(ctx context.Context) ([]Cluster, error) {
 			return nil, err
 		}
 
-		out = append(out, Cluster{
+		next := Cluster{
 			Overview: overview,
 			Paused:   cluster.Spec.Paused != nil && *cluster.Spec.Paused,
 			Tree:     tree,
 			Waits:    waits,
-		})
+		}
+		next.judge()
+		out = append(out, next)
 	}
+
+	sortByTrouble(out)
 
 	return out, nil
 }

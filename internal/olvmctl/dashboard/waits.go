@@ -140,7 +140,7 @@ func (w *waiter) machine(machine *clustertree.Node, owner string) {
 
 	switch infra := w.machines[machine.Name]; {
 	case machine.Stuck:
-		w.add(w.ref(machine), Ref{Kind: kindPerson, Name: "mend it"}, machine.Problem)
+		w.add(w.ref(machine), Ref{Kind: kindPerson, Name: kindPerson}, machine.Problem)
 	case infra != nil && conditions.IsTrue(infra, infrav1.ReadyCondition):
 		w.add(w.ref(machine), Ref{Kind: kindGuest, Name: infra.Name}, machine.Problem)
 	default:

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localpage"
 )
 
@@ -37,17 +38,28 @@ type watchedKind struct {
 	name   string
 	object client.Object
 	list   client.ObjectList
+	group  schema.GroupVersion
 }
 
 // watchedKinds are those that the page is made of. Without Clusters there is nothing to show.
 var watchedKinds = []watchedKind{
-	{"Clusters", &clusterv1.Cluster{}, &clusterv1.ClusterList{}},
-	{"KubeadmControlPlanes", &controlplanev1.KubeadmControlPlane{}, &controlplanev1.KubeadmControlPlaneList{}},
-	{"MachineDeployments", &clusterv1.MachineDeployment{}, &clusterv1.MachineDeploymentList{}},
-	{"Machines", &clusterv1.Machine{}, &clusterv1.MachineList{}},
-	{"OLVMClusters", &infrav1.OLVMCluster{}, &infrav1.OLVMClusterList{}},
-	{"OLVMMachines", &infrav1.OLVMMachine{}, &infrav1.OLVMMachineList{}},
-	{"events", &eventsv1.Event{}, &eventsv1.EventList{}},
+	{"Clusters", &clusterv1.Cluster{}, &clusterv1.ClusterList{}, clusterv1.GroupVersion},
+	{
+		"KubeadmControlPlanes", &controlplanev1.KubeadmControlPlane{}, &controlplanev1.KubeadmControlPlaneList{},
+		controlplanev1.GroupVersion,
+	},
+	{
+		"MachineDeployments", &clusterv1.MachineDeployment{}, &clusterv1.MachineDeploymentList{},
+		clusterv1.GroupVersion,
+	},
+	{"Machines", &clusterv1.Machine{}, &clusterv1.MachineList{}, clusterv1.GroupVersion},
+	{"OLVMClusters", &infrav1.OLVMCluster{}, &infrav1.OLVMClusterList{}, infrav1.GroupVersion},
+	{"OLVMMachines", &infrav1.OLVMMachine{}, &infrav1.OLVMMachineList{}, infrav1.GroupVersion},
+	{
+		"OLVMSupportServices", &infrav1alpha1.OLVMSupportServices{}, &infrav1alpha1.OLVMSupportServicesList{},
+		infrav1alpha1.GroupVersion,
+	},
+	{"events", &eventsv1.Event{}, &eventsv1.EventList{}, eventsv1.SchemeGroupVersion},
 }
 
 // watcher follows the objects of a management cluster.
@@ -69,7 +81,9 @@ type watcher struct {
 	// manager is why no manager of this provider is alive; empty if one is.
 	manager string
 	// lost is why kinds cannot be watched now, by their names.
-	lost map[string]error
+	lost map[string]*loss
+	// away is why the API server does not answer; nil if it does.
+	away *loss
 }
 
 func (w *watcher) changes() *localpage.Changes { return &w.changed }
@@ -81,7 +95,7 @@ func watch(ctx context.Context, o Options) (*watcher, error) {
 		server:  o.In.Server(),
 		history: newHistory(),
 		unseen:  map[string]string{},
-		lost:    map[string]error{},
+		lost:    map[string]*loss{},
 	}
 
 	seen, err := w.probe(ctx)
@@ -105,6 +119,7 @@ func watch(ctx context.Context, o Options) (*watcher, error) {
 	}
 
 	go w.followManager(ctx)
+	go w.followServer(ctx)
 
 	if o.Engines {
 		w.engines = newEngines(w)
@@ -141,8 +156,8 @@ func (w *watcher) lostBy() error {
 	var out []error
 
 	for _, kind := range watchedKinds {
-		if err := w.lost[kind.name]; err != nil {
-			out = append(out, fmt.Errorf("%s: %w", kind.name, err))
+		if lost := w.lost[kind.name]; lost != nil {
+			out = append(out, fmt.Errorf("%s: %w", kind.name, lost.why))
 		}
 	}
 
@@ -162,11 +177,14 @@ func (w *watcher) watchFailed(ctx context.Context, of string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	if w.lost[kind.name] == nil {
+	since := time.Now()
+	if was := w.lost[kind.name]; was != nil {
+		since = was.since
+	} else {
 		go w.awaitAnswer(ctx, kind)
 	}
 
-	w.lost[kind.name] = err
+	w.lost[kind.name] = &loss{since, err}
 	w.changed.Note()
 }
 

@@ -3,10 +3,7 @@ package image
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"io"
 	"slices"
-	"text/tabwriter"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -75,17 +72,4 @@ func ListTemplates(ctx context.Context, session *engine.Client, dataCenter strin
 	})
 
 	return list, nil
-}
-
-// PrintTemplates writes a table for a terminal.
-func PrintTemplates(out io.Writer, list []ListedTemplate) error {
-	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-
-	_, _ = fmt.Fprintln(table, "NAME\tVERSION\tUSER DATA\tOS TYPE\tDATA CENTER\tID")
-	for _, t := range list {
-		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", t.Name, t.Version, t.UserData, t.OSType,
-			cmp.Or(t.DataCenter, "all"), t.ID)
-	}
-
-	return table.Flush()
 }

@@ -338,7 +338,10 @@ func (l Local) removeRest() error {
 }
 
 // Uses are what it is needed for.
-type Uses struct{ Clusters, Inventories int }
+type Uses struct {
+	Clusters    int `json:"clusters"`
+	Inventories int `json:"inventories"`
+}
 
 // None reports that nothing needs it.
 func (u Uses) None() bool { return u == Uses{} }

@@ -19,46 +19,126 @@ import (
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/shellword"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// Status says of one that runs how old it is, which versions it has, and how large it is. now is the time.
-func (l Local) Status(ctx context.Context, now time.Time) ([]string, error) {
+// States of a local management cluster.
+const (
+	LocalAbsent  = "absent"
+	LocalBusy    = "starting or stopping"
+	LocalEnded   = "ended"
+	LocalStopped = "stopped"
+	LocalRunning = "running"
+)
+
+// LocalStatus is what there is to say of the local management cluster.
+type LocalStatus struct {
+	// State is absent, "starting or stopping", ended, stopped or running. One that has ended was not stopped.
+	State      string `json:"state"`
+	PID        int    `json:"pid,omitempty"`
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	LogFile    string `json:"logFile,omitempty"`
+	// EndedAt is when one that has ended was seen last, and Why is the reason.
+	EndedAt time.Time `json:"endedAt,omitzero"`
+	Why     string    `json:"why,omitempty"`
+	// Only one that runs has the rest.
+	Uses
+	Created   time.Time `json:"created,omitzero"`
+	Started   time.Time `json:"started,omitzero"`
+	Versions  []string  `json:"versions,omitempty"`
+	Data      string    `json:"data,omitempty"`
+	DataBytes uint64    `json:"dataBytes,omitempty"`
+	LogBytes  uint64    `json:"logBytes,omitempty"`
+}
+
+// Status says whether it runs; of one that runs, how old it is, which versions it has, and how large it is.
+func (l Local) Status(ctx context.Context) (LocalStatus, error) {
+	if !l.Exists() {
+		return LocalStatus{State: LocalAbsent}, nil
+	}
+
+	out := LocalStatus{State: LocalRunning, PID: l.PID(), Kubeconfig: l.Kubeconfig(), LogFile: l.LogFile()}
+
+	switch end := l.Died(); {
+	case end != nil:
+		out.State, out.EndedAt, out.Why = LocalEnded, end.At, end.Why
+		return out, nil
+	case out.PID != 0 && !l.Runs():
+		out.State = LocalBusy
+		return out, nil
+	case out.PID == 0:
+		out.State = LocalStopped
+		return out, nil
+	}
+
+	err := l.ask(ctx, &out)
+
+	return out, err
+}
+
+// ask completes the status of one that runs.
+func (l Local) ask(ctx context.Context, out *LocalStatus) error {
+	var err error
+	if out.Uses, err = l.CountUses(ctx); err != nil {
+		return err
+	}
+
 	c, err := Connect(Options{Kubeconfig: l.Kubeconfig()})
 	if err != nil {
-		return nil, err
+		return err
 	}
 
 	var system corev1.Namespace
 	if err := c.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system); err != nil {
-		return nil, fmt.Errorf("failed to ask the local management cluster: %w", err)
+		return fmt.Errorf("failed to ask the local management cluster: %w", err)
 	}
 
-	age := "made " + humanize.RelTime(system.CreationTimestamp.Time, now, "ago", "from now")
+	out.Created = system.CreationTimestamp.Time
 	if info, err := os.Stat(l.readyFile()); err == nil {
-		age += ", started " + humanize.RelTime(info.ModTime(), now, "ago", "from now")
+		out.Started = info.ModTime()
 	}
 
-	versions, err := c.versions(ctx)
-	if err != nil {
-		return nil, err
+	if out.Versions, err = c.versions(ctx); err != nil {
+		return err
 	}
 
-	data, err := sizeOf(l.data(), "")
-	if err != nil {
-		return nil, err
+	out.Data = l.data()
+	if out.DataBytes, err = sizeOf(l.data(), ""); err != nil {
+		return err
 	}
 
-	logs, err := sizeOf(l.dir, ".log")
-	if err != nil {
-		return nil, err
+	out.LogBytes, err = sizeOf(l.dir, ".log")
+
+	return err
+}
+
+// Text is the status for people. now is the time.
+func (s *LocalStatus) Text(now time.Time) string {
+	switch s.State {
+	case LocalAbsent:
+		return "there is no local management cluster; olvmctl local start makes one"
+	case LocalBusy:
+		return fmt.Sprintf("the local management cluster starts or stops, as process %d; see %s", s.PID, s.LogFile)
+	case LocalEnded:
+		return fmt.Sprintf("the local management cluster %s\nolvmctl local start starts it again, with all that is in it",
+			&End{At: s.EndedAt, Why: s.Why})
+	case LocalStopped:
+		return "the local management cluster is stopped; olvmctl local start starts it"
 	}
 
-	return []string{
+	age := "made " + humanize.RelTime(s.Created, now, "ago", "from now")
+	if !s.Started.IsZero() {
+		age += ", started " + humanize.RelTime(s.Started, now, "ago", "from now")
+	}
+
+	return strings.Join([]string{
+		fmt.Sprintf("the local management cluster runs, as process %d, with %s", s.PID, s.Uses),
 		age,
-		"versions: " + strings.Join(versions, ", "),
-		fmt.Sprintf("%s of data in %s, %s of logs", humanize.IBytes(data), l.data(), humanize.IBytes(logs)),
-	}, nil
+		"versions: " + strings.Join(s.Versions, ", "),
+		fmt.Sprintf("%s of data in %s, %s of logs", humanize.IBytes(s.DataBytes), s.Data, humanize.IBytes(s.LogBytes)),
+		"export KUBECONFIG=" + shellword.QuoteWord(s.Kubeconfig),
+	}, "\n  ")
 }
 
 // versions are those of this program, of the API server, and of the providers.

@@ -90,7 +90,7 @@ spec:
 	}
 
 	object := &unstructured.Unstructured{Object: read(before)}
-	hide(object)
+	Hide(object)
 	check.Equal(t, "what is left", object.Object, read(want))
 }
 

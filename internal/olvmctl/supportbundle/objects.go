@@ -83,7 +83,7 @@ func (g *gathering) objectsOfKind(ctx context.Context, kind schema.GroupKind) er
 		g.objects = append(g.objects, object)
 		g.names = append(g.names, object.GetName())
 		shown := object.DeepCopy()
-		hide(shown)
+		Hide(shown)
 		content, err := yaml.Marshal(shown.Object)
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", kind.Kind, object.GetName(), err)

@@ -65,8 +65,8 @@ var shownMaps = sets.New("labels", "matchLabels", "nodeSelector")
 // shownAnnotations are prefixes of annotations whose values a bundle shows.
 var shownAnnotations = []string{"cluster.x-k8s.io/", "infrastructure.cluster.x-k8s.io/", "clusterctl.cluster.x-k8s.io/"}
 
-// hide takes out of an object what may be secret, and what only the API server reads.
-func hide(object *unstructured.Unstructured) {
+// Hide takes out of an object what may be secret, and what only the API server reads.
+func Hide(object *unstructured.Unstructured) {
 	object.SetManagedFields(nil)
 
 	annotations := object.GetAnnotations()

@@ -3,11 +3,14 @@ package browser
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"image"
+	"image/color"
 	"image/draw"
 	"image/png"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -287,12 +290,7 @@ func (v *View) Shoot(folder, name string, width, height int64) {
 		v.t.Fatal(err)
 	}
 
-	picture := image.NewRGBA(decoded.Bounds())
-	draw.Draw(picture, picture.Bounds(), decoded, image.Point{}, draw.Src)
-
-	for i, c := range picture.Pix { // 32 steps of a colour are enough for a picture in a repository
-		picture.Pix[i] = uint8((int(c)*31 + 127) / 255 * 255 / 31)
-	}
+	picture := fewColors(decoded)
 
 	var small bytes.Buffer
 	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&small, picture); err != nil {
@@ -302,4 +300,34 @@ func (v *View) Shoot(folder, name string, width, height int64) {
 	if err := os.WriteFile(filepath.Join(folder, name), small.Bytes(), 0o644); err != nil {
 		v.t.Fatal(err)
 	}
+}
+
+// fewColors is a picture with at most 256 colors, which is small in a repository: the most frequent of 32 steps of each
+// of red, green and blue. Each other color becomes the nearest of them.
+func fewColors(full image.Image) *image.Paletted {
+	rough := image.NewRGBA(full.Bounds())
+	draw.Draw(rough, rough.Bounds(), full, image.Point{}, draw.Src)
+
+	counts := map[color.RGBA]int{}
+
+	for i, c := range rough.Pix {
+		rough.Pix[i] = uint8((int(c)*31 + 127) / 255 * 255 / 31)
+		if i%4 == 3 {
+			counts[color.RGBA{rough.Pix[i-3], rough.Pix[i-2], rough.Pix[i-1], 255}]++
+		}
+	}
+
+	all := slices.SortedFunc(maps.Keys(counts), func(a, b color.RGBA) int {
+		return cmp.Or(counts[b]-counts[a], int(a.R)-int(b.R), int(a.G)-int(b.G), int(a.B)-int(b.B))
+	})
+
+	var palette color.Palette
+	for _, c := range all[:min(len(all), 256)] {
+		palette = append(palette, c)
+	}
+
+	out := image.NewPaletted(full.Bounds(), palette)
+	draw.Draw(out, out.Bounds(), rough, image.Point{}, draw.Src)
+
+	return out
 }

@@ -464,6 +464,13 @@ func (s *survey) askMachines(ctx context.Context) error {
 			Default: cores(control),
 			Check:   number,
 		}},
+		{&a.ControlPlaneDisk, Question{
+			Key:      "controlPlaneDisk",
+			Title:    "Root disk of a control plane machine",
+			Help:     "A size, such as 100GB; empty keeps that of the template",
+			Default:  control.RootDisk.Size,
+			Optional: true,
+		}},
 		{&a.WorkerMemory, Question{
 			Key:     "workerMemory",
 			Title:   "Memory of a worker",
@@ -476,6 +483,19 @@ func (s *survey) askMachines(ctx context.Context) error {
 			Help:    "How many",
 			Default: cores(worker),
 			Check:   number,
+		}},
+		{&a.WorkerDisk, Question{
+			Key:      "workerDisk",
+			Title:    "Root disk of a worker",
+			Help:     "A size, such as 100GB; empty keeps that of the template",
+			Default:  worker.RootDisk.Size,
+			Optional: true,
+		}},
+		{&a.WorkerDataDisk, Question{
+			Key:      "workerDataDisk",
+			Title:    "Data disk of a worker",
+			Help:     "Size of a second disk, such as 200GB; empty makes no disk",
+			Optional: true,
 		}},
 	} {
 		if err := s.ask(ctx, q.field, q.Question); err != nil {

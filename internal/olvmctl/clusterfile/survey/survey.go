@@ -61,8 +61,11 @@ type Answers struct {
 	WorkerNodes           string `yaml:"workerNodes"`
 	ControlPlaneMemory    string `yaml:"controlPlaneMemory"`
 	ControlPlaneCores     string `yaml:"controlPlaneCores"`
+	ControlPlaneDisk      string `yaml:"controlPlaneDisk"`
 	WorkerMemory          string `yaml:"workerMemory"`
 	WorkerCores           string `yaml:"workerCores"`
+	WorkerDisk            string `yaml:"workerDisk"`
+	WorkerDataDisk        string `yaml:"workerDataDisk"`
 	// SSHPublicKey is the key itself; the answer may be a file with it.
 	SSHPublicKey string `yaml:"sshPublicKey"`
 }

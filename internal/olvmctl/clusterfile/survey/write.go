@@ -38,7 +38,7 @@ func (a *Answers) secretFile(name string) string { return name + "-credentials.y
 // keys is a mapping of YAML that is written in the order of its keys.
 type keys yaml.Node
 
-// add adds a key with a value: text, a number as text, or keys. Nothing is added for what is empty. The comment goes
+// add adds a key with a value: text, a number as text, keys, or a list of keys. Nothing is added for what is empty. The comment goes
 // above it.
 func (k *keys) add(key string, value any, comment string) *keys {
 	var node *yaml.Node
@@ -50,6 +50,11 @@ func (k *keys) add(key string, value any, comment string) *keys {
 		node = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: string(value)}
 	case *keys:
 		node = (*yaml.Node)(value)
+	case []*keys:
+		node = &yaml.Node{Kind: yaml.SequenceNode}
+		for _, one := range value {
+			node.Content = append(node.Content, (*yaml.Node)(one))
+		}
 	}
 
 	if node.Value == "" && len(node.Content) == 0 {
@@ -84,7 +89,12 @@ func (a *Answers) file(ca string) ([]byte, error) {
 		server = base.String()
 	}
 
-	machine := func(memory, cores, addresses string) *keys {
+	machine := func(memory, cores, disk, dataDisk, addresses string) *keys {
+		var data []*keys
+		if dataDisk != "" {
+			data = append(data, line().add("name", "data", "").add("size", dataDisk, ""))
+		}
+
 		topology := line()
 		if cores != "" {
 			topology.add("cores", count(cores), "").add("sockets", count("1"), "")
@@ -97,6 +107,8 @@ func (a *Answers) file(ca string) ([]byte, error) {
 			add("virtualMachine", block().
 				add("memory", memory, "").
 				add("cpu", line().add("topology", topology, ""), "").
+				add("rootDisk", line().add("size", disk, ""), "").
+				add("dataDisks", data, "").
 				add("network", block().add("gateway", a.Gateway, "").
 					add("dnsServers", a.DNSServers, "").
 					add("ipv4", line().add("subnet", a.Subnet, "").add("ipAddresses", addresses, ""), ""), ""),
@@ -117,8 +129,10 @@ func (a *Answers) file(ca string) ([]byte, error) {
 				"# Where olvmctl image puts the disks of images.").
 			add("ingressVirtualIp", a.IngressVirtualIP, "# A node on which ingress answers holds it.").
 			add("baseDomain", a.BaseDomain, "# Nodes answer for api.NAME.DOMAIN and *.apps.NAME.DOMAIN.").
-			add("controlPlaneMachine", machine(a.ControlPlaneMemory, a.ControlPlaneCores, a.ControlPlaneAddresses), "").
-			add("workerMachine", machine(a.WorkerMemory, a.WorkerCores, a.WorkerAddresses), ""), ""), "")
+			add("controlPlaneMachine", machine(a.ControlPlaneMemory, a.ControlPlaneCores, a.ControlPlaneDisk, "",
+				a.ControlPlaneAddresses), "").
+			add("workerMachine", machine(a.WorkerMemory, a.WorkerCores, a.WorkerDisk, a.WorkerDataDisk,
+				a.WorkerAddresses), ""), ""), "")
 	var out bytes.Buffer
 	out.WriteString("# By olvmctl init. What is not here has its default; see docs/user/cluster-file.md.\n")
 	encoder := yaml.NewEncoder(&out)

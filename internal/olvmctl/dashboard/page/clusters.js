@@ -5,16 +5,20 @@
 const link = ref => '#' + [ref.kind, ref.namespace, ref.name].map(encodeURIComponent).join('/')
 const title = ref => ref.kind + ' ' + ref.name
 
-// chosen is the object of the URL; undefined where it names a section.
+// chosen is the object of the URL; undefined if it names a section, or nothing.
 function chosen() {
-  const [kind, namespace, name] = location.hash.slice(1).split('/').map(decodeURIComponent)
-  return name ? { kind, namespace, name } : undefined
+  try {
+    const [kind, namespace, name] = location.hash.slice(1).split('/').map(decodeURIComponent)
+    return name ? { kind, namespace, name } : undefined
+  } catch { return undefined } // somebody has typed a % in it
 }
 
-// moment is a time of today, or one with its date.
-function moment(time) {
-  const at = new Date(time)
-  return at.toDateString() === new Date().toDateString() ? clock(at) : at.toISOString().slice(0, 10) + ' ' + clock(at)
+// The connection is live if the page is told of everything: what has told nothing for long may be gone.
+liveness = () => {
+  if (!current) return ['ok', 'Live']
+  if (current.away) return ['bad', `API server unreachable since ${clock(current.awaySince)}`]
+  const lost = current.watches.filter(w => w.state === 'lost')
+  return lost.length ? ['busy', `${lost.length} of ${count(current.watches.length, 'watch', 'watches')} lost`] : ['ok', 'Live']
 }
 
 // Machines of a node of the tree, with their cluster.
@@ -25,15 +29,7 @@ function machinesOf(cluster) {
   return out
 }
 
-// health of a machine: a colour and a word.
-function health(node) {
-  const phase = node.machine.phase || 'Pending'
-  if (node.stuck) return ['bad', phase]
-  if (!node.problem) return ['ok', phase]
-  return [phase === 'Running' || phase === 'Failed' ? 'bad' : phase === 'Deleting' ? 'off' : 'busy', phase]
-}
-
-const engineKinds = { up: 'ok', down: 'off', image_locked: 'lock', unknown: 'bad', not_responding: 'bad', paused: 'bad' }
+const engineKinds = { up: 'ok', down: 'off', image_locked: 'lock', unknown: 'bad', not_responding: 'bad', paused: 'bad', gone: 'bad' }
 const vmKind = status => engineKinds[status] || 'busy'
 
 let vms = new Map() // of all engines, by ID
@@ -50,16 +46,17 @@ function vmWords(machine) {
 function makeMachine() {
   const state = badge(), name = h('span.name'), vm = badge(), place = h('span.muted'), version = h('span.muted'), side = h('span.wide.small.muted'), problem = h('span.wide.problem')
   const node = h('a.machine', state, name, h('span', vm), place, version, side, problem), item = h('li', node)
-  item.show = ({ machine, namespace }) => {
+  item.show = ({ machine, cluster }) => {
     const m = machine.machine
-    attr(node, 'href', link({ kind: machine.kind, namespace, name: machine.name }))
+    attr(node, 'href', link({ kind: machine.kind, namespace: cluster.namespace, name: machine.name }))
     attr(node, 'aria-current', node.getAttribute('href') === location.hash)
-    state.show(health(machine))
+    state.show([cluster.kinds[machine.kind + '/' + machine.name] || 'off', m.phase || 'Pending'])
     text(name, machine.name)
     vm.show([m.vmStatus ? vmKind(m.vmStatus) : 'off', m.vmStatus ? 'VM ' + words(m.vmStatus) : 'no VM'])
-    text(place, [(m.addresses || []).join(' '), m.host && 'on ' + m.host].filter(Boolean).join(' '))
+    const seen = vmWords(m), same = seen.startsWith('engine: ') && !seen.includes(';')
+    text(place, [(m.addresses || []).join(' '), m.host && 'on ' + m.host, same && seen].filter(Boolean).join(' · '))
     text(version, m.version || '')
-    text(side, [vmWords(m), m.outdated && 'not up to date: ' + m.outdated].filter(Boolean).join('; '))
+    text(side, [!same && seen, m.outdated && 'not up to date: ' + m.outdated].filter(Boolean).join('; '))
     show(side, side.textContent !== '')
     text(problem, machine.problem || '')
     problem.classList.toggle('stuck', !!machine.stuck)
@@ -75,12 +72,12 @@ const most = 300
 function makePart() {
   const name = h('a'), kind = h('span.muted.small'), state = badge(), summary = h('span.muted.small'), problem = h('p.problem'), waiting = h('p.problem'), rest = h('p.empty'), machines = h('ul.machines')
   const node = h('section.part', h('div.head', h('h3', name), kind, state, summary), problem, waiting, rest, machines)
-  node.show = ({ part, namespace, lets }) => {
+  node.show = ({ part, cluster, lets }) => {
     text(name, part.name)
-    attr(name, 'href', link({ kind: part.kind, namespace, name: part.name }))
+    attr(name, 'href', link({ kind: part.kind, namespace: cluster.namespace, name: part.name }))
     attr(node, 'aria-label', title(part))
     text(kind, part.kind)
-    state.show(part.stuck ? ['bad', 'needs you'] : part.problem ? ['busy', 'not ready'] : part.waiting ? ['busy', 'changing'] : ['ok', 'ready'])
+    state.show(part.stuck ? ['bad', 'in trouble'] : part.problem ? ['busy', 'not ready'] : part.waiting ? ['busy', 'changing'] : ['ok', 'ready'])
     text(summary, part.machine ? '' : part.summary)
     text(problem, part.problem || '')
     problem.classList.toggle('stuck', !!part.stuck)
@@ -91,7 +88,7 @@ function makePart() {
     const some = matching.length > most ? [...matching.filter(m => m.problem), ...matching.filter(m => !m.problem)].slice(0, most) : matching
     text(rest, some.length < matching.length ? `Shown are ${number(some.length)} of ${number(matching.length)}, those with a problem first.` : all.length && !matching.length ? 'None that match' : '')
     show(rest, rest.textContent !== '')
-    list(machines, some.map(machine => ({ machine, namespace })), m => m.machine.name, makeMachine)
+    list(machines, some.map(machine => ({ machine, cluster })), m => m.machine.name, makeMachine)
   }
   return node
 }
@@ -124,22 +121,73 @@ function refs(parent, all) {
   })
 }
 
+// Clusters that somebody has opened or closed, by key. One alone is open, and so is one in which the filter finds something.
+const opened = new Map()
+const keyOf = cluster => cluster.namespace + '/' + cluster.name
+
+// makeCluster shows a line of the overview, and below it what the cluster consists of.
 function makeCluster() {
-  const name = h('a'), state = badge(), paused = badge(), facts = h('span.muted.small'), problem = h('p.problem'), parts = h('div'), waitsTitle = h('h3', 'What waits for what'), waits = h('ul.waits')
-  const node = h('section.panel.cluster', h('div.head', h('h2', name), state, paused, facts), problem, parts, h('div.part', waitsTitle, waits))
+  const toggle = h('button.toggle'), name = h('a'), paused = badge(), state = badge(), age = when(), why = h('p.problem')
+  const cells = ['Namespace', 'Version', 'Control plane', 'Workers'].map(label => { const td = h('td'); attr(td, 'data-label', label); return td })
+  const parts = h('div'), waitsTitle = h('h3', 'What waits for what'), waits = h('ul.waits')
+  const first = h('th', toggle, name), row = h('tr.line', first, ...cells, h('td.state', state, paused), h('td.age', age))
+  const whyRow = h('tr.why', h('td', why)), body = h('td', parts, h('div.part', waitsTitle, waits)), below = h('tr.below', body)
+  const node = h('tbody.cluster', row, whyRow, below)
+  first.scope = 'row'
+  toggle.type = 'button'
+  for (const wide of [whyRow.firstChild, body]) wide.colSpan = 7
   paused.show(['off', 'paused'])
-  node.show = ({ cluster, lets }) => {
-    const ref = { kind: 'Cluster', namespace: cluster.namespace, name: cluster.name }
+  node.show = ({ cluster, lets, isOpen }) => {
     text(name, cluster.name)
-    attr(name, 'href', link(ref))
-    attr(node, 'aria-label', title(ref))
-    state.show(cluster.problem ? ['busy', cluster.phase || 'Pending'] : ['ok', 'Available'])
-    show(paused, !!cluster.paused)
-    text(facts, [cluster.namespace, cluster.endpoint, `control plane ${cluster.controlPlane.ready}/${cluster.controlPlane.desired}`, `workers ${cluster.workers.ready}/${cluster.workers.desired}`].filter(Boolean).join(' · '))
-    text(problem, cluster.problem || '')
-    show(problem, !!cluster.problem)
-    list(parts, (cluster.tree.children || []).map(part => ({ part, namespace: cluster.namespace, lets })), p => p.part.kind + p.part.name, makePart)
-    show(waitsTitle.parentNode, !!list(waits, cluster.waits || [], w => w.who.map(title).join() + title(w.for) + w.why, makeWait))
+    attr(name, 'href', link({ kind: 'Cluster', namespace: cluster.namespace, name: cluster.name }))
+    attr(name, 'aria-current', name.getAttribute('href') === location.hash)
+    attr(toggle, 'aria-expanded', isOpen)
+    attr(toggle, 'aria-label', `${isOpen ? 'Close' : 'Open'} ${cluster.name}`)
+    toggle.onclick = () => { opened.set(keyOf(cluster), !isOpen); update(current) }
+    const versions = cluster.desiredVersion && cluster.desiredVersion !== cluster.version ? `${cluster.version} → ${cluster.desiredVersion}` : cluster.version || ''
+    const replicas = r => `${r.ready}/${r.desired}`
+    ;[cluster.namespace, versions, replicas(cluster.controlPlane), replicas(cluster.workers)].forEach((value, i) => text(cells[i], value))
+    state.show([cluster.kind, cluster.state])
+    show(paused, !!cluster.paused && cluster.state !== 'Paused')
+    age.show(cluster.created)
+    text(why, cluster.troubles?.length ? cluster.troubles.map(t => `${title(t.about)}: ${t.what}`).join('\n') : cluster.problem || '')
+    why.classList.toggle('stuck', cluster.kind === 'bad')
+    show(whyRow, !isOpen && why.textContent !== '')
+    show(below, isOpen)
+    list(parts, (isOpen ? cluster.tree.children || [] : []).map(part => ({ part, cluster, lets })), p => p.part.kind + '/' + p.part.name, makePart)
+    show(waitsTitle.parentNode, !!list(waits, isOpen ? cluster.waits || [] : [], w => w.who.map(title).join() + title(w.for) + w.why, makeWait))
+  }
+  return node
+}
+
+// showClusters shows the overview; matching clusters alone if the filter has something.
+function showClusters(clusters, machines, lets) {
+  const letsCluster = filter(c => [c.name, c.namespace, c.version, c.state, c.endpoint, c.problem].filter(Boolean))
+  const found = c => machinesOf(c).some(m => lets(m))
+  const shown = clusters.filter(c => !lets || letsCluster(c) || found(c))
+  const isOpen = c => opened.get(keyOf(c)) ?? (clusters.length === 1 || !!lets && found(c))
+  const items = shown.map(cluster => ({ cluster, isOpen: isOpen(cluster), lets: lets && found(cluster) ? lets : null }))
+  list($('cluster-list'), items, i => keyOf(i.cluster), makeCluster)
+  show($('overview'), clusters.length > 0)
+  show($('clusters-none'), shown.length === 0)
+  text($('clusters-none'), clusters.length ? 'No cluster, and no machine, matches.' : current.away ? 'No cluster has been seen.' : 'There are no clusters.')
+  const all = items.every(i => i.isOpen)
+  text($('toggle-all'), all ? 'Close all' : 'Open all')
+  show($('toggle-all'), items.length > 1)
+  $('toggle-all').onclick = () => { for (const c of shown) opened.set(keyOf(c), !all); update(current) }
+  const some = lets ? machines.filter(lets).length : 0
+  text($('matches'), lets ? `${number(some)} of ${count(machines.length, 'machine')}` + (clusters.length > 1 ? `, ${number(shown.length)} of ${count(clusters.length, 'cluster')}` : '') : '')
+}
+
+function makeWatch() {
+  const kind = h('span'), state = badge(), since = when('time.muted'), why = h('span.muted'), node = h('li', h('div.head', kind, state, since), why)
+  node.show = w => {
+    text(kind, w.kind)
+    state.show([{ live: 'ok', lost: 'bad' }[w.state] || 'off', w.state])
+    if (w.since) since.show(w.since)
+    show(since, !!w.since)
+    text(why, w.why || '')
+    show(why, !!w.why)
   }
   return node
 }
@@ -148,10 +196,11 @@ function makeEngine() {
   const url = h('strong.mono'), state = badge(), facts = h('span.muted.small'), error = h('p.problem.stuck'), rows = h('ul.parts.small'), node = h('li', h('div.head', url, state, facts), error, rows)
   node.show = e => {
     text(url, e.url)
-    state.show(e.error ? ['bad', 'does not answer'] : ['ok', 'answers'])
-    text(facts, [count(e.vms.length, 'VM') + ' of ours', count(e.others, 'other'), e.at && 'at ' + moment(e.at)].filter(Boolean).join(', '))
-    text(error, e.error || '')
-    show(error, !!e.error)
+    state.show(current.away || e.unasked ? ['off', 'not asked'] : e.error ? ['bad', 'does not answer'] : e.at ? ['ok', 'answers'] : ['busy', 'not asked yet'])
+    text(facts, [count(e.vms.length, 'VM') + ' of ours', count(e.others, 'other'), e.at && 'at ' + date(e.at)].filter(Boolean).join(', '))
+    text(error, e.unasked ? 'The management cluster does not give its credentials: ' + e.unasked : e.error || '')
+    error.classList.toggle('stuck', !e.unasked)
+    show(error, error.textContent !== '')
     list(rows, e.vms, v => v.id, () => {
       const a = h('a'), state = badge(), rest = h('span.muted'), row = h('li', a, ' ', state, ' ', rest)
       row.show = v => {
@@ -167,11 +216,10 @@ function makeEngine() {
 }
 
 function makeEvent() {
-  const time = h('time.muted'), warning = badge(), about = h('a'), what = h('span'), node = h('li', h('div.head', time, about, warning), what)
+  const time = when('time.muted'), warning = badge(), about = h('a'), what = h('span'), node = h('li', h('div.head', time, about, warning), what)
   warning.show(['bad', 'Warning'])
   node.show = e => {
-    time.dateTime = e.time
-    text(time, moment(e.time))
+    time.show(e.time)
     text(about, title(e.about))
     attr(about, 'href', link(e.about))
     show(warning, !!e.warning)
@@ -180,16 +228,11 @@ function makeEvent() {
   return node
 }
 
+// trouble shows what is wrong with the page itself, and the troubles of the clusters.
 function trouble(state) {
   const all = (state.problems || []).map(p => [p, 'This page', 'is not whole: ' + p])
-  if (state.manager) all.unshift(['manager', 'The manager', state.manager])
-  for (const cluster of state.clusters) {
-    for (const part of cluster.tree.children || [])
-      if (part.stuck && !part.machine) all.push([part.kind + part.name, title(part), part.problem, link({ ...part, namespace: cluster.namespace })])
-    for (const m of machinesOf(cluster))
-      if (health(m)[0] === 'bad') all.push([cluster.namespace + m.name, m.name, m.problem.replaceAll('\n', ' '), link({ kind: m.kind, namespace: cluster.namespace, name: m.name })])
-  }
-  for (const e of state.engines || []) if (e.error) all.push([e.url, 'Engine ' + e.url, 'does not answer: ' + e.error])
+  if (state.away) all.unshift(['away', 'API server ' + state.server, `does not answer since ${clock(state.awaySince)}; all that is shown is from before: ${state.away}`])
+  for (const t of state.troubles) all.push([link(t.about), t.about.name ? title(t.about) : t.about.kind, t.what.replaceAll('\n', ' '), t.about.namespace && link(t.about)])
   return troubles(all)
 }
 
@@ -207,23 +250,33 @@ function update(state) {
   text($('version'), state.version)
   text($('scope'), state.namespace ? 'namespace ' + state.namespace : 'all namespaces')
   document.body.classList.toggle('many', machines.length >= 100)
-  const ready = machines.filter(m => !m.problem).length
-  list($('figures'), [
-    ['Clusters available', `${number(state.clusters.filter(c => !c.problem).length)} of ${number(state.clusters.length)}`, true],
-    ['Machines ready', `${number(ready)} of ${number(machines.length)}`, true],
-    ['Need you', number(machines.filter(m => m.stuck).length), true],
-    ['Being deleted', number(machines.filter(m => m.machine.phase === 'Deleting').length)],
-    ['Terraform runs', number(machines.reduce((sum, m) => sum + (m.machine.terraform?.runs || 0), 0))],
-    ['Failed since a success', number(machines.reduce((sum, m) => sum + (m.machine.terraform?.failures || 0), 0))],
-  ], f => f[0], figure)
   const wrong = trouble(state)
+  list($('figures'), [
+    { name: 'Clusters', counts: state.counts, words: ['in trouble', 'changing', 'off', 'available'] },
+    { name: 'Machines', counts: state.machines, words: ['in trouble', 'changing', 'going', 'ready'] },
+    { name: 'In trouble', value: number(wrong) },
+    { name: 'Terraform runs', value: number(machines.reduce((sum, m) => sum + (m.machine.terraform?.runs || 0), 0)) },
+  ], f => f.name, makeFigure)
   document.title = `${wrong ? `(${number(wrong)}) ` : ''}olvmctl: ${count(state.clusters.length, 'cluster')}`
-  show($('clusters-none'), !list($('cluster-list'), state.clusters.map(cluster => ({ cluster, lets })), c => c.cluster.namespace + '/' + c.cluster.name, makeCluster))
+  showClusters(state.clusters, machines, lets)
+  list($('watch-list'), state.watches, w => w.kind, makeWatch)
   show($('engines'), !!list($('engine-list'), state.engines || [], e => e.url, makeEngine))
   show($('events-none'), !list($('event-list'), state.events, e => e.time + title(e.about) + e.reason, makeEvent))
-  text($('matches'), lets ? `${number(machines.filter(lets).length)} of ${count(machines.length, 'machine')}` : '')
   bury()
   if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true }) // where there is no moveBefore
+}
+
+// makeFigure shows a number, or how many of a number are in which state.
+function makeFigure() {
+  const dt = h('dt'), total = h('span'), counts = h('span.counts'), node = h('div', dt, h('dd', total, counts))
+  node.classList.add('main')
+  node.show = f => {
+    text(dt, f.name)
+    text(total, f.counts ? number(f.counts.total) : f.value)
+    const parts = f.counts ? ['bad', 'busy', 'off', 'ok'].map((kind, i) => ({ kind, words: `${number(f.counts[kind])} ${f.words[i]}`, n: f.counts[kind] })).filter(p => p.n) : []
+    list(counts, parts, p => p.kind, () => { const one = badge(); const write = one.show; one.show = p => write([p.kind, p.words]); return one })
+  }
+  return node
 }
 
 // Conditions that say something bad, or that something goes on, when they are true.
@@ -239,12 +292,12 @@ function makeConditions() {
   node.show = object => {
     text(name, title(object))
     list(rows, object.conditions, c => c.type, () => {
-      const type = h('span'), why = h('span.why'), state = badge(), since = h('td'), row = h('tr', h('td', type, why), h('td', state), since)
+      const type = h('span'), why = h('span.why'), state = badge(), since = when(), row = h('tr', h('td', type, why), h('td', state), h('td', since))
       row.show = c => {
         text(type, c.type)
         text(why, c.status === 'True' && !negative.has(c.type) ? '' : [c.reason, c.message].filter(Boolean).join(': '))
         state.show([conditionKind(c), c.status])
-        text(since, moment(c.lastTransitionTime))
+        since.show(c.lastTransitionTime)
       }
       return row
     })
@@ -255,26 +308,78 @@ function makeConditions() {
 const signs = { create: '+', update: '~', delete: '-', replace: '-/+', import: '<=' }
 
 function makeStep() {
-  const time = h('time.muted'), what = h('strong'), state = badge(), who = h('span.muted.small'), message = h('div.message'), plan = h('ul.plan')
+  const time = when('time.muted'), what = h('strong'), state = badge(), who = h('span.muted.small'), message = h('div.message'), plan = h('ul.plan')
   const node = h('li.step', h('div.head', time, what, state, who), message, plan)
   node.show = s => {
     const kind = s.what === 'run' ? (s.state === 'Succeeded' ? 'ok' : 'bad') : s.what === 'event' ? (s.state === 'Warning' ? 'bad' : 'off') : conditionKind({ type: s.name, status: s.state })
-    time.dateTime = s.time
-    text(time, moment(s.time))
+    time.show(s.time)
     text(what, s.what === 'run' ? 'Terraform ' + s.name.toLowerCase() : s.name)
     state.show([kind, s.what === 'run' ? `${s.state.toLowerCase()} in ${s.seconds.toFixed(0)} s` : s.state])
     show(state, s.what !== 'event' || s.state === 'Warning')
     text(who, s.kind)
     text(message, [s.reason, s.message].filter(Boolean).join(': '))
     show(message, message.textContent !== '')
-    show(plan, !!list(plan, s.changes || [], c => c, () => {
-      const line = h('li.change')
-      line.show = c => { const [action, ...address] = c.split(' '); attr(line, 'data-action', action); text(line, `${(signs[action] || action).padEnd(4)}${address.join(' ')}`) }
-      return line
-    }))
+    show(plan, !!list(plan, s.changes || [], c => c, makeChange))
   }
   return node
 }
+
+function makeChange() {
+  const line = h('li.change')
+  line.show = c => { const [action, ...address] = c.split(' '); attr(line, 'data-action', action); text(line, `${(signs[action] || action).padEnd(4)}${address.join(' ')}`) }
+  return line
+}
+
+// copier makes a button that copies what a node shows: what is not visible there is not copied either.
+function copier(node) {
+  const button = h('button.copy', 'Copy')
+  let back
+  button.type = 'button'
+  button.onclick = async () => {
+    try { await navigator.clipboard.writeText(node.textContent); text(button, 'Copied') }
+    catch { getSelection().selectAllChildren(node); text(button, 'Press Ctrl-C') }
+    clearTimeout(back)
+    back = setTimeout(() => text(button, 'Copy'), 2000)
+  }
+  return button
+}
+
+function makeCommand() {
+  const what = h('span'), line = h('code'), node = h('li', what, h('div.copied', line, copier(line)))
+  node.show = c => { text(what, c.what); text(line, c.line) }
+  return node
+}
+
+function makeYAML() {
+  const name = h('summary'), content = h('pre'), copy = copier(content), node = h('details.yaml', name, h('div.copied', content, copy))
+  node.show = o => { text(name, 'YAML of ' + title(o)); text(content, o.yaml); attr(copy, 'aria-label', 'Copy the YAML of ' + title(o)) }
+  return node
+}
+
+function makeFact() {
+  const dt = h('dt'), value = h('span'), time = when(), node = h('div', dt, h('dd', value, time))
+  node.show = f => {
+    text(dt, f.name)
+    text(value, f.value || '')
+    if (f.time) time.show(f.time)
+    show(time, !!f.time)
+  }
+  return node
+}
+
+function showRun(run) {
+  show($('details-run'), !!run)
+  if (!run) return
+  const seconds = (new Date(run.completionTime) - new Date(run.startTime)) / 1000
+  text($('run-what'), `${run.operation} ${run.result.toLowerCase()} in ${seconds.toFixed(0)} s: ${run.added || 0} created, ${run.changed || 0} updated, ${run.destroyed || 0} deleted,`)
+  const time = runTime ??= $('run-what').parentNode.appendChild(when())
+  time.show(run.completionTime)
+  const changes = run.changes || [], more = (run.changeCount || 0) - changes.length
+  show($('run-plan'), !!list($('run-plan'), changes, c => c, makeChange))
+  text($('run-more'), more > 0 ? `and ${number(more)} more` : '')
+  show($('run-more'), more > 0)
+}
+let runTime
 
 let following, followed
 function follow() {
@@ -294,18 +399,24 @@ function showDetails(d) {
   show($('details-none'), !d.found)
   text($('details-none'), d.found ? '' : 'There is no such object now, or none that is shown.')
   show($('details-body'), d.found)
-  facts($('details-facts'), [
-    ['Namespace', d.namespace],
-    ['Engine', d.engine && [words(d.engine.status), d.engine.host && 'on ' + d.engine.host, d.engine.waits && 'settings wait for its next start', d.engine.difference].filter(Boolean).join(', ')],
-    ['Drift', d.drift && `${d.drift.error || (d.drift.differences || []).join('; ') || 'none'}, at ${moment(d.drift.checkTime)}`],
-  ].filter(([, value]) => value))
+  const engine = d.engine && [words(d.engine.status), d.engine.host && 'on ' + d.engine.host, d.engine.waits && 'settings wait for its next start', d.engine.difference].filter(Boolean).join(', ')
+  list($('details-facts'), [
+    { name: 'Namespace', value: d.namespace },
+    ...d.facts || [],
+    { name: 'In the engine', value: engine },
+    { name: 'Drift', value: d.drift && (d.drift.error || (d.drift.differences || []).join('; ') || 'none') },
+    { name: 'Drift check', time: d.drift?.checkTime },
+  ].filter(f => f.value || f.time), f => f.name, makeFact)
+  show($('details-next'), !!list($('details-commands'), d.commands || [], c => c.what + c.line, makeCommand))
+  showRun(d.lastRun)
   list($('details-conditions'), d.objects || [], title, makeConditions)
+  list($('details-yaml'), d.objects || [], title, makeYAML)
   list($('details-steps'), d.steps, s => [s.time, s.what, s.kind, s.name, s.state, s.reason].join(), makeStep)
   bury()
 }
 
 $('search').onsubmit = event => event.preventDefault()
-$('filter').oninput = () => { if (current) later() }
+$('filter').oninput = () => { opened.clear(); if (current) later() }
 onhashchange = () => {
   follow()
   if (current) later()

@@ -1,0 +1,148 @@
+package dashboard
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/shellword"
+)
+
+// Command is one that people may want next.
+type Command struct {
+	// What it does.
+	What string `json:"what"`
+	// Line for a shell, with all names quoted.
+	Line string `json:"line"`
+}
+
+// quorum is how many other machines a control plane needs before one of them may go: etcd outvotes one of three.
+const quorum = 2
+
+// commandsOf are those that people may want next for an object, and for the OLVMMachine of a Machine.
+func (w *watcher) commandsOf(ctx context.Context, objects []client.Object) []Command {
+	var out []Command
+
+	add := func(what string, words ...string) { out = append(out, Command{what, w.line(objects[0], words...)}) }
+	name := objects[0].GetName()
+	cluster := objects[0].GetLabels()[clusterv1.ClusterNameLabel]
+
+	switch o := objects[0].(type) {
+	case *clusterv1.Cluster:
+		w.addClusterCommands(o, add)
+	case *controlplanev1.KubeadmControlPlane:
+		more := strconv.Itoa(int(ptr.Deref(o.Spec.Replicas, 1)) + 2) // etcd wants an odd number
+		add("Grow the control plane", "olvmctl", "scale", cluster, "--control-plane", more)
+	case *clusterv1.MachineDeployment:
+		more := strconv.Itoa(int(ptr.Deref(o.Spec.Replicas, 1)) + 1)
+		add("Add a worker", "olvmctl", "scale", cluster, "--machine-deployment", name, "--workers", more)
+	case *clusterv1.Machine:
+		add("Follow what happens to it", "olvmctl", "logs", name, "--follow")
+
+		if w.mayBeReplaced(ctx, o, objects[1:]) {
+			add("Have it replaced; its VM and disks are deleted", "kubectl", "delete", kubectlName(o), name)
+		}
+	case *infrav1.OLVMCluster:
+		if conditions.IsFalse(o, infrav1.ReadyCondition) {
+			add("Correct what its conditions name", "kubectl", "edit", kubectlName(o), name)
+		}
+	}
+
+	for _, object := range objects {
+		out = append(out, Command{"All of " + kindOf(object) + " " + object.GetName(),
+			w.line(object, "kubectl", "get", kubectlName(object), object.GetName(), "-o", "yaml")})
+	}
+
+	return out
+}
+
+// addClusterCommands adds the commands of a Cluster.
+func (w *watcher) addClusterCommands(c *clusterv1.Cluster, add func(what string, words ...string)) {
+	if c.Spec.Paused != nil && *c.Spec.Paused {
+		add("Let it go on", "kubectl", "patch", kubectlName(c), c.Name, "--type", "merge", "-p",
+			`{"spec":{"paused":false}}`)
+	}
+
+	add("See it in a terminal", "olvmctl", "describe", c.Name)
+
+	if conditions.IsTrue(c, clusterv1.ClusterControlPlaneInitializedCondition) {
+		add("Get its kubeconfig", "olvmctl", "get", "kubeconfig", c.Name)
+	}
+
+	if !conditions.IsTrue(c, clusterv1.ClusterAvailableCondition) {
+		add("Gather what others need to help", "olvmctl", "support-bundle", c.Name)
+	}
+}
+
+// mayBeReplaced reports whether to advise the deletion of a machine: its VM is gone or down, its owner makes another
+// one, and the control plane does without it. The only machine of a control plane has the only etcd.
+func (w *watcher) mayBeReplaced(ctx context.Context, machine *clusterv1.Machine, rest []client.Object) bool {
+	if len(rest) == 0 || !machine.DeletionTimestamp.IsZero() || metav1.GetControllerOf(machine) == nil {
+		return false
+	}
+
+	infra, ok := rest[0].(*infrav1.OLVMMachine)
+	if !ok {
+		return false
+	}
+
+	running := conditions.Get(infra, infrav1.VirtualMachineRunningCondition)
+	if running == nil || running.Reason != infrav1.VirtualMachineNotFoundReason &&
+		running.Reason != infrav1.VirtualMachineNotRunningReason {
+		return false
+	}
+
+	return !util.IsControlPlaneMachine(machine) || w.othersReady(ctx, machine) >= quorum
+}
+
+// othersReady counts the other machines of a control plane that are ready.
+func (w *watcher) othersReady(ctx context.Context, machine *clusterv1.Machine) (count int) {
+	var list clusterv1.MachineList
+	err := w.reader.List(ctx, &list, client.InNamespace(machine.Namespace), client.HasLabels{
+		clusterv1.MachineControlPlaneLabel,
+	}, client.MatchingLabels{clusterv1.ClusterNameLabel: machine.Spec.ClusterName})
+	if err != nil {
+		return 0
+	}
+
+	for i := range list.Items {
+		other := &list.Items[i]
+		if other.Name != machine.Name && other.DeletionTimestamp.IsZero() &&
+			conditions.IsTrue(other, clusterv1.MachineReadyCondition) {
+			count++
+		}
+	}
+
+	return count
+}
+
+// kubectlName is the name of the kind of an object for kubectl. It has the group, since other groups have clusters, too.
+func kubectlName(object client.Object) string {
+	for _, kind := range watchedKinds {
+		if kindOf(kind.object) == kindOf(object) {
+			return strings.ToLower(kindOf(object)) + "." + kind.group.Group
+		}
+	}
+
+	return strings.ToLower(kindOf(object))
+}
+
+// line is a command about an object, with the namespace and the management cluster.
+func (w *watcher) line(object client.Object, words ...string) string {
+	words = append(append(words, "-n", object.GetNamespace()), w.Access...)
+
+	for i := range words {
+		words[i] = shellword.QuoteWord(words[i])
+	}
+
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,176 @@
+package dashboard
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// Fact is something that the page says of an object.
+type Fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value,omitempty"`
+	// Time is the value, if that is a time.
+	Time time.Time `json:"time,omitzero"`
+}
+
+// factList gathers facts. What is not known is left out.
+type factList []Fact
+
+func (f *factList) add(name, value string) {
+	if value != "" {
+		*f = append(*f, Fact{Name: name, Value: value})
+	}
+}
+
+// factsOf are what people look for first in an object, and in the OLVMMachine of a Machine.
+func factsOf(objects []client.Object) []Fact {
+	var out factList
+
+	for i, object := range objects {
+		switch o := object.(type) {
+		case *clusterv1.Cluster:
+			out.ofCluster(o)
+		case *controlplanev1.KubeadmControlPlane:
+			out.add("Version", o.Spec.Version)
+			out.add("Template", o.Spec.MachineTemplate.Spec.InfrastructureRef.Name)
+		case *clusterv1.MachineDeployment:
+			out.add("Version", o.Spec.Template.Spec.Version)
+			out.add("Template", o.Spec.Template.Spec.InfrastructureRef.Name)
+		case *clusterv1.Machine:
+			out.ofMachine(o)
+		case *infrav1.OLVMMachine:
+			out.ofVM(o)
+		case *infrav1.OLVMCluster:
+			out.add("Engine", engine.ShownURL(o.Spec.OLVMOvirtAPIServer.ServerURL))
+			out.add("Data center", string(o.Spec.OLVMDatacenterName))
+		}
+
+		if created := object.GetCreationTimestamp(); i == 0 && !created.IsZero() {
+			out = append(out, Fact{Name: "Created", Time: created.Time})
+		}
+	}
+
+	return out
+}
+
+func (f *factList) ofCluster(c *clusterv1.Cluster) {
+	f.add("Version", c.Spec.Topology.Version)
+	f.add("Class", c.Spec.Topology.ClassRef.Name)
+
+	if c.Spec.ControlPlaneEndpoint.IsValid() {
+		f.add("Endpoint", c.Spec.ControlPlaneEndpoint.String())
+	}
+
+	f.add("Pods", strings.Join(c.Spec.ClusterNetwork.Pods.CIDRBlocks, ", "))
+	f.add("Services", strings.Join(c.Spec.ClusterNetwork.Services.CIDRBlocks, ", "))
+}
+
+func (f *factList) ofMachine(m *clusterv1.Machine) {
+	f.add("Cluster", m.Spec.ClusterName)
+	f.add("Node", m.Status.NodeRef.Name)
+
+	if info := m.Status.NodeInfo; info != nil && info.KubeletVersion != m.Spec.Version {
+		f.add("Version", fmt.Sprintf("%s; its kubelet has %s", m.Spec.Version, info.KubeletVersion))
+	} else {
+		f.add("Version", m.Spec.Version)
+	}
+}
+
+// ofVM is what there is to say of the VM of a machine.
+func (f *factList) ofVM(m *infrav1.OLVMMachine) {
+	vm := &m.Spec.VirtualMachine
+	olvm := m.Status.OLVM
+	if olvm == nil {
+		olvm = &infrav1.OLVMStatus{}
+	}
+
+	f.add("Provider ID", m.Spec.ProviderID)
+
+	seen := olvm.VirtualMachine
+	if seen.VMID != "" {
+		f.add("VM", strings.TrimSpace(cmp.Or(seen.VMName, m.Name)+" "+seen.VMID))
+	}
+
+	f.add("Host", seen.HostName)
+	f.add("VM template", cmp.Or(olvm.VMTemplateName, string(m.Spec.VMTemplateName)))
+	f.add("Size", sizeOf(m))
+	f.add("Disks", disksOf(vm, m.Spec.FromInventory != nil))
+	f.add("Network", strings.Trim(olvm.NetworkName+" "+olvm.IPAddress, " "))
+	f.add("oVirt cluster", cmp.Or(olvm.ClusterName, string(m.Spec.OLVMOvirtClusterName)))
+	f.add("Failure domain", m.Status.FailureDomain)
+
+	if from := m.Spec.FromInventory; from != nil {
+		f.add("Pool", string(from.InventoryName))
+	}
+
+	if t := m.Status.Terraform; t != nil && t.Runs > 0 {
+		failed := ""
+		if t.Failures > 0 {
+			failed = fmt.Sprintf(", %d failed since a success", t.Failures)
+		}
+
+		f.add("Terraform runs", fmt.Sprintf("%d%s", t.Runs, failed))
+	}
+}
+
+// sizeOf is CPU and memory that a spec asks for.
+func sizeOf(m *infrav1.OLVMMachine) string {
+	vm := &m.Spec.VirtualMachine
+	topology := vm.CPU.Topology
+
+	switch {
+	case vm.InstanceType != "":
+		return "instance type " + string(vm.InstanceType)
+	case m.Spec.FromInventory != nil && vm.Memory == "":
+		return "as its pool has it"
+	}
+
+	sockets, cores := cmp.Or(topology.Sockets, 2), cmp.Or(topology.Cores, 2)
+	threads := cmp.Or(topology.Threads, 1)
+	out := fmt.Sprintf("%d CPUs (sockets %d, cores %d, threads %d)", sockets*cores*threads, sockets, cores, threads)
+
+	if vm.Memory != "" {
+		out += ", " + string(vm.Memory) + " of memory"
+	}
+
+	return out
+}
+
+// disksOf are the disks that a spec asks for.
+func disksOf(vm *infrav1.VirtualMachine, pooled bool) string {
+	root := "root as in the VM template"
+
+	switch {
+	case vm.RootDisk != nil && vm.RootDisk.Size != "":
+		root = "root " + string(vm.RootDisk.Size) + onDomain(vm.RootDisk.StorageDomainName)
+	case vm.RootDisk != nil && vm.RootDisk.StorageDomainName != "":
+		root += onDomain(vm.RootDisk.StorageDomainName)
+	case pooled:
+		root = "root as its pool has it"
+	}
+
+	out := []string{root}
+
+	for _, disk := range vm.DataDisks {
+		out = append(out, string(disk.Name)+" "+string(disk.Size)+onDomain(disk.StorageDomainName))
+	}
+
+	return strings.Join(out, ", ")
+}
+
+func onDomain(name infrav1.EngineName) string {
+	if name == "" {
+		return ""
+	}
+
+	return " on " + string(name)
+}

@@ -1,0 +1,200 @@
+package dashboard
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clustertree"
+)
+
+// Kinds of states. Each has a color and a shape, and clusters are listed in this order.
+const (
+	kindBad  = "bad"
+	kindBusy = "busy"
+	kindOff  = "off"
+	kindOK   = "ok"
+)
+
+// kindOrder is the order of clusters in the overview: trouble is on top.
+var kindOrder = []string{kindBad, kindBusy, kindOff, kindOK}
+
+// Count counts what is in which state.
+type Count struct {
+	Total int `json:"total"`
+	Bad   int `json:"bad"`
+	Busy  int `json:"busy"`
+	Off   int `json:"off"`
+	OK    int `json:"ok"`
+}
+
+func (c *Count) add(kind string) {
+	c.Total++
+
+	switch kind {
+	case kindBad:
+		c.Bad++
+	case kindBusy:
+		c.Busy++
+	case kindOff:
+		c.Off++
+	default:
+		c.OK++
+	}
+}
+
+// Trouble is something that stays until a person acts, or that looks like it.
+type Trouble struct {
+	// About is an object, or something else without a namespace: an engine, a manager.
+	About Ref    `json:"about"`
+	What  string `json:"what"`
+}
+
+// kindOfMachine is the kind of the state of a machine.
+func kindOfMachine(node *clustertree.Node) string {
+	switch ended := node.Machine.Phase == "Running" || node.Machine.Phase == "Failed"; {
+	case node.Stuck:
+		return kindBad
+	case node.Machine.Deleting:
+		return kindOff
+	case node.Problem == "":
+		return kindOK
+	case ended:
+		return kindBad
+	default:
+		return kindBusy
+	}
+}
+
+// judge fills in what the overview says of a cluster: its state, its troubles, and the numbers of its machines. All
+// counts on the page come from here, so that they agree with each other and with the machines that are listed.
+func (c *Cluster) judge() {
+	c.Kinds = map[string]string{}
+	c.Troubles = nil
+
+	plane, workers, hasPlane := clustertree.Replicas{}, clustertree.Replicas{}, false
+
+	for i := range c.Tree.Children {
+		part := &c.Tree.Children[i]
+		if part.Stuck && part.Machine == nil {
+			c.addTrouble(part)
+		}
+
+		ready := c.judgeMachines(part)
+
+		switch {
+		case part.Kind == "KubeadmControlPlane":
+			hasPlane = true
+			plane.Ready, plane.Desired = plane.Ready+ready, plane.Desired+part.Desired
+		case part.Kind == "MachineDeployment":
+			workers.Ready, workers.Desired = workers.Ready+ready, workers.Desired+part.Desired
+		case part.Kind == "Machine":
+			workers.Ready, workers.Desired = workers.Ready+ready, workers.Desired+1
+		}
+	}
+
+	if hasPlane { // another provider's control plane has no machines of its own in the tree
+		c.ControlPlane, c.Workers = plane, workers
+	}
+
+	c.Kind, c.State = c.stateOf()
+}
+
+// judgeMachines counts the machines of a part, and returns how many are ready. The VMs of support services are no nodes,
+// and are not counted.
+func (c *Cluster) judgeMachines(part *clustertree.Node) (ready int32) {
+	machines := part.Children
+	if part.Machine != nil { // it has no owner but the Cluster
+		machines = []clustertree.Node{*part}
+	}
+
+	for i := range machines {
+		machine := &machines[i]
+		if machine.Machine == nil {
+			continue
+		}
+
+		kind := kindOfMachine(machine)
+		c.Kinds[machine.Kind+"/"+machine.Name] = kind
+
+		if kind == kindBad {
+			c.addTrouble(machine)
+		}
+
+		if machine.Kind == "Machine" {
+			c.Machines.add(kind)
+		}
+
+		if kind == kindOK {
+			ready++
+		}
+	}
+
+	return ready
+}
+
+func (c *Cluster) addTrouble(node *clustertree.Node) {
+	c.Troubles = append(c.Troubles, Trouble{
+		About: Ref{Kind: node.Kind, Namespace: c.Namespace, Name: node.Name},
+		What:  node.Problem,
+	})
+}
+
+// stateOf is the state of a cluster: its kind, and a word for it.
+func (c *Cluster) stateOf() (kind, word string) {
+	switch {
+	case len(c.Troubles) > 0:
+		return kindBad, "In trouble"
+	case c.Phase == "Deleting":
+		return kindOff, "Deleting"
+	case c.Paused:
+		return kindOff, "Paused"
+	case c.Phase == "Failed":
+		return kindBad, "Failed"
+	case !c.Available && c.Phase != "Provisioned":
+		return kindBusy, cmp.Or(c.Phase, "Pending")
+	case !c.Available:
+		return kindBusy, "Not available"
+	case c.Updating:
+		return kindBusy, "Updating"
+	default:
+		return kindOK, "Available"
+	}
+}
+
+// sortByTrouble sorts clusters: those in trouble first, then by namespace and name.
+func sortByTrouble(clusters []Cluster) {
+	slices.SortStableFunc(clusters, func(a, b Cluster) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(kindOrder, a.Kind), slices.Index(kindOrder, b.Kind)),
+			cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
+}
+
+// sum fills in what the page says of all clusters.
+func (s *State) sum() {
+	if s.Away == "" && s.Manager != "" {
+		s.Troubles = append(s.Troubles, Trouble{About: Ref{Kind: "The manager"}, What: s.Manager})
+	}
+
+	for i := range s.Clusters {
+		c := &s.Clusters[i]
+		s.Counts.add(c.Kind)
+		s.Machines.Total += c.Machines.Total
+		s.Machines.Bad += c.Machines.Bad
+		s.Machines.Busy += c.Machines.Busy
+		s.Machines.Off += c.Machines.Off
+		s.Machines.OK += c.Machines.OK
+		s.Troubles = append(s.Troubles, c.Troubles...)
+	}
+
+	for i := range s.Engines {
+		if e := &s.Engines[i]; s.Away == "" && e.Error != "" {
+			s.Troubles = append(s.Troubles, Trouble{
+				About: Ref{Kind: "Engine", Name: e.URL},
+				What:  "does not answer: " + e.Error,
+			})
+		}
+	}
+}

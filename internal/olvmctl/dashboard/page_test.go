@@ -1,0 +1,199 @@
+package dashboard
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/browser"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+)
+
+// opened opens the page of objects in a browser.
+func opened(t *testing.T, w *watcher) *browser.View {
+	t.Helper()
+	page, err := serve(t.Context(), "127.0.0.1:0", w)
+	check.Error(t, err, "")
+	t.Cleanup(page.Close)
+
+	return browser.Open(t, page.URL(), 1400, 900)
+}
+
+// fleet is 60 clusters of three tenants: most are fine, some change, and two are in trouble.
+func fleet(t *testing.T, since metav1.Time) []client.Object {
+	t.Helper()
+	var objects []client.Object
+
+	for i := range 60 {
+		name := fmt.Sprintf("%s-%02d", []string{"shop", "crm", "build"}[i%3], i)
+		objects = append(objects, small([]string{"prod", "sales", "ci"}[i%3], name, since)...)
+
+		switch i {
+		case 17:
+			find[*clusterv1.Cluster](t, objects, name).Spec.Paused = ptr.To(true)
+		case 23, 41:
+			setVM(t, objects, name+"-cp-0", infrav1.VirtualMachineNotFoundReason)
+		case 30, 31:
+			find[*controlplanev1.KubeadmControlPlane](t, objects, name+"-cp").Spec.Version = "v1.36.2"
+		case 44:
+			fresh := find[*clusterv1.Cluster](t, objects, name)
+			fresh.Status.Phase, fresh.Status.Conditions = "Provisioning", nil
+		}
+	}
+
+	return objects
+}
+
+func TestThePageOfManyClustersInABrowser(t *testing.T) {
+	testenv.SkipInShort(t, "starts a browser; TestThePageInABrowser does, too")
+
+	v := opened(t, watched(t, fleet(t, noon)))
+
+	// All clusters are lines, closed, those in trouble first, and the figures are what the lines say.
+	v.Until(`document.querySelectorAll('.cluster').length === 60 && document.querySelectorAll('a.machine').length === 0`)
+	v.Until(`[...document.querySelectorAll('.line .state')].slice(0, 2).every(s => s.innerText.includes('In trouble'))`)
+	v.Until(`[...document.querySelectorAll('.line .state')].filter(s => s.innerText.includes('Available')).length === 54`)
+	v.Until(`document.querySelector('#figures').innerText.includes('54 available')`)
+	v.Until(`document.querySelector('#trouble-title').innerText === 'In trouble: 2' && document.title.startsWith('(2)')`)
+
+	// A line opens and closes, with a key, too; so do all.
+	v.Script(`document.querySelector('.toggle').focus(); document.querySelector('.toggle').click()`)
+	v.Until(`document.querySelectorAll('a.machine').length === 1 && document.querySelector('.toggle').ariaExpanded === 'true'`)
+	v.Until(`document.querySelector('a.machine').innerText.includes('VM gone')`)
+	v.Script(`document.querySelector('#toggle-all').click()`)
+	v.Until(`document.querySelectorAll('a.machine').length === 60`)
+	v.Script(`document.querySelector('#toggle-all').click()`)
+	v.Until(`document.querySelectorAll('a.machine').length === 0`)
+
+	// The filter finds clusters by their names, and machines in clusters, which it opens.
+	v.Type("#filter", "shop-03-cp-0")
+	v.Until(`document.querySelector('#matches').innerText === '1 of 60 machines, 1 of 60 clusters'`)
+	v.Until(`document.querySelectorAll('a.machine').length === 1`)
+	v.Type("#filter", "")
+	v.Until(`document.querySelectorAll('.cluster').length === 60`)
+
+	// Times are ages, with the date for those who point at them.
+	v.Until(`/^\d+ days ago$/.test(document.querySelector('.line .age').innerText)`)
+	v.Until(`document.querySelector('.line time').title.startsWith('2026-11-25 ')`)
+
+	v.Readable()
+	check.Length(t, "what the console has", v.Complaints(), 0)
+}
+
+func TestThePageOfADeadAPIServerIsNotLive(t *testing.T) {
+	testenv.SkipInShort(t, "starts a browser; TestADeadAPIServerIsSaidAndNobodyElseIsBlamed has the state")
+
+	w := watched(t, small("prod", "shop", noon))
+	v := opened(t, w)
+	v.Until(`document.querySelector('#connection-text').innerText === 'Live'`)
+	v.Until(`document.querySelectorAll('#watch-list li').length === ` + fmt.Sprint(len(watchedKinds)))
+
+	w.noteServer(t.Context(), errors.New("connection refused"))
+	v.Until(`document.querySelector('#connection').dataset.kind === 'bad'`)
+	v.Until(`document.querySelector('#connection-text').innerText.startsWith('API server unreachable since ')`)
+	v.Until(`document.querySelector('#trouble').innerText.includes('connection refused')`)
+	v.Until(`[...document.querySelectorAll('#watch-list li')].every(l => l.innerText.includes('lost'))`)
+	v.Script(`window.began = Date.now()`)
+	v.Until(`Date.now() - began > 3000`) // a stream that says that nothing is new does not make it live
+	v.Until(`document.querySelector('#connection').dataset.kind === 'bad'`)
+
+	w.noteServer(t.Context(), nil)
+	v.Until(`document.querySelector('#connection-text').innerText === 'Live'`)
+
+	w.mu.Lock()
+	w.lost["Machines"] = &loss{noon.Time, errors.New("forbidden")}
+	w.mu.Unlock()
+	w.changed.Note()
+	v.Until(`document.querySelector('#connection-text').innerText === '1 of ` + fmt.Sprint(len(watchedKinds)) + ` watches lost'`)
+}
+
+// TestNamesOfTenantsDoNoHarmInABrowser has texts that are code to a page that takes them for HTML, and that look like
+// others. The API server does not let names have them, and lets messages, versions and labels.
+func TestNamesOfTenantsDoNoHarmInABrowser(t *testing.T) {
+	testenv.SkipInShort(t, "starts a browser; TestThePageInABrowser has a hostile text, too")
+
+	const evil = hostile + `</script><script>document.title='hit'</script>"'` + "` \u202egnp.exe\u200b"
+
+	objects := small("prod", "shop", noon)
+	cluster := find[*clusterv1.Cluster](t, objects, "shop")
+	cluster.Status.Conditions = []metav1.Condition{condition("Available", metav1.ConditionFalse, "Evil", evil)}
+	cluster.Status.Phase = evil
+	find[*controlplanev1.KubeadmControlPlane](t, objects, "shop-cp").Spec.Version = evil
+	vm := find[*infrav1.OLVMMachine](t, objects, "shop-cp-0")
+	vm.Annotations = map[string]string{"cluster.x-k8s.io/evil": evil}
+	vm.Status.OLVM.VirtualMachine.Status, vm.Status.OLVM.VirtualMachine.HostName = evil, evil
+	vm.Spec.VirtualMachine.Memory = infrav1.Size(evil)
+	vm.Status.Terraform.LastRun.Changes = []string{evil}
+	vm.Status.Terraform.Drift = &infrav1.DriftStatus{CheckTime: noon, Error: evil}
+	objects = append(objects, &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "e"}, Reason: evil, Note: evil,
+		EventTime: metav1.NewMicroTime(noon.Time),
+	})
+
+	v := opened(t, watched(t, objects))
+	v.Script(`location.hash = '#Machine/prod/shop-cp-0'`)
+	v.Until(`document.querySelector('#details-facts').innerText.includes('onerror=')`)
+	v.Until(`document.querySelector('#details-yaml').textContent.includes('onerror=')`)
+	v.Until(`document.querySelector('#event-list').innerText.includes('onerror=')`)
+
+	for _, hash := range []string{"#%", "#%E0%A4%A/x/y", "#__proto__/constructor/toString", "#Machine/prod/" +
+		`%3Cimg%20src=x%20onerror=document.title='hit'%3E`} {
+		v.Script(fmt.Sprintf(`location.hash = %q`, hash))
+	}
+
+	v.Until(`document.querySelectorAll('img, body script:not([src])').length === 0 && !document.title.includes('hit')`)
+	v.Until(`!/[\u202a-\u202e\u2066-\u2069\u200b]/.test(document.body.textContent)`)
+	v.Until(`document.querySelector('#connection-text').innerText === 'Live'`)
+	check.Length(t, "what the console has", v.Complaints(), 0)
+}
+
+// TestScreenshots writes the pictures of the docs into the folder $OLVMCTL_SCREENSHOTS.
+func TestScreenshots(t *testing.T) {
+	folder := os.Getenv("OLVMCTL_SCREENSHOTS")
+	if folder == "" {
+		t.Skip("OLVMCTL_SCREENSHOTS names no folder")
+	}
+
+	noon = metav1.NewTime(time.Now().Add(-3 * time.Minute).Truncate(time.Second))
+	objects := site()
+	for _, object := range objects {
+		if vm, ok := object.(*infrav1.OLVMMachine); ok {
+			vm.Spec.VMTemplateName, vm.Spec.VirtualMachine.Memory = "ol9-k8s", "16GB"
+			vm.Spec.VirtualMachine.RootDisk = &infrav1.RootDisk{Size: "100GB"}
+			vm.Spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "20GB", StorageDomainName: "fast"}}
+		}
+
+		if vm, ok := object.(*infrav1.OLVMMachine); ok && vm.Name == "shop-md-tzx4c" {
+			vm.Status.Conditions = waiting(infrav1.InfrastructureAppliedCondition, infrav1.VMTemplateNotFoundReason,
+				`spec.vmTemplateName: there is no template "ol9-k8s-1.36" in data center "Default"; it has ol9-k8s`)
+		}
+
+		if event, ok := object.(*eventsv1.Event); ok {
+			event.Note = `there is no template "ol9-k8s-1.36" in data center "Default"`
+		}
+	}
+
+	one, many := opened(t, watched(t, objects)), opened(t, watched(t, fleet(t, metav1.NewTime(noon.Add(-50*time.Hour)))))
+
+	one.Script(`location.hash = '#Machine/prod/shop-cp-x7k2p'`)
+	one.Until(`document.querySelector('.plan').innerText.includes('ovirt_nic.nic1')`)
+
+	for _, scheme := range []string{"light", "dark"} {
+		for name, v := range map[string]*browser.View{"one": one, "many": many} {
+			v.Colors(scheme)
+			v.Shoot(folder, fmt.Sprintf("olvmctl-ui-%s-%s.png", name, scheme), 1400, 900)
+			v.Shoot(folder, fmt.Sprintf("olvmctl-ui-%s-%s-phone.png", name, scheme), 400, 800)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+const (
+	// serverInterval is between two questions whether the API server answers. A watch of a server that is gone says
+	// nothing, and so does one of a server that hangs.
+	serverInterval = 3 * time.Second
+	// serverLimit is how long its answer may take.
+	serverLimit = 5 * time.Second
+)
+
+// States of a watch.
+const (
+	watchLive = "live"
+	watchLost = "lost"
+	watchOff  = "not watched"
+)
+
+// Watch is how the page follows the objects of a kind.
+type Watch struct {
+	// Kind of the objects, in the plural.
+	Kind string `json:"kind"`
+	// State is live, lost, or "not watched".
+	State string `json:"state"`
+	// Since is when it was lost.
+	Since time.Time `json:"since,omitzero"`
+	// Why it is not live.
+	Why string `json:"why,omitempty"`
+}
+
+// loss is why something is not followed now, and since when.
+type loss struct {
+	since time.Time
+	why   error
+}
+
+// followServer asks the API server again and again whether it answers.
+func (w *watcher) followServer(ctx context.Context) {
+	for {
+		w.noteServer(ctx, w.askServer(ctx))
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(serverInterval):
+		}
+	}
+}
+
+// askServer asks the API server for one Cluster.
+func (w *watcher) askServer(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, serverLimit, fmt.Errorf("it did not answer within %s", serverLimit))
+	defer cancel()
+
+	err := w.canList(ctx, watchedKinds[0])
+	if err != nil && context.Cause(ctx) != nil {
+		return context.Cause(ctx)
+	}
+
+	return err
+}
+
+// noteServer notes what the API server answered. One that refuses is there: the watches say what it refuses.
+func (w *watcher) noteServer(ctx context.Context, err error) {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError {
+		err = nil
+	}
+
+	if ctx.Err() != nil {
+		return
+	}
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	switch was := w.away; {
+	case err == nil && was == nil:
+		return
+	case err == nil:
+		w.away = nil
+	case was == nil:
+		w.away = &loss{time.Now(), err}
+	default:
+		w.away = &loss{was.since, err}
+	}
+
+	w.changed.Note()
+}
+
+// isAway reports whether the API server does not answer.
+func (w *watcher) isAway() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.away != nil
+}
+
+// awayText is why the API server does not answer; empty if it does.
+func (w *watcher) awayText() (why string, since time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if w.away == nil {
+		return "", time.Time{}
+	}
+
+	return w.away.why.Error(), w.away.since
+}
+
+// watches are the states of all watches.
+func (w *watcher) watches() []Watch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	out := make([]Watch, 0, len(watchedKinds))
+
+	for _, kind := range watchedKinds {
+		next := Watch{Kind: kind.name, State: watchLive}
+
+		switch lost, reason := w.lost[kind.name], w.unseen[kind.name]; {
+		case reason != "":
+			next.State, next.Why = watchOff, reason
+		case w.away != nil:
+			next.State, next.Since, next.Why = watchLost, w.away.since, "the API server does not answer"
+		case lost != nil:
+			next.State, next.Since, next.Why = watchLost, lost.since, lost.why.Error()
+		}
+
+		out = append(out, next)
+	}
+
+	return out
+}
