@@ -54,22 +54,26 @@ func listInventories(
 		return err
 	}
 
+	return printInventories(s, output, list, namespaceOf(in, all), name, all)
+}
+
+// printInventories writes a list as it was asked for; one that has a name, with its VMs.
+func printInventories(
+	s streams, output outputFlag, list []inventory.Overview, namespace, name string, all bool,
+) error {
 	if output.format == formatName {
 		return printNames(s.out, inventoryTable(list))
 	}
 
-	return printList(s, "inventories", namespaceOf(in, all), output, list, func(list []inventory.Overview) error {
-		printer := printers.NewTablePrinter(printers.PrintOptions{
-			Wide: output.format == formatWide, WithNamespace: all,
-		})
-
+	return printList(s, "inventories", namespace, output, list, func(list []inventory.Overview) error {
+		printer := printers.NewTablePrinter(printers.PrintOptions{WithNamespace: all})
 		if err := printer.PrintObj(inventoryTable(list), s.out); err != nil || name == "" || len(list[0].VMs) == 0 {
 			return err
 		}
 
 		_, _ = fmt.Fprintln(s.out)
 
-		return printers.NewTablePrinter(printers.PrintOptions{Wide: true}).PrintObj(vmTable(list[0]), s.out)
+		return printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(vmTable(list[0]), s.out)
 	})
 }
 

@@ -31,33 +31,67 @@ Clusters that it manages run without it, but nothing looks after their machines 
 				_, _ = fmt.Fprintf(s.out, format+"\n", args...)
 			})
 		},
-	}, &cobra.Command{
+	}, newLocalStartCommand(s, local), newLocalStopCommand(s, local), newLocalStatusCommand(s, local))
+
+	return command
+}
+
+func newLocalStartCommand(s streams, local mgmtcluster.Local) *cobra.Command {
+	var output outputFlag
+	command := &cobra.Command{
 		Use: "start", Short: "Start it", Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := lifecycle.StartLocal(command.Context(), progress.To(s.err)); err != nil {
 				return err
 			}
 
-			_, err := fmt.Fprintf(s.out, "export KUBECONFIG=%s\n", shellword.QuoteWord(local.Kubeconfig()))
-
-			return err
-		},
-	}, &cobra.Command{
-		Use: "stop", Short: "Stop it, and keep what is in it", Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			if local.PID() == 0 {
-				_, err := fmt.Fprintln(s.out, "the local management cluster does not run")
+			if output.forPeople() {
+				_, err := fmt.Fprintf(s.out, "export KUBECONFIG=%s\n", shellword.QuoteWord(local.Kubeconfig()))
 				return err
 			}
 
-			return progress.To(s.err).Step("Stopping the local management cluster", func() error {
-				return local.Stop(command.Context())
-			})
+			status, err := local.Status(command.Context())
+			if err != nil {
+				return err
+			}
+
+			return printLocalStatus(s, output, &status)
 		},
-	}, newLocalStatusCommand(s, local))
+	}
+	output.addFlag(command, formatText, formatName)
 
 	return command
 }
+
+func newLocalStopCommand(s streams, local mgmtcluster.Local) *cobra.Command {
+	var output outputFlag
+	command := &cobra.Command{
+		Use: "stop", Short: "Stop it, and keep what is in it", Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if local.PID() == 0 {
+				return output.print(s.out, outcome{Name: localName, Done: "unchanged"}, func() error {
+					_, err := fmt.Fprintln(s.out, "the local management cluster does not run")
+					return err
+				})
+			}
+
+			err := progress.To(s.err).Step("Stopping the local management cluster", func() error {
+				return local.Stop(command.Context())
+			})
+			if err != nil {
+				return err
+			}
+
+			return output.print(s.out, outcome{Name: localName, Done: "stopped"}, func() error { return nil })
+		},
+	}
+	output.addFlag(command, formatText)
+
+	return command
+}
+
+// localName is the name of the local management cluster in outputs.
+const localName = "local"
 
 func newLocalStatusCommand(s streams, local mgmtcluster.Local) *cobra.Command {
 	var output outputFlag
@@ -96,7 +130,7 @@ func printLocalStatus(s streams, output outputFlag, status *mgmtcluster.LocalSta
 	case output.format == formatName && status.State == mgmtcluster.LocalAbsent:
 		return nil
 	case output.format == formatName:
-		_, err := fmt.Fprintln(s.out, "local")
+		_, err := fmt.Fprintln(s.out, localName)
 		return err
 	}
 

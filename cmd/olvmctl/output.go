@@ -80,7 +80,7 @@ func (f *outputFlag) print(out io.Writer, value any, people func() error) error 
 type outcome struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
-	// Done is what was done: scaled, upgraded, unchanged, deleted or moved.
+	// Done is what was done: scaled, upgraded, unchanged, stopped, deleted or moved.
 	Done     string   `json:"done"`
 	Messages []string `json:"messages,omitempty"`
 }

@@ -17,6 +17,7 @@ type uiFlags struct {
 	managementFlags
 	all, engine bool
 	address     string
+	output      outputFlag
 }
 
 func newUICommand(s streams) *cobra.Command {
@@ -39,6 +40,7 @@ clusters; you need the right to read their Secrets.`,
 	}
 	set := command.Flags()
 	f.addFlags(command)
+	f.output.addFlag(command, formatText)
 	set.BoolVarP(&f.all, "all-namespaces", "A", false, "the clusters of all namespaces")
 	set.BoolVar(&f.engine, "engine", false, "ask the engines, too, with the credentials of the clusters")
 	set.StringVar(&f.address, "address", "127.0.0.1:0", "HOST:PORT of loopback for the page; port 0 is a free one")
@@ -64,7 +66,11 @@ func (f *uiFlags) run(ctx context.Context, s streams) error {
 	}
 	defer page.Close()
 
-	if _, err := fmt.Fprintln(s.out, page.URL()); err != nil {
+	err = f.output.print(s.out, map[string]string{"url": page.URL()}, func() error {
+		_, err := fmt.Fprintln(s.out, page.URL())
+		return err
+	})
+	if err != nil {
 		return err
 	}
 

@@ -184,7 +184,7 @@ func (e *engines) session(ctx context.Context, cluster *infrav1.OLVMCluster) (*e
 
 	config, err := connection.Config(connection.ClusterEngine(cluster), objects)
 	if err != nil {
-		return nil, err
+		return nil, &readError{err}
 	}
 
 	return e.sessions.Get(config)

@@ -96,6 +96,10 @@ func (c *Cluster) judge() {
 		c.ControlPlane, c.Workers = plane, workers
 	}
 
+	if c.Phase == "Failed" && len(c.Troubles) == 0 {
+		c.addTrouble(c.Tree)
+	}
+
 	c.Kind, c.State = c.stateOf()
 }
 
@@ -135,7 +139,7 @@ func (c *Cluster) judgeMachines(part *clustertree.Node) (ready int32) {
 func (c *Cluster) addTrouble(node *clustertree.Node) {
 	c.Troubles = append(c.Troubles, Trouble{
 		About: Ref{Kind: node.Kind, Namespace: c.Namespace, Name: node.Name},
-		What:  node.Problem,
+		What:  cmp.Or(node.Problem, "its phase is Failed"),
 	})
 }
 
@@ -148,8 +152,6 @@ func (c *Cluster) stateOf() (kind, word string) {
 		return kindOff, "Deleting"
 	case c.Paused:
 		return kindOff, "Paused"
-	case c.Phase == "Failed":
-		return kindBad, "Failed"
 	case !c.Available && c.Phase != "Provisioned":
 		return kindBusy, cmp.Or(c.Phase, "Pending")
 	case !c.Available:

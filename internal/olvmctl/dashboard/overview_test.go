@@ -112,7 +112,7 @@ func setVM(t *testing.T, objects []client.Object, name, reason string) {
 
 func TestClustersInTroubleAreOnTopAndAllCountsAgree(t *testing.T) {
 	var objects []client.Object
-	for _, name := range []string{"a-fine", "b-paused", "c-new", "d-broken", "e-updating"} {
+	for _, name := range []string{"a-fine", "b-paused", "c-new", "d-broken", "e-updating", "f-failed"} {
 		objects = append(objects, small("prod", name, noon)...)
 	}
 
@@ -122,6 +122,8 @@ func TestClustersInTroubleAreOnTopAndAllCountsAgree(t *testing.T) {
 	setVM(t, objects, "d-broken-cp-0", infrav1.VirtualMachineNotFoundReason) // the cluster is available all the same
 	find[*controlplanev1.KubeadmControlPlane](t, objects, "e-updating-cp").Spec.Version = "v1.36.2"
 
+	find[*clusterv1.Cluster](t, objects, "f-failed").Status.Phase = "Failed"
+
 	state := watched(t, objects).state(t.Context())
 
 	var rows []string
@@ -130,12 +132,12 @@ func TestClustersInTroubleAreOnTopAndAllCountsAgree(t *testing.T) {
 	}
 
 	check.Equal(t, "clusters", rows, []string{
-		"d-broken bad In trouble 0/1", "c-new busy Provisioning 1/1", "e-updating busy Updating 1/1",
+		"d-broken bad In trouble 0/1", "f-failed bad In trouble 1/1", "c-new busy Provisioning 1/1", "e-updating busy Updating 1/1",
 		"b-paused off Paused 1/1", "a-fine ok Available 1/1",
 	})
-	check.Equal(t, "state.Counts", state.Counts, Count{Total: 5, Bad: 1, Busy: 2, Off: 1, OK: 1})
-	check.Equal(t, "state.Machines", state.Machines, Count{Total: 5, Bad: 1, OK: 4})
-	check.Length(t, "state.Troubles", state.Troubles, 1)
+	check.Equal(t, "state.Counts", state.Counts, Count{Total: 6, Bad: 2, Busy: 2, Off: 1, OK: 1})
+	check.Equal(t, "state.Machines", state.Machines, Count{Total: 6, Bad: 1, OK: 5})
+	check.Length(t, "state.Troubles", state.Troubles, 2)
 	check.Equal(t, "trouble", state.Troubles[0].About, Ref{"Machine", "prod", "d-broken-cp-0"})
 	check.Equal(t, "kind of its machine", state.Clusters[0].Kinds["Machine/d-broken-cp-0"], kindBad)
 	check.Equal(t, "VM of its machine", state.Clusters[0].Tree.Children[1].Children[0].Machine.VMStatus, "gone")
@@ -226,7 +228,7 @@ func TestAServerThatHangsIsNoticed(t *testing.T) {
 func TestEachWatchHasItsState(t *testing.T) {
 	w := watched(t, nil)
 	w.unseen["KubeadmControlPlanes"] = "you may not list them"
-	w.lost["events"] = &loss{noon.Time, errors.New("gone")}
+	w.lost["events"] = &loss{noon.Time, noon.Time, errors.New("gone")}
 
 	got := map[string]string{}
 	for _, watch := range w.watches() {
@@ -360,4 +362,24 @@ func TestAPausedClusterCanGoOn(t *testing.T) {
 func TestADetailOfWhatIsNotShownIsEmpty(t *testing.T) {
 	w := watched(t, []client.Object{&eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "e"}}})
 	check.Equal(t, "found", w.details(t.Context(), Ref{"OLVMSupportServices", "prod", "x"}).Found, false)
+}
+
+// TestAForbiddenWatchStaysLostForWhoMayList has a user who may list Machines, and may not watch them: the watch is tried
+// again after up to a minute.
+func TestAForbiddenWatchStaysLostForWhoMayList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watched(t, nil)
+		objects, _ := w.reader.(client.WithWatch)
+		w.In = &mgmtcluster.Cluster{Client: objects}
+		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "machines"}, "", errors.New("you may not watch"))
+
+		for range 3 {
+			w.watchFailed(t.Context(), "*v1beta2.Machine", forbidden)
+			time.Sleep(time.Minute)
+			check.Equal(t, "watches that are lost", w.lostBy() != nil, true)
+		}
+
+		time.Sleep(time.Minute)
+		check.Error(t, w.lostBy(), "")
+	})
 }

@@ -112,7 +112,7 @@ func TestThePageOfADeadAPIServerIsNotLive(t *testing.T) {
 	v.Until(`document.querySelector('#connection-text').innerText === 'Live'`)
 
 	w.mu.Lock()
-	w.lost["Machines"] = &loss{noon.Time, errors.New("forbidden")}
+	w.lost["Machines"] = &loss{noon.Time, noon.Time, errors.New("forbidden")}
 	w.mu.Unlock()
 	w.changed.Note()
 	v.Until(`document.querySelector('#connection-text').innerText === '1 of ` + fmt.Sprint(len(watchedKinds)) + ` watches lost'`)

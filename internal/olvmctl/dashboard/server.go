@@ -37,10 +37,10 @@ type Watch struct {
 	Why string `json:"why,omitempty"`
 }
 
-// loss is why something is not followed now, and since when.
+// loss is why something is not followed now, since when, and when that was seen last.
 type loss struct {
-	since time.Time
-	why   error
+	since, last time.Time
+	why         error
 }
 
 // followServer asks the API server again and again whether it answers.
@@ -89,9 +89,9 @@ func (w *watcher) noteServer(ctx context.Context, err error) {
 	case err == nil:
 		w.away = nil
 	case was == nil:
-		w.away = &loss{time.Now(), err}
+		w.away = &loss{time.Now(), time.Now(), err}
 	default:
-		w.away = &loss{was.since, err}
+		w.away = &loss{was.since, time.Now(), err}
 	}
 
 	w.changed.Note()

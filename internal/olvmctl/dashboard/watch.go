@@ -31,6 +31,8 @@ const (
 	syncLimit = time.Minute
 	// retryPause is between two questions to a management cluster that does not answer.
 	retryPause = 2 * time.Second
+	// forbiddenPause is longer than a watch that is forbidden waits before it is tried again.
+	forbiddenPause = 70 * time.Second
 )
 
 // watchedKind is a kind of objects that the page follows.
@@ -184,13 +186,22 @@ func (w *watcher) watchFailed(ctx context.Context, of string, err error) {
 		go w.awaitAnswer(ctx, kind)
 	}
 
-	w.lost[kind.name] = &loss{since, err}
+	w.lost[kind.name] = &loss{since, time.Now(), err}
 	w.changed.Note()
 }
 
-// awaitAnswer waits until a kind can be listed again.
+// awaitAnswer waits until a kind can be listed again. Who may list a kind need not have the right to watch it: a watch
+// that was forbidden is there again when it has not failed for long.
 func (w *watcher) awaitAnswer(ctx context.Context, kind watchedKind) {
 	_ = wait.PollUntilContextCancel(ctx, retryPause, false, func(ctx context.Context) (bool, error) {
+		w.mu.Lock()
+		lost := *w.lost[kind.name]
+		w.mu.Unlock()
+
+		if apierrors.IsForbidden(lost.why) && time.Since(lost.last) < forbiddenPause {
+			return false, nil
+		}
+
 		return w.canList(ctx, kind) == nil, nil
 	})
 

@@ -151,12 +151,23 @@ func (c *Cluster) FullHistory(
 			return nil, err
 		}
 
-		entries = append(entries, lines...)
+		entries = append(entries, withoutEvents(lines, entries)...)
 	}
 
 	slices.SortStableFunc(entries, func(a, b HistoryEntry) int { return a.Time.Compare(b.Time) })
 
 	return entries, nil
+}
+
+// withoutEvents are lines of a manager without those that log an event which is among the entries.
+func withoutEvents(lines, entries []HistoryEntry) []HistoryEntry {
+	return slices.DeleteFunc(lines, func(line HistoryEntry) bool {
+		return strings.Contains(line.Message, `"Event occurred" `) &&
+			slices.ContainsFunc(entries, func(event HistoryEntry) bool {
+				return strings.Contains(line.Message, " reason="+strconv.Quote(event.Reason)+" ") &&
+					strings.HasSuffix(line.Message, " note="+strconv.Quote(event.Message))
+			})
+	})
 }
 
 // errManagerIsLocal reports that our manager is a process of the local management cluster.

@@ -68,3 +68,19 @@ func TestLinesAboutAMachine(t *testing.T) {
 		})
 	}
 }
+
+// TestAnEventIsNotTwiceInAHistory has lines as a manager has written them: of an event that the API server has, and of
+// one that it has forgotten.
+func TestAnEventIsNotTwiceInAHistory(t *testing.T) {
+	entry := func(message string) HistoryEntry { return HistoryEntry{Kind: "manager", Message: message} }
+	line := func(reason, note string) string {
+		return `18094 event_broadcaster.go:338] "Event occurred" logger="events" object="ns/m-1" kind="OLVMMachine" ` +
+			`type="Normal" reason="` + reason + `" action="Reconcile" note="` + note + `"`
+	}
+	events := []HistoryEntry{{Kind: "OLVMMachine", Reason: "SuccessfulApply", Message: `created VM "m-1"`}}
+
+	got := withoutEvents([]HistoryEntry{
+		entry(line("SuccessfulApply", `created VM \"m-1\"`)), entry(line("FailedApply", "no disk")), entry("Terraform run"),
+	}, events)
+	check.Equal(t, "lines", got, []HistoryEntry{entry(line("FailedApply", "no disk")), entry("Terraform run")})
+}

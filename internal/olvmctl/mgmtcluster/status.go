@@ -43,7 +43,7 @@ type LocalStatus struct {
 	EndedAt time.Time `json:"endedAt,omitzero"`
 	Why     string    `json:"why,omitempty"`
 	// Only one that runs has the rest.
-	Uses
+	*Uses
 	Created   time.Time `json:"created,omitzero"`
 	Started   time.Time `json:"started,omitzero"`
 	Versions  []string  `json:"versions,omitempty"`
@@ -79,10 +79,12 @@ func (l Local) Status(ctx context.Context) (LocalStatus, error) {
 
 // ask completes the status of one that runs.
 func (l Local) ask(ctx context.Context, out *LocalStatus) error {
-	var err error
-	if out.Uses, err = l.CountUses(ctx); err != nil {
+	uses, err := l.CountUses(ctx)
+	if err != nil {
 		return err
 	}
+
+	out.Uses = &uses
 
 	c, err := Connect(Options{Kubeconfig: l.Kubeconfig()})
 	if err != nil {

@@ -426,6 +426,43 @@ func number(text string) error {
 
 // askMachines asks for how many machines there are, how large, and who logs in to them.
 func (s *survey) askMachines(ctx context.Context) error {
+	for _, q := range slices.Concat(s.countQuestions(), s.sizeQuestions()) {
+		if err := s.ask(ctx, q.field, q.Question); err != nil {
+			return err
+		}
+	}
+
+	return s.askKey(ctx)
+}
+
+// fieldQuestion is a question with the field of its answer.
+type fieldQuestion struct {
+	field *string
+	Question
+}
+
+// countQuestions ask how many machines there are.
+func (s *survey) countQuestions() []fieldQuestion {
+	return []fieldQuestion{
+		{&s.answers.ControlPlaneNodes, Question{
+			Key:     "controlPlaneNodes",
+			Title:   "Machines of the control plane",
+			Help:    "An odd number",
+			Default: strconv.Itoa(s.defaults.ControlPlaneNodes),
+			Check:   number,
+		}},
+		{&s.answers.WorkerNodes, Question{
+			Key:     "workerNodes",
+			Title:   "Workers",
+			Help:    "How many",
+			Default: strconv.Itoa(s.defaults.WorkerNodes),
+			Check:   number,
+		}},
+	}
+}
+
+// sizeQuestions ask how large the machines are.
+func (s *survey) sizeQuestions() []fieldQuestion {
 	a := &s.answers
 	control := s.defaults.Providers.OLVM.ControlPlaneMachine.VirtualMachine
 	worker := s.defaults.Providers.OLVM.WorkerMachine.VirtualMachine
@@ -433,24 +470,8 @@ func (s *survey) askMachines(ctx context.Context) error {
 	cores := func(of clusterfile.VirtualMachine) string {
 		return strconv.Itoa(int(of.CPU.Topology.Cores * of.CPU.Topology.Sockets))
 	}
-	for _, q := range []struct {
-		field *string
-		Question
-	}{
-		{&a.ControlPlaneNodes, Question{
-			Key:     "controlPlaneNodes",
-			Title:   "Machines of the control plane",
-			Help:    "An odd number",
-			Default: strconv.Itoa(s.defaults.ControlPlaneNodes),
-			Check:   number,
-		}},
-		{&a.WorkerNodes, Question{
-			Key:     "workerNodes",
-			Title:   "Workers",
-			Help:    "How many",
-			Default: strconv.Itoa(s.defaults.WorkerNodes),
-			Check:   number,
-		}},
+
+	return []fieldQuestion{
 		{&a.ControlPlaneMemory, Question{
 			Key:     "controlPlaneMemory",
 			Title:   "Memory of a control plane machine",
@@ -497,13 +518,7 @@ func (s *survey) askMachines(ctx context.Context) error {
 			Help:     "Size of a second disk, such as 200GB; empty makes no disk",
 			Optional: true,
 		}},
-	} {
-		if err := s.ask(ctx, q.field, q.Question); err != nil {
-			return err
-		}
 	}
-
-	return s.askKey(ctx)
 }
 
 // askKey asks for the key itself or for a file with it; the cluster file has the key.

@@ -76,6 +76,33 @@ type count string
 func block() *keys { return &keys{Kind: yaml.MappingNode} }
 func line() *keys  { return &keys{Kind: yaml.MappingNode, Style: yaml.FlowStyle} }
 
+// machine is what a kind of machines is made of.
+func (a *Answers) machine(memory, cores, disk, dataDisk, addresses string) *keys {
+	var data []*keys
+	if dataDisk != "" {
+		data = append(data, line().add("name", "data", "").add("size", dataDisk, ""))
+	}
+
+	topology := line()
+	if cores != "" {
+		topology.add("cores", count(cores), "").add("sockets", count("1"), "")
+	}
+
+	return block().
+		add("olvmOvirtClusterName", a.Cluster, "").
+		add("vmTemplateName", a.Template, "").
+		add("olvmNetwork", line().add("networkName", a.Network, "").add("vnicProfileName", a.VNICProfile, ""), "").
+		add("virtualMachine", block().
+			add("memory", memory, "").
+			add("cpu", line().add("topology", topology, ""), "").
+			add("rootDisk", line().add("size", disk, ""), "").
+			add("dataDisks", data, "").
+			add("network", block().add("gateway", a.Gateway, "").
+				add("dnsServers", a.DNSServers, "").
+				add("ipv4", line().add("subnet", a.Subnet, "").add("ipAddresses", addresses, ""), ""), ""),
+			"")
+}
+
 // file is the cluster file that the answers make, also while some of them are not there. ca is its file, empty for
 // none.
 func (a *Answers) file(ca string) ([]byte, error) {
@@ -89,31 +116,6 @@ func (a *Answers) file(ca string) ([]byte, error) {
 		server = base.String()
 	}
 
-	machine := func(memory, cores, disk, dataDisk, addresses string) *keys {
-		var data []*keys
-		if dataDisk != "" {
-			data = append(data, line().add("name", "data", "").add("size", dataDisk, ""))
-		}
-
-		topology := line()
-		if cores != "" {
-			topology.add("cores", count(cores), "").add("sockets", count("1"), "")
-		}
-
-		return block().
-			add("olvmOvirtClusterName", a.Cluster, "").
-			add("vmTemplateName", a.Template, "").
-			add("olvmNetwork", line().add("networkName", a.Network, "").add("vnicProfileName", a.VNICProfile, ""), "").
-			add("virtualMachine", block().
-				add("memory", memory, "").
-				add("cpu", line().add("topology", topology, ""), "").
-				add("rootDisk", line().add("size", disk, ""), "").
-				add("dataDisks", data, "").
-				add("network", block().add("gateway", a.Gateway, "").
-					add("dnsServers", a.DNSServers, "").
-					add("ipv4", line().add("subnet", a.Subnet, "").add("ipAddresses", addresses, ""), ""), ""),
-				"")
-	}
 	root := block().
 		add("name", a.Name, "").
 		add("provider", "olvm", "").
@@ -129,9 +131,9 @@ func (a *Answers) file(ca string) ([]byte, error) {
 				"# Where olvmctl image puts the disks of images.").
 			add("ingressVirtualIp", a.IngressVirtualIP, "# A node on which ingress answers holds it.").
 			add("baseDomain", a.BaseDomain, "# Nodes answer for api.NAME.DOMAIN and *.apps.NAME.DOMAIN.").
-			add("controlPlaneMachine", machine(a.ControlPlaneMemory, a.ControlPlaneCores, a.ControlPlaneDisk, "",
+			add("controlPlaneMachine", a.machine(a.ControlPlaneMemory, a.ControlPlaneCores, a.ControlPlaneDisk, "",
 				a.ControlPlaneAddresses), "").
-			add("workerMachine", machine(a.WorkerMemory, a.WorkerCores, a.WorkerDisk, a.WorkerDataDisk,
+			add("workerMachine", a.machine(a.WorkerMemory, a.WorkerCores, a.WorkerDisk, a.WorkerDataDisk,
 				a.WorkerAddresses), ""), ""), "")
 	var out bytes.Buffer
 	out.WriteString("# By olvmctl init. What is not here has its default; see docs/user/cluster-file.md.\n")
