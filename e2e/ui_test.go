@@ -84,6 +84,8 @@ func TestThePageFollowsAManagementCluster(t *testing.T) {
 	check.Error(t, j.engine.StopVM(t.Context(), worker.ID, false), "")
 	v.Until(`document.querySelector('#trouble').innerText.includes('` + worker.Name + `')`)
 	v.Until(`document.querySelector('#details-conditions').innerText.includes('VirtualMachineNotRunning')`)
+	v.Until(`document.querySelector('#details-commands').innerText.includes('kubectl delete machine.cluster.x-k8s.io ` +
+		worker.Name + `')`)
 
 	check.Length(t, "what the console has", v.Complaints(), 0)
 }
@@ -126,6 +128,8 @@ func TestThePageHasTheRightsOfTheKubeconfig(t *testing.T) {
 	check.Contains(t, "the state", lines.Text(), "No events: ")
 	check.Contains(t, "the state", lines.Text(), "No KubeadmControlPlanes: ")
 	check.Lacks(t, "the state", lines.Text(), "No Machines: ")
+	check.Contains(t, "the state", lines.Text(), `{"kind":"Machines","state":"live"}`)
+	check.Contains(t, "the state", lines.Text(), `{"kind":"events","state":"not watched","why":`)
 
 	code, _, problems := j.olvmctl("ui", "-A", "--kubeconfig", j.as("viewer"))
 	check.Equal(t, "exit code", code, 1)
