@@ -125,7 +125,8 @@ func (w *watcher) othersReady(ctx context.Context, machine *clusterv1.Machine) (
 	return count
 }
 
-// kubectlName is the name of the kind of an object for kubectl. It has the group, since other groups have clusters, too.
+// kubectlName is the name of the kind of an object for kubectl. It has the group, since other groups have clusters,
+// too.
 func kubectlName(object client.Object) string {
 	for _, kind := range watchedKinds {
 		if kindOf(kind.object) == kindOf(object) {

@@ -81,13 +81,13 @@ func (c *Cluster) judge() {
 
 		ready := c.judgeMachines(part)
 
-		switch {
-		case part.Kind == "KubeadmControlPlane":
+		switch part.Kind {
+		case "KubeadmControlPlane":
 			hasPlane = true
 			plane.Ready, plane.Desired = plane.Ready+ready, plane.Desired+part.Desired
-		case part.Kind == "MachineDeployment":
+		case "MachineDeployment":
 			workers.Ready, workers.Desired = workers.Ready+ready, workers.Desired+part.Desired
-		case part.Kind == "Machine":
+		case "Machine":
 			workers.Ready, workers.Desired = workers.Ready+ready, workers.Desired+1
 		}
 	}
@@ -103,8 +103,8 @@ func (c *Cluster) judge() {
 	c.Kind, c.State = c.stateOf()
 }
 
-// judgeMachines counts the machines of a part, and returns how many are ready. The VMs of support services are no nodes,
-// and are not counted.
+// judgeMachines counts the machines of a part, and returns how many are ready. The VMs of support services are no
+// nodes, and are not counted.
 func (c *Cluster) judgeMachines(part *clustertree.Node) (ready int32) {
 	machines := part.Children
 	if part.Machine != nil { // it has no owner but the Cluster

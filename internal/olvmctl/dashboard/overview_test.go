@@ -302,8 +302,8 @@ func TestTheYAMLHasNoSecrets(t *testing.T) {
 	check.Lacks(t, "YAML", yaml, "hunter2")
 }
 
-// commands of an object, without those that only read.
-func changing(w *watcher, t *testing.T, of Ref) (out []string) {
+// changing are the commands for an object, without those that only read.
+func changing(t *testing.T, w *watcher, of Ref) (out []string) {
 	t.Helper()
 
 	for _, command := range w.details(t.Context(), of).Commands {
@@ -320,7 +320,7 @@ func TestTheOnlyControlPlaneMachineIsNeverAdvisedToBeDeleted(t *testing.T) {
 		objects := small("prod", "shop", noon)
 		setVM(t, objects, "shop-cp-0", reason)
 		of := Ref{"Machine", "prod", "shop-cp-0"}
-		check.Length(t, "commands for the only machine", changing(watched(t, objects), t, of), 0)
+		check.Length(t, "commands for the only machine", changing(t, watched(t, objects), of), 0)
 
 		for _, name := range []string{"shop-cp-1", "shop-cp-2"} { // now etcd has a quorum without it
 			other := find[*clusterv1.Machine](t, small("prod", "shop", noon), "shop-cp-0")
@@ -328,7 +328,7 @@ func TestTheOnlyControlPlaneMachineIsNeverAdvisedToBeDeleted(t *testing.T) {
 			objects = append(objects, other)
 		}
 
-		check.Equal(t, "commands with a quorum", changing(watched(t, objects), t, of),
+		check.Equal(t, "commands with a quorum", changing(t, watched(t, objects), of),
 			[]string{"kubectl delete machine.cluster.x-k8s.io shop-cp-0 -n prod"})
 	}
 }
@@ -355,7 +355,7 @@ func TestCommandsSayWhichManagementCluster(t *testing.T) {
 func TestAPausedClusterCanGoOn(t *testing.T) {
 	objects := small("prod", "shop", noon)
 	find[*clusterv1.Cluster](t, objects, "shop").Spec.Paused = ptr.To(true)
-	check.Contains(t, "command", strings.Join(changing(watched(t, objects), t, Ref{"Cluster", "prod", "shop"}), "\n"),
+	check.Contains(t, "command", strings.Join(changing(t, watched(t, objects), Ref{"Cluster", "prod", "shop"}), "\n"),
 		`kubectl patch cluster.cluster.x-k8s.io shop --type merge -p '{"spec":{"paused":false}}' -n prod`)
 }
 

@@ -123,8 +123,8 @@ func (s *LocalStatus) Text(now time.Time) string {
 	case LocalBusy:
 		return fmt.Sprintf("the local management cluster starts or stops, as process %d; see %s", s.PID, s.LogFile)
 	case LocalEnded:
-		return fmt.Sprintf("the local management cluster %s\nolvmctl local start starts it again, with all that is in it",
-			&End{At: s.EndedAt, Why: s.Why})
+		return fmt.Sprintf("the local management cluster %s\nolvmctl local start starts it again, with all that is in "+
+			"it", &End{At: s.EndedAt, Why: s.Why})
 	case LocalStopped:
 		return "the local management cluster is stopped; olvmctl local start starts it"
 	}

@@ -38,8 +38,8 @@ func (a *Answers) secretFile(name string) string { return name + "-credentials.y
 // keys is a mapping of YAML that is written in the order of its keys.
 type keys yaml.Node
 
-// add adds a key with a value: text, a number as text, keys, or a list of keys. Nothing is added for what is empty. The comment goes
-// above it.
+// add adds a key with a value: text, a number as text, keys, or a list of keys. Nothing is added for what is empty. The
+// comment goes above it.
 func (k *keys) add(key string, value any, comment string) *keys {
 	var node *yaml.Node
 
