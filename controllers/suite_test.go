@@ -219,9 +219,14 @@ func runSuite(m *testing.M) (int, error) {
 		return 0, err
 	}
 
+	workloads, err := node.NewClusterCache(ctx, mgr, "test", "")
+	if err != nil {
+		return 0, err
+	}
+
 	err = (&remediation.Reconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Runs: runs,
-		Recorder: mgr.GetEventRecorder("test"),
+		Recorder: mgr.GetEventRecorder("test"), Workloads: workloads,
 	}).SetupWithManager(ctx, mgr, suite.passes.options(1))
 	if err != nil {
 		return 0, err
@@ -241,11 +246,6 @@ func runSuite(m *testing.M) (int, error) {
 		return 0, err
 	}
 
-	workloads, err := node.NewClusterCache(ctx, mgr, "test", "")
-	if err != nil {
-		return 0, err
-	}
-
 	connections := workloads.(interface {
 		SetConnectionCreationRetryInterval(interval time.Duration)
 		Shutdown()
@@ -256,6 +256,7 @@ func runSuite(m *testing.M) (int, error) {
 		ClusterCache:               workloads,
 		Recorder:                   mgr.GetEventRecorder("test"),
 		LabelNodes:                 true,
+		FenceNodes:                 true,
 		ApproveServingCertificates: true,
 	}).SetupWithManager(ctx, mgr, suite.passes.options(4))
 	if err != nil {

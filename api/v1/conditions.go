@@ -363,6 +363,9 @@ const (
 	VirtualMachineOutOfSightReason = "VirtualMachineOutOfSight"
 	// VirtualMachineNotRunningReason surfaces when the VM exists and is not up.
 	VirtualMachineNotRunningReason = "VirtualMachineNotRunning"
+	// VirtualMachineFailedReason surfaces when the engine proves that the VM cannot run: it is down, nobody shut it
+	// down, and the engine does not start it again.
+	VirtualMachineFailedReason = "VirtualMachineFailed"
 	// VirtualMachineNotFoundReason surfaces when the VM was deleted behind the controller's back.
 	// It is never created again under the same Machine: remediation replaces the Machine.
 	VirtualMachineNotFoundReason = "VirtualMachineNotFound"
@@ -372,6 +375,11 @@ const (
 const (
 	// NodeNotRecognizedReason surfaces when a Node has the host name of a machine, no provider ID, and other addresses.
 	NodeNotRecognizedReason = "NodeNotRecognized"
+	// NodeFencedReason surfaces when a Node gets the taint out-of-service, and while a VM is not started because its
+	// Node has it.
+	NodeFencedReason = "NodeFenced"
+	// NodeReleasedReason surfaces when a Node loses that taint.
+	NodeReleasedReason = "NodeReleased"
 	// ServingCertificateApprovedReason surfaces when the kubelet's request for a serving certificate was approved.
 	ServingCertificateApprovedReason = "ServingCertificateApproved"
 	// ServingCertificateNotApprovedReason surfaces when such a request is left to others.

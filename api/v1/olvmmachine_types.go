@@ -21,6 +21,10 @@ const (
 	// HostLabel of a Node of a workload cluster is the name of the host that its VM runs on.
 	HostLabel = "infrastructure.cluster.x-k8s.io/olvm-host"
 
+	// NodeFencedAnnotation of such a Node has the provider ID of the failed VM for which the manager has given the Node the
+	// taint out-of-service.
+	NodeFencedAnnotation = "infrastructure.cluster.x-k8s.io/olvm-fenced"
+
 	// NodeLabelsAnnotation of such a Node names the labels that the manager has given to it, with commas between them.
 	NodeLabelsAnnotation = "infrastructure.cluster.x-k8s.io/olvm-node-labels"
 )

@@ -440,6 +440,7 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 		return vmSteady, nil
 	}
 
+	scope.vm.failed = hasFailed(ctx, scope)
 	if vm != nil && vm.ChangesWait {
 		if settings, err := scope.engine.session.VMSettings(ctx, id); err == nil { // the next pass tries again
 			_, scope.vm.waits = settings.Waiting()

@@ -83,6 +83,8 @@ type vmFacts struct {
 	// answered and has none.
 	seen    *engine.VM
 	missing bool
+	// failed reports that it is down, and that the engine proves a failure.
+	failed bool
 	// foreign is why the VM is left alone; nil if it is the machine's.
 	foreign *blocker.Error
 	// host is the name of the host that it runs on; empty where it runs on none, or the name is not known.

@@ -430,6 +430,10 @@ func setRunningCondition(scope *machineScope) {
 		condition.Reason = infrav1.VirtualMachineNotRunningReason
 		condition.Message = fmt.Sprintf("VM is %s; resume it in the engine, or %s", vm.Status,
 			replacement(scope.machine, "delete the Machine"))
+	case scope.vm.failed:
+		condition.Reason = infrav1.VirtualMachineFailedReason
+		condition.Message = "VM is down after a failure of the VM or its host; start it in the engine, or " +
+			replacement(scope.machine, "delete the Machine")
 	default:
 		condition.Reason = infrav1.VirtualMachineNotRunningReason
 		condition.Message = fmt.Sprintf("VM is %s; start it in the engine, or %s", vm.Status,

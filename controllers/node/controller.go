@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,15 +51,17 @@ const (
 	jitter     = 0.2
 )
 
-// Reconciler does in workload clusters what a cloud controller manager would: it gives Nodes their provider ID where
-// the kubelet did not, and labels that say where their machines are, and approves the serving certificates of
-// kubelets. It deletes nothing there but its own labels.
+// Reconciler does in workload clusters what a cloud controller manager would: it gives Nodes their provider ID if the
+// kubelet did not, labels that say where their machines are, and the taint out-of-service while their VM has failed. It
+// approves the serving certificates of kubelets. It deletes nothing there but its own labels and taints.
 type Reconciler struct {
 	Client       client.Client
 	ClusterCache clustercache.ClusterCache
 	Recorder     events.EventRecorder
 	// LabelNodes with where their machines are; without it labels stay as they are.
 	LabelNodes bool
+	// FenceNodes with the taint out-of-service if their VMs have failed; without it taints stay as they are.
+	FenceNodes bool
 	// ApproveServingCertificates of kubelets; without it their requests are left to others.
 	ApproveServingCertificates bool
 	WatchFilterValue           string
@@ -108,7 +111,7 @@ func shrinkNode(object any) (any, error) {
 			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
 			Labels: labels, Annotations: annotations,
 		},
-		Spec:   corev1.NodeSpec{ProviderID: node.Spec.ProviderID},
+		Spec:   corev1.NodeSpec{ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints},
 		Status: corev1.NodeStatus{Addresses: node.Status.Addresses},
 	}, nil
 }
@@ -213,6 +216,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 
+	if r.FenceNodes && slices.ContainsFunc(scope.machines, isFailed) {
+		return ctrl.Result{RequeueAfter: wait.Jitter(fencePoll, jitter)}, nil
+	}
+
 	return ctrl.Result{}, nil
 }
 
@@ -225,6 +232,8 @@ type nodeScope struct {
 	machines, all []*infrav1.OLVMMachine
 	// reported is what this pass found, by the UID of the object.
 	reported map[types.UID]string
+	// live asks the API server of the workload cluster; nil until it is needed.
+	live client.Reader
 }
 
 // watch wakes the Cluster on objects of its workload cluster.
@@ -289,7 +298,7 @@ var news = predicate.Funcs{
 		after, isStill := e.ObjectNew.(*corev1.Node)
 
 		return isNode && isStill && (after.Spec.ProviderID == "" || before.Spec.ProviderID != after.Spec.ProviderID ||
-			!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations))
+			!maps.Equal(before.Labels, after.Labels) || hasOutOfService(before) != hasOutOfService(after) || !maps.Equal(before.Annotations, after.Annotations))
 	},
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
@@ -334,7 +343,12 @@ func (r *Reconciler) reconcileNode(ctx context.Context, scope *nodeScope, node *
 
 	labelled := r.LabelNodes && machine != nil &&
 		setLabels(node, labelsOf(machine, scope.olvmCluster.Spec.OLVMDatacenterName))
-	if !labelled && node.Spec.ProviderID == before.Spec.ProviderID {
+	fenced, err := r.reconcileFence(ctx, scope, node, machine)
+	if err != nil {
+		return err
+	}
+
+	if !labelled && fenced == "" && node.Spec.ProviderID == before.Spec.ProviderID {
 		return nil
 	}
 
@@ -347,7 +361,8 @@ func (r *Reconciler) reconcileNode(ctx context.Context, scope *nodeScope, node *
 	}
 
 	ctrl.LoggerFrom(ctx).Info("Changed a node", "Node", node.Name, "providerID", node.Spec.ProviderID,
-		"labels", node.Labels)
+		"labels", node.Labels, "outOfService", hasOutOfService(node))
+	r.reportFence(machine, node.Name, fenced)
 
 	return nil
 }

@@ -94,8 +94,10 @@ func labelsKept(node *corev1.Node) (labels, annotations map[string]string) {
 		}
 	}
 
-	if value, ok := node.Annotations[infrav1.NodeLabelsAnnotation]; ok {
-		setKey(&annotations, infrav1.NodeLabelsAnnotation, value)
+	for _, key := range []string{infrav1.NodeLabelsAnnotation, infrav1.NodeFencedAnnotation} {
+		if value, ok := node.Annotations[key]; ok {
+			setKey(&annotations, key, value)
+		}
 	}
 
 	return labels, annotations

@@ -16,6 +16,7 @@ import (
 	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
@@ -64,6 +65,8 @@ type Reconciler struct {
 	// Runs are shared by all controllers. A VM is not rebooted while Terraform changes it.
 	Runs     *workspace.RunQueue
 	Recorder events.EventRecorder
+	// Workloads are the workload clusters, whose Nodes may be fenced.
+	Workloads clustercache.ClusterCache
 	// WatchFilterValue selects the OLVMMachines that are remediated; empty selects all.
 	WatchFilterValue string
 
@@ -72,8 +75,9 @@ type Reconciler struct {
 
 // SetupWithManager adds the controller to the manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Runs == nil || r.Recorder == nil {
-		return errors.New("fields Client, APIReader, Engines, Runs and Recorder must be set")
+	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Runs == nil || r.Recorder == nil ||
+		r.Workloads == nil {
+		return errors.New("fields Client, APIReader, Engines, Runs, Recorder and Workloads must be set")
 	}
 
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmremediation")

@@ -120,7 +120,9 @@ func (r *Reconciler) start(ctx context.Context, s *scope) error {
 		return err
 	}
 
-	report(s, s.session.StartVM(ctx, s.vm.ID, false))
+	if s.blocked = r.whyNotStarted(ctx, s); s.blocked == nil {
+		report(s, s.session.StartVM(ctx, s.vm.ID, false))
+	}
 
 	if isOver(s.remediation, time.Now()) && s.remediation.DeletionTimestamp.IsZero() {
 		return r.askOwner(ctx, s)

@@ -86,6 +86,41 @@ func (c *Client) ExplainMissing(ctx context.Context, vm ID, err error) error {
 	return err
 }
 
+// Codes of events of VMs.
+const (
+	// vmStarted is a VM that has started on a host.
+	vmStarted = 32
+	// vmDownByError is a VM that ended by an error, such as the end of its process on the host. An end that its guest
+	// or a user wanted has another code.
+	vmDownByError = 119
+)
+
+// endTolerance is how long before the recorded end of a VM its event may be.
+const endTolerance = time.Minute
+
+// EndedByError reports whether the engine's events say that the last end of a VM was an error. A VM that is down has the
+// time of its end, and not that of its start.
+func (c *Client) EndedByError(ctx context.Context, vm *VM) (bool, error) {
+	end, err := time.Parse(time.RFC3339, vm.StopTime)
+	if err != nil {
+		return false, nil // nothing says which end is the last one
+	}
+
+	events, err := c.Events(ctx, "", failureEvents)
+
+	for _, event := range events { // newest first
+		switch {
+		case RefID(event.VM) != vm.ID:
+		case event.Code == vmStarted:
+			return false, err
+		case event.Code == vmDownByError:
+			return !event.at().Before(end.Add(-endTolerance)), err
+		}
+	}
+
+	return false, err
+}
+
 // ErrNoBootDisk reports that a VM has no disk that it can boot from.
 var ErrNoBootDisk = errors.New("the VM has no bootable disk")
 

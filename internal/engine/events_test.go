@@ -1,6 +1,10 @@
 package engine_test
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"k8s.io/utils/ptr"
@@ -44,4 +48,58 @@ func TestEventsOfAVM(t *testing.T) {
 	none, err := c.Events(ctx, "event_vm=prod-md-0-abcde", 100)
 	check.Error(t, err, "")
 	check.Equal(t, "of a VM that never was", len(none), 0)
+}
+
+// TestOnlyAnErrorAtTheLastEndIsAFailure has events of a VM that ended, newest first, as an engine lists them.
+func TestOnlyAnErrorAtTheLastEndIsAFailure(t *testing.T) {
+	const anyID = "00000000-0000-4000-8000-00000000000"
+	const end, at = "2026-11-28T12:00:00.000Z", "2026-11-28T12:00:01.000Z"
+	event := func(code int, vm, at string) string {
+		return fmt.Sprintf(`<event><index>1</index><code>%d</code><time>%s</time><vm id="%s%s"/></event>`,
+			code, at, anyID, vm)
+	}
+
+	for name, c := range map[string]struct {
+		end, events string
+		want        bool
+	}{
+		"an error at the end":              {end, event(119, "1", at), true},
+		"an error a moment before the end": {end, event(119, "1", "2026-11-28T11:59:58.000Z"), true},
+		"another time zone":                {end, event(119, "1", "2026-11-28T13:00:01.000+01:00"), true},
+		"an error of an earlier run":       {end, event(119, "1", "2026-11-28T11:00:00.000Z"), false},
+		"an error before a start":          {end, event(32, "1", at) + event(119, "1", at), false},
+		"an error of another VM":           {end, event(119, "2", at), false},
+		"a start of another VM":            {end, event(32, "2", at) + event(119, "1", at), true},
+		"the end of a guest":               {end, event(61, "1", at), false},
+		"an event that has no time":        {end, event(119, "1", ""), false},
+		"a VM without an end":              {"", event(119, "1", at), false},
+		"a newer event of another kind":    {end, event(33, "1", at) + event(119, "1", at), true},
+		"an engine that has lost events":   {end, "", false},
+	} {
+		got, err := withEvents(t, c.events).EndedByError(t.Context(), &engine.VM{ID: anyID + "1", StopTime: c.end})
+		check.Error(t, err, "")
+		check.Equal(t, name, got, c.want)
+	}
+}
+
+// withEvents is a client of an engine that has events and nothing else.
+func withEvents(t *testing.T, events string) *engine.Client {
+	t.Helper()
+
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/api/events") {
+			_, _ = fmt.Fprintf(w, "<events>%s</events>", events)
+			return
+		}
+
+		_, _ = fmt.Fprint(w, `{"access_token": "token", "token_type": "bearer"}`)
+	}))
+	t.Cleanup(server.Close)
+
+	c, err := engine.New(engine.Config{
+		URL: server.URL + "/ovirt-engine", Username: "u@internal", Password: "p", Insecure: true,
+	})
+	check.Error(t, err, "")
+
+	return c
 }

@@ -107,7 +107,10 @@ type VM struct {
 	AutoPinning  string `xml:"auto_pinning_policy,omitempty"` // AutoPinningOff, "existing" or "adjust"
 	StartTime    string `xml:"start_time,omitempty"`          // of the last start; only in answers
 	Host         *Ref   `xml:"host"`                          // where it runs; only in answers
-	FQDN         string `xml:"fqdn,omitempty"`                // of the guest, as its agent reports it; only in answers
+	// StopReason is that of who stopped the VM, which may be empty; nil if nobody did since its start. Only in answers.
+	StopReason *string `xml:"stop_reason"`
+	StopTime   string  `xml:"stop_time,omitempty"` // of the last end, if it is down; only in answers
+	FQDN       string  `xml:"fqdn,omitempty"`      // of the guest, as its agent reports it; only in answers
 	// ChangesWait reports that settings wait for the next start; only in answers.
 	ChangesWait bool `xml:"next_run_configuration_exists,omitempty"`
 
@@ -128,6 +131,11 @@ func (v *VM) CommentText() string {
 func (v *VM) StartedAt() (time.Time, bool) {
 	at, err := time.Parse(time.RFC3339, v.StartTime)
 	return at, err == nil
+}
+
+// IsHighlyAvailable reports whether the engine itself starts the VM again after a failure.
+func (v *VM) IsHighlyAvailable() bool {
+	return v.HighAvailability != nil && v.HighAvailability.Enabled != nil && *v.HighAvailability.Enabled
 }
 
 // MadeFrom is the template that the VM was made from, also if it is a copy; "" if the engine does not say.

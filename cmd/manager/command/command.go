@@ -27,6 +27,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/feature"
 	"sigs.k8s.io/cluster-api/util/flags"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -113,6 +114,7 @@ type options struct {
 	unboundCredentials  bool
 	approveServing      bool
 	labelNodes          bool
+	fenceNodes          bool
 	bootstrapURL        string
 	bootstrapListen     string
 	manager             flags.ManagerOptions
@@ -201,6 +203,11 @@ func (o *options) addTenantFlags(fs *pflag.FlagSet) {
 		&o.labelNodes, "label-nodes", true,
 		"Give Nodes of workload clusters labels with zone (failure domain), region (data center), instance type and "+
 			"host of their machines; labels that others have set stay.",
+	)
+	fs.BoolVar(
+		&o.fenceNodes, "fence-nodes", true,
+		"Give Nodes of workload clusters the taint node.kubernetes.io/out-of-service while the engine proves that "+
+			"their VM has failed, so that pods and volumes move at once.",
 	)
 	fs.BoolVar(
 		&o.approveServing, "approve-kubelet-serving-csrs", true,
@@ -601,7 +608,12 @@ func addControllers(
 		return err
 	}
 
-	if err := addVMControllers(ctx, mgr, reader, engines, runs, addresses, o); err != nil {
+	workloads, err := node.NewClusterCache(ctx, mgr, controllerName+"/"+version.Version, o.watchFilter)
+	if err != nil {
+		return err
+	}
+
+	if err := addVMControllers(ctx, mgr, reader, engines, runs, addresses, workloads, o); err != nil {
 		return err
 	}
 
@@ -620,7 +632,7 @@ func addControllers(
 		return err
 	}
 
-	return addSmallControllers(ctx, mgr, reader, o)
+	return addSmallControllers(ctx, mgr, reader, workloads, o)
 }
 
 // newEnginePool returns the sessions that all controllers share.
@@ -678,6 +690,7 @@ func addVMControllers(
 	engines *enginepool.Pool,
 	runs *workspace.RunQueue,
 	addresses *addressing.Allocator,
+	workloads clustercache.ClusterCache,
 	o options,
 ) error {
 	err := (&inventory.Reconciler{
@@ -711,6 +724,7 @@ func addVMControllers(
 		Engines:          engines,
 		Runs:             runs,
 		Recorder:         mgr.GetEventRecorder("olvmremediation-controller"),
+		Workloads:        workloads,
 		WatchFilterValue: o.watchFilter,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.machineConcurrency})
 }
@@ -740,7 +754,9 @@ func newExecutor(
 }
 
 // addSmallControllers adds the controllers that run no Terraform.
-func addSmallControllers(ctx context.Context, mgr ctrl.Manager, reader client.Reader, o options) error {
+func addSmallControllers(
+	ctx context.Context, mgr ctrl.Manager, reader client.Reader, workloads clustercache.ClusterCache, o options,
+) error {
 	identities := o.identityNamespace()
 	if err := access.AddAll(ctx, mgr, reader, identities, controller.Options{}); err != nil {
 		return err
@@ -761,16 +777,12 @@ func addSmallControllers(ctx context.Context, mgr ctrl.Manager, reader client.Re
 		return err
 	}
 
-	workloads, err := node.NewClusterCache(ctx, mgr, controllerName+"/"+version.Version, o.watchFilter)
-	if err != nil {
-		return err
-	}
-
 	return (&node.Reconciler{
 		Client:                     mgr.GetClient(),
 		ClusterCache:               workloads,
 		Recorder:                   mgr.GetEventRecorder("olvmnode-controller"),
 		LabelNodes:                 o.labelNodes,
+		FenceNodes:                 o.fenceNodes,
 		ApproveServingCertificates: o.approveServing,
 		WatchFilterValue:           o.watchFilter,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency})

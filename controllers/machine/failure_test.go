@@ -1,0 +1,72 @@
+package machine
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+func TestOnlyAProofMakesAFailure(t *testing.T) {
+	highlyAvailable := &engine.HighAvailability{Enabled: ptr.To(true)}
+	// of is a machine whose VM had a status, and whose condition has a reason.
+	of := func(status engine.VMStatus, reason string) *infrav1.OLVMMachine {
+		m := &infrav1.OLVMMachine{}
+		m.Status.Initialization.Provisioned = ptr.To(true)
+		m.Status.OLVM = &infrav1.OLVMStatus{VirtualMachine: infrav1.VirtualMachineStatus{Status: string(status)}}
+		conditions.Set(m, metav1.Condition{
+			Type: infrav1.VirtualMachineRunningCondition, Status: metav1.ConditionFalse, Reason: reason,
+		})
+
+		return m
+	}
+	edited := func(m *infrav1.OLVMMachine, edit func(*infrav1.OLVMMachine)) *infrav1.OLVMMachine {
+		edit(m)
+		return m
+	}
+
+	const other, failed = infrav1.VirtualMachineRunningReason, infrav1.VirtualMachineFailedReason
+	down := engine.VM{Status: engine.VMDown}
+
+	for name, c := range map[string]struct {
+		machine *infrav1.OLVMMachine
+		vm      engine.VM
+		want    proof
+	}{
+		"a VM that ran and is down may have failed":      {of("up", other), down, readEvents},
+		"a VM whose host was fenced has failed":          {of("unknown", other), down, failure},
+		"a VM that hung and ended has failed":            {of("not_responding", other), down, failure},
+		"a VM that failed has failed until it runs":      {of("down", failed), down, failure},
+		"a VM that a user stopped has not":               {of("up", other), engine.VM{Status: engine.VMDown, StopReason: ptr.To("")}, noFailure},
+		"a VM that a user stopped for a reason has not":  {of("unknown", failed), engine.VM{Status: engine.VMDown, StopReason: ptr.To("broken")}, noFailure},
+		"a VM that the engine starts again has not":      {of("unknown", other), engine.VM{Status: engine.VMDown, HighAvailability: highlyAvailable}, noFailure},
+		"a VM that reboots has not":                      {of("up", other), engine.VM{Status: engine.VMRebootInProgress}, noFailure},
+		"a VM that goes down has not":                    {of("up", other), engine.VM{Status: engine.VMPoweringDown}, noFailure},
+		"a VM that starts again has not":                 {of("down", failed), engine.VM{Status: engine.VMWaitForLaunch}, noFailure},
+		"a VM that runs again has not":                   {of("down", failed), engine.VM{Status: engine.VMUp}, noFailure},
+		"a VM whose host is lost may run":                {of("up", other), engine.VM{Status: engine.VMUnknown}, noFailure},
+		"a VM that hangs may write":                      {of("up", other), engine.VM{Status: engine.VMNotResponding}, noFailure},
+		"a VM that is paused keeps its volumes":          {of("up", other), engine.VM{Status: engine.VMPaused}, noFailure},
+		"a VM that is suspended keeps its volumes":       {of("up", other), engine.VM{Status: engine.VMSuspended}, noFailure},
+		"a VM whose disks are locked may not be started": {of("unknown", other), engine.VM{Status: engine.VMImageLocked}, noFailure},
+		"a VM that was never a node has no volumes": {edited(of("unknown", other), func(m *infrav1.OLVMMachine) {
+			m.Status.Initialization.Provisioned = nil
+		}), down, noFailure},
+		"a machine that is to be highly available": {edited(of("unknown", other), func(m *infrav1.OLVMMachine) {
+			m.Spec.VirtualMachine.HighAvailability = &infrav1.HighAvailability{}
+		}), down, noFailure},
+		"a machine that is deleted": {edited(of("unknown", other), func(m *infrav1.OLVMMachine) {
+			m.DeletionTimestamp = ptr.To(metav1.NewTime(time.Now()))
+		}), down, noFailure},
+	} {
+		check.Equal(t, name, proofOf(c.machine, &c.vm), c.want)
+	}
+
+	check.Equal(t, "a VM that the engine does not have may run on a host", proofOf(of("unknown", other), nil), noFailure)
+}

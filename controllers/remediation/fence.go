@@ -1,0 +1,59 @@
+package remediation
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+)
+
+// whyNotStarted returns why the VM must stay down; nil if it may start. Kubernetes takes the volumes of a fenced Node
+// away: a VM that starts meanwhile would write to what another node has. The controller of Nodes takes the fence away
+// when the volumes are detached.
+func (r *Reconciler) whyNotStarted(ctx context.Context, s *scope) *blocker.Error {
+	name := s.machine.Status.NodeRef.Name
+	if name == "" || s.cluster == nil {
+		return nil
+	}
+
+	node := &corev1.Node{}
+
+	workload, err := r.Workloads.GetClient(ctx, client.ObjectKeyFromObject(s.cluster))
+	if err == nil {
+		err = workload.Get(ctx, client.ObjectKey{Name: name}, node)
+	}
+
+	switch {
+	case err == nil && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeOutOfService
+	}):
+		return &blocker.Error{
+			Reason: infrav1.NodeFencedReason,
+			Message: "Node " + name + " has the taint " + corev1.TaintNodeOutOfService + "; the VM starts when its " +
+				"volumes are detached and the taint is gone",
+		}
+	case err == nil, apierrors.IsNotFound(err):
+		return nil
+	case util.IsControlPlaneMachine(s.machine), !hasFailed(s.olvmMachine):
+		return nil // without its control plane nobody sees a Node, and without a failure nobody fences one
+	}
+
+	return &blocker.Error{
+		Reason:  infrav1.NodeFencedReason,
+		Message: "The VM has failed, and nobody sees whether Node " + name + " has the taint of a fence: " + err.Error(),
+	}
+}
+
+// hasFailed reports whether the engine proves that the VM of a machine has failed.
+func hasFailed(m *infrav1.OLVMMachine) bool {
+	running := conditions.Get(m, infrav1.VirtualMachineRunningCondition)
+
+	return running != nil && running.Reason == infrav1.VirtualMachineFailedReason
+}
