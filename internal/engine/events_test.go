@@ -87,12 +87,15 @@ func withEvents(t *testing.T, events string) *engine.Client {
 	t.Helper()
 
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/api/events") {
+		switch path := strings.TrimPrefix(r.URL.Path, "/ovirt-engine"); path {
+		case "/sso/oauth/token":
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprint(w, `{"access_token":"token"}`)
+		case "/api/events":
 			_, _ = fmt.Fprintf(w, "<events>%s</events>", events)
-			return
+		default:
+			_, _ = fmt.Fprint(w, `<api><product_info><instance_id>one</instance_id></product_info></api>`)
 		}
-
-		_, _ = fmt.Fprint(w, `{"access_token": "token", "token_type": "bearer"}`)
 	}))
 	t.Cleanup(server.Close)
 

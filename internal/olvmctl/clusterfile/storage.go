@@ -18,6 +18,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
+// defaultCSIDriver is the name of the driver.
+const defaultCSIDriver = "csi.ovirt.org"
+
 // csiCA is the file of the engine's CA in the pods of the storage driver.
 const csiCA = "/etc/ovirt-ca/ca.crt"
 
@@ -51,7 +54,8 @@ func (s *Source) StorageDriver(username, password string) ([]*unstructured.Unstr
 		return nil, err
 	}
 
-	var more []runtime.Object
+	more := s.storageClassObjects()
+
 	if username != "" {
 		secret, err := s.driverSecret(username, password, len(certificates) > 0)
 		if err != nil {
@@ -95,7 +99,7 @@ func (s *Source) driverManifests() ([]*unstructured.Unstructured, error) {
 		"CSI_SECRET":     key.Name,
 		"CSI_CA":         s.driverCA(),
 		"CSI_REGISTRY":   s.Registry,
-		"CSI_DRIVER":     cmp.Or(driver.CSIDriverName, "csi.ovirt.org"),
+		"CSI_DRIVER":     cmp.Or(driver.CSIDriverName, defaultCSIDriver),
 		"CSI_CONTROLLER": cmp.Or(driver.ControllerPluginName, "ovirt-csi-controller-plugin"),
 		"CSI_NODE":       cmp.Or(driver.NodePluginName, "ovirt-csi-node-plugin"),
 	}

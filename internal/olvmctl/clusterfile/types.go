@@ -286,4 +286,19 @@ type CSIDriver struct {
 	CSIDriverName        string `yaml:"csiDriverName"`
 	ControllerPluginName string `yaml:"controllerPluginName"`
 	NodePluginName       string `yaml:"nodePluginName"`
+	// StorageClasses are made with the driver.
+	StorageClasses []StorageClass `yaml:"storageClasses"`
+}
+
+// StorageClass is one of the cluster, for the volumes of one storage domain.
+type StorageClass struct {
+	// Name of the class. Empty means that of the storage domain.
+	Name              string `yaml:"name"`
+	StorageDomainName string `yaml:"storageDomainName"`
+	// Default reports that claims without a class have this one.
+	Default bool `yaml:"default"`
+	// Thick reports that a volume takes all of its space at once.
+	Thick bool `yaml:"thick"`
+	// FSType is the file system of volumes. Empty means xfs.
+	FSType string `yaml:"fsType"`
 }

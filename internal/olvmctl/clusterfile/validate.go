@@ -133,6 +133,7 @@ func (s *Source) checkOLVM() {
 	s.checkServer()
 	s.checkMachines()
 	s.checkStorageDriver()
+	s.checkStorageClasses()
 	s.checkLoadBalancers()
 
 	if alt := s.KubeAPIServerBindPortAlt; alt != 0 && alt != s.Providers.OLVM.LocalAPIEndpoint.BindPort {

@@ -1,0 +1,90 @@
+package clusterfile
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+)
+
+// storageClasses is the key of the classes, and defaultClass the annotation of the class of claims that name none.
+const (
+	storageClasses = "providers.olvm.ovirtCsiDriver.storageClasses"
+	defaultClass   = "storageclass.kubernetes.io/is-default-class"
+)
+
+// fileSystems are those that nodes can make.
+var fileSystems = []string{"ext4", "xfs"}
+
+// name of the class in the cluster.
+func (c StorageClass) name() string { return cmp.Or(c.Name, c.StorageDomainName) }
+
+// storageClassObjects are the classes that the file asks for, with the parameters of the oVirt CSI driver. The driver
+// knows neither snapshots nor topology: all hosts of a data center reach its storage domains.
+func (s *Source) storageClassObjects() []runtime.Object {
+	driver := s.Providers.OLVM.CSIDriver
+
+	var out []runtime.Object
+
+	for _, class := range driver.StorageClasses {
+		object := &storagev1.StorageClass{
+			TypeMeta:    metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"},
+			ObjectMeta:  metav1.ObjectMeta{Name: class.name()},
+			Provisioner: cmp.Or(driver.CSIDriverName, defaultCSIDriver),
+			Parameters: map[string]string{
+				"storageDomainName":         class.StorageDomainName,
+				"thinProvisioning":          strconv.FormatBool(!class.Thick),
+				"csi.storage.k8s.io/fstype": cmp.Or(class.FSType, "xfs"),
+			},
+			AllowVolumeExpansion: ptr.To(true),
+		}
+		if class.Default {
+			object.Annotations = map[string]string{defaultClass: "true"}
+		}
+
+		out = append(out, object)
+	}
+
+	return out
+}
+
+// checkStorageClasses checks the classes.
+func (s *Source) checkStorageClasses() {
+	driver := s.Providers.OLVM.CSIDriver
+	if wanted, _ := s.WantsStorageDriver(); !wanted && len(driver.StorageClasses) > 0 {
+		s.note(false, storageClasses, "install is false; remove one of them")
+	}
+
+	var names []string
+	defaults := 0
+
+	for _, class := range driver.StorageClasses {
+		switch problems := validation.IsDNS1123Subdomain(class.name()); {
+		case class.StorageDomainName == "":
+			s.note(false, storageClasses+".storageDomainName", "it is required")
+		case len(problems) > 0:
+			s.note(false, storageClasses+".name", "%q is not a name of a StorageClass; write one with lower case "+
+				"letters, digits, hyphens and dots", class.name())
+		case slices.Contains(names, class.name()):
+			s.note(false, storageClasses+".name", "there are two classes %q; give one of them another name", class.name())
+		}
+
+		if class.FSType != "" && !slices.Contains(fileSystems, class.FSType) {
+			s.note(false, storageClasses+".fsType", "%q is not supported; write ext4 or xfs", class.FSType)
+		}
+
+		names = append(names, class.name())
+		if class.Default {
+			defaults++
+		}
+	}
+
+	if defaults > 1 {
+		s.note(false, storageClasses+".default", "%d classes are the default; leave one", defaults)
+	}
+}
