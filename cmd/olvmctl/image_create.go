@@ -19,7 +19,7 @@ import (
 var bootArchs = []string{"amd64", "arm64"}
 
 func newImageCreateCommand(s streams, f *engineFlags) *cobra.Command {
-	var version string
+	var version, provider string
 	output := outputFlag{file: "--out"}
 	var o image.Options
 	command := &cobra.Command{
@@ -30,14 +30,23 @@ registry, and makes an image for the engine of it: Ignition reads the config dri
 (ignition.platform.id=openstack), the console is the engine's (tty0), and machines choose their own
 machine ID. It prints the name of the file. What comes next is image template --file.
 
+For Oracle Cloud (--provider oci, or that of the cluster file), Ignition reads the instance's
+metadata (ignition.platform.id=oraclecloud), and the console stays the serial one. Cluster API
+Provider OCI cannot boot such an image with what the released bootstrap provider writes.
+
 The registry of a cluster file is asked in place of Oracle's. A login is that of podman or docker; a
 proxy comes from HTTPS_PROXY and NO_PROXY. guestfish (libguestfs) edits the image. Where it fails,
 or is interrupted, nothing is left behind.`,
 		Example: `  olvmctl image create -f cluster.yaml
   olvmctl image create --version 1.33 --arch arm64 --kernel-arg console=ttyAMA0 --out ock-arm.qcow2
-  olvmctl image create --from boot.qcow2 --out ock-1.33.qcow2`,
+  olvmctl image create --from boot.qcow2 --out ock-1.33.qcow2
+  olvmctl image create --provider oci --version 1.33 --arch arm64`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if err := f.chooseProvider(command, provider, &o); err != nil {
+				return err
+			}
+
 			return f.createImage(command.Context(), s, version, o, output)
 		},
 	}
@@ -52,12 +61,46 @@ or is interrupted, nothing is left behind.`,
 	set.StringArrayVar(&o.Arguments.More, "kernel-arg", nil, "further argument of the kernel; can be repeated")
 	set.StringVar(&o.Arguments.Platform, "ignition-platform", "openstack",
 		"where Ignition gets its configuration, as it spells it")
+	set.StringVar(&provider, "provider", "",
+		"where the image boots: "+strings.Join(clusterfile.ProviderNames(), " or ")+
+			" (default that of the cluster file, and else olvm)")
 	set.StringVar(&o.Output, "out", "", "file to make (default ock-VERSION-ARCH.qcow2; needed with --from)")
 	set.BoolVar(&o.Force, "force", false, "replace a file that is there")
 	output.addFlag(command, formatText)
 	command.MarkFlagsMutuallyExclusive("version", "from")
 
 	return command
+}
+
+// ociPlatform is Ignition's name of Oracle Cloud.
+const ociPlatform = "oraclecloud"
+
+// chooseProvider sets what differs between providers: that of the flag, else of the cluster file.
+func (f *engineFlags) chooseProvider(command *cobra.Command, provider string, o *image.Options) error {
+	if provider != "" && !slices.Contains(clusterfile.ProviderNames(), provider) {
+		return fmt.Errorf("--provider %q is not supported; write %s", provider,
+			strings.Join(clusterfile.ProviderNames(), " or "))
+	}
+
+	if provider == "" && f.file.path != "" {
+		source, err := clusterfile.Read(f.file.path, f.file.defaults)
+		if err != nil {
+			return err
+		}
+
+		provider = source.ProviderName()
+	}
+
+	if provider != clusterfile.OCIProvider {
+		return nil
+	}
+
+	o.Arguments.KeepConsole = true
+	if !command.Flags().Changed("ignition-platform") {
+		o.Arguments.Platform = ociPlatform
+	}
+
+	return nil
 }
 
 // createImage makes the image, and prints the name of its file.
@@ -75,7 +118,7 @@ func (f *engineFlags) createImage(
 			return err
 		}
 
-		o.Output = cmp.Or(o.Output, fmt.Sprintf("ock-%s-%s.qcow2", tag, o.Arch))
+		o.Output = cmp.Or(o.Output, imageName(tag, o))
 	case o.Output == "": // there is no version to name it after
 		return errors.New("--out: with --from, say which file to make")
 	}
@@ -90,6 +133,16 @@ func (f *engineFlags) createImage(
 		_, err := fmt.Fprintln(s.out, o.Output)
 		return err
 	})
+}
+
+// imageName is the file of an image that nobody has named: images for both providers may be in one folder.
+func imageName(tag string, o image.Options) string {
+	name := fmt.Sprintf("ock-%s-%s", tag, o.Arch)
+	if o.Arguments.KeepConsole {
+		name += "-oci"
+	}
+
+	return name + ".qcow2"
 }
 
 // bootImage is the one of the version, else of the cluster file.

@@ -53,10 +53,28 @@ func TestImagesOfOCKAreMade(t *testing.T) {
 	check.Contains(t, "string(content)", string(content), "ignition.platform.id=openstack")
 	check.Contains(t, "string(content)", string(content), " rd.timeout=120 nosmt a=1,2\n")
 
+	for _, args := range [][]string{
+		{"-f", "cluster.yaml", "--provider", "oci", "--force"},
+		{"-f", "oci.yaml", "--force"},
+	} {
+		file := []byte("provider: oci\nkubernetesVersion: 1.33.5\nregistry: " + host + "\n")
+		check.Error(t, os.WriteFile("oci.yaml", file, 0o600), "")
+
+		code, out, problems := s.run("", append([]string{"image", "create"}, args...)...)
+		check.Equal(t, "exit code, after "+problems, code, 0)
+		check.Equal(t, "the file for Oracle Cloud", out, "ock-1.33-amd64-oci.qcow2\n")
+
+		content, err := os.ReadFile("ock-1.33-amd64-oci.qcow2")
+		check.Error(t, err, "")
+		check.Contains(t, "the image for Oracle Cloud", string(content), "ignition.platform.id=oraclecloud")
+		check.Contains(t, "the image for Oracle Cloud", string(content), "console=ttyS0")
+	}
+
 	for name, test := range map[string]struct {
 		args []string
 		want string
 	}{
+		"another provider": {[]string{"--provider", "aws"}, `--provider "aws" is not supported; write oci or olvm`},
 		"a second time": {[]string{"-f", "cluster.yaml"}, "there is a file ock-1.33-amd64.qcow2 " +
 			"already; choose another name, or replace it with --force"},
 		"a version of nobody": {[]string{"-f", "cluster.yaml", "--version", "1.99"}, "there is no image " +

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/netip"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/blang/semver/v4"
+	ignitionconfig "github.com/coreos/ignition/v2/config"
+	ignitionerrors "github.com/coreos/ignition/v2/config/shared/errors"
 	"github.com/coreos/ignition/v2/config/v3_0"
 	"github.com/coreos/ignition/v2/config/v3_6"
 	"github.com/coreos/ignition/v2/config/v3_6/types"
@@ -166,6 +169,24 @@ func ignitionGuest() Guest {
 			},
 		},
 	}
+}
+
+// TestIgnitionOfImagesOfOCKRefusesWhatClusterAPIWrites proves that they boot no machine on Oracle Cloud: Cluster API
+// Provider OCI hands on what the bootstrap provider writes, and the parser of Ignition 3 refuses it in each version. On an
+// engine the manager translates it.
+func TestIgnitionOfImagesOfOCKRefusesWhatClusterAPIWrites(t *testing.T) {
+	stock := stockIgnition(t, nil)
+
+	_, _, err := ignitionconfig.Parse(stock)
+	check.Equal(t, "the newest Ignition", errors.Is(err, ignitionerrors.ErrUnknownVersion), true)
+
+	_, _, err = v3_0.Parse(stock)
+	check.Equal(t, "the oldest Ignition 3", errors.Is(err, ignitionerrors.ErrUnknownVersion), true)
+
+	translated, err := Merge(stock, Ignition, Guest{})
+	check.Error(t, err, "")
+	_, _, err = ignitionconfig.Parse(translated)
+	check.Error(t, err, "")
 }
 
 func TestStockIgnitionBecomesOneOfTheThirdGeneration(t *testing.T) {

@@ -27,6 +27,8 @@ var (
 type Arguments struct {
 	// Platform is Ignition's name of where the configuration comes from.
 	Platform string
+	// KeepConsole leaves the console where it is: Oracle Cloud shows the serial one.
+	KeepConsole bool
 	// More arguments, at the end.
 	More []string
 }
@@ -110,6 +112,8 @@ func (a Arguments) moved(argument string) (string, bool) {
 	switch {
 	case strings.HasPrefix(argument, platformKey):
 		return platformKey + a.Platform, true
+	case a.KeepConsole:
+		return argument, false
 	case argument == console || argument == serialConsole || strings.HasPrefix(argument, serialConsole+","):
 		return console, true
 	}
