@@ -22,9 +22,9 @@ const (
 	readEvents
 )
 
-// proofOf returns what proves that a VM has failed. No time-out is a proof: a VM that is out of sight may run. A VM that
-// comes from there to down was on a host that was fenced, or that says that it does not have it. The engine starts a
-// highly available VM again, so that its volumes must stay with it.
+// proofOf returns what proves that a VM has failed. No time-out is a proof: a VM that is out of sight may run. If it
+// comes from there to down, its host was fenced, or says that it does not have it. The engine starts a highly available
+// VM again, so its volumes must stay with it.
 func proofOf(m *infrav1.OLVMMachine, vm *engine.VM) proof {
 	if vm == nil || vm.Status != engine.VMDown || vm.StopReason != nil || vm.IsHighlyAvailable() ||
 		m.Spec.VirtualMachine.HighAvailability != nil || !m.DeletionTimestamp.IsZero() ||
@@ -41,9 +41,9 @@ func proofOf(m *infrav1.OLVMMachine, vm *engine.VM) proof {
 	return readEvents
 }
 
-// hasFailed reports whether the engine proves that the VM of a node has failed. Without an answer nothing is proved, and
-// the next pass asks again. The code of the event is in public logs of engines. That a stop leaves a reason is recorded;
-// that a failure leaves none is not.
+// hasFailed reports whether the engine proves that the VM of a node has failed. Without an answer nothing is proved,
+// and the next pass asks again. The code of the event is in public logs of engines. That a stop leaves a reason is
+// recorded; that a failure leaves none is not.
 func hasFailed(ctx context.Context, scope *machineScope) bool {
 	switch proofOf(scope.olvmMachine, scope.vm.seen) {
 	case failure:

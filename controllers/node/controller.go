@@ -216,11 +216,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 
+	return ctrl.Result{RequeueAfter: r.nextLook(scope)}, nil
+}
+
+// nextLook is when to look again at what wakes nobody; 0 for never.
+func (r *Reconciler) nextLook(scope *nodeScope) time.Duration {
 	if r.FenceNodes && slices.ContainsFunc(scope.machines, isFailed) {
-		return ctrl.Result{RequeueAfter: wait.Jitter(fencePoll, jitter)}, nil
+		return wait.Jitter(fencePoll, jitter)
 	}
 
-	return ctrl.Result{}, nil
+	return 0
 }
 
 // nodeScope holds the facts of one pass.

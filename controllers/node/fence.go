@@ -16,8 +16,8 @@ import (
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 )
 
-// fencePoll is how often a cluster with a failed VM is looked at: nothing tells that its volumes are detached, or that a
-// remediation begins.
+// fencePoll is how often a cluster with a failed VM is looked at: nothing tells that its volumes are detached, or that
+// a remediation begins.
 const fencePoll = 5 * time.Second
 
 // outOfService is the taint with which Kubernetes deletes the pods of a node that is not ready, and detaches their
@@ -64,8 +64,8 @@ func (s situation) wantsFence() bool {
 	return s.failed
 }
 
-// setFence gives a Node the taint, or takes away the one that the manager has set. It returns the reason of the event; ""
-// for no change. The taint of somebody else stays.
+// setFence gives a Node the taint, or takes away the one that the manager has set. It returns the reason of the event;
+// "" for no change. The taint of somebody else stays.
 func setFence(node *corev1.Node, wanted bool, vmID string) string {
 	_, ours := node.Annotations[infrav1.NodeFencedAnnotation]
 

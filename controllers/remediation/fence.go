@@ -46,8 +46,9 @@ func (r *Reconciler) whyNotStarted(ctx context.Context, s *scope) *blocker.Error
 	}
 
 	return &blocker.Error{
-		Reason:  infrav1.NodeFencedReason,
-		Message: "The VM has failed, and nobody sees whether Node " + name + " has the taint of a fence: " + err.Error(),
+		Reason: infrav1.NodeFencedReason,
+		Message: "The VM has failed, and nobody sees whether Node " + name + " has the taint of a fence: " +
+			err.Error(),
 	}
 }
 

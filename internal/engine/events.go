@@ -98,8 +98,8 @@ const (
 // endTolerance is how long before the recorded end of a VM its event may be.
 const endTolerance = time.Minute
 
-// EndedByError reports whether the engine's events say that the last end of a VM was an error. A VM that is down has the
-// time of its end, and not that of its start.
+// EndedByError reports whether the engine's events say that the last end of a VM was an error. A VM that is down has
+// the time of its end, and not that of its start.
 func (c *Client) EndedByError(ctx context.Context, vm *VM) (bool, error) {
 	end, err := time.Parse(time.RFC3339, vm.StopTime)
 	if err != nil {

@@ -71,7 +71,8 @@ func (s *Source) checkStorageClasses() {
 			s.note(false, storageClasses+".name", "%q is not a name of a StorageClass; write one with lower case "+
 				"letters, digits, hyphens and dots", class.name())
 		case slices.Contains(names, class.name()):
-			s.note(false, storageClasses+".name", "there are two classes %q; give one of them another name", class.name())
+			s.note(false, storageClasses+".name", "there are two classes %q; give one of them another name",
+				class.name())
 		}
 
 		if class.FSType != "" && !slices.Contains(fileSystems, class.FSType) {

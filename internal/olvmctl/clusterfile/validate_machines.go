@@ -46,7 +46,8 @@ func (s *Source) checkMachines() {
 	if err != nil && s.VirtualIP != "" {
 		s.note(false, "virtualIp", "%q is not an IP address; write one that is free, such as 10.20.30.5, which a node "+
 			"of the control plane holds", s.VirtualIP)
-	} else if err := desired.ValidateServices(cluster); err != nil && s.VirtualIP != "" && !s.isNoted(ingressVirtualIP) {
+	} else if err := desired.ValidateServices(cluster); err != nil && s.VirtualIP != "" &&
+		!s.isNoted(ingressVirtualIP) {
 		s.noteField("virtualIp", "", err)
 	}
 

@@ -301,7 +301,7 @@ func (s *survey) askNICs(ctx context.Context, cluster *engine.Cluster) error {
 	return err
 }
 
-// askCluster asks for the cluster's name and version, and for its addresses.
+// askCluster asks for the cluster's name and version, its subnet, and its addresses.
 func (s *survey) askCluster(ctx context.Context) error {
 	a := &s.answers
 	for _, q := range []struct {
@@ -324,7 +324,12 @@ func (s *survey) askCluster(ctx context.Context) error {
 		}
 	}
 
-	first := ""
+	return s.askAddresses(ctx)
+}
+
+// askAddresses asks for the addresses and names of the cluster.
+func (s *survey) askAddresses(ctx context.Context) error {
+	a, first := &s.answers, ""
 	if pool, err := ipam.NewIPv4(a.Subnet, "", []string{a.Subnet}); err == nil {
 		first = pool.Gateway.String()
 	}
