@@ -126,6 +126,17 @@ func (r identified) identify(
 	}
 }
 
+// identifyNone writes an identity of empty texts: of no object, but the framework takes none for an error.
+func (r identified) identifyNone(ctx context.Context, identity *tfsdk.ResourceIdentity, diags *diag.Diagnostics) {
+	if identity == nil {
+		return
+	}
+
+	for _, name := range r.attributes {
+		diags.Append(identity.SetAttribute(ctx, path.Root(name), types.StringValue(""))...)
+	}
+}
+
 // isNullIn reports whether a text of a state is null.
 func isNullIn(ctx context.Context, state tfsdk.State, name string) bool {
 	var text types.String
@@ -144,6 +155,8 @@ func (r identified) Create(ctx context.Context, req resource.CreateRequest, resp
 func (r identified) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	if !r.find(ctx, &req.State, resp.Private, &resp.Diagnostics) {
 		resp.State.RemoveResource(ctx)
+		r.identifyNone(ctx, resp.Identity, &resp.Diagnostics)
+
 		return
 	} else if resp.Diagnostics.HasError() {
 		return

@@ -62,7 +62,8 @@ func newLosing(d *direct) *losing {
 	}))
 	d.t.Cleanup(l.Close)
 	d.url = l.URL + "/ovirt-engine/api"
-	d.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: l.Certificate().Raw})
+	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: l.Certificate().Raw})
+	d.ca = append(own, d.site.sim.CA()...) // images go past the proxy
 
 	return l
 }
@@ -410,6 +411,7 @@ func newLostRun(t *testing.T, l loss) *lostRun {
 
 	if l.phase != "create" {
 		check.Equal(t, "the problems", strings.Join(r.apply(of), "\n"), "")
+		d.begin() // a run keeps what it has made itself
 	}
 
 	if l.phase == "update" {
@@ -423,8 +425,8 @@ func newLostRun(t *testing.T, l loss) *lostRun {
 func (r *lostRun) run(l loss) []string {
 	r.d.t.Helper()
 	of := r.of
-	if l.limit != "" {
-		of = with(of, set{"timeouts": set{"create": l.limit, "update": l.limit, "delete": l.limit}})
+	if l.phase != "delete" && l.limit != "" {
+		of = with(of, set{"timeouts": set{l.phase: l.limit}})
 	}
 
 	r.losing.lose(l.nth)
