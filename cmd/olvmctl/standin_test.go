@@ -130,7 +130,9 @@ func (s *standIn) reconcile(ctx context.Context, c client.Client, cluster *clust
 	}
 
 	var err error
-	if cluster.Spec.ControlPlaneEndpoint.IsValid() { // else its infrastructure was not applied yet
+
+	hasEndpoint := cluster.Spec.ControlPlaneEndpoint.IsValid() // else its infrastructure was not applied yet
+	if hasEndpoint {
 		err = c.Create(ctx, s.kubeconfigSecret(owner))
 	}
 
@@ -156,7 +158,7 @@ func (s *standIn) reconcile(ctx context.Context, c client.Client, cluster *clust
 		return completeObject(ctx, c, object, owner)
 	})
 	if err != nil || ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false) ||
-		!cluster.Spec.ControlPlaneEndpoint.IsValid() {
+		!hasEndpoint { // the kubeconfig comes before
 		return err
 	}
 

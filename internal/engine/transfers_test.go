@@ -518,6 +518,42 @@ func TestAnUploadThatAnotherEndsHasItsDisk(t *testing.T) {
 	check.Equal(t, "the disk", made.ID, disk.ID)
 }
 
+// TestAnUploadThatIsCancelledAtItsEndHasItsDisk ends an upload when all is sent, at each of its last requests. Its caller
+// learns of the disk, and can remove it.
+func TestAnUploadThatIsCancelledAtItsEndHasItsDisk(t *testing.T) {
+	for name, fault := range map[string]ovirtsim.Fault{
+		"the end of the transfer": {Method: "POST", Path: "/finalize$", Action: "hold", Count: 1},
+		"the mark of the image":   {Method: "PUT", Path: "/disks/", Action: "hold", Count: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := newUploads(t)
+			check.Error(t, u.sim.Inject(fault), "")
+
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+
+			var (
+				disk *engine.Disk
+				made bool
+			)
+
+			ended := make(chan error, 1)
+			go func() {
+				var err error
+				disk, made, err = client(t, u.config).UploadImage(ctx, u.options, nil)
+				ended <- err
+			}()
+
+			wait.Until(t, "the last request is on its way", func() bool { return u.sim.Hits() == 1 })
+			cancel()
+			u.sim.ClearFaults()
+			check.Error(t, wait.Receive(t, "the upload ends", ended), "")
+			check.Equal(t, "it is new", made, true)
+			check.Equal(t, "the disk that the engine has", u.sim.Disks()[0].ID, disk.ID.String())
+		})
+	}
+}
+
 // TestADiskThatAnUploadLeftIsNotTaken has a disk whose upload was killed at its end: it looks as if nothing had been sent,
 // and another client may use it by now.
 func TestADiskThatAnUploadLeftIsNotTaken(t *testing.T) {

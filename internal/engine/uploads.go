@@ -270,7 +270,7 @@ func (u *upload) describe(ctx context.Context) error {
 		return fmt.Errorf("disk %s has the image, and does not say so: %w", u.disk, err)
 	}
 
-	return u.WaitDisk(ctx, u.disk, u.options.Report) // a change locks it for a moment
+	return u.WaitDisk(context.WithoutCancel(ctx), u.disk, u.options.Report) // a change locks it for a moment
 }
 
 // find looks for an earlier upload of the image. One that has ended is returned; one that was broken off is what this
@@ -407,6 +407,13 @@ func (u *upload) run(ctx context.Context) error {
 	if err := u.send(ctx, target); err != nil {
 		return err
 	}
+
+	// From here on the disk has the image. A caller that gives up now gets the disk, and decides what becomes of it.
+	if cancelled := cancellation(ctx); cancelled != nil {
+		return cancelled
+	}
+
+	ctx = context.WithoutCancel(ctx)
 
 	if err := u.FinalizeTransfer(ctx, u.transfer); hasStatus(err, http.StatusForbidden) {
 		return fmt.Errorf(
