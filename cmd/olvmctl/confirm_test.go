@@ -26,3 +26,25 @@ func TestAnInterruptEndsAQuestion(t *testing.T) {
 	cancel()
 	check.Error(t, ask(ctx, input, io.Discard, "Type its name: ", "prod"), "interrupted")
 }
+
+// TestTheQuestionsOfScaleAndUpgradeSayWhere has no terminal, so that they are shown.
+func TestTheQuestionsOfScaleAndUpgradeSayWhere(t *testing.T) {
+	const (
+		where = "in namespace prod of https://192.0.2.1:6443 (context mgmt of /home/jane/.kube/config)"
+		goes  = "MachineDeployment prod-md-0 is to have 1 machine instead of 2: 1 go for good, with their VMs and disks"
+	)
+
+	for name, asks := range map[string]func(streams) error{
+		"scale": func(s streams) error { return confirmScale(t.Context(), s, false, "prod", where, []string{goes}) },
+		"upgrade": func(s streams) error {
+			_, err := (&upgradeFlags{}).agree(t.Context(), s, "prod", where, []string{goes})
+			return err
+		},
+	} {
+		var said bytes.Buffer
+		check.Error(t, asks(streams{in: strings.NewReader(""), out: &said, err: &said}), "give --yes")
+		check.Contains(t, name, said.String(), "prod "+where)
+		check.Contains(t, name, said.String(), goes)
+		check.Contains(t, name, said.String(), "Type its name: ")
+	}
+}

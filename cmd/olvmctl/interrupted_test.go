@@ -657,7 +657,8 @@ func (s *stand) deletes(interrupted []string) {
 	}
 }
 
-// TestEachQuestionBeforeADeletionNamesTheClusterAndWhere has each command that takes machines away, without --yes.
+// TestEachQuestionBeforeADeletionNamesTheClusterAndWhere has commands that take machines away, without --yes. What scale
+// and upgrade ask about are machines that the stand-in does not label: see TestTheQuestionsOfScaleAndUpgradeSayWhere.
 func TestEachQuestionBeforeADeletionNamesTheClusterAndWhere(t *testing.T) {
 	testenv.SkipInShort(t, "internal/olvmctl/lifecycle asks in the fast tier")
 
@@ -676,10 +677,8 @@ func TestEachQuestionBeforeADeletionNamesTheClusterAndWhere(t *testing.T) {
 	server := config.Clusters[config.Contexts[config.CurrentContext].Cluster].Server
 
 	for name, args := range map[string][]string{
-		"delete":  without(s.delete(s.kubeconfigs[0])),
-		"start":   s.start(),
-		"upgrade": without(s.upgrade()),
-		"scale":   {"scale", s.name, "-n", s.namespace, "--kubeconfig", s.kubeconfigs[0], "--workers", "0"},
+		"delete": without(s.delete(s.kubeconfigs[0])),
+		"start":  s.start(),
 	} {
 		code, said := s.olvmctl(&writeGate{}, args...)
 		t.Logf("%s:\n%s", name, said)

@@ -164,6 +164,7 @@ func TestARefusalBehindAPageLocksNobody(t *testing.T) {
 	}
 
 	logins := 0
+
 	for _, request := range sim.Requests() {
 		if strings.HasPrefix(request.Path, "/sso/oauth/token") {
 			logins++

@@ -34,8 +34,8 @@ func explain(file *os.File, err error) error {
 		return err
 	}
 
-	return fmt.Errorf("failed to lock %s: %w; the file system of %s may have no locks, as some of NFS: use a folder on "+
-		"a local disk", file.Name(), err, filepath.Dir(file.Name()))
+	return fmt.Errorf("failed to lock %s: %w; the file system of %s may have no locks, as some of NFS: use a folder "+
+		"on a local disk", file.Name(), err, filepath.Dir(file.Name()))
 }
 
 // Take makes a file, and locks it for this process alone. release removes it.

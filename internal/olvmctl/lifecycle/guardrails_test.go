@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,7 +75,7 @@ func TestScaleAsksBeforeWhatAUserMayNotWant(t *testing.T) {
 			var asked []string
 			o := ScaleOptions{Name: "prod", ControlPlane: test.controlPlane, Workers: test.workers}
 			o.Agree = func(alarms []string, where string) error {
-				asked = append(alarms, where)
+				asked = append(slices.Clone(alarms), where)
 				return refused
 			}
 

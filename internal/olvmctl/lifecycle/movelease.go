@@ -221,8 +221,8 @@ func (l *moveLease) release(ctx context.Context) {
 	}
 }
 
-// hold takes the Leases of both management clusters. The context that it returns ends if one is lost; release gives them
-// back. A user who may not write Leases moves without.
+// hold takes the Leases of both management clusters. The context that it returns ends if one is lost; release gives
+// them back. A user who may not write Leases moves without.
 func (m *move) hold(ctx context.Context) (held context.Context, release func(), err error) {
 	leases := []*moveLease{
 		newMoveLease(m.from.Cluster, m.from.Namespace, m.notes[m.fromID]),
