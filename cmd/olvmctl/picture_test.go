@@ -47,9 +47,11 @@ func TestThePictureOfAComment(t *testing.T) {
 	check.Error(t, report.WriteMarkdown(&comment, ""), "")
 	t.Log(comment.String())
 
+	shown := strings.ReplaceAll(comment.String(), strings.Split(s.sim.URL(), "/")[2], "engine.example.com")
+
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = fmt.Fprintf(w, commentPage, asHTML(comment.String()))
+		_, _ = fmt.Fprintf(w, commentPage, asHTML(shown))
 	}))
 	defer server.Close()
 
@@ -153,7 +155,7 @@ func asHTML(markdown string) string {
 	return out.String()
 }
 
-// commentPage looks as a comment on GitHub does in its light theme.
+// commentPage looks as a comment on GitHub does in its light theme. It tells browser.Open that it is ready.
 const commentPage = `<!doctype html><meta charset=utf-8><title>A comment</title><style>
 * { box-sizing: border-box }
 body { margin: 0; padding: 16px; background: #fff; color: #1f2328; font: 14px/1.5 -apple-system, "Segoe UI", "Noto Sans", Helvetica, Arial, "DejaVu Sans", sans-serif }
@@ -175,4 +177,4 @@ th { font-weight: 600 }
 tr:nth-child(2n+3) { background: #f6f8fa }
 pre { background: #f6f8fa; border-radius: 6px; padding: 16px; margin: 8px 0 16px; font: 85%%/1.45 ui-monospace, "SF Mono", Menlo, "DejaVu Sans Mono", monospace; overflow: hidden }
 details { margin-bottom: 10px }
-</style><div class=box><div class=head><b>github-actions</b><i>bot</i> commented</div><div class=body>%s</div></div>`
+</style><p id=connection data-kind=ok hidden></p><script>var current = true</script><div class=box><div class=head><b>github-actions</b><i>bot</i> commented</div><div class=body>%s</div></div>`
