@@ -197,7 +197,8 @@ func attributeCasesOfDisks() map[string]attributeCase {
 			more:   func(d *direct) set { return attachment(d, "virtio") },
 			others: func(d *direct) set { return with(otherVM(d), attachment(d, "virtio_scsi")) },
 			silent: map[string]string{
-				"detach_unmanaged": "TestDiskAttachmentsKeepWhatIsManaged", "remove_unmanaged": "TestDiskAttachmentsKeepWhatIsManaged",
+				"detach_unmanaged": "TestDiskAttachmentsKeepWhatIsManaged",
+				"remove_unmanaged": "TestDiskAttachmentsKeepWhatIsManaged",
 			},
 		},
 	}
@@ -270,7 +271,9 @@ func attributeCasesOfOthers() map[string]attributeCase {
 			others: func(d *direct) set { return with(otherVM(d), set{"action": "pause"}) },
 			silent: map[string]string{"model": "an engine has one for each architecture (high-availability/107: 400)"},
 		},
-		"ovirt_vm_host_device":     {others: func(d *direct) set { return with(otherVM(d), set{"name": "pci_0000_3b_00_1"}) }},
+		"ovirt_vm_host_device": {others: func(d *direct) set {
+			return with(otherVM(d), set{"name": "pci_0000_3b_00_1"})
+		}},
 		"ovirt_vm_mediated_device": {others: func(d *direct) set { return with(otherVM(d), set{"type": "nvidia-64"}) }},
 	}
 }
