@@ -52,8 +52,8 @@ func (w *workloadServer) expectFence(s *site, node *corev1.Node, want bool) {
 	})
 }
 
-// TestANodeIsFencedIfTheEngineProvesThatItsVMCannotRun has VMs go down in each way: by a crash, by a user, by a crash
-// that the engine repairs, and with their host.
+// TestANodeIsFencedIfTheEngineProvesThatItsVMCannotRun has VMs go down by a crash, by a user, and by a crash that the
+// engine repairs. TestOnlyAProofMakesAFailure has the end of a VM with its host.
 func TestANodeIsFencedIfTheEngineProvesThatItsVMCannotRun(t *testing.T) {
 	s := newSite(t, nil)
 	w := s.workload()
@@ -63,10 +63,9 @@ func TestANodeIsFencedIfTheEngineProvesThatItsVMCannotRun(t *testing.T) {
 	available := s.Machine("fence-available", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.HighAvailability = &infrav1.HighAvailability{}
 	})
-	lost := s.Machine("fence-lost", nil)
 
 	nodes := map[*infrav1.OLVMMachine]*corev1.Node{}
-	for _, m := range []*infrav1.OLVMMachine{crashed, stopped, available, lost} {
+	for _, m := range []*infrav1.OLVMMachine{crashed, stopped, available} {
 		nodes[m] = w.join(s, m)
 	}
 
@@ -83,11 +82,6 @@ func TestANodeIsFencedIfTheEngineProvesThatItsVMCannotRun(t *testing.T) {
 	w.expectFence(s, nodes[crashed], false)
 	s.expectEvent(crashed.Name, infrav1.NodeReleasedReason, crashed.Name)
 	check.Equal(t, "marks", nodes[crashed].Annotations[infrav1.NodeFencedAnnotation], "")
-
-	check.Error(t, s.Client.Get(ctx, client.ObjectKeyFromObject(lost), lost), "")
-	check.Error(t, s.Sim.FailHost(lost.Status.OLVM.VirtualMachine.HostName), "")
-	s.Expect(lost, infrav1.VirtualMachineRunningCondition, "False/"+infrav1.VirtualMachineFailedReason)
-	w.expectFence(s, nodes[lost], true)
 
 	s.Expect(available, infrav1.VirtualMachineRunningCondition, "True/"+infrav1.VirtualMachineRunningReason)
 	check.Equal(t, "the VM of a user is fenced", w.isFenced(s, nodes[stopped]), false)
