@@ -54,7 +54,8 @@ func nameReferences(t *testing.T) map[string]bool {
 var objectNames = regexp.MustCompile(`(?:Secret|caConfigMap|identityRef|KeyRef|addressesFromPools)/name$|` +
 	`(?:machineTemplateName|inventoryName|SecretName)$|^spec/clusterName$`)
 
-// TestKustomizeKnowsEachFieldThatNamesAnObject walks through the CRDs. What the manager alone writes is no field of users.
+// TestKustomizeKnowsEachFieldThatNamesAnObject walks through the CRDs. What the manager alone writes is no field of
+// users.
 func TestKustomizeKnowsEachFieldThatNamesAnObject(t *testing.T) {
 	t.Parallel()
 
@@ -91,8 +92,8 @@ func TestKustomizeKnowsEachFieldThatNamesAnObject(t *testing.T) {
 	}
 }
 
-// TestAPrefixOfKustomizeReachesEachReference has kustomize change the names of all objects of all flavors, beside generated
-// Secrets and ConfigMaps. No field may have an old name then.
+// TestAPrefixOfKustomizeReachesEachReference has kustomize change the names of all objects of all flavors, beside
+// generated Secrets and ConfigMaps. No field may have an old name then.
 func TestAPrefixOfKustomizeReachesEachReference(t *testing.T) {
 	t.Parallel()
 	kubectl, err := testenv.Toolchain(t).Path("plane", "kubectl")

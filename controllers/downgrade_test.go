@@ -13,9 +13,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestFieldsOfALaterVersionOutliveAnOlderManager is a downgrade: the CRD stays that of a later version, with fields that
-// this manager does not know. It works on the machine, and writes spec and status without them. The later version here
-// is this one with two more fields; there has been no release to take one from.
+// TestFieldsOfALaterVersionOutliveAnOlderManager is a downgrade: the CRD stays that of a later version, with fields
+// that this manager does not know. It works on the machine, and writes spec and status without them. The later version
+// here is this one with two more fields; there has been no release to take one from.
 func TestFieldsOfALaterVersionOutliveAnOlderManager(t *testing.T) {
 	s := newSite(t, nil)
 	s.addFieldsOfALaterVersion("olvmmachines.infrastructure.cluster.x-k8s.io")

@@ -51,7 +51,8 @@ func TestTheHealthOfAClusterInArgoCD(t *testing.T) {
 	}
 }
 
-// TestTheHealthOfAMachineInArgoCD is the same for an OLVMMachine: its last edit counts, and an earlier verdict does not.
+// TestTheHealthOfAMachineInArgoCD is the same for an OLVMMachine: its last edit counts, and an earlier verdict does
+// not.
 func TestTheHealthOfAMachineInArgoCD(t *testing.T) {
 	t.Parallel()
 	script := healthScript(t, "infrastructure.cluster.x-k8s.io_OLVMMachine")

@@ -125,7 +125,8 @@ func TestEachShardOfTheChartHasADeployment(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		deployment := typed[appsv1.Deployment](t, objects[deploymentName+"-"+name])
 		template := deployment.Spec.Template
-		check.Equal(t, "flags", template.Spec.Containers[0].Args[:2], []string{"--namespace=team", "--watch-filter=" + name})
+		check.Equal(t, "flags", template.Spec.Containers[0].Args[:2],
+			[]string{"--namespace=team", "--watch-filter=" + name})
 		check.Equal(t, "replicas", *deployment.Spec.Replicas, 2)
 		check.Equal(t, "selector", deployment.Spec.Selector.MatchLabels, map[string]string{
 			"control-plane": "capolvm-controller-manager", "cluster.x-k8s.io/watch-filter": name,

@@ -154,8 +154,8 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	}
 }
 
-// TestTheChecksumsAreVerifiedAsTheDocumentSays runs the call of install.md in the folder of a release, and once more after
-// somebody has changed a file. Signatures are cosign's; nothing here runs cosign.
+// TestTheChecksumsAreVerifiedAsTheDocumentSays runs the call of install.md in the folder of a release, and once more
+// after somebody has changed a file. Signatures are cosign's; nothing here runs cosign.
 func TestTheChecksumsAreVerifiedAsTheDocumentSays(t *testing.T) {
 	t.Parallel()
 

@@ -41,8 +41,8 @@ spec:
   fetchConfig: {selector: {matchLabels: {provider: %[2]s}}}
 `
 
-// TestTheOperatorOfClusterAPIInstallsARelease runs its real manager. It finds releases in ConfigMaps, as on sites without
-// the internet. Nothing runs what it installs.
+// TestTheOperatorOfClusterAPIInstallsARelease runs its real manager. It finds releases in ConfigMaps, as on sites
+// without the internet. Nothing runs what it installs.
 func TestTheOperatorOfClusterAPIInstallsARelease(t *testing.T) {
 	testenv.SkipInShort(t, "the operator is a program of its own, whose build takes minutes")
 	m := newManagement(t)
@@ -78,8 +78,8 @@ func TestTheOperatorOfClusterAPIInstallsARelease(t *testing.T) {
 	m.expectPolicies("after it", "InfrastructureProvider")
 }
 
-// expectPolicies expects the admission policies to be there, with an owner in a namespace, which they do not have. The API
-// server here has no garbage collector, which would leave them as well.
+// expectPolicies expects the admission policies to be there, with an owner in a namespace, which they do not have. The
+// API server here has no garbage collector, which would leave them as well.
 func (m *management) expectPolicies(when, owner string) {
 	m.t.Helper()
 

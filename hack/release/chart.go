@@ -133,7 +133,8 @@ func (h *helmChart) add(manifests []byte, condition func(*unstructured.Unstructu
 		}
 
 		if kind == "Deployment" {
-			text = "{{- range $shard := .Values.shards | default (list \"\") }}\n---\n{{- with $ }}\n" + text + "{{- end }}\n{{- end }}\n"
+			text = "{{- range $shard := .Values.shards | default (list \"\") }}\n---\n{{- with $ }}\n" + text +
+				"{{- end }}\n{{- end }}\n"
 		}
 
 		if condition != "" {

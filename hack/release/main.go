@@ -29,7 +29,8 @@ import (
 // devImage is the image in config/manager, which has the version of a release there.
 const devImage = "ghcr.io/capolvm/cluster-api-provider-olvm:dev"
 
-// flagVariables are the variables of clusterctl for flags of the manager. Their defaults are the values in config/manager.
+// flagVariables are the variables of clusterctl for flags of the manager. Their defaults are the values in
+// config/manager.
 var flagVariables = map[string]string{
 	"diagnostics-address":  "CAPOLVM_DIAGNOSTICS_ADDRESS",
 	"insecure-diagnostics": "CAPOLVM_INSECURE_DIAGNOSTICS",
@@ -304,7 +305,8 @@ func buildPlatform(ctx context.Context, root, bill, out, version, platform strin
 	for _, args := range append([][]string{build}, calls...) {
 		command := exec.CommandContext(ctx, args[0], args[1:]...)
 		command.Dir = root
-		command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+architecture, "GOFLAGS=-buildvcs=false")
+		command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+architecture,
+			"GOFLAGS=-buildvcs=false")
 
 		if output, err := command.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", args[0], err, output)

@@ -29,15 +29,16 @@ var variableNames = regexp.MustCompile(`\$\{([A-Z0-9_]+)`)
 // said has no text if it has spaces alone.
 const blankDefault = ":= }"
 
-// variable is a text with a variable, and its place in a template: line and column, from 1. A block of it has the indent.
+// variable is a text with a variable, and its place in a template: line and column, from 1. A block of it has the
+// indent.
 type variable struct {
 	text                 string
 	line, column, indent int
 }
 
-// quote has YAML read each text with a variable as a text. As it is, clusterctl would fill in 010, true or "kvm #2", and
-// YAML would read a number, a boolean or half of the name. Names of objects get quotes. All others become a block, in
-// which no character means anything but the end of a line: with a second line the template is no YAML any more.
+// quote has YAML read each text with a variable as a text. As it is, clusterctl would fill in 010, true or "kvm #2",
+// and YAML would read a number, a boolean or half of the name. Names of objects get quotes. All others become a block,
+// in which no character means anything but the end of a line: with a second line the template is no YAML any more.
 func quote(template []byte) ([]byte, error) {
 	var found []variable
 
@@ -83,7 +84,8 @@ func (v variable) quoteIn(line string) (string, error) {
 		case v.isObjectName():
 			return before + quoted + after, nil
 		case after != "":
-			return "", fmt.Errorf("the text %q is not at the end of its line; write lists and mappings line by line", v.text)
+			return "", fmt.Errorf("the text %q is not at the end of its line; write lists and mappings line by line",
+				v.text)
 		}
 
 		header := "|2-"
@@ -107,8 +109,8 @@ func (v variable) isObjectName() bool {
 	return true
 }
 
-// findVariables lists the texts below a node that have a variable, unless they are blocks already. A block there has the
-// indent. In labels and annotations numbers are texts, too.
+// findVariables lists the texts below a node that have a variable, unless they are blocks already. A block there has
+// the indent. In labels and annotations numbers are texts, too.
 func findVariables(node *yaml.Node, indent int, texts bool) []variable {
 	var out []variable
 

@@ -160,8 +160,8 @@ func only(value any, field string) object {
 // for it, because templates have fields that are empty on purpose.
 const omitted = "<omitted>"
 
-// dropOmitted drops the fields whose variables are omitted, alone or as the only entry of a list. It drops what then has
-// no field any more, and reports whether that is the value itself.
+// dropOmitted drops the fields whose variables are omitted, alone or as the only entry of a list. It drops what then
+// has no field any more, and reports whether that is the value itself.
 func dropOmitted(value any) bool {
 	switch value := value.(type) {
 	case map[string]any:
