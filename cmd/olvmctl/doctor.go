@@ -10,7 +10,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/doctor"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 )
 
 // errUnwell ends a command whose findings were printed already.
@@ -127,7 +127,7 @@ var verdictColors = map[doctor.Verdict]color{doctor.OK: green, doctor.Warning: y
 func printFindings(out io.Writer, findings []doctor.Finding) error {
 	for _, f := range findings {
 		verdict := paint(out, verdictColors[f.Verdict], fmt.Sprintf("%-8s", f.Verdict))
-		if _, err := fmt.Fprintf(out, "%s %-12s %s\n", verdict, f.Check, preview.Printable(f.Message)); err != nil {
+		if _, err := fmt.Fprintf(out, "%s %-12s %s\n", verdict, f.Check, plaintext.Printable(f.Message)); err != nil {
 			return err
 		}
 
@@ -135,7 +135,7 @@ func printFindings(out io.Writer, findings []doctor.Finding) error {
 			continue
 		}
 
-		if _, err := fmt.Fprintf(out, "%21s %s\n", "->", preview.Printable(f.Remedy)); err != nil {
+		if _, err := fmt.Fprintf(out, "%21s %s\n", "->", plaintext.Printable(f.Remedy)); err != nil {
 			return err
 		}
 	}

@@ -946,7 +946,7 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 		},
 		"another password": {
 			[]string{"password", "other"},
-			[]string{"answers.yaml:13: password: engine refuses user \"admin@internal\""},
+			[]string{"answers.yaml:14: password: engine refuses user \"admin@internal\""},
 		},
 		"no data center": {
 			[]string{"dataCenter", ""},

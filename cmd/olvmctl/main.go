@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -21,6 +20,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/shellword"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/providerprocess"
 )
 
@@ -80,22 +80,10 @@ func wayOn(command string, arguments []string) string {
 
 	line := "olvmctl"
 	for _, argument := range arguments {
-		line += " " + shellWord(argument)
+		line += " " + shellword.QuoteWord(argument)
 	}
 
-	return "olvmctl: to go on, run it again: " + preview.Printable(line) + "\n"
-}
-
-// plainWord has nothing that a shell would change.
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
-
-// shellWord is an argument as a shell takes it.
-func shellWord(argument string) string {
-	if plainWord.MatchString(argument) {
-		return argument
-	}
-
-	return "'" + strings.ReplaceAll(argument, "'", `'\''`) + "'"
+	return "olvmctl: to go on, run it again: " + plaintext.Printable(line) + "\n"
 }
 
 // interrupted says of an error after a signal that it comes from that.

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	kyaml "sigs.k8s.io/yaml"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 )
 
 // Formats of outputs. The first of a command is for people, and is its default.
@@ -144,7 +144,7 @@ const (
 
 // paint gives a text a color if a person reads the output on a terminal with colors. The text may be of a stranger.
 func paint(out io.Writer, in color, text string) string {
-	text = preview.Printable(text)
+	text = plaintext.Printable(text)
 	if in == "" || text == "" || !isColored(out) {
 		return text
 	}

@@ -44,11 +44,13 @@ func TestEntriesGetTheirArguments(t *testing.T) {
 		"another platform": {Arguments{
 			Platform: "vmware",
 		}, "options ignition.platform.id=qemu\n", "options ignition.platform.id=vmware\n"},
-		"further arguments come last, and once": {Arguments{"openstack", []string{"nosmt", "a=1", "nosmt"}},
+		"further arguments come last, and once": {Arguments{Platform: "openstack", More: []string{"nosmt", "a=1", "nosmt"}},
 			"options ignition.platform.id=qemu a=1 rw\n", "options ignition.platform.id=openstack a=1 rw nosmt\n"},
-		"a serial console that is asked for is a second": {Arguments{"openstack", []string{"console=ttyS0"}},
+		"a serial console that is asked for is a second": {Arguments{Platform: "openstack", More: []string{"console=ttyS0"}},
 			"options ignition.platform.id=qemu console=ttyS0\n",
 			"options ignition.platform.id=openstack console=tty0 console=ttyS0\n"},
+		"Oracle Cloud shows the serial console": {Arguments{Platform: "oraclecloud", KeepConsole: true},
+			"options ignition.platform.id=qemu console=ttyS0\n", "options ignition.platform.id=oraclecloud console=ttyS0\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := test.arguments.Entry(test.entry)
