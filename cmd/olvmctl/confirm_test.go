@@ -37,7 +37,9 @@ func TestTheQuestionsOfScaleAndUpgradeSayWhere(t *testing.T) {
 	for name, asks := range map[string]func(streams) error{
 		"scale": func(s streams) error { return confirmScale(t.Context(), s, false, "prod", where, []string{goes}) },
 		"upgrade": func(s streams) error {
-			_, err := (&upgradeFlags{}).agree(t.Context(), s, "prod", where, []string{goes})
+			flags := &upgradeFlags{output: outputFlag{format: formatText, formats: []string{formatText}}}
+			_, err := flags.agree(t.Context(), s, "prod", where, []string{goes})
+
 			return err
 		},
 	} {
