@@ -44,13 +44,17 @@ func TestEntriesGetTheirArguments(t *testing.T) {
 		"another platform": {Arguments{
 			Platform: "vmware",
 		}, "options ignition.platform.id=qemu\n", "options ignition.platform.id=vmware\n"},
-		"further arguments come last, and once": {Arguments{Platform: "openstack", More: []string{"nosmt", "a=1", "nosmt"}},
+		"further arguments come last, and once": {
+			Arguments{Platform: "openstack", More: []string{"nosmt", "a=1", "nosmt"}},
 			"options ignition.platform.id=qemu a=1 rw\n", "options ignition.platform.id=openstack a=1 rw nosmt\n"},
-		"a serial console that is asked for is a second": {Arguments{Platform: "openstack", More: []string{"console=ttyS0"}},
+		"a serial console that is asked for is a second": {
+			Arguments{Platform: "openstack", More: []string{"console=ttyS0"}},
 			"options ignition.platform.id=qemu console=ttyS0\n",
 			"options ignition.platform.id=openstack console=tty0 console=ttyS0\n"},
-		"Oracle Cloud shows the serial console": {Arguments{Platform: "oraclecloud", KeepConsole: true},
-			"options ignition.platform.id=qemu console=ttyS0\n", "options ignition.platform.id=oraclecloud console=ttyS0\n"},
+		"Oracle Cloud shows the serial console": {
+			Arguments{Platform: "oraclecloud", KeepConsole: true},
+			"options ignition.platform.id=qemu console=ttyS0\n",
+			"options ignition.platform.id=oraclecloud console=ttyS0\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := test.arguments.Entry(test.entry)
@@ -66,17 +70,19 @@ func TestEntriesGetTheirArguments(t *testing.T) {
 }
 
 func TestArgumentsThatAreNone(t *testing.T) {
+	more := func(arguments ...string) Arguments { return Arguments{Platform: "openstack", More: arguments} }
+
 	for name, test := range map[string]struct {
 		arguments Arguments
 		want      string
 	}{
 		"no platform":            {Arguments{}, `"" is not a platform of Ignition`},
 		"a platform of blanks":   {Arguments{Platform: "open stack"}, "is not a platform of Ignition"},
-		"two arguments in one":   {Arguments{"openstack", []string{"a b"}}, "one flag for each argument"},
-		"a line of its own":      {Arguments{"openstack", []string{"a\"\ninitrd /evil\""}}, "is not one argument"},
-		"a quote without an end": {Arguments{"openstack", []string{`a="b`}}, "is not one argument"},
-		"nothing":                {Arguments{"openstack", []string{""}}, "is not one argument"},
-		"the platform": {Arguments{"openstack", []string{"ignition.platform.id=qemu"}},
+		"two arguments in one":   {more("a b"), "one flag for each argument"},
+		"a line of its own":      {more("a\"\ninitrd /evil\""), "is not one argument"},
+		"a quote without an end": {more(`a="b`), "is not one argument"},
+		"nothing":                {more(""), "is not one argument"},
+		"the platform": {more("ignition.platform.id=qemu"),
 			"--ignition-platform"},
 	} {
 		if err := test.arguments.Validate(); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -84,7 +90,7 @@ func TestArgumentsThatAreNone(t *testing.T) {
 		}
 	}
 
-	if err := (Arguments{"openstack", []string{`dyndbg="file a +p"`, "quiet"}}).Validate(); err != nil {
+	if err := (Arguments{Platform: "openstack", More: []string{`dyndbg="file a +p"`, "quiet"}}).Validate(); err != nil {
 		t.Error(err)
 	}
 }
