@@ -66,6 +66,7 @@ func (s *site) addFieldsOfALaterVersion(name string) {
 		}
 
 		version, _ := versions[0].(map[string]any)
+
 		for _, part := range []string{"spec", "status"} {
 			path := []string{"schema", "openAPIV3Schema", "properties", part, "properties", "ofALaterVersion"}
 			if err := unstructured.SetNestedMap(version, map[string]any{"type": "string"}, path...); err != nil {

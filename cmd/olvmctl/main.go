@@ -61,8 +61,8 @@ func main() {
 const patience = 2 * time.Second
 
 // endsSafely is said of a command that was interrupted and does not end at once.
-const endsSafely = "olvmctl: interrupted; it ends what it is doing, and removes what it may not leave. Another Ctrl-C " +
-	"ends it at once"
+const endsSafely = "olvmctl: interrupted; it ends what it is doing, and removes what it may not leave. " +
+	"Another Ctrl-C ends it at once"
 
 // resumable are the commands that go on if they are run again.
 var resumable = []string{

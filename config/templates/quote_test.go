@@ -57,6 +57,7 @@ func TestAVariableOfATemplateIsTheTextThatTheUserGave(t *testing.T) {
 
 			// Marks tell which fields have which variables. No text of a template contains one.
 			plain := textsOf(t, fill(t, template, texts, mark))
+
 			for i, value := range hostile {
 				if testing.Short() && name != "cluster-template.yaml" && i%len(names) != index {
 					continue

@@ -303,7 +303,8 @@ var news = predicate.Funcs{
 		after, isStill := e.ObjectNew.(*corev1.Node)
 
 		return isNode && isStill && (after.Spec.ProviderID == "" || before.Spec.ProviderID != after.Spec.ProviderID ||
-			!maps.Equal(before.Labels, after.Labels) || hasOutOfService(before) != hasOutOfService(after) || !maps.Equal(before.Annotations, after.Annotations))
+			!maps.Equal(before.Labels, after.Labels) || hasOutOfService(before) != hasOutOfService(after) ||
+			!maps.Equal(before.Annotations, after.Annotations))
 	},
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }

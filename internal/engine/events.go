@@ -103,7 +103,7 @@ const endTolerance = time.Minute
 func (c *Client) EndedByError(ctx context.Context, vm *VM) (bool, error) {
 	end, err := time.Parse(time.RFC3339, vm.StopTime)
 	if err != nil {
-		return false, nil // nothing says which end is the last one
+		return false, nil //nolint:nilerr // nothing says which end is the last one
 	}
 
 	events, err := c.Events(ctx, "", failureEvents)

@@ -166,8 +166,8 @@ var deletedTogether = [][]string{
 func TestWhatAnAdministratorDeletesIsMadeAgainAndNeverHoldsADestroy(t *testing.T) {
 	t.Parallel()
 
-	all, together := deletions(), deletedTogether
-	count := 0
+	all, together, count := deletions(), deletedTogether, 0
+
 	for _, names := range deletedTogether {
 		count += len(names)
 	}

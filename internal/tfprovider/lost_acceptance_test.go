@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -63,7 +64,7 @@ func newLosing(d *direct) *losing {
 	d.t.Cleanup(l.Close)
 	d.url = l.URL + "/ovirt-engine/api"
 	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: l.Certificate().Raw})
-	d.ca = append(own, d.site.sim.CA()...) // images go past the proxy
+	d.ca = slices.Concat(own, d.site.sim.CA()) // images go past the proxy
 
 	return l
 }

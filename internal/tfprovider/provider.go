@@ -89,7 +89,7 @@ type configured struct {
 	owner         string
 	fence         func(ctx context.Context) error
 	made          *madeNow
-	// recovers reports that a state may be kept without an ID: see keepAsked. The manager finds by its mark what it made.
+	// recovers allows states without an ID: see keepAsked. The manager finds its own objects by their mark.
 	recovers bool
 }
 

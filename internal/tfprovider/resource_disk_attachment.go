@@ -194,6 +194,7 @@ func (r *diskAttachmentResource) Create(
 		r.keepAsked(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The disk was not attached",
 			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
+
 		return
 	}
 

@@ -92,8 +92,8 @@ func (m *permissionModel) on() engine.Permitted {
 	return engine.Permitted{Collection: permittedKinds[m.ObjectType.ValueString()], ID: idOf(m.ObjectID)}
 }
 
-// Create implements resource.Resource. The engine answers with the permission that is there, and its list also has those
-// of the cluster and the whole system: only the answer tells whether the permission is new.
+// Create implements resource.Resource. Only the answer tells whether the permission is new: the engine answers with an
+// existing one, and its list also has permissions of the cluster and of the whole system.
 func (r *permissionResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	ctx, cancel := within(ctx, req.Plan, creating)
 	defer cancel()
@@ -132,7 +132,9 @@ func (r *permissionResource) create(ctx context.Context, model *permissionModel)
 	err = poll(ctx, what, func(ctx context.Context) (bool, string, error) {
 		var err error
 		made, err = r.client.AddPermission(context.WithoutCancel(ctx), model.on(), engine.Permission{
-			Role: engine.NewRef(role.ID), User: engine.NewRef(idOf(model.UserID)), Group: engine.NewRef(idOf(model.GroupID)),
+			Role:  engine.NewRef(role.ID),
+			User:  engine.NewRef(idOf(model.UserID)),
+			Group: engine.NewRef(idOf(model.GroupID)),
 		})
 		lost = lost || engine.AnswerLost(err)
 
@@ -194,7 +196,8 @@ func (r *permissionResource) Read(ctx context.Context, req resource.ReadRequest,
 	}
 
 	model.Role = unlessAbsent(model.Role, optional(role))
-	model.UserID, model.GroupID = optional(engine.RefID(all[at].User).String()), optional(engine.RefID(all[at].Group).String())
+	model.UserID = optional(engine.RefID(all[at].User).String())
+	model.GroupID = optional(engine.RefID(all[at].Group).String())
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 

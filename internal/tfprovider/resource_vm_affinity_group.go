@@ -129,6 +129,7 @@ func (r *vmAffinityGroupResource) Create(
 		r.keepAsked(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The VM was not added to the affinity group",
 			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
+
 		return
 	}
 

@@ -75,6 +75,7 @@ func (r *vmHostDeviceResource) Create(ctx context.Context, req resource.CreateRe
 		r.keepAsked(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The host device was not added",
 			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
+
 		return
 	}
 

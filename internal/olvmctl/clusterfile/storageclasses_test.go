@@ -21,6 +21,7 @@ func TestEachStorageDomainOfTheFileGetsAStorageClass(t *testing.T) {
 	check.Error(t, err, "")
 
 	found := map[string]*unstructured.Unstructured{}
+
 	for _, o := range objects {
 		if o.GetKind() == "StorageClass" {
 			found[o.GetName()] = o

@@ -51,7 +51,7 @@ func factsOf(objects []client.Object) []Fact {
 			out.ofVM(o)
 		case *infrav1.OLVMCluster:
 			out.add("Engine", engine.ShownURL(o.Spec.OLVMOvirtAPIServer.ServerURL))
-			out.add("Data center", string(o.Spec.OLVMDatacenterName))
+			out.add("Data center", o.Spec.OLVMDatacenterName)
 		}
 
 		if created := object.GetCreationTimestamp(); i == 0 && !created.IsZero() {
@@ -105,7 +105,7 @@ func (f *factList) ofVM(m *infrav1.OLVMMachine) {
 	f.add("Size", sizeOf(m))
 	f.add("Disks", disksOf(vm, m.Spec.FromInventory != nil))
 	f.add("Network", strings.Trim(olvm.NetworkName+" "+olvm.IPAddress, " "))
-	f.add("oVirt cluster", cmp.Or(olvm.ClusterName, string(m.Spec.OLVMOvirtClusterName)))
+	f.add("oVirt cluster", cmp.Or(olvm.ClusterName, m.Spec.OLVMOvirtClusterName))
 	f.add("Failure domain", m.Status.FailureDomain)
 
 	if from := m.Spec.FromInventory; from != nil {
@@ -172,5 +172,5 @@ func onDomain(name infrav1.EngineName) string {
 		return ""
 	}
 
-	return " on " + string(name)
+	return " on " + name
 }

@@ -166,6 +166,7 @@ func TestScreenshots(t *testing.T) {
 	}
 
 	noon = metav1.NewTime(time.Now().Add(-3 * time.Minute).Truncate(time.Second))
+
 	objects := site()
 	for _, object := range objects {
 		if vm, ok := object.(*infrav1.OLVMMachine); ok {

@@ -22,8 +22,8 @@ func AsMap(from any) map[string]any {
 	return out
 }
 
-// FirstDifference is the first path at which what is asked for is not there; empty if all of it is. What is there beyond
-// it are defaults.
+// FirstDifference returns the first path of asked without an equal value in there, or an empty text. Further values in
+// there are defaults.
 func FirstDifference(asked, there any, path string) string {
 	switch asked := asked.(type) {
 	case map[string]any:

@@ -42,7 +42,8 @@ func (r Report) WriteMarkdown(out io.Writer, link string) error {
 	if r.Summary.Destroy > 0 {
 		c.add(maxTable, fmt.Sprintf("> [!CAUTION]\n> **%s destroyed.** %s.\n\n",
 			english.Plural(int(r.Summary.Destroy), "machine is", "machines are"),
-			english.PluralWord(int(r.Summary.Destroy), "Its VM and disks are deleted", "Their VMs and disks are deleted")))
+			english.PluralWord(int(r.Summary.Destroy), "Its VM and disks are deleted",
+				"Their VMs and disks are deleted")))
 	}
 
 	c.pruned(r.Pruned)

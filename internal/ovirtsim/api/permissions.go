@@ -276,7 +276,8 @@ var permissionOns = []permissionOn{
 	}},
 	{"template", "templates", "template", func(s *store.Store, id string) bool { return s.Templates.Get(id) != nil }},
 	{"vm", "vms", "vm", func(s *store.Store, id string) bool { return s.VMs.Get(id) != nil }},
-	{"vnic_profile", "vnicprofiles", "id", func(s *store.Store, id string) bool { return s.VNICProfiles.Get(id) != nil }},
+	{"vnic_profile", "vnicprofiles", "id",
+		func(s *store.Store, id string) bool { return s.VNICProfiles.Get(id) != nil }},
 }
 
 // givenRoutes are the calls about permissions on one object.
@@ -286,7 +287,8 @@ func givenRoutes() []route {
 	for _, on := range permissionOns {
 		path := "/" + on.collection + "/{" + on.parameter + "}/permissions"
 		list := permissionsOf(on.owner, on.collection, on.parameter)
-		out = append(out, route{"POST", path, on.add}, route{"GET", path + "/{permission}", itemNamed("permission", list)},
+		out = append(out, route{"POST", path, on.add},
+			route{"GET", path + "/{permission}", itemNamed("permission", list)},
 			route{"DELETE", path + "/{permission}", on.remove})
 	}
 

@@ -359,8 +359,8 @@ func (s *survey) askAddresses(ctx context.Context) error {
 		{&a.BaseDomain, Question{
 			Key:   "baseDomain",
 			Title: "Base domain",
-			Help: fmt.Sprintf("The nodes answer for names below %s.DOMAIN; empty if a DNS of the site does, or nothing: "+
-				"example.com", a.Name),
+			Help: fmt.Sprintf("The nodes answer for names below %s.DOMAIN; empty if a DNS of the site does, "+
+				"or nothing: example.com", a.Name),
 			Optional: true,
 		}},
 		{&a.ControlPlaneAddresses, Question{
