@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// FuzzState checks that whatever is in a state Secret is either refused or can be asked, and that what is accepted
-// comes back from a Secret as it was.
+// FuzzState checks arbitrary content of a state Secret. Decode must refuse it, or return a usable state. An accepted
+// state must survive a round trip through a Secret.
 func FuzzState(f *testing.F) {
 	for _, seed := range [][]byte{
 		state("a", 1, "b"), state("a", 1, ""), []byte("{}"), []byte(`{"version":4,"lineage":"a","serial":-1}`),

@@ -11,35 +11,37 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// This file has how a Store reads the states of a namespace all at once, after a restart, when none is remembered.
+// This file lets a Store read all states of a namespace at once. After a restart it remembers none of them.
 
 const (
-	// unlisted is how many states of a namespace are read one by one within listFor before the others are read at once.
+	// unlisted is the number of states in a namespace to read singly within listFor. The next read fetches all of them
+	// at once.
 	unlisted = 3
-	// listPage is how many are read with one request: a state that still has user data may have a hundred KiB.
+	// listPage is the number of states per list request. A state with user data may have a hundred KiB.
 	listPage = 50
-	// listFor is how long what was read at once waits for those who ask. Nobody asks for that of an owner that is gone.
+	// listFor limits how long listed states are kept for their owners. Deleted owners never ask for theirs.
 	listFor = time.Minute
 )
 
-// stateList is what was read of a namespace.
+// stateList holds the listed states of one namespace.
 type stateList struct {
 	mu sync.Mutex
-	// missed counts the states that were read one by one since the first of them.
+	// missed counts the states read singly since the time since.
 	missed int
 	since  time.Time
-	// states by the names of their Secrets, nil where they were not read at once; each is handed out once.
+	// states maps names of Secrets to listed states. Each entry is handed out once. The map is nil unless the namespace
+	// was listed.
 	states map[string]listedState
 }
 
-// listedState is a state with the metadata of its Secret: not its text, which may be large.
+// listedState is a state with the metadata of its Secret, but without its text, which may be large.
 type listedState struct {
 	metadata metav1.ObjectMeta
 	state    *State
 }
 
-// listed is the state of an owner among those of its namespace that were read at once; false where it has to be read
-// alone. What was read at once may have become old: the cache knows.
+// listed returns the owner's state from the list of its namespace. It returns false if the caller must read the state
+// itself. It compares the listed version with the cache, because the list may be outdated.
 func (s *Store) listed(ctx context.Context, owner client.Object, clusterName string) (*State, bool) {
 	if s.Metadata == nil {
 		return nil, false
@@ -66,7 +68,7 @@ func (s *Store) listed(ctx context.Context, owner client.Object, clusterName str
 	secret := &corev1.Secret{ObjectMeta: found.metadata}
 	before := secret.DeepCopy()
 	if err := s.tie(secret, owner, clusterName); err != nil || !equality.Semantic.DeepEqual(before, secret) {
-		return nil, false // it has to be written
+		return nil, false // the Secret needs an update
 	}
 
 	s.remember(owner, secret, found.state)
@@ -74,8 +76,8 @@ func (s *Store) listed(ctx context.Context, owner client.Object, clusterName str
 	return found.state, true
 }
 
-// fill reads the states of a namespace, where enough were read alone a moment ago; list.mu is held. What nobody asks
-// for is forgotten after a while.
+// fill lists the states of a namespace if enough of them were read singly a moment ago. The caller holds list.mu. A
+// timer drops the list after listFor.
 func (s *Store) fill(ctx context.Context, list *stateList, namespace string) bool {
 	if time.Since(list.since) > listFor {
 		list.missed, list.since = 0, time.Now()
@@ -110,8 +112,7 @@ func (s *Store) listOf(namespace string) *stateList {
 	return s.lists[namespace]
 }
 
-// readAll reads the states of a namespace that are as they should be, as many as it can: each that is missing is read
-// alone.
+// readAll returns as many valid states of a namespace as it can. Callers read each missing state singly.
 func (s *Store) readAll(ctx context.Context, namespace string) map[string]listedState {
 	out := map[string]listedState{}
 	options := &client.ListOptions{Namespace: namespace, Limit: listPage}

@@ -18,10 +18,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// mostLists ends a test whose store lists without end.
+// mostLists ends a test if its store lists forever.
 const mostLists = 100
 
-// countedReader counts what is read.
+// countedReader counts reads.
 type countedReader struct {
 	client.Reader
 	gets, lists int
@@ -42,7 +42,7 @@ func (r *countedReader) List(ctx context.Context, list client.ObjectList, option
 	return r.Reader.List(ctx, list, options...)
 }
 
-// TestStatesAreReadAtOnceAfterARestart has a store that remembers nothing, and owners that all look at their states.
+// TestStatesAreReadAtOnceAfterARestart uses a store with no memory, and many owners reading their states.
 func TestStatesAreReadAtOnceAfterARestart(t *testing.T) {
 	before, c, _ := newStore(t)
 	var owners []*corev1.ConfigMap
@@ -76,7 +76,7 @@ func TestStatesAreReadAtOnceAfterARestart(t *testing.T) {
 	check.Equal(t, "read one by one", reader.gets, unlisted)
 	check.Equal(t, "read at once", reader.lists, 1)
 
-	save(8, 2) // since they were read
+	save(8, 2) // after the list was read
 	check.Equal(t, "the serial", hold(8).Serial, 2)
 	check.Equal(t, "read alone, because it has changed", reader.gets, unlisted+1)
 	hold(0)
@@ -89,7 +89,7 @@ func TestStatesAreReadAtOnceAfterARestart(t *testing.T) {
 	check.Equal(t, "the serial", hold(9).Serial, 1)
 }
 
-// holder is a store that remembers nothing, and owners whose states another store saved.
+// holder is a store with no memory, and owners with states saved by another store.
 type holder struct {
 	*Store
 	t      *testing.T
@@ -114,7 +114,7 @@ func newHolder(t *testing.T, states int) *holder {
 	return h
 }
 
-// hold looks at the states of these owners, and checks how they were read.
+// hold calls Hold for a range of owners, and checks the number of reads and lists.
 func (h *holder) hold(what string, from, to, gets, lists int) {
 	h.t.Helper()
 
@@ -130,7 +130,7 @@ func (h *holder) hold(what string, from, to, gets, lists int) {
 	check.Equal(h.t, what+": read at once", h.reader.lists-hadLists, lists)
 }
 
-// TestStatesAreReadAtOnceOnlyWhenManyAreAskedForTogether has owners that look at their states one after the other.
+// TestStatesAreReadAtOnceOnlyWhenManyAreAskedForTogether lets owners read their states one after the other.
 func TestStatesAreReadAtOnceOnlyWhenManyAreAskedForTogether(t *testing.T) {
 	tests := map[string]struct {
 		pause       time.Duration
@@ -152,7 +152,7 @@ func TestStatesAreReadAtOnceOnlyWhenManyAreAskedForTogether(t *testing.T) {
 	}
 }
 
-// TestStatesThatNobodyAsksForAreForgotten has states that were read at once and are asked for in time, or too late.
+// TestStatesThatNobodyAsksForAreForgotten lists states, and asks for them in time or too late.
 func TestStatesThatNobodyAsksForAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolder(t, unlisted+4)
@@ -165,11 +165,11 @@ func TestStatesThatNobodyAsksForAreForgotten(t *testing.T) {
 	})
 }
 
-// TestAListedStateIsNotUsedUnlessItsSecretIsAsItShouldBe has states that were read at once, one of which has changed.
+// TestAListedStateIsNotUsedUnlessItsSecretIsAsItShouldBe lists states and changes one of them.
 func TestAListedStateIsNotUsedUnlessItsSecretIsAsItShouldBe(t *testing.T) {
 	tests := map[string]struct {
 		change func(*corev1.Secret)
-		// listed reports that the change comes before the states are read at once.
+		// listed applies the change before the list.
 		listed bool
 	}{
 		"its finalizer is lost":    {func(s *corev1.Secret) { s.Finalizers = nil }, true},
@@ -210,11 +210,11 @@ func TestAListedStateIsNotUsedUnlessItsSecretIsAsItShouldBe(t *testing.T) {
 	}
 }
 
-// pagedReader lists Secrets in pages of one.
+// pagedReader lists one Secret per page.
 type pagedReader struct {
 	client.Reader
 	pages []corev1.Secret
-	// fails is the page that cannot be read; 0 for none.
+	// fails is the number of the unreadable page, or 0.
 	fails int
 	asked []client.ListOptions
 }
@@ -241,7 +241,7 @@ func (r *pagedReader) List(_ context.Context, list client.ObjectList, options ..
 	return nil
 }
 
-// TestAllPagesOfStatesAreRead has Secrets of which some cannot be used.
+// TestAllPagesOfStatesAreRead lists Secrets, some of them unusable.
 func TestAllPagesOfStatesAreRead(t *testing.T) {
 	now := metav1.Now()
 	page := func(name string, change func(*corev1.Secret)) corev1.Secret {

@@ -12,25 +12,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// This file has what a Store remembers of states, so that a pass reads none that has not changed.
+// This file lets a Store remember states, so a pass reads only changed ones.
 
-// held is what is remembered of a state: enough for decisions, and none of its secrets. The state is nil where there
-// was none.
+// held is a remembered state without its secrets, enough for decisions. The state is nil if the owner had none.
 type held struct {
 	owner   types.UID
-	uid     types.UID // of the Secret
+	uid     types.UID // UID of the Secret
 	version string
 	at      time.Time
-	// cached reports that the cache has had the Secret.
+	// cached reports whether the cache has had the Secret.
 	cached bool
 	state  *State
 }
 
-// cacheLag is how long a Secret that was read or written here is believed to be there although the cache has not had it
-// yet.
+// cacheLag limits how long a Secret missing from the cache is believed to exist after it was read or written here.
 const cacheLag = 2 * time.Second
 
-// brief is the state without its text.
+// brief returns a copy of the state without its text.
 func (s *State) brief() *State {
 	out := *s
 	out.Raw = nil
@@ -38,8 +36,8 @@ func (s *State) brief() *State {
 	return &out
 }
 
-// remembered is the state of an owner whose Secret has not changed since it was read, nil where there was none; ok is
-// false where that is not known.
+// remembered returns the owner's state if its Secret has not changed since the last read. The state is nil if the owner
+// had none. ok is false if only a read can tell.
 func (s *Store) remembered(ctx context.Context, owner client.Object) (state *State, ok bool) {
 	s.mu.Lock()
 	known, ok := s.held[s.key(owner)]
@@ -63,7 +61,7 @@ func (s *Store) remembered(ctx context.Context, owner client.Object) (state *Sta
 
 	s.hasCached(owner, known.uid)
 
-	// The cache may not have seen yet what was written here.
+	// The cache may not have seen our last write yet.
 	newer, err := resourceversion.CompareResourceVersion(now.ResourceVersion, known.version)
 	if now.ResourceVersion != known.version && (err != nil || newer > 0) {
 		return nil, false
@@ -72,7 +70,7 @@ func (s *Store) remembered(ctx context.Context, owner client.Object) (state *Sta
 	return known.state, true
 }
 
-// hasCached notes that the cache has had the Secret of an owner.
+// hasCached notes that the cache has had the owner's Secret.
 func (s *Store) hasCached(owner client.Object, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +80,7 @@ func (s *Store) hasCached(owner client.Object, uid types.UID) {
 	}
 }
 
-// cached is the metadata of the Secret of an owner, as the cache has it.
+// cached returns the metadata of the owner's Secret from the cache.
 func (s *Store) cached(ctx context.Context, owner client.Object) (*metav1.PartialObjectMetadata, error) {
 	out := &metav1.PartialObjectMetadata{}
 	out.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
@@ -90,8 +88,8 @@ func (s *Store) cached(ctx context.Context, owner client.Object) (*metav1.Partia
 	return out, s.Metadata.Get(ctx, s.key(owner), out)
 }
 
-// Unheard reports whether nothing is known of a state of the owner: the cache has no Secret, and none was read or
-// written here. That is no proof, and good enough for Hold: a run reads past the cache.
+// Unheard reports whether the owner seems to have no state: the cache has no Secret, and none was read or written here.
+// This is no proof, but good enough for Hold, because a run reads past the cache.
 func (s *Store) Unheard(ctx context.Context, owner client.Object) bool {
 	s.mu.Lock()
 	_, known := s.held[s.key(owner)]
@@ -109,7 +107,7 @@ func (s *Store) Unheard(ctx context.Context, owner client.Object) bool {
 	return true
 }
 
-// rememberNone remembers that there is no state.
+// rememberNone remembers that the owner has no state.
 func (s *Store) rememberNone(owner client.Object) {
 	if s.Metadata == nil {
 		return
@@ -121,7 +119,7 @@ func (s *Store) rememberNone(owner client.Object) {
 		s.held = map[client.ObjectKey]held{}
 	}
 
-	// A run may have written one since it was looked for.
+	// A run may have saved a state since the lookup.
 	if known, ok := s.held[s.key(owner)]; !ok || known.state == nil {
 		s.held[s.key(owner)] = held{owner: owner.GetUID()}
 	}
@@ -138,7 +136,7 @@ func (s *Store) remember(owner client.Object, secret client.Object, state *State
 		s.held = map[client.ObjectKey]held{}
 	}
 
-	// A store that read before another wrote must not undo what the other remembered.
+	// A slow reader must not replace a newer version remembered meanwhile.
 	cached := false
 	if known, ok := s.held[s.key(owner)]; ok && known.uid == secret.GetUID() {
 		cached = known.cached
@@ -158,7 +156,7 @@ func (s *Store) remember(owner client.Object, secret client.Object, state *State
 	}
 }
 
-// Forget forgets what is remembered of the state of an owner that is gone.
+// Forget drops everything remembered about the state of a deleted owner.
 func (s *Store) Forget(owner types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

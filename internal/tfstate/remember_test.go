@@ -20,8 +20,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// metadataCache is a cache of the metadata of Secrets that has what a test puts into it, and fails with err if that is
-// set.
+// metadataCache is a cache of Secret metadata, filled by the test. It fails with err if err is set.
 type metadataCache struct {
 	client.Reader
 	secrets map[client.ObjectKey]metav1.ObjectMeta
@@ -50,7 +49,7 @@ func (c *metadataCache) Get(
 	return nil
 }
 
-// remembering is a store with a cache, beside an API server in memory that gives each Secret a UID.
+// remembering is a store with a cache and an in-memory API server. The API server gives each Secret a UID.
 type remembering struct {
 	*Store
 	t      *testing.T
@@ -91,7 +90,7 @@ func (r *remembering) save(serial int) {
 	check.Error(r.t, r.Save(r.t.Context(), r.owner, "demo", state("l", serial, "vm-1")), "")
 }
 
-// secret is what the API server has.
+// secret returns the Secret from the API server.
 func (r *remembering) secret() *corev1.Secret {
 	r.t.Helper()
 
@@ -101,7 +100,7 @@ func (r *remembering) secret() *corev1.Secret {
 	return out
 }
 
-// fill has the cache catch up with the API server, and then changes what it has.
+// fill copies the Secret from the API server into the cache, and then applies change to the copy.
 func (r *remembering) fill(change func(*metav1.ObjectMeta)) {
 	r.t.Helper()
 
@@ -113,7 +112,7 @@ func (r *remembering) fill(change func(*metav1.ObjectMeta)) {
 	r.cache.secrets[r.key(r.owner)] = metadata
 }
 
-// hold returns the serial of the state, 0 without one, and how often that read the Secret.
+// hold returns the serial of the state, or 0 without a state. reads counts the reads of the Secret.
 func (r *remembering) hold() (serial uint64, reads int) {
 	r.t.Helper()
 
@@ -136,7 +135,7 @@ func (r *remembering) wantHold(what string, serial uint64, reads int) {
 	check.Equal(r.t, what+": reads", gotReads, reads)
 }
 
-// TestAStateIsReadAgainOnceItMayHaveChanged has a state that was saved, and looks at it after something has happened.
+// TestAStateIsReadAgainOnceItMayHaveChanged saves a state, and looks at it after an event.
 func TestAStateIsReadAgainOnceItMayHaveChanged(t *testing.T) {
 	version := func(v string) func(*metav1.ObjectMeta) {
 		return func(m *metav1.ObjectMeta) { m.ResourceVersion = v }
@@ -206,7 +205,7 @@ func TestAStateIsReadAgainOnceItMayHaveChanged(t *testing.T) {
 	}
 }
 
-// TestAVersionThatIsNoNumberIsComparedAsAText has an API server whose versions have no order.
+// TestAVersionThatIsNoNumberIsComparedAsAText has an API server with unordered versions.
 func TestAVersionThatIsNoNumberIsComparedAsAText(t *testing.T) {
 	for version, want := range map[string]bool{"v-1": true, "v-2": false} {
 		r := newRemembering(t)
@@ -244,7 +243,7 @@ func TestThatThereIsNoStateIsRemembered(t *testing.T) {
 	})
 }
 
-// TestALoadThatFindsNoStateIsRemembered has a run look for a state that is not there.
+// TestALoadThatFindsNoStateIsRemembered has a run look for a missing state.
 func TestALoadThatFindsNoStateIsRemembered(t *testing.T) {
 	r := newRemembering(t)
 	got, err := r.Load(t.Context(), r.owner)
@@ -253,8 +252,8 @@ func TestALoadThatFindsNoStateIsRemembered(t *testing.T) {
 	r.wantHold("after the run looked", 0, 0)
 }
 
-// TestALookThatFoundNothingDoesNotForgetWhatARunSaved has a look find no state, a run save one, and only then the look
-// remember what it found.
+// TestALookThatFoundNothingDoesNotForgetWhatARunSaved lets a run save a state between a lookup without result and the
+// lookup's rememberNone.
 func TestALookThatFoundNothingDoesNotForgetWhatARunSaved(t *testing.T) {
 	r := newRemembering(t)
 	r.Reader = &slowReader{Reader: r.reader, meanwhile: func() { r.save(1) }}
@@ -263,8 +262,8 @@ func TestALookThatFoundNothingDoesNotForgetWhatARunSaved(t *testing.T) {
 	r.wantHold("the next look", 1, 0)
 }
 
-// TestALookThatASaveOvertookIsNotRemembered has a look read a state, a run save a newer one, and only then the look
-// remember what it read.
+// TestALookThatASaveOvertookIsNotRemembered lets a run save a newer state while a lookup still holds the old one. The
+// lookup then remembers its result.
 func TestALookThatASaveOvertookIsNotRemembered(t *testing.T) {
 	r := newRemembering(t)
 	r.save(1)
@@ -286,7 +285,7 @@ func TestAStoreWithoutACacheReadsAtEachLook(t *testing.T) {
 	check.Equal(t, "states that are remembered", len(r.held), 0)
 }
 
-// TestAReadStateIsBelievedForAsLongAsAWrittenOne has a cache that is late, and a look that reads past it.
+// TestAReadStateIsBelievedForAsLongAsAWrittenOne has a late cache, and a lookup past it.
 func TestAReadStateIsBelievedForAsLongAsAWrittenOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRemembering(t)
@@ -298,7 +297,8 @@ func TestAReadStateIsBelievedForAsLongAsAWrittenOne(t *testing.T) {
 	})
 }
 
-// TestACacheThatHadASecretIsBelievedAfterTheNextSave has the cache get a Secret that is saved again, and then lose it.
+// TestACacheThatHadASecretIsBelievedAfterTheNextSave lets the cache see a Secret, saves it again, and then removes it
+// from the cache.
 func TestACacheThatHadASecretIsBelievedAfterTheNextSave(t *testing.T) {
 	r := newRemembering(t)
 	r.save(1)
@@ -308,7 +308,7 @@ func TestACacheThatHadASecretIsBelievedAfterTheNextSave(t *testing.T) {
 	clear(r.cache.secrets)
 	r.wantHold("after the cache lost it", 2, 1)
 
-	// What the cache had of an older Secret says nothing about the one that followed it.
+	// An older Secret in the cache says nothing about its successor.
 	secret := r.secret()
 	secret.Finalizers = nil
 	check.Error(t, errors.Join(r.api.Update(t.Context(), secret), r.api.Delete(t.Context(), secret)), "")
@@ -324,7 +324,7 @@ func TestAnOwnerIsUnheardOfUntilSomethingIsKnown(t *testing.T) {
 	tests := map[string]struct {
 		happens func(*remembering)
 		want    bool
-		// reads of a look that follows.
+		// reads counts the reads of the next lookup.
 		reads int
 	}{
 		"nothing is there": {func(*remembering) {}, true, 0},

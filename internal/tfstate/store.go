@@ -22,51 +22,52 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// Store keeps states in Secrets.
+// Store keeps Terraform states in Secrets.
 type Store struct {
 	// Client writes.
 	Client client.Client
 	// Reader reads past the cache: a decision on an old state would create a VM twice.
 	Reader client.Reader
-	// Prefix of the owners' names, for owners whose names may be those of other owners too.
+	// Prefix is put before the owners' names. It separates kinds of owners with possibly equal names.
 	Prefix string
-	// Metadata, where it is set, is a cache of the metadata of Secrets: Hold reads a state again when its Secret has
+	// Metadata is an optional cache of Secret metadata. With it, Hold reads a state again only after its Secret has
 	// changed.
 	Metadata client.Reader
 
 	mu   sync.Mutex
 	held map[client.ObjectKey]held
-	// lists are the states of namespaces that were read all at once, by namespace.
+	// lists holds the listed states by namespace.
 	lists map[string]*stateList
-	// latest are the Secrets of the owners with a run, as they were read or written last here; nil where there was
-	// none.
+	// latest maps owners with a run to their Secret, as last read or written here. The value is nil if there was no
+	// Secret.
 	latest map[client.ObjectKey]*corev1.Secret
-	// begun are the same Secrets, also after a save that failed.
+	// begun holds the same Secrets, but keeps them after a failed save.
 	begun map[client.ObjectKey]begun
 }
 
-// begun is the Secret that a run goes on from.
+// begun is the starting point of a run.
 type begun struct {
-	// secret is as it was read or written last here; nil if there was none.
+	// secret is the Secret as last read or written here, nil if there was none.
 	secret *corev1.Secret
-	// tried are the states of saves since then, as the Secret has them. One that failed may have been written.
+	// tried holds the packed states of all saves since then. The API server may have stored a state although its save
+	// failed.
 	tried [][]byte
 }
 
-// SecretName is the name of the Secret that holds the state of an owner. Terraform's backend makes it of a suffix,
-// which is also a label value and so at most 63 characters long.
+// SecretName returns the name of the Secret with the owner's state. Terraform's backend derives the name from a suffix.
+// The suffix is also a label value, and so has at most 63 characters.
 func SecretName(owner client.Object) string { return namePrefix + suffix(owner.GetName()) }
 
-// numbered is a suffix that Terraform's kubernetes backend takes for that of one part of a larger state.
+// numbered matches a suffix that Terraform's kubernetes backend mistakes for one part of a larger state.
 var numbered = regexp.MustCompile(`(^|-)[0-9]+$`)
 
-// BackendSuffix is the secret_suffix by which Terraform's kubernetes backend finds the state of an owner of that name.
-// ok is false if the backend takes no such suffix.
+// BackendSuffix returns the secret_suffix of an owner's state for Terraform's kubernetes backend. ok is false if the
+// backend rejects the suffix.
 func BackendSuffix(owner string) (_ string, ok bool) {
 	return suffix(owner), !numbered.MatchString(suffix(owner))
 }
 
-// key is the name of the Secret with its namespace.
+// key returns the namespace and name of the owner's Secret.
 func (s *Store) key(owner client.Object) client.ObjectKey {
 	return client.ObjectKey{Namespace: owner.GetNamespace(), Name: s.SecretName(owner)}
 }
@@ -85,7 +86,7 @@ func (s *Store) get(ctx context.Context, owner client.Object) (*corev1.Secret, e
 	return &secret, nil
 }
 
-// Load returns the owner's state, nil where there is none.
+// Load returns the owner's state, or nil if there is none.
 func (s *Store) Load(ctx context.Context, owner client.Object) (*State, error) {
 	secret, err := s.get(ctx, owner)
 	if err != nil {
@@ -101,8 +102,7 @@ func (s *Store) Load(ctx context.Context, owner client.Object) (*State, error) {
 	return Decode(secret)
 }
 
-// note keeps a Secret for the next save, which so need not read it. What others write meanwhile is found by its
-// version.
+// note keeps a Secret to spare the next save a read. The resource version reveals writes by others.
 func (s *Store) note(owner client.Object, secret *corev1.Secret) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +115,7 @@ func (s *Store) note(owner client.Object, secret *corev1.Secret) {
 	s.begun[s.key(owner)] = begun{secret: secret.DeepCopy()}
 }
 
-// unnote forgets it, and returns it.
+// unnote removes and returns the Secret kept by note.
 func (s *Store) unnote(owner client.Object) (*corev1.Secret, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +125,7 @@ func (s *Store) unnote(owner client.Object) (*corev1.Secret, bool) {
 	return secret, ok
 }
 
-// EndJob forgets what was kept for the saves of a job, which has ended.
+// EndJob drops the data kept for the saves of a finished job.
 func (s *Store) EndJob(owner client.Object) {
 	s.unnote(owner)
 	s.mu.Lock()
@@ -133,7 +133,7 @@ func (s *Store) EndJob(owner client.Object) {
 	delete(s.begun, s.key(owner))
 }
 
-// update changes what is known of the Secret that a run goes on from, if there is a run.
+// update changes the starting point of the owner's run, if there is a run.
 func (s *Store) update(owner client.Object, change func(*begun)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,14 +144,14 @@ func (s *Store) update(owner client.Object, change func(*begun)) {
 	}
 }
 
-// checkBegun refuses to write over a state that another process has written since the run began. Its serial does not
-// tell: both may have gone on from one state, as the leader that was halted and its successor do.
+// checkBegun refuses to overwrite a state written by another process since the run began. The serial does not reveal
+// such a write: a halted leader and its successor may both continue from one state.
 func (s *Store) checkBegun(owner client.Object, current *corev1.Secret) error {
 	s.mu.Lock()
 	run, ok := s.begun[s.key(owner)]
 	s.mu.Unlock()
 
-	// Without a Secret the run has begun a lineage of its own.
+	// Without a Secret, the run has begun its own lineage.
 	if !ok || run.secret == nil || current == nil || sameState(run.secret, current) {
 		return nil
 	}
@@ -163,9 +163,9 @@ func (s *Store) checkBegun(owner client.Object, current *corev1.Secret) error {
 	return &ConflictError{Secret: s.key(owner).String(), Reason: "another process has changed it meanwhile"}
 }
 
-// Hold is Load for an owner that stays: it also gives the Secret back what it has lost of owner, finalizer and labels,
-// as after a backup was restored that kept none of them. The state itself is not written. What it returns is good for
-// decisions and may lack the text and all attributes but IDs.
+// Hold is Load for an owner that is not being deleted. It also restores the Secret's owner, finalizer and labels, for
+// example after a restore from a backup without them. It does not write the state itself. The returned state is good
+// for decisions only: it may lack its text and all attributes except IDs.
 func (s *Store) Hold(ctx context.Context, owner client.Object, clusterName string) (*State, error) {
 	if known, ok := s.remembered(ctx, owner); ok {
 		return known, nil
@@ -187,7 +187,7 @@ func (s *Store) Hold(ctx context.Context, owner client.Object, clusterName strin
 
 	state, err := Decode(secret)
 	if err != nil || !secret.DeletionTimestamp.IsZero() {
-		return state, err // what a person has to decide on, or has decided on, is left alone
+		return state, err // an administrator must decide, or has decided
 	}
 
 	before := secret.DeepCopy()
@@ -200,7 +200,7 @@ func (s *Store) Hold(ctx context.Context, owner client.Object, clusterName strin
 		return state, nil
 	}
 
-	// The other writer may be a run that saves; the next look is soon enough.
+	// The other writer may be a run saving its state. The next call of Hold repairs the Secret soon enough.
 	if err := s.Client.Update(ctx, secret); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("failed to give the state Secret %s/%s back to its owner: %w", secret.Namespace,
 			secret.Name, err)
@@ -209,7 +209,7 @@ func (s *Store) Hold(ctx context.Context, owner client.Object, clusterName strin
 	return state, nil
 }
 
-// tie sets what makes the Secret the owner's, in the words of Terraform's backend and of Cluster API.
+// tie marks the Secret as the owner's, with the labels of Terraform's backend and of Cluster API.
 func (s *Store) tie(secret *corev1.Secret, owner client.Object, clusterName string) error {
 	set(&secret.Labels, stateLabel, "true")
 	set(&secret.Labels, "tfstateSecretSuffix", s.suffix(owner))
@@ -231,12 +231,12 @@ func (s *Store) tie(secret *corev1.Secret, owner client.Object, clusterName stri
 	return nil
 }
 
-// Save makes a state durable.
+// Save stores a state.
 func (s *Store) Save(ctx context.Context, owner client.Object, clusterName string, raw []byte) error {
 	return s.SaveApplied(ctx, owner, clusterName, raw, "")
 }
 
-// SaveApplied is Save and MarkApplied in one; without a digest it is Save.
+// SaveApplied stores a state and marks it as applied. With an empty digest it only saves.
 func (s *Store) SaveApplied(
 	ctx context.Context, owner client.Object, clusterName string, raw []byte, digest string,
 ) error {
@@ -245,7 +245,7 @@ func (s *Store) SaveApplied(
 		return fmt.Errorf("the executor wrote a state that cannot be read: %w", err)
 	}
 
-	// Others may write to the Secret too, or delete it; what was made must not be forgotten because of them.
+	// Others may also write or delete the Secret. Retry, because the created resources must not be forgotten.
 	again := func(err error) bool {
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 	}
@@ -299,7 +299,7 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 	}
 
 	if err != nil {
-		s.forget(owner) // it may have been written all the same
+		s.forget(owner) // the API server may have stored it all the same
 
 		return fmt.Errorf("failed to write the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
@@ -317,7 +317,7 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 	return nil
 }
 
-// replaced is the Secret that a save writes over; nil if there is none.
+// replaced returns the Secret to overwrite, or nil if there is none.
 func (s *Store) replaced(ctx context.Context, owner client.Object) (*corev1.Secret, error) {
 	if secret, known := s.unnote(owner); known {
 		return secret, nil
@@ -331,11 +331,11 @@ func (s *Store) replaced(ctx context.Context, owner client.Object) (*corev1.Secr
 	return secret, s.checkBegun(owner, secret)
 }
 
-// ForgetUserData takes the user data of VMs out of a state. No run may use the state meanwhile; where another process
-// writes it, that is an error, and the other's stays.
+// ForgetUserData removes the user data of VMs from a state. No run may use the state meanwhile. If another process
+// writes the state, ForgetUserData fails and keeps the other's version.
 func (s *Store) ForgetUserData(ctx context.Context, owner client.Object, clusterName string) error {
 	state, err := s.Load(ctx, owner)
-	defer s.EndJob(owner) // no run follows that would use it
+	defer s.EndJob(owner) // no run will use it
 
 	if err != nil || state == nil {
 		return err
@@ -354,7 +354,7 @@ func (s *Store) ForgetUserData(ctx context.Context, owner client.Object, cluster
 	return s.save(ctx, owner, clusterName, next, "")
 }
 
-// pack is a state as a Secret has it.
+// pack compresses a state for its Secret.
 func pack(raw []byte) ([]byte, error) {
 	var packed bytes.Buffer
 	writer := gzip.NewWriter(&packed)
@@ -369,7 +369,7 @@ func pack(raw []byte) ([]byte, error) {
 	return packed.Bytes(), nil
 }
 
-// checkSuccessor refuses to write a state over one that it does not come from, or that is newer.
+// checkSuccessor refuses to overwrite a newer state, or one of another lineage.
 func checkSuccessor(secret *corev1.Secret, next *State) error {
 	current, err := Decode(secret)
 	if err != nil {
@@ -397,22 +397,22 @@ func set(values *map[string]string, key, value string) {
 	(*values)[key] = value
 }
 
-// MarkApplied records that the stored state is what the configuration of this digest asks for.
+// MarkApplied records that the stored state matches the configuration with this digest.
 func (s *Store) MarkApplied(ctx context.Context, owner client.Object, digest string) error {
 	return s.setMarks(ctx, owner, map[string]any{
 		DigestAnnotation: digest, ChangingFromAnnotation: nil, ChangeAddsAnnotation: nil,
 	})
 }
 
-// MarkChanging records that a change is about to be applied to what the configuration of this digest asked for, and
-// what it may add. Until one is applied in full, the engine may have more than the stored state.
+// MarkChanging records the start of a change to the configuration with digest from, and the possible additions of the
+// change. Until a change is applied in full, the engine may have more than the stored state.
 func (s *Store) MarkChanging(ctx context.Context, owner client.Object, from, adds string) error {
 	return s.setMarks(ctx, owner, map[string]any{
 		DigestAnnotation: nil, ChangingFromAnnotation: from, ChangeAddsAnnotation: adds,
 	})
 }
 
-// setMarks writes annotations of the Secret; nil removes one. A Secret that does not exist needs none.
+// setMarks writes annotations of the Secret. A nil value removes an annotation. A missing Secret is no error.
 func (s *Store) setMarks(ctx context.Context, owner client.Object, marks map[string]any) error {
 	saved, err := s.toMark(ctx, owner)
 	s.mu.Lock()
@@ -437,8 +437,8 @@ func (s *Store) setMarks(ctx context.Context, owner client.Object, marks map[str
 		}
 	})
 
-	// What is stored now is what the run left: there is one run at a time. What is remembered stays good only if no
-	// other process wrote since.
+	// The Secret holds the result of the run, because only one run exists at a time. The remembered state stays valid
+	// only if no other process has written since.
 	if ok && known.uid == saved.UID && known.version == saved.ResourceVersion {
 		marked := *known.state
 		marked.readMarks(secret.Annotations)
@@ -448,8 +448,8 @@ func (s *Store) setMarks(ctx context.Context, owner client.Object, marks map[str
 	return nil
 }
 
-// toMark is the Secret that a run has saved last, or from which it began; nil if there is none. Without a run it is the
-// one that is there.
+// toMark returns the Secret last saved by the run, or its starting point. It returns nil if there is no Secret. Without
+// a run it reads the current Secret.
 func (s *Store) toMark(ctx context.Context, owner client.Object) (*corev1.Secret, error) {
 	if saved, _ := s.unnote(owner); saved != nil {
 		return saved, nil
@@ -471,8 +471,8 @@ func (s *Store) toMark(ctx context.Context, owner client.Object) (*corev1.Secret
 	return current, err
 }
 
-// markSame writes annotations of the Secret as long as it has the state and the marks of saved. If others have written
-// the rest of it, saved becomes what they wrote.
+// markSame writes annotations of the Secret as long as its state and marks equal those of saved. If others have changed
+// the rest, saved becomes their version.
 func (s *Store) markSame(
 	ctx context.Context, owner client.Object, saved *corev1.Secret, marks map[string]any,
 ) (*metav1.PartialObjectMetadata, error) {
@@ -509,8 +509,8 @@ func (s *Store) markSame(
 	return marked, err
 }
 
-// sameState reports whether two versions of a Secret have the same state and the same marks. If not, another process
-// has begun a run. Others may write the rest of it.
+// sameState reports whether two versions of a Secret have the same state and marks. A difference means that another
+// process has begun a run. Others may write the rest of the Secret.
 func sameState(a, b *corev1.Secret) bool {
 	same := equality.Semantic.DeepEqual(a.Data, b.Data)
 	for _, name := range []string{DigestAnnotation, ChangingFromAnnotation, ChangeAddsAnnotation} {
@@ -529,8 +529,8 @@ func (s *Store) mark(ctx context.Context, secret *metav1.PartialObjectMetadata, 
 	return s.Client.Patch(ctx, secret, client.RawPatch(types.MergePatchType, content))
 }
 
-// GivenUp reports whether a state that cannot be used is being deleted, and lets it go then: its user has decided. It
-// is for owners that are being deleted themselves.
+// GivenUp reports whether a user has deleted the Secret of an unusable state. If so, it also removes the finalizer.
+// Call it only for owners that are being deleted.
 func (s *Store) GivenUp(ctx context.Context, owner client.Object) (bool, error) {
 	secret, err := s.get(ctx, owner)
 	if err != nil || secret == nil {
@@ -549,7 +549,7 @@ func (s *Store) GivenUp(ctx context.Context, owner client.Object) (bool, error) 
 	return true, nil
 }
 
-// Delete removes the owner's state, which must describe nothing any more.
+// Delete removes the owner's state. It fails if the state still describes resources.
 func (s *Store) Delete(ctx context.Context, owner client.Object) error {
 	defer s.forget(owner)
 	s.EndJob(owner)
@@ -581,7 +581,7 @@ func (s *Store) Delete(ctx context.Context, owner client.Object) error {
 	return nil
 }
 
-// SecretName is the name of the Secret that holds the state of an owner in this store.
+// SecretName returns the name of the Secret with the owner's state in this store.
 func (s *Store) SecretName(owner client.Object) string { return namePrefix + s.suffix(owner) }
 
 func suffix(name string) string {

@@ -1,9 +1,7 @@
-// Package tfstate keeps Terraform state in Secrets, in the format of
-// Terraform's kubernetes backend, so that a person can inspect it with plain
-// Terraform. It reads what controllers need to know from a state.
+// Package tfstate keeps Terraform states in Secrets. It uses the format of Terraform's kubernetes backend, so an
+// administrator can inspect them with plain Terraform. It also reads the facts needed by controllers from a state.
 //
-// A state is never overwritten by one of another lineage or an older serial,
-// and one that cannot be read is never overwritten at all.
+// A state never replaces one of another lineage or with a higher serial. Nothing replaces an unreadable state.
 package tfstate
 
 import (
@@ -21,42 +19,42 @@ import (
 )
 
 const (
-	// Finalizer keeps a state until what it describes is destroyed, also when the garbage collector comes first.
+	// Finalizer keeps a state until its resources are destroyed, even if the garbage collector comes first.
 	Finalizer = "terraform.infrastructure.cluster.x-k8s.io/state"
 
-	// DigestAnnotation holds the digest of the configuration that was applied last.
+	// DigestAnnotation holds the digest of the last applied configuration.
 	DigestAnnotation = "infrastructure.cluster.x-k8s.io/olvm-applied-digest"
 
-	// ChangingFromAnnotation holds that digest from the moment when a change is about to be applied until one has been
-	// applied in full. The engine may have any part of the change meanwhile.
+	// ChangingFromAnnotation holds the digest from just before a change is applied until a change is applied in full.
+	// Meanwhile the engine may have any part of the change.
 	ChangingFromAnnotation = "infrastructure.cluster.x-k8s.io/olvm-changing-from-digest"
 
-	// ChangeAddsAnnotation holds, as long as that one is there, what such changes may have added.
+	// ChangeAddsAnnotation accompanies ChangingFromAnnotation. It holds the possible additions of such changes.
 	ChangeAddsAnnotation = "infrastructure.cluster.x-k8s.io/olvm-change-adds"
 
-	// stateLabel tells Terraform's backend, and us, which Secrets are states.
+	// stateLabel marks state Secrets, for Terraform's backend and for us.
 	stateLabel = "tfstate"
 
 	// moveLabel makes clusterctl move the Secret with its owner.
 	moveLabel = clusterctlv1.ClusterctlMoveLabel
 
-	// SecretType tells these Secrets apart.
+	// SecretType is the type of state Secrets.
 	SecretType corev1.SecretType = "infrastructure.cluster.x-k8s.io/terraform-state"
 
 	dataKey    = "tfstate"
 	namePrefix = "tfstate-default-"
-	// maxUnpacked bounds a state: one machine has a few KiB of it and its user data.
+	// maxUnpacked limits the size of a state. One machine needs a few KiB and its user data.
 	maxUnpacked = 32 << 20
-	// maxPacked is what a Secret holds: the API server counts all of its data.
+	// maxPacked is the capacity of a Secret. The API server counts all of its data.
 	maxPacked = corev1.MaxSecretSize
 )
 
 // Labels are on every state.
 var Labels = map[string]string{stateLabel: "true"}
 
-// InvalidError reports that a stored state cannot be used. A person must look; nothing overwrites it.
+// InvalidError reports an unusable stored state. Nothing overwrites it; an administrator must look at it.
 type InvalidError struct {
-	// Secret in which it is, and why it cannot be used.
+	// Secret holds the state. Reason says why the state is unusable.
 	Secret, Reason string
 }
 
@@ -64,17 +62,17 @@ func (e *InvalidError) Error() string {
 	return fmt.Sprintf("Terraform state in Secret %s cannot be used: %s", e.Secret, e.Reason)
 }
 
-// ConflictError reports that a state must not be written over the one that is stored.
+// ConflictError reports that a state must not replace the stored one.
 type ConflictError struct{ Secret, Reason string }
 
 func (e *ConflictError) Error() string {
 	return fmt.Sprintf("Terraform state in Secret %s was not overwritten: %s", e.Secret, e.Reason)
 }
 
-// TooLargeError reports that a state does not fit into a Secret. The stored one stays.
+// TooLargeError reports that a state does not fit into a Secret. The stored state stays.
 type TooLargeError struct {
 	Secret string
-	// Size in bytes, packed.
+	// Size of the packed state in bytes.
 	Size int
 }
 
@@ -88,19 +86,19 @@ func (e *TooLargeError) Error() string {
 	)
 }
 
-// State is the part of a Terraform state that decisions depend on.
+// State is the part of a Terraform state needed for decisions.
 type State struct {
 	// Raw is the whole state.
 	Raw []byte
-	// Serial grows with each change; Lineage is given when the state is made.
+	// Serial grows with each change. Lineage is set when the state is created.
 	Serial  uint64
 	Lineage string
-	// AppliedDigest is the digest of the configuration that the engine has in full; empty if it has none, and while a
-	// change has not been applied to its end.
+	// AppliedDigest is the digest of the configuration fully present in the engine. It is empty before the first one,
+	// and while a change is incomplete.
 	AppliedDigest string
-	// ChangingFrom is the digest of the last configuration that was applied in full, if such a change was begun since.
+	// ChangingFrom is the digest of the last fully applied configuration, if a change has begun since.
 	ChangingFrom string
-	// ChangeAdds is what these changes may have added, in the words of who asked for them.
+	// ChangeAdds names the possible additions of these changes, in the caller's format.
 	ChangeAdds string
 
 	resources []resource
@@ -113,7 +111,7 @@ type resource struct {
 	Name      string `json:"name"`
 	Instances []struct {
 		IndexKey any `json:"index_key"`
-		// Attributes by which decisions are made. The others may be large, as user data is.
+		// Attributes needed for decisions. The others, such as user data, may be large.
 		Attributes struct {
 			ID              text `json:"id"`
 			AffinityGroupID text `json:"affinity_group_id"`
@@ -122,7 +120,7 @@ type resource struct {
 	} `json:"instances"`
 }
 
-// text is an attribute that is a text; empty where it is none.
+// text is a string attribute. It is empty if the attribute has another type.
 type text string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -134,7 +132,7 @@ func (t *text) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*string)(t))
 }
 
-// intern shares what is the same in the states of ten thousand machines.
+// intern shares equal strings between the states of ten thousand machines.
 func (r *resource) intern() {
 	for _, word := range []*string{&r.Module, &r.Mode, &r.Type, &r.Name} {
 		*word = unique.Make(*word).Value()
@@ -156,27 +154,27 @@ func (s *State) Empty() bool {
 	return true
 }
 
-// WasApplied reports whether a configuration has ever been applied in full, whatever became of changes since.
+// WasApplied reports whether any configuration was ever applied in full, regardless of later changes.
 func (s *State) WasApplied() bool { return s != nil && (s.AppliedDigest != "" || s.ChangingFrom != "") }
 
-// Undoes reports whether the configuration of a digest takes back a change that was not applied to its end. What the
-// state has beside that configuration was made by the change.
+// Undoes reports whether the configuration with this digest reverts an incomplete change. Resources outside that
+// configuration then come from the change.
 func (s *State) Undoes(digest string) bool {
 	return s != nil && s.AppliedDigest == "" && s.ChangingFrom == digest
 }
 
-// Complete reports whether the last run that changed anything has ended well and left a VM. Until then an earlier run
-// may have made things that it did not live to record.
+// Complete reports whether the last changing run succeeded and left a VM. Until then, an interrupted run may have
+// created resources without recording them.
 func (s *State) Complete() bool {
 	return s != nil && s.AppliedDigest != "" && s.VMID() != ""
 }
 
-// VMID is the UUID of the VM that was made or taken over; empty where there is none.
+// VMID returns the UUID of the created or adopted VM, or "".
 func (s *State) VMID() string {
 	return cmp.Or(s.ResourceID("ovirt_vm"), s.ResourceID("ovirt_adopted_vm"))
 }
 
-// ResourceID is the id of the first instance of a resource of that type; empty where there is none.
+// ResourceID returns the ID of the first instance of a resource of this type, or "".
 func (s *State) ResourceID(resourceType string) string {
 	if s == nil {
 		return ""
@@ -191,16 +189,16 @@ func (s *State) ResourceID(resourceType string) string {
 	return ""
 }
 
-// Instance is one instance of a resource, with the attributes by which decisions are made.
+// Instance is one instance of a resource, with the attributes needed for decisions.
 type Instance struct {
-	// Key of for_each; empty where there is none.
+	// Key of for_each, or "".
 	Key string
-	// ID and AffinityGroupID are empty where there are none.
+	// ID and AffinityGroupID are empty if the instance has none.
 	ID, AffinityGroupID string
 	Enforcing           bool
 }
 
-// Instances are those of all resources of that type, in their order in the state.
+// Instances returns the instances of all resources of this type, in the order of the state.
 func (s *State) Instances(resourceType string) []Instance {
 	if s == nil {
 		return nil
@@ -228,7 +226,7 @@ func (s *State) Instances(resourceType string) []Instance {
 	return out
 }
 
-// Bytes is the whole state; nil where there is none.
+// Bytes returns the whole state, or nil if there is none.
 func (s *State) Bytes() []byte {
 	if s == nil {
 		return nil
@@ -237,7 +235,7 @@ func (s *State) Bytes() []byte {
 	return s.Raw
 }
 
-// Parse reads a state; the error says why it cannot be used.
+// Parse reads a state. The error explains why the state is unusable.
 func Parse(raw []byte) (*State, error) {
 	var document struct {
 		Version   int        `json:"version"`
@@ -264,7 +262,7 @@ func Parse(raw []byte) (*State, error) {
 	return &State{Raw: raw, Serial: document.Serial, Lineage: document.Lineage, resources: document.Resources}, nil
 }
 
-// Decode returns the state that a Secret of a store holds. An *InvalidError says what is wrong with it.
+// Decode returns the state in a Secret of a store. If the state is unusable, it returns an *InvalidError.
 func Decode(secret *corev1.Secret) (*State, error) {
 	invalid := func(reason string) error {
 		return &InvalidError{Secret: secret.Namespace + "/" + secret.Name, Reason: reason}
@@ -294,7 +292,7 @@ func Decode(secret *corev1.Secret) (*State, error) {
 	return state, nil
 }
 
-// readMarks sets the digests that the annotations of a Secret have.
+// readMarks sets the digests from the annotations of a Secret.
 func (s *State) readMarks(annotations map[string]string) {
 	s.AppliedDigest, s.ChangingFrom = annotations[DigestAnnotation], annotations[ChangingFromAnnotation]
 	s.ChangeAdds = annotations[ChangeAddsAnnotation]

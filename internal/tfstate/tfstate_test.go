@@ -48,7 +48,7 @@ func newStore(t *testing.T) (*Store, client.Client, *corev1.ConfigMap) {
 
 	c := fake.NewClientBuilder().WithScheme(scheme).Build()
 
-	// Any object can own a state; the store does not know our kinds.
+	// Any object can own a state. The store does not know our kinds.
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo-1", UID: "5f0c"}}
 
 	return &Store{Client: c, Reader: c}, c, owner
@@ -171,7 +171,7 @@ func TestAStateIsGivenBackToItsOwner(t *testing.T) {
 	tests := map[string]struct {
 		change  func(*corev1.Secret)
 		refused bool
-		// same reports that nothing is written, and nothing is given back.
+		// same expects no write and no repair.
 		same bool
 	}{
 		"nothing is lost": {func(*corev1.Secret) {}, false, true},
@@ -256,7 +256,7 @@ func TestAStateIsGivenBackToItsOwner(t *testing.T) {
 	}
 }
 
-// TestASaveSeesWhatOthersDidSinceTheLastOne has the Secret changed, and deleted, between the saves of a run.
+// TestASaveSeesWhatOthersDidSinceTheLastOne changes and deletes the Secret between the saves of a run.
 func TestASaveSeesWhatOthersDidSinceTheLastOne(t *testing.T) {
 	store, c, owner := newStore(t)
 	if _, err := store.Load(t.Context(), owner); err != nil {
@@ -284,7 +284,7 @@ func TestASaveSeesWhatOthersDidSinceTheLastOne(t *testing.T) {
 			t.Errorf("the state has serial %d, want %d, %v", got.Serial, serial, err)
 		}
 	}
-	made := &Store{Client: c, Reader: c} // another process saw none either, and was first
+	made := &Store{Client: c, Reader: c} // another process also saw no state, and was first
 	if err := made.Save(t.Context(), owner, "demo", state("l", 1, "vm-1")); err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +318,7 @@ func TestASaveSeesWhatOthersDidSinceTheLastOne(t *testing.T) {
 	}
 }
 
-// slowReader answers with what there was before something else happened.
+// slowReader calls meanwhile between its read and its answer.
 type slowReader struct {
 	client.Reader
 	meanwhile func()
@@ -336,8 +336,8 @@ func (r *slowReader) Get(
 	return err
 }
 
-// TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack has a look read the state, a run save and mark a newer
-// one, and only then the look go on; and somebody else write between the last save and the mark.
+// TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack has a run save and mark a newer state during a lookup. In
+// one case another process writes between the last save and the mark.
 func TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack(t *testing.T) {
 	for name, meddled := range map[string]bool{"": false, "and somebody else wrote": true} {
 		t.Run(name, func(t *testing.T) {
@@ -360,7 +360,7 @@ func TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack(t *testing.T) {
 					}
 				}
 
-				var conflict *ConflictError // what somebody else wrote is not what was applied
+				var conflict *ConflictError // the mark does not apply to another writer's state
 				err := store.MarkApplied(t.Context(), owner, "digest")
 				check.Equal(t, "the mark is refused", errors.As(err, &conflict), meddled)
 			}
@@ -383,7 +383,7 @@ func TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack(t *testing.T) {
 	}
 }
 
-// busy is a client whose first writes meet those of somebody else.
+// busy is a client with a conflict on each of its first writes.
 type busy struct {
 	client.Client
 	conflicts int
@@ -639,7 +639,7 @@ func TestAStateIsComplete(t *testing.T) {
 	check.Equal(t, "none", (*State)(nil).Complete(), false)
 }
 
-// failingClient fails writes, by their verbs.
+// failingClient fails writes by verb.
 type failingClient struct {
 	client.Client
 	fails map[string]error
@@ -679,7 +679,7 @@ func (c *failingClient) Patch(
 	return c.Client.Patch(ctx, object, patch, options...)
 }
 
-// TestWritesThatTheAPIServerRefuses has what must be reported, and what is done already or soon again.
+// TestWritesThatTheAPIServerRefuses separates errors to report from those already resolved or retried soon.
 func TestWritesThatTheAPIServerRefuses(t *testing.T) {
 	secrets, cause := corev1.Resource("secrets"), errors.New("because")
 	forbidden := apierrors.NewForbidden(secrets, "s", cause)
@@ -749,7 +749,7 @@ func TestWritesThatTheAPIServerRefuses(t *testing.T) {
 	}
 }
 
-// TestASaveThatFailedMayHaveBeenWritten has an API server whose answer is lost.
+// TestASaveThatFailedMayHaveBeenWritten loses the API server's answer.
 func TestASaveThatFailedMayHaveBeenWritten(t *testing.T) {
 	r := newRemembering(t)
 	r.save(1)
@@ -759,7 +759,7 @@ func TestASaveThatFailedMayHaveBeenWritten(t *testing.T) {
 	r.wantHold("after it", 1, 1)
 }
 
-// TestAStateThatIsDeletedOrUnreadableIsLeftAlone has states that a person has to decide on, or has decided on.
+// TestAStateThatIsDeletedOrUnreadableIsLeftAlone has states left to an administrator's decision.
 func TestAStateThatIsDeletedOrUnreadableIsLeftAlone(t *testing.T) {
 	unreadable := func(s *corev1.Secret) { s.Data[dataKey] = []byte("x") }
 
@@ -852,7 +852,7 @@ func TestAChangeIsRecordedUntilOneIsAppliedInFull(t *testing.T) {
 		return []string{loaded.AppliedDigest, loaded.ChangingFrom, loaded.ChangeAdds}
 	}
 
-	check.Error(t, store.MarkChanging(ctx, owner, "a", "adds"), "") // there is no state that could be changed
+	check.Error(t, store.MarkChanging(ctx, owner, "a", "adds"), "") // there is no state to change
 	check.Error(t, store.Save(ctx, owner, "demo", state("l", 1, "vm-1")), "")
 	check.Error(t, store.MarkApplied(ctx, owner, "a"), "")
 	check.Equal(t, "applied", marks(), []string{"a", "", ""})
@@ -873,7 +873,7 @@ func TestAChangeIsRecordedUntilOneIsAppliedInFull(t *testing.T) {
 	check.Equal(t, "saved as applied", marks(), []string{"c", "", ""})
 }
 
-// TestAHaltedLeaderMarksNothingThatItsSuccessorHasChanged has a process halted before it marks what its run has left.
+// TestAHaltedLeaderMarksNothingThatItsSuccessorHasChanged halts a process before it marks the result of its run.
 func TestAHaltedLeaderMarksNothingThatItsSuccessorHasChanged(t *testing.T) {
 	halted, api, owner := newStore(t)
 	ctx := t.Context()
@@ -893,8 +893,8 @@ func TestAHaltedLeaderMarksNothingThatItsSuccessorHasChanged(t *testing.T) {
 	check.Equal(t, "changing from", loaded.ChangingFrom, "a")
 }
 
-// TestAMarkThatIsHaltedOnItsWayChangesNothingOfItsSuccessor has a leader halted with the request of a mark under way, at
-// different places of its run. The request arrives when its successor has begun a change.
+// TestAMarkThatIsHaltedOnItsWayChangesNothingOfItsSuccessor halts a leader while the request of a mark is under way, at
+// different points of its run. The request arrives after the successor has begun a change.
 func TestAMarkThatIsHaltedOnItsWayChangesNothingOfItsSuccessor(t *testing.T) {
 	const conflicts = "another write has come between"
 
@@ -946,7 +946,7 @@ func TestAMarkThatIsHaltedOnItsWayChangesNothingOfItsSuccessor(t *testing.T) {
 	}
 }
 
-// haltedClient is that of a process that is halted before one of its patches arrives.
+// haltedClient belongs to a process halted before one of its patches arrives.
 type haltedClient struct {
 	client.Client
 	meanwhile func()
@@ -961,7 +961,7 @@ func (c *haltedClient) Patch(ctx context.Context, o client.Object, p client.Patc
 	return c.Client.Patch(ctx, o, p, opts...)
 }
 
-// TestAMarkOfARunThatBeganWithoutAStateIsNotThatOfAnother has another process make the Secret meanwhile.
+// TestAMarkOfARunThatBeganWithoutAStateIsNotThatOfAnother has another process create the Secret meanwhile.
 func TestAMarkOfARunThatBeganWithoutAStateIsNotThatOfAnother(t *testing.T) {
 	halted, api, owner := newStore(t)
 	ctx := t.Context()
@@ -978,12 +978,12 @@ func TestAMarkOfARunThatBeganWithoutAStateIsNotThatOfAnother(t *testing.T) {
 	check.Equal(t, "it is refused", errors.As(halted.MarkApplied(ctx, owner, "b"), &conflict), true)
 }
 
-// TestAHaltedLeaderSavesNothingOverItsSuccessorsState has two managers go on from one state. That of the halted one has
-// other resources, and a serial that is as high as the successor's.
+// TestAHaltedLeaderSavesNothingOverItsSuccessorsState has two managers continue from one state. The halted manager's
+// state has other resources, and a serial at least as high as the successor's.
 func TestAHaltedLeaderSavesNothingOverItsSuccessorsState(t *testing.T) {
 	for name, test := range map[string]struct {
 		serial int
-		// meanwhile happens to the halted one before it saves.
+		// meanwhile happens before the halted manager saves.
 		meanwhile func(t *testing.T, halted *Store, owner client.Object)
 	}{
 		"a higher serial": {serial: 5},
@@ -1026,7 +1026,7 @@ func TestAHaltedLeaderSavesNothingOverItsSuccessorsState(t *testing.T) {
 	}
 }
 
-// lateClient writes, and says that it has not.
+// lateClient writes, but reports a failure.
 type lateClient struct{ client.Client }
 
 func (c *lateClient) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {

@@ -6,10 +6,11 @@ import (
 	"fmt"
 )
 
-// userDataAttribute of resources is the user data of a VM.
+// userDataAttribute is the resource attribute with a VM's user data.
 const userDataAttribute = "initialization_custom_script"
 
-// withoutUserData is a state without the user data of its VMs, and with the next serial; nil where it has none.
+// withoutUserData returns the state without its VMs' user data and with the next serial. It returns nil if the state
+// has no user data.
 func withoutUserData(raw []byte) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
