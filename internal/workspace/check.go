@@ -18,21 +18,22 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
 
-// This file has checks for drift: plans that are made at an interval, and not applied.
+// This file has the drift checks: plans made at an interval and never applied.
 
 const (
-	// checkRetry is when a check that failed is made again, unless the interval is shorter.
+	// checkRetry is the pause after a failed check, unless the interval is shorter.
 	checkRetry = time.Hour
-	// checkTurn is when to look again for the turn of a check: one is made at a time, so that runs hardly wait for any.
+	// checkTurn is the pause before asking again for the turn to check. Only one check runs at a time, so runs hardly
+	// wait.
 	checkTurn = 15 * time.Second
-	// checkLimit is how long a check may take, and how long it may wait in the queue while others want a check.
+	// checkLimit limits the duration of a check. It also limits the time in the queue while others want a check.
 	checkLimit = 2 * time.Minute
-	// mostListed and longestListed, in bytes, bound a list in a status, and longestText another text of it. They are
-	// the limits of the API.
+	// mostListed is the maximum length of a list in a status, and longestListed that of its items in bytes. longestText
+	// limits other texts of a status, in bytes. They are the limits of the API.
 	mostListed, longestListed, longestText = 16, 256, 1024
 )
 
-// check submits a check where one is due, and sets when to look again. It is called where nothing else is to be done.
+// check submits a check if one is due, and sets the time of the next look. Call it if there is nothing else to do.
 func (w *Workspace) check(ctx context.Context, request Request) error {
 	interval := w.runs().DriftInterval
 	if !w.kind.ChecksDrift || w.State == nil {
@@ -40,11 +41,11 @@ func (w *Workspace) check(ctx context.Context, request Request) error {
 	}
 
 	if interval <= 0 {
-		w.status().Drift = nil // it would be believed for ever
+		w.status().Drift = nil // without checks, an old result would be believed forever
 		return nil
 	}
 
-	// A job that has ended is recorded, and written with the object, before another one takes its place.
+	// Record a finished job, and write it with the object, before another one replaces it.
 	if _, ended := w.runs().ended(w.key); ended {
 		w.Action.After = wait.Jitter(checkTurn, 1)
 		return nil
@@ -68,8 +69,8 @@ func (w *Workspace) check(ctx context.Context, request Request) error {
 	return err
 }
 
-// untilCheck is how long it is until the next check. Each object has a time of its own in the interval, by its UID, so
-// that the checks of many objects are spread over it, also after a restart of the manager.
+// untilCheck returns the time left until the next check. The object's UID determines the object's time within the
+// interval. This spreads the checks of many objects, even after a restart of the manager.
 func (w *Workspace) untilCheck(interval time.Duration, now time.Time) time.Duration {
 	last := w.runs().started
 	if made := w.object.GetCreationTimestamp().Time; made.After(last) {
@@ -84,7 +85,7 @@ func (w *Workspace) untilCheck(interval time.Duration, now time.Time) time.Durat
 		case drift.Error != "":
 			return last.Add(min(interval, checkRetry)).Sub(now)
 		case len(drift.Differences) > 0 && run != nil && run.CompletionTime.After(last):
-			return 0 // the run may have put it right
+			return 0 // the run may have corrected the differences
 		}
 	}
 
@@ -98,7 +99,7 @@ func (w *Workspace) untilCheck(interval time.Duration, now time.Time) time.Durat
 	return next.Sub(now)
 }
 
-// recordCheck writes what a check found, and says so where it is something else than before.
+// recordCheck writes the result of a check, and announces a changed result.
 func (w *Workspace) recordCheck(ctx context.Context, run terraform.Status) {
 	before := w.status().Drift
 	if before == nil {
@@ -130,7 +131,7 @@ func (w *Workspace) recordCheck(ctx context.Context, run terraform.Status) {
 	}
 }
 
-// listed are things as a status lists them, and how many there are.
+// listed returns the items to list in a status, and the number of all items.
 func listed[T fmt.Stringer](things []T) (out []string, count int32) {
 	kept, count := Limited(things, mostListed)
 	for _, thing := range kept {
@@ -140,7 +141,7 @@ func listed[T fmt.Stringer](things []T) (out []string, count int32) {
 	return out, count
 }
 
-// announceDrift says what a check found that the one before did not.
+// announceDrift logs a changed result of a check, and records it as an event.
 func (w *Workspace) announceDrift(ctx context.Context, differences []string) {
 	kind, reason, text := corev1.EventTypeNormal, infrav1.NoDriftReason, "The engine has again what was applied"
 	if len(differences) > 0 {
@@ -153,7 +154,7 @@ func (w *Workspace) announceDrift(ctx context.Context, differences []string) {
 	w.kind.Recorder.Eventf(w.object, nil, kind, reason, "Check", "%s", steadytext.Shorten(text, longestEvent))
 }
 
-// DriftMessage says what differs, for people.
+// DriftMessage describes the differences for users.
 func DriftMessage(differences []string) string {
 	return "The engine has something else than was applied: " + strings.Join(differences, "; ")
 }

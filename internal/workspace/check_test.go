@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// newCheckedBench is a bench whose object was applied, and is checked for drift whenever it is looked at.
+// newCheckedBench returns a bench with an applied object. Each pass checks it for drift.
 func newCheckedBench(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -28,7 +28,7 @@ func newCheckedBench(t *testing.T) *bench {
 	return b
 }
 
-// pass is a whole pass that submits what it will; the workspace tells what was decided.
+// pass runs a whole pass, and returns its workspace with the decision.
 func (b *bench) pass() *Workspace {
 	b.t.Helper()
 	w := b.observe()
@@ -41,7 +41,7 @@ func (b *bench) pass() *Workspace {
 	return w
 }
 
-// check is a pass that begins a check, and one that records it.
+// check runs a pass to begin a check, and another one to record it.
 func (b *bench) check() *infrav1.DriftStatus {
 	b.t.Helper()
 	w := b.pass()
@@ -69,7 +69,7 @@ func TestACheckTellsWhatDiffersAndAppliesNothing(t *testing.T) {
 	check.Equal(t, "differences", fmt.Sprint(found.Differences), "[ovirt_vm.this (memory)]")
 	check.Contains(t, "the event", <-b.recorder.Events, "Warning DriftDetected The engine has something else")
 
-	b.check() // the same is no news
+	b.check() // the same result again is no news
 	check.Equal(t, "events", len(b.recorder.Events), 0)
 
 	b.executor.drift = nil
@@ -93,7 +93,7 @@ func TestACheckThatFailsIsToldAndIsNoFailureOfARun(t *testing.T) {
 	w := b.observe()
 	check.Equal(t, "the failure of a run", w.Failure.Count, 0)
 
-	// It is made again sooner than at the next time.
+	// A failed check is repeated before its regular time.
 	left := w.untilCheck(24*time.Hour, failed.CheckTime.Time)
 	check.Equal(t, "until the next check", left, checkRetry)
 }
@@ -101,7 +101,7 @@ func TestACheckThatFailsIsToldAndIsNoFailureOfARun(t *testing.T) {
 func TestARunDoesNotWaitForACheck(t *testing.T) {
 	b := newCheckedBench(t)
 	blocked := make(chan struct{})
-	if _, err := b.kind.Runs.runner.Submit(terraform.Job{ // the only place is taken
+	if _, err := b.kind.Runs.runner.Submit(terraform.Job{ // this job occupies the only place
 		Key: "x/y/z", Operation: terraform.Apply, Run: func(context.Context) (terraform.Summary, error) {
 			<-blocked
 			return terraform.Summary{}, nil
@@ -131,7 +131,7 @@ func TestARunDoesNotWaitForACheck(t *testing.T) {
 	check.Equal(t, "what the check has found", b.object.Status.Terraform.Drift == nil, true)
 }
 
-// TestACheckThatAChangeInterruptsIsMadeAgain has a check end with the words of its context, as a reader of a plan does.
+// TestACheckThatAChangeInterruptsIsMadeAgain has a check fail with the error of its context, like a reader of a plan.
 func TestACheckThatAChangeInterruptsIsMadeAgain(t *testing.T) {
 	for name, found := range map[string]*infrav1.DriftStatus{
 		"no check was made before":       nil,
@@ -172,7 +172,7 @@ func TestOneObjectIsCheckedAtATime(t *testing.T) {
 	check.Equal(t, "another, when the first has ended", runs.takeCheck(other), true)
 }
 
-// TestChecksAreSpreadOverTheInterval looks when each of many objects is checked that were made in one moment.
+// TestChecksAreSpreadOverTheInterval creates many objects at once, and looks at the times of their checks.
 func TestChecksAreSpreadOverTheInterval(t *testing.T) {
 	b := newBench(t)
 	b.kind.Runs.DriftInterval = 24 * time.Hour
@@ -191,7 +191,7 @@ func TestChecksAreSpreadOverTheInterval(t *testing.T) {
 
 		perHour[int(left/time.Hour)]++
 
-		// A check that was made is not due before its time of the next day.
+		// After a check, the next one is due at the same time of the next day.
 		object.Status.Terraform = &infrav1.TerraformStatus{Drift: &infrav1.DriftStatus{
 			CheckTime: metav1.NewTime(now.Add(left)),
 		}}

@@ -9,64 +9,64 @@ import (
 )
 
 const (
-	// retryAfter is when to look again at what waits for the engine or a run.
+	// retryAfter is the pause before the next look while waiting for the engine or a run.
 	retryAfter = 10 * time.Second
-	// repairAfter is when to look again at what waits for a person.
+	// repairAfter is the pause before the next look while waiting for an administrator.
 	repairAfter = 30 * time.Second
-	// shutdownPoll is how often a guest is looked at that is shutting down.
+	// shutdownPoll is the interval between looks at a guest during its shutdown.
 	shutdownPoll = time.Second
 )
 
-// Facts are what a controller knows of its object, and a decision needs.
+// Facts are the controller's facts about its object, as needed by a decision.
 type Facts struct {
-	// Ready reports that everything a run needs is there: inputs, engine, resolved names.
+	// Ready reports that the run has all it needs: inputs, engine, resolved names.
 	Ready bool
-	// Digest of the configuration that is asked for; Destroy needs none.
+	// Digest of the wanted configuration. Destroy needs none.
 	Digest string
-	// Drifted reports that the engine has something else than was applied.
+	// Drifted reports that the engine differs from the applied configuration.
 	Drifted bool
-	// MayExist reports that the engine may have, or once had, what the workspace is for, whatever the state says: a run
-	// was submitted.
+	// MayExist reports that a run was submitted, so resources may exist or may have existed. They may be missing from
+	// the state.
 	MayExist bool
-	// Seen reports that the engine has shown in this pass, after the last run, that what was made is there.
+	// Seen reports that the engine has shown the created VM in this pass, after the last run.
 	Seen bool
-	// Lost reports that the engine answered, and what was made is not there.
+	// Lost reports that the engine answered, but does not have the created VM.
 	Lost bool
-	// ShutdownLeft is how long the guest may still take to shut down by itself; 0 where no run waits for it.
+	// ShutdownLeft is the guest's remaining time to shut down by itself. It is 0 if no run waits for the guest.
 	ShutdownLeft time.Duration
 }
 
-// observed is all that the next action depends on. It is plain data; time is part of it.
+// observed is the complete input of a decision. It is plain data and includes the time.
 type observed struct {
 	Facts
 	now time.Time
-	// run is a job that is queued, running, or done and not recorded yet; nil where there is none.
+	// run is a queued or running job, or a finished one not recorded yet. It is nil if there is none.
 	run *terraform.Status
-	// failure is the last run, where it failed.
+	// failure is the last run if it failed.
 	failure Failure
-	// stateInvalid reports that the stored state cannot be used; stateEmpty, that it describes nothing.
+	// stateInvalid reports an unusable stored state. stateEmpty reports a state without resources.
 	stateInvalid, stateEmpty bool
-	// applied is the digest of what was applied last.
+	// applied is the digest of the last applied configuration.
 	applied string
-	// unsaved reports that a run left a state in the working directory that could not be saved: another one saves it.
+	// unsaved reports that a run left an unsaved state in the working directory. Another run saves it.
 	unsaved bool
 }
 
-// ActionKind is what to do next.
+// ActionKind names the next action.
 type ActionKind string
 
 // The kinds of actions.
 const (
 	None    ActionKind = "None"    // nothing to do
 	Wait    ActionKind = "Wait"    // something else has to happen first
-	Block   ActionKind = "Block"   // a person has to act
+	Block   ActionKind = "Block"   // an administrator has to act
 	Apply   ActionKind = "Apply"   // submit a run
 	Destroy ActionKind = "Destroy" // submit a run that destroys
 	Cancel  ActionKind = "Cancel"  // interrupt the run
 	Release ActionKind = "Release" // nothing is left: let the object go
 )
 
-// Action says what to do next, and why. After is when to look again; 0 means that something will wake the object.
+// Action is the next action and its reason. After is the pause before the next look; with 0, an event wakes the object.
 type Action struct {
 	Kind    ActionKind
 	Reason  string
@@ -76,8 +76,8 @@ type Action struct {
 
 type rule func(observed) (Action, bool)
 
-// applyRules decide for an object that lives. The first rule that matches wins, so that only one run goes at a time,
-// what is lost is not made again, and a changed input does not wait for the backoff.
+// applyRules decide for an object that is not being deleted. The first matching rule wins. The order allows one run at
+// a time, never recreates a lost VM, and lets a changed input skip the backoff.
 var applyRules = []rule{
 	runInFlight,
 	stateUnusable,
@@ -88,8 +88,8 @@ var applyRules = []rule{
 	func(observed) (Action, bool) { return Action{Kind: Apply, Reason: infrav1.ApplyingReason}, true },
 }
 
-// destroyRules decide for an object that is being deleted. It may go when the state is empty and nothing may exist in
-// the engine. That no run succeeded is not enough, because a failed run can leave a VM.
+// destroyRules decide for an object that is being deleted. It may go if its state is empty and nothing may exist in the
+// engine. The lack of a successful run is not enough, because a failed run can leave a VM.
 var destroyRules = []rule{
 	cancelApply,
 	runInFlight,
@@ -101,7 +101,7 @@ var destroyRules = []rule{
 	func(observed) (Action, bool) { return Action{Kind: Destroy, Reason: infrav1.DeletingReason}, true },
 }
 
-// decide asks the rules in order.
+// decide returns the action of the first matching rule.
 func decide(rules []rule, o observed) Action {
 	for _, r := range rules {
 		if a, ok := r(o); ok {
@@ -117,7 +117,7 @@ func runInFlight(o observed) (Action, bool) {
 		return Action{}, false
 	}
 
-	// A run that is done here ended after its result was looked for: the next pass records it first.
+	// A run done here ended after the search for its result. The next pass records it first.
 	return Action{
 		Kind:    Wait,
 		After:   retryAfter,
@@ -126,7 +126,7 @@ func runInFlight(o observed) (Action, bool) {
 	}, true
 }
 
-// cancelApply interrupts an apply of an object that is being deleted.
+// cancelApply interrupts the apply of an object that is being deleted.
 func cancelApply(o observed) (Action, bool) {
 	if o.run == nil || o.run.Phase == terraform.Done || o.run.Operation != terraform.Apply {
 		return Action{}, false
@@ -186,7 +186,7 @@ func backingOff(o observed) (Action, bool) {
 	return Action{Kind: Wait, Reason: infrav1.ApplyFailedReason, After: left}, left > 0
 }
 
-// backoff is the pause after the n-th failure in a row: 5 s, doubling, at most 5 min. It never overflows.
+// backoff returns the pause after the n-th failure in a row: 5 s, doubling, at most 5 min. It never overflows.
 func backoff(failures int) time.Duration {
 	const first, most = 5 * time.Second, 5 * time.Minute
 	return min(first<<min(max(failures-1, 0), 10), most)

@@ -11,31 +11,31 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// longestMessage bounds the error of a run in a condition, in bytes.
+// longestMessage limits the error of a run in a condition, in bytes.
 const longestMessage = 2000
 
-// Failure is the last run of a workspace, where it failed; zero where it succeeded.
+// Failure is the last run of a workspace if it failed, and zero if it succeeded.
 type Failure struct {
-	// Digest of what it tried.
+	// Digest of the attempted configuration.
 	Digest string
-	// Count of the runs that failed in a row.
+	// Count of failed runs in a row.
 	Count int
-	// At is when it ended.
+	// At is the end of the run.
 	At  time.Time
 	Err error
 }
 
-// OfDestroy reports whether it was a destruction that failed.
+// OfDestroy reports whether a destruction failed.
 func (f Failure) OfDestroy() bool { return f.Count > 0 && f.Digest == destroyDigest }
 
-// Message says what went wrong, and when the run is tried again. It does not say how often it failed: the object's
-// status counts that.
+// Message returns the error and announces the next attempt. It omits the number of failures, because the object's
+// status has it.
 func (f Failure) Message() string {
 	return steadytext.Shorten(f.Err.Error(), longestMessage) +
 		" (it is tried again after a pause, or when the object changes; status.terraform counts the failures)"
 }
 
-// Reason is the condition reason of the failure.
+// Reason returns the condition reason of the failure.
 func (f Failure) Reason() string {
 	var (
 		refused *terraform.GuardError

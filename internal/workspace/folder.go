@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// longestName leaves room for a hash and a UID in the name of a folder, which has at most 255 bytes; names of objects
-// have up to 253 characters.
+// longestName leaves room for a hash and a UID in the name of a folder. Names of folders have at most 255 bytes, and
+// names of objects at most 253 characters.
 const longestName = 200
 
-// folderName is the name of a working directory. It has the UID: an object that is made anew gets another one.
+// folderName returns the name of a working directory. It includes the UID, so a recreated object gets a new directory.
 func folderName(name string, uid types.UID) string { return shortName(name) + "-" + string(uid) }
 
 func shortName(name string) string {
@@ -30,7 +30,7 @@ func shortName(name string) string {
 	return fmt.Sprintf("%s.%x", name[:longestName], hash[:8])
 }
 
-// removeFolders removes all working directories of a name, whatever their UIDs.
+// removeFolders removes all working directories of a name, with any UID.
 func removeFolders(parent, name string) error {
 	entries, err := os.ReadDir(parent)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -38,7 +38,7 @@ func removeFolders(parent, name string) error {
 	}
 
 	for _, entry := range entries {
-		// Another object's name may begin with this one's.
+		// Another object's name may begin with this one.
 		uid, ok := strings.CutPrefix(entry.Name(), shortName(name)+"-")
 		if !ok || uuid.Validate(uid) != nil {
 			continue

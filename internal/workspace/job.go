@@ -15,13 +15,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// shortQueue is how long an apply may wait in the queue. One that waited longer looks whether it is still wanted before
-// it plans, in the cache; each looks before it applies, past the cache.
+// shortQueue is the time an apply may wait in the queue without a new check. After a longer wait, the job asks the
+// cache before it plans if the run is still wanted. Every run asks again past the cache before it applies.
 const shortQueue = time.Second
 
-// submit queues a run. That a run may act for the object is recorded first, before it can.
+// submit queues a run. First it records on the object that a run may act for it.
 func (w *Workspace) submit(ctx context.Context, operation terraform.Operation, request Request) error {
-	if operation != terraform.Check { // which makes nothing that a move could lose
+	if operation != terraform.Check { // a check makes nothing for a move to lose
 		if err := w.blockMove(ctx, request.Annotations); err != nil {
 			return err
 		}
@@ -43,7 +43,7 @@ func (w *Workspace) submit(ctx context.Context, operation terraform.Operation, r
 	})
 }
 
-// job is one run. It works on copies: the pass that submits it ends before the run begins.
+// job returns the function of one run. The run works on copies, because the submitting pass ends before the run begins.
 func (w *Workspace) job(
 	operation terraform.Operation, subject Subject, digest string,
 ) func(context.Context) (terraform.Summary, error) {
@@ -81,7 +81,7 @@ func (w *Workspace) job(
 	}
 }
 
-// checkStillWanted fails if the object was paused, moved, changed or deleted since the pass that submitted the job. A
+// checkStillWanted fails if the object was paused, moved, changed or deleted since its pass submitted the job. A
 // destruction does not need the Cluster.
 func (w *Workspace) checkStillWanted(
 	ctx context.Context, reader client.Reader, owner client.Object, subject Subject, operation terraform.Operation,
@@ -115,7 +115,7 @@ func (w *Workspace) checkStillWanted(
 	return nil
 }
 
-// keeper stores the state of the object; owner is the object, or a copy of it.
+// keeper returns a Keeper of the object's state. owner is the object or a copy of it.
 func (w *Workspace) keeper(owner client.Object) Keeper {
 	return &secret{states: w.kind.states, owner: owner, cluster: w.cluster}
 }

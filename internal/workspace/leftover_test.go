@@ -27,8 +27,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// newLeftBench has an object whose manager was killed in or after its run: the object blocks clusterctl move, and the
-// working directory has a state of that serial, and the secrets.
+// newLeftBench has an object whose manager was killed during or after its run. The object blocks clusterctl move. The
+// working directory has the secrets, and a state with this serial.
 func newLeftBench(t *testing.T, serial int) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -46,7 +46,7 @@ func newLeftBench(t *testing.T, serial int) *bench {
 	return b
 }
 
-// expectRecovered looks for a stored state of that serial, and for nothing in the way of clusterctl move.
+// expectRecovered expects a stored state with this serial, and no obstacle to clusterctl move.
 func (b *bench) expectRecovered(w *Workspace, serial int) {
 	b.t.Helper()
 	state, err := w.keeper(b.object).Load(b.t.Context())
@@ -95,7 +95,7 @@ func TestAPausedObjectKeepsNoStateFromItsMove(t *testing.T) {
 	}
 }
 
-// TestAStateThatCannotBeSavedYetIsForTheNextRun has the API server refuse the state that a killed manager left.
+// TestAStateThatCannotBeSavedYetIsForTheNextRun has the API server refuse the state left by a killed manager.
 func TestAStateThatCannotBeSavedYetIsForTheNextRun(t *testing.T) {
 	b := newLeftBench(t, 2)
 	b.kind.states.Client = interceptor.NewClient(b.client.(client.WithWatch), interceptor.Funcs{
@@ -118,7 +118,7 @@ func TestAStateThatCannotBeSavedYetIsForTheNextRun(t *testing.T) {
 	<-b.kind.Runs.Woken("OLVMCluster")
 }
 
-// TestAnObjectThatCannotBePausedSaysWhy pauses an object whose state, which a killed manager left, cannot be saved.
+// TestAnObjectThatCannotBePausedSaysWhy pauses an object while the state left by a killed manager cannot be saved.
 func TestAnObjectThatCannotBePausedSaysWhy(t *testing.T) {
 	b := newLeftBench(t, 2)
 	b.kind.states.Client = interceptor.NewClient(b.client.(client.WithWatch), interceptor.Funcs{
@@ -143,14 +143,14 @@ func TestAnObjectThatCannotBePausedSaysWhy(t *testing.T) {
 	check.Equal(t, "the object blocks clusterctl move", blocked, true)
 }
 
-// TestAStateOfAnotherLineageIsRefused puts another state into the Secret, with and without a run of ours since.
+// TestAStateOfAnotherLineageIsRefused puts another state into the Secret, with and without a run since.
 func TestAStateOfAnotherLineageIsRefused(t *testing.T) {
 	for name, ran := range map[string]bool{"by a person": false, "by a run that rebuilt it": true} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.apply("digest-1")
 			b.observe().Recorded()
-			b.observe() // writes the mark of the run off, and the lineage down
+			b.observe() // removes the mark of the run, and records the lineage
 			delete(b.object.Annotations, clusterctlv1.BlockMoveAnnotation)
 			if ran {
 				metav1.SetMetaDataAnnotation(&b.object.ObjectMeta, clusterctlv1.BlockMoveAnnotation, "")
@@ -183,7 +183,7 @@ func TestAJobKeepsNothingAfterItsEnd(t *testing.T) {
 	padding := make([]byte, 8<<10)
 
 	for i := range padding {
-		padding[i] = "0123456789abcdef"[rand.IntN(16)] // as little packable as user data
+		padding[i] = "0123456789abcdef"[rand.IntN(16)] // as incompressible as user data
 	}
 
 	state := strings.Replace(fmt.Sprintf(fullState, 1), `"id":"g"`, `"id":"g","user_data":"`+string(padding)+`"`, 1)
@@ -219,7 +219,7 @@ func TestAJobKeepsNothingAfterItsEnd(t *testing.T) {
 	}
 }
 
-// heapInUse is how much memory is reachable, in bytes.
+// heapInUse returns the reachable memory in bytes.
 func heapInUse() int64 {
 	runtime.GC()
 	runtime.GC()

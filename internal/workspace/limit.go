@@ -1,9 +1,9 @@
 package workspace
 
-// A status with a list that is longer than its CRD takes is refused as a whole, and so is one with such a text: what an
-// engine, a guest or a plan has a lot of must not keep a condition from being written.
+// The API server refuses a whole status if one list or text exceeds the limits of its CRD. A long list from an engine,
+// a guest or a plan must not prevent the update of a condition.
 
-// Limited is the beginning of a list that a status takes at most that many items of, and the length of the whole list.
+// Limited returns the first items of a list, at most as many as a status takes, and the length of the whole list.
 func Limited[T any](list []T, most int) (kept []T, total int32) {
 	end := min(len(list), most)
 

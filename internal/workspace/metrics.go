@@ -30,7 +30,7 @@ var (
 	}, []string{"kind"})
 )
 
-// Drifted is what was changed in the engine behind the manager's back.
+// Drifted is a kind of change made in the engine behind the manager's back.
 type Drifted string
 
 // The kinds of drift.
@@ -38,21 +38,21 @@ const (
 	DriftedVM     Drifted = "vm"
 	DriftedGroup  Drifted = "affinity_group"
 	DriftedMember Drifted = "affinity_group_member"
-	// DriftedConfiguration is anything else, which a check finds and nobody undoes.
+	// DriftedConfiguration is any other drift. Checks find it, but nobody undoes it.
 	DriftedConfiguration Drifted = "configuration"
 )
 
 func init() {
-	// A counter that is not there cannot increase.
+	// A missing counter cannot increase.
 	for _, kind := range []Drifted{DriftedVM, DriftedGroup, DriftedMember, DriftedConfiguration} {
 		driftTotal.WithLabelValues(string(kind))
 	}
 }
 
-// CountDrift counts a change that was made in the engine.
+// CountDrift counts a change made in the engine.
 func CountDrift(kind Drifted) { driftTotal.WithLabelValues(string(kind)).Inc() }
 
-// Collectors are the metrics of this package.
+// Collectors returns the metrics of this package.
 func Collectors() []prometheus.Collector {
 	return []prometheus.Collector{runsTotal, runSeconds, jobs, jobsLimit, driftTotal}
 }

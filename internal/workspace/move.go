@@ -19,15 +19,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 )
 
-// Moving reports whether clusterctl is moving an object to another management cluster: it is deleted here, and all that
-// was made for it stays.
+// Moving reports whether clusterctl is moving an object to another management cluster. The object is deleted here, but
+// its resources in the engine stay.
 func Moving(object client.Object) bool {
 	_, ok := object.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]
 
 	return ok
 }
 
-// MoveWith has clusterctl move a template with the objects that name it and do not own it.
+// MoveWith makes clusterctl move a template with the objects referring to it, although they do not own it.
 func MoveWith(ctx context.Context, c client.Client, template *infrav1.OLVMMachineTemplate) error {
 	if _, labelled := template.Labels[clusterctlv1.ClusterctlMoveLabel]; labelled {
 		return nil
@@ -43,8 +43,8 @@ func MoveWith(ctx context.Context, c client.Client, template *infrav1.OLVMMachin
 	return nil
 }
 
-// blockMove writes the annotation that stops clusterctl from moving the object, and the annotations in extra, with all
-// else that the pass has changed of it.
+// blockMove stops clusterctl from moving the object. It writes an annotation, the annotations in extra, and all other
+// changes of the pass to the object.
 func (w *Workspace) blockMove(ctx context.Context, extra map[string]string) error {
 	annotations.AddAnnotations(w.object, extra)
 	annotations.AddAnnotations(w.object, map[string]string{clusterctlv1.BlockMoveAnnotation: ""})
@@ -55,8 +55,8 @@ func (w *Workspace) blockMove(ctx context.Context, extra map[string]string) erro
 	return nil
 }
 
-// unblockMove takes the mark of blockMove from the object, in memory, unless a run is in flight, or left a state in the
-// working directory that could not be saved.
+// unblockMove removes the annotation of blockMove from the object in memory. It does nothing during a run, or if a run
+// left an unsaved state in the working directory.
 func (w *Workspace) unblockMove() {
 	has := w.object.GetAnnotations()
 	if _, blocked := has[clusterctlv1.BlockMoveAnnotation]; !blocked || w.InFlight() || w.Unfinished() {
@@ -67,7 +67,7 @@ func (w *Workspace) unblockMove() {
 	w.object.SetAnnotations(has)
 }
 
-// setPaused sets the Paused condition of an object; without a cause it is not paused.
+// setPaused sets the Paused condition of an object. Without causes the object is not paused.
 func setPaused(object conditions.Setter, causes ...string) {
 	condition := metav1.Condition{
 		Type:   clusterv1.PausedCondition,
@@ -82,9 +82,9 @@ func setPaused(object conditions.Setter, causes ...string) {
 	conditions.Set(object, condition)
 }
 
-// Paused reports whether the object or its Cluster is paused, and sets the Paused condition. A pass over an object that
-// is paused ends here: it writes that condition, and lets clusterctl move the object. cluster is nil where the object
-// has no Cluster.
+// Paused reports whether the object or its Cluster is paused, and sets the Paused condition. A pass over a paused
+// object ends here: it writes the condition, and lets clusterctl move the object. cluster is nil if the object has no
+// Cluster.
 func (w *Workspace) Paused(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
 	causes := causesOfPause(w.object, w.kind.Name, cluster)
 	if len(causes) == 0 {
@@ -95,7 +95,7 @@ func (w *Workspace) Paused(ctx context.Context, cluster *clusterv1.Cluster) (boo
 	unsaved := w.recoverState(ctx)
 	if unsaved == nil {
 		w.unblockMove()
-	} else { // it is paused all the same, and may not be moved
+	} else { // it is paused all the same, but must not be moved
 		cause := "the state that a run left is not saved, so that clusterctl cannot move the object: " + unsaved.Error()
 		causes = append(causes, steadytext.Shorten(cause, longestMessage))
 	}
@@ -103,13 +103,13 @@ func (w *Workspace) Paused(ctx context.Context, cluster *clusterv1.Cluster) (boo
 	return true, errors.Join(WritePaused(ctx, w.pass, w.object, causes...), unsaved)
 }
 
-// pausable is an object with the Paused condition.
+// pausable is an object with a Paused condition.
 type pausable interface {
 	metav1.Object
 	conditions.Setter
 }
 
-// PausedWithoutState is Paused for an object that has no workspace.
+// PausedWithoutState is Paused for an object without a workspace.
 func PausedWithoutState(
 	ctx context.Context, this *pass.Pass, object pausable, kind string, cluster *clusterv1.Cluster,
 ) (bool, error) {
@@ -122,7 +122,7 @@ func PausedWithoutState(
 	return true, WritePaused(ctx, this, object, causes...)
 }
 
-// causesOfPause says why an object of a kind is paused; none if it is not.
+// causesOfPause returns the reasons for the pause of an object, or nil if it is not paused.
 func causesOfPause(object metav1.Object, kind string, cluster *clusterv1.Cluster) []string {
 	var out []string
 	if cluster != nil && ptr.Deref(cluster.Spec.Paused, false) {
@@ -136,7 +136,7 @@ func causesOfPause(object metav1.Object, kind string, cluster *clusterv1.Cluster
 	return out
 }
 
-// WritePaused writes a paused object, which may have gone meanwhile, with the causes.
+// WritePaused writes the Paused condition with its causes. A deleted object is no error.
 func WritePaused(ctx context.Context, this *pass.Pass, object conditions.Setter, causes ...string) error {
 	err := this.Write(ctx, func() { setPaused(object, causes...) })
 	if errors.Is(err, pass.ErrGone) {

@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// recordRun writes the end of a run into the part of a status that is about Terraform.
+// recordRun writes the end of a run into the Terraform part of a status.
 func recordRun(status *infrav1.TerraformStatus, stateSecret string, run terraform.Status) *infrav1.TerraformRun {
 	report := &infrav1.TerraformRun{
 		Operation:      string(run.Operation),
@@ -42,7 +42,7 @@ func recordRun(status *infrav1.TerraformStatus, stateSecret string, run terrafor
 	return report
 }
 
-// LaterRun returns when the last run of an object ended, or another time if that is later.
+// LaterRun returns the end of an object's last run, or other if it is later.
 func LaterRun(status *infrav1.TerraformStatus, other time.Time) time.Time {
 	if status == nil || status.LastRun == nil || !status.LastRun.CompletionTime.After(other) {
 		return other
@@ -51,9 +51,9 @@ func LaterRun(status *infrav1.TerraformStatus, other time.Time) time.Time {
 	return status.LastRun.CompletionTime.Time
 }
 
-// recordState writes down which state was read. It refuses one that is older than what was read before: a backup of the
-// Secret was restored, and what was made since is not in it. It also refuses one of another lineage, unless a run may
-// have begun that: the rebuild of a state that was deleted.
+// recordState records the lineage and serial of the state in the status. It refuses an older state than before, because
+// a restored backup of the Secret lacks newer resources. It also refuses another lineage, unless a run may have begun
+// it by rebuilding a deleted state.
 func recordState(status *infrav1.TerraformStatus, secret string, state *tfstate.State, ran bool) error {
 	if status.StateLineage != "" && status.StateLineage != state.Lineage && !ran {
 		return &tfstate.InvalidError{Secret: secret, Reason: fmt.Sprintf(

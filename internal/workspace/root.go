@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// Executor runs Terraform; *terraform.Executor in a process, a fake in tests.
+// Executor runs Terraform. It is a *terraform.Executor in a process, and a fake in tests.
 type Executor interface {
 	Apply(ctx context.Context, request terraform.Request) (terraform.Summary, error)
 	Check(ctx context.Context, request terraform.Request) ([]terraform.Drift, error)
@@ -19,31 +19,31 @@ type Executor interface {
 
 // Keeper stores the state of one root.
 type Keeper interface {
-	// Load returns the state, nil where there is none.
+	// Load returns the state, or nil if there is none.
 	Load(ctx context.Context) (*tfstate.State, error)
-	// Save stores a state as Terraform wrote it; digest is as for MarkApplied, and empty where the state is not that
-	// yet.
+	// Save stores a state as written by Terraform. A digest marks the state as applied; see MarkApplied. It is empty
+	// until the configuration is applied in full.
 	Save(ctx context.Context, state []byte, digest string) error
-	// MarkApplied records that the stored state is what the configuration of this digest asks for.
+	// MarkApplied records that the stored state matches the configuration with this digest.
 	MarkApplied(ctx context.Context, digest string) error
-	// MarkChanging records, before a change of what was applied with this digest, that the stored state may not be all
-	// that the engine has, until MarkApplied or a Save with a digest. adds is what the change may add.
+	// MarkChanging records the start of a change to the configuration with digest from. Until MarkApplied, or a Save
+	// with a digest, the engine may have more than the stored state. adds names the possible additions of the change.
 	MarkChanging(ctx context.Context, from, adds string) error
 }
 
-// Root runs Terraform in one directory, and keeps the state. It needs no Kubernetes; a Workspace connects it to an
+// Root runs Terraform in one directory and keeps the state. It needs no Kubernetes. A Workspace connects it to an
 // object.
 type Root struct {
 	Executor Executor
 	Keeper   Keeper
 	// Dir is the working directory.
 	Dir string
-	// Confirm is asked before anything is applied, and after the guard where there is a plan to accept; an error ends
-	// the run. nil agrees.
+	// Confirm is called before anything is applied. If there is a plan to accept, it is called after the guard. An
+	// error ends the run. A nil Confirm agrees.
 	Confirm func(ctx context.Context, operation terraform.Operation) error
 }
 
-// Apply brings the engine to what the subject asks for, and marks the state with the digest.
+// Apply brings the engine to the subject's configuration, and marks the state with the digest.
 func (r *Root) Apply(ctx context.Context, subject Subject, digest string) (terraform.Summary, error) {
 	before, err := r.Keeper.Load(ctx)
 	if err != nil {
@@ -82,11 +82,11 @@ func (r *Root) Apply(ctx context.Context, subject Subject, digest string) (terra
 	return summary, r.Keeper.MarkApplied(ctx, digest)
 }
 
-// checkDir is the folder of a check in the working directory. What a killed check leaves there is not taken for a state
-// that was not saved.
+// checkDir is the folder of a check in the working directory. It keeps leftovers of a killed check from passing as an
+// unsaved state.
 const checkDir = "check"
 
-// Check plans what the subject asks for, and applies nothing.
+// Check plans the subject's configuration, and applies nothing.
 func (r *Root) Check(ctx context.Context, subject Subject) (terraform.Summary, error) {
 	state, err := r.Keeper.Load(ctx)
 	if err != nil {
@@ -111,7 +111,7 @@ func (r *Root) Check(ctx context.Context, subject Subject) (terraform.Summary, e
 	return terraform.Summary{Drift: drift}, err
 }
 
-// Destroy destroys what the state describes, and then what no state has.
+// Destroy destroys the resources of the state, and then any orphans.
 func (r *Root) Destroy(ctx context.Context, subject Subject) (terraform.Summary, error) {
 	before, err := r.Keeper.Load(ctx)
 	if err != nil {
@@ -130,7 +130,7 @@ func (r *Root) Destroy(ctx context.Context, subject Subject) (terraform.Summary,
 	return summary, subject.RemoveOrphans(ctx, terraform.Destroy, before, r.Keeper.Load)
 }
 
-// destroy runs Terraform on a state that is to become empty. It tries once more if the subject removed an obstacle.
+// destroy runs Terraform to empty a state. It tries once more if the subject removed an obstacle.
 func (r *Root) destroy(ctx context.Context, subject Subject, state *tfstate.State) (terraform.Summary, error) {
 	configuration, err := subject.RenderDestroy(ctx)
 	if err != nil {
@@ -183,7 +183,7 @@ func (r *Root) request(
 	}
 }
 
-// begin confirms a run, records that it changes what was applied, and prepares it.
+// begin confirms a run, records the start of a change, and prepares the run.
 func (r *Root) begin(ctx context.Context, before *tfstate.State, configuration Configuration) error {
 	err := r.confirmChange(ctx, before, configuration.Adds)
 	if err != nil || configuration.Prepare == nil {
@@ -193,8 +193,8 @@ func (r *Root) begin(ctx context.Context, before *tfstate.State, configuration C
 	return configuration.Prepare(ctx)
 }
 
-// confirmChange is confirm for a run that changes what was applied before. That is recorded before anything can change:
-// a change that does not reach its end must neither be taken for what was applied, nor be made twice.
+// confirmChange is confirm for a run that changes an applied configuration. It records the change before it starts. An
+// incomplete change must neither pass as applied, nor be made twice.
 func (r *Root) confirmChange(
 	ctx context.Context, before *tfstate.State, ask func(context.Context) (string, error),
 ) error {

@@ -13,42 +13,43 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
 
-// RunQueue has the Terraform runs of all workspaces of a process. They share one bound, because they share its memory.
+// RunQueue holds the Terraform runs of all workspaces of a process. They share one limit, because they share the
+// process's memory.
 type RunQueue struct {
 	Executor Executor
-	// WorkDir holds a working directory per workspace, in a folder per namespace.
+	// WorkDir holds one working directory per workspace, in a folder per namespace.
 	WorkDir string
-	// Client writes annotations, and states where States is nil.
+	// Client writes annotations. If States is nil, it also writes states.
 	Client client.Client
-	// States writes states. Its fence keeps nothing from being saved by the process that made it, unless another
-	// process leads: that one may have made the object's end.
+	// States writes states. Its fence stops no process from saving its own results until another process leads. The new
+	// leader may already have deleted the object.
 	States client.Client
-	// APIReader reads past the cache, where an old answer would do harm.
+	// APIReader reads past the cache if an old answer would do harm.
 	APIReader client.Reader
-	// Metadata is a cache of the metadata of Secrets; nil has each state read again in each pass.
+	// Metadata is a cache of Secret metadata. If nil, each pass reads each state again.
 	Metadata client.Reader
-	// Fence is asked before anything is applied whether this process may still act: a process that was halted may not
-	// have noticed that another one leads. nil means that there is no other.
+	// Fence is called before anything is applied. It fails if this process may no longer act: a halted process may not
+	// have noticed a new leader. If nil, there is no other process.
 	Fence func(ctx context.Context) error
 
-	// DriftInterval is how often each object is checked for drift; 0 means not at all.
+	// DriftInterval is the interval between two drift checks of an object. 0 disables them.
 	DriftInterval time.Duration
 
 	runner *terraform.Runner
-	// started is when the process began.
+	// started is the start of the process.
 	started time.Time
 
 	mu sync.Mutex
-	// checked is the workspace that is being checked for drift, and checkedSince when that was asked for.
+	// checked is the workspace with the current drift check. checkedSince is the time of its request.
 	checked      *Key
 	checkedSince time.Time
 	failures     map[Key]Failure
-	// counted is when the run ended that was counted last.
+	// counted is the end of the last counted run.
 	counted map[Key]time.Time
 	woken   map[string]chan event.GenericEvent // by kind
 }
 
-// NewRunQueue returns a queue that runs at most concurrency jobs at once, and interrupts each after limit.
+// NewRunQueue returns a queue for at most concurrency runs at once. It interrupts each run after limit.
 func NewRunQueue(concurrency int, limit time.Duration) *RunQueue {
 	r := &RunQueue{
 		started:  time.Now(),
@@ -66,8 +67,8 @@ func NewRunQueue(concurrency int, limit time.Duration) *RunQueue {
 	return r
 }
 
-// Start waits for the end of the manager, and lets the runs save their state while the manager still serves. It is a
-// Runnable of the manager, which bounds it.
+// Start waits for the end of the manager. It then lets the runs save their states while the manager still serves. Start
+// is a Runnable of the manager. The manager limits its duration.
 func (r *RunQueue) Start(ctx context.Context) error {
 	<-ctx.Done()
 	r.Shutdown(math.MaxInt64)
@@ -75,18 +76,18 @@ func (r *RunQueue) Start(ctx context.Context) error {
 	return nil
 }
 
-// Shutdown starts no more runs, interrupts those that are going, and waits for as long as the grace until their state
-// is saved. The manager does not wait for its Runnables when it has lost the lease, so main calls this too.
+// Shutdown starts no more runs and interrupts the current ones. It waits up to grace until their states are saved. The
+// manager does not wait for its Runnables after losing the lease, so main calls Shutdown too.
 func (r *RunQueue) Shutdown(grace time.Duration) bool { return r.runner.Shutdown(grace) }
 
-// Busy reports whether runs go or are queued.
+// Busy reports whether runs are queued or running.
 func (r *RunQueue) Busy() bool {
 	queued, running := r.runner.Active()
 
 	return queued+running > 0
 }
 
-// MayAct asks the fence.
+// MayAct calls the fence.
 func (r *RunQueue) MayAct(ctx context.Context) error {
 	if r.Fence == nil {
 		return nil
@@ -95,7 +96,7 @@ func (r *RunQueue) MayAct(ctx context.Context) error {
 	return r.Fence(ctx)
 }
 
-// submit queues a job. It ignores the refusal of a process that is shutting down.
+// submit queues a job. It ignores the refusal during a shutdown.
 func (r *RunQueue) submit(job terraform.Job) error {
 	_, err := r.runner.Submit(job)
 	r.countJobs()
@@ -113,14 +114,14 @@ func (r *RunQueue) IsInFlight(key Key) bool {
 	return ok && status.Phase != terraform.Done
 }
 
-// ended is the job of a workspace that is done, and not forgotten yet.
+// ended returns the finished job of a workspace, unless it is already forgotten.
 func (r *RunQueue) ended(key Key) (terraform.Status, bool) {
 	status, ok := r.runner.Observe(key.String())
 
 	return status, ok && status.Phase == terraform.Done
 }
 
-// failure is the last run of a workspace, where it failed.
+// failure returns the last run of a workspace if it failed.
 func (r *RunQueue) failure(key Key) Failure {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,8 +129,8 @@ func (r *RunQueue) failure(key Key) Failure {
 	return r.failures[key]
 }
 
-// count counts how a run ended, and returns the failure that it was; zero where it succeeded. first is false where the
-// run was counted before, because the patch of its object failed since.
+// count counts a finished run and returns its failure, or zero if it succeeded. first is false if an earlier pass
+// counted the run, but failed to patch its object.
 func (r *RunQueue) count(key Key, run terraform.Status) (failure Failure, first bool) {
 	first = r.noticed(key, run)
 
@@ -145,7 +146,7 @@ func (r *RunQueue) count(key Key, run terraform.Status) (failure Failure, first 
 	return r.failures[key], first
 }
 
-// noticed reports whether the end of a job is news: it is seen again where the patch of its object failed since.
+// noticed reports whether the end of a job is news. A pass sees it again if the previous patch of the object failed.
 func (r *RunQueue) noticed(key Key, run terraform.Status) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,7 +164,7 @@ func (r *RunQueue) forgive(key Key) {
 	delete(r.failures, key)
 }
 
-// forget drops what is known of the ends of a workspace's runs.
+// forget drops all data about the ends of a workspace's runs.
 func (r *RunQueue) forget(key Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,13 +172,14 @@ func (r *RunQueue) forget(key Key) {
 	delete(r.counted, key)
 }
 
-// takeCheck reports whether a workspace may be checked for drift now; another one may be.
+// takeCheck reports whether a workspace may be checked for drift now. Only one workspace has the turn.
 func (r *RunQueue) takeCheck(key Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
 	if r.checked != nil && *r.checked != key {
-		// A tenant with many runs must not keep the others from being checked: what waits too long is asked for again.
+		// A tenant with many runs must not block the checks of others. Cancel a check after too long a wait; its
+		// workspace asks again.
 		run, ok := r.runner.Observe(r.checked.String())
 		if ok && run.Phase == terraform.Queued && time.Since(r.checkedSince) > checkLimit {
 			r.runner.Cancel(r.checked.String())
@@ -191,7 +193,7 @@ func (r *RunQueue) takeCheck(key Key) bool {
 	return true
 }
 
-// giveCheck ends the check of a workspace.
+// giveCheck ends the turn of a workspace.
 func (r *RunQueue) giveCheck(key Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

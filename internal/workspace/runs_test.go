@@ -86,7 +86,7 @@ func TestAbandonKeepsNothing(t *testing.T) {
 	}
 }
 
-// TestPrioritizeWoken has a machine that waits for a run's end, and one that has just been made before it.
+// TestPrioritizeWoken enqueues a new machine before a machine waiting for its run's end.
 func TestPrioritizeWoken(t *testing.T) {
 	queue := priorityqueue.New[ctrl.Request]("test")
 	defer queue.ShutDown()

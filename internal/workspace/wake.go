@@ -15,26 +15,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 )
 
-// wakeCapacity is how many objects of a kind may wait to be enqueued. More are dropped: their controller looks at them
-// again anyway.
+// wakeCapacity limits the number of objects of a kind waiting to be enqueued. Further ones are dropped, because their
+// controller looks at them again anyway.
 const wakeCapacity = 1 << 14
 
-// The kinds of objects that have workspaces, and wake one another.
+// The kinds of objects with workspaces. They wake one another.
 const (
 	MachineKind     = "OLVMMachine"
 	ClusterKind     = "OLVMCluster"
 	InventoryVMKind = "OLVMInventoryVM"
 )
 
-// Key names a workspace by the kind, namespace and name of its object.
+// Key identifies a workspace by the kind, namespace and name of its object.
 type Key struct{ Kind, Namespace, Name string }
 
-// MachineKey is the key of an OLVMMachine.
+// MachineKey returns the key of an OLVMMachine.
 func MachineKey(machine client.Object) Key {
 	return Key{Kind: MachineKind, Namespace: machine.GetNamespace(), Name: machine.GetName()}
 }
 
-// String is the key as the runner has it.
+// String returns the key in the format of the runner.
 func (k Key) String() string { return k.Kind + "/" + k.Namespace + "/" + k.Name }
 
 func parseKey(text string) Key {
@@ -44,7 +44,8 @@ func parseKey(text string) Key {
 	return Key{Kind: kind, Namespace: namespace, Name: name}
 }
 
-// Woken is the channel of objects of a kind to reconcile: their run has ended, or Wake was called.
+// Woken returns the channel of objects of a kind to reconcile. An object arrives after its run has ended, or after a
+// call of Wake.
 func (r *RunQueue) Woken(kind string) chan event.GenericEvent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,7 +56,7 @@ func (r *RunQueue) Woken(kind string) chan event.GenericEvent {
 	return r.woken[kind]
 }
 
-// Wake has the controller look at an object. It never waits.
+// Wake makes the controller reconcile an object. It never blocks.
 func (r *RunQueue) Wake(key Key) {
 	object := &metav1.PartialObjectMetadata{}
 	object.Namespace = key.Namespace
@@ -67,7 +68,7 @@ func (r *RunQueue) Wake(key Key) {
 	}
 }
 
-// WakeInFlight wakes an object after a while, unless its run has ended by then, which wakes it.
+// WakeInFlight wakes an object after a while. If its run ends earlier, the end wakes it instead.
 func (r *RunQueue) WakeInFlight(key Key, after time.Duration) {
 	time.AfterFunc(after, func() {
 		if r.IsInFlight(key) {
@@ -76,8 +77,7 @@ func (r *RunQueue) WakeInFlight(key Key, after time.Duration) {
 	})
 }
 
-// PrioritizeWoken gives woken objects a higher priority than changed ones: finishing what has begun is worth more than
-// beginning more.
+// PrioritizeWoken gives woken objects a higher priority than changed ones: finishing begun work comes before new work.
 var PrioritizeWoken = handler.Funcs{
 	GenericFunc: func(
 		_ context.Context, e event.GenericEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request],

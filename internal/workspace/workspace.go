@@ -23,26 +23,26 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// longestEvent bounds the text of an event, in bytes; the API takes 1,024 characters.
+// longestEvent limits the text of an event in bytes. The API takes 1,024 characters.
 const longestEvent = 900
 
 // destroyDigest stands for the empty configuration.
 const destroyDigest = "destroy"
 
-// Kind is what the workspaces of one kind of object share.
+// Kind is the common part of all workspaces for one kind of object.
 type Kind struct {
-	// Name of the kind, such as OLVMMachine, and New returns an empty object of it.
+	// Name is the kind, such as OLVMMachine. New returns an empty object of the kind.
 	Name string
 	New  func() client.Object
-	// Prefix keeps states and working directories apart from those of objects of other kinds with the same names; at
-	// most one kind has none.
+	// Prefix separates the states and working directories of kinds with equal names of objects. At most one kind has no
+	// prefix.
 	Prefix string
 	Runs   *RunQueue
-	// Recorder records events about how runs ended.
+	// Recorder records events about finished runs.
 	Recorder events.EventRecorder
-	// ChecksDrift reports whether objects of the kind are checked for drift.
+	// ChecksDrift enables drift checks for the kind.
 	ChecksDrift bool
-	// Status returns the address of the part of an object's status that is about Terraform.
+	// Status returns the address of the Terraform part of an object's status.
 	Status func(object client.Object) **infrav1.TerraformStatus
 
 	states *tfstate.Store
@@ -65,27 +65,27 @@ func NewKind(kind Kind) *Kind {
 	return &kind
 }
 
-// Key is the key of the workspace of an object of the kind.
+// Key returns the key of an object's workspace.
 func (k *Kind) Key(object types.NamespacedName) Key {
 	return Key{Kind: k.Name, Namespace: object.Namespace, Name: object.Name}
 }
 
-// Object is one that can have a workspace.
+// Object is an object with a possible workspace.
 type Object interface {
 	client.Object
 	conditions.Setter
 }
 
-// Open opens the workspace of an object for one pass. The object is that of the pass, which its controller writes at
-// the end; cluster is the name of its Cluster, empty where it belongs to none.
+// Open opens the workspace of an object for one pass. The controller writes the object at the end of the pass. cluster
+// is the name of its Cluster, or "".
 func (k *Kind) Open(of *pass.Pass, object Object, cluster string) *Workspace {
 	key := k.Key(client.ObjectKeyFromObject(object))
 
 	return &Workspace{kind: k, pass: of, object: object, cluster: cluster, key: key}
 }
 
-// Abandon cleans up after an object that no longer exists. A person may have removed its finalizer. A run in flight
-// keeps its directory, and wakes the object when it ends.
+// Abandon cleans up after a deleted object, even if someone removed its finalizer by hand. A run in flight keeps its
+// directory, and wakes the object when it ends.
 func (k *Kind) Abandon(object types.NamespacedName) error {
 	key := k.Key(object)
 	if k.Runs.IsInFlight(key) {
@@ -102,20 +102,20 @@ func (k *Kind) Abandon(object types.NamespacedName) error {
 	return removeFolders(filepath.Join(k.Runs.WorkDir, object.Namespace), k.Prefix+object.Name)
 }
 
-// Workspace is the Terraform root of one object, in one pass of its controller.
+// Workspace is the Terraform root of one object in one pass of its controller.
 type Workspace struct {
-	// State is a summary of the stored state: IDs and the applied digest. It is nil where none is stored. Set by
-	// Observe.
+	// State is a summary of the stored state: IDs and the applied digest. It is nil if no state is stored. Observe sets
+	// it.
 	State *tfstate.State
-	// StateErr is why the stored state cannot be used; a person has to act. Set by Observe.
+	// StateErr says why the stored state is unusable; an administrator has to act. Observe sets it.
 	StateErr error
-	// StateUnread reports that the state could not be read this time: nothing may be decided. Set by Observe.
+	// StateUnread reports that the state could not be read this time, so no decision is possible. Observe sets it.
 	StateUnread bool
-	// Ended is the run that ended since the last pass; nil where none did. Set by Observe.
+	// Ended is the run finished since the last pass, or nil. Observe sets it.
 	Ended *terraform.Status
-	// Failure is the last run, where it failed. Set by Observe.
+	// Failure is the last run if it failed. Observe sets it.
 	Failure Failure
-	// Action that was decided on. Set by Apply and Destroy.
+	// Action is the decision. Apply and Destroy set it.
 	Action Action
 
 	kind    *Kind
@@ -123,13 +123,13 @@ type Workspace struct {
 	object  Object
 	cluster string
 	key     Key
-	// recorded is when the run ended that Observe has handled; zero where there was none.
+	// recorded is the end of the run handled by Observe, or zero.
 	recorded time.Time
 }
 
 func (w *Workspace) runs() *RunQueue { return w.kind.Runs }
 
-// Key names the workspace.
+// Key returns the key of the workspace.
 func (w *Workspace) Key() Key { return w.key }
 
 // InFlight reports whether a run of the workspace is queued or running.
@@ -137,24 +137,24 @@ func (w *Workspace) InFlight() bool {
 	return w.runs().IsInFlight(w.key)
 }
 
-// Unfinished reports whether a run left a state in the working directory that may not be anywhere else. The next run
-// begins with it.
+// Unfinished reports whether a run left a state in the working directory. The state may exist nowhere else. The next
+// run begins with it.
 func (w *Workspace) Unfinished() bool { return terraform.Unfinished(w.dir()) }
 
-// HasBegun reports whether a run of the workspace has begun, or has ended and was not recorded yet.
+// HasBegun reports whether a run of the workspace has begun, or has ended and is not recorded yet.
 func (w *Workspace) HasBegun() bool {
 	run, ok := w.runs().runner.Observe(w.key.String())
 
 	return ok && run.Phase != terraform.Queued
 }
 
-// dir is the working directory.
+// dir returns the working directory.
 func (w *Workspace) dir() string {
 	return filepath.Join(w.runs().WorkDir, w.object.GetNamespace(),
 		folderName(w.kind.Prefix+w.object.GetName(), w.object.GetUID()))
 }
 
-// status is what the object reports about Terraform; it is made where there is none.
+// status returns the Terraform part of the object's status, and creates it if necessary.
 func (w *Workspace) status() *infrav1.TerraformStatus {
 	status := w.kind.Status(w.object)
 	if *status == nil {
@@ -164,7 +164,7 @@ func (w *Workspace) status() *infrav1.TerraformStatus {
 	return *status
 }
 
-// Observe records a run that has ended, and reads the state. An error reports that the state could not be read.
+// Observe records a finished run and reads the state. It returns an error if the state could not be read.
 func (w *Workspace) Observe(ctx context.Context) error {
 	w.observeRun(ctx)
 	if !w.object.GetDeletionTimestamp().IsZero() && Moving(w.object) {
@@ -185,14 +185,14 @@ func (w *Workspace) Observe(ctx context.Context) error {
 	return err
 }
 
-// isRebuilt reports whether the state has another lineage than the object says, which a run has begun.
+// isRebuilt reports whether a run has begun another lineage than the one in the object's status.
 func (w *Workspace) isRebuilt() bool {
 	before := *w.kind.Status(w.pass.Before())
 
 	return w.State != nil && before != nil && before.StateLineage != "" && before.StateLineage != w.State.Lineage
 }
 
-// observeRun records the run that has ended: in the status, as an event, in the log and in the metrics.
+// observeRun records the finished run in the status, as an event, in the log and in the metrics.
 func (w *Workspace) observeRun(ctx context.Context) {
 	w.Failure = w.runs().failure(w.key)
 
@@ -203,7 +203,7 @@ func (w *Workspace) observeRun(ctx context.Context) {
 
 	w.recorded = run.Ended
 	if errors.Is(run.Err, terraform.ErrCancelled) || errors.Is(run.Err, terraform.ErrShuttingDown) {
-		return // it did not fail: it was not wanted any more
+		return // the run did not fail, but was no longer wanted
 	}
 
 	if run.Operation == terraform.Check {
@@ -240,7 +240,7 @@ func (w *Workspace) announce(ctx context.Context, run terraform.Status, report *
 		seconds, report.Added, report.Changed, report.Destroyed)
 }
 
-// observeState reads the state, and restores owner, labels and finalizer of its Secret.
+// observeState reads the state, and restores the owner, labels and finalizer of its Secret.
 func (w *Workspace) observeState(ctx context.Context) error {
 	if w.untouched() && w.kind.states.Unheard(ctx, w.object) {
 		return nil
@@ -268,8 +268,8 @@ func (w *Workspace) observeState(ctx context.Context) error {
 	return nil
 }
 
-// recoverState saves the state that a run left in the working directory: the API server did not take it, or the manager
-// was killed before it cleaned up. One that was saved already is only removed, as is what a killed check left.
+// recoverState saves a state left by a run in the working directory. The API server had refused it, or the manager was
+// killed before it cleaned up. An already saved state is only removed, like the leftovers of a killed check.
 func (w *Workspace) recoverState(ctx context.Context) error {
 	if w.InFlight() {
 		return nil
@@ -304,7 +304,7 @@ func (w *Workspace) recoverState(ctx context.Context) error {
 	return terraform.Clean(w.dir())
 }
 
-// untouched reports whether the object says of no run that it may have acted for it.
+// untouched reports whether no run was ever recorded on the object.
 func (w *Workspace) untouched() bool { return !w.mayHaveActed() && *w.kind.Status(w.object) == nil }
 
 // mayHaveActed reports whether a run may have acted for the object since the last pass.
@@ -314,7 +314,7 @@ func (w *Workspace) mayHaveActed() bool {
 	return blocked
 }
 
-// refuseState records why the state cannot be used. A deletion ignores it once a user has deleted the Secret.
+// refuseState records why the state is unusable. A deletion ignores the error after a user has deleted the Secret.
 func (w *Workspace) refuseState(ctx context.Context, reason error) error {
 	w.StateErr = reason
 	if w.object.GetDeletionTimestamp().IsZero() {
@@ -334,15 +334,15 @@ func (w *Workspace) refuseState(ctx context.Context, reason error) error {
 	return nil
 }
 
-// Recorded forgets the run that Observe recorded. It is called when the object is patched: until then another pass
-// must see the run too.
+// Recorded forgets the run recorded by Observe. Call it after the object is patched: until then another pass must see
+// the run too.
 func (w *Workspace) Recorded() {
 	if !w.recorded.IsZero() {
 		w.runs().runner.Forget(w.key.String(), w.recorded)
 	}
 }
 
-// ForgetUserData takes the user data of VMs out of the state, and reads it again. It is called while no run is in
+// ForgetUserData removes the user data of VMs from the state, and reads the state again. Call it only if no run is in
 // flight.
 func (w *Workspace) ForgetUserData(ctx context.Context) error {
 	if err := w.kind.states.ForgetUserData(ctx, w.object, w.cluster); err != nil {
@@ -352,22 +352,23 @@ func (w *Workspace) ForgetUserData(ctx context.Context) error {
 	return w.observeState(ctx)
 }
 
-// Request is what a controller wants of its workspace in a pass.
+// Request is a controller's request to its workspace in a pass.
 type Request struct {
 	Facts
-	// Engine that the run uses; it shares its places in the queue with all runs on that engine.
+	// Engine is the engine of the run. All runs on one engine share its places in the queue.
 	Engine string
-	// Annotations that the object must have before a run can make anything.
+	// Annotations are written to the object before a run can make anything.
 	Annotations map[string]string
-	// Subject of the run. It is called when the object has the annotations, and only where a run is needed.
+	// Subject returns the subject of the run. It is called only if a run is needed, after the object has the
+	// annotations.
 	Subject func() Subject
 }
 
-// Apply decides what an object that lives needs, and submits a run where it needs one.
+// Apply decides on the next action for an object that is not being deleted. It submits a run if needed.
 func (w *Workspace) Apply(ctx context.Context, request Request) error {
 	w.Action = decide(applyRules, w.observed(request.Facts))
 
-	if w.Action.Kind == None && w.Failure.Count > 0 { // what it tried is not wanted any more
+	if w.Action.Kind == None && w.Failure.Count > 0 { // the failed attempt is no longer wanted
 		w.runs().forgive(w.key)
 		w.Failure = Failure{}
 	}
@@ -382,15 +383,15 @@ func (w *Workspace) Apply(ctx context.Context, request Request) error {
 	return w.submit(ctx, terraform.Apply, request)
 }
 
-// checking reports whether a check for drift is queued or running. No decision but one for a run depends on it.
+// checking reports whether a drift check is queued or running. Only decisions for a run depend on it.
 func (w *Workspace) checking() bool {
 	run, ok := w.runs().runner.Observe(w.key.String())
 
 	return ok && run.Operation == terraform.Check && run.Phase != terraform.Done
 }
 
-// interruptCheck interrupts a check that is in the way of a run, and reports whether there was one. Its end wakes the
-// object.
+// interruptCheck interrupts a check in the way of a run, and reports whether there was one. The end of the check wakes
+// the object.
 func (w *Workspace) interruptCheck() bool {
 	if !w.checking() {
 		return false
@@ -407,12 +408,12 @@ func (w *Workspace) interruptCheck() bool {
 	return true
 }
 
-// Destroy decides what an object that is being deleted needs, and submits or interrupts a run where it must. Where the
-// action is Release, nothing is left in the engine: Remove removes the workspace.
+// Destroy decides on the next action for an object that is being deleted. It submits or interrupts a run if needed.
+// After the action Release nothing is left in the engine, and Remove removes the workspace.
 func (w *Workspace) Destroy(ctx context.Context, request Request) error {
 	request.Digest = destroyDigest
 	if w.Ended != nil && w.Ended.Err == nil && w.Ended.Operation == terraform.Destroy {
-		request.MayExist = request.Seen // the run left nothing, unless the engine shows it
+		request.MayExist = request.Seen // the run left nothing, unless the engine shows otherwise
 	}
 
 	w.Action = decide(destroyRules, w.observed(request.Facts))
@@ -432,7 +433,7 @@ func (w *Workspace) Destroy(ctx context.Context, request Request) error {
 	return nil
 }
 
-// Remove removes the workspace itself, the state included, which must be empty.
+// Remove removes the workspace itself and its state, which must be empty.
 func (w *Workspace) Remove(ctx context.Context) error {
 	if err := w.kind.states.Delete(ctx, w.object); err != nil {
 		return err
@@ -447,7 +448,7 @@ func (w *Workspace) Remove(ctx context.Context) error {
 	return nil
 }
 
-// observed completes the facts of the controller with those of the workspace.
+// observed adds the facts of the workspace to those of the controller.
 func (w *Workspace) observed(facts Facts) observed {
 	o := observed{
 		Facts:        facts,

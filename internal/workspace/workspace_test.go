@@ -35,19 +35,18 @@ const (
 		`"name":"this","instances":[{"attributes":{"id":"g"}}]}]}`
 )
 
-// fakeExecutor writes the states that Terraform would.
+// fakeExecutor writes the states of an imaginary Terraform.
 type fakeExecutor struct {
 	requests []terraform.Request
 	serial   int
-	// refusals are the errors of the next plans, and failures those of the next runs, each after the plan was
-	// confirmed; nil ends one well.
+	// refusals are the errors of the next plans. failures are those of the next runs after their plan was confirmed.
+	// nil stands for success.
 	refusals, failures []error
-	// unsaved has a run that fails save no state, as if it was killed.
-	// drift is what plans find.
+	// drift is the result of plans.
 	drift []terraform.Drift
-	// holds has a check wait for its interruption.
+	// holds makes a check wait for its interruption.
 	holds chan struct{}
-	// planned is called when the plan is made, before anything is confirmed.
+	// planned is called after the plan, before any confirmation.
 	planned func()
 }
 
@@ -79,7 +78,7 @@ func (x *fakeExecutor) Apply(ctx context.Context, request terraform.Request) (te
 	return terraform.Summary{Added: 1, Planned: planned}, request.SaveState(ctx, fmt.Appendf(nil, fullState, x.serial), true)
 }
 
-// Check finds the differences that the test has set.
+// Check returns the differences set by the test.
 func (x *fakeExecutor) Check(ctx context.Context, request terraform.Request) ([]terraform.Drift, error) {
 	x.requests = append(x.requests, request)
 	if x.holds != nil {
@@ -92,7 +91,7 @@ func (x *fakeExecutor) Check(ctx context.Context, request terraform.Request) ([]
 	return x.drift, next(&x.failures)
 }
 
-// next takes the first error of a list; nil if there is none.
+// next removes and returns the first error of a list, or nil.
 func next(from *[]error) error {
 	if len(*from) == 0 {
 		return nil
@@ -104,7 +103,7 @@ func next(from *[]error) error {
 	return err
 }
 
-// fakeSubject notes what it is asked.
+// fakeSubject records its calls.
 type fakeSubject struct {
 	outdated  bool
 	unblocked bool
@@ -138,7 +137,7 @@ func (s *fakeSubject) Unblock(_ context.Context, err error) (bool, error) {
 	return s.unblocked, nil
 }
 
-// bench is one object with what its passes need.
+// bench is one object with everything its passes need.
 type bench struct {
 	t        *testing.T
 	executor *fakeExecutor
@@ -192,7 +191,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// observe is the beginning of a pass.
+// observe begins a pass.
 func (b *bench) observe() *Workspace {
 	b.t.Helper()
 	known := b.object.DeepCopy()
@@ -201,7 +200,7 @@ func (b *bench) observe() *Workspace {
 		b.t.Fatal(err)
 	}
 
-	// What earlier passes have in memory, as if they had written it.
+	// The results of earlier passes in memory, as if they were written.
 	known.ResourceVersion = b.object.ResourceVersion
 	known.DeepCopyInto(b.object)
 	w := b.kind.Open(this, b.object, "c")
@@ -219,7 +218,7 @@ func (b *bench) request(digest string) Request {
 	}
 }
 
-// apply is a whole pass that submits a run, and waits for its end.
+// apply runs a whole pass. The pass submits a run, and apply waits for its end.
 func (b *bench) apply(digest string) {
 	b.t.Helper()
 	w := b.observe()
@@ -311,7 +310,7 @@ func TestApplyFails(t *testing.T) {
 	b.executor.failures = []error{errors.New("no space left"), &terraform.GuardError{}}
 	b.apply("digest-1")
 
-	// The patch of this pass fails: the next one records the run again, and counts it once.
+	// The patch of this pass fails. The next pass records the run again, but counts it once.
 	for range 2 {
 		w := b.observe()
 		if w.Failure.Count != 1 || w.Failure.Digest != "digest-1" {
@@ -340,8 +339,8 @@ func TestApplyFails(t *testing.T) {
 	}
 }
 
-// TestAChangeThatFailedIsTakenBack has nothing left to try: the failure must not be told for ever. The plan failed, so
-// that nothing was changed.
+// TestAChangeThatFailedIsTakenBack has nothing left to try, so the failure must disappear. The plan failed, so nothing
+// was changed.
 func TestAChangeThatFailedIsTakenBack(t *testing.T) {
 	b := newBench(t)
 	b.apply("digest-1")
@@ -358,7 +357,7 @@ func TestAChangeThatFailedIsTakenBack(t *testing.T) {
 	check.Equal(t, "failures in the next pass", b.observe().Failure.Count, 0)
 }
 
-// TestAChangeThatFailedHalfWayIsUndone takes a change back that may have changed something: it is another run.
+// TestAChangeThatFailedHalfWayIsUndone reverts a change with possible effects. This needs another run.
 func TestAChangeThatFailedHalfWayIsUndone(t *testing.T) {
 	b := newBench(t)
 	b.apply("digest-1")
@@ -381,7 +380,7 @@ func TestAChangeThatFailedHalfWayIsUndone(t *testing.T) {
 	check.Equal(t, "no change is left", w.State.ChangingFrom, "")
 }
 
-// TestAChangeThatFailsTwiceIsStillTakenBackToWhatWasApplied remembers the last configuration that was applied in full.
+// TestAChangeThatFailsTwiceIsStillTakenBackToWhatWasApplied remembers the last fully applied configuration.
 func TestAChangeThatFailsTwiceIsStillTakenBackToWhatWasApplied(t *testing.T) {
 	b := newBench(t)
 	b.apply("digest-1")
@@ -407,7 +406,7 @@ func TestARunThatCannotRecordAChangeChangesNothing(t *testing.T) {
 	check.Equal(t, "states that it wrote", executor.serial, 0)
 }
 
-// fakeKeeper has a state that was applied as digest-1, and cannot record changes.
+// fakeKeeper has a state applied as digest-1, and cannot record changes.
 type fakeKeeper struct{ failing error }
 
 func (k *fakeKeeper) Load(context.Context) (*tfstate.State, error) {
@@ -457,8 +456,8 @@ func TestDestroy(t *testing.T) {
 	}
 }
 
-// TestAVMThatIsSeenIsNotReleased has a run report that nothing is left, while the engine shows the VM: what answered the
-// run was not the engine.
+// TestAVMThatIsSeenIsNotReleased has a run succeed although the engine still shows the VM. Something other than the
+// engine had answered the run.
 func TestAVMThatIsSeenIsNotReleased(t *testing.T) {
 	for seen, want := range map[bool]ActionKind{true: Destroy, false: Release} {
 		b := newBench(t)
@@ -514,7 +513,7 @@ func TestDestroyWithoutState(t *testing.T) {
 	}
 }
 
-// TestStillWanted has what changes between the submission of a run and its plan.
+// TestStillWanted makes changes between the submission of a run and its plan.
 func TestStillWanted(t *testing.T) {
 	patch := func(b *bench, change func(*infrav1.OLVMCluster)) {
 		stored := &infrav1.OLVMCluster{}
@@ -568,7 +567,7 @@ func (b *bench) pauseCluster() {
 	}
 }
 
-// TestCancelledRun has a run that was not wanted any more: it is no failure, and nobody is told.
+// TestCancelledRun has an unwanted run. It does not count as a failure, and causes no event.
 func TestCancelledRun(t *testing.T) {
 	b := newBench(t)
 	b.subject.outdated = true
