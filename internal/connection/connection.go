@@ -1,4 +1,5 @@
-// Package connection reads how the engine of an OLVMCluster is reached: URL, credentials and CA, and who may use them.
+// Package connection determines how to reach the engine of an OLVMCluster: its URL, credentials and CA. It also decides
+// who may use them.
 package connection
 
 import (
@@ -21,29 +22,30 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// Objects are what decides the connection to an engine beside the OLVMCluster. They are nil where they do not exist, or
-// where nothing names them.
+// Objects determine the connection to an engine, together with the OLVMCluster. An object is nil if it does not exist,
+// or if nothing refers to it.
 type Objects struct {
 	Secret *corev1.Secret
 	CA     *corev1.ConfigMap
-	// Identity that the cluster names, and the cluster's Namespace, by whose labels an identity may choose it.
+	// Identity is the identity of the cluster. Namespace is the cluster's namespace. An identity may select it by its
+	// labels.
 	Identity  *infrav1alpha1.OLVMClusterIdentity
 	Namespace *corev1.Namespace
 	// Policy of the manager.
 	Policy
 }
 
-// Policy is what an administrator allows with flags of the manager.
+// Policy is the administrator's choice by flags of the manager.
 type Policy struct {
-	// Unbound has a Secret that names no engines sent to any.
+	// Unbound allows a Secret without allowed server URLs to be sent to any engine.
 	Unbound bool
-	// IdentityNamespace is the only namespace in which identities may name a Secret and a ConfigMap: that of the
-	// manager. Tools of people leave it empty, which allows all.
+	// IdentityNamespace is the only namespace for the Secrets and ConfigMaps of identities: the manager's own.
+	// Command-line tools leave it empty to allow all namespaces.
 	IdentityNamespace string
 }
 
-// Config is the connection to the engine of a cluster. A Secret that names no engines is for none, unless Unbound is
-// set.
+// Config returns the connection to the engine of a cluster. It refuses a Secret without allowed server URLs, unless
+// Unbound is set.
 func Config(of Engine, objects Objects) (engine.Config, error) {
 	server := of.Server
 	base, err := engine.BaseURL(server.ServerURL)
@@ -68,7 +70,7 @@ func Config(of Engine, objects Objects) (engine.Config, error) {
 	return configOf(of, objects, server.ServerURL)
 }
 
-// configOf is the connection to an engine with objects that may be used for it.
+// configOf returns the connection to an engine. The caller has checked that the objects may be used for it.
 func configOf(of Engine, objects Objects, serverURL string) (engine.Config, error) {
 	server, secret := of.Server, objects.Secret
 	config := engine.Config{URL: serverURL, Insecure: server.InsecureSkipTLSVerify}
@@ -92,7 +94,7 @@ func configOf(of Engine, objects Objects, serverURL string) (engine.Config, erro
 	return withCA(of, config, objects)
 }
 
-// withCA adds the CA that the cluster, its identity or the Secret names.
+// withCA adds the CA of the cluster, its identity or the Secret.
 func withCA(of Engine, config engine.Config, objects Objects) (engine.Config, error) {
 	_, named := CAKey(of, objects.Identity)
 
@@ -111,7 +113,7 @@ func withCA(of Engine, config engine.Config, objects Objects) (engine.Config, er
 
 	config.CA = bundleOf(objects.CA)
 	_, err := engine.New(config)
-	if len(config.CA) == 0 { // else the trust store of the image would take its place
+	if len(config.CA) == 0 { // otherwise the trust store of the image would replace it
 		err = errors.New("it is empty")
 	}
 
@@ -129,7 +131,7 @@ func withCA(of Engine, config engine.Config, objects Objects) (engine.Config, er
 	return config, nil
 }
 
-// checkLogin checks that the Secret of this name gave a user name and a password.
+// checkLogin checks that the Secret has a user name and a password.
 func checkLogin(config engine.Config, field, secretName string) error {
 	var missing []string
 	if config.Username == "" {
@@ -152,7 +154,7 @@ func checkLogin(config engine.Config, field, secretName string) error {
 		"Secret %q has no key %s; add it", secretName, strings.Join(missing, " and no key "))
 }
 
-// checkCredentials checks that the Secret exists, that the cluster may use it, and that it may be sent to the engine.
+// checkCredentials checks that the Secret exists, is allowed for the cluster, and may be sent to the engine.
 func checkCredentials(of Engine, secret *corev1.Secret, base *url.URL, unbound bool) error {
 	const field = "spec.olvmOvirtAPIServer.credentialsSecret"
 	named := of.Server.CredentialsSecret
@@ -184,7 +186,7 @@ func checkCredentials(of Engine, secret *corev1.Secret, base *url.URL, unbound b
 	return nil
 }
 
-// checkBundle checks that the ConfigMap that a cluster names exists, and that the cluster may use it.
+// checkBundle checks that the cluster's ConfigMap exists and is allowed for the cluster.
 func checkBundle(of Engine, ca *corev1.ConfigMap) error {
 	const field = "spec.olvmOvirtAPIServer.caConfigMap"
 	named := of.Server.CAConfigMap
@@ -211,7 +213,7 @@ func checkBundle(of Engine, ca *corev1.ConfigMap) error {
 	return nil
 }
 
-// bundleOf is the CA of a ConfigMap, in PEM.
+// bundleOf returns the CA of a ConfigMap in PEM.
 func bundleOf(ca *corev1.ConfigMap) []byte {
 	var bundle strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(ca.Data)) {
@@ -221,7 +223,7 @@ func bundleOf(ca *corev1.ConfigMap) []byte {
 	return []byte(bundle.String())
 }
 
-// notShared gives one message for both cases, so that it does not reveal whether the object exists.
+// notShared returns the same message in both cases, to hide whether the object exists.
 func notShared(kind string, key types.NamespacedName, namespace string) string {
 	return fmt.Sprintf(
 		"%s %s does not exist, or does not allow namespace %q; who owns it can add the namespace to its annotation %s",
@@ -229,7 +231,7 @@ func notShared(kind string, key types.NamespacedName, namespace string) string {
 	)
 }
 
-// checkTrust checks that a Secret of another namespace is sent only over a CA of that namespace, or of the system.
+// checkTrust allows a Secret of another namespace only over a CA of that namespace or of the system.
 func checkTrust(server infrav1.OvirtAPIServer, owner string) error {
 	const path = "spec.olvmOvirtAPIServer"
 
@@ -253,8 +255,8 @@ func checkTrust(server infrav1.OvirtAPIServer, owner string) error {
 	return nil
 }
 
-// forEngine reports whether a Secret may be sent to an engine. A user who may write an OLVMCluster chooses its URL, and
-// would be sent the password of any Secret that they may name. A key without a URL in it is for no engine.
+// forEngine reports whether a Secret may be sent to an engine. Otherwise the author of an OLVMCluster could choose any
+// URL, and receive the password of any Secret allowed for its namespace. A key without a URL allows no engine.
 func forEngine(secret *corev1.Secret, base *url.URL, unbound bool) bool {
 	if secret.Namespace == "" { // it comes from a command line
 		return true
@@ -267,10 +269,10 @@ func forEngine(secret *corev1.Secret, base *url.URL, unbound bool) bool {
 	return listsEngine(AllowedServerURLs(secret), base)
 }
 
-// engineKeys are the keys of a credentials Secret that name engines.
+// engineKeys are the keys with engine URLs in a credentials Secret.
 var engineKeys = []string{infrav1.AllowedServerURLsKey, "ovirt_url"}
 
-// namesEngines reports whether a Secret has a key for the engines to which it may be sent, whatever is in it.
+// namesEngines reports whether a Secret has a key for allowed engines, even an empty one.
 func namesEngines(secret *corev1.Secret) bool {
 	return slices.ContainsFunc(engineKeys, func(key string) bool {
 		_, data := secret.Data[key]
@@ -280,7 +282,7 @@ func namesEngines(secret *corev1.Secret) bool {
 	})
 }
 
-// AllowedServerURLs returns the engines to which the owner of a Secret has its credentials sent.
+// AllowedServerURLs returns the engines allowed by the owner of a Secret.
 func AllowedServerURLs(secret *corev1.Secret) []string {
 	var listed strings.Builder
 
@@ -291,9 +293,10 @@ func AllowedServerURLs(secret *corev1.Secret) []string {
 	return strings.FieldsFunc(listed.String(), func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
-// Allowed reports whether a namespace may use a Secret or ConfigMap: its own, and those that the object lists.
+// Allowed reports whether a namespace may use a Secret or ConfigMap. The object's own namespace and its listed
+// namespaces may.
 func Allowed(object metav1.Object, namespace string) bool {
-	if object.GetNamespace() == namespace || object.GetNamespace() == "" { // without one it comes from a command line
+	if object.GetNamespace() == namespace || object.GetNamespace() == "" { // from a command line
 		return true
 	}
 
@@ -306,7 +309,7 @@ func Allowed(object metav1.Object, namespace string) bool {
 	return false
 }
 
-// Key is the name of an object that an OLVMCluster refers to, in its own namespace where it names none.
+// Key returns the full name of an object referenced by an OLVMCluster. The default namespace is the cluster's.
 func Key(name infrav1.NamespacedName, of Engine) types.NamespacedName {
 	key := types.NamespacedName{Namespace: name.Namespace, Name: name.Name}
 	if key.Namespace == "" {
@@ -316,7 +319,7 @@ func Key(name infrav1.NamespacedName, of Engine) types.NamespacedName {
 	return key
 }
 
-// Login is the user name and the password of a Secret, as they are meant; empty for those that it does not have.
+// Login returns the cleaned user name and password of a Secret, or "" for a missing one.
 func Login(secret *corev1.Secret) (username, password string) {
 	first := func(keys ...string) string {
 		for _, key := range keys {
@@ -331,7 +334,7 @@ func Login(secret *corev1.Secret) (username, password string) {
 	return engine.CleanLogin(first("username", "ovirt_username"), first("password", "ovirt_password"))
 }
 
-// RenderEngine is the connection to the engine for a configuration.
+// RenderEngine returns the connection to the engine for a configuration.
 func RenderEngine(client *engine.Client, config engine.Config) render.Engine {
 	return render.Engine{
 		URL:      client.APIURL(),

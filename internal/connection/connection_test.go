@@ -27,7 +27,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// certificate is one in PEM.
+// certificate returns a certificate in PEM.
 func certificate(t *testing.T) string {
 	t.Helper()
 	served := httptest.NewTLSServer(nil)
@@ -36,16 +36,16 @@ func certificate(t *testing.T) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: served.Certificate().Raw}))
 }
 
-// world is an OLVMCluster of namespace team-a, and the objects that its connection needs.
+// world is an OLVMCluster of namespace team-a, and the objects of its connection.
 type world struct {
 	cluster *infrav1.OLVMCluster
 	objects connection.Objects
 }
 
-// server is the part of the cluster that says how its engine is reached.
+// server returns the cluster's settings for its engine.
 func (w *world) server() *infrav1.OvirtAPIServer { return &w.cluster.Spec.OLVMOvirtAPIServer }
 
-// worldOfOwn has a Secret and a ConfigMap of the cluster's own namespace.
+// worldOfOwn has a Secret and a ConfigMap in the cluster's own namespace.
 func worldOfOwn(ca string) *world {
 	w := &world{cluster: &infrav1.OLVMCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "c"}}}
 	*w.server() = infrav1.OvirtAPIServer{
@@ -68,7 +68,7 @@ func worldOfOwn(ca string) *world {
 	return w
 }
 
-// worldOfVault has both in namespace vault, which shares them.
+// worldOfVault has both in namespace vault, shared by annotations.
 func worldOfVault(ca string) *world {
 	w := worldOfOwn(ca)
 	w.server().CredentialsSecret.Namespace, w.server().CAConfigMap.Namespace = "vault", "vault"
@@ -81,7 +81,7 @@ func worldOfVault(ca string) *world {
 	return w
 }
 
-// worldOfIdentity has both in namespace vault, named by an identity.
+// worldOfIdentity has both in namespace vault, used through an identity.
 func worldOfIdentity(ca string) *world {
 	w := worldOfVault(ca)
 	w.objects.Secret.Annotations, w.objects.CA.Annotations = nil, nil
@@ -197,7 +197,8 @@ func TestTheConnectionToAnEngine(t *testing.T) {
 	}
 }
 
-// TestAConnectionThatIsRefused has what a user must correct: the reason of the condition, the field, and the remedy.
+// TestAConnectionThatIsRefused covers mistakes for a user to correct: the reason of the condition, the field, and the
+// remedy.
 func TestAConnectionThatIsRefused(t *testing.T) {
 	const (
 		prefix   = "spec.olvmOvirtAPIServer."
@@ -400,7 +401,7 @@ func TestAConnectionThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestWhatIsReadOfAConnection has an API server with all objects, of which a caller sees those that it may use.
+// TestWhatIsReadOfAConnection has an API server with all objects. A caller sees only the allowed ones.
 func TestWhatIsReadOfAConnection(t *testing.T) {
 	ca := certificate(t)
 	failing := apierrors.NewForbidden(corev1.Resource("secrets"), "login", errors.New("vault is secret"))
@@ -408,12 +409,12 @@ func TestWhatIsReadOfAConnection(t *testing.T) {
 	tests := map[string]struct {
 		world  func(ca string) *world
 		change func(*world)
-		// fails is the kind of object that the API server refuses.
+		// fails is the kind of object refused by the API server.
 		fails   client.Object
 		problem string
-		// hides is what the error must not tell.
+		// hides is a text to keep out of the error.
 		hides string
-		// secret and ca report what is read.
+		// secret and ca expect the Secret and the CA to be read.
 		secret, ca bool
 	}{
 		"of its own":     {world: worldOfOwn, secret: true, ca: true},
@@ -463,7 +464,7 @@ func TestWhatIsReadOfAConnection(t *testing.T) {
 	}
 }
 
-// reader has the objects of a world, and fails for those of one type.
+// reader has the objects of a world, and fails for objects of one type.
 func (w *world) reader(t *testing.T, fails client.Object, failing error) client.Reader {
 	t.Helper()
 
@@ -490,7 +491,7 @@ func (w *world) reader(t *testing.T, fails client.Object, failing error) client.
 	}).Build()
 }
 
-// TestTheConnectionOfAnotherUserHasTheSameCA is that of a jump host, whose Secret is in the cluster's namespace.
+// TestTheConnectionOfAnotherUserHasTheSameCA has the user of a jump host, with a Secret in the cluster's namespace.
 func TestTheConnectionOfAnotherUserHasTheSameCA(t *testing.T) {
 	ca := certificate(t)
 
@@ -600,7 +601,7 @@ func TestWhichObjectsAClusterNames(t *testing.T) {
 	}
 }
 
-// TestOneEngineHasOneKey has different ways to write the same engine.
+// TestOneEngineHasOneKey spells the same engine in different ways.
 func TestOneEngineHasOneKey(t *testing.T) {
 	tests := map[string]struct{ url, want string }{
 		"as it should be":                 {"https://engine.example.com/ovirt-engine", "engine.example.com"},
@@ -619,7 +620,8 @@ func TestOneEngineHasOneKey(t *testing.T) {
 	}
 }
 
-// TestAnEngineHasWhatItLetIn has objects that name an engine, or that it let in, for their own namespace and others.
+// TestAnEngineHasWhatItLetIn has objects with an engine's URL, and objects accepted by the engine. They belong to the
+// own namespace and to others.
 func TestAnEngineHasWhatItLetIn(t *testing.T) {
 	const id, others = "5ea7cafe-0000-4000-8000-000000000001", "5ea7cafe-0000-4000-8000-000000000002"
 	used := &infrav1.OLVMDatacenterStatus{ServerURL: server}
@@ -688,7 +690,7 @@ func TestARenderedConnectionIsTheClients(t *testing.T) {
 	check.Equal(t, "verified", got.Insecure, false)
 }
 
-// TestAnEngineMustBeTheRecordedOneAndNotEarlier compares what an engine says with what is recorded.
+// TestAnEngineMustBeTheRecordedOneAndNotEarlier compares an engine's identity with the recorded one.
 func TestAnEngineMustBeTheRecordedOneAndNotEarlier(t *testing.T) {
 	const one, two = "5ea7cafe-0000-4000-8000-000000000001", "5ea7cafe-0000-4000-8000-000000000002"
 	event := func(id int64, gone bool) *infrav1.EngineEvent { return &infrav1.EngineEvent{ID: id, Gone: gone} }

@@ -7,22 +7,22 @@ import (
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 )
 
-// Engine is an engine as one object names it, and what that object knows of it.
+// Engine is an engine as one object refers to it, with the object's knowledge of it.
 type Engine struct {
-	// Key names the object that uses the engine, among all OLVMClusters and OLVMInventories. UID and Generation are
-	// those of the object, and Annotations may accept another engine.
+	// Key identifies the object among all OLVMClusters and OLVMInventories. UID, Generation and Annotations are the
+	// object's. An annotation may accept another engine.
 	Key         types.NamespacedName
 	UID         types.UID
 	Generation  int64
 	Annotations map[string]string
-	// Server is the way to the engine, and DataCenterName the data center that the object uses.
+	// Server describes how to reach the engine. DataCenterName is the object's data center.
 	Server         infrav1.OvirtAPIServer
 	DataCenterName string
-	// Recorded is the engine that accepted the object's credentials; nil if none has.
+	// Recorded is the engine that accepted the object's credentials, or nil.
 	Recorded *infrav1.OLVMDatacenterStatus
 }
 
-// ClusterEngine returns the engine that an OLVMCluster names.
+// ClusterEngine returns the engine of an OLVMCluster.
 func ClusterEngine(c *infrav1.OLVMCluster) Engine {
 	return Engine{
 		Key:            types.NamespacedName{Namespace: c.Namespace, Name: c.Name},
@@ -35,7 +35,7 @@ func ClusterEngine(c *infrav1.OLVMCluster) Engine {
 	}
 }
 
-// InventoryEngine returns the engine that an OLVMInventory names. No OLVMCluster can have its Key.
+// InventoryEngine returns the engine of an OLVMInventory. No OLVMCluster can have its Key.
 func InventoryEngine(pool *infrav1alpha1.OLVMInventory) Engine {
 	out := Engine{
 		Key:            types.NamespacedName{Namespace: pool.Namespace, Name: "inventory/" + pool.Name},
@@ -54,12 +54,12 @@ func InventoryEngine(pool *infrav1alpha1.OLVMInventory) Engine {
 	return out
 }
 
-// ID returns what the engine is known by.
+// ID returns the identity of the engine.
 func (e Engine) ID() EngineID {
 	return EngineID{hostOf(e.Server.ServerURL), e.recordedID().Installation}
 }
 
-// recordedID returns what the engine that accepted the credentials is known by.
+// recordedID returns the identity of the engine that accepted the credentials.
 func (e Engine) recordedID() EngineID {
 	if e.Recorded == nil {
 		return EngineID{}

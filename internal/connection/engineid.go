@@ -11,20 +11,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// EngineID says which engine objects are on. It joins what protects, such as addresses, virtual router IDs and limits:
-// an engine has several names, and says itself which installation it is. It grants nothing, because a hostile engine
-// can say the ID of another one: sessions and credentials belong to a URL and its CA.
+// EngineID identifies an engine across objects. An engine has several names, but reports the ID of its installation.
+// EngineID joins protective data, such as addresses, virtual router IDs and limits. It grants nothing, because a
+// hostile engine can report another one's ID: sessions and credentials belong to a URL and its CA.
 type EngineID struct {
-	// Host and port of a URL of the engine; "" if none is known.
+	// Host and port of a URL of the engine, or "" if unknown.
 	Host string
-	// Installation is the engine's own ID; "" if it is not known.
+	// Installation is the engine's own ID, or "" if unknown.
 	Installation string
 }
 
-// EngineOf returns the engine that a cluster names.
+// EngineOf returns the identity of a cluster's engine.
 func EngineOf(c *infrav1.OLVMCluster) EngineID { return ClusterEngine(c).ID() }
 
-// hostOf returns host and port of a URL, or all of it if it is none.
+// hostOf returns the host and port of a URL. It returns an invalid URL unchanged.
 func hostOf(serverURL string) string {
 	base, err := engine.BaseURL(serverURL)
 	if err != nil {
@@ -34,19 +34,19 @@ func hostOf(serverURL string) string {
 	return strings.ToLower(strings.TrimSuffix(base.Host, ":443"))
 }
 
-// Is reports whether both are the same engine, as far as is known.
+// Is reports whether both are known to be the same engine.
 func (e EngineID) Is(other EngineID) bool {
 	return e.Host != "" && e.Host == other.Host || e.Installation != "" && e.Installation == other.Installation
 }
 
-// WithInstallation returns the engine with what it says of itself now, if it says something.
+// WithInstallation returns e with this installation, unless it is empty.
 func (e EngineID) WithInstallation(installation string) EngineID {
 	e.Installation = cmp.Or(installation, e.Installation)
 
 	return e
 }
 
-// Key is one text for all names of an engine, as far as it has said which it is.
+// Key returns one key for all names of an engine. Until the engine has reported its installation, the key is its host.
 func (e EngineID) Key() string {
 	if e.Installation != "" {
 		return e.Installation
@@ -55,7 +55,7 @@ func (e EngineID) Key() string {
 	return e.Host
 }
 
-// EngineOfMachine returns the engine on which the VM of a machine is.
+// EngineOfMachine returns the engine of a machine's VM.
 func EngineOfMachine(m *infrav1.OLVMMachine) EngineID {
 	if m.Status.OLVM == nil {
 		return EngineID{}
@@ -64,14 +64,14 @@ func EngineOfMachine(m *infrav1.OLVMMachine) EngineID {
 	return EngineID{Installation: m.Status.OLVM.EngineID}
 }
 
-// Has reports whether what an object names counts as this engine in a namespace. An object of another namespace counts
-// if the engine accepted its credentials: anybody can write down the URL of an engine.
+// Has reports whether an object's engine counts as e in a namespace. An object of another namespace counts only if the
+// engine accepted its credentials, because anybody can write the URL of an engine.
 func (e EngineID) Has(c Engine, namespace string) bool {
 	return c.recordedID().Is(e) || c.Key.Namespace == namespace && c.ID().Is(e)
 }
 
-// Identify returns what the engine of a cluster says of itself. The session may have begun before the cluster recorded
-// its last event: the engine is asked for that event once in each session.
+// Identify returns the identity reported by a cluster's engine. The session may be older than the cluster's last
+// recorded event. In that case Identify looks for the event in the engine, once per session.
 func Identify(ctx context.Context, session *engine.Client, of Engine) (engine.Identity, error) {
 	seen, err := session.Identity(ctx)
 	if err != nil || of.Recorded == nil || of.Recorded.LastEvent == nil || of.Recorded.EngineID != seen.Installation {
@@ -86,9 +86,9 @@ func Identify(ctx context.Context, session *engine.Client, of Engine) (engine.Id
 	return session.FetchIdentity(ctx, last.ID, last.Time.Time)
 }
 
-// CheckEngine returns a *blocker.Error if an engine is another one than that on which the VMs of a cluster are: the one
-// that the cluster has recorded, else the one that its machine has; or if it is the same engine at an earlier time. VMs
-// that such an engine does not have would look as if they were gone.
+// CheckEngine returns a *blocker.Error if seen is not the engine of the cluster's VMs, or is the same engine at an
+// earlier time. VMs would look deleted on such an engine. The engine of the VMs is the one recorded by the cluster, or
+// else ofMachine.
 func CheckEngine(of Engine, ofMachine string, seen engine.Identity) error {
 	const field = "spec.olvmOvirtAPIServer.serverURL"
 
@@ -120,8 +120,8 @@ func CheckEngine(of Engine, ofMachine string, seen engine.Identity) error {
 		seen.Installation, last.ID, infrav1.AcceptEngineAnnotation, accept)
 }
 
-// IsRestored reports whether an engine is the recorded one at an earlier time than was seen, whether or not that is
-// accepted. seen is what Identify returned.
+// IsRestored reports whether an engine is the recorded one at an earlier time, even if an annotation accepts it. seen
+// is a result of Identify.
 func IsRestored(of Engine, seen engine.Identity) bool {
 	recorded := of.Recorded
 	if recorded == nil || recorded.LastEvent == nil || recorded.EngineID != seen.Installation {

@@ -19,10 +19,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// identityPath is the field by which an OLVMCluster names an identity.
+// identityPath is the field with an OLVMCluster's identity.
 const identityPath = "spec.olvmOvirtAPIServer.identityRef"
 
-// IdentityOf is the name of the OLVMClusterIdentity of a cluster; empty where it has none.
+// IdentityOf returns the name of a cluster's OLVMClusterIdentity, or "".
 func IdentityOf(of Engine) string {
 	if ref := of.Server.IdentityRef; ref != nil {
 		return ref.Name
@@ -31,8 +31,8 @@ func IdentityOf(of Engine) string {
 	return ""
 }
 
-// CredentialsKey is the Secret with the credentials of a cluster: its own, or that of its identity; false where it is
-// not known.
+// CredentialsKey returns the name of the Secret with the credentials: the cluster's own Secret, or that of its
+// identity. It returns false if the name is unknown.
 func CredentialsKey(
 	of Engine, identity *infrav1alpha1.OLVMClusterIdentity,
 ) (types.NamespacedName, bool) {
@@ -48,7 +48,8 @@ func CredentialsKey(
 	return types.NamespacedName(identity.Spec.CredentialsSecret), true
 }
 
-// CAKey is the ConfigMap with the CA of the engine, likewise; false where there is none, or it is not known.
+// CAKey returns the name of the ConfigMap with the engine's CA, from the cluster or its identity. It returns false if
+// there is none, or if it is unknown.
 func CAKey(of Engine, identity *infrav1alpha1.OLVMClusterIdentity) (types.NamespacedName, bool) {
 	if IdentityOf(of) == "" {
 		name := of.Server.CAConfigMap
@@ -66,9 +67,8 @@ func CAKey(of Engine, identity *infrav1alpha1.OLVMClusterIdentity) (types.Namesp
 	return types.NamespacedName(*identity.Spec.CAConfigMap), true
 }
 
-// checkIdentity checks that the identity exists, that the cluster may use it, that it may be sent to the engine, and
-// that its Secret exists. It gives one message where it does not exist and where it is for others, so that it does not
-// reveal which.
+// checkIdentity checks that the identity exists, allows the cluster and the engine, and has a Secret. To reveal
+// nothing, it returns the same message for missing identities and for those of others.
 func checkIdentity(of Engine, objects Objects, base *url.URL) error {
 	identity := objects.Identity
 	if identity == nil || !MayUse(identity, of.Key.Namespace, objects.Namespace) {
@@ -77,7 +77,7 @@ func checkIdentity(of Engine, objects Objects, base *url.URL) error {
 				"namespace to its allowedNamespaces", IdentityOf(of), of.Key.Namespace)
 	}
 
-	// A pull request's manifests are not checked by the API server.
+	// The API server does not check the manifests of a pull request.
 	server := of.Server
 	if server.InsecureSkipTLSVerify || server.CAConfigMap != nil || server.CredentialsSecret.Name != "" {
 		return blocker.New(infrav1.CredentialsNotAllowedReason, identityPath,
@@ -110,8 +110,9 @@ func checkIdentity(of Engine, objects Objects, base *url.URL) error {
 	return nil
 }
 
-// checkIdentityNamespace checks that what an identity names is in a namespace; an empty one allows all. Whoever may
-// write identities could otherwise use the Secret of any tenant. The error is in a field of who uses it.
+// checkIdentityNamespace checks that an identity's Secret and ConfigMap are in this namespace. An empty namespace
+// allows all. Without this check, the author of an identity could use the Secret of any tenant. field is the field for
+// the error, in the object that uses the identity.
 func checkIdentityNamespace(identity *infrav1alpha1.OLVMClusterIdentity, namespace, field string) error {
 	named := []infrav1alpha1.ObjectOfNamespace{identity.Spec.CredentialsSecret}
 	if ca := identity.Spec.CAConfigMap; ca != nil {
@@ -129,8 +130,8 @@ func checkIdentityNamespace(identity *infrav1alpha1.OLVMClusterIdentity, namespa
 	return nil
 }
 
-// CheckIdentity reads what an identity names, and says why nobody can use it, whatever the engine is: a *blocker.Error,
-// whose field is one of the identity. What it names in another namespace than that of the policy is not read.
+// CheckIdentity reads the objects of an identity, and returns a *blocker.Error if nobody can use the identity with any
+// engine. The error's field belongs to the identity. CheckIdentity reads no objects outside the policy's namespace.
 func CheckIdentity(
 	ctx context.Context, reader client.Reader, identity *infrav1alpha1.OLVMClusterIdentity, policy Policy,
 ) error {
@@ -166,7 +167,7 @@ func CheckIdentity(
 	return err
 }
 
-// checkUsers checks that an identity is for a namespace, and for engines.
+// checkUsers checks that an identity allows some namespace and some engine.
 func checkUsers(identity *infrav1alpha1.OLVMClusterIdentity) error {
 	const field = "spec.allowedNamespaces"
 
@@ -194,8 +195,8 @@ func checkUsers(identity *infrav1alpha1.OLVMClusterIdentity) error {
 	return nil
 }
 
-// MayUse reports whether a namespace may use an identity. The namespace's object is nil if its labels are not known:
-// then no selector chooses it. What is empty allows none, except an empty selector.
+// MayUse reports whether a namespace may use an identity. object is nil if the namespace's labels are unknown; then no
+// selector selects it. An empty list or part allows none, but an empty selector allows all.
 func MayUse(identity *infrav1alpha1.OLVMClusterIdentity, namespace string, object *corev1.Namespace) bool {
 	allowed := identity.Spec.AllowedNamespaces
 
@@ -207,7 +208,7 @@ func MayUse(identity *infrav1alpha1.OLVMClusterIdentity, namespace string, objec
 	case allowed.Selector == nil || isEmptied(*allowed.Selector):
 		return false
 	case allowed.Selector.MatchLabels == nil && allowed.Selector.MatchExpressions == nil:
-		return true // selector: {} is all namespaces, also one whose labels are not known
+		return true // selector: {} selects all namespaces, even with unknown labels
 	case object == nil:
 		return false
 	}
@@ -217,21 +218,20 @@ func MayUse(identity *infrav1alpha1.OLVMClusterIdentity, namespace string, objec
 	return err == nil && selector.Matches(labels.Set(object.Labels))
 }
 
-// isEmptied reports whether a selector has a part without anything in it: who takes the last label out does not mean
-// all namespaces.
+// isEmptied reports whether a selector has an empty part. Removing the last label must not select all namespaces.
 func isEmptied(selector infrav1.LabelSelector) bool {
 	return selector.MatchLabels != nil && len(selector.MatchLabels) == 0 ||
 		selector.MatchExpressions != nil && len(selector.MatchExpressions) == 0
 }
 
-// ListsEngine reports whether one of some URLs is that of an engine.
+// ListsEngine reports whether one of the URLs belongs to an engine.
 func ListsEngine(urls []string, serverURL string) bool {
 	base, err := engine.BaseURL(serverURL)
 
 	return err == nil && listsEngine(urls, base)
 }
 
-// listsEngine reports whether one of these URLs is that of an engine.
+// listsEngine reports whether one of the URLs belongs to an engine.
 func listsEngine(urls []string, base *url.URL) bool {
 	return slices.ContainsFunc(urls, func(text string) bool {
 		allowed, err := engine.BaseURL(text)
@@ -239,7 +239,7 @@ func listsEngine(urls []string, base *url.URL) bool {
 	})
 }
 
-// place says in messages where a part of the connection comes from: the field of the cluster, or its identity.
+// place returns the source of a part of the connection for messages: the field of the cluster, or its identity.
 func place(of Engine, field string) string {
 	if name := IdentityOf(of); name != "" && of.Key.Name == "" {
 		return "spec." + field // of the identity itself

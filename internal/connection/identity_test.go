@@ -63,7 +63,7 @@ func TestWhoMayUseAnIdentity(t *testing.T) {
 	}
 }
 
-// TestAnotherUserOfAClusterWithAnIdentity is the user of a jump host: the credentials are its own.
+// TestAnotherUserOfAClusterWithAnIdentity has the user of a jump host, with its own credentials.
 func TestAnotherUserOfAClusterWithAnIdentity(t *testing.T) {
 	scheme := clientgoscheme.Scheme
 	check.Error(t, api.AddToScheme(scheme), "")
@@ -122,7 +122,7 @@ func TestAnotherUserOfAClusterWithAnIdentity(t *testing.T) {
 		}())
 }
 
-// TestAnIdentitySaysWhatKeepsOthersFromUsingIt has each thing that an administrator can forget.
+// TestAnIdentitySaysWhatKeepsOthersFromUsingIt has an administrator forget one thing at a time.
 func TestAnIdentitySaysWhatKeepsOthersFromUsingIt(t *testing.T) {
 	const own = "manager"
 

@@ -16,11 +16,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// oddPassword has what means something to a form, a shell, a URL, YAML, JSON, XML, HCL or a terminal.
+// oddPassword has special characters of forms, shells, URLs, YAML, JSON, XML, HCL and terminals.
 const oddPassword = `p@ss:w&rd=+%41 $HOME ${x} %{y} "q" 'a' \ #ü€🙂 <a>]]>&amp; `
 
-// TestAnOddPasswordLogsInHoweverItsSecretWasMade has the Secrets of kubectl, echo and editors on Windows. The engine and
-// Terraform get the same password.
+// TestAnOddPasswordLogsInHoweverItsSecretWasMade has Secrets made by kubectl, by echo and by editors on Windows. The
+// engine and Terraform get the same password.
 func TestAnOddPasswordLogsInHoweverItsSecretWasMade(t *testing.T) {
 	sim, err := ovirtsim.New(ovirtsim.Options{Username: "odd@internal", Password: oddPassword})
 	check.Error(t, err, "")
@@ -63,7 +63,7 @@ func TestAnOddPasswordLogsInHoweverItsSecretWasMade(t *testing.T) {
 	}
 }
 
-// terraformPassword is the password that a configuration has.
+// terraformPassword returns the password of a configuration.
 func terraformPassword(t *testing.T, session *engine.Client, config engine.Config) string {
 	t.Helper()
 
@@ -76,7 +76,8 @@ func terraformPassword(t *testing.T, session *engine.Client, config engine.Confi
 	return values["ovirt_password"]
 }
 
-// TestAPasswordThatIsNoTextIsRefused is that of a file in another encoding. Terraform would get another password.
+// TestAPasswordThatIsNoTextIsRefused has passwords from files in other encodings. Terraform would get a different
+// password.
 func TestAPasswordThatIsNoTextIsRefused(t *testing.T) {
 	for name, password := range map[string]string{
 		"in Latin-1": "s3cret\xfc", "in UTF-16": "\xff\xfes\x003\x00c\x00", "with a NUL": "s3cret\x00",
@@ -95,7 +96,7 @@ func TestAPasswordThatIsNoTextIsRefused(t *testing.T) {
 	}
 }
 
-// TestAControllerTellsTheURLToWrite has a refused URL become the error of its field.
+// TestAControllerTellsTheURLToWrite turns a refused URL into the error of its field.
 func TestAControllerTellsTheURLToWrite(t *testing.T) {
 	for _, url := range []string{
 		server + "/webadmin/?locale=en_US#vms", server + "/api/vms", "https://admin:s3cret@engine.example.com",

@@ -10,7 +10,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// Keys of OpenShift's Secret ovirt-credentials that decide whom the connection trusts.
+// These keys of OpenShift's Secret ovirt-credentials decide whom the connection trusts.
 const (
 	insecureKey = "ovirt_insecure"
 	caFileKey   = "ovirt_cafile"
@@ -26,8 +26,8 @@ func secretText(secret *corev1.Secret, key string) string {
 	return string(secret.Data[key])
 }
 
-// checkTrustKeys refuses the keys of a Secret that the connection does not follow. Otherwise their owner would believe
-// that they count. caNamed reports whether the cluster or its identity names a ConfigMap with the CA.
+// checkTrustKeys refuses a Secret with keys ignored by the connection. Otherwise its owner would rely on them. caNamed
+// reports whether the cluster or its identity has a ConfigMap with the CA.
 func checkTrustKeys(secret *corev1.Secret, server infrav1.OvirtAPIServer, caNamed bool, field string) error {
 	refuse := func(key, format string, args ...any) error {
 		return blocker.New(infrav1.CredentialsNotAllowedReason, field, "key %s of Secret %q: "+format,
@@ -58,7 +58,7 @@ func checkTrustKeys(secret *corev1.Secret, server infrav1.OvirtAPIServer, caName
 	return nil
 }
 
-// withBundleOfSecret adds the CA certificates that the Secret has.
+// withBundleOfSecret adds the CA certificates of the Secret.
 func withBundleOfSecret(config engine.Config, secret *corev1.Secret, field string) (engine.Config, error) {
 	bundle := strings.TrimSpace(secretText(secret, caBundleKey))
 	if bundle == "" {

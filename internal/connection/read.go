@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// Read reads the objects that decide the connection to the engine of a cluster.
+// Read reads the objects for the connection to the engine of a cluster.
 func Read(ctx context.Context, reader client.Reader, of Engine) (Objects, error) {
 	var out Objects
 	var err error
@@ -29,7 +29,7 @@ func Read(ctx context.Context, reader client.Reader, of Engine) (Objects, error)
 			return out, err
 		}
 
-		// Who may not use it learns nothing of what it names.
+		// Users without access to the identity learn nothing about its objects.
 		if out.Identity == nil || !MayUse(out.Identity, of.Key.Namespace, out.Namespace) {
 			return out, nil
 		}
@@ -45,7 +45,7 @@ func Read(ctx context.Context, reader client.Reader, of Engine) (Objects, error)
 	return out, out.readNamed(ctx, reader, of)
 }
 
-// readNamed reads Secret and ConfigMap.
+// readNamed reads the Secret and the ConfigMap.
 func (o *Objects) readNamed(ctx context.Context, reader client.Reader, of Engine) (err error) {
 	if key, ok := CredentialsKey(of, o.Identity); ok {
 		if o.Secret, err = get(ctx, reader, key, &corev1.Secret{}); err != nil {
@@ -60,8 +60,8 @@ func (o *Objects) readNamed(ctx context.Context, reader client.Reader, of Engine
 	return err
 }
 
-// ConfigAs is the connection to the engine of a cluster for another user, whose Secret is in the namespace of the
-// cluster. The CA is the cluster's, or its identity's.
+// ConfigAs returns the connection to the engine of a cluster for another user. The other user's Secret is in the
+// cluster's namespace. The CA comes from the cluster or its identity.
 func ConfigAs(
 	ctx context.Context, reader client.Reader, of Engine, secret string, policy Policy,
 ) (engine.Config, error) {
@@ -79,7 +79,7 @@ func ConfigAs(
 	return config, err
 }
 
-// ReadConfig is Config of what Read reads.
+// ReadConfig reads the objects of a connection, and returns the result of Config.
 func ReadConfig(
 	ctx context.Context, reader client.Reader, of Engine, policy Policy,
 ) (engine.Config, error) {
@@ -93,7 +93,7 @@ func ReadConfig(
 	return Config(of, objects)
 }
 
-// get reads an object; nil where it does not exist.
+// get reads an object, and returns nil if it does not exist.
 func get[T client.Object](ctx context.Context, reader client.Reader, key client.ObjectKey, into T) (T, error) {
 	var none T
 
