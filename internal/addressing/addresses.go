@@ -16,10 +16,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// Addresses of the network interfaces of a machine, by the interfaces' names in the engine.
+// Addresses maps names of a machine's network interfaces in the engine to their addresses.
 type Addresses map[string][]netip.Addr
 
-// Recorded are the addresses that an OLVMMachine records.
+// Recorded returns the addresses recorded on an OLVMMachine.
 func Recorded(m *infrav1.OLVMMachine) (Addresses, error) {
 	text := m.Annotations[infrav1.AddressesAnnotation]
 	if text == "" {
@@ -38,9 +38,9 @@ func Recorded(m *infrav1.OLVMMachine) (Addresses, error) {
 
 	for _, addresses := range out {
 		for i, address := range addresses {
-			addresses[i] = address.Unmap() // ::ffff:10.0.0.1 is the address 10.0.0.1 of others
+			addresses[i] = address.Unmap() // ::ffff:10.0.0.1 is the same address as 10.0.0.1
 
-			if address.Zone() != "" { // it may be any text, and addresses go into files of guests
+			if address.Zone() != "" { // a zone may be any text, and addresses go into files of guests
 				return nil, unusable("metadata.annotations["+infrav1.AddressesAnnotation+"]",
 					"%q has a zone; write it without", address)
 			}
@@ -50,7 +50,7 @@ func Recorded(m *infrav1.OLVMMachine) (Addresses, error) {
 	return out, nil
 }
 
-// Provisioned are the addresses that were decided for a VM of a pool.
+// Provisioned returns the addresses chosen for an inventory's VM.
 func Provisioned(vm infrav1alpha1.ProvisionedVM) Addresses {
 	out := Addresses{}
 
@@ -63,11 +63,11 @@ func Provisioned(vm infrav1alpha1.ProvisionedVM) Addresses {
 	return out
 }
 
-// Held says who has which address on one engine, by the name of the network. What stands under "", where a machine
-// names none, may be on any.
+// Held maps names of networks to their addresses, and each address to its holder on one engine. The name "" stands for
+// an unknown network: its addresses count on every network.
 type Held map[string]map[netip.Addr]string
 
-// Add an address.
+// Add adds an address.
 func (h Held) Add(network string, address netip.Addr, holder string) {
 	if h[network] == nil {
 		h[network] = map[netip.Addr]string{}
@@ -76,10 +76,10 @@ func (h Held) Add(network string, address netip.Addr, holder string) {
 	h[network][address] = holder
 }
 
-// endpointAddress is how messages speak of the address of a control plane endpoint.
+// endpointAddress describes the address of a control plane endpoint in messages.
 const endpointAddress = "the control plane endpoint"
 
-// VirtualAddresses of a cluster: the control plane endpoint and that of ingress, as far as they are addresses.
+// VirtualAddresses returns the addresses of the control plane endpoint and of ingress. It ignores host names.
 func VirtualAddresses(spec infrav1.OLVMClusterSpec) []VirtualAddress {
 	var out []VirtualAddress
 	add := func(text, what, field string) {
@@ -99,8 +99,8 @@ func VirtualAddresses(spec infrav1.OLVMClusterSpec) []VirtualAddress {
 	return out
 }
 
-// SupportAddresses are the virtual addresses of the load balancers of a cluster, except for its endpoint. of is nil for
-// a cluster without support services.
+// SupportAddresses returns the virtual addresses of a cluster's load balancers, except its endpoint. of is nil for a
+// cluster without support services.
 func SupportAddresses(
 	cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices,
 ) []VirtualAddress {
@@ -124,8 +124,8 @@ func SupportAddresses(
 	return out
 }
 
-// AddEndpoint adds the virtual addresses of a cluster and of its load balancers, for messages in a namespace. of is nil
-// for a cluster without support services.
+// AddEndpoint adds the virtual addresses of a cluster and its load balancers, described for readers of a namespace. of
+// is nil for a cluster without support services.
 func (h Held) AddEndpoint(
 	cluster *infrav1.OLVMCluster, of *infrav1alpha1.OLVMSupportServices, namespace string,
 ) {
@@ -136,8 +136,8 @@ func (h Held) AddEndpoint(
 	h.AddSupportAddresses(cluster, of, namespace, nil)
 }
 
-// AddSupportAddresses adds those of the load balancers of a cluster, each on the networks of the cluster, or on any if
-// they are not known.
+// AddSupportAddresses adds the addresses of a cluster's load balancers on each of the networks. Without networks they
+// count on every network.
 func (h Held) AddSupportAddresses(
 	cluster *infrav1.OLVMCluster, of *infrav1alpha1.OLVMSupportServices, namespace string, networks []string,
 ) {
@@ -152,12 +152,12 @@ func (h Held) AddSupportAddresses(
 	}
 }
 
-// Holder is how messages in a namespace speak of a machine that has an address.
+// Holder describes a machine with an address, for messages to readers of a namespace.
 func Holder(m *infrav1.OLVMMachine, namespace string) string {
 	return named("OLVMMachine", m, namespace)
 }
 
-// named gives the name of an object to those who can see it, and to no others.
+// named returns the name of an object for readers of its namespace. It hides the name from others.
 func named(kind string, object metav1.Object, namespace string) string {
 	if object.GetNamespace() != namespace {
 		return "an " + kind + " of another namespace"
@@ -166,8 +166,7 @@ func named(kind string, object metav1.Object, namespace string) string {
 	return fmt.Sprintf("%s %s/%s", kind, object.GetNamespace(), object.GetName())
 }
 
-// maxHeld is how many addresses one machine can have recorded: eight interfaces with two static ones and two from
-// pools.
+// maxHeld limits the recorded addresses of one machine: eight interfaces with two static addresses and two from pools.
 const maxHeld = 32
 
 // AddMachine adds the addresses of a machine with their networks.
@@ -185,16 +184,16 @@ func (h Held) AddMachine(spec infrav1.OLVMMachineSpec, recorded Addresses, holde
 
 		left -= len(list)
 		for _, address := range list {
-			h.Add(networks[name], address, holder) // on all networks where the interface is none any more
+			h.Add(networks[name], address, holder) // on all networks if the interface no longer exists
 		}
 	}
 }
 
-// AddRunning adds the recorded addresses of a machine with their networks, and those that its VM is known to have.
+// AddRunning adds the recorded addresses of a machine with their networks, and the known addresses of its VM.
 func (h Held) AddRunning(m *infrav1.OLVMMachine, holder string) {
 	recorded, err := Recorded(m)
 	if err != nil {
-		recorded = nil // its own condition says so; one bad record must not stop all others
+		recorded = nil // the machine's own condition reports it, and one bad record must not stop all others
 	}
 
 	h.AddMachine(m.Spec, recorded, holder)
@@ -206,14 +205,14 @@ func (h Held) AddRunning(m *infrav1.OLVMMachine, holder string) {
 	known := slices.Concat(slices.Collect(maps.Values(recorded))...)
 	_, ips := NamesAndAddresses(m)
 
-	for _, ip := range ips { // whatever became of its record
+	for _, ip := range ips { // even if the record has changed
 		if address, ok := netip.AddrFromSlice(ip); ok && !slices.Contains(known, address.Unmap()) {
 			h.Add("", address.Unmap(), holder)
 		}
 	}
 }
 
-// AddProvisioned adds the addresses of a VM of a pool with their networks.
+// AddProvisioned adds the addresses of an inventory's VM with their networks.
 func (h Held) AddProvisioned(vm infrav1alpha1.ProvisionedVM, holder string) {
 	for _, nic := range vm.NICs {
 		for _, address := range ipam.ParseAll(nic.IPAddresses) {
@@ -222,7 +221,7 @@ func (h Held) AddProvisioned(vm infrav1alpha1.ProvisionedVM, holder string) {
 	}
 }
 
-// On returns who has which address on one network, or on any for "".
+// On returns the holders of addresses on one network, or on any network for "".
 func (h Held) On(network string) map[netip.Addr]string {
 	out := map[netip.Addr]string{}
 
@@ -235,21 +234,21 @@ func (h Held) On(network string) map[netip.Addr]string {
 	return out
 }
 
-// Allocation is what decides the static addresses of one machine.
+// Allocation is the input for choosing the static addresses of one machine.
 type Allocation struct {
 	NICs []NIC
 	// Recorded addresses of the machine.
 	Recorded Addresses
-	// Claimed are those that IPAM providers gave, by the interfaces' names.
+	// Claimed maps names of interfaces to addresses from IPAM providers.
 	Claimed map[string][]ipam.Address
-	// InUse reports that a guest may have the recorded addresses already: they are never taken back.
+	// InUse reports that a guest may already use the recorded addresses. They are never taken back.
 	InUse bool
-	// Made reports that the guest has what it was made with: a source that was added since gives it nothing.
+	// Made reports that the guest keeps its first addresses. A source added later has no effect on it.
 	Made bool
 }
 
-// Given are the addresses by their sources, as guests configure them; false where some are not recorded yet, or some
-// are recorded that have no source.
+// Given returns the addresses by interface, in the form for guests. It returns false if a source has no recorded
+// address yet, or a recorded address has no source.
 func (a Allocation) Given() (map[string][]ipam.Address, bool) {
 	out := map[string][]ipam.Address{}
 
@@ -298,8 +297,8 @@ func (a Allocation) Given() (map[string][]ipam.Address, bool) {
 	return out, left == 0 || a.InUse
 }
 
-// keep is the recorded address that a pool gave; the zero one where there is none. An address in use stays, also where
-// the ranges have changed. Others are what the interface has from other sources.
+// keep returns the recorded address from a pool, or the zero address. An address in use stays, even if the ranges have
+// changed. others are the interface's addresses from other sources.
 func (a Allocation) keep(nic string, pool *ipam.Pool, others []netip.Addr) netip.Addr {
 	for _, address := range a.Recorded[nic] {
 		if address.Is4() == pool.Is4() && !slices.Contains(others, address) && (pool.Contains(address) || a.InUse) {
@@ -310,7 +309,7 @@ func (a Allocation) keep(nic string, pool *ipam.Pool, others []netip.Addr) netip
 	return netip.Addr{}
 }
 
-// Conflict names the other owner of a recorded address; "" where there is none.
+// Conflict describes another owner of a recorded address, or returns "".
 func (a Allocation) Conflict(held Held) string {
 	for _, nic := range a.NICs {
 		others := held.On(nic.NetworkName)
@@ -324,8 +323,8 @@ func (a Allocation) Conflict(held Held) string {
 	return ""
 }
 
-// Allocate returns what is to be recorded: what was claimed, what is recorded already, and the lowest free addresses
-// for the rest, which are added to held.
+// Allocate returns the addresses to record: the claimed ones, the recorded ones, and the lowest free addresses for the
+// rest. It adds them to held.
 func (a Allocation) Allocate(held Held) (Addresses, error) {
 	out := Addresses{}
 	if err := a.addClaimed(held, out); err != nil {
@@ -349,10 +348,11 @@ func (a Allocation) Allocate(held Held) (Addresses, error) {
 	return out, nil
 }
 
-// thisMachine holds what is being allocated.
+// thisMachine is the holder of newly allocated addresses.
 const thisMachine = "this machine"
 
-// addClaimed takes what IPAM providers gave, unless another has it, or the guest has something else already.
+// addClaimed adds the addresses from IPAM providers. It fails if another object has one, or if the guest already has a
+// different address.
 func (a Allocation) addClaimed(held Held, out Addresses) error {
 	for _, nic := range a.NICs {
 		for _, address := range a.Claimed[nic.VNICName] {
@@ -388,7 +388,7 @@ func (a Allocation) addClaimed(held Held, out Addresses) error {
 	return nil
 }
 
-// addFree keeps what is recorded, and takes free addresses of the ranges for the rest.
+// addFree keeps the recorded addresses, and takes free addresses from the ranges for the rest.
 func (a Allocation) addFree(held Held, out Addresses) error {
 	for _, nic := range a.NICs {
 		if nic.Guest == nil {

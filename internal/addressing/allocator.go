@@ -28,14 +28,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 )
 
-// Allocator gives each OLVMMachine its static addresses, from its ranges and from IPAM providers, and records
-// them on the object before anybody uses them. The object is the record: an address is in use while an OLVMMachine
-// names it, whatever restarts in between. One allocation goes at a time; leader election keeps other processes out,
-// except those of other shards. Where there can be such, each allocation looks once more after it was written down: of
-// two that wrote the same address at the least one sees the other, and the one that does gives it up and chooses anew.
+// Allocator gives each OLVMMachine its static addresses, from its ranges and from IPAM providers. It records them on
+// the object before anyone uses them. The object is the record: an address is in use as long as an OLVMMachine names
+// it, across all restarts.
 //
-// Where the cache has all machines, it is looked at, with what was recorded here and is not in it yet; else, and the
-// first time, the machines are read past it, which takes longer the more there are.
+// One allocation runs at a time. Leader election keeps other processes out, except those of other shards. With other
+// shards, each allocation looks again after its record is written. If two shards record the same address, at least one
+// notices, releases it and picks another.
+//
+// If the cache has all machines, the allocator reads the cache, and adds its own records not there yet. Otherwise, and
+// at the first time, it reads past the cache. This takes longer with more machines.
 type Allocator struct {
 	Client client.Client
 	// Reader reads past the cache.
@@ -44,19 +46,21 @@ type Allocator struct {
 	CacheHasAll bool
 
 	mu sync.Mutex
-	// recorded are machines as they are written after their allocation, until the cache has them; nil before the first
+	// recorded holds machines as written after their allocation, until the cache has them. It is nil before the first
 	// look.
 	recorded map[client.ObjectKey]*infrav1.OLVMMachine
-	// admitted are the OLVMClusters and OLVMSupportServices whose virtual addresses this process found free.
+	// admitted has the OLVMClusters and OLVMSupportServices with virtual addresses found free by this process.
 	admitted map[types.UID]bool
-	// compared are the records that this process has compared with those of others.
+	// compared holds the records already compared with those of other machines.
 	compared map[client.ObjectKey]comparedRecord
 }
 
-// Allocate returns the static addresses of the machine's network interfaces, and writes down those that are new: in
-// memory, where no other manager gives addresses, for the caller to write before anybody uses them, else with write,
-// which writes the object. What a VM may have been given already is never taken back: where the record of a machine
-// that has its VM is lost, as when its object was made anew, learn returns what the VM was given.
+// Allocate returns the static addresses of the machine's network interfaces, and records new ones. If no other manager
+// gives addresses, it records them in memory only: the caller must write them before anyone uses them. Otherwise it
+// calls write to write the object.
+//
+// Allocate never takes back an address possibly given to a VM. If a machine with a VM has lost its record, for example
+// because its object was recreated, learn returns the VM's addresses.
 func (a *Allocator) Allocate(
 	ctx context.Context,
 	machine *infrav1.OLVMMachine,
@@ -72,7 +76,7 @@ func (a *Allocator) Allocate(
 
 	given, complete := allocation.Given()
 
-	// Others may have chosen the same at the same moment, unless it was looked at after that.
+	// Another shard may have chosen the same address at the same moment. Only a later look can tell.
 	unsure := !a.CacheHasAll && !MayHaveVM(machine)
 	if complete && !learned && !unsure && (MayHaveVM(machine) || a.isCompared(machine)) {
 		return given, nil
@@ -118,7 +122,7 @@ func (a *Allocator) Allocate(
 	return given, err
 }
 
-// recall returns what the machine has already: by its record, else by what its VM was given (learned), and by claims.
+// recall returns the addresses the machine already has: from its record, else from its VM (learned), and from claims.
 func (a *Allocator) recall(
 	ctx context.Context,
 	machine *infrav1.OLVMMachine,
@@ -144,8 +148,8 @@ func (a *Allocator) recall(
 	return allocation, learned, err
 }
 
-// isCompared reports whether the record of a machine was compared with those of others in this process. A predecessor
-// that was halted may have written one that is taken, and so may whoever edits the annotation.
+// isCompared reports whether this process has compared a machine's record with those of others. A halted predecessor or
+// an editor of the annotation may have written a taken address.
 func (a *Allocator) isCompared(machine *infrav1.OLVMMachine) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -153,7 +157,7 @@ func (a *Allocator) isCompared(machine *infrav1.OLVMMachine) bool {
 	return a.compared[client.ObjectKeyFromObject(machine)] == recordOf(machine)
 }
 
-// comparedRecord is what a machine of a UID has recorded.
+// comparedRecord is the record of a machine with a UID.
 type comparedRecord struct {
 	uid  types.UID
 	text string
@@ -164,7 +168,7 @@ func recordOf(m *infrav1.OLVMMachine) comparedRecord {
 	return comparedRecord{uid: m.UID, text: m.Annotations[infrav1.AddressesAnnotation]}
 }
 
-// setCompared notes the comparison of a record, unless it has failed; mu is held.
+// setCompared notes the comparison of a record, unless it has failed. The caller holds mu.
 func (a *Allocator) setCompared(machine *infrav1.OLVMMachine, failed *error) {
 	if *failed != nil {
 		return
@@ -177,12 +181,12 @@ func (a *Allocator) setCompared(machine *infrav1.OLVMMachine, failed *error) {
 	key := client.ObjectKeyFromObject(machine)
 
 	a.compared[key] = recordOf(machine)
-	if a.recorded[key] != nil { // an edited record is in the cache, and the one that this process wrote never will be
+	if a.recorded[key] != nil { // the cache has the edited record, and will never have the one written by this process
 		a.recorded[key] = machine.DeepCopy()
 	}
 }
 
-// settle lets go of what is recorded where another has recorded it too. Both may do so; they try again.
+// settle releases recorded addresses if another object has recorded them too. Both may do so, and try again.
 func (a *Allocator) settle(
 	ctx context.Context,
 	machine *infrav1.OLVMMachine,
@@ -202,8 +206,7 @@ func (a *Allocator) settle(
 	return fmt.Errorf("%s; OLVMMachine %s/%s chooses another one", conflict, machine.Namespace, machine.Name)
 }
 
-// record writes the addresses down. The write must refuse a machine that was read before an earlier allocation was
-// written.
+// record writes the addresses down. write must refuse a machine read before an earlier allocation was written.
 func (a *Allocator) record(
 	ctx context.Context, machine *infrav1.OLVMMachine, write func(context.Context) error, wanted Addresses,
 ) error {
@@ -226,7 +229,7 @@ func (a *Allocator) record(
 	return nil
 }
 
-// machines are those that there are, with all that was ever recorded for them; mu is held.
+// machines returns the existing machines with everything ever recorded for them. The caller holds mu.
 func (a *Allocator) machines(ctx context.Context) ([]infrav1.OLVMMachine, error) {
 	reader := a.Reader
 	if a.CacheHasAll && a.recorded != nil {
@@ -242,7 +245,7 @@ func (a *Allocator) machines(ctx context.Context) ([]infrav1.OLVMMachine, error)
 		return list.Items, nil
 	}
 
-	if a.recorded == nil { // what others recorded until now, the cache may lack
+	if a.recorded == nil { // the cache may lack earlier records of others
 		a.recorded = map[client.ObjectKey]*infrav1.OLVMMachine{}
 
 		for i := range list.Items {
@@ -273,7 +276,7 @@ func (a *Allocator) machines(ctx context.Context) ([]infrav1.OLVMMachine, error)
 	return list.Items, nil
 }
 
-// lists is where to list what users write, and we do not.
+// lists returns the reader for lists of objects written by users only.
 func (a *Allocator) lists() client.Reader {
 	if a.CacheHasAll {
 		return a.Client
@@ -282,11 +285,11 @@ func (a *Allocator) lists() client.Reader {
 	return a.Reader
 }
 
-// seeker is who needs addresses: what it has itself is free for it.
+// seeker is the object in need of addresses. Its own addresses are free for it.
 type seeker struct{ Namespace, Machine, InventoryVM, Cluster string }
 
-// Beside calls do with who has which address on an engine, beside an OLVMInventoryVM of that namespace and name. No
-// address is given to others before it has ended, so that it can write down what it takes.
+// Beside calls do with the holders of addresses on an engine, except an OLVMInventoryVM with this namespace and name.
+// Nobody gets an address before do returns, so do can record its choice.
 func (a *Allocator) Beside(
 	ctx context.Context, vm client.ObjectKey, where connection.EngineID, do func(Held) error,
 ) error {
@@ -301,9 +304,9 @@ func (a *Allocator) Beside(
 	return do(held)
 }
 
-// held finds the addresses that other machines and the VMs of pools have on an engine, and its control plane endpoints.
-// Objects of other namespaces hold something where the engine let their OLVMCluster or OLVMInventory in: anybody could
-// write down everybody's addresses otherwise.
+// held returns the addresses of other machines and of inventory VMs on an engine, and its control plane endpoints. An
+// object of another namespace counts only if the engine accepted the credentials of its OLVMCluster or OLVMInventory.
+// Otherwise anybody could claim everybody's addresses.
 func (a *Allocator) held(ctx context.Context, self seeker, where connection.EngineID) (Held, error) {
 	var clusters infrav1.OLVMClusterList
 	if err := a.lists().List(ctx, &clusters); err != nil {
@@ -346,8 +349,8 @@ func (a *Allocator) held(ctx context.Context, self seeker, where connection.Engi
 	return out, a.holdProvisioned(ctx, out, self, where)
 }
 
-// letInBy returns the clusters of the machines that an engine has let in. Nothing else is known of an OLVMCluster that
-// others manage.
+// letInBy returns the clusters of the machines accepted by an engine. Nothing else is known about OLVMClusters of other
+// managers.
 func letInBy(where connection.EngineID, machines []infrav1.OLVMMachine) map[client.ObjectKey]bool {
 	out := map[client.ObjectKey]bool{}
 
@@ -360,7 +363,7 @@ func letInBy(where connection.EngineID, machines []infrav1.OLVMMachine) map[clie
 	return out
 }
 
-// holdProvisioned adds the addresses of VMs that were made for pools.
+// holdProvisioned adds the addresses of VMs made for inventories.
 func (a *Allocator) holdProvisioned(ctx context.Context, out Held, self seeker, where connection.EngineID) error {
 	var pools infrav1alpha1.OLVMInventoryList
 	if err := a.lists().List(ctx, &pools); err != nil {
@@ -398,14 +401,14 @@ func (a *Allocator) holdProvisioned(ctx context.Context, out Held, self seeker, 
 	return nil
 }
 
-// claimName is the name of the IPAddressClaim of a network interface for one of its pools.
+// claimName returns the name of the IPAddressClaim of a network interface for one of its pools.
 func claimName(machine *infrav1.OLVMMachine, nic, pool int) string {
 	return fmt.Sprintf("%s-%d-%d", machine.Name, nic, pool)
 }
 
-// claim asks the IPAM providers for an address of each pool, and returns those that they gave, by the network
-// interface. The error is a *blocker.Error while one is missing. A machine that has its VM asks for nothing: another
-// address would be of no use to its guest.
+// claim asks the IPAM providers for an address of each pool, and returns the given addresses by network interface. It
+// returns a *blocker.Error while one is missing. A machine with a VM asks for nothing, because its guest could not use
+// another address.
 func (a *Allocator) claim(
 	ctx context.Context, machine *infrav1.OLVMMachine, nics []NIC, made bool,
 ) (map[string][]ipam.Address, error) {
@@ -426,9 +429,9 @@ func (a *Allocator) claim(
 				out[nics[i].VNICName] = append(out[nics[i].VNICName], address)
 			case !errors.As(err, &waiting):
 				return nil, err
-			case made: // what it has is recorded
+			case made: // its addresses are recorded
 			case missing == nil:
-				missing = err // the others are asked for all the same
+				missing = err // the others are claimed all the same
 			}
 		}
 	}
@@ -436,7 +439,7 @@ func (a *Allocator) claim(
 	return out, missing
 }
 
-// claimOne returns the address of one pool, and claims it where that was not done yet.
+// claimOne returns the address of one pool, and creates the claim if necessary.
 func (a *Allocator) claimOne(
 	ctx context.Context,
 	machine *infrav1.OLVMMachine,
@@ -469,7 +472,8 @@ func (a *Allocator) claimOne(
 	}
 
 	if !MayHaveVM(machine) && (claim.Spec.PoolRef != pool || !claim.DeletionTimestamp.IsZero()) {
-		// Of another pool, or given back by another: it is not in use yet, and the next look claims anew.
+		// The claim is for another pool, or is being deleted by someone else. Its address is not in use yet. The next
+		// pass claims anew.
 		if err := a.giveBack(ctx, claim); err != nil {
 			return ipam.Address{}, err
 		}
@@ -491,21 +495,21 @@ func newClaim(machine *infrav1.OLVMMachine, name string, pool ipamv1.IPPoolRefer
 		Spec: ipamv1.IPAddressClaimSpec{ClusterName: cluster, PoolRef: pool},
 	}
 	if filter, ok := machine.Labels[clusterv1.WatchLabel]; ok {
-		claim.Labels[clusterv1.WatchLabel] = filter // the IPAM provider, too, may look at nothing else
+		claim.Labels[clusterv1.WatchLabel] = filter // the IPAM provider may also be limited to objects with this label
 	}
 
 	return claim
 }
 
-// claimOwner does not block the owner's deletion: in the foreground the garbage collector would delete the claim first,
-// and the IPAM provider would give the address of a VM that still runs to another.
+// claimOwner does not block the owner's deletion. With foreground deletion, the garbage collector would otherwise
+// delete the claim first, and the IPAM provider would give the address of a running VM to another.
 func claimOwner(machine *infrav1.OLVMMachine) metav1.OwnerReference {
 	owner := *metav1.NewControllerRef(machine, infrav1.GroupVersion.WithKind("OLVMMachine"))
 	owner.BlockOwnerDeletion = nil
 	return owner
 }
 
-// adopt makes a claim the machine's again that lost its owner, or has it with the UID of before a backup.
+// adopt takes over a claim of the machine without an owner, or with the owner's UID from before a restored backup.
 func (a *Allocator) adopt(
 	ctx context.Context, machine *infrav1.OLVMMachine, claim *ipamv1.IPAddressClaim,
 ) error {
@@ -536,7 +540,7 @@ func (a *Allocator) adopt(
 	return nil
 }
 
-// claimed is the address that a claim was given; waiting is the error while there is none.
+// claimed returns the address of a claim, or waiting while there is none.
 func (a *Allocator) claimed(
 	ctx context.Context, claim *ipamv1.IPAddressClaim, guest *GuestNIC, waiting *blocker.Error,
 ) (ipam.Address, error) {
@@ -588,16 +592,16 @@ func (a *Allocator) claimed(
 	return guest.Claimed(netip.PrefixFrom(address, int(*given.Spec.Prefix)), gateway), nil
 }
 
-// Release gives back what the machine has claimed. Its VM must be gone. Addresses of ranges are free when the object
-// is.
+// Release gives back the claims of a machine. Its VM must be gone. Addresses from ranges become free when the object is
+// deleted.
 func (a *Allocator) Release(ctx context.Context, machine *infrav1.OLVMMachine) error {
 	return a.forEachClaim(ctx, a.Reader, client.ObjectKeyFromObject(machine), func(claim *ipamv1.IPAddressClaim) error {
 		return a.giveBack(ctx, claim)
 	})
 }
 
-// Abandon takes our finalizer off the claims of a machine that went without releasing them. The garbage collector
-// deletes them then.
+// Abandon removes our finalizer from the claims of a machine deleted without a release. The garbage collector then
+// deletes them.
 func (a *Allocator) Abandon(ctx context.Context, machine client.ObjectKey) error {
 	a.mu.Lock()
 	delete(a.compared, machine)
@@ -608,7 +612,7 @@ func (a *Allocator) Abandon(ctx context.Context, machine client.ObjectKey) error
 	})
 }
 
-// forEachClaim looks at the claims of a machine of that name.
+// forEachClaim calls do for each claim of a machine with this name.
 func (a *Allocator) forEachClaim(
 	ctx context.Context, reader client.Reader, machine client.ObjectKey, do func(*ipamv1.IPAddressClaim) error,
 ) error {
@@ -632,7 +636,7 @@ func (a *Allocator) forEachClaim(
 	return kerrors.NewAggregate(errs)
 }
 
-// giveBack deletes a claim, and none that a later machine of the same name has made.
+// giveBack deletes a claim. It spares a claim made by a later machine of the same name.
 func (a *Allocator) giveBack(ctx context.Context, claim *ipamv1.IPAddressClaim) error {
 	if err := a.letGo(ctx, claim); err != nil {
 		return err
@@ -645,7 +649,7 @@ func (a *Allocator) giveBack(ctx context.Context, claim *ipamv1.IPAddressClaim) 
 	return nil
 }
 
-// letGo takes our finalizer off a claim.
+// letGo removes our finalizer from a claim.
 func (a *Allocator) letGo(ctx context.Context, claim *ipamv1.IPAddressClaim) error {
 	before := claim.DeepCopy()
 	if !controllerutil.RemoveFinalizer(claim, infrav1.MachineFinalizer) {

@@ -28,7 +28,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// addressBook is an allocator on an API server in memory, with an IPAM provider of one pool beside it.
+// addressBook is an allocator on an in-memory API server, with an IPAM provider of one pool.
 type addressBook struct {
 	t         *testing.T
 	api       client.WithWatch
@@ -36,9 +36,9 @@ type addressBook struct {
 	clusters  map[string]*infrav1.OLVMCluster
 	live      map[string]*infrav1.OLVMMachine
 	given     int // by the IPAM provider
-	// write is called before a machine is written; nil does nothing.
+	// write is called before a machine is written, unless nil.
 	write func()
-	// learned is what the engine reports that VMs were given.
+	// learned has the VMs' addresses as reported by the engine.
 	learned Addresses
 }
 
@@ -83,7 +83,7 @@ func newAddressBook(t *testing.T) *addressBook {
 	return b
 }
 
-// ranges of that many addresses of either family.
+// ranges returns ranges with this many addresses of either family.
 func ranges(size int) infrav1.Addressing {
 	return infrav1.Addressing{
 		IPv4: &infrav1.IPv4Network{
@@ -101,7 +101,7 @@ func (b *addressBook) create(object client.Object) {
 	}
 }
 
-// restart forgets all but what is recorded.
+// restart forgets everything except the records.
 func (b *addressBook) restart() {
 	b.allocator = &Allocator{Client: b.api, Reader: b.api}
 }
@@ -128,7 +128,7 @@ func (b *addressBook) allocate(m *infrav1.OLVMMachine) (map[string][]string, err
 	return out, err
 }
 
-// writer writes a machine as its pass does.
+// writer returns a function to write a machine like its pass.
 func (b *addressBook) writer(m *infrav1.OLVMMachine) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if b.write != nil {
@@ -141,7 +141,7 @@ func (b *addressBook) writer(m *infrav1.OLVMMachine) func(context.Context) error
 
 func (b *addressBook) learn(context.Context) (Addresses, error) { return b.learned, nil }
 
-// allocated is an allocation that must succeed.
+// allocated expects a successful allocation.
 func (b *addressBook) allocated(m *infrav1.OLVMMachine) map[string][]string {
 	b.t.Helper()
 	given, err := b.allocate(m)
@@ -152,7 +152,7 @@ func (b *addressBook) allocated(m *infrav1.OLVMMachine) map[string][]string {
 	return given
 }
 
-// refused is an allocation that must be refused for that reason; it returns the message.
+// refused expects an allocation to fail with this reason, and returns the message.
 func (b *addressBook) refused(m *infrav1.OLVMMachine, reason string) string {
 	b.t.Helper()
 	given, err := b.allocate(m)
@@ -164,7 +164,7 @@ func (b *addressBook) refused(m *infrav1.OLVMMachine, reason string) string {
 	return field.Error()
 }
 
-// machine of a cluster with that network in its guest, and another in that of its second interface.
+// machine returns a machine of a cluster with the given networks for its guest's first and second interface.
 func (b *addressBook) machine(
 	name, cluster string, network infrav1.GuestNetwork, second *infrav1.AdditionalGuestNetwork,
 ) *infrav1.OLVMMachine {
@@ -193,7 +193,7 @@ func (b *addressBook) machine(
 }
 
 // TestShardsThatChooseTheSameAddressChooseAnew has a manager of another shard record the same address between the look
-// at what is held and the record.
+// at the held addresses and the record.
 func TestShardsThatChooseTheSameAddressChooseAnew(t *testing.T) {
 	for name, killed := range map[string]bool{
 		"the manager goes on":                         false,
@@ -234,7 +234,7 @@ func TestShardsThatChooseTheSameAddressChooseAnew(t *testing.T) {
 				t.Fatalf("one got %v although two has the same", given)
 			}
 
-			// what is written at the end of the pass
+			// the record written at the end of the pass
 			if record := one.Annotations[infrav1.AddressesAnnotation]; !killed && record != "{}" {
 				t.Errorf("one keeps %s", record)
 			}
@@ -260,8 +260,8 @@ func TestShardsThatChooseTheSameAddressChooseAnew(t *testing.T) {
 	}
 }
 
-// TestAddressesThatAreNotWrittenYetAreHeld has a manager whose cache has all machines: an address is written with all
-// else that a pass changes, and nobody gets it meanwhile.
+// TestAddressesThatAreNotWrittenYetAreHeld has a manager with all machines in its cache. An address is written together
+// with all other changes of a pass, and nobody gets it meanwhile.
 func TestAddressesThatAreNotWrittenYetAreHeld(t *testing.T) {
 	b := newAddressBook(t)
 	b.allocator.CacheHasAll = true
@@ -276,18 +276,18 @@ func TestAddressesThatAreNotWrittenYetAreHeld(t *testing.T) {
 	check.Equal(t, "writes of the allocator", written, 0)
 	b.refused(three, infrav1.AddressRangeExhaustedReason)
 
-	// The pass over the first one failed before it wrote, and another one begins.
+	// The pass over the first machine failed before it wrote, and another one begins.
 	check.Error(t, b.api.Get(t.Context(), client.ObjectKeyFromObject(one), one), "")
 	check.Equal(t, "the first, again", b.allocated(one)["nic1"][0], first)
 	check.Error(t, b.api.Update(t.Context(), one), "")
 
-	// An object that is gone holds nothing, whether it was written or not.
+	// A deleted object holds nothing, whether it was written or not.
 	check.Error(t, b.api.Delete(t.Context(), two), "")
 	check.Equal(t, "the third", b.allocated(three)["nic1"][0], second)
 }
 
-// TestARecordOfAHaltedLeaderIsComparedBeforeItsFirstUse has two machines with the same address, which two leaders wrote
-// down, and a manager whose cache has all machines.
+// TestARecordOfAHaltedLeaderIsComparedBeforeItsFirstUse has two machines with the same address, recorded by two
+// leaders. The manager's cache has all machines.
 func TestARecordOfAHaltedLeaderIsComparedBeforeItsFirstUse(t *testing.T) {
 	b := newAddressBook(t)
 	b.allocator.CacheHasAll = true
@@ -301,7 +301,7 @@ func TestARecordOfAHaltedLeaderIsComparedBeforeItsFirstUse(t *testing.T) {
 
 	_, err := b.allocate(one)
 	check.Equal(t, "the first look finds the conflict", err != nil, true)
-	check.Error(t, b.api.Update(t.Context(), one), "") // the pass writes what it let go of
+	check.Error(t, b.api.Update(t.Context(), one), "") // the pass writes the released record
 	mine, theirs := b.allocated(one)["nic1"][0], b.allocated(two)["nic1"][0]
 	check.Equal(t, "each has its own", mine != theirs, true)
 
@@ -309,12 +309,12 @@ func TestARecordOfAHaltedLeaderIsComparedBeforeItsFirstUse(t *testing.T) {
 	check.Equal(t, "one that may have a VM keeps it", b.allocated(one)["nic1"][0], mine)
 }
 
-// TestARecordThatSomebodyEditsIsComparedAgain has a person write the address of another machine into the record of one
-// whose record was compared before.
+// TestARecordThatSomebodyEditsIsComparedAgain has a user write another machine's address into an already compared
+// record.
 func TestARecordThatSomebodyEditsIsComparedAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		edited string
-		// late reports that the cache did not have the machine's own record when it was edited.
+		// late makes the edit before the cache has the machine's own record.
 		late bool
 	}{
 		"the cache has its own record": {`{"nic1":["10.0.0.10","fd00::10"]}`, false},
@@ -343,7 +343,7 @@ func TestARecordThatSomebodyEditsIsComparedAgain(t *testing.T) {
 	}
 }
 
-// TestAnEditedRecordIsHeld has a person choose another free address before the cache has the one that was chosen first.
+// TestAnEditedRecordIsHeld has a user choose another free address before the cache has the first choice.
 func TestAnEditedRecordIsHeld(t *testing.T) {
 	b := newAddressBook(t)
 	b.allocator.CacheHasAll = true
@@ -361,7 +361,7 @@ func TestAnEditedRecordIsHeld(t *testing.T) {
 	check.Equal(t, "and so has the one after", three, []string{"10.0.0.12", "fd00::12"})
 }
 
-// fulfil plays the IPAM provider: every claim gets the next address of 10.0.0.100 and following.
+// fulfil plays the IPAM provider: each claim gets the next address, starting at 10.0.0.100.
 func (b *addressBook) fulfil() {
 	b.t.Helper()
 	var claims ipamv1.IPAddressClaimList
@@ -405,7 +405,7 @@ func (b *addressBook) claim(name string) *ipamv1.IPAddressClaim {
 	return claim
 }
 
-// holders are the machines on an engine by the addresses that they record; an address that two record ends the test.
+// holders maps the recorded addresses on an engine to their machines. Two machines with one address end the test.
 func (b *addressBook) holders(engine string) map[string]string {
 	b.t.Helper()
 	out := map[string]string{}
@@ -436,9 +436,9 @@ func (b *addressBook) holders(engine string) map[string]string {
 
 var pool = []ipamv1.IPPoolReference{{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "pool"}}
 
-// TestNoAddressIsEverGivenTwice runs random sequences of creations, deletions and restarts, several at a time, over two
-// clusters that share a network and a third that does not, and looks at every address that was ever handed out: of
-// ranges, of IP profiles and of an IPAM provider, of both families, for one interface and for two on one network.
+// TestNoAddressIsEverGivenTwice runs random sequences of creations, deletions and restarts, several at a time. Two
+// clusters share a network, and a third does not. The test checks each address ever given: from ranges, IP profiles and
+// an IPAM provider, of both families, for one interface and for two on one network.
 func TestNoAddressIsEverGivenTwice(t *testing.T) {
 	const size, steps = 12, 80
 
@@ -461,7 +461,7 @@ func TestNoAddressIsEverGivenTwice(t *testing.T) {
 
 			for range steps {
 				switch random.IntN(4) {
-				case 0, 1: // some machines at once, as a scale-up makes them
+				case 0, 1: // several new machines at once, as in a scale-up
 					var wait sync.WaitGroup
 					var fresh []*infrav1.OLVMMachine
 
@@ -508,7 +508,7 @@ func TestNoAddressIsEverGivenTwice(t *testing.T) {
 					}
 
 					b.fulfil()
-				case 2: // a machine goes
+				case 2: // a machine is deleted
 					for name, m := range b.live {
 						err := errors.Join(b.allocator.Release(context.Background(), m),
 							b.api.Delete(context.Background(), m))
@@ -520,7 +520,7 @@ func TestNoAddressIsEverGivenTwice(t *testing.T) {
 						break
 					}
 
-				case 3: // a restart: only what is recorded is known
+				case 3: // a restart: only the records are left
 					b.restart()
 
 					for name := range b.live {
@@ -552,7 +552,7 @@ func TestNoAddressIsEverGivenTwice(t *testing.T) {
 						}
 					}
 
-					// Nothing leaks: a machine goes without an address only while all are held.
+					// Nothing leaks: a machine gets no address only while all are held.
 					v4 := 0
 
 					for address := range held {
@@ -623,8 +623,8 @@ func TestAddressesOfPoolsAreClaimedAndGivenBack(t *testing.T) {
 	}
 }
 
-// TestAClaimOfALaterMachineOfTheSameNameIsNotGivenBack has the request of a halted leader arrive when its successor has
-// given the claim back, and another machine of the same name has claimed again.
+// TestAClaimOfALaterMachineOfTheSameNameIsNotGivenBack delays a request of a halted leader. Meanwhile the successor
+// gives the claim back, and another machine of the same name claims again.
 func TestAClaimOfALaterMachineOfTheSameNameIsNotGivenBack(t *testing.T) {
 	b := newAddressBook(t)
 	m := b.machine("one", "a", infrav1.GuestNetwork{AddressesFromPools: pool}, nil)

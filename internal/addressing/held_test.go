@@ -25,7 +25,7 @@ const urlOne = "https://one.example.com"
 
 var engineOne = connection.EngineID{Host: "one.example.com"}
 
-// beside is who holds which address, for a VM of a pool.
+// beside returns the holders of addresses for an inventory's VM.
 func (b *addressBook) beside(vm string) map[string]string {
 	b.t.Helper()
 
@@ -178,7 +178,7 @@ func TestWhatOthersHold(t *testing.T) {
 	}
 }
 
-// TestAMachineMayHaveWhatItHas looks for another machine, and then for the one that has the address.
+// TestAMachineMayHaveWhatItHas looks for another machine, and then for the address's own machine.
 func TestAMachineMayHaveWhatItHas(t *testing.T) {
 	b := newAddressBook(t)
 	b.allocated(b.machine("one", "a", infrav1.GuestNetwork{Addressing: ranges(2)}, nil))
@@ -232,15 +232,14 @@ func TestAListThatFailsGivesNoAddresses(t *testing.T) {
 	}
 }
 
-// TestTheCacheIsBehind has a manager that gives all addresses, whose cache lacks what it wrote last, or an object that
-// was made anew.
+// TestTheCacheIsBehind has a manager giving all addresses. Its cache lacks the last write, or a recreated object.
 func TestTheCacheIsBehind(t *testing.T) {
 	network := infrav1.GuestNetwork{Addressing: ranges(4)}
 
 	tests := map[string]struct {
 		change func(*addressBook, *infrav1.OLVMMachine) error
 		want   string
-		// kept reports that the record is kept in memory after the look.
+		// kept expects the record to stay in memory after the look.
 		kept bool
 	}{
 		"it lacks the record": {
@@ -284,7 +283,7 @@ func TestTheCacheIsBehind(t *testing.T) {
 	}
 }
 
-// TestTheFirstLookIsPastTheCache has a cache that lacks what an earlier manager recorded.
+// TestTheFirstLookIsPastTheCache has a cache without the records of an earlier manager.
 func TestTheFirstLookIsPastTheCache(t *testing.T) {
 	network := infrav1.GuestNetwork{Addressing: ranges(4)}
 	b := newAddressBook(t)
@@ -360,7 +359,7 @@ func TestARecordThatIsCompleteIsNotLookedUp(t *testing.T) {
 	}
 }
 
-// TestAddressesOfAFullRange has ranges of which the last address is taken.
+// TestAddressesOfAFullRange has ranges with their last address taken.
 func TestAddressesOfAFullRange(t *testing.T) {
 	b := newAddressBook(t)
 	network := infrav1.GuestNetwork{Addressing: ranges(1)}
@@ -371,13 +370,13 @@ func TestAddressesOfAFullRange(t *testing.T) {
 	b.allocated(b.machine("three", "c", network, nil)) // of another engine
 }
 
-// TestAProviderThatFailsIsNotWaitedFor has an API server that refuses what the claim of an address needs.
+// TestAProviderThatFailsIsNotWaitedFor has an API server that refuses a request of the claim.
 func TestAProviderThatFailsIsNotWaitedFor(t *testing.T) {
 	refused := errors.New("refused")
 
 	tests := map[string]struct {
 		funcs interceptor.Funcs
-		// given reports that the claim has been made before, and fulfilled.
+		// given makes and fulfils the claim before the test.
 		given   bool
 		act     func(*addressBook, *infrav1.OLVMMachine) error
 		problem string

@@ -21,52 +21,51 @@ const (
 	defaultInterface = "enp1s0"
 )
 
-// NIC is a network interface of a machine: what it is in the engine, and where its guest's addresses come from.
+// NIC is a network interface of a machine, with its hardware in the engine and the sources of its guest's addresses.
 type NIC struct {
 	// OLVMNetwork with its defaults filled in.
 	infrav1.OLVMNetwork
-	// Guest is nil where the configuration in the guest is not ours.
+	// Guest is nil if the configuration in the guest is not ours.
 	Guest *GuestNIC
 
-	Field string // of the OLVMNetwork, with a dot at its end
+	Field string // of the OLVMNetwork, with a trailing dot
 }
 
-// GuestNIC is where the addresses of a network interface come from: one kind of source for each family.
+// GuestNIC has the sources of a network interface's addresses: one kind of source per family.
 type GuestNIC struct {
-	// Field of the OLVMMachine that says it.
+	// Field of the OLVMMachine with this configuration.
 	Field string
-	// Interface is the guest's name of it.
+	// Interface is the guest's name of the interface.
 	Interface string
-	// Pools of static addresses, at most one of each family.
+	// Pools of static addresses, at most one per family.
 	Pools []*ipam.Pool
 	// FromPools are pools of IPAM providers.
 	FromPools []ipamv1.IPPoolReference
-	// DHCPv4, DHCPv6 and AutoConf leave it to the guest.
+	// DHCPv4, DHCPv6 and AutoConf leave the addresses to the guest.
 	DHCPv4, DHCPv6, AutoConf bool
 	// DNSServers and SearchDomains of the guest.
 	DNSServers, SearchDomains []string
 
-	// Own reports that a VM that was claimed keeps the network configuration that it has: the guest alone knows the
-	// addresses.
+	// Own reports that a claimed VM keeps its own network configuration. Only the guest knows its addresses.
 	Own bool
 
-	First bool // of the guest's interfaces, which has its default routes
-	// gateways that are written, for addresses that IPAM providers give.
+	First bool // First marks the guest's first interface, with its default routes
+	// gateways from the spec, for addresses from IPAM providers.
 	gateway4, gateway6 netip.Addr
 }
 
-// Dynamic reports whether the guest has addresses of the interface that only it knows.
+// Dynamic reports whether only the guest knows some address of the interface.
 func (n NIC) Dynamic() bool {
 	return n.Guest != nil && (n.Guest.Dynamic(true) || n.Guest.Dynamic(false))
 }
 
-// Dynamic reports whether the guest has an address of that family which only it knows.
+// Dynamic reports whether only the guest knows its address of this family.
 func (g *GuestNIC) Dynamic(ipv4 bool) bool {
 	return g.Own || ipv4 && g.DHCPv4 || !ipv4 && (g.DHCPv6 || g.AutoConf)
 }
 
-// Claimed is an address that an IPAM provider gave. A gateway that is written goes before the pool's. Several
-// interfaces may have pools with gateways, and a guest has one default route.
+// Claimed returns an address given by an IPAM provider. A gateway of the spec takes precedence over the pool's. Several
+// interfaces may have pools with gateways, but a guest has one default route.
 func (g *GuestNIC) Claimed(prefix netip.Prefix, gateway netip.Addr) ipam.Address {
 	written := g.gateway6
 	if prefix.Addr().Is4() {
@@ -83,10 +82,10 @@ func (g *GuestNIC) Claimed(prefix netip.Prefix, gateway netip.Addr) ipam.Address
 	return ipam.Address{Prefix: prefix, Gateway: gateway}
 }
 
-// interfaceTypes are the emulated network cards beside virtio.
+// interfaceTypes are the emulated network cards other than virtio.
 var interfaceTypes = []string{"e1000", "e1000e", "rtl8139"}
 
-// Networks are those of all network interfaces in their order, with their names and hardware filled in.
+// Networks returns the networks of all network interfaces in order, with their names and hardware filled in.
 func Networks(spec infrav1.OLVMMachineSpec) []infrav1.OLVMNetwork {
 	all := []infrav1.OLVMNetwork{spec.OLVMNetwork}
 	all[0].VNICName = cmp.Or(all[0].VNICName, defaultVNICName)
@@ -99,7 +98,7 @@ func Networks(spec infrav1.OLVMMachineSpec) []infrav1.OLVMNetwork {
 	}
 
 	for i := range all {
-		// the engine's own default, which the released provider can do
+		// leave virtio to the engine's own default, because the released provider supports only this
 		if all[i].InterfaceType = strings.ToLower(all[i].InterfaceType); all[i].InterfaceType == "virtio" {
 			all[i].InterfaceType = ""
 		}
@@ -108,7 +107,7 @@ func Networks(spec infrav1.OLVMMachineSpec) []infrav1.OLVMNetwork {
 	return all
 }
 
-// NICs reads the networks of a machine in their order, and where their addresses come from.
+// NICs returns the network interfaces of a machine in order, with the sources of their addresses.
 func NICs(spec infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([]NIC, error) {
 	if spec.FromInventory != nil && !spec.VirtualMachine.Network.Configured() {
 		return []NIC{{
@@ -164,7 +163,7 @@ func NICs(spec infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([]NIC,
 	return nics, nil
 }
 
-// checkInterfaceType refuses hardware that no engine emulates.
+// checkInterfaceType refuses hardware not emulated by any engine.
 func (n NIC) checkInterfaceType(first bool) error {
 	if n.InterfaceType == "" || slices.Contains(interfaceTypes, n.InterfaceType) {
 		return nil
@@ -179,12 +178,12 @@ func (n NIC) checkInterfaceType(first bool) error {
 		n.InterfaceType, strings.Join(interfaceTypes, ", "), where)
 }
 
-// unusable is a network configuration that cannot be used.
+// unusable returns the error for an unusable network configuration.
 func unusable(field, format string, args ...any) error {
 	return blocker.New(infrav1.AddressRangeInvalidReason, field, format, args...)
 }
 
-// guestNIC reads the configuration of one interface at path, or of the IP profile that it names.
+// guestNIC reads the configuration of one interface at path, or from its IP profile.
 func guestNIC(
 	network infrav1.GuestNetwork, path string, first bool, cluster infrav1.OLVMClusterSpec,
 ) (*GuestNIC, error) {
@@ -245,7 +244,7 @@ func guestNIC(
 	return out, out.excludes(VirtualAddresses(cluster), addressing, source)
 }
 
-// addFamilies reads where the addresses of both families come from.
+// addFamilies reads the sources of addresses of both families.
 func (g *GuestNIC) addFamilies(addressing infrav1.Addressing, source string) error {
 	if n := addressing.IPv4; n != nil {
 		if g.DHCPv4 = n.DHCP; !n.DHCP {
@@ -281,7 +280,7 @@ func (g *GuestNIC) addFamilies(addressing infrav1.Addressing, source string) err
 	return nil
 }
 
-// addGateways reads the gateways for addresses of pools, and refuses what would have no effect.
+// addGateways reads the gateways for addresses from pools, and refuses settings without effect.
 func (g *GuestNIC) addGateways(addressing infrav1.Addressing, source string) error {
 	pools := len(g.FromPools) > 0
 	if pools && addressing.Gateway != "" {
@@ -316,7 +315,7 @@ func (g *GuestNIC) addGateways(addressing infrav1.Addressing, source string) err
 	return nil
 }
 
-// rangeError names the field of ranges that cannot be used.
+// rangeError returns the error for unusable ranges, with its field.
 func rangeError(err error, source string) error {
 	var field *ipam.FieldError
 	if errors.As(err, &field) {
@@ -326,7 +325,7 @@ func rangeError(err error, source string) error {
 	return unusable(source, "%v", err)
 }
 
-// addNames reads how the guest finds names.
+// addNames reads the DNS settings of the guest.
 func (g *GuestNIC) addNames(addressing infrav1.Addressing, source string) error {
 	for i, server := range addressing.DNSServers {
 		address, err := netip.ParseAddr(server)
@@ -347,8 +346,8 @@ func (g *GuestNIC) addNames(addressing infrav1.Addressing, source string) error 
 	return nil
 }
 
-// excludes makes sure that the cluster's virtual addresses are none of the addresses: a machine that got one would
-// answer in place of the API server.
+// excludes refuses ranges with a virtual address of the cluster. A machine with this address would answer in place of
+// the API server.
 func (g *GuestNIC) excludes(virtual []VirtualAddress, addressing infrav1.Addressing, source string) error {
 	for _, v := range virtual {
 		for _, pool := range g.Pools {

@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// specOf a machine whose first interface has that network in its guest.
+// specOf returns the spec of a machine with this network in its guest's first interface.
 func specOf(network infrav1.GuestNetwork) infrav1.OLVMMachineSpec {
 	return infrav1.OLVMMachineSpec{
 		OLVMNetwork:    infrav1.OLVMNetwork{NetworkName: "vlan"},
@@ -24,7 +24,7 @@ func specOf(network infrav1.GuestNetwork) infrav1.OLVMMachineSpec {
 	}
 }
 
-// dhcp is a network that needs no addresses.
+// dhcp returns a network without static addresses.
 func dhcp() infrav1.GuestNetwork {
 	return infrav1.GuestNetwork{Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}}}
 }
@@ -103,7 +103,7 @@ func TestWhereAddressesComeFrom(t *testing.T) {
 	tests := map[string]struct {
 		network infrav1.GuestNetwork
 		want    string
-		// dynamic4 and dynamic6 report that the guest alone knows its address of a family.
+		// dynamic4 and dynamic6 report that only the guest knows its address of a family.
 		dynamic4, dynamic6 bool
 	}{
 		"DHCP": {dhcp(), "dhcp4", true, false},
@@ -144,7 +144,7 @@ func TestWhereAddressesComeFrom(t *testing.T) {
 	check.Equal(t, "an interface that we do not configure is dynamic", NIC{}.Dynamic(), false)
 }
 
-// TestAnotherInterfaceHasNoDefaultRoute has a gateway that follows from the subnet, and one that is written.
+// TestAnotherInterfaceHasNoDefaultRoute has a gateway derived from the subnet, and an explicit one.
 func TestAnotherInterfaceHasNoDefaultRoute(t *testing.T) {
 	tests := map[string]struct{ gateway, first, second string }{
 		"of the subnet": {"", "10.0.0.1", "invalid IP"},
@@ -167,7 +167,7 @@ func TestAnotherInterfaceHasNoDefaultRoute(t *testing.T) {
 	}
 }
 
-// TestTheGatewayOfAClaimedAddress has an address that an IPAM provider gave, with the gateway of its pool.
+// TestTheGatewayOfAClaimedAddress has an address from an IPAM provider, with the gateway of its pool.
 func TestTheGatewayOfAClaimedAddress(t *testing.T) {
 	gateways := infrav1.Addressing{Gateway: "10.0.0.254", IPv6: &infrav1.IPv6Network{Gateway: "fd00::254"}}
 
@@ -337,7 +337,7 @@ func TestNetworkConfigurationsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestAVMOfAPoolKeepsItsNetwork has a machine that takes a VM over, and one that says what the network is to be.
+// TestAVMOfAPoolKeepsItsNetwork has a machine adopting a VM, and another one with its own network configuration.
 func TestAVMOfAPoolKeepsItsNetwork(t *testing.T) {
 	spec := specOf(infrav1.GuestNetwork{})
 	spec.FromInventory = &infrav1.FromInventory{InventoryName: "pool"}
@@ -384,7 +384,7 @@ func TestVirtualAddressesOfACluster(t *testing.T) {
 	check.Equal(t, "a name", describe(spec), nil)
 }
 
-// TestAddressesOfLoadBalancers leaves out the endpoint, however it is written.
+// TestAddressesOfLoadBalancers leaves out the endpoint in any spelling.
 func TestAddressesOfLoadBalancers(t *testing.T) {
 	of := &infrav1alpha1.OLVMSupportServices{}
 	of.Spec.LoadBalancers = []infrav1alpha1.SupportLoadBalancer{
@@ -430,7 +430,7 @@ func TestAddressesOfAProvisionedVM(t *testing.T) {
 	check.Equal(t, "addresses", fmt.Sprint(got["nic1"]), "[10.0.0.7 fd00::7]")
 }
 
-// TestOneMachineHoldsSoManyAddressesAtMost has records that are longer than those of any machine.
+// TestOneMachineHoldsSoManyAddressesAtMost has records longer than those of any machine.
 func TestOneMachineHoldsSoManyAddressesAtMost(t *testing.T) {
 	list := func(from, size int) []netip.Addr {
 		var out []netip.Addr
@@ -456,7 +456,7 @@ func TestOneMachineHoldsSoManyAddressesAtMost(t *testing.T) {
 		check.Equal(t, name, len(held.On("")), test.want)
 	}
 
-	// Where an interface is none any more, its network is not known, and may be any.
+	// The network of a removed interface is unknown, and may be any.
 	held := Held{}
 	held.AddMachine(specOf(dhcp()), Addresses{"nic1": list(1, 2), "gone": list(3, 1)}, "m")
 	check.Equal(t, "on the network of the machine", len(held.On("vlan")), 3)

@@ -8,12 +8,12 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 )
 
-// MayHaveVM reports whether a VM was made for the object, or a run submitted that may have made one.
+// MayHaveVM reports whether a VM was made for the object, or a submitted run may have made one.
 func MayHaveVM(m *infrav1.OLVMMachine) bool {
 	return m.Spec.ProviderID != "" || m.Annotations[infrav1.CreateRequestedAnnotation] != ""
 }
 
-// NamesAndAddresses of a machine: names and IP addresses that were given to it, not those that its guest claims.
+// NamesAndAddresses returns the names and IP addresses given to a machine, but not those claimed by its guest.
 func NamesAndAddresses(m *infrav1.OLVMMachine) (names []string, ips []net.IP) {
 	for _, address := range m.Status.Addresses {
 		switch address.Type {

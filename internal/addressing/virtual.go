@@ -21,7 +21,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// VirtualAddress is an address of a cluster that moves between machines, and what it is.
+// VirtualAddress is a cluster's address with a description. It moves between machines.
 type VirtualAddress struct {
 	Address netip.Addr
 	What    string
@@ -29,10 +29,10 @@ type VirtualAddress struct {
 	Field string
 }
 
-// Taken is a virtual address that another object has.
+// Taken is a virtual address held by another object.
 type Taken struct {
 	VirtualAddress
-	// Holder is the other object, in words for a namespace.
+	// Holder describes the other object for readers of a namespace.
 	Holder string
 }
 
@@ -42,8 +42,8 @@ func (t *Taken) Problem() error {
 		"%s belongs to %s; choose another address, or delete what has it", t.Address, t.Holder)
 }
 
-// CheckVirtualAddresses returns the first virtual address of a cluster that another cluster or machine of its engine
-// has; nil if there is none. Of two new clusters with the same address, the older one keeps it.
+// CheckVirtualAddresses returns the first virtual address of a cluster held by another cluster or machine of its
+// engine, or nil. Of two new clusters with the same address, the older one keeps it.
 func (a *Allocator) CheckVirtualAddresses(
 	ctx context.Context, c *infrav1.OLVMCluster, where connection.EngineID,
 ) (*Taken, error) {
@@ -65,9 +65,9 @@ func (a *Allocator) CheckVirtualAddresses(
 	return nil, nil
 }
 
-// CheckSupportAddresses returns the virtual addresses of load balancers that another object of the engine has: another
-// cluster or its load balancers, or a machine, also one of the cluster itself. The control plane endpoint is checked
-// with the cluster.
+// CheckSupportAddresses returns the virtual addresses of load balancers held by another object of the engine: another
+// cluster, its load balancers, or any machine, even of the same cluster. The control plane endpoint is checked with the
+// cluster.
 func (a *Allocator) CheckSupportAddresses(
 	ctx context.Context, c *infrav1.OLVMCluster, of *infrav1alpha1.OLVMSupportServices, where connection.EngineID,
 ) ([]Taken, error) {
@@ -90,7 +90,7 @@ func (a *Allocator) CheckSupportAddresses(
 	return taken, nil
 }
 
-// admit keeps whether the virtual addresses that an object asks for now were free; mu is held.
+// admit records whether an object's current virtual addresses were free. The caller holds mu.
 func (a *Allocator) admit(object client.Object, free bool) {
 	if !free {
 		delete(a.admitted, object.GetUID())
@@ -104,7 +104,8 @@ func (a *Allocator) admit(object client.Object, free bool) {
 	a.admitted[object.GetUID()] = true
 }
 
-// FindTaken returns the virtual addresses that another object has on one of the networks; no networks mean any.
+// FindTaken returns the virtual addresses held by another object on one of the networks. Without networks it looks on
+// all.
 func FindTaken(wanted []VirtualAddress, networks []string, held Held) []Taken {
 	if len(networks) == 0 {
 		networks = []string{""}
@@ -124,13 +125,13 @@ func FindTaken(wanted []VirtualAddress, networks []string, held Held) []Taken {
 	return out
 }
 
-// ServicesOf returns the support services of a cluster; nil if it has none.
+// ServicesOf returns the support services of a cluster, or nil.
 type ServicesOf func(*infrav1.OLVMCluster) *infrav1alpha1.OLVMSupportServices
 
-// Services are OLVMSupportServices by their Clusters, whose names they have.
+// Services maps Clusters to their OLVMSupportServices, which have the same names.
 type Services map[client.ObjectKey]*infrav1alpha1.OLVMSupportServices
 
-// Of returns those of a cluster, by its label; nil if it has none.
+// Of returns the support services of a cluster by its label, or nil.
 func (s Services) Of(c *infrav1.OLVMCluster) *infrav1alpha1.OLVMSupportServices {
 	return s[ClusterOf(c)]
 }
@@ -150,8 +151,9 @@ func (a *Allocator) supportServices(ctx context.Context) (Services, error) {
 	return out, nil
 }
 
-// heldBeside returns who has which address beside a cluster, and the networks of the cluster. self is the cluster, of
-// which no machine counts, or its OLVMSupportServices, beside which its nodes count. mu is held.
+// heldBeside returns the holders of addresses other than self, and the networks of the cluster. self is the cluster or
+// its OLVMSupportServices. For the cluster, its own machines do not count; for the services, its nodes do. The caller
+// holds mu.
 func (a *Allocator) heldBeside(
 	ctx context.Context, c *infrav1.OLVMCluster, self client.Object, where connection.EngineID,
 ) (held Held, own []string, err error) {
@@ -211,7 +213,7 @@ func (a *Allocator) heldBeside(
 	return held, networks[ClusterOf(c)], a.holdProvisioned(ctx, held, seeks, where)
 }
 
-// prune forgets objects that are gone; mu is held.
+// prune forgets deleted objects. The caller holds mu.
 func (a *Allocator) prune(clusters []infrav1.OLVMCluster, services Services) {
 	there := map[types.UID]bool{}
 	for i := range clusters {
@@ -225,8 +227,8 @@ func (a *Allocator) prune(clusters []infrav1.OLVMCluster, services Services) {
 	maps.DeleteFunc(a.admitted, func(uid types.UID, _ bool) bool { return !there[uid] })
 }
 
-// Precedes reports whether another cluster keeps an address that it and an object want: one that may have machines and
-// was not refused the address, else the older one.
+// Precedes reports whether another cluster keeps an address wanted by both. A provisioned cluster may have machines, so
+// it keeps the address unless the address was refused to it. Otherwise the older cluster keeps it.
 func Precedes(other *infrav1.OLVMCluster, object client.Object) bool {
 	refused := conditions.GetReason(other, infrav1.EndpointConfiguredCondition) == infrav1.EndpointInUseReason
 	if ptr.Deref(other.Status.Initialization.Provisioned, false) && !refused {
@@ -236,8 +238,8 @@ func Precedes(other *infrav1.OLVMCluster, object client.Object) bool {
 	return older(other, object)
 }
 
-// SupportPrecedes reports whether load balancers keep an address that they and an object want: those that serve with
-// it, else the older object.
+// SupportPrecedes reports whether load balancers keep an address wanted by both. Load balancers serving with it keep
+// it. Otherwise the older object does.
 func SupportPrecedes(other *infrav1alpha1.OLVMSupportServices, object client.Object) bool {
 	serves := slices.ContainsFunc(support.Services(other), func(service support.Service) bool {
 		return service.Balancer != nil &&
@@ -250,7 +252,7 @@ func SupportPrecedes(other *infrav1alpha1.OLVMSupportServices, object client.Obj
 	return serves || older(other, object)
 }
 
-// older reports whether an object is older than another, or the first by name of two of the same second.
+// older reports whether other is older than object. In the same second, the order of names decides.
 func older(other, object client.Object) bool {
 	age := other.GetCreationTimestamp().Compare(object.GetCreationTimestamp().Time)
 
@@ -258,8 +260,8 @@ func older(other, object client.Object) bool {
 		cmp.Compare(other.GetName(), object.GetName())) < 0
 }
 
-// AddVirtualAddresses adds those of a cluster, each on the networks of that cluster, or on any if they are not known.
-// Clusters behind one load balancer that is not on their machines may share an address with different ports.
+// AddVirtualAddresses adds the virtual addresses of a cluster on each of its networks. Without networks they count on
+// every network. Clusters behind one external load balancer may share an address with different ports.
 func (h Held) AddVirtualAddresses(other, c *infrav1.OLVMCluster, services ServicesOf, networks []string) {
 	if len(networks) == 0 {
 		networks = []string{""}
@@ -280,7 +282,7 @@ func (h Held) AddVirtualAddresses(other, c *infrav1.OLVMCluster, services Servic
 	}
 }
 
-// isExternal reports whether the cluster has its endpoint served by others.
+// isExternal reports whether others serve the cluster's endpoint.
 func isExternal(spec infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices) bool {
 	services := spec.ControlPlaneServices
 	own := services != nil && services.VirtualIPProvider != "" && services.VirtualIPProvider != "External"
@@ -288,8 +290,8 @@ func isExternal(spec infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServi
 	return !own && (of == nil || len(of.Spec.LoadBalancers) == 0)
 }
 
-// networks returns the networks of the machines of clusters, by the templates that belong to a cluster. "" is any
-// network, for an interface that names none.
+// networks returns the networks of clusters' machines, from the templates owned by a Cluster. An interface without a
+// network name counts as "", for any network.
 func (a *Allocator) networks(ctx context.Context) (map[client.ObjectKey][]string, error) {
 	var templates infrav1.OLVMMachineTemplateList
 	if err := a.lists().List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil { // they are only read

@@ -18,11 +18,11 @@ import (
 
 const (
 	installationOne = "5ea7cafe-0000-4000-8000-000000000001"
-	// wantedAddress is the virtual address that the new cluster of the tests asks for.
+	// wantedAddress is the virtual address of the new cluster in the tests.
 	wantedAddress = "10.0.0.77"
 )
 
-// newCluster returns a cluster of engine one that the manager has reached.
+// newCluster returns a cluster already connected to engine one.
 func newCluster(namespace, name string, changes ...func(*infrav1.OLVMCluster)) *infrav1.OLVMCluster {
 	out := &infrav1.OLVMCluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name, UID: types.UID(namespace + name),
@@ -40,7 +40,7 @@ func newCluster(namespace, name string, changes ...func(*infrav1.OLVMCluster)) *
 	return out
 }
 
-// templateOf returns a template of a cluster's machines on a network.
+// templateOf returns a template for machines of a cluster on a network.
 func templateOf(cluster *infrav1.OLVMCluster, network string) *infrav1.OLVMMachineTemplate {
 	out := &infrav1.OLVMMachineTemplate{ObjectMeta: metav1.ObjectMeta{
 		Namespace: cluster.Namespace, Name: cluster.Name + "-" + network,
@@ -53,7 +53,7 @@ func templateOf(cluster *infrav1.OLVMCluster, network string) *infrav1.OLVMMachi
 	return out
 }
 
-// TestAVirtualAddressThatAnotherHasIsRefused has a new cluster, and what others on its engine have.
+// TestAVirtualAddressThatAnotherHasIsRefused has a new cluster, and other holders on its engine.
 func TestAVirtualAddressThatAnotherHasIsRefused(t *testing.T) {
 	provisioned := func(c *infrav1.OLVMCluster) { c.Status.Initialization.Provisioned = ptr.To(true) }
 	endpoint := func(host string, port int32) func(*infrav1.OLVMCluster) {
@@ -229,7 +229,7 @@ func TestAVirtualAddressThatAnotherHasIsRefused(t *testing.T) {
 	}
 }
 
-// TestAddressesOfLoadBalancersThatOthersHave has a load balancer of one cluster, and who may have its address.
+// TestAddressesOfLoadBalancersThatOthersHave has a load balancer of one cluster, and possible holders of its address.
 func TestAddressesOfLoadBalancersThatOthersHave(t *testing.T) {
 	balanced := func(cluster string, minutes int, serves bool) *infrav1alpha1.OLVMSupportServices {
 		out := &infrav1alpha1.OLVMSupportServices{ObjectMeta: metav1.ObjectMeta{
@@ -308,13 +308,13 @@ func TestAddressesOfLoadBalancersThatOthersHave(t *testing.T) {
 	}
 }
 
-// TestOneOfTwoNewClustersKeepsTheAddress asks for two clusters in either order, while nothing of them is written.
+// TestOneOfTwoNewClustersKeepsTheAddress checks two clusters in either order, before anything about them is written.
 func TestOneOfTwoNewClustersKeepsTheAddress(t *testing.T) {
 	for _, order := range [][]string{{"one", "two"}, {"two", "one"}} {
 		b := newAddressBook(t)
 		kept := 0
 
-		for _, name := range order { // made in the same second, and looked at as soon as they are made
+		for _, name := range order { // created in the same second, and checked at once
 			c := newCluster("default", name)
 			b.create(c)
 
@@ -330,7 +330,7 @@ func TestOneOfTwoNewClustersKeepsTheAddress(t *testing.T) {
 	}
 }
 
-// TestOneEngineOfTwoNamesGivesNoAddressTwice has clusters that name the same engine by its name and by an alias.
+// TestOneEngineOfTwoNamesGivesNoAddressTwice has clusters with the same engine under its name and an alias.
 func TestOneEngineOfTwoNamesGivesNoAddressTwice(t *testing.T) {
 	for _, same := range []bool{false, true} {
 		b := newAddressBook(t)
