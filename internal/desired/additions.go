@@ -13,24 +13,24 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// Additions are what configurations of a VM add to it that carries no mark, by the names that the engine has for it. A
-// run that takes a change back finds by them what the change has added, and what no state has.
+// Additions are the unmarked parts of a VM's configuration, by their names in the engine. A run that reverts a change
+// uses them to find additions missing from the state.
 //
-// A name alone does not tell who has added something: Others are kept beside the names.
+// A name alone does not show who added something. Others therefore accompanies the names.
 type Additions struct {
 	NICs            []string `json:"nics,omitempty"`
 	TagIDs          []string `json:"tags,omitempty"`
 	HostDevices     []string `json:"hostDevices,omitempty"`
 	MediatedDevices []string `json:"mediatedDevices,omitempty"` // their types
 	Watchdog        bool     `json:"watchdog,omitempty"`
-	// GroupIDs are those of affinity groups in the engine's cluster.
+	// GroupIDs are IDs of affinity groups in the engine's cluster.
 	GroupIDs []string `json:"groups,omitempty"`
-	// Others are the IDs of what the VM had under one of these names before a change asked for it. They belong to what
-	// was there, or to an administrator: no run of the change adopts them, or takes them away.
+	// Others are the IDs of parts the VM already had under one of these names before a change asked for them. They
+	// belong to the earlier VM or to an administrator. No run of the change adopts or removes them.
 	Others []string `json:"others,omitempty"`
 }
 
-// AdditionsOf returns what a configuration adds.
+// AdditionsOf returns the additions of a configuration.
 func AdditionsOf(spec infrav1.OLVMMachineSpec, machine render.Machine) Additions {
 	out := Additions{
 		TagIDs:          machine.TagIDs,
@@ -48,7 +48,7 @@ func AdditionsOf(spec infrav1.OLVMMachineSpec, machine render.Machine) Additions
 	return out
 }
 
-// ParseAdditions reads what Text has written. What cannot be read is nothing.
+// ParseAdditions reads the result of Text. Unreadable text yields no additions.
 func ParseAdditions(text string) Additions {
 	var out Additions
 	if json.Unmarshal([]byte(text), &out) != nil {
@@ -58,14 +58,14 @@ func ParseAdditions(text string) Additions {
 	return out
 }
 
-// Text returns the additions as a text, which is the same for the same additions.
+// Text returns the additions as text. Equal additions have equal texts.
 func (a Additions) Text() (string, error) {
 	content, err := json.Marshal(a.And(Additions{}))
 
 	return string(content), err
 }
 
-// And returns these additions and others, sorted.
+// And returns the sorted union of a and others.
 func (a Additions) And(others Additions) Additions {
 	return Additions{
 		NICs:            sortedUnion(a.NICs, others.NICs),
@@ -78,7 +78,7 @@ func (a Additions) And(others Additions) Additions {
 	}
 }
 
-// Without returns the names that others lack.
+// Without returns the names missing from others.
 func (a Additions) Without(others Additions) Additions {
 	return Additions{
 		NICs:            surplus(a.NICs, others.NICs),
@@ -90,7 +90,7 @@ func (a Additions) Without(others Additions) Additions {
 	}
 }
 
-// On returns the IDs of what a VM has under these names.
+// On returns the IDs of the VM's parts with these names.
 func (a Additions) On(ctx context.Context, session *engine.Client, vm, cluster engine.ID) ([]string, error) {
 	var out []string
 
@@ -110,19 +110,19 @@ func sortedUnion(a, b []string) []string {
 	return slices.Compact(out)
 }
 
-// Undo takes from a VM what a change has added that is taken back. Wanted is what the VM is to have, and the state has
-// what Terraform knows of it: both stay. What else is on the VM under another name was not added by the change, and
-// neither was what it had under the same name before.
+// Undo removes the additions of a reverted change from a VM. It keeps the parts in Wanted, and all parts known to the
+// state. It also keeps parts with other names, and parts the VM had under the same name before: the change did not add
+// them.
 type Undo struct {
 	VM, Cluster   engine.ID
 	Added, Wanted Additions
 	State         *tfstate.State
 }
 
-// Run takes the additions away.
+// Run removes the additions.
 func (u Undo) Run(ctx context.Context, session *engine.Client) error {
 	added := u.Added.Without(u.Wanted)
-	// A VM may have several devices of a type. The state has all that are wanted.
+	// A VM may have several devices of a type. The state has all wanted ones.
 	added.MediatedDevices = u.Added.MediatedDevices
 	known := u.State.Instances("ovirt_vm_mediated_device")
 
@@ -138,7 +138,7 @@ func (u Undo) Run(ctx context.Context, session *engine.Client) error {
 	})
 }
 
-// surplus are the names that were added and are not wanted.
+// surplus returns the added names except the wanted ones.
 func surplus(added, wanted []string) []string {
 	return slices.DeleteFunc(slices.Clone(added), func(name string) bool { return slices.Contains(wanted, name) })
 }
@@ -151,10 +151,10 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// visitor is called for a thing that a VM has, with its ID and with what takes it away.
+// visitor is called for each matching part of a VM, with its ID and a function to remove it.
 type visitor func(ctx context.Context, id string, remove func(context.Context) error) error
 
-// each visits what a VM has under these names, one kind after the other.
+// each visits the VM's parts with these names, kind by kind.
 func (a Additions) each(
 	ctx context.Context, session *engine.Client, vm, cluster engine.ID, visit visitor,
 ) error {
@@ -191,7 +191,7 @@ func (a Additions) each(
 	return nil
 }
 
-// eachDevice visits mediated devices, devices of the host, whose names are their IDs, and watchdogs.
+// eachDevice visits mediated devices, host devices (identified by name), and watchdogs.
 func (a Additions) eachDevice(
 	ctx context.Context, session *engine.Client, vm engine.ID, visit visitor,
 ) error {
@@ -221,8 +221,8 @@ func (a Additions) eachDevice(
 		func(ctx context.Context, w engine.Watchdog) error { return session.RemoveWatchdog(ctx, vm, w.ID) }, visit)
 }
 
-// visitAll lists things of one kind if any is asked for, and visits those that are. known returns the ID of a thing,
-// and whether it is asked for.
+// visitAll lists the parts of one kind and visits the ones asked for. It lists nothing unless asked. known returns the
+// ID of a part, and whether it is asked for.
 func visitAll[T any](
 	ctx context.Context, asked bool, list func() ([]T, error), known func(T) (string, bool),
 	remove func(context.Context, T) error, visit visitor,
@@ -252,7 +252,7 @@ func visitAll[T any](
 
 func removeNIC(ctx context.Context, session *engine.Client, vm, id engine.ID) error {
 	err := session.DeleteNIC(ctx, vm, id)
-	if engine.IsConflict(err) && !engine.IsTransient(err) { // the VM runs
+	if engine.IsConflict(err) && !engine.IsTransient(err) { // the VM is running
 		if err = session.UnplugNIC(ctx, vm, id); err == nil {
 			err = session.DeleteNIC(ctx, vm, id)
 		}

@@ -57,7 +57,7 @@ func newSite(t *testing.T, version string) *site {
 	return siteOf(t, world)
 }
 
-// domain is the UUID of a storage domain that is active.
+// domain returns the UUID of an active storage domain.
 func (s *site) domain(t *testing.T, name string) string {
 	t.Helper()
 
@@ -69,7 +69,7 @@ func (s *site) domain(t *testing.T, name string) string {
 	return domain.ID.String()
 }
 
-// siteOf is an engine with an inventory.
+// siteOf returns an engine with an inventory.
 func siteOf(t *testing.T, world ovirtsim.Inventory) *site {
 	t.Helper()
 
@@ -90,7 +90,7 @@ func siteOf(t *testing.T, world ovirtsim.Inventory) *site {
 	return s
 }
 
-// input is that of a machine with the fewest fields.
+// input returns the input for a machine with the fewest fields.
 func (s *site) input() Input {
 	return Input{
 		Spec: infrav1.OLVMMachineSpec{
@@ -110,7 +110,7 @@ func (s *site) input() Input {
 	}
 }
 
-// build fills in the network interfaces of an input that was changed, and builds the machine.
+// build changes an input, fills in its network interfaces, and builds the machine.
 func (s *site) build(t *testing.T, change func(*Input)) (*Built, error) {
 	t.Helper()
 
@@ -127,7 +127,7 @@ func (s *site) build(t *testing.T, change func(*Input)) (*Built, error) {
 	return Build(t.Context(), s.client, in)
 }
 
-// ids are the UUIDs of what the site has, by name; profiles by network/profile.
+// ids has the UUIDs of the site's objects by name, and those of profiles by network/profile.
 type ids struct {
 	cluster                      string
 	domains, templates, profiles map[string]string
@@ -200,7 +200,7 @@ func TestAMachineOfTheFewestFields(t *testing.T) {
 	check.Equal(t, "name of the interface", built.Names.VNICName, "nic1")
 }
 
-// TestWhatAFieldMakesOfAMachine has a field that is set, and what the engine is asked for because of it.
+// TestWhatAFieldMakesOfAMachine sets a field, and checks its effect on the request to the engine.
 func TestWhatAFieldMakesOfAMachine(t *testing.T) {
 	s := newSite(t, "")
 	known := s.ids(t)
@@ -210,7 +210,7 @@ func TestWhatAFieldMakesOfAMachine(t *testing.T) {
 
 	tests := map[string]struct {
 		change func(*Input)
-		// got takes the fields that are compared out of the machine.
+		// got returns the compared fields of the machine.
 		got  func(render.Machine) any
 		want any
 	}{
@@ -440,7 +440,8 @@ func TestWhatAFieldMakesOfAMachine(t *testing.T) {
 	}
 }
 
-// TestAMachineThatIsRefused has what a user must correct: the reason of the condition, the field, and the remedy.
+// TestAMachineThatIsRefused covers mistakes for a user to correct: the reason of the condition, the field, and the
+// remedy.
 func TestAMachineThatIsRefused(t *testing.T) {
 	s := newSite(t, "")
 	vm := func(change func(*infrav1.VirtualMachine)) func(*Input) {
@@ -685,9 +686,9 @@ func TestAMachineThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestOneOfTwoMistakesIsReportedAtEachPass has a machine with two fields that its instance type excludes.
+// TestOneOfTwoMistakesIsReportedAtEachPass has a machine with two fields excluded by its instance type.
 func TestOneOfTwoMistakesIsReportedAtEachPass(t *testing.T) {
-	for range 50 { // a choice at random would be noticed
+	for range 50 { // a random choice would be noticed
 		err := instanceType(t.Context(), nil, infrav1.VirtualMachine{
 			InstanceType: "Small", GuaranteedMemory: "1GB", MaximumMemory: "8GB",
 		}, &render.Machine{})

@@ -10,7 +10,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 )
 
-// Topology divides the virtual processor of a VM, with the defaults filled in.
+// Topology returns the topology of a VM's virtual processor, with the defaults filled in.
 func Topology(vm infrav1.VirtualMachine) (cores, sockets, threads int64) {
 	t := vm.CPU.Topology
 
@@ -26,9 +26,9 @@ func Topology(vm infrav1.VirtualMachine) (cores, sockets, threads int64) {
 		)
 }
 
-// Capacity is what a VM of this spec gives to its node: every processor thread, and the memory before the guest's
-// kernel has taken its part. The engine is not asked, so it holds before there is a machine; a source of sizes that
-// only the engine knows must be resolved before. The error names the field.
+// Capacity returns a VM's contribution to its node: every processor thread, and the memory before the guest's kernel
+// takes its part. It does not ask the engine, so it works before there is a machine. Sizes known only to the engine
+// must be resolved first. The error names the field.
 func Capacity(spec infrav1.OLVMMachineSpec) (corev1.ResourceList, error) {
 	if name := spec.VirtualMachine.InstanceType; name != "" {
 		return nil, invalid(
@@ -64,7 +64,7 @@ func Capacity(spec infrav1.OLVMMachineSpec) (corev1.ResourceList, error) {
 	}, nil
 }
 
-// NodeInfo is what a node on a VM of this spec says of itself.
+// NodeInfo describes a node on a VM of this spec.
 func NodeInfo(spec infrav1.OLVMMachineSpec) infrav1.NodeInfo {
 	info := infrav1.NodeInfo{Architecture: infrav1.ArchitectureAmd64, OperatingSystem: "linux"}
 	switch spec.VirtualMachine.CPU.Architecture {

@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// claimed takes over a VM that exists, as it is.
+// claimed adopts an existing VM unchanged.
 func (r *machineResolver) claimed(ctx context.Context) error {
 	vm := r.in.ClaimedVM
 	if vm == nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// This file has what the engine does for a VM beyond running it, and the devices of hosts that a VM may have.
+// This file resolves the engine's services for a VM beyond running it, and host devices.
 
-// availability resolves high availability. With a lease, the engine turns every other behaviour into kill without a
-// word.
+// availability resolves high availability. For a VM with a lease, the engine silently changes every other behavior to
+// kill.
 func availability(
 	ctx context.Context, client *engine.Client, dc *engine.DataCenter, vm infrav1.VirtualMachine, out *render.Machine,
 ) error {
@@ -48,7 +48,7 @@ func availability(
 	return nil
 }
 
-// devicesOf checks watchdog, firmware and custom properties, which need no look-up.
+// devicesOf checks watchdog, firmware and custom properties, without look-ups.
 func devicesOf(vm infrav1.VirtualMachine, out *render.Machine) error {
 	firmware := vm.Firmware
 	if strings.HasSuffix(firmware.BiosType, "_sea_bios") && firmware.TPM != nil && *firmware.TPM {
@@ -86,7 +86,7 @@ func devicesOf(vm infrav1.VirtualMachine, out *render.Machine) error {
 	return nil
 }
 
-// hostDevices checks devices of the host on which the VM runs, which must be one.
+// hostDevices checks the host devices of a VM. The VM must be bound to one host.
 func hostDevices(
 	ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine, hosts []engine.ID, out *render.Machine,
 ) error {
@@ -124,7 +124,7 @@ func anyOf(hosts int) string {
 	return fmt.Sprintf("any of %d", hosts)
 }
 
-// listed are names for a message; a host may have hundreds of devices.
+// listed joins names for a message. It shortens the list, because a host may have hundreds of devices.
 func listed(names []string) string {
 	const most = 20
 

@@ -11,22 +11,22 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// DigestCache keeps the digest of each machine's configuration with what it was rendered from, so that a machine that
-// is only looked at is not rendered: that takes a millisecond, too long to repeat for ten thousand machines.
+// DigestCache keeps the digest of each machine's configuration, with a hash of the digest's input. It spares unchanged
+// machines the rendering. Rendering takes a millisecond, too long to repeat for ten thousand machines.
 type DigestCache struct {
 	mu    sync.Mutex
 	known map[types.NamespacedName]renderedDigest
 }
 
-// renderedDigest is a digest, and the hash of what it was rendered from.
+// renderedDigest is a digest with the hash of its input.
 type renderedDigest struct {
 	input  [sha256.Size]byte
 	digest string
 }
 
-// Of is the digest of the configuration of an object's machine, or why it cannot be rendered.
+// Of returns the digest of a machine's configuration. The error says why it cannot be rendered.
 func (d *DigestCache) Of(owner types.NamespacedName, machine render.Machine) (string, error) {
-	// What a digest leaves out, the secrets above all, has no place here either.
+	// A digest omits the secrets above all. They have no place here either.
 	lasting := machine
 	lasting.Engine, lasting.UserData = render.Engine{}, ""
 	text, err := json.Marshal(lasting)
@@ -58,7 +58,7 @@ func (d *DigestCache) Of(owner types.NamespacedName, machine render.Machine) (st
 	return digest, nil
 }
 
-// Forget forgets the digest of an object that is gone.
+// Forget drops the digest of a deleted object.
 func (d *DigestCache) Forget(owner types.NamespacedName) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

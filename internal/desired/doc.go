@@ -1,6 +1,7 @@
-// Package desired is the one path from API objects to what is rendered: names become the engine's UUIDs, defaults are
-// filled in, sizes are read. The controllers and olvmctl both take it, so that preview and apply cannot diverge.
+// Package desired is the only path from API objects to the rendered configuration. It resolves names to the engine's
+// UUIDs, fills in defaults and reads sizes. The controllers and olvmctl both use it, so preview and apply cannot
+// diverge.
 //
-// Build is that path. It asks the engine and nothing else; objects are handed in. Where a VM is made is in
-// internal/placement, and which addresses it gets in internal/addressing.
+// Build is the path. It asks only the engine; the caller supplies the objects. internal/placement decides where to make
+// a VM, and internal/addressing chooses its addresses.
 package desired

@@ -10,16 +10,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 )
 
-// CompleteEndpoint fills in an endpoint that an OLVMCluster leaves empty with that of its Cluster. A manifest with an
-// empty host may be applied again at any time, and Cluster API remembers what the OLVMCluster had.
+// CompleteEndpoint fills in an OLVMCluster's empty endpoint from its Cluster. A user may apply a manifest with an empty
+// host again at any time, but Cluster API remembers the OLVMCluster's endpoint.
 func CompleteEndpoint(own *infrav1.APIEndpoint, asked clusterv1.APIEndpoint) {
 	if own.Host == "" && asked.Host != "" {
 		own.Host, own.Port = asked.Host, asked.Port
 	}
 }
 
-// CheckEndpoints returns a *blocker.Error if a Cluster of that name and its OLVMCluster name different endpoints. Nodes
-// and kubeconfigs use that of the Cluster, and the machines hold that of the OLVMCluster.
+// CheckEndpoints returns a *blocker.Error if the Cluster with this name and its OLVMCluster have different endpoints.
+// Nodes and kubeconfigs use the Cluster's endpoint, but the machines hold the OLVMCluster's.
 func CheckEndpoints(name string, asked clusterv1.APIEndpoint, own infrav1.APIEndpoint) error {
 	if asked.Host == "" || own.Host == "" {
 		return nil
@@ -35,8 +35,8 @@ func CheckEndpoints(name string, asked clusterv1.APIEndpoint, own infrav1.APIEnd
 		own.Host, own.Port, name, asked.Host, asked.Port)
 }
 
-// isSameHost reports whether two texts may be the same host: the same IP address or DNS name, or a name and an address,
-// which the name may have.
+// isSameHost reports whether two texts may mean the same host. They may if they are the same IP address or DNS name, or
+// a name and an address.
 func isSameHost(a, b string) bool {
 	first, err := netip.ParseAddr(a)
 	second, secondErr := netip.ParseAddr(b)

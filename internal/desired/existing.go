@@ -16,23 +16,23 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// Existing is a VM that the engine has already.
+// Existing is a VM already in the engine.
 type Existing struct {
 	VM engine.VM
-	// Owner whose marker it has; zero where it has none.
+	// Owner is the owner in the VM's marker, or zero.
 	Owner ownermark.Owner
 
 	imports map[render.Address]string
-	// inState are the mediated devices that the state has, by their keys in it. The state need not have all of them.
+	// inState are the mediated devices of the state, by their keys in it. The state may lack some.
 	inState []tfstate.Instance
-	// others are the IDs of what the VM had before a change asked for the same, and unmarked the addresses of disks
-	// that only have the alias of one that was made for the VM. A change adopts neither.
+	// others are the IDs of parts the VM had before a change asked for the same. unmarked are the addresses of disks
+	// without the VM's mark, but with the alias of its disk. A change adopts neither.
 	others   []string
 	unmarked []render.Address
 }
 
-// FindExisting looks for the VM of a machine by its name, nil where there is none: one that an earlier run made and did
-// not live to record. Nothing is created before this look.
+// FindExisting looks for a machine's VM by name, and returns nil if there is none. An interrupted run may have made the
+// VM without recording it. This look comes before any creation.
 func FindExisting(
 	ctx context.Context, session *engine.Client, dcName, name string, spec infrav1.OLVMMachineSpec,
 ) (*Existing, error) {
@@ -55,7 +55,7 @@ func FindExisting(
 
 	wanted := addressing.Networks(spec)
 	for _, nic := range nics {
-		// Others were added by hand and are not the configuration's.
+		// Other interfaces were added by hand, and are not part of the configuration.
 		if at := slices.IndexFunc(wanted, func(n infrav1.OLVMNetwork) bool { return n.VNICName == nic.Name }); at >= 0 {
 			found.imports[render.NICAddress(at)] = vm.ID.String() + "/" + nic.ID.String()
 		}
@@ -71,7 +71,7 @@ func FindExisting(
 
 	if vm.Status == engine.VMUp || vm.Status.Starting() {
 		found.imports[render.StartAddress] = vm.ID.String()
-		if autoPinned(spec.VirtualMachine) { // before the start, and not possible after it
+		if autoPinned(spec.VirtualMachine) { // pinned before the start, and impossible after it
 			found.imports[render.OptimizeCPUAddress] = vm.ID.String()
 		}
 	}
@@ -79,14 +79,13 @@ func FindExisting(
 	return found, nil
 }
 
-// marked reports whether a VM has that marker.
+// marked reports whether a VM has this marker.
 func marked(vm *engine.VM, comment string) bool {
 	return strings.TrimSpace(vm.CommentText()) == comment
 }
 
-// Of is what was found where it is of the object that has that marker, or where it is the VM that the object's state
-// has, also under another name. It is nil where the state has another VM. Where there is no state, a VM without the
-// marker is an error.
+// Of returns e if its VM carries the marker, or is the VM in the state (even if renamed). It returns nil if the state
+// has another VM. It fails if there is neither a state nor the marker.
 func (e *Existing) Of(comment string, inState engine.ID) (*Existing, error) {
 	switch {
 	case e == nil || inState != "" && e.VM.ID != inState:
@@ -98,8 +97,8 @@ func (e *Existing) Of(comment string, inState engine.ID) (*Existing, error) {
 	return e, nil
 }
 
-// Beside returns what was found, to be imported beside what the state has. It is nil if nothing was found. After a
-// change that did not reach its end, only what the change may have made is imported.
+// Beside returns e for import in addition to the resources of the state. It returns nil if e is nil. After an
+// incomplete change, it imports only possible results of the change.
 func (e *Existing) Beside(state *tfstate.State) *Existing {
 	if e == nil || state == nil {
 		return e
@@ -117,14 +116,14 @@ func (e *Existing) Beside(state *tfstate.State) *Existing {
 	return e
 }
 
-// isOthers reports whether an import is of something that the VM had before a change asked for the same.
+// isOthers reports whether an import is for something the VM had before a change asked for the same.
 func (e *Existing) isOthers(_ render.Address, id string) bool {
 	return slices.ContainsFunc(e.others, func(other string) bool {
 		return slices.Contains(strings.Split(id, "/"), other)
 	})
 }
 
-// tags finds those that the VM has already.
+// tags finds the wanted tags already on the VM.
 func (e *Existing) tags(ctx context.Context, session *engine.Client, wanted []string) error {
 	if len(wanted) == 0 {
 		return nil
@@ -144,7 +143,7 @@ func (e *Existing) tags(ctx context.Context, session *engine.Client, wanted []st
 	return nil
 }
 
-// dataDisks finds the data disks that were made for the VM, attached or not yet.
+// dataDisks finds the data disks made for the VM, attached or not.
 func (e *Existing) dataDisks(
 	ctx context.Context, session *engine.Client, dc *engine.DataCenter, wanted []infrav1.DataDisk,
 ) error {
@@ -180,7 +179,7 @@ func (e *Existing) dataDisks(
 				e.unmarked = append(e.unmarked, disk, attachment)
 			}
 
-		default: // made, and not attached yet
+		default: // made, but not attached yet
 			loose, err := session.WithoutUsed(ctx, disks)
 			if err != nil {
 				return err
@@ -196,7 +195,7 @@ func (e *Existing) dataDisks(
 	return nil
 }
 
-// adopt adds imports of what exists to the configuration of a machine.
+// adopt adds imports of existing resources to the configuration of a machine.
 func (e *Existing) adopt(
 	ctx context.Context, session *engine.Client, configuration render.Configuration, machine render.Machine,
 ) (render.Configuration, error) {
@@ -213,7 +212,7 @@ func (e *Existing) adopt(
 	return configuration.Adopting(e.imports), nil
 }
 
-// devices finds watchdog, host devices and mediated devices that the VM has already.
+// devices finds the wanted watchdog, host devices and mediated devices already on the VM.
 func (e *Existing) devices(ctx context.Context, session *engine.Client, machine render.Machine) error {
 	if machine.WatchdogAction != "" {
 		watchdogs, err := session.Watchdogs(ctx, e.VM.ID)
@@ -242,8 +241,8 @@ func (e *Existing) devices(ctx context.Context, session *engine.Client, machine 
 	return e.mediatedDevices(ctx, session, machine.MediatedDevices)
 }
 
-// mediatedDevices finds those that the VM has already. It may have several of a type, so that they are counted, without
-// those that the state has.
+// mediatedDevices finds the wanted mediated devices already on the VM. A VM may have several of a type, so it counts
+// them, without those in the state.
 func (e *Existing) mediatedDevices(ctx context.Context, session *engine.Client, wanted []string) error {
 	if len(wanted) == 0 {
 		return nil
@@ -278,8 +277,8 @@ func (e *Existing) mediatedDevices(ctx context.Context, session *engine.Client, 
 	return nil
 }
 
-// memberships finds the affinity groups in which the VM is already. groups are the UUIDs of those in the engine's
-// cluster that it is to be in, by their names.
+// memberships finds the wanted affinity groups with the VM as a member. groups maps names of wanted groups to their
+// UUIDs in the engine's cluster.
 func (e *Existing) memberships(
 	ctx context.Context, session *engine.Client, clusterID engine.ID, groups map[string]string,
 ) error {
@@ -304,7 +303,7 @@ func (e *Existing) memberships(
 	return nil
 }
 
-// Conflict reports that the VM is not the machine's.
+// Conflict returns the error for a VM of someone else.
 func (e *Existing) Conflict() error {
 	return &blocker.Error{Reason: infrav1.VMNameConflictReason, Field: "metadata.name", Message: fmt.Sprintf(
 		"the engine already has a VM named %q (%s) that does not belong to this machine (its comment is %q); rename "+

@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// vm makes a VM, which is off.
+// vm makes a powered-off VM.
 func (s *site) vm(t *testing.T, name, comment string) *engine.VM {
 	t.Helper()
 
@@ -42,7 +42,7 @@ func (s *site) vm(t *testing.T, name, comment string) *engine.VM {
 	return vm
 }
 
-// TestOnlyWhatTheVMHasIsImported has a VM with one of two things of each kind.
+// TestOnlyWhatTheVMHasIsImported has a VM with one of two parts of each kind.
 func TestOnlyWhatTheVMHasIsImported(t *testing.T) {
 	s := newSite(t, "")
 	ctx := t.Context()
@@ -92,7 +92,7 @@ func TestOnlyWhatTheVMHasIsImported(t *testing.T) {
 	check.Equal(t, "what a machine adopts that asks for none of it", len(found.imports), 0)
 }
 
-// TestAStartIsImportedOfAVMThatRuns has a VM that is off, and starts it.
+// TestAStartIsImportedOfAVMThatRuns has a powered-off VM, and starts it.
 func TestAStartIsImportedOfAVMThatRuns(t *testing.T) {
 	s := newSite(t, "")
 	vm := s.vm(t, "demo-1", "")
@@ -209,7 +209,7 @@ func TestAnOrphanIsFoundByItsMark(t *testing.T) {
 	}
 }
 
-// TestAnOrphanIsRemovedStepByStep has a VM that runs: it is stopped, then deleted, unless somebody objects.
+// TestAnOrphanIsRemovedStepByStep stops a running VM, and then deletes it unless Free objects.
 func TestAnOrphanIsRemovedStepByStep(t *testing.T) {
 	s := newSite(t, "")
 	vm := s.vm(t, "demo-1", "")
@@ -249,7 +249,7 @@ func TestAnOrphanIsRemovedStepByStep(t *testing.T) {
 	check.Error(t, Orphan{ID: vm.ID}.removeStep(t.Context(), s.client, vm), "") // it is gone already
 }
 
-// TestDisksOfALostRunAreRemoved has disks that were made for a VM, of which the state has one.
+// TestDisksOfALostRunAreRemoved has several disks made for a VM, and one of them in the state.
 func TestDisksOfALostRunAreRemoved(t *testing.T) {
 	sim, err := ovirtsim.New(ovirtsim.Options{Timings: ovirtsim.Timings{Clone: time.Millisecond}})
 	check.Error(t, err, "")
@@ -306,7 +306,7 @@ func TestDisksOfALostRunAreRemoved(t *testing.T) {
 		check.Equal(t, what+" is gone", engine.IsNotFound(err), each.gone)
 	}
 
-	// A change that was interrupted made disks that nobody asks for any more.
+	// An interrupted change made disks nobody asks for any more.
 	after := Orphan{Name: "demo-1", Comment: mark, Interrupted: true}
 	check.Error(t, after.RemoveDisks(ctx, client, load), "")
 
@@ -342,7 +342,7 @@ func TestAnAttachedDiskGoesOnlyIfItsChangeIsTakenBack(t *testing.T) {
 	check.Equal(t, "it is gone", engine.IsNotFound(err), true)
 }
 
-// TestAMediatedDeviceOfTheStateIsNotImportedTwice has the engine list a device first that the state lacks.
+// TestAMediatedDeviceOfTheStateIsNotImportedTwice has the engine list a device unknown to the state first.
 func TestAMediatedDeviceOfTheStateIsNotImportedTwice(t *testing.T) {
 	s := newSite(t, "")
 	vm := s.vm(t, "demo-1", "")
@@ -357,7 +357,7 @@ func TestAMediatedDeviceOfTheStateIsNotImportedTwice(t *testing.T) {
 
 	there, err := s.client.MediatedDevices(t.Context(), vm.ID)
 	check.Error(t, err, "")
-	lost, known := there[0].ID, there[1].ID // the state has the one that the engine lists last
+	lost, known := there[0].ID, there[1].ID // the engine lists the device of the state last
 	state, err := tfstate.Parse(fmt.Appendf(nil, `{"version":4,"serial":1,"lineage":"l","resources":[
 		{"mode":"managed","type":"ovirt_vm_mediated_device","name":"this","instances":[
 			{"index_key":"1","attributes":{"id":%q}}]}]}`, known))
@@ -423,8 +423,8 @@ func TestAClaimedVMIsTakenAsItIs(t *testing.T) {
 	checkBlocked(t, err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName", "else")
 }
 
-// TestWhatAChangeHasAddedIsTakenAway has a VM with what was asked for before a change, what the change has added and no
-// state has, and what an administrator has added.
+// TestWhatAChangeHasAddedIsTakenAway has a VM with three sets of parts: those wanted before a change, those added by
+// the change without a state, and those added by an administrator.
 func TestWhatAChangeHasAddedIsTakenAway(t *testing.T) {
 	s := newSite(t, "")
 	ctx := t.Context()

@@ -2,18 +2,18 @@ package desired
 
 import "slices"
 
-// undoable are the types of what a change can add to a VM.
+// undoable are the types of possible additions to a VM.
 var undoable = []string{
 	"ovirt_nic", "ovirt_disk", "ovirt_disk_attachment", "ovirt_vm_tag", "ovirt_vm_watchdog", "ovirt_vm_host_device",
 	"ovirt_vm_mediated_device", "ovirt_vm_disks_resize",
 }
 
-// Refuses says what a machine does not take of a plan, by the action on a resource of a type; "" if it takes it.
-// Nothing that a machine has is deleted or replaced, and its VM is not created again: machines are immutable, and a
-// change is a rollout. hadVM reports that the machine has had a VM.
+// Refuses returns the action of a plan refused for a machine, or "" if it is allowed. A plan must neither delete nor
+// replace parts of a machine, nor create its VM again: machines are immutable, and a change is a rollout. hadVM reports
+// that the machine has had a VM.
 //
-// undoes reports that the plan takes back a change that was not applied to its end, as tfstate.State.Undoes has it.
-// Such a plan deletes what the change has added: the last configuration that was applied in full had nothing of it.
+// undoes reports that the plan reverts an incomplete change; see tfstate.State.Undoes. Such a plan may delete the
+// additions of the change, because the last fully applied configuration did not have them.
 func Refuses(action, resource string, hadVM, undoes bool) string {
 	switch {
 	case resource == "ovirt_vm_affinity_group":

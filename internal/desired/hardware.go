@@ -16,17 +16,17 @@ import (
 
 const (
 	vmPath = "spec.virtualMachine."
-	// highPerformance is the kind of VM with rules of its own.
+	// highPerformance is a type of VM with special rules.
 	highPerformance = "high_performance"
 )
 
-// invalid is an option that contradicts another or the template.
+// invalid returns the error for an option in conflict with another option or the template.
 func invalid(field, format string, args ...any) error {
 	return blocker.New(infrav1.InvalidHardwareReason, field, format, args...)
 }
 
-// operatingSystem checks a name that an engine takes whatever it is: where it does not know it, it makes the VM with
-// another system, and hands the user data to cloud-init.
+// operatingSystem checks the name of an operating system. An engine accepts any name. For an unknown one it makes the
+// VM with another system, and hands the user data to cloud-init.
 func operatingSystem(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine) error {
 	if vm.OSType == "" {
 		return nil
@@ -39,14 +39,14 @@ func operatingSystem(ctx context.Context, client *engine.Client, vm infrav1.Virt
 	return nil
 }
 
-// instanceType resolves the type that sizes a VM; nothing else may.
+// instanceType resolves the type with the sizes of a VM. No other field may set a size.
 func instanceType(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine, out *render.Machine) error {
 	if t := vm.CPU.Topology; t.Cores != 0 || t.Sockets != 0 || t.Threads != 0 {
 		return invalid(vmPath+"cpu.topology", "the instance type %q has the CPU; remove one of the two",
 			vm.InstanceType)
 	}
 
-	// Always the same of two: a condition that changes at each pass never settles.
+	// Of two mistakes, always report the same one: a condition with changes at each pass never settles.
 	for _, size := range []struct{ field, value string }{
 		{"guaranteedMemory", vm.GuaranteedMemory},
 		{"maximumMemory", vm.MaximumMemory},
@@ -116,7 +116,7 @@ const resizeAndPin = "resize_and_pin"
 
 func autoPinned(vm infrav1.VirtualMachine) bool { return vm.CPU.AutoPinningPolicy == resizeAndPin }
 
-// autoPinning checks what the engine would refuse when the VM is half made.
+// autoPinning checks for errors the engine would report only after half of the VM is made.
 func autoPinning(
 	ctx context.Context,
 	client *engine.Client,
@@ -159,8 +159,8 @@ func autoPinning(
 	return nil
 }
 
-// options are the settings that need no look-up. A high-performance VM has rules that the engine's web interface
-// applies and its API does not.
+// options copies the settings without look-ups. A high-performance VM has special rules. The engine's web interface
+// applies them, but its API does not.
 func options(vm infrav1.VirtualMachine, out *render.Machine) error {
 	out.CPUMode = vm.CPU.Mode
 	out.OSType = vm.OSType
@@ -209,7 +209,7 @@ func tags(ctx context.Context, client *engine.Client, names []string, out *rende
 	return nil
 }
 
-// disks resolves the root disk, which comes from the template, and the data disks.
+// disks resolves the data disks, and the root disk from the template.
 func disks(
 	ctx context.Context,
 	client *engine.Client,
@@ -262,7 +262,7 @@ func disks(
 	return nil
 }
 
-// readable checks that each disk of a template is on a storage domain from which VMs can be made.
+// readable checks that a VM can be made from each disk of a template on its storage domain.
 func readable(
 	ctx context.Context,
 	client *engine.Client,
@@ -291,7 +291,7 @@ func readable(
 	return nil
 }
 
-// place decides where a disk is made, and whether it is sparse there. field is the path of its fields.
+// place decides where to make a disk, and whether it is sparse there. field is the path of its fields.
 func place(
 	ctx context.Context, client *engine.Client, dc *engine.DataCenter, field string, at engine.DiskPlace,
 ) (domainID string, sparse *bool, err error) {
@@ -313,8 +313,8 @@ func place(
 	return domainID, sparse, nil
 }
 
-// dataDisk resolves one data disk. field is the path of its fields; home are the storage domains of the template's
-// disk, to one of which it goes unless it names another one.
+// dataDisk resolves one data disk. field is the path of its fields. home are the storage domains of the template's
+// disk. The disk goes to one of them unless it names its own.
 func dataDisk(
 	ctx context.Context,
 	client *engine.Client,
@@ -349,8 +349,8 @@ func dataDisk(
 	return out, nil
 }
 
-// rootDisk decides whether the template's disk is linked to or copied: linked disks are cow, sparse, and where the
-// template's are.
+// rootDisk decides whether the root disk is linked to the template's disk or copied. Linked disks are cow and sparse,
+// and stay on the template's storage domain.
 func rootDisk(
 	ctx context.Context,
 	client *engine.Client,
@@ -407,13 +407,13 @@ func rootDisk(
 			want.Size, origin.ProvisionedSize)
 	}
 
-	out.RootDiskSize = size // also where it is the template's: the next version of that may be smaller
+	out.RootDiskSize = size // even if equal to the template's: the template's next version may be smaller
 
 	return nil
 }
 
-// overrideDisks says how the template's disks are copied, or linked to. It says nothing where the engine makes the same
-// of it: a disk on one storage domain, as it is.
+// overrideDisks describes how to copy the template's disks, or how to link to them. It adds nothing if the engine's
+// default has the same result, as for an unchanged disk on one storage domain.
 func overrideDisks(
 	ctx context.Context,
 	client *engine.Client,
@@ -442,7 +442,7 @@ func overrideDisks(
 
 	out.TemplateDisks = []render.TemplateDisk{override}
 
-	// An engine wants to be told of all disks where it is told of one.
+	// An engine needs all disks in a request with any of them.
 	for _, disk := range template.OtherDisks {
 		same, err := templateDisk(ctx, client, dc, path, disk, infrav1.RootDisk{}, clone)
 		if err != nil {
@@ -455,7 +455,7 @@ func overrideDisks(
 	return nil
 }
 
-// templateDisk says how one disk of a template is copied, or linked to. A linked disk is cow and sparse.
+// templateDisk describes how to copy one disk of a template, or how to link to it. A linked disk is cow and sparse.
 func templateDisk(
 	ctx context.Context,
 	client *engine.Client,
@@ -475,7 +475,7 @@ func templateDisk(
 		return render.TemplateDisk{}, err
 	}
 
-	if isSparse == nil { // the storage has both
+	if isSparse == nil { // the storage supports both
 		follows := want.Format == "" && (origin.Sparse == nil || *origin.Sparse)
 		isSparse = &follows
 	}
@@ -490,7 +490,7 @@ func templateDisk(
 	return out, nil
 }
 
-// The allocations of disks, as Terraform has them.
+// The allocations of disks in Terraform.
 const (
 	sparse    = "sparse"
 	nonSparse = "non-sparse"

@@ -26,7 +26,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// The defaults of fields that are zero.
+// The defaults of zero fields.
 const (
 	DefaultCores   = 2
 	DefaultSockets = 2
@@ -36,60 +36,62 @@ const (
 // versionVariable stands for the Machine's version in the name of a template.
 const versionVariable = "${KUBERNETES_VERSION}"
 
-// Input is all that decides one VM.
+// Input is the complete input for one VM.
 type Input struct {
-	// Spec of the OLVMMachine, and the OLVMCluster's.
+	// Spec of the OLVMMachine, and spec of the OLVMCluster.
 	Spec    infrav1.OLVMMachineSpec
 	Cluster infrav1.OLVMClusterSpec
-	// KubernetesVersion is the Machine's version, such as v1.36.1; empty where it has none.
+	// KubernetesVersion is the Machine's version, such as v1.36.1, or "".
 	KubernetesVersion string
 	// VMName is the name of the VM and the host name of its guest.
 	VMName string
 	// Owner of the VM.
 	Owner ownermark.Owner
-	// ClaimedVM is the VM that a machine with spec.fromInventory has claimed; nil before, and for other machines.
+	// ClaimedVM is the VM claimed by a machine with spec.fromInventory. It is nil before the claim, and for other
+	// machines.
 	ClaimedVM *engine.VM
-	// Pooled makes a VM that is not started, for a pool: its guest is told of its network alone.
+	// Pooled makes a powered-off VM for an inventory. Its guest gets only the network configuration.
 	Pooled bool
-	// NICs of the machine, as NICs reads them.
+	// NICs of the machine, as read by addressing.NICs.
 	NICs []addressing.NIC
-	// Addresses that were allocated for the machine, by the names of its network interfaces in the engine.
+	// Addresses maps names of network interfaces in the engine to the machine's allocated addresses.
 	Addresses map[string][]ipam.Address
-	// NamePools puts the names of IPAM providers' pools in the place of addresses: for a preview, which claims none.
+	// NamePools replaces addresses from IPAM providers by the names of their pools. A preview needs it, because it
+	// claims no addresses.
 	NamePools bool
-	// Role of the machine; empty for a VM of a support service, which is no node, and which Service names.
-	// SupportServices are those of the cluster; nil for none. ControlPlaneNodes are the addresses of the control
-	// plane's machines that are known. RouterIDs are those of the cluster.
+	// Role of the machine, or "" for a VM of a support service. Such a VM is no node, and Service is the service's
+	// name. SupportServices are the cluster's, or nil. ControlPlaneNodes are the known addresses of the control plane's
+	// machines. RouterIDs are the cluster's.
 	Role              infrav1.MachineRole
 	Service           string
 	SupportServices   *infrav1alpha1.OLVMSupportServices
 	ControlPlaneNodes []netip.Addr
 	RouterIDs         RouterIDs
-	// Bootstrap is what the user data is made of; nil for none.
+	// Bootstrap is the input for the user data, or nil.
 	Bootstrap *Bootstrap
-	// Announced is the format that the bootstrap data will have, where there is none yet; empty where it is not known.
-	// AnnouncedBy names the object that decides it, in errors.
+	// Announced is the expected format of bootstrap data not made yet, or "" if unknown. AnnouncedBy names the object
+	// with this format in errors.
 	Announced   bootstrap.Format
 	AnnouncedBy string
 	// Config is the connection to the engine.
 	Config engine.Config
-	// FailureDomain of the Machine; empty for none.
+	// FailureDomain of the Machine, or "".
 	FailureDomain string
-	// FindGroups finds the UUIDs of the machine's affinity groups, by the groups' names. It is only called for a
-	// machine that is in groups; nil finds none.
+	// FindGroups returns the UUIDs of the machine's affinity groups by name. It is called only for a machine in groups.
+	// If nil, the machine joins none.
 	FindGroups func(ctx context.Context, self placement.Member) (map[string]string, error)
 }
 
-// Built is a machine as it should be in the engine.
+// Built is the desired machine in the engine.
 type Built struct {
-	// Machine is what is rendered when a run begins, and not before: a thousand runs may wait.
+	// Machine is rendered only when a run begins, because a thousand runs may wait.
 	Machine render.Machine
-	// Names that were resolved, with their UUIDs, for the status.
+	// Names are the resolved names with their UUIDs, for the status.
 	Names *infrav1.OLVMStatus
 }
 
-// Build resolves the names of a machine, and decides what the engine should have of it. It asks the engine and nothing
-// else. An error that a person can correct is a *blocker.Error.
+// Build resolves the names of a machine, and returns the desired machine in the engine. It asks only the engine. An
+// error for a user to correct is a *blocker.Error.
 func Build(ctx context.Context, client *engine.Client, in Input) (*Built, error) {
 	r := &machineResolver{
 		client: client,
@@ -102,7 +104,7 @@ func Build(ctx context.Context, client *engine.Client, in Input) (*Built, error)
 		},
 	}
 
-	// What needs no engine comes first: bad input is named without one.
+	// Checks without the engine come first, so they report bad input even without an engine.
 	steps := []func(context.Context) error{
 		r.checkTexts, r.checkName, r.hardware, r.place, r.groups, r.template, r.userData, r.devices,
 	}
@@ -124,7 +126,8 @@ func Build(ctx context.Context, client *engine.Client, in Input) (*Built, error)
 	return &Built{Machine: r.out, Names: r.names}, nil
 }
 
-// Configuration renders the machine, with imports of what the engine has of it already; existing is nil for nothing.
+// Configuration renders the machine, with imports of the parts already in the engine. existing is nil if there are
+// none.
 func (b *Built) Configuration(
 	ctx context.Context, client *engine.Client, existing *Existing,
 ) (render.Configuration, error) {
@@ -148,7 +151,7 @@ type machineResolver struct {
 	from      *engine.Template
 }
 
-// checkTexts refuses what the engine would get as another text.
+// checkTexts refuses texts changed on their way to the engine.
 func (r *machineResolver) checkTexts(context.Context) error {
 	if err := blocker.CheckTexts(infrav1.InvalidHardwareReason, "spec", r.in.Spec); err != nil {
 		return err
@@ -157,7 +160,7 @@ func (r *machineResolver) checkTexts(context.Context) error {
 	return blocker.CheckTexts(infrav1.InvalidHardwareReason, "OLVMCluster spec", r.in.Cluster)
 }
 
-// checkName refuses a name that the engine would refuse.
+// checkName refuses a name refused by the engine.
 func (r *machineResolver) checkName(context.Context) error {
 	length := utf8.RuneCountInString(r.in.VMName)
 	if length <= engine.MaxVMName {
@@ -169,7 +172,7 @@ func (r *machineResolver) checkName(context.Context) error {
 			"makes it, a shorter name", length, engine.MaxVMName)}
 }
 
-// hardware resolves options, operating system, sizes, and what the guest is told of its network.
+// hardware resolves options, operating system, sizes, and the guest's network configuration.
 func (r *machineResolver) hardware(ctx context.Context) error {
 	vm := r.in.Spec.VirtualMachine
 	if err := options(vm, &r.out); err != nil {
@@ -191,7 +194,7 @@ func (r *machineResolver) hardware(ctx context.Context) error {
 	return guests(r.in, &r.out)
 }
 
-// place resolves where the VM is made.
+// place resolves the VM's location.
 func (r *machineResolver) place(ctx context.Context) error {
 	var err error
 	r.dc, err = r.client.DataCenter(ctx, r.in.Cluster.OLVMDatacenterName)
@@ -219,7 +222,7 @@ func (r *machineResolver) place(ctx context.Context) error {
 	return autoPinning(ctx, r.client, vm, r.placement, &r.out)
 }
 
-// groups resolves the affinity groups that the machine is to be in.
+// groups resolves the machine's affinity groups.
 func (r *machineResolver) groups(ctx context.Context) error {
 	names, err := placement.GroupNames(placement.AffinityGroups(r.in.Cluster, r.in.SupportServices), r.in.Spec,
 		r.in.Role, r.in.Service)
@@ -237,7 +240,7 @@ func (r *machineResolver) groups(ctx context.Context) error {
 	return err
 }
 
-// template resolves the template, whose name may have the version of Kubernetes in it.
+// template resolves the template. Its name may contain the Kubernetes version.
 func (r *machineResolver) template(ctx context.Context) error {
 	const field = "spec.vmTemplateName"
 	name := r.in.Spec.VMTemplateName
@@ -267,7 +270,7 @@ func (r *machineResolver) template(ctx context.Context) error {
 	return nil
 }
 
-// userData merges what the guest reads at its first boot.
+// userData merges the user data for the guest's first boot.
 func (r *machineResolver) userData(context.Context) error {
 	if !usesIgnition(r.in, r.from) {
 		r.out.HostName = r.in.VMName // Ignition gets it as a file: the engine would add the same
@@ -314,9 +317,9 @@ func (r *machineResolver) devices(ctx context.Context) error {
 
 var memoryPattern = regexp.MustCompile(`^(\d+(?:\.\d+)?)\s*(?:([kKmMgGtT])[iI]?)?[bB]?$`)
 
-// ParseMemory reads a size such as 16GB, 16GiB, 16G, 16Gi or 7680MB; units are powers of 1024, as Oracle's provider has
-// them, also those that are decimal in quantities of Kubernetes. A bare number is bytes. The engine counts in MiB, so
-// the result must be a multiple of it. The API server has the same rule, as infrav1.Size.
+// ParseMemory reads a size in bytes, such as 16GB, 16GiB, 16G, 16Gi or 7680MB. All units are powers of 1024, as in
+// Oracle's provider, even units with a decimal meaning in Kubernetes quantities. A bare number is bytes. The engine
+// counts in MiB, so the result must be a multiple of 1 MiB. The API server has the same rule, as infrav1.Size.
 func ParseMemory(text string) (int64, error) {
 	match := memoryPattern.FindStringSubmatch(strings.TrimSpace(text))
 	if match == nil {

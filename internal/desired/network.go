@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// guests resolves what the guest is told about its network interfaces.
+// guests resolves the network configuration in the guest.
 func guests(in Input, out *render.Machine) error {
 	for _, nic := range in.NICs {
 		if nic.Guest == nil || nic.Guest.Own {
@@ -33,7 +33,7 @@ func guests(in Input, out *render.Machine) error {
 	return clusterDNS(in, out)
 }
 
-// guestNIC is the configuration of a network interface in the guest.
+// guestNIC returns the configuration of a network interface in the guest.
 func guestNIC(nic addressing.NIC, in Input) (render.GuestNIC, error) {
 	g := nic.Guest
 	out := render.GuestNIC{Name: g.Interface, DefaultRoute: g.First}
@@ -71,7 +71,7 @@ func guestNIC(nic addressing.NIC, in Input) (render.GuestNIC, error) {
 	return out, nil
 }
 
-// networks resolves the network interfaces in the engine: the first has the node's address, others follow.
+// networks resolves the network interfaces in the engine. The first one has the node's address.
 func networks(
 	ctx context.Context,
 	client *engine.Client,
@@ -121,7 +121,7 @@ func networks(
 	return first, firstProfile, nil
 }
 
-// resolveNIC finds network and vNIC profile; either may be left out where the other decides.
+// resolveNIC finds the network and the vNIC profile. Either may be omitted if the other one determines it.
 func resolveNIC(
 	ctx context.Context, client *engine.Client, dc *engine.DataCenter, n addressing.NIC,
 ) (*engine.Network, *engine.VNICProfile, error) {
@@ -177,7 +177,7 @@ func resolveNIC(
 	return network, profile, nil
 }
 
-// union appends what is not there yet.
+// union appends the missing items.
 func union[T comparable](list, more []T) []T {
 	for _, item := range more {
 		if !slices.Contains(list, item) {

@@ -15,37 +15,36 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// Orphan is a VM without a state: known by its ID, else to be looked for by its name and our whole marker.
+// Orphan is a VM without a state. It is identified by its ID, or else by its name and our whole marker.
 type Orphan struct {
-	// ID of the VM; empty where it was never recorded.
+	// ID of the VM, or "" if it was never recorded.
 	ID engine.ID
 	// DataCenter and Name are the names of the data center and of the VM.
 	DataCenter, Name string
-	// Comment is the marker that the VM has.
+	// Comment is the VM's marker.
 	Comment string
-	// Free is asked about the VM before each step; an error ends the removal. nil agrees.
+	// Free is called for the VM before each step. An error ends the removal. A nil Free agrees.
 	Free func(ctx context.Context, vm *engine.VM) error
-	// DataDisks are those that were asked for, which go with the VM; others that are attached do not.
+	// DataDisks are the requested data disks. They are deleted with the VM, unlike other attached disks.
 	DataDisks []infrav1.DataDisk
-	// Interrupted reports that a change of the VM was begun and did not reach its end: disks may be left that are not
-	// asked for any more.
+	// Interrupted reports an incomplete change of the VM. It may have left disks nobody asks for any more.
 	Interrupted bool
-	// Undoes reports that such a change is taken back: what it made goes, also where it is attached already.
+	// Undoes reports that such a change is reverted. Its results are deleted, even if already attached.
 	Undoes bool
 }
 
 const (
-	// orphanAppears is how long the engine is given to show a VM whose creation was cut off.
+	// orphanAppears is the time for the engine to show a VM after an interrupted creation.
 	orphanAppears = 10 * time.Second
-	// orphanLook is when to look again at a VM that is going.
+	// orphanLook is the interval between looks at a VM during its removal.
 	orphanLook = time.Second
-	// OrphanLimit bounds what is done to a VM without a state.
+	// OrphanLimit limits the removal of a VM without a state.
 	OrphanLimit = 10 * time.Minute
 )
 
-// find returns the VM, nil where there is none that is ours.
+// find returns the VM, or nil if none is ours.
 func (o Orphan) find(ctx context.Context, session *engine.Client) (*engine.VM, error) {
-	if o.ID != "" { // its ownership was checked before the job
+	if o.ID != "" { // the caller has checked its ownership before the job
 		vm, err := session.VM(ctx, o.ID)
 		if engine.IsNotFound(err) {
 			return nil, nil
@@ -71,11 +70,11 @@ func (o Orphan) find(ctx context.Context, session *engine.Client) (*engine.VM, e
 	return vm, nil
 }
 
-// inSnapshot are the engine's words where a disk cannot be detached because its VM has a snapshot.
+// inSnapshot is part of the engine's message if a disk cannot be detached because of a snapshot of its VM.
 const inSnapshot = "is already configured in a snapshot"
 
-// RemoveBlockingSnapshots removes the snapshots of a VM that is deleted where they are what a destruction has failed
-// at. It reports whether the destruction is to be tried again.
+// RemoveBlockingSnapshots removes the snapshots of a VM under deletion if they caused the failure of a destruction. It
+// reports whether to try the destruction again.
 func RemoveBlockingSnapshots(ctx context.Context, session *engine.Client, vm engine.ID, failure error) (bool, error) {
 	if vm == "" || !strings.Contains(failure.Error(), inSnapshot) {
 		return false, nil
@@ -86,7 +85,7 @@ func RemoveBlockingSnapshots(ctx context.Context, session *engine.Client, vm eng
 	return true, session.RemoveSnapshots(ctx, vm, nil)
 }
 
-// Remove deletes the VM natively: there is no state from which Terraform could do it.
+// Remove deletes the VM without Terraform, because there is no state.
 func (o Orphan) Remove(ctx context.Context, session *engine.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, OrphanLimit)
 	defer cancel()
@@ -106,8 +105,8 @@ func (o Orphan) Remove(ctx context.Context, session *engine.Client) error {
 			return nil
 		case vm != nil:
 			seen = true
-			// An engine shows a VM as up for a while after it stopped it, and refuses to stop it once more: the next
-			// look sees what came of it, and the refusal is an error when the time is over.
+			// An engine shows a VM as up for a while after stopping it, and refuses to stop it again. The next look
+			// sees the result. After the time limit, the refusal becomes an error.
 			last = o.removeStep(ctx, session, vm)
 			stopping := !vm.Status.Off() && engine.IsRefused(last)
 			if last != nil && !stopping && !engine.IsTransient(last) {
@@ -123,7 +122,7 @@ func (o Orphan) Remove(ctx context.Context, session *engine.Client) error {
 	}
 }
 
-// removeStep brings the VM one step nearer to its end.
+// removeStep brings the VM one step closer to its removal.
 func (o Orphan) removeStep(ctx context.Context, session *engine.Client, vm *engine.VM) error {
 	var err error
 	if o.Free != nil {
@@ -134,8 +133,7 @@ func (o Orphan) removeStep(ctx context.Context, session *engine.Client, vm *engi
 
 	switch {
 	case vm.Status.Off():
-		// Without a state it is not known which disks are the VM's: those it boots from, and those that were asked
-		// for.
+		// Without a state, the disks of the VM are unknown. Take its boot disks and the requested ones.
 		err = session.ReleaseDisks(ctx, vm.ID, func(a *engine.DiskAttachment, d *engine.Disk) bool {
 			return a.Boots() ||
 				slices.ContainsFunc(o.DataDisks, func(want infrav1.DataDisk) bool {
@@ -157,9 +155,9 @@ func (o Orphan) removeStep(ctx context.Context, session *engine.Client, vm *engi
 	return err
 }
 
-// RemoveDisks deletes the data disks that were made for the VM and that its state, which load reads, does not have: a
-// run was killed after the engine created a disk and before the state was saved. A disk that only has the alias stays,
-// and so do the copies that the engine made of it for a template and its VMs.
+// RemoveDisks deletes data disks made for the VM but missing from its state. Such disks remain if a run was killed
+// after the engine created a disk, and before the state was saved. load reads the state. A disk with only the alias
+// stays, like the engine's copies of it for a template and the template's VMs.
 func (o Orphan) RemoveDisks(
 	ctx context.Context, session *engine.Client, load func(context.Context) (*tfstate.State, error),
 ) error {
@@ -196,8 +194,8 @@ func (o Orphan) RemoveDisks(
 	return nil
 }
 
-// madeDisks returns the data disks that were made for the VM. After a change that was interrupted these can be others
-// than those that are asked for.
+// madeDisks returns the data disks made for the VM. After an interrupted change they may differ from the requested
+// ones.
 func (o Orphan) madeDisks(ctx context.Context, session *engine.Client) ([]engine.Disk, error) {
 	if o.Interrupted {
 		return o.disksOfChange(ctx, session)
@@ -221,9 +219,9 @@ func (o Orphan) madeDisks(ctx context.Context, session *engine.Client) ([]engine
 	return session.WithoutUsed(ctx, out)
 }
 
-// disksOfChange returns the disks with the mark of the VM that neither a template nor a VM has: an engine gives the
-// mark to copies, too, and an administrator may have given a disk to another VM. Of a change that is taken back those
-// belong to it that are attached to the VM.
+// disksOfChange returns the disks with the VM's mark that are unused by templates and VMs. The engine also marks
+// copies, and an administrator may have given a disk to another VM. For a reverted change, it also returns marked disks
+// attached to the VM, except boot disks.
 func (o Orphan) disksOfChange(ctx context.Context, session *engine.Client) ([]engine.Disk, error) {
 	all, err := session.DisksMadeFor(ctx, o.Comment)
 	if err != nil {
@@ -252,8 +250,7 @@ func (o Orphan) disksOfChange(ctx context.Context, session *engine.Client) ([]en
 	return out, nil
 }
 
-// removeDisk deletes a disk that no state has. Of those that are attached, only the disks of a change that is taken
-// back come here.
+// removeDisk deletes a disk missing from the state. It gets an attached disk only from a reverted change.
 func (o Orphan) removeDisk(ctx context.Context, session *engine.Client, id engine.ID) error {
 	if o.Undoes && o.ID != "" {
 		if err := ignoreMissing(session.DetachDisk(ctx, o.ID, id)); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// has is what a VM has of each kind that a change can add.
+// has counts the parts of a VM, for each kind a change can add.
 type has struct {
 	nics                            []string
 	tags, devices, watchdogs, hosts int
@@ -52,7 +52,8 @@ func (s *site) has(t *testing.T, vm *engine.VM, group engine.ID) has {
 	return out
 }
 
-// TestWhatAnAdministratorAddedStaysIfAChangeOfTheSameNameIsTakenBack gives a VM by hand what a change asks for later.
+// TestWhatAnAdministratorAddedStaysIfAChangeOfTheSameNameIsTakenBack gives a VM parts by hand before a change asks for
+// the same.
 func TestWhatAnAdministratorAddedStaysIfAChangeOfTheSameNameIsTakenBack(t *testing.T) {
 	s := newSite(t, "")
 	ctx := t.Context()
@@ -86,7 +87,7 @@ func TestWhatAnAdministratorAddedStaysIfAChangeOfTheSameNameIsTakenBack(t *testi
 	check.Error(t, err, "")
 	check.Length(t, "what a second run of the same change leaves to others", again, 0)
 
-	// The change adds two things, and fails.
+	// The change adds two parts, and fails.
 	_, err = s.client.CreateNIC(ctx, vm.ID, &engine.NIC{Name: "backup"})
 	check.Error(t, err, "")
 	added, err := s.client.AddMediatedDevice(ctx, vm.ID, "nvidia-63")
@@ -151,8 +152,8 @@ func (s *site) attach(t *testing.T, vm, disk engine.ID) {
 	check.Error(t, err, "")
 }
 
-// TestADiskOfAnAdministratorIsNotAdoptedByAChange attaches a disk by hand that has the alias of one that a change asks
-// for. What is adopted would be deleted if the change is taken back.
+// TestADiskOfAnAdministratorIsNotAdoptedByAChange attaches a disk by hand. It has the alias of a disk wanted by a
+// change. An adopted disk would be deleted if the change is reverted.
 func TestADiskOfAnAdministratorIsNotAdoptedByAChange(t *testing.T) {
 	s := newSite(t, "")
 	comment := ownermark.Owner{Namespace: "default", Name: "demo-1", UID: "u"}.Comment()
@@ -180,7 +181,7 @@ func TestADiskOfAnAdministratorIsNotAdoptedByAChange(t *testing.T) {
 }
 
 // TestADiskThatAnotherVMHasIsNeitherAdoptedNorDeleted has an administrator rescue a data disk with another VM, made
-// of no template.
+// without a template.
 func TestADiskThatAnotherVMHasIsNeitherAdoptedNorDeleted(t *testing.T) {
 	s := newSite(t, "")
 	ctx := t.Context()

@@ -11,8 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// TestRootDisk compares what the engine is told of a template's disk: D5, D6, D7, M8. A linked disk is cow and sparse;
-// what else is asked for needs a copy, whose format and allocation are always sent together.
+// TestRootDisk compares the requests for a template's disk: D5, D6, D7, M8. A linked disk is cow and sparse. Any other
+// disk needs a copy. A request always has both the format and the allocation of a copy.
 func TestRootDisk(t *testing.T) {
 	cow := engine.Disk{ID: "d", Format: engine.FormatCow, Sparse: ptr.To(true)}
 	raw := engine.Disk{ID: "d", Format: engine.FormatRaw, Sparse: ptr.To(false)}
@@ -20,7 +20,7 @@ func TestRootDisk(t *testing.T) {
 	tests := map[string]struct {
 		origin engine.Disk
 		want   infrav1.RootDisk
-		// format and allocation that are sent; empty for no override.
+		// format and allocation sent to the engine, or "" for no override.
 		format, allocation string
 		clone              *bool
 	}{

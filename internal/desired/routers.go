@@ -12,8 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 )
 
-// RouterIDs are the virtual router IDs of a cluster, by what they are for: APIRouter, IngressRouter, or what
-// BalancerRouter returns.
+// RouterIDs maps virtual routers to their IDs. The keys are APIRouter, IngressRouter and results of BalancerRouter.
 type RouterIDs map[string]int
 
 // The virtual routers of the nodes.
@@ -22,10 +21,10 @@ const (
 	IngressRouter = "ingress"
 )
 
-// BalancerRouter is the virtual router of a load balancer on VMs of its own.
+// BalancerRouter returns the name of the virtual router for a load balancer on its own VMs.
 func BalancerRouter(name string) string { return "lb/" + name }
 
-// RecordedRouterIDs are those that an OLVMCluster records.
+// RecordedRouterIDs returns the IDs recorded on an OLVMCluster.
 func RecordedRouterIDs(c *infrav1.OLVMCluster) (RouterIDs, error) {
 	out := RouterIDs{}
 	text := c.Annotations[infrav1.RouterIDsAnnotation]
@@ -48,10 +47,10 @@ func RecordedRouterIDs(c *infrav1.OLVMCluster) (RouterIDs, error) {
 	return out, nil
 }
 
-// All are the IDs.
+// All returns the IDs.
 func (r RouterIDs) All() []int { return slices.Collect(maps.Values(r)) }
 
-// Without leaves out those that another cluster has.
+// Without omits IDs used by another cluster.
 func (r RouterIDs) Without(other RouterIDs) RouterIDs {
 	out, taken := RouterIDs{}, other.All()
 
@@ -64,18 +63,18 @@ func (r RouterIDs) Without(other RouterIDs) RouterIDs {
 	return out
 }
 
-// maxRouterID is the highest that VRRP knows; the lowest is 1.
+// maxRouterID is the highest ID in VRRP. The lowest is 1.
 const maxRouterID = 255
 
-// virtualRouter is one that a cluster needs.
+// virtualRouter is a virtual router of a cluster.
 type virtualRouter struct {
 	name string
-	// field that may have its ID, and the ID that is written there; 0 for none.
+	// field may set the router's ID. written is the ID set there, or 0.
 	field   string
 	written int32
 }
 
-// virtualRouters are those that a cluster needs.
+// virtualRouters returns the virtual routers of a cluster.
 func virtualRouters(
 	cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices,
 ) []virtualRouter {
@@ -105,9 +104,9 @@ func virtualRouters(
 	return out
 }
 
-// ChooseRouterIDs gives a cluster the virtual router IDs that it needs: those that are written, else those that it has,
-// else free ones, which are hashed from its name so that clusters of different managers hardly have the same ones.
-// inUse are those of other clusters.
+// ChooseRouterIDs chooses the virtual router IDs of a cluster: the explicit ones, else the recorded ones, else free
+// ones. A free ID is hashed from the name, so clusters of different managers rarely collide. inUse are the IDs of other
+// clusters.
 func ChooseRouterIDs(
 	name string, cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices, has RouterIDs, inUse []int,
 ) (RouterIDs, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// routed is a cluster with a virtual router of each kind.
+// routed returns a cluster with a virtual router of each kind.
 func routed() (infrav1.OLVMClusterSpec, *infrav1alpha1.OLVMSupportServices) {
 	of := &infrav1alpha1.OLVMSupportServices{}
 	of.Spec.LoadBalancers = []infrav1alpha1.SupportLoadBalancer{{Name: "a", VirtualIP: "10.0.0.7"}, {Name: "b"}}

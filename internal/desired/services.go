@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// The ways to hold the control plane endpoint, and the defaults of controlPlaneServices.
+// The providers of the control plane endpoint, and the defaults of controlPlaneServices.
 const (
 	kubeVIP        = "KubeVIP"
 	keepalived     = "Keepalived"
@@ -23,10 +23,10 @@ const (
 	defaultCoreDNSImage = "registry.k8s.io/coredns/coredns:v1.12.1"
 )
 
-// DefaultEndpointPort stands in for a port of the control plane endpoint that is not set.
+// DefaultEndpointPort replaces an unset port of the control plane endpoint.
 const DefaultEndpointPort = 6443
 
-// ValidateServices says what is wrong with the services of a cluster, whatever its machines are.
+// ValidateServices checks the services of a cluster, independent of its machines.
 func ValidateServices(cluster infrav1.OLVMClusterSpec) error {
 	services := cluster.ControlPlaneServices
 	if services == nil {
@@ -48,7 +48,7 @@ func invalidServices(field, format string, args ...any) error {
 	return blocker.New(infrav1.ControlPlaneServicesInvalidReason, field, format, args...)
 }
 
-// checkEndpointHolder checks that an endpoint that a node is to hold is an address.
+// checkEndpointHolder checks that an endpoint held by a node is an IP address.
 func checkEndpointHolder(cluster infrav1.OLVMClusterSpec) error {
 	holder := cluster.ControlPlaneServices.VirtualIPProvider
 	_, err := netip.ParseAddr(cluster.ControlPlaneEndpoint.Host)
@@ -62,7 +62,7 @@ func checkEndpointHolder(cluster infrav1.OLVMClusterSpec) error {
 		cluster.ControlPlaneEndpoint.Host, holder)
 }
 
-// checkAPIServerPort checks that load balancer and API server do not listen at the same port.
+// checkAPIServerPort checks that load balancer and API server listen on different ports.
 func checkAPIServerPort(cluster infrav1.OLVMClusterSpec) error {
 	services := cluster.ControlPlaneServices
 	port := cmp.Or(services.APIServerPort, bootstrap.DefaultAPIServerPort)
@@ -92,7 +92,7 @@ func checkVirtualAddresses(cluster infrav1.OLVMClusterSpec) error {
 	} {
 		address, err := netip.ParseAddr(each.text)
 		if each.text == "" || err != nil && each.field == "controlPlaneEndpoint.host" {
-			continue // it may be a name, where no node has to hold it
+			continue // it may be a name if no node has to hold it
 		}
 
 		field := "spec." + each.field
@@ -115,7 +115,7 @@ func checkVirtualAddresses(cluster infrav1.OLVMClusterSpec) error {
 	return nil
 }
 
-// kubeVIPLease is the lease that a cluster asks for.
+// kubeVIPLease returns the lease settings of a cluster.
 func kubeVIPLease(services *infrav1.ControlPlaneServices) bootstrap.Lease {
 	asked := services.KubeVIPLease
 	if asked == nil {
@@ -129,7 +129,7 @@ func kubeVIPLease(services *infrav1.ControlPlaneServices) bootstrap.Lease {
 	}
 }
 
-// checkKubeVIPLease checks what kube-vip checks when it starts, on a node that nobody reaches then.
+// checkKubeVIPLease repeats the checks kube-vip makes at its start. There they would fail on an unreachable node.
 func checkKubeVIPLease(cluster infrav1.OLVMClusterSpec) error {
 	const field = "spec.controlPlaneServices.kubeVIPLease."
 	lease := kubeVIPLease(cluster.ControlPlaneServices).OrDefault()
@@ -148,7 +148,7 @@ func checkKubeVIPLease(cluster infrav1.OLVMClusterSpec) error {
 	return nil
 }
 
-// checkDNS checks that there is an address to which names can be resolved.
+// checkDNS checks that names can be resolved to an address.
 func checkDNS(cluster infrav1.OLVMClusterSpec) error {
 	dns := cluster.ControlPlaneServices.DNS
 	_, err := netip.ParseAddr(cluster.ControlPlaneEndpoint.Host)
@@ -161,7 +161,7 @@ func checkDNS(cluster infrav1.OLVMClusterSpec) error {
 		cluster.ControlPlaneEndpoint.Host, dns.Domain)
 }
 
-// clusterDNS has the guest ask its own name server first, which answers for the names of the cluster.
+// clusterDNS makes the guest ask its own name server first. This server resolves the names of the cluster.
 func clusterDNS(in Input, out *render.Machine) error {
 	if in.Cluster.ControlPlaneServices == nil || in.Cluster.ControlPlaneServices.DNS == nil || in.Role == "" {
 		return nil
@@ -188,7 +188,7 @@ func clusterDNS(in Input, out *render.Machine) error {
 	return nil
 }
 
-// ownAddresses are the static addresses of the machine's first interface, those of the endpoint's family first.
+// ownAddresses returns the static addresses of the machine's first interface, starting with the endpoint's family.
 func ownAddresses(in Input) []netip.Addr {
 	endpoint, err := netip.ParseAddr(in.Cluster.ControlPlaneEndpoint.Host)
 	var first, others []netip.Addr
@@ -204,7 +204,7 @@ func ownAddresses(in Input) []netip.Addr {
 	return append(first, others...)
 }
 
-// services are what the node does for the endpoints of its cluster. dnsServers are those that the guest asks.
+// services returns the node's services for the endpoints of its cluster. dnsServers are the guest's name servers.
 func services(in Input, dnsServers []netip.Addr) (*bootstrap.Services, error) {
 	asked := in.Cluster.ControlPlaneServices
 	if asked == nil || in.Role == "" {
@@ -254,7 +254,7 @@ func services(in Input, dnsServers []netip.Addr) (*bootstrap.Services, error) {
 	return s.out, nil
 }
 
-// asNode has the firewall of a node let in what Kubernetes needs, with the services that it has or without any.
+// asNode opens the node's firewall for Kubernetes, whether the node has services or not.
 func asNode(in Input, services *bootstrap.Services) *bootstrap.Services {
 	if in.Cluster.ControlPlaneServices == nil || in.Role == "" {
 		return services
@@ -266,7 +266,7 @@ func asNode(in Input, services *bootstrap.Services) *bootstrap.Services {
 
 	node := &bootstrap.Node{ControlPlane: in.Role == infrav1.ControlPlaneRole}
 	for _, cidr := range in.Bootstrap.Network.Pods.CIDRBlocks {
-		if network, err := netip.ParsePrefix(cidr); err == nil { // else it is Cluster API's to refuse
+		if network, err := netip.ParsePrefix(cidr); err == nil { // Cluster API refuses invalid networks
 			node.Pods = union(node.Pods, []netip.Prefix{network.Masked()})
 		}
 	}
@@ -286,13 +286,14 @@ func asNode(in Input, services *bootstrap.Services) *bootstrap.Services {
 		}
 
 		for _, subnet := range subnets {
-			if network, err := netip.ParsePrefix(strings.TrimSpace(subnet)); err == nil { // else refused elsewhere
+			if network, err := netip.ParsePrefix(strings.TrimSpace(subnet)); err == nil { // checked elsewhere
 				node.Neighbors = union(node.Neighbors, []netip.Prefix{network.Masked()})
 			}
 		}
 	}
 
-	// Pods whose network overlaps that of the nodes are not trusted: else every host of the site would be.
+	// Do not trust pods with a network overlapping that of the nodes. Otherwise every host of the site would be
+	// trusted.
 	node.Pods = slices.DeleteFunc(node.Pods, func(pods netip.Prefix) bool {
 		return slices.ContainsFunc(node.Neighbors, pods.Overlaps)
 	})
@@ -307,7 +308,7 @@ type nodeServices struct {
 	asked *infrav1.ControlPlaneServices
 	// own are the static addresses of the node.
 	own []netip.Addr
-	// endpoint and ingress are the virtual addresses; nil where there are none.
+	// endpoint and ingress are the virtual addresses, or nil.
 	endpoint, ingress *bootstrap.VirtualAddress
 
 	out *bootstrap.Services
@@ -318,8 +319,8 @@ func (s *nodeServices) endpointHeld() bool {
 	return s.endpoint != nil && (s.asked.VirtualIPProvider == kubeVIP || s.asked.VirtualIPProvider == keepalived)
 }
 
-// self is the node's own address of the family of a virtual address. keepalived needs one to hold it;
-// otherwise is what to do without one.
+// self returns the node's own address of the family of a virtual address. keepalived needs it to hold the virtual
+// address. otherwise is the remedy named in the error if there is none.
 func (s *nodeServices) self(what string, virtual netip.Addr, otherwise string) (netip.Addr, error) {
 	at := slices.IndexFunc(s.own, func(a netip.Addr) bool { return a.Is4() == virtual.Is4() })
 	if at >= 0 {
@@ -416,7 +417,7 @@ func (s *nodeServices) addDNS(dnsServers []netip.Addr) {
 		dns.Ingress = s.ingress.All()
 	}
 
-	// The node that holds the endpoint knows all nodes, also those that are made later.
+	// The node with the endpoint knows all nodes, even later ones.
 	if s.endpointHeld() {
 		dns.Servers = s.endpoint.All()
 	}
@@ -429,7 +430,7 @@ func (s *nodeServices) addDNS(dnsServers []netip.Addr) {
 	s.out.DNS = dns
 }
 
-// virtualAddress reads one; nil where it is not an address.
+// virtualAddress parses a virtual address, and returns nil if text is not an address.
 func virtualAddress(text, additional string, routerID int) *bootstrap.VirtualAddress {
 	address, err := netip.ParseAddr(text)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// newStorageSite has a storage domain in maintenance, whose ID comes before all others, one on Fibre Channel, and
-// templates on both.
+// newStorageSite has a storage domain in maintenance with the first of all IDs, one on Fibre Channel, and templates on
+// both.
 func newStorageSite(t *testing.T) *site {
 	t.Helper()
 
@@ -40,7 +40,7 @@ func newStorageSite(t *testing.T) *site {
 	return siteOf(t, world)
 }
 
-// TestDisksGoToStorageThatIsActive has disks without a storageDomainName of a template on several storage domains.
+// TestDisksGoToStorageThatIsActive has disks without a storageDomainName, from a template on several storage domains.
 func TestDisksGoToStorageThatIsActive(t *testing.T) {
 	s := newStorageSite(t)
 
@@ -107,7 +107,7 @@ func TestStorageThatIsNotActiveIsRefusedBeforeAnythingIsMade(t *testing.T) {
 	}
 }
 
-// TestRawDisksOnBlockStorageArePreallocated has what an engine refuses when the VM is made already.
+// TestRawDisksOnBlockStorageArePreallocated covers disks an engine refuses only after the VM is made.
 func TestRawDisksOnBlockStorageArePreallocated(t *testing.T) {
 	s := newStorageSite(t)
 	yes, no := ptr.To(true), ptr.To(false)

@@ -14,33 +14,33 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// IgnitionOS is the operating system with which the engine hands the user data to Ignition; with all others it is for
-// cloud-init.
+// IgnitionOS is the only operating system whose user data the engine hands to Ignition. For all others, cloud-init gets
+// it.
 const IgnitionOS = "rhcos_x64"
 
-// maxUserData is how many bytes of user data a VM is given. Terraform's state has them in clear, and is in a Secret, of
-// which the API server takes 1 MiB.
+// maxUserData limits the user data of a VM in bytes. Terraform's state contains it in clear text. The state is in a
+// Secret, and the API server limits a Secret to 1 MiB.
 const maxUserData = 512 << 10
 
 // byPointer is the delivery of user data by the manager.
 const byPointer = "Pointer"
 
-// Bootstrap is the bootstrap data of a machine, and what else it is made of.
+// Bootstrap is the bootstrap data of a machine, with the other input for its user data.
 type Bootstrap struct {
 	// Source names the Secret in errors.
 	Source string
 	// Data and Format of the bootstrap Secret.
 	Data   []byte
 	Format bootstrap.Format
-	// Extra are the configurations that UserDataOf refers to.
+	// Extra are the configurations referenced by UserDataOf.
 	Extra []bootstrap.Extra
 	// Network of the Cluster.
 	Network clusterv1.ClusterNetwork
-	// Offer keeps user data for the VM, and says where that finds it; nil where user data is not offered.
+	// Offer keeps user data for the VM, and returns a pointer to it. It is nil if the manager offers no user data.
 	Offer func(data []byte) (bootstrap.Pointer, error)
 }
 
-// UserDataOf is what is asked to be added to the bootstrap data of a machine: the machine's, and its cluster's.
+// UserDataOf returns the requested additions to the bootstrap data of a machine: its own and its cluster's.
 func UserDataOf(machine infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) infrav1.UserData {
 	var out infrav1.UserData
 
@@ -57,12 +57,12 @@ func UserDataOf(machine infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec
 	return out
 }
 
-// usesIgnition says what reads the user data of a machine of the template.
+// usesIgnition reports whether Ignition, not cloud-init, reads the user data of the template's machines.
 func usesIgnition(in Input, template *engine.Template) bool {
 	return cmp.Or(in.Spec.VirtualMachine.OSType, template.OS.Type) == IgnitionOS
 }
 
-// userData merges the bootstrap data with what only the infrastructure knows. The machine has the names of its guests.
+// userData merges the bootstrap data with data known only to the infrastructure. machine already has its guests.
 func userData(in Input, template *engine.Template, machine render.Machine) (string, error) {
 	if in.Bootstrap == nil {
 		return "", checkFormat(in, template, in.Announced, "what "+in.AnnouncedBy+" makes")
@@ -73,7 +73,7 @@ func userData(in Input, template *engine.Template, machine render.Machine) (stri
 		return "", err
 	}
 
-	// The decoders put U+FFFD in the place of what is not UTF-8.
+	// The decoders replace invalid UTF-8 by U+FFFD.
 	if err := engine.CheckText("custom_script", string(in.Bootstrap.Data)); err != nil {
 		return "", invalidData(in.Bootstrap.Source, "%v", err)
 	}
@@ -116,8 +116,8 @@ func invalidData(field, format string, args ...any) error {
 	return blocker.New(infrav1.BootstrapDataInvalidReason, field, format, args...)
 }
 
-// checkFormat checks that what reads the user data understands its format; empty is not known. source is what has that
-// format.
+// checkFormat checks that the reader of the user data understands its format. An empty format is unknown. source names
+// the data's origin for errors.
 func checkFormat(in Input, template *engine.Template, format bootstrap.Format, source string) error {
 	ignition, given := usesIgnition(in, template), format == bootstrap.Ignition
 	os := cmp.Or(in.Spec.VirtualMachine.OSType, template.OS.Type)
@@ -140,7 +140,7 @@ func checkFormat(in Input, template *engine.Template, format bootstrap.Format, s
 	return nil
 }
 
-// pointerTo offers the user data to the VM, and returns the configuration with which Ignition fetches it.
+// pointerTo offers the user data to the VM, and returns the configuration for Ignition to fetch it.
 func pointerTo(in Input, template *engine.Template, merged []byte) (string, error) {
 	const field = "userData.bootstrapDelivery"
 	if !usesIgnition(in, template) {
@@ -163,7 +163,7 @@ func pointerTo(in Input, template *engine.Template, merged []byte) (string, erro
 	return string(stub), err
 }
 
-// guestOf is what the guest of a machine is told.
+// guestOf returns the settings for the guest of a machine.
 func guestOf(in Input, machine render.Machine) bootstrap.Guest {
 	asked := UserDataOf(in.Spec, in.Cluster)
 
@@ -196,9 +196,9 @@ func guestOf(in Input, machine render.Machine) bootstrap.Guest {
 	return out
 }
 
-// nodeIPs are the addresses that the kubelet is to register, where they are known: those of the first interface, of the
-// families that the cluster's pods have. A kubelet that looks for itself has one at most, and may find the control
-// plane endpoint, which some node has too.
+// nodeIPs returns the addresses for the kubelet to register, as far as they are known. They are the addresses of the
+// first interface, in the families of the cluster's pods. A kubelet without them finds at most one address. It may even
+// find the control plane endpoint if its node holds it.
 func nodeIPs(in Input) []netip.Addr {
 	var v4, v6 netip.Addr
 
@@ -215,7 +215,7 @@ func nodeIPs(in Input) []netip.Addr {
 	for _, cidr := range in.Bootstrap.Network.Pods.CIDRBlocks {
 		network, err := netip.ParsePrefix(cidr)
 		if err != nil {
-			continue // Cluster API's to refuse
+			continue // left to Cluster API to refuse
 		}
 
 		address := v6
@@ -223,7 +223,7 @@ func nodeIPs(in Input) []netip.Addr {
 			address = v4
 		}
 
-		if address.IsValid() { // else the guest has one that only it knows, or none
+		if address.IsValid() { // otherwise only the guest knows it, or has none
 			out = union(out, []netip.Addr{address})
 		}
 	}
@@ -235,7 +235,7 @@ func nodeIPs(in Input) []netip.Addr {
 	return out
 }
 
-// noProxy are what nodes ask directly: the cluster itself, and what is written.
+// noProxy returns the hosts to reach without a proxy: the cluster itself, and the written ones.
 func noProxy(in Input, written []string) []string {
 	network := in.Bootstrap.Network
 	domain := cmp.Or(network.ServiceDomain, "cluster.local")

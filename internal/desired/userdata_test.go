@@ -24,7 +24,7 @@ const (
 	ignition3   = `{"ignition":{"version":"3.4.0"}}`
 )
 
-// templateOf is a template with that operating system.
+// templateOf returns a template with this operating system.
 func templateOf(system string) *engine.Template {
 	out := &engine.Template{}
 	out.OS.Type = system
@@ -32,7 +32,7 @@ func templateOf(system string) *engine.Template {
 	return out
 }
 
-// inputOf is a machine with bootstrap data of that format, and one interface.
+// inputOf returns a machine with bootstrap data in this format, and one interface.
 func inputOf(data string, format bootstrap.Format) Input {
 	return Input{
 		VMName:    "demo-1",
@@ -58,7 +58,7 @@ func TestUserDataFitsWhatReadsIt(t *testing.T) {
 		format   bootstrap.Format
 		template string
 		osType   string
-		// problem names what is refused; empty for none.
+		// problem is part of the error, or "" for none.
 		problem string
 	}{
 		"a cloud-config for cloud-init":        {cloudConfig, bootstrap.CloudConfig, "ol_9x64", "", ""},
@@ -86,7 +86,7 @@ func TestUserDataFitsWhatReadsIt(t *testing.T) {
 	}
 }
 
-// TestAFormatIsCheckedBeforeThereIsData has a machine whose bootstrap data is not made yet.
+// TestAFormatIsCheckedBeforeThereIsData has a machine without bootstrap data so far.
 func TestAFormatIsCheckedBeforeThereIsData(t *testing.T) {
 	tests := map[string]struct {
 		announced bootstrap.Format
@@ -287,7 +287,7 @@ func TestWhatAGuestIsTold(t *testing.T) {
 	check.Equal(t, "neither user nor proxy", got.SSH == nil && got.Proxy == nil, true)
 }
 
-// TestAPointerNamesNothingOfTheData has a pointer in the place of data with a secret.
+// TestAPointerNamesNothingOfTheData has a pointer in place of data with a secret.
 func TestAPointerNamesNothingOfTheData(t *testing.T) {
 	in := inputOf(`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,hush"}}]}}`,
 		bootstrap.Ignition)
