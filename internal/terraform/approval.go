@@ -12,12 +12,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// approval is the decision whether the plan of a run may be applied. The provider waits for it before each change,
-// because a process that plans and applies cannot be paused in between.
+// approval is the decision on a run's plan. The provider waits for it before each change, because one process that
+// plans and applies cannot be paused in between.
 type approval struct {
 	once    sync.Once
 	decided chan struct{}
-	err     error // why the plan is refused; read after decided is closed
+	err     error // reason for the refusal; read after decided is closed
 }
 
 func newApproval() *approval { return &approval{decided: make(chan struct{})} }
@@ -40,12 +40,12 @@ func (a *approval) wait(ctx context.Context) error {
 	}
 }
 
-// errRunEnded is why the provider changes nothing after the end of a run.
+// errRunEnded refuses changes by the provider after the end of a run.
 var errRunEnded = errors.New("the run has ended")
 
-// UndeclaredError reports that a run would touch what its configuration does not declare. Nothing was applied.
+// UndeclaredError reports a plan with a change to an undeclared resource. Nothing was applied.
 type UndeclaredError struct {
-	// Change that was planned.
+	// Change is the planned change.
 	Change Change
 }
 
@@ -57,7 +57,7 @@ func (e *UndeclaredError) Error() string {
 	)
 }
 
-// UnknownTypeError reports a resource in a state whose type configurations of its kind do not use. Terraform was not
+// UnknownTypeError reports a resource in a state with a type not used by configurations of its kind. Terraform was not
 // started.
 type UnknownTypeError struct {
 	// Type of the resource.
@@ -72,9 +72,9 @@ func (e *UnknownTypeError) Error() string {
 	)
 }
 
-// contentsOf returns the types of what a configuration declares and of what a state has, and the IDs of the VMs in the
-// state; both sorted. A state can be edited by whoever may write its Secret, so a type that no configuration of this
-// kind declares is refused: nothing in the state of a claimed VM can delete the VM.
+// contentsOf returns the types of all resources in a configuration and a state, and the IDs of the VMs in the state.
+// Both lists are sorted. Anyone with access to its Secret can edit a state. contentsOf therefore refuses types not used
+// by configurations of this kind: nothing in the state of a claimed VM can delete the VM.
 func contentsOf(configuration render.Configuration, state []byte) (types, vms []string, err error) {
 	for _, address := range configuration.Resources {
 		types = append(types, address.Type())
@@ -92,7 +92,7 @@ func contentsOf(configuration render.Configuration, state []byte) (types, vms []
 		} `json:"resources"`
 	}
 
-	_ = json.Unmarshal(state, &stored) // whoever loads the state reports invalid JSON
+	_ = json.Unmarshal(state, &stored) // the loader of the state reports invalid JSON
 	known := configuration.Kind.Types()
 
 	for _, resource := range stored.Resources {
@@ -128,11 +128,12 @@ type resourceJSON struct {
 	Resource string `json:"resource"`
 	Type     string `json:"resource_type"`
 	Name     string `json:"resource_name"`
-	// Key is a string or a number; nil if the resource has one instance.
+	// Key is a string or a number, or nil if the resource has one instance.
 	Key any `json:"resource_key"`
 }
 
-// address is that of a resource, as package render writes it; false if it never writes such a one.
+// address returns the resource's address in the form of package render. It returns false if render never writes such an
+// address.
 func (r resourceJSON) address() (render.Address, bool) {
 	out := render.NewAddress(r.Type, r.Name)
 	if strings.HasPrefix(r.Resource, "data.") {
@@ -154,7 +155,7 @@ func (r resourceJSON) address() (render.Address, bool) {
 	return out.Instance(key), ok
 }
 
-// expectations are the changes that a plan may have.
+// expectations are the allowed changes of a plan.
 type expectations struct {
 	declared map[render.Address]bool
 	destroy  bool

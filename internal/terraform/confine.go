@@ -7,20 +7,21 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/confine"
 )
 
-// Confinement says what keeps a run from what is not its own: files of the manager, of its Pod and of other runs, and
-// the network. Whatever a configuration makes the executor do, it has nothing to give away.
+// Confinement is the isolation of a run from everything outside it: files of the manager, of its Pod and of other runs,
+// and the network. With it, even an executor under a hostile configuration has nothing to reveal.
 type Confinement string
 
 const (
-	// Landlocked runs can use their working directory and read the executor; they run no other program and open no TCP
-	// connection. Landlock does not deny UDP, MPTCP and other Unix sockets; docs/operate/security.md says what that
-	// leaves.
+	// Landlocked runs can use their working directory and read the executor. They run no other program and open no TCP
+	// connection. Landlock does not deny UDP, MPTCP and other Unix sockets; docs/operate/security.md describes the
+	// consequences.
 	Landlocked Confinement = "Landlock"
-	// Unconfined runs can do what the manager's user can: the kernel has no Landlock, or the executor is a script.
+	// Unconfined runs have all rights of the manager's user, because the kernel has no Landlock or the executor is a
+	// script.
 	Unconfined Confinement = "none"
 )
 
-// Confinement of the executor's runs.
+// Confinement returns the confinement of the executor's runs.
 func (x *Executor) Confinement() Confinement {
 	if x.confines {
 		return Landlocked
@@ -29,7 +30,7 @@ func (x *Executor) Confinement() Confinement {
 	return Unconfined
 }
 
-// confined has do start its processes where they can use dir and the executor, and nothing else.
+// confined makes do start its processes with access to dir and the executor only.
 func (x *Executor) confined(dir string, do func() error) error {
 	if !x.confines {
 		return do()
@@ -38,14 +39,14 @@ func (x *Executor) confined(dir string, do func() error) error {
 	return confine.Start(confine.Rules{
 		Run:  append([]string{x.executable.Path}, confine.Libraries...),
 		Work: []string{dir},
-		// go-plugin sends signal 0 to the process of the provider to see whether it lives, and gives the provider up if
-		// it may not.
+		// go-plugin sends signal 0 to the provider's process to see if it is alive. Without permission, it gives the
+		// provider up.
 		Signals: true,
 	}, do)
 }
 
-// isBinary reports whether a file is a program and not a script, whose interpreter would have to be allowed with all
-// that it reads.
+// isBinary reports whether a file is a program, not a script. A script would also need access to its interpreter, and
+// to all files the interpreter reads.
 func isBinary(path string) bool {
 	file, err := os.Open(path)
 	if err != nil {

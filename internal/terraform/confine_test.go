@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestAnExecutorReachesNothing has hostile code in the place of the executor. A script is not confined, so that the
-// same attempts by way of one show that they work where nothing stops them.
+// TestAnExecutorReachesNothing replaces the executor by hostile code. A script is not confined, so the same attempts
+// through a script show that they work without confinement.
 func TestAnExecutorReachesNothing(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -93,8 +93,7 @@ func TestAnExecutorReachesNothing(t *testing.T) {
 	}
 }
 
-// TestALinkIsNotFollowed has an executor, which nothing confines, leave a link to another machine's state in the place
-// of its own.
+// TestALinkIsNotFollowed has an unconfined executor replace its state by a link to another machine's state.
 func TestALinkIsNotFollowed(t *testing.T) {
 	theirs := file(t, "terraform.tfstate", `{"version":4,"serial":1,"lineage":"theirs","resources":[]}`)
 	x := pretender(t, "true", "ln -s "+theirs+" terraform.tfstate")
@@ -111,7 +110,7 @@ func TestALinkIsNotFollowed(t *testing.T) {
 	check.Equal(t, "saved", saved, "")
 }
 
-// file writes a file in a folder of its own.
+// file writes a file in a new folder.
 func file(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -122,7 +121,7 @@ func file(t *testing.T, name, content string) string {
 	return path
 }
 
-// TestAConfigurationReadsNoFiles runs HCL that has file() on the manager's token and on another machine's secrets.
+// TestAConfigurationReadsNoFiles runs HCL that calls file() on the manager's token and on another machine's secrets.
 func TestAConfigurationReadsNoFiles(t *testing.T) {
 	token := file(t, "token", "eyJhbGciOiJSUzI1NiJ9")
 	neighbour := file(t, "terraform.tfvars.json", `{"ovirt_password": "p"}`)

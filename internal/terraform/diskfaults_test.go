@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// failReads has reads of a file fail as those of a broken disk do.
+// failReads makes reads of files fail like those of a broken disk.
 func failReads(t *testing.T, names ...string) (heal func()) {
 	t.Helper()
 	before := readFile
@@ -32,8 +32,8 @@ func failReads(t *testing.T, names ...string) (heal func()) {
 	return heal
 }
 
-// TestAStateThatTheExecutorCouldNotWriteIsSaved has the executor leave its state beside the state file, which is old,
-// cut off, missing or unreadable.
+// TestAStateThatTheExecutorCouldNotWriteIsSaved has the executor leave its state beside an old, truncated, missing or
+// unreadable state file.
 func TestAStateThatTheExecutorCouldNotWriteIsSaved(t *testing.T) {
 	newest := string(stateOf(3, "l", ""))
 
@@ -90,7 +90,7 @@ func TestAStateThatCannotBeReadIsKept(t *testing.T) {
 	check.Equal(t, "it is resumed", resumed, true)
 }
 
-// TestALinkInPlaceOfAStateStopsNothing has the executor leave a link, which is not followed.
+// TestALinkInPlaceOfAStateStopsNothing has the executor leave a link. The link is not followed.
 func TestALinkInPlaceOfAStateStopsNothing(t *testing.T) {
 	k, saved := keeping(t, stateOf(2, "l", ""), Request{})
 	check.Error(t, os.Symlink("/etc/passwd", filepath.Join(k.run.Dir, erroredFile)), "")
@@ -99,7 +99,7 @@ func TestALinkInPlaceOfAStateStopsNothing(t *testing.T) {
 	check.Error(t, CheckReadable(k.run.Dir), "")
 }
 
-// TestAFolderThatCannotBeCleanedKeepsItsState removes secrets, and no state that is nowhere else.
+// TestAFolderThatCannotBeCleanedKeepsItsState removes secrets, but keeps the only copy of a state.
 func TestAFolderThatCannotBeCleanedKeepsItsState(t *testing.T) {
 	dir := folder(t, map[string][]byte{unsavedFile: stateOf(2, "l", ""), "main.tf": nil, planFile: nil})
 	removeAllButUnsaved(dir)
@@ -111,5 +111,5 @@ func TestAFolderThatCannotBeCleanedKeepsItsState(t *testing.T) {
 	check.Equal(t, "a folder without one is gone", errors.Is(err, os.ErrNotExist), true)
 }
 
-// refuses is the save of an API server that is down.
+// refuses is a save on an unavailable API server.
 func refuses(context.Context, []byte, bool) error { return errors.New("the API server is down") }

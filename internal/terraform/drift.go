@@ -11,18 +11,18 @@ import (
 	tfjson "github.com/hashicorp/terraform-json"
 )
 
-// Drift is a resource of which the engine has something else than was applied.
+// Drift is a resource with a difference between the engine and the applied configuration.
 type Drift struct {
 	// Address of the resource, such as ovirt_vm.this.
 	Address string `json:"address"`
-	// Action is what a run would do about it: create, update, delete or replace. It is empty where a run would take
-	// what the engine has as it is, because the configuration does not say what it should be.
+	// Action is a run's action to correct the resource: create, update, delete or replace. It is empty if the
+	// configuration leaves the attributes open, so a run would accept the engine's values.
 	Action string `json:"action,omitempty"`
-	// Attributes that differ, sorted; none where the resource is gone.
+	// Attributes are the sorted names of differing attributes. They are empty if the resource is gone.
 	Attributes []string `json:"attributes,omitempty"`
 }
 
-// String is a phrase for people.
+// String returns a phrase for users.
 func (d Drift) String() string {
 	if len(d.Attributes) == 0 {
 		return fmt.Sprintf("%s (%s)", d.Address, cmp.Or(d.Action, "changed"))
@@ -31,11 +31,11 @@ func (d Drift) String() string {
 	return fmt.Sprintf("%s (%s)", d.Address, strings.Join(d.Attributes, ", "))
 }
 
-// live are attributes that change by themselves.
+// live are attributes with changes of their own.
 var live = []string{"status"}
 
-// driftOf are the differences of a plan, sorted by address: what was changed since the state was written and, where
-// wanted, what the plan would change.
+// driftOf returns the differences in a plan, sorted by address. They are the changes in the engine since the state was
+// written and, if planned is set, the changes planned to correct them.
 func driftOf(plan *tfjson.Plan, planned bool) []Drift {
 	byAddress := map[string]*Drift{}
 	note := func(change *tfjson.ResourceChange, action string) {
@@ -72,7 +72,7 @@ func driftOf(plan *tfjson.Plan, planned bool) []Drift {
 	return out
 }
 
-// actionOf is what a plan would do to a resource; empty for nothing.
+// actionOf returns the planned action on a resource, or "".
 func actionOf(change *tfjson.ResourceChange) string {
 	if change.Mode != tfjson.ManagedResourceMode || change.Change == nil {
 		return ""
@@ -92,8 +92,8 @@ func actionOf(change *tfjson.ResourceChange) string {
 	}
 }
 
-// differing are the attributes of a resource that exists before and after a change, and differ. What is not known
-// before it is applied is no difference.
+// differing returns the differing attributes of a resource if it exists before and after a change. Values unknown until
+// the change is applied are no differences.
 func differing(change *tfjson.Change) []string {
 	if change == nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// changeOf a managed resource.
+// changeOf returns a change of a managed resource.
 func changeOf(address string, before, after any, actions ...tfjson.Action) *tfjson.ResourceChange {
 	return &tfjson.ResourceChange{
 		Address: address, Mode: tfjson.ManagedResourceMode,

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Diagnostic is an error that the executor reported.
+// Diagnostic is an error reported by the executor.
 type Diagnostic struct {
 	Summary, Detail string
-	// Address of the resource; empty where it is not about one.
+	// Address of the resource, or "" if it is not about a resource.
 	Address string
 }
 
-// DiagnosticError reports that a run failed, in the executor's words. Secrets are redacted.
+// DiagnosticError reports a failed run in the executor's words. Secrets are redacted.
 type DiagnosticError struct {
 	// Phase is plan or apply.
 	Phase       string
@@ -40,11 +40,11 @@ func (e *DiagnosticError) Error() string {
 	return fmt.Sprintf("terraform %s failed: %s", e.Phase, strings.Join(parts, "; "))
 }
 
-// GuardError reports that a plan would do what a live machine must not suffer. Nothing was applied.
+// GuardError reports a plan too dangerous for a live machine. Nothing was applied.
 type GuardError struct {
-	// Address of the resource, and what the plan would do to it: delete, replace or create.
+	// Address of the resource, and the planned action: delete, replace or create.
 	Address, Action string
-	// Attributes that force a replacement, where that is the reason.
+	// Attributes that force a replacement, if there are any.
 	Attributes []string
 }
 
@@ -57,7 +57,7 @@ func (e *GuardError) Error() string {
 	return text + "; nothing was applied"
 }
 
-// TimeoutError reports that a run was interrupted because it took too long.
+// TimeoutError reports a run interrupted after its time limit.
 type TimeoutError struct {
 	// Limit of a run.
 	Limit time.Duration
@@ -67,9 +67,9 @@ func (e *TimeoutError) Error() string {
 	return fmt.Sprintf("it took longer than %s; the next run goes on where it ended", e.Limit)
 }
 
-// DiskFullError reports that there is no room for working directories. Nothing was begun.
+// DiskFullError reports a full disk for working directories. Nothing was begun.
 type DiskFullError struct {
-	// Dir in which there is no room.
+	// Dir is the directory on the full disk.
 	Dir string
 	Err error
 }
@@ -85,7 +85,7 @@ func (e *DiskFullError) Error() string {
 
 func (e *DiskFullError) Unwrap() error { return e.Err }
 
-// KilledError reports that the executor was killed; it did not end by itself.
+// KilledError reports that the executor was killed, and did not end by itself.
 type KilledError struct {
 	// Phase is plan or apply.
 	Phase  string
@@ -101,9 +101,9 @@ func (e *KilledError) Error() string {
 	)
 }
 
-// StateVersionError reports that a newer executor wrote the state. Nothing was run.
+// StateVersionError reports a state written by a newer executor. Nothing was run.
 type StateVersionError struct {
-	// Written is the version that wrote it.
+	// Written is the version of the newer executor.
 	Written  string
 	Executor Executable
 }

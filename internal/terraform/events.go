@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// maxLine bounds one line of output; longer ones are dropped whole.
+	// maxLine limits one line of output in bytes. Longer lines are dropped whole.
 	maxLine = 1 << 20
-	// maxDiagnostics bounds how many errors of one run are kept.
+	// maxDiagnostics limits the number of kept errors per run.
 	maxDiagnostics = 8
-	// maxDiagnostic bounds the text of one.
+	// maxDiagnostic limits the text of one error in bytes.
 	maxDiagnostic = 2048
-	// maxStderr bounds what is said on the standard error: a stack trace has its place in it.
+	// maxStderr limits the standard error in bytes. It leaves room for a stack trace.
 	maxStderr = 1 << 20
 )
 
-// Change is what a plan does to one resource.
+// Change is a planned change to one resource.
 type Change struct {
 	Address string `json:"address"`
 	Type    string `json:"type"`
@@ -27,7 +27,7 @@ type Change struct {
 	Action string `json:"action"`
 }
 
-// String is a phrase for people, such as "create ovirt_vm.this".
+// String returns a phrase for users, such as "create ovirt_vm.this".
 func (c Change) String() string { return c.Action + " " + c.Address }
 
 // event is a line of the executor's JSON output.
@@ -56,14 +56,14 @@ type event struct {
 	} `json:"changes"`
 }
 
-// eventWriter reads the executor's JSON output as it comes. Memory stays bounded however much it says.
+// eventWriter parses the executor's JSON output as it arrives. Its memory stays bounded for any amount of output.
 type eventWriter struct {
 	redact  func(string) string
 	onApply func(address, id string)
-	// check returns an error for a planned change that refuses the plan; nil accepts all.
+	// check returns an error if a planned change is refused, and thus the plan. nil accepts all changes.
 	check func(resource resourceJSON, change Change) error
-	// onPlanned is called when the plan is complete, with nil or why it is refused. A plan that is applied from a file
-	// is not told again, and then it is not called; may be nil.
+	// onPlanned is called when the plan is complete, with nil or the reason for its refusal. It may be nil. It is not
+	// called if a plan is applied from a file, because the executor does not report the plan again.
 	onPlanned func(refused error)
 
 	mu          sync.Mutex
@@ -71,7 +71,7 @@ type eventWriter struct {
 	overlong    bool
 	diagnostics []Diagnostic
 	planned     []Change
-	refused     error // by check; the first one
+	refused     error // first error of check
 	applied     int
 	summary     struct{ add, change, remove, imported int }
 }
@@ -147,7 +147,7 @@ func (w *eventWriter) handle(line []byte) {
 	}
 }
 
-// plans notes a planned change.
+// plans records a planned change.
 func (w *eventWriter) plans(resource resourceJSON, change Change) {
 	w.planned = append(w.planned, change)
 	if w.check == nil || w.refused != nil {
@@ -168,10 +168,10 @@ func (w *eventWriter) clean(text string) string {
 	return text
 }
 
-// errTalkative is why a run is interrupted that says too much.
+// errTalkative interrupts a run with too much output.
 var errTalkative = fmt.Errorf("it wrote more than %d KiB to its standard error", maxStderr>>10)
 
-// limitedWriter takes so many bytes, and then calls full.
+// limitedWriter accepts a limited number of bytes, and then calls full.
 type limitedWriter struct {
 	left int
 	full func()

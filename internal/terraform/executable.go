@@ -17,29 +17,30 @@ import (
 	"github.com/hashicorp/go-version"
 )
 
-// The oldest versions that understand what is rendered: ephemeral variables came with these.
+// The oldest versions with ephemeral variables, as needed by the rendered configurations.
 var (
 	MinimumTerraform = version.Must(version.NewVersion("1.10.0"))
 	MinimumOpenTofu  = version.Must(version.NewVersion("1.11.0"))
 )
 
-// ExecutableEnv names the executor to use, before any other.
+// ExecutableEnv is an environment variable with the path of the executor. It takes precedence over all others.
 const ExecutableEnv = "CAPOLVM_TERRAFORM"
 
-// Executable is a Terraform or OpenTofu of a fitting version.
+// Executable is a Terraform or OpenTofu in a supported version.
 type Executable struct {
 	// Path of the executable.
 	Path string
 	// Product is Terraform or OpenTofu.
 	Product string
-	// Version of it.
+	// Version of the executable.
 	Version *version.Version
 }
 
 func (e Executable) String() string { return fmt.Sprintf("%s %s (%s)", e.Product, e.Version, e.Path) }
 
-// Find looks for an executor: $CAPOLVM_TERRAFORM, which must fit when it is set; terraform on PATH; tofu on PATH; tofu
-// or terraform in dirs. The error lists what was found and why it does not fit.
+// Find looks for an executor in this order: $CAPOLVM_TERRAFORM, terraform on PATH, tofu on PATH, then tofu or terraform
+// in dirs. If $CAPOLVM_TERRAFORM is set but unsuitable, Find fails. The error lists the executables found and why each
+// is unsuitable.
 func Find(ctx context.Context, dirs ...string) (Executable, error) {
 	if explicit := os.Getenv(ExecutableEnv); explicit != "" {
 		found, err := Probe(ctx, explicit)
@@ -50,8 +51,8 @@ func Find(ctx context.Context, dirs ...string) (Executable, error) {
 		return found, nil
 	}
 
-	// Each is asked by Probe, in an environment of its own: hc-install would run it in the user's, where it calls out
-	// and writes.
+	// Probe asks each candidate in its own environment. hc-install would run it in the user's environment, with network
+	// calls and writes.
 	search := filepath.SplitList(os.Getenv("PATH"))
 
 	candidates := slices.Concat(executables("terraform", search), executables("tofu", search))
@@ -79,7 +80,7 @@ func Find(ctx context.Context, dirs ...string) (Executable, error) {
 	return Executable{}, errors.Join(problems...)
 }
 
-// executables of that name in folders.
+// executables returns the executables with this name in folders.
 func executables(name string, dirs []string) []string {
 	var out []string
 
@@ -101,7 +102,7 @@ const (
 
 var versionLine = regexp.MustCompile(`^(Terraform|OpenTofu) v(\S+)`)
 
-// Probe asks an executable for its product and version, and fails where they do not fit.
+// Probe asks an executable for its product and version. It fails if they are not supported.
 func Probe(ctx context.Context, path string) (Executable, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -145,14 +146,15 @@ func firstLine(text string) string {
 	return line
 }
 
-// environment is all that a child sees: nothing of the manager's own environment but proxies and the search path.
+// environment returns the whole environment of a child process. From the manager's own environment it has only proxies
+// and the search path.
 func environment(home string) map[string]string {
 	env := map[string]string{
 		"HOME":               home,
 		"TMPDIR":             home,
 		"TF_CLI_CONFIG_FILE": os.DevNull,
 		"CHECKPOINT_DISABLE": "1",
-		// A run lives for a second or for a wait: collecting garbage costs it a third of its CPU time and saves
+		// A run lives for a second, or mostly waits. Garbage collection would cost it a third of its CPU time and save
 		// nothing.
 		"GOGC":       "off",
 		"GOMEMLIMIT": "512MiB",

@@ -24,38 +24,39 @@ import (
 )
 
 const (
-	// stopGrace is how long the executor has after an interrupt until it is killed. The longest thing that it cannot
-	// interrupt is one request to the engine.
+	// stopGrace is the time between an interrupt of the executor and its kill. The longest uninterruptible operation is
+	// one request to the engine.
 	stopGrace = 45 * time.Second
 )
 
 // Provider serves a Terraform provider for one run.
 type Provider interface {
-	// Serve starts an endpoint for a run, and returns how to attach to it and how to end it. The end waits for the
-	// calls that are under way.
+	// Serve starts an endpoint for a run. It returns the configuration to attach to it, and a function to end it. The
+	// function waits for all current calls.
 	Serve(ctx context.Context, use Use) (*plugin.ReattachConfig, func(), error)
 	// Address of the provider in configurations.
 	Address() string
 }
 
-// Use is what a run may do with a provider. The provider refuses everything else, whatever the executor asks.
+// Use describes the allowed use of a provider by a run. The provider refuses everything else, no matter what the
+// executor requests.
 type Use struct {
-	// Owner is for whom the run makes things; may be empty.
+	// Owner is the owner of the run's resources. It may be empty.
 	Owner string
-	// Types of resources and data sources that its configuration and its state have.
+	// Types of the resources and data sources in the run's configuration and state.
 	Types []string
-	// StateVMs are the IDs of the VMs in its state.
+	// StateVMs are the IDs of the VMs in the run's state.
 	StateVMs []string
-	// Engine is the only one that the run may talk to.
+	// Engine is the only engine for the run.
 	Engine render.Engine
-	// Approved waits until the plan of the run is accepted, and returns an error if it is refused. The provider changes
-	// nothing before.
+	// Approved waits for the decision on the run's plan, and returns an error if the plan is refused. The provider
+	// changes nothing before.
 	Approved func(ctx context.Context) error
 }
 
-// Executor does runs, each in a working directory of its own.
+// Executor does runs, each in its own working directory.
 type Executor struct {
-	// StopGrace is how long a run may take to end after it was interrupted, until it is killed; 0 means 45 s.
+	// StopGrace is the time between an interrupt of a run and its kill. 0 means 45 s.
 	StopGrace time.Duration
 
 	executable Executable
@@ -64,20 +65,20 @@ type Executor struct {
 	confines   bool // reports that runs are confined
 
 	mu      sync.Mutex
-	modules map[string][]byte // modules.json by the digest of the files that it describes
+	modules map[string][]byte // modules.json by the digest of the described files
 	slots   int
 	free    []*slot
 }
 
-// slot is an executor that has been asked for its version, in a folder that is a link to the working directory of the
-// run that has it. terraform-exec asks each executor that it sets up, and it belongs to one folder; a process for each
-// run would cost as much as half a plan.
+// slot is an executor already asked for its version. Its folder is a link to the working directory of the current run.
+// terraform-exec asks each new executor for its version, and an executor belongs to one folder. Asking again for each
+// run would cost half as much as a plan.
 type slot struct {
 	tf   *tfexec.Terraform
 	link string
 }
 
-// NewExecutor returns an executor; scratch is a folder for its own preparations.
+// NewExecutor returns an executor. scratch is a folder for its own preparations.
 func NewExecutor(executable Executable, provider Provider, scratch string) *Executor {
 	return &Executor{
 		executable: executable,
@@ -90,62 +91,64 @@ func NewExecutor(executable Executable, provider Provider, scratch string) *Exec
 
 // Request asks for one run.
 type Request struct {
-	// Configuration to apply. A run that would touch another resource than it declares is refused.
+	// Configuration to apply. A run is refused if it would touch an undeclared resource.
 	render.Configuration
 
-	// Dir is the working directory; no other run uses it meanwhile.
+	// Dir is the working directory. No other run may use it meanwhile.
 	Dir string
-	// Owner is for whom the run makes things, for the provider to write down; may be empty.
+	// Owner is the owner of the run's resources, for the provider to record. It may be empty.
 	Owner string
-	// Secrets that must not be shown; Names that may be, although a secret has them in it.
+	// Secrets must not be shown. Names may be shown, even if a secret contains one.
 	Secrets, Names []string
-	// State before the run; nil for none.
+	// State before the run, or nil.
 	State []byte
-	// Destroy asks for everything in the state to be deleted.
+	// Destroy asks to delete everything in the state.
 	Destroy bool
-	// Fresh reports that nothing exists of what the configuration asks for, and no state does: a plan can do nothing
-	// but create. It is made and applied by one process then, without anybody being asked, which halves the cost of a
-	// machine. So is a destruction.
+	// Fresh reports that neither wanted resources nor a state exist, so a plan can only create. One process then plans
+	// and applies without asking the guard. This halves the cost of a machine. A destruction works in the same way.
 	Fresh bool
-	// Guard is asked about each planned change; an answer other than "" refuses the plan.
+	// Guard judges each planned change. An answer other than "" refuses the plan.
 	Guard func(Change) (refusal string)
-	// Confirm is asked when the plan is accepted and before anything is applied; an error ends the run. nil agrees.
+	// Confirm is called after the plan is accepted and before anything is applied. An error ends the run. A nil Confirm
+	// agrees.
 	Confirm func(ctx context.Context) error
-	// Applied is called with address and ID of each resource the moment it exists.
+	// Applied is called with the address and ID of each new resource as soon as it exists.
 	Applied func(ctx context.Context, address, id string)
-	// SaveState is called with the new state at the end, and with Terraform also when a resource exists that Keeps
-	// names; OpenTofu writes its local state at the end only. done reports that the run has ended well. It must make
-	// the state durable; an error stops nothing, because the VM exists all the same, and is returned by the run.
+	// SaveState is called with the new state at the end. With Terraform, it is also called as soon as a resource
+	// accepted by Keeps exists; OpenTofu writes its local state only at the end. done reports that the run has
+	// succeeded. SaveState must make the state durable. Its error stops nothing, because the VM exists all the same;
+	// the run returns the error.
 	SaveState func(ctx context.Context, state []byte, done bool) error
-	// Keeps reports whether the state is saved as soon as the resource of an address exists; nil saves it after each.
+	// Keeps reports whether to save the state as soon as the resource at this address exists. nil saves it after each
+	// resource.
 	Keeps func(address string) bool
 }
 
-// Plan is what a run would do.
+// Plan is the plan of a run.
 type Plan struct {
-	// Changes to resources, without those that stay as they are.
+	// Changes to resources, without unchanged ones.
 	Changes []Change
-	// Outside is what was changed in the engine since the state was written.
+	// Outside are the changes made in the engine since the state was written.
 	Outside []Drift
-	// Text is the plan for people.
+	// Text is the plan for users.
 	Text string
 	// JSON is the plan for programs.
 	JSON *tfjson.Plan
 }
 
-// Summary counts what a run did.
+// Summary counts the changes of a run.
 type Summary struct {
 	Added, Changed, Destroyed, Imported int
-	// Planned are the changes that the plan had, also where it was refused or not applied to its end.
+	// Planned are the changes of the plan, even if it was refused or not fully applied.
 	Planned []Change
-	// Drift is what a check found.
+	// Drift is the result of a check.
 	Drift []Drift
 }
 
 // Empty reports whether nothing was done.
 func (s Summary) Empty() bool { return s.Added+s.Changed+s.Destroyed+s.Imported == 0 }
 
-// Plan plans, and leaves the working directory as a person could use it, without secrets and plan file.
+// Plan plans, and leaves the working directory ready for use by hand, without secrets and plan file.
 func (x *Executor) Plan(ctx context.Context, request Request) (*Plan, error) {
 	run, err := x.open(ctx, request)
 	if err != nil {
@@ -177,7 +180,7 @@ func (x *Executor) Plan(ctx context.Context, request Request) (*Plan, error) {
 	return out, nil
 }
 
-// Check plans, and returns where the engine has something else than the state and the configuration.
+// Check plans, and returns the differences between the engine and the state or configuration.
 func (x *Executor) Check(ctx context.Context, request Request) ([]Drift, error) {
 	run, err := x.open(ctx, request)
 	if err != nil {
@@ -198,7 +201,7 @@ func (x *Executor) Check(ctx context.Context, request Request) ([]Drift, error) 
 	return driftOf(plan, true), nil
 }
 
-// shown is the plan that was made.
+// shown returns the plan.
 func (r *run) shown(ctx context.Context) (plan *tfjson.Plan, err error) {
 	err = r.confined(func() error {
 		plan, err = r.tf.ShowPlanFile(ctx, planFile, r.reattach)
@@ -211,7 +214,7 @@ func (r *run) shown(ctx context.Context) (plan *tfjson.Plan, err error) {
 	return plan, nil
 }
 
-// Apply plans, asks the guard, and applies exactly that plan. It returns what was done also when it fails.
+// Apply plans, asks the guard, and applies exactly this plan. Even if it fails, it returns the changes made.
 func (x *Executor) Apply(ctx context.Context, request Request) (Summary, error) {
 	run, err := x.open(ctx, request)
 	if err != nil {
@@ -240,14 +243,14 @@ func (x *Executor) Apply(ctx context.Context, request Request) (Summary, error) 
 	}
 
 	summary, err := run.apply(ctx, what)
-	if plans { // a plan that is applied from its file is not told again
+	if plans { // a plan applied from its file is not reported again
 		summary.Planned = planned
 	}
 
 	return summary, err
 }
 
-// effective are the changes that do something.
+// effective returns the changes with an effect.
 func effective(planned []Change) []Change {
 	return slices.DeleteFunc(slices.Clone(planned), func(c Change) bool {
 		return c.Action == "noop" ||
@@ -260,14 +263,14 @@ type run struct {
 	Request
 	// operation of the run, for metrics.
 	operation Operation
-	// expected are the changes that its plan may have, and approval is whether the plan is accepted.
+	// expected are the allowed changes of the plan. approval is the decision on the plan.
 	expected expectations
 	approval *approval
-	// writesAtOnce reports that the executor writes its state after each resource; resumed, that an earlier run left
-	// one.
+	// writesAtOnce reports that the executor writes its state after each resource. resumed reports that an earlier run
+	// left a state.
 	writesAtOnce, resumed bool
 
-	// confined has its argument start the executor where it can reach nothing but the working directory.
+	// confined calls its argument to start the executor with access to the working directory only.
 	confined func(func() error) error
 	tf       *tfexec.Terraform
 	reattach *tfexec.ReattachOption
@@ -276,9 +279,9 @@ type run struct {
 	redact   func(string) string
 }
 
-// holder is a Provider that may have the credentials of engines itself.
+// holder is a Provider with possible credentials of its own.
 type holder interface {
-	// HoldsCredentials reports that the configuration needs none.
+	// HoldsCredentials reports that the configuration needs no credentials.
 	HoldsCredentials() bool
 }
 
@@ -313,8 +316,8 @@ func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
 	return opened, nil
 }
 
-// openPrepared sets up the executor and the provider for a working directory that has its files. modules is the
-// manifest of the modules; nil for none.
+// openPrepared sets up the executor and the provider for a working directory with all its files. modules is the
+// manifest of the modules, or nil.
 func (x *Executor) openPrepared(
 	ctx context.Context, request Request, credentials render.Engine, state, modules []byte,
 ) (*run, error) {
@@ -365,7 +368,7 @@ func (x *Executor) openPrepared(
 	}, nil
 }
 
-// command sets an executor up for a folder, in a slot that is given back with leave.
+// command sets up an executor for a folder. leave gives its slot back.
 func (x *Executor) command(dir string) (tf *tfexec.Terraform, leave func(), err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, nil, fmt.Errorf("failed to find the working directory: %w", err)
@@ -393,13 +396,13 @@ func (x *Executor) command(dir string) (tf *tfexec.Terraform, leave func(), err 
 	}
 
 	if err := s.tf.SetEnv(environment(dir)); err != nil {
-		return nil, nil, errors.New("failed to set the environment of the executor") // the error would list it
+		return nil, nil, errors.New("failed to set the environment of the executor") // err would list it
 	}
 
 	return s.tf, func() { x.giveSlot(s) }, nil
 }
 
-// Warm sets up that many executors before a run waits for them: each is asked for its version once.
+// Warm sets up executors in advance: it asks each for its version, so runs need not wait for it.
 func (x *Executor) Warm(ctx context.Context, concurrency int) error {
 	if err := makeDir(x.scratch); err != nil {
 		return err
@@ -416,7 +419,7 @@ func (x *Executor) Warm(ctx context.Context, concurrency int) error {
 		if err != nil {
 			return err
 		}
-		defer leave() // all at the end, so that each is another one
+		defer leave() // all at the end, so each iteration gets another slot
 		asked := x.confined(dir, func() error {
 			_, _, err := tf.Version(ctx, false)
 			return err
@@ -450,7 +453,7 @@ func (x *Executor) giveSlot(s *slot) {
 }
 
 func (x *Executor) attach(ctx context.Context, use Use) (*tfexec.ReattachOption, func(), error) {
-	// The endpoint outlives the cancellation of the run: an interrupted executor still asks it to stop.
+	// The endpoint outlives the cancellation of the run, because an interrupted executor still asks it to stop.
 	config, stop, err := x.provider.Serve(context.WithoutCancel(ctx), use)
 	if err != nil {
 		return nil, nil, err
@@ -479,7 +482,7 @@ func (r *run) plan(ctx context.Context) (*eventWriter, error) {
 	return events, r.failure(ctx, "plan", events, err)
 }
 
-// planGuarded plans, and asks the guard about each change. It returns the changes also where they are refused.
+// planGuarded plans, and asks the guard about each change. It returns the changes even if they are refused.
 func (r *run) planGuarded(ctx context.Context) ([]Change, error) {
 	events, err := r.plan(ctx)
 	planned := effective(events.planned)
@@ -526,15 +529,15 @@ func (r *run) apply(ctx context.Context, what tfexec.ApplyOption) (Summary, erro
 	}, err
 }
 
-// bounded interrupts the executor when it says more on its standard error than anybody reads: terraform-exec keeps all
-// of it in memory. What is said as JSON on the standard output is not kept.
+// bounded interrupts the executor if it writes too much to its standard error, because terraform-exec keeps all of it
+// in memory. JSON on the standard output is not kept.
 func (r *run) bounded(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	r.tf.SetStderr(&limitedWriter{left: maxStderr, full: func() { cancel(errTalkative) }})
 	return ctx, cancel
 }
 
-// failure turns what the executor said and how it ended into an error.
+// failure converts the executor's output and exit into an error.
 func (r *run) failure(ctx context.Context, phase string, events *eventWriter, err error) error {
 	switch {
 	case err == nil:
@@ -555,7 +558,8 @@ func (r *run) failure(ctx context.Context, phase string, events *eventWriter, er
 	return fmt.Errorf("terraform %s failed: %s", phase, r.redact(err.Error()))
 }
 
-// interrupted is the error of a run that was. Where it took too long, the resources said what they waited for.
+// interrupted returns the error of an interrupted run. After a timeout, it includes the diagnostics, because the
+// resources report there what they waited for.
 func interrupted(phase string, events *eventWriter, cause error) error {
 	var timeout *TimeoutError
 	if !errors.As(cause, &timeout) || len(events.diagnostics) == 0 {
@@ -567,7 +571,7 @@ func interrupted(phase string, events *eventWriter, cause error) error {
 	return fmt.Errorf("terraform %s was interrupted: %w (%s)", phase, cause, waits.Error())
 }
 
-// refused names the attributes that make a plan unacceptable.
+// refused returns a GuardError with the attributes that make a plan unacceptable.
 func (r *run) refused(ctx context.Context, change Change, action string) error {
 	refusal := &GuardError{Address: change.Address, Action: action}
 

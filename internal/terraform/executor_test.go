@@ -171,8 +171,8 @@ func TestOneMachineFromCreationToDeletion(t *testing.T) {
 		t.Errorf("applied were %q, want the VM first", applied)
 	}
 
-	if testenv.Executable(t).Product == "Terraform" { // OpenTofu writes its state at the end only
-		// The first state that was saved has the VM and not yet the rest.
+	if testenv.Executable(t).Product == "Terraform" { // OpenTofu writes its state only at the end
+		// The first saved state has the VM, but not the other resources yet.
 		first, err := tfstate.Parse(w.saved[0])
 		check.Error(t, err, "")
 		check.Equal(t, `first.ResourceID("ovirt_vm")`, first.ResourceID("ovirt_vm"), vms[0].ID)
@@ -233,7 +233,7 @@ func TestTheGuardRefusesAPlanAndNamesTheAttribute(t *testing.T) {
 	w.machine.TemplateID = "99999999-9999-4999-8999-999999999999"
 
 	request := w.request(t)
-	for name, content := range request.Files { // a machine ignores its template
+	for name, content := range request.Files { // a machine ignores changes of its template
 		request.Files[name] = bytes.ReplaceAll(content, []byte("template_id, "), nil)
 	}
 
@@ -316,7 +316,7 @@ func TestALostVMIsAdoptedByImport(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	w.saved = nil // the state is lost, and the working directory with it
+	w.saved = nil // the state and the working directory are lost
 	if err := os.RemoveAll(w.dir); err != nil {
 		t.Fatal(err)
 	}

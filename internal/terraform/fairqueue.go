@@ -5,23 +5,22 @@ import (
 	"sync"
 )
 
-// fairQueue decides which run is next. Where there are others, a tenant and an engine leave them a place: runs of an
-// engine that takes long for each answer would hold all places for as long, and a tenant that names many engines would
-// have a place for each. Of those that wait, a tenant with the fewest runs is next, and of its own the one that waits
-// longest.
+// fairQueue decides on the next run. No tenant or engine may take all places while others exist. Runs on a slow engine
+// would otherwise hold all places, and a tenant with many engines would get a place for each. Among the waiting runs,
+// one of the tenant with the fewest runs is next. Among equals, the longest wait decides.
 type fairQueue struct {
 	limit int
 
 	mu      sync.Mutex
 	total   int
 	waiting []*place
-	// ofTenant and ofEngine count the runs that have a place.
+	// ofTenant and ofEngine count the runs with a place.
 	ofTenant, ofEngine map[string]int
-	// tenants and engines that ever asked, as far as it matters: whether there is more than one.
+	// tenants and engines hold names seen so far, at most two each: enough to know if there is more than one.
 	tenants, engines map[string]bool
 }
 
-// place of one run. ready is closed when the run may begin.
+// place is the place of one run. ready is closed when the run may begin.
 type place struct {
 	tenant, engine string
 	ready          chan struct{}
@@ -38,21 +37,21 @@ func newFairQueue(limit int) *fairQueue {
 	}
 }
 
-// remember a name, of two at most.
+// remember adds a name, up to two.
 func remember(names map[string]bool, name string) {
 	if len(names) < 2 {
 		names[name] = true
 	}
 }
 
-// release one of the runs that are counted under a name; a name without runs is forgotten.
+// release removes one of the runs counted under a name. A name without runs is dropped.
 func release(runs map[string]int, name string) {
 	if runs[name]--; runs[name] == 0 {
 		delete(runs, name)
 	}
 }
 
-// enter queues for a place. It must be given back with leave, also where it never came.
+// enter queues for a place. The caller must call leave, even if the place never came.
 func (q *fairQueue) enter(tenant, engine string) *place {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -79,7 +78,7 @@ func (q *fairQueue) leave(done *place) {
 	q.give()
 }
 
-// give gives the places that are free; mu is held.
+// give gives away the free places. The caller holds mu.
 func (q *fairQueue) give() {
 	for q.total < q.limit {
 		next := q.next()
@@ -96,7 +95,7 @@ func (q *fairQueue) give() {
 	}
 }
 
-// next is the place to give next; nil where none may.
+// next returns the next place to give, or nil if no waiting run may have one.
 func (q *fairQueue) next() *place {
 	mostOfTenant, mostOfEngine := q.most(q.tenants), q.most(q.engines)
 
@@ -117,7 +116,7 @@ func (q *fairQueue) next() *place {
 	return next
 }
 
-// most is how many runs one of these names may have: where there are others, all but one.
+// most returns the maximum number of runs per name: all places, or all but one if there are other names.
 func (q *fairQueue) most(names map[string]bool) int {
 	if len(names) > 1 {
 		return max(q.limit-1, 1)

@@ -27,7 +27,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
 
-// nobody is a provider that no executor calls.
+// nobody is a provider never called by an executor.
 type nobody struct{}
 
 func (nobody) Address() string { return tfprovider.Address }
@@ -36,7 +36,7 @@ func (nobody) Serve(context.Context, terraform.Use) (*plugin.ReattachConfig, fun
 	return &plugin.ReattachConfig{Addr: &net.UnixAddr{Net: "unix", Name: "/nowhere"}}, func() {}, nil
 }
 
-// pretender is an executor that is a shell script: plan and apply do what it is told.
+// pretender is a shell script as executor, with the given commands for plan and apply.
 func pretender(t *testing.T, plan, apply string) *terraform.Executor {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "terraform")
@@ -266,8 +266,8 @@ func TestWhatIsFoundAsExecutor(t *testing.T) {
 	})
 }
 
-// TestALookForExecutorsLeavesTheUserAlone finds the first one that fits, and runs none with the user's environment:
-// Terraform writes into the home of its user and calls its maker, unless it is told not to.
+// TestALookForExecutorsLeavesTheUserAlone finds the first suitable executor. It must run none of them in the user's
+// environment, because Terraform writes into its user's home and calls its maker by default.
 func TestALookForExecutorsLeavesTheUserAlone(t *testing.T) {
 	noted := filepath.Join(t.TempDir(), "noted")
 	install := func(version string) string {
@@ -297,19 +297,19 @@ func TestALookForExecutorsLeavesTheUserAlone(t *testing.T) {
 	check.Equal(t, `strings.Count(string(content), " 1 \\n")`, strings.Count(string(content), " 1 \n"), 2)
 }
 
-// fullDisk is set in the child of TestADiskThatIsFull: a folder that is to become a small disk.
+// fullDisk is set in the child of TestADiskThatIsFull. It is a folder for a small disk.
 const fullDisk = "CAPOLVM_TEST_FULL_DISK"
 
-// TestADiskThatIsFull works on a disk of a few MiB, in a mount namespace of its own so that no right is needed for it.
+// TestADiskThatIsFull works on a disk of a few MiB. It uses its own mount namespace, so it needs no privileges.
 func TestADiskThatIsFull(t *testing.T) { onASmallDisk(t, onAFullDisk) }
 
 // TestAFullDiskAndAnAPIServerThatIsDownLoseNoState has no place for the state of a new VM: the disk fills up at the
-// first save, and no save succeeds. When the disk has room again, the state is found there, whoever looks.
+// first save, and no save succeeds. When the disk has room again, every reader finds the state there.
 func TestAFullDiskAndAnAPIServerThatIsDownLoseNoState(t *testing.T) {
 	onASmallDisk(t, onAFullDiskWithoutSaves)
 }
 
-// onASmallDisk runs a test again, in a process with a mount namespace of its own, on a disk of 20 MiB.
+// onASmallDisk runs a test again on a disk of 20 MiB, in a process with its own mount namespace.
 func onASmallDisk(t *testing.T, test func(t *testing.T, dir string)) {
 	t.Helper()
 
@@ -350,7 +350,7 @@ func onAFullDisk(t *testing.T, dir string) {
 		_ = os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 32<<20), 0o600)
 		return save(ctx, state, done)
 	}
-	_, err := x.Apply(t.Context(), request) // which may succeed: a state of the same size finds its old place
+	_, err := x.Apply(t.Context(), request) // it may succeed, because a state of the same size fits into its old place
 	if len(w.sim.VMs()) != 1 {
 		t.Fatalf("%v, the engine has %+v", err, w.sim.VMs())
 	}
@@ -368,7 +368,7 @@ func onAFullDisk(t *testing.T, dir string) {
 
 	check.Contains(t, "err.Error()", err.Error(), "--work-dir")
 
-	// Room is made: the run goes on where it ended.
+	// Room is made, and the run continues at its interruption.
 	if err := os.Remove(filepath.Join(dir, "filler")); err != nil {
 		t.Fatal(err)
 	}
@@ -417,7 +417,7 @@ func onAFullDiskWithoutSaves(t *testing.T, dir string) {
 	check.Contains(t, "the state", string(w.state()), id)
 }
 
-// TestARunThatIsCancelledAtItsStartIsWaitedFor cancels runs as early as can be: no process outlives its run.
+// TestARunThatIsCancelledAtItsStartIsWaitedFor cancels runs as early as possible. No process may outlive its run.
 func TestARunThatIsCancelledAtItsStartIsWaitedFor(t *testing.T) {
 	for range 50 {
 		x := pretender(t, `echo $$ >pid; trap "exit 1" INT; while :; do sleep 0.01; done`, "")

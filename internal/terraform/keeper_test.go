@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestAStateThatVanishedIsAnError: a run whose folder is deleted may end well for the executor, which had its files
+// TestAStateThatVanishedIsAnError deletes the folder of a run. The executor may still succeed, because it had its files
 // open.
 func TestAStateThatVanishedIsAnError(t *testing.T) {
 	keeper := func() *stateKeeper {

@@ -25,7 +25,7 @@ var (
 	}, []string{"outcome"})
 )
 
-// Outcomes of what takes time.
+// Outcomes of timed operations.
 const (
 	outcomeSucceeded   = "succeeded"
 	outcomeFailed      = "failed"
@@ -33,18 +33,18 @@ const (
 )
 
 func init() {
-	// A failure that begins a series is no increase of it, and the alert on states that are not saved would miss it.
+	// A series starting with a failure shows no increase, so the alert on unsaved states would miss the failure.
 	for _, outcome := range []string{outcomeSucceeded, outcomeFailed, outcomeInterrupted} {
 		stateSaveSeconds.WithLabelValues(outcome)
 	}
 }
 
-// Collectors are the metrics of all runs in this process.
+// Collectors returns the metrics of all runs in this process.
 func Collectors() []prometheus.Collector {
 	return []prometheus.Collector{phaseSeconds, processes, stateSaveSeconds}
 }
 
-// outcome of something that ended with err.
+// outcome returns the outcome of an operation with this error.
 func outcome(ctx context.Context, err error) string {
 	switch {
 	case err == nil:
@@ -56,7 +56,7 @@ func outcome(ctx context.Context, err error) string {
 	return outcomeFailed
 }
 
-// process runs a process of the executor that is a phase of a run.
+// process runs an executor process for a phase of a run.
 func (r *run) process(ctx context.Context, phase string, do func(context.Context) error) error {
 	operation := cmp.Or(r.operation, Apply)
 	if r.Destroy {
@@ -72,7 +72,7 @@ func (r *run) process(ctx context.Context, phase string, do func(context.Context
 	err := ctx.Err()
 	if err == nil {
 		err = r.confined(func() error {
-			// Asked once for each slot, and not by way of the gate, which is for the process that follows.
+			// Each slot asks for the version once. The call bypasses the gate, which is for the next process.
 			if _, _, err := r.tf.Version(ctx, false); err != nil {
 				return err
 			}

@@ -16,12 +16,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// moduleManifest is what init writes about local modules. It depends on the configuration's files alone, so one init
-// serves all machines: with the provider attached, nothing else of init is needed.
+// moduleManifest returns init's manifest of local modules. It depends only on the configuration's files, so one init
+// serves all machines. With the provider attached, no other result of init is needed.
 func (x *Executor) moduleManifest(ctx context.Context, files map[string][]byte) ([]byte, error) {
 	subset, key := modulesOf(files)
 	if key == "" {
-		return nil, nil // no module, nothing to initialise
+		return nil, nil // no module, nothing to initialize
 	}
 
 	x.mu.Lock()
@@ -43,7 +43,8 @@ func (x *Executor) moduleManifest(ctx context.Context, files map[string][]byte) 
 	return manifest, nil
 }
 
-// modulesOf are the files on which the list of modules depends, and the digest of the modules; "" where there are none.
+// modulesOf returns the files needed for the list of modules, and the digest of the modules. The digest is "" if there
+// are none.
 func modulesOf(files map[string][]byte) (subset map[string][]byte, key string) {
 	digest := sha256.New()
 	subset = map[string][]byte{}
@@ -70,7 +71,7 @@ func modulesOf(files map[string][]byte) (subset map[string][]byte, key string) {
 	return subset, hex.EncodeToString(digest.Sum(nil))
 }
 
-// init runs Terraform's init in a folder of its own, and returns its list of modules.
+// init runs Terraform's init in a new folder, and returns its list of modules.
 func (x *Executor) init(ctx context.Context, files map[string][]byte) ([]byte, error) {
 	dir, err := os.MkdirTemp(x.scratch, "init-")
 	if err != nil {

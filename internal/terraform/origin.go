@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// originFile has the checksums of the stored states that the state of a working directory comes from, one a line: the
-// one that the run began with, and those that it has saved, or tried to save. A serial does not tell: two managers that
-// go on from one state give their own states the same serials.
+// originFile has the checksums of the stored states the working directory's state comes from, one per line. They are
+// the run's initial state, and the states it has saved or tried to save. Serials are not enough: two managers
+// continuing from one state give their own states the same serials.
 const originFile = "origin.sha256"
 
-// recordOrigin begins the record, before a run can change the state.
-// The file is renamed, so that the record is whole and no link is followed.
+// recordOrigin starts the record, before a run can change the state. It renames the file, so the record is complete and
+// no link is followed.
 func recordOrigin(dir string, state []byte) error {
 	const next = originFile + ".new"
 	if err := write(dir, next, checksum(state)); err != nil {
@@ -31,10 +31,10 @@ func recordOrigin(dir string, state []byte) error {
 	return nil
 }
 
-// addOrigin adds a state to the record, before it is saved. A state that cannot be added, because the disk is full, has
-// no leftovers: the next run looks for what the engine has.
+// addOrigin adds a state to the record, before it is saved. If the disk is too full to add it, the state's leftovers
+// are not used: the next run looks for existing resources in the engine.
 func addOrigin(dir string, state []byte) {
-	root, err := os.OpenRoot(dir) // what the executor left there may be a link
+	root, err := os.OpenRoot(dir) // the executor may have left a link there
 	if err != nil {
 		return
 	}
@@ -49,8 +49,8 @@ func addOrigin(dir string, state []byte) {
 	_, _ = file.Write(append([]byte("\n"), checksum(state)...)) // an earlier line may be torn
 }
 
-// comesFrom reports whether the states of a working directory come from the one that is stored. Without a record, the
-// serials decide alone.
+// comesFrom reports whether the states of a working directory come from the stored state. Without a record, only the
+// serials decide.
 func comesFrom(dir string, stored []byte) bool {
 	record, err := readWithin(dir, originFile)
 	if errors.Is(err, fs.ErrNotExist) || len(stored) == 0 {

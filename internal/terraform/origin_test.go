@@ -12,8 +12,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestALeftoverIsUsedOnlyIfNobodyElseHasSavedAState has a run end without having saved its last state, and looks at what
-// is stored when its manager comes back.
+// TestALeftoverIsUsedOnlyIfNobodyElseHasSavedAState ends a run before it saves its last state, and checks the stored
+// state after its manager returns.
 func TestALeftoverIsUsedOnlyIfNobodyElseHasSavedAState(t *testing.T) {
 	base, saved, lost := stateOf(1, "l", ""), stateOf(2, "l", ""), stateOf(5, "l", "")
 
@@ -65,7 +65,7 @@ func TestALeftoverIsUsedOnlyIfNobodyElseHasSavedAState(t *testing.T) {
 	}
 }
 
-// TestARecordThatCannotBeReadKeepsTheState waits for a disk that fails to be read again.
+// TestARecordThatCannotBeReadKeepsTheState waits until a failing disk is readable again.
 func TestARecordThatCannotBeReadKeepsTheState(t *testing.T) {
 	dir := folder(t, map[string][]byte{unsavedFile: stateOf(2, "l", "")})
 	check.Error(t, recordOrigin(dir, stateOf(1, "l", "")), "")
@@ -78,7 +78,8 @@ func TestARecordThatCannotBeReadKeepsTheState(t *testing.T) {
 	check.Equal(t, "the state", string(Leftover(dir, stateOf(1, "l", ""))), string(stateOf(2, "l", "")))
 }
 
-// TestALinkInPlaceOfTheRecordIsNotFollowed has the executor leave a link, by which it could choose the states that count.
+// TestALinkInPlaceOfTheRecordIsNotFollowed has the executor leave a link. Through it, the executor could choose the
+// accepted states.
 func TestALinkInPlaceOfTheRecordIsNotFollowed(t *testing.T) {
 	dir := folder(t, map[string][]byte{unsavedFile: stateOf(2, "l", "")})
 	elsewhere := filepath.Join(t.TempDir(), "record")
@@ -87,7 +88,7 @@ func TestALinkInPlaceOfTheRecordIsNotFollowed(t *testing.T) {
 	check.Equal(t, "nothing is left over", Leftover(dir, stateOf(1, "l", "")) == nil, true)
 }
 
-// TestARecordOfOriginsFollowsNoLink has an executor leave a link where the record goes.
+// TestARecordOfOriginsFollowsNoLink has an executor leave a link in place of the record.
 func TestARecordOfOriginsFollowsNoLink(t *testing.T) {
 	dir, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
 	check.Error(t, os.WriteFile(victim, []byte("keep"), 0o600), "")

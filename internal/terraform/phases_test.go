@@ -20,18 +20,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// recorder is an executor that is a shell script and writes down what it is called with; with a provider that writes
-// down when it ends.
+// recorder is a shell script as executor. It records its calls, and its provider records its end.
 type recorder struct {
 	*terraform.Executor
 	t   *testing.T
 	log string
 	dir string
-	// use is what the run wanted of the provider.
+	// use is the run's request to the provider.
 	use terraform.Use
-	// fails is why the provider cannot be served.
+	// fails is the error of serving the provider.
 	fails error
-	// asked is called when a run asks for the provider; may be nil.
+	// asked is called when a run asks for the provider. It may be nil.
 	asked func(terraform.Use)
 }
 
@@ -58,7 +57,7 @@ func (r *recorder) note(line string) {
 	check.Error(r.t, errors.Join(err, file.Close()), "")
 }
 
-// noted are the calls so far, as far as they say what is done.
+// noted returns the main words of all calls so far.
 func (r *recorder) noted() []string {
 	content, err := os.ReadFile(r.log)
 	if errors.Is(err, os.ErrNotExist) {
@@ -70,7 +69,7 @@ func (r *recorder) noted() []string {
 	return strings.Split(strings.TrimSpace(string(content)), "\n")
 }
 
-// newRecorder has scripts for phases: init, plan, show, show-text, apply. A phase without one does nothing.
+// newRecorder has scripts for phases: init, plan, show, show-text, apply. A phase without a script does nothing.
 func newRecorder(t *testing.T, scripts map[string]string) *recorder {
 	t.Helper()
 
@@ -103,7 +102,7 @@ esac
 	return r
 }
 
-// say has a script print lines of JSON.
+// say returns a script to print lines of JSON.
 func say(lines ...string) string {
 	return "cat <<'END'\n" + strings.Join(lines, "\n") + "\nEND\n"
 }
@@ -112,19 +111,19 @@ const (
 	plansUpdate  = `{"type":"planned_change","change":{"resource":{"addr":"a.b","resource":"a.b","resource_type":"a","resource_name":"b"},"action":"update"}}`
 	plansNothing = `{"type":"planned_change","change":{"resource":{"addr":"a.c","resource":"a.c","resource_type":"a","resource_name":"c"},"action":"noop"}}`
 	plansReplace = `{"type":"planned_change","change":{"resource":{"addr":"a.d","resource":"a.d","resource_type":"a","resource_name":"d"},"action":"replace"}}`
-	// plansForeign is of a resource that the configuration does not declare.
+	// plansForeign plans a change to an undeclared resource.
 	plansForeign = `{"type":"planned_change","change":{"resource":{"addr":"x.y","resource":"x.y","resource_type":"x","resource_name":"y"},"action":"create"}}`
 	planned      = `{"type":"change_summary","changes":{"add":1,"operation":"plan"}}`
 	refuses      = `{"type":"diagnostic","diagnostic":{"severity":"error","summary":"no such template"}}`
 	summary      = `{"type":"change_summary","changes":{"add":1,"change":2,"remove":3,"import":4,"operation":"apply"}}`
 )
 
-// declaresAll declares what the plans of these tests change.
+// declaresAll declares all resources changed by the plans of these tests.
 var declaresAll = render.Configuration{Resources: []render.Address{
 	render.NewAddress("a", "b"), render.NewAddress("a", "c"), render.NewAddress("a", "d"),
 }, Kind: render.OwnVM}
 
-// TestWhatARunDoesBeforeItApplies has the phases of a run, in their order.
+// TestWhatARunDoesBeforeItApplies has the phases of a run in order.
 func TestWhatARunDoesBeforeItApplies(t *testing.T) {
 	update := terraform.Change{Address: "a.b", Type: "a", Action: "update"}
 	confirm := func(context.Context) error { return nil }
@@ -133,7 +132,7 @@ func TestWhatARunDoesBeforeItApplies(t *testing.T) {
 	tests := map[string]struct {
 		scripts map[string]string
 		request terraform.Request
-		// left is a state that an earlier run left.
+		// left is a state left by an earlier run.
 		left    []byte
 		calls   string
 		want    terraform.Summary
@@ -228,7 +227,7 @@ func TestWhatARunDoesBeforeItApplies(t *testing.T) {
 	}
 }
 
-// planOf one resource, as the executor shows it.
+// planOf is the plan of one resource in the executor's format.
 const planOf = `{"format_version":"1.2","terraform_version":"1.11.0","resource_changes":[{"address":"a.b","mode":"managed",
 "type":"a","name":"b","change":{"actions":["update"],"before":{"x":1},"after":{"x":2},"replace_paths":[["y",0],"x"]}}],
 "resource_drift":[{"address":"a.c","mode":"managed","type":"a","name":"c","change":{"actions":["update"],
@@ -303,7 +302,7 @@ func TestAPlanIsRead(t *testing.T) {
 	}
 }
 
-// TestARefusalNamesTheAttributes has the attributes that force a replacement, of the resource alone that is refused.
+// TestARefusalNamesTheAttributes expects the attributes that force a replacement, only of the refused resource.
 func TestARefusalNamesTheAttributes(t *testing.T) {
 	for address, want := range map[string][]string{"a.b": {"x", "y.0"}, "a.c": nil} {
 		r := newRecorder(t, map[string]string{
@@ -321,7 +320,7 @@ func TestARefusalNamesTheAttributes(t *testing.T) {
 	}
 }
 
-// TestAProviderThatCannotBeServedEndsTheRun has nothing run, and the place of the run free again.
+// TestAProviderThatCannotBeServedEndsTheRun expects no run, and the place of the run free again.
 func TestAProviderThatCannotBeServedEndsTheRun(t *testing.T) {
 	r := newRecorder(t, nil)
 	r.fails = errors.New("no port is free")
@@ -339,7 +338,7 @@ func TestAProviderThatCannotBeServedEndsTheRun(t *testing.T) {
 	check.Equal(t, "calls afterwards", r.noted(), []string{"plan", "apply plan.tfplan", "provider ends"})
 }
 
-// TestModulesAreInitialisedOnce has two machines with the same module, and an init that fails.
+// TestModulesAreInitialisedOnce has two machines with the same module, and a failing init.
 func TestModulesAreInitialisedOnce(t *testing.T) {
 	files := render.Files{"main.tf": []byte("module \"m\" {}\n"), "modules/m/main.tf": []byte("# m\n")}
 
@@ -376,8 +375,8 @@ func TestModulesAreInitialisedOnce(t *testing.T) {
 	}
 }
 
-// TestAnUndeclaredChangeIsRefused has a plan with a resource that nobody declared, as injected HCL makes it. The
-// provider, which waits for the approval, changes nothing.
+// TestAnUndeclaredChangeIsRefused has a plan with an undeclared resource, as injected HCL would make it. The provider
+// waits for the approval, and changes nothing.
 func TestAnUndeclaredChangeIsRefused(t *testing.T) {
 	const state = `{"version":4,"serial":1,"lineage":"l","resources":[]}`
 
@@ -438,7 +437,7 @@ func TestAnUndeclaredChangeIsRefused(t *testing.T) {
 	}
 }
 
-// TestAChangeWaitsForItsApproval has what the provider is told of runs that are accepted, and of one that ended before.
+// TestAChangeWaitsForItsApproval checks the answers to the provider for accepted runs, and for a run that ended before.
 func TestAChangeWaitsForItsApproval(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -465,7 +464,7 @@ func TestAChangeWaitsForItsApproval(t *testing.T) {
 	}
 }
 
-// TestAStateWithAForeignTypeIsRefused has a state that somebody edited.
+// TestAStateWithAForeignTypeIsRefused has a manually edited state.
 func TestAStateWithAForeignTypeIsRefused(t *testing.T) {
 	r := newRecorder(t, nil)
 	for _, destroy := range []bool{false, true} {
@@ -482,7 +481,7 @@ func TestAStateWithAForeignTypeIsRefused(t *testing.T) {
 	check.Equal(t, "calls", r.noted(), nil)
 }
 
-// TestARunThatIsNotStartedLeavesNoSecrets has a run that is refused when its files are written already.
+// TestARunThatIsNotStartedLeavesNoSecrets refuses a run after its files are written.
 func TestARunThatIsNotStartedLeavesNoSecrets(t *testing.T) {
 	r := newRecorder(t, nil)
 	foreign := []byte(`{"version":4,"serial":2,"lineage":"l","resources":[{"type":"ovirt_disk_from_image"}]}`)
@@ -500,7 +499,7 @@ func TestARunThatIsNotStartedLeavesNoSecrets(t *testing.T) {
 	refuse()
 	check.Equal(t, "a state is left", terraform.Unfinished(r.dir), false)
 
-	// The state of an earlier run may not be anywhere else.
+	// The state of an earlier run may exist nowhere else.
 	newer := []byte(`{"version":4,"serial":3,"lineage":"l","resources":[{"type":"ovirt_disk_from_image"}]}`)
 	check.Error(t, os.WriteFile(filepath.Join(r.dir, "terraform.tfstate"), newer, 0o600), "")
 	refuse()

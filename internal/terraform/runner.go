@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// ErrShuttingDown is why runs are refused or interrupted when the process ends.
+// ErrShuttingDown refuses or interrupts runs at the end of the process.
 var ErrShuttingDown = errors.New("the controller is shutting down")
 
-// ErrCancelled is why a run was interrupted by Cancel.
+// ErrCancelled is the error of a run interrupted by Cancel.
 var ErrCancelled = errors.New("the run was cancelled")
 
 // Operation of a run.
@@ -22,22 +22,22 @@ type Operation string
 const (
 	Apply   Operation = "Apply"
 	Destroy Operation = "Destroy"
-	// Check plans and applies nothing: it looks for drift.
+	// Check looks for drift: it plans, and applies nothing.
 	Check Operation = "Check"
 )
 
 // Job is a request for a run of one workspace.
 type Job struct {
-	// Key names the workspace: one job at a time.
+	// Key names the workspace. A workspace has one job at a time.
 	Key string
-	// Tenant for whom it is, a namespace, and Engine for which it waits. Both leave places to others.
+	// Tenant is the namespace of the job. Engine is the job's engine. Both leave places to others.
 	Tenant, Engine string
-	// Operation and Digest of what is run, for the caller to recognise the job.
+	// Operation and Digest identify the job for the caller.
 	Operation Operation
 	Digest    string
-	// Limit of the job, if it is shorter than that of the runner; 0 for none.
+	// Limit of the job if it is shorter than the runner's, or 0.
 	Limit time.Duration
-	// Run is called when it is the job's turn; ctx ends with Cancel or shutdown.
+	// Run is called at the job's turn. ctx ends with Cancel or shutdown.
 	Run func(ctx context.Context) (Summary, error)
 }
 
@@ -51,7 +51,7 @@ const (
 	Done    Phase = "Done"
 )
 
-// Status of a job; a copy.
+// Status is a copy of a job's status.
 type Status struct {
 	Operation Operation
 	Digest    string
@@ -62,7 +62,7 @@ type Status struct {
 	Err            error
 }
 
-// Runner runs jobs with bounded concurrency. Memory is what bounds it: a run takes about 100 MB while the engine works.
+// Runner runs jobs with bounded concurrency. The bound is for memory: a run takes about 100 MB while the engine works.
 type Runner struct {
 	queue   *fairQueue
 	timeout time.Duration
@@ -81,8 +81,8 @@ type tracked struct {
 	cancel context.CancelCauseFunc
 }
 
-// NewRunner returns a runner of so many jobs at once, each of which is interrupted when it takes longer than the
-// timeout; notify is called with the key of each job that ends.
+// NewRunner returns a runner of at most concurrency jobs at once. It interrupts each job after the timeout, and calls
+// notify with the key of each finished job.
 func NewRunner(concurrency int, timeout time.Duration, notify func(key string)) *Runner {
 	ctx, cancel := context.WithCancelCause(context.Background())
 
@@ -96,8 +96,7 @@ func NewRunner(concurrency int, timeout time.Duration, notify func(key string)) 
 	}
 }
 
-// Submit queues a job. While the workspace has a job that is not done, it returns that job's status and changes
-// nothing.
+// Submit queues a job. If the workspace has an unfinished job, Submit returns its status and changes nothing.
 func (r *Runner) Submit(job Job) (Status, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,7 +154,7 @@ func (r *Runner) work(ctx context.Context, job Job, t *tracked, place *place) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, &TimeoutError{Limit: limit})
 	defer cancel()
 	defer func() {
-		// A panic in one run must not take the runs of all other machines with it.
+		// A panic in one run must not end the runs of all other machines.
 		if p := recover(); p != nil {
 			end(Summary{}, fmt.Errorf("the run panicked: %v", p))
 		}
@@ -165,9 +164,9 @@ func (r *Runner) work(ctx context.Context, job Job, t *tracked, place *place) {
 	end(summary, job.interruption(ctx, err))
 }
 
-// interruption returns why a job was interrupted instead of what the interruption broke: a request that was cancelled,
-// or a plan that could not be read. A job that was not interrupted keeps its error. So does a run whose own error says
-// more, such as a state that nobody has saved; a check has none.
+// interruption returns the cause of a job's interruption instead of a resulting error, such as a canceled request or an
+// unreadable plan. An uninterrupted job keeps its error. So does a run with a more specific error, such as an unsaved
+// state. A check has no such error.
 func (j Job) interruption(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	broken := j.Operation == Check || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
@@ -190,7 +189,7 @@ func (r *Runner) Observe(key string) (Status, bool) {
 	return Status{}, false
 }
 
-// Forget drops the job that ended at this time, once its end has been taken notice of. A later one stays.
+// Forget drops the job with this end, after the caller has recorded it. It keeps a later job.
 func (r *Runner) Forget(key string, ended time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -199,7 +198,7 @@ func (r *Runner) Forget(key string, ended time.Time) {
 	}
 }
 
-// Cancel interrupts the workspace's job. The end comes later, through notify.
+// Cancel interrupts the workspace's job. notify reports its end later.
 func (r *Runner) Cancel(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -208,7 +207,7 @@ func (r *Runner) Cancel(key string) {
 	}
 }
 
-// Active counts the jobs that are queued and running.
+// Active counts the queued and the running jobs.
 func (r *Runner) Active() (queued, running int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -225,8 +224,8 @@ func (r *Runner) Active() (queued, running int) {
 	return queued, running
 }
 
-// Shutdown starts no more runs, interrupts those that are going, and waits until their state is saved, but no longer
-// than the grace. It reports whether all have ended.
+// Shutdown starts no more runs and interrupts the current ones. It waits until their states are saved, at most for the
+// grace period. It reports whether all runs have ended.
 func (r *Runner) Shutdown(grace time.Duration) bool {
 	r.mu.Lock()
 	r.closed = true

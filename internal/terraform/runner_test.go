@@ -32,7 +32,7 @@ func newTestRunner(t *testing.T, concurrency int) (*Runner, chan string) {
 	return r, notified
 }
 
-// TestFairQueue has a tenant that names another engine for each of its jobs, none of which ends: M4.
+// TestFairQueue has a tenant with a different engine for each of its endless jobs: M4.
 func TestFairQueue(t *testing.T) {
 	queue := newFairQueue(4)
 	given := func(t *place) bool {
@@ -76,7 +76,7 @@ func TestFairQueue(t *testing.T) {
 	}
 }
 
-// TestAnEngineLeavesOnePlaceToOthers has jobs of one engine that do not end, and then one of another.
+// TestAnEngineLeavesOnePlaceToOthers has endless jobs of one engine, and then a job of another.
 func TestAnEngineLeavesOnePlaceToOthers(t *testing.T) {
 	r, notified := newTestRunner(t, 3)
 	release := make(chan struct{})
@@ -248,7 +248,7 @@ func TestCancelAndPanicEndAJob(t *testing.T) {
 	}
 }
 
-// TestAnInterruptedJobSaysWhyItWasInterrupted has jobs end with what an interruption breaks.
+// TestAnInterruptedJobSaysWhyItWasInterrupted has jobs end with errors caused by an interruption.
 func TestAnInterruptedJobSaysWhyItWasInterrupted(t *testing.T) {
 	unsaved := errors.New("the state was not saved")
 

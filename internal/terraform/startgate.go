@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// startLimit is how long startGate hides the end of its context if the process has not started by then.
+// startLimit limits how long startGate hides the end of its context if the process has not started by then.
 const startLimit = 10 * time.Second
 
 // startGate is a context that delays cancellation until a process has started. terraform-exec calls Err once after the
-// start. If Err returned an error then, terraform-exec would not wait for the process, which would keep running in a
-// working directory that the next run uses. startGate therefore returns nil for the first call and is canceled later.
+// start. If Err returned an error then, terraform-exec would not wait for the process. The process would continue in a
+// working directory already used by the next run. startGate therefore returns nil for the first call, and is canceled
+// later.
 type startGate struct {
 	context.Context // the context to follow
 

@@ -14,19 +14,19 @@ import (
 	"time"
 )
 
-// stateKeeper makes the state durable while the executor works.
+// stateKeeper saves the state while the executor works.
 type stateKeeper struct {
 	run  *run
 	ctx  context.Context
 	mu   sync.Mutex
-	seen []byte // last that was whole
-	last []byte // last that was saved
+	seen []byte // last complete state
+	last []byte // last saved state
 	err  error
-	// reported reports that the executor named a resource that it applied: then there must be a state.
+	// reported reports that the executor named an applied resource, so there must be a state.
 	reported bool
 }
 
-// applied saves the state that has the resource. The executor reports a resource a moment before it writes the file.
+// applied saves the state with the resource. The executor reports a resource a moment before it writes the file.
 func (k *stateKeeper) applied(address, id string) {
 	k.reported = true
 	if k.run.Applied != nil && id != "" {
@@ -57,8 +57,8 @@ func (k *stateKeeper) applied(address, id string) {
 	}
 }
 
-// finish saves what the executor left, and removes nothing if that fails: the next run finds it in the directory. done
-// reports that the run has ended well.
+// finish saves the executor's state. If this fails, it removes nothing, so the next run finds the state in the
+// directory. done reports that the run has succeeded.
 func (k *stateKeeper) finish(done bool) error {
 	state, file, err := k.left()
 	if errors.Is(err, fs.ErrNotExist) && !k.reported {
@@ -66,7 +66,7 @@ func (k *stateKeeper) finish(done bool) error {
 	}
 
 	if errors.Is(err, fs.ErrNotExist) {
-		// The executor had the file open: it wrote to one that has no name any more, and noticed nothing.
+		// The executor had the file open. It wrote to a deleted file, and noticed nothing.
 		return fmt.Errorf(
 			"the working directory %s was deleted while terraform ran; the next run goes on with what was saved before",
 			k.run.Dir,
@@ -79,7 +79,7 @@ func (k *stateKeeper) finish(done bool) error {
 	}
 
 	whole := json.Valid(state)
-	if !whole { // the disk was full, or the executor was killed while it wrote
+	if !whole { // the disk was full, or the executor was killed during the write
 		state, done = k.seen, false
 	}
 
@@ -98,8 +98,8 @@ func (k *stateKeeper) finish(done bool) error {
 	return nil
 }
 
-// left is the state that the executor left, and the name of its file. If it could not write its state file, which may
-// be whole or not, it has written another one.
+// left returns the state left by the executor, and the name of its file. If the executor failed to write its state
+// file, it has written another file. The state file may then be incomplete.
 func (k *stateKeeper) left() (state []byte, file string, err error) {
 	state, err = readWithin(k.run.Dir, stateFile)
 	errored, other := readWithin(k.run.Dir, erroredFile)
@@ -114,8 +114,8 @@ func (k *stateKeeper) left() (state []byte, file string, err error) {
 	return state, stateFile, err
 }
 
-// keepSeen keeps the last state that was whole for the next run, if there was one and nothing is kept yet. The disk may
-// be full: what the executor could not write to its end makes room, as does the plan.
+// keepSeen keeps the last complete state for the next run, unless there is none or a state is already kept. The disk
+// may be full, so keepSeen first removes incomplete files of the executor and the plan.
 func (k *stateKeeper) keepSeen() bool {
 	_, err := os.Lstat(filepath.Join(k.run.Dir, unsavedFile))
 	if len(k.seen) == 0 || !errors.Is(err, fs.ErrNotExist) {
@@ -129,7 +129,8 @@ func (k *stateKeeper) keepSeen() bool {
 	return write(k.run.Dir, unsavedFile, k.seen) == nil
 }
 
-// setAside keeps a state for the next run. It is renamed, not written anew: the disk may be full, or fail.
+// setAside keeps a state for the next run. It renames the file instead of writing a new one, because the disk may be
+// full or broken.
 func (k *stateKeeper) setAside(file string) {
 	_ = os.Rename(filepath.Join(k.run.Dir, file), filepath.Join(k.run.Dir, unsavedFile))
 }

@@ -90,7 +90,7 @@ func TestTheOutputOfARunIsReadLineByLine(t *testing.T) {
 {"type":"change_summary","changes":{"add":1,"change":2,"remove":3,"import":4}}
 {"type":"diagnostic","diagnostic":{"severity":"error","summary":"s","detail":"d","address":"a.b"}}
 `
-	for _, b := range []byte(output) { // as slow as it can come
+	for _, b := range []byte(output) { // as slow as possible
 		n, err := w.Write([]byte{b})
 		check.Error(t, err, "")
 		check.Equal(t, "bytes", n, 1)
@@ -103,7 +103,7 @@ func TestTheOutputOfARunIsReadLineByLine(t *testing.T) {
 	check.Equal(t, "diagnostics", w.diagnostics, []Diagnostic{{Summary: "s", Detail: "d", Address: "a.b"}})
 }
 
-// TestALineIsReadUpToItsLimit has a line of exactly the size that is kept, and one that is a byte longer.
+// TestALineIsReadUpToItsLimit has a line of exactly the maximum size, and one with a byte more.
 func TestALineIsReadUpToItsLimit(t *testing.T) {
 	for name, test := range map[string]struct{ size, chunk, want int }{
 		"the longest, in one piece":   {maxLine, maxLine + 1, 1},
@@ -140,7 +140,7 @@ func TestALongTextIsCutAtItsLimit(t *testing.T) {
 	check.Equal(t, "one that fits", w.clean(fits), fits)
 	check.Equal(t, "a longer one", w.clean(fits+"y"), fits+" ...")
 
-	// A character that the limit divides is left out.
+	// A character cut by the limit is left out.
 	check.Equal(t, "one with a character at the limit", w.clean(fits[1:]+"ü"), fits[1:]+" ...")
 }
 
@@ -225,12 +225,12 @@ func TestTheListOfModulesDependsOnTheModulesAlone(t *testing.T) {
 	check.Equal(t, "files without modules", len(subset), 0)
 }
 
-// stateOf that lineage, written by that version; empty for none.
+// stateOf returns a state of this lineage, written by this version, or by none if "".
 func stateOf(serial int, lineage, written string) []byte {
 	return fmt.Appendf(nil, `{"version":4,"serial":%d,"lineage":%q,"terraform_version":%q}`, serial, lineage, written)
 }
 
-// folder is one with these files.
+// folder returns a folder with these files.
 func folder(t *testing.T, files map[string][]byte) string {
 	t.Helper()
 
@@ -256,7 +256,7 @@ func namesIn(t *testing.T, dir string) []string {
 	return out
 }
 
-// TestAWorkingDirectoryIsPrepared has what a run left in it, and the state that was saved.
+// TestAWorkingDirectoryIsPrepared has leftovers of a run, and a saved state.
 func TestAWorkingDirectoryIsPrepared(t *testing.T) {
 	one, two, three := stateOf(1, "l", ""), stateOf(2, "l", ""), stateOf(3, "l", "")
 
@@ -407,7 +407,7 @@ func TestExecutablesAreFoundInFolders(t *testing.T) {
 	for name, want := range map[string][]string{
 		"terraform": {filepath.Join(dir, "terraform")},
 		"mine":      {filepath.Join(dir, "mine")},
-		"tofu":      nil, // nobody may run it
+		"tofu":      nil, // not executable
 		"folder":    nil,
 		"missing":   nil,
 	} {
@@ -432,7 +432,7 @@ func TestTheEnvironmentOfAnExecutor(t *testing.T) {
 	check.Equal(t, "first line", firstLine("\n one \ntwo"), "one ")
 }
 
-// signaled is how a process ends that is killed.
+// signaled returns the exit of a killed process.
 func signaled(t *testing.T) error {
 	t.Helper()
 	err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "kill -9 $$").Run()
@@ -448,7 +448,7 @@ func TestWhatAFailureOfARunWas(t *testing.T) {
 	tests := map[string]struct {
 		events *eventWriter
 		err    error
-		// cause of the end of the context; nil while it has not ended.
+		// cause of the context's end, or nil before it.
 		cause error
 		want  string
 	}{
@@ -499,7 +499,7 @@ func TestTheOutcomeOfAPhase(t *testing.T) {
 	check.Equal(t, "an error, and an end", outcome(ended, errors.New("x")), "interrupted")
 }
 
-// keeping is a keeper of a run in a folder with that state.
+// keeping returns a keeper of a run in a folder with this state.
 func keeping(t *testing.T, state []byte, request Request) (*stateKeeper, *[]string) {
 	t.Helper()
 
@@ -547,7 +547,7 @@ func TestAStateIsSavedAsSoonAsItHasAResource(t *testing.T) {
 			check.Error(t, k.finish(true), "")
 			last := []string{state + " true"}
 			if test.want != nil {
-				last = test.want // it is the same state, which is durable already
+				last = test.want // the same state is already saved
 			}
 
 			check.Equal(t, "saved in the end", *saved, last)
@@ -555,7 +555,7 @@ func TestAStateIsSavedAsSoonAsItHasAResource(t *testing.T) {
 	}
 }
 
-// TestAStateThatIsCutOffIsNotSaved has an executor that was killed while it wrote, or a full disk.
+// TestAStateThatIsCutOffIsNotSaved has an executor killed during a write, or a full disk.
 func TestAStateThatIsCutOffIsNotSaved(t *testing.T) {
 	k, saved := keeping(t, []byte(`{"serial":1}`), Request{})
 	k.applied("a.b", "")
@@ -565,7 +565,7 @@ func TestAStateThatIsCutOffIsNotSaved(t *testing.T) {
 	check.Error(t, k.finish(true), "")
 	check.Equal(t, "saved after it", *saved, []string{`{"serial":1} false`})
 
-	// What was seen last and could not be saved is saved instead, and the run has not ended well.
+	// The last complete but unsaved state is saved instead, and the run counts as failed.
 	k, saved = keeping(t, []byte(`{"serial":2`), Request{})
 	k.seen = []byte(`{"serial":1}`)
 	check.Error(t, k.finish(true), "")
@@ -595,7 +595,7 @@ func TestAStateThatCannotBeSavedStays(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "it is whole", json.Valid(bytes.TrimSpace(content)), true)
 
-	// A failure that a later save made good is none.
+	// A failure followed by a successful save does not count.
 	failures = 1
 	k, _ = keeping(t, []byte(`{"serial":1}`), Request{SaveState: k.run.SaveState})
 	k.applied("a.b", "")

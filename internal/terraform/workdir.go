@@ -17,23 +17,23 @@ import (
 
 const (
 	stateFile = "terraform.tfstate"
-	// unsavedFile keeps a state that could not be made durable, for the next run in the same directory.
+	// unsavedFile keeps an unsaved state for the next run in the same directory.
 	unsavedFile = "unsaved.tfstate"
 	planFile    = "plan.tfplan"
-	// erroredFile is where the executor itself leaves a state that it could not write.
+	// erroredFile is the executor's own file for a state it could not write.
 	erroredFile = "errored.tfstate"
 
-	// needsSpace is how much must be free on the disk before a run, in bytes: many times what one needs, which is some
+	// needsSpace is the free disk space needed before a run, in bytes. It is many times the need of one run, some
 	// hundred KiB, because others may be about to begin.
 	needsSpace = 16 << 20
 )
 
-// stateFiles are those in which a run may have left a state.
+// stateFiles may contain the state of a run.
 var stateFiles = []string{stateFile, unsavedFile, erroredFile}
 
-// prepare empties the working directory, and writes the configuration and the state to start from: that of the request,
-// or what a killed run left in the directory if it is newer. What was left goes last, so that a disk that fills up
-// meanwhile takes nothing away. It returns that state, and whether it was left.
+// prepare empties the working directory, and writes the configuration and the initial state. It starts from the state
+// of the request, or from a newer one left in the directory by a killed run. It removes the leftover last, so a full
+// disk loses nothing. It returns the initial state, and whether it is a leftover.
 func (x *Executor) prepare(request Request) (state []byte, resumed bool, _ error) {
 	if err := CheckReadable(request.Dir); err != nil {
 		return nil, false, err
@@ -88,7 +88,7 @@ func (x *Executor) prepare(request Request) (state []byte, resumed bool, _ error
 	return state, true, nil
 }
 
-// Unfinished reports whether a run left a state in its working directory, which may not be anywhere else.
+// Unfinished reports whether a run left a state in its working directory. The state may exist nowhere else.
 func Unfinished(dir string) bool {
 	return slices.ContainsFunc(stateFiles, func(name string) bool {
 		_, err := os.Stat(filepath.Join(dir, name))
@@ -96,8 +96,8 @@ func Unfinished(dir string) bool {
 	})
 }
 
-// CheckReadable returns an error if a state that a run left cannot be read. Nothing of the directory may be removed
-// then: a disk that fails may be read later.
+// CheckReadable returns an error if a state left by a run is unreadable. Then nothing in the directory may be removed,
+// because a failing disk may become readable later.
 func CheckReadable(dir string) error {
 	for _, name := range append([]string{originFile}, stateFiles...) {
 		if _, err := readWithin(dir, name); unreadable(err) {
@@ -108,8 +108,8 @@ func CheckReadable(dir string) error {
 	return nil
 }
 
-// Leftover is the state that a run left in its working directory, where it continues the one that was saved; nil where
-// none does. saved is nil where no state was.
+// Leftover returns the state left by a run in its working directory if it continues the saved one, and otherwise nil.
+// saved is nil if no state was saved.
 func Leftover(dir string, saved []byte) []byte {
 	if state, file := leftover(dir, saved); file != "" {
 		return state
@@ -118,9 +118,9 @@ func Leftover(dir string, saved []byte) []byte {
 	return nil
 }
 
-// leftover is the newest of the states in a working directory and the one that was saved. file is the name of its file,
-// and empty where it is the saved one. If another process has saved a state since, that one counts: it has what that
-// process made, and what is missing in it is looked for in the engine.
+// leftover returns the newest of the saved state and those in a working directory. file is the name of the state's
+// file, or "" for the saved state. If another process has saved a state since, the saved state wins: it has the
+// resources of the other process. The next run looks for missing resources in the engine.
 func leftover(dir string, saved []byte) (state []byte, file string) {
 	state = saved
 
@@ -138,11 +138,11 @@ func leftover(dir string, saved []byte) (state []byte, file string) {
 	return state, file
 }
 
-// Clean removes what may have secrets in it from a working directory: the states, the plan and the values of the
-// secret variables. The configuration stays for people.
+// Clean removes all files with possible secrets from a working directory: the states, the plan and the values of the
+// secret variables. The configuration stays for users.
 func Clean(dir string) error { return clean(dir, unsavedFile, originFile) }
 
-// clean is Clean, except that it keeps a state that could not be saved, unless that is among more.
+// clean is like Clean but keeps an unsaved state, unless more includes it.
 func clean(dir string, more ...string) error {
 	names := append([]string{planFile, stateFile, stateFile + ".backup", erroredFile, render.SecretsFile}, more...)
 	for _, name := range names {
@@ -152,13 +152,13 @@ func clean(dir string, more ...string) error {
 	}
 
 	if _, err := os.Lstat(filepath.Join(dir, unsavedFile)); errors.Is(err, fs.ErrNotExist) {
-		_ = os.Remove(filepath.Join(dir, originFile)) // it has no secrets, and nothing that it is about is left
+		_ = os.Remove(filepath.Join(dir, originFile)) // it has no secrets, and the states it describes are gone
 	}
 
 	return nil
 }
 
-// removeAllButUnsaved removes a working directory with all that is in it, but a state that is nowhere else.
+// removeAllButUnsaved removes a working directory with all its content, except a state saved nowhere else.
 func removeAllButUnsaved(dir string) {
 	entries, _ := os.ReadDir(dir)
 	kept := false
@@ -177,8 +177,8 @@ func removeAllButUnsaved(dir string) {
 	}
 }
 
-// removeSecrets removes from a working directory what a run brought that was not started. If it has the state of an
-// earlier run, which may not be anywhere else, the state stays.
+// removeSecrets removes the files of a run not started from its working directory. A state of an earlier run stays,
+// because it may exist nowhere else.
 func removeSecrets(dir string, resumed bool) error {
 	if !resumed {
 		return clean(dir)
@@ -191,13 +191,13 @@ func removeSecrets(dir string, resumed bool) error {
 	return nil
 }
 
-// readable refuses a state that a newer executor wrote: this one would read it as if it knew what is in it. States of
-// the same minor version are alike.
+// readable refuses a state written by a newer executor, because this one may misread unknown content. States of the
+// same minor version are compatible.
 func (x *Executor) readable(state []byte) error {
 	var header struct {
 		Version string `json:"terraform_version"`
 	}
-	_ = json.Unmarshal(state, &header) // what is no state is reported by who parses it
+	_ = json.Unmarshal(state, &header) // the parser reports an invalid state
 	written, _ := version.NewVersion(header.Version)
 	if written == nil || x.executable.Version == nil {
 		return nil
@@ -211,7 +211,7 @@ func (x *Executor) readable(state []byte) error {
 	return nil
 }
 
-// enoughSpace looks at the disk before a run puts half of its files there.
+// enoughSpace checks the disk before a run could fill it with half of its files.
 func enoughSpace(dir string) error {
 	if err := makeDir(dir); err != nil {
 		return err
@@ -232,7 +232,7 @@ func enoughSpace(dir string) error {
 	return nil
 }
 
-// makeDir makes a folder that only this user can read, and those above it.
+// makeDir makes a folder readable only by this user, and its parents.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return diskError(dir, fmt.Errorf("failed to make the working directory: %w", err))
@@ -241,7 +241,7 @@ func makeDir(dir string) error {
 	return nil
 }
 
-// diskError says it where an error means that the disk is full.
+// diskError converts an error caused by a full disk.
 func diskError(dir string, err error) error {
 	if hostos.IsDiskFull(err) {
 		return &DiskFullError{Dir: dir, Err: err}
@@ -250,8 +250,8 @@ func diskError(dir string, err error) error {
 	return err
 }
 
-// readWithin reads a file of a working directory. What the executor left there may be a link: one that leads elsewhere
-// is not followed.
+// readWithin reads a file of a working directory. It follows no link out of the directory, because the executor may
+// have left one.
 func readWithin(dir, name string) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -267,23 +267,23 @@ func readWithin(dir, name string) ([]byte, error) {
 	return readFile(root, name)
 }
 
-// unreadable reports that a file is there and cannot be read.
+// unreadable reports that a file exists but cannot be read.
 func unreadable(err error) bool {
 	var irregular *irregularError
 
 	return err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.As(err, &irregular)
 }
 
-// readFile reads a file below a folder. Tests have it fail as a disk does.
+// readFile reads a file below a folder. Tests replace it to fail like a disk.
 var readFile = (*os.Root).ReadFile
 
-// irregularError reports that the name of a file is that of a link, a folder or the like, which no executor leaves.
+// irregularError reports a link, folder or similar in place of a file. No executor leaves one.
 type irregularError struct{ name string }
 
 func (e *irregularError) Error() string { return e.name + " of the working directory is no file" }
 
-// newer reports whether a state continues another one: same lineage, higher serial. A state where there was none
-// continues it too.
+// newer reports whether a state continues another one, with the same lineage and a higher serial. Any state continues a
+// missing one.
 func newer(candidate, current []byte) bool {
 	type header struct {
 		Version int    `json:"version"`
@@ -302,7 +302,7 @@ func newer(candidate, current []byte) bool {
 	return json.Unmarshal(current, &b) == nil && a.Lineage == b.Lineage && a.Serial > b.Serial
 }
 
-// write makes a file that only this user can read, and the folders above it.
+// write makes a file readable only by this user, and its parent folders.
 func write(dir, name string, content []byte) error {
 	path := filepath.Join(dir, filepath.FromSlash(name))
 	if err := makeDir(filepath.Dir(path)); err != nil {
