@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// failureAge is how long an engine that gave no answer is not asked again for the same: it is enough that one reconcile
-// waits for its time-out.
+// failureAge is the pause before an engine gets the same request again after it gave no answer. It is enough if one
+// reconcile waits for its timeout.
 const failureAge = 3 * time.Second
 
-// cachedAnswer is an answer of an engine. The first reconcile that finds it too old renews it for all, so that the
-// engine sees one request per period, however many machines there are.
+// cachedAnswer is an answer of an engine. The first reconcile with a stricter age limit renews it for all. The engine
+// thus sees one request per period, for any number of machines.
 type cachedAnswer[T any] struct {
 	mu     sync.Mutex
 	answer T
 	at     time.Time
-	// err is that of the last try, at failed; nil where it succeeded.
+	// err is the error of the last try, at the time failed. It is nil after a success.
 	err    error
 	failed time.Time
 }
 
-// within returns an answer that is at most maxAge old, and asks for a new one where there is none.
+// within returns an answer at most maxAge old. If there is none, it asks for a new one.
 func (c *cachedAnswer[T]) within(maxAge time.Duration, ask func() (T, error)) (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +43,7 @@ func (c *cachedAnswer[T]) within(maxAge time.Duration, ask func() (T, error)) (T
 	return c.answer, nil
 }
 
-// listOf is the cached list of that key, made where there is none.
+// listOf returns the cached list with this key, and creates it if necessary.
 func listOf[K comparable, T any](p *Pool, lists *map[K]*cachedAnswer[T], key K) *cachedAnswer[T] {
 	p.mu.Lock()
 	defer p.mu.Unlock()

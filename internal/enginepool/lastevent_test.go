@@ -26,7 +26,7 @@ func sessionWith(t *testing.T, sim *ovirtsim.Server) *engine.Client {
 	return session
 }
 
-// makeEvents has an engine log some events.
+// makeEvents makes an engine log some events.
 func makeEvents(t *testing.T, session *engine.Client, count int) {
 	t.Helper()
 
@@ -44,7 +44,7 @@ func makeEvents(t *testing.T, session *engine.Client, count int) {
 	}
 }
 
-// TestAnEventIsRecordedSoonAfterARun is about when a newer event is recorded.
+// TestAnEventIsRecordedSoonAfterARun checks the time for recording a newer event.
 func TestAnEventIsRecordedSoonAfterARun(t *testing.T) {
 	at := time.Date(2026, 11, 9, 3, 0, 0, 0, time.UTC)
 	last := &infrav1.EngineEvent{ID: 7, Recorded: metav1.NewTime(at)}
@@ -64,8 +64,8 @@ func TestAnEventIsRecordedSoonAfterARun(t *testing.T) {
 	}
 }
 
-// TestAnEngineRestoredToAfterTheRecordIsNoticed has an engine whose database is restored to a time some minutes before a
-// run, and which logs more events since than it has lost.
+// TestAnEngineRestoredToAfterTheRecordIsNoticed restores an engine's database to some minutes before a run. Since then
+// the engine has logged more events than it has lost.
 func TestAnEngineRestoredToAfterTheRecordIsNoticed(t *testing.T) {
 	folder, backup := t.TempDir(), t.TempDir()
 	start := func(folder string) *ovirtsim.Server {
@@ -90,7 +90,7 @@ func TestAnEngineRestoredToAfterTheRecordIsNoticed(t *testing.T) {
 
 	sim.Close()
 	check.Error(t, os.CopyFS(backup, os.DirFS(folder)), "")
-	time.Sleep(time.Until(now.Add(1100 * time.Millisecond))) // records have seconds
+	time.Sleep(time.Until(now.Add(1100 * time.Millisecond))) // records have a resolution of seconds
 
 	sim = start(folder)
 	session = sessionWith(t, sim)

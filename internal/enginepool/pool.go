@@ -1,5 +1,5 @@
-// Package enginepool shares engines among the objects that use them: one session per credentials, one list of VMs per
-// engine and period, one watcher of VMs, and a limit of the reconciles that use an engine at once.
+// Package enginepool shares engines among the objects using them. It has one session per credentials, one list of VMs
+// per engine and period, one watcher of VMs, and a limit of concurrent reconciles per engine.
 package enginepool
 
 import (
@@ -20,16 +20,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// Pool gives each OLVMCluster its engine session, and every machine its VM out of one list per engine.
+// Pool gives each OLVMCluster its engine session. It gives each machine its VM from one list per engine.
 type Pool struct {
-	// Reader reads Secrets and ConfigMaps past the cache: the controller does not watch their contents.
+	// Reader reads Secrets and ConfigMaps past the cache, because the controller does not watch their contents.
 	Reader client.Reader
-	// Metadata is a cache of the metadata of Secrets and ConfigMaps: what was read is read again when they have
-	// changed.
+	// Metadata is a cache of the metadata of Secrets and ConfigMaps. The pool reads their contents again after a
+	// change.
 	Metadata client.Reader
-	// NoIdentities refuses OLVMClusterIdentities, which a manager of one namespace may not read.
+	// NoIdentities refuses OLVMClusterIdentities, because a manager of one namespace may not read them.
 	NoIdentities bool
-	// Policy says which credentials may be used for which engines.
+	// Policy decides which credentials are allowed for which engines.
 	Policy connection.Policy
 	// Sessions are shared with the Terraform provider.
 	Sessions *engine.Sessions
@@ -40,10 +40,10 @@ type Pool struct {
 	vms    map[*engine.Client]*vmView
 	guests map[*engine.Client]*cachedAnswer[map[engine.ID][]engine.GuestInterface]
 	groups map[groupsOf]*cachedAnswer[[]engine.AffinityGroup]
-	now    func() time.Time // of the views; nil means time.Now
+	now    func() time.Time // for the views; nil means time.Now
 }
 
-// prune forgets the answers of sessions that are gone; mu is held.
+// prune drops the answers of ended sessions. The caller holds mu.
 func (p *Pool) prune() {
 	for session := range p.vms {
 		if !p.Sessions.Has(session) {
@@ -64,8 +64,8 @@ func (p *Pool) prune() {
 	}
 }
 
-// endUnused ends a session that no OLVMCluster uses any more, and forgets its answers: with a user who writes new
-// credentials again and again the manager would keep the lists of an engine for each of them. mu is held.
+// endUnused ends a session without OLVMClusters, and drops its answers. Otherwise a user could fill the memory with
+// lists of an engine by writing new credentials again and again. The caller holds mu.
 func (p *Pool) endUnused(session *engine.Client) {
 	for _, used := range p.used {
 		if used == session {
@@ -77,7 +77,7 @@ func (p *Pool) endUnused(session *engine.Client) {
 	p.prune()
 }
 
-// access is what was read of an OLVMCluster's way to its engine, and out of which versions of the objects.
+// access is the connection of an OLVMCluster to its engine, with the versions of the objects it was read from.
 type access struct {
 	versions string
 	config   engine.Config
@@ -88,8 +88,7 @@ type groupsOf struct {
 	clusterID engine.ID
 }
 
-// AffinityGroups lists the groups of a cluster out of a list that is at most maxAge old. A cluster that does not exist
-// has none.
+// AffinityGroups returns the groups of a cluster from a list at most maxAge old. A missing cluster has none.
 func (p *Pool) AffinityGroups(
 	ctx context.Context, session *engine.Client, clusterID engine.ID, maxAge time.Duration,
 ) ([]engine.AffinityGroup, error) {
@@ -98,14 +97,14 @@ func (p *Pool) AffinityGroups(
 	})
 }
 
-// VM returns the VM of that ID as it was at most maxAge ago, nil where there is none.
+// VM returns the VM with this ID as of at most maxAge ago, or nil if there is none.
 func (p *Pool) VM(
 	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
 ) (*engine.VM, error) {
 	return p.view(session).get(ctx, session, id, maxAge)
 }
 
-// view is what is known of the VMs of an engine.
+// view returns the view of an engine's VMs.
 func (p *Pool) view(session *engine.Client) *vmView {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +120,7 @@ func (p *Pool) view(session *engine.Client) *vmView {
 	return p.vms[session]
 }
 
-// Guest returns what the agent in the VM's guest reports out of a list that is at most maxAge old.
+// Guest returns the report of the guest agent in a VM, from a list at most maxAge old.
 func (p *Pool) Guest(
 	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
 ) ([]engine.GuestInterface, error) {
@@ -132,8 +131,8 @@ func (p *Pool) Guest(
 	return guests[id], err
 }
 
-// For returns the session and the connection to the engine of a cluster. The error is a *blocker.Error where the user
-// must act, such as for another engine than the one on which the machines of the cluster are.
+// For returns the session with and the connection to the engine of a cluster. The error is a *blocker.Error if the user
+// must act, for example because the engine is not the one with the cluster's machines.
 func (p *Pool) For(ctx context.Context, of connection.Engine) (*engine.Client, engine.Config, error) {
 	session, config, err := p.connect(ctx, of)
 	if err != nil {
@@ -156,8 +155,8 @@ func (p *Pool) For(ctx context.Context, of connection.Engine) (*engine.Client, e
 	return session, config, nil
 }
 
-// ForMachine is For of the engine of a machine's cluster, and the engine's ID of itself. An OLVMCluster that others
-// manage has no record of its engine: then the one that its machine has recorded counts.
+// ForMachine is For with the engine of a machine's cluster, and also returns the engine's installation ID. An
+// OLVMCluster of another manager has no record of its engine. The engine recorded by the machine then counts.
 func (p *Pool) ForMachine(
 	ctx context.Context, of connection.Engine, m *infrav1.OLVMMachine,
 ) (session *engine.Client, config engine.Config, installation string, err error) {
@@ -179,14 +178,14 @@ func (p *Pool) ForMachine(
 }
 
 const (
-	// recordPeriod is how often the newest event of an engine is recorded: each record is a write to the API server,
-	// and wakes the machines. recordAfterRun is how often if runs have changed what is on the engine.
+	// recordPeriod is the interval for recording the newest event of an engine. Each record is a write to the API
+	// server, and wakes the machines. recordAfterRun is the shorter interval if runs have changed the engine.
 	recordPeriod   = time.Hour
 	recordAfterRun = time.Minute
 )
 
-// LastEvent returns what a cluster that uses an engine is to record as the engine's last event. lastRun is when the
-// last run for an object of the cluster ended; zero if none has.
+// LastEvent returns the event for a cluster to record as its engine's last one. lastRun is the end of the last run for
+// an object of the cluster, or zero.
 func LastEvent(
 	ctx context.Context, session *engine.Client, of connection.Engine, lastRun, now time.Time,
 ) (*infrav1.EngineEvent, error) {
@@ -223,16 +222,16 @@ func LastEvent(
 	}, nil
 }
 
-// isRecordDue reports whether a newer event is to be recorded. What a run made is known only to an engine that has the
-// events of that run.
+// isRecordDue reports whether to record a newer event. Only an engine with the events of a run knows the run's
+// resources.
 func isRecordDue(recorded *infrav1.EngineEvent, lastRun, now time.Time) bool {
 	age := now.Sub(recorded.Recorded.Time)
 
 	return age >= recordPeriod || age >= recordAfterRun && !lastRun.Before(recorded.Recorded.Time)
 }
 
-// MarkRestored notes on the last event that its engine has forgotten it, if that is the error. The engine may have as
-// many events again before it is looked at next.
+// MarkRestored marks the last event as gone if err reports that the engine has forgotten it. Before the next look, the
+// engine may have as many events again.
 func MarkRestored(last *infrav1.EngineEvent, err error) {
 	var blocked *blocker.Error
 	if last != nil && errors.As(err, &blocked) && blocked.Reason == infrav1.EngineRestoredReason {
@@ -240,7 +239,7 @@ func MarkRestored(last *infrav1.EngineEvent, err error) {
 	}
 }
 
-// connect is For, whatever engine answers.
+// connect is For without the checks of the answering engine.
 func (p *Pool) connect(ctx context.Context, of connection.Engine) (*engine.Client, engine.Config, error) {
 	key, versions := of.Key, p.versions(ctx, of)
 	p.mu.Lock()
@@ -255,7 +254,7 @@ func (p *Pool) connect(ctx context.Context, of connection.Engine) (*engine.Clien
 
 	var refused *blocker.Error
 	if errors.As(err, &refused) {
-		p.Forget(key) // what was allowed before must not be used any longer
+		p.Forget(key) // a withdrawn permission ends at once
 	}
 
 	if err == nil && versions != "" {
@@ -271,8 +270,8 @@ func (p *Pool) connect(ctx context.Context, of connection.Engine) (*engine.Clien
 	return session, config, err
 }
 
-// Forget drops what is known of an OLVMCluster that is gone: the password of its engine, and the session where no other
-// OLVMCluster uses it.
+// Forget drops all data of a deleted OLVMCluster, including the password of its engine. It ends the session unless
+// another OLVMCluster uses it.
 func (p *Pool) Forget(cluster client.ObjectKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -283,7 +282,7 @@ func (p *Pool) Forget(cluster client.ObjectKey) {
 	}
 }
 
-// Replaced records the session of a cluster, and reports whether it had another one before.
+// Replaced records the session of a cluster, and reports whether it replaces another one.
 func (p *Pool) Replaced(cluster client.ObjectKey, session *engine.Client) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -302,7 +301,7 @@ func (p *Pool) Replaced(cluster client.ObjectKey, session *engine.Client) bool {
 	return true
 }
 
-// versions of all that decides the connection to the engine; empty where they are not known.
+// versions returns the versions of all objects for the connection to the engine, or "" if one is unknown.
 func (p *Pool) versions(ctx context.Context, of connection.Engine) string {
 	if p.Metadata == nil {
 		return ""
@@ -359,8 +358,8 @@ func (p *Pool) read(ctx context.Context, of connection.Engine) (*engine.Client, 
 	return session, config, nil
 }
 
-// As returns a session with the engine of a cluster of another user, who sees what that user has rights for. The error
-// is a *blocker.Error where somebody must act.
+// As returns a session with the engine of a cluster for another user. The session sees only objects the user has rights
+// for. The error is a *blocker.Error if someone must act.
 func (p *Pool) As(ctx context.Context, of connection.Engine, secret string) (*engine.Client, error) {
 	if err := p.checkIdentity(of); err != nil {
 		return nil, err
@@ -385,7 +384,7 @@ func (p *Pool) config(ctx context.Context, of connection.Engine) (engine.Config,
 	return connection.ReadConfig(ctx, p.Reader, of, p.Policy)
 }
 
-// checkIdentity refuses an identity where this process reads none.
+// checkIdentity refuses an identity if this process reads none.
 func (p *Pool) checkIdentity(of connection.Engine) error {
 	if !p.NoIdentities || connection.IdentityOf(of) == "" {
 		return nil

@@ -9,24 +9,23 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// maxWait is how long a reconcile queues while none on that engine finishes.
+// maxWait limits the wait of a reconcile while no other one on the engine finishes.
 const maxWait = time.Second
 
 const (
-	// WorkersPerPlace is how many workers a controller needs for each place at an engine: reconciles that wait for a
-	// slow engine hold workers, and those of other engines must find some.
+	// WorkersPerPlace is the number of workers a controller needs per place at an engine. Reconciles waiting for a slow
+	// engine hold workers, and other engines need free ones.
 	WorkersPerPlace = 32
-	// tenantFactor is how many times more places a tenant has than one engine: a tenant that names many engines that
-	// never answer must not use up the workers.
+	// tenantFactor is the ratio of a tenant's places to the places at one engine. A tenant with many dead engines must
+	// not use up the workers.
 	tenantFactor = 2
-	// reconcilesPerPlace is how many reconciles may run and queue for each place. Others are refused at once, and come
-	// again later, because a reconcile that queues holds a worker.
+	// reconcilesPerPlace is the number of running and queued reconciles per place. Further ones are refused at once and
+	// come again later, because a queued reconcile holds a worker.
 	reconcilesPerPlace = 4
 )
 
-// ReconcileLimiter bounds how many reconciles of a tenant use one engine at once, and how many run for the tenant. It
-// refuses the others soon, and they are requeued. The bound is per tenant, because a tenant chooses the name of an
-// engine.
+// ReconcileLimiter limits a tenant's concurrent reconciles, both per engine and in total. It soon refuses the others,
+// and they are requeued. The limit is per tenant, because tenants choose the names of engines.
 type ReconcileLimiter struct {
 	// Limit of reconciles per tenant and engine.
 	Limit int
@@ -35,26 +34,26 @@ type ReconcileLimiter struct {
 	queues map[string]*queue
 }
 
-// queue is the reconciles that share a number of places.
+// queue has the reconciles with a common number of places.
 type queue struct {
 	places *semaphore.Weighted // first come, first served
-	// reconciles that run or wait. The mu of the limiter guards it.
+	// reconciles counts running and waiting ones. The limiter's mu guards it.
 	reconciles int
-	// finished is when a reconcile finished last.
+	// finished is the time the last reconcile finished.
 	finished atomic.Pointer[time.Time]
-	// stuck is set when one waited in vain, and none has finished since: the next need not wait to learn the same.
+	// stuck is set after a timeout, until a reconcile finishes. It spares the next ones the same wait.
 	stuck atomic.Bool
 }
 
-// Enter takes a place at an engine, and waits for one as long as others finish. Without one ok is false, and the
-// reconcile is to be requeued; else leave must be called at its end.
+// Enter takes a place at an engine, and waits for one as long as others finish. If ok is false, requeue the reconcile.
+// Otherwise call leave at its end.
 func (l *ReconcileLimiter) Enter(ctx context.Context, tenant, engine string) (leave func(), ok bool) {
 	leaveEngine, ok := l.enter(ctx, tenant+" "+engine, l.Limit)
 	if !ok {
 		return nil, false
 	}
 
-	// The tenant's place comes second: what waits for a slow engine must not take places from the tenant's others.
+	// The tenant's place comes second: reconciles waiting for a slow engine must not block the tenant's other engines.
 	leaveTenant, ok := l.enter(ctx, tenant, tenantFactor*l.Limit)
 	if !ok {
 		leaveEngine()
@@ -85,7 +84,7 @@ func (l *ReconcileLimiter) enter(ctx context.Context, name string, limit int) (l
 	}, true
 }
 
-// add counts one more reconcile in a queue; nil where it is full.
+// add counts one more reconcile in a queue. It returns nil if the queue is full.
 func (l *ReconcileLimiter) add(name string, limit int) *queue {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +107,7 @@ func (l *ReconcileLimiter) add(name string, limit int) *queue {
 	return q
 }
 
-// remove counts one fewer, and drops a queue that is empty.
+// remove counts one reconcile less, and drops an empty queue.
 func (l *ReconcileLimiter) remove(name string, q *queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,7 +133,7 @@ func (q *queue) wait(ctx context.Context) bool {
 	return q.places.Acquire(waiting, 1) == nil
 }
 
-// watch gives up for a reconcile that waits, once none has finished for too long.
+// watch gives up for a waiting reconcile after no other one has finished for maxWait.
 func (q *queue) watch(ctx context.Context, giveUp func()) {
 	since := time.Now()
 	ticker := time.NewTicker(maxWait / 4)

@@ -9,8 +9,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestWhileOthersLeaveAPassWaits has three passes one after another, the last of which waits for longer than it would
-// for an engine that does not answer.
+// TestWhileOthersLeaveAPassWaits has three passes in a row. The last one waits longer than it would wait for a dead
+// engine.
 func TestWhileOthersLeaveAPassWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &ReconcileLimiter{Limit: 1}
@@ -68,7 +68,7 @@ func TestACrowdAtOneEngineKeepsNobodyFromAnother(t *testing.T) {
 	})
 }
 
-// TestManyEnginesOfOneNamespaceKeepNobodyOut has a namespace name an engine for each pass, none of which answers: M4.
+// TestManyEnginesOfOneNamespaceKeepNobodyOut has a namespace with a different dead engine for each pass: M4.
 func TestManyEnginesOfOneNamespaceKeepNobodyOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &ReconcileLimiter{Limit: 2}
@@ -96,7 +96,7 @@ func TestManyEnginesOfOneNamespaceKeepNobodyOut(t *testing.T) {
 	})
 }
 
-// TestThoseWhoWaitHoldFewWorkers has more passes than there is room for at an engine where each takes long, but ends.
+// TestThoseWhoWaitHoldFewWorkers has too many passes for a slow engine. Each takes long, but ends.
 func TestThoseWhoWaitHoldFewWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &ReconcileLimiter{Limit: 2}

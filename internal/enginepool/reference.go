@@ -6,18 +6,19 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 )
 
-// Reference is an object that an OLVMCluster names for the connection to its engine; false where it names none.
+// Reference returns the key of an object in an OLVMCluster's engine connection, or false if there is none.
 type Reference func(connection.Engine) (client.ObjectKey, bool)
 
-// CredentialsOf is the Secret with the credentials; that of an OLVMClusterIdentity is its administrator's business.
+// CredentialsOf returns the Secret with the credentials. It ignores the Secret of an OLVMClusterIdentity, because its
+// administrator is responsible for it.
 func CredentialsOf(c connection.Engine) (client.ObjectKey, bool) {
 	return connection.CredentialsKey(c, nil)
 }
 
-// CAOf is the ConfigMap with the CA, likewise.
+// CAOf returns the ConfigMap with the CA, except for an OLVMClusterIdentity.
 func CAOf(c connection.Engine) (client.ObjectKey, bool) { return connection.CAKey(c, nil) }
 
-// Keys are the objects that an OLVMCluster names.
+// Keys returns the keys of the objects referenced by an OLVMCluster.
 func Keys(c connection.Engine, references ...Reference) []client.ObjectKey {
 	var out []client.ObjectKey
 

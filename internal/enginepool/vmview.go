@@ -15,45 +15,44 @@ import (
 )
 
 const (
-	// wholePeriod is how often all VMs of an engine are listed although its events say what has changed: a change may
-	// have none, and an event may be missed.
+	// wholePeriod is the interval for listing all VMs of an engine in spite of its events. A change may have no event,
+	// and an event may be missed.
 	wholePeriod = 10 * time.Minute
-	// mostEvents is how many new events are read at once. Where there are as many, some may have been missed.
+	// mostEvents is the number of new events per request. A full answer may lack some.
 	mostEvents = 500
-	// mostByID is how many VMs are read by their IDs because of events; where there are more, all are listed.
+	// mostByID is the maximum number of VMs to read by ID because of events. With more, list all.
 	mostByID = 1000
-	// mostlyOthers is how many VMs the engine must have for each that somebody asks for, so that only those are read by
-	// their IDs where all were listed before.
+	// mostlyOthers is the ratio for reading VMs by ID instead of listing all. It applies after the first list, if the
+	// engine has at least this many times more VMs than we watch.
 	mostlyOthers = 3
-	// vmRemoved is the code of the event of a VM that was removed, which may not name it by its ID.
+	// vmRemoved is the event code of a VM's removal. Such an event may lack the VM's ID.
 	vmRemoved = 113
 )
 
-// vmView is what is known of the VMs of an engine. An answer has the user data of each VM that still has it, so that
-// the list of all VMs may be hundreds of megabytes: it is read once, and then the VMs that the engine's events name, or
-// that somebody waits for.
+// vmView is a view of the VMs of an engine. The answer for a VM includes its user data if it still has some, so a list
+// of all VMs may have hundreds of megabytes. The view therefore lists them once. After this it reads only VMs in the
+// engine's events, and VMs somebody waits for.
 type vmView struct {
 	mu  sync.Mutex
 	vms map[engine.ID]*viewedVM
-	// listed is when all VMs were listed; known, when all of it was true.
+	// listed is the time of the last list of all VMs. known is the last time the whole view was correct.
 	listed, known time.Time
-	// changes counts what was read, and whole is that of the last list of all VMs.
+	// changes counts the reads. whole is its value at the last list of all VMs.
 	changes, whole int
-	// total is how many VMs the engine had when all were listed.
+	// total is the number of VMs in the last list of all VMs.
 	total int
-	// event is the newest that was read; 0 where events cannot be followed.
+	// event is the newest event read, or 0 if events cannot be followed.
 	event int64
-	// again are the VMs that the events of the round before named: an engine logs an event before it stores what the
-	// event says.
+	// again has the VMs of the previous round's events, because an engine logs an event before it stores the change.
 	again map[engine.ID]bool
-	// err is that of the last try, at failed; nil where it succeeded.
+	// err is the error of the last try, at the time failed. It is nil after a success.
 	err    error
 	failed time.Time
-	// now is the time; nil means time.Now.
+	// now returns the time; nil means time.Now.
 	now func() time.Time
 }
 
-// time is what the view takes for the present.
+// time returns the view's current time.
 func (v *vmView) time() time.Time {
 	if v.now != nil {
 		return v.now()
@@ -62,17 +61,17 @@ func (v *vmView) time() time.Time {
 	return time.Now()
 }
 
-// viewedVM is a VM as it was read at a time; nil where the engine had none.
+// viewedVM is a VM as read at a time, with a nil vm if the engine had none.
 type viewedVM struct {
 	vm *engine.VM
 	at time.Time
-	// change counts the reads of the view, up to this one.
+	// change is the view's counter after this read.
 	change int
-	// asked reports that somebody has wanted to know of it since the last list. Others' VMs are forgotten.
+	// asked reports that somebody has asked for it since the last list. Other VMs are dropped.
 	asked bool
 }
 
-// get returns a VM as it was at most maxAge ago; nil where the engine has none.
+// get returns a VM as of at most maxAge ago, or nil if the engine has none.
 func (v *vmView) get(
 	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
 ) (*engine.VM, error) {
@@ -96,7 +95,7 @@ func (v *vmView) get(
 	return v.vms[id].vm, nil
 }
 
-// refresh reads VMs anew.
+// refresh reads VMs again.
 func (v *vmView) refresh(ctx context.Context, session *engine.Client, ids []engine.ID) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -104,7 +103,8 @@ func (v *vmView) refresh(ctx context.Context, session *engine.Client, ids []engi
 	return v.try(func() error { return v.read(ctx, session, ids) })
 }
 
-// renew makes all of it as new as the watcher wants it: events are cheap, and a list of all VMs is not.
+// renew updates the whole view for the watcher. It does so often with events, because they are cheap, and seldom with
+// lists of all VMs.
 func (v *vmView) renew(ctx context.Context, session *engine.Client) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -117,8 +117,8 @@ func (v *vmView) renew(ctx context.Context, session *engine.Client) error {
 	return v.update(ctx, session, maxAge)
 }
 
-// since returns the VMs of these IDs that were read after so many changes, or whatever is known of those whose value is
-// true, and how many changes there were now. A VM that is not there is nil.
+// since returns the VMs with these IDs read after so many changes. For IDs with the value true, it returns any known
+// VM. A missing VM is nil. It also returns the current number of changes.
 func (v *vmView) since(changes int, ids map[engine.ID]bool) (map[engine.ID]*engine.VM, int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -141,7 +141,7 @@ func (v *vmView) since(changes int, ids map[engine.ID]bool) (map[engine.ID]*engi
 	return out, v.changes
 }
 
-// try does what asks the engine, unless it gave no answer a moment ago; mu is held.
+// try sends a request to the engine, unless the engine gave no answer a moment ago. The caller holds mu.
 func (v *vmView) try(ask func() error) error {
 	if v.err != nil && v.time().Sub(v.failed) < failureAge {
 		return v.err
@@ -154,7 +154,7 @@ func (v *vmView) try(ask func() error) error {
 	return v.err
 }
 
-// update makes all of it at most maxAge old; mu is held.
+// update makes the whole view at most maxAge old. The caller holds mu.
 func (v *vmView) update(ctx context.Context, session *engine.Client, maxAge time.Duration) error {
 	if !v.known.IsZero() && v.time().Sub(v.known) <= maxAge {
 		return nil
@@ -168,7 +168,7 @@ func (v *vmView) update(ctx context.Context, session *engine.Client, maxAge time
 				v.known = begin
 			}
 
-			// A list is no answer to each of many events; what is known stays as old as it is until then.
+			// Do not list all VMs for every burst of events. Keep the older data until the next period.
 			if err != nil || followed || begin.Sub(v.listed) < steadyPeriod {
 				return err
 			}
@@ -178,10 +178,10 @@ func (v *vmView) update(ctx context.Context, session *engine.Client, maxAge time
 	})
 }
 
-// list reads all VMs that somebody may ask for; mu is held. Those that nobody has asked for since the list before are
-// forgotten.
+// list reads all VMs somebody may ask for. It drops VMs nobody has asked for since the previous list. The caller holds
+// mu.
 func (v *vmView) list(ctx context.Context, session *engine.Client) error {
-	// Events from before the list are in it.
+	// The list includes changes of earlier events.
 	event := int64(0)
 	if newest, err := session.Events(ctx, "", 1); err == nil && len(newest) > 0 {
 		event = newest[0].Index
@@ -196,7 +196,7 @@ func (v *vmView) list(ctx context.Context, session *engine.Client) error {
 	v.changes++
 	vms := map[engine.ID]*viewedVM{}
 
-	for _, vm := range list { // copied, so that no other VM of the list is kept with it
+	for _, vm := range list { // copied, so the rest of the list can be freed
 		before := v.vms[vm.ID]
 		if v.listed.IsZero() && marked(&vm) || before != nil && before.asked {
 			vms[vm.ID] = &viewedVM{vm: &vm, at: begin, change: v.changes}
@@ -214,7 +214,8 @@ func (v *vmView) list(ctx context.Context, session *engine.Client) error {
 	return nil
 }
 
-// fetch lists the VMs of the engine, or only those that somebody has asked for, where most are others'; mu is held.
+// fetch lists the VMs of the engine. If most of them belong to others, it reads only the requested ones. The caller
+// holds mu.
 func (v *vmView) fetch(ctx context.Context, session *engine.Client) ([]engine.VM, error) {
 	var asked []engine.ID
 
@@ -234,7 +235,7 @@ func (v *vmView) fetch(ctx context.Context, session *engine.Client) ([]engine.VM
 	return list, err
 }
 
-// marked reports whether a VM has the mark of an owner: it may be asked for.
+// marked reports whether a VM has an owner mark, so somebody may ask for it.
 func marked(vm *engine.VM) bool {
 	comment := ptr.Deref(vm.Comment, "")
 	_, machine := ownermark.OwnerOf(comment)
@@ -243,7 +244,7 @@ func marked(vm *engine.VM) bool {
 	return machine || pooled
 }
 
-// read reads VMs by their IDs; mu is held.
+// read reads VMs by ID. The caller holds mu.
 func (v *vmView) read(ctx context.Context, session *engine.Client, ids []engine.ID) error {
 	begin := v.time()
 	found, err := session.VMsByID(ctx, ids)
@@ -261,7 +262,7 @@ func (v *vmView) read(ctx context.Context, session *engine.Client, ids []engine.
 		v.vms[id] = &viewedVM{at: begin, change: v.changes, asked: before != nil && before.asked}
 	}
 
-	for _, vm := range found { // an engine that ignores the search answers with more than was asked for
+	for _, vm := range found { // an engine may ignore the search and return more VMs
 		if seen := v.vms[vm.ID]; seen != nil && seen.change == v.changes {
 			seen.vm = &vm
 		}
@@ -270,8 +271,8 @@ func (v *vmView) read(ctx context.Context, session *engine.Client, ids []engine.
 	return nil
 }
 
-// follow reads the VMs that new events are about, and those on their way to another status, which may come without an
-// event; mu is held. It returns false where events may have been missed, or say that much has changed.
+// follow reads the VMs of new events. It also reads VMs in a transitional status, because its end may have no event. It
+// returns false if it may have missed events, or if many VMs have changed. The caller holds mu.
 func (v *vmView) follow(ctx context.Context, session *engine.Client) (bool, error) {
 	events, err := session.EventsAfter(ctx, v.event, mostEvents)
 	if err != nil || len(events) >= mostEvents {
@@ -306,7 +307,7 @@ func (v *vmView) follow(ctx context.Context, session *engine.Client) (bool, erro
 	return true, nil
 }
 
-// named are the VMs that events are about; mu is held.
+// named returns the VMs concerned by events. The caller holds mu.
 func (v *vmView) named(events []engine.Event) map[engine.ID]bool {
 	out := map[engine.ID]bool{}
 
@@ -329,8 +330,8 @@ func (v *vmView) named(events []engine.Event) map[engine.ID]bool {
 	return out
 }
 
-// concerns reports whether an event that names no VM by its ID may be about one: that of a host, for the VMs on it, and
-// that of a removal.
+// concerns reports whether an event without a VM's ID may concern a VM. An event of a host concerns the VMs on it, and
+// a removal concerns the removed VM.
 func concerns(event *engine.Event, vm *engine.VM) bool {
 	switch {
 	case event.VM != nil:

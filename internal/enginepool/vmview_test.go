@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// watchedSite is an engine whose requests are noted, and VMs on it.
+// watchedSite is an engine with VMs and a record of its requests.
 type watchedSite struct {
 	t       *testing.T
 	sim     *ovirtsim.Server
@@ -27,14 +27,14 @@ type watchedSite struct {
 
 	mu       sync.Mutex
 	requests []string
-	// refused is a part of the paths that get a 404.
+	// refused is a part of the paths answered with 404.
 	refused string
 }
 
 func newWatchedSite(t *testing.T, vms int) *watchedSite {
 	t.Helper()
 	s := &watchedSite{t: t}
-	// Nothing happens in the engine by itself, which would be an event.
+	// The clock stands still, because any activity of the engine would be an event.
 	sim, err := ovirtsim.New(ovirtsim.Options{Clock: ovirtsim.NewManualClock(), Gate: func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if s.note(r) {
@@ -71,7 +71,7 @@ func newWatchedSite(t *testing.T, vms int) *watchedSite {
 	return s
 }
 
-// note notes what is asked about VMs and events, and reports whether it is answered.
+// note records requests for VMs and events, and reports whether to answer.
 func (s *watchedSite) note(r *http.Request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,7 @@ func (s *watchedSite) note(r *http.Request) bool {
 	return true
 }
 
-// asked are the requests since the last time.
+// asked returns the requests since its last call.
 func (s *watchedSite) asked() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,7 @@ func (s *watchedSite) comment(at int, text string) {
 	check.Error(s.t, err, "")
 }
 
-// frozen is a time that stands still: only age makes a view older, however long a test takes.
+// frozen returns a clock standing still. Only age makes a view older, regardless of the test's duration.
 func frozen() func() time.Time {
 	now := time.Now()
 
@@ -128,7 +128,7 @@ func (v *vmView) age(by time.Duration) {
 	}
 }
 
-// TestOnlyWhatHasChangedIsRead follows VMs of an engine by its events: the answers about all of them are large.
+// TestOnlyWhatHasChangedIsRead follows VMs of an engine by events, because answers for all VMs are large.
 func TestOnlyWhatHasChangedIsRead(t *testing.T) {
 	s, v := newWatchedSite(t, 4), &vmView{now: frozen()}
 	s.asked()
@@ -158,10 +158,10 @@ func TestOnlyWhatHasChangedIsRead(t *testing.T) {
 	s.comment(3, "others'")
 	v.age(time.Minute)
 	check.Equal(t, "the comment", *get(1, steadyPeriod).Comment, "ours")
-	// Somebody may ask for one that nobody has asked for yet.
+	// Somebody may still ask for the remaining one.
 	check.Equal(t, "with changes", s.asked(), "events, 2 by ID")
 
-	// An engine logs an event before it stores what the event says.
+	// An engine logs an event before it stores the change.
 	v.age(time.Minute)
 	get(1, steadyPeriod)
 	check.Equal(t, "in the round after changes", s.asked(), "events, 2 by ID")
@@ -195,7 +195,7 @@ func TestOnlyWhatHasChangedIsRead(t *testing.T) {
 	check.Equal(t, "others' VMs are kept", kept, false)
 }
 
-// TestAnEngineWithoutEventsIsListed has a user who sees no events, and more events than are read at once.
+// TestAnEngineWithoutEventsIsListed has a user without access to events, and more events than one request returns.
 func TestAnEngineWithoutEventsIsListed(t *testing.T) {
 	s, v := newWatchedSite(t, 1), &vmView{now: frozen()}
 	s.refused = "/events"
@@ -223,7 +223,7 @@ func TestAnEngineWithoutEventsIsListed(t *testing.T) {
 	check.Equal(t, "when they are gone", renew(), "all")
 }
 
-// TestOthersCostNothing has an engine most of whose VMs are others'. They are read once, and not kept.
+// TestOthersCostNothing has an engine with most VMs owned by others. They are read once, and not kept.
 func TestOthersCostNothing(t *testing.T) {
 	s, v := newWatchedSite(t, 8), &vmView{now: frozen()}
 	for i := 1; i < 8; i++ {
@@ -254,7 +254,7 @@ func TestOthersCostNothing(t *testing.T) {
 	check.Equal(t, "what is known of that one", v.vms[s.ids[4]].vm == nil, true)
 }
 
-// TestEventsThatNameNoVM has what an engine says of a host, and of a VM that it does not have any more.
+// TestEventsThatNameNoVM has events of a host and of a deleted VM.
 func TestEventsThatNameNoVM(t *testing.T) {
 	vm := &engine.VM{ID: "01939bb4-0000-4000-8000-000000000001", Name: "m1", Host: engine.NewRef("h1")}
 	for name, test := range map[string]struct {
@@ -273,8 +273,8 @@ func TestEventsThatNameNoVM(t *testing.T) {
 	}
 }
 
-// TestAChangeBeforeTheFirstWatchWakes has a VM change between the look of its machine's pass and the first time that the
-// machine is watched.
+// TestAChangeBeforeTheFirstWatchWakes changes a VM between the look of its machine's pass and the machine's first
+// watch.
 func TestAChangeBeforeTheFirstWatchWakes(t *testing.T) {
 	s, pool := newWatchedSite(t, 2), &Pool{now: frozen()}
 	var woken []string
@@ -305,7 +305,7 @@ func TestAChangeBeforeTheFirstWatchWakes(t *testing.T) {
 	check.Equal(t, "woken once more", len(woken), 1)
 }
 
-// TestManyEventsAreNoReasonToListAgain has more events than are read at once, again and again.
+// TestManyEventsAreNoReasonToListAgain repeatedly has more events than one request returns.
 func TestManyEventsAreNoReasonToListAgain(t *testing.T) {
 	s, v := newWatchedSite(t, 1), &vmView{now: frozen()}
 	_, err := v.get(t.Context(), s.session, s.ids[0], steadyPeriod)

@@ -10,16 +10,17 @@ import (
 )
 
 const (
-	// fastPeriod is how often VMs are looked at that are booting, longer by perBooting for each; eventPeriod, how often
-	// the events of an engine are read; steadyPeriod, how often all its VMs are listed where it gives no events.
+	// fastPeriod is the interval between looks at booting VMs. Each booting VM adds perBooting. eventPeriod is the
+	// interval for reading an engine's events. steadyPeriod is the interval for listing all its VMs if it provides no
+	// events.
 	fastPeriod   = time.Second / 2
 	perBooting   = 10 * time.Millisecond
 	eventPeriod  = 5 * time.Second
 	steadyPeriod = 30 * time.Second
 )
 
-// VMWatcher looks at the VMs of each engine at intervals, and wakes the machines whose VM has changed. A machine whose
-// VM stays as it is costs nothing, however many there are. K identifies a machine.
+// VMWatcher looks at the VMs of each engine at intervals, and wakes the machines with a changed VM. Machines with an
+// unchanged VM cost nothing, regardless of their number. K identifies a machine.
 type VMWatcher[K comparable] struct {
 	Pool *Pool
 	// Wake enqueues a machine.
@@ -36,22 +37,22 @@ type WatchedVM struct {
 	ID      engine.ID
 	// Booting reports that the machine waits for its VM to come up.
 	Booting bool
-	// Seen is the VM as its machine knows it; nil where the engine has none.
+	// Seen is the VM as its machine knows it, or nil if the engine has none.
 	Seen *engine.VM
 
 	// fresh reports that its machine has seen it since the last look.
 	fresh bool
 }
 
-// watchedEngine is when an engine was looked at last, how many changes of its view were compared, and whether it is
-// being looked at.
+// watchedEngine has the time of the last look at an engine, the number of compared changes of its view, and whether a
+// look is in progress.
 type watchedEngine struct {
 	at       time.Time
 	compared int
 	busy     bool
 }
 
-// Watch has the machine woken when its VM is not what it has seen.
+// Watch wakes the machine if its VM differs from the one it has seen.
 func (w *VMWatcher[K]) Watch(machine K, vm WatchedVM) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,7 +83,7 @@ func (w *VMWatcher[K]) Start(ctx context.Context) error {
 	defer group.Wait()
 
 	for {
-		// Each engine has its own goroutine: one that does not answer delays no other.
+		// Each engine has its own goroutine, so a dead engine delays no other.
 		for _, session := range w.due(time.Now()) {
 			group.Go(func() { w.look(ctx, session) })
 		}
@@ -95,11 +96,11 @@ func (w *VMWatcher[K]) Start(ctx context.Context) error {
 	}
 }
 
-// due are the engines to look at now. They are marked as busy until look has ended.
+// due returns the engines to look at now. It marks them as busy until look ends.
 func (w *VMWatcher[K]) due(now time.Time) []*engine.Client {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	booting := map[*engine.Client]int{} // an engine that machines use is in it
+	booting := map[*engine.Client]int{} // has every engine with machines
 
 	for _, vm := range w.machines {
 		if vm.Booting {
@@ -131,8 +132,7 @@ func (w *VMWatcher[K]) due(now time.Time) []*engine.Client {
 	return out
 }
 
-// look looks at the VMs of an engine, and wakes the machines whose VM has changed. The OLVMCluster reports an engine
-// that does not answer.
+// look looks at the VMs of an engine, and wakes the machines with a changed VM. The OLVMCluster reports a dead engine.
 func (w *VMWatcher[K]) look(ctx context.Context, session *engine.Client) {
 	view := w.Pool.view(session)
 	err := view.renew(ctx, session)
@@ -145,7 +145,7 @@ func (w *VMWatcher[K]) look(ctx context.Context, session *engine.Client) {
 	}
 }
 
-// booting are the VMs of an engine that machines wait for.
+// booting returns the VMs of an engine whose machines wait for them.
 func (w *VMWatcher[K]) booting(session *engine.Client) []engine.ID {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,8 +161,8 @@ func (w *VMWatcher[K]) booting(session *engine.Client) []engine.ID {
 	return out
 }
 
-// changed compares what was read since the last time, and returns the machines whose VM is not what they have seen.
-// While the view is asked, which may wait for the engine, machines of others can be watched.
+// changed compares the VMs read since the last look, and returns the machines with a difference to their VM. It does
+// not hold mu during the view's calls, because they may wait for the engine. Others can watch machines meanwhile.
 func (w *VMWatcher[K]) changed(session *engine.Client, view *vmView, err error) []K {
 	if err != nil {
 		w.looked(session, 0)
@@ -183,7 +183,7 @@ func (w *VMWatcher[K]) changed(session *engine.Client, view *vmView, err error) 
 			continue
 		}
 
-		// Recorded, so that the machine is woken once.
+		// Recorded, so the machine is woken once.
 		watched.Seen = vm
 		w.machines[key] = watched
 		out = append(out, key)
@@ -192,8 +192,8 @@ func (w *VMWatcher[K]) changed(session *engine.Client, view *vmView, err error) 
 	return out
 }
 
-// compared are the VMs of an engine that machines have, true for those whose machine has seen them since the last look:
-// what was read in between is compared then, whenever it was. And it is how many changes were compared.
+// compared returns the VMs of an engine's machines, and the number of changes compared so far. The value is true if the
+// machine has seen its VM since the last look. Such a VM is always compared, regardless of the time it was read.
 func (w *VMWatcher[K]) compared(session *engine.Client) (ids map[engine.ID]bool, changes int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -212,7 +212,7 @@ func (w *VMWatcher[K]) compared(session *engine.Client) (ids map[engine.ID]bool,
 	return ids, w.engines[session].compared
 }
 
-// looked ends a look at an engine; changes are those that were compared, 0 where none were.
+// looked ends a look at an engine. changes is the number of compared changes, or 0 if there was no comparison.
 func (w *VMWatcher[K]) looked(session *engine.Client, changes int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -18,8 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// TestVMWatcherWakesTheMachinesWhoseVMHasChanged follows many VMs of one engine, of which one starts and one is
-// deleted.
+// TestVMWatcherWakesTheMachinesWhoseVMHasChanged follows many VMs of one engine. One of them starts and one is deleted.
 func TestVMWatcherWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 	var lists atomic.Int32
 	sim, err := ovirtsim.New(ovirtsim.Options{
@@ -130,7 +129,7 @@ func TestVMWatcherWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The engine is looked at again, and a look that has begun is over when the watcher ends.
+	// The watcher looks again, and finishes its last look before it ends.
 	before := lists.Load()
 	wait.Until(t, "the engine is looked at twice", func() bool { return lists.Load() >= before+2 })
 	cancel()
@@ -138,7 +137,7 @@ func TestVMWatcherWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 	check.Equal(t, "how many more are woken", len(woken), 0)
 }
 
-// TestHowOftenAnEngineIsLookedAt has machines that wait for their VMs to come up, and others.
+// TestHowOftenAnEngineIsLookedAt has machines with booting VMs, and others.
 func TestHowOftenAnEngineIsLookedAt(t *testing.T) {
 	for name, test := range map[string]struct {
 		booting, others int
