@@ -11,33 +11,33 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 )
 
-// Balancer is what one VM of a load balancer has to know.
+// Balancer is the configuration of one VM of a load balancer.
 type Balancer struct {
 	// Name of the VM.
 	Name string
-	// Ports at which it listens, and BackendPort of the API servers; 0 where a machine is reached at the same port.
+	// Ports to listen on. BackendPort is the port of the API servers, or 0 to reach each machine on the same port.
 	Ports       []int
 	BackendPort int
-	// Backends by their names.
+	// Backends sorted by name.
 	Backends []Node
-	// VirtualIP that one of the VMs holds; invalid for none. The rest is for it: the interface that gets it, the VM's
-	// own address there, the other VMs, and the ID of VRRP.
+	// VirtualIP is held by one of the VMs. It is invalid if there is none. The other fields configure it: the interface
+	// for it, the VM's own address there, the other VMs, and the ID for VRRP.
 	VirtualIP netip.Addr
 	Interface string
 	Self      netip.Addr
 	Peers     []netip.Addr
 	RouterID  int
-	// Own are the addresses of the VM, or stand for those that it gets from elsewhere. It listens at their families,
-	// and at both if no address is known.
+	// Own are the addresses of the VM. An unspecified address stands for an address from elsewhere. The VM listens on
+	// their families, or on both if no address is known.
 	Own []netip.Addr
-	// Version of the configuration, which haproxy tells. Set by Files.
+	// Version of the configuration, as reported by haproxy. Files sets it.
 	Version string
 }
 
-// VersionPort is where haproxy tells its version on the loopback, for the template.
+// VersionPort returns the loopback port for haproxy to report its version. The template uses it.
 func (b Balancer) VersionPort() int { return versionPort }
 
-// NewBalancer is what the service asks of each of its VMs. The cluster was validated.
+// NewBalancer returns the configuration common to the service's VMs. The cluster must be valid.
 func (s Service) NewBalancer(cluster infrav1.OLVMClusterSpec, nodes []Node) (Balancer, error) {
 	controlPlane := s.Balancer.Role == infrav1.ControlPlaneRole
 	ofOthers := func(n Node) bool { return n.ControlPlane != controlPlane }
@@ -57,7 +57,7 @@ func (s Service) NewBalancer(cluster infrav1.OLVMClusterSpec, nodes []Node) (Bal
 	return out, nil
 }
 
-// apiServerPort is the port of the API servers of a cluster.
+// apiServerPort returns the port of a cluster's API servers.
 func apiServerPort(cluster infrav1.OLVMClusterSpec) int32 {
 	services := cluster.ControlPlaneServices
 
@@ -73,10 +73,10 @@ func apiServerPort(cluster infrav1.OLVMClusterSpec) int32 {
 	return defaultPort
 }
 
-// HasIPv4 reports whether the VM listens at addresses of IPv4.
+// HasIPv4 reports whether the VM listens on IPv4 addresses.
 func (b Balancer) HasIPv4() bool { return b.listens(netip.Addr.Is4) }
 
-// HasIPv6 reports whether the VM listens at addresses of IPv6, which an image may have turned off.
+// HasIPv6 reports whether the VM listens on IPv6 addresses. An image may have turned IPv6 off.
 func (b Balancer) HasIPv6() bool { return b.listens(netip.Addr.Is6) }
 
 func (b Balancer) listens(family func(netip.Addr) bool) bool {
@@ -87,20 +87,20 @@ func (b Balancer) listens(family func(netip.Addr) bool) bool {
 	return len(known) == 0 || slices.ContainsFunc(known, family)
 }
 
-// LinkLocal goes before an address of IPv6 that is announced to all of the network, which keepalived 2.0 wants: that of
-// VRRP's own hardware address.
+// LinkLocal returns the link-local address for VRRP's own hardware address. keepalived 2.0 requires one before an IPv6
+// address announced to the whole network.
 func (b Balancer) LinkLocal() netip.Addr {
 	return netip.AddrFrom16([16]byte{
 		0: 0xfe, 1: 0x80, 8: 0x02, 10: 0x5e, 11: 0xff, 12: 0xfe, 14: 2, 15: byte(b.RouterID),
 	})
 }
 
-// At is where a backend is reached for connections to a port, for the template.
+// At returns the address and port of a backend for connections to a port. The template uses it.
 func (b Balancer) At(backend Node, port int) netip.AddrPort {
 	return netip.AddrPortFrom(backend.Address, uint16(cmp.Or(b.BackendPort, port)))
 }
 
-// Files are the configuration of the VM.
+// Files returns the configuration files of the VM.
 func (b Balancer) Files() []bootstrap.File {
 	allowed := &bootstrap.Allowed{}
 	allowed.HAProxy()

@@ -1,5 +1,4 @@
-// Package support decides what the support services of a cluster are: which VMs
-// they have, what their guests are told at the first boot, and the
-// configuration that the guests fetch from the manager afterwards. It asks no
-// engine, and of the API server no more than the objects of a cluster.
+// Package support plans the support services of a cluster: their VMs, the user data for the guests' first boot, and the
+// configuration fetched by the guests from the manager afterwards. It uses no engine, and reads only the objects of a
+// cluster from the API server.
 package support

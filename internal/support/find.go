@@ -14,7 +14,7 @@ import (
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 )
 
-// Find reads the OLVMSupportServices of a Cluster, which has its name; nil if there is none.
+// Find reads the OLVMSupportServices of a Cluster, which has the same name. It returns nil if there is none.
 func Find(
 	ctx context.Context, reader client.Reader, cluster client.ObjectKey,
 ) (*infrav1alpha1.OLVMSupportServices, error) {
@@ -32,8 +32,8 @@ func Find(
 	return out, nil
 }
 
-// Machines are the OLVMMachines of a Cluster by their names: nodes, and the VMs of support services. They are those of
-// the cache, and must not be changed.
+// Machines returns the OLVMMachines of a Cluster sorted by name: nodes, and the VMs of support services. They are
+// objects of the cache, so do not change them.
 func Machines(ctx context.Context, reader client.Reader, cluster client.ObjectKey) ([]infrav1.OLVMMachine, error) {
 	var list infrav1.OLVMMachineList
 	err := reader.List(ctx, &list, client.InNamespace(cluster.Namespace), client.MatchingLabels{

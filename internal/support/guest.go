@@ -14,22 +14,22 @@ import (
 //go:embed files
 var files embed.FS
 
-// render fills one of our files.
+// render fills in one of our files.
 var render = bootstrap.FileTemplates(files)
 
-// applyFile is the script in an archive that checks what is beside it, and applies it.
+// applyFile is the script in an archive to check and apply the other files.
 const applyFile = "apply.sh"
 
-// allowFile is the script in an archive that has the system allow the service.
+// allowFile is the script in an archive to open the system for the service.
 const allowFile = "allow.sh"
 
-// Folder of what the guest is told at the first boot, and FetchService the unit that fetches the rest.
+// Folder has the files written at the guest's first boot. FetchService is the unit to fetch the rest.
 const (
 	Folder       = "/etc/capolvm/service"
 	FetchService = "capolvm-service"
 )
 
-// Archive packs a configuration as tar. The same files are the same bytes.
+// Archive packs a configuration as tar. Equal files result in equal bytes.
 func Archive(files []bootstrap.File) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -52,7 +52,7 @@ func Archive(files []bootstrap.File) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// UserData is the cloud-config of a VM that fetches its configuration from there.
+// UserData returns the cloud-config for a VM to fetch its configuration from there.
 func UserData(from bootstrap.Pointer) ([]byte, error) {
 	type written struct {
 		Path        string `json:"path"`

@@ -16,13 +16,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 )
 
-// Names that a jump host has where none are written.
+// Default names of users.
 const (
 	defaultJumpUser = "jump"
 	defaultNodeUser = "core"
 )
 
-// checkKeys checks the keys that may log in, each by its index.
+// checkKeys checks each of the authorized keys. The error names its index.
 func (s Service) checkKeys() error {
 	for i, text := range s.JumpHost.AuthorizedKeys {
 		_, _, options, rest, err := ssh.ParseAuthorizedKey([]byte(text))
@@ -40,7 +40,7 @@ func (s Service) checkKeys() error {
 	return nil
 }
 
-// SecretsOf are the Secrets that an OLVMSupportServices names.
+// SecretsOf returns the Secrets referenced by an OLVMSupportServices.
 func SecretsOf(of *infrav1alpha1.OLVMSupportServices) []client.ObjectKey {
 	var names []string
 	if host := of.Spec.JumpHost; host != nil {
@@ -62,10 +62,10 @@ func SecretsOf(of *infrav1alpha1.OLVMSupportServices) []client.ObjectKey {
 	return out
 }
 
-// keyName is what a private key may be called in a Secret.
+// keyName matches the allowed names of private keys in a Secret.
 var keyName = regexp.MustCompile(`^[A-Za-z0-9][-._A-Za-z0-9]*$`)
 
-// CheckNodeKeys checks private keys, by their names.
+// CheckNodeKeys checks private keys by name.
 func CheckNodeKeys(keys map[string][]byte) error {
 	for name, key := range keys {
 		_, err := ssh.ParseRawPrivateKey(key)
@@ -84,19 +84,19 @@ func CheckNodeKeys(keys map[string][]byte) error {
 	return nil
 }
 
-// JumpHost is what the VM of a jump host has to know.
+// JumpHost is the configuration of a jump host's VM.
 type JumpHost struct {
-	// User who logs in there with the AuthorizedKeys, and NodeUser on the nodes.
+	// User logs in there with the AuthorizedKeys. NodeUser is the user on the nodes.
 	User, NodeUser string
 	AuthorizedKeys []string
-	// Nodes by their names.
+	// Nodes sorted by name.
 	Nodes []Node
-	// NodeKeys are private keys by their names, and Kubeconfig that of the cluster; empty while there is none.
+	// NodeKeys are private keys by name. Kubeconfig is the cluster's. Both are empty while there are none.
 	NodeKeys   map[string][]byte
 	Kubeconfig []byte
 }
 
-// NewJumpHost is what the service asks of its VM.
+// NewJumpHost returns the configuration of the service's VM.
 func (s Service) NewJumpHost(cluster infrav1.OLVMClusterSpec, nodes []Node) JumpHost {
 	return JumpHost{
 		User:           cmp.Or(s.JumpHost.User, defaultJumpUser),
@@ -106,7 +106,7 @@ func (s Service) NewJumpHost(cluster infrav1.OLVMClusterSpec, nodes []Node) Jump
 	}
 }
 
-// sshUser is the user of the nodes of a cluster; empty where none is written.
+// sshUser returns the user of a cluster's nodes, or "" if none is set.
 func sshUser(cluster infrav1.OLVMClusterSpec) string {
 	if cluster.UserData == nil || cluster.UserData.SSH == nil {
 		return ""
@@ -115,7 +115,7 @@ func sshUser(cluster infrav1.OLVMClusterSpec) string {
 	return cluster.UserData.SSH.User
 }
 
-// KeyNames are those of the private keys, for the template.
+// KeyNames returns the sorted names of the private keys. The template uses them.
 func (j JumpHost) KeyNames() []string {
 	var out []string
 	for name := range j.NodeKeys {
@@ -127,7 +127,7 @@ func (j JumpHost) KeyNames() []string {
 	return out
 }
 
-// Files are the configuration of the VM.
+// Files returns the configuration files of the VM.
 func (j JumpHost) Files() []bootstrap.File {
 	var hosts strings.Builder
 	for _, node := range j.Nodes {

@@ -16,16 +16,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 )
 
-// OIDC is what the VM of a provider of OpenID Connect has to know.
+// OIDC is the configuration of an OpenID Connect provider's VM.
 type OIDC struct {
-	// Issuer is its URL, and Host and Port are those of it.
+	// Issuer is the provider's URL. Host and Port are parts of it.
 	Issuer, Host string
 	Port         int
 	// Clients and connectors of Dex.
 	Clients    []Client
 	Connectors []map[string]any
-	// Authority is the certificate of the one that signed Certificate, in PEM. The certificate and its key are set by
-	// those who have them.
+	// Authority is the CA certificate for Certificate, in PEM. The caller sets the certificates and the key.
 	Authority, Certificate, Key []byte
 }
 
@@ -37,7 +36,7 @@ type Client struct {
 	RedirectURIs []string `json:"redirectURIs,omitempty"`
 }
 
-// issuer is the parsed URL of an issuer.
+// issuer parses and checks the URL of an issuer.
 func (s Service) issuer() (*url.URL, error) {
 	out, err := url.Parse(s.OIDC.Issuer)
 	if err != nil || out.Scheme != "https" || out.Hostname() == "" || out.RawQuery != "" || out.Fragment != "" ||
@@ -58,7 +57,7 @@ func (s Service) issuer() (*url.URL, error) {
 	return out, nil
 }
 
-// NewOIDC is what the service asks of its VM, with connectors as their Secret has them.
+// NewOIDC returns the configuration of the service's VM. connectors is the content of their Secret.
 func (s Service) NewOIDC(connectors []byte) (OIDC, error) {
 	at, err := s.issuer()
 	if err != nil {
@@ -84,7 +83,7 @@ func (s Service) NewOIDC(connectors []byte) (OIDC, error) {
 	return out, nil
 }
 
-// parseConnectors reads connectors of Dex, each by its place in errors.
+// parseConnectors parses connectors of Dex. Errors name a connector by its index.
 func parseConnectors(text []byte) ([]map[string]any, error) {
 	var out []map[string]any
 	if err := yaml.Unmarshal(text, &out); err != nil {
@@ -106,19 +105,20 @@ func parseConnectors(text []byte) ([]map[string]any, error) {
 	return out, nil
 }
 
-// ServedBy says whether an address can be that of the issuer: where its host is an address, it is that one.
+// ServedBy reports whether an address can belong to the issuer. If the issuer's host is an address, it must be the
+// same.
 func (o OIDC) ServedBy(address netip.Addr) bool {
 	host, err := netip.ParseAddr(o.Host)
 	return err != nil || host == address
 }
 
-// Files are the configuration of the VM.
+// Files returns the configuration files of the VM.
 func (o OIDC) Files() ([]bootstrap.File, error) {
 	config, err := yaml.Marshal(map[string]any{
 		"issuer":  o.Issuer,
 		"storage": map[string]any{"type": "sqlite3", "config": map[string]any{"file": "/var/lib/capolvm-dex/dex.db"}},
 		"web": map[string]any{
-			"https":   net.JoinHostPort("", strconv.Itoa(o.Port)), // of the families that the VM has
+			"https":   net.JoinHostPort("", strconv.Itoa(o.Port)), // on all families of the VM
 			"tlsCert": "/etc/capolvm/dex/tls.crt",
 			"tlsKey":  "/etc/capolvm/dex/tls.key",
 		},

@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// issuing is a cluster with an issuer.
+// issuing returns a cluster with an issuer.
 func issuing(issuer string) *infrav1alpha1.OLVMSupportServices {
 	of := &infrav1alpha1.OLVMSupportServices{}
 	of.Spec.OIDC = &infrav1alpha1.SupportOIDC{
@@ -59,7 +59,7 @@ func TestConnectors(t *testing.T) {
 	}
 }
 
-// TestConfigurationOfDex has what Dex reads.
+// TestConfigurationOfDex checks the files for Dex.
 func TestConfigurationOfDex(t *testing.T) {
 	t.Parallel()
 	oidc, err := Services(issuing("https://[fd00::9]:5556/dex"))[0].NewOIDC([]byte("- {type: a, id: b, name: c}"))

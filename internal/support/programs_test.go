@@ -16,7 +16,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// needProgram skips a test that asks a program of the images whether it reads what is written for it.
+// needProgram skips a test unless this program of the images is installed. The test lets the program read its
+// configuration.
 func needProgram(t *testing.T, name, pack string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
@@ -24,7 +25,7 @@ func needProgram(t *testing.T, name, pack string) {
 	}
 }
 
-// contents of files, by their names.
+// contents maps names of files to their contents.
 func contents(files []bootstrap.File) map[string]string {
 	out := map[string]string{}
 	for _, file := range files {
@@ -43,7 +44,7 @@ func addresses(texts ...string) []netip.Addr {
 	return out
 }
 
-// balancers of VMs, of all kinds.
+// balancers returns VMs of all kinds of load balancers.
 func balancers() map[string]Balancer {
 	nodes := []Node{{"a", netip.MustParseAddr("10.0.0.2"), true}, {"b", netip.MustParseAddr("fd00::2"), true}}
 
@@ -61,7 +62,7 @@ func balancers() map[string]Balancer {
 	}
 }
 
-// TestALoadBalancerListensAtTheFamiliesOfItsVM alone: an image may have IPv6 turned off, and then nothing listens at ::.
+// TestALoadBalancerListensAtTheFamiliesOfItsVM only: if an image has IPv6 turned off, nothing can listen on ::.
 func TestALoadBalancerListensAtTheFamiliesOfItsVM(t *testing.T) {
 	t.Parallel()
 
@@ -77,7 +78,7 @@ func TestALoadBalancerListensAtTheFamiliesOfItsVM(t *testing.T) {
 	}
 }
 
-// TestTheSystemAllowsASupportService opens the ports that the VM has, and no others.
+// TestTheSystemAllowsASupportService opens the VM's ports, and no others.
 func TestTheSystemAllowsASupportService(t *testing.T) {
 	t.Parallel()
 	files := contents(balancers()["workers of both families"].Files())
@@ -96,7 +97,7 @@ func TestTheSystemAllowsASupportService(t *testing.T) {
 	check.Lacks(t, "Dex", contents(dex)["allow.sh"], "turn_on")
 }
 
-// TestHAProxyReadsTheLoadBalancersConfiguration has the haproxy that is installed check it, as the VM does.
+// TestHAProxyReadsTheLoadBalancersConfiguration checks it with the installed haproxy, as the VM does.
 func TestHAProxyReadsTheLoadBalancersConfiguration(t *testing.T) {
 	needProgram(t, "haproxy", "haproxy")
 
@@ -110,7 +111,7 @@ func TestHAProxyReadsTheLoadBalancersConfiguration(t *testing.T) {
 	}
 }
 
-// TestKeepalivedReadsTheLoadBalancersConfiguration has the keepalived that is installed check it, as the VM does.
+// TestKeepalivedReadsTheLoadBalancersConfiguration checks it with the installed keepalived, as the VM does.
 func TestKeepalivedReadsTheLoadBalancersConfiguration(t *testing.T) {
 	needProgram(t, "keepalived", "keepalived")
 	all, err := net.Interfaces()
@@ -133,8 +134,8 @@ func TestKeepalivedReadsTheLoadBalancersConfiguration(t *testing.T) {
 	}
 }
 
-// TestAnAddressOfIPv6ThatAllHearOfHasOneOfTheLinkBeforeIt because keepalived 2.0 refuses others. A pair tells its peers
-// alone, and those of other versions compare the lists.
+// TestAnAddressOfIPv6ThatAllHearOfHasOneOfTheLinkBeforeIt, because keepalived 2.0 refuses others. A pair tells only its
+// peers. Peers of other versions compare the lists.
 func TestAnAddressOfIPv6ThatAllHearOfHasOneOfTheLinkBeforeIt(t *testing.T) {
 	t.Parallel()
 	const link = "        fe80::200:5eff:fe00:233/64 dev lo\n"
@@ -145,7 +146,7 @@ func TestAnAddressOfIPv6ThatAllHearOfHasOneOfTheLinkBeforeIt(t *testing.T) {
 	check.Lacks(t, "IPv4", contents(balancers()["API servers"].Files())["keepalived.conf"], "fe80")
 }
 
-// TestSSHKnowsNodesByTheirNames because their addresses are given to other machines, whose keys are others.
+// TestSSHKnowsNodesByTheirNames, because their addresses pass on to other machines with other keys.
 func TestSSHKnowsNodesByTheirNames(t *testing.T) {
 	needProgram(t, "ssh", "openssh-client")
 	of := &infrav1alpha1.OLVMSupportServices{}
@@ -165,8 +166,8 @@ func TestSSHKnowsNodesByTheirNames(t *testing.T) {
 	}
 }
 
-// TestWhatAVMRunsStartsAgainWhenItEnds whatever the unit of the image says. The script runs with a systemctl that notes
-// what it is told; that services do start again then is up to systemd.
+// TestWhatAVMRunsStartsAgainWhenItEnds, regardless of the unit in the image. The script runs with a fake systemctl to
+// record its calls. The restart itself is up to systemd.
 func TestWhatAVMRunsStartsAgainWhenItEnds(t *testing.T) {
 	t.Parallel()
 

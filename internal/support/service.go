@@ -17,27 +17,27 @@ import (
 
 // Service is one support service of a cluster.
 type Service struct {
-	// Name as status.services has it, and Field of the OLVMSupportServices that asks for it.
+	// Name is the name in status.services. Field is the service's field in the OLVMSupportServices.
 	Name, Field string
-	// Replicas is how many VMs it has.
+	// Replicas is the number of VMs.
 	Replicas int
 	VM       infrav1alpha1.SupportVM
-	// One of them is set: Balancer for a load balancer, JumpHost for a jump host, OIDC for Dex.
+	// Only one of these is set: Balancer for a load balancer, JumpHost for a jump host, OIDC for Dex.
 	Balancer *infrav1alpha1.SupportLoadBalancer
 	JumpHost *infrav1alpha1.SupportJumpHost
 	OIDC     *infrav1alpha1.SupportOIDC
 }
 
-// VirtualIPField is the field with the virtual address of a load balancer.
+// VirtualIPField returns the field with the virtual address of a load balancer.
 func (s Service) VirtualIPField() string { return s.Field + ".virtualIP" }
 
-// JumpHostName is the name of the service that is a jump host.
+// JumpHostName is the service name of a jump host.
 const JumpHostName = "jump-host"
 
-// Kind of the objects that ask for support services.
+// Kind of the objects for support services.
 const Kind = "OLVMSupportServices"
 
-// Services are those that an OLVMSupportServices asks for, in their order; none for nil.
+// Services returns the services of an OLVMSupportServices in order, or none for nil.
 func Services(of *infrav1alpha1.OLVMSupportServices) []Service {
 	if of == nil {
 		return nil
@@ -83,11 +83,11 @@ func Services(of *infrav1alpha1.OLVMSupportServices) []Service {
 type VM struct {
 	// Name of its OLVMMachine.
 	Name string
-	// FailureDomain in which it is to be; empty where its template says.
+	// FailureDomain of the VM, or "" to leave it to the template.
 	FailureDomain string
 }
 
-// VMs are those of a service of a Cluster.
+// VMs returns the VMs of a service in a Cluster.
 func (s Service) VMs(cluster string) []VM {
 	var out []VM
 
@@ -103,19 +103,19 @@ func (s Service) VMs(cluster string) []VM {
 	return out
 }
 
-// Node is a machine of the cluster that support services know of.
+// Node is a machine of the cluster, as known to support services.
 type Node struct {
 	Name         string
 	Address      netip.Addr
 	ControlPlane bool
 }
 
-// sorted are nodes by their names.
+// sorted returns nodes sorted by name.
 func sorted(nodes []Node) []Node {
 	return slices.SortedFunc(slices.Values(nodes), func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// NewMachine is the OLVMMachine of a VM. The template must be for VMs that are made.
+// NewMachine returns the OLVMMachine of a VM. It refuses a template for VMs of an inventory.
 func (s Service) NewMachine(
 	of *infrav1alpha1.OLVMSupportServices, vm VM, template *infrav1.OLVMMachineTemplate,
 ) (*infrav1.OLVMMachine, error) {
@@ -164,7 +164,7 @@ func (s Service) NewMachine(
 	}, nil
 }
 
-// Outdated says why a VM is not as its service asks for; empty where it is.
+// Outdated returns the difference between a VM and its service's request, or "".
 func (s Service) Outdated(machine *infrav1.OLVMMachine, vm VM) string {
 	switch from := machine.Annotations[clusterv1.TemplateClonedFromNameAnnotation]; {
 	case from != s.VM.MachineTemplateName:
@@ -176,13 +176,13 @@ func (s Service) Outdated(machine *infrav1.OLVMMachine, vm VM) string {
 	return ""
 }
 
-// ServiceOf is the support service that the label of an object names; empty for none.
+// ServiceOf returns the support service in an object's label, or "".
 func ServiceOf(object metav1.Object) string {
 	return object.GetLabels()[infrav1alpha1.SupportServiceLabel]
 }
 
-// MachineOf stands for the Machine of an OLVMMachine that is of a support service: no Machine owns it, so that Cluster
-// API counts no node that never comes. It is nil for other OLVMMachines.
+// MachineOf returns a stand-in for the Machine of a support service's OLVMMachine, and nil for other OLVMMachines. No
+// real Machine owns it, so Cluster API does not wait for a node.
 func MachineOf(m *infrav1.OLVMMachine) *clusterv1.Machine {
 	owner := metav1.GetControllerOf(m)
 	if ServiceOf(m) == "" || owner == nil || owner.Kind != Kind {
@@ -199,5 +199,5 @@ func MachineOf(m *infrav1.OLVMMachine) *clusterv1.Machine {
 	}
 }
 
-// SecretName is the Secret with what the VM of a support service is told.
+// SecretName returns the name of the Secret with the user data of a support service's VM.
 func SecretName(machine string) string { return machine + "-support" }

@@ -25,7 +25,7 @@ type asked struct {
 	services *infrav1alpha1.OLVMSupportServices
 }
 
-// with is a cluster with these load balancers.
+// with returns a cluster with these load balancers.
 func with(balancers ...infrav1alpha1.SupportLoadBalancer) asked {
 	of := &infrav1alpha1.OLVMSupportServices{}
 	of.Spec.LoadBalancers = balancers
@@ -111,7 +111,7 @@ func TestEndpoint(t *testing.T) {
 	check.Equal(t, "one that is written otherwise", with(api).endpoint(), "fd00::5")
 }
 
-// TestPortsOfAPIServers sends connections where the API servers listen.
+// TestPortsOfAPIServers sends connections to the API servers' ports.
 func TestPortsOfAPIServers(t *testing.T) {
 	t.Parallel()
 	cluster := with(infrav1alpha1.SupportLoadBalancer{Name: "api", Role: infrav1.ControlPlaneRole})
@@ -151,7 +151,7 @@ func TestPortsOfAPIServers(t *testing.T) {
 	}
 }
 
-// TestMachineOf stands for a Machine where there is none, and nowhere else.
+// TestMachineOf returns a stand-in only if there is no Machine.
 func TestMachineOf(t *testing.T) {
 	t.Parallel()
 	of := &infrav1alpha1.OLVMSupportServices{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "demo", UID: "uid"}}
@@ -183,7 +183,7 @@ func TestMachineOf(t *testing.T) {
 	check.Error(t, err, "spec.loadBalancers[0].machineTemplateName: OLVMMachineTemplate lb takes VMs of")
 }
 
-// TestNodeKeys refuses what no ssh could use there.
+// TestNodeKeys refuses keys useless for ssh on the VM.
 func TestNodeKeys(t *testing.T) {
 	t.Parallel()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -211,7 +211,7 @@ func TestNodeKeys(t *testing.T) {
 	}
 }
 
-// TestJumpHostOfACluster has its user where none is written, and names the Secrets that go with the cluster.
+// TestJumpHostOfACluster uses the cluster's user by default, and returns the cluster's Secrets.
 func TestJumpHostOfACluster(t *testing.T) {
 	t.Parallel()
 	cluster := infrav1.OLVMClusterSpec{UserData: &infrav1.UserData{SSH: &infrav1.SSHAccess{User: "opc"}}}
@@ -231,7 +231,7 @@ func TestJumpHostOfACluster(t *testing.T) {
 	}
 }
 
-// TestUserDataIsACloudConfig keeps the token out of what others on the VM can read.
+// TestUserDataIsACloudConfig keeps the token out of files readable by others on the VM.
 func TestUserDataIsACloudConfig(t *testing.T) {
 	t.Parallel()
 	data, err := UserData(bootstrap.Pointer{URL: "https://m:9445/v1/x", Token: "T0KEN", CA: []byte("CERTIFICATE\n")})

@@ -13,16 +13,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 )
 
-// maxPorts is how many ports one load balancer may have: each has a health check for each machine.
+// maxPorts is the maximum number of ports per load balancer. Each port has a health check for each machine.
 const maxPorts = 256
 
-// versionPort is the port at which haproxy tells on the loopback which configuration it uses.
+// versionPort is the loopback port for haproxy to report its current configuration.
 const versionPort = 1936
 
-// defaultPort is that of an API server, and of an endpoint, where none is set.
+// defaultPort is the default port of an API server and of an endpoint.
 const defaultPort = 6443
 
-// Validate says what is wrong with the first support service of a cluster that cannot be, whatever its machines are.
+// Validate returns the error of a cluster's first invalid support service, independent of its machines.
 func Validate(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices) error {
 	problems := Problems(cluster, of)
 
@@ -35,7 +35,7 @@ func Validate(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServ
 	return nil
 }
 
-// Problems says what is wrong with the support services of a cluster, by their names.
+// Problems returns the errors of a cluster's invalid support services by name.
 func Problems(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices) map[string]error {
 	out, taken := map[string]error{}, nodeAddresses(cluster)
 
@@ -48,7 +48,7 @@ func Problems(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServ
 	return out
 }
 
-// nodeAddresses are those that nodes of a cluster hold together, beside its endpoint.
+// nodeAddresses returns the virtual addresses of a cluster's nodes, except its endpoint.
 func nodeAddresses(cluster infrav1.OLVMClusterSpec) map[netip.Addr]string {
 	out := map[netip.Addr]string{}
 	services := cluster.ControlPlaneServices
@@ -69,7 +69,7 @@ func nodeAddresses(cluster infrav1.OLVMClusterSpec) map[netip.Addr]string {
 	return out
 }
 
-// check says what is wrong with one service. taken are the addresses of those before.
+// check returns the error of one service. taken has the addresses of earlier services.
 func (s Service) check(cluster infrav1.OLVMClusterSpec, taken map[netip.Addr]string) error {
 	for i, name := range s.VM.FailureDomains {
 		named := func(d infrav1.OLVMFailureDomain) bool { return d.Name == name }
@@ -95,12 +95,12 @@ func (s Service) check(cluster infrav1.OLVMClusterSpec, taken map[netip.Addr]str
 	return s.checkVirtualIP(cluster, ports, taken)
 }
 
-// Invalid is an error in a field of a service.
+// Invalid returns an error in a field of a service.
 func (s Service) Invalid(field, format string, args ...any) error {
 	return blocker.New(infrav1.InfraServiceFailureReason, s.Field+"."+field, format, args...)
 }
 
-// ports are those at which a load balancer listens, in their order.
+// ports returns a load balancer's ports in order.
 func (s Service) ports(cluster infrav1.OLVMClusterSpec) ([]int, error) {
 	if len(s.Balancer.Ports) == 0 {
 		return []int{int(cmp.Or(cluster.ControlPlaneEndpoint.Port, defaultPort))}, nil
@@ -136,7 +136,7 @@ func (s Service) ports(cluster infrav1.OLVMClusterSpec) ([]int, error) {
 	return out, nil
 }
 
-// parseRange reads a port, or a range of ports.
+// parseRange parses a port or a range of ports.
 func parseRange(text string) (first, last int, err error) {
 	begin, end, isRange := strings.Cut(text, "-")
 	if !isRange {
@@ -160,7 +160,8 @@ func parseRange(text string) (first, last int, err error) {
 	return first, last, nil
 }
 
-// checkVirtualIP checks that an address is a load balancer's alone. taken are those of the ones before, by address.
+// checkVirtualIP checks that no other service has a load balancer's address. taken maps addresses of earlier services
+// to their names.
 func (s Service) checkVirtualIP(
 	cluster infrav1.OLVMClusterSpec, ports []int, taken map[netip.Addr]string,
 ) error {
@@ -200,8 +201,9 @@ func (s Service) checkVirtualIP(
 	return nil
 }
 
-// Endpoint is the address of the load balancer that becomes the control plane endpoint where none is set: the only one
-// of the control plane with an address of its own. It is empty for none, and for one that cannot be: an endpoint stays.
+// Endpoint returns the load balancer's address to use as control plane endpoint if none is set. It is the address of
+// the only control plane load balancer with its own address. Endpoint returns "" if there is none or if it is invalid,
+// because an endpoint cannot change later.
 func Endpoint(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices) string {
 	var out []netip.Addr
 
@@ -234,7 +236,7 @@ func (s Service) ServesEndpoint(cluster infrav1.OLVMClusterSpec) bool {
 	return err == nil && s.virtualIP() == endpoint
 }
 
-// virtualIP is the address that a load balancer's VMs share; invalid for none.
+// virtualIP returns the address shared by a load balancer's VMs, or an invalid one.
 func (s Service) virtualIP() netip.Addr {
 	if s.Balancer == nil {
 		return netip.Addr{}
