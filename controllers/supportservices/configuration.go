@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// nodes are the machines of the cluster that are not being deleted, and whose address is known.
+// nodes returns the machines of the cluster with a known address, without deleted ones.
 func (r *Reconciler) nodes(
 	ctx context.Context, s *scope, machines []infrav1.OLVMMachine,
 ) ([]support.Node, error) {
@@ -50,7 +50,7 @@ func (r *Reconciler) nodes(
 	return out, nil
 }
 
-// addressOf is the first address of a machine; invalid where none is known yet.
+// addressOf returns the first address of a machine, or an invalid one if none is known yet.
 func addressOf(m *infrav1.OLVMMachine) netip.Addr {
 	for _, address := range m.Status.Addresses {
 		parsed, err := netip.ParseAddr(address.Address)
@@ -62,11 +62,11 @@ func addressOf(m *infrav1.OLVMMachine) netip.Addr {
 	return recordedAddress(m, func(netip.Addr) bool { return true })
 }
 
-// recordedAddress is the first static address of a machine's first interface that is wanted; invalid for none.
+// recordedAddress returns the first wanted static address of a machine's first interface, or an invalid one.
 func recordedAddress(m *infrav1.OLVMMachine, wanted func(netip.Addr) bool) netip.Addr {
 	recorded, err := addressing.Recorded(m)
 	if err != nil {
-		return netip.Addr{} // that machine's own condition says so
+		return netip.Addr{} // the machine's own condition reports it
 	}
 
 	for _, address := range recorded[addressing.Networks(m.Spec)[0].VNICName] {
@@ -78,7 +78,7 @@ func recordedAddress(m *infrav1.OLVMMachine, wanted func(netip.Addr) bool) netip
 	return netip.Addr{}
 }
 
-// ownAddresses are those of a VM. Unspecified ones stand for those that it gets from elsewhere.
+// ownAddresses returns the addresses of a VM. An unspecified address stands for an address from elsewhere.
 func ownAddresses(s *scope, m *infrav1.OLVMMachine) ([]netip.Addr, error) {
 	nics, err := addressing.NICs(m.Spec, s.olvmCluster.Spec)
 	if err != nil {
@@ -110,7 +110,7 @@ func ownAddresses(s *scope, m *infrav1.OLVMMachine) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// configure tells a VM what it is to do.
+// configure publishes the configuration of a VM.
 func (r *Reconciler) configure(
 	ctx context.Context, s *scope, service *serviceFacts, vm *vmOfService, nodes []support.Node,
 ) error {
@@ -143,7 +143,7 @@ func (r *Reconciler) configure(
 	return nil
 }
 
-// configurationOf is what a VM is told; nil while it is not known yet.
+// configurationOf returns the configuration of a VM, or nil while it is not known yet.
 func (r *Reconciler) configurationOf(
 	ctx context.Context, s *scope, service *serviceFacts, vm *vmOfService, nodes []support.Node,
 ) ([]bootstrap.File, error) {
@@ -174,7 +174,7 @@ func (r *Reconciler) configurationOf(
 	return balancer.Files(), nil
 }
 
-// virtualIPOf fills in what keepalived has to know. It reports whether addresses are still to be allocated.
+// virtualIPOf fills in the settings for keepalived. It reports whether addresses are still to be allocated.
 func virtualIPOf(
 	s *scope, service *serviceFacts, machine *infrav1.OLVMMachine, balancer *support.Balancer,
 ) (waiting bool, err error) {

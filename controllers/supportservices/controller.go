@@ -1,5 +1,5 @@
-// Package supportservices reconciles OLVMSupportServices: it makes the VMs of a cluster's support services, tells them
-// what they are to do, replaces them, and keeps the object until they are gone.
+// Package supportservices reconciles OLVMSupportServices. It creates, configures and replaces the VMs of a cluster's
+// support services, and keeps the object until they are gone.
 package supportservices
 
 import (
@@ -45,13 +45,13 @@ import (
 )
 
 const (
-	// steady is how often services are looked at of which nothing is heard: certificates end, and VMs may be late.
+	// steady is the interval between looks at quiet services, because certificates end and VMs may be late.
 	steady = time.Minute
-	// retry is when to look again at what a deletion waits for.
+	// retry is the pause before the next look during a deletion.
 	retry = 10 * time.Second
-	// cacheLag is when to look again for an object that the cache does not have yet.
+	// cacheLag is the pause before the next look at an object missing from the cache.
 	cacheLag = time.Second
-	// jitter spreads periodic work, so that a restart does not line all objects up.
+	// jitter spreads periodic work, so a restart does not align all objects.
 	jitter = 0.2
 )
 
@@ -67,14 +67,14 @@ const (
 // Reconciler reconciles OLVMSupportServices.
 type Reconciler struct {
 	Client client.Client
-	// APIReader reads past the cache, where an old answer would do harm.
+	// APIReader reads past the cache if an old answer would do harm.
 	APIReader client.Reader
-	// Runs are shared by all controllers, and Addresses by all that give some.
+	// Runs and Addresses are shared by all controllers that use them.
 	Runs             *workspace.RunQueue
 	Addresses        *addressing.Allocator
 	Recorder         events.EventRecorder
 	WatchFilterValue string
-	// Delivery tells the VMs what they are to do; nil where the manager serves nothing to VMs.
+	// Delivery gives the VMs their configuration. It is nil if the manager serves nothing to VMs.
 	Delivery *userdataserver.Server
 
 	passes pass.Tracker
@@ -112,7 +112,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// isSecret lets Secrets through, which need no watch label: the objects that name them have it.
+// isSecret passes Secrets. They need no watch label, because the objects with references to them have it.
 var isSecret = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	_, ok := o.(*metav1.PartialObjectMetadata)
 	return ok
@@ -124,7 +124,7 @@ var comes = predicate.Funcs{
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
 
-// clusterFactsChanged passes what decides the services of an OLVMCluster.
+// clusterFactsChanged passes changes of an OLVMCluster with effects on its services.
 var clusterFactsChanged = predicate.Or[client.Object](objectstatus.IgnoreStatus, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*infrav1.OLVMCluster)
@@ -137,7 +137,7 @@ var clusterFactsChanged = predicate.Or[client.Object](objectstatus.IgnoreStatus,
 	},
 })
 
-// machineFactsChanged passes what changes the configuration or the state of support services.
+// machineFactsChanged passes changes of a machine with effects on the configuration or state of support services.
 var machineFactsChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*infrav1.OLVMMachine)
@@ -155,7 +155,7 @@ var machineFactsChanged = predicate.Funcs{
 	},
 }
 
-// machineGoes passes Machines that are being deleted: no more connections are sent there.
+// machineGoes passes Machines at the start of their deletion, to stop new connections to them.
 var machineGoes = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
@@ -168,7 +168,7 @@ func sameName(_ context.Context, object client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
 }
 
-// toServices wakes the support services of the Cluster that the label of an object names.
+// toServices wakes the support services of the Cluster in an object's label.
 func toServices(_ context.Context, object client.Object) []ctrl.Request {
 	key := addressing.ClusterOf(object)
 	if key.Name == "" {
@@ -178,7 +178,7 @@ func toServices(_ context.Context, object client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: key}}
 }
 
-// naming wakes the support services that name a template.
+// naming wakes the support services with a reference to a template.
 func (r *Reconciler) naming(ctx context.Context, template client.Object) []ctrl.Request {
 	var list infrav1alpha1.OLVMSupportServicesList
 	err := r.Client.List(ctx, &list, client.InNamespace(template.GetNamespace()), client.UnsafeDisableDeepCopy)
@@ -193,10 +193,10 @@ func (r *Reconciler) naming(ctx context.Context, template client.Object) []ctrl.
 	})
 }
 
-// secretIndex is the index of OLVMSupportServices by the Secrets that they name.
+// secretIndex is the index of OLVMSupportServices by their Secrets.
 const secretIndex = "namedSecrets"
 
-// secretsOf are the keys of the Secrets on which an OLVMSupportServices depends.
+// secretsOf returns the keys of the Secrets needed by an OLVMSupportServices.
 func secretsOf(object client.Object) []string {
 	of, ok := object.(*infrav1alpha1.OLVMSupportServices)
 	if !ok {
@@ -211,7 +211,7 @@ func secretsOf(object client.Object) []string {
 	return out
 }
 
-// secretToServices wakes the support services that name a Secret, or of which a VM has it.
+// secretToServices wakes the support services with a reference to a Secret, or with a VM using it.
 func (r *Reconciler) secretToServices(ctx context.Context, secret client.Object) []ctrl.Request {
 	if support.ServiceOf(secret) != "" {
 		return toServices(ctx, secret)
@@ -246,22 +246,21 @@ type scope struct {
 	pass *pass.Pass
 
 	object *infrav1alpha1.OLVMSupportServices
-	// cluster and olvmCluster are nil where they do not exist.
+	// cluster and olvmCluster are nil if they do not exist.
 	cluster     *clusterv1.Cluster
 	olvmCluster *infrav1.OLVMCluster
-	// err is why nothing can be done for any service: a *blocker.Error.
+	// err blocks all services. It is a *blocker.Error.
 	err error
-	// services that are asked for, in their order.
+	// services are the requested services in order.
 	services []*serviceFacts
-	// left are the OLVMMachines of services that are not asked for any more, and soon reports that something is on its
-	// way.
+	// left are the OLVMMachines of services no longer requested. soon reports that the cache lacks a new object.
 	left []string
 	soon bool
-	// nodes are those that may need the services until they are gone. Set by reconcileDelete.
+	// nodes may need the services until they are gone. reconcileDelete sets them.
 	nodes []string
 }
 
-// Reconcile brings one OLVMSupportServices forward.
+// Reconcile reconciles one OLVMSupportServices.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
 	object := &infrav1alpha1.OLVMSupportServices{}
 	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, object)
@@ -296,10 +295,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 	case !object.DeletionTimestamp.IsZero():
 		return r.reconcileDelete(ctx, s)
 	case s.err != nil:
-		return ctrl.Result{}, nil // what it waits for wakes it, and what there is stays as it is
+		return ctrl.Result{}, nil // the missing object wakes it, and everything stays unchanged
 	}
 
-	if err := this.WriteObject(ctx); err != nil { // before there is anything that the finalizer is for
+	if err := this.WriteObject(ctx); err != nil { // before there is anything for the finalizer to protect
 		return ctrl.Result{}, err
 	}
 
@@ -314,7 +313,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 	return ctrl.Result{RequeueAfter: wait.Jitter(steady, jitter)}, nil
 }
 
-// adopt has the object belong to its Cluster, as clusterctl move and the deletion of the Cluster want it.
+// adopt makes the object belong to its Cluster. clusterctl move and the deletion of the Cluster need this.
 func adopt(s *scope) {
 	controllerutil.AddFinalizer(s.object, infrav1alpha1.SupportServicesFinalizer)
 	metav1.SetMetaDataLabel(&s.object.ObjectMeta, clusterv1.ClusterNameLabel, s.cluster.Name)
@@ -323,7 +322,8 @@ func adopt(s *scope) {
 	})
 }
 
-// findCluster finds the Cluster and its OLVMCluster, or why there is none that may have support services.
+// findCluster finds the Cluster and its OLVMCluster. It sets s.err if there is none, or if it cannot have support
+// services.
 func (r *Reconciler) findCluster(ctx context.Context, s *scope) error {
 	key := client.ObjectKey{Namespace: s.object.Namespace, Name: s.object.Spec.ClusterName}
 	cluster := &clusterv1.Cluster{}
@@ -353,7 +353,7 @@ func (r *Reconciler) findCluster(ctx context.Context, s *scope) error {
 	return r.findOLVMCluster(ctx, s)
 }
 
-// findOLVMCluster finds the OLVMCluster that the Cluster names, unless another Cluster has it.
+// findOLVMCluster finds the Cluster's OLVMCluster, unless another Cluster has it.
 func (r *Reconciler) findOLVMCluster(ctx context.Context, s *scope) error {
 	key := client.ObjectKey{Namespace: s.object.Namespace, Name: s.cluster.Spec.InfrastructureRef.Name}
 	found := &infrav1.OLVMCluster{}
@@ -395,10 +395,10 @@ func (r *Reconciler) write(ctx context.Context, s *scope) error {
 	return objectstatus.IgnoreGone(err)
 }
 
-// reconcileDelete deletes the VMs, after the nodes where the cluster goes.
+// reconcileDelete deletes the VMs. During the deletion of the cluster, it waits for the nodes first.
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result, error) {
 	if workspace.Moving(s.object) {
-		return ctrl.Result{}, nil // all that was made for it stays
+		return ctrl.Result{}, nil // the VMs stay
 	}
 
 	machines, err := support.Machines(ctx, r.Client, s.clusterKey())
@@ -434,7 +434,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result
 	return ctrl.Result{}, nil
 }
 
-// clusterKey is the Cluster of the services, whether it exists or not.
+// clusterKey returns the key of the services' Cluster, even if it does not exist.
 func (s *scope) clusterKey() client.ObjectKey {
 	return client.ObjectKey{Namespace: s.object.Namespace, Name: s.object.Spec.ClusterName}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
 )
 
-// jumpHost is what the VM of a jump host is told.
+// jumpHost returns the configuration of a jump host's VM.
 func (r *Reconciler) jumpHost(
 	ctx context.Context, s *scope, service *serviceFacts, nodes []support.Node,
 ) ([]bootstrap.File, error) {
@@ -41,8 +41,8 @@ func (r *Reconciler) jumpHost(
 	return out.Files(), err
 }
 
-// kubeconfigOfJumpHost is the kubeconfig that people have there; nil while the cluster has none. Nothing but a
-// kubeconfig is handed out: Secrets of other kinds have something under that key, too.
+// kubeconfigOfJumpHost returns the kubeconfig for users of the jump host, or nil while the cluster has none. It returns
+// only valid kubeconfigs, because Secrets of other kinds also use this key.
 func (r *Reconciler) kubeconfigOfJumpHost(
 	ctx context.Context, s *scope, service *serviceFacts,
 ) ([]byte, error) {
@@ -72,7 +72,7 @@ func (r *Reconciler) kubeconfigOfJumpHost(
 	return kubeconfig, nil
 }
 
-// secretData reads a Secret; nil where there is none.
+// secretData reads a Secret, and returns nil if there is none.
 func (r *Reconciler) secretData(ctx context.Context, key client.ObjectKey) (map[string][]byte, error) {
 	var found corev1.Secret
 	if err := r.APIReader.Get(ctx, key, &found); apierrors.IsNotFound(err) {

@@ -18,10 +18,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// connectorsKey is the key of the Secret with Dex's connectors.
+// connectorsKey is the key of Dex's connectors in their Secret.
 const connectorsKey = "connectors.yaml"
 
-// oidc is what the VM of an OIDC provider is told.
+// oidc returns the configuration of an OIDC provider's VM.
 func (r *Reconciler) oidc(
 	ctx context.Context, s *scope, service *serviceFacts, vm *vmOfService,
 ) ([]bootstrap.File, error) {
@@ -60,7 +60,7 @@ func (r *Reconciler) oidc(
 	return out.Files()
 }
 
-// wantedSecret reads a Secret that a service names.
+// wantedSecret reads a Secret referenced by a service. A missing Secret is an error.
 func (r *Reconciler) wantedSecret(
 	ctx context.Context, s *scope, service *serviceFacts, field, name string,
 ) (map[string][]byte, error) {
@@ -74,7 +74,7 @@ func (r *Reconciler) wantedSecret(
 	return data, err
 }
 
-// serve gives an OIDC provider its certificate. It is in a Secret of the object until another one is due.
+// serve gives an OIDC provider its certificate. A Secret of the object keeps the certificate until a new one is due.
 func (r *Reconciler) serve(
 	ctx context.Context, s *scope, out *support.OIDC, authority *servingcert.Authority,
 ) error {

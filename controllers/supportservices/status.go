@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// configures is how long a VM may take until it uses a new configuration, of which it asks every 10 s.
+	// configures is the time for a VM to use a new configuration. A VM asks for it every 10 s.
 	configures = time.Minute
-	// maxSupportMessage bounds the message of a condition, of which the API server takes 32 KiB.
+	// maxSupportMessage limits the message of a condition in bytes. The API server takes 32 KiB.
 	maxSupportMessage = 4096
 )
 
-// updateStatus turns the facts of a pass into status.
+// updateStatus converts the facts of a pass into status.
 func updateStatus(s *scope) {
 	if !s.object.DeletionTimestamp.IsZero() {
 		setDeleting(s)
@@ -42,7 +42,7 @@ func updateStatus(s *scope) {
 	setServices(s)
 }
 
-// setDeleting says what the deletion waits for.
+// setDeleting reports the progress of the deletion.
 func setDeleting(s *scope) {
 	condition := metav1.Condition{
 		Type:   infrav1.DeletingCondition,
@@ -71,14 +71,14 @@ func setDeleting(s *scope) {
 	conditions.Set(s.object, condition)
 }
 
-// setServices reports how the services are, and Ready as their sum.
+// setServices reports the state of the services, with Ready as their summary.
 func setServices(s *scope) {
 	summary := metav1.Condition{
 		Type:   infrav1.ReadyCondition,
 		Status: metav1.ConditionTrue,
 		Reason: clusterv1.ReadyReason,
 	}
-	if s.err != nil { // what was known of the services stays
+	if s.err != nil { // the previous status of the services stays
 		summary.Status = metav1.ConditionFalse
 		summary.Reason, summary.Message = objectstatus.RenderReason(s.err)
 		conditions.Set(s.object, summary)
@@ -116,7 +116,7 @@ func setServices(s *scope) {
 	conditions.Set(s.object, summary)
 }
 
-// status of a service, with the times of the conditions that it had.
+// status returns the status of a service. It keeps the transition times of earlier conditions.
 func (s *serviceFacts) status(before []infrav1alpha1.SupportServiceStatus) infrav1alpha1.SupportServiceStatus {
 	out := infrav1alpha1.SupportServiceStatus{Name: s.Name}
 	if s.Balancer != nil {
@@ -158,7 +158,7 @@ func (s *serviceFacts) status(before []infrav1alpha1.SupportServiceStatus) infra
 	return out
 }
 
-// trouble says why a service is not ready; the reason is empty where it is.
+// trouble returns the reason for a service not being ready. The reason is "" if it is ready.
 func (s *serviceFacts) trouble() (reason, message string) {
 	if s.err != nil {
 		return infrav1.InfraServiceFailureReason, s.err.Error()
@@ -186,7 +186,7 @@ func (s *serviceFacts) trouble() (reason, message string) {
 	return reason, message
 }
 
-// trouble says why a VM does not serve as it should, and whether that is a failure.
+// trouble returns the reason for a VM not serving as intended, and whether it is a failure.
 func (v vmOfService) trouble() (why string, failed bool) {
 	if v.machine == nil {
 		return "is to be made", false

@@ -22,41 +22,41 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// serviceFacts are what a pass knows of one support service.
+// serviceFacts are the facts of a pass about one support service.
 type serviceFacts struct {
 	support.Service
 	vms []vmOfService
-	// err is why it cannot be made as it is asked for.
+	// err is the reason the service cannot be made as requested.
 	err error
 }
 
 // vmOfService is a VM of a support service.
 type vmOfService struct {
 	support.VM
-	// machine is nil where it is still to be made.
+	// machine is nil until it is made.
 	machine *infrav1.OLVMMachine
-	// report is what the VM has made of its configuration.
+	// report is the VM's own report on its configuration.
 	report userdataserver.Report
-	// outdated is why the VM is to be replaced; empty where it is not.
+	// outdated is the reason to replace the VM, or "".
 	outdated string
-	// foreign reports that the machine is not of the service.
+	// foreign reports that the machine does not belong to the service.
 	foreign bool
 }
 
-// ready reports whether the VM is up, and uses a configuration.
+// ready reports whether the VM is up and uses a configuration.
 func (v vmOfService) ready() bool {
 	return v.machine != nil && v.machine.DeletionTimestamp.IsZero() &&
 		conditions.IsTrue(v.machine, infrav1.ReadyCondition) && v.report.Ever
 }
 
-// reconcileServices keeps the VMs of support services, and tells them what they are to do.
+// reconcileServices maintains and configures the VMs of support services.
 func (r *Reconciler) reconcileServices(ctx context.Context, s *scope) error {
 	if r.Delivery == nil {
 		s.err = blocker.New(infrav1.InfraServiceFailureReason, "spec",
 			"the VMs of support services fetch what they are to do from the manager; set its flag --bootstrap-url, "+
 				"which says where VMs reach it")
 
-		return nil // what there is stays as it is
+		return nil // everything stays unchanged
 	}
 
 	machines, err := support.Machines(ctx, r.Client, s.clusterKey())
@@ -85,7 +85,7 @@ func (r *Reconciler) reconcileServices(ctx context.Context, s *scope) error {
 			facts.vms = append(facts.vms, vmOfService{VM: vm, machine: find(machines, vm.Name)})
 		}
 
-		if facts.err = problems[service.Name]; facts.err == nil { // else what there is of it stays as it is
+		if facts.err = problems[service.Name]; facts.err == nil { // otherwise its VMs stay unchanged
 			facts.err = r.reconcileService(ctx, s, facts, nodes)
 		}
 
@@ -98,8 +98,8 @@ func (r *Reconciler) reconcileServices(ctx context.Context, s *scope) error {
 	return r.removeUnasked(ctx, s, machines, asked)
 }
 
-// problems says what is wrong with services whatever their machines are, by their names: with their fields, or that
-// another object has an address.
+// problems returns the errors of services by name, independent of their machines: invalid fields, and addresses held by
+// other objects.
 func (r *Reconciler) problems(ctx context.Context, s *scope) (map[string]error, error) {
 	out := support.Problems(s.olvmCluster.Spec, s.object)
 	if s.served() {
@@ -122,13 +122,13 @@ func (r *Reconciler) problems(ctx context.Context, s *scope) (map[string]error, 
 	return out, nil
 }
 
-// served reports that all services are as they are asked for: who has their addresses does not matter any more.
+// served reports that all services are as requested. The holders of their addresses do not matter any more.
 func (s *scope) served() bool {
 	return s.object.Status.ObservedGeneration == s.object.Generation &&
 		conditions.IsTrue(s.object, infrav1.ReadyCondition)
 }
 
-// find is the machine of a name, of those of support.Machines; nil where there is none.
+// find returns the machine with this name, or nil. machines is a result of support.Machines.
 func find(machines []infrav1.OLVMMachine, name string) *infrav1.OLVMMachine {
 	at, found := slices.BinarySearchFunc(machines, name, func(m infrav1.OLVMMachine, name string) int {
 		return strings.Compare(m.Name, name)
@@ -140,12 +140,12 @@ func find(machines []infrav1.OLVMMachine, name string) *infrav1.OLVMMachine {
 	return &machines[at]
 }
 
-// reconcileService makes the VMs that a service lacks, tells each its configuration, and replaces those that are not as
-// the service asks for. The error is a *blocker.Error where a person is asked for.
+// reconcileService creates missing VMs of a service, configures each VM, and replaces outdated ones. The error is a
+// *blocker.Error if a user must act.
 func (r *Reconciler) reconcileService(
 	ctx context.Context, s *scope, service *serviceFacts, nodes []support.Node,
 ) error {
-	// One that cannot be made keeps no other from following its machines.
+	// A VM that cannot be made must not keep the others from following their machines.
 	var unmade, unconfigured error
 	keep := func(first *error, err error) error {
 		var field *blocker.Error
@@ -176,11 +176,11 @@ func (r *Reconciler) reconcileService(
 		return unmade
 	}
 
-	// What is wrong with a VM may be why it is to be replaced.
+	// A VM's error may be the reason for its replacement.
 	return cmp.Or(r.replaceOutdated(ctx, s, service), unconfigured)
 }
 
-// ensureVM makes the OLVMMachine of a VM where there is none.
+// ensureVM creates the OLVMMachine of a VM if it is missing.
 func (r *Reconciler) ensureVM(
 	ctx context.Context, s *scope, service *serviceFacts, vm *vmOfService,
 ) error {
@@ -211,7 +211,8 @@ func (r *Reconciler) ensureVM(
 	return nil
 }
 
-// newMachine is the OLVMMachine of a VM, as its template has it. The error is a *blocker.Error where there can be none.
+// newMachine returns a new OLVMMachine for a VM, from its template. The error is a *blocker.Error if the template does
+// not allow one.
 func (r *Reconciler) newMachine(
 	ctx context.Context, s *scope, service *serviceFacts, vm *vmOfService,
 ) (*infrav1.OLVMMachine, error) {
@@ -232,7 +233,7 @@ func (r *Reconciler) newMachine(
 	return service.NewMachine(s.object, vm.VM, template)
 }
 
-// ours says whose the OLVMMachine is that exists, and that the cache does not have as one of the cluster.
+// ours checks the owner of an existing OLVMMachine not listed by the cache for this cluster.
 func (r *Reconciler) ours(
 	ctx context.Context, s *scope, service *serviceFacts, made *infrav1.OLVMMachine,
 ) error {
@@ -251,8 +252,8 @@ func (r *Reconciler) ours(
 	return nil
 }
 
-// replaceOutdated deletes a VM of a service that is not as the service asks for, or that the engine has lost, so that
-// it is made again: one at a time, and only where the others serve.
+// replaceOutdated deletes an outdated VM of a service, or one lost by the engine, to have it made again. It deletes one
+// VM at a time, and a serving one only if the others serve.
 func (r *Reconciler) replaceOutdated(ctx context.Context, s *scope, service *serviceFacts) error {
 	for i := range service.vms {
 		vm := &service.vms[i]
@@ -279,7 +280,7 @@ func (r *Reconciler) replaceOutdated(ctx context.Context, s *scope, service *ser
 			continue
 		}
 
-		// What cannot be made anew is not deleted.
+		// Do not delete a VM that cannot be made again.
 		if _, err := r.newMachine(ctx, s, service, vm); err != nil {
 			return err
 		}
@@ -292,7 +293,7 @@ func (r *Reconciler) replaceOutdated(ctx context.Context, s *scope, service *ser
 	return nil
 }
 
-// removeUnasked deletes the VMs of services that are not asked for any more.
+// removeUnasked deletes the VMs of services no longer requested.
 func (r *Reconciler) removeUnasked(
 	ctx context.Context, s *scope, machines []infrav1.OLVMMachine, asked map[string]bool,
 ) error {
@@ -315,7 +316,7 @@ func (r *Reconciler) removeUnasked(
 	return nil
 }
 
-// deleteMachine deletes a machine, and none that was made by its name since.
+// deleteMachine deletes a machine, but not a later one with the same name.
 func (r *Reconciler) deleteMachine(ctx context.Context, m *infrav1.OLVMMachine) error {
 	if err := r.Client.Delete(ctx, m, client.Preconditions{UID: &m.UID}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("failed to delete OLVMMachine %s: %w", m.Name, err)
