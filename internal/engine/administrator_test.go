@@ -19,7 +19,7 @@ func TestAUserWithoutAnAdministratorRoleIsToldThatItLacksOne(t *testing.T) {
 
 	const missing = "11111111-2222-3333-4444-555555555555"
 
-	// An engine answers these with an error of its own, with a refusal, and with a refusal of what is not there.
+	// An engine answers these with an internal error, with a refusal, and with a refusal for a missing object.
 	for name, ask := range map[string]func() error{
 		"the version":   func() error { _, err := c.Product(t.Context()); return err },
 		"the roles":     func() error { _, err := c.Grants(t.Context()); return err },

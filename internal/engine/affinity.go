@@ -24,14 +24,14 @@ type AffinityGroup struct {
 	} `xml:"vms"`
 }
 
-// AffinityRule is one of the two rules of a group: for its VMs among each other, and for VMs and hosts.
+// AffinityRule is one of a group's two rules: between its VMs, or between VMs and hosts.
 type AffinityRule struct {
 	Enabled   bool `xml:"enabled"`
 	Enforcing bool `xml:"enforcing"`
 	Positive  bool `xml:"positive"`
 }
 
-// DescriptionText is the description, "" where there is none.
+// DescriptionText returns the description, or "".
 func (g *AffinityGroup) DescriptionText() string {
 	if g.Description == nil {
 		return ""
@@ -49,7 +49,7 @@ func affinityGroupPath(clusterID, id ID) string {
 	return "/clusters/" + clusterID.segment() + "/affinitygroups/" + id.segment()
 }
 
-// AffinityGroup returns the group of that ID; IsNotFound reports that there is none.
+// AffinityGroup returns the group with this ID. A missing group is an IsNotFound error.
 func (c *Client) AffinityGroup(ctx context.Context, clusterID, id ID) (*AffinityGroup, error) {
 	var group AffinityGroup
 	if err := c.get(ctx, affinityGroupPath(clusterID, id), nil, &group); err != nil {
@@ -59,9 +59,9 @@ func (c *Client) AffinityGroup(ctx context.Context, clusterID, id ID) (*Affinity
 	return &group, nil
 }
 
-// goneGroup makes a refusal a 404 where the group is not there any more, or the VM is not in it. The engine answers 400
-// then, with words of its own code, so that only the list of the cluster shows it. vmID is empty where no member is
-// asked for.
+// goneGroup converts a refusal into a 404 if the group no longer exists, or the VM is not in it. The engine answers 400
+// in these cases, with words of its own code, so only the cluster's list shows it. vmID is "" for requests without a
+// member.
 func (c *Client) goneGroup(ctx context.Context, clusterID, id, vmID ID, err error) error {
 	if !hasStatus(err, http.StatusBadRequest) {
 		return err
@@ -93,7 +93,7 @@ func (c *Client) goneGroup(ctx context.Context, clusterID, id, vmID ID, err erro
 	}
 }
 
-// AffinityGroups lists the groups of a cluster. The list of a cluster that does not exist is empty.
+// AffinityGroups lists the groups of a cluster. The list of a missing cluster is empty.
 func (c *Client) AffinityGroups(ctx context.Context, clusterID ID) ([]AffinityGroup, error) {
 	var list struct {
 		XMLName xml.Name        `xml:"affinity_groups"`
@@ -106,7 +106,7 @@ func (c *Client) AffinityGroups(ctx context.Context, clusterID ID) ([]AffinityGr
 	return list.Items, nil
 }
 
-// AffinityGroupsNamed lists the groups of that name in all clusters of the engine. There are several only where they
+// AffinityGroupsNamed lists the groups with this name in all clusters of the engine. It returns several only if they
 // were made at the same moment.
 func (c *Client) AffinityGroupsNamed(ctx context.Context, name string) ([]AffinityGroup, error) {
 	clusters, err := c.clusters(ctx)
@@ -143,7 +143,7 @@ func (c *Client) CreateAffinityGroup(ctx context.Context, clusterID ID, group *A
 	return &created, nil
 }
 
-// UpdateAffinityGroup changes the fields of the group that are set; its members stay.
+// UpdateAffinityGroup changes the set fields of the group. Its members stay.
 func (c *Client) UpdateAffinityGroup(
 	ctx context.Context, clusterID, id ID, change *AffinityGroup,
 ) (*AffinityGroup, error) {
@@ -155,7 +155,7 @@ func (c *Client) UpdateAffinityGroup(
 	return &updated, nil
 }
 
-// DeleteAffinityGroup deletes a group; its VMs stay. IsNotFound reports that there is none.
+// DeleteAffinityGroup deletes a group. Its VMs stay. A missing group is an IsNotFound error.
 func (c *Client) DeleteAffinityGroup(ctx context.Context, clusterID, id ID) error {
 	if err := c.do(ctx, http.MethodDelete, affinityGroupPath(clusterID, id), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to delete affinity group %s: %w", id, c.goneGroup(ctx, clusterID, id, "", err))
@@ -164,8 +164,8 @@ func (c *Client) DeleteAffinityGroup(ctx context.Context, clusterID, id ID) erro
 	return nil
 }
 
-// AddToAffinityGroup puts a VM into a group. Two additions to the same group at once may refuse each other. IsNotFound
-// reports that there is no such group.
+// AddToAffinityGroup puts a VM into a group. Two simultaneous additions to one group may refuse each other. A missing
+// group is an IsNotFound error.
 func (c *Client) AddToAffinityGroup(ctx context.Context, clusterID, groupID, vmID ID) error {
 	type vm struct {
 		XMLName xml.Name `xml:"vm"`
@@ -180,8 +180,7 @@ func (c *Client) AddToAffinityGroup(ctx context.Context, clusterID, groupID, vmI
 	return nil
 }
 
-// RemoveFromAffinityGroup takes a VM out of a group. IsNotFound reports that it is not in it, or that there is no such
-// group.
+// RemoveFromAffinityGroup takes a VM out of a group. A missing group or member is an IsNotFound error.
 func (c *Client) RemoveFromAffinityGroup(ctx context.Context, clusterID, groupID, vmID ID) error {
 	err := c.do(ctx, http.MethodDelete, affinityGroupPath(clusterID, groupID)+"/vms/"+vmID.segment(), nil, nil, nil)
 	if err != nil {

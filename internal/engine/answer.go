@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// This file decides whether an answer is the engine's. A proxy, an ingress or a default backend answers with any status
-// and any body, and objects are let go, or taken for made, on an answer.
+// This file decides whether an answer is the engine's. A proxy, an ingress or a default backend may send any status and
+// any body, but answers decide whether objects count as gone or as made.
 
-// correlationHeader names a request. An engine repeats the client's name on each answer of its API, except where it
-// does not accept the session and where an error of its own takes the answer over, as was recorded. Nothing else knows
-// it.
+// correlationHeader names a request. As was recorded, an engine repeats the client's name on each answer of its API. It
+// omits the name if it does not accept the session, or if an internal error replaces the answer. Nothing else knows the
+// name.
 const correlationHeader = "Correlation-Id"
 
-// formLength is how much of an answer shows its form.
+// formLength is the length of the part of an answer used to check its form.
 const formLength = 256
 
-// origin is what is known of the answers that come from an engine's URL.
+// origin is the client's knowledge of the answers from an engine's URL.
 type origin int
 
 const (
@@ -28,27 +28,27 @@ const (
 	originUnknown origin = iota
 	// originNamed means that the engine's answers carry the names of their requests.
 	originNamed
-	// originPlain means that something between takes the names away: what the engine says of itself decides then.
+	// originPlain means that something in between removes the names. The engine's identity then decides.
 	originPlain
 )
 
-// verifying marks the request that asks whether the engine is there. Its value is a *probe.
+// verifying marks the request that checks if the engine is there. Its value is a *probe.
 type verifying struct{}
 
-// probe is what the request that asks whether the engine is there has found.
+// probe is the result of the request that checks if the engine is there.
 type probe struct {
 	// named reports that the answer carried the name of the request.
 	named bool
 }
 
-// probeOf returns the probe of a request; nil for all other requests.
+// probeOf returns the probe of a request, or nil for all other requests.
 func probeOf(ctx context.Context) *probe {
 	found, _ := ctx.Value(verifying{}).(*probe)
 
 	return found
 }
 
-// foreignError reports an answer that something else than the engine gave.
+// foreignError reports an answer from something other than the engine.
 func foreignError(method, path string, status int) error {
 	return &UnreachableError{Err: fmt.Errorf(
 		"%s %s was answered by something before the engine (HTTP %d, without the %s of the request)", method, path,
@@ -56,7 +56,7 @@ func foreignError(method, path string, status int) error {
 	)}
 }
 
-// checkOrigin returns an error for an answer that is not the engine's, and whether it is known to be the engine's.
+// checkOrigin returns an error for an answer not from the engine. known reports a proven answer of the engine.
 func (c *Client) checkOrigin(
 	ctx context.Context, method, path, id string, response *http.Response,
 ) (known bool, err error) {
@@ -73,9 +73,9 @@ func (c *Client) checkOrigin(
 
 		return true, nil
 	case probing != nil:
-		return false, nil // what the engine says of itself decides
+		return false, nil // the identity in the answer decides
 	case response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusInternalServerError:
-		return false, nil // the engine's are without it too; neither says what is there
+		return false, nil // the engine's own lack the name too, and neither status shows what exists
 	case c.answers == originNamed:
 		return false, foreignError(method, path, response.StatusCode)
 	}
@@ -83,8 +83,8 @@ func (c *Client) checkOrigin(
 	return false, nil
 }
 
-// losesNames reports whether the names of requests are taken away since a while, as by a proxy that somebody has put
-// before the engine. It asks the engine which one it is: only the installation that answered before knows its ID.
+// losesNames reports whether something has begun to remove the names of requests, such as a proxy newly put before the
+// engine. It asks the engine for its identity: only the previous installation knows its ID.
 func (c *Client) losesNames(ctx context.Context) bool {
 	c.mu.Lock()
 	known := c.identity.Installation
@@ -109,9 +109,9 @@ func (c *Client) losesNames(ctx context.Context) bool {
 	return true
 }
 
-// checkForm returns an error for an answer with the name of its request that has a form that the engine's never have,
-// as was recorded: it says that something is missing with no body and no media type, or with a fault, and answers
-// changes with XML, or with 202 and no body. body is the beginning of the answer.
+// checkForm returns an error for a named answer with a form never used by an engine, as was recorded. An engine reports
+// a missing object with no body and no media type, or with a fault. It answers changes with XML, or with 202 and no
+// body. body is the beginning of the answer.
 func checkForm(method, path string, response *http.Response, body []byte) error {
 	document := strings.Contains(response.Header.Get("Content-Type"), "xml") && bytes.HasPrefix(body, []byte("<"))
 	fits := true
@@ -164,7 +164,7 @@ func (c *Client) verify(ctx context.Context, method, path string, known bool, er
 		return err
 	}
 
-	// An engine that starts may answer 404 itself: that counts only from one that knows itself.
+	// A starting engine may itself answer 404. A 404 counts only from an engine that knows its identity.
 	if _, alive := c.Product(context.WithValue(ctx, verifying{}, &probe{})); IsCancelled(alive) {
 		return alive
 	} else if alive != nil {
@@ -192,13 +192,13 @@ func (c *Client) verify(ctx context.Context, method, path string, known bool, er
 	return err
 }
 
-// mustVerify reports whether the result of a request is believed only if the engine is there.
+// mustVerify reports whether to believe the result of a request only if the engine is there.
 func (c *Client) mustVerify(method string, known bool, err error) bool {
 	switch {
 	case IsNotFound(err):
 		return method == http.MethodGet || !known
 	case err != nil || known:
-		return false // a refusal changes nothing, and no answer is none
+		return false // a refusal changes nothing, and a missing answer needs no proof
 	}
 
 	c.mu.Lock()

@@ -20,7 +20,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// kindsOfRequests are calls of each kind: objects, lists and actions, each method.
+// kindsOfRequests returns calls of each kind: objects, lists and actions, with each method.
 func kindsOfRequests(id engine.ID) map[string]func(context.Context, *engine.Client) error {
 	return map[string]func(context.Context, *engine.Client) error{
 		"GET an object": func(ctx context.Context, c *engine.Client) error { _, err := c.VM(ctx, id); return err },
@@ -55,7 +55,7 @@ func kindsOfRequests(id engine.ID) map[string]func(context.Context, *engine.Clie
 	}
 }
 
-// foreignBodies are what stands before an engine answers, by its media type.
+// foreignBodies maps media types to answers from something before the engine.
 var foreignBodies = map[string]string{
 	"text/html":                     "<html><body>404 page not found</body></html>",
 	"text/plain; charset=utf-8":     "default backend - 404",
@@ -66,8 +66,8 @@ var foreignBodies = map[string]string{
 	"text/xml":                      `<vm id="11111111-1111-4111-8111-111111111111"><status>down</status></vm>`,
 }
 
-// TestAnAnswerThatIsNotTheEnginesDecidesNothing has a proxy answer each kind of request, at the first request of a
-// client and after others.
+// TestAnAnswerThatIsNotTheEnginesDecidesNothing has a proxy answer each kind of request, as a client's first request
+// and later.
 func TestAnAnswerThatIsNotTheEnginesDecidesNothing(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	const id = "22222222-2222-4222-8222-222222222222"
@@ -103,7 +103,7 @@ func TestAnAnswerThatIsNotTheEnginesDecidesNothing(t *testing.T) {
 					err := call(t.Context(), c)
 					var away *engine.UnreachableError
 					refused := state == "first" && status > 404 && err != nil && !engine.IsNotFound(err)
-					root := state == "first" && kind == "GET the root" && err != nil // which decides nothing
+					root := state == "first" && kind == "GET the root" && err != nil // it decides nothing
 
 					if !errors.As(err, &away) && !refused && !root {
 						t.Errorf("%s, %s: it counted: %v", what, state, err)
@@ -125,7 +125,7 @@ func TestAnAnswerThatIsNotTheEnginesDecidesNothing(t *testing.T) {
 	}
 }
 
-// TestOneForeignAnswerAmongTheEnginesDecidesNothing has a balancer send one request of a client elsewhere, also its
+// TestOneForeignAnswerAmongTheEnginesDecidesNothing has a balancer send one request of a client elsewhere, even its
 // first one.
 func TestOneForeignAnswerAmongTheEnginesDecidesNothing(t *testing.T) {
 	sim, err := ovirtsim.New(ovirtsim.Options{})
@@ -136,7 +136,7 @@ func TestOneForeignAnswerAmongTheEnginesDecidesNothing(t *testing.T) {
 
 	for kind, call := range kindsOfRequests("33333333-3333-4333-8333-333333333333") {
 		if kind == "GET the root" {
-			continue // nothing is decided by it
+			continue // it decides nothing
 		}
 
 		for status := range bodies {
@@ -159,8 +159,8 @@ func TestOneForeignAnswerAmongTheEnginesDecidesNothing(t *testing.T) {
 	}
 }
 
-// TestAProxyMayTakeTheNamesOfRequestsAway has a proxy before the engine that does not pass the header on: a 404 counts
-// if the engine answers.
+// TestAProxyMayTakeTheNamesOfRequestsAway has a proxy that does not pass on the header. A 404 counts if the engine
+// answers.
 func TestAProxyMayTakeTheNamesOfRequestsAway(t *testing.T) {
 	c, sim := proxied(t, func(r *http.Response) error {
 		r.Header.Del("Correlation-Id")
@@ -182,8 +182,8 @@ func TestAProxyMayTakeTheNamesOfRequestsAway(t *testing.T) {
 		c.DeleteVM(t.Context(), "33333333-3333-4333-8333-333333333333")), true)
 }
 
-// TestAProxyThatIsPutBeforeARunningEngineIsNoStranger has a proxy take the names away from some moment on. The engine
-// still says which one it is; another one that answers there is a stranger.
+// TestAProxyThatIsPutBeforeARunningEngineIsNoStranger has a proxy begin to remove the names. The engine still reports
+// its identity. A different engine there is a stranger.
 func TestAProxyThatIsPutBeforeARunningEngineIsNoStranger(t *testing.T) {
 	var takes, lies atomic.Bool
 
@@ -192,7 +192,7 @@ func TestAProxyThatIsPutBeforeARunningEngineIsNoStranger(t *testing.T) {
 			r.Header.Del("Correlation-Id")
 		}
 
-		if lies.Load() { // as another engine does, which does not have the ID
+		if lies.Load() { // like another engine, without the ID
 			r.StatusCode, r.Body, r.ContentLength = http.StatusNotFound, http.NoBody, 0
 		}
 
@@ -210,8 +210,8 @@ func TestAProxyThatIsPutBeforeARunningEngineIsNoStranger(t *testing.T) {
 	check.Equal(t, "a stranger's word that a VM is missing", engine.IsNotFound(err), false)
 }
 
-// proxied returns a client that reaches a simulated engine over a proxy, and the simulator. answer changes what the proxy
-// passes on.
+// proxied returns a client for a simulated engine behind a proxy, and the simulator. answer changes the proxy's
+// answers.
 func proxied(t *testing.T, answer func(*http.Response) error) (*engine.Client, *ovirtsim.Server) {
 	t.Helper()
 
@@ -239,7 +239,7 @@ func proxied(t *testing.T, answer func(*http.Response) error) (*engine.Client, *
 	return c, sim
 }
 
-// trusting is a transport that trusts a CA.
+// trusting returns a transport trusting a CA.
 func trusting(ca []byte) *http.Transport {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
@@ -247,8 +247,7 @@ func trusting(ca []byte) *http.Transport {
 	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
 }
 
-// TestNothingIsChangedBySomebodyWhoMayNotAct asks before each kind of request that changes something, and before no
-// other.
+// TestNothingIsChangedBySomebodyWhoMayNotAct checks MayAct before each kind of changing request, and before no other.
 func TestNothingIsChangedBySomebodyWhoMayNotAct(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	const id = "22222222-2222-4222-8222-222222222222"

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestHowLongRefusedCredentialsRest has the words of a running engine's refusals: M10, D9. What no later try mends is
-// not tried for long; a directory server that is down, which looks like a wrong password, is soon asked again.
+// TestHowLongRefusedCredentialsRest has the words of a running engine's refusals: M10, D9. Permanent refusals are not
+// retried for long. A dead directory server looks like a wrong password, and is soon asked again.
 func TestHowLongRefusedCredentialsRest(t *testing.T) {
 	const (
 		wrong   = "Unable to log in. Verify your login information or contact the system administrator.."

@@ -12,8 +12,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestUserDataReachesTheEngineToTheByte sends texts that XML can carry, and reads them back from a simulator, whose
-// parser normalises line breaks as XML says: a raw carriage return would come back as a line feed. No recording of an
+// TestUserDataReachesTheEngineToTheByte sends texts valid in XML, and reads them back from a simulator. Its parser
+// normalizes line breaks as XML requires: a raw carriage return would come back as a line feed. No recording of an
 // engine has such texts.
 func TestUserDataReachesTheEngineToTheByte(t *testing.T) {
 	_, config := start(t, ovirtsim.Options{})
@@ -50,8 +50,8 @@ func TestUserDataReachesTheEngineToTheByte(t *testing.T) {
 	}
 }
 
-// TestATextThatXMLCannotCarryIsNotSent has texts that the encoder would change in silence, and ones that the client
-// would read as others.
+// TestATextThatXMLCannotCarryIsNotSent has texts the encoder would change silently, and texts the client would read
+// back differently.
 func TestATextThatXMLCannotCarryIsNotSent(t *testing.T) {
 	sim, config := start(t, ovirtsim.Options{})
 	c := client(t, config)

@@ -16,12 +16,12 @@ type CDROM struct {
 	File    *CDROMFile `xml:"file"`
 }
 
-// CDROMFile is the image in a drive, the UUID of an ISO disk. A request with an empty one takes the image out.
+// CDROMFile is the image in a drive, identified by the UUID of an ISO disk. An empty ID in a request ejects the image.
 type CDROMFile struct {
 	ID ID `xml:"id,attr"`
 }
 
-// Image is what is in the drive; empty if nothing is.
+// Image returns the image in the drive, or "".
 func (d *CDROM) Image() ID {
 	if d.File == nil {
 		return ""
@@ -30,7 +30,7 @@ func (d *CDROM) Image() ID {
 	return d.File.ID
 }
 
-// CDROMOf returns the drive of a VM, with the image that its next start has. A VM has one drive.
+// CDROMOf returns the drive of a VM, with the image for its next start. A VM has one drive.
 func (c *Client) CDROMOf(ctx context.Context, vmID ID) (*CDROM, error) {
 	var list struct {
 		XMLName xml.Name `xml:"cdroms"`
@@ -49,8 +49,8 @@ func (c *Client) CDROMOf(ctx context.Context, vmID ID) (*CDROM, error) {
 
 var errNoDrive = errors.New("the VM has no CD-ROM drive")
 
-// ChangeCDROM puts an image into the drive of a VM, or takes it out: for its next start, or at once in a VM that runs.
-// The answer to a change that an engine makes is in no recording; its refusals are.
+// ChangeCDROM inserts an image into the drive of a VM, or ejects it: for the next start, or at once in a running VM.
+// Refusals of the engine were recorded, but no successful change.
 func (c *Client) ChangeCDROM(ctx context.Context, vmID, drive, image ID, atOnce bool) error {
 	query := url.Values{}
 	if atOnce {

@@ -27,17 +27,17 @@ import (
 )
 
 const (
-	// DefaultTimeout bounds one request, connection and body included.
+	// DefaultTimeout limits one request, including connection and body.
 	DefaultTimeout = 30 * time.Second
 
-	// maxVMs bounds the body of a list of VMs: 5,000 with their devices are about 40 MB of XML. maxAnswer bounds other
-	// answers. They are read as they come, and not kept.
+	// maxVMs limits the body of a list of VMs in bytes: 5,000 VMs with their devices are about 40 MB of XML. maxAnswer
+	// limits other answers. They are parsed as they arrive, and not kept.
 	maxVMs, maxAnswer = 96 << 20, 16 << 20
-	// maxItems and maxElements bound what is made of it: 5,000 VMs with their devices have a million elements.
+	// maxItems and maxElements limit the decoded content: 5,000 VMs with their devices have a million elements.
 	maxItems, maxElements = 50_000, 4_000_000
-	// maxTag bounds one tag with its attributes.
+	// maxTag limits one tag with its attributes, in bytes.
 	maxTag = 64 << 10
-	// maxRefusal bounds the body of an answer that is no object: a fault, or a page.
+	// maxRefusal limits the body of an answer without an object, such as a fault or a page, in bytes.
 	maxRefusal = 1 << 20
 
 	// unreachableMemory is how long a login that found no engine speaks for those that waited behind it.
@@ -102,32 +102,32 @@ func (l *lock) acquire(ctx context.Context) error {
 
 func (l *lock) release() { <-l.held }
 
-// Config names an engine and the credentials to use.
+// Config is an engine's address, with the credentials for it.
 type Config struct {
 	// URL is the base URL of the engine, with or without the trailing /api: https://host/ovirt-engine.
 	URL string
-	// Username with its domain, such as admin@internal, or admin@ovirt@internalsso at an engine with Keycloak.
+	// Username with its domain, such as admin@internal, or admin@ovirt@internalsso for an engine with Keycloak.
 	Username string
 	// Password of the user.
 	Password string
-	// CA holds PEM certificates that sign the engine's certificate. Empty means the system's trust store.
+	// CA holds PEM certificates to verify the engine's certificate. If empty, the system's trust store is used.
 	CA []byte
-	// Insecure turns the verification of the engine's certificate off.
+	// Insecure disables the verification of the engine's certificate.
 	Insecure bool
-	// Filtered asks for what the user has rights for, and nothing else: for a user who is no administrator. Without it
-	// such a user is refused, because what is hidden would look as if it were gone.
+	// Filtered limits answers to objects the user has rights for. It is for users without an administrator role.
+	// Without it such users are refused, because hidden objects would look deleted.
 	Filtered bool
-	// Headers are sent with each request of the API besides those of this package; see CheckHeader.
+	// Headers are sent with each API request, in addition to those of this package; see CheckHeader.
 	Headers map[string]string
-	// Timeout of one request; 0 means DefaultTimeout.
+	// Timeout of one request. 0 means DefaultTimeout.
 	Timeout time.Duration
 	// Token returns the token of a session that somebody else holds, who logs in and out; Username and Password are not
 	// used then. refused is a token that the engine did not accept; empty the first time. nil logs in.
 	Token func(ctx context.Context, refused string) (string, error)
-	// MayAct is asked before each request that changes something; an error keeps it from being sent. A process that was
-	// halted does not know that another one acts in its place. nil agrees.
+	// MayAct is called before each changing request. An error keeps the request from being sent. A halted process does
+	// not know that another one acts in its place. A nil MayAct agrees.
 	MayAct func(ctx context.Context) error
-	// Observe is called with what the metrics count; nil counts it in this process.
+	// Observe is called with the values for metrics. nil counts them in this process.
 	Observe func(Observation)
 }
 
@@ -160,7 +160,7 @@ type Client struct {
 	lists listCache
 }
 
-// New returns a client for the engine; it sends nothing yet. It fails on a URL or a CA that cannot be used.
+// New returns a client for the engine. It sends nothing yet. It fails if the URL or the CA is unusable.
 func New(cfg Config) (*Client, error) {
 	base, err := BaseURL(cfg.URL)
 	if err != nil {
@@ -210,13 +210,13 @@ func New(cfg Config) (*Client, error) {
 	}, nil
 }
 
-// noRedirects keeps credentials, sessions and user data from going where the URL does not say: a redirect that keeps
-// the method would send them on, to another server or without encryption.
+// noRedirects keeps credentials, sessions and user data within the URL. A redirect preserving the method would send
+// them to another server, or without encryption.
 func noRedirects(request *http.Request, _ []*http.Request) error {
 	return &redirectError{target: request.URL.Scheme + "://" + abridged(request.URL.Host)}
 }
 
-// APIURL is the URL of the engine's REST API, without a trailing slash.
+// APIURL returns the URL of the engine's REST API, without a trailing slash.
 func (c *Client) APIURL() string { return c.base.String() + "/api" }
 
 // login returns the session's token, and makes a session where there is none.
@@ -498,7 +498,7 @@ func (c *Client) get(ctx context.Context, path string, header http.Header, out a
 	return c.exchange(ctx, http.MethodGet, path, nil, header, nil, out)
 }
 
-// do sends one request and decodes the answer into out where it is not nil. A session that expired is renewed once.
+// do sends one request, and decodes the answer into out unless out is nil. It renews an expired session once.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, in, out any) error {
 	return c.exchange(ctx, method, path, query, nil, in, out)
 }
@@ -508,7 +508,7 @@ func (c *Client) exchange(
 ) error {
 	var payload []byte
 	if in != nil {
-		// The encoder puts U+FFFD in the place of what XML cannot carry.
+		// The encoder replaces invalid XML characters by U+FFFD.
 		err := CheckTexts("xml", in)
 		if err != nil {
 			return fmt.Errorf("%s %s cannot be sent: %w", method, path, err)
@@ -523,7 +523,8 @@ func (c *Client) exchange(
 		return fmt.Errorf("%s %s was not sent: %w", method, path, err)
 	}
 
-	// A session ends by itself, and all end when the engine restarts: the first refusal means a new login.
+	// A session ends by itself, and a restart of the engine ends all of them. The first refusal therefore means a new
+	// login.
 	var ended *sessionError
 
 	for range 2 {
@@ -547,10 +548,10 @@ func (c *Client) exchange(
 	return c.notAdmitted(ctx, ended)
 }
 
-// tidying marks requests that remove what a process has made that no longer may act.
+// tidying marks requests to remove results of a process that may no longer act.
 type tidying struct{}
 
-// checkMayAct asks whether a request of that method may be sent.
+// checkMayAct calls MayAct for a request with this method.
 func (c *Client) checkMayAct(ctx context.Context, method string) error {
 	if method == http.MethodGet || c.cfg.MayAct == nil || ctx.Value(tidying{}) != nil {
 		return nil
@@ -592,7 +593,7 @@ func (c *Client) notAdmitted(ctx context.Context, refused *sessionError) error {
 	)
 }
 
-// send sends a request. known reports that the answer is the engine's for sure.
+// send sends a request. known reports a proven answer of the engine.
 func (c *Client) send(
 	ctx context.Context, token, method, path string, query url.Values, header http.Header, payload []byte, out any,
 ) (known bool, err error) {
@@ -620,7 +621,7 @@ func (c *Client) send(
 	maps.Copy(request.Header, header)
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Version", "4")
-	id := rand.Text() // letters and digits, so that the engine repeats all of it
+	id := rand.Text() // letters and digits only, so the engine repeats all of it
 	request.Header.Set(correlationHeader, id)
 	request.Header.Set("Filter", strconv.FormatBool(c.cfg.Filtered))
 	request.Header.Set("Accept", "application/xml")
@@ -641,7 +642,7 @@ func (c *Client) send(
 	answer := bufio.NewReader(response.Body)
 	isPage := strings.HasPrefix(response.Header.Get("Content-Type"), "text/html")
 	if known && !isPage {
-		begins, _ := answer.Peek(formLength) // what is shorter, or breaks off, is read again
+		begins, _ := answer.Peek(formLength) // a short or broken answer is read again
 		if err := checkForm(method, path, response, bytes.TrimSpace(begins)); err != nil {
 			return false, err
 		}
@@ -654,7 +655,7 @@ func (c *Client) send(
 	return known, c.refusal(ctx, method, path, response, answer, isPage)
 }
 
-// refusal is the error of an answer that is not what was asked for. isPage reports that it is a web page.
+// refusal returns the error of an unexpected answer. isPage reports a web page.
 func (c *Client) refusal(
 	ctx context.Context, method, path string, response *http.Response, answer io.Reader, isPage bool,
 ) error {
@@ -673,7 +674,7 @@ func (c *Client) refusal(
 	}
 
 	if isPage {
-		if response.StatusCode == http.StatusInternalServerError { // so an engine reports an error of its own
+		if response.StatusCode == http.StatusInternalServerError { // an engine's internal error looks like this
 			return &Fault{
 				Method:     method,
 				Path:       path,
@@ -698,13 +699,13 @@ func (c *Client) refusal(
 	return fault
 }
 
-// shown is what may be shown of an engine's words: one that repeats the password or the session has these taken out.
+// shown returns the engine's words without the password and the session.
 func (c *Client) shown(text string) string {
 	return redact.New([]string{c.cfg.Password, c.currentToken()}).Text(text)
 }
 
-// decodeAnswer reads an object or a list into out, where it is not nil, as it comes from the engine. An answer to a
-// change may be empty.
+// decodeAnswer decodes an object or a list into out while it arrives, unless out is nil. The answer to a change may be
+// empty.
 func decodeAnswer(ctx context.Context, method, path string, body io.Reader, out any) error {
 	most := int64(maxAnswer)
 	if strings.HasPrefix(path, "/vms") {
@@ -713,7 +714,7 @@ func decodeAnswer(ctx context.Context, method, path string, body io.Reader, out 
 
 	limited := &io.LimitedReader{R: body, N: most}
 	if out == nil {
-		_, err := io.Copy(io.Discard, io.LimitReader(limited, maxRefusal)) // so that the connection can be used again
+		_, err := io.Copy(io.Discard, io.LimitReader(limited, maxRefusal)) // to reuse the connection
 		if err != nil {
 			return transportError(ctx, err)
 		}
@@ -747,7 +748,8 @@ func decodeAnswer(ctx context.Context, method, path string, body io.Reader, out 
 	}
 }
 
-// boundedTags end within a tag that is longer than any: the decoder keeps all attributes of one before anybody sees it.
+// boundedTags stops reading within an overlong tag, because the decoder keeps all attributes of a tag before anybody
+// sees them.
 type boundedTags struct {
 	from   io.Reader
 	inside bool
@@ -775,9 +777,8 @@ func (b *boundedTags) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// boundedTokens end where there are more elements than any engine has. An empty element is few bytes on the way and
-// hundreds in memory.
-// Names and comments are made plain on the way.
+// boundedTokens stops if there are more elements than any engine has. An empty element has few bytes on the wire, but
+// hundreds in memory. It also filters names and comments.
 type boundedTokens struct {
 	from                   *xml.Decoder
 	depth, items, elements int
@@ -810,7 +811,7 @@ func (b *boundedTokens) Token() (xml.Token, error) {
 	return token, err
 }
 
-// isTransport reports whether an error is of the connection, and not of what came over it.
+// isTransport reports whether an error comes from the connection, not from its content.
 func isTransport(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) ||
@@ -822,7 +823,7 @@ var (
 	pageTag   = regexp.MustCompile(`<[^>]*>`)
 )
 
-// pageText is what a web page says, in at most 200 characters.
+// pageText returns the text of a web page, in at most 200 characters.
 func pageText(content []byte) string {
 	text := pageTag.ReplaceAllString(pageTitle.ReplaceAllString(string(content), " "), " ")
 	text = strings.Join(strings.Fields(text), " ")
@@ -833,7 +834,7 @@ func pageText(content []byte) string {
 	return text
 }
 
-// faultFrom reads the fault in an error response: bare, or inside the action that failed.
+// faultFrom reads the fault in an error response. The fault is bare, or inside the failed action.
 func faultFrom(method, path string, status int, content []byte) *Fault {
 	type faultXML struct {
 		Reason string `xml:"reason"`

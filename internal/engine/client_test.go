@@ -41,7 +41,7 @@ func client(t *testing.T, config engine.Config) *engine.Client {
 	return c
 }
 
-// home returns the data center and the cluster that the default inventory has.
+// home returns the data center and the cluster of the default inventory.
 func home(t *testing.T, c *engine.Client) (*engine.DataCenter, *engine.Cluster) {
 	t.Helper()
 	dc, err := c.DataCenter(t.Context(), "Default")
@@ -126,7 +126,7 @@ func TestErrorsAreTyped(t *testing.T) {
 		"a wrong password": {with(func(c *engine.Config) { c.Password = "wrong" }), &auth},
 		"an unknown CA":    {with(func(c *engine.Config) { c.CA = nil }), &tls},
 		"nobody listens": {with(func(c *engine.Config) {
-			c.URL = "https://127.0.0.1:1/ovirt-engine" // no port that the system gives to anybody
+			c.URL = "https://127.0.0.1:1/ovirt-engine" // a port never assigned by the system
 		}), &unreachable},
 		"a URL that is not its path": {with(func(c *engine.Config) {
 			c.URL = strings.Replace(c.URL, "/ovirt-engine", "/engine", 1)
@@ -192,7 +192,7 @@ func TestRefusedCredentialsAreNotTriedAgainAtOnce(t *testing.T) {
 	}
 }
 
-// TestAUserWhoMayNotLogInIsNotTriedAgainAtOnce gets tokens that the API refuses: B1. The client logs in once more, and
+// TestAUserWhoMayNotLogInIsNotTriedAgainAtOnce gets tokens refused by the API: B1. The client logs in once more, and
 // then gives up for a while.
 func TestAUserWhoMayNotLogInIsNotTriedAgainAtOnce(t *testing.T) {
 	sim, config := start(t, ovirtsim.Options{})
@@ -231,7 +231,7 @@ func TestWaitersGiveUpWithTheirContext(t *testing.T) {
 	}()
 	wait.Until(t, "the first one logs in", func() bool { return sim.Hits() == 1 })
 
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // it gives up, however late it begins to wait
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // it gives up even if it begins to wait late
 	defer cancel()
 	go func() {
 		_, err := c.Product(ctx)
@@ -344,7 +344,7 @@ func TestAnEngineThatRepeatsSecrets(t *testing.T) {
 	}
 }
 
-// TestASessionThatIsLetGo ends for who comes later, and not yet for who has it.
+// TestASessionThatIsLetGo ends a session for later callers, but not yet for its current holder.
 func TestASessionThatIsLetGo(t *testing.T) {
 	_, config := start(t, ovirtsim.Options{})
 	sessions := &engine.Sessions{}
@@ -369,7 +369,7 @@ func TestASessionThatIsLetGo(t *testing.T) {
 	sessions.Close(t.Context())
 }
 
-// TestAGarbledIDHidesNoVM has one tenant's provider ID, which is no UUID, beside those of others.
+// TestAGarbledIDHidesNoVM has one tenant's invalid provider ID among those of others.
 func TestAGarbledIDHidesNoVM(t *testing.T) {
 	sim := newEngine(t)
 	client, err := engine.New(engine.Config{

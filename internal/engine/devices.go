@@ -9,9 +9,9 @@ import (
 	"slices"
 )
 
-// This file has devices of VMs that are resources of their own: watchdogs, devices of hosts, and mediated devices.
+// This file has the devices with resources of their own: watchdogs, host devices, and mediated devices.
 
-// Watchdog of a VM, which has one at most.
+// Watchdog of a VM. A VM has at most one.
 type Watchdog struct {
 	XMLName xml.Name `xml:"watchdog"`
 	ID      ID       `xml:"id,attr,omitempty"`
@@ -21,7 +21,7 @@ type Watchdog struct {
 
 func watchdogsPath(vmID ID) string { return vmPath(vmID) + "/watchdogs" }
 
-// Watchdogs are those of a VM: one, or none. So an engine answers for a VM that is gone, too.
+// Watchdogs returns the watchdog of a VM, or none. An engine also answers none for a deleted VM.
 func (c *Client) Watchdogs(ctx context.Context, vmID ID) ([]Watchdog, error) {
 	var list struct {
 		XMLName xml.Name   `xml:"watchdogs"`
@@ -47,7 +47,7 @@ func (c *Client) TemplateHasWatchdog(ctx context.Context, templateID ID) (bool, 
 	return len(list.Items) > 0, nil
 }
 
-// AddWatchdog gives a VM a watchdog, and returns it.
+// AddWatchdog adds a watchdog to a VM, and returns it.
 func (c *Client) AddWatchdog(ctx context.Context, vmID ID, watchdog Watchdog) (*Watchdog, error) {
 	var made Watchdog
 	if err := c.do(ctx, http.MethodPost, watchdogsPath(vmID), nil, watchdog, &made); err != nil {
@@ -57,7 +57,7 @@ func (c *Client) AddWatchdog(ctx context.Context, vmID ID, watchdog Watchdog) (*
 	return &made, nil
 }
 
-// UpdateWatchdog changes model and action of a watchdog.
+// UpdateWatchdog changes the model and action of a watchdog.
 func (c *Client) UpdateWatchdog(ctx context.Context, vmID ID, watchdog Watchdog) error {
 	id := watchdog.ID
 	watchdog.ID = ""
@@ -69,7 +69,7 @@ func (c *Client) UpdateWatchdog(ctx context.Context, vmID ID, watchdog Watchdog)
 	return nil
 }
 
-// RemoveWatchdog takes the watchdog from a VM.
+// RemoveWatchdog removes the watchdog from a VM.
 func (c *Client) RemoveWatchdog(ctx context.Context, vmID, id ID) error {
 	if err := c.do(ctx, http.MethodDelete, watchdogsPath(vmID)+"/"+id.segment(), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to remove the watchdog of VM %s: %w", vmID, err)
@@ -78,7 +78,7 @@ func (c *Client) RemoveWatchdog(ctx context.Context, vmID, id ID) error {
 	return nil
 }
 
-// hostDevice is a device of a host. Its ID is its name in hexadecimal, and no UUID: it is found by its name.
+// hostDevice is a device of a host. It is looked up by name, because its ID is its name in hexadecimal, not a UUID.
 type hostDevice struct {
 	XMLName xml.Name `xml:"host_device"`
 	Name    string   `xml:"name"`
@@ -101,7 +101,7 @@ func (c *Client) hostDevices(ctx context.Context, path string) ([]string, error)
 	return out, nil
 }
 
-// HostDevices are the names of the devices of a host.
+// HostDevices returns the names of a host's devices.
 func (c *Client) HostDevices(ctx context.Context, hostID ID) ([]string, error) {
 	names, err := c.hostDevices(ctx, "/hosts/"+hostID.segment()+"/devices")
 	if err != nil {
@@ -111,7 +111,7 @@ func (c *Client) HostDevices(ctx context.Context, hostID ID) ([]string, error) {
 	return names, nil
 }
 
-// VMHostDevices are the names of the devices of its host that a VM has.
+// VMHostDevices returns the names of the host devices of a VM.
 func (c *Client) VMHostDevices(ctx context.Context, vmID ID) ([]string, error) {
 	names, err := c.hostDevices(ctx, vmPath(vmID)+"/hostdevices")
 	if err != nil {
@@ -121,7 +121,7 @@ func (c *Client) VMHostDevices(ctx context.Context, vmID ID) ([]string, error) {
 	return names, nil
 }
 
-// AddHostDevice gives a VM that is pinned to a host a device of it.
+// AddHostDevice adds a host device to a VM pinned to the host.
 func (c *Client) AddHostDevice(ctx context.Context, vmID ID, name string) error {
 	err := c.do(ctx, http.MethodPost, vmPath(vmID)+"/hostdevices", nil, hostDevice{Name: name}, nil)
 	if err != nil {
@@ -131,7 +131,7 @@ func (c *Client) AddHostDevice(ctx context.Context, vmID ID, name string) error 
 	return nil
 }
 
-// RemoveHostDevice takes a device of its host from a VM.
+// RemoveHostDevice removes a host device from a VM.
 func (c *Client) RemoveHostDevice(ctx context.Context, vmID ID, name string) error {
 	path := vmPath(vmID) + "/hostdevices/" + url.PathEscape(fmt.Sprintf("%x", name))
 	if err := c.do(ctx, http.MethodDelete, path, nil, nil, nil); err != nil {
@@ -148,10 +148,10 @@ type MediatedDevice struct {
 	Parameters []Property `xml:"spec_params>property"`
 }
 
-// mediatedType is the name of the parameter that has the type of a mediated device.
+// mediatedType is the name of the parameter with the type of a mediated device.
 const mediatedType = "mdevType"
 
-// Type of the device, such as nvidia-63.
+// Type returns the type of the device, such as nvidia-63.
 func (d *MediatedDevice) Type() string {
 	at := slices.IndexFunc(d.Parameters, func(p Property) bool { return p.Name == mediatedType })
 	if at < 0 {
@@ -163,7 +163,7 @@ func (d *MediatedDevice) Type() string {
 
 func mediatedPath(vmID ID) string { return vmPath(vmID) + "/mediateddevices" }
 
-// MediatedDevices are those of a VM.
+// MediatedDevices returns the mediated devices of a VM.
 func (c *Client) MediatedDevices(ctx context.Context, vmID ID) ([]MediatedDevice, error) {
 	var list struct {
 		XMLName xml.Name         `xml:"vm_mediated_devices"`
@@ -176,7 +176,7 @@ func (c *Client) MediatedDevices(ctx context.Context, vmID ID) ([]MediatedDevice
 	return list.Items, nil
 }
 
-// AddMediatedDevice gives a VM a mediated device of a type, and returns it.
+// AddMediatedDevice adds a mediated device of a type to a VM, and returns it.
 func (c *Client) AddMediatedDevice(ctx context.Context, vmID ID, kind string) (*MediatedDevice, error) {
 	var made MediatedDevice
 	wanted := MediatedDevice{Parameters: []Property{{Name: mediatedType, Value: kind}}}
@@ -187,7 +187,7 @@ func (c *Client) AddMediatedDevice(ctx context.Context, vmID ID, kind string) (*
 	return &made, nil
 }
 
-// RemoveMediatedDevice takes a mediated device from a VM.
+// RemoveMediatedDevice removes a mediated device from a VM.
 func (c *Client) RemoveMediatedDevice(ctx context.Context, vmID, id ID) error {
 	if err := c.do(ctx, http.MethodDelete, mediatedPath(vmID)+"/"+id.segment(), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to take mediated device %s from VM %s: %w", id, vmID, err)

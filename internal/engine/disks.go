@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// DiskStatus is the status of a disk as the engine spells it.
+// DiskStatus is the status of a disk as spelled by the engine.
 type DiskStatus string
 
 // The statuses of a disk.
@@ -29,7 +29,7 @@ const (
 	FormatCow = "cow"
 )
 
-// Disk is a virtual disk; sizes in bytes. Pointers and zero sizes leave the value to the engine in a request.
+// Disk is a virtual disk. Sizes are in bytes. In a request, nil pointers and zero sizes leave the value to the engine.
 type Disk struct {
 	XMLName         xml.Name        `xml:"disk"`
 	ID              ID              `xml:"id,attr,omitempty"`
@@ -45,7 +45,7 @@ type Disk struct {
 	StorageDomain   *Ref            `xml:"storage_domain"`
 }
 
-// AliasText is the alias, "" where there is none.
+// AliasText returns the alias, or "".
 func (d *Disk) AliasText() string {
 	if d.Alias == nil {
 		return ""
@@ -54,7 +54,7 @@ func (d *Disk) AliasText() string {
 	return *d.Alias
 }
 
-// StorageDomainIDs are the storage domains that hold the disk.
+// StorageDomainIDs returns the storage domains with the disk.
 func (d *Disk) StorageDomainIDs() []ID {
 	var ids []ID
 	if d.StorageDomains != nil {
@@ -70,7 +70,7 @@ func (d *Disk) StorageDomainIDs() []ID {
 	return ids
 }
 
-// DiskAttachment is a disk in a VM or in a template. Its ID is that of the disk.
+// DiskAttachment is a disk in a VM or in a template. It has the ID of the disk.
 type DiskAttachment struct {
 	XMLName   xml.Name `xml:"disk_attachment"`
 	ID        ID       `xml:"id,attr,omitempty"`
@@ -82,7 +82,7 @@ type DiskAttachment struct {
 	Template  *Ref     `xml:"template"`
 }
 
-// DiskID is the ID of the disk that is attached.
+// DiskID returns the ID of the attached disk.
 func (a *DiskAttachment) DiskID() ID {
 	if a.Disk != nil && a.Disk.ID != "" {
 		return a.Disk.ID
@@ -100,7 +100,7 @@ func attachmentPath(vmID, id ID) string {
 	return vmPath(vmID) + "/diskattachments/" + id.segment()
 }
 
-// Disk returns the disk of that ID; IsNotFound reports that there is none.
+// Disk returns the disk with this ID. A missing disk is an IsNotFound error.
 func (c *Client) Disk(ctx context.Context, id ID) (*Disk, error) {
 	var disk Disk
 	if err := c.get(ctx, diskPath(id), nil, &disk); err != nil {
@@ -110,7 +110,7 @@ func (c *Client) Disk(ctx context.Context, id ID) (*Disk, error) {
 	return &disk, nil
 }
 
-// Disks returns all disks, also those of templates.
+// Disks returns all disks, including those of templates.
 func (c *Client) Disks(ctx context.Context) ([]Disk, error) {
 	var list struct {
 		XMLName xml.Name `xml:"disks"`
@@ -123,7 +123,8 @@ func (c *Client) Disks(ctx context.Context) ([]Disk, error) {
 	return list.Items, nil
 }
 
-// FindDisks returns the disks of that alias in the data center; nil means the whole engine. An alias is not unique.
+// FindDisks returns the disks with this alias in the data center, or in the whole engine for nil. An alias is not
+// unique.
 func (c *Client) FindDisks(ctx context.Context, dc *DataCenter, alias string) ([]Disk, error) {
 	var list struct {
 		XMLName xml.Name `xml:"disks"`
@@ -143,9 +144,9 @@ func (c *Client) FindDisks(ctx context.Context, dc *DataCenter, alias string) ([
 	return found, nil
 }
 
-// DisksMadeFor returns the disks of the whole engine with the mark of an owner, which CreateDiskOnce has made, and the
-// copies that the engine made of them; see MadeFor and WithoutTemplateCopies. It lists all disks: no engine was
-// recorded that searches descriptions, and the aliases of what a change has added may be unknown by now.
+// DisksMadeFor returns the disks of the whole engine with the mark of an owner. They were made by CreateDiskOnce, or
+// are the engine's copies of such disks; see MadeFor and WithoutTemplateCopies. It lists all disks, because no engine
+// was recorded that searches descriptions, and the aliases of a change's additions may be unknown by now.
 func (c *Client) DisksMadeFor(ctx context.Context, owner string) ([]Disk, error) {
 	var list struct {
 		XMLName xml.Name `xml:"disks"`
@@ -159,7 +160,7 @@ func (c *Client) DisksMadeFor(ctx context.Context, owner string) ([]Disk, error)
 	return kept(list.Items, func(d Disk) bool { return d.MadeFor(owner) }), nil
 }
 
-// FindImageDisks returns the disks that FindDisks finds and no template brought; see WithoutTemplateCopies.
+// FindImageDisks returns the results of FindDisks without copies from templates; see WithoutTemplateCopies.
 func (c *Client) FindImageDisks(ctx context.Context, dc *DataCenter, alias string) ([]Disk, error) {
 	found, err := c.FindDisks(ctx, dc, alias)
 	if err != nil {
@@ -174,9 +175,8 @@ func (c *Client) FindImageDisks(ctx context.Context, dc *DataCenter, alias strin
 	return out, nil
 }
 
-// WithoutTemplateCopies returns the disks without those of templates and of the VMs that were made of one. The engine
-// gives the copies the alias and the description of the disk that the template was made of. Of no disks it asks the
-// engine nothing.
+// WithoutTemplateCopies removes disks of templates, and of VMs made from templates, from the list. The engine gives
+// such copies the alias and the description of the template's original disk. It sends no request for an empty list.
 func (c *Client) WithoutTemplateCopies(ctx context.Context, disks []Disk) ([]Disk, error) {
 	if len(disks) == 0 {
 		return nil, nil
@@ -190,7 +190,7 @@ func (c *Client) WithoutTemplateCopies(ctx context.Context, disks []Disk) ([]Dis
 	return slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool { return copies[d.ID] }), nil
 }
 
-// WithoutUsed returns the disks without those that a template or a VM has. Of no disks it asks the engine nothing.
+// WithoutUsed removes disks of templates and VMs from the list. It sends no request for an empty list.
 func (c *Client) WithoutUsed(ctx context.Context, disks []Disk) ([]Disk, error) {
 	if len(disks) == 0 {
 		return nil, nil
@@ -204,7 +204,7 @@ func (c *Client) WithoutUsed(ctx context.Context, disks []Disk) ([]Disk, error) 
 	return slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool { return used[d.ID] }), nil
 }
 
-// heldDisks are the IDs of the disks of all templates and VMs; copies leaves out the VMs that were made of no template.
+// heldDisks returns the IDs of the disks of all templates and VMs. With copies, it ignores VMs made without a template.
 func (c *Client) heldDisks(ctx context.Context, copies bool) (map[ID]bool, error) {
 	type holder struct {
 		Template    *Ref             `xml:"template"`
@@ -243,7 +243,7 @@ func (c *Client) heldDisks(ctx context.Context, copies bool) (map[ID]bool, error
 	return held, nil
 }
 
-// CreateDisk asks for a disk and returns it, usually still locked. It does not wait.
+// CreateDisk requests a disk and returns it, usually still locked. It does not wait.
 func (c *Client) CreateDisk(ctx context.Context, disk *Disk) (*Disk, error) {
 	var created Disk
 	if err := c.do(ctx, http.MethodPost, "/disks", nil, disk, &created); err != nil {
@@ -253,8 +253,8 @@ func (c *Client) CreateDisk(ctx context.Context, disk *Disk) (*Disk, error) {
 	return &created, nil
 }
 
-// UpdateDisk changes the fields of the disk that are set: its alias, or its provisioned size, which can only grow. It
-// does not wait.
+// UpdateDisk changes the set fields of the disk: its alias, or its provisioned size. The size can only grow. It does
+// not wait.
 func (c *Client) UpdateDisk(ctx context.Context, id ID, change *Disk) error {
 	if err := c.do(ctx, http.MethodPut, diskPath(id), nil, change, nil); err != nil {
 		return fmt.Errorf("failed to update disk %s: %w", id, err)
@@ -272,10 +272,10 @@ func (c *Client) DeleteDisk(ctx context.Context, id ID) error {
 	return nil
 }
 
-// DiskAttachments lists the disks of a VM; IsNotFound reports that there is no such VM.
+// DiskAttachments lists the disks of a VM. A missing VM is an IsNotFound error.
 func (c *Client) DiskAttachments(ctx context.Context, vmID ID) ([]DiskAttachment, error) {
 	attached, err := c.diskAttachments(ctx, vmPath(vmID), "VM "+vmID.String())
-	if err == nil && len(attached) == 0 { // so answers an engine for a VM that is gone
+	if err == nil && len(attached) == 0 { // an engine answers like this for a deleted VM
 		_, err = c.VM(ctx, vmID)
 	}
 
@@ -319,8 +319,8 @@ func (c *Client) AttachDisk(ctx context.Context, vmID ID, attachment *DiskAttach
 	return &created, nil
 }
 
-// UpdateAttachment changes the fields of an attachment that are set. The engine refuses to change more than whether it
-// is active while the VM runs and the disk is active.
+// UpdateAttachment changes the set fields of an attachment. While the VM runs and the disk is active, the engine allows
+// only a change of the field active.
 func (c *Client) UpdateAttachment(ctx context.Context, vmID, id ID, change *DiskAttachment) error {
 	if err := c.do(ctx, http.MethodPut, attachmentPath(vmID, id), nil, change, nil); err != nil {
 		return fmt.Errorf("failed to change disk %s of VM %s: %w", id, vmID, err)
@@ -329,8 +329,8 @@ func (c *Client) UpdateAttachment(ctx context.Context, vmID, id ID, change *Disk
 	return nil
 }
 
-// DetachDisk detaches a disk from a VM; the disk and its data stay. Engines answer 400 for a disk that is not attached;
-// the error is a 404 then.
+// DetachDisk detaches a disk from a VM. The disk and its data stay. Engines answer 400 for a detached disk; the
+// returned error is then a 404.
 func (c *Client) DetachDisk(ctx context.Context, vmID, id ID) error {
 	err := c.do(ctx, http.MethodDelete, attachmentPath(vmID, id), nil, nil, nil)
 	if IsRefused(err) {
@@ -356,8 +356,8 @@ func (c *Client) RemoveAttachedDisk(ctx context.Context, vmID, id ID) error {
 	return nil
 }
 
-// ReleaseDisks detaches the disks of a VM that are not its own, so that they outlive it: the disks of a VM are deleted
-// with it.
+// ReleaseDisks detaches all disks of a VM except its own, so they outlive it. The engine deletes a VM's disks with the
+// VM.
 func (c *Client) ReleaseDisks(ctx context.Context, vmID ID, own func(*DiskAttachment, *Disk) bool) error {
 	attached, err := c.DiskAttachments(ctx, vmID)
 	if IsNotFound(err) {
@@ -386,14 +386,14 @@ func (c *Client) ReleaseDisks(ctx context.Context, vmID ID, own func(*DiskAttach
 	return nil
 }
 
-// CreateDiskOnce makes a disk and returns it, usually still locked. Where the answer gets lost, the disk is found by a
-// mark in its description, because an alias need not be unique; a request is never repeated that may have had an
-// effect. An interrupt does not cut the request off, which would leave a disk that no state has. owner, which may be
-// empty, is what MadeFor finds the disk by.
+// CreateDiskOnce makes a disk and returns it, usually still locked. If the answer is lost, it finds the disk by a mark
+// in its description, because an alias need not be unique. It never repeats a request with a possible effect. An
+// interrupt does not cut the request off, because the disk would be missing from every state. owner is the mark for
+// MadeFor, and may be empty.
 //
-// mayAct, which may be nil, is asked before each request, and again after the disk was made: a process that was halted
-// in between has made a disk that another process may have made already. Where mayAct says ErrSuperseded then, the disk
-// is removed, as far as there is time, unless a VM has got it, and the refusal returned.
+// mayAct is called before each request, and again after the disk is made. It may be nil. A process halted in between
+// may have made a disk another process had already made. If mayAct then returns ErrSuperseded, CreateDiskOnce removes
+// the disk if time allows and no VM has it, and returns the refusal.
 func (c *Client) CreateDiskOnce(
 	ctx context.Context, owner string, wanted *Disk, mayAct func(context.Context) error, report func(seen string),
 ) (*Disk, error) {
@@ -431,7 +431,7 @@ func (c *Client) CreateDiskOnce(
 		return nil, err
 	}
 
-	// An interrupt is no reason to lose a disk, nor is an API server that cannot be asked.
+	// Neither an interrupt nor an unreachable API server is a reason to lose a disk.
 	ctx = context.WithoutCancel(ctx)
 	if refused := within(ctx, askLimit, mayAct); errors.Is(refused, ErrSuperseded) {
 		return nil, errors.Join(refused, c.tidyDisk(ctx, made, report))
@@ -440,8 +440,8 @@ func (c *Client) CreateDiskOnce(
 	return made, nil
 }
 
-// tidyDisk removes a disk that a process has made that no longer may act. The one that acts now may have found it by
-// its mark and given it to its VM: an engine deletes the disk of a VM that is down.
+// tidyDisk removes a disk made by a process that may no longer act. It keeps a used disk: the acting process may have
+// found it by its mark and given it to its VM. An engine would delete even the disk of a VM that is down.
 func (c *Client) tidyDisk(ctx context.Context, made *Disk, report func(seen string)) error {
 	left, err := c.WithoutUsed(ctx, []Disk{*made})
 	if err != nil || len(left) == 0 {
@@ -451,13 +451,13 @@ func (c *Client) tidyDisk(ctx context.Context, made *Disk, report func(seen stri
 	return c.RemoveDisk(context.WithValue(ctx, tidying{}, true), made.ID, report)
 }
 
-// ErrSuperseded is what a process is told that may no longer act, because another one does.
+// ErrSuperseded reports that a process may no longer act, because another one does.
 var ErrSuperseded = errors.New("another manager leads")
 
-// askLimit is how long an answer may take whether a process may act.
+// askLimit limits the question whether a process may act.
 const askLimit = 10 * time.Second
 
-// within calls a function with a limit.
+// within calls a function with a time limit.
 func within(ctx context.Context, limit time.Duration, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -465,10 +465,10 @@ func within(ctx context.Context, limit time.Duration, call func(context.Context)
 	return call(ctx)
 }
 
-// requestMark is what comes before the mark of a request in the description of a disk.
+// requestMark precedes the mark of a request in the description of a disk.
 const requestMark = " request="
 
-// OwnerMark is the mark of the owner that the disk was made for; empty if it was made otherwise.
+// OwnerMark returns the mark of the disk's owner, or "" for disks made otherwise.
 func (d *Disk) OwnerMark() string {
 	mark, _, made := strings.Cut(d.Description, requestMark)
 	if !made {
@@ -478,13 +478,12 @@ func (d *Disk) OwnerMark() string {
 	return mark
 }
 
-// MadeFor reports whether the disk was made for that owner, and not only has the alias that one of its disks would
-// have.
+// MadeFor reports whether the disk was made for this owner. The alias alone is not enough.
 func (d *Disk) MadeFor(owner string) bool {
 	return owner != "" && strings.HasPrefix(d.Description, owner+requestMark)
 }
 
-// WaitDisk waits until the disk can be used. It fails on one that is illegal.
+// WaitDisk waits until the disk is usable. It fails for an illegal disk.
 func (c *Client) WaitDisk(ctx context.Context, id ID, report func(seen string)) error {
 	status, err := c.settledDisk(ctx, id, report)
 	if err == nil && status == DiskIllegal {
@@ -494,8 +493,8 @@ func (c *Client) WaitDisk(ctx context.Context, id ID, report func(seen string)) 
 	return err
 }
 
-// settledDisk waits until the engine lets go of the disk, and returns what became of it: DiskOK or DiskIllegal.
-// Checking what was written, and each change of its description, lock it for a while.
+// settledDisk waits until the engine unlocks the disk, and returns its final status: DiskOK or DiskIllegal. The engine
+// locks a disk for a while to check written data, and for each change of its description.
 func (c *Client) settledDisk(ctx context.Context, id ID, report func(seen string)) (status DiskStatus, err error) {
 	err = Wait(ctx, "disk "+id.String()+" to be ready", func(ctx context.Context) (bool, string, error) {
 		disk, err := c.Disk(ctx, id)
@@ -511,8 +510,8 @@ func (c *Client) settledDisk(ctx context.Context, id ID, report func(seen string
 	return status, err
 }
 
-// GrowDisk gives the disk at least that size, in bytes, and waits. A disk that is larger is left as it is; none
-// shrinks.
+// GrowDisk grows the disk to at least this size in bytes, and waits. A larger disk stays as it is, because disks do not
+// shrink.
 func (c *Client) GrowDisk(ctx context.Context, id ID, size int64, report func(seen string)) error {
 	asked := false
 
@@ -535,8 +534,8 @@ func (c *Client) GrowDisk(ctx context.Context, id ID, size int64, report func(se
 	}, report)
 }
 
-// MoveDisk moves a disk to that storage domain, and waits. One that is there is left alone. A disk that is used by a VM
-// that runs moves too.
+// MoveDisk moves a disk to a storage domain, and waits. It does nothing if the disk is already there. Even a disk of a
+// running VM can be moved.
 func (c *Client) MoveDisk(ctx context.Context, id, domain ID, report func(seen string)) error {
 	what := "disk " + id.String() + " to be moved to storage domain " + domain.String()
 
@@ -555,11 +554,11 @@ func (c *Client) MoveDisk(ctx context.Context, id, domain ID, report func(seen s
 			err = fmt.Errorf("failed to move disk %s: %w", id, err)
 		}
 
-		return false, string(disk.Status), err // moved is what a second look says, not what the engine accepted
+		return false, string(disk.Status), err // only another look proves the move, not the engine's acceptance
 	}, report)
 }
 
-// statusOf is the status of a disk that may not have been read.
+// statusOf returns the status of a disk, or "" for nil.
 func statusOf(disk *Disk) DiskStatus {
 	if disk == nil {
 		return ""
@@ -586,6 +585,6 @@ func (c *Client) RemoveDisk(ctx context.Context, id ID, report func(seen string)
 			return true, "", nil
 		}
 
-		return false, string(disk.Status), err // deleted is what a second look says, not what the engine accepted
+		return false, string(disk.Status), err // only another look proves the deletion, not the engine's acceptance
 	}, report)
 }

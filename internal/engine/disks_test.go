@@ -15,7 +15,7 @@ import (
 // TestADiskOfAProcessThatMayNoLongerAct has a process lose its right to act before and after the engine made its disk.
 func TestADiskOfAProcessThatMayNoLongerAct(t *testing.T) {
 	for name, test := range map[string]struct {
-		may     int // how many questions are agreed to
+		may     int // number of granted questions
 		refusal error
 		asked   int
 		disks   int
@@ -61,8 +61,9 @@ func TestADiskOfAProcessThatMayNoLongerAct(t *testing.T) {
 	}
 }
 
-// TestADiskThatTheSuccessorHasTakenStays has the process that acts now find the disk by its mark, and give it to its VM,
-// before the one that made it learns that it may no longer act. An engine would delete the disk of a VM that is down.
+// TestADiskThatTheSuccessorHasTakenStays has the acting process find the disk by its mark and give it to its VM. Only
+// then does the disk's maker learn that it may no longer act. An engine would delete even the disk of a VM that is
+// down.
 func TestADiskThatTheSuccessorHasTakenStays(t *testing.T) {
 	_, config := start(t, ovirtsim.Options{})
 	c := client(t, config)

@@ -1,12 +1,9 @@
-// Package engine is a client of the oVirt engine's REST API (version 4): one
-// authenticated session per set of credentials, look-ups by name, and the
-// calls that machines need.
+// Package engine is a client of the oVirt engine's REST API (version 4). It has one authenticated session per set of
+// credentials, look-ups by name, and the calls needed for machines.
 //
-// A Client is safe for concurrent use. Every request has a timeout. Starting
-// an operation and waiting for its end are two calls. Errors are typed: Fault
-// (the engine refused), AuthError, TLSError, UnreachableError, NameError; CancelledError is
-// the caller's own.
+// A Client is safe for concurrent use. Every request has a timeout. Starting an operation and waiting for its end are
+// two calls. Errors are typed: Fault (the engine refused), AuthError, TLSError, UnreachableError and NameError.
+// CancelledError comes from the caller.
 //
-// What to do with a machine is not decided here: see controllers and
-// internal/tfprovider.
+// The package does not decide on machines; see controllers and internal/tfprovider.
 package engine

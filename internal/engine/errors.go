@@ -19,7 +19,7 @@ type Fault struct {
 	Method, Path string
 	// StatusCode is the HTTP status code.
 	StatusCode int
-	// Reason and Detail are the engine's words; Detail names the rule that was broken.
+	// Reason and Detail are the engine's words. Detail names the broken rule.
 	Reason, Detail string
 }
 
@@ -33,76 +33,76 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("engine refused %s %s (HTTP %d): %s", f.Method, f.Path, f.StatusCode, text)
 }
 
-// IsNotAnAdministrator reports whether the engine refused a user that has no administrator role, and so must not see
-// everything.
+// IsNotAnAdministrator reports whether the engine refused a user for lack of an administrator role. Such a user may not
+// see everything.
 func IsNotAnAdministrator(err error) bool {
 	var fault *Fault
 	return errors.As(err, &fault) && fault.StatusCode == http.StatusBadRequest &&
 		strings.Contains(fault.Detail, notAnAdministrator)
 }
 
-// notAnAdministrator is in what an engine says to a user that has no administrator role and asks for everything.
+// notAnAdministrator is part of the engine's message if a user without an administrator role asks for everything.
 const notAnAdministrator = "query execution failed due to insufficient permissions"
 
 // AuthError reports that the engine does not accept the credentials.
 type AuthError struct {
-	// Username that was refused.
+	// Username of the refused user.
 	Username string
 	// Message of the engine.
 	Message string
-	// RetryAt is when the client will try these credentials again; earlier calls fail without a request,
-	// so that a wrong password does not lock the account out.
+	// RetryAt is the time of the client's next attempt with these credentials. Earlier calls fail without a request, so
+	// a wrong password does not lock the account.
 	RetryAt time.Time
 }
 
-// Closed reports whether the engine refuses the user whatever the password is: it is locked, disabled or expired.
+// Closed reports whether the engine refuses the user regardless of the password, because it is locked, disabled or
+// expired.
 func (e *AuthError) Closed() bool {
 	return slices.ContainsFunc(closedUsers, func(words string) bool { return strings.Contains(e.Message, words) })
 }
 
-// NoProfile reports whether the engine knows no profile of that name, which is what follows the last @ of a user name.
-// The password was not looked at.
+// NoProfile reports whether the engine knows no profile with this name. The profile follows the last @ of a user name.
+// The engine has not checked the password.
 func (e *AuthError) NoProfile() bool { return strings.Contains(e.Message, noValidProfile) }
 
 func (e *AuthError) Error() string {
 	return fmt.Sprintf("engine refuses user %q: %s", e.Username, e.Message)
 }
 
-// UnreachableError reports that no usable answer came: no connection, a time-out, or an answer that is not the
-// engine's.
+// UnreachableError reports the lack of a usable answer: no connection, a timeout, or an answer not from the engine.
 type UnreachableError struct{ Err error }
 
 func (e *UnreachableError) Error() string { return fmt.Sprintf("engine cannot be reached: %v", e.Err) }
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// CancelledError reports that a request was given up because its caller no longer wants the answer: a person pressed
-// Ctrl-C, or the process ends. It says nothing of the engine, which may have done what it was asked.
+// CancelledError reports a request canceled by its caller, for example because a user pressed Ctrl-C or the process
+// ends. It says nothing about the engine. The engine may have processed the request.
 type CancelledError struct{ Err error }
 
 func (e *CancelledError) Error() string { return "the request to the engine was cancelled" }
 
 func (e *CancelledError) Unwrap() error { return e.Err }
 
-// Is makes it a context.Canceled, whatever the cause of the cancellation is called.
+// Is makes the error a context.Canceled, regardless of the cancellation's cause.
 func (e *CancelledError) Is(target error) bool { return target == context.Canceled }
 
-// IsCancelled reports whether err is a request that was given up, and says nothing of the engine.
+// IsCancelled reports whether err is a canceled request, and says nothing about the engine.
 func IsCancelled(err error) bool {
 	var cancelled *CancelledError
 
 	return errors.As(err, &cancelled)
 }
 
-// NameError reports that no object has the name that was asked for.
+// NameError reports that no object has the wanted name.
 type NameError struct {
 	// Kind of object, such as "template".
 	Kind string
-	// Name that was looked up.
+	// Name is the wanted name.
 	Name string
-	// Scope in which it was looked up, such as `data center "Default"`.
+	// Scope of the look-up, such as `data center "Default"`.
 	Scope string
-	// Known holds the names that exist there, sorted.
+	// Known holds the sorted names in the scope.
 	Known []string
 }
 
@@ -127,8 +127,8 @@ func (e *NameError) Error() string {
 	return fmt.Sprintf("%s has no %s named %q (%s)", e.Scope, e.Kind, e.Name, list)
 }
 
-// nearest sorts names by how near they are to one. An engine may have many, and long ones: of each the beginning
-// counts, and too many stay in their order.
+// nearest sorts names by similarity to a name. An engine may have many long names, so only their beginnings count, and
+// too many names stay in their order.
 func nearest(name string, known []string) []string {
 	const most = 2000
 	if len(known) > most {
@@ -151,12 +151,12 @@ func IsNotFound(err error) bool { return hasStatus(err, http.StatusNotFound) }
 // IsConflict reports whether err is the engine's 409.
 func IsConflict(err error) bool { return hasStatus(err, http.StatusConflict) }
 
-// IsRefused reports whether err is the engine's 400 or 409: a rule of the engine, or the state of things, is against
-// the request.
+// IsRefused reports whether err is the engine's 400 or 409: the request breaks a rule of the engine, or does not fit
+// the state of an object.
 func IsRefused(err error) bool { return hasStatus(err, http.StatusBadRequest) || IsConflict(err) }
 
-// hasStatus reports whether the engine answered with a status. An UnreachableError may have the answer of something
-// else in it, which says nothing of the engine.
+// hasStatus reports whether the engine answered with a status. An UnreachableError may contain a foreign answer. It
+// says nothing about the engine.
 func hasStatus(err error, code int) bool {
 	var (
 		fault       *Fault
@@ -166,8 +166,8 @@ func hasStatus(err error, code int) bool {
 	return errors.As(err, &fault) && fault.StatusCode == code && !errors.As(err, &unreachable)
 }
 
-// IsTransient reports whether the same call may succeed later without any change to it: the engine could not be
-// reached, had an error of its own, or an object was locked by another operation; or the request was cancelled.
+// IsTransient reports whether the same call may succeed later without a change: the engine was unreachable or had an
+// internal error, an object was locked by another operation, or the request was canceled.
 func IsTransient(err error) bool {
 	var unreachable *UnreachableError
 	if errors.As(err, &unreachable) || IsCancelled(err) {
@@ -189,8 +189,8 @@ func IsTransient(err error) bool {
 		slices.ContainsFunc(passingConflicts, func(text string) bool { return strings.Contains(detail, text) })
 }
 
-// passingConflicts are the engine's words, in lower case, for conflicts that end by themselves: something else is at
-// the object, or what depended on it is still being removed.
+// passingConflicts are lower-case parts of the engine's messages for conflicts with an end of their own: another
+// operation uses the object, or its dependents are still being removed.
 var passingConflicts = []string{
 	"is locked",
 	"are locked",
@@ -220,7 +220,7 @@ var passingConflicts = []string{
 	"unknown data center status",
 }
 
-// lastingConflicts are the engine's words, in lower case, for conflicts that stay until a person acts.
+// lastingConflicts are lower-case parts of the engine's messages for conflicts until someone acts.
 var lastingConflicts = []string{
 	"already in use",
 	"already exists",
@@ -249,8 +249,7 @@ var lastingConflicts = []string{
 	"in order to detach",
 }
 
-// mayPass reports whether an engine refused for a reason that is not known, so that it is worth to try again for a
-// while.
+// mayPass reports whether an engine refused for an unknown reason, so the request is worth another try for a while.
 func mayPass(err error) bool {
 	var fault *Fault
 	if !errors.As(err, &fault) || fault.StatusCode != http.StatusConflict {
@@ -262,8 +261,8 @@ func mayPass(err error) bool {
 	return !slices.ContainsFunc(lastingConflicts, func(text string) bool { return strings.Contains(detail, text) })
 }
 
-// AnswerLost reports whether the engine may have done what it was asked although err came back: there was no answer, or
-// one from which nothing can be learned.
+// AnswerLost reports whether the engine may have processed the request in spite of err, because there was no conclusive
+// answer.
 func AnswerLost(err error) bool {
 	var unreachable *UnreachableError
 	var fault *Fault
@@ -272,8 +271,8 @@ func AnswerLost(err error) bool {
 		errors.As(err, &fault) && fault.StatusCode >= 500 && !fault.neverBegan()
 }
 
-// neverBegan reports that a command was refused before it did anything, with the status of an error all the same: it
-// refers to something that is not there.
+// neverBegan reports that the engine refused a command before it did anything, although with an error status. Such a
+// command refers to a missing object.
 func (f *Fault) neverBegan() bool {
 	return strings.Contains(f.Detail, "General command validation failure")
 }

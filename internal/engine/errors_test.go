@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestErrorsOfTheEngineItself sends a create and looks at what comes back: whether it may have been done all the same,
-// and whether it is worth another try.
+// TestErrorsOfTheEngineItself sends a create and checks the answer: whether the object may exist all the same, and
+// whether another try is worthwhile.
 func TestErrorsOfTheEngineItself(t *testing.T) {
 	tests := map[string]struct {
 		status          int
@@ -87,8 +87,8 @@ func TestErrorsOfTheEngineItself(t *testing.T) {
 	}
 }
 
-// TestAConflictOfUnknownWordsIsTriedAgain has an engine that refuses for a while in words that nobody has seen, and one
-// that refuses in words that stay.
+// TestAConflictOfUnknownWordsIsTriedAgain has an engine refuse with unknown words for a while, and with permanent
+// words.
 func TestAConflictOfUnknownWordsIsTriedAgain(t *testing.T) {
 	refuse := func(detail string) error { return &Fault{StatusCode: http.StatusConflict, Detail: detail} }
 	looks := 0
@@ -117,8 +117,8 @@ func TestAConflictOfUnknownWordsIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestWhichConflictsPass has texts of a running engine 4.5.8: M4, D13, P7, P8, P12. Those of a state that passes are
-// waited out; those that somebody must do something about are not, nor are they tried again as texts that nobody knows.
+// TestWhichConflictsPass has texts of a running engine 4.5.8: M4, D13, P7, P8, P12. Wait tolerates conflicts that pass
+// by themselves. It neither waits for conflicts until someone acts, nor retries them like unknown ones.
 func TestWhichConflictsPass(t *testing.T) {
 	passing := []string{
 		"[Cannot run VM: VM is locked. Please try again in a few minutes.]",

@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// Event is a line of the engine's log of events.
+// Event is an entry in the engine's event log.
 type Event struct {
 	XMLName     xml.Name `xml:"event"`
-	Index       int64    `xml:"index"` // which is its ID, too
+	Index       int64    `xml:"index"` // also its ID
 	Code        int      `xml:"code"`
 	Severity    string   `xml:"severity"` // normal, warning, error or alert
 	Time        string   `xml:"time"`     // RFC 3339
 	Description string   `xml:"description"`
-	// VM and Host that it is about; nil where it is about none.
+	// VM and Host of the event, or nil.
 	VM   *Ref `xml:"vm"`
 	Host *Ref `xml:"host"`
 }
 
-// at returns when the event was; zero if the engine does not say it.
+// at returns the time of the event, or zero if the engine omits it.
 func (e *Event) at() time.Time {
 	at, err := time.Parse(time.RFC3339, e.Time)
 	if err != nil {
@@ -34,8 +34,8 @@ func (e *Event) at() time.Time {
 	return at
 }
 
-// Events are the newest events, newest first, at most that many. search is an expression of the engine; empty means
-// all.
+// Events returns at most this many of the newest events, newest first. search is a search expression of the engine. An
+// empty search returns all events.
 func (c *Client) Events(ctx context.Context, search string, most int) ([]Event, error) {
 	query := url.Values{"max": {strconv.Itoa(most)}}
 	if search != "" {
@@ -45,24 +45,24 @@ func (c *Client) Events(ctx context.Context, search string, most int) ([]Event, 
 	return c.events(ctx, query)
 }
 
-// EventsAfter are the newest events after that of an index, newest first, at most that many: where there are as many,
-// those before them are left out.
+// EventsAfter returns at most this many of the newest events after the one with this index, newest first. A full answer
+// may lack earlier ones.
 func (c *Client) EventsAfter(ctx context.Context, index int64, most int) ([]Event, error) {
 	return c.events(ctx, url.Values{"from": {strconv.FormatInt(index, 10)}, "max": {strconv.Itoa(most)}})
 }
 
 const (
-	// failureEvents is how many of the newest events are read to find out what went wrong with a VM.
+	// failureEvents is the number of recent events to search for a VM's failure.
 	failureEvents = 500
-	// maxEventText is how much of an event becomes part of an error, in characters.
+	// maxEventText limits the part of an event in an error, in characters.
 	maxEventText = 300
 )
 
-// ExplainMissing adds what the engine says of a VM to the error that the VM, or a disk of it, is missing: an engine
-// that cannot copy the disks of a VM takes both away, and only its events have the reason. Another error stays.
+// ExplainMissing adds the engine's explanation to an error about a missing VM or disk. If an engine fails to copy a
+// VM's disks, it removes both the VM and the disks, and only its events have the reason. Other errors stay unchanged.
 func (c *Client) ExplainMissing(ctx context.Context, vm ID, err error) error {
 	missing := IsNotFound(err) || errors.Is(err, ErrNoBootDisk)
-	if IsRefused(err) { // whatever it says
+	if IsRefused(err) { // with any message
 		_, gone := c.VM(ctx, vm)
 		missing = IsNotFound(gone)
 	}

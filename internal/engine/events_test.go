@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestEventsOfAVM finds those of one VM, newest first, and no more than were asked for.
+// TestEventsOfAVM finds the events of one VM, newest first, up to the requested number.
 func TestEventsOfAVM(t *testing.T) {
 	_, config := start(t, ovirtsim.Options{})
 	c, ctx := client(t, config), t.Context()

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// HoldTime has the client take the present for all times: what it remembers does not age while a test counts requests.
+// HoldTime stops the client's clock, so its caches do not age while a test counts requests.
 func (c *Client) HoldTime() {
 	present := time.Now()
 	c.now = func() time.Time { return present }
 }
 
-// SetClock has the client take the time from a function.
+// SetClock replaces the client's clock.
 func (c *Client) SetClock(now func() time.Time) { c.now = now }
 
 // LoginLimiter is a loginLimiter.
 type LoginLimiter struct{ loginLimiter }
 
-// NewLoginLimiter returns one with that store.
+// NewLoginLimiter returns a LoginLimiter with this store.
 func NewLoginLimiter(store RefusalStore) *LoginLimiter {
 	return &LoginLimiter{loginLimiter{store: store}}
 }
@@ -38,20 +38,20 @@ func (l *LoginLimiter) RecordSuccess(ctx context.Context, user, password string,
 	l.recordSuccess(ctx, []string{user}, password, now)
 }
 
-// IsAccepted reports whether a password is the user's last one that the engine accepted.
+// IsAccepted reports whether a password is the user's last accepted one.
 func (l *LoginLimiter) IsAccepted(ctx context.Context, user, password string) bool {
 	return l.isAccepted(ctx, []string{user}, password)
 }
 
-// UserKeys are the keys of a user of an engine.
+// UserKeys returns the keys of a user of an engine.
 func UserKeys(ctx context.Context, base *url.URL, username string) []string {
 	return userKeys(ctx, base, username)
 }
 
-// ReachedKeys are the keys of a user at which a login has succeeded.
+// ReachedKeys returns the keys of a user after a successful login.
 func ReachedKeys(base *url.URL, remote, username string) []string {
 	return reachedKeys(base, remote, username)
 }
 
-// MaxUsers is how many users are remembered.
+// MaxUsers is the maximum number of remembered users.
 const MaxUsers = maxUsers

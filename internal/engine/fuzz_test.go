@@ -13,8 +13,8 @@ type answer func(*http.Request) *http.Response
 
 func (a answer) RoundTrip(r *http.Request) (*http.Response, error) { return a(r), nil }
 
-// FuzzAnswer checks that no answer of an engine confuses the client: each call returns what it could read, or an error
-// of the package.
+// FuzzAnswer checks that no answer of an engine confuses the client. Each call returns an error of the package, or the
+// readable part.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
 		`<vms><vm id="11111111-1111-4111-8111-111111111111"><name>a</name><status>up</status><nics/><cpu><topology><cores>x</cores></topology></cpu><start_time>yesterday</start_time></vm></vms>`,
@@ -33,7 +33,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(200, "text/html", "<html/>")
 	f.Fuzz(func(t *testing.T, status int, media, body string) {
 		if status < 200 || status > 599 || status >= 300 && status < 400 {
-			return // the transport's matter
+			return // left to the transport
 		}
 
 		c, err := New(Config{URL: "https://engine.example.com", Username: "u", Password: "p"})

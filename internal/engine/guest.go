@@ -11,7 +11,7 @@ import (
 	"regexp"
 )
 
-// ReportedDevice is a device that the agent in the guest reports.
+// ReportedDevice is a device reported by the guest agent.
 type ReportedDevice struct {
 	Name string `xml:"name"`
 	Type string `xml:"type"`
@@ -20,19 +20,19 @@ type ReportedDevice struct {
 	} `xml:"ips"`
 }
 
-// GuestInterface is a network interface of the guest with the addresses by which others can reach it.
+// GuestInterface is a network interface of the guest with its reachable addresses.
 type GuestInterface struct {
 	// Name in the guest, such as enp1s0.
 	Name string
-	// IPv4 and IPv6 addresses in the order in which the guest reports them.
+	// IPv4 and IPv6 addresses in the order of the guest's report.
 	IPv4, IPv6 []netip.Addr
 }
 
-// dummyInterface are interfaces that lead nowhere.
+// dummyInterface matches interfaces without a network.
 var dummyInterface = regexp.MustCompile(`^(lo|dummy\d+)$`)
 
-// GuestInterfaces lists the guest's network interfaces that have an address which is neither loopback nor link-local.
-// It is empty while no agent reports.
+// GuestInterfaces lists the guest's network interfaces with addresses, except loopback and link-local ones. It is empty
+// until the agent reports.
 func (c *Client) GuestInterfaces(ctx context.Context, vmID ID) ([]GuestInterface, error) {
 	var list struct {
 		XMLName xml.Name         `xml:"reported_devices"`
@@ -45,7 +45,7 @@ func (c *Client) GuestInterfaces(ctx context.Context, vmID ID) ([]GuestInterface
 	return guestInterfaces(list.Items), nil
 }
 
-// AllGuestInterfaces are the GuestInterfaces of every VM by its ID, in one request.
+// AllGuestInterfaces returns the GuestInterfaces of every VM by ID, in one request.
 func (c *Client) AllGuestInterfaces(ctx context.Context) (map[ID][]GuestInterface, error) {
 	var list struct {
 		XMLName xml.Name `xml:"vms"`
@@ -94,11 +94,11 @@ func guestInterfaces(devices []ReportedDevice) []GuestInterface {
 	return out
 }
 
-// ConsoleID is the ID of a graphics console within its VM: not a UUID, but the name of its protocol in hexadecimal
-// digits.
+// ConsoleID is the ID of a graphics console within its VM. It is not a UUID, but the name of its protocol in
+// hexadecimal.
 type ConsoleID string
 
-// UnmarshalXMLAttr reads the ID of an answer.
+// UnmarshalXMLAttr decodes the ID in an answer.
 func (id *ConsoleID) UnmarshalXMLAttr(attr xml.Attr) error {
 	if _, err := hex.DecodeString(attr.Value); err != nil || attr.Value == "" {
 		return fmt.Errorf("the engine names a console by an ID that is none: %q", abridged(attr.Value))
@@ -129,8 +129,8 @@ func (c *Client) GraphicsConsoles(ctx context.Context, vmID ID) ([]ConsoleID, er
 	return ids, nil
 }
 
-// ViewerFile is the connection file of virt-viewer for a graphics console of a VM that runs. It has a password that is
-// good for a short time. The error of a VM without such a console says so.
+// ViewerFile returns the virt-viewer connection file for a graphics console of a running VM. The file has a short-lived
+// password. ViewerFile fails if the VM has no such console.
 func (c *Client) ViewerFile(ctx context.Context, vmID ID) (string, error) {
 	consoles, err := c.GraphicsConsoles(ctx, vmID)
 	if err != nil {
@@ -163,16 +163,16 @@ func (c *Client) DeleteGraphicsConsole(ctx context.Context, vmID ID, id ConsoleI
 	return nil
 }
 
-// AutoPinningOff is the automatic pinning policy of a VM whose CPUs the engine does not pin.
+// AutoPinningOff is the automatic pinning policy of a VM without CPU pinning by the engine.
 const AutoPinningOff = "disabled"
 
-// OptimizeCPU turns the engine's pinning of the VM's CPUs and NUMA nodes on.
+// OptimizeCPU enables the engine's pinning of the VM's CPUs and NUMA nodes.
 func (c *Client) OptimizeCPU(ctx context.Context, vmID ID) error {
 	on := true
 	return c.act(ctx, vmID, "autopincpuandnumanodes", action{OptimizeCPU: &on})
 }
 
-// StopOptimizingCPU turns the engine's pinning off. The action that turns it on cannot do that on any engine.
+// StopOptimizingCPU disables the engine's pinning. On no engine can the action of OptimizeCPU do this.
 func (c *Client) StopOptimizingCPU(ctx context.Context, vmID ID) error {
 	_, err := c.ChangeVM(ctx, vmID, &VM{AutoPinning: AutoPinningOff})
 	return err

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// ownHeaders are those that this package sends, and that decide whether its requests are understood.
+// ownHeaders are headers sent by this package. They decide whether its requests are understood.
 var ownHeaders = []string{
 	"Accept", "Accept-Encoding", "Authorization", "Connection", "Content-Length", "Content-Type", "Filter", "Host",
 	"Prefer", "Transfer-Encoding", "Version",
 }
 
-// CheckHeader returns an error for a header that cannot be among the Headers of a Config. It does not repeat the value,
-// which may be secret.
+// CheckHeader returns an error for a header not allowed in the Headers of a Config. It does not repeat the value,
+// because the value may be secret.
 func CheckHeader(name, value string) error {
 	switch {
 	case !httpguts.ValidHeaderFieldName(name):

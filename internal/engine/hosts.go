@@ -16,12 +16,12 @@ type Host struct {
 	Name    string `xml:"name"`
 	Status  string `xml:"status"`
 	Cluster *Ref   `xml:"cluster"`
-	// FreeMemory is what the scheduler can give to more VMs, in bytes.
+	// FreeMemory is the memory available to the scheduler for more VMs, in bytes.
 	FreeMemory int64     `xml:"max_scheduling_memory"`
 	Topology   *Topology `xml:"cpu>topology"`
 }
 
-// CPUs are the threads of the host; 0 where the engine does not say.
+// CPUs returns the number of the host's threads, or 0 if the engine omits it.
 func (h *Host) CPUs() int64 {
 	if h.Topology == nil {
 		return 0
@@ -30,11 +30,10 @@ func (h *Host) CPUs() int64 {
 	return h.Topology.Cores * h.Topology.Sockets * h.Topology.Threads
 }
 
-// HostUp is the status of a host that runs VMs.
+// HostUp is the status of a host ready to run VMs.
 const HostUp = "up"
 
-// HostsWithin lists all hosts of the engine, out of a list that is at most maxAge old. Hosts come and go, and who asks
-// is many machines.
+// HostsWithin lists all hosts of the engine from a list at most maxAge old. Hosts come and go, and many machines ask.
 func (c *Client) HostsWithin(ctx context.Context, maxAge time.Duration) ([]Host, error) {
 	list := &c.lists.hosts
 	if err := list.mu.acquire(ctx); err != nil {
@@ -55,13 +54,14 @@ func (c *Client) HostsWithin(ctx context.Context, maxAge time.Duration) ([]Host,
 }
 
 const (
-	// hostNamesAge is how old a list of hosts may be for the name of one that is in it; hosts are seldom renamed.
+	// hostNamesAge is the maximum age of a list of hosts for the name of a listed host. Hosts are seldom renamed.
 	hostNamesAge = 10 * time.Minute
-	// newHostAge is how old it may be for one that is not.
+	// newHostAge is the maximum age for an unlisted host.
 	newHostAge = time.Minute
 )
 
-// HostName is the name of a host out of a list; false where the engine does not have the host, or does not answer.
+// HostName returns the name of a host from a list. It returns false if the engine does not have the host, or does not
+// answer.
 func (c *Client) HostName(ctx context.Context, id ID) (name string, known bool) {
 	for _, maxAge := range []time.Duration{hostNamesAge, newHostAge} {
 		hosts, err := c.HostsWithin(ctx, maxAge)
@@ -88,8 +88,8 @@ type AffinityLabel struct {
 	} `xml:"hosts"`
 }
 
-// AffinityLabel returns the label of that name with its hosts, or a NameError, out of a list that is at most maxAge
-// old.
+// AffinityLabel returns the label with this name and its hosts from a list at most maxAge old. A missing label is a
+// NameError.
 func (c *Client) AffinityLabel(ctx context.Context, name string, maxAge time.Duration) (*AffinityLabel, error) {
 	list := &c.lists.labels
 	if err := list.mu.acquire(ctx); err != nil {

@@ -9,13 +9,13 @@ import (
 
 // ID is the UUID of an object of the engine, in lower case and with dashes.
 //
-// An engine is hostile input: its URL is a tenant's to choose. IDs go into paths, into addresses of Terraform's state
-// and into IDs of imports, so that an answer with an ID that is no UUID is refused as a whole, while it is decoded.
+// An engine is hostile input, because tenants choose its URL. IDs become parts of paths, of addresses in Terraform's
+// state and of import IDs. The decoder therefore refuses the whole answer if an ID is no UUID.
 type ID string
 
 var uuidForm = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 
-// ParseID reads an ID; it fails on what is no UUID as engines write them.
+// ParseID parses an ID. It fails unless the text is a UUID in the form of engines.
 func ParseID(text string) (ID, error) {
 	if !uuidForm.MatchString(text) {
 		return "", fmt.Errorf("%q is not a UUID", abridged(text))
@@ -24,7 +24,7 @@ func ParseID(text string) (ID, error) {
 	return ID(text), nil
 }
 
-// UnmarshalXMLAttr reads the ID of an answer.
+// UnmarshalXMLAttr decodes the ID in an answer.
 func (id *ID) UnmarshalXMLAttr(attr xml.Attr) error {
 	parsed, err := ParseID(attr.Value)
 	if err != nil {
@@ -36,10 +36,10 @@ func (id *ID) UnmarshalXMLAttr(attr xml.Attr) error {
 	return nil
 }
 
-// String is the ID as text.
+// String returns the ID as text.
 func (id ID) String() string { return string(id) }
 
-// segment is the ID as one step of a path. An ID of a state that a tenant wrote may be anything.
+// segment returns the ID as one segment of a path. An ID from a tenant's state may be any text.
 func (id ID) segment() string {
 	if _, err := ParseID(string(id)); err != nil {
 		return url.PathEscape("not-a-uuid:" + string(id))
@@ -48,10 +48,10 @@ func (id ID) segment() string {
 	return string(id)
 }
 
-// abridged is the beginning of a text that is only there to be recognized.
+// abridged returns the beginning of a text, enough to recognize it.
 func abridged(text string) string { return abridgedTo(60, text) }
 
-// abridgedTo is a text, or its beginning if it has more characters than the limit.
+// abridgedTo returns a text, cut after limit characters.
 func abridgedTo(limit int, text string) string {
 	if runes := []rune(text); len(runes) > limit {
 		return string(runes[:limit]) + "…"

@@ -17,10 +17,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// uuidOf is a UUID that ends in a number.
+// uuidOf returns a UUID ending in a number.
 func uuidOf(n int) string { return fmt.Sprintf("11111111-1111-4111-8111-%012d", n) }
 
-// hostileIDs are answers that would mean something in a path, in HCL or in the ID of an import.
+// hostileIDs have a special meaning in a path, in HCL or in the ID of an import.
 var hostileIDs = []string{
 	"", "${file(\"/etc/passwd\")}", "%{ if true }", "..", "../../vms", "a/b", "7", "x\ny",
 	strings.ToUpper("aaaaaaaa-1111-4111-8111-111111111111"), uuidOf(1) + " ", uuidOf(1) + "\n", "{" + uuidOf(1) + "}",
@@ -38,7 +38,7 @@ func TestParseID(t *testing.T) {
 	}
 }
 
-// TestAnIDThatIsNoneIsRefused asks an engine that puts hostile IDs into its answers.
+// TestAnIDThatIsNoneIsRefused asks an engine with hostile IDs in its answers.
 func TestAnIDThatIsNoneIsRefused(t *testing.T) {
 	hostile := ""
 	_, config := start(t, ovirtsim.Options{Gate: func(next http.Handler) http.Handler {
@@ -79,7 +79,7 @@ func TestAnIDThatIsNoneIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnIDOfAStateStaysOneStep asks for a VM by IDs that somebody wrote into a state.
+// TestAnIDOfAStateStaysOneStep asks for a VM by IDs forged in a state.
 func TestAnIDOfAStateStaysOneStep(t *testing.T) {
 	var asked []string
 	_, config := start(t, ovirtsim.Options{Gate: func(next http.Handler) http.Handler {
@@ -108,7 +108,7 @@ func TestAnIDOfAStateStaysOneStep(t *testing.T) {
 	}
 }
 
-// TestEveryIDIsChecked reads the sources: each field that an answer's ID is decoded into has a type that checks it.
+// TestEveryIDIsChecked reads the sources. Each field decoded from an answer's ID must have a checking type.
 func TestEveryIDIsChecked(t *testing.T) {
 	entries, err := os.ReadDir(".")
 	if err != nil {

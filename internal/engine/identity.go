@@ -8,23 +8,24 @@ import (
 	"time"
 )
 
-// Identity is what an engine says of itself at the beginning of a session.
+// Identity is an engine's report on itself at the beginning of a session.
 type Identity struct {
-	// Installation is the ID of the installation; "" if the engine does not say it.
+	// Installation is the ID of the installation, or "" if the engine omits it.
 	Installation string
-	// NewestEvent is the ID of the newest event; 0 if the user sees none. NewestTime is when it was; zero if unknown.
+	// NewestEvent is the ID of the newest event, or 0 if the user sees none. NewestTime is its time, or zero if
+	// unknown.
 	NewestEvent int64
 	NewestTime  time.Time
-	// Forgot reports that the engine does not have the event that it was asked for, although it has only older ones, or
-	// that another event has its ID: a restored engine gives the same IDs again.
+	// Forgot reports that the engine no longer has the event looked for: it has only older events, or another event has
+	// the same ID. A restored engine assigns the same IDs again.
 	Forgot bool
 }
 
-// identifying marks the requests by which a client finds out which engine answers.
+// identifying marks the requests of a client to identify the engine.
 type identifying struct{}
 
-// Identity returns what the engine said of itself. It asks once in each session, because only a new session can be
-// with another engine, or with one whose database was restored.
+// Identity returns the engine's identity. It asks once per session, because only a new session can reach another
+// engine, or one with a restored database.
 func (c *Client) Identity(ctx context.Context) (Identity, error) {
 	token, err := c.login(ctx)
 	if err != nil {
@@ -46,10 +47,10 @@ func (c *Client) Identity(ctx context.Context) (Identity, error) {
 	return c.FetchIdentity(ctx, 0, time.Time{})
 }
 
-// maxSeenEvents bounds the events that a session remembers.
+// maxSeenEvents limits the events remembered per session.
 const maxSeenEvents = 10_000
 
-// HasSeenEvent reports whether this session has asked the engine for an event, and got it.
+// HasSeenEvent reports whether this session has asked the engine for an event, and received it.
 func (c *Client) HasSeenEvent(id int64, at time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,9 +60,8 @@ func (c *Client) HasSeenEvent(id int64, at time.Time) bool {
 	return ok && sameSecond(seen, at)
 }
 
-// FetchIdentity asks the engine which one it is, whatever it said before, and whether it has an event of that ID and
-// time; ID 0 means none. An event that it has counts as the newest, although no list has it: an administrator may have
-// dismissed it.
+// FetchIdentity asks the engine for its identity again, and for the event with this ID and time. ID 0 asks for no
+// event. A found event counts as the newest even if it is in no list, because an administrator may have dismissed it.
 func (c *Client) FetchIdentity(ctx context.Context, event int64, at time.Time) (Identity, error) {
 	token, err := c.login(ctx)
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *Client) FetchIdentity(ctx context.Context, event int64, at time.Time) (
 	}
 
 	c.identity, c.identityOf = identity, token
-	c.identity.Forgot = false // that is about the event of this call
+	c.identity.Forgot = false // Forgot is about the event of this call only
 	c.seenEvents[identity.NewestEvent] = identity.NewestTime
 
 	if event != 0 && !identity.Forgot {
@@ -116,7 +116,7 @@ func (c *Client) askIdentity(ctx context.Context, event int64, at time.Time) (Id
 	}
 
 	switch {
-	case event == 0, identity.NewestEvent == 0: // a user who sees no events is told of none
+	case event == 0, identity.NewestEvent == 0: // the user sees no events
 		return identity, nil
 	case identity.NewestEvent == event:
 		identity.Forgot = !sameSecond(identity.NewestTime, at)
@@ -127,17 +127,17 @@ func (c *Client) askIdentity(ctx context.Context, event int64, at time.Time) (Id
 	return identity, c.lookForEvent(ctx, &identity, event, at)
 }
 
-// lookForEvent looks for an event that is not the newest of the list.
+// lookForEvent looks for an event other than the newest in the list.
 func (c *Client) lookForEvent(ctx context.Context, identity *Identity, event int64, at time.Time) error {
 	var found Event
 
-	// The answer for an event that is there was not recorded; that for one that is not is a 404.
+	// The answer for an existing event was not recorded. The answer for a missing one is a 404.
 	err := c.do(ctx, http.MethodGet, "/events/"+strconv.FormatInt(event, 10), nil, nil, &found)
 
 	switch {
 	case IsTransient(err):
 		return err
-	case err != nil: // one that is older than the newest may have been cleaned up
+	case err != nil: // an event older than the newest may have been cleaned up
 		identity.Forgot = identity.NewestEvent < event
 	case !sameSecond(found.at(), at):
 		identity.Forgot = true
@@ -148,14 +148,15 @@ func (c *Client) lookForEvent(ctx context.Context, identity *Identity, event int
 	return nil
 }
 
-// sameSecond reports whether two times are the same as far as they are known: an object records only seconds.
+// sameSecond reports whether two times are equal to the second, because objects record only seconds. An unknown time
+// equals any.
 func sameSecond(a, b time.Time) bool {
 	return a.IsZero() || b.IsZero() || a.Truncate(time.Second).Equal(b.Truncate(time.Second))
 }
 
-// checkSession checks, at the first request of a new session, that the engine is the one of the session before. If it
-// is not, the client refuses all that follows, so that nobody begins with one engine and goes on with the other.
-// Sessions makes a new client then.
+// checkSession runs before the first request of a new session. It checks that the engine is the one of the previous
+// session. If not, the client refuses all further requests, so nobody starts with one engine and continues with
+// another. Sessions then makes a new client.
 func (c *Client) checkSession(ctx context.Context, token string) error {
 	c.mu.Lock()
 	changed, known, of := c.changed, c.identity, c.identityOf
@@ -190,7 +191,7 @@ func (c *Client) checkSession(ctx context.Context, token string) error {
 	return nil
 }
 
-// isChanged reports whether another engine answers than the one that the client was made for.
+// isChanged reports whether the client has found a different engine.
 func (c *Client) isChanged() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,18 +14,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// log is an engine of which a test decides who it is, and what its log of events has.
+// log is an engine. The test sets its identity and its event log.
 type log struct {
 	mu           sync.Mutex
 	installation string
-	// listed is the newest event of the list; dismissed are there, and not listed.
+	// listed is the newest listed event. dismissed ones exist, but are not listed.
 	listed    int64
 	dismissed int64
-	// restored is the first event that another one has replaced since; 0 if none was.
+	// restored is the first event replaced by another one, or 0.
 	restored int64
 	sessions int
-	asked    int // for an event by its ID
-	// cleaned is the last event that is too old to be there.
+	asked    int // number of requests for an event by ID
+	// cleaned is the last event removed for its age.
 	cleaned int64
 }
 
@@ -66,10 +66,10 @@ func (l *log) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// eventTime is when an event of an ID was.
+// eventTime returns the time of the event with this ID.
 func eventTime(id int64) time.Time { return time.Date(2026, 11, 9, 3, 0, int(id), 5e6, time.UTC) }
 
-// event is the document of an event.
+// event returns the document of an event.
 func (l *log) event(id int64) string {
 	at := eventTime(id)
 	if l.restored != 0 && id >= l.restored {
@@ -90,7 +90,7 @@ func startLog(t *testing.T) (*log, *engine.Sessions, engine.Config) {
 	}
 }
 
-// TestAnEventThatIsDismissedIsStillThere has an administrator who dismisses the newest event that was recorded.
+// TestAnEventThatIsDismissedIsStillThere has an administrator dismiss the newest recorded event.
 func TestAnEventThatIsDismissedIsStillThere(t *testing.T) {
 	l, sessions, config := startLog(t)
 	c, err := sessions.Get(config)
@@ -109,8 +109,8 @@ func TestAnEventThatIsDismissedIsStillThere(t *testing.T) {
 	check.Equal(t, "it is forgotten", seen.Forgot, true)
 }
 
-// TestARestoredEngineIsNotTheSameWithAsManyEventsAgain has an engine whose restored database gave the IDs of events again:
-// only their times tell.
+// TestARestoredEngineIsNotTheSameWithAsManyEventsAgain has an engine with a restored database assign the same event IDs
+// again. Only their times differ.
 func TestARestoredEngineIsNotTheSameWithAsManyEventsAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*log)
@@ -139,8 +139,8 @@ func TestARestoredEngineIsNotTheSameWithAsManyEventsAgain(t *testing.T) {
 	}
 }
 
-// TestARunGetsNoTokenOfAnotherEngine has a Terraform run whose token is refused in the middle: the new one must be of the
-// engine with which it began. Another engine would answer that the run's VM is gone.
+// TestARunGetsNoTokenOfAnotherEngine refuses the token of a Terraform run halfway. The new token must come from the
+// same engine. Another engine would report the run's VM as gone.
 func TestARunGetsNoTokenOfAnotherEngine(t *testing.T) {
 	for name, test := range map[string]struct {
 		swap    func(*log)
@@ -161,7 +161,7 @@ func TestARunGetsNoTokenOfAnotherEngine(t *testing.T) {
 
 		l.set(func() { l.sessions++; test.swap(l) })
 
-		for range 2 { // also not the second time
+		for range 2 { // also the second time
 			token, err = c.Token(t.Context(), "token-0")
 			check.Equal(t, name+" is refused", err != nil, test.refused)
 			check.Equal(t, name+" gives a token", token != "", !test.refused)
@@ -169,7 +169,7 @@ func TestARunGetsNoTokenOfAnotherEngine(t *testing.T) {
 	}
 }
 
-// TestAClientDoesNotGoOnWithAnotherEngine ends the session, and has another engine, or an earlier one, answer at the same
+// TestAClientDoesNotGoOnWithAnotherEngine ends the session, and lets another or an earlier engine answer at the same
 // URL.
 func TestAClientDoesNotGoOnWithAnotherEngine(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -190,7 +190,7 @@ func TestAClientDoesNotGoOnWithAnotherEngine(t *testing.T) {
 
 		l.set(func() { l.sessions++; test.swap(l) })
 
-		for range 2 { // also not the second time
+		for range 2 { // also the second time
 			_, err = c.VMs(t.Context())
 			check.Equal(t, name+" is refused", err != nil, test.refused)
 		}
@@ -199,7 +199,7 @@ func TestAClientDoesNotGoOnWithAnotherEngine(t *testing.T) {
 			t.Errorf("%s: identity: %v", name, err)
 		}
 
-		// The next pass sees who it is.
+		// The next pass gets the new identity.
 		next, err := sessions.Get(config)
 		check.Error(t, err, "")
 		check.Equal(t, name+" has a new client", next != c, test.refused)

@@ -10,7 +10,7 @@ import (
 )
 
 // TestDisksOfVMsAreNoImages has the engine give VMs the alias of their template's disk: M9. Neither the template's
-// disk, nor one that depends on it, nor a copy is the disk of an image.
+// disk, nor its dependents, nor its copies are disks of an image.
 func TestDisksOfVMsAreNoImages(t *testing.T) {
 	_, config := start(t, ovirtsim.Options{})
 	c := client(t, config)

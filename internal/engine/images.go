@@ -11,20 +11,20 @@ import (
 	"strings"
 )
 
-// sector is the unit of which the size of a disk is a multiple.
+// sector is the granularity of disk sizes in bytes.
 const sector = 512
 
-// Image is what the header of an image file says.
+// Image has the facts in the header of an image file.
 type Image struct {
 	// Format is FormatCow for qcow2, else FormatRaw.
 	Format string
-	// VirtualSize is the size in bytes of the disk that the image holds.
+	// VirtualSize is the size of the image's disk in bytes.
 	VirtualSize int64
 	// FileSize is the size of the file in bytes.
 	FileSize int64
 }
 
-// qcow2Header is the fixed part of the header; all numbers are big-endian.
+// qcow2Header is the fixed part of the header. All numbers are big-endian.
 type qcow2Header struct {
 	Magic             [4]byte
 	Version           uint32
@@ -33,18 +33,18 @@ type qcow2Header struct {
 	ClusterBits       uint32
 	Size              uint64
 	CryptMethod       uint32
-	// The tables that say where everything is. L1Size is in entries of 8 bytes.
+	// The tables locate all other data. L1Size counts entries of 8 bytes.
 	L1Size           uint32
 	L1Offset         uint64
 	RefcountOffset   uint64
 	RefcountClusters uint32
-	// Snapshots are not looked at. Features, in version 3, are those that a reader must know.
+	// Snapshots are ignored. Features of version 3 are required knowledge for readers.
 	_        [12]byte
 	Features uint64
 }
 
-// within reports whether the tables are in a file of size bytes. One that was cut off ends before them, and a host that
-// reads the header only takes it for a good one.
+// within reports whether the tables are inside a file of size bytes. A truncated file ends before them, but a host
+// reading only the header would accept it.
 func (h *qcow2Header) within(size int64) bool {
 	const most = 1 << 62 // keeps the sums from overflowing
 	l1, refcounts := uint64(h.L1Size)*8, uint64(h.RefcountClusters)<<h.ClusterBits
@@ -53,10 +53,10 @@ func (h *qcow2Header) within(size int64) bool {
 		h.RefcountOffset+refcounts <= uint64(size) //nolint:gosec // positive
 }
 
-// externalData is the feature of images whose data is in another file.
+// externalData is the feature of images with their data in another file.
 const externalData = 1 << 2
 
-// foreign are files that an engine would take for a raw disk, by how they begin.
+// foreign are the beginnings of files an engine would mistake for a raw disk.
 var foreign = []struct{ begin, what, remedy string }{
 	{"\x1f\x8b", "compressed with gzip", "decompress it with gunzip"},
 	{"\xfd7zXZ\x00", "compressed with xz", "decompress it with unxz"},
@@ -70,7 +70,7 @@ var foreign = []struct{ begin, what, remedy string }{
 	{"vhdxfile", "a VHDX image", "convert it with qemu-img convert -O qcow2"},
 }
 
-// OpenImage opens an image file and reads its header, as IdentifyImage does. The caller closes the file.
+// OpenImage opens an image file and reads its header like IdentifyImage. The caller closes the file.
 func OpenImage(path string) (*os.File, Image, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -85,8 +85,8 @@ func OpenImage(path string) (*os.File, Image, error) {
 	return file, image, nil
 }
 
-// IdentifyImage reads the header of an image file, as ReadImage does. It also fails on a file that is named .qcow2 and
-// is not one: an engine would make a disk of its bytes.
+// IdentifyImage reads the header of an image file like ReadImage. It also fails for a file named .qcow2 in another
+// format, because an engine would make a disk from its bytes.
 func IdentifyImage(file *os.File, name string) (Image, error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -105,8 +105,8 @@ func IdentifyImage(file *os.File, name string) (Image, error) {
 	return image, nil
 }
 
-// ReadImage reads the header of an image of size bytes. It fails on a qcow2 image that cannot be a disk by itself, or
-// whose header is damaged, and on formats that no engine reads. What is none of these is a raw image.
+// ReadImage reads the header of an image of size bytes. It fails for incomplete or damaged qcow2 images, and for
+// formats no engine reads. Everything else is a raw image.
 func ReadImage(image io.ReaderAt, size int64) (Image, error) {
 	if size <= 0 {
 		return Image{}, errors.New("the image is empty")
@@ -164,7 +164,7 @@ func ReadImage(image io.ReaderAt, size int64) (Image, error) {
 	return Image{Format: FormatCow, FileSize: size, VirtualSize: int64(header.Size)}, nil
 }
 
-// ReaderUntil reads until a context ends: images are large.
+// ReaderUntil reads until a context ends, because images are large.
 func ReaderUntil(ctx context.Context, from io.Reader) io.Reader { return &readerUntil{ctx, from} }
 
 type readerUntil struct {

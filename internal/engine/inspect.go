@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Appearance is what an engine shows to everybody.
+// Appearance has an engine's public properties.
 type Appearance struct {
-	// CertificateEnds is when its certificate does.
+	// CertificateEnds is the end of its certificate's validity.
 	CertificateEnds time.Time
-	// Ahead is by how much its clock is ahead of ours; negative where it is behind. It is told in whole seconds.
+	// Ahead is the lead of its clock over ours, or negative if it is behind. Its resolution is one second.
 	Ahead time.Duration
 }
 
@@ -46,7 +46,7 @@ func (c *Client) Appearance(ctx context.Context) (Appearance, error) {
 		return out, fmt.Errorf("the engine does not tell its time: %w", err)
 	}
 
-	// The answer was written at some time in between, and the seconds are cut off.
+	// The engine wrote the answer at some time in between, and truncated the seconds.
 	if now := time.Now(); told.After(now) {
 		out.Ahead = told.Sub(now).Round(time.Second)
 	} else if told.Add(time.Second).Before(asked) {
@@ -56,18 +56,18 @@ func (c *Client) Appearance(ctx context.Context) (Appearance, error) {
 	return out, nil
 }
 
-// Grant is a role that a user has.
+// Grant is a role of a user.
 type Grant struct {
-	// Role is its name, such as SuperUser.
+	// Role is the name of the role, such as SuperUser.
 	Role string
-	// On is the kind of object that it is for, such as cluster; empty for the whole system, and for kinds that machines
-	// have nothing to do with.
+	// On is the kind of object the role applies to, such as cluster. It is "" for the whole system, and for kinds
+	// irrelevant to machines.
 	On string
-	// Permits are what it allows, by the engine's numbers.
+	// Permits are the role's permissions by the engine's numbers.
 	Permits []string
 }
 
-// permission of a user, with what it may be for.
+// permission of a user, with its possible objects.
 type permission struct {
 	Role       *Ref `xml:"role"`
 	DataCenter *Ref `xml:"data_center"`
@@ -81,7 +81,7 @@ type permission struct {
 	Profile    *Ref `xml:"vnic_profile"`
 }
 
-// on is the kind of object that the permission is for; empty for the whole system.
+// on returns the kind of the permission's object, or "" for the whole system.
 func (p *permission) on() string {
 	for _, kind := range []struct {
 		name string
@@ -98,8 +98,8 @@ func (p *permission) on() string {
 	return ""
 }
 
-// Grants are the administrators' roles that the user of this session has. Whether an engine lists those of the user's
-// groups, too, was not recorded.
+// Grants returns the administrator roles of this session's user. Whether an engine also lists those of the user's
+// groups was not recorded.
 func (c *Client) Grants(ctx context.Context) ([]Grant, error) {
 	var root struct {
 		XMLName xml.Name `xml:"api"`
@@ -153,10 +153,10 @@ func (c *Client) Grants(ctx context.Context) ([]Grant, error) {
 	return out, nil
 }
 
-// permitID is the ID of a permit, which is a number in every engine.
+// permitID is the ID of a permit. It is a number in every engine.
 type permitID int
 
-// permitsOf lists what a role allows.
+// permitsOf lists the permits of a role.
 func (c *Client) permitsOf(ctx context.Context, role ID) ([]string, error) {
 	var list struct {
 		XMLName xml.Name `xml:"permits"`

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// DescribedVM is a VM with what a pool of VMs is described by.
+// DescribedVM is a VM with the properties for describing an inventory.
 type DescribedVM struct {
 	VM
 	Tags     []Tag           `xml:"tags>tag"`
@@ -24,13 +24,13 @@ type TemplateName struct {
 	Name string `xml:"name"`
 }
 
-// DescribedNIC is a network interface with the network that it is connected to.
+// DescribedNIC is a network interface with its network.
 type DescribedNIC struct {
 	Name    string          `xml:"name"`
 	Profile *NetworkProfile `xml:"vnic_profile"`
 }
 
-// NetworkProfile is a vNIC profile with its network; nil if it has none.
+// NetworkProfile is a vNIC profile with its network, or nil.
 type NetworkProfile struct {
 	ID      ID           `xml:"id,attr"`
 	Network *NetworkName `xml:"network"`
@@ -42,7 +42,7 @@ type NetworkName struct {
 	Name string `xml:"name"`
 }
 
-// Network is the name of the network; empty where the interface is connected to none.
+// Network returns the name of the network, or "" if the interface is not connected.
 func (n DescribedNIC) Network() string {
 	if n.Profile == nil || n.Profile.Network == nil {
 		return ""
@@ -51,8 +51,8 @@ func (n DescribedNIC) Network() string {
 	return n.Profile.Network.Name
 }
 
-// TaggedVMs lists the VMs that carry a tag themselves. Their user data is left out, and so are, by the engine, the
-// descriptions of their tags, which Tags has.
+// TaggedVMs lists the VMs with the tag itself, without their user data. The engine omits the descriptions of their
+// tags; Tags has them.
 func (c *Client) TaggedVMs(ctx context.Context, tag string) ([]DescribedVM, error) {
 	var list struct {
 		XMLName xml.Name      `xml:"vms"`
@@ -60,7 +60,7 @@ func (c *Client) TaggedVMs(ctx context.Context, tag string) ([]DescribedVM, erro
 	}
 	query := url.Values{
 		"search": {uncached("tag=" + strings.ReplaceAll(tag, `"`, ""))},
-		// Not host: the engine fails as soon as one VM has none.
+		// Omit host: the engine fails as soon as one VM has none.
 		"follow": {"tags,affinity_labels,nics.vnic_profile.network,template"},
 	}
 	if err := c.do(ctx, http.MethodGet, "/vms", query, nil, &list); err != nil {
@@ -78,7 +78,7 @@ func (c *Client) TaggedVMs(ctx context.Context, tag string) ([]DescribedVM, erro
 			vm.Initialization.CustomScript = ""
 		}
 
-		for _, has := range vm.Tags { // the search finds VMs with a child of the tag, too
+		for _, has := range vm.Tags { // the search also finds VMs with a child of the tag
 			if has.Name == tag {
 				out = append(out, vm)
 				break
@@ -89,9 +89,9 @@ func (c *Client) TaggedVMs(ctx context.Context, tag string) ([]DescribedVM, erro
 	return out, nil
 }
 
-// uncached returns a search whose answer an engine does not remember. An engine that is asked for a tag before the tag
-// exists otherwise finds nothing by the same text for a day (recording tag-searches). A search that sorts or pages
-// stays as it is, because a condition cannot follow that.
+// uncached returns a search with an answer the engine does not cache. If an engine is asked for a tag before the tag
+// exists, the same text finds nothing for a day (recording tag-searches). A search with sorting or paging stays
+// unchanged, because no condition can follow it.
 func uncached(search string) string {
 	for word := range strings.FieldsSeq(strings.ToLower(search)) {
 		if word == "sortby" || word == "page" {
@@ -102,8 +102,8 @@ func uncached(search string) string {
 	return search + " and name=*"
 }
 
-// nameNetworks sets the names of networks to which an answer refers without them. The engine expands a followed object
-// once in each answer (recording follow-once).
+// nameNetworks fills in names of networks missing from an answer. The engine expands a followed object once in each
+// answer (recording follow-once).
 func (c *Client) nameNetworks(ctx context.Context, vms []DescribedVM) error {
 	names, unnamed := map[ID]string{}, []*NetworkName(nil)
 
@@ -145,8 +145,8 @@ func (c *Client) networkName(ctx context.Context, id ID) (string, error) {
 	return network.Name, nil
 }
 
-// SearchVMs are the IDs of the VMs that a query of the engine's language finds. The engine finds nothing where it does
-// not understand the query.
+// SearchVMs returns the IDs of the VMs found by a query in the engine's language. For an invalid query, the engine
+// finds nothing.
 func (c *Client) SearchVMs(ctx context.Context, query string) (map[ID]bool, error) {
 	var list struct {
 		XMLName xml.Name `xml:"vms"`
@@ -173,7 +173,7 @@ type DescribedHost struct {
 	Labels []AffinityLabel `xml:"affinity_labels>affinity_label"`
 }
 
-// DescribedHosts lists all hosts of the engine by their IDs.
+// DescribedHosts lists all hosts of the engine by ID.
 func (c *Client) DescribedHosts(ctx context.Context) (map[ID]DescribedHost, error) {
 	var list struct {
 		XMLName xml.Name        `xml:"hosts"`

@@ -5,8 +5,8 @@ import (
 	"context"
 )
 
-// KnownName is the name of what has a UUID, if a list that was read already has it; empty if not. Nothing is asked of
-// the engine. It is for people: the name may have changed since.
+// KnownName returns the name of an object from the cached lists, or "". It sends no request. The name is for users
+// only, because it may have changed since.
 func (c *Client) KnownName(ctx context.Context, id ID) string {
 	return cmp.Or(
 		knownIn(ctx, &c.lists.storage, func(d StorageDomain) (ID, string) { return d.ID, d.Name }, id),

@@ -10,7 +10,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestANameIsKnownFromListsThatWereRead asks the engine for nothing to name what it has.
+// TestANameIsKnownFromListsThatWereRead looks up names without a request to the engine.
 func TestANameIsKnownFromListsThatWereRead(t *testing.T) {
 	var requests atomic.Int64
 
@@ -18,7 +18,7 @@ func TestANameIsKnownFromListsThatWereRead(t *testing.T) {
 	ctx := t.Context()
 	dc, err := c.DataCenter(ctx, "Default")
 	check.Error(t, err, "")
-	hosts, err := c.Hosts(ctx) // a list that is not kept
+	hosts, err := c.Hosts(ctx) // this list is not cached
 	check.Error(t, err, "")
 	check.Equal(t, "a host of no kept list", c.KnownName(ctx, hosts[0].ID), "")
 

@@ -20,10 +20,10 @@ type Label struct {
 	Implicit *bool    `xml:"has_implicit_affinity_group"`
 }
 
-// LabelOwner is a kind of object that can have affinity labels.
+// LabelOwner is a kind of object with affinity labels.
 type LabelOwner string
 
-// The kinds of objects that can have affinity labels, as in paths.
+// The kinds of objects with affinity labels, as in paths.
 const (
 	LabelledVM   LabelOwner = "vms"
 	LabelledHost LabelOwner = "hosts"
@@ -33,7 +33,7 @@ func (o LabelOwner) path(id ID) string {
 	return "/" + string(o) + "/" + id.segment() + "/affinitylabels"
 }
 
-// AffinityLabelByID returns an affinity label; IsNotFound reports that there is none.
+// AffinityLabelByID returns an affinity label. A missing label is an IsNotFound error.
 func (c *Client) AffinityLabelByID(ctx context.Context, id ID) (*Label, error) {
 	var label Label
 	if err := c.get(ctx, "/affinitylabels/"+id.segment(), nil, &label); err != nil {
@@ -43,7 +43,7 @@ func (c *Client) AffinityLabelByID(ctx context.Context, id ID) (*Label, error) {
 	return &label, nil
 }
 
-// AffinityLabelsNamed lists the affinity labels of that name.
+// AffinityLabelsNamed lists the affinity labels with this name.
 func (c *Client) AffinityLabelsNamed(ctx context.Context, name string) ([]Label, error) {
 	var list labelList
 	if err := c.get(ctx, "/affinitylabels", nil, &list); err != nil {
@@ -71,7 +71,7 @@ func (c *Client) CreateAffinityLabel(ctx context.Context, label *Label) (*Label,
 	return &made, nil
 }
 
-// UpdateAffinityLabel changes name and kind of an affinity label. No recording has its answer.
+// UpdateAffinityLabel changes the name and kind of an affinity label. No recording has its answer.
 func (c *Client) UpdateAffinityLabel(ctx context.Context, id ID, change *Label) error {
 	if err := c.do(ctx, http.MethodPut, "/affinitylabels/"+id.segment(), nil, change, nil); err != nil {
 		return fmt.Errorf("failed to update affinity label %s: %w", id, err)
@@ -80,8 +80,8 @@ func (c *Client) UpdateAffinityLabel(ctx context.Context, id ID, change *Label) 
 	return nil
 }
 
-// DeleteAffinityLabel deletes an affinity label, which nothing may have. An engine answers 400 if it is gone; the error
-// is then one that IsNotFound knows.
+// DeleteAffinityLabel deletes an unused affinity label. An engine answers 400 if it is gone; the error is then an
+// IsNotFound error.
 func (c *Client) DeleteAffinityLabel(ctx context.Context, id ID) error {
 	err := c.do(ctx, http.MethodDelete, "/affinitylabels/"+id.segment(), nil, nil, nil)
 	if IsRefused(err) {
@@ -97,7 +97,7 @@ func (c *Client) DeleteAffinityLabel(ctx context.Context, id ID) error {
 	return nil
 }
 
-// AffinityLabelsOf lists the affinity labels of a VM or a host. The list is empty if there is no such object.
+// AffinityLabelsOf lists the affinity labels of a VM or a host. The list of a missing object is empty.
 func (c *Client) AffinityLabelsOf(ctx context.Context, kind LabelOwner, id ID) ([]Label, error) {
 	var list labelList
 	if err := c.get(ctx, kind.path(id), nil, &list); err != nil {
@@ -107,7 +107,7 @@ func (c *Client) AffinityLabelsOf(ctx context.Context, kind LabelOwner, id ID) (
 	return list.Items, nil
 }
 
-// AddAffinityLabel gives an affinity label to a VM or a host.
+// AddAffinityLabel adds an affinity label to a VM or a host.
 func (c *Client) AddAffinityLabel(ctx context.Context, kind LabelOwner, id, label ID) error {
 	if err := c.do(ctx, http.MethodPost, kind.path(id), nil, &Label{ID: label}, nil); err != nil {
 		return fmt.Errorf("failed to give affinity label %s to %s/%s: %w", label, kind, id, err)
@@ -116,7 +116,7 @@ func (c *Client) AddAffinityLabel(ctx context.Context, kind LabelOwner, id, labe
 	return nil
 }
 
-// RemoveAffinityLabel takes an affinity label from a VM or a host.
+// RemoveAffinityLabel removes an affinity label from a VM or a host.
 func (c *Client) RemoveAffinityLabel(ctx context.Context, kind LabelOwner, id, label ID) error {
 	if err := c.do(ctx, http.MethodDelete, kind.path(id)+"/"+label.segment(), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to take affinity label %s from %s/%s: %w", label, kind, id, err)

@@ -13,8 +13,8 @@ func (c *Client) DataCenters(ctx context.Context) ([]DataCenter, error) {
 	return kept(all, func(d DataCenter) bool { return d.Name != "" }), err
 }
 
-// ClusterTemplates lists the templates that VMs of the cluster can be made of: those of the cluster and those of no
-// cluster that are not locked or illegal, in all their versions, without Blank.
+// ClusterTemplates lists the templates for VMs of the cluster, in all their versions. They are templates of this
+// cluster or of no cluster. Locked and illegal ones and Blank are omitted.
 func (c *Client) ClusterTemplates(ctx context.Context, cluster *Cluster) ([]Template, error) {
 	all, err := c.Templates(ctx)
 
@@ -24,7 +24,7 @@ func (c *Client) ClusterTemplates(ctx context.Context, cluster *Cluster) ([]Temp
 	}), err
 }
 
-// ClusterNetworks lists the networks that the cluster has for VMs; those for storage or migration alone are left out.
+// ClusterNetworks lists the networks of the cluster for VMs. It omits those only for storage or migration.
 func (c *Client) ClusterNetworks(ctx context.Context, cluster *Cluster) ([]Network, error) {
 	var list struct {
 		XMLName xml.Name  `xml:"networks"`
@@ -37,7 +37,7 @@ func (c *Client) ClusterNetworks(ctx context.Context, cluster *Cluster) ([]Netwo
 	return kept(list.Items, func(n Network) bool { return slices.Contains(n.Usages, "vm") }), nil
 }
 
-// NetworkProfiles lists the vNIC profiles of all networks of the engine, by the ID of the network.
+// NetworkProfiles lists the vNIC profiles of all networks of the engine, by the network's ID.
 func (c *Client) NetworkProfiles(ctx context.Context) (map[ID][]VNICProfile, error) {
 	_, all, err := find(ctx, c, &c.lists.vnicProfiles, "vnicprofiles", func(VNICProfile) bool { return true })
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *Client) NetworkProfiles(ctx context.Context) (map[ID][]VNICProfile, err
 	return out, nil
 }
 
-// StorageDomains lists the storage domains of the data center on which disks can be made.
+// StorageDomains lists the storage domains of the data center ready for new disks.
 func (c *Client) StorageDomains(ctx context.Context, dc *DataCenter) ([]StorageDomain, error) {
 	_, all, err := find(ctx, c, &c.lists.storage, "storagedomains", anyOf[StorageDomain])
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *Client) StorageDomains(ctx context.Context, dc *DataCenter) ([]StorageD
 	return kept(there, func(d StorageDomain) bool { return d.takesDisks() }), err
 }
 
-// kept are the items that are wanted, in a list of its own: the caches keep theirs.
+// kept returns the wanted items in a new list, because the caches keep theirs.
 func kept[T any](items []T, want func(T) bool) []T {
 	var out []T
 

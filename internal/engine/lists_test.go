@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// listed are names in their order.
+// listed joins names in order.
 func listed[T any](t *testing.T, items []T, err error, name func(T) string) string {
 	t.Helper()
 	if err != nil {
@@ -111,7 +111,7 @@ func TestListsOfWhatCanBeChosen(t *testing.T) {
 	}
 }
 
-// TestNetworksThatAreNotForVMs has what the simulator has not: a network for migration alone.
+// TestNetworksThatAreNotForVMs adds a network only for migration, because the simulator has none.
 func TestNetworksThatAreNotForVMs(t *testing.T) {
 	_, config := start(t, ovirtsim.Options{Gate: func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -8,18 +8,18 @@ import (
 	"unicode/utf8"
 )
 
-// CleanLogin returns a user name and a password as they are meant: without the line break that echo and editors leave
-// at the end of a file, and without the mark (BOM) that editors on Windows leave at its beginning. Blanks around a
-// user name mean nothing; those of a password are part of it.
+// CleanLogin returns the intended user name and password. It removes the line break left by echo and editors at the end
+// of a file, and the byte order mark left by editors on Windows at its beginning. Blanks around a user name mean
+// nothing, but those of a password are part of it.
 func CleanLogin(username, password string) (cleanUsername, cleanPassword string) {
 	clean := func(text string) string { return strings.TrimRight(strings.TrimPrefix(text, "\ufeff"), "\r\n") }
 
 	return strings.TrimSpace(clean(username)), clean(password)
 }
 
-// CheckLogin refuses a user name or a password that is not text: what is sent to the engine would be another one than
-// what Terraform gets. It also refuses what nobody has chosen, such as ciphertext: an engine locks a user after a few
-// wrong passwords. The error repeats neither.
+// CheckLogin refuses a user name or a password unless it is valid text, because the engine and Terraform would get
+// different ones. It also refuses text never chosen as a login, such as ciphertext, because an engine locks a user
+// after a few wrong passwords. The error repeats neither.
 func CheckLogin(username, password string) error {
 	if part, what := findStandIn(username, password, standIn); what != "" {
 		return errors.New("the " + part + " is " + what + "; nothing was sent: give the real one")
@@ -34,8 +34,8 @@ func CheckLogin(username, password string) error {
 	return nil
 }
 
-// CheckWrittenLogin also refuses what somebody writes who has still to fill in the real one, for manifests that are
-// planned only. A password that an engine has may be as weak: those that somebody has set up are not checked so.
+// CheckWrittenLogin also refuses placeholders to be filled in by a user. It is only for manifests to plan. An engine's
+// real password may look as weak, so logins already in use are not checked like this.
 func CheckWrittenLogin(username, password string) error {
 	if err := CheckLogin(username, password); err != nil {
 		return err
@@ -49,7 +49,8 @@ func CheckWrittenLogin(username, password string) error {
 	return nil
 }
 
-// findStandIn says which part of a login stands in for the real one, and what it is; empty for none.
+// findStandIn returns the part of a login with a stand-in for the real one, and a description of the stand-in. Both are
+// "" if there is none.
 func findStandIn(username, password string, find func(string) string) (part, what string) {
 	if what := find(username); what != "" {
 		return "user name", what
@@ -64,13 +65,13 @@ const (
 	aReference = "a reference to a secret"
 )
 
-// known is a text that stands for a secret, all of it. A user name may have its domain.
+// known is a whole text standing for a secret. A user name may include its domain.
 type known struct {
 	pattern *regexp.Regexp
 	what    string
 }
 
-// standIns are texts that tools put in the place of a secret, in forms that nobody chooses for a password.
+// standIns are texts tools put in place of a secret, in forms nobody chooses for a password.
 var standIns = []known{
 	{regexp.MustCompile(`^ENC\[[A-Za-z0-9_]+,.*\]$`), "encrypted (ENC[...])"},
 	{regexp.MustCompile(`^(ENC\(.+\)|\{cipher\}.+)$`), "encrypted"},
@@ -85,7 +86,7 @@ var standIns = []known{
 	{regexp.MustCompile(`^(arn:aws:(secretsmanager|ssm|kms):|projects/[^/]+/secrets/[^/]+)`), aReference},
 }
 
-// fillIns are those that people and tools put there for somebody to fill in. A weak password may look like one.
+// fillIns are texts users and tools put there to be filled in. A weak password may look like one.
 var fillIns = []known{
 	{regexp.MustCompile(`^\$[A-Z_][A-Z0-9_]{2,}(@[^@]*)?$`), aVariable},
 	{regexp.MustCompile(`^(\(\([^()]+\)\)|\[\[[^\[\]]+\]\])(@[^@]*)?$`), aTemplate},
@@ -96,7 +97,7 @@ var fillIns = []known{
 	{regexp.MustCompile(`^(\*{3,}|[xX]{3,}|\.{3,}|…)$`), "a placeholder"},
 }
 
-// placeholders are the letters of words that stand for a secret to be filled in.
+// placeholders are the letters of common placeholders for a secret.
 var placeholders = []string{
 	"changeme", "changethis", "replaceme", "replacethis", "placeholder", "redacted", "todo", "tbd", "fixme", "fillmein",
 	"yourpassword", "yourusername", "yourpasswordhere", "insertpasswordhere", "passwordhere", "sensitivevalue",
@@ -105,7 +106,7 @@ var placeholders = []string{
 	"insertyourpassword", "replacewithyourpassword", "replacewithpassword", "yoursecret", "yoursecrethere", "masked",
 }
 
-// notLetters are what is written between the letters of a placeholder.
+// notLetters matches the text between the letters of a placeholder.
 var notLetters = regexp.MustCompile(`[^a-z]+`)
 
 func match(text string, among []known) string {
@@ -118,10 +119,10 @@ func match(text string, among []known) string {
 	return ""
 }
 
-// standIn says what a text is that is evidently no user name and no password; "" if it may be one.
+// standIn describes a text that is evidently no user name or password. It returns "" if the text may be one.
 func standIn(text string) string { return match(text, standIns) }
 
-// placeholder says what a text looks like that somebody is to replace; "" if it does not.
+// placeholder describes a text to be replaced by a user, or returns "".
 func placeholder(text string) string {
 	if what := match(text, fillIns); what != "" {
 		return what

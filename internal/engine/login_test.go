@@ -6,7 +6,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// forms are what stands for a login: what no engine has, and what a weak one may look like.
+// forms are stand-ins for a login: those no engine accepts, and those a weak login may look like.
 var forms = struct{ never, weak, real []string }{
 	never: []string{
 		"ENC[AES256_GCM,data:Zm9v,iv:YmFy,tag:cXV4,type:str]", "ENC[PKCS7,MIIB]", "-----BEGIN PGP MESSAGE-----\nx",
@@ -44,8 +44,8 @@ func TestWhatIsEvidentlyNoLoginIsRefused(t *testing.T) {
 	}
 }
 
-// TestAWeakPasswordIsNoPlaceholderOfWhoSetItUp has passwords that an engine may have: a cluster that runs with one must
-// go on. In manifests that are planned they were still to be filled in.
+// TestAWeakPasswordIsNoPlaceholderOfWhoSetItUp has passwords an engine may have. A running cluster must continue with
+// such a password. In manifests to plan it counts as a placeholder.
 func TestAWeakPasswordIsNoPlaceholderOfWhoSetItUp(t *testing.T) {
 	for _, text := range forms.weak {
 		check.Error(t, CheckLogin("admin@internal", text), "")

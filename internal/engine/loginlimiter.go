@@ -22,32 +22,33 @@ import (
 )
 
 const (
-	// maxRefusals is how many passwords of a user may be refused in a row. An engine's internal domain locks a user
-	// after five, and directories after about as many; one is left for a person.
+	// maxRefusals limits a user's refused passwords in a row. An engine's internal domain locks a user after five, and
+	// directories after about as many. One attempt is left for the user.
 	maxRefusals = 4
-	// maxRetries is how many of them retries of refused credentials may use. The last one is for corrected credentials.
+	// maxRetries is the part of maxRefusals for retries of refused credentials. The last one is for corrected
+	// credentials.
 	maxRetries = maxRefusals - 1
-	// refusalLifetime is the time after which one more refusal is forgotten.
+	// refusalLifetime is the time until one refusal is forgotten.
 	refusalLifetime = 6 * time.Hour
-	// maxUsers is how many users are remembered. Their records must fit into a Secret.
+	// maxUsers limits the number of remembered users. Their records must fit into a Secret.
 	maxUsers = 2000
-	// maxAddresses is how many addresses of an engine count as its names.
+	// maxAddresses limits the number of an engine's addresses counted as its names.
 	maxAddresses = 8
-	// lookupLimit is the longest time to look up the addresses of an engine.
+	// lookupLimit limits the look-up of an engine's addresses.
 	lookupLimit = 2 * time.Second
 )
 
-// RefusalStore stores how many passwords of each user the engine refused, so that the counts outlive the process.
+// RefusalStore stores the number of refused passwords per user, so the counts outlive the process.
 type RefusalStore interface {
-	// Load returns what was saved last; nil for nothing.
+	// Load returns the last saved content, or nil.
 	Load(ctx context.Context) ([]byte, error)
-	// Save replaces it.
+	// Save replaces the content.
 	Save(ctx context.Context, content []byte) error
 }
 
-// loginLimiter limits how many wrong passwords of one user the engine receives, across all tenants. Several tenants may
-// use the same user, and each of them could lock it for the others. A password that the engine has accepted before
-// never waits for the refusals of others.
+// loginLimiter limits the number of wrong passwords of one user sent to the engine, across all tenants. Several tenants
+// may use the same user, and each of them could lock it for the others. A previously accepted password never waits for
+// the refusals of others.
 type loginLimiter struct {
 	store RefusalStore // nil stores nothing
 
@@ -61,19 +62,19 @@ type loginLimiter struct {
 	key []byte
 }
 
-// userRecord is what is known about a user of an engine.
+// userRecord is the record of a user of an engine.
 type userRecord struct {
-	// Count of refused passwords at a time. They are forgotten one by one.
+	// Count of refused passwords at the time At. They are forgotten one by one.
 	Count float64   `json:"count,omitempty"`
 	At    time.Time `json:"at"`
-	// Accepted is the bcrypt hash of the last password that the engine accepted, if a store keeps the record. Without
-	// it, a restarted manager could not tell the right password from a guess.
+	// Accepted is the bcrypt hash of the last accepted password, if a store keeps the record. Without it, a restarted
+	// manager could not tell the right password from a guess.
 	Accepted string `json:"accepted,omitempty"`
-	// digest is that of the same password, for this process alone.
+	// digest identifies the same password within this process.
 	digest string
 }
 
-// after returns the record with the refusals that are left at a time.
+// after returns the record with the remaining refusals at a time.
 func (r userRecord) after(now time.Time) userRecord {
 	passed := max(now.Sub(r.At), 0)
 	r.Count, r.At = max(r.Count-passed.Hours()/refusalLifetime.Hours(), 0), now
@@ -81,15 +82,15 @@ func (r userRecord) after(now time.Time) userRecord {
 	return r
 }
 
-// userKeys returns the keys of a user of an engine: one by its name, and one for each of its addresses, so that another
-// name of the same engine has no refusals of its own. Engines do not distinguish capitals in names of users.
+// userKeys returns the keys of a user of an engine: one for its name, and one for each of its addresses. Another name
+// of the same engine therefore has no refusals of its own. Engines ignore case in names of users.
 func userKeys(ctx context.Context, base *url.URL, username string) []string {
 	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
 	defer cancel()
 
 	keys := []string{userKey(base, base.Hostname(), username)}
 
-	// Without an answer, the name alone counts.
+	// Without an answer, only the name counts.
 	addresses, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", base.Hostname())
 	for _, address := range addresses[:min(len(addresses), maxAddresses)] {
 		keys = append(keys, userKey(base, address.Unmap().String(), username))
@@ -100,8 +101,8 @@ func userKeys(ctx context.Context, base *url.URL, username string) []string {
 	return slices.Compact(keys)
 }
 
-// reachedKeys returns the keys of a user of an engine at which a login has succeeded: those by its name and by the
-// address of the connection. Whoever controls the name may have it resolve to addresses of other engines.
+// reachedKeys returns the keys of a user after a successful login: for the engine's name, and for the address of the
+// connection. The owner of the name could make it resolve to addresses of other engines.
 func reachedKeys(base *url.URL, remote, username string) []string {
 	keys := []string{userKey(base, base.Hostname(), username)}
 	if host, port, err := net.SplitHostPort(remote); err == nil && port == portOf(base) {
@@ -113,7 +114,7 @@ func reachedKeys(base *url.URL, remote, username string) []string {
 	return slices.Compact(keys)
 }
 
-// userKey is the key of a user of an engine by one of the engine's names.
+// userKey returns the key of a user of an engine for one of the engine's names.
 func userKey(base *url.URL, name, username string) string {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	digest := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", name, portOf(base), strings.ToLower(username)))
@@ -123,9 +124,8 @@ func userKey(base *url.URL, name, username string) string {
 
 func portOf(base *url.URL) string { return cmp.Or(base.Port(), "443") }
 
-// reserve counts a login, which may use up to that many refusals of the user. If they are used up, ok is false, and
-// retryAt is the earliest time for the next login. A pending login counts as refused, so that concurrent logins cannot
-// exceed the limit.
+// reserve counts a login as one refusal of the user, up to limit. Beyond the limit, ok is false, and retryAt is the
+// earliest time for the next login. A pending login counts as refused, so concurrent logins cannot exceed the limit.
 func (l *loginLimiter) reserve(
 	ctx context.Context, user []string, limit float64, now time.Time,
 ) (retryAt time.Time, ok bool) {
@@ -148,7 +148,7 @@ func (l *loginLimiter) reserve(
 	return time.Time{}, true
 }
 
-// add adds refusals to those of a user; mu is held.
+// add adds refusals to those of a user. The caller holds mu.
 func (l *loginLimiter) add(user []string, count float64, now time.Time) {
 	if l.users == nil {
 		l.users = map[string]userRecord{}
@@ -161,7 +161,7 @@ func (l *loginLimiter) add(user []string, count float64, now time.Time) {
 	}
 }
 
-// release takes back what reserve has counted.
+// release undoes a reserve.
 func (l *loginLimiter) release(user []string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,7 +169,7 @@ func (l *loginLimiter) release(user []string, now time.Time) {
 	l.add(user, -1, now)
 }
 
-// recordRefusal stores that a password was refused. counted reports that reserve has counted it.
+// recordRefusal stores a refusal. counted reports that reserve has counted it.
 func (l *loginLimiter) recordRefusal(ctx context.Context, user []string, password string, counted bool, now time.Time) {
 	wasAccepted := l.isAccepted(ctx, user, password)
 
@@ -190,7 +190,7 @@ func (l *loginLimiter) recordRefusal(ctx context.Context, user []string, passwor
 	l.save(ctx, now)
 }
 
-// recordSuccess forgets the refusals of a user, as the engine does after a login, and remembers the password.
+// recordSuccess forgets the refusals of a user, like the engine after a login, and remembers the password.
 func (l *loginLimiter) recordSuccess(ctx context.Context, user []string, password string, now time.Time) {
 	hash := l.hashToStore(ctx, user, password)
 
@@ -215,7 +215,7 @@ func (l *loginLimiter) recordSuccess(ctx context.Context, user []string, passwor
 	}
 }
 
-// hashToStore returns the hash of a password for the store: the stored one, if it is of this password.
+// hashToStore returns the hash of a password for the store. It reuses the stored hash of the same password.
 func (l *loginLimiter) hashToStore(ctx context.Context, user []string, password string) string {
 	if l.store == nil {
 		return ""
@@ -231,13 +231,13 @@ func (l *loginLimiter) hashToStore(ctx context.Context, user []string, password 
 
 	hash, err := bcrypt.GenerateFromPassword(shortened(password), bcrypt.DefaultCost)
 	if err != nil {
-		return "" // a password that is not stored counts as a guess after a restart
+		return "" // after a restart, a password without a hash counts as a guess
 	}
 
 	return string(hash)
 }
 
-// isAccepted reports whether a password is the last one of the user that the engine accepted.
+// isAccepted reports whether a password is the user's last accepted one.
 func (l *loginLimiter) isAccepted(ctx context.Context, user []string, password string) bool {
 	l.load(ctx)
 
@@ -268,7 +268,7 @@ func (l *loginLimiter) records(user []string) []userRecord {
 	return out
 }
 
-// digest identifies a password in this process; mu is held.
+// digest identifies a password in this process. The caller holds mu.
 func (l *loginLimiter) digest(password string) string {
 	if l.key == nil {
 		l.key = make([]byte, sha256.Size)
@@ -281,14 +281,14 @@ func (l *loginLimiter) digest(password string) string {
 	return string(mac.Sum(nil))
 }
 
-// shortened makes a password short enough for bcrypt, which takes 72 bytes.
+// shortened makes a password short enough for bcrypt, with its limit of 72 bytes.
 func shortened(password string) []byte {
 	digest := sha256.Sum256([]byte(password))
 
 	return []byte(base64.StdEncoding.EncodeToString(digest[:]))
 }
 
-// load reads what earlier processes knew. If that fails, the next login tries again.
+// load reads the records of earlier processes. If it fails, the next login tries again.
 func (l *loginLimiter) load(ctx context.Context) {
 	if l.store == nil {
 		return
@@ -300,7 +300,7 @@ func (l *loginLimiter) load(ctx context.Context) {
 	l.loadLocked(ctx)
 }
 
-// loadLocked is load; stored is held. It reports whether the store was read, now or before.
+// loadLocked is load for a caller holding stored. It reports whether the store has been read.
 func (l *loginLimiter) loadLocked(ctx context.Context) bool {
 	if l.loaded {
 		return true
@@ -312,7 +312,7 @@ func (l *loginLimiter) loadLocked(ctx context.Context) bool {
 	}
 
 	known := map[string]userRecord{}
-	_ = json.Unmarshal(content, &known) // invalid content, such as a manual edit, is ignored
+	_ = json.Unmarshal(content, &known) // ignore invalid content, such as a manual edit
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -339,8 +339,8 @@ func (l *loginLimiter) loadLocked(ctx context.Context) bool {
 	return true
 }
 
-// save stores what is known. What an earlier process stored is not replaced before it was read. If that fails, the next
-// refusal tries again.
+// save stores the records. It never replaces the records of an earlier process before reading them. If it fails, the
+// next refusal tries again.
 func (l *loginLimiter) save(ctx context.Context, now time.Time) {
 	l.forget(now)
 
@@ -364,8 +364,8 @@ func (l *loginLimiter) save(ctx context.Context, now time.Time) {
 	}
 }
 
-// forget removes records that say nothing, and the least important ones if there are too many: whoever can write
-// Secrets can invent users.
+// forget removes empty records, and the least important ones if there are too many. Anyone with write access to Secrets
+// can invent users.
 func (l *loginLimiter) forget(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -386,7 +386,7 @@ func (l *loginLimiter) forget(now time.Time) {
 	}
 }
 
-// weight says how important a record is. A user who has logged in exists; others may be invented.
+// weight returns the importance of a record. A user with a successful login exists; others may be invented.
 func (r userRecord) weight(now time.Time) float64 {
 	weight := r.after(now).Count
 	if r.Accepted != "" || r.digest != "" {
@@ -396,7 +396,7 @@ func (r userRecord) weight(now time.Time) float64 {
 	return weight
 }
 
-// tooManyRefusals is why a login is refused before the engine is asked.
+// tooManyRefusals returns the message for a login refused before the engine is asked.
 func tooManyRefusals(username string) string {
 	return fmt.Sprintf(
 		"the engine refused several passwords of user %s, in this namespace or in others, and one more could lock the "+

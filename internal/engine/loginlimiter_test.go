@@ -36,7 +36,7 @@ func newEngine(t *testing.T) *ovirtsim.Server {
 	return sim
 }
 
-// kept is where refused passwords are kept in mind.
+// kept is a RefusalStore in memory.
 type kept struct {
 	content []byte
 	fails   error
@@ -51,15 +51,15 @@ func (k *kept) Save(_ context.Context, content []byte) error {
 
 const waits = "one more could lock the user"
 
-// TestAUserIsNotLockedByOthersPasswords has tenants with wrong passwords of a user that others have as well. The engine
-// locks a user after five.
+// TestAUserIsNotLockedByOthersPasswords has tenants with wrong passwords of a shared user. The engine locks a user
+// after five.
 func TestAUserIsNotLockedByOthersPasswords(t *testing.T) {
 	sim := newEngine(t)
 	memory := &kept{}
 	sessions := &engine.Sessions{Refusals: memory}
 	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "")
 
-	// A manager that was restarted knows no password, and what was refused before.
+	// A restarted manager knows the earlier refusals, but no password.
 	for attempt := range 8 {
 		restarted := &engine.Sessions{Refusals: memory}
 		err := login(t, sim, restarted, strings.ToUpper(sim.Username()[:1])+sim.Username()[1:],
@@ -73,11 +73,11 @@ func TestAUserIsNotLockedByOthersPasswords(t *testing.T) {
 	check.Lacks(t, "what is kept", string(memory.content), "wrong")
 	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "")
 
-	// The session of the others ends, and they log in again: their password was accepted before.
+	// The others' session ends, and they log in again, because their password was accepted before.
 	sim.ExpireSessions()
 	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "")
 
-	// A restarted manager knows the password as well, although no others may be tried.
+	// A restarted manager also knows the password, although no other one may be tried.
 	check.Error(t, login(t, sim, &engine.Sessions{Refusals: memory}, sim.Username(), sim.Password()), "")
 
 	for attempt := range 5 {
@@ -89,12 +89,12 @@ func TestAUserIsNotLockedByOthersPasswords(t *testing.T) {
 	check.Error(t, login(t, sim, &engine.Sessions{Refusals: memory}, sim.Username(), sim.Password()), "")
 	check.Lacks(t, "what is kept", string(memory.content), sim.Password())
 
-	// The engine counts anew then, and so does the manager.
+	// The engine then counts anew, and so does the manager.
 	check.Error(t, login(t, sim, sessions, sim.Username(), "wrong again"), "Unable to log in")
 	check.Error(t, login(t, sim, &engine.Sessions{Refusals: memory}, sim.Username(), sim.Password()), "")
 }
 
-// TestACorrectedPasswordWaitsNoLongerThanItMust has a user whose passwords were refused too often.
+// TestACorrectedPasswordWaitsNoLongerThanItMust has a user with too many refused passwords.
 func TestACorrectedPasswordWaitsNoLongerThanItMust(t *testing.T) {
 	sim := newEngine(t)
 	sessions := &engine.Sessions{}
@@ -113,7 +113,7 @@ func TestACorrectedPasswordWaitsNoLongerThanItMust(t *testing.T) {
 	check.Error(t, login(t, sim, sessions, "somebody@internal", "x"), "Unable to log in")
 }
 
-// TestAnEngineThatDoesNotAnswerRefusesNothing has more logins without an answer than may be refused.
+// TestAnEngineThatDoesNotAnswerRefusesNothing has more unanswered logins than the limit of refusals.
 func TestAnEngineThatDoesNotAnswerRefusesNothing(t *testing.T) {
 	sim := newEngine(t)
 	sessions := &engine.Sessions{}
@@ -129,7 +129,7 @@ func TestAnEngineThatDoesNotAnswerRefusesNothing(t *testing.T) {
 	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "")
 }
 
-// TestRefusalsAreForgotten has the time pass, with a store that holds nonsense and one that fails.
+// TestRefusalsAreForgotten lets time pass, with a store full of nonsense and a failing store.
 func TestRefusalsAreForgotten(t *testing.T) {
 	for name, store := range map[string]*kept{
 		"nothing is kept":       nil,
@@ -169,7 +169,7 @@ func TestRefusalsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestRetriesLeaveARefusalForCorrectedCredentials has credentials that are refused again and again.
+// TestRetriesLeaveARefusalForCorrectedCredentials has credentials with repeated refusals.
 func TestRetriesLeaveARefusalForCorrectedCredentials(t *testing.T) {
 	sim := newEngine(t)
 	sessions := &engine.Sessions{}
@@ -189,8 +189,8 @@ func TestRetriesLeaveARefusalForCorrectedCredentials(t *testing.T) {
 	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "")
 }
 
-// TestAcceptedCredentialsDoNotWaitForOthers has an engine that refuses a password for a while that is right, as one does
-// whose directory is down, after others have used all refusals.
+// TestAcceptedCredentialsDoNotWaitForOthers has an engine temporarily refuse a correct password, for example because
+// its directory is down. Others have used up all refusals before.
 func TestAcceptedCredentialsDoNotWaitForOthers(t *testing.T) {
 	sim := newEngine(t)
 	sessions := &engine.Sessions{}
@@ -217,7 +217,7 @@ func TestAcceptedCredentialsDoNotWaitForOthers(t *testing.T) {
 	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "")
 }
 
-// TestAUserIsKnownByAllNamesOfItsEngine has the keys by which refusals are counted.
+// TestAUserIsKnownByAllNamesOfItsEngine has the keys for counting refusals.
 func TestAUserIsKnownByAllNamesOfItsEngine(t *testing.T) {
 	keys := func(raw, username string) []string {
 		base, err := engine.BaseURL(raw)
@@ -241,7 +241,7 @@ func TestAUserIsKnownByAllNamesOfItsEngine(t *testing.T) {
 	check.Equal(t, "keys of a name", len(name), 1)
 	check.Equal(t, "keys of a name with a dot", keys("https://ENGINE.invalid.", "a"), name)
 
-	// Whoever controls a name can have it resolve to any address, so only the address of the connection counts.
+	// The owner of a name can make it resolve to any address, so only the address of the connection counts.
 	base, err := engine.BaseURL("https://localhost")
 	check.Error(t, err, "")
 	check.Equal(t, "a login at that address", slices.Contains(engine.ReachedKeys(base, "127.0.0.1:443", "admin@internal"),
@@ -251,7 +251,7 @@ func TestAUserIsKnownByAllNamesOfItsEngine(t *testing.T) {
 	check.Equal(t, "a login through a proxy", len(engine.ReachedKeys(base, "127.0.0.1:3128", "admin@internal")), 1)
 }
 
-// TestWhatIsStoredIsNotLost has a store that cannot be read for a while, and more users than are remembered.
+// TestWhatIsStoredIsNotLost has a store unreadable for a while, and more users than the limit.
 func TestWhatIsStoredIsNotLost(t *testing.T) {
 	store, now := &kept{}, time.Now()
 	earlier := engine.NewLoginLimiter(store)
@@ -288,7 +288,7 @@ func TestWhatIsStoredIsNotLost(t *testing.T) {
 	check.Error(t, json.Unmarshal(store.content, &stored), "")
 	check.Equal(t, "users that are stored", len(stored), engine.MaxUsers)
 
-	// A password that the engine no longer accepts is a guess like others.
+	// A password no longer accepted by the engine is a guess like others.
 	restarted.RecordRefusal(t.Context(), "victim", "right", now)
 	check.Equal(t, "the old password is known", restarted.IsAccepted(t.Context(), "victim", "right"), false)
 	check.Equal(t, "it is known after a restart", engine.NewLoginLimiter(store).IsAccepted(t.Context(), "victim", "right"),

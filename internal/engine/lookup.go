@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// listTTL is how long a list is believed. Data centers, clusters, networks and templates change rarely.
+	// listTTL is the maximum age of a list. Data centers, clusters, networks and templates change rarely.
 	listTTL = time.Minute
-	// listMissTTL is how old a list may be when a name is not in it: an object that was just made must be found soon,
-	// and a name that does not exist must not cost a request per reconcile.
+	// listMissTTL is the maximum age of a list without the wanted name. A new object must be found soon, but a missing
+	// name must not cost a request per reconcile.
 	listMissTTL = 5 * time.Second
 )
 
-// listCache holds the lists by which names are resolved.
+// listCache holds the lists for resolving names.
 type listCache struct {
 	dataCenters  cachedList[DataCenter]
 	clusters     cachedList[Cluster]
@@ -46,7 +46,7 @@ type cachedList[T any] struct {
 	at    time.Time
 }
 
-// find returns the first item that matches, refreshing the list where it is too old to decide.
+// find returns the first matching item. It refreshes the list if it is too old to decide.
 func find[T any](
 	ctx context.Context, c *Client, list *cachedList[T], collection string, match func(T) bool,
 ) (*T, []T, error) {
@@ -87,7 +87,7 @@ func names[T any](items []T, keep func(T) bool, name func(T) string) []string {
 	var out []string
 
 	for _, item := range items {
-		// An engine may put elements other than items into a list; they have no name.
+		// An engine may put elements other than items into a list. They have no name.
 		if text := name(item); text != "" && keep(item) {
 			out = append(out, text)
 		}
@@ -98,7 +98,7 @@ func names[T any](items []T, keep func(T) bool, name func(T) string) []string {
 	return slices.Compact(out)
 }
 
-// Product asks the engine what it is. It is the cheapest call that needs a session.
+// Product asks the engine for its version and identity. It is the cheapest call with a session.
 func (c *Client) Product(ctx context.Context) (Product, error) {
 	var reply struct {
 		XMLName xml.Name `xml:"api"`
@@ -125,8 +125,9 @@ func (c *Client) Product(ctx context.Context) (Product, error) {
 	}, nil
 }
 
-// readRoot reads the root document. To a user without an administrator role that asks for everything an engine answers
-// with an error of its own, where a collection says what is wrong: that is asked for to tell the two apart.
+// readRoot reads the root document. If a user without an administrator role asks for everything, an engine answers with
+// an internal error. Collections answer the same user with the real cause. readRoot therefore asks for one to tell the
+// two apart.
 func (c *Client) readRoot(ctx context.Context, out any) error {
 	err := c.do(ctx, http.MethodGet, "", nil, nil, out)
 	if hasStatus(err, http.StatusInternalServerError) {
@@ -139,10 +140,10 @@ func (c *Client) readRoot(ctx context.Context, out any) error {
 	return err
 }
 
-// installationID matches IDs of installations: UUIDs and the like. What an engine says of itself is shown and stored.
+// installationID matches IDs of installations: UUIDs and similar. They are shown and stored.
 var installationID = regexp.MustCompile(`^[0-9A-Za-z._-]{1,64}$`)
 
-// boundedID returns the ID of an installation, or "" if it cannot be one.
+// boundedID returns the ID of an installation, or "" if it is invalid.
 func boundedID(text string) string {
 	if !installationID.MatchString(text) {
 		return ""
@@ -151,7 +152,7 @@ func boundedID(text string) string {
 	return text
 }
 
-// Supports reports whether the engine is of that version or a later one, and which it is.
+// Supports reports whether the engine has at least this version, and returns its product.
 func (c *Client) Supports(ctx context.Context, major, minor, build int) (bool, Product, error) {
 	list := &c.lists.product
 	if err := list.mu.acquire(ctx); err != nil {
@@ -176,7 +177,7 @@ func (c *Client) Supports(ctx context.Context, major, minor, build int) (bool, P
 	) >= 0, product, nil
 }
 
-// DataCenter returns the data center of that name, or a NameError.
+// DataCenter returns the data center with this name, or a NameError.
 func (c *Client) DataCenter(ctx context.Context, name string) (*DataCenter, error) {
 	item, all, err := find(ctx, c, &c.lists.dataCenters, "datacenters", func(d DataCenter) bool {
 		return d.Name == name
@@ -189,7 +190,7 @@ func (c *Client) DataCenter(ctx context.Context, name string) (*DataCenter, erro
 		Known: names(all, func(DataCenter) bool { return true }, func(d DataCenter) string { return d.Name })}
 }
 
-// Cluster returns the cluster of that name in the data center, or a NameError.
+// Cluster returns the cluster with this name in the data center, or a NameError.
 func (c *Client) Cluster(ctx context.Context, dc *DataCenter, name string) (*Cluster, error) {
 	item, _, err := findNamed(ctx, c, &c.lists.clusters, "clusters", "cluster", dc, name, anyOf[Cluster])
 	return item, err
@@ -216,12 +217,12 @@ func (c *Client) clusterByID(ctx context.Context, id ID) (*Cluster, error) {
 	return item, err
 }
 
-// Template returns the newest version of the template of that name in the data center that can be used, or a NameError.
+// Template returns the newest usable version of the template with this name in the data center, or a NameError.
 func (c *Client) Template(ctx context.Context, dc *DataCenter, name string) (*Template, error) {
 	return c.TemplateVersion(ctx, dc, name, 0)
 }
 
-// TemplateVersion is Template for one version of it; 0 means the newest.
+// TemplateVersion is Template for a specific version. 0 means the newest.
 func (c *Client) TemplateVersion(ctx context.Context, dc *DataCenter, name string, version int) (*Template, error) {
 	usable := func(t Template) bool { return t.Status == TemplateOK }
 	wanted := func(t Template) bool { return usable(t) && (version == 0 || t.Version.Number == version) }
@@ -263,7 +264,7 @@ func (c *Client) TemplateVersion(ctx context.Context, dc *DataCenter, name strin
 	return &newest, nil
 }
 
-// Network returns the network of that name in the data center, or a NameError.
+// Network returns the network with this name in the data center, or a NameError.
 func (c *Client) Network(ctx context.Context, dc *DataCenter, name string) (*Network, error) {
 	item, _, err := findNamed(ctx, c, &c.lists.networks, "networks", "network", dc, name, anyOf[Network])
 	return item, err
@@ -274,7 +275,7 @@ func (c *Client) networkByID(ctx context.Context, id ID) (*Network, error) {
 	return item, err
 }
 
-// VNICProfiles lists the vNIC profiles of that name on the data center's networks, with their networks.
+// VNICProfiles lists the vNIC profiles with this name on the data center's networks, with their networks.
 func (c *Client) VNICProfiles(ctx context.Context, dc *DataCenter, name string) ([]VNICProfile, []Network, error) {
 	var failed error
 	has := c.scope(ctx, dc, &failed)
@@ -297,7 +298,7 @@ func (c *Client) VNICProfiles(ctx context.Context, dc *DataCenter, name string) 
 			return nil, nil, err
 		}
 
-		if network != nil { // it may have gone, or the engine lists a profile of no network
+		if network != nil { // the network may be gone, or the engine lists a profile without a network
 			there, networks = append(there, p), append(networks, *network)
 		}
 	}
@@ -305,10 +306,10 @@ func (c *Client) VNICProfiles(ctx context.Context, dc *DataCenter, name string) 
 	return there, networks, nil
 }
 
-// ProfileChoiceError reports that a network does not decide which of its vNIC profiles to take.
+// ProfileChoiceError reports that a network does not determine one of its vNIC profiles.
 type ProfileChoiceError struct {
 	Network string
-	// Profiles are the names of those that it has, sorted.
+	// Profiles are the sorted names of the network's profiles.
 	Profiles []string
 }
 
@@ -322,7 +323,7 @@ func (e *ProfileChoiceError) Error() string {
 		strings.Join(e.Profiles, ", "))
 }
 
-// DefaultVNICProfile returns the network's only vNIC profile, or the one that has the network's name, or a
+// DefaultVNICProfile returns the network's only vNIC profile, or the one with the network's name, or a
 // ProfileChoiceError.
 func (c *Client) DefaultVNICProfile(ctx context.Context, network *Network) (*VNICProfile, error) {
 	onNetwork := func(p VNICProfile) bool { return p.Network.ID == network.ID }
@@ -341,7 +342,7 @@ func (c *Client) DefaultVNICProfile(ctx context.Context, network *Network) (*VNI
 	return nil, &ProfileChoiceError{Network: network.Name, Profiles: known}
 }
 
-// VNICProfile returns the vNIC profile of that name on the network, or a NameError.
+// VNICProfile returns the vNIC profile with this name on the network, or a NameError.
 func (c *Client) VNICProfile(ctx context.Context, network *Network, name string) (*VNICProfile, error) {
 	onNetwork := func(p VNICProfile) bool { return p.Network.ID == network.ID }
 	item, all, err := find(ctx, c, &c.lists.vnicProfiles, "vnicprofiles", func(p VNICProfile) bool {
@@ -355,7 +356,7 @@ func (c *Client) VNICProfile(ctx context.Context, network *Network, name string)
 		Known: names(all, onNetwork, func(p VNICProfile) string { return p.Name })}
 }
 
-// InstanceType returns the instance type of that name, or a NameError.
+// InstanceType returns the instance type with this name, or a NameError.
 func (c *Client) InstanceType(ctx context.Context, name string) (*InstanceType, error) {
 	item, all, err := find(ctx, c, &c.lists.types, "instancetypes", func(t InstanceType) bool { return t.Name == name })
 	if err != nil || item != nil {
@@ -366,8 +367,8 @@ func (c *Client) InstanceType(ctx context.Context, name string) (*InstanceType, 
 		Known: names(all, func(InstanceType) bool { return true }, func(t InstanceType) string { return t.Name })}
 }
 
-// TagByName returns the tag of that name, or a NameError. Of several it is always the same one. Unlike TagsNamed it may
-// answer from a list that is a minute old.
+// TagByName returns the tag with this name, or a NameError. Of several it always returns the same one. Unlike
+// TagsNamed, it may answer from a list up to a minute old.
 func (c *Client) TagByName(ctx context.Context, name string) (*Tag, error) {
 	item, all, err := find(ctx, c, &c.lists.tags, "tags", func(t Tag) bool { return t.Name == name })
 	if err != nil {
@@ -388,13 +389,13 @@ func (c *Client) TagByName(ctx context.Context, name string) (*Tag, error) {
 		Known: names(all, func(t Tag) bool { return t.Name != "root" }, func(t Tag) string { return t.Name })}
 }
 
-// Hardware is what a template gives to its VMs.
+// Hardware is the hardware a template gives to its VMs.
 type Hardware struct {
-	// RootDisk is the bootable disk, nil where it has none.
+	// RootDisk is the bootable disk, or nil.
 	RootDisk *Disk
-	// OtherDisks are those beside it.
+	// OtherDisks are all other disks.
 	OtherDisks []*Disk
-	// NICs by name.
+	// NICs of the template.
 	NICs []NIC
 }
 
@@ -408,8 +409,8 @@ type cachedHardware struct {
 	at       time.Time
 }
 
-// Hardware reads the disks and network interfaces of a template. They do not change while it exists, so an answer is
-// believed for as long as a list.
+// Hardware reads the disks and network interfaces of a template. They do not change while it exists, so the answer is
+// cached as long as a list.
 func (c *Client) Hardware(ctx context.Context, templateID ID) (*Hardware, error) {
 	cache := &c.lists.hardware
 	if err := cache.mu.acquire(ctx); err != nil {
@@ -454,20 +455,20 @@ func (c *Client) Hardware(ctx context.Context, templateID ID) (*Hardware, error)
 	return &out, nil
 }
 
-// CheckTPM returns a NameError where the engine gives a guest of an operating system no TPM.
+// CheckTPM returns a NameError if the engine does not offer a TPM for the operating system.
 func (c *Client) CheckTPM(ctx context.Context, name string) error {
 	return c.checkSystem(ctx, "operating system with TPM", name, func(o OperatingSystem) bool {
 		return o.TPM == "supported" || o.TPM == "required"
 	})
 }
 
-// CheckOperatingSystem returns a NameError where the engine does not know an operating system of that name, such as
-// rhel_9x64. An engine would not refuse it, but make the VM with another one.
+// CheckOperatingSystem returns a NameError if the engine does not know an operating system with this name, such as
+// rhel_9x64. The engine would not refuse the name, but make the VM with another one.
 func (c *Client) CheckOperatingSystem(ctx context.Context, name string) error {
 	return c.checkSystem(ctx, "operating system", name, func(OperatingSystem) bool { return true })
 }
 
-// checkSystem returns a NameError where the engine has no operating system of that name that fits.
+// checkSystem returns a NameError if the engine has no fitting operating system with this name.
 func (c *Client) checkSystem(ctx context.Context, kind, name string, fits func(OperatingSystem) bool) error {
 	item, all, err := find(ctx, c, &c.lists.systems, "operatingsystems", func(o OperatingSystem) bool {
 		return o.Name == name && fits(o)

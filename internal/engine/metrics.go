@@ -28,38 +28,37 @@ var (
 	}, []string{"engine", "resource"})
 )
 
-// Collectors are the metrics of all clients in this process.
+// Collectors returns the metrics of all clients in this process.
 func Collectors() []prometheus.Collector {
 	return []prometheus.Collector{requestsTotal, requestSeconds, receivedBytes}
 }
 
-// Observation is what the metrics count of a request: that it was answered, or that so many bytes of an answer were
-// read.
+// Observation is a request's contribution to the metrics: an answer, or a number of bytes read.
 type Observation struct {
-	// Engine is its host, and Resource the kind of thing that the request was about.
+	// Engine is the engine's host. Resource is the kind of object requested.
 	Engine, Resource string
-	// Method and Code of a request that was answered; empty for bytes.
+	// Method and Code of an answered request. They are empty for bytes.
 	Method, Code string
 	// Seconds until the first byte.
 	Seconds float64
-	// Bytes that were read.
+	// Bytes read.
 	Bytes int64
 }
 
 const (
-	// maxCollection is the length of the longest name of a collection or an action.
+	// maxCollection is the maximum length of a collection's or an action's name.
 	maxCollection = 40
-	// maxResources is how many kinds of things metrics tell apart.
+	// maxResources limits the number of kinds in metrics.
 	maxResources = 200
 )
 
-// resources are the kinds of things that metrics tell apart.
+// resources are the kinds of objects in metrics.
 var resources struct {
 	sync.Mutex
 	known map[string]bool
 }
 
-// isKnownResource reports whether metrics tell a kind of thing apart. It learns up to maxResources.
+// isKnownResource reports whether metrics have a kind. It learns up to maxResources kinds.
 func isKnownResource(name string) bool {
 	resources.Lock()
 	defer resources.Unlock()
@@ -75,7 +74,7 @@ func isKnownResource(name string) bool {
 	return resources.known[name]
 }
 
-// IsValid reports whether the observation can be one of a client. Another process may have made it up.
+// IsValid reports whether a client can have made the observation. Another process may have forged it.
 func (o Observation) IsValid() bool {
 	for part := range strings.SplitSeq(o.Resource, "/") {
 		if !isCollection(part) {
@@ -107,7 +106,7 @@ func (o Observation) Count() {
 	}
 }
 
-// measured counts requests. observe is called with each observation.
+// measured counts requests. It calls observe with each observation.
 type measured struct {
 	next    http.RoundTripper
 	observe func(Observation)
@@ -132,7 +131,7 @@ func (m measured) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// counted counts the bytes that are read of an answer until it is closed.
+// counted counts the bytes read from an answer until it is closed.
 type counted struct {
 	io.ReadCloser
 	bytes int64
@@ -155,13 +154,13 @@ func (c *counted) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// isCollection reports whether a part of a path is the name of a collection or an action, and not an ID.
+// isCollection reports whether a part of a path is the name of a collection or an action, not an ID.
 func isCollection(part string) bool {
 	return part != "" && len(part) <= maxCollection && strings.Trim(part, "abcdefghijklmnopqrstuvwxyz") == ""
 }
 
-// resourceOf is the kind of thing that a path is about: vms/nics for /ovirt-engine/api/vms/UUID/nics. IDs would make a
-// metric of each VM.
+// resourceOf returns the kind of object in a path: vms/nics for /ovirt-engine/api/vms/UUID/nics. IDs would create a
+// metric per VM.
 func resourceOf(path string) string {
 	if strings.Contains(path, "/sso/") || strings.Contains(path, "/services/") {
 		return "session"

@@ -8,11 +8,11 @@ import (
 	"reflect"
 )
 
-// Settings are the settings of a VM: as it runs, and as it will be after its next start. Next is Now where nothing
-// waits.
+// Settings are the settings of a VM: the current ones, and those after its next start. Next equals Now if nothing is
+// pending.
 type Settings struct{ Now, Next *VM }
 
-// VMSettings reads the settings of a VM, with those that wait for its next start.
+// VMSettings reads the settings of a VM, including those pending for its next start.
 func (c *Client) VMSettings(ctx context.Context, id ID) (Settings, error) {
 	now, err := c.VMInFull(ctx, id)
 	if err != nil {
@@ -33,11 +33,11 @@ func (c *Client) VMSettings(ctx context.Context, id ID) (Settings, error) {
 	return Settings{now, next}, nil
 }
 
-// devices are those that a request turns on and off. An engine shows them as they are, also where it is asked for the
-// next start; what waits is in the OVF alone.
+// devices are the devices requests turn on and off. An engine reports the current ones even for the next start. Only
+// the OVF has the pending ones.
 type devices struct{ console, soundcard, tpm bool }
 
-// digest takes the OVF out of a full answer, which must not come back in a request, and keeps what is needed of it.
+// digest removes the OVF from a full answer and keeps the needed part. The OVF must not come back in a request.
 func (v *VM) digest() *VM {
 	if v.Initialization != nil && v.Initialization.Configuration != nil {
 		v.devicesAtNextStart = devicesAtNextStart(v.Initialization.Configuration.OVF)
@@ -47,7 +47,7 @@ func (v *VM) digest() *VM {
 	return v
 }
 
-// apply sets the devices of a VM; nil leaves them as the engine tells them.
+// apply sets the devices of a VM. nil leaves them as reported by the engine.
 func (d *devices) apply(to *VM) {
 	if d == nil {
 		return
@@ -59,23 +59,23 @@ func (d *devices) apply(to *VM) {
 	}
 }
 
-// envelope is what is read of an OVF.
+// envelope is the needed part of an OVF.
 type envelope struct {
 	Items []struct {
 		Type string `xml:"Type"`
 	} `xml:"Content>Section>Item"`
 	Snapshots []struct {
 		Type string `xml:"Type"`
-		// Configuration is an OVF as well, in base64.
+		// Configuration is another OVF, in base64.
 		Configuration string `xml:"VmConfiguration"`
 	} `xml:"Content>Section>Snapshot"`
 }
 
-// maxOVF is far more than an OVF with user data, and the same again in base64, has.
+// maxOVF is a generous limit for an OVF with user data, and the same again in base64.
 const maxOVF = 16 << 20
 
-// devicesAtNextStart reads which devices a VM will have after its next start; nil where nothing waits, or the OVF
-// cannot be read.
+// devicesAtNextStart returns the devices of a VM after its next start. It returns nil if nothing is pending, or if the
+// OVF is unreadable.
 func devicesAtNextStart(ovf string) *devices {
 	var now, next envelope
 	if len(ovf) > maxOVF || xml.Unmarshal([]byte(ovf), &now) != nil {
@@ -106,8 +106,8 @@ func devicesAtNextStart(ovf string) *devices {
 	return nil
 }
 
-// Waiting is what waits for the next start: a request that asks for just that, and its names for people. The engine
-// forgets what waits when another change comes, unless that says it again.
+// Waiting returns the changes pending for the next start: a request to repeat only them, and their names for users. The
+// engine drops pending changes at the next change, unless its request repeats them.
 func (s Settings) Waiting() (again *VM, names []string) {
 	again = &VM{}
 	now, next := s.Now, s.Next
@@ -141,7 +141,7 @@ func (s Settings) Waiting() (again *VM, names []string) {
 	return again, names
 }
 
-// keep puts a setting that waits into the request that says it again, and its name to the others.
+// keep adds a pending setting to the request to repeat it, and adds its name to names.
 func keep[T any](names *[]string, name string, now, next *T, again **T) {
 	if next == nil || reflect.DeepEqual(now, next) {
 		return
@@ -151,7 +151,7 @@ func keep[T any](names *[]string, name string, now, next *T, again **T) {
 	*names = append(*names, name)
 }
 
-// keepText is keep for a text, which is empty if the engine does not tell it.
+// keepText is keep for a text. The text is empty if the engine omits it.
 func keepText(names *[]string, name, now, next string, again *string) {
 	if next == "" || now == next {
 		return
@@ -169,7 +169,7 @@ func policyOf(vm *VM) MemoryPolicy {
 	return *vm.MemoryPolicy
 }
 
-// topologyOf is the topology of a CPU; nil if the engine reports none.
+// topologyOf returns the topology of a CPU, or nil if the engine omits it.
 func topologyOf(vm *VM) *Topology {
 	if vm.CPU == nil {
 		return nil
@@ -178,7 +178,7 @@ func topologyOf(vm *VM) *Topology {
 	return vm.CPU.Topology
 }
 
-// topology is the CPU of a request, for its parts to be set.
+// topology returns the CPU of a request, to set its parts.
 func (v *VM) topology() *CPU {
 	if v.CPU == nil {
 		v.CPU = &CPU{}
@@ -187,7 +187,7 @@ func (v *VM) topology() *CPU {
 	return v.CPU
 }
 
-// modeOf is the CPU mode. An engine tells host_passthrough alone, and takes any other word for its opposite.
+// modeOf returns the CPU mode. An engine reports only host_passthrough, and takes any other word for its opposite.
 func modeOf(vm *VM) string {
 	if vm.CPU == nil || vm.CPU.Mode == "" {
 		return "custom"
@@ -196,7 +196,7 @@ func modeOf(vm *VM) string {
 	return vm.CPU.Mode
 }
 
-// propertiesOf are the custom properties; those of a VM without any are empty, which a request can say.
+// propertiesOf returns the custom properties. It returns empty properties instead of nil, to be repeated in a request.
 func propertiesOf(vm *VM) *Properties {
 	if vm.Properties == nil {
 		return &Properties{}
@@ -205,7 +205,7 @@ func propertiesOf(vm *VM) *Properties {
 	return vm.Properties
 }
 
-// Complete sets what the request leaves out to what is said again.
+// Complete fills in the fields omitted by the request from the pending settings.
 func (v *VM) Complete(again *VM) {
 	fill(&v.Memory, again.Memory)
 	if again.MemoryPolicy != nil {
@@ -256,8 +256,8 @@ func fill[T any](value **T, other *T) {
 	}
 }
 
-// ChangeVM changes the fields of the VM that are set, says again what waits for its next start, and keeps for that
-// what a VM that runs cannot take. UpdateVM would drop what waits.
+// ChangeVM changes the set fields of the VM, and repeats the settings pending for its next start. It postpones changes
+// a running VM cannot take. UpdateVM would drop pending settings.
 func (c *Client) ChangeVM(ctx context.Context, id ID, change *VM) (*VM, error) {
 	settings, err := c.VMSettings(ctx, id)
 	if err != nil {
@@ -267,7 +267,7 @@ func (c *Client) ChangeVM(ctx context.Context, id ID, change *VM) (*VM, error) {
 	return c.changeVM(ctx, id, settings, change)
 }
 
-// changeVM is ChangeVM of a VM whose settings were read.
+// changeVM is ChangeVM with known settings.
 func (c *Client) changeVM(ctx context.Context, id ID, settings Settings, change *VM) (*VM, error) {
 	again, _ := settings.Waiting()
 	whole := *change
@@ -280,11 +280,11 @@ func (c *Client) changeVM(ctx context.Context, id ID, settings Settings, change 
 	return c.UpdateVM(ctx, id, &whole)
 }
 
-// memoryStep is what an engine adds memory to a VM that runs in.
+// memoryStep is the granularity for adding memory to a running VM, in bytes.
 const memoryStep = 128 << 20
 
-// TakesMemory reports whether a VM that runs can be given that memory, in bytes, without a restart. An engine accepts
-// less as well, and does nothing.
+// TakesMemory reports whether a running VM can get this amount of memory, in bytes, without a restart. An engine also
+// accepts less, but does nothing.
 func (s Settings) TakesMemory(memory int64) bool {
 	now, most := s.Now.Memory, policyOf(s.Now).Max
 	return now == nil || memory == *now ||

@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// ovfOf is a VM's OVF as an engine 4.5.8 writes it, with what is not read left out.
+// ovfOf returns a VM's OVF as written by an engine 4.5.8, without irrelevant parts.
 func ovfOf(snapshots string, kinds ...string) string {
 	items := ""
 	for _, kind := range kinds {

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// lostWait is how long the engine is given to finish a create that it did not answer.
+// lostWait is the time for the engine to finish a create after its answer was lost.
 const lostWait = 10 * time.Second
 
-// CreateOnce creates an object, also where something is locked for a while, and returns it. Where the answer gets lost,
-// find is asked for lostWait whether the engine made the object all the same; it returns nil where there is none. A
-// request is never repeated that may have had an effect. Neither function is cut off by an interrupt, which would leave
-// an object that no state has; both have their own time-outs.
+// CreateOnce creates an object and returns it, even if something is locked for a while. If the answer is lost, it calls
+// find for lostWait to look for the object; find returns nil if there is none. CreateOnce never repeats a request with
+// a possible effect. An interrupt does not cut off either function, because the object would be missing from every
+// state. Both have their own timeouts.
 func CreateOnce[T any](
 	ctx context.Context, what string, report func(seen string), create, find func(context.Context) (*T, error),
 ) (*T, error) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// element is a part of a VM that this package reads only to say it again.
+// element is a part of a VM this package reads only to repeat it.
 type element struct {
 	XMLName xml.Name
 	Attrs   []xml.Attr `xml:",any,attr"`
@@ -15,9 +15,9 @@ type element struct {
 	Kids    []element  `xml:",any"`
 }
 
-// otherSettings are the elements of a VM that have no field here, and that an engine keeps for the next start of a VM
-// that runs: in its source, the fields of VmBase that may be changed while the VM is down. If parts are named, the rest
-// of the element is no setting. No recording has them waiting.
+// otherSettings are elements of a VM without a field here. An engine keeps changes of them for the next start of a
+// running VM. In its source they are the fields of VmBase editable while the VM is down. If parts are named, the rest
+// of the element is no setting. No recording has them pending.
 var otherSettings = map[string][]string{
 	pinningPolicy:                      nil,
 	"cpu_shares":                       nil,
@@ -35,7 +35,7 @@ var otherSettings = map[string][]string{
 	"virtio_scsi_multi_queues_enabled": nil,
 }
 
-// pinningPolicy is what auto_pinning_policy sets too.
+// pinningPolicy is also set by auto_pinning_policy.
 const pinningPolicy = "cpu_pinning_policy"
 
 // wholeVM is a VM with the other settings, in an answer or in a request.
@@ -69,7 +69,7 @@ func (e element) setting(parts []string) element {
 	return out
 }
 
-// named returns the element of that name, or an empty one.
+// named returns the element with this name, or an empty one.
 func named(all []element, name string) element {
 	at := slices.IndexFunc(all, func(e element) bool { return e.XMLName.Local == name })
 	if at < 0 {
@@ -79,8 +79,8 @@ func named(all []element, name string) element {
 	return all[at]
 }
 
-// keepOthers puts the other settings that wait into the request that says them again, and their names to the others. Of
-// an element with named parts, only the parts that wait are said.
+// keepOthers adds other pending settings to the request to repeat them, and adds their names to names. For an element
+// with named parts, it adds only the pending parts.
 func keepOthers(names *[]string, now, next []element, again *VM) {
 	for _, waits := range next {
 		name := waits.XMLName.Local
@@ -102,7 +102,7 @@ func keepOthers(names *[]string, now, next []element, again *VM) {
 	}
 }
 
-// completeOthers adds other settings that wait to a request, except what it changes itself.
+// completeOthers adds other pending settings to a request, except those changed by the request.
 func (v *VM) completeOthers(again []element) {
 	for _, waits := range again {
 		if waits.XMLName.Local != pinningPolicy || v.AutoPinning == "" {

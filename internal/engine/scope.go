@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// located is an object with a name that is in a data center.
+// located is a named object in a data center.
 type located interface {
 	home() home
 	named() string
 }
 
-// home says what puts an object into a data center: the data center itself, or other objects that are in one.
+// home determines the data center of an object: directly, or through other objects.
 type home struct {
 	dataCenters, clusters, storage, networks []ID
-	// everywhere reports that the object can be used in all data centers.
+	// everywhere reports that all data centers can use the object.
 	everywhere bool
 }
 
@@ -50,7 +50,7 @@ func (d StorageDomain) home() home {
 
 func (d StorageDomain) named() string { return d.Name }
 
-// home of a disk are its storage domains. One on a LUN of its own has none.
+// home of a disk are its storage domains. A disk on its own LUN has none.
 func (d Disk) home() home {
 	domains := d.StorageDomainIDs()
 	return home{storage: domains, everywhere: len(domains) == 0}
@@ -58,7 +58,7 @@ func (d Disk) home() home {
 
 func (d Disk) named() string { return d.AliasText() }
 
-// ScopeName is what errors call the place where a name was looked up: a data center, or for nil the engine.
+// ScopeName describes the scope of a look-up in errors: a data center, or the engine for nil.
 func ScopeName(dc *DataCenter) string {
 	if dc == nil {
 		return "the engine"
@@ -67,9 +67,9 @@ func ScopeName(dc *DataCenter) string {
 	return fmt.Sprintf("data center %q", dc.Name)
 }
 
-// scope returns the one function that decides which objects a look-up by name sees: those of the data center, or for
-// nil those of the whole engine. Names are unique within a data center only. What the engine refuses to say while the
-// function works is in failed, and the function reports false.
+// scope returns the only function deciding which objects a look-up by name sees: those of the data center, or for nil
+// those of the whole engine. Names are unique only within a data center. If a request of the function fails, the
+// function returns false and failed has the error.
 func (c *Client) scope(ctx context.Context, dc *DataCenter, failed *error) func(located) bool {
 	note := func(err error) {
 		if *failed == nil {
@@ -112,7 +112,7 @@ func (c *Client) scope(ctx context.Context, dc *DataCenter, failed *error) func(
 	}
 }
 
-// Within returns the objects that are in a data center; for nil all of them.
+// Within returns the objects in a data center, or all of them for nil.
 func Within[T located](ctx context.Context, c *Client, dc *DataCenter, objects []T) ([]T, error) {
 	var failed error
 	has := c.scope(ctx, dc, &failed)
@@ -121,8 +121,8 @@ func Within[T located](ctx context.Context, c *Client, dc *DataCenter, objects [
 	return found, failed
 }
 
-// findNamed returns an object of a data center that fits and has the name, or a NameError that blames the same data
-// center. all are the objects of the engine.
+// findNamed returns the fitting object with this name in a data center, or a NameError for the same data center. all
+// are the objects of the engine.
 func findNamed[T located](
 	ctx context.Context, c *Client, list *cachedList[T], collection, kind string, dc *DataCenter, name string,
 	fits func(T) bool,
@@ -148,7 +148,7 @@ func findNamed[T located](
 // anyOf fits all objects.
 func anyOf[T any](T) bool { return true }
 
-// DataCenterOf returns the data center of a cluster; nil if the engine does not have the cluster.
+// DataCenterOf returns the data center of a cluster, or nil if the engine does not have the cluster.
 func (c *Client) DataCenterOf(ctx context.Context, clusterID ID) (*DataCenter, error) {
 	cluster, err := c.clusterByID(ctx, clusterID)
 	if err != nil || cluster == nil {
@@ -162,7 +162,7 @@ func (c *Client) DataCenterOf(ctx context.Context, clusterID ID) (*DataCenter, e
 	return dc, err
 }
 
-// HostsIn lists the hosts of a cluster, or for nil those of the data center, out of a list that is at most maxAge old.
+// HostsIn lists the hosts of a cluster, or for nil those of the data center, from a list at most maxAge old.
 func (c *Client) HostsIn(ctx context.Context, dc *DataCenter, cluster *Cluster, maxAge time.Duration) ([]Host, error) {
 	hosts, err := c.HostsWithin(ctx, maxAge)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// twoDataCenters has the same names in both, and one of each kind that only its own data center has.
+// twoDataCenters has the same names in both, and an object of each kind only in one of them.
 func twoDataCenters() ovirtsim.Inventory {
 	center := func(name string) ovirtsim.DataCenter {
 		return ovirtsim.DataCenter{
@@ -41,7 +41,7 @@ func twoDataCenters() ovirtsim.Inventory {
 	return ovirtsim.Inventory{DataCenters: []ovirtsim.DataCenter{center("Paris"), center("Berlin")}}
 }
 
-// lookups are all look-ups by name: each returns how many objects it finds, and the data center of the first.
+// lookups returns all look-ups by name. Each returns the number of found objects, and the data center of the first.
 func lookups(t *testing.T, c *engine.Client) map[string]func(*engine.DataCenter, string) (int, engine.ID, error) {
 	t.Helper()
 
@@ -163,7 +163,7 @@ func TestNamesAreLookedUpInTheirDataCenter(t *testing.T) {
 			check.Equal(t, what+": count", count, 1)
 			check.Equal(t, what+": data center", in, dc.ID)
 
-			// What only the other data center has is not there, and no error tells of it.
+			// Objects only in the other data center are missing, and no error reveals them.
 			count, _, err = find(dc, "only-"+test.other)
 			check.Equal(t, what+": of the other's", count, 0)
 
@@ -182,7 +182,7 @@ func TestNamesAreLookedUpInTheirDataCenter(t *testing.T) {
 	}
 }
 
-// TestALookUpFailsWithItsEngine has lists that decide the data center, and that the engine does not give.
+// TestALookUpFailsWithItsEngine has an engine refuse the lists needed to determine the data center.
 func TestALookUpFailsWithItsEngine(t *testing.T) {
 	sim, config := start(t, ovirtsim.Options{Inventory: twoDataCenters()})
 	dc, err := client(t, config).DataCenter(t.Context(), "Paris")
@@ -192,7 +192,7 @@ func TestALookUpFailsWithItsEngine(t *testing.T) {
 	}), "")
 
 	for kind, find := range lookups(t, client(t, config)) {
-		if kind == "disk" { // there is none whose storage domain would be looked up
+		if kind == "disk" { // no disk's storage domain would be looked up
 			continue
 		}
 
@@ -204,7 +204,7 @@ func TestALookUpFailsWithItsEngine(t *testing.T) {
 	}
 }
 
-// TestAProfileWhoseNetworkIsNotListedIsLeftOut has an engine that lists vNIC profiles, and none of their networks.
+// TestAProfileWhoseNetworkIsNotListedIsLeftOut has an engine list vNIC profiles without their networks.
 func TestAProfileWhoseNetworkIsNotListedIsLeftOut(t *testing.T) {
 	c, _ := proxied(t, func(answer *http.Response) error {
 		if strings.HasSuffix(answer.Request.URL.Path, "/networks") {

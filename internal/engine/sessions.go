@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// sessionIdle is how long a session that is not used is kept: rotated credentials leave one behind.
+// sessionIdle is the lifetime of an unused session. Rotated credentials leave one behind.
 const sessionIdle = 30 * time.Minute
 
-// sessionGrace is how long a session that was let go stays open: a run that is under way ends with it. It could not log
-// in again, where the credentials were replaced, and would be counted as a guess.
+// sessionGrace keeps a dropped session open for its current runs. If the credentials were replaced, a run could not log
+// in again, and its login would count as a guess.
 const sessionGrace = time.Minute
 
-// Sessions shares one Client among all who use the same engine with the same credentials, so that an engine sees one
-// login, however many machines and Terraform runs there are. The zero value is ready to use.
+// Sessions shares one Client among all users of the same engine and credentials. An engine thus sees one login, for any
+// number of machines and Terraform runs. The zero value is ready to use.
 type Sessions struct {
-	// Refusals stores how many passwords were refused; nil forgets that with the process.
+	// Refusals stores the number of refused passwords. nil forgets it with the process.
 	Refusals RefusalStore
-	// MayAct is that of the clients: it is asked before each request that changes something; see Config.
+	// MayAct is the clients' MayAct, called before each changing request; see Config.
 	MayAct func(ctx context.Context) error
 
 	mu      sync.Mutex
 	logins  *loginLimiter // of all clients
 	clients map[string]*session
-	// ending are those that were let go, until they are ended.
+	// ending holds the dropped sessions until they end.
 	ending map[*Client]*time.Timer
 }
 
@@ -35,7 +35,7 @@ type session struct {
 	used   time.Time
 }
 
-// Get returns the client for the configuration; it sends nothing. Other credentials make another client.
+// Get returns the client for the configuration. It sends nothing. Other credentials make another client.
 func (s *Sessions) Get(cfg Config) (*Client, error) {
 	base, err := BaseURL(cfg.URL)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *Sessions) Get(cfg Config) (*Client, error) {
 	return client, nil
 }
 
-// Drop gives up the session of a client that is not needed any more: it is ended a minute later.
+// Drop gives up the session of a client no longer needed. The session ends a minute later.
 func (s *Sessions) Drop(client *Client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *Sessions) Drop(client *Client) {
 	}
 }
 
-// Has reports whether a client is one that Get would return.
+// Has reports whether Get can return this client.
 func (s *Sessions) Has(client *Client) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *Sessions) Has(client *Client) bool {
 	return false
 }
 
-// drop lets go of a session; mu is held.
+// drop gives up a session. The caller holds mu.
 func (s *Sessions) drop(key string) {
 	client := s.clients[key].client
 	delete(s.clients, key)

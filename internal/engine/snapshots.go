@@ -8,22 +8,22 @@ import (
 	"slices"
 )
 
-// Snapshot of a VM. Every VM has one of type "active", which is the VM as it is.
+// Snapshot of a VM. Every VM has one with the type "active" for its current state.
 type Snapshot struct {
 	XMLName     xml.Name `xml:"snapshot"`
 	ID          ID       `xml:"id,attr,omitempty"`
 	Description string   `xml:"description"`
-	// Date is when it was made; only in answers.
+	// Date of creation. Only in answers.
 	Date string `xml:"date,omitempty"`
-	// Memory reports that it has the memory of a VM that ran.
+	// Memory reports that it includes the memory of a running VM.
 	Memory *bool `xml:"persist_memorystate"`
-	// Type is SnapshotRegular for one that a user made.
+	// Type is SnapshotRegular if a user made it.
 	Type string `xml:"snapshot_type,omitempty"`
 	// Status is SnapshotOK, locked or in_preview.
 	Status string `xml:"snapshot_status,omitempty"`
 }
 
-// Kind and status of a snapshot that is made.
+// The type and statuses of a snapshot made by a user.
 const (
 	SnapshotRegular = "regular"
 	SnapshotOK      = "ok"
@@ -32,7 +32,7 @@ const (
 
 func snapshotPath(vmID, id ID) string { return vmPath(vmID) + "/snapshots/" + id.segment() }
 
-// Snapshot returns a snapshot of a VM; IsNotFound reports that there is none.
+// Snapshot returns a snapshot of a VM. A missing snapshot is an IsNotFound error.
 func (c *Client) Snapshot(ctx context.Context, vmID, id ID) (*Snapshot, error) {
 	var snapshot Snapshot
 	if err := c.get(ctx, snapshotPath(vmID, id), nil, &snapshot); err != nil {
@@ -42,7 +42,7 @@ func (c *Client) Snapshot(ctx context.Context, vmID, id ID) (*Snapshot, error) {
 	return &snapshot, nil
 }
 
-// CreateSnapshot begins to make a snapshot of a VM. It does not wait.
+// CreateSnapshot starts a snapshot of a VM. It does not wait.
 func (c *Client) CreateSnapshot(ctx context.Context, vmID ID, description string, memory bool) (*Snapshot, error) {
 	wanted := Snapshot{Description: description, Memory: &memory}
 
@@ -85,7 +85,7 @@ func (c *Client) CreateSnapshotOnce(
 	return made, RememberKnown(err, known)
 }
 
-// DeleteSnapshot begins to remove a snapshot. It does not wait.
+// DeleteSnapshot starts the removal of a snapshot. It does not wait.
 func (c *Client) DeleteSnapshot(ctx context.Context, vmID, id ID) error {
 	if err := c.do(ctx, http.MethodDelete, snapshotPath(vmID, id), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to remove snapshot %s of VM %s: %w", id, vmID, err)
@@ -94,7 +94,7 @@ func (c *Client) DeleteSnapshot(ctx context.Context, vmID, id ID) error {
 	return nil
 }
 
-// Snapshots lists the snapshots of a VM that users made.
+// Snapshots lists the snapshots of a VM made by users.
 func (c *Client) Snapshots(ctx context.Context, vmID ID) ([]Snapshot, error) {
 	var list struct {
 		XMLName xml.Name   `xml:"snapshots"`
@@ -115,8 +115,8 @@ func (c *Client) Snapshots(ctx context.Context, vmID ID) ([]Snapshot, error) {
 	return out, nil
 }
 
-// RemoveSnapshots removes the snapshots of a VM that users made, one after the other, and waits. The VM must be
-// down: the disks of one that runs are merged by its host, which takes as long as there is to copy.
+// RemoveSnapshots removes the users' snapshots of a VM one by one, and waits. The VM must be down: the host of a
+// running VM merges its disks, and this takes as long as copying the data.
 func (c *Client) RemoveSnapshots(ctx context.Context, vmID ID, report func(seen string)) error {
 	var asked ID
 

@@ -9,8 +9,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestWhichVMsAreOff has the statuses in which there is nothing to stop: D20. An engine that has lost track of a VM
-// says unassigned, or nothing at all, and removes it without a stop.
+// TestWhichVMsAreOff has the statuses with nothing to stop: D20. An engine without contact to a VM reports unassigned,
+// or nothing at all, and removes the VM without a stop.
 func TestWhichVMsAreOff(t *testing.T) {
 	off := map[engine.VMStatus]bool{engine.VMDown: true, "unassigned": true, "": true}
 	for _, status := range []engine.VMStatus{
@@ -25,8 +25,8 @@ func TestWhichVMsAreOff(t *testing.T) {
 	}
 }
 
-// TestListsOfAVMThatIsGone has the engine answer with empty lists: m2, P13. Somebody who looks for the disks of a VM
-// must not take that for a VM without any.
+// TestListsOfAVMThatIsGone has the engine answer with empty lists: m2, P13. A caller looking for the disks of a VM must
+// not mistake this for a VM without disks.
 func TestListsOfAVMThatIsGone(t *testing.T) {
 	_, config := start(t, ovirtsim.Options{})
 	c := client(t, config)

@@ -8,20 +8,20 @@ import (
 	"sync"
 )
 
-// DomainActive is the status of a storage domain on which disks can be made.
+// DomainActive is the status of a storage domain ready for new disks.
 const DomainActive = "active"
 
-// blockStorage are the types of storage whose disks are block devices.
+// blockStorage are the types of storage with block devices as disks.
 var blockStorage = []string{"iscsi", "fcp"}
 
 // isBlock reports whether the disks of a storage domain are block devices.
 func (d *StorageDomain) isBlock() bool { return slices.Contains(blockStorage, d.StorageType) }
 
-// InactiveError reports that storage domains exist and take no disks now.
+// InactiveError reports existing storage domains not ready for disks.
 type InactiveError struct {
-	// Scope is where they are, such as `data center "Default"`.
+	// Scope of the domains, such as `data center "Default"`.
 	Scope string
-	// Domains have their statuses.
+	// Domains with their statuses.
 	Domains []StorageDomain
 }
 
@@ -37,27 +37,28 @@ func (e *InactiveError) Error() string {
 		DomainActive)
 }
 
-// AllocationError reports that no storage domain of a kind has a disk of that format and allocation.
+// AllocationError reports that no storage domain of this kind supports the disk's format and allocation.
 type AllocationError struct{ Message string }
 
 func (e *AllocationError) Error() string { return e.Message }
 
-// DiskPlace says which disk is to be made, and where.
+// DiskPlace describes a disk to make, and its place.
 type DiskPlace struct {
-	// Domain is the name of the storage domain, or DomainID its ID; both are empty for one of Among.
+	// Domain is the name of the storage domain, or DomainID its ID. Both are empty to choose one of Among.
 	Domain   string
 	DomainID ID
-	// Among are the storage domains of a disk without a Domain. Of several that are active it is always the same.
+	// Among are the possible storage domains of a disk without a Domain. Of several active ones the choice is always
+	// the same.
 	Among []ID
-	// Format of the disk. Sparse is the allocation that was asked for; nil leaves it open.
+	// Format of the disk. Sparse is the requested allocation; nil leaves it open.
 	Format string
 	Sparse *bool
 }
 
-// PlaceDisk decides on which storage domain of a data center a disk is made and whether it is sparse there; nil if that
-// is still open. It is the one place that checks the status and the kind of a storage domain. The domain is nil if the
-// place names none. The data center may be nil for a DomainID. The error is a NameError, an InactiveError or an
-// AllocationError where a person can correct it.
+// PlaceDisk chooses the storage domain for a disk in a data center, and decides whether the disk is sparse there. A nil
+// allocation is still open. It is the only place to check the status and the kind of a storage domain. The domain is
+// nil if the place names none. The data center may be nil for a DomainID. An error for a user to correct is a
+// NameError, an InactiveError or an AllocationError.
 func (c *Client) PlaceDisk(ctx context.Context, dc *DataCenter, at DiskPlace) (*StorageDomain, *bool, error) {
 	domain, err := c.chooseDomain(ctx, dc, at)
 	if err != nil {
@@ -108,11 +109,11 @@ func (c *Client) chooseDomain(ctx context.Context, dc *DataCenter, at DiskPlace)
 	return nil, nil
 }
 
-// holdsDisks reports whether a storage domain is of the kind that disks are on.
+// holdsDisks reports whether a storage domain is of the kind for disks.
 func (d StorageDomain) holdsDisks() bool { return d.Type == "data" }
 
-// storageDomainForDisks returns the storage domain of that ID, an InactiveError, or an AllocationError if it is of a
-// kind that holds no disks. Of a domain that the user may not see it has the ID alone: the engine decides.
+// storageDomainForDisks returns the storage domain with this ID, an InactiveError, or an AllocationError if its kind
+// holds no disks. If the user may not see the domain, it has only its ID: the engine decides.
 func (c *Client) storageDomainForDisks(ctx context.Context, id ID) (*StorageDomain, error) {
 	domain, err := c.storageDomainByID(ctx, id)
 	if err != nil {
@@ -145,10 +146,11 @@ func (c *Client) storageDomainForDisks(ctx context.Context, id ID) (*StorageDoma
 	return domain, nil
 }
 
-// takesDisks reports whether disks can be made on the storage domain. If its status is unknown, the engine decides.
+// takesDisks reports whether the storage domain is ready for new disks. If its status is unknown, the engine decides.
 func (d *StorageDomain) takesDisks() bool { return d.Status == "" || d.Status == DomainActive }
 
-// StorageDomain returns the storage domain for disks of that name in the data center, a NameError, or an InactiveError.
+// StorageDomain returns the storage domain for disks with this name in the data center, a NameError, or an
+// InactiveError.
 func (c *Client) StorageDomain(ctx context.Context, dc *DataCenter, name string) (*StorageDomain, error) {
 	domain, _, err := findNamed(ctx, c, &c.lists.storage, "storagedomains", "storage domain", dc, name,
 		StorageDomain.holdsDisks)
@@ -168,8 +170,8 @@ func (c *Client) StorageDomain(ctx context.Context, dc *DataCenter, name string)
 	return domain, nil
 }
 
-// attachedDomains are the lists of the storage domains that data centers have. An engine tells the status of a domain
-// there alone (recording lists).
+// attachedDomains are the lists of storage domains per data center. An engine reports the status of a domain only there
+// (recording lists).
 type attachedDomains struct {
 	mu    sync.Mutex
 	lists map[ID]*cachedList[StorageDomain]
@@ -190,9 +192,9 @@ func (a *attachedDomains) of(dc ID) *cachedList[StorageDomain] {
 	return a.lists[dc]
 }
 
-// readStatus sets the status that a storage domain has in its data center.
+// readStatus sets the status of a storage domain in its data center.
 func (c *Client) readStatus(ctx context.Context, dc *DataCenter, domain *StorageDomain) error {
-	// A list with another status may be old: somebody activates the domain, and tries again.
+	// A list with another status may be outdated, because a user has activated the domain and tries again.
 	_, all, err := find(ctx, c, c.lists.attached.of(dc.ID), "datacenters/"+dc.ID.segment()+"/storagedomains",
 		func(d StorageDomain) bool { return d.ID == domain.ID && d.takesDisks() })
 	if err != nil {
@@ -213,8 +215,8 @@ func (c *Client) storageDomainByID(ctx context.Context, id ID) (*StorageDomain, 
 	return item, err
 }
 
-// allocationOn decides whether a disk is sparse on a storage domain: as it was asked for, if that is possible. nil
-// leaves it to the engine, which makes disks sparse. A nil domain is one that is not known.
+// allocationOn decides whether a disk is sparse on a storage domain: as requested, if possible. nil leaves it to the
+// engine. The engine then makes a sparse disk. A nil domain is unknown.
 func allocationOn(domain *StorageDomain, format string, sparse *bool) (*bool, error) {
 	yes, no := true, false
 

@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAllTaggedVMsHaveTheirNetworks has several VMs on one network, which the engine names once in its answer.
+// TestAllTaggedVMsHaveTheirNetworks has several VMs on one network. The engine names the network once in its answer.
 func TestAllTaggedVMsHaveTheirNetworks(t *testing.T) {
 	sim := newEngine(t)
 	client := clientOf(t, sim)
@@ -19,7 +19,7 @@ func TestAllTaggedVMsHaveTheirNetworks(t *testing.T) {
 	profile, err := client.VNICProfile(t.Context(), network, "kvm-vlan")
 	check.Error(t, err, "")
 
-	// Asked too early, an engine finds nothing by the same words for a day.
+	// Asked too early, an engine finds nothing with the same text for a day.
 	early, err := client.TaggedVMs(t.Context(), "pool")
 	check.Error(t, err, "")
 	check.Length(t, "VMs before the tag exists", early, 0)

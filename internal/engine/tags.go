@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// RootTagID is the ID of the tag that all tags are below. It can be neither changed nor deleted.
+// RootTagID is the ID of the tag above all others. It can be neither changed nor deleted.
 const RootTagID = "00000000-0000-0000-0000-000000000000"
 
 // Tag marks VMs. Its name is unique on the engine.
@@ -25,7 +25,7 @@ type tagList struct {
 	Items   []Tag    `xml:"tag"`
 }
 
-// Tag returns the tag of that ID; IsNotFound reports that there is none.
+// Tag returns the tag with this ID. A missing tag is an IsNotFound error.
 func (c *Client) Tag(ctx context.Context, id ID) (*Tag, error) {
 	var tag Tag
 	if err := c.get(ctx, "/tags/"+id.segment(), nil, &tag); err != nil {
@@ -45,7 +45,7 @@ func (c *Client) Tags(ctx context.Context) ([]Tag, error) {
 	return list.Items, nil
 }
 
-// TagsNamed lists the tags of that name. There are several only where they were made at the same moment.
+// TagsNamed lists the tags with this name. It returns several only if they were made at the same moment.
 func (c *Client) TagsNamed(ctx context.Context, name string) ([]Tag, error) {
 	all, err := c.Tags(ctx)
 	if err != nil {
@@ -55,8 +55,8 @@ func (c *Client) TagsNamed(ctx context.Context, name string) ([]Tag, error) {
 	return slices.DeleteFunc(all, func(tag Tag) bool { return tag.Name != name }), nil
 }
 
-// CreateTag makes a tag. A process that was halted on the way, and may no longer act, removes it again unless a VM has
-// it: the process that acts now may have been done with a tag of that name.
+// CreateTag makes a tag. If the process was halted on the way and may no longer act, it removes the tag again unless a
+// VM has it. The acting process may already be done with a tag of this name.
 func (c *Client) CreateTag(ctx context.Context, tag *Tag) (*Tag, error) {
 	var created Tag
 	if err := c.do(ctx, http.MethodPost, "/tags", nil, tag, &created); err != nil {
@@ -70,7 +70,7 @@ func (c *Client) CreateTag(ctx context.Context, tag *Tag) (*Tag, error) {
 	return &created, nil
 }
 
-// tidyTag removes a tag that a process has made that no longer may act, unless a VM has it.
+// tidyTag removes a tag made by a process that may no longer act, unless a VM has it.
 func (c *Client) tidyTag(ctx context.Context, made *Tag) error {
 	used, err := c.SearchVMs(ctx, "tag="+made.Name)
 	if err != nil || len(used) > 0 {
@@ -80,12 +80,12 @@ func (c *Client) tidyTag(ctx context.Context, made *Tag) error {
 	return c.DeleteTag(context.WithValue(ctx, tidying{}, true), made.ID)
 }
 
-// UpdateTag gives a tag another name and description. The VMs that have it keep it.
+// UpdateTag changes the name and description of a tag. Its VMs keep it.
 func (c *Client) UpdateTag(ctx context.Context, id ID, name, description string) error {
 	change := struct {
 		XMLName     xml.Name `xml:"tag"`
 		Name        string   `xml:"name"`
-		Description string   `xml:"description"` // an empty one takes it away
+		Description string   `xml:"description"` // an empty one removes it
 	}{Name: name, Description: description}
 	if err := c.do(ctx, http.MethodPut, "/tags/"+id.segment(), nil, &change, nil); err != nil {
 		return fmt.Errorf("failed to update tag %s: %w", id, err)
@@ -94,7 +94,7 @@ func (c *Client) UpdateTag(ctx context.Context, id ID, name, description string)
 	return nil
 }
 
-// DeleteTag deletes a tag, and takes it from all VMs.
+// DeleteTag deletes a tag, and removes it from all VMs.
 func (c *Client) DeleteTag(ctx context.Context, id ID) error {
 	if err := c.do(ctx, http.MethodDelete, "/tags/"+id.segment(), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to delete tag %s: %w", id, err)
@@ -103,7 +103,7 @@ func (c *Client) DeleteTag(ctx context.Context, id ID) error {
 	return nil
 }
 
-// VMTags lists the tags of a VM. The engine leaves their descriptions out; Tags has them.
+// VMTags lists the tags of a VM. The engine omits their descriptions; Tags has them.
 func (c *Client) VMTags(ctx context.Context, vmID ID) ([]Tag, error) {
 	var list tagList
 	if err := c.get(ctx, vmPath(vmID)+"/tags", nil, &list); err != nil {
@@ -113,7 +113,8 @@ func (c *Client) VMTags(ctx context.Context, vmID ID) ([]Tag, error) {
 	return list.Items, nil
 }
 
-// TagVM puts a tag on a VM. An engine calls a tag that is gone an internal error; the error says what it is.
+// TagVM puts a tag on a VM. For a deleted tag, an engine reports an internal error; the returned error has the real
+// cause.
 func (c *Client) TagVM(ctx context.Context, vmID, tagID ID) error {
 	err := c.do(ctx, http.MethodPost, vmPath(vmID)+"/tags", nil, &Tag{ID: tagID}, nil)
 	if IsRefused(err) {
@@ -129,7 +130,7 @@ func (c *Client) TagVM(ctx context.Context, vmID, tagID ID) error {
 	return nil
 }
 
-// UntagVM takes a tag from a VM.
+// UntagVM removes a tag from a VM.
 func (c *Client) UntagVM(ctx context.Context, vmID, tagID ID) error {
 	if err := c.do(ctx, http.MethodDelete, vmPath(vmID)+"/tags/"+tagID.segment(), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to take tag %s from VM %s: %w", tagID, vmID, err)

@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// BlankTemplateID is the ID of the Blank template on every engine that has not re-made it.
+// BlankTemplateID is the ID of the Blank template on every engine, unless it was recreated.
 const BlankTemplateID = "00000000-0000-0000-0000-000000000000"
 
 // The statuses of a template.
@@ -27,7 +27,7 @@ type templateRequest struct {
 
 func templatePath(id ID) string { return "/templates/" + id.segment() }
 
-// TemplateByID returns the template of that ID; IsNotFound reports that there is none.
+// TemplateByID returns the template with this ID. A missing template is an IsNotFound error.
 func (c *Client) TemplateByID(ctx context.Context, id ID) (*Template, error) {
 	var template Template
 	if err := c.get(ctx, templatePath(id), nil, &template); err != nil {
@@ -37,7 +37,7 @@ func (c *Client) TemplateByID(ctx context.Context, id ID) (*Template, error) {
 	return &template, nil
 }
 
-// Templates returns all templates: of all data centers, and all versions.
+// Templates returns all templates of all data centers, in all versions.
 func (c *Client) Templates(ctx context.Context) ([]Template, error) {
 	var list struct {
 		XMLName xml.Name   `xml:"templates"`
@@ -50,7 +50,7 @@ func (c *Client) Templates(ctx context.Context) ([]Template, error) {
 	return list.Items, nil
 }
 
-// FindTemplates returns the templates of that name in the data center, in all versions; nil means the whole engine.
+// FindTemplates returns the templates with this name in the data center, in all versions. nil means the whole engine.
 func (c *Client) FindTemplates(ctx context.Context, dc *DataCenter, name string) ([]Template, error) {
 	all, err := c.Templates(ctx)
 	if err == nil {
@@ -64,7 +64,7 @@ func (c *Client) FindTemplates(ctx context.Context, dc *DataCenter, name string)
 	return all, nil
 }
 
-// CreateTemplate asks for a template of a VM that is down, and returns it, usually with its disks still locked. It does
+// CreateTemplate requests a template of a VM that is down, and returns it, usually with its disks still locked. It does
 // not wait.
 func (c *Client) CreateTemplate(ctx context.Context, name, description string, vmID ID) (*Template, error) {
 	request := templateRequest{Name: name, VM: NewRef(vmID)}
@@ -80,7 +80,7 @@ func (c *Client) CreateTemplate(ctx context.Context, name, description string, v
 	return &created, nil
 }
 
-// UpdateTemplate renames and describes a template.
+// UpdateTemplate changes the name and description of a template.
 func (c *Client) UpdateTemplate(ctx context.Context, id ID, name, description string) (*Template, error) {
 	var updated Template
 	err := c.do(ctx, http.MethodPut, templatePath(id), nil, templateRequest{

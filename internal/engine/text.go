@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// maxName is the length of a name in characters: no object of an engine can have a longer one.
+	// maxName limits names in characters. No object of an engine can have a longer one.
 	maxName = 255
-	// maxText is the length of a comment or a description in characters.
+	// maxText limits a comment or a description in characters.
 	maxText = 64 << 10
 )
 
 // textFilter limits the text of an XML element. Names and comments appear in messages, tables, configurations and file
-// names, and anybody who may rename a VM in the engine controls them. The filter shortens long text and replaces
-// unprintable characters with U+FFFD. It returns no error, because one bad VM must not hide the others.
+// names, but anyone with the right to rename a VM in the engine controls them. The filter shortens long text and
+// replaces unprintable characters with U+FFFD. It returns no error, because one bad VM must not hide the others.
 type textFilter struct {
-	// bounded reports that the filter applies; left is the number of characters that are still allowed.
+	// bounded reports that the filter applies. left is the number of characters still allowed.
 	bounded bool
 	left    int
 	// lines reports that the text may have line breaks and tabs.
@@ -40,7 +40,7 @@ func newTextFilter(element string) textFilter {
 	}
 }
 
-// filter returns the part of a text that is allowed. A text may come in several parts.
+// filter returns the allowed part of a text. A text may come in several parts.
 func (p *textFilter) filter(part xml.CharData) xml.CharData {
 	if !p.bounded {
 		return part
@@ -63,14 +63,14 @@ func (p *textFilter) filter(part xml.CharData) xml.CharData {
 	return xml.CharData(text)
 }
 
-// allows reports whether the filter leaves a character as it is.
+// allows reports whether the filter keeps a character.
 func (p *textFilter) allows(r rune) bool {
 	return unicode.IsPrint(r) || unicode.Is(unicode.Zs, r) || p.lines && (r == '\n' || r == '\r' || r == '\t')
 }
 
-// CheckText refuses a text that the engine would get, or that we would read back, as another one. The error names the
-// first such character and its position, and not the text, which may be secret. element is the XML element that has it,
-// or the attribute or field of the same name: names and descriptions may have less than other texts.
+// CheckText refuses a text changed on the way to the engine or back. The error names the first bad character and its
+// position. It omits the text, because the text may be secret. element is the name of the XML element, attribute or
+// field with the text: names and descriptions allow fewer characters than other texts.
 func CheckText(element, text string) error {
 	line, column := 1, 1
 
@@ -105,13 +105,13 @@ func CheckText(element, text string) error {
 	return nil
 }
 
-// isXML reports whether a character can be in XML 1.0, escaped or not.
+// isXML reports whether a character is allowed in XML 1.0, escaped or not.
 func isXML(r rune) bool {
 	return r == '\t' || r == '\n' || r == '\r' || r >= 0x20 && r <= 0xD7FF || r >= 0xE000 && r <= 0xFFFD ||
 		r >= 0x10000 && r <= unicode.MaxRune
 }
 
-// codePoint names a character, which cannot be shown.
+// codePoint names an unprintable character.
 func codePoint(r rune) string {
 	known := map[rune]string{
 		0: " (NUL)", '\a': " (bell)", '\b': " (backspace)", '\t': " (tab)", '\n': " (line break)",
@@ -121,7 +121,7 @@ func codePoint(r rune) string {
 	return fmt.Sprintf("U+%04X%s", r, known[r])
 }
 
-// TextError reports which text of a value cannot be sent.
+// TextError reports the unsendable text of a value.
 type TextError struct {
 	// Path of the field, such as virtualMachine.description.
 	Path    string
@@ -132,8 +132,8 @@ func (e *TextError) Error() string { return e.Path + ": " + e.Problem.Error() }
 
 func (e *TextError) Unwrap() error { return e.Problem }
 
-// CheckTexts is CheckText of all texts of a value, at any depth. The error is a *TextError. The tag, such as xml or
-// json, has the names of its fields.
+// CheckTexts calls CheckText for all texts of a value, at any depth. The error is a *TextError. The tag, such as xml or
+// json, has the names of the fields.
 func CheckTexts(tag string, value any) error {
 	return checkTexts(tag, reflect.ValueOf(value), "", "")
 }
@@ -178,7 +178,7 @@ func checkMap(tag string, value reflect.Value, path string) error {
 	return nil
 }
 
-// checkFields checks the fields of a struct that are written.
+// checkFields checks the encoded fields of a struct.
 func checkFields(tag string, value reflect.Value, path, element string) error {
 	for i := range value.NumField() {
 		field := value.Type().Field(i)

@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestNamesAndCommentsOfAnEngineArePlain has what a VM can be called and described by, as a client reads it.
+// TestNamesAndCommentsOfAnEngineArePlain has possible names and descriptions of a VM, as read by a client.
 func TestNamesAndCommentsOfAnEngineArePlain(t *testing.T) {
 	long := strings.Repeat("ä", maxName)
 
@@ -40,7 +40,7 @@ func TestNamesAndCommentsOfAnEngineArePlain(t *testing.T) {
 	}
 }
 
-// TestACommentHasAnEnd has one that is longer than any.
+// TestACommentHasAnEnd has an overlong comment.
 func TestACommentHasAnEnd(t *testing.T) {
 	text := newTextFilter("comment")
 	got := text.filter(xml.CharData(strings.Repeat("x", maxText+1)))

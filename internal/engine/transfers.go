@@ -7,10 +7,10 @@ import (
 	"net/http"
 )
 
-// TransferPhase is where an image transfer stands.
+// TransferPhase is the phase of an image transfer.
 type TransferPhase string
 
-// The phases that decisions depend on; the engine has more.
+// The phases relevant to decisions. The engine has more.
 const (
 	TransferInitializing     TransferPhase = "initializing"
 	TransferTransferring     TransferPhase = "transferring"
@@ -25,7 +25,7 @@ const (
 	TransferFinalizingFailed TransferPhase = "finalizing_failure"
 )
 
-// Failed reports that nothing more will come of the transfer.
+// Failed reports that the transfer has failed for good.
 func (p TransferPhase) Failed() bool {
 	switch p {
 	case TransferFinishedFailure,
@@ -40,7 +40,7 @@ func (p TransferPhase) Failed() bool {
 	return false
 }
 
-// Ended reports that the engine has let go of the disk. A transfer that failed passes through finished_cleanup before.
+// Ended reports that the engine has released the disk. A failed transfer passes through finished_cleanup before.
 func (p TransferPhase) Ended() bool {
 	return p == TransferFinishedSuccess || p == TransferFinishedFailure
 }
@@ -57,13 +57,13 @@ type ImageTransfer struct {
 	Phase             TransferPhase `xml:"phase,omitempty"`
 	TransferURL       string        `xml:"transfer_url,omitempty"`
 	ProxyURL          string        `xml:"proxy_url,omitempty"`
-	Transferred       int64         `xml:"transferred,omitempty"` // bytes that have arrived, as the engine last heard
+	Transferred       int64         `xml:"transferred,omitempty"` // bytes received, as last known to the engine
 	Disk              *Ref          `xml:"disk"`
 }
 
 func transferPath(id ID) string { return "/imagetransfers/" + id.segment() }
 
-// CreateTransfer asks for a transfer. It does not wait until data can be sent.
+// CreateTransfer requests a transfer. It does not wait until data can be sent.
 func (c *Client) CreateTransfer(ctx context.Context, transfer *ImageTransfer) (*ImageTransfer, error) {
 	var created ImageTransfer
 	if err := c.do(ctx, http.MethodPost, "/imagetransfers", nil, transfer, &created); err != nil {
@@ -73,7 +73,7 @@ func (c *Client) CreateTransfer(ctx context.Context, transfer *ImageTransfer) (*
 	return &created, nil
 }
 
-// Transfer returns the transfer of that ID. The engine forgets transfers that ended: IsNotFound.
+// Transfer returns the transfer with this ID. The engine forgets ended transfers; they are IsNotFound errors.
 func (c *Client) Transfer(ctx context.Context, id ID) (*ImageTransfer, error) {
 	var transfer ImageTransfer
 	if err := c.get(ctx, transferPath(id), nil, &transfer); err != nil {
@@ -83,7 +83,7 @@ func (c *Client) Transfer(ctx context.Context, id ID) (*ImageTransfer, error) {
 	return &transfer, nil
 }
 
-// FindTransfer returns the transfer of a disk that has not ended; nil where there is none.
+// FindTransfer returns the current transfer of a disk, or nil.
 func (c *Client) FindTransfer(ctx context.Context, diskID ID) (*ImageTransfer, error) {
 	var list struct {
 		XMLName xml.Name        `xml:"image_transfers"`
@@ -104,7 +104,7 @@ func (c *Client) FindTransfer(ctx context.Context, diskID ID) (*ImageTransfer, e
 	return nil, nil
 }
 
-// ResumeTransfer lets a transfer go on that is paused. It does not wait.
+// ResumeTransfer resumes a paused transfer. It does not wait.
 func (c *Client) ResumeTransfer(ctx context.Context, id ID) error {
 	return c.changeTransfer(ctx, id, "resume")
 }

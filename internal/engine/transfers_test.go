@@ -23,7 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// qcow2 is a header, and what is wrong with it.
+// qcow2 returns a header with the given defects.
 func qcow2(change func(fields map[string]any)) []byte {
 	fields := map[string]any{
 		"magic":    [4]byte{'Q', 'F', 'I', 0xfb},
@@ -53,7 +53,7 @@ func qcow2(change func(fields map[string]any)) []byte {
 	return append(out.Bytes(), make([]byte, 1000)...)
 }
 
-// tables are the fields of a qcow2 header that say where its tables are.
+// tables returns the fields of a qcow2 header for the location of its tables.
 func tables(l1Size uint32, l1, refcounts uint64, clusters uint32) (out [36]byte) {
 	binary.BigEndian.PutUint32(out[0:], l1Size)
 	binary.BigEndian.PutUint64(out[4:], l1)
@@ -152,7 +152,7 @@ func TestAFileNamedQcow2IsOne(t *testing.T) {
 	}
 }
 
-// storage is an engine that can do nothing but take one image.
+// storage is an engine able only to receive one image.
 type storage struct {
 	mu      sync.Mutex
 	server  *httptest.Server
@@ -160,10 +160,10 @@ type storage struct {
 	phase   string
 	data    []byte
 	ranges  []string
-	breakAt int // the chunk that fails once; 0 for none
+	breakAt int // the chunk to fail once, or 0
 	refuse  bool
 	auth    bool // a chunk came with a session
-	// foreign answers a request for data in place of the host; it reports whether it did.
+	// foreign answers a request for data in place of the host. It reports whether it did.
 	foreign func(http.ResponseWriter, *http.Request) bool
 }
 
@@ -305,7 +305,7 @@ func TestAnAnswerThatIsNotTheHostsSendsNoImage(t *testing.T) {
 		for _, status := range []int{200, 201, 202, 301, 404, 502, 503} {
 			for media, body := range foreignBodies {
 				if body == "" && status < 300 {
-					continue // a host says no more
+					continue // a host's own answer is also empty
 				}
 
 				if status >= 500 && (testing.Short() || media != "text/html") {
@@ -316,7 +316,7 @@ func TestAnAnswerThatIsNotTheHostsSendsNoImage(t *testing.T) {
 					t.Parallel()
 					s := newStorage(t)
 					s.foreign = func(w http.ResponseWriter, r *http.Request) bool {
-						// A refusal of OPTIONS says that a server is there; what it then says to the data counts.
+						// A refusal of OPTIONS shows a server. Its answer to the data then counts.
 						if r.Method != method && (method == http.MethodPut || status < 300) {
 							return false
 						}
@@ -371,7 +371,7 @@ func newUploads(t *testing.T) *uploads {
 	})
 }
 
-// newSteppedUploads is newUploads to an engine whose time passes with each look at it, so that each phase is seen.
+// newSteppedUploads is newUploads to an engine whose time advances with each look at it. Each phase is thus seen.
 func newSteppedUploads(t *testing.T) *uploads {
 	t.Helper()
 	const phase = time.Second
@@ -418,13 +418,13 @@ func newUploadsTo(t *testing.T, options ovirtsim.Options) *uploads {
 	}}
 }
 
-// named are the disks of the image's name.
+// named returns the disks with the image's name.
 func (u *uploads) named() []ovirtsim.DiskInfo {
 	return slices.DeleteFunc(u.sim.Disks(), func(d ovirtsim.DiskInfo) bool { return d.Name != "image" })
 }
 
-// TestEqualUploadsAtOnceMakeOneDisk begins the same upload several times at once: F2. One makes the disk; the others
-// find it, or say that it is being made.
+// TestEqualUploadsAtOnceMakeOneDisk begins the same upload several times at once: F2. One makes the disk. The others
+// find it, or report that it is being made.
 func TestEqualUploadsAtOnceMakeOneDisk(t *testing.T) {
 	u := newUploads(t)
 	var all sync.WaitGroup
@@ -457,7 +457,7 @@ func TestEqualUploadsAtOnceMakeOneDisk(t *testing.T) {
 	}
 }
 
-// begun is a disk and a transfer of the same upload that another process has begun.
+// begun returns a disk and a transfer of the same upload, begun by another process.
 func (u *uploads) begun(t *testing.T, c *engine.Client) (*engine.Disk, *engine.ImageTransfer) {
 	t.Helper()
 	alias := "image"
@@ -490,7 +490,7 @@ func (u *uploads) begun(t *testing.T, c *engine.Client) (*engine.Disk, *engine.I
 	return disk, transfer
 }
 
-// TestAnUploadThatAnotherEndsHasItsDisk goes on with an upload whose own process ends it meanwhile: F2.
+// TestAnUploadThatAnotherEndsHasItsDisk continues an upload while its own process ends it: F2.
 func TestAnUploadThatAnotherEndsHasItsDisk(t *testing.T) {
 	u := newUploads(t)
 	c := client(t, u.config)
@@ -582,8 +582,7 @@ func TestADiskThatAnUploadLeftIsNotTaken(t *testing.T) {
 	check.Equal(t, "the disk", disks[0].ID, disk.ID.String())
 }
 
-// TestAnUploadWhoseTicketIsLostBeginsAnew goes on with an upload that was broken off, and whose host has forgotten it:
-// F7.
+// TestAnUploadWhoseTicketIsLostBeginsAnew continues an interrupted upload already forgotten by its host: F7.
 func TestAnUploadWhoseTicketIsLostBeginsAnew(t *testing.T) {
 	u := newUploads(t)
 	c := client(t, u.config)
@@ -610,7 +609,7 @@ func TestAnUploadWhoseTicketIsLostBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestAnUploadWithoutTheRightToEndItSaysWhichIsMissing has a user with rights on the data center alone: D19.
+// TestAnUploadWithoutTheRightToEndItSaysWhichIsMissing has a user with rights on the data center only: D19.
 func TestAnUploadWithoutTheRightToEndItSaysWhichIsMissing(t *testing.T) {
 	u := newUploads(t)
 	err := u.sim.Inject(ovirtsim.Fault{
@@ -630,8 +629,8 @@ func TestAnUploadWithoutTheRightToEndItSaysWhichIsMissing(t *testing.T) {
 	}
 }
 
-// TestAnUploadThatIsCancelledLeavesNothing ends an upload in its middle: M5, F1. The engine removes the disk itself,
-// some time after the transfer was cancelled; until then it refuses to.
+// TestAnUploadThatIsCancelledLeavesNothing ends an upload halfway: M5, F1. The engine itself removes the disk some time
+// after the cancellation of the transfer. Until then it refuses a removal.
 func TestAnUploadThatIsCancelledLeavesNothing(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, u *uploads, cancel func()){
 		"by its user": func(_ *testing.T, _ *uploads, cancel func()) { cancel() },

@@ -17,38 +17,38 @@ import (
 	"time"
 )
 
-// CertificateProblem is why an engine's certificate is refused. Each has another remedy.
+// CertificateProblem is the reason for refusing an engine's certificate. Each has another remedy.
 type CertificateProblem string
 
 // The problems of certificates.
 const (
-	// CertificateExpired is a certificate that was good, and CertificateNotYetValid is one that will be.
+	// CertificateExpired is for a formerly valid certificate, and CertificateNotYetValid for a future one.
 	CertificateExpired     CertificateProblem = "expired"
 	CertificateNotYetValid CertificateProblem = "not yet valid"
-	// CAExpired and CANotYetValid are the same for a certificate that signs the engine's.
+	// CAExpired and CANotYetValid are the same for the certificate of a CA.
 	CAExpired     CertificateProblem = "CA expired"
 	CANotYetValid CertificateProblem = "CA not yet valid"
-	// CertificateForOtherName is a certificate that does not name the host of the URL.
+	// CertificateForOtherName is for a certificate without the URL's host.
 	CertificateForOtherName CertificateProblem = "other name"
-	// CertificateOfUnknownAuthority is a certificate that none of the trusted CAs signed.
+	// CertificateOfUnknownAuthority is for a certificate not signed by a trusted CA.
 	CertificateOfUnknownAuthority CertificateProblem = "unknown authority"
-	// CertificateMalformed is something that is no certificate.
+	// CertificateMalformed is for an invalid certificate.
 	CertificateMalformed CertificateProblem = "malformed"
-	// CertificateUnfit is a certificate that is valid, but not for a server, or not by this way of signing.
+	// CertificateUnfit is for a valid certificate not meant for servers, or with a bad chain of signatures.
 	CertificateUnfit CertificateProblem = "unfit"
 )
 
-// TLSError reports that the engine's certificate is refused. Its text has neither the current time nor anything else
-// that differs from try to try, because it becomes a condition.
+// TLSError reports that the engine's certificate is refused. Its text is the same for each try, without the current
+// time, because it becomes a condition.
 type TLSError struct {
-	// Of whom the certificate is, such as "data endpoint host1:54322"; empty means the engine.
+	// Of is the owner of the certificate, such as "data endpoint host1:54322". Empty means the engine.
 	Of string
 	// Problem of the certificate.
 	Problem CertificateProblem
-	// Host that was asked for, and Names that the certificate has in its place; of CertificateForOtherName.
+	// Host is the wanted host, and Names are the certificate's names. Both are for CertificateForOtherName.
 	Host  string
 	Names []string
-	// Err of the TLS library, whose text may have the current time.
+	// Err is the error of the TLS library. Its text may include the current time.
 	Err error
 }
 
@@ -98,7 +98,7 @@ func (e *TLSError) names() string {
 	return strings.Join(out, ", ")
 }
 
-// unfit says why a valid certificate cannot be used.
+// unfit explains why a valid certificate is unusable.
 func (e *TLSError) unfit() string {
 	if isInsecurelySigned(e.Err) {
 		return "it is signed with an insecure algorithm"
@@ -121,13 +121,13 @@ func (e *TLSError) unfit() string {
 	return "its chain is not valid"
 }
 
-// isInsecurelySigned reports whether a certificate is refused for its signature algorithm. An unknown authority keeps
-// that reason to itself but for its text.
+// isInsecurelySigned reports whether a certificate is refused for its signature algorithm. An error about an unknown
+// authority has this reason only in its text.
 func isInsecurelySigned(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "insecure algorithm")
 }
 
-// tlsError returns the error of a certificate that was refused; nil for an error about anything else.
+// tlsError returns the error of a refused certificate, or nil for any other error.
 func tlsError(err error, now time.Time) *TLSError {
 	var (
 		invalid  x509.CertificateInvalidError
@@ -155,7 +155,7 @@ func tlsError(err error, now time.Time) *TLSError {
 	return nil
 }
 
-// otherName is the error of a certificate that does not name the host.
+// otherName returns the error of a certificate without the host's name.
 func otherName(hostname x509.HostnameError, err error) *TLSError {
 	out := &TLSError{Problem: CertificateForOtherName, Host: hostname.Host, Err: err}
 	if hostname.Certificate == nil {
@@ -172,7 +172,7 @@ func otherName(hostname x509.HostnameError, err error) *TLSError {
 	return out
 }
 
-// outOfTime is the problem of a certificate that is not valid now.
+// outOfTime returns the problem of a certificate not valid now.
 func outOfTime(certificate *x509.Certificate, now time.Time) CertificateProblem {
 	early := certificate != nil && now.Before(certificate.NotBefore)
 
@@ -188,7 +188,7 @@ func outOfTime(certificate *x509.Certificate, now time.Time) CertificateProblem 
 	}
 }
 
-// unknownAuthority is the problem of a certificate whose signer is not trusted. A signer that is known and refused is
+// unknownAuthority returns the problem of a certificate with an untrusted signer. A known but refused signer appears
 // only in the text.
 func unknownAuthority(err x509.UnknownAuthorityError) CertificateProblem {
 	switch text := err.Error(); {
@@ -203,10 +203,10 @@ func unknownAuthority(err x509.UnknownAuthorityError) CertificateProblem {
 	}
 }
 
-// ErrPlainHTTP reports that what answers does not speak TLS.
+// ErrPlainHTTP reports that the server does not speak TLS.
 var ErrPlainHTTP = errors.New("it answers without encryption, as on a port for plain HTTP")
 
-// redirectError reports that the engine redirects to another place.
+// redirectError reports that the engine redirects elsewhere.
 type redirectError struct{ target string }
 
 func (e *redirectError) Error() string {
@@ -214,9 +214,9 @@ func (e *redirectError) Error() string {
 		e.target)
 }
 
-// transportError classifies an error of the HTTP transport, which may come before the answer or within it. The text of
-// what it returns becomes a condition, so it is the same for each try: it has no times, no ports of this side, no
-// addresses of a name that has several, and one word for all the ways to run out of time. ctx is that of the request.
+// transportError classifies an error of the HTTP transport before or within the answer. The error's text becomes a
+// condition, so it is the same for each try. It has no times, no local ports, no addresses of a name with several, and
+// one word for all kinds of timeouts. ctx is the request's context.
 func transportError(ctx context.Context, err error) error {
 	if cancelled := cancellation(ctx); cancelled != nil {
 		return cancelled
@@ -229,8 +229,8 @@ func transportError(ctx context.Context, err error) error {
 	return &UnreachableError{Err: &steadyError{text: transportText(err), err: err}}
 }
 
-// cancellation returns a *CancelledError if the caller gave up a request, and nil otherwise. A request that ran out of
-// time was not given up: the engine did not answer.
+// cancellation returns a *CancelledError if the caller canceled a request, and nil otherwise. A timeout is not a
+// cancellation: the engine did not answer.
 func cancellation(ctx context.Context) error {
 	if !errors.Is(ctx.Err(), context.Canceled) {
 		return nil
@@ -239,7 +239,7 @@ func cancellation(ctx context.Context) error {
 	return &CancelledError{Err: context.Cause(ctx)}
 }
 
-// steadyError is an error with a text that does not differ from try to try.
+// steadyError is an error with the same text for each try.
 type steadyError struct {
 	text string
 	err  error
@@ -248,10 +248,10 @@ type steadyError struct {
 func (e *steadyError) Error() string { return e.text }
 func (e *steadyError) Unwrap() error { return e.err }
 
-// Is makes the refusal of another protocol the same error, whatever the library calls it.
+// Is makes a refused protocol an ErrPlainHTTP, regardless of the library's error.
 func (e *steadyError) Is(target error) bool { return target == ErrPlainHTTP && isPlainHTTP(e.err) }
 
-// transportText says what went wrong at which host.
+// transportText describes the problem and its host.
 func transportText(err error) string {
 	at := ""
 
@@ -272,7 +272,7 @@ func transportText(err error) string {
 	return at + causeText(err)
 }
 
-// causeText is why there is no usable answer.
+// causeText returns the reason for the lack of a usable answer.
 func causeText(err error) string {
 	var (
 		dns      *net.DNSError
@@ -297,14 +297,14 @@ func causeText(err error) string {
 		return number.Error()
 	case errors.As(err, &alert):
 		return alert.Error()
-	case strings.Contains(err.Error(), "malformed"): // what follows is what the server sent
+	case strings.Contains(err.Error(), "malformed"): // the rest is the server's text
 		return "it answers with something that is not HTTP"
 	}
 
 	return err.Error()
 }
 
-// isClosed reports whether a server ended the connection. Which of these errors comes is a matter of chance.
+// isClosed reports whether a server ended the connection. It is a matter of chance which of these errors appears.
 func isClosed(err error) bool {
 	for _, closed := range []error{
 		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE,
@@ -317,7 +317,7 @@ func isClosed(err error) bool {
 	return strings.Contains(err.Error(), "server closed idle connection")
 }
 
-// isPlainHTTP reports whether a server answered a TLS handshake with something else.
+// isPlainHTTP reports whether a server's answer to a TLS handshake is not TLS.
 func isPlainHTTP(err error) bool {
 	var record tls.RecordHeaderError
 

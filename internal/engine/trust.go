@@ -13,7 +13,8 @@ import (
 	"net/url"
 )
 
-// caPool returns the certificates of a CA bundle. Others than certificates are ignored beside at least one.
+// caPool returns the certificates of a CA bundle. It ignores other content as long as there is at least one
+// certificate.
 func caPool(bundle []byte) (*x509.CertPool, error) {
 	pool, problem, found := x509.NewCertPool(), errors.New("the CA holds no PEM certificate"), false
 	rest := bytes.TrimPrefix(bundle, []byte("\ufeff")) // the mark of editors on Windows
@@ -45,9 +46,9 @@ func caPool(bundle []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Authority asks an engine for the certificate of its CA, which needs no session. trusted reports whether the system's
-// CAs verify the engine; where they do not, nothing in the answer is proved before a person has confirmed it, and
-// Verify then reports whether the engine has a certificate of that CA.
+// Authority asks an engine for the certificate of its CA, without a session. trusted reports whether the system's CAs
+// verify the engine. If not, the answer proves nothing until a user has confirmed it. Verify then reports whether the
+// engine's certificate comes from this CA.
 func Authority(ctx context.Context, rawURL string) (ca *x509.Certificate, trusted bool, err error) {
 	ca, err = authority(ctx, rawURL, &tls.Config{MinVersion: tls.VersionTLS12})
 	var untrusted *TLSError
@@ -63,7 +64,7 @@ func Authority(ctx context.Context, rawURL string) (ca *x509.Certificate, truste
 	return ca, false, err
 }
 
-// Verify reports whether the engine shows a certificate for its name that the CA has signed: nil, or a TLSError.
+// Verify checks that the engine has a certificate for its name signed by the CA. Otherwise it returns a TLSError.
 func Verify(ctx context.Context, rawURL string, ca *x509.Certificate) error {
 	pool := x509.NewCertPool()
 	pool.AddCert(ca)

@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestWhatACABundleHoldsIsSaid has what people put in the place of a CA certificate.
+// TestWhatACABundleHoldsIsSaid has typical mistakes in place of a CA certificate.
 func TestWhatACABundleHoldsIsSaid(t *testing.T) {
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()

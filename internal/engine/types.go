@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// MaxVMName is how long the name of a VM may be, in characters.
+// MaxVMName limits the name of a VM in characters.
 const MaxVMName = 64
 
-// VMStatus is the status of a VM as the engine spells it.
+// VMStatus is the status of a VM as spelled by the engine.
 type VMStatus string
 
-// The statuses that decisions depend on; the engine has more.
+// The statuses relevant to decisions. The engine has more.
 const (
 	VMDown             VMStatus = "down"
 	VMUp               VMStatus = "up"
@@ -31,18 +31,19 @@ const (
 	VMUnassigned       VMStatus = "unassigned"
 )
 
-// Off reports whether the VM needs no stop before it is removed. An engine refuses to stop one that is on no host.
+// Off reports whether the VM needs no stop before its removal. An engine refuses to stop a VM on no host.
 func (s VMStatus) Off() bool { return s == VMDown || s == VMUnassigned || s == "" }
 
-// Busy reports whether the VM can be neither stopped nor removed before the engine or the guest has ended what it does.
+// Busy reports whether the VM can be neither stopped nor removed until the engine or the guest finishes its current
+// operation.
 func (s VMStatus) Busy() bool { return s == VMImageLocked || s == VMPoweringDown }
 
-// Asleep reports whether the VM keeps its state until a person resumes it, or is on the way there or back.
+// Asleep reports whether the VM keeps its state until a user resumes it, or is on the way there or back.
 func (s VMStatus) Asleep() bool {
 	return s == VMPaused || s == VMSuspended || s == VMSavingState || s == VMRestoringState
 }
 
-// OutOfSight reports whether the engine cannot tell what the VM does, because it does not reach the VM or its host.
+// OutOfSight reports whether the engine does not know the VM's state, because the VM or its host is unreachable.
 func (s VMStatus) OutOfSight() bool { return s == VMUnknown || s == VMNotResponding }
 
 // Starting reports whether the VM is on its way up.
@@ -56,7 +57,7 @@ type Ref struct {
 	Name string `xml:"name,omitempty"`
 }
 
-// NewRef returns a reference to the object of that ID, nil for an empty ID.
+// NewRef returns a reference to the object with this ID, or nil for an empty ID.
 func NewRef(id ID) *Ref {
 	if id == "" {
 		return nil
@@ -65,7 +66,7 @@ func NewRef(id ID) *Ref {
 	return &Ref{ID: id}
 }
 
-// RefID is the ID of the object that is referred to, "" for nil.
+// RefID returns the ID of the referenced object, or "" for nil.
 func RefID(r *Ref) ID {
 	if r == nil {
 		return ""
@@ -74,7 +75,7 @@ func RefID(r *Ref) ID {
 	return r.ID
 }
 
-// VM is a virtual machine. Pointers are nil where a request leaves the value to the engine.
+// VM is a virtual machine. In a request, nil pointers leave the value to the engine.
 type VM struct {
 	XMLName          xml.Name          `xml:"vm"`
 	ID               ID                `xml:"id,attr,omitempty"`
@@ -100,7 +101,7 @@ type VM struct {
 	Initialization   *Initialization   `xml:"initialization"`
 	HighAvailability *HighAvailability `xml:"high_availability"`
 	Lease            *Lease            `xml:"lease"`
-	// StorageError is what becomes of the VM after an error of its storage: auto_resume, leave_paused or kill.
+	// StorageError is the reaction to an error of the VM's storage: auto_resume, leave_paused or kill.
 	StorageError string `xml:"storage_error_resume_behaviour,omitempty"`
 	BIOS         *BIOS  `xml:"bios"`
 	TPM          *bool  `xml:"tpm_enabled"`
@@ -115,10 +116,10 @@ type VM struct {
 	ChangesWait bool `xml:"next_run_configuration_exists,omitempty"`
 
 	devicesAtNextStart *devices
-	others             []element // of an answer in full, and of a request that says again what waits
+	others             []element // of a full answer, and of a request to repeat pending settings
 }
 
-// CommentText is the comment, "" where there is none.
+// CommentText returns the comment, or "".
 func (v *VM) CommentText() string {
 	if v.Comment == nil {
 		return ""
@@ -127,7 +128,7 @@ func (v *VM) CommentText() string {
 	return *v.Comment
 }
 
-// StartedAt is when the VM was last started; false where the engine does not say.
+// StartedAt returns the time of the VM's last start, or false if the engine omits it.
 func (v *VM) StartedAt() (time.Time, bool) {
 	at, err := time.Parse(time.RFC3339, v.StartTime)
 	return at, err == nil
@@ -141,7 +142,7 @@ func (v *VM) IsHighlyAvailable() bool {
 // MadeFrom is the template that the VM was made from, also if it is a copy; "" if the engine does not say.
 func (v *VM) MadeFrom() ID { return cmp.Or(RefID(v.OriginalTemplate), RefID(v.Template)) }
 
-// DescriptionText is the description, "" where there is none.
+// DescriptionText returns the description, or "".
 func (v *VM) DescriptionText() string {
 	if v.Description == nil {
 		return ""
@@ -156,7 +157,7 @@ type HighAvailability struct {
 	Priority *int64 `xml:"priority"`
 }
 
-// Lease is the storage domain that has a lease of a VM; in a request one without a domain takes it away.
+// Lease is the storage domain with a VM's lease. In a request, a Lease without a domain removes the lease.
 type Lease struct {
 	StorageDomain *Ref `xml:"storage_domain"`
 }
@@ -179,7 +180,7 @@ type Topology struct {
 	Threads int64 `xml:"threads"`
 }
 
-// MemoryPolicy of a VM; sizes in bytes.
+// MemoryPolicy of a VM. Sizes are in bytes.
 type MemoryPolicy struct {
 	Ballooning *bool  `xml:"ballooning"`
 	Max        *int64 `xml:"max"`
@@ -195,7 +196,7 @@ type OS struct {
 	CommandLine string `xml:"cmdline,omitempty"`
 }
 
-// Boot is the order of devices that a VM boots from.
+// Boot is the order of a VM's boot devices.
 type Boot struct {
 	Devices []string `xml:"devices>device"`
 }
@@ -227,17 +228,17 @@ type Property struct {
 	Value string `xml:"value"`
 }
 
-// DiskOverrides say how the template's disks are copied into the new VM.
+// DiskOverrides describe how to copy the template's disks into the new VM.
 type DiskOverrides struct {
 	Items []DiskOverride `xml:"disk_attachment"`
 }
 
-// DiskOverride says how one disk is copied.
+// DiskOverride describes how to copy one disk.
 type DiskOverride struct {
 	Disk DiskChoice `xml:"disk"`
 }
 
-// DiskChoice is format, provisioning and storage domain of a disk.
+// DiskChoice is the format, provisioning and storage domain of a disk.
 type DiskChoice struct {
 	ID             ID              `xml:"id,attr"`
 	Format         string          `xml:"format,omitempty"`
@@ -250,20 +251,20 @@ type StorageDomains struct {
 	Items []Ref `xml:"storage_domain"`
 }
 
-// Initialization is what cloud-init or Ignition gets from the engine.
+// Initialization is the engine's input for cloud-init or Ignition.
 type Initialization struct {
 	CustomScript string             `xml:"custom_script,omitempty"`
-	DNSSearch    string             `xml:"dns_search,omitempty"`  // domains, divided by spaces
-	DNSServers   string             `xml:"dns_servers,omitempty"` // addresses, divided by spaces
+	DNSSearch    string             `xml:"dns_search,omitempty"`  // domains, separated by spaces
+	DNSServers   string             `xml:"dns_servers,omitempty"` // addresses, separated by spaces
 	HostName     string             `xml:"host_name,omitempty"`
 	NICs         *NICConfigurations `xml:"nic_configurations"`
 
-	// These are read so that they can be written again: who replaces an initialization would take them away.
+	// These are read to be written again, because a new initialization replaces all of the old one.
 	AuthorizedSSHKeys string `xml:"authorized_ssh_keys,omitempty"`
 	TimeZone          string `xml:"timezone,omitempty"`
 	UserName          string `xml:"user_name,omitempty"`
 
-	// Configuration is in full answers, and taken out of them.
+	// Configuration is part of full answers, and removed from them.
 	Configuration *ovfConfiguration `xml:"configuration"`
 }
 
@@ -277,7 +278,7 @@ type NICConfigurations struct {
 	Items []NICConfiguration `xml:"nic_configuration"`
 }
 
-// NICConfiguration configures one network interface of the guest; Name is the guest's name of it.
+// NICConfiguration configures one network interface of the guest. Name is its name in the guest.
 type NICConfiguration struct {
 	BootProtocol string `xml:"boot_protocol,omitempty"`
 	IP           *IP    `xml:"ip"`
@@ -315,15 +316,15 @@ type MAC struct {
 	Address string `xml:"address"`
 }
 
-// Product is what the engine says of itself.
+// Product is the engine's report on itself.
 type Product struct {
-	// InstanceID identifies this installation of the engine; a UUID in all that are known.
+	// InstanceID identifies this installation of the engine. It is a UUID in all known ones.
 	InstanceID string
 	// Name of the product, such as "oVirt Engine".
 	Name string
 	// Version in full, such as "4.5.4-1.el8".
 	Version string
-	// Major, Minor, Build are the parts that features depend on.
+	// Major, Minor, Build are the parts relevant to features.
 	Major, Minor, Build int
 }
 
@@ -347,7 +348,7 @@ type Template struct {
 	Description string `xml:"description"`
 	Status      string `xml:"status"`
 	Cluster     *Ref   `xml:"cluster"`
-	// OS decides among others whether cloud-init or Ignition reads the user data.
+	// OS decides, among others, whether cloud-init or Ignition reads the user data.
 	OS struct {
 		Type string `xml:"type"`
 	} `xml:"os"`
@@ -361,7 +362,7 @@ type Network struct {
 	ID         ID     `xml:"id,attr"`
 	Name       string `xml:"name"`
 	DataCenter Ref    `xml:"data_center"`
-	// Usages are what it is for, such as "vm" and "migration".
+	// Usages of the network, such as "vm" and "migration".
 	Usages []string `xml:"usages>usage"`
 }
 
@@ -371,7 +372,7 @@ type InstanceType struct {
 	Name string `xml:"name"`
 }
 
-// OperatingSystem that a VM can be told to have.
+// OperatingSystem is a possible operating system of a VM.
 type OperatingSystem struct {
 	Name string `xml:"name"`
 	// TPM is supported, required or unsupported.
@@ -389,13 +390,13 @@ type VNICProfile struct {
 type StorageDomain struct {
 	ID   ID     `xml:"id,attr"`
 	Name string `xml:"name"`
-	// Type is "data" for one that holds disks.
+	// Type is "data" for a domain with disks.
 	Type string `xml:"type"`
-	// Status such as active or maintenance. An engine tells it of the domains of a data center.
+	// Status such as active or maintenance. An engine reports it only for the domains of a data center.
 	Status string `xml:"status"`
-	// StorageType is what the disks are kept on, such as nfs or iscsi.
+	// StorageType is the storage below the disks, such as nfs or iscsi.
 	StorageType string `xml:"storage>type"`
-	// An engine names the data center in one of two ways, by its version.
+	// Depending on its version, an engine names the data center in one of two ways.
 	DataCenter  *Ref `xml:"data_center"`
 	DataCenters *struct {
 		Items []Ref `xml:"data_center"`

@@ -13,53 +13,54 @@ import (
 )
 
 const (
-	// DefaultChunk is how much of an image is sent in one request: what has to be sent again after a broken connection.
+	// DefaultChunk is the size of one request's part of an image, in bytes. After a broken connection, one chunk has to
+	// be sent again.
 	DefaultChunk = 8 << 20
-	// chunkTimeout bounds one chunk: 8 MiB over a line of 1 Mbit/s, and the flush of all chunks before the last one.
+	// chunkTimeout limits one chunk: 8 MiB over a line of 1 Mbit/s, and the flush of all chunks before the last one.
 	chunkTimeout = 5 * time.Minute
-	// chunkTries is how often a chunk is sent before the upload is given up.
+	// chunkTries is the number of attempts to send a chunk before the upload fails.
 	chunkTries = 5
-	// DefaultIdle is after how long without a request the engine may end a transfer: its end is no client of ours that
-	// pauses between tries, but one that died.
+	// DefaultIdle is the time without a request until the engine may end a transfer. It ends transfers of dead clients,
+	// not of clients pausing between tries.
 	DefaultIdle = 2 * time.Minute
-	// DefaultPause is longer than an upload takes from its disk to its transfer, and from that to the end.
+	// DefaultPause is longer than an upload takes from its disk to its transfer, and from the transfer to its end.
 	DefaultPause = 15 * time.Second
-	// cleanupLimit bounds what is done after a failed upload.
+	// cleanupLimit limits the cleanup after a failed upload.
 	cleanupLimit = 2 * time.Minute
 )
 
-// UploadOptions say what to upload, and where to.
+// UploadOptions describe an upload and its target.
 type UploadOptions struct {
-	// Image is the file, and Size its length in bytes. It is read once from begin to end, and a part of it again where
-	// the connection broke.
+	// Image is the file, and Size its length in bytes. It is read once from begin to end. After a broken connection, a
+	// part of it is read again.
 	Image io.ReaderAt
 	Size  int64
-	// StorageDomainID is where the new disk is made.
+	// StorageDomainID is the storage domain for the new disk.
 	StorageDomainID ID
-	// Alias of the new disk; may be empty.
+	// Alias of the new disk. It may be empty.
 	Alias string
-	// Format of the new disk, FormatRaw or FormatCow; empty means that of the image. A qcow2 image cannot become a raw
-	// disk.
+	// Format of the new disk, FormatRaw or FormatCow. Empty means the format of the image. A qcow2 image cannot become
+	// a raw disk.
 	Format string
-	// Sparse is whether the disk takes space as it is written; nil leaves it to the engine.
+	// Sparse reports whether the disk allocates space as it is written. nil leaves it to the engine.
 	Sparse *bool
-	// ChunkBytes is how much is sent in one request; 0 means DefaultChunk.
+	// ChunkBytes is the number of bytes per request. 0 means DefaultChunk.
 	ChunkBytes int64
-	// Fingerprint is what the image is, such as its SHA-256. With it an upload goes on where an earlier one of the same
-	// image to the same alias and storage domain was broken off, and one that has ended is not repeated. Empty means a
-	// new disk always.
+	// Fingerprint identifies the image, for example by its SHA-256. With it, an upload resumes an interrupted upload of
+	// the same image to the same alias and storage domain, and does not repeat a finished one. Without it, each upload
+	// makes a new disk.
 	Fingerprint string
-	// Run marks the disk, once it has the image, as one that goes with a run of a command. Empty means that it stays.
+	// Run marks the finished disk as belonging to a run of a command. If empty, the disk is permanent.
 	Run string
-	// Resume is called before an upload goes on with its first bytes there already; an error ends it, and leaves all as
-	// it is. May be nil.
+	// Resume is called before a partial upload is resumed, with the number of bytes already there. An error stops the
+	// upload without changes. It may be nil.
 	Resume func(sent int64) error
-	// Idle is after how long without a request the engine ends the transfer, and how long an upload can be broken off;
-	// 0 means DefaultIdle.
+	// Idle is the time without a request until the engine ends the transfer, and so the maximum length of an
+	// interruption. 0 means DefaultIdle.
 	Idle time.Duration
-	// Pause is how long the disk of an upload that runs may be without a transfer; 0 means DefaultPause.
+	// Pause is the time the disk of a running upload may lack a transfer. 0 means DefaultPause.
 	Pause time.Duration
-	// Report is called when something new is seen that is waited for; may be nil.
+	// Report is called with each new observation during a wait. It may be nil.
 	Report func(seen string)
 }
 
@@ -73,18 +74,18 @@ func (o *UploadOptions) finished() string {
 	return o.permanent()
 }
 
-// permanent is the description of a disk that stays.
+// permanent returns the description of a permanent disk.
 func (o *UploadOptions) permanent() string { return "capolvm image " + o.Fingerprint }
 
-// isFinished reports whether a disk is one that an upload of the same image has ended with, and that may be used.
+// isFinished reports whether a disk is the usable result of a finished upload of the same image.
 func (o *UploadOptions) isFinished(d *Disk) bool {
 	return d.Description == o.permanent() || d.Description == o.finished()
 }
 
-// runMark is what comes before the run of a command in the description of a disk.
+// runMark precedes the run of a command in the description of a disk.
 const runMark = " run="
 
-// UploadRun is the run that the disk goes with; empty if it stays.
+// UploadRun returns the run the disk belongs to, or "" for a permanent disk.
 func (d *Disk) UploadRun() string {
 	if before, run, ok := strings.Cut(d.Description, runMark); ok && strings.HasPrefix(before, "capolvm image ") {
 		return run
@@ -93,16 +94,16 @@ func (d *Disk) UploadRun() string {
 	return ""
 }
 
-// Earlier reports whether a disk of the alias is that of an earlier upload of the same image.
+// Earlier reports whether a disk with the alias belongs to an earlier upload of the same image.
 func (o *UploadOptions) Earlier(d *Disk) bool {
 	return slices.Contains(d.StorageDomainIDs(), o.StorageDomainID) &&
 		(d.MadeFor(o.unfinished()) || o.isFinished(d))
 }
 
-// UploadImage makes a disk of an image file and returns it when it can be used; made reports that this call made it,
-// not that it was found. progress is called with the number of bytes sent and to send, once before the first and after
-// each chunk; it may be nil. A disk that is returned with an error is there. Where the upload fails, or ctx ends, the
-// transfer is cancelled and the disk deleted; what could not be cleaned up is part of the error.
+// UploadImage makes a disk from an image file and returns it as soon as it is usable. made reports that this call made
+// it, not that it was found. progress is called with the number of bytes sent and the total, once before the first and
+// after each chunk. It may be nil. A disk returned with an error exists. If the upload fails, or ctx ends, UploadImage
+// cancels the transfer and deletes the disk. The error includes any failed cleanup.
 func (c *Client) UploadImage(
 	ctx context.Context, options UploadOptions, progress func(sent, total int64),
 ) (disk *Disk, made bool, err error) {
@@ -154,14 +155,13 @@ func (c *Client) UploadImage(
 }
 
 var (
-	// errTicketLost reports that an earlier upload could not go on, and is gone.
+	// errTicketLost reports that an earlier upload could not be resumed, and is gone.
 	errTicketLost = errors.New("the host has forgotten the earlier upload")
-	// errEndedElsewhere reports that another process has ended the upload, whose disk is good.
+	// errEndedElsewhere reports that another process has ended the upload, and its disk is good.
 	errEndedElsewhere = errors.New("another upload of the image has ended its transfer")
 )
 
-// uploadOnce makes an upload, or goes on with an earlier one; made is false where it found the disk of one that has
-// ended.
+// uploadOnce makes an upload, or resumes an earlier one. made is false if it found the disk of a finished one.
 func (c *Client) uploadOnce(
 	ctx context.Context, options UploadOptions, image Image, wanted *Disk, progress func(sent, total int64),
 ) (disk *Disk, made bool, err error) {
@@ -180,7 +180,7 @@ func (c *Client) uploadOnce(
 
 	resumed := upload.transfer != ""
 	if err := upload.run(ctx); err != nil {
-		// The caller's context may have ended, which is one reason to be here.
+		// The caller's context may have ended, possibly causing this cleanup.
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 		defer cancel()
 		undone := upload.undo(cleanup)
@@ -204,8 +204,8 @@ func (c *Client) uploadOnce(
 	return c.uploaded(ctx, upload.disk, options.Report)
 }
 
-// uploaded reads the disk of an upload that has ended well. It is there, so it is read until the engine answers, and
-// known by its ID if that never comes.
+// uploaded reads the disk of a successful upload. The disk exists, so uploaded tries until the engine answers. If it
+// never does, the disk has only its ID.
 func (c *Client) uploaded(ctx context.Context, id ID, report func(seen string)) (disk *Disk, made bool, err error) {
 	disk = &Disk{ID: id}
 	what := "disk " + id.String() + " to be read"
@@ -221,20 +221,20 @@ func (c *Client) uploaded(ctx context.Context, id ID, report func(seen string)) 
 	return disk, true, err
 }
 
-// upload is one upload that has its disk.
+// upload is one upload with its disk.
 type upload struct {
 	*Client
 	options  UploadOptions
 	image    Image
 	disk     ID
 	transfer ID // "" until the transfer exists
-	// sent is how much of the image is there already.
+	// sent is the number of bytes of the image already there.
 	sent     int64
 	zeroes   bool // the data endpoint writes zeroes by itself
 	progress func(sent, total int64)
 }
 
-// begin makes the disk, unless another process just made one for the same image and has ended: done is that disk.
+// begin makes the disk, unless another process has just finished one for the same image. done is then the other disk.
 func (u *upload) begin(ctx context.Context, wanted *Disk) (done *Disk, err error) {
 	owner := ""
 	if u.options.Fingerprint != "" {
@@ -259,7 +259,7 @@ func (u *upload) begin(ctx context.Context, wanted *Disk) (done *Disk, err error
 	return done, err
 }
 
-// describe has the disk say which image it holds.
+// describe writes the image's identity to the disk.
 func (u *upload) describe(ctx context.Context) error {
 	update := func(ctx context.Context) (bool, string, error) {
 		err := u.UpdateDisk(ctx, u.disk, &Disk{Description: u.options.finished()})
@@ -273,10 +273,10 @@ func (u *upload) describe(ctx context.Context) error {
 	return u.WaitDisk(context.WithoutCancel(ctx), u.disk, u.options.Report) // a change locks it for a moment
 }
 
-// find looks for an earlier upload of the image. One that has ended is returned; one that was broken off is what this
-// one goes on with, as far as the engine still waits for it.
+// find looks for an earlier upload of the image. It returns the disk of a finished one. It resumes an interrupted one
+// as long as the engine still waits for it.
 func (u *upload) find(ctx context.Context) (done *Disk, err error) {
-	var idleSince time.Time // when the disk was first seen without a transfer
+	var idleSince time.Time // first time the disk was seen without a transfer
 	err = Wait(ctx, "an earlier upload of the image to end", func(ctx context.Context) (bool, string, error) {
 		disk, err := u.other(ctx)
 		if disk == nil || err != nil {
@@ -302,9 +302,9 @@ func (u *upload) find(ctx context.Context) (done *Disk, err error) {
 	return done, err
 }
 
-// checkIdle fails once a disk that is not finished has had no transfer for a while. An upload that runs has such a disk
-// for a moment, before its transfer begins and after it has ended. The disk is not removed: another client may have
-// begun to use it. since is when it was first seen so.
+// checkIdle fails after an unfinished disk had no transfer for a while. A running upload has such a disk for a moment,
+// before its transfer begins and after it has ended. checkIdle does not remove the disk, because another client may
+// already use it. since is the time of the first such observation.
 func (u *upload) checkIdle(ctx context.Context, disk *Disk, since *time.Time) error {
 	transfer, err := u.FindTransfer(ctx, disk.ID)
 	if transfer != nil || err != nil {
@@ -324,7 +324,7 @@ func (u *upload) checkIdle(ctx context.Context, disk *Disk, since *time.Time) er
 		"nothing uses it, and try again", disk.ID)
 }
 
-// takeOver goes on with the transfer of a disk, as far as the engine still waits for it.
+// takeOver resumes the transfer of a disk as long as the engine still waits for it.
 func (u *upload) takeOver(ctx context.Context, disk *Disk) (bool, string, error) {
 	transfer, err := u.FindTransfer(ctx, disk.ID)
 	if transfer == nil || err != nil {
@@ -337,7 +337,7 @@ func (u *upload) takeOver(ctx context.Context, disk *Disk) (bool, string, error)
 		return false, string(transfer.Phase), nil
 	}
 
-	// The chunks were sent one after the other; the last one may not be whole.
+	// The chunks were sent one after the other, and the last one may be incomplete.
 	sent := transfer.Transferred / u.options.ChunkBytes * u.options.ChunkBytes
 	if u.options.Resume != nil {
 		if err := u.options.Resume(sent); err != nil {
@@ -356,9 +356,8 @@ func (u *upload) takeOver(ctx context.Context, disk *Disk) (bool, string, error)
 	return true, "", nil
 }
 
-// alone waits until no other client is at the same upload. Of several that began at the same time, the one with the
-// highest disk ID gives up if it sees another, and the others wait for those that they see. done is the disk of one
-// that has ended meanwhile.
+// alone waits until no other client uploads the same image. If several began at the same time, the one with the highest
+// disk ID gives up after seeing another, and the others wait. done is the disk of an upload finished meanwhile.
 func (u *upload) alone(ctx context.Context) (done *Disk, err error) {
 	err = Wait(ctx, "another upload of the image to end", func(ctx context.Context) (bool, string, error) {
 		other, err := u.other(ctx)
@@ -381,9 +380,9 @@ func (u *upload) alone(ctx context.Context) (done *Disk, err error) {
 	return done, err
 }
 
-// other is the disk of another upload of the image, nil where there is none.
+// other returns the disk of another upload of the image, or nil.
 func (u *upload) other(ctx context.Context) (*Disk, error) {
-	disks, err := u.FindImageDisks(ctx, nil, u.options.Alias) // Earlier asks for the storage domain
+	disks, err := u.FindImageDisks(ctx, nil, u.options.Alias) // Earlier checks the storage domain
 	for i := range disks {
 		if disks[i].ID != u.disk && u.options.Earlier(&disks[i]) {
 			return &disks[i], nil
@@ -439,7 +438,7 @@ func (u *upload) run(ctx context.Context) error {
 	return u.WaitDisk(ctx, u.disk, u.options.Report)
 }
 
-// open begins a transfer, unless one goes on, and waits until it takes data.
+// open begins a transfer, unless one is resumed, and waits until it accepts data.
 func (u *upload) open(ctx context.Context) (*ImageTransfer, error) {
 	var transfer *ImageTransfer
 	if u.transfer == "" {
@@ -483,7 +482,7 @@ func (u *upload) failure(seen *ImageTransfer) error {
 	return fmt.Errorf("the engine has given up transfer %s: its phase is %s", u.transfer, seen.Phase)
 }
 
-// waitTransfer waits for the transfer; it hands nil to done where the engine has forgotten it.
+// waitTransfer waits for the transfer. It passes nil to done if the engine has forgotten it.
 func (u *upload) waitTransfer(ctx context.Context, what string, done func(*ImageTransfer) (bool, error)) error {
 	return Wait(ctx, "transfer "+u.transfer.String()+" "+what, func(ctx context.Context) (bool, string, error) {
 		seen, err := u.Transfer(ctx, u.transfer)
@@ -516,7 +515,8 @@ func (u *upload) undo(ctx context.Context) error {
 			return fmt.Errorf("disk %s was left behind: %w", u.disk, err)
 		}
 
-		// Another client that has ended it may have a good disk. Without a fingerprint no other client knows of it.
+		// If another client has ended the transfer, its disk may be good. Without a fingerprint no other client knows
+		// the upload.
 		if u.options.Fingerprint != "" && (last == nil || last.Phase == TransferFinishedSuccess) {
 			status, err := u.settledDisk(ctx, u.disk, nil)
 			switch {
@@ -530,7 +530,7 @@ func (u *upload) undo(ctx context.Context) error {
 		}
 	}
 
-	// A cancelled upload takes its disk with it.
+	// A canceled upload takes its disk with it.
 	if err := u.RemoveDisk(ctx, u.disk, nil); err != nil {
 		return fmt.Errorf("disk %s was left behind: %w", u.disk, err)
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// endpoint picks the host's own address where it can be reached from here, else the proxy on the engine.
+// endpoint chooses the host's own address if it is reachable from here, else the proxy on the engine.
 func (u *upload) endpoint(ctx context.Context, transfer *ImageTransfer) (string, error) {
 	var problems []error
 
@@ -43,7 +43,7 @@ func (u *upload) endpoint(ctx context.Context, transfer *ImageTransfer) (string,
 	return "", fmt.Errorf("no data endpoint can be reached: %w", errors.Join(problems...))
 }
 
-// canZero reads what a data endpoint can do: JSON, or nothing from an old one.
+// canZero parses the features of a data endpoint: JSON, or nothing from an old one.
 func canZero(answer []byte) (bool, error) {
 	var can struct {
 		Features []string `json:"features"`
@@ -59,7 +59,7 @@ func canZero(answer []byte) (bool, error) {
 	return slices.Contains(can.Features, "zero"), nil
 }
 
-// errNoEndpoint reports an answer that no data endpoint gives, such as the page of a proxy.
+// errNoEndpoint reports an answer no data endpoint gives, such as the page of a proxy.
 var errNoEndpoint = errors.New("something before the data endpoint has answered in its place")
 
 // send sends the image in chunks.
@@ -80,8 +80,8 @@ func (u *upload) send(ctx context.Context, target string) error {
 	return nil
 }
 
-// sendChunk sends the bytes from begin to before end, again where the connection breaks and the engine still waits.
-// Zeroes are not sent, but named.
+// sendChunk sends the bytes from begin to before end. If the connection breaks and the engine still waits, it sends
+// them again. It announces zeroes instead of sending them.
 func (u *upload) sendChunk(ctx context.Context, target string, begin, end int64) error {
 	zero, err := u.isZero(begin, end)
 	if err != nil {
@@ -119,7 +119,7 @@ func (u *upload) sendChunk(ctx context.Context, target string, begin, end int64)
 	}
 }
 
-// sendOnce sends the bytes from begin to before end, or names them where they are zero.
+// sendOnce sends the bytes from begin to before end, or announces them if they are zero.
 func (u *upload) sendOnce(ctx context.Context, target string, begin, end int64, zero bool) error {
 	last := end == u.options.Size
 	if zero {
@@ -149,7 +149,7 @@ func (u *upload) sendOnce(ctx context.Context, target string, begin, end int64, 
 	}, io.NewSectionReader(u.options.Image, begin, end-begin))
 }
 
-// write sends a request that writes. A data endpoint confirms it without a body (imageio 2.5; no recording has it).
+// write sends a writing request. A data endpoint confirms it without a body (imageio 2.5; no recording has it).
 func (u *upload) write(
 	ctx context.Context, method, target string, header http.Header, body *io.SectionReader,
 ) error {
@@ -185,8 +185,8 @@ func (u *upload) isZero(begin, end int64) (bool, error) {
 
 var zeroes [64 << 10]byte
 
-// data sends a request to a data endpoint: the engine's CA signs its certificate too, and the URL is the ticket, so no
-// session is shown.
+// data sends a request to a data endpoint. The engine's CA also signs the endpoint's certificate. The URL is the
+// ticket, so the request includes no session.
 func (u *upload) data(
 	ctx context.Context, method, target string, header http.Header, body *io.SectionReader,
 ) (answer []byte, err error) {
@@ -226,7 +226,7 @@ func (u *upload) data(
 	}
 
 	if response.StatusCode < 200 || response.StatusCode > 299 {
-		// The path is the ticket, which is a secret as long as the transfer lives.
+		// The path is the ticket, a secret as long as the transfer exists.
 		return nil, &Fault{
 			Method:     method,
 			Path:       parsed.Host,
@@ -238,7 +238,7 @@ func (u *upload) data(
 	return content, nil
 }
 
-// endpointError is why a data endpoint gave no answer, without its URL, which is the ticket.
+// endpointError returns the reason a data endpoint gave no answer. It omits the URL, because the URL is the ticket.
 func endpointError(ctx context.Context, err error, host string) error {
 	var about *url.Error
 	if errors.As(err, &about) {
@@ -247,7 +247,7 @@ func endpointError(ctx context.Context, err error, host string) error {
 
 	err = transportError(ctx, err)
 	var untrusted *TLSError
-	if errors.As(err, &untrusted) { // that of a host, not the engine's
+	if errors.As(err, &untrusted) { // a host's certificate, not the engine's
 		untrusted.Of = "data endpoint " + host
 
 		return &steadyError{text: untrusted.Error(), err: untrusted.Err}

@@ -19,12 +19,12 @@ const (
 	exampleURL = "https://engine.example.com" + enginePath
 )
 
-// pages are the parts of an engine below its path, of which people copy URLs.
+// pages are the parts of an engine below its path, as found in URLs copied by users.
 var pages = []string{"api", "apidoc", "docs", "services", "sso", "userportal", "vm-console", "web-ui", "webadmin"}
 
-// BaseURL is the URL of an engine without a trailing slash, such as https://engine.example.com/ovirt-engine. It accepts
-// what can mean nothing else: blanks around it, no scheme, no path, a trailing /api or slash. It refuses any other URL
-// with an error that names the URL to write. The error never repeats a user or a password.
+// BaseURL returns the URL of an engine without a trailing slash, such as https://engine.example.com/ovirt-engine. It
+// accepts all unambiguous forms: blanks around it, no scheme, no path, a trailing /api or slash. It refuses any other
+// URL, and its error names the correct one. The error never repeats a user or a password.
 func BaseURL(raw string) (*url.URL, error) {
 	base, err := parseURL(raw)
 	if err != nil {
@@ -64,8 +64,8 @@ func BaseURL(raw string) (*url.URL, error) {
 	return out, nil
 }
 
-// parseURL parses what is meant to be a URL. Its errors name nothing of the text: a password may have any character,
-// and so be anywhere in the parts of a URL that is not one.
+// parseURL parses a text meant as a URL. Its errors repeat nothing of the text: a password may have any character, and
+// so appear in any part of a malformed URL.
 func parseURL(raw string) (*url.URL, error) {
 	text := strings.TrimSpace(raw)
 	if text == "" {
@@ -94,12 +94,12 @@ func parseURL(raw string) (*url.URL, error) {
 	return parsed, nil
 }
 
-// isNoURLCharacter reports whether a character is in no URL, although the parser takes it.
+// isNoURLCharacter reports whether a character is invalid in URLs although the parser accepts it.
 func isNoURLCharacter(r rune) bool {
 	return unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune(`<>"\^`+"`{|}", r)
 }
 
-// engineRoot is the path of the engine above a page of it; the path itself if it leads to none.
+// engineRoot returns the path of the engine for a path of one of its pages. It returns any other path unchanged.
 func engineRoot(of string) string {
 	segments := strings.Split(strings.Trim(of, "/"), "/")
 
@@ -110,8 +110,8 @@ func engineRoot(of string) string {
 	return of
 }
 
-// ShownURL is how the URL of an engine is shown: as it is used, or a word for one that cannot be used and may have a
-// password.
+// ShownURL returns the URL of an engine for display: in its used form, or a fixed text for an invalid one, because it
+// may include a password.
 func ShownURL(raw string) string {
 	base, err := BaseURL(raw)
 	if err != nil {

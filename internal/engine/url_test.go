@@ -7,7 +7,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAURLThatCanMeanNothingElseIsAccepted has URLs as people write them.
+// TestAURLThatCanMeanNothingElseIsAccepted has URLs as users write them.
 func TestAURLThatCanMeanNothingElseIsAccepted(t *testing.T) {
 	const host = "https://engine.example.com"
 
@@ -46,7 +46,7 @@ func TestAURLThatCanMeanNothingElseIsAccepted(t *testing.T) {
 	}
 }
 
-// TestARefusedURLIsToldTheOneToWrite has URLs as people paste them from a browser. What the error names is accepted.
+// TestARefusedURLIsToldTheOneToWrite has URLs pasted from a browser. The URL named by the error is accepted.
 func TestARefusedURLIsToldTheOneToWrite(t *testing.T) {
 	const host = "https://engine.example.com"
 

@@ -22,13 +22,13 @@ type vmList struct {
 type action struct {
 	XMLName xml.Name `xml:"action"`
 	Force   *bool    `xml:"force"`
-	// OptimizeCPU is read by autopincpuandnumanodes alone.
+	// OptimizeCPU is used only by autopincpuandnumanodes.
 	OptimizeCPU *bool `xml:"optimize_cpu_settings"`
-	// UseInitialization is read by start alone.
+	// UseInitialization is used only by start.
 	UseInitialization *bool `xml:"use_initialization"`
-	// Host is read by migrate alone.
+	// Host is used only by migrate.
 	Host *Ref `xml:"host"`
-	// StorageDomain is read by move alone.
+	// StorageDomain is used only by move.
 	StorageDomain *Ref `xml:"storage_domain"`
 }
 
@@ -36,13 +36,13 @@ func vmPath(id ID) string { return "/vms/" + id.segment() }
 
 func nicPath(vmID, id ID) string { return vmPath(vmID) + "/nics/" + id.segment() }
 
-// VMs lists every VM that the user can see, in one request.
+// VMs lists every VM visible to the user, in one request.
 func (c *Client) VMs(ctx context.Context) ([]VM, error) { return c.listVMs(ctx, nil) }
 
-// mostIDs is how many IDs one search has; its URL is about 50 bytes longer with each.
+// mostIDs is the maximum number of IDs per search. Each adds about 50 bytes to the URL.
 const mostIDs = 40
 
-// VMsByID are those of the IDs that there are, as VMs returns them.
+// VMsByID returns the existing VMs among the IDs, like VMs.
 func (c *Client) VMsByID(ctx context.Context, ids []ID) ([]VM, error) {
 	var out []VM
 
@@ -50,7 +50,7 @@ func (c *Client) VMsByID(ctx context.Context, ids []ID) ([]VM, error) {
 		var terms []string
 
 		for _, id := range some {
-			// One that is no UUID is the ID of no VM, and would change the meaning of the search.
+			// An invalid UUID belongs to no VM, and would change the meaning of the search.
 			if _, err := ParseID(id.String()); err == nil {
 				terms = append(terms, "id="+id.String())
 			}
@@ -78,7 +78,7 @@ func (c *Client) listVMs(ctx context.Context, query url.Values) ([]VM, error) {
 	}
 
 	for i := range list.Items {
-		list.Items[i].Initialization = nil // user data, which is most of an answer, and of the memory that keeps it
+		list.Items[i].Initialization = nil // the user data, most of an answer and of its memory
 		if os := list.Items[i].OS; os != nil {
 			os.Boot = nil
 		}
@@ -87,7 +87,8 @@ func (c *Client) listVMs(ctx context.Context, query url.Values) ([]VM, error) {
 	return list.Items, nil
 }
 
-// FindVM returns the VM of that name in the data center, or nil if there is none; nil means the whole engine.
+// FindVM returns the VM with this name in the data center, or nil if there is none. A nil data center means the whole
+// engine.
 func (c *Client) FindVM(ctx context.Context, dc *DataCenter, name string) (*VM, error) {
 	vms, err := c.FindVMs(ctx, dc, name)
 	if err != nil || len(vms) == 0 {
@@ -97,9 +98,9 @@ func (c *Client) FindVM(ctx context.Context, dc *DataCenter, name string) (*VM, 
 	return &vms[0], nil
 }
 
-// FindVMs returns the VMs of that name in the data center; nil means the whole engine.
+// FindVMs returns the VMs with this name in the data center. nil means the whole engine.
 func (c *Client) FindVMs(ctx context.Context, dc *DataCenter, name string) ([]VM, error) {
-	// The engine's search has wildcards and ignores case, so the answer is checked. A VM name holds no quote.
+	// The engine's search has wildcards and ignores case, so the answer is checked. A VM name has no quotes.
 	query := url.Values{"search": {"name=" + strings.ReplaceAll(name, `"`, "")}}
 	var list vmList
 	err := c.do(ctx, http.MethodGet, "/vms", query, nil, &list)
@@ -116,8 +117,7 @@ func (c *Client) FindVMs(ctx context.Context, dc *DataCenter, name string) ([]VM
 	return found, nil
 }
 
-// VMsWithPrefix lists the VMs of a data center whose names begin with a text, as VMs returns them; nil means the whole
-// engine.
+// VMsWithPrefix lists the VMs of a data center with names beginning with a text, like VMs. nil means the whole engine.
 func (c *Client) VMsWithPrefix(ctx context.Context, dc *DataCenter, prefix string) ([]VM, error) {
 	name := "name=" + strings.ReplaceAll(prefix, `"`, "") + "*"
 
@@ -129,26 +129,26 @@ func (c *Client) VMsWithPrefix(ctx context.Context, dc *DataCenter, prefix strin
 	return Within(ctx, c, dc, kept(all, func(vm VM) bool { return strings.HasPrefix(vm.Name, prefix) }))
 }
 
-// VM returns the VM of that ID, without its initialization; IsNotFound reports that there is none.
+// VM returns the VM with this ID, without its initialization. A missing VM is an IsNotFound error.
 func (c *Client) VM(ctx context.Context, id ID) (*VM, error) {
 	return c.vm(ctx, vmPath(id), id, nil)
 }
 
-// allContent asks for what an answer leaves out because it costs the engine more.
+// allContent asks for the parts an answer omits because they cost the engine more.
 var allContent = http.Header{"All-Content": {"true"}}
 
-// VMInFull returns the VM of that ID with its initialization, which holds the user data, its console and its sound
-// card.
+// VMInFull returns the VM with this ID, including its console, its sound card and its initialization with the user
+// data.
 func (c *Client) VMInFull(ctx context.Context, id ID) (*VM, error) {
 	return c.vm(ctx, vmPath(id), id, allContent)
 }
 
-// VMAtNextStart returns the VM of that ID in full, as it will be after its next start.
+// VMAtNextStart returns the VM with this ID in full, as it will be after its next start.
 func (c *Client) VMAtNextStart(ctx context.Context, id ID) (*VM, error) {
 	return c.vm(ctx, vmPath(id)+"?"+nextRun.Encode(), id, allContent)
 }
 
-// nextRun asks for what a VM will be after its next start, or to keep a change until then.
+// nextRun asks for a VM as it will be after its next start, or postpones a change until then.
 var nextRun = url.Values{"next_run": {"true"}}
 
 func (c *Client) vm(ctx context.Context, path string, id ID, header http.Header) (*VM, error) {
@@ -160,7 +160,7 @@ func (c *Client) vm(ctx context.Context, path string, id ID, header http.Header)
 	return vm.vm(), nil
 }
 
-// CreateVM asks for a VM and returns it, usually with its disks still locked. A nil clone leaves the engine's default.
+// CreateVM requests a VM and returns it, usually with its disks still locked. A nil clone uses the engine's default.
 func (c *Client) CreateVM(ctx context.Context, vm *VM, clone *bool) (*VM, error) {
 	var query url.Values
 	if clone != nil {
@@ -175,9 +175,9 @@ func (c *Client) CreateVM(ctx context.Context, vm *VM, clone *bool) (*VM, error)
 	return created.digest(), nil
 }
 
-// ReplaceInitialization gives a VM that initialization and nothing else of what it had; nil gives it none. The engine
-// keeps the user data where a request has another part alone, so all is taken away first. What waits for the next start
-// still waits.
+// ReplaceInitialization replaces the whole initialization of a VM. nil removes it. If a request has only another part,
+// the engine keeps the user data, so ReplaceInitialization first removes everything. Settings pending for the next
+// start stay pending.
 func (c *Client) ReplaceInitialization(ctx context.Context, id ID, to *Initialization) error {
 	settings, err := c.VMSettings(ctx, id)
 	if err != nil {
@@ -192,9 +192,9 @@ func (c *Client) ReplaceInitialization(ctx context.Context, id ID, to *Initializ
 	return err
 }
 
-// ForgetUserData takes the user data of a VM out of the engine, where answers and lists of VMs have it as well as the
-// database; the rest of its initialization stays, and so does what waits for the next start. A VM that runs is not
-// disturbed. Drives that were written, snapshots that were made before, and the logs of earlier starts keep it.
+// ForgetUserData removes the user data of a VM from the engine, and so from its database, answers and lists. The rest
+// of the initialization stays, and so do settings pending for the next start. A running VM is not disturbed. Written
+// drives, earlier snapshots and logs of earlier starts keep the user data.
 func (c *Client) ForgetUserData(ctx context.Context, id ID) error {
 	settings, err := c.VMSettings(ctx, id)
 	if err != nil {
@@ -213,7 +213,7 @@ func (c *Client) ForgetUserData(ctx context.Context, id ID) error {
 		return err
 	}
 
-	// What was taken away with it is written again, also where nobody waits any more: nothing else knows it.
+	// The rest of the initialization is written again, even if the caller has given up, because nothing else has it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreLimit)
 	defer cancel()
 
@@ -223,18 +223,18 @@ func (c *Client) ForgetUserData(ctx context.Context, id ID) error {
 	})
 }
 
-// restoreLimit bounds how long it is tried to write what must not be lost, and restoreSteps how often.
+// restoreLimit limits the time to write data that must not be lost, and restoreSteps the number of attempts.
 const restoreLimit = 20 * time.Second
 
 var restoreSteps = wait.Backoff{Steps: 6, Duration: 200 * time.Millisecond, Factor: 2}
 
-// UpdateVM changes the fields of the VM that are set and returns the result. What a VM that runs cannot take at once
-// waits for its next start; what waited before is lost, unless the change says it again, as ChangeVM does.
+// UpdateVM changes the set fields of the VM and returns the result. Changes a running VM cannot take are pending for
+// its next start. Earlier pending changes are lost, unless the change repeats them like ChangeVM.
 func (c *Client) UpdateVM(ctx context.Context, id ID, change *VM) (*VM, error) {
 	return c.updateVM(ctx, id, nil, change)
 }
 
-// UpdateVMAtNextStart keeps a change of a VM that runs until its next start.
+// UpdateVMAtNextStart postpones a change of a running VM until its next start.
 func (c *Client) UpdateVMAtNextStart(ctx context.Context, id ID, change *VM) (*VM, error) {
 	return c.updateVM(ctx, id, nextRun, change)
 }
@@ -257,8 +257,8 @@ func (c *Client) DeleteVM(ctx context.Context, id ID) error {
 	return nil
 }
 
-// StartVM asks for the VM to start. It does not wait. A guest gets the VM's initialization at the first start, and
-// later where initialize is set.
+// StartVM starts the VM. It does not wait. A guest gets the VM's initialization at the first start, and at later ones
+// if initialize is set.
 func (c *Client) StartVM(ctx context.Context, id ID, initialize bool) error {
 	var body action
 	if initialize {
@@ -268,11 +268,11 @@ func (c *Client) StartVM(ctx context.Context, id ID, initialize bool) error {
 	return c.act(ctx, id, "start", body)
 }
 
-// StopPatience is how long a VM may read as if it had not been stopped: until its host tells the engine that it has
-// ended. A second stop in that time is refused.
+// StopPatience is the time a stopped VM may still look running, until its host reports the end to the engine. A second
+// stop in this time is refused.
 const StopPatience = 15 * time.Second
 
-// StopVM powers the VM off. It does not wait. Force stops it also while a backup is going.
+// StopVM powers the VM off. It does not wait. With force, it stops the VM even during a backup.
 func (c *Client) StopVM(ctx context.Context, id ID, force bool) error {
 	return c.act(ctx, id, "stop", action{Force: &force})
 }
@@ -287,7 +287,7 @@ func (c *Client) RebootVM(ctx context.Context, id ID) error {
 	return c.act(ctx, id, "reboot", action{})
 }
 
-// MigrateVM moves a VM that runs to another host, the one of that ID unless it is empty. It does not wait.
+// MigrateVM moves a running VM to the host with this ID, or to any other host if the ID is empty. It does not wait.
 func (c *Client) MigrateVM(ctx context.Context, id, host ID) error {
 	return c.act(ctx, id, "migrate", action{Host: NewRef(host)})
 }
@@ -333,7 +333,7 @@ func (c *Client) CreateNIC(ctx context.Context, vmID ID, nic *NIC) (*NIC, error)
 	return &created, nil
 }
 
-// UpdateNIC changes the fields of a network interface that are set.
+// UpdateNIC changes the set fields of a network interface.
 func (c *Client) UpdateNIC(ctx context.Context, vmID, id ID, change *NIC) (*NIC, error) {
 	var updated NIC
 	if err := c.do(ctx, http.MethodPut, nicPath(vmID, id), nil, change, &updated); err != nil {
@@ -343,7 +343,7 @@ func (c *Client) UpdateNIC(ctx context.Context, vmID, id ID, change *NIC) (*NIC,
 	return &updated, nil
 }
 
-// TemplateNICs lists the network interfaces that a template gives to its VMs.
+// TemplateNICs lists the network interfaces a template gives to its VMs.
 func (c *Client) TemplateNICs(ctx context.Context, templateID ID) ([]NIC, error) {
 	var list struct {
 		XMLName xml.Name `xml:"nics"`
@@ -388,7 +388,7 @@ func (c *Client) PlugNIC(ctx context.Context, vmID, id ID) error {
 	return nil
 }
 
-// UnplugNIC takes a network interface out of a VM that runs, as one must before it can be removed.
+// UnplugNIC unplugs a network interface from a running VM. This is necessary before its removal.
 func (c *Client) UnplugNIC(ctx context.Context, vmID, id ID) error {
 	if err := c.do(ctx, http.MethodPost, nicPath(vmID, id)+"/deactivate", nil, action{}, nil); err != nil {
 		return fmt.Errorf("failed to unplug network interface %s of VM %s: %w", id, vmID, err)

@@ -7,31 +7,31 @@ import (
 )
 
 const (
-	// WaitLimit bounds a wait: a VM whose disks are copied, not linked, may take minutes.
+	// WaitLimit limits a wait. A VM with copied, not linked, disks may take minutes.
 	WaitLimit = 15 * time.Minute
-	// waitFirst and waitMost bound the pause between two looks. The longest pause and one request are under the two
-	// seconds within which a change is to be noticed.
+	// waitFirst and waitMost are the limits of the pause between two looks. The longest pause plus one request takes
+	// less than two seconds, the time within which a change must be noticed.
 	waitFirst = 200 * time.Millisecond
 	waitMost  = 1500 * time.Millisecond
 )
 
-// Look is one look at what is waited for. It reports whether the wait is over, and what was seen, such as a status; an
-// error that does not pass by itself ends the wait.
+// Look is one look at the awaited object. It reports whether the wait is over, and an observation such as a status. An
+// error ends the wait unless it is transient.
 type Look func(ctx context.Context) (done bool, seen string, err error)
 
-// WaitError reports that a wait ended before what was waited for came.
+// WaitError reports that a wait ended too early.
 type WaitError struct {
-	// What was waited for, such as "VM 1234 to start".
+	// What is the awaited event, such as "VM 1234 to start".
 	What string
-	// Seen is what the last look saw; "" where it saw nothing.
+	// Seen is the observation of the last look, or "".
 	Seen string
-	// Last is the last error that was expected to pass; nil where there was none.
+	// Last is the last transient error, or nil.
 	Last error
 	// Err is context.DeadlineExceeded or context.Canceled.
 	Err error
 }
 
-// Error says nothing of how long it took: what becomes a condition stays the same from try to try.
+// Error omits the duration, because a condition must have the same text for each try.
 func (e *WaitError) Error() string {
 	text := "gave up waiting for " + e.What
 	if e.Seen != "" {
@@ -47,20 +47,19 @@ func (e *WaitError) Error() string {
 
 func (e *WaitError) Unwrap() []error { return []error{e.Err, e.Last} }
 
-// refusedPatience is how long a conflict of unknown words is tried again before it is final.
+// refusedPatience is the time an unknown conflict is retried until it is final.
 const refusedPatience = 10 * time.Second
 
-// waitLimit is the key of a context for a limit of its waits other than WaitLimit.
+// waitLimit is the context key of a limit for waits other than WaitLimit.
 type waitLimit struct{}
 
-// WithWaitLimit returns a context that ends after that time, and whose waits may take all of it.
+// WithWaitLimit returns a context with this timeout. Its waits may take all of it.
 func WithWaitLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithValue(ctx, waitLimit{}, limit), limit)
 }
 
-// Wait looks until the look reports that it is done, through errors that pass by themselves, for at most WaitLimit, or
-// what WithWaitLimit says.
-// Each time that something new is seen, report is called with it; report may be nil. What ends early is a WaitError.
+// Wait looks until the look reports done. It ignores transient errors. It takes at most WaitLimit, or the limit of
+// WithWaitLimit. Wait calls report with each new observation; report may be nil. An early end is a WaitError.
 func Wait(ctx context.Context, what string, look Look, report func(seen string)) error {
 	limit := WaitLimit
 	if other, ok := ctx.Value(waitLimit{}).(time.Duration); ok {
@@ -91,7 +90,7 @@ func Wait(ctx context.Context, what string, look Look, report func(seen string))
 		}
 
 		if seen != "" && seen != early.Seen {
-			early.Seen, pause = seen, waitFirst // things move: the next change may be near
+			early.Seen, pause = seen, waitFirst // the next change may be near
 			if report != nil {
 				report(seen)
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAStatusIsNoticedWithinTwoSeconds waits for statuses that come sooner or later. The clock is that of a bubble.
+// TestAStatusIsNoticedWithinTwoSeconds waits for statuses that come sooner or later. The clock is a synctest bubble's.
 func TestAStatusIsNoticedWithinTwoSeconds(t *testing.T) {
 	for _, comes := range []time.Duration{0, 300 * time.Millisecond, 4 * time.Second, time.Minute, 14 * time.Minute} {
 		t.Run(fmt.Sprint("after ", comes), func(t *testing.T) {
