@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// nodes returns the machines of the cluster with a known address, without deleted ones.
+// nodes returns the machines of the cluster with a known address, unless they are being deleted.
 func (r *Reconciler) nodes(
 	ctx context.Context, s *scope, machines []infrav1.OLVMMachine,
 ) ([]support.Node, error) {

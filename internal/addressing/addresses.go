@@ -247,7 +247,7 @@ type Allocation struct {
 	Made bool
 }
 
-// Given returns the addresses by interface, in the form for guests. It returns false if a source has no recorded
+// Given returns the addresses of each interface, as guests configure them. It returns false if a source has no recorded
 // address yet, or a recorded address has no source.
 func (a Allocation) Given() (map[string][]ipam.Address, bool) {
 	out := map[string][]ipam.Address{}

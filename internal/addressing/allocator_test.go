@@ -437,8 +437,8 @@ func (b *addressBook) holders(engine string) map[string]string {
 var pool = []ipamv1.IPPoolReference{{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "pool"}}
 
 // TestNoAddressIsEverGivenTwice runs random sequences of creations, deletions and restarts, several at a time. Two
-// clusters share a network, and a third does not. The test checks each address ever given: from ranges, IP profiles and
-// an IPAM provider, of both families, for one interface and for two on one network.
+// clusters share a network, and a third does not. The test checks each address ever given. They come from ranges, IP
+// profiles and an IPAM provider, are of both families, and belong to one interface or two on one network.
 func TestNoAddressIsEverGivenTwice(t *testing.T) {
 	const size, steps = 12, 80
 

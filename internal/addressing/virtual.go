@@ -65,9 +65,9 @@ func (a *Allocator) CheckVirtualAddresses(
 	return nil, nil
 }
 
-// CheckSupportAddresses returns the virtual addresses of load balancers held by another object of the engine: another
-// cluster, its load balancers, or any machine, even of the same cluster. The control plane endpoint is checked with the
-// cluster.
+// CheckSupportAddresses returns the virtual addresses of load balancers held by another object of the engine. Such
+// objects are other clusters, their load balancers, and all machines, even of the same cluster. The control plane
+// endpoint is checked with the cluster.
 func (a *Allocator) CheckSupportAddresses(
 	ctx context.Context, c *infrav1.OLVMCluster, of *infrav1alpha1.OLVMSupportServices, where connection.EngineID,
 ) ([]Taken, error) {

@@ -255,8 +255,9 @@ func checkTrust(server infrav1.OvirtAPIServer, owner string) error {
 	return nil
 }
 
-// forEngine reports whether a Secret may be sent to an engine. Otherwise the author of an OLVMCluster could choose any
-// URL, and receive the password of any Secret allowed for its namespace. A key without a URL allows no engine.
+// forEngine reports whether a Secret may be sent to an engine. Without this check, the author of an OLVMCluster could
+// choose any URL, and receive the password of any Secret allowed for its namespace. A key without a URL allows no
+// engine.
 func forEngine(secret *corev1.Secret, base *url.URL, unbound bool) bool {
 	if secret.Namespace == "" { // it comes from a command line
 		return true

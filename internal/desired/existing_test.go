@@ -423,8 +423,8 @@ func TestAClaimedVMIsTakenAsItIs(t *testing.T) {
 	checkBlocked(t, err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName", "else")
 }
 
-// TestWhatAChangeHasAddedIsTakenAway has a VM with three sets of parts: those wanted before a change, those added by
-// the change without a state, and those added by an administrator.
+// TestWhatAChangeHasAddedIsTakenAway has a VM with three sets of parts: wanted before a change, added by the change
+// without a state, and added by an administrator.
 func TestWhatAChangeHasAddedIsTakenAway(t *testing.T) {
 	s := newSite(t, "")
 	ctx := t.Context()

@@ -109,9 +109,9 @@ func (c *Client) losesNames(ctx context.Context) bool {
 	return true
 }
 
-// checkForm returns an error for a named answer with a form never used by an engine, as was recorded. An engine reports
-// a missing object with no body and no media type, or with a fault. It answers changes with XML, or with 202 and no
-// body. body is the beginning of the answer.
+// checkForm returns an error for an answer with the request's name, but in a form never used by an engine, as was
+// recorded. An engine reports a missing object with no body and no media type, or with a fault. It answers changes with
+// XML, or with 202 and no body. body is the beginning of the answer.
 func checkForm(method, path string, response *http.Response, body []byte) error {
 	document := strings.Contains(response.Header.Get("Content-Type"), "xml") && bytes.HasPrefix(body, []byte("<"))
 	fits := true

@@ -210,8 +210,8 @@ func New(cfg Config) (*Client, error) {
 	}, nil
 }
 
-// noRedirects keeps credentials, sessions and user data within the URL. A redirect preserving the method would send
-// them to another server, or without encryption.
+// noRedirects keeps credentials, sessions and user data at the server in the URL. A redirect preserving the method
+// would send them to another server, or without encryption.
 func noRedirects(request *http.Request, _ []*http.Request) error {
 	return &redirectError{target: request.URL.Scheme + "://" + abridged(request.URL.Host)}
 }

@@ -329,7 +329,7 @@ func (c *Client) UpdateAttachment(ctx context.Context, vmID, id ID, change *Disk
 	return nil
 }
 
-// DetachDisk detaches a disk from a VM. The disk and its data stay. Engines answer 400 for a detached disk; the
+// DetachDisk detaches a disk from a VM. The disk and its data stay. Engines answer 400 if the disk is not attached; the
 // returned error is then a 404.
 func (c *Client) DetachDisk(ctx context.Context, vmID, id ID) error {
 	err := c.do(ctx, http.MethodDelete, attachmentPath(vmID, id), nil, nil, nil)

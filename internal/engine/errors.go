@@ -151,7 +151,7 @@ func IsNotFound(err error) bool { return hasStatus(err, http.StatusNotFound) }
 // IsConflict reports whether err is the engine's 409.
 func IsConflict(err error) bool { return hasStatus(err, http.StatusConflict) }
 
-// IsRefused reports whether err is the engine's 400 or 409: the request breaks a rule of the engine, or does not fit
+// IsRefused reports whether err is the engine's 400 or 409. Such a request breaks a rule of the engine, or does not fit
 // the state of an object.
 func IsRefused(err error) bool { return hasStatus(err, http.StatusBadRequest) || IsConflict(err) }
 
@@ -166,8 +166,8 @@ func hasStatus(err error, code int) bool {
 	return errors.As(err, &fault) && fault.StatusCode == code && !errors.As(err, &unreachable)
 }
 
-// IsTransient reports whether the same call may succeed later without a change: the engine was unreachable or had an
-// internal error, an object was locked by another operation, or the request was canceled.
+// IsTransient reports whether the same call may succeed later without a change. The engine was unreachable or had an
+// internal error, another operation had locked an object, or the request was canceled.
 func IsTransient(err error) bool {
 	var unreachable *UnreachableError
 	if errors.As(err, &unreachable) || IsCancelled(err) {
@@ -189,7 +189,7 @@ func IsTransient(err error) bool {
 		slices.ContainsFunc(passingConflicts, func(text string) bool { return strings.Contains(detail, text) })
 }
 
-// passingConflicts are lower-case parts of the engine's messages for conflicts with an end of their own: another
+// passingConflicts are lower-case parts of the engine's messages for conflicts that end by themselves. Another
 // operation uses the object, or its dependents are still being removed.
 var passingConflicts = []string{
 	"is locked",

@@ -172,7 +172,7 @@ func (c *Client) OptimizeCPU(ctx context.Context, vmID ID) error {
 	return c.act(ctx, vmID, "autopincpuandnumanodes", action{OptimizeCPU: &on})
 }
 
-// StopOptimizingCPU disables the engine's pinning. On no engine can the action of OptimizeCPU do this.
+// StopOptimizingCPU disables the engine's pinning. On all engines, the action behind OptimizeCPU can only enable it.
 func (c *Client) StopOptimizingCPU(ctx context.Context, vmID ID) error {
 	_, err := c.ChangeVM(ctx, vmID, &VM{AutoPinning: AutoPinningOff})
 	return err

@@ -51,8 +51,8 @@ func (n DescribedNIC) Network() string {
 	return n.Profile.Network.Name
 }
 
-// TaggedVMs lists the VMs with the tag itself, without their user data. The engine omits the descriptions of their
-// tags; Tags has them.
+// TaggedVMs lists the VMs with this tag, not with a child of it. It omits their user data. The engine omits the
+// descriptions of their tags; Tags has them.
 func (c *Client) TaggedVMs(ctx context.Context, tag string) ([]DescribedVM, error) {
 	var list struct {
 		XMLName xml.Name      `xml:"vms"`

@@ -9,8 +9,8 @@ import (
 )
 
 // CleanLogin returns the intended user name and password. It removes the line break left by echo and editors at the end
-// of a file, and the byte order mark left by editors on Windows at its beginning. Blanks around a user name mean
-// nothing, but those of a password are part of it.
+// of a file. It also removes the byte order mark left by editors on Windows at its beginning. Blanks around a user name
+// mean nothing, but those of a password are part of it.
 func CleanLogin(username, password string) (cleanUsername, cleanPassword string) {
 	clean := func(text string) string { return strings.TrimRight(strings.TrimPrefix(text, "\ufeff"), "\r\n") }
 

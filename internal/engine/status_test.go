@@ -9,8 +9,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestWhichVMsAreOff has the statuses with nothing to stop: D20. An engine without contact to a VM reports unassigned,
-// or nothing at all, and removes the VM without a stop.
+// TestWhichVMsAreOff has the statuses with nothing to stop: D20. After an engine has lost track of a VM, it reports
+// unassigned, or nothing at all, and removes the VM without a stop.
 func TestWhichVMsAreOff(t *testing.T) {
 	off := map[engine.VMStatus]bool{engine.VMDown: true, "unassigned": true, "": true}
 	for _, status := range []engine.VMStatus{

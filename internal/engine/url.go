@@ -110,8 +110,8 @@ func engineRoot(of string) string {
 	return of
 }
 
-// ShownURL returns the URL of an engine for display: in its used form, or a fixed text for an invalid one, because it
-// may include a password.
+// ShownURL returns the URL of an engine for display. For an invalid URL it returns a fixed text, because the URL may
+// include a password.
 func ShownURL(raw string) string {
 	base, err := BaseURL(raw)
 	if err != nil {

@@ -228,7 +228,7 @@ const restoreLimit = 20 * time.Second
 
 var restoreSteps = wait.Backoff{Steps: 6, Duration: 200 * time.Millisecond, Factor: 2}
 
-// UpdateVM changes the set fields of the VM and returns the result. Changes a running VM cannot take are pending for
+// UpdateVM changes the set fields of the VM and returns the result. Changes a running VM cannot take at once wait for
 // its next start. Earlier pending changes are lost, unless the change repeats them like ChangeVM.
 func (c *Client) UpdateVM(ctx context.Context, id ID, change *VM) (*VM, error) {
 	return c.updateVM(ctx, id, nil, change)

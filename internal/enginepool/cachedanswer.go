@@ -9,8 +9,8 @@ import (
 // reconcile waits for its timeout.
 const failureAge = 3 * time.Second
 
-// cachedAnswer is an answer of an engine. The first reconcile with a stricter age limit renews it for all. The engine
-// thus sees one request per period, for any number of machines.
+// cachedAnswer is an answer of an engine. The first reconcile to find it too old renews it for all. The engine thus
+// sees one request per period, for any number of machines.
 type cachedAnswer[T any] struct {
 	mu     sync.Mutex
 	answer T

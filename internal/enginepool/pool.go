@@ -131,8 +131,8 @@ func (p *Pool) Guest(
 	return guests[id], err
 }
 
-// For returns the session with and the connection to the engine of a cluster. The error is a *blocker.Error if the user
-// must act, for example because the engine is not the one with the cluster's machines.
+// For returns the session and the connection for a cluster's engine. The error is a *blocker.Error if the user must
+// act, for example because the engine is not the one with the cluster's machines.
 func (p *Pool) For(ctx context.Context, of connection.Engine) (*engine.Client, engine.Config, error) {
 	session, config, err := p.connect(ctx, of)
 	if err != nil {
@@ -155,8 +155,8 @@ func (p *Pool) For(ctx context.Context, of connection.Engine) (*engine.Client, e
 	return session, config, nil
 }
 
-// ForMachine is For with the engine of a machine's cluster, and also returns the engine's installation ID. An
-// OLVMCluster of another manager has no record of its engine. The engine recorded by the machine then counts.
+// ForMachine is For for the engine of a machine's cluster. It also returns the engine's installation ID. An OLVMCluster
+// of another manager has no record of its engine. The engine recorded by the machine then counts.
 func (p *Pool) ForMachine(
 	ctx context.Context, of connection.Engine, m *infrav1.OLVMMachine,
 ) (session *engine.Client, config engine.Config, installation string, err error) {

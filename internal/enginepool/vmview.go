@@ -22,8 +22,8 @@ const (
 	mostEvents = 500
 	// mostByID is the maximum number of VMs to read by ID because of events. With more, list all.
 	mostByID = 1000
-	// mostlyOthers is the ratio for reading VMs by ID instead of listing all. It applies after the first list, if the
-	// engine has at least this many times more VMs than we watch.
+	// mostlyOthers is a ratio of all VMs to watched ones. From this ratio on, the view reads only the watched VMs, by
+	// ID, instead of listing all again.
 	mostlyOthers = 3
 	// vmRemoved is the event code of a VM's removal. Such an event may lack the VM's ID.
 	vmRemoved = 113

@@ -1,4 +1,4 @@
-// Package support plans the support services of a cluster: their VMs, the user data for the guests' first boot, and the
-// configuration fetched by the guests from the manager afterwards. It uses no engine, and reads only the objects of a
-// cluster from the API server.
+// Package support plans the support services of a cluster. It decides on their VMs, on the user data for the first
+// boot, and on the configuration fetched from the manager afterwards. It uses no engine, and reads only the objects of
+// a cluster from the API server.
 package support

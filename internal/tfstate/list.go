@@ -40,8 +40,8 @@ type listedState struct {
 	state    *State
 }
 
-// listed returns the owner's state from the list of its namespace. It returns false if the caller must read the state
-// itself. It compares the listed version with the cache, because the list may be outdated.
+// listed returns the owner's state from the list of its namespace. It returns false if the state must be read singly.
+// It compares the listed version with the cache, because the list may be outdated.
 func (s *Store) listed(ctx context.Context, owner client.Object, clusterName string) (*State, bool) {
 	if s.Metadata == nil {
 		return nil, false

@@ -404,8 +404,8 @@ func (s *Store) MarkApplied(ctx context.Context, owner client.Object, digest str
 	})
 }
 
-// MarkChanging records the start of a change to the configuration with digest from, and the possible additions of the
-// change. Until a change is applied in full, the engine may have more than the stored state.
+// MarkChanging records that a change away from the configuration with digest from is about to be applied, and the
+// possible additions of the change. Until a change is applied in full, the engine may have more than the stored state.
 func (s *Store) MarkChanging(ctx context.Context, owner client.Object, from, adds string) error {
 	return s.setMarks(ctx, owner, map[string]any{
 		DigestAnnotation: nil, ChangingFromAnnotation: from, ChangeAddsAnnotation: adds,

@@ -4,8 +4,8 @@
 // Destroy decides, and queues a run if needed. A run is a separate job: the pass returns, and the end of the job wakes
 // the object.
 //
-// A Subject supplies the differences between workspaces: the configuration and its adoptions, the changes refused by
-// its guard, the check of whether the run is still wanted, and the leftovers of interrupted runs in the engine.
+// A Subject supplies the differences between workspaces. It renders the configuration with its adoptions and its guard,
+// tells outdated runs, and removes the orphans of interrupted runs from the engine.
 //
 // internal/terraform drives Terraform, and internal/tfstate stores the states.
 package workspace

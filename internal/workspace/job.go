@@ -15,8 +15,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// shortQueue is the time an apply may wait in the queue without a new check. After a longer wait, the job asks the
-// cache before it plans if the run is still wanted. Every run asks again past the cache before it applies.
+// shortQueue is the time an apply may wait in the queue without a new check. After a longer wait, the job checks in the
+// cache that the run is still wanted before it plans. Every run checks this again, past the cache, before it applies.
 const shortQueue = time.Second
 
 // submit queues a run. First it records on the object that a run may act for it.

@@ -26,8 +26,9 @@ type Keeper interface {
 	Save(ctx context.Context, state []byte, digest string) error
 	// MarkApplied records that the stored state matches the configuration with this digest.
 	MarkApplied(ctx context.Context, digest string) error
-	// MarkChanging records the start of a change to the configuration with digest from. Until MarkApplied, or a Save
-	// with a digest, the engine may have more than the stored state. adds names the possible additions of the change.
+	// MarkChanging records that a change away from the configuration with digest from is about to be applied. Until
+	// MarkApplied, or a Save with a digest, the engine may have more than the stored state. adds names the possible
+	// additions of the change.
 	MarkChanging(ctx context.Context, from, adds string) error
 }
 
