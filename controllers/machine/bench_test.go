@@ -52,15 +52,15 @@ const (
 	ownComment = "capolvm owner=ns/m uid=" + ownUID
 	providerID = bootstrap.ProviderIDPrefix + vmID
 
-	// patience limits how long a test waits. It catches hangs, and is long enough for any machine.
+	// patience limits each wait of a test. It catches hangs, and is long enough for any machine.
 	patience = time.Minute
 )
 
-// errRefused is the error of a request that a test told the API server to refuse.
+// errRefused is the API server's error for a request refused by a test.
 var errRefused = errors.New("the API server refuses")
 
-// bench is a Reconciler with its surroundings: a client that only stores objects, a simulated engine, and an executor
-// that plays Terraform. It starts with the machine m of the cluster demo, which has not been reconciled yet.
+// bench is a Reconciler with its surroundings: a client without a real API server, a simulated engine, and an executor
+// in place of Terraform. It starts with the machine m of the cluster demo, before its first pass.
 type bench struct {
 	t        *testing.T
 	r        *Reconciler
@@ -71,7 +71,7 @@ type bench struct {
 	watcher  *watcher
 	recorder *events.FakeRecorder
 
-	// passes belong to scopes. They have begun and not ended.
+	// passes belong to scopes. They have begun, but not ended.
 	passes []*pass.Pass
 
 	mu      sync.Mutex
@@ -131,7 +131,7 @@ func newBench(t *testing.T, change func(*objects)) *bench {
 	return b
 }
 
-// withEngine returns a bench whose engine has these VMs.
+// withEngine returns a bench with these VMs in its engine.
 func withEngine(t *testing.T, change func(*objects), vms ...ovirtsim.VM) *bench {
 	t.Helper()
 	inventory := ovirtsim.DefaultInventory()
@@ -144,7 +144,7 @@ func withEngine(t *testing.T, change func(*objects), vms ...ovirtsim.VM) *bench 
 	return withOptions(t, ovirtsim.Options{Inventory: inventory}, change)
 }
 
-// withOptions returns a bench whose engine has these options.
+// withOptions returns a bench with these options of its engine.
 func withOptions(t *testing.T, options ovirtsim.Options, change func(*objects)) *bench {
 	t.Helper()
 	options.Timings = ovirtsim.Timings{
@@ -176,7 +176,7 @@ func withOptions(t *testing.T, options ovirtsim.Options, change func(*objects)) 
 	return b
 }
 
-// destroyVMs deletes the VMs of the machine m, as the provider does.
+// destroyVMs deletes the VMs of the machine m, like the provider.
 func (b *bench) destroyVMs(ctx context.Context) {
 	for _, vm := range b.sim.VMs() {
 		id := engine.ID(vm.ID)
@@ -197,7 +197,7 @@ func ownVM(up bool) ovirtsim.VM {
 	return ovirtsim.VM{Name: "m", ID: vmID, Comment: ownComment, Up: up}
 }
 
-// objects holds what a bench stores at first.
+// objects holds the initial objects of a bench.
 type objects struct {
 	cluster     *clusterv1.Cluster
 	olvmCluster *infrav1.OLVMCluster
@@ -292,7 +292,7 @@ func (o *objects) list() []client.Object {
 	return append(out, o.credentials, o.ca, o.bootstrap)
 }
 
-// hasVM gives the machine m a VM that has been up.
+// hasVM gives the machine m a VM, already provisioned.
 func (o *objects) hasVM() {
 	o.olvmMachine.Finalizers = []string{infrav1.MachineFinalizer}
 	o.olvmMachine.Spec.ProviderID = providerID
@@ -396,7 +396,7 @@ func (b *bench) endPasses() {
 	b.passes = nil
 }
 
-// connected returns a scope that has a session with the engine.
+// connected returns a scope with a session at the engine.
 func (b *bench) connected() *machineScope {
 	b.t.Helper()
 	scope := b.scope()
@@ -407,7 +407,7 @@ func (b *bench) connected() *machineScope {
 	return scope
 }
 
-// configured returns a scope after all phases that come before the run.
+// configured returns a scope after all phases before the run.
 func (b *bench) configured() *machineScope {
 	b.t.Helper()
 	scope := b.scope()
@@ -464,7 +464,7 @@ func (b *bench) delete() {
 	check.Error(b.t, b.api.Delete(b.t.Context(), &infrav1.OLVMMachine{ObjectMeta: named("m")}), "")
 }
 
-// store writes the state of the machine m, as a run does that applied the configuration with this digest.
+// store writes the state of the machine m, like a run after applying the configuration with this digest.
 func (b *bench) store(state []byte, digest string) {
 	b.t.Helper()
 	states := &tfstate.Store{Client: b.api, Reader: b.api}
@@ -511,7 +511,7 @@ func (b *bench) events() []string {
 	}
 }
 
-// states lists the names of the Secrets that hold states.
+// states lists the names of the state Secrets.
 func (b *bench) states() []string {
 	b.t.Helper()
 	var list corev1.SecretList
@@ -528,7 +528,7 @@ func (b *bench) states() []string {
 	return out
 }
 
-// changes lists the requests that change something in the engine.
+// changes lists all requests to the engine except reads.
 func (b *bench) changes() []string {
 	var out []string
 
@@ -588,7 +588,7 @@ func stateOf(serial int, resources ...string) []byte {
 	return out
 }
 
-// parsed returns a state that was applied with this digest.
+// parsed returns a state applied with this digest.
 func parsed(t *testing.T, digest string, resources ...string) *tfstate.State {
 	t.Helper()
 	state, err := tfstate.Parse(stateOf(1, resources...))
@@ -598,15 +598,15 @@ func parsed(t *testing.T, digest string, resources ...string) *tfstate.State {
 	return state
 }
 
-// executor plays Terraform.
+// executor stands in for Terraform.
 type executor struct {
 	mu       sync.Mutex
 	requests []terraform.Request
 	// refusal is the error of each plan; nil accepts it.
 	refusal error
-	// run replaces what a run does. By default, a run saves an empty state.
+	// run replaces a run. By default, a run saves an empty state.
 	run func(ctx context.Context, request terraform.Request) error
-	// destroyed is called when a run has destroyed what its state has; nil outside of benches with an engine.
+	// destroyed is called after a run has destroyed the resources of its state; nil without an engine.
 	destroyed func(ctx context.Context)
 	// drift is the result of checks.
 	drift []terraform.Drift
@@ -659,7 +659,7 @@ func saves(state []byte) func(context.Context, terraform.Request) error {
 	return func(ctx context.Context, request terraform.Request) error { return request.SaveState(ctx, state, true) }
 }
 
-// watcher records which VM is watched.
+// watcher records the watched VM.
 type watcher struct {
 	watched   *enginepool.WatchedVM
 	unwatched int

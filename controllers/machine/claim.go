@@ -28,12 +28,12 @@ import (
 // claimantIndex finds the OLVMInventoryVM of an OLVMMachine by the machine's name.
 const claimantIndex = "spec.claimRef.machineName"
 
-// indexClaimants makes the index.
+// indexClaimants registers claimantIndex with the cache.
 func indexClaimants(ctx context.Context, mgr manager.Manager) error {
 	return mgr.GetFieldIndexer().IndexField(ctx, &infrav1alpha1.OLVMInventoryVM{}, claimantIndex, claimantKeys)
 }
 
-// claimantKeys returns the keys of a VM in the index.
+// claimantKeys returns the index keys of a VM.
 func claimantKeys(object client.Object) []string {
 	if name := claimantOf(object); name != "" {
 		return []string{name}
@@ -42,7 +42,7 @@ func claimantKeys(object client.Object) []string {
 	return nil
 }
 
-// claimantOf is the name of the machine that has claimed a VM; empty where none has.
+// claimantOf returns the name of the machine with a claim on the VM, or "" for an unclaimed VM.
 func claimantOf(object client.Object) string {
 	vm, ok := object.(*infrav1alpha1.OLVMInventoryVM)
 	if !ok || vm.Spec.ClaimRef == nil {
@@ -52,7 +52,7 @@ func claimantOf(object client.Object) string {
 	return vm.Spec.ClaimRef.MachineName
 }
 
-// inventoryVMToMachine wakes the machine that has claimed a VM.
+// inventoryVMToMachine maps a VM to the machine with a claim on it.
 func inventoryVMToMachine(_ context.Context, object client.Object) []ctrl.Request {
 	name := claimantOf(object)
 	if name == "" {
@@ -62,15 +62,15 @@ func inventoryVMToMachine(_ context.Context, object client.Object) []ctrl.Reques
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: object.GetNamespace(), Name: name}}}
 }
 
-// claimFacts are which VM of an inventory the machine has.
+// claimFacts hold the machine's VM from an inventory.
 type claimFacts struct {
-	// object is nil where the machine has claimed none.
+	// object is nil if the machine has no claim.
 	object *infrav1alpha1.OLVMInventoryVM
-	// err is why the VM cannot be used yet; nil where it can, and for machines without an inventory.
+	// err explains why the VM cannot be used yet. It is nil for a usable VM, and for machines without an inventory.
 	err *blocker.Error
 }
 
-// name of the OLVMInventoryVM; empty where the machine has claimed none.
+// name returns the name of the OLVMInventoryVM, or "" if the machine has no claim.
 func (c claimFacts) name() string {
 	if c.object == nil {
 		return ""
@@ -82,7 +82,7 @@ func (c claimFacts) name() string {
 // fromInventory reports whether the machine takes its VM from an inventory.
 func (s *machineScope) fromInventory() bool { return s.olvmMachine.Spec.FromInventory != nil }
 
-// reconcileClaim looks for the VM that the machine has claimed. The OLVMInventory decides who gets which.
+// reconcileClaim looks up the machine's claimed VM. The OLVMInventory assigns VMs to machines.
 func (r *Reconciler) reconcileClaim(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	if !scope.fromInventory() {
 		return 0, nil
@@ -119,11 +119,11 @@ func (r *Reconciler) reconcileClaim(ctx context.Context, scope *machineScope) (t
 	return 0, nil
 }
 
-// whyUnclaimed is why a machine has no VM.
+// whyUnclaimed explains why a machine has no VM. It returns nil for a machine with a provider ID.
 func (r *Reconciler) whyUnclaimed(ctx context.Context, scope *machineScope) (*blocker.Error, error) {
 	const field = "spec.fromInventory.inventoryName"
 	m := scope.olvmMachine
-	if m.Spec.ProviderID != "" { // nothing is to be claimed any more
+	if m.Spec.ProviderID != "" { // the machine no longer needs a claim
 		return nil, nil
 	}
 
@@ -161,14 +161,14 @@ func (r *Reconciler) whyUnclaimed(ctx context.Context, scope *machineScope) (*bl
 		Message: "Waiting for OLVMInventory " + pool.Name + " to give the machine a VM"}, nil
 }
 
-// inGroup reports whether the machine is of a group of machines.
+// inGroup reports whether the machine belongs to a group of machines.
 func inGroup(scope *machineScope, group string) bool {
 	name := inventory.GroupOf(scope.machine)
 
 	return group == name || strings.HasPrefix(group, name+"/") && strings.HasSuffix(group, "/"+scope.olvmMachine.Name)
 }
 
-// claimedVM is the VM to take over, as the engine has it now; nil if there is none.
+// claimedVM returns the VM to take over, in its present state in the engine. It returns nil if there is none.
 func (s *machineScope) claimedVM() *engine.VM {
 	if !s.fromInventory() {
 		return nil
@@ -177,13 +177,13 @@ func (s *machineScope) claimedVM() *engine.VM {
 	return s.vm.seen
 }
 
-// releaseClaim lets the VM of a machine go that is gone: the inventory makes it ready for the next one.
+// releaseClaim releases the VM of a deleted machine. The inventory then prepares the VM for its next machine.
 func (r *Reconciler) releaseClaim(ctx context.Context, scope *machineScope) error {
 	if !scope.fromInventory() {
 		return nil
 	}
 
-	// Past the cache: a claim that it does not have yet would be left behind.
+	// Bypass the cache: a claim missing from the cache would never be released.
 	var list infrav1alpha1.OLVMInventoryVMList
 	if err := r.APIReader.List(ctx, &list, client.InNamespace(scope.olvmMachine.Namespace)); err != nil {
 		return fmt.Errorf("failed to list OLVMInventoryVMs: %w", err)
@@ -207,8 +207,7 @@ func (r *Reconciler) releaseClaim(ctx context.Context, scope *machineScope) erro
 	return nil
 }
 
-// giveBack stops a VM that was claimed and that no state has, and takes the machine's user data from it. It is never
-// deleted.
+// giveBack stops a claimed VM without a state, and removes the machine's user data from it. It never deletes the VM.
 func giveBack(ctx context.Context, session *engine.Client, id engine.ID, of ownermark.Owner) error {
 	if id == "" {
 		return nil

@@ -29,7 +29,7 @@ func (o *objects) pooled() *infrav1alpha1.OLVMInventory {
 	return lab
 }
 
-// claimOf returns a VM of an inventory that a machine has claimed. confirmed is the claim that the engine confirmed.
+// claimOf returns a claimed VM of an inventory. confirmed is the claim ID confirmed by the engine.
 func claimOf(name, machine, confirmed string) *infrav1alpha1.OLVMInventoryVM {
 	vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: named(name), Spec: infrav1alpha1.OLVMInventoryVMSpec{VMID: vmID}}
 	vm.Spec.ClaimRef = &infrav1alpha1.InventoryClaim{ID: "c1", MachineName: machine}
@@ -38,7 +38,7 @@ func claimOf(name, machine, confirmed string) *infrav1alpha1.OLVMInventoryVM {
 	return vm
 }
 
-// TestReconcileClaim covers which VM a machine has claimed, and whether the machine can use it yet.
+// TestReconcileClaim covers the choice of the claimed VM, and whether the machine can use it yet.
 func TestReconcileClaim(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change  func(*objects)
@@ -121,7 +121,7 @@ func TestClaimsThatCannotBeRead(t *testing.T) {
 	check.Error(t, err, "failed to get OLVMInventory ns/lab")
 }
 
-// TestWhyUnclaimed covers the reasons why a machine has no VM yet.
+// TestWhyUnclaimed covers the reasons for a machine without a VM.
 func TestWhyUnclaimed(t *testing.T) {
 	short := infrav1alpha1.UnschedulableGroup{
 		ClusterName: "demo", Role: "Worker", Group: "MachineSet/set", Wanted: 3, Found: 2, Message: "1 is retained",
@@ -236,7 +236,7 @@ func TestInGroup(t *testing.T) {
 	}
 }
 
-// TestClaimedVM covers which VM is taken over: one that was seen with the machine's mark.
+// TestClaimedVM covers the VM to take over: only one seen with the machine's mark.
 func TestClaimedVM(t *testing.T) {
 	seen := &engine.VM{ID: vmID}
 
@@ -295,7 +295,7 @@ func TestReleaseClaim(t *testing.T) {
 	check.Error(t, b.r.releaseClaim(t.Context(), b.scope()), "failed to list OLVMInventoryVMs")
 }
 
-// TestGiveBack verifies that a VM loses its user data, unless it belongs to somebody else by now.
+// TestGiveBack verifies that a VM loses its user data, unless it already belongs to someone else.
 func TestGiveBack(t *testing.T) {
 	own := ownermark.Owner{Namespace: "ns", Name: "m", UID: ownUID}
 	script := &engine.VM{Initialization: &engine.Initialization{CustomScript: "secret", HostName: "m"}}
@@ -321,7 +321,7 @@ func TestGiveBack(t *testing.T) {
 		})
 	}
 
-	// A machine that goes before Terraform has begun has changed nothing.
+	// A machine deleted before its first run has changed nothing.
 	unused := withEngine(t, nil, ovirtsim.VM{Name: "vm-a", ID: vmID, Comment: "of the lab"})
 	_, err := unused.session.UpdateVM(t.Context(), vmID, script)
 	check.Error(t, err, "")

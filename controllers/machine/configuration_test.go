@@ -41,7 +41,7 @@ func TestConfiguringWaits(t *testing.T) {
 	}
 }
 
-// TestAConfigurationIsKnownByItsDigest covers which changes change the digest, and so ask for a run.
+// TestAConfigurationIsKnownByItsDigest covers changes of the digest. A new digest requires a run.
 func TestAConfigurationIsKnownByItsDigest(t *testing.T) {
 	b := withEngine(t, nil)
 	scope := b.configured()
@@ -63,7 +63,7 @@ func TestAConfigurationIsKnownByItsDigest(t *testing.T) {
 	check.Equal(t, "with more memory it is the same", b.configured().desired.digest == first, false)
 }
 
-// TestWhatCannotBeConfigured covers mistakes that a person must correct, and an engine that does not answer.
+// TestWhatCannotBeConfigured covers mistakes for users to correct, and an unreachable engine.
 func TestWhatCannotBeConfigured(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*objects)
@@ -118,7 +118,7 @@ func TestWhatCannotBeConfigured(t *testing.T) {
 	}
 }
 
-// TestAClaimedVMThatCannotBeReadIsAskedForAgain covers a machine that takes its VM from an inventory.
+// TestAClaimedVMThatCannotBeReadIsAskedForAgain covers a machine with a VM from an inventory.
 func TestAClaimedVMThatCannotBeReadIsAskedForAgain(t *testing.T) {
 	b := withEngine(t, func(o *objects) {
 		o.pooled()
@@ -135,12 +135,12 @@ func TestAClaimedVMThatCannotBeReadIsAskedForAgain(t *testing.T) {
 	check.Equal(t, "the VM is another's", scope.vm.foreign, nil)
 
 	b.sim.ClearFaults()
-	b.r.Engines = &enginepool.Pool{Reader: b.api, Sessions: b.r.Engines.Sessions} // without the answer of before
+	b.r.Engines = &enginepool.Pool{Reader: b.api, Sessions: b.r.Engines.Sessions} // without the cached answer
 	scope = b.configured()
 	check.Equal(t, "the VM that is taken over", scope.desired.built.Machine.ClaimedVMID, vmID)
 }
 
-// TestControlPlaneNodes covers which machines learn the addresses of the control plane, and which addresses.
+// TestControlPlaneNodes covers which machines learn the control plane's addresses, and the choice of addresses.
 func TestControlPlaneNodes(t *testing.T) {
 	nodes := func(o *objects) {
 		for name, addresses := range map[string]string{
@@ -236,7 +236,7 @@ func TestNodesThatCannotBeListedStopThePass(t *testing.T) {
 	check.Equal(t, "it was resolved", scope.desired.built != nil, false)
 }
 
-// TestAMembershipThatCannotBeAskedForIsNotForgotten verifies that the pass reports an engine that does not answer.
+// TestAMembershipThatCannotBeAskedForIsNotForgotten verifies that the pass reports an unreachable engine.
 func TestAMembershipThatCannotBeAskedForIsNotForgotten(t *testing.T) {
 	b := inGroups(t, "m")
 	check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: "/affinitygroups", Status: 503}), "")

@@ -1,4 +1,4 @@
-// Package machine reconciles OLVMMachines: each gets one VM, through Terraform.
+// Package machine reconciles OLVMMachines. Each OLVMMachine gets one VM, created by Terraform.
 package machine
 
 import (
@@ -47,26 +47,27 @@ import (
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines/status,verbs=patch
-// The finalizers: where the API server checks owner references that block deletion, who sets one needs it.
+// The finalizers: some API servers check owner references with blockOwnerDeletion. There, the controller needs
+// permission to update the owner's finalizers.
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines/finalizers;olvmclusters/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=create;update;delete
 // +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddresses,verbs=get;list;watch
 
-// Reconciler reconciles OLVMMachines: it gives each one VM, through Terraform.
+// Reconciler reconciles OLVMMachines. It creates one VM for each, with Terraform.
 type Reconciler struct {
 	Client client.Client
-	// APIReader reads past the cache, where an old answer would do harm.
+	// APIReader bypasses the cache for reads that must not be stale.
 	APIReader client.Reader
 	Engines   *enginepool.Pool
-	// Runs are shared by all controllers, and Addresses by all that give some.
+	// Runs is shared by all controllers. Addresses is shared by all controllers with static addresses.
 	Runs             *workspace.RunQueue
 	Addresses        *addressing.Allocator
 	Recorder         events.EventRecorder
 	WatchFilterValue string
-	// Delivery hands out user data; nil where VMs get all of it from the engine.
+	// Delivery serves user data over HTTP. It is nil if VMs get all user data from the engine.
 	Delivery *userdataserver.Server
-	// KeepUserData leaves user data in the engine and in states when its VM has become a node.
+	// KeepUserData keeps user data in the engine and in states after the VM becomes a node.
 	KeepUserData bool
 
 	passes     pass.Tracker
@@ -76,7 +77,7 @@ type Reconciler struct {
 	limiter    enginepool.ReconcileLimiter
 }
 
-// vmWatcher wakes a machine if its VM changes.
+// vmWatcher wakes a machine when its VM changes.
 type vmWatcher interface {
 	manager.Runnable
 
@@ -133,7 +134,8 @@ func (r *Reconciler) SetupWithManager(
 	return nil
 }
 
-// ownerChanged passes what a pass looks at of a Machine. Cluster API writes its status many times while a node joins.
+// ownerChanged passes only changes of a Machine relevant to a pass. Cluster API updates its status many times while a
+// node joins.
 var ownerChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*clusterv1.Machine)
@@ -163,7 +165,7 @@ func machineTerraformStatus(object client.Object) **infrav1.TerraformStatus {
 	return &object.(*infrav1.OLVMMachine).Status.Terraform //nolint:forcetypeassert,errcheck // New makes no others
 }
 
-// olvmClusterToMachines wakes the machines when the connection to their engine changes.
+// olvmClusterToMachines maps an OLVMCluster to its machines, to wake them when the engine connection changes.
 func (r *Reconciler) olvmClusterToMachines(ctx context.Context, object client.Object) []ctrl.Request {
 	var machines infrav1.OLVMMachineList
 	if err := r.Client.List(ctx, &machines, client.InNamespace(object.GetNamespace()),
@@ -180,7 +182,7 @@ func (r *Reconciler) olvmClusterToMachines(ctx context.Context, object client.Ob
 	return out
 }
 
-// Reconcile brings one OLVMMachine forward.
+// Reconcile runs one pass for an OLVMMachine.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
 	olvmMachine := &infrav1.OLVMMachine{}
 	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, olvmMachine)
@@ -193,7 +195,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 	defer this.End(&result, &reterr)
 
 	if r.WatchFilterValue != "" && !labels.HasWatchLabel(olvmMachine, r.WatchFilterValue) {
-		// The event filter saw the object that woke this one.
+		// The event filter checked the label of the object in the event, not of this one.
 		return ctrl.Result{}, nil
 	}
 
@@ -212,7 +214,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 	return r.reconcileOwned(ctx, scope)
 }
 
-// newScope returns the scope of a pass that has found nothing yet.
+// newScope returns the empty scope of a new pass.
 func (r *Reconciler) newScope(of *pass.Pass, olvmMachine *infrav1.OLVMMachine) *machineScope {
 	return &machineScope{
 		pass:        of,
@@ -222,7 +224,7 @@ func (r *Reconciler) newScope(of *pass.Pass, olvmMachine *infrav1.OLVMMachine) *
 	}
 }
 
-// abandon drops what is kept of a machine that is gone.
+// abandon drops all records of a deleted machine.
 func (r *Reconciler) abandon(ctx context.Context, key types.NamespacedName) error {
 	r.watcher.Unwatch(r.workspaces.Key(key))
 	r.digests.Forget(key)
@@ -230,8 +232,8 @@ func (r *Reconciler) abandon(ctx context.Context, key types.NamespacedName) erro
 	return errors.Join(r.Addresses.Abandon(ctx, key), r.workspaces.Abandon(key))
 }
 
-// enter takes a place among the reconciles of the machine's engine. Machines whose VM is being made have a queue of
-// their own, so that they do not wait behind those that have none yet.
+// enter takes a place among the reconciles of the machine's engine. Machines with a VM in creation use a queue of their
+// own, so they do not wait behind machines without one.
 func (r *Reconciler) enter(ctx context.Context, scope *machineScope) (leave func(), ok bool) {
 	if scope.olvmCluster == nil {
 		return func() {}, true
@@ -239,13 +241,13 @@ func (r *Reconciler) enter(ctx context.Context, scope *machineScope) (leave func
 
 	tenant := scope.olvmMachine.Namespace
 	if begun(scope) {
-		tenant += "/begun" // no namespace has that name
+		tenant += "/begun" // no namespace has this name
 	}
 
 	return r.limiter.Enter(ctx, tenant, connection.EngineOf(scope.olvmCluster).Key())
 }
 
-// begun reports whether the VM of the machine is being made: a run has begun, or the VM exists and is not up yet.
+// begun reports whether the VM is in creation: a run has begun, or the VM exists but is not up yet.
 func begun(scope *machineScope) bool {
 	if scope.workspace.HasBegun() {
 		return true
@@ -254,7 +256,7 @@ func begun(scope *machineScope) bool {
 	return !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false) && scope.vmID() != ""
 }
 
-// reconcileOwned reconciles a machine once a Machine of an existing Cluster owns it, or when it is being deleted.
+// reconcileOwned reconciles a machine owned by a Machine of an existing Cluster, or a machine in deletion.
 func (r *Reconciler) reconcileOwned(ctx context.Context, scope *machineScope) (_ ctrl.Result, reterr error) {
 	olvmMachine := scope.olvmMachine
 	deleting := !olvmMachine.DeletionTimestamp.IsZero()
@@ -296,7 +298,7 @@ func (r *Reconciler) write(ctx context.Context, scope *machineScope) error {
 	return nil
 }
 
-// findOwners fills cluster, machine and olvmCluster, each nil where it does not exist.
+// findOwners sets cluster, machine and olvmCluster. Each stays nil if the object does not exist.
 func (r *Reconciler) findOwners(ctx context.Context, scope *machineScope) error {
 	var err error
 	if scope.machine = support.MachineOf(scope.olvmMachine); scope.machine == nil {
@@ -340,10 +342,10 @@ func (r *Reconciler) findOwners(ctx context.Context, scope *machineScope) error 
 	return nil
 }
 
-// findHolder looks whether another Cluster has the OLVMCluster that the machine's Cluster names.
+// findHolder checks whether another Cluster already holds the OLVMCluster named by the machine's Cluster.
 func (r *Reconciler) findHolder(ctx context.Context, scope *machineScope) error {
 	if scope.olvmMachine.Spec.ProviderID != "" {
-		return nil // its VM stays as it is
+		return nil // its VM stays unchanged
 	}
 
 	claims, err := holder.Find(ctx, r.Client, scope.olvmCluster)
@@ -354,8 +356,8 @@ func (r *Reconciler) findHolder(ctx context.Context, scope *machineScope) error 
 	return err
 }
 
-// findOLVMCluster finds the OLVMCluster of a machine whose Cluster is gone, by the label that both have: a deletion
-// needs the connection to the engine all the same.
+// findOLVMCluster finds the OLVMCluster of a machine without a Cluster, by their common cluster label. Deletion still
+// needs the connection to the engine.
 func (r *Reconciler) findOLVMCluster(ctx context.Context, scope *machineScope) error {
 	name := scope.olvmMachine.Labels[clusterv1.ClusterNameLabel]
 	if name == "" {

@@ -27,7 +27,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// within checks a requeue delay that has jitter: it is at least the period, and at most a fifth longer.
+// within checks a requeue delay with jitter: at least the period, and at most a fifth longer.
 func within(t *testing.T, what string, got, period time.Duration) {
 	t.Helper()
 
@@ -58,8 +58,8 @@ func TestSetupNeedsAllItsParts(t *testing.T) {
 	}
 }
 
-// TestWhichChangesOfAMachineAreNews covers which changes of a Machine start a pass. Cluster API writes the status of a
-// Machine many times while its node joins.
+// TestWhichChangesOfAMachineAreNews covers changes of a Machine with and without a new pass. Cluster API updates the
+// status of a Machine many times while its node joins.
 func TestWhichChangesOfAMachineAreNews(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*clusterv1.Machine)
@@ -122,7 +122,7 @@ func TestAVMOfAnInventoryWakesTheMachineThatHasIt(t *testing.T) {
 	check.Length(t, "woken by another object", inventoryVMToMachine(t.Context(), newObjects().machine), 0)
 }
 
-// TestMachinesThatAreLeftAlone covers machines that a pass must not change.
+// TestMachinesThatAreLeftAlone covers machines outside the controller's responsibility.
 func TestMachinesThatAreLeftAlone(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*objects)
@@ -279,7 +279,7 @@ func TestOwnersThatCannotBeRead(t *testing.T) {
 	check.Error(t, err, "failed to list the OLVMClusters of Cluster demo")
 }
 
-// TestAMachineThatIsGone covers what remains of a machine: claims of addresses, and the working directory.
+// TestAMachineThatIsGone covers the leftovers of a deleted machine: claims of addresses, and the working directory.
 func TestAMachineThatIsGone(t *testing.T) {
 	b := newBench(t, func(o *objects) {
 		claim := &ipamv1.IPAddressClaim{ObjectMeta: named("m-0-0")}
@@ -301,7 +301,7 @@ func TestAMachineThatIsGone(t *testing.T) {
 	}
 }
 
-// TestMachinesWhoseVMIsBeingMadeDoNotWaitForOthers fills the queue of machines that have no VM yet.
+// TestMachinesWhoseVMIsBeingMadeDoNotWaitForOthers fills the queue of machines without a VM.
 func TestMachinesWhoseVMIsBeingMadeDoNotWaitForOthers(t *testing.T) {
 	b := newBench(t, func(o *objects) { o.hasVM() })
 	ready := b.scope()
@@ -370,7 +370,7 @@ func TestBegun(t *testing.T) {
 	check.Equal(t, "all there since a day", begun(scope), false)
 }
 
-// TestBegunByARun covers a machine whose first run has begun.
+// TestBegunByARun covers a machine during its first run.
 func TestBegunByARun(t *testing.T) {
 	b := withEngine(t, nil)
 	goes, end := make(chan struct{}), make(chan struct{})
@@ -396,7 +396,7 @@ func TestBegunByARun(t *testing.T) {
 // TestAMachineFromItsFirstPassToItsLast runs all phases: creation, a pass without news, and deletion.
 func TestAMachineFromItsFirstPassToItsLast(t *testing.T) {
 	b := withEngine(t, nil, ovirtsim.VM{Name: "spare", ID: vmID, Up: true})
-	ended := make(chan struct{}) // the pass, which would begin anew if the run changed the machine meanwhile
+	ended := make(chan struct{}) // closed at the end of the pass: a change during the pass would start another one
 	b.executor.run = func(ctx context.Context, request terraform.Request) error {
 		if request.Destroy {
 			return request.SaveState(ctx, stateOf(2), true)

@@ -10,7 +10,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// node returns a bench with a node of the control plane that has been up, and whose cluster has these services.
+// node returns a bench with a running control plane node, in a cluster with these services.
 func node(t *testing.T, services *infrav1.ControlPlaneServices) *bench {
 	t.Helper()
 
@@ -26,7 +26,7 @@ func node(t *testing.T, services *infrav1.ControlPlaneServices) *bench {
 	})
 }
 
-// staysAsItIs fails where a pass over the machine runs anything, or changes the engine.
+// staysAsItIs fails if a pass over the machine starts a run or changes the engine.
 func (b *bench) staysAsItIs(what string) {
 	b.t.Helper()
 	changes := len(b.changes())
@@ -39,8 +39,8 @@ func (b *bench) staysAsItIs(what string) {
 	check.Equal(b.t, what+": ready", condition(b.stored(), infrav1.ReadyCondition), "True/Ready")
 }
 
-// TestOtherServicesOfAClusterLeaveItsNodesAlone changes each field. A node is told once, at its first boot: only machines
-// that are made later have what is asked for then.
+// TestOtherServicesOfAClusterLeaveItsNodesAlone changes each field. A node reads its configuration once, at its first
+// boot. Only machines created later use the new settings.
 func TestOtherServicesOfAClusterLeaveItsNodesAlone(t *testing.T) {
 	b := node(t, &infrav1.ControlPlaneServices{VirtualIPProvider: "Keepalived", LoadBalancerProvider: "HAProxy"})
 
@@ -72,8 +72,8 @@ func TestOtherServicesOfAClusterLeaveItsNodesAlone(t *testing.T) {
 	}
 }
 
-// TestNamesOfAClusterLeaveItsNodesAlone has a run, for the guest's DNS servers are in its configuration, which asks for no
-// change: what a guest has read is ignored.
+// TestNamesOfAClusterLeaveItsNodesAlone expects a run without changes. The run is needed because the guest's DNS
+// servers are part of the configuration. It changes nothing because data for the first boot is ignored.
 func TestNamesOfAClusterLeaveItsNodesAlone(t *testing.T) {
 	b := node(t, &infrav1.ControlPlaneServices{VirtualIPProvider: "Keepalived"})
 	changes := len(b.changes())
@@ -100,7 +100,7 @@ func TestNamesOfAClusterLeaveItsNodesAlone(t *testing.T) {
 	b.staysAsItIs("the names of the cluster")
 }
 
-// TestOtherUserDataLeavesNodesAlone changes what the cluster, the machine, and its KubeadmConfig say of user data.
+// TestOtherUserDataLeavesNodesAlone changes the user data of the cluster, the machine, and its KubeadmConfig.
 func TestOtherUserDataLeavesNodesAlone(t *testing.T) {
 	b := node(t, nil)
 	proxy := &infrav1.UserData{Proxy: &infrav1.ProxySettings{HTTPSProxy: "http://proxy:3128"}}
@@ -136,7 +136,7 @@ func TestOtherSupportServicesLeaveNodesAlone(t *testing.T) {
 	}
 }
 
-// TestOtherRangesLeaveTheAddressesOfNodesAlone moves the range, the servers of names, and the gateway of a machine.
+// TestOtherRangesLeaveTheAddressesOfNodesAlone changes a machine's range, DNS servers, and gateway.
 func TestOtherRangesLeaveTheAddressesOfNodesAlone(t *testing.T) {
 	b := node(t, nil)
 	change(b, &infrav1.OLVMCluster{ObjectMeta: named("demo")}, func(c *infrav1.OLVMCluster) {

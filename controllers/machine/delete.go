@@ -20,8 +20,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// reconcileDelete destroys the VM, then the state, then lets the object go. It stops at the first step that is not
-// finished: no address is given back while the VM may still hold it.
+// reconcileDelete destroys the VM, then the state, and then removes the finalizer. It stops at the first unfinished
+// step, so it never releases an address still in use by the VM.
 func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(scope.olvmMachine, infrav1.MachineFinalizer) {
 		return ctrl.Result{}, nil
@@ -65,7 +65,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (
 	return r.reconcileDestroy(ctx, scope)
 }
 
-// whyNoEngine is why it is not known which engine has the VM of a machine whose Cluster is gone, and the remedy.
+// whyNoEngine explains why the engine of a machine without a Cluster is unknown, and names the remedy.
 func whyNoEngine(scope *machineScope) *blocker.Error {
 	label := clusterv1.ClusterNameLabel + "=" + scope.olvmMachine.Labels[clusterv1.ClusterNameLabel]
 	problem, remedy := "The OLVMCluster, which names the engine, does not exist", "make it again, with the label "+label
@@ -80,8 +80,8 @@ func whyNoEngine(scope *machineScope) *blocker.Error {
 		problem, scope.vmID(), remedy, infrav1.MachineFinalizer)
 }
 
-// reconcileOwnership makes sure that each VM that the object, its state or its claim names is ours before anything
-// touches one.
+// reconcileOwnership verifies ownership of every VM named by the object, its state or its claim. It runs before any
+// change to a VM.
 func (r *Reconciler) reconcileOwnership(ctx context.Context, scope *machineScope) {
 	if scope.engine.session == nil {
 		return
@@ -108,7 +108,7 @@ func (r *Reconciler) reconcileOwnership(ctx context.Context, scope *machineScope
 	}
 }
 
-// whyNotDeleted is why a VM must not be deleted for the machine; nil if it may be.
+// whyNotDeleted explains why a VM must not be deleted for the machine. It returns nil if deletion is allowed.
 func whyNotDeleted(scope *machineScope, vm *engine.VM) *blocker.Error {
 	if ours := ownermark.Of(scope.olvmMachine); !isOwned(ours, vm) {
 		return blocker.Deletion(engineRetry, "VM %s (%s) is not marked as this machine's: its comment is %q. "+
@@ -119,7 +119,7 @@ func whyNotDeleted(scope *machineScope, vm *engine.VM) *blocker.Error {
 	}
 
 	if vm.DeleteProtected != nil && *vm.DeleteProtected && !scope.fromInventory() {
-		// Before it is powered off for nothing.
+		// Check before the VM is powered off for nothing.
 		return blocker.Deletion(engineRetry, "VM %s (%s) is protected against deletion; to delete it turn "+
 			"Delete Protection off in the engine", vm.Name, vm.ID)
 	}
@@ -127,14 +127,14 @@ func whyNotDeleted(scope *machineScope, vm *engine.VM) *blocker.Error {
 	return nil
 }
 
-// reconcileDestroy submits the run that destroys where one is needed, and releases the object when nothing is left.
+// reconcileDestroy submits a destroy run if needed, and releases the object once nothing is left.
 func (r *Reconciler) reconcileDestroy(ctx context.Context, scope *machineScope) (ctrl.Result, error) {
 	request := workspace.Request{
 		Facts: workspace.Facts{
 			Ready: scope.engine.session != nil && scope.vm.err == nil,
-			// A submitted run may have created a VM whose ID was not recorded. Only the job looks for it by name.
+			// A submitted run may have created a VM without recording its ID. Only the job looks for such a VM by name.
 			MayExist:     !scope.vm.missing && addressing.MayHaveVM(scope.olvmMachine),
-			Seen:         scope.vm.seen != nil && !scope.fromInventory(), // a VM of a pool stays
+			Seen:         scope.vm.seen != nil && !scope.fromInventory(), // VMs of an inventory stay
 			ShutdownLeft: shutdownLeft(scope),
 		},
 		Subject: func() workspace.Subject { return r.subject(scope) },
@@ -163,7 +163,7 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, scope *machineScope) 
 	return ctrl.Result{RequeueAfter: action.After}, nil
 }
 
-// release gives back what the machine held here, and lets the object go.
+// release returns the machine's addresses and claim, deletes its state, and removes the finalizer.
 func (r *Reconciler) release(ctx context.Context, scope *machineScope) error {
 	if err := r.Addresses.Release(ctx, scope.olvmMachine); err != nil {
 		return err
@@ -183,11 +183,11 @@ func (r *Reconciler) release(ctx context.Context, scope *machineScope) error {
 	return nil
 }
 
-// defaultShutdown is how long a guest has to shut down.
+// defaultShutdown is the default time for a guest to shut down.
 const defaultShutdown = 5 * time.Minute
 
-// shutdownLeft is how long a guest that is to shut down by itself may still take; 0 where no run waits for it. It
-// counts from the deletion, so that a restart of the manager does not prolong it.
+// shutdownLeft returns the time left for a graceful shutdown of the guest, or 0 if no run waits for one. It counts from
+// the deletion timestamp, so a restart of the manager does not prolong it.
 func shutdownLeft(scope *machineScope) time.Duration {
 	want, vm := scope.olvmMachine.Spec.VirtualMachine.Shutdown, scope.vm.seen
 	if want.Mode != "Graceful" || vm == nil || vm.Status != engine.VMUp && vm.Status != engine.VMPoweringDown {

@@ -26,7 +26,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// TestWhyNoEngine deletes a machine whose Cluster is gone, with none, one and two OLVMClusters of its label.
+// TestWhyNoEngine deletes a machine without a Cluster, with none, one and two OLVMClusters with the cluster's label.
 func TestWhyNoEngine(t *testing.T) {
 	const vm, end = "123e4567-e89b-12d3-a456-426614174000", "; to keep the VM remove the finalizer " +
 		infrav1.MachineFinalizer + " from this object"
@@ -80,7 +80,7 @@ func TestWhyNoEngine(t *testing.T) {
 	}
 }
 
-// labelled are OLVMClusters of these names with the label of the Cluster prod.
+// labelled returns OLVMClusters of these names with the label of the Cluster prod.
 func labelled(names []string) []client.Object {
 	var out []client.Object
 
@@ -94,7 +94,7 @@ func labelled(names []string) []client.Object {
 	return out
 }
 
-// TestWhatADeletionWaitsFor covers what blocks the deletion of a machine, and what does not.
+// TestWhatADeletionWaitsFor covers deletions with and without a blocker.
 func TestWhatADeletionWaitsFor(t *testing.T) {
 	const gone = "gone"
 	protect := ownVM(true)
@@ -219,7 +219,7 @@ func TestWhatADeletionWaitsFor(t *testing.T) {
 	}
 }
 
-// TestADeletionWhoseEngineIsAway verifies that an unreachable VM is not taken for a missing one.
+// TestADeletionWhoseEngineIsAway verifies that an unreachable VM does not count as missing.
 func TestADeletionWhoseEngineIsAway(t *testing.T) {
 	for name, spoil := range map[string]func(*bench){
 		"it does not answer": func(b *bench) {
@@ -251,7 +251,7 @@ func TestADeletionWhoseEngineIsAway(t *testing.T) {
 	}
 }
 
-// TestADeletionWithoutOurFinalizer verifies that a machine without our finalizer is left alone.
+// TestADeletionWithoutOurFinalizer verifies that the controller ignores a machine without our finalizer.
 func TestADeletionWithoutOurFinalizer(t *testing.T) {
 	b := withEngine(t, func(o *objects) {
 		o.hasVM()
@@ -291,8 +291,8 @@ func TestADeletionThatCannotRead(t *testing.T) {
 	}
 }
 
-// TestWhatADeletedMachineGivesBack verifies that addresses and a claimed VM are given back after the destruction, and
-// not before it.
+// TestWhatADeletedMachineGivesBack verifies that addresses and a claimed VM are released after the destruction, and not
+// before it.
 func TestWhatADeletedMachineGivesBack(t *testing.T) {
 	b := withEngine(t, func(o *objects) {
 		o.hasVM()
@@ -354,7 +354,7 @@ func TestAReleaseThatFailsKeepsTheMachine(t *testing.T) {
 	}
 }
 
-// TestShutdownLeft covers how long a guest may still take to shut down, counted from the deletion.
+// TestShutdownLeft covers the time left for a guest to shut down, counted from the deletion.
 func TestShutdownLeft(t *testing.T) {
 	graceful := infrav1.Shutdown{Mode: "Graceful", TimeoutSeconds: 60}
 
@@ -395,7 +395,7 @@ func TestShutdownLeft(t *testing.T) {
 func TestAGuestIsAskedToShutDown(t *testing.T) {
 	for name, tt := range map[string]struct {
 		up         bool
-		fault      int // the status with which the engine answers
+		fault      int // the engine's response status
 		asked, run bool
 	}{
 		"a guest that runs":                  {up: true, asked: true},
@@ -434,7 +434,7 @@ func TestAGuestIsAskedToShutDown(t *testing.T) {
 	}
 }
 
-// TestADestructionThatCannotBeRecordedDoesNotBegin refuses the annotation that must precede a run.
+// TestADestructionThatCannotBeRecordedDoesNotBegin refuses the annotation required before a run.
 func TestADestructionThatCannotBeRecordedDoesNotBegin(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(true))
 	b.store(stateOf(1, "ovirt_vm="+vmID), "digest")
@@ -464,7 +464,7 @@ func TestAGuestThatShutsDownIsNotAskedAgain(t *testing.T) {
 	check.Equal(t, "what it waits for", scope.workspace.Action.Reason, infrav1.WaitingForGuestShutdownReason)
 }
 
-// TestReconcileOwnership covers what a deletion learns about a VM before it touches it.
+// TestReconcileOwnership covers the checks of a VM before its deletion.
 func TestReconcileOwnership(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(true))
 	b.delete()

@@ -15,8 +15,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 )
 
-// affinityGroups are the UUIDs of the machine's groups by their names. A machine without a VM waits until its groups
-// are there and have room for it; one that has a VM takes what there is.
+// affinityGroups returns the UUIDs of the machine's affinity groups by name. A machine without a VM waits until all its
+// groups exist and have room for it. A machine with a VM uses the existing groups.
 func (r *Reconciler) affinityGroups(
 	ctx context.Context, scope *machineScope, self placement.Member,
 ) (map[string]string, error) {
@@ -35,7 +35,7 @@ func (r *Reconciler) affinityGroups(
 	}
 
 	if scope.vmID() != "" || annotations.IsExternallyManaged(scope.olvmCluster) {
-		return ids, nil // an externally managed OLVMCluster has its groups made elsewhere
+		return ids, nil // the groups of an externally managed OLVMCluster are created elsewhere
 	}
 
 	members, _, err := placement.Members(ctx, r.Client, scope.engine.session, scope.olvmCluster, scope.cluster.Name)
@@ -54,8 +54,8 @@ func (r *Reconciler) affinityGroups(
 		scope.olvmCluster.Status.AffinityGroups)
 }
 
-// checkGroups checks that the groups of a machine exist and have room for it. wanted is how they should be, there is
-// how they are.
+// checkGroups checks that the machine's groups exist and have room for it. wanted holds the desired groups, there the
+// existing ones.
 func checkGroups(
 	self placement.Member, role infrav1.MachineRole, wanted []placement.Group, there []infrav1.AffinityGroupStatus,
 ) error {
@@ -103,8 +103,8 @@ func checkGroups(
 	return nil
 }
 
-// findLeftGroup reports whether the VM was taken out of one of its groups behind our back. A group that is gone is made
-// again by the OLVMCluster, and has another UUID then.
+// findLeftGroup reports whether someone removed the VM from one of its groups. A deleted group does not count: the
+// OLVMCluster recreates it under another UUID.
 func (r *Reconciler) findLeftGroup(ctx context.Context, scope *machineScope) (bool, error) {
 	if scope.vm.seen == nil || scope.workspace.State == nil || len(scope.desired.built.Machine.AffinityGroups) == 0 {
 		return false, nil
@@ -112,7 +112,7 @@ func (r *Reconciler) findLeftGroup(ctx context.Context, scope *machineScope) (bo
 
 	built := scope.desired.built
 
-	for _, maxAge := range []time.Duration{vmSteady, 0} { // an old list is no proof
+	for _, maxAge := range []time.Duration{vmSteady, 0} { // an old list proves nothing
 		there, err := r.Engines.AffinityGroups(ctx, scope.engine.session, engine.ID(built.Names.ClusterID),
 			maxAge)
 		if err != nil {

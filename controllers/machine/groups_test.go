@@ -100,7 +100,8 @@ const (
 	otherGroupID    = "01939bb4-0000-4000-8000-00000000000c"
 )
 
-// inGroups returns a bench whose machine has a VM and belongs in the group workers. members are the VMs in that group.
+// inGroups returns a bench with a VM for its machine. The machine belongs in the group workers; members are the VMs in
+// that group.
 func inGroups(t *testing.T, members ...string) *bench {
 	t.Helper()
 	inventory := ovirtsim.DefaultInventory()
@@ -123,7 +124,7 @@ func inGroups(t *testing.T, members ...string) *bench {
 	return b
 }
 
-// TestAffinityGroups covers which groups a machine joins, and when it waits for them.
+// TestAffinityGroups covers the choice of groups for a machine, and when it waits for them.
 func TestAffinityGroups(t *testing.T) {
 	self := placement.Member{Name: "m", Groups: []string{"workers"}, ClusterID: engineClusterID}
 	known := map[string]string{"workers": groupID}
@@ -213,7 +214,7 @@ func TestGroupsThatCannotBeAskedFor(t *testing.T) {
 	}
 }
 
-// TestFindLeftGroup covers a VM that somebody removed from a group, and what only looks like that.
+// TestFindLeftGroup covers a VM removed from a group by someone else, and cases with the same look.
 func TestFindLeftGroup(t *testing.T) {
 	for name, tt := range map[string]struct {
 		members []string
@@ -249,7 +250,7 @@ func TestFindLeftGroup(t *testing.T) {
 	}
 }
 
-// seenInGroup returns the scope of a machine whose VM exists and belongs in these groups.
+// seenInGroup returns the scope of a machine with a VM and these groups.
 func seenInGroup(b *bench, groups map[string]string) *machineScope {
 	b.t.Helper()
 	scope := b.connected()
@@ -275,7 +276,7 @@ func TestAnOldListOfMembersIsNoProof(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "it left a group", left, false)
 
-	// A cached list that shows the VM needs no new request.
+	// A cached list with the VM in it needs no new request.
 	before := len(b.sim.Requests())
 	left, err = b.r.findLeftGroup(t.Context(), scope)
 	check.Error(t, err, "")
@@ -283,7 +284,7 @@ func TestAnOldListOfMembersIsNoProof(t *testing.T) {
 	check.Length(t, "requests", b.sim.Requests()[before:], 0)
 }
 
-// TestAMachineJoinsTheGroupsOfItsCluster verifies that a pass renders the groups that the OLVMCluster reports.
+// TestAMachineJoinsTheGroupsOfItsCluster verifies that a pass renders the groups in the OLVMCluster's status.
 func TestAMachineJoinsTheGroupsOfItsCluster(t *testing.T) {
 	b := inGroups(t, "m")
 	check.Equal(t, "groups", b.configured().desired.built.Machine.AffinityGroups, map[string]string{"workers": groupID})

@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// agent is a guest that only reports addresses.
+// agent is a guest limited to reporting addresses.
 type agent ovirtsim.AgentReport
 
 func (a agent) Boot(ctx context.Context, _ ovirtsim.GuestVM, ready func(ovirtsim.AgentReport)) error {
@@ -34,17 +34,17 @@ func (agent) Node(string) (ovirtsim.GuestNode, bool)    { return ovirtsim.GuestN
 func (agent) SetNodeReady(string, string, string) error { return nil }
 func (agent) Close()                                    {}
 
-// dynamicNIC returns a network interface whose IPv4 address comes from DHCP.
+// dynamicNIC returns a network interface with an IPv4 address from DHCP.
 func dynamicNIC(name, device string) addressing.NIC {
 	return addressing.NIC{
 		OLVMNetwork: infrav1.OLVMNetwork{VNICName: name}, Guest: &addressing.GuestNIC{Interface: device, DHCPv4: true},
 	}
 }
 
-// at returns the time of so long ago, as the engine writes it.
+// at returns the time this long ago, in the engine's format.
 func at(ago time.Duration) string { return time.Now().Add(-ago).Format(time.RFC3339) }
 
-// TestReconcileGuest covers when a guest is asked for its addresses, and when it is asked again.
+// TestReconcileGuest covers when to request a guest's addresses, and when to repeat the request.
 func TestReconcileGuest(t *testing.T) {
 	static := addressing.NIC{OLVMNetwork: infrav1.OLVMNetwork{VNICName: "nic0"}, Guest: &addressing.GuestNIC{}}
 	one, two := dynamicNIC("nic1", "enp1s0"), dynamicNIC("nic2", "enp2s0")
@@ -54,7 +54,7 @@ func TestReconcileGuest(t *testing.T) {
 	for name, tt := range map[string]struct {
 		vm    *engine.VM
 		nics  []addressing.NIC
-		alone bool // the guest alone was asked, and not those of all VMs
+		alone bool // only this guest was requested, not those of all VMs
 		asked bool
 		after time.Duration
 	}{
@@ -108,7 +108,7 @@ func TestReconcileGuest(t *testing.T) {
 	}
 }
 
-// withGuest returns a bench with a VM whose guest has reported this address of enp1s0.
+// withGuest returns a bench with a VM. Its guest has reported this address of enp1s0.
 func withGuest(t *testing.T, address string) *bench {
 	t.Helper()
 	inventory := ovirtsim.DefaultInventory()

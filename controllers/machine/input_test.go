@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// expectNamed reconciles the machine m. It checks that a condition names the mistake and that nothing else happened.
+// expectNamed reconciles the machine m. It checks that a condition names the mistake and nothing else happened.
 func (b *bench) expectNamed(kind, reason string, names ...string) {
 	b.t.Helper()
 	b.pass()
@@ -41,8 +41,8 @@ func (b *bench) expectHealed(correct func(*infrav1.OLVMMachineSpec)) {
 	b.eventually("a run", b.ran)
 }
 
-// TestHardwareThatCannotBeIsNamed covers how a pass reports impossible hardware. The tests of internal/desired cover
-// each field.
+// TestHardwareThatCannotBeIsNamed covers the report of impossible hardware. The tests of internal/desired cover each
+// field.
 func TestHardwareThatCannotBeIsNamed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ask    func(s *infrav1.OLVMMachineSpec, vm *infrav1.VirtualMachine)
@@ -102,7 +102,7 @@ func TestANameThatIsTooLongForAVMIsNamed(t *testing.T) {
 	}
 }
 
-// TestMachinesWithBadInputHealWhenTheyAreCorrected covers the fields in which people make mistakes most often.
+// TestMachinesWithBadInputHealWhenTheyAreCorrected covers the fields with the most frequent mistakes.
 func TestMachinesWithBadInputHealWhenTheyAreCorrected(t *testing.T) {
 	ranges := func(list ...string) func(*infrav1.OLVMMachineSpec) {
 		return func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Network.IPv4.IPAddresses = list }
@@ -179,7 +179,7 @@ func TestAnAddressPoolThatIsExhausted(t *testing.T) {
 	check.Equal(t, "its address", b.stored().Annotations[infrav1.AddressesAnnotation], `{"nic1":["10.0.0.11"]}`)
 }
 
-// TestNetworksThatCannotBeAreNamed covers how a pass reports an impossible network configuration. The tests of
+// TestNetworksThatCannotBeAreNamed covers the report of an impossible network configuration. The tests of
 // internal/addressing cover each field.
 func TestNetworksThatCannotBeAreNamed(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -217,7 +217,7 @@ func TestNetworksThatCannotBeAreNamed(t *testing.T) {
 // ignition23 is bootstrap data for Ignition.
 const ignition23 = `{"ignition":{"version":"2.3.0"}}`
 
-// TestBootstrapDataThatDoesNotFit covers data that the image cannot read, or that contradicts itself.
+// TestBootstrapDataThatDoesNotFit covers contradictory data, and data unreadable for the image.
 func TestBootstrapDataThatDoesNotFit(t *testing.T) {
 	large := "#cloud-config\nwrite_files: [{path: /a, content: " + strings.Repeat("x", 512<<10) + "}]\n"
 	leased := &infrav1.UserData{BootstrapDelivery: "Pointer"}
@@ -309,7 +309,7 @@ func TestWhatAVMIsToldIsAllOfIt(t *testing.T) {
 	check.Contains(t, "user data", userData, "enabled: true")
 }
 
-// TestTheKubeletIsToldItsAddresses verifies that a node registers addresses of the IP families of its cluster's pods.
+// TestTheKubeletIsToldItsAddresses verifies that a node registers addresses of its pods' IP families.
 func TestTheKubeletIsToldItsAddresses(t *testing.T) {
 	const join = "#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm-join-config.yaml\n  content: |\n" +
 		"    apiVersion: kubeadm.k8s.io/v1beta4\n    kind: JoinConfiguration\n"

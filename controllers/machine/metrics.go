@@ -18,11 +18,11 @@ var provisionedSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 	Buckets: []float64{1, 2, 5, 10, 20, 30, 60, 120, 180, 300, 600, 1200, 3600},
 })
 
-// Collectors are the metrics of this package.
+// Collectors returns the metrics of this package.
 func Collectors() []prometheus.Collector { return []prometheus.Collector{provisionedSeconds} }
 
-// countMachine counts what became of a machine in a pass. A machine that has a node already came from another
-// management cluster, and did not just get its VM.
+// countMachine updates the metrics from the result of a pass. It ignores a machine with an existing node: such a
+// machine came from another management cluster, with its VM.
 func countMachine(scope *machineScope) {
 	m := scope.olvmMachine
 	before := scope.pass.Before().(*infrav1.OLVMMachine).Status //nolint:forcetypeassert,errcheck // it is

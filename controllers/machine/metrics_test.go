@@ -37,7 +37,7 @@ func metricOf(t *testing.T, collectors []prometheus.Collector, name, label strin
 	return nil
 }
 
-// provisionings reads how many machines were counted as provisioned, and the sum of their durations.
+// provisionings returns the number of machines counted as provisioned, and the sum of their durations.
 func provisionings(t *testing.T) (count uint64, seconds float64) {
 	t.Helper()
 	histogram := metricOf(t, Collectors(), "capolvm_machine_provisioned_seconds", "").GetHistogram()
@@ -45,14 +45,14 @@ func provisionings(t *testing.T) (count uint64, seconds float64) {
 	return histogram.GetSampleCount(), histogram.GetSampleSum()
 }
 
-// drifts reads how many changes of this kind were counted.
+// drifts returns the number of counted changes of this kind.
 func drifts(t *testing.T, kind workspace.Drifted) float64 {
 	t.Helper()
 
 	return metricOf(t, workspace.Collectors(), "capolvm_drift_total", string(kind)).GetCounter().GetValue()
 }
 
-// TestCountMachine verifies that each change of a machine is counted once.
+// TestCountMachine verifies that each change of a machine counts once.
 func TestCountMachine(t *testing.T) {
 	lost := func(m *infrav1.OLVMMachine) {
 		conditions.Set(m, metav1.Condition{

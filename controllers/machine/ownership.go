@@ -11,10 +11,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// isOwned reports whether the mark on a VM names the machine.
+// isOwned reports whether the VM carries the machine's owner mark.
 func isOwned(owner ownermark.Owner, vm *engine.VM) bool { return owner.Marks(vm.CommentText()) }
 
-// notOwnedError says why the controller does not change a VM. It does not describe the VM, because tenants must not
+// notOwnedError explains why the controller does not change a VM. It does not describe the VM, because tenants must not
 // learn about VMs of others.
 func notOwnedError(owner ownermark.Owner, id engine.ID) *blocker.Error {
 	return &blocker.Error{
@@ -26,7 +26,7 @@ func notOwnedError(owner ownermark.Owner, id engine.ID) *blocker.Error {
 	}
 }
 
-// checkVMsOwned returns a *blocker.Error if one of the VMs is not the owner's. A VM that is gone is nobody's.
+// checkVMsOwned returns a *blocker.Error if one of the VMs lacks the owner's mark. Missing VMs pass the check.
 func checkVMsOwned(ctx context.Context, session *engine.Client, owner ownermark.Owner, ids []engine.ID) error {
 	for _, id := range ids {
 		vm, err := session.VM(ctx, id)
@@ -43,8 +43,8 @@ func checkVMsOwned(ctx context.Context, session *engine.Client, owner ownermark.
 	return nil
 }
 
-// reconcileVMOwnership checks a VM without the machine's mark again in the engine, because the cached VM may be older
-// than the mark. It also refuses a machine whose records name different VMs.
+// reconcileVMOwnership re-reads a VM without the machine's mark from the engine, because the cached VM may be older
+// than the mark. It also refuses a machine if its records name different VMs.
 func (r *Reconciler) reconcileVMOwnership(ctx context.Context, scope *machineScope) error {
 	owner, ids := ownermark.Of(scope.olvmMachine), scope.vmIDs()
 	if len(ids) > 1 {

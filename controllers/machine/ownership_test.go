@@ -13,13 +13,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// foreignVM is a VM of somebody else, which runs.
+// foreignVM returns a running VM of someone else.
 func foreignVM(comment string) ovirtsim.VM {
 	return ovirtsim.VM{Name: "payroll", ID: vmID, Comment: comment, Up: true}
 }
 
-// TestAVMOfOthersIsLeftAlone has machines whose author wrote the ID of a VM that is not theirs: into the machine, into
-// its claim, and into the state. Nothing is sent to the engine that changes anything, and nothing is said of the VM.
+// TestAVMOfOthersIsLeftAlone has authors of machines write someone else's VM ID into the machine, its claim, and its
+// state. The controller must not change anything in the engine, and must not describe the VM.
 func TestAVMOfOthersIsLeftAlone(t *testing.T) {
 	join := func(o *objects) { o.machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: "node"} }
 
@@ -74,7 +74,7 @@ func TestAVMOfOthersIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestAMachineNamesOneVM has a machine whose provider ID and state disagree: somebody has edited one of them.
+// TestAMachineNamesOneVM covers a provider ID and a state in conflict: someone edited one of them.
 func TestAMachineNamesOneVM(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(true), ovirtsim.VM{Name: "payroll", ID: otherVMID, Up: true})
 	b.store(stateOf(1, "ovirt_vm="+otherVMID), "digest")
@@ -95,7 +95,7 @@ func TestAMachineNamesOneVM(t *testing.T) {
 	check.Length(t, "changes of the engine", b.changes(), 0)
 }
 
-// TestAMarkIsLookedForAgain has a view of VMs from before the mark was written.
+// TestAMarkIsLookedForAgain uses a cached VM from before its mark.
 func TestAMarkIsLookedForAgain(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(true))
 	scope := b.connected()
@@ -105,7 +105,7 @@ func TestAMarkIsLookedForAgain(t *testing.T) {
 	check.Equal(t, "the VM is another's", scope.vm.foreign, nil)
 }
 
-// TestARunLooksOnceMore has a VM that became another's while its run waited.
+// TestARunLooksOnceMore covers a VM with a new owner since its run was queued.
 func TestARunLooksOnceMore(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(true))
 	subject := b.r.subject(b.configured())

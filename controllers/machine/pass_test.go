@@ -27,7 +27,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// running returns a bench whose machine was applied by a run.
+// running returns a bench with a machine already applied by a run.
 func running(t *testing.T, vm ovirtsim.VM, change func(*objects)) *bench {
 	t.Helper()
 	b := withEngine(t, func(o *objects) {
@@ -38,7 +38,7 @@ func running(t *testing.T, vm ovirtsim.VM, change func(*objects)) *bench {
 	}, vm)
 	b.store(stateOf(5, "ovirt_vm="+vmID), "unknown")
 	b.executor.run = saves(stateOf(6, "ovirt_vm="+vmID))
-	b.pass() // applies it, because nobody knows the digest before
+	b.pass() // applies it, because the digest was unknown before
 	b.awaitRun()
 	b.pass()
 	check.Equal(t, "applied", condition(b.stored(), infrav1.InfrastructureAppliedCondition),
@@ -77,11 +77,11 @@ func TestAVMThatVanishedIsReportedAndNeverMadeAgain(t *testing.T) {
 	b := running(t, ownVM(false), nil)
 	check.Error(t, b.session.DeleteVM(t.Context(), vmID), "")
 	b.eventually("the VM is gone", func() bool { return len(b.sim.VMs()) == 0 })
-	b.r.Engines.Sessions = &engine.Sessions{} // an answer of before is not used
+	b.r.Engines.Sessions = &engine.Sessions{} // drop cached answers
 	changes := len(b.changes())
 	lost := drifts(t, workspace.DriftedVM)
 
-	b.patch(func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Description = "another" }) // would be a run
+	b.patch(func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Description = "another" }) // would need a run
 	b.pass()
 	m := b.stored()
 	check.Equal(t, "running", condition(m, infrav1.VirtualMachineRunningCondition),
@@ -239,7 +239,7 @@ func TestAHealthyDeletionWarnsNobody(t *testing.T) {
 	}
 	b.delete()
 	b.pass()
-	b.pass() // while the run goes
+	b.pass() // during the run
 	b.awaitRun()
 	b.pass()
 	check.Equal(t, "it is gone", b.stored() == nil, true)
@@ -249,7 +249,7 @@ func TestAHealthyDeletionWarnsNobody(t *testing.T) {
 	check.Lacks(t, "events", events, "Warning")
 }
 
-// TestADestroyThatFailsSaysWhy covers a VM that the engine refuses to delete.
+// TestADestroyThatFailsSaysWhy covers a VM protected from deletion by the engine.
 func TestADestroyThatFailsSaysWhy(t *testing.T) {
 	b := running(t, ownVM(true), nil)
 	b.executor.run = func(context.Context, terraform.Request) error {
@@ -267,7 +267,7 @@ func TestADestroyThatFailsSaysWhy(t *testing.T) {
 	check.Equal(t, "finalizers", m.Finalizers, []string{infrav1.MachineFinalizer})
 }
 
-// TestAChangeThatWasRefused covers a run that would replace a live machine.
+// TestAChangeThatWasRefused covers a run with a replacement of a live machine.
 func TestAChangeThatWasRefused(t *testing.T) {
 	b := running(t, ownVM(true), nil)
 	b.executor.refusal = &terraform.GuardError{}
@@ -289,8 +289,8 @@ func TestAChangeThatWasRefused(t *testing.T) {
 	check.Equal(t, "up to date", condition(b.stored(), infrav1.UpToDateCondition), "True/"+infrav1.UpToDateReason)
 }
 
-// TestAChangeThatFailedHalfWayIsUndone takes a change back after its run has failed. Only another run knows what is to
-// be undone.
+// TestAChangeThatFailedHalfWayIsUndone reverts a change after its run failed. Only another run can tell the differences
+// to undo.
 func TestAChangeThatFailedHalfWayIsUndone(t *testing.T) {
 	b := running(t, ownVM(true), nil)
 	b.executor.run = func(ctx context.Context, request terraform.Request) error {
@@ -333,8 +333,8 @@ func TestAChangeThatFailedHalfWayIsUndone(t *testing.T) {
 		"True/"+infrav1.UpToDateReason)
 }
 
-// TestAVMThatIsSeenIsNotReleased has a run report that nothing is left, while the engine shows the VM: addresses and
-// state stay, and another run deletes it.
+// TestAVMThatIsSeenIsNotReleased covers a run reporting an empty state while the engine still has the VM. Addresses and
+// state stay, and another run deletes the VM.
 func TestAVMThatIsSeenIsNotReleased(t *testing.T) {
 	b := running(t, ownVM(true), nil)
 	b.executor.destroyed = nil
@@ -345,7 +345,7 @@ func TestAVMThatIsSeenIsNotReleased(t *testing.T) {
 	b.pass()
 	check.Equal(t, "it is there", b.stored() != nil, true)
 	check.Equal(t, "its addresses are recorded", b.stored().Annotations[infrav1.AddressesAnnotation] != "", true)
-	b.awaitRun() // which finds no state, and deletes the VM by its mark
+	b.awaitRun() // finds no state, and deletes the VM by its mark
 	b.pass()
 	check.Length(t, "VMs", b.sim.VMs(), 0)
 	check.Equal(t, "it is gone", b.stored() == nil, true)
@@ -401,7 +401,7 @@ func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 			change(b, secret, func(s *corev1.Secret) { tt.spoil(t, s) })
 			spoiled := bytes.Clone(secret.Data["tfstate"])
 
-			b.patch(func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Description = "another" }) // would be a run
+			b.patch(func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Description = "another" }) // would need a run
 			b.pass()
 			m := b.stored()
 			check.Equal(t, "applied", condition(m, infrav1.InfrastructureAppliedCondition),
@@ -413,7 +413,7 @@ func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 			check.Error(t, b.api.Get(t.Context(), client.ObjectKeyFromObject(secret), secret), "")
 			check.Equal(t, "the state is kept", bytes.Equal(secret.Data["tfstate"], spoiled), true)
 
-			// The remedy of the message: the VM is taken over as it is.
+			// The remedy of the message: the VM is adopted unchanged.
 			change(b, secret, func(s *corev1.Secret) { controllerutil.RemoveFinalizer(s, tfstate.Finalizer) })
 			check.Error(t, b.api.Delete(t.Context(), secret), "")
 			b.pass()
@@ -446,7 +446,7 @@ func TestADeletionWithAStateThatCannotBeUsed(t *testing.T) {
 	check.Length(t, "states", b.states(), 0)
 }
 
-// TestAForeignVMOfOurNameIsNotTouched covers a VM of this name that was in the engine before the machine.
+// TestAForeignVMOfOurNameIsNotTouched covers a VM older than the machine, with the same name.
 func TestAForeignVMOfOurNameIsNotTouched(t *testing.T) {
 	b := withEngine(t, nil, ovirtsim.VM{Name: "m", ID: otherVMID, Comment: "the payroll database", Up: true})
 	b.pass()

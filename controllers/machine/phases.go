@@ -36,21 +36,21 @@ import (
 )
 
 const (
-	// vmBooting and vmSteady bound how old the known state of a VM may be, until it is up and afterwards. vmSteady is
-	// also when to look again at what a person has to correct.
+	// vmBooting and vmSteady bound the age of cached VM data: vmBooting until the VM is up, vmSteady afterwards.
+	// vmSteady is also the retry interval for problems that need a user.
 	vmBooting = time.Second
-	// guestSettles is how long after its start a guest is looked at that often for addresses that it has not reported.
+	// guestSettles is the time after a VM's start with frequent polls for missing guest addresses.
 	guestSettles = 5 * time.Minute
 	vmSteady     = 30 * time.Second
-	// engineRetry is when to look again at what the engine did not answer.
+	// engineRetry is the retry interval after a failed request to the engine.
 	engineRetry = 10 * time.Second
-	// jitter spreads periodic work, so that a restart does not line all objects up.
+	// jitter spreads periodic work, so a restart does not align all objects.
 	jitter = 0.2
 )
 
 type phase func(context.Context, *machineScope) (time.Duration, error)
 
-// reconcileNormal reconciles a machine that is not being deleted.
+// reconcileNormal reconciles a machine without a deletion timestamp.
 func (r *Reconciler) reconcileNormal(ctx context.Context, scope *machineScope) (ctrl.Result, error) {
 	return runPhases(ctx, scope,
 		r.reconcileState, r.reconcileBootstrapData, r.reconcileEngine, r.reconcileClaim, r.reconcileAddresses,
@@ -58,8 +58,8 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *machineScope) (
 	)
 }
 
-// runPhases runs every phase: one that cannot go on does not hide what a later one finds out. The soonest time to look
-// again wins.
+// runPhases runs every phase, because later phases may report problems even after an earlier one is stuck. It requeues
+// after the shortest interval.
 func runPhases(ctx context.Context, scope *machineScope, phases ...phase) (ctrl.Result, error) {
 	var soonest time.Duration
 	var errs []error
@@ -86,13 +86,13 @@ func runPhases(ctx context.Context, scope *machineScope, phases ...phase) (ctrl.
 	return ctrl.Result{RequeueAfter: soonest}, nil
 }
 
-// reconcileBootstrapData reads the user data, once the cluster's infrastructure is there.
+// reconcileBootstrapData reads the user data once the cluster's infrastructure is provisioned.
 func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	name := scope.machine.Spec.Bootstrap.DataSecretName
 
 	switch {
 	case scope.excluded != nil:
-		// InfrastructureApplied has the cause. The Clusters are not watched for it.
+		// InfrastructureApplied reports the cause. There is no watch on the other Clusters.
 		scope.waiting = waitForInfrastructure("another Cluster has the OLVMCluster")
 		return vmSteady, nil
 	case !ptr.Deref(scope.cluster.Status.Initialization.InfrastructureProvisioned, false) && !scope.supports():
@@ -111,21 +111,21 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 
 		return 0, nil
 	case scope.olvmMachine.Spec.ProviderID != "":
-		return 0, nil // read once, at the first boot; a rotated or deleted Secret must not matter later
+		return 0, nil // the first boot reads the data once; rotating or deleting the Secret later must have no effect
 	case scope.workspace.InFlight():
-		return 0, nil // the run has it
+		return 0, nil // the run already has the data
 	}
 
 	return r.readBootstrapData(ctx, scope, client.ObjectKey{Namespace: scope.machine.Namespace, Name: *name})
 }
 
-// waitForInfrastructure is why a machine waits for the infrastructure of its Cluster.
+// waitForInfrastructure returns the error of a machine waiting for its Cluster's infrastructure.
 func waitForInfrastructure(message string) *blocker.Error {
 	return &blocker.Error{Reason: infrav1.WaitingForClusterInfrastructureReason, Message: message}
 }
 
-// ownInfrastructureProvisioned reports whether a machine that has no VM may get one as to its OLVMCluster. A Cluster
-// remembers that its infrastructure was provisioned, also if it names another OLVMCluster since then.
+// ownInfrastructureProvisioned reports whether the OLVMCluster allows a machine without a VM to get one. The Cluster's
+// status is not enough: it stays provisioned even after the Cluster switches to another OLVMCluster.
 func ownInfrastructureProvisioned(scope *machineScope) bool {
 	return scope.olvmCluster == nil || scope.olvmMachine.Spec.ProviderID != "" || scope.supports() ||
 		ptr.Deref(scope.olvmCluster.Status.Initialization.Provisioned, false)
@@ -177,12 +177,12 @@ func (r *Reconciler) readBootstrapData(
 	return 0, nil
 }
 
-// extraUserData reads the configurations that users add to the bootstrap data, or says why there is none yet.
+// extraUserData reads the users' additions to the bootstrap data. If one is missing, it returns the reason.
 func (r *Reconciler) extraUserData(
 	ctx context.Context, scope *machineScope,
 ) ([]bootstrap.Extra, *blocker.Error, error) {
 	if scope.olvmCluster == nil {
-		return nil, nil, nil // reported by reconcileAddresses
+		return nil, nil, nil // reconcileAddresses reports this
 	}
 
 	var out []bootstrap.Extra
@@ -242,7 +242,8 @@ func (r *Reconciler) readExtra(
 	return bootstrap.Extra{}, waitForData(message), nil
 }
 
-// waitForData is why user data cannot be made yet. Secrets and ConfigMaps are not watched.
+// waitForData returns the error of a machine with missing user data. It sets a retry, because Secrets and ConfigMaps
+// are not watched.
 func waitForData(message string) *blocker.Error {
 	return &blocker.Error{
 		Reason:     infrav1.WaitingForBootstrapDataReason,
@@ -251,8 +252,7 @@ func waitForData(message string) *blocker.Error {
 	}
 }
 
-// reconcileAddresses allocates the static addresses before anything is rendered, so that a retry renders the same
-// bytes.
+// reconcileAddresses allocates the static addresses before anything is rendered, so a retry renders the same bytes.
 func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	if scope.olvmCluster == nil {
 		scope.network.err = &blocker.Error{
@@ -264,7 +264,7 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 		return engineRetry, nil
 	}
 
-	if scope.excluded != nil { // InfrastructureApplied has the cause
+	if scope.excluded != nil { // InfrastructureApplied reports the cause
 		scope.network.err = waitForInfrastructure("another Cluster has the OLVMCluster")
 		return 0, nil
 	}
@@ -279,7 +279,7 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 	var field *blocker.Error
 	if errors.As(err, &field) {
 		scope.network.err = field
-		return vmSteady, nil // heals when an address is released or the object is corrected
+		return vmSteady, nil // resolves once someone releases an address or corrects the object
 	}
 
 	scope.network.err = err
@@ -287,7 +287,7 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 	return 0, err
 }
 
-// givenToVM are the static addresses that the VM was told at its creation, as the engine remembers them.
+// givenToVM returns the static addresses from the VM's creation, as recorded by the engine.
 func (s *machineScope) givenToVM(ctx context.Context) (addressing.Addresses, error) {
 	if s.engine.session == nil {
 		return nil, &blocker.Error{
@@ -311,8 +311,8 @@ func (s *machineScope) givenToVM(ctx context.Context) (addressing.Addresses, err
 	return addressesIn(vm.Initialization, s.network.nics), nil
 }
 
-// addressesIn returns the addresses that an initialization gives to network interfaces, by the interfaces' names in the
-// engine. It returns nil if there is no network configuration.
+// addressesIn returns the addresses of an initialization by the engine's names of the network interfaces. It returns
+// nil if there is no network configuration.
 func addressesIn(told *engine.Initialization, nics []addressing.NIC) addressing.Addresses {
 	if told == nil || told.NICs == nil {
 		return nil
@@ -342,8 +342,8 @@ func addressesIn(told *engine.Initialization, nics []addressing.NIC) addressing.
 	return out
 }
 
-// reconcileEngine gets the session. If the OLVMCluster reports the engine as unavailable, it does not try, so that only
-// the OLVMCluster polls it.
+// reconcileEngine gets the session. If the OLVMCluster reports the engine as unavailable, it does not try, so only the
+// OLVMCluster polls the engine.
 func (r *Reconciler) reconcileEngine(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	if scope.olvmCluster == nil {
 		return 0, nil
@@ -375,7 +375,7 @@ func (s *machineScope) engineID() connection.EngineID {
 	return connection.EngineOf(s.olvmCluster).WithInstallation(s.engine.installation)
 }
 
-// reconcileState observes the workspace, and records the VM on the object as soon as the state has it.
+// reconcileState observes the workspace. It records the VM on the object as soon as the state contains it.
 func (r *Reconciler) reconcileState(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	err := scope.workspace.Observe(ctx)
 	if scope.workspace.Ended != nil {
@@ -394,8 +394,8 @@ func (r *Reconciler) reconcileState(ctx context.Context, scope *machineScope) (t
 	return 0, err
 }
 
-// knownVM is the ID of the VM of a machine that was provisioned; empty for others. A manifest with an empty providerID
-// may be applied again at any time.
+// knownVM returns the VM ID from the status of a provisioned machine, and "" for others. Status is the fallback,
+// because users may apply a manifest with an empty providerID at any time.
 func knownVM(m *infrav1.OLVMMachine) string {
 	if !ptr.Deref(m.Status.Initialization.Provisioned, false) || m.Status.OLVM == nil {
 		return ""
@@ -404,7 +404,7 @@ func knownVM(m *infrav1.OLVMMachine) string {
 	return m.Status.OLVM.VirtualMachine.VMID
 }
 
-// reconcileVM looks the VM up with the REST API, without Terraform.
+// reconcileVM looks up the VM with the REST API, without Terraform.
 func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	id := scope.vmID()
 	if scope.engine.session == nil { // its credentials may have been withdrawn
@@ -442,14 +442,14 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 
 	scope.vm.failed = hasFailed(ctx, scope)
 	if vm != nil && vm.ChangesWait {
-		if settings, err := scope.engine.session.VMSettings(ctx, id); err == nil { // the next pass tries again
+		if settings, err := scope.engine.session.VMSettings(ctx, id); err == nil { // else try in the next pass
 			_, scope.vm.waits = settings.Waiting()
 		}
 	}
 
 	if vm != nil && vm.Host != nil {
 		name, known := scope.engine.session.HostName(ctx, vm.Host.ID)
-		if !known { // the last known one stays
+		if !known { // keep the last known name
 			name = ensureOLVM(scope.olvmMachine).VirtualMachine.HostName
 		}
 
@@ -467,7 +467,7 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 	return 0, nil
 }
 
-// fetchVM returns a VM as it was at most maxAge ago; nil if it does not exist.
+// fetchVM returns the VM in a version at most maxAge old, or nil if the VM does not exist.
 func (r *Reconciler) fetchVM(
 	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
 ) (*engine.VM, error) {
@@ -475,7 +475,7 @@ func (r *Reconciler) fetchVM(
 		return vm, err
 	}
 
-	// A list from before the VM was made does not have it: ask for this one before calling it lost.
+	// A cached list may predate the VM: request this VM before declaring it lost.
 	vm, err := session.VM(ctx, id)
 	if engine.IsNotFound(err) {
 		return nil, nil
@@ -484,7 +484,7 @@ func (r *Reconciler) fetchVM(
 	return vm, err
 }
 
-// reconcileGuest asks for the addresses that only the guest knows, where there are such.
+// reconcileGuest asks the engine for dynamic addresses, known only to the guest.
 func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	if scope.vm.seen == nil || scope.vm.seen.Status != engine.VMUp || !scope.dynamic() {
 		return 0, nil
@@ -494,7 +494,7 @@ func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (t
 	booting := known && time.Since(started) < guestSettles
 
 	var err error
-	if booting { // of this VM alone: the list has the user data of all VMs that are no nodes yet
+	if booting { // of this VM alone: the list includes the user data of all VMs still joining
 		scope.guest.interfaces, err = scope.engine.session.GuestInterfaces(ctx, scope.vm.seen.ID)
 	} else {
 		scope.guest.interfaces, err = r.Engines.Guest(ctx, scope.engine.session, scope.vm.seen.ID, vmSteady)
@@ -511,10 +511,10 @@ func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (t
 		return vmBooting, nil
 	}
 
-	return wait.Jitter(vmSteady, jitter), nil // a lease may be renewed with another address
+	return wait.Jitter(vmSteady, jitter), nil // a renewed lease may have another address
 }
 
-// reconcileConfiguration resolves the names and renders.
+// reconcileConfiguration resolves names and renders the configuration.
 func (r *Reconciler) reconcileConfiguration(
 	ctx context.Context, scope *machineScope,
 ) (time.Duration, error) {
@@ -536,7 +536,7 @@ func (r *Reconciler) reconcileConfiguration(
 	if scope.desired.err = err; err == nil {
 		scope.desired.built = built
 
-		// What an earlier phase could not ask the engine is not forgotten here.
+		// Keep an engine error of an earlier phase.
 		if scope.desired.leftGroup, err = r.findLeftGroup(ctx, scope); err != nil {
 			scope.vm.err = err
 		}
@@ -548,14 +548,15 @@ func (r *Reconciler) reconcileConfiguration(
 	}
 
 	if err != nil {
-		// The engine may answer, or have the name, later. The OLVMCluster wakes the machine when its group is there.
+		// The engine may answer later, or the name may exist later. The OLVMCluster wakes the machine when its group
+		// exists.
 		return engineRetry, nil
 	}
 
 	return 0, nil
 }
 
-// input is all that decides the VM of a machine; nil where something of it is not known yet.
+// input collects all inputs of the VM's configuration. It returns nil if one of them is not known yet.
 func (r *Reconciler) input(ctx context.Context, scope *machineScope) (*desired.Input, time.Duration, error) {
 	nodes, err := r.controlPlaneNodes(ctx, scope)
 	if err != nil {
@@ -591,8 +592,7 @@ func (r *Reconciler) input(ctx context.Context, scope *machineScope) (*desired.I
 	}, 0, nil
 }
 
-// controlPlaneNodes are the addresses of the control plane's machines that are recorded, where the machine's first boot
-// needs them.
+// controlPlaneNodes returns the recorded addresses of control plane machines, if the machine's first boot needs them.
 func (r *Reconciler) controlPlaneNodes(ctx context.Context, scope *machineScope) ([]netip.Addr, error) {
 	services := scope.olvmCluster.Spec.ControlPlaneServices
 	if scope.bootstrap == nil || services == nil || !util.IsControlPlaneMachine(scope.machine) && services.DNS == nil {
@@ -602,7 +602,7 @@ func (r *Reconciler) controlPlaneNodes(ctx context.Context, scope *machineScope)
 	var owners clusterv1.MachineList
 	err := r.Client.List(ctx, &owners, client.InNamespace(scope.machine.Namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: scope.cluster.Name,
-	}, client.UnsafeDisableDeepCopy) // they are only read
+	}, client.UnsafeDisableDeepCopy) // read-only
 	if err != nil {
 		return nil, fmt.Errorf("failed to list the Machines of Cluster %s: %w", scope.cluster.Name, err)
 	}
@@ -625,7 +625,7 @@ func (r *Reconciler) controlPlaneNodes(ctx context.Context, scope *machineScope)
 			return nil, fmt.Errorf("failed to get OLVMMachine %s: %w", owners.Items[i].Spec.InfrastructureRef.Name, err)
 		}
 
-		if recorded, err := addressing.Recorded(&m); err == nil { // that machine's own condition reports a bad record
+		if recorded, err := addressing.Recorded(&m); err == nil { // a bad record has a condition on its own machine
 			out = append(out, recorded[addressing.Networks(m.Spec)[0].VNICName]...)
 		}
 	}
@@ -635,7 +635,7 @@ func (r *Reconciler) controlPlaneNodes(ctx context.Context, scope *machineScope)
 	return out, nil
 }
 
-// reconcileRun submits a run where one is needed.
+// reconcileRun submits a run if needed.
 func (r *Reconciler) reconcileRun(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	state := scope.workspace.State
 	err := scope.workspace.Apply(ctx, workspace.Request{
@@ -647,7 +647,7 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *machineScope) (tim
 			Lost:     scope.vm.missing,
 		},
 		Engine: connection.EngineOf(scope.olvmCluster).Key(),
-		// That a VM may exist must be known before anything can create it.
+		// Record a possible VM before anything can create it.
 		Annotations: map[string]string{infrav1.CreateRequestedAnnotation: scope.machine.Name},
 		Subject:     func() workspace.Subject { return r.subject(scope) },
 	})
@@ -662,5 +662,5 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *machineScope) (tim
 	return 0, nil
 }
 
-// providerIDToVM is the UUID in a provider ID; empty where there is none.
+// providerIDToVM returns the UUID in a provider ID, or "" if there is none.
 func providerIDToVM(providerID string) engine.ID { return engine.ID(bootstrap.VMOf(providerID)) }

@@ -84,7 +84,7 @@ func TestRunPhases(t *testing.T) {
 	}
 }
 
-// another returns a second Cluster that names the same OLVMCluster.
+// another returns a second Cluster with the same OLVMCluster.
 func another(of *clusterv1.Cluster) *clusterv1.Cluster {
 	out := of.DeepCopy()
 	out.Name, out.UID, out.ResourceVersion = "another", "another", ""
@@ -183,7 +183,7 @@ func TestReconcileBootstrapData(t *testing.T) {
 	}
 }
 
-// TestWhatUserDataIsMadeOf covers the bootstrap Secret, and all sources that users can add.
+// TestWhatUserDataIsMadeOf covers the bootstrap Secret, and all sources of additions.
 func TestWhatUserDataIsMadeOf(t *testing.T) {
 	network := clusterv1.ClusterNetwork{Pods: clusterv1.NetworkRanges{CIDRBlocks: []string{"10.244.0.0/16"}}}
 	b := newBench(t, func(o *objects) {
@@ -264,7 +264,7 @@ func TestUserDataThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestUserDataIsOfferedIfTheManagerHandsItOut covers VMs that fetch their user data from the manager.
+// TestUserDataIsOfferedIfTheManagerHandsItOut covers VMs with user data from the manager.
 func TestUserDataIsOfferedIfTheManagerHandsItOut(t *testing.T) {
 	b := newBench(t, nil)
 	scope := b.scope()
@@ -285,7 +285,7 @@ func TestUserDataIsOfferedIfTheManagerHandsItOut(t *testing.T) {
 	check.Contains(t, "whose it is", pointer.URL, "/ns/m")
 }
 
-// TestARunHasTheUserData verifies that the bootstrap data is not read again while a run has it.
+// TestARunHasTheUserData verifies that a pass does not read the bootstrap data again during a run.
 func TestARunHasTheUserData(t *testing.T) {
 	b := withEngine(t, nil)
 	end := make(chan struct{})
@@ -357,7 +357,7 @@ func TestReconcileAddresses(t *testing.T) {
 	check.Error(t, scope.network.err, "failed to list OLVMMachines")
 }
 
-// TestAddressesInAnInitialization covers the network configuration of a VM as the engine stores it.
+// TestAddressesInAnInitialization covers a VM's network configuration, in the engine's form.
 func TestAddressesInAnInitialization(t *testing.T) {
 	nics := []addressing.NIC{
 		{OLVMNetwork: infrav1.OLVMNetwork{VNICName: "nic1"}, Guest: &addressing.GuestNIC{Interface: "enp1s0"}},
@@ -463,7 +463,7 @@ func TestReconcileEngine(t *testing.T) {
 			check.Error(t, err, "")
 			check.Equal(t, "when to look again", after, tt.after)
 			check.Equal(t, "there is a session", scope.engine.session != nil, tt.session)
-			check.Equal(t, "requests to the engine", len(b.sim.Requests()), map[bool]int{true: 3}[tt.session]) // who it is
+			check.Equal(t, "requests to the engine", len(b.sim.Requests()), map[bool]int{true: 3}[tt.session]) // of the connection
 
 			var got *blocker.Error
 			errors.As(scope.engine.err, &got)
@@ -520,7 +520,7 @@ func TestAStateThatCannotBeReadStopsThePass(t *testing.T) {
 	check.Length(t, "requests to the engine", b.sim.Requests(), 0)
 }
 
-// emptyLists makes an engine answer lists of VMs as it did before the VM was created.
+// emptyLists makes an engine answer lists of VMs without any VM, as before its creation.
 func emptyLists(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/api/vms") {
@@ -534,7 +534,7 @@ func emptyLists(next http.Handler) http.Handler {
 	})
 }
 
-// TestReconcileVM covers what a pass learns about a VM, and how the VM is watched.
+// TestReconcileVM covers the facts about a VM, and its watch.
 func TestReconcileVM(t *testing.T) {
 	booting := func(o *objects) { o.hasVM(); o.olvmMachine.Status.Initialization.Provisioned = nil }
 
@@ -590,7 +590,7 @@ func TestAVMThatIsNotAskedFor(t *testing.T) {
 	check.Length(t, "requests to the engine", b.sim.Requests(), 0)
 }
 
-// TestAVMIsNotLostBecauseAListLacksIt verifies that a pass asks for the VM itself before it calls the VM lost.
+// TestAVMIsNotLostBecauseAListLacksIt verifies that a pass requests the VM itself before declaring it lost.
 func TestAVMIsNotLostBecauseAListLacksIt(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	vm := ownVM(true)
@@ -638,7 +638,7 @@ func TestASteadyVMIsNotAskedForAgain(t *testing.T) {
 	check.Equal(t, "seen", scope.vm.seen.ID, vmID)
 }
 
-// TestABootingVMIsAskedForAgainSoon verifies that a machine that waits for its VM does not use an old answer.
+// TestABootingVMIsAskedForAgainSoon verifies that a machine without a running VM does not use an old answer.
 func TestABootingVMIsAskedForAgainSoon(t *testing.T) {
 	t.Parallel() // it waits
 	b := withEngine(t, func(o *objects) { o.hasVM(); o.olvmMachine.Status.Initialization.Provisioned = nil },
@@ -655,7 +655,7 @@ func TestABootingVMIsAskedForAgainSoon(t *testing.T) {
 	b.eventually("the machine sees that its VM is up", func() bool { return look().vm.seen.Status == engine.VMUp })
 }
 
-// TestWhatWaitsForARestart covers settings that the engine keeps until the next start of a VM.
+// TestWhatWaitsForARestart covers settings pending until the next start of a VM.
 func TestWhatWaitsForARestart(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(true))
 	_, err := b.session.UpdateVM(t.Context(), vmID, &engine.VM{
@@ -667,7 +667,7 @@ func TestWhatWaitsForARestart(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "what waits", scope.vm.waits, []string{"memory ballooning", "serial console"})
 
-	// An engine that does not answer is no error: the next pass asks again.
+	// An unreachable engine is no error: the next pass asks again.
 	check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: "/api/vms/" + vmID, Status: 503}), "")
 	scope = b.connected()
 	_, err = b.r.reconcileVM(t.Context(), scope)
@@ -782,7 +782,7 @@ func TestReconcileRun(t *testing.T) {
 	}
 }
 
-// TestARunThatCannotBeRecordedDoesNotBegin refuses the annotation that must precede a run.
+// TestARunThatCannotBeRecordedDoesNotBegin refuses the annotation required before a run.
 func TestARunThatCannotBeRecordedDoesNotBegin(t *testing.T) {
 	b := withEngine(t, nil)
 	b.refuse("patch", &infrav1.OLVMMachine{})

@@ -17,22 +17,22 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// machineScope holds the facts of one pass, a field for each phase that gathers them.
+// machineScope holds the facts of one pass. Each phase fills its own field.
 type machineScope struct {
 	pass *pass.Pass
 
 	cluster     *clusterv1.Cluster
 	machine     *clusterv1.Machine
-	olvmCluster *infrav1.OLVMCluster // nil where it does not exist
+	olvmCluster *infrav1.OLVMCluster // nil if it does not exist
 	olvmMachine *infrav1.OLVMMachine
 	services    *infrav1alpha1.OLVMSupportServices // of the Cluster; nil for none
 
-	// workspace has the state, how the last run ended, and the action that was decided on.
+	// workspace holds the state, the result of the last run, and the chosen action.
 	workspace *workspace.Workspace
-	// bootstrap is what the user data is made of; nil where it is not needed any more. waiting is why it cannot be used
-	// yet. Set by reconcileBootstrapData and reconcileConfiguration.
+	// bootstrap is the source of the user data; nil once no longer needed. waiting explains why it cannot be used yet.
+	// reconcileBootstrapData and reconcileConfiguration set both.
 	bootstrap *desired.Bootstrap
-	// offered reports that the user data is fetched by a pointer.
+	// offered reports that the VM fetches its user data through a pointer.
 	offered bool
 	waiting *blocker.Error
 	// engine is set by reconcileEngine.
@@ -41,8 +41,8 @@ type machineScope struct {
 	claim claimFacts
 	// network is set by reconcileAddresses.
 	network networkFacts
-	// vm is set by reconcileVM, and by reconcileOwnership where the machine is deleted. Its err is set by each phase
-	// that asks the engine about the VM.
+	// vm is set by reconcileVM, or by reconcileOwnership during deletion. Each phase with requests about the VM may set
+	// its err.
 	vm vmFacts
 	// guest is set by reconcileGuest.
 	guest guestFacts
@@ -50,82 +50,82 @@ type machineScope struct {
 	userData userDataFacts
 	// desired is set by reconcileConfiguration.
 	desired desiredFacts
-	// excluded is why no VM is made: another Cluster has the OLVMCluster. It is nil if the machine's own has it, or if
-	// the machine has a VM. Set by findOwners.
+	// excluded explains why no VM is created: another Cluster holds the OLVMCluster. It is nil if the machine's own
+	// Cluster holds it, or if the machine has a VM. findOwners sets it.
 	excluded *blocker.Error
-	// olvmClusters are the names of several OLVMClusters that could be the machine's, where its Cluster is gone.
+	// olvmClusters names several candidates for the OLVMCluster of a machine without a Cluster.
 	olvmClusters []string
-	// blocked is why a deletion must not go on; nil where it may. Set by reconcileDelete and reconcileOwnership.
+	// blocked explains why a deletion must stop; nil if it may proceed. reconcileDelete and reconcileOwnership set it.
 	blocked *blocker.Error
 }
 
-// engineFacts are how the engine is reached.
+// engineFacts hold the access to the engine.
 type engineFacts struct {
-	// installation is the engine's ID of itself; "" if the engine was not asked or does not say it.
+	// installation is the engine's own ID. It is "" if the engine was not asked or does not report one.
 	installation string
-	// session is nil where the engine cannot be used, and err says why.
+	// session is nil if the engine cannot be used. err then holds the cause.
 	session *engine.Client
 	config  engine.Config
 	err     error
 }
 
-// networkFacts are the network interfaces, and their static addresses by the names of the interfaces in the engine.
+// networkFacts hold the network interfaces, and their static addresses by the interfaces' names in the engine.
 type networkFacts struct {
 	nics      []addressing.NIC
 	addresses map[string][]ipam.Address
-	// err is why the addresses are not all there.
+	// err explains why addresses are missing.
 	err error
 }
 
-// vmFacts are what the engine has of the VM.
+// vmFacts hold the engine's data of the VM.
 type vmFacts struct {
-	// seen is nil if the engine has no VM, was not asked, or has one that is not the machine's; missing reports that it
-	// answered and has none.
+	// seen is nil if the engine has no VM, was not asked, or has someone else's VM. missing reports a definite answer:
+	// there is no VM.
 	seen    *engine.VM
 	missing bool
-	// failed reports that it is down, and that the engine proves a failure.
+	// failed reports a VM that is down, with a proof of the engine that it failed.
 	failed bool
-	// foreign is why the VM is left alone; nil if it is the machine's.
+	// foreign explains why the controller does not touch the VM; nil if the VM is the machine's.
 	foreign *blocker.Error
-	// host is the name of the host that it runs on; empty where it runs on none, or the name is not known.
+	// host is the name of the VM's host, or "" if it has none or the name is unknown.
 	host string
-	// waits are the settings that wait for the next start.
+	// waits are the settings waiting for the next start.
 	waits []string
-	// err is why the engine did not answer.
+	// err is the error of the engine.
 	err error
 }
 
-// guestFacts are what the guest agent reports.
+// guestFacts hold the guest agent's report.
 type guestFacts struct {
 	interfaces []engine.GuestInterface
-	// asked reports that the addresses were needed, and that the engine answered.
+	// asked reports that the addresses were needed and the engine answered.
 	asked bool
 }
 
-// userDataFacts are what became of the user data of a node.
+// userDataFacts report what happened to a node's user data.
 type userDataFacts struct {
-	// kept reports that it is left where it is; removed, that this pass has taken it away, and err why it could not.
+	// kept reports that it stays in place, removed that this pass removed it. err is the error of a failed removal.
 	kept, removed bool
 	err           error
 }
 
-// desiredFacts are what the machine should be in the engine.
+// desiredFacts hold the desired configuration of the machine.
 type desiredFacts struct {
-	// built is nil where the machine cannot be rendered, and err says why; err is nil, too, where something else is
+	// built is nil if the machine cannot be rendered; err holds the cause. err is nil, too, if another input is
 	// missing.
 	built *desired.Built
 	err   error
 	// digest identifies the configuration.
 	digest string
-	// leftGroup reports that the VM is not in one of its affinity groups.
+	// leftGroup reports that the VM is missing from one of its affinity groups.
 	leftGroup bool
 }
 
-// supports reports whether the machine is of a support service. The infrastructure of the cluster may need it.
+// supports reports whether the machine runs a support service. The cluster's infrastructure may need it.
 func (s *machineScope) supports() bool { return support.MachineOf(s.olvmMachine) != nil }
 
-// vmIDs are the IDs of all VMs that the object, its state and its claim name; more than one only if somebody has edited
-// one of them.
+// vmIDs returns the VM IDs in the object, its state and its claim. There is more than one only if someone edited a
+// record.
 func (s *machineScope) vmIDs() []engine.ID {
 	ids := []engine.ID{providerIDToVM(s.olvmMachine.Spec.ProviderID), engine.ID(s.workspace.State.VMID())}
 	if s.claim.object != nil && s.claim.err == nil {
@@ -135,7 +135,7 @@ func (s *machineScope) vmIDs() []engine.ID {
 	return unique(ids)
 }
 
-// unique returns the IDs without empty ones, each once, in their order.
+// unique returns the non-empty IDs without duplicates, in order.
 func unique(ids []engine.ID) []engine.ID {
 	var out []engine.ID
 
@@ -148,8 +148,8 @@ func unique(ids []engine.ID) []engine.ID {
 	return out
 }
 
-// vmID of the machine: recorded on the object, or known from the state a moment earlier. A machine that takes its VM
-// from an inventory has it as soon as the engine has confirmed the claim.
+// vmID returns the machine's VM from the object, or from the state just before the object records it. A machine with a
+// claim has its VM as soon as the engine confirms the claim.
 func (s *machineScope) vmID() engine.ID {
 	if id := providerIDToVM(s.olvmMachine.Spec.ProviderID); id != "" {
 		return id

@@ -69,7 +69,7 @@ func updateMachineStatus(scope *machineScope) {
 	}
 }
 
-// setDriftCondition says what the last check for drift found. It is no part of Ready: the VM runs.
+// setDriftCondition reports the result of the last drift check. It does not affect Ready, because the VM runs.
 func setDriftCondition(scope *machineScope) {
 	m := scope.olvmMachine
 	if m.Status.Terraform == nil || m.Status.Terraform.Drift == nil {
@@ -95,12 +95,12 @@ func setDriftCondition(scope *machineScope) {
 
 	if scope.settled() {
 		conditions.Set(m, condition)
-	} else { // the check was of what was applied
+	} else { // the check covered the last applied spec
 		objectstatus.SetOfEarlierGeneration(m, condition)
 	}
 }
 
-// readyOf are the conditions of which Ready is the summary, in the order in which they become true.
+// readyOf returns the conditions summarized by Ready, in the order they usually become true.
 func readyOf(scope *machineScope) []string {
 	out := []string{infrav1.BootstrapDataAvailableCondition}
 	if scope.fromInventory() {
@@ -111,7 +111,7 @@ func readyOf(scope *machineScope) []string {
 		infrav1.VirtualMachineRunningCondition, infrav1.DeletingCondition)
 }
 
-// setClaimedCondition says which VM of an inventory the machine has, or why it has none.
+// setClaimedCondition reports the machine's VM of an inventory, or why there is none.
 func setClaimedCondition(scope *machineScope) {
 	if !scope.fromInventory() {
 		return
@@ -144,7 +144,7 @@ func (s *machineScope) steps() map[string]string {
 	}
 }
 
-// setMachineFacts maps what was resolved and seen.
+// setMachineFacts copies resolved names, VM data and addresses to the status.
 func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 	m := scope.olvmMachine
 	if scope.desired.built != nil {
@@ -185,7 +185,7 @@ func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 	if len(addresses) > 0 && scope.machine != nil && (complete || len(m.Status.Addresses) == 0) {
 		ensureOLVM(m).IPAddress = addresses[0].String()
 
-		// A guest may report any number; the API takes 256 with the name.
+		// A guest may report any number of addresses; the API allows 256 with the name.
 		listed, _ := workspace.Limited(addresses, 255)
 
 		m.Status.Addresses = nil
@@ -203,8 +203,8 @@ func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 	}
 }
 
-// machineAddresses are all addresses of the machine in the order of its network interfaces: those that were given to
-// it, and those that its guest reports where it gets them elsewhere. Never the control plane endpoint, which moves.
+// machineAddresses returns all addresses of the machine in the order of its network interfaces: the allocated ones, and
+// dynamic ones from the guest's report. It never includes the control plane endpoint, because that address moves.
 func (s *machineScope) machineAddresses() []netip.Addr {
 	recorded, err := addressing.Recorded(s.olvmMachine)
 	if err != nil {
@@ -222,14 +222,14 @@ func (s *machineScope) machineAddresses() []netip.Addr {
 	for i, network := range addressing.Networks(s.olvmMachine.Spec) {
 		of := slices.Concat(recorded[network.VNICName], s.reported(network.VNICName))
 		if i == 0 && len(of) == 0 {
-			return nil // the node's own address comes first, or is not known yet
+			return nil // the node's own address must come first, so wait until it is known
 		}
 
 		out = append(out, of...)
 		delete(recorded, network.VNICName)
 	}
 
-	for _, name := range slices.Sorted(maps.Keys(recorded)) { // of interfaces that the spec no longer has
+	for _, name := range slices.Sorted(maps.Keys(recorded)) { // of interfaces no longer in the spec
 		out = append(out, recorded[name]...)
 	}
 
@@ -243,7 +243,7 @@ func (s *machineScope) machineAddresses() []netip.Addr {
 	return unique
 }
 
-// reported are the addresses of a network interface that only the guest knows.
+// reported returns the addresses of a network interface known only to the guest.
 func (s *machineScope) reported(vnic string) []netip.Addr {
 	at := slices.IndexFunc(s.network.nics, func(n addressing.NIC) bool { return n.VNICName == vnic })
 	if at < 0 || s.network.nics[at].Guest == nil {
@@ -269,7 +269,7 @@ func (s *machineScope) reported(vnic string) []netip.Addr {
 	return out
 }
 
-// dynamic reports whether some network interface has addresses that only the guest knows.
+// dynamic reports whether some network interface has addresses known only to the guest.
 func (s *machineScope) dynamic() bool {
 	return slices.ContainsFunc(s.network.nics, addressing.NIC.Dynamic)
 }
@@ -337,7 +337,7 @@ func setAddressesCondition(scope *machineScope, known bool) {
 	switch {
 	case field != nil && field.Reason != infrav1.IPAddressConflictReason && known &&
 		scope.olvmMachine.Spec.ProviderID != "":
-		// A running machine keeps its addresses even if its profile is gone. UpToDate has the cause.
+		// A running machine keeps its addresses even without its profile. UpToDate reports the cause.
 		objectstatus.SetOfEarlierGeneration(scope.olvmMachine, condition)
 		return
 	case field != nil:
@@ -353,7 +353,7 @@ func setAddressesCondition(scope *machineScope, known bool) {
 	conditions.Set(scope.olvmMachine, condition)
 }
 
-// whyNoGuestAddress says what is missing of addresses that only the guest knows.
+// whyNoGuestAddress explains why dynamic addresses are missing.
 func (s *machineScope) whyNoGuestAddress() string {
 	var names []string
 	for _, found := range s.guest.interfaces {
@@ -374,8 +374,8 @@ func (s *machineScope) whyNoGuestAddress() string {
 	)
 }
 
-// replacement is the advice to have a machine replaced. The only machine of a control plane has the only etcd: who
-// deletes it loses the cluster.
+// replacement returns the advice to replace a machine. It warns about a control plane's only machine: deleting the only
+// etcd loses the cluster.
 func replacement(machine *clusterv1.Machine, advice string) string {
 	if machine == nil || !util.IsControlPlaneMachine(machine) {
 		return advice
@@ -416,7 +416,7 @@ func setRunningCondition(scope *machineScope) {
 	case vm.Status.Starting() || vm.Status == engine.VMImageLocked ||
 		vm.Status == engine.VMDown && !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false):
 		condition.Reason, condition.Message = infrav1.VirtualMachineStartingReason, "VM is "+string(vm.Status)
-	case vm.Status == engine.VMMigrating: // it runs all the time
+	case vm.Status == engine.VMMigrating: // a migrating VM keeps running
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.VirtualMachineRunningReason
 		condition.Message = "VM is migrating to another host"
 	case vm.Status.OutOfSight():

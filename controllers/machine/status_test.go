@@ -43,7 +43,7 @@ func message(m *infrav1.OLVMMachine, kind string) string {
 	return ""
 }
 
-// newMachine returns an OLVMMachine. An empty ID means that it has no VM.
+// newMachine returns an OLVMMachine. With an empty ID, it has no VM.
 func newMachine(id string) *infrav1.OLVMMachine {
 	m := newObjects().olvmMachine
 	if id != "" {
@@ -114,7 +114,7 @@ func TestRecordCreation(t *testing.T) {
 	}
 }
 
-// TestWhatTheStatusOfAVMMeans has the statuses of a provisioned machine's VM: D15.
+// TestWhatTheStatusOfAVMMeans covers the statuses of a provisioned machine's VM: D15.
 func TestWhatTheStatusOfAVMMeans(t *testing.T) {
 	const running, starting, stopped, unseen = "True/" + infrav1.VirtualMachineRunningReason,
 		"False/" + infrav1.VirtualMachineStartingReason, "False/" + infrav1.VirtualMachineNotRunningReason,
@@ -146,7 +146,7 @@ func TestWhatTheStatusOfAVMMeans(t *testing.T) {
 	}
 }
 
-// TestSetRunningCondition covers what matters besides the status of the VM.
+// TestSetRunningCondition covers all other inputs besides the status of the VM.
 func TestSetRunningCondition(t *testing.T) {
 	known := newMachine(vmID)
 	conditions.Set(known, metav1.Condition{
@@ -203,8 +203,8 @@ func TestSetRunningCondition(t *testing.T) {
 	}
 }
 
-// TestSetAppliedConditionBeforeTheFirstRun covers what keeps a machine from its first run, the most important cause
-// first. Most cases have a second cause, which the first one hides.
+// TestSetAppliedConditionBeforeTheFirstRun covers reasons to delay a machine's first run, the most important cause
+// first. Most cases have a second cause, hidden by the first.
 func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 	var (
 		conflict = blocker.New(infrav1.IPAddressConflictReason, "spec.networkDevices[0]", "192.0.2.7 is of machine b")
@@ -305,8 +305,8 @@ func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 	}
 }
 
-// TestAnEditThatIsNotAppliedIsToldByUpToDate verifies that what was applied stays applied, with the generation of its
-// spec, and that UpToDate judges the spec of now. It was applied as generation 3, and has been edited since.
+// TestAnEditThatIsNotAppliedIsToldByUpToDate verifies that the applied spec stays applied, with its generation, and
+// UpToDate judges the current spec. Generation 3 was applied, and the spec has been edited since.
 func TestAnEditThatIsNotAppliedIsToldByUpToDate(t *testing.T) {
 	gone := blocker.New(infrav1.VMTemplateNotFoundReason, "spec.vmTemplateName", "there is no ol9")
 	profile := blocker.New(infrav1.IPProfileNotFoundReason, "spec.virtualMachine.network.ipProfileName",
@@ -411,8 +411,8 @@ func TestAnEditThatIsNotAppliedIsToldByUpToDate(t *testing.T) {
 	}
 }
 
-// TestAVerdictOnThisSpecStaysWhileNothingElseIsKnown verifies that neither an engine that is away nor a template that is
-// gone from it makes a machine outdated whose spec nobody has edited.
+// TestAVerdictOnThisSpecStaysWhileNothingElseIsKnown covers a machine with an unedited spec. Neither an unreachable
+// engine nor a deleted template makes it outdated.
 func TestAVerdictOnThisSpecStaysWhileNothingElseIsKnown(t *testing.T) {
 	gone := blocker.New(infrav1.VMTemplateNotFoundReason, "spec.vmTemplateName", "there is no ol9")
 	settled := workspace.Action{Kind: workspace.None, Reason: infrav1.AppliedReason}
@@ -440,7 +440,7 @@ func TestAVerdictOnThisSpecStaysWhileNothingElseIsKnown(t *testing.T) {
 	check.Equal(t, "an edit comes", condition(m, upToDate), "False/"+infrav1.VMTemplateNotFoundReason)
 }
 
-// TestAChangeThatFailedHalfWayLeavesTheMachineApplied covers a state that is marked as being changed.
+// TestAChangeThatFailedHalfWayLeavesTheMachineApplied covers a state marked as changing.
 func TestAChangeThatFailedHalfWayLeavesTheMachineApplied(t *testing.T) {
 	m := newMachine(vmID)
 	half := parsed(t, "", "ovirt_vm="+vmID)
@@ -453,7 +453,7 @@ func TestAChangeThatFailedHalfWayLeavesTheMachineApplied(t *testing.T) {
 	check.Equal(t, "up to date", condition(m, infrav1.UpToDateCondition), "False/"+infrav1.ApplyFailedReason)
 }
 
-// TestAStateThatNoRunHasFinishedIsNotApplied covers a VM whose first run failed.
+// TestAStateThatNoRunHasFinishedIsNotApplied covers a VM after a failed first run.
 func TestAStateThatNoRunHasFinishedIsNotApplied(t *testing.T) {
 	scope := &machineScope{olvmMachine: newMachine(vmID), engine: engineFacts{err: errors.New("HTTP 500")}}
 	scope.workspace = &workspace.Workspace{State: parsed(t, "", "ovirt_vm="+vmID)}
@@ -467,7 +467,7 @@ func TestSetMachineDeletingCondition(t *testing.T) {
 	graceful := workspace.Action{
 		Kind: workspace.Wait, Reason: infrav1.WaitingForGuestShutdownReason, Message: "Waiting for the guest",
 	}
-	// The workspace gives this digest to destructions.
+	// The workspace uses this digest for destructions.
 	destruction := workspace.Failure{Count: 1, Digest: "destroy", Err: errors.New("it is being exported")}
 
 	for name, tt := range map[string]struct {
@@ -707,7 +707,7 @@ func TestWhatEventsSay(t *testing.T) {
 	})
 }
 
-// TestUpdateMachineStatus covers which conditions a pass writes, and when a machine is provisioned.
+// TestUpdateMachineStatus covers the conditions written by a pass, and when a machine is provisioned.
 func TestUpdateMachineStatus(t *testing.T) {
 	up := vmFacts{seen: &engine.VM{Status: engine.VMUp}}
 	withAddress := func(id string) *infrav1.OLVMMachine {
@@ -763,7 +763,7 @@ func TestUpdateMachineStatus(t *testing.T) {
 	}
 }
 
-// TestSetMachineFacts covers which parts of status.olvm a pass replaces, and which parts stay.
+// TestSetMachineFacts covers the replaced and the unchanged parts of status.olvm.
 func TestSetMachineFacts(t *testing.T) {
 	before := func() *infrav1.OLVMStatus {
 		return &infrav1.OLVMStatus{
@@ -896,7 +896,7 @@ func TestWhenAddressesAreWritten(t *testing.T) {
 	}
 }
 
-// TestMachineAddresses covers which addresses a machine has, and their order.
+// TestMachineAddresses covers the addresses of a machine, and their order.
 func TestMachineAddresses(t *testing.T) {
 	more := func(m *infrav1.OLVMMachine) *infrav1.OLVMMachine {
 		m.Spec.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "storage"}}}
@@ -965,7 +965,7 @@ func joined(addresses []netip.Addr) string {
 	return strings.Join(out, " ")
 }
 
-// TestReportedAddresses covers which reported addresses belong to a network interface.
+// TestReportedAddresses covers the choice of reported addresses for a network interface.
 func TestReportedAddresses(t *testing.T) {
 	guest := []engine.GuestInterface{
 		{Name: "enp1s0", IPv4: []netip.Addr{netip.MustParseAddr("10.0.0.77")},
@@ -1029,8 +1029,8 @@ func TestVMIDOfAMachine(t *testing.T) {
 	}
 }
 
-// TestTheOnlyMachineOfAControlPlaneIsNotToBeDeleted reads each advice to delete a Machine, as it is told to a machine of
-// a control plane and to a worker.
+// TestTheOnlyMachineOfAControlPlaneIsNotToBeDeleted reads each advice to delete a Machine, for a control plane machine
+// and for a worker.
 func TestTheOnlyMachineOfAControlPlaneIsNotToBeDeleted(t *testing.T) {
 	for name, vm := range map[string]vmFacts{
 		"the VM is gone":      {missing: true},

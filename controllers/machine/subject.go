@@ -34,22 +34,22 @@ type machineSubject struct {
 	owner   *infrav1.OLVMMachine
 	session *engine.Client
 	config  engine.Config
-	// dataCenter is the name of the data center, and vmID the VM that is known; empty where none is. vmIDs are all that
-	// the object, its state and its claim name.
+	// dataCenter is the name of the data center. vmID is the known VM, or empty. vmIDs are the VMs in the object, its
+	// state and its claim.
 	dataCenter string
 	vmID       engine.ID
 	vmIDs      []engine.ID
 
-	// built is what is asked for, digest is its digest, and bootstrap the user data that it was made of. They are only
-	// set for Render.
+	// built is the desired configuration, digest its digest, and bootstrap the source of its user data. All three are
+	// set for Render only.
 	built     *desired.Built
 	digest    string
 	bootstrap []byte
-	// renew gives the pointer to the user data its whole lifetime again; nil if the VM needs none.
+	// renew extends the pointer to the user data by its whole lifetime; nil if the VM needs no pointer.
 	renew func(ctx context.Context) error
 }
 
-// subject copies from the scope what a run needs.
+// subject copies the inputs of a run from the scope.
 func (r *Reconciler) subject(scope *machineScope) *machineSubject {
 	s := &machineSubject{
 		client:     r.Client,
@@ -77,10 +77,10 @@ func (r *Reconciler) subject(scope *machineScope) *machineSubject {
 	return s
 }
 
-// Render renders the machine. Until a run has ended well, what an interrupted one may have made is looked for and
-// adopted. The files are not rendered before the turn of the run: a thousand jobs may wait.
+// Render renders the machine. Until a run succeeds, it looks for resources of an interrupted run and adopts them. It
+// renders files only when the run starts, because a thousand jobs may wait.
 func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (workspace.Configuration, error) {
-	// The run may have waited since the VM was looked at.
+	// Check again: the run may have waited since the last look at the VM.
 	ids := unique(append(s.vmIDs, engine.ID(state.VMID())))
 	if err := checkVMsOwned(ctx, s.session, ownermark.Of(s.owner), ids); err != nil {
 		return workspace.Configuration{}, err
@@ -132,12 +132,12 @@ func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (work
 	return out, err
 }
 
-// keepsVM reports whether an address is that of the VM. All else is found with it.
+// keepsVM reports whether a resource address is the VM's. All other resources are found through the VM.
 func keepsVM(address string) bool {
 	return address == render.VMAddress.String() || address == render.AdoptedVMAddress.String()
 }
 
-// takenOver adds imports of what the state has lost of a VM that was taken over before.
+// takenOver adds imports for resources of a claimed VM lost from the state.
 func (s *machineSubject) takenOver(
 	ctx context.Context, configuration render.Configuration,
 ) (render.Configuration, error) {
@@ -154,10 +154,10 @@ func (s *machineSubject) takenOver(
 	return configuration.Adopting(imports), nil
 }
 
-// existing finds the machine's VM in the engine by its name, with what belongs to it; nil where there is none. The VM
-// that the state has is the machine's also where its name was changed.
+// existing finds the machine's VM in the engine by name, with its resources, or nil. A VM in the state belongs to the
+// machine even after a rename.
 func (s *machineSubject) existing(ctx context.Context, state *tfstate.State) (*desired.Existing, error) {
-	if s.owner.Spec.FromInventory != nil { // its VM is known by its claim
+	if s.owner.Spec.FromInventory != nil { // the claim identifies its VM
 		return nil, nil
 	}
 
@@ -171,15 +171,15 @@ func (s *machineSubject) existing(ctx context.Context, state *tfstate.State) (*d
 	return found.Beside(state), err
 }
 
-// guardLiveMachine refuses what desired.Refuses does.
+// guardLiveMachine returns a guard based on desired.Refuses.
 func guardLiveMachine(hadVM, undoes bool) func(terraform.Change) string {
 	return func(change terraform.Change) string {
 		return desired.Refuses(change.Action, change.Type, hadVM, undoes)
 	}
 }
 
-// detachUnwanted detaches the data disks of a change that is taken back. The state may have a disk and lack its
-// attachment, which nothing would undo before the disk is deleted.
+// detachUnwanted detaches the data disks of a reverted change. The state may contain a disk without its attachment.
+// Nothing else would detach such a disk before its deletion.
 func (s *machineSubject) detachUnwanted(ctx context.Context, state *tfstate.State) error {
 	for _, disk := range state.Instances("ovirt_disk") {
 		wanted := slices.ContainsFunc(s.owner.Spec.VirtualMachine.DataDisks, func(d infrav1.DataDisk) bool {
@@ -198,11 +198,11 @@ func (s *machineSubject) detachUnwanted(ctx context.Context, state *tfstate.Stat
 	return nil
 }
 
-// shortRun is how long after its VM exists a run may end for the machine to be looked at then, and not before.
+// shortRun delays a machine's wake-up once its VM exists. A run ending within this time wakes the machine itself.
 const shortRun = 2 * time.Second
 
-// recordVM records the ID of a VM the moment it exists, also with an executor that writes its state at the end only.
-// If that fails, the state or a look by name finds the VM later.
+// recordVM records the ID of a VM as soon as it exists, even if the executor writes its state only at the end. If
+// recording fails, the state or a lookup by name finds the VM later.
 func (s *machineSubject) recordVM(ctx context.Context, address, id string) {
 	if !keepsVM(address) {
 		return
@@ -232,7 +232,7 @@ func (s *machineSubject) recordVM(ctx context.Context, address, id string) {
 	}
 }
 
-// Outdated compares the specs; the provider ID is what we write ourselves.
+// Outdated compares the specs. It ignores the provider ID, because the controller itself writes it.
 func (s *machineSubject) Outdated(current client.Object) bool {
 	machine, ok := current.(*infrav1.OLVMMachine)
 	if !ok {
@@ -245,8 +245,7 @@ func (s *machineSubject) Outdated(current client.Object) bool {
 	return !equality.Semantic.DeepEqual(rendered, machine.Spec)
 }
 
-// RenderDestroy renders the provider alone. It looks once more whether the VMs are the machine's: the run may have
-// waited.
+// RenderDestroy renders the provider alone. It checks VM ownership again, because the run may have waited.
 func (s *machineSubject) RenderDestroy(ctx context.Context) (workspace.Configuration, error) {
 	if err := checkVMsOwned(ctx, s.session, ownermark.Of(s.owner), s.vmIDs); err != nil {
 		return workspace.Configuration{}, err
@@ -266,17 +265,17 @@ func (s *machineSubject) RenderDestroy(ctx context.Context) (workspace.Configura
 	}, err
 }
 
-// Unblock removes the snapshots of the VM, which would go with it anyway, so that its data disks can be detached. The
-// run that met them has stopped the VM.
+// Unblock removes the VM's snapshots, so that its data disks can be detached. Deleting the VM would delete the
+// snapshots anyway. The failed run has already stopped the VM.
 func (s *machineSubject) Unblock(ctx context.Context, err error) (bool, error) {
 	return desired.RemoveBlockingSnapshots(ctx, s.session, s.vmID, err)
 }
 
-// RemoveOrphans deletes the VM that no state has, when the machine is deleted, and data disks that no state has.
+// RemoveOrphans deletes a VM without a state when the machine is deleted. It also deletes data disks without a state.
 func (s *machineSubject) RemoveOrphans(
 	ctx context.Context, operation terraform.Operation, before *tfstate.State, load workspace.LoadFunc,
 ) error {
-	if operation == terraform.Apply && before.Complete() { // nothing was interrupted
+	if operation == terraform.Apply && before.Complete() { // no run was interrupted
 		return nil
 	}
 
@@ -323,8 +322,8 @@ func (s *machineSubject) RemoveOrphans(
 	}.Run(ctx, s.session)
 }
 
-// adds is what the run may add to the VM, beside what earlier runs of the same change may have added. What the VM has
-// already under a name that no run has asked for yet is not the change's.
+// adds returns the additions of this run to the VM, and those of earlier runs of the same change. Resources already on
+// the VM under a name not requested by any run do not belong to the change.
 func (s *machineSubject) adds(ctx context.Context, state *tfstate.State) (string, error) {
 	known, all := s.added(state), desired.AdditionsOf(s.owner.Spec, s.built.Machine)
 
@@ -340,7 +339,7 @@ func (s *machineSubject) adds(ctx context.Context, state *tfstate.State) (string
 	return all.Text()
 }
 
-// added is what a change may have added that was not applied to its end.
+// added returns the possible additions of an unfinished change.
 func (s *machineSubject) added(state *tfstate.State) desired.Additions {
 	if state == nil || state.ChangingFrom == "" {
 		return desired.Additions{}
@@ -358,7 +357,7 @@ func (s *machineSubject) checkOwned(_ context.Context, vm *engine.VM) error {
 	return nil
 }
 
-// vmName is the name that was asked for when a run was first submitted.
+// vmName returns the VM's name at the first submission of a run.
 func (s *machineSubject) vmName() string {
 	return s.owner.Annotations[infrav1.CreateRequestedAnnotation]
 }

@@ -56,7 +56,7 @@ func withDisk(o *objects) {
 	o.olvmMachine.Spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "1GB"}}
 }
 
-// TestRender covers what a run assumes to exist, and what it imports.
+// TestRender covers the assumptions of a run, and its imports.
 func TestRender(t *testing.T) {
 	foreign := ovirtsim.VM{Name: "m", ID: vmID, Comment: "the payroll database"}
 	pooled := func(o *objects) {
@@ -70,10 +70,10 @@ func TestRender(t *testing.T) {
 		vm           ovirtsim.VM
 		state        *tfstate.State
 		fresh, whole bool
-		imports      []string // what is taken over
-		recreates    bool     // the VM may be made
+		imports      []string // IDs to adopt
+		recreates    bool     // the VM may be created
 		conflict     bool
-		vanishes     bool // the VM, before the run begins
+		vanishes     bool // the VM vanishes before the run begins
 	}{
 		"a machine of which nothing exists":                   {fresh: true, whole: true, recreates: true},
 		"it asks for a data disk, which may be left of a run": {change: withDisk, fresh: true, recreates: true},
@@ -148,7 +148,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// TestWhatARunMayNotShow covers the secrets that a run must redact.
+// TestWhatARunMayNotShow covers the secrets to redact from a run.
 func TestWhatARunMayNotShow(t *testing.T) {
 	b := withEngine(t, nil)
 	scope := b.configured()
@@ -236,7 +236,7 @@ func TestRecordVM(t *testing.T) {
 	}
 }
 
-// TestRecordVMBesideOthers changes the machine during the record. No event would start a pass for that change.
+// TestRecordVMBesideOthers changes the machine during the record. No event would start a pass for the change.
 func TestRecordVMBesideOthers(t *testing.T) {
 	b := withEngine(t, nil)
 	subject := b.r.subject(b.configured())
@@ -261,7 +261,7 @@ func TestAVMThatCannotBeRecordedIsFoundLater(t *testing.T) {
 	check.Equal(t, "provider ID", b.stored().Spec.ProviderID, "")
 }
 
-// TestALongRunLooksAtItsVMBeforeItEnds verifies that the machine is woken before its run ends.
+// TestALongRunLooksAtItsVMBeforeItEnds verifies that a long run wakes its machine before it ends.
 func TestALongRunLooksAtItsVMBeforeItEnds(t *testing.T) {
 	t.Parallel() // it waits
 	b := withEngine(t, nil)
@@ -279,7 +279,7 @@ func TestALongRunLooksAtItsVMBeforeItEnds(t *testing.T) {
 	check.Equal(t, "provider ID", b.stored().Spec.ProviderID, providerID)
 }
 
-// TestOutdated covers which changes of a machine make a waiting run obsolete.
+// TestOutdated covers changes of a machine with and without effect on a waiting run.
 func TestOutdated(t *testing.T) {
 	subject := &machineSubject{owner: newMachine("")}
 
@@ -303,7 +303,7 @@ func TestOutdated(t *testing.T) {
 	check.Equal(t, "an object of another kind", subject.Outdated(&infrav1.OLVMCluster{}), true)
 }
 
-// TestUnblock verifies that snapshots are only removed if they are the reason of a failure.
+// TestUnblock verifies that snapshots are only removed if they cause a failure.
 func TestUnblock(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(false))
 	subject := b.r.subject(b.configured())
@@ -317,8 +317,8 @@ func TestUnblock(t *testing.T) {
 	check.Equal(t, "it is tried again", again, true)
 }
 
-// TestRemoveOrphans covers when a run looks for VMs and disks that no state has. The tests of internal/desired cover
-// what it does with them.
+// TestRemoveOrphans covers when a run looks for VMs and disks without a state. The tests of internal/desired cover the
+// removal.
 func TestRemoveOrphans(t *testing.T) {
 	complete, begun := parsed(t, "digest", "ovirt_vm="+vmID), parsed(t, "", "ovirt_vm="+vmID)
 
@@ -383,7 +383,7 @@ func TestAnOrphanThatCannotBeRemovedFailsTheRun(t *testing.T) {
 	check.Equal(t, "states that were read", loads, 0)
 }
 
-// TestAVMOfAnotherIsNoOrphan has a VM whose mark has changed since the machine was looked at.
+// TestAVMOfAnotherIsNoOrphan covers a VM with a new mark since the last look.
 func TestAVMOfAnotherIsNoOrphan(t *testing.T) {
 	b := withEngine(t, func(o *objects) { o.hasVM() }, ownVM(true))
 	subject := b.r.subject(b.connected())
@@ -396,7 +396,7 @@ func TestAVMOfAnotherIsNoOrphan(t *testing.T) {
 	check.Length(t, "VMs", b.sim.VMs(), 1)
 }
 
-// TestAVMWhoseIDWasNotRecordedIsFoundByItsName covers a VM of a run that was killed.
+// TestAVMWhoseIDWasNotRecordedIsFoundByItsName covers a VM of a killed run.
 func TestAVMWhoseIDWasNotRecordedIsFoundByItsName(t *testing.T) {
 	t.Parallel() // it waits
 	b := withEngine(t, func(o *objects) {

@@ -16,10 +16,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 )
 
-// ownerGrace is how long an OLVMMachine may wait for its Machine before its status says so.
+// ownerGrace is how long an OLVMMachine may wait for its Machine before its status reports a problem.
 const ownerGrace = 10 * time.Second
 
-// reconcileUnowned says in the status of an OLVMMachine that no Machine of an existing Cluster owns it.
+// reconcileUnowned reports in the status that no Machine of an existing Cluster owns the OLVMMachine.
 func (r *Reconciler) reconcileUnowned(ctx context.Context, scope *machineScope) (ctrl.Result, error) {
 	m := scope.olvmMachine
 	ctrl.LoggerFrom(ctx).Info("Waiting for a Machine of an existing Cluster to own this OLVMMachine")

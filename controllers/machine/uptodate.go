@@ -15,15 +15,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// verdict says whether the VM is what the spec asks for, with a reason and a message for people.
+// verdict says whether the VM matches the spec, with a reason and a message for users.
 type verdict struct {
 	status          metav1.ConditionStatus
 	reason, message string
 }
 
-// setUpToDateConditions sets UpToDate and InfrastructureApplied. UpToDate judges the spec as it is now, and is no part
-// of Ready: an edit that cannot be applied leaves a healthy node as it is. InfrastructureApplied is about the last spec
-// that was applied in full, and has its generation.
+// setUpToDateConditions sets UpToDate and InfrastructureApplied. UpToDate judges the current spec. It does not affect
+// Ready, so an invalid edit does not make a healthy node unready. InfrastructureApplied describes the last fully
+// applied spec, and carries its generation.
 func setUpToDateConditions(scope *machineScope) {
 	found := scope.judge()
 	setUpToDateCondition(scope, found)
@@ -44,9 +44,9 @@ func setUpToDateCondition(scope *machineScope, found verdict) {
 
 	switch {
 	case judged && found.status == metav1.ConditionUnknown:
-		return // nothing is known, so what was known of this spec stays
+		return // no new knowledge: keep the condition of this spec
 	case judged && known.Status == metav1.ConditionTrue && scope.specProblem() != nil:
-		// The spec has been applied. That the engine has lost a name since then does not change the VM.
+		// The spec has been applied. A name lost in the engine since then does not change the VM.
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.UpToDateReason
 	}
 
@@ -64,7 +64,7 @@ func setAppliedCondition(scope *machineScope, found verdict) {
 	switch {
 	case scope.settled():
 	case scope.workspace.State.WasApplied() && scope.vm.foreign == nil && scope.workspace.StateErr == nil:
-		// What was applied stays applied, whatever is asked for since then. UpToDate has the rest.
+		// The applied spec stays applied, whatever later edits ask for. UpToDate reports the rest.
 		objectstatus.SetOfEarlierGeneration(m, condition)
 		return
 	default:
@@ -74,13 +74,13 @@ func setAppliedCondition(scope *machineScope, found verdict) {
 	conditions.Set(m, condition)
 }
 
-// settled reports whether the spec has been applied in full.
+// settled reports whether the spec has been fully applied.
 func (s *machineScope) settled() bool {
 	return s.vm.foreign == nil && s.workspace.Action.Kind == workspace.None &&
 		s.workspace.Action.Reason == infrav1.AppliedReason
 }
 
-// specProblem is what a person has to correct before the spec can be applied; nil if there is nothing.
+// specProblem returns an error for a user to correct before the spec can be applied, or nil.
 func (s *machineScope) specProblem() *blocker.Error {
 	var field *blocker.Error
 	if errors.As(s.desired.err, &field) || errors.As(s.network.err, &field) {
@@ -90,10 +90,10 @@ func (s *machineScope) specProblem() *blocker.Error {
 	return nil
 }
 
-// notOfSpec are reasons why the spec cannot be judged: they say nothing about it.
+// notOfSpec are reasons unrelated to the spec.
 var notOfSpec = []string{infrav1.WaitingForEngineReason, infrav1.WaitingForClusterInfrastructureReason}
 
-// judge compares the VM with the spec. The first cause that is found is the one that has to go first.
+// judge compares the VM with the spec. It returns the first cause in the order of resolution.
 func (s *machineScope) judge() verdict {
 	ws, made := s.workspace, s.workspace.State.WasApplied()
 	pending := func(reason, message string) verdict { return verdict{metav1.ConditionFalse, reason, message} }
@@ -102,7 +102,7 @@ func (s *machineScope) judge() verdict {
 			return verdict{metav1.ConditionUnknown, reason, message}
 		}
 
-		return pending(reason, message) // without a VM it is not up to date
+		return pending(reason, message) // without a VM, the machine is not up to date
 	}
 	ofSpec := func(reason, message string) verdict {
 		if slices.Contains(notOfSpec, reason) {

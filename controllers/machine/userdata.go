@@ -14,11 +14,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 )
 
-// userDataRetry is when to try again what the engine or the API server has refused.
+// userDataRetry is the retry interval after a refusal by the engine or the API server.
 const userDataRetry = time.Minute
 
-// reconcileUserData takes the user data of a node out of the engine and of the state: it has private keys of the
-// cluster, and tokens, and everybody who may see the VM in the engine reads it. The first boot has used it by then.
+// reconcileUserData removes the user data of a node from the engine and from the state. User data contains private keys
+// of the cluster and tokens. Everyone with read access to the VM in the engine can read it. The first boot has already
+// used it.
 func (r *Reconciler) reconcileUserData(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	done := conditions.IsTrue(scope.olvmMachine, infrav1.UserDataRemovedCondition)
 	if scope.leavesUserData() || done || !scope.joined() || scope.engine.session == nil || scope.vm.seen == nil ||
@@ -26,7 +27,7 @@ func (r *Reconciler) reconcileUserData(ctx context.Context, scope *machineScope)
 		return 0, nil
 	}
 
-	if scope.vm.seen.ChangesWait { // any change of the VM would drop what waits for its next start
+	if scope.vm.seen.ChangesWait { // any change of the VM would drop the changes pending for its next start
 		return vmSteady, nil
 	}
 
@@ -48,13 +49,13 @@ func (r *Reconciler) reconcileUserData(ctx context.Context, scope *machineScope)
 // joined reports whether the VM has become a node.
 func (s *machineScope) joined() bool { return s.machine.Status.NodeRef.IsDefined() }
 
-// leavesUserData reports whether the user data is left where it is. That of support services has no keys of the
-// cluster, and a VM of an inventory gets its own initialization back when it is released.
+// leavesUserData reports whether the user data stays in place. User data of support services contains no cluster keys.
+// A VM of an inventory gets its own initialization back on release.
 func (s *machineScope) leavesUserData() bool {
 	return s.userData.kept || s.supports() || s.fromInventory()
 }
 
-// setUserDataCondition says whether the user data is still where others may read it.
+// setUserDataCondition reports whether the user data is still readable by others.
 func setUserDataCondition(scope *machineScope) {
 	m := scope.olvmMachine
 

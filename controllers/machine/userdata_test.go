@@ -79,10 +79,10 @@ func TestSetUserDataCondition(t *testing.T) {
 	}
 }
 
-// secretScript is the user data of a VM, which only its first boot needs.
+// secretScript is user data needed for the first boot only.
 const secretScript = "#cloud-config\nkey: secret\n"
 
-// withUserData returns a bench whose machine is a node, and whose VM still has user data in the engine.
+// withUserData returns a bench with a node. Its VM still has user data in the engine.
 func withUserData(t *testing.T) *bench {
 	t.Helper()
 	b := withEngine(t, func(o *objects) {
@@ -149,7 +149,7 @@ func TestWhenUserDataIsTakenAway(t *testing.T) {
 	}
 }
 
-// TestUserDataIsTakenOutOfTheState covers a state as Terraform writes it.
+// TestUserDataIsTakenOutOfTheState covers a state in Terraform's format.
 func TestUserDataIsTakenOutOfTheState(t *testing.T) {
 	const state = `{"version":4,"serial":1,"lineage":"l","resources":[{"mode":"managed","type":"ovirt_vm","name":"this",` +
 		`"instances":[{"attributes":{"id":"` + vmID + `","initialization_custom_script":"secret"}}]}]}`
@@ -199,7 +199,7 @@ func TestUserDataThatTheEngineKeeps(t *testing.T) {
 	check.Equal(t, "taken away", scope.userData.removed, false)
 	check.Error(t, scope.userData.err, "not now")
 
-	// The host name goes with the user data, and must come back even if the engine fails once.
+	// The host name disappears with the user data, and must come back even if the engine fails once.
 	check.Error(t, b.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "/api/vms/[^/]+$", Status: 503, Nth: 2, Count: 1}), "")
 	scope = b.connected()
 	scope.vm.seen = b.vm(vmID)
