@@ -22,7 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// reconcileGroups finds the machines that want VMs of the pool, and claims again that the engine has.
+// reconcileGroups finds the machines waiting for VMs of the inventory, and recovers claims recorded in the engine only.
 func (r *Reconciler) reconcileGroups(ctx context.Context, s *scope) error {
 	var err error
 	if s.groups, err = r.groupsOf(ctx, s); err != nil {
@@ -30,7 +30,7 @@ func (r *Reconciler) reconcileGroups(ctx context.Context, s *scope) error {
 	}
 
 	if !s.inventory.DeletionTimestamp.IsZero() {
-		s.groups = nil // what is reserved is given back, and nothing is claimed
+		s.groups = nil // deletion: drop reservations, and make no claims
 		return nil
 	}
 
@@ -41,10 +41,11 @@ func (r *Reconciler) reconcileGroups(ctx context.Context, s *scope) error {
 	return r.recover(ctx, s)
 }
 
-// reconcileClaims decides who gets which VM, and records it on the OLVMInventoryVMs before the engine knows it.
+// reconcileClaims assigns VMs to machines. It records claims on the OLVMInventoryVMs before it marks them in the
+// engine.
 func (r *Reconciler) reconcileClaims(ctx context.Context, s *scope) error {
 	if s.session == nil {
-		return nil // what can be claimed is not known
+		return nil // the claimable VMs are unknown
 	}
 
 	if err := r.unassign(ctx, s); err != nil {
@@ -65,7 +66,7 @@ func (r *Reconciler) reconcileClaims(ctx context.Context, s *scope) error {
 	return r.apply(ctx, s)
 }
 
-// candidate is a VM as the selection sees it.
+// candidate returns the scheduler's view of a VM.
 func (s *scope) candidate(e *entry) inventory.VM {
 	if e.vm == nil {
 		return inventory.VM{Name: e.object.Name, Claim: e.object.Spec.ClaimRef, Unfit: inventory.ReasonAbsent}
@@ -79,8 +80,8 @@ func (s *scope) candidate(e *entry) inventory.VM {
 	return out
 }
 
-// recover takes over claims that the engine has and the management cluster does not know any more: after it was lost
-// and made anew from a backup. Only what is here can have a claim.
+// recover adopts claims known to the engine but lost in the management cluster, after a restore from an old backup. It
+// only adopts claims of existing machines and clusters.
 func (r *Reconciler) recover(ctx context.Context, s *scope) error {
 	for _, e := range s.entries {
 		if e.vm == nil || e.object.Spec.ClaimRef != nil {
@@ -94,11 +95,11 @@ func (r *Reconciler) recover(ctx context.Context, s *scope) error {
 
 		claim := mark.Claim()
 		if owner, owned := ownermark.OwnerOf(e.vm.CommentText()); owned && owner.Namespace == mark.Namespace {
-			claim.MachineName = owner.Name // a VM that was reserved is tagged before a machine has it
+			claim.MachineName = owner.Name // a reserved VM gets its tag before it gets a machine
 		}
 
 		if claim.MachineName != "" && s.machines[claim.MachineName] == nil {
-			continue // a person decides
+			continue // leave the decision to the user
 		}
 
 		if err := r.claim(ctx, e, claim); err != nil {
@@ -112,8 +113,9 @@ func (r *Reconciler) recover(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// unassign takes VMs from machines that went away before they had them: a pass may have given them a VM out of an older
-// list. Such a VM is down, and has no machine's mark. One that a machine has used stays with it until a person decides.
+// unassign takes VMs back from machines deleted before they used them. A pass with an outdated list may have assigned
+// such a VM. The VM is down and carries no machine's mark. A VM already used by a machine stays claimed until a user
+// decides.
 func (r *Reconciler) unassign(ctx context.Context, s *scope) error {
 	for _, e := range s.entries {
 		claim := e.object.Spec.ClaimRef
@@ -132,7 +134,7 @@ func (r *Reconciler) unassign(ctx context.Context, s *scope) error {
 				return fmt.Errorf("failed to get OLVMMachine %s: %w", key, err)
 			}
 
-			continue // the cache does not have it yet
+			continue // the cache is stale
 		}
 
 		reserved := claim.DeepCopy()
@@ -145,8 +147,8 @@ func (r *Reconciler) unassign(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// releaseAsked ends the claims that a person asks to end, by their IDs, so that an old request does not end a later
-// claim. A VM whose machine exists is released with that machine alone.
+// releaseAsked ends claims on a user's request. A request names the claim ID, so an old request cannot end a later
+// claim. If the machine exists, deleting the machine is the only way to release its VM.
 func (r *Reconciler) releaseAsked(ctx context.Context, s *scope) error {
 	for _, e := range s.entries {
 		claim := e.object.Spec.ClaimRef
@@ -160,7 +162,7 @@ func (r *Reconciler) releaseAsked(ctx context.Context, s *scope) error {
 		}
 
 		if !gone {
-			continue // the cache does not have it yet
+			continue // the cache is stale
 		}
 
 		released := claim.DeepCopy()
@@ -176,14 +178,14 @@ func (r *Reconciler) releaseAsked(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// isReleaseAsked reports whether a person asks for the end of the claim that a VM has now.
+// isReleaseAsked reports whether a user asks to end the VM's present claim.
 func isReleaseAsked(vm *infrav1alpha1.OLVMInventoryVM) bool {
 	id, asked := vm.Annotations[infrav1alpha1.ReleaseClaimAnnotation]
 
 	return asked && vm.Spec.ClaimRef != nil && id == vm.Spec.ClaimRef.ID
 }
 
-// isClaimantGone reports whether the machine that has a VM does not exist any more, or the Cluster that reserves it.
+// isClaimantGone reports whether the claim's machine no longer exists. For a reservation, it checks the Cluster.
 func (s *scope) isClaimantGone(claim infrav1alpha1.InventoryClaim) bool {
 	if claim.MachineName != "" {
 		return s.machines[claim.MachineName] == nil
@@ -192,7 +194,7 @@ func (s *scope) isClaimantGone(claim infrav1alpha1.InventoryClaim) bool {
 	return !s.clusters[claim.ClusterName]
 }
 
-// isGone is isClaimantGone past the cache.
+// isGone is like isClaimantGone, but bypasses the cache.
 func (r *Reconciler) isGone(
 	ctx context.Context, namespace string, claim infrav1alpha1.InventoryClaim,
 ) (bool, error) {
@@ -211,7 +213,8 @@ func (r *Reconciler) isGone(
 	return err != nil, nil
 }
 
-// claim records who has a VM; nil for nobody. It fails where somebody else has changed the object since it was read.
+// claim records the claim on a VM; nil removes it. It fails with a conflict if someone else changed the object since it
+// was read.
 func (r *Reconciler) claim(ctx context.Context, e *entry, claim *infrav1alpha1.InventoryClaim) error {
 	before := e.object.DeepCopy()
 	after := e.object.DeepCopy()
@@ -235,8 +238,8 @@ func (r *Reconciler) claim(ctx context.Context, e *entry, claim *infrav1alpha1.I
 	return nil
 }
 
-// apply records the claims that were decided. Where one cannot be, those of the same group that were new are taken
-// back: a group gets all its VMs, or none.
+// apply records the planned claims. A group gets all its VMs, or none: if one claim fails, apply removes the group's
+// new claims.
 func (r *Reconciler) apply(ctx context.Context, s *scope) error {
 	fresh := map[string][]*entry{}
 
@@ -245,7 +248,7 @@ func (r *Reconciler) apply(ctx context.Context, s *scope) error {
 		was, claim := e.object.Spec.ClaimRef, change.Claim
 
 		switch {
-		case claim == nil: // reserved, and not needed: the engine is told before the claim ends
+		case claim == nil: // an unneeded reservation: unmark the engine before the claim ends
 			claim = was.DeepCopy()
 			claim.Released = true
 		case claim.ID == "":
@@ -265,7 +268,7 @@ func (r *Reconciler) apply(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// takeBack ends claims that the engine does not know yet.
+// takeBack removes claims not yet marked in the engine.
 func (r *Reconciler) takeBack(ctx context.Context, fresh []*entry, cause error) error {
 	for _, e := range fresh {
 		if err := r.claim(ctx, e, nil); err != nil {
@@ -280,7 +283,7 @@ func (r *Reconciler) takeBack(ctx context.Context, fresh []*entry, cause error) 
 	return cause
 }
 
-// entryOf is the entry of that name; nil where there is none.
+// entryOf returns the entry with this name, or nil.
 func (s *scope) entryOf(name string) *entry {
 	at := slices.IndexFunc(s.entries, func(e *entry) bool { return e.object.Name == name })
 	if at < 0 {
@@ -290,7 +293,7 @@ func (s *scope) entryOf(name string) *entry {
 	return s.entries[at]
 }
 
-// reconcileMarks has the engine know the claims, and makes VMs that were released ready for the next one.
+// reconcileMarks marks claims in the engine, and prepares released VMs for their next claim.
 func (r *Reconciler) reconcileMarks(ctx context.Context, s *scope) {
 	if s.session == nil {
 		return
@@ -314,7 +317,7 @@ func (r *Reconciler) reconcileMarks(ctx context.Context, s *scope) {
 		step := r.mark
 		if claim.Released {
 			step = r.recycle
-			if recycling++; recycling > atOnce { // claims of others must not wait for them
+			if recycling++; recycling > atOnce { // recycling must not delay claims
 				e.soon = true
 				continue
 			}
@@ -322,7 +325,7 @@ func (r *Reconciler) reconcileMarks(ctx context.Context, s *scope) {
 
 		group.Go(func() error {
 			if err := step(ctx, s, e, marker); err != nil {
-				// One VM that the engine refuses to change must not keep the others waiting.
+				// If the engine refuses to change one VM, the others must not wait.
 				e.waiting, e.soon, e.failed = err.Error(), false, true
 				ctrl.LoggerFrom(ctx).Error(err, "Failed to change a VM of the pool", "OLVMInventoryVM", e.object.Name)
 			}
@@ -338,8 +341,8 @@ func (r *Reconciler) reconcileMarks(ctx context.Context, s *scope) {
 	}
 }
 
-// removeLateDonors deletes what a manager that was halted has made too late. It keeps no claim waiting. A donor that
-// cannot go yet is looked at by a later pass.
+// removeLateDonors deletes late leftovers of a halted manager. It does not delay claims. If a donor cannot be deleted
+// yet, a later pass tries again.
 func (r *Reconciler) removeLateDonors(ctx context.Context, s *scope) {
 	err := inventory.RemoveLateDonors(ctx, s.session, s.pool)
 	if err != nil {
@@ -349,7 +352,8 @@ func (r *Reconciler) removeLateDonors(ctx context.Context, s *scope) {
 	s.failed = s.failed || err != nil
 }
 
-// mark tells the engine of a claim. One that another was faster with ends, unless the machine has the VM already.
+// mark marks a claim in the engine. If another claimant was faster, the claim ends, unless the machine already has the
+// VM.
 func (r *Reconciler) mark(ctx context.Context, s *scope, e *entry, marker *inventory.Marker) error {
 	claim := *e.object.Spec.ClaimRef
 
@@ -371,7 +375,7 @@ func (r *Reconciler) mark(ctx context.Context, s *scope, e *entry, marker *inven
 		e.soon = true
 	case inventory.ClaimLost:
 		if m := s.machines[claim.MachineName]; m != nil && m.Spec.ProviderID != "" {
-			e.lost = &by // a person must look: two management clusters believe that the VM is theirs
+			e.lost = &by // a user must look: two management clusters claim the VM
 			return nil
 		}
 
@@ -386,7 +390,7 @@ func (r *Reconciler) mark(ctx context.Context, s *scope, e *entry, marker *inven
 	return nil
 }
 
-// recycle makes a VM whose machine is gone ready for the next claim, one step at a time.
+// recycle prepares a released VM for its next claim, one step at a time.
 func (r *Reconciler) recycle(ctx context.Context, s *scope, e *entry, marker *inventory.Marker) error {
 	claim := *e.object.Spec.ClaimRef
 	if s.machines[claim.MachineName] != nil {
@@ -400,7 +404,7 @@ func (r *Reconciler) recycle(ctx context.Context, s *scope, e *entry, marker *in
 	case err != nil:
 		return err
 	case claim.MachineName == "", !owns:
-		return r.end(ctx, e, marker) // it was never used, or is another's
+		return r.end(ctx, e, marker) // the VM was never used, or belongs to someone else
 	}
 
 	e.soon = true
@@ -437,15 +441,16 @@ func (r *Reconciler) recycle(ctx context.Context, s *scope, e *entry, marker *in
 	return r.end(ctx, e, marker)
 }
 
-// makeAgain deletes a VM that was made for the pool, so that another one is made. Before the claim ends its object
-// goes, and a tag tells other management clusters, so that nobody claims the VM, which has the disk of a node.
+// makeAgain deletes a VM created by the inventory, to have it replaced by a new one. The VM still has a node's disk, so
+// nobody may claim it: before the claim ends, makeAgain deletes its object, and tags the VM for other management
+// clusters.
 func (r *Reconciler) makeAgain(ctx context.Context, s *scope, e *entry, marker *inventory.Marker) error {
 	if e.object.DeletionTimestamp.IsZero() {
 		if err := r.Client.Delete(ctx, e.object, client.Preconditions{UID: &e.object.UID}); err != nil {
 			return fmt.Errorf("failed to delete OLVMInventoryVM %s: %w", e.object.Name, err)
 		}
 
-		return nil // the next pass sees it deleted
+		return nil // the next pass sees the deletion timestamp
 	}
 
 	if err := inventory.MarkDeleting(ctx, s.session, e.vm.ID); err != nil {
@@ -455,7 +460,7 @@ func (r *Reconciler) makeAgain(ctx context.Context, s *scope, e *entry, marker *
 	return r.end(ctx, e, marker)
 }
 
-// end ends a claim: in the engine first.
+// end ends a claim, in the engine first.
 func (r *Reconciler) end(ctx context.Context, e *entry, marker *inventory.Marker) error {
 	comment, err := marker.Unmark(ctx, *e.vm, *e.object.Spec.ClaimRef)
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package inventory reconciles OLVMInventories: it lists the VMs of a pool, and gives them to the machines that want
-// one.
+// Package inventory reconciles OLVMInventories. It lists the VMs of an inventory, and assigns them to waiting machines.
 package inventory
 
 import (
@@ -41,14 +40,14 @@ import (
 )
 
 const (
-	// steady is when to look at a pool again in which nothing is on its way.
+	// steady is the requeue interval of an inventory without pending work.
 	steady = 30 * time.Second
-	// settling is when to look again at claims that the engine must confirm: long enough that two tags which were made
-	// in the same moment are both seen.
+	// settling is the requeue interval for claims awaiting confirmation. It is long enough for two simultaneous tags to
+	// become visible.
 	settling = time.Second
-	// engineRetry is when to look again at what the engine did not answer.
+	// engineRetry is the retry interval after a failed request to the engine.
 	engineRetry = 10 * time.Second
-	// atOnce is how many VMs of a pool are changed in the engine at the same time.
+	// atOnce limits concurrent changes of VMs in the engine, per inventory.
 	atOnce = 8
 	// jitter spreads periodic work.
 	jitter = 0.2
@@ -62,13 +61,13 @@ const (
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinesets,verbs=get
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=kubeadmcontrolplanes,verbs=get
 
-// Reconciler reconciles OLVMInventories. One pass over a pool decides all claims on it, one pass at a time.
+// Reconciler reconciles OLVMInventories. Each pass decides all claims of an inventory, and passes never overlap.
 type Reconciler struct {
 	Client client.Client
-	// APIReader reads past the cache, where an old answer would do harm.
+	// APIReader bypasses the cache for reads that must not be stale.
 	APIReader client.Reader
 	Engines   *enginepool.Pool
-	// Addresses are shared by all controllers that give some.
+	// Addresses is shared by all controllers with static addresses.
 	Addresses        *addressing.Allocator
 	Recorder         events.EventRecorder
 	WatchFilterValue string
@@ -102,7 +101,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// madeOrNot passes what tells that a VM of the pool is made, or that this has failed.
+// madeOrNot passes changes in whether a VM is created, or has failed.
 var madeOrNot = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*infrav1alpha1.OLVMInventoryVM)
@@ -112,7 +111,7 @@ var madeOrNot = predicate.Funcs{
 	},
 }
 
-// failing reports whether a VM of the pool cannot be made or deleted.
+// failing reports whether creating or deleting a VM has failed.
 func failing(vm *infrav1alpha1.OLVMInventoryVM) bool {
 	return slices.ContainsFunc([]string{infrav1.InfrastructureAppliedCondition, infrav1.DeletingCondition},
 		func(condition string) bool {
@@ -121,7 +120,7 @@ func failing(vm *infrav1alpha1.OLVMInventoryVM) bool {
 		})
 }
 
-// machineToInventory wakes the inventory that a machine wants a VM of.
+// machineToInventory maps a machine to the inventory named in its spec.
 func machineToInventory(_ context.Context, object client.Object) []ctrl.Request {
 	m, ok := object.(*infrav1.OLVMMachine)
 	if !ok || m.Spec.FromInventory == nil {
@@ -133,7 +132,8 @@ func machineToInventory(_ context.Context, object client.Object) []ctrl.Request 
 	}
 }
 
-// clusterToInventories wakes the inventories of a namespace whose Cluster goes on, or keeps other VMs for later.
+// clusterToInventories maps a Cluster to the inventories of its namespace. It handles unpaused Clusters and changes of
+// standby VMs.
 func (r *Reconciler) clusterToInventories(ctx context.Context, cluster client.Object) []ctrl.Request {
 	var list infrav1alpha1.OLVMInventoryList
 	if err := r.Client.List(ctx, &list, client.InNamespace(cluster.GetNamespace())); err != nil {
@@ -153,52 +153,52 @@ type scope struct {
 	pass *pass.Pass
 
 	inventory *infrav1alpha1.OLVMInventory
-	// session is nil where the engine cannot be used, and engineErr says why.
+	// session is nil if the engine cannot be used. engineErr then holds the cause.
 	session   *engine.Client
 	engineErr error
-	// pool is what the engine has; nil where it cannot be used.
+	// pool is the engine's view; nil if the engine cannot be used.
 	pool *inventory.Pool
-	// objects are the OLVMInventoryVMs of the inventory, those that are being deleted too, and taken the names of all
-	// of the namespace. Set by reconcileList.
+	// objects are the OLVMInventoryVMs of the inventory, including those in deletion. taken holds the names of all
+	// OLVMInventoryVMs in the namespace. reconcileList sets both.
 	objects []infrav1alpha1.OLVMInventoryVM
 	taken   map[string]bool
 	// provision is set by reconcileProvision.
 	provision provisionFacts
-	// entries are the OLVMInventoryVMs with the VMs that they are for, by name. Set by reconcileObjects.
+	// entries are the OLVMInventoryVMs with their VMs, by name. reconcileObjects sets them.
 	entries []*entry
-	// clusters are the Clusters of the namespace, by name, and active those that are not paused; moving is the name of
-	// one whose spec.paused is true, as clusterctl move has it, or was until it was gone; empty where there is none.
-	// Set by reconcileClusters.
+	// clusters are the Clusters of the namespace by name, active the unpaused ones. moving names a Cluster with
+	// spec.paused, or one deleted while paused: clusterctl move is probably running. It is "" if there is none.
+	// reconcileClusters sets all three.
 	clusters, active map[string]bool
 	moving           string
-	// machines are the OLVMMachines that want a VM of the pool, by name, and groups those that are to have one. Set by
-	// reconcileGroups.
+	// machines are the OLVMMachines waiting for or using a VM of the inventory, by name. groups are the groups to
+	// serve. reconcileGroups sets both.
 	machines map[string]*infrav1.OLVMMachine
 	groups   []inventory.Group
 	plan     inventory.Plan
-	// decided reports that the pass came to its end with an engine: what it has counted is true.
+	// decided reports that the pass completed with a reachable engine, so its counts are valid.
 	decided bool
-	// claimed lists the VMs that still have a claim. Set by reconcileDelete.
+	// claimed lists the VMs with a claim. reconcileDelete sets it.
 	claimed []string
-	// soon reports that something is on its way in the engine, and failed that the engine refused something.
+	// soon reports pending work in the engine, failed a refusal by the engine.
 	soon, failed bool
 }
 
 // entry is an OLVMInventoryVM.
 type entry struct {
 	object *infrav1alpha1.OLVMInventoryVM
-	// vm is what the engine has; nil where it has none.
+	// vm is the engine's VM; nil if there is none.
 	vm *engine.DescribedVM
-	// lost is the mark of another in the engine, where the claim on the VM was lost to it.
+	// lost is the mark of the winning claimant in the engine; nil unless the claim was lost.
 	lost *inventory.Mark
-	// confirmed reports that the engine has the claim, and waiting what a recycling VM waits for.
+	// confirmed reports that the engine has the claim. waiting says what delays recycling.
 	confirmed bool
 	waiting   string
-	// soon reports that something is on its way in the engine, and failed that the engine refused it.
+	// soon reports pending work in the engine, failed a refusal by the engine.
 	soon, failed bool
 }
 
-// Reconcile brings one OLVMInventory forward.
+// Reconcile runs one pass for an OLVMInventory.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
 	pool := &infrav1alpha1.OLVMInventory{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name}}
 	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, pool)
@@ -224,7 +224,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 
 	if pool.DeletionTimestamp.IsZero() {
 		controllerutil.AddFinalizer(pool, infrav1alpha1.InventoryFinalizer)
-		if err := this.WriteObject(ctx); err != nil { // before there is anything that it is for
+		if err := this.WriteObject(ctx); err != nil { // set the finalizer before creating anything
 			return ctrl.Result{}, err
 		}
 	}
@@ -235,18 +235,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 	return r.reconcile(ctx, s)
 }
 
-// ours reports whether the watch filter lets an inventory through.
+// ours reports whether the inventory passes the watch filter.
 func (r *Reconciler) ours(pool *infrav1alpha1.OLVMInventory) bool {
 	return r.WatchFilterValue == "" || pool.Labels[clusterv1.WatchLabel] == r.WatchFilterValue
 }
 
-// reconcile looks at the pool, decides the claims, and makes them true in the engine.
+// reconcile reads the inventory, decides the claims, and marks them in the engine.
 func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, error) {
 	if err := r.reconcileClusters(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
 
-	// The engine comes after the objects: a VM that is deleted in between is not taken for one that has no object yet.
+	// Read the engine after the objects. Otherwise, a VM deleted in between looks like a VM without an object.
 	if err := r.reconcileList(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -307,7 +307,7 @@ func (r *Reconciler) write(ctx context.Context, s *scope) error {
 	return objectstatus.IgnoreGone(objectstatus.Write(ctx, s.pass, r.Recorder, s.inventory, conclude, steps))
 }
 
-// reconcileEngine asks the engine for the VMs of the pool. A condition tells where it does not answer.
+// reconcileEngine requests the VMs of the inventory. A condition reports an unreachable engine.
 func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) {
 	of := connection.InventoryEngine(s.inventory)
 	session, _, err := r.Engines.For(ctx, of)
@@ -326,7 +326,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) {
 	}
 }
 
-// lastRun returns when the last run for a VM of the pool ended; zero if none has.
+// lastRun returns the end of the last run for a VM of the inventory, or the zero time.
 func lastRun(vms []infrav1alpha1.OLVMInventoryVM) time.Time {
 	var last time.Time
 
@@ -337,8 +337,8 @@ func lastRun(vms []infrav1alpha1.OLVMInventoryVM) time.Time {
 	return last
 }
 
-// recordEngine records which engine has the VMs of the pool. A pool that has VMs, and no record yet, gets one when one
-// of them is found.
+// recordEngine records the engine's identity. An inventory with VMs but without a record gets one as soon as one of its
+// VMs is found.
 func recordEngine(ctx context.Context, s *scope) error {
 	known := s.inventory.Status.EngineID != "" || len(s.objects) == 0 ||
 		slices.ContainsFunc(s.objects, func(vm infrav1alpha1.OLVMInventoryVM) bool {

@@ -24,15 +24,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 )
 
-// member is an OLVMMachine that wants a VM of the pool, with its owners.
+// member is an OLVMMachine of the inventory, with its owners.
 type member struct {
 	olvmMachine *infrav1.OLVMMachine
 	machine     *clusterv1.Machine
-	// maker is what makes the machines of the group; nil for a machine that somebody wrote.
+	// maker is the controller of the Machine; nil for a Machine created by hand.
 	maker *metav1.OwnerReference
 }
 
-// groupsOf are the groups of machines that want VMs of the pool, the oldest first. The scope gets the machines.
+// groupsOf returns the groups of machines waiting for VMs, oldest first. It also sets the machines of the scope.
 func (r *Reconciler) groupsOf(ctx context.Context, s *scope) ([]inventory.Group, error) {
 	olvmClusters, err := r.olvmClusters(ctx, s)
 	if err != nil {
@@ -58,12 +58,12 @@ func (r *Reconciler) groupsOf(ctx context.Context, s *scope) ([]inventory.Group,
 	return append(out, s.standby(olvmClusters)...), nil
 }
 
-// sameEngine reports whether a cluster is on the engine of the inventory.
+// sameEngine reports whether a cluster uses the engine of the inventory.
 func (s *scope) sameEngine(c *infrav1.OLVMCluster) bool {
 	return connection.EngineOf(c).Is(connection.InventoryEngine(s.inventory).ID())
 }
 
-// olvmClusters are those of the namespace whose Clusters are not paused, by the names of these.
+// olvmClusters returns the OLVMClusters of unpaused Clusters in the namespace, by the name of the Cluster.
 func (r *Reconciler) olvmClusters(ctx context.Context, s *scope) (map[string]*infrav1.OLVMCluster, error) {
 	var list infrav1.OLVMClusterList
 	if err := r.Client.List(ctx, &list, client.InNamespace(s.inventory.Namespace)); err != nil {
@@ -82,7 +82,7 @@ func (r *Reconciler) olvmClusters(ctx context.Context, s *scope) (map[string]*in
 	return out, nil
 }
 
-// standby are the VMs that clusters keep for later.
+// standby returns groups for the standby VMs of clusters.
 func (s *scope) standby(olvmClusters map[string]*infrav1.OLVMCluster) []inventory.Group {
 	var out []inventory.Group
 
@@ -94,7 +94,7 @@ func (s *scope) standby(olvmClusters map[string]*infrav1.OLVMCluster) []inventor
 
 		for _, kept := range c.Spec.Standby {
 			selector, err := metav1.LabelSelectorAsSelector(kept.Selector.Kubernetes())
-			if kept.InventoryName != s.inventory.Name || err != nil { // a selector that cannot be read keeps nothing
+			if kept.InventoryName != s.inventory.Name || err != nil { // ignore an invalid selector
 				continue
 			}
 
@@ -114,7 +114,7 @@ func (s *scope) standby(olvmClusters map[string]*infrav1.OLVMCluster) []inventor
 	return out
 }
 
-// reconcileClusters notes the Clusters of the namespace, which of them are not paused, and whether one is being moved.
+// reconcileClusters lists the Clusters of the namespace, and determines the unpaused ones and a moving one.
 func (r *Reconciler) reconcileClusters(ctx context.Context, s *scope) error {
 	var list clusterv1.ClusterList
 	if err := r.Client.List(ctx, &list, client.InNamespace(s.inventory.Namespace)); err != nil {
@@ -140,8 +140,8 @@ func (r *Reconciler) reconcileClusters(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// members are the OLVMMachines of the pool that are not being deleted and that a Machine owns, the oldest first. The
-// scope gets all, by name.
+// members returns the owned OLVMMachines of the inventory without a deletion timestamp, oldest first. The scope gets
+// all of them, by name.
 func (r *Reconciler) members(
 	ctx context.Context, s *scope, olvmClusters map[string]*infrav1.OLVMCluster,
 ) ([]member, error) {
@@ -160,7 +160,7 @@ func (r *Reconciler) members(
 		}
 
 		s.machines[m.Name] = m
-		// A VM of this engine is of no use to the machines of another one, whose own conditions say so.
+		// Machines on another engine cannot use this engine's VMs. Their own conditions report it.
 		cluster := m.Labels[clusterv1.ClusterNameLabel]
 		at, known := olvmClusters[cluster]
 		if !m.DeletionTimestamp.IsZero() || !s.active[cluster] || known && !s.sameEngine(at) {
@@ -187,7 +187,7 @@ func (r *Reconciler) members(
 	return out, nil
 }
 
-// together divides machines by what makes them.
+// together groups machines by their maker.
 func together(members []member) [][]member {
 	var out [][]member
 
@@ -206,8 +206,8 @@ func together(members []member) [][]member {
 	return out
 }
 
-// groups are machines with the same maker, divided by what they want: during the rollout of a control plane there are
-// machines of two templates. The replicas that do not exist yet will want what the newest machine wants.
+// groups divides machines of one maker by their requirements: during a rollout, a control plane has machines of two
+// templates. Replicas not created yet get the requirements of the newest machine.
 func (r *Reconciler) groups(ctx context.Context, members []member) ([]inventory.Group, error) {
 	replicas, err := r.replicas(ctx, members[0])
 	if err != nil {
@@ -241,14 +241,14 @@ func (r *Reconciler) groups(ctx context.Context, members []member) ([]inventory.
 	}
 
 	group, err := newGroup(current, replicas-len(older))
-	if err != nil { // the condition of the machines tells of it
+	if err != nil { // the machines' condition reports the error
 		return out, nil //nolint:nilerr // see above
 	}
 
 	return append(out, group), nil
 }
 
-// newGroup is a group of machines that all want the same.
+// newGroup returns a group of machines with equal requirements.
 func newGroup(members []member, replicas int) (inventory.Group, error) {
 	want := members[0].olvmMachine.Spec.FromInventory
 	selector, err := metav1.LabelSelectorAsSelector(want.Selector.Kubernetes())
@@ -276,7 +276,8 @@ func newGroup(members []member, replicas int) (inventory.Group, error) {
 	return out, nil
 }
 
-// replicas is how many machines the maker wants; 0 where it does not say. A maker that is being deleted wants none.
+// replicas returns the number of machines requested by the maker. It returns 0 for an unknown number, and for a maker
+// in deletion.
 func (r *Reconciler) replicas(ctx context.Context, m member) (int, error) {
 	if m.maker == nil {
 		return 0, nil
@@ -288,7 +289,7 @@ func (r *Reconciler) replicas(ctx context.Context, m member) (int, error) {
 	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: m.machine.Namespace, Name: m.maker.Name}, maker)
 
 	switch {
-	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err): // gone, or a kind of somebody else
+	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err): // deleted, or someone else's kind
 		return 0, nil
 	case err != nil:
 		return 0, fmt.Errorf("failed to get %s: %w", inventory.GroupOf(m.machine), err)

@@ -6,22 +6,22 @@ import (
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 )
 
-// vms counts the VMs of pools. Inventories are few and made by administrators, so that their names may be labels.
+// vms counts the VMs of inventories. Administrators create few inventories, so their names may be labels.
 var vms = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "capolvm_inventory_vms",
 	Help: "VMs of an OLVMInventory by phase: Available, Claimed, Recycling, Ineligible.",
 }, []string{"namespace", "inventory", "phase"})
 
-// unscheduled counts the VMs that pools lack.
+// unscheduled counts wanted VMs not available in their inventory.
 var unscheduled = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "capolvm_inventory_vms_wanted",
 	Help: "VMs of an OLVMInventory that groups of machines want and that cannot be claimed.",
 }, []string{"namespace", "inventory"})
 
-// Collectors are the metrics of this package.
+// Collectors returns the metrics of this package.
 func Collectors() []prometheus.Collector { return []prometheus.Collector{vms, unscheduled} }
 
-// count records what a pass has seen.
+// count updates the metrics of an inventory from its status.
 func count(pool *infrav1alpha1.OLVMInventory) {
 	for phase, number := range map[string]int32{
 		infrav1alpha1.InventoryVMAvailable:  pool.Status.Available,
@@ -40,7 +40,7 @@ func count(pool *infrav1alpha1.OLVMInventory) {
 	unscheduled.WithLabelValues(pool.Namespace, pool.Name).Set(float64(wanted))
 }
 
-// forget drops what was recorded of an inventory that is gone.
+// forget drops the metrics of a deleted inventory.
 func forget(namespace, name string) {
 	of := prometheus.Labels{"namespace": namespace, "inventory": name}
 	vms.DeletePartialMatch(of)

@@ -7,24 +7,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// movedFor is how long an inventory counts as being moved after the paused Cluster of its namespace is gone. clusterctl
-// move deletes what it has moved one object after the other, an inventory at any time after the Cluster.
+// movedFor is how long an inventory counts as moving after the paused Cluster of its namespace is deleted. clusterctl
+// move deletes moved objects one by one, and may delete an inventory long after the Cluster.
 const movedFor = time.Minute
 
-// moves remembers the Clusters that clusterctl move had paused, by inventory.
+// moves remembers the Clusters paused by clusterctl move, by inventory.
 type moves struct {
 	mutex sync.Mutex
 	seen  map[client.ObjectKey]move
 }
 
-// move is a paused Cluster, and when it was last there.
+// move is a paused Cluster with the time of the last observation.
 type move struct {
 	cluster string
 	at      time.Time
 }
 
-// note records the paused Cluster that a pass over an inventory has seen, empty for none, and returns the one that
-// counts as being moved. Of a Cluster that is there and goes on, nothing is remembered.
+// note records the paused Cluster seen by a pass over an inventory; "" means none. It returns the Cluster presumed to
+// be moving. It remembers nothing about an existing, unpaused Cluster.
 func (m *moves) note(inventory client.ObjectKey, paused string, clusters map[string]bool, now time.Time) string {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -48,7 +48,7 @@ func (m *moves) note(inventory client.ObjectKey, paused string, clusters map[str
 	return last.cluster
 }
 
-// forget drops what was recorded of an inventory that is gone.
+// forget drops the record of a deleted inventory.
 func (m *moves) forget(inventory client.ObjectKey) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestMoves tells a Cluster that was moved away from one that goes on.
+// TestMoves distinguishes a moved Cluster from an unpaused one.
 func TestMoves(t *testing.T) {
 	t.Parallel()
 	lab, now := client.ObjectKey{Namespace: "a", Name: "lab"}, time.Now()

@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// reconcileList notes the OLVMInventoryVMs that there are.
+// reconcileList lists the OLVMInventoryVMs.
 func (r *Reconciler) reconcileList(ctx context.Context, s *scope) error {
 	var all infrav1alpha1.OLVMInventoryVMList
 	if err := r.Client.List(ctx, &all, client.InNamespace(s.inventory.Namespace)); err != nil {
@@ -37,8 +37,8 @@ func (r *Reconciler) reconcileList(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// reconcileObjects makes an OLVMInventoryVM for each VM of the pool, keeps its labels, and deletes those whose VM is
-// gone and that nobody has.
+// reconcileObjects creates an OLVMInventoryVM for each VM of the inventory and updates its labels. It deletes unclaimed
+// objects without a VM.
 func (r *Reconciler) reconcileObjects(ctx context.Context, s *scope) error {
 	known := map[engine.ID]bool{}
 
@@ -66,7 +66,7 @@ func (r *Reconciler) reconcileObjects(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// beingMade reports whether a VM was made for an OLVMInventoryVM that does not know its ID yet.
+// beingMade reports whether the VM was created for an OLVMInventoryVM without a VM ID yet.
 func (s *scope) beingMade(vm engine.DescribedVM) bool {
 	owner, ok := ownermark.InventoryOwnerOf(vm.CommentText())
 
@@ -75,7 +75,7 @@ func (s *scope) beingMade(vm engine.DescribedVM) bool {
 	})
 }
 
-// beingMoved reports whether a VM has an object that clusterctl may have moved away a moment ago.
+// beingMoved reports whether clusterctl may just have moved the VM's object away.
 func (s *scope) beingMoved(vm engine.DescribedVM) bool {
 	mark, _ := inventory.MarkOn(vm)
 	owner, _ := ownermark.InventoryOwnerOf(vm.CommentText())
@@ -83,7 +83,7 @@ func (s *scope) beingMoved(vm engine.DescribedVM) bool {
 	return s.maybeMoving() && (mark.Namespace == s.inventory.Namespace || owner.Namespace == s.inventory.Namespace)
 }
 
-// keep notes an OLVMInventoryVM that exists, and brings its labels up to date.
+// keep adds an existing OLVMInventoryVM to the scope, and updates its labels.
 func (r *Reconciler) keep(ctx context.Context, s *scope, object *infrav1alpha1.OLVMInventoryVM) error {
 	e := &entry{object: object}
 	if s.pool != nil {
@@ -98,7 +98,7 @@ func (r *Reconciler) keep(ctx context.Context, s *scope, object *infrav1alpha1.O
 	}
 
 	if forgotten || object.Spec.ClaimRef == nil && !object.DeletionTimestamp.IsZero() {
-		// With the finalizer, its status says what it waits for.
+		// While the finalizer is set, its status explains the delay.
 		if controllerutil.ContainsFinalizer(object, infrav1alpha1.InventoryVMFinalizer) {
 			e.vm = nil
 			s.entries = append(s.entries, e)
@@ -123,8 +123,8 @@ func (r *Reconciler) keep(ctx context.Context, s *scope, object *infrav1alpha1.O
 	return r.Client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// forgotten reports whether an OLVMInventoryVM is for a VM that is not of the pool any more and that nobody has. One
-// that is to be recycled, or that was made for the pool, is only forgotten where the engine has no such VM.
+// forgotten reports whether an OLVMInventoryVM is unclaimed and its VM no longer belongs to the inventory. For
+// recycling and provisioned VMs, the engine must confirm that the VM does not exist.
 func (s *scope) forgotten(ctx context.Context, e *entry) (bool, error) {
 	claim := e.object.Spec.ClaimRef
 	provisioned := e.object.Spec.FromProvision != nil
@@ -144,11 +144,11 @@ func (s *scope) forgotten(ctx context.Context, e *entry) (bool, error) {
 	return engine.IsNotFound(err), nil
 }
 
-// remove deletes an OLVMInventoryVM. Where somebody has deleted it already, its finalizer goes.
+// remove deletes an OLVMInventoryVM, and removes its inventory finalizer.
 func (r *Reconciler) remove(ctx context.Context, object *infrav1alpha1.OLVMInventoryVM) error {
 	if !object.DeletionTimestamp.IsZero() &&
 		!controllerutil.ContainsFinalizer(object, infrav1alpha1.InventoryFinalizer) {
-		return nil // its VM is being deleted
+		return nil // the deletion of its VM is under way
 	}
 
 	if controllerutil.ContainsFinalizer(object, infrav1alpha1.InventoryFinalizer) {
@@ -168,14 +168,14 @@ func (r *Reconciler) remove(ctx context.Context, object *infrav1alpha1.OLVMInven
 	return nil
 }
 
-// add makes the OLVMInventoryVM of a VM.
+// add creates the OLVMInventoryVM of a VM.
 func (r *Reconciler) add(ctx context.Context, s *scope, vm engine.DescribedVM) error {
 	object := s.newObject(inventory.ObjectName(vm, s.taken))
 	object.Labels = inventory.Labels(s.inventory, vm, s.pool.Hosts)
 	object.Spec.VMID = vm.ID.String()
 
 	if err := r.Client.Create(ctx, object); apierrors.IsAlreadyExists(err) {
-		s.soon = true // the cache has not seen it yet
+		s.soon = true // the cache is stale
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("failed to create OLVMInventoryVM %s: %w", object.Name, err)
@@ -187,7 +187,7 @@ func (r *Reconciler) add(ctx context.Context, s *scope, vm engine.DescribedVM) e
 	return nil
 }
 
-// newObject is an OLVMInventoryVM of the inventory.
+// newObject returns an OLVMInventoryVM of the inventory.
 func (s *scope) newObject(name string) *infrav1alpha1.OLVMInventoryVM {
 	return &infrav1alpha1.OLVMInventoryVM{
 		ObjectMeta: metav1.ObjectMeta{

@@ -28,27 +28,27 @@ import (
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachinetemplates,verbs=get;list;watch;patch
 
-// provisionFacts are what a pass knows of the VMs that the inventory makes.
+// provisionFacts hold the facts of a pass about provisioned VMs: VMs created by the inventory.
 type provisionFacts struct {
-	// err is why VMs cannot be made; nil where they can.
+	// err explains why VMs cannot be created; nil if they can.
 	err error
-	// young reports that the inventory is too young to make VMs.
+	// young reports that the inventory is too young to create VMs.
 	young bool
-	// wanted and made count the VMs that there should be, and those that are there.
+	// wanted and made count the desired and the existing VMs.
 	wanted, made int
-	// left counts the objects of VMs that are made here, those that are being deleted too.
+	// left counts the objects of provisioned VMs, including those in deletion.
 	left int
 }
 
-// provisions reports whether the inventory makes VMs, or has any that it made.
+// provisions reports whether the inventory creates VMs, or has created any.
 func (s *scope) provisions() bool {
 	return len(s.inventory.Spec.Provision) > 0 || slices.ContainsFunc(s.objects, isProvisioned)
 }
 
 func isProvisioned(vm infrav1alpha1.OLVMInventoryVM) bool { return vm.Spec.FromProvision != nil }
 
-// reconcileProvision makes an OLVMInventoryVM for each VM that the inventory lacks, and deletes those of VMs that are
-// too many. Their own controller makes and deletes the VMs. What goes wrong keeps no machine from its claim.
+// reconcileProvision creates an OLVMInventoryVM for each missing VM, and deletes those of surplus VMs. Another
+// controller creates and deletes the VMs themselves. An error here does not prevent claims.
 func (r *Reconciler) reconcileProvision(ctx context.Context, s *scope) {
 	if !s.provisions() {
 		return
@@ -61,14 +61,14 @@ func (r *Reconciler) reconcileProvision(ctx context.Context, s *scope) {
 	s.countProvisioned()
 
 	switch {
-	case apierrors.IsConflict(s.provision.err): // somebody was faster; the next pass sees it
+	case apierrors.IsConflict(s.provision.err): // someone else was faster; the next pass sees the change
 		s.provision.err, s.soon = nil, true
 	case s.provision.err != nil:
 		s.failed = true
 	}
 }
 
-// provision decides and does.
+// provision plans the provisioned VMs, and creates and deletes their objects.
 func (r *Reconciler) provision(ctx context.Context, s *scope) error {
 	if s.moving != "" {
 		return &blocker.Error{Reason: infrav1.WaitingForMoveReason, Message: fmt.Sprintf("Cluster %s is paused, or "+
@@ -110,7 +110,7 @@ func (r *Reconciler) provision(ctx context.Context, s *scope) error {
 		return err
 	}
 
-	// Nobody else is given an address before those of the new VMs are written down.
+	// Do not allocate addresses to anyone else until those of the new VMs are recorded.
 	where, self := connection.InventoryEngine(pool).ID(), client.ObjectKey{Namespace: pool.Namespace}
 
 	return r.Addresses.Beside(ctx, self, where, func(held addressing.Held) error {
@@ -118,19 +118,19 @@ func (r *Reconciler) provision(ctx context.Context, s *scope) error {
 	})
 }
 
-// madeAtOnce bounds the VMs that a pass begins to make: machines wait for their addresses meanwhile.
+// madeAtOnce limits the new VMs of a pass, because machines wait for addresses during their allocation.
 const madeAtOnce = 50
 
-// youth is how old an inventory must be before it makes VMs. clusterctl move creates it in the same moment as the
-// Clusters whose spec.paused tells of the move.
+// youth is the minimum age of an inventory before it creates VMs. clusterctl move creates it at the same moment as the
+// Clusters, and only their spec.paused reveals the move.
 const youth = 3 * time.Second
 
-// maybeMoving reports whether the objects of the namespace may be on their way to or from another management cluster.
+// maybeMoving reports whether a move to or from another management cluster may be under way in the namespace.
 func (s *scope) maybeMoving() bool {
 	return s.moving != "" || time.Since(s.inventory.CreationTimestamp.Time) < youth
 }
 
-// planProvision decides what to make, under names that no VM of the engine has.
+// planProvision plans new VMs, with names not yet used in the engine.
 func (s *scope) planProvision(
 	ctx context.Context, pool *infrav1alpha1.OLVMInventory, inputs inventory.ProvisionInputs,
 ) (inventory.ProvisionPlan, error) {
@@ -168,7 +168,8 @@ func (s *scope) planProvision(
 	}
 }
 
-// template reads the machine of a template, and has clusterctl move the template with the inventory.
+// template reads the machine spec of a template. It also labels the template, so clusterctl moves it with the
+// inventory.
 func (r *Reconciler) template(ctx context.Context, namespace, name string) (infrav1.OLVMMachineSpec, error) {
 	template := &infrav1.OLVMMachineTemplate{}
 	key := client.ObjectKey{Namespace: namespace, Name: name}
@@ -205,7 +206,7 @@ func (r *Reconciler) makeProvisioned(
 		object := s.newObject(vm.Name)
 		object.Spec.FromProvision = decided
 		if err := r.Client.Create(ctx, object); apierrors.IsAlreadyExists(err) {
-			s.soon = true // the cache has not seen it yet
+			s.soon = true // the cache is stale
 			return nil
 		} else if err != nil {
 			return fmt.Errorf("failed to create OLVMInventoryVM %s: %w", vm.Name, err)
@@ -219,7 +220,7 @@ func (r *Reconciler) makeProvisioned(
 	return nil
 }
 
-// macAddresses are those that were given to VMs of pools in a namespace.
+// macAddresses returns the MAC addresses of all provisioned VMs in a namespace.
 func (r *Reconciler) macAddresses(ctx context.Context, namespace string) (map[string]bool, error) {
 	var all infrav1alpha1.OLVMInventoryVMList
 	if err := r.APIReader.List(ctx, &all, client.InNamespace(namespace)); err != nil {
@@ -239,7 +240,7 @@ func (r *Reconciler) macAddresses(ctx context.Context, namespace string) (map[st
 	return out, nil
 }
 
-// removeProvisioned deletes OLVMInventoryVMs that nobody has. One that is claimed meanwhile is refused by the lock.
+// removeProvisioned deletes unclaimed OLVMInventoryVMs. The lock rejects the deletion if someone claims one meanwhile.
 func (r *Reconciler) removeProvisioned(ctx context.Context, s *scope, names []string) error {
 	for _, name := range names {
 		e := s.entryOf(name)
@@ -258,7 +259,7 @@ func (r *Reconciler) removeProvisioned(ctx context.Context, s *scope, names []st
 	return nil
 }
 
-// countProvisioned counts what there is.
+// countProvisioned counts the provisioned VMs.
 func (s *scope) countProvisioned() {
 	for i := range s.objects {
 		if vm := &s.objects[i]; isProvisioned(*vm) {
@@ -271,7 +272,7 @@ func (s *scope) countProvisioned() {
 	}
 }
 
-// setProvisionedCondition tells how far the VMs are that the inventory makes.
+// setProvisionedCondition reports the progress of provisioned VMs.
 func setProvisionedCondition(s *scope) {
 	condition := metav1.Condition{
 		Type:   infrav1.ProvisionedCondition,
@@ -285,7 +286,7 @@ func setProvisionedCondition(s *scope) {
 		conditions.Delete(s.inventory, condition.Type)
 		return
 	case s.session == nil && conditions.Get(s.inventory, condition.Type) != nil:
-		return // the last known one stays
+		return // the last known condition stays
 	case s.session == nil:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.WaitingForEngineReason
 	case facts.err != nil:
@@ -307,7 +308,7 @@ func setProvisionedCondition(s *scope) {
 	conditions.Set(s.inventory, condition)
 }
 
-// provisioning says how many VMs are made, and what is wrong with the others.
+// provisioning returns the number of created VMs, and the problems of the others.
 func (s *scope) provisioning() (reason, message string) {
 	reason = infrav1.ProvisioningReason
 	out := []string{fmt.Sprintf("%d of %d VMs are made", s.provision.made, s.provision.wanted)}
@@ -333,7 +334,7 @@ func (s *scope) provisioning() (reason, message string) {
 	return reason, strings.Join(out, ". ")
 }
 
-// messageOf is the message of a condition of a VM; empty where it has none.
+// messageOf returns the message of a VM's condition, or "".
 func messageOf(vm *infrav1alpha1.OLVMInventoryVM, condition string) string {
 	if found := conditions.Get(vm, condition); found != nil {
 		return found.Message

@@ -24,7 +24,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// reconcileStatuses writes what was seen to the OLVMInventoryVMs.
+// reconcileStatuses updates the status of the OLVMInventoryVMs.
 func (r *Reconciler) reconcileStatuses(ctx context.Context, s *scope) error {
 	for _, e := range s.entries {
 		before := e.object.DeepCopy()
@@ -36,7 +36,7 @@ func (r *Reconciler) reconcileStatuses(ctx context.Context, s *scope) error {
 			continue
 		}
 
-		// The conditions are one list, in which the controller of OLVMInventoryVMs writes, too.
+		// The controller of OLVMInventoryVMs writes to the same list of conditions.
 		lock := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		if err := r.Client.Status().Patch(ctx, e.object, lock); apierrors.IsConflict(err) {
 			s.soon = true
@@ -51,7 +51,7 @@ func (r *Reconciler) reconcileStatuses(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// announce records an event where the phase of a VM has changed.
+// announce records an event if the phase of a VM has changed.
 func (r *Reconciler) announce(e *entry, before infrav1alpha1.OLVMInventoryVMStatus) {
 	now := e.object.Status
 	if now.Phase == before.Phase && now.Reason == before.Reason {
@@ -73,7 +73,7 @@ func (r *Reconciler) announce(e *entry, before infrav1alpha1.OLVMInventoryVMStat
 func (s *scope) describe(e *entry) {
 	status := &e.object.Status
 	if s.session == nil {
-		return // the last known one stays
+		return // the last known status stays
 	}
 
 	if e.vm != nil {
@@ -94,7 +94,7 @@ func (s *scope) describe(e *entry) {
 	}
 }
 
-// setReady says by a condition what the phase says: whether a VM can be claimed, or serves who has claimed it.
+// setReady translates the phase to a condition. It is true if the VM can be claimed, or serves its claimant.
 func setReady(vm *infrav1alpha1.OLVMInventoryVM) {
 	status := vm.Status
 	condition := metav1.Condition{
@@ -111,7 +111,7 @@ func setReady(vm *infrav1alpha1.OLVMInventoryVM) {
 	conditions.Set(vm, condition)
 }
 
-// networks are those of a VM as the status lists them.
+// networks returns a VM's networks within the API's limits.
 func networks(all []infrav1alpha1.InventoryNetwork) []infrav1alpha1.InventoryNetwork {
 	// The limits of the API.
 	const most, mostAddresses = 64, 64
@@ -124,7 +124,7 @@ func networks(all []infrav1alpha1.InventoryNetwork) []infrav1alpha1.InventoryNet
 	return kept
 }
 
-// phase of a VM, and why.
+// phase returns the phase of a VM, with a reason and a message.
 func (s *scope) phase(e *entry) (phase, reason, message string) {
 	claim := e.object.Spec.ClaimRef
 
@@ -161,12 +161,12 @@ func (s *scope) phase(e *entry) (phase, reason, message string) {
 	return infrav1alpha1.InventoryVMAvailable, "", ""
 }
 
-// release is how a person ends a claim.
+// release tells a user how to end a claim.
 func release(claim *infrav1alpha1.InventoryClaim) string {
 	return fmt.Sprintf("set the annotation %s of this object to %s", infrav1alpha1.ReleaseClaimAnnotation, claim.ID)
 }
 
-// claimProblem is what a person should know of a claim; both are empty where all is well.
+// claimProblem returns a problem of a claim for the user. Both results are empty if there is none.
 func (s *scope) claimProblem(e *entry) (reason, message string) {
 	claim := e.object.Spec.ClaimRef
 
@@ -196,7 +196,7 @@ func (s *scope) claimProblem(e *entry) (reason, message string) {
 	return "", ""
 }
 
-// reconcileDelete lets an inventory go that nobody has a VM of.
+// reconcileDelete removes the finalizer of an inventory without claims or provisioned VMs.
 func (r *Reconciler) reconcileDelete(s *scope) {
 	for _, e := range s.entries {
 		if e.object.Spec.ClaimRef != nil {
@@ -245,7 +245,7 @@ func updateStatus(s *scope) {
 	status.Unschedulable, status.UnschedulableCount = unschedulable(s.plan.Unschedulable)
 }
 
-// unschedulable are groups as the status lists them, and how many there are.
+// unschedulable returns the groups within the API's limits, and their full number.
 func unschedulable(groups []infrav1alpha1.UnschedulableGroup) ([]infrav1alpha1.UnschedulableGroup, int32) {
 	// The limits of the API.
 	const most, longest = 256, 1024
@@ -288,7 +288,7 @@ func setScheduledCondition(s *scope) {
 
 	switch {
 	case !s.decided && conditions.Get(s.inventory, condition.Type) != nil:
-		return // the last known one stays
+		return // the last known condition stays
 	case !s.decided:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.WaitingForEngineReason
 	case len(short) > 0:

@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestWhatIsWrongWithAClaim has each reason that a claim shows, and the order in which they count.
+// TestWhatIsWrongWithAClaim covers each problem of a claim, and their precedence.
 func TestWhatIsWrongWithAClaim(t *testing.T) {
 	t.Parallel()
 
@@ -80,7 +80,7 @@ func TestWhatIsWrongWithAClaim(t *testing.T) {
 	}
 }
 
-// TestWhatAStatusListsFits has more groups, networks and addresses, and longer messages, than the API takes.
+// TestWhatAStatusListsFits exceeds the API's limits for groups, networks, addresses, and message lengths.
 func TestWhatAStatusListsFits(t *testing.T) {
 	t.Parallel()
 

@@ -463,7 +463,8 @@ func TestReconcileEngine(t *testing.T) {
 			check.Error(t, err, "")
 			check.Equal(t, "when to look again", after, tt.after)
 			check.Equal(t, "there is a session", scope.engine.session != nil, tt.session)
-			check.Equal(t, "requests to the engine", len(b.sim.Requests()), map[bool]int{true: 3}[tt.session]) // of the connection
+			// Identifying the engine takes 3 requests.
+			check.Equal(t, "requests to the engine", len(b.sim.Requests()), map[bool]int{true: 3}[tt.session])
 
 			var got *blocker.Error
 			errors.As(scope.engine.err, &got)
