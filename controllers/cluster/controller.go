@@ -1,4 +1,4 @@
-// Package cluster reconciles OLVMClusters: endpoint, engine, failure domains, and affinity groups of the machines.
+// Package cluster reconciles OLVMClusters: the endpoint, the engine, failure domains, and affinity groups of machines.
 package cluster
 
 import (
@@ -52,15 +52,15 @@ import (
 )
 
 const (
-	// engineCheck is how often a cluster looks whether its engine is there; engineRetry is when to
-	// look again after something else failed.
+	// engineCheck is the interval between checks of a reachable engine. engineRetry is the retry interval after other
+	// failures.
 	engineCheck = time.Minute
 	engineRetry = 10 * time.Second
-	// hostCheck is how often a cluster looks at hosts on which affinity groups or failure domains depend.
+	// hostCheck is the interval between checks of the hosts used by affinity groups or failure domains.
 	hostCheck = 30 * time.Second
-	// cacheLag is when to look again for an object that the cache does not have yet.
+	// cacheLag is the retry interval for an object missing from the cache.
 	cacheLag = time.Second
-	// jitter spreads periodic work, so that a restart does not line all objects up.
+	// jitter spreads periodic work, so a restart does not align all objects.
 	jitter = 0.2
 )
 
@@ -81,16 +81,16 @@ const (
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 // +kubebuilder:rbac:groups=apps,resources=deployments,resourceNames=olvm-capi-controller-manager,verbs=get
 
-// Reconciler reconciles OLVMClusters: it checks the endpoint, the engine and the failure domains, makes the
-// affinity groups of the machines, and keeps the object until its machines are gone.
+// Reconciler reconciles OLVMClusters. It checks the endpoint, the engine and the failure domains, and creates the
+// affinity groups of the machines. It keeps the object until its machines are deleted.
 type Reconciler struct {
 	Client client.Client
-	// APIReader reads past the cache, where an old answer would do harm.
+	// APIReader bypasses the cache for reads that must not be stale.
 	APIReader client.Reader
 	Engines   *enginepool.Pool
-	// Runs are shared by all controllers.
+	// Runs is shared by all controllers.
 	Runs *workspace.RunQueue
-	// Addresses are shared by all that give addresses.
+	// Addresses is shared by all controllers with static addresses.
 	Addresses        *addressing.Allocator
 	Recorder         events.EventRecorder
 	WatchFilterValue string
@@ -99,7 +99,7 @@ type Reconciler struct {
 	workspaces *workspace.Kind
 	limiter    enginepool.ReconcileLimiter
 	routerIDs  sync.Mutex
-	// kubeconfigs are those that were seen, *seenKubeconfig by the key of the Secret.
+	// kubeconfigs caches the checked kubeconfigs: *seenKubeconfig by the key of the Secret.
 	kubeconfigs sync.Map
 }
 
@@ -160,8 +160,8 @@ func clusterTerraformStatus(object client.Object) **infrav1.TerraformStatus {
 	return &object.(*infrav1.OLVMCluster).Status.Terraform //nolint:forcetypeassert,errcheck // New makes no others
 }
 
-// named lets Secrets, ConfigMaps and identities through, which need no watch label: the OLVMClusters that name them
-// have it.
+// named passes Secrets, ConfigMaps and identities. They need no watch label, because the OLVMClusters naming them have
+// one.
 var named = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	switch o.(type) {
 	case *metav1.PartialObjectMetadata, *infrav1alpha1.OLVMClusterIdentity:
@@ -171,12 +171,12 @@ var named = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	}
 })
 
-// machineToCluster wakes the cluster of a machine.
+// machineToCluster maps a machine to its OLVMCluster.
 func (r *Reconciler) machineToCluster(ctx context.Context, object client.Object) []ctrl.Request {
 	return r.ofCluster(ctx, addressing.ClusterOf(object))
 }
 
-// ofCluster wakes the OLVMClusters that have the label of a Cluster.
+// ofCluster returns requests for the OLVMClusters with the label of a Cluster.
 func (r *Reconciler) ofCluster(ctx context.Context, cluster client.ObjectKey) []ctrl.Request {
 	var clusters infrav1.OLVMClusterList
 	if err := r.Client.List(ctx, &clusters, client.InNamespace(cluster.Namespace),
@@ -187,14 +187,14 @@ func (r *Reconciler) ofCluster(ctx context.Context, cluster client.ObjectKey) []
 	return requestsFor(clusters.Items)
 }
 
-// The indexes of OLVMClusters by what they name. A management cluster has many Secrets, and few of them are named.
+// Indexes of OLVMClusters by the objects they name. A management cluster has many Secrets, and few of them are named.
 const (
 	secretIndex    = "namedSecrets"
 	configMapIndex = "namedConfigMaps"
 	identityIndex  = "namedIdentity"
 )
 
-// indexNamed has the cache index OLVMClusters by what they name.
+// indexNamed registers the indexes with the cache.
 func indexNamed(ctx context.Context, mgr ctrl.Manager) error {
 	for name, of := range map[string]func(*infrav1.OLVMCluster) []client.ObjectKey{
 		secretIndex:    secretsOf,
@@ -222,8 +222,8 @@ func indexNamed(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-// namedBy wakes the clusters that name the Secret, ConfigMap or identity that changed, so that a corrected password
-// heals at once.
+// namedBy maps a changed Secret, ConfigMap or identity to the clusters naming it. A corrected password thus takes
+// effect at once.
 func (r *Reconciler) namedBy(index string) handler.MapFunc {
 	return func(ctx context.Context, object client.Object) []ctrl.Request {
 		var clusters infrav1.OLVMClusterList
@@ -238,7 +238,7 @@ func (r *Reconciler) namedBy(index string) handler.MapFunc {
 	}
 }
 
-// secretsOf are the Secrets that an OLVMCluster depends on.
+// secretsOf returns the Secrets used by an OLVMCluster.
 func secretsOf(c *infrav1.OLVMCluster) []client.ObjectKey {
 	out := enginepool.Keys(connection.ClusterEngine(c), enginepool.CredentialsOf)
 	if key, ok := kubeconfigOf(c); ok {
@@ -248,12 +248,12 @@ func secretsOf(c *infrav1.OLVMCluster) []client.ObjectKey {
 	return out
 }
 
-// identityOf is the OLVMClusterIdentity that an OLVMCluster names.
+// identityOf returns the OLVMClusterIdentity named by an OLVMCluster.
 func identityOf(c *infrav1.OLVMCluster) []client.ObjectKey {
 	return []client.ObjectKey{{Name: connection.IdentityOf(connection.ClusterEngine(c))}}
 }
 
-// configMapsOf are the ConfigMaps that an OLVMCluster depends on.
+// configMapsOf returns the ConfigMaps used by an OLVMCluster.
 func configMapsOf(c *infrav1.OLVMCluster) []client.ObjectKey {
 	return enginepool.Keys(connection.ClusterEngine(c), enginepool.CAOf)
 }
@@ -273,61 +273,63 @@ type clusterScope struct {
 
 	cluster     *clusterv1.Cluster
 	olvmCluster *infrav1.OLVMCluster
-	// workspace has the state, what became of the last run, and the action that was decided on.
+	// workspace holds the state, the result of the last run, and the chosen action.
 	workspace *workspace.Workspace
-	// session and the connection to the engine, or why it cannot be used; dataCenter is nil and product empty then. Set
-	// by reconcileEngine.
+	// session and config connect to the engine. If the engine cannot be used, engineErr holds the cause, dataCenter is
+	// nil, and product is empty. reconcileEngine sets them.
 	session    *engine.Client
 	config     engine.Config
 	engineErr  error
 	dataCenter *engine.DataCenter
 	product    engine.Product
-	// lastEvent of the engine that is to be recorded.
+	// lastEvent is the engine event to record.
 	lastEvent *infrav1.EngineEvent
 	// engineKnown reports that the engine has the machines of the cluster, or that there are none yet.
 	engineKnown bool
-	// kubeconfig of the cluster, nil where nothing is known of it. Set by reconcileKubeconfig.
+	// kubeconfig describes the cluster's kubeconfig; nil if unknown. reconcileKubeconfig sets it.
 	kubeconfig *seenKubeconfig
-	// unowned are the machines among those left that no Machine owns. Set by reconcileDelete.
+	// unowned are the remaining machines without an owning Machine. reconcileDelete sets them.
 	unowned []string
-	// claims are the Clusters that name the OLVMCluster.
+	// claims are the Clusters naming the OLVMCluster.
 	claims holder.Claims
-	// endpointErr says that the Cluster names another endpoint, or which other object has a virtual address of the
-	// cluster. Set by reconcileEndpoint and reconcileVirtualAddresses.
+	// endpointErr reports that the Cluster names another endpoint, or that another object uses a virtual address of the
+	// cluster. reconcileEndpoint and reconcileVirtualAddresses set it.
 	endpointErr error
-	// addressesChecked reports that this pass looked for other objects that have a virtual address of the cluster.
+	// addressesChecked reports that this pass checked the virtual addresses against other objects.
 	addressesChecked bool
-	// servicesErr says what is wrong with the services of the control plane. Set by reconcileServices.
+	// servicesErr describes a problem of the control plane services. reconcileServices sets it.
 	servicesErr error
-	// domains that can be used, what is wrong with others, or why neither is known. Set by reconcileFailureDomains.
+	// domains are the usable failure domains, and wrongDomains the problems of others. domainsErr explains why both are
+	// unknown. reconcileFailureDomains sets them.
 	domains      []clusterv1.FailureDomain
 	wrongDomains []error
 	domainsErr   error
-	// services are the support services of the Cluster; nil for none. Set by findServices.
+	// services are the support services of the Cluster; nil for none. findServices sets it.
 	services *infrav1alpha1.OLVMSupportServices
-	// supportVMs are the OLVMMachines of support services that still exist. Set by deleteServices.
+	// supportVMs are the existing OLVMMachines of support services. deleteServices sets them.
 	supportVMs []string
-	// groups as they should be and their configuration, or why neither is known; drifted reports that the engine has
-	// others than were applied, incomplete that a machine is still to be seen. Set by reconcileGroups.
+	// groups are the desired affinity groups, and rendered their configuration. groupsErr explains why both are
+	// unknown. drifted reports that the engine's groups differ from the applied ones. incomplete reports that a machine
+	// is still missing from the cache. reconcileGroups sets them.
 	groups     []placement.Group
 	rendered   render.Configuration
 	groupsErr  error
 	drifted    bool
 	incomplete bool
-	// machines that still exist; set by reconcileDelete.
+	// machines are the existing machines; reconcileDelete sets them.
 	machines []string
-	// kept are the OLVMInventoryVMs that are still claimed for no machine; set by reconcileDelete.
+	// kept are the OLVMInventoryVMs claimed for the cluster without a machine; reconcileDelete sets them.
 	kept []string
-	// blocked is why a deletion must not go on; nil where it may. Set by reconcileDestroy.
+	// blocked explains why a deletion must stop; nil if it may proceed. reconcileDestroy sets it.
 	blocked *blocker.Error
 }
 
-// Reconcile brings one OLVMCluster forward.
+// Reconcile runs one pass for an OLVMCluster.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
 	olvmCluster := &infrav1.OLVMCluster{}
 	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, olvmCluster)
 	if apierrors.IsNotFound(err) {
-		// Here and not where the finalizer goes: clusterctl move and people remove finalizers, too.
+		// Clean up here, not on removal of the finalizer: clusterctl move and users remove finalizers, too.
 		r.Engines.Forget(req.NamespacedName)
 
 		return ctrl.Result{}, r.workspaces.Abandon(req.NamespacedName)
@@ -339,7 +341,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 
 	foreign := r.WatchFilterValue != "" && !labels.HasWatchLabel(olvmCluster, r.WatchFilterValue)
 	if annotations.IsExternallyManaged(olvmCluster) || foreign {
-		// The event filter saw the object that woke this one.
+		// The event filter checked the label of the object in the event, not of this one.
 		return ctrl.Result{}, nil
 	}
 
@@ -360,8 +362,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 	return r.reconcileOwned(ctx, scope)
 }
 
-// endSharing takes the condition that several Clusters name it from an OLVMCluster that no Cluster has any more: the
-// garbage collector may delete it.
+// endSharing removes the condition SharedByClusters from an OLVMCluster without a Cluster. This allows the garbage
+// collector to delete it.
 func endSharing(ctx context.Context, this *pass.Pass, c *infrav1.OLVMCluster, claims holder.Claims) error {
 	known := conditions.Get(c, infrav1.EndpointConfiguredCondition)
 	if known == nil || known.Reason != infrav1.SharedByClustersReason || claims.Shared() {
@@ -373,7 +375,7 @@ func endSharing(ctx context.Context, this *pass.Pass, c *infrav1.OLVMCluster, cl
 	return objectstatus.IgnoreGone(err)
 }
 
-// reconcileOwned reconciles an OLVMCluster that a Cluster owns, or that is being deleted.
+// reconcileOwned reconciles an OLVMCluster with an owning Cluster, or one in deletion.
 func (r *Reconciler) reconcileOwned(ctx context.Context, scope *clusterScope) (_ ctrl.Result, reterr error) {
 	olvmCluster := scope.olvmCluster
 	if scope.cluster != nil && olvmCluster.DeletionTimestamp.IsZero() {
@@ -381,7 +383,7 @@ func (r *Reconciler) reconcileOwned(ctx context.Context, scope *clusterScope) (_
 	}
 
 	if scope.claims.Shared() && olvmCluster.DeletionTimestamp.IsZero() {
-		setEndpointCondition(scope) // also if it is paused: the condition protects it from the deletion of the other
+		setEndpointCondition(scope) // even if paused: the condition protects it when the other Cluster is deleted
 	}
 
 	if paused, err := scope.workspace.Paused(ctx, scope.cluster); err != nil || paused {
@@ -423,7 +425,7 @@ func (r *Reconciler) write(ctx context.Context, scope *clusterScope) error {
 }
 
 func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (ctrl.Result, error) {
-	// The end of a run is recorded also where the engine is away.
+	// Record the end of a run even if the engine is unreachable.
 	observeErr := scope.workspace.Observe(ctx)
 
 	if err := r.findServices(ctx, scope); err != nil {
@@ -431,7 +433,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (
 	}
 
 	reconcileEndpoint(scope)
-	r.reconcileEngine(ctx, scope) // whose ID decides which other clusters count
+	r.reconcileEngine(ctx, scope) // its ID determines the other clusters to consider
 	if err := r.reconcileServices(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -468,7 +470,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (
 	return ctrl.Result{RequeueAfter: nextLook(scope)}, nil
 }
 
-// downFor is how long the engine has been unavailable.
+// downFor returns how long the engine has been unavailable.
 func downFor(c *infrav1.OLVMCluster) time.Duration {
 	known := conditions.Get(c, infrav1.EngineAvailableCondition)
 	if known == nil || known.Status == metav1.ConditionTrue {
@@ -478,15 +480,15 @@ func downFor(c *infrav1.OLVMCluster) time.Duration {
 	return time.Since(known.LastTransitionTime.Time)
 }
 
-// nextTry is when to ask an engine again that has been unavailable for so long: soon after it was lost, and more seldom
-// the longer it is away, but at least every minute.
+// nextTry returns the delay before the next request to an unavailable engine. The delay grows from 5 seconds to a
+// minute.
 func nextTry(down time.Duration) time.Duration {
 	const soonest, latest = 5 * time.Second, time.Minute
 	return min(max(down/2, soonest), latest)
 }
 
-// nextLook is when to look again: soon after what did not work or was not there yet, else often enough to see hosts
-// come and go.
+// nextLook returns the requeue delay. It is short after failures and for missing objects, and otherwise frequent enough
+// to notice hosts appearing or disappearing.
 func nextLook(scope *clusterScope) time.Duration {
 	after := wait.Jitter(engineCheck, jitter)
 	if len(scope.groups) > 0 || len(scope.olvmCluster.Spec.FailureDomains) > 0 {
@@ -508,7 +510,7 @@ func nextLook(scope *clusterScope) time.Duration {
 	return after
 }
 
-// reconcileEndpoint fills in what the OLVMCluster leaves to the Cluster or to a load balancer, and the port.
+// reconcileEndpoint completes the endpoint: the host from the Cluster or a load balancer, and the port.
 func reconcileEndpoint(scope *clusterScope) {
 	endpoint := &scope.olvmCluster.Spec.ControlPlaneEndpoint
 	desired.CompleteEndpoint(endpoint, scope.cluster.Spec.ControlPlaneEndpoint)
@@ -524,8 +526,8 @@ func reconcileEndpoint(scope *clusterScope) {
 	scope.endpointErr = desired.CheckEndpoints(scope.cluster.Name, scope.cluster.Spec.ControlPlaneEndpoint, *endpoint)
 }
 
-// reconcileVirtualAddresses checks that no other object has a virtual address of the cluster: before it has machines,
-// after each change, and until the address is free.
+// reconcileVirtualAddresses checks that no other object uses a virtual address of the cluster. It checks before the
+// cluster has machines, after each change, and until the address is free.
 func (r *Reconciler) reconcileVirtualAddresses(ctx context.Context, scope *clusterScope) error {
 	c := scope.olvmCluster
 	if scope.endpointErr != nil || !isCheckDue(c) {
@@ -542,16 +544,16 @@ func (r *Reconciler) reconcileVirtualAddresses(ctx context.Context, scope *clust
 	return err
 }
 
-// isCheckDue reports whether the virtual addresses of a cluster have still to be compared with those of others.
+// isCheckDue reports whether the virtual addresses of a cluster still need a check against other objects.
 func isCheckDue(c *infrav1.OLVMCluster) bool {
 	known := conditions.Get(c, infrav1.EndpointConfiguredCondition)
 
 	return !ptr.Deref(c.Status.Initialization.Provisioned, false) || known == nil ||
 		known.ObservedGeneration != c.Generation || known.Reason == infrav1.EndpointInUseReason ||
-		known.Reason == infrav1.SharedByClustersReason // which hides the other one
+		known.Reason == infrav1.SharedByClustersReason // it hides EndpointInUse
 }
 
-// engineID returns the engine of the cluster, as far as it is known in this pass.
+// engineID returns the identity of the cluster's engine, as far as this pass knows it.
 func (s *clusterScope) engineID() connection.EngineID {
 	return connection.EngineOf(s.olvmCluster).WithInstallation(s.product.InstanceID)
 }
@@ -560,12 +562,12 @@ func endpointReady(c *infrav1.OLVMCluster) bool {
 	return c.Spec.ControlPlaneEndpoint.Host != "" && c.Spec.ControlPlaneEndpoint.Port != 0
 }
 
-// reconcileEngine asks the engine for its version and the data center.
+// reconcileEngine requests the engine's version and the data center.
 func (r *Reconciler) reconcileEngine(ctx context.Context, scope *clusterScope) {
 	session, config, err := r.Engines.For(ctx, connection.ClusterEngine(scope.olvmCluster))
 	scope.session, scope.config = session, config
 	if err == nil && r.Engines.Replaced(client.ObjectKeyFromObject(scope.olvmCluster), session) {
-		r.wakeMachines(ctx, scope) // they would go on with credentials that may not be good any more
+		r.wakeMachines(ctx, scope) // the machines would continue with outdated credentials
 	}
 
 	if err == nil {
@@ -589,7 +591,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *clusterScope) {
 		scope.lastEvent, err = r.lastEvent(ctx, scope)
 	}
 
-	if err == nil { // what is recorded is what was compared
+	if err == nil { // after lastEvent, so the compared identity is also the recorded one
 		err = checkIdentity(ctx, scope)
 	}
 
@@ -601,7 +603,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *clusterScope) {
 	scope.engineErr = err
 }
 
-// lastEvent returns the event of the engine that is to be recorded.
+// lastEvent returns the engine event to record.
 func (r *Reconciler) lastEvent(ctx context.Context, scope *clusterScope) (*infrav1.EngineEvent, error) {
 	machines, err := r.machinesOf(ctx, scope)
 	if err != nil {
@@ -617,7 +619,7 @@ func (r *Reconciler) lastEvent(ctx context.Context, scope *clusterScope) (*infra
 	return enginepool.LastEvent(ctx, scope.session, connection.ClusterEngine(scope.olvmCluster), lastRun, time.Now())
 }
 
-// checkIdentity compares the engine that has answered with the recorded one.
+// checkIdentity compares the identity of the responding engine with the recorded one.
 func checkIdentity(ctx context.Context, scope *clusterScope) error {
 	seen, err := scope.session.Identity(ctx)
 	if err != nil {
@@ -629,8 +631,8 @@ func checkIdentity(ctx context.Context, scope *clusterScope) error {
 	return connection.CheckEngine(connection.ClusterEngine(scope.olvmCluster), "", seen)
 }
 
-// reconcileEngineID records which engine has the machines, and refuses another data center than the recorded one. A
-// cluster that has machines, and no record yet, gets one when one of its VMs is found.
+// reconcileEngineID decides whether the engine's identity may be recorded, and refuses a data center other than the
+// recorded one. A cluster with machines but without a record gets a record as soon as one of its VMs is found.
 func (r *Reconciler) reconcileEngineID(ctx context.Context, scope *clusterScope) error {
 	recorded := ptr.Deref(scope.olvmCluster.Status.OLVMDatacenter, infrav1.OLVMDatacenterStatus{})
 	seen := scope.dataCenter.ID.String()
@@ -639,7 +641,7 @@ func (r *Reconciler) reconcileEngineID(ctx context.Context, scope *clusterScope)
 		recorded.DataCenterID != seen
 
 	if scope.engineKnown && !moved {
-		return nil // whatever the machines are
+		return nil // no need to look at the machines
 	}
 
 	machines, err := r.machinesOf(ctx, scope)
@@ -680,8 +682,8 @@ func (r *Reconciler) reconcileEngineID(ctx context.Context, scope *clusterScope)
 	return nil
 }
 
-// reconcileDelete waits for the machines, which need the connection to the engine that only this object knows, and then
-// removes what they shared.
+// reconcileDelete waits for the machines, and then removes their shared resources. Only this object knows the
+// connection to the engine, and the machines still need it.
 func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (ctrl.Result, error) {
 	if err := scope.workspace.Observe(ctx); err != nil {
 		return ctrl.Result{}, err
@@ -698,7 +700,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 		unowned := len(m.OwnerReferences) == 0
 		begun := controllerutil.ContainsFinalizer(m, infrav1.MachineFinalizer) || addressing.MayHaveVM(m)
 
-		if support.MachineOf(m) != nil || unowned && !begun { // nothing was made for it, and nothing will be
+		if support.MachineOf(m) != nil || unowned && !begun { // it has no VM and will not get one
 			continue
 		}
 
@@ -712,7 +714,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 		return ctrl.Result{}, err
 	}
 
-	// The nodes may need the services until they are gone.
+	// The nodes may need the services until they are deleted.
 	if len(scope.machines) == 0 {
 		if err := r.deleteServices(ctx, scope, machines); err != nil {
 			return ctrl.Result{}, err
@@ -720,7 +722,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 	}
 
 	if len(scope.machines)+len(scope.supportVMs) > 0 || scope.services != nil {
-		r.reconcileEngine(ctx, scope) // the machines believe what this object says of the engine
+		r.reconcileEngine(ctx, scope) // the machines rely on this object's engine status
 		ctrl.LoggerFrom(ctx).Info("Waiting for machines to be deleted", "machines",
 			strings.Join(slices.Concat(scope.machines, scope.supportVMs), ", "))
 
@@ -744,7 +746,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 	return ctrl.Result{RequeueAfter: after}, nil
 }
 
-// machinesOf are the OLVMMachines of the cluster, as support.Machines returns them.
+// machinesOf returns the OLVMMachines of the cluster. See support.Machines.
 func (r *Reconciler) machinesOf(ctx context.Context, scope *clusterScope) ([]infrav1.OLVMMachine, error) {
 	name := clusterNameOf(scope)
 	if name == "" {
@@ -754,7 +756,8 @@ func (r *Reconciler) machinesOf(ctx context.Context, scope *clusterScope) ([]inf
 	return support.Machines(ctx, r.Client, client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: name})
 }
 
-// addMachinesOfOthers adds the machines that may have a VM, and whose Cluster names the OLVMCluster without having it.
+// addMachinesOfOthers adds machines of other Clusters naming this OLVMCluster without holding it, if they may have a
+// VM.
 func (r *Reconciler) addMachinesOfOthers(ctx context.Context, scope *clusterScope) error {
 	for _, name := range scope.claims.OtherNames() {
 		machines, err := support.Machines(ctx, r.Client,
@@ -773,8 +776,8 @@ func (r *Reconciler) addMachinesOfOthers(ctx context.Context, scope *clusterScop
 	return nil
 }
 
-// keptVMs are the VMs of inventories that are claimed for a cluster, and for no machine of it: their inventory takes
-// them back while the cluster can still be seen.
+// keptVMs returns the inventory VMs claimed for a cluster, but for none of its machines. Their inventory takes them
+// back while it can still see the cluster.
 func (r *Reconciler) keptVMs(ctx context.Context, namespace, cluster string) ([]string, error) {
 	var list infrav1alpha1.OLVMInventoryVMList
 	if err := r.Client.List(ctx, &list, client.InNamespace(namespace)); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// TestNextTry plays the tries of a cluster whose engine is away.
+// TestNextTry simulates the retries of a cluster with an unreachable engine.
 func TestNextTry(t *testing.T) {
 	for away, most := range map[time.Duration]int{time.Minute: 12, time.Hour: 75, 24 * time.Hour: 1500} {
 		tries, down := 0, time.Duration(0)
@@ -36,7 +36,8 @@ func TestNextTry(t *testing.T) {
 	}
 }
 
-// TestReconcileGone ends the session of an OLVMCluster whose finalizer others removed, as clusterctl move does.
+// TestReconcileGone ends the session of an OLVMCluster after someone else removed its finalizer, as clusterctl move
+// does.
 func TestReconcileGone(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := api.AddToScheme(scheme); err != nil {

@@ -18,9 +18,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// This file has the phases and runs for what the machines of a cluster share: their affinity groups.
+// This file contains the phases and runs for the affinity groups, shared by the machines of a cluster.
 
-// statePrefix keeps the state of an OLVMCluster apart from that of an OLVMMachine of the same name.
+// statePrefix separates the state of an OLVMCluster from the state of an OLVMMachine with the same name.
 const statePrefix = "olvmcluster."
 
 // reconcileFailureDomains checks the domains against the engine.
@@ -29,7 +29,7 @@ func (r *Reconciler) reconcileFailureDomains(ctx context.Context, scope *cluster
 		scope.olvmCluster.Spec)
 }
 
-// stateGroups are the groups that a state has, with their IDs.
+// stateGroups returns the groups of a state by key.
 func stateGroups(state *tfstate.State) map[placement.GroupKey]tfstate.Instance {
 	out := map[placement.GroupKey]tfstate.Instance{}
 	for _, instance := range state.Instances("ovirt_affinity_group") {
@@ -39,7 +39,7 @@ func stateGroups(state *tfstate.State) map[placement.GroupKey]tfstate.Instance {
 	return out
 }
 
-// reconcileGroups decides on the groups and renders them, and looks whether the engine still has them.
+// reconcileGroups plans and renders the groups, and checks whether the engine still has them.
 func (r *Reconciler) reconcileGroups(ctx context.Context, scope *clusterScope) {
 	known := stateGroups(scope.workspace.State)
 	scope.groups, scope.incomplete, scope.groupsErr = r.decideGroups(ctx, scope, known)
@@ -80,7 +80,7 @@ func (r *Reconciler) decideGroups(
 
 	var existing []placement.GroupKey
 
-	for key := range known { // the group was deleted with the engine's cluster
+	for key := range known { // a missing engine cluster took its groups with it
 		if slices.ContainsFunc(clusters, func(c engine.Cluster) bool { return c.ID == key.ClusterID }) {
 			existing = append(existing, key)
 		}
@@ -89,11 +89,11 @@ func (r *Reconciler) decideGroups(
 	return placement.Groups(wanted, members, hosts, existing), incomplete, nil
 }
 
-// wakeMachines has the cluster's machines look at the engine.
+// wakeMachines starts a pass for each machine of the cluster.
 func (r *Reconciler) wakeMachines(ctx context.Context, scope *clusterScope) {
 	machines, err := r.machinesOf(ctx, scope)
 	if err != nil {
-		return // the next look is soon enough
+		return // the next periodic pass is soon enough
 	}
 
 	for i := range machines {
@@ -102,21 +102,21 @@ func (r *Reconciler) wakeMachines(ctx context.Context, scope *clusterScope) {
 	}
 }
 
-// groupsDrifted reports whether a group was deleted, or its rule changed, behind our back.
+// groupsDrifted reports whether someone deleted a group, or changed its rule.
 func (r *Reconciler) groupsDrifted(
 	ctx context.Context, scope *clusterScope, known map[placement.GroupKey]tfstate.Instance,
 ) (bool, error) {
 	short := false
 	defer func() {
 		if short {
-			r.wakeMachines(ctx, scope) // one of them was taken out of a group, or is not in it yet
+			r.wakeMachines(ctx, scope) // one of them was removed from a group, or has not joined yet
 		}
 	}()
 
 	for _, g := range scope.groups {
 		instance, ok := known[g.Key()]
 		if !ok {
-			continue // it is still to be made
+			continue // not created yet
 		}
 
 		there, err := r.Engines.AffinityGroups(ctx, scope.session, g.ClusterID, 0)
@@ -141,7 +141,7 @@ func (r *Reconciler) groupsDrifted(
 	return false, nil
 }
 
-// reconcileRun submits a run where one is needed.
+// reconcileRun submits a run if needed.
 func (r *Reconciler) reconcileRun(ctx context.Context, scope *clusterScope) error {
 	digest := ""
 	if scope.rendered.Files != nil {
@@ -156,7 +156,7 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *clusterScope) erro
 			Drifted: scope.drifted,
 		},
 		Engine: connection.EngineOf(scope.olvmCluster).Key(),
-		// That groups may exist must be known before anything can create one.
+		// Record possible groups before anything can create one.
 		Annotations: map[string]string{infrav1.AffinityGroupsRequestedAnnotation: "true"},
 		Subject:     func() workspace.Subject { return subjectOf(scope) },
 	})
@@ -171,7 +171,7 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *clusterScope) erro
 	return nil
 }
 
-// reconcileDestroy removes the groups, once no machine is left that needs them. It reports whether the object may go.
+// reconcileDestroy removes the groups once no machine needs them. It reports whether the object may be released.
 func (r *Reconciler) reconcileDestroy(
 	ctx context.Context, scope *clusterScope,
 ) (gone bool, after time.Duration, err error) {
@@ -181,7 +181,7 @@ func (r *Reconciler) reconcileDestroy(
 		return false, 0, nil
 	}
 
-	// Without groups no engine is needed.
+	// No engine is needed without groups.
 	_, requested := scope.olvmCluster.Annotations[infrav1.AffinityGroupsRequestedAnnotation]
 	ready := false
 	if requested || !scope.workspace.State.Empty() {
@@ -206,7 +206,7 @@ func (r *Reconciler) reconcileDestroy(
 	return true, 0, scope.workspace.Remove(ctx)
 }
 
-// clusterNameOf is the name of the Cluster, also where it does not exist any more.
+// clusterNameOf returns the name of the Cluster, even if the Cluster no longer exists.
 func clusterNameOf(scope *clusterScope) string {
 	if scope.cluster != nil {
 		return scope.cluster.Name

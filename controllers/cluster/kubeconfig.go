@@ -15,30 +15,30 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
 )
 
-// seenKubeconfig is what was found of the kubeconfig Secret of a cluster.
+// seenKubeconfig is the result of checking a cluster's kubeconfig Secret.
 type seenKubeconfig struct {
 	there bool
 	err   error
-	// version of the Secret's metadata and endpoint for which it was found.
+	// version and endpoint are the checked resource version of the Secret and the checked endpoint.
 	version  string
 	endpoint clusterv1.APIEndpoint
 }
 
-// kubeconfigOf names the kubeconfig Secret of an OLVMCluster; false where no Cluster owns it yet.
+// kubeconfigOf returns the key of an OLVMCluster's kubeconfig Secret, and false if no Cluster owns it yet.
 func kubeconfigOf(c *infrav1.OLVMCluster) (client.ObjectKey, bool) {
 	name := c.Labels[clusterv1.ClusterNameLabel]
 	return workload.SecretOf(client.ObjectKey{Namespace: c.Namespace, Name: name}), name != ""
 }
 
-// forgetKubeconfig forgets the kubeconfig of a cluster that is gone.
+// forgetKubeconfig drops the record of a deleted cluster.
 func (r *Reconciler) forgetKubeconfig(c *infrav1.OLVMCluster) {
 	if key, ok := kubeconfigOf(c); ok {
 		r.kubeconfigs.Delete(key)
 	}
 }
 
-// reconcileKubeconfig finds out whether the manager uses the kubeconfig of the cluster. The cluster cache refuses
-// it, too, but only logs it. The Secret is read when it, or the endpoint, has changed.
+// reconcileKubeconfig checks whether the manager accepts the cluster's kubeconfig. The cluster cache also rejects it,
+// but only logs the error. The Secret is read only after it or the endpoint has changed.
 func (r *Reconciler) reconcileKubeconfig(ctx context.Context, scope *clusterScope) error {
 	key := workload.SecretOf(client.ObjectKeyFromObject(scope.cluster))
 	endpoint := scope.cluster.Spec.ControlPlaneEndpoint

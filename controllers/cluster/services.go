@@ -17,9 +17,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 )
 
-// reconcileServices checks the services of the control plane, and gives them and the load balancers of the cluster the
-// virtual router IDs that they need, before there is a machine that has them. The IDs are recorded, because running
-// machines keep them.
+// reconcileServices checks the control plane services. It assigns virtual router IDs to them and to the cluster's load
+// balancers, before any machine needs the IDs. It records the IDs, because running machines keep them.
 func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope) error {
 	c := scope.olvmCluster
 	scope.servicesErr = desired.ValidateServices(c.Spec)
@@ -27,10 +26,10 @@ func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope)
 		return nil
 	}
 
-	r.routerIDs.Lock() // each choice must see the one before
+	r.routerIDs.Lock() // each choice must see the previous one
 	defer r.routerIDs.Unlock()
 
-	for range 3 { // another manager may have chosen the same at the same moment
+	for range 3 { // another manager may have chosen the same IDs at the same moment
 		changed, err := r.chooseRouterIDs(ctx, scope)
 		var field *blocker.Error
 		if errors.As(err, &field) {
@@ -46,7 +45,7 @@ func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope)
 	return nil
 }
 
-// chooseRouterIDs records the virtual router IDs of a cluster, and reports whether they are others than before.
+// chooseRouterIDs records the virtual router IDs of a cluster, and reports whether they have changed.
 func (r *Reconciler) chooseRouterIDs(ctx context.Context, scope *clusterScope) (changed bool, err error) {
 	c := scope.olvmCluster
 	recorded, err := desired.RecordedRouterIDs(c)
@@ -56,7 +55,7 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, scope *clusterScope) (
 
 	name := client.ObjectKeyFromObject(c).String()
 
-	// A provisioned cluster keeps its IDs, so the others need not be read.
+	// A provisioned cluster keeps its IDs, so there is no need to read the others.
 	none, made := len(recorded) == 0, ptr.Deref(c.Status.Initialization.Provisioned, false)
 	same, err := desired.ChooseRouterIDs(name, c.Spec, scope.services, recorded, nil)
 	if err == nil && maps.Equal(same, recorded) && (none || made) {
@@ -90,7 +89,7 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, scope *clusterScope) (
 	return true, nil
 }
 
-// othersRouterIDs are the IDs that other clusters of the engine use, and what the cluster keeps of its own beside them.
+// othersRouterIDs returns the IDs of other clusters on the engine, and the cluster's own IDs left after conflicts.
 func (r *Reconciler) othersRouterIDs(
 	ctx context.Context, scope *clusterScope, recorded desired.RouterIDs,
 ) (has desired.RouterIDs, inUse []int, err error) {
@@ -110,7 +109,7 @@ func (r *Reconciler) othersRouterIDs(
 
 		ids, err := desired.RecordedRouterIDs(other)
 		if err != nil {
-			continue // its own condition says so
+			continue // its own condition reports the error
 		}
 
 		if !keepsRouterIDs(c, other) {
@@ -123,8 +122,8 @@ func (r *Reconciler) othersRouterIDs(
 	return has, inUse, nil
 }
 
-// keepsRouterIDs says which of two clusters keeps an ID that both have: one that may have machines, else the first by
-// name.
+// keepsRouterIDs reports whether c keeps an ID used by both clusters. A cluster with possible machines wins, then the
+// first by name.
 func keepsRouterIDs(c, other *infrav1.OLVMCluster) bool {
 	made := ptr.Deref(c.Status.Initialization.Provisioned, false)
 	otherMade := ptr.Deref(other.Status.Initialization.Provisioned, false)

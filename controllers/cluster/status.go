@@ -59,13 +59,13 @@ func updateClusterStatus(scope *clusterScope) {
 	objectstatus.SetReady(c, summary)
 }
 
-// setKubeconfig reports whether the manager uses the kubeconfig of the workload cluster.
+// setKubeconfig reports whether the manager accepts the kubeconfig of the workload cluster.
 func setKubeconfig(scope *clusterScope) {
 	c := scope.olvmCluster
 
 	var refused *workload.RefusedError
 	switch known := scope.kubeconfig; {
-	case known == nil: // nothing is known, so what was known stays
+	case known == nil: // no new knowledge: keep the condition
 	case errors.As(known.err, &refused):
 		conditions.Set(c, metav1.Condition{
 			Type:   infrav1.KubeconfigAcceptedCondition,
@@ -85,15 +85,15 @@ func setKubeconfig(scope *clusterScope) {
 	}
 }
 
-// harmless are reasons for which affinity groups are not as they should be, and the infrastructure is ready all the
-// same: a site with too few hosts has a cluster too.
+// harmless are problems of affinity groups without effect on readiness. Even a site with too few hosts can run a
+// cluster.
 var harmless = []string{infrav1.InsufficientHostsReason, infrav1.ApplyingReason, infrav1.WaitingForEngineReason}
 
-// setFailureDomains lists the domains that can be used.
+// setFailureDomains lists the usable domains.
 func setFailureDomains(scope *clusterScope) {
 	c := scope.olvmCluster
 	if scope.engineErr != nil || scope.domainsErr != nil || scope.session == nil {
-		return // nothing is known, so what was known stays
+		return // no new knowledge: keep the condition
 	}
 
 	c.Status.FailureDomains = scope.domains
@@ -116,11 +116,11 @@ func setFailureDomains(scope *clusterScope) {
 	conditions.Set(c, condition)
 }
 
-// setAffinity lists the groups of the Terraform state, and says how they are.
+// setAffinity lists the groups of the Terraform state, and reports their condition.
 func setAffinity(scope *clusterScope) {
 	c, ws := scope.olvmCluster, scope.workspace
 	if scope.engineErr != nil || scope.session == nil {
-		return // nothing is known, so what was known stays
+		return // no new knowledge: keep the condition
 	}
 
 	if scope.groupsErr == nil && ws.StateErr == nil {
@@ -150,7 +150,7 @@ func setAffinity(scope *clusterScope) {
 	conditions.Set(c, condition)
 }
 
-// groupStatus lists the groups of the state, as they are.
+// groupStatus lists the groups with their properties in the state.
 func groupStatus(scope *clusterScope) []infrav1.AffinityGroupStatus {
 	known := stateGroups(scope.workspace.State)
 	var out []infrav1.AffinityGroupStatus
@@ -174,8 +174,7 @@ func groupStatus(scope *clusterScope) []infrav1.AffinityGroupStatus {
 	return out
 }
 
-// groupsCondition reports whether the groups are as hard as they are meant to be, with the counts of those that are
-// not.
+// groupsCondition reports whether all groups are enforced as requested, with the counts of the others.
 func groupsCondition(groups []placement.Group) (metav1.ConditionStatus, string, string) {
 	status, reason := metav1.ConditionTrue, infrav1.AffinitySatisfiedReason
 	var messages []string
@@ -258,7 +257,7 @@ func setEndpointCondition(scope *clusterScope) {
 		condition.Message = "Waiting for a load balancer of OLVMSupportServices " + scope.services.Name + " to serve " +
 			"the endpoint; see its status"
 	case unchecked && (known == infrav1.EndpointInUseReason || known == infrav1.EndpointConfiguredReason):
-		return // with the generation that was checked last, so that it is checked again
+		return // keep the generation of the last check, to have it repeated
 	}
 
 	conditions.Set(c, condition)
@@ -267,7 +266,7 @@ func setEndpointCondition(scope *clusterScope) {
 func setEngineCondition(scope *clusterScope) {
 	c := scope.olvmCluster
 	if scope.engineErr == nil && scope.dataCenter == nil {
-		return // the engine was not asked in this pass, so what was known stays
+		return // this pass did not ask the engine: keep the condition
 	}
 
 	condition := metav1.Condition{
@@ -297,7 +296,7 @@ func setEngineCondition(scope *clusterScope) {
 	conditions.Set(c, condition)
 }
 
-// destroying are the actions of a deletion that goes on by itself.
+// destroying are the actions of a deletion in progress.
 var destroying = []workspace.ActionKind{workspace.Destroy, workspace.Wait, workspace.Cancel}
 
 func setClusterDeletingCondition(scope *clusterScope) {

@@ -16,18 +16,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// clusterSubject is what the machines of a cluster share: their affinity groups.
+// clusterSubject is the Terraform root of a cluster's affinity groups, shared by its machines.
 type clusterSubject struct {
 	owner      *infrav1.OLVMCluster
 	session    *engine.Client
 	config     engine.Config
 	dataCenter *engine.DataCenter
-	// groups as they should be, and their configuration; not set where the groups are to be destroyed.
+	// groups are the desired groups, rendered their configuration. Both are unset for a destroy run.
 	groups   []placement.Group
 	rendered render.Configuration
 }
 
-// subjectOf copies from the scope what a run needs.
+// subjectOf copies the inputs of a run from the scope.
 func subjectOf(scope *clusterScope) *clusterSubject {
 	return &clusterSubject{
 		owner:      scope.olvmCluster.DeepCopy(),
@@ -39,7 +39,7 @@ func subjectOf(scope *clusterScope) *clusterSubject {
 	}
 }
 
-// Render adopts the groups that an interrupted run made.
+// Render adopts groups from an interrupted run.
 func (s *clusterSubject) Render(ctx context.Context, state *tfstate.State) (workspace.Configuration, error) {
 	if err := s.checkEngine(ctx); err != nil {
 		return workspace.Configuration{}, err
@@ -63,14 +63,14 @@ func (s *clusterSubject) Render(ctx context.Context, state *tfstate.State) (work
 	}, nil
 }
 
-// checkEngine returns an error if another engine answers: the run may have waited.
+// checkEngine returns an error if another engine responds. The engine may have changed while the run waited.
 func (s *clusterSubject) checkEngine(ctx context.Context) error {
 	_, err := s.session.Identity(ctx)
 
 	return err
 }
 
-// guardGroups refuses to delete a group while the OLVMCluster lives: its members would lose it.
+// guardGroups refuses to delete a group while the OLVMCluster exists, because its members would lose the group.
 func guardGroups(change terraform.Change) string {
 	if change.Action == "delete" || change.Action == "replace" {
 		return change.Action
@@ -79,7 +79,7 @@ func guardGroups(change terraform.Change) string {
 	return ""
 }
 
-// Outdated is false: the next run corrects groups that are out of date, and they do no harm meanwhile.
+// Outdated returns false: outdated groups are harmless until the next run corrects them.
 func (s *clusterSubject) Outdated(client.Object) bool { return false }
 
 // RenderDestroy renders the provider alone.
@@ -98,7 +98,7 @@ func (s *clusterSubject) RenderDestroy(ctx context.Context) (workspace.Configura
 	}, err
 }
 
-// RemoveOrphans deletes the groups that have the whole mark of the cluster and that no state has.
+// RemoveOrphans deletes groups without a state that carry the cluster's complete owner mark.
 func (s *clusterSubject) RemoveOrphans(
 	ctx context.Context, operation terraform.Operation, _ *tfstate.State, _ workspace.LoadFunc,
 ) error {
@@ -109,7 +109,8 @@ func (s *clusterSubject) RemoveOrphans(
 	return removeOrphanGroups(ctx, s.session, s.dataCenter, ownermark.Of(s.owner))
 }
 
-// removeOrphanGroups deletes groups with our whole mark natively: there is no state from which Terraform could do it.
+// removeOrphanGroups deletes groups with our complete mark through the API. Terraform cannot delete them without a
+// state.
 func removeOrphanGroups(
 	ctx context.Context, session *engine.Client, dc *engine.DataCenter, owner ownermark.Owner,
 ) error {

@@ -18,9 +18,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// This file has what an OLVMCluster reads of the support services of its Cluster, which have a controller of their own.
+// This file covers the OLVMCluster's view of its Cluster's support services. They have a controller of their own.
 
-// servicesChanged passes what an OLVMCluster reads of an OLVMSupportServices.
+// servicesChanged passes changes of an OLVMSupportServices relevant to an OLVMCluster.
 var servicesChanged = predicate.Or[client.Object](objectstatus.IgnoreStatus, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*infrav1alpha1.OLVMSupportServices)
@@ -36,7 +36,7 @@ var servicesChanged = predicate.Or[client.Object](objectstatus.IgnoreStatus, pre
 	},
 })
 
-// servicesToCluster wakes the OLVMCluster of support services, which have the name of the Cluster.
+// servicesToCluster maps support services to their OLVMCluster. They have the name of the Cluster.
 func (r *Reconciler) servicesToCluster(ctx context.Context, services client.Object) []ctrl.Request {
 	return r.ofCluster(ctx, client.ObjectKeyFromObject(services))
 }
@@ -50,7 +50,7 @@ func (r *Reconciler) findServices(ctx context.Context, scope *clusterScope) erro
 	return err
 }
 
-// endpointServed reports whether the control plane endpoint can be reached, as far as a load balancer makes it.
+// endpointServed reports whether the required load balancers serve the control plane endpoint.
 func (s *clusterScope) endpointServed() bool {
 	for _, service := range support.Services(s.services) {
 		if !service.ServesEndpoint(s.olvmCluster.Spec) {
@@ -68,7 +68,7 @@ func (s *clusterScope) endpointServed() bool {
 	return true
 }
 
-// deleteServices deletes the support services of a cluster without nodes, and finds their VMs that are left.
+// deleteServices deletes the support services of a cluster without nodes, and lists their remaining VMs.
 func (r *Reconciler) deleteServices(
 	ctx context.Context, scope *clusterScope, machines []infrav1.OLVMMachine,
 ) error {
