@@ -23,8 +23,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// TestTheEngineRestartsWhileMachinesAreMade ends all sessions of the engine again and again while it makes 20 machines:
-// B1, D1.
+// TestTheEngineRestartsWhileMachinesAreMade repeatedly ends all sessions of the engine during the creation of 20
+// machines: B1, D1.
 func TestTheEngineRestartsWhileMachinesAreMade(t *testing.T) {
 	testenv.SkipInShort(t, "makes twenty machines")
 	t.Parallel()
@@ -70,7 +70,7 @@ func TestTheEngineRestartsWhileMachinesAreMade(t *testing.T) {
 }
 
 // TestWhatAnAdministratorDeletesHealsOrIsTold deletes each part of a machine in the engine. A change of the machine
-// makes it again or says what to do, and its deletion ends: B2, B3, M6.
+// then recreates the part or reports a remedy, and the machine can still be deleted: B2, B3, M6.
 func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 	type parts struct {
 		sim     *ovirtsim.Server
@@ -89,7 +89,7 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 
 	tests := map[string]struct {
 		remove func(ctx context.Context, p parts) error
-		// told is what conditions say, one after the other, where the machine cannot heal; empty where it does.
+		// told are the expected condition texts, one after the other; empty if the machine recovers by itself.
 		told []string
 	}{
 		"tag of the VM": {remove: func(ctx context.Context, p parts) error {
@@ -205,7 +205,7 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 			s.ExpectGone(m)
 			s.ExpectEmptyEngine()
 			if name == "tag" || testing.Short() && name != "disk" && name != "VM" {
-				return // no further machine can have the tag; and two parts are enough for the fast tier
+				return // no other machine can have the tag, and two parts are enough for the fast tier
 			}
 
 			m, p = make("two")
@@ -220,7 +220,7 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 	}
 }
 
-// expectApplied waits until the last change of a machine is in the engine.
+// expectApplied waits until the engine has the last change of a machine.
 func (s *site) expectApplied(m *infrav1.OLVMMachine) {
 	s.T.Helper()
 	s.Eventually("the change is applied", func() error {
@@ -237,7 +237,7 @@ func (s *site) expectApplied(m *infrav1.OLVMMachine) {
 	})
 }
 
-// expectTold waits until a condition of a machine has a text.
+// expectTold waits until a condition of a machine contains a text.
 func (s *site) expectTold(m *infrav1.OLVMMachine, text string) {
 	s.T.Helper()
 	s.Eventually("a condition says "+text, func() error {
@@ -255,7 +255,7 @@ func (s *site) expectTold(m *infrav1.OLVMMachine, text string) {
 	})
 }
 
-// takeSnapshot makes a snapshot of a VM, as an administrator does before an update.
+// takeSnapshot creates a snapshot of a VM, as administrators do before an update.
 func takeSnapshot(ctx context.Context, sim *ovirtsim.Server, vm string) error {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(sim.CA())

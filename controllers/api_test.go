@@ -18,7 +18,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAnEndpointIsAnAddressOrAName has hosts of endpoints. One that is none could not be corrected later.
+// TestAnEndpointIsAnAddressOrAName covers valid and invalid endpoint hosts. Once stored, an invalid host could not be
+// corrected.
 func TestAnEndpointIsAnAddressOrAName(t *testing.T) {
 	s := newSite(t, nil)
 
@@ -92,7 +93,7 @@ func TestManifestsOfOraclesCLIApplyUnchanged(t *testing.T) {
 			continue
 		}
 
-		// Nothing is dropped: what is read back has every field that was written.
+		// The object read back has every written field.
 		if got, err := yaml.Marshal(object.Object["spec"]); err != nil || string(got) != string(want) {
 			t.Errorf("%s %s came back as\n%s, %v", object.GetKind(), object.GetName(), got, err)
 		}
@@ -217,7 +218,7 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 		}, "65535"},
 	}
 	for name, test := range tests {
-		// A dry run: the object stays what it is, also if the change were let through.
+		// A dry run leaves the object unchanged even if the change is accepted.
 		err := suite.client.Patch(t.Context(), test.change(), client.Merge, client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)
@@ -273,7 +274,7 @@ func TestTemplatesAreImmutableButForDryRunsOfTheTopologyController(t *testing.T)
 			return nil
 		}
 
-		// The API server takes a moment to learn of a policy.
+		// The API server needs a moment to load a new policy.
 		s.Eventually(kind+": a dry run that is not the topology controller's", func() error {
 			return refused(patch(k.change, client.DryRunAll))
 		})

@@ -17,10 +17,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// lastApplied is where kubectl keeps the manifest that it has applied.
+// lastApplied is the annotation with the last manifest applied by kubectl.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// ways are how people and tools apply manifests. Each applies one as it is, and returns what the API server answers.
+// ways are the usual ways to apply a manifest. Each applies it unchanged, and returns the API server's response.
 var ways = map[string]func(*site, *unstructured.Unstructured) (*unstructured.Unstructured, error){
 	"kubectl apply": applyThreeWay,
 	"kubectl apply --server-side": func(s *site, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
@@ -42,7 +42,7 @@ func applyServerSide(
 	return out, err
 }
 
-// applyThreeWay applies a manifest as kubectl does with custom resources, by the same library.
+// applyThreeWay applies a manifest like kubectl does for custom resources, with the same library.
 func applyThreeWay(s *site, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	content, err := json.Marshal(object)
 	if err != nil {
@@ -86,7 +86,7 @@ func applyThreeWay(s *site, object *unstructured.Unstructured) (*unstructured.Un
 	return current, s.Client.Patch(s.T.Context(), current, client.RawPatch(types.MergePatchType, patch), by)
 }
 
-// peerManifests are those in the style of Oracle's CLI.
+// peerManifests returns manifests in the style of Oracle's CLI.
 func peerManifests(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	content, err := os.ReadFile("testdata/peer.yaml")
@@ -98,8 +98,8 @@ func peerManifests(t *testing.T) []*unstructured.Unstructured {
 	return objects
 }
 
-// TestManifestsOfOraclesCLICanBeAppliedAgain applies each manifest several times, while the manager fills in what they
-// leave empty.
+// TestManifestsOfOraclesCLICanBeAppliedAgain applies each manifest several times. Meanwhile, the manager fills in empty
+// fields.
 func TestManifestsOfOraclesCLICanBeAppliedAgain(t *testing.T) {
 	for name, apply := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -113,8 +113,8 @@ func TestManifestsOfOraclesCLICanBeAppliedAgain(t *testing.T) {
 	}
 }
 
-// applyAgain applies a manifest three times. That of an OLVMCluster is taken up by a Cluster after the first time, and
-// the endpoint of that Cluster comes back each time.
+// applyAgain applies a manifest three times. After the first time, a Cluster adopts an OLVMCluster, and restores its
+// own endpoint each time.
 func (s *site) applyAgain(
 	object *unstructured.Unstructured,
 	apply func(*site, *unstructured.Unstructured) (*unstructured.Unstructured, error),
@@ -149,7 +149,7 @@ func (s *site) applyAgain(
 	}
 }
 
-// takeUp plays the part of Cluster API: a Cluster with an endpoint takes an OLVMCluster up.
+// takeUp stands in for Cluster API: a Cluster with an endpoint adopts an OLVMCluster.
 func (s *site) takeUp(c *infrav1.OLVMCluster) {
 	s.T.Helper()
 	check.Error(s.T, s.Client.Get(s.T.Context(), client.ObjectKeyFromObject(c), c), "")
@@ -167,7 +167,7 @@ func (s *site) takeUp(c *infrav1.OLVMCluster) {
 	})
 }
 
-// TestAnEmptyProviderIDIsRestored applies a manifest with an empty providerID to a machine that runs.
+// TestAnEmptyProviderIDIsRestored applies a manifest with an empty providerID to a running machine.
 func TestAnEmptyProviderIDIsRestored(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)
@@ -180,7 +180,7 @@ func TestAnEmptyProviderIDIsRestored(t *testing.T) {
 
 	for name, apply := range ways {
 		for range 2 {
-			// The manager gives a field up right after it restored it; until then, it is a conflict.
+			// The manager releases the field right after restoring it. Until then, applying is a conflict.
 			s.Eventually("the manifest is applied by "+name, func() error {
 				_, err := apply(s, object)
 				return err
@@ -202,8 +202,8 @@ func TestAnEmptyProviderIDIsRestored(t *testing.T) {
 	check.Length(t, "VMs", s.Sim.VMs(), 1)
 }
 
-// TestAToolThatOwnsTheSpecDoesNotFightWithTheManager re-applies the specs of a cluster and of a machine as GitOps tools
-// do. The manager has nothing to undo, and loses nothing of what it wrote.
+// TestAToolThatOwnsTheSpecDoesNotFightWithTheManager re-applies the specs of a cluster and of a machine, like GitOps
+// tools. The manager has nothing to undo, and loses none of its own fields.
 func TestAToolThatOwnsTheSpecDoesNotFightWithTheManager(t *testing.T) {
 	for _, force := range []bool{true, false} {
 		t.Run(fmt.Sprintf("force %t", force), func(t *testing.T) {
@@ -248,7 +248,7 @@ func TestAToolThatOwnsTheSpecDoesNotFightWithTheManager(t *testing.T) {
 	}
 }
 
-// manifestOf is what a repository has of an object: its name and its spec.
+// manifestOf returns an object as a repository stores it: its name and its spec.
 func manifestOf(t *testing.T, object client.Object, kind string) *unstructured.Unstructured {
 	t.Helper()
 	content, err := json.Marshal(object)

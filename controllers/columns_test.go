@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// columns are what kubectl get shows of an OLVMMachine, by the names of the columns.
+// columns returns the output of kubectl get for an OLVMMachine, by column name.
 func (s *site) columns(name string) (map[string]string, error) {
 	config := dynamic.ConfigFor(suite.config)
 	config.GroupVersion = &infrav1.GroupVersion
@@ -45,7 +45,7 @@ func (s *site) columns(name string) (map[string]string, error) {
 	return out, nil
 }
 
-// TestKubectlSaysWhatAMachineIsAndWhyItIsNotReady reads the table that kubectl get prints.
+// TestKubectlSaysWhatAMachineIsAndWhyItIsNotReady reads the table printed by kubectl get.
 func TestKubectlSaysWhatAMachineIsAndWhyItIsNotReady(t *testing.T) {
 	s := newSite(t, nil)
 	runs := s.Machine("runs", func(spec *infrav1.OLVMMachineSpec) {
@@ -53,7 +53,8 @@ func TestKubectlSaysWhatAMachineIsAndWhyItIsNotReady(t *testing.T) {
 	})
 	s.ExpectProvisioned(runs)
 
-	// Made when the other one has its address: of two at once, either may have the first of the range.
+	// Create it after the other one has its address. If created together, either may get the first address of the
+	// range.
 	wrong := s.Machine("wrong", func(spec *infrav1.OLVMMachineSpec) { spec.VMTemplateName = "ol9-k9s" })
 	s.Expect(wrong, infrav1.ReadyCondition, "False/"+infrav1.VMTemplateNotFoundReason)
 

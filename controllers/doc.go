@@ -1,13 +1,13 @@
-// Package controllers holds the controllers of the manager, each in a package of its own:
+// Package controllers holds the controllers of the manager, each in its own package:
 //
-//   - machine gives each OLVMMachine one VM, through Terraform.
-//   - cluster checks endpoint and engine of each OLVMCluster, and makes the affinity groups of its machines.
-//   - machinetemplate reports the capacity of OLVMMachineTemplates, so that an autoscaler can scale from zero.
-//   - node gives Nodes of workload clusters their provider IDs, and approves serving certificates of kubelets.
-//   - access keeps the Secrets and ConfigMaps that OLVMClusters name until no OLVMCluster needs them.
+//   - machine creates one VM for each OLVMMachine, with Terraform.
+//   - cluster checks the endpoint and the engine of each OLVMCluster, and creates its machines' affinity groups.
+//   - machinetemplate reports the capacity of OLVMMachineTemplates, for autoscalers to scale from zero.
+//   - node sets the provider IDs of Nodes in workload clusters, and approves serving certificates of kubelets.
+//   - access keeps the Secrets and ConfigMaps named by OLVMClusters until no OLVMCluster needs them.
 //
-// Reconcile holds order only. Phases gather facts into a scope, and the status file alone turns facts into conditions.
-// Terraform runs belong to internal/workspace, and what is known of engines to internal/enginepool.
+// Reconcile only orders the phases. Phases gather facts into a scope, and the status file alone turns facts into
+// conditions. Terraform runs belong to internal/workspace, and facts about engines to internal/enginepool.
 //
-// The tests here run all controllers together, against a real kube-apiserver and the engine simulator.
+// The tests in this package run all controllers together, against a real kube-apiserver and the engine simulator.
 package controllers

@@ -12,8 +12,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// anotherCluster writes a second Cluster with an OLVMCluster of the same engine. asked is the endpoint that the Cluster
-// names, if any.
+// anotherCluster creates a second Cluster with an OLVMCluster of the same engine. asked is the endpoint in the
+// Cluster's spec, if any.
 func (s *site) anotherCluster(name, host, asked string) *infrav1.OLVMCluster {
 	s.T.Helper()
 	owner := s.newOwner(name)
@@ -34,7 +34,7 @@ func (s *site) anotherCluster(name, host, asked string) *infrav1.OLVMCluster {
 	return out
 }
 
-// newOwner is another Cluster, of an OLVMCluster of the same name.
+// newOwner creates another Cluster with an OLVMCluster of the same name.
 func (s *site) newOwner(name string) *clusterv1.Cluster {
 	s.T.Helper()
 	owner := &clusterv1.Cluster{ObjectMeta: s.Meta(name), Spec: *s.Cluster.Spec.DeepCopy()}
@@ -44,14 +44,14 @@ func (s *site) newOwner(name string) *clusterv1.Cluster {
 	return owner
 }
 
-// ownedBy are the owners of an OLVMCluster that a Cluster has taken up.
+// ownedBy returns the owner references of an OLVMCluster adopted by a Cluster.
 func ownedBy(owner *clusterv1.Cluster) []metav1.OwnerReference {
 	return []metav1.OwnerReference{
 		{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: owner.Name, UID: owner.UID},
 	}
 }
 
-// isProvisioned reads whether the infrastructure of a cluster is there, so that machines are made.
+// isProvisioned reports whether the infrastructure of a cluster is provisioned, so that machines are created.
 func (s *site) isProvisioned(c *infrav1.OLVMCluster) bool {
 	s.T.Helper()
 	check.Error(s.T, s.Client.Get(s.T.Context(), client.ObjectKeyFromObject(c), c), "")
@@ -59,7 +59,7 @@ func (s *site) isProvisioned(c *infrav1.OLVMCluster) bool {
 	return ptr.Deref(c.Status.Initialization.Provisioned, false)
 }
 
-// TestAnEndpointThatAnotherHasIsRefused asks for the endpoint of a cluster, and for the address of a machine.
+// TestAnEndpointThatAnotherHasIsRefused requests the endpoint of another cluster, and the address of a machine.
 func TestAnEndpointThatAnotherHasIsRefused(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
@@ -78,7 +78,7 @@ func TestAnEndpointThatAnotherHasIsRefused(t *testing.T) {
 		check.Contains(t, name, message, "spec.controlPlaneEndpoint.host: "+test.host+" belongs to "+test.holder)
 		check.Equal(t, name+" is provisioned", s.isProvisioned(c), false)
 
-		if name == "usurper" { // the message says to delete what has it
+		if name == "usurper" { // the message says to delete the other object
 			s.Delete(m)
 			s.ExpectGone(m)
 			s.Expect(c, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
@@ -89,7 +89,7 @@ func TestAnEndpointThatAnotherHasIsRefused(t *testing.T) {
 	s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
 }
 
-// TestTwoEndpointsOfOneClusterAreNamed has a Cluster that names another endpoint than its OLVMCluster.
+// TestTwoEndpointsOfOneClusterAreNamed covers a Cluster and an OLVMCluster with different endpoints.
 func TestTwoEndpointsOfOneClusterAreNamed(t *testing.T) {
 	s := newSite(t, nil)
 	c := s.anotherCluster("twin", "10.0.0.7", "10.0.0.8")

@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// useEngine has the OLVMCluster and its credentials name an engine, as a wrong overlay does.
+// useEngine points the OLVMCluster and its credentials at an engine, as a wrong overlay may do.
 func useEngine(s *site, sim *ovirtsim.Server) {
 	s.T.Helper()
 	change(s, &corev1.ConfigMap{ObjectMeta: s.Meta("ca")}, func(ca *corev1.ConfigMap) {
@@ -31,7 +31,7 @@ func useEngine(s *site, sim *ovirtsim.Server) {
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.OLVMOvirtAPIServer.ServerURL = sim.URL() })
 }
 
-// TestAnotherEngineLosesNothing has a cluster whose serverURL leads to another engine, which accepts its credentials.
+// TestAnotherEngineLosesNothing covers a serverURL leading to another engine with the same credentials.
 func TestAnotherEngineLosesNothing(t *testing.T) {
 	s := newSite(t, nil)
 	other, err := ovirtsim.New(ovirtsim.Options{})
@@ -60,7 +60,7 @@ func TestAnotherEngineLosesNothing(t *testing.T) {
 	check.Contains(t, "message", message, infrav1.AcceptEngineAnnotation+"=")
 	check.Contains(t, "message", message, "spec.olvmOvirtAPIServer.serverURL")
 
-	// A machine that is deleted now waits, and one that is asked for is not made.
+	// The deletion of a machine now waits, and a new machine is not created.
 	second := s.Machine("two", nil)
 	s.Expect(second, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
 	s.Delete(m)
@@ -76,14 +76,14 @@ func TestAnotherEngineLosesNothing(t *testing.T) {
 	check.Length(t, "VMs of the other engine", other.VMs(), 0)
 }
 
-// TestARebuiltEngineIsAccepted has an administrator say that another engine is meant.
+// TestARebuiltEngineIsAccepted has an administrator confirm the other engine.
 func TestARebuiltEngineIsAccepted(t *testing.T) {
 	s := newSite(t, nil)
 	other, err := ovirtsim.New(ovirtsim.Options{})
 	check.Error(t, err, "")
 	t.Cleanup(other.Close)
 
-	s.ExpectProvisioned(s.Machine("zero", nil)) // whose data center has another ID than the one of the other engine
+	s.ExpectProvisioned(s.Machine("zero", nil)) // its data center gets another ID than the other engine's
 	useEngine(s, other)
 	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineChangedReason)
 	_, id, found := strings.Cut(message, infrav1.AcceptEngineAnnotation+"=")
@@ -97,15 +97,15 @@ func TestARebuiltEngineIsAccepted(t *testing.T) {
 	s.ExpectProvisioned(s.Machine("one", nil))
 	check.Length(t, "VMs of the other engine", other.VMs(), 1)
 
-	// Deletions that follow are about the other engine.
+	// Later deletions refer to the other engine.
 	useEngine(s, s.Sim)
 	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineChangedReason)
 	useEngine(s, other)
 	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
 }
 
-// TestAnEngineThatWasRestoredLosesNothing has an engine that forgot the machine and the newest event that was seen, and an
-// administrator who goes on with it.
+// TestAnEngineThatWasRestoredLosesNothing covers an engine without the machine and the newest recorded event. An
+// administrator then decides to continue with it.
 func TestAnEngineThatWasRestoredLosesNothing(t *testing.T) {
 	folder, backup := t.TempDir(), t.TempDir()
 	start := func(folder string) *ovirtsim.Server {
@@ -159,7 +159,7 @@ func TestAnEngineThatWasRestoredLosesNothing(t *testing.T) {
 	check.Equal(t, "the event is forgotten", s.OLVM.Status.OLVMDatacenter.LastEvent.Gone, false)
 }
 
-// makeRecordDue has the newest event recorded as if an hour had passed.
+// makeRecordDue records the newest event as if an hour had passed.
 func (s *site) makeRecordDue() {
 	s.T.Helper()
 
@@ -179,7 +179,7 @@ func (s *site) makeRecordDue() {
 
 		return s.Client.Status().Update(s.T.Context(), s.OLVM)
 	})
-	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { // it is looked at again
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { // starts a pass
 		c.Annotations = map[string]string{"example.com/look": "again"}
 	})
 	s.Eventually("the newest event is recorded", func() error {

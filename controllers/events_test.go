@@ -49,8 +49,7 @@ func TestAVMThatIsProtectedAgainstDeletionKeepsRunning(t *testing.T) {
 	}
 }
 
-// TestAHealthyDeletionWarnsNobody deletes a machine that is fine: its VM that goes, and the state with it, are what was
-// asked for.
+// TestAHealthyDeletionWarnsNobody deletes a healthy machine. The loss of its VM and its state is intended.
 func TestAHealthyDeletionWarnsNobody(t *testing.T) {
 	skipProved(t, "TestAHealthyDeletionWarnsNobody of controllers/machine")
 

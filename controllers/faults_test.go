@@ -22,7 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// repack changes a state in its Secret.
+// repack edits the state in a Secret.
 func repack(t *testing.T, secret *corev1.Secret, change func(state map[string]any)) {
 	t.Helper()
 	reader, err := gzip.NewReader(bytes.NewReader(secret.Data["tfstate"]))
@@ -52,8 +52,8 @@ func repack(t *testing.T, secret *corev1.Secret, change func(state map[string]an
 	secret.Data["tfstate"] = packed.Bytes()
 }
 
-// TestAStateThatCannotBeUsedIsNamedAndKept spoils the state of a machine that runs. Nothing may touch the VM or the
-// state, the condition says what to do, and doing it heals the machine.
+// TestAStateThatCannotBeUsedIsNamedAndKept damages the state of a running machine. Nothing may touch the VM or the
+// state. The condition names the remedy, and the remedy works.
 func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 	skipProved(t, "TestAStateThatCannotBeUsedIsNamedAndKept of controllers/machine")
 
@@ -87,7 +87,7 @@ func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 				t.Errorf("message: %s", message)
 			}
 
-			// would be a run
+			// would need a run
 			change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "another" })
 
 			s.Eventually("a pass has seen the change", func() error {
@@ -135,7 +135,7 @@ func TestCredentialsAreRotatedWithoutARestart(t *testing.T) {
 	logins := func() int { return s.Sim.Summary().Logins }
 	before := logins()
 
-	// The engine first: every session ends, and the old password is refused.
+	// Change the engine first: every session ends, and the old password is rejected.
 	if err := s.Sim.SetPassword(s.Sim.Username(), "rotated-password"); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestCredentialsAreRotatedWithoutARestart(t *testing.T) {
 	}
 }
 
-// TestTheWayToTheEngineOutlivesTheMachines deletes everything at once, as the deletion of a namespace does.
+// TestTheWayToTheEngineOutlivesTheMachines deletes everything at once, like the deletion of a namespace.
 func TestTheWayToTheEngineOutlivesTheMachines(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)
@@ -214,7 +214,7 @@ func TestCredentialsThatNobodyNamesAnyMoreAreLetGo(t *testing.T) {
 	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 }
 
-// TestDeletionWithoutTheCluster deletes a machine whose Cluster and Machine somebody has removed by force.
+// TestDeletionWithoutTheCluster deletes a machine after someone removed its Cluster and Machine by force.
 func TestDeletionWithoutTheCluster(t *testing.T) {
 	skipProved(t, "TestDeletionWithoutTheCluster of controllers/machine")
 
@@ -233,7 +233,7 @@ func TestDeletionWithoutTheOLVMClusterSaysWhatHoldsIt(t *testing.T) {
 
 	s := newSite(t, nil)
 
-	// Addresses of its own: while its engine is not known they are in use on every one.
+	// Use separate addresses: without a known engine, addresses count as in use on every engine.
 	apart := func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Network.IPv4 = &infrav1.IPv4Network{
 			Subnet:      "10.77.0.0/24",
@@ -252,13 +252,13 @@ func TestDeletionWithoutTheOLVMClusterSaysWhatHoldsIt(t *testing.T) {
 	check.Contains(t, "message", message, infrav1.MachineFinalizer)
 	check.Contains(t, "message", message, s.Sim.VMs()[0].ID)
 
-	// One that never got a VM waits for nobody.
+	// A machine without a VM does not wait.
 	fresh := s.Machine("fresh", apart)
 	s.Expect(fresh, infrav1.AddressesAllocatedCondition, "False/"+infrav1.WaitingForClusterInfrastructureReason)
 	s.Delete(fresh)
 	s.ExpectGone(fresh)
 
-	// Made again, it is the connection to the engine.
+	// Once recreated, it provides the connection to the engine.
 	again := &infrav1.OLVMCluster{ObjectMeta: s.Meta("demo"), Spec: s.OLVM.Spec}
 	again.OwnerReferences = []metav1.OwnerReference{
 		{APIVersion: s.Cluster.APIVersion, Kind: "Cluster", Name: s.Cluster.Name, UID: s.Cluster.UID},
@@ -269,7 +269,7 @@ func TestDeletionWithoutTheOLVMClusterSaysWhatHoldsIt(t *testing.T) {
 	s.ExpectEmptyEngine()
 }
 
-// TestForegroundDeletion deletes the owner with foreground propagation, as kubectl delete --cascade=foreground does.
+// TestForegroundDeletion deletes the owner with foreground propagation, like kubectl delete --cascade=foreground.
 func TestForegroundDeletion(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)
@@ -280,8 +280,8 @@ func TestForegroundDeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// No garbage collector runs here: it would delete what the machine owns, its state, and then take its own finalizer
-	// away.
+	// No garbage collector runs here. It would delete the machine's dependent, its state, and then remove its own
+	// finalizer.
 	for _, secret := range s.States() {
 		s.Delete(&secret)
 	}
@@ -306,7 +306,7 @@ func TestForegroundDeletion(t *testing.T) {
 	s.ExpectGone(m)
 }
 
-// TestADestroyThatFailsSaysWhy has a VM that the engine does not let go, for a while.
+// TestADestroyThatFailsSaysWhy covers a VM with failing deletion for a while.
 func TestADestroyThatFailsSaysWhy(t *testing.T) {
 	skipProved(t, "TestADestroyThatFailsSaysWhy of controllers/machine")
 
@@ -334,7 +334,7 @@ func TestADestroyThatFailsSaysWhy(t *testing.T) {
 	s.ExpectGone(m)
 }
 
-// TestAUserWithoutAnAdministratorRole sees some VMs only: what is hidden must not pass for gone.
+// TestAUserWithoutAnAdministratorRole sees some VMs only: hidden VMs must not count as deleted.
 func TestAUserWithoutAnAdministratorRole(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	inventory.Users = append(inventory.Users, ovirtsim.User{Name: "capolvm@internal", Password: "capolvm-password"})

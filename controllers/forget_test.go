@@ -19,7 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// joins has a machine become a node, as Cluster API writes it down.
+// joins turns a machine into a node, with the status written by Cluster API.
 func (s *site) joins(m *infrav1.OLVMMachine) {
 	s.T.Helper()
 
@@ -29,7 +29,7 @@ func (s *site) joins(m *infrav1.OLVMMachine) {
 	check.Error(s.T, suite.client.Status().Update(context.Background(), &machine), "")
 }
 
-// keeps says where a text of a machine's user data still is: in the engine, in its state, in the working folder.
+// keeps lists the places still holding a text of a machine's user data: the engine, its state, the working folder.
 func (s *site) keeps(m *infrav1.OLVMMachine, text string) []string {
 	s.T.Helper()
 	var out []string
@@ -64,8 +64,8 @@ func (s *site) keeps(m *infrav1.OLVMMachine, text string) []string {
 	return out
 }
 
-// TestUserDataIsTakenAwayWhenItsVMIsANode looks for the user data of a node where others may read it. The host name and
-// the addresses, which the engine remembers for us, stay, and so do the VM and the state.
+// TestUserDataIsTakenAwayWhenItsVMIsANode looks for the user data of a node in places readable by others. The host name
+// and the addresses must stay in the engine, as our record. The VM and the state stay, too.
 func TestUserDataIsTakenAwayWhenItsVMIsANode(t *testing.T) {
 	const secret = "a-key-of-the-cluster"
 
@@ -91,7 +91,7 @@ func TestUserDataIsTakenAwayWhenItsVMIsANode(t *testing.T) {
 	check.Equal(t, "changes wait", after.vm.ChangesWait, false)
 	check.Equal(t, "boots", s.boots()["one"], boots)
 
-	// The record of its addresses is still found in the engine, and no run is needed for any of this.
+	// The engine still has the record of its addresses. None of this needs a run.
 	s.Eventually("the state's serial is one more", func() error {
 		check.Error(t, suite.client.Get(context.Background(), client.ObjectKeyFromObject(m), m), "")
 
@@ -102,13 +102,13 @@ func TestUserDataIsTakenAwayWhenItsVMIsANode(t *testing.T) {
 		return nil
 	})
 
-	// A run that comes later finds what it expects: the VM stays, and nothing of it changes.
+	// A later run finds the expected state: the VM stays unchanged.
 	s.rerun(m)
 	check.Equal(t, "the VM", s.inspect("one").vm.ID, before.vm.ID)
 	check.Length(t, "what keeps it after another run", s.keeps(m, secret), 0)
 }
 
-// rerun has a machine be applied again, by another configuration of it.
+// rerun has a machine applied again, with another configuration.
 func (s *site) rerun(m *infrav1.OLVMMachine) {
 	s.T.Helper()
 	_, err := s.Session().CreateTag(s.T.Context(), &engine.Tag{Name: "later"})
@@ -134,7 +134,7 @@ func (s *site) rerun(m *infrav1.OLVMMachine) {
 	}
 }
 
-// TestUserDataThatCannotBeTakenAway has the engine refuse it, and then not.
+// TestUserDataThatCannotBeTakenAway covers an engine with failures at first.
 func TestUserDataThatCannotBeTakenAway(t *testing.T) {
 	skipProved(t, "TestUserDataThatTheEngineKeeps of controllers/machine")
 
@@ -145,7 +145,7 @@ func TestUserDataThatCannotBeTakenAway(t *testing.T) {
 	check.Error(t, s.Sim.Inject(ovirtsim.Fault{
 		Method: "PUT", Path: "/api/vms/[^/]+$", Status: 409, Count: 1, Reason: "Operation Failed", Detail: "not now",
 	}), "")
-	// What was taken away with it must be written again, whatever the engine says at first.
+	// Data removed with it must be written again, even if the engine fails at first.
 	check.Error(t, s.Sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "/api/vms/[^/]+$", Status: 503, Nth: 3, Count: 2}), "")
 	s.joins(m)
 

@@ -16,8 +16,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestEachConditionHasTheGenerationOfItsVerdict walks the conditions of a machine that runs, and of its cluster, after
-// edits that are not applied. The node stays ready.
+// TestEachConditionHasTheGenerationOfItsVerdict checks the conditions of a running machine and its cluster after
+// invalid edits. The node stays ready.
 func TestEachConditionHasTheGenerationOfItsVerdict(t *testing.T) {
 	s := newSite(t, nil)
 	disks := []infrav1.DataDisk{{Name: "etcd", Size: "1GB"}}
@@ -71,7 +71,7 @@ func TestEachConditionHasTheGenerationOfItsVerdict(t *testing.T) {
 	}
 }
 
-// expectVerdict waits for the verdict on the spec of now, and that the machine is ready all the time.
+// expectVerdict waits for a verdict on the current spec, and checks that the machine stays ready.
 func (s *site) expectVerdict(m *infrav1.OLVMMachine, want string) {
 	s.T.Helper()
 	s.Eventually("the verdict is "+want, func() error {
@@ -96,8 +96,8 @@ func (s *site) expectVerdict(m *infrav1.OLVMMachine, want string) {
 	}
 }
 
-// TestEachConditionOfEachKindHasTheGenerationOfItsVerdict edits objects of the other kinds: each condition is about the
-// spec of now, until the object is paused. An edit of a paused object is judged by the Paused condition alone.
+// TestEachConditionOfEachKindHasTheGenerationOfItsVerdict edits objects of the other kinds. Each condition describes
+// the current spec until the object is paused. The Paused condition alone judges edits of a paused object.
 func TestEachConditionOfEachKindHasTheGenerationOfItsVerdict(t *testing.T) {
 	t.Run("OLVMCluster", func(t *testing.T) {
 		s := newSite(t, nil)
@@ -144,7 +144,7 @@ type conditioned interface {
 	conditions.Getter
 }
 
-// expectGenerations edits an object, pauses it and edits it again.
+// expectGenerations edits an object, pauses it, and edits it again.
 func expectGenerations[T conditioned](s *site, object T, edit func(T, int)) {
 	s.T.Helper()
 	change(s, object, func(object T) { edit(object, 0) })
@@ -177,7 +177,7 @@ func expectGenerations[T conditioned](s *site, object T, edit func(T, int)) {
 	}
 }
 
-// expectOfNow waits until each condition is about the spec of now.
+// expectOfNow waits until each condition describes the current spec.
 func expectOfNow[T conditioned](s *site, object T) {
 	s.T.Helper()
 	s.Eventually("each condition is of the spec of now", func() error {

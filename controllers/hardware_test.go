@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// richInventory has what machines can ask for beside the default.
+// richInventory returns the default inventory with all additional hardware machines can request.
 func richInventory() ovirtsim.Inventory {
 	inventory := ovirtsim.DefaultInventory()
 	inventory.Tags = []string{"prod", "blue"}
@@ -50,11 +50,11 @@ func richInventory() ovirtsim.Inventory {
 	return inventory
 }
 
-// seen is a VM as the engine has it, with its parts.
+// seen is a VM in the engine, with its parts.
 type seen struct {
 	vm       *engine.VM
 	nics     []engine.NIC
-	disks    map[string]*engine.Disk // by alias; "root" is the one that boots
+	disks    map[string]*engine.Disk // by alias; "root" is the boot disk
 	consoles int
 	tags     []string
 }
@@ -85,7 +85,7 @@ func (s *site) inspect(name string) seen {
 	for i := range attached {
 		disk, err := session.Disk(ctx, attached[i].DiskID())
 		must(err)
-		name := disk.AliasText() // the root disk has that of the template's disk
+		name := disk.AliasText() // the root disk has the alias of the template's disk
 		if *attached[i].Bootable {
 			name = "root"
 		}
@@ -352,8 +352,8 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 	}
 }
 
-// TestWhatWaitsForARestartIsTold changes a machine that runs: what the engine keeps for the next start is in a
-// condition, and not in every plan.
+// TestWhatWaitsForARestartIsTold changes a running machine. A condition reports the settings pending until the next
+// start, and they do not appear in every plan.
 func TestWhatWaitsForARestartIsTold(t *testing.T) {
 	skipProved(t, "TestWhatWaitsForARestartIsTold of controllers/machine")
 

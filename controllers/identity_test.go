@@ -18,8 +18,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// identityOf makes the credentials and the CA of a site's engine in a namespace, and an identity for them that nobody may
-// use yet. Their name is that of the site's namespace.
+// identityOf creates the credentials and the CA of a site's engine in a namespace, and an identity for them without
+// allowed namespaces. They have the name of the site's namespace.
 func identityOf(s *site, namespace string) *infrav1alpha1.OLVMClusterIdentity {
 	s.T.Helper()
 	name := s.Namespace
@@ -47,14 +47,14 @@ func identityOf(s *site, namespace string) *infrav1alpha1.OLVMClusterIdentity {
 	return identity
 }
 
-// withIdentity has the OLVMCluster name the identity of its site.
+// withIdentity makes the OLVMCluster name the identity of its site.
 func withIdentity(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 	server := &c.Spec.OLVMOvirtAPIServer
 	server.CredentialsSecret, server.CAConfigMap = infrav1.NamespacedName{}, nil
 	server.IdentityRef = &infrav1.OLVMClusterIdentityReference{Name: c.Namespace}
 }
 
-// TestAnIdentityUsesTheManagersNamespaceAlone has one that names the Secret of another namespace.
+// TestAnIdentityUsesTheManagersNamespaceAlone covers an identity naming the Secret of another namespace.
 func TestAnIdentityUsesTheManagersNamespaceAlone(t *testing.T) {
 	s := newSite(t, withIdentity)
 	identity := identityOf(s, s.Namespace+"-other")
@@ -118,8 +118,8 @@ func TestAnIdentityOutlivesTheMachines(t *testing.T) {
 	s.ExpectEmptyEngine()
 }
 
-// TestAnIdentityIsForTheNamespacesAndEnginesThatItNames connects a cluster by an identity, once that allows it in each
-// of its ways.
+// TestAnIdentityIsForTheNamespacesAndEnginesThatItNames connects a cluster through an identity. The identity allows it
+// later, in each possible way.
 func TestAnIdentityIsForTheNamespacesAndEnginesThatItNames(t *testing.T) {
 	s := newSite(t, withIdentity)
 	refused := func(reason string, texts ...string) {
@@ -144,7 +144,7 @@ func TestAnIdentityIsForTheNamespacesAndEnginesThatItNames(t *testing.T) {
 		t.Helper()
 		s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
 	}
-	refused(infrav1.CredentialsNotAllowedReason, denied...) // the same: whether it exists is nobody's business
+	refused(infrav1.CredentialsNotAllowedReason, denied...) // the same message: tenants must not learn whether it exists
 
 	allow(func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
 		spec.AllowedNamespaces = &infrav1alpha1.AllowedNamespaces{List: []string{"elsewhere", s.Namespace}}
@@ -181,8 +181,8 @@ func TestAnIdentityIsForTheNamespacesAndEnginesThatItNames(t *testing.T) {
 	s.ExpectGone(m)
 }
 
-// TestAnIdentitySaysWhetherItCanBeUsed follows the condition of an identity while its administrator mends it: each
-// verdict is about the spec of now.
+// TestAnIdentitySaysWhetherItCanBeUsed follows the condition of an identity while its administrator corrects it. Each
+// verdict describes the current spec.
 func TestAnIdentitySaysWhetherItCanBeUsed(t *testing.T) {
 	s := newSite(t, withIdentity)
 	identity := identityOf(s, managerNamespace)

@@ -137,7 +137,7 @@ func TestWrongPassword(t *testing.T) {
 	m := s.Machine("one", nil)
 	s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
 
-	// Every change of the object reconciles, and none may try the password again: the account would be locked out.
+	// Every change of the object starts a pass. None may try the password again, or the account would be locked.
 	for i := range 5 {
 		change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, "touched", strings.Repeat("x", i+1))
@@ -262,10 +262,10 @@ func TestEngineDown(t *testing.T) {
 	m := s.Machine("two", nil)
 	s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
 
-	// An engine that is away says nothing about a machine that runs.
+	// An unreachable engine says nothing about a running machine.
 	s.Expect(running, infrav1.ReadyCondition, "True/Ready")
 
-	// Machines do not ask it. How often clusters do is in the tests of their controller.
+	// Machines do not send requests to it. The tests of the cluster controller cover the frequency of its requests.
 	for _, machine := range []*infrav1.OLVMMachine{running, m} {
 		before := s.requestsBelow("/api/vms")
 		letPass(t, machine)
@@ -277,7 +277,7 @@ func TestEngineDown(t *testing.T) {
 	s.ExpectProvisioned(m)
 }
 
-// requestsBelow counts the requests to the engine whose path begins so.
+// requestsBelow counts the requests to the engine with this path prefix.
 func (s *site) requestsBelow(path string) int {
 	n := 0
 
@@ -390,8 +390,8 @@ func TestAddressPoolExhausted(t *testing.T) {
 	}
 }
 
-// TestAChangeThatWouldReplaceALiveMachineIsRefused takes a data disk away, which would be deleted with its data. The
-// engine changes the sizes of a VM in place.
+// TestAChangeThatWouldReplaceALiveMachineIsRefused removes a data disk: applying this would delete it with its data.
+// The engine resizes a VM in place.
 func TestAChangeThatWouldReplaceALiveMachineIsRefused(t *testing.T) {
 	s := newSite(t, nil)
 	disks := []infrav1.DataDisk{{Name: "etcd", Size: "1GB"}}
@@ -400,7 +400,7 @@ func TestAChangeThatWouldReplaceALiveMachineIsRefused(t *testing.T) {
 	before := s.Sim.VMs()[0]
 	change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.DataDisks = nil })
 	message := s.Expect(m, infrav1.UpToDateCondition, "False/"+infrav1.ReplaceRefusedReason)
-	s.Expect(m, infrav1.ReadyCondition, "True/"+infrav1.ReadyCondition) // the node is as healthy as before
+	s.Expect(m, infrav1.ReadyCondition, "True/"+infrav1.ReadyCondition) // the node stays healthy
 	if !strings.Contains(message, "ovirt_disk") {
 		t.Errorf("the message does not name the disk: %s", message)
 	}
@@ -431,7 +431,7 @@ func TestAVMThatVanishedIsReportedAndNeverMadeAgain(t *testing.T) {
 		t.Errorf("message %q, the engine has %+v", message, s.Sim.VMs())
 	}
 
-	// Cluster API mirrors this to the Machine, where a MachineHealthCheck can act on it.
+	// Cluster API copies this to the Machine, and a MachineHealthCheck can act on it.
 	if message := s.Expect(
 		m, infrav1.ReadyCondition, "False/"+infrav1.VirtualMachineNotFoundReason,
 	); !strings.Contains(
@@ -534,7 +534,7 @@ func TestALostStateIsRebuiltFromTheVM(t *testing.T) {
 	}
 }
 
-// loseState deletes the state of a machine, and expects that it is rebuilt without touching the VM, and good for
+// loseState deletes the state of a machine. The state must be rebuilt without touching the VM, and must support
 // deletion.
 func (s *site) loseState(m *infrav1.OLVMMachine) {
 	t := s.T
@@ -608,7 +608,7 @@ func TestDeletionWhileTheEngineMakesTheVMLeavesNone(t *testing.T) {
 	wait.Until(t, "the engine works on the VM", func() bool { return s.Sim.Hits() > 0 })
 	s.Delete(m)
 
-	for range 2 { // it stays: a pass over a machine that is gone is none
+	for range 2 { // it stays: there is no pass over a deleted machine
 		letPass(t, m)
 	}
 

@@ -28,14 +28,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// pool is a site whose engine has VMs with the tag pool, and the OLVMInventory that lists them.
+// pool is a site with VMs tagged pool in its engine, and an OLVMInventory of these VMs.
 type pool struct {
 	*testsite.Site
 	inventory *infrav1alpha1.OLVMInventory
 	ids       map[string]engine.ID
 }
 
-// newPool makes an inventory of VMs with these names.
+// newPool creates an inventory of VMs with these names.
 func newPool(t *testing.T, names ...string) *pool {
 	t.Helper()
 
@@ -51,20 +51,20 @@ func newPool(t *testing.T, names ...string) *pool {
 	return p
 }
 
-// forget deletes an inventory whose engine goes away with the test.
+// forget deletes an inventory whose engine ends with the test.
 func forget(lab *infrav1alpha1.OLVMInventory) {
 	_ = suite.client.Patch(context.Background(), lab,
 		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 	_ = suite.client.Delete(context.Background(), lab)
 }
 
-// addVM makes a VM of the pool, with a network configuration of its own.
+// addVM creates a VM of the inventory, with its own network configuration.
 func (p *pool) addVM(name string) {
 	p.T.Helper()
 	p.ids[name] = poolvm.Make(p.T, p.Session(), poolvm.Tag, name, fmt.Sprintf("10.0.0.%d", 100+len(p.ids)))
 }
 
-// machine writes a machine that takes its VM from the pool. change may say more.
+// machine creates a machine with a VM from the inventory. change may edit its spec.
 func (p *pool) machine(name string, change func(*infrav1.OLVMMachineSpec)) *infrav1.OLVMMachine {
 	p.T.Helper()
 
@@ -76,7 +76,7 @@ func (p *pool) machine(name string, change func(*infrav1.OLVMMachineSpec)) *infr
 	})
 }
 
-// phases are those of the pool's VMs by name, with the machine that has each.
+// phases returns the phases of the inventory's VMs by name, each with its machine.
 func (p *pool) phases() map[string]string {
 	var list infrav1alpha1.OLVMInventoryVMList
 	if err := p.Client.List(context.Background(), &list, client.InNamespace(p.Namespace)); err != nil {
@@ -112,7 +112,7 @@ func (p *pool) expectPhases(want map[string]string) {
 	})
 }
 
-// disk is the root disk of a VM of the pool.
+// disk returns the root disk of a VM of the inventory.
 func (p *pool) disk(name string) engine.ID {
 	p.T.Helper()
 	attached, err := p.Session().DiskAttachments(context.Background(), p.ids[name])
@@ -122,8 +122,8 @@ func (p *pool) disk(name string) engine.ID {
 	return attached[0].DiskID()
 }
 
-// TestAMachineTakesAVMFromAnInventoryAndGivesItBack (row 48) takes a VM from an inventory, runs on it, and gives it
-// back with another disk.
+// TestAMachineTakesAVMFromAnInventoryAndGivesItBack (row 48) claims a VM from an inventory, runs on it, and returns it
+// with a new disk.
 func TestAMachineTakesAVMFromAnInventoryAndGivesItBack(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a", "vm-b")
@@ -164,14 +164,14 @@ func TestAMachineTakesAVMFromAnInventoryAndGivesItBack(t *testing.T) {
 	check.Error(t, err, "")
 	check.Length(t, "tags", tags, 1)
 
-	// The VM was up before: its guest boots with the data of the next machine all the same.
+	// Even though the VM was up before, its guest boots with the data of the next machine.
 	again := p.machine("m-1", nil)
 	p.ExpectProvisioned(again)
 	check.Equal(t, "provider ID", again.Spec.ProviderID, m.Spec.ProviderID)
 }
 
-// TestAGroupClaimsNothingUntilAllItsVMsAreThere (row 45) has a group of three machines and two VMs: none is claimed
-// before there is a third.
+// TestAGroupClaimsNothingUntilAllItsVMsAreThere (row 45) covers a group of three machines with two VMs. No VM is
+// claimed before there is a third.
 func TestAGroupClaimsNothingUntilAllItsVMsAreThere(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a", "vm-b")
@@ -216,7 +216,7 @@ func TestAGroupClaimsNothingUntilAllItsVMsAreThere(t *testing.T) {
 	check.Equal(t, "counts", p.inventory.Status.Claimed, int32(3))
 }
 
-// wake has the inventory looked at again now, and not in half a minute.
+// wake starts a pass over the inventory now, instead of in half a minute.
 func wake(p *pool) {
 	p.T.Helper()
 	testsite.Change(p.Site, p.inventory, func(i *infrav1alpha1.OLVMInventory) {
@@ -224,8 +224,8 @@ func wake(p *pool) {
 	})
 }
 
-// TestAVMWithoutAnAddressIsPassedOver (row 46) has machines that want an address on a network: the VM without one is
-// passed over with an event, and one replacement is taken.
+// TestAVMWithoutAnAddressIsPassedOver (row 46) covers machines requiring an address on a network. The VM without one is
+// skipped with an event, and one replacement is claimed.
 func TestAVMWithoutAnAddressIsPassedOver(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a", "vm-b", "vm-c")
@@ -253,8 +253,8 @@ func TestAVMWithoutAnAddressIsPassedOver(t *testing.T) {
 	})
 }
 
-// TestAMachineSaysWhereItsVMComesFrom (row 42) has the API server refuse machines that mix a VM of a pool with one that
-// is made, and a change of where the VM comes from.
+// TestAMachineSaysWhereItsVMComesFrom (row 42) has the API server reject machines mixing settings of an inventory VM
+// and of a new VM. It also rejects a change of the VM's source.
 func TestAMachineSaysWhereItsVMComesFrom(t *testing.T) {
 	s := newSite(t, nil)
 	pooled := infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{InventoryName: "lab"}}
@@ -319,7 +319,7 @@ func TestAMachineSaysWhereItsVMComesFrom(t *testing.T) {
 	check.Error(t, err, "spec.standby[0].count: Required value")
 }
 
-// TestAStandbyIsClaimedAndPoweredOff (row 49) keeps a VM for later, which a new machine takes.
+// TestAStandbyIsClaimedAndPoweredOff (row 49) keeps a standby VM, later claimed by a new machine.
 func TestAStandbyIsClaimedAndPoweredOff(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a", "vm-b")
@@ -349,8 +349,8 @@ func TestAStandbyIsClaimedAndPoweredOff(t *testing.T) {
 	p.expectPhases(map[string]string{"vm-a": "Available", "vm-b": "Available"})
 }
 
-// TestASteadyInventoryWritesNothing (row 50) looks at a pool fifty times in which all is as it should be: nothing is
-// written, neither to the engine nor to the API server.
+// TestASteadyInventoryWritesNothing (row 50) runs fifty passes over an unchanged inventory. They write nothing, neither
+// to the engine nor to the API server.
 func TestASteadyInventoryWritesNothing(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a", "vm-b")
@@ -383,7 +383,7 @@ func TestASteadyInventoryWritesNothing(t *testing.T) {
 		return err
 	}
 
-	// The suite's manager still writes: vm-a starts, and comes up later.
+	// The suite's manager still writes: vm-a is starting.
 	p.Eventually("the last news of the VMs are written", func() error {
 		if err := look(); err != nil {
 			return err
@@ -408,7 +408,7 @@ func TestASteadyInventoryWritesNothing(t *testing.T) {
 	check.Equal(t, "generation observed", p.inventory.Status.Conditions[0].ObservedGeneration, p.inventory.Generation)
 }
 
-// TestAPausedInventorySaysSo verifies the conditions of a pool that is left alone, and of its VMs.
+// TestAPausedInventorySaysSo verifies the conditions of a paused inventory, and of its VMs.
 func TestAPausedInventorySaysSo(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a")
@@ -445,8 +445,8 @@ func TestAPausedInventorySaysSo(t *testing.T) {
 	p.Expect(p.inventory, clusterv1.PausedCondition, "False/NotPaused")
 }
 
-// TestAnInventoryReportsEachReason (row 55) reaches each reason of pools and their machines that this suite can; those
-// of an engine that is away are in e2e/reliability. Each condition is of the object's generation.
+// TestAnInventoryReportsEachReason (row 55) covers each reason of inventories and their machines reachable in this
+// suite. e2e/reliability covers the reasons of an unreachable engine. Each condition carries the object's generation.
 func TestAnInventoryReportsEachReason(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a")
@@ -495,8 +495,8 @@ func TestAnInventoryReportsEachReason(t *testing.T) {
 	expect(wrong, infrav1.ScheduledCondition, "Unknown/WaitingForEngine")
 }
 
-// TestClaimsOfMachinesThatAreGone has claims whose machine does not exist: a VM that it never had is free again by
-// itself, and one that has its mark stays until a person lets it go.
+// TestClaimsOfMachinesThatAreGone covers claims of missing machines. A VM never used becomes free by itself. A VM with
+// the machine's mark stays claimed until a user releases it.
 func TestClaimsOfMachinesThatAreGone(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a", "vm-b")
@@ -527,7 +527,7 @@ func TestClaimsOfMachinesThatAreGone(t *testing.T) {
 	check.Equal(t, "it has another disk", p.disk("vm-b") != disk, true)
 }
 
-// TestRetainedVMsStayAsTheyAre has an inventory that keeps the disks of VMs that were nodes.
+// TestRetainedVMsStayAsTheyAre covers an inventory with retained disks of former nodes.
 func TestRetainedVMsStayAsTheyAre(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a")
@@ -547,8 +547,8 @@ func TestRetainedVMsStayAsTheyAre(t *testing.T) {
 	p.expectPhases(map[string]string{"vm-a": "Available"})
 }
 
-// TestAClaimIsFoundAgainInTheEngine loses what the management cluster knows of a claim, as a restore from an older
-// backup does: the machine keeps its VM, and nobody else gets it.
+// TestAClaimIsFoundAgainInTheEngine deletes the management cluster's record of a claim, like a restore from an older
+// backup. The machine keeps its VM, and nobody else gets it.
 func TestAClaimIsFoundAgainInTheEngine(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a")
@@ -559,7 +559,7 @@ func TestAClaimIsFoundAgainInTheEngine(t *testing.T) {
 	vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "vm-a"}}
 	check.Error(t, p.Client.Get(t.Context(), client.ObjectKeyFromObject(vm), vm), "")
 	lost := vm.UID
-	check.Error(t, p.Client.Delete(t.Context(), vm), "") // first: an object that is being deleted gets no new finalizer
+	check.Error(t, p.Client.Delete(t.Context(), vm), "") // first: an object in deletion accepts no new finalizer
 	err := p.Client.Patch(t.Context(), vm, client.RawPatch(types.MergePatchType,
 		[]byte(`{"metadata":{"finalizers":null},"spec":{"claimRef":null}}`)))
 	check.Error(t, err, "")

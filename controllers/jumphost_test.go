@@ -23,7 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 )
 
-// withJumpHost is a site with a jump host and an engine's user for it.
+// withJumpHost returns a site with a jump host and an engine user for it.
 func withJumpHost(t *testing.T, keys ...string) *site {
 	t.Helper()
 	inventory := ovirtsim.DefaultInventory()
@@ -42,7 +42,7 @@ func withJumpHost(t *testing.T, keys ...string) *site {
 	return s
 }
 
-// host is what the command host of a jump host does, with the token of a machine of a support service.
+// host sends a request like the command host of a jump host, with the token of a support service's machine.
 func (s *site) host(machine, method, path string) (int, string) {
 	s.T.Helper()
 	var secret corev1.Secret
@@ -69,8 +69,8 @@ func (s *site) host(machine, method, path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-// TestAJumpHostKnowsTheMachinesOfItsCluster (row 53) has a jump host know the machines of its cluster, and reboot them
-// as a user of its own.
+// TestAJumpHostKnowsTheMachinesOfItsCluster (row 53) lets a jump host list the machines of its cluster, and reboot them
+// with an engine user of its own.
 func TestAJumpHostKnowsTheMachinesOfItsCluster(t *testing.T) {
 	public, private := testssh.NewKey(t)
 	s := withJumpHost(t, public)
@@ -125,7 +125,7 @@ func TestAJumpHostKnowsTheMachinesOfItsCluster(t *testing.T) {
 	check.Equal(t, "code of the console", code, http.StatusOK)
 	check.Contains(t, "console", console, "[virt-viewer]")
 
-	// Not its machines.
+	// It must not reboot machines outside its cluster.
 	code, said = s.host(jump, "POST", "/"+jump+"/reboot")
 	check.Equal(t, "itself", fmt.Sprint(code, " ", said), `409 the cluster has no machine "demo-jump-host-0"; see: host list`+"\n")
 	_, err = s.Session().UpdateVM(t.Context(), s.vmOf("one"), &engine.VM{Comment: new("somebody else's")})
@@ -134,7 +134,7 @@ func TestAJumpHostKnowsTheMachinesOfItsCluster(t *testing.T) {
 	check.Equal(t, "a VM that is not marked", fmt.Sprint(code, " ", said),
 		"409 the VM of one is not marked as this machine's in the engine\n")
 
-	// Never as the manager.
+	// It must never act as the manager.
 	change(s, &corev1.Secret{ObjectMeta: s.Meta("jump-creds")}, func(secret *corev1.Secret) {
 		secret.Data["password"] = []byte("another")
 	})
@@ -143,7 +143,8 @@ func TestAJumpHostKnowsTheMachinesOfItsCluster(t *testing.T) {
 	check.Contains(t, "with another password", said, "engine refuses user \"jump@internal\"")
 }
 
-// TestAKeyThatIsNoneIsNamedByItsIndex makes no jump host with keys that would keep people out, or let others in.
+// TestAKeyThatIsNoneIsNamedByItsIndex rejects a jump host with invalid keys, because they would lock users out or let
+// others in.
 func TestAKeyThatIsNoneIsNamedByItsIndex(t *testing.T) {
 	public, _ := testssh.NewKey(t)
 	s := withJumpHost(t, public, "ssh-ed25519 nonsense")

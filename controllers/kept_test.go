@@ -19,7 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAnAllowListThatIsEmptiedIsRefused takes the last namespace out, in the ways in which people and templates do.
+// TestAnAllowListThatIsEmptiedIsRefused removes the last namespace, in the ways common for users and templates.
 func TestAnAllowListThatIsEmptiedIsRefused(t *testing.T) {
 	s := newSite(t, nil)
 	identity := &infrav1alpha1.OLVMClusterIdentity{
@@ -60,7 +60,7 @@ func TestAnAllowListThatIsEmptiedIsRefused(t *testing.T) {
 	check.Error(t, suite.client.Patch(t.Context(), identity, engines, client.DryRunAll), none+"items")
 }
 
-// TestALiveClusterStaysInItsDataCenter has the data center changed before and after the engine had it.
+// TestALiveClusterStaysInItsDataCenter changes the data center before and after the engine has found it.
 func TestALiveClusterStaysInItsDataCenter(t *testing.T) {
 	const refused = "spec.olvmDatacenterName is immutable once the engine's data center was found"
 
@@ -75,13 +75,14 @@ func TestALiveClusterStaysInItsDataCenter(t *testing.T) {
 	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
 	check.Error(t, suite.client.Patch(t.Context(), s.OLVM.DeepCopy(), other, client.DryRunAll), refused)
 
-	// The engine may get another name, which is checked by its UUID; and the status is written as before.
+	// The engine may get another URL, because its UUID identifies it. The status is written as before.
 	url := client.RawPatch(types.MergePatchType,
 		[]byte(`{"spec":{"olvmOvirtAPIServer":{"serverURL":"https://new.example.com/ovirt-engine"}}}`))
 	check.Error(t, suite.client.Patch(t.Context(), s.OLVM.DeepCopy(), url, client.DryRunAll), "")
 }
 
-// TestAVMThatOthersMadeIsNeverTheManagersToDelete has a user say afterwards that the manager made it, or did not.
+// TestAVMThatOthersMadeIsNeverTheManagersToDelete has a user add or remove the record of a VM's creation by the
+// manager.
 func TestAVMThatOthersMadeIsNeverTheManagersToDelete(t *testing.T) {
 	s := newSite(t, nil)
 	const made = `{"spec":{"fromProvision":{"provisionName":"p","machineTemplateName":"t"}}}`
@@ -106,7 +107,7 @@ func TestAVMThatOthersMadeIsNeverTheManagersToDelete(t *testing.T) {
 	}
 }
 
-// TestATemplateHasNoProviderID has one that names a VM: each machine would be that VM.
+// TestATemplateHasNoProviderID covers a template naming a VM: all its machines would be that VM.
 func TestATemplateHasNoProviderID(t *testing.T) {
 	s := newSite(t, nil)
 
@@ -122,8 +123,8 @@ func TestATemplateHasNoProviderID(t *testing.T) {
 	}
 }
 
-// TestOnlyTheManagerWritesClaims has the users who meet OLVMInventoryVMs write them: the manager, an administrator who
-// moves or restores clusters, the garbage collector, and people with all rights in the namespace.
+// TestOnlyTheManagerWritesClaims has several users write OLVMInventoryVMs: the manager, an administrator moving or
+// restoring clusters, the garbage collector, and users with all rights in the namespace.
 func TestOnlyTheManagerWritesClaims(t *testing.T) {
 	s := newSite(t, nil)
 	grant(s, "admins", []string{"*"}, "tenant-admin")
@@ -160,7 +161,7 @@ func TestOnlyTheManagerWritesClaims(t *testing.T) {
 		asked    = `{"metadata":{"annotations":{"infrastructure.cluster.x-k8s.io/olvm-release-claim":"c-1"}}}`
 	)
 
-	// The API server takes a moment to learn of a policy, and of rights.
+	// The API server needs a moment to load policies and roles.
 	s.Eventually("a person is refused", func() error {
 		if err := patch(tenant, claimed, released); err == nil || !strings.Contains(err.Error(), refused) {
 			return fmt.Errorf("got %w", err)
@@ -184,7 +185,7 @@ func TestOnlyTheManagerWritesClaims(t *testing.T) {
 	}
 }
 
-// as is a client of a user without groups.
+// as returns a client of a user without groups.
 func as(t *testing.T, user string) client.Client {
 	t.Helper()
 
@@ -199,7 +200,7 @@ func as(t *testing.T, user string) client.Client {
 	return c
 }
 
-// grant gives a user of the namespace rights on all of its objects.
+// grant gives a user rights on all objects of the namespace.
 func grant(s *site, name string, verbs []string, user string) {
 	s.Create(&rbacv1.Role{
 		ObjectMeta: s.Meta(name),
@@ -212,7 +213,7 @@ func grant(s *site, name string, verbs []string, user string) {
 	})
 }
 
-// bindManager gives a user the rights that config/rbac gives the manager.
+// bindManager gives a user the manager's rights in config/rbac.
 func bindManager(s *site) {
 	s.T.Helper()
 

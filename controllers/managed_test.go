@@ -16,26 +16,27 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// managedByOthers marks an OLVMCluster as one that another controller reconciles.
+// managedByOthers marks an OLVMCluster as managed by another controller.
 func managedByOthers(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 	c.Annotations = map[string]string{clusterv1.ManagedByAnnotation: "other"}
 }
 
-// provideManaged writes what the other controller writes: the infrastructure is there.
+// provideManaged stands in for the other controller: it reports provisioned infrastructure.
 func provideManaged(s *site) {
 	s.T.Helper()
 	s.OLVM.Status.Initialization.Provisioned = ptr.To(true)
 	s.UpdateStatus(s.OLVM)
 }
 
-// withRange gives a machine an address of a range of two.
+// withRange gives a machine an address from a range of two.
 func withRange(spec *infrav1.OLVMMachineSpec) {
 	spec.VirtualMachine.Network.IPv4 = &infrav1.IPv4Network{
 		Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.60-10.0.0.61"},
 	}
 }
 
-// TestMachinesOfAClusterThatOthersManageHaveTheirAddressesAlone has two namespaces on one engine with the same ranges.
+// TestMachinesOfAClusterThatOthersManageHaveTheirAddressesAlone covers two namespaces with the same ranges on one
+// engine.
 func TestMachinesOfAClusterThatOthersManageHaveTheirAddressesAlone(t *testing.T) {
 	s := newSite(t, managedByOthers)
 	provideManaged(s)

@@ -23,8 +23,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// networkedInventory has a network with a DHCP server and a router that announces a prefix, beside the default one,
-// which has neither as on OLVM.
+// networkedInventory adds a network with a DHCP server and a router advertising a prefix. The default network has
+// neither, as on OLVM.
 func networkedInventory() ovirtsim.Inventory {
 	inventory := ovirtsim.DefaultInventory()
 	dc := &inventory.DataCenters[0]
@@ -37,7 +37,7 @@ func networkedInventory() ovirtsim.Inventory {
 	return inventory
 }
 
-// nics says in one line for each what the engine tells the guest.
+// nics describes each network interface of the engine's initialization in one line.
 func nics(vm *engine.VM) []string {
 	var out []string
 	if vm.Initialization == nil || vm.Initialization.NICs == nil {
@@ -64,7 +64,7 @@ func nics(vm *engine.VM) []string {
 	return out
 }
 
-// ips of the machine's status in their order.
+// ips returns the internal addresses in the machine's status, in order.
 func ips(m *infrav1.OLVMMachine) string {
 	var out []string
 
@@ -87,7 +87,7 @@ func TestGuestsGetTheNetworkThatTheirMachinesAskFor(t *testing.T) {
 		ask       func(*infrav1.OLVMMachineSpec)
 		nics      []string
 		dns       string
-		addresses string // SLAAC stands for that which the first interface makes of its MAC address
+		addresses string // SLAAC stands for the address the first interface derives from its MAC address
 	}{
 		"dual stack with lists, DNS and domains": {func(s *infrav1.OLVMMachineSpec) {
 			n := &s.VirtualMachine.Network
@@ -222,7 +222,7 @@ func TestGuestsGetTheNetworkThatTheirMachinesAskFor(t *testing.T) {
 	}
 }
 
-// TestAddressesOfAnIPAMProvider plays the provider of an InClusterIPPool.
+// TestAddressesOfAnIPAMProvider stands in for the provider of an InClusterIPPool.
 func TestAddressesOfAnIPAMProvider(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
@@ -270,7 +270,7 @@ func TestAddressesOfAnIPAMProvider(t *testing.T) {
 		t.Errorf("the status has %s", ips(m))
 	}
 
-	// The machine goes, and its claims with it; not before its VM is gone.
+	// The machine and its claims are deleted, but the claims not before the VM.
 	held := make(chan bool)
 	err := s.Sim.Inject(ovirtsim.Fault{Method: "DELETE", Path: "/api/vms/[^/]*$", Status: 503, Count: 3})
 	if err != nil {
@@ -365,7 +365,7 @@ func TestNetworksThatContradictThemselvesAreNamed(t *testing.T) {
 	}
 }
 
-// TestAMachineThatRunsOutlivesItsProfile takes the IP profile away from a machine that lives.
+// TestAMachineThatRunsOutlivesItsProfile removes the IP profile of a running machine.
 func TestAMachineThatRunsOutlivesItsProfile(t *testing.T) {
 	s := newSite(t, nil)
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
@@ -383,7 +383,7 @@ func TestAMachineThatRunsOutlivesItsProfile(t *testing.T) {
 	})
 	s.ExpectProvisioned(m)
 
-	// DNS servers come and go, and another gateway: nothing of it is for a guest that has booted.
+	// Changes of DNS servers and the gateway have no effect on a booted guest.
 	runs := m.Status.Terraform.Runs
 
 	for _, servers := range [][]string{{"10.0.0.53"}, nil} {
@@ -410,7 +410,7 @@ func TestAMachineThatRunsOutlivesItsProfile(t *testing.T) {
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.IPProfiles = nil })
 	second := s.Machine("two", func(spec *infrav1.OLVMMachineSpec) { *spec = *m.Spec.DeepCopy(); spec.ProviderID = "" })
 
-	// the change is seen
+	// the controller has seen the change
 	s.Expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.IPProfileNotFoundReason)
 	touch(t, m)
 	s.Expect(m, infrav1.ReadyCondition, "True/Ready")
@@ -418,7 +418,7 @@ func TestAMachineThatRunsOutlivesItsProfile(t *testing.T) {
 		t.Errorf("the machine has %s", ips(m))
 	}
 
-	// Its record is lost too, and others take addresses meanwhile: the engine knows what the VM was given.
+	// Delete its record, too, while others allocate addresses: the engine still knows the VM's addresses.
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 		c.Spec.IPProfiles = []infrav1.IPProfile{
 			{

@@ -25,8 +25,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// workloadServer is a second kube-apiserver that plays the workload cluster of all tests that want one, started by the
-// first. Machines of such tests need names that no other test has.
+// workloadServer is a second kube-apiserver, in the role of the workload cluster. The first test in need of it starts
+// it, and all tests share it. Their machines need unique names.
 type workloadServer struct {
 	env        *envtest.Environment
 	config     *rest.Config
@@ -89,7 +89,7 @@ func (s *site) workload() *workloadServer {
 	return w
 }
 
-// as is a client of the kubelet of a node.
+// as returns a client of a node's kubelet.
 func (w *workloadServer) as(t *testing.T, node string) client.Client {
 	t.Helper()
 	config := rest.CopyConfig(w.config)
@@ -175,8 +175,8 @@ func TestNodesGetTheirProviderIDWhereTheKubeletSetNone(t *testing.T) {
 	}
 }
 
-// TestNodesSayWhereTheirMachinesAre has labels of the data center and the host on a Node, which come back when they are
-// removed; a zone that the kubelet has set stays.
+// TestNodesSayWhereTheirMachinesAre covers a Node's labels for the data center and the host. The controller restores
+// removed labels, and keeps a zone set by the kubelet.
 func TestNodesSayWhereTheirMachinesAre(t *testing.T) {
 	s := newSite(t, nil)
 	w := s.workload()
@@ -224,7 +224,7 @@ func TestNodesSayWhereTheirMachinesAre(t *testing.T) {
 	check.Equal(t, "the zone that the kubelet has set", node.Labels[corev1.LabelTopologyZone], "rack-7")
 
 	left := m.Status.OLVM.VirtualMachine.HostName
-	check.Error(t, s.Sim.MaintainHost(left), "") // which moves the VMs to other hosts
+	check.Error(t, s.Sim.MaintainHost(left), "") // moves the VMs to other hosts
 	s.Eventually("the machine says that its VM has moved", func() error {
 		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
 			return err
@@ -246,7 +246,7 @@ func TestServingCertificatesOfMachinesAreApprovedAndOthersAreLeftAlone(t *testin
 	m := s.Machine("csr-one", nil)
 	kubelet := w.as(t, m.Name)
 
-	// Requested before the machine has an address: it waits, and is not refused.
+	// A request before the machine has an address waits, and is not denied.
 	early := testcsr.CSR(t, m.Name, testcsr.Request(m.Name, "10.0.0.10"))
 	if err := kubelet.Create(ctx, early); err != nil {
 		t.Fatal(err)
@@ -291,7 +291,7 @@ func TestServingCertificatesOfMachinesAreApprovedAndOthersAreLeftAlone(t *testin
 		})
 	}
 
-	s.expectEvent(m.Name, infrav1.ServingCertificateApprovedReason, "") // later ones are counted in its series
+	s.expectEvent(m.Name, infrav1.ServingCertificateApprovedReason, "") // later events are counted in its series
 	s.expectEvent(m.Name, infrav1.ServingCertificateNotApprovedReason, `"payroll"`)
 
 	for _, csr := range []*certificatesv1.CertificateSigningRequest{wrong, stranger} {

@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// authoritySecret is a Secret with an authority.
+// authoritySecret returns a Secret with a certificate authority.
 func (s *site) authoritySecret(name string) *corev1.Secret {
 	s.T.Helper()
 	certPEM, keyPEM, err := servingcert.NewAuthority(name)
@@ -22,8 +22,8 @@ func (s *site) authoritySecret(name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: s.Meta(name), Data: map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM}}
 }
 
-// TestAnIssuerGetsItsConnectorsAndCertificate (row 54) has a VM with Dex get its connectors and a certificate of the
-// tenant's authority. That kube-apiserver takes its tokens is in e2e/guestnet.
+// TestAnIssuerGetsItsConnectorsAndCertificate (row 54) provides a VM running Dex with its connectors and a certificate
+// of the tenant's authority. e2e/guestnet proves that kube-apiserver accepts its tokens.
 func TestAnIssuerGetsItsConnectorsAndCertificate(t *testing.T) {
 	s := newSite(t, nil)
 	s.support(infrav1alpha1.OLVMSupportServicesSpec{OIDC: &infrav1alpha1.SupportOIDC{
@@ -68,7 +68,7 @@ func TestAnIssuerGetsItsConnectorsAndCertificate(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "the certificate stays", again, first)
 
-	// Another authority, another certificate.
+	// Another authority means another certificate.
 	other := s.authoritySecret("other-ca")
 	s.Create(other)
 	change(s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) { of.Spec.OIDC.CASecretName = "other-ca" })

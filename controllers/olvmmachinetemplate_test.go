@@ -15,7 +15,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 )
 
-// template writes an OLVMMachineTemplate. spoil may change it.
+// template creates an OLVMMachineTemplate. spoil may change it.
 func (s *site) template(name string, spoil func(*infrav1.OLVMMachineTemplate)) *infrav1.OLVMMachineTemplate {
 	s.T.Helper()
 	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta(name)}
@@ -96,7 +96,7 @@ func TestATemplateOfAPausedClusterIsWrittenWhenItGoesOn(t *testing.T) {
 	change(s, s.Cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = &paused })
 	var template *infrav1.OLVMMachineTemplate
 	s.Eventually("the controller sees that the cluster is paused", func() error {
-		// Its cache may be behind: then the first template has a status, and the next is tried.
+		// Its cache may be behind. The first template then gets a status, and the loop tries another.
 		if template != nil {
 			s.Delete(template)
 			s.ExpectGone(template)
@@ -112,7 +112,7 @@ func TestATemplateOfAPausedClusterIsWrittenWhenItGoesOn(t *testing.T) {
 				},
 			}
 		})
-		marker := s.template("marker", nil) // written later, so that it is reconciled later
+		marker := s.template("marker", nil) // created later, so it is reconciled later
 		s.expectCapacity(marker, "4", "4Gi")
 		s.Delete(marker)
 		if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(template), template); err != nil {

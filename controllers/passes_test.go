@@ -19,13 +19,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// passes counts the passes of controllers over each object, so that a test knows when a controller has had its chance.
+// passes counts the controllers' passes over each object, so a test can tell when a controller has had its chance.
 type passes struct {
 	mu           sync.Mutex
 	begun, ended map[string]int // by controller and object
 }
 
-// options are those of a controller whose passes are counted.
+// options returns the options of a controller with counted passes.
 func (p *passes) options(workers int) controller.Options {
 	return controller.Options{MaxConcurrentReconciles: workers, NewQueue: func(
 		name string, limiter workqueue.TypedRateLimiter[reconcile.Request],
@@ -48,7 +48,7 @@ func (p *passes) note(count *map[string]int, name string, of client.ObjectKey) {
 	(*count)[name+" "+of.String()]++
 }
 
-// of are how many passes over an object have begun and ended.
+// of returns the number of passes over an object: begun and ended.
 func (p *passes) of(name string, object client.ObjectKey) (begun, ended int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +58,7 @@ func (p *passes) of(name string, object client.ObjectKey) (begun, ended int) {
 	return p.begun[key], p.ended[key]
 }
 
-// countedQueue is the queue of a controller: what is taken from it begins a pass.
+// countedQueue is the queue of a controller. Taking an item from it begins a pass.
 type countedQueue struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
 	name   string
@@ -79,15 +79,15 @@ func (q *countedQueue) Done(request reconcile.Request) {
 	q.passes.note(&q.passes.ended, q.name, request.NamespacedName)
 }
 
-// touch has the controller of an object look at it.
+// touch starts a pass over an object.
 func touch(t *testing.T, o client.Object) {
 	t.Helper()
 	change := fmt.Sprintf(`{"metadata":{"annotations":{"test/touched":"%d"}}}`, suite.touches.Add(1))
 	check.Error(t, suite.client.Patch(context.Background(), o, client.RawPatch(types.MergePatchType, []byte(change))), "")
 }
 
-// letPass has the controller of an object make a whole pass, which begins after it has seen what was written before.
-// What the controller does not do then, it does not do.
+// letPass waits for a whole pass over an object, begun after all earlier writes are visible to its controller. A test
+// may then rely on the absence of an effect.
 func letPass(t *testing.T, o client.Object) {
 	t.Helper()
 	kind, err := apiutil.GVKForObject(o, suite.client.Scheme())
@@ -108,7 +108,7 @@ func letPass(t *testing.T, o client.Object) {
 		return nil
 	})
 
-	// The pass that has begun may have read the object before; the next one has not.
+	// A pass in progress may have read the old object. The next pass has not.
 	begun, _ := suite.passes.of(name, key)
 	touch(t, o)
 	wait.For(t, "the controller makes a pass", func() error {

@@ -25,7 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// controlPlane writes a control plane machine, in a failure domain where one is named.
+// controlPlane creates a control plane machine, in a failure domain if one is named.
 func (s *site) controlPlane(name, domain string, spoil func(*infrav1.OLVMMachineSpec)) *infrav1.OLVMMachine {
 	s.T.Helper()
 	s.Label = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
@@ -35,12 +35,12 @@ func (s *site) controlPlane(name, domain string, spoil func(*infrav1.OLVMMachine
 	return s.Machine(name, spoil)
 }
 
-// group is the affinity group of that name in the simulator; nil where there is none.
+// group returns the simulator's affinity group with this name, or nil.
 func (s *site) group(name string) *ovirtsim.AffinityGroupInfo {
 	for _, dc := range s.Sim.State().DataCenters {
 		for _, cluster := range dc.Clusters {
 			for _, g := range cluster.AffinityGroups {
-				// of the cluster's UUID
+				// the suffix comes from the cluster's UUID
 				if own, ok := strings.CutPrefix(g.Name, s.Namespace+"_demo_"+name+"_"); ok && len(own) == 8 {
 					return &g
 				}
@@ -51,7 +51,7 @@ func (s *site) group(name string) *ovirtsim.AffinityGroupInfo {
 	return nil
 }
 
-// expectGroup waits until the group has these members and is as hard, in the engine and in the status of the
+// expectGroup waits until the group has these members and this enforcement, in the engine and in the status of the
 // OLVMCluster.
 func (s *site) expectGroup(name string, hard bool, members ...string) {
 	s.T.Helper()
@@ -80,7 +80,7 @@ func (s *site) expectGroup(name string, hard bool, members ...string) {
 	})
 }
 
-// look makes the cluster look at the engine now.
+// look starts a pass over the cluster now.
 func (s *site) look() {
 	s.T.Helper()
 	s.looks++
@@ -89,8 +89,8 @@ func (s *site) look() {
 	})
 }
 
-// expectLooking is expect for what the cluster sees in the engine: it looks again and again, because a list of hosts is
-// believed for some seconds.
+// expectLooking is like Expect for the cluster's view of the engine. It starts pass after pass, because the host list
+// is cached for some seconds.
 func (s *site) expectLooking(conditionType, want string) {
 	s.T.Helper()
 	s.Eventually(conditionType, func() error {
@@ -135,7 +135,7 @@ func (s *site) three() []*infrav1.OLVMMachine {
 	return machines
 }
 
-// boots by the VM's ID.
+// boots returns the number of boots by VM ID.
 func (s *site) boots() map[string]int {
 	out := map[string]int{}
 	for _, vm := range s.Sim.VMs() {
@@ -161,7 +161,7 @@ func TestThreeControlPlanesOnThreeHostsAreKeptApart(t *testing.T) {
 	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
 	before, boots := s.OLVM.Status.AffinityGroups, s.boots()
 
-	// A fourth one, as a rollout adds it, finds the group soft; when an old one is gone it is hard again.
+	// A fourth machine, as during a rollout, makes the group soft. Deleting an old machine makes it hard again.
 	fourth := s.controlPlane("cp-4", "", nil)
 	s.ExpectProvisioned(fourth)
 	message := s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.InsufficientHostsReason)
@@ -298,7 +298,7 @@ func TestAGroupThatWasDeletedIsMadeAgainWithItsMembers(t *testing.T) {
 	s.expectGroup("workers", true, "one")
 	s.ExpectProvisioned(m)
 
-	// A VM that was taken out of its group is put back.
+	// A VM removed from its group is put back.
 	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
 	status = s.OLVM.Status.AffinityGroups
 	group := status[0]
@@ -341,7 +341,7 @@ func TestGroupsCanBeTurnedOffAndTheDeletionNeedsNoEngineThen(t *testing.T) {
 		t.Errorf("the engine has %d affinity groups, status.terraform %+v", n, s.OLVM.Status.Terraform)
 	}
 
-	// A list that is removed is the default again.
+	// A removed list means the default again.
 	err := suite.client.Patch(context.Background(), s.OLVM,
 		client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"affinityGroups":null}}`)))
 	if err != nil {
@@ -359,7 +359,7 @@ func TestGroupsCanBeTurnedOffAndTheDeletionNeedsNoEngineThen(t *testing.T) {
 		return nil
 	})
 
-	// And off again: the machine leaves, the group loses its rule, and goes with the cluster.
+	// Disabled again: the machine leaves, the group loses its rule, and is deleted with the cluster.
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.AffinityGroups = []infrav1.AffinityGroup{} })
 	s.expectGroup("workers", false)
 	s.ExpectProvisioned(m)
@@ -372,8 +372,8 @@ func TestGroupsCanBeTurnedOffAndTheDeletionNeedsNoEngineThen(t *testing.T) {
 	}
 }
 
-// TestAClusterThatIsManagedElsewhereIsNotTouched has a machine of such a cluster made and deleted. The machine's
-// finalizer on the cluster goes with it.
+// TestAClusterThatIsManagedElsewhereIsNotTouched creates and deletes a machine of an externally managed cluster. This
+// also removes the machine's finalizer on the cluster.
 func TestAClusterThatIsManagedElsewhereIsNotTouched(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Annotations = map[string]string{clusterv1.ManagedByAnnotation: "terraform-of-the-network-team"}
@@ -381,7 +381,7 @@ func TestAClusterThatIsManagedElsewhereIsNotTouched(t *testing.T) {
 	s.OLVM.Status.Initialization.Provisioned = ptr.To(true)
 	s.UpdateStatus(s.OLVM)
 	before := s.OLVM.DeepCopy()
-	m := s.Machine("one", nil) // wakes the OLVMCluster too, as does the Secret
+	m := s.Machine("one", nil) // wakes the OLVMCluster too, like the Secret
 	s.ExpectProvisioned(m)
 	change(s, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "creds"},
@@ -489,7 +489,7 @@ func TestMachinesLandInTheirFailureDomains(t *testing.T) {
 		t.Errorf("the message does not name the domains: %s", message)
 	}
 
-	// A second machine in a domain of one host does not fit beside the first: the group must be soft for it.
+	// A second machine does not fit into a domain with one host: the group must be soft for it.
 	again := s.controlPlane("cp-a2", "a", nil)
 	s.ExpectProvisioned(again)
 	if hosts := s.hostsOf("cp-a2"); hosts["cp-a2"] != "host-2" {
@@ -569,7 +569,7 @@ func TestALostStateOfGroupsIsRebuiltAndNothingIsLeft(t *testing.T) {
 		return nil
 	})
 
-	// Lost again, and nobody looks before the deletion: the mark is enough.
+	// Lose it again, without a pass before the deletion: the mark is enough.
 	s.Delete(m)
 	s.ExpectGone(m)
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
@@ -670,7 +670,7 @@ func TestADomainThatGetsHostsGivesThemToItsMachinesInPlace(t *testing.T) {
 		t.Errorf("the VMs were %v and are %v", boots, now)
 	}
 
-	if err := s.Sim.MaintainHost("host-2"); err != nil { // what is pinned to a host keeps it from being emptied
+	if err := s.Sim.MaintainHost("host-2"); err != nil { // pinned VMs would prevent the host from being emptied
 		t.Errorf("the VM is still pinned: %v", err)
 	}
 }

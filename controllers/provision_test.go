@@ -22,7 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// template writes an OLVMMachineTemplate of the site's machines; change may say more.
+// template creates an OLVMMachineTemplate of the site's machines; change may edit its spec.
 func (p *pool) template(name string, change func(*infrav1.OLVMMachineSpec)) {
 	p.T.Helper()
 	out := &infrav1.OLVMMachineTemplate{ObjectMeta: p.Meta(name)}
@@ -34,13 +34,13 @@ func (p *pool) template(name string, change func(*infrav1.OLVMMachineSpec)) {
 	p.Create(out)
 }
 
-// provision has the inventory make these VMs.
+// provision makes the inventory create these VMs.
 func (p *pool) provision(provisions ...infrav1alpha1.InventoryProvision) {
 	p.T.Helper()
 	testsite.Change(p.Site, p.inventory, func(i *infrav1alpha1.OLVMInventory) { i.Spec.Provision = provisions })
 }
 
-// newProvision is a pool with a template of small VMs, of which it makes count.
+// newProvision returns an inventory creating count VMs from a template of small VMs.
 func newProvision(t *testing.T, count int32) *pool {
 	t.Helper()
 	p := newPool(t)
@@ -50,7 +50,7 @@ func newProvision(t *testing.T, count int32) *pool {
 	return p
 }
 
-// available are the phases of a pool in which all VMs of these names can be claimed.
+// available returns the phases of an inventory with these VMs, all claimable.
 func available(names ...string) map[string]string {
 	out := map[string]string{}
 	for _, name := range names {
@@ -60,7 +60,7 @@ func available(names ...string) map[string]string {
 	return out
 }
 
-// byName are the VMs of the engine.
+// byName returns the engine's VMs by name.
 func (p *pool) byName() map[string]ovirtsim.VMInfo {
 	out := map[string]ovirtsim.VMInfo{}
 	for _, vm := range p.Sim.VMs() {
@@ -86,8 +86,8 @@ func (p *pool) expectNoVMs() {
 	})
 }
 
-// TestAnInventoryProvisionsItsVMs (row 57) makes VMs of two flavors, one of each on each host, with MAC addresses and
-// addresses of ranges; claims one, deletes the inventory, and has what is claimed stay until it is released.
+// TestAnInventoryProvisionsItsVMs (row 57) creates VMs of two flavors, one of each per host, with MAC addresses and
+// addresses from ranges. It claims one and deletes the inventory: the claimed VM stays until its release.
 func TestAnInventoryProvisionsItsVMs(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
@@ -132,8 +132,8 @@ func TestAnInventoryProvisionsItsVMs(t *testing.T) {
 	p.expectNoVMs()
 }
 
-// expectSpread checks that each VM is off and bound to the host that its name has, with a MAC address of the range of
-// its flavor, and an address of the template's that no other has.
+// expectSpread checks each VM: it is off and pinned to the host in its name. It has a MAC address from its flavor's
+// range, and a unique address from the template.
 func (p *pool) expectSpread(names []string) {
 	p.T.Helper()
 	macs, addresses := map[string]bool{}, map[string]bool{}
@@ -165,7 +165,7 @@ func (p *pool) expectSpread(names []string) {
 	check.Length(p.T, "addresses", slices.Collect(maps.Keys(addresses)), len(names))
 }
 
-// expectNoMarks waits until no tag tells of VMs that are about to be deleted: one goes with its VM.
+// expectNoMarks waits until no tag marks a VM as about to be deleted. Such a tag is deleted with its VM.
 func (p *pool) expectNoMarks() {
 	p.T.Helper()
 	p.Eventually("the marks of deleted VMs are gone", func() error {
@@ -184,7 +184,7 @@ func (p *pool) expectNoMarks() {
 	})
 }
 
-// TestProvisionedVMsAreKeptAtCount deletes VMs behind the inventory's back, and lowers and raises its count.
+// TestProvisionedVMsAreKeptAtCount deletes VMs in the engine, and lowers and raises the inventory's count.
 func TestProvisionedVMsAreKeptAtCount(t *testing.T) {
 	skipProved(t, "TestPlanProvision of internal/inventory")
 	t.Parallel()
@@ -226,7 +226,7 @@ func TestProvisionedVMsAreKeptAtCount(t *testing.T) {
 	})
 }
 
-// TestAProvisionedVMIsMadeAgainAfterItsMachine has no machine boot the disk of another's.
+// TestAProvisionedVMIsMadeAgainAfterItsMachine verifies that no machine boots the disk of another.
 func TestAProvisionedVMIsMadeAgainAfterItsMachine(t *testing.T) {
 	t.Parallel()
 	p := newProvision(t, 1)
@@ -248,9 +248,9 @@ func TestAProvisionedVMIsMadeAgainAfterItsMachine(t *testing.T) {
 	p.expectNoMarks()
 }
 
-// TestAPoolThatIsMovedAwayIsNotListedAgain deletes the objects of a pool in the management cluster that they leave: the
-// Cluster goes before the inventory, which would find its VMs without objects. clusterctl move takes the finalizers away
-// after the deletion; who does it before gets none back.
+// TestAPoolThatIsMovedAwayIsNotListedAgain deletes the objects of an inventory in the source management cluster of a
+// move. The Cluster is deleted before the inventory, and the inventory could find its VMs without objects. clusterctl
+// move removes finalizers after the deletion. Finalizers removed earlier are not restored.
 func TestAPoolThatIsMovedAwayIsNotListedAgain(t *testing.T) {
 	t.Parallel()
 	p := newProvision(t, 1)
@@ -264,7 +264,7 @@ func TestAPoolThatIsMovedAwayIsNotListedAgain(t *testing.T) {
 
 	for _, moved := range []struct{ object, seenBy client.Object }{{vm, vm}, {cluster, p.OLVM}} {
 		check.Error(t, p.Client.Patch(t.Context(), moved.object, release), "")
-		letPass(t, moved.seenBy) // nobody gives the finalizers back
+		letPass(t, moved.seenBy) // nothing restores the finalizers
 		letPass(t, p.inventory)
 		check.Error(t, client.IgnoreNotFound(p.Client.Delete(t.Context(), moved.object)), "")
 		p.ExpectGone(moved.object)
@@ -275,7 +275,7 @@ func TestAPoolThatIsMovedAwayIsNotListedAgain(t *testing.T) {
 	check.Length(t, "VMs of the engine", p.Sim.VMs(), 1)
 }
 
-// TestProvisionedVMsOfAnotherTemplate are made again when nobody has them.
+// TestProvisionedVMsOfAnotherTemplate verifies that unclaimed VMs are replaced after a change of the template.
 func TestProvisionedVMsOfAnotherTemplate(t *testing.T) {
 	skipProved(t, "TestPlanProvision of internal/inventory")
 	t.Parallel()
@@ -295,7 +295,7 @@ func TestProvisionedVMsOfAnotherTemplate(t *testing.T) {
 	p.expectMemory("lab-small-0", 8)
 }
 
-// expectMemory waits until a VM has so much memory, in GiB.
+// expectMemory waits until a VM has this much memory, in GiB.
 func (p *pool) expectMemory(name string, want int64) {
 	p.T.Helper()
 	p.Eventually("memory of "+name, func() error {
@@ -308,7 +308,7 @@ func (p *pool) expectMemory(name string, want int64) {
 	})
 }
 
-// TestProvisionSaysWhatIsWrong has conditions that name the field, and go on once it is mended.
+// TestProvisionSaysWhatIsWrong covers conditions naming the invalid field, and the progress after its correction.
 func TestProvisionSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
@@ -351,8 +351,8 @@ func TestProvisionSaysWhatIsWrong(t *testing.T) {
 	p.expectPhases(available("lab-small-0", "lab-small-1"))
 }
 
-// TestAProvisionedVMThatOthersHaveStays has another management cluster claim a VM in the engine: it is neither taken for
-// one too many, nor deleted with its object before that claim is gone.
+// TestAProvisionedVMThatOthersHaveStays has another management cluster claim a VM in the engine. The VM does not count
+// as surplus, and is not deleted with its object before the claim ends.
 func TestAProvisionedVMThatOthersHaveStays(t *testing.T) {
 	t.Parallel()
 	p := newProvision(t, 1)
@@ -379,7 +379,7 @@ func TestAProvisionedVMThatOthersHaveStays(t *testing.T) {
 	p.expectNoVMs()
 }
 
-// TestProvisionLeavesVMsOfOthersAlone has VMs in the engine with names that the inventory would give: others are taken.
+// TestProvisionLeavesVMsOfOthersAlone covers engine VMs with the next names of the inventory: it uses other names.
 func TestProvisionLeavesVMsOfOthersAlone(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
@@ -394,7 +394,7 @@ func TestProvisionLeavesVMsOfOthersAlone(t *testing.T) {
 	check.Equal(t, "the VM", left["lab-small-0"].ID, foreign.String())
 }
 
-// TestAHalfMadeVMThatIsDeletedIsMadeAgain has somebody delete a VM in the engine whose run has failed.
+// TestAHalfMadeVMThatIsDeletedIsMadeAgain has someone delete the VM of a failed run in the engine.
 func TestAHalfMadeVMThatIsDeletedIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)

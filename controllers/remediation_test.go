@@ -22,7 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// setHealth writes the verdict of a MachineHealthCheck about a Machine.
+// setHealth writes the verdict of a MachineHealthCheck on a Machine.
 func (s *site) setHealth(name string, healthy bool) *clusterv1.Machine {
 	s.T.Helper()
 
@@ -49,7 +49,7 @@ func (s *site) setHealth(name string, healthy bool) *clusterv1.Machine {
 	return machine
 }
 
-// remediate makes the OLVMRemediation of a Machine, as a MachineHealthCheck does.
+// remediate creates the OLVMRemediation of a Machine, like a MachineHealthCheck.
 func (s *site) remediate(machine *clusterv1.Machine) *infrav1alpha1.OLVMRemediation {
 	s.T.Helper()
 
@@ -63,7 +63,7 @@ func (s *site) remediate(machine *clusterv1.Machine) *infrav1alpha1.OLVMRemediat
 	return r
 }
 
-// actions counts the requests that start and stop VMs.
+// actions counts the requests to start or stop VMs.
 func (s *site) actions(verb string) int {
 	n := 0
 
@@ -161,7 +161,7 @@ func TestOnlyAnUnhealthyMachineOfOursIsRebooted(t *testing.T) {
 	s.Delete(forged)
 	s.ExpectGone(forged)
 
-	// A tenant writes the ID of another VM, and an administrator takes the mark from ours: it looks the same.
+	// A tenant writes the ID of another VM, or an administrator removes our mark: both look the same.
 	vm, err := s.Session().VM(context.Background(), engine.ID(s.Sim.VMs()[0].ID))
 	check.Error(t, err, "")
 	_, err = s.Session().UpdateVM(context.Background(), vm.ID, &engine.VM{Comment: ptr.To("somebody's")})

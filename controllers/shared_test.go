@@ -21,13 +21,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// shareWith writes a second Cluster that names the OLVMCluster of the site, and becomes an owner of it, as Cluster API
-// has it. Both Clusters have Cluster API's finalizer from then on.
+// shareWith creates a second Cluster naming the OLVMCluster of the site, and makes it an owner, like Cluster API. Both
+// Clusters then have Cluster API's finalizer.
 func (s *site) shareWith(name string) *clusterv1.Cluster {
 	s.T.Helper()
 	second := &clusterv1.Cluster{ObjectMeta: s.Meta(name), Spec: *s.Cluster.Spec.DeepCopy()}
 	second.Labels, second.Finalizers = nil, []string{clusterv1.ClusterFinalizer}
-	second.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "10.0.0.5", Port: 6443} // as Cluster API copies it
+	second.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "10.0.0.5", Port: 6443} // copied by Cluster API
 	s.Create(second)
 	second.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 	s.UpdateStatus(second)
@@ -47,7 +47,7 @@ func (s *site) shareWith(name string) *clusterv1.Cluster {
 	return second
 }
 
-// own makes a Cluster an owner of an OLVMCluster as Cluster API does: the label has the name of the one that came last.
+// own makes a Cluster an owner of an OLVMCluster, like Cluster API. The label gets the name of the latest owner.
 func (s *site) own(c *infrav1.OLVMCluster, owner *clusterv1.Cluster) {
 	s.T.Helper()
 	change(s, c, func(c *infrav1.OLVMCluster) {
@@ -58,10 +58,10 @@ func (s *site) own(c *infrav1.OLVMCluster, owner *clusterv1.Cluster) {
 	})
 }
 
-// letGo deletes a Cluster without what it names.
+// letGo deletes a Cluster without its infrastructure.
 func (s *site) letGo(c *clusterv1.Cluster) {
 	s.T.Helper()
-	ctx := context.Background() // it cleans up, too
+	ctx := context.Background() // also used for cleanup
 	_ = s.Client.Delete(ctx, c)
 
 	err := s.Client.Get(ctx, client.ObjectKeyFromObject(c), c)
@@ -73,7 +73,7 @@ func (s *site) letGo(c *clusterv1.Cluster) {
 	check.Error(s.T, client.IgnoreNotFound(err), "")
 }
 
-// machineOf writes a machine of a Cluster, with addresses that no other has.
+// machineOf creates a machine of a Cluster, with unique addresses.
 func (s *site) machineOf(cluster, name, addresses string) *infrav1.OLVMMachine {
 	s.T.Helper()
 	s.Label = map[string]string{clusterv1.ClusterNameLabel: cluster}
@@ -96,7 +96,7 @@ func (s *site) giveOwnOLVMCluster(second *clusterv1.Cluster, host string) *infra
 	return own
 }
 
-// expectRefused deletes an OLVMCluster, which is refused for this reason.
+// expectRefused deletes an OLVMCluster, and expects a refusal for this reason.
 func (s *site) expectRefused(c *infrav1.OLVMCluster, why string) {
 	s.T.Helper()
 	err := s.Client.Delete(s.T.Context(), c)
@@ -104,7 +104,7 @@ func (s *site) expectRefused(c *infrav1.OLVMCluster, why string) {
 	check.Contains(s.T, "the refusal", fmt.Sprint(err), why)
 }
 
-// expectDeletable deletes an OLVMCluster as soon as that is not refused any more, as Cluster API does.
+// expectDeletable deletes an OLVMCluster as soon as this is allowed, like Cluster API.
 func (s *site) expectDeletable(c *infrav1.OLVMCluster) {
 	s.T.Helper()
 	s.Eventually("the deletion is not refused", func() error {
@@ -113,7 +113,7 @@ func (s *site) expectDeletable(c *infrav1.OLVMCluster) {
 	s.ExpectGone(c)
 }
 
-// expectHealed waits until an OLVMCluster does not say any more that Clusters share it.
+// expectHealed waits until an OLVMCluster no longer reports that Clusters share it.
 func (s *site) expectHealed(c *infrav1.OLVMCluster) {
 	s.T.Helper()
 	s.Expect(c, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
@@ -121,8 +121,8 @@ func (s *site) expectHealed(c *infrav1.OLVMCluster) {
 
 const sharedBy = "False/" + infrav1.SharedByClustersReason
 
-// TestASecondClusterOfAnOLVMClusterGetsNoVM has a running cluster, whose OLVMCluster a second Cluster names. It follows
-// the remedy that the conditions name: the second Cluster gets its machine, and can be deleted.
+// TestASecondClusterOfAnOLVMClusterGetsNoVM has a second Cluster name the OLVMCluster of a running cluster, and follows
+// the remedy in the conditions. The second Cluster then gets its machine, and can be deleted.
 func TestASecondClusterOfAnOLVMClusterGetsNoVM(t *testing.T) {
 	s := newSite(t, nil)
 	first := s.machineOf("demo", "first", "10.0.0.10-10.0.0.12")
@@ -144,7 +144,7 @@ func TestASecondClusterOfAnOLVMClusterGetsNoVM(t *testing.T) {
 	check.Equal(t, "recorded addresses", m.Annotations[infrav1.AddressesAnnotation], "")
 
 	another := s.machineOf("demo", "another", "10.0.0.16")
-	s.ExpectProvisioned(another) // the first goes on
+	s.ExpectProvisioned(another) // the first cluster continues
 
 	s.Delete(second)
 	s.expectRefused(s.OLVM, message)
@@ -152,7 +152,7 @@ func TestASecondClusterOfAnOLVMClusterGetsNoVM(t *testing.T) {
 	own := s.giveOwnOLVMCluster(second, "10.0.0.6")
 	s.expectHealed(s.OLVM)
 
-	// Cluster API gave it the endpoint of the first, which its nodes would take.
+	// Cluster API has given it the first cluster's endpoint. Its nodes would join there.
 	s.Expect(own, infrav1.EndpointConfiguredCondition, "False/"+infrav1.EndpointsDifferReason)
 	s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForClusterInfrastructureReason)
 	check.Equal(t, "VMs", s.Sim.Summary().VMs, 2)
@@ -171,8 +171,8 @@ func TestASecondClusterOfAnOLVMClusterGetsNoVM(t *testing.T) {
 	check.Equal(t, "VMs", s.Sim.Summary().VMs, 2)
 }
 
-// TestTheVMOfASecondClusterIsLeftAlone has a VM that an earlier version made for a second Cluster. The OLVMCluster,
-// which knows its engine, stays until that VM is gone.
+// TestTheVMOfASecondClusterIsLeftAlone covers a second Cluster's VM created by an earlier version. The OLVMCluster
+// knows the VM's engine, so it stays until the VM is deleted.
 func TestTheVMOfASecondClusterIsLeftAlone(t *testing.T) {
 	s := newSite(t, nil)
 	second := s.shareWith("two")
@@ -198,7 +198,7 @@ func TestTheVMOfASecondClusterIsLeftAlone(t *testing.T) {
 	s.ExpectEmptyEngine()
 }
 
-// TestASharedOLVMClusterIsProtectedWhileItIsPaused has the second Cluster come and go while the first is paused.
+// TestASharedOLVMClusterIsProtectedWhileItIsPaused creates and deletes the second Cluster while the first is paused.
 func TestASharedOLVMClusterIsProtectedWhileItIsPaused(t *testing.T) {
 	s := newSite(t, nil)
 	s.expectHealed(s.OLVM)
@@ -211,7 +211,7 @@ func TestASharedOLVMClusterIsProtectedWhileItIsPaused(t *testing.T) {
 	s.expectRefused(s.OLVM, message)
 }
 
-// TestTheFirstClusterOfASharedOLVMClusterIsDeleted follows the remedy, which is the same if it is the first that goes.
+// TestTheFirstClusterOfASharedOLVMClusterIsDeleted follows the remedy. It is the same if the first Cluster is deleted.
 func TestTheFirstClusterOfASharedOLVMClusterIsDeleted(t *testing.T) {
 	s := newSite(t, nil)
 	second := s.shareWith("two")
@@ -237,7 +237,7 @@ func TestASharedOLVMClusterPassesToTheOneThatStillNamesIt(t *testing.T) {
 	s.ExpectProvisioned(m)
 }
 
-// TestASharedOLVMClusterGoesWithAllThatNameIt deletes all Clusters, in each way in which that happens.
+// TestASharedOLVMClusterGoesWithAllThatNameIt deletes all Clusters, in each possible order.
 func TestASharedOLVMClusterGoesWithAllThatNameIt(t *testing.T) {
 	for name, end := range map[string]func(s *site, second *clusterv1.Cluster){
 		"both Clusters": func(s *site, second *clusterv1.Cluster) {
@@ -273,10 +273,10 @@ func TestASharedOLVMClusterGoesWithAllThatNameIt(t *testing.T) {
 	}
 }
 
-// TestAllClustersThatNameAnOLVMClusterAreNamed has two more of them before the first is provisioned: none gets a VM.
+// TestAllClustersThatNameAnOLVMClusterAreNamed adds two more Clusters before the first is provisioned: none gets a VM.
 func TestAllClustersThatNameAnOLVMClusterAreNamed(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
-		c.OwnerReferences = nil // as if Cluster API had seen no Cluster yet
+		c.OwnerReferences = nil // as if Cluster API had not seen a Cluster yet
 	})
 	s.shareWith("zwei")
 	s.shareWith("drei")

@@ -23,7 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// ofTheSimulator are the variables of the shipped templates that have no default. Guests of the simulator have loopback
+// ofTheSimulator holds the variables without default in the shipped templates. Guests of the simulator have loopback
 // addresses.
 var ofTheSimulator = map[string]string{
 	"CLUSTER_DOMAIN": "dns.example.com", "CLUSTER_NAME": "shipped", "NAMESPACE": "shipped",
@@ -44,7 +44,7 @@ var ofTheSimulator = map[string]string{
 	"SERVICE_ADDRESSES": "127.20.1.200-127.20.1.209",
 }
 
-// shipped is a namespace in which the names of all objects are free.
+// shipped is a namespace without any objects yet.
 const shipped = "shipped"
 
 func newShippedSite(t *testing.T) *site {
@@ -56,8 +56,8 @@ func newShippedSite(t *testing.T) *site {
 	return s
 }
 
-// TestTheAPIServerTakesTheTemplatesWithAddressesOfTheSimulator has each of our objects of each flavor. A rule that
-// refuses loopback refuses the clusters of the quick start.
+// TestTheAPIServerTakesTheTemplatesWithAddressesOfTheSimulator creates each of our objects of each flavor. A rule
+// against loopback addresses would reject the clusters of the quick start.
 func TestTheAPIServerTakesTheTemplatesWithAddressesOfTheSimulator(t *testing.T) {
 	s := newShippedSite(t)
 	names, err := fs.Glob(templates.Files, "*.yaml")
@@ -78,7 +78,7 @@ func TestTheAPIServerTakesTheTemplatesWithAddressesOfTheSimulator(t *testing.T) 
 	}
 }
 
-// TestTheAPIServerTakesTheManifestsOfSamplesAndDocs has what users copy.
+// TestTheAPIServerTakesTheManifestsOfSamplesAndDocs creates the examples for users.
 func TestTheAPIServerTakesTheManifestsOfSamplesAndDocs(t *testing.T) {
 	s := newShippedSite(t)
 	taken := 0
@@ -91,7 +91,7 @@ func TestTheAPIServerTakesTheManifestsOfSamplesAndDocs(t *testing.T) {
 			content, err := os.ReadFile(file)
 			check.Error(t, err, "")
 
-			// A sample for real nodes leaves the URL of the engine to the demo.
+			// A sample for real nodes leaves the engine URL to the demo.
 			taken += s.expectTaken(file, []byte(strings.ReplaceAll(string(content), "SERVER_URL", "https://a")))
 		}
 	}
@@ -105,11 +105,11 @@ func TestTheAPIServerTakesTheManifestsOfSamplesAndDocs(t *testing.T) {
 	check.Equal(t, "there are objects", taken > 30, true)
 }
 
-// blocks are those of YAML in a document.
+// blocks matches the YAML blocks of a document.
 var blocks = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 
-// expectTaken creates our objects of some YAML without storing them, and returns how many there were. One without
-// apiVersion shows some fields, which are added to an object of the kind.
+// expectTaken creates our objects in some YAML as a dry run, and returns their number. YAML without apiVersion shows
+// single fields. expectTaken merges them into an object of the kind.
 func (s *site) expectTaken(from string, content []byte) int {
 	s.T.Helper()
 	taken := 0
@@ -127,14 +127,14 @@ func (s *site) expectTaken(from string, content []byte) int {
 			check.Error(s.T, err, "")
 
 			if _, ok, _ := unstructured.NestedMap(shown.Object, "spec", "template", "spec", "fromInventory"); ok {
-				delete(base.Object, "spec") // it has nothing of a machine that is made
+				delete(base.Object, "spec") // it has no fields of a new VM
 			}
 
 			merge(base.Object, shown.Object)
 
 			object = base
 		} else if objects, err := manifest.Read([]byte(document)); err == nil && len(objects) == 1 {
-			object = objects[0] // with numbers as an API server reads them
+			object = objects[0] // with numbers decoded like in an API server
 		}
 
 		mapping, err := s.Client.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind())
@@ -156,13 +156,13 @@ func (s *site) expectTaken(from string, content []byte) int {
 	return taken
 }
 
-// isOwn reports whether an object is of a kind of ours, or one of Cluster API's that the API server has.
+// isOwn reports whether an object has one of our kinds, or one of Cluster API's known to the API server.
 func isOwn(object *unstructured.Unstructured) bool {
 	return strings.HasPrefix(object.GetKind(), "OLVM") && object.Object["spec"] != nil ||
 		strings.HasPrefix(object.GetAPIVersion(), "cluster.x-k8s.io/")
 }
 
-// merge puts fields into others.
+// merge merges the fields of from into into.
 func merge(into, from map[string]any) {
 	for name, value := range from {
 		inner, isMap := value.(map[string]any)

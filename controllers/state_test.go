@@ -16,8 +16,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// TestTheStateOfAMachineThatIsLetGoGoesToo follows the remedy for a VM that is kept: its machine's finalizer is removed.
-// The garbage collector, which does not run here, and the deletion of a namespace delete the state before or after that.
+// TestTheStateOfAMachineThatIsLetGoGoesToo follows the remedy for keeping a VM: it removes its machine's finalizer. The
+// garbage collector, not running here, and the deletion of a namespace delete the state before or after.
 func TestTheStateOfAMachineThatIsLetGoGoesToo(t *testing.T) {
 	s := newSite(t, nil)
 
@@ -60,7 +60,7 @@ func TestTheStateOfAMachineThatIsLetGoGoesToo(t *testing.T) {
 	check.Length(t, "VMs that are kept", s.Sim.VMs(), 2)
 }
 
-// TestTheStateOfAMachineThatIsThereStays deletes the state of a machine that runs.
+// TestTheStateOfAMachineThatIsThereStays deletes the state of a running machine.
 func TestTheStateOfAMachineThatIsThereStays(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)
@@ -74,7 +74,7 @@ func TestTheStateOfAMachineThatIsThereStays(t *testing.T) {
 	check.Equal(t, "states", len(s.States()), 0)
 }
 
-// TestAStateThatIsRestoredBeforeItsObjectStays has a Secret of which the garbage collector knows no owner.
+// TestAStateThatIsRestoredBeforeItsObjectStays covers a Secret with an owner unknown to the garbage collector.
 func TestAStateThatIsRestoredBeforeItsObjectStays(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)
@@ -89,7 +89,7 @@ func TestAStateThatIsRestoredBeforeItsObjectStays(t *testing.T) {
 	s.Create(restored)
 	s.Delete(restored)
 
-	// The controller has looked at it once it has looked at one that came later.
+	// Once the controller has handled a later state, it has handled this one.
 	s.Delete(&s.States()[0])
 	s.Delete(m)
 	s.ExpectGone(m)

@@ -48,30 +48,30 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// managerNamespace is the namespace of the manager, for what OLVMClusterIdentities name.
+// managerNamespace is the namespace of the manager, with the objects named by OLVMClusterIdentities.
 const managerNamespace = "capolvm-system"
 
-// suite is a real kube-apiserver with our controllers in this process. Nothing of Cluster API runs: the tests play its
-// part by writing owners and status.
+// suite is a real kube-apiserver with our controllers in this process. Cluster API does not run: the tests stand in for
+// it by writing owners and status.
 var suite struct {
 	client client.Client
-	// config is how the API server is reached.
+	// config connects to the API server.
 	config   *rest.Config
 	workDir  string
 	sessions *engine.Sessions
-	// assets has the binaries of etcd and kube-apiserver.
+	// assets is the folder with the binaries of etcd and kube-apiserver.
 	assets string
-	// userDataURL is where VMs reach the server of user data.
+	// userDataURL is the VMs' URL of the user data server.
 	userDataURL string
 	// stopWorkload stops the workload cluster, if one was started.
 	stopWorkload func()
-	// cached reads what the controllers do, and passes counts theirs. touches counts how often objects were touched.
+	// cached reads from the controllers' cache. passes counts their passes, touches the calls of touch.
 	cached  client.Reader
 	passes  passes
 	touches atomic.Int32
 }
 
-// skipProved skips a test in short mode. The unit test of that name proves the same decision without an API server.
+// skipProved skips a test in short mode. The named unit test proves the same decision without an API server.
 func skipProved(t *testing.T, unitTest string) {
 	t.Helper()
 	t.Log("the unit test is", unitTest)
@@ -275,26 +275,25 @@ func runSuite(m *testing.M) (int, error) {
 	code := testenv.RunAfterSetup(m)
 	cancel()
 	err = <-ended
-	connections.Shutdown() // its watches would keep the API server up
+	connections.Shutdown() // its watches would keep the API server running
 	suite.stopWorkload()
 
 	return code, err
 }
 
-// site is one of internal/test/testsite, with what only these tests need; looks counts how often the cluster was
-// touched.
+// site is one of internal/test/testsite, with additions for these tests; looks counts touches of the cluster.
 type site struct {
 	*testsite.Site
 	looks int
 }
 
-// newSite starts an engine and writes a Cluster with its OLVMCluster, the Secret and the CA. change may spoil them.
+// newSite starts an engine. It creates a Cluster with its OLVMCluster, the Secret and the CA; change may edit them.
 func newSite(t *testing.T, change func(*corev1.Secret, *corev1.ConfigMap, *infrav1.OLVMCluster)) *site {
 	t.Helper()
 	return newSiteIn(t, ovirtsim.Inventory{}, change)
 }
 
-// newSiteIn is newSite with another inventory of the engine.
+// newSiteIn is like newSite with another inventory of the engine.
 func newSiteIn(
 	t *testing.T, inventory ovirtsim.Inventory, change func(*corev1.Secret, *corev1.ConfigMap, *infrav1.OLVMCluster),
 ) *site {
@@ -303,7 +302,7 @@ func newSiteIn(
 	return &site{Site: testsite.New(t, suite.client, testsite.Options{Inventory: inventory, Change: change})}
 }
 
-// change reads an object, changes it and writes it, until no one else wrote in between.
+// change reads, changes and writes an object. It repeats this on conflicts.
 func change[T client.Object](s *site, object T, apply func(T)) {
 	s.T.Helper()
 	testsite.Change(s.Site, object, apply)

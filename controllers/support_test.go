@@ -25,7 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// supported is a site with these load balancers, of a template "lb" whose VMs have addresses of their own.
+// supported returns a site with these load balancers, from a template "lb" with its own addresses.
 func supported(t *testing.T, balancers ...infrav1alpha1.SupportLoadBalancer) *site {
 	t.Helper()
 
@@ -39,7 +39,7 @@ func supported(t *testing.T, balancers ...infrav1alpha1.SupportLoadBalancer) *si
 	return s
 }
 
-// support makes the support services of the cluster, and the template "lb".
+// support creates the support services of the cluster, and the template "lb".
 func (s *site) support(spec infrav1alpha1.OLVMSupportServicesSpec) {
 	s.T.Helper()
 	spec.ClusterName = "demo"
@@ -47,12 +47,12 @@ func (s *site) support(spec infrav1alpha1.OLVMSupportServicesSpec) {
 	s.balancerTemplate("lb")
 }
 
-// services are the support services of the cluster.
+// services returns the cluster's OLVMSupportServices by name.
 func (s *site) services() *infrav1alpha1.OLVMSupportServices {
 	return &infrav1alpha1.OLVMSupportServices{ObjectMeta: s.Meta("demo")}
 }
 
-// balancerTemplate writes a template for VMs of load balancers.
+// balancerTemplate creates a template for VMs of load balancers.
 func (s *site) balancerTemplate(name string) {
 	s.T.Helper()
 	s.template(name, func(m *infrav1.OLVMMachineTemplate) {
@@ -60,13 +60,13 @@ func (s *site) balancerTemplate(name string) {
 	})
 }
 
-// supportMachine is the OLVMMachine of a VM of a service.
+// supportMachine returns the OLVMMachine of a service's VM by name.
 func (s *site) supportMachine(name string) *infrav1.OLVMMachine {
 	return &infrav1.OLVMMachine{ObjectMeta: s.Meta(name)}
 }
 
-// addressOf is the address of the VM of a service. The VMs of a service are made at once, so each may have any of the
-// template's.
+// addressOf returns the address of a service's VM. The VMs of a service are created at once, so each may get any
+// address of the template.
 func (s *site) addressOf(name string) string {
 	s.T.Helper()
 	m := s.supportMachine(name)
@@ -109,7 +109,7 @@ func (s *site) service(name string) infrav1alpha1.SupportServiceStatus {
 	return out
 }
 
-// expectServiceFailure waits until a service cannot be, and a message says so with this text.
+// expectServiceFailure waits until a service fails with this text in its message.
 func (s *site) expectServiceFailure(want string) {
 	s.T.Helper()
 	s.Eventually(want, func() error {
@@ -122,7 +122,7 @@ func (s *site) expectServiceFailure(want string) {
 	})
 }
 
-// configured is a file of the configuration of a VM.
+// configured returns a file of a VM's configuration.
 func (s *site) configured(machine, file string) (string, error) {
 	var secret corev1.Secret
 	key := client.ObjectKey{Namespace: s.Namespace, Name: support.SecretName(machine)}
@@ -145,7 +145,8 @@ func (s *site) configured(machine, file string) (string, error) {
 	}
 }
 
-// expectConfigured waits until a file of the configuration of a VM has these texts, and not others, which begin with !.
+// expectConfigured waits until a file of a VM's configuration contains these texts. It must not contain texts with a
+// leading !.
 func (s *site) expectConfigured(machine, file string, texts ...string) {
 	s.T.Helper()
 	s.Eventually(file+" of "+machine, func() error {
@@ -165,8 +166,8 @@ func (s *site) expectConfigured(machine, file string, texts ...string) {
 	})
 }
 
-// TestAPairOfLoadBalancersMakesTheEndpoint (row 51) has a pair of load balancers that make the control plane endpoint:
-// the cluster is provisioned when one serves, machines come and go, and no Machine counts the VMs as nodes.
+// TestAPairOfLoadBalancersMakesTheEndpoint (row 51) covers a pair of load balancers serving the control plane endpoint.
+// The cluster is provisioned once one of them serves. Machines come and go, and no Machine counts the VMs as nodes.
 func TestAPairOfLoadBalancersMakesTheEndpoint(t *testing.T) {
 	s := supported(t, infrav1alpha1.SupportLoadBalancer{
 		Name: "api", Role: infrav1.ControlPlaneRole, Replicas: 2, VirtualIP: "10.0.0.5",
@@ -230,7 +231,7 @@ func TestALoadBalancerSpreadsPortsOverWorkers(t *testing.T) {
 	check.Contains(t, "comment", vm.CommentText(), "capolvm owner="+s.Namespace+"/demo-lb-apps-0 ")
 }
 
-// TestSupportServicesThatCannotBe names what is wrong before anything is made.
+// TestSupportServicesThatCannotBe verifies that problems are reported before anything is created.
 func TestSupportServicesThatCannotBe(t *testing.T) {
 	s := supported(t, infrav1alpha1.SupportLoadBalancer{
 		Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}, VirtualIP: "10.0.0.5",
@@ -256,8 +257,8 @@ func TestSupportServicesThatCannotBe(t *testing.T) {
 	s.service("lb-apps")
 }
 
-// TestVMsOfSupportServicesAreReplaced has a VM that somebody deleted in the engine made again, and all VMs replaced that
-// are to be of another template, one at a time.
+// TestVMsOfSupportServicesAreReplaced verifies that a VM deleted in the engine is recreated. After a change of the
+// template, all VMs are replaced, one at a time.
 func TestVMsOfSupportServicesAreReplaced(t *testing.T) {
 	s := supported(t, infrav1alpha1.SupportLoadBalancer{
 		Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}, Replicas: 2, VirtualIP: "10.0.0.6",
@@ -276,7 +277,7 @@ func TestVMsOfSupportServicesAreReplaced(t *testing.T) {
 	})
 	s.service("lb-apps")
 
-	// What cannot be made anew is not deleted.
+	// A VM is not deleted if its replacement is impossible.
 	change(s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) {
 		of.Spec.LoadBalancers[0].MachineTemplateName = "othre"
 	})
@@ -305,8 +306,8 @@ func TestVMsOfSupportServicesAreReplaced(t *testing.T) {
 	check.Length(t, "VMs", s.Sim.VMs(), 2)
 }
 
-// TestAServiceIsDeletedWhenTheEngineIsBack (row 56) deletes a cluster with a support service: it says that it cannot,
-// and goes on when the engine is back.
+// TestAServiceIsDeletedWhenTheEngineIsBack (row 56) deletes a cluster with a support service. It reports the
+// unreachable engine, and continues once the engine is back.
 func TestAServiceIsDeletedWhenTheEngineIsBack(t *testing.T) {
 	s := supported(t, infrav1alpha1.SupportLoadBalancer{Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}})
 	s.service("lb-apps")
@@ -320,7 +321,7 @@ func TestAServiceIsDeletedWhenTheEngineIsBack(t *testing.T) {
 	s.ExpectEmptyEngine()
 }
 
-// TestSupportServicesOfNoClusterSayWhy has an object before its Cluster, and one whose Cluster is of another provider.
+// TestSupportServicesOfNoClusterSayWhy covers an object without a Cluster, and one with a Cluster of another provider.
 func TestSupportServicesOfNoClusterSayWhy(t *testing.T) {
 	s := newSite(t, nil)
 	lone := &infrav1alpha1.OLVMSupportServices{ObjectMeta: s.Meta("lone")}
@@ -339,7 +340,7 @@ func TestSupportServicesOfNoClusterSayWhy(t *testing.T) {
 	s.ExpectGone(lone)
 }
 
-// TestAClusterHasOneOLVMSupportServices refuses one of another name, and another Cluster for one that there is.
+// TestAClusterHasOneOLVMSupportServices rejects a second object with another name, and a change of the Cluster.
 func TestAClusterHasOneOLVMSupportServices(t *testing.T) {
 	s := newSite(t, nil)
 	const rule = "metadata.name must be that of the Cluster"
@@ -353,7 +354,7 @@ func TestAClusterHasOneOLVMSupportServices(t *testing.T) {
 	check.Error(t, s.Client.Update(t.Context(), of), "clusterName is immutable")
 }
 
-// TestPortsAndAddressesOfLoadBalancersAreChecked at admission.
+// TestPortsAndAddressesOfLoadBalancersAreChecked covers the checks at admission.
 func TestPortsAndAddressesOfLoadBalancersAreChecked(t *testing.T) {
 	s := newSite(t, nil)
 
@@ -384,7 +385,7 @@ func TestPortsAndAddressesOfLoadBalancersAreChecked(t *testing.T) {
 	}
 }
 
-// TestPausedSupportServicesChangeNothing pauses the object: VMs stay as they are, and go on when it is not paused.
+// TestPausedSupportServicesChangeNothing pauses the object. VMs stay unchanged until the pause ends.
 func TestPausedSupportServicesChangeNothing(t *testing.T) {
 	s := supported(t, infrav1alpha1.SupportLoadBalancer{Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}})
 	s.service("lb-apps")
@@ -399,7 +400,7 @@ func TestPausedSupportServicesChangeNothing(t *testing.T) {
 	s.Expect(s.services(), clusterv1.PausedCondition, "False/NotPaused")
 }
 
-// TestSupportServicesAreDeletedAlone has the VMs go, and the cluster stay.
+// TestSupportServicesAreDeletedAlone deletes the services and their VMs, but keeps the cluster.
 func TestSupportServicesAreDeletedAlone(t *testing.T) {
 	s := supported(t, infrav1alpha1.SupportLoadBalancer{Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}})
 	s.service("lb-apps")
@@ -412,8 +413,8 @@ func TestSupportServicesAreDeletedAlone(t *testing.T) {
 	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 }
 
-// TestSupportServicesOfADeletedClusterOutliveItsNodes deletes them while the Cluster is being deleted, as the garbage
-// collector does in a foreground deletion: the VMs stay until the nodes are gone.
+// TestSupportServicesOfADeletedClusterOutliveItsNodes deletes the services with a Cluster in deletion, like the garbage
+// collector in a foreground deletion. The VMs stay until the nodes are deleted.
 func TestSupportServicesOfADeletedClusterOutliveItsNodes(t *testing.T) {
 	s := supported(t, infrav1alpha1.SupportLoadBalancer{Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}})
 	m := s.Machine("worker", nil)
@@ -433,7 +434,8 @@ func TestSupportServicesOfADeletedClusterOutliveItsNodes(t *testing.T) {
 	change(s, cluster, func(c *clusterv1.Cluster) { c.Finalizers = nil })
 }
 
-// TestALoadBalancerDoesNotTakeTheAddressOfANode says whose it is before a VM is made, and goes on with another.
+// TestALoadBalancerDoesNotTakeTheAddressOfANode verifies that the conflict is reported before a VM is created, and that
+// another address resolves it.
 func TestALoadBalancerDoesNotTakeTheAddressOfANode(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine("worker", nil)
@@ -449,7 +451,7 @@ func TestALoadBalancerDoesNotTakeTheAddressOfANode(t *testing.T) {
 	check.Equal(t, "address", s.service("lb-apps").Address, "10.0.0.7")
 }
 
-// vmOf is the ID of the VM of a name; empty where the engine has none.
+// vmOf returns the ID of the engine's VM with this name, or "".
 func (s *site) vmOf(name string) engine.ID {
 	for _, vm := range s.Sim.VMs() {
 		if vm.Name == name {

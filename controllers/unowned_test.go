@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// stray writes an OLVMMachine that no Machine owns.
+// stray creates an OLVMMachine without an owning Machine.
 func (s *site) stray(name string) *infrav1.OLVMMachine {
 	s.T.Helper()
 	out := &infrav1.OLVMMachine{ObjectMeta: s.Meta(name), Spec: s.MachineSpec()}
@@ -18,7 +18,7 @@ func (s *site) stray(name string) *infrav1.OLVMMachine {
 	return out
 }
 
-// TestAnOLVMMachineThatNoMachineOwnsSaysSo has one that was made by hand.
+// TestAnOLVMMachineThatNoMachineOwnsSaysSo covers an OLVMMachine created by hand.
 func TestAnOLVMMachineThatNoMachineOwnsSaysSo(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.stray("stray")
@@ -26,15 +26,15 @@ func TestAnOLVMMachineThatNoMachineOwnsSaysSo(t *testing.T) {
 	check.Contains(t, "message", message, "No Machine owns this OLVMMachine")
 	check.Length(t, "VMs", s.Sim.VMs(), 0)
 
-	// It does not hold the deletion of its cluster.
+	// It does not block the deletion of its cluster.
 	s.Delete(s.OLVM)
 	s.ExpectGone(s.OLVM)
 	s.Delete(m)
 	s.ExpectGone(m)
 }
 
-// TestAClusterNamesTheMachinesThatNobodyDeletes has a machine with a VM that has lost its Machine, as after a restore,
-// and follows the remedy in the message.
+// TestAClusterNamesTheMachinesThatNobodyDeletes covers a machine with a VM but without its Machine, as after a restore.
+// It follows the remedy in the message.
 func TestAClusterNamesTheMachinesThatNobodyDeletes(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine("lost", nil)

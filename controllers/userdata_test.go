@@ -25,10 +25,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// stockIgnition is Ignition 2.3, as stock Cluster API writes it.
+// stockIgnition is Ignition 2.3 as written by stock Cluster API.
 const stockIgnition = `{"ignition":{"version":"2.3.0"},"storage":{"files":[{"filesystem":"root","path":"/etc/motd","mode":420,"contents":{"source":"data:,hello"}}]},"systemd":{"units":[{"name":"kubeadm.service","enabled":true,"contents":"[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}]}}`
 
-// ofIgnition asks for a VM whose image has Ignition.
+// ofIgnition selects an image with Ignition.
 func ofIgnition(spec *infrav1.OLVMMachineSpec) { spec.VMTemplateName = "ock-1.36" }
 
 func TestAnIgnitionGuestGetsItsNetworkFromItsUserData(t *testing.T) {
@@ -156,7 +156,7 @@ func TestExtraUserDataIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A node has the addresses of the families that its cluster's pods have.
+// TestTheKubeletIsToldItsAddresses verifies that a node has addresses of its pods' IP families.
 func TestTheKubeletIsToldItsAddresses(t *testing.T) {
 	skipProved(t, "TestTheKubeletIsToldItsAddresses of controllers/machine")
 
@@ -188,7 +188,7 @@ func TestTheKubeletIsToldItsAddresses(t *testing.T) {
 	}
 }
 
-// written returns a file that the user data of a VM writes; empty where it writes none.
+// written returns a file of a VM's user data, or "".
 func (s *site) written(vm, path string) string {
 	s.T.Helper()
 	var config struct {
@@ -403,7 +403,8 @@ func TestServicesOfTheControlPlaneThatCannotBe(t *testing.T) {
 	}
 }
 
-// What is allowed must go all the way: through Terraform, and its state in a Secret, where it cannot be packed.
+// TestLargeUserDataIsDelivered delivers user data of the allowed size, through Terraform and its state in a Secret. The
+// data cannot be compressed.
 func TestLargeUserDataIsDelivered(t *testing.T) {
 	s := newSite(t, nil)
 	content := make([]byte, 350<<10)
@@ -416,8 +417,8 @@ func TestLargeUserDataIsDelivered(t *testing.T) {
 	}
 }
 
-// With a pointer the engine and Terraform's state know nothing of the user data, and whoever reads the pointer there
-// comes too late.
+// TestUserDataByPointer keeps the user data out of the engine and Terraform's state. A pointer read there is already
+// worthless.
 func TestUserDataByPointer(t *testing.T) {
 	s := newSiteIn(t, networkedInventory(), nil)
 	s.UserData, s.Format = stockIgnition, "ignition"
@@ -430,7 +431,7 @@ func TestUserDataByPointer(t *testing.T) {
 		spec.UserData = &infrav1.UserData{BootstrapDelivery: "Pointer"}
 	}
 	m := s.Machine("m", func(spec *infrav1.OLVMMachineSpec) { ofIgnition(spec); leased(spec) })
-	s.Expect(m, infrav1.ReadyCondition, "True/Ready") // the simulated guest is up after it has fetched its data
+	s.Expect(m, infrav1.ReadyCondition, "True/Ready") // the simulated guest is up only after fetching its data
 	s.expectEvent("m", "UserDataDelivered", "127.0.0.1")
 	told := s.inspect("m").vm.Initialization.CustomScript
 	stub, messages, err := v3_1.Parse([]byte(told))
