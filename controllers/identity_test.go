@@ -144,7 +144,7 @@ func TestAnIdentityIsForTheNamespacesAndEnginesThatItNames(t *testing.T) {
 		t.Helper()
 		s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
 	}
-	refused(infrav1.CredentialsNotAllowedReason, denied...) // the same message: tenants must not learn whether it exists
+	refused(infrav1.CredentialsNotAllowedReason, denied...) // the same: tenants must not learn whether it exists
 
 	allow(func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
 		spec.AllowedNamespaces = &infrav1alpha1.AllowedNamespaces{List: []string{"elsewhere", s.Namespace}}

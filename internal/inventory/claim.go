@@ -16,40 +16,40 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// tagPrefix is before the UUID of the VM in the name of the tag of a claim.
+// tagPrefix precedes the VM's UUID in the name of a claim's tag.
 const tagPrefix = "capolvm-claim-"
 
-// TagName is the name of the tag that a claim has in the engine. Names of tags are unique there, so the tag decides
-// between management clusters that use the same pool.
+// TagName returns the name of a claim's tag in the engine. Tag names are unique there, so the tag decides between
+// management clusters sharing the same VMs.
 func TagName(vm engine.ID) string { return tagPrefix + vm.String() }
 
-// Mark is what the engine knows of a claim: the description of its tag.
+// Mark is the engine's record of a claim, stored in the description of its tag.
 type Mark struct {
 	// ID of the claim.
 	ID string `json:"id"`
-	// Namespace, Cluster, Role, Group and Machine are those of the claim.
+	// Namespace, Cluster, Role, Group and Machine come from the claim.
 	Namespace string `json:"namespace"`
 	Cluster   string `json:"cluster"`
 	Role      string `json:"role"`
 	Group     string `json:"group"`
 	Machine   string `json:"machine,omitempty"`
-	// Comment is what the VM's comment was before the claim.
+	// Comment is the VM's comment before the claim.
 	Comment string `json:"comment,omitempty"`
-	// Network is the network configuration that the VM had before the claim, empty for none; nil where it is not known.
+	// Network is the VM's network configuration before the claim. It is empty if there was none, and nil if unknown.
 	Network *engine.Initialization `json:"network,omitempty"`
-	// Guest is what else the guest was given before the claim; nil where it is not known.
+	// Guest is the other data for the guest before the claim; nil if unknown.
 	Guest *Guest `json:"guest,omitempty"`
 }
 
-// Guest is what a VM gives its guest besides the network.
+// Guest is the data for a VM's guest, except the network.
 type Guest struct {
 	HostName string `json:"hostName,omitempty"`
-	// UserData is a digest of the user data, which may be secret; empty for none. It tells the user data of the VM from
-	// that of a machine.
+	// UserData is a digest of the user data, because user data may be secret; "" for none. It distinguishes the VM's
+	// user data from a machine's.
 	UserData string `json:"userData,omitempty"`
 }
 
-// guestOf is what a VM with that initialization gives its guest.
+// guestOf returns the Guest of a VM with this initialization.
 func guestOf(of *engine.Initialization) *Guest {
 	if of == nil {
 		return &Guest{}
@@ -64,8 +64,8 @@ func guestOf(of *engine.Initialization) *Guest {
 	return out
 }
 
-// NewMark is the mark of a claim on a VM, which remembers what the claim changes; full is the VM with its user data.
-// Where the VM has an owner's mark, its tag is made again, and what was before is lost.
+// NewMark returns the mark of a claim on a VM, with a record of the settings about to change. full is the VM with its
+// user data. If the VM already has an owner mark, its tag was lost, and the earlier settings are unknown.
 func NewMark(namespace string, claim infrav1alpha1.InventoryClaim, full *engine.VM) Mark {
 	out := Mark{
 		ID:        claim.ID,
@@ -83,14 +83,14 @@ func NewMark(namespace string, claim infrav1alpha1.InventoryClaim, full *engine.
 	return out
 }
 
-// Claim is the claim that a mark tells of.
+// Claim returns the claim described by the mark.
 func (m Mark) Claim() *infrav1alpha1.InventoryClaim {
 	return &infrav1alpha1.InventoryClaim{
 		ID: m.ID, ClusterName: m.Cluster, Role: m.Role, Group: m.Group, MachineName: m.Machine,
 	}
 }
 
-// valid reports whether a mark can be a claim of ours: a person may have written the tag.
+// valid reports whether a mark can be one of our claims. A user may have written the tag.
 func (m Mark) valid() bool {
 	return m.ID != "" && m.Namespace != "" && m.Cluster != "" && m.Group != "" &&
 		(m.Role == infrav1.RoleControlPlane || m.Role == infrav1.RoleWorker)
@@ -98,21 +98,21 @@ func (m Mark) valid() bool {
 
 func (m Mark) text() string {
 	content, err := json.Marshal(m)
-	if err != nil { // of texts alone
+	if err != nil { // impossible: all fields are strings
 		return ""
 	}
 
 	return string(content)
 }
 
-// marked is the tag of a claim, with what its description says.
+// marked is the tag of a claim, with the mark from its description.
 type marked struct {
 	tag  engine.Tag
 	mark Mark
 }
 
-// marksOn are the marks of claims on a VM, that which counts first: two that were made in the same moment are both
-// there until one gives way, and all sides choose the same.
+// marksOn returns the claim marks on a VM, the valid one first. Two simultaneous marks exist until one side yields, so
+// all sides must choose the same mark.
 func marksOn(vm engine.DescribedVM) []marked { return marksOf(vm.ID, vm.Tags) }
 
 func marksOf(vm engine.ID, tags []engine.Tag) []marked {
@@ -138,7 +138,8 @@ func readMark(tag engine.Tag) marked {
 	return out
 }
 
-// ReadMark asks the engine for the mark of a VM, which is zero where the VM has none, or one that cannot be read.
+// ReadMark requests the mark of a VM from the engine. It returns the zero Mark if there is none, or if it is
+// unreadable.
 func ReadMark(ctx context.Context, session *engine.Client, vm engine.ID) (Mark, error) {
 	tags, err := session.TagsNamed(ctx, TagName(vm))
 	if err != nil {
@@ -152,7 +153,7 @@ func ReadMark(ctx context.Context, session *engine.Client, vm engine.ID) (Mark, 
 	return Mark{}, nil
 }
 
-// MarkOn is the mark that a VM has in the engine; false where it has none, or one that cannot be read.
+// MarkOn returns the mark on a VM, and false if there is none. An unreadable mark is returned as the zero Mark.
 func MarkOn(vm engine.DescribedVM) (mark Mark, tagged bool) {
 	marks := marksOn(vm)
 	if len(marks) == 0 {
@@ -162,7 +163,7 @@ func MarkOn(vm engine.DescribedVM) (mark Mark, tagged bool) {
 	return marks[0].mark, true
 }
 
-// ConfirmedID is what the status of an OLVMInventoryVM has once the engine has a claim, with the mark of its machine.
+// ConfirmedID returns the status.claimID of an OLVMInventoryVM with a confirmed claim and machine mark.
 func ConfirmedID(claim infrav1alpha1.InventoryClaim) string {
 	if claim.MachineName == "" {
 		return claim.ID
@@ -171,41 +172,40 @@ func ConfirmedID(claim infrav1alpha1.InventoryClaim) string {
 	return claim.ID + "/" + claim.MachineName
 }
 
-// Readable reports whether the mark says whose a VM is. A mark that cannot be read neither gives a VM to anybody nor
-// takes it from anybody.
+// Readable reports whether the mark identifies the VM's claimant. An unreadable mark neither assigns a VM nor frees it.
 func (m Mark) Readable() bool { return m.ID != "" }
 
-// unreadable is the error about a mark that cannot be read.
+// unreadable returns the error for an unreadable mark.
 func unreadable(vm engine.ID) error {
 	return fmt.Errorf("the description of the tag %s is not that of a claim, so it is not known whose VM %s is; "+
 		"correct the description, or delete the tag if nobody has the VM", TagName(vm), vm)
 }
 
-// sameClaim reports whether a mark is that of a claim: it has its ID.
+// sameClaim reports whether the mark has the ID of the claim.
 func (m Mark) sameClaim(claim infrav1alpha1.InventoryClaim) bool { return m.ID == claim.ID }
 
-// Claimed is what became of a claim in the engine.
+// Claimed is the result of marking a claim in the engine.
 type Claimed int
 
-// What becomes of a claim in the engine.
+// The results of marking a claim in the engine.
 const (
-	// ClaimPending is one that was marked now. Another look must confirm it.
+	// ClaimPending is a claim marked just now. A later call must confirm it.
 	ClaimPending Claimed = iota
-	// ClaimConfirmed is one that the engine had already when it was asked.
+	// ClaimConfirmed is a claim already present in the engine before the call.
 	ClaimConfirmed
-	// ClaimLost is one that another was faster with.
+	// ClaimLost is a claim lost to a faster claimant.
 	ClaimLost
 )
 
-// Marker writes claims to an engine. It is for one pass over a pool: all tags are listed once, and only where a claim
-// needs it.
+// Marker marks claims in an engine. It serves one pass over an inventory. It lists all tags at most once, and only if a
+// claim needs them.
 type Marker struct {
 	session   *engine.Client
 	namespace string
 	tags      func() ([]engine.Tag, error)
 }
 
-// NewMarker returns the marker of the claims of a namespace. It may be used by several goroutines.
+// NewMarker returns a marker for the claims of a namespace. It is safe for concurrent use.
 func NewMarker(ctx context.Context, session *engine.Client, namespace string) *Marker {
 	return &Marker{
 		session:   session,
@@ -214,19 +214,19 @@ func NewMarker(ctx context.Context, session *engine.Client, namespace string) *M
 	}
 }
 
-// marks are the marks of claims on a VM among all tags of the engine.
+// marks returns the claim marks on a VM from the list of all tags.
 func (m *Marker) marks(vm engine.ID) ([]marked, error) {
 	all, err := m.tags()
 	return marksOf(vm, all), err
 }
 
-// Ensure marks a claim on a VM, as the engine described it a moment ago: by a tag that names the claim, and by the
-// owner's mark in the VM's comment where a machine has it. owner is nil for a VM that is reserved. It changes nothing
-// of what is there already. The mark that the engine has of another is returned where the claim was lost.
+// Ensure marks a claim on a VM: with a tag naming the claim, and with the machine's owner mark in the VM's comment. vm
+// must be recent. owner is nil for a reserved VM. Ensure does not change existing marks. If the claim is lost, it
+// returns the winner's mark.
 //
-// The engine makes two tags of one name where the requests overlap. So a claim that is not settled, which was confirmed
-// by no earlier call, looks for all tags of the name, and the first by its ID counts for all sides. Calls for such a
-// claim are to be further apart than a request takes.
+// The engine creates two tags with the same name if the requests overlap. So an unsettled claim, not yet confirmed by
+// an earlier call, looks for all tags with this name. All sides accept the first one by ID. The caller must space calls
+// for such a claim further apart than a request takes.
 func (m *Marker) Ensure(
 	ctx context.Context,
 	vm engine.DescribedVM,
@@ -255,7 +255,7 @@ func (m *Marker) Ensure(
 		return ClaimPending, Mark{}, unreadable(vm.ID)
 	case !marks[0].mark.sameClaim(claim):
 		if owner != nil && owned && has.SameObject(*owner) && marks[0].mark.Machine != "" {
-			// Its request took long: the other sees whose machine has the VM, and gives way. Until then neither has it.
+			// Its request was slow: the other side sees the machine's mark and yields. Until then, neither has the VM.
 			return ClaimPending, marks[0].mark, nil
 		}
 
@@ -263,8 +263,8 @@ func (m *Marker) Ensure(
 	case owner == nil:
 		return ClaimConfirmed, marks[0].mark, nil
 	case owned && has.SameObject(*owner):
-		return ClaimConfirmed, marks[0].mark, nil // the UID is another after a move
-	case owned: // of another that was faster, whatever the tags say
+		return ClaimConfirmed, marks[0].mark, nil // a move changes the UID
+	case owned: // a faster claimant's, whatever the tags say
 		return ClaimLost, Mark{ID: claim.ID, Namespace: has.Namespace, Machine: has.Name}, m.dropOwn(ctx, marks, claim)
 	}
 
@@ -274,7 +274,7 @@ func (m *Marker) Ensure(
 	return ClaimPending, marks[0].mark, err
 }
 
-// tag makes the tag of a claim and puts it on the VM. One that was made and not put on the VM is found by its name.
+// tag creates the tag of a claim and attaches it to the VM. An existing tag not yet attached is found by name.
 func (m *Marker) tag(
 	ctx context.Context, vm engine.DescribedVM, claim infrav1alpha1.InventoryClaim,
 ) (Claimed, Mark, error) {
@@ -305,7 +305,7 @@ func (m *Marker) tag(
 	return ClaimPending, mark, m.session.TagVM(ctx, vm.ID, made.ID)
 }
 
-// lost is a claim that another was faster with. Its own tags, which do not count, are deleted.
+// lost handles a claim lost to a faster claimant: it deletes the claim's own invalid tags.
 func (m *Marker) lost(ctx context.Context, marks []marked, claim infrav1alpha1.InventoryClaim) (Claimed, Mark, error) {
 	if err := m.dropOwn(ctx, marks, claim); err != nil || len(marks) == 0 {
 		return ClaimPending, Mark{}, err
@@ -314,7 +314,7 @@ func (m *Marker) lost(ctx context.Context, marks []marked, claim infrav1alpha1.I
 	return ClaimLost, marks[0].mark, nil
 }
 
-// dropOwn deletes the tags of a claim that was lost.
+// dropOwn deletes the tags of a lost claim.
 func (m *Marker) dropOwn(ctx context.Context, marks []marked, claim infrav1alpha1.InventoryClaim) error {
 	for _, found := range marks {
 		if !found.mark.sameClaim(claim) {
@@ -329,8 +329,8 @@ func (m *Marker) dropOwn(ctx context.Context, marks []marked, claim infrav1alpha
 	return nil
 }
 
-// Unmark takes the mark of a claim from a VM: first the owner's mark, then the tag, so that the VM is never free with
-// the mark of a machine. A claim that the engine does not have any more is unmarked. It returns the VM's comment.
+// Unmark removes the mark of a claim from a VM. It removes the owner mark before the tag, so a free VM never carries a
+// machine's mark. It succeeds if the engine no longer has the claim. It returns the VM's comment.
 func (m *Marker) Unmark(
 	ctx context.Context, vm engine.DescribedVM, claim infrav1alpha1.InventoryClaim,
 ) (comment string, err error) {
@@ -352,7 +352,7 @@ func (m *Marker) Unmark(
 		}
 	}
 
-	loose, err := m.marks(vm.ID) // also what was made, and never put on the VM
+	loose, err := m.marks(vm.ID) // includes tags never attached to the VM
 	if err != nil {
 		return "", err
 	}
@@ -360,7 +360,7 @@ func (m *Marker) Unmark(
 	return comment, m.dropOwn(ctx, append(loose, marks...), claim)
 }
 
-// String describes a mark for people.
+// String describes a mark for users.
 func (m Mark) String() string {
 	if !m.Readable() {
 		return "somebody whose mark cannot be read"

@@ -11,8 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// Owns reports whether the engine has a VM as that of a claim: its tag has the ID of the claim, or, if somebody took
-// the tag away, its comment has the mark of the machine. A tag that cannot be read is an error.
+// Owns reports whether the engine assigns a VM to a claim. The VM's tag has the ID of the claim. If someone removed the
+// tag, the owner mark in the comment decides. An unreadable tag is an error.
 func Owns(vm engine.DescribedVM, namespace string, claim infrav1alpha1.InventoryClaim) (bool, error) {
 	if mark, tagged := MarkOn(vm); tagged {
 		if !mark.Readable() {
@@ -27,7 +27,7 @@ func Owns(vm engine.DescribedVM, namespace string, claim infrav1alpha1.Inventory
 	return owned && owner.SameObject(ownermark.Owner{Namespace: namespace, Name: claim.MachineName}), nil
 }
 
-// networkOf is the network configuration of an initialization; nil where it has none.
+// networkOf returns the network configuration of an initialization, or nil.
 func networkOf(of *engine.Initialization) *engine.Initialization {
 	if of == nil || of.NICs == nil && of.DNSServers+of.DNSSearch == "" {
 		return nil
@@ -36,9 +36,8 @@ func networkOf(of *engine.Initialization) *engine.Initialization {
 	return &engine.Initialization{NICs: of.NICs, DNSServers: of.DNSServers, DNSSearch: of.DNSSearch}
 }
 
-// Clean powers a VM off that a machine had, and gives it the initialization that it is to have, one step at a time. It
-// reports whether nothing is left to do, and else what the VM is doing. A VM that has the mark of another machine, or
-// of none, is left alone.
+// Clean powers off a released VM and restores its initialization, one step at a time. It reports whether nothing is
+// left to do, and otherwise the VM's status. It does not touch a VM with another machine's mark, or without a mark.
 func Clean(
 	ctx context.Context, session *engine.Client, id engine.ID, of ownermark.Owner, mark Mark,
 ) (bool, string, error) {
@@ -80,9 +79,9 @@ func Clean(
 	return err == nil, string(vm.Status), err
 }
 
-// own is the initialization of a VM without what a machine gave it. Terraform gives a VM its user data back, which
-// stays. A machine whose state was lost leaves its own: nobody knows then what the VM had before, but for its host name
-// and its network.
+// own returns the VM's initialization without a machine's data. User data restored by Terraform stays. If the machine's
+// state was lost, its user data is still there, and own removes it. The VM's earlier user data is unknown then. Only
+// its host name and network are recorded.
 func (m Mark) own(has *engine.Initialization) *engine.Initialization {
 	out := *has
 
@@ -99,8 +98,7 @@ func (m Mark) own(has *engine.Initialization) *engine.Initialization {
 	return &out
 }
 
-// sameNetwork compares network configurations by what they say of the guest: an engine adds what it means to what it
-// was told.
+// sameNetwork compares the meaning of two network configurations, because an engine adds defaults to its input.
 func sameNetwork(a, b *engine.Initialization) bool {
 	return slices.Equal(networkWords(a), networkWords(b))
 }

@@ -1,5 +1,5 @@
-// Package inventory is what an OLVMInventory decides: how the VMs of an engine become OLVMInventoryVMs, which of them a
-// cluster gets, and what a claim is in the engine.
+// Package inventory decides for an OLVMInventory: the OLVMInventoryVMs for the engine's VMs, the VMs for each cluster,
+// and the form of a claim in the engine.
 package inventory
 
 import (
@@ -14,17 +14,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// maxLabel is how long the value of a label, and the name in its key, may be.
+// maxLabel is the maximum length of a label's value, and of the name in its key.
 const maxLabel = 63
 
-// defaultLabels are those of an inventory that says none.
+// defaultLabels apply to an inventory without label rules.
 var defaultLabels = []infrav1alpha1.InventoryLabel{
 	{Key: infrav1alpha1.InventoryLabelPrefix + "host", From: infrav1alpha1.LabelFromHost},
 	{Key: infrav1alpha1.InventoryLabelPrefix + "vm-template", From: infrav1alpha1.LabelFromVMTemplate},
 	{Key: infrav1alpha1.InventoryLabelPrefix + "network", From: infrav1alpha1.LabelFromNetworks},
 }
 
-// Host is the host that a VM runs on, or the only one that it is bound to; nil where there is none.
+// Host returns the VM's current host, or the only host the VM is pinned to. It returns nil if there is none.
 func Host(vm engine.DescribedVM, hosts map[engine.ID]engine.DescribedHost) *engine.DescribedHost {
 	id := engine.RefID(vm.Host)
 	if bound := vm.PlacementPolicy; id == "" && bound != nil && bound.Hosts != nil && len(bound.Hosts.Hosts) == 1 {
@@ -39,7 +39,7 @@ func Host(vm engine.DescribedVM, hosts map[engine.ID]engine.DescribedHost) *engi
 	return &host
 }
 
-// Labels of a VM, as the inventory asks for them.
+// Labels returns the labels of a VM according to the inventory's rules.
 func Labels(
 	inventory *infrav1alpha1.OLVMInventory, vm engine.DescribedVM, hosts map[engine.ID]engine.DescribedHost,
 ) map[string]string {
@@ -76,7 +76,7 @@ func Labels(
 	return out
 }
 
-// candidates are the names that a label may be made of, always in the same order.
+// candidates returns the possible sources of a label, in a fixed order.
 func candidates(label infrav1alpha1.InventoryLabel, vm engine.DescribedVM, host *engine.DescribedHost) []string {
 	switch label.From {
 	case infrav1alpha1.LabelFromVMTemplate:
@@ -153,7 +153,7 @@ func networkNames(vm engine.DescribedVM) []string {
 	return out
 }
 
-// labelValue is what follows the prefix; false where the name does not have it, or nothing follows.
+// labelValue returns the text after the prefix. It returns false if the prefix is missing, or the text is empty.
 func labelValue(name, prefix string) (string, bool) {
 	rest, ok := strings.CutPrefix(name, prefix)
 	value := LabelValue(rest)
@@ -161,10 +161,11 @@ func labelValue(name, prefix string) (string, bool) {
 	return value, ok && value != ""
 }
 
-// foreign are characters that a label cannot have.
+// foreign matches characters invalid in a label.
 var foreign = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// LabelValue is a name as the value of a label of Kubernetes: other characters become dashes, and it is cut at 63.
+// LabelValue converts a name to a valid label value. Dashes replace invalid characters, and the value is cut at 63
+// characters.
 func LabelValue(name string) string {
 	value := foreign.ReplaceAllString(name, "-")
 	value = value[:min(len(value), maxLabel)]
@@ -172,7 +173,7 @@ func LabelValue(name string) string {
 	return strings.Trim(value, "._-")
 }
 
-// networkKey is the key of the label of a network.
+// networkKey returns the label key of a network.
 func networkKey(key, network string) string {
 	prefix, name := "", key
 	if at := strings.Index(key, "/"); at >= 0 {
@@ -184,8 +185,8 @@ func networkKey(key, network string) string {
 	return prefix + strings.TrimRight(name[:min(len(name), maxLabel)], "._-")
 }
 
-// Networks of a VM, with the static addresses that its initialization gives to the guest. The engine keeps those in the
-// order of the guest's network interfaces, and not by the VM's; the first belongs to the first.
+// Networks returns the networks of a VM, with the static addresses from its initialization. The engine orders addresses
+// by the guest's network interfaces, not by the VM's. Networks assumes equal orders.
 func Networks(vm engine.DescribedVM) []infrav1alpha1.InventoryNetwork {
 	var out []infrav1alpha1.InventoryNetwork
 
@@ -207,7 +208,7 @@ func Networks(vm engine.DescribedVM) []infrav1alpha1.InventoryNetwork {
 	return out
 }
 
-// configured are the addresses of the network configuration at an index.
+// configured returns the addresses of the network configuration at an index.
 func configured(vm engine.DescribedVM, index int) []string {
 	if vm.Initialization == nil || vm.Initialization.NICs == nil || index >= len(vm.Initialization.NICs.Items) {
 		return nil
@@ -229,7 +230,7 @@ func configured(vm engine.DescribedVM, index int) []string {
 	return out
 }
 
-// The reasons of VMs that cannot be claimed.
+// Reasons for a VM not to be claimable.
 const (
 	ReasonPoweredOn    = "PoweredOn"
 	ReasonBusy         = "Busy"
@@ -246,7 +247,7 @@ const (
 	ReasonClaimedThem  = "ClaimedByAnother"
 )
 
-// Broken is why a VM that is kept for later cannot be used any more; empty where it can.
+// Broken explains why a standby VM is no longer usable. It returns empty texts for a usable VM.
 func Broken(vm engine.DescribedVM, host *engine.DescribedHost) (reason, message string) {
 	switch {
 	case vm.Status != engine.VMDown && !vm.Status.Busy():
@@ -258,7 +259,7 @@ func Broken(vm engine.DescribedVM, host *engine.DescribedHost) (reason, message 
 	return "", ""
 }
 
-// Ineligible is why a VM that is not claimed cannot be; both texts are empty where it can.
+// Ineligible explains why an unclaimed VM cannot be claimed. Both texts are empty if it can.
 func Ineligible(vm engine.DescribedVM, host *engine.DescribedHost) (reason, message string) {
 	owner, owned := ownermark.OwnerOf(vm.CommentText())
 

@@ -22,7 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// site is an engine with VMs that carry the tag pool, and some that do not.
+// site is an engine with VMs tagged pool, and some others.
 type site struct {
 	t       *testing.T
 	sim     *ovirtsim.Server
@@ -107,7 +107,7 @@ func (s *site) vm(name string) engine.DescribedVM {
 	return vms[at]
 }
 
-// full is a VM with its user data.
+// full returns a VM with its user data.
 func (s *site) full(name string) *engine.VM {
 	s.t.Helper()
 	vm, err := s.session.VMInFull(s.t.Context(), s.vm(name).ID)
@@ -127,7 +127,7 @@ func bound(host engine.ID) *engine.PlacementPolicy {
 }
 
 // TestAnInventoryListsItsVMsWithTheirHosts (row 43) describes twelve VMs on four hosts in two racks, and one of them
-// after it was started and migrated. A VM without the tag is not listed.
+// again after its start and migration. It does not list a VM without the tag.
 func TestAnInventoryListsItsVMsWithTheirHosts(t *testing.T) {
 	s := newSite(t, 12)
 	for i := range 12 {
@@ -186,12 +186,12 @@ func TestLabelsHaveWhatLabelsCanHave(t *testing.T) {
 	check.Equal(t, "label", labels[infrav1alpha1.InventoryLabelPrefix+"vm-template"], "ol9-gr-er")
 }
 
-// TestOnlyOneOfTwoClaimsTheLastVM (row 47) has two management clusters claim the last VM of a pool at once, a hundred
-// times: one of them has it in the end, and the other knows it.
+// TestOnlyOneOfTwoClaimsTheLastVM (row 47) has two management clusters claim the last VM of an inventory at once, a
+// hundred times. In the end, one has the VM, and the other knows it.
 func TestOnlyOneOfTwoClaimsTheLastVM(t *testing.T) {
 	s := newSite(t, 1)
 	other := newSession(t, s.sim)
-	// Requests that overlap: the engine makes both tags then.
+	// The requests overlap, so the engine creates both tags.
 	const slow = 4 * time.Millisecond
 	check.Error(t, s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/tags$", DelayMillis: int(slow.Milliseconds())}), "")
 
@@ -225,7 +225,7 @@ func TestOnlyOneOfTwoClaimsTheLastVM(t *testing.T) {
 						return
 					}
 
-					time.Sleep(3 * slow) // as a controller does between two passes
+					time.Sleep(3 * slow) // like a controller between two passes
 				}
 			})
 		}
@@ -248,8 +248,8 @@ func TestOnlyOneOfTwoClaimsTheLastVM(t *testing.T) {
 	}
 }
 
-// TestATagThatComesLate has a tag that is the first by its ID come after another claim has its machine's mark on the VM:
-// one of both gets the VM, and neither of them both.
+// TestATagThatComesLate creates the first tag by ID only after another claim has its machine's mark on the VM. One of
+// both claims gets the whole VM.
 func TestATagThatComesLate(t *testing.T) {
 	s := newSite(t, 1)
 	claim := func(machine string) infrav1alpha1.InventoryClaim {
@@ -293,7 +293,7 @@ func TestATagThatComesLate(t *testing.T) {
 	}
 }
 
-// TestAClaimIsFoundAgain cuts a claim off after each of its requests.
+// TestAClaimIsFoundAgain interrupts a claim after each of its requests.
 func TestAClaimIsFoundAgain(t *testing.T) {
 	s := newSite(t, 1)
 	comment := "of the lab"
@@ -313,7 +313,7 @@ func TestAClaimIsFoundAgain(t *testing.T) {
 		check.Error(t, err, "")
 	}
 
-	check.Equal(t, "steps", steps, 3) // the VM is tagged, its comment is written, both are seen
+	check.Equal(t, "steps", steps, 3) // tag the VM, write its comment, see both
 	vm := s.vm("vm-00")
 	found, tagged := MarkOn(vm)
 	check.Equal(t, "tagged", tagged, true)
@@ -326,7 +326,7 @@ func TestAClaimIsFoundAgain(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "comment that is left", left, comment)
 
-	for range 2 { // the second finds nothing to do
+	for range 2 { // the second call finds nothing to do
 		vm = s.vm("vm-00")
 		check.Equal(t, "comment of the VM that is free", vm.CommentText(), comment)
 		left, err := NewMarker(t.Context(), s.session, "ns").Unmark(t.Context(), vm, claim)
@@ -335,7 +335,7 @@ func TestAClaimIsFoundAgain(t *testing.T) {
 	}
 }
 
-// TestACleanVMHasWhatItHadBeforeTheClaim cleans VMs of which Terraform has given some their initialization back.
+// TestACleanVMHasWhatItHadBeforeTheClaim cleans VMs. Terraform has restored the initialization of some.
 func TestACleanVMHasWhatItHadBeforeTheClaim(t *testing.T) {
 	s := newSite(t, 1)
 	id, comment, none := s.vm("vm-00").ID, "", ""
@@ -393,7 +393,7 @@ func TestACleanVMHasWhatItHadBeforeTheClaim(t *testing.T) {
 	}
 }
 
-// TestRebuildReplacesTheRootDisk rebuilds a VM whose disk has grown, from each step anew as after a crash.
+// TestRebuildReplacesTheRootDisk rebuilds a VM with an enlarged disk, starting over at each step as after a crash.
 func TestRebuildReplacesTheRootDisk(t *testing.T) {
 	s := newSite(t, 2)
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
@@ -432,8 +432,8 @@ func TestRebuildReplacesTheRootDisk(t *testing.T) {
 	check.Equal(t, "recycling", Recycling(&infrav1alpha1.OLVMInventory{}, s.vm("vm-00"), false), infrav1alpha1.RecycleRebuild)
 }
 
-// TestAPlantedDiskIsNoRootDisk has disks of others by the name that the new root disk will have: one that is loose, and
-// the root disk of the node before, which its owner has renamed.
+// TestAPlantedDiskIsNoRootDisk adds foreign disks with the name of the new root disk: a detached one, and the former
+// node's root disk, renamed by its owner.
 func TestAPlantedDiskIsNoRootDisk(t *testing.T) {
 	s := newSite(t, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
@@ -468,8 +468,8 @@ func TestAPlantedDiskIsNoRootDisk(t *testing.T) {
 	check.Error(t, err, "")
 }
 
-// TestADonorWithoutItsDiskIsMadeAgain has a donor of an earlier version, which took the disk without writing down which,
-// and one whose disk somebody has deleted.
+// TestADonorWithoutItsDiskIsMadeAgain covers two donors: one of an earlier version, without a record of its disk, and
+// one with a deleted disk.
 func TestADonorWithoutItsDiskIsMadeAgain(t *testing.T) {
 	for name, description := range map[string]string{
 		"it has chosen none":       "",
@@ -517,7 +517,7 @@ func TestADonorWithoutItsDiskIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestALateDonorGoesUnlessARebuildUsesIt has donors that a halted manager has made late, and others that are in use.
+// TestALateDonorGoesUnlessARebuildUsesIt covers late donors of a halted manager, and donors in use.
 func TestALateDonorGoesUnlessARebuildUsesIt(t *testing.T) {
 	const claim, next = "claim-1234567890", "claim-0987654321"
 	owner := ownermark.Owner{Namespace: "ns", Name: "m", UID: "uid"}.Comment()
@@ -590,8 +590,8 @@ func TestALateDonorGoesUnlessARebuildUsesIt(t *testing.T) {
 	}
 }
 
-// TestAMarkThatCannotBeReadChangesNothing has a claim whose tag somebody has described otherwise. Nobody gets the VM,
-// and nobody loses it.
+// TestAMarkThatCannotBeReadChangesNothing has someone edit the description of a claim's tag. Nobody gets the VM, and
+// nobody loses it.
 func TestAMarkThatCannotBeReadChangesNothing(t *testing.T) {
 	claim := infrav1alpha1.InventoryClaim{
 		ID: "one", ClusterName: "demo", Role: infrav1.RoleWorker, Group: "MachineSet/a", MachineName: "m",
@@ -652,7 +652,7 @@ func TestTheMarkOfAVMThatIsDeletedIsItsOwnAndGoesWithIt(t *testing.T) {
 
 	check.Error(t, s.session.DeleteVM(ctx, gone), "")
 	check.Error(t, ForgetDeleting(ctx, s.session, gone), "")
-	check.Error(t, ForgetDeleting(ctx, s.session, gone), "") // a pass that was broken off comes again
+	check.Error(t, ForgetDeleting(ctx, s.session, gone), "") // an interrupted pass repeats this
 
 	tags, err := s.session.VMTags(ctx, stays)
 	check.Error(t, err, "")

@@ -10,9 +10,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// RemoveLateDonors deletes the donors of VMs of a pool that no rebuild uses. A manager was halted while it created one,
-// and went on after its successor had rebuilt the VM. A donor stays if it runs or is locked. An error of one keeps no
-// other.
+// RemoveLateDonors deletes unused donors of the inventory's VMs. Such a donor is late: a manager was halted while
+// creating it, and continued after its successor had rebuilt the VM. A running or locked donor stays. An error for one
+// donor does not affect the others.
 func RemoveLateDonors(ctx context.Context, session *engine.Client, pool *Pool) error {
 	found, err := session.VMsWithPrefix(ctx, pool.DataCenter, donorPrefix)
 	if err != nil {
@@ -40,7 +40,7 @@ func RemoveLateDonors(ctx context.Context, session *engine.Client, pool *Pool) e
 	return errors.Join(errs...)
 }
 
-// rebuilderOf is the rebuild that made a donor; false for a VM that is no donor of a VM of the pool.
+// rebuilderOf returns the rebuild of a donor. It returns false unless the VM is a donor for a VM of the inventory.
 func rebuilderOf(session *engine.Client, pool *Pool, donor *engine.VM) (Rebuilder, bool) {
 	var vm, claim string
 	if _, err := fmt.Sscanf(donor.CommentText(), "capolvm rebuild=%s claim=%s", &vm, &claim); err != nil {
@@ -53,8 +53,8 @@ func rebuilderOf(session *engine.Client, pool *Pool, donor *engine.VM) (Rebuilde
 	return r, ok && r.isDonor(donor)
 }
 
-// isUsed reports whether the rebuild may still go on, in this management cluster or in another. A rebuild has ended
-// before the marks of its claim go. The marks are read after the donor was seen: those of the pool may be older.
+// isUsed reports whether the rebuild may still be running, in this or another management cluster. A rebuild ends before
+// its claim's marks are removed. isUsed re-reads the marks, because the inventory's may be older than the donor.
 func (r Rebuilder) isUsed(ctx context.Context) (bool, error) {
 	tags, err := TagsOf(ctx, r.Session, r.VM.ID)
 	if err != nil {

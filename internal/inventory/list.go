@@ -12,7 +12,7 @@ import (
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 )
 
-// Overview is an OLVMInventory in a list.
+// Overview is a list entry of an OLVMInventory.
 type Overview struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -22,31 +22,31 @@ type Overview struct {
 	Claimed    int32 `json:"claimed"`
 	Recycling  int32 `json:"recycling"`
 	Ineligible int32 `json:"ineligible"`
-	// Problem is why it is not ready; empty where it is.
+	// Problem explains why the inventory is not ready; "" if it is.
 	Problem string `json:"problem,omitempty"`
 	// VMs of the inventory by name.
 	VMs []OverviewVM `json:"vms"`
 }
 
-// OverviewVM is an OLVMInventoryVM in a list.
+// OverviewVM is a list entry of an OLVMInventoryVM.
 type OverviewVM struct {
 	Name  string `json:"name"`
 	VMID  string `json:"vmID"`
 	Phase string `json:"phase"`
-	// Reason and Message of the phase; empty where it needs none.
+	// Reason and Message of the phase; "" if not needed.
 	Reason   string `json:"reason,omitempty"`
 	Message  string `json:"message,omitempty"`
 	VMStatus string `json:"vmStatus,omitempty"`
 	HostName string `json:"hostName,omitempty"`
-	// Cluster and Machine that have the VM; empty for none.
+	// Cluster and Machine with the claim; "" for none.
 	Cluster  string                           `json:"cluster,omitempty"`
 	Machine  string                           `json:"machine,omitempty"`
 	Networks []infrav1alpha1.InventoryNetwork `json:"networks,omitempty"`
 	Labels   map[string]string                `json:"labels,omitempty"`
 }
 
-// List reads the inventories of a namespace, or of all for "", by namespace and name. A name keeps that one alone; it
-// is an error where there is none.
+// List returns the inventories of a namespace, or of all for "", by namespace and name. A non-empty name selects one
+// inventory. List returns an error if it does not exist.
 func List(ctx context.Context, reader client.Reader, namespace, name string) ([]Overview, error) {
 	var pools infrav1alpha1.OLVMInventoryList
 	if err := reader.List(ctx, &pools, client.InNamespace(namespace)); err != nil {
@@ -126,7 +126,7 @@ func overviewOf(pool *infrav1alpha1.OLVMInventory, vms []infrav1alpha1.OLVMInven
 	return out
 }
 
-// AddressList are those of all networks, as one text.
+// AddressList returns the addresses of all networks, separated by commas.
 func (v OverviewVM) AddressList() string {
 	var out []string
 	for _, network := range v.Networks {
@@ -136,5 +136,5 @@ func (v OverviewVM) AddressList() string {
 	return strings.Join(out, ", ")
 }
 
-// PhaseProblem is reason and message of the phase.
+// PhaseProblem returns the reason and message of the phase.
 func (v OverviewVM) PhaseProblem() string { return strings.Trim(v.Reason+": "+v.Message, ": ") }

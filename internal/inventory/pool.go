@@ -15,16 +15,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 )
 
-// Pool is what the engine has of an inventory.
+// Pool is the engine's view of an inventory.
 type Pool struct {
 	DataCenter *engine.DataCenter
-	// VMs of the pool by their IDs, and all hosts of the engine by theirs.
+	// VMs of the inventory, and all hosts of the engine, each by ID.
 	VMs   map[engine.ID]engine.DescribedVM
 	Hosts map[engine.ID]engine.DescribedHost
 }
 
-// Read asks the engine for the VMs of an inventory and for its hosts. The error is a *blocker.Error where the inventory
-// names what the engine does not have.
+// Read requests the VMs of an inventory and the hosts from the engine. The error is a *blocker.Error if the inventory
+// names an object unknown to the engine.
 func Read(ctx context.Context, session *engine.Client, spec infrav1alpha1.OLVMInventorySpec) (*Pool, error) {
 	if err := blocker.CheckTexts(infrav1.InventoryInvalidReason, "spec", spec); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func Read(ctx context.Context, session *engine.Client, spec infrav1alpha1.OLVMIn
 	return out, nil
 }
 
-// taggedVMs lists the VMs that carry a tag, with the marks of claims on them.
+// taggedVMs lists the VMs with a tag, including the claim marks on them.
 func taggedVMs(ctx context.Context, session *engine.Client, tag string) ([]engine.DescribedVM, error) {
 	out, err := session.TaggedVMs(ctx, tag)
 	if err != nil {
@@ -76,7 +76,7 @@ func taggedVMs(ctx context.Context, session *engine.Client, tag string) ([]engin
 	return out, describeTags(ctx, session, out)
 }
 
-// clustersOf are the clusters of a data center that the VMs of a pool may be in: that of the name, or all.
+// clustersOf returns the engine clusters eligible for the inventory's VMs: the named one, or all of the data center.
 func clustersOf(
 	ctx context.Context, session *engine.Client, center *engine.DataCenter, name string,
 ) (map[engine.ID]bool, error) {
@@ -103,14 +103,14 @@ func clustersOf(
 	return out, err
 }
 
-// unfit are characters that names of objects cannot have.
+// unfit matches characters invalid in object names.
 var unfit = regexp.MustCompile(`[^a-z0-9.-]+`)
 
-// maxName leaves room for the beginning of a UUID.
+// maxName leaves room for the first part of a UUID.
 const maxName = 200
 
-// ObjectName is the name of the OLVMInventoryVM of a VM: the VM's, with the beginning of its UUID where it is no name
-// of an object or is taken.
+// ObjectName returns the name of the OLVMInventoryVM for a VM. It is the VM's name, with the first part of its UUID if
+// the name is invalid or taken.
 func ObjectName(vm engine.DescribedVM, taken map[string]bool) string {
 	name := strings.Trim(unfit.ReplaceAllString(strings.ToLower(vm.Name), "-"), ".-")
 	name = name[:min(len(name), maxName)]
@@ -121,13 +121,13 @@ func ObjectName(vm engine.DescribedVM, taken map[string]bool) string {
 	return strings.Trim(name+"-"+vm.ID.String()[:8], ".-")
 }
 
-// ClusterSpec is what a cluster of the VMs of a pool would say: they are of none, and in the pool's data center.
+// ClusterSpec returns a cluster spec for the inventory's VMs. They belong to no cluster, but need the data center.
 func ClusterSpec(pool *infrav1alpha1.OLVMInventory) infrav1.OLVMClusterSpec {
 	return infrav1.OLVMClusterSpec{OLVMDatacenterName: pool.Spec.OLVMDatacenterName}
 }
 
-// HostNames are the names of the hosts on which VMs of a template may run, sorted: those of its placement, or all of
-// its cluster. The error is a *blocker.Error that names the field of the template.
+// HostNames returns the sorted names of possible hosts for VMs of a template. These are the hosts of its placement, or
+// all hosts of its engine cluster. The error is a *blocker.Error naming the field of the template.
 func (p *Pool) HostNames(
 	ctx context.Context, session *engine.Client, pool *infrav1alpha1.OLVMInventory, template infrav1.OLVMMachineSpec,
 ) ([]string, error) {
@@ -145,7 +145,7 @@ func (p *Pool) HostNames(
 		}
 	}
 
-	if len(out) == 0 { // nothing is deleted because an answer of the engine is empty
+	if len(out) == 0 { // an empty response of the engine must not delete anything
 		return nil, blocker.New(infrav1.HostNotFoundReason, "spec.olvmOvirtClusterName",
 			"the engine's cluster %s has no host; add one, or set spec.provision.count in the OLVMInventory",
 			where.Cluster.Name)
@@ -156,7 +156,7 @@ func (p *Pool) HostNames(
 	return out, nil
 }
 
-// WhyUnclaimable is why a VM that has no claim here cannot get one; both texts are empty where it can.
+// WhyUnclaimable explains why a VM without a claim here cannot be claimed. Both texts are empty if it can.
 func (p *Pool) WhyUnclaimable(vm engine.DescribedVM) (reason, message string) {
 	if mark, tagged := MarkOn(vm); tagged {
 		return ReasonClaimedThem, "The tag " + TagName(vm.ID) + " says that the VM is claimed by " + mark.String() +
@@ -166,7 +166,7 @@ func (p *Pool) WhyUnclaimable(vm engine.DescribedVM) (reason, message string) {
 	return Ineligible(vm, Host(vm, p.Hosts))
 }
 
-// Candidate is a VM of the pool as the selection sees it.
+// Candidate returns the scheduler's view of a VM.
 func (p *Pool) Candidate(
 	name string, labels map[string]string, vm engine.DescribedVM, claim *infrav1alpha1.InventoryClaim,
 ) VM {

@@ -20,31 +20,31 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// ProvisionPlan is what is to be done so that an inventory has the VMs that it makes.
+// ProvisionPlan lists the changes needed for an inventory to have the provisioned VMs it asks for.
 type ProvisionPlan struct {
-	// Make are the VMs that are missing, by the names of their OLVMInventoryVMs.
+	// Make lists the missing VMs, by the names of their OLVMInventoryVMs.
 	Make []NewVM
-	// Remove are the names of OLVMInventoryVMs that are too many, or of another template, and that nobody has.
+	// Remove names the unclaimed OLVMInventoryVMs to delete: surplus ones, and one of another template.
 	Remove []string
-	// Wanted counts the VMs that there should be.
+	// Wanted is the desired number of VMs.
 	Wanted int
 }
 
-// NewVM is a VM that is to be made.
+// NewVM is a VM to create.
 type NewVM struct {
 	Name string
-	// Index of the provision in the OLVMInventory, and the host that the VM is bound to; empty for none.
+	// Index of the provision in the OLVMInventory, and the host to pin the VM to; "" for none.
 	Index    int
 	HostName string
 }
 
-// PlanProvision decides which VMs an inventory lacks and which are too many. hosts are the names of the hosts by the
-// names of the provisions with countPerHost. taken are the names that nothing new can have, and there the
-// OLVMInventoryVMs of the inventory. inUse are the names of those that somebody has, as the engine says.
+// PlanProvision decides on the missing and the surplus VMs of an inventory. hosts maps provisions with countPerHost to
+// host names. taken holds the names not available for new objects. there lists the OLVMInventoryVMs of the inventory.
+// inUse holds the names of VMs in use according to the engine.
 //
-// One that is being deleted counts until it is gone: what it has is free then. Claimed ones stay, and those with the
-// lowest numbers. VMs of another template are replaced one at a time, and only while no other one is missing; those
-// that are not made yet at once.
+// A VM in deletion counts until it is deleted, because its addresses are free only then. Claimed VMs stay, then those
+// with the lowest numbers. VMs of another template are replaced one at a time, and only while no other VM is missing.
+// Unfinished VMs of another template are replaced at once.
 func PlanProvision(
 	pool *infrav1alpha1.OLVMInventory,
 	hosts map[string][]string,
@@ -74,7 +74,7 @@ func PlanProvision(
 		}
 	}
 
-	for _, extra := range p.left { // of provisions and hosts that are not asked for any more
+	for _, extra := range p.left { // of provisions and hosts no longer requested
 		for _, vm := range extra {
 			p.remove(vm)
 		}
@@ -89,21 +89,21 @@ func PlanProvision(
 	return p.plan
 }
 
-// bucket is a provision, on a host where there is a count for each.
+// bucket is a provision, or one host of a provision with a count per host.
 type bucket struct{ provision, host string }
 
 type provisioner struct {
 	pool *infrav1alpha1.OLVMInventory
-	// left are the VMs that were not looked at yet.
+	// left are the VMs not handled yet.
 	left         map[bucket][]*infrav1alpha1.OLVMInventoryVM
 	taken, inUse map[string]bool
-	// busy reports that a VM is being made or deleted, and outdated is one of another template; empty for none.
+	// busy reports that a VM is being created or deleted. outdated names a VM of another template; "" for none.
 	busy     bool
 	outdated string
 	plan     ProvisionPlan
 }
 
-// fill brings a bucket to its count.
+// fill plans the changes of a bucket to reach its count.
 func (p *provisioner) fill(index int, host string, count *int32) {
 	wanted := 0
 	if count != nil {
@@ -150,20 +150,20 @@ func (p *provisioner) fill(index int, host string, count *int32) {
 	}
 }
 
-// remove has a VM deleted that nobody has.
+// remove plans the deletion of an unused VM.
 func (p *provisioner) remove(vm *infrav1alpha1.OLVMInventoryVM) {
 	if !p.kept(vm) {
 		p.plan.Remove = append(p.plan.Remove, vm.Name)
 	}
 }
 
-// kept reports whether a VM cannot be deleted now, or is already.
+// kept reports whether a VM cannot be deleted now, or is already in deletion.
 func (p *provisioner) kept(vm *infrav1alpha1.OLVMInventoryVM) bool {
 	return vm.Spec.ClaimRef != nil || !vm.DeletionTimestamp.IsZero() || p.inUse[vm.Name]
 }
 
-// InUse reports whether a VM that was made for a pool must stay as it is: a machine has it, also one of another
-// management cluster, somebody has powered it on, or it keeps the disk of a node.
+// InUse reports whether a provisioned VM must stay unchanged. A machine uses it, possibly in another management
+// cluster, someone powered it on, or it retains a node's disk.
 func InUse(vm engine.DescribedVM) bool {
 	_, tagged := MarkOn(vm)
 	_, owned := ownermark.OwnerOf(vm.CommentText())
@@ -171,10 +171,10 @@ func InUse(vm engine.DescribedVM) bool {
 	return tagged || owned || Retained(vm.Tags) || !vm.Status.Off() && !vm.Status.Busy()
 }
 
-// compareNames has pool-2 before pool-10.
+// compareNames sorts pool-2 before pool-10.
 func compareNames(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
-// Made reports whether the VM of an OLVMInventoryVM is there, with all that it is to have. What others made is.
+// Made reports whether the VM of an OLVMInventoryVM is complete. VMs not provisioned by us always are.
 func Made(vm *infrav1alpha1.OLVMInventoryVM) bool {
 	if vm.Spec.FromProvision == nil {
 		return true
@@ -185,8 +185,8 @@ func Made(vm *infrav1alpha1.OLVMInventoryVM) bool {
 	})
 }
 
-// MachineSpec is the spec of a VM that is made for a pool: that of the template, with the pool's tag and with what was
-// decided for this VM.
+// MachineSpec returns the spec of a provisioned VM: the template's spec, with the inventory's tag and the VM's own host
+// and MAC addresses.
 func MachineSpec(
 	template infrav1.OLVMMachineSpec, tag string, decided infrav1alpha1.ProvisionedVM,
 ) infrav1.OLVMMachineSpec {
@@ -216,15 +216,15 @@ func MachineSpec(
 	return out
 }
 
-// ProvisionInputs are what VMs are made of.
+// ProvisionInputs are the inputs for creating VMs.
 type ProvisionInputs struct {
-	// Templates by their names, and Hosts by the names of the provisions with countPerHost.
+	// Templates by name, and Hosts by the name of the provision with countPerHost.
 	Templates map[string]infrav1.OLVMMachineSpec
 	Hosts     map[string][]string
 }
 
-// ReadProvision reads what the provisions of an inventory name. template reads the machine of an OLVMMachineTemplate,
-// with NoTemplate where there is none, and hosts are the names of those on which its machines may run.
+// ReadProvision reads the templates and hosts of an inventory's provisions. template reads the machine spec of an
+// OLVMMachineTemplate. It returns the error of NoTemplate if there is none. hosts returns the possible hosts of a spec.
 func ReadProvision(
 	pool *infrav1alpha1.OLVMInventory,
 	template func(name string) (infrav1.OLVMMachineSpec, error),
@@ -258,13 +258,13 @@ func ReadProvision(
 	return out, nil
 }
 
-// NoTemplate is the error of a template that is missing.
+// NoTemplate returns the error for a missing template.
 func NoTemplate(format string, args ...any) error {
 	return blocker.New(infrav1.MachineTemplateNotFoundReason, "", format, args...)
 }
 
-// Decide gives a VM of a provision its MAC addresses and static addresses: the lowest that nobody has. What it takes is
-// added to macs and held. The error is a *blocker.Error that names the field of the OLVMInventory or of the template.
+// Decide assigns the lowest free MAC addresses and static addresses to a VM of a provision. It adds them to macs and
+// held. The error is a *blocker.Error naming the field of the OLVMInventory or of the template.
 func (in ProvisionInputs) Decide(
 	pool *infrav1alpha1.OLVMInventory, vm NewVM, macs map[string]bool, held addressing.Held,
 ) (*infrav1alpha1.ProvisionedVM, error) {
@@ -304,7 +304,7 @@ func (in ProvisionInputs) Decide(
 	return out, nil
 }
 
-// InTemplate is an error about the machine that a template describes, with the field of the template.
+// InTemplate adds the template's field to an error about its machine spec.
 func InTemplate(name string, err error) error {
 	var field *blocker.Error
 	if !errors.As(err, &field) || !strings.HasPrefix(field.Field, "spec.") {
@@ -317,7 +317,7 @@ func InTemplate(name string, err error) error {
 	return &out
 }
 
-// provisionedNICs are the network interfaces of a VM that is made for a pool, which no cluster has.
+// provisionedNICs returns the network interfaces of a provisioned VM. Such a VM has no cluster.
 func provisionedNICs(template infrav1.OLVMMachineSpec) ([]addressing.NIC, error) {
 	if template.FromInventory != nil {
 		return nil, blocker.New(infrav1.ProvisionInvalidReason, "spec.fromInventory",
@@ -346,7 +346,7 @@ func provisionedNICs(template infrav1.OLVMMachineSpec) ([]addressing.NIC, error)
 
 var macPattern = regexp.MustCompile(`^([0-9a-f]{12})(?:-([0-9a-f]{12}))?$`)
 
-// freeMAC is the first MAC address of the ranges that is not in use; empty where there are no ranges.
+// freeMAC returns the first free MAC address of the ranges, or "" if there are no ranges.
 func freeMAC(ranges []string, used map[string]bool, field string) (string, error) {
 	for i, text := range ranges {
 		first, last, err := macRange(text)
@@ -370,7 +370,7 @@ func freeMAC(ranges []string, used map[string]bool, field string) (string, error
 		"all MAC addresses of %s are in use; add some", strings.Join(ranges, ", "))
 }
 
-// macRange reads a MAC address, or a range of them. Addresses of groups are none of a network interface.
+// macRange parses a MAC address, or a range of them. It rejects multicast addresses.
 func macRange(text string) (first, last uint64, err error) {
 	match := macPattern.FindStringSubmatch(strings.ToLower(strings.ReplaceAll(text, ":", "")))
 	if match == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// provisioning is an inventory "lab" with these provisions.
+// provisioning returns an inventory "lab" with these provisions.
 func provisioning(provisions ...infrav1alpha1.InventoryProvision) *infrav1alpha1.OLVMInventory {
 	return &infrav1alpha1.OLVMInventory{
 		ObjectMeta: metav1.ObjectMeta{Name: "lab"},
@@ -24,7 +24,7 @@ func provisioning(provisions ...infrav1alpha1.InventoryProvision) *infrav1alpha1
 	}
 }
 
-// madeVM is an OLVMInventoryVM of provision p whose VM is made; change may say otherwise.
+// madeVM returns a complete OLVMInventoryVM of provision p; change may edit it.
 func madeVM(name string, change func(*infrav1alpha1.OLVMInventoryVM)) infrav1alpha1.OLVMInventoryVM {
 	out := infrav1alpha1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	out.Spec.VMID = name
@@ -171,8 +171,8 @@ func TestPlanProvision(t *testing.T) {
 	}
 }
 
-// TestProvisionInRandomLives has counts change, VMs be claimed, released and lost; what is claimed is never removed, and
-// in the end there are as many VMs as asked for.
+// TestProvisionInRandomLives changes counts, and claims, releases and loses VMs. Claimed VMs are never removed, and in
+// the end the number of VMs is as requested.
 func TestProvisionInRandomLives(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test
@@ -269,7 +269,7 @@ func TestMACAddressesOfRanges(t *testing.T) {
 	}
 }
 
-// TestDecideGivesEachVMItsOwn has two VMs of a range of two, and refuses a third.
+// TestDecideGivesEachVMItsOwn creates two VMs from a range of two, and refuses a third.
 func TestDecideGivesEachVMItsOwn(t *testing.T) {
 	pool := provisioning(infrav1alpha1.InventoryProvision{Name: "p", MachineTemplateName: "t",
 		MACAddresses: []string{"56:6f:00:00:00:00-56:6f:00:00:00:ff"}})

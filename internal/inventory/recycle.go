@@ -12,25 +12,25 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// Recycling is what an inventory does with a VM whose machine is gone: Rebuild or Retain. made reports that it made the
-// VM, which is made again then, of whatever.
+// Recycling returns the inventory's action for a released VM: Rebuild or Retain. made reports that the inventory
+// created the VM: such a VM is replaced as a whole, so it needs no template in the engine.
 func Recycling(inventory *infrav1alpha1.OLVMInventory, vm engine.DescribedVM, made bool) string {
 	known := vm.Template.ID != "" && vm.Template.ID != engine.BlankTemplateID
-	if !known && !made { // there is nothing to rebuild it of
+	if !known && !made { // there is no template to rebuild it from
 		return infrav1alpha1.RecycleRetain
 	}
 
 	return cmp.Or(inventory.Spec.Recycle, infrav1alpha1.RecycleRebuild)
 }
 
-// Rebuilder replaces the root disk of a VM with a new one of its template. The engine cannot do that in one step. A
-// temporary VM of the same template, the donor, provides the disk. Each step looks up its objects in the engine, so
-// that an interrupted rebuild continues at any step. The donor is found by its name and mark, and the disk by its ID in
-// the donor's description. The name of a disk is not used, because anybody can give that name to another disk.
+// Rebuilder replaces the root disk of a VM with a new one of its template. The engine cannot do this in one step. A
+// temporary VM of the same template, the donor, provides the disk. Each step looks up its objects in the engine, so an
+// interrupted rebuild continues at any step. The donor is found by its name and mark, and the disk by its ID in the
+// donor's description. Disk names are not used, because anybody can give the same name to another disk.
 type Rebuilder struct {
 	Session *engine.Client
 	VM      engine.DescribedVM
-	// ClaimID of the claim that ends: the disk of one is not that of the next.
+	// ClaimID of the ending claim. Each claim needs a disk of its own.
 	ClaimID string
 	// DataCenter of the VM.
 	DataCenter *engine.DataCenter
@@ -38,16 +38,17 @@ type Rebuilder struct {
 
 func (r Rebuilder) short() string { return r.ClaimID[:min(len(r.ClaimID), 8)] }
 
-// donorPrefix begins the names of donors.
+// donorPrefix is the prefix of donor names.
 const donorPrefix = "capolvm-rebuild-"
 
-// donor is the name of the VM that gives its disk.
+// donor returns the name of the donor.
 func (r Rebuilder) donor() string { return donorPrefix + r.VM.ID.String()[:8] + "-" + r.short() }
 
-// alias of the new disk, for people. The name of the VM is not in it: a person may change that.
+// alias returns the alias of the new disk, for users. It does not contain the VM's name, because users may rename the
+// VM.
 func (r Rebuilder) alias() string { return "capolvm-root-" + r.VM.ID.String()[:8] + "-" + r.short() }
 
-// comment of the donor.
+// comment returns the comment of the donor.
 func (r Rebuilder) comment() string {
 	return "capolvm rebuild=" + r.VM.ID.String() + " claim=" + r.ClaimID
 }
@@ -57,10 +58,10 @@ func (r Rebuilder) isDonor(vm *engine.VM) bool {
 	return vm.Name == r.donor() && vm.CommentText() == r.comment() && engine.RefID(vm.Template) == r.VM.Template.ID
 }
 
-// givenPrefix begins the description of a donor that has chosen its disk; the ID of the disk follows.
+// givenPrefix precedes the disk's ID in the description of a donor with a chosen disk.
 const givenPrefix = "gives disk "
 
-// chosenDiskID is the ID of the disk that a donor has chosen; empty if it has chosen none yet.
+// chosenDiskID returns the ID of the disk chosen by a donor, or "" if there is none yet.
 func chosenDiskID(donor *engine.VM) engine.ID {
 	text, ok := strings.CutPrefix(donor.DescriptionText(), givenPrefix)
 	if !ok {
@@ -75,14 +76,13 @@ func chosenDiskID(donor *engine.VM) engine.ID {
 	return id
 }
 
-// patience is how long one call of Rebuild goes on, and pause how long it waits for the engine between two steps.
+// patience is the duration of one call of Rebuild, and pause its wait between two steps.
 const (
 	patience = time.Second
 	pause    = 100 * time.Millisecond
 )
 
-// Rebuild makes steps for a while. It reports whether the VM has its new disk and nothing else is left, and else what
-// is waited for.
+// Rebuild performs steps for a while. It reports whether the rebuild is complete. If not, waiting names the next event.
 func (r Rebuilder) Rebuild(ctx context.Context) (done bool, waiting string, err error) {
 	for begin := time.Now(); time.Since(begin) < patience; {
 		if done, waiting, err = r.step(ctx); err != nil || done {
@@ -99,7 +99,7 @@ func (r Rebuilder) Rebuild(ctx context.Context) (done bool, waiting string, err 
 	return false, waiting, nil
 }
 
-// step brings the rebuilding one step forward. Its results are those of Rebuild.
+// step performs one step of the rebuild. Its results are those of Rebuild.
 func (r Rebuilder) step(ctx context.Context) (done bool, waiting string, err error) {
 	if r.VM.Status != engine.VMDown {
 		return false, "the VM to be down", nil
@@ -133,7 +133,7 @@ func (r Rebuilder) step(ctx context.Context) (done bool, waiting string, err err
 	return false, "the new root disk", r.exchange(ctx, old, oldDisk, fresh)
 }
 
-// findDonor finds the donor; nil if there is none. A VM that has its name and is not the donor is an error.
+// findDonor returns the donor, or nil if there is none. Another VM with its name is an error.
 func (r Rebuilder) findDonor(ctx context.Context) (*engine.VM, error) {
 	donor, err := r.Session.FindVM(ctx, r.DataCenter, r.donor())
 	if err != nil || donor == nil {
@@ -147,7 +147,7 @@ func (r Rebuilder) findDonor(ctx context.Context) (*engine.VM, error) {
 	return donor, nil
 }
 
-// rootDisk is the disk that the VM boots from; nil where it has none.
+// rootDisk returns the boot disk of the VM, or nil.
 func (r Rebuilder) rootDisk(ctx context.Context) (*engine.DiskAttachment, *engine.Disk, error) {
 	return bootDisk(ctx, r.Session, r.VM.ID)
 }
@@ -170,7 +170,7 @@ func bootDisk(
 	return root, disk, err
 }
 
-// rootOf is the attachment of the disk that is booted from; nil where there is none.
+// rootOf returns the attachment of the boot disk, or nil.
 func rootOf(attached []engine.DiskAttachment) *engine.DiskAttachment {
 	at := slices.IndexFunc(attached, func(a engine.DiskAttachment) bool { return a.Boots() })
 	if at < 0 {
@@ -181,7 +181,7 @@ func rootOf(attached []engine.DiskAttachment) *engine.DiskAttachment {
 }
 
 // detachChosenDisk detaches the new disk from the donor. It returns the disk once the detachment is complete, and nil
-// before that. If the disk no longer exists, it removes the donor; a later step makes another one.
+// before. If the disk no longer exists, it removes the donor; a later step creates another one.
 func (r Rebuilder) detachChosenDisk(ctx context.Context, donor *engine.VM) (*engine.Disk, error) {
 	attached, err := r.Session.DiskAttachments(ctx, donor.ID)
 	if err != nil {
@@ -202,7 +202,7 @@ func (r Rebuilder) detachChosenDisk(ctx context.Context, donor *engine.VM) (*eng
 	return disk, err
 }
 
-// exchange removes the old disk, and attaches the new one once it is gone.
+// exchange removes the old disk. Once it is deleted, exchange attaches the new disk.
 func (r Rebuilder) exchange(
 	ctx context.Context, old *engine.DiskAttachment, oldDisk, fresh *engine.Disk,
 ) error {
@@ -235,7 +235,7 @@ func (r Rebuilder) exchange(
 	return err
 }
 
-// bus is how the template's root disk is connected: the VM has the controller for that.
+// bus returns the interface of the template's root disk. The VM has the matching controller.
 func (r Rebuilder) bus(ctx context.Context) (string, error) {
 	attached, err := r.Session.TemplateDiskAttachments(ctx, r.VM.Template.ID)
 
@@ -284,8 +284,8 @@ func (r Rebuilder) prepareDonor(ctx context.Context, donor *engine.VM) error {
 	return err
 }
 
-// replaceDonorWithoutDisk removes a donor that has lost its disk to an earlier version of this program; a later step
-// makes another one. It fails if the template has no bootable disk.
+// replaceDonorWithoutDisk removes a donor without a disk: an earlier version of this program took it. A later step
+// creates another donor. It returns an error if the template has no bootable disk.
 func (r Rebuilder) replaceDonorWithoutDisk(ctx context.Context, donor *engine.VM) error {
 	attached, err := r.Session.TemplateDiskAttachments(ctx, r.VM.Template.ID)
 	if err == nil && rootOf(attached) == nil {
@@ -301,7 +301,7 @@ func (r Rebuilder) replaceDonorWithoutDisk(ctx context.Context, donor *engine.VM
 	return err
 }
 
-// removeDonor deletes the donor once it is down, and reports whether it is gone.
+// removeDonor deletes the donor once it is down, and reports whether it is deleted.
 func (r Rebuilder) removeDonor(ctx context.Context, donor *engine.VM) (bool, error) {
 	if donor.Status != engine.VMDown {
 		return false, nil

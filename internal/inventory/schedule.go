@@ -13,60 +13,61 @@ import (
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 )
 
-// VM is a VM of a pool as the selection sees it.
+// VM is the scheduler's view of a VM.
 type VM struct {
 	// Name of the OLVMInventoryVM.
 	Name   string
 	Labels map[string]string
-	// Networks are those on which the VM has an address of its own.
+	// Networks on which the VM has a static address.
 	Networks []string
-	// Unfit is why it cannot be claimed, or used where it is reserved, such as PoweredOn; empty where it can.
+	// Unfit explains why the VM cannot be claimed, or used if it is reserved, such as PoweredOn; "" if it can.
 	Unfit string
-	// Claim on it; nil while nobody has it.
+	// Claim on the VM; nil for none.
 	Claim *infrav1alpha1.InventoryClaim
 }
 
-// Group is a group of machines that get their VMs together: those of a MachineSet, or of a control plane.
+// Group is a group of machines getting their VMs together, such as the machines of a MachineSet or a control plane.
 type Group struct {
-	// Cluster, Role and Name are those of claims.
+	// Cluster, Role and Name identify the group in claims.
 	Cluster, Role, Name string
-	// Machines are the names of the OLVMMachines that exist and are not being deleted.
+	// Machines names the OLVMMachines without a deletion timestamp.
 	Machines []string
-	// Replicas is how many there are to be.
+	// Replicas is the desired number of machines.
 	Replicas int
-	// Selector chooses by labels, TopologyKey is the label of which the role has one VM for each value at most, and
-	// Network is one on which the VM must have an address; empty for no such rule.
+	// Selector selects VMs by label. TopologyKey is a label: the role gets at most one VM for each of its values.
+	// Network is a network on which the VM must have an address. Empty values mean no such rule.
 	Selector    labels.Selector
 	TopologyKey string
 	Network     string
-	// Standby reports that the VMs are kept for machines of the role. Such a group gets as many as there are.
+	// Standby reports that the VMs are kept for future machines of the role. Such a group gets as many VMs as
+	// available.
 	Standby bool
 }
 
 // key identifies a group within an inventory.
 func (g Group) key() [2]string { return [2]string{g.Cluster, g.Name} }
 
-// Change is what becomes of one VM.
+// Change is the change of one VM's claim.
 type Change struct {
 	// VM is the name of the OLVMInventoryVM.
 	VM string
-	// Claim is the new one, without an ID where it is a new claim; nil releases a VM that was reserved and never used.
+	// Claim is the claim from now on. A new claim has no ID. nil releases a reserved, unused VM.
 	Claim *infrav1alpha1.InventoryClaim
 }
 
-// Plan is what a pass over an inventory does.
+// Plan lists the changes of a pass over an inventory.
 type Plan struct {
 	Changes []Change
-	// Unschedulable are the groups for which there are not enough VMs.
+	// Unschedulable lists the groups without enough VMs.
 	Unschedulable []infrav1alpha1.UnschedulableGroup
-	// Unreachable are VMs that have no address on a network that a group wants, by their names.
+	// Unreachable maps VMs without an address on a wanted network to that network.
 	Unreachable map[string]string
 }
 
-// Schedule decides which VMs the groups get. A group gets all the VMs that it needs, or none. The machines of a role
-// have at most one VM for each value of the group's topology label; VMs that are claimed already count, and VMs without
-// the label are not bound by the rule. VMs are taken in the order of their names, groups in the order that they have.
-// clusters are the names of those that exist and are not paused: reservations are given back for no others.
+// Schedule assigns VMs to groups. A group gets all needed VMs, or none. A role gets at most one VM for each value of
+// the group's topology label. Claimed VMs count for this rule, and VMs without the label are exempt from it. Schedule
+// takes VMs in the order of their names, and groups in the given order. clusters holds the existing, unpaused Clusters:
+// Schedule only releases their reservations.
 func Schedule(vms []VM, groups []Group, clusters map[string]bool) Plan {
 	s := &scheduler{
 		vms:   slices.SortedFunc(slices.Values(vms), func(a, b VM) int { return cmp.Compare(a.Name, b.Name) }),
@@ -89,7 +90,7 @@ func Schedule(vms []VM, groups []Group, clusters map[string]bool) Plan {
 
 	s.giveBackOfUnknown(known, clusters)
 
-	// What is kept for later comes last: machines take it, and then it is filled up again.
+	// Standby groups come last: machines take their VMs first, and then they are refilled.
 	groups = slices.SortedStableFunc(slices.Values(groups), func(a, b Group) int {
 		return cmp.Compare(btoi(a.Standby), btoi(b.Standby))
 	})
@@ -104,7 +105,7 @@ func Schedule(vms []VM, groups []Group, clusters map[string]bool) Plan {
 	return s.plan
 }
 
-// GroupOf is the name of the group of a Machine: kind and name of what makes it, or its own where nothing does.
+// GroupOf returns the group name of a Machine: the kind and name of its controller, or its own if it has none.
 func GroupOf(machine *clusterv1.Machine) string {
 	if maker := metav1.GetControllerOf(machine); maker != nil {
 		return maker.Kind + "/" + maker.Name
@@ -121,20 +122,20 @@ func btoi(b bool) int {
 	return 0
 }
 
-// scheduler has the claims as they become.
+// scheduler holds the claims during planning.
 type scheduler struct {
 	vms   []VM
 	taken map[string]*infrav1alpha1.InventoryClaim // by the name of the VM
 	plan  Plan
 }
 
-// reserved reports whether a claim waits for a machine of the group.
+// reserved reports whether a claim is a reservation of the group.
 func (g Group) reserved(claim *infrav1alpha1.InventoryClaim) bool {
 	return claim != nil && claim.ClusterName == g.Cluster && claim.Group == g.Name && claim.MachineName == "" &&
 		!claim.Released
 }
 
-// held are the VMs that the machines of a group have, and those that are reserved for it, by name.
+// held returns the VMs of a group's machines, by machine, and the names of VMs reserved for the group.
 func (s *scheduler) held(group Group) (of map[string]string, reserved []string) {
 	of = map[string]string{}
 
@@ -153,10 +154,10 @@ func (s *scheduler) held(group Group) (of map[string]string, reserved []string) 
 	return of, reserved
 }
 
-// wanted is how many VMs a group is to have: during a rollout there are more machines than replicas.
+// wanted returns the number of VMs for a group. During a rollout, there are more machines than replicas.
 func (g Group) wanted() int { return max(g.Replicas, len(g.Machines)) }
 
-// giveBack gives up reservations that a group does not need any more, the last ones first.
+// giveBack releases surplus reservations of a group, the last ones first.
 func (s *scheduler) giveBack(group Group) {
 	of, reserved := s.held(group)
 
@@ -166,7 +167,7 @@ func (s *scheduler) giveBack(group Group) {
 	}
 }
 
-// dropBroken gives up reservations of VMs that cannot be used any more.
+// dropBroken releases reservations of unusable VMs.
 func (s *scheduler) dropBroken() {
 	for _, vm := range s.vms {
 		claim := s.taken[vm.Name]
@@ -176,7 +177,7 @@ func (s *scheduler) dropBroken() {
 	}
 }
 
-// giveBackOfUnknown gives up the reservations of groups that are gone, in clusters that can be seen.
+// giveBackOfUnknown releases the reservations of deleted groups in known clusters.
 func (s *scheduler) giveBackOfUnknown(known map[[2]string]bool, clusters map[string]bool) {
 	for _, vm := range s.vms {
 		claim := s.taken[vm.Name]
@@ -190,7 +191,7 @@ func (s *scheduler) giveBackOfUnknown(known map[[2]string]bool, clusters map[str
 	}
 }
 
-// serve claims what a group lacks, and gives what is reserved to its machines.
+// serve claims the missing VMs of a group, and assigns reserved VMs to its machines.
 func (s *scheduler) serve(group Group, groups []Group) {
 	of, reserved := s.held(group)
 
@@ -224,7 +225,7 @@ func (s *scheduler) serve(group Group, groups []Group) {
 	}
 }
 
-// claimFor is the claim of a group on a VM. One that was kept for its role keeps its ID: the engine has it.
+// claimFor returns the claim of a group on a VM. A standby VM keeps the ID of its claim, because the engine has it.
 func (s *scheduler) claimFor(group Group, name string) *infrav1alpha1.InventoryClaim {
 	out := &infrav1alpha1.InventoryClaim{ClusterName: group.Cluster, Role: group.Role, Group: group.Name}
 	if before := s.taken[name]; before != nil {
@@ -234,7 +235,7 @@ func (s *scheduler) claimFor(group Group, name string) *infrav1alpha1.InventoryC
 	return out
 }
 
-// keptFor are the VMs that are kept for machines such as those of a group, by name.
+// keptFor returns the standby VMs available to a group.
 func (s *scheduler) keptFor(group Group, groups []Group) map[string]bool {
 	out := map[string]bool{}
 	if group.Standby {
@@ -255,8 +256,8 @@ func (s *scheduler) keptFor(group Group, groups []Group) map[string]bool {
 	return out
 }
 
-// find looks for VMs, those that are kept for the group first and then in the order of their names, and says why others
-// were passed over.
+// find looks for VMs: the group's standby VMs first, then by name. For all other VMs, it returns the reason for
+// skipping them.
 func (s *scheduler) find(group Group, need int, kept map[string]bool) (found []string, passed map[string]string) {
 	used, passed := s.topology(group), map[string]string{}
 	order := slices.SortedStableFunc(slices.Values(s.vms), func(a, b VM) int {
@@ -292,7 +293,7 @@ func (s *scheduler) find(group Group, need int, kept map[string]bool) (found []s
 	return found, passed
 }
 
-// noteUnreachable notes the free VMs that a group would choose if they had an address on its network.
+// noteUnreachable records the free VMs of a group's selection without an address on its network.
 func (s *scheduler) noteUnreachable(group Group) {
 	for _, vm := range s.vms {
 		if group.Network != "" && s.taken[vm.Name] == nil && group.Selector.Matches(labels.Set(vm.Labels)) &&
@@ -302,7 +303,7 @@ func (s *scheduler) noteUnreachable(group Group) {
 	}
 }
 
-// topology has the VM of the group's role for each value of its topology label.
+// topology maps each value of the topology label to the VM of the group's role.
 func (s *scheduler) topology(group Group) map[string]string {
 	used := map[string]string{}
 	if group.TopologyKey == "" {
@@ -319,13 +320,13 @@ func (s *scheduler) topology(group Group) map[string]string {
 	return used
 }
 
-// maxPassed is how many VMs a message names for each reason, and maxReasons how many reasons it has.
+// maxPassed limits the VMs named for each reason in a message, and maxReasons the reasons.
 const (
 	maxPassed  = 3
 	maxReasons = 8
 )
 
-// short says what a group lacks, and why VMs were passed over: each reason once, with some of the VMs that it is for.
+// short describes a group's shortage and why VMs were skipped: each reason once, with some of its VMs.
 func short(group Group, need, found int, passed map[string]string) infrav1alpha1.UnschedulableGroup {
 	byReason := map[string][]string{}
 	for vm, why := range passed {
@@ -364,13 +365,13 @@ func short(group Group, need, found int, passed map[string]string) infrav1alpha1
 	}
 }
 
-// Shortage says what a group of machines lacks.
+// Shortage describes the shortage of a group of machines.
 func Shortage(group infrav1alpha1.UnschedulableGroup) string {
 	return fmt.Sprintf("%s %s of cluster %s wants %d VMs more, and %d can be claimed (%s)", group.Role, group.Group,
 		group.ClusterName, group.Wanted, group.Found, group.Message)
 }
 
-// diff turns the claims as they became into changes.
+// diff records the changed claims in the plan.
 func (s *scheduler) diff() {
 	for _, vm := range s.vms {
 		claim := s.taken[vm.Name]

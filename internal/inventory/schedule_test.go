@@ -22,7 +22,7 @@ const (
 	flavor = "example.com/flavor"
 )
 
-// pool has VMs from lines of "name flavor server rack".
+// pool returns VMs from lines of "name flavor server rack".
 func pool(lines ...string) []VM {
 	var out []VM
 
@@ -38,7 +38,7 @@ func pool(lines ...string) []VM {
 	return out
 }
 
-// roles are the groups of a cluster: a control plane, and workers on VMs of a flavor.
+// roles returns the groups of a cluster: a control plane, and workers on VMs of a flavor.
 func roles(controlPlanes, workers int, topology string) []Group {
 	machines := func(role string, n int) []string {
 		var out []string
@@ -63,7 +63,7 @@ func roles(controlPlanes, workers int, topology string) []Group {
 	}
 }
 
-// claims are the machines of a plan, by VM.
+// claims returns the machines of a plan, by VM.
 func claims(plan Plan) map[string]string {
 	out := map[string]string{}
 
@@ -78,13 +78,13 @@ func claims(plan Plan) map[string]string {
 	return out
 }
 
-// TestVMsAreScheduledLikeSIP (row 44) has the cases of the tests of the SIP operator.
+// TestVMsAreScheduledLikeSIP (row 44) contains the test cases of the SIP operator.
 func TestVMsAreScheduledLikeSIP(t *testing.T) {
 	for name, c := range map[string]struct {
 		vms      []VM
 		topology string
 		want     map[string]string
-		// short has, by role, wanted/found, and what was said of the VMs that were passed over.
+		// short holds wanted/found by role, and the reasons for skipping VMs.
 		short map[string]string
 	}{
 		"enough": {
@@ -244,8 +244,8 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// TestANewMachineTakesTheStandby (row 49) has a role with a VM that is kept for later: a new machine takes it, another
-// VM is claimed in its place, and one that cannot be used any more is exchanged.
+// TestANewMachineTakesTheStandby (row 49) covers a role with a standby VM. A new machine takes it, another VM is
+// claimed in its place, and an unusable standby VM is replaced.
 func TestANewMachineTakesTheStandby(t *testing.T) {
 	groups := func(kept int, machines ...string) []Group {
 		return []Group{
@@ -311,8 +311,8 @@ func TestANewMachineTakesTheStandby(t *testing.T) {
 	check.Equal(t, "when none is wanted", has(vms), map[string]string{"b": "MachineSet/a m2"})
 }
 
-// TestScheduleKeepsItsRules plays the life of several clusters on pools of all kinds: machines come and go, VMs appear,
-// go away and are released.
+// TestScheduleKeepsItsRules simulates several clusters on inventories of all kinds: machines come and go, VMs appear,
+// disappear and are released.
 func TestScheduleKeepsItsRules(t *testing.T) {
 	for seed := range uint64(300) {
 		life := newLife(seed)
@@ -333,7 +333,7 @@ func TestScheduleKeepsItsRules(t *testing.T) {
 	}
 }
 
-// life is a pool with the clusters that use it.
+// life is an inventory with the clusters using it.
 type life struct {
 	random   *rand.Rand
 	vms      []VM
@@ -385,7 +385,7 @@ func (l *life) addVM() {
 	l.vms = append(l.vms, vm)
 }
 
-// happen is one thing that others do.
+// happen simulates one external event.
 func (l *life) happen() {
 	group := &l.groups[l.random.IntN(len(l.groups))]
 
@@ -394,13 +394,13 @@ func (l *life) happen() {
 		l.addVM()
 	case 1:
 		group.Replicas = l.random.IntN(4)
-	case 2: // a machine is made
+	case 2: // a new machine
 		if len(group.Machines) <= group.Replicas && !group.Standby {
 			l.named++
 			group.Machines = append(group.Machines, fmt.Sprintf("m%d", l.named))
 		}
 
-	case 3: // a machine begins to be deleted, and lets its VM go
+	case 3: // the deletion of a machine begins and releases its VM
 		if len(group.Machines) > 0 {
 			gone := group.Machines[0]
 			group.Machines = slices.Clone(group.Machines[1:])
@@ -413,14 +413,14 @@ func (l *life) happen() {
 			}
 		}
 
-	case 4: // what was released is clean
+	case 4: // released VMs are clean
 		for i, vm := range l.vms {
 			if vm.Claim != nil && vm.Claim.Released {
 				l.vms[i].Claim = nil
 			}
 		}
 
-	case 5: // a cluster is paused, or goes on
+	case 5: // a cluster is paused or resumed
 		l.clusters[group.Cluster] = !l.clusters[group.Cluster]
 	case 6:
 		if len(l.vms) > 0 {
@@ -446,7 +446,7 @@ func (l *life) apply(plan Plan) {
 	}
 }
 
-// broken says which rule a plan has broken; empty for none.
+// broken returns the rule broken by a plan, or "".
 func (l *life) broken(before map[string]VM, plan Plan) string {
 	for _, change := range plan.Changes {
 		old := before[change.VM]
@@ -492,7 +492,7 @@ func (l *life) broken(before map[string]VM, plan Plan) string {
 	return l.partly(before, plan)
 }
 
-// partly says which group got some of what it needs, and not all.
+// partly returns a group with only some of its needed VMs, or "".
 func (l *life) partly(before map[string]VM, plan Plan) string {
 	fresh := map[[2]string]int{}
 
@@ -503,7 +503,7 @@ func (l *life) partly(before map[string]VM, plan Plan) string {
 	}
 
 	for _, group := range l.groups {
-		if group.Standby { // gets as many as there are
+		if group.Standby { // gets as many as available
 			continue
 		}
 
@@ -523,7 +523,7 @@ func (l *life) partly(before map[string]VM, plan Plan) string {
 	return ""
 }
 
-// TestScheduleDoesNotDependOnTheOrderOfTheVMs shuffles the pool.
+// TestScheduleDoesNotDependOnTheOrderOfTheVMs shuffles the VMs.
 func TestScheduleDoesNotDependOnTheOrderOfTheVMs(t *testing.T) {
 	vms := pool("a cp s1 r1", "b cp s2 r2", "c cp s3 r3", "d worker s1 r1", "e worker s2 r2", "f worker s2 r2")
 	want := claims(Schedule(vms, roles(3, 2, server), nil))

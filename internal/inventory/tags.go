@@ -8,29 +8,29 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// The tags by which all management clusters know that nobody may claim a VM.
+// Tags telling all management clusters not to claim a VM.
 const (
-	// retainedTag is on VMs that were nodes and keep their disks.
+	// retainedTag marks former nodes with their disks.
 	retainedTag = "capolvm-retained"
-	// deletingTag was on all VMs that were about to be deleted, and is the beginning of the tag that each has now.
+	// deletingTag is the prefix of the tags on VMs about to be deleted. Earlier versions used it as one tag for all.
 	deletingTag = "capolvm-deleting"
 )
 
-// Retain marks a VM as one that keeps the disk of a node. The engine knows it then, whatever is lost here.
+// Retain marks a VM as retaining a node's disk. The engine keeps this mark, even if the management cluster is lost.
 func Retain(ctx context.Context, session *engine.Client, vm engine.ID) error {
 	return tagVM(ctx, session, vm, retainedTag, "VMs that were nodes of Kubernetes, and keep their disks")
 }
 
-// Retained reports whether a VM keeps the disk of a node.
+// Retained reports whether a VM retains a node's disk.
 func Retained(tags []engine.Tag) bool { return slices.Contains(tagNames(tags), retainedTag) }
 
-// deletingTagOf is the name of the tag of a VM that is about to be deleted. It is of that VM alone, so that it can go
-// with it: a tag that is removed is taken from all VMs. Names of tags have at most 50 characters, hence no hyphens.
+// deletingTagOf returns the name of the tag on a VM about to be deleted. Each VM has its own tag, so that it can be
+// deleted with the VM: deleting a tag removes it from all VMs. Tag names have at most 50 characters, hence no hyphens.
 func deletingTagOf(vm engine.ID) string {
 	return deletingTag + "-" + strings.ReplaceAll(vm.String(), "-", "")
 }
 
-// MarkDeleting marks a VM as one that is about to be deleted.
+// MarkDeleting marks a VM as about to be deleted.
 func MarkDeleting(ctx context.Context, session *engine.Client, vm engine.ID) error {
 	return tagVM(ctx, session, vm, deletingTagOf(vm), "A VM of a pool that is about to be deleted")
 }
@@ -42,7 +42,7 @@ func MarkedDeleting(tags []engine.Tag) bool {
 	})
 }
 
-// ForgetDeleting removes the mark of a VM that is gone.
+// ForgetDeleting removes the tag of a deleted VM.
 func ForgetDeleting(ctx context.Context, session *engine.Client, vm engine.ID) error {
 	marks, err := session.TagsNamed(ctx, deletingTagOf(vm))
 	if err != nil {
@@ -58,7 +58,7 @@ func ForgetDeleting(ctx context.Context, session *engine.Client, vm engine.ID) e
 	return nil
 }
 
-// TagsOf lists the tags of a VM, those of claims with their marks.
+// TagsOf lists the tags of a VM, with descriptions for claim tags.
 func TagsOf(ctx context.Context, session *engine.Client, vm engine.ID) ([]engine.Tag, error) {
 	tags, err := session.VMTags(ctx, vm)
 	if err != nil {
@@ -70,8 +70,8 @@ func TagsOf(ctx context.Context, session *engine.Client, vm engine.ID) ([]engine
 	return described[0].Tags, describeTags(ctx, session, described)
 }
 
-// describeTags adds to the tags of claims on VMs their descriptions, which are the marks. The engine tells those in the
-// list of all its tags alone, which is read only if one of the VMs has a claim.
+// describeTags adds the descriptions, with the marks, to the claim tags of VMs. The engine includes descriptions only
+// in the list of all tags. describeTags reads this list only if one of the VMs has a claim.
 func describeTags(ctx context.Context, session *engine.Client, vms []engine.DescribedVM) error {
 	if !slices.ContainsFunc(vms, func(vm engine.DescribedVM) bool { return len(marksOn(vm)) > 0 }) {
 		return nil
@@ -105,7 +105,7 @@ func tagVM(ctx context.Context, session *engine.Client, vm engine.ID, name, desc
 	return session.TagVM(ctx, vm, tag)
 }
 
-// EnsureTag returns the tag of a name, and makes it where the engine has none.
+// EnsureTag returns the ID of the tag with this name. It creates a missing tag.
 func EnsureTag(ctx context.Context, session *engine.Client, name, description string) (engine.ID, error) {
 	there, err := session.TagsNamed(ctx, name)
 	if err != nil {
